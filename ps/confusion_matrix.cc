@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "common/base/csv.h"
+
 namespace muster {
 
 ConfusionMatrix::ConfusionMatrix(int64_t classes)
@@ -20,9 +22,13 @@ bool ConfusionMatrix::Add(const google::protobuf::RepeatedField<uint32_t>& label
   return true;
 }
 
-std::string ConfusionMatrix::Csv() const {
+std::string ConfusionMatrix::Csv(const std::vector<std::string>& class_names) const {
+  const bool named = std::ssize(class_names) == classes_;
+  const auto name_of = [&](int64_t c) {
+    return named ? CsvField(class_names[static_cast<size_t>(c)]) : std::to_string(c);
+  };
   std::string text = "label";
-  for (int64_t c = 0; c < classes_; ++c) text += fmt::format(",{}", c);
+  for (int64_t c = 0; c < classes_; ++c) text += "," + name_of(c);
   text += ",total\n";
   std::vector<int64_t> totals(static_cast<size_t>(classes_) + 1);
   const auto append_row = [&](const std::string& name, const auto& count_of) {
@@ -35,7 +41,7 @@ std::string ConfusionMatrix::Csv() const {
     text += fmt::format(",{}\n", sum);
   };
   for (int64_t label = 0; label < classes_; ++label) {
-    append_row(std::to_string(label), [&](int64_t c) { return at(label, c); });
+    append_row(name_of(label), [&](int64_t c) { return at(label, c); });
     for (int64_t c = 0; c < classes_; ++c) totals[c] += at(label, c);
   }
   append_row("total", [&](int64_t c) { return totals[c]; });

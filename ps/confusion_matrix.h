@@ -22,9 +22,9 @@ class ConfusionMatrix {
     return counts_[label * classes_ + predicted];
   }
 
-  // Comma-separated: a header "label,0,1,…,total" (a column for each predicted class), a row for
-  // each label with its total, and a row "total".
-  std::string Csv() const;
+  // Comma-separated: a header "label,cat,dog,…,total" (a column for each predicted class), a row
+  // for each label with its total, and a row "total". Without a name for each class "label,0,1,…".
+  std::string Csv(const std::vector<std::string>& class_names) const;
 
  private:
   const int64_t classes_;

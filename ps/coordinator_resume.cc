@@ -13,6 +13,18 @@
 #include "ps/coordinator.h"
 
 namespace muster {
+namespace {
+
+// What can be done about data that have changed.
+std::string OtherDataRemedy(const config::Config& config) {
+  const bool photos = config.data().format() == config::Data::IMAGE_FOLDER;
+  return fmt::format(
+      "{}. Put the data back as they were, or begin a new run with the weights of this one: "
+      "--initial-weights {}/model.safetensors",
+      photos ? ": files were added, removed, renamed or left out" : "", config.run().dir());
+}
+
+}  // namespace
 
 checkpoint::State Coordinator::Describe() const {
   checkpoint::State state;
@@ -62,11 +74,12 @@ bool Coordinator::FitsCheckpoint() {
   compare("the number of validation samples", then.validation_samples(),
           roster.validation_samples());
   compare("the number of test samples", then.test_samples(), roster.test_samples());
-  compare("the global batch", then.global_batch(), plan_.global_batch);
-  compare("the number of slices", then.slices(), plan_.slices);
   if (why.empty() && then.data_fingerprint() != roster.data_fingerprint()) {
     why = "the training data are not those that the run began with";
   }
+  if (!why.empty()) why += OtherDataRemedy(config_);
+  compare("the global batch", then.global_batch(), plan_.global_batch);
+  compare("the number of slices", then.slices(), plan_.slices);
   if (why.empty() && plan_.total_steps < step_) {
     why = fmt::format("it has done {} steps, and is now to end after {}", step_, plan_.total_steps);
   }

@@ -114,7 +114,7 @@ EvaluationResult Evaluator::Finish() {
   if (evaluation_->confusion_matrix() != nullptr && !run_dir_.empty()) {
     try {
       WriteFileAtomically(run_dir_ + "/confusion_matrix.csv",
-                          evaluation_->confusion_matrix()->Csv());
+                          evaluation_->confusion_matrix()->Csv(class_names_));
       matrix_trouble_.clear();
     } catch (const Error& error) {  // a full disk ends no training
       matrix_trouble_ = error.what();

@@ -25,10 +25,14 @@ namespace muster {
 class Evaluator {
  public:
   // `run_dir` may be empty: no files. `classes`: logits of the network. `images`: samples that
-  // are wanted of each evaluation, for people to look at.
+  // are wanted of each evaluation, for people to look at. `class_names` may be empty.
   Evaluator(const config::Evaluation& settings, std::string run_dir, int64_t classes,
-            uint32_t images)
-      : settings_(settings), run_dir_(std::move(run_dir)), classes_(classes), images_(images) {}
+            uint32_t images, std::vector<std::string> class_names = {})
+      : settings_(settings),
+        run_dir_(std::move(run_dir)),
+        classes_(classes),
+        images_(images),
+        class_names_(std::move(class_names)) {}
 
   // What is known when all workers have joined.
   void Plan(const StepPlan& plan, int64_t validation_samples, int64_t test_samples);
@@ -93,6 +97,7 @@ class Evaluator {
   const std::string run_dir_;
   const int64_t classes_;
   const uint32_t images_;
+  const std::vector<std::string> class_names_;
   std::vector<SampleImage> seen_images_;
   StepPlan plan_;
   int64_t validation_samples_ = 0, test_samples_ = 0;

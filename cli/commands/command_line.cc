@@ -38,7 +38,7 @@ constexpr const char* kExamples =
     "  muster inspect runs/NAME                      how it went, its weights\n"
     "  muster export runs/NAME --format onnx model.onnx\n"
     "  muster import pt.safetensors --config configs/cifar10.txtpb ours.safetensors\n"
-    "  muster eval runs/NAME --confusion             its accuracy, class by class\n"
+    "  muster eval runs/NAME                         its accuracy, class by class\n"
     "  muster predict runs/NAME photo.jpg folder     what it takes photos for\n"
     "  muster predict runs/NAME --samples 0-9\n"
     "  muster launch configs/cifar10.txtpb --data data --trace t.json --steps 40\n"

@@ -1,4 +1,4 @@
-// `muster data get`, `muster data synth` and `muster data check`.
+// `muster data get`, `synth`, `check` and `show`.
 #include <strings.h>
 
 #include <limits>
@@ -6,6 +6,7 @@
 #include "cli/commands/options.h"
 #include "cli/data/check_command.h"
 #include "cli/data/download.h"
+#include "cli/data/show_command.h"
 #include "cli/data/synthesize.h"
 #include "common/base/error.h"
 
@@ -19,6 +20,7 @@ constexpr const char* kDataFooter =
     "Examples:\n"
     "  muster data get cifar10 data\n"
     "  muster data get mnist data/mnist\n"
+    "  muster data get fashion-mnist data/fashion-mnist\n"
     "  muster data synth data --train 5000 --test 1000\n"
     "\n"
     "Exit codes: 0 done, 1 no network, or the folder cannot be written, 2 command line, 3 another "
@@ -29,7 +31,9 @@ struct GetOptions {
 };
 
 void DescribeGet(CLI::App& command, GetOptions& options) {
-  command.add_option("DATASET", options.dataset, "Its name: cifar10 (170 MB) or mnist (12 MB)")
+  command
+      .add_option("DATASET", options.dataset,
+                  "Its name: cifar10 (170 MB), mnist (12 MB) or fashion-mnist (31 MB)")
       ->required()
       ->type_name("NAME");
   command.add_option("DIR", options.dir, "The folder to put it in")->required()->type_name("PATH");
@@ -41,8 +45,11 @@ int Get(const GetOptions& options) {
     DownloadCifar10(options.dir);
   } else if (::strcasecmp(options.dataset.c_str(), "mnist") == 0) {
     DownloadMnist(options.dir);
+  } else if (::strcasecmp(options.dataset.c_str(), "fashion-mnist") == 0) {
+    DownloadMnist(options.dir, FashionMnistFiles(), "Fashion-MNIST");
   } else {
-    throw Error(ExitCode::kUsage, "unknown data set '{}'; known: cifar10, mnist", options.dataset);
+    throw Error(ExitCode::kUsage, "unknown data set '{}'; known: cifar10, mnist, fashion-mnist",
+                options.dataset);
   }
   return 0;
 }
@@ -108,10 +115,54 @@ void DescribeCheck(CLI::App& command, CheckArguments& arguments) {
   command.footer(kCheckFooter);
 }
 
+struct ShowOptions {
+  ConfigOptions config;
+  std::string output;
+  int64_t samples = 8, epoch = 0;
+};
+
+constexpr const char* kShowFooter =
+    "FILE gets a row for each of the first training samples of an epoch: as an evaluation would "
+    "see it, and as training sees it in five epochs, with its random choices. Colors are as "
+    "before data.preprocess.mean and stddev. Mixtures of samples (mixup) are not shown. A file "
+    "that is there is replaced.\n"
+    "\n"
+    "Examples:\n"
+    "  muster data show configs/imagefolder_resnet18.txtpb --data photos \\\n"
+    "      --output samples.svg\n"
+    "  muster data show configs/smoke.txtpb --set data.preprocess.flip=true \\\n"
+    "      --output samples.svg\n"
+    "\n"
+    "Exit codes: 0 done, 1 the file cannot be written, 2 config or command line, 3 data.";
+
+void DescribeShow(CLI::App& command, ShowOptions& options) {
+  options.config.AddConfig(command);
+  options.config.AddShorthand(command, "--data", "data.dir", "DIR",
+                              "Directory of the data (data.dir)");
+  AddOption(command, "--output", options.output, "FILE.svg", "The picture")->required();
+  command.add_option("--samples", options.samples, "How many")
+      ->type_name("N")
+      ->check(WholeNumber(1, 1000))
+      ->capture_default_str();
+  command.add_option("--epoch", options.epoch, "The first epoch, counted from 0")
+      ->type_name("E")
+      ->check(WholeNumber(0, 1'000'000))
+      ->capture_default_str();
+  command.footer(kShowFooter);
+}
+
+int DrawSamples(const ShowOptions& options) {
+  return RunShow({.config_path = options.config.path(),
+                  .settings = options.config.settings(),
+                  .output = options.output,
+                  .samples = options.samples,
+                  .epoch = options.epoch});
+}
+
 }  // namespace
 
 void AddData(CLI::App& app, Action& action) {
-  CLI::App* const data = app.add_subcommand("data", "Get, make or check the data");
+  CLI::App* const data = app.add_subcommand("data", "Get, make, check or show the data");
   data->require_subcommand(1);
   AddCommand<GetOptions>(*data, action, "get", "Download a published data set", DescribeGet, Get);
   AddCommand<SynthOptions>(
@@ -121,6 +172,9 @@ void AddData(CLI::App& app, Action& action) {
   AddCommand<CheckArguments>(*data, action, "check",
                              "Decode all images of a folder and say what is wrong with them",
                              DescribeCheck, RunCheck);
+  AddCommand<ShowOptions>(*data, action, "show",
+                          "Draw training samples as the network will see them", DescribeShow,
+                          DrawSamples);
 }
 
 }  // namespace muster

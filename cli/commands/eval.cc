@@ -17,11 +17,13 @@ constexpr const char* kEvalFooter =
     "run directory it takes model.safetensors, or the newest checkpoint where that "
     "has seen more steps (a run under way), or, with --best, best.safetensors. The "
     "result has the bits of the run's own evaluation of these weights, on any number "
-    "of workers; it says whether it is what the run reported. The directory of the "
-    "run is only read.\n"
+    "of workers; it says whether it is what the run reported. Of up to 1,000 classes it also says "
+    "how they fare: the share of a class's images that are right (recall), that of the images "
+    "taken for it that are of it (precision), and the most frequent confusions; of more than 12 "
+    "the worst. The directory of the run is only read.\n"
     "\n"
     "Examples:\n"
-    "  muster eval runs/a --best --confusion\n"
+    "  muster eval runs/a --best\n"
     "  muster eval runs/a/checkpoints/step-00000390-g1-evaluated --workers 4\n"
     "  muster eval model.safetensors --data DIR --json\n"
     "\n"
@@ -37,7 +39,7 @@ void DescribeEval(CLI::App& command, EvalOptions& options) {
                               "GPUs, one a worker, as of launch");
   AddWait(command, options.wait_minutes);
   command.add_flag("--confusion", options.confusion,
-                   "Also how each class fares: how many are right, what others are taken for");
+                   "How every class fares, also of many, and all counts");
   AddOption(command, "--confusion-csv", options.confusion_csv, "FILE",
             "The same, with all counts in FILE, as in a run's confusion_matrix.csv");
   command.footer(kEvalFooter);

@@ -1,6 +1,7 @@
 // `muster launch`.
 #include "cli/commands/job_options.h"
 #include "cli/data/count_samples.h"
+#include "cli/data/normalization.h"
 
 namespace muster {
 namespace {
@@ -116,6 +117,7 @@ int DoLaunch(const LaunchOptions& options) {
   arguments.verbose = options.verbose;
   arguments.wait_s = 60 * options.wait_minutes.value_or(0);
   arguments.count_data = CountSamples;
+  arguments.measure = MeasureNormalization;
   return options.dry_run ? DryRun(arguments) : RunLaunch(arguments);
 }
 

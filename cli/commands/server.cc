@@ -1,5 +1,6 @@
 // `muster server`.
 #include "cli/commands/job_options.h"
+#include "cli/data/normalization.h"
 
 namespace muster {
 namespace {
@@ -50,6 +51,7 @@ void DescribeServer(CLI::App& command, ServerOptions& options) {
 int DoServer(const ServerOptions& options) {
   LaunchArguments arguments = options.arguments();
   arguments.by_hand = options.by_hand;
+  arguments.measure = MeasureNormalization;
   return RunLaunch(arguments);
 }
 

@@ -241,19 +241,26 @@ void Fetch(const PublishedFile& file, const fs::path& part) {
   }
 }
 
+// Refuses a folder with another file in the place of the published one, which may be of another set
+// or somebody's own.
+void RequirePlace(const PublishedFile& file, const fs::path& dir) {
+  const fs::path by_hand = dir / NameOf(file);
+  for (const fs::path& path : {by_hand, fs::path(by_hand.string() + ".part")}) {
+    (void)OpenPlainFile(path);  // or says what it is
+  }
+  const std::string difference = fs::exists(by_hand) ? Difference(by_hand, file) : "";
+  if (difference.empty()) return;
+  throw Error(ExitCode::kData,
+              "{}: this is not the published file: {}. Nothing was written. Choose another folder, "
+              "or move this file away.",
+              by_hand.string(), difference);
+}
+
 // The published file in `dir`, checked: the one that was put there by hand, or else FILE.part.
 // `otherwise` is a last resort for the error.
 fs::path Obtain(const PublishedFile& file, const fs::path& dir, const std::string& otherwise) {
   fs::path by_hand = dir / NameOf(file), part = by_hand.string() + ".part";
-  for (const fs::path& path : {by_hand, part}) (void)OpenPlainFile(path);  // or says what it is
-  if (fs::exists(by_hand)) {
-    const std::string difference = Difference(by_hand, file);
-    if (difference.empty()) return by_hand;
-    throw Error(ExitCode::kData,
-                "{}: this is not the published file: {}. Remove it and run this again to download "
-                "it from {}.",
-                by_hand.string(), difference, file.url);
-  }
+  if (fs::exists(by_hand)) return by_hand;
   try {
     Fetch(file, part);
     const std::string difference = Difference(part, file);
@@ -310,6 +317,15 @@ std::vector<PublishedFile> MnistFiles() {
           {mirror + "t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c", 4542}};
 }
 
+std::vector<PublishedFile> FashionMnistFiles() {
+  const std::string source =
+      "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/";
+  return {{source + "train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26421880},
+          {source + "train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe", 29515},
+          {source + "t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79", 4422102},
+          {source + "t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310", 5148}};
+}
+
 void DownloadCifar10(const std::string& dir, const PublishedFile& archive) {
   const UniqueFd lock = LockDataFolder(dir);
   const fs::path target = fs::path(dir) / kCifar10Folder;
@@ -317,6 +333,7 @@ void DownloadCifar10(const std::string& dir, const PublishedFile& archive) {
     PrintResult(fmt::format("{}: CIFAR-10 is already there.", FindCifar10(dir)));
     return;
   }
+  RequirePlace(archive, dir);
   const fs::path packed =
       Obtain(archive, dir, fmt::format("; or make a stand-in with `muster data synth {}`", dir));
   Datasets sets;
@@ -328,7 +345,8 @@ void DownloadCifar10(const std::string& dir, const PublishedFile& archive) {
   PrintDone(target.string() + ": CIFAR-10", sets);
 }
 
-void DownloadMnist(const std::string& dir, const std::vector<PublishedFile>& files) {
+void DownloadMnist(const std::string& dir, const std::vector<PublishedFile>& files,
+                   const std::string& name) {
   const UniqueFd lock = LockDataFolder(dir);
   for (const PublishedFile& file : files) {
     const fs::path plain = (fs::path(dir) / NameOf(file)).replace_extension();
@@ -338,13 +356,14 @@ void DownloadMnist(const std::string& dir, const std::vector<PublishedFile>& fil
                   "choose another directory.",
                   plain.string(), NameOf(file));
     }
+    RequirePlace(file, dir);
   }
   for (const PublishedFile& file : files) {
     const fs::path found = Obtain(file, dir, "");
     if (found.extension() == ".part") fs::rename(found, fs::path(dir) / NameOf(file));
   }
   SyncFolder(dir);
-  PrintDone(dir + ": MNIST", OpenMnist(dir));
+  PrintDone(dir + ": " + name, OpenMnist(dir));
 }
 
 }  // namespace muster

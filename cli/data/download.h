@@ -25,10 +25,12 @@ PublishedFile Cifar10Archive();
 // MNIST's four files, from the mirror that PyTorch's torchvision uses. The checksums are those of
 // torchvision's datasets/mnist.py.
 std::vector<PublishedFile> MnistFiles();
+// Fashion-MNIST's four files, which have the same names, with the checksums that its README gives.
+std::vector<PublishedFile> FashionMnistFiles();
 
 // Leaves CIFAR-10 in dir/cifar-10-batches-bin, and MNIST's four files, compressed, in `dir`. Does
 // nothing but say so if the set is already there. A file that somebody put in `dir`, under the name
-// it has in its URL, is used instead of the network.
+// it has in its URL, is used instead of the network; another file in its place is refused.
 //
 // Each appears whole, by rename, or not at all. An interruption leaves at most FILE.part, which the
 // next call resumes, and a hidden folder, which it removes.
@@ -36,6 +38,7 @@ std::vector<PublishedFile> MnistFiles();
 // Throws Error: kData for a wrong file, or if something else is in the place of the set; kFailure
 // for the network and the disk. The message says what to put where by hand.
 void DownloadCifar10(const std::string& dir, const PublishedFile& archive = Cifar10Archive());
-void DownloadMnist(const std::string& dir, const std::vector<PublishedFile>& files = MnistFiles());
+void DownloadMnist(const std::string& dir, const std::vector<PublishedFile>& files = MnistFiles(),
+                   const std::string& name = "MNIST");
 
 }  // namespace muster

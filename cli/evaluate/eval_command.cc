@@ -25,6 +25,16 @@ namespace {
 
 constexpr size_t kLogLinesShown = 5;
 
+// Whether the classes' results are counted without being asked for: where the counts are few, and
+// fit into a worker's messages.
+bool CountsClasses(const config::Config& config) {
+  constexpr int64_t kMostClasses = 1000;
+  constexpr uint32_t kMostPredictions = 16384;
+  const int64_t classes = DataClasses(config.data());
+  return !HasValues(config.data()) && 0 < classes && classes <= kMostClasses &&
+         config.evaluation().batch() <= kMostPredictions;
+}
+
 // What to say of a job that came to no result.
 std::string FailureText(const JobOutcome& outcome) {
   if (outcome.stop_signal != 0) {
@@ -74,6 +84,7 @@ class Evaluate {
     config::Config config = job.config;
     config.mutable_run()->set_dir(dir.path());
     config.mutable_run()->set_initial_weights(model_.held.path());
+    if (CountsClasses(config)) config.mutable_evaluation()->set_confusion_matrix(true);
     WriteConfig(config, dir.ConfigPath());
     const JobPlan plan{.server_program = arguments_.server_program,
                        .worker_program = arguments_.worker_program,
@@ -106,17 +117,20 @@ class Evaluate {
                             .workers = job.config.cluster().workers(),
                             .threads = job.config.worker().threads(),
                             .reported = ReportedScores(metadata, set),
-                            .class_names = {data.class_names().begin(), data.class_names().end()}};
+                            .class_names = {data.class_names().begin(), data.class_names().end()},
+                            .all_classes = arguments_.confusion};
     if (scores.has_accuracy()) report.scores.accuracy = scores.accuracy();
     if (scores.has_top5_accuracy()) report.scores.top5_accuracy = scores.top5_accuracy();
     if (scores.has_loss()) report.scores.loss = scores.loss();
-    if (arguments_.confusion) TakeConfusion(folder + "/confusion_matrix.csv", report);
+    if (arguments_.confusion || CountsClasses(job.config)) {
+      TakeConfusion(folder + "/confusion_matrix.csv", report);
+    }
     return report;
   }
 
   void TakeConfusion(const std::string& written, EvaluationReport& report) const {
     const std::string csv = ReadFileIfThere(written);
-    report.confusion = ParseConfusion(csv);
+    report.confusion = ParseConfusion(csv, report.class_names);
     if (arguments_.csv.empty()) return;
     WriteFileAtomically(arguments_.csv, csv);
     report.csv = arguments_.csv;

@@ -10,8 +10,8 @@ namespace muster {
 
 struct EvalArguments {
   EvaluationSource source;
-  bool confusion = false;
-  std::string csv;  // where its counts are to be written, too; or ""
+  bool confusion = false;  // of all classes, and all counts
+  std::string csv;         // where its counts are to be written, too; or ""
   bool json = false;
   double wait_s = 0;  // for cards
   std::string server_program, worker_program;

@@ -4,19 +4,26 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <sstream>
+#include <string_view>
+#include <utility>
 
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
+#include "cli/text/wrapped.h"
+#include "common/base/csv.h"
 #include "common/base/error.h"
 #include "common/base/text.h"
 
 namespace muster {
 namespace {
 
-constexpr size_t kMostColumns = 20;                // of all counts
+constexpr int kWidth = 80;
+constexpr size_t kLongestName = 32;
+constexpr size_t kMostRows = 12;  // of classes, unless all are asked for
+constexpr size_t kMostConfusions = 10;
 constexpr int64_t kMostImages = int64_t{1} << 40;  // in a place: their sums are numbers, too
 constexpr const char* kNone = "-";
 
@@ -43,34 +50,102 @@ std::string Mistake(const std::vector<int64_t>& row, size_t label,
                      FormatCount(row[most]));
 }
 
+std::string RowName(size_t label, const std::vector<std::string>& names) {
+  std::string name = ClassText(static_cast<int64_t>(label), names);
+  if (name.size() > kLongestName) name.replace(kLongestName - 3, std::string::npos, "...");
+  return name;
+}
+
+// The classes of the lowest recall first; those without images are not among them.
+std::vector<size_t> WorstClasses(const ConfusionCounts& counts) {
+  std::vector<std::pair<double, size_t>> recalls;
+  for (size_t c = 0; c < counts.size(); ++c) {
+    const int64_t images = std::reduce(counts[c].begin(), counts[c].end());
+    if (images == 0) continue;
+    recalls.emplace_back(static_cast<double>(counts[c][c]) / static_cast<double>(images), c);
+  }
+  std::ranges::sort(recalls);
+  recalls.resize(std::min(recalls.size(), kMostRows));
+  std::vector<size_t> classes;
+  classes.reserve(recalls.size());
+  for (const auto& [recall, number] : recalls) classes.push_back(number);
+  return classes;
+}
+
+void AddClasses(const ConfusionCounts& counts, const std::vector<size_t>& classes,
+                const std::vector<std::string>& names, std::vector<std::string>& lines) {
+  std::vector<FittedColumn> columns{{0, {"class"}},           {0, {"images", true}},
+                                    {0, {"right", true}},     {0, {"recall", true}},
+                                    {0, {"precision", true}}, {2, {"most often taken for"}}};
+  for (const size_t c : classes) {
+    const int64_t images = std::reduce(counts[c].begin(), counts[c].end());
+    const int64_t right = counts[c][c];
+    const std::string cells[] = {RowName(c, names),
+                                 FormatCount(images),
+                                 FormatCount(right),
+                                 Share(right, images),
+                                 Share(right, TakenFor(counts, c)),
+                                 Mistake(counts[c], c, names)};
+    for (size_t i = 0; i < columns.size(); ++i) columns[i].cells.push_back(cells[i]);
+  }
+  for (std::string& line : FittedTable(columns, kWidth)) lines.push_back(std::move(line));
+}
+
+std::string PlainName(size_t label, const std::vector<std::string>& names) {
+  const bool named = label < names.size() && !names[label].empty();
+  return named ? Printable(names[label]) : std::to_string(label);
+}
+
+void AddConfusions(const ConfusionCounts& counts, const std::vector<std::string>& names,
+                   std::vector<std::string>& lines) {
+  struct Confusion {
+    int64_t count;
+    size_t label, predicted;
+  };
+  std::vector<Confusion> confusions;
+  for (size_t label = 0; label < counts.size(); ++label) {
+    for (size_t c = 0; c < counts.size(); ++c) {
+      if (c != label && counts[label][c] > 0) confusions.push_back({counts[label][c], label, c});
+    }
+  }
+  if (confusions.empty()) return;
+  std::ranges::stable_sort(confusions, std::greater<>(), &Confusion::count);
+  confusions.resize(std::min(confusions.size(), kMostConfusions));
+  lines.emplace_back();
+  lines.emplace_back("  most frequent confusions:");
+  for (const Confusion& one : confusions) {
+    const std::string text = fmt::format("  {} taken for {}: {}", PlainName(one.label, names),
+                                         PlainName(one.predicted, names), FormatCount(one.count));
+    for (std::string& line : WrappedRow(text, kWidth)) lines.push_back(std::move(line));
+  }
+}
+
+// Where they fit.
 void AddCounts(const ConfusionCounts& counts, const std::vector<std::string>& names,
                std::vector<std::string>& lines) {
   std::vector<TextTable::Column> columns{{"of / taken for"}};
   for (size_t c = 0; c < counts.size(); ++c) columns.push_back({std::to_string(c), true});
   TextTable table(columns);
   for (size_t label = 0; label < counts.size(); ++label) {
-    std::vector<std::string> cells{ClassText(static_cast<int64_t>(label), names)};
-    for (const int64_t count : counts[label]) cells.push_back(FormatCount(count));
+    std::vector<std::string> cells{RowName(label, names)};
+    for (const int64_t count : counts[label]) cells.push_back(std::to_string(count));
     table.AddRow(std::move(cells));
   }
+  std::vector<std::string> rows = table.Lines();
+  if (rows[1].size() > kWidth) return;
   lines.emplace_back();
-  for (std::string& line : table.Lines()) lines.push_back(std::move(line));
+  for (std::string& line : rows) lines.push_back(std::move(line));
 }
 
-// The numbers of a row, without its name and its total.
-std::vector<int64_t> ParseRow(const std::string& line, size_t classes) {
+// The numbers of a row, without its total. Empty if there are not as many as classes.
+std::vector<int64_t> ParseRow(std::string_view cells, size_t classes) {
   std::vector<int64_t> row;
-  std::istringstream cells(line);
-  std::string cell;
-  std::getline(cells, cell, ',');
-  while (std::getline(cells, cell, ',')) {
-    int64_t count = -1;
-    const auto [stop, error] = std::from_chars(cell.data(), cell.data() + cell.size(), count);
-    if (error != std::errc() || stop != cell.data() + cell.size() || count < 0 ||
-        count > kMostImages) {
-      return {};
-    }
-    row.push_back(count);
+  const char *at = cells.data(), *const end = at + cells.size();
+  while (at < end) {
+    const auto [stop, error] = std::from_chars(at, end, row.emplace_back());
+    const bool is_number = error == std::errc() && (stop == end || *stop == ',');
+    if (!is_number || row.back() < 0 || row.back() > kMostImages) return {};
+    at = stop == end ? end : stop + 1;
   }
   if (row.size() != classes + 1) return {};
   row.pop_back();
@@ -79,42 +154,49 @@ std::vector<int64_t> ParseRow(const std::string& line, size_t classes) {
 
 }  // namespace
 
-ConfusionCounts ParseConfusion(const std::string& csv) {
-  std::istringstream lines(csv);
-  std::string line;
-  std::getline(lines, line);
-  const auto commas = static_cast<size_t>(std::ranges::count(line, ','));
-  const size_t classes = commas > 1 ? commas - 1 : 0;
-  ConfusionCounts counts;
-  while (counts.size() < classes && std::getline(lines, line)) {
-    counts.push_back(ParseRow(line, classes));
-    if (counts.back().empty()) break;
-  }
-  if (counts.empty() || counts.size() != classes || counts.back().empty()) {
+ConfusionCounts ParseConfusion(const std::string& csv, const std::vector<std::string>& names) {
+  std::string_view rest = csv;
+  const auto fail = [&] {
     throw Error(ExitCode::kFailure,
                 "confusion_matrix.csv: expected a row of counts for each class, got: {}",
-                Printable(line));
+                Printable(rest.substr(0, rest.find('\n'))));
+  };
+  std::vector<std::string> labels;
+  labels.reserve(names.size());
+  for (const std::string& name : names) labels.push_back(CsvField(name));
+  if (names.empty()) {
+    const auto commas = std::ranges::count(rest.substr(0, rest.find('\n')), ',');
+    for (int64_t c = 0; c + 1 < commas; ++c) labels.push_back(std::to_string(c));
+  }
+  const std::string header = "label," + Join(labels, ",") + ",total\n";
+  if (labels.empty() || !rest.starts_with(header)) fail();
+  rest.remove_prefix(header.size());
+  ConfusionCounts counts;
+  for (const std::string& label : labels) {
+    if (!rest.starts_with(label + ",")) fail();
+    const std::string_view row =
+        rest.substr(label.size() + 1, rest.find('\n', label.size()) - label.size() - 1);
+    counts.push_back(ParseRow(row, labels.size()));
+    if (counts.back().empty()) fail();
+    rest.remove_prefix(std::min(rest.size(), label.size() + 1 + row.size() + 1));
   }
   return counts;
 }
 
 std::vector<std::string> ConfusionLines(const ConfusionCounts& counts,
-                                        const std::vector<std::string>& names) {
-  TextTable table({{"class"},
-                   {"images", true},
-                   {"right", true},
-                   {"recall", true},
-                   {"precision", true},
-                   {"most often taken for"}});
-  for (size_t c = 0; c < counts.size(); ++c) {
-    const int64_t images = std::reduce(counts[c].begin(), counts[c].end());
-    const int64_t right = counts[c][c];
-    table.AddRow({ClassText(static_cast<int64_t>(c), names), FormatCount(images),
-                  FormatCount(right), Share(right, images), Share(right, TakenFor(counts, c)),
-                  Mistake(counts[c], c, names)});
+                                        const std::vector<std::string>& names, bool all) {
+  std::vector<std::string> lines;
+  std::vector<size_t> classes(counts.size());
+  std::iota(classes.begin(), classes.end(), size_t{0});
+  if (!all && counts.size() > kMostRows) {
+    classes = WorstClasses(counts);
+    lines.push_back(fmt::format(
+        "  the {} of {} classes with the lowest recall (--confusion shows all):", classes.size(),
+        FormatCount(std::ssize(counts))));
   }
-  std::vector<std::string> lines = table.Lines();
-  if (counts.size() <= kMostColumns) AddCounts(counts, names, lines);
+  AddClasses(counts, classes, names, lines);
+  AddConfusions(counts, names, lines);
+  if (all) AddCounts(counts, names, lines);
   return lines;
 }
 
@@ -162,6 +244,27 @@ Json ScoresJson(const std::string& set, const Scores& scores) {
   return json;
 }
 
+// `part` of none is no number.
+Json ShareJson(int64_t part, int64_t of) {
+  return of == 0 ? Json() : Json(static_cast<double>(part) / static_cast<double>(of));
+}
+
+Json ClassesJson(const ConfusionCounts& counts, const std::vector<std::string>& names) {
+  Json classes = Json::array();
+  for (size_t c = 0; c < counts.size(); ++c) {
+    const int64_t images = std::reduce(counts[c].begin(), counts[c].end());
+    const int64_t right = counts[c][c];
+    Json one{{"class", c}};
+    if (c < names.size()) one["name"] = names[c];
+    one["images"] = images;
+    one["right"] = right;
+    one["recall"] = ShareJson(right, images);
+    one["precision"] = ShareJson(right, TakenFor(counts, c));
+    classes.push_back(std::move(one));
+  }
+  return classes;
+}
+
 }  // namespace
 
 std::optional<Scores> ReportedScores(const Metadata& metadata, const std::string& set) {
@@ -192,7 +295,8 @@ std::vector<std::string> EvaluationLines(const EvaluationReport& report) {
   if (!report.data_remark.empty()) lines.push_back(Row("note", report.data_remark));
   if (report.confusion) {
     lines.emplace_back();
-    for (std::string& line : ConfusionLines(*report.confusion, report.class_names)) {
+    for (std::string& line :
+         ConfusionLines(*report.confusion, report.class_names, report.all_classes)) {
       lines.push_back(std::move(line));
     }
   }
@@ -213,7 +317,8 @@ std::string EvaluationJson(const EvaluationReport& report) {
   json.update(ScoresJson(report.set, report.scores));
   json["reported"] = report.reported ? ScoresJson(report.set, *report.reported) : Json();
   json["same_as_reported"] = report.reported ? Json(Same(report.scores, *report.reported)) : Json();
-  if (report.confusion) {
+  if (report.confusion) json["classes"] = ClassesJson(*report.confusion, report.class_names);
+  if (report.confusion && report.all_classes) {
     json["class_names"] = report.class_names;
     json["confusion_matrix"] = *report.confusion;
   }

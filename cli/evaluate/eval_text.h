@@ -15,15 +15,17 @@ namespace muster {
 // counts[label][predicted].
 using ConfusionCounts = std::vector<std::vector<int64_t>>;
 
-// Reads what the server writes: "label,0,1,…,total", a row for each label, a row "total". Throws
-// Error(kFailure) for anything else.
-ConfusionCounts ParseConfusion(const std::string& csv);
+// Reads what the server writes: "label,cat,dog,…,total", a row for each label, a row "total".
+// `names`: of the classes; empty: the server wrote numbers. Throws Error(kFailure) for anything
+// else.
+ConfusionCounts ParseConfusion(const std::string& csv, const std::vector<std::string>& names);
 
 // A row for each class: how many images, how many of them were right, how many of those that were
-// taken for it are of it, and what it is taken for most often. Then, where they fit on a page, all
-// counts. `names` may be empty.
+// taken for it are of it, and what it is taken for most often. Then the most frequent confusions.
+// Of many classes those with the lowest recall, unless `all` are asked for; these are in order,
+// and followed by all counts, where they fit. `names` may be empty.
 std::vector<std::string> ConfusionLines(const ConfusionCounts& counts,
-                                        const std::vector<std::string>& names);
+                                        const std::vector<std::string>& names, bool all);
 
 // "3 cat", or "3" without a name, or with that for one.
 std::string ClassText(int64_t number, const std::vector<std::string>& names);
@@ -49,7 +51,8 @@ struct EvaluationReport {
   std::optional<Scores> reported;
   std::vector<std::string> class_names;
   std::optional<ConfusionCounts> confusion;
-  std::string csv;  // where the counts were written, or ""
+  bool all_classes = false;  // all of it is asked for
+  std::string csv;           // where the counts were written, or ""
 };
 
 // What the metadata of a file of weights say of an evaluation of just these on the set.

@@ -1,12 +1,15 @@
 #include "cli/evaluate/evaluation_config.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
 #include "common/base/memory.h"
 #include "common/checkpoint/checkpoint_reader.h"
+#include "common/config/data_format.h"
 #include "common/model/load_weights.h"
 #include "common/model/model_metadata.h"
 
@@ -19,7 +22,19 @@ namespace fs = std::filesystem;
 constexpr int64_t kBatchPerWorker = 2;
 
 config::Config RunConfig(const EvaluationSource& source, const OpenedModel& model) {
-  if (!source.config_path.empty()) return LoadConfig(source.config_path, {});
+  if (!source.config_path.empty()) {
+    std::vector<Setting> of_data;  // a folder of photos tells the classes
+    std::ranges::copy_if(source.settings, std::back_inserter(of_data),
+                         [](const Setting& setting) { return setting.path.starts_with("data."); });
+    config::Config config = LoadConfig(source.config_path, of_data);
+    if (MeasuresNormalization(config.data())) {
+      throw Error(ExitCode::kUsage,
+                  "{}: data.preprocess.measure_mean_stddev: expected mean and stddev of the "
+                  "training that made the weights; config.txtpb of a run directory has them",
+                  source.config_path);
+    }
+    return config;
+  }
   std::optional<config::Config> config = ConfigOf(model.file.header().metadata, model.shown);
   if (config) return *std::move(config);
   const fs::path path = model.shown;

@@ -14,6 +14,7 @@
 #include "cli/text/console.h"
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
+#include "common/base/csv.h"
 #include "common/base/error.h"
 #include "common/base/text.h"
 #include "common/config/build_graph.h"
@@ -283,14 +284,6 @@ int ShowSamples(const PredictArguments& arguments, const OpenedModel& model, con
     PrintResult(Lines(predictions, job, model, arguments.training_set));
   }
   return 0;
-}
-
-// As RFC 4180 has it.
-std::string CsvField(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string field = "\"";
-  for (const char c : text) field += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return field + "\"";
 }
 
 std::string CsvRows(const std::string& image, const std::vector<Candidate>& top, const Job& job) {

@@ -10,6 +10,7 @@
 #include "cli/text/units.h"
 #include "common/config/config.h"
 #include "common/config/config_check.h"
+#include "common/config/data_format.h"
 #include "common/config/job_size.h"
 #include "common/plan/slices.h"
 #include "proto/config.pb.h"
@@ -64,10 +65,15 @@ std::vector<std::string> LengthLines(const config::Config& config, const Graph& 
   CheckBatchNorms(graph, plan);
   const std::string validation =
       data.validation > 0 ? FormatCount(data.validation) + " for validation, " : "";
-  return {row("images", fmt::format("{} for training, {}{} for testing", FormatCount(data.train),
-                                    validation, FormatCount(data.test))),
-          row("steps per epoch", FormatCount(plan.StepsPerEpoch())),
-          row("steps in total", FormatCount(plan.total_steps))};
+  std::vector<std::string> lines{
+      row("images", fmt::format("{} for training, {}{} for testing", FormatCount(data.train),
+                                validation, FormatCount(data.test))),
+      row("steps per epoch", FormatCount(plan.StepsPerEpoch())),
+      row("steps in total", FormatCount(plan.total_steps))};
+  if (MeasuresNormalization(config.data())) {
+    lines.push_back(row("mean and stddev", "would be measured on the training set"));
+  }
+  return lines;
 }
 
 std::vector<std::string> MemoryLines(const std::string& process, const std::vector<MemoryRow>& rows,

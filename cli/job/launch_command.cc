@@ -140,6 +140,17 @@ void ForgetSoftPlacement(config::Config& config, const LaunchArguments& argument
   }
 }
 
+// What is given is not measured.
+void PreferGivenNormalization(config::Config& config) {
+  const config::Preprocess& preprocess = config.data().preprocess();
+  if (!preprocess.measure_mean_stddev()) return;
+  if (preprocess.mean_size() == 0 && preprocess.stddev_size() == 0) return;
+  config.mutable_data()->mutable_preprocess()->set_measure_mean_stddev(false);
+  PrintResult(
+      "Warning: data.preprocess.measure_mean_stddev has no effect: mean or stddev is given, and "
+      "not measured");
+}
+
 config::Config LoadWritten(const LaunchArguments& arguments) {
   std::vector<std::string> removed;
   config::Config config = LoadConfig(arguments.config_path, arguments.settings, &removed);
@@ -148,6 +159,7 @@ config::Config LoadWritten(const LaunchArguments& arguments) {
   }
   ForgetSoftPlacement(config, arguments);
   ForgetOwnDirectory(config, arguments);
+  PreferGivenNormalization(config);
   return config;
 }
 
@@ -227,6 +239,7 @@ int RunLaunch(const LaunchArguments& as_asked) {
   // A run that goes on has them in its checkpoint.
   if (!resumed) job.initial_weights = DescribeInitialWeights(job.config.run(), job.graph);
   job.data = CheckData(arguments, job);
+  if (arguments.measure) PrintResult(arguments.measure(job.config));
   if (!arguments.by_hand) CheckLargeJob(arguments, job);
   SignalSource signals;
   TakeJobCards(arguments, job, signals);

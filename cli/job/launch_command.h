@@ -32,6 +32,8 @@ struct LaunchArguments {
   std::optional<WorkersByHand> by_hand;
   // Looks into the data. Empty: the data are on other hosts.
   std::function<DataCount(const config::Config&)> count_data;
+  // Measures what data.preprocess.measure_mean_stddev asks for. Returns lines for people.
+  std::function<std::vector<std::string>(config::Config&)> measure;
   // What is done with the job, checked and with its cards, in place of a run; returns the exit
   // code.
   std::function<int(const PreparedJob& job, SignalSource& signals)> in_place_of_run;

@@ -55,6 +55,13 @@ void Svg::AddText(Point at, const std::string& text, const TextStyle& style) {
       Escaped(text));
 }
 
+void Svg::AddImage(Point corner, Point size, const std::string& url) {
+  text_ += fmt::format(
+      "<image x=\"{:g}\" y=\"{:g}\" width=\"{:g}\" height=\"{:g}\" image-rendering=\"pixelated\" "
+      "preserveAspectRatio=\"none\" href=\"{}\"/>\n",
+      corner.x, corner.y, size.x, size.y, url);
+}
+
 std::string Svg::Finish() const { return text_ + "</svg>\n"; }
 
 Axis RoundAxis(double low, double high, int most) {

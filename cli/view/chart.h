@@ -1,4 +1,4 @@
-// A picture of charts of several lines, as SVG. Pixels count from the upper left corner.
+// A picture of charts or images, as SVG. Pixels count from the upper left corner.
 #pragma once
 
 #include <string>
@@ -35,6 +35,8 @@ class Svg {
   void AddDot(Point center, double radius, const std::string& color);
   // `at` is on the baseline.
   void AddText(Point at, const std::string& text, const TextStyle& style);
+  // `url`: where the image is, or itself, as data:image/png;base64,… Its pixels stay squares.
+  void AddImage(Point corner, Point size, const std::string& url);
   // The whole file.
   std::string Finish() const;
 

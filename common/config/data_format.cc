@@ -175,6 +175,13 @@ void ResolveFromFiles(config::Data& data) {
   if (!data.dir().empty()) FormatOf(data).resolve(data);
 }
 
+bool MeasuresNormalization(const config::Data& data) {
+  const config::Preprocess& preprocess = data.preprocess();
+  return preprocess.measure_mean_stddev() && preprocess.mean_size() == 0 &&
+         preprocess.stddev_size() == 0 &&
+         (data.format() == config::Data::IMAGE_FOLDER || data.format() == config::Data::NPZ);
+}
+
 int64_t ShorterSide(const config::Preprocess& settings) {
   const bool by_default =
       settings.resize() == 0 && settings.training_crop() == config::Preprocess::RESIZED;
@@ -209,7 +216,9 @@ std::vector<std::string> ClassFolders(const std::string& folder) {
       if (!name.starts_with('.') && entry.is_directory()) names.push_back(name);
     }
   } catch (const fs::filesystem_error& error) {
-    throw Error(ExitCode::kData, "{}: cannot be read: {}", folder, error.code().message());
+    throw Error(ExitCode::kData, "{}: cannot be read: {}",
+                (error.path1().empty() ? fs::path(folder) : error.path1()).string(),
+                error.code().message());
   }
   std::ranges::sort(names);
   return names;

@@ -33,6 +33,10 @@ void RequireDataDir(const config::Data& data);
 // read.
 void ResolveFromFiles(config::Data& data);
 
+// Whether mean and stddev are to be measured: data.preprocess.measure_mean_stddev is set and has an
+// effect, and neither of them is given.
+bool MeasuresNormalization(const config::Data& data);
+
 // What the shorter side of a photo becomes before its centre is cut out; 0: what it is. By default
 // 256 for a crop of 224, as in torchvision's recipes.
 int64_t ShorterSide(const config::Preprocess& settings);

@@ -364,6 +364,31 @@ TEST_F(Mnist, AWrongFileIsNotTaken) {
   EXPECT_TRUE(fs::exists(dir_ / files_[0].url));  // the next call goes on here
 }
 
+// Its files have the same names, so nothing is downloaded beside them, and nothing suggested.
+TEST_F(Mnist, FilesOfAnotherSetAreLeftAlone) {
+  WriteBytes(dir_ / files_[3].url, "of Fashion-MNIST");
+  EXPECT_MUSTER_ERROR(RunFrom(server_.Url("")), ExitCode::kData,
+                      AllOf(HasSubstr("t10k-labels-idx1-ubyte.gz"), HasSubstr("another folder"),
+                            Not(HasSubstr("run this again"))));
+  EXPECT_TRUE(server_.requests().empty());
+  EXPECT_EQ(ReadBytes(dir_ / files_[3].url), "of Fashion-MNIST");
+}
+
+TEST_F(Mnist, OfflineSaysWhatToPutWhere) {
+  EXPECT_MUSTER_ERROR(RunFrom("http://127.0.0.1:1/"), ExitCode::kFailure,
+                      AllOf(HasSubstr("train-images-idx3-ubyte.gz"), HasSubstr(files_[0].md5),
+                            HasSubstr((dir_ / files_[0].url).string()), Not(HasSubstr("synth"))));
+}
+
+TEST(FashionMnist, HasTheNamesOfMnist) {
+  const auto ours = FashionMnistFiles(), others = MnistFiles();
+  ASSERT_EQ(ours.size(), others.size());
+  for (size_t i = 0; i < ours.size(); ++i) {
+    EXPECT_TRUE(ours[i].url.ends_with(fs::path(others[i].url).filename().string()));
+    EXPECT_EQ(ours[i].md5.size(), 32u);
+  }
+}
+
 TEST_F(Mnist, AnotherSetIsNotMixedWithIt) {
   WriteBytes(dir_ / "t10k-labels-idx1-ubyte", "mine");
   EXPECT_MUSTER_ERROR(RunFrom(server_.Url("")), ExitCode::kData,

@@ -19,6 +19,7 @@ using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 constexpr const char* kConfig = R"(
@@ -94,6 +95,44 @@ TEST_F(Photos, AreLearnedWithTheSameBitsOnAnyNumberOfWorkers) {
   EXPECT_EQ(evaluated["validation_accuracy"], one.metrics.back()["validation_accuracy"]);
   EXPECT_EQ(evaluated["same_as_reported"], true);
   EXPECT_THAT(eval.Log(), HasSubstr("sapphire"));
+}
+
+TEST_F(Photos, MeanAndStddevAreMeasuredOnce) {
+  std::string config = kConfig;
+  const std::string given = "mean: [0.5, 0.5, 0.5] stddev: [0.5, 0.5, 0.5]";
+  config.replace(config.find(given), given.size(), "measure_mean_stddev: true");
+  config_ = Write("measure.txtpb", config);
+  EXPECT_THAT(Train("none", {"--dry-run"}).log, HasSubstr("would be measured"));
+  const Outcome run = Succeeded(Train("run", {"--workers", "2", "--set", "run.steps=12"}));
+  EXPECT_THAT(run.log, HasSubstr("Measured on 36 training samples: mean 0."));
+  const std::string resolved = Slurp(Path("run/config.txtpb"));
+  EXPECT_THAT(resolved, AllOf(HasSubstr("measure_mean_stddev: false"), HasSubstr("stddev: [0.")));
+  const Outcome again =
+      Succeeded(Muster({"launch", Path("run/config.txtpb"), "--run-dir", Path("again")}, "again"));
+  EXPECT_THAT(again.log, Not(HasSubstr("Measured")));
+  EXPECT_EQ(again.hash(), run.hash());
+  // Weights are evaluated as they were trained.
+  ExpectRefused(
+      {"eval", Path("run/model.safetensors"), "--config", config_, "--data", Path("photos")},
+      ExitCode::kUsage, "expected mean and stddev of the training");
+  const std::string both = "data.preprocess.mean=[0.5, 0.5, 0.5]";
+  EXPECT_THAT(Train("given", {"--set", both, "--steps", "1"}).log,
+              AllOf(HasSubstr("measure_mean_stddev has no effect"), Not(HasSubstr("Measured"))));
+  const Outcome longer = Succeeded(GoOn("run", {"--steps", "24"}));
+  EXPECT_EQ(longer.hash(), Succeeded(Train("whole", {})).hash());
+}
+
+TEST_F(Photos, ARunWhosePhotosHaveChangedIsNotResumed) {
+  Succeeded(Train("run", {"--steps", "3"}));
+  fs::rename(Path("photos/train/ruby/0.jpg"), Path("photos/train/ruby/new.jpg"));
+  const auto refuses = [&](const std::string& why) {
+    const Outcome outcome = GoOn("run", {"--steps", "6"});
+    EXPECT_EQ(outcome.exit_code, Code(ExitCode::kUsage));
+    EXPECT_THAT(outcome.log, AllOf(HasSubstr(why), HasSubstr("--initial-weights")));
+  };
+  refuses("the training data are not those that the run began with: files were added, removed");
+  fs::remove(Path("photos/train/ruby/new.jpg"));
+  refuses("the number of training samples was 36 and is now 35: files were added, removed");
 }
 
 TEST_F(Photos, OneThatIsDamagedEndsTheRunAndIsNamed) {

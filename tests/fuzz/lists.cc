@@ -56,9 +56,9 @@ void CheckTensorNames(const std::string& text) {
 
 void CheckConfusion(const std::string& text) {
   OrError("confusion_matrix.csv", [&] {
-    const ConfusionCounts counts = ParseConfusion(text);
+    const ConfusionCounts counts = ParseConfusion(text, {});
     for (const auto& row : counts) Require(row.size() == counts.size(), "not as wide as high");
-    if (counts.size() < 100) (void)ConfusionLines(counts, {"a", "b"});
+    if (counts.size() < 100) (void)ConfusionLines(counts, {"a", "b"}, true);
   });
 }
 

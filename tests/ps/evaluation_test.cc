@@ -232,11 +232,17 @@ TEST(EvaluationTest, PredictionsMakeTheConfusionMatrix) {
   EXPECT_FALSE(Takes(evaluation, 0, Block(0, 3, 0, 1, 0, {0, 1, 2}, {0, 1, 3})));
   EXPECT_TRUE(Takes(evaluation, 0, Block(0, 3, 0, 1, 0, {0, 1, 2}, {0, 2, 2})));
   EXPECT_TRUE(Takes(evaluation, 0, Block(1, 2, 0, 1, 0, {1, 1}, {2, 0})));
-  EXPECT_EQ(evaluation.confusion_matrix()->Csv(),
+  EXPECT_EQ(evaluation.confusion_matrix()->Csv({}),
             "label,0,1,2,total\n"
             "0,1,0,0,1\n"
             "1,1,0,2,3\n"
             "2,0,0,1,1\n"
+            "total,2,0,3,5\n");
+  EXPECT_EQ(evaluation.confusion_matrix()->Csv({"cat", "a,\"b\"", "dog"}),
+            "label,cat,\"a,\"\"b\"\"\",dog,total\n"
+            "cat,1,0,0,1\n"
+            "\"a,\"\"b\"\"\",1,0,2,3\n"
+            "dog,0,0,1,1\n"
             "total,2,0,3,5\n");
 }
 

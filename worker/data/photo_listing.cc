@@ -76,7 +76,7 @@ PhotoListing ListPhotos(const std::string& dir, const std::string& folder,
                top, fs::directory_options::follow_directory_symlink);
            entry != fs::recursive_directory_iterator(); ++entry) {
         if (entry->path().filename().native().starts_with('.')) {
-          if (entry->is_directory()) entry.disable_recursion_pending();
+          entry.disable_recursion_pending();
           continue;
         }
         if (!entry->is_regular_file()) {

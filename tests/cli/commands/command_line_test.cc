@@ -146,7 +146,7 @@ TEST_F(CommandLineTest, HintsNameACommandThatThereIs) {
   ExpectRefused(Run({"data", "synth"}), "(see muster data synth --help)");
   ExpectRefused(Run({"data", "check"}), "(see muster data check --help)");
   ExpectRefused(Run({"data"}), "(see muster data --help)");
-  for (const char* command : {"get", "synth", "check"}) {
+  for (const char* command : {"get", "synth", "check", "show"}) {
     EXPECT_EQ(Run({"data", command, "--help"}).exit_code, 0);
   }
 }
@@ -197,7 +197,7 @@ TEST_F(CommandLineTest, WhatIsMissingOrTooMuchIsSaidInPlainWords) {
     const char* message;
   } cases[] = {
       {{"data"},
-       "a command is missing: expected one of get, synth, check (see muster data --help)"},
+       "a command is missing: expected one of get, synth, check, show (see muster data --help)"},
       {{"launch"}, "CONFIG is missing: Config file"},
       {{"worker", "c"}, "--endpoint is missing: As the server says it"},
       {{"worker", "c", "--endpoint", "ipc://@x"}, "--rank is missing: This worker's number"},

@@ -12,31 +12,71 @@ namespace muster {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Le;
 using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 constexpr const char* kCsv = "label,0,1,2,total\n0,3,1,0,4\n1,0,0,2,2\n2,0,0,0,0\ntotal,3,1,2,6\n";
 
 TEST(Confusion, ReadsWhatTheServerWrites) {
-  EXPECT_THAT(ParseConfusion(kCsv),
+  EXPECT_THAT(ParseConfusion(kCsv, {}),
               ElementsAre(ElementsAre(3, 1, 0), ElementsAre(0, 0, 2), ElementsAre(0, 0, 0)));
   for (const char* const text :
        {"", "label,0,total\n", "label,0,1,total\n0,1,2\n", "label,0,1,total\n0,1,x,1\n1,0,1,1\n",
         "label,0,1,total\n0,1,0,1\n",
         // No set has so many images, and no sum of theirs is a number.
         "label,0,1,total\n0,9000000000000000000,9000000000000000000,1\n1,0,1,1\n"}) {
-    EXPECT_THROW((void)ParseConfusion(text), Error) << text;
+    EXPECT_THROW((void)ParseConfusion(text, {}), Error) << text;
   }
 }
 
+TEST(Confusion, ReadsRowsWithNames) {
+  const std::vector<std::string> names{"cat", "a,\"b\"\nc"};
+  const std::string csv =
+      "label,cat,\"a,\"\"b\"\"\nc\",total\ncat,3,1,4\n\"a,\"\"b\"\"\nc\",0,2,2\ntotal,3,3,6\n";
+  EXPECT_THAT(ParseConfusion(csv, names), ElementsAre(ElementsAre(3, 1), ElementsAre(0, 2)));
+  EXPECT_THROW((void)ParseConfusion(csv, {"cat", "dog"}), Error);
+  EXPECT_THROW((void)ParseConfusion(csv.substr(0, csv.size() - 20), names), Error);
+  EXPECT_THROW((void)ParseConfusion(kCsv, names), Error);
+}
+
 TEST(Confusion, EachClass) {
-  const auto lines = ConfusionLines(ParseConfusion(kCsv), {"cat", "", "dog"});
+  const auto lines = ConfusionLines(ParseConfusion(kCsv, {}), {"cat", "", "dog"}, true);
   const std::string text = Join(lines, "\n");
   EXPECT_THAT(text, AllOf(HasSubstr("0 cat"), HasSubstr("75.0 %    100.0 %  1 (1)"),
                           HasSubstr("0.0 %      0.0 %  2 dog (2)")));
+  EXPECT_THAT(text, AllOf(HasSubstr("confusions:\n  1 taken for dog: 2\n  cat taken for 1: 1\n"),
+                          HasSubstr("of / taken for  0  1  2")));
   // No image is of the last one: nothing is right or wrong.
   EXPECT_THAT(text, HasSubstr("2 dog       0      0       -      0.0 %  -"));
+}
+
+TEST(Confusion, OfManyClassesTheWorstComeFirst) {
+  constexpr size_t kClasses = 30;
+  ConfusionCounts counts(kClasses, std::vector<int64_t>(kClasses));
+  std::vector<std::string> names;
+  for (size_t c = 0; c < kClasses; ++c) {
+    counts[c][c] = 100;
+    names.push_back("a class with a name that is much too long for a table " + std::to_string(c));
+  }
+  counts[20] = std::vector<int64_t>(kClasses);  // has no images
+  counts[7][8] = 100;
+  counts[5][9] = 300;
+  const std::vector<std::string> few = ConfusionLines(counts, names, false);
+  EXPECT_THAT(few[0], HasSubstr("the 12 of 30 classes with the lowest recall"));
+  EXPECT_THAT(few[3], AllOf(StartsWith("  5 a class with"), HasSubstr("25.0 %")));
+  EXPECT_THAT(few[4], AllOf(StartsWith("  7 a class with"), HasSubstr("50.0 %")));
+  EXPECT_THAT(few[5], StartsWith("  0 a class with"));
+  EXPECT_THAT(Join(few, "\n"), AllOf(HasSubstr("too long for a table 5 taken for"),
+                                     Not(HasSubstr("of / taken for"))));
+  const std::vector<std::string> all = ConfusionLines(counts, names, true);
+  EXPECT_GT(all.size(), few.size());
+  EXPECT_THAT(all[22], AllOf(StartsWith("  20 a class with"), HasSubstr("-")));
+  for (const auto& lines : {few, all}) EXPECT_THAT(lines, Each(SizeIs(Le(80))));
 }
 
 TEST(Confusion, NamesOfClasses) {
@@ -66,6 +106,21 @@ TEST(EvalText, SaysWhetherTheRunReportedTheSame) {
   EXPECT_THAT(Join(EvaluationLines(report), "\n"),
               AllOf(HasSubstr("accuracy 0.3, loss 0.3: other data"), Not(HasSubstr("the same"))));
   EXPECT_EQ(nlohmann::json::parse(EvaluationJson(report))["same_as_reported"], false);
+}
+
+TEST(EvalText, ClassesInJson) {
+  EvaluationReport report = Report();
+  report.class_names = {"cat", "bird", "dog"};
+  report.confusion = ParseConfusion(kCsv, {});
+  auto json = nlohmann::json::parse(EvaluationJson(report));
+  EXPECT_EQ(json["classes"][1]["name"], "bird");
+  EXPECT_EQ(json["classes"][0]["recall"], 0.75);
+  EXPECT_EQ(json["classes"][0]["precision"], 1);
+  EXPECT_TRUE(json["classes"][2]["recall"].is_null());
+  EXPECT_FALSE(json.contains("confusion_matrix"));
+  report.all_classes = true;
+  json = nlohmann::json::parse(EvaluationJson(report));
+  EXPECT_EQ(json["confusion_matrix"][1][2], 2);
 }
 
 TEST(EvalText, ALossThatIsNotFinite) {

@@ -64,7 +64,7 @@ class ConfigOnCards : public CardJob {
                                    "evaluation.every_epochs=0",
                                    "--set",
                                    "evaluation.skip_final=true"};
-    if (config.starts_with("cifar") || config.starts_with("mnist")) {
+    if (config.starts_with("cifar") || config.find("mnist") != std::string::npos) {
       words.insert(words.end(), {"--data", Path("data")});
     }
     if (config.starts_with("imagefolder") || config.starts_with("cats_vs_dogs")) {

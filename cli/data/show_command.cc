@@ -1,0 +1,168 @@
+#include "cli/data/show_command.h"
+
+#include <fmt/core.h>
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <memory>
+
+#include "cli/data/normalization.h"
+#include "cli/text/console.h"
+#include "cli/text/units.h"
+#include "cli/view/chart.h"
+#include "common/base/atomic_file.h"
+#include "common/base/encode_png.h"
+#include "common/base/error.h"
+#include "common/config/data_format.h"
+#include "proto/config.pb.h"
+#include "worker/data/pipeline.h"
+
+namespace muster {
+namespace {
+
+constexpr int64_t kSheetEpochs = 5;
+// Pixels of the picture.
+constexpr double kGap = 8, kTitleLine = 22, kTextLine = 16;
+constexpr double kSmallest = 112, kLargest = 256;  // of an image's longer side
+
+using Values = std::vector<float>;
+
+std::string Base64(const std::string& bytes) {
+  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // a zero goes behind it
+  const int size = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
+                                   reinterpret_cast<const unsigned char*>(bytes.data()),
+                                   static_cast<int>(bytes.size()));
+  text.resize(static_cast<size_t>(size));
+  return text;
+}
+
+// A sample without height and width is a row of numbers, and shown as a row of grey pixels.
+Shape ShownShape(const Shape& shape) {
+  return shape.height == 1 && shape.width == 1 ? Shape{1, shape.channels, 1} : shape;
+}
+
+// Takes back data.preprocess.mean and stddev.
+void Denormalize(const config::Preprocess& settings, int64_t channels, Values& values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const int channel = static_cast<int>(static_cast<int64_t>(i) % channels);
+    if (settings.stddev_size() > 0) values[i] *= static_cast<float>(settings.stddev(channel));
+    if (settings.mean_size() > 0) values[i] += static_cast<float>(settings.mean(channel));
+  }
+}
+
+// What becomes black and white.
+struct Tones {
+  float black = 0, white = 1;
+};
+
+// `row`: of one sample, in evaluation first. Pixels are from 0 to 1. Where they are not,
+// standardized images or numbers of another unit, the whole row is shown from its smallest to its
+// largest number.
+Tones TonesOf(const std::vector<Values>& row) {
+  constexpr float kRounding = 1e-3f;
+  const auto [least, most] = std::ranges::minmax(row.front());
+  Tones tones;
+  if (least >= -kRounding && most <= 1 + kRounding) return tones;
+  tones = {least, most};
+  for (const Values& image : row) {
+    const auto [low, high] = std::ranges::minmax(image);
+    tones = {std::min(tones.black, low), std::max(tones.white, high)};
+  }
+  if (tones.white == tones.black) ++tones.white;
+  return tones;
+}
+
+// The first three channels are red, green and blue; with fewer than three, the first one is grey.
+std::string PngOf(const Values& image, const Shape& shape, const Tones& tones) {
+  const auto channels = static_cast<size_t>(shape.channels);
+  std::string pixels;
+  pixels.reserve(static_cast<size_t>(3 * shape.height * shape.width));
+  for (size_t at = 0; at < image.size(); at += channels) {
+    for (size_t color = 0; color < 3; ++color) {
+      const float value = image[at + (channels >= 3 ? color : 0)];
+      const float tone = (value - tones.black) / (tones.white - tones.black);
+      pixels += static_cast<char>(std::lround(std::clamp(tone, 0.0f, 1.0f) * 255));
+    }
+  }
+  return EncodePng(static_cast<uint32_t>(shape.height), static_cast<uint32_t>(shape.width), pixels);
+}
+
+// Pixels of small images become squares, large images smaller. A row of numbers is no thin line.
+Point PictureSize(const Shape& shape) {
+  const auto longer = static_cast<double>(std::max(shape.height, shape.width));
+  const double factor =
+      longer < kSmallest ? std::floor(kSmallest / longer) : std::min(1.0, kLargest / longer);
+  return {std::max(kTextLine, factor * static_cast<double>(shape.width)),
+          std::max(kTextLine, factor * static_cast<double>(shape.height))};
+}
+
+std::string LabelText(const Dataset& set, int64_t sample, const config::Data& data) {
+  const int32_t label = set.Label(sample);
+  if (HasValues(data)) return fmt::format("{:g}", std::bit_cast<float>(label));
+  const std::string name =
+      label < data.class_names_size() ? data.class_names(label) : std::to_string(label);
+  return fmt::format("{} (sample {})", name, FormatCount(sample));
+}
+
+}  // namespace
+
+std::string ContactSheet(const Dataset& set, const config::Config& config, int64_t samples,
+                         int64_t epoch) {
+  const uint64_t seed = config.run().seed();
+  const std::unique_ptr<SampleLoader> loader = set.MakeLoader(config.data());
+  const std::unique_ptr<LoaderScratch> scratch = loader->MakeScratch();
+  const Shape loaded = loader->shape(), shape = ShownShape(loaded);
+  const Point size = PictureSize(shape);
+  const Point step{size.x + kGap, kTextLine + size.y + kGap};
+  std::vector<int64_t> order = EpochOrder(set.size(), seed, epoch);
+  order.resize(static_cast<size_t>(std::min(samples, set.size())));
+
+  Svg svg({kGap + step.x * (1 + kSheetEpochs),
+           kTitleLine + kGap + step.y * static_cast<double>(order.size())});
+  for (int64_t column = 0; column <= kSheetEpochs; ++column) {
+    const double x = kGap + step.x * static_cast<double>(column);
+    svg.AddText({x, kTitleLine - 4},
+                column == 0 ? "evaluation" : fmt::format("epoch {}", epoch + column - 1), {});
+  }
+  double y = kTitleLine;
+  for (const int64_t sample : order) {
+    std::vector<Values> row(1 + kSheetEpochs, Values(static_cast<size_t>(loaded.elements())));
+    loader->Evaluate(sample, *scratch, row[0].data());
+    for (int64_t i = 0; i < kSheetEpochs; ++i) {
+      loader->Train(sample, seed, epoch + i, *scratch, row[static_cast<size_t>(1 + i)].data());
+    }
+    for (Values& image : row) Denormalize(config.data().preprocess(), loaded.channels, image);
+    const Tones tones = TonesOf(row);
+    svg.AddText({kGap, y + kTextLine - 4}, LabelText(set, sample, config.data()), {});
+    double x = kGap;
+    for (const Values& image : row) {
+      svg.AddImage({x, y + kTextLine}, size,
+                   "data:image/png;base64," + Base64(PngOf(image, shape, tones)));
+      x += step.x;
+    }
+    y += step.y;
+  }
+  return svg.Finish();
+}
+
+int RunShow(const ShowArguments& arguments) {
+  if (!arguments.output.ends_with(".svg")) {
+    throw Error(ExitCode::kUsage, "--output {}: the picture is SVG: name it .svg",
+                arguments.output);
+  }
+  config::Config config = LoadConfig(arguments.config_path, arguments.settings);
+  (void)AtomicFile(arguments.output);  // whether it can be written is said before the work
+  PrintResult(MeasureNormalization(config));
+  const Datasets sets = OpenDatasets(config.data(), config.run().seed());
+  WriteFileAtomically(arguments.output,
+                      ContactSheet(*sets.train, config, arguments.samples, arguments.epoch));
+  PrintResult(
+      fmt::format("wrote {}: {} of epochs {} to {}", arguments.output,
+                  Plural(std::min(arguments.samples, sets.train->size()), "training sample"),
+                  arguments.epoch, arguments.epoch + kSheetEpochs - 1));
+  return 0;
+}
+
+}  // namespace muster

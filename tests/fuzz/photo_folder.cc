@@ -1,0 +1,120 @@
+// What a folder of photos has in it, in whatever folders and links, is listed once and in order, or
+// refused with the folder's name; what a list leaves out, and nothing else, is missing. The input:
+// the list, then entries, each a byte that says what it is, a name, and of a link where it leads.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "common/config/data_format.h"
+#include "proto/config.pb.h"
+#include "tests/fuzz/fuzz.h"
+#include "worker/data/image_folder.h"
+#include "worker/data/photo_listing.h"
+
+namespace muster::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMostEntries = 40;
+
+// A name that stays within the folder; "" for one that does not.
+fs::path Inside(const std::string& text) {
+  const fs::path path = fs::path(text).lexically_normal().relative_path();
+  return path.empty() || *path.begin() == ".." ? fs::path() : path;
+}
+
+void MakeEntries(Input& input, const fs::path& dir) {
+  for (int i = 0; i < kMostEntries && !input.empty(); ++i) {
+    const uint8_t kind = input.Byte();
+    const fs::path name = Inside(input.Text());
+    if (name.empty()) continue;
+    std::error_code ignored;  // a name that is too long, or is there already
+    fs::create_directories((dir / name).parent_path(), ignored);
+    switch (kind % 3) {
+      case 0:
+        fs::create_directories(dir / name, ignored);
+        break;
+      case 1:
+        std::ofstream(dir / name) << "x";
+        break;
+      default:  // perhaps in a circle, but never out of the folder
+        fs::create_symlink(dir / Inside(input.Text()), dir / name, ignored);
+    }
+  }
+}
+
+void CheckListing(const std::string& dir, const std::string& folder, const std::string& list) {
+  const std::vector<std::string> classes = ClassFolders(folder);
+  Require(std::ranges::is_sorted(classes), "classes are out of order");
+  Exclusions none(""), some(list);
+  const PhotoListing all = ListPhotos(dir, folder, classes, none);
+  const PhotoListing left = ListPhotos(dir, folder, classes, some);
+  for (const PhotoListing& listing : {all, left}) {
+    for (size_t i = 0; i < listing.photos.size(); ++i) {
+      const Photo& photo = listing.photos[i];
+      Require(fs::is_regular_file(fs::path(folder) / photo.path), "no file is there");
+      Require(photo.path.starts_with(classes.at(static_cast<size_t>(photo.label)) + "/"),
+              "a photo of another class");
+      if (i == 0) continue;
+      const Photo& before = listing.photos[i - 1];
+      Require(
+          before.label < photo.label || (before.label == photo.label && before.path < photo.path),
+          "twice, or out of order");
+    }
+  }
+  Require(all.others == left.others, "a list leaves out images alone");
+  const auto used = std::ranges::count_if(some.paths(), [](const auto& one) { return one.second; });
+  Require(all.photos.size() == left.photos.size() + static_cast<size_t>(used),
+          "what is left out is counted");
+  (void)some.Remark();
+}
+
+void CheckDataset(const Dataset& set) {
+  Require(set.size() > 0, "a set without images");
+  for (int64_t i = 0; i < set.size(); ++i) {
+    Require(set.Label(i) >= 0 && set.Label(i) < set.classes(), "a label out of range");
+  }
+  (void)set.Fingerprint();
+}
+
+config::Data DataOf(const std::string& dir, const std::string& list) {
+  config::Data data;
+  data.set_format(config::Data::IMAGE_FOLDER);
+  data.set_dir(dir);
+  data.set_validation_fraction(0.5);
+  data.mutable_preprocess()->set_crop_height(2);
+  data.mutable_preprocess()->set_crop_width(2);
+  data.mutable_image_folder()->set_exclude(list);
+  ResolveClassNames(data);
+  return data;
+}
+
+}  // namespace
+}  // namespace muster::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace muster::fuzz;
+  SilenceLogs();
+  Input input(data, size);
+  static const Folder folder;
+  folder.Clear();
+  const std::string list = folder.Write("list", input.Text()), dir = folder / "photos";
+  std::filesystem::create_directory(dir);
+  MakeEntries(input, dir);
+  OrError(dir, [&] {
+    const muster::ImageFolders found = muster::FindImageFolders(dir);
+    for (const std::string& one : {found.training, found.evaluation}) {
+      if (!one.empty()) CheckListing(dir, one, list);
+    }
+  });
+  OrError(dir, [&] {
+    const muster::Datasets sets = muster::OpenImageFolder(DataOf(dir, list), 1);
+    CheckDataset(*sets.train);
+    CheckDataset(*sets.test);
+    CheckDataset(*muster::OpenImageFolderTest(DataOf(dir, list), 1));
+  });
+  return 0;
+}

@@ -1,0 +1,25 @@
+// The mean and the standard deviation of a data set.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/data/dataset.h"
+
+namespace muster {
+
+inline constexpr int64_t kMostMeasured = 4096;  // samples
+
+struct ChannelMoments {
+  std::vector<double> mean, stddev;  // of each channel
+  // Channels with the same value in all samples. Their stddev is 1.
+  std::vector<int64_t> constant;
+  int64_t samples = 0;  // that were measured
+};
+
+// Of up to kMostMeasured samples, spread evenly over the set, as `loader` makes them for an
+// evaluation. So many threads compute; the bits do not depend on their number. Throws what the
+// loader throws.
+ChannelMoments MeasureChannels(const Dataset& set, const SampleLoader& loader, int threads);
+
+}  // namespace muster
