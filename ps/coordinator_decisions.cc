@@ -39,11 +39,10 @@ void Coordinator::EndEvaluation() {
   reporter_.Evaluation(line);
   board_.Evaluation(line, evaluator_.TakeImages());
   const char* const set = SetName(result.set);
-  LogInfo("step {}: {}{} loss {:.4f}", result.version,
-          IsAccuracy(result.accuracy) ? fmt::format("{} accuracy {:.4f}, ", set, result.accuracy)
-                                      : "",
-          set,
-          result.loss);
+  LogInfo(
+      "step {}: {}{} loss {:.4f}", result.version,
+      IsAccuracy(result.accuracy) ? fmt::format("{} accuracy {:.4f}, ", set, result.accuracy) : "",
+      set, result.loss);
   if (!line.decision().empty()) LogInfo("{}", line.decision());
   if (chooses) saver_.OnEvaluated(step_);
   deadlines_.Restart();

@@ -140,8 +140,8 @@ Json MetricsLine(const events::Summary& summary) {
   if (summary.has_best_accuracy()) {
     json[summary.has_validation() ? "best_validation_accuracy" : "best_test_accuracy"] =
         summary.best_accuracy();
-    json["best_step"] = summary.best_step();
   }
+  if (summary.has_best_step()) json["best_step"] = summary.best_step();
   for (const events::Summary::Rank& rank : summary.ranks()) {
     Json one;
     one["rank"] = rank.rank();

@@ -79,7 +79,8 @@ void ModelSaver::Restore(const ResumePoint& resume) {
       "file and in no checkpoint that is left; the run can be repeated with the same bits: muster "
       "launch {}",
       damaged_.empty() ? file.path : damaged_, best.step,
-      best.test_accuracy ? fmt::format(" ({:.2f} %)", 100 * *best.test_accuracy) : "",
+      IsAccuracy(kept.best_accuracy()) ? fmt::format(" ({:.2f} %)", 100 * kept.best_accuracy())
+                                       : "",
       ShellWord(dir + "/config.txtpb"));
   damaged_.clear();
   LogWarning("{}", lost_);

@@ -30,7 +30,7 @@ constexpr const char* kPredictFooter =
     "Examples:\n"
     "  muster predict runs/a cat.jpg holidays\n"
     "  muster predict runs/a holidays --top 1 --csv > holidays.csv\n"
-    "  muster predict runs/b new.npz --csv > new.csv\n"
+    "  muster predict runs/a new.npz --csv > new.csv\n"
     "  muster predict runs/a --samples 0-9,17\n"
     "  muster predict runs/a --best --samples 0-31 --top 1 --json\n"
     "\n"

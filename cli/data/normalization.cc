@@ -22,11 +22,12 @@ namespace {
 constexpr int kWidth = 80;
 
 ChannelMoments MeasureTrainingSet(const config::Config& config) {
-  const Datasets sets = OpenDatasets(config.data(), config.run().seed());
   config::Data data = config.data();
   if (data.format() == config::Data::NPZ) {  // else bytes would be divided by 255
-    for (int64_t i = 0; i < sets.train->shape().channels; ++i) data.mutable_preprocess()->add_mean(0);
+    const int64_t channels = StoredShape(data).channels;
+    for (int64_t i = 0; i < channels; ++i) data.mutable_preprocess()->add_mean(0);
   }
+  const Datasets sets = OpenDatasets(data, config.run().seed());
   const std::unique_ptr<SampleLoader> loader = sets.train->MakeLoader(data);
   return MeasureChannels(*sets.train, *loader, AvailableCores());
 }

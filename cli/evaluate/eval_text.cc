@@ -227,10 +227,6 @@ std::string ComparedText(const EvaluationReport& report) {
       Exact(report.reported->loss));
 }
 
-std::string Row(const std::string& key, const std::string& value) {
-  return fmt::format("  {:<14} {}", key, value);
-}
-
 template <typename T>
 Json OrNull(const std::optional<T>& value) {
   return value ? Json(*value) : Json();

@@ -143,10 +143,19 @@ std::string ChoiceText(const config::Config& config) {
 std::string ChoiceRow(const config::Config& config, const DataCount& data) {
   const config::Evaluation& evaluation = config.evaluation();
   if (evaluation.every_epochs() == 0 && evaluation.every_steps() == 0) return "";
-  if (data.validation == 0) return Row("test set", "also chooses " + ChoiceText(config));
-  return Row("validation", fmt::format("{} choose {}; {} train, {} test at the end",
-                                       Plural(data.validation, "image"), ChoiceText(config),
-                                       FormatCount(data.train), FormatCount(data.test)));
+  const std::string chosen = ChoiceText(config);
+  if (data.validation > 0) {
+    const bool tests = data.test > 0 && !evaluation.skip_final();
+    return Row("validation",
+               fmt::format("{} choose {}; {} train{}", Plural(data.validation, "image"), chosen,
+                           FormatCount(data.train),
+                           tests ? ", " + FormatCount(data.test) + " test at the end" : ""));
+  }
+  // Workers by hand may have data that this host has not.
+  const bool unknown = data.train < 0 && (config.data().validation_fraction() > 0 ||
+                                          config.data().format() == config::Data::IMAGE_FOLDER);
+  return unknown ? Row("evaluations", "choose " + chosen)
+                 : Row("test set", "also chooses " + chosen);
 }
 
 std::vector<std::string> HeaderLines(const std::string& config_path, const config::Config& config,

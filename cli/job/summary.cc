@@ -91,7 +91,7 @@ std::string BalanceText(const events::StepShares& shares, int workers) {
   return text;
 }
 
-// `chooses`: the best weights are those of the best accuracy on this set.
+// `chooses`: the best weights are those of the best accuracy, or of the lowest loss, on this set.
 std::string ScoresText(const events::Summary& summary, const events::Scores& scores, bool chooses) {
   if (!scores.has_loss() && !scores.has_accuracy()) return "";
   if (!scores.has_accuracy()) {  // of values

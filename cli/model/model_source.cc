@@ -77,7 +77,7 @@ ModelInfo InfoOf(const CheckpointReader& checkpoint, bool average, bool evaluate
     AddMetrics(checkpoint, info);
   }
   if (progress.has_test() && progress.test().step() == state.step()) {
-    info.test_accuracy = progress.test().accuracy();
+    if (IsAccuracy(progress.test().accuracy())) info.test_accuracy = progress.test().accuracy();
     info.test_loss = progress.test().loss();
   }
   return info;

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
 #include <vector>
 
 #include "common/base/text.h"
@@ -66,8 +67,7 @@ std::string NoBetterText(const checkpoint::Decisions& decisions,
   const bool is_accuracy = IsAccuracy(waited.best());
   return fmt::format("no {} {} {} than {:g} (step {}){} in {} evaluation{}",
                      is_accuracy ? "better" : "lower", SetOf(decisions),
-                     is_accuracy ? "accuracy" : "loss",
-                     is_accuracy ? waited.best() : -waited.best(), waited.best_step(),
+                     is_accuracy ? "accuracy" : "loss", std::abs(waited.best()), waited.best_step(),
                      min_delta > 0 ? fmt::format(", by more than {:g},", min_delta) : "",
                      evaluations, evaluations == 1 ? "" : "s");
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/process.h"
+#include "common/checkpoint/early_stop.h"
 
 namespace muster {
 namespace {
@@ -42,11 +43,13 @@ void PutProgress(const RunStatus& status, Json& json) {
                           {"total", progress.evaluating().total()}};
   }
   if (status.validated) {
-    json["validation_accuracy"] = status.validated->accuracy;
+    if (IsAccuracy(status.validated->accuracy)) {
+      json["validation_accuracy"] = status.validated->accuracy;
+    }
     json["validated_step"] = status.validated->step;
   }
   if (status.tested) {
-    json["test_accuracy"] = status.tested->accuracy;
+    if (IsAccuracy(status.tested->accuracy)) json["test_accuracy"] = status.tested->accuracy;
     json["tested_step"] = status.tested->step;
   }
 }

@@ -110,7 +110,7 @@ TEST_F(NpzTest, ReadsWhatNumpyWrites) {
   WriteBytes(dir_ / "train.npz", bytes);
   WriteBytes(dir_ / "val.npz", bytes);
   const Datasets sets = Open();
-  for (const Dataset* set : {sets.train.get(), sets.test.get()}) {
+  for (const Dataset* set : {sets.train.get(), sets.validation.get()}) {
     EXPECT_EQ(set->size(), 2);
     EXPECT_EQ(set->shape(), (Shape{1, 1, 3}));
     EXPECT_EQ(set->classes(), 2);
@@ -193,7 +193,8 @@ TEST_F(NpzTest, TheSetsAreInFilesOrInOneFile) {
   Write("train.npz", {{"x", x}, {"y", y}});
   Write("val.npz", {{"x", other}, {"y", one}});
   Write("test.npz", {{"x", x}, {"y", y}});
-  EXPECT_EQ(Open().test->Label(0), 4);
+  EXPECT_EQ(Open().validation->Label(0), 4);
+  EXPECT_EQ(Open().test->Label(0), 0);
   EXPECT_EQ(DataClasses(data_), 5);
   Use(Write("all.npz", {{"x_train", x}, {"y_train", y}, {"x_test", other}, {"y_test", one}}));
   const Datasets sets = Open();
@@ -205,6 +206,28 @@ TEST_F(NpzTest, TheSetsAreInFilesOrInOneFile) {
   ExpectRefused("part.npz", HasSubstr("expected arrays for evaluations"));
   ResolveFromFiles(data_);
   EXPECT_EQ(OpenTestSet(data_, 1).test->Label(0), 4);
+}
+
+TEST_F(NpzTest, AFractionIsHeldBack) {
+  std::vector<int64_t> y(100);
+  for (size_t i = 0; i < y.size(); ++i) y[i] = static_cast<int64_t>(i % 2);
+  for (const std::string& x :
+       {Npy({100, 1}, Count<float>(100)), Npy({100, 1}, Count<uint8_t>(100))}) {
+    Use(Write("all.npz", {{"x", x}, {"y", Npy({100}, y)}}));
+    data_.set_validation_fraction(0.2);
+    data_.mutable_preprocess()->add_mean(0);  // in the units of x
+    const Datasets sets = Open();
+    EXPECT_EQ(sets.train->size() + sets.validation->size(), 100);
+    EXPECT_EQ(sets.test, nullptr);
+    for (const Dataset* set : {sets.train.get(), sets.validation.get()}) {
+      for (int64_t i = 0; i < set->size(); ++i) {
+        const auto number = static_cast<int64_t>(Evaluated(*set, i)[0]);
+        EXPECT_EQ(set->Label(i), number % 2);
+      }
+    }
+    const Datasets alone = OpenTestSet(data_, 1);
+    EXPECT_EQ(alone.validation->Fingerprint(), sets.validation->Fingerprint());
+  }
 }
 
 TEST_F(NpzTest, Uint8ArePlanesForTheUsualPreprocessing) {

@@ -101,8 +101,9 @@ TEST_P(EveryConfigTest, HasTheSameBitsOnOneTwoAndEightWorkers) {
         "--set",     "data.format=SYNTHETIC",
         "--set",     "data.synthetic=" + images};
     if (GetParam().starts_with("imagefolder") || GetParam().starts_with("cats_vs_dogs")) {
-      words.insert(words.end(), {"--set", "data.preprocess.crop_height=32", "--set",
-                                 "data.preprocess.crop_width=32"});
+      words.insert(words.end(),
+                   {"--set", "data.preprocess.crop_height=32", "--set",
+                    "data.preprocess.crop_width=32", "--set", "data.validation_fraction=0"});
     }
     hashes.insert(HashOf(words, workers));
   }

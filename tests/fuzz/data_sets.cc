@@ -105,7 +105,7 @@ constexpr Format kFormats[] = {
     {WriteCifar10, OpenCifar10, OpenTest<OpenCifar10Test>},
     {WriteMnist, OpenMnist, OpenTest<OpenMnistTest>},
     {WriteNpz, [](const std::string& dir) { return OpenNpz(NpzIn(dir)); },
-     [](const std::string& dir) { return OpenNpzTest(NpzIn(dir)); }}};
+     [](const std::string& dir) { return OpenNpzTest(NpzIn(dir), 1).test; }}};
 
 void CheckSet(const Dataset& set) {
   std::vector<uint8_t> buffer;

@@ -88,8 +88,14 @@ config::Data DataOf(const std::string& dir, const std::string& list) {
   data.mutable_preprocess()->set_crop_height(2);
   data.mutable_preprocess()->set_crop_width(2);
   data.mutable_image_folder()->set_exclude(list);
-  ResolveClassNames(data);
+  ResolveFromFiles(data);
   return data;
+}
+
+void CheckSets(const Datasets& sets) {
+  for (const auto& set : {sets.train, sets.validation, sets.test}) {
+    if (set != nullptr) CheckDataset(*set);
+  }
 }
 
 }  // namespace
@@ -106,15 +112,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   MakeEntries(input, dir);
   OrError(dir, [&] {
     const muster::ImageFolders found = muster::FindImageFolders(dir);
-    for (const std::string& one : {found.training, found.evaluation}) {
+    for (const std::string& one : {found.training, found.validation, found.test}) {
       if (!one.empty()) CheckListing(dir, one, list);
     }
   });
   OrError(dir, [&] {
-    const muster::Datasets sets = muster::OpenImageFolder(DataOf(dir, list), 1);
-    CheckDataset(*sets.train);
-    CheckDataset(*sets.test);
-    CheckDataset(*muster::OpenImageFolderTest(DataOf(dir, list), 1));
+    CheckSets(muster::OpenImageFolder(DataOf(dir, list), 1));
+    CheckSets(muster::OpenImageFolderTest(DataOf(dir, list), 1));
   });
   return 0;
 }

@@ -28,7 +28,7 @@ class TowerMemoryTest : public testing::Test {
 
 // A dense layer on 7 inputs, worked out by hand.
 TEST_F(TowerMemoryTest, WorkspaceIsTheClosedFormOfASmallNetwork) {
-  const Graph graph = reference::MakeGraph(kNetworks[6].layers, kNetworks[6].input);
+  const Graph graph = reference::MakeGraph(kNetworks[7].layers, kNetworks[7].input);
   Tower tower(graph, *backend_, kSeed);
   EXPECT_EQ(tower.memory().training + tower.memory().evaluation + tower.memory().layouts, 0u);
   tower.Plan(8, Mode::kInference);

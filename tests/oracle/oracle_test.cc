@@ -160,7 +160,7 @@ TEST_F(OracleOfConfigs, ValuesOfArrays) {
   ResolveConfig(config, 1);
   const oracle::Result expected = oracle::Train(config);
   EXPECT_EQ(job.hash(), fmt::format("{:016x}", expected.weights_hash));
-  EXPECT_EQ(job.metrics.back()["test_loss"].get<double>(), expected.test_loss);
+  EXPECT_EQ(job.metrics.back()["test_loss"].get<double>(), expected.loss);
 }
 
 }  // namespace

@@ -66,14 +66,14 @@ TEST(EvaluationTest, BlocksOfALostRankAreGivenToAnother) {
 TEST(EvaluationTest, OfValuesTheLossDecides) {
   Progress progress(/*has_values=*/true);
   for (const auto& [version, loss] : {std::pair{3, 8.0}, {6, 4.0}, {9, 6.0}}) {
-    Evaluation evaluation(version, 4, 4, {0}, /*classes=*/1, false);
+    Evaluation evaluation(version, wire::TEST, 4, 4, {0}, /*classes=*/1, false);
     wire::EvaluatedBlock block = Block(0, 4, loss, 0, 0);
     block.set_version(version);
     EXPECT_TRUE(Takes(evaluation, 0, block));
     progress.EndEvaluation(evaluation.Result());
   }
   EXPECT_EQ(progress.best_step(), 6);
-  const auto line = MetricsLine(progress.EvaluationLine());
+  const auto line = MetricsLine(progress.EvaluationLine(*progress.evaluated()));
   EXPECT_EQ(line["test_loss"], 1.5);
   EXPECT_TRUE(line["test_accuracy"].is_null());
   const auto summary = MetricsLine(progress.Summary(events::Summary::COMPLETED, 1));

@@ -46,8 +46,7 @@ Reader ReaderOf(const config::Data& data) {
     case config::Data::IMAGE_FOLDER:
       return {OpenImageFolder, OpenImageFolderTest};
     case config::Data::NPZ:
-      return {[](const config::Data& of, uint64_t) { return OpenNpz(of); },
-              OpenNpzTest};
+      return {[](const config::Data& of, uint64_t) { return OpenNpz(of); }, OpenNpzTest};
     case config::Data::SYNTHETIC:
       break;  // has no files
   }

@@ -249,41 +249,50 @@ std::shared_ptr<const Dataset> OpenSet(const NpzSet& set, const config::Data& da
   return std::make_shared<NpzDataset>(std::move(arrays), data);
 }
 
-// Null if there is none.
-std::shared_ptr<const Dataset> OpenSet(const std::optional<NpzSet>& set, const config::Data& data) {
+std::shared_ptr<const Dataset> OpenIfThere(const std::optional<NpzSet>& set,
+                                           const config::Data& data) {
   return set ? OpenSet(*set, data) : nullptr;
+}
+
+std::string RemarkOn(const NpzSets& sets, const config::Data& data) {
+  const config::Preprocess& settings = data.preprocess();
+  std::string remark;
+  if (settings.standardize() && data.npz().type() == config::NpzData::UINT8 &&
+      settings.mean_size() + settings.stddev_size() > 0) {
+    remark = "data.preprocess.mean and stddev have no effect beside standardize";
+  }
+  if (sets.validation && data.validation_fraction() > 0) {
+    remark += fmt::format("{}data.validation_fraction has no effect beside {} of {}",
+                          remark.empty() ? "" : "; ", sets.validation->x, sets.validation->file);
+  }
+  return remark;
 }
 
 }  // namespace
 
 Datasets OpenNpz(const config::Data& data) {
   const NpzSets sets = FindNpzSets(data.dir());
-  const bool evaluates = sets.validation || sets.test || data.validation_fraction() > 0;
-  if (!sets.training || !evaluates) {
+  const bool can_evaluate = sets.validation || sets.test || data.validation_fraction() > 0;
+  if (!sets.training || !can_evaluate) {
     throw Error(ExitCode::kData, "{}: expected arrays for {}, found none: {}", data.dir(),
                 sets.training ? "evaluations" : "training",
                 sets.training ? "add val.npz or test.npz, or x_test and y_test, or set "
                                 "data.validation_fraction"
                               : "add train.npz, or x_train and y_train");
   }
-  const bool standardizes = data.preprocess().standardize() &&
-                            data.npz().type() == config::NpzData::UINT8 &&
-                            data.preprocess().mean_size() + data.preprocess().stddev_size() > 0;
   return {.train = OpenSet(*sets.training, data),
-          .test = OpenSet(sets.test, data),
-          .validation = OpenSet(sets.validation, data),
-          .remark = standardizes
-                        ? "data.preprocess.mean and stddev have no effect beside standardize"
-                        : ""};
+          .test = OpenIfThere(sets.test, data),
+          .validation = OpenIfThere(sets.validation, data),
+          .remark = RemarkOn(sets, data)};
 }
 
 Datasets OpenNpzTest(const config::Data& data, uint64_t seed) {
   const NpzSets sets = FindNpzSets(data.dir());
-  if (sets.test) return {.train = nullptr, .test = OpenSet(sets.test, data)};
+  if (sets.test) return {.train = nullptr, .test = OpenSet(*sets.test, data)};
   if (sets.validation) {
-    return {.train = nullptr, .test = nullptr, .validation = OpenSet(sets.validation, data)};
+    return {.train = nullptr, .test = nullptr, .validation = OpenSet(*sets.validation, data)};
   }
-  Datasets all{.train = OpenSet(sets.training, data), .test = nullptr};
+  Datasets all{.train = OpenSet(*sets.training, data)};
   if (data.validation_fraction() == 0) return {.train = nullptr, .test = all.train};
   HoldBack(data.validation_fraction(), seed, all);
   return {.train = nullptr, .test = nullptr, .validation = all.validation};

@@ -50,8 +50,8 @@ TEST_F(RunRecordTest, ARunWithAValidationSet) {
     return fmt::format(R"({{"step":{},"validation_loss":1,"validation_accuracy":{}}})", step,
                        accuracy);
   };
-  const RunRecord run = ReadRun(
-      MakeRun("v", {validated(50, 0.7), validated(100, 0.6), EvaluationText(100, 0.9)}));
+  const RunRecord run =
+      ReadRun(MakeRun("v", {validated(50, 0.7), validated(100, 0.6), EvaluationText(100, 0.9)}));
   EXPECT_TRUE(run.validates());
   EXPECT_EQ(run.validation_accuracy, 0.6);
   EXPECT_EQ(run.best_validation_accuracy, 0.7);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "tests/nn/tower_run.h"
@@ -12,10 +13,10 @@ namespace muster {
 
 // The gradients of all variables.
 inline std::vector<float> StepOn(Backend& backend, const Graph& graph, const Arena& weights,
-                                 const SampleBatch& batch) {
+                                 const SampleBatch& batch, std::vector<float> class_weights = {}) {
   constexpr double kPatience = 30;
   backend.Enter();
-  Tower tower(graph, backend, kSeed);
+  Tower tower(graph, backend, kSeed, std::move(class_weights));
   tower.Prepare(batch.Input().count, Mode::kTraining);
   Arena host(graph.arena_floats());
   std::fill(host.floats().begin(), host.floats().end(), 0.0f);

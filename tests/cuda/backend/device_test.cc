@@ -98,6 +98,16 @@ TEST_F(CudaDeviceTest, TheBitsDoNotDependOnTheNumberOfMultiprocessors) {
   }
 }
 
+TEST_F(CudaDeviceTest, ReadsTheWeightsOfClasses) {
+  const Graph graph = reference::MakeGraph(kNetworks[0].layers, kNetworks[0].input);
+  const Arena weights = RandomWeights(graph);
+  const SampleBatch batch(graph, 0, 13);
+  const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
+  std::vector<float> twice = StepOn(*backend, graph, weights, batch);
+  for (float& gradient : twice) gradient *= 2;
+  EXPECT_EQ(StepOn(*backend, graph, weights, batch, std::vector<float>(10, 2.0f)), twice);
+}
+
 // A process may write there; it is asked without writing.
 bool IsWritable(const SharedMemory& memory) {
   const UniqueFd zeros(::open("/dev/zero", O_RDONLY | O_CLOEXEC));

@@ -104,6 +104,17 @@ TEST_F(CudaImagesTest, LieOnTheDeviceWhereTheyTakeNoMoreThanHalf) {
   EXPECT_EQ(choose(0).bytes(), 0u);
 }
 
+TEST_F(CudaImagesTest, OfTrainingStayAtTheHostWhereItMixesThem) {
+  const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
+  const Datasets sets = SetsOf({16, 14, 3});
+  config::Preprocess settings = Everything();
+  settings.set_mixup_alpha(0.2);
+  const config::Config config = ConfigOf(settings);
+  const DeviceImages images(config, sets, *backend, {kBatch, kBatch}, size_t{1} << 30);
+  EXPECT_EQ(images.train_by(), ImagesBy::kHost);
+  EXPECT_EQ(images.by(wire::TEST), ImagesBy::kDevice);
+}
+
 TEST_F(CudaImagesTest, TakeTheMemoryThatTheySay) {
   const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
   const Datasets sets = SetsOf({16, 14, 3});

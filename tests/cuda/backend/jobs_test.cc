@@ -103,6 +103,17 @@ TEST_F(CudaJob, LearnsWhatTheCpuLearns) {
               cpu.metrics.back()["test_loss"].get<double>(), 1e-3);
 }
 
+TEST_F(CudaJob, WeighsClassesAndMixesSamplesAsTheCpuDoes) {
+  const std::vector<std::string> settings{"run.steps=3",
+                                          "data.class_weights=[1, 2, 0.5, 1, 0, 3, 1, 1, 1, 1]",
+                                          "data.preprocess.mixup_alpha=0.4"};
+  const Outcome cpu = Succeeded(Launch(settings)), card = Succeeded(OnCards(settings));
+  for (const char* const key : {"train_loss", "test_loss"}) {
+    EXPECT_NEAR(card.metrics.back()[key].get<double>(), cpu.metrics.back()[key].get<double>(),
+                1e-3);
+  }
+}
+
 // In BF16 the weights that a forward pass reads are copies, made anew for each step: with those of
 // the first step for ever it would learn nothing. With 16 bits on the wire slices are rounded on
 // the GPU as on the CPU.

@@ -114,6 +114,7 @@ TEST_F(BoardTest, AnEvaluationThatIsThereIsNotShownAgain) {
     for (const int64_t step : {20, 40}) {
       events::Evaluation evaluation;
       evaluation.mutable_at()->set_step(step);
+      evaluation.mutable_test()->set_accuracy(0.5);
       board.Evaluation(evaluation, {});
     }
   }
