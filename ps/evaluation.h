@@ -30,10 +30,9 @@ struct EvaluationResult {
 
 class Evaluation {
  public:
-  // `ranks`: who evaluates, ascending. `classes`: logits of the network; 1: it predicts
-  // values. `predictions`: blocks
-  // bring label and prediction of each sample. `times`: what each rank takes for as much as any
-  // other; empty: they are equally fast.
+  // `ranks`: who evaluates, ascending. `classes`: logits of the network; 1: it predicts values.
+  // `predictions`: blocks bring label and prediction of each sample. `times`: what each rank takes
+  // for as much as any other; empty: they are equally fast.
   Evaluation(int64_t version, wire::EvaluationSet set, int64_t samples, int64_t block_size,
              std::vector<uint32_t> ranks, int64_t classes, bool predictions,
              const std::vector<double>& times = {});

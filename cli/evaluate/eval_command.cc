@@ -27,12 +27,11 @@ constexpr size_t kLogLinesShown = 5;
 
 // Whether the classes' results are counted without being asked for: where the counts are few, and
 // fit into a worker's messages.
-bool CountsClasses(const config::Config& config) {
+bool CountsClasses(const PreparedJob& job) {
   constexpr int64_t kMostClasses = 1000;
   constexpr uint32_t kMostPredictions = 16384;
-  const int64_t classes = DataClasses(config.data());
-  return !HasValues(config.data()) && 0 < classes && classes <= kMostClasses &&
-         config.evaluation().batch() <= kMostPredictions;
+  return !HasValues(job.config.data()) && job.graph.classes() <= kMostClasses &&
+         job.config.evaluation().batch() <= kMostPredictions;
 }
 
 // What to say of a job that came to no result.
@@ -84,7 +83,7 @@ class Evaluate {
     config::Config config = job.config;
     config.mutable_run()->set_dir(dir.path());
     config.mutable_run()->set_initial_weights(model_.held.path());
-    if (CountsClasses(config)) config.mutable_evaluation()->set_confusion_matrix(true);
+    if (CountsClasses(job)) config.mutable_evaluation()->set_confusion_matrix(true);
     WriteConfig(config, dir.ConfigPath());
     const JobPlan plan{.server_program = arguments_.server_program,
                        .worker_program = arguments_.worker_program,
@@ -122,15 +121,17 @@ class Evaluate {
     if (scores.has_accuracy()) report.scores.accuracy = scores.accuracy();
     if (scores.has_top5_accuracy()) report.scores.top5_accuracy = scores.top5_accuracy();
     if (scores.has_loss()) report.scores.loss = scores.loss();
-    if (arguments_.confusion || CountsClasses(job.config)) {
-      TakeConfusion(folder + "/confusion_matrix.csv", report);
+    if (arguments_.confusion || CountsClasses(job)) {
+      TakeConfusion(folder + "/confusion_matrix.csv", job.graph.classes(), report);
     }
     return report;
   }
 
-  void TakeConfusion(const std::string& written, EvaluationReport& report) const {
+  void TakeConfusion(const std::string& written, int64_t classes, EvaluationReport& report) const {
     const std::string csv = ReadFileIfThere(written);
-    report.confusion = ParseConfusion(csv, report.class_names);
+    // A network may have more classes than the data have names: then the file has numbers.
+    const bool named = std::ssize(report.class_names) == classes;
+    report.confusion = ParseConfusion(csv, named ? report.class_names : std::vector<std::string>());
     if (arguments_.csv.empty()) return;
     WriteFileAtomically(arguments_.csv, csv);
     report.csv = arguments_.csv;

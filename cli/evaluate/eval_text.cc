@@ -52,7 +52,7 @@ std::string Mistake(const std::vector<int64_t>& row, size_t label,
 
 std::string RowName(size_t label, const std::vector<std::string>& names) {
   std::string name = ClassText(static_cast<int64_t>(label), names);
-  if (name.size() > kLongestName) name.replace(kLongestName - 3, std::string::npos, "...");
+  if (name.size() > kLongestName) name = OneLine(name, kLongestName - 3) + "...";
   return name;
 }
 
@@ -204,7 +204,7 @@ std::string ClassText(int64_t number, const std::vector<std::string>& names) {
   const auto place = static_cast<size_t>(number);
   std::string digits = std::to_string(number);
   if (place >= names.size() || names[place].empty() || names[place] == digits) return digits;
-  return fmt::format("{} {}", number, Printable(names[place]));
+  return fmt::format("{} {}", number, Shown(names[place]));
 }
 
 namespace {

@@ -97,18 +97,24 @@ ProbabilitiesBy ProbabilitiesOf(const Graph& graph) {
              : ProbabilitiesBy::kSoftmax;
 }
 
-int64_t SamplesIn(const PredictArguments& arguments, const config::Config& config) {
+struct SampleSet {
+  const char* name;
+  int64_t size;
+};
+
+SampleSet SamplesIn(const PredictArguments& arguments, const config::Config& config) {
   DataCount data{.train = config.data().synthetic().train_samples(),
                  .test = config.data().synthetic().test_samples()};
   if (NeedsFiles(config.data()) || config.data().validation_fraction() > 0) {
     data = arguments.count_data(config);
   }
   if (!data.problem.empty()) throw Error(data.code, data.problem);
-  const int64_t evaluated = data.test > 0 ? data.test : data.validation;
-  const int64_t size = arguments.training_set ? data.train : evaluated;
-  if (size > 0) return size;
-  throw Error(ExitCode::kData, "the {} set has no samples",
-              arguments.training_set ? "training" : "test");
+  const SampleSet set = arguments.training_set ? SampleSet{"training", data.train}
+                        : data.test == 0 && data.validation > 0
+                            ? SampleSet{"validation", data.validation}
+                            : SampleSet{"test", data.test};
+  if (set.size > 0) return set;
+  throw Error(ExitCode::kData, "the {} set has no samples", set.name);
 }
 
 void RequireFiles(const OpenedModel& model, const config::Data& data) {
@@ -218,7 +224,7 @@ std::string TopText(const std::vector<Candidate>& top, const Job& job) {
 }
 
 std::vector<std::string> Lines(const std::vector<Prediction>& predictions, const Job& job,
-                               const OpenedModel& model, bool training_set) {
+                               const OpenedModel& model, const char* set) {
   TextTable table({{"sample", true}, {"label"}, {""}, {"taken for"}});
   for (const Prediction& prediction : predictions) {
     table.AddRow({FormatCount(prediction.sample), ClassText(prediction.label, job.class_names),
@@ -227,9 +233,9 @@ std::vector<std::string> Lines(const std::vector<Prediction>& predictions, const
   std::vector<std::string> lines{DescribeModel(model), ""};
   for (std::string& line : table.Lines()) lines.push_back(std::move(line));
   lines.emplace_back();
-  lines.push_back(
-      fmt::format("{} of the {} set, {} right", Plural(std::ssize(predictions), "sample"),
-                  training_set ? "training" : "test", FormatCount(RightOf(predictions))));
+  lines.push_back(fmt::format("{} of the {} set, {} right",
+                              Plural(std::ssize(predictions), "sample"), set,
+                              FormatCount(RightOf(predictions))));
   return lines;
 }
 
@@ -250,7 +256,7 @@ Json TopJson(const std::vector<Candidate>& top, const Job& job) {
 }
 
 std::string JsonText(const std::vector<Prediction>& predictions, const Job& job,
-                     const OpenedModel& model, bool training_set) {
+                     const OpenedModel& model, const char* set) {
   Json samples = Json::array();
   for (const Prediction& prediction : predictions) {
     samples.push_back({{"sample", prediction.sample},
@@ -262,7 +268,7 @@ std::string JsonText(const std::vector<Prediction>& predictions, const Job& job,
   const Json json{{"model", model.shown},
                   {"step", step ? Json(*step) : Json()},
                   {"average", IsAverage(model.file.header().metadata)},
-                  {"set", training_set ? "training" : "test"},
+                  {"set", set},
                   {"right", RightOf(predictions)},
                   {"samples", std::move(samples)}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
@@ -274,14 +280,14 @@ int ShowSamples(const PredictArguments& arguments, const OpenedModel& model, con
                 "{}: --samples shows classes, and this network predicts values: give a .npz file",
                 model.shown);
   }
-  const std::vector<int64_t> samples =
-      ParseNumberList("--samples", arguments.samples, SamplesIn(arguments, job.config));
+  const SampleSet set = SamplesIn(arguments, job.config);
+  const std::vector<int64_t> samples = ParseNumberList("--samples", arguments.samples, set.size);
   CheckWeights(model, job.graph);
   const std::vector<Prediction> predictions = PredictSamples(arguments, model, job, samples);
   if (arguments.json) {
-    PrintResultAsIs(JsonText(predictions, job, model, arguments.training_set));
+    PrintResultAsIs(JsonText(predictions, job, model, set.name));
   } else {
-    PrintResult(Lines(predictions, job, model, arguments.training_set));
+    PrintResult(Lines(predictions, job, model, set.name));
   }
   return 0;
 }

@@ -239,7 +239,8 @@ int RunLaunch(const LaunchArguments& as_asked) {
   // A run that goes on has them in its checkpoint.
   if (!resumed) job.initial_weights = DescribeInitialWeights(job.config.run(), job.graph);
   job.data = CheckData(arguments, job);
-  if (arguments.measure) PrintResult(arguments.measure(job.config));
+  // A series measures for each seed, which may hold other samples back.
+  if (arguments.measure && arguments.repeat == 0) PrintResult(arguments.measure(job.config));
   if (!arguments.by_hand) CheckLargeJob(arguments, job);
   SignalSource signals;
   TakeJobCards(arguments, job, signals);

@@ -212,10 +212,12 @@ class Series {
 
   // Throws what prevents the first run; what prevents a later one ends the series.
   void RunOne(uint64_t seed) {
+    job_.config = config_;
     job_.config.mutable_run()->set_seed(seed);
     // Each seed holds other images back.
     if (job_.data.validation > 0) job_.data = arguments_.count_data(job_.config);
     try {
+      if (arguments_.measure) PrintResult(arguments_.measure(job_.config));
       RunDir dir = RunDir::Open(SeedDir(seed));
       JobOutcome outcome = RunJob(arguments_, job_, dir, signals_);
       const int code = static_cast<int>(outcome.exit_code);
@@ -273,6 +275,7 @@ class Series {
 
   const LaunchArguments& arguments_;
   PreparedJob job_;
+  const config::Config config_ = job_.config;  // as it was before any run
   SignalSource& signals_;
   RunDir base_;
   std::vector<RepeatedRun> runs_;

@@ -287,7 +287,10 @@ std::vector<std::string> DescribeInitialWeights(const config::Run& run, const Gr
   std::vector<std::string> lines{fmt::format(
       "from {}{}: {} of {}", file.path(), step ? fmt::format(" (step {})", FormatCount(*step)) : "",
       match.variables.size(), Plural(static_cast<int64_t>(graph.variables().size()), "variable"))};
-  for (const std::string& skipped : match.skipped) lines.push_back("skipped: " + skipped);
+  constexpr size_t kMostShown = 8;  // more would fill the screen: another network's weights
+  const size_t all = match.skipped.size(), shown = all > kMostShown ? kMostShown - 1 : all;
+  for (size_t i = 0; i < shown; ++i) lines.push_back("skipped: " + match.skipped[i]);
+  if (shown < all) lines.push_back(fmt::format("skipped: {} more", all - shown));
   return lines;
 }
 

@@ -26,6 +26,7 @@ std::string KindName(const config::Layer& layer) {
 std::string AllKindNames() {
   const auto* oneof = config::Layer::descriptor()->FindOneofByName("kind");
   std::vector<std::string> names;
+  names.reserve(static_cast<size_t>(oneof->field_count()));
   for (int i = 0; i < oneof->field_count(); ++i) names.push_back(oneof->field(i)->name());
   return Join(names, ", ");
 }

@@ -168,6 +168,7 @@ std::string SuggestName(const std::string& name, const std::vector<std::string>&
 
 std::vector<std::string> FieldNames(const pb::Descriptor* type) {
   std::vector<std::string> names;
+  names.reserve(static_cast<size_t>(type->field_count()));
   for (int i = 0; i < type->field_count(); ++i) names.push_back(type->field(i)->name());
   return names;
 }

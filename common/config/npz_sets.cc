@@ -62,8 +62,8 @@ NpzSets FindNpzSets(const std::string& dir) {
     return NpzSet{dir, "x" + ending, "y" + ending};
   };
   NpzSets sets{in("_train"), in("_val"), in("_test")};
-  if (sets.training || sets.test) return sets;
-  return {.training = NpzSet{dir, "x", "y"}, .validation = {}, .test = {}};
+  if (!sets.training && (reader.Has("x") || !sets.test)) sets.training = NpzSet{dir, "x", "y"};
+  return sets;
 }
 
 NpzSamples SamplesIn(const NpzReader& reader, const NpzArray& x) {

@@ -200,6 +200,8 @@ TEST_F(NpzTest, TheSetsAreInFilesOrInOneFile) {
   const Datasets sets = Open();
   EXPECT_EQ(sets.train->size(), 2);
   EXPECT_EQ(sets.test->Label(0), 4);
+  Use(Write("plain.npz", {{"x", x}, {"y", y}, {"x_val", other}, {"y_val", one}}));
+  EXPECT_EQ(Open().validation->Label(0), 4);
   // Evaluated without a training set.
   Use(Write("part.npz", {{"x", other}, {"y", one}}));
   data_.mutable_npz()->set_classes(5);

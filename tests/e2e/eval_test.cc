@@ -233,6 +233,15 @@ TEST_F(Evaluate, WhatCannotBe) {
 }
 
 // Whoever only evaluates need not have what the run was trained on.
+TEST_F(Evaluate, ANetworkMayHaveMoreClassesThanThereAreNames) {
+  ASSERT_EQ(
+      Launch({"run.steps=2", "model.layer[out].dense.units=12",
+              "data.class_names=[\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\",\"i\",\"j\"]"})
+          .exit_code,
+      0);
+  EXPECT_EQ(Ask({"eval", Path("run0")})["classes"].size(), 12u);
+}
+
 TEST_F(Evaluate, TheTestSetIsEnough) {
   const Outcome run = Succeeded(Launch({"run.epochs=3"}));
   const Json all = Ask({"predict", Path("run0"), "--samples", "0-39", "--top", "10"});

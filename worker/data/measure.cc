@@ -40,16 +40,17 @@ std::vector<float> LoadSample(const SampleLoader& loader, int64_t sample, Loader
 }  // namespace
 
 ChannelMoments MeasureChannels(const Dataset& set, const SampleLoader& loader, int threads) {
-  constexpr int64_t kBlock = 256;  // samples whose sums are in memory at a time
   const Shape shape = loader.shape();
+  // Samples whose sums are in memory at a time: no more than 16 MiB.
+  const int64_t block = std::clamp<int64_t>((1 << 20) / shape.channels, 1, 256);
   const auto channels = static_cast<size_t>(shape.channels);
   const int64_t samples = std::min(set.size(), kMostMeasured);
   const std::vector<float> first = LoadSample(loader, 0, *loader.MakeScratch());
   const std::vector<double> origin(first.begin(), first.begin() + shape.channels);
 
   ChannelSums all(channels);
-  for (int64_t begin = 0; begin < samples; begin += kBlock) {
-    std::vector<ChannelSums> sums(static_cast<size_t>(std::min(kBlock, samples - begin)),
+  for (int64_t begin = 0; begin < samples; begin += block) {
+    std::vector<ChannelSums> sums(static_cast<size_t>(std::min(block, samples - begin)),
                                   ChannelSums(channels));
     const auto add_some = [&](size_t thread) {
       const std::unique_ptr<LoaderScratch> scratch = loader.MakeScratch();

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "common/base/error.h"
 #include "common/base/random.h"
 
 namespace muster {
@@ -48,6 +49,7 @@ float MixupShare(double alpha, uint64_t seed, int64_t step, int64_t slice) {
 }
 
 void MixImages(float share, int64_t count, int64_t elements, float* images) {
+  MUSTER_CHECK(count > 0);
   float* const last = images + (count - 1) * elements;
   const std::vector<float> unmixed(last, last + elements);
   for (int64_t n = count - 1; n >= 0; --n) {

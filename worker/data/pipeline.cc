@@ -48,7 +48,7 @@ class TrainSource final : public BatchSource {
     const Batch step = options_.plan.At(batch.step);
     batch.epoch = step.epoch;
     batch.count = options_.plan.Slice(step, batch.index).size();
-    if (mixup_alpha() > 0) {
+    if (mixup_alpha() > 0 && batch.count > 1) {
       batch.share = MixupShare(mixup_alpha(), options_.seed, batch.step, batch.index);
     }
     return batch;

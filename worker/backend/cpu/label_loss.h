@@ -1,8 +1,7 @@
 // What all losses do for each sample and each of its logits. A loss is a formula:
 //   kKeepsFloats                whether it keeps a float for each logit until Backward
-//   Loss(x, own, result, kept)  the loss of one sample with logits x, all of which are finite.
-//   `own`
-//                               is the place of its label's logit; negative: it has none
+//   Loss(x, own, result, kept)  the loss of one sample with logits x, all of which are finite; own:
+//                               the place of its label's logit; negative: it has none
 //   Slope(x, kept, j, own)      d loss / d x[j], divided by the factor; own: j is the label's place
 //   Factor(scale, outputs)      scale times the factor that all slopes have
 #pragma once
