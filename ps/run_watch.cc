@@ -27,7 +27,8 @@ const char* StateOf(const Member& member) {
 
 std::optional<RunStatus::Evaluated> EvaluatedOf(const std::optional<EvaluationResult>& result) {
   if (!result) return std::nullopt;
-  return RunStatus::Evaluated{.accuracy = result->accuracy, .step = result->version};
+  return RunStatus::Evaluated{
+      .accuracy = result->accuracy, .loss = result->loss, .step = result->version};
 }
 
 }  // namespace

@@ -107,9 +107,9 @@ void PrintMemory(const WorkerArguments& arguments) {
 
 void PrintPredictions(const WorkerArguments& arguments) {
   const config::Config config = ReadResolvedConfig(arguments.config);
-  const auto open = arguments.training_set ? OpenDatasets : OpenTestSet;
+  const auto open = arguments.training_set ? OpenDatasets : OpenEvaluatedSet;
   const Datasets data = open(config.data(), config.run().seed());
-  const Dataset& set = arguments.training_set ? *data.train : TestSetOf(data);
+  const Dataset& set = arguments.training_set ? *data.train : EvaluatedSetOf(data);
   const std::vector<int64_t> samples = ParseNumberList("--predict", arguments.predict, set.size());
   Predict(config, arguments.weights, set, samples,
           [](int64_t sample, int32_t label, std::span<const float> logits) {

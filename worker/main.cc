@@ -93,7 +93,7 @@ void Work(const WorkerArguments& arguments) {
   if (arguments.join) config.mutable_run()->clear_trace_file();  // the parts are named by rank
   const trace::Session session(trace::WorkerSession(config, arguments.rank), "compute");
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
-  const auto open = arguments.evaluate ? OpenTestSet : OpenDatasets;
+  const auto open = arguments.evaluate ? OpenEvaluatedSet : OpenDatasets;
   const Datasets data = open(config.data(), config.run().seed());
   const WorkerDevice device = MakeWorkerDevice(config, arguments.rank);
   ClientOptions options;

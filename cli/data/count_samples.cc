@@ -20,7 +20,7 @@ DataCount CountSamples(const config::Config& config) {
 
 DataCount CountTestSamples(const config::Config& config) {
   try {
-    const Datasets sets = OpenTestSet(config.data(), config.run().seed());
+    const Datasets sets = OpenEvaluatedSet(config.data(), config.run().seed());
     return {.test = SizeOf(sets.test), .validation = SizeOf(sets.validation)};
   } catch (const Error& error) {
     return {.problem = error.what(), .code = error.code()};

@@ -52,7 +52,7 @@ std::string Mistake(const std::vector<int64_t>& row, size_t label,
 
 std::string RowName(size_t label, const std::vector<std::string>& names) {
   std::string name = ClassText(static_cast<int64_t>(label), names);
-  if (name.size() > kLongestName) name = OneLine(name, kLongestName - 3) + "...";
+  if (name.size() > kLongestName) name = OneLine(name, kLongestName);
   return name;
 }
 

@@ -20,9 +20,16 @@ namespace muster {
 namespace {
 
 // On the test set; of runs without one, on the validation set.
+const events::Scores& ScoresOf(const events::Summary& summary) {
+  return summary.has_test() ? summary.test() : summary.validation();
+}
 double Accuracy(const events::Summary& summary) {
-  const events::Scores& scores = summary.has_test() ? summary.test() : summary.validation();
+  const events::Scores& scores = ScoresOf(summary);
   return scores.has_accuracy() ? scores.accuracy() : NAN;
+}
+double Loss(const events::Summary& summary) {
+  const events::Scores& scores = ScoresOf(summary);
+  return scores.has_loss() ? scores.loss() : NAN;
 }
 double BestAccuracy(const events::Summary& summary) {
   return summary.has_best_accuracy() ? summary.best_accuracy() : NAN;
@@ -64,6 +71,36 @@ std::string SetOf(std::span<const RepeatedRun> runs) {
   return validates ? "validation" : "test";
 }
 
+std::string Percent(double share) { return FormatPercent(share, 2); }
+std::string LossText(double loss) {
+  return std::isfinite(loss) ? fmt::format("{:.4f}", loss) : "-";
+}
+
+// What the runs of a series are compared by.
+struct Measure {
+  const char* name;
+  double (*number)(const events::Summary&);
+  std::string (*text)(double);
+  bool is_loss;
+};
+
+Measure MeasureOf(std::span<const RepeatedRun> runs) {
+  const auto any = [&](double (*number)(const events::Summary&)) {
+    return std::ranges::any_of(runs, [&](const RepeatedRun& run) {
+      return run.summary && !std::isnan(number(*run.summary));
+    });
+  };
+  // Values have no accuracy.
+  if (any(Loss) && !any(Accuracy)) return {"loss", Loss, LossText, true};
+  return {"accuracy", Accuracy, Percent, false};
+}
+
+// The best accuracy; where the lowest loss is the best one, its step.
+std::string BestText(const events::Summary& summary, bool is_loss) {
+  if (!is_loss) return Percent(BestAccuracy(summary));
+  return summary.has_best_step() ? "step " + FormatCount(summary.best_step()) : "-";
+}
+
 // Under the keys of metrics.jsonl.
 void PutSummary(nlohmann::ordered_json& json, const events::Summary& summary) {
   if (summary.has_steps()) json["steps"] = summary.steps();
@@ -83,8 +120,6 @@ void PutSummary(nlohmann::ordered_json& json, const events::Summary& summary) {
   json["stopped_early"] = !summary.stop_reason().empty();
   json["weights_hash"] = summary.weights_hash();
 }
-
-std::string Percent(double share) { return FormatPercent(share, 2); }
 
 std::string SpreadText(const Spread& spread, std::string (*format)(double)) {
   if (spread.count == 0) return "-";
@@ -116,7 +151,8 @@ Spread SpreadOf(std::span<const double> values) {
 }
 
 std::vector<std::string> RepeatLines(std::span<const RepeatedRun> runs) {
-  const std::string label = SetOf(runs) + " accuracy";
+  const Measure measure = MeasureOf(runs);
+  const std::string label = SetOf(runs) + " " + measure.name;
   TextTable table({{"seed", true},
                    {label, true},
                    {"best", true},
@@ -126,15 +162,15 @@ std::vector<std::string> RepeatLines(std::span<const RepeatedRun> runs) {
                    {"run directory"}});
   for (const RepeatedRun& run : runs) {
     const events::Summary summary = run.summary.value_or(events::Summary());
-    table.AddRow({std::to_string(run.seed), Percent(Accuracy(summary)),
-                  Percent(BestAccuracy(summary)), FormatRate(ImagesPerSecond(summary)),
+    table.AddRow({std::to_string(run.seed), measure.text(measure.number(summary)),
+                  BestText(summary, measure.is_loss), FormatRate(ImagesPerSecond(summary)),
                   summary.has_steps() ? FormatCount(summary.steps()) : "-", ResultText(run),
                   run.dir});
   }
   std::vector<std::string> lines = table.Lines();
   lines.push_back("");
-  lines.push_back(
-      fmt::format("  {}  {}", label, SpreadText(SpreadOfCompleted(runs, Accuracy), Percent)));
+  lines.push_back(fmt::format("  {}  {}", label,
+                              SpreadText(SpreadOfCompleted(runs, measure.number), measure.text)));
   lines.push_back(fmt::format("  {:<{}}  {}", "images/s", label.size(),
                               SpreadText(SpreadOfCompleted(runs, ImagesPerSecond), FormatRate)));
   return lines;
@@ -149,7 +185,8 @@ std::string RepeatJson(std::span<const RepeatedRun> runs) {
     if (run.summary) PutSummary(one, *run.summary);
     json["runs"].push_back(std::move(one));
   }
-  json[SetOf(runs) + "_accuracy"] = SpreadJson(SpreadOfCompleted(runs, Accuracy));
+  const Measure measure = MeasureOf(runs);
+  json[SetOf(runs) + "_" + measure.name] = SpreadJson(SpreadOfCompleted(runs, measure.number));
   json["images_per_second"] = SpreadJson(SpreadOfCompleted(runs, ImagesPerSecond));
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

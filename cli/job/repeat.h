@@ -26,8 +26,8 @@ struct Spread {
 };
 Spread SpreadOf(std::span<const double> values);
 
-// A table with a row for each run, then mean ± deviation of test accuracy and images per second
-// over the runs that were completed.
+// A table with a row for each run, then mean ± deviation of test accuracy (of values, test
+// loss) and images per second over the runs that were completed.
 std::vector<std::string> RepeatLines(std::span<const RepeatedRun> runs);
 
 // The same for programs: the text of repeat.json.

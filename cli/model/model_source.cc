@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "cli/text/units.h"
 #include "cli/view/run_record.h"
@@ -169,9 +170,17 @@ void CheckIsBest(const std::string& run_dir, const std::string& file) {
   if (run.state == RunState::kRunning) return;  // they may be about to be written
   const auto accuracy =
       run.validates() ? &MetricsRow::validation_accuracy : &MetricsRow::test_accuracy;
-  const auto best = std::ranges::max_element(
-      run.rows, {}, [&](const MetricsRow& row) { return (row.*accuracy).value_or(-1); });
-  if (best == run.rows.end() || !((*best).*accuracy)) return;
+  const auto loss = run.validates() ? &MetricsRow::validation_loss : &MetricsRow::test_loss;
+  const bool has_accuracy = std::ranges::any_of(
+      run.rows, [&](const MetricsRow& row) { return (row.*accuracy).has_value(); });
+  constexpr double kNone = -std::numeric_limits<double>::infinity();
+  // The evaluations of values, which have no accuracy, are compared by their loss.
+  const auto score = [&](const MetricsRow& row) {
+    if (has_accuracy) return (row.*accuracy).value_or(kNone);
+    return row.*loss ? -*(row.*loss) : kNone;
+  };
+  const auto best = std::ranges::max_element(run.rows, {}, score);
+  if (best == run.rows.end() || score(*best) == kNone) return;
   const int64_t step = StepOf(SafetensorsReader(file).header().metadata).value_or(0);
   const auto best_step = static_cast<int64_t>(best->step);
   if (step >= best_step) return;

@@ -59,7 +59,7 @@ Curve CurveOf(const RunRecord& run, const std::string& color, PlotAxis axis, Fie
 
 struct ChartKind {
   std::string title;
-  Field interval, evaluation;
+  Field interval, validation, test;  // the last two are null where there are no evaluations of it
   double factor;
   bool from_zero;
 };
@@ -68,20 +68,20 @@ Chart ChartOf(const std::vector<RunRecord>& runs, PlotAxis axis, const ChartKind
   Chart chart{.title = kind.title, .x_title = AxisTitle(axis), .from_zero = kind.from_zero};
   for (size_t i = 0; i < runs.size(); ++i) {
     Curve curve = CurveOf(runs[i], ColorOf(i), axis, kind.interval, kind.factor, false);
-    if (kind.evaluation != nullptr) curve.opacity = 0.45;
+    if (kind.test != nullptr) curve.opacity = 0.45;
     chart.curves.push_back(std::move(curve));
   }
-  if (kind.evaluation == nullptr) return chart;
+  if (kind.test == nullptr) return chart;
   for (size_t i = 0; i < runs.size(); ++i) {
-    chart.curves.push_back(CurveOf(runs[i], ColorOf(i), axis, kind.evaluation, kind.factor, true));
+    const Field field = runs[i].validates() ? kind.validation : kind.test;
+    chart.curves.push_back(CurveOf(runs[i], ColorOf(i), axis, field, kind.factor, true));
   }
   return chart;
 }
 
 std::string LegendText(const RunRecord& run) {
   std::string text = fmt::format("{}  ({}", run.name, StateName(run.state));
-  const auto accuracy = run.test_accuracy ? run.test_accuracy : run.validation_accuracy;
-  if (accuracy) text += fmt::format(", {:.2f} %", 100 * *accuracy);
+  if (const auto accuracy = run.accuracy()) text += fmt::format(", {:.2f} %", 100 * *accuracy);
   return text + ")";
 }
 
@@ -110,12 +110,12 @@ double DrawLegend(const std::vector<RunRecord>& runs, Svg& svg) {
 
 std::string DrawRuns(const std::vector<RunRecord>& runs, PlotAxis axis) {
   const std::array<ChartKind, 4> kinds{{
-      {"loss (line: training, dots: test)", &MetricsRow::train_loss, &MetricsRow::test_loss, 1,
-       true},
-      {"accuracy, % (line: training, dots: test)", &MetricsRow::train_accuracy,
-       &MetricsRow::test_accuracy, 100, false},
-      {"learning rate", &MetricsRow::learning_rate, nullptr, 1, true},
-      {"images per second", &MetricsRow::images_per_second, nullptr, 1, true},
+      {"loss (line: training, dots: evaluations)", &MetricsRow::train_loss,
+       &MetricsRow::validation_loss, &MetricsRow::test_loss, 1, true},
+      {"accuracy, % (line: training, dots: evaluations)", &MetricsRow::train_accuracy,
+       &MetricsRow::validation_accuracy, &MetricsRow::test_accuracy, 100, false},
+      {"learning rate", &MetricsRow::learning_rate, nullptr, nullptr, 1, true},
+      {"images per second", &MetricsRow::images_per_second, nullptr, nullptr, 1, true},
   }};
   Svg svg(kPlotSize);
   const double top = DrawLegend(runs, svg);

@@ -77,8 +77,10 @@ void TakeLatest(const Json& line, RunRecord& run) {
   take(run.elapsed_s, NumberIn(line, "elapsed_s"));
   take(run.train_loss, NumberIn(line, "train_loss"));
   take(run.images_per_second, NumberIn(line, "images_per_second"));
+  take(run.validation_loss, NumberIn(line, "validation_loss"));
   take(run.validation_accuracy, NumberIn(line, "validation_accuracy"));
   take(run.best_validation_accuracy, NumberIn(line, "best_validation_accuracy"));
+  take(run.test_loss, NumberIn(line, "test_loss"));
   take(run.test_accuracy, NumberIn(line, "test_accuracy"));
   take(run.best_test_accuracy, NumberIn(line, "best_test_accuracy"));
   const auto ranks = line.find("ranks");
@@ -114,6 +116,11 @@ void AddLine(const Json& line, RunRecord& run) {
   }
   run.state = RunState::kKilled;  // unless a last line follows
   AddRow(RowOf(line), run.rows);
+  if (run.validates() && !run.rows.back().test_loss) {
+    // Only the end of such a run is tested, and this one has gone on since.
+    run.test_loss.reset();
+    run.test_accuracy.reset();
+  }
   const auto take_best = [](std::optional<double>& best, const std::optional<double>& accuracy) {
     if (accuracy) best = std::max(best.value_or(*accuracy), *accuracy);
   };

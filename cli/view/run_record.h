@@ -37,15 +37,22 @@ struct RunRecord {
   std::string began;  // local time, "2026-01-31 12:00"; "" if not known
   std::optional<int64_t> steps, total_steps, workers;
   std::optional<double> elapsed_s, train_loss, images_per_second;
-  std::optional<double> validation_accuracy, best_validation_accuracy;
-  std::optional<double> test_accuracy, best_test_accuracy;
+  // Of the last evaluation of each set. Runs on values have losses, but no accuracies.
+  std::optional<double> validation_loss, validation_accuracy, best_validation_accuracy;
+  std::optional<double> test_loss, test_accuracy, best_test_accuracy;
   std::string weights_hash;
   int64_t server_restarts = 0;
   std::vector<MetricsRow> rows;  // in the order of steps; a step that was repeated counts once
   int64_t unreadable_lines = 0;  // of metrics.jsonl, but for a last one that is being written
 
   // The validation set chooses the best weights of the run, not the test set.
-  bool validates() const { return validation_accuracy.has_value(); }
+  bool validates() const { return validation_loss.has_value(); }
+  // On the test set. A run with a validation set tests only its end, so until it is completed this
+  // is on the set that chooses.
+  std::optional<double> accuracy() const {
+    const bool tested = test_accuracy && (!validates() || state == RunState::kCompleted);
+    return tested ? test_accuracy : validation_accuracy;
+  }
 };
 
 // The files of weights that a run leaves.

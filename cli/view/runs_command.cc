@@ -35,7 +35,7 @@ std::vector<std::string> CellsOf(const RunRecord& run) {
   const auto share = [](double value) { return FormatPercent(value, 2); };
   return {run.name,
           State(run),
-          Known(run.test_accuracy ? run.test_accuracy : run.validation_accuracy, share),
+          Known(run.accuracy(), share),
           Known(run.validates() ? run.best_validation_accuracy : run.best_test_accuracy, share),
           Known(run.train_loss, [](double loss) { return fmt::format("{:.3f}", loss); }),
           Steps(run),
@@ -78,13 +78,15 @@ std::string RunsJson(const std::vector<RunRecord>& runs) {
                                {"total_steps", OrNull(run.total_steps)},
                                {"elapsed_s", OrNull(run.elapsed_s)},
                                {"train_loss", OrNull(run.train_loss)},
+                               {"test_loss", OrNull(run.test_loss)},
                                {"test_accuracy", OrNull(run.test_accuracy)},
                                {"best_test_accuracy", OrNull(run.best_test_accuracy)},
                                {"images_per_second", OrNull(run.images_per_second)},
                                {"workers", OrNull(run.workers)},
                                {"weights_hash", run.weights_hash}};
     if (run.validates()) {
-      one["validation_accuracy"] = *run.validation_accuracy;
+      one["validation_loss"] = OrNull(run.validation_loss);
+      one["validation_accuracy"] = OrNull(run.validation_accuracy);
       one["best_validation_accuracy"] = OrNull(run.best_validation_accuracy);
     }
     all.push_back(std::move(one));

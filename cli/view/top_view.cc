@@ -94,8 +94,16 @@ std::vector<std::string> ProgressLines(const Json& status, int width) {
     return fmt::format("validation accuracy {} at step {}", FormatPercent(share, 2),
                        FormatCount(Number(status, "validated_step")));
   });
+  put("validation_loss", [&](double loss) {
+    return fmt::format("validation loss {:.4f} at step {}", loss,
+                       FormatCount(Number(status, "validated_step")));
+  });
   put("test_accuracy", [&](double share) {
     return fmt::format("test accuracy {} at step {}", FormatPercent(share, 2),
+                       FormatCount(Number(status, "tested_step")));
+  });
+  put("test_loss", [&](double loss) {
+    return fmt::format("test loss {:.4f} at step {}", loss,
                        FormatCount(Number(status, "tested_step")));
   });
   put("learning_rate", [](double rate) { return fmt::format("learning rate {:.4g}", rate); });

@@ -23,6 +23,15 @@ double Seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
+// Values have no accuracy: then the loss stands in its place.
+void PutScore(const char* set, const RunStatus::Evaluated& evaluated, Json& json) {
+  if (IsAccuracy(evaluated.accuracy)) {
+    json[std::string(set) + "_accuracy"] = evaluated.accuracy;
+  } else {
+    json[std::string(set) + "_loss"] = evaluated.loss;
+  }
+}
+
 void PutProgress(const RunStatus& status, Json& json) {
   const events::Progress& progress = status.progress;
   const events::Measured& measured = progress.measured();
@@ -43,13 +52,11 @@ void PutProgress(const RunStatus& status, Json& json) {
                           {"total", progress.evaluating().total()}};
   }
   if (status.validated) {
-    if (IsAccuracy(status.validated->accuracy)) {
-      json["validation_accuracy"] = status.validated->accuracy;
-    }
+    PutScore("validation", *status.validated, json);
     json["validated_step"] = status.validated->step;
   }
   if (status.tested) {
-    if (IsAccuracy(status.tested->accuracy)) json["test_accuracy"] = status.tested->accuracy;
+    PutScore("test", *status.tested, json);
     json["tested_step"] = status.tested->step;
   }
 }

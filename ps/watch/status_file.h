@@ -31,7 +31,7 @@ struct RunStatus {
   double learning_rate = 0;
   // The last evaluation of a set.
   struct Evaluated {
-    double accuracy = 0;
+    double accuracy = 0, loss = 0;  // IsAccuracy says whether there is an accuracy
     int64_t step = 0;
   };
   std::optional<Evaluated> validated, tested;

@@ -220,21 +220,21 @@ TEST(OpenDatasets, AFolderOfPicturesIsLeftAlone) {
                             Not(HasSubstr("cifar10 " + dir.string()))));
 }
 
-TEST(OpenTestSet, NeedsNoTrainingFiles) {
+TEST(OpenEvaluatedSet, NeedsNoTrainingFiles) {
   const TempDir dir;
   WriteCifar10(dir.path());
   const uint64_t fingerprint = OpenDatasets(DataIn(dir.string()), 1).test->Fingerprint();
   WriteBytes(dir / "data_batch_2.bin", Records(10000, 1));
-  EXPECT_MUSTER_ERROR(OpenTestSet(DataIn(dir.string()), 1), ExitCode::kData,
+  EXPECT_MUSTER_ERROR(OpenEvaluatedSet(DataIn(dir.string()), 1), ExitCode::kData,
                       HasSubstr("test_batch.bin: expected 10000 records, as the published files"));
   for (const char* name : kCifar10TrainFiles) fs::remove(dir / name);
-  EXPECT_EQ(OpenTestSet(DataIn(dir.string()), 1).test->size(), 4);
-  EXPECT_EQ(OpenTestSet(DataIn(dir.string()), 1).test->Fingerprint(), fingerprint);
+  EXPECT_EQ(OpenEvaluatedSet(DataIn(dir.string()), 1).test->size(), 4);
+  EXPECT_EQ(OpenEvaluatedSet(DataIn(dir.string()), 1).test->Fingerprint(), fingerprint);
   WriteBytes(dir / "synthetic.txt", "images_per_training_file 3\ntest_images 5\n");
-  EXPECT_MUSTER_ERROR(OpenTestSet(DataIn(dir.string()), 1), ExitCode::kData,
+  EXPECT_MUSTER_ERROR(OpenEvaluatedSet(DataIn(dir.string()), 1), ExitCode::kData,
                       HasSubstr("test_batch.bin: expected 5 records"));
   fs::remove(dir / "test_batch.bin");
-  EXPECT_MUSTER_ERROR(OpenTestSet(DataIn(dir.string()), 1), ExitCode::kData,
+  EXPECT_MUSTER_ERROR(OpenEvaluatedSet(DataIn(dir.string()), 1), ExitCode::kData,
                       HasSubstr("muster data get cifar10"));
 }
 

@@ -100,7 +100,8 @@ TEST_F(ImageFolderTest, ReadsAFolderForEachClass) {
   EXPECT_EQ(sets.train->shape(), (Shape{kSide, kSide, 3}));
   EXPECT_EQ(sets.train->classes(), 2);
   EXPECT_THAT(sets.remark, HasSubstr("1 file"));
-  EXPECT_EQ(TestSetOf(OpenTestSet(data, 1)).Fingerprint(), sets.validation->Fingerprint());
+  EXPECT_EQ(EvaluatedSetOf(OpenEvaluatedSet(data, 1)).Fingerprint(),
+            sets.validation->Fingerprint());
 }
 
 TEST_F(ImageFolderTest, ClassesMayHaveAnOrderOfTheirOwn) {
@@ -183,7 +184,8 @@ TEST_F(ImageFolderTest, AFractionIsHeldOutWithoutAFolderForIt) {
   const std::vector<int> training = colours(*sets.train), held_out = colours(*sets.validation);
   EXPECT_EQ(training.size() + held_out.size(), 60U);
   EXPECT_NEAR(static_cast<double>(held_out.size()), 18, 9);
-  EXPECT_EQ(TestSetOf(OpenTestSet(data, 1)).Fingerprint(), sets.validation->Fingerprint());
+  EXPECT_EQ(EvaluatedSetOf(OpenEvaluatedSet(data, 1)).Fingerprint(),
+            sets.validation->Fingerprint());
   EXPECT_NE(OpenDatasets(data, 2).validation->Fingerprint(), sets.validation->Fingerprint());
   // More files leave each of these where it is.
   for (int i = 60; i < 90; ++i) Write("cat/" + std::to_string(i) + ".png", Png(i, i, i));
@@ -201,7 +203,7 @@ TEST_F(ImageFolderTest, ThereMayBeTwoFoldersForEvaluations) {
   EXPECT_EQ(sets.train->size(), 3);
   EXPECT_EQ(SizeOf(sets.validation), 2);
   EXPECT_EQ(SizeOf(sets.test), 3);
-  EXPECT_EQ(TestSetOf(OpenTestSet(Data(), 1)).size(), 3);
+  EXPECT_EQ(EvaluatedSetOf(OpenEvaluatedSet(Data(), 1)).size(), 3);
   config::Data data = Data();
   data.set_validation_fraction(0.5);
   EXPECT_THAT(OpenDatasets(data, 1).remark, HasSubstr("has no effect beside"));
@@ -252,7 +254,7 @@ TEST_F(ImageFolderTest, FoldersOfSetsMayHaveOtherNames) {
   fs::rename(dir_ / "val", dir_ / "Validation");
   EXPECT_EQ(OpenDatasets(Data(), 1).train->size(), 3);
   fs::remove_all(dir_ / "Training");
-  EXPECT_EQ(TestSetOf(OpenTestSet(Data(), 1)).size(), 2);
+  EXPECT_EQ(EvaluatedSetOf(OpenEvaluatedSet(Data(), 1)).size(), 2);
   EXPECT_MUSTER_ERROR(OpenDatasets(Data(), 1), ExitCode::kData, HasSubstr("train"));
 }
 

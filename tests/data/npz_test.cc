@@ -207,7 +207,7 @@ TEST_F(NpzTest, TheSetsAreInFilesOrInOneFile) {
   data_.mutable_npz()->set_classes(5);
   ExpectRefused("part.npz", HasSubstr("expected arrays for evaluations"));
   ResolveFromFiles(data_);
-  EXPECT_EQ(OpenTestSet(data_, 1).test->Label(0), 4);
+  EXPECT_EQ(OpenEvaluatedSet(data_, 1).test->Label(0), 4);
 }
 
 TEST_F(NpzTest, AFractionIsHeldBack) {
@@ -227,7 +227,7 @@ TEST_F(NpzTest, AFractionIsHeldBack) {
         EXPECT_EQ(set->Label(i), number % 2);
       }
     }
-    const Datasets alone = OpenTestSet(data_, 1);
+    const Datasets alone = OpenEvaluatedSet(data_, 1);
     EXPECT_EQ(alone.validation->Fingerprint(), sets.validation->Fingerprint());
   }
 }

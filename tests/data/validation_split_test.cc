@@ -153,7 +153,7 @@ TEST(HoldBack, ComesWithEveryFormat) {
     EXPECT_EQ(sets.train->size() + SizeOf(sets.validation), 100);
     EXPECT_GT(SizeOf(sets.validation), 0);
     EXPECT_EQ(sets.test->size(), test);
-    EXPECT_EQ(&TestSetOf(sets), sets.test.get());
+    EXPECT_EQ(&EvaluatedSetOf(sets), sets.test.get());
   }
 }
 

@@ -158,6 +158,14 @@ TEST_F(Arrays, ValuesArePredictedAsLeastSquaresDo) {
   const Outcome stopped =
       Succeeded(Train(kValues, "stopped", {"--workers", "1", "--set", "run.steps=2000"}));
   EXPECT_THAT(Unwrapped(stopped.log), HasSubstr("stopped early no lower test loss than 0.25"));
+
+  // The best weights are those of the lowest loss: with a lower one, those on the disk are not.
+  Print({"inspect", Path("one"), "--best"});
+  std::ofstream(Path("one/metrics.jsonl"), std::ios::app)
+      << R"({"step":500,"test_accuracy":null,"test_loss":0.01})"
+      << "\n";
+  EXPECT_THAT(Print({"inspect", Path("one"), "--best"}, ExitCode::kData),
+              HasSubstr("the best evaluation of the run was at step 500"));
 }
 
 TEST_F(Arrays, WhatNeedsClassesIsRefusedForValues) {

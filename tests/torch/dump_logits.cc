@@ -66,10 +66,11 @@ struct Images {
 Images Run(const config::Config& config, const Graph& graph, int64_t count,
            std::span<const float> weights) {
   const Datasets data = OpenDatasets(config.data(), config.run().seed());
-  count = std::min(count, TestSetOf(data).size());
+  count = std::min(count, EvaluatedSetOf(data).size());
   constexpr int64_t kBlock = 8;
   const int64_t blocks = (count + kBlock - 1) / kBlock;
-  const auto pipeline = MakeEvaluationPipeline(TestSetOf(data), config.data(), kBlock, {0, blocks});
+  const auto pipeline =
+      MakeEvaluationPipeline(EvaluatedSetOf(data), config.data(), kBlock, {0, blocks});
   const auto backend = MakeCpuBackend(1);
   Tower tower(graph, *backend, config.run().seed());
   for (int64_t n = 1; n <= kBlock; ++n) tower.Plan(n, Mode::kInference);

@@ -19,7 +19,7 @@ namespace {
 // What reads the files of a format.
 struct Reader {
   std::function<Datasets(const config::Data& data, uint64_t seed)> open;
-  // Of the sets of OpenTestSet, the one that there is.
+  // Of the sets of OpenEvaluatedSet, the one that there is.
   std::function<Datasets(const config::Data& data, uint64_t seed)> open_test;
   std::string (*remedy)(const std::string& dir) = nullptr;  // null: the errors say it
 };
@@ -99,7 +99,7 @@ Datasets OpenDatasets(const config::Data& data, uint64_t seed) {
   return sets;
 }
 
-Datasets OpenTestSet(const config::Data& data, uint64_t seed) {
+Datasets OpenEvaluatedSet(const config::Data& data, uint64_t seed) {
   if (!NeedsFiles(data)) return OpenDatasets(data, seed);
   Datasets sets =
       OpenFiles(data, [&](const Reader& reader) { return reader.open_test(data, seed); });
@@ -108,7 +108,7 @@ Datasets OpenTestSet(const config::Data& data, uint64_t seed) {
   return sets;
 }
 
-const Dataset& TestSetOf(const Datasets& sets) {
+const Dataset& EvaluatedSetOf(const Datasets& sets) {
   return SizeOf(sets.test) > 0 || sets.validation == nullptr ? *sets.test : *sets.validation;
 }
 

@@ -61,8 +61,8 @@ Datasets OpenDatasets(const config::Data& data, uint64_t seed);
 // training set need not be there for a test set. What is read from files has the same set in the
 // training set's place, too, since a job is planned by its training set, also one that does not use
 // it.
-Datasets OpenTestSet(const config::Data& data, uint64_t seed);
-// The one of them.
-const Dataset& TestSetOf(const Datasets& sets);
+Datasets OpenEvaluatedSet(const config::Data& data, uint64_t seed);
+// The set that is evaluated: the test set, or where that is absent or empty, the validation set.
+const Dataset& EvaluatedSetOf(const Datasets& sets);
 
 }  // namespace muster

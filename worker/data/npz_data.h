@@ -16,7 +16,7 @@ namespace muster {
 // uint8 are planes, preprocessed as those of other formats. float32 are cropped, mirrored and
 // normalized.
 Datasets OpenNpz(const config::Data& data);
-// As OpenTestSet; all of a file that has one set, without data.validation_fraction.
+// As OpenEvaluatedSet; all of a file that has one set, without data.validation_fraction.
 Datasets OpenNpzTest(const config::Data& data, uint64_t seed);
 // The array x of a file; each sample's label is 0.
 std::shared_ptr<const Dataset> OpenNpzSamples(const std::string& file, const config::Data& data);

@@ -10,6 +10,7 @@
 namespace muster {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(SpreadTest, IsThatOfASample) {
@@ -77,6 +78,21 @@ TEST(RepeatTest, RunsWithoutATestSet) {
   const nlohmann::json json = nlohmann::json::parse(RepeatJson(runs));
   EXPECT_DOUBLE_EQ(json["validation_accuracy"]["mean"], 0.6);
   EXPECT_EQ(json["runs"][0]["validation_accuracy"], 0.5);
+  EXPECT_FALSE(json.contains("test_accuracy"));
+}
+
+TEST(RepeatTest, RunsOnValuesHaveALoss) {
+  std::vector<RepeatedRun> runs = Runs();
+  for (RepeatedRun& run : runs) {
+    run.summary->mutable_test()->set_loss(run.summary->test().accuracy());
+    run.summary->mutable_test()->clear_accuracy();
+    run.summary->set_best_step(40);
+  }
+  const std::vector<std::string> lines = RepeatLines(runs);
+  EXPECT_THAT(lines[2], AllOf(HasSubstr("0.5000"), HasSubstr("step 40")));
+  EXPECT_EQ(lines[6], "  test loss  0.6000 ± 0.1414 (2 runs)");
+  const nlohmann::json json = nlohmann::json::parse(RepeatJson(runs));
+  EXPECT_DOUBLE_EQ(json["test_loss"]["mean"], 0.6);
   EXPECT_FALSE(json.contains("test_accuracy"));
 }
 

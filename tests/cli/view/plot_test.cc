@@ -29,6 +29,30 @@ TEST_F(PlotTest, OneRunHasItsPictureInItsDirectory) {
                     HasSubstr("a  (completed, 75.00 %)")));
 }
 
+int64_t DotsIn(const RunRecord& run) {
+  const std::string svg = DrawRuns({run}, PlotAxis::kStep);
+  int64_t dots = 0;
+  for (size_t at = svg.find("<circle"); at != std::string::npos; at = svg.find("<circle", at + 1)) {
+    ++dots;
+  }
+  return dots;
+}
+
+// In a chart of losses and one of accuracies; of the end on the test set there is no dot.
+TEST_F(PlotTest, ARunWithAValidationSetHasADotForEachEvaluationOfThat) {
+  EXPECT_EQ(DotsIn(ReadRun(run_)), 2);
+  const RunRecord split =
+      ReadRun(MakeRun("split", {IntervalText(10, 2), ValidationText(10, 0.5), IntervalText(20, 1),
+                                ValidationText(20, 0.6), EvaluationText(20, 0.55)}));
+  EXPECT_EQ(DotsIn(split), 4);
+  EXPECT_THAT(DrawRuns({split}, PlotAxis::kStep),
+              AllOf(HasSubstr("dots: evaluations"), HasSubstr("split  (killed, 60.00 %)")));
+  EXPECT_EQ(DotsIn(ReadRun(MakeRun("values", {IntervalText(10, 2), LossText(10, "validation", 0.5),
+                                              IntervalText(20, 1), LossText(20, "validation", 0.4),
+                                              LossText(20, "test", 0.3)}))),
+            2);
+}
+
 TEST_F(PlotTest, SeveralRunsShareAPicture) {
   const std::string other = MakeRun("b", {IntervalText(10, 3), IntervalText(15, 2)});
   EXPECT_THAT(DrawRuns({ReadRun(run_), ReadRun(other)}, PlotAxis::kEpoch),

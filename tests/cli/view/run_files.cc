@@ -40,6 +40,15 @@ std::string EvaluationText(int step, double accuracy) {
          fmt::format(",\"test_loss\":{},\"test_accuracy\":{}}}", 1 - accuracy, accuracy);
 }
 
+std::string ValidationText(int step, double accuracy) {
+  return Measured(step, 1) + fmt::format(",\"validation_loss\":{},\"validation_accuracy\":{}}}",
+                                         1 - accuracy, accuracy);
+}
+
+std::string LossText(int step, const std::string& set, double loss) {
+  return Measured(step, 1) + fmt::format(",\"{}_loss\":{},\"{}_accuracy\":null}}", set, loss, set);
+}
+
 std::string FinalText(int step, const std::string& reason) {
   return Measured(step, 0.5) +
          fmt::format(

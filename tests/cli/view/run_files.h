@@ -24,6 +24,9 @@ class RunFiles : public ::testing::Test {
 // Lines of metrics.jsonl.
 std::string IntervalText(int step, double loss);
 std::string EvaluationText(int step, double accuracy);
+std::string ValidationText(int step, double accuracy);
+// Of values, which have no accuracy; `set` is "test" or "validation".
+std::string LossText(int step, const std::string& set, double loss);
 std::string FinalText(int step, const std::string& reason);
 
 }  // namespace muster::testing

@@ -46,17 +46,20 @@ TEST_F(RunRecordTest, ACompletedRun) {
 }
 
 TEST_F(RunRecordTest, ARunWithAValidationSet) {
-  const auto validated = [](int step, double accuracy) {
-    return fmt::format(R"({{"step":{},"validation_loss":1,"validation_accuracy":{}}})", step,
-                       accuracy);
-  };
-  const RunRecord run =
-      ReadRun(MakeRun("v", {validated(50, 0.7), validated(100, 0.6), EvaluationText(100, 0.9)}));
+  std::vector<std::string> lines{ValidationText(50, 0.7), ValidationText(100, 0.6),
+                                 EvaluationText(100, 0.9)};
+  const RunRecord run = ReadRun(MakeRun("v", lines));
   EXPECT_TRUE(run.validates());
   EXPECT_EQ(run.validation_accuracy, 0.6);
   EXPECT_EQ(run.best_validation_accuracy, 0.7);
   EXPECT_EQ(run.test_accuracy, 0.9);
   EXPECT_EQ(run.best_test_accuracy, std::nullopt);
+  EXPECT_EQ(run.accuracy(), 0.6);  // it is not known to have ended
+  lines.push_back(FinalText(100, "completed"));
+  EXPECT_EQ(ReadRun(MakeRun("v", lines)).accuracy(), 0.9);
+  lines.push_back(IntervalText(110, 1));  // made longer, and killed
+  EXPECT_EQ(ReadRun(MakeRun("v", lines)).accuracy(), 0.6);
+  EXPECT_EQ(ReadRun(MakeRun("v", lines)).test_accuracy, std::nullopt);
 }
 
 // Whatever a line says: there is no such step, and no such day.

@@ -55,5 +55,15 @@ TEST_F(RunsTableTest, JsonHasNullForWhatIsNotKnown) {
   EXPECT_EQ(nlohmann::json::parse(RunsJson({})), nlohmann::json::array());
 }
 
+TEST_F(RunsTableTest, JsonHasTheLossesOfValues) {
+  const RunRecord run =
+      ReadRun(MakeRun("values", {LossText(10, "validation", 0.5), LossText(20, "validation", 0.25),
+                                 LossText(20, "test", 0.125)}));
+  const auto one = nlohmann::json::parse(RunsJson({run}))[0];
+  EXPECT_EQ(one["validation_loss"], 0.25);
+  EXPECT_EQ(one["test_loss"], 0.125);
+  EXPECT_TRUE(one["validation_accuracy"].is_null());
+}
+
 }  // namespace
 }  // namespace muster::testing

@@ -105,6 +105,14 @@ TEST(TopViewTest, AWideTerminalHasEverything) {
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
 }
 
+TEST(TopViewTest, ValuesHaveALoss) {
+  Json status = Status(1);
+  status.erase("test_accuracy");
+  status["test_loss"] = 0.25;
+  EXPECT_THAT(Screen(status, {.width = 199, .height = 50}),
+              HasSubstr("test loss 0.2500 at step 1,173"));
+}
+
 TEST(TopViewTest, NoLineIsLongerThanTheTerminal) {
   for (const int workers : {1, 2, 64}) {
     for (const int width : {40, 60, 79, 120, 199}) {

@@ -154,6 +154,8 @@ TEST(StatusFileTest, IsReplacedAsAWhole) {
     EXPECT_TRUE(file.wanted());
     RunStatus status{.state = "training", .learning_rate = 0.5, .waits = "for \xff"};
     status.progress.mutable_at()->set_step(7);
+    status.validated = {.accuracy = -0.5, .loss = 0.5, .step = 6};  // of values
+    status.tested = {.accuracy = 0.25, .loss = 2, .step = 5};
     status.ranks.resize(2);
     status.ranks[1].parts[0] = {3, 4};
     status.slowest = {.rank = 1, .since_step = 5, .straggles = true};
@@ -165,6 +167,10 @@ TEST(StatusFileTest, IsReplacedAsAWhole) {
   const auto json = nlohmann::json::parse(file);
   EXPECT_EQ(json["state"], "completed");
   EXPECT_EQ(json["step"], 7);
+  EXPECT_EQ(json["validation_loss"], 0.5);
+  EXPECT_FALSE(json.contains("validation_accuracy"));
+  EXPECT_EQ(json["test_accuracy"], 0.25);
+  EXPECT_FALSE(json.contains("test_loss"));
   EXPECT_EQ(json["server"]["pid"], ::getpid());
   EXPECT_GT(json["server"]["bytes"], 100000);
   EXPECT_EQ(json["ranks"][1]["compute_ms"]["p99"], 4);
