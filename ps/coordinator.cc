@@ -16,6 +16,21 @@
 #include "ps/started_event.h"
 
 namespace muster {
+namespace {
+
+// Values to predict have no confusion matrix, and no images that show a class.
+config::Evaluation EvaluationOf(const config::Config& config) {
+  config::Evaluation evaluation = config.evaluation();
+  if (HasValues(config.data())) evaluation.clear_confusion_matrix();
+  return evaluation;
+}
+
+uint32_t ImagesOf(const config::Config& config) {
+  const bool shows_images = config.tensorboard().enabled() && !HasValues(config.data());
+  return shows_images ? config.tensorboard().images() : 0;
+}
+
+}  // namespace
 
 Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membership& members,
                          Reporter& reporter, FirstFailure& failure, const ResumePoint* resume,
@@ -46,9 +61,8 @@ Coordinator::Coordinator(const config::Config& config, const Graph& graph, Membe
       published_(aggregator_.chunks().size()),
       recovers_(config.cluster().on_lost_worker() != config::Cluster::ABORT),
       changes_(reporter),
-      evaluator_(config.evaluation(), config.run().dir(), graph.classes(),
-                 config.tensorboard().enabled() ? config.tensorboard().images() : 0,
-                 {config.data().class_names().begin(), config.data().class_names().end()}),
+      evaluator_(EvaluationOf(config), config.run().dir(), graph.classes(), ImagesOf(config),
+                 NamesOfClasses(config.data())),
       decisions_(config),
       progress_(HasValues(config.data())),
       saver_(config, graph, variables_, progress_, evaluate_only),

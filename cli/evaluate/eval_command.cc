@@ -156,6 +156,12 @@ int RunEval(const EvalArguments& arguments) {
       .wait_s = arguments.wait_s,
       .count_data = arguments.count_data,
       .in_place_of_run = [&](const PreparedJob& job, SignalSource& signals) {
+        if (arguments.confusion && HasValues(job.config.data())) {
+          throw Error(ExitCode::kUsage,
+                      "{}: --confusion: these weights predict values: there are no classes to "
+                      "count",
+                      model.shown);
+        }
         if (job.data.test == 0 && job.data.validation == 0) {
           throw Error(ExitCode::kData, "{}: has no test images to evaluate on",
                       NeedsFiles(job.config.data()) ? job.config.data().dir()

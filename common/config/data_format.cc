@@ -148,6 +148,7 @@ Shape InputShape(const config::Data& data) {
 }
 
 int64_t DataClasses(const config::Data& data) {
+  if (HasValues(data)) return 0;
   const int64_t classes = FormatOf(data).classes(data);
   return classes > 0 ? classes : data.class_names_size();
 }
@@ -158,7 +159,17 @@ bool HasValues(const config::Data& data) {
 }
 
 std::vector<float> ClassWeights(const config::Data& data) {
+  if (HasValues(data)) return {};
   return {data.class_weights().begin(), data.class_weights().end()};
+}
+
+std::vector<std::string> NamesOfClasses(const config::Data& data) {
+  if (HasValues(data)) return {};
+  return {data.class_names().begin(), data.class_names().end()};
+}
+
+double MixupAlpha(const config::Data& data) {
+  return HasValues(data) ? 0 : data.preprocess().mixup_alpha();
 }
 
 bool NeedsFiles(const config::Data& data) { return FormatOf(data).how_to_get != nullptr; }

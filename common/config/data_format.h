@@ -20,8 +20,11 @@ int64_t DataClasses(const config::Data& data);
 // Whether samples have values to predict, instead of classes.
 bool HasValues(const config::Data& data);
 
-// data.class_weights.
+// data.class_weights, data.class_names and data.preprocess.mixup_alpha. Values to predict have none
+// of them, whatever the config says.
 std::vector<float> ClassWeights(const config::Data& data);
+std::vector<std::string> NamesOfClasses(const config::Data& data);
+double MixupAlpha(const config::Data& data);
 
 // Whether the data are read from data.dir.
 bool NeedsFiles(const config::Data& data);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "common/config/config.h"
 #include "common/config/config_check.h"
@@ -134,16 +135,16 @@ void CheckImageFolder(const config::Data& data, ConfigErrors& errors) {
 void CheckData(const config::Data& data, ConfigErrors& errors) {
   if (data.format() == config::Data::IMAGE_FOLDER) CheckImageFolder(data, errors);
   if (data.format() == config::Data::NPZ) CheckNpz(data, errors);
-  if (!HasValues(data) && data.class_names_size() > 0 &&
-      data.class_names_size() != DataClasses(data)) {
+  const auto names = std::ssize(NamesOfClasses(data));
+  if (names > 0 && names != DataClasses(data)) {
     errors.Fail("data.class_names", "expected {} names, one for each class, got {}",
-                DataClasses(data), data.class_names_size());
+                DataClasses(data), names);
   }
-  const auto& weights = data.class_weights();
-  if (!weights.empty() && weights.size() != DataClasses(data)) {
+  const std::vector<float> weights = ClassWeights(data);
+  if (!weights.empty() && std::ssize(weights) != DataClasses(data)) {
     errors.Fail("data.class_weights[0]", "expected {} numbers, one for each class, got {}",
                 DataClasses(data), weights.size());
-  } else if (!weights.empty() && std::ranges::all_of(weights, [](double w) { return w == 0; })) {
+  } else if (!weights.empty() && std::ranges::all_of(weights, [](float w) { return w == 0; })) {
     errors.Fail("data.class_weights[0]", "expected at least one above 0: no sample would count");
   }
   constexpr int64_t kMostElements = int64_t{1} << 31;  // of an image: 8 GiB as floats
@@ -153,31 +154,22 @@ void CheckData(const config::Data& data, ConfigErrors& errors) {
   }
 }
 
-// What needs classes.
-void CheckValues(const config::Config& config, ConfigErrors& errors) {
-  const config::Evaluation& evaluation = config.evaluation();
-  const auto check = [&](const char* key, bool is_set, const char* instead) {
-    if (!is_set) return;
-    errors.Fail(key, "needs classes, and y holds values (data.npz.classes is 0){}", instead);
-  };
-  check("data.class_names", config.data().class_names_size() > 0, "");
-  check("data.class_weights", config.data().class_weights_size() > 0, "");
-  check("data.preprocess.mixup_alpha", config.data().preprocess().mixup_alpha() > 0, "");
-  check("evaluation.confusion_matrix", evaluation.confusion_matrix(), "");
-  check("evaluation.stop_at_accuracy", evaluation.has_stop_at_accuracy(),
-        ": evaluation.patience stops by the loss");
-  check("tensorboard.images", config.tensorboard().images() > 0, "");
-}
-
 void CheckEvaluation(const config::Config& config, ConfigErrors& errors) {
   const config::Evaluation& evaluation = config.evaluation();
+  const bool has_values = HasValues(config.data());
+  if (has_values && evaluation.has_stop_at_accuracy()) {
+    errors.Fail("evaluation.stop_at_accuracy",
+                "needs classes, and y holds values (data.npz.classes is 0): evaluation.patience "
+                "stops by the loss");
+  }
+  const bool has_matrix = evaluation.confusion_matrix() && !has_values;
   constexpr int64_t kMostClasses = 4096;  // 16.8 million numbers
-  if (evaluation.confusion_matrix() && DataClasses(config.data()) > kMostClasses) {
+  if (has_matrix && DataClasses(config.data()) > kMostClasses) {
     errors.Fail("evaluation.confusion_matrix", "expected at most {} classes, got {}", kMostClasses,
                 DataClasses(config.data()));
   }
   constexpr uint32_t kMostPredictions = 16384;  // in one message
-  if (evaluation.confusion_matrix() && evaluation.batch() > kMostPredictions) {
+  if (has_matrix && evaluation.batch() > kMostPredictions) {
     errors.Fail("evaluation.batch", "expected at most {} with confusion_matrix, got {}",
                 kMostPredictions, evaluation.batch());
   }
@@ -224,9 +216,8 @@ void CheckTraining(const config::Config& config, ConfigErrors& errors) {
   CheckOptimizer(config, errors);
   CheckLearningRate(config.learning_rate(), errors);
   CheckData(config.data(), errors);
-  const bool has_values = HasValues(config.data());
-  if (has_values) CheckValues(config, errors);
-  if (has_values || DataClasses(config.data()) > 0) CheckUnits(config.model(), errors);
+  if (HasValues(config.data()) || DataClasses(config.data()) > 0)
+    CheckUnits(config.model(), errors);
   CheckPreprocess(config.data(), errors);
   CheckEvaluation(config, errors);
 }

@@ -103,10 +103,8 @@ Metadata ModelMetadata(const config::Config& config, const Graph& graph, const M
       {"preprocessing", Dump(Preprocessing(config.data()))},
       {"flatten", FeatureOrders(graph).flattens_channels_first() ? "CHW" : "HWC"},
   };
-  if (config.data().class_names_size() > 0) {
-    const auto& names = config.data().class_names();
-    metadata["class_names"] = Dump(std::vector<std::string>(names.begin(), names.end()));
-  }
+  const std::vector<std::string> names = NamesOfClasses(config.data());
+  if (!names.empty()) metadata["class_names"] = Dump(names);
   const auto put = [&](const char* key, const std::optional<double>& value) {
     if (value) metadata[key] = fmt::format("{}", *value);
   };

@@ -45,6 +45,10 @@ TEST(WithoutEffect, ASettingWithoutWhatItNeeds) {
            {"evaluation.confusion_matrix=true",
             "evaluation { confusion_matrix: true every_epochs: 0 skip_final: true }",
             "evaluation { confusion_matrix: true every_epochs: 0 }"},
+           // Classes.
+           {"data.class_weights=[...]",
+            "data { format: NPZ npz { classes: 0 } class_weights: [2, 1] }",
+            "data { format: NPZ npz { classes: 2 } class_weights: [2, 1] }"},
            // Two needs.
            {"checkpoint.keep_best=2",
             "checkpoint { keep_best: 2 } evaluation { every_epochs: 0 skip_final: true }",

@@ -175,6 +175,14 @@ TEST_F(NpzTest, FloatsAreValues) {
     const Datasets sets = Open();
     EXPECT_TRUE(HasValues(data_));
     EXPECT_EQ(DataClasses(data_), 0);
+    config::Data with_classes = data_;  // settings that have no effect
+    for (const char* name : {"a", "b"}) with_classes.add_class_names(name);
+    with_classes.add_class_weights(2);
+    with_classes.mutable_preprocess()->set_mixup_alpha(1);
+    EXPECT_EQ(DataClasses(with_classes), 0);
+    EXPECT_TRUE(NamesOfClasses(with_classes).empty());
+    EXPECT_TRUE(ClassWeights(with_classes).empty());
+    EXPECT_EQ(MixupAlpha(with_classes), 0);
     EXPECT_EQ(std::bit_cast<float>(sets.train->Label(0)), 0.5F);
     EXPECT_EQ(std::bit_cast<float>(sets.test->Label(1)), -1);
   }

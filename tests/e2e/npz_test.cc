@@ -168,7 +168,35 @@ TEST_F(Arrays, ValuesArePredictedAsLeastSquaresDo) {
               HasSubstr("the best evaluation of the run was at step 500"));
 }
 
-TEST_F(Arrays, WhatNeedsClassesIsRefusedForValues) {
+TEST_F(Arrays, WhatNeedsClassesHasNoEffectOnValues) {
+  std::vector<float> inputs, values;
+  for (int i = 0; i < 16; ++i) {
+    inputs.push_back(i % 2 == 0 ? 1 : -1);
+    values.push_back(static_cast<float>(i % 4));
+  }
+  const std::string x = Npy({16, 1}, inputs), y = Npy({16}, values);
+  WriteNpzFile(Path("data.npz"), {{"x_train", x}, {"y_train", y}, {"x_test", x}, {"y_test", y}});
+  const Outcome plain = Succeeded(Train(kValues, "plain", {"--workers", "1"}));
+  std::vector<std::string> words{"--workers", "1"};
+  for (const char* setting : {"data.class_names=[\"a\", \"b\"]", "data.class_weights=[0, 2]",
+                              "data.preprocess.mixup_alpha=0.2", "evaluation.confusion_matrix=true",
+                              "evaluation.batch=20000", "tensorboard.images=3"}) {
+    words.insert(words.end(), {"--set", setting});
+  }
+  const Outcome run = Succeeded(Train(kValues, "run", words));
+  EXPECT_EQ(run.hash(), plain.hash());
+  EXPECT_THAT(Unwrapped(run.log), AllOf(HasSubstr("data.class_names=[...]: needs data.format="),
+                                        HasSubstr("and 2 more")));
+  EXPECT_FALSE(std::filesystem::exists(Path("run/confusion_matrix.csv")));
+  EXPECT_THAT(Slurp(Path("run/model.safetensors")), Not(HasSubstr("\"class_names\"")));
+  const Json evaluated = Json::parse(Print({"eval", Path("run"), "--json"}));
+  EXPECT_EQ(evaluated["same_as_reported"], true);
+  EXPECT_THAT(Unwrapped(Print({"eval", Path("run"), "--confusion"}, ExitCode::kUsage)),
+              AllOf(HasSubstr("these weights predict values: there are no classes to count"),
+                    Not(HasSubstr("(config)"))));
+}
+
+TEST_F(Arrays, WhatContradictsValuesIsRefused) {
   const std::string x = Npy<float>({2, 1}, {1, 2}), y = Npy<float>({2}, {0.5, -1});
   WriteNpzFile(Path("data.npz"), {{"x_train", x}, {"y_train", y}, {"x_test", x}, {"y_test", y}});
   const auto expect = [&](const std::string& setting, const std::string& text) {
@@ -176,11 +204,8 @@ TEST_F(Arrays, WhatNeedsClassesIsRefusedForValues) {
     EXPECT_EQ(outcome.exit_code, Code(ExitCode::kUsage));
     EXPECT_THAT(outcome.log, HasSubstr(text));
   };
-  for (const char* setting : {"evaluation.stop_at_accuracy=0.5", "evaluation.confusion_matrix=true",
-                              "tensorboard.images=3", "data.class_names=[\"a\", \"b\"]",
-                              "data.class_weights=[1, 2]", "data.preprocess.mixup_alpha=0.2"}) {
-    expect(setting, "needs classes, and y holds values");
-  }
+  // The run would never stop.
+  expect("evaluation.stop_at_accuracy=0.5", "needs classes, and y holds values");
   expect("model.layer[output].dense.units=2", "expected mean_squared_error of 1 output");
 }
 

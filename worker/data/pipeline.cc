@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/config/data_format.h"
 #include "common/trace/trace.h"
 #include "worker/data/epoch_order.h"
 #include "worker/data/mixup.h"
@@ -87,7 +88,7 @@ class TrainSource final : public BatchSource {
   std::vector<int64_t> slices_;  // of each step
 
   int64_t each_step() const { return static_cast<int64_t>(slices_.size()); }
-  double mixup_alpha() const { return options_.data.preprocess().mixup_alpha(); }
+  double mixup_alpha() const { return MixupAlpha(options_.data); }
 };
 
 class EvaluationSource final : public BatchSource {
@@ -120,7 +121,7 @@ class EvaluationSource final : public BatchSource {
   }
 
   void Fill(int64_t number, const BatchBuffer& buffer, std::stop_token stop) override {
-    const trace::Span span("load", "test block");
+    const trace::Span span("load", "evaluation block");
     const PreparedBatch batch = Describe(number);
     const std::unique_ptr<LoaderScratch> scratch = loader_->MakeScratch();
     for (int64_t i = 0; i < batch.count && !stop.stop_requested(); ++i) {

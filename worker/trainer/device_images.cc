@@ -5,6 +5,7 @@
 
 #include "common/base/error.h"
 #include "common/base/log.h"
+#include "common/config/data_format.h"
 #include "proto/config.pb.h"
 #include "worker/data/augmentation.h"
 
@@ -48,7 +49,7 @@ DeviceImages::DeviceImages(const config::Config& config, const Datasets& data, B
 std::unique_ptr<StoredImages> DeviceImages::Choose(const config::Config& config, const char* name,
                                                    const Dataset* set, bool augment,
                                                    int64_t largest) {
-  const bool mixes = augment && config.data().preprocess().mixup_alpha() > 0;  // at the host
+  const bool mixes = augment && MixupAlpha(config.data()) > 0;  // at the host
   if (backend_.shares_host_memory() || set == nullptr || !set->stores_planes() ||
       set->size() == 0 || largest == 0 || mixes) {
     return nullptr;
