@@ -24,7 +24,8 @@ Those with even seeds are started by hand, with `muster server --resume auto` an
 again as a service manager would; over TCP, encrypted or not, between network namespaces where that is allowed:
 
     server, hang, launcher, stop, worker, slow  as above
-    twice      a rank is started a second time: one of the two is refused
+    twice      a rank is started a second time: it asks for the seat while the next faults happen, gets it only if
+               the first worker is lost, and is refused, or told of the run's end
     resize     from 2 workers to 4, to 1, to 3: workers join, and leave at SIGTERM
     partition  a link, or all, lets nothing through, in one direction or both, for up to 1.5 x silence_s
     loss       a link loses up to 30 % of its packets for a while

@@ -7,7 +7,8 @@ the same files, one after the other, --rounds times. A ratio is that of the medi
                            [--rounds 5 --seconds 5]
 
 VENV has torchvision, TFVENV has TensorFlow (pip install tensorflow-cpu). DIR/train holds a folder of JPEG files for
-each class. The files should fit into the system's cache, since the disk is not what is compared.
+each class, which are measured; Muster also wants a DIR/val. The files should fit into the system's cache, since the
+disk is not what is compared.
 
 Muster is measured with data.preprocess.scaled_decoding, its default, and without. TensorFlow decodes no more than the
 crop (decode_and_crop_jpeg), at full size, and resizes without antialiasing, as its training programs do; the others

@@ -183,7 +183,7 @@ def report(what, ours, theirs, batch):
 
 def where_a_step_goes(what, summary):
     times = ", ".join(f"{key} {summary[key + '_ms']:.1f} ms" for key in ("input", "compute", "push", "wait", "pull"))
-    # Of the last run. Apart, since only the first is the server's: ps/step_balance.h.
+    # Of the last run. Apart, since only the first is the server's: ps/record/step_balance.h.
     shares = f"overhead {100 * summary['overhead_share']:.1f} %, imbalance between ranks {100 * summary['imbalance_share']:.1f} %"
     print(f"{TITLES[what]}, where a step goes: {times}; {shares}")
 

@@ -34,7 +34,7 @@
 #include "common/config/job_size.h"
 #include "common/graph/graph.h"
 #include "common/plan/step_plan.h"
-#include "ps/initializer.h"
+#include "ps/update/initializer.h"
 #include "worker/data/dataset.h"
 #include "worker/data/pipeline.h"
 

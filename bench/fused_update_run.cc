@@ -8,8 +8,8 @@
 
 #include "common/base/error.h"
 #include "common/plan/slices.h"
-#include "ps/choose_kernels.h"
-#include "ps/update.h"
+#include "ps/update/choose_kernels.h"
+#include "ps/update/update.h"
 #include "tests/ps/optimizer_reference.h"
 
 namespace muster::bench {

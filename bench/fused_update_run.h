@@ -13,9 +13,9 @@
 #include "common/base/shared_memory.h"
 #include "common/plan/chunks.h"
 #include "proto/config.pb.h"
-#include "ps/optimizer.h"
-#include "ps/segments.h"
-#include "ps/tree_sum.h"
+#include "ps/update/optimizer.h"
+#include "ps/update/segments.h"
+#include "ps/update/tree_sum.h"
 
 namespace muster::bench {
 

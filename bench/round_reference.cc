@@ -7,9 +7,9 @@
 #include "common/link/protocol.h"
 #include "common/link/wire_type.h"
 #include "common/plan/slices.h"
-#include "ps/choose_kernels.h"
-#include "ps/segments.h"
-#include "ps/update.h"
+#include "ps/update/choose_kernels.h"
+#include "ps/update/segments.h"
+#include "ps/update/update.h"
 #include "tests/ps/optimizer_reference.h"
 #include "tests/ps/tree_sum_reference.h"
 

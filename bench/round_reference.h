@@ -9,7 +9,7 @@
 
 #include "common/base/memory.h"
 #include "proto/config.pb.h"
-#include "ps/optimizer.h"
+#include "ps/update/optimizer.h"
 
 namespace muster::bench {
 

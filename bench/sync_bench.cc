@@ -23,8 +23,8 @@
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
 #include "common/config/data_format.h"
-#include "ps/choose_kernels.h"
-#include "ps/optimizer.h"
+#include "ps/update/choose_kernels.h"
+#include "ps/update/optimizer.h"
 
 namespace muster::bench {
 namespace {

@@ -19,7 +19,7 @@
 #include "common/link/tcp_address.h"
 #include "common/transport/link_options.h"
 #include "common/transport/transport.h"
-#include "ps/server.h"
+#include "ps/run/server.h"
 
 namespace muster::bench {
 namespace {
@@ -58,8 +58,8 @@ int Serve(const SyncJob& job, int endpoint_fd) {
   char endpoint[256] = {};
   std::strncpy(endpoint, link->endpoint().c_str(), sizeof endpoint - 1);
   (void)!::write(endpoint_fd, endpoint, sizeof endpoint);
-  Reporter reporter("", -1);
-  Server(job.config, job.token, std::move(link), reporter).Run();
+  Recorder recorder(job.config, graph, -1);
+  Server(job.config, job.token, std::move(link), recorder).Serve();
   return 0;
 }
 

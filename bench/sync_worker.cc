@@ -113,12 +113,12 @@ std::vector<double> WorkInRounds(const SyncJob& job, uint32_t rank) {
       good = good && Verify(reference, weights, order.version);
       last = Clock::now();
     }
-    const WorkLease& lease = order.leases.at(0);
-    client.ReportLoss(order.version, lease, Covers(lease.node, client.plan().slices).begin, 1, 1.0,
+    const OrderPart& part = order.parts.at(0);
+    client.ReportLoss(order.version, part, Covers(part.node, client.plan().slices).begin, 1, 1.0,
                       0);
     for (size_t c = client.chunks().size(); c-- > 0;) {
       if (write) traffic.Write(gradient_buffer, client.chunks()[c], order.version);
-      client.PushChunk(order.version, lease, c);
+      client.PushChunk(order.version, part, c);
     }
   }
   volatile uint32_t sum = traffic.sum();  // or the compiler would leave out the reading

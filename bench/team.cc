@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "ps/thread_pool.h"
+#include "ps/update/thread_pool.h"
 
 namespace muster::bench {
 

@@ -19,8 +19,8 @@
 #include "common/base/program_options.h"
 #include "common/base/text.h"
 #include "common/config/update_settings.h"
-#include "ps/choose_kernels.h"
-#include "ps/update.h"
+#include "ps/update/choose_kernels.h"
+#include "ps/update/update.h"
 
 namespace muster::bench {
 namespace {

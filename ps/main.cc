@@ -19,10 +19,10 @@
 #include "common/trace/session.h"
 #include "common/transport/link_options.h"
 #include "common/transport/transport.h"
-#include "ps/checkpoint/resume.h"
-#include "ps/checkpoint/run_lock.h"
-#include "ps/restart_record.h"
-#include "ps/server.h"
+#include "ps/record/restart_record.h"
+#include "ps/record/resume.h"
+#include "ps/record/run_lock.h"
+#include "ps/run/server.h"
 
 namespace muster {
 namespace {
@@ -31,8 +31,9 @@ struct Arguments {
   std::string config, endpoint, bind, token_file;
   int report_fd = -1;
   int parent = 0;
-  bool resume = false, evaluate = false;
+  bool resume = false;
   std::vector<std::string> lost;  // servers before this one
+  std::vector<std::string> replay;
 };
 
 // SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 become readable on a descriptor; threads that start later
@@ -49,18 +50,26 @@ int BlockStopSignals() {
 }
 
 // libzmq aborts where it cannot have what it needs.
-void RequireLimits(const config::Config& config) {
+void RequireLimits(const config::Config& config, size_t checkpoints) {
   const std::string who = fmt::format("a server of {} workers", config.cluster().workers());
-  RequireOpenFiles(who, OpenFilesOfServer(config.cluster().workers()));
+  RequireOpenFiles(
+      who, OpenFilesOfServer(config.cluster().workers()) + static_cast<unsigned>(checkpoints));
   RequireThreads(who, config.server().threads() + config.server().io_threads() + 3);
 }
 
 // Where the run goes on from, said in the log and to the launcher.
-ResumePoint GoOnFrom(const config::Config& config, std::vector<std::string>& warnings) {
-  if (config.run().dir().empty()) {
+ResumePoint GoOnFrom(const Arguments& arguments, const config::Config& config,
+                     std::vector<std::string>& warnings) {
+  if (arguments.resume && config.run().dir().empty()) {
     throw Error(ExitCode::kUsage, "--resume: expected a config with run.dir, the run's directory");
   }
-  ResumePoint point = FindResumePoint(config);
+  if (!arguments.resume && !config.run().dir().empty()) {
+    throw Error(ExitCode::kUsage,
+                "--replay: expected a config without run.dir: nothing is written, got {}",
+                config.run().dir());
+  }
+  ResumePoint point =
+      arguments.resume ? FindResumePoint(config) : FindReplay(arguments.replay, config);
   for (const DamagedCheckpoint& one : point.checkpoint.damaged) {
     warnings.push_back(fmt::format("the checkpoint {} is damaged: {}", one.name.Text(), one.why));
   }
@@ -72,21 +81,21 @@ ResumePoint GoOnFrom(const config::Config& config, std::vector<std::string>& war
     warnings.push_back(note + ": bits may differ from those of a run that never stopped");
   }
   LogInfo("going on from {}", point.checkpoint.reader->folder());
-  for (const std::string& warning : warnings) LogWarning("{}", warning);
   return point;
 }
 
 // Returns what could not be written to the disk.
 std::string Serve(const Arguments& arguments, int signal_fd) {
   const config::Config config = ReadResolvedConfig(arguments.config);
-  RequireLimits(config);
+  RequireLimits(config, arguments.replay.size());
   const RunLock lock = RunLock::OfServer(config);
   std::vector<std::string> warnings;
   std::optional<ResumePoint> resume;
-  if (arguments.resume && arguments.evaluate) {
-    throw Error(ExitCode::kUsage, "expected one of --resume and --evaluate, got both");
+  const bool replays = !arguments.replay.empty();
+  if (replays && (arguments.resume || arguments.replay.size() < 2)) {
+    throw Error(ExitCode::kUsage, "--replay: expected two of it or more, and no --resume");
   }
-  if (arguments.resume) resume = GoOnFrom(config, warnings);
+  if (arguments.resume || replays) resume = GoOnFrom(arguments, config, warnings);
   const trace::Session session(trace::ServerSession(config), "loop");
   const std::string token = RequireToken(arguments.token_file, "the server");
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
@@ -98,13 +107,11 @@ std::string Serve(const Arguments& arguments, int signal_fd) {
   options.advertised = IsTcp(address.endpoint) ? address.endpoint : "";
   std::unique_ptr<ServerLink> link =
       Listen(address.bind, JobOf(token), config.cluster().transport(), options);
-  Reporter reporter(config.run().dir().empty() ? "" : config.run().dir() + "/metrics.jsonl",
-                    arguments.report_fd, resume ? &resume->state().metrics() : nullptr);
-  for (const std::string& warning : warnings) reporter.Warning(warning);
-  reporter.WereLost(ParseLosses(arguments.lost));
-  return Server(config, token, std::move(link), reporter, signal_fd, resume ? &*resume : nullptr,
-                arguments.evaluate)
-      .Run()
+  Recorder recorder(config, graph, arguments.report_fd,
+                    resume ? &resume->state().metrics() : nullptr, ParseLosses(arguments.lost));
+  for (const std::string& warning : warnings) recorder.Warn(warning);
+  return Server(config, token, std::move(link), recorder, signal_fd, resume ? &*resume : nullptr)
+      .Serve()
       .trouble;
 }
 
@@ -127,12 +134,15 @@ int Main(int argc, char** argv) {
   program.AddFlag("--resume", arguments.resume,
                   "Go on from the newest checkpoint in the config's run directory");
   program
+      .Add("--replay", arguments.replay,
+           "Folder of a checkpoint: begin at the first one, compare the run with the others, the "
+           "oldest first, and end at the last one. Nothing is written (muster verify)")
+      .Repeatable();
+  program
       .Add("--lost", arguments.lost,
            "STEP,SECONDS,CAUSE of a server before this one that was lost, on CLOCK_MONOTONIC; with "
            "--resume")
       .Repeatable();
-  program.AddFlag("--evaluate", arguments.evaluate,
-                  "No training: evaluate run.initial_weights once, on all of the test set");
   program.Add("--parent", arguments.parent, "Die when this process, the parent, dies");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   if (arguments.parent != 0) DieWithParent(arguments.parent);

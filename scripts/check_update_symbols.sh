@@ -1,6 +1,6 @@
 #!/bin/sh
 # The versions of the pass for each instruction set share no symbol that a linker may merge
-# (ps/update_kernels.inc says why): of the library's update_kernels_*.o only the tables are visible.
+# (ps/update/update_kernels.inc says why): of the library's update_kernels_*.o only the tables are visible.
 # Not counted: what AddressSanitizer adds, and the pointer to C++'s personality routine, which
 # sanitizers' landing pads need: no code, the same in every version.
 # Usage: scripts/check_update_symbols.sh NM LIBRARY TABLES

@@ -15,10 +15,12 @@
 #include "common/base/file.h"
 #include "common/base/memory.h"
 #include "common/base/process.h"
+#include "common/base/resource_limits.h"
 #include "common/base/text.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
 #include "common/config/data_format.h"
+#include "common/link/wire_type.h"
 #include "common/model/load_weights.h"
 #include "proto/config.pb.h"
 #include "worker/data/dataset.h"
@@ -70,13 +72,20 @@ void PrintLogits(nlohmann::json line, const std::string& name, std::span<const f
   PrintLine(line);
 }
 
+// As a worker of the run has them, which gets them rounded where they travel in 16 bits.
+Arena ReadWeights(const config::Config& config, const Graph& graph, const std::string& path) {
+  Arena weights(graph.arena_floats());
+  const SafetensorsReader file(path);
+  RequireWhole(file);
+  (void)LoadWeights(file, graph, {}, weights.floats());
+  RoundToWire(WireTypeOf(config.cluster()), weights.floats());
+  return weights;
+}
+
 void Predict(const config::Config& config, const std::string& weights_path, const Dataset& set,
              const std::vector<int64_t>& samples, const OnPrediction& on_prediction) {
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
-  Arena weights(graph.arena_floats());
-  const SafetensorsReader file(weights_path);
-  RequireWhole(file);
-  (void)LoadWeights(file, graph, {}, weights.floats());
+  const Arena weights = ReadWeights(config, graph, weights_path);
   const WorkerDevice device = MakeWorkerDevice(config, 0);
   PredictSamples(config, graph, *device.backend, weights.floats(), set, samples, on_prediction);
 }
@@ -155,6 +164,36 @@ void PrintImagePredictions(const WorkerArguments& arguments) {
             if (trouble.empty()) return PrintLogits({{"image", path}}, path, logits);
             PrintLine({{"image", path}, {"error", trouble}});
           });
+}
+
+void PrintEvaluation(const WorkerArguments& arguments) {
+  const config::Config config = ReadResolvedConfig(arguments.config);
+  const unsigned each = config.worker().threads() + config.data().prefetch_threads();
+  RequireThreads("an evaluation", config.cluster().workers() * each);
+  const auto open = arguments.validation_set ? OpenDatasets : OpenEvaluatedSet;
+  const Datasets data = open(config.data(), config.run().seed());
+  if (arguments.validation_set && SizeOf(data.validation) == 0) {
+    throw Error(ExitCode::kUsage, "--validation-set: these data have none");
+  }
+  const Dataset& set = arguments.validation_set ? *data.validation : EvaluatedSetOf(data);
+  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
+  const Arena weights = ReadWeights(config, graph, arguments.weights);
+  const auto make_backend = [&] {
+    WorkerDevice device = MakeWorkerDevice(config, 0);
+    TestDevice(config, graph, kTestedSamples, device);
+    return std::move(device.backend);
+  };
+  EvaluateBlocks(
+      config, graph, make_backend, weights.floats(), set,
+      [](const PreparedBatch& batch, const LossSums& sums, std::span<const int32_t> predicted) {
+        PrintLine({{"block", batch.index},
+                   {"samples", batch.count},
+                   {"loss", sums.loss},
+                   {"correct", sums.correct},
+                   {"correct_top5", sums.correct_top5},
+                   {"labels", std::vector(batch.labels, batch.labels + predicted.size())},
+                   {"predicted", std::vector(predicted.begin(), predicted.end())}});
+      });
 }
 
 void PrintGpu(const WorkerArguments& arguments) {

@@ -14,6 +14,9 @@ void PrintPredictions(const WorkerArguments& arguments);
 // --images: the same for photos, also for those that cannot be read.
 void PrintImagePredictions(const WorkerArguments& arguments);
 
+// --evaluate: a line for each block of the set, in any order.
+void PrintEvaluation(const WorkerArguments& arguments);
+
 // --describe-gpu: the GPU that this process sees, the versions of CUDA, cuBLAS and cuDNN, and the
 // precision, as text. First compares what the config's layers, or without a config a small
 // network's, compute there with the CPU. Throws Error(kFailure) where there is no GPU, or CUDA does

@@ -12,7 +12,7 @@ struct WorkerArguments {
   int parent = 0;
   bool memory = false, join = false, evaluate = false, describe_gpu = false;
   std::string predict, images, weights;
-  bool training_set = false;
+  bool training_set = false, validation_set = false;
 };
 
 }  // namespace muster

@@ -93,8 +93,7 @@ void Work(const WorkerArguments& arguments) {
   if (arguments.join) config.mutable_run()->clear_trace_file();  // the parts are named by rank
   const trace::Session session(trace::WorkerSession(config, arguments.rank), "compute");
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
-  const auto open = arguments.evaluate ? OpenEvaluatedSet : OpenDatasets;
-  const Datasets data = open(config.data(), config.run().seed());
+  const Datasets data = OpenDatasets(config.data(), config.run().seed());
   const WorkerDevice device = MakeWorkerDevice(config, arguments.rank);
   ClientOptions options;
   options.endpoint = arguments.endpoint;
@@ -119,20 +118,20 @@ void Work(const WorkerArguments& arguments) {
   Client client(std::move(options));
   if (by_hand) LeaveOnSignal(client.rank());
   if (by_hand && arguments.join) KeepLog(arguments.log_dir, client.rank());
-  const std::vector<Range> slices = CoveredBy(client.first_share().nodes, client.plan().slices);
+  const std::vector<Range> slices = CoveredBy(client.terms().nodes, client.plan().slices);
   std::string text;
   for (const Range& range : slices) {
     text += fmt::format("{}{} to {}", text.empty() ? "" : ", ", range.begin, range.end);
   }
-  LogInfo("joined as rank {} over {}: slices {} of {}", client.rank(), client.transport(), text,
-          client.plan().slices);
-  const int64_t largest =
-      LargestBatchesOf(client.plan(), client.first_share().from_step, {}, 0).train;
+  LogInfo("joined as rank {} over {}: slices {} of {}", client.rank(), client.link().transport(),
+          text, client.plan().slices);
+  const int64_t largest = LargestBatchesOf(client.plan(), client.terms().first_step, {}, 0).train;
   try {
     TestDevice(config, graph, largest, device);
     Trainer(config, graph, data, *device.backend, client).Run();
   } catch (const Error& error) {
-    if (error.code() != ExitCode::kPeerFailed) client.ReportFailure(error.what(), error.code());
+    const bool is_end = error.code() == ExitCode::kPeerFailed || error.code() == ExitCode::kOk;
+    if (!is_end) client.ReportFailure(error.what(), error.code());
     throw;
   } catch (const std::exception& error) {
     client.ReportFailure(error.what(), ExitCode::kFailure);
@@ -179,12 +178,17 @@ int Main(int argc, char** argv) {
       "Print what the network makes of the photos at the paths in this file, each ended "
       "by a zero byte, a line of JSON for each, and exit");
   endpoint.RequiredUnless(images);
-  program.AddFlag("--evaluate", arguments.evaluate,
-                  "The job trains nothing (muster-server --evaluate): open the test set alone");
+  const ProgramOptions::Option evaluate = program.AddFlag(
+      "--evaluate", arguments.evaluate,
+      "Evaluate the test set, or else the validation set, in cluster.workers threads, print what "
+      "came of each block, a line of JSON, and exit");
+  endpoint.OptionalWith(evaluate);
   program.Add("--weights", arguments.weights,
-              "With --predict, --images: the weights, a safetensors file");
+              "With --predict, --images, --evaluate: the weights, a safetensors file");
   program.AddFlag("--training-set", arguments.training_set,
                   "With --predict: samples of the training set, as an evaluation would see them");
+  program.AddFlag("--validation-set", arguments.validation_set,
+                  "With --evaluate: the validation set, also where there is a test set");
   program.Add("--token-file", arguments.token_file,
               "File with the job token, 32 hexadecimal digits. Default: $MUSTER_TOKEN");
   program.Add("--log-dir", arguments.log_dir, "Without --parent: write worker-RANK.log here, too");
@@ -205,6 +209,8 @@ int Main(int argc, char** argv) {
       PrintGpu(arguments);
     } else if (arguments.memory) {
       PrintMemory(arguments);
+    } else if (arguments.evaluate) {
+      PrintEvaluation(arguments);
     } else if (!arguments.images.empty()) {
       PrintImagePredictions(arguments);
     } else if (!arguments.predict.empty()) {

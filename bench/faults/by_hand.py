@@ -7,12 +7,12 @@ import subprocess
 import time
 
 from faults.network import Network
+from faults.rivals import REFUSED, Rivals
 from faults.run import PATIENCE_S, START_S, Lost, Run, Stuck, eventually
 from faults.variants import SILENCE_S
 from job_processes import processes_of
 
 SERVER_ENDS = (1, 5, 6, 7)  # … that a service manager starts it again after; < 0: it was killed
-REFUSED = 8                 # its seat is not free yet
 HOSTS = 2
 
 
@@ -21,7 +21,6 @@ class Worker:
         self.run, self.rank, self.host = run, rank, run.started % HOSTS
         self.log = f"{run.folder}.worker-{run.started}.log"
         run.started += 1
-        self.leaves = False
         self.start()
 
     def start(self):
@@ -34,18 +33,24 @@ class Worker:
         self.process = self.run.spawn(self.run.prefix(self.host) + words, self.log)
         self.again_at = None
 
-    def joined(self):
+    def said(self, text):
         with open(self.log) as file:
             file.seek(self.said_before)
-            return "joined as rank" in file.read()
+            return text in file.read()
+
+    def joined(self):
+        return self.said("joined as rank")
+
+    def asks(self):
+        """… again and again for its rank, which is taken."""
+        return self.said("asking for up to")
 
     def alive(self):
         return self.process.poll() is None
 
     def tend(self):
-        """Ends that somebody else will see to are left alone."""
         code = self.process.poll()
-        if code is None or code == 0 or self.leaves:
+        if code is None or code == 0:
             return
         if self.again_at is None:
             self.again_at = time.monotonic() + (0.5 if code == REFUSED else 0.1)
@@ -60,6 +65,8 @@ class HandRun(Run):
         self.config = chaos.config(self.plan.variant)
         self.token = self.folder + ".token"
         self.workers, self.started = [], 0
+        self.rivals = Rivals(self)
+        self.troubles = 0  # after which a worker may find no server
         self.again_at = None
         self.worker_settings = [s for s in self.plan.settings if "encryption" in s]
 
@@ -93,6 +100,7 @@ class HandRun(Run):
         """… and sees to what has ended."""
         for worker in self.workers:
             worker.tend()
+        self.rivals.tend()
         code = self.first.poll()
         if code is None or code >= 0 and code not in SERVER_ENDS:
             return code is not None
@@ -109,7 +117,12 @@ class HandRun(Run):
             return new and new != old
         eventually(lambda: self.over() or is_there(), PATIENCE_S, "another server is started")
 
+    def victim(self, program, rng):
+        """Not one that only asks for a seat."""
+        return rng.choice([pid for pid in self.member(program) if pid not in self.rivals.pids()] or [0]) or None
+
     def lose_server(self, number, program, rng):
+        self.troubles += 1
         old = self.member("muster-server")
         if program == "muster":
             self.first.send_signal(number)
@@ -130,20 +143,12 @@ class HandRun(Run):
         return [worker for worker in self.workers if worker.alive() and worker.joined()]
 
     def do_twice(self, rng):
-        """One rank started a second time: only one of the two may have the seat."""
+        """One rank started a second time: only one of the two may have the seat. It asks for it beside what
+        comes next."""
         ranked = [worker for worker in self.seated() if worker.rank is not None]
         if not ranked:
             return False
-        first = rng.choice(ranked)
-        second = Worker(self, first.rank)
-        eventually(lambda: self.over() or second.joined() or not second.alive(), 20,
-                   f"an answer to a second rank {first.rank}; {second.log}")
-        if second.joined():  # the first one was about to be lost
-            self.workers[self.workers.index(first)] = second
-            eventually(lambda: self.over() or not first.alive(), 20, f"only one has rank {first.rank}")
-        elif second.process.returncode != REFUSED and not self.over():
-            raise Lost(f"a second rank {first.rank} ended with {second.process.returncode}, expected "
-                       f"{REFUSED}; {second.log}")
+        return self.rivals.add(Worker(self, rng.choice(ranked).rank))
 
     def do_resize(self, _rng):
         """From 2 workers to 4, to 1, to 3."""
@@ -154,12 +159,13 @@ class HandRun(Run):
                 eventually(lambda: self.over() or worker.joined(), PATIENCE_S, f"{worker.log}: it joins")
             while len(self.workers) > many and not self.over():
                 worker = self.workers[-1]
-                eventually(lambda: self.over() or worker.alive() and worker.joined(), PATIENCE_S,
-                           f"{worker.log}: it is there")
-                worker.leaves = True
+                eventually(lambda: self.over() or worker not in self.workers or worker.alive() and worker.joined(),
+                           PATIENCE_S, f"{worker.log}: it is there")
+                if worker not in self.workers:
+                    continue  # a second one with its rank has its seat
+                self.workers.remove(worker)
                 worker.process.send_signal(signal.SIGTERM)
                 eventually(lambda: self.over() or not worker.alive(), 20, f"{worker.log}: it leaves")
-                self.workers.remove(worker)
             time.sleep(0.05)
 
     def troubled(self, rng):
@@ -167,6 +173,7 @@ class HandRun(Run):
 
     def do_partition(self, rng):
         """In one direction or both, also for longer than deadlines.silence_s."""
+        self.troubles += 1
         links = rng.choice([self.network.links, [self.troubled(rng)], [self.troubled(rng)]])
         ways = rng.choice([(True, True), (True, True), (True, False), (False, True)])
         for link in links:
@@ -182,6 +189,7 @@ class HandRun(Run):
         self.trouble(rng, "delay", rng.uniform(0.001, 0.1))
 
     def trouble(self, rng, what, how_much):
+        self.troubles += 1
         link = self.troubled(rng)
         setattr(link, what, how_much)
         self.wait(self.chaos.shortened(rng.uniform(0.3, 1.5)))
@@ -196,6 +204,7 @@ class HandRun(Run):
         self.await_end()
         if self.first.returncode != 0:
             raise Lost(f"the server's exit code is {self.first.returncode}")
+        self.rivals.finish()
         for worker in self.workers:
             if not worker.joined():  # just started again, and nobody is there any more
                 worker.process.kill()

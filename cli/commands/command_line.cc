@@ -34,6 +34,7 @@ constexpr const char* kExamples =
     "  muster launch configs/cifar10.txtpb --workers 2 --data data\n"
     "  muster launch runs/NAME/config.txtpb          the same run again\n"
     "  muster launch --resume runs/NAME              go on where it stopped\n"
+    "  muster verify runs/NAME                       the same bits once more?\n"
     "  muster inspect configs/cifar10.txtpb          layers, variables, chunks\n"
     "  muster inspect runs/NAME                      how it went, its weights\n"
     "  muster export runs/NAME --format onnx model.onnx\n"
@@ -198,9 +199,9 @@ int Run(int argc, char** argv) {
 void AddCommands(CLI::App& app, Action& action) {
   app.set_version_flag("--version", std::string("muster ") + kVersion);
   app.require_subcommand(1);
-  for (const auto& add :
-       {AddLaunch, AddInspect, AddImport, AddExport, AddEval, AddPredict, AddTrace, AddBench,
-        AddGpus, AddData, AddServer, AddWorker, AddRuns, AddDoctor, AddTop, AddPlot, AddToken}) {
+  for (const auto& add : {AddLaunch, AddInspect, AddImport, AddExport, AddEval, AddPredict,
+                          AddTrace, AddBench, AddGpus, AddData, AddServer, AddWorker, AddRuns,
+                          AddDoctor, AddTop, AddPlot, AddVerify, AddToken}) {
     add(app, action);
   }
   app.footer(kExamples);  // last: a command would inherit it

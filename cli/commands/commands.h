@@ -36,6 +36,7 @@ void AddServer(CLI::App& app, Action& action);
 void AddToken(CLI::App& app, Action& action);
 void AddTop(CLI::App& app, Action& action);
 void AddTrace(CLI::App& app, Action& action);
+void AddVerify(CLI::App& app, Action& action);
 void AddWorker(CLI::App& app, Action& action);
 
 }  // namespace muster

@@ -20,7 +20,7 @@ struct EvaluationOptions {
                         "Directory of the data; default: the run's");
     AddOption(command, "--config", config.config, "CONFIG",
               "Network and data, where the file says none");
-    config.AddSet(command, "A setting of data, worker, cluster or evaluation; may be repeated");
+    config.AddSet(command, "A setting of data, worker or evaluation; may be repeated");
     command.add_flag("--json", json, "Print one JSON object instead");
   }
   EvaluationSource source() const {

@@ -67,15 +67,12 @@ constexpr const char* kLaunchFooter =
     "  0    completed, also when an evaluation stopped it early; a dry run\n"
     "  1    a failure that has no code of its own (the message says which)\n"
     "  2    command line, config, or too old a processor; nothing was started\n"
-    "  3    a data file is missing, truncated or foreign; weights cannot be read, are "
-    "damaged, not finite or do not fit the network; there is no whole checkpoint, or all are "
-    "another run's\n"
+    "  3    a data file, weights or every checkpoint is missing, damaged or foreign\n"
     "  4    a loss, gradient or weight was not finite; rank, step and variable are named\n"
     "  5    a wait ran into its deadline, also that for a sign of life of a process\n"
     "  6    the server or a worker was killed or crashed\n"
     "  7    another process of the job was lost, and nothing says how it ended\n"
-    "  8    a worker was refused: wrong token, version, graph, settings or data, or a "
-    "GPU that fails or computes wrongly in the test before the first step\n"
+    "  8    a worker was refused (token, version, data), or a GPU failed its test\n"
     "  130  stopped by Ctrl-C (SIGINT)\n"
     "  143  stopped by SIGTERM or SIGHUP";
 

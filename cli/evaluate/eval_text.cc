@@ -3,18 +3,14 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <string_view>
 #include <utility>
 
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
 #include "cli/text/wrapped.h"
-#include "common/base/csv.h"
-#include "common/base/error.h"
 #include "common/base/text.h"
 
 namespace muster {
@@ -24,7 +20,6 @@ constexpr int kWidth = 80;
 constexpr size_t kLongestName = 32;
 constexpr size_t kMostRows = 12;  // of classes, unless all are asked for
 constexpr size_t kMostConfusions = 10;
-constexpr int64_t kMostImages = int64_t{1} << 40;  // in a place: their sums are numbers, too
 constexpr const char* kNone = "-";
 
 std::string Share(int64_t part, int64_t of) {
@@ -137,51 +132,7 @@ void AddCounts(const ConfusionCounts& counts, const std::vector<std::string>& na
   for (std::string& line : rows) lines.push_back(std::move(line));
 }
 
-// The numbers of a row, without its total. Empty if there are not as many as classes.
-std::vector<int64_t> ParseRow(std::string_view cells, size_t classes) {
-  std::vector<int64_t> row;
-  const char *at = cells.data(), *const end = at + cells.size();
-  while (at < end) {
-    const auto [stop, error] = std::from_chars(at, end, row.emplace_back());
-    const bool is_number = error == std::errc() && (stop == end || *stop == ',');
-    if (!is_number || row.back() < 0 || row.back() > kMostImages) return {};
-    at = stop == end ? end : stop + 1;
-  }
-  if (row.size() != classes + 1) return {};
-  row.pop_back();
-  return row;
-}
-
 }  // namespace
-
-ConfusionCounts ParseConfusion(const std::string& csv, const std::vector<std::string>& names) {
-  std::string_view rest = csv;
-  const auto fail = [&] {
-    throw Error(ExitCode::kFailure,
-                "confusion_matrix.csv: expected a row of counts for each class, got: {}",
-                Printable(rest.substr(0, rest.find('\n'))));
-  };
-  std::vector<std::string> labels;
-  labels.reserve(names.size());
-  for (const std::string& name : names) labels.push_back(CsvField(name));
-  if (names.empty()) {
-    const auto commas = std::ranges::count(rest.substr(0, rest.find('\n')), ',');
-    for (int64_t c = 0; c + 1 < commas; ++c) labels.push_back(std::to_string(c));
-  }
-  const std::string header = "label," + Join(labels, ",") + ",total\n";
-  if (labels.empty() || !rest.starts_with(header)) fail();
-  rest.remove_prefix(header.size());
-  ConfusionCounts counts;
-  for (const std::string& label : labels) {
-    if (!rest.starts_with(label + ",")) fail();
-    const std::string_view row =
-        rest.substr(label.size() + 1, rest.find('\n', label.size()) - label.size() - 1);
-    counts.push_back(ParseRow(row, labels.size()));
-    if (counts.back().empty()) fail();
-    rest.remove_prefix(std::min(rest.size(), label.size() + 1 + row.size() + 1));
-  }
-  return counts;
-}
 
 std::vector<std::string> ConfusionLines(const ConfusionCounts& counts,
                                         const std::vector<std::string>& names, bool all) {
@@ -219,7 +170,7 @@ std::string Exact(const std::optional<double>& number) {
 bool Same(const Scores& a, const Scores& b) { return a.accuracy == b.accuracy && a.loss == b.loss; }
 
 std::string ComparedText(const EvaluationReport& report) {
-  if (!report.reported) return "the run has not evaluated these weights";
+  if (!report.reported) return "the run has not evaluated these weights on this set";
   if (Same(report.scores, *report.reported)) return "the same, to the last digit";
   return fmt::format(
       "{}loss {}: other data, or a processor, library or worker.threads that computes other bits",
@@ -288,7 +239,6 @@ std::vector<std::string> EvaluationLines(const EvaluationReport& report) {
   if (!accuracy.empty()) lines.push_back(Row(report.set + " accuracy", accuracy));
   lines.push_back(Row(report.set + " loss", Exact(report.scores.loss)));
   lines.push_back(Row("as reported", ComparedText(report)));
-  if (!report.data_remark.empty()) lines.push_back(Row("note", report.data_remark));
   if (report.confusion) {
     lines.emplace_back();
     for (std::string& line :

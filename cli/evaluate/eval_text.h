@@ -8,22 +8,14 @@
 #include <vector>
 
 #include "common/model/model_metadata.h"
-#include "proto/config_fwd.h"
+#include "common/plan/confusion_matrix.h"
 
 namespace muster {
 
-// counts[label][predicted].
-using ConfusionCounts = std::vector<std::vector<int64_t>>;
-
-// Reads what the server writes: "label,cat,dog,…,total", a row for each label, a row "total".
-// `names`: of the classes; empty: the server wrote numbers. Throws Error(kFailure) for anything
-// else.
-ConfusionCounts ParseConfusion(const std::string& csv, const std::vector<std::string>& names);
-
 // A row for each class: how many images, how many of them were right, how many of those that were
 // taken for it are of it, and what it is taken for most often. Then the most frequent confusions.
-// Of many classes those with the lowest recall, unless `all` are asked for; these are in order,
-// and followed by all counts, where they fit. `names` may be empty.
+// Shows the classes with the lowest recall where there are many, unless `all` are asked for. These
+// come in order, and all counts follow, where they fit. `names` may be empty.
 std::vector<std::string> ConfusionLines(const ConfusionCounts& counts,
                                         const std::vector<std::string>& names, bool all);
 
@@ -41,8 +33,7 @@ struct EvaluationReport {
   std::string described;  // the same, and what it holds
   std::optional<int64_t> step;
   bool average = false;
-  std::string data;  // "/data/cifar10", "made up"
-  std::string data_remark;
+  std::string data;          // "/data/cifar10", "made up"
   std::string set = "test";  // or "validation"
   int64_t images = 0;        // of it
   uint32_t workers = 0, threads = 0;

@@ -1,15 +1,22 @@
 #include "cli/evaluate/evaluation_config.h"
 
+#include <google/protobuf/text_format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
-#include "common/base/atomic_file.h"
+#include "cli/job/job_cards.h"
+#include "cli/process/json_program.h"
 #include "common/base/error.h"
 #include "common/base/memory.h"
 #include "common/checkpoint/checkpoint_reader.h"
+#include "common/config/build_graph.h"
 #include "common/config/data_format.h"
+#include "common/config/hardware.h"
 #include "common/model/load_weights.h"
 #include "common/model/model_metadata.h"
 
@@ -20,6 +27,8 @@ namespace fs = std::filesystem;
 
 // Two samples for each worker: batch norm refuses to train on one.
 constexpr int64_t kBatchPerWorker = 2;
+// Whole data sets can be asked for.
+constexpr double kDeadlineSeconds = 24 * 3600;
 
 config::Config RunConfig(const EvaluationSource& source, const OpenedModel& model) {
   if (!source.config_path.empty()) {
@@ -47,43 +56,99 @@ config::Config RunConfig(const EvaluationSource& source, const OpenedModel& mode
               model.shown);
 }
 
-}  // namespace
-
-config::Config EvaluationConfig(const config::Config& run, bool confusion_matrix) {
+// Network, data, how workers compute, in which format weights travel, the size of a block. The rest
+// is what a config must have.
+config::Config EvaluationConfig(const config::Config& run, const std::vector<Setting>& settings) {
   config::Config config;
   *config.mutable_data() = run.data();
   *config.mutable_model() = run.model();
-  *config.mutable_worker() = run.worker();
   *config.mutable_deadlines() = run.deadlines();
+  config::Worker& worker = *config.mutable_worker();
+  worker = run.worker();
+  worker.clear_workers_per_gpu();
+  if (!TypedDevices(settings).empty()) {  // in place of those that the run computed on
+    worker.clear_backend();
+    worker.clear_soft_placement();
+  }
+  if (ParseDevices(worker.devices()).WantsCards()) worker.set_devices("auto:1");  // one process
   config.mutable_run()->set_seed(run.run().seed());  // made-up data follow from it
   config.mutable_run()->set_steps(1);
   config.mutable_run()->set_batch_per_worker(kBatchPerWorker);
-  config.mutable_run()->set_max_restarts(0);
-  config::Cluster& cluster = *config.mutable_cluster();
-  cluster.set_transport(run.cluster().transport());
-  cluster.set_wire_dtype(run.cluster().wire_dtype());
-  cluster.set_on_lost_worker(config::Cluster::ABORT);
+  config.mutable_cluster()->set_wire_dtype(run.cluster().wire_dtype());
   config.mutable_optimizer()->set_type(config::Optimizer::SGD);
   config.mutable_learning_rate()->set_base(0);
   config.mutable_evaluation()->set_batch(run.evaluation().batch());
-  config.mutable_evaluation()->set_confusion_matrix(confusion_matrix);
-  config.mutable_checkpoint()->set_keep_last(0);
-  config.mutable_tensorboard()->set_enabled(false);
   return config;
 }
 
-HeldFile WriteEvaluationConfig(const EvaluationSource& source, const OpenedModel& model,
-                               bool confusion_matrix) {
-  const config::Config run = RunConfig(source, model);
-  return HeldFile::Make([&](const std::string& path) {
-    WriteFileAtomically(path, ConfigText(EvaluationConfig(run, confusion_matrix)));
-  });
+}  // namespace
+
+config::Config LoadEvaluationConfig(const EvaluationSource& source, const OpenedModel& model) {
+  const config::Config config = EvaluationConfig(RunConfig(source, model), source.settings);
+  std::string text;  // of what is set alone: a default would hide what follows from the GPU
+  MUSTER_CHECK(google::protobuf::TextFormat::PrintToString(config, &text));
+  const HeldFile written = HeldFile::OfText(text);
+  try {
+    return LoadConfig(written.path(), source.settings);
+  } catch (const Error& error) {
+    throw Renamed(error, written.path(), model.shown + " (config)");
+  }
+}
+
+EvaluationJob::EvaluationJob(config::Config resolved)
+    : config(std::move(resolved)),
+      graph(BuildGraph(config.model(), InputShape(config.data()))),
+      class_names(config.data().class_names().begin(), config.data().class_names().end()) {}
+
+SampleSet CountSet(const config::Config& config, SetChoice choice,
+                   const std::function<DataCount(const config::Config&)>& count_data) {
+  DataCount data{.train = config.data().synthetic().train_samples(),
+                 .test = config.data().synthetic().test_samples()};
+  if (NeedsFiles(config.data()) || config.data().validation_fraction() > 0) {
+    data = count_data(config);
+  }
+  if (!data.problem.empty()) throw Error(data.code, data.problem);
+  const bool validation = choice == SetChoice::kValidation ||
+                          (choice == SetChoice::kTest && data.test == 0 && data.validation > 0);
+  const SampleSet set = choice == SetChoice::kTraining ? SampleSet{"training", data.train}
+                        : validation                   ? SampleSet{"validation", data.validation}
+                                                       : SampleSet{"test", data.test};
+  if (set.size > 0) return set;
+  if (validation) {
+    throw Error(ExitCode::kUsage,
+                "--validation-set: these data have none: expected files of one, or "
+                "data.validation_fraction as the run had it");
+  }
+  throw Error(ExitCode::kData, "the {} set has no samples", set.name);
 }
 
 void CheckWeights(const OpenedModel& model, const Graph& graph) {
   Arena weights(graph.arena_floats());
   const WeightsMatch match = LoadWeights(model.file, graph, {}, weights.floats());
   RequireFinite(model.shown, graph, match, weights.floats());
+}
+
+void AskWorker(const WorkerCall& call, const std::function<bool(const nlohmann::json&)>& take) {
+  const HeldFile config = HeldFile::OfText(ConfigText(call.job.config));
+  ChildOptions worker{
+      .program = call.program,
+      .arguments = {"--config", config.path(), "--rank", "0", "--weights", call.model.held.path()},
+      .inherited_fds = call.place.lock_fds,
+      .environment = call.place.environment,
+      .cores = call.place.cores,
+      .memory_node = call.place.memory_node};
+  worker.arguments.insert(worker.arguments.end(), call.words.begin(), call.words.end());
+  const auto take_line = [&](const nlohmann::json& line) {
+    try {
+      return take(line);
+    } catch (const nlohmann::json::exception&) {
+      throw Error(ExitCode::kFailure,
+                  "muster-worker: expected a result, got {}: are muster and muster-worker of one "
+                  "build?",
+                  line.dump());
+    }
+  };
+  StreamJsonProgram(std::move(worker), kDeadlineSeconds, take_line, call.signals);
 }
 
 }  // namespace muster

@@ -10,14 +10,13 @@
 #include <numeric>
 
 #include "cli/evaluate/eval_text.h"
-#include "cli/process/json_program.h"
+#include "cli/process/held_file.h"
 #include "cli/text/console.h"
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
 #include "common/base/csv.h"
 #include "common/base/error.h"
 #include "common/base/text.h"
-#include "common/config/build_graph.h"
 #include "common/config/data_format.h"
 #include "common/model/model_metadata.h"
 
@@ -66,20 +65,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Whole data sets can be asked for.
-constexpr double kDeadlineSeconds = 24 * 3600;
-
 struct Prediction {
   int64_t sample = 0, label = 0;
   bool right = false;  // as an evaluation counts
   std::vector<Candidate> top;
-};
-
-// What is known beforehand.
-struct Job {
-  config::Config config;  // resolved
-  Graph graph;
-  std::vector<std::string> class_names;
 };
 
 ProbabilitiesBy ProbabilitiesOf(const Graph& graph) {
@@ -97,26 +86,6 @@ ProbabilitiesBy ProbabilitiesOf(const Graph& graph) {
              : ProbabilitiesBy::kSoftmax;
 }
 
-struct SampleSet {
-  const char* name;
-  int64_t size;
-};
-
-SampleSet SamplesIn(const PredictArguments& arguments, const config::Config& config) {
-  DataCount data{.train = config.data().synthetic().train_samples(),
-                 .test = config.data().synthetic().test_samples()};
-  if (NeedsFiles(config.data()) || config.data().validation_fraction() > 0) {
-    data = arguments.count_data(config);
-  }
-  if (!data.problem.empty()) throw Error(data.code, data.problem);
-  const SampleSet set = arguments.training_set ? SampleSet{"training", data.train}
-                        : data.test == 0 && data.validation > 0
-                            ? SampleSet{"validation", data.validation}
-                            : SampleSet{"test", data.test};
-  if (set.size > 0) return set;
-  throw Error(ExitCode::kData, "the {} set has no samples", set.name);
-}
-
 void RequireFiles(const OpenedModel& model, const config::Data& data) {
   if (data.format() == config::Data::IMAGE_FOLDER || data.format() == config::Data::NPZ) return;
   throw Error(ExitCode::kUsage,
@@ -126,15 +95,8 @@ void RequireFiles(const OpenedModel& model, const config::Data& data) {
               model.shown, config::Data::Format_Name(data.format()));
 }
 
-Job Prepare(const PredictArguments& arguments, const OpenedModel& model) {
-  const HeldFile written =
-      WriteEvaluationConfig(arguments.source, model, /*confusion_matrix=*/false);
-  config::Config config;
-  try {
-    config = LoadConfig(written.path(), arguments.source.settings);
-  } catch (const Error& error) {
-    throw Renamed(error, written.path(), model.shown + " (config)");
-  }
+EvaluationJob Prepare(const PredictArguments& arguments, const OpenedModel& model) {
+  config::Config config = LoadEvaluationConfig(arguments.source, model);
   config.mutable_cluster()->set_workers(1);
   if (arguments.images.empty()) {
     ResolveConfig(config, AvailableCores());
@@ -142,36 +104,11 @@ Job Prepare(const PredictArguments& arguments, const OpenedModel& model) {
     RequireFiles(model, config.data());
     ResolveForMachine(config, AvailableCores());  // the data set need not be there
   }
-  Graph graph = BuildGraph(config.model(), InputShape(config.data()));
-  const auto& names = config.data().class_names();
-  std::vector<std::string> class_names(names.begin(), names.end());
-  return {.config = std::move(config),
-          .graph = std::move(graph),
-          .class_names = std::move(class_names)};
-}
-
-// Has the worker program compute what `words` ask for. `take` gets each line that it prints, and
-// says whether it wants more.
-void Ask(const PredictArguments& arguments, const OpenedModel& model, const Job& job,
-         std::vector<std::string> words, const std::function<bool(const nlohmann::json&)>& take) {
-  const HeldFile config = HeldFile::OfText(ConfigText(job.config));
-  words.insert(words.end(),
-               {"--config", config.path(), "--rank", "0", "--weights", model.held.path()});
-  StreamJsonProgram(arguments.worker_program, words, kDeadlineSeconds,
-                    [&](const nlohmann::json& line) {
-                      try {
-                        return take(line);
-                      } catch (const nlohmann::json::exception&) {
-                        throw Error(ExitCode::kFailure,
-                                    "muster-worker: expected a prediction, got {}: are muster and "
-                                    "muster-worker of one build?",
-                                    line.dump());
-                      }
-                    });
+  return EvaluationJob(std::move(config));
 }
 
 // One for each class. A single output is the logit of class 1, and that of class 0 is 0.
-std::vector<float> OutputsIn(const nlohmann::json& line, const Job& job) {
+std::vector<float> OutputsIn(const nlohmann::json& line, const EvaluationJob& job) {
   auto outputs = line.at("logits").get<std::vector<float>>();
   if (std::ssize(outputs) != job.graph.outputs()) {
     throw Error(ExitCode::kFailure, "muster-worker: expected {} logits, got {}",
@@ -182,12 +119,15 @@ std::vector<float> OutputsIn(const nlohmann::json& line, const Job& job) {
 }
 
 std::vector<Prediction> PredictSamples(const PredictArguments& arguments, const OpenedModel& model,
-                                       const Job& job, const std::vector<int64_t>& samples) {
+                                       const EvaluationJob& job,
+                                       const std::vector<int64_t>& samples) {
   std::vector<std::string> words{"--predict", arguments.samples};
   if (arguments.training_set) words.emplace_back("--training-set");
   const ProbabilitiesBy by = ProbabilitiesOf(job.graph);
   std::map<int64_t, Prediction> by_sample;
-  Ask(arguments, model, job, words, [&](const nlohmann::json& line) {
+  const WorkerCall call{
+      .program = arguments.worker_program, .job = job, .model = model, .words = words};
+  AskWorker(call, [&](const nlohmann::json& line) {
     const std::vector<float> outputs = OutputsIn(line, job);
     const int64_t sample = line.at("sample"), label = line.at("label");
     by_sample[sample] = {.sample = sample,
@@ -213,7 +153,7 @@ int64_t RightOf(const std::vector<Prediction>& predictions) {
 }
 
 // "3 cat 98 %, 5 dog 2 %".
-std::string TopText(const std::vector<Candidate>& top, const Job& job) {
+std::string TopText(const std::vector<Candidate>& top, const EvaluationJob& job) {
   std::vector<std::string> taken;
   taken.reserve(top.size());
   for (const Candidate& one : top) {
@@ -223,7 +163,7 @@ std::string TopText(const std::vector<Candidate>& top, const Job& job) {
   return Join(taken, ", ");
 }
 
-std::vector<std::string> Lines(const std::vector<Prediction>& predictions, const Job& job,
+std::vector<std::string> Lines(const std::vector<Prediction>& predictions, const EvaluationJob& job,
                                const OpenedModel& model, const char* set) {
   TextTable table({{"sample", true}, {"label"}, {""}, {"taken for"}});
   for (const Prediction& prediction : predictions) {
@@ -246,7 +186,7 @@ Json ClassJson(int64_t number, const std::vector<std::string>& names) {
   return json;
 }
 
-Json TopJson(const std::vector<Candidate>& top, const Job& job) {
+Json TopJson(const std::vector<Candidate>& top, const EvaluationJob& job) {
   Json json = Json::array();
   for (const Candidate& one : top) {
     json.push_back(ClassJson(one.number, job.class_names));
@@ -255,7 +195,7 @@ Json TopJson(const std::vector<Candidate>& top, const Job& job) {
   return json;
 }
 
-std::string JsonText(const std::vector<Prediction>& predictions, const Job& job,
+std::string JsonText(const std::vector<Prediction>& predictions, const EvaluationJob& job,
                      const OpenedModel& model, const char* set) {
   Json samples = Json::array();
   for (const Prediction& prediction : predictions) {
@@ -274,13 +214,15 @@ std::string JsonText(const std::vector<Prediction>& predictions, const Job& job,
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
-int ShowSamples(const PredictArguments& arguments, const OpenedModel& model, const Job& job) {
+int ShowSamples(const PredictArguments& arguments, const OpenedModel& model,
+                const EvaluationJob& job) {
   if (HasValues(job.config.data())) {
     throw Error(ExitCode::kUsage,
                 "{}: --samples shows classes, and this network predicts values: give a .npz file",
                 model.shown);
   }
-  const SampleSet set = SamplesIn(arguments, job.config);
+  const SetChoice choice = arguments.training_set ? SetChoice::kTraining : SetChoice::kTest;
+  const SampleSet set = CountSet(job.config, choice, arguments.count_data);
   const std::vector<int64_t> samples = ParseNumberList("--samples", arguments.samples, set.size);
   CheckWeights(model, job.graph);
   const std::vector<Prediction> predictions = PredictSamples(arguments, model, job, samples);
@@ -292,7 +234,8 @@ int ShowSamples(const PredictArguments& arguments, const OpenedModel& model, con
   return 0;
 }
 
-std::string CsvRows(const std::string& image, const std::vector<Candidate>& top, const Job& job) {
+std::string CsvRows(const std::string& image, const std::vector<Candidate>& top,
+                    const EvaluationJob& job) {
   std::vector<std::string> rows;
   rows.reserve(top.size());
   for (const Candidate& one : top) {
@@ -314,7 +257,8 @@ bool PrintValue(const PredictArguments& arguments, const std::string& image, flo
   return PrintResultAsIs(JsonLine({{"image", image}, {"value", value}}));
 }
 
-int ShowImages(const PredictArguments& arguments, const OpenedModel& model, const Job& job) {
+int ShowImages(const PredictArguments& arguments, const OpenedModel& model,
+               const EvaluationJob& job) {
   CheckWeights(model, job.graph);
   std::string paths;
   for (const std::string& image : arguments.images) paths += image + '\0';
@@ -326,7 +270,11 @@ int ShowImages(const PredictArguments& arguments, const OpenedModel& model, cons
   if (arguments.csv) heading = {has_values ? "image,value" : "image,class,name,probability"};
   if (as_text) heading = {DescribeModel(model), ""};
   int64_t images = 0, unreadable = 0;
-  Ask(arguments, model, job, {"--images", list.path()}, [&](const nlohmann::json& line) {
+  const WorkerCall call{.program = arguments.worker_program,
+                        .job = job,
+                        .model = model,
+                        .words = {"--images", list.path()}};
+  AskWorker(call, [&](const nlohmann::json& line) {
     if (++images == 1) PrintResult(heading);
     const std::string image = line.at("image");
     if (line.contains("error")) {
@@ -350,7 +298,7 @@ int ShowImages(const PredictArguments& arguments, const OpenedModel& model, cons
 
 int RunPredict(const PredictArguments& arguments) {
   const OpenedModel model = OpenModel(arguments.source.from, arguments.source.choice);
-  const Job job = Prepare(arguments, model);
+  const EvaluationJob job = Prepare(arguments, model);
   return arguments.images.empty() ? ShowSamples(arguments, model, job)
                                   : ShowImages(arguments, model, job);
 }

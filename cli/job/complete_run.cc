@@ -4,16 +4,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "cli/job/resume_run.h"
 #include "cli/model/model_source.h"
 #include "cli/process/held_file.h"
 #include "cli/text/console.h"
-#include "common/base/file.h"
-#include "common/base/json.h"
+#include "cli/view/run_reader.h"
 #include "common/checkpoint/early_stop.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"
@@ -24,20 +21,13 @@ namespace muster {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
-// The summary of a run that was completed; null for another one's last line.
-json LastLine(const std::string& metrics) {
-  constexpr std::streamoff kLongest = 1 << 20;
-  std::ifstream file = ReadPlainFile(metrics);
-  file.seekg(0, std::ios::end);
-  file.seekg(std::max<std::streamoff>(0, std::streamoff(file.tellg()) - kLongest));
-  std::string text, last;
-  while (std::getline(file, text)) last = std::move(text);
-  json line = ParseJson(last);
-  const bool completed = line.is_object() && line.value("final", json()) == true &&
-                         line.value("reason", json()) == "completed";
-  return completed ? line : json();
+// The last line of metrics.jsonl of a run that was completed. Where only its status says so, the
+// run is resumed, which writes that line again.
+std::optional<RunEnd> CompletionOf(const std::string& run_dir) {
+  const auto run = ReadRunIfThere(run_dir);
+  if (!run || !run->end || run->end->state != RunState::kCompleted) return std::nullopt;
+  return run->end;
 }
 
 // The config of the run as its newest checkpoint holds it, with settings of this launch.
@@ -73,23 +63,13 @@ struct Model {
   bool average = false;
 };
 
-// The files of weights that the run's last line names: those that it could write.
-std::vector<std::string> SavedIn(const json& line) {
-  std::vector<std::string> names;
-  for (const json& one : line.value("models", json::array())) {
-    const json file = one.is_object() ? one.value("file", json()) : json();
-    if (file.is_string()) names.push_back(fs::path(file.get<std::string>()).filename());
-  }
-  return names;
-}
-
 // From which checkpoint the file has been written again; "" if none has its weights.
 std::string WriteAgain(const Model& model, const std::string& run_dir) {
   for (const CheckpointName& name : ListCheckpoints(run_dir)) {
     if (name.step != model.step) continue;
     try {
-      WriteCheckpointModel(CheckpointReader(CheckpointsFolder(run_dir) + "/" + name.Text()),
-                           model.average, run_dir + "/" + model.name);
+      WriteCheckpointModel(CheckpointReader(CheckpointFolder(run_dir, name)), model.average,
+                           run_dir + "/" + model.name);
       return name.Text();
     } catch (const Error& error) {
       if (error.code() == ExitCode::kFailure)
@@ -102,7 +82,7 @@ std::string WriteAgain(const Model& model, const std::string& run_dir) {
 
 // All that the run has written, and what it could not write at its end, such as on a full disk,
 // but a checkpoint has.
-std::vector<Model> ModelsOf(const config::Config& config, int64_t last_step, const json& last_line,
+std::vector<Model> ModelsOf(const config::Config& config, int64_t last_step, const RunEnd& end,
                             const std::string& run_dir) {
   const bool use_average = config.evaluation().use_ema();
   std::vector<Model> models{{"model.safetensors", last_step, use_average}};
@@ -110,13 +90,10 @@ std::vector<Model> ModelsOf(const config::Config& config, int64_t last_step, con
     models.push_back(
         {use_average ? "model-raw.safetensors" : "model-ema.safetensors", last_step, !use_average});
   }
-  if (const json best = last_line.value("best_step", json()); best.is_number_integer()) {
-    models.push_back({"best.safetensors", best.get<int64_t>(), use_average});
-  }
-  const std::vector<std::string> saved = SavedIn(last_line);
+  if (end.best_step) models.push_back({"best.safetensors", *end.best_step, use_average});
   const std::vector<CheckpointName> kept = ListCheckpoints(run_dir);
   std::erase_if(models, [&](const Model& model) {
-    return std::ranges::find(saved, model.name) == saved.end() &&
+    return std::ranges::find(end.weights, model.name) == end.weights.end() &&
            std::ranges::find(kept, model.step, &CheckpointName::step) == kept.end();
   });
   return models;
@@ -146,13 +123,10 @@ bool IsCompleteWithoutCheckpoint(const std::string& run_dir, const std::vector<S
   const std::string config = run_dir + "/config.txtpb";
   std::error_code ignored;
   if (!ListCheckpoints(run_dir).empty() || !fs::exists(config, ignored)) return false;
-  const json last = LastLine(run_dir + "/metrics.jsonl");
-  if (last.is_null() || EndsElsewhere(LoadConfig(config, {}), LoadConfig(config, settings))) {
-    return false;
-  }
-  const std::vector<std::string> saved = SavedIn(last);
-  return std::ranges::find(saved, "model.safetensors") != saved.end() &&
-         std::ranges::all_of(saved, [&](const std::string& name) {
+  const auto end = CompletionOf(run_dir);
+  if (!end || EndsElsewhere(LoadConfig(config, {}), LoadConfig(config, settings))) return false;
+  return std::ranges::find(end->weights, "model.safetensors") != end->weights.end() &&
+         std::ranges::all_of(end->weights, [&](const std::string& name) {
            return DamageOf(run_dir + "/" + name).empty();
          });
 }
@@ -169,8 +143,8 @@ std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setti
   if (ListCheckpoints(dir.path()).empty()) return std::nullopt;
   config::Config config = ConfigOfRun(dir, settings);
   const std::string done = CheckTakenUp(dir, config);
-  const json last = LastLine(dir.MetricsPath());
-  if (last.is_null()) return std::nullopt;
+  const auto end = CompletionOf(dir.path());
+  if (!end) return std::nullopt;
   const ChosenCheckpoint newest = ChooseCheckpoint(dir.path());
   if (!newest.reader || !newest.damaged.empty()) return std::nullopt;
   const checkpoint::State& state = newest.reader->state();
@@ -178,7 +152,7 @@ std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setti
   const bool stopped = !StopReasonAt(config.evaluation(), state, total).empty();
   if (!stopped && state.step() < total) return std::nullopt;
   PlanTrace(dir, settings, config);  // refuses to trace what is over
-  const ExitCode code = Mend(ModelsOf(config, state.step(), last, dir.path()), dir);
+  const ExitCode code = Mend(ModelsOf(config, state.step(), *end, dir.path()), dir);
   PrintResult(fmt::format("The run in {} is complete: nothing is left to do ({}){}", dir.shown(),
                           done, stopped ? "" : ". " + HowToTrainLonger(dir, config)));
   return code;

@@ -39,6 +39,11 @@ std::string SignalName(int signal) {
   return name != nullptr ? std::string("SIG") + name : "signal " + std::to_string(signal);
 }
 
+bool IsCrash(int signal) {
+  constexpr int kCrashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS, SIGTRAP};
+  return std::ranges::find(kCrashes, signal) != std::end(kCrashes);
+}
+
 }  // namespace
 
 std::optional<size_t> FindCause(const std::vector<EndedProcess>& ended, int reported_rank) {
@@ -75,16 +80,18 @@ std::string DescribeEnd(const EndedProcess& ended, const std::string& at,
     return fmt::format("{} failed{} with exit code {}: {}", who, at, end.value,
                        words.empty() ? Meaning(static_cast<ExitCode>(end.value)) : words);
   }
-  if (end.value == SIGKILL) {
-    return fmt::format(
-        "{} was killed by SIGKILL{}; if nobody did that by hand, the system was out of memory "
-        "(dmesg tells)",
-        who, at);
-  }
-  constexpr int kCrashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS, SIGTRAP};
-  const bool crashed = std::ranges::find(kCrashes, end.value) != std::end(kCrashes);
-  return fmt::format("{} {} {}{}", who, crashed ? "crashed with" : "was killed by",
-                     SignalName(end.value), at);
+  const char* const was = IsCrash(end.value) ? "" : "was ";
+  const char* const out_of_memory =
+      end.value == SIGKILL
+          ? "; if nobody did that by hand, the system was out of memory (dmesg tells)"
+          : "";
+  return fmt::format("{} {}{}{}{}", who, was, EndText(end), at, out_of_memory);
+}
+
+std::string EndText(const ChildEnd& end) {
+  if (!end.by_signal) return fmt::format("ended with exit code {}", end.value);
+  return fmt::format("{} {}", IsCrash(end.value) ? "crashed with" : "killed by",
+                     SignalName(end.value));
 }
 
 ExitCode CodeOf(const ChildEnd& end) {

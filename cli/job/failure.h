@@ -42,6 +42,9 @@ std::string Name(int rank, pid_t pid);
 std::string DescribeEnd(const EndedProcess& ended, const std::string& at,
                         const std::string& words = "");
 
+// "killed by SIGKILL", "crashed with SIGSEGV", "ended with exit code 1"
+std::string EndText(const ChildEnd& end);
+
 // The launcher's exit code for a cause: kProcessDied for a signal or a code that nobody knows.
 ExitCode CodeOf(const ChildEnd& end);
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/job/header.h"
+#include "cli/text/measure.h"
 #include "cli/text/units.h"
 #include "common/base/text.h"
 
@@ -80,7 +81,7 @@ const char* Word(events::MemberChange::Kind kind) {
     case events::MemberChange::JOINED:
       return "Joined by";
     default:
-      return "Late and fenced:";
+      return "Late and reset:";
   }
 }
 
@@ -112,9 +113,10 @@ std::string JobDisplay::AtStep() const {
 }
 
 void JobDisplay::OnEvent(const events::Event& event) {
-  // The result of an evaluation is shown by whoever wanted it.
-  if (plan_.evaluate && event.kind_case() != events::Event::kProgress &&
-      event.kind_case() != events::Event::kWarning) {
+  // What comes out of a replay is shown by whoever wanted it.
+  if (!plan_.replay.empty() && event.kind_case() != events::Event::kProgress &&
+      event.kind_case() != events::Event::kWarning &&
+      event.kind_case() != events::Event::kMemberChange) {
     return;
   }
   switch (event.kind_case()) {
@@ -159,6 +161,7 @@ void JobDisplay::OnEvent(const events::Event& event) {
 void JobDisplay::OnProgress(const events::Progress& progress) {
   progress_.clear_evaluating();
   progress_.MergeFrom(progress);
+  if (!plan_.replay.empty()) progress_.clear_eta_s();  // it ends before the run would
   console_.SetLive(ProgressLine(progress_, console_.Width()));
 }
 
@@ -224,15 +227,12 @@ std::string EvaluationLine(const events::Evaluation& evaluation) {
   const events::Position& at = evaluation.at();
   const bool validates = evaluation.has_validation();
   const events::Scores& scores = validates ? evaluation.validation() : evaluation.test();
-  const char* const set = validates ? "validation" : "test";
   std::string line = "evaluation";
   if (at.has_epoch()) line += fmt::format("  epoch {:.2f}", at.epoch());
   if (at.has_step()) line += "  step " + FormatCount(at.step());
-  if (scores.has_accuracy()) {
-    line += fmt::format("  {} accuracy {}", set, FormatPercent(scores.accuracy(), 2));
-  }
+  if (scores.has_accuracy()) line += "  " + Measure{validates, false}.Named(scores.accuracy());
   if (scores.has_top5_accuracy()) line += "  top 5 " + FormatPercent(scores.top5_accuracy(), 2);
-  if (scores.has_loss()) line += fmt::format("  {} loss {:.4f}", set, scores.loss());
+  if (scores.has_loss()) line += "  " + Measure{validates, true}.Named(scores.loss());
   if (at.has_elapsed_s()) line += "  after " + FormatDuration(at.elapsed_s());
   return line;
 }

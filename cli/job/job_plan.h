@@ -44,12 +44,16 @@ struct JobPlan {
   // Changes of the workers under those servers, and how workers ended: see JobOutcome.
   events::Summary changes;
   std::map<int64_t, std::string> ends;
-  bool evaluate = false;  // the server has the weights evaluated once, and trains nothing
+  // Folders of checkpoints: the server does the run again from the first one on, compares it with
+  // the others, and writes nothing.
+  std::vector<std::string> replay;
   // Set for a server whose workers are started by hand: what to print when it listens at this
   // endpoint. The server is then the only process here.
   std::function<std::vector<std::string>(const std::string& endpoint)> invite_workers;
 
   int workers() const { return static_cast<int>(config->cluster().workers()); }
+  // Logs are appended to: the run goes on, or a server before this one has written them.
+  bool goes_on() const { return resume || !losses.empty(); }
 };
 
 // The processes of a job on this host, in the order in which they were started: 0 is the server.

@@ -1,19 +1,16 @@
 #include "cli/job/launch_command.h"
 
 #include <fmt/core.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <optional>
 
-#include "cli/gpu/job_gpus.h"
 #include "cli/job/complete_run.h"
+#include "cli/job/job_cards.h"
 #include "cli/job/memory_check.h"
 #include "cli/job/repeat.h"
 #include "cli/job/resume_run.h"
@@ -21,7 +18,7 @@
 #include "cli/model/model_source.h"
 #include "cli/text/console.h"
 #include "cli/text/units.h"
-#include "cli/view/run_record.h"
+#include "cli/view/run_reader.h"
 #include "common/base/error.h"
 #include "common/base/resource_limits.h"
 #include "common/base/text.h"
@@ -93,48 +90,15 @@ void CheckLargeJob(const LaunchArguments& arguments, const PreparedJob& job) {
   (void)CheckMemory(WholeMemoryOf(job.config, job.graph, worker), machine);
 }
 
-// How the cards were asked for on the command line, or "".
-std::string TypedDevices(const std::vector<Setting>& settings) {
-  std::string typed;
-  for (const Setting& setting : settings) {
-    if (setting.path == "worker.devices") typed = setting.origin;
-  }
-  return typed;
-}
-
-// Waits so long, unless a signal stops the launcher.
-void SleepUnlessStopped(SignalSource& signals, double seconds) {
-  pollfd request{.fd = signals.fd(), .events = POLLIN};
-  if (::poll(&request, 1, static_cast<int>(seconds * 1000) + 1) <= 0) return;
-  while (const std::optional<ReceivedSignal> signal = signals.Next()) {
-    if (signal->number == SIGCHLD || signal->number == SIGUSR1) continue;  // no reason to stop
-    throw Error(signal->number == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated,
-                "stopped by SIG{} before the job had its cards; nothing was started",
-                ::sigabbrev_np(signal->number));
-  }
-}
-
-// The job's cards, before any process of it.
-void TakeJobCards(const LaunchArguments& arguments, const PreparedJob& job, SignalSource& signals) {
-  if (!job.cards || !job.cards->wanted()) return;
-  job.cards->Take({.wait_s = arguments.wait_s,
-                   .say = [](const std::string& text) { PrintResultAsIs(ShownLines(text)); },
-                   .sleep = [&](double seconds) { SleepUnlessStopped(signals, seconds); }});
-  if (job.config.worker().soft_placement() || job.cards->unused().empty()) return;
-  for (const std::string& line : job.cards->Lines()) PrintResult(line);
-  throw Error(ExitCode::kFailure,
-              "{}: nothing would compute on these cards, and worker.soft_placement=false does not "
-              "let the workers compute on the CPU",
-              job.cards->unused());
-}
-
 // A run's own config says worker.soft_placement=true also where that was only the default: it does
 // not soften that a GPU must be there which the command line names.
 void ForgetSoftPlacement(config::Config& config, const LaunchArguments& arguments) {
   const bool typed = std::ranges::any_of(arguments.settings, [](const Setting& setting) {
     return setting.path == "worker.soft_placement";
   });
-  if (!typed && !TypedDevices(arguments.settings).empty() && IsConfigOfRun(arguments.config_path) &&
+  const bool of_run = !arguments.resume.empty() || arguments.in_place_of_run ||
+                      IsConfigOfRun(arguments.config_path);
+  if (!typed && !TypedDevices(arguments.settings).empty() && of_run &&
       config.worker().soft_placement()) {
     config.mutable_worker()->clear_soft_placement();
   }
@@ -163,44 +127,18 @@ config::Config LoadWritten(const LaunchArguments& arguments) {
   return config;
 }
 
-// What the GPUs of the job, or their absence, make of the config.
-std::vector<Setting> SettingsOf(const JobGpus& cards, const config::Config& config) {
-  std::vector<Setting> settings;
-  if (cards.wanted() && !config.cluster().has_workers()) {
-    settings.push_back({"cluster.workers", std::to_string(cards.workers()), cards.origin()});
-  }
-  if (cards.named() && !config.worker().has_soft_placement()) {
-    settings.push_back({"worker.soft_placement", "false", cards.origin()});
-  }
-  if (cards.wanted() && cards.unused().empty() && !config.worker().has_backend()) {
-    settings.push_back({"worker.backend", "CUDA", cards.origin()});
-  }
-  return settings;
-}
-
 // What both a run and a dry run begin with.
 PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   config::Config config = LoadWritten(arguments);
-  const std::string typed = TypedDevices(arguments.settings);
-  const bool cpu = ParseDevices(config.worker().devices()).kind == DeviceWish::Kind::kCpu;
-  if (!typed.empty() && cpu && config.worker().backend() == config::Worker::CUDA) {
-    config.mutable_worker()->set_backend(config::Worker::CPU);  // against the config's
-  }
+  PreferTypedCpu(arguments.settings, config);
   std::shared_ptr<JobGpus> cards;  // whoever starts workers by hand gives them theirs
   if (!arguments.by_hand) {
-    cards = std::make_shared<JobGpus>(
-        config, arguments.config_path,
-        GpuTerms{.typed = typed,
-                 .waits = arguments.wait_s > 0,
-                 .no_backend = WhyNoGpuBackend(config, arguments.worker_program)});
+    cards = PlanCards({.config_path = arguments.config_path,
+                       .settings = arguments.settings,
+                       .worker_program = arguments.worker_program,
+                       .wait_s = arguments.wait_s},
+                      config);
   }
-  if (arguments.wait_s > 0 && !(cards && cards->asked())) {
-    throw Error(
-        ExitCode::kUsage,
-        "--wait: no cards are asked for, so there is nothing to wait for: expected --devices "
-        "(worker.devices) with it");
-  }
-  if (cards) ChangeConfig(config, SettingsOf(*cards, config), arguments.config_path);
   if (dry) {
     ResolveForMachine(config, AvailableCores());
   } else {
@@ -236,14 +174,18 @@ int RunLaunch(const LaunchArguments& as_asked) {
   RequireOpenFiles(fmt::format("a job of {}", Plural(int64_t{workers}, "worker")),
                    OpenFilesOfServer(workers));
   if (arguments.by_hand) CheckWorkersByHand(*arguments.by_hand);
-  // A run that goes on has them in its checkpoint.
-  if (!resumed) job.initial_weights = DescribeInitialWeights(job.config.run(), job.graph);
+  // A run that goes on, or is done again from a checkpoint, has them there.
+  if (!resumed && !arguments.in_place_of_run)
+    job.initial_weights = DescribeInitialWeights(job.config.run(), job.graph);
   job.data = CheckData(arguments, job);
   // A series measures for each seed, which may hold other samples back.
   if (arguments.measure && arguments.repeat == 0) PrintResult(arguments.measure(job.config));
   if (!arguments.by_hand) CheckLargeJob(arguments, job);
   SignalSource signals;
-  TakeJobCards(arguments, job, signals);
+  if (job.cards) {
+    const auto say = arguments.in_place_of_run ? SayBesideResult : SayInResult;
+    TakeCards(*job.cards, job.config.worker(), {arguments.wait_s, say}, signals);
+  }
   if (arguments.in_place_of_run) return arguments.in_place_of_run(job, signals);
   if (arguments.repeat > 0) return RunSeries(arguments, std::move(job), signals);
   RunDir dir =

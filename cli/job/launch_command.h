@@ -34,8 +34,8 @@ struct LaunchArguments {
   std::function<DataCount(const config::Config&)> count_data;
   // Measures what data.preprocess.measure_mean_stddev asks for. Returns lines for people.
   std::function<std::vector<std::string>(config::Config&)> measure;
-  // What is done with the job, checked and with its cards, in place of a run; returns the exit
-  // code.
+  // What is done with the job, checked and with its GPUs, in place of a run; returns the exit code.
+  // The config is that of a run then.
   std::function<int(const PreparedJob& job, SignalSource& signals)> in_place_of_run;
 };
 

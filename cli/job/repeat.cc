@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cli/text/console.h"
+#include "cli/text/measure.h"
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
 #include "common/base/atomic_file.h"
@@ -23,13 +24,10 @@ namespace {
 const events::Scores& ScoresOf(const events::Summary& summary) {
   return summary.has_test() ? summary.test() : summary.validation();
 }
-double Accuracy(const events::Summary& summary) {
+double ScoreOf(const events::Summary& summary, const Measure& measure) {
   const events::Scores& scores = ScoresOf(summary);
+  if (measure.is_loss) return scores.has_loss() ? scores.loss() : NAN;
   return scores.has_accuracy() ? scores.accuracy() : NAN;
-}
-double Loss(const events::Summary& summary) {
-  const events::Scores& scores = ScoresOf(summary);
-  return scores.has_loss() ? scores.loss() : NAN;
 }
 double BestAccuracy(const events::Summary& summary) {
   return summary.has_best_accuracy() ? summary.best_accuracy() : NAN;
@@ -50,8 +48,7 @@ std::string ResultText(const RepeatedRun& run) {
 }
 
 // A number of each completed run; NaN where it has none.
-Spread SpreadOfCompleted(std::span<const RepeatedRun> runs,
-                         double (*number)(const events::Summary&)) {
+Spread SpreadOfCompleted(std::span<const RepeatedRun> runs, const auto& number) {
   std::vector<double> values;
   for (const RepeatedRun& run : runs) {
     if (IsCompleted(run)) values.push_back(run.summary ? number(*run.summary) : NAN);
@@ -64,40 +61,26 @@ nlohmann::ordered_json SpreadJson(const Spread& spread) {
   return {{"runs", spread.count}, {"mean", spread.mean}, {"deviation", spread.deviation}};
 }
 
-std::string SetOf(std::span<const RepeatedRun> runs) {
-  const bool validates = std::ranges::any_of(runs, [](const RepeatedRun& run) {
-    return run.summary && run.summary->has_validation() && !run.summary->has_test();
-  });
-  return validates ? "validation" : "test";
-}
-
-std::string Percent(double share) { return FormatPercent(share, 2); }
-std::string LossText(double loss) {
-  return std::isfinite(loss) ? fmt::format("{:.4f}", loss) : "-";
-}
-
 // What the runs of a series are compared by.
-struct Measure {
-  const char* name;
-  double (*number)(const events::Summary&);
-  std::string (*text)(double);
-  bool is_loss;
-};
-
 Measure MeasureOf(std::span<const RepeatedRun> runs) {
-  const auto any = [&](double (*number)(const events::Summary&)) {
-    return std::ranges::any_of(runs, [&](const RepeatedRun& run) {
-      return run.summary && !std::isnan(number(*run.summary));
-    });
-  };
-  // Values have no accuracy.
-  if (any(Loss) && !any(Accuracy)) return {"loss", Loss, LossText, true};
-  return {"accuracy", Accuracy, Percent, false};
+  Measure measure;
+  for (const RepeatedRun& run : runs) {
+    if (!run.summary) continue;
+    const events::Scores& scores = ScoresOf(*run.summary);
+    if (run.summary->has_validation() && !run.summary->has_test()) measure.on_validation = true;
+    if (scores.has_loss() && !scores.has_accuracy()) measure.is_loss = true;
+  }
+  return measure;
+}
+
+Spread ScoresOfCompleted(std::span<const RepeatedRun> runs, const Measure& measure) {
+  return SpreadOfCompleted(
+      runs, [&](const events::Summary& summary) { return ScoreOf(summary, measure); });
 }
 
 // The best accuracy; where the lowest loss is the best one, its step.
 std::string BestText(const events::Summary& summary, bool is_loss) {
-  if (!is_loss) return Percent(BestAccuracy(summary));
+  if (!is_loss) return FormatPercent(BestAccuracy(summary), 2);
   return summary.has_best_step() ? "step " + FormatCount(summary.best_step()) : "-";
 }
 
@@ -121,7 +104,7 @@ void PutSummary(nlohmann::ordered_json& json, const events::Summary& summary) {
   json["weights_hash"] = summary.weights_hash();
 }
 
-std::string SpreadText(const Spread& spread, std::string (*format)(double)) {
+std::string SpreadText(const Spread& spread, const auto& format) {
   if (spread.count == 0) return "-";
   if (spread.count == 1) return format(spread.mean) + " (one run: no deviation)";
   return fmt::format("{} ± {} ({} runs)", format(spread.mean), format(spread.deviation),
@@ -152,7 +135,8 @@ Spread SpreadOf(std::span<const double> values) {
 
 std::vector<std::string> RepeatLines(std::span<const RepeatedRun> runs) {
   const Measure measure = MeasureOf(runs);
-  const std::string label = SetOf(runs) + " " + measure.name;
+  const std::string label = measure.Name();
+  const auto text = [&](double value) { return measure.Text(value); };
   TextTable table({{"seed", true},
                    {label, true},
                    {"best", true},
@@ -162,15 +146,15 @@ std::vector<std::string> RepeatLines(std::span<const RepeatedRun> runs) {
                    {"run directory"}});
   for (const RepeatedRun& run : runs) {
     const events::Summary summary = run.summary.value_or(events::Summary());
-    table.AddRow({std::to_string(run.seed), measure.text(measure.number(summary)),
+    table.AddRow({std::to_string(run.seed), text(ScoreOf(summary, measure)),
                   BestText(summary, measure.is_loss), FormatRate(ImagesPerSecond(summary)),
                   summary.has_steps() ? FormatCount(summary.steps()) : "-", ResultText(run),
                   run.dir});
   }
   std::vector<std::string> lines = table.Lines();
   lines.push_back("");
-  lines.push_back(fmt::format("  {}  {}", label,
-                              SpreadText(SpreadOfCompleted(runs, measure.number), measure.text)));
+  lines.push_back(
+      fmt::format("  {}  {}", label, SpreadText(ScoresOfCompleted(runs, measure), text)));
   lines.push_back(fmt::format("  {:<{}}  {}", "images/s", label.size(),
                               SpreadText(SpreadOfCompleted(runs, ImagesPerSecond), FormatRate)));
   return lines;
@@ -186,7 +170,7 @@ std::string RepeatJson(std::span<const RepeatedRun> runs) {
     json["runs"].push_back(std::move(one));
   }
   const Measure measure = MeasureOf(runs);
-  json[SetOf(runs) + "_" + measure.name] = SpreadJson(SpreadOfCompleted(runs, measure.number));
+  json[measure.Name('_')] = SpreadJson(ScoresOfCompleted(runs, measure));
   json["images_per_second"] = SpreadJson(SpreadOfCompleted(runs, ImagesPerSecond));
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

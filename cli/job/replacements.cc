@@ -31,11 +31,6 @@ std::vector<Key> TakeDue(std::map<Key, double>& times, double now) {
   return due;
 }
 
-std::string TextOf(const ChildEnd& end) {
-  if (end.by_signal) return fmt::format("killed by signal {}", end.value);
-  return fmt::format("ended with exit code {}", end.value);
-}
-
 }  // namespace
 
 void Replacements::OnChange(const events::MemberChange& change, double now) {
@@ -44,6 +39,7 @@ void Replacements::OnChange(const events::MemberChange& change, double now) {
   if (change.kind() == events::MemberChange::LEFT) left_.insert(pid);
   if (change.kind() == events::MemberChange::JOINED) outside_.erase(pid);
   if (change.kind() != events::MemberChange::LOST || ends_.contains(pid)) return;
+  lost_.insert(pid);
   outside_.insert(pid);
   condemned_.emplace(pid, now + kLastWordsSeconds);
 }
@@ -56,21 +52,28 @@ bool Replacements::CameTooEarly(const EndedProcess& ended, double now) const {
          now - lost->second <= plan_.config->deadlines().silence_s() + kNoticeMargin;
 }
 
+// At the start the next one would fail as well: no memory on a GPU, a library that is missing.
+bool Replacements::MayFailHere() const {
+  return has_begun_ || plan_.config->cluster().on_lost_worker() == config::Cluster::CONTINUE;
+}
+
 // What another process in its place would run into as well ends the job.
 bool Replacements::MayEnd(const EndedProcess& ended, double now) const {
   if (plan_.config->cluster().on_lost_worker() == config::Cluster::ABORT) return false;
   if (ended.end.by_signal) return true;
   switch (static_cast<ExitCode>(ended.end.value)) {
     case ExitCode::kOk:
-      return left_.contains(ended.pid);
+      if (HasLeft(ended.pid)) return true;
+      // At the end of the run all do so, and the server is about to say that it is complete.
+      return IsLost(ended.pid) && MayFailHere();
     case ExitCode::kUsage:
     case ExitCode::kData:
     case ExitCode::kNonfinite:
       return false;
     case ExitCode::kRefused:
       return CameTooEarly(ended, now);
-    case ExitCode::kFailure:  // at the start: no memory on a GPU, a library that is missing
-      return has_begun_ || plan_.config->cluster().on_lost_worker() == config::Cluster::CONTINUE;
+    case ExitCode::kFailure:
+      return MayFailHere();
     default:
       return true;
   }
@@ -79,9 +82,10 @@ bool Replacements::MayEnd(const EndedProcess& ended, double now) const {
 Replacements::Answer Replacements::OnEnd(const EndedProcess& ended, double now) {
   condemned_.erase(ended.pid);
   if (!MayEnd(ended, now)) return Answer::kFatal;
-  ends_[ended.pid] = TextOf(ended.end);
-  if (plan_.config->cluster().on_lost_worker() == config::Cluster::CONTINUE ||
-      left_.contains(ended.pid)) {
+  // One that was killed here was lost for another reason, which the server knows.
+  const bool killed = ended.end.asked && ended.end.by_signal && ended.end.value == SIGKILL;
+  ends_[ended.pid] = killed ? "" : EndText(ended.end);
+  if (plan_.config->cluster().on_lost_worker() == config::Cluster::CONTINUE || HasLeft(ended.pid)) {
     return Answer::kGoesOn;
   }
   if (CameTooEarly(ended, now)) {

@@ -37,6 +37,12 @@ class Replacements {
   // Whether a job goes on where a worker ends so, but for how often it has happened.
   bool MayEnd(const EndedProcess& ended, double now) const;
 
+  // It has ended with exit code 0, and the server says nothing of that: it is lost, as if it did.
+  void Lose(pid_t pid) { lost_.insert(pid); }
+  bool IsLost(pid_t pid) const { return lost_.contains(pid); }
+  // It has said goodbye to the server, since it wanted to leave.
+  bool HasLeft(pid_t pid) const { return left_.contains(pid); }
+
   // Kills who is due. When somebody is due next.
   void Check(double now);
   double next_check() const;
@@ -46,11 +52,13 @@ class Replacements {
   // Kills those: they would wait for a server that is gone.
   void EndOutsiders();
 
-  // How the processes that are gone ended, by pid: "killed by signal 9".
+  // How the processes that are gone ended, by pid: "killed by SIGKILL"; "" if the launcher did
+  // that.
   const std::map<int64_t, std::string>& ends() const { return ends_; }
 
  private:
   bool CameTooEarly(const EndedProcess& ended, double now) const;
+  bool MayFailHere() const;
   void Replace(int rank);
 
   const JobPlan& plan_;
@@ -61,6 +69,7 @@ class Replacements {
   std::map<int, double> again_at_;     // rank → when the next one is started
   std::map<pid_t, double> condemned_;  // and when they are killed
   std::set<pid_t> left_;               // have said goodbye to the server
+  std::set<pid_t> lost_;               // the server says so
   std::set<pid_t> outside_;
   std::map<int64_t, std::string> ends_;
 };

@@ -10,7 +10,7 @@
 #include "cli/job/run_dir.h"
 #include "cli/job/workers_by_hand.h"
 #include "cli/text/units.h"
-#include "cli/view/run_record.h"
+#include "cli/view/run_reader.h"
 #include "common/base/error.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/list_checkpoints.h"
@@ -68,10 +68,9 @@ JobOutcome WatchJobThroughLosses(JobPlan& plan, SignalSource& signals, Console& 
     if (!outcome.lost_server || plan.invite_workers) return outcome;
     outcome.not_restarted = restarts.WhyNot();
     if (!outcome.not_restarted.empty()) return outcome;
-    std::string aside;
     if (restarts.from_step() < 0) {
       try {
-        aside = PutAside(*plan.dir, Aside::kAttempt, config.run().initial_weights());
+        plan.dir->ForgetAttempt();
       } catch (const Error& error) {
         outcome.not_restarted = error.what();
         return outcome;
@@ -88,9 +87,7 @@ JobOutcome WatchJobThroughLosses(JobPlan& plan, SignalSource& signals, Console& 
       if (display.restarts_told() > told) plan.losses.clear();
     } else {
       console.Print(fmt::format(
-          "Starting again from the beginning, since no checkpoint was on the disk yet {}; the "
-          "files so far are in {}/{}",
-          which, plan.dir->shown(), aside));
+          "Starting again from the beginning, since no checkpoint was on the disk yet {}", which));
     }
     plan.losses.push_back(*outcome.lost_server);
     plan.changes = outcome.changes;
@@ -103,17 +100,13 @@ JobOutcome WatchJobThroughLosses(JobPlan& plan, SignalSource& signals, Console& 
 std::optional<ServerLoss> LostBefore(const std::string& run_dir) {
   try {
     const auto status = ReadStatus(run_dir);
-    if (!status || ServerIsAlive(*status)) return std::nullopt;
-    const auto state = status->find("state"), step = status->find("step");
-    if (state == status->end() || !state->is_string()) return std::nullopt;
-    if (*state == "completed" || *state == "failed" || *state == "interrupted") return std::nullopt;
+    if (!status || TextIn(*status, "state").empty() || EndIn(*status)) return std::nullopt;
+    if (!IsGone(ReadRun(run_dir).state)) return std::nullopt;
     const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
     // It wrote that last; clocks are set.
-    ServerLoss loss{.cause = "ended without a word",
-                    .step = {},
-                    .at = now.count() - std::max(0.0, StatusAge(*status))};
-    if (step != status->end() && step->is_number_unsigned()) loss.step = step->get<int64_t>();
-    return loss;
+    return ServerLoss{.cause = "ended without a word",
+                      .step = WholeNumberIn(*status, "step"),
+                      .at = now.count() - std::max(0.0, StatusAge(*status))};
   } catch (const Error&) {  // somebody else's file
     return std::nullopt;
   }

@@ -88,7 +88,7 @@ void ResumeOrBegin(LaunchArguments& arguments) {
   if (!dir.IsUsed()) return;
   PrintResult(
       fmt::format("The run in {} left no checkpoint: its files are in {}, and it begins anew",
-                  dir.shown(), PutAside(dir, Aside::kRun, config.run().initial_weights())));
+                  dir.shown(), PutAside(dir, config.run().initial_weights())));
 }
 
 RunDir TakeUp(const LaunchArguments& arguments) {
@@ -138,7 +138,7 @@ std::string CheckTakenUp(const RunDir& dir, const config::Config& config) {
                 "--steps or --epochs, but not shorter than it is",
                 dir.shown(), Plural(state.step(), "step"), FormatCount(total));
   }
-  const std::string done =
+  std::string done =
       fmt::format("{} of {} done", FormatCount(state.step()), Plural(total, "step"));
   const std::string over = StopReasonAt(config.evaluation(), state, total);
   if (over.empty()) return done;

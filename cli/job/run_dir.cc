@@ -154,6 +154,17 @@ bool RunDir::Follow() {
   return true;
 }
 
+void RunDir::ForgetAttempt() const {
+  for (const fs::path& path :
+       {fs::path(MetricsPath()), fs::path(CheckpointsFolder(path_)) / kRunIdFile}) {
+    std::error_code error;
+    fs::remove(path, error);
+    if (error && error != std::errc::not_a_directory) {
+      throw Error(ExitCode::kUsage, "cannot remove {}: {}", path.native(), error.message());
+    }
+  }
+}
+
 void RunDir::Discard() {
   if (!created_) return;
   std::error_code ignored;
@@ -175,9 +186,10 @@ std::string RunName(const std::string& config_path) {
   return stem.empty() ? "run" : stem;
 }
 
-std::string PutAside(const RunDir& dir, Aside what, const std::string& input) {
-  constexpr const char* kOfAttempt =
-      "^(metrics\\.jsonl|status\\.json|run_id|confusion_matrix\\.csv|checkpoints|"
+std::string PutAside(const RunDir& dir, const std::string& input) {
+  constexpr const char* kOfRun =
+      "^(config\\.txtpb|repeat\\.json|metrics\\.jsonl|status\\.json|run_id|confusion_matrix\\.csv|"
+      "checkpoints|"
       "(model|best|model-raw|model-ema)\\.safetensors|(server|worker-[0-9]+)\\.log|"
       "trace\\.(server|worker-[0-9]+)\\.part|events\\.out\\.tfevents\\.[0-9]+\\..*)$";
   const fs::path checkpoints = CheckpointsFolder(dir.path());
@@ -185,8 +197,7 @@ std::string PutAside(const RunDir& dir, Aside what, const std::string& input) {
   std::vector<fs::path> paths;
   for (const fs::directory_entry& entry : fs::directory_iterator(dir.path(), error)) {
     const std::string name = entry.path().filename();
-    const bool ours = what == Aside::kRun && (name == "config.txtpb" || name == "repeat.json");
-    if (!ours && FirstMatch(kOfAttempt, name).empty()) continue;
+    if (FirstMatch(kOfRun, name).empty()) continue;
     if (!input.empty() && fs::equivalent(entry.path(), input, ignored)) continue;
     // A link to where the run is to keep its checkpoints stays.
     if (entry.path() != checkpoints || !entry.is_symlink()) paths.push_back(entry.path());

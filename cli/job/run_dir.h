@@ -61,6 +61,11 @@ class RunDir {
   // now.
   bool Follow();
 
+  // The server of a new run was lost before its first checkpoint: takes away what would be in the
+  // way of the next one, which begins anew. Logs stay, since they say why; the rest is written
+  // again.
+  void ForgetAttempt() const;
+
   // Takes back a directory that this object made, when the job could not start after all.
   void Discard();
 
@@ -77,13 +82,9 @@ class RunDir {
 // runs/cifar10-20250131-120000/config.txtpb -> cifar10.
 std::string RunName(const std::string& config_path);
 
-// kAttempt: what server and workers have written, while the launcher goes on with what is its own.
-// kRun: that as well, which is config.txtpb and repeat.json.
-enum class Aside { kAttempt, kRun };
-
 // The files of a run that left no checkpoint, put aside so that it can begin anew in its place:
 // moves them into DIR/attempt-N, but for `input`, the weights that the run begins with. What a run
 // does not write stays. Returns that folder's name. Throws Error(kUsage).
-std::string PutAside(const RunDir& dir, Aside what, const std::string& input);
+std::string PutAside(const RunDir& dir, const std::string& input);
 
 }  // namespace muster

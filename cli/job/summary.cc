@@ -139,7 +139,7 @@ using Change = events::MemberChange;
 
 constexpr size_t kMostNamed = 3;
 
-// "rank 1, step 120: killed by signal 9; rank 0, step 300: …; and 2 more"
+// "rank 1, step 120: killed by SIGKILL; rank 0, step 300: …; and 2 more"
 std::string Named(const events::Summary& summary, Change::Kind kind, int64_t count,
                   const std::map<int64_t, std::string>& ends) {
   std::string text;
@@ -148,7 +148,8 @@ std::string Named(const events::Summary& summary, Change::Kind kind, int64_t cou
     if (change.kind() != kind || named == kMostNamed) continue;
     ++named;
     const auto end = ends.find(change.pid());
-    std::string why = end != ends.end() && kind == Change::LOST ? end->second : change.why();
+    const bool knows = kind == Change::LOST && end != ends.end() && !end->second.empty();
+    std::string why = knows ? end->second : change.why();
     if (kind == Change::FENCED) why.clear();
     text += fmt::format("{}rank {}, step {}{}", text.empty() ? "" : "; ", change.rank(),
                         FormatCount(change.at().step()), why.empty() ? "" : ": " + why);

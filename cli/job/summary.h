@@ -26,8 +26,8 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
                                       const KeptRun& run,
                                       const std::map<int64_t, std::string>& ends = {});
 
-// Workers that were lost, late or left: "1 lost and replaced (rank 1, step 120: killed by signal
-// 9)".
+// Workers that were lost, late or left: "1 lost and replaced (rank 1, step 120: killed by
+// SIGKILL)".
 std::vector<std::string> ChangesTexts(const events::Summary& summary,
                                       const std::map<int64_t, std::string>& ends);
 

@@ -45,7 +45,7 @@ void Supervisor::StartWorkers(const std::string& endpoint, double now) {
 }
 
 void Supervisor::OnEvent(const events::Event& event, double now) {
-  server_heard_at_ = now;
+  server_.heard_at = now;
   switch (event.kind_case()) {
     case events::Event::kListening: {
       const std::string& endpoint = event.listening().endpoint();
@@ -54,7 +54,7 @@ void Supervisor::OnEvent(const events::Event& event, double now) {
       break;
     }
     case events::Event::kWaiting:
-      missing_.assign(event.waiting().missing().begin(), event.waiting().missing().end());
+      server_.missing.assign(event.waiting().missing().begin(), event.waiting().missing().end());
       break;
     case events::Event::kStarted:
       if (phase_ == Phase::kWorkersJoining) phase_ = Phase::kRunning;
@@ -66,16 +66,17 @@ void Supervisor::OnEvent(const events::Event& event, double now) {
       OnSaving(event.saving(), now);
       break;
     case events::Event::kSummary:
-      saved_by_.reset();
+      server_.saved_by.reset();
       OnSummary(event.summary(), now);
       break;
     case events::Event::kMemberChange:
       CountChange(event.member_change(), changes_);
       replacements_.OnChange(event.member_change(), now);
+      TakeLostExits(now);
       break;
     case events::Event::kFailure:
-      if (server_failure_ || observed_.ServerIsStuck()) break;
-      server_failure_ = FailureOf(event.failure());
+      if (server_.failure || at_failure_.observed.ServerIsStuck()) break;
+      server_.failure = FailureOf(event.failure());
       FailWithOthers(now);
       break;
     default:
@@ -109,7 +110,7 @@ void Supervisor::AskForCheckpoint() {
 // State and weights are worth more than a quick end, for as long as the server says that it is at
 // them.
 void Supervisor::OnSaving(const events::Saving& saving, double now) {
-  if (!saved_by_) saved_by_ = now + kSaveSeconds;
+  if (!server_.saved_by) server_.saved_by = now + kSaveSeconds;
   if (early_exit_by_ != kNever) early_exit_by_ = now + kEarlyExitSeconds;
   if (phase_ != Phase::kStopping) return;
   stages_.WaitForServer(now);
@@ -119,7 +120,7 @@ void Supervisor::OnSaving(const events::Saving& saving, double now) {
 }
 
 void Supervisor::OnSummary(const events::Summary& summary, double now) {
-  summary_ = summary;
+  server_.summary = summary;
   const bool joined = phase_ == Phase::kWorkersJoining || phase_ == Phase::kRunning;
   if (!joined || summary.end() != events::Summary::COMPLETED) return;
   phase_ = Phase::kFinishing;
@@ -132,7 +133,7 @@ void Supervisor::OnEnds(const std::vector<EndedProcess>& ended, double now) {
   bool failed = false;
   for (const EndedProcess& process : ended) {
     if (phase_ == Phase::kFinishing && process.end.asked) continue;
-    if (saved_by_ || phase_ == Phase::kFinishing) {
+    if (server_.saved_by || phase_ == Phase::kFinishing) {
       if (replacements_.IsOutside(process.pid)) continue;
     }
     if (GoesOnWithout(process, now) || IsNoLoss(process, now)) continue;
@@ -142,20 +143,22 @@ void Supervisor::OnEnds(const std::vector<EndedProcess>& ended, double now) {
     } else if (phase_ >= Phase::kFinishing) {
       continue;
     } else if (process.rank < 0) {
-      Fail({.code = ExitCode::kProcessDied, .what = DescribeEnd(process, display_.AtStep())},
-           members_.LogPath(-1), now);
+      Fail({{.code = ExitCode::kProcessDied, .what = DescribeEnd(process, display_.AtStep())},
+            members_.LogPath(-1)},
+           now);
     } else if (early_exit_by_ == kNever) {
       early_exit_by_ = now + kEarlyExitSeconds;
     }
   }
   if (failed) FailWithOthers(now);
   // Without it the others have nothing to notice but that, and somebody waits for the next one.
-  if (!server_failure_ && SignalOfServer(ended)) stages_.BeginWithoutServer(now);
+  if (!server_.failure && SignalOfServer(ended)) stages_.BeginWithoutServer(now);
 }
 
 // Not where the server has ended, is about to, or is at its end: then this is what follows.
 bool Supervisor::GoesOnWithout(const EndedProcess& process, double now) {
-  if (process.rank < 0 || !ServerReports() || !members_.running(0) || saved_by_) return false;
+  if (process.rank < 0 || !ServerReports() || !members_.running(0) || server_.saved_by)
+    return false;
   if (ServerMayHang(now) && replacements_.MayEnd(process, now)) {
     held_.push_back(process);
     return true;
@@ -164,12 +167,12 @@ bool Supervisor::GoesOnWithout(const EndedProcess& process, double now) {
   OrFail([&] { answer = replacements_.OnEnd(process, now); }, now);
   if (answer == Replacements::Answer::kFatal) return false;
   if (answer == Replacements::Answer::kGoesOn) {
-    const bool is_failure = process.end.by_signal || process.end.value != 0;
+    const bool is_failure = !EndedWell(process) || !replacements_.HasLeft(process.pid);
     if (is_failure && !process.end.asked) Warn(DescribeEnd(process, ""));
     return true;
   }
   const std::string how = DescribeEnd(process, display_.AtStep(), members_.LastWords(process.rank));
-  Fail(replacements_.TooMany(process, how), members_.LogPath(process.rank), now);
+  Fail({replacements_.TooMany(process, how), members_.LogPath(process.rank)}, now);
   return true;
 }
 
@@ -177,7 +180,8 @@ bool Supervisor::GoesOnWithout(const EndedProcess& process, double now) {
 // of one that was stopped meanwhile and finds that the others are gone. One that crashes by itself
 // is told of all the same.
 bool Supervisor::IsNoLoss(const EndedProcess& process, double now) {
-  const bool is_over = phase_ == Phase::kFinishing || (phase_ == Phase::kRunning && saved_by_);
+  const bool is_over =
+      phase_ == Phase::kFinishing || (phase_ == Phase::kRunning && server_.saved_by);
   if (!is_over || process.rank < 0 || !replacements_.MayEnd(process, now)) return false;
   const ChildEnd& end = process.end;
   const bool gave_up = phase_ == Phase::kFinishing && !end.by_signal &&
@@ -190,13 +194,28 @@ bool Supervisor::IsNoLoss(const EndedProcess& process, double now) {
   return true;
 }
 
+// Workers that ended with 0 and that the server has lost are like any other.
+void Supervisor::TakeLostExits(double now) {
+  if (early_exit_by_ == kNever || phase_ == Phase::kStopping) return;
+  for (const EndedProcess& process : std::exchange(ended_, {})) {
+    const bool is_lost = replacements_.IsLost(process.pid);
+    if (is_lost && GoesOnWithout(process, now)) continue;
+    ended_.push_back(process);
+    if (!is_lost) continue;
+    Fail({{.code = ExitCode::kProcessDied, .what = DescribeEnd(process, display_.AtStep())},
+          members_.LogPath(process.rank)},
+         now);
+  }
+  if (ended_.empty()) early_exit_by_ = kNever;
+}
+
 void Supervisor::Check(double now) {
   if (!held_.empty() && !ServerMayHang(now)) OnEnds(std::exchange(held_, {}), now);
   replacements_.Check(now);
-  OrFail([&] { replacements_.StartAgain(ServerReports() && !saved_by_, now); }, now);
+  OrFail([&] { replacements_.StartAgain(ServerReports() && !server_.saved_by, now); }, now);
   if (phase_ != Phase::kStopping && now >= early_exit_by_) {
-    Fail({.code = ExitCode::kProcessDied, .what = DescribeEnd(ended_.front(), display_.AtStep())},
-         members_.LogPath(ended_.front().rank), now);
+    for (const EndedProcess& process : ended_) replacements_.Lose(process.pid);
+    TakeLostExits(now);
   }
   CheckServerSilence(now);
   CheckPhaseDeadline(now);
@@ -207,32 +226,36 @@ void Supervisor::OrFail(const std::function<void()>& start, double now) {
   try {
     start();
   } catch (const Error& error) {
-    Fail({.code = error.code(), .what = error.what()}, "", now);
+    Fail({{.code = error.code(), .what = error.what()}, ""}, now);
   }
 }
 
 void Supervisor::CheckPhaseDeadline(double now) {
-  if (phase_ == Phase::kRunning && saved_by_ && now >= *saved_by_) {
-    return Fail({.code = ExitCode::kDeadline,
-                 .what = fmt::format("{} did not write the weights within {}",
-                                     Name(-1, members_.pid(0)), FormatDuration(kSaveSeconds))},
-                members_.LogPath(-1), now);
+  if (phase_ == Phase::kRunning && server_.saved_by && now >= *server_.saved_by) {
+    return Fail({{.code = ExitCode::kDeadline,
+                  .what = fmt::format("{} did not write the weights within {}",
+                                      Name(-1, members_.pid(0)), FormatDuration(kSaveSeconds))},
+                 members_.LogPath(-1)},
+                now);
   }
   if (phase_ == Phase::kStopping || phase_ == Phase::kRunning || now < deadline_) return;
   if (phase_ == Phase::kServerStarting) {
     return Fail(
-        {.code = ExitCode::kDeadline,
-         .what = fmt::format("{} did not say where it listens within {} (deadlines.start_s)",
-                             Name(-1, members_.pid(0)),
-                             FormatDuration(plan_.config->deadlines().start_s()))},
-        members_.LogPath(-1), now);
+        {{.code = ExitCode::kDeadline,
+          .what = fmt::format("{} did not say where it listens within {} (deadlines.start_s)",
+                              Name(-1, members_.pid(0)),
+                              FormatDuration(plan_.config->deadlines().start_s()))},
+         members_.LogPath(-1)},
+        now);
   }
   if (phase_ == Phase::kWorkersJoining) {
-    return Fail({.code = ExitCode::kDeadline,
-                 .what = fmt::format(
-                     "the job did not start within {} (deadlines.start_s); missing: {}",
-                     FormatDuration(plan_.config->deadlines().start_s()), RankList(missing_))},
-                members_.LogPath(-1), now);
+    return Fail(
+        {{.code = ExitCode::kDeadline,
+          .what = fmt::format("the job did not start within {} (deadlines.start_s); missing: {}",
+                              FormatDuration(plan_.config->deadlines().start_s()),
+                              RankList(server_.missing))},
+         members_.LogPath(-1)},
+        now);
   }
   KillLeftovers(now);
 }
@@ -263,17 +286,18 @@ bool Supervisor::ServerReports() const {
 // Without this a job of which every process is stopped would be waited for.
 void Supervisor::CheckServerSilence(double now) {
   if (!ServerReports() ||
-      now - server_heard_at_ <= plan_.config->deadlines().silence_s() + kSilenceMargin)
+      now - server_.heard_at <= plan_.config->deadlines().silence_s() + kSilenceMargin)
     return;
-  found_silence_ = phase_ != Phase::kStopping;
-  Fail({.code = ExitCode::kDeadline, .what = DescribeSilence(Observe(now), display_.AtStep())},
-       members_.LogPath(-1), now);
+  Fail({{.code = ExitCode::kDeadline, .what = DescribeSilence(Observe(now), display_.AtStep())},
+        members_.LogPath(-1),
+        /*server_is_silent=*/true},
+       now);
 }
 
 bool Supervisor::ServerMayHang(double now) const {
   // Less than all of it: a beat may have come here after the last one that reached the workers.
   return ServerReports() && members_.running(0) &&
-         now - server_heard_at_ > 0.75 * plan_.config->deadlines().silence_s();
+         now - server_.heard_at > 0.75 * plan_.config->deadlines().silence_s();
 }
 
 Observed Supervisor::Observe(double now) const {
@@ -281,7 +305,7 @@ Observed Supervisor::Observe(double now) const {
   for (size_t i = 0; i < members_.size(); ++i) {
     if (members_.stopped(i)) observed.stopped.push_back({members_.rank(i), members_.pid(i)});
   }
-  if (ServerMayHang(now)) observed.server_silent_s = now - server_heard_at_;
+  if (ServerMayHang(now)) observed.server_silent_s = now - server_.heard_at;
   return observed;
 }
 

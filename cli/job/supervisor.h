@@ -95,11 +95,33 @@ class Supervisor {
     kFinishing,  // the server has completed the run; workers are about to end
     kStopping,
   };
+  struct SaidByServer {
+    double heard_at = 0;             // its last word
+    std::optional<double> saved_by;  // it writes the weights, and may take until then
+    std::vector<uint32_t> missing;   // ranks
+    std::optional<JobFailure> failure;
+    std::optional<events::Summary> summary;
+  };
+  struct AtFailure {
+    Observed observed;
+    double at = 0;
+  };
+  // A failure that is found here, and is not judged from the members' ends.
+  struct Finding {
+    JobFailure failure;
+    std::string log_path;
+    bool server_is_silent = false;
+  };
+  struct StopRequest {
+    double at = 0;
+    bool by_key = false;
+  };
 
   void StartWorkers(const std::string& endpoint, double now);
   // True: the job goes on without this worker, or with another in its place.
   bool GoesOnWithout(const EndedProcess& process, double now);
   bool IsNoLoss(const EndedProcess& process, double now);
+  void TakeLostExits(double now);
   // Starts processes; the job fails if that cannot be done.
   void OrFail(const std::function<void()>& start, double now);
   void OnSaving(const events::Saving& saving, double now);
@@ -117,8 +139,8 @@ class Supervisor {
 
   // Stop after a grace in which the others may end by themselves …
   void FailWithOthers(double now);
-  // … or at once, for a reason that no member's end shows.
-  void Fail(JobFailure failure, std::string log_path, double now);
+  // … or at once.
+  void Fail(Finding finding, double now);
   void ContinueStopping(double now);
   void SignalAll(int signal);
 
@@ -127,31 +149,24 @@ class Supervisor {
   JobDisplay& display_;
 
   Phase phase_ = Phase::kServerStarting;
-  double deadline_;                // of the present phase, unless it is kRunning or kStopping
-  double given_up_at_ = kNever;    // what was killed at the end, and is still there
-  double early_exit_by_ = kNever;  // a worker has ended with 0: the server must explain it by then
-  double server_heard_at_ = 0;
-  // The server writes the weights, and may take until then.
-  std::optional<double> saved_by_;
-  std::vector<uint32_t> missing_;  // ranks, as the server says
+  double deadline_;              // of the present phase, unless it is kRunning or kStopping
+  double given_up_at_ = kNever;  // what was killed at the end, and is still there
+  // Workers have ended with 0, and stand in ended_: they are lost if the server has not explained
+  // it by then.
+  double early_exit_by_ = kNever;
+  SaidByServer server_;
   // Workers that ended while the server may hang, and perhaps because of that. They are neither
   // counted as lost nor replaced before the server speaks again or is given up.
   std::vector<EndedProcess> held_;
   std::vector<EndedProcess> ended_;
-  std::optional<JobFailure> server_failure_;
-  std::optional<events::Summary> summary_;
-  Observed observed_;  // at the first failure …
-  double failed_at_ = 0;
+  AtFailure at_failure_;
+  std::optional<Finding> found_;
 
   events::Summary changes_;  // those of the plan, and what happened since
   Replacements replacements_;
   StopStages stages_;
-  std::optional<double> stop_requested_at_;
-  bool stop_requested_by_key_ = false;
-  int stop_signal_ = 0;
-  std::optional<JobFailure> found_;  // by this class
-  std::string found_log_path_;
-  bool found_silence_ = false;  // the server's
+  std::optional<StopRequest> stop_request_;  // the first
+  int stop_signal_ = 0;                      // of that request, unless a failure came before it
 };
 
 }  // namespace muster

@@ -96,8 +96,8 @@ double StopStages::next() const {
 
 void Supervisor::FailWithOthers(double now) {
   if (phase_ == Phase::kStopping) return;
-  observed_ = Observe(now);
-  failed_at_ = now;
+  at_failure_.observed = Observe(now);
+  at_failure_.at = now;
   if (phase_ > Phase::kServerStarting) members_.TellServerOfFailure();
   stages_.BeginAfterFailure(now, phase_ > Phase::kWorkersJoining);
   phase_ = Phase::kStopping;
@@ -108,26 +108,24 @@ void Supervisor::FailWithOthers(double now) {
   }
 }
 
-void Supervisor::Fail(JobFailure failure, std::string log_path, double now) {
+void Supervisor::Fail(Finding finding, double now) {
   if (phase_ == Phase::kStopping) return;
-  found_ = std::move(failure);
-  found_log_path_ = std::move(log_path);
+  found_ = std::move(finding);
   FailWithOthers(now);
   stages_.BeginAtOnce(now);
 }
 
 void Supervisor::OnSignal(const ReceivedSignal& received, double now) {
   const int signal = received.number;
-  if (stop_requested_at_) {
+  if (stop_request_) {
     // Two keystrokes are two requests, however fast. What a process sends soon after may be the
     // same request once more.
-    const bool again = (received.from_terminal && stop_requested_by_key_) ||
-                       now > *stop_requested_at_ + kSameRequestSeconds;
+    const bool again = (received.from_terminal && stop_request_->by_key) ||
+                       now > stop_request_->at + kSameRequestSeconds;
     if (signal != SIGHUP && again) stages_.Kill(now);
     return;
   }
-  stop_requested_at_ = now;
-  stop_requested_by_key_ = received.from_terminal;
+  stop_request_ = StopRequest{.at = now, .by_key = received.from_terminal};
   if (phase_ == Phase::kStopping) return stages_.Hurry(now);  // after a failure
   phase_ = Phase::kStopping;
   stop_signal_ = signal;
@@ -149,7 +147,7 @@ void Supervisor::SignalAll(int signal) {
 // ---------------------------------------------------------------------------------- judging
 
 JobOutcome Supervisor::Outcome() const {
-  JobOutcome outcome{.summary = summary_, .ends = replacements_.ends(), .changes = changes_};
+  JobOutcome outcome{.summary = server_.summary, .ends = replacements_.ends(), .changes = changes_};
   outcome.ends.insert(plan_.ends.begin(), plan_.ends.end());
   if (outcome.summary && plan_.changes.changes_size() > 0) {
     // Its server counted only those under itself.
@@ -163,21 +161,22 @@ JobOutcome Supervisor::Outcome() const {
   }
   if (phase_ == Phase::kFinishing) return outcome;
 
-  if (server_failure_) outcome.server_said = server_failure_->what;
-  bool stuck = found_silence_;
+  if (server_.failure) outcome.server_said = server_.failure->what;
+  bool stuck = false;
   if (found_) {
-    outcome.failure = found_;
-    outcome.log_path = found_log_path_;
+    outcome.failure = found_->failure;
+    outcome.log_path = found_->log_path;
+    stuck = found_->server_is_silent;
   } else {
     std::vector<EndedProcess> ended = ended_;
     // A server that has said why does not stop because a worker ended that it could do without.
-    if (server_failure_ && !server_failure_->what.empty()) {
+    if (server_.failure && !server_.failure->what.empty()) {
       std::erase_if(ended, [this](const EndedProcess& process) {
-        return process.rank >= 0 && replacements_.MayEnd(process, failed_at_);
+        return process.rank >= 0 && replacements_.MayEnd(process, at_failure_.at);
       });
     }
     FailureCause judgement =
-        FindFailureCause(ended, observed_, server_failure_, display_.AtStep(),
+        FindFailureCause(ended, at_failure_.observed, server_.failure, display_.AtStep(),
                          [this](int rank) { return members_.LastWords(rank); });
     const JobFailure& failure = judgement.failure;
     stuck = judgement.server_is_stuck;
@@ -192,10 +191,10 @@ JobOutcome Supervisor::Outcome() const {
 
 std::optional<ServerLoss> Supervisor::LostServer(bool stuck) const {
   const std::optional<int> signal = found_ ? std::nullopt : SignalOfServer(ended_);
-  if (stop_requested_at_ || server_failure_ || (!stuck && !signal)) return std::nullopt;
+  if (stop_request_ || server_.failure || (!stuck && !signal)) return std::nullopt;
   return ServerLoss{.cause = stuck ? "silent" : fmt::format("signal {}", *signal),
                     .step = display_.step(),
-                    .at = failed_at_};
+                    .at = at_failure_.at};
 }
 
 }  // namespace muster

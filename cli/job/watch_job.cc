@@ -114,13 +114,15 @@ JobProcesses::JobProcesses(const JobPlan& plan, Console& console)
     arguments.insert(arguments.end(), {"--lost", LossArgument(loss)});
   }
   if (plan_.resume) arguments.emplace_back("--resume");
-  if (plan_.evaluate) arguments.emplace_back("--evaluate");
+  for (const std::string& checkpoint : plan_.replay) {
+    arguments.insert(arguments.end(), {"--replay", checkpoint});
+  }
   members_.reserve(static_cast<size_t>(plan_.workers()) + 1);
   const ChildOptions server{.program = plan_.server_program,
                             .arguments = std::move(arguments),
                             .log_path = plan_.dir->ServerLogPath(),
                             .inherited_fds = {token_.fd(), write_end.get()},
-                            .append = plan_.resume};
+                            .append = plan_.goes_on()};
   members_.push_back({-1, Started(server)});
 }
 
@@ -131,7 +133,7 @@ void JobProcesses::StartWorkers(const std::string& endpoint) {
   }
   endpoint_ = endpoint;
   for (int rank = 0; rank < plan_.workers(); ++rank) {
-    members_.push_back({rank, StartWorker(rank, plan_.resume)});
+    members_.push_back({rank, StartWorker(rank, plan_.goes_on())});
   }
 }
 
@@ -143,7 +145,6 @@ std::unique_ptr<ChildProcess> JobProcesses::StartWorker(int rank, bool append) c
                       .log_path = plan_.dir->WorkerLogPath(rank),
                       .inherited_fds = {token_.fd()},
                       .append = append};
-  if (plan_.evaluate) worker.arguments.emplace_back("--evaluate");
   if (places_.empty()) return Started(worker);
   const WorkerPlace& place = places_[static_cast<size_t>(rank)];
   worker.inherited_fds.insert(worker.inherited_fds.end(), place.lock_fds.begin(),

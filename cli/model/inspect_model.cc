@@ -7,9 +7,10 @@
 #include <filesystem>
 #include <map>
 
+#include "cli/text/measure.h"
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
-#include "cli/view/run_record.h"
+#include "cli/view/run_reader.h"
 #include "common/base/error.h"
 #include "common/base/text.h"
 #include "common/checkpoint/early_stop.h"
@@ -170,8 +171,8 @@ std::string Row(const std::string& key, const std::string& value) {
 std::string AccuracyText(const std::optional<double>& validation,
                          const std::optional<double>& test) {
   std::string text;
-  if (validation) text += ", validation accuracy " + FormatPercent(*validation, 2);
-  if (test) text += ", test accuracy " + FormatPercent(*test, 2);
+  if (validation) text += ", " + Measure{.on_validation = true}.Named(*validation);
+  if (test) text += ", " + Measure{}.Named(*test);
   return text;
 }
 
@@ -193,14 +194,13 @@ std::string FileText(const std::string& path) {
 // What the directory of a run holds, in a few lines.
 std::vector<std::string> RunLines(const std::string& run_dir) {
   std::vector<std::string> lines{run_dir};
-  if (IsRunDir(run_dir)) {
-    const RunRecord run = ReadRun(run_dir);
-    std::string text = StateName(run.state);
-    if (run.steps) text += ", " + Plural(*run.steps, "step");
-    if (run.total_steps && run.total_steps != run.steps) {
-      text += " of " + FormatCount(*run.total_steps);
+  if (const auto run = ReadRunIfThere(run_dir)) {
+    std::string text = StateName(run->state);
+    if (run->steps) text += ", " + Plural(*run->steps, "step");
+    if (run->total_steps && run->total_steps != run->steps) {
+      text += " of " + FormatCount(*run->total_steps);
     }
-    text += AccuracyText(run.validation_accuracy, run.test_accuracy);
+    text += AccuracyText(run->latest.validation.accuracy, run->latest.test.accuracy);
     lines.push_back(Row("run", text));
   }
   std::error_code ignored;
@@ -249,14 +249,11 @@ std::vector<std::string> StateLines(const checkpoint::State& state) {
       Row("computed with", Join(state.arithmetic().worker(), "; ")), Row("checksums", "right")};
   if (!state.weights_hash().empty()) lines.push_back(Row("weights hash", state.weights_hash()));
   const auto add = [&](const checkpoint::Evaluated& last) {
-    const char* const set = last.validation() ? "validation" : "test";
-    const std::string accuracy =
-        IsAccuracy(last.accuracy())
-            ? fmt::format("{} accuracy {}, ", set, FormatPercent(last.accuracy(), 2))
-            : "";
-    lines.push_back(
-        Row("evaluation", fmt::format("at step {}: {}{} loss {:.4f}", FormatCount(last.step()),
-                                      accuracy, set, last.loss())));
+    std::string text = fmt::format("at step {}: ", FormatCount(last.step()));
+    if (IsAccuracy(last.accuracy())) {
+      text += Measure{last.validation(), false}.Named(last.accuracy()) + ", ";
+    }
+    lines.push_back(Row("evaluation", text + Measure{last.validation(), true}.Named(last.loss())));
   };
   if (state.progress().has_last_evaluation()) add(state.progress().last_evaluation());
   if (state.progress().has_test()) add(state.progress().test());

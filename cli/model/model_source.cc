@@ -2,13 +2,11 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <limits>
 
 #include "cli/text/units.h"
-#include "cli/view/run_record.h"
+#include "cli/view/run_reader.h"
 #include "common/base/error.h"
 #include "common/base/memory.h"
 #include "common/base/text.h"
@@ -41,24 +39,23 @@ config::Config ConfigIn(const CheckpointReader& checkpoint) {
 // A checkpoint is mostly taken before its weights have been evaluated: then the run's metrics know.
 void AddMetrics(const CheckpointReader& checkpoint, ModelInfo& info) {
   std::error_code ignored;
-  fs::path run_dir;
+  std::optional<RunRecord> run;
   // It may be reached by a link, also from another run; or checkpoints/ may be one to somewhere
   // else.
   for (const fs::path& folder :
        {fs::weakly_canonical(checkpoint.folder(), ignored), fs::absolute(checkpoint.folder())}) {
-    const fs::path around = folder.parent_path().parent_path();
-    if (run_dir.empty() && IsRunDir(around)) run_dir = around;
+    if (!run) run = ReadRunIfThere(folder.parent_path().parent_path());
   }
-  if (run_dir.empty()) return;
-  for (const MetricsRow& row : ReadRun(run_dir).rows) {
-    if (row.step != static_cast<double>(info.step)) continue;
-    if (row.validation_loss) {
-      info.validation_accuracy = row.validation_accuracy;
-      info.validation_loss = row.validation_loss;
+  if (!run) return;
+  for (const MetricsRow& row : run->rows) {
+    if (row.step != info.step) continue;
+    if (row.validation.loss) {
+      info.validation_accuracy = row.validation.accuracy;
+      info.validation_loss = row.validation.loss;
     }
-    if (row.test_loss) {
-      info.test_accuracy = row.test_accuracy;
-      info.test_loss = row.test_loss;
+    if (row.test.loss) {
+      info.test_accuracy = row.test.accuracy;
+      info.test_loss = row.test.loss;
     }
   }
 }
@@ -165,29 +162,16 @@ std::string FileOf(const std::string& run_dir, const ModelChoice& choice) {
 // A run that is over may have had a better evaluation than that of the file, whose weights no disk
 // took, or somebody has removed.
 void CheckIsBest(const std::string& run_dir, const std::string& file) {
-  if (!IsRunDir(run_dir)) return;
-  const RunRecord run = ReadRun(run_dir);
-  if (run.state == RunState::kRunning) return;  // they may be about to be written
-  const auto accuracy =
-      run.validates() ? &MetricsRow::validation_accuracy : &MetricsRow::test_accuracy;
-  const auto loss = run.validates() ? &MetricsRow::validation_loss : &MetricsRow::test_loss;
-  const bool has_accuracy = std::ranges::any_of(
-      run.rows, [&](const MetricsRow& row) { return (row.*accuracy).has_value(); });
-  constexpr double kNone = -std::numeric_limits<double>::infinity();
-  // The evaluations of values, which have no accuracy, are compared by their loss.
-  const auto score = [&](const MetricsRow& row) {
-    if (has_accuracy) return (row.*accuracy).value_or(kNone);
-    return row.*loss ? -*(row.*loss) : kNone;
-  };
-  const auto best = std::ranges::max_element(run.rows, {}, score);
-  if (best == run.rows.end() || score(*best) == kNone) return;
+  const auto run = ReadRunIfThere(run_dir);
+  if (!run || run->state == RunState::kRunning) return;  // they may be about to be written
+  const MetricsRow* const best = run->best();
+  if (best == nullptr) return;
   const int64_t step = StepOf(SafetensorsReader(file).header().metadata).value_or(0);
-  const auto best_step = static_cast<int64_t>(best->step);
-  if (step >= best_step) return;
+  if (step >= best->step) return;
   throw Error(ExitCode::kData,
               "{}: its weights are of step {}, but the best evaluation of the run was at step {}, "
               "and its weights are not there; to use those of step {}, name the file itself",
-              file, step, best_step, step);
+              file, step, best->step, step);
 }
 
 OpenedModel OfRun(const std::string& run_dir, const ModelChoice& choice) {

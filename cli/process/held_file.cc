@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 
@@ -64,14 +65,49 @@ bool HeldFile::IsAt(const std::string& path) const {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+constexpr const char* kFolderPrefix = "muster-temporary-";
+constexpr std::chrono::minutes kYoung{1};  // perhaps not locked yet
+
+UniqueFd OpenFolder(const std::string& path) {
+  return UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
+bool IsLeftOver(const fs::path& path) {
+  const UniqueFd folder = OpenFolder(path);
+  struct stat seen {};
+  if (!folder.valid() || ::fstat(folder.get(), &seen) != 0 || seen.st_uid != ::geteuid()) {
+    return false;
+  }
+  const auto changed = std::chrono::system_clock::from_time_t(seen.st_mtime);
+  return std::chrono::system_clock::now() - changed > kYoung &&
+         TryLock(folder.get(), LockMode::kExclusive) == Locked::kYes;
+}
+
+// Those of processes that were killed.
+void RemoveLeftOvers(const fs::path& below) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(below, ignored)) {
+    const bool ours = entry.path().filename().string().starts_with(kFolderPrefix);
+    if (ours && IsLeftOver(entry.path())) fs::remove_all(entry.path(), ignored);
+  }
+}
+
+}  // namespace
+
 TemporaryFolder::TemporaryFolder() {
   std::error_code error;
-  const fs::path below = fs::temp_directory_path(error);
-  path_ = fs::absolute(error ? fs::path("/tmp") : below) / "muster-XXXXXX";
+  const fs::path temporary = fs::temp_directory_path(error);
+  const fs::path below = fs::absolute(error ? fs::path("/tmp") : temporary);
+  RemoveLeftOvers(below);
+  path_ = below / (std::string(kFolderPrefix) + "XXXXXX");
   if (::mkdtemp(path_.data()) == nullptr) {
     throw Error(ExitCode::kFailure, "cannot make a folder below {}: {}; $TMPDIR chooses another",
-                fs::path(path_).parent_path().string(), ErrorText(errno));
+                below.string(), ErrorText(errno));
   }
+  lock_ = OpenFolder(path_);
+  (void)TryLock(lock_.get(), LockMode::kExclusive);
 }
 
 TemporaryFolder::~TemporaryFolder() {

@@ -40,7 +40,8 @@ class HeldFile {
 
 class TemporaryFolder {
  public:
-  // Below $TMPDIR, or /tmp. Throws Error(kFailure).
+  // Below $TMPDIR, or /tmp. Removes what processes that were killed have left there. Throws
+  // Error(kFailure).
   TemporaryFolder();
   // Removes it with all that is in it.
   ~TemporaryFolder();
@@ -51,6 +52,7 @@ class TemporaryFolder {
 
  private:
   std::string path_;
+  UniqueFd lock_;  // of the folder, as long as this process lives
 };
 
 // The same error with a name that people know wherever it says a held file's path.

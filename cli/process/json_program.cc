@@ -15,6 +15,7 @@
 #include "cli/process/child_process.h"
 #include "cli/process/line_reader.h"
 #include "cli/process/log_tail.h"
+#include "cli/process/signal_source.h"
 #include "common/base/error.h"
 #include "common/base/fd.h"
 #include "common/base/json.h"
@@ -45,26 +46,23 @@ std::vector<Json> RunJsonProgram(const std::string& program,
     results.push_back(std::move(object));
     return true;
   };
-  StreamJsonProgram(program, arguments, deadline_s, keep, environment);
+  StreamJsonProgram({.program = program, .arguments = arguments, .environment = environment},
+                    deadline_s, keep);
   return results;
 }
 
-void StreamJsonProgram(const std::string& program, const std::vector<std::string>& arguments,
-                       double deadline_s, const std::function<bool(Json object)>& on_object,
-                       const std::vector<std::string>& environment) {
-  const std::string name = std::filesystem::path(program).filename().string();
+void StreamJsonProgram(ChildOptions program, double deadline_s,
+                       const std::function<bool(Json object)>& on_object, SignalSource* signals) {
+  const std::string name = std::filesystem::path(program.program).filename().string();
   const UniqueFd errors(::memfd_create("muster-program-errors", MFD_CLOEXEC));
   if (!errors.valid()) throw Error(ExitCode::kFailure, "cannot make a memfd");
-  const std::string log = fmt::format("/proc/self/fd/{}", errors.get());
+  program.log_path = fmt::format("/proc/self/fd/{}", errors.get());
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw Error(ExitCode::kFailure, "cannot make a pipe");
   LineReader reader{UniqueFd(ends[0]), kMostLineBytes};
   UniqueFd write_end(ends[1]);
-  ChildProcess child({.program = program,
-                      .arguments = arguments,
-                      .log_path = log,
-                      .output_fd = write_end.get(),
-                      .environment = environment});
+  program.output_fd = write_end.get();
+  ChildProcess child(program);
   write_end.Reset();
   bool any = false, wanted = true;
   std::string said;  // on standard output
@@ -85,14 +83,16 @@ void StreamJsonProgram(const std::string& program, const std::vector<std::string
     ready = ::poll(&request, 1, end ? 0 : 2);
     if (ready > 0) reader.Read(on_line);
     if (!wanted) return;
+    if (signals != nullptr) signals->ThrowIfStopped(": there is no result");
     if (Clock::now() >= deadline) {
       throw Error(ExitCode::kDeadline, "{} did not end within {} s", name, deadline_s);
     }
   }
   if (!end->by_signal && end->value == 0 && any) return;
-  if (const std::string words = LastWords(log); !words.empty()) said = words;
-  const auto code =
-      !end->by_signal && end->value != 0 ? static_cast<ExitCode>(end->value) : ExitCode::kFailure;
+  if (const std::string words = LastWords(program.log_path); !words.empty()) said = words;
+  const auto code = end->by_signal    ? ExitCode::kProcessDied
+                    : end->value != 0 ? static_cast<ExitCode>(end->value)
+                                      : ExitCode::kFailure;
   throw Error(code, "{} {}{}", name,
               end->by_signal    ? fmt::format("was killed by signal {}", end->value)
               : end->value != 0 ? fmt::format("ended with exit code {}", end->value)

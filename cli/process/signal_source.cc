@@ -3,6 +3,7 @@
 #include <sys/signalfd.h>
 
 #include <cerrno>
+#include <cstring>
 
 #include "common/base/error.h"
 #include "common/base/resource_limits.h"
@@ -43,6 +44,14 @@ std::optional<ReceivedSignal> SignalSource::Next() {
   if (got != static_cast<ssize_t>(sizeof info)) return std::nullopt;
   return ReceivedSignal{.number = static_cast<int>(info.ssi_signo),
                         .from_terminal = info.ssi_code == SI_KERNEL};
+}
+
+void SignalSource::ThrowIfStopped(const char* suffix) {
+  while (const std::optional<ReceivedSignal> signal = Next()) {
+    if (signal->number == SIGCHLD || signal->number == SIGUSR1) continue;
+    throw Error(signal->number == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated,
+                "stopped by SIG{}{}", ::sigabbrev_np(signal->number), suffix);
+  }
 }
 
 }  // namespace muster

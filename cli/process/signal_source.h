@@ -27,6 +27,9 @@ class SignalSource {
   int fd() const { return fd_.get(); }
   // The next signal that has arrived, without waiting.
   std::optional<ReceivedSignal> Next();
+  // Throws Error(kInterrupted) or Error(kTerminated), "stopped by SIGINT" and `suffix`, if one has
+  // arrived that ends this process: any but SIGCHLD and SIGUSR1.
+  void ThrowIfStopped(const char* suffix);
 
  private:
   sigset_t before_;

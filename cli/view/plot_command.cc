@@ -28,11 +28,11 @@ std::string ColorOf(size_t run) { return kColors[run % kColors.size()]; }
 double AxisValue(const MetricsRow& row, PlotAxis axis) {
   switch (axis) {
     case PlotAxis::kStep:
-      return row.step;
+      return static_cast<double>(row.step);
     case PlotAxis::kEpoch:
-      return row.epoch;
+      return row.epoch.value_or(0);
     case PlotAxis::kTime:
-      return row.elapsed_s / 60;
+      return row.elapsed_s.value_or(0) / 60;
   }
   return 0;
 }
@@ -42,40 +42,34 @@ const char* AxisTitle(PlotAxis axis) {
   return kTitles[static_cast<size_t>(axis)];
 }
 
-using Field = std::optional<double> MetricsRow::*;
-
-// `of_evaluations`: those rows have an interval's numbers a second time.
-Curve CurveOf(const RunRecord& run, const std::string& color, PlotAxis axis, Field field,
-              double factor, bool of_evaluations) {
-  Curve curve{.color = color, .dots = of_evaluations};
-  for (const MetricsRow& row : run.rows) {
-    const bool validates = row.validation_loss.has_value(), tests = row.test_loss.has_value();
-    if ((validates || tests) != of_evaluations) continue;
-    if (of_evaluations && validates != run.validates()) continue;
-    curve.points.push_back({AxisValue(row, axis), factor * (row.*field).value_or(NAN)});
-  }
-  return curve;
-}
-
 struct ChartKind {
   std::string title;
-  Field interval, validation, test;  // the last two are null where there are no evaluations of it
+  std::optional<double> MetricsRow::*interval;
+  std::optional<double> SetScores::*evaluated;  // null where evaluations do not measure it
   double factor;
   bool from_zero;
 };
 
+// The rows of evaluations have an interval's numbers a second time.
+Curve CurveOf(const RunRecord& run, PlotAxis axis, const ChartKind& kind, bool of_evaluations) {
+  Curve curve{.dots = of_evaluations};
+  for (const MetricsRow& row : run.rows) {
+    const SetScores& scores = run.choosing(row);
+    if (of_evaluations ? !scores.loss : row.is_evaluation()) continue;
+    const auto& value = of_evaluations ? scores.*kind.evaluated : row.*kind.interval;
+    curve.points.push_back({AxisValue(row, axis), kind.factor * value.value_or(NAN)});
+  }
+  return curve;
+}
+
 Chart ChartOf(const std::vector<RunRecord>& runs, PlotAxis axis, const ChartKind& kind) {
   Chart chart{.title = kind.title, .x_title = AxisTitle(axis), .from_zero = kind.from_zero};
-  for (size_t i = 0; i < runs.size(); ++i) {
-    Curve curve = CurveOf(runs[i], ColorOf(i), axis, kind.interval, kind.factor, false);
-    if (kind.test != nullptr) curve.opacity = 0.45;
-    chart.curves.push_back(std::move(curve));
+  for (const RunRecord& run : runs) chart.curves.push_back(CurveOf(run, axis, kind, false));
+  if (kind.evaluated != nullptr) {
+    for (Curve& curve : chart.curves) curve.opacity = 0.45;
+    for (const RunRecord& run : runs) chart.curves.push_back(CurveOf(run, axis, kind, true));
   }
-  if (kind.test == nullptr) return chart;
-  for (size_t i = 0; i < runs.size(); ++i) {
-    const Field field = runs[i].validates() ? kind.validation : kind.test;
-    chart.curves.push_back(CurveOf(runs[i], ColorOf(i), axis, field, kind.factor, true));
-  }
+  for (size_t i = 0; i < chart.curves.size(); ++i) chart.curves[i].color = ColorOf(i % runs.size());
   return chart;
 }
 
@@ -110,12 +104,12 @@ double DrawLegend(const std::vector<RunRecord>& runs, Svg& svg) {
 
 std::string DrawRuns(const std::vector<RunRecord>& runs, PlotAxis axis) {
   const std::array<ChartKind, 4> kinds{{
-      {"loss (line: training, dots: evaluations)", &MetricsRow::train_loss,
-       &MetricsRow::validation_loss, &MetricsRow::test_loss, 1, true},
+      {"loss (line: training, dots: evaluations)", &MetricsRow::train_loss, &SetScores::loss, 1,
+       true},
       {"accuracy, % (line: training, dots: evaluations)", &MetricsRow::train_accuracy,
-       &MetricsRow::validation_accuracy, &MetricsRow::test_accuracy, 100, false},
-      {"learning rate", &MetricsRow::learning_rate, nullptr, nullptr, 1, true},
-      {"images per second", &MetricsRow::images_per_second, nullptr, nullptr, 1, true},
+       &SetScores::accuracy, 100, false},
+      {"learning rate", &MetricsRow::learning_rate, nullptr, 1, true},
+      {"images per second", &MetricsRow::images_per_second, nullptr, 1, true},
   }};
   Svg svg(kPlotSize);
   const double top = DrawLegend(runs, svg);

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/view/run_record.h"
+#include "cli/view/run_reader.h"
 
 namespace muster {
 

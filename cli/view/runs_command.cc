@@ -36,11 +36,11 @@ std::vector<std::string> CellsOf(const RunRecord& run) {
   return {run.name,
           State(run),
           Known(run.accuracy(), share),
-          Known(run.validates() ? run.best_validation_accuracy : run.best_test_accuracy, share),
-          Known(run.train_loss, [](double loss) { return fmt::format("{:.3f}", loss); }),
+          Known(run.choosing(run.latest).best_accuracy, share),
+          Known(run.latest.train_loss, [](double loss) { return fmt::format("{:.3f}", loss); }),
           Steps(run),
-          Known(run.elapsed_s, [](double seconds) { return FormatDuration(seconds); }),
-          Known(run.images_per_second, [](double rate) { return FormatRate(rate); }),
+          Known(run.latest.elapsed_s, [](double seconds) { return FormatDuration(seconds); }),
+          Known(run.latest.images_per_second, [](double rate) { return FormatRate(rate); }),
           Known(run.workers, [](int64_t workers) { return FormatCount(workers); }),
           run.began.empty() ? kUnknown : run.began,
           run.weights_hash.empty() ? kUnknown : run.weights_hash};
@@ -69,6 +69,7 @@ std::vector<std::string> RunsTable(const std::vector<RunRecord>& runs, int width
 std::string RunsJson(const std::vector<RunRecord>& runs) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const RunRecord& run : runs) {
+    const RunNumbers& latest = run.latest;
     nlohmann::ordered_json one{{"run", run.name},
                                {"dir", run.dir},
                                {"state", StateName(run.state)},
@@ -76,18 +77,18 @@ std::string RunsJson(const std::vector<RunRecord>& runs) {
                                {"began", run.began},
                                {"steps", OrNull(run.steps)},
                                {"total_steps", OrNull(run.total_steps)},
-                               {"elapsed_s", OrNull(run.elapsed_s)},
-                               {"train_loss", OrNull(run.train_loss)},
-                               {"test_loss", OrNull(run.test_loss)},
-                               {"test_accuracy", OrNull(run.test_accuracy)},
-                               {"best_test_accuracy", OrNull(run.best_test_accuracy)},
-                               {"images_per_second", OrNull(run.images_per_second)},
+                               {"elapsed_s", OrNull(latest.elapsed_s)},
+                               {"train_loss", OrNull(latest.train_loss)},
+                               {"test_loss", OrNull(latest.test.loss)},
+                               {"test_accuracy", OrNull(latest.test.accuracy)},
+                               {"best_test_accuracy", OrNull(latest.test.best_accuracy)},
+                               {"images_per_second", OrNull(latest.images_per_second)},
                                {"workers", OrNull(run.workers)},
                                {"weights_hash", run.weights_hash}};
     if (run.validates()) {
-      one["validation_loss"] = OrNull(run.validation_loss);
-      one["validation_accuracy"] = OrNull(run.validation_accuracy);
-      one["best_validation_accuracy"] = OrNull(run.best_validation_accuracy);
+      one["validation_loss"] = OrNull(latest.validation.loss);
+      one["validation_accuracy"] = OrNull(latest.validation.accuracy);
+      one["best_validation_accuracy"] = OrNull(latest.validation.best_accuracy);
     }
     all.push_back(std::move(one));
   }

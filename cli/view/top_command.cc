@@ -16,7 +16,7 @@
 #include "cli/process/signal_source.h"
 #include "cli/text/console.h"
 #include "cli/text/units.h"
-#include "cli/view/run_record.h"
+#include "cli/view/run_reader.h"
 #include "cli/view/top_view.h"
 #include "common/base/error.h"
 #include "common/base/process.h"
@@ -30,7 +30,7 @@ using Json = nlohmann::json;
 constexpr int kIntervalMs = 1000;
 
 double RankBytes(const Json& rank) {
-  const int64_t pid = rank.value("pid", int64_t{0});
+  const int64_t pid = WholeNumberIn(rank, "pid").value_or(0);
   const auto bytes = pid > 0 ? ResidentBytes(pid) : std::nullopt;
   return bytes ? static_cast<double>(*bytes) : NAN;
 }
@@ -46,13 +46,11 @@ std::string DiskTrouble(const std::string& run_dir) {
   return fmt::format("its disk has no room left ({} free)", FormatBytes(static_cast<double>(free)));
 }
 
-// How a run ended whose last status could not be written; "" if its metrics do not know, either.
-std::string EndInMetrics(const std::string& run_dir) {
-  if (!IsRunDir(run_dir)) return "";
-  const RunState state = ReadRun(run_dir).state;
-  const bool ended = state == RunState::kCompleted || state == RunState::kFailed ||
-                     state == RunState::kInterrupted;
-  return ended ? StateName(state) : "";
+// Its metrics, which may be long, are read only once its server is gone.
+RunState StateNow(const std::string& run_dir, const Json& status) {
+  if (ServerIsAlive(status)) return RunState::kRunning;
+  const auto run = ReadRunIfThere(run_dir);
+  return run ? run->state : RunState::kKilled;
 }
 
 // Throws where there is nothing to show.
@@ -80,13 +78,12 @@ Json StatusOf(const std::string& run_dir) {
 std::vector<std::string> Screen(const std::string& run_dir, const Json& status,
                                 const TopScreen& screen) {
   TopRun run{.name = Shown(std::filesystem::path(run_dir).lexically_normal().string()),
-             .alive = ServerIsAlive(status),
+             .state = StateNow(run_dir, status),
              .age_s = StatusAge(status),
              .disk = DiskTrouble(run_dir)};
-  if (!run.alive) run.end = EndInMetrics(run_dir);
   const std::string host = HostName();
   for (const Json& rank : status.value("ranks", Json::array())) {
-    const bool here = run.alive && rank.value("host", "") == host;
+    const bool here = run.state == RunState::kRunning && TextIn(rank, "host") == host;
     run.rank_bytes.push_back(here ? RankBytes(rank) : NAN);
   }
   return TopLines(status, run, screen);
@@ -153,7 +150,7 @@ Json Follow(const std::string& run_dir) {
   const SignalSource signals;
   const FullScreen terminal;
   Json status = StatusOf(run_dir);
-  while (!HasLastState(status) && ServerIsAlive(status)) {
+  while (!EndIn(status) && ServerIsAlive(status)) {
     std::vector<std::string> lines = Screen(run_dir, status, TerminalScreen());
     lines.emplace_back("q: quit (the run goes on)");
     terminal.Draw(lines);

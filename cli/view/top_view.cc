@@ -9,10 +9,10 @@
 #include <numeric>
 #include <optional>
 
+#include "cli/text/measure.h"
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
 #include "cli/text/wrapped.h"
-#include "cli/view/run_record.h"
 #include "common/base/text.h"
 
 namespace muster {
@@ -59,8 +59,9 @@ constexpr double kOldSeconds = 5;  // the status is replaced each second
 
 std::string StateText(const Json& status, const TopRun& run) {
   std::string state = Text(status, "state");
-  if (HasLastState(status)) return state;
-  if (!run.alive) return run.end.empty() ? "killed while " + state : run.end;
+  if (EndIn(status)) return state;
+  if (IsGone(run.state)) return "killed while " + state;
+  if (run.state != RunState::kRunning) return StateName(run.state);
   // A server that does not get to run, or a disk that hangs or is full.
   if (run.age_s > kOldSeconds) {
     return fmt::format("{}, as of {} ago", state, FormatDuration(run.age_s));
@@ -84,28 +85,18 @@ std::vector<std::string> ProgressLines(const Json& status, int width) {
   }
   std::vector<std::string> lines{Fitted(parts, width)};
   parts.clear();
-  const auto put = [&](const char* key, const auto& text) {
-    const double value = Number(status, key);
+  const auto put = [&](const std::string& key, const auto& text) {
+    const double value = Number(status, key.c_str());
     if (std::isfinite(value)) parts.push_back(text(value));
   };
   put("train_loss", [](double loss) { return fmt::format("loss {:.3f}", loss); });
   put("train_accuracy", [](double share) { return "accuracy " + FormatPercent(share, 1); });
-  put("validation_accuracy", [&](double share) {
-    return fmt::format("validation accuracy {} at step {}", FormatPercent(share, 2),
-                       FormatCount(Number(status, "validated_step")));
-  });
-  put("validation_loss", [&](double loss) {
-    return fmt::format("validation loss {:.4f} at step {}", loss,
-                       FormatCount(Number(status, "validated_step")));
-  });
-  put("test_accuracy", [&](double share) {
-    return fmt::format("test accuracy {} at step {}", FormatPercent(share, 2),
-                       FormatCount(Number(status, "tested_step")));
-  });
-  put("test_loss", [&](double loss) {
-    return fmt::format("test loss {:.4f} at step {}", loss,
-                       FormatCount(Number(status, "tested_step")));
-  });
+  for (const Measure& measure : kMeasures) {
+    const char* const step = measure.on_validation ? "validated_step" : "tested_step";
+    put(measure.Name('_'), [&](double value) {
+      return fmt::format("{} at step {}", measure.Named(value), FormatCount(Number(status, step)));
+    });
+  }
   put("learning_rate", [](double rate) { return fmt::format("learning rate {:.4g}", rate); });
   lines.push_back(Fitted(parts, width));
   parts.clear();
@@ -219,11 +210,6 @@ std::vector<std::string> RankLines(const Json& ranks, const std::vector<size_t>&
 
 }  // namespace
 
-bool HasLastState(const Json& status) {
-  const std::string state = Text(status, "state");
-  return state == "completed" || state == "failed" || state == "interrupted";
-}
-
 std::vector<std::string> TopLines(const Json& status, const TopRun& run, const TopScreen& screen) {
   const auto paint = [&](const char* color, const std::string& text) {
     return screen.color ? color + text + kPlain : text;
@@ -237,8 +223,10 @@ std::vector<std::string> TopLines(const Json& status, const TopRun& run, const T
                     width)));
   for (std::string& line : ProgressLines(status, width)) lines.push_back(std::move(line));
   lines.push_back(ServerLine(status, width));
-  if (run.alive && status.contains("checkpoint")) lines.push_back(CheckpointLine(status, width));
-  if (run.age_s > kOldSeconds && !run.disk.empty() && !HasLastState(status)) {
+  if (run.state == RunState::kRunning && status.contains("checkpoint")) {
+    lines.push_back(CheckpointLine(status, width));
+  }
+  if (run.age_s > kOldSeconds && !run.disk.empty() && !EndIn(status)) {
     for (const std::string& line : Wrapped("what is shown is old: " + run.disk, width)) {
       lines.push_back(paint(kRed, line));
     }

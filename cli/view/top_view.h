@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/view/run_reader.h"
+
 namespace muster {
 
 struct TopScreen {
@@ -15,17 +17,12 @@ struct TopScreen {
 
 struct TopRun {
   std::string name;
-  bool alive = false;  // its server is there
-  double age_s = 0;    // of the status
-  // If the server is gone without a last status: how the run ended, from its metrics. Else "".
-  std::string end;
-  std::string disk;  // what keeps its server from writing the status, or ""
+  RunState state = RunState::kKilled;  // kRunning: its server is there
+  double age_s = 0;                    // of the status
+  std::string disk;                    // what keeps its server from writing the status, or ""
   // Bytes of memory that each rank's process uses, where it is known: of this host's.
   std::vector<double> rank_bytes;
 };
-
-// Whether the status is that of a run that has ended.
-bool HasLastState(const nlohmann::json& status);
 
 std::vector<std::string> TopLines(const nlohmann::json& status, const TopRun& run,
                                   const TopScreen& screen);

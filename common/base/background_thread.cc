@@ -1,17 +1,29 @@
 #include "common/base/background_thread.h"
 
+#include <system_error>
 #include <utility>
 
 namespace muster {
 
-BackgroundThread::BackgroundThread() : thread_([this](std::stop_token stop) { Work(stop); }) {}
+bool BackgroundThread::Begin() {
+  if (thread_.joinable()) return true;
+  try {
+    thread_ = std::jthread([this](std::stop_token stop) { Work(stop); });
+    return true;
+  } catch (const std::system_error&) {
+    return false;
+  }
+}
 
 void BackgroundThread::Submit(std::function<void()> job) {
+  if (!Begin()) return job();
+  bool sleeps = false;
   {
     const std::scoped_lock lock(mutex_);
+    sleeps = jobs_.empty();  // or is about to look
     jobs_.push_back(std::move(job));
   }
-  wake_.notify_one();
+  if (sleeps) wake_.notify_one();
 }
 
 void BackgroundThread::Work(std::stop_token stop) {

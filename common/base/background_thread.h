@@ -12,13 +12,15 @@ namespace muster {
 // Jobs run one after the other, in the order of Submit. The destructor runs what is still there.
 class BackgroundThread {
  public:
-  BackgroundThread();
+  BackgroundThread() = default;
   BackgroundThread(const BackgroundThread&) = delete;
 
-  // `job` must not throw. Never blocks: who submits large jobs bounds what waits of them.
+  // Called by one thread. `job` must not throw. Never blocks: who submits large jobs bounds what
+  // waits of them. The thread begins with the first job; where there can be none, jobs run here.
   void Submit(std::function<void()> job);
 
  private:
+  bool Begin();
   void Work(std::stop_token stop);
 
   std::mutex mutex_;

@@ -26,4 +26,10 @@ class RunningHash {
   std::unique_ptr<XXH3_state_s, Free> state_;
 };
 
+inline uint64_t HashOf(std::string_view bytes) {
+  RunningHash hash;
+  hash.Add(bytes);
+  return hash.value();
+}
+
 }  // namespace muster

@@ -4,19 +4,16 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <system_error>
 
 #include "common/base/error.h"
 
 namespace muster {
-namespace {
-
 namespace fs = std::filesystem;
 
-std::string FolderOf(const std::string& run_dir, const CheckpointName& name) {
+std::string CheckpointFolder(const std::string& run_dir, const CheckpointName& name) {
   return CheckpointsFolder(run_dir) + "/" + name.Text();
 }
-
-}  // namespace
 
 std::vector<CheckpointName> ListCheckpoints(const std::string& run_dir) {
   std::vector<CheckpointName> names;
@@ -24,6 +21,11 @@ std::vector<CheckpointName> ListCheckpoints(const std::string& run_dir) {
   for (fs::directory_iterator at(CheckpointsFolder(run_dir), error), end; !error && at != end;
        at.increment(error)) {
     if (const auto name = ParseCheckpointName(at->path().filename())) names.push_back(*name);
+  }
+  if (error && error != std::errc::no_such_file_or_directory &&
+      error != std::errc::not_a_directory) {
+    throw Error(ExitCode::kData, "{}: cannot be read: {}", CheckpointsFolder(run_dir),
+                error.message());
   }
   std::ranges::sort(names, std::greater());
   return names;
@@ -33,7 +35,7 @@ ChosenCheckpoint ChooseCheckpoint(const std::string& run_dir) {
   ChosenCheckpoint chosen;
   for (const CheckpointName& name : ListCheckpoints(run_dir)) {
     try {
-      auto reader = std::make_unique<CheckpointReader>(FolderOf(run_dir, name));
+      auto reader = std::make_unique<CheckpointReader>(CheckpointFolder(run_dir, name));
       reader->Verify();
       chosen.reader = std::move(reader);
       chosen.name = name;
@@ -50,7 +52,7 @@ checkpoint::State NewestState(const std::string& run_dir) {
   std::vector<DamagedCheckpoint> damaged;
   for (const CheckpointName& name : ListCheckpoints(run_dir)) {
     try {
-      return CheckpointReader(FolderOf(run_dir, name)).state();
+      return CheckpointReader(CheckpointFolder(run_dir, name)).state();
     } catch (const Error& error) {
       if (error.code() != ExitCode::kData) throw;
       damaged.push_back({name, error.what()});

@@ -11,7 +11,10 @@
 namespace muster {
 
 // Newest first. What is being written, or was when its writer was killed, is none of them.
+// Throws Error(kData) if the folder cannot be read.
 std::vector<CheckpointName> ListCheckpoints(const std::string& run_dir);
+
+std::string CheckpointFolder(const std::string& run_dir, const CheckpointName& name);
 
 struct DamagedCheckpoint {
   CheckpointName name;

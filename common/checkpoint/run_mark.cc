@@ -56,8 +56,7 @@ void RequireOwnCheckpoints(const std::string& run_dir) {
   std::string others;
   for (const CheckpointName& name : ListCheckpoints(run_dir)) {
     try {
-      const std::string folder = CheckpointsFolder(run_dir) + "/" + name.Text();
-      const checkpoint::State state = ReadAnyState(folder);
+      const checkpoint::State state = ReadAnyState(CheckpointFolder(run_dir, name));
       if (state.run_id() == own) return;
       if (others.empty()) others = state.run_id() + Begun(state);
     } catch (const Error&) {

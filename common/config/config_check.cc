@@ -128,6 +128,17 @@ std::string PlaceOfLayer(const config::Model& model, const std::string& message,
   return errors.Where("");
 }
 
+// Says what is wrong before the graph does, which knows nothing of y.
+void CheckLossOfValues(const config::Config& config, ConfigErrors& errors) {
+  if (!HasValues(config.data()) || config.model().layer_size() == 0) return;
+  const int last = config.model().layer_size() - 1;
+  if (config.model().layer(last).has_mean_squared_error()) return;
+  errors.Fail(fmt::format("model.layer[{}]", last),
+              "expected mean_squared_error, since y holds values (data.npz.classes is 0): store "
+              "y.astype(\"int64\") if they are classes");
+  errors.ThrowIfAny();
+}
+
 Graph GraphOf(const config::Config& config, const ConfigErrors& errors) {
   try {
     return BuildGraph(config.model(), InputShape(config.data()));
@@ -195,6 +206,7 @@ void CheckConfig(const config::Config& config, ConfigErrors& errors) {
     CheckLoss(config.model(), errors);
     errors.ThrowIfAny();
   }
+  CheckLossOfValues(config, errors);
   const Graph graph = GraphOf(config, errors);
   config::Config sized = config;
   ResolveJobSize(sized, AvailableCores());

@@ -202,14 +202,20 @@ int64_t ShorterSide(const config::Preprocess& settings) {
 
 ImageFolders FindImageFolders(const std::string& dir) {
   const std::vector<std::string> folders = ClassFolders(dir);
-  const auto find = [&](std::initializer_list<const char*> names) -> std::string {
-    for (const char* name : names) {
-      for (const std::string& folder : folders) {
-        std::string path = fs::path(dir) / folder;
-        if (::strcasecmp(folder.c_str(), name) == 0 && !ClassFolders(path).empty()) return path;
+  const auto find = [&](std::initializer_list<const char*> names) {
+    std::string found;
+    for (const std::string& folder : folders) {
+      const bool has_name = std::ranges::any_of(
+          names, [&](const char* name) { return ::strcasecmp(folder.c_str(), name) == 0; });
+      const std::string path = fs::path(dir) / folder;
+      if (!has_name || ClassFolders(path).empty()) continue;
+      if (!found.empty()) {
+        throw Error(ExitCode::kData, "{} and {}: expected one of them, found both: rename one",
+                    found, path);
       }
+      found = path;
     }
-    return "";
+    return found;
   };
   ImageFolders found{.training = find({"train", "training"}),
                      .validation = find({"val", "valid", "validation"}),

@@ -28,7 +28,7 @@ struct Layer {
   static constexpr int kData = -1;
 
   bool has_variables() const { return weights >= 0 || scale >= 0; }
-  // Of a loss: whether labels are the bits of values to predict, not classes.
+  // Whether this is a loss whose labels are the bits of values to predict, not classes.
   bool is_of_values() const {
     return std::holds_alternative<MeanSquaredErrorSpec>(spec) && input_shape.channels == 1;
   }

@@ -14,6 +14,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -75,11 +76,17 @@ struct FromWorker {
 enum class SendResult {
   kQueued,
   kGone,  // the peer has gone: Receive tells so, after the peer's last messages
-  kFull,  // the peer does not drain its messages
+  // More waits than may, since the peer does not drain its messages. This one is queued all the
+  // same, as the last words to a peer that is given up, but not if twice as much waits already.
+  kFull,
 };
 
+// Whether not even last words are queued any more. Strangers that never read end here.
+inline bool IsOverfull(size_t waiting_bytes, size_t most) { return waiting_bytes / 2 > most; }
+
 // Tensor bytes that go with a message, and when they leave among others for the same peer.
-// Without bytes it is a control message, which overtakes all tensors that wait.
+// Without bytes it is a control message, which overtakes all tensors that wait. A tensor that still
+// waits when one two steps newer is sent is dropped: nobody needs it, and its bytes may change.
 struct OutgoingTensor {
   std::span<const std::byte> bytes;
   Urgency urgency;
@@ -125,7 +132,7 @@ class ServerLink {
   virtual std::optional<FromWorker> Receive() = 0;
 
   // Queues a message. Never blocks. The tensor's bytes must stay unchanged until the peer has used
-  // them or the link is gone.
+  // them, one two steps newer is sent, or the link is gone.
   virtual SendResult Send(PeerId peer, const wire::ServerMessage& message,
                           const OutgoingTensor& tensor) = 0;
   // Hands over what was queued: notices that are sent at one time go out together.
@@ -195,9 +202,13 @@ struct LinkOptions {
   size_t max_message_bytes = 0;  // of a worker's: larger frames cut the connection
   // The same of the server's, whose chunks may be cut otherwise than this config says.
   size_t max_server_message_bytes = 0;
-  int max_queued_messages = 0;  // that wait to be sent, per peer
-  // … that were received and not yet taken, per peer: more wait at the peer, so that what a peer
-  // can make this process hold has a bound.
+  // That libzmq holds for a peer, and has not sent yet. Others wait in this process.
+  int max_queued_messages = 0;
+  // Server: messages without tensors that wait in this process for a peer. A peer for which more
+  // wait does not drain its messages.
+  size_t max_waiting_bytes = std::numeric_limits<size_t>::max();
+  // Messages that were received and not yet taken, per peer: more wait at the peer, so that what a
+  // peer can make this process hold has a bound.
   int max_received_messages = 0;
   // Server, tcp: what endpoint() says, where that is not the address it listens on. With * as port,
   // the one that it got.

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
@@ -51,14 +52,19 @@ class Outbox {
   // `room` is called, by any thread, when tensors that had to wait may go: Send is due.
   explicit Outbox(Release room) : window_(std::make_shared<SendWindow>(room)) {}
 
-  void AddControl(Item message) { control_.push_back(std::move(message)); }
+  // `bytes`: of the message, on the wire.
+  void AddControl(size_t bytes, Item message) {
+    control_.push_back({bytes, std::move(message)});
+    control_bytes_ += bytes;
+  }
   // `bytes`: of the tensor, on the wire.
   void AddTensor(const Urgency& urgency, size_t bytes, Item message) {
-    tensors_.emplace(urgency, Tensor{bytes, std::move(message)});
+    tensors_.emplace(urgency, Waiting{bytes, std::move(message)});
   }
 
   bool empty() const { return control_.empty() && tensors_.empty(); }
-  size_t tensors() const { return tensors_.size(); }  // that wait
+  size_t tensors() const { return tensors_.size(); }       // that wait
+  size_t control_bytes() const { return control_bytes_; }  // that wait
 
   // Calls bool hand_over(Item&, Release sent) for what may go now. `sent` is to be called once, by
   // any thread: when the tensor has left, or will not. False: this one stays, and so does all that
@@ -67,19 +73,25 @@ class Outbox {
   void Send(const HandOver& hand_over);
 
   void DropTensors() { tensors_.clear(); }
+  // Those of older steps.
+  void DropTensorsBefore(int64_t step) {
+    tensors_.erase(tensors_.begin(), tensors_.lower_bound({.step = step}));
+  }
   void Clear() {
     control_.clear();
+    control_bytes_ = 0;
     tensors_.clear();
   }
 
  private:
-  struct Tensor {
+  struct Waiting {
     size_t bytes;
     Item message;
   };
 
-  std::deque<Item> control_;
-  std::multimap<Urgency, Tensor> tensors_;  // those of one urgency as they came
+  std::deque<Waiting> control_;
+  size_t control_bytes_ = 0;
+  std::multimap<Urgency, Waiting> tensors_;  // those of one urgency as they came
   std::shared_ptr<SendWindow> window_;
 };
 
@@ -87,10 +99,12 @@ template <typename Item>
 template <typename HandOver>
 void Outbox<Item>::Send(const HandOver& hand_over) {
   for (; !control_.empty(); control_.pop_front()) {
-    if (!hand_over(control_.front(), Release{})) return;
+    Waiting& next = control_.front();
+    if (!hand_over(next.message, Release{})) return;
+    control_bytes_ -= next.bytes;
   }
   for (; !tensors_.empty(); tensors_.erase(tensors_.begin())) {
-    Tensor& next = tensors_.begin()->second;
+    Waiting& next = tensors_.begin()->second;
     if (!window_->Take(next.bytes)) return;
     if (!hand_over(next.message, window_->GivesBack(next.bytes))) return;
   }

@@ -7,7 +7,7 @@
 
 namespace muster {
 
-inline constexpr uint32_t kProtocolVersion = 10;
+inline constexpr uint32_t kProtocolVersion = 11;
 
 // Of Ready.convolutions.
 inline constexpr size_t kMostConvolutionsBytes = 4096;

@@ -19,24 +19,16 @@ wire::Subtree SubtreeOf(const TreeNode& node) {
   return subtree;
 }
 
-std::vector<TreeNode> NodesOf(const wire::Assignment& assignment) {
+std::vector<TreeNode> NodesOf(const google::protobuf::RepeatedPtrField<wire::Subtree>& subtrees) {
   std::vector<TreeNode> nodes;
-  for (const wire::Subtree& subtree : assignment.subtree()) nodes.push_back(NodeOf(subtree));
+  for (const wire::Subtree& subtree : subtrees) nodes.push_back(NodeOf(subtree));
   return nodes;
-}
-
-wire::Assignment AssignmentOf(const Assignment& assignment, uint32_t rank) {
-  wire::Assignment message;
-  message.set_id(assignment.id);
-  message.set_from_step(assignment.from_step);
-  for (const TreeNode& node : assignment.nodes[rank]) *message.add_subtree() = SubtreeOf(node);
-  return message;
 }
 
 GradientLayout GradientLayoutOf(const wire::Welcome& welcome) {
   return {{welcome.chunk_end().begin(), welcome.chunk_end().end()},
-          welcome.arenas(),
-          static_cast<size_t>(welcome.assignment().subtree_size())};
+          welcome.buffers(),
+          static_cast<size_t>(welcome.subtree_size())};
 }
 
 }  // namespace muster

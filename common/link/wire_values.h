@@ -16,10 +16,7 @@ Urgency UrgencyOf(const wire::GradientPart& part);
 
 TreeNode NodeOf(const wire::Subtree& subtree);
 wire::Subtree SubtreeOf(const TreeNode& node);
-std::vector<TreeNode> NodesOf(const wire::Assignment& assignment);
-// What a rank is told of it.
-wire::Assignment AssignmentOf(const Assignment& assignment, uint32_t rank);
-
+std::vector<TreeNode> NodesOf(const google::protobuf::RepeatedPtrField<wire::Subtree>& subtrees);
 // Both ends work it out from the Welcome.
 GradientLayout GradientLayoutOf(const wire::Welcome& welcome);
 

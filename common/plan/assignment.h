@@ -9,7 +9,6 @@
 namespace muster {
 
 struct Assignment {
-  uint32_t id = 0;        // another one for each assignment of a job
   int64_t from_step = 0;  // it stands from this step on, until the next one
   int64_t slices = 0;     // of a batch
   // Of each rank, from left to right: the subtrees whose gradients it pushes. Together they cover

@@ -1,6 +1,5 @@
-// Which floats of a worker's gradient buffers hold which gradient: the buffers are arenas of
-// floats, one after the other, and each holds the gradient of one subtree at a time. A lease says
-// which.
+// The place of a gradient in a worker's gradient buffers: the buffers are arenas of floats, one
+// after the other, and each holds the gradient of one subtree at a time. An order says which.
 #pragma once
 
 #include <cstddef>

@@ -18,12 +18,6 @@ Range Covers(const TreeNode& node, int64_t slices) {
   return {std::min(begin, slices), std::min(end, slices)};
 }
 
-bool Overlap(const TreeNode& a, const TreeNode& b) {
-  const TreeNode& low = a.level < b.level ? a : b;
-  const TreeNode& high = a.level < b.level ? b : a;
-  return low.index >> (high.level - low.level) == high.index;
-}
-
 TreeNode Root(int64_t slices) {
   TreeNode root;
   while ((int64_t{1} << root.level) < slices) ++root.level;

@@ -30,8 +30,6 @@ struct TreeNode {
 };
 
 Range Covers(const TreeNode& node, int64_t slices);
-// Nodes of a tree are disjoint, or one holds the other.
-bool Overlap(const TreeNode& a, const TreeNode& b);
 TreeNode Root(int64_t slices);
 
 // The slices that these nodes cover, neighbouring ones as one range. `nodes` are disjoint, from

@@ -129,7 +129,10 @@ class NpzReader::Archive {
         .zerror_file = [](void*, void*) { return 0; },
         .opaque = this};
     zip_.reset(unzOpen2_64("", &functions));
-    if (!zip_) {
+    // Some versions of minizip open an archive without members, and others do not.
+    unz_global_info64 all{};
+    if (zip_) (void)unzGetGlobalInfo64(zip_.get(), &all);
+    if (all.number_entry == 0) {
       throw Error(ExitCode::kData,
                   "{}: expected a NumPy archive as numpy.savez writes it, found {}", path,
                   WhatItIs());
@@ -147,8 +150,9 @@ class NpzReader::Archive {
       std::vector<std::string> names;
       names.reserve(places_.size());
       for (const auto& [other, place] : places_) names.push_back(Printable(other));
-      throw Error(ExitCode::kData, "{}: expected an array {}, found {}", path_, name,
-                  names.empty() ? "none at all" : Shown(Join(names, ", ")));
+      throw Error(ExitCode::kData,
+                  "{}: expected an array {}, found {}; numpy.savez(file, x=x, y=y) names arrays",
+                  path_, name, names.empty() ? "none at all" : Shown(Join(names, ", ")));
     }
     Require(unzGoToFilePos64(zip_.get(), &found->second) == UNZ_OK, name, "its place is damaged");
     unz_file_info64 info;

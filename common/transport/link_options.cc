@@ -17,6 +17,14 @@ int ReceiveWindow(size_t max_message_bytes) {
   return static_cast<int>((64 << 20) / max_message_bytes + kFewest);
 }
 
+// Over the local link a worker gets a notice for each chunk of two versions of the weights and of
+// their averages. Orders and heartbeats come besides. A worker for which more waits has not read
+// for long; one that reads nothing is silent as well, most likely, and lost before.
+size_t MostWaitingBytes(size_t chunks) {
+  constexpr size_t kNotices = 4, kNoticeBytes = 128, kOtherBytes = 16 << 20;
+  return kOtherBytes + kNotices * chunks * kNoticeBytes;
+}
+
 }  // namespace
 
 LinkOptions LinkOptionsFor(const config::Config& config, const VariableLayout& layout) {
@@ -29,9 +37,10 @@ LinkOptions LinkOptionsFor(const config::Config& config, const VariableLayout& l
   options.max_server_message_bytes =
       std::max(largest, std::min(layout.arena_floats() * sizeof(float), 2 * kMostChunk)) +
       kMostHeader;
-  // Both weight buffers' chunks can be on their way to a worker, and every part of one gradient
-  // from it; a worker pushes at most two subtrees per level of the slice tree.
+  // Every part of one gradient can be on its way from a worker, which pushes at most two subtrees
+  // per level of the slice tree.
   options.max_queued_messages = static_cast<int>(chunks.size()) * 64 + 1000;
+  options.max_waiting_bytes = MostWaitingBytes(chunks.size());
   options.max_received_messages = ReceiveWindow(options.max_message_bytes);
   options.silence_s = config.deadlines().silence_s();
   options.share_memory = config.cluster().wire_dtype() == config::Cluster::FP32;

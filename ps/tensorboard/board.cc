@@ -4,6 +4,8 @@
 #include <google/protobuf/text_format.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "common/base/text.h"
 #include "ps/tensorboard/event_records.h"
@@ -14,6 +16,7 @@ namespace {
 
 // More curves than these nobody looks at.
 constexpr uint32_t kMostRanks = 64;
+constexpr size_t kSmallEvent = 32 << 10, kMostInFlight = 64 << 20;
 
 std::string ConfigText(const config::Config& config) {
   std::string text;
@@ -54,29 +57,28 @@ tensorboard::Layout RankCharts() {
 
 }  // namespace
 
-Board::Board(const config::Config& config, const Graph& graph, BackgroundThread& thread)
+Board::Board(const config::Config& config, const Graph& graph, BackgroundThread& thread,
+             EventFile::Warn warn)
     : config_(config),
       graph_(graph),
       thread_(thread),
+      warn_(std::move(warn)),
       ranks_(std::min(config.cluster().workers(), kMostRanks)) {}
-
-Board::~Board() = default;
 
 void Board::Begin(int64_t steps_done) {
   const config::Tensorboard& wanted = config_.tensorboard();
   if (config_.run().dir().empty() || !wanted.enabled()) return;
-  troubles_ = CutEvents(config_.run().dir(), steps_done);
+  for (const std::string& trouble : CutEvents(config_.run().dir(), steps_done)) warn_(trouble);
   begun_at_ = steps_done;
   const EarlierEvents earlier = ReadEarlierEvents(
       config_.run().dir(), {kIntervalTag, kValidationLossTag, kTestLossTag}, steps_done);
-  written_ = {.interval = earlier.last_steps.at(kIntervalTag),
-              .validation = earlier.last_steps.at(kValidationLossTag),
-              .test = earlier.last_steps.at(kTestLossTag)};
-  file_ = std::make_unique<EventFile>(config_.run().dir(), steps_done, thread_);
+  written_ = earlier.last_steps;
+  writes_ = true;
+  thread_.Submit([this, steps_done] { file_.emplace(config_.run().dir(), steps_done, warn_); });
   if (wanted.graph() && !earlier.has_graph) {  // TensorBoard wants it once
     tensorboard::Event event;
     event.set_graph_def(GraphDefOf(graph_).SerializeAsString());
-    file_->Write(std::move(event));
+    Append(std::move(event));
   }
   tensorboard::Summary summary;
   if (wanted.config_text()) AddText(summary, "config", ConfigText(config_));
@@ -91,19 +93,19 @@ void Board::Begin(int64_t steps_done) {
 }
 
 void Board::WriteAgain(const std::string& metrics) {
-  if (!file_) return;
+  if (!writes_) return;
   std::vector<tensorboard::Event> lacking = LaterScalars(metrics, begun_at_, written_);
   if (lacking.empty()) return;
-  troubles_.push_back(fmt::format(
+  warn_(fmt::format(
       "TensorBoard's files of this run lacked its steps {} to {}: their loss, accuracy, rate and "
       "speed are written again from metrics.jsonl; norms, times of ranks, histograms and images "
       "of them stay lost",
       lacking.front().step(), lacking.back().step()));
-  file_->WriteAll(std::move(lacking));
+  for (tensorboard::Event& event : lacking) Append(std::move(event));
 }
 
 Observe Board::Wants(int64_t steps_done) const {
-  if (!file_) return Observe::kNothing;
+  if (!writes_) return Observe::kNothing;
   const int64_t histograms = config_.tensorboard().histograms_every_steps();
   if (histograms > 0 && steps_done % histograms == 0) return Observe::kHistograms;
   const bool logs = steps_done % config_.run().log_every_steps() == 0;
@@ -147,31 +149,31 @@ void Board::AddRanks(tensorboard::Summary& summary) {
   ranks_.assign(ranks_.size(), {});
 }
 
-void Board::Log(const events::Log& line) {
-  if (!file_) return;
+void Board::Log(const nlohmann::ordered_json& line) {
+  if (!writes_) return;
   tensorboard::Summary summary;
-  AddInterval(summary, line);
+  AddScalars(summary, line);
   AddRanks(summary);
-  Write(line.at().step(), std::move(summary));
+  Write(line["step"], std::move(summary));
 }
 
-void Board::Evaluation(const events::Evaluation& line, const std::vector<SampleImage>& images) {
+void Board::Evaluation(const nlohmann::ordered_json& line, const std::vector<SampleImage>& images) {
   // A checkpoint before an evaluation: the run goes on with that, which may have been written.
-  const bool validates = line.has_validation();
-  if (!file_ || line.at().step() <= (validates ? written_.validation : written_.test)) return;
-  const std::string set = validates ? "validation" : "test";
+  const std::string tag = TagOf(line);
+  if (!writes_ || line["step"].get<int64_t>() <= written_.at(tag)) return;
+  const std::string set = tag == kTestLossTag ? "test" : "validation";
   tensorboard::Summary summary;
-  AddEvaluation(summary, set, validates ? line.validation() : line.test());
+  AddScalars(summary, line);
   for (const SampleImage& image : images)
     AddImage(summary, set, image, config_.data().class_names());
   if (!images.empty()) {
     AddText(summary, set + "_images", PredictionTable(images, config_.data().class_names()));
   }
-  Write(line.at().step(), std::move(summary));
+  Write(line["step"], std::move(summary));
 }
 
 void Board::End(const events::Summary& last) {
-  if (!file_ || !config_.tensorboard().hparams()) return;
+  if (!writes_ || !config_.tensorboard().hparams()) return;
   tensorboard::Summary summary;
   AddPluginData(
       summary, kHparamsEndTag, kHparamsPlugin,
@@ -179,33 +181,30 @@ void Board::End(const events::Summary& last) {
   Write(last.at().step(), std::move(summary));
 }
 
-void Board::AwaitWritten() {
-  constexpr std::chrono::seconds kLongestWait{10};  // of a checkpoint
-  if (file_) file_->AwaitWritten(kLongestWait);
-}
-
-std::optional<std::string> Board::TakeTrouble() {
-  if (troubles_.empty()) return file_ ? file_->TakeTrouble() : std::nullopt;
-  std::string last = std::move(troubles_.back());
-  troubles_.pop_back();
-  return last;
-}
-
-std::string Board::Missing() {
-  constexpr std::chrono::seconds kLongestWait{10};
-  const std::string missing = file_ ? file_->Missing(kLongestWait) : "";
-  if (missing.empty()) return "";
-  return missing +
-         "; TensorBoard does not show them. What metrics.jsonl has of the last ones is written "
-         "again when the run is trained on with --resume";
-}
-
 void Board::Write(int64_t step, tensorboard::Summary summary) {
-  if (!file_ || summary.value_size() == 0) return;
+  if (!writes_ || summary.value_size() == 0) return;
   tensorboard::Event event;
   event.set_step(step);
   *event.mutable_summary() = std::move(summary);
-  file_->Write(std::move(event));
+  Append(std::move(event));
+}
+
+// While the disk is slow, small events wait in memory, and large ones up to a limit.
+void Board::Append(tensorboard::Event event) {
+  if (event.wall_time() == 0) event.set_wall_time(UnixTime());
+  const size_t size = event.ByteSizeLong(), large = size > kSmallEvent ? size : 0;
+  if (large > 0 && in_flight_ > 0 && in_flight_ + large > kMostInFlight) {
+    if (!std::exchange(slow_said_, true)) {
+      warn_("the disk is too slow: TensorBoard will miss some of this run");
+    }
+    thread_.Submit([this, step = event.step()] { file_->Lose(step); });
+    return;
+  }
+  in_flight_ += large;
+  thread_.Submit([this, event = std::move(event), large] {
+    file_->Append(event);
+    in_flight_ -= large;
+  });
 }
 
 }  // namespace muster

@@ -1,11 +1,12 @@
 // What TensorBoard is told of a run (config.proto, Tensorboard): scalars at each logging interval
 // and evaluation, and more on request.
 //
-// Owner: the coordinator. Used in the loop's thread; files are written by a thread of their own.
+// Owner: the recorder. Used in the loop's thread; the recorder's thread alone uses the file.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,15 +25,14 @@ namespace muster {
 
 class Board {
  public:
-  // Of a resolved config. Without a run directory there is no file. All outlive this.
-  Board(const config::Config& config, const Graph& graph, BackgroundThread& thread);
-  ~Board();
+  // `config` is resolved. Without a run directory there is no file. Config and graph outlive this;
+  // the thread is joined before this goes. `warn`: takes what a person should know, in any thread.
+  Board(const config::Config& config, const Graph& graph, BackgroundThread& thread,
+        EventFile::Warn warn);
 
   // Training begins after so many steps. Takes later ones out of the files of an earlier server,
   // makes one, and writes what is known by now.
   void Begin(int64_t steps_done);
-  // Since then, where anything is wanted.
-  bool writes() const { return file_ != nullptr; }
 
   // A run that goes on, once its metrics.jsonl is as it was: writes what the files of earlier
   // servers lack of the end of it, which no disk took.
@@ -40,21 +40,17 @@ class Board {
 
   // What it wants to know of the step after which `steps_done` are done.
   Observe Wants(int64_t steps_done) const;
-  // Of that step.
+  // An observation of that step.
   void Observed(int64_t steps_done, const Observation& observation);
 
   void AddTimes(uint32_t rank, const wire::StepTimes& times);
-  void Log(const events::Log& line);
-  void Evaluation(const events::Evaluation& line, const std::vector<SampleImage>& images);
+  // Lines of metrics.jsonl.
+  void Log(const nlohmann::ordered_json& line);
+  void Evaluation(const nlohmann::ordered_json& line, const std::vector<SampleImage>& images);
   void End(const events::Summary& summary);
 
-  // Until what it was told so far is on the disk, or cannot be. Any thread may wait.
-  void AwaitWritten();
-
-  // What a person should know, each once.
-  std::optional<std::string> TakeTrouble();
-  // After End: what is not in the file, and why; "" if all is.
-  std::string Missing();
+  // The thread's file; null before Begin, and where nothing is wanted.
+  EventFile* file() { return file_ ? &*file_ : nullptr; }
 
  private:
   // The sums of the reports of a rank since the last line.
@@ -64,12 +60,16 @@ class Board {
   };
   void AddRanks(tensorboard::Summary& summary);
   void Write(int64_t step, tensorboard::Summary summary);
+  void Append(tensorboard::Event event);
 
   const config::Config& config_;
   const Graph& graph_;
   BackgroundThread& thread_;
-  std::unique_ptr<EventFile> file_;    // none before Begin, or where nothing is wanted
-  std::vector<std::string> troubles_;  // with the files that were there
+  const EventFile::Warn warn_;
+  bool writes_ = false;
+  bool slow_said_ = false;
+  std::optional<EventFile> file_;     // used by the thread
+  std::atomic<size_t> in_flight_{0};  // bytes of large events that the thread has not come to
   std::vector<RankTimes> ranks_;
   // The last steps that earlier servers have written.
   LastSteps written_;

@@ -1,13 +1,13 @@
 // A file of TensorBoard's events (event_records.h).
 #pragma once
 
-#include <chrono>
-#include <memory>
-#include <optional>
+#include <cstdint>
+#include <deque>
+#include <functional>
 #include <string>
-#include <vector>
 
-#include "common/base/background_thread.h"
+#include "common/base/fd.h"
+#include "common/base/retry.h"
 #include "proto/tensorboard.pb.h"
 
 namespace muster {
@@ -15,48 +15,56 @@ namespace muster {
 // Seconds, as a wall_time is given.
 double UnixTime();
 
-// Events are put together, framed and written by a thread of the caller's, in order, and can be
-// read as soon as that is done. What a full or slow disk does not take waits in memory until it
-// does: scalars all of them, as the lines of metrics.jsonl do, pictures and histograms a few
-// megabytes. What is more is lost. TakeTrouble says so.
+// Used by one thread.
 class EventFile {
  public:
+  // Takes what a person should know, each once.
+  using Warn = std::function<void(const std::string& message)>;
+
   // A new file events.out.tfevents.… in `dir`, which begins with the format's version. What earlier
   // files there say of more than `steps_done` steps no longer counts: a run that went on from there
-  // says it again. `thread` outlives this.
-  EventFile(const std::string& dir, int64_t steps_done, BackgroundThread& thread);
-  ~EventFile();
+  // says it again.
+  EventFile(const std::string& dir, int64_t steps_done, Warn warn);
   EventFile(const EventFile&) = delete;
 
-  // `event` gets its time here, if it has none.
-  void Write(tensorboard::Event event);
-  // In one job.
-  void WriteAll(std::vector<tensorboard::Event> events);
-
-  // Until what was written so far is on the disk, or cannot be. Any thread may wait.
-  void AwaitWritten(std::chrono::seconds at_most);
-
-  // What a person should know, each once.
-  std::optional<std::string> TakeTrouble();
-
-  // Nothing more will be written. What the file lacks of all that was, and why; "" if it has all.
-  std::string Missing(std::chrono::seconds at_most);
-  const std::string& path() const;
+  // Writes an event, which can be read as soon as this is done. What a full disk does not take
+  // waits in memory: small events all of them, as the lines of metrics.jsonl do, larger ones a few
+  // megabytes. What is more is lost, and a warning says so.
+  void Append(const tensorboard::Event& event);
+  // An event of this step has been lost elsewhere.
+  void Lose(int64_t step);
+  // What was written so far survives a loss of power, if the disk has taken it.
+  void Sync() const;
+  // If something waits, and the interval of Retry has passed.
+  void TryAgain();
+  // What is appended from now on is not tried again.
+  void EndRetries() { retry_.End(); }
+  // What the file lacks of all that was appended, and why; "" if it has all. Tries again first.
+  std::string Missing();
+  const std::string& path() const { return path_; }
 
  private:
   // Events, and from which steps to which.
   struct Events {
     int64_t count = 0, first = 0, last = 0;
     void Add(int64_t step);
-    void Add(const Events& others);
     std::string Text() const;  // "3 of its events, of steps 10 to 30"
   };
-  void Refuse(int64_t step);
+  struct Waiting {
+    size_t bytes;
+    int64_t step;
+  };
+  bool Open();
+  void Flush();
+  void Fail(const char* what);
 
-  struct Shared;  // with the thread
-  BackgroundThread& thread_;
-  std::shared_ptr<Shared> shared_;
-  Events refused_;  // large ones, since the disk was too slow
+  const std::string path_;
+  const Warn warn_;
+  UniqueFd file_;
+  std::string pending_;  // records that the disk has not taken; it may have the first bytes of one
+  std::deque<Waiting> waiting_;  // each of `pending_`
+  Retry retry_;
+  Events lost_;
 };
 
 }  // namespace muster

@@ -15,7 +15,7 @@
 namespace muster {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 std::optional<double> Number(const Json& line, const char* key) {
   const auto found = line.find(key);
@@ -23,7 +23,7 @@ std::optional<double> Number(const Json& line, const char* key) {
   return found->get<double>();
 }
 
-// Of "2026-01-31T12:00:05.123Z"; 0 if it is something else.
+// Reads "2026-01-31T12:00:05.123Z"; 0 if it is something else.
 double UnixTimeOf(const Json& line) {
   const auto found = line.find("time");
   if (found == line.end() || !found->is_string()) return 0;
@@ -59,57 +59,40 @@ constexpr LineScalar kEvaluation[] = {{"test_loss", kTestLossTag},
 
 }  // namespace
 
-void AddInterval(tensorboard::Summary& summary, const events::Log& line) {
-  const events::Measured& measured = line.measured();
-  if (measured.has_train_loss()) AddScalar(summary, "loss/train", measured.train_loss());
-  if (measured.has_train_accuracy()) {
-    AddScalar(summary, "accuracy/train", measured.train_accuracy());
-  }
-  AddScalar(summary, "run/learning_rate", line.learning_rate());
-  AddScalar(summary, "run/images_per_second", measured.images_per_second());
-  AddScalar(summary, "run/step_ms", measured.step_ms());
-  if (measured.has_gpu_memory_mb()) {
-    AddScalar(summary, "run/gpu_memory_mb", measured.gpu_memory_mb());
-  }
-  AddScalar(summary, kIntervalTag, line.at().epoch());
+const char* TagOf(const Json& line) {
+  if (line.contains("test_accuracy")) return kTestLossTag;
+  return line.contains("validation_accuracy") ? kValidationLossTag : kIntervalTag;
 }
 
-void AddEvaluation(tensorboard::Summary& summary, const std::string& set,
-                   const events::Scores& scores) {
-  AddScalar(summary, "loss/" + set, scores.loss());
-  if (scores.has_accuracy()) AddScalar(summary, "accuracy/" + set, scores.accuracy());
-  if (scores.has_top5_accuracy()) {
-    AddScalar(summary, "accuracy/" + set + "_top5", scores.top5_accuracy());
+void AddScalars(tensorboard::Summary& summary, const Json& line) {
+  const bool interval = TagOf(line) == std::string_view(kIntervalTag);
+  for (const LineScalar& one :
+       interval ? std::span<const LineScalar>(kInterval) : std::span(kEvaluation)) {
+    if (const auto value = Number(line, one.key)) AddScalar(summary, one.tag, *value);
   }
 }
 
 std::vector<tensorboard::Event> LaterScalars(const std::string& metrics, int64_t last_step,
                                              const LastSteps& written) {
   std::vector<tensorboard::Event> events;
+  const int64_t last_evaluation =
+      std::max(written.at(kValidationLossTag), written.at(kTestLossTag));
   std::string_view rest = metrics;
   while (!rest.empty()) {  // the last lines first: few are wanted
     rest.remove_suffix(rest.ends_with('\n') ? 1 : 0);
     const size_t begin = rest.rfind('\n') + 1;  // 0 of the first line
-    const Json line = ParseJson(rest.substr(begin));
+    const Json line = ParseJson<Json>(rest.substr(begin));
     rest.remove_suffix(rest.size() - begin);
     if (!line.is_object() || line.contains("event") || line.contains("final")) continue;
     const int64_t step = WholeNumberOf(Number(line, "step").value_or(-1)).value_or(-1);
     // A step may have an interval and an evaluation of each set.
-    if (step < written.interval && step < std::max(written.validation, written.test)) break;
-    const bool tests = line.contains("test_accuracy");
-    const bool evaluation = tests || line.contains("validation_accuracy");
-    const int64_t last = tests ? written.test : evaluation ? written.validation : written.interval;
-    if (step > last_step || step <= last) continue;
+    if (step < written.at(kIntervalTag) && step < last_evaluation) break;
+    if (step > last_step || step <= written.at(TagOf(line))) continue;
     tensorboard::Event event;
     event.set_step(step);
     event.set_wall_time(UnixTimeOf(line));
-    for (const LineScalar& one :
-         evaluation ? std::span<const LineScalar>(kEvaluation) : kInterval) {
-      if (const auto value = Number(line, one.key)) {
-        AddScalar(*event.mutable_summary(), one.tag, *value);
-      }
-    }
-    if (event.has_summary()) events.push_back(std::move(event));
+    AddScalars(*event.mutable_summary(), line);
+    if (event.summary().value_size() > 0) events.push_back(std::move(event));
   }
   std::ranges::reverse(events);
   return events;

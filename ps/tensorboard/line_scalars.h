@@ -1,11 +1,12 @@
-// The scalars of a line of metrics.jsonl: as the line is told, and as it is read again.
+// The scalars of a line of metrics.jsonl: as it is written, and as it is read again.
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
-#include "proto/events.pb.h"
 #include "proto/tensorboard.pb.h"
 
 namespace muster {
@@ -15,15 +16,12 @@ inline constexpr const char* kIntervalTag = "run/epoch";
 inline constexpr const char* kTestLossTag = "loss/test";
 inline constexpr const char* kValidationLossTag = "loss/validation";
 
-void AddInterval(tensorboard::Summary& summary, const events::Log& line);
-// `set`: "test" or "validation".
-void AddEvaluation(tensorboard::Summary& summary, const std::string& set,
-                   const events::Scores& scores);
+// Which of these tags a line has, that of an interval or of an evaluation.
+const char* TagOf(const nlohmann::ordered_json& line);
+void AddScalars(tensorboard::Summary& summary, const nlohmann::ordered_json& line);
 
-// Of intervals, and of evaluations of either set; -1: there are none.
-struct LastSteps {
-  int64_t interval = -1, validation = -1, test = -1;
-};
+// By such a tag: the last step of which event files have a value; -1: none.
+using LastSteps = std::map<std::string, int64_t>;
 
 // Events of the intervals and evaluations in `metrics`, the text of metrics.jsonl, up to
 // `last_step`, that come after the last ones that event files have.

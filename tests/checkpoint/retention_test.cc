@@ -1,5 +1,5 @@
 // Which checkpoints stay.
-#include "ps/checkpoint/retention.h"
+#include "ps/record/retention.h"
 
 #include <gmock/gmock-matchers.h>
 #include <gmock/gmock-more-matchers.h>
@@ -42,6 +42,14 @@ TEST(RetentionTest, TheNewestAreNotCountedAsBest) {
   std::vector<KeptCheckpoint> kept{{{1, 10}, 0.5}, {{1, 20}, 0.4}, {{1, 30}, 0.9}};
   (void)TakeExpired(kept, 1, 1);
   EXPECT_THAT(StepsOf(kept), ElementsAre(10, 30));
+}
+
+// The newer one is from after the evaluation of the same weights.
+TEST(RetentionTest, OneStaysOfAStep) {
+  std::vector<KeptCheckpoint> kept{{{1, 10}, {}}, {{1, 20}, {}}, {{1, 20, true}, 0.5}};
+  EXPECT_THAT(TakeExpired(kept, 2, 0), ElementsAre(CheckpointName{1, 20}));
+  EXPECT_THAT(StepsOf(kept), ElementsAre(10, 20));
+  EXPECT_TRUE(kept.back().name.evaluated);
 }
 
 TEST(RetentionTest, OneStaysInAnyCase) {

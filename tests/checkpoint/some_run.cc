@@ -1,6 +1,6 @@
 #include "tests/checkpoint/some_run.h"
 
-#include "ps/checkpoint_arenas.h"
+#include "ps/record/checkpoint_arenas.h"
 
 namespace muster::testing {
 namespace {

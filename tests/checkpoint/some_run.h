@@ -6,8 +6,8 @@
 #include <string>
 
 #include "common/checkpoint/list_checkpoints.h"
-#include "ps/checkpoint/write_checkpoint.h"
-#include "ps/variables.h"
+#include "ps/record/write_checkpoint.h"
+#include "ps/update/variables.h"
 #include "tests/data/temp_dir.h"
 
 namespace muster::testing {

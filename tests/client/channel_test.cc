@@ -33,6 +33,7 @@ struct Wire {
   std::vector<Release> under_way;     // tensors
   std::vector<uint16_t> halves;       // the first one of each tensor
   bool takes_nothing = false, flushed = false;
+  int refusals = 0;  // so many messages it does not take
   EventFd bell;
 
   void Say(const std::string& reason) {
@@ -58,7 +59,7 @@ struct Wire {
 std::string Name(const wire::WorkerMessage& message) {
   if (message.has_failure()) return message.failure().message();
   if (message.has_gradient_part()) return std::to_string(message.gradient_part().chunk());
-  return message.has_beat() ? "beat" : "?";
+  return message.has_heartbeat() ? "beat" : "?";
 }
 
 class WireLink : public ClientLink {
@@ -89,7 +90,7 @@ class WireLink : public ClientLink {
   bool Send(const wire::WorkerMessage& message, std::span<const std::byte> tensor,
             Release release) override {
     const std::lock_guard lock(wire_.mutex);
-    if (wire_.takes_nothing) return false;
+    if (wire_.takes_nothing || wire_.refusals-- > 0) return false;
     wire_.sent.push_back(Name(message));
     if (!tensor.empty()) wire_.halves.push_back(*reinterpret_cast<const uint16_t*>(tensor.data()));
     if (release.call != nullptr) wire_.under_way.push_back(release);
@@ -114,7 +115,7 @@ class Listener : public Channel::Owner {
   }
   wire::WorkerMessage Heartbeat() override {
     wire::WorkerMessage message;
-    message.mutable_beat();
+    message.mutable_heartbeat();
     return message;
   }
   void Fail(std::exception_ptr why) override {
@@ -263,6 +264,18 @@ TEST_F(ThreadedChannelTest, TensorsThatWaitAreDroppedAtTheEnd) {
   channel_->Finish(last);
   EXPECT_TRUE(Leaves("last"));
   EXPECT_EQ(wire_.under_way.size(), SendWindow::kMessages);
+}
+
+TEST_F(ThreadedChannelTest, TheLastWordWaitsForRoom) {
+  channel_->Stop();
+  wire_.refusals = 5;
+  wire::WorkerMessage first, last;
+  first.mutable_failure()->set_message("first");
+  channel_->Send({.message = first}, Channel::When::kNow);
+  last.mutable_failure()->set_message("last");
+  channel_->Finish(last);
+  EXPECT_EQ(wire_.Sent(), (std::vector<std::string>{"first", "last"}));
+  EXPECT_TRUE(wire_.flushed);
 }
 
 TEST_F(ThreadedChannelTest, RoundsTensors) {

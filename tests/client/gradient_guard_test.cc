@@ -86,16 +86,16 @@ void RunForgetful(Client& client, size_t arena_floats, size_t forgotten, float v
     if (order.kind == Order::Kind::kStop) return;
     for (size_t c = 0; c < client.chunks().size(); ++c) client.AwaitChunk(order.version, c);
     const Batch batch = client.plan().At(order.version);
-    for (const WorkLease& lease : order.leases) {
-      const Range slices = Covers(lease.node, client.plan().slices);
+    for (const OrderPart& part : order.parts) {
+      const Range slices = Covers(part.node, client.plan().slices);
       for (int64_t s = slices.begin; s < slices.end; ++s) {
-        client.ReportLoss(order.version, lease, s, client.plan().Slice(batch, s).size(), 1, 0);
+        client.ReportLoss(order.version, part, s, client.plan().Slice(batch, s).size(), 1, 0);
       }
-      const std::span<float> gradient = client.GradientBuffer(lease.arena);
+      const std::span<float> gradient = client.GradientBuffer(part.buffer);
       for (size_t i = 0; i < arena_floats; ++i) {
         if (i != forgotten || order.version == 0) gradient[i] = value;
       }
-      for (size_t c = 0; c < client.chunks().size(); ++c) client.PushChunk(order.version, lease, c);
+      for (size_t c = 0; c < client.chunks().size(); ++c) client.PushChunk(order.version, part, c);
     }
   }
 }
@@ -122,7 +122,7 @@ TEST_P(GuardedClient, DoesNotPushTheLastStepsBytes) {
 }
 
 TEST_P(GuardedClient, ThatWritesAllOfItIsLeftAlone) {
-  TestJob job(SmallConfig(1, 3), GetParam());  // leases of two subtrees
+  TestJob job(SmallConfig(1, 3), GetParam());  // orders of two subtrees
   ClientOptions options = job.OptionsFor(0);
   options.guard = std::make_shared<GradientGuard>(job.graph().layout());
   {

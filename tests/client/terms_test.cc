@@ -15,12 +15,10 @@ wire::Welcome Welcome() {
   welcome.set_global_batch(16);
   welcome.set_total_steps(9);
   welcome.set_slices(4);
-  welcome.set_arenas(3);
-  wire::Assignment& assignment = *welcome.mutable_assignment();
-  assignment.set_id(2);
-  assignment.set_from_step(4);
-  assignment.add_subtree()->set_level(1);
-  assignment.add_subtree()->set_index(2);
+  welcome.set_buffers(3);
+  welcome.add_subtree()->set_level(1);
+  welcome.add_subtree()->set_index(2);
+  welcome.set_first_step(4);
   welcome.set_tensor_type(wire::BF16);
   return welcome;
 }
@@ -32,10 +30,9 @@ TEST(Terms, AreWhatWelcomeSays) {
   EXPECT_EQ(terms->plan.global_batch, 16);
   EXPECT_EQ(terms->plan.total_steps, 9);
   EXPECT_EQ(terms->plan.slices, 4);
-  EXPECT_EQ(terms->share.id, 2u);
-  EXPECT_EQ(terms->share.from_step, 4);
-  EXPECT_EQ(terms->share.nodes, (std::vector<TreeNode>{{1, 0}, {0, 2}}));
-  EXPECT_EQ(terms->arenas, 3u);
+  EXPECT_EQ(terms->first_step, 4);
+  EXPECT_EQ(terms->nodes, (std::vector<TreeNode>{{1, 0}, {0, 2}}));
+  EXPECT_EQ(terms->buffers, 3u);
   ASSERT_EQ(terms->chunks.size(), 3u);
   EXPECT_EQ(terms->chunks[1].begin, 10u);
   EXPECT_EQ(terms->chunks[1].end, 25u);
@@ -52,8 +49,8 @@ TEST(Terms, ThatDoNotFitAreRefused) {
     return !ReadWelcome(welcome, kFloats);
   };
   EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_chunk_end(0, 26); })) << "not ascending";
-  EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_arenas(1); })) << "fewer than subtrees";
-  EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_arenas(6); })) << "memory for more than slices";
+  EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_buffers(1); })) << "fewer than subtrees";
+  EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_buffers(6); })) << "memory for more than slices";
   EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_slices(100'000); }));
   EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_train_samples(int64_t{1} << 40); }));
   EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_total_steps(-1); }));
@@ -63,15 +60,15 @@ TEST(Terms, ThatDoNotFitAreRefused) {
   EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_global_batch(0); }));
   const auto subtree = [&](uint32_t level, uint32_t index) {
     return refused([=](wire::Welcome& w) {
-      w.mutable_assignment()->mutable_subtree(1)->set_level(level);
-      w.mutable_assignment()->mutable_subtree(1)->set_index(index);
+      w.mutable_subtree(1)->set_level(level);
+      w.mutable_subtree(1)->set_index(index);
     });
   };
   EXPECT_TRUE(subtree(0, 4)) << "slices that are not there";
   EXPECT_TRUE(subtree(3, 0)) << "above the root";
   EXPECT_TRUE(subtree(0, 1)) << "a part of the one before it";
   EXPECT_FALSE(subtree(1, 1));
-  EXPECT_TRUE(refused([](wire::Welcome& w) { w.mutable_assignment()->set_from_step(-1); }));
+  EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_first_step(-1); }));
   EXPECT_FALSE(refused([](wire::Welcome&) {}));
 }
 
@@ -83,11 +80,11 @@ wire::WeightsChunk Chunk(int64_t version, uint32_t chunk, bool average = false) 
   return weights;
 }
 
-TEST(Arrivals, OfAChunkComeVersionByVersion) {
+TEST(Arrivals, OfAChunkComeInTheOrderOfTheirVersions) {
   Arrivals arrived(2, 4);
   EXPECT_FALSE(arrived.Has(4, 0, false));
   EXPECT_FALSE(arrived.IsNext(Chunk(3, 0)));
-  EXPECT_FALSE(arrived.IsNext(Chunk(5, 0)));
+  EXPECT_TRUE(arrived.IsNext(Chunk(6, 0))) << "nobody needed the ones before";
   ASSERT_TRUE(arrived.IsNext(Chunk(4, 0)));
   arrived.Mark(Chunk(4, 0));
   EXPECT_TRUE(arrived.Has(4, 0, false));
@@ -121,6 +118,11 @@ TEST(Arrivals, OfAnAverageComeAfterTheirWeightsAndNeedNotCome) {
   EXPECT_TRUE(arrived.Has(3, 0, true));
   EXPECT_FALSE(arrived.IsNext(Chunk(3, 0, true))) << "again";
   EXPECT_TRUE(arrived.IsNext(Chunk(4, 0))) << "weights go on";
+  EXPECT_FALSE(arrived.Has(4, 0, true));
+  arrived.Mark(Chunk(4, 0));
+  EXPECT_FALSE(arrived.Has(4, 0, true));
+  arrived.Mark(Chunk(6, 0));
+  EXPECT_TRUE(arrived.Has(4, 0, true)) << "its evaluation is over";
 }
 
 }  // namespace

@@ -210,6 +210,13 @@ TEST_F(ImageFolderTest, ThereMayBeTwoFoldersForEvaluations) {
   EXPECT_EQ(OpenDatasets(data, 1).train->size(), 3);
 }
 
+TEST_F(ImageFolderTest, TwoFoldersForTheSameSetAreRefused) {
+  WriteGoodSet();
+  Write("Validation/cat/1.png", Png(1, 1, 1));
+  EXPECT_MUSTER_ERROR(FindImageFolders(dir_.string()), ExitCode::kData,
+                      AllOf(HasSubstr("/Validation and "), HasSubstr("/val: ")));
+}
+
 TEST_F(ImageFolderTest, ATestFolderLeavesTheTrainingSetWhole) {
   for (int i = 0; i < 40; ++i) {
     Write((i % 2 == 0 ? "train/cat/" : "train/dog/") + std::to_string(i) + ".png", Png(i, i, i));

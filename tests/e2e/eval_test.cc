@@ -33,6 +33,18 @@ std::map<std::string, fs::file_time_type> FilesIn(const fs::path& directory) {
   return files;
 }
 
+// The worker of this process, which reads a config that is held there, or -1.
+pid_t WorkerOf(const Process& process) {
+  const std::string held =
+      "--config" + std::string(1, '\0') + "/proc/" + std::to_string(process.pid()) + "/fd/";
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string pid = entry.path().filename();
+    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (Slurp(entry.path() / "cmdline").find(held) != std::string::npos) return std::stoi(pid);
+  }
+  return -1;
+}
+
 class Evaluate : public RealJob {
  protected:
   Evaluate() { fs::create_directory(Path("tmp")); }
@@ -62,6 +74,13 @@ class Evaluate : public RealJob {
     EXPECT_EQ(got["test_loss"].get<double>(), reported["test_loss"].get<double>());
     EXPECT_EQ(got["same_as_reported"], true) << got.dump();
     EXPECT_EQ(got["test_images"], kTestImages);
+  }
+  // `muster eval` of run0 that does not end by itself.
+  std::unique_ptr<Process> EvaluateForEver() const {
+    return std::make_unique<Process>(
+        std::vector<std::string>{"muster", "eval", Path("run0"), "--set", "data.format=SYNTHETIC",
+                                 "--set", "data.synthetic={test_samples: 16000000}"},
+        Path("eval.log"), ProcessOptions{.environment = {{"TMPDIR", Path("tmp")}}});
   }
   void WriteNan(const std::string& file) const {
     std::fstream stream(file, std::ios::binary | std::ios::in | std::ios::out);
@@ -169,20 +188,28 @@ TEST_F(Evaluate, ARunUnderWayIsReadAndGoesOn) {
 
 TEST_F(Evaluate, AnInterruptLeavesNothing) {
   ASSERT_EQ(Launch({"run.steps=2"}).exit_code, 0);
-  Process process({"muster", "eval", Path("run0")}, Path("eval.log"),
-                  {.environment = {{"TMPDIR", Path("tmp")}}});
-  pid_t server = -1;
-  ASSERT_TRUE(Eventually(30, [&] {
-    for (const auto& entry : fs::directory_iterator(Path("tmp"))) {
-      server = Find("tmp/" + entry.path().filename().string(), -1);
-    }
-    return server > 0;
-  })) << process.Log();
-  ::kill(server, SIGSTOP);  // so that it does not end before
-  EXPECT_EQ(process.EndBy(SIGINT, 20), 130) << process.Log();
-  EXPECT_THAT(process.Log(), HasSubstr("Stopped by SIGINT: nothing was evaluated."));
+  for (const bool stopped : {false, true}) {
+    const auto process = EvaluateForEver();
+    pid_t worker = -1;
+    ASSERT_TRUE(Eventually(30, [&] { return (worker = WorkerOf(*process)) > 0; }))
+        << process->Log();
+    if (stopped) ::kill(worker, SIGSTOP);
+    EXPECT_EQ(process->EndBy(SIGINT, 20), 130) << process->Log();
+    EXPECT_THAT(process->Log(), HasSubstr("stopped by SIGINT: there is no result"));
+    EXPECT_EQ(::kill(worker, 0), -1);
+  }
   EXPECT_THAT(FilesIn(Path("tmp")), IsEmpty());
   EXPECT_TRUE(NothingLeft(10));
+}
+
+TEST_F(Evaluate, AWorkerThatIsKilledIsNamed) {
+  ASSERT_EQ(Launch({"run.steps=2"}).exit_code, 0);
+  const auto process = EvaluateForEver();
+  pid_t worker = -1;
+  ASSERT_TRUE(Eventually(30, [&] { return (worker = WorkerOf(*process)) > 0; })) << process->Log();
+  ::kill(worker, SIGKILL);
+  EXPECT_EQ(process->Wait(20), Code(ExitCode::kProcessDied));
+  EXPECT_THAT(process->Log(), HasSubstr("muster-worker was killed by signal 9"));
 }
 
 TEST_F(Evaluate, WhatCannotBe) {

@@ -1,10 +1,10 @@
 // Preloaded into a job's programs: in muster-worker MUSTER_FAULT=map lets no shared memory be
 // mapped, and MUSTER_FAULT=receive no descriptor be received, as where a limit is reached. In
 // muster-server MUSTER_FAULT=best ends the process while it writes the best weights, and
-// MUSTER_FAULT=first while it writes a run's first checkpoint, unless the file MUSTER_FAULT_ONCE is
-// there, which it makes; both after a while in which the run goes on. MUSTER_FAULT=model: it waits
-// for that file before the last weights are on the disk. The first muster-worker that exits with
-// MUSTER_FAULT=stop is stopped (SIGSTOP) while it does.
+// MUSTER_FAULT=first while it writes a run's first checkpoint, each time or, if that is set, unless
+// the file MUSTER_FAULT_ONCE is there, which it makes; both after a while in which the run goes on.
+// MUSTER_FAULT=model: it waits for that file before the last weights are on the disk. The first
+// muster-worker that exits with MUSTER_FAULT=stop is stopped (SIGSTOP) while it does.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -34,7 +34,8 @@ bool IsFile(int fd, const char* part_of_path) {
 
 bool IsFirstTime() {
   const char* const once = std::getenv("MUSTER_FAULT_ONCE");
-  const int fd = once == nullptr ? -1 : ::open(once, O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (once == nullptr) return true;
+  const int fd = ::open(once, O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd >= 0) ::close(fd);
   return fd >= 0;
 }

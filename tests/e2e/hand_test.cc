@@ -1,4 +1,5 @@
 // Server and workers started by hand, each in a shell of its own, on one host.
+#include <fmt/core.h>
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -143,6 +144,40 @@ TEST_F(ByHand, TheTokenMayComeFromTheEnvironment) {
   ExpectSuccess(first, second, server);
   EXPECT_THAT(server->Log(), AllOf(HasSubstr("MUSTER_TOKEN"), Not(HasSubstr(token()))));
   EXPECT_FALSE(std::filesystem::exists(Path("run/token")));
+}
+
+// A host that comes back is quicker than the server, which has not noticed yet that it was gone.
+TEST_F(ByHand, AWorkerWaitsForItsRankWhileTheServerBelievesInTheOneBefore) {
+  const auto server = Server({"--token-file", TokenFile(), "--set", "deadlines.silence_s=3",
+                              "--set", "cluster.on_lost_worker=REPLACE"});
+  const std::string endpoint = Endpoint(*server);
+  const auto gone = Worker(0, endpoint);
+  const auto has_joined = [&](const std::unique_ptr<Process>& worker) {
+    const std::string name = fmt::format("pid {}) joined", worker->pid());
+    return Eventually(20, [&] { return server->Log().find(name) != std::string::npos; });
+  };
+  ASSERT_TRUE(has_joined(gone)) << server->Log();
+  gone->Signal(SIGSTOP);
+  const auto first = Worker(0, endpoint);
+  ASSERT_TRUE(has_joined(first)) << server->Log() << first->Log();
+  const auto second = Worker(1, endpoint);
+  ExpectSuccess(first, second, server);
+  EXPECT_THAT(first->Log(), HasSubstr("rank 0 is taken by")) << server->Log();
+  EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
+}
+
+// One too many: it never gets the rank, and hears of the end as the others do.
+TEST_F(ByHand, AWorkerThatWaitsForItsRankIsToldOfTheEnd) {
+  const auto server = Server({"--token-file", TokenFile()});
+  const std::string endpoint = Endpoint(*server);
+  const auto first = Worker(0, endpoint);
+  ASSERT_TRUE(server->Says("joined")) << server->Log();
+  const auto one_too_many = Worker(0, endpoint);
+  ASSERT_TRUE(one_too_many->Says("rank 0 is taken by")) << one_too_many->Log();
+  const auto second = Worker(1, endpoint);
+  ExpectSuccess(first, second, one_too_many, server);
+  EXPECT_THAT(one_too_many->Log(), Not(HasSubstr("joined as rank")));
+  EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
 }
 
 // Nothing that differs between two configs changes the bits unnoticed.

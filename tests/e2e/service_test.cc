@@ -59,6 +59,7 @@ TEST_F(Service, BeginsGoesOnAndIsComplete) {
     EXPECT_EQ(first->Wait(20), 7) << first->Log();
     EXPECT_EQ(second->Wait(20), 7) << second->Log();
     EXPECT_TRUE(NothingLeft(10));
+    EXPECT_THAT(Muster({"runs", Path("run")}).log, HasSubstr("killed"));
   }
   ServeToTheEnd(hash);
   // Which the run tells, as of a server that a launcher has lost.

@@ -18,7 +18,7 @@ using ::testing::Not;
 
 class Split : public RealJob {
  protected:
-  // Of tiny samples, whose test set takes some seconds.
+  // The samples are tiny, and the test set takes some seconds.
   std::vector<std::string> SlowTest(std::vector<std::string> more = {}) {
     more.insert(more.end(),
                 {"data={ format: SYNTHETIC validation_fraction: 0.3 synthetic { height: 12 width: "
@@ -89,6 +89,12 @@ TEST_F(Split, TheValidationSetChoosesAndTheTestSetComesLast) {
   const Outcome evaluated = Muster({"eval", Path("run0")});
   EXPECT_THAT(evaluated.log,
               AllOf(HasSubstr("40 test images"), HasSubstr("the same, to the last")));
+  const Outcome validated = Muster({"eval", Path("run0"), "--validation-set", "--best"});
+  EXPECT_THAT(validated.log,
+              AllOf(HasSubstr(" validation images"), HasSubstr("the same, to the last"),
+                    Not(HasSubstr("test images"))));
+  ExpectRefused({"eval", Path("run0"), "--validation-set", "--set", "data.validation_fraction=0"},
+                ExitCode::kUsage, "--validation-set: these data have none");
   EXPECT_THAT(Muster({"inspect", Path("run0")}).log,
               AllOf(HasSubstr("validation accuracy"), HasSubstr("test accuracy")));
   EXPECT_THAT(Muster({"top", Path("run0"), "--once"}).log, HasSubstr("validation accuracy"));

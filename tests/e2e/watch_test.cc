@@ -37,16 +37,6 @@ TEST_F(Watch, ARunIsSeenWhileItRunsAndAfterwards) {
   EXPECT_THAT(Muster({"runs", Path("run")}).log, HasSubstr("interrupted"));
 }
 
-TEST_F(Watch, AServerThatIsKilledLeavesAKilledRun) {
-  std::vector<std::string> settings = kLong;
-  settings.emplace_back("run.max_restarts=0");
-  const std::unique_ptr<Process> job = Start("run", settings);
-  ASSERT_TRUE(Reaches("run", 100));
-  ASSERT_EQ(::kill(Find("run", -1), SIGKILL), 0);
-  EXPECT_EQ(job->Wait(30), 6);
-  EXPECT_THAT(Muster({"runs", Path("run")}).log, HasSubstr("killed"));
-}
-
 TEST_F(Watch, AStallSaysWhomItWaitsForBeforeADeadlineEndsIt) {
   // Otherwise its work would be given to the other one.
   std::vector<std::string> settings = kLong;

@@ -46,26 +46,20 @@ void BookWorker::Hear(const wire::ServerMessage& message) {
              .total_steps = welcome.total_steps(),
              .slices = welcome.slices()};
     chunk_end_ = {welcome.chunk_end().begin(), welcome.chunk_end().end()};
-    share_ = NodesOf(welcome.assignment());
     lines_.emplace_back().mutable_ready();
   } else if (message.has_weights_chunk()) {
     if (!message.weights_chunk().average()) ++arrived_[message.weights_chunk().version()];
-  } else if (message.has_fence()) {
+  } else if (message.has_reset()) {
     lines_.clear();
-    address_.set_incarnation(message.fence().incarnation());
+    address_.set_incarnation(message.reset().incarnation());
     lines_.emplace_back().mutable_ready();
-  } else if (message.has_assignment()) {
-    share_ = NodesOf(message.assignment());
   } else if (message.has_train()) {
-    uint64_t lease = message.train().lease();
-    uint32_t arena = 0;
-    for (const TreeNode& node : share_) {
-      Compute(message.train().step(), lease++, arena++, node, {});
+    const wire::Train& train = message.train();
+    uint32_t buffer = train.buffer();
+    for (const TreeNode& node : NodesOf(train.subtree())) {
+      Compute(train.step(), train.order(), buffer++, node,
+              {train.chunk().begin(), train.chunk().end()});
     }
-  } else if (message.has_redo()) {
-    const wire::Redo& redo = message.redo();
-    Compute(redo.step(), redo.lease(), redo.arena(), NodeOf(redo.subtree()),
-            {redo.chunk().begin(), redo.chunk().end()});
   } else if (message.has_evaluate()) {
     Evaluate(message.evaluate());
   } else if (message.has_stop()) {
@@ -89,7 +83,7 @@ bool BookWorker::has_lines() const {
 wire::WorkerMessage BookWorker::Next() {
   wire::WorkerMessage message;
   if (!has_lines()) {
-    message.mutable_beat();
+    message.mutable_heartbeat();
   } else {
     message = std::move(lines_.front());
     lines_.pop_front();
@@ -98,7 +92,7 @@ wire::WorkerMessage BookWorker::Next() {
   return message;
 }
 
-void BookWorker::Compute(int64_t step, uint64_t lease, uint32_t arena, const TreeNode& node,
+void BookWorker::Compute(int64_t step, uint64_t order, uint32_t buffer, const TreeNode& node,
                          const std::vector<uint32_t>& chunks) {
   const Range slices = Covers(node, plan_.slices);
   for (int64_t slice = slices.begin; slice < slices.end; ++slice) {
@@ -107,7 +101,7 @@ void BookWorker::Compute(int64_t step, uint64_t lease, uint32_t arena, const Tre
     loss.set_slice(static_cast<uint32_t>(slice));
     loss.set_samples(plan_.Slice(plan_.At(step), slice).size());
     loss.set_loss(static_cast<double>(step + slice));
-    loss.set_lease(lease);
+    loss.set_order(order);
   }
   for (uint32_t chunk = 0; chunk < chunk_end_.size(); ++chunk) {
     if (!chunks.empty() && std::ranges::find(chunks, chunk) == chunks.end()) continue;
@@ -115,8 +109,8 @@ void BookWorker::Compute(int64_t step, uint64_t lease, uint32_t arena, const Tre
     part.set_step(step);
     part.set_chunk(chunk);
     *part.mutable_subtree() = SubtreeOf(node);
-    part.set_lease(lease);
-    part.set_arena(arena);
+    part.set_order(order);
+    part.set_buffer(buffer);
     if (!HasSamples(step, node)) part.set_empty(true);
   }
 }

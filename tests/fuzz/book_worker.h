@@ -37,7 +37,7 @@ class BookWorker {
   std::vector<float> GradientOf(const wire::GradientPart& part) const;
 
  private:
-  void Compute(int64_t step, uint64_t lease, uint32_t arena, const TreeNode& node,
+  void Compute(int64_t step, uint64_t order, uint32_t buffer, const TreeNode& node,
                const std::vector<uint32_t>& chunks);
   void Evaluate(const wire::Evaluate& evaluate);
   bool HasSamples(int64_t step, const TreeNode& node) const;
@@ -49,7 +49,6 @@ class BookWorker {
   std::map<int64_t, size_t> arrived_;  // version → chunks of its weights
   StepPlan plan_;
   std::vector<uint64_t> chunk_end_;
-  std::vector<TreeNode> share_;
 };
 
 }  // namespace muster::fuzz

@@ -11,8 +11,10 @@
 #include <thread>
 
 #include "common/checkpoint/state_file.h"
-#include "ps/checkpoint/resume.h"
-#include "ps/server.h"
+#include "common/config/build_graph.h"
+#include "common/config/data_format.h"
+#include "ps/record/resume.h"
+#include "ps/run/server.h"
 #include "tests/fuzz/book_worker.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/job/test_job.h"
@@ -86,10 +88,11 @@ class BookLink : public ServerLink {
 };
 
 uint64_t Run(const config::Config& config, const ResumePoint* resume, int patience) {
-  Reporter reporter("", -1);
+  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
+  Recorder recorder(config, graph, -1);
   return Server(config, testing::TestToken(), std::make_unique<BookLink>(config, patience),
-                reporter, -1, resume)
-      .Run()
+                recorder, -1, resume)
+      .Serve()
       .weights_hash;
 }
 

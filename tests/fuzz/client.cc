@@ -26,9 +26,9 @@ wire::ServerMessage BookWelcome() {
   welcome.set_global_batch(16);
   welcome.set_total_steps(3);
   welcome.set_slices(kSlices);
-  *welcome.mutable_assignment()->add_subtree() = SubtreeOf({1, 0});
-  *welcome.mutable_assignment()->add_subtree() = SubtreeOf({0, 2});
-  welcome.set_arenas(kSlices + 1);
+  *welcome.add_subtree() = SubtreeOf({1, 0});
+  *welcome.add_subtree() = SubtreeOf({0, 2});
+  welcome.set_buffers(kSlices + 1);
   return message;
 }
 
@@ -64,8 +64,8 @@ class ScriptLink : public ClientLink {
     size_t floats = FloatsOf(message);
     if ((byte & 16) != 0) (void)message.MergeFromString(input_.Piece());
     if ((byte & 32) != 0) floats = input_.Byte();
-    if (message.has_fence() && message.address().incarnation() == incarnation_) {
-      incarnation_ = message.fence().incarnation();
+    if (message.has_reset() && message.address().incarnation() == incarnation_) {
+      incarnation_ = message.reset().incarnation();
     }
     return With(std::move(message), floats);
   }
@@ -78,13 +78,13 @@ class ScriptLink : public ClientLink {
       case 0:
         return BookWelcome();
       case 1:
-        message.mutable_enter()->set_version(version_ = input_.Byte() % 3);
+        message.mutable_activate()->set_version(version_ = input_.Byte() % 3);
         break;
       case 2:
       case 3:
         // All of them, one after the other.
         weights_left_ = std::size(kChunks);
-        message.mutable_beat();
+        message.mutable_heartbeat();
         break;
       case 4:
         message.mutable_weights_chunk()->set_version(version_);
@@ -95,15 +95,18 @@ class ScriptLink : public ClientLink {
       case 6:
         message.mutable_train()->set_step(version_ - 1);
         message.mutable_train()->set_samples(16);
-        message.mutable_train()->set_lease(lease_ += 2);
+        message.mutable_train()->set_order(++order_);
+        *message.mutable_train()->add_subtree() = SubtreeOf({1, 0});
+        *message.mutable_train()->add_subtree() = SubtreeOf({0, 2});
         break;
       case 7:
-        message.mutable_redo()->set_step(version_ - 1);
-        message.mutable_redo()->set_samples(16);
-        message.mutable_redo()->set_lease(++lease_);
-        message.mutable_redo()->set_arena(3);
-        message.mutable_redo()->add_chunk(1);
-        *message.mutable_redo()->mutable_subtree() = SubtreeOf({0, 1});
+        message.mutable_train()->set_step(version_ - 1);
+        message.mutable_train()->set_samples(16);
+        message.mutable_train()->set_order(++order_);
+        message.mutable_train()->set_buffer(3);
+        message.mutable_train()->add_chunk(1);
+        message.mutable_train()->set_urgent(true);
+        *message.mutable_train()->add_subtree() = SubtreeOf({0, 1});
         break;
       case 8:
         message.mutable_evaluate()->set_version(version_ - 1);
@@ -113,10 +116,13 @@ class ScriptLink : public ClientLink {
         message.mutable_evaluate()->set_set(how / 4 % 2 == 0 ? wire::TEST : wire::VALIDATION);
         break;
       case 9:
-        message.mutable_fence()->set_incarnation(incarnation_ + 1);
+        message.mutable_reset()->set_incarnation(incarnation_ + 1);
         break;
       case 10:
-        *message.mutable_assignment()->add_subtree() = SubtreeOf({1, 0});
+        message.mutable_train()->set_step(version_ - 1);  // another share
+        message.mutable_train()->set_samples(16);
+        message.mutable_train()->set_order(++order_);
+        *message.mutable_train()->add_subtree() = SubtreeOf({1, 0});
         break;
       case 11:
         message.mutable_stop()->set_completed(input_.Byte() % 2 == 0);
@@ -125,7 +131,7 @@ class ScriptLink : public ClientLink {
         message.mutable_refused()->set_reason("x");
         break;
       default:
-        message.mutable_beat();
+        message.mutable_heartbeat();
     }
     return message;
   }
@@ -158,16 +164,16 @@ class ScriptLink : public ClientLink {
   Input input_;
   int64_t version_ = 0;
   uint32_t incarnation_ = 0;
-  uint64_t lease_ = 0;
+  uint64_t order_ = 0;
   size_t weights_left_ = 0;
   uint8_t sum_ = 0;
 };
 
-void CheckLeases(const Client& client, const Order& order) {
+void CheckOrder(const Client& client, const Order& order) {
   const int64_t slices = client.plan().slices;
   Require(order.samples > 0, "an order to train on no samples");
-  for (const WorkLease& lease : order.leases) {
-    Require(lease.node.level <= Root(slices).level && !Covers(lease.node, slices).empty(),
+  for (const OrderPart& part : order.parts) {
+    Require(part.node.level <= Root(slices).level && !Covers(part.node, slices).empty(),
             "an order for slices that there are not");
   }
   for (const uint32_t chunk : order.chunks) {
@@ -176,22 +182,22 @@ void CheckLeases(const Client& client, const Order& order) {
 }
 
 void Compute(Client& client, const Order& order) {
-  CheckLeases(client, order);
+  CheckOrder(client, order);
   for (size_t c = 0; c < client.chunks().size(); ++c) {
     if (!client.AwaitChunk(order.version, c, Client::Wait::kForUrgent)) return;
   }
   const StepPlan& plan = client.plan();
-  for (const WorkLease& lease : order.leases) {
-    const Range slices = Covers(lease.node, plan.slices);
+  for (const OrderPart& part : order.parts) {
+    const Range slices = Covers(part.node, plan.slices);
     for (int64_t s = slices.begin; s < std::min(slices.end, slices.begin + 10); ++s) {
       const int64_t samples = plan.Slice(plan.At(order.version), s).size();
       Require(samples >= 0, "a slice of less than no samples");
-      client.ReportLoss(order.version, lease, s, samples, 1, 0);
+      client.ReportLoss(order.version, part, s, samples, 1, 0);
     }
-    const std::span<float> gradient = client.GradientBuffer(lease.arena);
+    const std::span<float> gradient = client.GradientBuffer(part.buffer);
     Require(gradient.size() == kArena, "a gradient buffer of another size");
     std::ranges::fill(gradient, client.Weights(order.version)[kArena - 1]);
-    for (size_t c = 0; c < client.chunks().size(); ++c) client.PushChunk(order.version, lease, c);
+    for (size_t c = 0; c < client.chunks().size(); ++c) client.PushChunk(order.version, part, c);
   }
 }
 
@@ -199,11 +205,9 @@ void Evaluate(Client& client, const Order& order) {
   Require(order.version >= 0 && order.block_size > 0, "an evaluation of nothing");
   Require(0 <= order.blocks.begin && order.blocks.begin <= order.blocks.end,
           "an evaluation that ends before it begins");
+  const auto of = order.average ? Client::Of::kAverage : Client::Of::kWeights;
   for (size_t c = 0; c < client.chunks().size(); ++c) {
-    const bool here = order.average
-                          ? client.AwaitAverage(order.version, c, Client::Wait::kForUrgent)
-                          : client.AwaitChunk(order.version, c, Client::Wait::kForUrgent);
-    if (!here) return;
+    if (!client.AwaitChunk(order.version, c, Client::Wait::kForUrgent, of)) return;
   }
   const std::span<const float> weights =
       order.average ? client.Average() : client.Weights(order.version);
@@ -217,7 +221,7 @@ void Work(Client& client) {
     switch (order.kind) {
       case Order::Kind::kStop:
         return;
-      case Order::Kind::kFence:
+      case Order::Kind::kReset:
         client.ReportReady();
         break;
       case Order::Kind::kEvaluate:

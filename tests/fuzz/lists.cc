@@ -2,13 +2,12 @@
 // once, and written again as it was where it is written; what is refused is quoted.
 #include <set>
 
-#include "cli/evaluate/eval_text.h"
 #include "cli/model/import_command.h"
 #include "common/base/error.h"
 #include "common/base/text.h"
 #include "common/checkpoint/checkpoint_name.h"
 #include "common/config/hardware.h"
-#include "ps/restart_record.h"
+#include "ps/record/restart_record.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {
@@ -54,14 +53,6 @@ void CheckTensorNames(const std::string& text) {
   });
 }
 
-void CheckConfusion(const std::string& text) {
-  OrError("confusion_matrix.csv", [&] {
-    const ConfusionCounts counts = ParseConfusion(text, {});
-    for (const auto& row : counts) Require(row.size() == counts.size(), "not as wide as high");
-    if (counts.size() < 100) (void)ConfusionLines(counts, {"a", "b"}, true);
-  });
-}
-
 }  // namespace
 }  // namespace muster::fuzz
 
@@ -81,9 +72,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 2:
       CheckCheckpointName(text);
-      break;
-    case 4:
-      CheckConfusion(text);
       break;
     case 6:
       CheckTensorNames(text);

@@ -78,7 +78,7 @@ class Play {
   void Say(Worker& worker) {
     wire::WorkerMessage message;
     message.mutable_gradient_part()->set_chunk(input_.Byte() % 3);
-    message.mutable_gradient_part()->set_arena(input_.Byte() % 3);
+    message.mutable_gradient_part()->set_buffer(input_.Byte() % 3);
     (void)message.MergeFromString(input_.Piece());
     worker.connection.Append(message.SerializeAsString());
     (void)worker.connection.Flush();
@@ -153,7 +153,7 @@ class Play {
   const std::string endpoint_ = testing::UniqueLocalEndpoint();
   SharedMemory weights_ = testing::RawWeights();
   const std::unique_ptr<ServerLink> link_ =
-      ListenLocal(endpoint_, {.max_queued_messages = 20, .max_local_peers = 8});
+      ListenLocal(endpoint_, {.max_waiting_bytes = 4 << 10, .max_local_peers = 8});
   std::vector<std::unique_ptr<Worker>> workers_;
   std::set<PeerId> peers_, welcomed_, lost_;
 };

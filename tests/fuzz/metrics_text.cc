@@ -1,7 +1,7 @@
 // The text of metrics.jsonl, as a server reads it that goes on: what is kept is whole lines of its
 // beginning, and the same again when no more is there; what is lacking is said in one short line;
 // scalars for TensorBoard come in the order of the lines, of steps that it does not have yet.
-#include "ps/kept_lines.h"
+#include "ps/record/kept_lines.h"
 #include "ps/tensorboard/line_scalars.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -23,8 +23,9 @@ void CheckKept(const std::string& text, const DueLines& due) {
 void CheckScalars(const std::string& text, int64_t last, const LastSteps& written) {
   for (const tensorboard::Event& event : LaterScalars(text, last, written)) {
     Require(event.step() <= last, "a scalar of a later step");
-    Require(event.step() > std::min({written.interval, written.validation, written.test}),
-            "a scalar that is there already");
+    const auto last_written =
+        std::ranges::min_element(written, {}, [](const auto& one) { return one.second; });
+    Require(event.step() > last_written->second, "a scalar that is there already");
     Require(event.summary().value_size() > 0, "an event of nothing");
   }
 }
@@ -45,6 +46,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                    .logs = {1, 2, 3},
                    .evaluations = {2}});
   CheckScalars(text, step,
-               {.interval = interval, .validation = evaluation / 2, .test = evaluation});
+               {{muster::kIntervalTag, interval},
+                {muster::kValidationLossTag, evaluation / 2},
+                {muster::kTestLossTag, evaluation}});
   return 0;
 }

@@ -10,12 +10,12 @@
 #include <sstream>
 
 #include "cli/view/plot_command.h"
-#include "cli/view/run_record.h"
+#include "cli/view/run_reader.h"
 #include "cli/view/runs_command.h"
 #include "cli/view/top_view.h"
-#include "ps/kept_lines.h"
-#include "ps/reporter.h"
-#include "ps/restart_record.h"
+#include "ps/record/kept_lines.h"
+#include "ps/record/metrics_file.h"
+#include "ps/record/restart_record.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {
@@ -57,7 +57,7 @@ void CheckTop(const Folder& folder) {
   OrError(folder.path(), [&] {
     const auto status = ReadStatus(folder.path());
     if (!status) return;
-    const TopRun run{.name = "run", .alive = ServerIsAlive(*status), .age_s = StatusAge(*status)};
+    const TopRun run{.name = "run", .state = RunState::kRunning, .age_s = StatusAge(*status)};
     for (const TopScreen& screen : {TopScreen{}, TopScreen{20, 6}, TopScreen{300, 100}}) {
       CheckLines(TopLines(*status, run, screen));
     }
@@ -76,10 +76,9 @@ void CheckCut(const Folder& folder, const std::string& text, const checkpoint::M
   const std::string path = folder.Write("metrics.jsonl", text);
   OrError(path, [&] {
     const DueLines due{.step = 3, .logs = {1, 2, 3}, .evaluations = {2}};
-    Reporter reporter(path, -1, &kept);
-    reporter.CutMetrics(due);
-    reporter.GoOn(due.step);
-    Require(reporter.restarts().size() <= text.size(), "more restarts than lines");
+    MetricsFile file(path, &kept, [](const std::string&) {});
+    Require(file.Cut(due).restarts.size() <= text.size(), "more restarts than lines");
+    file.Append("");
     const std::string left = Slurp(path);
     Require(left.size() <= 2 * text.size() + kept.unwritten().size() + 1, "metrics.jsonl grew");
     if (kept.has_xxh3() && static_cast<size_t>(kept.bytes()) <= text.size()) {
@@ -90,8 +89,7 @@ void CheckCut(const Folder& folder, const std::string& text, const checkpoint::M
       Require(bytes == 0 || text[bytes - 1] == '\n', "cut in the middle of a line");
       Require(left.starts_with(text.substr(0, bytes)), "a line was changed");
     }
-    Require(static_cast<size_t>(reporter.KeepMetrics().bytes()) == left.size(),
-            "another length than it says");
+    Require(static_cast<size_t>(file.Keep().bytes()) == left.size(), "another length than it says");
   });
   std::filesystem::remove(std::filesystem::path(path).replace_filename("metrics-cut.jsonl"));
 }
@@ -110,8 +108,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   kept.set_unwritten(input.Text());
   folder.Write("status.json", input.Text());
   const std::string metrics = input.Rest();
-  const std::string path = folder.Write("metrics.jsonl", metrics);
-  if (number >= 0) kept.set_xxh3(muster::HashOfStart(path, kept.bytes()).value());
+  folder.Write("metrics.jsonl", metrics);
+  if (number >= 0)
+    kept.set_xxh3(muster::HashOf(metrics.substr(0, static_cast<size_t>(kept.bytes()))));
   CheckRecord(folder, 1 + static_cast<size_t>(std::ranges::count(metrics, '\n')));
   CheckTop(folder);
   CheckCut(folder, metrics, kept);

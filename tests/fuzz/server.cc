@@ -3,7 +3,7 @@
 // run ends, by itself or with an Error; nobody is sent what is not for him; and a run that comes to
 // its end although nobody has lied about gradients or data has the weights of the run that nothing
 // disturbed.
-#include "ps/server.h"
+#include "ps/run/server.h"
 
 #include <algorithm>
 #include <array>
@@ -12,6 +12,8 @@
 #include <set>
 #include <thread>
 
+#include "common/config/build_graph.h"
+#include "common/config/data_format.h"
 #include "common/link/protocol.h"
 #include "tests/fuzz/book_worker.h"
 #include "tests/fuzz/fuzz.h"
@@ -226,13 +228,14 @@ struct Outcome {
 
 Outcome Run(uint8_t how, Input input, int patience = kFewPauses) {
   const config::Config config = ConfigOf(how);
-  Reporter reporter("", -1);
+  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
+  Recorder recorder(config, graph, -1);
   auto link = std::make_unique<ScriptLink>(config, input, patience);
   const ScriptLink& script = *link;
-  Server server(config, testing::TestToken(), std::move(link), reporter);
+  Server server(config, testing::TestToken(), std::move(link), recorder);
   Outcome outcome;
   OrError("", [&] {
-    outcome.weights_hash = server.Run().weights_hash;
+    outcome.weights_hash = server.Serve().weights_hash;
     outcome.completed = true;
   });
   outcome.honest = script.honest();

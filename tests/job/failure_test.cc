@@ -201,12 +201,12 @@ TEST_P(Failure, AStepDeadlineNamesTheVariablesThatAreMissing) {
   const auto late = job.Join(1);
   late->ReportReady();
   const Order order = late->NextOrder();
-  const WorkLease& lease = order.leases.at(0);
-  late->ReportLoss(0, lease, 1, late->plan().Slice(late->plan().At(0), 1).size(), 1, 0);
+  const OrderPart& part = order.parts.at(0);
+  late->ReportLoss(0, part, 1, late->plan().Slice(late->plan().At(0), 1).size(), 1, 0);
   // All but the last two chunks, with the end of out/weights and out/bias.
   for (size_t c = 0; c + 2 < late->chunks().size(); ++c) {
     late->AwaitChunk(0, c);
-    late->PushChunk(0, lease, c);
+    late->PushChunk(0, part, c);
   }
   ExitCode code{};
   EXPECT_THAT(job.FinishError(&code),
@@ -242,6 +242,7 @@ TEST_P(Refusal, IsSaidAndDisturbsNobody) {
   while (true) {  // until rank 0 is seated, so that its data is the measure
     options = job.OptionsFor(0);
     options.hello.set_graph_hash(99);  // never takes the seat itself
+    options.silence_s = 0.1;           // does not wait long for it, either
     const std::string error = JoinError(options, &code);
     if (error.find("taken") != std::string::npos) break;
   }
@@ -250,6 +251,29 @@ TEST_P(Refusal, IsSaidAndDisturbsNobody) {
   EXPECT_THAT(JoinError(options, &code), HasSubstr("other contents"));
 
   // None of that disturbed the job.
+  auto second = job.Join(1);
+  RunWorker(*second, {.gradient = One}, job.graph().arena_floats());
+  second.reset();
+  first.wait();
+  EXPECT_EQ(job.Finish().steps, 3);
+}
+
+// However long it asks for its rank: a server that answers is not one that does not.
+TEST(TakenRank, IsTheReasonAlsoWhenAskingTakesLongerThanTheStart) {
+  TestJob job(SmallConfig(2, 2), "local");
+  const auto first = std::async(std::launch::async, [&] {
+    const auto client = job.Join(0);
+    RunWorker(*client, {.gradient = One}, job.graph().arena_floats());
+  });
+  ClientOptions options = job.OptionsFor(0);
+  options.hello.set_graph_hash(99);  // never takes the seat itself
+  options.start_s = 0.1;             // which the client takes as 5 s more
+  options.silence_s = 3.5;
+  ExitCode code{};
+  std::string error;
+  do error = JoinError(options, &code);
+  while (error.find("taken") == std::string::npos && code == ExitCode::kRefused);
+  EXPECT_EQ(code, ExitCode::kRefused) << error;
   auto second = job.Join(1);
   RunWorker(*second, {.gradient = One}, job.graph().arena_floats());
   second.reset();

@@ -36,7 +36,7 @@ TEST(Flood, AFloodWaitsAtItsSender) {
   const auto server = ListenZmq("tcp://127.0.0.1:*", options);
   const auto member = ConnectZmq(server->endpoint(), options);
   wire::WorkerMessage first;
-  first.mutable_beat();
+  first.mutable_heartbeat();
   ASSERT_TRUE(member->Send(first, {}));
   const auto connected = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!server->Receive()) ASSERT_LT(std::chrono::steady_clock::now(), connected);
@@ -88,11 +88,11 @@ TEST(Flood, AMembersFloodDoesNotFillTheServer) {
   message.mutable_ready();
   ASSERT_TRUE(link->Send(message, {}));
   bool training = false;
-  uint64_t lease = 0;
+  uint64_t order = 0;
   for (int i = 0; i < 1000 && !training; ++i) {
     if (const auto event = link->Receive()) {
       training = event->message.has_train();
-      lease = event->message.train().lease();
+      order = event->message.train().order();
     } else {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -110,14 +110,14 @@ TEST(Flood, AMembersFloodDoesNotFillTheServer) {
     part.set_step(step);
     part.set_chunk(static_cast<uint32_t>(chunk));
     part.mutable_subtree()->set_level(0);
-    part.set_lease(lease);
+    part.set_order(order);
     ASSERT_TRUE(link->Send(message, std::as_bytes(std::span(junk).first(floats))));
     sent += floats * sizeof(float);
     look();
   };
   for (int round = 0; round < 20; ++round) {
     for (size_t c = 0; c < chunks.size(); ++c) {
-      push(0, c, chunks[c].floats());  // accepted once: nothing is updated without a loss
+      push(0, c, chunks[c].floats());  // refused without its loss
       push(1, c, chunks[c].floats());
       push(0, c, junk.size());
     }

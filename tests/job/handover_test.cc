@@ -14,10 +14,12 @@
 namespace muster::testing {
 namespace {
 
+constexpr size_t kMostWaiting = 200'000;
+
 // The server's end, and what a worker gets with Welcome, without the server's loop.
 class Handover : public ::testing::Test {
  protected:
-  explicit Handover(const LinkOptions& options = {.max_queued_messages = 100})
+  explicit Handover(const LinkOptions& options = {.max_waiting_bytes = kMostWaiting})
       : weight_buffers_(RawWeights()),
         endpoint_(UniqueLocalEndpoint()),
         link_(ListenLocal(endpoint_, options)) {
@@ -63,10 +65,10 @@ class Handover : public ::testing::Test {
     return worker;
   }
 
-  static void Push(Worker& worker, uint32_t chunk, uint32_t arena = 0) {
+  static void Push(Worker& worker, uint32_t chunk, uint32_t buffer = 0) {
     wire::WorkerMessage message;
     message.mutable_gradient_part()->set_chunk(chunk);
-    message.mutable_gradient_part()->set_arena(arena);
+    message.mutable_gradient_part()->set_buffer(buffer);
     worker.connection.Append(message.SerializeAsString());
     EXPECT_TRUE(worker.connection.Flush());
   }
@@ -103,7 +105,7 @@ TEST_F(Handover, WeightsCannotBeWrittenByAWorker) {
 // … unless drivers of GPUs lock their pages: then a worker may make its mapping writable.
 class HandoverToGpus : public Handover {
  protected:
-  HandoverToGpus() : Handover({.max_queued_messages = 100, .locks_pages = true}) {}
+  HandoverToGpus() : Handover({.max_waiting_bytes = kMostWaiting, .locks_pages = true}) {}
 };
 
 TEST_F(HandoverToGpus, WeightsCanBeMadeWritable) {
@@ -209,19 +211,33 @@ TEST_F(Handover, AFloodWaitsForRoom) {
   }
 }
 
-// A worker that takes nothing is given up before its messages fill the server's memory.
-TEST_F(Handover, AWorkerThatTakesNothingIsGivenUp) {
+// A worker that takes nothing is given up before its messages fill the server's memory. It is told
+// so all the same.
+TEST_F(Handover, AWorkerThatTakesNothingIsGivenUpAndTold) {
   Worker worker = Join();
   wire::ServerMessage message;
   message.mutable_stop()->set_reason(std::string(2000, 'x'));
-  int taken = 0;
+  size_t taken = 0;
   SendResult sent;
   while ((sent = link_->Send(worker.peer, message, {})) == SendResult::kQueued && taken < 1000) {
     ++taken;
   }
   EXPECT_EQ(sent, SendResult::kFull);
-  EXPECT_GT(taken, 100);  // max_queued_messages
-  EXPECT_LT(taken, 200);
+  EXPECT_GT(taken * 2000, kMostWaiting - 2000);
+  EXPECT_LT(taken * 2000, kMostWaiting + RingMemory::kBytes);
+  message.mutable_stop()->set_reason("last words");
+  EXPECT_EQ(link_->Send(worker.peer, message, {}), SendResult::kFull) << "queued all the same";
+  link_->Deliver();
+  message.Clear();
+  for (size_t came = 0; message.stop().reason() != "last words"; ++came) {
+    ASSERT_LT(came, taken + 2);
+    std::string bytes;
+    std::vector<UniqueFd> fds;
+    while (worker.connection.Receive(false, bytes, fds) == LocalConnection::Status::kNothing) {
+      EXPECT_TRUE(link_->PrepareToSleep());  // there is room: the server writes
+    }
+    ASSERT_TRUE(message.ParseFromString(bytes));
+  }
 }
 
 // Its last words come before its loss, also where the server learns of that first.
@@ -234,7 +250,7 @@ TEST_F(Handover, WhatAWorkerSaidBeforeItDiedIsReceived) {
     Push(worker, 1);
   }
   wire::ServerMessage message;
-  message.mutable_beat();
+  message.mutable_heartbeat();
   EXPECT_EQ(Next().message.gradient_part().chunk(), 0u);
   (void)link_->Send(peer, message, {});  // queued or gone, as the link has looked at the socket
   link_->Deliver();
@@ -317,7 +333,7 @@ TEST_F(Handover, AWorkerThatTookTooMuchIsLost) {
 
 class CrowdedHandover : public Handover {
  protected:
-  CrowdedHandover() : Handover({.max_queued_messages = 100, .max_local_peers = 3}) {}
+  CrowdedHandover() : Handover({.max_waiting_bytes = kMostWaiting, .max_local_peers = 3}) {}
 
   // The server closes the connection, and learns nothing of it.
   ::testing::AssertionResult IsClosed(const UniqueFd& fd) {

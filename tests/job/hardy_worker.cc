@@ -17,8 +17,8 @@ bool HardyWorker::Run() {
     for (;;) {
       try {
         return Follow();
-      } catch (const FencedOff&) {
-        at_(Point::kFenced, 0, *client_);
+      } catch (const WasReset&) {
+        at_(Point::kReset, 0, *client_);
         client_->ReportReady();
       }
     }
@@ -52,33 +52,28 @@ bool HardyWorker::Follow() {
       case Order::Kind::kStop:
         at_(Point::kEnd, 0, *client_);
         return order.completed;
-      case Order::Kind::kFence:
-        throw FencedOff();
-      case Order::Kind::kRedo:
-        Redo(order);
-        break;
+      case Order::Kind::kReset:
+        throw WasReset();
       case Order::Kind::kEvaluate:
         Evaluate(order);
         break;
       case Order::Kind::kTrain:
-        Train(order);
+        order.taken_over ? TakeOver(order) : Train(order);
     }
   }
 }
 
 void HardyWorker::DoUrgent() {
   while (const auto order = client_->NextUrgentOrder()) {
-    if (order->kind == Order::Kind::kFence) throw FencedOff();
-    Redo(*order);
+    if (order->kind == Order::Kind::kReset) throw WasReset();
+    TakeOver(*order);
   }
 }
 
 void HardyWorker::Await(int64_t version, bool average) {
-  constexpr auto kUrgent = Client::Wait::kForUrgent;
+  const auto of = average ? Client::Of::kAverage : Client::Of::kWeights;
   for (size_t c = 0; c < client_->chunks().size();) {
-    const bool here = average ? client_->AwaitAverage(version, c, kUrgent)
-                              : client_->AwaitChunk(version, c, kUrgent);
-    if (here) {
+    if (client_->AwaitChunk(version, c, Client::Wait::kForUrgent, of)) {
       ++c;
     } else {
       DoUrgent();
@@ -87,22 +82,22 @@ void HardyWorker::Await(int64_t version, bool average) {
   }
 }
 
-void HardyWorker::Losses(const Order& order, const WorkLease& lease) {
+void HardyWorker::Losses(const Order& order, const OrderPart& part) {
   const StepPlan& plan = client_->plan();
-  const Range slices = Covers(lease.node, plan.slices);
+  const Range slices = Covers(part.node, plan.slices);
   for (int64_t s = slices.begin; s < slices.end; ++s) {
     // What it is depends on the weights that it was computed from.
     const double loss = 1 + client_->Weights(order.version)[0] * 1e-3;
-    client_->ReportLoss(order.version, lease, s, plan.Slice(plan.At(order.version), s).size(), loss,
+    client_->ReportLoss(order.version, part, s, plan.Slice(plan.At(order.version), s).size(), loss,
                         0);
   }
 }
 
-void HardyWorker::Push(const Order& order, const WorkLease& lease) {
+void HardyWorker::Push(const Order& order, const OrderPart& part) {
   const StepPlan& plan = client_->plan();
   const Batch batch = plan.At(order.version);
   bool any = false;
-  const std::span<float> gradient = client_->GradientBuffer(lease.arena);
+  const std::span<float> gradient = client_->GradientBuffer(part.buffer);
   const auto pushes = [&](size_t chunk) {
     return order.chunks.empty() ||
            std::ranges::count(order.chunks, static_cast<uint32_t>(chunk)) > 0;
@@ -112,19 +107,19 @@ void HardyWorker::Push(const Order& order, const WorkLease& lease) {
     if (!pushes(c)) continue;
     const ChunkRange& range = client_->chunks()[c];
     for (size_t i = range.begin; i < range.end; ++i) {
-      gradient[i] = TreeSumOf([&](int64_t s) { return Rough(order.version, s, i); }, lease.node,
+      gradient[i] = TreeSumOf([&](int64_t s) { return Rough(order.version, s, i); }, part.node,
                               plan.slices, [&](int64_t s) { return plan.Slice(batch, s).empty(); },
-                              &any, client_->wire_type());
+                              &any, client_->terms().wire_type);
     }
-    any ? client_->PushChunk(order.version, lease, c) : client_->PushEmpty(order.version, lease, c);
+    any ? client_->PushChunk(order.version, part, c) : client_->PushEmpty(order.version, part, c);
     if (c == chunks / 2) at_(Point::kHalfPushed, order.version, *client_);
   }
 }
 
 void HardyWorker::ComputeSlowly(const Order& order) {
   int64_t slices = 0;
-  for (const WorkLease& lease : order.leases) {
-    slices += Covers(lease.node, client_->plan().slices).size();
+  for (const OrderPart& part : order.parts) {
+    slices += Covers(part.node, client_->plan().slices).size();
   }
   slices_(order.version, slices);
   std::this_thread::sleep_for(slices * slice_time_);
@@ -138,19 +133,19 @@ void HardyWorker::Train(const Order& order) {
   Await(order.version);
   at_(Point::kForward, order.version, *client_);
   if (slice_time_.count() > 0) ComputeSlowly(order);
-  for (const WorkLease& lease : order.leases) Losses(order, lease);
+  for (const OrderPart& part : order.parts) Losses(order, part);
   at_(Point::kLosses, order.version, *client_);
-  for (const WorkLease& lease : order.leases) Push(order, lease);
+  for (const OrderPart& part : order.parts) Push(order, part);
   at_(Point::kPushed, order.version, *client_);
 }
 
-void HardyWorker::Redo(const Order& order) {
+void HardyWorker::TakeOver(const Order& order) {
   for (size_t c = 0; c < client_->chunks().size(); ++c) {
-    if (!client_->AwaitChunk(order.version, c)) return;  // fenced, which is the next order
+    if (!client_->AwaitChunk(order.version, c)) return;  // reset, which is the next order
   }
-  at_(Point::kRedo, order.version, *client_);
-  Losses(order, order.leases.at(0));
-  Push(order, order.leases.at(0));
+  at_(Point::kTakenOver, order.version, *client_);
+  Losses(order, order.parts.at(0));
+  Push(order, order.parts.at(0));
 }
 
 void HardyWorker::Evaluate(const Order& order) {

@@ -19,11 +19,11 @@ enum class Point {
   kLosses,      // … all losses, and pushed nothing
   kHalfPushed,  // some chunks, which have been updated and published
   kPushed,      // everything
-  kRedo,        // as kForward, of what somebody else was to compute
+  kTakenOver,   // as kForward, of what somebody else was to compute
   kEvaluate,    // before its first block
   kEvaluated,   // … its second one
   kLastBlock,   // before the last one of the test set
-  kFenced,      // others have done its work
+  kReset,       // others have done its work
   kEnd,         // the server has said Stop
 };
 
@@ -48,18 +48,18 @@ class HardyWorker {
   bool Run();
 
  private:
-  struct FencedOff {};
+  struct WasReset {};
 
   void Join();
   bool Follow();
   void Train(const Order& order);
   void ComputeSlowly(const Order& order);
   void Evaluate(const Order& order);
-  void Redo(const Order& order);
+  void TakeOver(const Order& order);
   void DoUrgent();
   void Await(int64_t version, bool average = false);
-  void Losses(const Order& order, const WorkLease& lease);
-  void Push(const Order& order, const WorkLease& lease);
+  void Losses(const Order& order, const OrderPart& part);
+  void Push(const Order& order, const OrderPart& part);
 
   const TestJob& job_;
   const std::optional<uint32_t> rank_;

@@ -23,7 +23,7 @@ constexpr float kGradient = 1.0f / 1024;
 // A worker that does nothing but take part; `before_step` may block. Returns when the server says
 // Stop.
 Order TakePart(Client& client, const std::function<void(int64_t)>& before_step = {}) {
-  for (size_t arena = 0; arena < client.first_share().nodes.size(); ++arena) {
+  for (size_t arena = 0; arena < client.terms().nodes.size(); ++arena) {
     std::ranges::fill(client.GradientBuffer(arena), kGradient);
   }
   client.ReportReady();
@@ -34,14 +34,14 @@ Order TakePart(Client& client, const std::function<void(int64_t)>& before_step =
     if (before_step) before_step(order.version);
     const StepPlan& plan = client.plan();
     const Batch batch = plan.At(order.version);
-    for (const WorkLease& lease : order.leases) {
-      const Range slices = Covers(lease.node, plan.slices);
+    for (const OrderPart& part : order.parts) {
+      const Range slices = Covers(part.node, plan.slices);
       for (int64_t s = slices.begin; s < slices.end; ++s) {
-        client.ReportLoss(order.version, lease, s, plan.Slice(batch, s).size(), 1, 0);
+        client.ReportLoss(order.version, part, s, plan.Slice(batch, s).size(), 1, 0);
       }
     }
-    for (const WorkLease& lease : order.leases) {
-      for (size_t c = client.chunks().size(); c-- > 0;) client.PushChunk(order.version, lease, c);
+    for (const OrderPart& part : order.parts) {
+      for (size_t c = client.chunks().size(); c-- > 0;) client.PushChunk(order.version, part, c);
     }
   }
 }

@@ -37,7 +37,7 @@ Trained Train(std::chrono::milliseconds slice, int pushed) {
     workers.emplace_back([&, rank] {
       HardyWorker worker(job, rank, [&, rank](Point point, int64_t step, Client&) {
         if (step != kFaultStep) return;
-        if (point == Point::kRedo) ++redone;
+        if (point == Point::kTakenOver) ++redone;
         if (rank == 1 && point == Point::kHalfPushed && pushes++ == pushed) throw Dies();
       });
       worker.TakesForASlice(slice);

@@ -118,7 +118,7 @@ TEST_P(LostWorker, LostWhileItDoesAnothersWork) {
   Crew crew(job);
   for (const uint32_t rank : {0u, 1u, 2u}) {
     crew.Add(rank, [&dead](Point now, int64_t, Client&) {
-      if (now == Point::kRedo && dead.fetch_add(1) == 0) throw Dies();
+      if (now == Point::kTakenOver && dead.fetch_add(1) == 0) throw Dies();
     });
   }
   crew.Add(3, DiesAt(Point::kLosses));
@@ -132,50 +132,50 @@ TEST_P(LostWorker, AZombieIsAloneUntilAnotherComes) {
     SCOPED_TRACE(static_cast<int>(point));
     TestJob job(config, transport());
     job.test_samples = kCrewTestSamples;
-    Milestone other_went_on, fenced;
+    Milestone other_went_on, reset;
     std::atomic<bool> slept = false;
     Crew crew(job);
     const auto newcomer = [&](Point now, int64_t step, Client&) {
       if (now == Point::kForward && step == kFaultStep + 2) other_went_on.Reach();
-      if (now == Point::kForward && step == kFaultStep + 3) fenced.Await();
+      if (now == Point::kForward && step == kFaultStep + 3) reset.Await();
     };
     crew.Add(0, [&](Point now, int64_t step, Client&) {
       if (now == point && step == kFaultStep && !slept.exchange(true)) {
         crew.Add(std::nullopt, newcomer);
         other_went_on.Await();
       }
-      if (now == Point::kFenced) fenced.Reach();
+      if (now == Point::kReset) reset.Reach();
     });
     EXPECT_EQ(job.Finish().weights_hash, Undisturbed(config));
   }
 }
 
-// It is asleep for two steps of the others, which do its work; then it goes on, is fenced, and is
+// It is asleep for two steps of the others, which do its work; then it goes on, is reset, and is
 // taken back.
-TEST_P(LostWorker, AZombieIsFencedAndTakenBack) {
+TEST_P(LostWorker, AZombieIsResetAndTakenBack) {
   const config::Config config = CrewConfig(settings(), 2);
   for (const Point point : {Point::kForward, Point::kLosses, Point::kEvaluate}) {
     TestJob job(config, transport());
     job.test_samples = kCrewTestSamples;
-    Milestone others_went_on, fenced;
+    Milestone others_went_on, reset;
     std::atomic<bool> slept = false;
     Crew crew(job);
     crew.Add(0, [&](Point now, int64_t step, Client&) {
       if (now == Point::kForward && step == kFaultStep + 2) others_went_on.Reach();
       // Not to the end without it.
-      if (now == Point::kForward && step == kFaultStep + 3) fenced.Await();
+      if (now == Point::kForward && step == kFaultStep + 3) reset.Await();
     });
     crew.Add(1, [&](Point now, int64_t step, Client&) {
       if (now == point && step == kFaultStep && !slept.exchange(true)) others_went_on.Await();
-      if (now == Point::kFenced) fenced.Reach();
+      if (now == Point::kReset) reset.Reach();
     });
     EXPECT_EQ(job.Finish().weights_hash, Undisturbed(config));
-    EXPECT_TRUE(fenced.reached());
+    EXPECT_TRUE(reset.reached());
   }
 }
 
-// It is fenced while it does its last part: there is nothing left to wait for.
-TEST_P(LostWorker, OneThatLeavesMayGoWhenItIsFenced) {
+// It is reset while it does its last part: there is nothing left to wait for.
+TEST_P(LostWorker, OneThatLeavesMayGoWhenItIsReset) {
   const config::Config config = CrewConfig(settings(), 2);
   TestJob job(config, transport());
   job.test_samples = kCrewTestSamples;

@@ -4,14 +4,19 @@
 
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "common/link/protocol.h"
+#include "common/transport/transport.h"
 #include "tests/job/crew.h"
 
 namespace muster::testing {
 namespace {
 
+using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -69,6 +74,66 @@ TEST(LostWorkers, NobodyIsLeft) {
   EXPECT_EQ(code, ExitCode::kDeadline);
 }
 
+// With CONTINUE nobody comes in the place of a worker that does not join: others are enough,
+// whichever ranks they have.
+TEST(LostWorkers, TheStartGoesOnWithoutRanksThatNeverCame) {
+  struct Case {
+    uint32_t workers, least;
+    std::vector<uint32_t> ranks;
+  };
+  for (const Case& one : {Case{3, 2, {1, 2}}, Case{2, 2, {0, 3}}, Case{2, 1, {2}}}) {
+    config::Config config = CrewConfig("", one.workers);
+    config.mutable_cluster()->set_min_workers(one.least);
+    config.mutable_deadlines()->set_start_s(1);
+    TestJob job(config);
+    job.test_samples = kCrewTestSamples;
+    Crew crew(job);
+    for (const uint32_t rank : one.ranks) crew.Add(rank);
+    EXPECT_EQ(job.Finish().weights_hash, Undisturbed(config));
+  }
+}
+
+// Workers count as well that come early, and for which the start was not to wait.
+TEST(LostWorkers, OneThatIsLostBeforeTheStartIsNotWaitedForWhereOthersAreEnough) {
+  config::Config config = CrewConfig("", 2);
+  config.mutable_cluster()->set_min_workers(2);
+  config.mutable_deadlines()->set_start_s(600);  // it is not this that lets the run begin
+  TestJob job(config);
+  job.test_samples = kCrewTestSamples;
+  {
+    const ClientOptions options = job.OptionsFor(0);
+    const auto link =
+        Connect(job.endpoint(), JobOf(job.token()), config::Cluster::IPC, 10s, options.link);
+    wire::WorkerMessage hello;
+    hello.mutable_address()->set_job(JobOf(job.token()));
+    *hello.mutable_hello() = options.hello;
+    hello.mutable_hello()->set_token(job.token());
+    hello.mutable_hello()->set_protocol_version(kProtocolVersion);
+    hello.mutable_hello()->set_rank(0);
+    // The second one is answered at once: it has the rank already.
+    for (int i = 0; i < 2; ++i) ASSERT_TRUE(link->Send(hello, {}));
+    const auto deadline = std::chrono::steady_clock::now() + 10s;
+    std::optional<FromServer> answer;
+    while (!answer && std::chrono::steady_clock::now() < deadline) answer = link->Receive();
+    ASSERT_TRUE(answer && answer->message.has_refused());
+  }
+  Crew crew(job);
+  for (const uint32_t rank : {1u, 2u}) crew.Add(rank);
+  EXPECT_EQ(job.Finish().weights_hash, Undisturbed(config));
+}
+
+TEST(LostWorkers, TheStartEndsWithFewerThanTheLeast) {
+  config::Config config = CrewConfig("", 3);
+  config.mutable_cluster()->set_min_workers(2);
+  config.mutable_deadlines()->set_start_s(1);
+  TestJob job(config);
+  Crew crew(job);
+  crew.Add(1);
+  ExitCode code{};
+  EXPECT_THAT(job.FinishError(&code), HasSubstr("rank 0, 2 missing"));
+  EXPECT_EQ(code, ExitCode::kDeadline);
+}
+
 // Who misses a step's deadline is lost, as if its process had ended.
 TEST(LostWorkers, AStepsDeadlineIsALoss) {
   config::Config config = CrewConfig("", 2);
@@ -95,7 +160,7 @@ TEST(LostWorkers, ASliceThatEndsItsWorkersEndsTheRunAndIsNamed) {
   job.test_samples = kCrewTestSamples;
   Crew crew(job);
   const auto dies = [](Point now, int64_t step, Client&) {
-    if (now == Point::kRedo && step == kFaultStep) throw Dies();
+    if (now == Point::kTakenOver && step == kFaultStep) throw Dies();
   };
   for (const uint32_t rank : {0u, 1u, 2u}) crew.Add(rank, dies);
   crew.Add(3, DiesAt(Point::kForward));

@@ -195,18 +195,18 @@ TEST_F(ModelsTest, ALostWorkerCostsOnlyTheStepThatWasBroken) {
     });
     std::unique_ptr<Client> lost = job.Join(1);
     // Pushes its last chunk alone in step 4 and goes.
-    WorkLease lease;
+    OrderPart part;
     const WorkerBehaviour goes{.gradient = kFalling.gradient, .on_train = [&](const Order& order) {
-                                 lease = order.leases.at(0);
+                                 part = order.parts.at(0);
                                  if (order.version == 4) throw Error(ExitCode::kFailure, "gone");
                                }};
     try {
       RunWorker(*lost, goes, job.graph().arena_floats(), 1);
     } catch (const Error&) {
       const StepPlan& plan = lost->plan();
-      lost->ReportLoss(4, lease, 1, plan.Slice(plan.At(4), 1).size(), 1, 0);
+      lost->ReportLoss(4, part, 1, plan.Slice(plan.At(4), 1).size(), 1, 0);
       const size_t chunk = lost->chunks().size() - 1;
-      lost->PushChunk(4, lease, chunk);
+      lost->PushChunk(4, part, chunk);
       // Updated and published, before this worker is lost.
       EXPECT_TRUE(lost->AwaitChunk(5, chunk));
     }

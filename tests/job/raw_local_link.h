@@ -59,8 +59,8 @@ inline wire::ServerMessage RawWelcome() {
   welcome.add_chunk_end(kRawFloats / 2);
   welcome.add_chunk_end(kRawFloats);
   welcome.set_slices(2);
-  welcome.mutable_assignment()->add_subtree();
-  welcome.set_arenas(2);
+  welcome.add_subtree();
+  welcome.set_buffers(2);
   return message;
 }
 

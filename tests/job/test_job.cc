@@ -88,8 +88,7 @@ ClientOptions WorkerOptions(const config::Config& config, const std::string& end
 TestJob::TestJob(config::Config config, const std::string& transport, const Wrap& wrap)
     : config_(std::move(config)),
       graph_(BuildGraph(config_.model(), InputShape(config_.data()))),
-      token_(TestToken()),
-      reporter_("", -1) {
+      token_(TestToken()) {
   SetLogLevel(LogLevel::kError);
   const std::string endpoint =
       transport == "tcp" ? "tcp://127.0.0.1:*" : transport + "://@" + UniqueName();
@@ -100,11 +99,13 @@ TestJob::TestJob(config::Config config, const std::string& transport, const Wrap
   if (wrap) link = wrap(std::move(link));
   std::optional<ResumePoint> resume;
   if (!ListCheckpoints(config_.run().dir()).empty()) resume = FindResumePoint(config_);
-  auto server = std::make_shared<Server>(config_, token_, std::move(link), reporter_, -1,
+  recorder_ = std::make_unique<Recorder>(config_, graph_, -1,
+                                         resume ? &resume->state().metrics() : nullptr);
+  auto server = std::make_shared<Server>(config_, token_, std::move(link), *recorder_, -1,
                                          resume ? &*resume : nullptr);
   result_ = std::async(std::launch::async, [server]() mutable {
     const std::shared_ptr<Server> owned = std::move(server);
-    return owned->Run();
+    return owned->Serve();
   });
 }
 
@@ -148,7 +149,8 @@ std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, s
     seen.assign(weights.begin(), weights.end());
     if (order.kind == Order::Kind::kEvaluate) {
       if (order.average) {
-        for (size_t c = 0; c < client.chunks().size(); ++c) client.AwaitAverage(order.version, c);
+        for (size_t c = 0; c < client.chunks().size(); ++c)
+          client.AwaitChunk(order.version, c, Client::Wait::kForChunk, Client::Of::kAverage);
         if (rank == 0 && behaviour.on_average)
           behaviour.on_average(order.version, client.Average());
       }
@@ -168,21 +170,21 @@ std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, s
     if (behaviour.before_step) behaviour.before_step(order.version);
     const StepPlan& plan = client.plan();
     const Batch batch = plan.At(order.version);
-    for (const WorkLease& lease : order.leases) {
-      const Range slices = Covers(lease.node, plan.slices);
+    for (const OrderPart& part : order.parts) {
+      const Range slices = Covers(part.node, plan.slices);
       for (int64_t s = slices.begin; s < slices.end; ++s) {
         const double loss = behaviour.loss ? behaviour.loss(order.version, s) : 1;
-        client.ReportLoss(order.version, lease, s, plan.Slice(batch, s).size(), loss, 0);
+        client.ReportLoss(order.version, part, s, plan.Slice(batch, s).size(), loss, 0);
       }
     }
-    for (const WorkLease& lease : order.leases) {
+    for (const OrderPart& part : order.parts) {
       bool any = false;
-      const std::span<float> gradient_buffer = client.GradientBuffer(lease.arena);
+      const std::span<float> gradient_buffer = client.GradientBuffer(part.buffer);
       for (size_t i = 0; i < arena_floats; ++i) {
-        gradient_buffer[i] = TreeSumOf(
-            [&](int64_t s) { return behaviour.gradient(order.version, s, i); }, lease.node,
-            plan.slices, [&](int64_t s) { return plan.Slice(batch, s).empty(); }, &any,
-            client.wire_type());
+        gradient_buffer[i] =
+            TreeSumOf([&](int64_t s) { return behaviour.gradient(order.version, s, i); }, part.node,
+                      plan.slices, [&](int64_t s) { return plan.Slice(batch, s).empty(); }, &any,
+                      client.terms().wire_type);
       }
       std::vector<size_t> sequence;
       if (behaviour.chunk_order) {
@@ -192,9 +194,9 @@ std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, s
       }
       for (const size_t c : sequence) {
         if (any) {
-          client.PushChunk(order.version, lease, c);
+          client.PushChunk(order.version, part, c);
         } else {
-          client.PushEmpty(order.version, lease, c);
+          client.PushEmpty(order.version, part, c);
         }
       }
     }

@@ -11,7 +11,7 @@
 #include "common/graph/graph.h"
 #include "common/plan/chunks.h"
 #include "proto/config.pb.h"
-#include "ps/server.h"
+#include "ps/run/server.h"
 #include "tests/ps/tree_sum_reference.h"
 #include "worker/client/client.h"
 
@@ -61,7 +61,7 @@ class TestJob {
   const Graph graph_;
   const std::string token_;
   std::string endpoint_;
-  Reporter reporter_;
+  std::unique_ptr<Recorder> recorder_;
   std::future<ServerResult> result_;
 };
 

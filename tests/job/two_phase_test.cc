@@ -151,12 +151,12 @@ TEST(SkipStep, SkipsForALoss) {
     if (order.kind == Order::Kind::kStop) break;
     for (size_t c = 0; c < client->chunks().size(); ++c) client->AwaitChunk(order.version, c);
     first_weights.push_back(client->Weights(order.version)[0]);
-    client->ReportLoss(order.version, order.leases.at(0), 0,
+    client->ReportLoss(order.version, order.parts.at(0), 0,
                        client->plan().At(order.version).samples,
                        order.version == 1 ? std::nan("") : 1, 0);
     for (float& g : client->GradientBuffer(0)) g = 1;
     for (size_t c = client->chunks().size(); c-- > 0;) {
-      client->PushChunk(order.version, order.leases[0], c);
+      client->PushChunk(order.version, order.parts[0], c);
     }
   }
   client.reset();

@@ -159,8 +159,8 @@ TEST_P(WireDtypeTest, NoMemoryIsShared) {
   config.mutable_cluster()->set_transport(config::Cluster::AUTO);
   TestJob job(config);
   auto client = job.Join(0);
-  EXPECT_STREQ(client->transport(), "ZeroMQ");
-  EXPECT_EQ(client->wire_type(), type());
+  EXPECT_STREQ(client->link().transport(), "ZeroMQ");
+  EXPECT_EQ(client->terms().wire_type, type());
   RunWorker(*client, {.gradient = Rough}, job.graph().arena_floats());
   client.reset();  // says Goodbye
   job.Finish();

@@ -51,8 +51,8 @@ using Names = std::vector<std::string>;
 
 TEST_F(OutboxTest, ControlMessagesOvertakeTensorsAndKeepTheirOrder) {
   outbox_.AddTensor({.step = 1, .chunk = 0}, 4, "tensor");
-  outbox_.AddControl("loss");
-  outbox_.AddControl("beat");
+  outbox_.AddControl(10, "loss");
+  outbox_.AddControl(10, "beat");
   EXPECT_EQ(Take(), (Names{"loss", "beat", "tensor"}));
   EXPECT_TRUE(outbox_.empty());
 }
@@ -77,7 +77,7 @@ TEST_F(OutboxTest, TensorsBeyondTheWindowWaitAndAreOvertaken) {
   EXPECT_EQ(outbox_.tensors(), 2u);
   AddLarge("0", {.step = 1, .chunk = 0});
   EXPECT_EQ(Take(), Names{});
-  outbox_.AddControl("stop");
+  outbox_.AddControl(10, "stop");
   EXPECT_EQ(Take(), Names{"stop"}) << "no room is needed for it";
   EXPECT_EQ(room_, 0);
   Sent();
@@ -88,8 +88,8 @@ TEST_F(OutboxTest, TensorsBeyondTheWindowWaitAndAreOvertaken) {
 }
 
 TEST_F(OutboxTest, WhatIsNotTakenStaysAndNothingOvertakesIt) {
-  outbox_.AddControl("first");
-  outbox_.AddControl("second");
+  outbox_.AddControl(10, "first");
+  outbox_.AddControl(10, "second");
   outbox_.AddTensor({.step = 1, .chunk = 0}, 4, "0");
   outbox_.AddTensor({.step = 1, .chunk = 1}, 4, "1");
   EXPECT_EQ(Take(0), Names{});
@@ -109,12 +109,35 @@ TEST_F(OutboxTest, ARefusedTensorTakesNoRoom) {
 
 TEST_F(OutboxTest, TensorsCanBeDroppedAlone) {
   outbox_.AddTensor({.step = 1, .chunk = 0}, 4, "tensor");
-  outbox_.AddControl("goodbye");
+  outbox_.AddControl(10, "goodbye");
   outbox_.DropTensors();
   EXPECT_EQ(Take(), Names{"goodbye"});
-  outbox_.AddControl("goodbye");
+  outbox_.AddControl(10, "goodbye");
   outbox_.Clear();
   EXPECT_EQ(Take(), Names{});
+}
+
+TEST_F(OutboxTest, KnowsHowManyBytesOfControlMessagesWait) {
+  outbox_.AddControl(10, "first");
+  outbox_.AddControl(5, "second");
+  outbox_.AddTensor({.step = 1, .chunk = 0}, 400, "0");
+  EXPECT_EQ(outbox_.control_bytes(), 15u);
+  EXPECT_EQ(Take(1), Names{"first"});
+  EXPECT_EQ(outbox_.control_bytes(), 5u);
+  EXPECT_EQ(Take(2), (Names{"second", "0"}));
+  EXPECT_EQ(outbox_.control_bytes(), 0u);
+  outbox_.AddControl(10, "last");
+  outbox_.Clear();
+  EXPECT_EQ(outbox_.control_bytes(), 0u);
+}
+
+TEST_F(OutboxTest, TensorsOfOlderStepsCanBeDropped) {
+  outbox_.AddTensor({.step = 1, .chunk = 8}, 4, "1/8");
+  outbox_.AddTensor({.step = 1, .average = true, .chunk = 8}, 4, "1/average");
+  outbox_.AddTensor({.step = 2, .chunk = 0}, 4, "2/0");
+  outbox_.AddTensor({.step = 3, .chunk = 0}, 4, "3/0");
+  outbox_.DropTensorsBefore(2);
+  EXPECT_EQ(Take(), (Names{"2/0", "3/0"}));
 }
 
 TEST(WireValues, UrgencyIsWhatAMessageSays) {

@@ -8,8 +8,8 @@
 #include "common/config/job_size.h"
 #include "common/plan/chunks.h"
 #include "common/plan/step_plan.h"
-#include "ps/choose_kernels.h"
-#include "ps/tree_sum.h"
+#include "ps/update/choose_kernels.h"
+#include "ps/update/tree_sum.h"
 #include "tests/job/test_job.h"
 
 namespace muster {

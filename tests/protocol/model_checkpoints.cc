@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "common/checkpoint/resumable_config.h"
-#include "ps/checkpoint/write_checkpoint.h"
+#include "ps/record/write_checkpoint.h"
 
 namespace muster::testing {
 namespace {
@@ -89,7 +89,6 @@ std::optional<ResumePoint> ModelCheckpoints::GoOn(size_t lost) {
                    .name = name,
                    .state = std::move(state),
                    .tensors = newest.tensors,
-                   .prepare = {},
                    .expired = {}},
                   *newest.image);
   return FindResumePoint(config);

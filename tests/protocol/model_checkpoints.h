@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "ps/checkpoint/resume.h"
+#include "ps/record/resume.h"
 #include "tests/protocol/model_job.h"
 #include "tests/protocol/server_probe.h"
 

@@ -17,18 +17,11 @@ void ModelWorld::End(ModelWorker& worker) {
   Replace(rank);
 }
 
-// The others are heard, this one is not, and goes on.
+// The server gives the worker up, as it does one that is silent or cut off; it goes on.
 void ModelWorld::Silence(ModelWorker& worker) {
-  Say(WhoIs(worker) + " is silent for too long, and the server gives it up");
+  Say(WhoIs(worker) + " is cut off, and the server gives it up");
   const std::optional<uint32_t> rank = probe_->roster().RankOf(PeerOf(worker));
-  clock_.Advance(milliseconds(2));
-  for (const auto& other : workers_) {
-    if (other->ended() || other.get() == &worker) continue;
-    Hand({FromWorker::Kind::kMessage, PeerOf(*other), other->Beat().message, {}});
-  }
-  probe_->LoseSilent(milliseconds(1));
-  RunOnce();  // takes note
-  Settle();
+  Hand({FromWorker::Kind::kLost, PeerOf(worker), {}, {}});
   const std::string text = probe_->Text();
   for (int i = 0; i < 3 && worker.CanSay(); ++i) {
     const Saying late = worker.Say();

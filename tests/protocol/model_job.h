@@ -49,6 +49,7 @@ class ModelJob {
 
   const Bounds& bounds() const { return bounds_; }
   const config::Config& config() const { return config_; }
+  const Graph& graph() const { return graph_; }
   const StepPlan& plan() const { return plan_; }
   const std::vector<Chunk>& chunks() const { return chunks_; }
   size_t floats() const { return graph_.layout().arena_floats(); }
@@ -69,7 +70,7 @@ class ModelJob {
     return static_cast<double>(version + 1) + static_cast<double>(block) / 4 +
            (set == wire::VALIDATION ? 64 : 0);
   }
-  // Of a whole evaluation, its mean.
+  // The mean loss of a whole evaluation.
   static double EvaluationLoss(int64_t version, wire::EvaluationSet set) {
     double loss = 0;
     for (int64_t block = 0; block < kBlocks; ++block) loss += BlockLoss(version, set, block);

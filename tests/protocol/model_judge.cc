@@ -25,8 +25,7 @@ bool IsKiller(const std::string& failure) {
 }  // namespace
 
 ModelWorker::Names ModelWorld::Names() const {
-  return {[this](uint64_t lease) { return probe_->NameOf(lease); },
-          [this](uint32_t assignment) { return probe_->AgeOf(assignment); }};
+  return [this](uint64_t order) { return probe_->NameOf(order); };
 }
 
 std::string ModelWorld::Text() const {
@@ -85,7 +84,7 @@ std::string ModelWorld::WrongAtEnd() {
   over_ = true;
   const auto begin = Clock::now();
   try {
-    const ServerResult result = server_->Run();
+    const ServerResult result = server_->Serve();
     if (!completes) return "the run was not completed, and says that it was";
     if (result.weights_hash != job_.weights_hash()) {
       return "the weights at the end are not those of the undisturbed run";

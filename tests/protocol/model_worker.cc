@@ -7,14 +7,14 @@
 
 #include "common/base/error.h"
 #include "common/link/wire_values.h"
-#include "ps/evaluation.h"
+#include "ps/evaluate/evaluation.h"
 
 namespace muster::testing {
 
 // ---------------------------------------------------------------------------------- reading
 
 void ModelWorker::Receive(const wire::ServerMessage& message) {
-  if (message.has_beat()) return;
+  if (message.has_heartbeat()) return;
   if (!unread_.empty() || IsUrgent(message)) {
     unread_.push_back(message);
   } else {
@@ -38,13 +38,11 @@ void ModelWorker::Take(const wire::ServerMessage& message) {
     ready_due_ = true;
     rank_ = address.rank();
     incarnation_ = address.incarnation();
-    share_.id = message.welcome().assignment().id();
-    share_.nodes = NodesOf(message.welcome().assignment());
-    arenas_.resize(message.welcome().arenas());
+    buffers_.resize(message.welcome().buffers());
   } else if (!welcomed_ || address.rank() != rank_ || address.incarnation() > incarnation_) {
     if (!message.has_stop()) trouble_ = "is sent a message that is for somebody else";
   } else if (address.incarnation() < incarnation_) {
-    return;  // was on its way when this worker was fenced
+    return;  // was on its way when this worker was reset
   } else if (message.has_weights_chunk()) {
     const wire::WeightsChunk& weights = message.weights_chunk();
     if (!arrived_.IsNext(weights)) {
@@ -63,34 +61,22 @@ void ModelWorker::Take(const wire::ServerMessage& message) {
 }
 
 void ModelWorker::TakeOrder(const wire::ServerMessage& message) {
-  if (message.has_enter()) {
-    arrived_ = Arrivals(job_.chunks().size(), message.enter().version());
-  } else if (message.has_assignment()) {
-    share_.id = message.assignment().id();
-    share_.nodes = NodesOf(message.assignment());
+  if (message.has_activate()) {
+    arrived_ = Arrivals(job_.chunks().size(), message.activate().version());
   } else if (message.has_train()) {
     TakeTrain(message.train());
-  } else if (message.has_redo()) {
-    const wire::Redo& redo = message.redo();
-    auto later = std::ranges::find_if_not(orders_, &Order::urgent);
-    if (said_ > 0 && later == orders_.begin()) {
-      later = std::find_if_not(orders_.begin() + 1, orders_.end(),
-                               [](const Order& order) { return order.urgent(); });
-    }
-    orders_.insert(later, {.kind = Order::Kind::kRedo,
-                           .version = redo.step(),
-                           .leases = {{redo.lease(), NodeOf(redo.subtree()), redo.arena()}},
-                           .chunks = {redo.chunk().begin(), redo.chunk().end()}});
-  } else if (message.has_fence()) {
-    incarnation_ = message.fence().incarnation();
+  } else if (message.has_reset()) {
+    incarnation_ = message.reset().incarnation();
     arrived_ = {};
     orders_.clear();
     said_ = 0;
     ready_due_ = true;
   } else if (message.has_evaluate()) {
     const wire::Evaluate& evaluate = message.evaluate();
-    orders_.push_back({.kind = Order::Kind::kEvaluate,
+    orders_.push_back({.evaluates = true,
                        .version = evaluate.version(),
+                       .parts = {},
+                       .chunks = {},
                        .block_size = evaluate.block_size(),
                        .blocks = {evaluate.block_begin(), evaluate.block_end()},
                        .set = evaluate.set(),
@@ -102,26 +88,38 @@ void ModelWorker::TakeOrder(const wire::ServerMessage& message) {
 }
 
 void ModelWorker::TakeTrain(const wire::Train& train) {
-  if (train.assignment() != share_.id) {
-    trouble_ = fmt::format("is to do step {} by an assignment that it does not have", train.step());
+  ModelOrder order{.urgent = train.urgent(),
+                   .version = train.step(),
+                   .parts = {},
+                   .chunks = {train.chunk().begin(), train.chunk().end()},
+                   .blocks = {}};
+  for (const TreeNode& node : NodesOf(train.subtree())) {
+    const auto i = static_cast<uint32_t>(order.parts.size());
+    order.parts.push_back({train.order(), node, train.buffer() + i});
   }
-  Order order{.kind = Order::Kind::kTrain, .version = train.step()};
-  for (const TreeNode& node : share_.nodes) {
-    const size_t i = order.leases.size();
-    order.leases.push_back({train.lease() + i, node, i});
+  for (uint32_t c = 0; train.chunk_size() == 0 && c < job_.chunks().size(); ++c) {
+    order.chunks.push_back(c);
   }
-  orders_.push_back(std::move(order));
+  // Last layers first.
+  std::ranges::sort(order.chunks, std::greater());
+  auto later = orders_.end();
+  if (order.urgent) {
+    const auto begin = orders_.begin() + (said_ > 0 && !orders_.empty() ? 1 : 0);
+    later =
+        std::find_if_not(begin, orders_.end(), [](const ModelOrder& one) { return one.urgent; });
+  }
+  orders_.insert(later, std::move(order));
   DropEmpty();
 }
 
 // ---------------------------------------------------------------------------------- computing
 
-size_t ModelWorker::SizeOf(const Order& order) const {
-  if (order.kind == Order::Kind::kEvaluate) return static_cast<size_t>(order.blocks.size());
+size_t ModelWorker::SizeOf(const ModelOrder& order) const {
+  if (order.evaluates) return static_cast<size_t>(order.blocks.size());
   size_t size = 0;
-  for (const WorkLease& lease : order.leases) {
-    size += static_cast<size_t>(Covers(lease.node, job_.plan().slices).size());
-    size += order.kind == Order::Kind::kRedo ? order.chunks.size() : job_.chunks().size();
+  for (const ModelOrder::Part& part : order.parts) {
+    size += static_cast<size_t>(Covers(part.node, job_.plan().slices).size());
+    size += order.chunks.size();
   }
   return size;
 }
@@ -135,14 +133,14 @@ void ModelWorker::DropEmpty() {
   }
 }
 
-bool ModelWorker::HasWeights(const Order& order) const {
+bool ModelWorker::HasWeights(const ModelOrder& order) const {
   for (size_t c = 0; c < job_.chunks().size(); ++c) {
     if (!arrived_.Has(order.version, c, order.average)) return false;
   }
   return true;
 }
 
-bool ModelWorker::IsIntact(const Order& order) const {
+bool ModelWorker::IsIntact(const ModelOrder& order) const {
   if (job_.bounds().remote) {
     const std::vector<int64_t>& copy = copies_[order.average ? 2 : order.version % 2];
     return std::ranges::all_of(copy, [&](int64_t version) { return version == order.version; });
@@ -177,12 +175,6 @@ Saying ModelWorker::Hello() const {
   return saying;
 }
 
-Saying ModelWorker::Beat() const {
-  Saying saying{NewMessage(), {}, ""};
-  saying.message.mutable_beat();
-  return saying;
-}
-
 Saying ModelWorker::Leave() {
   leaving_ = true;
   Saying saying{NewMessage(), {}, "says Leave"};
@@ -208,30 +200,26 @@ Saying ModelWorker::Say() {
   return saying;
 }
 
-// Of each lease the losses first, then the chunks, those of the last layers first.
-Saying ModelWorker::SayOf(const Order& order, size_t at) {
-  if (order.kind == Order::Kind::kEvaluate) {
+// For each part the losses first, then the chunks.
+Saying ModelWorker::SayOf(const ModelOrder& order, size_t at) {
+  if (order.evaluates) {
     return BlockOf(order, order.blocks.begin + static_cast<int64_t>(at));
   }
-  std::vector<uint32_t> chunks = order.chunks;
-  if (order.kind == Order::Kind::kTrain) {
-    for (uint32_t c = 0; c < job_.chunks().size(); ++c) chunks.push_back(c);
-  }
-  std::ranges::sort(chunks, std::greater());
-  for (const WorkLease& lease : order.leases) {
-    const Range slices = Covers(lease.node, job_.plan().slices);
+  for (const ModelOrder::Part& part : order.parts) {
+    const Range slices = Covers(part.node, job_.plan().slices);
     const auto losses = static_cast<size_t>(slices.size());
-    if (at < losses) return LossOf(order, lease, slices.begin + static_cast<int64_t>(at));
+    if (at < losses) return LossOf(order, part, slices.begin + static_cast<int64_t>(at));
     at -= losses;
-    if (at < chunks.size()) return PartOf(order, lease, chunks[at]);
-    at -= chunks.size();
+    if (at < order.chunks.size()) return PartOf(order, part, order.chunks[at]);
+    at -= order.chunks.size();
   }
   MUSTER_CHECK(false);
   return {};
 }
 
 // Out of weights that were overwritten comes something else.
-Saying ModelWorker::LossOf(const Order& order, const WorkLease& lease, int64_t slice) const {
+Saying ModelWorker::LossOf(const ModelOrder& order, const ModelOrder::Part& part,
+                           int64_t slice) const {
   Saying saying{NewMessage(), {}, ""};
   const bool intact = IsIntact(order);
   wire::SliceLoss& loss = *saying.message.mutable_slice_loss();
@@ -240,38 +228,38 @@ Saying ModelWorker::LossOf(const Order& order, const WorkLease& lease, int64_t s
   loss.set_samples(ModelJob::kSamplesPerSlice);
   loss.set_loss(job_.Loss(order.version, slice) + (intact ? 0 : 1));
   loss.set_correct(0);
-  loss.set_lease(lease.id);
-  saying.words = fmt::format("reports the loss of slice {} of step {} under lease {}{}", slice,
-                             order.version, lease.id, intact ? "" : ", of overwritten weights");
+  loss.set_order(part.order);
+  saying.words = fmt::format("reports the loss of slice {} of step {} under order {}{}", slice,
+                             order.version, part.order, intact ? "" : ", of overwritten weights");
   return saying;
 }
 
-Saying ModelWorker::PartOf(const Order& order, const WorkLease& lease, uint32_t chunk) {
-  std::shared_ptr<Arena>& arena = arenas_.at(lease.arena);
+Saying ModelWorker::PartOf(const ModelOrder& order, const ModelOrder::Part& part, uint32_t chunk) {
+  std::shared_ptr<Arena>& buffer = buffers_.at(part.buffer);
   // What is sent is copied on its way.
-  if (arena == nullptr || job_.bounds().remote) arena = std::make_shared<Arena>(job_.floats());
+  if (buffer == nullptr || job_.bounds().remote) buffer = std::make_shared<Arena>(job_.floats());
   const Chunk& range = job_.chunks()[chunk];
-  const auto gradient = arena->floats().subspan(range.begin, range.floats());
-  std::ranges::copy(job_.Gradient(order.version, lease.node).subspan(range.begin, range.floats()),
+  const auto gradient = buffer->floats().subspan(range.begin, range.floats());
+  std::ranges::copy(job_.Gradient(order.version, part.node).subspan(range.begin, range.floats()),
                     gradient.begin());
   const bool intact = IsIntact(order);
   if (!intact) gradient[0] += 0.5F;
   Saying saying{
-      NewMessage(), {.data = gradient.data(), .bytes = gradient.size_bytes(), .owner = arena}, ""};
-  wire::GradientPart& part = *saying.message.mutable_gradient_part();
-  part.set_step(order.version);
-  part.set_chunk(chunk);
-  *part.mutable_subtree() = SubtreeOf(lease.node);
-  part.set_lease(lease.id);
-  part.set_arena(static_cast<uint32_t>(lease.arena));
+      NewMessage(), {.data = gradient.data(), .bytes = gradient.size_bytes(), .owner = buffer}, ""};
+  wire::GradientPart& message = *saying.message.mutable_gradient_part();
+  message.set_step(order.version);
+  message.set_chunk(chunk);
+  *message.mutable_subtree() = SubtreeOf(part.node);
+  message.set_order(part.order);
+  message.set_buffer(part.buffer);
   saying.words =
-      fmt::format("pushes chunk {} of subtree {}.{} of step {} under lease {} from arena {}{}",
-                  chunk, lease.node.level, lease.node.index, order.version, lease.id, lease.arena,
+      fmt::format("pushes chunk {} of subtree {}.{} of step {} under order {} from buffer {}{}",
+                  chunk, part.node.level, part.node.index, order.version, part.order, part.buffer,
                   intact ? "" : ", of overwritten weights");
   return saying;
 }
 
-Saying ModelWorker::BlockOf(const Order& order, int64_t block) const {
+Saying ModelWorker::BlockOf(const ModelOrder& order, int64_t block) const {
   Saying saying{NewMessage(), {}, ""};
   const bool intact = IsIntact(order);
   wire::EvaluatedBlock& result = *saying.message.mutable_evaluated_block();

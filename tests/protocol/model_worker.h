@@ -3,7 +3,7 @@
 // reads weights in the server's own buffers, and the server its gradients in the worker's.
 //
 // Notices are read as they come, since to read one later is to compute later. What changes the
-// order of a worker's work (Redo, Fence) is read when the explorer says so, and what comes after
+// order of a worker's work (an urgent order, Reset) is read when the explorer says so, and what comes after
 // it not before.
 #pragma once
 
@@ -31,15 +31,29 @@ struct Saying {
   std::string words;
 };
 
+// What a worker is to compute.
+struct ModelOrder {
+  struct Part {
+    uint64_t order = 0;
+    TreeNode node;
+    uint32_t buffer = 0;
+  };
+  bool evaluates = false, urgent = false;
+  int64_t version = 0;
+  std::vector<Part> parts;       // of a step
+  std::vector<uint32_t> chunks;  // of each
+  int64_t block_size = 0;
+  Range blocks;
+  wire::EvaluationSet set = wire::TEST;
+  bool average = false;
+};
+
 class ModelWorker {
  public:
   // Of the server: where W(version) lies, or its average, if it has not been overwritten.
   using WeightsOf = std::function<std::span<const float>(int64_t version, bool average)>;
-  // How leases and assignments are called in Text.
-  struct Names {
-    std::function<std::string(uint64_t lease)> lease;
-    std::function<uint32_t(uint32_t assignment)> age;
-  };
+  // How orders are called in Text.
+  using Names = std::function<std::string(uint64_t order)>;
 
   // `job` outlives this. `number`: of the process.
   ModelWorker(const ModelJob& job, uint32_t number, std::optional<uint32_t> rank, WeightsOf weights)
@@ -61,7 +75,6 @@ class ModelWorker {
   void Read();
 
   Saying Hello() const;
-  Saying Beat() const;
   Saying Leave();
   // Whether there is something that it can compute and say without waiting; and what that is.
   bool CanSay() const;
@@ -77,21 +90,21 @@ class ModelWorker {
 
  private:
   bool IsUrgent(const wire::ServerMessage& message) const {
-    return message.has_redo() || message.has_fence();
+    return message.train().urgent() || message.has_reset();
   }
   void Take(const wire::ServerMessage& message);
   void TakeOrder(const wire::ServerMessage& message);
   void TakeTrain(const wire::Train& train);
   void DropEmpty();
-  bool HasWeights(const Order& order) const;
+  bool HasWeights(const ModelOrder& order) const;
   // Whether what the order is to be done with is still where it was.
-  bool IsIntact(const Order& order) const;
-  size_t SizeOf(const Order& order) const;
+  bool IsIntact(const ModelOrder& order) const;
+  size_t SizeOf(const ModelOrder& order) const;
   wire::WorkerMessage NewMessage() const;
-  Saying SayOf(const Order& order, size_t at);
-  Saying LossOf(const Order& order, const WorkLease& lease, int64_t slice) const;
-  Saying PartOf(const Order& order, const WorkLease& lease, uint32_t chunk);
-  Saying BlockOf(const Order& order, int64_t block) const;
+  Saying SayOf(const ModelOrder& order, size_t at);
+  Saying LossOf(const ModelOrder& order, const ModelOrder::Part& part, int64_t slice) const;
+  Saying PartOf(const ModelOrder& order, const ModelOrder::Part& part, uint32_t chunk);
+  Saying BlockOf(const ModelOrder& order, int64_t block) const;
 
   const ModelJob& job_;
   const uint32_t number_;
@@ -100,20 +113,19 @@ class ModelWorker {
   bool ended_ = false, welcomed_ = false, leaving_ = false, stopped_ = false;
   bool ready_due_ = false;
   uint32_t rank_ = 0, incarnation_ = 0;
-  WorkShare share_;
   Arrivals arrived_;
   // Without shared memory: of which version each chunk of the two weight buffers and of the average
   // is.
   std::array<std::vector<int64_t>, 3> copies_;
-  std::deque<Order> orders_;  // the first one may have begun; then urgent ones
-  size_t said_ = 0;           // of the first one
-  std::vector<std::shared_ptr<Arena>> arenas_;
+  std::deque<ModelOrder> orders_;  // the first one may have begun; then urgent ones
+  size_t said_ = 0;                // of the first one
+  std::vector<std::shared_ptr<Arena>> buffers_;
   std::deque<wire::ServerMessage> unread_;
   std::deque<Saying> in_flight_;
   std::string trouble_;
 };
 
-// In words, for people: "Redo of 1.1 of step 0, chunks 0 1"; "" for weights and heartbeats.
+// In words, for people: "urgent Train of 1.1 of step 0, chunks 0 1"; "" for weights and heartbeats.
 std::string WordsOf(const wire::ServerMessage& message);
 
 }  // namespace muster::testing

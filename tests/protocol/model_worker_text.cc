@@ -3,7 +3,7 @@
 #include <iterator>
 
 #include "common/link/wire_values.h"
-#include "ps/evaluation.h"
+#include "ps/evaluate/evaluation.h"
 #include "tests/protocol/model_worker.h"
 
 namespace muster::testing {
@@ -18,10 +18,10 @@ void AppendSaying(std::string& text, const wire::WorkerMessage& message,
                   const ModelWorker::Names& names, bool intact) {
   if (message.has_slice_loss()) {
     const wire::SliceLoss& loss = message.slice_loss();
-    Append(text, "loss {} of {} under {}", loss.slice(), loss.step(), names.lease(loss.lease()));
+    Append(text, "loss {} of {} under {}", loss.slice(), loss.step(), names(loss.order()));
   } else if (message.has_gradient_part()) {
     const wire::GradientPart& part = message.gradient_part();
-    Append(text, "part {} of {} under {}", part.chunk(), part.step(), names.lease(part.lease()));
+    Append(text, "part {} of {} under {}", part.chunk(), part.step(), names(part.order()));
   } else if (message.has_evaluated_block()) {
     const wire::EvaluatedBlock& block = message.evaluated_block();
     Append(text, "block {} of {} {}", block.block(), SetName(block.set()), block.version());
@@ -33,15 +33,11 @@ void AppendSaying(std::string& text, const wire::WorkerMessage& message,
 
 void AppendUnread(std::string& text, const wire::ServerMessage& message,
                   const ModelWorker::Names& names) {
-  if (message.has_redo()) {
-    Append(text, "redo {}; ", names.lease(message.redo().lease()));
-  } else if (message.has_train()) {
-    Append(text, "train {} by {} from {}; ", message.train().step(),
-           names.age(message.train().assignment()), names.lease(message.train().lease()));
-  } else if (message.has_assignment()) {
-    Append(text, "assignment {}; ", names.age(message.assignment().id()));
-  } else if (message.has_enter()) {
-    Append(text, "enter {}; ", message.enter().version());
+  if (message.has_train()) {
+    Append(text, "train {}{} by {}; ", message.train().step(),
+           message.train().urgent() ? " at once" : "", names(message.train().order()));
+  } else if (message.has_activate()) {
+    Append(text, "activate {}; ", message.activate().version());
   } else if (message.has_weights_chunk()) {
     Append(text, "{}({}) {}; ", message.weights_chunk().average() ? "E" : "W",
            message.weights_chunk().version(), message.weights_chunk().chunk());
@@ -62,10 +58,9 @@ std::string NodeText(const wire::Subtree& subtree) {
 
 std::string ModelWorker::Text(const Names& names, uint32_t incarnation) const {
   std::string text;
-  Append(text, "worker{} wants {} rank {} fenced {}{}{}{} share {}", welcomed_ ? "" : " new",
+  Append(text, "worker{} wants {} rank {} reset {}{}{}{}", welcomed_ ? "" : " new",
          wanted_ ? static_cast<int>(*wanted_) : -1, rank_, incarnation - incarnation_,
-         leaving_ ? " leaving" : "", stopped_ ? " stopped" : "", ready_due_ ? " not-ready" : "",
-         names.age(share_.id));
+         leaving_ ? " leaving" : "", stopped_ ? " stopped" : "", ready_due_ ? " not-ready" : "");
   text += " has";
   for (size_t c = 0; c < job_.chunks().size(); ++c) {
     int64_t version = -1;
@@ -83,11 +78,12 @@ std::string ModelWorker::Text(const Names& names, uint32_t incarnation) const {
     }
   }
   Append(text, " said {} of ", said_);
-  for (const Order& order : orders_) {
-    Append(text, "[{} of {}", static_cast<int>(order.kind), order.version);
-    for (const WorkLease& lease : order.leases) {
-      Append(text, " {} {}.{} in {}", names.lease(lease.id), lease.node.level, lease.node.index,
-             lease.arena);
+  for (const ModelOrder& order : orders_) {
+    Append(text, "[{}{} of {}", order.evaluates ? "evaluate" : "train", order.urgent ? "!" : "",
+           order.version);
+    for (const ModelOrder::Part& part : order.parts) {
+      Append(text, " {} {}.{} in {}", names(part.order), part.node.level, part.node.index,
+             part.buffer);
     }
     for (const uint32_t chunk : order.chunks) Append(text, " c{}", chunk);
     Append(text, " {}-{}]", order.blocks.begin, order.blocks.end);
@@ -104,22 +100,14 @@ std::string ModelWorker::Text(const Names& names, uint32_t incarnation) const {
 }
 
 std::string WordsOf(const wire::ServerMessage& message) {
-  if (message.has_redo()) {
-    const wire::Redo& redo = message.redo();
-    std::string text =
-        fmt::format("Redo of subtree {} of step {} under lease {} in arena {}: chunks",
-                    NodeText(redo.subtree()), redo.step(), redo.lease(), redo.arena());
-    for (const uint32_t chunk : redo.chunk()) Append(text, " {}", chunk);
-    return text;
-  }
   if (message.has_train()) {
-    return fmt::format("Train of step {} by assignment {}, lease {} and following",
-                       message.train().step(), message.train().assignment(),
-                       message.train().lease());
-  }
-  if (message.has_assignment()) {
-    std::string text = fmt::format("Assignment {}:", message.assignment().id());
-    for (const auto& subtree : message.assignment().subtree()) text += " " + NodeText(subtree);
+    const wire::Train& train = message.train();
+    std::string text =
+        fmt::format("{}Train of step {}, order {} in buffer {}, subtrees",
+                    train.urgent() ? "urgent " : "", train.step(), train.order(), train.buffer());
+    for (const wire::Subtree& subtree : train.subtree()) text += " " + NodeText(subtree);
+    if (train.chunk_size() > 0) text += ", chunks";
+    for (const uint32_t chunk : train.chunk()) Append(text, " {}", chunk);
     return text;
   }
   if (message.has_evaluate()) {
@@ -128,9 +116,11 @@ std::string WordsOf(const wire::ServerMessage& message) {
                        message.evaluate().version(), message.evaluate().block_begin(),
                        message.evaluate().block_end(), SetName(message.evaluate().set()));
   }
-  if (message.has_enter()) return fmt::format("Enter at W({})", message.enter().version());
+  if (message.has_activate()) {
+    return fmt::format("Activate at W({})", message.activate().version());
+  }
   if (message.has_welcome()) return "Welcome";
-  if (message.has_fence()) return "Fence";
+  if (message.has_reset()) return "Reset";
   if (message.has_stop()) return "Stop: " + message.stop().reason();
   if (message.has_refused()) return "Refused: " + message.refused().reason();
   if (message.has_weights_chunk()) {

@@ -43,11 +43,12 @@ ModelWorld::ModelWorld(const ModelJob& job, Tell tell)
 void ModelWorld::Serve(const ResumePoint* from) {
   probe_.reset();
   server_.reset();
-  reporter_ = std::make_unique<Reporter>("", -1, from ? &from->state().metrics() : nullptr);
+  recorder_ = std::make_unique<Recorder>(job_.config(), job_.graph(), -1,
+                                         from ? &from->state().metrics() : nullptr);
   auto link = std::make_unique<Link>(*this);
   link_ = link.get();
   server_ =
-      std::make_unique<Server>(job_.config(), TestToken(), std::move(link), *reporter_, -1, from);
+      std::make_unique<Server>(job_.config(), TestToken(), std::move(link), *recorder_, -1, from);
   probe_ = std::make_unique<ServerProbe>(*server_);
   long_until_ = 0;
   to_start_.clear();
@@ -130,8 +131,8 @@ bool ModelWorld::Do(const Action& action) {
       worker->Read();
       break;
     case Kind::kWait:
-      Say("time passes: what was held back may be given to others");
-      Pass(LostWork::kHoldBack + 2 * kTick);
+      Say("time passes: the pause of a suspected slice or block is over");
+      Pass(PoisonWatch::kPause + 2 * kTick);
       Settle();
       break;
     case Kind::kEnd:

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "common/link/link.h"
-#include "ps/reporter.h"
-#include "ps/server.h"
+#include "ps/record/recorder.h"
+#include "ps/run/server.h"
 #include "tests/protocol/model_checkpoints.h"
 #include "tests/protocol/model_worker.h"
 #include "tests/protocol/scripted_clock.h"
@@ -111,7 +111,7 @@ class ModelWorld {
   const Tell tell_;
   ScriptedClock clock_;
   ModelCheckpoints checkpoints_;
-  std::unique_ptr<Reporter> reporter_;
+  std::unique_ptr<Recorder> recorder_;
   Link* link_ = nullptr;
   std::unique_ptr<Server> server_;
   std::unique_ptr<ServerProbe> probe_;

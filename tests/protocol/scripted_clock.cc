@@ -4,6 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 
 #include "common/base/error.h"
@@ -13,7 +14,10 @@ namespace {
 
 constexpr int64_t kBegin = 1'000'000'000'000;  // after 1,000 s
 
+constexpr int64_t kSecond = 1'000'000'000;
+
 thread_local int64_t scripted_ns = 0;  // 0: the real time
+std::atomic<int64_t> ahead_ns = 0;     // of the real time
 
 }  // namespace
 
@@ -27,15 +31,21 @@ ScriptedClock::~ScriptedClock() { scripted_ns = 0; }
 
 void ScriptedClock::Advance(std::chrono::nanoseconds by) { scripted_ns += by.count(); }
 
+void AdvanceRealTime(std::chrono::nanoseconds by) { ahead_ns += by.count(); }
+
 }  // namespace muster::testing
 
 // The one of the program goes before that of the C library.
 extern "C" int clock_gettime(clockid_t clock, struct timespec* time) noexcept {
-  const int64_t scripted = muster::testing::scripted_ns;
-  if (clock != CLOCK_MONOTONIC || scripted == 0) {
-    return static_cast<int>(::syscall(SYS_clock_gettime, clock, time));
+  using muster::testing::kSecond;
+  int64_t ns = muster::testing::scripted_ns;
+  if (clock != CLOCK_MONOTONIC || ns == 0) {
+    const auto failed = static_cast<int>(::syscall(SYS_clock_gettime, clock, time));
+    const int64_t ahead = muster::testing::ahead_ns;
+    if (failed != 0 || clock != CLOCK_MONOTONIC || ahead == 0) return failed;
+    ns = time->tv_sec * kSecond + time->tv_nsec + ahead;
   }
-  time->tv_sec = scripted / 1'000'000'000;
-  time->tv_nsec = scripted % 1'000'000'000;
+  time->tv_sec = ns / kSecond;
+  time->tv_nsec = ns % kSecond;
   return 0;
 }

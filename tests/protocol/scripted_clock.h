@@ -16,4 +16,7 @@ class ScriptedClock {
   void Advance(std::chrono::nanoseconds by);
 };
 
+// Moves the real time on for good, for all threads.
+void AdvanceRealTime(std::chrono::nanoseconds by);
+
 }  // namespace muster::testing

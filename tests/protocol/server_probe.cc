@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "ps/checkpoint_arenas.h"
+#include "ps/record/checkpoint_arenas.h"
 
 namespace muster {
 namespace {
@@ -28,54 +28,43 @@ void PutNodes(std::string& text, const std::vector<std::vector<TreeNode>>& nodes
   }
 }
 
-void PutRanks(std::string& text, const std::set<uint32_t>& ranks) {
-  for (const uint32_t rank : ranks) Put(text, "{},", rank);
-}
-
 }  // namespace
 
-void ServerProbe::LoseSilent(std::chrono::steady_clock::duration since) {
-  server_.members_.CheckSilence(std::chrono::steady_clock::now(),
-                                std::chrono::duration<double>(since).count());
-}
-
 std::string ServerProbe::failure() const {
-  return server_.failure_.is_set() ? server_.failure_.get()->what : "";
+  return server_.failure().is_set() ? server_.failure().get()->what : "";
 }
 
 std::span<const float> ServerProbe::Weights(int64_t version) const {
-  return std::as_const(server_.coordinator_.variables_).Weights(version);
+  return run().parts().engine.variables.Weights(version);
 }
 
 std::span<const float> ServerProbe::EvaluatedAverage() const {
-  return std::as_const(server_.coordinator_.variables_).EvaluatedAverage();
+  return run().parts().engine.variables.EvaluatedAverage();
 }
 
 // What Describe says of it without much ado.
 std::optional<ServerProbe::BoundaryName> ServerProbe::AtBoundary() const {
-  const Coordinator& coordinator = server_.coordinator_;
-  if (!coordinator.AtBoundary()) return std::nullopt;
-  const Evaluator& evaluator = coordinator.evaluator_;
-  const int64_t step = coordinator.step_;
-  return BoundaryName{step, coordinator.IsEvaluated() || step == 0,
-                      step > 0 && evaluator.IsDueAfter(step - 1) && !evaluator.running()};
+  if (!run().parts().AtBoundary()) return std::nullopt;
+  const Evaluator& evaluator = run().parts().work.evaluator;
+  return BoundaryName{step(), run().resumption().IsEvaluated() || step() == 0,
+                      step() > 0 && evaluator.IsDueAfter(step() - 1) && !evaluator.running()};
 }
 
 ServerProbe::Boundary ServerProbe::Keep() {
-  Coordinator& coordinator = server_.coordinator_;
-  Variables& variables = coordinator.variables_;
+  Variables& variables = server_.run().parts().engine.variables;
   const std::vector<std::string> names = CheckpointArenaNames(variables);
-  const auto arenas = CheckpointArenas(variables, coordinator.step_);
+  const auto arenas = CheckpointArenas(variables, step());
   auto image = std::make_shared<TensorImage>(variables.layout(), names.size());
   for (const auto& job : image->CopyJobs({arenas.begin(), arenas.end()})) job();
-  return {coordinator.Describe(), CheckpointTensors(variables.layout(), names), std::move(image)};
+  return {run().resumption().Describe(), CheckpointTensors(variables.layout(), names),
+          std::move(image)};
 }
 
 std::chrono::duration<double> ServerProbe::Patience() const {
-  const Coordinator& coordinator = server_.coordinator_;
-  std::chrono::duration<double> longest = coordinator.LateAfter();
-  if (coordinator.evaluator_.running()) {
-    const std::chrono::duration<double> gap = coordinator.evaluator_.current().longest_gap();
+  std::chrono::duration<double> longest = run().dispatcher().late().After();
+  const Evaluator& evaluator = run().parts().work.evaluator;
+  if (evaluator.running()) {
+    const std::chrono::duration<double> gap = evaluator.current().longest_gap();
     longest = std::max(longest, 1s + 2 * gap);
   }
   return longest;
@@ -83,126 +72,111 @@ std::chrono::duration<double> ServerProbe::Patience() const {
 
 // ---------------------------------------------------------------------------------- what decides
 
-// Closed ones only keep an arena of a member that is there.
-bool ServerProbe::Counts(const Lease& lease) const {
-  return lease.open || (lease.rank < roster().size() && lease.step >= step());
+// Closed ones only keep a buffer of a member that is there.
+bool ServerProbe::Counts(const StepOrder& order) const {
+  return order.open || (order.rank < roster().size() && order.step >= step());
 }
 
-std::string ServerProbe::NameOf(uint64_t lease) const {
+std::string ServerProbe::NameOf(uint64_t id) const {
   int name = 0;
-  for (const Lease& one : server_.coordinator_.work_.leases_.leases_) {
-    if (one.id == lease) return one.open ? fmt::format("#{}", name) : "-";
-    if (Counts(one)) ++name;
+  for (const StepOrder& order : run().parts().work.slices.orders()) {
+    if (order.id == id) return order.open ? fmt::format("#{}", name) : "-";
+    if (Counts(order)) ++name;
   }
   return "-";
 }
 
-uint32_t ServerProbe::AgeOf(uint32_t assignment) const {
-  return server_.coordinator_.work_.assignment().id - assignment;
-}
-
 void ServerProbe::PutMembers(std::string& text) const {
-  Put(text, "members {}\n", static_cast<int>(server_.members_.phase_));
+  text += "members\n";
   for (uint32_t rank = 0; rank < roster().size(); ++rank) {
     const Member& member = roster().at(rank);
-    if (!member.peer) {
-      Put(text, " {}: nobody{}\n", rank, member.given_up ? ", given up" : "");
-      continue;
-    }
-    const bool early = member.entered_at > step();
-    Put(text, " {}:{}{}{}{}{}{}{}{}\n", rank, member.ready ? " ready" : "",
-        member.entered ? early ? " enters" : " entered" : "", member.finished ? " finished" : "",
-        member.leaving ? " leaving" : "", member.released ? " released" : "",
-        member.given_up ? " given-up" : "", member.was_ready ? " was-ready" : "",
-        member.waits ? " waits" : "");
+    const bool early = member.weights_from && *member.weights_from > step();
+    Put(text, " {}: {}{}{}{}\n", rank, static_cast<int>(member.state),
+        member.weights_from ? early ? " enters" : " active" : "", member.leaving ? " leaving" : "",
+        member.present() && member.was_ready ? " was-ready" : "");
   }
 }
 
 void ServerProbe::PutWork(std::string& text) const {
-  const WorkOrders& work = server_.coordinator_.work_;
+  const Dispatcher& dispatcher = run().dispatcher();
   text += "shares ";
-  PutNodes(text, work.assignment_.nodes);
-  if (work.next_) {
-    text += " next ";
-    PutNodes(text, *work.next_);
-  }
+  PutNodes(text, run().parts().work.shares.assignment().nodes);
   text += " for ";
-  for (const uint32_t rank : work.sharing_) Put(text, "{},", rank);
+  for (const uint32_t rank : run().parts().work.shares.sharing()) Put(text, "{},", rank);
   text += '\n';
   int name = 0;
-  for (const Lease& lease : work.leases_.leases_) {
-    if (!Counts(lease)) continue;
-    Put(text, " #{}: rank {} step {} node {}.{} arena {}{}{}{} pending ", name++, lease.rank,
-        lease.step, lease.node.level, lease.node.index, lease.arena, lease.again ? " again" : "",
-        lease.open ? "" : " closed", lease.late ? " late" : "");
-    PutBits(text, lease.pending);
+  for (const StepOrder& order : run().parts().work.slices.orders()) {
+    if (!Counts(order)) continue;
+    Put(text, " #{}: rank {} step {} buffer {}{}{} ", name++, order.rank, order.step, order.buffer,
+        order.urgent ? " urgent" : "", order.open ? "" : " closed");
+    for (const StepOrder::Part& part : order.parts) {
+      Put(text, "{}.{}{} lacks ", part.node.level, part.node.index, part.in_use ? " used" : "");
+      PutBits(text, part.missing);
+    }
     text += " losses ";
-    for (const int64_t slice : lease.losses) Put(text, "{},", slice);
+    for (const int64_t slice : order.losses) Put(text, "{},", slice);
     text += '\n';
   }
 }
 
 void ServerProbe::PutGradients(std::string& text) const {
-  const Aggregator& aggregator = server_.coordinator_.aggregator_;
-  Put(text, "aggregator {} done {} ready {}\n", static_cast<int>(aggregator.phase_),
-      aggregator.done_, aggregator.ready_.size());
-  for (const PartialGradients::ChunkState& state : aggregator.gradients_.states_) {
-    std::vector<std::string> parts;
-    for (const PartialGradients::Part& part : state.parts) {
-      parts.push_back(fmt::format(
-          "{}.{}{}{}", part.node.level, part.node.index,
-          part.present == PartialGradients::Presence::kMissing ? "?" : "",
-          part.present == PartialGradients::Presence::kHere && part.payload.data == nullptr ? "+"
-                                                                                            : ""));
+  const Aggregator& aggregator = run().parts().engine.aggregator;
+  Put(text, "aggregator{}{}{} done {} waiting {}\n", aggregator.collects() ? " collects" : "",
+      aggregator.sums() ? " sums" : "", aggregator.skips() ? " skips" : "", aggregator.done(),
+      aggregator.waiting());
+  for (size_t c = 0; c < aggregator.chunks().size(); ++c) {
+    for (const PartialGradients::Part& part : aggregator.gradients().parts(c)) {
+      Put(text, " {}.{}{}", part.node.level, part.node.index,
+          part.payload.data == nullptr ? "+" : "");
     }
-    std::ranges::sort(parts);
-    for (const std::string& part : parts) Put(text, " {}", part);
-    Put(text, " = {}{}\n", state.slices, state.others ? " others" : "");
+    text += '\n';
   }
 }
 
 void ServerProbe::PutEvaluation(std::string& text) const {
-  const Evaluator& evaluator = server_.coordinator_.evaluator_;
-  Put(text, "evaluated {} {} late ", SetName(evaluator.last_set_), evaluator.last_version_);
-  PutRanks(text, evaluator.were_late_);
-  text += '\n';
-  if (!evaluator.evaluation_) return;
-  const Evaluation& evaluation = *evaluator.evaluation_;
-  Put(text, "evaluates {} {} late ", SetName(evaluation.set_), evaluation.version_);
-  PutRanks(text, evaluation.late_);
-  for (size_t b = 0; b < evaluation.results_.size(); ++b) {
-    Put(text, " block {}{} of ", b, evaluation.results_[b].present ? " here" : "");
-    PutRanks(text, evaluation.owners_[b]);
+  const Evaluator& evaluator = run().parts().work.evaluator;
+  if (!evaluator.running()) return;
+  const Evaluation& evaluation = evaluator.current();
+  Put(text, "evaluates {} {}", SetName(evaluation.set()), evaluation.version());
+  for (int64_t b = 0; b < evaluation.blocks(); ++b) {
+    if (evaluation.Has(b)) Put(text, " block {} here", b);
+  }
+  for (uint32_t rank = 0; rank < roster().size(); ++rank) {
+    for (const int64_t b : evaluation.AssignedTo(rank)) Put(text, " block {} of {}", b, rank);
   }
   text += '\n';
 }
 
 std::string ServerProbe::Text() const {
-  const Coordinator& coordinator = server_.coordinator_;
+  const Dispatcher& dispatcher = run().dispatcher();
+  const RunPosition& state = run().parts().state;
   std::string text;
   text.reserve(1024);
-  Put(text, "phase {}{} step {} ordered {} held {} expects {}{}{}{}{} lost {}\npublished ",
-      static_cast<int>(coordinator.phase_), coordinator.done_ ? " done" : "", coordinator.step_,
-      coordinator.ordered_ - coordinator.step_, coordinator.held_.value_or(-1),
-      coordinator.expected_ ? AgeOf(*coordinator.expected_) : 0U,
-      coordinator.repair_due_ ? " repair" : "", coordinator.somebody_late_ ? " late" : "",
-      coordinator.orphans_wait_ ? " orphans" : "", coordinator.losses_complete_ ? " complete" : "",
-      server_.losses_.size());
-  PutBits(text, coordinator.published_);
+  Put(text, "phase {} step {} ordered {} wanted {}{}{}{} lost {}\npublished ",
+      static_cast<int>(state.phase), state.step, dispatcher.ordered() - state.step,
+      dispatcher.wanted() - state.step,
+      run().parts().work.slices.some_unassigned() ? " unassigned" : "",
+      run().parts().work.slices.needs_helpers() ? " needs-helpers" : "",
+      run().parts().state.losses_complete ? " waits" : "", server_.pending_losses());
+  PutBits(text, run().parts().feed.published());
   text += " losses";
-  for (const auto& loss : coordinator.losses_.results_) {
-    loss.present ? Put(text, " {}", loss.rank) : Put(text, " ?");
+  if (state.phase == RunPosition::Phase::kTraining) {
+    const StepLosses& losses = run().parts().work.slices.losses();
+    for (int64_t slice = 0; slice < state.plan.slices; ++slice) {
+      losses.Has(slice) ? Put(text, " {}", losses.RankOf(slice)) : Put(text, " ?");
+    }
   }
-  text += " kills";
-  for (const auto& [item, kills] : coordinator.lost_work_.kills_) {
+  text += " lost-at";
+  for (const auto& [item, losses] : run().parts().work.poison.losses()) {
+    const auto now = std::chrono::steady_clock::now();
     Put(text, " {}{}:{}{}", item.kind == WorkItem::Kind::kBlock ? "block " : "", item.index,
-        kills.count, coordinator.lost_work_.HeldBackUntil(item) ? " held back" : "");
+        losses.count, run().parts().work.poison.PausedUntil(item, now) ? " paused" : "");
   }
-  text += '\n';
-  Put(text, "{}{}{}", coordinator.resumed_ ? "resumed" : "new",
-      coordinator.resumed_ && coordinator.IsEvaluated() ? " evaluated" : "",
-      coordinator.progress_.MedianStep() ? coordinator.StepsAreLong() ? " long\n" : " timed\n"
-                                         : "\n");
+  const Resumption& resumption = run().resumption();
+  Put(text, "\n{}{}{}{}\n", resumption.is_resumed() ? "resumed" : "new",
+      resumption.is_resumed() && resumption.IsEvaluated() ? " evaluated" : "",
+      run().parts().keeper.progress.MedianStep() ? " timed" : "",
+      run().parts().work.shares.by_slice() ? " by slice" : "");
   PutMembers(text);
   PutWork(text);
   PutGradients(text);

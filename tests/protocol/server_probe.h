@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "proto/checkpoint.pb.h"
-#include "ps/checkpoint/tensor_image.h"
-#include "ps/server.h"
+#include "ps/record/tensor_image.h"
+#include "ps/run/server.h"
 #include "tests/protocol/model_job.h"
 
 namespace muster {
@@ -23,17 +23,14 @@ class ServerProbe {
 
   // A round of the loop: takes what its link has.
   void RunOnce() { server_.RunOnce(); }
-  // Who was heard of last before `since` is lost.
-  void LoseSilent(std::chrono::steady_clock::duration since);
-
-  bool has_begun() const { return server_.coordinator_.has_begun(); }
-  bool done() const { return server_.coordinator_.done(); }
+  bool has_begun() const { return run().parts().state.has_begun(); }
+  bool done() const { return run().done(); }
   std::string failure() const;
   // A slice is given to nobody for some time.
-  bool HoldsBack() const { return server_.coordinator_.repair_at_.has_value(); }
-  const Membership& members() const { return server_.members_; }
-  const Roster& roster() const { return server_.members_.roster(); }
-  int64_t step() const { return server_.coordinator_.step_; }
+  bool HoldsBack() const { return run().dispatcher().pauses(); }
+  const Run& run() const { return std::as_const(server_).run(); }
+  const Roster& roster() const { return server_.members().roster(); }
+  int64_t step() const { return run().parts().state.step; }
   std::span<const float> Weights(int64_t version) const;
   // The average that is being evaluated.
   std::span<const float> EvaluatedAverage() const;
@@ -60,13 +57,11 @@ class ServerProbe {
   std::string Wrong(const testing::ModelJob& job) const;
 
   std::string Text() const;
-  // How Text calls a lease; "-": it has ended.
-  std::string NameOf(uint64_t lease) const;
-  // How many assignments ago this one was the newest.
-  uint32_t AgeOf(uint32_t assignment) const;
+  // How Text calls an order; "-": it is closed.
+  std::string NameOf(uint64_t order) const;
 
  private:
-  bool Counts(const Lease& lease) const;
+  bool Counts(const StepOrder& order) const;
   std::string WrongChunk(const testing::ModelJob& job, size_t chunk) const;
   std::string WrongCounts(const testing::ModelJob& job) const;
   std::string WrongParts(const testing::ModelJob& job) const;

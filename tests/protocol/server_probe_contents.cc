@@ -8,31 +8,36 @@
 namespace muster {
 
 std::string ServerProbe::Wrong(const testing::ModelJob& job) const {
-  const Coordinator& coordinator = server_.coordinator_;
-  if (!coordinator.has_begun()) return "";
-  const int64_t step = coordinator.step_;
+  if (!has_begun()) return "";
+  const int64_t step = this->step();
   const bool over = step >= job.plan().total_steps;
   for (size_t c = 0; c < job.chunks().size(); ++c) {
     if (std::string wrong = WrongChunk(job, c); !wrong.empty()) return wrong;
   }
   if (std::string wrong = WrongCounts(job); !wrong.empty()) return wrong;
-  if (over || coordinator.phase_ != Coordinator::Phase::kTraining) return "";
+  if (over || run().parts().state.phase != RunPosition::Phase::kTraining) return "";
+  const StepLosses& losses = run().parts().work.slices.losses();
   for (int64_t slice = 0; slice < job.plan().slices; ++slice) {
-    const auto& loss = coordinator.losses_.results_[static_cast<size_t>(slice)];
-    if (!loss.present || loss.loss == job.Loss(step, slice)) continue;
+    if (!losses.Has(slice) || losses.LossOf(slice) == job.Loss(step, slice)) continue;
     return fmt::format("the loss of slice {} of step {} is not that of the undisturbed run", slice,
                        step);
+  }
+  for (const uint32_t rank : roster().Seated()) {
+    const Member& member = roster().at(rank);
+    const RunWork& work = run().parts().work;
+    if (!member.leaving || member.state >= MemberState::kReleased || !member.weights_from) continue;
+    if (work.slices.Owes(rank) || work.evaluator.Owes(rank)) continue;
+    return fmt::format("rank {} has delivered all that it had, and may not leave", rank);
   }
   return WrongParts(job);
 }
 
 // Weights, and what is updated with them.
 std::string ServerProbe::WrongChunk(const testing::ModelJob& job, size_t c) const {
-  const Coordinator& coordinator = server_.coordinator_;
-  const Variables& variables = coordinator.variables_;
+  const Variables& variables = run().parts().engine.variables;
   const Chunk& chunk = job.chunks()[c];
-  const int64_t step = coordinator.step_;
-  const bool updated = step < job.plan().total_steps && coordinator.published_[c];
+  const int64_t step = this->step();
+  const bool updated = step < job.plan().total_steps && run().parts().feed.published()[c];
   const auto differs = [&](std::span<const float> is, std::span<const float> must) {
     return !std::ranges::equal(is.subspan(chunk.begin, chunk.floats()),
                                must.subspan(chunk.begin, chunk.floats()));
@@ -60,24 +65,24 @@ std::string ServerProbe::WrongChunk(const testing::ModelJob& job, size_t c) cons
 
 // Of the steps that were skipped and were not, and of the evaluations.
 std::string ServerProbe::WrongCounts(const testing::ModelJob& job) const {
-  const Coordinator& coordinator = server_.coordinator_;
-  const int64_t step = coordinator.step_, updates = coordinator.variables_.updates();
+  const Progress& progress = run().parts().keeper.progress;
+  const int64_t step = this->step(), updates = run().parts().engine.variables.updates();
   if (updates != job.Updates(step)) {
     return fmt::format("{} updates before step {}: expected {}", updates, step, job.Updates(step));
   }
-  if (const int64_t skipped = coordinator.nonfinite_.skipped_in_a_row();
+  if (const int64_t skipped = run().parts().nonfinite.skipped_in_a_row();
       skipped != job.SkippedInARow(step)) {
     return fmt::format("{} steps skipped in a row before step {}: expected {}", skipped, step,
                        job.SkippedInARow(step));
   }
-  if (coordinator.progress_.steps() != step) {
-    return fmt::format("{} steps are counted before step {}", coordinator.progress_.steps(), step);
+  if (progress.steps() != step) {
+    return fmt::format("{} steps are counted before step {}", progress.steps(), step);
   }
-  const auto& evaluated = coordinator.progress_.evaluated();
+  const auto& evaluated = progress.evaluations().last();
   if (job.bounds().evaluates && done() && (!evaluated || evaluated->version != step)) {
     return "the run has ended without its last evaluation";
   }
-  const auto& tested = coordinator.progress_.tested();
+  const auto& tested = progress.evaluations().tested();
   if (job.bounds().splits && done() && (!tested || tested->version != step)) {
     return "the run has ended without an evaluation of the test set";
   }
@@ -93,32 +98,27 @@ std::string ServerProbe::WrongCounts(const testing::ModelJob& job) const {
 
 // Each slice of a chunk once, and what came of it still lies where it came.
 std::string ServerProbe::WrongParts(const testing::ModelJob& job) const {
-  const Coordinator& coordinator = server_.coordinator_;
-  const PartialGradients& gradients = coordinator.aggregator_.gradients_;
+  const PartialGradients& gradients = run().parts().engine.aggregator.gradients();
   for (size_t c = 0; c < job.chunks().size(); ++c) {
     std::vector<int> times(static_cast<size_t>(job.plan().slices));
-    int64_t slices = 0;
-    for (const PartialGradients::Part& part : gradients.states_[c].parts) {
-      if (part.present == PartialGradients::Presence::kMissing) continue;
+    for (const PartialGradients::Part& part : gradients.parts(c)) {
       const Range range = Covers(part.node, job.plan().slices);
-      slices += range.size();
       for (int64_t slice = range.begin; slice < range.end; ++slice) {
         if (++times[static_cast<size_t>(slice)] == 1) continue;
-        return fmt::format("slice {} of chunk {} of step {} has come twice", slice, c,
-                           coordinator.step_);
+        return fmt::format("slice {} of chunk {} of step {} has come twice", slice, c, step());
       }
       if (part.payload.data == nullptr) continue;
-      const auto must = job.Gradient(coordinator.step_, part.node)
-                            .subspan(job.chunks()[c].begin, job.chunks()[c].floats());
+      const auto must =
+          job.Gradient(step(), part.node).subspan(job.chunks()[c].begin, job.chunks()[c].floats());
       if (std::ranges::equal(part.payload.floats(), must)) continue;
       return fmt::format(
           "the gradient of subtree {}.{} of chunk {} of step {} is not what it was in the "
           "undisturbed run, or was overwritten before it was added",
-          part.node.level, part.node.index, c, coordinator.step_);
+          part.node.level, part.node.index, c, step());
     }
-    if (gradients.states_[c].slices == slices) continue;
-    return fmt::format("some slices of chunk {} of step {} are counted twice", c,
-                       coordinator.step_);
+    if (gradients.Complete(c) && std::ranges::count(times, 1) != std::ssize(times)) {
+      return fmt::format("chunk {} of step {} counts as complete and lacks a slice", c, step());
+    }
   }
   return "";
 }

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "tests/job/run_dirs.h"
-#include "tests/ps/hand_coordinator.h"
+#include "tests/ps/hand_run.h"
 
 namespace muster::testing {
 namespace {
@@ -18,7 +18,6 @@ using ::testing::ElementsAre;
 using ::testing::Not;
 using Body = wire::ServerMessage::BodyCase;
 
-const std::vector<TreeNode> kWhole{{0, 0}};  // the only slice
 constexpr int64_t kTestSamples = 40, kBlock = 20;
 
 class Boundary : public RunDirs {
@@ -32,7 +31,7 @@ class Boundary : public RunDirs {
     config.mutable_evaluation()->set_batch(kBlock);
     return config;
   }
-  static void Await(HandCoordinator& job, const std::function<bool()>& condition) {
+  static void Await(HandRun& job, const std::function<bool()>& condition) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     while (!condition()) {
       ASSERT_LT(std::chrono::steady_clock::now(), end);
@@ -41,17 +40,17 @@ class Boundary : public RunDirs {
     }
   }
   // The checkpoint of the current step is on the disk.
-  static void AwaitCheckpoint(HandCoordinator& job) {
-    Await(job, [&] { return !job.coordinator().checkpoints().busy(); });
-    ASSERT_TRUE(job.coordinator().checkpoints().newest());
-    ASSERT_EQ(job.coordinator().checkpoints().newest()->step, job.coordinator().step());
+  static void AwaitCheckpoint(HandRun& job) {
+    Await(job, [&] { return !job.checkpoints().busy(); });
+    ASSERT_TRUE(job.checkpoints().kept().newest());
+    ASSERT_EQ(job.checkpoints().kept().newest()->step, job.step());
   }
-  static void Step(HandCoordinator& job) {
+  static void Step(HandRun& job) {
     AwaitCheckpoint(job);
-    job.WholeStep({kWhole});
+    job.WholeStep();
     AwaitCheckpoint(job);
   }
-  static void Evaluate(HandCoordinator& job, int64_t version, wire::EvaluationSet set = wire::TEST,
+  static void Evaluate(HandRun& job, int64_t version, wire::EvaluationSet set = wire::TEST,
                        double loss = 1) {
     for (int64_t number = 0; number < kTestSamples / kBlock; ++number) {
       wire::EvaluatedBlock block;
@@ -62,7 +61,7 @@ class Boundary : public RunDirs {
       block.set_loss(loss);
       block.set_correct(number);
       block.set_correct_top5(kBlock);
-      EXPECT_EQ(job.coordinator().OnEvaluatedBlock(0, block), "");
+      EXPECT_EQ(job.run().OnEvaluatedBlock(0, block, HandRun::Now()), "");
     }
   }
 
@@ -77,33 +76,34 @@ TEST_F(Boundary, NoUpdateBeginsBeforeTheCheckpointIsCopied) {
   // More than the loop copies by itself.
   config.mutable_model()->mutable_layer(0)->mutable_dense()->set_units(20'000);
   config.mutable_cluster()->set_chunk_bytes(1 << 19);
-  HandCoordinator job(config);
-  ASSERT_TRUE(job.coordinator().checkpoints().copying());
-  const auto task = job.Train(0, kWhole).at(0);
+  HandRun job(config);
+  ASSERT_TRUE(job.checkpoints().copying());
+  const auto task = job.Train(0).at(0);
   EXPECT_EQ(job.Loss(0, task, 0), "");
-  job.coordinator().Advance(false);
+  job.run().Advance(false, HandRun::Now());
   EXPECT_THAT(job.Kinds(0), Not(Contains(Body::kTrain)));
-  ASSERT_TRUE(job.coordinator().checkpoints().copying());
-  Await(job, [&] { return !job.coordinator().checkpoints().copying(); });
+  ASSERT_TRUE(job.checkpoints().copying());
+  Await(job, [&] { return !job.checkpoints().copying(); });
   EXPECT_THAT(job.Kinds(0), Contains(Body::kTrain));
   job.PushAll(0, task);
-  Await(job, [&] { return job.coordinator().step() == 1; });
+  Await(job, [&] { return job.step() == 1; });
 }
 
-// The last step has two checkpoints: one before its evaluation and one after it. A run that goes on
-// from the second does not evaluate again.
+// The last step gets two checkpoints: one before its evaluation, and one after it, which replaces
+// the first. A run that goes on from the second does not evaluate again.
 TEST_F(Boundary, ACompleteRunsLastCheckpointIsEvaluated) {
   config::Config config = Config(2);
   config.mutable_evaluation()->set_skip_final(false);
-  HandCoordinator job(config, kTestSamples);
+  HandRun job(config, kTestSamples);
   Step(job);
   Step(job);
   EXPECT_EQ(ListCheckpoints(dir_).front().step, 2);
   EXPECT_FALSE(ListCheckpoints(dir_).front().evaluated);
   Evaluate(job, 2);
-  Await(job, [&] { return job.coordinator().done(); });
+  Await(job, [&] { return job.run().done(); });
   EXPECT_EQ(ListCheckpoints(dir_).front().step, 2);
   EXPECT_TRUE(ListCheckpoints(dir_).front().evaluated);
+  EXPECT_EQ(ListCheckpoints(dir_).back().step, 1);
   EXPECT_TRUE(NewestState(dir_).evaluated());
 }
 
@@ -114,15 +114,15 @@ TEST_F(Boundary, NoStepIsOrderedWhileADecisionIsPending) {
   config.mutable_evaluation()->set_every_steps(2);
   config.mutable_evaluation()->set_stop_at_accuracy(0.99);
   {
-    HandCoordinator job(config, kTestSamples);
+    HandRun job(config, kTestSamples);
     Step(job);
     Step(job);
   }
-  HandCoordinator job(config, kTestSamples);
-  ASSERT_EQ(job.coordinator().step(), 2);
-  EXPECT_THAT(job.Kinds(0), ElementsAre(Body::kWelcome, Body::kEnter, Body::kEvaluate));
+  HandRun job(config, kTestSamples);
+  ASSERT_EQ(job.step(), 2);
+  EXPECT_THAT(job.Kinds(0), ElementsAre(Body::kWelcome, Body::kActivate, Body::kEvaluate));
   Evaluate(job, 2);
-  EXPECT_EQ(job.Train(0, kWhole).at(0).step, 2);
+  EXPECT_EQ(job.Train(0).at(0).step, 2);
 }
 
 // The validation set decides; the test set is evaluated once, when no step is left.
@@ -132,16 +132,16 @@ TEST_F(Boundary, TheTestSetIsEvaluatedAfterTheValidationSet) {
   config.mutable_evaluation()->set_skip_final(false);
   config.mutable_evaluation()->set_stop_at_accuracy(0.02);
   config.mutable_checkpoint()->set_every_steps(0);  // only one when it stops
-  const auto order = [](HandCoordinator& job) {
+  const auto order = [](HandRun& job) {
     return job.Next(0, [](const auto& message) { return message.has_evaluate(); })->evaluate();
   };
   {
-    HandCoordinator job(config, kTestSamples, kTestSamples);
+    HandRun job(config, kTestSamples, kTestSamples);
     AwaitCheckpoint(job);  // of the first weights
-    for (int step = 0; step < 2; ++step) job.WholeStep({kWhole});
+    for (int step = 0; step < 2; ++step) job.WholeStep();
     EXPECT_EQ(order(job).set(), wire::VALIDATION);
     Evaluate(job, 2, wire::VALIDATION);  // 1 of 40 is right: that is enough
-    EXPECT_FALSE(job.coordinator().done());
+    EXPECT_FALSE(job.run().done());
     const wire::Evaluate test = order(job);
     EXPECT_EQ(test.set(), wire::TEST);
     EXPECT_EQ(test.version(), 2);
@@ -150,16 +150,17 @@ TEST_F(Boundary, TheTestSetIsEvaluatedAfterTheValidationSet) {
     late.set_version(2);
     late.set_set(wire::VALIDATION);
     late.set_samples(kBlock);
-    EXPECT_NE(job.coordinator().OnEvaluatedBlock(0, late), "") << "it is of the other set";
-    job.coordinator().KeepLast([] {});  // the run is stopped here …
+    EXPECT_NE(job.run().OnEvaluatedBlock(0, late, HandRun::Now()), "") << "it is of the other set";
+    job.run().parts().keeper.checkpoints.TakeLast();  // the run is stopped here …
+    Await(job, [&] { return !job.checkpoints().busy(); });
   }
-  HandCoordinator job(config, kTestSamples, kTestSamples);
-  EXPECT_FALSE(job.coordinator().done());
+  HandRun job(config, kTestSamples, kTestSamples);
+  EXPECT_FALSE(job.run().done());
   EXPECT_EQ(order(job).set(), wire::TEST) << "… and goes on with the test set";
   Evaluate(job, 2, wire::TEST, 8);
-  EXPECT_TRUE(job.coordinator().finishing());
-  Await(job, [&] { return job.coordinator().done(); });
-  const auto summary = job.coordinator().progress().Summary(events::Summary::COMPLETED, 1);
+  EXPECT_TRUE(job.run().parts().state.finishing());
+  Await(job, [&] { return job.run().done(); });
+  const auto summary = job.run().parts().keeper.progress.Summary(events::Summary::COMPLETED, 1);
   EXPECT_EQ(summary.validation().loss(), 1.0 * 2 / kTestSamples);
   EXPECT_EQ(summary.test().loss(), 8.0 * 2 / kTestSamples);
   EXPECT_EQ(summary.best_accuracy(), summary.validation().accuracy());

@@ -1,5 +1,5 @@
 // Workers that compute with the same must choose the same ways for their convolutions.
-#include "ps/convolution_choices.h"
+#include "ps/run/convolution_choices.h"
 
 #include <gtest/gtest.h>
 

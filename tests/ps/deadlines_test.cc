@@ -1,5 +1,5 @@
 // How long the server waits for what.
-#include "ps/deadlines.h"
+#include "ps/run/deadlines.h"
 
 #include <gtest/gtest.h>
 
@@ -22,8 +22,8 @@ config::Deadlines Limits() {
 // Times long before and after now: no test waits.
 class DeadlinesTest : public ::testing::Test {
  protected:
-  Deadlines deadlines_{Limits()};
   const Deadlines::Time now_ = Deadlines::Clock::now();
+  Deadlines deadlines_{Limits(), now_};
 };
 
 TEST_F(DeadlinesTest, EachWaitHasItsOwn) {
@@ -49,8 +49,8 @@ TEST_F(DeadlinesTest, AnEvaluationGoesOnAsLongAsBlocksCome) {
 }
 
 TEST_F(DeadlinesTest, TimeInWhichThisProcessDidNotRunIsForgiven) {
-  Deadlines stopped{Limits()};
-  stopped.Forgive(seconds(100));  // never into the future
+  Deadlines stopped{Limits(), now_};
+  stopped.Extend(seconds(100));  // never into the future
   EXPECT_EQ(stopped.JoinMissed(Deadlines::Clock::now() + seconds(61)), 60);
   EXPECT_LE(stopped.waited(Deadlines::Clock::now()), 0.5);
 }

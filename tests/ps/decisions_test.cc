@@ -1,6 +1,6 @@
 // What evaluations decide: in closed form, and against PyTorch's ReduceLROnPlateau
 // (golden/plateaus.txt, by scripts/make_plateau_golden.py).
-#include "ps/decisions.h"
+#include "ps/evaluate/decisions.h"
 
 #include <gmock/gmock-matchers.h>
 #include <google/protobuf/text_format.h>
@@ -12,7 +12,7 @@
 
 #include "common/base/error.h"
 #include "common/checkpoint/early_stop.h"
-#include "ps/schedule.h"
+#include "ps/update/schedule.h"
 
 namespace muster {
 namespace {

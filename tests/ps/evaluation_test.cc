@@ -1,5 +1,5 @@
 // Evaluations: what is summed, what is refused, and which one was the best.
-#include "ps/evaluation.h"
+#include "ps/evaluate/evaluation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,11 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "ps/confusion_matrix.h"
-#include "ps/evaluator.h"
-#include "ps/metrics_line.h"
-#include "ps/progress.h"
-#include "ps/step_balance.h"
+#include "ps/evaluate/evaluator.h"
+#include "ps/record/metrics_line.h"
+#include "ps/record/progress.h"
+#include "ps/record/step_balance.h"
 
 namespace muster {
 namespace {
@@ -40,40 +39,43 @@ wire::EvaluatedBlock OfValidation(wire::EvaluatedBlock block) {
   return block;
 }
 
+const Evaluation::Time kNow{};
+
 bool Takes(Evaluation& evaluation, uint32_t rank, const wire::EvaluatedBlock& block) {
-  return evaluation.Add(rank, block) == Evaluation::Added::kNew;
+  return evaluation.Add(rank, block, kNow);
 }
 
-// Somebody else evaluates what a rank has not brought, who may come too late for some of it.
 TEST(EvaluationTest, BlocksOfALostRankAreGivenToAnother) {
-  Evaluation evaluation(7, wire::TEST, 16, 4, {0, 1}, 10, false);
+  Evaluation evaluation(7, wire::TEST, 16, 4, {0, 1}, 10, false, kNow);
   EXPECT_TRUE(Takes(evaluation, 1, Block(2, 4, 1, 1, 2)));
-  EXPECT_THAT(evaluation.Orphans(), ::testing::IsEmpty());
+  EXPECT_THAT(evaluation.Unassigned(), ::testing::IsEmpty());
   EXPECT_EQ(evaluation.Drop(1), 1);
-  EXPECT_THAT(evaluation.Orphans(), ::testing::ElementsAre(3));
+  EXPECT_THAT(evaluation.Unassigned(), ::testing::ElementsAre(3));
   EXPECT_FALSE(Takes(evaluation, 1, Block(3, 4, 1, 1, 2))) << "not its own any more";
-  evaluation.Give(0, {3, 4});
-  evaluation.Give(1, {3, 4});
-  EXPECT_THAT(evaluation.MissingRanks(), ::testing::ElementsAre(0, 1));
+  evaluation.Give(0, {3, 4}, kNow + std::chrono::seconds(1));
+  EXPECT_GT(evaluation.last_given(), evaluation.last_progress());
+  EXPECT_THAT(evaluation.Unassigned(), ::testing::IsEmpty());
+  EXPECT_THAT(evaluation.OwingRanks(), ::testing::ElementsAre(0));
+  EXPECT_THAT(evaluation.AssignedTo(0), ::testing::ElementsAre(0, 1, 3));
   EXPECT_TRUE(Takes(evaluation, 0, Block(3, 4, 1, 1, 2)));
-  EXPECT_EQ(evaluation.Add(1, Block(3, 4, 1, 1, 2)), Evaluation::Added::kHere);
-  EXPECT_EQ(evaluation.Add(1, Block(3, 4, 1, 1, 2)), Evaluation::Added::kUnexpected) << "again";
+  EXPECT_FALSE(Takes(evaluation, 0, Block(3, 4, 1, 1, 2))) << "again";
   EXPECT_EQ(evaluation.Drop(0), 2);
   EXPECT_EQ(evaluation.done(), 2);
+  EXPECT_FALSE(evaluation.Owes(0));
 }
 
-// Of values there is no accuracy: the lowest loss is the best.
+// Values have no accuracy: the lowest loss is the best.
 TEST(EvaluationTest, OfValuesTheLossDecides) {
   Progress progress(/*has_values=*/true);
   for (const auto& [version, loss] : {std::pair{3, 8.0}, {6, 4.0}, {9, 6.0}}) {
-    Evaluation evaluation(version, wire::TEST, 4, 4, {0}, /*classes=*/1, false);
+    Evaluation evaluation(version, wire::TEST, 4, 4, {0}, /*classes=*/1, false, kNow);
     wire::EvaluatedBlock block = Block(0, 4, loss, 0, 0);
     block.set_version(version);
     EXPECT_TRUE(Takes(evaluation, 0, block));
     progress.EndEvaluation(evaluation.Result());
   }
-  EXPECT_EQ(progress.best_step(), 6);
-  const auto line = MetricsLine(progress.EvaluationLine(*progress.evaluated()));
+  EXPECT_EQ(progress.evaluations().best_step(), 6);
+  const auto line = MetricsLine(progress.EvaluationLine(*progress.evaluations().last()));
   EXPECT_EQ(line["test_loss"], 1.5);
   EXPECT_TRUE(line["test_accuracy"].is_null());
   const auto summary = MetricsLine(progress.Summary(events::Summary::COMPLETED, 1));
@@ -82,24 +84,24 @@ TEST(EvaluationTest, OfValuesTheLossDecides) {
 }
 
 TEST(EvaluationTest, ASlowRankHasFewerBlocks) {
-  const Evaluation even(7, wire::TEST, 50, 4, {0, 2}, 10, false);
+  const Evaluation even(7, wire::TEST, 50, 4, {0, 2}, 10, false, kNow);
   EXPECT_EQ(even.BlocksOf(0), (Range{0, 6}));
   EXPECT_EQ(even.BlocksOf(2), (Range{6, 13}));
-  const Evaluation uneven(7, wire::TEST, 50, 4, {0, 2}, 10, false, {10, 30});
+  const Evaluation uneven(7, wire::TEST, 50, 4, {0, 2}, 10, false, kNow, {10, 30});
   EXPECT_EQ(uneven.BlocksOf(0), (Range{0, 10}));
   EXPECT_EQ(uneven.BlocksOf(1), Range{});
   EXPECT_EQ(uneven.BlocksOf(2), (Range{10, 13}));
 }
 
-// Of a worker that was lost at one of them: one at a time, to who has nothing else. What is held
-// back, and what is too much for all who are free, waits.
+// A worker was lost at one of them: one at a time, to ranks that owe nothing. Paused blocks wait,
+// and so do those for which nobody is free.
 TEST(EvaluatorTest, SuspectedBlocksAreGivenOneByOne) {
   config::Evaluation settings;
   settings.set_batch(4);
   settings.set_skip_final(true);
-  Evaluator evaluator(settings, "", 10, 0);
+  Evaluator evaluator(settings, 10, 0);
   evaluator.Plan({}, 0, 32);
-  (void)evaluator.Begin(7, wire::TEST, {0, 1});  // 0 to 3, 4 to 7
+  (void)evaluator.Begin(7, wire::TEST, {0, 1}, kNow);  // 0 to 3, 4 to 7
   EXPECT_EQ(evaluator.Drop(1), 4);
   const auto give = [&] {
     std::vector<std::pair<uint32_t, uint32_t>> given;
@@ -107,7 +109,7 @@ TEST(EvaluatorTest, SuspectedBlocksAreGivenOneByOne) {
       if (block == 5) return Evaluator::Give::kLater;
       return block == 4 ? Evaluator::Give::kWithOthers : Evaluator::Give::kAlone;
     };
-    for (const auto& [rank, order] : evaluator.GiveOrphans({0, 2, 3}, how)) {
+    for (const auto& [rank, order] : evaluator.GiveUnassigned({0, 2, 3}, how, kNow)) {
       EXPECT_EQ(order.block_end(), order.block_begin() + 1);
       given.emplace_back(rank, order.block_begin());
     }
@@ -116,86 +118,34 @@ TEST(EvaluatorTest, SuspectedBlocksAreGivenOneByOne) {
   using Given = std::pair<uint32_t, uint32_t>;
   EXPECT_THAT(give(), ::testing::ElementsAre(Given{3, 4}, Given{2, 6}));
   EXPECT_THAT(give(), ::testing::IsEmpty()) << "all are busy";
-  EXPECT_TRUE(evaluator.Add(2, Block(6, 4, 1, 1, 2)));
+  EXPECT_TRUE(evaluator.Add(2, Block(6, 4, 1, 1, 2), kNow));
   EXPECT_THAT(give(), ::testing::ElementsAre(Given{2, 7}));
 }
 
-TEST(EvaluationTest, BlocksOfALateRankAreGivenToAnotherAsWell) {
-  Evaluation evaluation(7, wire::TEST, 16, 4, {0, 1}, 10, false);
-  EXPECT_TRUE(Takes(evaluation, 1, Block(2, 4, 1, 1, 2)));
-  evaluation.MarkLate(1);
-  EXPECT_THAT(evaluation.Orphans(), ::testing::ElementsAre(3));
-  evaluation.Give(0, {3, 4});
-  EXPECT_TRUE(evaluation.Orphans().empty());
-  EXPECT_GT(evaluation.last_given(), evaluation.last_progress()) << "it has just been given";
-  EXPECT_TRUE(evaluation.late().contains(1));
-  EXPECT_TRUE(Takes(evaluation, 1, Block(3, 4, 1, 1, 2))) << "first";
-  EXPECT_EQ(evaluation.Add(0, Block(3, 4, 1, 1, 2)), Evaluation::Added::kHere);
-  EXPECT_FALSE(evaluation.late().contains(1)) << "it has brought all that it had";
-}
-
-// Another rank has brought the blocks of a late one, and the evaluation has ended. What the late
-// rank still sends is accepted and ignored; the same from any other rank is refused.
 TEST(EvaluatorTest, ABlockOfTheOtherSetIsRefused) {
   config::Evaluation settings;
   settings.set_batch(4);
-  Evaluator evaluator(settings, "", 10, 0);
+  Evaluator evaluator(settings, 10, 0);
   evaluator.Plan({}, 8, 4);
   EXPECT_EQ(evaluator.chooses(), wire::VALIDATION);
   EXPECT_TRUE(evaluator.TestsAtEnd());
-  (void)evaluator.Begin(7, wire::VALIDATION, {0, 1});
-  EXPECT_TRUE(evaluator.Add(0, OfValidation(Block(0, 4, 1, 1, 2))));
-  evaluator.MarkLate(1);
-  (void)evaluator.GiveOrphans({0}, [](int64_t) { return Evaluator::Give::kWithOthers; });
-  EXPECT_TRUE(evaluator.Add(0, OfValidation(Block(1, 4, 1, 1, 2))));
+  (void)evaluator.Begin(7, wire::VALIDATION, {0, 1}, kNow);
+  EXPECT_TRUE(evaluator.Add(0, OfValidation(Block(0, 4, 1, 1, 2)), kNow));
+  EXPECT_TRUE(evaluator.Add(1, OfValidation(Block(1, 4, 1, 1, 2)), kNow));
   (void)evaluator.Finish();
-  // Of the same version.
-  (void)evaluator.Begin(7, wire::TEST, {0, 1});
-  EXPECT_TRUE(evaluator.Add(1, OfValidation(Block(1, 4, 1, 1, 2)))) << "the late rank's";
-  EXPECT_FALSE(evaluator.Add(0, OfValidation(Block(0, 4, 1, 1, 2))));
+  EXPECT_FALSE(evaluator.Add(1, OfValidation(Block(1, 4, 1, 1, 2)), kNow)) << "none is running";
+  // The test set is evaluated on the same version.
+  (void)evaluator.Begin(7, wire::TEST, {0, 1}, kNow);
+  EXPECT_FALSE(evaluator.Add(0, OfValidation(Block(0, 4, 1, 1, 2)), kNow));
   EXPECT_EQ(evaluator.current().done(), 0);
   evaluator.Plan({}, 0, 4);
   EXPECT_EQ(evaluator.chooses(), wire::TEST);
   EXPECT_FALSE(evaluator.TestsAtEnd());
 }
 
-TEST(EvaluatorTest, BlocksOfALateRankMayComeAfterTheEnd) {
-  config::Evaluation settings;
-  settings.set_batch(4);
-  Evaluator evaluator(settings, "", 10, 0);
-  evaluator.Plan({}, 0, 16);
-  (void)evaluator.Begin(7, wire::TEST, {0, 1});
-  for (const uint32_t block : {0, 1}) EXPECT_TRUE(evaluator.Add(0, Block(block, 4, 1, 1, 2)));
-  evaluator.MarkLate(1);
-  const auto how = [](int64_t) { return Evaluator::Give::kWithOthers; };
-  EXPECT_EQ(evaluator.GiveOrphans({0}, how).size(), 1u);
-  for (const uint32_t block : {2, 3}) EXPECT_TRUE(evaluator.Add(0, Block(block, 4, 1, 1, 2)));
-  ASSERT_TRUE(evaluator.current().Complete());
-  (void)evaluator.Finish();
-  EXPECT_TRUE(evaluator.Add(1, Block(2, 4, 1, 1, 2)));
-  EXPECT_FALSE(evaluator.Add(0, Block(2, 4, 1, 1, 2)));
-  wire::EvaluatedBlock older = Block(2, 4, 1, 1, 2);
-  older.set_version(6);
-  EXPECT_FALSE(evaluator.Add(1, older));
-  (void)evaluator.Begin(9, wire::TEST, {0, 1});
-  EXPECT_TRUE(evaluator.Add(1, Block(3, 4, 1, 1, 2))) << "the next one has begun";
-}
-
-// Whoever has the rank next is not late, and nor is who is waited for since there is nobody else.
-TEST(EvaluationTest, NobodyStaysLateForEver) {
-  Evaluation evaluation(7, wire::TEST, 16, 4, {0, 1}, 10, false);
-  evaluation.MarkLate(0);
-  evaluation.MarkLate(1);
-  EXPECT_EQ(evaluation.Drop(1), 2);
-  EXPECT_THAT(evaluation.late(), ::testing::ElementsAre(0u));
-  EXPECT_EQ(evaluation.Orphans().size(), 4u);
-  evaluation.WaitForAfterAll(0);
-  EXPECT_THAT(evaluation.Orphans(), ::testing::ElementsAre(2, 3)) << "its own are its own again";
-}
-
 TEST(EvaluationTest, SumsBlocksOfAllRanks) {
-  Evaluation evaluation(7, wire::TEST, 10, 4, {0, 1}, 10,
-                        false);  // blocks of 4, 4 and 2; rank 0 has the first
+  Evaluation evaluation(7, wire::TEST, 10, 4, {0, 1}, 10, false,
+                        kNow);  // blocks of 4, 4 and 2; rank 0 has the first
   EXPECT_FALSE(Takes(evaluation, 0, Block(1, 4, 1, 1, 2)));  // rank 1's
   EXPECT_TRUE(Takes(evaluation, 0, Block(0, 4, 1, 1, 2)));
   EXPECT_FALSE(Takes(evaluation, 0, Block(0, 4, 1, 1, 2)));  // again
@@ -218,32 +168,13 @@ TEST(EvaluationTest, SumsBlocksOfAllRanks) {
   EXPECT_EQ(evaluation.confusion_matrix(), nullptr);
 }
 
-TEST(EvaluationTest, FiveClassesHaveNoTopFive) {
-  Evaluation evaluation(7, wire::TEST, 4, 4, {0}, 5, false);
-  ASSERT_TRUE(Takes(evaluation, 0, Block(0, 4, 1, 1, 4)));
-  EXPECT_FALSE(evaluation.Result().top5_accuracy.has_value());
-}
-
 TEST(EvaluationTest, PredictionsMakeTheConfusionMatrix) {
-  Evaluation evaluation(7, wire::TEST, 5, 3, {0}, 3, true);
-  EXPECT_FALSE(Takes(evaluation, 0, Block(0, 3, 0, 1, 0)));                        // none
-  EXPECT_FALSE(Takes(evaluation, 0, Block(0, 3, 0, 1, 0, {0, 1, 2}, {0, 1})));     // too few
-  EXPECT_FALSE(Takes(evaluation, 0, Block(0, 3, 0, 1, 0, {0, 1, 3}, {0, 1, 2})));  // no class
-  EXPECT_FALSE(Takes(evaluation, 0, Block(0, 3, 0, 1, 0, {0, 1, 2}, {0, 1, 3})));
+  Evaluation evaluation(7, wire::TEST, 3, 3, {0}, 3, true, kNow);
+  EXPECT_FALSE(Takes(evaluation, 0, Block(0, 3, 0, 1, 0)));
+  EXPECT_FALSE(Takes(evaluation, 0, Block(0, 3, 0, 1, 0, {0, 1, 2}, {0, 1})));
   EXPECT_TRUE(Takes(evaluation, 0, Block(0, 3, 0, 1, 0, {0, 1, 2}, {0, 2, 2})));
-  EXPECT_TRUE(Takes(evaluation, 0, Block(1, 2, 0, 1, 0, {1, 1}, {2, 0})));
-  EXPECT_EQ(evaluation.confusion_matrix()->Csv({}),
-            "label,0,1,2,total\n"
-            "0,1,0,0,1\n"
-            "1,1,0,2,3\n"
-            "2,0,0,1,1\n"
-            "total,2,0,3,5\n");
-  EXPECT_EQ(evaluation.confusion_matrix()->Csv({"cat", "a,\"b\"", "dog"}),
-            "label,cat,\"a,\"\"b\"\"\",dog,total\n"
-            "cat,1,0,0,1\n"
-            "\"a,\"\"b\"\"\",1,0,2,3\n"
-            "dog,0,0,1,1\n"
-            "total,2,0,3,5\n");
+  EXPECT_EQ(evaluation.confusion_matrix()->counts(),
+            (ConfusionCounts{{1, 0, 0}, {0, 0, 1}, {0, 0, 1}}));
 }
 
 wire::StepTimes Times(int64_t step, double compute_ms, double input_ms) {
@@ -321,8 +252,7 @@ TEST(ProgressTest, KeepsTheTimesOfEachRank) {
   Progress progress;
   const StepPlan plan{.train_samples = 8, .global_batch = 4, .total_steps = 2, .slices = 2};
   progress.Begin(plan, 2);
-  StepLosses losses;
-  losses.Begin(plan, plan.At(0));
+  const StepResult losses{.samples = 4};
   progress.AddTimes(1, Times(0, 30, 4));
   progress.AddTimes(0, Times(0, 10, 0));
   EXPECT_FALSE(
@@ -353,8 +283,7 @@ TEST(ProgressTest, HasTheGpuMemoryOfTheRankThatHoldsMost) {
   Progress progress;
   const StepPlan plan{.train_samples = 8, .global_batch = 4, .total_steps = 2, .slices = 2};
   progress.Begin(plan, 2);
-  StepLosses losses;
-  losses.Begin(plan, plan.At(0));
+  const StepResult losses{.samples = 4};
   for (const uint32_t rank : {0, 1}) {
     wire::StepTimes times = Times(0, 1, 1);
     times.set_gpu_bytes(3'000'000 - 1'000'000 * rank);
@@ -368,8 +297,7 @@ TEST(ProgressTest, TheStepAfterAnEvaluationHasNoShares) {
   Progress progress;
   const StepPlan plan{.train_samples = 8, .global_batch = 4, .total_steps = 2, .slices = 1};
   progress.Begin(plan, 1);
-  StepLosses losses;
-  losses.Begin(plan, plan.At(0));
+  const StepResult losses{.samples = 4};
   progress.BeginEvaluation();
   progress.EndEvaluation({.version = 0, .loss = 1, .accuracy = 0.5});
   progress.AddTimes(0, Times(0, 30, 0));
@@ -394,8 +322,8 @@ TEST(ProgressTest, ATestBesideAValidationChoosesNothing) {
   EXPECT_FALSE(summary.contains("best_test_accuracy"));
   Progress later;
   later.Restore(progress.Keep());
-  EXPECT_EQ(later.evaluated()->set, wire::VALIDATION);
-  EXPECT_EQ(later.tested()->loss, 2);
+  EXPECT_EQ(later.evaluations().last()->set, wire::VALIDATION);
+  EXPECT_EQ(later.evaluations().tested()->loss, 2);
 }
 
 TEST(ProgressTest, KeepsTheFirstBestAndTheLastEvaluation) {

@@ -1,5 +1,5 @@
 // What a deadline says of gradients that did not come.
-#include "ps/missing_parts.h"
+#include "ps/run/missing_parts.h"
 
 #include <gtest/gtest.h>
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <random>
 
-#include "ps/choose_kernels.h"
-#include "ps/observation_sums.h"
+#include "ps/update/choose_kernels.h"
+#include "ps/update/observation_sums.h"
 
 namespace muster {
 namespace {

@@ -1,6 +1,6 @@
 // Every optimizer against PyTorch (golden/optimizers.txt, by scripts/make_optimizer_golden.py),
 // against its formula in double, and bit for bit against the oracle.
-#include "ps/optimizer.h"
+#include "ps/update/optimizer.h"
 
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Each slice of a chunk is added once, whatever subtrees it comes in.
-#include "ps/partial_gradients.h"
+// The parts of a chunk, in whatever order and subtrees they come.
+#include "ps/update/partial_gradients.h"
 
 #include <gtest/gtest.h>
 
@@ -8,64 +8,58 @@
 namespace muster {
 namespace {
 
-using Result = PartialGradients::Result;
-
 constexpr TreeNode kLeft{1, 0};   // slices 0 and 1
 constexpr TreeNode kRight{1, 1};  // slices 2 and 3
-constexpr TreeNode kFirst{0, 0};
-constexpr TreeNode kSecond{0, 1};
 
 class PartialGradientsTest : public ::testing::Test {
  protected:
-  PartialGradientsTest() {
-    gradients_.Expect({.slices = 4, .nodes = {{kLeft}, {kRight}}});
-    gradients_.BeginStep();
+  PartialGradientsTest() { gradients_.BeginStep(4); }
+
+  bool Add(const TreeNode& node, size_t value = 0) {
+    return gradients_.Add(0, 0, node, false, {.data = &values_[value], .bytes = sizeof(float) * 2});
   }
 
-  Result Add(const TreeNode& node) {
-    return gradients_.Add(0, 0, node, false, {.data = values_.data(), .bytes = sizeof(values_)});
-  }
-
-  const std::array<float, 2> values_{1, 2};
+  const std::array<float, 8> values_{1, 2, 3, 4, 5, 6, 7, 8};
   const std::array<Chunk, 1> chunks_{Chunk{.begin = 0, .end = 2}};
   PartialGradients gradients_{chunks_, wire::FP32};
 };
 
-TEST_F(PartialGradientsTest, TheExpectedSubtreesCompleteAChunk) {
-  EXPECT_EQ(Add(kLeft), Result::kAccepted);
+TEST_F(PartialGradientsTest, AChunkIsCompleteWithAllOfItsSlices) {
+  EXPECT_TRUE(Add(kRight));
   EXPECT_FALSE(gradients_.Complete(0));
-  EXPECT_EQ(Add(kRight), Result::kAccepted);
+  EXPECT_TRUE(Add({0, 1}));
+  EXPECT_FALSE(gradients_.Complete(0));
+  EXPECT_TRUE(Add({0, 0}));
   EXPECT_TRUE(gradients_.Complete(0));
 }
 
-TEST_F(PartialGradientsTest, ASubtreeCountsOnce) {
-  EXPECT_EQ(Add(kLeft), Result::kAccepted);
-  EXPECT_EQ(Add(kLeft), Result::kCovered);
-  EXPECT_EQ(gradients_.SlicesOf(0, kLeft), 2);
+TEST_F(PartialGradientsTest, ThePartsAreInTheOrderOfTheSlices) {
+  EXPECT_TRUE(Add(kRight, 4));
+  EXPECT_TRUE(Add(kLeft, 2));
+  const ChunkGradient gradient = gradients_.PartsOf(0);
+  ASSERT_EQ(gradient.parts.size(), 2u);
+  EXPECT_EQ(gradient.parts[0], &values_[2]);
+  EXPECT_EQ(gradient.parts[1], &values_[4]);
 }
 
-TEST_F(PartialGradientsTest, PartOfASubtreeThatIsHereIsCovered) {
-  EXPECT_EQ(Add(kLeft), Result::kAccepted);
-  EXPECT_EQ(Add(kSecond), Result::kCovered);
+// Nearly all chunks come in the same subtrees: their sum is worked out once.
+TEST_F(PartialGradientsTest, TheSameSubtreesHaveTheSameSum) {
+  EXPECT_TRUE(Add(kLeft));
+  EXPECT_TRUE(Add(kRight));
+  const TreeSum* const sum = gradients_.PartsOf(0).tree;
+  gradients_.BeginStep(4);
+  for (const uint32_t slice : {3, 1, 0, 2}) EXPECT_TRUE(Add({0, slice}));
+  EXPECT_NE(gradients_.PartsOf(0).tree, sum);
+  gradients_.BeginStep(4);
+  EXPECT_TRUE(Add(kRight));
+  EXPECT_TRUE(Add(kLeft));
+  EXPECT_EQ(gradients_.PartsOf(0).tree, sum);
 }
 
-// Half of a lost worker's subtree has come from somebody else before the worker's own arrives.
-TEST_F(PartialGradientsTest, AnExpectedSubtreeIsCoveredOnceAPartOfItIsHere) {
-  EXPECT_EQ(Add(kFirst), Result::kAccepted);
-  EXPECT_EQ(Add(kLeft), Result::kCovered);
-  EXPECT_EQ(gradients_.SlicesOf(0, kLeft), 1);
-  EXPECT_EQ(Add(kRight), Result::kAccepted);
-  EXPECT_FALSE(gradients_.Complete(0));
-  EXPECT_EQ(Add(kSecond), Result::kAccepted);
-  EXPECT_TRUE(gradients_.Complete(0));
-}
-
-TEST_F(PartialGradientsTest, AWrongSizeOrChunkIsRefused) {
-  EXPECT_EQ(gradients_.Add(0, 0, kLeft, false, {.data = values_.data(), .bytes = 4}),
-            Result::kWrongSize);
-  EXPECT_EQ(gradients_.Add(0, 0, kLeft, true, {.data = values_.data(), .bytes = sizeof(values_)}),
-            Result::kWrongSize);
-  EXPECT_EQ(gradients_.Add(0, 1, kLeft, true, {}), Result::kUnknownChunk);
+TEST_F(PartialGradientsTest, AnotherSizeIsRefused) {
+  EXPECT_FALSE(gradients_.Add(0, 0, kLeft, false, {.data = values_.data(), .bytes = 4}));
+  EXPECT_FALSE(gradients_.Add(0, 0, kLeft, true, {.data = values_.data(), .bytes = 8}));
+  EXPECT_TRUE(gradients_.parts(0).empty());
 }
 
 }  // namespace

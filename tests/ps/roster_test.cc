@@ -1,5 +1,5 @@
 // Who may join a job, and what somebody is told who may not.
-#include "ps/roster.h"
+#include "ps/members/roster.h"
 
 #include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
@@ -13,6 +13,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr const char* kToken = "00112233445566778899aabbccddeeff";
 
@@ -58,10 +59,11 @@ class RosterTest : public ::testing::Test {
   // Why this Hello is refused; "" if it is not.
   std::string Refusal(wire::Hello hello, uint32_t rank = 1) {
     hello.set_rank(rank);
-    return roster_.Join(40 + rank, hello).refusal;
+    return roster_.Join(40 + rank, hello, now_).refusal;
   }
   void Seat(uint32_t rank) { EXPECT_EQ(Refusal(Hello(), rank), ""); }
 
+  const Roster::Time now_{};
   VariableLayout layout_ = Layout();
   Roster roster_{layout_, {.token = kToken, .job = 9, .workers = 3, .settings = {"run.seed: 1"}}};
 };
@@ -83,12 +85,11 @@ TEST_F(RosterTest, WorkersTakeTheirSeatsInAnyOrder) {
   EXPECT_EQ(roster_.RankOf(42), 2u);
   EXPECT_EQ(roster_.RankOf(41), std::nullopt);
   EXPECT_EQ(roster_.Name(2), "rank 2 (host lab3, pid 77)");
-  EXPECT_EQ(roster_.train_samples(), 100);
-  EXPECT_EQ(roster_.test_samples(), 10);
+  EXPECT_EQ(roster_.data().train_samples, 100);
+  EXPECT_EQ(roster_.data().test_samples, 10);
   Seat(0);
-  EXPECT_FALSE(roster_.Complete());
+  EXPECT_THAT(roster_.MissingRanks(), Not(IsEmpty()));
   Seat(1);
-  EXPECT_TRUE(roster_.Complete());
   EXPECT_THAT(roster_.MissingRanks(), IsEmpty());
 }
 
@@ -117,19 +118,19 @@ TEST_F(RosterTest, SeatsBeyondThoseThatTheJobStartsWith) {
     wire::Hello hello = Hello();
     if (rank) hello.set_rank(*rank);
     static PeerId peer = 0;
-    return roster.Join(++peer, hello);
+    return roster.Join(++peer, hello, now_);
   };
   EXPECT_EQ(join(3).refusal, "");
   EXPECT_EQ(join(4).refusal, "rank 4: this job has the ranks 0 to 3");
   EXPECT_THAT(roster.MissingRanks(), ElementsAre(0, 1));
   EXPECT_EQ(join({}).rank, 0u);
   EXPECT_EQ(join({}).rank, 1u);
-  EXPECT_TRUE(roster.Complete());
-  EXPECT_FALSE(roster.at(1).waits);
-  EXPECT_TRUE(roster.at(3).waits);
+  EXPECT_THAT(roster.MissingRanks(), IsEmpty());
+  EXPECT_EQ(roster.at(1).state, MemberState::kPreparing);
+  EXPECT_EQ(roster.at(3).state, MemberState::kWaiting);
   roster.Open();
   EXPECT_EQ(join({}).rank, 2u);
-  EXPECT_FALSE(roster.at(2).waits);
+  EXPECT_EQ(roster.at(2).state, MemberState::kPreparing);
   EXPECT_EQ(join({}).refusal, "all 4 ranks of this job are taken");
 }
 
@@ -189,12 +190,12 @@ TEST_F(RosterTest, AnotherNumberOfThreadsIsRemarked) {
 TEST_F(RosterTest, WhoWantsNoRankGetsTheFirstThatIsFree) {
   Seat(1);
   for (const uint32_t expected : {0u, 2u}) {
-    const Roster::Seating seating = roster_.Join(60 + expected, Hello());
+    const Roster::Seating seating = roster_.Join(60 + expected, Hello(), now_);
     EXPECT_EQ(seating.refusal, "");
     EXPECT_EQ(seating.rank, expected);
     EXPECT_EQ(roster_.RankOf(60 + expected), expected);
   }
-  EXPECT_EQ(roster_.Join(70, Hello()).refusal, "all 3 ranks of this job are taken");
+  EXPECT_EQ(roster_.Join(70, Hello(), now_).refusal, "all 3 ranks of this job are taken");
 }
 
 TEST_F(RosterTest, AMessageMustComeFromItsSeat) {
@@ -204,31 +205,35 @@ TEST_F(RosterTest, AMessageMustComeFromItsSeat) {
   wire::Address other_job = Address(1, 0);
   other_job.set_job(8);
   EXPECT_FALSE(roster_.Matches(1, other_job));
-  roster_.at(1).ready = roster_.at(1).entered = true;
-  roster_.BeginAnew(1);
+  roster_.at(1).state = MemberState::kReady;
+  roster_.at(1).weights_from = 3;
+  EXPECT_THAT(roster_.Active(), ElementsAre(1));
+  EXPECT_FALSE(roster_.HasVersion(1, 2));
+  EXPECT_TRUE(roster_.HasVersion(1, 3));
+  roster_.BeginAnew(1, now_);
   EXPECT_FALSE(roster_.Matches(1, Address(1, 0))) << "from before";
   EXPECT_TRUE(roster_.Matches(1, Address(1, 1)));
-  EXPECT_FALSE(roster_.at(1).ready);
-  EXPECT_FALSE(roster_.at(1).entered);
+  EXPECT_THAT(roster_.Unready(), ElementsAre(1));
+  EXPECT_THAT(roster_.Active(), IsEmpty());
 }
 
 TEST_F(RosterTest, ASeatMovesToTheSameProcesssSecondConnection) {
   Seat(1);
-  EXPECT_NE(roster_.Reseat(50, Hello(layout_, 78)).refusal, "");  // another process
+  EXPECT_NE(roster_.Reseat(50, Hello(layout_, 78), now_).refusal, "");  // another process
   wire::Hello hello = Hello();
   hello.set_process(0);  // says nothing of itself
-  EXPECT_NE(roster_.Reseat(50, hello).refusal, "");
+  EXPECT_NE(roster_.Reseat(50, hello, now_).refusal, "");
   hello = Hello();
   hello.set_token("");
-  EXPECT_EQ(roster_.Reseat(50, hello).refusal, kWrongToken);
+  EXPECT_EQ(roster_.Reseat(50, hello, now_).refusal, kWrongToken);
   EXPECT_EQ(roster_.RankOf(41), 1u);
-  const Roster::Seating seating = roster_.Reseat(50, Hello());
+  const Roster::Seating seating = roster_.Reseat(50, Hello(), now_);
   EXPECT_EQ(seating.refusal, "");
   EXPECT_EQ(seating.rank, 1u);
   EXPECT_EQ(roster_.RankOf(50), 1u);
   EXPECT_EQ(roster_.RankOf(41), std::nullopt);
-  roster_.at(1).ready = true;  // its memory was fine
-  EXPECT_THAT(roster_.Reseat(51, Hello()).refusal,
+  roster_.at(1).state = MemberState::kReady;  // its memory was fine
+  EXPECT_THAT(roster_.Reseat(51, Hello(), now_).refusal,
               HasSubstr("pid 77 is no worker that waits for its memory"));
 }
 

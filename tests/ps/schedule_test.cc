@@ -1,5 +1,5 @@
 // Learning-rate schedules at their edges and against closed forms.
-#include "ps/schedule.h"
+#include "ps/update/schedule.h"
 
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>

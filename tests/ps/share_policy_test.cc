@@ -1,6 +1,6 @@
 // When slices move, by sequences of rates: soon where a worker is slow, never because of noise, not
 // where it would cost more than it saves, and back where it did not help.
-#include "ps/share_policy.h"
+#include "ps/step/share_policy.h"
 
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>

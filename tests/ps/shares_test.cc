@@ -1,7 +1,8 @@
 // What workers report of their steps becomes shares: what counts, what does not, and what is told.
-#include "ps/shares.h"
+#include "ps/step/shares.h"
 
 #include <gmock/gmock-matchers.h>
+#include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -17,10 +18,7 @@ using ::testing::IsEmpty;
 // Two workers, 16 slices of 4 samples; the last batch of each epoch of 5 steps is half a batch.
 class SharesTest : public ::testing::Test {
  protected:
-  SharesTest() {
-    shares_.Begin(plan_, 0);
-    assignment_.from_step = 0;
-  }
+  SharesTest() { shares_.Begin(plan_, 0, 2); }
   // Both report a step; the server says how long it was.
   void Step(double first_ms, double second_ms) {
     Report(0, first_ms);
@@ -30,57 +28,62 @@ class SharesTest : public ::testing::Test {
   void Report(uint32_t rank, double slice_ms) {
     wire::StepTimes times;
     times.set_step(step_);
-    const double slices = static_cast<double>(assignment_.SlicesOf(rank).at(0).size());
+    const double slices = static_cast<double>(shares_.assignment().SlicesOf(rank).at(0).size());
     const double share =
         static_cast<double>(plan_.At(step_).samples) / static_cast<double>(plan_.global_batch);
     times.set_compute_ms(0.75 * slice_ms * slices * share);
     times.set_input_ms(0.25 * slice_ms * slices * share);
-    shares_.AddTimes(rank, times, assignment_);
+    shares_.AddTimes(rank, times);
   }
-  std::optional<Shares::Division> Look() { return shares_.Otherwise(step_, {0, 1}, {8, 8}); }
+  std::optional<events::SharesChanged> Look() { return shares_.Divide(step_, {0, 1}, false); }
+  static std::vector<int64_t> Sizes(const Shares& shares) {
+    std::vector<int64_t> sizes;
+    for (const uint32_t rank : shares.sharing()) {
+      int64_t size = 0;
+      for (const Range& range : shares.assignment().SlicesOf(rank)) size += range.size();
+      sizes.push_back(size);
+    }
+    return sizes;
+  }
 
   const StepPlan plan_{.train_samples = 288, .global_batch = 64, .total_steps = 1000, .slices = 16};
   Shares shares_{true, 3};
-  Assignment assignment_ = AssignEvenly(16, 2);
   int64_t step_ = 0;
 };
 
 TEST_F(SharesTest, FollowTheReports) {
   for (int i = 0; i < 11; ++i) Step(10, 20);
-  const auto division = Look();
-  ASSERT_TRUE(division);
-  EXPECT_THAT(division->slices, ElementsAre(11, 5));
-  const events::SharesChanged& change = *division->change;
-  EXPECT_EQ(TextOf(change),
+  const auto change = Look();
+  ASSERT_TRUE(change);
+  EXPECT_THAT(Sizes(shares_), ElementsAre(11, 5));
+  EXPECT_EQ(shares_.assignment().from_step, 11);
+  EXPECT_EQ(TextOf(*change),
             "from step 11 on: rank 0 11 slices (before: 8), rank 1 5 (8); rank 1 takes 20 ms a "
             "slice, the others 10; compute and input of the slowest: 110 ms a step expected, so "
             "far 160");
-  events::Summary summary;
-  shares_.Put(summary);
-  EXPECT_EQ(summary.shares_changed(), 1);
-  EXPECT_EQ(summary.shares().shares(1).slices(), 5);
   EXPECT_THAT(shares_.TimesOf({0, 1}), ElementsAre(10, 20)) << "for evaluations";
 }
 
 TEST_F(SharesTest, StayEvenWhereNobodyMeasures) {
   Shares even(false, 2);
-  even.Begin(plan_, 0);
+  even.Begin(plan_, 0, 2);
   for (int i = 0; i < 20; ++i) {
     wire::StepTimes times;
     times.set_step(i);
     times.set_compute_ms(i % 2 == 0 ? 100 : 200);
-    even.AddTimes(static_cast<uint32_t>(i % 2), times, assignment_);
+    even.AddTimes(static_cast<uint32_t>(i % 2), times);
     even.EndStep(i, 1);
   }
-  EXPECT_FALSE(even.Otherwise(20, {0, 1}, {8, 8}));
-  EXPECT_THAT(even.AmongOthers(20, {0, 1}).slices, ElementsAre(8, 8));
+  EXPECT_FALSE(even.Divide(20, {0, 1}, false));
+  EXPECT_THAT(Sizes(even), ElementsAre(8, 8));
   EXPECT_THAT(even.TimesOf({0, 1}), IsEmpty());
 }
 
-// Who computed something else besides, and who was given another share just now, is not slow.
+// A worker that computed something else besides, or was given another share just now, is not slow.
 TEST_F(SharesTest, WhatSaysNothingAboutAWorkerDoesNotCount) {
-  assignment_.from_step = 4;
-  for (int i = 0; i < 5; ++i) Step(10, 500);  // of other shares, and then of a cold step
+  for (int i = 0; i < 4; ++i) Step(10, 500);
+  EXPECT_FALSE(shares_.Divide(step_, {0, 1}, /*by_slice=*/true)) << "the same sizes";
+  Step(10, 500);  // cold
   for (int i = 0; i < 6; ++i) {
     shares_.Disturbed(1, step_);
     Step(10, 500);
@@ -97,21 +100,19 @@ TEST_F(SharesTest, WhoIsLateAgainAndAgainIsSlow) {
     shares_.WasLate(1, 0.12, 2);
     shares_.EndStep(step_++, 1);
   }
-  const auto division = Look();
-  ASSERT_TRUE(division);
-  EXPECT_THAT(division->slices, ElementsAre(14, 2)) << "60 ms a slice";
+  EXPECT_TRUE(Look());
+  EXPECT_THAT(Sizes(shares_), ElementsAre(14, 2)) << "60 ms a slice";
 }
 
 TEST_F(SharesTest, OneWhoComesIsTakenForAsFastAsTheOthers) {
   for (int i = 0; i < 11; ++i) Step(10, 30);
-  const auto three = shares_.AmongOthers(step_, {0, 1, 2});
-  EXPECT_THAT(three.slices, ElementsAre(10, 3, 3)) << "10, 30, and their median, the upper one";
-  EXPECT_TRUE(three.change);
+  EXPECT_TRUE(shares_.Divide(step_, {0, 1, 2}, false));
+  EXPECT_THAT(Sizes(shares_), ElementsAre(10, 3, 3)) << "10, 30, and their median, the upper one";
   shares_.Forget(1);
-  const auto back = shares_.AmongOthers(step_ + 1, {0, 1});
-  EXPECT_THAT(back.slices, ElementsAre(8, 8));
-  ASSERT_TRUE(back.change);
-  EXPECT_THAT(TextOf(*back.change),
+  const auto back = shares_.Divide(step_ + 1, {0, 1}, false);
+  EXPECT_THAT(Sizes(shares_), ElementsAre(8, 8));
+  ASSERT_TRUE(back);
+  EXPECT_THAT(TextOf(*back),
               AllOf(HasSubstr("rank 0 8 slices, rank 1 8"), HasSubstr("as many for each")));
 }
 

@@ -2,14 +2,12 @@
 #include <gtest/gtest.h>
 
 #include "tests/protocol/scripted_clock.h"
-#include "tests/ps/hand_coordinator.h"
+#include "tests/ps/hand_run.h"
 
 namespace muster::testing {
 namespace {
 
 using std::chrono::milliseconds;
-
-const std::vector<std::vector<TreeNode>> kHalves{{{1, 0}}, {{1, 1}}};
 
 class Stragglers : public ::testing::Test {
  protected:
@@ -22,25 +20,25 @@ class Stragglers : public ::testing::Test {
   void StepsOf(milliseconds time) {
     for (int step = 0; step < 3; ++step) {
       clock_.Advance(time);
-      job_.WholeStep(kHalves);
+      job_.WholeStep();
     }
   }
   // Rank 0 does its part of the next step within this time.
   void FirstPartAfter(milliseconds time) {
     clock_.Advance(time);
-    const auto mine = job_.Train(0, kHalves[0]).at(0);
+    const auto mine = job_.Train(0).at(0);
     job_.Losses(0, mine);
     job_.PushAll(0, mine);
   }
   bool LateAfter(milliseconds time) {
     clock_.Advance(time);
-    job_.coordinator().CheckDeadlines(std::chrono::steady_clock::now());
+    job_.run().CheckTime(HandRun::Now());
     job_.Settle();
-    return job_.Redo(0).has_value();
+    return !job_.Train(0, /*urgent=*/true).empty();
   }
 
   ScriptedClock clock_;
-  HandCoordinator job_{Config()};
+  HandRun job_{Config()};
 };
 
 TEST_F(Stragglers, AreLateAfterASecondOfShortSteps) {
@@ -57,7 +55,7 @@ TEST_F(Stragglers, AreLateAfterTwiceTheUsualTime) {
   EXPECT_TRUE(LateAfter(milliseconds(20)));
 }
 
-// It is no straggler who takes as long as the other one does: this step is longer than those
+// A worker that takes as long as the other one does is no straggler: this step is longer than those
 // before.
 TEST_F(Stragglers, AreNotLateInAStepThatIsLongForAll) {
   StepsOf(milliseconds(10));
@@ -66,13 +64,29 @@ TEST_F(Stragglers, AreNotLateInAStepThatIsLongForAll) {
   EXPECT_TRUE(LateAfter(milliseconds(20)));
 }
 
+// Both would else be reset in turn for ever, where all work takes longer than before.
+TEST_F(Stragglers, HaveTwiceTheTimeAfterEachReset) {
+  StepsOf(milliseconds(10));
+  FirstPartAfter(milliseconds(10));
+  EXPECT_TRUE(LateAfter(milliseconds(1010)));
+  EXPECT_TRUE(job_.Next(1, [](const auto& m) { return m.has_reset(); }));
+  job_.Ready(1);
+  job_.Settle();
+  EXPECT_TRUE(job_.Train(1, /*urgent=*/true).empty()) << "nothing is unassigned";
+  EXPECT_EQ(*job_.run().LateBefore(Run::Time::max()) - std::chrono::steady_clock::now(),
+            milliseconds(2000));
+}
+
 // The loop sleeps no longer than that.
 TEST_F(Stragglers, AreLookedForWhenTheyAreLate) {
   StepsOf(milliseconds(10));
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_EQ(job_.coordinator().LateAt() - begin, milliseconds(1000));
+  EXPECT_EQ(*job_.run().LateBefore(Run::Time::max()) - begin, milliseconds(1000));
+  EXPECT_FALSE(job_.run().LateBefore(begin + milliseconds(1000)));
+  EXPECT_TRUE(job_.run().LateBefore(begin + milliseconds(1001)));
   FirstPartAfter(milliseconds(700));
-  EXPECT_EQ(job_.coordinator().LateAt() - begin, milliseconds(1400));
+  EXPECT_EQ(*job_.run().LateBefore(Run::Time::max()) - begin, milliseconds(1400));
+  EXPECT_FALSE(job_.run().LateBefore(begin + milliseconds(1400)));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Every version of the pass that this processor can run gives the bits of the scalar one: each
 // kernel alone, and whole updates by every optimizer.
-#include "ps/update_kernels.h"
+#include "ps/update/update_kernels.h"
 
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
@@ -17,9 +17,9 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/random.h"
-#include "ps/average_gradient.h"
-#include "ps/choose_kernels.h"
-#include "ps/thread_pool.h"
+#include "ps/update/average_gradient.h"
+#include "ps/update/choose_kernels.h"
+#include "ps/update/thread_pool.h"
 #include "tests/ps/update_run.h"
 
 namespace muster::testing {

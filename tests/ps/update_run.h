@@ -9,10 +9,10 @@
 
 #include "common/base/error.h"
 #include "common/plan/chunks.h"
-#include "ps/choose_kernels.h"
-#include "ps/optimizer.h"
-#include "ps/segments.h"
-#include "ps/update.h"
+#include "ps/update/choose_kernels.h"
+#include "ps/update/optimizer.h"
+#include "ps/update/segments.h"
+#include "ps/update/update.h"
 
 namespace muster::testing {
 

@@ -1,4 +1,4 @@
-#include "ps/update.h"
+#include "ps/update/update.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 
 #include "common/base/random.h"
 #include "common/config/build_graph.h"
-#include "ps/average_gradient.h"
-#include "ps/initializer.h"
+#include "ps/update/average_gradient.h"
+#include "ps/update/initializer.h"
 #include "tests/job/test_job.h"
 #include "tests/ps/update_run.h"
 

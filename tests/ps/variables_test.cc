@@ -1,5 +1,5 @@
 // What belongs to W(v) is whole until the first update of the step after v.
-#include "ps/variables.h"
+#include "ps/update/variables.h"
 
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "common/base/error.h"
-#include "ps/aggregator.h"
-#include "ps/choose_kernels.h"
+#include "ps/update/aggregator.h"
+#include "ps/update/choose_kernels.h"
 
 namespace muster {
 namespace {
@@ -42,14 +42,12 @@ class VariablesTest : public ::testing::Test {
                          .seed = 3});
     aggregator_.emplace(*variables_, pool_, std::vector<Chunk>{{0, kFloats, 0, 0}}, settings_,
                         *AvailableKernels().back(), may_skip, [](int64_t, size_t) {});
-    aggregator_->Expect(AssignEvenly(1, 1));
   }
   // A step with this gradient everywhere.
   void Step(int64_t step, float gradient, bool skip = false, bool evaluate = false) {
-    aggregator_->BeginStep(step);
+    aggregator_->BeginStep(step, /*slices=*/1);
     const std::vector<float> values(kFloats, gradient);
-    ASSERT_EQ(aggregator_->Add(0, 0, {0, 0}, false, {values.data(), kFloats * 4, nullptr}),
-              PartialGradients::Result::kAccepted);
+    ASSERT_TRUE(aggregator_->Add(0, 0, {0, 0}, false, {values.data(), kFloats * 4, nullptr}));
     aggregator_->Proceed({.learning_rate = 0.5, .skip = skip, .evaluate_average = evaluate});
   }
 

@@ -24,7 +24,7 @@
 #include "common/model/load_weights.h"
 #include "common/model/write_model.h"
 #include "common/tensors/safetensors_writer.h"
-#include "ps/initializer.h"
+#include "ps/update/initializer.h"
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/data/dataset.h"
 #include "worker/data/pipeline.h"

@@ -81,23 +81,28 @@ class HandServer {
               SendResult::kQueued);
     link_->Deliver();
   }
-  void Train(int64_t step, uint64_t lease, uint32_t assignment = 0) {
+  // What the worker begins with, or something else.
+  void Train(int64_t step, uint64_t order) { Train(step, order, options_.nodes); }
+  void Train(int64_t step, uint64_t order, const std::vector<TreeNode>& nodes) {
     wire::ServerMessage message;
-    message.mutable_train()->set_step(step);
-    message.mutable_train()->set_samples(16);
-    message.mutable_train()->set_assignment(assignment);
-    message.mutable_train()->set_lease(lease);
+    wire::Train& train = *message.mutable_train();
+    train.set_order(order);
+    train.set_step(step);
+    train.set_samples(16);
+    for (const TreeNode& node : nodes) *train.add_subtree() = SubtreeOf(node);
     Send(message);
   }
-  void Redo(int64_t step, uint64_t lease, const TreeNode& node, std::vector<uint32_t> chunks) {
+  // At once: what somebody else was to compute.
+  void TakeOver(int64_t step, uint64_t order, const TreeNode& node, std::vector<uint32_t> chunks) {
     wire::ServerMessage message;
-    wire::Redo& redo = *message.mutable_redo();
-    redo.set_lease(lease);
-    redo.set_step(step);
-    redo.set_samples(16);
-    *redo.mutable_subtree() = SubtreeOf(node);
-    redo.set_arena(static_cast<uint32_t>(options_.nodes.size()));
-    redo.mutable_chunk()->Assign(chunks.begin(), chunks.end());
+    wire::Train& train = *message.mutable_train();
+    train.set_order(order);
+    train.set_step(step);
+    train.set_samples(16);
+    *train.add_subtree() = SubtreeOf(node);
+    train.set_buffer(static_cast<uint32_t>(options_.nodes.size()));
+    train.mutable_chunk()->Assign(chunks.begin(), chunks.end());
+    train.set_urgent(true);
     Send(message);
   }
   void Evaluate(int64_t version) {
@@ -109,22 +114,14 @@ class HandServer {
     evaluate.set_block_end((kTestSamples + kBlock - 1) / kBlock);
     Send(message);
   }
-  void Assign(uint32_t id, int64_t from_step, const std::vector<TreeNode>& nodes) {
+  void Activate(int64_t version) {
     wire::ServerMessage message;
-    message.mutable_assignment()->set_id(id);
-    message.mutable_assignment()->set_from_step(from_step);
-    for (const TreeNode& node : nodes)
-      *message.mutable_assignment()->add_subtree() = SubtreeOf(node);
+    message.mutable_activate()->set_version(version);
     Send(message);
   }
-  void Enter(int64_t version) {
+  void Reset() {
     wire::ServerMessage message;
-    message.mutable_enter()->set_version(version);
-    Send(message);
-  }
-  void Fence() {
-    wire::ServerMessage message;
-    message.mutable_fence()->set_incarnation(incarnation_ + 1);
+    message.mutable_reset()->set_incarnation(incarnation_ + 1);
     Send(message);
     ++incarnation_;
   }
@@ -149,17 +146,17 @@ class HandServer {
     }
   }
 
-  // What came under a lease.
+  // What came under an order.
   struct Came {
     std::map<int64_t, double> losses;  // by slice
     std::map<uint32_t, std::vector<float>> parts;
     friend bool operator==(const Came&, const Came&) = default;
   };
-  const Came& Await(uint64_t lease, size_t parts) {
-    Await([&] { return work_[lease].parts.size() >= parts; });
-    return work_[lease];
+  const Came& Await(uint64_t order, size_t parts) {
+    Await([&] { return work_[order].parts.size() >= parts; });
+    return work_[order];
   }
-  const Came& AwaitAll(uint64_t lease) { return Await(lease, chunks_.size()); }
+  const Came& AwaitAll(uint64_t order) { return Await(order, chunks_.size()); }
   // Of each block: the loss.
   const std::map<uint32_t, double>& AwaitBlocks() {
     Await([this] { return blocks_.size() * kBlock >= kTestSamples; });
@@ -168,7 +165,7 @@ class HandServer {
   void AwaitReady(uint32_t incarnation) {
     Await([&] { return ready_ == std::optional(incarnation); });
   }
-  size_t leases() const { return work_.size(); }
+  size_t orders() const { return work_.size(); }
   // Somebody wants the worker to leave, as a signal says.
   void AskToLeave() { wants_to_leave_ = true; }
   // Until the worker has said so to this incarnation's server.
@@ -226,14 +223,12 @@ class HandServer {
     welcome.set_global_batch(16);
     welcome.set_total_steps(100);
     welcome.set_slices(2);
-    welcome.mutable_assignment()->set_from_step(options_.first_step);
-    for (const TreeNode& node : options_.nodes) {
-      *welcome.mutable_assignment()->add_subtree() = SubtreeOf(node);
-    }
-    welcome.set_arenas(static_cast<uint32_t>(options_.nodes.size() + 1));
+    for (const TreeNode& node : options_.nodes) *welcome.add_subtree() = SubtreeOf(node);
+    welcome.set_first_step(options_.first_step);
+    welcome.set_buffers(static_cast<uint32_t>(options_.nodes.size() + 1));
     link_->ShareGradients(*peer_, GradientLayoutOf(welcome));
     Send(message);
-    Enter(options_.first_step);
+    Activate(options_.first_step);
     SendWeights(options_.first_step);
   }
 
@@ -265,13 +260,13 @@ class HandServer {
       leave_ = message.address().incarnation();
     } else if (message.has_slice_loss()) {
       const wire::SliceLoss& loss = message.slice_loss();
-      EXPECT_TRUE(work_[loss.lease()].losses.emplace(loss.slice(), loss.loss()).second);
+      EXPECT_TRUE(work_[loss.order()].losses.emplace(loss.slice(), loss.loss()).second);
     } else if (message.has_gradient_part()) {
       const wire::GradientPart& part = message.gradient_part();
-      EXPECT_FALSE(work_[part.lease()].losses.empty()) << "a gradient before its loss";
+      EXPECT_FALSE(work_[part.order()].losses.empty()) << "a gradient before its loss";
       std::vector<float> values(event.payload.floats().begin(), event.payload.floats().end());
       EXPECT_EQ(values.size(), chunks_.at(part.chunk()).floats());
-      EXPECT_TRUE(work_[part.lease()].parts.emplace(part.chunk(), std::move(values)).second);
+      EXPECT_TRUE(work_[part.order()].parts.emplace(part.chunk(), std::move(values)).second);
     } else if (message.has_evaluated_block()) {
       const wire::EvaluatedBlock& block = message.evaluated_block();
       EXPECT_TRUE(blocks_.emplace(block.block(), block.loss()).second);

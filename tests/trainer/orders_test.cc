@@ -46,7 +46,7 @@ class Orders : public ::testing::TestWithParam<Case> {
 };
 
 // It waits in the forward pass of the next step for weights that need what it is asked for.
-TEST_P(Orders, RedoInTheMiddleOfAForwardPass) {
+TEST_P(Orders, TakeOverInTheMiddleOfAForwardPass) {
   const HandServer::Came redone = Undisturbed(kSecond, 0), next = Undisturbed(kFirst, 1);
   HandServer server(Of({kFirst}));
   const auto last = static_cast<uint32_t>(server.chunks().size() - 1);
@@ -55,9 +55,9 @@ TEST_P(Orders, RedoInTheMiddleOfAForwardPass) {
   server.Train(1, 2);
   server.SendWeights(1, /*but=*/last);
   std::this_thread::sleep_for(std::chrono::milliseconds(30));  // it should be in the midst of it
-  server.Redo(0, 9, kSecond, {1, 2});
+  server.TakeOver(0, 9, kSecond, {1, 2});
   EXPECT_EQ(server.Await(9, 2), Only(redone, {1, 2}));
-  server.Redo(0, 10, kSecond, {0});
+  server.TakeOver(0, 10, kSecond, {0});
   EXPECT_EQ(server.Await(10, 1), Only(redone, {0}));
   server.SendChunk(1, last);
   EXPECT_EQ(server.AwaitAll(2), next);
@@ -65,62 +65,52 @@ TEST_P(Orders, RedoInTheMiddleOfAForwardPass) {
 }
 
 // Before its own part of the same step, whose weights have not all come.
-TEST_P(Orders, RedoBeforeTheOwnPart) {
+TEST_P(Orders, TakeOverBeforeTheOwnPart) {
   const HandServer::Came first = Undisturbed(kFirst, 1), second = Undisturbed(kSecond, 1);
   HandServer server(Of({kFirst}));
   server.Train(0, 1);
   server.AwaitAll(1);
   server.Train(1, 2);
   server.SendWeights(1, 0);
-  server.Redo(1, 3, kSecond, {});
+  server.TakeOver(1, 3, kSecond, {});
   server.SendChunk(1, 0);
   EXPECT_EQ(server.AwaitAll(3), second);
   EXPECT_EQ(server.AwaitAll(2), first);
 }
 
-TEST_P(Orders, RedoWhileThereIsNothingElseToDo) {
+TEST_P(Orders, TakeOverWhileThereIsNothingElseToDo) {
   const HandServer::Came redone = Undisturbed(kSecond, 0);
   HandServer server(Of({kFirst}));
   server.Train(0, 1);
   server.AwaitAll(1);
-  server.Redo(0, 2, kSecond, {});
+  server.TakeOver(0, 2, kSecond, {});
   EXPECT_EQ(server.AwaitAll(2), redone);
 }
 
 // Some steps later the gradient's memory is given back, and taken again for the next one.
-TEST_P(Orders, RedoAgainMuchLater) {
+TEST_P(Orders, TakeOverAgainMuchLater) {
   const HandServer::Came early = Undisturbed(kSecond, 0), late = Undisturbed(kSecond, 12);
   HandServer server(Of({kFirst}));
-  server.Redo(0, 100, kSecond, {});
+  server.TakeOver(0, 100, kSecond, {});
   EXPECT_EQ(server.AwaitAll(100), early);
   for (int64_t step = 0; step <= 12; ++step) {
     if (step > 0) server.SendWeights(step);
     server.Train(step, static_cast<uint64_t>(step + 1));
     server.AwaitAll(static_cast<uint64_t>(step + 1));
   }
-  server.Redo(12, 101, kSecond, {});
+  server.TakeOver(12, 101, kSecond, {});
   EXPECT_EQ(server.AwaitAll(101), late);
 }
 
-// Stop is the last order; what a server says after it takes nothing back.
-TEST_P(Orders, NothingAfterStop) {
-  HandServer server(Of({kFirst}));
-  wire::ServerMessage stop;
-  stop.mutable_stop()->set_completed(true);
-  server.Send(stop);
-  server.Fence();
-  EXPECT_EQ(server.End(), "");
-}
-
 // A subtree with more slices than the worker ever had.
-TEST_P(Orders, RedoOfMoreThanItsOwn) {
+TEST_P(Orders, TakeOverOfMoreThanItsOwn) {
   const HandServer::Came both = Undisturbed(kBoth, 0);
   HandServer server(Of({kFirst}));
-  server.Redo(0, 1, kBoth, {});
+  server.TakeOver(0, 1, kBoth, {});
   EXPECT_EQ(server.AwaitAll(1), both);
 }
 
-TEST_P(Orders, RedoInTheMiddleOfAnEvaluation) {
+TEST_P(Orders, TakeOverInTheMiddleOfAnEvaluation) {
   const HandServer::Came redone = Undisturbed(kSecond, 0);
   std::map<uint32_t, double> blocks;
   {
@@ -134,37 +124,34 @@ TEST_P(Orders, RedoInTheMiddleOfAnEvaluation) {
   server.Evaluate(1);
   server.SendWeights(1, 1);
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
-  server.Redo(0, 2, kSecond, {});
+  server.TakeOver(0, 2, kSecond, {});
   EXPECT_EQ(server.AwaitAll(2), redone);
   server.SendChunk(1, 1);
   EXPECT_EQ(server.AwaitBlocks(), blocks);
 }
 
-TEST_P(Orders, AnotherShareFromTheStepThatNamesIt) {
+TEST_P(Orders, AnotherShare) {
   const HandServer::Came second = Undisturbed(kSecond, 1);
   HandServer server(Of({kFirst}));
-  server.Assign(1, 1, {kSecond});  // ahead of its time
-  server.Train(1, 2, 1);
+  server.Train(1, 2, {kSecond});
   server.SendWeights(1);
   EXPECT_EQ(server.AwaitAll(2), second);
-  EXPECT_EQ(server.leases(), 1u);
+  EXPECT_EQ(server.orders(), 1u);
 }
 
 TEST_P(Orders, AShareMayBeNothing) {
   const HandServer::Came second = Undisturbed(kSecond, 2);
   HandServer server(Of({kFirst}));
-  server.Assign(1, 1, {});
-  server.Train(1, 2, 1);
+  server.Train(1, 2, {});
   server.SendWeights(1);
   server.SendWeights(2);
-  server.Assign(2, 2, {kSecond});
-  server.Train(2, 3, 2);
+  server.Train(2, 3, {kSecond});
   EXPECT_EQ(server.AwaitAll(3), second);
 }
 
 // While it waits for weights: what it had is dropped, and what was on its way under its old name is
 // not taken for the new one's.
-TEST_P(Orders, FencedItBeginsAnew) {
+TEST_P(Orders, ResetItBeginsAnew) {
   const HandServer::Came anew = Undisturbed(kBoth, 3);
   HandServer server(Of({kFirst}));
   const auto last = static_cast<uint32_t>(server.chunks().size() - 1);
@@ -172,37 +159,36 @@ TEST_P(Orders, FencedItBeginsAnew) {
   server.AwaitAll(1);
   server.Train(1, 2);
   server.SendWeights(1, last);
-  server.Redo(0, 4, kSecond, {});
-  server.Fence();
+  server.TakeOver(0, 4, kSecond, {});
+  server.Reset();
   server.SendChunk(1, last, /*incarnation=*/0);  // nobody's any more
   server.AwaitReady(1);
-  server.Enter(3);
-  server.Assign(7, 3, {kBoth});
-  server.Train(3, 20, 7);
+  server.Activate(3);
+  server.Train(3, 20, {kBoth});
   server.SendWeights(3);
   EXPECT_EQ(server.AwaitAll(20), anew);
   EXPECT_EQ(server.Stop(), "");
 }
 
-TEST_P(Orders, FencedWithNothingToDoItBeginsAnew) {
+TEST_P(Orders, ResetWithNothingToDoItBeginsAnew) {
   const HandServer::Came anew = Undisturbed(kFirst, 1);
   HandServer server(Of({kFirst}));
-  server.Fence();
+  server.Reset();
   server.AwaitReady(1);
-  server.Fence();
+  server.Reset();
   server.AwaitReady(2);
-  server.Enter(1);
+  server.Activate(1);
   server.Train(1, 2);
   server.SendWeights(1);
   EXPECT_EQ(server.AwaitAll(2), anew);
 }
 
-// The server may have fenced it before it heard that.
-TEST_P(Orders, FencedItSaysAgainThatItLeaves) {
+// The server may have reset it before it heard that.
+TEST_P(Orders, ResetItSaysAgainThatItLeaves) {
   HandServer server(Of({kFirst}));
   server.AskToLeave();
   server.AwaitLeave(0);
-  server.Fence();
+  server.Reset();
   server.AwaitReady(1);
   server.AwaitLeave(1);
   EXPECT_EQ(server.Stop(), "");
@@ -214,15 +200,11 @@ TEST_P(Orders, AnOrderThatCannotBeEndsTheWorker) {
     say(server);
     return server.End();
   };
-  EXPECT_THAT(
-      error([](HandServer& s) { s.Train(0, 1, 3); }),
-      AllOf(HasSubstr("Train {"), HasSubstr("assignment: 3"), HasSubstr("its assignment, 0")));
-  EXPECT_THAT(error([](HandServer& s) {
-                s.Assign(1, 0, {{0, 2}});
-              }),
-              HasSubstr("Assignment { id: 1"));
-  EXPECT_THAT(error([](HandServer& s) { s.Redo(0, 1, {0, 2}, {}); }), HasSubstr("Redo {"));
-  EXPECT_THAT(error([](HandServer& s) { s.Redo(0, 1, kSecond, {77}); }), HasSubstr("chunk: 77"));
+  EXPECT_THAT(error([](HandServer& s) { s.Train(0, 1, {{0, 2}}); }), HasSubstr("Train { order: 1"));
+  EXPECT_THAT(error([](HandServer& s) { s.Train(0, 1, {kSecond, kFirst}); }), HasSubstr("Train {"));
+  EXPECT_THAT(error([](HandServer& s) { s.TakeOver(0, 1, {0, 2}, {}); }), HasSubstr("Train {"));
+  EXPECT_THAT(error([](HandServer& s) { s.TakeOver(0, 1, kSecond, {77}); }),
+              HasSubstr("chunk: 77"));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Orders,

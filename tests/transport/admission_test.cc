@@ -85,7 +85,7 @@ TEST(Admission, WithoutTheTokenNothingArrives) {
   EXPECT_TRUE(refused);
   // What comes with it does come, and before anything that the others sent.
   const auto member = ConnectZmq(server->endpoint(), WithToken(TestToken()));
-  message.mutable_beat();
+  message.mutable_heartbeat();
   ASSERT_TRUE(member->Send(message, {}));
   std::optional<FromWorker> event;
   while (!(event && event->kind == FromWorker::Kind::kMessage) &&
@@ -93,7 +93,7 @@ TEST(Admission, WithoutTheTokenNothingArrives) {
     event = server->Receive();
   }
   ASSERT_TRUE(event);
-  EXPECT_TRUE(event->message.has_beat());
+  EXPECT_TRUE(event->message.has_heartbeat());
 }
 
 // A flood is worth few lines, and none of them is in the flood's words.

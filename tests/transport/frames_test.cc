@@ -79,7 +79,7 @@ TEST_F(FramesTest, TheNumberByteForByte) {
   part.set_chunk(0);
   part.mutable_subtree()->set_level(0);
   part.mutable_subtree()->set_index(1);
-  part.set_lease(8);
+  part.set_order(8);
   for (int i = 0; i < 7; ++i) (void)Sent(Part(i), tensor);
   const Frames frames = Sent(message, tensor);
   ASSERT_EQ(frames.size(), 4u);

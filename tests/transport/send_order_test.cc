@@ -95,6 +95,60 @@ TEST(SendWindowTest, NoWakeUpIsLost) {
   }
 }
 
+wire::WorkerMessage Hello() {
+  wire::WorkerMessage hello;
+  hello.mutable_hello();
+  return hello;
+}
+
+// The next message that a server gets; nothing: none until then.
+std::optional<FromWorker> Next(ServerLink& server, steady_clock::time_point deadline) {
+  std::optional<FromWorker> came;
+  while (!came && steady_clock::now() < deadline) came = server.Receive();
+  return came;
+}
+
+// A server and a worker that has said Hello.
+struct Pair {
+  explicit Pair(const LinkOptions& options)
+      : server(ListenZmq("tcp://127.0.0.1:*", options)),
+        worker(ConnectZmq(server->endpoint(), options)) {
+    EXPECT_TRUE(worker->Send(Hello(), {}));
+    if (const auto came = Next(*server, deadline)) peer = came->peer;
+    EXPECT_NE(peer, 0u) << "no Hello came";
+  }
+  const steady_clock::time_point deadline = steady_clock::now() + std::chrono::seconds(30);
+  const std::unique_ptr<ServerLink> server;
+  const std::unique_ptr<ClientLink> worker;
+  PeerId peer = 0;
+};
+
+// A client over ZeroMQ, once the server has welcomed it.
+std::unique_ptr<Client> Connected(const ServerLink& server, const LinkOptions& link) {
+  ClientOptions options;
+  options.endpoint = server.endpoint();
+  options.token = testing::TestToken();
+  options.transport = config::Cluster::TCP;
+  options.link = link;
+  options.arena_floats = kArenaFloats;
+  return std::make_unique<Client>(std::move(options));
+}
+
+wire::ServerMessage WelcomeOfOneSlice() {
+  wire::ServerMessage message;
+  message.mutable_address()->set_job(JobOf(testing::TestToken()));
+  wire::Welcome& welcome = *message.mutable_welcome();
+  for (size_t c = 1; c <= kChunks; ++c) welcome.add_chunk_end(c * kChunkFloats);
+  welcome.set_train_samples(1);
+  welcome.set_global_batch(1);
+  welcome.set_total_steps(1);
+  welcome.set_slices(1);
+  welcome.add_subtree();
+  welcome.set_buffers(1);
+  welcome.set_tensor_type(wire::FP32);
+  return message;
+}
+
 constexpr int kWord = -1;
 
 // Chunks and a word, in the order in which they came; the chunks were sent in descending order, and
@@ -110,15 +164,7 @@ void ExpectUrgentFirst(const std::vector<int>& came) {
 TEST(SendOrder, AServersWordsOvertakeWeightsAndLowLayersHighOnes) {
   // Outlives the links, which send it without a copy.
   const std::vector<float> tensor(kChunkFloats, 1.5f);
-  const auto server = ListenZmq("tcp://127.0.0.1:*", Options());
-  const auto worker = ConnectZmq(server->endpoint(), Options());
-  wire::WorkerMessage hello;
-  hello.mutable_hello();
-  ASSERT_TRUE(worker->Send(hello, {}));
-  const auto deadline = steady_clock::now() + std::chrono::seconds(30);
-  std::optional<FromWorker> came;
-  while (!came && steady_clock::now() < deadline) came = server->Receive();
-  ASSERT_TRUE(came);
+  const auto [deadline, server, worker, peer] = Pair(Options());
 
   wire::ServerMessage message;
   for (size_t c = kChunks; c-- > 0;) {
@@ -126,10 +172,10 @@ TEST(SendOrder, AServersWordsOvertakeWeightsAndLowLayersHighOnes) {
     message.mutable_weights_chunk()->set_chunk(static_cast<uint32_t>(c));
     const OutgoingTensor outgoing{std::as_bytes(std::span(tensor)),
                                   UrgencyOf(message.weights_chunk())};
-    ASSERT_EQ(server->Send(came->peer, message, outgoing), SendResult::kQueued);
+    ASSERT_EQ(server->Send(peer, message, outgoing), SendResult::kQueued);
   }
   message.mutable_stop();
-  ASSERT_EQ(server->Send(came->peer, message, {}), SendResult::kQueued);
+  ASSERT_EQ(server->Send(peer, message, {}), SendResult::kQueued);
 
   std::vector<int> order;
   while (order.size() < kChunks + 1) {
@@ -149,33 +195,12 @@ TEST(SendOrder, AServersWordsOvertakeWeightsAndLowLayersHighOnes) {
 }
 
 TEST(SendOrder, AWorkersWordsOvertakeGradientsAndLowLayersHighOnes) {
-  const std::string token = testing::TestToken();
   const auto server = ListenZmq("tcp://127.0.0.1:*", Options());
   const auto deadline = steady_clock::now() + std::chrono::seconds(30);
-  auto client = std::async(std::launch::async, [&] {
-    ClientOptions options;
-    options.endpoint = server->endpoint();
-    options.token = token;
-    options.transport = config::Cluster::TCP;
-    options.link = Options();
-    options.arena_floats = kArenaFloats;
-    return std::make_unique<Client>(std::move(options));
-  });
-  std::optional<FromWorker> came;
-  while (!came && steady_clock::now() < deadline) came = server->Receive();
+  auto client = std::async(std::launch::async, [&] { return Connected(*server, Options()); });
+  const auto came = Next(*server, deadline);
   ASSERT_TRUE(came && came->message.has_hello());
-  wire::ServerMessage message;
-  message.mutable_address()->set_job(JobOf(token));
-  wire::Welcome& welcome = *message.mutable_welcome();
-  for (size_t c = 1; c <= kChunks; ++c) welcome.add_chunk_end(c * kChunkFloats);
-  welcome.set_train_samples(1);
-  welcome.set_global_batch(1);
-  welcome.set_total_steps(1);
-  welcome.set_slices(1);
-  welcome.mutable_assignment()->add_subtree();
-  welcome.set_arenas(1);
-  welcome.set_tensor_type(wire::FP32);
-  ASSERT_EQ(server->Send(came->peer, message, {}), SendResult::kQueued);
+  ASSERT_EQ(server->Send(came->peer, WelcomeOfOneSlice(), {}), SendResult::kQueued);
 
   const std::unique_ptr<Client> worker = client.get();
   for (size_t c = kChunks; c-- > 0;) worker->PushChunk(0, {}, c);
@@ -195,7 +220,7 @@ TEST(SendOrder, AWorkersWordsOvertakeGradientsAndLowLayersHighOnes) {
   while (order.size() < kChunks + 1) {
     ASSERT_LT(steady_clock::now(), deadline) << order.size() << " messages came";
     const auto event = server->Receive();
-    if (!event || event->message.has_beat() || event->message.has_step_times()) continue;
+    if (!event || event->message.has_heartbeat() || event->message.has_step_times()) continue;
     ASSERT_EQ(event->kind, FromWorker::Kind::kMessage);
     if (event->message.has_slice_loss()) {
       order.push_back(kWord);
@@ -206,36 +231,116 @@ TEST(SendOrder, AWorkersWordsOvertakeGradientsAndLowLayersHighOnes) {
   ExpectUrgentFirst(order);
 }
 
-// A worker that takes nothing is given up before what it is sent fills the server's memory.
-TEST(SendOrder, AWorkerThatTakesNothingIsGivenUp) {
-  constexpr int kMostWaiting = 30;
+// A worker on a slow wire that nobody waits for: what waits for it are the newest two versions.
+TEST(SendOrder, AWorkerThatIsBehindGetsTheNewestWeights) {
+  constexpr int64_t kVersions = 20;
+  constexpr uint32_t kSmallModel = 8;  // chunks
   // Outlives the links, which still send it when the test ends.
   const std::vector<float> tensor(kChunkFloats, 1.5f);
-  LinkOptions options = Options();
-  options.max_queued_messages = kMostWaiting;
-  const auto server = ListenZmq("tcp://127.0.0.1:*", options);
-  const auto worker = ConnectZmq(server->endpoint(), options);
-  wire::WorkerMessage hello;
-  hello.mutable_hello();
-  ASSERT_TRUE(worker->Send(hello, {}));
-  const auto deadline = steady_clock::now() + std::chrono::seconds(30);
-  std::optional<FromWorker> came;
-  while (!came && steady_clock::now() < deadline) came = server->Receive();
-  ASSERT_TRUE(came);
+  const auto [deadline, server, worker, peer] = Pair(Options());
 
   wire::ServerMessage message;
-  message.mutable_weights_chunk()->set_version(1);
-  int queued = 0;
+  for (int64_t version = 0; version < kVersions; ++version) {
+    for (uint32_t c = 0; c < kSmallModel; ++c) {
+      message.mutable_weights_chunk()->set_version(version);
+      message.mutable_weights_chunk()->set_chunk(c);
+      const OutgoingTensor outgoing{std::as_bytes(std::span(tensor)),
+                                    UrgencyOf(message.weights_chunk())};
+      ASSERT_EQ(server->Send(peer, message, outgoing), SendResult::kQueued);
+      (void)server->Receive();
+    }
+  }
+  std::vector<std::pair<int64_t, uint32_t>> chunks, newest;
+  while (chunks.empty() || chunks.back() != std::pair(kVersions - 1, kSmallModel - 1)) {
+    ASSERT_LT(steady_clock::now(), deadline) << chunks.size() << " chunks came";
+    EXPECT_FALSE(server->Receive());  // hands over what has room now
+    const auto event = worker->Receive();
+    if (!event) continue;
+    const wire::WeightsChunk& weights = event->message.weights_chunk();
+    chunks.emplace_back(weights.version(), weights.chunk());
+    if (weights.version() >= kVersions - 2) newest.push_back(chunks.back());
+  }
+  EXPECT_TRUE(std::ranges::is_sorted(chunks));
+  EXPECT_EQ(newest.size(), 2 * kSmallModel);
+  EXPECT_LE(chunks.size(), newest.size() + kUnderWay);
+}
+
+// A worker that reads nothing for long is given up, and learns why when it reads.
+TEST(SendOrder, LastWordsReachAWorkerThatTookNothing) {
+  constexpr size_t kBytes = 256 << 10;
+  LinkOptions options = Options();
+  options.max_queued_messages = 2;
+  options.max_waiting_bytes = 4 << 20;
+  const auto [deadline, server, worker, peer] = Pair(options);
+
+  wire::ServerMessage message;
+  message.mutable_stop()->set_reason(std::string(kBytes, 'x'));
+  size_t queued = 0;
   SendResult sent;
-  while ((sent = server->Send(came->peer, message, {std::as_bytes(std::span(tensor)), {}})) ==
-             SendResult::kQueued &&
-         queued < 1000) {
+  while ((sent = server->Send(peer, message, {})) == SendResult::kQueued && queued < 1000) {
     ++queued;
-    (void)server->Receive();
   }
   EXPECT_EQ(sent, SendResult::kFull);
-  EXPECT_GE(queued, kMostWaiting);
-  EXPECT_LE(queued, kMostWaiting + kUnderWay);
+  EXPECT_GE(queued * kBytes, options.max_waiting_bytes - kBytes);
+  message.mutable_stop()->set_reason("last words");
+  EXPECT_EQ(server->Send(peer, message, {}), SendResult::kFull) << "queued all the same";
+  std::string heard;
+  while (heard != "last words") {
+    ASSERT_LT(steady_clock::now(), deadline);
+    server->Deliver();
+    if (const auto event = worker->Receive()) heard = event->message.stop().reason();
+  }
+}
+
+// Whoever never reads, and makes the server answer again and again, holds no more than that.
+TEST(SendOrder, WhatWaitsForAPeerThatReadsNothingHasABound) {
+  constexpr size_t kBytes = 256 << 10;
+  constexpr int kAnswers = 1000;
+  LinkOptions options = Options();
+  options.max_queued_messages = 2;
+  options.max_waiting_bytes = 4 << 20;
+  const auto [deadline, server, worker, peer] = Pair(options);
+  wire::ServerMessage message;
+  message.mutable_refused()->set_reason(std::string(kBytes, 'x'));
+  for (int i = 0; i < kAnswers; ++i) (void)server->Send(peer, message, {});
+  EXPECT_EQ(server->Send(peer, message, {}), SendResult::kFull);
+  // A mark behind all that came.
+  int came = 0;
+  for (auto quiet = steady_clock::now() + std::chrono::seconds(2); steady_clock::now() < quiet;) {
+    ASSERT_LT(steady_clock::now(), deadline);
+    (void)server->Receive();
+    if (!worker->Receive()) continue;
+    quiet = steady_clock::now() + std::chrono::seconds(2);
+    ++came;
+  }
+  EXPECT_GE(came * kBytes, 2 * options.max_waiting_bytes - kBytes);
+  EXPECT_LT(came, kAnswers / 2) << "besides, sockets hold some";
+}
+
+// A worker fails while the server has not read yet what it said before.
+TEST(SendOrder, AWorkersLastWordsReachAServerThatIsBehind) {
+  LinkOptions options = Options();
+  options.max_queued_messages = 2;
+  const auto server = ListenZmq("tcp://127.0.0.1:*", options);
+  const auto deadline = steady_clock::now() + std::chrono::seconds(30);
+  auto client = std::async(std::launch::async, [&] { return Connected(*server, options); });
+  const auto hello = Next(*server, deadline);
+  ASSERT_TRUE(hello && hello->message.has_hello());
+  ASSERT_EQ(server->Send(hello->peer, WelcomeOfOneSlice(), {}), SendResult::kQueued);
+  const std::unique_ptr<Client> worker = client.get();
+  wire::EvaluatedBlock block;
+  block.add_image()->set_pixels(std::string(200 << 10, 'x'));
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(worker->ReportEvaluated(block));
+  const auto failed =
+      std::async(std::launch::async, [&] { worker->ReportFailure("last words", ExitCode::kData); });
+  std::string heard;
+  while (heard.empty()) {
+    const auto event = Next(*server, deadline);
+    ASSERT_TRUE(event) << "the last words did not come";
+    ASSERT_NE(event->kind, FromWorker::Kind::kLost) << "its connection ended before they came";
+    heard = event->message.failure().message();
+  }
+  EXPECT_EQ(heard, "last words");
 }
 
 }  // namespace

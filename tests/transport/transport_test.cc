@@ -101,7 +101,7 @@ TEST(Transport, AHandOverThatFailsIsNoFailureOfTheJob) {
       RunWorker(*client, {.gradient = Rough}, job.graph().arena_floats());
     });
     auto client = job.Join(0);
-    Outcome outcome{.transport = client->transport()};
+    Outcome outcome{.transport = client->link().transport()};
     RunWorker(*client, {.gradient = Rough}, job.graph().arena_floats());
     client.reset();
     other.get();

@@ -202,7 +202,7 @@ TEST(Wiretap, WhatIsLeftOutIsNotReplacedByAnother) {
     message.mutable_gradient_part();
     ASSERT_TRUE(worker->Send(message, std::as_bytes(std::span(tensor))));
   }
-  message.mutable_beat();
+  message.mutable_heartbeat();
   ASSERT_TRUE(worker->Send(message, {}));
   std::vector<FromWorker::Kind> kinds;
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -212,7 +212,7 @@ TEST(Wiretap, WhatIsLeftOutIsNotReplacedByAnother) {
     if (!event) continue;
     kinds.push_back(event->kind);
     EXPECT_EQ(event->payload.bytes, 0u);
-    beat = event->message.has_beat();
+    beat = event->message.has_heartbeat();
   }
   EXPECT_EQ(left_out, 4u);
   EXPECT_THAT(kinds, ElementsAre(FromWorker::Kind::kMalformed, FromWorker::Kind::kMessage));

@@ -37,8 +37,8 @@ class Channel {
   static constexpr std::chrono::milliseconds kHeartbeatInterval{1000};
   static constexpr std::chrono::milliseconds kFlushLimit{2000};  // of Finish
 
-  // Whose channel it is. The calls come from the channel's thread and from whoever waits, without
-  // any lock of the waiting one.
+  // The user of the channel. The calls come from the channel's thread and from whoever waits,
+  // without any lock of the waiting one.
   class Owner {
    public:
     // What came, one message at a time. What it throws ends the channel.

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <random>
+#include <utility>
 
 #include "common/base/log.h"
 #include "common/base/process.h"
@@ -20,85 +21,135 @@ uint64_t RandomNumber() {
   return (uint64_t{random()} << 32 | random()) | 1;  // not 0
 }
 
+// A worker whose rank is taken says Hello again.
+constexpr std::chrono::seconds kAskAgain{1};
+
+std::unique_ptr<Channel> Connect(const ClientOptions& options, LinkOptions link,
+                                 Channel::Owner& owner) {
+  if (options.make_channel) return options.make_channel(owner);
+  link.token = options.token;
+  return MakeChannel(
+      options.connect ? options.connect(link)
+                      : muster::Connect(options.endpoint, JobOf(options.token), options.transport,
+                                        std::chrono::duration<double>(options.start_s), link),
+      owner);
+}
+
+wire::Hello Hello(const ClientOptions& options, uint64_t process) {
+  wire::Hello hello = options.hello;
+  hello.set_protocol_version(kProtocolVersion);
+  hello.set_token(options.token);
+  hello.set_host(HostName());
+  hello.set_pid(::getpid());
+  hello.set_process(process);
+  if (options.rank) hello.set_rank(*options.rank);
+  return hello;
+}
+
+// Rethrows what ended the communication.
+void ThrowIfFailed(const Session& session) {
+  if (session.error() != nullptr) std::rethrow_exception(session.error());
+}
+
+Order TakeOrder(Session& session, std::optional<GuardedGradients>& guard) {
+  Order order = session.TakeOrder();
+  if (guard) guard->Begin(order);
+  return order;
+}
+
+// The gradient of a chunk, without its floats.
+wire::GradientPart Part(int64_t step, const OrderPart& part, size_t chunk) {
+  wire::GradientPart body;
+  body.set_step(step);
+  body.set_chunk(static_cast<uint32_t>(chunk));
+  *body.mutable_subtree() = SubtreeOf(part.node);
+  body.set_order(part.order);
+  body.set_buffer(static_cast<uint32_t>(part.buffer));
+  return body;
+}
+
+// The memory that Welcome describes.
+std::unique_ptr<TensorStore> MakeTensors(FromServer& event, WireType wire_type) {
+  const GradientLayout layout = GradientLayoutOf(event.message.welcome());
+  return event.shared ? MakeSharedTensors(std::move(*event.shared), layout, wire_type)
+                      : MakeOwnTensors(layout, wire_type);
+}
+
+// Puts weights where they belong. False: they are not whole.
+bool Store(const wire::WeightsChunk& weights, const Payload& payload, const ChunkRange& range,
+           TensorStore& tensors) {
+  const trace::Span span(
+      "arrive", {}, {.step = weights.version(), .chunk = static_cast<int32_t>(weights.chunk())});
+  const int buffer =
+      weights.average() ? TensorStore::kAverageBuffer : static_cast<int>(weights.version() % 2);
+  return tensors.Store(buffer, {range.begin, range.size()}, payload);
+}
+
 }  // namespace
 
-Client::Client(ClientOptions options) : options_(std::move(options)), process_(RandomNumber()) {
+Client::Client(ClientOptions options)
+    : options_(std::move(options)),
+      process_(RandomNumber()),
+      session_({.endpoint = options_.endpoint,
+                .job = JobOf(options_.token),
+                .arena_floats = options_.arena_floats,
+                .start_s = options_.start_s,
+                .silence_s = options_.silence_s},
+               Clock::now()) {
   try {
     Join(Attempt::kFirst);
   } catch (const HandOverFailed& error) {
-    if (!MayFallBack()) throw;
+    // With AUTO, unless the endpoint is the local link's own: the server is there over ZeroMQ, too.
+    const bool may_fall_back =
+        options_.transport == config::Cluster::AUTO && !options_.endpoint.starts_with("local://");
+    if (!may_fall_back) throw;
     LogWarning("ZeroMQ, since shared memory cannot be used: {}", error.what());
     channel_->Stop();
     // Its end would be the loss of this worker.
     const std::unique_ptr<Channel> local = std::move(channel_);
-    error_ = nullptr;
     Join(Attempt::kInsteadOfLocal);
   }
-  if (wire_type() != wire::FP32 && options_.link.share_memory) {
+  if (terms().wire_type != wire::FP32 && options_.link.share_memory) {
     LogInfo(
         "tensors travel in 16 bits ({}), as the server's cluster.wire_dtype says; here it is FP32",
-        wire::TensorType_Name(wire_type()));
+        wire::TensorType_Name(terms().wire_type));
   }
 }
 
 void Client::Join(Attempt attempt) {
   LinkOptions link = options_.link;
-  link.token = options_.token;
   if (attempt == Attempt::kInsteadOfLocal) link.share_memory = false;
-  channel_ = MakeChannel(options_.connect
-                             ? options_.connect(link)
-                             : Connect(options_.endpoint, JobOf(options_.token), options_.transport,
-                                       std::chrono::duration<double>(options_.start_s), link),
-                         *this);
+  channel_ = Connect(options_, std::move(link), *this);
+  session_.BeginJoin(Clock::now());  // no thread of the channel runs yet
   channel_->Start();
-  Send(Hello(attempt));
-
+  wire::WorkerMessage hello = NewMessage();
+  *hello.mutable_hello() = Hello(options_, process_);
+  if (attempt == Attempt::kInsteadOfLocal) hello.mutable_hello()->set_instead_of_local(true);
+  Send(hello);
   std::unique_lock lock(mutex_);
-  const auto after = [](Clock::time_point from, double seconds) {
-    return from +
-           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  };
-  const Clock::time_point begin = Clock::now();
-  // The server names missing ranks at its deadline; be a little more patient than it is. With whom
-  // the job need not start waits for the start of the others, as long as the server beats.
-  Clock::time_point until = after(begin, options_.start_s + 5);
-  do {
-    const bool answered = channel_->Wait(
-        lock, [this] { return welcome_ || error_ != nullptr; }, until);
-    ThrowIfFailed();
-    if (answered) return;
-    if (last_heard_ > begin) until = after(last_heard_, options_.silence_s);
-  } while (Clock::now() < until);
-  throw Error(ExitCode::kDeadline,
-              "no Welcome from the server at {} within {:.0f} s: is it running there, and can "
-              "this host reach it?",
-              options_.endpoint, std::chrono::duration<double>(until - begin).count());
-}
-
-wire::WorkerMessage Client::Hello(Attempt attempt) const {
-  wire::WorkerMessage message = NewMessage();
-  wire::Hello& hello = *message.mutable_hello();
-  hello = options_.hello;
-  hello.set_protocol_version(kProtocolVersion);
-  hello.set_token(options_.token);
-  hello.set_host(HostName());
-  hello.set_pid(::getpid());
-  hello.set_process(process_);
-  if (options_.rank) hello.set_rank(*options_.rank);
-  if (attempt == Attempt::kInsteadOfLocal) hello.set_instead_of_local(true);
-  return message;
-}
-
-// With AUTO, unless the endpoint is the local link's own: the server is there over ZeroMQ, too.
-bool Client::MayFallBack() const {
-  return options_.transport == config::Cluster::AUTO && !options_.endpoint.starts_with("local://");
+  bool asks_again = false;
+  while (!session_.welcomed()) {
+    (void)channel_->Wait(
+        lock, [this] { return session_.state() != Session::State::kJoining || session_.error(); },
+        session_.JoinBy());
+    session_.CheckJoin(Clock::now());
+    ThrowIfFailed(session_);
+    if (session_.state() != Session::State::kRankTaken) continue;
+    const std::string why = session_.AskAgain();
+    if (!std::exchange(asks_again, true)) LogInfo("{}", why);
+    (void)channel_->Wait(
+        lock, [this] { return session_.error() != nullptr; }, Clock::now() + kAskAgain);
+    lock.unlock();
+    Send(hello);
+    lock.lock();
+  }
 }
 
 Client::~Client() {
   bool goodbye;
   {
     const std::lock_guard lock(mutex_);
-    goodbye = stopped_ && error_ == nullptr;
+    goodbye = session_.state() == Session::State::kStopped && !session_.error();
   }
   if (!goodbye) return;
   wire::WorkerMessage message = NewMessage();
@@ -108,14 +159,8 @@ Client::~Client() {
 
 wire::WorkerMessage Client::NewMessage() const {
   wire::WorkerMessage message;
-  message.mutable_address()->set_job(JobOf(options_.token));
-  message.mutable_address()->set_rank(rank_);
-  message.mutable_address()->set_incarnation(incarnation_);
+  *message.mutable_address() = session_.address();
   return message;
-}
-
-void Client::ThrowIfFailed() const {
-  if (error_ != nullptr) std::rethrow_exception(error_);
 }
 
 void Client::ReportReady(const std::string& convolutions) {
@@ -133,49 +178,18 @@ void Client::Leave() {
 
 Order Client::NextOrder() {
   std::unique_lock lock(mutex_);
-  (void)channel_->Wait(lock, [this] { return !orders_.empty() || error_ != nullptr; });
-  if (orders_.empty()) ThrowIfFailed();
-  return TakeOrder();
+  (void)channel_->Wait(lock,
+                       [this] { return session_.NextOrder() != nullptr || session_.error(); });
+  if (session_.NextOrder() == nullptr) ThrowIfFailed(session_);
+  return TakeOrder(session_, guard_);
 }
 
 std::optional<Order> Client::NextUrgentOrder() {
   const std::lock_guard lock(mutex_);
-  if (orders_.empty() || !orders_.front().urgent()) return std::nullopt;
-  return TakeOrder();
+  const Order* const next = session_.NextOrder();
+  if (next == nullptr || !next->urgent()) return std::nullopt;
+  return TakeOrder(session_, guard_);
 }
-
-Order Client::TakeOrder() {
-  Order order = std::move(orders_.front());
-  orders_.pop_front();
-  if (order.kind == Order::Kind::kFence) fenced_ = false;
-  if (options_.guard != nullptr) MarkUnwritten(order);
-  return order;
-}
-
-void Client::MarkUnwritten(const Order& order) {
-  if (order.kind == Order::Kind::kFence) marked_.clear();
-  if (order.kind == Order::Kind::kTrain) marked_arenas_.clear();
-  for (const WorkLease& lease : order.leases) {
-    if (order.kind == Order::Kind::kTrain) {
-      marked_arenas_.push_back(lease.arena);
-    } else {  // an arena that nobody reads
-      const std::span<float> arena = GradientBuffer(lease.arena);
-      options_.guard->Fill(arena, 0, arena.size());
-    }
-  }
-}
-
-void Client::MarkUnwritten(int64_t version, size_t chunk) {
-  for (const size_t arena : marked_arenas_) {
-    std::vector<int64_t>& versions = marked_[arena];
-    versions.resize(chunks().size(), -1);
-    if (versions[chunk] >= version) continue;
-    versions[chunk] = version;
-    options_.guard->Fill(GradientBuffer(arena), chunks()[chunk].begin, chunks()[chunk].end);
-  }
-}
-
-std::span<float> Client::GradientBuffer(size_t arena) { return tensors_->GradientBuffer(arena); }
 
 std::span<const float> Client::Weights(int64_t version) const {
   return tensors_->WeightBuffer(static_cast<int>(version % 2));
@@ -185,49 +199,28 @@ std::span<const float> Client::Average() const {
   return tensors_->WeightBuffer(TensorStore::kAverageBuffer);
 }
 
-bool Client::AwaitChunk(int64_t version, size_t chunk, Wait wait) {
-  const bool here = Await(version, chunk, false, wait);
-  if (here && options_.guard != nullptr) MarkUnwritten(version, chunk);
-  return here;
-}
-
-bool Client::AwaitAverage(int64_t version, size_t chunk, Wait wait) {
-  return Await(version, chunk, true, wait);
-}
-
-bool Client::IsUrgent(Wait wait) const {
-  return fenced_ || (wait == Wait::kForUrgent && !orders_.empty() && orders_.front().urgent());
-}
-
-bool Client::Await(int64_t version, size_t chunk, bool average, Wait wait) {
+bool Client::AwaitChunk(int64_t version, size_t chunk, Wait wait, Of of) {
+  using Arrival = Session::Arrival;
   std::unique_lock lock(mutex_);
-  const auto arrived = [&] { return !fenced_ && arrived_.Has(version, chunk, average); };
-  if (arrived()) return true;
-  const trace::Span span("wait", {}, {.step = version, .chunk = static_cast<int32_t>(chunk)});
-  const auto never = [&] { return !fenced_ && arrived_.BeginAfter(version); };
-  (void)channel_->Wait(lock, [&] {
-    return arrived() || never() || IsUrgent(wait) || error_ != nullptr || stopped_;
-  });
-  if (arrived()) return true;
-  ThrowIfFailed();
-  if (IsUrgent(wait)) return false;
-  if (never()) {
-    throw Error(
-        ExitCode::kPeerFailed,
-        "the server's order is about W({}), and the weights that it sends this worker begin "
-        "after that",
-        version);
+  Arrival arrival = session_.Look(version, chunk, of, wait);
+  if (arrival == Arrival::kComing) {
+    const trace::Span span("wait", {}, {.step = version, .chunk = static_cast<int32_t>(chunk)});
+    const auto has_come = [&] {
+      arrival = session_.Look(version, chunk, of, wait);
+      return arrival != Arrival::kComing;
+    };
+    (void)channel_->Wait(lock, has_come);
   }
-  std::string reason;  // the server said Stop
-  for (const Order& order : orders_) {
-    if (order.kind == Order::Kind::kStop) reason = order.reason;
-  }
-  throw Error(ExitCode::kPeerFailed, "the server stopped the run: {}", reason);
+  if (arrival == Arrival::kNever) std::rethrow_exception(session_.WhyNever(version));
+  if (arrival != Arrival::kHere) return false;
+  lock.unlock();
+  if (guard_ && of == Of::kWeights) guard_->Mark(version, chunk);
+  return true;
 }
 
-void Client::ReportLoss(int64_t step, const WorkLease& lease, int64_t slice, int64_t samples,
+void Client::ReportLoss(int64_t step, const OrderPart& part, int64_t slice, int64_t samples,
                         double loss, int64_t correct) {
-  if (fenced_) return;
+  if (session_.reset_pending()) return;
   wire::WorkerMessage message = NewMessage();
   wire::SliceLoss& body = *message.mutable_slice_loss();
   body.set_step(step);
@@ -235,40 +228,31 @@ void Client::ReportLoss(int64_t step, const WorkLease& lease, int64_t slice, int
   body.set_samples(samples);
   body.set_loss(loss);
   body.set_correct(correct);
-  body.set_lease(lease.id);
+  body.set_order(part.order);
   Send(std::move(message), When::kSoon);  // nothing can be done without gradients
 }
 
-wire::WorkerMessage Client::PartMessage(int64_t step, const WorkLease& lease, size_t chunk) const {
-  wire::WorkerMessage message = NewMessage();
-  wire::GradientPart& body = *message.mutable_gradient_part();
-  body.set_step(step);
-  body.set_chunk(static_cast<uint32_t>(chunk));
-  *body.mutable_subtree() = SubtreeOf(lease.node);
-  body.set_lease(lease.id);
-  body.set_arena(static_cast<uint32_t>(lease.arena));
-  return message;
-}
-
-void Client::PushChunk(int64_t step, const WorkLease& lease, size_t chunk) {
-  if (fenced_) return;
+void Client::PushChunk(int64_t step, const OrderPart& part, size_t chunk) {
+  if (session_.reset_pending()) return;
   const trace::Span span("push", {}, {.step = step, .chunk = static_cast<int32_t>(chunk)});
-  Outgoing outgoing{.message = PartMessage(step, lease, chunk)};
+  Outgoing outgoing{.message = NewMessage()};
+  *outgoing.message.mutable_gradient_part() = Part(step, part, chunk);
   const ChunkRange& range = chunks()[chunk];
-  if (options_.guard != nullptr) {
-    const Range slices = Covers(lease.node, plan().slices);
-    options_.guard->Check(GradientBuffer(lease.arena), range.begin, range.end,
-                          fmt::format("slices {} to {} of step {}, about to be pushed",
-                                      slices.begin, slices.end - 1, step));
+  if (guard_) {
+    const Range slices = Covers(part.node, plan().slices);
+    guard_->Check(part.buffer, chunk,
+                  fmt::format("slices {} to {} of step {}, about to be pushed", slices.begin,
+                              slices.end - 1, step));
   }
-  outgoing.tensor = GradientBuffer(lease.arena).subspan(range.begin, range.size());
+  outgoing.tensor = GradientBuffer(part.buffer).subspan(range.begin, range.size());
   outgoing.urgency = UrgencyOf(outgoing.message.gradient_part());
   channel_->Send(std::move(outgoing), When::kNow);
 }
 
-void Client::PushEmpty(int64_t step, const WorkLease& lease, size_t chunk) {
-  if (fenced_) return;
-  wire::WorkerMessage message = PartMessage(step, lease, chunk);
+void Client::PushEmpty(int64_t step, const OrderPart& part, size_t chunk) {
+  if (session_.reset_pending()) return;
+  wire::WorkerMessage message = NewMessage();
+  *message.mutable_gradient_part() = Part(step, part, chunk);
   message.mutable_gradient_part()->set_empty(true);
   Send(std::move(message), chunk + 1 < chunks().size() ? When::kSoon : When::kNow);
 }
@@ -276,12 +260,12 @@ void Client::PushEmpty(int64_t step, const WorkLease& lease, size_t chunk) {
 bool Client::ReportEvaluated(const wire::EvaluatedBlock& block) {
   wire::WorkerMessage message = NewMessage();
   *message.mutable_evaluated_block() = block;
-  // After the address was read: Fence sets this first. No lease tells the server that a block is
-  // of the incarnation before.
-  if (fenced_) return false;
+  // After the address was read: Reset sets this first. No order tells the server that a block is of
+  // the incarnation before.
+  if (session_.reset_pending()) return false;
   Send(std::move(message));
   const std::lock_guard lock(mutex_);
-  return !stopped_ && error_ == nullptr;
+  return session_.state() != Session::State::kStopped && !session_.error();
 }
 
 void Client::ReportTimes(const wire::StepTimes& times) {
@@ -296,10 +280,58 @@ void Client::ReportFailure(const std::string& message, ExitCode code) {
   failure.mutable_failure()->set_exit_code(static_cast<int>(code));
   {
     const std::lock_guard lock(mutex_);
-    if (error_ != nullptr) return;  // nobody is listening
-    stopped_ = false;               // no Goodbye follows
+    if (session_.error() != nullptr) return;                                 // nobody is listening
+    session_.SetError(std::make_exception_ptr(Error(code, "{}", message)));  // no Goodbye follows
   }
   channel_->Finish(std::move(failure));
+}
+
+// ---------------------------------------------------------------------------------- the channel
+
+void Client::Fail(std::exception_ptr why) {
+  const std::lock_guard lock(mutex_);
+  session_.SetError(std::move(why));
+}
+
+wire::WorkerMessage Client::Heartbeat() {
+  const bool wants_to_leave = options_.leave != nullptr && *options_.leave;
+  const std::lock_guard lock(mutex_);
+  const Clock::time_point now = Clock::now();  // once: a later one could have another gap in it
+  session_.CheckSilence(now, suspensions_.Look(now));
+  wire::WorkerMessage message = NewMessage();
+  if (wants_to_leave && session_.LeaveIsDue()) {
+    message.mutable_leave();
+  } else {
+    message.mutable_heartbeat();
+  }
+  return message;
+}
+
+void Client::Handle(FromServer&& event) {
+  // The copy into the weight buffer is made without the lock: nobody reads the chunk before it is
+  // marked as arrived, and only the thread that receives marks it.
+  const bool is_weights =
+      event.kind == FromServer::Kind::kMessage && event.message.has_weights_chunk();
+  const wire::WeightsChunk& weights = event.message.weights_chunk();
+  const bool stored = is_weights && session_.IsNextWeights(weights) &&
+                      Store(weights, event.payload, chunks()[weights.chunk()], *tensors_);
+  const bool is_welcome = event.kind == FromServer::Kind::kMessage && event.message.has_welcome();
+  if (is_welcome && channel_->link().shares_memory() && !event.shared) {
+    throw HandOverFailed("the server handed over no memory with Welcome (its log says why)");
+  }
+  const std::lock_guard lock(mutex_);
+  session_.Handle(event, stored, Clock::now());
+  if (!is_welcome || session_.error() || tensors_ != nullptr) return;
+  try {
+    channel_->SetWireType(terms().wire_type, terms().LargestChunk());
+    tensors_ = MakeTensors(event, terms().wire_type);
+    if (options_.guard == nullptr) return;
+    guard_.emplace(*options_.guard, chunks(),
+                   [this](size_t buffer) { return GradientBuffer(buffer); });
+  } catch (...) {  // under the lock: nobody may take the session for a welcomed one
+    session_.SetError(std::current_exception());
+    throw;
+  }
 }
 
 }  // namespace muster

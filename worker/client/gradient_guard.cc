@@ -43,4 +43,32 @@ void GradientGuard::Check(std::span<const float> arena, size_t begin, size_t end
   }
 }
 
+void GuardedGradients::Begin(const Order& order) {
+  if (order.kind == Order::Kind::kReset) marked_.clear();
+  if (order.kind != Order::Kind::kTrain) return;
+  if (!order.taken_over) buffers_.clear();
+  for (const OrderPart& part : order.parts) {
+    if (order.taken_over) {
+      const std::span<float> buffer = buffer_of_(part.buffer);
+      guard_.Fill(buffer, 0, buffer.size());
+    } else {
+      buffers_.push_back(part.buffer);
+    }
+  }
+}
+
+void GuardedGradients::Mark(int64_t version, size_t chunk) {
+  for (const size_t buffer : buffers_) {
+    std::vector<int64_t>& versions = marked_[buffer];
+    versions.resize(chunks_.size(), -1);
+    if (versions[chunk] >= version) continue;
+    versions[chunk] = version;
+    guard_.Fill(buffer_of_(buffer), chunks_[chunk].begin, chunks_[chunk].end);
+  }
+}
+
+void GuardedGradients::Check(size_t buffer, size_t chunk, const std::string& of) const {
+  guard_.Check(buffer_of_(buffer), chunks_[chunk].begin, chunks_[chunk].end, of);
+}
+
 }  // namespace muster

@@ -5,11 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "common/graph/variable_layout.h"
+#include "worker/client/terms.h"
 
 namespace muster {
 
@@ -34,6 +37,32 @@ class GradientGuard {
     size_t begin, end;
   };
   std::vector<Part> parts_;
+};
+
+// The gradient buffers of a worker under a guard: each chunk is marked once in each step, when it
+// may be written, and looked through before it is pushed.
+class GuardedGradients {
+ public:
+  using BufferOf = std::function<std::span<float>(size_t buffer)>;
+  // `guard` and `chunks` outlive this.
+  GuardedGradients(const GradientGuard& guard, const std::vector<ChunkRange>& chunks,
+                   BufferOf buffer_of)
+      : guard_(guard), chunks_(chunks), buffer_of_(std::move(buffer_of)) {}
+
+  // The worker begins with an order. Buffers of slices that were taken over are marked whole, since
+  // nobody reads them.
+  void Begin(const Order& order);
+  // The chunk of W(version) is here: that of the gradients may be written.
+  void Mark(int64_t version, size_t chunk);
+  // Throws as GradientGuard::Check.
+  void Check(size_t buffer, size_t chunk, const std::string& of) const;
+
+ private:
+  const GradientGuard& guard_;
+  const std::vector<ChunkRange>& chunks_;
+  const BufferOf buffer_of_;
+  std::vector<size_t> buffers_;                    // of the last step's order
+  std::map<size_t, std::vector<int64_t>> marked_;  // buffer → chunk → of which version
 };
 
 }  // namespace muster

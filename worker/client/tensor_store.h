@@ -33,7 +33,7 @@ class TensorStore {
   virtual bool Store(int buffer, const GradientLayout::Span& chunk, const Payload& payload) = 0;
 };
 
-// Of this process's own: what comes is copied in. Weights come as `type`.
+// In this process's own memory: what comes is copied in. Weights come as `type`.
 std::unique_ptr<TensorStore> MakeOwnTensors(const GradientLayout& layout, WireType type);
 
 // What the server shares: what comes is there already. Throws Error(kPeerFailed) if that is too

@@ -16,24 +16,23 @@
 
 namespace muster {
 
-// One subtree of slices that this worker computes in one step: under this number its losses and its
-// gradient are sent, which lies in this gradient buffer.
-struct WorkLease {
-  uint64_t id = 0;
+// One subtree of an order, whose gradient lies in this gradient buffer.
+struct OrderPart {
+  uint64_t order = 0;  // its number: losses and gradients are sent under it
   TreeNode node;
-  size_t arena = 0;
+  size_t buffer = 0;
 };
 
 struct Order {
-  // kRedo: a subtree that somebody else was to compute, before anything else. kFence: all that this
-  // worker has not sent yet is not wanted any more; it drops its work and says Ready again.
-  enum class Kind { kTrain, kEvaluate, kRedo, kFence, kStop };
+  // kReset: all that this worker has not sent yet is not wanted any more; it drops its work and
+  // says Ready again.
+  enum class Kind { kTrain, kEvaluate, kReset, kStop };
   Kind kind;
   int64_t version = 0;                   // use W(version); the step to train, too
-  int64_t samples = 0;                   // kTrain, kRedo: of the whole batch
-  uint32_t assignment = 0;               // kTrain: the number of the one that the leases follow
-  std::vector<WorkLease> leases;         // kTrain; kRedo: one
-  std::vector<uint32_t> chunks;          // kRedo: push these only
+  int64_t samples = 0;                   // kTrain: of the whole batch
+  std::vector<OrderPart> parts;          // kTrain: from left to right
+  std::vector<uint32_t> chunks;          // kTrain: push these only; empty: all
+  bool taken_over = false;               // kTrain: slices that somebody else was to compute
   int64_t block_size = 0;                // kEvaluate
   Range blocks;                          // kEvaluate: of this worker
   wire::EvaluationSet set = wire::TEST;  // kEvaluate
@@ -44,7 +43,7 @@ struct Order {
   std::string reason;                    // kStop
 
   // What must be done before what was ordered earlier.
-  bool urgent() const { return kind == Kind::kRedo || kind == Kind::kFence; }
+  bool urgent() const { return kind == Kind::kReset || taken_over; }
 };
 
 // A range of floats of the arena.
@@ -53,29 +52,30 @@ struct ChunkRange {
   size_t size() const { return end - begin; }
 };
 
-// What this worker computes of every step, until there is another one.
-struct WorkShare {
-  uint32_t id = 0;
-  int64_t from_step = 0;
-  std::vector<TreeNode> nodes;  // disjoint, from left to right
-};
-
 struct Terms {
   StepPlan plan;
   std::vector<ChunkRange> chunks;
-  WorkShare share;    // the first one
-  size_t arenas = 0;  // its gradient buffers
+  std::vector<TreeNode> nodes;  // what this worker begins with, from left to right
+  int64_t first_step = 0;       // and with which step
+  size_t buffers = 0;           // for gradients
   WireType wire_type = wire::FP32;
 
   size_t LargestChunk() const;
+  // Whether there are such weights in this job.
+  bool IsVersion(int64_t version) const { return 0 <= version && version <= plan.total_steps; }
 };
 
 // Empty: it does not fit an arena of so many floats, or contradicts itself.
 std::optional<Terms> ReadWelcome(const wire::Welcome& welcome, size_t arena_floats);
 
-// Empty: it is none of this plan and these gradient buffers.
-std::optional<WorkShare> ReadShare(const wire::Assignment& assignment, const StepPlan& plan,
-                                   size_t arenas);
+// The subtrees of an order. Empty: they are none of this plan, or more than these buffers.
+std::optional<std::vector<TreeNode>> ReadNodes(
+    const google::protobuf::RepeatedPtrField<wire::Subtree>& subtrees, const StepPlan& plan,
+    size_t buffers);
+
+// Empty: it does not fit these terms.
+std::optional<Order> ReadTrain(const wire::Train& train, const Terms& terms);
+std::optional<Order> ReadEvaluate(const wire::Evaluate& evaluate, const Terms& terms);
 
 // The newest version of each chunk, and of its average.
 class Arrivals {
@@ -89,18 +89,21 @@ class Arrivals {
   // Weights of this version are not here, and will never come.
   bool BeginAfter(int64_t version) const { return version < first_; }
 
-  // The chunk of these weights, or of their average, or of later ones.
+  // The chunk of these weights, or of their average, or of later ones. Later weights come when the
+  // evaluation of the average is over.
   bool Has(int64_t version, size_t chunk, bool average) const {
-    return !BeginAfter(version) && chunk < weights_.size() &&
-           (average ? average_ : weights_)[chunk] >= version;
+    if (BeginAfter(version) || chunk >= weights_.size()) return false;
+    return average ? average_[chunk] >= version || weights_[chunk] > version
+                   : weights_[chunk] >= version;
   }
 
-  // Weights come version by version; an average only where an evaluation wants it, and after its
-  // weights. Chunks are in any order, and any number.
+  // Weights come in the order of their versions; those that nobody needs any more may be left out.
+  // An average comes only where an evaluation wants it, and after its weights. Chunks are in any
+  // order, and any number.
   bool IsNext(const wire::WeightsChunk& weights) const {
     const size_t chunk = weights.chunk();
     if (chunk >= weights_.size()) return false;
-    if (!weights.average()) return weights.version() == weights_[chunk] + 1;
+    if (!weights.average()) return weights.version() > weights_[chunk];
     return weights.version() == weights_[chunk] && weights.version() > average_[chunk];
   }
   void Mark(const wire::WeightsChunk& next) {

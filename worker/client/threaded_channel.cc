@@ -73,10 +73,17 @@ void ThreadedChannel::Stop() {
 void ThreadedChannel::Finish(wire::WorkerMessage last) {
   Stop();
   Send({.message = std::move(last)}, When::kNow);
+  const Clock::time_point until = Clock::now() + kFlushLimit;
   try {
     SendQueued();
     outbox_.DropTensors();  // nobody waits for gradients any more
-    link_->Flush(kFlushLimit);
+    // The link takes more when the server has read earlier messages.
+    while (!outbox_.empty() && Clock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      SendQueued();
+    }
+    link_->Flush(std::max(std::chrono::milliseconds(0),
+                          std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now())));
   } catch (const std::exception&) {
     // The server has gone as well: nobody is left to be told.
   }
@@ -149,10 +156,12 @@ void ThreadedChannel::SendQueued() {
     for (; !queued_.empty(); queued_.pop_front()) {
       Outgoing& next = queued_.front();
       if (next.tensor.empty()) {
-        outbox_.AddControl(std::move(next));
+        const size_t bytes = next.message.ByteSizeLong();
+        outbox_.AddControl(bytes, std::move(next));
       } else {
         const size_t bytes = next.tensor.size() * BytesOf(wire_type_);
-        outbox_.AddTensor(next.urgency, bytes, std::move(next));
+        const Urgency urgency = next.urgency;
+        outbox_.AddTensor(urgency, bytes, std::move(next));
       }
     }
   }

@@ -19,7 +19,7 @@ namespace {
 // What reads the files of a format.
 struct Reader {
   std::function<Datasets(const config::Data& data, uint64_t seed)> open;
-  // Of the sets of OpenEvaluatedSet, the one that there is.
+  // Returns the one set that OpenEvaluatedSet is for, and no others.
   std::function<Datasets(const config::Data& data, uint64_t seed)> open_test;
   std::string (*remedy)(const std::string& dir) = nullptr;  // null: the errors say it
 };
@@ -103,8 +103,7 @@ Datasets OpenEvaluatedSet(const config::Data& data, uint64_t seed) {
   if (!NeedsFiles(data)) return OpenDatasets(data, seed);
   Datasets sets =
       OpenFiles(data, [&](const Reader& reader) { return reader.open_test(data, seed); });
-  sets.train = sets.test != nullptr ? sets.test : sets.validation;
-  CheckShape(data, *sets.train);
+  CheckShape(data, EvaluatedSetOf(sets));
   return sets;
 }
 

@@ -58,9 +58,7 @@ inline int64_t SizeOf(const std::shared_ptr<const Dataset>& set) {
 // set.
 Datasets OpenDatasets(const config::Data& data, uint64_t seed);
 // For what trains nothing: the test set, or where there is none, the validation set. Files of the
-// training set need not be there for a test set. What is read from files has the same set in the
-// training set's place, too, since a job is planned by its training set, also one that does not use
-// it.
+// training set need not be there for a test set, and are not read: `train` may be null.
 Datasets OpenEvaluatedSet(const config::Data& data, uint64_t seed);
 // The set that is evaluated: the test set, or where that is absent or empty, the validation set.
 const Dataset& EvaluatedSetOf(const Datasets& sets);

@@ -17,7 +17,7 @@ struct ChannelMoments {
   int64_t samples = 0;  // that were measured
 };
 
-// Of up to kMostMeasured samples, spread evenly over the set, as `loader` makes them for an
+// Measures up to kMostMeasured samples, spread evenly over the set, as `loader` makes them for an
 // evaluation. So many threads compute; the bits do not depend on their number. Throws what the
 // loader throws.
 ChannelMoments MeasureChannels(const Dataset& set, const SampleLoader& loader, int threads);

@@ -12,7 +12,8 @@
 namespace muster {
 namespace {
 
-// Of a data set that makes its own: a sample's random choices follow from its number in all of it.
+// Is for data sets that make a loader of their own. A sample's random choices follow from its
+// number in the whole set.
 class SelectionLoader final : public SampleLoader {
  public:
   SelectionLoader(std::unique_ptr<SampleLoader> all, const std::vector<int64_t>& samples)

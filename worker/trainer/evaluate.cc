@@ -26,13 +26,13 @@ void Trainer::Evaluate(const Order& order) {
   const DrainAtExit drain{backend_};  // before the pipeline's memory goes
   work_ = {.order = order};
   const bool predicts = order.predictions || order.images > 0;
-  predictions_.resize(predicts ? static_cast<size_t>(order.block_size) : size_t{0});
+  work_.predictions.resize(predicts ? static_cast<size_t>(order.block_size) : size_t{0});
   if (order.average && order.blocks.empty()) AwaitAverage();
   bool wanted = true;
   for (int64_t block = order.blocks.begin; wanted && block < order.blocks.end; ++block) {
     wanted = EvaluateBlock(blocks->Next(config_.deadlines().progress_s()), *blocks);
   }
-  gpu_bytes_ = backend_.memory_use().held;
+  report_.SetDeviceMemory(backend_.memory_use().held);
 }
 
 const Dataset* Trainer::SetOf(const Order& order) const {
@@ -42,7 +42,8 @@ const Dataset* Trainer::SetOf(const Order& order) const {
 // All of it: the server writes the next one to the same place.
 void Trainer::AwaitAverage() {
   for (size_t c = 0; c < client_.chunks().size();) {
-    if (client_.AwaitAverage(work_.order.version, c, Client::Wait::kForUrgent)) {
+    if (client_.AwaitChunk(work_.order.version, c, Client::Wait::kForUrgent,
+                           Client::Of::kAverage)) {
       ++c;
     } else {
       DoUrgent();
@@ -65,7 +66,7 @@ bool Trainer::EvaluateBlock(const PreparedBatch& batch, BatchPipeline& blocks) {
       }
       LossSums& sums = work_.sums.emplace_back();
       TowerInput input = InputOf(batch);
-      input.predictions = predictions_.empty() ? nullptr : predictions_.data();
+      input.predictions = work_.predictions.empty() ? nullptr : work_.predictions.data();
       tower_.Forward(
           input, Mode::kInference, weights_.floats(), contents,
           [this](int layer) {
@@ -100,13 +101,13 @@ bool Trainer::ReportBlock(const PreparedBatch& batch, const LossSums& sums) {
     for (const int32_t label : std::span(batch.labels, count)) {
       result.add_label(static_cast<uint32_t>(label));
     }
-    for (const int32_t predicted : std::span(predictions_).first(count)) {
+    for (const int32_t predicted : std::span(work_.predictions).first(count)) {
       result.add_predicted(static_cast<uint32_t>(predicted));
     }
   }
   if (batch.index == 0 && work_.order.images > 0) {
     const auto count = static_cast<size_t>(std::min<int64_t>(work_.order.images, batch.count));
-    AddSampleImages(*SetOf(work_.order), std::span(predictions_).first(count), result);
+    AddSampleImages(*SetOf(work_.order), std::span(work_.predictions).first(count), result);
   }
   return client_.ReportEvaluated(result);
 }

@@ -1,9 +1,12 @@
 #include "worker/trainer/predict.h"
 
 #include <algorithm>
+#include <exception>
+#include <mutex>
+#include <thread>
 
+#include "common/config/data_format.h"
 #include "proto/config.pb.h"
-#include "worker/data/pipeline.h"
 #include "worker/nn/completions.h"
 #include "worker/nn/device_view.h"
 #include "worker/nn/tower.h"
@@ -11,20 +14,25 @@
 namespace muster {
 namespace {
 
-class Predictor {
+enum class Result { kLogits, kPredictions };
+
+class BlockRunner {
  public:
-  Predictor(const config::Config& config, const Graph& graph, Backend& backend,
-            std::span<const float> weights, const Dataset& set)
+  BlockRunner(const config::Config& config, const Graph& graph, Backend& backend,
+              std::span<const float> weights, const Dataset& set, Result result)
       : config_(config),
         backend_(backend),
         set_(set),
         block_size_(config.evaluation().batch()),
-        outputs_(static_cast<size_t>(graph.outputs())),
         tower_(graph, backend, config.run().seed()),
         weights_(backend, weights),
-        results_copied_(backend.MakeEvent()),
-        logits_(static_cast<size_t>(std::min(block_size_, set.size())) * outputs_) {
-    tower_.Plan(std::min(block_size_, set.size()), Mode::kInference);
+        results_copied_(backend.MakeEvent()) {
+    const int64_t largest = std::min(block_size_, set.size());
+    if (result == Result::kLogits) logits_.resize(static_cast<size_t>(largest * graph.outputs()));
+    if (result == Result::kPredictions && !HasValues(config.data())) {
+      predictions_.resize(static_cast<size_t>(largest));
+    }
+    tower_.Plan(largest, Mode::kInference);
     if (set.size() > block_size_ && set.size() % block_size_ != 0) {
       tower_.Plan(set.size() % block_size_, Mode::kInference);
     }
@@ -32,42 +40,43 @@ class Predictor {
     weights_.CopyIn(0, weights.size());
   }
 
-  // All samples of these blocks that are asked for.
-  void Compute(Range blocks, std::span<const int64_t> samples, const OnPrediction& on_prediction) {
+  // Calls take(batch, sums) for each of them, until that returns false.
+  template <typename Take>
+  void Run(Range blocks, const Take& take) {
     const auto pipeline = MakeEvaluationPipeline(set_, config_.data(), block_size_, blocks);
     const DrainAtExit drain{backend_};  // before the pipeline's memory goes
-    auto next = samples.begin();
-    for (int64_t block = blocks.begin; block < blocks.end; ++block) {
+    bool wanted = true;
+    for (int64_t block = blocks.begin; wanted && block < blocks.end; ++block) {
       const PreparedBatch& batch = pipeline->Next(config_.deadlines().progress_s());
       LossSums sums;
       tower_.Forward({.count = batch.count,
                       .images = batch.images,
                       .labels = batch.labels,
                       .sample_ids = batch.sample_ids,
-                      .logits = logits_.data()},
+                      .predictions = predictions_.empty() ? nullptr : predictions_.data(),
+                      .logits = logits_.empty() ? nullptr : logits_.data()},
                      Mode::kInference, weights_.floats(), /*weights_version=*/0, nullptr, sums);
       backend_.Record(Queue::kCopyOut, *results_copied_);
       AwaitDevice(*results_copied_, config_.deadlines().progress_s());
-      for (; next != samples.end() && *next < (block + 1) * block_size_; ++next) {
-        const auto place = static_cast<size_t>(*next - block * block_size_);
-        on_prediction(*next, batch.labels[place],
-                      std::span<const float>(logits_).subspan(place * outputs_, outputs_));
-      }
+      wanted = take(batch, sums);
     }
   }
 
   int64_t block_size() const { return block_size_; }
+  // Of the block that was computed last.
+  std::span<const float> logits() const { return logits_; }
+  std::span<const int32_t> predictions() const { return predictions_; }
 
  private:
   const config::Config& config_;
   Backend& backend_;
   const Dataset& set_;
   const int64_t block_size_;
-  const size_t outputs_;
   Tower tower_;
   DeviceView weights_;
   const std::unique_ptr<Event> results_copied_;
   std::vector<float> logits_;
+  std::vector<int32_t> predictions_;
 };
 
 }  // namespace
@@ -77,16 +86,56 @@ void PredictSamples(const config::Config& config, const Graph& graph, Backend& b
                     std::vector<int64_t> samples, const OnPrediction& on_prediction) {
   if (samples.empty()) return;
   std::ranges::sort(samples);
-  Predictor predictor(config, graph, backend, weights, set);
-  const int64_t size = predictor.block_size();
+  BlockRunner runner(config, graph, backend, weights, set, Result::kLogits);
+  const auto outputs = static_cast<size_t>(graph.outputs());
+  const int64_t size = runner.block_size();
   for (auto at = samples.begin(); at != samples.end();) {
     // Blocks next to one another are prepared ahead of their use.
     Range blocks{*at / size, *at / size + 1};
     auto end = at;
     for (; end != samples.end() && *end / size <= blocks.end; ++end) blocks.end = *end / size + 1;
-    predictor.Compute(blocks, {at, end}, on_prediction);
-    at = end;
+    runner.Run(blocks, [&](const PreparedBatch& batch, const LossSums& /*sums*/) {
+      const int64_t first = batch.index * size;
+      for (; at != end && *at < first + size; ++at) {
+        const auto place = static_cast<size_t>(*at - first);
+        on_prediction(*at, batch.labels[place], runner.logits().subspan(place * outputs, outputs));
+      }
+      return true;
+    });
   }
+}
+
+void EvaluateBlocks(const config::Config& config, const Graph& graph,
+                    const std::function<std::unique_ptr<Backend>()>& make_backend,
+                    std::span<const float> weights, const Dataset& set, const OnBlock& on_block) {
+  const int64_t size = config.evaluation().batch(), threads = config.cluster().workers();
+  std::mutex mutex;
+  std::exception_ptr failure;  // the first one; the other threads end, too
+  const auto compute = [&](Range blocks) {
+    try {
+      const std::unique_ptr<Backend> backend = make_backend();
+      BlockRunner runner(config, graph, *backend, weights, set, Result::kPredictions);
+      runner.Run(blocks, [&](const PreparedBatch& batch, const LossSums& sums) {
+        const std::lock_guard lock(mutex);
+        if (failure) return false;
+        const std::span<const int32_t> all = runner.predictions();
+        on_block(batch, sums, all.first(std::min(all.size(), static_cast<size_t>(batch.count))));
+        return true;
+      });
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> running;
+    running.reserve(static_cast<size_t>(threads));
+    for (int64_t i = 0; i < threads; ++i) {
+      const Range blocks = EvenPart((set.size() + size - 1) / size, threads, i);
+      if (!blocks.empty()) running.emplace_back(compute, blocks);
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace muster

@@ -1,8 +1,10 @@
-// What a network makes of single samples of a data set.
+// What a network makes of a data set without a server: of single samples, or of all blocks of an
+// evaluation.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "proto/config_fwd.h"
 #include "worker/backend/backend.h"
 #include "worker/data/dataset.h"
+#include "worker/data/pipeline.h"
 
 namespace muster {
 
@@ -23,5 +26,16 @@ using OnPrediction =
 void PredictSamples(const config::Config& config, const Graph& graph, Backend& backend,
                     std::span<const float> weights, const Dataset& set,
                     std::vector<int64_t> samples, const OnPrediction& on_prediction);
+
+// `predicted`: the class of each sample; empty where the network predicts values. All is valid
+// during the call.
+using OnBlock = std::function<void(const PreparedBatch& batch, const LossSums& sums,
+                                   std::span<const int32_t> predicted)>;
+
+// Computes all blocks of `set` in as many threads as the config has workers. Each thread makes its
+// own backend. `on_block` is called by one thread at a time, with the blocks in any order.
+void EvaluateBlocks(const config::Config& config, const Graph& graph,
+                    const std::function<std::unique_ptr<Backend>()>& make_backend,
+                    std::span<const float> weights, const Dataset& set, const OnBlock& on_block);
 
 }  // namespace muster

@@ -3,7 +3,6 @@
 
 #include "common/base/error.h"
 #include "common/trace/trace.h"
-#include "worker/trainer/milliseconds.h"
 #include "worker/trainer/trainer.h"
 
 namespace muster {
@@ -26,25 +25,22 @@ void Trainer::TrainStep(Order order) {
   trace::AtStep(order.version);
   const trace::Span span("step");
   // Another share, or not the step that comes next: batches made ahead are others.
-  if (pipeline_ == nullptr || order.assignment != share_ || order.version != next_step_) {
-    std::vector<TreeNode> nodes;
-    for (const WorkLease& lease : order.leases) nodes.push_back(lease.node);
+  std::vector<TreeNode> nodes;
+  for (const OrderPart& part : order.parts) nodes.push_back(part.node);
+  if (share_.batches == nullptr || nodes != share_.nodes || order.version != share_.next_step) {
     AwaitDevice(*input_copied_, StepLimit());  // of a batch that was made ahead
-    pipeline_.reset();                         // its threads first
-    pipeline_ = MakeBatches(order.version, client_.plan().total_steps, nodes);
+    share_.batches.reset();                    // its threads first
+    share_.batches = MakeBatches(order.version, client_.plan().total_steps, nodes);
   }
-  share_ = order.assignment;
-  next_step_ = order.version + 1;
-  times_.set_step(order.version);
-  work_ = {.order = std::move(order), .batches = pipeline_.get()};
-  for (const WorkLease& lease : work_.order.leases) ComputeLease(lease);
+  share_.nodes = std::move(nodes);
+  share_.next_step = order.version + 1;
+  work_ = {.order = std::move(order), .batches = share_.batches.get()};
+  for (const OrderPart& part : work_.order.parts) ComputePart(part);
   const Clock::time_point queued = Clock::now();
   completions_.RunAll(StepLimit());
-  BookCompute(queued);
+  report_.BookCompute(queued);
   GiveBackBuffers();
-  if (gpu_bytes_ > 0) times_.set_gpu_bytes(gpu_bytes_);
-  client_.ReportTimes(times_);
-  times_.Clear();
+  client_.ReportTimes(report_.Take(work_.order.version));
   first_step_done_ = true;
 }
 
@@ -53,40 +49,40 @@ void Trainer::TrainStep(Order order) {
 void Trainer::GiveBackBuffers() {
   constexpr int64_t kKeptSteps = 8;
   std::erase_if(buffer_used_, [&](const auto& buffer) {
-    const auto& [arena, step] = buffer;
+    const auto& [number, step] = buffer;
     if (work_.order.version - step < kKeptSteps) return false;
-    gradients_.Forget(client_.GradientBuffer(arena));
-    client_.GiveBackGradientBuffer(arena);
+    gradients_.Forget(client_.GradientBuffer(number));
+    client_.GiveBackGradientBuffer(number);
     return true;
   });
 }
 
-void Trainer::Redo(Order order) {
-  const trace::Span span("redo", {}, {.step = order.version});
+void Trainer::TakeOver(Order order) {
+  const trace::Span span("take over", {}, {.step = order.version});
   completions_.RunAll(StepLimit());
-  const std::vector<TreeNode> nodes{order.leases.at(0).node};
+  const std::vector<TreeNode> nodes{order.parts.at(0).node};
   const auto batches = MakeBatches(order.version, order.version + 1, nodes);
   const DrainAtExit drain{backend_};  // before the batches' memory goes
-  Work redo{.order = std::move(order), .batches = batches.get()};
-  redo.chunks.assign(client_.chunks().size(), redo.order.chunks.empty());
-  for (const uint32_t chunk : redo.order.chunks) redo.chunks[chunk] = true;
-  Work under_way = std::exchange(work_, std::move(redo));
-  ComputeLease(work_.order.leases[0]);
+  Work work{.order = std::move(order), .batches = batches.get()};
+  work.chunks.assign(client_.chunks().size(), work.order.chunks.empty());
+  for (const uint32_t chunk : work.order.chunks) work.chunks[chunk] = true;
+  Work under_way = std::exchange(work_, std::move(work));
+  ComputePart(work_.order.parts[0]);
   completions_.RunAll(StepLimit());
   work_ = std::move(under_way);
-  if (work_.lease != nullptr) gradients_.UseSlot(client_.GradientBuffer(work_.lease->arena));
+  if (work_.part != nullptr) gradients_.UseSlot(client_.GradientBuffer(work_.part->buffer));
 }
 
-void Trainer::ComputeLease(const WorkLease& lease) {
-  work_.lease = &lease;
+void Trainer::ComputePart(const OrderPart& part) {
+  work_.part = &part;
   work_.streamed = false;
-  buffer_used_[lease.arena] = work_.order.version;
-  gradients_.UseSlot(client_.GradientBuffer(lease.arena));
-  gradients_.MakeLevels(lease.node.level);
-  const bool any = Accumulate(lease.node, 0, {}, true);
+  buffer_used_[part.buffer] = work_.order.version;
+  gradients_.UseSlot(client_.GradientBuffer(part.buffer));
+  gradients_.MakeLevels(part.node.level);
+  const bool any = Accumulate(part.node, 0, {}, true);
   for (size_t c = 0; c < client_.chunks().size(); ++c) {
     if (!any && (work_.chunks.empty() || work_.chunks[c])) {
-      client_.PushEmpty(work_.order.version, lease, c);
+      client_.PushEmpty(work_.order.version, part, c);
     } else if (any && !work_.streamed) {
       CopyOutAndPush(c);
     }
@@ -98,7 +94,7 @@ void Trainer::ComputeLease(const WorkLease& lease) {
 // step before is complete.
 LossSums& Trainer::Forward(const PreparedBatch& batch) {
   const Clock::time_point begin = Clock::now();
-  waited_ms_ = pushed_ms_ = 0;
+  report_.BeginPasses();
   for (;;) {
     try {
       weights_.Use(client_.Weights(work_.order.version));
@@ -111,7 +107,7 @@ LossSums& Trainer::Forward(const PreparedBatch& batch) {
       backend_.Drain();
       work_.sums.pop_back();
       DoUrgent();
-      waited_ms_ = Milliseconds(Clock::now() - begin);  // none of it was this slice's
+      report_.BeginPassesAgain(begin);
     }
   }
 }
@@ -154,11 +150,11 @@ bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t
   AwaitDevice(*input_copied_, StepLimit());
   const PreparedBatch& batch = work_.batches->Next(StepLimit());
   MUSTER_CHECK(batch.step == work_.order.version && batch.index == slice);
-  times_.set_input_ms(times_.input_ms() + Milliseconds(Clock::now() - begin));
+  report_.BookInput(begin);
   if (batch.count == 0) {
     // Orders come ahead of time: the step begins only when all its weights are there.
     AwaitAll();
-    client_.ReportLoss(work_.order.version, *work_.lease, slice, 0, 0, 0);
+    client_.ReportLoss(work_.order.version, *work_.part, slice, 0, 0, 0);
     return false;
   }
   const Clock::time_point forward = Clock::now();
@@ -166,11 +162,11 @@ bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t
   backend_.Record(Queue::kCopyIn, *input_copied_);
   const Clock::time_point loss = Clock::now();
   // Gradients follow on the same queue: the server has a slice's loss before them.
-  const WorkLease& lease = *work_.lease;  // of the order, which stays until all is pushed
-  completions_.Then(Queue::kCopyOut, [this, slice, count = batch.count, &lease, &sums] {
-    client_.ReportLoss(work_.order.version, lease, slice, count, sums.loss, sums.correct);
+  const OrderPart& part = *work_.part;  // of the order, which stays until all is pushed
+  completions_.Then(Queue::kCopyOut, [this, slice, count = batch.count, &part, &sums] {
+    client_.ReportLoss(work_.order.version, part, slice, count, sums.loss, sums.correct);
   });
-  pushed_ms_ += Milliseconds(Clock::now() - loss);
+  report_.AddPushed(loss);
   // Gradients are those of the mean over the whole batch: workers and server only ever add.
   guard_.Fill(gradients_.Level(level));
   work_.last_slice = slice;
@@ -179,7 +175,7 @@ bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t
     if (last) LayerDone(layer, pending);
   });
   StageNext(*work_.batches, Mode::kTraining);
-  BookCompute(forward);
+  report_.BookCompute(forward);
   // A gradient that is added here is what would have come of it at the server.
   if (!last) {
     guard_.Check(gradients_.Level(level), 0, graph_.arena_floats(), slice, work_.order.version);
@@ -191,9 +187,11 @@ bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t
 
 void Trainer::LayerDone(int layer, const std::vector<size_t>& pending) {
   const Clock::time_point begin = Clock::now();
-  for (const size_t chunk : finishes_[static_cast<size_t>(layer)]) AddAndPush(chunk, pending);
+  for (const size_t chunk : layer_chunks_.finishes[static_cast<size_t>(layer)]) {
+    AddAndPush(chunk, pending);
+  }
   completions_.RunDone();
-  pushed_ms_ += Milliseconds(Clock::now() - begin);
+  report_.AddPushed(begin);
 }
 
 // The rightmost slice was written one level below the innermost pending sum; the sums are folded
@@ -213,8 +211,8 @@ void Trainer::AddAndPush(size_t chunk, const std::vector<size_t>& pending) {
 void Trainer::CopyOutAndPush(size_t chunk) {
   if (!work_.chunks.empty() && !work_.chunks[chunk]) return;
   gradients_.CopyOut(client_.chunks()[chunk].begin, client_.chunks()[chunk].end);
-  completions_.Then(Queue::kCopyOut, [this, chunk, lease = work_.lease] {
-    client_.PushChunk(work_.order.version, *lease, chunk);
+  completions_.Then(Queue::kCopyOut, [this, chunk, part = work_.part] {
+    client_.PushChunk(work_.order.version, *part, chunk);
   });
 }
 

@@ -21,13 +21,20 @@
 #include "worker/trainer/device_images.h"
 #include "worker/trainer/device_weights.h"
 #include "worker/trainer/slice_guard.h"
+#include "worker/trainer/step_report.h"
 
 namespace muster {
 
 // Thrown out of a forward pass by a wait for weights: the server wants something else first.
 struct Superseded {};
 // … and wants nothing of this any more.
-struct Fenced {};
+struct WasReset {};
+
+// The chunks of each layer.
+struct LayerChunks {
+  std::vector<std::vector<size_t>> reads;     // that hold its variables
+  std::vector<std::vector<size_t>> finishes;  // that are done after its backward pass
+};
 
 // Owner and thread: the worker's main thread. It may run ahead of the device: what has to wait for
 // the device (to report a loss, to push a gradient) is done by the same thread when the device has
@@ -40,7 +47,7 @@ class Trainer {
   Trainer(const Trainer&) = delete;
 
   // Follows the server's orders until it says Stop. Throws Error(kPeerFailed) if the run did not
-  // reach its end.
+  // reach its end; kOk if it did, and this worker still waited for weights.
   void Run();
 
  private:
@@ -52,11 +59,11 @@ class Trainer {
   void TrainStep(Order order);
   // Work of somebody else's, in the middle of what is under way, which then begins its forward pass
   // again.
-  void Redo(Order order);
-  // The gradient of the subtree of step_.lease, from first sample to last push.
-  void ComputeLease(const WorkLease& lease);
+  void TakeOver(Order order);
+  // The gradient of the subtree of `part`, from first sample to last push.
+  void ComputePart(const OrderPart& part);
   // Gradient of the slices below `node`, added in tree order into the buffer of `level`. False if
-  // they hold no samples. `last`: the rightmost path of the lease's tree, on which each chunk is
+  // they hold no samples. `last`: the rightmost path of the part's tree, on which each chunk is
   // added up and pushed while backward goes on; `pending` are the levels whose sum still misses
   // this subtree, innermost first.
   bool Accumulate(const TreeNode& node, size_t level, const std::vector<size_t>& pending,
@@ -85,16 +92,11 @@ class Trainer {
 
   // What the server wants before what is under way.
   void DoUrgent();
-  // Fenced: nothing of what is under way is wanted.
+  // The worker was reset: nothing of what is under way is wanted.
   void BeginAnew();
   // Throws Superseded if the server wants something else first.
   void AwaitChunk(size_t chunk);
   void AwaitLayer(int layer);
-
-  // Books what of the time since `begin` was computing, and what pushing.
-  void BookCompute(Clock::time_point begin);
-  // Books the time since `begin` as waiting, and for what.
-  void BookWait(Clock::time_point begin);
 
   const config::Config& config_;
   const Graph& graph_;
@@ -108,33 +110,31 @@ class Trainer {
   DeviceGradients gradients_;
   SliceGuard guard_;
   const std::unique_ptr<Event> input_copied_, results_copied_;
-  std::vector<std::vector<size_t>> reads_;     // layer → the chunks that hold its variables
-  std::vector<std::vector<size_t>> finishes_;  // layer → the chunks that are done after it
+  const LayerChunks layer_chunks_;
   const std::shared_ptr<EpochOrders> orders_;  // which all pipelines use
-  // Of the share that this worker has, from next_step_ on.
-  std::unique_ptr<BatchPipeline> pipeline_;
-  uint32_t share_;
-  int64_t next_step_;
+  // The subtrees that this worker computes in each step, from `next_step` on.
+  struct Share {
+    std::vector<TreeNode> nodes;
+    int64_t next_step = 0;
+    std::unique_ptr<BatchPipeline> batches;
+  };
+  Share share_;
   bool first_step_done_ = false;
-  size_t gpu_bytes_ = 0;
-  std::map<size_t, int64_t> buffer_used_;  // arena → the last step
+  std::map<size_t, int64_t> buffer_used_;  // its number → the last step
 
   // What is under way.
   struct Work {
     Order order;
     BatchPipeline* batches = nullptr;
-    const WorkLease* lease = nullptr;  // of the order's
+    const OrderPart* part = nullptr;   // of the order
     std::vector<bool> chunks;          // to be pushed; empty: all
     int64_t last_slice = 0;            // the one whose chunks are added up during backward
-    bool streamed = false;             // the lease's chunks were pushed during backward
+    bool streamed = false;             // the part's chunks were pushed during backward
     std::deque<LossSums> sums;         // of each slice so far, or of a block
+    std::vector<int32_t> predictions;  // of a block
   };
   Work work_;
-  wire::StepTimes times_;
-  bool first_weights_seen_ = false;
-  std::vector<int32_t> predictions_;
-  // In all hooks of one slice's passes: what is not compute.
-  double waited_ms_ = 0, pushed_ms_ = 0;
+  StepReport report_;
 };
 
 }  // namespace muster

@@ -36,6 +36,7 @@ void LocalConnection::Append(std::string_view message, std::span<const int> fds)
     memory.begin = begin;
   }
   memory.unsent.emplace_back(message);
+  memory.unsent_bytes += message.size();
 }
 
 bool LocalConnection::Flush() {
@@ -54,6 +55,7 @@ void LocalConnection::FlushMemory() {
       memory.unpublished = memory.unpublished || begin > memory.begin;
       memory.begin = begin;
       if (begin < MessageRing::kLengthBytes + message.size()) break;
+      memory.unsent_bytes -= message.size();
       memory.unsent.pop_front();
       memory.begin = 0;
     }

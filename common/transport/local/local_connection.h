@@ -37,8 +37,8 @@ class LocalConnection {
   // Hands over as much as there is room for, and wakes the other side if it sleeps. False: the
   // socket is gone.
   bool Flush();
-  // Messages that wait for room.
-  size_t unsent() const { return socket_.unsent() + (memory_ ? memory_->unsent.size() : 0); }
+  // Bytes that wait for room.
+  size_t unsent() const { return socket_.unsent() + (memory_ ? memory_->unsent_bytes : 0); }
   // Whether the socket's buffer is what they wait for.
   bool WaitsForSocket() const { return socket_.unsent() > 0; }
 
@@ -66,7 +66,8 @@ class LocalConnection {
     MessageRing ring;
     bool unpublished = false;
     std::deque<std::string> unsent;
-    size_t begin = 0;  // bytes of the first one that are in the ring
+    size_t unsent_bytes = 0;  // of whole messages
+    size_t begin = 0;         // bytes of the first one that are in the ring
   };
 
   void FlushMemory();

@@ -253,9 +253,7 @@ SendResult LocalServerLink::Send(PeerId id, const wire::ServerMessage& message,
   const auto found = peers_.find(id);
   if (found == peers_.end()) return SendResult::kGone;
   Peer& peer = found->second;
-  if (peer.connection.unsent() > static_cast<size_t>(options_.max_queued_messages)) {
-    return SendResult::kFull;
-  }
+  if (IsOverfull(peer.connection.unsent(), options_.max_waiting_bytes)) return SendResult::kFull;
   message.SerializeToString(&sent_);
   if (peer.rings) {
     HandOver(peer, sent_);
@@ -263,7 +261,8 @@ SendResult LocalServerLink::Send(PeerId id, const wire::ServerMessage& message,
     peer.connection.Append(sent_);
   }
   to_deliver_.push_back(id);
-  return SendResult::kQueued;
+  return peer.connection.unsent() > options_.max_waiting_bytes ? SendResult::kFull
+                                                               : SendResult::kQueued;
 }
 
 void LocalServerLink::Deliver() {

@@ -27,6 +27,7 @@ void PacketSocket::Append(std::string_view message, std::span<const int> fds) {
   MUSTER_CHECK(fds.size() <= kMaxDescriptors);
   Packet packet{std::string(message), {}};
   for (const int fd : fds) packet.fds.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  unsent_bytes_ += packet.bytes.size();
   unsent_.push_back(std::move(packet));
 }
 
@@ -67,6 +68,7 @@ bool PacketSocket::Flush() {
   while (!unsent_.empty()) {
     const int sent = Send(unsent_.front());
     if (sent <= 0) return sent == 0;
+    unsent_bytes_ -= unsent_.front().bytes.size();
     unsent_.pop_front();
   }
   return true;

@@ -34,8 +34,8 @@ class PacketSocket {
   void Append(std::string_view message, std::span<const int> fds = {});
   // Sends as much as the socket takes. False: the connection is gone.
   bool Flush();
-  // Packets that wait for room in the socket's buffer.
-  size_t unsent() const { return unsent_.size(); }
+  // Bytes that wait for room in the socket's buffer.
+  size_t unsent() const { return unsent_bytes_; }
   // Wakes the other side. If its buffer is full it is awake, or about to be.
   void Ring();
 
@@ -58,6 +58,7 @@ class PacketSocket {
 
   UniqueFd fd_;
   std::deque<Packet> unsent_;
+  size_t unsent_bytes_ = 0;
   std::unique_ptr<char[]> buffer_;  // kMaxPacketBytes; its pages are there once they are used
 };
 

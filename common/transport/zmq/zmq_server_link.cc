@@ -67,7 +67,7 @@ void CheckInterfacesCanBeListed(const std::string& endpoint) {
 class ZmqServerLink : public ServerLink {
  public:
   ZmqServerLink(const std::string& endpoint, const LinkOptions& options)
-      : max_waiting_(static_cast<size_t>(options.max_queued_messages)),
+      : most_waiting_(options.max_waiting_bytes),
         most_frames_(MostFrames(options.max_message_bytes)),
         context_(options.io_threads),
         admission_(context_, options),
@@ -115,6 +115,7 @@ class ZmqServerLink : public ServerLink {
   std::optional<FromWorker> Receive() override;
   SendResult Send(PeerId peer, const wire::ServerMessage& message,
                   const OutgoingTensor& tensor) override;
+  void Deliver() override { SendHeldBack(); }
 
  private:
   // Messages that a peer sent before it died may still be on their way through libzmq when the
@@ -140,8 +141,14 @@ class ZmqServerLink : public ServerLink {
   }
   bool LossIsDue() const { return steady_clock::now() >= losses_.front().due; }
   void SetLossAlarm() const;
-  // What waits, for as long as there is room.
-  SendResult SendWaiting(Peer& peer);
+  // Sends waiting messages for as long as there is room. False: the peer has gone.
+  bool SendWaiting(Peer& peer);
+  void SendAllWaiting();
+  // Tries again what libzmq did not take: it does not tell when it takes more.
+  void SendHeldBack() {
+    if (std::exchange(held_back_, false)) SendAllWaiting();
+  }
+  // kFull: libzmq takes nothing more for this peer at the moment.
   SendResult HandOver(const Peer& peer, const Outgoing& outgoing, Release sent);
   PeerId FindPeer(const zmq::message_t& identity, const Frames& frames);
   void DrainMonitor();
@@ -154,8 +161,9 @@ class ZmqServerLink : public ServerLink {
   const EventFd room_bell_;
   std::atomic<bool> room_{false};  // set after the bell was rung
   Epoll epoll_;
-  const size_t max_waiting_;  // of a peer
-  const size_t most_frames_;  // of a message
+  bool held_back_ = false;     // libzmq did not take a message
+  const size_t most_waiting_;  // bytes of a peer's messages without tensors
+  const size_t most_frames_;   // of a message
   zmq::context_t context_;
   Admission admission_;
   zmq::socket_t socket_;
@@ -252,8 +260,9 @@ std::optional<FromWorker> ZmqServerLink::Receive() {
   DrainMonitor();  // before a new connection can use the same file descriptor again
   if (room_ && room_.exchange(false)) {
     room_bell_.Clear();
-    for (auto& [id, peer] : peers_) (void)SendWaiting(peer);
+    SendAllWaiting();
   }
+  SendHeldBack();
   zmq::message_t identity;
   if (!socket_.recv(identity, zmq::recv_flags::dontwait)) {
     if (losses_.empty() || !LossIsDue()) return NextRefused();
@@ -281,24 +290,31 @@ SendResult ZmqServerLink::Send(PeerId id, const wire::ServerMessage& message,
   const auto found = peers_.find(id);
   if (found == peers_.end()) return SendResult::kGone;
   Peer& peer = found->second;
+  Outbox<Outgoing>& outbox = peer.outbox;
+  if (IsOverfull(outbox.control_bytes(), most_waiting_)) return SendResult::kFull;
   if (tensor.bytes.empty()) {
-    peer.outbox.AddControl({message, {}});
+    outbox.AddControl(message.ByteSizeLong(), {message, {}});
   } else {
-    if (peer.outbox.tensors() >= max_waiting_) return SendResult::kFull;
-    peer.outbox.AddTensor(tensor.urgency, tensor.bytes.size(), {message, tensor.bytes});
+    outbox.DropTensorsBefore(tensor.urgency.step - 1);
+    outbox.AddTensor(tensor.urgency, tensor.bytes.size(), {message, tensor.bytes});
   }
-  return SendWaiting(peer);
+  if (!SendWaiting(peer)) return SendResult::kGone;
+  return outbox.control_bytes() > most_waiting_ ? SendResult::kFull : SendResult::kQueued;
 }
 
-SendResult ZmqServerLink::SendWaiting(Peer& peer) {
+void ZmqServerLink::SendAllWaiting() {
+  for (auto& [id, peer] : peers_) (void)SendWaiting(peer);
+}
+
+bool ZmqServerLink::SendWaiting(Peer& peer) {
   SendResult result = SendResult::kQueued;
   peer.outbox.Send([&](const Outgoing& next, Release sent) {
     result = HandOver(peer, next, sent);
     return result == SendResult::kQueued;
   });
-  // Who does not drain its messages, or has gone, gets no more.
-  if (result != SendResult::kQueued) peer.outbox.Clear();
-  return result;
+  if (result == SendResult::kFull) held_back_ = true;
+  if (result == SendResult::kGone) peer.outbox.Clear();
+  return result != SendResult::kGone;
 }
 
 SendResult ZmqServerLink::HandOver(const Peer& peer, const Outgoing& outgoing, Release sent) {

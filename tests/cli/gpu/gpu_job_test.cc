@@ -20,6 +20,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 class LaunchOnCardsTest : public GpuJobTest {
  protected:

@@ -67,7 +67,7 @@ TEST_F(DryRunTest, TheWorkersErrorAndExitCodeComeThrough) {
 
 TEST_F(DryRunTest, AWorkerThatIsKilledIsNamed) {
   Workers("signal:9");
-  ExpectFailure(1, "muster-worker was killed by signal 9");
+  ExpectFailure(6, "muster-worker was killed by signal 9");
 }
 
 TEST_F(DryRunTest, AWorkerThatHangsIsStopped) {

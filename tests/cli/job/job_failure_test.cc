@@ -40,7 +40,6 @@ TEST_F(JobFailureTest, AWorkerIsKilled) {
                     HasSubstr("was killed by SIGKILL at step 57 of 3,910"),
                     HasSubstr("the server says: rank 1 was lost"),
                     HasSubstr("    | first words\n    | last words\n"), HasSubstr("worker-1.log")));
-  EXPECT_LT(finished.seconds, 2);  // the others went by themselves: no grace was waited for
 }
 
 TEST_F(JobFailureTest, AWorkerCrashesAfterTheRunIsComplete) {
@@ -60,7 +59,6 @@ TEST_F(JobFailureTest, AWorkerFailsBeforeItJoins) {
   EXPECT_THAT(finished.err, AllOf(HasSubstr("rank 1 (pid "),
                                   HasSubstr("failed with exit code 3: /nowhere: no data set\n")));
   EXPECT_THAT(finished.out, Not(HasSubstr("Ended early")));
-  EXPECT_LT(finished.seconds, 2.4);  // nobody had joined: a short grace is enough
 }
 
 TEST_F(JobFailureTest, OnlyTheLastLinesOfTheLogAreShown) {

@@ -30,7 +30,7 @@ TEST_F(ReplacementsTest, AKilledWorkerIsReplacedAndTheJobGoesOn) {
   for (const int rank : {0, 1, kServer}) Exits(rank, 0);
   EXPECT_TRUE(Over());
   EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
-  EXPECT_EQ(Outcome().ends.at(102), "killed by signal 9");
+  EXPECT_EQ(Outcome().ends.at(102), "killed by SIGKILL");
 }
 
 TEST_F(ReplacementsTest, OneThatTheServerDroppedIsReplaced) {
@@ -50,6 +50,7 @@ TEST_F(ReplacementsTest, OneThatTheServerHasLostAndThatRunsIsKilledFirst) {
   EXPECT_THAT(members_.replaced_, IsEmpty());
   Ends(1, {.by_signal = true, .value = SIGKILL, .asked = true});
   EXPECT_THAT(members_.replaced_, ElementsAre(1));
+  EXPECT_EQ(Outcome().ends.at(102), "") << "the server says why it lost it";
 }
 
 // The run is complete before it is: nobody asks how it ends.
@@ -106,6 +107,80 @@ TEST_F(ReplacementsTest, WithContinueNobodyIs) {
   IsKilled(1);
   EXPECT_THAT(members_.replaced_, IsEmpty());
   EXPECT_THAT(Sent(), IsEmpty());
+}
+
+// It has not said goodbye: it is lost like any other, whichever is noticed first.
+TEST_F(ReplacementsTest, OneThatEndsWithExitCode0InTheMiddleIsReplaced) {
+  for (const bool lost_first : {false, true}) {
+    Anew();
+    Running();
+    if (lost_first) Changed(events::MemberChange::LOST, 1);
+    Exits(1, 0);
+    EXPECT_EQ(members_.replaced_.size(), lost_first ? 1u : 0u) << "it may be the end of the run";
+    if (!lost_first) Changed(events::MemberChange::LOST, 1);
+    EXPECT_THAT(members_.replaced_, ElementsAre(1));
+    Changed(events::MemberChange::JOINED, 1);
+    for (int i = 0; i < 15; ++i) {
+      Pass(1);
+      Beat();
+    }
+    EXPECT_THAT(Sent(), IsEmpty());
+    EXPECT_THAT(members_.replaced_, ElementsAre(1));
+    Completed();
+    for (const int rank : {0, 1, kServer}) Exits(rank, 0);
+    EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
+    EXPECT_EQ(Outcome().ends.at(102), "ended with exit code 0");
+  }
+  EXPECT_THAT(Said(), HasSubstr("Warning: rank 1 (pid 102) ended before the job did, with exit"));
+}
+
+TEST_F(ReplacementsTest, OneThatEndsWithExitCode0AndTheServerSaysNothingIsReplacedLater) {
+  Running();
+  Exits(1, 0);
+  for (int i = 0; i < 9; ++i) {
+    Pass(1);
+    Beat();
+  }
+  EXPECT_THAT(members_.replaced_, IsEmpty());
+  Pass(1.1);
+  EXPECT_THAT(members_.replaced_, ElementsAre(1));
+  EXPECT_THAT(Sent(), IsEmpty());
+  EXPECT_GT(supervisor_->next_check(), now_);
+}
+
+TEST_F(ReplacementsTest, WithContinueOneThatEndsWithExitCode0IsGivenUp) {
+  cluster_.set_on_lost_worker(config::Cluster::CONTINUE);
+  Running();
+  Exits(1, 0);
+  Changed(events::MemberChange::LOST, 1);
+  EXPECT_THAT(members_.replaced_, IsEmpty());
+  Completed();
+  for (const int rank : {0, kServer}) Exits(rank, 0);
+  EXPECT_TRUE(Over());
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
+}
+
+TEST_F(ReplacementsTest, OneThatEndsWithExitCode0BeforeTheFirstStepEndsTheJob) {
+  Listening();
+  Started();
+  Exits(1, 0);
+  Changed(events::MemberChange::LOST, 1);
+  EXPECT_THAT(members_.replaced_, IsEmpty());
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kProcessDied);
+  EXPECT_EQ(Outcome().log_path, "log of 1");
+}
+
+// The server has turned it away, since only its last files are left to write.
+TEST_F(ReplacementsTest, OneThatCameTooLateForTheRunIsNotReplacedAgain) {
+  Running();
+  IsKilled(1);
+  Exits(1, 0);
+  Saving();
+  Completed();
+  for (const int rank : {0, kServer}) Exits(rank, 0);
+  EXPECT_THAT(members_.replaced_, ElementsAre(1));
+  EXPECT_TRUE(Over());
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
 }
 
 TEST_F(ReplacementsTest, WhatAnyProcessWouldRunIntoEndsTheJob) {
@@ -301,8 +376,10 @@ TEST(ChangesTexts, NameTheFirstOnesAndHowTheyEnded) {
               ElementsAre("1 worker lost (rank 1, step 120: its connection ended)"));
   add(events::MemberChange::JOINED, 1, 43, 124);
   summary.set_workers_joined(1);
-  EXPECT_THAT(ChangesTexts(summary, {{42, "killed by signal 9"}}),
-              ElementsAre("1 worker lost and replaced (rank 1, step 120: killed by signal 9)"));
+  EXPECT_THAT(ChangesTexts(summary, {{42, "killed by SIGKILL"}}),
+              ElementsAre("1 worker lost and replaced (rank 1, step 120: killed by SIGKILL)"));
+  EXPECT_THAT(ChangesTexts(summary, {{42, ""}}),
+              ElementsAre("1 worker lost and replaced (rank 1, step 120: its connection ended)"));
   // Who joins besides takes nobody's place.
   add(events::MemberChange::JOINED, 2, 44, 130);
   add(events::MemberChange::LOST, 0, 45, 140);

@@ -114,7 +114,7 @@ TEST_F(SupervisorTest, TheSummaryHasWorkersThatWereLostUnderEarlierServers) {
   EXPECT_EQ(outcome.summary->changes_size(), 3);
   EXPECT_EQ(outcome.summary->workers_lost(), 2);
   EXPECT_EQ(outcome.summary->workers_joined(), 1);
-  EXPECT_EQ(outcome.ends.at(102), "killed by signal 9");
+  EXPECT_EQ(outcome.ends.at(102), "killed by SIGKILL");
 }
 
 TEST_F(SupervisorTest, ASilentServerIsLost) {

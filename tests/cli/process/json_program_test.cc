@@ -22,7 +22,7 @@ TEST(JsonProgram, ObjectsComeFromStandardOutputAloneAsTheyArePrinted) {
   EXPECT_EQ(results[1]["a"], 2);
   // It is still running when the first ones are taken.
   int objects = 0;
-  StreamJsonProgram("/bin/sh", {"-c", "while :; do echo '{}'; done"}, 60,
+  StreamJsonProgram({.program = "/bin/sh", .arguments = {"-c", "while :; do echo '{}'; done"}}, 60,
                     [&](const nlohmann::json& /*object*/) { return ++objects < 3; });
   EXPECT_EQ(objects, 3);
 }

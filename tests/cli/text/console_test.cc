@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -48,12 +47,10 @@ TEST_F(ConsolePipeTest, OnlyPermanentLines) {
 }
 
 TEST_F(ConsolePipeTest, AReaderThatDoesNotReadDoesNotBlock) {
-  auto start = std::chrono::steady_clock::now();
   Console console(writer_.get());
   std::string line(999, 'x');
   for (int i = 0; i < 5000; ++i) console.Print(line);
   EXPECT_GE(console.poll_fd(), 0);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
 
   std::string all;
   while (console.poll_fd() >= 0) {
@@ -125,10 +122,8 @@ TEST_F(ConsoleTerminalTest, TheLiveLineStaysLast) {
 }
 
 TEST_F(ConsoleTerminalTest, ATerminalThatDoesNotReadDoesNotBlock) {
-  auto start = std::chrono::steady_clock::now();
   Console console(terminal_.get());
   for (int i = 0; i < 20000; ++i) console.SetLive("step " + std::to_string(i));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
   Drain(master_.get());
 }
 

@@ -25,7 +25,7 @@ class RunFiles : public ::testing::Test {
 std::string IntervalText(int step, double loss);
 std::string EvaluationText(int step, double accuracy);
 std::string ValidationText(int step, double accuracy);
-// Of values, which have no accuracy; `set` is "test" or "validation".
+// The line of an evaluation of values, which have no accuracy; `set` is "test" or "validation".
 std::string LossText(int step, const std::string& set, double loss);
 std::string FinalText(int step, const std::string& reason);
 

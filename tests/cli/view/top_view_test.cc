@@ -17,6 +17,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Json = nlohmann::json;
 
+const TopRun kLive{.name = "runs/a", .state = RunState::kRunning};
+
 Json Spread(double p50, double p99) { return {{"p50", p50}, {"p99", p99}}; }
 
 Json Status(int workers) {
@@ -62,8 +64,7 @@ Json Status(int workers) {
   return status;
 }
 
-std::string Screen(const Json& status, const TopScreen& screen,
-                   const TopRun& run = {"runs/a", true}) {
+std::string Screen(const Json& status, const TopScreen& screen, const TopRun& run = kLive) {
   return Join(TopLines(status, run, screen), "\n");
 }
 
@@ -120,7 +121,7 @@ TEST(TopViewTest, NoLineIsLongerThanTheTerminal) {
       status["waits"] =
           "step 1234 has waited 12 s: no loss from rank 1 (host lab3, pid 901); after "
           "60 s the run ends";
-      for (const std::string& line : TopLines(status, {"runs/a", true}, {width, 24, false})) {
+      for (const std::string& line : TopLines(status, kLive, {width, 24, false})) {
         EXPECT_LE(line.size(), static_cast<size_t>(width)) << line;
       }
     }
@@ -134,20 +135,19 @@ TEST(TopViewTest, EightyColumnsKeepComputeAndWait) {
 }
 
 TEST(TopViewTest, OfManyRanksTheSlowestAreShown) {
-  const std::vector<std::string> lines = TopLines(Status(64), {"runs/a", true}, {.height = 24});
+  const std::vector<std::string> lines = TopLines(Status(64), kLive, {.height = 24});
   EXPECT_LE(lines.size(), 23u);
   const std::string text = Join(lines, "\n");
   EXPECT_THAT(text, AllOf(HasSubstr("    63  "), HasSubstr("ranks that are faster")));
   Json status = Status(64);
   status["ranks"][40]["images_per_second"] = 100;
-  EXPECT_THAT(Join(TopLines(status, {"runs/a", true}, {.height = 24}), "\n"),
+  EXPECT_THAT(Join(TopLines(status, kLive, {.height = 24}), "\n"),
               AllOf(HasSubstr("    40  "), HasSubstr("    63  ")));
-  EXPECT_EQ(TopLines(Status(64), {"runs/a", true}, {.height = 100}).size(), 8u + 2 + 64);
+  EXPECT_EQ(TopLines(Status(64), kLive, {.height = 100}).size(), 8u + 2 + 64);
 }
 
 TEST(TopViewTest, ColoursAreTakenBack) {
-  const std::vector<std::string> lines =
-      TopLines(Status(2), {"runs/a", true}, {.width = 79, .color = true});
+  const std::vector<std::string> lines = TopLines(Status(2), kLive, {.width = 79, .color = true});
   bool red = false;
   for (const std::string& line : lines) {
     EXPECT_EQ(line.find('\x1b') != std::string::npos, line.ends_with("\x1b[0m")) << line;
@@ -157,17 +157,17 @@ TEST(TopViewTest, ColoursAreTakenBack) {
 }
 
 TEST(TopViewTest, ValuesOfOtherTypesAreAsIfTheyWereNotThere) {
-  const std::vector<std::string> plain = TopLines({{"state", "training"}}, {.alive = true}, {});
+  const std::vector<std::string> plain = TopLines({{"state", "training"}}, kLive, {});
   Json odd{{"state", "training"}};
   for (const char* key : {"server", "slowest", "ranks", "checkpoint", "total_steps", "step"}) {
     odd[key] = "text";
   }
   odd.erase("checkpoint");  // that there is one is said
-  EXPECT_EQ(TopLines(odd, {.alive = true}, {}), plain);
+  EXPECT_EQ(TopLines(odd, kLive, {}), plain);
   odd["ranks"] = {1, "two", nullptr};
   odd["step"] = 1e300;
   odd["total_steps"] = 1e-300;
-  EXPECT_GT(TopLines(odd, {.alive = true}, {}).size(), plain.size());
+  EXPECT_GT(TopLines(odd, kLive, {}).size(), plain.size());
 }
 
 // Whoever can write the file does not command the terminal of who looks at it.
@@ -175,7 +175,7 @@ TEST(TopViewTest, NothingOfTheFileIsForTheTerminal) {
   Json status = Status(1);
   for (const char* key : {"state", "waits"}) status[key] = "\x1b[2J\n";
   status["server"]["host"] = status["ranks"][0]["host"] = "\x1b]0;x\x07";
-  for (const std::string& line : TopLines(status, {"runs/a", true}, {.width = 199})) {
+  for (const std::string& line : TopLines(status, kLive, {.width = 199})) {
     EXPECT_TRUE(std::ranges::all_of(line, [](char c) { return c >= ' ' && c <= '~'; })) << line;
   }
 }
@@ -188,16 +188,18 @@ TEST(TopViewTest, ARankWhoseRateIsNotKnownIsAmongTheSlowest) {
 
 TEST(TopViewTest, HowARunIs) {
   Json status = Status(1);
-  EXPECT_THAT(Screen(status, {}, {"a", false}), HasSubstr("killed while training"));
-  EXPECT_THAT(Screen(status, {}, {"a", true, 42}), HasSubstr("training, as of 42 s ago"));
-  const TopRun full{.name = "a", .alive = true, .age_s = 42, .disk = "its disk has no room left"};
+  EXPECT_THAT(Screen(status, {}, {.name = "a"}), HasSubstr("killed while training"));
+  EXPECT_THAT(Screen(status, {}, {"a", RunState::kRunning, 42}),
+              HasSubstr("training, as of 42 s ago"));
+  const TopRun full{
+      .name = "a", .state = RunState::kRunning, .age_s = 42, .disk = "its disk has no room left"};
   EXPECT_THAT(Screen(status, {}, full), HasSubstr("what is shown is old: its disk has no room"));
   // Its last status had no room, the last line of its metrics had.
-  EXPECT_THAT(Screen(status, {}, {.name = "a", .end = "completed"}), HasSubstr("a  completed"));
+  EXPECT_THAT(Screen(status, {}, {"a", RunState::kCompleted}), HasSubstr("a  completed"));
   status["state"] = "completed";
-  EXPECT_THAT(Screen(status, {}, {"a", false, 4200}), HasSubstr("a  completed"));
+  EXPECT_THAT(Screen(status, {}, {.name = "a", .age_s = 4200}), HasSubstr("a  completed"));
   // A file of another version, or of nothing much.
-  EXPECT_FALSE(TopLines(Json::object(), {"a", true}, {}).empty());
+  EXPECT_FALSE(TopLines(Json::object(), kLive, {}).empty());
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ bool BlockRunner::RunBlock() {
     lane.warp_epoch = 0;
     starting_.push_back(&lane);
   }
-  while (Fiber* const fiber = Next()) fiber->Resume();
+  while (testing::Fiber* const fiber = Next()) fiber->Resume();
   if (!abandoned_ && returned_ == lanes_.size()) return true;
   if (!abandoned_) ReportStuck();
   abandoned_ = true;
@@ -79,7 +79,7 @@ bool BlockRunner::RunBlock() {
 }
 
 // Runs one thread after the other as long as none waits.
-void BlockRunner::Body(Fiber& fiber) {
+void BlockRunner::Body(testing::Fiber& fiber) {
   for (;;) {
     for (;;) {
       current_->fiber = &fiber;
@@ -101,7 +101,7 @@ void BlockRunner::Become(Lane* lane) {
 }
 
 // That of the thread that runs next. Null: there is none, or the kernel is to end.
-Fiber* BlockRunner::Next() {
+testing::Fiber* BlockRunner::Next() {
   if (abandoned_) return nullptr;
   if (!ready_.empty() && (starting_.empty() || Random(2) == 0)) {
     Become(TakeReady());
@@ -113,8 +113,8 @@ Fiber* BlockRunner::Next() {
 }
 
 // One that goes on when somebody comes back to it.
-void BlockRunner::GoOnFrom(Fiber& fiber) {
-  Fiber* const next = Next();
+void BlockRunner::GoOnFrom(testing::Fiber& fiber) {
+  testing::Fiber* const next = Next();
   if (next == nullptr) {
     fiber.Suspend();
   } else if (next != &fiber) {
@@ -136,12 +136,13 @@ Lane* BlockRunner::TakeReady() {
   return lane;
 }
 
-Fiber* BlockRunner::IdleFiber() {
+testing::Fiber* BlockRunner::IdleFiber() {
   if (idle_.empty()) {
-    fibers_.push_back(std::make_unique<Fiber>(outside_, [this](Fiber& fiber) { Body(fiber); }));
+    fibers_.push_back(
+        std::make_unique<testing::Fiber>(outside_, [this](testing::Fiber& fiber) { Body(fiber); }));
     return fibers_.back().get();
   }
-  Fiber* const fiber = idle_.back();
+  testing::Fiber* const fiber = idle_.back();
   idle_.pop_back();
   return fiber;
 }

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "tests/base/fiber.h"
 #include "tests/cuda/software_gpu/access.h"
 #include "tests/cuda/software_gpu/device_memory.h"
-#include "tests/cuda/software_gpu/fiber.h"
 #include "tests/cuda/software_gpu/kernel.h"
 #include "tests/cuda/software_gpu/shared_memory.h"
 #include "tests/cuda/software_gpu/stream.h"
@@ -23,7 +23,7 @@ struct Lane {
   uint32_t number = 0;  // in the block
   uint3 thread = {};
   State state = kRunning;
-  Fiber* fiber = nullptr;
+  testing::Fiber* fiber = nullptr;
   Where where = {};
   uint32_t warp_epoch = 0;  // how often its warp has synchronised since the barrier
   // While kInWarp.
@@ -72,12 +72,12 @@ class BlockRunner {
  private:
   bool RunBlock();
   void Become(Lane* lane);
-  void Body(Fiber& fiber);
+  void Body(testing::Fiber& fiber);
   Lane* TakeStarting();
   Lane* TakeReady();
-  Fiber* IdleFiber();
-  Fiber* Next();
-  void GoOnFrom(Fiber& fiber);
+  testing::Fiber* IdleFiber();
+  testing::Fiber* Next();
+  void GoOnFrom(testing::Fiber& fiber);
   void Wait();
   void Release(Lane& lane);
   void CompleteWarp(uint32_t first, uint32_t mask);
@@ -103,9 +103,9 @@ class BlockRunner {
   size_t at_barrier_ = 0;
   size_t returned_ = 0;
   bool abandoned_ = false;
-  OutsideFibers outside_;
-  std::vector<std::unique_ptr<Fiber>> fibers_;
-  std::vector<Fiber*> idle_;
+  testing::OutsideFibers outside_;
+  std::vector<std::unique_ptr<testing::Fiber>> fibers_;
+  std::vector<testing::Fiber*> idle_;
   Accessor who_ = {};  // the thread of the block that runs now
   std::vector<unsigned char> dynamic_;
   SharedMemory shared_;

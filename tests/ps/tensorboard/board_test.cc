@@ -2,9 +2,13 @@
 #include "ps/tensorboard/board.h"
 
 #include <gmock/gmock-matchers.h>
+#include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <future>
+#include <mutex>
+#include <nlohmann/json.hpp>
 
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
@@ -16,16 +20,19 @@ namespace muster::testing {
 namespace {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class BoardTest : public ::testing::Test {
  protected:
-  BoardTest() {
-    config_ =
+  static config::Config ConfigOf(const std::string& dir) {
+    config::Config config =
         LoadConfig(MUSTER_CONFIG_DIR "/smoke.txtpb",
-                   {{.path = "run.dir", .value = dir_}, {.path = "cluster.workers", .value = "2"}});
-    ResolveConfig(config_, 2);
+                   {{.path = "run.dir", .value = dir}, {.path = "cluster.workers", .value = "2"}});
+    ResolveConfig(config, 2);
+    return config;
   }
 
   static wire::StepTimes Times(double compute_ms) {
@@ -33,21 +40,31 @@ class BoardTest : public ::testing::Test {
     times.set_compute_ms(compute_ms);
     return times;
   }
-  static events::Log Line(int64_t step) {
-    events::Log line;
-    line.mutable_at()->set_step(step);
-    line.mutable_measured()->set_train_loss(1.5);
-    line.mutable_measured()->set_images_per_second(640);
-    line.mutable_measured()->set_gpu_memory_mb(1.5);
-    line.set_learning_rate(0.125);
-    return line;
+  static Json Line(int64_t step) {
+    return {{"step", step},
+            {"epoch", 1.5},
+            {"learning_rate", 0.125},
+            {"train_loss", 1.5},
+            {"step_ms", 8},
+            {"images_per_second", 640},
+            {"train_accuracy", nullptr},
+            {"gpu_memory_mb", 1.5}};
   }
+  static Json Evaluation(int64_t step, double accuracy) {
+    return {{"step", step}, {"train_loss", 1.5}, {"test_accuracy", accuracy}, {"test_loss", 2}};
+  }
+  // Its thread is joined before the board goes.
+  struct RunningBoard {
+    RunningBoard(const config::Config& config, const Graph& graph, const EventFile::Warn& warn)
+        : board(config, graph, thread, warn) {}
+    Board board;
+    BackgroundThread thread;
+  };
   // A run of one interval and one evaluation.
   std::vector<tensorboard::Event> Run() {
-    const Graph graph = BuildGraph(config_.model(), InputShape(config_.data()));
     {
-      BackgroundThread thread;
-      Board board(config_, graph, thread);
+      RunningBoard running(config_, graph_, warn_);
+      Board& board = running.board;
       EXPECT_EQ(board.Wants(10), Observe::kNothing);  // there is no file yet
       board.Begin(0);
       board.AddTimes(0, Times(2));
@@ -58,10 +75,7 @@ class BoardTest : public ::testing::Test {
       board.Log(Line(10));
       board.AddTimes(1, Times(16));
       board.Log(Line(20));
-      events::Evaluation evaluation;
-      evaluation.mutable_at()->set_step(20);
-      evaluation.mutable_test()->set_accuracy(0.75);
-      board.Evaluation(evaluation, {});
+      board.Evaluation(Evaluation(20, 0.75), {});
       events::Summary summary;
       summary.mutable_at()->set_step(20);
       summary.set_end(events::Summary::COMPLETED);
@@ -72,8 +86,11 @@ class BoardTest : public ::testing::Test {
 
   const TempDir temp_;
   const std::string dir_ = temp_.string();
-  config::Config config_;
+  config::Config config_ = ConfigOf(dir_);
+  const Graph graph_ = BuildGraph(config_.model(), InputShape(config_.data()));
   std::vector<Observe> wants_;
+  std::vector<std::string> said_;
+  const EventFile::Warn warn_ = [this](const std::string& message) { said_.push_back(message); };
 };
 
 TEST_F(BoardTest, ScalarsOfIntervalsAndEvaluations) {
@@ -95,7 +112,7 @@ TEST_F(BoardTest, ScalarsOfIntervalsAndEvaluations) {
   EXPECT_EQ(ValuesOf(events, "compute_ms/rank_0").size(), 1u);
   EXPECT_EQ(scalar("compute_ms/rank_1", 0), 8);
   EXPECT_EQ(scalar("compute_ms/rank_1", 1), 16);
-  EXPECT_THAT(wants_, ::testing::ElementsAre(Observe::kNothing, Observe::kNorms, Observe::kNorms));
+  EXPECT_THAT(wants_, ElementsAre(Observe::kNothing, Observe::kNorms, Observe::kNorms));
 }
 
 // A checkpoint of step 20 that was written before its evaluation: the run that goes on from it does
@@ -106,17 +123,11 @@ TEST_F(BoardTest, AnEvaluationThatIsThereIsNotShownAgain) {
     fs::rename(entry.path(), dir_ + "/events.out.tfevents.0000000001.before.1.muster");
     break;
   }
-  const Graph graph = BuildGraph(config_.model(), InputShape(config_.data()));
   {
-    BackgroundThread thread;
-    Board board(config_, graph, thread);
+    RunningBoard running(config_, graph_, warn_);
+    Board& board = running.board;
     board.Begin(20);
-    for (const int64_t step : {20, 40}) {
-      events::Evaluation evaluation;
-      evaluation.mutable_at()->set_step(step);
-      evaluation.mutable_test()->set_accuracy(0.5);
-      board.Evaluation(evaluation, {});
-    }
+    for (const int64_t step : {20, 40}) board.Evaluation(Evaluation(step, 0.5), {});
   }
   fs::rename(dir_ + "/events.out.tfevents.0000000001.before.1.muster", dir_ + ".before");
   const std::vector<TaggedValue> again = ValuesOf(ReadEvents(dir_), "accuracy/test");
@@ -139,15 +150,13 @@ TEST_F(BoardTest, WhatMetricsKnowOfTheEndIsWrittenAgain) {
     metrics += R"({"time":"2026-01-31T12:00:06.250Z","event":"worker_lost","step":40})"
                "\n";
   }
-  const Graph graph = BuildGraph(config_.model(), InputShape(config_.data()));
   {
-    BackgroundThread thread;
-    Board board(config_, graph, thread);
+    RunningBoard running(config_, graph_, warn_);
+    Board& board = running.board;
     board.Begin(40);
     board.WriteAgain(metrics + R"({"step":60,"final":true})"
                                "\n");
-    EXPECT_THAT(board.TakeTrouble().value_or(""), HasSubstr("lacked its steps 30 to 40"));
-    EXPECT_EQ(board.Missing(), "");
+    EXPECT_THAT(said_, ElementsAre(HasSubstr("lacked its steps 30 to 40")));
   }
   fs::rename(dir_ + "/events.out.tfevents.0000000001.before.1.muster", dir_ + ".before");
   const std::vector<tensorboard::Event> events = ReadEvents(dir_);
@@ -214,11 +223,10 @@ TEST_F(BoardTest, ARunThatGoesOnHasOneGraphAndItsLastNumberOfWorkers) {
   config_.mutable_tensorboard()->set_graph(true);
   config_.mutable_tensorboard()->set_hparams(true);
   ASSERT_FALSE(Run().empty());
-  const Graph graph = BuildGraph(config_.model(), InputShape(config_.data()));
   config_.mutable_cluster()->set_workers(4);
   {
-    BackgroundThread thread;
-    Board board(config_, graph, thread);
+    RunningBoard running(config_, graph_, warn_);
+    Board& board = running.board;
     board.Begin(20);
   }
   int64_t graphs = 0;
@@ -248,6 +256,31 @@ TEST_F(BoardTest, OneChartOfAllRanksForEachPartOfAStep) {
   ASSERT_EQ(layout.category_size(), 1);
   ASSERT_EQ(layout.category(0).chart_size(), 5);
   EXPECT_EQ(layout.category(0).chart(0).multiline().tag(0), "^compute_ms/rank_");
+}
+
+// While the disk is too slow, all scalars wait, and of pictures a few megabytes.
+TEST_F(BoardTest, ADiskThatIsTooSlowLosesPicturesAndSaysSo) {
+  constexpr int kMany = 5000;
+  std::mutex slow;
+  std::promise<std::string> missing;
+  {
+    RunningBoard running(config_, graph_, warn_);
+    running.board.Begin(0);
+    slow.lock();
+    running.thread.Submit([&] { const std::scoped_lock wait(slow); });
+    for (int i = 1; i <= kMany; ++i) running.board.Log(Line(i));
+    EXPECT_THAT(said_, ::testing::IsEmpty());
+    Observation large;
+    large.variables.resize(1);
+    large.variables[0].name = std::string(15 << 20, 'x');  // in two tags
+    for (int i = 1; i <= 3; ++i) running.board.Observed(kMany + i, large);
+    slow.unlock();
+    running.thread.Submit([&] { missing.set_value(running.board.file()->Missing()); });
+  }
+  EXPECT_THAT(said_, ElementsAre(HasSubstr("the disk is too slow")));
+  EXPECT_THAT(missing.get_future().get(),
+              HasSubstr("lacks 1 of its events, of steps 5003 to 5003"));
+  EXPECT_EQ(ValuesOf(ReadEvents(dir_), "loss/train").size(), size_t{kMany});
 }
 
 TEST_F(BoardTest, NoFileWhereNoneIsWanted) {

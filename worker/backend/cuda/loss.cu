@@ -169,7 +169,7 @@ __global__ void LossGradientKernel(Spec spec, LossArgs args, LossBatch batch, fl
   }
 }
 
-// Of values: NaN, not 0, of a logit that is not finite.
+// This is NaN, not 0, where the logit is not finite.
 template <typename T>
 __device__ double ValueDifference(const LossArgs& args, int64_t n) {
   const double x = ToFloat(static_cast<const T*>(args.logits)[n]);

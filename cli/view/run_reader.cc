@@ -1,0 +1,302 @@
+#include "cli/view/run_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "common/base/error.h"
+#include "common/base/file.h"
+#include "common/base/json.h"
+#include "common/base/process.h"
+#include "common/base/text.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr int kLevels = 3;  // runs/SERIES/seed-1
+// The status is written each second, or twice as often; a busy disk and another host's clock take
+// their part.
+constexpr double kStaleSeconds = 30;
+
+// "2026-01-31T12:00:05.123Z" less what had elapsed by then, in local time; "" for no such time.
+std::string Began(const std::string& utc, double elapsed_s) {
+  constexpr double kMostSeconds = 1e10;
+  std::tm time{}, local{};
+  if (::strptime(utc.c_str(), "%Y-%m-%dT%H:%M:%S", &time) == nullptr) return "";
+  if (!(std::abs(elapsed_s) < kMostSeconds)) return "";
+  const std::time_t began = ::timegm(&time) - static_cast<std::time_t>(elapsed_s);
+  if (::localtime_r(&began, &local) == nullptr) return "";
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M", &local);
+  return text.data();
+}
+
+// What the line does not have stays as it is in `numbers`.
+void TakeNumbers(const Json& line, RunNumbers& numbers) {
+  const auto take = [&](const char* key, std::optional<double>& to) {
+    if (const auto number = NumberIn(line, key)) to = number;
+  };
+  take("elapsed_s", numbers.elapsed_s);
+  take("train_loss", numbers.train_loss);
+  take("images_per_second", numbers.images_per_second);
+  take("validation_loss", numbers.validation.loss);
+  take("validation_accuracy", numbers.validation.accuracy);
+  take("best_validation_accuracy", numbers.validation.best_accuracy);
+  take("test_loss", numbers.test.loss);
+  take("test_accuracy", numbers.test.accuracy);
+  take("best_test_accuracy", numbers.test.best_accuracy);
+}
+
+MetricsRow RowOf(const Json& line) {
+  MetricsRow row;
+  TakeNumbers(line, row);
+  row.step = WholeNumberIn(line, "step").value_or(0);
+  row.epoch = NumberIn(line, "epoch");
+  row.train_accuracy = NumberIn(line, "train_accuracy");
+  row.learning_rate = NumberIn(line, "learning_rate");
+  return row;
+}
+
+std::optional<int64_t> SizeOfArrayIn(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_array()) return std::nullopt;
+  return static_cast<int64_t>(found->size());
+}
+
+std::optional<RunState> EndOfName(const std::string& name) {
+  for (const RunState end : {RunState::kCompleted, RunState::kFailed, RunState::kInterrupted}) {
+    if (name == StateName(end)) return end;
+  }
+  return std::nullopt;
+}
+
+RunEnd EndOf(const Json& line) {
+  RunEnd end{.state = EndOfName(TextIn(line, "reason")).value_or(RunState::kFailed),
+             .best_step = WholeNumberIn(line, "best_step")};
+  for (const Json& model : line.value("models", Json::array())) {
+    if (const std::string file = TextIn(model, "file"); !file.empty()) {
+      end.weights.push_back(fs::path(file).filename());
+    }
+  }
+  return end;
+}
+
+// A run that went on from an earlier step writes the steps from there once more.
+void AddRow(const MetricsRow& row, std::vector<MetricsRow>& rows) {
+  if (!rows.empty() && rows.back().step > row.step) {
+    while (!rows.empty() && rows.back().step >= row.step) rows.pop_back();
+  }
+  rows.push_back(row);
+}
+
+void AddLine(const Json& line, RunRecord& run) {
+  if (line.contains("event")) {  // of a moment, not of a step
+    if (TextIn(line, "event") == "server_restarted") ++run.server_restarts;
+    return;
+  }
+  if (run.began.empty()) {
+    run.began = Began(TextIn(line, "time"), NumberIn(line, "elapsed_s").value_or(0));
+  }
+  TakeNumbers(line, run.latest);
+  if (const auto step = WholeNumberIn(line, "step")) run.steps = step;
+  if (const auto total = WholeNumberIn(line, "total_steps")) run.total_steps = total;
+  if (const auto ranks = SizeOfArrayIn(line, "ranks")) run.workers = ranks;
+  run.end.reset();
+  if (const auto final = line.find("final"); final != line.end() && *final == true) {
+    run.end = EndOf(line);
+    run.weights_hash = Printable(TextIn(line, "weights_hash"));
+    return;
+  }
+  const MetricsRow row = RowOf(line);
+  AddRow(row, run.rows);
+  // Only the end of a run with a validation set is tested, and this one has gone on since.
+  if (run.validates() && !row.test.loss) run.latest.test = {};
+  SetScores& latest = run.validates() ? run.latest.validation : run.latest.test;
+  if (const auto accuracy = run.choosing(row).accuracy) {
+    latest.best_accuracy = std::max(latest.best_accuracy.value_or(*accuracy), *accuracy);
+  }
+}
+
+void ReadMetrics(const std::string& path, RunRecord& run) {
+  std::ifstream file = ReadPlainFile(path);
+  if (!file && errno != ENOENT) {
+    throw Error(ExitCode::kUsage, "{}: cannot be read: {}", path, std::strerror(errno));
+  }
+  for (std::string text; std::getline(file, text);) {
+    const bool whole = !file.eof();  // its newline is there
+    const Json line = ParseJson(text);
+    if (line.is_object()) {
+      AddLine(line, run);
+    } else if (whole) {
+      ++run.unreadable_lines;
+    }
+  }
+}
+
+// The only place that decides it. The status is newer than the metrics: a resumed run keeps its old
+// last line until its workers are there, and a full disk may take the last status but not the line.
+RunState StateOf(const RunRecord& run, const std::optional<Json>& status) {
+  const auto end = status ? EndIn(*status) : std::nullopt;
+  if (status && !end && ServerIsAlive(*status)) return RunState::kRunning;
+  const bool begun =
+      !run.rows.empty() || run.end || (status && WholeNumberIn(*status, "step").value_or(0) > 0);
+  if (!begun) return RunState::kNotBegun;
+  // A server that resumes a run removes its last line. So an end beside a completed one comes from
+  // an attempt that was refused.
+  if (run.end && run.end->state == RunState::kCompleted) return RunState::kCompleted;
+  if (end) return *end;
+  return run.end ? run.end->state : RunState::kKilled;
+}
+
+// What the status knows and the metrics do not: the length of a run under way, and how far it is.
+void TakeStatus(const Json& status, RunRecord& run) {
+  // 0: the workers have not joined yet, and the server does not know.
+  const int64_t total = WholeNumberIn(status, "total_steps").value_or(0);
+  if (!run.total_steps && total > 0) run.total_steps = total;
+  if (!run.workers) run.workers = SizeOfArrayIn(status, "ranks");
+  const auto step = WholeNumberIn(status, "step");
+  if (run.state != RunState::kRunning) {
+    if (!run.steps && step.value_or(0) > 0) run.steps = step;  // gone before its first line
+  } else if (step && *step >= run.steps.value_or(0)) {
+    run.steps = step;
+    run.latest.elapsed_s = NumberIn(status, "elapsed_s");
+  }
+}
+
+void Find(const fs::path& dir, int levels, std::vector<std::string>& found) {
+  if (IsRunDir(dir)) found.push_back(dir);
+  if (levels == 0) return;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(dir, error)) {
+    std::error_code ignored;
+    if (!entry.is_symlink(ignored) && entry.is_directory(ignored)) {
+      Find(entry.path(), levels - 1, found);
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<double> NumberIn(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+std::optional<int64_t> WholeNumberIn(const Json& object, const char* key) {
+  const auto number = NumberIn(object, key);
+  return number ? WholeNumberOf(*number) : std::nullopt;
+}
+
+std::string TextIn(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+const char* StateName(RunState state) {
+  static constexpr std::array kNames = {"not begun", "running",     "completed",
+                                        "failed",    "interrupted", "killed"};
+  return kNames[static_cast<size_t>(state)];
+}
+
+const MetricsRow* RunRecord::best() const {
+  // Values are compared by their loss: each has a lower score than any accuracy.
+  const auto score = [&](const MetricsRow& row) {
+    const SetScores& scores = choosing(row);
+    return scores.accuracy.value_or(-scores.loss.value_or(INFINITY));
+  };
+  const auto best = std::ranges::max_element(rows, {}, score);
+  return best == rows.end() || std::isinf(score(*best)) ? nullptr : &*best;
+}
+
+bool IsRunDir(const std::string& dir) {
+  std::error_code ignored;
+  const auto has = [&](const char* name) {
+    return fs::is_regular_file(fs::path(dir) / name, ignored);
+  };
+  return has("metrics.jsonl") || (has("config.txtpb") && has("server.log"));
+}
+
+RunRecord ReadRun(const std::string& dir) {
+  if (auto run = ReadRunIfThere(dir)) return *std::move(run);
+  throw Error(ExitCode::kUsage,
+              "{}: expected a run directory, which has config.txtpb and metrics.jsonl; "
+              "`muster runs` lists those below runs/",
+              dir);
+}
+
+std::optional<RunRecord> ReadRunIfThere(const std::string& dir) {
+  if (!IsRunDir(dir)) return std::nullopt;
+  RunRecord run{.dir = dir, .name = fs::path(dir).lexically_normal().filename()};
+  if (run.name.empty()) run.name = fs::path(dir).lexically_normal().parent_path().filename();
+  ReadMetrics(dir + "/metrics.jsonl", run);
+  std::optional<Json> status;
+  try {
+    status = ReadStatus(dir);
+  } catch (const Error&) {
+    // Somebody else's file of that name: the metrics say enough.
+  }
+  run.state = StateOf(run, status);
+  if (status) TakeStatus(*status, run);
+  return run;
+}
+
+std::vector<RunRecord> FindRuns(const std::string& dir, std::vector<std::string>& troubles) {
+  std::error_code ignored;
+  if (!fs::is_directory(dir, ignored)) {
+    throw Error(ExitCode::kUsage, "{}: no such directory; expected one with run directories", dir);
+  }
+  std::vector<std::string> found;
+  Find(dir, kLevels, found);
+  std::vector<RunRecord> runs;
+  for (const std::string& path : found) {
+    try {
+      runs.push_back(ReadRun(path));
+      if (path != dir) runs.back().name = fs::path(path).lexically_relative(dir).string();
+    } catch (const Error& error) {
+      troubles.emplace_back(error.what());
+    }
+  }
+  std::ranges::sort(runs, {}, [](const RunRecord& run) { return std::pair(run.began, run.name); });
+  return runs;
+}
+
+std::optional<Json> ReadStatus(const std::string& run_dir) {
+  const std::string path = run_dir + "/status.json";
+  std::ifstream file = ReadPlainFile(path);
+  if (!file) return std::nullopt;
+  Json status = ParseJson(std::string(std::istreambuf_iterator<char>(file), {}));
+  if (!status.is_object() || !status.contains("server") || !status["server"].is_object()) {
+    throw Error(ExitCode::kFailure, "{}: expected the status of a Muster run, which is not there",
+                path);
+  }
+  return status;
+}
+
+std::optional<RunState> EndIn(const Json& status) { return EndOfName(TextIn(status, "state")); }
+
+bool ServerIsAlive(const Json& status) {
+  const Json& server = status["server"];
+  const ProcessIdentity writer{
+      .host = TextIn(server, "host"),
+      .pid = WholeNumberIn(server, "pid").value_or(0),
+      .started = static_cast<uint64_t>(WholeNumberIn(server, "started").value_or(0))};
+  if (writer.host == HostName()) return IsAlive(writer);
+  return StatusAge(status) < kStaleSeconds;
+}
+
+double StatusAge(const Json& status) {
+  const double now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return now - NumberIn(status, "unix_time").value_or(0);
+}
+
+}  // namespace muster

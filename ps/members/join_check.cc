@@ -1,0 +1,121 @@
+#include "ps/members/join_check.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "common/base/text.h"
+#include "common/config/compute_settings.h"
+#include "common/link/protocol.h"
+#include "common/plan/step_plan.h"
+
+namespace muster {
+namespace {
+
+std::string SamplesText(int64_t train, int64_t validation, int64_t test) {
+  if (validation == 0) return fmt::format("{} training and {} test samples", train, test);
+  return fmt::format("{} training, {} validation and {} test samples", train, validation, test);
+}
+
+}  // namespace
+
+bool JoinCheck::HasToken(const wire::Hello& hello) const {
+  return SameToken(hello.token(), terms_.token);
+}
+
+std::string JoinCheck::CheckProtocol(const wire::Hello& hello) const {
+  if (!HasToken(hello)) return kWrongToken;
+  if (hello.protocol_version() == kProtocolVersion) return "";
+  return fmt::format(
+      "protocol version {}: expected {}; use the same release of Muster for server and workers",
+      hello.protocol_version(), kProtocolVersion);
+}
+
+std::string JoinCheck::CheckWork(uint32_t rank, const wire::Hello& hello) const {
+  if (std::string why = CheckGraph(hello); !why.empty()) return why;
+  if (std::string why = CheckSettings(hello); !why.empty()) return why;
+  return CheckData(rank, hello);
+}
+
+void JoinCheck::Joined(uint32_t rank, const wire::Hello& hello) {
+  if (first_) return;
+  first_ = rank;
+  data_ = {.train_samples = hello.train_samples(),
+           .test_samples = hello.test_samples(),
+           .validation_samples = hello.validation_samples(),
+           .fingerprint = hello.data_fingerprint()};
+}
+
+std::string JoinCheck::CheckGraph(const wire::Hello& hello) const {
+  if (hello.graph_hash() == layout_.hash()) return "";
+  if (hello.variable_size() == 0) {
+    return "the graph differs; it is too large for the worker to say in what";
+  }
+  const std::vector<Variable>& ours = layout_.variables();
+  const int common = std::min(hello.variable_size(), static_cast<int>(ours.size()));
+  for (int i = 0; i < common; ++i) {
+    const wire::VariableShape& theirs = hello.variable(i);
+    const std::string shape = "[" + Join(theirs.shape(), ",") + "]";
+    if (theirs.name() != ours[i].name || shape != ours[i].ShapeString()) {
+      return fmt::format("the graph differs: variable {} is {} {} here and {} {} in the worker", i,
+                         ours[i].name, ours[i].ShapeString(), theirs.name(), shape);
+    }
+  }
+  if (hello.variable_size() != static_cast<int>(ours.size())) {
+    const bool more_here = hello.variable_size() < static_cast<int>(ours.size());
+    return fmt::format("the graph differs: variable {} is only in the {}",
+                       more_here ? ours[common].name : hello.variable(common).name(),
+                       more_here ? "server" : "worker");
+  }
+  if (hello.layer_size() == 0) {
+    return "the graph differs in a layer's settings or inputs; it has too many layers for "
+           "the worker to say in which";
+  }
+  const std::vector<std::string> lines = layout_.description();
+  for (int i = 0; i < std::min(hello.layer_size(), static_cast<int>(lines.size())); ++i) {
+    if (hello.layer(i) != lines[i]) {
+      return fmt::format("the graph differs: \"{}\" here and \"{}\" in the worker", lines[i],
+                         hello.layer(i));
+    }
+  }
+  return fmt::format("the graph differs: {} layers here and {} in the worker", lines.size(),
+                     hello.layer_size());
+}
+
+std::string JoinCheck::CheckSettings(const wire::Hello& hello) const {
+  if (hello.setting_size() == 0) return "";  // a program that has no config
+  const auto difference =
+      FirstDifference(terms_.settings, {hello.setting().begin(), hello.setting().end()});
+  if (!difference) return "";
+  return fmt::format(
+      "the config differs: {}: start server and workers with the same config and settings",
+      *difference);
+}
+
+std::string JoinCheck::CheckData(uint32_t rank, const wire::Hello& hello) const {
+  if (hello.train_samples() <= 0) return "the worker sees no training samples";
+  constexpr int64_t kMostSamples = StepPlan::kMostSamples;
+  const auto counts = [](const int64_t samples) { return 0 <= samples && samples <= kMostSamples; };
+  const std::string theirs =
+      SamplesText(hello.train_samples(), hello.validation_samples(), hello.test_samples());
+  if (!counts(hello.train_samples()) || !counts(hello.test_samples()) ||
+      !counts(hello.validation_samples())) {
+    return fmt::format("rank {} sees {}: expected at most {} of each", rank, theirs, kMostSamples);
+  }
+  if (!first_) return "";
+  const std::string ours =
+      SamplesText(data_.train_samples, data_.validation_samples, data_.test_samples);
+  if (theirs != ours) {
+    return fmt::format("rank {} sees {}, rank {} sees {}: all workers need the same data", rank,
+                       theirs, *first_, ours);
+  }
+  if (hello.data_fingerprint() != data_.fingerprint) {
+    return fmt::format(
+        "the data of rank {} and rank {} have the same size but other contents: all "
+        "workers need the same data",
+        rank, *first_);
+  }
+  return "";
+}
+
+}  // namespace muster

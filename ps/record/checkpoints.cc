@@ -1,0 +1,204 @@
+#include "ps/record/checkpoints.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/checkpoint/list_checkpoints.h"
+#include "common/checkpoint/resumable_config.h"
+#include "common/trace/trace.h"
+#include "ps/record/checkpoint_arenas.h"
+#include "ps/record/utc_now.h"
+
+namespace muster {
+namespace {
+
+// Less is copied by the loop itself, faster than threads are woken.
+constexpr size_t kAtOnceBytes = 1 << 20;
+constexpr double kSlowSeconds = 1;               // of a write: worth a word
+constexpr std::chrono::minutes kLongestWait{1};  // for the lines of metrics.jsonl
+
+// In the thread that writes: once the lines that the checkpoint counts are on the disk, or were
+// refused. Returns why it could not be written, or "".
+std::string Write(CheckpointToWrite what, const TensorImage& image,
+                  const std::shared_future<checkpoint::Metrics>& metrics) {
+  if (metrics.wait_for(kLongestWait) != std::future_status::ready) {
+    return fmt::format("{}/metrics.jsonl: the disk has not taken its lines within {} s",
+                       what.run_dir, std::chrono::seconds(kLongestWait).count());
+  }
+  try {
+    *what.state.mutable_metrics() = metrics.get();
+    const trace::Span span("checkpoint", {}, {.step = what.name.step});
+    WriteCheckpoint(what, image);
+    return "";
+  } catch (const std::exception& error) {  // also no memory
+    return error.what();
+  }
+}
+
+}  // namespace
+
+Checkpoints::Checkpoints(const config::Config& config, const std::string& run_id,
+                         Variables& variables, ThreadPool& pool, BackgroundThread& files,
+                         Recorder& recorder, Describe describe)
+    : settings_(config.checkpoint()),
+      run_id_(run_id),
+      run_dir_(config.run().dir()),
+      variables_(variables),
+      pool_(pool),
+      files_(files),
+      recorder_(recorder),
+      describe_(std::move(describe)) {
+  if (run_dir_.empty() || settings_.keep_last() == 0) return;
+  config_text_ = FrozenConfigText(config);
+  const std::vector<std::string> arenas = CheckpointArenaNames(variables);
+  tensors_ = CheckpointTensors(variables.layout(), arenas);
+  image_ = std::make_shared<TensorImage>(variables.layout(), arenas.size());
+  RemoveLeftovers(run_dir_);
+}
+
+bool Checkpoints::IsDue(const StepPlan& plan, int64_t step) {
+  if (asked_ || retry_.IsDue()) return true;
+  // The first weights: a disk that takes no checkpoint is known at once.
+  if (step == 0) return true;
+  switch (settings_.every_case()) {
+    case config::Checkpoint::kEverySteps:
+      return settings_.every_steps() > 0 && step % settings_.every_steps() == 0;
+    case config::Checkpoint::kEveryMinutes:
+      return settings_.every_minutes() > 0 &&
+             Clock::now() - last_taken_ >=
+                 std::chrono::duration<double>(60 * settings_.every_minutes());
+    default: {
+      const int64_t epochs = settings_.has_every_epochs() ? settings_.every_epochs() : 1;
+      return epochs > 0 && step % (epochs * plan.StepsPerEpoch()) == 0;
+    }
+  }
+}
+
+std::optional<RunStatus::Checkpoint> Checkpoints::Status(const StepPlan& plan, int64_t step) const {
+  if (!image_) return std::nullopt;
+  RunStatus::Checkpoint status;
+  if (kept_.newest()) status.newest_step = kept_.newest()->step;
+  // At the run's end there is one in any case.
+  const auto after = [&](int64_t steps) {
+    status.next_step =
+        std::min(steps > 0 ? (step / steps + 1) * steps : plan.total_steps, plan.total_steps);
+  };
+  switch (settings_.every_case()) {
+    case config::Checkpoint::kEverySteps:
+      after(settings_.every_steps());
+      break;
+    case config::Checkpoint::kEveryMinutes:
+      if (settings_.every_minutes() > 0) {
+        const std::chrono::duration<double> since = Clock::now() - last_taken_;
+        status.next_s = std::max(0.0, 60 * settings_.every_minutes() - since.count());
+      } else {
+        after(0);
+      }
+      break;
+    default:
+      after((settings_.has_every_epochs() ? settings_.every_epochs() : 1) * plan.StepsPerEpoch());
+  }
+  return status;
+}
+
+void Checkpoints::AtBoundary(const StepPlan& plan, int64_t step) {
+  if (!image_ || !IsDue(plan, step)) return;
+  if (copying() || writing_) return LeaveOut(step);
+  Take();
+}
+
+void Checkpoints::LeaveOut(int64_t step) {
+  if (asked_) return;  // it comes later
+  // Epochs that are shorter than a disk's answer are not worth a warning.
+  const double writing_s = std::chrono::duration<double>(Clock::now() - last_taken_).count();
+  if (writing_s < kSlowSeconds || slow_said_) return;
+  slow_said_ = true;
+  const std::string text = fmt::format(
+      "the checkpoint of step {} is left out: that of step {} has been written for {:.0f} s, and "
+      "is not on the disk yet; checkpoint.every_minutes may suit this disk",
+      step, current_.name.step, writing_s);
+  recorder_.Warn(text);
+}
+
+void Checkpoints::TakeLast() {
+  if (!image_) return;
+  last_is_due_ = true;
+  if (copying() || writing_) return;
+  last_is_due_ = false;
+  Take();
+}
+
+void Checkpoints::Take() {
+  const trace::Span span("checkpoint", "copy");
+  checkpoint::State state = describe_();
+  const CheckpointName name = kept_.NameOf(state.step(), state.evaluated());
+  asked_ = false;
+  // A checkpoint that is there already is not written again.
+  if (trouble().empty() && kept_.HasState(name)) return;
+  last_taken_ = Clock::now();
+  state.set_run_id(run_id_);
+  state.set_config(config_text_);
+  state.set_generation(name.generation);
+  state.set_time(UtcNow());
+  kept_.PutAccuracies(state);
+  current_ = {.run_dir = run_dir_,
+              .name = name,
+              .state = std::move(state),
+              .tensors = tensors_,
+              .metrics_fd = recorder_.metrics_fd()};
+  metrics_ = recorder_.KeepMetrics();
+  const std::vector<std::span<float>> arenas = CheckpointArenas(variables_, name.step);
+  auto jobs = image_->CopyJobs({arenas.begin(), arenas.end()});
+  if (image_->bytes() <= kAtOnceBytes) {
+    for (const auto& job : jobs) job();
+    return Copied();
+  }
+  copying_ = jobs.size();
+  for (auto& job : jobs) {
+    // The memory outlives a job that is still running when everything ends.
+    pool_.Submit([this, job = std::move(job), image = image_]() -> ThreadPool::Completion {
+      const trace::Span copy("checkpoint", "copy");
+      job();
+      return [this] {
+        if (--copying_ == 0) Copied();
+      };
+    });
+  }
+}
+
+void Checkpoints::Copied() {
+  current_.expired = kept_.ExpiredBy(current_.name, settings_);
+  writing_ = true;
+  files_.Submit([this, what = current_, image = image_, metrics = metrics_] {
+    const std::string trouble = Write(what, *image, metrics);
+    pool_.Post([this, trouble] { Written(trouble); });
+  });
+}
+
+void Checkpoints::Written(const std::string& trouble) {
+  writing_ = false;
+  if (trouble.empty()) {
+    if (!retry_.trouble().empty()) LogInfo("checkpoints can be written again");
+    (void)retry_.Note("");
+    kept_.Add(current_.name, current_.expired,
+              CheckpointsFolder(run_dir_) + "/" + current_.name.Text());
+    LogInfo("checkpoint {}", kept_.newest_in());
+  } else {
+    NoteFailure(trouble);
+  }
+  if (last_is_due_) TakeLast();
+}
+
+void Checkpoints::NoteFailure(const std::string& trouble) {
+  const std::string text = fmt::format("no checkpoint of step {}: {}", current_.name.step, trouble);
+  if (!retry_.Note(trouble)) return LogWarning("{}", text);
+  recorder_.Warn(
+      fmt::format("{}; the run goes on, {}, and it will be tried again", text,
+                  kept_.newest() ? "the one before is kept" : "nothing of it is kept yet"));
+}
+
+}  // namespace muster

@@ -1,0 +1,39 @@
+#include "ps/record/event_pipe.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+
+#include "common/events/event_line.h"
+
+namespace muster {
+
+EventPipe::EventPipe(int fd) : fd_(fd) {
+  if (fd_ >= 0) ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) | O_NONBLOCK);
+}
+
+void EventPipe::Send(const events::Event& event) {
+  if (fd_ < 0) return;
+  const bool may_drop = event.has_progress() || event.has_beat();
+  if (!may_drop || unsent_.empty()) unsent_ += EventLine(event);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  while (!unsent_.empty()) {
+    const ssize_t n = ::write(fd_, unsent_.data(), unsent_.size());
+    if (n > 0) {
+      unsent_.erase(0, static_cast<size_t>(n));
+    } else if (errno == EAGAIN) {
+      if (may_drop || std::chrono::steady_clock::now() > deadline) return;
+      pollfd ready{fd_, POLLOUT, 0};
+      (void)::poll(&ready, 1, 100);
+    } else if (errno != EINTR) {
+      fd_ = -1;  // the launcher is gone; its death ends this process in another way
+      unsent_.clear();
+      return;
+    }
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,134 @@
+#include "ps/record/metrics_file.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <sstream>
+#include <utility>
+
+#include "common/base/atomic_file.h"
+#include "common/base/error.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/base/resource_limits.h"
+#include "ps/record/restart_record.h"
+
+namespace muster {
+
+MetricsFile::MetricsFile(std::string path, const checkpoint::Metrics* resumed, Warn warn)
+    : path_(std::move(path)),
+      resumed_(resumed != nullptr ? std::optional(*resumed) : std::nullopt),
+      warn_(std::move(warn)) {
+  if (path_.empty()) return;
+  const int how = resumed_ ? 0 : O_EXCL;
+  fd_ = OpenPlainFile(path_, "a plain file", O_WRONLY | O_CREAT | how | O_APPEND);
+  if (fd_.valid()) return;
+  throw Error(ExitCode::kFailure, "{}: cannot be {}: {}", path_, resumed_ ? "opened" : "created",
+              ErrorText(errno));
+}
+
+MetricsFile::Kept MetricsFile::Cut(const DueLines& due) {
+  if (!resumed_ || !fd_.valid()) return {};
+  std::string text = ReadFileIfThere(path_);
+  unwritten_ = resumed_->unwritten();
+  auto bytes = static_cast<size_t>(resumed_->bytes());
+  const bool as_it_was = resumed_->has_xxh3() && text.size() >= bytes &&
+                         HashOf(std::string_view(text).substr(0, bytes)) == resumed_->xxh3();
+  if (!as_it_was) bytes = FindCut(text, due);
+  MetricsEvents told = ReadMetricsEvents(text, bytes);
+  bytes_ = static_cast<int64_t>(bytes);
+  if (text.size() > bytes && ::ftruncate(fd_.get(), bytes_) != 0) {
+    throw Error(ExitCode::kFailure, "{}: cannot be cut to {} bytes: {}", path_, bytes,
+                ErrorText(errno));
+  }
+  text.resize(bytes);
+  hash_.Add(text);
+  for (const std::string& line : told.undone) {
+    if (unwritten_.find(line) == std::string::npos) unwritten_ += line;
+  }
+  return {std::move(told.restarts), text + unwritten_};
+}
+
+// The file is not the one that the checkpoint knows; or the checkpoint is of a version that kept no
+// hash.
+size_t MetricsFile::FindCut(std::string_view text, const DueLines& due) {
+  const size_t bytes = KeptLinesOf(text, due).bytes;
+  const std::string_view kept = text.substr(0, bytes);
+  std::istringstream lines(std::exchange(unwritten_, ""));
+  for (std::string line; std::getline(lines, line);) {  // there may have been room again
+    line += '\n';
+    if (kept.find(line) == std::string_view::npos) unwritten_ += line;
+  }
+  const bool expected = !resumed_->has_xxh3() && static_cast<int64_t>(bytes) == resumed_->bytes();
+  if (!expected && bytes < text.size()) PutAside(text.substr(bytes));
+  const std::string lacking = LackingText(due, KeptLinesOf(std::string(kept) + unwritten_, due));
+  if (!lacking.empty()) {
+    warn_(fmt::format(
+        "{}: is not as the run left it: {}; the weights are whole, and the run goes on, "
+        "but these lines come back only if it is repeated from its config",
+        path_, lacking));
+  }
+  return bytes;
+}
+
+// Whoever changed the file may want what is in it.
+void MetricsFile::PutAside(std::string_view lines) {
+  const std::string path = std::filesystem::path(path_).replace_filename("metrics-cut.jsonl");
+  try {
+    WriteFileAtomically(path, ReadFileIfThere(path) + std::string(lines));
+  } catch (const Error& error) {
+    throw Error(ExitCode::kFailure,
+                "{}: is not as the run left it, and what is to be cut off cannot be kept: {}",
+                path_, error.what());
+  }
+  LogWarning("{}: is not as the run left it: what was behind the checkpoint is in {}", path_, path);
+}
+
+void MetricsFile::Append(std::string_view lines) {
+  if (!fd_.valid()) return;
+  unwritten_ += lines;
+  WriteUnwritten();
+  WarnIfRemoved();
+}
+
+void MetricsFile::TryAgain() {
+  if (retry_.IsDue()) WriteUnwritten();
+}
+
+void MetricsFile::WriteUnwritten() {
+  std::string trouble;
+  while (!unwritten_.empty()) {
+    const ssize_t n = ::write(fd_.get(), unwritten_.data(), unwritten_.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      trouble = fmt::format("{}: cannot be written: {}", path_, ErrorText(errno));
+      break;
+    }
+    bytes_ += n;
+    hash_.Add(std::string_view(unwritten_).substr(0, static_cast<size_t>(n)));
+    unwritten_.erase(0, static_cast<size_t>(n));
+  }
+  if (retry_.Note(trouble)) warn_(trouble + "; the run goes on, and it will be tried again");
+}
+
+void MetricsFile::WarnIfRemoved() {
+  struct stat status {};
+  if (removal_reported_ || ::fstat(fd_.get(), &status) != 0 || status.st_nlink > 0) return;
+  removal_reported_ = true;
+  warn_(
+      fmt::format("{} has been removed: the run goes on, but what it writes there is lost", path_));
+}
+
+checkpoint::Metrics MetricsFile::Keep() const {
+  checkpoint::Metrics kept;
+  kept.set_bytes(bytes_);
+  kept.set_unwritten(unwritten_);
+  kept.set_xxh3(hash_.value());
+  return kept;
+}
+
+}  // namespace muster

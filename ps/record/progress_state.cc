@@ -1,0 +1,52 @@
+// The progress, to a checkpoint and back.
+#include "ps/record/progress.h"
+
+namespace muster {
+
+checkpoint::Sums Progress::Sums::Keep() const {
+  checkpoint::Sums kept;
+  kept.set_steps(steps);
+  kept.set_samples(samples);
+  kept.set_correct(correct);
+  kept.set_skipped_steps(skipped_steps);
+  kept.set_skipped_samples(skipped_samples);
+  kept.set_loss(loss);
+  kept.set_seconds(seconds);
+  return kept;
+}
+
+void Progress::Sums::Restore(const checkpoint::Sums& kept) {
+  steps = kept.steps();
+  samples = kept.samples();
+  correct = kept.correct();
+  skipped_steps = kept.skipped_steps();
+  skipped_samples = kept.skipped_samples();
+  loss = kept.loss();
+  seconds = kept.seconds();
+}
+
+checkpoint::Progress Progress::Keep() const {
+  checkpoint::Progress kept;
+  *kept.mutable_total() = total_.Keep();
+  *kept.mutable_since_log() = since_log_.Keep();
+  *kept.mutable_last_log() = last_log_.Keep();
+  kept.set_learning_rate(learning_rate_);
+  evaluations_.Keep(kept);
+  kept.set_evaluation_seconds(evaluation_seconds_);
+  kept.set_elapsed_seconds(Elapsed());
+  kept.set_stop_reason(stop_reason_);
+  return kept;
+}
+
+void Progress::Restore(const checkpoint::Progress& kept) {
+  total_.Restore(kept.total());
+  earlier_ = {.steps = total_.steps, .seconds = kept.elapsed_seconds()};
+  since_log_.Restore(kept.since_log());
+  last_log_.Restore(kept.last_log());
+  learning_rate_ = kept.learning_rate();
+  evaluations_.Restore(kept);
+  evaluation_seconds_ = kept.evaluation_seconds();
+  stop_reason_ = kept.stop_reason();
+}
+
+}  // namespace muster

@@ -1,0 +1,210 @@
+#include "ps/record/recorder.h"
+
+#include <fmt/core.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "common/base/atomic_file.h"
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "common/events/count_change.h"
+#include "ps/record/metrics_line.h"
+#include "ps/record/utc_now.h"
+
+namespace muster {
+namespace {
+
+constexpr std::chrono::seconds kSavingInterval{1};
+constexpr std::chrono::minutes kLongestWait{1};  // for a disk, when the run has ended
+
+std::string FileIn(const std::string& dir, const char* name) {
+  return dir.empty() ? "" : dir + "/" + name;
+}
+
+// With `time` (UTC, ISO 8601) first.
+std::string Stamped(const nlohmann::ordered_json& line) {
+  nlohmann::ordered_json stamped;
+  stamped["time"] = UtcNow();
+  stamped.update(line);
+  return stamped.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+Recorder::Recorder(const config::Config& config, const Graph& graph, int event_fd,
+                   const checkpoint::Metrics* resumed, std::vector<LostServer> losses)
+    : dir_(config.run().dir()),
+      pipe_(event_fd),
+      losses_(std::move(losses)),
+      metrics_(FileIn(dir_, "metrics.jsonl"), resumed,
+               [this](const std::string& message) { Notice(message); }),
+      status_file_(FileIn(dir_, "status.json")),
+      board_(config, graph, thread_, [this](const std::string& message) { Notice(message); }) {}
+
+void Recorder::Record(const events::Event& event, const std::vector<SampleImage>& images) {
+  LogEvent(event);
+  Count(event);
+  const nlohmann::ordered_json line = MetricsLine(event);
+  Append(line);
+  if (event.has_log()) board_.Log(line);
+  if (event.has_evaluation()) board_.Evaluation(line, images);
+  pipe_.Send(event);
+  for (const std::string& message : TakeNotices()) Warn(message);
+}
+
+void Recorder::Count(const events::Event& event) {
+  if (event.has_log()) {
+    measured_ = event.log().measured();
+    learning_rate_ = event.log().learning_rate();
+  }
+  if (event.has_member_change()) CountChange(event.member_change(), so_far_);
+  if (event.has_shares_changed()) {
+    *so_far_.mutable_shares() = event.shares_changed();
+    so_far_.set_shares_changed(so_far_.shares_changed() + 1);
+  }
+  if (event.has_restarted()) *so_far_.add_restarts() = event.restarted();
+}
+
+void Recorder::Append(const nlohmann::ordered_json& line) {
+  if (metrics_.fd() < 0 || line.is_null()) return;
+  lines_ += Stamped(line);
+  if (begun_) WriteLines();
+}
+
+void Recorder::WriteLines() {
+  if (metrics_.fd() < 0) return;
+  thread_.Submit([this, lines = std::exchange(lines_, "")] { metrics_.Append(lines); });
+}
+
+void Recorder::Begin(int64_t step, const std::optional<DueLines>& due) {
+  const MetricsFile::Kept kept = due ? metrics_.Cut(*due) : MetricsFile::Kept();
+  so_far_.mutable_restarts()->Add(kept.restarts.begin(), kept.restarts.end());
+  board_.Begin(step);
+  board_.WriteAgain(kept.lines);
+  begun_ = true;
+  WriteLines();
+  for (const LostServer& loss : std::exchange(losses_, {})) {
+    events::Event event;
+    *event.mutable_restarted() = RestartAfter(loss, step);
+    Record(event);
+  }
+}
+
+std::shared_future<checkpoint::Metrics> Recorder::KeepMetrics() {
+  const auto kept = std::make_shared<std::promise<checkpoint::Metrics>>();
+  thread_.Submit([this, kept] {
+    // A run that is resumed does not write its steps so far again.
+    if (board_.file() != nullptr) board_.file()->Sync();
+    kept->set_value(metrics_.Keep());
+  });
+  return kept->get_future().share();
+}
+
+void Recorder::Status(RunStatus status) {
+  if (!wants_status() || status_waits_.exchange(true)) return;
+  status.learning_rate = learning_rate_;
+  *status.progress.mutable_measured() = measured_;
+  thread_.Submit([this, status = std::move(status), begun = begun_] {
+    status_waits_ = false;
+    status_file_.Write(status);
+    if (begun) TryAgain();  // here, since this comes each second
+  });
+}
+
+void Recorder::TryAgain() {
+  metrics_.TryAgain();
+  if (board_.file() != nullptr) board_.file()->TryAgain();
+  if (files_retry_.IsDue()) WriteFiles();
+}
+
+void Recorder::EndRetries() {
+  metrics_.EndRetries();
+  if (board_.file() != nullptr) board_.file()->EndRetries();
+  files_retry_.End();
+}
+
+void Recorder::WriteFile(const std::string& name, std::string text) {
+  if (dir_.empty()) return;
+  thread_.Submit([this, path = dir_ + "/" + name, text = std::move(text)] {
+    files_[path] = text;
+    WriteFiles();
+  });
+}
+
+void Recorder::WriteFiles() {
+  std::string trouble;
+  std::erase_if(files_, [&](const auto& file) {
+    try {
+      WriteFileAtomically(file.first, file.second);
+      return true;
+    } catch (const Error& error) {
+      trouble = error.what();
+      return false;
+    }
+  });
+  if (files_retry_.Note(trouble)) Notice(trouble + "; it will be tried again");
+}
+
+Recorder::Missing Recorder::WriteAll() {
+  metrics_.Append("");
+  WriteFiles();
+  Missing missing{.trouble = JoinTroubles(metrics_.trouble(), files_retry_.trouble())};
+  if (board_.file() != nullptr) missing.lost = board_.file()->Missing();
+  if (!missing.lost.empty()) {
+    missing.lost +=
+        "; TensorBoard does not show them. What metrics.jsonl has of the last ones is written "
+        "again when the run is trained on with --resume";
+  }
+  return missing;
+}
+
+void Recorder::Notice(const std::string& message) {
+  const std::lock_guard lock(mutex_);
+  notices_.push_back(message);
+}
+
+std::vector<std::string> Recorder::TakeNotices() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(notices_, {});
+}
+
+events::Summary Recorder::Finish(events::Summary summary, RunStatus status) {
+  summary.MergeFrom(so_far_);
+  thread_.Submit([this] { EndRetries(); });
+  if (begun_) Append(MetricsLine(summary));
+  board_.End(summary);
+  status.state = NameOf(summary.end());
+  status.waits.clear();
+  measured_ = summary.measured();
+  status_waits_ = false;
+  Status(std::move(status));
+
+  const Missing missing = begun_ ? AwaitAll(summary.at().step()) : Missing();
+  summary.set_trouble(JoinTroubles(summary.trouble(), missing.trouble));
+  summary.set_lost(JoinTroubles(summary.lost(), missing.lost));
+  for (const std::string& message : TakeNotices()) Warn(message);
+  events::Event event;
+  *event.mutable_summary() = summary;
+  pipe_.Send(event);
+  return summary;
+}
+
+// The launcher waits as long as it is told that something is written.
+Recorder::Missing Recorder::AwaitAll(int64_t step) {
+  const auto written = std::make_shared<std::promise<Missing>>();
+  std::future<Missing> missing = written->get_future();
+  thread_.Submit([this, written] { written->set_value(WriteAll()); });
+  const auto deadline = std::chrono::steady_clock::now() + kLongestWait;
+  while (missing.wait_for(kSavingInterval) != std::future_status::ready) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      return {.trouble = dir_ + ": the disk has not taken all of it"};
+    }
+    Record(SavingEvent(step));
+  }
+  return missing.get();
+}
+
+}  // namespace muster

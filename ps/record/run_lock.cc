@@ -1,0 +1,23 @@
+#include "ps/record/run_lock.h"
+
+#include "common/base/error.h"
+
+namespace muster {
+namespace {
+
+// As long as it takes until a job is stopped with its launcher.
+constexpr double kWaitSeconds = 5;
+
+}  // namespace
+
+RunLock RunLock::OfServer(const config::Config& config) {
+  RunLock lock;
+  if (config.run().dir().empty()) return lock;
+  const std::string path = config.run().dir() + "/.server.lock";
+  lock.lock_ = std::make_unique<FileLock>(path, kWaitSeconds);
+  if (lock.lock_->held()) return lock;
+  throw Error(ExitCode::kUsage, "the run directory {} is in use by the server with {} ({})",
+              config.run().dir(), lock.lock_->holder(), path);
+}
+
+}  // namespace muster

@@ -1,0 +1,47 @@
+#include "ps/run/convolution_choices.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "common/base/log.h"
+#include "common/link/protocol.h"
+
+namespace muster {
+
+void ConvolutionChoices::Restore(const checkpoint::Arithmetic& kept) {
+  const int count = std::min(kept.worker_size(), kept.convolutions_size());
+  for (int i = 0; i < count; ++i) before_[kept.worker(i)] = kept.convolutions(i);
+}
+
+void ConvolutionChoices::Keep(checkpoint::Arithmetic& state) const {
+  for (const std::string& arithmetic : state.worker()) {
+    const auto found = lines_.find(arithmetic);
+    state.add_convolutions(found == lines_.end() ? "" : found->second);
+  }
+}
+
+ConvolutionChoices::Taken ConvolutionChoices::Take(const std::string& arithmetic,
+                                                   const std::string& line) {
+  if (line.size() > kMostConvolutionsBytes) {
+    return {fmt::format("its choice of convolutions has {} bytes: expected at most {}", line.size(),
+                        kMostConvolutionsBytes),
+            ""};
+  }
+  const auto [agreed, first] = lines_.emplace(arithmetic, line);
+  if (!first) {
+    if (agreed->second == line) return {};
+    return {fmt::format("it chose \"{}\", and a worker before it \"{}\", both on \"{}\": give all "
+                        "the same driver and libraries, or set worker.convolution=GEMM",
+                        line, agreed->second, arithmetic),
+            ""};
+  }
+  if (!line.empty()) LogInfo("{}", line);
+  const auto kept = before_.find(arithmetic);
+  if (kept == before_.end() || kept->second == line) return {};
+  return {"", fmt::format("the run began with \"{}\", and goes on with \"{}\": the result is as "
+                          "good, but its bits may differ from those of a run that never stopped",
+                          kept->second, line)};
+}
+
+}  // namespace muster

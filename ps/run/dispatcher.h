@@ -1,0 +1,95 @@
+// Gives out the work of a run: the slices of each step and the blocks of each evaluation, and again
+// what a lost or late worker has not delivered (docs/DESIGN.md, "Recovery").
+//
+// A decider: no link, no clock. `now` is passed in; messages and events go to members and recorder.
+//
+// Owner: the run.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "common/graph/graph.h"
+#include "proto/config.pb.h"
+#include "ps/members/membership.h"
+#include "ps/run/late_workers.h"
+#include "ps/run/run_keeper.h"
+#include "ps/run/run_position.h"
+#include "ps/run/run_work.h"
+#include "ps/run/weights_feed.h"
+
+namespace muster {
+
+class Dispatcher {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  // All outlive this.
+  Dispatcher(const config::Config& config, const Graph& graph, const RunPosition& state,
+             Membership& members, WeightsFeed& feed, RunKeeper& keeper, RunWork& work);
+
+  const LateWorkers& late() const { return late_; }
+  // The newest step that was ordered; … that is to be, as soon as there are enough workers.
+  int64_t ordered() const { return ordered_; }
+  int64_t wanted() const { return wanted_; }
+
+  // The run is planned, and begins with this step.
+  void Begin();
+  void BeginStep();
+  // No step follows: only evaluations.
+  void BeginFinalEvaluation();
+  // Orders the step, now or as soon as there are cluster.min_workers.
+  void Want(int64_t step, Time now);
+  void OrderEvaluation(int64_t version, wire::EvaluationSet set, Time now);
+
+  // Workers come and go, or are late; slices and blocks may have become unassigned.
+  void MarkChanged() { changed_ = recovers_; }
+  // Gives out what is unassigned, if something has changed.
+  void CatchUp(Time now);
+  // A worker has reported a loss; a gradient of it has arrived after so many seconds of the step;
+  // it has evaluated a block.
+  void OnLoss(uint32_t rank);
+  void OnGradient(uint32_t rank, const StepOrder& order, double seconds);
+  void OnBlock(uint32_t rank);
+
+  // The worker is gone: what it held becomes unassigned.
+  struct Dropped {
+    int64_t slices = 0, blocks = 0;
+  };
+  Dropped Drop(uint32_t rank);
+
+  // Resets workers that are late while others have nothing to do. The step under way has waited
+  // since `since`. Whether there was one.
+  bool ResetLate(Time now, Time since);
+  bool TimeIsUp(Time now) const { return paused_until_ && now >= *paused_until_; }
+  // Some work waits for a pause to end.
+  bool pauses() const { return paused_until_.has_value(); }
+  void Extend(std::chrono::steady_clock::duration suspension);
+
+ private:
+  bool OrderWanted(Time now);
+  bool PushesSlices() const;
+  void Send(const StepOrder& order);
+  void Activate(uint32_t rank);
+  void GiveOutSlices(Time now);
+  void GiveOutBlocks(Time now);
+  void ReleaseLeaving();
+  void Reset(uint32_t rank, const char* why, Time now);
+
+  const config::Cluster& cluster_;
+  const Graph& graph_;
+  const RunPosition& state_;
+  Membership& members_;
+  WeightsFeed& feed_;
+  RunKeeper& keeper_;
+  const bool recovers_;
+  const bool uses_average_;
+  RunWork& work_;
+  LateWorkers late_;
+  int64_t ordered_ = -1, wanted_ = -1;
+  bool changed_ = false;
+  std::optional<Time> paused_until_;  // when work may be given out that is suspected
+};
+
+}  // namespace muster

@@ -1,0 +1,30 @@
+// What a step still lacks, in words.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/graph/variable_layout.h"
+#include "common/plan/chunks.h"
+#include "common/plan/slices.h"
+
+namespace muster {
+
+// The chunks that are missing of the gradient of these slices, which one order asks for.
+struct MissingPart {
+  uint32_t rank = 0;
+  Range slices;
+  std::vector<uint32_t> chunks;
+};
+
+// "slice 4", "slices 4 to 7"
+std::string SlicesText(const Range& slices);
+
+// "slices 4 to 7 of conv1/weights, conv1/bias and 3 more variables (rank 1); slice 9 of all 12
+// variables (rank 2)". The first few parts and names; "" if nothing is missing.
+std::string MissingText(std::span<const MissingPart> parts, const VariableLayout& layout,
+                        std::span<const Chunk> chunks);
+
+}  // namespace muster

@@ -1,0 +1,335 @@
+#include "ps/run/run.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "common/trace/trace.h"
+
+namespace muster {
+
+using Phase = RunPosition::Phase;
+
+namespace {
+
+// Takes the result of an evaluation that chooses. What follows from it, in words, or "".
+std::string Decide(const EvaluationResult& result, const LearningRateSchedule& schedule,
+                   RunParts& parts) {
+  Decisions& decisions = parts.decisions;
+  const int64_t before = decisions.reductions();
+  if (!parts.work.evaluator.IsRegularAfter(result.version - 1)) return "";
+  decisions.Add(result);
+  if (parts.state.finishing()) return "";
+  if (const std::string reason = decisions.StopReason(); !reason.empty()) {
+    parts.keeper.progress.StopEarly(reason);
+    return "stopped early: " + reason;
+  }
+  const int64_t samples = parts.state.plan.At(result.version).samples_before;
+  const double was = schedule.At(samples, before);
+  const double is = schedule.At(samples, decisions.reductions());
+  if (was == is) return "";
+  return fmt::format("the learning rate falls from {:g} to {:g}: {}", was, is,
+                     decisions.ReductionReason());
+}
+
+// With CONTINUE those that are here may be enough, whichever ranks they have.
+bool GiveUpMissing(RunParts& parts, Membership& members) {
+  const config::Cluster& cluster = parts.config.cluster();
+  const Roster& roster = members.roster();
+  if (cluster.on_lost_worker() != config::Cluster::CONTINUE || !roster.IsEnough()) return false;
+  const std::vector<uint32_t> missing = roster.MissingRanks();
+  parts.keeper.recorder.Warn(
+      fmt::format("rank {} did not join within {:g} s (deadlines.start_s): the run begins without "
+                  "(cluster.on_lost_worker: CONTINUE)",
+                  Join(missing, ", "), parts.config.deadlines().start_s()));
+  for (const uint32_t rank : missing) {
+    members.GiveUp(rank);
+    parts.keeper.watch.Lost(rank);
+  }
+  return true;
+}
+
+// For people who look in, while it lasts.
+RunWatch::Moment MomentOf(const RunParts& parts, const Waits& waits, Run::Time now) {
+  const RunPosition& state = parts.state;
+  RunWatch::Moment moment{.state = state.phase == Phase::kGathering   ? "gathering"
+                                   : state.phase == Phase::kPreparing ? "preparing"
+                                                                      : "training"};
+  const Evaluator& evaluator = parts.work.evaluator;
+  if (evaluator.Evaluates(state.step)) {
+    moment.state = "evaluating";
+    moment.evaluating.emplace();
+    moment.evaluating->set_done(evaluator.current().done());
+    moment.evaluating->set_total(evaluator.current().blocks());
+  } else if (state.phase == Phase::kTraining) {
+    moment.waited = waits.seconds(now);
+    moment.usual = parts.keeper.progress.MedianStep().value_or(0);
+    moment.waits = [&waits, now] { return waits.StallText(now); };
+  }
+  if (state.phase != Phase::kGathering) {
+    moment.checkpoint = parts.keeper.checkpoints.Status(state.plan, state.step);
+  }
+  return moment;
+}
+
+}  // namespace
+
+Run::Run(const config::Config& config, const Graph& graph, Membership& members, Recorder& recorder,
+         FirstFailure& failure, Time now, const ResumePoint* resume)
+    : members_(members),
+      failure_(failure),
+      parts_(config, graph, members, recorder, failure, resume != nullptr,
+             [this] { return resumption_.Describe(); }),
+      dispatcher_(config, graph, parts_.state, members, parts_.feed, parts_.keeper, parts_.work),
+      waits_(parts_, dispatcher_, now),
+      resumption_(parts_, failure, resume) {}
+
+// ---------------------------------------------------------------------------------- a step
+
+// Losses first: a bad one is caught before anything is updated.
+void Run::BeginStep(int64_t step, Time now) {
+  trace::AtStep(step);
+  parts_.state.step = step;
+  waits_.Restart(now);
+  parts_.state.losses_complete = false;
+  parts_.nonfinite.BeginStep(step);
+  dispatcher_.BeginStep();
+  if (parts_.work.shares.assignment().from_step == step) {
+    parts_.keeper.watch.Begin(parts_.state.plan, parts_.work.shares.assignment());
+  }
+  parts_.engine.aggregator.BeginStep(step, parts_.state.plan.slices);
+  parts_.feed.BeginStep(step);
+  parts_.keeper.checkpoints.AtBoundary(parts_.state.plan, step);
+}
+
+std::string Run::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss, Time now) {
+  const trace::Span span("receive", "loss", {.rank = static_cast<int32_t>(rank)});
+  if (parts_.state.phase != Phase::kTraining || loss.step() != parts_.state.step) {
+    return fmt::format("a loss of step {} at step {}", loss.step(), parts_.state.step);
+  }
+  StepWork& work = parts_.work.slices;
+  std::string why;
+  const StepLosses::Added added = work.AddLoss(rank, loss, why);
+  if (added == StepLosses::Added::kUnexpected) return why;
+  if (added == StepLosses::Added::kDiffers) {
+    // Losses are compared, gradients are not: a worker whose loss is the same to the last bit has
+    // read the same samples and the same weights.
+    const Roster& roster = members_.roster();
+    failure_.Set({ExitCode::kFailure, std::nullopt,
+                  fmt::format("{} and {} computed different losses of slice {} at step {}: their "
+                              "processors, threads or libraries differ, or one of them is broken",
+                              roster.Name(work.losses().RankOf(loss.slice())), roster.Name(rank),
+                              loss.slice(), parts_.state.step)});
+    return "";
+  }
+  dispatcher_.OnLoss(rank);
+  if (added == StepLosses::Added::kSame) return "";
+  parts_.nonfinite.CheckLoss(rank, loss.slice(), loss.loss());
+  if (failure_.is_set() || !work.losses().Complete()) return "";
+  parts_.state.losses_complete = true;
+  if (MayProceed()) Proceed(now);
+  return "";
+}
+
+// W(v) is read by the evaluation of it, and overwritten by the update of v + 1: it is over before
+// that is ordered. Its average is overwritten by the next evaluation's.
+bool Run::MayProceed() const {
+  return parts_.state.losses_complete && !parts_.keeper.checkpoints.copying() &&
+         !parts_.work.evaluator.Evaluates(parts_.state.step);
+}
+
+// With a bad loss the step goes on: its gradients are waited for, and not used.
+void Run::Proceed(Time now) {
+  if (!resumption_.IsAsKept(/*is_end=*/false)) return;
+  parts_.state.losses_complete = false;
+  const int64_t next = parts_.state.step + 1;
+  Evaluator& evaluator = parts_.work.evaluator;
+  // Here, since the evaluation of W(v) may have changed it, and has ended: no step is ordered
+  // before.
+  learning_rate_ = schedule_.At(parts_.work.slices.losses().batch().samples_before,
+                                parts_.decisions.reductions());
+  // Before the first chunk of W(v + 1) goes out.
+  for (const uint32_t rank : members_.roster().ReadyToEnter()) {
+    members_.Activate(rank, next);
+    parts_.keeper.MemberChanged(events::MemberChange::JOINED, rank, "");
+  }
+  parts_.engine.aggregator.Proceed({.learning_rate = learning_rate_,
+                                    .skip = parts_.nonfinite.bad_loss(),
+                                    .evaluate_average = evaluator.AverageIsDue(next),
+                                    .observe = parts_.keeper.recorder.board().Wants(next)});
+  // Orders go out ahead of time, so that a worker never waits for one.
+  if (evaluator.IsDueAfter(parts_.state.step)) {
+    dispatcher_.OrderEvaluation(next, evaluator.chooses(), now);
+  }
+  if (evaluator.running() && parts_.decisions.any()) return;
+  if (next < resumption_.LastStep()) dispatcher_.Want(next, now);
+}
+
+std::string Run::OnGradient(uint32_t rank, const wire::GradientPart& part, const Payload& payload,
+                            Time now) {
+  const trace::Span span(
+      "receive", {},
+      {.chunk = static_cast<int32_t>(part.chunk()), .rank = static_cast<int32_t>(rank)});
+  if (parts_.state.phase != Phase::kTraining || part.step() != parts_.state.step) {
+    return fmt::format("a gradient of step {} at step {}", part.step(), parts_.state.step);
+  }
+  std::string why;
+  StepWork& work = parts_.work.slices;
+  const StepOrder* const order = work.Find(rank, part, why);
+  if (order == nullptr) return why;
+  const TreeNode node{part.subtree().level(), part.subtree().index()};
+  if (!parts_.engine.aggregator.Add(rank, part.chunk(), node, part.empty(), payload)) {
+    return fmt::format("{} bytes for chunk {}, which has {}", payload.bytes, part.chunk(),
+                       parts_.engine.chunks()[part.chunk()].floats() * sizeof(float));
+  }
+  work.Arrive(*order, part);
+  dispatcher_.OnGradient(rank, *order, waits_.seconds(now));
+  return "";
+}
+
+void Run::OnStepTimes(uint32_t rank, const wire::StepTimes& times) {
+  parts_.keeper.progress.AddTimes(rank, times);
+  parts_.keeper.recorder.board().AddTimes(rank, times);
+  parts_.keeper.watch.AddTimes(rank, times);
+  parts_.work.shares.AddTimes(rank, times);
+}
+
+void Run::Advance(bool collect, Time now) {
+  if (collect) parts_.engine.pool.Collect();
+  if (MayProceed()) Proceed(now);
+  const bool was_ordered = dispatcher_.ordered() >= parts_.state.step;
+  dispatcher_.CatchUp(now);
+  if (!was_ordered && dispatcher_.ordered() == parts_.state.step) waits_.Restart(now);
+  parts_.nonfinite.CheckGradient(parts_.engine.aggregator);
+  if (failure_.is_set()) return;
+  if (parts_.state.phase != Phase::kTraining) return;
+  if (parts_.engine.aggregator.StepIsComplete()) EndStep(now);
+}
+
+void Run::EndStep(Time now) {
+  const trace::Span span("end step");
+  const int64_t next = parts_.state.step + 1;
+  const StepLosses& losses = parts_.work.slices.losses();
+  parts_.keeper.progress.EndStep(
+      {.samples = losses.batch().samples, .correct = losses.Correct(), .loss = losses.Loss()},
+      learning_rate_, parts_.engine.aggregator.skips());
+  parts_.work.shares.EndStep(parts_.state.step, parts_.keeper.progress.last_step_s());
+  parts_.nonfinite.EndStep(parts_.engine.aggregator);
+  if (failure_.is_set()) return;
+  if (const auto seen = parts_.engine.aggregator.TakeObservation()) {
+    parts_.keeper.recorder.board().Observed(next, *seen);
+  }
+  parts_.keeper.StepEnded(now);
+  const bool evaluates = parts_.work.evaluator.running();
+  if (evaluates) parts_.keeper.progress.BeginEvaluation();
+  if (next < resumption_.LastStep()) return BeginStep(next, now);
+  parts_.state.step = next;
+  parts_.feed.BeginStep(next);
+  trace::AtStep(next);
+  parts_.state.phase = Phase::kFinishing;
+  dispatcher_.BeginFinalEvaluation();
+  if (!evaluates) return Finish(now);
+  parts_.keeper.checkpoints.AtBoundary(parts_.state.plan, next);
+}
+
+// ---------------------------------------------------------------------------------- evaluations
+
+std::string Run::OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block, Time now) {
+  Evaluator& evaluator = parts_.work.evaluator;
+  if (!evaluator.Add(rank, block, now)) return fmt::format("an unexpected block {}", block.block());
+  dispatcher_.OnBlock(rank);
+  const Evaluation& evaluation = evaluator.current();
+  if (evaluation.Complete()) {
+    EndEvaluation(now);
+  } else if (parts_.keeper.LiveLineIsDue(now)) {
+    events::Event event;
+    *event.mutable_progress() =
+        parts_.keeper.progress.EvaluatingLine(evaluation.done(), evaluation.blocks());
+    parts_.keeper.recorder.Record(event);
+  }
+  return "";
+}
+
+void Run::EndEvaluation(Time now) {
+  Evaluator& evaluator = parts_.work.evaluator;
+  const EvaluationResult result = evaluator.Finish();
+  const bool chooses = result.set == evaluator.chooses();
+  parts_.keeper.progress.EndEvaluation(result);
+  const std::string decision = chooses ? Decide(result, schedule_, parts_) : "";
+  parts_.keeper.EvaluationEnded(result, decision, evaluator);
+  if (chooses) {
+    parts_.keeper.saver.OnEvaluated(parts_.state.step);
+    parts_.keeper.checkpoints.OnEvaluated(result.version, result.accuracy);
+  }
+  waits_.Restart(now);
+  if (parts_.state.finishing() || !parts_.keeper.progress.stop_reason().empty()) {
+    Finish(now);  // early: no worker has been told of a step after this evaluation
+  } else if (parts_.decisions.any()) {
+    dispatcher_.Want(parts_.state.step, now);  // it was held back
+  }
+}
+
+// ---------------------------------------------------------------------------------- time and end
+
+void Run::CheckTime(Time now) {
+  if (parts_.state.phase == Phase::kGathering) {
+    const auto failure = waits_.CheckStart(now);
+    if (failure && resumption_.IsDoneAlready()) {
+      parts_.keeper.progress.Begin(parts_.state.plan, members_.roster().workers(), members_.size());
+      Start(now);
+    } else if (failure && GiveUpMissing(parts_, members_)) {
+      BeginIfComplete(now);
+    } else if (failure) {
+      failure_.Set(*failure);
+    }
+  } else {
+    if (dispatcher_.ResetLate(now, waits_.since())) waits_.Restart(now);
+    Waits::Verdict verdict = waits_.Check(now);
+    if (verdict.failure) return failure_.Set(std::move(*verdict.failure));
+    for (const auto& [rank, why] : verdict.lost) OnLost(rank, ExitCode::kDeadline, why, now);
+  }
+  if (dispatcher_.TimeIsUp(now)) dispatcher_.MarkChanged();
+  RunWatch& watch = parts_.keeper.watch;
+  if (watch.IsDue(now)) watch.Look(MomentOf(parts_, waits_, now), now);
+}
+
+std::optional<Run::Time> Run::LateBefore(Time end) const {
+  if (end < waits_.since() + LateWorkers::kLeast) return std::nullopt;  // nearly always
+  const Time late = waits_.since() + dispatcher_.late().After();
+  return late < end ? std::optional(late) : std::nullopt;
+}
+
+void Run::Extend(std::chrono::steady_clock::duration suspension) {
+  waits_.Extend(suspension);
+  dispatcher_.Extend(suspension);
+  members_.Extend(suspension);
+}
+
+void Run::Finish(Time now) {
+  parts_.state.phase = Phase::kFinishing;
+  if (resumption_.TestIsDue()) {
+    dispatcher_.BeginFinalEvaluation();
+    dispatcher_.OrderEvaluation(parts_.state.step, wire::TEST, now);
+    parts_.keeper.progress.BeginEvaluation();
+    return;
+  }
+  if (!resumption_.IsAsKept(/*is_end=*/true)) return;
+  parts_.state.phase = Phase::kDone;
+  parts_.keeper.checkpoints.TakeLast();
+}
+
+bool Run::done() const {
+  return parts_.state.phase == Phase::kDone && !parts_.keeper.checkpoints.busy();
+}
+
+events::Summary Run::End(events::Summary::End end) {
+  events::Summary summary =
+      parts_.keeper.progress.Summary(end, parts_.engine.variables.HashWeights(parts_.state.step));
+  resumption_.Put(summary);
+  return parts_.keeper.Finish(std::move(summary));
+}
+
+}  // namespace muster

@@ -1,0 +1,29 @@
+#include "ps/run/run_parts.h"
+
+#include <utility>
+
+namespace muster {
+
+RunParts::RunParts(const config::Config& config, const Graph& graph, Membership& members,
+                   Recorder& recorder, FirstFailure& failure, bool restored,
+                   Checkpoints::Describe describe)
+    : config(config),
+      graph(graph),
+      roster(members.roster()),
+      engine(config, graph, restored,
+             [this](int64_t version, size_t chunk) {
+               feed.Publish(version, chunk);
+               if (work.evaluator.AverageIsDue(version)) feed.PublishAverage(version, chunk);
+             }),
+      feed(members, engine),
+      keeper(config, graph, state, roster, engine, recorder, std::move(describe)),
+      work(config, graph, engine.chunks().size(), members.size()),
+      decisions(config),
+      nonfinite(config.run(), roster, recorder, failure) {}
+
+bool RunParts::AtBoundary() const {
+  return state.finishing() ||
+         (state.phase == RunPosition::Phase::kTraining && engine.aggregator.collects());
+}
+
+}  // namespace muster

@@ -1,0 +1,321 @@
+#include "ps/run/server.h"
+
+#include <fmt/core.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "common/base/error.h"
+#include "common/base/text.h"
+#include "common/config/build_graph.h"
+#include "common/config/compute_settings.h"
+#include "common/config/config.h"
+#include "common/config/data_format.h"
+#include "common/config/job_size.h"
+#include "common/link/protocol.h"
+#include "common/link/wire_values.h"
+
+namespace muster {
+namespace {
+
+constexpr std::chrono::milliseconds kHeartbeatInterval{1000};
+constexpr std::chrono::milliseconds kTimerInterval{5};
+// For the step that is being updated when the run is to stop.
+constexpr std::chrono::seconds kFinishStep{3};
+// Messages that are read before finished chunks are published.
+constexpr int kMessagesAtATime = 64;
+
+// Nobody comes late to a job that ends with its first lost worker.
+uint32_t SeatsOf(const config::Config& config) {
+  const bool ends = config.cluster().on_lost_worker() == config::Cluster::ABORT;
+  return ends ? 0 : MostWorkers(config);
+}
+
+// What another process would run into as well.
+bool IsFinal(int exit_code) {
+  switch (static_cast<ExitCode>(exit_code)) {
+    case ExitCode::kUsage:
+    case ExitCode::kData:
+    case ExitCode::kNonfinite:
+    case ExitCode::kRefused:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Server::Server(const config::Config& config, const std::string& token,
+               std::unique_ptr<ServerLink> link, Recorder& recorder, int interrupt_fd,
+               const ResumePoint* resume)
+    : config_(config),
+      graph_(BuildGraph(config.model(), InputShape(config.data()))),
+      recorder_(recorder),
+      interrupt_fd_(interrupt_fd),
+      members_(graph_.layout(),
+               {token, JobOf(token), config.cluster().workers(), ComputeSettings(config),
+                SeatsOf(config), config.cluster().min_workers()},
+               recorder),
+      run_(config_, graph_, members_, recorder, failure_, Clock::now(), resume),
+      link_(std::move(link)) {
+  MUSTER_CHECK(config.run().slices() > 0 && config.server().threads() > 0);
+  link_->ShareWeights(run_.parts().engine.variables.shared());
+}
+
+ServerResult Server::Serve() {
+  FlushDenormals();  // small chunks are updated in this thread
+  events::Event event;
+  event.mutable_listening()->set_endpoint(link_->endpoint());
+  recorder_.Record(event);
+  LogInfo("listening on {}; updates with {} x {}", link_->endpoint(),
+          run_.parts().engine.pool.threads(), run_.parts().engine.aggregator.instruction_set());
+  try {
+    while (!run_.done() && !failure_.is_set()) RunOnce();
+  } catch (const Error& error) {
+    failure_.Set({error.code(), std::nullopt, error.what()});
+  }
+  if (failure_.is_set()) EndFailed();
+  return EndCompleted();
+}
+
+void Server::RunOnce() {
+  AwaitInput();
+  // Before any message is read: a fast worker answers the step's last chunk with the next step.
+  Clock::time_point now = Clock::now();
+  run_.Advance(/*collect=*/true, now);
+  Flush();
+  for (int i = 0; i < kMessagesAtATime && !failure_.is_set(); ++i) {
+    const std::optional<FromWorker> event = link_->Receive();
+    if (!event) break;
+    now = Clock::now();
+    Receive(*event, now);
+    TakeLosses(now);
+    run_.Advance(/*collect=*/false, now);  // small chunks are updated at once
+    Flush();
+  }
+  now = Clock::now();
+  RunTimers(now);
+  TakeLosses(now);
+  if (!failure_.is_set()) run_.Advance(/*collect=*/false, now);  // what follows from the time
+  StopAtBoundary();
+  Flush();
+  link_->Deliver();
+}
+
+void Server::Flush() {
+  members_.TakeOutgoing(sending_);
+  for (const ToWorker& next : sending_) {
+    const wire::ServerMessage& message = next.Addressed();
+    if (message.has_welcome()) {
+      link_->ShareGradients(next.peer, GradientLayoutOf(message.welcome()));
+    }
+    // The link tells of a worker that has gone after its last messages, which may say why.
+    const OutgoingTensor tensor{next.tensor, UrgencyOf(message.weights_chunk())};
+    if (link_->Send(next.peer, message, tensor) != SendResult::kFull) continue;
+    if (next.rank && members_.roster().RankOf(next.peer) == next.rank) {
+      OnLost(*next.rank, ExitCode::kPeerFailed, "it does not take its messages");
+    }
+  }
+  sending_.clear();
+}
+
+// Returns when there may be something to do: input, a finished chunk, a signal, or because it has
+// been a while.
+void Server::AwaitInput() {
+  ThreadPool& pool = run_.parts().engine.pool;
+  const auto arrived = [&] { return link_->Pending() || pool.HasFinished(); };
+  if (link_->may_spin() ? spin_.Spin(arrived) : arrived()) return;
+  if (link_->PrepareToSleep() && pool.PrepareToSleep()) {
+    pollfd fds[] = {{link_->fd(), POLLIN, 0}, {pool.fd(), POLLIN, 0}, {interrupt_fd_, POLLIN, 0}};
+    // The link's descriptor tells of new input only; the short wait covers what it cannot tell.
+    (void)::poll(fds, 3, static_cast<int>(Patience().count()));
+    if ((fds[2].revents & POLLIN) != 0) CheckInterrupt();
+  }
+  if (link_->may_spin()) spin_.Slept();
+}
+
+// Not beyond the moment at which somebody is late.
+std::chrono::milliseconds Server::Patience() const {
+  constexpr std::chrono::milliseconds kMost{100};
+  const Clock::time_point now = Clock::now();
+  const auto late = run_.LateBefore(now + kMost);
+  if (!late) return kMost;
+  const Clock::time_point next = std::max(*late, next_timers_);
+  if (next <= now || next >= now + kMost) return kMost;
+  return std::chrono::ceil<std::chrono::milliseconds>(next - now);
+}
+
+// What a clock decides. Every message need not pay for it.
+void Server::RunTimers(Clock::time_point now) {
+  if (now < next_timers_) return;
+  next_timers_ = now + kTimerInterval;
+  CheckInterrupt();
+  Extend(suspensions_.Look(now));
+  run_.CheckTime(now);
+  const double silence_s = config_.deadlines().silence_s();
+  for (const uint32_t rank : members_.Silent(now, silence_s)) {
+    OnLost(rank, ExitCode::kDeadline, fmt::format("silent for {:g} s", silence_s));
+  }
+  run_.parts().keeper.saver.SubmitBestIfDue();
+  if (now < next_heartbeat_) return;
+  next_heartbeat_ = now + kHeartbeatInterval;
+  members_.SendHeartbeats();
+  events::Event event;
+  event.mutable_beat();
+  recorder_.Record(event);
+  if (interrupt_) recorder_.Record(SavingEvent(run_.parts().state.step));
+}
+
+// Time in which this process did not run counts against nobody: what came meanwhile has not been
+// read yet, and the workers may have been stopped with it.
+void Server::Extend(Clock::duration suspension) {
+  if (suspension == Clock::duration::zero()) return;
+  if (suspension > std::chrono::seconds(2)) {  // else only a busy machine
+    LogWarning("this process was suspended for {:.1f} s; deadlines are extended by that",
+               std::chrono::duration<double>(suspension).count());
+  }
+  run_.Extend(suspension);
+}
+
+void Server::CheckInterrupt() {
+  if (interrupt_fd_ < 0) return;
+  signalfd_siginfo info;
+  if (::read(interrupt_fd_, &info, sizeof info) <= 0) return;
+  const int signal = static_cast<int>(info.ssi_signo);
+  if (signal == SIGUSR1) return run_.parts().keeper.checkpoints.Ask();
+  if (signal == SIGUSR2) {
+    job_failed_ = true;
+    return;
+  }
+  if (interrupt_) return;
+  interrupt_ = {
+      signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated, std::nullopt,
+      fmt::format("stopped by SIG{} at step {}", ::sigabbrev_np(signal), run_.parts().state.step)};
+  stop_by_ = Clock::now() + kFinishStep;
+  if (run_.parts().state.has_begun()) recorder_.Record(SavingEvent(run_.parts().state.step));
+}
+
+// A step of which something has been updated is finished first: then its state can be kept.
+void Server::StopAtBoundary() {
+  if (!interrupt_ || failure_.is_set()) return;
+  if (run_.parts().state.has_begun() && !run_.parts().AtBoundary() && Clock::now() < stop_by_)
+    return;
+  failure_.Set(*interrupt_);
+}
+
+void Server::Receive(const FromWorker& event, Clock::time_point now) {
+  if (event.kind == FromWorker::Kind::kRefused) {
+    return members_.Refuse("a connection from " + event.refused, event.why_refused);
+  }
+  const std::optional<uint32_t> seated = members_.roster().RankOf(event.peer);
+  if (event.kind == FromWorker::Kind::kLost) {
+    members_.OnClosed(event.peer);
+    if (seated && members_.roster().at(*seated).state != MemberState::kFinished) {
+      OnLost(*seated, ExitCode::kPeerFailed, "its connection ended");
+    }
+    return;
+  }
+  if (event.message.has_hello()) return OnHello(event, now);
+  std::string why;
+  const std::optional<uint32_t> rank = members_.SenderOf(event, now, why);
+  if (rank) why = OnMessage(*rank, event, now);
+  if (why.empty()) return;
+  Drop(seated ? members_.roster().Name(*seated) : fmt::format("stranger {}", event.peer), why);
+}
+
+void Server::OnHello(const FromWorker& event, Clock::time_point now) {
+  const Membership::Arrival arrival =
+      members_.OnHello(event.peer, event.message.hello(), link_->SharesMemory(event.peer), now);
+  switch (arrival.outcome) {
+    case Membership::Outcome::kRefused:
+      return;
+    case Membership::Outcome::kJoined:
+      return run_.BeginIfComplete(now);
+    case Membership::Outcome::kWaits:
+    case Membership::Outcome::kJoinedLate:
+    case Membership::Outcome::kCameBack:
+      return run_.OnJoined(arrival.rank, now);
+  }
+}
+
+std::string Server::OnMessage(uint32_t rank, const FromWorker& event, Clock::time_point now) {
+  const wire::WorkerMessage& message = event.message;
+  switch (message.body_case()) {
+    case wire::WorkerMessage::kReady:
+      if (const std::string why = run_.OnReady(rank, message.ready(), now); !why.empty()) {
+        OnLost(rank, ExitCode::kPeerFailed, why);
+      }
+      return "";
+    case wire::WorkerMessage::kSliceLoss:
+      return run_.OnSliceLoss(rank, message.slice_loss(), now);
+    case wire::WorkerMessage::kGradientPart:
+      return run_.OnGradient(rank, message.gradient_part(), event.payload, now);
+    case wire::WorkerMessage::kEvaluatedBlock:
+      return run_.OnEvaluatedBlock(rank, message.evaluated_block(), now);
+    case wire::WorkerMessage::kStepTimes:
+      run_.OnStepTimes(rank, message.step_times());
+      return "";
+    case wire::WorkerMessage::kFailure:
+      OnFailure(rank, message.failure());
+      return "";
+    case wire::WorkerMessage::kHeartbeat:
+      return "";
+    case wire::WorkerMessage::kLeave:
+      run_.OnLeave(rank, now);
+      return "";
+    case wire::WorkerMessage::kGoodbye:
+      OnGoodbye(rank, now);
+      return "";
+    default:
+      return "a message without a known body";
+  }
+}
+
+void Server::OnGoodbye(uint32_t rank, Clock::time_point now) {
+  const bool released = members_.roster().at(rank).state == MemberState::kReleased;
+  members_.MarkFinished(rank);
+  if (released) {
+    run_.OnLeft(rank, now);
+  } else if (!run_.parts().state.finishing()) {
+    run_.OnLost(rank, ExitCode::kPeerFailed, "it left before the end", now);
+  }
+}
+
+// What is wrong with one worker is no reason to end the run, unless it is wrong with all.
+void Server::OnFailure(uint32_t rank, const wire::Failure& failure) {
+  const std::string what = Printable(failure.message());
+  if (config_.cluster().on_lost_worker() != config::Cluster::ABORT &&
+      !IsFinal(failure.exit_code())) {
+    return OnLost(rank, ExitCode::kPeerFailed, "it failed: " + what);
+  }
+  failure_.Set({ExitCode::kPeerFailed, rank,
+                fmt::format("{} failed at step {}: {}", members_.roster().Name(rank),
+                            run_.parts().state.step, what)});
+}
+
+void Server::OnLost(uint32_t rank, ExitCode code, const std::string& why) {
+  losses_.push_back({rank, members_.roster().at(rank).incarnation, code, why});
+}
+
+void Server::TakeLosses(Clock::time_point now) {
+  while (!losses_.empty() && !failure_.is_set()) {
+    for (const Loss& loss : std::exchange(losses_, {})) {
+      // Not of a worker that was lost in another way meanwhile, whose seat another one has.
+      const Member& member = members_.roster().at(loss.rank);
+      if (!member.present() || member.incarnation != loss.incarnation) continue;
+      run_.OnLost(loss.rank, loss.code, loss.why, now);
+    }
+  }
+}
+
+void Server::Drop(const std::string& who, const std::string& why) {
+  if (!dropped_.Count()) return;
+  LogWarning("dropped a message of {}: {} ({} so far)", who, why, dropped_.count());
+}
+
+}  // namespace muster

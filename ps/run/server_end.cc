@@ -1,0 +1,125 @@
+// What is left of a run when it ends, however it ends.
+#include <poll.h>
+
+#include <chrono>
+#include <future>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "ps/record/metrics_line.h"
+#include "ps/run/server.h"
+
+namespace muster {
+namespace {
+
+constexpr std::chrono::milliseconds kSavingInterval{1000};
+constexpr std::chrono::milliseconds kGoodbyeWait{3000};
+// Messages of late workers that are read between two looks at what is being written.
+constexpr int kLateMessages = 64;
+
+}  // namespace
+
+// The launcher waits for the disk as long as it is told, each second, that something is written.
+void Server::TellOfSaving() {
+  const Clock::time_point now = Clock::now();
+  if (now < next_saving_) return;
+  next_saving_ = now + kSavingInterval;
+  recorder_.Record(SavingEvent(run_.parts().state.step));
+}
+
+void Server::StopAll(bool completed, const std::string& reason) {
+  Flush();  // what an error has left: it goes with its tensors
+  members_.StopAll(completed, reason);
+  members_.TakeOutgoing(sending_);
+  for (const ToWorker& stop : sending_) {
+    const bool gone = link_->Send(stop.peer, stop.Addressed(), {}) == SendResult::kGone;
+    if (gone && stop.rank) members_.MarkFinished(*stop.rank);
+  }
+  sending_.clear();
+  link_->Deliver();
+  const Clock::time_point end = Clock::now() + (completed ? kGoodbyeWait : kGoodbyeWait / 3);
+  while (!members_.AllFinished() && Clock::now() < end) {
+    const std::optional<FromWorker> event = link_->Receive();
+    link_->Deliver();
+    if (!event) {
+      pollfd fd{link_->fd(), POLLIN, 0};
+      if (link_->PrepareToSleep()) (void)::poll(&fd, 1, 20);
+      continue;
+    }
+    const std::optional<uint32_t> rank = members_.roster().RankOf(event->peer);
+    if (rank && (event->kind == FromWorker::Kind::kLost || event->message.has_goodbye())) {
+      members_.MarkFinished(*rank);
+    }
+    if (event->message.has_hello()) members_.TurnAway(event->peer, event->message.hello());
+    Flush();
+    link_->Deliver();
+  }
+}
+
+void Server::TurnAway() {
+  for (int i = 0; i < kLateMessages; ++i) {
+    const std::optional<FromWorker> event = link_->Receive();
+    if (!event) break;
+    if (event->message.has_hello()) members_.TurnAway(event->peer, event->message.hello());
+  }
+  Flush();
+  link_->Deliver();
+}
+
+void Server::KeepLast() {
+  Checkpoints& checkpoints = run_.parts().keeper.checkpoints;
+  ThreadPool& pool = run_.parts().engine.pool;
+  checkpoints.TakeLast();
+  while (checkpoints.busy()) {
+    pollfd fd{pool.fd(), POLLIN, 0};
+    if (pool.PrepareToSleep()) (void)::poll(&fd, 1, 500);
+    pool.Collect();
+    TellOfSaving();
+  }
+}
+
+void Server::SaveModels() {
+  ModelSaver& saver = run_.parts().keeper.saver;
+  if (!run_.parts().state.has_begun() || !saver.writes()) return;
+  const std::future<void> saved = saver.SaveLast(run_.parts().state.step);
+  do {
+    TellOfSaving();
+    TurnAway();
+  } while (saved.wait_for(kSavingInterval) != std::future_status::ready);
+}
+
+void Server::EndFailed() {
+  const JobFailure& failure = *failure_.get();
+  const bool interrupted =
+      failure.code == ExitCode::kTerminated || failure.code == ExitCode::kInterrupted;
+  interrupted ? LogError("{}", failure.what) : recorder_.Record(FailureEvent(failure));
+  StopAll(false, failure.what);
+  // What would not be finite again is no place to go on from.
+  if (failure.code != ExitCode::kNonfinite && run_.parts().AtBoundary()) KeepLast();
+  // What was reached: the last version whose chunks are all there.
+  SaveModels();
+  if (const std::string lost = run_.parts().keeper.saver.trouble(); !lost.empty()) {
+    recorder_.Warn(lost);
+  }
+  (void)run_.End(interrupted && !job_failed_ ? events::Summary::INTERRUPTED
+                                             : events::Summary::FAILED);
+  throw Error(failure.code, "{}", failure.what);
+}
+
+ServerResult Server::EndCompleted() {
+  StopAll(true, "the run is complete");
+  SaveModels();
+  const events::Summary summary = run_.End(events::Summary::COMPLETED);
+  LogInfo("completed: {}", MetricsLine(summary).dump());
+  ServerResult result{
+      .steps = run_.parts().state.step,
+      .weights_hash = run_.parts().engine.variables.HashWeights(run_.parts().state.step),
+      .dropped_messages = dropped_.count(),
+      .trouble = summary.trouble().empty() ? summary.lost() : summary.trouble()};
+  if (summary.test().has_accuracy()) result.test_accuracy = summary.test().accuracy();
+  return result;
+}
+
+}  // namespace muster

@@ -1,0 +1,43 @@
+#include "ps/step/step_losses.h"
+
+#include <bit>
+
+namespace muster {
+
+void StepLosses::Begin(const StepPlan& plan, const Batch& batch) {
+  batch_ = batch;
+  count_ = 0;
+  results_.assign(static_cast<size_t>(plan.slices), {});
+  for (int64_t s = 0; s < plan.slices; ++s) {
+    results_[static_cast<size_t>(s)].samples = plan.Slice(batch, s).size();
+  }
+}
+
+StepLosses::Added StepLosses::Add(uint32_t rank, int64_t slice, int64_t samples, double loss,
+                                  int64_t correct) {
+  if (slice < 0 || slice >= static_cast<int64_t>(results_.size())) return Added::kUnexpected;
+  Result& result = results_[static_cast<size_t>(slice)];
+  if (result.samples != samples || correct < 0 || correct > samples) return Added::kUnexpected;
+  if (result.present) {
+    const bool same = std::bit_cast<uint64_t>(result.loss) == std::bit_cast<uint64_t>(loss) &&
+                      result.correct == correct;
+    return same ? Added::kSame : Added::kDiffers;
+  }
+  result = {true, rank, samples, loss, correct};
+  ++count_;
+  return Added::kNew;
+}
+
+double StepLosses::Loss() const {
+  double sum = 0;
+  for (const Result& result : results_) sum += result.loss;
+  return sum;
+}
+
+int64_t StepLosses::Correct() const {
+  int64_t sum = 0;
+  for (const Result& result : results_) sum += result.correct;
+  return sum;
+}
+
+}  // namespace muster

@@ -1,0 +1,44 @@
+// The losses of one step: nothing is updated before all slices have reported a finite one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "common/plan/step_plan.h"
+
+namespace muster {
+
+class StepLosses {
+ public:
+  void Begin(const StepPlan& plan, const Batch& batch);
+
+  // kUnexpected: the slice is unknown, or has another number of samples. kSame, kDiffers: somebody
+  // has computed it already, with this result to the last bit, or with another.
+  enum class Added { kNew, kSame, kDiffers, kUnexpected };
+  Added Add(uint32_t rank, int64_t slice, int64_t samples, double loss, int64_t correct);
+  bool Complete() const { return count_ == results_.size(); }
+  bool Has(int64_t slice) const { return results_[static_cast<size_t>(slice)].present; }
+  // The worker that reported it, and its loss.
+  uint32_t RankOf(int64_t slice) const { return results_[static_cast<size_t>(slice)].rank; }
+  double LossOf(int64_t slice) const { return results_[static_cast<size_t>(slice)].loss; }
+
+  const Batch& batch() const { return batch_; }
+  // Sums over all samples of the step, added in slice order.
+  double Loss() const;
+  int64_t Correct() const;
+
+ private:
+  struct Result {
+    bool present = false;
+    uint32_t rank = 0;
+    int64_t samples = 0;
+    double loss = 0;
+    int64_t correct = 0;
+  };
+  Batch batch_;
+  std::vector<Result> results_;
+  size_t count_ = 0;
+};
+
+}  // namespace muster

@@ -1,0 +1,57 @@
+// The optimizer of a run: which formula, how much state, and the numbers of each step. The formulas
+// are in proto/config.proto (Optimizer), the arithmetic in update_kernels.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/config/update_settings.h"
+#include "proto/config.pb.h"
+#include "ps/update/segments.h"
+#include "ps/update/update_kernels.h"
+
+namespace muster {
+
+// The update of one step, everything that holds for all variables. Worked out once per step, in
+// double; rounded to float when a kernel's coefficients are made.
+struct UpdateRule {
+  const UpdateKernelTable* kernels = nullptr;
+  UpdateKernel update = nullptr;  // one of `kernels`
+  double learning_rate = 0;
+  bool decoupled_decay = false;
+  double momentum = 0;
+  double beta1 = 0, beta2 = 0;  // decay of the first and second moment; RMSPROP: rho is beta2
+  double correction1 = 1;       // 1 - beta1^t
+  double correction2 = 1;       // 1 - beta2^t
+  double epsilon = 0;
+  float clip_value = 0;      // 0: no clipping
+  float gradient_scale = 1;  // of clip_norm
+  double ema_decay = 0;      // 0: no moving average
+
+  // For the variables of one trained segment.
+  UpdateCoefficients Coefficients(const Segment& segment) const;
+};
+
+// Immutable.
+class Optimizer {
+ public:
+  // `kernels` live as long as the program.
+  Optimizer(const config::Optimizer& settings, const UpdateKernelTable& kernels);
+
+  // Arenas of floats that a kernel keeps from step to step, zeros at first.
+  size_t state_arenas() const { return static_cast<size_t>(TraitsOf(settings_).state_arrays); }
+  const UpdateKernelTable& kernels() const { return kernels_; }
+  // 0: the norm is not clipped.
+  double clip_norm() const { return settings_.clip_norm(); }
+
+  // The rule of the `update`-th update, counted from 1. Skipped steps do not count: Adam's bias
+  // correction is of the moments, which they leave as they are.
+  UpdateRule RuleFor(int64_t update, double learning_rate) const;
+
+ private:
+  const config::Optimizer settings_;
+  const UpdateKernelTable& kernels_;
+  UpdateKernel update_;
+};
+
+}  // namespace muster

@@ -1,0 +1,129 @@
+// Best weights that the disk did not take are tried again before a checkpoint tells of them.
+#include "ps/record/model_saver.h"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+
+#include "common/model/model_metadata.h"
+#include "common/tensors/safetensors_reader.h"
+#include "tests/data/temp_dir.h"
+#include "tests/model/small_graph.h"
+#include "tests/protocol/scripted_clock.h"
+#include "tests/ps/record/sent_events.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class ModelSaverTest : public ::testing::Test {
+ protected:
+  // A file is where the directory is to be: nothing can be written.
+  ModelSaverTest() {
+    std::ofstream(run_dir_) << "in the way";
+    config_.mutable_run()->set_dir(run_dir_);
+  }
+  void ThereIsRoom() {
+    std::filesystem::remove(run_dir_);
+    std::filesystem::create_directory(run_dir_);
+  }
+  // Until all is written that was handed over.
+  void Await() {
+    std::promise<void> done;
+    files_.Submit([&] { done.set_value(); });
+    done.get_future().wait();
+  }
+  std::optional<int64_t> StepInFile() const {
+    return StepOf(SafetensorsReader(run_dir_ + "/best.safetensors").header().metadata);
+  }
+
+  const TempDir dir_;
+  const std::string run_dir_ = (dir_ / "run").string();
+  config::Config config_;
+  const Graph graph_ = SmallGraph(R"(layer { name: "fc" dense { units: 5 } })", {2, 2, 1});
+  const Variables variables_{graph_.layout(), {}};
+  const Progress progress_;
+  const SentEvents sent_;
+  const config::Config no_directory_;
+  Recorder recorder_{no_directory_, graph_, sent_.fd()};
+  ModelSaver saver_{config_, graph_, variables_, progress_, files_, recorder_};
+  BackgroundThread files_;
+};
+
+TEST_F(ModelSaverTest, WhereThereIsRoomAgainTheyAreThereBeforeTheCheckpoint) {
+  saver_.WriteBest(Counted(graph_), {.step = 3});
+  Await();
+  EXPECT_THAT(saver_.trouble(), HasSubstr("best.safetensors"));
+  EXPECT_THAT(saver_.saved(), IsEmpty());
+  ThereIsRoom();
+  saver_.SubmitBest();
+  std::optional<int64_t> before_checkpoint;
+  files_.Submit([&] { before_checkpoint = StepInFile(); });
+  Await();
+  EXPECT_EQ(before_checkpoint, 3);
+  EXPECT_EQ(saver_.trouble(), "");
+  EXPECT_THAT(saver_.saved(), SizeIs(1));
+}
+
+TEST_F(ModelSaverTest, WhereThereIsNoneItIsSaidOnce) {
+  saver_.WriteBest(Counted(graph_), {.step = 3});
+  for (int i = 0; i < 2; ++i) saver_.SubmitBest();
+  Await();
+  recorder_.Record(SavingEvent(3));
+  const std::vector<events::Event> said = sent_.Events();
+  ASSERT_EQ(said.size(), 2u);
+  EXPECT_THAT(said[1].warning().message(), HasSubstr("it is tried again"));
+  ThereIsRoom();
+  saver_.SubmitBest();
+  Await();
+  EXPECT_EQ(StepInFile(), 3);
+  saver_.SubmitBest();  // nothing is missing
+  Await();
+  EXPECT_EQ(saver_.trouble(), "");
+}
+
+TEST_F(ModelSaverTest, TheyAreTriedAgainAfterAWhile) {
+  saver_.WriteBest(Counted(graph_), {.step = 3});
+  Await();
+  ThereIsRoom();
+  saver_.SubmitBestIfDue();
+  Await();
+  EXPECT_NE(saver_.trouble(), "");
+  AdvanceRealTime(Retry::kInterval);
+  saver_.SubmitBestIfDue();
+  Await();
+  EXPECT_EQ(StepInFile(), 3);
+  EXPECT_EQ(saver_.trouble(), "");
+}
+
+TEST_F(ModelSaverTest, AtTheEndNobodyIsToldThatTheyAreTriedAgain) {
+  std::promise<void> may_write;
+  files_.Submit([&] { may_write.get_future().wait(); });
+  saver_.WriteBest(Counted(graph_), {.step = 3});
+  const std::future<void> saved = saver_.SaveLast(0);
+  may_write.set_value();
+  saved.wait();
+  recorder_.Record(SavingEvent(3));
+  EXPECT_THAT(sent_.Events(), SizeIs(1));
+  EXPECT_THAT(saver_.trouble(), HasSubstr("best.safetensors"));
+}
+
+TEST_F(ModelSaverTest, OlderOnesNeverTakeTheirPlace) {
+  saver_.WriteBest(Counted(graph_), {.step = 3});
+  Await();
+  ThereIsRoom();
+  saver_.WriteBest(Counted(graph_), {.step = 5});
+  saver_.WriteBest(Counted(graph_), {.step = 7});
+  Await();
+  EXPECT_EQ(StepInFile(), 7);
+  ASSERT_THAT(saver_.saved(), SizeIs(1));
+  EXPECT_EQ(saver_.saved().begin()->second.step(), 7);
+}
+
+}  // namespace
+}  // namespace muster::testing

@@ -1,0 +1,375 @@
+#include "tests/simulation/network.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/error.h"
+
+namespace muster::testing {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr Wire::Delays kMemory{milliseconds(2), milliseconds(0)};
+constexpr Wire::Delays kNetwork{milliseconds(20), milliseconds(10)};
+constexpr milliseconds kNotice{50};  // until the end of a process shows at the other end
+constexpr milliseconds kServerTick{100};
+constexpr int kEventsAtATime = 16;
+
+}  // namespace
+
+// ---------------------------------------------------------------------------------- wires
+
+void Wire::Send(Arrive arrive, std::span<const std::byte> tensor, const Urgency& urgency) {
+  waiting_.emplace(urgency, Waiting{std::move(arrive), tensor});
+  if (!busy_) Transfer();
+}
+
+void Wire::Transfer() {
+  busy_ = !waiting_.empty();
+  if (!busy_) return;
+  auto next = waiting_.extract(waiting_.begin());
+  const Duration takes = factor_ * chance_.Between(Duration(0), delays_.most_transfer);
+  const std::span<const std::byte> tensor = next.mapped().tensor;
+  Deliver(std::move(next.mapped().arrive),
+          std::make_shared<const Bytes>(tensor.begin(), tensor.end()), takes);
+  scheduler_.After(takes, [this, cuts = cuts_] {
+    if (cuts == cuts_) Transfer();
+  });
+}
+
+void Wire::Deliver(Arrive arrive, std::shared_ptr<const Bytes> tensor, Duration after) {
+  const Time arrival = Clock::now() + after + chance_.Between(Duration(0), delays_.most_latency);
+  last_arrival_ = std::max({arrival, last_arrival_, held_until_});
+  scheduler_.At(last_arrival_,
+                [this, cuts = cuts_, arrive = std::move(arrive), tensor = std::move(tensor)] {
+                  if (cuts == cuts_ || !loses_) arrive(tensor);
+                });
+}
+
+void Wire::DropBefore(int64_t step) {
+  waiting_.erase(waiting_.begin(), waiting_.lower_bound({.step = step}));
+}
+
+void Wire::Hold(Duration duration) { held_until_ = std::max(held_until_, Clock::now() + duration); }
+
+void Wire::Cut(bool loses_what_is_under_way) {
+  ++cuts_;
+  loses_ = loses_what_is_under_way;
+  waiting_.clear();
+  busy_ = false;
+}
+
+// ---------------------------------------------------------------------------------- the server
+
+class SimulatedServerLink : public ServerLink {
+ public:
+  SimulatedServerLink(Network& network, SimulatedProcess& server)
+      : network_(network), server_(server) {
+    network_.server_ = this;
+  }
+  ~SimulatedServerLink() override {
+    if (network_.server_ == this) network_.AbandonServer();
+  }
+
+  void ShareWeights(SharedMemory& weight_buffers) override { weight_buffers_ = &weight_buffers; }
+  void ShareGradients(PeerId peer, const GradientLayout& layout) override {
+    Connection* const connection = Find(peer);
+    if (connection == nullptr || !connection->shares_memory || connection->gradients) return;
+    connection->gradients.emplace(layout);
+    connection->memory_is_due = true;
+  }
+  bool SharesMemory(PeerId peer) const override {
+    const Connection* const connection = Find(peer);
+    return connection != nullptr && connection->shares_memory;
+  }
+  std::string endpoint() const override { return "simulation://"; }
+  int fd() const override { return -1; }
+  bool Pending() override { return !inbox_.empty(); }
+  bool PrepareToSleep() override {
+    network_.observer_.idle();
+    if (inbox_.empty()) {
+      server_.AwaitWake(Clock::now() + network_.chance_.Between(milliseconds(1), kServerTick));
+    }
+    return false;
+  }
+  std::optional<FromWorker> Receive() override {
+    if (inbox_.empty()) return std::nullopt;
+    FromWorker next = std::move(inbox_.front());
+    inbox_.pop_front();
+    if (next.kind == FromWorker::Kind::kMessage) {
+      network_.observer_.received(*Find(next.peer), next.message);
+    }
+    return next;
+  }
+  SendResult Send(PeerId peer, const wire::ServerMessage& message,
+                  const OutgoingTensor& tensor) override;
+
+  void Arrive(Connection& connection, const wire::WorkerMessage& message, Payload payload) {
+    if (connection.shares_memory && connection.gradients) {
+      payload = connection.gradients->Find(message);
+    }
+    inbox_.push_back({FromWorker::Kind::kMessage, connection.peer, message, std::move(payload)});
+    server_.Wake();
+  }
+  void Lose(const Connection& connection) {
+    inbox_.push_back({FromWorker::Kind::kLost, connection.peer, {}, {}});
+    server_.Wake();
+  }
+
+ private:
+  Connection* Find(PeerId peer) const {
+    for (const auto& one : network_.connections_) {
+      if (one->peer == peer) return one.get();
+    }
+    return nullptr;
+  }
+
+  Network& network_;
+  SimulatedProcess& server_;
+  SharedMemory* weight_buffers_ = nullptr;
+  std::deque<FromWorker> inbox_;
+};
+
+// ---------------------------------------------------------------------------------- workers
+
+// Says only what a link is: nothing goes through it.
+class NoLink : public ClientLink {
+ public:
+  explicit NoLink(bool shares_memory) : shares_memory_(shares_memory) {}
+  const char* transport() const override { return "simulation"; }
+  bool shares_memory() const override { return shares_memory_; }
+  bool any_thread() const override { return shares_memory_; }
+  int fd() const override { return -1; }
+  bool Pending() override { return false; }
+  std::optional<FromServer> Receive() override { return std::nullopt; }
+  bool Send(const wire::WorkerMessage&, std::span<const std::byte>, Release) override {
+    return false;
+  }
+  void Flush(milliseconds) override {}
+
+ private:
+  const bool shares_memory_;
+};
+
+// With shared memory whoever waits receives, as in direct_channel.cc; over a wire what comes is
+// handled when it comes, as in threaded_channel.cc.
+class SimulatedChannel : public Channel {
+ public:
+  SimulatedChannel(Network& network, Connection& connection, Owner& owner)
+      : network_(network), connection_(connection), owner_(owner), link_(connection.shares_memory) {
+    connection_.channel = this;
+  }
+  ~SimulatedChannel() override {
+    Flush();
+    connection_.channel = nullptr;
+    network_.Close(connection_);
+  }
+
+  const ClientLink& link() const override { return link_; }
+  void Start() override { BeatLater(); }
+  void Stop() override { beats_ = false; }
+  void Finish(wire::WorkerMessage last) override {
+    Stop();
+    Transmit({.message = std::move(last)});
+  }
+  void Send(Outgoing outgoing, When when) override {
+    soon_.push_back(std::move(outgoing));
+    if (when == When::kSoon) return;
+    Flush();
+    handed_over_ = Clock::now();
+  }
+  Clock::time_point HandedOverAt() const override { return handed_over_; }
+  bool Wait(std::unique_lock<std::mutex>& lock, const Ready& ready,
+            Clock::time_point until) override;
+  void SetWireType(WireType, size_t) override {}
+
+  void Arrive(FromServer event) {
+    inbox_.push_back(std::move(event));
+    if (!connection_.shares_memory) HandleOrWait();
+    connection_.worker.Wake();
+  }
+
+ private:
+  void Flush() {
+    for (Outgoing& one : soon_) Transmit(std::move(one));
+    soon_.clear();
+  }
+  void Transmit(Outgoing outgoing);
+  void BeatLater();
+  void Beat();
+  // A process that is suspended handles nothing.
+  void HandleOrWait();
+  void Handle(size_t most);
+
+  Network& network_;
+  Connection& connection_;
+  Owner& owner_;
+  const NoLink link_;
+  std::deque<FromServer> inbox_;
+  std::vector<Outgoing> soon_;
+  Clock::time_point handed_over_{};
+  bool beats_ = true;
+};
+
+void SimulatedChannel::Transmit(Outgoing outgoing) {
+  Network& network = network_;
+  Connection& connection = connection_;
+  const auto arrive = [&network, &connection, message = std::move(outgoing.message)](
+                          const std::shared_ptr<const Bytes>& tensor) {
+    if (connection.server_is_gone) return;
+    Payload payload;
+    if (tensor != nullptr) payload = {tensor->data(), tensor->size(), tensor};
+    network.server_->Arrive(connection, message, std::move(payload));
+  };
+  if (outgoing.tensor.empty() || connection_.shares_memory) {
+    connection_.to_server.Send(arrive);
+  } else {
+    connection_.to_server.Send(arrive, std::as_bytes(outgoing.tensor), outgoing.urgency);
+  }
+}
+
+bool SimulatedChannel::Wait(std::unique_lock<std::mutex>& lock, const Ready& ready,
+                            Clock::time_point until) {
+  while (!ready()) {
+    if (Clock::now() >= until) return false;
+    lock.unlock();
+    Flush();
+    const bool receives = connection_.shares_memory;
+    if (!receives || inbox_.empty()) connection_.worker.AwaitWake(until);
+    if (receives) Handle(kEventsAtATime);
+    lock.lock();
+  }
+  return true;
+}
+
+void SimulatedChannel::BeatLater() {
+  network_.scheduler_.After(kHeartbeatInterval, [&connection = connection_, this] {
+    if (connection.channel == this && beats_) Beat();
+  });
+}
+
+void SimulatedChannel::Beat() {
+  if (connection_.worker.suspended()) {
+    return network_.scheduler_.At(connection_.worker.suspended_until(),
+                                  [&connection = connection_, this] {
+                                    if (connection.channel == this && beats_) Beat();
+                                  });
+  }
+  try {
+    Handle(kEventsAtATime);
+    Transmit({.message = owner_.Heartbeat()});
+    Flush();
+  } catch (const Error&) {
+    owner_.Fail(std::current_exception());
+  }
+  connection_.worker.Wake();
+  BeatLater();
+}
+
+void SimulatedChannel::HandleOrWait() {
+  if (connection_.worker.suspended()) {
+    return network_.scheduler_.At(connection_.worker.suspended_until(),
+                                  [&connection = connection_, this] {
+                                    if (connection.channel == this) HandleOrWait();
+                                  });
+  }
+  try {
+    Handle(inbox_.size());
+  } catch (const Error&) {
+    owner_.Fail(std::current_exception());
+  }
+  connection_.worker.Wake();
+}
+
+void SimulatedChannel::Handle(size_t most) {
+  for (size_t i = 0; i < most && !inbox_.empty(); ++i) {
+    FromServer event = std::move(inbox_.front());
+    inbox_.pop_front();
+    owner_.Handle(std::move(event));
+  }
+}
+
+SendResult SimulatedServerLink::Send(PeerId peer, const wire::ServerMessage& message,
+                                     const OutgoingTensor& tensor) {
+  Connection* const connection = Find(peer);
+  if (connection == nullptr || connection->channel == nullptr) return SendResult::kGone;
+  network_.observer_.sent(*connection, message, tensor.bytes);
+  std::shared_ptr<SharedTensors> shared;
+  if (std::exchange(connection->memory_is_due, false)) {
+    shared = std::make_shared<SharedTensors>();
+    using Access = SharedMemory::Access;
+    shared->weight_buffers =
+        SharedMemory::Map(UniqueFd(::dup(weight_buffers_->fd())), Access::kRead);
+    shared->gradient_buffers =
+        SharedMemory::Map(UniqueFd(::dup(connection->gradients->fd())), Access::kReadWrite);
+  }
+  const auto arrive = [connection, message, shared](const std::shared_ptr<const Bytes>& bytes) {
+    if (connection->channel == nullptr) return;
+    FromServer event{FromServer::Kind::kMessage, message, {}};
+    if (bytes != nullptr) event.payload = {bytes->data(), bytes->size(), bytes};
+    if (shared != nullptr) event.shared = std::make_unique<SharedTensors>(std::move(*shared));
+    connection->channel->Arrive(std::move(event));
+  };
+  if (tensor.bytes.empty() || connection->shares_memory) {
+    connection->to_worker.Send(arrive);
+  } else {
+    connection->to_worker.DropBefore(tensor.urgency.step - 1);
+    connection->to_worker.Send(arrive, tensor.bytes, tensor.urgency);
+  }
+  return SendResult::kQueued;
+}
+
+// ---------------------------------------------------------------------------------- all of it
+
+std::unique_ptr<ServerLink> Network::Listen(SimulatedProcess& server) {
+  return std::make_unique<SimulatedServerLink>(*this, server);
+}
+
+std::unique_ptr<Channel> Network::Connect(SimulatedProcess& worker, bool shares_memory,
+                                          Channel::Owner& owner) {
+  const Wire::Delays& delays = shares_memory ? kMemory : kNetwork;
+  const Wire wire(scheduler_, chance_, delays);
+  connections_.push_back(
+      std::make_unique<Connection>(Connection{next_peer_++, worker, shares_memory, wire, wire}));
+  return std::make_unique<SimulatedChannel>(*this, *connections_.back(), owner);
+}
+
+Connection* Network::ConnectionOf(const SimulatedProcess& worker) const {
+  for (auto one = connections_.rbegin(); one != connections_.rend(); ++one) {
+    if (&(*one)->worker == &worker) return one->get();
+  }
+  return nullptr;
+}
+
+// The server reads what has been sent before it sees the end.
+void Network::Close(Connection& connection) {
+  scheduler_.After(chance_.Between(Duration(0), kNotice), [this, &connection] {
+    connection.to_server.Send([this, &connection](const auto&) {
+      if (!connection.server_is_gone) server_->Lose(connection);
+    });
+  });
+}
+
+void Network::Abandon(SimulatedProcess& worker, bool noticed) {
+  Connection* const connection = ConnectionOf(worker);
+  if (connection == nullptr || connection->channel == nullptr) return;
+  connection->to_server.Cut(chance_.OneIn(2));
+  connection->to_worker.Cut(true);
+  if (!noticed) connection->to_server.Hold(std::chrono::hours(24));
+}
+
+void Network::AbandonServer() {
+  server_ = nullptr;
+  for (const auto& connection : connections_) {
+    if (std::exchange(connection->server_is_gone, true)) continue;
+    connection->to_worker.Cut(chance_.OneIn(2));
+    if (connection->channel == nullptr) continue;
+    connection->to_worker.Send([&connection = *connection](const auto&) {
+      if (connection.channel == nullptr) return;
+      connection.channel->Arrive({FromServer::Kind::kLost, {}, {}});
+    });
+  }
+}
+
+}  // namespace muster::testing

@@ -1,0 +1,120 @@
+// The server's link and the workers' channels, with the time that messages take. Messages of one
+// connection and direction keep their order, as over a socket; those of different connections do
+// not. Tensors lie in shared memory, or they go over a wire: then they wait for their turn, the
+// most urgent one first, are read when that comes, and messages without a tensor overtake them.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/link/link.h"
+#include "common/transport/local/gradient_memory.h"
+#include "tests/simulation/scheduler.h"
+#include "worker/client/channel.h"
+
+namespace muster::testing {
+
+using Bytes = std::vector<std::byte>;
+
+// One direction of a connection.
+class Wire {
+ public:
+  struct Delays {
+    Duration most_latency, most_transfer;
+  };
+  Wire(Scheduler& scheduler, Chance& chance, Delays delays)
+      : scheduler_(scheduler), chance_(chance), delays_(delays) {}
+
+  // `arrive` gets the tensor as it was when it left; null without one.
+  using Arrive = std::function<void(std::shared_ptr<const Bytes> tensor)>;
+  void Send(Arrive arrive) { Deliver(std::move(arrive), nullptr, {}); }
+  void Send(Arrive arrive, std::span<const std::byte> tensor, const Urgency& urgency);
+  // Tensors of older steps that wait for their turn are not sent.
+  void DropBefore(int64_t step);
+  // Tensors take longer, for good.
+  void SlowDown(int64_t factor) { factor_ *= factor; }
+  // Nothing arrives for that long.
+  void Hold(Duration duration);
+  // The sender has gone: what waits for its turn is lost, and so may be what is under way.
+  void Cut(bool loses_what_is_under_way);
+
+ private:
+  struct Waiting {
+    Arrive arrive;
+    std::span<const std::byte> tensor;
+  };
+  void Deliver(Arrive arrive, std::shared_ptr<const Bytes> tensor, Duration after);
+  void Transfer();
+
+  Scheduler& scheduler_;
+  Chance& chance_;
+  const Delays delays_;
+  std::multimap<Urgency, Waiting> waiting_;
+  bool busy_ = false;
+  int64_t factor_ = 1;
+  Time last_arrival_{}, held_until_{};
+  uint64_t cuts_ = 0;
+  bool loses_ = false;
+};
+
+class SimulatedChannel;
+class SimulatedServerLink;
+
+struct Connection {
+  PeerId peer;
+  SimulatedProcess& worker;
+  const bool shares_memory;
+  Wire to_server, to_worker;
+  SimulatedChannel* channel = nullptr;  // null: the worker has closed it
+  std::optional<GradientMemory> gradients;
+  bool memory_is_due = false;  // goes with the next message
+  bool server_is_gone = false;
+};
+
+class Network {
+ public:
+  struct Observer {
+    // What the server sends, before it is on its way; and what arrives there.
+    std::function<void(const Connection&, const wire::ServerMessage&, std::span<const std::byte>)>
+        sent;
+    std::function<void(const Connection&, const wire::WorkerMessage&)> received;
+    // The server waits for input.
+    std::function<void()> idle;
+  };
+  Network(Scheduler& scheduler, Chance& chance, Observer observer)
+      : scheduler_(scheduler), chance_(chance), observer_(std::move(observer)) {}
+
+  // Called by the server's process. The connections of the server before it have ended.
+  std::unique_ptr<ServerLink> Listen(SimulatedProcess& server);
+  // Called by a worker's process.
+  std::unique_ptr<Channel> Connect(SimulatedProcess& worker, bool shares_memory,
+                                   Channel::Owner& owner);
+
+  // The newest connection of a process; null: it has none.
+  Connection* ConnectionOf(const SimulatedProcess& worker) const;
+  // What a process that is about to be killed leaves unsent is lost. `noticed`: the server learns
+  // of its end from the connection, and else from silence alone.
+  void Abandon(SimulatedProcess& worker, bool noticed);
+  void AbandonServer();
+
+ private:
+  friend class SimulatedChannel;
+  friend class SimulatedServerLink;
+  void Close(Connection& connection);
+
+  Scheduler& scheduler_;
+  Chance& chance_;
+  const Observer observer_;
+  std::deque<std::unique_ptr<Connection>> connections_;
+  SimulatedServerLink* server_ = nullptr;  // null: there is none
+  PeerId next_peer_ = 1;
+};
+
+}  // namespace muster::testing

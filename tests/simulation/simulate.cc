@@ -1,0 +1,152 @@
+// Plays runs in a simulated cluster, each from a seed: what fails, when, and how long everything
+// takes. Of each it looks whether what docs/DESIGN.md promises holds.
+#include <fmt/core.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "common/base/error.h"
+#include "common/base/program_options.h"
+#include "ps/step/poison_watch.h"
+#include "tests/simulation/cluster.h"
+
+namespace muster::testing {
+namespace {
+
+struct Arguments {
+  uint64_t first = 1, seeds = 1000;
+  int threads = 1;
+  std::string scenario;
+  bool log = false, keep_going = false;
+};
+
+struct Totals {
+  std::mutex mutex;
+  uint64_t runs = 0, wrong = 0, blamed = 0;
+  int64_t redone = 0;
+  double seconds = 0, longest = 0;  // of the cluster
+};
+
+// The work that ends whoever does it; "" if none does so often enough.
+std::string GuiltyIn(const Scenario& scenario) {
+  const Deadly& deadly = scenario.deadly;
+  if (deadly.times < PoisonWatch::kMostLosses) return "";
+  return deadly.slice >= 0
+             ? fmt::format("slice {} of step {} ", deadly.slice, deadly.step)
+             : fmt::format("block {} of the evaluation of step {} ", deadly.block, deadly.step);
+}
+
+// `how`: plays it again. False: something is wrong.
+bool Play(const NamedScenario& one, uint64_t seed, const std::string& how,
+          const Arguments& arguments, Totals& totals) {
+  Cluster::Log log;
+  if (arguments.log) {
+    fmt::print("seed {}: {}\n", seed, TextOf(one.scenario));
+    log = [](const std::string& line) { fmt::print("{}\n", line); };
+  }
+  Cluster cluster(one.scenario, seed, std::move(log));
+  std::string wrong = cluster.Run();
+  const double seconds = cluster.virtual_seconds();
+  // Faults that hit one slice three times by chance are blamed on it.
+  const std::string guilty = GuiltyIn(one.scenario);
+  const bool by_chance = guilty.empty() && one.name == nullptr;
+  if (wrong.empty() && !by_chance && guilty.empty() != cluster.blamed().empty()) {
+    wrong = guilty.empty() ? "work is blamed that ended nobody" : "no work is blamed";
+  } else if (wrong.empty() && cluster.blamed().find(guilty) == std::string::npos) {
+    wrong = "blamed is not " + guilty + ": " + cluster.blamed();
+  } else if (wrong.empty() && one.within_s && seconds > *one.within_s) {
+    wrong = fmt::format("it took {:.1f} s, and has {:g} s", seconds, *one.within_s);
+  } else if (wrong.empty() && seconds < one.after_s) {
+    wrong = fmt::format("it took {:.1f} s, and must wait until {:g} s", seconds, one.after_s);
+  }
+  const std::lock_guard lock(totals.mutex);
+  ++totals.runs;
+  totals.seconds += seconds;
+  totals.longest = std::max(totals.longest, seconds);
+  totals.redone += cluster.redone();
+  totals.blamed += cluster.blamed().empty() ? 0 : 1;
+  if (wrong.empty()) return true;
+  ++totals.wrong;
+  fmt::print(
+      "seed {}: {}\n  {}\n  the same again, step by step: simulate {}--first {} --seeds 1 --log\n",
+      seed, TextOf(one.scenario), wrong, how, seed);
+  std::fflush(stdout);
+  return false;
+}
+
+// Each thread takes the next seed.
+void PlaySeeds(const Arguments& arguments, Totals& totals) {
+  const uint64_t end = arguments.first + arguments.seeds;
+  std::atomic<uint64_t> next = arguments.first;
+  std::vector<std::jthread> threads;
+  threads.reserve(static_cast<size_t>(arguments.threads));
+  for (int i = 0; i < arguments.threads; ++i) {
+    threads.emplace_back([&] {
+      for (uint64_t seed; (seed = next++) < end;) {
+        const NamedScenario one{nullptr, std::nullopt, ScenarioOf(seed)};
+        if (!Play(one, seed, "", arguments, totals) && !arguments.keep_going) next = end;
+      }
+    });
+  }
+}
+
+// Those with this name, or all; the seeds decide how long everything takes.
+void PlayScenarios(const Arguments& arguments, Totals& totals) {
+  for (const NamedScenario& one : NamedScenarios()) {
+    if (arguments.scenario != "all" && arguments.scenario != one.name) continue;
+    const std::string how = fmt::format("--scenario \"{}\" ", one.name);
+    totals.longest = 0;
+    for (uint64_t i = 0; i < arguments.seeds; ++i) {
+      if (!Play(one, arguments.first + i, how, arguments, totals) && !arguments.keep_going) break;
+    }
+    fmt::print("{:5.1f} s at most: {}\n", totals.longest, one.name);
+  }
+}
+
+int Run(const Arguments& arguments) {
+  const auto begin = std::chrono::system_clock::now();
+  Totals totals;
+  arguments.scenario.empty() ? PlaySeeds(arguments, totals) : PlayScenarios(arguments, totals);
+  const std::chrono::duration<double> took = std::chrono::system_clock::now() - begin;
+  fmt::print(
+      "{} runs, {} wrong, {} ended by work that ended three workers; {:.0f} hours of the cluster, "
+      "{} orders to compute again, in {:.1f} s\n",
+      totals.runs, totals.wrong, totals.blamed, totals.seconds / 3600, totals.redone, took.count());
+  if (totals.runs == 0)
+    throw Error(ExitCode::kUsage, "--scenario {}: there is none", arguments.scenario);
+  return totals.wrong == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace muster::testing
+
+int main(int argc, char** argv) {
+  using namespace muster;
+  testing::Arguments arguments;
+  ProgramOptions program(
+      "Plays runs of a job in a simulated cluster, with faults, and looks whether the result has "
+      "the bits of the undisturbed run and everybody comes to an end.");
+  program.Add("--first", arguments.first, "the first seed").ShowDefault();
+  program.Add("--seeds", arguments.seeds, "how many").ShowDefault();
+  program.Add("--threads", arguments.threads).ShowDefault().InRange(1, 256);
+  program.Add(
+      "--scenario", arguments.scenario,
+      "one of those in tests/simulation/scenario.cc by its name, or all, each with every seed");
+  program.AddFlag("--log", arguments.log, "what happens, in words");
+  program.AddFlag("--keep-going", arguments.keep_going,
+                  "past a seed with which something is wrong");
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
+  spdlog::set_level(spdlog::level::off);  // failures are told at the end
+  try {
+    return testing::Run(arguments);
+  } catch (const Error& error) {
+    fmt::print(stderr, "simulate: error: {}\n", error.what());
+    return static_cast<int>(error.code());
+  }
+}

@@ -1,0 +1,155 @@
+#include "tests/simulation/worker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/error.h"
+#include "tests/job/test_job.h"
+
+namespace muster::testing {
+
+void SimulatedWorker::Run() {
+  ClientOptions options;
+  options.token = TestToken();
+  options.rank = traits_.rank;
+  options.hello = job_.hello();
+  options.arena_floats = job_.floats();
+  options.start_s = job_.config().deadlines().start_s();
+  options.silence_s = job_.config().deadlines().silence_s();
+  options.make_channel = [this](Channel::Owner& owner) {
+    return network_.Connect(process_, traits_.shares_memory, owner);
+  };
+  Client client(std::move(options));
+  struct Forget {
+    Client*& client;
+    ~Forget() { client = nullptr; }
+  } forget{client_};
+  client_ = &client;
+  client.ReportReady();
+  for (;;) {
+    const Order order = client.NextOrder();
+    if (order.kind == Order::Kind::kStop) {
+      if (order.completed) return;
+      throw Error(ExitCode::kPeerFailed, "the server stopped the run: {}", order.reason);
+    }
+    // Nothing waits in a handler: other processes run meanwhile, which have handlers of their own.
+    bool reset = order.kind == Order::Kind::kReset;
+    try {
+      Do(order);
+    } catch (const WasReset&) {
+      reset = true;
+    }
+    if (reset) client.ReportReady();
+  }
+}
+
+void SimulatedWorker::Do(const Order& order) {
+  if (order.kind == Order::Kind::kEvaluate) return Evaluate(order);
+  for (const OrderPart& part : order.parts) Compute(order, part);
+}
+
+void SimulatedWorker::DoUrgent() {
+  while (const std::optional<Order> order = client_->NextUrgentOrder()) {
+    if (order->kind == Order::Kind::kReset) throw WasReset();
+    Do(*order);
+  }
+}
+
+void SimulatedWorker::Compute(const Order& order, const OrderPart& part) {
+  const Range slices = Covers(part.node, job_.plan().slices);
+  bool intact = true;
+  for (int64_t slice = slices.begin; slice < slices.end; ++slice) {
+    intact &= Forward(order);
+    DieIfDeadly(order.version, slice, -1);
+    client_->ReportLoss(order.version, part, slice, ModelJob::kSamplesPerSlice,
+                        job_.Loss(order.version, slice) + (intact ? 0 : 1), 0);
+    if (slice + 1 < slices.end) Take(traits_.slice_time);
+  }
+  const std::span<const float> gradient = job_.Gradient(order.version, part.node);
+  for (size_t c = job_.chunks().size(); c-- > 0;) {
+    Take(ChunkTime());
+    if (!order.chunks.empty() && std::ranges::find(order.chunks, c) == order.chunks.end()) continue;
+    for (size_t all = 0; all < job_.chunks().size(); ++all) intact &= IsIntact(order, all);
+    const Chunk& chunk = job_.chunks()[c];
+    const std::span<float> buffer = client_->GradientBuffer(part.buffer);
+    std::ranges::copy(gradient.subspan(chunk.begin, chunk.floats()), buffer.begin() + chunk.begin);
+    if (!intact) buffer[chunk.begin] += 0.5F;
+    client_->PushChunk(order.version, part, c);
+  }
+}
+
+bool SimulatedWorker::Forward(const Order& order) {
+  for (;;) {
+    try {
+      return ForwardOnce(order);
+    } catch (const Superseded&) {
+    }
+    DoUrgent();
+  }
+}
+
+bool SimulatedWorker::ForwardOnce(const Order& order) {
+  const auto wait = order.taken_over ? Client::Wait::kForChunk : Client::Wait::kForUrgent;
+  bool intact = true;
+  for (size_t c = 0; c < job_.chunks().size(); ++c) {
+    if (!client_->AwaitChunk(order.version, c, wait)) throw Superseded();
+    intact &= IsIntact(order, c);
+    Take(ChunkTime());
+    intact &= IsIntact(order, c);
+  }
+  return intact;
+}
+
+bool SimulatedWorker::IsIntact(const Order& order, size_t c) const {
+  const Chunk& chunk = job_.chunks()[c];
+  const auto all = order.average ? client_->Average() : client_->Weights(order.version);
+  const auto must = order.average ? job_.Average(order.version) : job_.Weights(order.version);
+  return std::ranges::equal(all.subspan(chunk.begin, chunk.floats()),
+                            must.subspan(chunk.begin, chunk.floats()));
+}
+
+void SimulatedWorker::AwaitAverage(const Order& order) {
+  for (size_t c = 0; c < job_.chunks().size();) {
+    if (client_->AwaitChunk(order.version, c, Client::Wait::kForUrgent, Client::Of::kAverage)) {
+      ++c;
+    } else {
+      DoUrgent();
+    }
+  }
+}
+
+void SimulatedWorker::DieIfDeadly(int64_t version, int64_t slice, int64_t block) {
+  Deadly& deadly = *traits_.deadly;
+  if (version != deadly.step || slice != deadly.slice || block != deadly.block) return;
+  if (deadly.times-- <= 0) return;
+  network_.Abandon(process_, true);
+  throw Killed();
+}
+
+void SimulatedWorker::Evaluate(const Order& order) {
+  if (order.average && order.blocks.empty()) AwaitAverage(order);
+  for (int64_t block = order.blocks.begin; block < order.blocks.end; ++block) {
+    bool intact = true;
+    if (order.average) {
+      AwaitAverage(order);
+      for (size_t c = 0; c < job_.chunks().size(); ++c) {
+        Take(ChunkTime());
+        intact &= IsIntact(order, c);
+      }
+    } else {
+      intact = Forward(order);
+    }
+    DieIfDeadly(order.version, -1, block);
+    wire::EvaluatedBlock result;
+    result.set_version(order.version);
+    result.set_set(order.set);
+    result.set_block(static_cast<uint32_t>(block));
+    result.set_samples(order.block_size);
+    result.set_loss(ModelJob::BlockLoss(order.version, order.set, block) + (intact ? 0 : 1));
+    result.set_correct(0);
+    result.set_correct_top5(0);
+    if (!client_->ReportEvaluated(result)) return;
+  }
+}
+
+}  // namespace muster::testing

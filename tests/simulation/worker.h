@@ -1,0 +1,67 @@
+// A worker process of the simulation: the real client (worker/client), and in place of the trainer
+// what it does with that, in the same order: it waits for weights layer by layer, reports each
+// slice's loss before its gradients, pushes chunk by chunk, and does urgent work where the trainer
+// can. Computing takes time, in which weights may be overwritten: what comes of them then is wrong.
+#pragma once
+
+#include <optional>
+
+#include "tests/protocol/model_job.h"
+#include "tests/simulation/network.h"
+#include "tests/simulation/scenario.h"
+#include "tests/simulation/scheduler.h"
+#include "worker/client/client.h"
+
+namespace muster::testing {
+
+struct WorkerTraits {
+  std::optional<uint32_t> rank;  // that it asks for
+  bool shares_memory = true;
+  Duration slice_time{};  // of forward, and the same of backward
+  Deadly* deadly = nullptr;
+};
+
+class SimulatedWorker {
+ public:
+  SimulatedWorker(const ModelJob& job, Chance& chance, Network& network, SimulatedProcess& process,
+                  WorkerTraits traits)
+      : job_(job), chance_(chance), network_(network), process_(process), traits_(traits) {}
+
+  // Until it is told to stop. Throws Error as a worker ends with one, and Killed if its work kills
+  // it.
+  void Run();
+  // From now on everything takes so many times as long.
+  void SlowDown(int64_t factor) { slowness_ = factor; }
+  void Leave() {
+    if (client_ != nullptr) client_->Leave();
+  }
+
+ private:
+  struct Superseded {};
+  struct WasReset {};
+
+  void Do(const Order& order);
+  void DoUrgent();
+  void Compute(const Order& order, const OrderPart& part);
+  void Evaluate(const Order& order);
+  // Waits for the weights, and reads them. True: as they must be.
+  bool Forward(const Order& order);
+  bool ForwardOnce(const Order& order);
+  void AwaitAverage(const Order& order);
+  void DieIfDeadly(int64_t version, int64_t slice, int64_t block);
+  bool IsIntact(const Order& order, size_t chunk) const;
+  void Take(Duration time) { process_.Sleep(chance_.Between(time / 2, time) * slowness_); }
+  Duration ChunkTime() const {
+    return traits_.slice_time / static_cast<int64_t>(job_.chunks().size());
+  }
+
+  const ModelJob& job_;
+  Chance& chance_;
+  Network& network_;
+  SimulatedProcess& process_;
+  const WorkerTraits traits_;
+  int64_t slowness_ = 1;
+  Client* client_ = nullptr;  // while it runs
+};
+
+}  // namespace muster::testing
