@@ -138,8 +138,7 @@ std::string CheckTakenUp(const RunDir& dir, const config::Config& config) {
                 "--steps or --epochs, but not shorter than it is",
                 dir.shown(), Plural(state.step(), "step"), FormatCount(total));
   }
-  std::string done =
-      fmt::format("{} of {} done", FormatCount(state.step()), Plural(total, "step"));
+  std::string done = fmt::format("{} of {} done", FormatCount(state.step()), Plural(total, "step"));
   const std::string over = StopReasonAt(config.evaluation(), state, total);
   if (over.empty()) return done;
   const std::string how = HowToGoOn(config.evaluation(), state.decisions());

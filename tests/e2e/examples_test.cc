@@ -51,10 +51,10 @@ class Examples : public RealJob {
 
 TEST_F(Examples, OfCommandsAboutWeights) {
   fs::create_directory(Path("runs"));
-  const Outcome run = Succeeded(Muster(
-      {"launch", Path("tiny.txtpb"), "--data", Path("data"), "--run-dir", Path("runs/a"), "--steps",
-       "390", "--set", "evaluation.every_epochs=0", "--set", "checkpoint.every_steps=390", "--set",
-       "data.validation_fraction=0.1"}));
+  const Outcome run = Succeeded(
+      Muster({"launch", Path("tiny.txtpb"), "--data", Path("data"), "--run-dir", Path("runs/a"),
+              "--steps", "390", "--set", "evaluation.every_epochs=0", "--set",
+              "checkpoint.every_steps=390", "--set", "data.validation_fraction=0.1"}));
   for (const char* const name : {"theirs.safetensors", "model.safetensors"}) {
     fs::copy_file(Path("runs/a") / "model.safetensors", Path(name));
   }

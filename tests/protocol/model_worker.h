@@ -3,8 +3,8 @@
 // reads weights in the server's own buffers, and the server its gradients in the worker's.
 //
 // Notices are read as they come, since to read one later is to compute later. What changes the
-// order of a worker's work (an urgent order, Reset) is read when the explorer says so, and what comes after
-// it not before.
+// order of a worker's work (an urgent order, Reset) is read when the explorer says so, and what
+// comes after it not before.
 #pragma once
 
 #include <array>
