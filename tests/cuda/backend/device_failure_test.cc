@@ -1,4 +1,4 @@
-// The CUDA backend when a call fails, the GPU hangs or its memory does not suffice.
+// The CUDA backend when a call fails, the GPU hangs or memory runs out.
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
@@ -24,7 +24,7 @@ int FailureOf(const std::string& call) {
   return cudaErrorUnknown;
 }
 
-// Frees what others made, and so leaks when it fails, or waits so that others can be freed.
+// Calls that free or wait. If they fail, they leak.
 bool IsCleaning(const std::string& call) {
   for (const char* const word : {"Destroy", "Free", "Unregister", "Synchronize", "GetError"}) {
     if (call.find(word) != std::string::npos) return true;
@@ -32,8 +32,8 @@ bool IsCleaning(const std::string& call) {
   return false;
 }
 
-// Each function that a step calls, failing once, the first, second and last time: an Error, or,
-// where there is another way, the right result; never a hang, and nothing is left behind.
+// Makes the first, middle and last call of each function that a step uses fail. Expects an Error,
+// or the right result if there is a fallback; never a hang or a leak.
 TEST_F(CudaDeviceTest, ACallThatFailsIsAnErrorOrDoesNotMatter) {
   (void)Step();
   const std::map<std::string, int> calls = software_gpu::AllCalls();
@@ -58,7 +58,7 @@ TEST_F(CudaDeviceTest, ACallThatFailsIsAnErrorOrDoesNotMatter) {
   EXPECT_GT(errors, 20);
 }
 
-// Its driver never comes back from the wait.
+// The driver never returns from the wait.
 TEST_F(CudaDeviceTest, AGpuThatHangsEndsTheProcessInTime) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   options_.drain_s = 0.2;
@@ -103,11 +103,11 @@ TEST_F(CudaDeviceTest, OutOfMemorySaysWhatWasWantedAndWhatIsThere) {
                 AllOf(HasSubstr("out of memory"), HasSubstr("was asked for 41.9 MB more"),
                       HasSubstr("of its 67.1 MB are free"), HasSubstr("holds 33.6 MB")));
   }
-  // What it got stays usable.
+  // Memory allocated before remains usable.
   (void)backend->Allocate(1024);
 }
 
-// What a tower wants is known before it is allocated, and the error says what would do.
+// The tower's needs are known before allocation, and the error says what would fit.
 TEST_F(CudaDeviceTest, OutOfMemoryOfATowerNamesTheLayerAndWhatFits) {
   constexpr int64_t kTooMany = 1 << 15;
   const auto prepare = [&](int64_t count) {

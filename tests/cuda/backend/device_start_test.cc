@@ -1,4 +1,4 @@
-// What MakeCudaWorker makes of a card and its libraries, before the first step.
+// MakeCudaWorker with various GPUs and libraries, before the first step.
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 #include <gmock/gmock-matchers.h>
@@ -20,7 +20,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// What MakeCudaWorker says of a card that it cannot work with.
+// The error of MakeCudaWorker for an unusable GPU.
 std::string Refusal(const CudaOptions& options) {
   try {
     (void)cuda::MakeCudaWorker(options);
@@ -49,14 +49,13 @@ TEST_F(CudaDeviceTest, WithoutACardOrDriverALineSaysSo) {
   } catch (const NoGpu& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("no NVIDIA driver"), HasSubstr("CPU")));
   }
-  // The launcher has found this one: no reason to compute beside the GPUs of others on the CPU.
+  // The launcher assigned this GPU, so do not fall back to the CPU.
   ::setenv("CUDA_VISIBLE_DEVICES", "GPU-0123", 1);
   software_gpu::Reset({.devices = 0});
   EXPECT_THAT(Refusal({}), HasSubstr("the card of this worker (GPU-0123) cannot be found"));
   ::unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
-// Said before the first step.
 TEST_F(CudaDeviceTest, ACardThatTheBuildHasNoCodeForIsNamed) {
   for (const cudaError_t error :
        {cudaErrorNoKernelImageForDevice, cudaErrorUnsupportedPtxVersion}) {
@@ -76,7 +75,7 @@ TEST_F(CudaDeviceTest, Bf16NeedsACardThatHasIt) {
               HasSubstr(", FP32 (this card has no TF32), "));
 }
 
-// … and what a variable of the environment makes of it.
+// Environment variables that override the choice of libraries are reported.
 TEST_F(CudaDeviceTest, TheBitsNameWhatOverridesTheLibraries) {
   ::setenv("NVIDIA_TF32_OVERRIDE", "0", 1);
   EXPECT_THAT(cuda::MakeCudaWorker({.precision = CudaOptions::Precision::kTf32}).arithmetic,
@@ -84,8 +83,8 @@ TEST_F(CudaDeviceTest, TheBitsNameWhatOverridesTheLibraries) {
   ::unsetenv("NVIDIA_TF32_OVERRIDE");
 }
 
-// cuDNN said that it does this convolution when it was asked for its workspace. It is tried before
-// the first step, so that the arithmetic never changes after that.
+// cuDNN returned a workspace size for this convolution but cannot run it. Each one is tried before
+// the first step, so that the arithmetic never changes later.
 TEST_F(CudaDeviceTest, WhatCudnnDoesNotSupportIsFoundBeforeTheFirstStep) {
   const std::vector<float> by_cudnn = Step();
   const int products = software_gpu::Calls("cublasGemmEx");
@@ -112,8 +111,7 @@ TEST_F(CudaDeviceTest, WhatCudnnDoesNotSupportAfterItsTrialIsAnError) {
   }
 }
 
-// A worker that has no step left does without the test before the first step, and must say the
-// same.
+// A worker with no steps left skips the self-test, and must report the same line.
 TEST_F(CudaDeviceTest, TheTestBeforeTheFirstStepChangesNothingOfTheLineOfConvolutions) {
   std::set<std::string> lines;
   for (const bool tested : {false, true}) {
@@ -130,7 +128,7 @@ TEST_F(CudaDeviceTest, TheTestBeforeTheFirstStepChangesNothingOfTheLineOfConvolu
   EXPECT_THAT(lines, ElementsAre(HasSubstr("input cudnn 1 x1")));
 }
 
-// Another worker may have the memory, and would compute other bits.
+// No fallback: another worker may have enough memory and would compute different bits.
 TEST_F(CudaDeviceTest, OnlyWhatIsNotSupportedIsLeftToOthers) {
   for (const char* const call :
        {"cudnnConvolutionForward", "cudnnConvolutionBackwardData", "cudnnConvolutionBackwardFilter",
@@ -142,8 +140,8 @@ TEST_F(CudaDeviceTest, OnlyWhatIsNotSupportedIsLeftToOthers) {
   }
 }
 
-// An installation without all of its libraries, or a card that it no longer serves: as without it,
-// unless the config insists.
+// If cuDNN is incompletely installed or no longer supports the GPU, it is not used, unless the
+// config requires it.
 TEST_F(CudaDeviceTest, ACudnnThatDoesNotWorkHereIsDoneWithout) {
   for (const cudnnStatus_t status :
        {CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH, CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED,
@@ -158,13 +156,13 @@ TEST_F(CudaDeviceTest, ACudnnThatDoesNotWorkHereIsDoneWithout) {
     EXPECT_THAT(Refusal({.convolution = CudaOptions::Convolution::kCudnn}),
                 AllOf(HasSubstr("cannot start cuDNN"), HasSubstr("worker.convolution=GEMM")));
   }
-  // What another attempt may not say is no reason to go on with other bits.
+  // Another cuDNN error must not change the bits silently.
   software_gpu::Reset({});
   software_gpu::FailCall("cudnnCreate", 1, CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED);
   EXPECT_THAT(Refusal({}), HasSubstr("cannot start cuDNN"));
 }
 
-// Nor does a worker then compute on the CPU, for which any other Error is a reason.
+// This Error also prevents the fallback to the CPU, unlike others.
 TEST_F(CudaDeviceTest, TooLittleMemoryToStartWithIsItsOwnError) {
   for (const cudnnStatus_t status : {CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED,
                                      CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED}) {
