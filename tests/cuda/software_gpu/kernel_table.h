@@ -1,4 +1,4 @@
-// What is known of the kernels that are launched. See KernelResources.
+// The resources of launched kernels. See KernelResources.
 #pragma once
 
 #include <map>
@@ -12,11 +12,11 @@
 
 namespace muster::software_gpu {
 
-// All threads.
+// Thread-safe.
 class KernelTable {
  public:
-  // Of this kernel, as it was declared or as libmuster_cuda.so of the same build has it; none where
-  // that was not built. What is neither declared nor in there is kept in unknown().
+  // The resources of this kernel, as declared or as found in libmuster_cuda.so of the same build;
+  // none if that was not built. Unknown kernels are recorded in unknown().
   std::optional<KernelResources> Find(const void* kernel);
   void Declare(const void* kernel, const KernelResources& resources);
   std::vector<std::string> unknown();
@@ -24,7 +24,7 @@ class KernelTable {
  private:
   std::mutex mutex_;
   std::map<const void*, std::optional<KernelResources>> known_;
-  std::optional<std::map<std::string, KernelResources>> plugin_;  // once it was read
+  std::optional<std::map<std::string, KernelResources>> plugin_;  // empty until it is read
   std::set<std::string> unknown_;
 };
 

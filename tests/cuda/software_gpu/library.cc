@@ -12,8 +12,8 @@
 namespace muster::software_gpu {
 namespace {
 
-// Of a workspace its ends and a piece between them, another one each time, so many bytes of each:
-// all of it would cost time, and find no more before long.
+// Only this many bytes at both ends and at a changing place between are overwritten. All of a
+// workspace would be slow and find little more.
 constexpr size_t kSpoiled = 2 << 10;
 
 void Spoil(const Work& work, const Workspace& workspace, size_t begin) {
