@@ -27,7 +27,7 @@ TEST(Confusion, EachClass) {
                           HasSubstr("0.0 %      0.0 %  2 dog (2)")));
   EXPECT_THAT(text, AllOf(HasSubstr("confusions:\n  1 taken for dog: 2\n  cat taken for 1: 1\n"),
                           HasSubstr("of / taken for  0  1  2")));
-  // No image is of the last one: nothing is right or wrong.
+  // The last class has no images, so it has no recall.
   EXPECT_THAT(text, HasSubstr("2 dog       0      0       -      0.0 %  -"));
 }
 

@@ -1,4 +1,4 @@
-// What the supervisor decides when a run is to end: a failure, and a request.
+// The supervisor's decisions when a run ends early, after a failure or a request.
 #include "tests/cli/job/supervisor_fixture.h"
 
 namespace muster {
@@ -128,7 +128,7 @@ TEST_F(SupervisorTest, ASilentServerIsLost) {
   EXPECT_EQ(Outcome().lost_server->cause, "silent");
 }
 
-// The workers run into their own deadline a little earlier.
+// The workers reach their own deadline slightly earlier.
 TEST_F(SupervisorTest, AStoppedServerThatItsWorkersGiveUpIsLost) {
   Running();
   members_.Stop(kServer);
@@ -141,7 +141,7 @@ TEST_F(SupervisorTest, AStoppedServerThatItsWorkersGiveUpIsLost) {
   EXPECT_EQ(Outcome().lost_server->cause, "silent");
 }
 
-// However many workers give it up, and however few of them may be replaced.
+// This does not depend on how many workers give up, nor on the limit of replacements.
 TEST_F(SupervisorTest, WorkersThatGiveUpAStoppedServerAreNotCountedAsLost) {
   cluster_.set_on_lost_worker(config::Cluster::REPLACE);
   cluster_.set_max_restarts(1);
@@ -254,7 +254,7 @@ TEST_F(SupervisorTest, AServerThatWritesTheStateIsWaitedFor) {
   EXPECT_THAT(Sent(), ElementsAre(std::pair{0, SIGTERM}, std::pair{1, SIGTERM}));
 }
 
-// Before the server listens the signal would end it.
+// Before the server listens, the signal would end it.
 TEST_F(SupervisorTest, ACheckpointIsAskedForOnceTheServerListens) {
   supervisor_->AskForCheckpoint();
   EXPECT_THAT(Sent(), IsEmpty());
@@ -273,7 +273,7 @@ TEST_F(SupervisorTest, OnceTheServerIsGoneTheWorkersFollow) {
   EXPECT_EQ(Outcome().exit_code, ExitCode::kInterrupted);
 }
 
-// What was on its way when somebody pressed Ctrl-C, and what the server says until it ends.
+// Reports that were on their way at Ctrl-C, and those of the server until it ends.
 TEST_F(SupervisorTest, AfterARequestWhatTheRunHasReachedIsTold) {
   Running();
   Signalled(SIGINT);
@@ -301,10 +301,10 @@ TEST_F(SupervisorTest, ASecondRequestKills) {
   Signalled(SIGINT);
   Sent();
   Pass(0.1);
-  Signalled(SIGINT);  // the same one once more
+  Signalled(SIGINT);  // the same signal again
   EXPECT_THAT(Sent(), IsEmpty());
   Pass(0.2);
-  Signalled(SIGHUP);  // the terminal goes away, too
+  Signalled(SIGHUP);  // the terminal closes as well
   EXPECT_THAT(Sent(), IsEmpty());
   Signalled(SIGINT);
   EXPECT_EQ(Sent(), ToAll(SIGKILL));
@@ -337,7 +337,7 @@ TEST_F(SupervisorTest, WhoStopsAJobGetsItsWeights) {
     Saving();
   }
   EXPECT_THAT(Sent(), IsEmpty());
-  Pass(5);  // not a word: it hangs
+  Pass(5);  // no events: the server hangs
   EXPECT_THAT(Sent(), ::testing::Contains(std::pair(kServer, SIGKILL)));
 }
 
@@ -354,7 +354,7 @@ TEST_F(SupervisorTest, WhoInsistsDoesNotWaitForTheWeights) {
 
 // ------------------------------------------------------------------ a server that writes
 
-// When everybody is killed, if the server says each second until `last` that it writes.
+// The time of the final kill if the server reports every second until `last` that it writes.
 double KilledAt(StopStages& stages, double last) {
   for (int tenths = 0; tenths < 5000; ++tenths) {
     const double now = tenths / 10.0;

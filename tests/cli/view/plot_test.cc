@@ -38,7 +38,7 @@ int64_t DotsIn(const RunRecord& run) {
   return dots;
 }
 
-// In a chart of losses and one of accuracies; of the end on the test set there is no dot.
+// In the charts of losses and accuracies. The final test evaluation has no dot.
 TEST_F(PlotTest, ARunWithAValidationSetHasADotForEachEvaluationOfThat) {
   EXPECT_EQ(DotsIn(ReadRun(run_)), 2);
   const RunRecord split =
@@ -64,7 +64,7 @@ TEST_F(PlotTest, MoreRunsThanTheLegendHolds) {
               HasSubstr("and 3 more runs"));
 }
 
-// Of a loss that has gone astray: the rest of the curve is still worth looking at.
+// A diverged loss must not hide the rest of the curve.
 TEST_F(PlotTest, WhatIsTooLargeForAPictureIsLeftOut) {
   const std::string dir = MakeRun("l", {IntervalText(10, 3), IntervalText(20, 1e308),
                                         IntervalText(30, -1e308), IntervalText(40, 2)});
