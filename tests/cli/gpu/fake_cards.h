@@ -1,7 +1,7 @@
 // The GPUs that the stand-ins for NVML and the CUDA driver report: lines of a file that is read at
 // every call, so that a test can change them while a program runs.
 //
-//  uuid=GPU-1 name=Fake_H100 total=80000 used=10 …
+//   uuid=GPU-1 name=Fake_H100 total=80000 used=10 …
 //
 // Each line is a GPU; '_' stands for a space; memory is in MiB.
 //

@@ -3,19 +3,19 @@
 //
 // Its program name selects the role. The script is FAKE_SERVER, or FAKE_WORKER_<rank>, or
 // FAKE_WORKER: actions separated by ';', run in order. Then the process waits forever.
-//  report:JSON      a line on the report descriptor (server); @ stands for the endpoint
+//
 //   report:JSON      a line on the report descriptor (server); @ stands for the endpoint
 //   raw:TEXT         TEXT without a newline on the report descriptor
-//  flood:N          N long lines on the report descriptor
-//  say:TEXT         a line on standard error, which is the log
-//  print:TEXT       a line on standard output
+//   flood:N          N long lines on the report descriptor
+//   say:TEXT         a line on standard error, which is the log
+//   print:TEXT       a line on standard output
 //   sleep:SECONDS    exit:CODE    signal:NUMBER    ignore:SIGNAL
-//  until:FILE       wait until FILE exists        touch:FILE    create it
-//  fork:            leave a child process running
-//  gone:FILE        wait for the parent's failure; exit with 7 as soon as FILE exists
-//  on-term:JSON     on SIGTERM report JSON and exit with 143 (server)
-//  term-touch:FILE  on SIGTERM create FILE and continue
-//  dump:FILE        write the token, every argument, one per line, and the config
+//   until:FILE       wait until FILE exists        touch:FILE    create it
+//   fork:            leave a child process running
+//   gone:FILE        wait for the parent's failure; exit with 7 as soon as FILE exists
+//   on-term:JSON     on SIGTERM report JSON and exit with 143 (server)
+//   term-touch:FILE  on SIGTERM create FILE and continue
+//   dump:FILE        write the token, every argument, one per line, and the config
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <unistd.h>

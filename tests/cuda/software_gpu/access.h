@@ -39,7 +39,7 @@ struct Accessor {
 };
 
 // A word's last writer or reader, packed into 64 bits:
-//  4 accessed bytes | 1 atomic | 11 lane | 6 warp epoch | 5 slot | 37 segment.
+//   4 accessed bytes | 1 atomic | 11 lane | 6 warp epoch | 5 slot | 37 segment.
 // 0: none.
 inline constexpr int kSegmentBits = 37;
 inline constexpr int kSlotBits = 5;
