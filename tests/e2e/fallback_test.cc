@@ -1,4 +1,4 @@
-// Shared memory that cannot be handed over: the job goes on over ZeroMQ, with the same bits.
+// If shared memory cannot be passed on, the job runs over ZeroMQ with the same bits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ using ::testing::Not;
 class Fallback : public HandJob, public ::testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override {
-    if (!kCanPreload) GTEST_SKIP() << "a sanitizer's runtime must come first";
+    if (!kCanPreload) GTEST_SKIP() << "LD_PRELOAD does not work with a sanitizer's runtime";
   }
   static ProcessOptions Fault() {
     return {.environment = {{"LD_PRELOAD", MUSTER_FAULTS}, {"MUSTER_FAULT", GetParam()}}};
@@ -36,7 +36,7 @@ TEST_P(Fallback, ALaunchGoesOn) {
   EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
 }
 
-// One worker of two: the other one keeps its shared memory.
+// Only one of two workers falls back. The other one uses shared memory.
 TEST_P(Fallback, AWorkerByHandGoesOn) {
   const auto server = Server({"--token-file", TokenFile()});
   const std::string endpoint = Endpoint(*server);
@@ -49,7 +49,7 @@ TEST_P(Fallback, AWorkerByHandGoesOn) {
   EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
 }
 
-// Who asked for shared memory gets no other way, but a word why.
+// LOCAL requires shared memory, so there is no fallback.
 TEST_P(Fallback, LocalSaysWhyItFails) {
   Process launch({"muster", "launch", Path("config.txtpb"), "--run-dir", Path("run"), "--set",
                   "cluster.transport=LOCAL"},

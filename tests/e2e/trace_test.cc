@@ -1,4 +1,4 @@
-// The trace that the real programs write.
+// The trace of the real programs.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -111,7 +111,7 @@ TEST_F(TraceFile, HasATrackPerThreadAndEveryLayerOncePerSlice) {
   }
 }
 
-// Every chunk of every step is updated once, after both workers have begun to push it.
+// Every chunk of every step is updated once, after both workers have started pushing it.
 TEST_F(TraceFile, FollowsAChunkThroughTheProcesses) {
   for (const std::string transport : {"LOCAL", "IPC"}) {
     ASSERT_EQ(Trace({"cluster.transport=" + transport}).exit_code, 0);
@@ -143,7 +143,7 @@ TEST_F(TraceFile, SpansOfOneThreadNest) {
   for (const auto& [track, spans] : tracks_) {
     std::vector<const Span*> open;
     double last = 0;
-    for (const Span& span : spans) {  // in the order in which they began
+    for (const Span& span : spans) {  // ordered by begin
       EXPECT_GE(span.begin, last - 0.0015) << track << ": " << span.name;
       last = span.begin;
       while (!open.empty() && open.back()->end <= span.begin + 0.0015) open.pop_back();
@@ -195,7 +195,7 @@ TEST_F(TraceCommand, AnImpossibleTraceIsRefusedBeforeAnythingStarts) {
       {"--trace", Path("missing/trace.json")},
       {"--trace", Path("")},
       {"--trace", "/dev/null"},
-      {"--trace", Path("tiny.txtpb")},  // is there already, and is no trace
+      {"--trace", Path("tiny.txtpb")},  // exists and is not a trace
       {"--trace", Path("t.json"), "--trace-steps", "9-3"},
       {"--trace", Path("t.json"), "--trace-steps", "x"},
       {"--trace", Path("t.json"), "--steps", "20"},  // ends before step 20
@@ -227,8 +227,8 @@ TEST_F(TraceCommand, AFailedRunLeavesATraceOfWhatWas) {
   EXPECT_THAT(log_, HasSubstr("Steps 0 to"));
 }
 
-// Of a run that goes on: the steps that are asked for must be to come; the usual ones are counted
-// from there; what an earlier launch asked for and is over is no failure.
+// A resumed run: requested steps must still be ahead, and the default ones count from there. A
+// request of an earlier launch that lies in the past is no error.
 TEST_F(TraceFile, OfARunThatGoesOn) {
   ASSERT_EQ(Trace({"run.steps=20"}).exit_code, 0);
   const std::string trace = Path("again.json");
