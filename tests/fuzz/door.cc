@@ -1,5 +1,5 @@
-// The door (ZAP): whoever asks to be let in, with whatever frames, is let in if he gives the token
-// and otherwise not; each request gets one answer, with the number that it had.
+// Admission (ZAP): a request with any frames is accepted exactly if it has the token. Each request
+// gets one reply with its number.
 #include "common/transport/zmq/zmq_admission.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -8,7 +8,7 @@ namespace {
 
 constexpr const char* kToken = "0123456789abcdef0123456789abcdef";
 
-// libzmq's side of the door, within this thread.
+// libzmq's side, in this thread.
 struct Door {
   Door() { asks.connect("inproc://zeromq.zap.01"); }
   zmq::context_t context{0};
@@ -46,8 +46,8 @@ void Ask(Door& door, const std::vector<std::string>& request) {
 }  // namespace
 }  // namespace muster::fuzz
 
-// A request as libzmq makes it, of which the bits of the first byte say what comes of the input; or
-// any frames.
+// A request like libzmq's, with parts replaced by the input according to the first byte's bits, or
+// arbitrary frames.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace muster::fuzz;
   SilenceLogs();

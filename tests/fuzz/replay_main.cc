@@ -1,6 +1,5 @@
-// Hands a target every input of the files and folders that it is given: what fuzzing has found,
-// once more. A file NAME.inputs has an input in each line (scripts/fuzz_corpus.py says how); every
-// other one is an input.
+// Runs a target on every input in the given files and folders, as a regression test. A file
+// NAME.inputs has an input in each line (see scripts/fuzz_corpus.py); any other file is an input.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -25,10 +24,10 @@ namespace fs = std::filesystem;
 
 int DigitOf(char hex) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
-  return static_cast<int>(kDigits.find(hex));  // -1 if it is none
+  return static_cast<int>(kDigits.find(hex));  // -1 if it is not a digit
 }
 
-// The input of a line: what is between its outer quotes. False if it is none.
+// Decodes the text between the outer quotes of a line. Returns false if it is not an input.
 bool Unquote(std::string_view line, std::vector<uint8_t>& input) {
   input.clear();
   const size_t begin = line.find('"');
@@ -54,13 +53,13 @@ bool Unquote(std::string_view line, std::vector<uint8_t>& input) {
   return true;
 }
 
-// Of just this size: what reads beyond it, a sanitizer sees.
+// The buffer has the exact size, so that a sanitizer detects reads beyond it.
 void Play(const std::string& name, const std::vector<uint8_t>& input) {
-  std::fprintf(stderr, "%s\n", name.c_str());  // the last one is the one that failed
+  std::fprintf(stderr, "%s\n", name.c_str());  // the last name printed is the failing input
   (void)LLVMFuzzerTestOneInput(std::vector<uint8_t>(input).data(), input.size());
 }
 
-// How many inputs there were.
+// Returns the number of inputs.
 size_t PlayLines(const fs::path& path) {
   std::ifstream file(path);
   size_t number = 0;

@@ -1,4 +1,4 @@
-// What was taken from a text is printed, and read again as the same.
+// Checks that an accepted message prints and parses to the same message.
 #pragma once
 
 #include <exception>
@@ -12,8 +12,7 @@
 
 namespace muster::fuzz {
 
-// What is read of the print of what was taken. What was printed must be taken, and print as the
-// same.
+// Prints and parses a message, and checks that the result prints to the same text. Returns it.
 template <typename Message>
 Message ReadAgain(const Message& taken, const std::function<std::string(const Message&)>& print,
                   const std::function<Message(const std::string&)>& read) {
@@ -28,7 +27,7 @@ Message ReadAgain(const Message& taken, const std::function<std::string(const Me
   return again;
 }
 
-// … and it is the same network.
+// Checks that a model describes the same network.
 inline void RequireSameNetwork(const Graph& taken, const config::Model& again, const Shape& input) {
   Require(BuildGraph(again, input).layout().hash() == taken.layout().hash(),
           "the network that was printed has other variables");

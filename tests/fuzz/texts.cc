@@ -1,5 +1,5 @@
-// Small files that are shown or asked for in passing: the end of a log, which is for a terminal;
-// the names of a set's classes, one for each or none; which run a folder is of; a job's token.
+// Small files: the end of a log, printed on a terminal; class names, one each or none; whether a
+// folder is a run; a job's token.
 #include <sys/stat.h>
 
 #include "cli/process/log_tail.h"
@@ -70,7 +70,7 @@ void CheckToken(const std::string& text) {
 }  // namespace
 }  // namespace muster::fuzz
 
-// The first byte says which of them.
+// The first byte selects the kind.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace muster::fuzz;
   SilenceLogs();
