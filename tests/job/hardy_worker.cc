@@ -28,7 +28,7 @@ bool HardyWorker::Run() {
   }
 }
 
-// Who takes a dead worker's place may come before its end was noticed.
+// A replacement may connect before the server notices the loss of the old worker.
 void HardyWorker::Join() {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   for (;;) {
@@ -86,7 +86,7 @@ void HardyWorker::Losses(const Order& order, const OrderPart& part) {
   const StepPlan& plan = client_->plan();
   const Range slices = Covers(part.node, plan.slices);
   for (int64_t s = slices.begin; s < slices.end; ++s) {
-    // What it is depends on the weights that it was computed from.
+    // The loss depends on the weights.
     const double loss = 1 + client_->Weights(order.version)[0] * 1e-3;
     client_->ReportLoss(order.version, part, s, plan.Slice(plan.At(order.version), s).size(), loss,
                         0);

@@ -292,6 +292,7 @@ TEST(ProgressTest, HasTheGpuMemoryOfTheRankThatHoldsMost) {
   EXPECT_EQ(progress.LogLine().measured().gpu_memory_mb(), 3);
 }
 
+// Some ranks start the step while others still evaluate, so its length is meaningless.
 TEST(ProgressTest, TheStepAfterAnEvaluationHasNoShares) {
   Progress progress;
   const StepPlan plan{.train_samples = 8, .global_batch = 4, .total_steps = 2, .slices = 1};
