@@ -13,14 +13,14 @@ namespace {
 
 thread_local std::string played;
 
-// A state that was found, as the actions that led to it.
+// A known state, as the actions that lead to it.
 struct Found {
   uint32_t parent = 0;
   Action action;
-  std::vector<Action> next;  // what can happen in it
+  std::vector<Action> next;  // the actions that are possible in it
 };
 
-// Of one action in one state.
+// The result of one action in one state.
 struct Step {
   uint32_t from = 0;
   Action action;
@@ -49,7 +49,7 @@ class Search {
   Exploration result_;
   std::vector<Found> found_;
   std::unordered_map<uint64_t, uint32_t> known_;         // by hash
-  std::vector<std::pair<uint32_t, uint32_t>> progress_;  // from state to state
+  std::vector<std::pair<uint32_t, uint32_t>> progress_;  // edges between states
 };
 
 std::vector<Action> Search::PathTo(uint32_t state) const {
@@ -81,7 +81,7 @@ void Search::Take(Step& step) const {
   played.clear();
 }
 
-// What cannot be undone is tried in a world of its own, where the end is asked for as well.
+// The repeated messages change the world, so the end is checked in a second one.
 std::string Search::Judge(ModelWorld& world, const std::vector<Action>& path) const {
   const bool goes_on = std::ranges::any_of(world.Enabled(), &Action::IsProgress);
   const std::string wrong = world.WrongIfRepeated();
@@ -139,7 +139,8 @@ Exploration Search::Run() {
   return result_;
 }
 
-// Without faults every action leads nearer to an end: no state comes again. (Topological order.)
+// Without faults every action makes progress, so no state may recur. Checked by topological
+// sorting.
 std::string Search::FindCircle() {
   std::vector<uint32_t> into(found_.size());
   for (const auto& [from, to] : progress_) ++into[to];

@@ -1,6 +1,5 @@
-// Goes through all states of the model, those first that are reached in the fewest actions: each is
-// reached by playing its actions from the beginning, since a server cannot be copied. States that
-// go on alike are one.
+// Explores all states of the model, breadth first. A server cannot be copied, so each state is
+// reached by replaying its actions from the start. States with equal futures are merged.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +13,21 @@ namespace muster::testing {
 
 struct Exploration {
   size_t states = 0, transitions = 0, ends = 0, depth = 0;
-  bool complete = false;     // there are no other states
-  std::string wrong;         // with the first state that is, or ""
-  std::vector<Action> path;  // the shortest one to it
+  bool complete = false;     // all states were explored
+  std::string wrong;         // the error in the first faulty state, or ""
+  std::vector<Action> path;  // the shortest path to it
 };
 
 struct ExploreOptions {
   int threads = 1;
   size_t most_states = SIZE_MAX;
-  // After each depth.
+  // Called after each depth.
   std::function<void(const Exploration& so_far, size_t waiting)> progress;
 };
 
 Exploration Explore(const ModelJob& job, const ExploreOptions& options);
 
-// What this thread plays at the moment, for whoever tells of an abort; null: nothing.
+// The actions that this thread is replaying, for messages about an abort. Null if there are none.
 const std::string* PlayedNow();
 
 }  // namespace muster::testing

@@ -1,5 +1,5 @@
-// Goes through all states that a job of few workers, slices, chunks and steps can be in, with
-// faults at any point, and looks whether what is promised holds in each (docs/MODEL.md).
+// Explores all states of a job with few workers, slices, chunks and steps, with faults at any
+// point, and checks the guarantees in each (docs/MODEL.md).
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ struct Arguments {
   bool verbose = false;
 };
 
-// The state of an abort is told, too: so it can be played again.
+// Prints the state at an abort, so that it can be replayed.
 void TellOfAbort(int) {
   constexpr const char* kText = "\naborted; the actions: --replay ";
   (void)!::write(STDOUT_FILENO, kText, std::strlen(kText));
@@ -34,7 +34,7 @@ void TellOfAbort(int) {
   std::raise(SIGABRT);
 }
 
-// In words, with what is wrong in the end.
+// Replays actions and returns the error, if any. Prints the events if `verbose`.
 std::string Replay(const ModelJob& job, const std::vector<Action>& path, bool verbose) {
   int number = 0;
   ModelWorld world(job, [](const std::string& line) { fmt::print("      {}\n", line); });

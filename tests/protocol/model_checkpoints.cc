@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In memory, where there is nothing to sync.
+// In memory, so that fsync is free.
 std::string NewFolder() {
   static std::atomic<int> number = 0;
   const bool in_memory = ::access("/dev/shm", W_OK) == 0;
@@ -48,7 +48,7 @@ void ModelCheckpoints::Keep(ServerProbe& server) {
   Check(kept_.back().state);
 }
 
-// What the metrics are made of, and all that decides what comes next.
+// Checks the data for metrics, and everything that later decisions depend on.
 void ModelCheckpoints::Check(const checkpoint::State& state) {
   const int64_t step = state.step();
   int64_t skipped = 0;

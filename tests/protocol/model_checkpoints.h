@@ -1,6 +1,5 @@
-// What the servers of a model leave on the disk: a checkpoint of each boundary between steps. The
-// contents are the server's own; what is written and read again is a real one, and only where a
-// server goes on from it.
+// The checkpoints of a model's servers, one for each boundary between steps. The contents are the
+// server's own. Only for a restart is a real checkpoint written and read.
 #pragma once
 
 #include <memory>
@@ -16,23 +15,23 @@ namespace muster::testing {
 
 class ModelCheckpoints {
  public:
-  // `job` outlives this.
+  // `job` must outlive this.
   explicit ModelCheckpoints(const ModelJob& job);
   ~ModelCheckpoints();
   ModelCheckpoints(const ModelCheckpoints&) = delete;
 
-  // Keeps what this server would, if it is at a boundary of which nothing is kept.
+  // Saves the server's checkpoint if it is at a boundary without one.
   void Keep(ServerProbe& server);
   size_t size() const { return kept_.size(); }
-  // The newest `lost` are not on the disk, or damaged. Where the next server goes on from; nothing:
-  // it begins anew.
+  // Loses or damages the newest `lost` checkpoints. Returns where the next server resumes, or
+  // nothing if it starts from the beginning.
   std::optional<ResumePoint> GoOn(size_t lost);
-  // Which ones there are, as far as it matters.
+  // The state-dependent part of the list of checkpoints.
   std::string Text() const;
-  // What one of them says that it must not, or "".
+  // The error in a checkpoint, or "".
   const std::string& wrong() const { return wrong_; }
 
-  // How many a server's end may take with it.
+  // The most checkpoints that the end of a server may lose.
   static constexpr size_t kMostLost = 1;
 
  private:

@@ -1,4 +1,4 @@
-// What goes wrong in a model, and what whoever started its processes does then.
+// Faults of a model, and the reactions of a launcher.
 #include <fmt/core.h>
 
 #include "tests/protocol/model_world.h"
@@ -7,7 +7,7 @@ namespace muster::testing {
 
 using std::chrono::milliseconds;
 
-// What it had said last is lost with it.
+// Its last messages are lost with it.
 void ModelWorld::End(ModelWorker& worker) {
   Say(WhoIs(worker) + " has ended, and the server learns of it");
   const std::optional<uint32_t> rank = probe_->roster().RankOf(PeerOf(worker));
@@ -17,7 +17,7 @@ void ModelWorld::End(ModelWorker& worker) {
   Replace(rank);
 }
 
-// The server gives the worker up, as it does one that is silent or cut off; it goes on.
+// The server drops a worker that is silent or disconnected, while the worker continues.
 void ModelWorld::Silence(ModelWorker& worker) {
   Say(WhoIs(worker) + " is cut off, and the server gives it up");
   const std::optional<uint32_t> rank = probe_->roster().RankOf(PeerOf(worker));
@@ -35,8 +35,7 @@ void ModelWorld::Silence(ModelWorker& worker) {
   Replace(rank);
 }
 
-// Whoever starts a server again ends the workers of the one before first. What they have said, and
-// what was on its way, comes from strangers then.
+// A launcher ends the old workers before it restarts the server, so their messages are lost.
 void ModelWorld::Restart(size_t lost) {
   Say("the server has ended, and with it all workers; the newest checkpoint" +
       std::string(lost > 0 ? " is damaged" : " is whole"));
@@ -50,7 +49,7 @@ void ModelWorld::Restart(size_t lost) {
   Serve(from ? &*from : nullptr);
 }
 
-// By another process, on the same rank.
+// Starts another process with the same rank.
 void ModelWorld::Replace(std::optional<uint32_t> rank) {
   if (!rank || left_.replacements == 0) return;
   --left_.replacements;
@@ -64,7 +63,7 @@ void ModelWorld::Pass(milliseconds time) {
   }
 }
 
-// Everybody lives, and nothing comes for longer than the server is patient.
+// All processes live, but no messages arrive for longer than the server waits.
 void ModelWorld::Stall() {
   const auto patience = std::chrono::ceil<milliseconds>(probe_->Patience());
   Say("time passes: who has not done its part is late");

@@ -17,24 +17,24 @@
 namespace muster::testing {
 namespace {
 
-// Powers of two: products with them are exact.
+// Powers of two, so that products are exact.
 constexpr float kMomentum = 0.5F, kDecay = 0.5F;
-// Whose loss or gradient is not finite where a step is skipped. Infinite, and no NaN: that is the
-// same as itself.
+// The slice whose loss or gradient is not finite in a skipped step. Uses infinity, which unlike NaN
+// equals itself.
 constexpr int64_t kBadSlice = 1;
 
 config::Config ConfigOf(const Bounds& bounds) {
   config::Config config = SmallConfig(bounds.workers, bounds.slices);
   config.mutable_run()->set_steps(static_cast<uint32_t>(bounds.steps));
   config.mutable_run()->set_global_batch(bounds.slices * ModelJob::kSamplesPerSlice);
-  // One layer of 48 floats: a chunk of 32, and one of 16.
+  // One layer of 48 floats: a chunk of 32 and one of 16.
   config.mutable_model()->mutable_layer()->DeleteSubrange(0, 2);
   config.mutable_cluster()->set_chunk_bytes(128);
   config.mutable_cluster()->set_on_lost_worker(config::Cluster::REPLACE);
   config.mutable_cluster()->set_max_workers(bounds.workers +
                                             static_cast<uint32_t>(bounds.newcomers));
   config.mutable_server()->set_threads(1);
-  // Time passes in stalls alone, whose length is not that of a deadline.
+  // Time passes only in stalls, whose length is independent of this deadline.
   config.mutable_deadlines()->set_step_s(1e6);
   config.mutable_deadlines()->set_first_step_s(1e6);
   config.mutable_deadlines()->set_progress_s(1e6);
@@ -110,8 +110,8 @@ double ModelJob::Loss(int64_t step, int64_t slice) const {
   return static_cast<double>(step + 1) + static_cast<double>(slice) / 8;
 }
 
-// Of each variable the even places hold a power of 16 for each slice, so that a sum names its
-// slices; the odd ones numbers whose sum depends on the order.
+// The even elements of each variable have a power of 16 for each slice, so that a sum identifies
+// its slices. The sums of the odd ones depend on the order.
 void ModelJob::MakeGradients() {
   const auto slices = static_cast<int64_t>(bounds_.slices);
   for (int64_t step = 0; step < bounds_.steps; ++step) {

@@ -1,5 +1,5 @@
-// The job that is modelled: two chunks, a few slices and steps, and what every message of it must
-// hold, in closed form. Gradients are such that the weights tell which slices are in them.
+// The modelled job: two chunks, a few slices and steps, and the expected contents of all messages
+// in closed form. Weights reveal which slices' gradients they include.
 #pragma once
 
 #include <cstdint>
@@ -18,29 +18,29 @@
 
 namespace muster::testing {
 
-// How large the model is, and how much may go wrong in it. What is not a fault happens in any
-// order.
+// The size of the model and the number of faults. Other events happen in any order.
 struct Bounds {
   uint32_t workers = 2, slices = 4;
   int64_t steps = 2;
-  bool evaluates = false;   // W(v) after each step, two blocks
-  bool splits = false;      // … of a validation set; at the end also of the test set
-  bool two_phases = false;  // the whole gradient is added before anything is updated
+  bool evaluates = false;  // W(v) after each step, two blocks
+  bool splits =
+      false;  // the evaluations are on a validation set, and at the end also on the test set
+  bool two_phases = false;  // the whole gradient is added up before any update
   bool momentum = false;    // the optimizer has a state
-  bool average = false;     // … and there is a moving average, which is what is evaluated
-  bool long_steps = false;  // slices are pushed one by one, once that is known
-  bool remote = false;      // no memory is shared: each has copies of its own
-  // Steps that are skipped, since a loss or a gradient of them is not finite; -1: none.
+  bool average = false;     // a moving average exists and is evaluated
+  bool long_steps = false;  // slices are pushed one by one as soon as steps are known to be long
+  bool remote = false;      // no shared memory: each process has copies
+  // Steps that are skipped because a loss or gradient is not finite; -1: none.
   int64_t bad_loss = -1, bad_gradient = -1;
-  // A worker ends at any point; without a word, or it is given up while it goes on.
+  // A crash ends a worker at any point. Silence makes the server drop a worker that continues.
   int crashes = 1, silences = 0;
   int replacements = 1;  // of lost workers
-  int newcomers = 0;     // workers that nobody waits for
-  int stalls = 0;        // who has not brought all is late, and others get its work as well
+  int newcomers = 0;     // additional workers
+  int stalls = 0;        // unfinished workers count as slow, and others get their work as well
   int leaves = 0;
-  int restarts = 0;    // the server ends, and all workers; others go on from a checkpoint
-  int in_flight = 1;   // messages on the way of a worker that has an order unread
-  bool ahead = false;  // … and of any other
+  int restarts = 0;    // the server and all workers end; new ones resume from a checkpoint
+  int in_flight = 1;   // the most undelivered messages of a worker with an unread order
+  bool ahead = false;  // the same limit applies to other workers
 };
 
 class ModelJob {
@@ -56,8 +56,8 @@ class ModelJob {
   const wire::Hello& hello() const { return hello_; }
   uint64_t job() const { return job_; }
 
-  // The gradient of a subtree; and of the undisturbed run the weights, the optimizer's state and
-  // the average before each step, how many steps were not skipped until then, and its end.
+  // Gradient() is for a subtree. The others describe the undisturbed run before each step: weights,
+  // optimizer state, average, and the numbers of updates and of skipped steps in a row.
   std::span<const float> Gradient(int64_t step, const TreeNode& node) const;
   std::span<const float> Weights(int64_t version) const { return At(version).weights; }
   std::span<const float> Momentum(int64_t version) const { return At(version).momentum; }
@@ -76,13 +76,13 @@ class ModelJob {
     for (int64_t block = 0; block < kBlocks; ++block) loss += BlockLoss(version, set, block);
     return loss / (kBlocks * kBlockSize);
   }
-  // Which slices this value would be the sum of: "slice 2 is in it 2 times".
+  // Explains a value by the slices in its sum: "slice 2 is in it 2 times".
   std::string SlicesIn(float difference, int64_t step) const;
 
   static constexpr int64_t kSamplesPerSlice = 4, kBlockSize = 4, kBlocks = 2;
 
  private:
-  // Of the undisturbed run.
+  // A state of the undisturbed run.
   struct Moment {
     std::vector<float> weights, momentum, average;
     int64_t updates = 0, skipped = 0;

@@ -1,4 +1,4 @@
-// What must hold in every state (docs/MODEL.md).
+// The conditions that hold in every state (docs/MODEL.md).
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -14,10 +14,10 @@ using Clock = std::chrono::steady_clock;
 
 // A server that waits for workers gives up after deadlines.start_s.
 constexpr std::chrono::seconds kPatience{210};
-// … and waits for a Goodbye no longer than that.
+// The longest wait for a Goodbye.
 constexpr std::chrono::seconds kGoodbyes{1};
 
-// Slices that ended so many workers end the run, which is no fault of the server.
+// A poison slice ends the run, which is not an error of the server.
 bool IsKiller(const std::string& failure) {
   return failure.find("has ended 3 workers") != std::string::npos;
 }
@@ -71,7 +71,7 @@ std::string ModelWorld::WrongAtEnd() {
   const bool alive =
       std::ranges::any_of(workers_, [](const auto& worker) { return !worker->ended(); });
   if (!probe_->done() && probe_->failure().empty()) {
-    // Before the start the others wait for who is missing, until a deadline.
+    // Before the start all wait for missing workers until a deadline.
     if (alive && probe_->has_begun())
       return "nobody can do anything, and the run is not over: a deadlock\n" + Text();
     const auto until = Clock::now() + kPatience;

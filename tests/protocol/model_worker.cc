@@ -31,7 +31,7 @@ void ModelWorker::Read() {
 
 void ModelWorker::Take(const wire::ServerMessage& message) {
   const wire::Address& address = message.address();
-  if (message.has_refused()) {  // another has its seat
+  if (message.has_refused()) {  // another process has its rank
     ended_ = true;
   } else if (!welcomed_ && message.has_welcome()) {
     welcomed_ = true;
@@ -42,7 +42,7 @@ void ModelWorker::Take(const wire::ServerMessage& message) {
   } else if (!welcomed_ || address.rank() != rank_ || address.incarnation() > incarnation_) {
     if (!message.has_stop()) trouble_ = "is sent a message that is for somebody else";
   } else if (address.incarnation() < incarnation_) {
-    return;  // was on its way when this worker was reset
+    return;  // sent before this worker was reset
   } else if (message.has_weights_chunk()) {
     const wire::WeightsChunk& weights = message.weights_chunk();
     if (!arrived_.IsNext(weights)) {
@@ -124,7 +124,7 @@ size_t ModelWorker::SizeOf(const ModelOrder& order) const {
   return size;
 }
 
-// An average is waited for even by who has no block to evaluate on it.
+// Even a worker without a block to evaluate waits for an average.
 void ModelWorker::DropEmpty() {
   while (!orders_.empty() && SizeOf(orders_.front()) == said_ &&
          (!orders_.front().average || HasWeights(orders_.front()))) {
@@ -200,7 +200,7 @@ Saying ModelWorker::Say() {
   return saying;
 }
 
-// For each part the losses first, then the chunks.
+// For each part, the losses come before the chunks.
 Saying ModelWorker::SayOf(const ModelOrder& order, size_t at) {
   if (order.evaluates) {
     return BlockOf(order, order.blocks.begin + static_cast<int64_t>(at));
@@ -217,7 +217,7 @@ Saying ModelWorker::SayOf(const ModelOrder& order, size_t at) {
   return {};
 }
 
-// Out of weights that were overwritten comes something else.
+// If the weights have been overwritten, the loss differs.
 Saying ModelWorker::LossOf(const ModelOrder& order, const ModelOrder::Part& part,
                            int64_t slice) const {
   Saying saying{NewMessage(), {}, ""};
@@ -236,7 +236,7 @@ Saying ModelWorker::LossOf(const ModelOrder& order, const ModelOrder::Part& part
 
 Saying ModelWorker::PartOf(const ModelOrder& order, const ModelOrder::Part& part, uint32_t chunk) {
   std::shared_ptr<Arena>& buffer = buffers_.at(part.buffer);
-  // What is sent is copied on its way.
+  // Without shared memory the payload is a copy.
   if (buffer == nullptr || job_.bounds().remote) buffer = std::make_shared<Arena>(job_.floats());
   const Chunk& range = job_.chunks()[chunk];
   const auto gradient = buffer->floats().subspan(range.begin, range.floats());

@@ -1,10 +1,10 @@
-// A worker of the model. It follows orders as worker/client and worker/trainer do, a message at a
-// time; when, the explorer says. Its memory is that of the local link, where most can go wrong: it
-// reads weights in the server's own buffers, and the server its gradients in the worker's.
+// A model's worker. It follows orders like worker/client and worker/trainer, one message at a time,
+// when the explorer says so. It uses memory as over the local link, where most can go wrong: it
+// reads weights in the server's buffers, and the server reads gradients in the worker's.
 //
-// Notices are read as they come, since to read one later is to compute later. What changes the
-// order of a worker's work (an urgent order, Reset) is read when the explorer says so, and what
-// comes after it not before.
+// Notices are read immediately, because reading one later has the same effect as computing later.
+// Messages that change the order of its work (an urgent order, Reset), and all later ones, are read
+// when the explorer says so.
 #pragma once
 
 #include <array>
@@ -24,14 +24,14 @@
 
 namespace muster::testing {
 
-// What a worker says, and in words.
+// A worker's message and its description.
 struct Saying {
   wire::WorkerMessage message;
   Payload payload;
   std::string words;
 };
 
-// What a worker is to compute.
+// Work for a worker.
 struct ModelOrder {
   struct Part {
     uint64_t order = 0;
@@ -41,7 +41,7 @@ struct ModelOrder {
   bool evaluates = false, urgent = false;
   int64_t version = 0;
   std::vector<Part> parts;       // of a step
-  std::vector<uint32_t> chunks;  // of each
+  std::vector<uint32_t> chunks;  // of each part
   int64_t block_size = 0;
   Range blocks;
   wire::EvaluationSet set = wire::TEST;
@@ -50,12 +50,12 @@ struct ModelOrder {
 
 class ModelWorker {
  public:
-  // Of the server: where W(version) lies, or its average, if it has not been overwritten.
+  // Returns the server's memory with W(version) or its average, if it has not been overwritten.
   using WeightsOf = std::function<std::span<const float>(int64_t version, bool average)>;
-  // How orders are called in Text.
+  // Returns the name of an order in Text.
   using Names = std::function<std::string(uint64_t order)>;
 
-  // `job` outlives this. `number`: of the process.
+  // `job` must outlive this. `number` identifies the process.
   ModelWorker(const ModelJob& job, uint32_t number, std::optional<uint32_t> rank, WeightsOf weights)
       : job_(job), number_(number), wanted_(rank), weights_(std::move(weights)) {}
 
@@ -65,27 +65,26 @@ class ModelWorker {
   bool welcomed() const { return welcomed_; }
   bool leaving() const { return leaving_; }
   uint32_t rank() const { return rank_; }
-  // The server has sent what does not fit: what.
+  // The first invalid message of the server, or "".
   const std::string& trouble() const { return trouble_; }
 
-  // Something has come.
   void Receive(const wire::ServerMessage& message);
   bool HasUnread() const { return !unread_.empty(); }
-  // Reads what changes its work, and all behind that.
+  // Reads a message that changes its work, and all later ones.
   void Read();
 
   Saying Hello() const;
   Saying Leave();
-  // Whether there is something that it can compute and say without waiting; and what that is.
+  // Whether it can compute and send something without waiting, and what.
   bool CanSay() const;
   Saying Say();
 
-  // Said, and not yet read by the server.
+  // Sent, but not yet read by the server.
   std::deque<Saying>& in_flight() { return in_flight_; }
   const std::deque<Saying>& in_flight() const { return in_flight_; }
 
-  // All that it will ever do follows from this and from what comes. `incarnation`: the one that the
-  // server listens to.
+  // Determines its future together with the messages that it will receive. `incarnation` is the one
+  // that the server accepts.
   std::string Text(const Names& names, uint32_t incarnation) const;
 
  private:
@@ -97,7 +96,7 @@ class ModelWorker {
   void TakeTrain(const wire::Train& train);
   void DropEmpty();
   bool HasWeights(const ModelOrder& order) const;
-  // Whether what the order is to be done with is still where it was.
+  // Whether the inputs of the order have not been overwritten.
   bool IsIntact(const ModelOrder& order) const;
   size_t SizeOf(const ModelOrder& order) const;
   wire::WorkerMessage NewMessage() const;
@@ -114,18 +113,18 @@ class ModelWorker {
   bool ready_due_ = false;
   uint32_t rank_ = 0, incarnation_ = 0;
   Arrivals arrived_;
-  // Without shared memory: of which version each chunk of the two weight buffers and of the average
-  // is.
+  // Without shared memory: the version of each chunk in the two weight buffers and the average.
   std::array<std::vector<int64_t>, 3> copies_;
-  std::deque<ModelOrder> orders_;  // the first one may have begun; then urgent ones
-  size_t said_ = 0;                // of the first one
+  std::deque<ModelOrder> orders_;  // the first one may have begun; urgent ones follow it
+  size_t said_ = 0;                // the number of messages sent for the first one
   std::vector<std::shared_ptr<Arena>> buffers_;
   std::deque<wire::ServerMessage> unread_;
   std::deque<Saying> in_flight_;
   std::string trouble_;
 };
 
-// In words, for people: "urgent Train of 1.1 of step 0, chunks 0 1"; "" for weights and heartbeats.
+// A description for people: "urgent Train of 1.1 of step 0, chunks 0 1"; "" for weights and
+// heartbeats.
 std::string WordsOf(const wire::ServerMessage& message);
 
 }  // namespace muster::testing

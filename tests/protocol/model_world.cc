@@ -10,7 +10,7 @@
 
 namespace muster::testing {
 
-// The server takes what it is handed, one message at a time; what it sends is there at once.
+// Gives the server one message at a time. What the server sends arrives immediately.
 class ModelWorld::Link : public ServerLink {
  public:
   explicit Link(ModelWorld& world) : world_(world) {}
@@ -18,7 +18,7 @@ class ModelWorld::Link : public ServerLink {
   bool SharesMemory(PeerId) const override { return !world_.job_.bounds().remote; }
   std::string endpoint() const override { return "model://"; }
   int fd() const override { return -1; }
-  bool Pending() override { return true; }  // nobody sleeps
+  bool Pending() override { return true; }  // prevents sleep
   std::optional<FromWorker> Receive() override {
     return world_.over_ ? world_.Farewell() : std::exchange(next, std::nullopt);
   }
@@ -39,7 +39,7 @@ ModelWorld::ModelWorld(const ModelJob& job, Tell tell)
   Serve(nullptr);
 }
 
-// A server, and the processes that are started with it.
+// Starts a server and its workers.
 void ModelWorld::Serve(const ResumePoint* from) {
   probe_.reset();
   server_.reset();
@@ -200,7 +200,7 @@ void ModelWorld::RunOnce() {
   if (job_.bounds().restarts > 0) checkpoints_.Keep(*probe_);
 }
 
-// What follows from the last message at the beginning of the next round.
+// Completes the work that the last message leaves for the start of the next round.
 void ModelWorld::Settle() { RunOnce(); }
 
 SendResult ModelWorld::OnSent(PeerId peer, const wire::ServerMessage& message,
@@ -231,12 +231,12 @@ SendResult ModelWorld::OnSent(PeerId peer, const wire::ServerMessage& message,
   return SendResult::kQueued;
 }
 
-// Nobody loses its seat but by what happened to it.
+// A worker loses its rank only because of its own fault.
 void ModelWorld::CheckSeats() {
   for (const auto& worker : workers_) {
     if (!worker->trouble().empty()) Fail(WhoIs(*worker) + " " + worker->trouble());
     if (worker->ended() || probe_->roster().RankOf(PeerOf(*worker))) continue;
-    if (worker->leaving()) {  // before the start it may go at once
+    if (worker->leaving()) {  // before the start it may leave immediately
       worker->End();
       Replace(worker->rank());
       continue;
@@ -245,7 +245,7 @@ void ModelWorld::CheckSeats() {
   }
 }
 
-// At the end of the run: one goes after the other.
+// At the end of the run the workers leave one after another.
 std::optional<FromWorker> ModelWorld::Farewell() {
   for (const auto& worker : workers_) {
     if (worker->HasUnread()) worker->Read();

@@ -1,5 +1,5 @@
-// A state of the model: a real server, whose link, clock and workers are played. It goes from one
-// state to the next by actions, and from the same beginning by the same actions to the same state.
+// A state of the model: a real server with a simulated link, clock and workers. Actions lead to
+// other states. The same actions from the start always lead to the same state.
 #pragma once
 
 #include <chrono>
@@ -23,11 +23,11 @@
 namespace muster::testing {
 
 struct Action {
-  // kSay: the server gets what the worker said first, or what it says next. kAhead: it says that,
-  // and it is on its way. kRead: it reads what changes its work. kEnd: its connection ends.
-  // kWait: a slice is given out again that was held back. kSilence: the server gives it up, and it
-  // goes on. kRestart: the server and all workers end, and begin again; `worker` is the number of
-  // checkpoints that are lost with them.
+  // kSay: the server receives the worker's oldest undelivered message, or its next one. kAhead: the
+  // worker sends a message without delivery. kRead: it reads messages that change its work. kEnd:
+  // its connection ends. kWait: a delayed slice is assigned again. kSilence: the server drops the
+  // worker, which continues. kRestart: the server and all workers restart; `worker` is the number
+  // of lost checkpoints.
   enum class Kind : uint8_t {
     kStart,
     kSay,
@@ -44,38 +44,39 @@ struct Action {
   Kind kind = Kind::kStart;
   uint8_t worker = 0;
 
-  // No fault: it comes sooner or later, if nothing else does.
+  // True if it is not a fault. Such actions happen sooner or later.
   bool IsProgress() const { return kind <= Kind::kWait; }
   auto operator<=>(const Action&) const = default;
 };
-// "say:0", and back. Throws Error(kUsage).
+// Converts an action to text such as "say:0", and back. Throws Error(kUsage).
 std::string TextOf(const Action& action);
 std::vector<Action> ParseActions(const std::string& text);
 
 class ModelWorld {
  public:
-  // What happens is told to `tell`, in words, if there is one.
+  // Called with descriptions of events.
   using Tell = std::function<void(const std::string& line)>;
   explicit ModelWorld(const ModelJob& job, Tell tell = {});
   ~ModelWorld();
 
-  // What can happen next, in a fixed order. Nothing after the end.
+  // The possible actions, in a fixed order. Empty after the end.
   std::vector<Action> Enabled() const;
-  // False: it changed nothing, and was none.
+  // Returns false if the action was impossible and changed nothing.
   bool Do(const Action& action);
 
-  // States with the same text go on alike.
+  // States with equal texts have equal futures.
   std::string Text() const;
-  // What is wrong with this state, or "".
+  // The error in this state, or "".
   std::string Wrong() const;
-  // Whatever has been said is said once more. What is wrong with what comes of it, or "". Nothing
-  // can follow this.
+  // Repeats all messages so far and returns the resulting error, or "". The world must not be used
+  // afterwards.
   std::string WrongIfRepeated();
-  // No worker can do anything. What is wrong with that, or "". Nothing can follow this.
+  // Checks a state in which no worker can do anything. Returns the error, or "". The world must not
+  // be used afterwards.
   std::string WrongAtEnd();
 
  private:
-  // A process that looks at its clock less often is thought to have been stopped itself.
+  // A process that looks at its clock less often assumes that it was suspended itself.
   static constexpr std::chrono::milliseconds kTick{900};
   class Link;
   struct Before {
@@ -116,11 +117,11 @@ class ModelWorld {
   std::unique_ptr<Server> server_;
   std::unique_ptr<ServerProbe> probe_;
   std::deque<std::unique_ptr<ModelWorker>> workers_;
-  std::deque<uint32_t> to_start_;  // the ranks of processes that come
+  std::deque<uint32_t> to_start_;  // the ranks of processes that will start
   Bounds left_;                    // faults
-  int64_t long_until_ = 0;         // steps that have taken their time
+  int64_t long_until_ = 0;         // steps that took long
   std::vector<Before> before_;
-  bool over_ = false;  // the run: workers only say what they must to go
+  bool over_ = false;  // the run has ended, and workers only leave
   std::string wrong_;
 };
 

@@ -17,14 +17,14 @@ constexpr int64_t kBegin = 1'000'000'000'000;  // after 1,000 s
 constexpr int64_t kSecond = 1'000'000'000;
 
 thread_local int64_t scripted_ns = 0;  // 0: the real time
-std::atomic<int64_t> ahead_ns = 0;     // of the real time
+std::atomic<int64_t> ahead_ns = 0;     // offset of the real time
 
 }  // namespace
 
 ScriptedClock::ScriptedClock() {
   scripted_ns = kBegin;
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  MUSTER_CHECK(now == std::chrono::nanoseconds(kBegin));  // the library asks the function below
+  MUSTER_CHECK(now == std::chrono::nanoseconds(kBegin));  // the library calls the function below
 }
 
 ScriptedClock::~ScriptedClock() { scripted_ns = 0; }
@@ -35,7 +35,7 @@ void AdvanceRealTime(std::chrono::nanoseconds by) { ahead_ns += by.count(); }
 
 }  // namespace muster::testing
 
-// The one of the program goes before that of the C library.
+// Overrides the C library's function.
 extern "C" int clock_gettime(clockid_t clock, struct timespec* time) noexcept {
   using muster::testing::kSecond;
   int64_t ns = muster::testing::scripted_ns;

@@ -1,5 +1,5 @@
-// A clock that stands until it is moved, for the thread that has one: all that it asks for the
-// monotonic time. Other threads have the real one.
+// A clock that only moves when told to, for the thread that creates it: replaces all reads of the
+// monotonic time. Other threads have the real time.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@ namespace muster::testing {
 
 class ScriptedClock {
  public:
-  // The time is the same for each, so that what follows repeats. One at a time in a thread.
+  // Starts at the same time for each, for reproducibility. A thread has at most one.
   ScriptedClock();
   ~ScriptedClock();
   ScriptedClock(const ScriptedClock&) = delete;
@@ -16,7 +16,7 @@ class ScriptedClock {
   void Advance(std::chrono::nanoseconds by);
 };
 
-// Moves the real time on for good, for all threads.
+// Advances the real time of all threads permanently.
 void AdvanceRealTime(std::chrono::nanoseconds by);
 
 }  // namespace muster::testing

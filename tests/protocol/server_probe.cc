@@ -42,7 +42,7 @@ std::span<const float> ServerProbe::EvaluatedAverage() const {
   return run().parts().engine.variables.EvaluatedAverage();
 }
 
-// What Describe says of it without much ado.
+// A cheaper version of Describe.
 std::optional<ServerProbe::BoundaryName> ServerProbe::AtBoundary() const {
   if (!run().parts().AtBoundary()) return std::nullopt;
   const Evaluator& evaluator = run().parts().work.evaluator;
@@ -72,7 +72,7 @@ std::chrono::duration<double> ServerProbe::Patience() const {
 
 // ---------------------------------------------------------------------------------- what decides
 
-// Closed ones only keep a buffer of a member that is there.
+// Closed orders only reserve a buffer of a present member.
 bool ServerProbe::Counts(const StepOrder& order) const {
   return order.open || (order.rank < roster().size() && order.step >= step());
 }

@@ -1,5 +1,5 @@
-// Runs the loop of a server by hand, and looks into it: all of its state that decides what it does
-// next, as text in which states that differ in names and numbers alone are the same.
+// Runs a server's loop by hand and inspects it: describes all state that decides its future as
+// text. States that differ only in names and numbers have the same text.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@ class ServerProbe {
  public:
   explicit ServerProbe(Server& server) : server_(server) {}
 
-  // A round of the loop: takes what its link has.
+  // Runs one round of the loop, which handles the link's messages.
   void RunOnce() { server_.RunOnce(); }
   bool has_begun() const { return run().parts().state.has_begun(); }
   bool done() const { return run().done(); }
   std::string failure() const;
-  // A slice is given to nobody for some time.
+  // Whether an unassigned slice is paused.
   bool HoldsBack() const { return run().dispatcher().pauses(); }
   const Run& run() const { return std::as_const(server_).run(); }
   const Roster& roster() const { return server_.members().roster(); }
@@ -34,15 +34,15 @@ class ServerProbe {
   std::span<const float> Weights(int64_t version) const;
   // The average that is being evaluated.
   std::span<const float> EvaluatedAverage() const;
-  // For how long a stall must last so that everybody is late who is not done.
+  // How long a stall must last to make all unfinished workers slow.
   std::chrono::duration<double> Patience() const;
 
-  // Where nothing has been updated since W(step) was complete: which checkpoint could be taken; and
-  // that one.
+  // If nothing has been updated since W(step) was complete, the name of the possible checkpoint,
+  // and the checkpoint.
   struct BoundaryName {
     int64_t step;
-    bool validated;  // on the set that chooses
-    bool evaluated;  // nothing of it is to come
+    bool validated;  // on the set that decides
+    bool evaluated;  // all sets are complete
     bool operator==(const BoundaryName&) const = default;
   };
   struct Boundary {
@@ -53,11 +53,11 @@ class ServerProbe {
   std::optional<BoundaryName> AtBoundary() const;
   Boundary Keep();
 
-  // What of its tensors and losses is not what it must be, or "".
+  // The error in the server's tensors and losses, or "".
   std::string Wrong(const testing::ModelJob& job) const;
 
   std::string Text() const;
-  // How Text calls an order; "-": it is closed.
+  // The name of an order in Text, or "-" if it is closed.
   std::string NameOf(uint64_t order) const;
 
  private:

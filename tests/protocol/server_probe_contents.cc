@@ -1,4 +1,4 @@
-// Whether what a server holds is that of the undisturbed run.
+// Compares a server's contents with the undisturbed run.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ std::string ServerProbe::Wrong(const testing::ModelJob& job) const {
   return WrongParts(job);
 }
 
-// Weights, and what is updated with them.
+// Checks weights, and the data updated with them.
 std::string ServerProbe::WrongChunk(const testing::ModelJob& job, size_t c) const {
   const Variables& variables = run().parts().engine.variables;
   const Chunk& chunk = job.chunks()[c];
@@ -63,7 +63,7 @@ std::string ServerProbe::WrongChunk(const testing::ModelJob& job, size_t c) cons
   return "";
 }
 
-// Of the steps that were skipped and were not, and of the evaluations.
+// Checks the counts of skipped and unskipped steps and of evaluations.
 std::string ServerProbe::WrongCounts(const testing::ModelJob& job) const {
   const Progress& progress = run().parts().keeper.progress;
   const int64_t step = this->step(), updates = run().parts().engine.variables.updates();
@@ -96,7 +96,7 @@ std::string ServerProbe::WrongCounts(const testing::ModelJob& job) const {
   return "";
 }
 
-// Each slice of a chunk once, and what came of it still lies where it came.
+// Each slice of a chunk arrives a single time, and its data has not moved.
 std::string ServerProbe::WrongParts(const testing::ModelJob& job) const {
   const PartialGradients& gradients = run().parts().engine.aggregator.gradients();
   for (size_t c = 0; c < job.chunks().size(); ++c) {
