@@ -32,7 +32,7 @@ TEST_F(BatchNormTest, MatchesTheReferenceWithWhatIsFused) {
         const bool fuse_add = (variant & 1) != 0;
         const bool in_place = (variant & 8) != 0;
         const bool input_gradient = (variant & 2) != 0, other_gradients = (variant & 4) != 0;
-        // In place of a gradient that is not wanted, or is shared and not written.
+        // Used when a gradient is not requested, or is shared and not written.
         if (in_place &&
             !(fuse_add ? other_gradients && activation != Activation::kNone : input_gradient)) {
           continue;
@@ -47,7 +47,8 @@ TEST_F(BatchNormTest, MatchesTheReferenceWithWhatIsFused) {
                  .other_gradients = other_gradients,
                  .in_place = in_place};
         OpInputs inputs = RandomInputs(c);
-        for (float& scale : inputs.weights) scale = 3 * scale + 3;  // so that relu6 has both ends
+        for (float& scale : inputs.weights)
+          scale = 3 * scale + 3;  // so that relu6 reaches both limits
         for (float& shift : inputs.bias) shift += 2;
         ExpectMatchesReference(*backend_, c, inputs);
       }
@@ -83,7 +84,7 @@ TEST_F(BatchNormTest, DeliversTheVarianceThatTheConfigAsksFor) {
     const OpResult got = RunOp(*backend_, c, inputs);
     EXPECT_FLOAT_EQ(got.mean.floats()[0], 1);
     EXPECT_FLOAT_EQ(got.variance.floats()[0], variance);
-    EXPECT_NEAR(got.output.floats()[1], 1, 1e-5);  // normalised with the biased one
+    EXPECT_NEAR(got.output.floats()[1], 1, 1e-5);  // normalised with the biased variance
   }
 }
 
@@ -101,7 +102,8 @@ TEST_F(BatchNormTest, OneValuePerChannelHasNoVariance) {
 }
 
 TEST_F(BatchNormTest, KeepsItsDigitsWhereTheMeanIsLarge) {
-  // Spread 1 around 4096, where floats are 2^-11 apart: E[x²] - mean² would keep nothing.
+  // A spread of 1 around 4096, where floats are 2^-11 apart: E[x²] - mean² would lose all
+  // precision.
   OpCase c{.layer = "batch_norm {}", .input = {40, 40, 16}, .batch = 4};
   OpInputs inputs = RandomInputs(c);
   for (float& x : inputs.inputs[0]) x += 4096;
@@ -111,7 +113,7 @@ TEST_F(BatchNormTest, KeepsItsDigitsWhereTheMeanIsLarge) {
                           {.weights = ToDoubles(inputs.weights), .bias = ToDoubles(inputs.bias)});
   EXPECT_LE(RelativeL2(got.mean.floats(), expected.mean), 1e-7);
   EXPECT_LE(RelativeL2(got.variance.floats(), expected.variance), 1e-6);
-  EXPECT_LE(RelativeL2(got.dw.floats(), expected.weights), 1e-3);  // the rounded mean's share
+  EXPECT_LE(RelativeL2(got.dw.floats(), expected.weights), 1e-3);  // the error of the rounded mean
 }
 
 TEST_F(BatchNormTest, KeepsItsDigitsWhereTheFirstImagesAreUnlikeTheRest) {

@@ -105,7 +105,8 @@ TEST_F(Conv2dTest, GroupsMatchTheReference) {
     int64_t in;
     int filters, groups;
   };
-  // Depthwise (with one and two filters a channel, and channels that fill no vector), and wider.
+  // Depthwise (with one and two filters per channel, and channel counts below a vector), and wider
+  // groups.
   for (const Groups& g :
        {Groups{3, 3, 3}, Groups{8, 8, 8}, Groups{24, 24, 24}, Groups{13, 13, 13}, Groups{3, 24, 3},
         Groups{8, 16, 8}, Groups{6, 4, 2}, Groups{32, 16, 2}, Groups{48, 24, 3}}) {

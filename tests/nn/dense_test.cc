@@ -39,8 +39,8 @@ TEST(DenseTest, FusedAndUnfusedVariantsMatchTheReference) {
   }
 }
 
-// The input gradient's own product, for rows of a multiple of 512: its pieces of 128 units and 192
-// inputs, cut off where they do not fit, and rows that are no multiple of four.
+// The special product for input gradients, for rows of a multiple of 512. Covers partial pieces of
+// its 128 units and 192 inputs, and row counts that are not multiples of four.
 TEST(DenseTest, LargeLayersMatchTheReference) {
   for (const int threads : TestThreads()) {
     const auto backend = MakeTestBackend(threads);
@@ -60,7 +60,7 @@ TEST(DenseTest, LargeLayersMatchTheReference) {
 
 TEST(DenseTest, TheLargeInputGradientHasTheSameBitsWithAnyNumberOfThreads) {
   if (!__builtin_cpu_supports("avx2") || __builtin_cpu_supports("avx512f")) {
-    GTEST_SKIP() << "this processor's matrix products are all oneDNN's";
+    GTEST_SKIP() << "this processor uses oneDNN for all matrix products";
   }
   const OpCase c = {.layer = "dense { units: 136 }", .input = {1, 1, 1024}, .batch = 19};
   const OpInputs inputs = RandomInputs(c);

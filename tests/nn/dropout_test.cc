@@ -42,7 +42,7 @@ TEST(DropoutTest, MatchesTheReference) {
     reference::Context context{.seed = 7, .layer = 5, .sample_ids = ids, .epoch = 9};
     const auto y = reference::Forward(layer, 3, {ToDoubles(x)}, context);
     EXPECT_LE(RelativeL2(got.y, y), 1e-6);
-    EXPECT_LE(RelativeL2(got.dx, y), 1e-6);  // the same factors: the gradient was x too
+    EXPECT_LE(RelativeL2(got.dx, y), 1e-6);  // the same factors, because the gradient was x too
   }
 }
 
@@ -78,7 +78,7 @@ TEST(DropoutTest, AppliesTheReluBefore) {
   std::vector<float> x = RandomFloats(64, 1);
   for (float& value : x) value = std::max(0.0f, value);
   const auto run = RunDropout(0.5f, shape, x, {1}, 0, {.input_is_relu = true, .seed = 7});
-  // The gradient was x, which is zero where the relu is: nothing may appear there.
+  // The gradient was x, which is zero where relu is zero, so it must stay zero there.
   EXPECT_EQ(run.dx, run.y);
 }
 

@@ -1,4 +1,4 @@
-// Sums, concatenation, functions of an element, softmax, and the sums of gradients.
+// Sums, concatenation, elementwise functions, softmax, and sums of gradients.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -85,7 +85,7 @@ TEST_F(ElementwiseTest, FunctionsOfAnElementMatchTheReferenceAndLetNanThrough) {
           .layer = golden.settings, .input = {9, 5, 113}, .batch = 3, .in_place = in_place};
       OpInputs inputs = RandomInputs(c);
       for (float& x : inputs.inputs[0]) x *= 12;
-      inputs.inputs[0][0] = 0;  // the bends of relu6
+      inputs.inputs[0][0] = 0;  // the kinks of relu6
       inputs.inputs[0][1] = 6;
       ExpectMatchesReference(*backend_, c, inputs);
     }

@@ -85,7 +85,7 @@ class Reader {
   std::string name_ = "(none)";
 };
 
-// The source tree's, unless the program was carried to a machine without it.
+// The source tree's folder, unless the program was copied to a machine without it.
 std::string GoldenFolder() {
   const char* const carried = std::getenv("MUSTER_GOLDEN_DIR");
   return carried != nullptr ? carried : MUSTER_GOLDEN_DIR;

@@ -1,5 +1,5 @@
-// Reads tests/nn/golden/*.txt: inputs of a layer and what PyTorch makes of them. The format is
-// described in scripts/make_golden.py, which writes them.
+// Reads tests/nn/golden/*.txt: inputs of a layer and PyTorch's results. scripts/make_golden.py
+// writes the files and describes the format.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +24,16 @@ struct GoldenCase {
 
   bool Has(const std::string& tensor) const { return tensors.contains(tensor); }
   const std::vector<float>& At(const std::string& tensor) const;
-  // Of one input: "input"; of several: "input0", "input1", …
+  // With one input "input"; with several "input0", "input1", …
   std::string InputName(const std::string& stem, size_t index) const;
-  // The layer, as a graph gives it to a backend.
+  // The layer, as a backend gets it from a graph.
   Layer MakeLayer() const;
 };
 
 // For GoogleTest's messages.
 void PrintTo(const GoldenCase& c, std::ostream* out);
 
-// All cases of all files. Throws std::runtime_error that names file and line where one is not
-// what it should be.
+// All cases of all files. Throws std::runtime_error with file and line if one is invalid.
 const std::vector<GoldenCase>& GoldenCases();
 
 }  // namespace muster

@@ -1,6 +1,6 @@
-// Every layer against the same layer in PyTorch: outputs and gradients of files that
-// scripts/make_golden.py wrote. Different from the other tests of nn, nothing on the expected side
-// was written here: a formula misread for the backend and for the oracle alike is found.
+// Compares every layer with PyTorch: outputs and gradients in files written by
+// scripts/make_golden.py. Unlike the other tests of nn, the expected values are independent of
+// Muster. This detects a formula that both the backend and the oracle get wrong.
 #include <fmt/core.h>
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
@@ -17,8 +17,8 @@
 namespace muster {
 namespace {
 
-// Of the tensor's largest value. Single precision has 6e-8; sums of a few hundred products and the
-// roots and powers of normalisations lose up to ten times that.
+// Relative to the tensor's largest value. Single precision has 6e-8. Sums of a few hundred
+// products, and the roots and powers of normalisations, lose up to ten times that.
 constexpr double kTolerance = 1e-5;
 
 void ExpectNear(const std::string& what, std::span<const float> got,
@@ -27,7 +27,7 @@ void ExpectNear(const std::string& what, std::span<const float> got,
   double largest = 0;
   for (const float value : expected) largest = std::max(largest, std::abs(factor * value));
   for (size_t i = 0; i < expected.size(); ++i) {
-    // Not EXPECT_NEAR: a NaN must fail.
+    // Unlike EXPECT_NEAR, this fails for NaN.
     ASSERT_TRUE(std::abs(got[i] - factor * expected[i]) <= kTolerance * largest)
         << fmt::format("{}[{}]: expected {:.9g}, got {:.9g}; the largest is {:.9g}", what, i,
                        factor * expected[i], got[i], largest);
@@ -40,7 +40,7 @@ Arena Filled(const std::vector<float>& values) {
   return arena;
 }
 
-// Garbage shows what an op forgets to write or reads too early.
+// Garbage reveals data that an op forgets to write or reads too early.
 Arena Garbage(size_t floats) {
   Arena arena(floats);
   for (float& f : arena.floats()) f = std::numeric_limits<float>::quiet_NaN();
@@ -88,11 +88,11 @@ class GoldenRun {
   }
 
  private:
-  // Weights and bias of an op are, for batch_norm, scale and shift.
+  // For batch_norm, an op's weights and bias are scale and shift.
   std::string Weights() const { return case_.Has("scale") ? "scale" : "weights"; }
   std::string Bias() const { return case_.Has("shift") ? "shift" : "bias"; }
 
-  // Null where the case has no such tensor.
+  // Returns null if the case has no such tensor.
   const float* Given(const std::string& name) {
     if (!case_.Has(name)) return nullptr;
     given_.push_back(Filled(case_.At(name)));
@@ -168,7 +168,7 @@ class GoldenRun {
     }
   }
 
-  // A relu's derivative is applied by whoever adds up the gradient of its output.
+  // The derivative of relu is applied when the gradient of its output is summed.
   void CheckReluGradient() {
     Arena gradient = Garbage(output_.floats().size());
     backend_->AddGradients(gradient.floats().data(), Given("output_gradient"), nullptr,
@@ -176,7 +176,7 @@ class GoldenRun {
     ExpectNear("input_gradient", gradient.floats(), case_.At("input_gradient"));
   }
 
-  // A sum has no op for the way back: its gradient is that of each summand.
+  // A sum has no backward op: its gradient is that of each summand.
   void CheckAddGradient() {
     for (size_t i = 0; i < case_.inputs.size(); ++i) {
       EXPECT_EQ(case_.At(case_.InputName("input_gradient", i)), case_.At("output_gradient"));
@@ -204,7 +204,7 @@ TEST_P(Golden, AgreesWithPyTorch) {
   }
 }
 
-// conv2d_0, conv2d_1, … in the order of the file
+// conv2d_0, conv2d_1, … in file order.
 std::string TestName(const testing::TestParamInfo<GoldenCase>& info) {
   const std::string kind = info.param.file.substr(0, info.param.file.find('.'));
   const auto first = std::ranges::find(GoldenCases(), info.param.file, &GoldenCase::file);
@@ -214,8 +214,8 @@ std::string TestName(const testing::TestParamInfo<GoldenCase>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Layers, Golden, testing::ValuesIn(GoldenCases()), TestName);
 
-// A kind of layer that is added to the config needs golden values. Flatten moves nothing; the mask
-// of dropout is Muster's own.
+// A new kind of layer in the config needs golden values. Flatten moves nothing, and the mask of
+// dropout is specific to Muster.
 TEST(GoldenFiles, CoverEveryLayerOfTheConfig) {
   std::set<std::string> covered;
   for (const GoldenCase& c : GoldenCases()) covered.insert(c.file.substr(0, c.file.find('.')));

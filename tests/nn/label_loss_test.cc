@@ -1,4 +1,4 @@
-// What all losses do alike: weights of classes, and samples that are mixed.
+// Common features of all losses: class weights and mixed samples.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,7 +11,7 @@ namespace {
 
 const std::vector<float> kLogits = {1, -0.5f, 0.25f, 2, 0, -1, 0.5f, 0.5f, -2, 0, 1.5f, 1};
 const std::vector<int32_t> kLabels = {0, 2, 1, 2};
-const std::vector<int32_t> kLabelsBefore = {2, 0, 2, 1};  // of the sample before each
+const std::vector<int32_t> kLabelsBefore = {2, 0, 2, 1};  // the other sample in each mix
 const std::vector<float> kWeights = {0.5f, 2, 3};
 
 class LabelLossTest : public testing::TestWithParam<const char*> {
@@ -20,7 +20,7 @@ class LabelLossTest : public testing::TestWithParam<const char*> {
               float share = 1, const std::vector<float>& logits = kLogits) const {
     return RunLossLayer(GetParam(), logits, labels, 0.5f, false, weights, share);
   }
-  // The loss and the gradient of sample n by itself.
+  // The loss and gradient of sample n alone.
   LossRun OfSample(size_t n, int32_t label) const {
     const auto begin = kLogits.begin() + static_cast<std::ptrdiff_t>(3 * n);
     return Run({label}, {}, 1, {begin, begin + 3});

@@ -1,4 +1,4 @@
-// Labels that are no class are a bug of whoever reads the data: the CPU backend ends the process.
+// An invalid label is a bug of the data reader, so the CPU backend aborts.
 #include <gtest/gtest.h>
 
 #include "tests/nn/loss_run.h"

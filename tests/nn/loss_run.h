@@ -14,7 +14,7 @@ namespace muster {
 struct LossRun {
   LossSums sums;
   std::vector<float> gradient;
-  std::vector<int32_t> predictions;  // -2 where none was written
+  std::vector<int32_t> predictions;  // -2 if none was written
 };
 
 // `layer`: "softmax_cross_entropy {}". class_weights, share: as in LossArgs.

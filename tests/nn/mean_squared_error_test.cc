@@ -36,7 +36,7 @@ TEST(MeanSquaredErrorTest, MatchesTheReference) {
   }
 }
 
-// With one output.
+// With a single output.
 TEST(MeanSquaredErrorTest, OfValues) {
   const auto bits = [](float value) { return std::bit_cast<int32_t>(value); };
   const auto run = RunLoss({1, -2, 0.5f, 3}, {bits(3), bits(-0.0f), -1, bits(-1e-38f)}, 0.5f);

@@ -12,7 +12,7 @@
 namespace muster {
 namespace {
 
-// Garbage shows what an op forgets to write or reads too early.
+// Garbage reveals data that an op forgets to write or reads too early.
 Arena Garbage(size_t floats) {
   Arena arena(floats);
   for (float& f : arena.floats()) f = std::numeric_limits<float>::quiet_NaN();
@@ -20,10 +20,9 @@ Arena Garbage(size_t floats) {
 }
 
 bool IsNorm(const Layer& layer) { return std::holds_alternative<BatchNormSpec>(layer.spec); }
-// Ops without a backward: what reaches them goes on as it is.
+// Ops without backward pass gradients on unchanged.
 bool PassesGradientOn(const Layer& layer) { return layer.traits().passes_gradient_on; }
 
-// How many inputs the op of a case reads.
 size_t InputCount(const OpCase& c) { return 1 + c.other_channels.size() + (c.fuse_add ? 1 : 0); }
 
 std::vector<Shape> InputShapes(const OpCase& c) {
@@ -130,7 +129,7 @@ OpResult RunOp(Backend& backend, const OpCase& c, const OpInputs& inputs) {
   Arena dy = ToArena(inputs.dy);
   std::vector<void*> gradients;
   const size_t in_place = c.fuse_add ? 1 : 0;
-  // Without an activation the gradient of the added input is that of the output, and not written.
+  // Without an activation the added input's gradient equals the output's, and is not written.
   const bool shared = c.fuse_add && c.activation == Activation::kNone;
   for (size_t j = 0; j < inputs.inputs.size(); ++j) {
     r.dx.push_back(WantsGradient(c, j) && !(shared && j == 1) ? Garbage(inputs.inputs[j].size())
@@ -211,7 +210,7 @@ void ExpectMatchesReference(Backend& backend, const OpCase& c, const OpInputs& i
   ExpectSameBits(got.output, again.output);
   if (c.mode == Mode::kInference || PassesGradientOn(layer)) return;
 
-  // A batch norm applies the derivative of its own activation; see OpOptions for the others.
+  // A batch norm applies its activation's derivative itself. For other ops see OpOptions.
   auto dy = ToDoubles(inputs.dy);
   if (IsNorm(layer)) dy = reference::ActivationGradient(y, dy, c.activation);
   auto expected = reference::Backward(layer, c.batch, x, dy, context);

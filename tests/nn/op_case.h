@@ -1,4 +1,4 @@
-// Runs one op of a backend and the oracle on the same random numbers, and compares.
+// Runs a backend's op and the oracle on the same random numbers and compares the results.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ struct OpCase {
   Activation activation = Activation::kNone;  // fused; see OpOptions
   bool input_is_relu = false;
   bool input_gradient = true;
-  double tolerance = 2e-6;  // of the relative L2 difference of each result
-  // add, concat: the channels of the inputs after the first; the height and width are the first's.
+  double tolerance = 2e-6;  // for the relative L2 difference of each result
+  // add, concat: the channels of the inputs after the first. Height and width equal the first's.
   std::vector<int64_t> other_channels = {};
-  bool fuse_add = false;  // batch_norm: a second input, as large as the first
-  // add, concat, fuse_add: gradients for the inputs after the first, too.
+  bool fuse_add = false;  // batch_norm: a second input with the shape of the first
+  // add, concat, fuse_add: whether the inputs after the first also get gradients.
   bool other_gradients = true;
-  // Backward works in the output gradient's memory, see BackwardArgs; fuse_add: for the added
+  // Whether backward overwrites the output gradient, see BackwardArgs. With fuse_add: for the added
   // input.
   bool in_place = false;
   Mode mode = Mode::kTraining;
@@ -33,7 +33,7 @@ struct OpCase {
 std::string Name(const OpCase& c);
 Layer LayerOf(const OpCase& c);
 
-// What an op is given and what it makes, all in the layouts of BackwardArgs. Unused ones are empty.
+// An op's inputs and results, in the layouts of BackwardArgs. Unused ones are empty.
 struct OpInputs {
   std::vector<std::vector<float>> inputs;
   std::vector<float> dy;
@@ -42,28 +42,26 @@ struct OpInputs {
 };
 struct OpResult {
   Arena output;
-  std::vector<Arena> dx;  // one per input; empty where none was asked for
+  std::vector<Arena> dx;  // one per input; empty if not requested
   Arena dw, db;
   Arena mean, variance;  // batch_norm: with statistic_weight 1
 };
 
-// Random numbers for a case.
 OpInputs RandomInputs(const OpCase& c);
-// Forward and, in training, backward, over buffers full of garbage; also in place of the inputs and
-// outputs that the plan does not keep for backward.
+// Runs forward and, in training, backward, with buffers full of garbage. Works in place on inputs
+// and outputs that the plan does not keep for backward.
 OpResult RunOp(Backend& backend, const OpCase& c, const OpInputs& inputs);
 
-// Expects output and all gradients of the op to agree with the oracle, and the same bits from a
-// second run.
+// Expects that output and gradients match the oracle, and that a second run has the same bits.
 void ExpectMatchesReference(Backend& backend, const OpCase& c);
 void ExpectMatchesReference(Backend& backend, const OpCase& c, const OpInputs& inputs);
 
-// Numbers in [-1, 1) that depend on `place` and their index alone.
+// Numbers in [-1, 1) that depend only on `place` and their index.
 std::vector<float> RandomFloats(size_t count, uint32_t place);
 reference::Doubles ToDoubles(std::span<const float> floats);
 Arena ToArena(const std::vector<float>& floats);
 
-// |a - b| / |b| in the 2-norm; |a| where b is zero.
+// |a - b| / |b| in the 2-norm, or |a| if b is zero.
 double RelativeL2(std::span<const float> a, std::span<const double> b);
 
 }  // namespace muster

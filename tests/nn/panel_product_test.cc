@@ -1,6 +1,6 @@
-// Products of matrices in panels: against plain sums, and the version with two panels a vector,
-// which AVX-512 runs, against what this processor runs, bit by bit. (Compiled here for AVX2: a
-// processor without AVX-512 tests its logic, one with it also its instructions.)
+// Matrix products in panels. Compared with plain sums, and bit by bit with the AVX-512 version,
+// which has two panels per vector. That version is compiled for AVX2 here, so its logic is tested
+// on any processor, its instructions only with AVX-512.
 #include "worker/backend/cpu/panel_product.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace muster::cpu {
 namespace {
 
-constexpr int64_t kPadding = 16;  // behind each panel
+constexpr int64_t kPadding = 16;  // after each panel
 
 struct Matrix {
   Matrix(int64_t rows, int64_t channels, uint32_t seed)
@@ -47,7 +47,7 @@ TEST_P(PanelProductTest, Multiplies) {
                                wide_out.values.data() + p * out.panel, out.panel, rows, channels,
                                std::min<int64_t>(6, panels - p), first);
         }
-        ASSERT_EQ(wide_out.values, out.values) << rows << " x " << channels;  // padding, too
+        ASSERT_EQ(wide_out.values, out.values) << rows << " x " << channels;  // including padding
         for (int64_t r = 0; r < rows; ++r) {
           for (int64_t k = 0; k < panels * kLanes; ++k) {
             double sum = first ? 0 : before.At(r, k), size = std::abs(sum);

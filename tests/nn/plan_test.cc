@@ -1,5 +1,4 @@
-// What is fused, what works in place, and which memory is shared. (That the results are right is
-// for tower_test.cc to see.)
+// Fusion, work in place, and shared memory. (tower_test.cc tests the results.)
 #include "worker/nn/plan.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +50,7 @@ TEST(PlanTest, FusesAResidualBlock) {
   EXPECT_EQ(Names(graph, plan),
             (std::vector<std::string>{"conv1+relu", "conv2", "bn2+relu6", "conv3", "bn3+add+relu",
                                       "drop", "pool", "logits"}));
-  // The output of conv1+relu gets two contributions; its derivative goes with their sum.
+  // The output of conv1+relu gets two contributions. The derivative is applied to their sum.
   const BackwardPlan backward = MakeBackwardPlan(graph, plan);
   EXPECT_EQ(Additions(backward), 1);
   for (const BackwardStep& step : backward.steps) {
@@ -78,7 +77,7 @@ TEST(PlanTest, KeepsWhatSeveralLayersRead) {
                                            {4, 4, 3});
   const Plan plan = MakePlan(graph, Mode::kTraining);
   EXPECT_EQ(Names(graph, plan), (std::vector<std::string>{"bn", "relu", "relu6", "sum", "logits"}));
-  std::set<int> places;  // nothing overwrites anything
+  std::set<int> places;  // all distinct, so nothing is overwritten
   for (const PlanValue& value : plan.values) EXPECT_TRUE(places.insert(value.place).second);
 }
 

@@ -54,7 +54,7 @@ TEST_P(PoolTest, MatchesTheReferenceForRectanglesLargeWindowsAndTwoThreads) {
                             .input = {5, 9, 12},
                             .batch = 3});
     ExpectMatchesReference(*backend, {.layer = Pool(7, 3, "SAME"), .input = {2, 3, 8}});
-    // More places than a byte can tell apart.
+    // More positions than fit into a byte.
     ExpectMatchesReference(
         *backend,
         {.layer = Pool(17, 4, "SAME"), .input = {20, 20, 9}, .batch = 2, .input_is_relu = true});
@@ -63,10 +63,10 @@ TEST_P(PoolTest, MatchesTheReferenceForRectanglesLargeWindowsAndTwoThreads) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, PoolTest, testing::Values("max_pool", "avg_pool"));
 
-// 2x2 windows of one image with one channel (or nine, to meet the vector code).
+// 2x2 windows of an image with one channel, or with nine to use the vector code.
 class MaxPoolTest : public testing::TestWithParam<int64_t> {
  protected:
-  // Runs a 1x4 image through a [1, 2] window.
+  // Runs a [1, 2] window over a 1x4 image.
   void RunRow(std::vector<float> row, std::vector<float> dy) {
     const int64_t channels = GetParam();
     const auto backend = MakeTestBackend(1);

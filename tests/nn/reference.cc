@@ -11,8 +11,8 @@
 namespace muster::reference {
 namespace {
 
-// Calls body(n, output offset, input offset, place in the window) for each pair of output pixel
-// and input pixel that a window connects, in row-major order. Offsets are in pixels.
+// Calls body(n, output offset, input offset, position in the window) for each pair of pixels that a
+// window connects, in row-major order. Offsets are in pixels.
 template <typename Spec>
 void ForWindows(const Layer& layer, const Spec& spec, int64_t batch,
                 const std::function<void(int64_t, int64_t, int64_t)>& body) {
@@ -39,7 +39,7 @@ struct Conv {
   int64_t area = spec.kernel_height * spec.kernel_width;
   int64_t group_in = in / spec.groups, group_out = out / spec.groups;
 
-  // The input channel that filter f's c-th one is.
+  // The input channel for the c-th channel of filter f.
   int64_t Channel(int64_t f, int64_t c) const { return f / group_out * group_in + c; }
   Doubles Forward(const Doubles& x) const {
     Doubles y(batch * layer.output_shape.elements());
@@ -106,7 +106,7 @@ struct Pool {
   int64_t channels = layer.input_shape.channels;
   size_t outputs = batch * layer.output_shape.elements();
 
-  // Where each output's maximum is: the first of equal ones.
+  // The position of each output's maximum; the first one if several are equal.
   std::vector<int64_t> Chosen(const Doubles& x) const {
     std::vector<int64_t> chosen(outputs, -1);
     ForWindows(layer, spec, batch, [&](int64_t o, int64_t i, int64_t) {
@@ -198,7 +198,7 @@ struct BatchNormalisation {
   size_t channels = static_cast<size_t>(layer.input_shape.channels);
 
   double Count(const Doubles& x) const { return static_cast<double>(x.size() / channels); }
-  // Of the batch, each channel; the variance divided by the number of values.
+  // The batch's mean of each channel. The variance is divided by the number of values.
   Doubles Mean(const Doubles& x) const {
     Doubles mean(channels);
     for (size_t i = 0; i < x.size(); ++i) mean[i % channels] += x[i] / Count(x);
@@ -266,7 +266,7 @@ struct Joined {
   }
 };
 
-// The factor of each element.
+// The dropout factor of each element.
 Doubles DropoutFactors(const Layer& layer, int64_t batch, const Context& context) {
   const int64_t elements = layer.input_shape.elements();
   const float rate = std::get<DropoutSpec>(layer.spec).rate;

@@ -1,5 +1,5 @@
-// The oracle of the nn tests: every layer as plain loops in double precision, channels-last, one
-// sample after the other. reference_test.cc compares it with PyTorch.
+// The oracle of the nn tests: every layer as plain loops in double precision, channels-last, sample
+// by sample. reference_test.cc compares it with PyTorch.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ namespace muster::reference {
 
 using Doubles = std::vector<double>;
 
-// What a layer needs beside its inputs. Weights and bias may be empty.
+// A layer's data besides its inputs. Weights and bias may be empty.
 struct Context {
   Doubles weights, bias;                   // batch_norm: scale, shift
   Doubles running_mean, running_variance;  // batch_norm, in inference
-  // dropout, in training
+  // dropout: whether this is training
   bool training = true;
   uint64_t seed = 0;
   int layer = 0;
@@ -28,27 +28,27 @@ struct Context {
 struct Gradients {
   std::vector<Doubles> inputs;
   Doubles weights, bias;
-  Doubles mean, variance;  // batch_norm: what goes into the running statistics
+  Doubles mean, variance;  // batch_norm: the contribution to the running statistics
 };
 
-// Any layer but the loss. Each input: [batch, its shape] → [batch, output_shape].
+// Any layer except the loss. Each input is [batch, its shape], the result [batch, output_shape].
 Doubles Forward(const Layer& layer, int64_t batch, const std::vector<Doubles>& inputs,
                 const Context& context);
 Gradients Backward(const Layer& layer, int64_t batch, const std::vector<Doubles>& inputs,
                    const Doubles& dy, const Context& context);
 
 Doubles Activate(Doubles x, Activation activation);
-// dy where the activation has the slope 1 at x, else zero.
+// dy where the activation has slope 1 at x, otherwise zero.
 Doubles ActivationGradient(const Doubles& x, Doubles dy, Activation activation);
 
-// Sum over the samples of the loss that the layer's spec describes, and its gradient. A sample with
-// label -1 counts for nothing.
+// The sum of the loss over the samples, and its gradient. Samples with label -1 are ignored.
 double Loss(const LayerSpec& loss, const Doubles& logits, const std::vector<int32_t>& labels);
 Doubles LossGradient(const LayerSpec& loss, const Doubles& logits,
                      const std::vector<int32_t>& labels);
 
-// A whole network: the loss sum of a batch; in training, the gradient of `scale` times it with
-// respect to every trained variable and count * scale times every statistic, in arena order.
+// The results of a whole network: the loss sum of a batch. In training also, in the order of the
+// parameter buffer, the gradient of `scale` times the loss for every trained variable, and count *
+// scale times every statistic.
 struct NetworkResult {
   double loss = 0;
   Doubles gradients;
@@ -59,9 +59,9 @@ NetworkResult Run(const Graph& graph, const Doubles& arena, const Doubles& image
 
 // The graph of a model in text format.
 Graph MakeGraph(const std::string& model_text, const Shape& input);
-// The layer of one line such as `conv2d { filters: 3 kernel: 5 }` that reads `input`.
+// The layer for a line such as `conv2d { filters: 3 kernel: 5 }` with this input.
 Layer MakeLayer(const std::string& layer_text, const Shape& input);
-// ... or several images of the same height and width.
+// The same with several images of equal height and width.
 Layer MakeLayer(const std::string& layer_text, const std::vector<Shape>& inputs);
 
 }  // namespace muster::reference

@@ -41,7 +41,7 @@ config::Model Parse(const std::string& text) {
   return model;
 }
 
-// Calls body(sample, output, t): t is what the loss wants there.
+// Calls body(sample, output, t), where t is the loss's target.
 template <typename Body>
 void ForTargets(const LayerSpec& loss, size_t classes, const std::vector<int32_t>& labels,
                 const Body& body) {
@@ -153,7 +153,7 @@ Layer MakeLayer(const std::string& layer_text, const Shape& input) {
   return MakeLayer(layer_text, std::vector<Shape>{input});
 }
 
-// The inputs are made by 1x1 convolutions, since a graph has one image only.
+// A graph has a single image, so 1x1 convolutions make the inputs from it.
 Layer MakeLayer(const std::string& layer_text, const std::vector<Shape>& inputs) {
   std::string text, names;
   for (size_t j = 0; j < inputs.size(); ++j) {

@@ -1,5 +1,5 @@
-// Is the oracle right? It is compared with PyTorch, and its gradients with finite differences: all
-// compute in double precision.
+// Verifies the oracle against PyTorch, and its gradients against finite differences, all in double
+// precision.
 #include "tests/nn/reference.h"
 
 #include <gtest/gtest.h>
@@ -19,8 +19,7 @@ double Dot(const Doubles& a, const Doubles& b) {
   return sum;
 }
 
-// The same values, but for a little that is another for each. Where two values are equal a maximum
-// has no derivative.
+// Changes each value slightly and differently, because a maximum has no derivative at ties.
 Doubles WithoutTies(Doubles values) {
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] += 1e-3 * std::fmod(0.6180339887 * static_cast<double>(i + 1), 1.0);
@@ -28,7 +27,7 @@ Doubles WithoutTies(Doubles values) {
   return values;
 }
 
-// Compares `gradient` with the central differences of `f` along each of `at`'s coordinates.
+// Compares `gradient` with the central differences of `f` in each coordinate of `at`.
 template <typename F>
 void ExpectGradient(Doubles& at, const Doubles& gradient, const F& f) {
   ASSERT_EQ(at.size(), gradient.size());
@@ -44,7 +43,7 @@ void ExpectGradient(Doubles& at, const Doubles& gradient, const F& f) {
   }
 }
 
-// A share of a tensor's largest value. The files are read as floats.
+// Relative to a tensor's largest value. The files are read as floats.
 constexpr double kTolerance = 2e-7;
 
 class ReferenceTest : public testing::TestWithParam<GoldenCase> {
@@ -132,8 +131,8 @@ TEST_P(ReferenceTest, GradientsAreThoseOfFiniteDifferences) {
 
 INSTANTIATE_TEST_SUITE_P(Layers, ReferenceTest, testing::ValuesIn(GoldenCases()));
 
-// Layers that PyTorch has no values for. Each multiplies an element by a number that the element
-// does not change, in both directions.
+// Layers without PyTorch values. Each multiplies an element by a factor that is independent of the
+// element, in both directions.
 TEST(ReferenceTest, GradientsOfLinearLayersHaveTheFactorsOfTheirOutputs) {
   const Context context{.seed = 3, .layer = 1, .sample_ids = {5, 6}, .epoch = 2};
   for (const char* const text : {"dropout { rate: 0.4 }", "flatten {}"}) {

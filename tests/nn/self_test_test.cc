@@ -1,4 +1,4 @@
-// The test before the first step, of a device that computes one thing wrongly.
+// The self-test before the first step detects a device that computes one thing wrongly.
 #include "worker/nn/self_test.h"
 
 #include <fmt/core.h>
@@ -36,7 +36,7 @@ const char kLayers[] = R"(
     layer { name: "logits" dense { units: 5 } }
     layer { name: "loss" softmax_cross_entropy {} })";
 
-// What is wrong with one layer.
+// A fault in one layer.
 struct Fault {
   std::string layer;
   std::function<void(OpOptions&)> make = {};
@@ -116,7 +116,7 @@ SelfTestResult ResultOf(const Fault& fault) {
 TEST(SelfTest, ADeviceThatComputesRightlyPasses) {
   const SelfTestResult result = ResultOf({});
   EXPECT_EQ(result.failure, "");
-  EXPECT_EQ(result.operations, 8);  // all but the relus
+  EXPECT_EQ(result.operations, 8);  // all except the relus
 }
 
 TEST(SelfTest, WhatIsComputedWronglyIsNamed) {
@@ -127,7 +127,7 @@ TEST(SelfTest, WhatIsComputedWronglyIsNamed) {
   const auto spoil_input_gradient = [&](const BackwardArgs& args) {
     spoil(static_cast<float*>(args.input_gradient));
   };
-  // Each with the tensor in which it is found.
+  // Each fault with the tensor in which it is detected.
   const std::pair<Fault, const char*> faults[] = {
       {{.layer = "conv1", .forward = spoil_output}, "the output"},
       {{.layer = "conv1", .make = [](OpOptions& o) { o.activation = Activation::kNone; }},

@@ -38,7 +38,7 @@ TEST(SigmoidCrossEntropyTest, TakesOneLogitForThatOfClass1) {
   const double right = std::log1p(std::exp(-2.0));
   EXPECT_NEAR(run.sums.loss, 2 * right + 2 * (right + 2) + 2 * std::log(2.0), 1e-6);
   EXPECT_EQ(run.predictions, (std::vector<int32_t>{1, 0, 1, 0, 0, 0, 1}));
-  EXPECT_EQ(run.sums.correct, 2);  // a tie is not
+  EXPECT_EQ(run.sums.correct, 2);  // ties do not count
   EXPECT_EQ(run.sums.correct_top5, 6);
   const auto sigmoid = static_cast<float>(1 / (1 + std::exp(-2.0)));
   EXPECT_NEAR(run.gradient[0], sigmoid - 1, 1e-7);

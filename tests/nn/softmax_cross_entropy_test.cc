@@ -83,7 +83,7 @@ TEST(SoftmaxCrossEntropyTest, CountsLabelsWithFewerThanFiveAsLarge) {
   EXPECT_EQ(RunLoss(logits, {5}).sums.correct_top5, 1);
   EXPECT_EQ(RunLoss(logits, {0}).sums.correct_top5, 0);
   EXPECT_EQ(RunLoss(logits, {-1}).sums.correct_top5, 0);
-  EXPECT_EQ(RunLoss({1, 1, 1, 1, 1}, {4}).sums.correct_top5, 1);     // four others
+  EXPECT_EQ(RunLoss({1, 1, 1, 1, 1}, {4}).sums.correct_top5, 1);     // four others are equal
   EXPECT_EQ(RunLoss({1, 1, 1, 1, 1, 1}, {4}).sums.correct_top5, 0);  // five
   EXPECT_EQ(RunLoss({kNan, 1, 2}, {1}).sums.correct_top5, 0);
 }

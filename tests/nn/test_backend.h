@@ -1,4 +1,4 @@
-// The backend that the tests of ops and towers run on: one set of cases, a program for each
+// The backend for tests of ops and towers. The same tests are built into a program for each
 // backend.
 #pragma once
 
@@ -9,11 +9,11 @@
 
 namespace muster {
 
-// One that computes in the host's memory, or is made to look so (tests/cuda/host_facing.h).
-// `threads` says how many compute where that is for the host to say.
+// A backend that computes in host memory, or looks like it (tests/cuda/host_facing.h). `threads`
+// only matters if the host computes.
 std::unique_ptr<Backend> MakeTestBackend(int threads);
 
-// The numbers of threads that make a difference: one number where the host does not compute.
+// The numbers of threads to test; a single one if the host does not compute.
 std::vector<int> TestThreads();
 
 }  // namespace muster

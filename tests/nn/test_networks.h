@@ -1,4 +1,4 @@
-// Small networks that between them use every layer, every fusion and every shape of branch.
+// Small networks that together use every layer, every fusion and every kind of branch.
 #pragma once
 
 #include "common/graph/shape.h"
@@ -39,7 +39,7 @@ inline const NetworkCase kNetworks[] = {
        layer { name: "relu3" relu {} }
        layer { name: "dense3" dense { units: 3 use_bias: false } }
        layer { name: "loss" softmax_cross_entropy {} })"},
-    // Layers without variables first and relu in unusual places.
+    // Layers without variables first, and relu in unusual places.
     {"Unusual", {9, 8, 4}, R"(
        layer { name: "norm" lrn { depth_radius: 1 alpha: 0.5 } }
        layer { name: "relu0" relu {} }
@@ -83,8 +83,8 @@ inline const NetworkCase kNetworks[] = {
        layer { name: "pool" global_avg_pool {} }
        layer { name: "logits" dense { units: 5 } }
        layer { name: "loss" softmax_cross_entropy {} })"},
-    // Relus, fused and not, whose outputs go to several readers of different kinds; the data read
-    // twice; sums without normalisation; layers that move nothing between them.
+    // Fused and separate relus whose outputs have several readers of different kinds; data read
+    // twice; sums without normalisation; layers between them that move nothing.
     {"Branches", {6, 6, 4}, R"(
        layer { name: "conv1" conv2d { filters: 6 kernel: 3 padding: SAME } }
        layer { name: "relu1" relu {} }
@@ -111,7 +111,8 @@ inline const NetworkCase kNetworks[] = {
        layer { name: "cat2" input: ["soft", "twice", "relu5"] concat {} }
        layer { name: "logits" dense { units: 4 } }
        layer { name: "loss" softmax_cross_entropy { label_smoothing: 0.1 } })"},
-    // Mobile blocks: depthwise, relu6 in the norm and after a convolution, a norm of the data.
+    // Mobile blocks: depthwise, relu6 fused into the norm and after a convolution, a norm of the
+    // data.
     {"Mobile", {7, 7, 3}, R"(
        layer { name: "bn0" batch_norm { running_variance: BIASED } }
        layer { name: "conv1" conv2d { filters: 8 kernel: 3 stride: 2 padding: SAME } }

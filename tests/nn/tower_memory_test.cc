@@ -1,4 +1,4 @@
-// What a tower says of its memory, and that its programs share the copies of weights.
+// A tower reports its memory, and its programs share copies of the weights.
 #include <gtest/gtest.h>
 
 #include "tests/nn/test_networks.h"
@@ -8,7 +8,7 @@
 namespace muster {
 namespace {
 
-// A 3x3 convolution of 16 to 32 channels, by Winograd from 16 tiles on: 4 images of 4x4.
+// A 3x3 convolution from 16 to 32 channels. It uses Winograd from 16 tiles on: 4 images of 4x4.
 constexpr const char* kConvolution = R"(
     layer { name: "norm" batch_norm {} }
     layer { name: "conv" conv2d { filters: 32 kernel: 3 padding: SAME use_bias: false } }
@@ -16,7 +16,7 @@ constexpr const char* kConvolution = R"(
     layer { name: "logits" dense { units: 10 } }
     layer { name: "loss" softmax_cross_entropy {} })";
 
-// Forward and backward, 16 positions each, of matrices that are 16 floats longer than they must be.
+// Forward and backward: 16 positions each, with matrices that are padded by 16 floats.
 constexpr size_t kTransformed = 16 * (16 * 32 + 16) * sizeof(float);
 
 class TowerMemoryTest : public testing::Test {
@@ -26,15 +26,15 @@ class TowerMemoryTest : public testing::Test {
   Tower tower_{graph_, *backend_, kSeed};
 };
 
-// A dense layer on 7 inputs, worked out by hand.
+// A dense layer with 7 inputs, computed by hand.
 TEST_F(TowerMemoryTest, WorkspaceIsTheClosedFormOfASmallNetwork) {
   const Graph graph = reference::MakeGraph(kNetworks[7].layers, kNetworks[7].input);
   Tower tower(graph, *backend_, kSeed);
   EXPECT_EQ(tower.memory().training + tower.memory().evaluation + tower.memory().layouts, 0u);
   tower.Plan(8, Mode::kInference);
-  // Each buffer, of a multiple of 16 floats, is followed by a gap of 48. Logits and the loss's
-  // state (the softmax) are 8 x 4 floats, scratch is empty, and so is the state of dense, which
-  // lies where the loss's does later.
+  // Each buffer, rounded up to 16 floats, is followed by a gap of 48. Logits and the loss's state
+  // (the softmax) have 8 x 4 floats. Scratch is empty, as is the state of dense, which shares
+  // memory with the loss's.
   EXPECT_EQ(tower.memory().evaluation, ((8 * 4 + 48) + (8 * 4 + 48) + (0 + 48)) * sizeof(float));
   EXPECT_EQ(tower.memory().training, 0u);
   EXPECT_EQ(tower.memory().layouts, 0u);
@@ -45,9 +45,10 @@ TEST_F(TowerMemoryTest, PlanningTwiceAsManyTakesTwiceAsMuchAndPrepareNoMore) {
   const TowerMemory four = tower_.memory();
   tower_.Plan(8, Mode::kTraining);
   const TowerMemory eight = tower_.memory();
-  EXPECT_GT(eight.training, 1.4 * four.training);  // scratch of the weights' gradient is constant
+  EXPECT_GT(eight.training,
+            1.4 * four.training);  // the scratch of the weights' gradient is constant
   EXPECT_LE(eight.training, 2 * four.training);
-  tower_.Plan(2, Mode::kTraining);  // smaller: fits into what is there
+  tower_.Plan(2, Mode::kTraining);  // smaller, so the memory suffices
   EXPECT_EQ(tower_.memory().training, eight.training);
   tower_.Allocate();
   EXPECT_EQ(tower_.memory().training, eight.training);
@@ -64,7 +65,7 @@ TEST_F(TowerMemoryTest, LayoutsOfTheWeightsAreCountedOnceForAllPrograms) {
   EXPECT_EQ(tower_.memory().layouts, 2 * kTransformed);
 }
 
-// oneDNN's blocked copies: the same for each batch size, at most one for each direction.
+// oneDNN's blocked copies: the same for each batch size, at most one per direction.
 TEST_F(TowerMemoryTest, DirectConvolutionsShareTheirCopies) {
   const auto backend = MakeCpuBackend(1, {.winograd = false});
   Tower tower(graph_, *backend, kSeed);
@@ -76,8 +77,8 @@ TEST_F(TowerMemoryTest, DirectConvolutionsShareTheirCopies) {
   EXPECT_EQ(tower.memory().layouts, one);
 }
 
-// Three programs that share copies give the bits of towers that have one program each, through
-// versions that go up, to those of an average and back.
+// Three programs that share copies have the bits of separate towers, for increasing versions, then
+// those of an average, and back.
 TEST_F(TowerMemoryTest, SharedLayoutsGiveTheBitsOfSeparateOnes) {
   for (const bool winograd : {true, false}) {
     const auto backend = MakeCpuBackend(1, {.winograd = winograd});
@@ -115,7 +116,7 @@ TEST_F(TowerMemoryTest, SharedLayoutsGiveTheBitsOfSeparateOnes) {
   }
 }
 
-// Two towers of one backend have other weights under the same version number.
+// Two towers of one backend have different weights with the same version number.
 TEST_F(TowerMemoryTest, TwoTowersShareNothing) {
   Tower other(graph_, *backend_, kSeed);
   tower_.Prepare(4, Mode::kInference);
@@ -127,7 +128,7 @@ TEST_F(TowerMemoryTest, TwoTowersShareNothing) {
   const auto loss = [&](Tower& tower, const Arena& of, int64_t version) {
     return ForwardOf(tower, batch.Input(), Mode::kInference, of, version).loss;
   };
-  // A fresh tower, whose copies nobody has used before, tells what each must be.
+  // A new tower without cached copies gives the expected results.
   Tower fresh(graph_, *backend_, kSeed);
   fresh.Prepare(4, Mode::kInference);
   const double of_weights = loss(fresh, weights, 1), of_smaller = loss(fresh, smaller, 2);

@@ -1,4 +1,4 @@
-// What a test needs to train a tower without a server: samples, weights, and steps.
+// Trains a tower without a server, for tests: samples, weights and steps.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace muster {
 
 inline constexpr uint64_t kSeed = 11;
 
-// `count` samples of the network's dataset, from sample `first` on.
+// `count` samples of the network's data set, starting with sample `first`.
 struct SampleBatch {
   SampleBatch(const Graph& graph, int64_t first, int64_t count)
       : images(count * graph.input_shape().elements()) {
@@ -41,7 +41,7 @@ inline Arena RandomWeights(const Graph& graph) {
   Arena weights(graph.arena_floats());
   for (const Variable& v : graph.variables()) {
     const auto values = RandomFloats(v.count, static_cast<uint32_t>(v.offset) + 7);
-    // A normalisation's scale lies around 1, a variance above zero.
+    // Scales are around 1, and variances positive.
     const bool around_one =
         v.kind == Variable::Kind::kScale || v.name.ends_with("running_variance");
     const float scale = around_one ? 0.5f : std::sqrt(3.0f / static_cast<float>(v.fan_in));
@@ -52,7 +52,7 @@ inline Arena RandomWeights(const Graph& graph) {
   return weights;
 }
 
-// Of a tower on the host, where everything is done when Forward returns.
+// For towers on the host, which are done when Forward returns.
 inline LossSums ForwardOf(Tower& tower, const TowerInput& input, Mode mode, const Arena& weights,
                           int64_t version, const LayerHook& before_layer = nullptr) {
   LossSums sums;
@@ -60,7 +60,7 @@ inline LossSums ForwardOf(Tower& tower, const TowerInput& input, Mode mode, cons
   return sums;
 }
 
-// Forward and backward on prepared counts; counts weight versions by itself.
+// Runs forward and backward passes, and counts the versions of the weights.
 class TowerRun {
  public:
   explicit TowerRun(const Graph& graph, int threads = 1, std::vector<float> class_weights = {})

@@ -1,5 +1,5 @@
-// Whole networks: against the oracle, against finite differences, and what the tower promises about
-// hooks, versions, batch sizes and bits.
+// Whole networks: against the oracle and finite differences. Also checks hooks, versions, batch
+// sizes and bits.
 #include "worker/nn/tower.h"
 
 #include <gtest/gtest.h>
@@ -82,7 +82,7 @@ TEST_P(TowerTest, GradientsAreThoseOfFiniteDifferences) {
     checked += std::abs(expected);
     off += std::abs(losses[1] - losses[0] - expected);
   }
-  // A kink of a relu or a maximum may lie between the two points: so in sum only.
+  // A kink of a relu or maximum may lie between the two points, so only the sum is checked.
   EXPECT_LE(off, 0.02 * checked);
 }
 
@@ -96,12 +96,12 @@ TEST_P(TowerTest, RepeatsTheSameBitsWhateverRanBetween) {
   trainer.Step(eight, weights_);
   EXPECT_EQ(first, Bits(trainer.Step(five, weights_)));
   EXPECT_EQ(loss, trainer.sums.loss);
-  fresh.tower().Prepare(8, Mode::kTraining);  // a larger workspace, other addresses
+  fresh.tower().Prepare(8, Mode::kTraining);  // a larger workspace, at other addresses
   EXPECT_EQ(first, Bits(fresh.Step(five, weights_)));
 }
 
-// The whole batch's gradient, or, with batch statistics, which are per slice, the sum of the
-// slices'.
+// The gradient of the whole batch. Batch statistics are per slice, so with them the expected value
+// is the sum over slices.
 TEST_P(TowerTest, SlicesAddUpToTheBatch) {
   TowerRun trainer(graph_);
   bool normalises = false;
@@ -159,7 +159,7 @@ TEST_P(TowerTest, CallsHooksInOrderOncePerLayerWithVariables) {
     const SampleBatch batch(graph_, 0, count);
     tower.Prepare(count, Mode::kTraining);
 
-    // Before its hook a layer's weights are not there; after it the caller may reuse them.
+    // Before its hook a layer's weights are not available, and after it the caller may reuse them.
     Arena weights(graph_.arena_floats()), gradients(graph_.arena_floats());
     const auto copy = [&](int layer, bool poison) {
       for (const Variable& v : graph_.variables()) {
@@ -192,7 +192,7 @@ TEST_P(TowerTest, CallsHooksInOrderOncePerLayerWithVariables) {
     const Arena expected =
         count == 0 ? Arena(graph_.arena_floats()) : TowerRun(graph_).Step(batch, weights_);
     EXPECT_EQ(at_hook, Bits(expected));
-    // The padding between variables is left alone.
+    // The padding between variables is not written.
     std::vector<bool> padding(graph_.arena_floats(), true);
     for (const Variable& v : graph_.variables()) {
       for (size_t i = v.offset; i < v.offset + v.count; ++i) padding[i] = false;
@@ -218,8 +218,8 @@ TEST_P(TowerTest, SeesNewWeightsWithANewVersion) {
 INSTANTIATE_TEST_SUITE_P(Networks, TowerTest, testing::ValuesIn(kNetworks),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// The server adds up what the slices deliver: with loss_scale 1 / N that must be the mean of the
-// slices' statistics, each weighted with its samples.
+// The server adds up the slices' results. With loss_scale 1 / N the sum must be the mean of the
+// slices' statistics, weighted by their samples.
 TEST(TowerStatisticsTest, SlicesDeliverTheirShareOfTheBatchsStatistic) {
   const Graph graph = reference::MakeGraph(R"(
       layer { name: "bn" batch_norm {} }
@@ -233,7 +233,7 @@ TEST(TowerStatisticsTest, SlicesDeliverTheirShareOfTheBatchsStatistic) {
   reference::Doubles mean(5), variance(5), sum(graph.arena_floats());
   for (const auto& [first, count] : {std::pair<int64_t, int64_t>{0, 3}, {3, 4}, {7, 5}}) {
     SampleBatch slice(graph, first, count);
-    slice.labels[0] = -1;  // no weight in the loss, but a value like all others here
+    slice.labels[0] = -1;  // no weight in the loss, but still part of the statistics
     const Arena part = trainer.Step(slice, weights, 1.0f / kBatch);
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += part.floats()[i];
     const auto expected = reference::Backward(

@@ -17,13 +17,13 @@ std::string Conv(int filters, int kernel, int stride, const std::string& padding
                      stride, padding);
 }
 
-// Winograd's tiles, blocks of tiles and strips of channels, each cut off where it does not fit:
-// enough channels on both sides and at least 16 tiles of 2x2 outputs.
+// Partial tiles, blocks of tiles and strips of channels. All cases have enough channels on both
+// sides and at least 16 tiles of 2x2 outputs.
 class WinogradTest : public testing::Test {
  protected:
   std::unique_ptr<Backend> backend_ = MakeCpuBackend(1);
 
-  // Whether the result is another one than that of the direct sums: that the case is what it says.
+  // Whether the result differs from the direct sums, which proves that Winograd was used.
   bool Differs(const OpCase& c) const {
     const OpInputs inputs = RandomInputs(c);
     const auto direct = MakeCpuBackend(1, {.winograd = false});
@@ -53,7 +53,7 @@ TEST_F(WinogradTest, MatchesTheReferenceForAnySizeAndPadding) {
       }
     }
   }
-  // No larger than a tile, or narrower.
+  // At most as large as a tile, or narrower.
   for (const Shape& image : {Shape{1, 1, 16}, Shape{2, 2, 16}, Shape{1, 9, 16}, Shape{9, 1, 16}}) {
     ExpectWinogradMatchesReference({.layer = Conv(16, 3, 1, "SAME"), .input = image, .batch = 19});
   }
@@ -68,7 +68,7 @@ TEST_F(WinogradTest, MatchesTheReferenceForAnyNumberOfPanels) {
           {.layer = Conv(out, 3, 1, "SAME"), .input = {7, 5, in}, .batch = 2});
     }
   }
-  // More channels than are added up at a time.
+  // More channels than are summed in one piece.
   ExpectWinogradMatchesReference(
       {.layer = Conv(16, 3, 1, "SAME"), .input = {4, 3, 264}, .batch = 5});
   ExpectWinogradMatchesReference(
@@ -97,7 +97,7 @@ TEST_F(WinogradTest, FusedAndUnfusedVariantsMatchTheReference) {
   }
 }
 
-// What it is not for has the bits of the direct sums.
+// Convolutions that do not qualify have the bits of direct sums.
 TEST_F(WinogradTest, OtherConvolutionsAreDirect) {
   const auto conv = [](const std::string& more) {
     return fmt::format("conv2d {{ padding: SAME {} }}", more);
@@ -119,7 +119,7 @@ TEST_F(WinogradTest, OtherConvolutionsAreDirect) {
 }
 
 TEST_F(WinogradTest, TheBitsDoNotDependOnTheNumberOfThreads) {
-  if (!available_) GTEST_SKIP() << "this processor's convolutions are all direct";
+  if (!available_) GTEST_SKIP() << "this processor uses direct sums for all convolutions";
   for (const Shape& image : {Shape{25, 17, 16}, Shape{6, 6, 72}}) {
     const OpCase c = {.layer = Conv(40, 3, 1, "SAME"), .input = image, .batch = 9};
     const OpInputs inputs = RandomInputs(c);
@@ -134,8 +134,8 @@ TEST_F(WinogradTest, TheBitsDoNotDependOnTheNumberOfThreads) {
   }
 }
 
-// A network that diverged must show it: what is not finite reaches every output that it is part of,
-// through the relu, and the gradients.
+// Divergence must remain visible: values that are not finite reach every output that depends on
+// them, through relu, and the gradients.
 TEST_F(WinogradTest, WhatIsNotFiniteReachesTheOutput) {
   const OpCase c = {.layer = Conv(24, 3, 1, "SAME"),
                     .input = {7, 8, 16},
@@ -160,7 +160,7 @@ TEST_F(WinogradTest, WhatIsNotFiniteReachesTheOutput) {
       }
     }
     EXPECT_FALSE(all_finite(input.dw)) << bad;
-    // The other image has nothing of it.
+    // The other image is unaffected.
     EXPECT_TRUE(std::all_of(input.output.floats().begin(),
                             input.output.floats().begin() + 7 * 8 * 24,
                             [](float x) { return std::isfinite(x); }));
@@ -173,14 +173,14 @@ TEST_F(WinogradTest, WhatIsNotFiniteReachesTheOutput) {
     EXPECT_FALSE(std::isfinite(gradient.db.floats()[7])) << bad;
 
     inputs = RandomInputs(c);
-    inputs.weights[3 * 9 * 16 + 4 * 16 + 2] = bad;  // filter 3, its middle, channel 2
+    inputs.weights[3 * 9 * 16 + 4 * 16 + 2] = bad;  // filter 3, its centre, channel 2
     const OpResult weights = RunOp(*backend_, c, inputs);
     EXPECT_FALSE(all_finite(weights.output)) << bad;
     EXPECT_FALSE(all_finite(weights.dx[0])) << bad;
   }
 }
 
-// The weights are transformed once for each version, and not kept beyond it.
+// The weights are transformed for each version, and the result is not used for others.
 TEST_F(WinogradTest, NewWeightsAreUsedWithTheirVersion) {
   const OpCase c = {.layer = Conv(16, 3, 1, "SAME"), .input = {8, 8, 16}};
   const Layer layer = LayerOf(c);
