@@ -1,4 +1,4 @@
-// Who gets as far as a message: who has the token, and on this host this user only.
+// Admission: only peers with the token, and on this host only this user, can send messages.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -32,7 +32,7 @@ LinkOptions WithToken(const std::string& token) {
   return options;
 }
 
-// The first bytes that come from a server, or "" when it has closed the connection.
+// The server's first bytes, or "" if it has closed the connection.
 std::string FirstWords(int fd) {
   std::string bytes(64, 0);
   pollfd ready{fd, POLLIN, 0};
@@ -41,8 +41,7 @@ std::string FirstWords(int fd) {
   return bytes.substr(0, static_cast<size_t>(std::max<ssize_t>(n, 0)));
 }
 
-// A frame that is as large as one may be, in many messages' place: nobody without the token gets
-// as far as a message, whatever mechanism he begins with.
+// A frame of the largest size. Without the token no message is read, whatever the mechanism.
 TEST(Admission, WithoutTheTokenNothingArrives) {
   const auto server = ListenZmq("tcp://127.0.0.1:*", WithToken(TestToken()));
   const auto wrong = ConnectZmq(server->endpoint(), WithToken("0123456789abcdef0123456789abcdee"));
@@ -50,7 +49,7 @@ TEST(Admission, WithoutTheTokenNothingArrives) {
   zmq::socket_t none(context, zmq::socket_type::dealer);  // ZMTP's NULL
   none.set(zmq::sockopt::linger, 0);
   none.connect(server->endpoint());
-  zmq::socket_t other(context, zmq::socket_type::dealer);  // the token, under another user's name
+  zmq::socket_t other(context, zmq::socket_type::dealer);  // the token, with another user name
   other.set(zmq::sockopt::linger, 0);
   PresentToken(other, {.token = TestToken()});
   other.set(zmq::sockopt::plain_username, "other");
@@ -61,7 +60,7 @@ TEST(Admission, WithoutTheTokenNothingArrives) {
     (void)socket->send(zmq::buffer(message.SerializeAsString()), zmq::send_flags::dontwait);
   }
   bool refused = false;
-  // It may be refused before or after it has spoken.
+  // The refusal may come before or after it has sent data.
   const auto refuses = [&](const std::function<void()>& action) {
     try {
       action();
@@ -76,14 +75,14 @@ TEST(Admission, WithoutTheTokenNothingArrives) {
   while (!refused && std::chrono::steady_clock::now() < deadline) {
     if (const auto event = server->Receive()) {
       ASSERT_EQ(event->kind, FromWorker::Kind::kRefused);
-      // A connection that has ended when the server looks has no address any more.
+      // A connection that has ended before the check has no address.
       EXPECT_THAT(event->refused, ::testing::AnyOf("127.0.0.1", "somebody"));
     }
     refuses([&] { EXPECT_FALSE(wrong->Receive()); });
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   EXPECT_TRUE(refused);
-  // What comes with it does come, and before anything that the others sent.
+  // Its data does arrive, and before any data of the others.
   const auto member = ConnectZmq(server->endpoint(), WithToken(TestToken()));
   message.mutable_heartbeat();
   ASSERT_TRUE(member->Send(message, {}));
@@ -96,7 +95,7 @@ TEST(Admission, WithoutTheTokenNothingArrives) {
   EXPECT_TRUE(event->message.has_heartbeat());
 }
 
-// A flood is worth few lines, and none of them is in the flood's words.
+// A flood causes few log lines, and its contents are not in them.
 TEST(Admission, LinesThatOthersCauseAreFewAndPlain) {
   RareLine line;
   int lines = 0;
@@ -108,7 +107,7 @@ TEST(Admission, LinesThatOthersCauseAreFewAndPlain) {
   EXPECT_LT(Printable(std::string(4 << 20, 'a')).size(), 510u);
 }
 
-// Who connects and says nothing, or not enough, is cut.
+// A peer that connects and sends nothing, or not enough, is disconnected.
 TEST(Admission, ASilentConnectionIsClosed) {
   LinkOptions options = WithToken(TestToken());
   options.silence_s = 0.5;
@@ -126,13 +125,13 @@ TEST(Admission, ASilentConnectionIsClosed) {
     std::string words;
     for (int i = 0; i < 10 && !(words = FirstWords(fd.get())).empty(); ++i) {
     }
-    EXPECT_EQ(words, "") << "still open";
+    EXPECT_EQ(words, "") << "the connection is still open";
   }
 }
 
-// The kernel says who connects to a Unix-domain socket: another user is not even greeted.
+// The kernel identifies the user who connects to a Unix-domain socket. Other users get no greeting.
 TEST(Admission, AnotherUserIsNotGreeted) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
   TestJob job(SmallConfig(1, 1), "ipc");
   const std::string name = job.endpoint().substr(std::string_view("ipc://@").size());
   const auto greeted = [&](uid_t user) {

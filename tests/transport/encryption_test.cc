@@ -1,5 +1,4 @@
-// Connections that are encrypted, with keys from the token: who gets in, and what is said to who
-// does not.
+// Encrypted connections with keys from the token: which are accepted, and the errors for others.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,7 +39,7 @@ std::string Hex(std::span<const uint8_t> bytes) {
   return text;
 }
 
-// Frozen: workers and server of different builds must agree. Checked against
+// Never changes, because workers and servers of different builds must agree. Verified with
 //   printf 'muster curve server' | openssl dgst -sha256 -hmac 0123456789abcdef0123456789abcdef
 TEST(Keys, AreMadeOfTheToken) {
   const std::string token = "0123456789abcdef0123456789abcdef";
@@ -65,7 +64,7 @@ TEST(Encryption, IsTheDefaultButOnLoopback) {
                             "tcp://[fd00::5]:7700", "tcp://no-such-host.invalid:7700"}) {
     EXPECT_TRUE(IsEncrypted(cluster, there)) << there;
   }
-  // What workers are told counts, too.
+  // The address that workers connect to counts as well.
   const ListenAddress forwarded{.bind = "tcp://127.0.0.1:7700", .endpoint = "tcp://10.0.0.5:7700"};
   EXPECT_TRUE(IsEncrypted(cluster, forwarded));
   cluster.set_encryption(config::Cluster::NONE);
@@ -76,11 +75,11 @@ TEST(Encryption, IsTheDefaultButOnLoopback) {
 }
 
 struct Refusal {
-  std::string worker, server;  // what is said; "" if nothing is
+  std::string worker, server;  // the errors, or ""
 };
 
-// A worker that is not let in: what both sides say, within a deadline. The server says nothing, if
-// the worker hangs up first.
+// A worker that is refused: the errors of both sides, within a deadline. The server reports none if
+// the worker disconnects first.
 Refusal Refused(ServerLink& server, ClientLink& worker, bool server_says) {
   Refusal refusal;
   const auto until = steady_clock::now() + std::chrono::seconds(20);
@@ -126,7 +125,7 @@ TEST(Encryption, AServerThatDoesNotIsNamed) {
               AllOf(HasSubstr("does not encrypt"), HasSubstr("cluster.encryption=NONE")));
 }
 
-// Who knows the server's public key, and not the token, has a key that nobody knows.
+// A peer with the server's public key but without the token has an unknown key.
 TEST(Encryption, AnotherWorkersKeyIsRefused) {
   const auto server = ListenZmq("tcp://127.0.0.1:*", Options(true));
   zmq::context_t context;
@@ -146,8 +145,8 @@ TEST(Encryption, AnotherWorkersKeyIsRefused) {
   EXPECT_EQ(event->kind, FromWorker::Kind::kRefused);
 }
 
-// A tunnel takes connections before its server is there, and hangs up at once: that says nothing of
-// the token.
+// A tunnel accepts connections before its server is there, and closes them immediately. This does
+// not mean that the token is wrong.
 TEST(Encryption, WhoHangsUpWithoutAWordIsTriedAgain) {
   const auto server = ListenZmq("tcp://127.0.0.1:*", Options(true));
   UniqueFd tunnel(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -162,12 +161,12 @@ TEST(Encryption, WhoHangsUpWithoutAWordIsTriedAgain) {
     ASSERT_LT(steady_clock::now(), until);
     const UniqueFd one(::accept4(tunnel.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (one.valid()) ++hung_up;
-    EXPECT_FALSE(worker->Receive());  // throws, if it gives up
+    EXPECT_FALSE(worker->Receive());  // throws if it gives up
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
 }
 
-// The same run with and without.
+// The same run with and without encryption.
 TEST(Encryption, ChangesNoBits) {
   uint64_t hashes[2];
   for (const bool encrypt : {false, true}) {

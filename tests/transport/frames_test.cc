@@ -1,4 +1,4 @@
-// Messages and ZeroMQ's frames: what is cut comes together again, and what is left out is noticed.
+// Messages and ZeroMQ frames: split messages are reassembled, and missing frames are detected.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -23,7 +23,7 @@ class FramesTest : public ::testing::Test {
     message.mutable_gradient_part()->set_step(step);
     return message;
   }
-  // The frames that this message has on the wire.
+  // The frames of this message.
   Frames Sent(const wire::WorkerMessage& message, std::span<const float> tensor = {}) {
     EXPECT_TRUE(sender_.Send(message, std::as_bytes(tensor), {}));
     return ReceiveFrames(to_, zmq::recv_flags::none, 100);
@@ -90,7 +90,7 @@ TEST_F(FramesTest, TheNumberByteForByte) {
   EXPECT_EQ(frames[2].size(), 64u);
 }
 
-// A Hello of a network of many layers.
+// A Hello of a network with many layers.
 TEST_F(FramesTest, ALongHeaderIsCutToo) {
   wire::WorkerMessage hello;
   for (int i = 0; i < 300; ++i) hello.mutable_hello()->add_setting("a.setting: with a value");
@@ -115,11 +115,11 @@ TEST_F(FramesTest, ATensorIsReleasedWhenItsLastPieceIs) {
   EXPECT_EQ(released, 1);
 }
 
-// Whoever sits in between can leave out frames, and CURVE does not notice.
+// An attacker on the network can drop frames without being detected by CURVE.
 TEST_F(FramesTest, FramesThatAreLeftOutAreNoticed) {
   const std::vector<float> one(300, 1.0f), two(300, 2.0f);
   Frames a = Sent(Part(1), one);
-  Frames b = Sent(Part(1), two);  // the same header: only the number differs
+  Frames b = Sent(Part(1), two);  // the same header; only the number differs
   Frames c = Sent(Part(9));
   ASSERT_EQ(a.size(), 5u);  // number, header, two pieces, number
   Frames all;
@@ -128,21 +128,21 @@ TEST_F(FramesTest, FramesThatAreLeftOutAreNoticed) {
   }
   EXPECT_TRUE(IsMessage(Copy(all, {0, 1, 2, 3, 4})));
   EXPECT_TRUE(IsMessage(Copy(all, {10})));
-  // One header with the other's tensor, in every way that keeps the order.
+  // One header with the other's tensor, in all ways that keep the order.
   EXPECT_FALSE(IsMessage(Copy(all, {0, 1, 7, 8, 9})));
   EXPECT_FALSE(IsMessage(Copy(all, {0, 6, 7, 8, 9})));
   EXPECT_FALSE(IsMessage(Copy(all, {0, 1, 2, 8, 9})));
-  // The end of one message, a beginning without an end, a message within another.
+  // The end of one message, the start of an unfinished one, a message within another.
   EXPECT_FALSE(IsMessage(Copy(all, {4})));
   EXPECT_FALSE(IsMessage(Copy(all, {3, 4})));
   EXPECT_FALSE(IsMessage(Copy(all, {0, 1, 2, 3, 10})));
   EXPECT_FALSE(IsMessage(Copy(all, {0, 10})));
   EXPECT_FALSE(IsMessage(Copy(all, {0, 2, 3, 4})));
-  EXPECT_FALSE(IsMessage(Copy(all, {0, 1, 2, 4}))) << "a tensor without its end";
+  EXPECT_FALSE(IsMessage(Copy(all, {0, 1, 2, 4}))) << "an incomplete tensor";
 }
 
-// A piece of the tensor takes the place of one of the header, which has its size. As protobuf reads
-// it, any text of 9 n letters "a" is n fields that nobody knows.
+// A piece of the tensor replaces a piece of the header, with the same size. Protobuf parses any
+// text of 9 n letters "a" as n unknown fields.
 TEST_F(FramesTest, NoHeaderIsMadeOfATensor) {
   wire::WorkerMessage message;
   for (size_t letters = 1500; (message.ByteSizeLong() % 9) != 0 || letters == 1500; ++letters)
@@ -177,14 +177,14 @@ TEST_F(FramesTest, NoiseIsNoMessage) {
   EXPECT_FALSE(IsMessage(std::move(only)));
 }
 
-// A message of more frames than any has is read away, and is none.
+// A message with too many frames is read to its end and dropped.
 TEST_F(FramesTest, FramesWithoutEndAreNotKept) {
   for (int i = 0; i < 50; ++i) {
     from_.send(zmq::buffer("x", 1), i < 49 ? zmq::send_flags::sndmore : zmq::send_flags::none);
   }
   Frames frames = ReceiveFrames(to_, zmq::recv_flags::none, 10);
   EXPECT_EQ(frames.size(), 11u);
-  EXPECT_EQ(Sent(Part(4)).size(), 1u);  // the next one begins where it begins
+  EXPECT_EQ(Sent(Part(4)).size(), 1u);  // the next one starts correctly
 }
 
 }  // namespace

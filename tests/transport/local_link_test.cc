@@ -1,4 +1,4 @@
-// The local link among strangers: another user's server, nonsense on the socket.
+// The local link and strangers: another user's server, garbage on the socket.
 #include "common/transport/local/local_link.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace muster::testing {
 namespace {
 
-// A child that listens at `endpoint` as nobody. It reads what it is told until Stop.
+// A child process that listens at `endpoint` as user nobody. It reads all messages until Stop.
 class ForeignServer {
  public:
   explicit ForeignServer(const std::string& endpoint) {
@@ -32,12 +32,12 @@ class ForeignServer {
     }
     ready_out.Reset();
     char byte;
-    EXPECT_EQ(::read(ready_in.get(), &byte, 1), 1) << "it does not listen";
+    EXPECT_EQ(::read(ready_in.get(), &byte, 1), 1) << "it is not listening";
   }
   ~ForeignServer() { (void)Stop(); }
 
   enum Code { kNobodyCame = 0, kCameAndSaidNothing = 1, kSaidSomething = 2, kFailed = 3 };
-  // What it has seen.
+  // Returns what it observed.
   int Stop() {
     stop_.Reset();
     int status = -1;
@@ -60,7 +60,7 @@ class ForeignServer {
       if (guest >= 0) {
         seen = std::max<int>(seen, kCameAndSaidNothing);
         char byte;
-        // It stays open until the guest speaks or leaves.
+        // Stays open until the peer sends something or disconnects.
         if (::recv(guest, &byte, 1, 0) > 0) ::_exit(kSaidSomething);
         ::close(guest);
       } else if (fds[1].revents != 0) {
@@ -73,9 +73,9 @@ class ForeignServer {
   UniqueFd stop_;
 };
 
-// Nor may a worker tell its token to whoever took the server's name.
+// A worker must not send its token to another user's process with the server's name.
 TEST(LocalLink, AnotherUsersServerIsToldNothing) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
   const std::string endpoint = UniqueLocalEndpoint();
   ForeignServer server(endpoint);
   try {
@@ -113,7 +113,7 @@ TEST(LocalLink, NonsenseChangesNothing) {
       if (i % 3 == 0) bytes.assign(1, 0);  // a doorbell
       (void)::send(strangers.back().get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     }
-    // Descriptors that nobody asked for.
+    // Unexpected descriptors.
     PacketSocket giver(UniqueFd(::dup(strangers.back().get())));
     const int fds[] = {0, 1, 2};
     giver.Append("nonsense", fds);

@@ -1,4 +1,5 @@
-// Messages through memory: wrapping, full, larger than the ring, slept through, and nonsense.
+// Messages through memory: wrapping, a full ring, messages larger than the ring, sleep, and
+// garbage.
 #include "common/transport/local/message_ring.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@ namespace {
 
 using Status = MessageRing::Status;
 
-// Both ends of a connection in one process: memory that ThreadSanitizer follows.
+// Both ends of a connection in one process, in memory that ThreadSanitizer observes.
 struct Pair {
   std::unique_ptr<RingMemory> a_memory = std::make_unique<RingMemory>();
   std::unique_ptr<RingMemory> b_memory = std::make_unique<RingMemory>();
@@ -29,7 +30,7 @@ std::string Pattern(size_t size, int seed) {
   return bytes;
 }
 
-// Writes all of it if there is room.
+// Writes the whole message if there is space.
 bool Put(MessageRing& ring, const std::string& message) {
   const bool all = ring.Write(message) == 4 + message.size();
   ring.Publish();
@@ -102,10 +103,10 @@ TEST(MessageRing, TheBellIsForSleepersOnly) {
   EXPECT_FALSE(pair.a.MustRing(MessageRing::Reason::kPublished));
   for (int sleep = 0; sleep < 3; ++sleep) {
     pair.b.PrepareToSleep();
-    EXPECT_FALSE(pair.a.MustRing(MessageRing::Reason::kTaken)) << "b wants no room";
+    EXPECT_FALSE(pair.a.MustRing(MessageRing::Reason::kTaken)) << "b does not wait for space";
     EXPECT_TRUE(pair.a.MustRing(MessageRing::Reason::kPublished));
-    EXPECT_FALSE(pair.a.MustRing(MessageRing::Reason::kPublished)) << "it has been rung";
-    if (sleep == 1) continue;  // sleeps again without having been seen awake
+    EXPECT_FALSE(pair.a.MustRing(MessageRing::Reason::kPublished)) << "it has been rung already";
+    if (sleep == 1) continue;  // sleeps again before the other side has seen it awake
     pair.b.WakeUp();
     EXPECT_FALSE(pair.a.MustRing(MessageRing::Reason::kPublished));
   }
@@ -114,8 +115,8 @@ TEST(MessageRing, TheBellIsForSleepersOnly) {
   EXPECT_TRUE(pair.a.MustRing(MessageRing::Reason::kTaken));
 }
 
-// Every byte of many messages of all sizes, through a ring that is mostly full, while the other
-// side reads.
+// Every byte of many messages of all sizes, through a ring that is mostly full while the other side
+// reads.
 TEST(MessageRing, TwoThreadsSeeTheSameBytes) {
   Pair pair;
   constexpr int kMessages = 3000;
@@ -144,7 +145,7 @@ TEST(MessageRing, TwoThreadsSeeTheSameBytes) {
   EXPECT_EQ(wrong, 0);
 }
 
-// One end that sleeps whenever it finds nothing, on a bell that is rung only if MustRing says so.
+// One end that sleeps whenever it finds nothing. The bell is rung only if MustRing says so.
 struct Sleeper {
   MessageRing& ring;
   std::counting_semaphore<1 << 20>& my_bell;
@@ -184,7 +185,7 @@ TEST(MessageRing, NoWakeUpIsLost) {
     while (b.Receive(message) && message != "end" && b.Send(message)) {
     }
   });
-  // As many rounds as a crowded machine manages, where each costs the others' time slices.
+  // As many rounds as a busy machine can do, where each costs time slices of others.
   constexpr int kRounds = 20000;
   const auto enough = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   std::string message;
@@ -222,7 +223,7 @@ TEST(MessageRing, CountsThatCannotBeBreakIt) {
     pair.a_memory->written = lie;
     EXPECT_EQ(pair.b.Take(message), Status::kBroken) << lie;
     pair.a_memory->written = 0;
-    EXPECT_EQ(pair.b.Take(message), Status::kBroken) << "for good";
+    EXPECT_EQ(pair.b.Take(message), Status::kBroken) << "the ring stays broken";
   }
   Pair backwards;
   ASSERT_TRUE(Put(backwards.a, "hello"));
@@ -240,12 +241,12 @@ TEST(MessageRing, AReaderThatTookWhatNobodyWroteBreaksIt) {
   Pair pair;
   pair.b_memory->taken = 1000;
   EXPECT_EQ(pair.a.Write(Pattern(RingMemory::kBytes, 1)), 0u);
-  EXPECT_TRUE(pair.a.Pending()) << "so that somebody takes notice";
+  EXPECT_TRUE(pair.a.Pending()) << "so that the error is noticed";
   std::string message;
   EXPECT_EQ(pair.a.Take(message), Status::kBroken);
 }
 
-// Random bytes, counts and doorbells for memory: it ends in messages or broken, not in a crash.
+// Random bytes, counts and doorbells lead to messages or a broken ring, but not to a crash.
 TEST(MessageRing, SurvivesRandomMemory) {
   std::mt19937_64 random(5);
   for (int i = 0; i < 300; ++i) {

@@ -1,4 +1,5 @@
-// What ZeroMQ is given when: few tensors at a time, the lowest layer first, words before all.
+// The order in which ZeroMQ gets data: few tensors at a time, lowest layer first, plain messages
+// before tensors.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,8 +22,8 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr size_t kChunks = 32, kChunkFloats = 1 << 20, kArenaFloats = kChunks * kChunkFloats;
-// How many chunks of 4 MiB may have left before a receiver reads: what the window, the sockets'
-// buffers and libzmq's queues hold.
+// The most 4 MiB chunks that leave before a receiver reads: the capacity of the window, the
+// sockets' buffers and libzmq's queues.
 constexpr int kUnderWay = 20;
 
 LinkOptions Options() {
@@ -43,9 +44,9 @@ TEST(SendWindowTest, HasRoomForAFewMessagesAndManyBytes) {
   EXPECT_FALSE(window->Take(1));
   EXPECT_EQ(calls, 0);
   window->GiveBack(64 << 20);
-  EXPECT_EQ(calls, 1);  // there is room, as was asked for
+  EXPECT_EQ(calls, 1);  // there is space, and it was requested
   window->GiveBack(64 << 20);
-  EXPECT_EQ(calls, 1);  // nobody asked
+  EXPECT_EQ(calls, 1);  // not requested
   EXPECT_TRUE(window->Take(1));
   const auto small = std::make_shared<SendWindow>(kCount);
   size_t taken = 0;
@@ -64,8 +65,8 @@ TEST(SendWindowTest, IsGivenBackAfterWhatComesNext) {
   EXPECT_EQ(calls, 2);
 }
 
-// One thread takes from a full window and another gives back at the same time. A thread that could
-// not take must be called: otherwise it would sleep for ever.
+// One thread takes from a full window while another one returns space. A thread that could not take
+// must be notified, or it would sleep forever.
 TEST(SendWindowTest, NoWakeUpIsLost) {
   constexpr size_t kBytes = SendWindow::kBytes;
   constexpr int kRounds = 500'000;
@@ -85,7 +86,7 @@ TEST(SendWindowTest, NoWakeUpIsLost) {
   for (int round = 1; round <= kRounds && steady_clock::now() < end; ++round) {
     called = false;
     begun = round;
-    // The delay differs from round to round, so that all interleavings come up.
+    // The delay varies between rounds to cover all interleavings.
     for (volatile int spins = round % 256; spins > 0;) spins = spins - 1;
     const bool taken = window->Take(kBytes);
     while (given != round) std::this_thread::yield();
@@ -101,21 +102,21 @@ wire::WorkerMessage Hello() {
   return hello;
 }
 
-// The next message that a server gets; nothing: none until then.
+// The next message to the server, or nothing until the deadline.
 std::optional<FromWorker> Next(ServerLink& server, steady_clock::time_point deadline) {
   std::optional<FromWorker> came;
   while (!came && steady_clock::now() < deadline) came = server.Receive();
   return came;
 }
 
-// A server and a worker that has said Hello.
+// A server and a worker that has sent Hello.
 struct Pair {
   explicit Pair(const LinkOptions& options)
       : server(ListenZmq("tcp://127.0.0.1:*", options)),
         worker(ConnectZmq(server->endpoint(), options)) {
     EXPECT_TRUE(worker->Send(Hello(), {}));
     if (const auto came = Next(*server, deadline)) peer = came->peer;
-    EXPECT_NE(peer, 0u) << "no Hello came";
+    EXPECT_NE(peer, 0u) << "no Hello arrived";
   }
   const steady_clock::time_point deadline = steady_clock::now() + std::chrono::seconds(30);
   const std::unique_ptr<ServerLink> server;
@@ -123,7 +124,7 @@ struct Pair {
   PeerId peer = 0;
 };
 
-// A client over ZeroMQ, once the server has welcomed it.
+// Returns a client over ZeroMQ after its Welcome.
 std::unique_ptr<Client> Connected(const ServerLink& server, const LinkOptions& link) {
   ClientOptions options;
   options.endpoint = server.endpoint();
@@ -151,13 +152,13 @@ wire::ServerMessage WelcomeOfOneSlice() {
 
 constexpr int kWord = -1;
 
-// Chunks and a word, in the order in which they came; the chunks were sent in descending order, and
-// the word after them.
+// Checks the order of arrival of chunks and a plain message. The chunks were sent in descending
+// order, and the message after them.
 void ExpectUrgentFirst(const std::vector<int>& came) {
   const auto at = [&](int what) { return std::ranges::find(came, what) - came.begin(); };
   EXPECT_LE(at(kWord), kUnderWay);
   EXPECT_LE(at(0), kUnderWay + 1);
-  // All that waited.
+  // All chunks that had to wait.
   EXPECT_TRUE(std::is_sorted(came.begin() + kUnderWay + 1, came.end()));
 }
 
@@ -179,8 +180,8 @@ TEST(SendOrder, AServersWordsOvertakeWeightsAndLowLayersHighOnes) {
 
   std::vector<int> order;
   while (order.size() < kChunks + 1) {
-    ASSERT_LT(steady_clock::now(), deadline) << order.size() << " messages came";
-    EXPECT_FALSE(server->Receive());  // hands over what has room now
+    ASSERT_LT(steady_clock::now(), deadline) << order.size() << " messages arrived";
+    EXPECT_FALSE(server->Receive());  // sends what now has space
     const auto event = worker->Receive();
     if (!event) continue;
     ASSERT_EQ(event->kind, FromServer::Kind::kMessage);
@@ -205,8 +206,7 @@ TEST(SendOrder, AWorkersWordsOvertakeGradientsAndLowLayersHighOnes) {
   const std::unique_ptr<Client> worker = client.get();
   for (size_t c = kChunks; c-- > 0;) worker->PushChunk(0, {}, c);
   worker->ReportLoss(0, {}, 0, 1, 1.0, 0);
-  // Until the communication thread, which may be in the middle of it, has begun once more and
-  // ended.
+  // Waits until the communication thread has completed a whole round.
   for (int i = 0; i < 2; ++i) {
     const auto before = steady_clock::now();
     worker->ReportTimes({});
@@ -218,7 +218,7 @@ TEST(SendOrder, AWorkersWordsOvertakeGradientsAndLowLayersHighOnes) {
 
   std::vector<int> order;
   while (order.size() < kChunks + 1) {
-    ASSERT_LT(steady_clock::now(), deadline) << order.size() << " messages came";
+    ASSERT_LT(steady_clock::now(), deadline) << order.size() << " messages arrived";
     const auto event = server->Receive();
     if (!event || event->message.has_heartbeat() || event->message.has_step_times()) continue;
     ASSERT_EQ(event->kind, FromWorker::Kind::kMessage);
@@ -231,7 +231,7 @@ TEST(SendOrder, AWorkersWordsOvertakeGradientsAndLowLayersHighOnes) {
   ExpectUrgentFirst(order);
 }
 
-// A worker on a slow wire that nobody waits for: what waits for it are the newest two versions.
+// Only the newest two versions are queued for a worker on a slow network that is not waited for.
 TEST(SendOrder, AWorkerThatIsBehindGetsTheNewestWeights) {
   constexpr int64_t kVersions = 20;
   constexpr uint32_t kSmallModel = 8;  // chunks
@@ -252,8 +252,8 @@ TEST(SendOrder, AWorkerThatIsBehindGetsTheNewestWeights) {
   }
   std::vector<std::pair<int64_t, uint32_t>> chunks, newest;
   while (chunks.empty() || chunks.back() != std::pair(kVersions - 1, kSmallModel - 1)) {
-    ASSERT_LT(steady_clock::now(), deadline) << chunks.size() << " chunks came";
-    EXPECT_FALSE(server->Receive());  // hands over what has room now
+    ASSERT_LT(steady_clock::now(), deadline) << chunks.size() << " chunks arrived";
+    EXPECT_FALSE(server->Receive());  // sends what now has space
     const auto event = worker->Receive();
     if (!event) continue;
     const wire::WeightsChunk& weights = event->message.weights_chunk();
@@ -265,7 +265,7 @@ TEST(SendOrder, AWorkerThatIsBehindGetsTheNewestWeights) {
   EXPECT_LE(chunks.size(), newest.size() + kUnderWay);
 }
 
-// A worker that reads nothing for long is given up, and learns why when it reads.
+// A worker that reads nothing for long is dropped, and gets the reason when it reads.
 TEST(SendOrder, LastWordsReachAWorkerThatTookNothing) {
   constexpr size_t kBytes = 256 << 10;
   LinkOptions options = Options();
@@ -283,7 +283,7 @@ TEST(SendOrder, LastWordsReachAWorkerThatTookNothing) {
   EXPECT_EQ(sent, SendResult::kFull);
   EXPECT_GE(queued * kBytes, options.max_waiting_bytes - kBytes);
   message.mutable_stop()->set_reason("last words");
-  EXPECT_EQ(server->Send(peer, message, {}), SendResult::kFull) << "queued all the same";
+  EXPECT_EQ(server->Send(peer, message, {}), SendResult::kFull) << "but still queued";
   std::string heard;
   while (heard != "last words") {
     ASSERT_LT(steady_clock::now(), deadline);
@@ -292,7 +292,7 @@ TEST(SendOrder, LastWordsReachAWorkerThatTookNothing) {
   }
 }
 
-// Whoever never reads, and makes the server answer again and again, holds no more than that.
+// The queue is bounded for a peer that makes the server reply again and again but never reads.
 TEST(SendOrder, WhatWaitsForAPeerThatReadsNothingHasABound) {
   constexpr size_t kBytes = 256 << 10;
   constexpr int kAnswers = 1000;
@@ -304,7 +304,7 @@ TEST(SendOrder, WhatWaitsForAPeerThatReadsNothingHasABound) {
   message.mutable_refused()->set_reason(std::string(kBytes, 'x'));
   for (int i = 0; i < kAnswers; ++i) (void)server->Send(peer, message, {});
   EXPECT_EQ(server->Send(peer, message, {}), SendResult::kFull);
-  // A mark behind all that came.
+  // Marks the end of the replies that arrive.
   int came = 0;
   for (auto quiet = steady_clock::now() + std::chrono::seconds(2); steady_clock::now() < quiet;) {
     ASSERT_LT(steady_clock::now(), deadline);
@@ -314,10 +314,10 @@ TEST(SendOrder, WhatWaitsForAPeerThatReadsNothingHasABound) {
     ++came;
   }
   EXPECT_GE(came * kBytes, 2 * options.max_waiting_bytes - kBytes);
-  EXPECT_LT(came, kAnswers / 2) << "besides, sockets hold some";
+  EXPECT_LT(came, kAnswers / 2) << "sockets hold some in addition";
 }
 
-// A worker fails while the server has not read yet what it said before.
+// A worker fails before the server has read its earlier messages.
 TEST(SendOrder, AWorkersLastWordsReachAServerThatIsBehind) {
   LinkOptions options = Options();
   options.max_queued_messages = 2;
@@ -336,8 +336,8 @@ TEST(SendOrder, AWorkersLastWordsReachAServerThatIsBehind) {
   std::string heard;
   while (heard.empty()) {
     const auto event = Next(*server, deadline);
-    ASSERT_TRUE(event) << "the last words did not come";
-    ASSERT_NE(event->kind, FromWorker::Kind::kLost) << "its connection ended before they came";
+    ASSERT_TRUE(event) << "the last message did not arrive";
+    ASSERT_NE(event->kind, FromWorker::Kind::kLost) << "the connection ended before it arrived";
     heard = event->message.failure().message();
   }
   EXPECT_EQ(heard, "last words");

@@ -1,4 +1,4 @@
-// A link with little room, for tests.
+// A link with small buffers, for tests.
 #pragma once
 
 #include "common/link/link.h"

@@ -1,4 +1,4 @@
-// Which link a worker takes: shared memory with a server of its host, ZeroMQ otherwise.
+// A worker's choice of link: shared memory with a server on its host, otherwise ZeroMQ.
 #include "common/transport/transport.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ std::string UniqueIpcEndpoint() {
   return "ipc://@" + UniqueLocalEndpoint().substr(std::string("local://@").size());
 }
 
-// How large a file this process may make, shared memory included, as long as this lives.
+// Limits the size of files that this process may create, including shared memory.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {
@@ -55,13 +55,13 @@ TEST(Transport, AutoUsesSharedMemory) {
   EXPECT_EQ(job.Finish().steps, 3);
 }
 
-// libzmq would abort.
+// Otherwise libzmq would abort.
 TEST(Transport, WithoutNetlinkNobodyListensAtTcpAddressesAndIsTold) {
   const LinkOptions options = SmallLink();
   WithoutNetlink([&] {
     try {
       (void)ListenZmq("tcp://127.0.0.1:*", options);
-      ADD_FAILURE() << "it listens";
+      ADD_FAILURE() << "expected an error";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::kFailure);
       EXPECT_NE(std::string(error.what()).find("allow AF_NETLINK"), std::string::npos)
@@ -71,7 +71,7 @@ TEST(Transport, WithoutNetlinkNobodyListensAtTcpAddressesAndIsTold) {
   });
 }
 
-// A Hello from `client` reaches `server`.
+// Expects that a Hello from `client` reaches `server`.
 ::testing::AssertionResult Reaches(ClientLink& client, ServerLink& server) {
   wire::WorkerMessage hello;
   hello.mutable_hello();
@@ -85,7 +85,7 @@ TEST(Transport, WithoutNetlinkNobodyListensAtTcpAddressesAndIsTold) {
   return ::testing::AssertionFailure() << "not received";
 }
 
-// A server that has no memory to hand over: its workers come back over ZeroMQ, with the same bits.
+// If the server cannot share memory, its workers reconnect over ZeroMQ, with the same bits.
 TEST(Transport, AHandOverThatFailsIsNoFailureOfTheJob) {
   config::Config config = SmallConfig(2, 4);
   config.mutable_cluster()->set_transport(config::Cluster::AUTO);
@@ -118,7 +118,6 @@ TEST(Transport, AHandOverThatFailsIsNoFailureOfTheJob) {
 TEST(Transport, AWorkerWhoseServerHasNoneUsesZeroMq) {
   const std::string endpoint = UniqueIpcEndpoint();
   const uint64_t job = std::random_device{}();
-  // The worker starts first.
   auto client = std::async(std::launch::async, [&] {
     return Connect(endpoint, job, config::Cluster::AUTO, std::chrono::seconds(20), SmallLink());
   });
@@ -132,7 +131,7 @@ TEST(Transport, AWorkerWhoseServerHasNoneUsesZeroMq) {
 TEST(Transport, AServerWhoseNameIsTakenUsesZeroMq) {
   const std::string endpoint = UniqueIpcEndpoint();
   const uint64_t job = std::random_device{}();
-  // Held by somebody who is no server.
+  // The name is taken by a process that is not a server.
   const LocalAddress address(LocalEndpoint(job));
   const UniqueFd holder(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   ASSERT_EQ(::bind(holder.get(), address.get(), address.size), 0);
@@ -151,14 +150,14 @@ TEST(Transport, ASecondJobWithTheSameTokenIsRefused) {
   const auto first = listen();
   try {
     (void)listen();
-    ADD_FAILURE() << "two servers with one token";
+    ADD_FAILURE() << "two servers with the same token started";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kUsage);
     EXPECT_NE(std::string(error.what()).find("same token"), std::string::npos) << error.what();
   }
 }
 
-// The kernel refuses keep-alive times of more than 9 hours, and libzmq then the connection.
+// The kernel refuses keep-alive times above 9 hours, and libzmq would then drop the connection.
 TEST(Transport, ADayOfSilenceMayBeAllowed) {
   LinkOptions options = SmallLink();
   options.silence_s = 86400;
@@ -171,7 +170,7 @@ TEST(Transport, NobodyThereIsSaidInTime) {
   const std::string endpoint = UniqueIpcEndpoint();
   try {
     (void)Connect(endpoint, 1, config::Cluster::AUTO, std::chrono::milliseconds(20), SmallLink());
-    ADD_FAILURE() << "connected to nobody";
+    ADD_FAILURE() << "connected without a server";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kDeadline);
     EXPECT_NE(std::string(error.what()).find(endpoint), std::string::npos) << error.what();

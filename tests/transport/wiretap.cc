@@ -33,7 +33,7 @@ bool SendAll(int fd, const std::string& bytes) {
   return true;
 }
 
-// The bytes of the first whole frame; 0: it is not all there.
+// The size of the first frame, or 0 if it is incomplete.
 size_t FrameBytes(const std::string& bytes) {
   if (bytes.size() < 2) return 0;
   const bool large = (bytes[0] & 2) != 0;
@@ -98,7 +98,7 @@ void Wiretap::Accept() {
   }
 }
 
-// What is changed is only what comes after the greeting.
+// Only data after the greeting is changed.
 void Wiretap::Pass(int from, int to, Way way) {
   std::string waiting, buffer(1 << 16, 0);
   size_t number = 0;
@@ -118,7 +118,7 @@ void Wiretap::Pass(int from, int to, Way way) {
     waiting += bytes;
     std::string out;
     if (!greeted) {
-      // Each side waits for the beginning of the other's greeting before it goes on with its own.
+      // Each side waits for the start of the other's greeting before it continues its own.
       const size_t missing = kGreeting - number;
       out = waiting.substr(0, missing);
       waiting.erase(0, out.size());

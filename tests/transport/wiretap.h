@@ -1,5 +1,5 @@
-// Somebody who sits between a worker and the server: he keeps a copy of every byte, and may change
-// what passes.
+// A man in the middle between a worker and the server. It records every byte and may change the
+// data.
 #pragma once
 
 #include <functional>
@@ -14,19 +14,19 @@ namespace muster::testing {
 
 enum class Way { kToServer, kToWorker };
 
-// Given a frame of ZMTP (flags, length, body) and how many came before it this way; returns what
-// goes on instead. Called by the tap's threads, one call at a time.
+// Gets a ZMTP frame (flags, length, body) and the number of earlier frames in this direction.
+// Returns the frame to forward. Called by the tap's threads, one call at a time.
 using Tamper =
     std::function<std::vector<std::string>(Way way, size_t number, const std::string& frame)>;
 
 class Wiretap {
  public:
-  // Before `endpoint`, a tcp:// one of the loopback interface.
+  // Forwards to `endpoint`, a tcp:// address of the loopback interface.
   explicit Wiretap(const std::string& endpoint, Tamper tamper = {});
   ~Wiretap();
 
   std::string endpoint() const;
-  // What has passed this way so far, of all connections, as it was sent.
+  // All data sent in this direction so far, over all connections.
   std::string Heard(Way way) const;
 
  private:
@@ -44,7 +44,7 @@ class Wiretap {
   std::jthread acceptor_;
 };
 
-// A connection to a tcp:// endpoint of the loopback interface; none if nobody listens there.
+// Connects to a tcp:// endpoint of the loopback interface. Returns none if there is no listener.
 UniqueFd ConnectTo(const std::string& endpoint);
 
 }  // namespace muster::testing

@@ -1,5 +1,5 @@
-// What somebody learns who records the wire, and what he can do who changes what passes: with
-// encryption nothing, but to end a connection.
+// With encryption, an attacker who records or changes the traffic learns nothing, and can only end
+// connections.
 #include "tests/transport/wiretap.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ config::Config Config(bool encrypt, uint32_t workers = 2) {
   return config;
 }
 
-// A worker whose connection passes the tap: the weights that it saw last.
+// Runs a worker whose connection passes the tap. Returns the last weights that it saw.
 std::vector<float> WorkBehind(const Wiretap& tap, const TestJob& job, uint32_t rank) {
   ClientOptions options = job.OptionsFor(rank);
   options.endpoint = tap.endpoint();
@@ -39,7 +39,7 @@ uint64_t QuietHash() {
   return job.Finish().weights_hash;
 }
 
-// Whether any `run` floats in a row of `values` went over the wire as they are.
+// Whether any `run` consecutive floats of `values` were sent in plain text.
 bool Shows(const std::string& heard, std::span<const float> values, size_t run = 4) {
   for (size_t at = 0; at + run <= values.size(); at += run) {
     const std::string bytes(reinterpret_cast<const char*>(&values[at]), run * sizeof(float));
@@ -60,7 +60,7 @@ TEST(Wiretap, AListenerLearnsNothing) {
     const std::string to_server = taps[0].Heard(Way::kToServer);
     const std::string to_worker = taps[0].Heard(Way::kToWorker);
     ASSERT_GT(to_server.size(), 1000u);
-    // Without encryption all of it is there: what is looked for is what is sent.
+    // Without encryption all of it is visible, which proves that the search works.
     EXPECT_EQ(to_server.find(job.token()) != std::string::npos, !encrypt);
     EXPECT_EQ(to_server.find("hidden") != std::string::npos, !encrypt);
     EXPECT_EQ(Shows(to_worker, weights), !encrypt);
@@ -74,8 +74,8 @@ TEST(Wiretap, AListenerLearnsNothing) {
   }
 }
 
-// What was recorded of a worker, said again by somebody else: the server's part of the handshake is
-// another each time.
+// An attacker replays a worker's recorded traffic. The server's part of the handshake differs each
+// time.
 TEST(Wiretap, ARecordingIsRefused) {
   TestJob job(Config(true), "tcp");
   const Wiretap taps[] = {Wiretap(job.endpoint()), Wiretap(job.endpoint())};
@@ -90,7 +90,7 @@ TEST(Wiretap, ARecordingIsRefused) {
         const std::string said = taps[0].Heard(Way::kToServer);
         const UniqueFd again = ConnectTo(job.endpoint());
         (void)!::send(again.get(), said.data(), said.size(), MSG_NOSIGNAL);
-        // Until the server has hung up.
+        // Until the server disconnects.
         std::string buffer(4096, 0);
         while (::recv(again.get(), buffer.data(), buffer.size(), 0) > 0) {
         }
@@ -101,10 +101,10 @@ TEST(Wiretap, ARecordingIsRefused) {
   EXPECT_EQ(replayed.get_future().wait_for(std::chrono::seconds(0)), std::future_status::ready);
   const ServerResult result = job.Finish();
   EXPECT_EQ(result.weights_hash, QuietHash());
-  EXPECT_EQ(result.dropped_messages, 0u);  // it never got as far as a message
+  EXPECT_EQ(result.dropped_messages, 0u);  // it could not send any message
 }
 
-// In the middle of a run, when large frames pass.
+// During a run, when large frames are sent.
 constexpr size_t kWhen = 40;
 
 struct Case {
@@ -146,14 +146,14 @@ Tamper Forge(Way way) {
 
 class Tampered : public ::testing::TestWithParam<Case> {};
 
-// Whatever is done to a frame of an encrypted connection ends it, and the run says whose it was. No
-// bits of it are used.
+// Any change to a frame of an encrypted connection ends it. The error names the rank, and no
+// changed bits are used.
 TEST_P(Tampered, EndsTheConnection) {
   TestJob job(Config(true, 1), "tcp");
   const Wiretap tap(job.endpoint(), GetParam().tamper);
   try {
     WorkBehind(tap, job, 0);
-    ADD_FAILURE() << "the worker did not notice";
+    ADD_FAILURE() << "the worker did not notice it";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kPeerFailed) << error.what();
   }
@@ -173,8 +173,8 @@ INSTANTIATE_TEST_SUITE_P(Frames, Tampered,
                                            Case{"ForgedToWorker", Forge(Way::kToWorker)}),
                          [](const auto& info) { return info.param.name; });
 
-// CURVE does not notice frames that are left out. From one tensor to the next header: what remains
-// looks like a message, of the one's header and the other's tensor.
+// CURVE does not detect dropped frames. Between one tensor and the next header, the rest looks like
+// a message with the header of one and the tensor of the other.
 TEST(Wiretap, WhatIsLeftOutIsNotReplacedByAnother) {
   LinkOptions options{.max_message_bytes = 1 << 20,
                       .max_server_message_bytes = 1 << 20,
