@@ -16,10 +16,10 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr seconds kLongest{4 * 3600};  // of a run; then somebody waits for ever
-constexpr milliseconds kGlance{100};   // between the launcher's looks at its processes
+constexpr seconds kLongest{4 * 3600};  // a longer run is stuck
+constexpr milliseconds kGlance{100};   // between the launcher's checks of its processes
 
-// The deadlines that users have, but for those of hours.
+// The default deadlines, except those of hours.
 config::Config ConfigOf(const ModelJob& job, uint32_t min_workers) {
   config::Config config = job.config();
   config.mutable_cluster()->set_min_workers(min_workers);
@@ -55,7 +55,7 @@ Cluster::Cluster(const Scenario& scenario, uint64_t seed, Log log)
   FlushDenormals();
 }
 
-// Processes first: what is on their stacks uses all the rest.
+// Destroys processes first, because their stacks use everything else.
 Cluster::~Cluster() {
   for (Member& member : members_) {
     network_.Abandon(*member.process, true);
@@ -121,7 +121,7 @@ void Cluster::Serve(const ResumePoint* from) {
   over_ = true;
 }
 
-// Before the server sleeps.
+// Called before the server sleeps.
 void Cluster::Observe() {
   if (probe_ == nullptr) return;
   if (std::string wrong = probe_->Wrong(job_); !wrong.empty()) Fail(wrong);
@@ -181,7 +181,7 @@ void Cluster::Live(Member& member) {
   Say("{} ends: {}", NameOf(member), member.error.empty() ? "done" : member.error);
   const auto says = [&](const char* what) { return member.error.find(what) != std::string::npos; };
   const bool blames_end = member.code != ExitCode::kOk && says("the run is complete");
-  // It comes in the place of one that has ended, and waits until the server has noticed that.
+  // A replacement waits until the server has noticed the loss of the old worker.
   const bool gave_up = member.code == ExitCode::kRefused && says("is taken by");
   if (blames_end || gave_up || says("does not fit this job")) {
     Fail(NameOf(member) + ": " + member.error);
@@ -194,8 +194,8 @@ std::string Cluster::NameOf(const Member& member) const {
                      connection != nullptr ? connection->peer : 0);
 }
 
-// As `muster launch` does: what has ended is started again, on its rank; what the server has given
-// up, and goes on, is ended first.
+// Like `muster launch`, restarts ended workers with their rank. If the server has dropped a worker
+// that is still running, kills it first.
 void Cluster::Supervise() {
   for (size_t i = 0; i < members_.size(); ++i) {
     Member& member = members_[i];
@@ -222,9 +222,9 @@ void Cluster::Bury(Member& member) {
   member.buried = true;
   if (!member.rank || probe_ == nullptr || probe_->done()) return;
   const bool has_left = member.leaves && !member.killed && member.code == ExitCode::kOk;
-  if (has_left && probe_->has_begun()) return;  // it has gone as it wanted
+  if (has_left && probe_->has_begun()) return;  // it left intentionally
   if (!scenario_.replaces) return;
-  if (*member.rank >= job_.bounds().workers) return;  // nobody had waited for it
+  if (*member.rank >= job_.bounds().workers) return;  // an additional worker
   scheduler_.After(chance_.Between(milliseconds(50), milliseconds(2000)),
                    [this, rank = *member.rank, number = servers_.size()] {
                      if (number == servers_.size() && server_ != nullptr) StartWorker(rank);
@@ -247,7 +247,7 @@ void Cluster::Kill(Member& member, bool noticed) {
   member.process->Kill();
 }
 
-// The launcher ends the workers, and begins again from the newest checkpoint that is whole.
+// The launcher ends the workers and restarts from the newest valid checkpoint.
 void Cluster::KillServer() {
   network_.AbandonServer();
   servers_.back()->Kill();
@@ -266,7 +266,7 @@ void Cluster::KillServer() {
 }
 
 void Cluster::Play(const ClusterFault& fault) {
-  if (server_ == nullptr) return;  // a new one is about to begin
+  if (server_ == nullptr) return;  // a new one is about to start
   Member* const member = Pick(fault.worker);
   const auto tell = [&] {
     Say("FAULT: {} {} for {:.3f} s, x{}", testing::NameOf(fault.kind),
@@ -322,7 +322,7 @@ void Cluster::Play(const ClusterFault& fault) {
       }
       return;
     case ClusterFault::Kind::kLeave: {
-      // Somebody stays.
+      // At least one must stay.
       const auto stays = [&](const Member& one) { return !one.process->ended() && !one.leaves; };
       if (std::ranges::count_if(members_, stays) < 2) return;
       member->leaves = true;

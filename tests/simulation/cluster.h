@@ -1,6 +1,5 @@
-// One run of a job in a simulated cluster: the real server and the real clients, a network and
-// processes that fail, and a launcher that starts what is lost again. All of it follows from a
-// seed.
+// A run of a job in a simulated cluster: the real server and clients, a network and processes that
+// fail, and a launcher that restarts them. The seed determines everything.
 #pragma once
 
 #include <cstdint>
@@ -25,27 +24,27 @@ namespace muster::testing {
 
 class Cluster {
  public:
-  // What happens is told to `log`, in words, if there is one.
+  // Called with descriptions of events.
   using Log = std::function<void(const std::string& line)>;
   Cluster(const Scenario& scenario, uint64_t seed, Log log = {});
   ~Cluster();
 
-  // Plays the run to its end. What is wrong with it, or "".
+  // Plays the run to its end. Returns the error, or "".
   std::string Run();
-  // The work that has ended three workers, and so the run, in the server's words; or "".
+  // The work that ended three workers, and so the run, as named by the server; or "".
   const std::string& blamed() const { return blamed_; }
   double virtual_seconds() const { return scheduler_.seconds(); }
-  int64_t redone() const { return redone_; }  // orders to compute somebody else's slices
+  int64_t redone() const { return redone_; }  // orders to compute slices of other workers
 
  private:
   struct Member {
     std::unique_ptr<SimulatedWorker> worker;
     std::unique_ptr<SimulatedProcess> process;
-    std::optional<uint32_t> rank;  // that it has, or asked for
+    std::optional<uint32_t> rank;  // its actual or requested rank
     bool seated = false;
     bool leaves = false;
     bool killed = false;
-    bool buried = false;  // the launcher has seen its end
+    bool buried = false;  // the launcher has noticed its end
     std::string error;
     ExitCode code = ExitCode::kOk;
   };
@@ -85,8 +84,8 @@ class Cluster {
   ModelCheckpoints checkpoints_;
 
   std::deque<Member> members_;
-  std::deque<std::unique_ptr<SimulatedProcess>> servers_;  // the last one lives
-  Server* server_ = nullptr;                               // null: none runs
+  std::deque<std::unique_ptr<SimulatedProcess>> servers_;  // only the last one is running
+  Server* server_ = nullptr;                               // null if none is running
   std::unique_ptr<ServerProbe> probe_;
   bool over_ = false;
   std::string blamed_;

@@ -12,7 +12,7 @@ using std::chrono::milliseconds;
 
 constexpr Wire::Delays kMemory{milliseconds(2), milliseconds(0)};
 constexpr Wire::Delays kNetwork{milliseconds(20), milliseconds(10)};
-constexpr milliseconds kNotice{50};  // until the end of a process shows at the other end
+constexpr milliseconds kNotice{50};  // until the other end notices the end of a process
 constexpr milliseconds kServerTick{100};
 constexpr int kEventsAtATime = 16;
 
@@ -133,7 +133,7 @@ class SimulatedServerLink : public ServerLink {
 
 // ---------------------------------------------------------------------------------- workers
 
-// Says only what a link is: nothing goes through it.
+// Only describes the link. Carries no messages.
 class NoLink : public ClientLink {
  public:
   explicit NoLink(bool shares_memory) : shares_memory_(shares_memory) {}
@@ -152,8 +152,8 @@ class NoLink : public ClientLink {
   const bool shares_memory_;
 };
 
-// With shared memory whoever waits receives, as in direct_channel.cc; over a wire what comes is
-// handled when it comes, as in threaded_channel.cc.
+// With shared memory the waiting thread receives, as in direct_channel.cc. Over a network messages
+// are handled on arrival, as in threaded_channel.cc.
 class SimulatedChannel : public Channel {
  public:
   SimulatedChannel(Network& network, Connection& connection, Owner& owner)
@@ -198,7 +198,7 @@ class SimulatedChannel : public Channel {
   void Transmit(Outgoing outgoing);
   void BeatLater();
   void Beat();
-  // A process that is suspended handles nothing.
+  // A suspended process handles nothing.
   void HandleOrWait();
   void Handle(size_t most);
 
@@ -320,7 +320,7 @@ SendResult SimulatedServerLink::Send(PeerId peer, const wire::ServerMessage& mes
   return SendResult::kQueued;
 }
 
-// ---------------------------------------------------------------------------------- all of it
+// -------------------------------------------------------------------------------- the network
 
 std::unique_ptr<ServerLink> Network::Listen(SimulatedProcess& server) {
   return std::make_unique<SimulatedServerLink>(*this, server);
@@ -342,7 +342,7 @@ Connection* Network::ConnectionOf(const SimulatedProcess& worker) const {
   return nullptr;
 }
 
-// The server reads what has been sent before it sees the end.
+// The server reads all data sent before it sees the end.
 void Network::Close(Connection& connection) {
   scheduler_.After(chance_.Between(Duration(0), kNotice), [this, &connection] {
     connection.to_server.Send([this, &connection](const auto&) {

@@ -1,7 +1,7 @@
-// The server's link and the workers' channels, with the time that messages take. Messages of one
-// connection and direction keep their order, as over a socket; those of different connections do
-// not. Tensors lie in shared memory, or they go over a wire: then they wait for their turn, the
-// most urgent one first, are read when that comes, and messages without a tensor overtake them.
+// The server's link and the workers' channels, with delays. Messages of one connection and
+// direction keep their order, as over a socket; those of different connections do not. Tensors are
+// in shared memory, or are sent over a network. In the latter case they are queued by urgency and
+// read when their turn comes, and messages without a tensor overtake them.
 #pragma once
 
 #include <cstddef>
@@ -36,13 +36,13 @@ class Wire {
   using Arrive = std::function<void(std::shared_ptr<const Bytes> tensor)>;
   void Send(Arrive arrive) { Deliver(std::move(arrive), nullptr, {}); }
   void Send(Arrive arrive, std::span<const std::byte> tensor, const Urgency& urgency);
-  // Tensors of older steps that wait for their turn are not sent.
+  // Drops queued tensors of older steps.
   void DropBefore(int64_t step);
-  // Tensors take longer, for good.
+  // Makes tensors slower, permanently.
   void SlowDown(int64_t factor) { factor_ *= factor; }
-  // Nothing arrives for that long.
+  // Delays all arrivals.
   void Hold(Duration duration);
-  // The sender has gone: what waits for its turn is lost, and so may be what is under way.
+  // The sender has ended. Queued data is lost, and optionally also data under way.
   void Cut(bool loses_what_is_under_way);
 
  private:
@@ -72,35 +72,35 @@ struct Connection {
   SimulatedProcess& worker;
   const bool shares_memory;
   Wire to_server, to_worker;
-  SimulatedChannel* channel = nullptr;  // null: the worker has closed it
+  SimulatedChannel* channel = nullptr;  // null if the worker has closed it
   std::optional<GradientMemory> gradients;
-  bool memory_is_due = false;  // goes with the next message
+  bool memory_is_due = false;  // is sent with the next message
   bool server_is_gone = false;
 };
 
 class Network {
  public:
   struct Observer {
-    // What the server sends, before it is on its way; and what arrives there.
+    // Called when the server sends a message, and when a message arrives at the server.
     std::function<void(const Connection&, const wire::ServerMessage&, std::span<const std::byte>)>
         sent;
     std::function<void(const Connection&, const wire::WorkerMessage&)> received;
-    // The server waits for input.
+    // Called when the server waits for input.
     std::function<void()> idle;
   };
   Network(Scheduler& scheduler, Chance& chance, Observer observer)
       : scheduler_(scheduler), chance_(chance), observer_(std::move(observer)) {}
 
-  // Called by the server's process. The connections of the server before it have ended.
+  // Called by the server's process. All connections of the previous server must have ended.
   std::unique_ptr<ServerLink> Listen(SimulatedProcess& server);
   // Called by a worker's process.
   std::unique_ptr<Channel> Connect(SimulatedProcess& worker, bool shares_memory,
                                    Channel::Owner& owner);
 
-  // The newest connection of a process; null: it has none.
+  // The newest connection of a process, or null.
   Connection* ConnectionOf(const SimulatedProcess& worker) const;
-  // What a process that is about to be killed leaves unsent is lost. `noticed`: the server learns
-  // of its end from the connection, and else from silence alone.
+  // Drops the unsent data of a process that is about to be killed. `noticed`: the server sees the
+  // end of the connection; otherwise it only sees silence.
   void Abandon(SimulatedProcess& worker, bool noticed);
   void AbandonServer();
 
@@ -113,7 +113,7 @@ class Network {
   Chance& chance_;
   const Observer observer_;
   std::deque<std::unique_ptr<Connection>> connections_;
-  SimulatedServerLink* server_ = nullptr;  // null: there is none
+  SimulatedServerLink* server_ = nullptr;  // null if there is none
   PeerId next_peer_ = 1;
 };
 

@@ -12,7 +12,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Kind = ClusterFault::Kind;
 
-// Two workers, four slices, all in shared memory: what most of them begin with.
+// Two workers and four slices in shared memory: the basis of most scenarios.
 Scenario Small(Duration slice_time, std::vector<ClusterFault> faults) {
   Scenario scenario;
   scenario.bounds.workers = 2;
@@ -102,7 +102,7 @@ Scenario ScenarioOf(uint64_t seed) {
   bounds.average = chance.OneIn(3);
   if (chance.OneIn(6)) bounds.bad_loss = chance.Between(0, bounds.steps - 1);
   if (chance.OneIn(6)) bounds.bad_gradient = chance.Between(0, bounds.steps - 1);
-  // Slices are pushed one by one where steps take longer than a second.
+  // Slices are pushed one by one if steps take longer than a second.
   const bool is_long = chance.OneIn(3);
   scenario.slice_time = is_long ? chance.Between(milliseconds(400), milliseconds(1500))
                                 : chance.Between(milliseconds(5), milliseconds(200));
@@ -162,21 +162,22 @@ std::vector<NamedScenario> NamedScenarios() {
   const auto add = [&](const char* name, double within_s, Scenario scenario) {
     all.push_back({name, within_s, std::move(scenario)});
   };
-  // Closed orders kept all gradient buffers, and the last worker had none for what was missing.
+  // Closed orders occupied all gradient buffers, so the last worker had none for the missing
+  // slices.
   add("a worker returns late, and then the other one dies", 75,
       WithoutReplacements(Small(
           kLong, {{Kind::kSuspend, seconds(6), 1, seconds(5)}, {Kind::kKill, seconds(12), 0}})));
-  // It looked idle, was given the same slices again, and was late again, for ever.
+  // It seemed idle, got the same slices again, and was slow again, forever.
   add("a worker is suspended for longer than any limit", 12,
       Small(kShort, {{Kind::kSuspend, seconds(1), 0, seconds(15)}}));
   add("a worker is suspended for longer than its silence is forgiven", 12,
       Small(kShort, {{Kind::kSuspend, seconds(1), 0, seconds(40)}}));
-  // Two workers cancelled each other's work for ever.
+  // Two workers cancelled each other's work forever.
   add("all become eight times slower", 18,
       Small(kShort, {{Kind::kSlowDownAll, seconds(1), 0, {}, 8}}));
   add("all become eight times slower in long steps", 250,
       Small(kLong, {{Kind::kSlowDownAll, seconds(8), 0, {}, 8}}));
-  // A host or the memory killer: it looks as if one slice had ended them all.
+  // After a host failure or the OOM killer, it seems that a single slice ended them all.
   add("all workers are killed together", 7,
       WithWorkers(Small(kShort, {{Kind::kKillAll, seconds(1)}}), 5, 8));
   add("all workers are killed together, twice", 9,
@@ -230,8 +231,8 @@ std::vector<NamedScenario> NamedScenarios() {
   waits.min_workers = 3;
   add("too few workers wait for another one", 20, waits);
   all.back().after_s = 15;
-  // Two slices for three workers: rank 0 has none. Nobody waits for it, and version after version
-  // waits for its turn.
+  // Two slices for three workers: rank 0 has none. It is not waited for, so versions of weights
+  // queue up.
   const std::vector<ClusterFault> behind{{Kind::kJoin, milliseconds(500)},
                                          {Kind::kSlowWire, seconds(1), 0, {}, 60}};
   const auto few_slices = [&](const std::vector<ClusterFault>& faults) {

@@ -1,4 +1,4 @@
-// What a simulated run is like, and what goes wrong in it.
+// The settings and faults of a simulated run.
 #pragma once
 
 #include <cstdint>
@@ -11,30 +11,30 @@
 
 namespace muster::testing {
 
-// A suspended process runs nothing for `lasts`; a partition holds what is on its way.
+// A suspended process runs nothing for `lasts`. A partition delays messages.
 struct ClusterFault {
   enum class Kind {
-    kKill,           // of a worker; its connection ends
-    kLoseHost,       // a worker ends, and nothing says so
+    kKill,           // a worker; its connection ends
+    kLoseHost,       // a worker ends, and its connection shows nothing
     kSuspend,        // a worker
-    kSlowDown,       // a worker, for good
-    kPartition,      // a worker and the server
-    kLeave,          // a worker wants to go
-    kJoin,           // one comes that nobody waits for
+    kSlowDown,       // a worker, permanently
+    kPartition,      // between a worker and the server
+    kLeave,          // a worker requests to leave
+    kJoin,           // an additional worker joins
     kKillServer,     // and all workers with it, as a launcher does
-    kSuspendServer,  // for less than workers take for silence
+    kSuspendServer,  // for less than silence_s
     kKillAll,        // workers, at about the same time
-    kSlowDownAll,    // workers, for good
-    kSlowWire,       // tensors take longer to the worker with this rank, for good
+    kSlowDownAll,    // workers, permanently
+    kSlowWire,       // tensors to the worker with this rank become slower, permanently
   };
   Kind kind = Kind::kKill;
   Duration at{};
-  uint32_t worker = 0;  // one of those that live then
+  uint32_t worker = 0;  // an index into the living workers
   Duration lasts{};
   int64_t factor = 1;
 };
 
-// Work that ends the process that does it, so many times.
+// Work that kills the process that does it, this many times.
 struct Deadly {
   int64_t step = -1;
   int64_t slice = -1, block = -1;  // one of the two
@@ -47,19 +47,19 @@ struct Scenario {
   std::vector<bool> shares_memory;  // of each rank
   std::vector<ClusterFault> faults;
   Deadly deadly;
-  bool replaces = true;  // the launcher starts again what is lost
+  bool replaces = true;  // the launcher restarts lost workers
   uint32_t min_workers = 1;
 };
 
-// What a seed decides.
+// Derives a scenario from a seed.
 Scenario ScenarioOf(uint64_t seed);
 
-// Situations in which recovery once failed, or could.
+// Situations in which recovery failed in the past, or could fail.
 struct NamedScenario {
   const char* name;
-  std::optional<double> within_s;  // of the cluster: it takes longer where work is left lying
+  std::optional<double> within_s;  // simulated time; it takes longer if work is left undone
   Scenario scenario;
-  double after_s = 0;  // the run ends earlier where it does not wait for somebody
+  double after_s = 0;  // the run ends earlier if it does not wait for a worker
 };
 std::vector<NamedScenario> NamedScenarios();
 

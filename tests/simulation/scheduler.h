@@ -1,6 +1,6 @@
-// Virtual time, and the processes that live in it. A process is a function that runs until it
-// waits; while it waits, others run, and time goes on without anybody's clock. All of it is one
-// thread, so the same seed plays the same events in the same order.
+// Virtual time and the processes in it. A process is a function that runs until it waits. Meanwhile
+// others run, and virtual time advances. All run in one thread, so a seed always gives the same
+// events in the same order.
 #pragma once
 
 #include <chrono>
@@ -20,12 +20,12 @@ using Clock = std::chrono::steady_clock;
 using Time = Clock::time_point;
 using Duration = Clock::duration;
 
-// Random choices that are the same with every standard library.
+// Random choices that do not depend on the standard library.
 class Chance {
  public:
   explicit Chance(uint64_t seed) : engine_(seed) {}
 
-  // 0 … below - 1.
+  // Returns a value from 0 to below - 1.
   uint64_t Below(uint64_t below) { return engine_() % below; }
   int64_t Between(int64_t least, int64_t most) {
     return least + static_cast<int64_t>(Below(static_cast<uint64_t>(most - least) + 1));
@@ -39,14 +39,14 @@ class Chance {
   std::mt19937_64 engine_;
 };
 
-// Events in the order of their time, and of being asked for.
+// Events in the order of their time. Events at the same time keep the order of their creation.
 class Scheduler {
  public:
   void At(Time when, std::function<void()> what);
   void After(Duration delay, std::function<void()> what) {
     At(Clock::now() + delay, std::move(what));
   }
-  // Moves the clock to the next event, and plays it. False: there is none.
+  // Moves the clock to the next event and runs it. Returns false if there is none.
   bool Step();
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
 
@@ -68,24 +68,24 @@ class Scheduler {
   OutsideFibers outside_;
 };
 
-// Goes up through the stack of a process that is killed. Not an std::exception: nobody catches it.
+// Unwinds the stack of a killed process. Not an std::exception, so that it is never caught.
 struct Killed {};
 
 class SimulatedProcess {
  public:
-  // Begins at once, as an event. It stays until the scheduler has played its last event.
+  // Starts immediately, as an event. Must live until the scheduler has run its last event.
   SimulatedProcess(Scheduler& scheduler, std::function<void()> body);
   SimulatedProcess(const SimulatedProcess&) = delete;
 
   bool ended() const { return ended_; }
   // Called by the body.
   void Sleep(Duration duration);
-  // Until Wake, or until then.
+  // Returns after Wake, or at that time.
   void AwaitWake(Time until);
 
   // Called by events.
   void Wake();
-  // What is on its stack is destroyed as if an exception went through it.
+  // Destroys the objects on its stack as an exception would.
   void Kill();
   // Runs nothing for that long, as after SIGSTOP.
   void Suspend(Duration duration);
@@ -101,7 +101,7 @@ class SimulatedProcess {
   Scheduler& scheduler_;
   const std::function<void()> body_;
   Fiber fiber_;
-  uint64_t turn_ = 0;  // of its waits: an event resumes the one that it was made for
+  uint64_t turn_ = 0;  // the number of waits; an event only resumes the wait that it was made for
   bool wakeable_ = false, woken_ = false, killed_ = false, ended_ = false;
   Time suspended_until_{};
 };

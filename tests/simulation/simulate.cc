@@ -1,5 +1,5 @@
-// Plays runs in a simulated cluster, each from a seed: what fails, when, and how long everything
-// takes. Of each it looks whether what docs/DESIGN.md promises holds.
+// Plays runs in a simulated cluster and checks the guarantees in docs/DESIGN.md. Seeds determine
+// the faults and all durations.
 #include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
@@ -30,10 +30,10 @@ struct Totals {
   std::mutex mutex;
   uint64_t runs = 0, wrong = 0, blamed = 0;
   int64_t redone = 0;
-  double seconds = 0, longest = 0;  // of the cluster
+  double seconds = 0, longest = 0;  // simulated
 };
 
-// The work that ends whoever does it; "" if none does so often enough.
+// The work that kills every process that does it, or "" if it does not kill enough of them.
 std::string GuiltyIn(const Scenario& scenario) {
   const Deadly& deadly = scenario.deadly;
   if (deadly.times < PoisonWatch::kMostLosses) return "";
@@ -42,7 +42,7 @@ std::string GuiltyIn(const Scenario& scenario) {
              : fmt::format("block {} of the evaluation of step {} ", deadly.block, deadly.step);
 }
 
-// `how`: plays it again. False: something is wrong.
+// `how`: the command that repeats the run. Returns false for an error.
 bool Play(const NamedScenario& one, uint64_t seed, const std::string& how,
           const Arguments& arguments, Totals& totals) {
   Cluster::Log log;
@@ -53,7 +53,7 @@ bool Play(const NamedScenario& one, uint64_t seed, const std::string& how,
   Cluster cluster(one.scenario, seed, std::move(log));
   std::string wrong = cluster.Run();
   const double seconds = cluster.virtual_seconds();
-  // Faults that hit one slice three times by chance are blamed on it.
+  // Faults that happen to hit one slice three times are blamed on it.
   const std::string guilty = GuiltyIn(one.scenario);
   const bool by_chance = guilty.empty() && one.name == nullptr;
   if (wrong.empty() && !by_chance && guilty.empty() != cluster.blamed().empty()) {
@@ -80,7 +80,7 @@ bool Play(const NamedScenario& one, uint64_t seed, const std::string& how,
   return false;
 }
 
-// Each thread takes the next seed.
+// Threads take seeds one by one.
 void PlaySeeds(const Arguments& arguments, Totals& totals) {
   const uint64_t end = arguments.first + arguments.seeds;
   std::atomic<uint64_t> next = arguments.first;
@@ -96,7 +96,7 @@ void PlaySeeds(const Arguments& arguments, Totals& totals) {
   }
 }
 
-// Those with this name, or all; the seeds decide how long everything takes.
+// Plays the scenarios with this name, or all. The seeds determine all durations.
 void PlayScenarios(const Arguments& arguments, Totals& totals) {
   for (const NamedScenario& one : NamedScenarios()) {
     if (arguments.scenario != "all" && arguments.scenario != one.name) continue;
@@ -142,7 +142,7 @@ int main(int argc, char** argv) {
   program.AddFlag("--keep-going", arguments.keep_going,
                   "past a seed with which something is wrong");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
-  spdlog::set_level(spdlog::level::off);  // failures are told at the end
+  spdlog::set_level(spdlog::level::off);  // failures are reported at the end
   try {
     return testing::Run(arguments);
   } catch (const Error& error) {

@@ -32,7 +32,7 @@ void SimulatedWorker::Run() {
       if (order.completed) return;
       throw Error(ExitCode::kPeerFailed, "the server stopped the run: {}", order.reason);
     }
-    // Nothing waits in a handler: other processes run meanwhile, which have handlers of their own.
+    // A handler must not wait: other processes, with their own handlers, would run meanwhile.
     bool reset = order.kind == Order::Kind::kReset;
     try {
       Do(order);

@@ -1,7 +1,7 @@
-// A worker process of the simulation: the real client (worker/client), and in place of the trainer
-// what it does with that, in the same order: it waits for weights layer by layer, reports each
-// slice's loss before its gradients, pushes chunk by chunk, and does urgent work where the trainer
-// can. Computing takes time, in which weights may be overwritten: what comes of them then is wrong.
+// A simulated worker process: the real client (worker/client), and instead of the trainer the same
+// sequence of calls. It waits for weights layer by layer, reports each slice's loss before its
+// gradients, pushes chunk by chunk, and does urgent work where the trainer can. Computing takes
+// time, in which weights may be overwritten. The results are then wrong.
 #pragma once
 
 #include <optional>
@@ -15,9 +15,9 @@
 namespace muster::testing {
 
 struct WorkerTraits {
-  std::optional<uint32_t> rank;  // that it asks for
+  std::optional<uint32_t> rank;  // the requested rank
   bool shares_memory = true;
-  Duration slice_time{};  // of forward, and the same of backward
+  Duration slice_time{};  // of a forward pass, and the same for backward
   Deadly* deadly = nullptr;
 };
 
@@ -27,10 +27,9 @@ class SimulatedWorker {
                   WorkerTraits traits)
       : job_(job), chance_(chance), network_(network), process_(process), traits_(traits) {}
 
-  // Until it is told to stop. Throws Error as a worker ends with one, and Killed if its work kills
-  // it.
+  // Runs until Stop. Throws Error if the worker fails, and Killed if its work kills it.
   void Run();
-  // From now on everything takes so many times as long.
+  // Multiplies all later durations by this factor.
   void SlowDown(int64_t factor) { slowness_ = factor; }
   void Leave() {
     if (client_ != nullptr) client_->Leave();
@@ -44,7 +43,7 @@ class SimulatedWorker {
   void DoUrgent();
   void Compute(const Order& order, const OrderPart& part);
   void Evaluate(const Order& order);
-  // Waits for the weights, and reads them. True: as they must be.
+  // Waits for the weights and reads them. Returns whether they are correct.
   bool Forward(const Order& order);
   bool ForwardOnce(const Order& order);
   void AwaitAverage(const Order& order);
@@ -61,7 +60,7 @@ class SimulatedWorker {
   SimulatedProcess& process_;
   const WorkerTraits traits_;
   int64_t slowness_ = 1;
-  Client* client_ = nullptr;  // while it runs
+  Client* client_ = nullptr;  // null before and after the run
 };
 
 }  // namespace muster::testing
