@@ -16,10 +16,10 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{30};
 
-// Device addresses have this bit, which no address that a program may use has.
+// Set in all device addresses, but never in a valid host address.
 constexpr uintptr_t kAway = uintptr_t{1} << 60;
 
-// Where the device's memory really is.
+// The real location of device memory.
 template <typename T>
 T* Here(T* device) {
   if (device == nullptr) return nullptr;
@@ -37,7 +37,7 @@ void RequireHost(const void* host) {
 class AwayBuffer : public DeviceBuffer {
  public:
   explicit AwayBuffer(size_t bytes) : here_(AllocateAligned(bytes)) {
-    std::memset(here_, 0xff, bytes);  // as floats and as doubles: NaN
+    std::memset(here_, 0xff, bytes);  // NaN, both as floats and as doubles
   }
   ~AwayBuffer() override { std::free(here_); }
   AwayBuffer(const AwayBuffer&) = delete;
@@ -64,7 +64,7 @@ class ThreadedLayouts : public WeightLayouts {
   const std::unique_ptr<WeightLayouts> layouts_;
 };
 
-// The op is shared with the work that is queued.
+// Queued work keeps the op alive.
 class ThreadedOp : public Op {
  public:
   ThreadedOp(ThreadedBackend& backend, std::shared_ptr<Op> op)
@@ -181,7 +181,7 @@ class ThreadedBackend::MarkEvent : public Event {
     backend_.ThrowIfFailed();
     return done;
   }
-  std::shared_ptr<Mark> mark;  // null: never recorded
+  std::shared_ptr<Mark> mark;  // null if never recorded
 
  private:
   ThreadedBackend& backend_;

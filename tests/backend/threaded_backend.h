@@ -1,9 +1,9 @@
-// A device as far from the CPU as one can be without hardware: memory of its own, at addresses that
-// fault where the host looks at them; a thread for each queue, which takes its time; and nothing is
-// done when a call returns. It computes with the CPU backend's ops, and so must give its bits.
+// A simulated device that is as different from the CPU as possible: its own memory, at addresses
+// that fault on the host; a thread for each queue, with delays; and all calls return before their
+// work is done. It uses the CPU backend's ops, so it must have the same bits.
 //
-// Whoever forgets to wait for an event reads what is not there yet: new memory is full of NaNs.
-// Host addresses in place of the device's, and the other way round, are failures, too.
+// A missing wait for an event reads data that does not exist yet: new memory is full of NaNs.
+// Mixing up host and device addresses also fails.
 #pragma once
 
 #include <array>
@@ -23,9 +23,9 @@ namespace muster::testing {
 
 struct ThreadedOptions {
   uint64_t seed = 1;
-  // Each piece of work of a queue takes a random time up to this longer, in microseconds.
+  // Each piece of work in a queue is delayed by a random time up to this, in microseconds.
   std::array<int, 3> delays = {200, 200, 200};  // compute, copy in, copy out
-  // Changes what Backward of each op is told, for an op with a mistake in it.
+  // Changes the arguments of each op's Backward, to inject a mistake.
   std::function<void(BackwardArgs&)> mistake = {};
 };
 
@@ -59,20 +59,20 @@ class ThreadedBackend : public Backend {
   void AddSlices(ElementType wire, const float* a, const float* b, float* to,
                  size_t count) override;
 
-  // For its ops.
+  // The options, for the backend's ops.
   const ThreadedOptions& options() const { return options_; }
   void Push(Queue queue, std::function<void()> work);
-  // Has the compute thread do this without a delay, and waits for it.
+  // Runs `work` in the compute thread without a delay, and waits for it.
   void OnDevice(const std::function<void()>& work);
 
  private:
-  // A place in a queue that is reached once.
+  // A position in a queue, reached a single time.
   class Mark;
   class MarkEvent;
   struct Worker {
     std::mutex mutex;
     std::condition_variable changed;
-    std::deque<std::pair<bool, std::function<void()>>> work;  // delayed?
+    std::deque<std::pair<bool, std::function<void()>>> work;  // true if delayed
     std::jthread thread;
   };
 
@@ -83,9 +83,9 @@ class ThreadedBackend : public Backend {
   void ThrowIfFailed();
 
   const ThreadedOptions options_;
-  std::unique_ptr<Backend> cpu_;  // the compute thread's
+  std::unique_ptr<Backend> cpu_;  // used by the compute thread
   std::mutex mutex_;
-  std::exception_ptr failure_;  // the first
+  std::exception_ptr failure_;  // the first one
   std::array<Worker, 3> workers_;
 };
 

@@ -1,5 +1,5 @@
-// A whole job whose worker computes on a device of its own, which is late in different ways: the
-// server ends with the weights that a worker on the CPU gives it.
+// A whole job whose worker computes on a device with various delays. The server ends with the
+// weights of a job on the CPU.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -33,11 +33,11 @@ class ThreadedJob : public ::testing::TestWithParam<Case> {
       for (const double weight : {0.5, 3.0}) config.mutable_data()->add_class_weights(weight);
       config.mutable_data()->mutable_preprocess()->set_mixup_alpha(1);
     }
-    // Batches of 13, 13, 13 and 1: then only one slice has a sample.
+    // Batches of 13, 13, 13 and 1: in the last one only one slice has a sample.
     config.mutable_run()->set_global_batch(13);
     config.mutable_run()->set_steps(6);
     for (config::Layer& layer : *config.mutable_model()->mutable_layer()) {
-      if (layer.has_dense()) layer.mutable_dense()->clear_weights();  // random
+      if (layer.has_dense()) layer.mutable_dense()->clear_weights();  // initialized randomly
     }
     config.mutable_learning_rate()->set_base(0.1);
     config.mutable_cluster()->set_wire_dtype(GetParam().wire);
@@ -87,20 +87,20 @@ TEST_P(ThreadedJob, AGuardChangesNothing) {
   EXPECT_EQ(RunOn(backend, /*guarded=*/true).weights_hash, expected.weights_hash);
 }
 
-// The second layer's bias is left as it was, from some step on: without a guard as the last
-// gradient, or as what else lies there.
+// From some step on, the gradient of the second layer's bias is not written. Without a guard the
+// job would use the previous gradient, or other data in the buffer.
 TEST_P(ThreadedJob, AGradientThatIsLeftUnwrittenIsNamed) {
   std::vector<float> elsewhere(1000);
   int calls = 0;
   ThreadedBackend backend({.mistake = [&](BackwardArgs& args) {
-    // Two layers with a bias, the last one first.
+    // Two layers have a bias. Backward handles the last one first.
     if (args.bias_gradient != nullptr && ++calls > 8 && calls % 2 == 1) {
       args.bias_gradient = elsewhere.data();
     }
   }});
   try {
     RunOn(backend, /*guarded=*/true);
-    ADD_FAILURE() << "nobody noticed";
+    ADD_FAILURE() << "the error was not detected";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kFailure);
     EXPECT_THAT(error.what(),

@@ -1,5 +1,5 @@
-// A tower on a device that works on its own, with delays: the bits of the CPU, and no waiting but
-// for events.
+// A tower on an asynchronous device with delays. It has the bits of the CPU and only waits for
+// events.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kPatience = 30;
 
-// Who is late: each forgotten wait is noticed under one of them.
+// Which queue is slow. Each missing wait is detected with one of them.
 struct Schedule {
   const char* name;
   std::array<int, 3> delays;
@@ -28,7 +28,7 @@ constexpr Schedule kSchedules[] = {{"AllLate", {200, 200, 200}},
                                    {"CopiesInLate", {0, 1500, 0}},
                                    {"CopiesOutLate", {0, 0, 1500}}};
 
-// What a step delivers.
+// The results of a step.
 struct Result {
   LossSums sums;
   std::vector<float> gradients;
@@ -53,7 +53,7 @@ class ThreadedTower : public ::testing::TestWithParam<std::tuple<NetworkCase, Sc
   SampleBatch BatchOf(int64_t step, size_t slice) const {
     return SampleBatch(graph_, 10 * step + 4 * static_cast<int64_t>(slice), kCounts[slice]);
   }
-  // The floats of a layer's variables.
+  // The range of a layer's variables in floats.
   std::pair<size_t, size_t> RangeOf(int layer) const {
     size_t begin = graph_.arena_floats(), end = 0;
     for (const Variable& v : graph_.variables()) {
@@ -68,8 +68,8 @@ class ThreadedTower : public ::testing::TestWithParam<std::tuple<NetworkCase, Sc
       reference::MakeGraph(std::get<0>(GetParam()).layers, std::get<0>(GetParam()).input);
 };
 
-// As a worker does it: chunks of weights come in while forward goes on, several slices are queued
-// one after the other, and each gradient is looked at as soon as its copy is said to be there.
+// Like in a worker: chunks of weights arrive during the forward pass, several slices are queued in
+// a row, and each gradient is read as soon as its copy is reported as done.
 TEST_P(ThreadedTower, GivesTheBitsOfTheCpu) {
   ThreadedBackend backend({.delays = std::get<1>(GetParam()).delays});
   Tower tower(graph_, backend, kSeed);
@@ -120,7 +120,7 @@ TEST_P(ThreadedTower, GivesTheBitsOfTheCpu) {
                              (end - begin) * sizeof(float)));
         });
       });
-      // From here on the batch's memory is used for others.
+      // The batch's memory is reused from here on.
       AwaitDevice(*input_copied, kPatience);
       for (float& pixel : batch.images.floats()) pixel = NAN;
       for (int32_t& label : batch.labels) label = -1;
@@ -132,7 +132,7 @@ TEST_P(ThreadedTower, GivesTheBitsOfTheCpu) {
   for (const Layer& layer : graph_.layers()) layers += layer.has_variables();
   EXPECT_EQ(looked_at, kSteps * static_cast<int64_t>(std::size(kCounts)) * layers);
 
-  // Two evaluations, whose predictions come back, too.
+  // Two evaluations, including predictions.
   const Arena last = WeightsOf(kSteps - 1);
   for (int64_t first : {50, 60}) {
     const SampleBatch batch(graph_, first, 5);
@@ -145,7 +145,7 @@ TEST_P(ThreadedTower, GivesTheBitsOfTheCpu) {
     cpu.tower().Prepare(5, Mode::kInference);
     const LossSums expected = ForwardOf(cpu.tower(), input, Mode::kInference, last, 100);
     input.predictions = predictions.data();
-    // Other than the first time: then they are not asked for.
+    // The first time no logits are requested.
     input.logits = first == 50 ? nullptr : logits.data();
     LossSums got;
     tower.Forward(input, Mode::kInference, weights[(kSteps - 1) % 2].floats(), kSteps - 1, nullptr,
@@ -161,7 +161,7 @@ TEST_P(ThreadedTower, GivesTheBitsOfTheCpu) {
   }
 }
 
-// The device does nothing until a whole step is queued: nobody on the host waits for it before.
+// The device is held until a whole step is queued, so the host must not wait before.
 TEST_P(ThreadedTower, QueuesAWholeStepWithoutWaiting) {
   const Arena current = WeightsOf(0);
   const SampleBatch batch = BatchOf(0, 0);
@@ -206,7 +206,7 @@ TEST(ThreadedBackendTest, AFailureOfTheDeviceIsThrownWhereAnEventIsLookedAt) {
   const auto event = backend.MakeEvent();
   EXPECT_TRUE(event->IsDone());
   float host = 1;
-  backend.Zero(&host, sizeof(host));  // no address of the device
+  backend.Zero(&host, sizeof(host));  // not an address of the device
   backend.Record(Queue::kCompute, *event);
   EXPECT_THROW((void)event->Wait(kPatience), Error);
   EXPECT_EQ(host, 1);

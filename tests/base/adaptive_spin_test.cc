@@ -1,4 +1,4 @@
-// When a wait looks before it sleeps: the policy, by a clock of the test's own.
+// The policy of spinning before sleep, with the test's own clock.
 #include "common/base/adaptive_spin.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ using std::chrono::milliseconds;
 
 class Waits : public ::testing::Test {
  protected:
-  // One wait; whether it looked.
+  // Does one wait. Returns whether it spun.
   bool Wait(AdaptiveSpin::Duration took) {
     const bool looks = spin_.Begin(now_);
     now_ += took;
@@ -21,7 +21,7 @@ class Waits : public ::testing::Test {
   void Warm() {
     for (int i = 0; i < AdaptiveSpin::kShortWaits; ++i) EXPECT_FALSE(Wait(microseconds(60)));
   }
-  // After a look in vain: for how long no wait looks.
+  // After a failed spin, returns how long waits do not spin.
   milliseconds Pause() {
     const auto began = now_;
     while (!Wait(microseconds(10))) continue;
@@ -39,13 +39,13 @@ TEST_F(Waits, LookAfterAFewShortOnes) {
 
 TEST_F(Waits, NeverLookWhereTheyAreLong) {
   for (int i = 0; i < 1000; ++i) EXPECT_FALSE(Wait(milliseconds(3)));
-  // Nor where only some are: of a training's chunks the first is waited for, others are there.
+  // Nor if only some waits are long: training waits for the first chunk, and the others are there.
   for (int i = 0; i < 1000; ++i) EXPECT_FALSE(Wait(i % 3 == 0 ? milliseconds(3) : milliseconds(0)));
 }
 
 TEST_F(Waits, LookInVainEverMoreRarely) {
   Warm();
-  ASSERT_TRUE(Wait(milliseconds(8)));  // the core went to somebody who computes
+  ASSERT_TRUE(Wait(milliseconds(8)));  // the core was used by a computing thread
   milliseconds pause = AdaptiveSpin::kFirstPause;
   for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(Pause(), pause);
@@ -55,7 +55,7 @@ TEST_F(Waits, LookInVainEverMoreRarely) {
   EXPECT_EQ(pause, AdaptiveSpin::kLongestPause);
 }
 
-// The other side slept: it is soon awake, and then both look.
+// The other side slept. It is awake soon, and then both spin.
 TEST_F(Waits, GoOnLookingAfterAFewInVainThatWereShort) {
   Warm();
   for (int round = 0; round < 3; ++round) {

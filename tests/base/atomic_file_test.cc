@@ -1,4 +1,4 @@
-// A file is there whole or not at all, whatever goes wrong while it is written.
+// A file is either complete or absent, whatever fails while it is written.
 #include "common/base/atomic_file.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ class AtomicFileTest : public ::testing::Test {
  protected:
   AtomicFileTest() { IgnoreFileSizeSignal(); }
 
-  // What `action` says when it fails.
+  // Returns the error of `action`.
   template <typename Action>
   std::string ErrorOf(const Action& action) {
     try {
@@ -36,7 +36,7 @@ class AtomicFileTest : public ::testing::Test {
     const std::filesystem::directory_iterator all(dir_.path());
     return static_cast<size_t>(std::distance(begin(all), end(all)));
   }
-  // What no file may be larger than, as a full disk would have it.
+  // Limits the file size to simulate a full disk.
   static void LimitFileSize(rlim_t bytes) {
     rlimit limit{};
     ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -49,7 +49,7 @@ class AtomicFileTest : public ::testing::Test {
 };
 
 TEST_F(AtomicFileTest, AppearsWithCommitAlone) {
-  AtomicFile file(path_, 100);  // more than there will be
+  AtomicFile file(path_, 100);  // more than will be written
   file.Write(Bytes("ab"));
   EXPECT_FALSE(std::filesystem::exists(path_));
   file.Write(Bytes("cd"));

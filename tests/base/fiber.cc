@@ -18,12 +18,12 @@
 namespace muster::testing {
 namespace {
 
-constexpr size_t kGuard = 4096;  // faults where a stack overflows
+constexpr size_t kGuard = 4096;  // faults if a stack overflows
 
 using boost::context::detail::fcontext_t;
 using boost::context::detail::transfer_t;
 
-// AddressSanitizer is told before and after which stack is in use.
+// AddressSanitizer is notified before and after each change of the stack.
 void TellBefore([[maybe_unused]] void** fake, [[maybe_unused]] const void* to,
                 [[maybe_unused]] size_t bytes) {
 #if defined(__SANITIZE_ADDRESS__)
@@ -38,10 +38,10 @@ void TellAfter([[maybe_unused]] void* fake, [[maybe_unused]] const void** from,
 #endif
 }
 
-// What the one that is left tells the one that goes on.
+// Passed from the fiber that is left to the one that resumes.
 struct Passed {
-  fcontext_t* left;  // where to go on with the first
-  Fiber* to;         // null: the outside
+  fcontext_t* left;  // the context that was left
+  Fiber* to;         // null: outside of fibers
 };
 
 transfer_t Jump(fcontext_t* left, fcontext_t to, Fiber* fiber) {
@@ -49,15 +49,15 @@ transfer_t Jump(fcontext_t* left, fcontext_t to, Fiber* fiber) {
   return boost::context::detail::jump_fcontext(to, &passed);
 }
 
-// Whose context was left.
+// Stores the context that was left.
 fcontext_t* Keep(const transfer_t& from) {
   const Passed& passed = *static_cast<const Passed*>(from.data);
   *passed.left = from.fctx;
   return passed.left;
 }
 
-// Stacks that nobody uses, by their size: a thread leaves its own to the next one's. Never
-// destroyed: threads may end later than anything else.
+// Unused stacks by size, to be reused by later threads. Never destroyed, because threads may end
+// later than anything else.
 struct Stacks {
   std::mutex mutex;
   std::map<size_t, std::vector<char*>> idle;
@@ -97,7 +97,7 @@ Fiber::Fiber(OutsideFibers& outside, std::function<void(Fiber&)> body, size_t st
       body_(std::move(body)),
       bytes_(stack_bytes),
       stack_(TakeStack(stack_bytes)) {
-  // Stacks that all began at the same offset in a page would share a few lines of the cache.
+  // Stacks at the same offset within pages would share a few cache lines.
   static std::atomic<size_t> count = 0;
   shift_ = ++count % 16 * 256;
   Restart();
@@ -105,7 +105,7 @@ Fiber::Fiber(OutsideFibers& outside, std::function<void(Fiber&)> body, size_t st
 
 Fiber::~Fiber() {
 #if defined(__SANITIZE_ADDRESS__)
-  // The body never returned from its frames; whoever is given these addresses next would find their
+  // The body never returned from its frames. The next user of these addresses would find their
   // marks.
   __asan_unpoison_memory_region(stack_, bytes_);
 #endif

@@ -1,4 +1,4 @@
-// A stack of its own for a function that is left in its middle and gone on with later.
+// A function with a stack of its own, which can be suspended and resumed.
 #pragma once
 
 #include <boost/context/detail/fcontext.hpp>
@@ -8,33 +8,31 @@
 
 namespace muster::testing {
 
-// Where a thread was when it resumed a fiber. One for all fibers of the thread, which must outlive
-// them.
+// Where a thread was when it resumed a fiber. One per thread. Must outlive its fibers.
 struct OutsideFibers {
   boost::context::detail::fcontext_t context = nullptr;
-  // AddressSanitizer's, which must know which stack is in use.
+  // For AddressSanitizer, which must know the current stack.
   void* fake = nullptr;
   const void* stack = nullptr;
   size_t bytes = 0;
 };
 
-// Owner and thread: one thread, which resumes it.
+// Owned and resumed by one thread.
 class Fiber {
  public:
-  // `body` never returns.
+  // `body` must never return.
   Fiber(OutsideFibers& outside, std::function<void(Fiber&)> body, size_t stack_bytes = 64 << 10);
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // Goes on with the body, or begins it, until it, or another one that it switched to, suspends
-  // itself.
+  // Starts or resumes the body. Returns when it, or a fiber that it switched to, suspends itself.
   void Resume();
-  // From the body: back to where the first was resumed.
+  // Called by the body: returns to the caller of Resume().
   void Suspend();
-  // From the body: to another one, as if that had been resumed.
+  // Called by the body: switches to another fiber, as if Resume() had been called on that.
   void SwitchTo(Fiber& next);
-  // Forgets where the body was left: it begins anew. What it had on its stack is not destroyed.
+  // Makes the next Resume() start the body again. Objects on its stack are not destroyed.
   void Restart();
 
   bool HasOnStack(const void* address) const {
@@ -52,7 +50,7 @@ class Fiber {
   char* const stack_;
   size_t shift_ = 0;
   boost::context::detail::fcontext_t inside_ = nullptr;
-  void* fake_ = nullptr;  // as that of OutsideFibers
+  void* fake_ = nullptr;  // as in OutsideFibers
 };
 
 }  // namespace muster::testing

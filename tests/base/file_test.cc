@@ -1,5 +1,5 @@
-// Files: only plain ones are opened, a text is read from a file or a pipe, and a lock names who has
-// it, also while he is only about to say so. Nothing is waited for for ever.
+// Files: only regular files are opened, text is read from a file or pipe, and a lock names its
+// owner, even if the owner has yet to write its name. Nothing waits forever.
 #include "common/base/file.h"
 
 #include <fmt/core.h>
@@ -106,7 +106,7 @@ TEST(ReadText, WhatIsNoneIsNamed) {
 
 class FileLockTest : public ::testing::Test {
  protected:
-  // Has the lock, and says who it is a moment later.
+  // Takes the lock and writes its name shortly afterwards.
   void LockAndSay(const std::string& before, const std::string& text) {
     file_.Reset(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
     ASSERT_EQ(TryLock(file_.get()), Locked::kYes);
@@ -138,7 +138,7 @@ TEST_F(FileLockTest, WhoHasNotSaidSoYetIsWaitedFor) {
   EXPECT_EQ(FileLock(path_, 0).holder(), Name(::getpid()));
 }
 
-// The words of one who has ended are not taken for those of the next one.
+// The name of an earlier owner is not used.
 TEST_F(FileLockTest, TheOneBeforeIsNotNamed) {
   const pid_t ended = ::fork();
   if (ended == 0) ::_exit(0);
@@ -148,7 +148,7 @@ TEST_F(FileLockTest, TheOneBeforeIsNotNamed) {
   EXPECT_EQ(FileLock(path_, 0).holder(), Name(::getpid()));
 }
 
-// Longer words of an earlier one that are still behind those of the one who has it.
+// A longer text of an earlier owner may follow the current owner's line.
 TEST_F(FileLockTest, TheLineAloneCounts) {
   LockAndSay(Name(::getpid()) + "\nsome longer name\n", Name(::getpid()) + "\n");
   EXPECT_EQ(FileLock(path_, 0).holder(), Name(::getpid()));

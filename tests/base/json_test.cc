@@ -1,4 +1,4 @@
-// JSON of somebody else is read, or discarded; never is it so deep that a stack overflows.
+// JSON from others is parsed or rejected. Nesting is limited, so that the stack never overflows.
 #include "common/base/json.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Time in which this process was suspended, and waits that do not count it.
+// Detecting suspensions of this process, and waits that do not count them.
 #include "common/base/process.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,8 @@ TEST(SuspensionDetector, FindsTheTimeAwayButForAPartOfTheUsual) {
   EXPECT_EQ(suspensions.Look(begin + seconds(101)), Clock::duration::zero()) << "counted twice";
 }
 
-// A process that is slow for good: each time away is forgiven but for a second, and these add up.
+// If a process is slow permanently, deadlines are extended by each delay minus a second, which adds
+// up.
 TEST(SuspensionDetector, DoesNotHoldUpADeadlineForEver) {
   SuspensionDetector suspensions{seconds(4)};
   Clock::time_point now = Clock::now(), began = now;
@@ -41,7 +42,7 @@ TEST(WithoutSuspension, NeverLiesInTheFuture) {
   const Clock::time_point now = Clock::now();
   EXPECT_EQ(WithoutSuspension(now - seconds(10), seconds(4), now), now - seconds(6));
   EXPECT_EQ(WithoutSuspension(now - seconds(10), seconds(10), now), now);
-  // It was heard at the end of the suspension.
+  // The last sign of life was at the end of the suspension.
   EXPECT_EQ(WithoutSuspension(now - seconds(1), seconds(10), now), now);
 }
 

@@ -1,4 +1,4 @@
-// Limits of control groups, from files like the kernel's.
+// Limits of control groups, read from files like the kernel's.
 #include "common/base/resource_limits.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TEST_F(ControlGroupTest, NoneIsNoLimit) {
   EXPECT_EQ(limits.memory_left, ControlGroupLimits::kNone);
 }
 
-// As a container sees its own group.
+// A container's view of its own group.
 TEST_F(ControlGroupTest, OfTheRoot) {
   Write("membership", "0::/\n");
   Write("mount/cpu.max", "150000 100000\n");
@@ -43,7 +43,7 @@ TEST_F(ControlGroupTest, OfTheRoot) {
   EXPECT_EQ(limits.memory_left, 450);
 }
 
-// As systemd and batch systems make them: any level may set a limit, and the least counts.
+// As with systemd and batch systems, any level may set a limit, and the lowest applies.
 TEST_F(ControlGroupTest, TheLeastFromTheProcessUpToTheRoot) {
   Write("membership", "12:cpu:/old\n0::/user.slice/job.scope\n");
   Write("mount/user.slice/job.scope/cpu.max", "max 100000\n");

@@ -1,4 +1,4 @@
-// Lists of numbers, and texts from elsewhere as they may be shown.
+// Lists of numbers, and displaying untrusted text.
 #include "common/base/text.h"
 
 #include <gmock/gmock-matchers.h>
@@ -30,7 +30,7 @@ TEST(NumberList, WhatIsNone) {
   }
 }
 
-// Before as many numbers are made.
+// Rejected before a huge list is created.
 TEST(NumberList, BeyondTheEnd) {
   try {
     (void)ParseNumberList("--samples", "3,0-9000000000000000000", 10);
@@ -45,7 +45,7 @@ TEST(ValidUtf8, KeepsCharactersAndReplacesTheRest) {
   EXPECT_EQ(ValidUtf8(valid), valid);
   EXPECT_EQ(ValidUtf8(""), "");
   EXPECT_EQ(ValidUtf8("\x80 \xc3"), "\ufffd \ufffd");
-  EXPECT_EQ(ValidUtf8("\xc0\xaf"), "\ufffd\ufffd");  // longer than need be
+  EXPECT_EQ(ValidUtf8("\xc0\xaf"), "\ufffd\ufffd");  // an overlong encoding
   EXPECT_EQ(ValidUtf8("\xe0\x80\xaf"), "\ufffd\ufffd\ufffd");
   EXPECT_EQ(ValidUtf8("\xf4\x90\x80\x80"), "\ufffd\ufffd\ufffd\ufffd");  // beyond U+10FFFF
   EXPECT_EQ(ValidUtf8("\xe2\x82"

@@ -1,4 +1,4 @@
-// A thread that may not ask the kernel for this host's interfaces, as under systemd's
+// Runs code in a thread that cannot query this host's network interfaces, as under systemd's
 // RestrictAddressFamilies and in other sandboxes.
 #pragma once
 
@@ -17,8 +17,8 @@
 
 namespace muster::testing {
 
-// Runs `call` in a thread whose sockets, and those of the threads that it starts, cannot be of
-// AF_NETLINK. Afterwards everything is as before: such a filter is a thread's own.
+// Runs `call` in a thread that cannot create AF_NETLINK sockets, and neither can threads that it
+// starts. The filter only applies to that thread, so it ends with it.
 inline void WithoutNetlink(const std::function<void()>& call) {
   std::thread([&call] {
     sock_filter steps[] = {

@@ -1,4 +1,4 @@
-// Names, files, and every kind of damage to them.
+// Names and files of checkpoints, and every kind of damage.
 #include <fmt/core.h>
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ TEST(CheckpointNameTest, IsReadAsItIsWritten) {
   }
 }
 
-// A later server may have gone on from an older step: what it wrote is newer.
+// A later server may have resumed from an older step. Its checkpoints are newer.
 TEST(CheckpointNameTest, AgeIsTheServersThenTheSteps) {
   EXPECT_LT((CheckpointName{1, 90}), (CheckpointName{2, 40}));
   EXPECT_LT((CheckpointName{1, 40}), (CheckpointName{1, 90}));
@@ -97,7 +97,7 @@ class DamageTest : public ::testing::Test {
   }
   fs::path Newer(const char* file) const { return fs::path(run_.Folder(kNewer)) / file; }
   fs::path Older(const char* file) const { return fs::path(run_.Folder(kOlder)) / file; }
-  // What is said of the newer one, when the older one has been chosen.
+  // The error about the newer checkpoint after the older one has been chosen.
   std::string Said() const {
     const ChosenCheckpoint chosen = ChooseCheckpoint(run_.dir());
     EXPECT_TRUE(chosen.reader);
@@ -123,7 +123,7 @@ TEST_F(DamageTest, EveryFlipIsNoticed) {
   EXPECT_EQ(run_.Newest(), kNewer);
 }
 
-// Whose checksum is right, since whoever wrote them knew how.
+// The checksum is valid, so only the values are wrong.
 TEST_F(DamageTest, NumbersThatNoRunComesTo) {
   const std::pair<const char*, void (*)(checkpoint::State&)> kChanges[] = {
       {"updates", [](checkpoint::State& state) { state.set_updates(-1); }},
@@ -178,7 +178,7 @@ TEST_F(DamageTest, TensorsOfAnotherRun) {
   EXPECT_THAT(Said(), HasSubstr(std::string("of another checkpoint: its run is ") + kOtherRun));
 }
 
-// All of it, under the right name.
+// All of it, with a correct name.
 TEST_F(DamageTest, ACheckpointOfAnotherRun) {
   fs::remove(fs::path(CheckpointsFolder(run_.dir())) / kRunIdFile);
   SomeRun other;
@@ -191,8 +191,8 @@ TEST_F(DamageTest, ACheckpointOfAnotherRun) {
   const auto is_named = HasSubstr(
       fmt::format("is of another run: expected that of run {}, got {}", kSomeRun, kOtherRun));
   EXPECT_THAT(Said(), is_named);
-  RequireOwnCheckpoints(run_.dir());  // the older one is
-  // Whichever of the two files is left, or readable.
+  RequireOwnCheckpoints(run_.dir());  // the older one is its own
+  // Either copy of the run ID suffices if the other one is missing or unreadable.
   WriteBytes(fs::path(CheckpointsFolder(run_.dir())) / kRunIdFile, "nonsense");
   EXPECT_THAT(Said(), is_named);
   WriteBytes(fs::path(CheckpointsFolder(run_.dir())) / kRunIdFile, kSomeRun);
@@ -200,7 +200,7 @@ TEST_F(DamageTest, ACheckpointOfAnotherRun) {
   EXPECT_THAT(Said(), is_named);
 }
 
-// A whole folder of them, with all that belongs to it.
+// A whole folder of checkpoints, with their run ID.
 TEST_F(DamageTest, CheckpointsOfAnotherRunAreRefused) {
   SomeRun other;
   CheckpointToWrite what = other.At(kNewer);
@@ -216,13 +216,13 @@ TEST_F(DamageTest, CheckpointsOfAnotherRunAreRefused) {
   EXPECT_THAT(ErrorOf(ExitCode::kData, refuse),
               ::testing::AllOf(HasSubstr(run_.dir()), HasSubstr(kSomeRun), HasSubstr(kOtherRun),
                                HasSubstr("begun in /runs/other")));
-  // A copy of the checkpoints alone may be gone on with anywhere.
+  // A copy of the checkpoints without the run can be resumed anywhere.
   fs::remove(fs::path(run_.dir()) / kRunIdFile);
   refuse();
   EXPECT_EQ(run_.Newest(), kNewer);
 }
 
-// Somebody's editor, or a disk, has eaten it.
+// The file was damaged by an editor or a disk.
 TEST_F(DamageTest, ARunsNumberThatIsNoneIsWrittenAgain) {
   WriteBytes(fs::path(CheckpointsFolder(run_.dir())) / kRunIdFile, "");
   fs::remove(fs::path(run_.dir()) / kRunIdFile);
@@ -232,7 +232,7 @@ TEST_F(DamageTest, ARunsNumberThatIsNoneIsWrittenAgain) {
   EXPECT_EQ(RunIdIn(run_.dir()), kSomeRun);
 }
 
-// Never a silent fresh start.
+// A run never restarts silently.
 TEST_F(DamageTest, NoneThatIsWhole) {
   WriteBytes(Newer(kStateFile), "");
   WriteBytes(Older(kTensorFile), "");
@@ -243,7 +243,7 @@ TEST_F(DamageTest, NoneThatIsWhole) {
                                HasSubstr(Newer(kStateFile)), HasSubstr(Older(kTensorFile))));
 }
 
-// To pass over it would lose what it holds.
+// Skipping it would lose its contents.
 TEST_F(DamageTest, ANewerVersionIsNotPassedOver) {
   WriteBytes(Newer(kStateFile), OfNextVersion(ReadBytes(Newer(kStateFile))));
   EXPECT_THAT(ErrorOf(ExitCode::kUsage, [&] { (void)ChooseCheckpoint(run_.dir()); }),
@@ -258,7 +258,7 @@ TEST_F(DamageTest, LeftoversAreNoCheckpoints) {
   EXPECT_EQ(run_.Newest(), kNewer);
   RemoveLeftovers(run_.dir());
   const auto left = std::distance(fs::directory_iterator(CheckpointsFolder(run_.dir())), {});
-  EXPECT_EQ(left, 2);  // and the run's own number
+  EXPECT_EQ(left, 2);  // and the run's own ID
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ bool Fails(const char* name, const std::string& path, const std::string& to = ""
   return WatchesCalls() && OnCall(name, path, to) == Fault::kError;
 }
 
-// A half of it, in blocks if it has some.
+// Half of the data, rounded to blocks if there are any.
 size_t PartOf(size_t size) { return size >= 8192 ? size / 8192 * 4096 : size / 2; }
 
 }  // namespace
@@ -88,7 +88,7 @@ int ftruncate(int fd, off_t size) {
 
 int close(int fd) {
   static const auto real = Real<int (*)(int)>("close");
-  // Of folders and of what is read it does not matter.
+  // Not for folders, nor for files that are only read.
   const int flags = WatchesCalls() ? ::fcntl(fd, F_GETFL) : -1;
   const bool writes = flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
   const bool fails = writes && OnFile("close", fd) == Fault::kError;

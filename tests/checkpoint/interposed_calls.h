@@ -1,5 +1,5 @@
-// The C library's calls that change files, with something between the caller and them: a program or
-// a preloaded library that links interposed_calls.cc decides what becomes of each.
+// Interposes the C library's calls that change files. A program or preloaded library that links
+// interposed_calls.cc decides the result of each.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@ namespace muster::testing {
 enum class Fault {
   kNone,
   kKill,        // SIGKILL before the call
-  kKillInside,  // … when a write has taken a part
-  kError,       // the call fails; errno is set by who decides
+  kKillInside,  // SIGKILL after a part of a write
+  kError,       // the call fails; OnCall sets errno
 };
 
-// Whoever links this defines both. Any thread; the paths are looked up only where calls are
+// The linking program defines both. Called by any thread. Paths are determined only while calls are
 // watched.
 bool WatchesCalls();
-// create, write, fsync, truncate, close, rename (`to` is its new name), mkdir or remove. kKill does
-// not return.
+// `name` is create, write, fsync, truncate, close, rename (`to` is its new name), mkdir or remove.
+// kKill does not return.
 Fault OnCall(const char* name, const std::string& path, const std::string& to);
 
 }  // namespace muster::testing

@@ -1,4 +1,4 @@
-// What may change when a run goes on.
+// The settings that may change when a run is resumed.
 #include "common/checkpoint/resumable_config.h"
 
 #include <gmock/gmock.h>
@@ -76,7 +76,7 @@ TEST(ResumableConfigTest, WhatAStepDoesMayNot) {
   EXPECT_THAT(ErrorOf("model { layer { name: 'x' relu {} } }"), HasSubstr("model.layer[2]"));
 }
 
-// Other versions spell out other defaults.
+// Other versions write other defaults explicitly.
 TEST(ResumableConfigTest, ADefaultIsTheSameWrittenOrNot) {
   config::Config kept = FrozenConfig(Resolved());
   kept.mutable_run()->clear_seed();
@@ -101,7 +101,7 @@ TEST(ResumableConfigTest, TheLengthStaysWhereTheRateFollowsIt) {
   EXPECT_EQ(ErrorOf("run { epochs: 9 }", "learning_rate { type: PLATEAU }"), "");
 }
 
-// What followed from the number of workers is frozen: four of them go on as two began.
+// Values derived from the number of workers are frozen, so four workers continue like two.
 TEST(ResumableConfigTest, BatchAndRateNoLongerFollowTheWorkers) {
   const config::Config two =
       Resolved("run { batch_per_worker: 32 } learning_rate { scaling: LINEAR base_workers: 1 }");

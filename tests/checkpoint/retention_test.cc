@@ -1,4 +1,4 @@
-// Which checkpoints stay.
+// Which checkpoints are kept.
 #include "ps/record/retention.h"
 
 #include <gmock/gmock-matchers.h>
@@ -37,14 +37,14 @@ TEST(RetentionTest, TheBestStayBesides) {
   EXPECT_THAT(StepsOf(kept), ElementsAre(20, 30, 40));
 }
 
-// A best one among the newest takes no place of the others.
+// If one of the newest is also among the best, another best one is kept.
 TEST(RetentionTest, TheNewestAreNotCountedAsBest) {
   std::vector<KeptCheckpoint> kept{{{1, 10}, 0.5}, {{1, 20}, 0.4}, {{1, 30}, 0.9}};
   (void)TakeExpired(kept, 1, 1);
   EXPECT_THAT(StepsOf(kept), ElementsAre(10, 30));
 }
 
-// The newer one is from after the evaluation of the same weights.
+// The newer one was written after the evaluation of the same weights.
 TEST(RetentionTest, OneStaysOfAStep) {
   std::vector<KeptCheckpoint> kept{{{1, 10}, {}}, {{1, 20}, {}}, {{1, 20, true}, 0.5}};
   EXPECT_THAT(TakeExpired(kept, 2, 0), ElementsAre(CheckpointName{1, 20}));

@@ -7,7 +7,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Larger than a block, smaller, and not a multiple of anything.
+// Sizes above and below a block, and not multiples of it.
 VariableLayout SomeLayout() {
   return {{{.name = "a/weights", .layer = 0, .shape = {3, 5}, .offset = 0, .count = 15},
            {.name = "b/weights", .layer = 1, .shape = {7, 400}, .offset = 16, .count = 2800},

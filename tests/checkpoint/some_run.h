@@ -1,4 +1,4 @@
-// A run's variables and checkpoints of it, in a directory of the test's own.
+// A run's variables and checkpoints in a temporary directory.
 #pragma once
 
 #include <filesystem>
@@ -23,14 +23,14 @@ class SomeRun {
   std::string dir() const { return dir_; }
   std::string Folder(const CheckpointName& name) const;
 
-  // Every tensor, also of image(), gets values that no other step has.
+  // Fills every tensor, including image(), with values unique to the step.
   const TensorImage& image() const { return image_; }
   CheckpointToWrite At(const CheckpointName& name);
-  // Throws what WriteCheckpoint throws.
+  // Throws the errors of WriteCheckpoint.
   void Write(const CheckpointName& name, std::vector<CheckpointName> expired = {});
-  // Whether its tensors have the values of that step.
+  // Whether its tensors have the values of its step.
   bool Holds(const CheckpointReader& reader) const;
-  // The one that a run would go on from, if its tensors are what they should be.
+  // The checkpoint that a run would resume from, if its tensors are correct.
   std::optional<CheckpointName> Newest() const;
 
  private:

@@ -8,7 +8,7 @@ namespace muster::testing {
 namespace {
 
 struct Watch {
-  std::string below;  // empty: nobody watches
+  std::string below;  // empty if calls are not watched
   Fault fault = Fault::kNone;
   size_t at = 0;
   int error = 0;
@@ -34,7 +34,7 @@ std::vector<SystemCall> TakeCalls() {
 
 bool WatchesCalls() { return !TheWatch().below.empty(); }
 
-// Notes the call.
+// Records the call.
 Fault OnCall(const char* name, const std::string& path, const std::string& to) {
   Watch& watch = TheWatch();
   if (!path.starts_with(watch.below)) return Fault::kNone;

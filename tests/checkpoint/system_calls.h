@@ -1,5 +1,5 @@
-// Stands between this program and the C library where files below one directory are changed: each
-// call is noted, and one of them fails, or ends the process.
+// Records this program's calls that change files below one directory. One of them can be made to
+// fail or to kill the process.
 #pragma once
 
 #include <string>
@@ -11,14 +11,14 @@ namespace muster::testing {
 
 struct SystemCall {
   std::string name;
-  std::string path;  // what it is about; of a rename: from
-  std::string to;    // of a rename
+  std::string path;  // for rename the old path
+  std::string to;    // the new path of a rename
 };
 
-// From now on, of calls about paths that begin with `below`: the one of this number (from 0) has
-// the fault. An error has that number.
+// Watches calls for paths that start with `below`. The call with number `at` (from 0) has the
+// fault, with this errno.
 void WatchCalls(const std::string& below, Fault fault = Fault::kNone, size_t at = 0, int error = 0);
-// What has been called since, in order. Ends the watch.
+// Returns the recorded calls in order and ends the watch.
 std::vector<SystemCall> TakeCalls();
 
 }  // namespace muster::testing

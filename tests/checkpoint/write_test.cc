@@ -1,5 +1,5 @@
-// A checkpoint is there whole or not at all, whatever becomes of any call that writes it: the
-// process is killed there, the disk is full, or it fails.
+// A checkpoint is either complete or absent, even if any call that writes it fails, finds the disk
+// full, or kills the process.
 #include <fcntl.h>
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ constexpr CheckpointName kOldest{.generation = 1, .step = 3}, kOlder{.generation
 constexpr CheckpointName kNewer{.generation = 1, .step = 12};
 constexpr size_t kMostCalls = 200;
 
-// Two are there; the third one is written, and the oldest goes.
+// Two checkpoints exist. The third one is written, and the oldest is removed.
 class WriteTest : public ::testing::Test {
  protected:
   void BeginAgain() {
@@ -39,7 +39,7 @@ class WriteTest : public ::testing::Test {
   }
   void WriteNewer() { run_.Write(kNewer, {kOldest}); }
   bool IsThere(const CheckpointName& name) const { return fs::exists(run_.Folder(name)); }
-  // How the process ended that wrote it with this fault.
+  // Writes a checkpoint in a child process with this fault. Returns the child's exit status.
   int WriteInChild(Fault fault, size_t at) {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -63,13 +63,13 @@ TEST_P(KillTest, AtEachCall) {
     const int status = WriteInChild(GetParam(), at);
     ASSERT_THAT(run_.Newest(), AnyOf(kOlder, kNewer)) << at;
     ASSERT_TRUE(IsThere(kOlder)) << at;
-    // What goes, goes when the new one is there for good.
+    // Old ones are removed only after the new one is durable.
     ASSERT_TRUE(IsThere(kOldest) || run_.Newest() == kNewer) << at;
     if (WIFSIGNALED(status)) {
       ASSERT_EQ(WTERMSIG(status), SIGKILL);
       ++killed;
     }
-    // The next server finds no obstacle, and leaves none.
+    // The next server can remove all leftovers.
     RemoveLeftovers(run_.dir());
     WriteNewer();
     ASSERT_EQ(run_.Newest(), kNewer) << at;
@@ -104,7 +104,7 @@ TEST_P(ErrorTest, OfEachCall) {
       ASSERT_THAT(said, HasSubstr(run_.dir())) << at;
       ASSERT_TRUE(IsThere(kOldest)) << at;
     }
-    WriteNewer();  // it is tried again
+    WriteNewer();  // the next attempt
     ASSERT_EQ(run_.Newest(), kNewer) << at;
     if (!reached) break;
   }
@@ -113,8 +113,8 @@ TEST_P(ErrorTest, OfEachCall) {
 
 INSTANTIATE_TEST_SUITE_P(Everywhere, ErrorTest, ::testing::Values(ENOSPC, EIO));
 
-// What the order of the calls promises for a loss of power: nothing is renamed before all of it is
-// on the disk, and nothing is removed before the name is.
+// The order of calls protects from a loss of power: a checkpoint is renamed after all of it is on
+// the disk, and old ones are removed after the new name is.
 TEST_F(WriteTest, TheOrderInWhichThingsReachTheDisk) {
   BeginAgain();
   const std::string metrics = run_.dir() + "/metrics.jsonl";
@@ -154,7 +154,7 @@ TEST_F(WriteTest, TheOrderInWhichThingsReachTheDisk) {
   }
 }
 
-// The folder of the first one has to be there after a loss of power, too.
+// The folder of the first checkpoint must also survive a loss of power.
 TEST_F(WriteTest, TheFirstOne) {
   testing::WatchCalls(run_.dir());
   run_.Write(kOldest);
@@ -170,7 +170,7 @@ TEST_F(WriteTest, ADirectoryThatIsGone) {
   fs::remove_all(run_.dir());
   try {
     run_.Write(kOldest);
-    FAIL() << "it was written";
+    FAIL() << "the write succeeded";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr(CheckpointsFolder(run_.dir())));
   }

@@ -1,5 +1,4 @@
-// What a client's channel promises, whichever thread sends and receives: both kinds over a link
-// that a test drives.
+// The guarantees of a client's channel, for both kinds, over a link that the test controls.
 #include "worker/client/channel.h"
 
 #include <gtest/gtest.h>
@@ -22,18 +21,18 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 constexpr seconds kPatience{30};
-constexpr size_t kFloats = 4 << 20;  // of a tensor: three fill the window
+constexpr size_t kFloats = 4 << 20;  // of a tensor; three fill the window
 
 // The far end of a link.
 struct Wire {
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::string> to_worker;  // reasons of Stop messages
-  std::vector<std::string> sent;      // what a message was, as Name says
+  std::vector<std::string> sent;      // kinds of messages, as returned by Name
   std::vector<Release> under_way;     // tensors
   std::vector<uint16_t> halves;       // the first one of each tensor
   bool takes_nothing = false, flushed = false;
-  int refusals = 0;  // so many messages it does not take
+  int refusals = 0;  // the number of messages that it will refuse
   EventFd bell;
 
   void Say(const std::string& reason) {
@@ -41,13 +40,13 @@ struct Wire {
     to_worker.push_back(reason);
     bell.Ring();
   }
-  // False: not within a test's patience.
+  // Returns false after a timeout.
   template <typename Condition>
   bool Await(const Condition& condition) {
     std::unique_lock lock(mutex);
     return changed.wait_for(lock, kPatience, condition);
   }
-  // Without beats, which may come at any time.
+  // Without heartbeats, which may be sent at any time.
   std::vector<std::string> Sent() {
     const std::lock_guard lock(mutex);
     std::vector<std::string> words = sent;
@@ -66,7 +65,7 @@ class WireLink : public ClientLink {
  public:
   WireLink(Wire& wire, bool any_thread) : wire_(wire), any_thread_(any_thread) {}
   ~WireLink() override {
-    // As a link does that goes: nothing is under way after it.
+    // Like a link that is destroyed, which releases everything.
     for (const Release& release : wire_.under_way) release.call(release.hint);
   }
 
@@ -137,7 +136,7 @@ Outgoing Words(const std::string& what) {
 
 class ChannelFixture : public ::testing::Test {
  protected:
-  // Whether any thread may use the link: the direct channel, or else the threaded one.
+  // True: the direct channel, for links that any thread may use. False: the threaded one.
   explicit ChannelFixture(bool any_thread)
       : channel_(MakeChannel(std::make_unique<WireLink>(wire_, any_thread), owner_)) {
     owner_.channel = channel_.get();
@@ -185,7 +184,7 @@ TEST_P(ChannelTest, WhoWaitsHearsWhatComes) {
 
 TEST_P(ChannelTest, AWaitEndsAtItsDeadline) {
   EXPECT_FALSE(Waits([] { return false; }, Channel::Clock::now() + milliseconds(20)));
-  EXPECT_TRUE(Waits([] { return true; }, Channel::Clock::now())) << "already";
+  EXPECT_TRUE(Waits([] { return true; }, Channel::Clock::now())) << "true from the start";
 }
 
 TEST_P(ChannelTest, MessagesLeaveInOrder) {
@@ -197,7 +196,7 @@ TEST_P(ChannelTest, MessagesLeaveInOrder) {
   while (channel_->HandedOverAt() < before) std::this_thread::yield();
 }
 
-// Nobody waits, and the server is told that this worker lives; what it says is heard, too.
+// Without waiting threads the worker still sends heartbeats and handles the server's messages.
 TEST_P(ChannelTest, BeatsAndHearsWhileNobodyWaits) {
   wire_.Say("something");
   EXPECT_TRUE(Leaves("beat"));
@@ -214,7 +213,7 @@ TEST_P(ChannelTest, TheLastWordLeavesBeforeItEnds) {
   EXPECT_TRUE(wire_.flushed);
 }
 
-// What the owner, or the link, throws reaches who waits, or the owner.
+// Exceptions of the owner or the link reach a waiting thread, or the owner.
 TEST_P(ChannelTest, AnErrorIsNotLost) {
   wire_.Say("bad");
   std::string what;
@@ -286,7 +285,7 @@ TEST_F(ThreadedChannelTest, RoundsTensors) {
   EXPECT_EQ(wire_.halves, std::vector<uint16_t>{0x4020});  // 2.5
 }
 
-// A server that is stopped for a while, or slow.
+// The server is suspended or slow.
 TEST_F(ThreadedChannelTest, WhatALinkDoesNotTakeIsSentLater) {
   const auto takes = [this](bool something) {
     const std::lock_guard lock(wire_.mutex);
@@ -297,7 +296,7 @@ TEST_F(ThreadedChannelTest, WhatALinkDoesNotTakeIsSentLater) {
   block.mutable_failure()->set_message("block");
   channel_->Send({.message = block}, Channel::When::kNow);
   channel_->Send(Chunk(0), Channel::When::kNow);
-  wire_.Say("go on");  // is heard all the same
+  wire_.Say("go on");  // is still received
   EXPECT_TRUE(Hears(1));
   EXPECT_TRUE(wire_.Sent().empty());
   takes(true);

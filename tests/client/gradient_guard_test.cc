@@ -1,4 +1,4 @@
-// Gradients of which somebody writes less than all.
+// Detecting gradients that are only partly written.
 #include "worker/client/gradient_guard.h"
 
 #include <gmock/gmock-matchers.h>
@@ -21,7 +21,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Variables hidden/weights (300 floats), hidden/bias (100), out/weights (1,000), out/bias (10),
+// Variables hidden/weights (300 floats), hidden/bias (100), out/weights (1,000) and out/bias (10),
 // with padding between.
 class Guard : public ::testing::Test {
  protected:
@@ -63,7 +63,7 @@ TEST_F(Guard, NamesVariableAndIndex) {
       Trouble(0, arena_.size()),
       AllOf(HasSubstr("the gradient of out/weights was not written: index 7 of 1,000, 2 of "),
             HasSubstr("(slice 3 of step 12)")));
-  // In another chunk it does not show; in one that ends there, it does.
+  // A chunk check only detects it if the variable ends in that chunk.
   EXPECT_EQ(Trouble(weights.offset + 9, arena_.size()), "");
   EXPECT_THAT(Trouble(weights.offset + 8, weights.offset + 9),
               HasSubstr("index 8 of 1,000, 1 of the 1 floats"));
@@ -78,7 +78,7 @@ TEST_F(Guard, OtherNansAreGradients) {
   }
 }
 
-// A worker that writes all of its gradient but one float, which then is the last step's.
+// A worker writes all of its gradient except one float, which keeps the value of the last step.
 void RunForgetful(Client& client, size_t arena_floats, size_t forgotten, float value) {
   client.ReportReady();
   for (;;) {
@@ -111,7 +111,7 @@ TEST_P(GuardedClient, DoesNotPushTheLastStepsBytes) {
     const size_t forgotten = job.graph().variables()[2].offset + 123;
     try {
       RunForgetful(client, options.arena_floats, forgotten, 1);
-      ADD_FAILURE() << "nobody noticed";
+      ADD_FAILURE() << "the error was not detected";
     } catch (const Error& error) {
       EXPECT_THAT(error.what(), AllOf(HasSubstr("the gradient of out/weights was not written: "
                                                 "index 123 of 1,000"),
@@ -132,7 +132,7 @@ TEST_P(GuardedClient, ThatWritesAllOfItIsLeftAlone) {
   EXPECT_EQ(job.Finish().steps, 3);
 }
 
-// The server finds it, as it would without a guard.
+// The server detects it, as without a guard.
 TEST_P(GuardedClient, SaysNothingOfAGradientThatIsNotFinite) {
   TestJob job(SmallConfig(1, 1), GetParam());
   ClientOptions options = job.OptionsFor(0);

@@ -1,4 +1,4 @@
-// What a worker makes of what the server says, without a server, a thread or a clock.
+// A worker's handling of the server's messages, without a server, threads or a clock.
 #include "worker/client/session.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ constexpr TreeNode kLeft{1, 0}, kRight{1, 1};
 
 class SessionTest : public ::testing::Test {
  protected:
-  // Rank 2, incarnation `incarnation`.
+  // Handles a message for rank 2 with this incarnation.
   void Hear(wire::ServerMessage message, uint32_t incarnation = 0, bool stored = true) {
     message.mutable_address()->set_job(kJob);
     message.mutable_address()->set_rank(2);
@@ -84,7 +84,7 @@ class SessionTest : public ::testing::Test {
     message.mutable_stop()->set_reason("enough");
     Hear(message);
   }
-  // Exit code and words of what ended it; nothing: nothing did.
+  // Exit code and error if the session has failed.
   std::optional<std::pair<ExitCode, std::string>> Ended() const {
     try {
       if (session_->error()) std::rethrow_exception(session_->error());
@@ -246,7 +246,7 @@ TEST_F(SessionTest, AnOrderThatCannotBeEndsIt) {
   EXPECT_TRUE(ends([&](wire::Train& t) { two(t, true); }));
 }
 
-// To compute it would overwrite a gradient of the next step.
+// Computing it would overwrite a gradient of the next step.
 TEST_F(SessionTest, AnUrgentOrderOfAStepThatIsOverIsDropped) {
   Welcome();
   for (const uint32_t chunk : {0, 1}) Weights(0, chunk);
@@ -257,7 +257,7 @@ TEST_F(SessionTest, AnUrgentOrderOfAStepThatIsOverIsDropped) {
   Weights(1, 1);
   EXPECT_EQ(session_->TakeOrder().parts.at(0).order, 4u) << "that of step 0 is over";
   Hear(TakeOver(0, 5));
-  EXPECT_EQ(session_->NextOrder(), nullptr) << "it comes late";
+  EXPECT_EQ(session_->NextOrder(), nullptr) << "it arrives too late";
 }
 
 TEST_F(SessionTest, WeightsAreHereChunkByChunk) {
@@ -267,7 +267,7 @@ TEST_F(SessionTest, WeightsAreHereChunkByChunk) {
   Weights(4, 0);
   EXPECT_EQ(Look(4, 0), Arrival::kHere);
   EXPECT_EQ(Look(4, 1), Arrival::kComing);
-  Weights(6, 0);  // nobody needed those before
+  Weights(6, 0);  // earlier ones were not needed
   EXPECT_EQ(Look(6, 0), Arrival::kHere);
   Weights(5, 0);
   EXPECT_EQ(Code(), ExitCode::kPeerFailed) << "older ones";
@@ -306,7 +306,7 @@ TEST_F(SessionTest, ResetDropsOrdersAndWeights) {
   Weights(2, 0, 1);
   EXPECT_EQ(Look(2, 0), Arrival::kHere);
   Hear(Train(2, 9, kLeft), 3);
-  EXPECT_EQ(Code(), ExitCode::kPeerFailed) << "for an incarnation that it never had";
+  EXPECT_EQ(Code(), ExitCode::kPeerFailed) << "an unknown incarnation";
 }
 
 TEST_F(SessionTest, LeaveIsSaidOnceInEachIncarnation) {
@@ -333,10 +333,10 @@ TEST_F(SessionTest, StopIsTheLastOrder) {
   EXPECT_EQ(stop.reason, "enough");
   EXPECT_EQ(session_->NextOrder(), nullptr);
   session_->Handle({.kind = FromServer::Kind::kLost, .message = {}, .payload = {}}, false, now_);
-  EXPECT_FALSE(Ended()) << "the server may go";
+  EXPECT_FALSE(Ended()) << "the server may disconnect";
 }
 
-// A worker without slices may wait for weights that nobody needs any more.
+// A worker without slices may wait for weights that are no longer needed.
 TEST_F(SessionTest, StopOfACompleteRunIsNoFailure) {
   Welcome();
   Stop(true);

@@ -1,4 +1,4 @@
-// Where a worker's tensors lie: in memory of its own, and in a server's.
+// A worker's tensors, in its own memory and in a server's shared memory.
 #include "worker/client/tensor_store.h"
 
 #include <gtest/gtest.h>
@@ -24,10 +24,10 @@ Payload PayloadOf(const auto& values) {
 }
 
 void ExpectSlotsOfTheirOwn(TensorStore& store) {
-  // The third one, too, which is made when it is asked for.
+  // Includes the third one, which is created on demand.
   for (size_t part = 0; part < 3; ++part) {
     ASSERT_EQ(store.GradientBuffer(part).size(), kFloats);
-    // No page in common with another one, which a driver may lock.
+    // Buffers share no pages, because a driver may lock them.
     EXPECT_EQ(reinterpret_cast<uintptr_t>(store.GradientBuffer(part).data()) %
                   static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE)),
               0u);
@@ -38,10 +38,10 @@ void ExpectSlotsOfTheirOwn(TensorStore& store) {
   }
 }
 
-// The buffers of work that is done again are given back; the others stay.
+// The buffers of completed takeovers are freed. The others remain.
 void ExpectGivesBack(
     const std::function<std::unique_ptr<TensorStore>(const GradientLayout&)>& make) {
-  constexpr size_t kMany = 10'000;  // no whole number of pages
+  constexpr size_t kMany = 10'000;  // not a whole number of pages
   const auto store = make(GradientLayout({kMany}, 3, 1));
   for (size_t arena = 0; arena < 3; ++arena) std::ranges::fill(store->GradientBuffer(arena), 1.0f);
   for (const size_t arena : {size_t{0}, size_t{1}}) store->GiveBack(arena);
@@ -88,7 +88,7 @@ TEST(OwnTensors, WidenHalves) {
   EXPECT_FALSE(store->Store(0, kChunk, PayloadOf(std::vector<float>(kChunk.count))));
 }
 
-// Memory for it is made when it is used.
+// Its memory is allocated on first use.
 TEST(OwnTensors, HaveNoAverageUntilItComes) {
   const auto store = MakeOwnTensors(kLayout, wire::FP32);
   EXPECT_TRUE(store->WeightBuffer(TensorStore::kAverageBuffer).empty());

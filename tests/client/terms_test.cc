@@ -1,4 +1,4 @@
-// What a worker makes of Welcome, and of the weights that follow it.
+// A worker's handling of Welcome and the following weights.
 #include "worker/client/terms.h"
 
 #include <gtest/gtest.h>
@@ -64,9 +64,9 @@ TEST(Terms, ThatDoNotFitAreRefused) {
       w.mutable_subtree(1)->set_index(index);
     });
   };
-  EXPECT_TRUE(subtree(0, 4)) << "slices that are not there";
+  EXPECT_TRUE(subtree(0, 4)) << "no such slices";
   EXPECT_TRUE(subtree(3, 0)) << "above the root";
-  EXPECT_TRUE(subtree(0, 1)) << "a part of the one before it";
+  EXPECT_TRUE(subtree(0, 1)) << "a part of the previous one";
   EXPECT_FALSE(subtree(1, 1));
   EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_first_step(-1); }));
   EXPECT_FALSE(refused([](wire::Welcome&) {}));
@@ -84,13 +84,13 @@ TEST(Arrivals, OfAChunkComeInTheOrderOfTheirVersions) {
   Arrivals arrived(2, 4);
   EXPECT_FALSE(arrived.Has(4, 0, false));
   EXPECT_FALSE(arrived.IsNext(Chunk(3, 0)));
-  EXPECT_TRUE(arrived.IsNext(Chunk(6, 0))) << "nobody needed the ones before";
+  EXPECT_TRUE(arrived.IsNext(Chunk(6, 0))) << "earlier versions were not needed";
   ASSERT_TRUE(arrived.IsNext(Chunk(4, 0)));
   arrived.Mark(Chunk(4, 0));
   EXPECT_TRUE(arrived.Has(4, 0, false));
   EXPECT_FALSE(arrived.Has(5, 0, false));
   EXPECT_FALSE(arrived.Has(4, 1, false)) << "another chunk";
-  EXPECT_FALSE(arrived.IsNext(Chunk(4, 0))) << "again";
+  EXPECT_FALSE(arrived.IsNext(Chunk(4, 0))) << "duplicate";
   EXPECT_TRUE(arrived.IsNext(Chunk(5, 0)));
   EXPECT_TRUE(arrived.IsNext(Chunk(4, 1)));
   EXPECT_FALSE(arrived.IsNext(Chunk(4, 2))) << "no such chunk";
@@ -103,7 +103,7 @@ TEST(Arrivals, WhatWasBeforeTheFirstNeverComes) {
   EXPECT_FALSE(arrived.BeginAfter(4));
   arrived.Mark(Chunk(4, 0));
   EXPECT_FALSE(arrived.Has(3, 0, false));
-  EXPECT_FALSE(Arrivals().BeginAfter(0)) << "nothing is to come yet";
+  EXPECT_FALSE(Arrivals().BeginAfter(0)) << "nothing is expected yet";
 }
 
 TEST(Arrivals, OfAnAverageComeAfterTheirWeightsAndNeedNotCome) {
@@ -112,12 +112,12 @@ TEST(Arrivals, OfAnAverageComeAfterTheirWeightsAndNeedNotCome) {
   for (int64_t v = 0; v <= 3; ++v) arrived.Mark(Chunk(v, 0));
   EXPECT_FALSE(arrived.Has(3, 0, true));
   EXPECT_FALSE(arrived.IsNext(Chunk(2, 0, true))) << "of older weights";
-  EXPECT_FALSE(arrived.IsNext(Chunk(4, 0, true))) << "of weights that did not come";
+  EXPECT_FALSE(arrived.IsNext(Chunk(4, 0, true))) << "of weights that did not arrive";
   ASSERT_TRUE(arrived.IsNext(Chunk(3, 0, true)));
   arrived.Mark(Chunk(3, 0, true));
   EXPECT_TRUE(arrived.Has(3, 0, true));
-  EXPECT_FALSE(arrived.IsNext(Chunk(3, 0, true))) << "again";
-  EXPECT_TRUE(arrived.IsNext(Chunk(4, 0))) << "weights go on";
+  EXPECT_FALSE(arrived.IsNext(Chunk(3, 0, true))) << "duplicate";
+  EXPECT_TRUE(arrived.IsNext(Chunk(4, 0))) << "weights continue";
   EXPECT_FALSE(arrived.Has(4, 0, true));
   arrived.Mark(Chunk(4, 0));
   EXPECT_FALSE(arrived.Has(4, 0, true));

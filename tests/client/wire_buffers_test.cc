@@ -43,13 +43,13 @@ TEST(WireBuffers, WakesWhoeverWasRefused) {
   std::array<WireBuffers::Buffer*, WireBuffers::kCount> taken;
   for (auto& buffer : taken) buffer = woken.buffers.Take();
   taken[0]->GiveBack();
-  EXPECT_FALSE(woken.Within(0)) << "nobody was refused";
+  EXPECT_FALSE(woken.Within(0)) << "no request was refused";
   (void)woken.buffers.Take();
   EXPECT_EQ(woken.buffers.Take(), nullptr);
   taken[1]->GiveBack();
   EXPECT_TRUE(woken.Within(0));
   taken[2]->GiveBack();
-  EXPECT_FALSE(woken.Within(0)) << "it knows already";
+  EXPECT_FALSE(woken.Within(0)) << "notified already";
 }
 
 TEST(WireBuffers, NoWakeUpIsLost) {

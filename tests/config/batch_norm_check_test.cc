@@ -36,12 +36,12 @@ TEST(BatchNormCheck, EverySliceHasTwoSamples) {
 }
 
 TEST(BatchNormCheck, TheRestOfAnEpochToo) {
-  // 40 = 4 * 9 + 4: with 2 slices two each, with 3 slices one, one and two.
+  // 40 = 4 * 9 + 4: 2 slices have two samples each; 3 slices have one, one and two.
   EXPECT_EQ(Check({.train_samples = 40, .global_batch = 9, .total_steps = 5, .slices = 2}), "");
   const StepPlan thin{.train_samples = 40, .global_batch = 9, .total_steps = 5, .slices = 3};
   EXPECT_THAT(Check(thin), HasSubstr("an epoch's last batch of 4 in 3 slices"));
   StepPlan shorter = thin;
-  shorter.total_steps = 4;  // never comes to it
+  shorter.total_steps = 4;  // does not reach it
   EXPECT_EQ(Check(shorter), "");
   EXPECT_EQ(Check(thin, {2, 1, 3}), "") << "each sample has two values";
 }

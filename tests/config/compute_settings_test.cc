@@ -1,4 +1,4 @@
-// Which settings server and workers must share, and how a difference is named.
+// Settings that server and workers must share, and the error about a difference.
 #include "common/config/compute_settings.h"
 
 #include <gmock/gmock-matchers.h>
@@ -50,14 +50,14 @@ TEST(ComputeSettings, LeaveOutWhatIsTheServersOrThisHosts) {
   EXPECT_EQ(FirstDifference(ComputeSettings(Parse()), ComputeSettings(other)), std::nullopt);
 }
 
-// A default that is spelled out, as in a run directory's config.txtpb, is no difference.
+// A default that is written explicitly, as in a run directory's config.txtpb, is no difference.
 TEST(ComputeSettings, ADefaultIsTheSameWrittenOrNot) {
   config::Config other = Parse();
   other.mutable_data()->mutable_preprocess()->set_brightness(0);
   other.mutable_data()->mutable_preprocess()->set_contrast_max(1);
   other.mutable_model()->mutable_layer(1)->mutable_lrn()->set_beta(0.5f);
   EXPECT_EQ(ComputeSettings(other), ComputeSettings(Parse()));
-  // Synthesis counts only where the data is synthetic.
+  // Settings for synthetic data only count for synthetic data.
   other.mutable_data()->mutable_synthetic()->set_classes(3);
   EXPECT_EQ(ComputeSettings(other), ComputeSettings(Parse()));
   other.mutable_data()->set_format(config::Data::SYNTHETIC);
@@ -96,7 +96,7 @@ TEST(ComputeSettings, TheFirstDifferenceIsNamed) {
             0.5f);
       }),
       HasSubstr("label_smoothing"));
-  // What a stranger says is text: nothing of it is trusted to be well-formed.
+  // Text from other processes may be malformed.
   EXPECT_NE(FirstDifference(ComputeSettings(Parse()), {"nonsense", ""}), std::nullopt);
   EXPECT_NE(FirstDifference({}, {"nonsense"}), std::nullopt);
 }

@@ -1,4 +1,4 @@
-// Mistakes in the text of a config: the place, the key and the advice of each, all in one run.
+// Mistakes in the text of a config: all are reported together, each with place, key and advice.
 #include <sstream>
 
 #include "common/config/nearest_name.h"
@@ -115,7 +115,7 @@ TEST_F(ConfigTest, NamesOfEnumsInAnyCase) {
   EXPECT_EQ(config.server().instruction_set(), config::Server::AVX2);
 }
 
-// PyTorch's padding=1. 1 is also the number of VALID, which the parser would take.
+// PyTorch's padding=1. The parser would accept it, because 1 is the number of VALID.
 TEST_F(ConfigTest, PaddingIsNoNumber) {
   Write("model.txtpb",
         "layer { name: \"c\" conv2d { filters: 4 kernel: 3 padding: 1 } }\n" + std::string(kModel));
@@ -185,7 +185,8 @@ TEST_F(ConfigTest, AByteOrderMarkIsNoMistake) {
   EXPECT_EQ(LoadConfig(Write("marked.txtpb", "\xEF\xBB\xBF" + text), {}).run().epochs(), 2);
 }
 
-// Whatever is in it: the error is short, and takes time and memory in proportion to the file.
+// Whatever the line contains, the error is short, and time and memory are linear in the file's
+// size.
 TEST_F(ConfigTest, ALineOfMegabytes) {
   const std::string many(10 << 20, 'x');
   for (const std::string& text :
@@ -201,7 +202,7 @@ TEST_F(ConfigTest, ALineOfMegabytes) {
   EXPECT_THAT(ErrorOf(Write("long", blocks)), HasSubstr("long:1: "));
 }
 
-// The words are those of PyTorch and Keras.
+// Uses names from PyTorch and Keras.
 TEST_F(ConfigTest, EveryMistakeOfAFirstConfigIsReportedAtOnce) {
   const std::string path = Write("first.txtpb", R"(run { epochs: 5 batch_size: 64 }
 data { format: IMAGENET dir: "images" }
@@ -242,7 +243,7 @@ TEST_F(ConfigTest, MistakesOfTheFileOfItsModelAndOfSettingsAreReportedAtOnce) {
                                    HasSubstr("--set run.seeds=1: "), HasSubstr("cluster.workers")));
 }
 
-// A value that cannot be read must not make other settings look wrong.
+// An unreadable value must not make other settings seem wrong.
 TEST_F(ConfigTest, NoMistakeIsReportedThatFollowsFromAnother) {
   EXPECT_THAT(Lines(ErrorOf(Config("data { format: MNITS preprocess { crop_height: 30 crop_width: "
                                    "99 } } #"))),
@@ -270,14 +271,14 @@ TEST_F(ConfigTest, OneMistakeIsOneLine) {
   }
 }
 
-// Each takes another reading of the text.
+// Each mistake requires another parse of the text.
 TEST_F(ConfigTest, OnlySoManyMistakesAreReportedAtOnce) {
   std::string keys, values = "run { epochs: 1 }\n";
   for (int i = 0; i < 1000; ++i) keys += fmt::format("foo{}: 1\n", i);
   for (int i = 0; i < 1000; ++i) values += "run: 1\n";
   EXPECT_THAT(Lines(ErrorOf(Write("many.txtpb", keys))), SizeIs(52));
   EXPECT_THAT(Lines(ErrorOf(Write("many.txtpb", values))), SizeIs(51));
-  // Without brackets that close, nothing can be left out.
+  // Unclosed brackets prevent skipping.
   EXPECT_THAT(Lines(ErrorOf(Write("deep.txtpb", "foo " + std::string(500'000, '{')))), SizeIs(1));
 }
 

@@ -1,4 +1,4 @@
-// Configs in files of their own, for tests.
+// Configs in temporary files.
 #pragma once
 
 #include <gmock/gmock-matchers.h>
@@ -29,7 +29,7 @@ class ConfigTest : public ::testing::Test {
     return dir_ + "/" + name;
   }
 
-  // A good config of which line 2 is `line`.
+  // A valid config with `line` as line 2.
   std::string Config(const std::string& line,
                      const std::string& run = "run { epochs: 2 global_batch: 64 }") {
     return Write("c.txtpb", run + "\n" + line + R"(
@@ -39,7 +39,7 @@ learning_rate { base: 0.1 }
 )");
   }
 
-  // A good config of which line 2 is the learning rate.
+  // A valid config with the learning rate in line 2.
   std::string Rate(const std::string& settings) {
     return Write("c.txtpb", "run { epochs: 2 global_batch: 64 }\nlearning_rate { base: 0.1 " +
                                 settings +

@@ -1,4 +1,4 @@
-// What a config says, and what its settings do to each other.
+// Loading configs, and how settings affect each other.
 #include "common/config/config.h"
 
 #include <fmt/core.h>
@@ -20,7 +20,7 @@ using ::testing::StartsWith;
 TEST_F(ConfigTest, ReadsDefaultsAndTheModelFile) {
   const config::Config config = LoadConfig(Config(""), {});
   EXPECT_EQ(config.run().epochs(), 2);
-  EXPECT_FALSE(config.cluster().has_workers());  // the machine's
+  EXPECT_FALSE(config.cluster().has_workers());  // depends on the machine
   EXPECT_EQ(config.model().layer_size(), 2);
   EXPECT_FALSE(config.has_model_file());
 }
@@ -38,7 +38,7 @@ TEST_F(ConfigTest, SettingsOverride) {
   EXPECT_EQ(load("optimizer={ type: MOMENTUM momentum: 0.5 }").optimizer().momentum(), 0.5f);
   EXPECT_EQ(load("model.layer[fc].dense.units=12").model().layer(0).dense().units(), 12u);
   EXPECT_EQ(load("model.layer[0].dense.units=13").model().layer(0).dense().units(), 13u);
-  // Another member of a oneof takes the place of the one in the file.
+  // Another member of a oneof replaces the one in the file.
   EXPECT_EQ(load("run.steps=7").run().length_case(), config::Run::kSteps);
   EXPECT_EQ(load("run.batch_per_worker=7").run().batch_case(), config::Run::kBatchPerWorker);
   // The last one wins.
@@ -51,7 +51,7 @@ TEST_F(ConfigTest, SettingsThatExcludeEachOther) {
               AllOf(StartsWith("--set run.steps=7"), HasSubstr("--set run.epochs=2")));
   EXPECT_THAT(ErrorOf(Config(""), {"run.batch_per_worker=3", "run.global_batch=4"}),
               AllOf(HasSubstr("run.batch_per_worker"), HasSubstr("run.global_batch")));
-  // One of the file is replaced.
+  // The file's setting is replaced.
   EXPECT_EQ(ErrorOf(Config(""), {"run.steps=7"}), "no error");
 }
 
@@ -107,8 +107,8 @@ TEST_F(ConfigTest, APlateauNeedsEvaluationsAndImages) {
       HasSubstr("learning_rate.type: "));
 }
 
-// One config is for machines with a GPU and without, and a script may set what another setting
-// makes meaningless.
+// A config serves machines with and without GPUs, and a script may set what another setting makes
+// meaningless.
 TEST_F(ConfigTest, SettingsWithoutEffectAreNotRefused) {
   EXPECT_EQ(ErrorOf(Config("optimizer { momentum: 0.5 beta1: 0.5 }"),
                     {"worker.precision=BF16", "worker.convolution=GEMM", "optimizer.type=ADAM",
@@ -117,7 +117,7 @@ TEST_F(ConfigTest, SettingsWithoutEffectAreNotRefused) {
             "no error");
 }
 
-// The size of made-up data is known.
+// The size of synthetic data is known.
 TEST_F(ConfigTest, MadeUpDataDecide) {
   EXPECT_THAT(ErrorOf(Config(""), {"data={ format: SYNTHETIC synthetic { train_samples: 640 } }",
                                    "run.trace_file=t", "run.trace_first_step=20"}),
@@ -143,7 +143,7 @@ layer { name: "loss" softmax_cross_entropy {} }
               StartsWith(dir_ + "/c.txtpb: layer \"norm\""));
 }
 
-// What is written is what is used, and loads again to the same.
+// A written config has the values in use, and loads to the same config.
 TEST_F(ConfigTest, EveryTypeIsWrittenAndLoadedAgain) {
   const auto written = [&](const std::string& path) {
     config::Config config = LoadConfig(path, {ParseSetting("data.dir=data")});

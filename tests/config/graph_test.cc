@@ -46,7 +46,7 @@ TEST(Graph, InfersShapesVariablesAndFlops) {
                             kEnd);
   const auto& layers = graph.layers();
   EXPECT_EQ(layers[0].output_shape, (Shape{5, 7, 8}));  // ceil(9/2), 7
-  EXPECT_EQ(layers[2].output_shape, (Shape{2, 3, 8}));  // stride is the kernel
+  EXPECT_EQ(layers[2].output_shape, (Shape{2, 3, 8}));  // the stride defaults to the kernel
   EXPECT_EQ(layers[3].output_shape, (Shape{2, 3, 8}));
   EXPECT_EQ(layers[4].input_shape.elements(), 48);
   const auto& conv = std::get<Conv2dSpec>(layers[0].spec);
@@ -127,7 +127,7 @@ TEST(Graph, BranchesNameTheirInputs) {
   EXPECT_EQ(std::get<ConcatSpec>(layers[3].spec).channels, (std::vector<int64_t>{3, 6}));
   EXPECT_EQ(layers[4].output_shape, (Shape{1, 1, 9}));
   EXPECT_EQ(graph.classes(), 9);
-  // Each filter of a group of one input channel sees 9 values.
+  // Each filter of a group with one input channel has 9 weights.
   EXPECT_EQ(graph.variables()[static_cast<size_t>(layers[1].weights)].ShapeString(), "[6,3,3,1]");
   EXPECT_DOUBLE_EQ(layers[1].forward_flops, 2.0 * 9 * 7 * 6 * 9);
   EXPECT_DOUBLE_EQ(layers[2].forward_flops, 2.0 * 9 * 7 * 3);

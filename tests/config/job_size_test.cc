@@ -1,5 +1,5 @@
-// How large a job is when its config does not say: the same slices for every number of workers that
-// can share them evenly, and as many workers as the machine has cores for.
+// Default job sizes: the same number of slices for all numbers of workers that can share them
+// evenly, and as many workers as the machine's cores allow.
 #include "common/config/job_size.h"
 
 #include <gtest/gtest.h>
@@ -29,14 +29,15 @@ TEST(JobSize, ASliceKeepsSixteenSamples) {
   EXPECT_EQ(SlicesOfBatch(1), 1u);
 }
 
-// What makes 1, 2, 4 and 8 workers agree: the answer is the batch's, not the workers'.
+// 1, 2, 4 and 8 workers give equal bits, because the number of slices depends on the batch, not on
+// the workers.
 TEST(JobSize, WorkersThatShareTheSlicesEvenlyHaveTheSame) {
   for (const int64_t batch : {128, 130, 256, 1000, 16777216}) {
     for (const uint32_t workers : {1u, 2u, 4u, 8u}) EXPECT_EQ(DefaultSlices(batch, workers), 8u);
   }
   for (const uint32_t workers : {1u, 2u, 4u}) EXPECT_EQ(DefaultSlices(64, workers), 4u);
   for (const uint32_t workers : {1u, 2u}) EXPECT_EQ(DefaultSlices(32, workers), 2u);
-  // Others get one each.
+  // Other numbers of workers get one slice each.
   for (const uint32_t workers : {3u, 5u, 6u, 7u, 9u, 16u, 64u}) {
     EXPECT_EQ(DefaultSlices(1024, workers), workers);
   }
@@ -44,7 +45,7 @@ TEST(JobSize, WorkersThatShareTheSlicesEvenlyHaveTheSame) {
   EXPECT_EQ(DefaultSlices(4, 2), 2u);
 }
 
-// A GPU wants large slices: one or two for each worker, so that neighbours agree.
+// GPUs need large slices: one or two per worker, so that similar numbers of workers agree.
 TEST(JobSize, WorkersOnGpusHaveOneSliceOrTwo) {
   for (const int64_t batch : {4096, 16777216}) {
     for (const auto& [workers, slices] : {std::pair{1u, 2u},
@@ -65,7 +66,7 @@ TEST(JobSize, WorkersOnGpusHaveOneSliceOrTwo) {
     const uint32_t slices = DefaultSlicesOfCards(16777216, workers);
     EXPECT_TRUE(slices == workers || slices == 2 * workers) << workers;
   }
-  // 64 samples for each slice.
+  // 64 samples per slice.
   EXPECT_EQ(DefaultSlicesOfCards(128, 1), 2u);
   EXPECT_EQ(DefaultSlicesOfCards(127, 1), 1u);
   EXPECT_EQ(DefaultSlicesOfCards(512, 4), 8u);
@@ -129,7 +130,7 @@ TEST(JobSize, WhatTheConfigSaysStays) {
   EXPECT_EQ(workers.worker().threads(), 1u);
 }
 
-// The batch follows the workers: they are not cut short, and FollowsWorkers says it.
+// The batch follows the workers, so their number is not limited, and FollowsWorkers reports it.
 TEST(JobSize, ABatchOfEachWorkersOwnGrowsWithThem) {
   const auto each = [](int64_t samples, int cores) {
     return Resolved([&](config::Config& c) { c.mutable_run()->set_batch_per_worker(samples); },

@@ -1,4 +1,4 @@
-// The model files of configs/models: they are accepted, and are the networks that they claim to be.
+// The model files in configs/models are valid and describe the networks that they claim to be.
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 namespace muster {
 namespace {
 
-// `classes`: outputs of a last layer that leaves its units to the data.
+// `classes`: the outputs of a last layer whose units depend on the data.
 Graph Load(const std::string& name, const Shape& input, uint32_t classes = 1000) {
   const std::string path = std::string(MUSTER_SOURCE_DIR "/configs/models/") + name + ".txtpb";
   std::stringstream text;
@@ -25,7 +25,7 @@ Graph Load(const std::string& name, const Shape& input, uint32_t classes = 1000)
   return BuildGraph(model, input);
 }
 
-// Of convolutions and dense layers, as papers count.
+// The multiply-adds of convolutions and dense layers, as counted in papers.
 int64_t MultiplyAdds(const Graph& graph) {
   double flops = 0;
   for (const Layer& layer : graph.layers()) {
@@ -34,8 +34,8 @@ int64_t MultiplyAdds(const Graph& graph) {
   return static_cast<int64_t>(flops / 2);
 }
 
-// Parameters and multiply-adds are those of the same networks in PyTorch and torchvision; the
-// papers round both.
+// Parameters and multiply-adds equal those of the networks in PyTorch and torchvision. The papers
+// round both.
 
 TEST(Models, Linear) {
   EXPECT_EQ(Load("linear", {28, 28, 1}).layout().parameter_count(), 28 * 28 * 10 + 10);
@@ -77,7 +77,7 @@ TEST(Models, OfImageNet) {
   EXPECT_EQ(Load("mobilenet_v2", {224, 224, 3}, 2).layout().parameter_count(), 2'226'434);
 }
 
-// Every image size that the comments promise: what is left of the image before the last layer.
+// All image sizes that the comments allow, with the size before the last layer.
 TEST(Models, ReduceTheImageAsTheirPapersDo) {
   const auto last_image = [](const Graph& graph) {
     Shape shape;

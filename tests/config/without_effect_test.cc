@@ -1,4 +1,4 @@
-// Settings that change nothing because of other settings, as config.proto says it.
+// Settings without effect because of other settings, as described in config.proto.
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
@@ -21,20 +21,20 @@ std::vector<std::string> Lines(const std::string& text) {
 struct Case {
   const char* key;
   const char* without;  // a config in which the setting has no effect
-  const char* with;     // … and one in which it has
+  const char* with;     // a config in which it has an effect
 };
 
-// A case for each form of a need; the other settings differ in their names only.
+// A case for each form of a condition. Other settings differ only in their names.
 TEST(WithoutEffect, ASettingWithoutWhatItNeeds) {
   for (const Case& one : {
-           // A value of another setting, one of several, of another message.
+           // One value of another setting, one of several values, or a value in another message.
            Case{"run.max_skipped_steps=3", "run { max_skipped_steps: 3 }",
                 "run { max_skipped_steps: 3 on_nonfinite: SKIP_STEP }"},
            {"optimizer.beta1=0.5", "optimizer { type: MOMENTUM beta1: 0.5 }",
             "optimizer { type: ADAMW beta1: 0.5 }"},
            {"server.io_threads=2", "server { io_threads: 2 } cluster { transport: LOCAL }",
             "server { io_threads: 2 }"},
-           // Anything but "", 0 or false.
+           // Any value except "", 0 or false.
            {"run.trace_steps=3", "run { trace_steps: 3 }",
             "run { trace_steps: 3 trace_file: \"t\" }"},
            {"checkpoint.every_minutes=2", "checkpoint { every_minutes: 2 keep_last: 0 }",
@@ -49,7 +49,7 @@ TEST(WithoutEffect, ASettingWithoutWhatItNeeds) {
            {"data.class_weights=[...]",
             "data { format: NPZ npz { classes: 0 } class_weights: [2, 1] }",
             "data { format: NPZ npz { classes: 2 } class_weights: [2, 1] }"},
-           // Two needs.
+           // Two conditions.
            {"checkpoint.keep_best=2",
             "checkpoint { keep_best: 2 } evaluation { every_epochs: 0 skip_final: true }",
             "checkpoint { keep_best: 2 }"},
@@ -60,7 +60,7 @@ TEST(WithoutEffect, ASettingWithoutWhatItNeeds) {
             "learning_rate { milestone_samples: 5 type: STEP }"},
            {"data.synthetic={ ... }", "data { format: CIFAR10 synthetic { height: 9 } }",
             "data { format: SYNTHETIC synthetic { height: 9 } }"},
-           // Another setting beside it, in a message of a list.
+           // Another setting beside it, in a repeated message.
            {"model.layer[0].dense.weights.initializer.stddev=3",
             "model { layer { dense { weights { initializer { type: HE stddev: 3 } } } } }",
             "model { layer { dense { weights { initializer { type: TRUNCATED_NORMAL stddev: 3 } } "
@@ -72,13 +72,13 @@ TEST(WithoutEffect, ASettingWithoutWhatItNeeds) {
   }
 }
 
-// A written config spells defaults out.
+// Written configs have explicit defaults.
 TEST(WithoutEffect, DefaultsAreNotWorthALine) {
   EXPECT_THAT(Lines(""), IsEmpty());
   EXPECT_THAT(Lines("run { max_skipped_steps: 10 } checkpoint { keep_last: 0 }"), IsEmpty());
 }
 
-// A need that names no setting would end the program that looks at it.
+// A condition with an unknown setting would abort the program that evaluates it.
 TEST(WithoutEffect, EveryNeedNamesSettings) {
   const config::Config config;
   const auto* const file = config::Config::descriptor()->file();
