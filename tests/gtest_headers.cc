@@ -1,1 +1,2 @@
-// Nothing: a precompiled header needs a target, and a target needs a source (tests/CMakeLists.txt).
+// Empty source: a precompiled header needs a target, and a target needs a source
+// (tests/CMakeLists.txt).

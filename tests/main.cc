@@ -1,6 +1,6 @@
-// GoogleTest's main, with a deadline for each case. A program runs all of its cases in one process
-// (muster_test in cmake/MusterTargets.cmake), and a case that hangs is to be named, and not only
-// its program. Arguments of its own: how many seconds a case may take; without it, any time.
+// GoogleTest's main with a deadline for each case. All cases of a program run in one process
+// (muster_test in cmake/MusterTargets.cmake), so a case that hangs must be named, not only its
+// program. Its argument is the number of seconds for each case. Without it there is no deadline.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@ namespace muster::testing {
 namespace {
 
 unsigned case_seconds = 0;
-std::string too_late;  // what is said then: nothing can be put together in a signal's handler
+std::string too_late;  // prepared in advance, because a signal handler cannot format it
 
 void OnAlarm(int) {
   (void)!::write(STDERR_FILENO, too_late.data(), too_late.size());

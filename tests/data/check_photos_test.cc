@@ -1,4 +1,4 @@
-// `muster data check`, on small sets with one mistake each.
+// `muster data check` on small sets with one mistake each.
 #include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
 
@@ -58,7 +58,7 @@ class CheckPhotosTest : public ::testing::Test {
   PhotoReport Check(const std::string& exclude = "") const {
     return CheckPhotos(dir_.string(), exclude, [](int64_t, int64_t) {});
   }
-  // The paths of each issue of this kind.
+  // The paths of all issues of this kind.
   std::vector<Paths> Found(const std::string& kind) const {
     std::vector<Paths> found;
     for (const PhotoIssue& issue : Check().issues) {
@@ -66,7 +66,7 @@ class CheckPhotosTest : public ::testing::Test {
     }
     return found;
   }
-  // What is said of the only damaged file.
+  // The description of the only damaged file.
   std::string Damage() const {
     const PhotoReport report = Check();
     EXPECT_EQ(report.issues.size(), 1U);
@@ -238,7 +238,7 @@ TEST_F(CheckPhotosTest, AListOfExclusionsMakesTheSetFit) {
   const std::string text = ExclusionsText(Check());
   EXPECT_THAT(text, AllOf(StartsWith("# "), HasSubstr("\ntrain/cat/bad.jpg\ntrain/cat/copy.png\n"
                                                       "val/dog/1.png\n")));
-  Write("val/dog/2.png", Png(7));  // else the class would be empty
+  Write("val/dog/2.png", Png(7));  // otherwise the class would be empty
   const PhotoReport report = Check(List(text));
   EXPECT_EQ(report.grade(), PhotoGrade::kNote);
   EXPECT_THAT(report.issues, ElementsAre(::testing::Field(&PhotoIssue::text, HasSubstr("3"))));
@@ -293,7 +293,7 @@ TEST_F(CheckPhotosTest, TheCommandPrintsAndWritesTheList) {
   EXPECT_THAT(ReadBytes(arguments.write_exclusions), HasSubstr("\ntrain/cat/bad.jpg\n"));
   EXPECT_MUSTER_ERROR(RunCheck({.dir = dir_.string(), .write_exclusions = dir_.string()}),
                       ExitCode::kData, HasSubstr(dir_.string()));
-  // No other file is lost.
+  // Other existing files are not overwritten.
   EXPECT_MUSTER_ERROR(RunCheck({.dir = dir_.string(), .write_exclusions = List("old")}),
                       ExitCode::kUsage, HasSubstr("list"));
   EXPECT_EQ(ReadBytes(dir_ / "list"), "old");

@@ -1,4 +1,4 @@
-// The CIFAR-10 reader: what it reads, and what it says of files that it cannot.
+// The CIFAR-10 reader, and its errors about bad files.
 #include "worker/data/cifar10.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ TEST(Cifar10, FingerprintIsTheHashOfAllRecords) {
   EXPECT_EQ(sets.train->Fingerprint(), XXH3_64bits(all.data(), all.size()));
   EXPECT_EQ(sets.train->Fingerprint(), sets.train->Fingerprint());
 
-  all[5000] ^= 1;  // one bit of one pixel
+  all[5000] ^= 1;  // a single bit of one pixel
   WriteBytes(dir / kCifar10TrainFiles[0], all.substr(0, 3 * 3073));
   EXPECT_NE(OpenCifar10(dir.string()).train->Fingerprint(),
             XXH3_64bits(ReadBytes(dir / kCifar10TestFile).data(), 4 * 3073));
@@ -84,7 +84,7 @@ TEST(Cifar10, StaysWholeWhenTheFilesAreDeleted) {
   EXPECT_EQ(sets.train->Label(2), 2);
 }
 
-// One file of an otherwise good set is replaced; the error must name it.
+// Replaces one file of a valid set. The error must name it.
 class BadFile : public ::testing::Test {
  protected:
   BadFile() { WriteCifar10(dir_.path()); }
@@ -137,10 +137,10 @@ TEST_F(BadFile, NamedPipe) {
   ExpectError(HasSubstr("expected a plain file"));
 }
 
-// Cut off between two records, as a broken copy may be: nothing in the file itself shows it.
+// Files cut between two records, as broken copies may be. Nothing in the files themselves shows it.
 class WholeRecords : public ::testing::Test {
  protected:
-  // A set of the published size, its records all alike.
+  // Writes a set of the published size with equal records.
   void WritePublished() const {
     fs::create_directories(dir_.path());
     const std::string records(static_cast<size_t>(kCifar10PublishedRecords * kCifar10RecordBytes),
@@ -167,7 +167,7 @@ TEST_F(WholeRecords, MissingFromThePublishedSet) {
   ExpectError(kCifar10TestFile, "expected 10000 records, as the published files have");
   Cut(kCifar10TrainFiles[0], 100);
   ExpectError(kCifar10TrainFiles[0], "and data_batch_2.bin has, found 100");
-  // No file is of the published size: a set of somebody's own.
+  // If no file has the published size, it is a user's own set.
   for (const char* name : kCifar10TrainFiles) Cut(name, 100);
   EXPECT_EQ(OpenCifar10(dir_.string()).train->size(), 500);
   EXPECT_EQ(OpenCifar10(dir_.string()).remark,
@@ -211,7 +211,7 @@ TEST(OpenDatasets, SaysHowToGetTheData) {
   EXPECT_EQ(OpenDatasets(DataIn(missing), 1).test->size(), 4);
 }
 
-// Nothing must be downloaded into somebody's folder of pictures.
+// Nothing is downloaded into a user's folder of pictures.
 TEST(OpenDatasets, AFolderOfPicturesIsLeftAlone) {
   const TempDir dir;
   WriteBytes(dir / "cat.png", "\x89PNG");

@@ -1,4 +1,4 @@
-// Downloading and unpacking, from a server that behaves badly in every usual way.
+// Downloading and unpacking, from a server with all common faults.
 #include "cli/data/download.h"
 
 #include <archive.h>
@@ -53,7 +53,7 @@ Entries GoodEntries() {
   return entries;
 }
 
-// Writes a .tar.gz; an empty content makes a directory, one that begins with "->" a link.
+// Writes a .tar.gz. Empty contents make a directory; contents that start with "->" make a link.
 void WriteArchive(const fs::path& path, const Entries& entries) {
   const std::unique_ptr<archive, int (*)(archive*)> out(archive_write_new(), &archive_write_free);
   archive_write_add_filter_gzip(out.get());
@@ -96,7 +96,7 @@ class Download : public ::testing::Test {
     file_.bytes = static_cast<int64_t>(bytes.size());
   }
 
-  // From an address where nobody answers.
+  // Runs the download from an address without a server.
   void RunOffline() {
     file_.url = std::string("http://127.0.0.1:1/") + kName;
     DownloadCifar10(dir_.string(), file_);
@@ -105,7 +105,7 @@ class Download : public ::testing::Test {
     file_.url = server.Url(kName);
     DownloadCifar10(dir_.string(), file_);
   }
-  // Puts the archive where a person would.
+  // Puts the archive where a user would put it.
   void RunByHand() {
     WriteBytes(dir_ / kName, bytes_);
     RunOffline();
@@ -222,7 +222,7 @@ TEST_F(Download, APartOfAnotherFileIsThrownAway) {
   ExpectWhole();
 }
 
-// A pipe would be waited on for ever.
+// Opening a pipe would block forever.
 TEST_F(Download, APipeInThePlaceOfAFileIsNamedAndKept) {
   for (const fs::path& path : {part(), dir_ / kName, dir_ / kCifar10Folder}) {
     ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
@@ -309,7 +309,7 @@ TEST_F(Download, AnIncompleteSetIsRefused) {
   ExpectNoSet();
 }
 
-// Files of MNIST's layout, as published: compressed.
+// Files in MNIST's layout, compressed as published.
 class Mnist : public ::testing::Test {
  protected:
   Mnist() {
@@ -338,7 +338,7 @@ class Mnist : public ::testing::Test {
   }
 
   const TempDir source_, dir_;
-  std::vector<PublishedFile> files_;  // url: the name
+  std::vector<PublishedFile> files_;  // the url is the name
   const LocalServer server_{[&](const std::string& request) {
     for (const PublishedFile& file : files_) {
       if (request.find(file.url) == std::string::npos) continue;
@@ -353,7 +353,7 @@ TEST_F(Mnist, FromAServer) {
   EXPECT_EQ(OpenMnist(dir_.string()).train->size(), 3);
   EXPECT_EQ(OpenMnist(dir_.string()).test->size(), 1);
   EXPECT_EQ(server_.requests().size(), 4u);
-  RunFrom("http://127.0.0.1:1/unreachable/");  // what is there is enough
+  RunFrom("http://127.0.0.1:1/unreachable/");  // existing files suffice
 }
 
 TEST_F(Mnist, AWrongFileIsNotTaken) {
@@ -361,10 +361,10 @@ TEST_F(Mnist, AWrongFileIsNotTaken) {
   EXPECT_MUSTER_ERROR(RunFrom(server_.Url("")), ExitCode::kData,
                       AllOf(HasSubstr("t10k-images"), Not(HasSubstr("synth"))));
   EXPECT_FALSE(fs::exists(dir_ / files_[2].url));
-  EXPECT_TRUE(fs::exists(dir_ / files_[0].url));  // the next call goes on here
+  EXPECT_TRUE(fs::exists(dir_ / files_[0].url));  // the next call resumes here
 }
 
-// Its files have the same names, so nothing is downloaded beside them, and nothing suggested.
+// Its files have the same names. They are not mixed with downloads, and none is suggested.
 TEST_F(Mnist, FilesOfAnotherSetAreLeftAlone) {
   WriteBytes(dir_ / files_[3].url, "of Fashion-MNIST");
   EXPECT_MUSTER_ERROR(RunFrom(server_.Url("")), ExitCode::kData,

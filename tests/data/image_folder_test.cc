@@ -31,7 +31,7 @@ constexpr int64_t kSide = 8;
 
 std::string Text(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
 
-// One colour all over.
+// An image of a single colour.
 std::string Png(uint16_t red, uint16_t green, uint16_t blue, uint32_t side = 12) {
   PngSpec spec{.height = side, .width = side};
   for (uint32_t i = 0; i < side * side; ++i) {
@@ -187,7 +187,7 @@ TEST_F(ImageFolderTest, AFractionIsHeldOutWithoutAFolderForIt) {
   EXPECT_EQ(EvaluatedSetOf(OpenEvaluatedSet(data, 1)).Fingerprint(),
             sets.validation->Fingerprint());
   EXPECT_NE(OpenDatasets(data, 2).validation->Fingerprint(), sets.validation->Fingerprint());
-  // More files leave each of these where it is.
+  // Adding files does not move these to the other part.
   for (int i = 60; i < 90; ++i) Write("cat/" + std::to_string(i) + ".png", Png(i, i, i));
   const Datasets more = OpenDatasets(data, 1);
   EXPECT_TRUE(std::ranges::includes(colours(*more.train), training));
@@ -237,13 +237,13 @@ TEST_F(ImageFolderTest, TheFingerprintFollowsTheNames) {
   WriteGoodSet();
   const config::Data data = Data();
   const uint64_t before = OpenDatasets(data, 1).train->Fingerprint();
-  Write("train/dog/1.png", Png(1, 2, 3, 100));  // mended
+  Write("train/dog/1.png", Png(1, 2, 3, 100));  // repaired
   EXPECT_EQ(OpenDatasets(data, 1).train->Fingerprint(), before);
   fs::rename(dir_ / "train/dog/1.png", dir_ / "train/dog/3.png");
   EXPECT_NE(OpenDatasets(data, 1).train->Fingerprint(), before);
 }
 
-// While a run goes on its photos stay as they are.
+// Photos must not change during a run.
 TEST_F(ImageFolderTest, APhotoThatChangesMeanwhileIsNamed) {
   WriteGoodSet();
   const config::Data data = Data();

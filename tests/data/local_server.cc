@@ -82,7 +82,7 @@ void LocalServer::Serve(int connection) {
     sent += static_cast<size_t>(now);
   }
   if (!answer.hangs) return;
-  // Until the server ends or the client goes away.
+  // Waits until the server ends or the client disconnects.
   std::array<pollfd, 2> waits = {{{connection, POLLIN, 0}, {stop_pipe_[0], POLLIN, 0}}};
   ::poll(waits.data(), waits.size(), -1);
 }

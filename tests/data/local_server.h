@@ -1,4 +1,4 @@
-// A web server on 127.0.0.1 for tests: says what it is told to say, and may hang or hang up.
+// A web server on 127.0.0.1 for tests. It sends given answers, and may hang or disconnect.
 #pragma once
 
 #include <functional>
@@ -9,15 +9,15 @@
 
 namespace muster::testing {
 
-// Answers one connection after another on a port that the system picks; each connection gets one
+// Answers one connection after another on a port chosen by the system. Each connection gets one
 // answer and is closed.
 class LocalServer {
  public:
   struct Answer {
-    std::string bytes;   // status line, headers and body, as they go over the wire
-    bool hangs = false;  // keep the connection open after that, until the server ends
+    std::string bytes;   // status line, headers and body, as sent
+    bool hangs = false;  // keeps the connection open until the server ends
   };
-  // Called with the request's first lines, on the server's thread.
+  // `respond` is called with the request's first lines, in the server's thread.
   explicit LocalServer(std::function<Answer(const std::string& request)> respond);
   ~LocalServer();
 
@@ -37,9 +37,9 @@ class LocalServer {
   std::thread thread_;
 };
 
-// "HTTP/1.1 200 OK" with this body, or as much of it as `sent` says.
+// "HTTP/1.1 200 OK" with this body, or only the first `sent` bytes of it.
 std::string Ok(const std::string& body, size_t sent = std::string::npos);
-// What a server that can resume answers to a request with "Range: bytes=N-", and Ok without.
+// The answer of a server that supports "Range: bytes=N-", or Ok for requests without it.
 std::string Ranged(const std::string& request, const std::string& body,
                    size_t sent = std::string::npos);
 

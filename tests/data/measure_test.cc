@@ -58,7 +58,7 @@ TEST(MeasureTest, HasTheSameBitsOnAnyNumberOfThreads) {
   }
 }
 
-// A sample for each number; the last one's channels are made by the test.
+// One sample for each number. The test sets the last one's channels.
 class RowLoader final : public SampleLoader {
  public:
   Shape shape() const override { return {1, 1, 3}; }

@@ -41,7 +41,7 @@ TEST(MixupShare, DependsOnNothingButItsArguments) {
   EXPECT_EQ(different.size(), 5u);
 }
 
-// On any processor.
+// The same on all processors.
 TEST(MixupShare, HasTheseBits) {
   EXPECT_EQ(MixupShare(0.2, 1, 0, 0), 0x1.ffdde6p-1f);
   EXPECT_EQ(MixupShare(1, 1, 2, 3), 0x1.8da9c2p-1f);
@@ -93,7 +93,7 @@ TEST_F(MixedPipeline, MixesEachSliceByItsShare) {
   for (int i = 0; i < 15; ++i) {
     const PreparedBatch &from = plain->Next(kDeadline), &to = mixed->Next(kDeadline);
     EXPECT_EQ(from.share, 1);
-    // A sample alone in its slice has none to be mixed with.
+    // A single sample in its slice has no other to be mixed with.
     EXPECT_EQ(to.share, to.count > 1 ? MixupShare(0.5, 5, to.step, to.index) : 1);
     std::vector<float> expected = ImagesOf(from);
     MixImages(to.share, from.count, 24, expected.data());

@@ -1,4 +1,4 @@
-// The reader of MNIST's files: what it reads, and what it says of files that it cannot.
+// The reader of MNIST's files, and its errors about bad files.
 #include "worker/data/mnist.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ std::string Gzip(const std::string& bytes) {
   return out;
 }
 
-// A good set of 7 training and 3 test images of 5x4, in which the tests then break something.
+// A valid set of 7 training and 3 test images of 5x4, which the tests then damage.
 class MnistTest : public ::testing::Test {
  protected:
   MnistTest() {
@@ -72,7 +72,7 @@ class MnistTest : public ::testing::Test {
   }
   static std::string TrainImages() { return Idx({7, 5, 4}, Noise(140, 1)); }
   void Write(const std::string& name, const std::string& bytes) { WriteBytes(dir_ / name, bytes); }
-  // In place of the plain file of this name.
+  // Replaces the uncompressed file of this name.
   void WriteCompressed(const std::string& name, const std::string& bytes) {
     fs::remove(dir_ / name);
     WriteBytes(dir_ / (name + ".gz"), bytes);
@@ -139,7 +139,7 @@ TEST_F(MnistTest, ForeignHeadersAreNamed) {
   ExpectRefused(images, HasSubstr("nothing but its end"));
   Write(images, std::string("\0\0", 2));
   ExpectRefused(images, HasSubstr("2 bytes"));
-  Write(images, Idx({7}, Labels(7)) + Noise(100, 3));  // labels in the place of images
+  Write(images, Idx({7}, Labels(7)) + Noise(100, 3));  // labels instead of images
   ExpectRefused(images, AllOf(HasSubstr("0x00000803"), HasSubstr("0x00000801")));
   Write(images, TrainImages().substr(0, 15));
   ExpectRefused(images, HasSubstr("the end after 15 bytes"));
@@ -158,7 +158,7 @@ TEST_F(MnistTest, SizesThatDoNotFitTheHeaderAreNamed) {
   ExpectRefused(images, HasSubstr("found more"));
   Write(images, Idx({7, 0, 4}, ""));
   ExpectRefused(images, HasSubstr("dimension of 0"));
-  // As large as 32 bits allow: refused, not allocated. The product does not fit into 64 bits.
+  // The largest 32-bit sizes are refused without allocating. Their product exceeds 64 bits.
   Write(images, Idx({0xffffffff, 0xffffffff, 0xffffffff}, Noise(140, 1)));
   ExpectRefused(images, HasSubstr("4294967295 x 4294967295 x 4294967295"));
   WriteCompressed(images, Gzip(Idx({0x7fffffff, 28, 28}, Noise(140, 1))));
@@ -180,9 +180,9 @@ TEST_F(MnistTest, DamagedCompressedFilesAreNamed) {
     bytes[at] ^= mask;
     WriteCompressed("train-images-idx3-ubyte", bytes);
   };
-  with(whole.size() - 6, 1);  // of the CRC-32
+  with(whole.size() - 6, 1);  // the CRC-32
   ExpectRefused("train-images-idx3-ubyte.gz", HasSubstr("incorrect data check"));
-  with(whole.size() - 2, 1);  // of the length
+  with(whole.size() - 2, 1);  // the length
   ExpectRefused("train-images-idx3-ubyte.gz", HasSubstr("incorrect length check"));
   with(2, 1);  // the method
   ExpectRefused("train-images-idx3-ubyte.gz", HasSubstr("damaged gzip data"));
@@ -216,7 +216,7 @@ TEST_F(MnistTest, TheConfigSaysTheSizeAndTheFilesMustAgree) {
   ExpectTheGoodSet(OpenDatasets(data, 1));
 }
 
-// The real files, where MUSTER_MNIST names their directory.
+// The real files, if MUSTER_MNIST names their directory.
 TEST(RealMnist, Loads) {
   const char* dir = std::getenv("MUSTER_MNIST");
   if (dir == nullptr) GTEST_SKIP() << "MUSTER_MNIST does not name a directory with MNIST's files";
@@ -224,7 +224,7 @@ TEST(RealMnist, Loads) {
   EXPECT_EQ(sets.train->shape(), (Shape{28, 28, 1}));
   int64_t counts[10] = {};
   for (int64_t i = 0; i < sets.train->size(); ++i) ++counts[sets.train->Label(i)];
-  // Each digit is a tenth of the set, or a little more or less.
+  // Each digit is about a tenth of the set.
   for (const int64_t count : counts) {
     EXPECT_NEAR(static_cast<double>(count), sets.train->size() / 10.0, sets.train->size() / 50.0);
   }

@@ -1,4 +1,4 @@
-// Archives of NumPy's arrays, written for tests.
+// Writes archives of NumPy arrays.
 #pragma once
 
 #include <fmt/core.h>

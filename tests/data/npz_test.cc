@@ -1,5 +1,4 @@
-// The reader of NumPy's arrays: what it reads, what becomes of it, and what it says of files that
-// it cannot use.
+// The reader of NumPy arrays, the resulting data sets, and errors about bad files.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -78,7 +77,7 @@ class NpzTest : public ::testing::Test {
     WriteNpzFile(dir_ / name, members, compressed);
     return dir_ / name;
   }
-  // For training and for evaluations.
+  // Writes the same arrays for training and for evaluations.
   void WriteBoth(const std::string& x, const std::string& y, bool compressed = false) {
     for (const char* name : {"train.npz", "test.npz"})
       Write(name, {{"x", x}, {"y", y}}, compressed);
@@ -161,7 +160,7 @@ TEST_F(NpzTest, ClassesAreIntegersOfAnyWidth) {
   WriteBoth(x, NpyBytes("'|b1'", {3}, std::string("\1\0\1", 3)));
   EXPECT_EQ(Open().test->Label(2), 1);
   EXPECT_EQ(DataClasses(data_), 2);
-  // The config may say more, of which these files happen to have none.
+  // The config may have settings that do not apply to these files.
   Use(dir_.string());
   data_.mutable_npz()->set_classes(7);
   EXPECT_EQ(Open().train->classes(), 7);
@@ -175,7 +174,7 @@ TEST_F(NpzTest, FloatsAreValues) {
     const Datasets sets = Open();
     EXPECT_TRUE(HasValues(data_));
     EXPECT_EQ(DataClasses(data_), 0);
-    config::Data with_classes = data_;  // settings that have no effect
+    config::Data with_classes = data_;  // settings without effect
     for (const char* name : {"a", "b"}) with_classes.add_class_names(name);
     with_classes.add_class_weights(2);
     with_classes.mutable_preprocess()->set_mixup_alpha(1);
@@ -210,7 +209,7 @@ TEST_F(NpzTest, TheSetsAreInFilesOrInOneFile) {
   EXPECT_EQ(sets.test->Label(0), 4);
   Use(Write("plain.npz", {{"x", x}, {"y", y}, {"x_val", other}, {"y_val", one}}));
   EXPECT_EQ(Open().validation->Label(0), 4);
-  // Evaluated without a training set.
+  // Evaluations without a training set.
   Use(Write("part.npz", {{"x", other}, {"y", one}}));
   data_.mutable_npz()->set_classes(5);
   ExpectRefused("part.npz", HasSubstr("expected arrays for evaluations"));
@@ -271,7 +270,7 @@ TEST_F(NpzTest, FloatsAreCroppedMirroredAndNormalized) {
   EXPECT_EQ(InputShape(data_), (Shape{2, 2, 2}));
   EXPECT_THAT(Evaluated(*sets.train, 0), ElementsAre(4.5F, 2.25F, 5.5F, 2.75F,  //
                                                      8.5F, 4.25F, 9.5F, 4.75F));
-  // Where a crop lies, and whether it is mirrored, can be read from its numbers.
+  // The numbers in a crop reveal its position, and whether it is mirrored.
   const auto loader = sets.train->MakeLoader(data_);
   bool padded = false, mirrored = false;
   for (int64_t epoch = 0; epoch < 64; ++epoch) {
@@ -397,7 +396,7 @@ TEST_F(NpzTest, FilesOfOtherKindsAreNamed) {
   ExpectRefused("nowhere.npz", HasSubstr("No such file"));
 }
 
-// What is taken is whole: a date, or the length of a note at the end, makes no difference.
+// Accepted files are complete. Only a date, or the length of a note at the end, may differ.
 TEST_F(NpzTest, EveryTruncationAndDamageIsRefused) {
   WriteBoth(Npy({2, 2}, Count<float>(4)), Npy<int64_t>({2}, {0, 1}), /*compressed=*/true);
   ResolveFromFiles(data_);
@@ -423,7 +422,7 @@ TEST_F(NpzTest, EveryTruncationAndDamageIsRefused) {
   }
 }
 
-// The header's shape and the archive's size agree, and both are more than the file can hold.
+// The header's shape and the archive's size agree, but exceed what the file can hold.
 TEST_F(NpzTest, AnArchiveThatClaimsTooMuchIsRefused) {
   const int64_t rows = int64_t{1} << 30;
   WriteBoth(NpyBytes("'|u1'", {rows, 4}, ""), Npy<int64_t>({2}, {0, 1}));

@@ -54,7 +54,7 @@ TEST(EpochOrder, EveryPermutationIsEquallyLikely) {
   EXPECT_LT(chi_squared, 49.7);  // 23 degrees of freedom, one in a thousand
 }
 
-// A batch that is kept.
+// A copy of a batch.
 struct Kept {
   int64_t step, index, epoch;
   std::vector<float> images;
@@ -107,7 +107,7 @@ class TrainPipeline : public ::testing::Test {
     return batches;
   }
 
-  // The same without pipeline or threads.
+  // The expected batches, made without pipeline or threads.
   std::vector<Kept> Expected(const TrainPipelineOptions& options) const {
     const Preprocessor preprocessor(options.data.preprocess(), set_.shape());
     std::vector<Kept> batches;
@@ -137,7 +137,7 @@ class TrainPipeline : public ::testing::Test {
   TrainPipelineOptions options_;
 };
 
-// Samples and labels are the same; nobody reads an image, and none is kept.
+// Samples and labels are the same, but no image is read or stored.
 TEST_F(TrainPipeline, SaysOnlyWhichSamplesWhereTheDeviceMakesTheImages) {
   const std::vector<Kept> all = All(options_);
   set_.on_read = [](int64_t) { ADD_FAILURE() << "an image was read"; };
@@ -152,7 +152,7 @@ TEST_F(TrainPipeline, SaysOnlyWhichSamplesWhereTheDeviceMakesTheImages) {
   }
 }
 
-// A batch that was looked at is the next one, and stays as long as that.
+// A batch that was peeked at is the next one, and stays valid until then.
 TEST_F(TrainPipeline, ShowsTheNextBatchWhenItIsReady) {
   const std::vector<Kept> all = All(options_);
   const auto pipeline = MakeTrainPipeline(set_, options_);
@@ -227,7 +227,7 @@ TEST_F(TrainPipeline, ABatchStaysValidUntilTheNextCall) {
   for (int i = 0; i < 10; ++i) {
     const PreparedBatch& batch = pipeline->Next(kDeadline);
     const Kept before = Keep(batch, kCrop);
-    std::this_thread::sleep_for(milliseconds(5));  // the threads have filled all else by now
+    std::this_thread::sleep_for(milliseconds(5));  // by now the threads have filled everything else
     EXPECT_TRUE(Keep(batch, kCrop) == before);
   }
 }
@@ -249,7 +249,7 @@ TEST_F(TrainPipeline, EndsWithThePlan) {
 TEST_F(TrainPipeline, AnErrorIsThrownWhereTheBatchWouldHaveBeen) {
   options_.data.set_prefetch_threads(3);
   const std::vector<Kept> expected = Expected(options_);
-  const int64_t bad = expected[4].sample_ids[1];  // in step 1, so not seen before in this epoch
+  const int64_t bad = expected[4].sample_ids[1];  // in step 1, so unseen in this epoch
   set_.on_read = [&](int64_t index) {
     if (index == bad) throw Error(ExitCode::kData, "sample {} is bad", index);
   };
@@ -260,7 +260,7 @@ TEST_F(TrainPipeline, AnErrorIsThrownWhereTheBatchWouldHaveBeen) {
   }
 }
 
-// A gate that readers wait at.
+// A gate that blocks readers.
 class Gate {
  public:
   void Open() {
@@ -296,8 +296,8 @@ TEST_F(TrainPipeline, StopsAtOnceWhileItsThreadsWaitForRoom) {
   options_.data.set_prefetch_threads(4);
   auto pipeline = MakeTrainPipeline(set_, options_);
   pipeline->Next(kDeadline);
-  std::this_thread::sleep_for(milliseconds(20));  // most of them wait by now
-  pipeline.reset();                               // or the test's deadline is over
+  std::this_thread::sleep_for(milliseconds(20));  // most of them are waiting by now
+  pipeline.reset();                               // otherwise the test times out
 }
 
 TEST(Pipeline, StopsInTheMiddleOfABatch) {

@@ -1,4 +1,4 @@
-// Settings of preprocessing, and shapes of images, that two implementations are compared with.
+// Preprocessing settings and image shapes for comparing two implementations.
 #pragma once
 
 #include <vector>
@@ -8,17 +8,17 @@
 
 namespace muster::testing {
 
-// As CIFAR-10's, uneven, of one channel, of a single pixel.
+// CIFAR-10's shape, an uneven one, one with a single channel, a single pixel.
 inline const Shape kPreprocessedShapes[] = {{32, 32, 3}, {7, 11, 3}, {9, 5, 1}, {1, 1, 2}};
 
-// Brightness and contrast as in the tutorial that the demo's network is from.
+// Brightness and contrast as in the tutorial of the demo's network.
 inline void SetColours(config::Preprocess& settings) {
   settings.set_brightness(63);
   settings.set_contrast_min(0.2f);
   settings.set_contrast_max(1.8f);
 }
 
-// Everything at once, with a crop of so many rows and columns.
+// All settings, with a crop of this many rows and columns.
 inline config::Preprocess AllPreprocessing(uint32_t crop) {
   config::Preprocess settings;
   settings.set_crop_height(crop);
@@ -29,7 +29,7 @@ inline config::Preprocess AllPreprocessing(uint32_t crop) {
   return settings;
 }
 
-// Each setting on and off, in all combinations, for images of this shape.
+// All combinations of settings for images of this shape.
 inline std::vector<config::Preprocess> PreprocessVariants(const Shape& stored) {
   std::vector<config::Preprocess> variants;
   for (int variant = 0; variant < 32; ++variant) {

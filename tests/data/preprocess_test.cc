@@ -1,4 +1,4 @@
-// Preprocessing against naive loops that follow the words of proto/config.proto.
+// Compares preprocessing with naive loops that follow the description in proto/config.proto.
 #include "worker/data/preprocess.h"
 
 #include <gtest/gtest.h>
@@ -191,7 +191,7 @@ TEST(Augmentation, EvaluationTakesTheCentreAndNothingElse) {
   config::Preprocess odd = Everything();
   odd.set_crop_width(27);
   EXPECT_EQ(CentreCrop(odd, kStored).left, 2);
-  odd.set_crop_padding(4);  // for training crops only
+  odd.set_crop_padding(4);  // only for training crops
   EXPECT_EQ(CentreCrop(odd, kStored).left, 2);
 }
 
@@ -215,7 +215,7 @@ TEST(Augmentation, DrawsEveryPlaceAndStaysInRange) {
     brightness += drawn.brightness / kSamples;
     contrast += drawn.contrast / kSamples;
   }
-  // 32 + 2·2 - 30 + 1 rows and 32 + 2·2 - 24 + 1 columns, all about equally often.
+  // 32 + 2·2 - 30 + 1 rows and 32 + 2·2 - 24 + 1 columns, equally often.
   EXPECT_EQ(tops.size(), 7u);
   EXPECT_EQ(tops.begin()->first, -2);
   EXPECT_EQ(lefts.size(), 13u);

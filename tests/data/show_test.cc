@@ -1,4 +1,4 @@
-// `muster data show`: the pixels of the picture are those that loaders make.
+// `muster data show`: the picture has the pixels that loaders make.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
@@ -24,7 +24,7 @@ using ::testing::Not;
 
 constexpr int64_t kImages = 6;  // in a row of the picture
 
-// What lies between `begin` and `end`, wherever that is in the text.
+// All texts between `begin` and `end`.
 std::vector<std::string> Between(const std::string& text, const std::string& begin,
                                  const std::string& end) {
   std::vector<std::string> found;
@@ -105,7 +105,7 @@ TEST(ContactSheetTest, AFewSamplesAreAllShownAndOneChannelIsGrey) {
   }
 }
 
-// As a set of photos or of arrays would make it.
+// Like a set of photos or arrays.
 class NormalizedLoader final : public SampleLoader {
  public:
   explicit NormalizedLoader(std::vector<float> values) : values_(std::move(values)) {}
@@ -159,7 +159,7 @@ TEST(ContactSheetTest, NumbersOfAnotherUnitAreShownFromTheSmallestToTheLargest) 
             (std::vector<uint8_t>{0, 0, 0, 255, 255, 255, 128, 128, 128, 255, 255, 255}));
   EXPECT_EQ(ImagesIn(ContactSheet(NormalizedSet({7, 7}), Config(), 1, 0)).at(0),
             std::vector<uint8_t>(6, 0));
-  // Many numbers are no line that nobody could see.
+  // Many numbers would make an invisible line.
   EXPECT_THAT(ContactSheet(NormalizedSet(std::vector<float>(784)), Config(), 1, 0),
               HasSubstr("width=\"256\" height=\"16\""));
 }

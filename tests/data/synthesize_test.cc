@@ -1,4 +1,4 @@
-// The procedural data set: layout, determinism, and what it does with what is already there.
+// The procedural data set: layout, determinism, and existing files.
 #include "cli/data/synthesize.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ TEST(Synthesize, HasTheLayoutOfCifar10) {
   EXPECT_FALSE(fs::exists(dir / ".cifar-10-batches-bin.unfinished"));
 }
 
-// If these change, so does every result on this set: raise kVersion in synthesize.cc.
+// If these change, all results on this set change: increase kVersion in synthesize.cc.
 TEST(Synthesize, TheBytesAreAFunctionOfTheArguments) {
   const TempDir dir;
   Make(dir);
@@ -113,7 +113,7 @@ TEST(Synthesize, RemovesWhatAnInterruptedRunLeft) {
   const fs::path left = dir / ".cifar-10-batches-bin.unfinished";
   fs::create_directories(left);
   WriteBytes(left / "data_batch_1.bin", "half");
-  fs::create_directory(dir / kCifar10Folder);  // an empty one is in nobody's way
+  fs::create_directory(dir / kCifar10Folder);  // an empty folder is no obstacle
   Make(dir);
   EXPECT_FALSE(fs::exists(left));
   EXPECT_EQ(OpenCifar10(dir.string()).train->size(), 100);

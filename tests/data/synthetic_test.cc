@@ -1,4 +1,4 @@
-// Images made up on the spot: the same for everybody, and with the class in them.
+// Synthetic images are the same everywhere and depend on the class.
 #include "worker/data/synthetic.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ TEST(Synthetic, IsAPureFunctionOfSeedAndSample) {
     EXPECT_EQ(Image(*a.train, i), Image(*b.train, i));
     EXPECT_EQ(a.train->Label(i), b.train->Label(i));
   }
-  // A buffer that was used for something else changes nothing.
+  // The previous contents of the buffer do not matter.
   std::vector<uint8_t> used(100000, 9);
   const auto again = b.train->Planes(5, used);
   EXPECT_EQ(std::vector<uint8_t>(again.begin(), again.end()), fifth);
@@ -83,7 +83,7 @@ TEST(Synthetic, ClassesAreEquallyMany) {
   for (const auto& [label, count] : counts) EXPECT_EQ(count, 5) << label;
 }
 
-// The correlation of an image with itself, `down` and `right` pixels further, per pixel and
+// The correlation of an image with itself shifted by `down` and `right` pixels, per pixel and
 // channel.
 double Correlation(const std::vector<uint8_t>& a, int64_t side, int64_t down, int64_t right) {
   double sum = 0, mean = 0, squares = 0;
@@ -103,15 +103,15 @@ TEST(Synthetic, TheTextureOfTheClassIsUnderTheNoise) {
   const Datasets sets = MakeSynthetic(Settings(64, 64, 1), 5);
   for (int64_t i = 0; i < 20; ++i) {
     const std::vector<uint8_t> image = Image(*sets.train, i);
-    // It repeats after 8 pixels; the noise (variance 48²/3 = 768 of about 2,100) does not.
+    // It repeats after 8 pixels. The noise (variance 48²/3 = 768 of about 2,100) does not.
     EXPECT_GT(Correlation(image, 64, 8, 0), 0.35);
     EXPECT_GT(Correlation(image, 64, 0, 8), 0.35);
     EXPECT_LT(Correlation(image, 64, 0, 8), 0.9);
   }
 }
 
-// The nearest class mean over all phases finds the class of test images: the sum over the 64
-// places of the tile is taken of training images, shifted so that it matches best.
+// Classifies test images by the nearest class mean over all phases. The means are sums of training
+// images over the 64 positions of the tile, each shifted to match best.
 TEST(Synthetic, TrainingImagesTellTheClassOfTestImages) {
   constexpr int64_t kSide = 32, kTile = 8;
   const Datasets sets = MakeSynthetic(Settings(kSide, kSide, 1), 6);
@@ -125,7 +125,7 @@ TEST(Synthetic, TrainingImagesTellTheClassOfTestImages) {
     }
     return tile;
   };
-  const auto distance = [&](const Tile& a, const Tile& b) {  // of the best shift
+  const auto distance = [&](const Tile& a, const Tile& b) {  // for the best shift
     double best = 1e300;
     for (int64_t dy = 0; dy < kTile; ++dy) {
       for (int64_t dx = 0; dx < kTile; ++dx) {

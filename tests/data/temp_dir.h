@@ -1,4 +1,4 @@
-// A directory of its own for each test, removed at the end.
+// A temporary directory for each test.
 #pragma once
 
 #include <cstdint>

@@ -26,14 +26,14 @@ inline std::string Records(int count, unsigned seed) {
   return bytes;
 }
 
-// A set in CIFAR-10's layout directly in `dir`: `train` records per file, `test` in test_batch.bin.
+// Writes a set in CIFAR-10's layout into `dir`: `train` records per file, `test` in test_batch.bin.
 inline void WriteCifar10(const std::filesystem::path& dir, int train = 3, int test = 4) {
   std::filesystem::create_directories(dir);
   for (unsigned i = 0; i < 5; ++i) WriteBytes(dir / kCifar10TrainFiles[i], Records(train, i));
   WriteBytes(dir / kCifar10TestFile, Records(test, 5));
 }
 
-// The pixels of a sample of a set that has them in memory.
+// The pixels of a sample of a set in memory.
 inline std::span<const uint8_t> PlanesOf(const Dataset& set, int64_t index) {
   std::vector<uint8_t> buffer;
   const std::span<const uint8_t> planes = set.Planes(index, buffer);
@@ -41,7 +41,7 @@ inline std::span<const uint8_t> PlanesOf(const Dataset& set, int64_t index) {
   return planes;
 }
 
-// Random images of any shape in memory. `on_read` is called with the index of every image read.
+// Random images of any shape in memory. Calls `on_read` with the index of every image that is read.
 class MemorySet final : public Dataset {
  public:
   MemorySet(int64_t size, Shape shape, unsigned seed = 1) : size_(size), shape_(shape) {

@@ -20,7 +20,7 @@ using testing::MemorySet;
 constexpr Shape kShape{2, 2, 1};
 constexpr double kFraction = 0.2;
 
-// Which samples of a set of this size are held back.
+// The held-out samples of a set of this size.
 std::vector<int64_t> HeldBackOf(int64_t size, uint64_t seed) {
   const auto all = std::make_shared<MemorySet>(size, Shape{1, 1, 1});
   Datasets sets{.train = all, .test = nullptr};
@@ -78,7 +78,7 @@ TEST(HoldBack, TheFingerprintsFollowTheParts) {
   EXPECT_NE(fingerprints(1).first, fingerprints(1).second);
 }
 
-// Images of one number, which is the sample's.
+// Each image is the sample's number.
 class Numbers final : public Dataset {
  public:
   int64_t size() const override { return 50; }

@@ -1,4 +1,4 @@
-// Events as lines: what is written is read again, and what is no event is refused with its words.
+// Events as lines: events are written and parsed, and invalid lines are quoted in the error.
 #include "common/events/event_line.h"
 
 #include <gmock/gmock-matchers.h>
@@ -43,7 +43,7 @@ TEST(EventLineTest, NumbersKeepTheirBitsAndZerosAreSaid) {
   measured.set_train_loss(0.1);
   measured.set_step_ms(1.0 / 3);
   measured.set_skipped_steps(0);
-  measured.set_train_accuracy(NAN);  // is left out
+  measured.set_train_accuracy(NAN);  // left out
   const events::Measured again = ParseEventLine(EventLine(event)).log().measured();
   EXPECT_EQ(again.train_loss(), 0.1);
   EXPECT_EQ(again.step_ms(), 1.0 / 3);
@@ -59,7 +59,7 @@ TEST(EventLineTest, AnEventWithoutFieldsIsOne) {
   EXPECT_TRUE(ParseEventLine("{\"beat\":{}}").has_beat());
 }
 
-// File names and hosts are bytes.
+// File names and host names may be any bytes.
 TEST(EventLineTest, TextIsMadeValid) {
   events::Event event;
   event.mutable_started()->add_workers()->set_host("h\xff\xc3");
@@ -75,7 +75,7 @@ TEST(EventLineTest, WhatIsNewerIsLeftOut) {
   const events::Event event =
       ParseEventLine("{\"joined\":{\"rank\":1,\"newer\":[{\"a\":null}]},\"newer\":2}");
   EXPECT_EQ(event.joined().rank(), 1u);
-  // An end that this program does not know is none that it waits for.
+  // An unknown kind of end is not one that the program waits for.
   EXPECT_EQ(ParseEventLine("{\"summary\":{\"end\":\"PAUSED\",\"steps\":3}}").summary().end(),
             events::Summary::UNKNOWN);
 }

@@ -1,5 +1,5 @@
-// Draws of geometry and colour: in range, spread as they should be, the same for the same sample.
-// Colour and normalisation against plain loops in double.
+// Random geometry and colour: range, distribution, and the same values for the same sample. Colour
+// and normalisation are compared with plain loops in double.
 #include "worker/image/augment.h"
 
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ TEST(ResizedCrop, EachKeyDrawsAnew) {
   EXPECT_NE(first, draw(1, 2, 4));
 }
 
-// These stay as they are: a change would change every training.
+// Golden values: a change would change every training.
 TEST(ResizedCrop, DrawsAreKept) {
   const auto region = [](int64_t sample) {
     return DrawResizedCrop(kResizedCropBox, kSample, kPhoto, ImageStream(42, 1, sample)).region;
@@ -80,7 +80,7 @@ TEST(ResizedCrop, TakesTheCentreWhereNothingFits) {
   EXPECT_EQ(region({10, 1000}), (ImageBox{0, 493, 10, 13}));
   EXPECT_EQ(region({1000, 10}), (ImageBox{493, 0, 13, 10}));
   EXPECT_EQ(region({1, 1}), (ImageBox{0, 0, 1, 1}));
-  // In range itself, but the boxes that are drawn never fit.
+  // The values are valid, but no box drawn ever fits.
   EXPECT_EQ(DrawResizedCrop({1.5, 2, 0.9, 1.1}, kSample, {50, 50}, ImageStream(1, 2, 3)).region,
             (ImageBox{0, 0, 50, 50}));
 }
@@ -111,7 +111,7 @@ TEST(PaddedCrop, ReachesEveryPlace) {
   EXPECT_EQ(lefts.size(), 11u);
   EXPECT_EQ(*tops.begin(), -4);
   EXPECT_EQ(*lefts.rbegin(), 6);
-  // Too small: in the middle.
+  // If the image is too small, the crop is centred.
   EXPECT_EQ(DrawPaddedCrop(settings, {20, 20}, ImageStream(1, 2, 3)).window,
             (ImageBox{-6, -6, 32, 32}));
 }
@@ -159,7 +159,7 @@ TEST(Color, FactorsAreInRange) {
     EXPECT_GE(drawn.saturation, 0);
     EXPECT_LE(drawn.saturation, 4 * kColorUnit);
     brightness += 1.0 * drawn.brightness / kColorUnit / kDraws;
-    // One choice less leaves the others.
+    // Disabling one choice does not change the others.
     EXPECT_EQ(DrawColor({0, 0.2, 0}, ImageStream(1, 2, i)).contrast, drawn.contrast);
   }
   EXPECT_NEAR(brightness, 1, 0.02);
@@ -168,7 +168,7 @@ TEST(Color, FactorsAreInRange) {
 
 double GreyOf(const uint8_t* rgb) { return 0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2]; }
 
-// All steps at once would hide where one rounds, so each by itself.
+// Tests steps one at a time, because the roundings of all together are hard to separate.
 TEST(Color, StepsAsPlainLoops) {
   const ImageSize size{12, 15};
   const int pixels = 12 * 15;

@@ -1,4 +1,4 @@
-// Decoding for tests: a part or all of a file, and a part compared with the whole.
+// Decodes all or a part of a file, and compares parts with the whole.
 #pragma once
 
 #include <gmock/gmock-matchers.h>
@@ -29,7 +29,7 @@ inline Image DecodeWhole(const Bytes& file, int64_t channels = 3, int64_t reduct
   return DecodeBox(file, {0, 0, size.height, size.width}, channels, reduction);
 }
 
-// The part of a whole decoded image that has the pixels which `part` has.
+// The region of a whole image that `part` covers.
 inline Bytes Cut(const Image& whole, const Image& part) {
   Bytes pixels;
   const int64_t top = (part.top - whole.top) / whole.reduction;
@@ -41,7 +41,7 @@ inline Bytes Cut(const Image& whole, const Image& part) {
   return pixels;
 }
 
-// Whether decoded parts are what the whole has there, and cover what they were asked for.
+// Expects that decoded parts equal the whole and cover the requested regions.
 inline void ExpectPartsOfWhole(const Bytes& file, int64_t channels, int64_t reduction, int parts) {
   const Image whole = DecodeWhole(file, channels, reduction);
   const ImageSize size = ReadImageInfo(file).shown();

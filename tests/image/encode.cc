@@ -23,7 +23,8 @@ void PutChunk(Bytes& file, const std::string& type, const Bytes& contents) {
   PutLong(file, static_cast<uint32_t>(crc32(0, checked.data(), static_cast<uInt>(checked.size()))));
 }
 
-// One pass of an interlaced image, or all of another one: a filter byte (none) before each row.
+// Writes one pass of an interlaced image, or a whole image, with a filter byte (none) before each
+// row.
 void PutPass(const PngSpec& spec, uint32_t top, uint32_t left, uint32_t down, uint32_t across,
              Bytes& raw) {
   const uint32_t samples = static_cast<uint32_t>(SamplesOf(spec.color_type));
@@ -66,7 +67,7 @@ Bytes EncodeJpeg(const JpegSpec& spec) {
   jpeg_set_quality(&info, spec.quality, TRUE);
   info.comp_info[0].h_samp_factor = spec.across;
   info.comp_info[0].v_samp_factor = spec.down;
-  if (info.num_components == 4) {  // black is as fine as the first
+  if (info.num_components == 4) {  // black has the resolution of the first component
     info.comp_info[3].h_samp_factor = spec.across;
     info.comp_info[3].v_samp_factor = spec.down;
   }
@@ -100,7 +101,7 @@ Bytes Exif(int orientation, bool big_endian) {
   };
   for (int i = 0; i < 2; ++i) bytes.push_back(big_endian ? 'M' : 'I');
   put(42, 2);
-  put(8, 4);  // where the directory is
+  put(8, 4);  // the offset of the directory
   put(2, 2);  // entries: tag, type, count, value
   put(0x106, 2), put(3, 2), put(1, 4), put(2, 2), put(0, 2);
   put(0x112, 2), put(3, 2), put(1, 4), put(static_cast<uint32_t>(orientation), 2), put(0, 2);
@@ -152,7 +153,7 @@ Bytes Photo(int height, int width, int channels) {
     for (int x = 0; x < width; ++x) {
       const uint32_t noise = stream.Block(static_cast<uint32_t>(y * width + x))[0];
       for (int k = 0; k < channels; ++k) {
-        // Triangle waves: integers, so that they are the same everywhere.
+        // Triangle waves of integers, which are the same on all machines.
         const int wave = std::abs((3 * y + (k + 1) * x) % 256 - 128);
         const int grain = static_cast<int>(noise >> (8 * k) & 15);
         pixels.push_back(static_cast<uint8_t>(40 + wave + (x / 23 + y / 31 + k) % 3 * 20 + grain));

@@ -1,9 +1,9 @@
-// JPEG and PNG files of every kind, made for tests.
+// Encodes JPEG and PNG files of every kind.
 #pragma once
 
 #include <cstdint>
 #include <cstdio>
-// This needs FILE from above.
+// Needs FILE from above.
 #include <jpeglib.h>
 
 #include <string>
@@ -20,15 +20,15 @@ struct JpegSpec {
   Bytes pixels;  // [row][column][component], in the colours `in`
   J_COLOR_SPACE in = JCS_RGB, stored = JCS_YCbCr;
   int quality = 90;
-  int across = 1, down = 1;  // samples of the first component for one of the others
+  int across = 1, down = 1;  // samples of the first component per sample of the others
   bool progressive = false;
-  int restart_rows = 0;  // a restart marker after so many rows of blocks
+  int restart_rows = 0;  // a restart marker after this many rows of blocks
   bool adobe = true;     // its marker, in CMYK and YCCK
-  Bytes app1;            // the contents of such a marker; empty: none
+  Bytes app1;            // the contents of an APP1 marker; empty: none
 };
 Bytes EncodeJpeg(const JpegSpec& spec);
 
-// An APP1 marker's contents: EXIF with one other tag, then the orientation.
+// The contents of an APP1 marker: EXIF with another tag, then the orientation.
 Bytes Exif(int orientation, bool big_endian);
 
 struct PngSpec {
@@ -36,17 +36,17 @@ struct PngSpec {
   std::vector<uint16_t> samples;  // [row][column][sample]
   int bits = 8, color_type = 2;   // as in IHDR
   bool interlaced = false;
-  uint32_t claimed_height = 0;  // in IHDR, if not 0
+  uint32_t claimed_height = 0;  // in IHDR if not 0
   Bytes palette, transparency;  // PLTE and tRNS; empty: none
 };
-// Written from the standard, without a library except for deflate.
+// Implements the standard without libraries, except for deflate.
 Bytes EncodePng(const PngSpec& spec);
 int SamplesOf(int color_type);
 
-// Smooth shapes and some noise, 0 … 255, always the same: like a photo to an encoder.
+// Smooth shapes with some noise, 0 … 255, always the same. Resembles a photo for encoders.
 Bytes Photo(int height, int width, int channels);
 
-// The photo of these pixels, as if it had just been decoded.
+// An Image with these pixels, as if just decoded.
 Image WholeImage(int64_t height, int64_t width, int64_t channels, Bytes pixels);
 
 }  // namespace muster::testing

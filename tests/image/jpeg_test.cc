@@ -1,4 +1,4 @@
-// Every kind of JPEG file against its pixels, or against libjpeg's plain loop.
+// Compares every kind of JPEG file with its pixels or libjpeg's plain loop.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// libjpeg's own loop over a whole image.
+// Decodes a whole image with libjpeg's own loop.
 Bytes PlainJpeg(const Bytes& file, J_COLOR_SPACE colors, int reduction) {
   jpeg_decompress_struct info{};
   jpeg_error_mgr errors{};
@@ -43,7 +43,7 @@ int LargestDifference(const Bytes& a, const Bytes& b) {
   return largest;
 }
 
-// Every way in which three components are stored.
+// All ways to store three components.
 std::vector<JpegSpec> ColorSpecs(int height, int width) {
   const JpegSpec plain{.height = height, .width = width, .pixels = Photo(height, width, 3)};
   std::vector<JpegSpec> specs(9, plain);
@@ -97,11 +97,11 @@ TEST(Jpeg, PixelsAreThoseThatWereEncoded) {
 }
 
 TEST(Jpeg, CmykIsInvertedWhereAdobeWroteIt) {
-  // Cyan, magenta, yellow and black as a file stores them, and red, green and blue.
+  // Cyan, magenta, yellow and black as stored in a file, and red, green and blue.
   const std::array<uint8_t, 4> stored{200, 100, 30, 220};
   for (const J_COLOR_SPACE colors : {JCS_CMYK, JCS_YCCK}) {
     for (const bool adobe : {true, false}) {
-      if (colors == JCS_YCCK && !adobe) continue;  // the marker alone tells them apart
+      if (colors == JCS_YCCK && !adobe) continue;  // only the marker distinguishes them
       JpegSpec spec{.height = 20, .width = 20, .in = JCS_CMYK, .stored = colors, .quality = 100};
       spec.adobe = adobe;
       for (int i = 0; i < 400; ++i) {
@@ -177,7 +177,7 @@ TEST(Jpeg, OrientationIsApplied) {
 }
 
 TEST(Jpeg, ReducedPixelsAreMeans) {
-  // 45 is no multiple of 8: mirrored, the first column reaches beyond the photo.
+  // 45 is not a multiple of 8, so in the mirrored image the first column extends beyond the photo.
   JpegSpec spec{.height = 45, .width = 45, .quality = 100, .app1 = Exif(3, true)};
   for (int i = 0; i < 45 * 45; ++i) {
     const auto value = static_cast<uint8_t>(i / 45 * 2 + i % 45 * 3);
@@ -214,7 +214,7 @@ TEST(Jpeg, DamagedExifIsUpright) {
   EXPECT_EQ(changed(37, 8), 8);
 }
 
-// Where a marker 0xFF `type` begins.
+// The offset of marker 0xFF `type`.
 size_t MarkerAt(const Bytes& file, uint8_t type) {
   for (size_t at = 2; at + 3 < file.size();) {
     if (file[at + 1] == type) return at;
@@ -240,7 +240,7 @@ TEST(Jpeg, DamageIsCountedOrRefused) {
   Bytes file = EncodeJpeg(spec);
   DecodeScratch scratch;
   Image image;
-  // Bytes that belong to nothing, before the end of the header.
+  // Extra bytes before the end of the header.
   Bytes extra = file;
   const uint8_t nothing[] = {1, 2, 3};
   extra.insert(extra.begin() + static_cast<ptrdiff_t>(MarkerAt(file, 0xDA)), nothing, nothing + 3);
@@ -277,7 +277,7 @@ TEST(Jpeg, TablesOfAnotherFileAreNotUsed) {
 
 TEST(Jpeg, ScansAreLimited) {
   const Bytes file = EncodeJpeg(ColorSpecs(16, 16)[4]);
-  // The first scan again and again.
+  // Repeats the first scan.
   const size_t scan = MarkerAt(file, 0xDA);
   size_t end = scan + 2;
   while (file[end] != 0xFF || file[end + 1] == 0) ++end;
@@ -300,7 +300,7 @@ TEST(Files, OtherKindsAreRefused) {
 }
 
 TEST(Decode, ScratchIsKept) {
-  // One after the other with the same memory: as each by itself.
+  // Several images with the same memory decode like separate ones.
   DecodeScratch scratch;
   Image image;
   const Bytes large = EncodeJpeg(ColorSpecs(90, 70)[2]), small = EncodeJpeg(GreySpec(9, 7));

@@ -1,4 +1,4 @@
-// Every kind of PNG file against its pixels.
+// Compares every kind of PNG file with its pixels.
 #include <gtest/gtest.h>
 
 #include "common/base/random.h"
@@ -11,7 +11,7 @@ struct PngCase {
   int color_type, bits;
 };
 
-// Random samples of all values, and the pixels that they stand for.
+// Random samples and the pixels that they represent.
 PngSpec RandomPng(const PngCase& kind, uint32_t height, uint32_t width, Bytes& rgb) {
   PngSpec spec{.height = height, .width = width, .bits = kind.bits, .color_type = kind.color_type};
   const int count = SamplesOf(kind.color_type);
@@ -64,7 +64,7 @@ TEST(Png, EveryKindIsRead) {
 }
 
 TEST(Png, AlphaIsDropped) {
-  // The colour that tRNS makes transparent, too.
+  // Includes the colour that tRNS makes transparent.
   PngSpec spec{.height = 1, .width = 2, .samples = {1, 2, 3, 9, 8, 7}};
   spec.transparency = {0, 1, 0, 2, 0, 3};
   EXPECT_EQ(DecodeWhole(EncodePng(spec)).pixels, (Bytes{1, 2, 3, 9, 8, 7}));
@@ -78,7 +78,7 @@ TEST(Png, DamageIsRefused) {
     PngSpec spec = RandomPng({2, 8}, 20, 20, rgb);
     spec.interlaced = interlaced;
     const Bytes file = EncodePng(spec);
-    // Without IEND it still has all pixels.
+    // Without IEND all pixels are still there.
     for (size_t size = 0; size + 20 < file.size(); ++size) {
       ExpectRefused({file.begin(), file.begin() + size}, " ");
     }
@@ -106,7 +106,7 @@ TEST(Png, HugeSizesAreRefused) {
   PngSpec spec{.height = 1, .width = 20000, .color_type = 0};
   spec.samples.assign(20000, 5);
   EXPECT_EQ(DecodeWhole(EncodePng(spec), 1).pixels, Bytes(20000, 5));
-  // A tall image's header before the rows of a flat one.
+  // The header of a tall image before the rows of a flat one.
   spec.claimed_height = 0x7FFFFFFF;
   ExpectRefused(EncodePng(spec), "20000 x 2147483647 pixels: expected at most 65535 on each side");
   spec.claimed_height = 60000;

@@ -1,4 +1,4 @@
-// Resizing against closed forms, plain loops in double, and the bits of Pillow.
+// Compares resizing with closed forms, plain loops in double, and the bits of Pillow.
 #include "worker/image/resize.h"
 
 #include <gtest/gtest.h>
@@ -71,10 +71,10 @@ TEST(Resize, BilinearHasPillowsBits) {
   }
 }
 
-// One channel of one pixel of the result, in double.
+// One channel of one resulting pixel, in double.
 double Plain(const Image& image, const SampleGeometry& geometry, ResizeFilter filter, int64_t row,
              int64_t column, int64_t channel) {
-  // How much pixel `at` of the image counts for pixel `out`.
+  // The weight of the image's pixel `at` in the result's pixel `out`.
   const auto weight = [&](double begin, double length, double resized, int64_t at, int64_t out) {
     const double scale = length / resized;
     if (filter == ResizeFilter::kArea) {
@@ -146,7 +146,7 @@ TEST(Resize, SameSizeIsTheSame) {
 }
 
 TEST(Resize, AreaOfWholePixelsIsTheirMean) {
-  // Means of 3 pixels, then of 4: each is rounded.
+  // Means of 3 pixels, then of 4, each rounded.
   const Image image = WholeImage(12, 15, 1, Photo(12, 15, 1));
   const Bytes sample = Resized(image, WholeTo({12, 15}, {3, 5}), ResizeFilter::kArea);
   for (int i = 0; i < 15; ++i) {
@@ -196,7 +196,7 @@ TEST(Resize, WindowsAreCutFlippedAndPadded) {
           int64_t x = window.left + (flip ? window.width - 1 - column : column);
           const bool black = padding == ImagePadding::kZero &&
                              (y < 0 || y >= resized.height || x < 0 || x >= resized.width);
-          // To and fro between the edges.
+          // Reflects between the edges.
           while (y < 0 || y >= resized.height) y = y < 0 ? -y : 2 * (resized.height - 1) - y;
           while (x < 0 || x >= resized.width) x = x < 0 ? -x : 2 * (resized.width - 1) - x;
           for (int k = 0; k < 3; ++k) {
@@ -228,21 +228,21 @@ TEST(Resize, NeedsNoMoreThanTheNeededRegion) {
       EXPECT_EQ(Resized(part, geometry, filter), Resized(image, geometry, filter));
     }
   }
-  // Padding alone needs something to decode, too.
+  // Even if only padding is visible, something must be decoded.
   SampleGeometry padding = WholeTo({50, 60}, {10, 10});
   padding.window = {20, 20, 5, 5};
   const ImageBox one = NeededRegion(padding, ResizeFilter::kBilinear);
   EXPECT_EQ((ImageSize{one.height, one.width}), (ImageSize{1, 1}));
 }
 
-// A slope stays the same slope when it is reduced, where the edges are far.
+// A gradient stays the same when it is reduced, far from the edges.
 TEST(Resize, OfAReducedImageIsInItsPlace) {
   Bytes slope;
   for (int i = 0; i < 96 * 104; ++i) slope.push_back(static_cast<uint8_t>(i / 104 + i % 104));
   const Image image = WholeImage(96, 104, 1, slope);
   Image reduced = WholeImage(24, 26, 1, {});
   reduced.reduction = 4;
-  reduced.left = -2;  // as of a mirrored one
+  reduced.left = -2;  // as in a mirrored image
   for (int i = 0; i < 24 * 26; ++i) {
     const int row = i / 26 * 4, column = i % 26 * 4 - 2;
     const double mean = row + 1.5 + column + 1.5;

@@ -1,4 +1,4 @@
-// The order in which what waits for a peer leaves.
+// The order in which messages to a peer leave.
 #include "common/link/outbox.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 class OutboxTest : public ::testing::Test {
  protected:
-  // As many as fit into the window; what was taken, in its order. Nothing is given back until
+  // Takes as many as fit into the window and returns them in order. Their space is in use until
   // Sent().
   std::vector<std::string> Take(size_t most = 1000) {
     std::vector<std::string> taken;
@@ -28,7 +28,7 @@ class OutboxTest : public ::testing::Test {
     });
     return taken;
   }
-  // The oldest tensor that is under way has left.
+  // Reports that the oldest tensor under way has been sent.
   void Sent() {
     const Release first = under_way_.front();
     under_way_.erase(under_way_.begin());
@@ -37,12 +37,12 @@ class OutboxTest : public ::testing::Test {
   ~OutboxTest() override {
     while (!under_way_.empty()) Sent();
   }
-  // One that fills the window with two others.
+  // Adds a tensor that fills the window together with two others.
   void AddLarge(const std::string& name, const Urgency& urgency) {
     outbox_.AddTensor(urgency, SendWindow::kBytes, name);
   }
 
-  int room_ = 0;  // calls
+  int room_ = 0;  // number of calls
   Outbox<std::string> outbox_{Release{[](void* count) { ++*static_cast<int*>(count); }, &room_}};
   std::vector<Release> under_way_;
 };
@@ -78,7 +78,7 @@ TEST_F(OutboxTest, TensorsBeyondTheWindowWaitAndAreOvertaken) {
   AddLarge("0", {.step = 1, .chunk = 0});
   EXPECT_EQ(Take(), Names{});
   outbox_.AddControl(10, "stop");
-  EXPECT_EQ(Take(), Names{"stop"}) << "no room is needed for it";
+  EXPECT_EQ(Take(), Names{"stop"}) << "it needs no space";
   EXPECT_EQ(room_, 0);
   Sent();
   EXPECT_EQ(room_, 1) << "Send is due";
@@ -98,7 +98,7 @@ TEST_F(OutboxTest, WhatIsNotTakenStaysAndNothingOvertakesIt) {
   EXPECT_EQ(Take(), Names{"1"});
 }
 
-// What is offered and not taken leaves no trace in the window.
+// A tensor that is offered but refused uses no space in the window.
 TEST_F(OutboxTest, ARefusedTensorTakesNoRoom) {
   for (uint32_t c = 0; c < SendWindow::kMessages; ++c) {
     AddLarge(std::to_string(c), {.step = 1, .chunk = c});

@@ -44,7 +44,7 @@ TEST(Protocol, TokenFiles) {
   EXPECT_THROW(read(std::string(100000, 'a')), Error);
   const std::string token = read("  0123456789abcdef0123456789abcdef\r\n");
   EXPECT_EQ(token, "0123456789abcdef0123456789abcdef");
-  // The token of others is no secret.
+  // A token that others can read or write is no secret.
   for (const mode_t mode : {0640, 0604, 0620, 0666}) {
     ::chmod(path.c_str(), mode);
     try {

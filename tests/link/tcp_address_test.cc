@@ -1,4 +1,4 @@
-// tcp://HOST:PORT: its forms, what they mean, and where a server listens.
+// tcp://HOST:PORT: its forms, their meaning, and the address of a listening server.
 #include "common/link/tcp_address.h"
 
 #include <arpa/inet.h>
@@ -79,7 +79,7 @@ TEST(TcpAddress, WhatAddressesMeanHere) {
   EXPECT_NE(error.find("no..such..name has no address"), std::string::npos) << error;
 }
 
-// This host's IPv4 addresses that other hosts may know; without one of an interface that is down.
+// This host's IPv4 addresses that other hosts may use, except those of interfaces that are down.
 std::vector<std::string> OwnAddresses() {
   std::vector<std::string> addresses;
   ifaddrs* list = nullptr;
@@ -96,10 +96,10 @@ std::vector<std::string> OwnAddresses() {
   return addresses;
 }
 
-// Without it a worker in a sandbox would not share memory with its server.
+// Otherwise a worker in a sandbox would not share memory with its server.
 TEST(TcpAddress, OwnAddressesAreKnownWithoutNetlink) {
   const std::vector<std::string> own = OwnAddresses();
-  if (own.empty()) GTEST_SKIP() << "this host has no address but the loopback interface's";
+  if (own.empty()) GTEST_SKIP() << "this host has only the loopback address";
   testing::WithoutNetlink([&] {
     for (const std::string& address : own) {
       EXPECT_TRUE(ResolvedAddress({address, 7700}).of_this_host()) << address;
@@ -109,12 +109,12 @@ TEST(TcpAddress, OwnAddressesAreKnownWithoutNetlink) {
   });
 }
 
-// Whatever the resolver's order: server and workers mean the same.
+// Independent of the resolver's order, so that server and workers agree.
 TEST(TcpAddress, IPv4ComesFirst) {
   if (addrinfo* found = nullptr; ::getaddrinfo("localhost", nullptr, nullptr, &found) == 0) {
     ::freeaddrinfo(found);
   } else {
-    GTEST_SKIP() << "this host does not know the name localhost (/etc/hosts)";
+    GTEST_SKIP() << "this host cannot resolve localhost (/etc/hosts)";
   }
   EXPECT_EQ(ResolvedAddress(TcpAddress::Parse("tcp://localhost:77")).ToEndpoint(),
             "tcp://127.0.0.1:77");
@@ -131,7 +131,7 @@ TEST(TcpAddress, WhereAServerListens) {
   EXPECT_EQ(choose("tcp://lab3:80", "tcp://*:7700"), (Pair{"tcp://*:7700", "tcp://lab3:80"}));
   EXPECT_EQ(choose("", "tcp://10.0.0.5:*"), (Pair{"tcp://10.0.0.5:*", "tcp://10.0.0.5:*"}));
   EXPECT_EQ(choose("ipc://@x", ""), (Pair{"ipc://@x", "ipc://@x"}));
-  // Told by name, since nobody can connect to all of them.
+  // Announced by host name, because clients cannot connect to all addresses.
   EXPECT_FALSE(TcpAddress::Parse(ChooseListenAddress("", "tcp://*:7700").endpoint).any_host());
   for (const char* everywhere : {"tcp://*:7700", "tcp://0.0.0.0:7700", "tcp://[::]:7700"}) {
     const std::string error = ErrorOf([&] { ChooseListenAddress(everywhere, ""); });

@@ -46,11 +46,11 @@ TEST_P(WireTypeTest, EveryHalfSurvivesWideningAndNarrowing) {
   }
 }
 
-// The nearest of the two halves around a value, and of two that are as near the even one.
+// The nearer of the two halves around a value; of two equally near ones the even one.
 TEST_P(WireTypeTest, RoundsToNearestEven) {
   std::mt19937 random(5);
   for (int i = 0; i < 200000; ++i) {
-    // Around the values of both formats: any sign, significand, and exponents from -30 to 20.
+    // Values in the range of both formats: any sign and significand, and exponents from -30 to 20.
     const auto exponent = static_cast<uint32_t>(127 - 30 + random() % 50);
     const auto value =
         std::bit_cast<float>(static_cast<uint32_t>(random() & 0x807fffff) | exponent << 23);
@@ -96,7 +96,7 @@ TEST_P(WireTypeTest, TellsOfWhatIsNotFinite) {
   const float nan_that_overflows = std::bit_cast<float>(0xffffffffu);
   for (const float bad :
        {kInfinity, -kInfinity, std::nanf(""), 3.4e38f, nan_like_infinity, nan_that_overflows}) {
-    for (size_t at = 0; at < values.size(); ++at) {  // in each lane, and in the rest
+    for (size_t at = 0; at < values.size(); ++at) {  // in each lane and in the remainder
       std::vector<float> some = values;
       some[at] = bad;
       EXPECT_NE(Narrow(GetParam(), some, halves.data()), 0u) << bad << " at " << at;
@@ -147,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(Types, WireTypeTest, testing::Values(wire::BF16, wire::
 TEST(Bf16Test, KnownValues) {
   const std::vector<std::pair<float, uint32_t>> known = {
       {0.0f, 0x0000},        {-0.0f, 0x8000},          {1.0f, 0x3f80},
-      {-2.0f, 0xc000},       {1 + 0x1p-8f, 0x3f80},  // a tie: to even
+      {-2.0f, 0xc000},       {1 + 0x1p-8f, 0x3f80},  // a tie rounds to even
       {1 + 0x3p-8f, 0x3f82}, {1 + 0x1.02p-8f, 0x3f81}, {3.3895e38f, 0x7f7f},
       {3.4e38f, 0x7f80},     {kInfinity, 0x7f80},      {0x1p-133f, 0x0001}};
   for (const auto& [value, bits] : known) {

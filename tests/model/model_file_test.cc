@@ -1,4 +1,4 @@
-// Model files: what is written is taken back, and what does not fit is named.
+// Model files: written values are read back, and errors name what does not match.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ constexpr Shape kInput{6, 5, 3};
 
 class ModelFileTest : public ::testing::Test {
  protected:
-  // kLayers, all counted.
+  // Writes kLayers with counted values.
   void Write(const Metadata& metadata = {}) {
     const Graph graph = SmallGraph(kLayers, kInput);
     WriteModel(path_, graph, Counted(graph), /*updates=*/77, metadata);
@@ -41,7 +41,7 @@ class ModelFileTest : public ::testing::Test {
       LoadWeights(SafetensorsReader(path_), graph, options, arena);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::kData);
-      EXPECT_TRUE(std::ranges::all_of(arena, [](float x) { return x == 0; })) << "partly taken";
+      EXPECT_TRUE(std::ranges::all_of(arena, [](float x) { return x == 0; })) << "partly read";
       return error.what();
     }
     return "no error";
@@ -174,7 +174,7 @@ TEST_F(ModelFileTest, MetadataSaysWhatItIs) {
   const auto read = ConfigOf(metadata, path_);
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(ConfigText(*read), ConfigText(config));
-  // A file of a later version, with a setting that this one does not know.
+  // A file of a later version with an unknown setting.
   EXPECT_THAT(
       ([&] {
         (void)ConfigOf({{"config", "run { later: 1 }"}, {"muster_version", "9.8.7"}}, path_);
@@ -182,7 +182,7 @@ TEST_F(ModelFileTest, MetadataSaysWhatItIs) {
       ThrowsMessage<Error>(
           AllOf(HasSubstr("unknown key"),
                 HasSubstr(fmt::format("it was written by Muster 9.8.7, this is {}", kVersion)))));
-  // A file of somebody else's.
+  // A file of another program.
   EXPECT_FALSE(ConfigOf({}, path_).has_value());
   EXPECT_FALSE(StepOf({{"step", "ten"}}).has_value());
 }

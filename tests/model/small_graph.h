@@ -1,4 +1,4 @@
-// Networks for tests of model files, written as text.
+// Networks in text format for tests of model files.
 #pragma once
 
 #include <google/protobuf/text_format.h>
@@ -22,7 +22,7 @@ inline Graph SmallGraph(const std::string& layers, const Shape& input) {
   return BuildGraph(model, input);
 }
 
-// An arena whose variables hold 1, 2, 3, …, each anew.
+// A parameter buffer whose variables each hold 1, 2, 3, …
 inline std::vector<float> Counted(const Graph& graph) {
   std::vector<float> arena(graph.arena_floats());
   for (const Variable& variable : graph.variables()) {

@@ -1,5 +1,5 @@
-// Names, shapes and orders of a network's variables in PyTorch. That PyTorch agrees is tested in
-// tests/torch; here are small cases that can be worked out by hand.
+// PyTorch's names, shapes and layouts of a network's variables. These are small cases that can be
+// worked out by hand; tests/torch compares with PyTorch itself.
 #include "common/model/torch_tensors.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ std::vector<std::string> Described(const TorchTensors& torch) {
   return lines;
 }
 
-// The tensor of this name, of an arena of 1, 2, 3 …, as PyTorch has it.
+// The tensor of this name in PyTorch's layout, for a buffer with 1, 2, 3, …
 std::vector<float> InTorch(const Graph& graph, const std::string& name) {
   const TorchTensors torch(graph);
   const std::vector<float> arena = Counted(graph);
@@ -72,7 +72,7 @@ TEST(TorchTensors, ConvolutionsHaveTheInputChannelsBeforeThePixels) {
   EXPECT_THAT(InTorch(graph, "c.weight"), ElementsAre(1, 4, 2, 5, 3, 6, 7, 10, 8, 11, 9, 12));
 }
 
-// The columns of an image of 1x2 pixels and 3 channels: pixel by pixel here, there channel by
+// The columns for an image of 1x2 pixels and 3 channels: Muster orders them by pixel, PyTorch by
 // channel.
 void ExpectImageColumns(const std::string& layers, const std::string& name) {
   SCOPED_TRACE(layers);
@@ -122,8 +122,8 @@ TEST(TorchTensors, ConcatenatedRowsKeepTheirOrders) {
   EXPECT_THAT(InTorch(graph, "fc.weight"), ElementsAre(1, 2, 3, 5, 4, 6, 7, 8, 9, 11, 10, 12));
 }
 
-// What cannot be told by another order of columns: then nothing is reordered but convolutions, and
-// the file says that images are flattened channels last.
+// If no order of columns can account for the flattening, only convolutions are reordered, and the
+// file says that images are flattened channels last.
 TEST(TorchTensors, WhereTheOrderItselfCountsItStays) {
   for (const char* layers : {
            R"(layer { name: "f" flatten {} } layer { name: "n" lrn {} }

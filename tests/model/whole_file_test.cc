@@ -1,4 +1,4 @@
-// Damage to a file of weights is noticed, whatever part of it is hit; files of others are taken.
+// Damage to any part of a weight file is detected. Files of other programs are accepted.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
@@ -34,7 +34,7 @@ class WholeFileTest : public ::testing::Test {
     WriteModel(path_, graph, Counted(graph), /*updates=*/77, {{"format", "pt"}, {"step", "77"}});
     bytes_ = ReadBytes(path_);
   }
-  // Copies the file by `write`, which gives each tensor its place, with these metadata.
+  // Copies the file with these metadata, using a writer that assigns positions to tensors.
   void Rewrite(std::vector<StoredTensor> tensors, const Metadata& metadata) const {
     const SafetensorsReader file(path_);
     const SafetensorsHeader header = LayOutSafetensors(std::move(tensors), metadata);
@@ -56,7 +56,8 @@ TEST_F(WholeFileTest, EveryFlipIsNoticed) {
   EXPECT_EQ(DamageOf(path_), "");
   const size_t key = bytes_.find(kContentsHash), tensors = bytes_.size() - 4 * 5;
   for (size_t i = 0; i < bytes_.size(); i += i < 1000 || i > tensors ? 1 : 7) {
-    if (i >= key && i < key + std::string(kContentsHash).size()) continue;  // then there is no hash
+    if (i >= key && i < key + std::string(kContentsHash).size())
+      continue;  // without the key there is no hash
     std::string flipped = bytes_;
     flipped[i] = static_cast<char>(flipped[i] ^ 1);
     WriteBytes(other_, flipped);
@@ -73,7 +74,7 @@ TEST_F(WholeFileTest, WhatWasExpectedAndWhatIsThereIsNamed) {
                                       HasSubstr(file.header().metadata.at(kContentsHash))));
 }
 
-// As a program does that reads the file and writes it again.
+// Like a program that reads and rewrites the file.
 TEST_F(WholeFileTest, TheOrderOfTensorsIsFree) {
   const SafetensorsHeader header = SafetensorsReader(path_).header();
   std::vector<StoredTensor> tensors = header.tensors;
@@ -91,7 +92,7 @@ TEST_F(WholeFileTest, FilesOfOthersPass) {
   EXPECT_EQ(DamageOf(other_), "");
 }
 
-// Files of runs had the hash of the weights alone once.
+// Files of old versions only had the hash of the weights.
 TEST_F(WholeFileTest, TheHashOfTheWeightsCountsWhereThereIsNoOther) {
   const std::string config_path = dir_ / "config.txtpb";
   WriteBytes(config_path, std::string(R"(

@@ -1,4 +1,4 @@
-// Initializers, as proto/config.proto describes them (Initializer).
+// Initializers, as described in proto/config.proto (Initializer).
 #include <cmath>
 #include <numbers>
 
@@ -8,13 +8,13 @@
 namespace muster::oracle {
 namespace {
 
-// Box and Muller (1958), from 64 random bits.
+// The Box-Muller transform (1958) of 64 random bits.
 double Normal(uint32_t a, uint32_t b) {
   const double u = (a + 1.0) / 4294967296.0, v = b / 4294967296.0;
   return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
 }
 
-// Drawn again until it is at most two standard deviations from the mean.
+// Draws until the value is at most two standard deviations from the mean.
 double TruncatedNormal(const RandomStream& random) {
   for (uint32_t block = 0;; ++block) {
     const auto bits = random.Block(block);

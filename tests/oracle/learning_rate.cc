@@ -1,4 +1,4 @@
-// Schedules, as proto/config.proto writes them (LearningRate).
+// Schedules, as described in proto/config.proto (LearningRate).
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -15,7 +15,7 @@ double Scaled(const config::LearningRate& settings, uint32_t workers) {
   return settings.base();
 }
 
-// From 1 down to 0, along half a cosine.
+// Half a cosine from 1 down to 0.
 double Cosine(double p) { return (1 + std::cos(std::numbers::pi * p)) / 2; }
 
 double OneCycle(const config::LearningRate& settings, double base, double p) {

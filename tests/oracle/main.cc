@@ -1,4 +1,4 @@
-// oracle CONFIG [path=value …]: trains by the oracle and prints the weights hash. CONFIG may be a
+// oracle CONFIG [path=value …]: trains with the oracle and prints the weights hash. CONFIG may be a
 // run's config.txtpb.
 #include <fmt/core.h>
 

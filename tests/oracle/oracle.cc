@@ -23,7 +23,7 @@ namespace {
 
 constexpr double kPatience = 60;  // seconds, for a batch of the input pipeline
 
-// The best accuracy so far, and how many evaluations ago that was.
+// The best accuracy and the number of evaluations since.
 struct Best {
   std::optional<double> accuracy;
   int64_t evaluations_since = 0;
@@ -52,7 +52,8 @@ class Run {
         on_worker_(graph_.arena_floats()),
         updater_(graph_.layout(), config.optimizer(),
                  InitialWeights(graph_.layout(), config.run().seed())) {
-    backend_->Enter();  // denormal numbers are zeros from here on, as in servers and workers
+    backend_
+        ->Enter();  // from here on denormal numbers are flushed to zero, as in servers and workers
     PlanTower(plan_, {Evaluated().size()}, config.evaluation().batch(), tower_);
     tower_.Allocate();
   }
@@ -85,14 +86,14 @@ class Run {
                                                run_samples, batch.samples_before, reductions_));
   }
 
-  // What workers get, which may have 16 bits.
+  // Sets the workers' copy of the weights, which may have 16 bits.
   void Send(std::span<const float> weights) {
     std::ranges::copy(weights, on_worker_.floats().begin());
     RoundToWire(wire_, on_worker_.floats());
   }
 
-  // The gradient of the slices below a node of the tree: its left half plus its right half, each
-  // rounded as it would travel. Nothing if they hold no samples.
+  // The gradient of the slices below a node: its left half plus its right half, each rounded as on
+  // the wire. Nothing if they have no samples.
   std::optional<Arena> SumBelow(const TreeNode& node, const Batch& batch, BatchPipeline& batches) {
     if (Covers(node, plan_.slices).empty()) return std::nullopt;
     if (node.level == 0) return Slice(batch, batches);
@@ -104,7 +105,7 @@ class Run {
     return left;
   }
 
-  // The gradient of the next slice, of the mean loss over the whole batch.
+  // The next slice's contribution to the gradient of the mean loss over the whole batch.
   std::optional<Arena> Slice(const Batch& batch, BatchPipeline& batches) {
     const PreparedBatch& slice = batches.Next(kPatience);
     if (slice.count == 0) return std::nullopt;
@@ -127,7 +128,7 @@ class Run {
             .share = batch.share};
   }
 
-  // Regular evaluations decide; the one at the end only tells.
+  // Regular evaluations affect the run; the final one does not.
   bool IsRegular() const {
     const config::Evaluation& settings = config_.evaluation();
     const int64_t steps = settings.every_steps(),
@@ -160,7 +161,7 @@ class Run {
     if (IsRegular()) Decide();
   }
 
-  // The set that chooses.
+  // The set that decides.
   const Dataset& Evaluated() const {
     return data_.validation != nullptr ? *data_.validation : *data_.test;
   }
@@ -185,7 +186,7 @@ class Run {
   const WireType wire_;
   const std::unique_ptr<Backend> backend_;
   Tower tower_;
-  Arena on_worker_;  // weights as a worker has them
+  Arena on_worker_;  // the workers' copy of the weights
   Updater updater_;
   Best best_, best_of_plateau_;
   int64_t reductions_ = 0;

@@ -1,4 +1,4 @@
-// Real jobs, on several numbers of workers and over every transport, against the oracle.
+// Compares real jobs with the oracle, for several numbers of workers and every transport.
 #include "tests/oracle/oracle.h"
 
 #include <fmt/core.h>
@@ -16,7 +16,7 @@ namespace {
 
 struct Case {
   std::string name;
-  std::vector<std::string> settings;  // besides those of the tiny config of e2e tests
+  std::vector<std::string> settings;  // added to the tiny config of the e2e tests
 };
 
 class OracleTest : public RealJob, public ::testing::WithParamInterface<Case> {};
@@ -28,7 +28,7 @@ TEST_P(OracleTest, HasTheBitsAndTheEvaluationOfTheJob) {
     settings.push_back(std::string("cluster.workers=") + workers);
     const std::string run = "run" + std::string(workers);
     ASSERT_EQ(Start(run, settings)->Wait(60), 0) << Slurp(Path(run) / "server.log");
-    if (!expected) {  // the run's config has every setting resolved
+    if (!expected) {  // the run's config has all settings resolved
       config::Config config = LoadConfig(Path(run) / "config.txtpb", {});
       ResolveConfig(config, 1);
       expected = oracle::Train(config);
@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, OracleTest, ::testing::ValuesIn(Optimizers(
 
 class OracleOfConfigs : public RealJob {};
 
-// The training is that of a training set without the samples that are held back.
+// Equals training on a set without the held-out samples.
 TEST_F(OracleOfConfigs, ASplitTrainsOnTheOthers) {
   constexpr double kFraction = 0.3;
   const Outcome job = Succeeded(Launch({"data.validation_fraction=0.3"}));

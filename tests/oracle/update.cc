@@ -1,5 +1,5 @@
-// Optimizers, as proto/config.proto writes them (Optimizer). Sums and products are rounded to float
-// one by one, in the order in which they are written.
+// Optimizers, as described in proto/config.proto (Optimizer). Sums and products are rounded to
+// float one by one, in the order in which they are written.
 #include <algorithm>
 #include <cmath>
 
@@ -11,8 +11,9 @@ namespace {
 
 float Single(double x) { return static_cast<float>(x); }
 
-// The norm of a gradient is summed in one fixed order, since its bits reach every weight: first the
-// squares of lines of 16, folded in half four times, then halves of halves of the lines.
+// The order of the gradient norm's sum is fixed, because its bits affect every weight: first the
+// squares of lines of 16 are folded in half four times, then halves of halves of the lines are
+// added.
 double SumOfSquares(std::span<const float> line) {
   double squares[16];
   for (size_t i = 0; i < 16; ++i) squares[i] = static_cast<double>(line[i]) * line[i];
@@ -79,7 +80,7 @@ void Updater::Clip(std::vector<float>& gradient) const {
 float Updater::Direction(size_t i, float g) {
   using Optimizer = config::Optimizer;
   const float mu = TraitsOf(settings_).momentum, epsilon = Single(settings_.epsilon());
-  // `decay` of the mean square of gradients.
+  // Updates the mean square of gradients with this decay.
   const auto add_square = [&](double decay) {
     second_[i] = Single(decay) * second_[i] + Single(1 - decay) * g * g;
     return std::sqrt(second_[i]);

@@ -1,4 +1,4 @@
-// Who computes which slices.
+// Which worker computes which slices.
 #include "common/plan/assignment.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ TEST(Assignment, EvenSharesCoverEachSliceOnce) {
       int64_t next = 0;
       for (uint32_t rank = 0; rank < ranks; ++rank) {
         const std::vector<Range> mine = assignment.SlicesOf(rank);
-        ASSERT_EQ(mine.size(), 1u);  // neighbours
+        ASSERT_EQ(mine.size(), 1u);  // adjacent
         EXPECT_EQ(mine[0], EvenPart(slices, ranks, rank));
         EXPECT_EQ(mine[0].begin, next);
         next = mine[0].end;
@@ -26,7 +26,7 @@ TEST(Assignment, EvenSharesCoverEachSliceOnce) {
   }
 }
 
-// What is pushed one by one is the same slices.
+// Shares that are pushed slice by slice have the same slices.
 TEST(Assignment, SharesMayComeSliceBySlice) {
   for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{4, 4}, {1, 0, 5}, {7}}) {
     const int64_t slices = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
@@ -39,7 +39,7 @@ TEST(Assignment, SharesMayComeSliceBySlice) {
   }
 }
 
-// As after the loss of a worker: somebody computes slices that are no neighbours.
+// After the loss of a worker, another one computes slices that are not adjacent.
 TEST(Assignment, AShareMayHaveHoles) {
   const Assignment assignment{.slices = 6, .nodes = {{{1, 0}, {0, 5}}, {{1, 1}, {0, 4}}}};
   EXPECT_EQ(assignment.SlicesOf(0), (std::vector<Range>{{0, 2}, {5, 6}}));

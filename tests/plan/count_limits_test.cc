@@ -1,4 +1,4 @@
-// Where counting ends: the largest job that can be counted, and the next one.
+// The limits of counting: the largest possible job, and the next one.
 #include "common/plan/count_limits.h"
 
 #include <gmock/gmock-matchers.h>
@@ -47,7 +47,7 @@ TEST(CountLimits, TheBlocksOfATestSetAndTheBatchThatHelps) {
               AllOf(HasSubstr("262,144,001 test samples"), HasSubstr("at most 1,048,576 blocks"),
                     HasSubstr("set evaluation.batch to 251 or more")));
   EXPECT_EQ(Trouble(plan, 250 * kMostTestBlocks + 1, 251), "");
-  // Every set that a worker may have fits with some batch that a config may ask for.
+  // Every possible set fits with some valid batch size.
   EXPECT_EQ(Trouble(plan, kMost, 8192), "");
 }
 

@@ -1,4 +1,4 @@
-// Where a worker's gradients lie in its gradient buffers.
+// The positions of gradients in a worker's gradient buffers.
 #include "common/plan/gradient_layout.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace {
 
 using Span = GradientLayout::Span;
 
-// Two arenas that every step uses, and one more.
+// Two buffers for every step, and an extra one.
 const GradientLayout kLayout({10, 25, 40}, 3, 2);
 
 constexpr size_t kArena = (64 << 10) / sizeof(float);  // whole pages
@@ -35,7 +35,7 @@ TEST(GradientLayout, FindsAChunkInTheArena) {
 TEST(GradientLayout, FindsAChunkInTheMemory) {
   EXPECT_EQ(kLayout.Chunk(1, 0), (Span{10, 15}));
   EXPECT_EQ(kLayout.Chunk(1, 2), (Span{2 * kArena + 10, 15}));
-  EXPECT_EQ(kLayout.Chunk(1, 3), std::nullopt) << "no such arena";
+  EXPECT_EQ(kLayout.Chunk(1, 3), std::nullopt) << "no such buffer";
   EXPECT_EQ(kLayout.Chunk(1, 0xffffffff), std::nullopt);
   EXPECT_EQ(kLayout.Chunk(3, 0), std::nullopt) << "no such chunk";
 }
@@ -59,7 +59,7 @@ TEST(GradientLayout, SharedArenasAreWholePages) {
   EXPECT_EQ(SharedArenaFloats(kArena + 1), 2 * kArena);
 }
 
-// Chunks of all arenas together are all floats, each once.
+// The chunks of all buffers cover every float exactly once.
 TEST(GradientLayout, CoversTheMemory) {
   const GradientLayout layout({3, 4, 11}, 4, 4);
   std::set<size_t> floats;

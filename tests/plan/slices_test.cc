@@ -48,7 +48,7 @@ TEST(Decompose, CoversARangeWithTheFewestSubtrees) {
     EXPECT_EQ(Decompose({0, slices}, slices), std::vector<TreeNode>{Root(slices)});
   }
   EXPECT_EQ(Decompose({1, 6}, 8), (std::vector<TreeNode>{{0, 1}, {1, 1}, {1, 2}}));
-  EXPECT_EQ(Decompose({2, 3}, 3), (std::vector<TreeNode>{{1, 1}}));  // half of a node is nothing
+  EXPECT_EQ(Decompose({2, 3}, 3), (std::vector<TreeNode>{{1, 1}}));  // half a node is not a subtree
 }
 
 TEST(TreeSum, AddsInTreeOrderWhoeverHoldsWhat) {
@@ -113,7 +113,7 @@ TEST(Chunks, CoverTheArenaInOrderAndEndAtLayers) {
       EXPECT_EQ(chunk.begin, at);
       EXPECT_EQ(chunk.begin % 16, 0u);
       EXPECT_LE(chunk.floats() * 4, static_cast<size_t>(bytes) + 64);
-      // A chunk that holds several layers holds them whole.
+      // If a chunk has several layers, it has all of them.
       EXPECT_LE(chunk.first_layer, chunk.last_layer);
       at = chunk.end;
     }

@@ -1,4 +1,4 @@
-// Work is divided so that whoever takes longest is done as early as can be.
+// Work is divided to minimize the time of the slowest worker.
 #include "common/plan/split.h"
 
 #include <gmock/gmock-matchers.h>
@@ -17,7 +17,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::Ge;
 
-// The shortest of all divisions, by trying each.
+// The shortest time of all divisions, by brute force.
 double Shortest(int64_t pieces, const std::vector<double>& times, size_t from, int64_t least) {
   if (from + 1 == times.size()) {
     return pieces >= least ? static_cast<double>(pieces) * times[from]
@@ -54,7 +54,7 @@ TEST(Split, WhoTakesTwiceAsLongGetsHalfAsMuch) {
   EXPECT_THAT(SplitByTime(64, std::vector<double>{1, 1, 2}), ElementsAre(26, 26, 12));
 }
 
-// Who has nothing to do cannot show that it is fast again.
+// An idle worker could not show that it is fast again.
 TEST(Split, EverybodyGetsTheLeast) {
   EXPECT_THAT(SplitByTime(8, std::vector<double>{1, 1000}, 1), ElementsAre(7, 1));
   EXPECT_THAT(SplitByTime(8, std::vector<double>{1, 1000}, 0), ElementsAre(8, 0));

@@ -1,4 +1,4 @@
-// Why a file is no safetensors file, in the reader's words.
+// The reader's error for a file that is not in safetensors format.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 namespace muster::testing {
 
-// "no error" if it is one.
+// Returns "no error" for a valid file.
 inline std::string ReaderError(const std::string& path) {
   try {
     const SafetensorsReader reader(path);

@@ -1,4 +1,4 @@
-// Files of the safetensors format: what is written is read, and what is wrong is named.
+// Safetensors files: written data is read back, and errors name the cause.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A file of this header and so many bytes of data.
+// A file with this header and this many bytes of data.
 std::string FileOf(const std::string& text, size_t data_bytes) {
   const uint64_t length = text.size();
   std::string file(8, '\0');
@@ -49,7 +49,7 @@ TEST_F(SafetensorsTest, WhatIsWrittenIsRead) {
                                   {.name = "conv.bias", .shape = {1}},
                                   {.name = "bn.count", .type = TensorType::kI64, .shape = {}}},
                                  {{"step", "100"}, {"names", "a \"b\"\n\xc3\xa4"}}));
-    // The large elements first, so that all are aligned.
+    // Large elements come first, for alignment.
     EXPECT_EQ(writer.header().tensors[0].name, "bn.count");
     writer.Write(Bytes(count));
     writer.Write(Bytes(weights));
@@ -85,8 +85,8 @@ TEST_F(SafetensorsTest, TheFirstTensorBeginsWhereItIsAskedTo) {
   }
 }
 
-// A tensor may come in pieces, and one without elements in none. The hash is that of the whole
-// ones.
+// A tensor may be written in pieces, and an empty one in none. The hash is that of the whole
+// tensors.
 TEST_F(SafetensorsTest, WrittenInPieces) {
   const SafetensorsHeader header = LayOutSafetensors({{.name = "a", .shape = {0, 3}},
                                                       {.name = "b", .shape = {3}},
@@ -122,7 +122,7 @@ TEST_F(SafetensorsTest, NothingIsLeftOfAFileThatWasNotFinished) {
   EXPECT_TRUE(std::filesystem::is_empty(dir_.path()));
 }
 
-// 1, -2 and a subnormal of FP16, as each type has them.
+// 1, -2 and a subnormal of FP16, in each type.
 TEST_F(SafetensorsTest, OtherTypesAreReadAsFloats) {
   const auto read = [&](const std::string& type, const std::string& data) {
     WriteBytes(path_, FileOf(R"({"a":{"dtype":")" + type + R"(","shape":[2],"data_offsets":[0,)" +
@@ -143,7 +143,7 @@ TEST_F(SafetensorsTest, OtherTypesAreReadAsFloats) {
   EXPECT_THROW(read("I32", std::string(8, '\0')), Error);
 }
 
-// A tensor that no memory holds is read in parts.
+// Tensors larger than memory can be read in parts.
 TEST_F(SafetensorsTest, PartsOfATensor) {
   for (const char* const type : {"F32", "F64"}) {
     const uint64_t size = type == std::string("F32") ? 4 : 8, elements = uint64_t{1} << 34;
@@ -168,7 +168,7 @@ TEST_F(SafetensorsTest, PartsOfATensor) {
   }
 }
 
-// Whatever the file is cut to, it is noticed.
+// Any truncation is detected.
 TEST_F(SafetensorsTest, EveryTruncationIsNoticed) {
   const std::string whole = FileOf(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 8);
   WriteBytes(path_, whole);
@@ -181,7 +181,7 @@ TEST_F(SafetensorsTest, EveryTruncationIsNoticed) {
   EXPECT_THAT(ReaderError(path_), HasSubstr("1 bytes after the last tensor belong to none"));
 }
 
-// Headers that do not hold, with 16 bytes of data, and what is said of each.
+// Invalid headers, with 16 bytes of data, and the error for each.
 constexpr std::tuple<const char*, const char*> kBadHeaders[] = {
     {"not json", "is not a safetensors file, or damaged"},
     {"{not json", "its header is not JSON from byte 11 on"},
@@ -243,12 +243,12 @@ TEST_F(SafetensorsTest, AHeaderThatIsTooLongIsNotRead) {
   const uint64_t length = 100'000'001;
   std::memcpy(file.data(), &length, 8);
   WriteBytes(path_, file);
-  std::filesystem::resize_file(path_, 200'000'000);  // a hole
+  std::filesystem::resize_file(path_, 200'000'000);  // sparse
   EXPECT_THAT(ReaderError(path_),
               HasSubstr("expected a header of at most 100000000 bytes, got one of 100000001"));
 }
 
-// Tensors without elements take no room, wherever they stand.
+// Empty tensors take no space, wherever they are.
 TEST_F(SafetensorsTest, NoElements) {
   WriteBytes(path_, FileOf(R"({"a":{"dtype":"F32","shape":[0,3],"data_offsets":[0,0]},
       "b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},
@@ -258,7 +258,7 @@ TEST_F(SafetensorsTest, NoElements) {
   EXPECT_EQ(SafetensorsReader(path_).header().Find("a")->elements(), 0u);
 }
 
-// Bytes from anywhere are refused or read, never more than that.
+// Arbitrary bytes are either refused or read.
 TEST_F(SafetensorsTest, FlippedBitsDoNotCrash) {
   const std::string whole = FileOf(R"({"__metadata__":{"step":"1"},
       "a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",

@@ -1,5 +1,5 @@
-// Files that are no safetensors files: likely mistakes are recognized and the error says what to
-// do.
+// Files that are not in safetensors format. Likely mistakes are recognized, and the error names the
+// remedy.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -78,7 +78,7 @@ TEST_F(WrongFile, OtherFilesAreQuoted) {
                                                     "expected 8 bytes and a header, got 3 bytes"));
 }
 
-// The command is to be copied into a shell.
+// The command can be copied into a shell.
 TEST_F(WrongFile, PathsInCommandsAreQuoted) {
   const std::string odd = dir_ / "it's mine.pt";
   WriteBytes(odd, ZipOf("data.pkl"));

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What PyTorch and onnxruntime make of Muster's model files: the same logits on the same images.
+"""Checks that PyTorch and onnxruntime compute the same logits from Muster's model files.
 
     compare.py --bin DIR --source DIR --dump PROGRAM CASE
 
 CASE: a model of configs/models; onnx-MODEL: the same as ONNX; onnx-all, onnx-hwc: networks of every kind of layer;
 onnx-binary: a single logit; npz; trained: a real run.
 
-Exit code 77, which ctest counts as skipped, where PyTorch or safetensors is missing.
+Exit code 77, which ctest counts as skipped, if PyTorch or safetensors is missing.
 """
 import argparse
 import os
@@ -23,7 +23,7 @@ except ImportError as error:
           "of a Python that has PyTorch and safetensors: pip install torch safetensors")
     sys.exit(77)
 
-# The largest difference of two logits, where these are about 1; larger ones are allowed as much more.
+# The largest difference of two logits of about 1. The difference is relative for larger ones.
 TOLERANCE = 1e-5
 
 # model: (height, width, channels), classes, images
@@ -41,8 +41,8 @@ SHAPES = {
 }
 
 
-# Every kind of layer, and what is unusual about each: padding of which one side is larger, groups, rows that become
-# images again, sums and concatenations of rows and of images, a batch norm of a row.
+# Every kind of layer, with unusual settings: asymmetric padding, groups, rows that become images
+# again, sums and concatenations of rows and of images, a batch norm of a row.
 ALL_LAYERS = """
 layer { name: "c1" conv2d { filters: 8 kernel: [3, 2] stride: 2 padding: SAME groups: 2 } }
 layer { name: "n1" lrn { depth_radius: 2 bias: 1.5 alpha: 0.3 beta: 0.75 } }
@@ -68,7 +68,7 @@ layer { name: "rp" max_pool { kernel: 1 } }
 layer { name: "out" dense { units: 7 } }
 layer { name: "loss" softmax_cross_entropy {} }
 """
-# Where the order of a flattened image counts.
+# The order of a flattened image matters.
 HWC_LAYERS = """
 layer { name: "c" conv2d { filters: 4 kernel: 3 } }
 layer { name: "f" flatten {} }
@@ -120,20 +120,19 @@ learning_rate {{ base: 0.1 }}
 
 
 def logits_of(model, weights, images):
-    """Of images [n, height, width, channels]; every tensor of the file has its place in the model, and the
-    other way round."""
+    """Returns the logits of images [n, height, width, channels]. The tensors of file and model must match exactly."""
     model.load_state_dict(load_file(weights), strict=True)
     with torch.no_grad():
         return model.eval()(images.permute(0, 3, 1, 2).contiguous())
 
 
 def dump(arguments, folder, name):
-    """Made-up weights in folder/model.safetensors, and what Muster makes of some images."""
+    """Writes synthetic weights to folder/model.safetensors and returns Muster's results for some images."""
     config = write_config(folder, name, arguments.source)
     count = SHAPES[name][2]
     subprocess.run([arguments.dump, config, folder, "--images", str(count)], check=True)
     ours = load_file(os.path.join(folder, "images.safetensors"))
-    # Logits that do not depend on the image would agree, too.
+    # Otherwise constant logits would agree as well.
     spread = float(ours["logits"].std(dim=0).max())
     assert ours["logits"].shape[0] == count and spread > 1e-4, f"the images make no difference: {spread}"
     return ours
@@ -201,7 +200,7 @@ def compare_npz(arguments, folder):
 
 
 def compare_trained(arguments, folder):
-    """A real run, and the accuracy that it reported."""
+    """Compares the accuracy of a real run with the one that it reported."""
     config = os.path.join(arguments.source, "configs/smoke.txtpb")
     run = os.path.join(folder, "run")
     subprocess.run([os.path.join(arguments.bin, "muster"), "launch", config, "--run-dir", run, "--workers", "2"],

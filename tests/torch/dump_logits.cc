@@ -1,9 +1,9 @@
-// What a network makes of test images, for another library to compare with:
+// Writes a network's results for test images, for comparison with another library:
 //
 //   dump_logits CONFIG DIR [--weights FILE] [--images N] [--data DATA] [--set path.to.key=value …]
 //
-// reads the weights from FILE, or makes some up, statistics of batch norms included, and writes
-// them to DIR/model.safetensors as a run does. DIR/images.safetensors has images [N, height, width,
+// reads the weights from FILE, or makes some up, including batch norm statistics, and writes them
+// to DIR/model.safetensors as a run does. DIR/images.safetensors has images [N, height, width,
 // channels], preprocessed as in evaluation, their labels [N], and logits [N, classes].
 #include <algorithm>
 #include <cmath>
@@ -39,8 +39,8 @@ struct Options {
   int64_t images = 8;
 };
 
-// The initial weights, moved by as much as training might: biases and statistics of which each
-// element is another, and that are not what a batch norm starts with.
+// The initial weights with changes of the size that training might make. All elements of biases and
+// statistics differ from each other and from the initial ones.
 void MakeUp(const Graph& graph, uint64_t seed, std::span<float> weights) {
   InitializeWeights(graph.layout(), seed, weights);
   for (const Variable& variable : graph.variables()) {

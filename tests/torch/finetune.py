@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""torchvision's networks in Muster (docs/FINETUNE.md): the weights as they are, and what is trained from them.
+"""torchvision's networks in Muster (docs/FINETUNE.md): logits with their weights, and fine-tuning.
 
     finetune.py --bin DIR --source DIR --dump PROGRAM CASE
 
 CASE: resnet18, resnet34, resnet50, mobilenet_v2: the same logits from torchvision's weights; photos: from a file of
 torch.save to the probabilities of a photo in onnxruntime.
 
-Exit code 77, which ctest counts as skipped, where a package is missing.
+Exit code 77, which ctest counts as skipped, if a package is missing.
 """
 import argparse
 import json
@@ -30,12 +30,12 @@ except ImportError as error:
     sys.exit(77)
 
 MEAN, STDDEV = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
-CLASSES = ["blue", "green", "red"]  # a photo's brightest color
+CLASSES = ["blue", "green", "red"]  # a photo's brightest colour
 
 
 def torchvision_model(name):
-    """With random weights, and with the statistics of random images in the batch norms: with those of a new network
-    a signal grows or fades from layer to layer."""
+    """Returns a model with random weights and with batch norm statistics of random images. With initial statistics
+    the signal would grow or fade from layer to layer."""
     torch.manual_seed(7)
     model = getattr(torchvision.models, name)()
     norms = [module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
@@ -49,7 +49,7 @@ def torchvision_model(name):
 
 
 def compare_logits(arguments, folder, name):
-    """The names, shapes and layouts of torchvision's state_dict are those of our config."""
+    """Checks that names, shapes and layouts of torchvision's state_dict match our config."""
     model = torchvision_model(name)
     weights = os.path.join(folder, "theirs.safetensors")
     save_file(model.state_dict(), weights)
@@ -79,7 +79,7 @@ learning_rate {{ base: 0.1 }}
 
 
 def write_photos(folder):
-    """Smooth noise in which one color is the brightest, of several sizes; PNG and JPEG."""
+    """Writes PNG and JPEG files of several sizes: smooth noise with one brightest color."""
     generator = numpy.random.default_rng(3)
     for part, count in (("train", 8), ("val", 3)):
         for channel, name in enumerate(reversed(CLASSES)):
@@ -104,13 +104,13 @@ def fine_tune(arguments, folder):
     write_photos(path("photos"))
     torch.save(torchvision_model("resnet18").state_dict(), path("resnet18.pth"))
 
-    # A file of torch.save is no safetensors file; the error has the command that makes it one.
+    # A file of torch.save is not in safetensors format. The error has the command that converts it.
     importing = ["import", path("resnet18.pth"), path("body.safetensors"), "--config", config, "--data", path("photos")]
     error = muster(arguments, *importing, code=3)
     command = shlex.split(re.search("Convert its state_dict: (python3 -c .*)", error)[1])
     subprocess.run([sys.executable] + command[1:], check=True)
 
-    # A last layer of other classes is refused, and left out on request; nothing else is.
+    # A last layer with other classes is refused, or omitted on request, but no other layer.
     importing[1] = path("resnet18.safetensors")
     skipped = ["fc.weight is [1000,512] in the file, and [3,512] in the network",
                "fc.bias is [1000] in the file, and [3] in the network"]
@@ -140,7 +140,7 @@ def fine_tune(arguments, folder):
     image = prepare(Image.open(photo).convert("RGB"))[None]
     session = onnxruntime.InferenceSession(path("model.onnx"), providers=["CPUExecutionProvider"])
     of_onnx = torch.from_numpy(session.run(["logits"], {"images": image.numpy()})[0])
-    # And back in torchvision.
+    # Back to torchvision.
     network = torchvision.models.resnet18(num_classes=len(CLASSES))
     network.load_state_dict(load_file(os.path.join(run, "model.safetensors")), strict=True)
     with torch.no_grad():
@@ -153,7 +153,7 @@ def fine_tune(arguments, folder):
         assert difference <= 1e-4, "the probabilities differ"
 
 
-    # The page's command freezes all but the last layer and the statistics.
+    # The page's command freezes all except the last layer and the statistics.
     page = open(os.path.join(arguments.source, "docs/FINETUNE.md")).read()
     freeze = re.search(r"\nsed .*?> frozen.txtpb\n", page, re.DOTALL)[0]
     subprocess.run(["sh", "-c", freeze.replace("configs/", arguments.source + "/configs/")], cwd=folder, check=True)

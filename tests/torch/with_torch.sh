@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs a Python script with the Python that has PyTorch: the first argument, or $MUSTER_TORCH_PYTHON, or
-# python3. Exit code 77 where there is none.
+# Runs a Python script with a Python that has PyTorch: the first argument, $MUSTER_TORCH_PYTHON, or
+# python3. Exit code 77 if there is none.
 python=${1:-${MUSTER_TORCH_PYTHON:-python3}}
 shift
 if ! command -v "$python" >/dev/null; then

@@ -1,4 +1,4 @@
-// Recording: what becomes a span, and what does not.
+// Recording: which events become spans.
 #include "common/trace/trace.h"
 
 #include <gmock/gmock-more-matchers.h>
@@ -30,7 +30,7 @@ class TraceTest : public ::testing::Test {
     options.process = "worker \"1\"";
     session_ = std::make_unique<Session>(options, "main");
   }
-  // Ends the session; the events of its part.
+  // Ends the session and returns the events of its part.
   std::vector<Json> End(const std::string& phase) {
     session_.reset();
     std::ifstream in(dir_ / "part");

@@ -1,4 +1,4 @@
-// The blocks of an evaluation without a server: the same from any number of threads.
+// Evaluating blocks without a server gives the same results with any number of threads.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -41,7 +41,7 @@ struct Block {
 };
 using Blocks = std::map<int64_t, Block>;
 
-// What `threads` threads bring; `most`: an error comes in place of the next one.
+// The results of `threads` threads. After `most` blocks an error occurs.
 Blocks Evaluated(uint32_t threads, size_t most = 100) {
   config::Config config = ParseConfigText(kConfig, "test");
   config.mutable_cluster()->set_workers(threads);

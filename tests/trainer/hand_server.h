@@ -1,5 +1,5 @@
-// A server that is the test itself: one real worker joins it, over a real link, and is told what to
-// do by hand, also what no server says in a run that goes well.
+// The test acts as the server: one real worker joins over a real link and gets orders by hand, even
+// such as no server sends in a good run.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -71,7 +71,7 @@ class HandServer {
 
   const std::vector<Chunk>& chunks() const { return chunks_; }
 
-  // Tells the worker.
+  // Sends a message to the worker.
   void Send(wire::ServerMessage message, std::span<const std::byte> tensor = {},
             std::optional<uint32_t> incarnation = std::nullopt) {
     message.mutable_address()->set_job(JobOf(TestToken()));
@@ -81,7 +81,7 @@ class HandServer {
               SendResult::kQueued);
     link_->Deliver();
   }
-  // What the worker begins with, or something else.
+  // Orders the worker's initial nodes, or others.
   void Train(int64_t step, uint64_t order) { Train(step, order, options_.nodes); }
   void Train(int64_t step, uint64_t order, const std::vector<TreeNode>& nodes) {
     wire::ServerMessage message;
@@ -92,7 +92,7 @@ class HandServer {
     for (const TreeNode& node : nodes) *train.add_subtree() = SubtreeOf(node);
     Send(message);
   }
-  // At once: what somebody else was to compute.
+  // Sends an urgent order, to take over another worker's slices.
   void TakeOver(int64_t step, uint64_t order, const TreeNode& node, std::vector<uint32_t> chunks) {
     wire::ServerMessage message;
     wire::Train& train = *message.mutable_train();
@@ -125,7 +125,7 @@ class HandServer {
     Send(message);
     ++incarnation_;
   }
-  // Weights that are others in each version, made up.
+  // Sends synthetic weights that differ in each version.
   void SendChunk(int64_t version, uint32_t chunk,
                  std::optional<uint32_t> incarnation = std::nullopt) {
     const Chunk& range = chunks_[chunk];
@@ -146,7 +146,7 @@ class HandServer {
     }
   }
 
-  // What came under an order.
+  // The results for an order.
   struct Came {
     std::map<int64_t, double> losses;  // by slice
     std::map<uint32_t, std::vector<float>> parts;
@@ -157,7 +157,7 @@ class HandServer {
     return work_[order];
   }
   const Came& AwaitAll(uint64_t order) { return Await(order, chunks_.size()); }
-  // Of each block: the loss.
+  // Waits for the loss of each block.
   const std::map<uint32_t, double>& AwaitBlocks() {
     Await([this] { return blocks_.size() * kBlock >= kTestSamples; });
     return blocks_;
@@ -166,14 +166,14 @@ class HandServer {
     Await([&] { return ready_ == std::optional(incarnation); });
   }
   size_t orders() const { return work_.size(); }
-  // Somebody wants the worker to leave, as a signal says.
+  // Makes the worker want to leave, as after a signal.
   void AskToLeave() { wants_to_leave_ = true; }
-  // Until the worker has said so to this incarnation's server.
+  // Waits for the worker's request to leave, sent with this incarnation.
   void AwaitLeave(uint32_t incarnation) {
     Await([&] { return leave_ == std::optional(incarnation); });
   }
 
-  // The worker's end: "" if it was told to stop, or what it threw.
+  // Stops the worker and returns its error, or "".
   std::string Stop() {
     wire::ServerMessage message;
     message.mutable_stop()->set_completed(true);
@@ -202,7 +202,7 @@ class HandServer {
       const Datasets data{std::make_unique<MemorySet>(TestJob::kSamples, Shape{1, 1, 3}),
                           std::make_unique<MemorySet>(kTestSamples, Shape{1, 1, 3}, 2)};
       ClientOptions terms = WorkerOptions(config_, link_->endpoint(), 0, kTestSamples);
-      terms.rank.reset();  // the server knows
+      terms.rank.reset();  // the server knows it
       terms.leave = &wants_to_leave_;
       Client client(std::move(terms));
       const std::unique_ptr<Backend> cpu = MakeCpuBackend(1);
@@ -278,7 +278,7 @@ class HandServer {
   const Graph graph_;
   const std::vector<Chunk> chunks_;
   SharedMemory shared_weights_;
-  std::deque<std::vector<float>> sent_;  // stays where it is until the end
+  std::deque<std::vector<float>> sent_;  // stays in place until the end
   std::unique_ptr<ServerLink> link_;
   std::optional<PeerId> peer_;
   uint32_t incarnation_ = 0;

@@ -1,6 +1,5 @@
-// What a worker does when the server wants something in the middle of something else: the work of
-// one that was lost, another share, all of it anew. Its gradients are those of a worker that was
-// never disturbed.
+// Orders that arrive during other work: taking over lost work, another share, a reset. The
+// gradients equal those of an undisturbed worker.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -30,13 +29,13 @@ class Orders : public ::testing::TestWithParam<Case> {
             .nodes = std::move(nodes),
             .first_step = first_step};
   }
-  // By a worker that does nothing else.
+  // The result of a worker that does nothing else.
   static HandServer::Came Undisturbed(const TreeNode& node, int64_t step) {
     HandServer server(Of({node}, step));
     server.Train(step, 5);
     return server.AwaitAll(5);
   }
-  // The same chunks of it.
+  // Keeps only these chunks of the result.
   static HandServer::Came Only(HandServer::Came work, const std::vector<uint32_t>& chunks) {
     std::erase_if(work.parts, [&](const auto& part) {
       return std::ranges::find(chunks, part.first) == chunks.end();
@@ -45,7 +44,7 @@ class Orders : public ::testing::TestWithParam<Case> {
   }
 };
 
-// It waits in the forward pass of the next step for weights that need what it is asked for.
+// The worker is in the forward pass of the next step, waiting for weights that depend on the order.
 TEST_P(Orders, TakeOverInTheMiddleOfAForwardPass) {
   const HandServer::Came redone = Undisturbed(kSecond, 0), next = Undisturbed(kFirst, 1);
   HandServer server(Of({kFirst}));
@@ -54,7 +53,8 @@ TEST_P(Orders, TakeOverInTheMiddleOfAForwardPass) {
   server.AwaitAll(1);
   server.Train(1, 2);
   server.SendWeights(1, /*but=*/last);
-  std::this_thread::sleep_for(std::chrono::milliseconds(30));  // it should be in the midst of it
+  std::this_thread::sleep_for(
+      std::chrono::milliseconds(30));  // it should be in the forward pass by now
   server.TakeOver(0, 9, kSecond, {1, 2});
   EXPECT_EQ(server.Await(9, 2), Only(redone, {1, 2}));
   server.TakeOver(0, 10, kSecond, {0});
@@ -64,7 +64,7 @@ TEST_P(Orders, TakeOverInTheMiddleOfAForwardPass) {
   EXPECT_EQ(server.Stop(), "");
 }
 
-// Before its own part of the same step, whose weights have not all come.
+// Before its own part of the same step, whose weights have not all arrived.
 TEST_P(Orders, TakeOverBeforeTheOwnPart) {
   const HandServer::Came first = Undisturbed(kFirst, 1), second = Undisturbed(kSecond, 1);
   HandServer server(Of({kFirst}));
@@ -87,7 +87,7 @@ TEST_P(Orders, TakeOverWhileThereIsNothingElseToDo) {
   EXPECT_EQ(server.AwaitAll(2), redone);
 }
 
-// Some steps later the gradient's memory is given back, and taken again for the next one.
+// Some steps later the buffer is freed, and used again for the next takeover.
 TEST_P(Orders, TakeOverAgainMuchLater) {
   const HandServer::Came early = Undisturbed(kSecond, 0), late = Undisturbed(kSecond, 12);
   HandServer server(Of({kFirst}));
@@ -149,8 +149,8 @@ TEST_P(Orders, AShareMayBeNothing) {
   EXPECT_EQ(server.AwaitAll(3), second);
 }
 
-// While it waits for weights: what it had is dropped, and what was on its way under its old name is
-// not taken for the new one's.
+// It is waiting for weights. Its orders are dropped, and messages that were sent to its old
+// incarnation do not count for the new one.
 TEST_P(Orders, ResetItBeginsAnew) {
   const HandServer::Came anew = Undisturbed(kBoth, 3);
   HandServer server(Of({kFirst}));
@@ -161,7 +161,7 @@ TEST_P(Orders, ResetItBeginsAnew) {
   server.SendWeights(1, last);
   server.TakeOver(0, 4, kSecond, {});
   server.Reset();
-  server.SendChunk(1, last, /*incarnation=*/0);  // nobody's any more
+  server.SendChunk(1, last, /*incarnation=*/0);  // of the old incarnation
   server.AwaitReady(1);
   server.Activate(3);
   server.Train(3, 20, {kBoth});
@@ -183,7 +183,7 @@ TEST_P(Orders, ResetWithNothingToDoItBeginsAnew) {
   EXPECT_EQ(server.AwaitAll(2), anew);
 }
 
-// The server may have reset it before it heard that.
+// The server may have reset it before it received the request.
 TEST_P(Orders, ResetItSaysAgainThatItLeaves) {
   HandServer server(Of({kFirst}));
   server.AskToLeave();

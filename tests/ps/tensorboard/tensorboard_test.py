@@ -1,4 +1,4 @@
-"""Reads a run's event file by TensorBoard and compares it with metrics.jsonl.
+"""Reads a run's event file with TensorBoard and compares it with metrics.jsonl.
 
     tensorboard_test.py RUN_DIR
 """
