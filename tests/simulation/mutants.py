@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Measures how many simulated runs it takes to detect a mistake in the recovery of lost work. Each mutant changes one
-place of one file. The simulation is linked with the changed file and plays seeds until a run fails.
+"""How many simulated runs it takes to notice a mistake in the recovery of lost work. Each mutant changes one place of
+one file; the simulation is linked with the changed file, and plays seeds until one of them is wrong.
 
     tests/simulation/mutants.py build/release [--seeds 20000] [--only WORD]
 
-Prints a table: the seed, or the unit test, that detected the mutant, and the error. A surviving mutant is a mistake that
-no test detects, or an unnecessary rule. The exit code is 1 if a mutant survives that is not marked as equivalent.
+Prints a table: the seed that noticed, or the unit test where no run did, and what was wrong. A mutant that survives is a mistake that nothing here would
+notice, or a rule that nobody misses; the exit code is 1 if there is one that is not marked as equivalent.
 """
 import argparse
 import functools
@@ -17,17 +17,16 @@ import subprocess
 import sys
 import tempfile
 
-# Used if no run can detect a mutant: rules that save time, and messages that are not simulated.
+# Asked where no run notices: rules that save time, and messages that the simulation does not send.
 UNIT_TESTS = {
     "ps/": ["ps_step_work_test", "ps_roster_test", "ps_partial_gradients_test", "ps_evaluation_test", "ps_share_policy_test",
             "ps_shares_test", "ps_deadlines_test", "ps_boundary_test", "ps_straggler_test"],
     "worker/": ["client_session_test"],
 }
 
-# file; from (must be unique in the file); to; resulting behaviour; optionally, why no run can
-# detect it
+# file, from (once in the file), to, what the program does then; with a fifth element, why no run can notice
 MUTANTS = [
-    # Accepting and unassigning work.
+    # What counts, and what is unassigned.
     ("ps/step/step_work.cc", "order.open = false;\n    if (order.step == step_", "if (order.step == step_",
      "orders of a lost worker stay open"),
     ("ps/step/step_work.cc", "if (order.step == step_ && !order.IsDelivered()) some_unassigned_ = true", "",
@@ -77,7 +76,7 @@ MUTANTS = [
      "a worker is suspected at its own slices while it does those of others"),
     ("ps/step/step_losses.cc", "return same ? Added::kSame : Added::kDiffers", "return Added::kSame",
      "different losses of a slice are not noticed", "nothing is wrong that they would show: overwritten weights are not read"),
-    # Poison slices.
+    # Work that ends workers.
     ("ps/step/poison_watch.cc", "if (known != items.end()) suspects = {*known}", "",
      "everything that a worker held is blamed, and not what was suspected before"),
     ("ps/step/poison_watch.cc", "if (++losses.count >= kMostLosses) return item", "++losses.count",
@@ -89,7 +88,7 @@ MUTANTS = [
      "simulated blocks arrive at once: the first that is missing ended the worker"),
     ("ps/run/dispatcher.cc", "return until ? Evaluator::Give::kLater : Evaluator::Give::kAlone",
      "return Evaluator::Give::kAlone", "the third attempt at a block does not wait"),
-    # Slow workers.
+    # Late workers.
     ("ps/run/late_workers.cc", "return idle.empty() ? std::vector<uint32_t>() : late", "return {}", "nobody is ever late"),
     ("ps/run/late_workers.cc", "return idle.empty() ? std::vector<uint32_t>() : late", "return late",
      "workers are late although nobody could do their work"),
@@ -193,7 +192,7 @@ MUTANTS = [
 
 
 def compile_commands(build):
-    """Maps each source to its compile command, separate or as a part of a unity file."""
+    """Of each source: how it is compiled, by itself or as a part of a unity file."""
     commands = {}
     with open(os.path.join(build, "compile_commands.json")) as file:
         entries = json.load(file)
@@ -213,7 +212,7 @@ def link_command(build, target):
 
 
 def mutated(mutant):
-    """Returns the text of the file with the mistake in it. Line breaks count as spaces."""
+    """The text of the file with the mistake in it. Line breaks count as spaces."""
     path, old, new = mutant[:3]
     with open(path) as file:
         text = file.read()
@@ -248,7 +247,7 @@ def compile_mutant(number, mutant, commands, folder):
 
 
 def link_mutant(place, link, build):
-    # The first definition wins.
+    # What is linked first counts.
     parts = shlex.split(link)
     program = f"{place}.{os.path.basename(parts[parts.index('-o') + 1])}"
     parts[parts.index("-o") + 1] = program
