@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "cli/text/json_value.h"
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
 #include "cli/text/wrapped.h"
@@ -160,7 +161,7 @@ std::string ClassText(int64_t number, const std::vector<std::string>& names) {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // Every digit that tells the number from its neighbours.
 std::string Exact(const std::optional<double>& number) {
@@ -178,13 +179,8 @@ std::string ComparedText(const EvaluationReport& report) {
       Exact(report.reported->loss));
 }
 
-template <typename T>
-Json OrNull(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
-}
-
-Json ScoresJson(const std::string& set, const Scores& scores) {
-  Json json;
+OrderedJson ScoresJson(const std::string& set, const Scores& scores) {
+  OrderedJson json;
   json[set + "_accuracy"] = OrNull(scores.accuracy);
   if (scores.top5_accuracy) json[set + "_top5_accuracy"] = *scores.top5_accuracy;
   json[set + "_loss"] = OrNull(scores.loss);
@@ -192,16 +188,16 @@ Json ScoresJson(const std::string& set, const Scores& scores) {
 }
 
 // `part` of none is no number.
-Json ShareJson(int64_t part, int64_t of) {
-  return of == 0 ? Json() : Json(static_cast<double>(part) / static_cast<double>(of));
+OrderedJson ShareJson(int64_t part, int64_t of) {
+  return of == 0 ? OrderedJson() : OrderedJson(static_cast<double>(part) / static_cast<double>(of));
 }
 
-Json ClassesJson(const ConfusionCounts& counts, const std::vector<std::string>& names) {
-  Json classes = Json::array();
+OrderedJson ClassesJson(const ConfusionCounts& counts, const std::vector<std::string>& names) {
+  OrderedJson classes = OrderedJson::array();
   for (size_t c = 0; c < counts.size(); ++c) {
     const int64_t images = std::reduce(counts[c].begin(), counts[c].end());
     const int64_t right = counts[c][c];
-    Json one{{"class", c}};
+    OrderedJson one{{"class", c}};
     if (c < names.size()) one["name"] = names[c];
     one["images"] = images;
     one["right"] = right;
@@ -254,22 +250,23 @@ std::vector<std::string> EvaluationLines(const EvaluationReport& report) {
 }
 
 std::string EvaluationJson(const EvaluationReport& report) {
-  Json json{{"model", report.model},
-            {"step", OrNull(report.step)},
-            {"average", report.average},
-            {"data", report.data}};
+  OrderedJson json{{"model", report.model},
+                   {"step", OrNull(report.step)},
+                   {"average", report.average},
+                   {"data", report.data}};
   json[report.set + "_images"] = report.images;
   json["workers"] = report.workers;
   json.update(ScoresJson(report.set, report.scores));
-  json["reported"] = report.reported ? ScoresJson(report.set, *report.reported) : Json();
-  json["same_as_reported"] = report.reported ? Json(Same(report.scores, *report.reported)) : Json();
+  json["reported"] = report.reported ? ScoresJson(report.set, *report.reported) : OrderedJson();
+  json["same_as_reported"] =
+      report.reported ? OrderedJson(Same(report.scores, *report.reported)) : OrderedJson();
   if (report.confusion) json["classes"] = ClassesJson(*report.confusion, report.class_names);
   if (report.confusion && report.all_classes) {
     json["class_names"] = report.class_names;
     json["confusion_matrix"] = *report.confusion;
   }
   if (!report.csv.empty()) json["csv"] = report.csv;
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 }  // namespace muster

@@ -63,7 +63,7 @@ bool IsRight(std::span<const float> outputs, int64_t label) {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 struct Prediction {
   int64_t sample = 0, label = 0;
@@ -179,15 +179,15 @@ std::vector<std::string> Lines(const std::vector<Prediction>& predictions, const
   return lines;
 }
 
-Json ClassJson(int64_t number, const std::vector<std::string>& names) {
-  Json json{{"class", number}};
+OrderedJson ClassJson(int64_t number, const std::vector<std::string>& names) {
+  OrderedJson json{{"class", number}};
   const auto place = static_cast<size_t>(number);
   if (place < names.size()) json["name"] = names[place];
   return json;
 }
 
-Json TopJson(const std::vector<Candidate>& top, const EvaluationJob& job) {
-  Json json = Json::array();
+OrderedJson TopJson(const std::vector<Candidate>& top, const EvaluationJob& job) {
+  OrderedJson json = OrderedJson::array();
   for (const Candidate& one : top) {
     json.push_back(ClassJson(one.number, job.class_names));
     json.back()["probability"] = one.probability;
@@ -197,7 +197,7 @@ Json TopJson(const std::vector<Candidate>& top, const EvaluationJob& job) {
 
 std::string JsonText(const std::vector<Prediction>& predictions, const EvaluationJob& job,
                      const OpenedModel& model, const char* set) {
-  Json samples = Json::array();
+  OrderedJson samples = OrderedJson::array();
   for (const Prediction& prediction : predictions) {
     samples.push_back({{"sample", prediction.sample},
                        {"label", ClassJson(prediction.label, job.class_names)},
@@ -205,13 +205,13 @@ std::string JsonText(const std::vector<Prediction>& predictions, const Evaluatio
                        {"top", TopJson(prediction.top, job)}});
   }
   const auto step = StepOf(model.file.header().metadata);
-  const Json json{{"model", model.shown},
-                  {"step", step ? Json(*step) : Json()},
-                  {"average", IsAverage(model.file.header().metadata)},
-                  {"set", set},
-                  {"right", RightOf(predictions)},
-                  {"samples", std::move(samples)}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+  const OrderedJson json{{"model", model.shown},
+                         {"step", step ? OrderedJson(*step) : OrderedJson()},
+                         {"average", IsAverage(model.file.header().metadata)},
+                         {"set", set},
+                         {"right", RightOf(predictions)},
+                         {"samples", std::move(samples)}};
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 int ShowSamples(const PredictArguments& arguments, const OpenedModel& model,
@@ -247,8 +247,8 @@ std::string CsvRows(const std::string& image, const std::vector<Candidate>& top,
   return Join(rows, "\n");
 }
 
-std::string JsonLine(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+std::string JsonLine(const OrderedJson& json) {
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 bool PrintValue(const PredictArguments& arguments, const std::string& image, float value) {

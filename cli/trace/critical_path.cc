@@ -9,7 +9,7 @@
 namespace muster {
 namespace {
 
-struct Place {
+struct SpanOnTrack {
   const TraceTrack* track;
   const TraceSpan* span;
 };
@@ -59,8 +59,8 @@ class Walk {
   }
 
   bool LeaveWait(const TraceSpan& wait) {
-    const Place cause = wait.chunk >= 0 ? Last("update", wait.step - 1, wait.chunk, time_)
-                                        : Last("receive", wait.step, -1, time_);
+    const SpanOnTrack cause = wait.chunk >= 0 ? Last("update", wait.step - 1, wait.chunk, time_)
+                                              : Last("receive", wait.step, -1, time_);
     if (cause.span == nullptr || cause.span->end <= wait.begin) return false;
     if (wait.chunk >= 0) {
       Go(*cause.track, cause.span->end);
@@ -71,8 +71,8 @@ class Walk {
 
   bool LeaveUpdate(const TraceSpan& update) {
     Take("update", update.name, update.begin);
-    const Place push = Last("push", update.step, update.chunk, time_);
-    const Place loss = Last("receive", update.step, -1, time_);
+    const SpanOnTrack push = Last("push", update.step, update.chunk, time_);
+    const SpanOnTrack loss = Last("receive", update.step, -1, time_);
     const TraceSpan* before = nullptr;  // what this thread did until then
     for (const TraceSpan& span : track_->spans) {
       if (span.kind == "update" && span.end <= time_) before = &span;
@@ -90,7 +90,7 @@ class Walk {
   }
 
   // From the server's receiving of a loss to the worker that sent it.
-  bool LeaveLoss(const Place& loss) {
+  bool LeaveLoss(const SpanOnTrack& loss) {
     const std::string worker = fmt::format("worker {}", loss.span->rank);
     for (const TraceTrack& track : trace_.tracks) {
       if (track.process != worker || track.thread != "compute") continue;
@@ -101,8 +101,8 @@ class Walk {
   }
 
   // The one that ends last of those that have begun before `time`.
-  Place Last(const std::string& kind, int64_t step, int64_t chunk, double time) const {
-    Place last{nullptr, nullptr};
+  SpanOnTrack Last(const std::string& kind, int64_t step, int64_t chunk, double time) const {
+    SpanOnTrack last{nullptr, nullptr};
     for (const TraceTrack& track : trace_.tracks) {
       for (const TraceSpan& span : track.spans) {
         if (span.begin >= time) break;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/text/console.h"
+#include "cli/text/json_value.h"
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
 #include "common/base/text.h"
@@ -44,11 +45,6 @@ std::vector<std::string> CellsOf(const RunRecord& run) {
           Known(run.workers, [](int64_t workers) { return FormatCount(workers); }),
           run.began.empty() ? kUnknown : run.began,
           run.weights_hash.empty() ? kUnknown : run.weights_hash};
-}
-
-template <typename T>
-nlohmann::ordered_json OrNull(const std::optional<T>& value) {
-  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include "worker/nn/device_view.h"
 
 namespace muster::testing {
-namespace {
+namespace threaded_tower_test {
 
 constexpr double kPatience = 30;
 
@@ -229,5 +229,5 @@ TEST(ThreadedBackendTest, WhoWaitsForADeviceThatStandsStillGivesUp) {
   go.set_value();
 }
 
-}  // namespace
+}  // namespace threaded_tower_test
 }  // namespace muster::testing

@@ -9,7 +9,7 @@
 #include "proto/config.pb.h"
 
 namespace muster {
-namespace {
+namespace graph_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -194,5 +194,5 @@ TEST(Graph, HashTellsGraphsApart) {
   EXPECT_NE(sum(R"(["a", "b"])"), sum(R"(["b", "a"])"));
 }
 
-}  // namespace
+}  // namespace graph_test
 }  // namespace muster

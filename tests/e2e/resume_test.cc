@@ -9,7 +9,7 @@
 #include "tests/e2e/real_job.h"
 
 namespace muster::testing {
-namespace {
+namespace resume_test {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
@@ -282,5 +282,5 @@ TEST_F(Resume, NoneAreWrittenWhereNoneAreWanted) {
   EXPECT_THAT(outcome.log, Not(HasSubstr("checkpoint ")));
 }
 
-}  // namespace
+}  // namespace resume_test
 }  // namespace muster::testing

@@ -13,7 +13,7 @@
 #include "tests/e2e/real_job.h"
 
 namespace muster::testing {
-namespace {
+namespace verify_test {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
@@ -254,5 +254,5 @@ TEST_F(Verify, ALostWorkerIsReplacedAndCtrlCLeavesNothing) {
   EXPECT_EQ(Everything(Path("run0")), before);
 }
 
-}  // namespace
+}  // namespace verify_test
 }  // namespace muster::testing

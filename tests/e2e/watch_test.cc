@@ -7,7 +7,7 @@
 #include "tests/e2e/real_job.h"
 
 namespace muster::testing {
-namespace {
+namespace watch_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -67,5 +67,5 @@ TEST_F(Watch, TheDoctorSaysWhetherAConfigWouldRun) {
   EXPECT_EQ(Muster({"doctor", Path("no-config")}).exit_code, 2);
 }
 
-}  // namespace
+}  // namespace watch_test
 }  // namespace muster::testing

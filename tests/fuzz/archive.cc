@@ -8,7 +8,7 @@
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {
-namespace {
+namespace fuzz_archive {
 
 namespace fs = std::filesystem;
 
@@ -78,12 +78,12 @@ void Check(const Folder& folder, std::string_view bytes) {
   Require(files < 110, "a great many files");
 }
 
-}  // namespace
+}  // namespace fuzz_archive
 }  // namespace muster::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(archive) {
   muster::fuzz::SilenceLogs();
   static const muster::fuzz::Folder folder;
-  muster::fuzz::Check(folder, muster::fuzz::FileOf({data, size}));
+  muster::fuzz::fuzz_archive::Check(folder, muster::fuzz::fuzz_archive::FileOf({data, size}));
   return 0;
 }

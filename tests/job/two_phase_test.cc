@@ -13,7 +13,7 @@
 #include "tests/job/test_job.h"
 
 namespace muster::testing {
-namespace {
+namespace two_phase_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -251,5 +251,5 @@ TEST(Average, IsWhatWorkersEvaluate) {
   }
 }
 
-}  // namespace
+}  // namespace two_phase_test
 }  // namespace muster::testing

@@ -9,7 +9,7 @@
 #include "common/link/wire_values.h"
 
 namespace muster {
-namespace {
+namespace step_work_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -272,5 +272,5 @@ TEST_F(StepWorkTest, AnOrderMayHaveSeveralSubtrees) {
   EXPECT_EQ(work_.OwnLosses(0), 3);
 }
 
-}  // namespace
+}  // namespace step_work_test
 }  // namespace muster

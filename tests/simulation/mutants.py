@@ -19,9 +19,8 @@ import tempfile
 
 # Asked where no run notices: rules that save time, and messages that the simulation does not send.
 UNIT_TESTS = {
-    "ps/": ["ps_step_work_test", "ps_roster_test", "ps_partial_gradients_test", "ps_evaluation_test", "ps_share_policy_test",
-            "ps_shares_test", "ps_deadlines_test", "ps_boundary_test", "ps_straggler_test"],
-    "worker/": ["client_session_test"],
+    "ps/": ["ps_test"],
+    "worker/": ["client_test"],
 }
 
 # file, from (once in the file), to, what the program does then; with a fifth element, why no run can notice
