@@ -108,7 +108,7 @@ TEST_F(Mistakes, AnotherDirectoryThanTheRuns) {
     ExpectRefused(words, ExitCode::kUsage,
                   "`muster runs " + Path("series").string() + "` lists the runs");
   }
-  ExpectRefused({"inspect", run, "--set", "run.seed=3"}, ExitCode::kUsage, "is no config");
+  ExpectRefused({"inspect", run, "--set", "run.seed=3"}, ExitCode::kUsage, "is not a config");
 }
 
 }  // namespace
