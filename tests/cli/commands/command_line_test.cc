@@ -175,7 +175,7 @@ TEST_F(CommandLineTest, WrongValues) {
   ExpectRefused(RunLaunch({"--epochs", "many"}), "--epochs many");
   ExpectRefused(RunLaunch({"--epochs", "2", "--steps", "3"}), "--steps");
   ExpectRefused(Run({"verify"}), "RUN_DIR is missing");
-  ExpectRefused(Run({"verify", "nowhere"}), "nowhere: expected the directory of a run");
+  ExpectRefused(Run({"verify", "nowhere"}), "nowhere: expected a run directory");
   ExpectRefused(RunLaunch({"--set", "run.epoch=2"}), "epochs");
   ExpectRefused(RunLaunch({"--set", "run.epochs"}), "path.to.key=value");
   ExpectRefused(RunLaunch({"--set", "cluster.workers=3"}), "--workers 2");
