@@ -1,5 +1,5 @@
-// Forward declarations of the messages in proto/config.proto. The generated header takes a second to
-// compile.
+// Forward declarations of the messages in proto/config.proto. The generated header takes a second
+// to compile.
 #pragma once
 
 namespace muster::config {
