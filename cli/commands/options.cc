@@ -115,7 +115,7 @@ void AddOptionalNumber(CLI::App& command, const char* name, std::optional<double
 
 void AddWait(CLI::App& command, std::optional<double>& minutes) {
   AddOptionalNumber(command, "--wait", minutes, 1440, 0.01, 100'000, "MINUTES",
-                    "Queue for idle GPUs for up to MINUTES (default: one day)");
+                    "Queue for idle GPUs, for up to MINUTES; without a number: one day");
 }
 
 CLI::Option* ConfigOptions::AddConfig(CLI::App& command) {
@@ -193,7 +193,7 @@ void AddFrom(CLI::App& command, std::string& from) {
   command
       .add_option(
           "FROM", from,
-          "A run directory, a checkpoint (a folder of RUN_DIR/checkpoints), or a safetensors file")
+          "A run directory, a checkpoint (a folder in RUN_DIR/checkpoints), or a safetensors file")
       ->required()
       ->type_name("PATH")
       ->check(SomeText());

@@ -11,8 +11,10 @@ struct RunsOptions {
 };
 
 constexpr const char* kRunsFooter =
-    "States: running: the server is alive, no matter who started it; killed: the server is gone "
-    "and left no final line in metrics.jsonl; not begun: the run never reached its first step. "
+    "Some states:\n"
+    "  running      the server is alive, no matter who started it\n"
+    "  killed       the server is gone and left no final line in metrics.jsonl\n"
+    "  not begun    the run never reached its first step\n"
     "Narrow terminals show fewer columns.\n"
     "\n"
     "Exit codes: 0 done; 2 no such directory.";
