@@ -253,8 +253,8 @@ std::vector<std::string> TopLines(const Json& status, const TopRun& run, const T
     lines.push_back(title ? paint(kDim, table[i]) : slow ? paint(kRed, table[i]) : table[i]);
   }
   if (shown.size() < ranks.size()) {
-    lines.push_back(fmt::format("  and {} more, which are faster",
-                                Plural(static_cast<int64_t>(ranks.size() - shown.size()), "rank")));
+    lines.push_back(fmt::format(
+        "  and {}", Plural(static_cast<int64_t>(ranks.size() - shown.size()), "faster rank")));
   }
   return lines;
 }
