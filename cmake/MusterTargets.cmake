@@ -1,9 +1,9 @@
-# One place for the flags of every target.
+# The compiler flags of every target.
 add_library(muster_flags INTERFACE)
 target_include_directories(muster_flags INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(muster_flags INTERFACE -Wall -Wextra -Wpedantic -Wno-missing-field-initializers
-                       # GCC 12 sees overflows and overlaps inside inlined fmt and std::string that
-                       # are not there.
+                       # GCC 12 reports false overflows and overlaps in inlined fmt and
+                       # std::string.
                        -Wno-stringop-overflow -Wno-restrict)
 if(MUSTER_ARCH)
   target_compile_options(muster_flags INTERFACE -march=${MUSTER_ARCH})
@@ -13,9 +13,9 @@ if(MUSTER_SANITIZE)
   add_link_options(-fsanitize=${MUSTER_SANITIZE})
 endif()
 
-# What only reads settings, prints or tests is compiled at -O1, which takes less time and is fast
-# enough. Arithmetic and what a step passes through stay at -O3, also where they are short: the bits
-# of a multiply and an add depend on it.
+# Code that reads settings, prints or tests is compiled with -O1, which is faster to build. Arithmetic
+# and the code of a step stay at -O3, however short, because the bits of a multiply and an add depend on
+# it.
 set(MUSTER_COLD $<$<CONFIG:Release>:-O1>)
 
 # Several files are compiled at once (unity builds): a batch reads its headers once. Large batches take the
@@ -26,9 +26,8 @@ if(cores LESS_EQUAL 4)
   set(MUSTER_UNITY_BATCH 32)
 endif()
 
-# muster_library(NAME [SEPARATE] SOURCES ... [DEPS ...]): a static library of one folder. SEPARATE: its
-# files are compiled one by one, since the bits of its arithmetic shall not depend on what a compiler
-# sees beside it.
+# muster_library(NAME [SEPARATE] SOURCES ... [DEPS ...]): a static library of one folder. SEPARATE
+# compiles its files one by one, so that the bits of its arithmetic do not depend on other files.
 function(muster_library name)
   cmake_parse_arguments(ARG "SEPARATE" "" "SOURCES;DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
@@ -46,8 +45,8 @@ function(muster_program name)
   install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 
-# muster_sanitized(LABEL TARGETS ...): what the target tests_LABEL builds, so that a sanitizer's build of
-# one label's tests is no build of everything.
+# muster_sanitized(LABEL TARGETS ...): adds TARGETS to the target tests_LABEL, so that a sanitizer build of
+# one label's tests does not build everything.
 function(muster_sanitized label)
   if(NOT TARGET tests_${label})
     add_custom_target(tests_${label})

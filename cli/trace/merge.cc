@@ -24,30 +24,30 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// Of every trace.
+// Every trace begins with this.
 constexpr std::string_view kBeginning = R"({"displayTimeUnit":"ms","otherData":)";
 
 bool IsSpan(const OrderedJson& event) { return event["ph"] == "X"; }
 
-// The events of one part; the last line of a process that was killed may be cut off. Returns the
-// error of a file that cannot be read, or 0.
+// Reads the events of one part. The last line may be truncated if the process was killed. Returns
+// 0, or the errno if the file cannot be read.
 int ReadPart(const std::string& path, std::vector<OrderedJson>& events) {
   std::ifstream in = ReadPlainFile(path);
   if (!in) return errno != 0 ? errno : EIO;
   bool first = true;
   for (std::string line; std::getline(in, line);) {
-    // In the whole trace it is within two brackets more.
+    // The merged trace nests each event two levels deeper.
     OrderedJson event = ParseJson<OrderedJson>(line, kMostJsonNesting - 2);
     const bool is_event = IsTraceEvent(event);
     if (is_event) events.push_back(std::move(event));
-    // Something else, for example a whole trace, some of whose lines are events. (The last line of
-    // a part may be cut off.)
+    // If the first line is not an event, this is another file. A merged trace would have lines
+    // further down that are events.
     if (std::exchange(first, false) && !is_event) break;
   }
   return 0;
 }
 
-// The time at which an arrow touches a span, inside it.
+// The end of the span at which an arrow touches it.
 enum class Side { kBegin, kEnd };
 OrderedJson Arrow(const char* phase, const char* name, int64_t id, const OrderedJson& span,
                   Side side) {
@@ -112,7 +112,7 @@ std::string Text(const std::vector<OrderedJson>& events, const MergedTrace& merg
                      ",\n\"traceEvents\":[\n";
   for (OrderedJson event : events) {
     if (event["ph"] != "M") {
-      // Whole nanoseconds: spans that nest must still do so when they are read back.
+      // Round to nanoseconds, so that nested spans still nest when they are read back.
       event["ts"] = std::round((event["ts"].get<double>() - origin) * 1e3) / 1e3;
     }
     text += event.dump() + ",\n";
@@ -121,14 +121,14 @@ std::string Text(const std::vector<OrderedJson>& events, const MergedTrace& merg
   return text + "]}\n";
 }
 
-// A slip of the hand (a part, or some other file, in the place of the trace) must cost nothing.
+// Protects a file that the user named by mistake, such as a part, in place of the trace.
 void CheckReplaceable(const std::string& path) {
   struct stat status {};
-  if (::lstat(path.c_str(), &status) != 0) return;  // new, or an error of writing it
+  if (::lstat(path.c_str(), &status) != 0) return;  // new, or writing will report the error
   try {
     (void)ReadTrace(path);
   } catch (const Error& error) {
-    throw Error(error.code(), "{}; it was left as it is: choose another file for the trace",
+    throw Error(error.code(), "{}; it was not changed: choose another file for the trace",
                 error.what());
   }
 }
@@ -161,9 +161,9 @@ MergedTrace MergeTrace(const std::vector<std::string>& parts, const std::string&
     if (error != 0) merged.missing.push_back(part);
     if (!strict || events.size() > before) continue;
     throw Error(ExitCode::kData,
-                "{}: expected what a process of a traced run left (trace.server.part, "
+                "{}: expected a part that a process of a traced run wrote (trace.server.part, "
                 "trace.worker-0.part …), found {}; {} was not written",
-                part, error == 0 ? "something else in it" : ErrorText(error), path);
+                part, error == 0 ? "another file" : ErrorText(error), path);
   }
   if (strict) CheckReplaceable(path);
   for (const OrderedJson& event : events) {

@@ -20,7 +20,7 @@
 namespace muster {
 namespace {
 
-// Scopes nest: the parent is the innermost span that is still open.
+// Spans nest, so the parent is the innermost span that is still open.
 void FindParents(std::vector<TraceSpan>& spans) {
   std::stable_sort(spans.begin(), spans.end(), [](const TraceSpan& a, const TraceSpan& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
@@ -41,7 +41,7 @@ void FindParents(std::vector<TraceSpan>& spans) {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// A number that no trace of ours has.
+// Thrown for a number that our traces cannot contain.
 struct Foreign {};
 
 int IdOf(const OrderedJson& value) {
@@ -50,7 +50,7 @@ int IdOf(const OrderedJson& value) {
 }
 
 double TimeOf(const OrderedJson& value) {
-  constexpr double kMostMicroseconds = 1e15;  // far from where sums are no numbers any more
+  constexpr double kMostMicroseconds = 1e15;  // small enough that sums stay finite
   const double time = value.get<double>();
   if (!(std::abs(time) <= kMostMicroseconds)) throw Foreign();
   return time;
@@ -110,17 +110,17 @@ Trace ReadTrace(const std::string& path) {
   text << in.rdbuf();
   const auto foreign = [&](const char* found) {
     return Error(ExitCode::kData,
-                 "{}: expected a trace written by `muster launch --trace`, found {}", path, found);
+                 "{}: expected a trace that `muster launch --trace` wrote, found {}", path, found);
   };
   const OrderedJson file = ParseJson<OrderedJson>(text.str());
-  if (file.is_discarded()) throw foreign("something that is not JSON, or cut off");
+  if (file.is_discarded()) throw foreign("a file that is truncated or not JSON");
   try {
     std::map<int, std::string> processes;
     std::map<std::pair<int, int>, TraceTrack> tracks;
     Trace trace;
     trace.dropped = file.at("otherData").value("dropped_spans", uint64_t{0});
     for (const OrderedJson& event : file.at("traceEvents")) {
-      if (!IsTraceEvent(event)) throw foreign("JSON of another kind");
+      if (!IsTraceEvent(event)) throw foreign("other JSON");
       const std::pair key{event["pid"].get<int>(), event["tid"].get<int>()};
       if (event["ph"] == "X") tracks[key].spans.push_back(SpanOf(event));
       if (event["name"] == "process_name") processes[key.first] = event["args"]["name"];
@@ -133,7 +133,7 @@ Trace ReadTrace(const std::string& path) {
     }
     return trace;
   } catch (const OrderedJson::exception&) {  // a field is missing, or of another type
-    throw foreign("JSON of another kind");
+    throw foreign("other JSON");
   }
 }
 
@@ -145,9 +145,8 @@ std::vector<WorkerStep> WorkerSteps(const Trace& trace) {
   std::vector<WorkerStep> steps;
   for (const TraceTrack& track : trace.tracks) {
     std::map<int64_t, std::vector<const TraceSpan*>> layers;
-    std::set<int64_t> evaluated;  // versions: an evaluation comes between the step before and this
+    std::set<int64_t> evaluated;  // steps that an evaluation precedes
     for (const TraceSpan& span : track.spans) {
-      // An evaluation's layers belong to no step.
       if (span.kind == "evaluate") evaluated.insert(span.step);
       bool training = false;
       for (int p = span.parent; p >= 0; p = track.spans[static_cast<size_t>(p)].parent) {

@@ -25,7 +25,6 @@ std::string Steps(const RunRecord& run) {
   return short_of ? text + "/" + FormatCount(*run.total_steps) : text;
 }
 
-// A run with restarts is marked.
 std::string State(const RunRecord& run) {
   if (run.server_restarts == 0) return StateName(run.state);
   return fmt::format("{}, {}", StateName(run.state), Plural(run.server_restarts, "restart"));
@@ -95,7 +94,7 @@ int ListRuns(const std::string& dir, bool json) {
   std::vector<std::string> troubles;
   const std::vector<RunRecord> runs = FindRuns(dir, troubles);
   for (const std::string& trouble : troubles) {
-    PrintError(fmt::format("muster: warning: {}: this run is left out\n", trouble));
+    PrintError(fmt::format("muster: warning: {}: skipping this run\n", trouble));
   }
   if (json) {
     PrintResultAsIs(RunsJson(runs));

@@ -138,15 +138,15 @@ TEST_F(FullDisk, WhoLooksInIsToldThatTheStatusIsOld) {
   ASSERT_TRUE(Reaches("small/run", 200)) << job->Log();
   Fill();
   EXPECT_TRUE(Eventually(60, [&] {
-    return Muster({"top", "--once", Path("small/run")})
-               .log.find("what is shown is old: its disk") != std::string::npos;
+    return Muster({"top", "--once", Path("small/run")}).log.find("this status is old: its disk") !=
+           std::string::npos;
   })) << job->Log();
   EXPECT_EQ(job->EndBy(SIGTERM, 60), 143);
   std::filesystem::remove(Path("small/run") / "status.json");
   const Outcome none = Muster({"top", "--once", Path("small/run")});
   EXPECT_EQ(none.exit_code, 2);
-  EXPECT_THAT(none.log, HasSubstr("has no status.json, which a run's server writes each second: "
-                                  "its disk has no room left"));
+  EXPECT_THAT(none.log, HasSubstr("has no status.json, which the run's server writes every second: "
+                                  "its disk is full"));
 }
 
 TEST_F(FullDisk, AnExportWithoutRoomSaysSo) {

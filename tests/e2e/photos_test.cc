@@ -114,7 +114,7 @@ TEST_F(Photos, MeanAndStddevAreMeasuredOnce) {
   // Weights are evaluated as they were trained.
   ExpectRefused(
       {"eval", Path("run/model.safetensors"), "--config", config_, "--data", Path("photos")},
-      ExitCode::kUsage, "expected mean and stddev of the training");
+      ExitCode::kUsage, "expected the mean and stddev that");
   const std::string both = "data.preprocess.mean=[0.5, 0.5, 0.5]";
   EXPECT_THAT(Train("given", {"--set", both, "--steps", "1"}).log,
               AllOf(HasSubstr("measure_mean_stddev has no effect"), Not(HasSubstr("Measured"))));

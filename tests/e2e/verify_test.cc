@@ -180,10 +180,9 @@ TEST_F(Verify, WhatElseACheckpointHoldsIsCompared) {
 TEST_F(Verify, WhatCannotBeVerifiedIsRefused) {
   ASSERT_EQ(Start("one", {"checkpoint.keep_last=1"})->Wait(60), 0);
   ExpectRefused({"verify", Path("one")}, ExitCode::kUsage,
-                "expected those of two steps or more, got step-00000012-g1-evaluated; "
-                "checkpoint.keep_last or checkpoint.keep_best keeps more");
+                "expected checkpoints of at least two steps, got step-00000012-g1-evaluated; ");
   ExpectRefused({"verify", Path("one/checkpoints")}, ExitCode::kUsage,
-                "checkpoints: expected the directory of a run");
+                "checkpoints: expected a run directory");
   // By default two steps are kept.
   ASSERT_EQ(Start("run", {})->Wait(60), 0);
   EXPECT_THAT(Succeeded(Run("run")).log,
@@ -192,7 +191,7 @@ TEST_F(Verify, WhatCannotBeVerifiedIsRefused) {
   ExpectRefused({"verify", Path("run"), "--set", "run.seed=9"}, ExitCode::kUsage,
                 "run.seed was 1 and is now 9: a run that is resumed goes on as it began");
   ExpectRefused({"verify", Path("run"), "--set", "run.epochs=1"}, ExitCode::kUsage,
-                "expected a length of 12 steps or more");
+                "expected a length of at least 12 steps");
   ExpectRefused({"verify", Path("run"), "--workers", "1000"}, ExitCode::kUsage,
                 "--workers 1000: expected at most ");
   ExpectRefused({"verify", Path("run"), "--data", Path("nowhere")}, ExitCode::kData, "nowhere");
@@ -212,8 +211,7 @@ TEST_F(Verify, ARunUnderWay) {
     if (outcome.exit_code == 0) {
       EXPECT_THAT(outcome.log, HasSubstr(": the same bits in 12 tensors on 2 workers"));
     } else {
-      EXPECT_THAT(outcome.log,
-                  HasSubstr(" has been removed meanwhile, since the run is under way"));
+      EXPECT_THAT(outcome.log, HasSubstr(" has been removed meanwhile"));
     }
   }
   EXPECT_EQ(process->EndBy(SIGINT, 20), 130) << process->Log();
@@ -246,7 +244,7 @@ TEST_F(Verify, ALostWorkerIsReplacedAndCtrlCLeavesNothing) {
       EXPECT_TRUE(process.Says("steps 0 to 1,800: the same bits in 12 tensors on 2 workers"));
     } else {
       EXPECT_EQ(process.EndBy(SIGINT, 20), 130) << process.Log();
-      EXPECT_THAT(process.Log(), HasSubstr("stopped by SIGINT: no difference was found so far"));
+      EXPECT_THAT(process.Log(), HasSubstr("stopped by SIGINT; found no difference"));
     }
     EXPECT_TRUE(NothingLeft(10));
     EXPECT_TRUE(fs::is_empty(Path("tmp")));
