@@ -1,4 +1,4 @@
-// The progress, to a checkpoint and back.
+// Saves and restores the progress.
 #include "ps/record/progress.h"
 
 namespace muster {

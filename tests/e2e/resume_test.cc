@@ -244,10 +244,10 @@ TEST_F(Resume, ADiskThatTakesNoCheckpointEndsNoTraining) {
   const auto job = Start("run", {"run.epochs=4"});
   EXPECT_EQ(job->Wait(60), 1);
   EXPECT_EQ(Metrics("run").back()["weights_hash"], whole.hash());
-  EXPECT_THAT(
-      job->Log(),
-      AllOf(HasSubstr("Warning: no checkpoint of step 0: "), HasSubstr("Completed: "),
-            HasSubstr("not everything of the run could be kept"), HasSubstr("--run-dir DIR")));
+  EXPECT_THAT(job->Log(),
+              AllOf(HasSubstr("Warning: could not save the checkpoint of step 0: "),
+                    HasSubstr("Completed: "), HasSubstr("not everything of the run could be kept"),
+                    HasSubstr("--run-dir DIR")));
 }
 
 TEST_F(Resume, WeightsThatCouldNotBeWrittenAreWrittenWhenItIsResumed) {
