@@ -111,9 +111,10 @@ TEST_F(Resume, ADamagedCheckpointIsNamedAndTheOneBeforeUsed) {
   ASSERT_EQ(kept.size(), 2u);
   fs::resize_file(kept[1] / "tensors.safetensors", 5000);
   const Outcome rest = Succeeded(GoOn("run0"));
-  EXPECT_THAT(rest.log,
-              AllOf(HasSubstr("the checkpoint " + kept[1].filename().string() + " is damaged: "),
-                    HasSubstr("goes on from the one before, " + kept[0].filename().string())));
+  EXPECT_THAT(
+      rest.log,
+      AllOf(HasSubstr("the checkpoint " + kept[1].filename().string() + " is damaged: "),
+            HasSubstr("resuming from the previous checkpoint, " + kept[0].filename().string())));
   EXPECT_EQ(rest.hash(), whole.hash());
   EXPECT_EQ(Curve(rest.metrics), Curve(whole.metrics));
   // Nothing was done with it.
