@@ -3,7 +3,7 @@
 //
 // Pure logic: no link, no clock. Messages are queued here until the server sends them.
 //
-// Owner: the server. Used in the loop's thread.
+// Owner: the server. Used on the loop thread.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 // that has been touched before, while updates wait (copying()). Another thread writes the copy
 // while the run continues. A slow, full or missing disk never ends a run.
 //
-// Owner: the run keeper. Used in the loop's thread.
+// Owner: the run keeper. Used on the loop thread.
 #pragma once
 
 #include <chrono>

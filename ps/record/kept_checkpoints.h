@@ -1,6 +1,6 @@
 // The checkpoints of a run on disk and their accuracies.
 //
-// Owner: Checkpoints. Used in the loop's thread.
+// Owner: Checkpoints. Used on the loop thread.
 #pragma once
 
 #include <cstdint>

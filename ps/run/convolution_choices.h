@@ -2,7 +2,7 @@
 // arithmetic (Hello) must choose the same algorithms: otherwise the bits of the run would depend on
 // which worker computed a slice. Workers on different hardware differ in bits in any case.
 //
-// Owner: the run. Used in the loop's thread.
+// Owner: the run. Used on the loop thread.
 #pragma once
 
 #include <map>

@@ -1,7 +1,7 @@
 // Why the job ends early: the first reason reported. Later ones are consequences, for example a
 // worker that leaves because the server stops.
 //
-// Owner: the server. Used in the loop's thread.
+// Owner: the server. Used on the loop thread.
 #pragma once
 
 #include <optional>

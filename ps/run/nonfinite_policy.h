@@ -1,6 +1,6 @@
 // Handles losses, gradients and weights that are not finite (run.on_nonfinite).
 //
-// Owner: the run. Used in the loop's thread.
+// Owner: the run. Used on the loop thread.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // A run and its checkpoints: what a checkpoint saves, where the run resumes, whether the workers
 // still match, and how a replay (`muster verify`) compares.
 //
-// Owner: the run. Used in the loop's thread.
+// Owner: the run. Used on the loop thread.
 #pragma once
 
 #include <optional>

@@ -5,7 +5,7 @@
 // FirstFailure; environment errors (a full disk) are thrown as Error. Uses no link and no clock:
 // `now` is passed in, and outgoing messages queue in Membership.
 //
-// Owner: the server. Used in the loop's thread.
+// Owner: the server. Used on the loop thread.
 #pragma once
 
 #include <chrono>

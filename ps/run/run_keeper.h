@@ -1,7 +1,7 @@
 // What a run records and saves: progress, checkpoints, weights and status. The recorder writes
 // small files; a background thread writes large ones, in order.
 //
-// Owner: the run. Used in the loop's thread.
+// Owner: the run. Used on the loop thread.
 #pragma once
 
 #include <chrono>

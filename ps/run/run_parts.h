@@ -1,6 +1,6 @@
 // The parts of a run: its position, weights, work and records.
 //
-// Owner: the run. Used in the loop's thread.
+// Owner: the run. Used on the loop thread.
 #pragma once
 
 #include "common/graph/graph.h"

@@ -1,7 +1,7 @@
 // Monitors a run: warns about slow ranks and about stalls before a deadline ends the run, and
 // collects the contents of the status file.
 //
-// Owner: the run keeper. Used in the loop's thread.
+// Owner: the run keeper. Used on the loop thread.
 #pragma once
 
 #include <chrono>

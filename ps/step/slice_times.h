@@ -1,6 +1,6 @@
 // Each worker's time per slice (compute and input), from its reports.
 //
-// Owner: Shares. Used in the loop's thread.
+// Owner: Shares. Used on the loop thread.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // The variables, the thread pool and the aggregator, which turn gradients into weights.
 //
-// Owner: the run. Used in the loop's thread.
+// Owner: the run. Used on the loop thread.
 #pragma once
 
 #include "common/graph/graph.h"

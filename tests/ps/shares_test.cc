@@ -101,7 +101,7 @@ TEST_F(SharesTest, WhoIsLateAgainAndAgainIsSlow) {
     shares_.EndStep(step_++, 1);
   }
   EXPECT_TRUE(Look());
-  EXPECT_THAT(Sizes(shares_), ElementsAre(14, 2)) << "60 ms a slice";
+  EXPECT_THAT(Sizes(shares_), ElementsAre(14, 2)) << "60 ms per slice";
 }
 
 TEST_F(SharesTest, OneWhoComesIsTakenForAsFastAsTheOthers) {
