@@ -28,12 +28,13 @@ BenchDevice::BenchDevice() {
   cudaDeviceProp properties{};
   Check(cudaGetDeviceProperties(&properties, 0), "be asked what it is");
   if (!HasCode()) {
-    throw Error(ExitCode::kFailure,
-                "this build has no code that {} (sm_{}{}) runs: it has some for {}; build with "
-                "MUSTER_CUDA_ARCHITECTURES (docs/CUDA.md)",
-                properties.name, properties.major, properties.minor, Architectures());
+    throw Error(
+        ExitCode::kFailure,
+        "this build has code for {}, not for {} (sm_{}{}); set MUSTER_CUDA_ARCHITECTURES and "
+        "rebuild (docs/CUDA.md)",
+        Architectures(), properties.name, properties.major, properties.minor);
   }
-  // As many as the backend takes (card.cc).
+  // The same number as the backend uses (card.cc).
   most_blocks_ =
       std::max(1, properties.maxThreadsPerMultiProcessor / 256) * properties.multiProcessorCount;
   stream_ = MakeStream();
