@@ -26,7 +26,7 @@ EventHandle MakeTimer() {
 BenchDevice::BenchDevice() {
   Check(cudaSetDevice(0), "be used");
   cudaDeviceProp properties{};
-  Check(cudaGetDeviceProperties(&properties, 0), "be asked what it is");
+  Check(cudaGetDeviceProperties(&properties, 0), "report its properties");
   if (!HasCode()) {
     throw Error(
         ExitCode::kFailure,
