@@ -125,7 +125,7 @@ int main(int argc, char** argv) {
   muster::KeepFreedMemory();  // like server and workers
   muster::bench::SyncOptions options;
   muster::ProgramOptions program(
-      "Times a round of push, average, update and pull between real processes.");
+      "Measures a round of push, average, update and pull between real processes.");
   program.Add("--workers", options.workers).ShowDefault().InRange(1, 64);
   program
       .Add("--size", options.bytes,

@@ -17,7 +17,7 @@ constexpr double kPatience = 60;  // seconds
 
 EventHandle MakeTimer() {
   cudaEvent_t event{};
-  Check(cudaEventCreateWithFlags(&event, cudaEventDefault), "make an event");
+  Check(cudaEventCreateWithFlags(&event, cudaEventDefault), "create an event");
   return EventHandle(event);
 }
 
@@ -41,7 +41,7 @@ BenchDevice::BenchDevice() {
   piece_ = AllocateLocked(kPieceBytes);
 }
 
-void BenchDevice::Wait() const { Check(cudaStreamSynchronize(stream()), "end its work"); }
+void BenchDevice::Wait() const { Check(cudaStreamSynchronize(stream()), "finish its work"); }
 
 void* BenchDevice::AllocateBytes(int64_t bytes) {
   void* memory = nullptr;
@@ -115,7 +115,7 @@ double BenchDevice::MedianSeconds(const std::function<void()>& run, int repeats)
     run();
     Check(cudaEventRecord(end.get(), stream()), "record an event");
     if (!AwaitEvent(end.get(), kPatience)) {
-      throw Error(ExitCode::kFailure, "the GPU did not end a run within {:.0f} s", kPatience);
+      throw Error(ExitCode::kFailure, "the GPU did not finish a run within {:.0f} s", kPatience);
     }
     float milliseconds = 0;
     Check(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), "time its work");

@@ -43,7 +43,7 @@ void Run(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  muster::ProgramOptions program("Times the CUDA backend's parts.");
+  muster::ProgramOptions program("Benchmarks the parts of the CUDA backend.");
   program.Add("what", options.what, "kernels, cudnn or launches")
       .Required()
       .OneOf({"kernels", "cudnn", "launches"});

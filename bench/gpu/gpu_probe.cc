@@ -77,9 +77,9 @@ class Machine {
  public:
   explicit Machine(int64_t bytes) : bytes_(static_cast<size_t>(bytes)) {
     Require(cudaSetDevice(0), "use the GPU");
-    Require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
-    Require(cudaStreamCreateWithFlags(&other_stream_, cudaStreamNonBlocking), "make a stream");
-    Require(cudaMalloc(&device_, 2 * bytes_), "allocate memory of the GPU");
+    Require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "create a stream");
+    Require(cudaStreamCreateWithFlags(&other_stream_, cudaStreamNonBlocking), "create a stream");
+    Require(cudaMalloc(&device_, 2 * bytes_), "allocate GPU memory");
     Require(cudaHostAlloc(&locked_, 2 * bytes_, cudaHostAllocDefault), "allocate locked memory");
     std::memset(locked_, 1, 2 * bytes_);
   }

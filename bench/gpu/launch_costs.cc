@@ -65,7 +65,7 @@ class Costs {
       launch();
       device_.Wait();
     });
-    Row("start a kernel and wait as a worker does", [&] {
+    Row("start a kernel and wait like a worker", [&] {
       launch();
       record();
       (void)AwaitEvent(event.get(), 10);

@@ -25,7 +25,7 @@ Membership::Arrival Membership::OnHello(PeerId peer, const wire::Hello& hello, b
   } else if (comes_back) {
     seating = roster_.Reseat(peer, hello, now);
   } else if (phase_ == Phase::kClosed || (phase_ != Phase::kGathering && !may_join_late_)) {
-    seating = {hello.rank(), "all workers of this job have joined already"};
+    seating = {hello.rank(), "all workers of this job have already joined"};
   } else {
     seating = roster_.Join(peer, hello, now);
   }

@@ -186,7 +186,7 @@ void Checkpoints::Written(const std::string& trouble) {
     (void)retry_.Note("");
     kept_.Add(current_.name, current_.expired,
               CheckpointsFolder(run_dir_) + "/" + current_.name.Text());
-    LogInfo("checkpoint {}", kept_.newest_in());
+    LogInfo("saved checkpoint {}", kept_.newest_in());
   } else {
     NoteFailure(trouble);
   }

@@ -210,7 +210,7 @@ bool ModelSaver::Write(const std::string& name, std::span<const float> weights, 
     Note(name, info, error.what());
     return false;
   }
-  LogInfo("{}: the weights of step {}{}", path, info.step, info.average ? ", averaged" : "");
+  LogInfo("{}: saved the weights of step {}{}", path, info.step, info.average ? ", averaged" : "");
   Note(name, info, "");
   return true;
 }

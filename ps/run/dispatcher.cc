@@ -190,7 +190,6 @@ void Dispatcher::Extend(std::chrono::steady_clock::duration suspension) {
 }
 
 // ---------------------------------------------------------------------------------- unassigned
-// work
 
 void Dispatcher::CatchUp(Time now) {
   if (!changed_) return;

@@ -54,7 +54,7 @@ std::string NameOf(const WorkItem& item, const RunWork& work, const RunPosition&
   }
   const Batch batch = state.plan.At(step);
   const Range places = state.plan.Slice(batch, item.index);
-  return fmt::format("slice {} of step {} (places {} to {} of epoch {})", item.index, step,
+  return fmt::format("slice {} of step {} (positions {} to {} of epoch {})", item.index, step,
                      places.begin, places.end - 1, batch.epoch);
 }
 

@@ -72,7 +72,7 @@ ServerResult Server::Serve() {
   events::Event event;
   event.mutable_listening()->set_endpoint(link_->endpoint());
   recorder_.Record(event);
-  LogInfo("listening on {}; updates with {} x {}", link_->endpoint(),
+  LogInfo("listening on {}; update threads: {} x {}", link_->endpoint(),
           run_.parts().engine.pool.threads(), run_.parts().engine.aggregator.instruction_set());
   try {
     while (!run_.done() && !failure_.is_set()) RunOnce();
@@ -225,7 +225,7 @@ void Server::Receive(const FromWorker& event, Clock::time_point now) {
   const std::optional<uint32_t> rank = members_.SenderOf(event, now, why);
   if (rank) why = OnMessage(*rank, event, now);
   if (why.empty()) return;
-  Drop(seated ? members_.roster().Name(*seated) : fmt::format("stranger {}", event.peer), why);
+  Drop(seated ? members_.roster().Name(*seated) : fmt::format("unknown peer {}", event.peer), why);
 }
 
 void Server::OnHello(const FromWorker& event, Clock::time_point now) {
@@ -272,7 +272,7 @@ std::string Server::OnMessage(uint32_t rank, const FromWorker& event, Clock::tim
       OnGoodbye(rank, now);
       return "";
     default:
-      return "a message without a known body";
+      return "a message of unknown type";
   }
 }
 
