@@ -168,7 +168,7 @@ bool Dispatcher::ResetLate(Time now, Time since) {
   for (const uint32_t rank : late) {
     const double waited = std::chrono::duration<double>(now - since).count();
     if (!evaluates) work_.shares.WasLate(rank, waited, work_.slices.OwnLosses(rank));
-    Reset(rank, "too slow; other workers take over its slices", now);
+    Reset(rank, "too slow", now);
   }
   if (late.empty()) return false;
   late_.OnReset();

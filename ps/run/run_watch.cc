@@ -70,8 +70,8 @@ void RunWatch::LookForStragglers(Clock::time_point now) {
                                FormatCount(who.since_step)));
   } else {
     recorder_.Warn(fmt::format(
-        "{} has been slow since step {}: it spends {:.0f} ms per step on compute and input, the "
-        "others {:.0f} ms and wait for it",
+        "{} has been slow since step {}: it spends {:.0f} ms per step on compute and input; the "
+        "others spend {:.0f} ms and wait for it",
         roster_.Name(who.rank), FormatCount(who.since_step), who.busy_ms, who.others_ms));
   }
 }
