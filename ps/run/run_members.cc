@@ -159,8 +159,7 @@ void Run::OnLost(uint32_t rank, ExitCode code, const std::string& why, Time now)
 
 void Run::OnLeave(uint32_t rank, Time now) {
   const bool ends = parts_.config.cluster().on_lost_worker() == config::Cluster::ABORT;
-  if (ends || !parts_.state.has_begun())
-    return OnLost(rank, ExitCode::kPeerFailed, "it left before training began", now);
+  if (ends || !parts_.state.has_begun()) return OnLost(rank, ExitCode::kPeerFailed, "it left", now);
   // A worker that was reset may repeat its request.
   if (members_.roster().at(rank).state >= MemberState::kReleased) return;
   members_.OnLeave(rank);

@@ -65,7 +65,7 @@ void RunWatch::LookForStragglers(Clock::time_point now) {
   if (!change) return;
   const StragglerWatch::Slowest& who = change->who;
   if (change->over) {
-    recorder_.Warn(fmt::format("{} is no longer slow at step {}; it was since step {}",
+    recorder_.Warn(fmt::format("{} is no longer slow at step {}; it was slow since step {}",
                                roster_.Name(who.rank), FormatCount(progress_.steps()),
                                FormatCount(who.since_step)));
   } else {

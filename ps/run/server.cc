@@ -272,7 +272,7 @@ std::string Server::OnMessage(uint32_t rank, const FromWorker& event, Clock::tim
       OnGoodbye(rank, now);
       return "";
     default:
-      return "a message of unknown type";
+      return "unknown message type";
   }
 }
 
