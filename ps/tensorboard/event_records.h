@@ -1,6 +1,7 @@
 // The records of event files (TensorFlow's TFRecord). All numbers are little-endian:
 //
-//   uint64 length · uint32 masked CRC-32C of the length · event · uint32 masked CRC-32C of the event
+//   uint64 length · uint32 masked CRC-32C of the length · event · uint32 masked CRC-32C of the
+//   event
 //
 // Also reads and truncates the files of earlier servers of a resumed run.
 #pragma once

@@ -165,8 +165,7 @@ TEST(LostWorkers, ASliceThatEndsItsWorkersEndsTheRunAndIsNamed) {
   for (const uint32_t rank : {0u, 1u, 2u}) crew.Add(rank, dies);
   crew.Add(3, DiesAt(Point::kForward));
   ExitCode code{};
-  EXPECT_THAT(job.FinishError(&code),
-              AllOf(HasSubstr("of step 2"), HasSubstr("killed 3 workers")));
+  EXPECT_THAT(job.FinishError(&code), AllOf(HasSubstr("of step 2"), HasSubstr("killed 3 workers")));
 }
 
 // A block of the evaluation as well, in the middle of a run and after its last step: what the
