@@ -52,7 +52,6 @@ class BenchDevice {
     CopyOut(values.data(), from, values.size() * sizeof(T));
     return values;
   }
-  // Downloads as floats.
   std::vector<float> Numbers(const float* from, int64_t count) const;
   std::vector<float> Numbers(const Bf16* from, int64_t count) const;
   // Fills with NaNs, so that values that a kernel does not write are noticed.

@@ -187,7 +187,6 @@ struct Arrays {
   void *in, *out, *weights, *result;
 };
 
-// A pass with one algorithm.
 struct Pass {
   const char* name;
   int algorithm;

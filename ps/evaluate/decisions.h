@@ -27,7 +27,6 @@ class Decisions {
   std::string StopReason() const;
   // How often the rate has been multiplied by learning_rate.factor.
   int64_t reductions() const { return state_.reductions(); }
-  // The reason for the last reduction.
   std::string ReductionReason() const;
 
   // The state that checkpoints save.

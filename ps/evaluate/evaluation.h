@@ -59,13 +59,10 @@ class Evaluation {
   bool Owes(uint32_t rank) const;
   std::vector<uint32_t> OwingRanks() const;
 
-  // When the last block arrived.
+  // The last arrival, the last assignment, and the longest time between two arrivals.
   Time last_progress() const { return last_progress_; }
-  // When the last block was assigned.
   Time last_given() const { return last_given_; }
-  // The longest time between two arrivals so far.
   std::chrono::steady_clock::duration longest_gap() const { return longest_gap_; }
-  // The server was suspended: extends all deadlines by this time.
   void Extend(std::chrono::steady_clock::duration suspension) {
     last_progress_ += suspension;
     last_given_ += suspension;

@@ -25,7 +25,6 @@
 
 namespace muster {
 
-// The contents of Welcome.
 struct WelcomeTerms {
   StepPlan plan;
   Assignment assignment;
@@ -33,7 +32,6 @@ struct WelcomeTerms {
   WireType wire_type = wire::FP32;
 };
 
-// An outgoing message.
 struct ToWorker {
   PeerId peer = 0;
   std::optional<uint32_t> rank;  // none: the receiver has not joined
@@ -105,7 +103,6 @@ class Membership {
   void StopAll(bool completed, const std::string& reason);
   // Answers a worker that connects after StopAll.
   void TurnAway(PeerId peer, const wire::Hello& hello);
-  // A connection has closed.
   void OnClosed(PeerId peer) { ask_again_.erase(peer); }
   // The member said Goodbye or is unreachable.
   void MarkFinished(uint32_t rank) { roster_.at(rank).state = MemberState::kFinished; }

@@ -81,7 +81,6 @@ class Roster {
 
   // The ranks that the start waits for.
   std::vector<uint32_t> MissingRanks() const;
-  // Whether enough workers have joined for the start.
   bool IsEnough() const;
   // Members that have joined, except those that wait for the start.
   std::vector<uint32_t> Seated() const;
@@ -92,7 +91,6 @@ class Roster {
   std::vector<uint32_t> Staying() const;
   // Active members that have this version; leaving ones only if there are no others.
   std::vector<uint32_t> Helpers(int64_t version) const;
-  // Members that may become active.
   std::vector<uint32_t> ReadyToEnter() const;
   // Whether the member has this version; it keeps it until version + 2 arrives.
   bool HasVersion(uint32_t rank, int64_t version) const;

@@ -44,7 +44,6 @@ class Checkpoints {
   // checkpoints.
   Checkpoints(const config::Config& config, const std::string& run_id, Variables& variables,
               ThreadPool& pool, BackgroundThread& files, Recorder& recorder, Describe describe);
-  // Restores the existing checkpoints of a resumed run.
   void Restore(const ResumePoint& resume) { kept_.Restore(resume); }
 
   // The run is at a step boundary. Takes a checkpoint if one is due or requested.
@@ -60,13 +59,11 @@ class Checkpoints {
 
   // A checkpoint is being copied or written, or is pending.
   bool busy() const { return copying() || writing_ || last_is_due_; }
-  // Size of the tensors.
   size_t bytes() const { return image_ ? image_->bytes() : 0; }
   // Why the last attempt failed, or "".
   const std::string& trouble() const { return retry_.trouble(); }
   // For status.json; empty without checkpoints.
   std::optional<RunStatus::Checkpoint> Status(const StepPlan& plan, int64_t step) const;
-  // The checkpoints on disk.
   const KeptCheckpoints& kept() const { return kept_; }
 
  private:

@@ -17,14 +17,12 @@ events::Scores ScoresOf(const EvaluationResult& result);
 class EvaluationRecord {
  public:
   void Add(const EvaluationResult& result);
-  // Call when a step has ended.
   void StepEnded();
 
   // The last evaluation on the set that drives decisions (the validation set if it was evaluated).
   const std::optional<EvaluationResult>& last() const { return validated_ ? validated_ : tested_; }
   // The step of the best evaluation on that set.
   int64_t best_step() const { return best_.step; }
-  // The last evaluation of each set.
   const std::optional<EvaluationResult>& validated() const { return validated_; }
   const std::optional<EvaluationResult>& tested() const { return tested_; }
 

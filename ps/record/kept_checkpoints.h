@@ -18,7 +18,6 @@ namespace muster {
 
 class KeptCheckpoints {
  public:
-  // Restores the checkpoints of a resumed run.
   void Restore(const ResumePoint& resume);
 
   // The name of a checkpoint that this process writes.
@@ -40,7 +39,6 @@ class KeptCheckpoints {
   // Weights have been evaluated, possibly those of a checkpoint.
   void OnEvaluated(int64_t step, double accuracy);
 
-  // The newest checkpoint.
   const std::optional<CheckpointName>& newest() const { return newest_; }
   // The folder of the newest checkpoint.
   const std::string& newest_in() const { return newest_in_; }

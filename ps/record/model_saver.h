@@ -81,7 +81,6 @@ class ModelSaver {
   Arena TakeArena();
   void MissBest(int64_t step);
   void Note(const std::string& name, const ModelInfo& info, const std::string& trouble);
-  // On the writer thread.
   void WriteWaitingBest();
   bool Write(const std::string& name, std::span<const float> weights, ModelInfo info);
 

@@ -1,4 +1,3 @@
-// Saves and restores the progress.
 #include "ps/record/progress.h"
 
 namespace muster {

@@ -24,7 +24,6 @@ class Replay {
   }
 
   bool is_on() const { return !kept_.empty(); }
-  // All checkpoints have been compared.
   bool over() const { return same_ == kept_.size(); }
   // There is a checkpoint of this step to compare.
   bool IsDue(int64_t step) const { return !over() && kept_[same_]->state().step() == step; }

@@ -47,13 +47,10 @@ class Dispatcher {
 
   // Workers joined, left or fell behind, so slices and blocks may have become unassigned.
   void MarkChanged() { changed_ = recovers_; }
-  // Assigns unassigned work, if something has changed.
   void CatchUp(Time now);
-  // A worker has reported a loss.
   void OnLoss(uint32_t rank);
   // A gradient has arrived, `seconds` after the start of the step.
   void OnGradient(uint32_t rank, const StepOrder& order, double seconds);
-  // A worker has evaluated a block.
   void OnBlock(uint32_t rank);
 
   // Marks the work of a lost worker as unassigned.

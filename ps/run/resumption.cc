@@ -16,7 +16,6 @@
 namespace muster {
 namespace {
 
-// Suggests what to do about changed data.
 std::string OtherDataRemedy(const config::Config& config) {
   const bool photos = config.data().format() == config::Data::IMAGE_FOLDER;
   return fmt::format(

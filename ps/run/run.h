@@ -50,9 +50,7 @@ class Run {
   std::string OnReady(uint32_t rank, const wire::Ready& ready, Time now);
   // A member was lost. `code`: the exit code if the run cannot continue without it.
   void OnLost(uint32_t rank, ExitCode code, const std::string& why, Time now);
-  // The worker wants to leave.
   void OnLeave(uint32_t rank, Time now);
-  // The worker has left.
   void OnLeft(uint32_t rank, Time now);
 
   std::string OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss, Time now);
@@ -72,7 +70,6 @@ class Run {
 
   // The run is over and its last checkpoint is saved or has failed.
   bool done() const;
-  // Builds the final summary.
   events::Summary End(events::Summary::End end);
 
  private:

@@ -32,13 +32,11 @@ class RunKeeper {
             const Roster& roster, Engine& engine, Recorder& recorder,
             Checkpoints::Describe describe);
 
-  // Restores the state from the checkpoint to resume from.
   void Restore(const ResumePoint& resume);
   // The role of a worker changed. `slices` and `blocks`: the work that others take over.
   void MemberChanged(events::MemberChange::Kind kind, uint32_t rank, const std::string& why,
                      int64_t slices = 0, int64_t blocks = 0);
   const std::string& last_loss() const { return last_loss_; }  // describes the last lost worker
-  // Records the end of a step.
   void StepEnded(std::chrono::steady_clock::time_point now);
   // Records an evaluation, the decision that follows from it, and its files.
   void EvaluationEnded(const EvaluationResult& result, const std::string& decision,

@@ -83,7 +83,6 @@ class Server {
   void TurnAway();
   // Saves a checkpoint of a run that ended early at a boundary, and waits for it.
   void KeepLast();
-  // Writes the final weights.
   void SaveModels();
   [[noreturn]] void EndFailed();
   ServerResult EndCompleted();

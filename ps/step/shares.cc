@@ -13,7 +13,6 @@ namespace {
 
 constexpr int kMostNamed = 12;
 
-// Samples of a batch that a rank computes.
 int64_t SamplesOf(const StepPlan& plan, const Batch& batch, const std::vector<Range>& shares) {
   int64_t samples = 0;
   for (const Range& share : shares) {
@@ -22,7 +21,6 @@ int64_t SamplesOf(const StepPlan& plan, const Batch& batch, const std::vector<Ra
   return samples;
 }
 
-// Describes the slow rank.
 std::string ReasonOf(const std::vector<uint32_t>& ranks, std::vector<double> times) {
   const auto slowest = std::ranges::max_element(times);
   const uint32_t rank = ranks[static_cast<size_t>(slowest - times.begin())];

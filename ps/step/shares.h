@@ -38,7 +38,6 @@ class Shares {
   std::optional<events::SharesChanged> Divide(int64_t step, const std::vector<uint32_t>& ranks,
                                               bool by_slice);
 
-  // A worker reported the times of a step.
   void AddTimes(uint32_t rank, const wire::StepTimes& times);
   // The rank computes other work too, so its times up to this step are ignored.
   void Disturbed(uint32_t rank, int64_t step);

@@ -21,7 +21,6 @@ class StepLosses {
   bool Has(int64_t slice) const { return results_[static_cast<size_t>(slice)].present; }
   // The rank that reported the loss.
   uint32_t RankOf(int64_t slice) const { return results_[static_cast<size_t>(slice)].rank; }
-  // The reported loss.
   double LossOf(int64_t slice) const { return results_[static_cast<size_t>(slice)].loss; }
 
   const Batch& batch() const { return batch_; }

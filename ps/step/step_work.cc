@@ -250,7 +250,6 @@ std::optional<uint32_t> StepWork::FreeBuffer(uint32_t rank, uint32_t buffers) co
   return static_cast<uint32_t>(found - taken.begin());
 }
 
-// The slices that have not arrived and have no open order.
 std::vector<bool> StepWork::Unassigned() const {
   std::vector<bool> unassigned(static_cast<size_t>(plan_.slices));
   for (size_t s = 0; s < unassigned.size(); ++s) {

@@ -40,7 +40,6 @@ class Board {
 
   // What to observe in the step after which `steps_done` steps are done.
   Observe Wants(int64_t steps_done) const;
-  // Writes the observation of that step.
   void Observed(int64_t steps_done, const Observation& observation);
 
   void AddTimes(uint32_t rank, const wire::StepTimes& times);

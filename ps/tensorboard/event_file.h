@@ -32,7 +32,6 @@ class EventFile {
   void Append(const tensorboard::Event& event);
   // Records that an event of this step was lost elsewhere.
   void Lose(int64_t step);
-  // Syncs the file to disk.
   void Sync() const;
   // Retries after the interval of Retry, if events are pending.
   void TryAgain();

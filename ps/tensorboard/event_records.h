@@ -16,7 +16,6 @@
 
 namespace muster {
 
-// Frames one record.
 std::string FrameRecord(const std::string& event);
 
 // The contents of the existing event files of a run.

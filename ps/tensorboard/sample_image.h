@@ -26,7 +26,6 @@ using ClassNames = google::protobuf::RepeatedPtrField<std::string>;
 void AddImage(tensorboard::Summary& summary, const std::string& set, const SampleImage& image,
               const ClassNames& names);
 
-// A Markdown table.
 std::string PredictionTable(const std::vector<SampleImage>& images, const ClassNames& names);
 
 }  // namespace muster

@@ -40,7 +40,6 @@ std::optional<Nonfinite> InParts(const Suspect& suspect) {
   return std::nullopt;
 }
 
-// The index of the first non-finite value of the chunk.
 std::optional<size_t> In(std::span<const float> buffer, const Chunk& range) {
   for (size_t at = range.begin; at < range.end && !buffer.empty(); ++at) {
     if (!std::isfinite(buffer[at])) return at;

@@ -29,7 +29,6 @@ class ThreadPool {
   void Post(Completion completion);
 
   size_t threads() const { return workers_.size(); }
-  // Whether there are completions to collect.
   bool HasFinished() const { return finished_.load(std::memory_order_acquire); }
   // From now until Collect, a finished job makes fd() readable. Returns false if one has already
   // finished.
