@@ -252,7 +252,7 @@ TEST_F(ByHand, OtherNumbersOfThreadsAreRemarkedOn) {
   ASSERT_TRUE(server->Says("joined"));
   const auto second = Worker(1, endpoint, {"--set", "worker.threads=2"});
   ExpectSuccess(first, second, server);
-  EXPECT_THAT(server->Log(), HasSubstr("computes with 2 threads, rank 0 with 1"));
+  EXPECT_THAT(server->Log(), HasSubstr("uses 2 threads but rank 0 uses 1"));
 }
 
 TEST_F(ByHand, APortInUseIsNamed) {

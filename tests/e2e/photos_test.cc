@@ -130,7 +130,7 @@ TEST_F(Photos, ARunWhosePhotosHaveChangedIsNotResumed) {
     EXPECT_EQ(outcome.exit_code, Code(ExitCode::kUsage));
     EXPECT_THAT(outcome.log, AllOf(HasSubstr(why), HasSubstr("--initial-weights")));
   };
-  refuses("the training data are not those that the run began with: files were added, removed");
+  refuses("the training data have changed: files were added, removed");
   fs::remove(Path("photos/train/ruby/new.jpg"));
   refuses("the number of training samples was 36 and is now 35: files were added, removed");
 }

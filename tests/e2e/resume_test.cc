@@ -111,9 +111,10 @@ TEST_F(Resume, ADamagedCheckpointIsNamedAndTheOneBeforeUsed) {
   ASSERT_EQ(kept.size(), 2u);
   fs::resize_file(kept[1] / "tensors.safetensors", 5000);
   const Outcome rest = Succeeded(GoOn("run0"));
-  EXPECT_THAT(rest.log,
-              AllOf(HasSubstr("the checkpoint " + kept[1].filename().string() + " is damaged: "),
-                    HasSubstr("goes on from the one before, " + kept[0].filename().string())));
+  EXPECT_THAT(
+      rest.log,
+      AllOf(HasSubstr("the checkpoint " + kept[1].filename().string() + " is damaged: "),
+            HasSubstr("resuming from the previous checkpoint, " + kept[0].filename().string())));
   EXPECT_EQ(rest.hash(), whole.hash());
   EXPECT_EQ(Curve(rest.metrics), Curve(whole.metrics));
   // Nothing was done with it.
@@ -244,10 +245,10 @@ TEST_F(Resume, ADiskThatTakesNoCheckpointEndsNoTraining) {
   const auto job = Start("run", {"run.epochs=4"});
   EXPECT_EQ(job->Wait(60), 1);
   EXPECT_EQ(Metrics("run").back()["weights_hash"], whole.hash());
-  EXPECT_THAT(
-      job->Log(),
-      AllOf(HasSubstr("Warning: no checkpoint of step 0: "), HasSubstr("Completed: "),
-            HasSubstr("not everything of the run could be kept"), HasSubstr("--run-dir DIR")));
+  EXPECT_THAT(job->Log(),
+              AllOf(HasSubstr("Warning: could not save the checkpoint of step 0: "),
+                    HasSubstr("Completed: "), HasSubstr("not everything of the run could be kept"),
+                    HasSubstr("--run-dir DIR")));
 }
 
 TEST_F(Resume, WeightsThatCouldNotBeWrittenAreWrittenWhenItIsResumed) {

@@ -120,7 +120,7 @@ TEST_F(Verify, WhatEvaluationsDecidedIsDecidedAgain) {
   // The same run with less patience does not come as far.
   const Outcome shorter = Run("run0", {"--set", "evaluation.patience=7"});
   EXPECT_EQ(shorter.exit_code, 1) << shorter.log;
-  EXPECT_THAT(shorter.log, ContainsRegex("step 24: the run ends here now, before checkpoint "
+  EXPECT_THAT(shorter.log, ContainsRegex("step 24: the replay ended before checkpoint "
                                          "step-000000(28|30)-g2.*: no better test accuracy than "));
 }
 
@@ -162,17 +162,17 @@ TEST_F(Verify, WhatElseACheckpointHoldsIsCompared) {
                           std::string(what)));
     std::ofstream(last / kStateFile, std::ios::binary) << whole;
   };
-  differs("359 updates then, and 360 now", [](auto& state) { state.set_updates(359); });
-  differs("2 skipped steps in a row then, and 0 now",
+  differs("359 updates before, 360 now", [](auto& state) { state.set_updates(359); });
+  differs("2 skipped steps in a row before, 0 now",
           [](auto& state) { state.set_skipped_in_a_row(2); });
   differs(
-      "the sums of samples and losses; perhaps because the workers computed with \"an abacus\" "
-      "before, and do with \"",
+      "the sums of samples and losses; possible cause: the workers computed with \"an abacus\" "
+      "before and with \"",
       [](auto& state) {
         state.mutable_progress()->mutable_total()->set_loss(1);
         state.mutable_arithmetic()->set_worker(0, "an abacus");
       });
-  differs("what follows from the evaluations",
+  differs("the decisions from evaluations",
           [](auto& state) { state.mutable_decisions()->set_accuracy(1); });
   EXPECT_EQ(Run("run0", {"--last"}).exit_code, 0);
 }

@@ -46,13 +46,13 @@ TEST_F(Watch, AStallSaysWhomItWaitsForBeforeADeadlineEndsIt) {
   const pid_t worker = Find("run", 1);
   ASSERT_EQ(::kill(worker, SIGSTOP), 0);
   const bool said = job->Says("has waited", 19);  // by deadlines.silence_s it would be lost
-  EXPECT_THAT(job->Log(), AllOf(HasSubstr("from rank 1 ("), HasSubstr("the run ends")));
+  EXPECT_THAT(job->Log(), AllOf(HasSubstr("from rank 1 ("), HasSubstr("the limit is ")));
   if (said) {
     EXPECT_TRUE(
         Eventually(10, [&] { return Status("run").find("has waited") != std::string::npos; }));
   }
   ASSERT_EQ(::kill(worker, SIGCONT), 0);
-  EXPECT_TRUE(job->Says("the run goes on"));
+  EXPECT_TRUE(job->Says("the run continues after"));
   EXPECT_EQ(job->EndBy(SIGTERM, 30), 143);
 }
 

@@ -204,7 +204,7 @@ TEST(SkipStep, DoesNotSkipAWeightThatOverflows) {
                Error);
   ExitCode code{};
   EXPECT_THAT(job.FinishError(&code),
-              AllOf(HasSubstr("the update made"), HasSubstr("not skipped")));
+              AllOf(HasSubstr("the update set"), HasSubstr("SKIP_STEP does not apply")));
   EXPECT_EQ(code, ExitCode::kNonfinite);
 }
 

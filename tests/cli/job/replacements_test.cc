@@ -326,7 +326,7 @@ TEST_F(ReplacementsTest, OneThatCrashesWhenAllIsDoneIsAFailure) {
 TEST_F(ReplacementsTest, WhatTheServerSaysOfALossThatEndsTheRunCounts) {
   for (const bool told_first : {true, false}) {
     SCOPED_TRACE(told_first);
-    const char* const what = "slice 3 of step 7 has ended 3 workers";
+    const char* const what = "slice 3 of step 7 killed 3 workers";
     Anew();
     Running();
     if (told_first) ServerFails(what, 7, 1);

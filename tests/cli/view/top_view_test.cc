@@ -119,8 +119,8 @@ TEST(TopViewTest, NoLineIsLongerThanTheTerminal) {
     for (const int width : {40, 60, 79, 120, 199}) {
       Json status = Status(workers);
       status["waits"] =
-          "step 1234 has waited 12 s: no loss from rank 1 (host lab3, pid 901); after "
-          "60 s the run ends";
+          "step 1234 has waited 12 s: no loss from rank 1 (host lab3, pid 901); the "
+          "limit is 60 s";
       for (const std::string& line : TopLines(status, kLive, {width, 24, false})) {
         EXPECT_LE(line.size(), static_cast<size_t>(width)) << line;
       }

@@ -239,7 +239,7 @@ TEST_F(RecorderTest, WhatTheDiskDidNotTakeIsTriedAgainWithTheStatus) {
   recorder_->Begin(0);
   std::filesystem::create_directory(dir_ / "table");  // in the way
   recorder_->WriteFile("table", "text");
-  ASSERT_THAT(Warnings(), ElementsAre(HasSubstr("it will be tried again")));
+  ASSERT_THAT(Warnings(), ElementsAre(HasSubstr("retrying later")));
   std::filesystem::remove(dir_ / "table");
   const auto is_there = [&] {
     recorder_->Status({.state = "training"});
