@@ -30,7 +30,7 @@ BenchDevice::BenchDevice() {
   if (!HasCode()) {
     throw Error(ExitCode::kFailure,
                 "this build has no code that {} (sm_{}{}) runs: it has some for {}; build with "
-                "MUSTER_CUDA_ARCHITECTURES (docs/CUDA.md)",
+                "MUSTER_CUDA_ARCHITECTURES (docs/GPUS.md)",
                 properties.name, properties.major, properties.minor, Architectures());
   }
   // As many as the backend takes (card.cc).
