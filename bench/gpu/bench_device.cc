@@ -31,7 +31,7 @@ BenchDevice::BenchDevice() {
     throw Error(
         ExitCode::kFailure,
         "this build has code for {}, not for {} (sm_{}{}); set MUSTER_CUDA_ARCHITECTURES and "
-        "rebuild (docs/CUDA.md)",
+        "rebuild (docs/GPUS.md)",
         Architectures(), properties.name, properties.major, properties.minor);
   }
   // The same number as the backend uses (card.cc).

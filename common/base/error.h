@@ -15,7 +15,7 @@
 
 namespace muster {
 
-// Exit codes of all programs; documented in docs/COMMANDS.md.
+// Exit codes of all programs; documented in docs/TRAINING.md.
 enum class ExitCode : int {
   kOk = 0,
   kFailure = 1,      // anything that has no code of its own

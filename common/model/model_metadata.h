@@ -1,5 +1,5 @@
 // What a model file says besides its tensors: whose weights they are, and what is needed to use
-// them. docs/pytorch.md lists the keys.
+// them. docs/PYTORCH.md lists the keys.
 #pragma once
 
 #include <cstdint>
