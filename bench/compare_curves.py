@@ -8,7 +8,7 @@ about 2.3).
                             [--slices 2] [--data DIR] [--double] [--out DIR] [--set path.to.key=value …]
 
 Muster trains with 2 workers. PyTorch gets initial weights and preprocessed batches from
-bench/dump_training and emulates slices: it runs forward and backward for each slice separately (batch
+bench/dump_training (scripts/build.sh release dump_training) and emulates slices: it runs forward and backward for each slice separately (batch
 norm's statistics are per slice), divides the loss by the size of the whole batch, and adds the gradients.
 
 Rounding makes any two runs diverge, faster with a higher learning rate, which is therefore small here.

@@ -30,8 +30,29 @@ summary() {
     }' failed="$(grep -c . "$logs/LastTestsFailed.log" 2>/dev/null || true)" "$logs/LastTest.log"
 }
 
+# One line of progress on a terminal, otherwise one for each hundred tests; failures with all that they print.
+progress() {
+  awk -v terminal="$([[ -t 1 ]] && echo 1)" '
+    function clear() { if (terminal && shown) printf "\r\033[K"; shown = 0 }
+    /^ *[0-9]+\/[0-9]+ Test +#/ {
+      n = $1 + 0
+      split($1, of, "/")
+      failed = !/ Passed | \*\*\*Skipped /
+      if (failed) { clear(); print }
+      else if (terminal) { clear(); printf "  %s %s", $1, substr($4, 1, 60); shown = 1 }
+      else if (n % 100 == 0 || n == of[2]) print "  " $1 " tests"
+      fflush()
+      output = failed
+      next
+    }
+    /^ +Start +[0-9]+: / { output = 0; next }
+    /^[0-9]+% tests passed/ { output = 0; clear() }
+    /^The following tests FAILED/ { output = 1 }
+    output'
+}
+
 scripts/setup.sh
-echo "Building build/$preset ..."
+echo "Building build/$preset (the first time takes several minutes on two cores) ..."
 scripts/build.sh "$preset" "${targets[@]}"
 # Three times as many at a time as there are processors: many tests wait for deadlines. Sanitizers are slow
 # enough to miss some of these.
@@ -39,6 +60,7 @@ at_a_time=3
 [[ $preset == release ]] || at_a_time=2
 result=0
 rm -f "$logs/LastTestsFailed.log"
-ctest --preset "$preset" -j "$((at_a_time * $(nproc)))" "$@" || result=$?
+echo "Testing ..."
+ctest --preset "$preset" -j "$((at_a_time * $(nproc)))" "$@" 2>&1 | progress || result=$?
 summary
 exit $result

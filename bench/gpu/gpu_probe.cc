@@ -361,7 +361,7 @@ void ShowSleeps(const Machine&) {
   (void)::prctl(PR_SET_TIMERSLACK, own, 0, 0, 0);
 }
 
-// Of this process.
+// The resident memory of this process.
 int64_t ResidentMegabytes() {
   std::ifstream file("/proc/self/statm");
   int64_t size = 0, resident = 0;

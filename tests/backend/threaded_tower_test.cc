@@ -18,7 +18,7 @@ namespace threaded_tower_test {
 
 constexpr double kPatience = 30;
 
-// Who is late: each forgotten wait is noticed under one of them.
+// The threads that are late. Each forgotten wait is noticed under one of the schedules.
 struct Schedule {
   const char* name;
   std::array<int, 3> delays;

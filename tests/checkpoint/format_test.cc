@@ -123,7 +123,7 @@ TEST_F(DamageTest, EveryFlipIsNoticed) {
   EXPECT_EQ(run_.Newest(), kNewer);
 }
 
-// Whose checksum is right, since whoever wrote them knew how.
+// The checksums are right: a program that knows the format wrote these numbers.
 TEST_F(DamageTest, NumbersThatNoRunComesTo) {
   const std::pair<const char*, void (*)(checkpoint::State&)> kChanges[] = {
       {"updates", [](checkpoint::State& state) { state.set_updates(-1); }},

@@ -238,7 +238,7 @@ TEST_F(Evaluate, WhatCannotBe) {
     if (entry.path().filename() == "test_batch.bin") fs::resize_file(entry.path(), 5000);
   }
   ExpectRefused({"eval", run, "--data", Path("cut")}, ExitCode::kData, "test_batch.bin");
-  // Of another program: no config, and then one that is given.
+  // A file of another program has no config; then one is given.
   const SafetensorsReader ours(file);
   const std::string bare = Path("bare.safetensors");
   {

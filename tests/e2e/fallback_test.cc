@@ -49,7 +49,7 @@ TEST_P(Fallback, AWorkerByHandGoesOn) {
   EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
 }
 
-// Who asked for shared memory gets no other way, but a word why.
+// A job that requests shared memory does not fall back. It reports the reason.
 TEST_P(Fallback, LocalSaysWhyItFails) {
   Process launch({"muster", "launch", Path("config.txtpb"), "--run-dir", Path("run"), "--set",
                   "cluster.transport=LOCAL"},

@@ -38,8 +38,8 @@ std::string Head(const std::string& name, char type, const std::string& link, ui
   return head;
 }
 
-// Of each entry its type, its name within the folder or as it is, a link's target, its bytes and,
-// rarely, another number of them.
+// The input has, for each entry, its type, its name within the folder or as it is, a link's target,
+// its bytes and, rarely, a wrong size.
 std::string TarOf(Input input) {
   constexpr char kTypes[] = {'0', '0', '0', '5', '1', '2', '3', 'L', 'K', 'x', 'g', 'S'};
   std::string tar;

@@ -102,7 +102,7 @@ std::string Slurp(const std::string& path) {
   return text.str();
 }
 
-// Of a run of four steps the checkpoint after two.
+// The checkpoint after two of four steps.
 struct Original {
   Original() {
     const Folder folder;

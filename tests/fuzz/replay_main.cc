@@ -1,5 +1,6 @@
-// fuzz_replay TARGET PATH ...: hands a target every input of these files and folders, which fuzzing has found before. A file NAME.inputs has an input in each line (scripts/fuzz_corpus.py says how); every
-// other one is an input.
+// fuzz_replay TARGET PATH ...: hands a target every input of these files and folders, which fuzzing
+// has found before. A file NAME.inputs has an input in each line (scripts/fuzz_corpus.py says how);
+// every other one is an input.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -59,7 +60,7 @@ bool Unquote(std::string_view line, std::vector<uint8_t>& input) {
   return true;
 }
 
-// Of just this size: what reads beyond it, a sanitizer sees.
+// The buffer has exactly this size, so that a sanitizer notices reads beyond it.
 void Play(Target target, const std::string& name, const std::vector<uint8_t>& input) {
   std::fprintf(stderr, "%s\n", name.c_str());  // the last one is the one that failed
   (void)target(std::vector<uint8_t>(input).data(), input.size());

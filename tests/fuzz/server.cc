@@ -201,7 +201,7 @@ class ScriptLink : public ServerLink {
     return {.data = values->data(), .bytes = values->size() * sizeof(float), .owner = values};
   }
 
-  // Who is told to stop hangs up.
+  // A worker that is told to stop disconnects.
   std::optional<FromWorker> NextEnd() {
     if (ended_ >= kSlots) return std::nullopt;
     return FromWorker{.kind = FromWorker::Kind::kLost, .peer = peers_[ended_++]};

@@ -134,7 +134,7 @@ TEST(LostWorkers, TheStartEndsWithFewerThanTheLeast) {
   EXPECT_EQ(code, ExitCode::kDeadline);
 }
 
-// Who misses a step's deadline is lost, as if its process had ended.
+// A worker that misses a step's deadline counts as lost, as if its process had ended.
 TEST(LostWorkers, AStepsDeadlineIsALoss) {
   config::Config config = CrewConfig("", 2);
   config.mutable_deadlines()->set_first_step_s(1);

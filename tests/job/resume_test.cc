@@ -77,7 +77,7 @@ TEST_F(ResumeJob, AfterStepsThatWereSkipped) {
   }
 }
 
-// Those before count, too.
+// Steps skipped before the resume count.
 TEST_F(ResumeJob, SkippedStepsInARow) {
   const SliceGradient bad = [](int64_t step, int64_t slice, size_t i) {
     return step >= 2 ? kNan : Rough(step, slice, i);

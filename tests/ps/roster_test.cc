@@ -1,4 +1,4 @@
-// Who may join a job, and what somebody is told who may not.
+// Which workers may join a job, and the reason that others receive.
 #include "ps/members/roster.h"
 
 #include <gmock/gmock-more-matchers.h>

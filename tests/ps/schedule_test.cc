@@ -19,7 +19,7 @@ config::LearningRate Parse(const std::string& text) {
   return rate;
 }
 
-// Of a run of 1,000 samples.
+// The schedule of a run of 1,000 samples.
 LearningRateSchedule Make(const std::string& text, uint32_t workers = 1) {
   return LearningRateSchedule(Parse(text), workers, 1000);
 }

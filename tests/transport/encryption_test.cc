@@ -126,7 +126,7 @@ TEST(Encryption, AServerThatDoesNotIsNamed) {
               AllOf(HasSubstr("does not encrypt"), HasSubstr("cluster.encryption=NONE")));
 }
 
-// Who knows the server's public key, and not the token, has a key that nobody knows.
+// A peer that knows the server's public key but not the token has an unknown key.
 TEST(Encryption, AnotherWorkersKeyIsRefused) {
   const auto server = ListenZmq("tcp://127.0.0.1:*", Options(true));
   zmq::context_t context;

@@ -73,7 +73,7 @@ class ForeignServer {
   UniqueFd stop_;
 };
 
-// Nor may a worker tell its token to whoever took the server's name.
+// A worker does not send its token to another user that took the server's name.
 TEST(LocalLink, AnotherUsersServerIsToldNothing) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const std::string endpoint = UniqueLocalEndpoint();

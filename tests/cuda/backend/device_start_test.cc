@@ -78,7 +78,7 @@ TEST_F(CudaDeviceStartTest, Bf16NeedsACardThatHasIt) {
               HasSubstr(", FP32 (this card has no TF32), "));
 }
 
-// … and what a variable of the environment makes of it.
+// Environment variables that override the libraries are part of it.
 TEST_F(CudaDeviceStartTest, TheBitsNameWhatOverridesTheLibraries) {
   ::setenv("NVIDIA_TF32_OVERRIDE", "0", 1);
   EXPECT_THAT(cuda::MakeCudaWorker({.precision = CudaOptions::Precision::kTf32}).arithmetic,
@@ -166,7 +166,7 @@ TEST_F(CudaDeviceStartTest, ACudnnThatDoesNotWorkHereIsDoneWithout) {
   EXPECT_THAT(Refusal({}), HasSubstr("cannot start cuDNN"));
 }
 
-// Nor does a worker then compute on the CPU, for which any other Error is a reason.
+// A worker does not fall back to the CPU then, unlike after any other Error.
 TEST_F(CudaDeviceStartTest, TooLittleMemoryToStartWithIsItsOwnError) {
   for (const cudnnStatus_t status : {CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED,
                                      CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED}) {

@@ -70,7 +70,7 @@ class RecorderTest : public ::testing::Test {
     recorder_->KeepMetrics().wait();
     return ReadBytes(path_);
   }
-  // Of each line; -1: it has none.
+  // The step of each line, or -1 without one.
   std::vector<int64_t> Steps() {
     std::vector<int64_t> steps;
     std::istringstream lines(Bytes());

@@ -1,4 +1,4 @@
-// What of a run is told, and when.
+// What is written to TensorBoard about a run, and when.
 #include "ps/tensorboard/board.h"
 
 #include <gmock/gmock-matchers.h>
