@@ -172,7 +172,7 @@ TEST_F(RecorderTest, ALineSaysWhatItsReadersKnowAndARemovedFileIsWarnedOfOnce) {
   EXPECT_THAT(text, ::testing::EndsWith(",\"gpu_memory_mb\":1.5}"));
   std::filesystem::remove(path_);
   for (int i = 0; i < 2; ++i) recorder_->Record(event);
-  EXPECT_THAT(Warnings(), ElementsAre(HasSubstr("metrics.jsonl has been removed")));
+  EXPECT_THAT(Warnings(), ElementsAre(HasSubstr("metrics.jsonl was removed")));
 }
 
 // The disk takes nothing for a while: signs of life and everything else go on.
