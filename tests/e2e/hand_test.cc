@@ -192,8 +192,8 @@ TEST_F(ByHand, WhatDoesNotFitIsRefusedByName) {
   };
   WriteConfigWith("graph.txtpb", "units: 16", "units: 17");
   refused("hidden/weights [16,", {}, "graph.txtpb");
-  refused("run.seed is 1 here and 2 in the worker", {"--seed", "2"});
-  refused("data.preprocess.flip is true here and at its default in the worker",
+  refused("run.seed is 1 on the server and 2 on the worker", {"--seed", "2"});
+  refused("data.preprocess.flip is true on the server and at its default on the worker",
           {"--set", "data.preprocess.flip=false"});
   refused("data.preprocess.contrast_max is", {"--set", "data.preprocess.contrast_max=1.7"});
   refused("dropout", {"--set", "model.layer[drop].dropout.rate=0.4"});
