@@ -87,7 +87,7 @@ TEST_F(ConfigTest, AMistakeInASettingNamesIt) {
   }
   for (const auto& [setting, what] : {std::pair{"run.epochs=3 seed: 4", "got 3 seed: 4"},
                                       {"optimizer={ type: SGD } run { seed: 7 }", "one value"},
-                                      {"run.seed.x=3", "no parts"},
+                                      {"run.seed.x=3", "has no fields"},
                                       {"model.layer.name=3", "list"},
                                       {"model.layer[nope].name=3", "nope"},
                                       {"model.layer[99999999999].name=3", "99999999999"}}) {

@@ -358,7 +358,7 @@ TEST_F(NpzTest, WrongArraysAreNamed) {
   expect_y(Npy<int64_t>({2}, {1 << 30, 0}), HasSubstr("found 1073741824 at sample 0"));
   expect_y(NpyBytes("'<f2'", {2}, std::string(4, 0)), HasSubstr("float16 [2]"));
   Write("train.npz", {{"x", x}, {"y", Npy<int64_t>({2}, {0, 0})}});
-  EXPECT_MUSTER_ERROR(Open(), ExitCode::kData, HasSubstr("found 0 alone"));
+  EXPECT_MUSTER_ERROR(Open(), ExitCode::kData, HasSubstr("found only class 0"));
 }
 
 TEST_F(NpzTest, NumbersThatAreNotFiniteAreNamed) {
