@@ -346,9 +346,9 @@ TEST_F(CommandLineTest, WrongAddressesOfAServer) {
   }
   ExpectRefused(server({"--endpoint", "tcp://127.0.0.1:7700", "--bind", "tcp://:7700"}),
                 "tcp://:7700: expected tcp://HOST:PORT");
-  ExpectRefused(server({"--endpoint", "tcp://no..such..name:7700"}), "has no address");
+  ExpectRefused(server({"--endpoint", "tcp://no..such..name:7700"}), "cannot resolve the name");
   ExpectRefused(server({"--endpoint", "ipc://@a", "--bind", "ipc://@b"}),
-                "only tcp:// has the two");
+                "only tcp:// endpoints allow both");
   ExpectRefused(server({"--token-file", config()}), "chmod 600");
 }
 
