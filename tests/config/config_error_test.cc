@@ -174,7 +174,7 @@ TEST_F(ConfigTest, ATextThatIsNoConfig) {
   }
   EXPECT_THAT(ErrorOf(dir_ + "/none.txtpb"), HasSubstr("No such file"));
   EXPECT_THAT(ErrorOf(dir_), HasSubstr(dir_));
-  EXPECT_EQ(ErrorOf("/dev/zero"), "/dev/zero: larger than 64 MiB: is it a text?");
+  EXPECT_EQ(ErrorOf("/dev/zero"), "/dev/zero: larger than 64 MiB: expected a text file");
   Write("model.txtpb", "");
   EXPECT_THAT(ErrorOf(Config("")), HasSubstr("model.txtpb: the file is empty"));
 }
