@@ -68,13 +68,13 @@ TEST_F(WrongFile, OtherFilesAreQuoted) {
   using namespace std::string_literals;
   WriteBytes(path_, "\xca\xfe\0\1\2\3\4\5\6\7\x8\x9\xa\xb"s);
   EXPECT_EQ(ReaderError(path_), path_ +
-                                    ": is not a safetensors file, or damaged: it begins with ca fe "
+                                    ": is damaged, or not a safetensors file: it begins with ca fe "
                                     "00 01 02 03 04 05 06 07 08 09");
   WriteBytes(path_, "");
   std::filesystem::resize_file(path_, uint64_t{1} << 40);
   EXPECT_THAT(ReaderError(path_), HasSubstr("it begins with 00 00 00 00"));
   WriteBytes(path_, "\1\2\3"s);
-  EXPECT_THAT(ReaderError(path_), HasSubstr(path_ + ": is no safetensors file, or truncated: "
+  EXPECT_THAT(ReaderError(path_), HasSubstr(path_ + ": is truncated, or not a safetensors file: "
                                                     "expected 8 bytes and a header, got 3 bytes"));
 }
 
