@@ -84,8 +84,9 @@ std::string OfNextVersion(std::string bytes) {
 
 TEST(StateFileTest, ANewerVersionIsRefusedByName) {
   const std::string bytes = OfNextVersion(StateFileBytes(SomeState()));
-  EXPECT_THAT(ErrorOf(ExitCode::kUsage, [&] { (void)ParseStateFile("f/state.pb", bytes); }),
-              ::testing::AllOf(HasSubstr("f/state.pb: has version 2"), HasSubstr("reads up to 1")));
+  EXPECT_THAT(
+      ErrorOf(ExitCode::kUsage, [&] { (void)ParseStateFile("f/state.pb", bytes); }),
+      ::testing::AllOf(HasSubstr("f/state.pb: has version 2"), HasSubstr("only reads up to 1")));
 }
 
 class DamageTest : public ::testing::Test {
@@ -239,8 +240,8 @@ TEST_F(DamageTest, NoneThatIsWhole) {
   const ChosenCheckpoint chosen = ChooseCheckpoint(run_.dir());
   EXPECT_FALSE(chosen.reader);
   EXPECT_THAT(ErrorOf(ExitCode::kData, [&] { NoCheckpoint(run_.dir(), chosen.damaged); }),
-              ::testing::AllOf(HasSubstr("no checkpoint that is whole"),
-                               HasSubstr(Newer(kStateFile)), HasSubstr(Older(kTensorFile))));
+              ::testing::AllOf(HasSubstr("no intact checkpoint"), HasSubstr(Newer(kStateFile)),
+                               HasSubstr(Older(kTensorFile))));
 }
 
 // To pass over it would lose what it holds.
