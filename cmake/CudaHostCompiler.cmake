@@ -1,7 +1,8 @@
-# nvcc takes a C++ compiler for what runs on the host, and refuses one that is newer than itself: Debian 13
-# has g++ 14 and CUDA 12.4, which knows g++ 13 at most. What is tried here, CMake would stop at.
+# nvcc uses a C++ compiler for host code and refuses one newer than itself: Debian 13 has g++ 14,
+# but CUDA 12.4 supports at most g++ 13. These functions try compilers without failing; CMake's own
+# check would stop at the first failure.
 
-# muster_nvcc_version(RESULT NVCC): "12.4", or empty where that is no nvcc.
+# muster_nvcc_version(RESULT NVCC): "12.4", or empty if NVCC is not nvcc.
 function(muster_nvcc_version result nvcc)
   execute_process(COMMAND ${nvcc} --version OUTPUT_VARIABLE said ERROR_VARIABLE said RESULT_VARIABLE code)
   set(version "")
@@ -11,8 +12,8 @@ function(muster_nvcc_version result nvcc)
   set(${result} "${version}" PARENT_SCOPE)
 endfunction()
 
-# muster_nvcc_compiles(ERROR NVCC HOST FLAGS FOLDER): whether nvcc compiles with this compiler and its
-# standard library, in FOLDER. ERROR: what it says against it, or empty.
+# muster_nvcc_compiles(ERROR NVCC HOST FLAGS FOLDER): tries in FOLDER whether nvcc works with this
+# compiler and its standard library. ERROR: the error message, empty on success.
 function(muster_nvcc_compiles error nvcc host flags folder)
   set(source ${folder}/host_compiler.cu)
   file(WRITE ${source} "#include <algorithm>
@@ -27,7 +28,7 @@ void Launch(float* x) { Kernel<<<1, 1>>>(x); }
                   OUTPUT_VARIABLE said ERROR_VARIABLE said RESULT_VARIABLE code)
   set(message "")
   if(NOT code EQUAL 0)
-    # Its first line that names an error, else its first line.
+    # Use the first line with an error, otherwise the first line.
     string(REPLACE ";" "," said "${said}")
     string(REGEX MATCHALL "[^\n]+" lines "${said}")
     set(message "exit code ${code}")
@@ -44,8 +45,8 @@ void Launch(float* x) { Kernel<<<1, 1>>>(x); }
   set(${error} "${message}" PARENT_SCOPE)
 endfunction()
 
-# muster_cuda_host_compiler(RESULT REASONS NVCC FLAGS FOLDER COMPILERS ...): the first of the compilers that
-# nvcc takes, empty if it takes none. REASONS: a line for each that it did not take.
+# muster_cuda_host_compiler(RESULT REASONS NVCC FLAGS FOLDER COMPILERS ...): the first compiler that
+# nvcc accepts; empty if there is none. REASONS: a line for each refused compiler.
 function(muster_cuda_host_compiler result reasons nvcc flags folder)
   set(chosen "")
   set(lines "")

@@ -1,9 +1,9 @@
-# One place for the flags of every target.
+# The flags of all targets.
 add_library(muster_flags INTERFACE)
 target_include_directories(muster_flags INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(muster_flags INTERFACE -Wall -Wextra -Wpedantic -Wno-missing-field-initializers
-                       # GCC 12 sees overflows and overlaps inside inlined fmt and std::string that
-                       # are not there.
+                       # GCC 12 reports false overflows and overlaps inside inlined fmt and
+                       # std::string.
                        -Wno-stringop-overflow -Wno-restrict)
 if(MUSTER_ARCH)
   target_compile_options(muster_flags INTERFACE -march=${MUSTER_ARCH})
@@ -13,14 +13,14 @@ if(MUSTER_SANITIZE)
   add_link_options(-fsanitize=${MUSTER_SANITIZE})
 endif()
 
-# What only reads settings, prints or tests is compiled at -O1, which takes less time and is fast
-# enough. Arithmetic and what a step passes through stay at -O3, also where they are short: the bits
-# of a multiply and an add depend on it.
+# Code that only reads settings, prints or tests is compiled with -O1, which is faster to compile
+# and fast enough. Arithmetic and everything on a step's path stay at -O3, because the bits of a
+# multiply and an add depend on it.
 set(MUSTER_COLD $<$<CONFIG:Release>:-O1>)
 
-# muster_library(NAME [SEPARATE] SOURCES ... [DEPS ...]): a static library of one folder. SEPARATE: its
-# files are compiled one by one, since the bits of its arithmetic shall not depend on what a compiler
-# sees beside it.
+# muster_library(NAME [SEPARATE] SOURCES ... [DEPS ...]): a static library of one folder. SEPARATE:
+# compile its files one by one, so that the bits of its arithmetic do not depend on the other files
+# in a unity build.
 function(muster_library name)
   cmake_parse_arguments(ARG "SEPARATE" "" "SOURCES;DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
@@ -38,8 +38,8 @@ function(muster_program name)
   install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 
-# muster_sanitized(LABEL TARGETS ...): what the target tests_LABEL builds, so that a sanitizer's build of
-# one label's tests is no build of everything.
+# muster_sanitized(LABEL TARGETS ...): adds targets to tests_LABEL, so that a sanitizer build can
+# build only the tests with this label.
 function(muster_sanitized label)
   if(NOT TARGET tests_${label})
     add_custom_target(tests_${label})
@@ -47,15 +47,16 @@ function(muster_sanitized label)
   add_dependencies(tests_${label} ${ARGN})
 endfunction()
 
-# muster_test(NAME LABEL TIMEOUT [EACH] [SEPARATE] SOURCES ... [DEPS ...]): one GoogleTest program. LABEL is
-# cpu, gpu or e2e; the program gets the labels threads, parsing, cuda and emulated, too, where
-# tests/CMakeLists.txt lists it under them. TIMEOUT is in seconds, for each case, and ten times as long under ThreadSanitizer.
-# SEPARATE: its files are compiled one by one.
+# muster_test(NAME LABEL TIMEOUT [EACH] [SEPARATE] SOURCES ... [DEPS ...]): one GoogleTest program.
+# LABEL is cpu, gpu or e2e. The program also gets the labels threads, parsing, cuda and emulated if
+# tests/CMakeLists.txt lists it under them. TIMEOUT is in seconds per case, ten times as long under
+# ThreadSanitizer. SEPARATE: compile its files one by one.
 #
-# A program labelled cpu is one test of ctest, which runs all of its cases: to start a process for each of
-# two thousand takes longer than what most of them do. With EACH, and with every other label, each case is a
-# test, NAME.SUITE.CASE: for those that wait, and shall do so beside others. COST says ctest which to start
-# first where it has not measured them: those that take seconds, so that none of them is alone at the end.
+# A program with the label cpu is one ctest test that runs all its cases, because starting a process
+# for each of two thousand short cases would take longer than the cases. With EACH, and with every
+# other label, each case is a test, NAME.SUITE.CASE, so that cases that wait can run in parallel.
+# COST makes ctest start slow tests first if it has no measurements, so that none of them runs alone
+# at the end.
 function(muster_test name label timeout)
   cmake_parse_arguments(ARG "EACH;SEPARATE" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -91,7 +92,7 @@ function(muster_test name label timeout)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_PREFIX ${name}. NO_PRETTY_VALUES
                        PROPERTIES LABELS ${label} TIMEOUT ${timeout} COST ${cost})
   if(NOT labels STREQUAL label)
-    # gtest_discover_tests passes on no property that is a list: set where ctest has found the cases.
+    # gtest_discover_tests cannot pass list properties, so set them where ctest has found the cases.
     set(file ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)
     file(WRITE ${file} "if(${name}_TESTS)
   set_tests_properties(\${${name}_TESTS} PROPERTIES LABELS \"${labels}\")
