@@ -89,7 +89,7 @@ TEST_F(ConfigErrorTest, AMistakeInASettingNamesIt) {
   }
   for (const auto& [setting, what] : {std::pair{"run.epochs=3 seed: 4", "got 3 seed: 4"},
                                       {"optimizer={ type: SGD } run { seed: 7 }", "one value"},
-                                      {"run.seed.x=3", "no parts"},
+                                      {"run.seed.x=3", "has no fields"},
                                       {"model.layer.name=3", "list"},
                                       {"model.layer[nope].name=3", "nope"},
                                       {"model.layer[99999999999].name=3", "99999999999"}}) {
@@ -176,7 +176,7 @@ TEST_F(ConfigErrorTest, ATextThatIsNoConfig) {
   }
   EXPECT_THAT(ErrorOf(dir_ + "/none.txtpb"), HasSubstr("No such file"));
   EXPECT_THAT(ErrorOf(dir_), HasSubstr(dir_));
-  EXPECT_EQ(ErrorOf("/dev/zero"), "/dev/zero: larger than 64 MiB: is it a text?");
+  EXPECT_EQ(ErrorOf("/dev/zero"), "/dev/zero: larger than 64 MiB: expected a text file");
   Write("model.txtpb", "");
   EXPECT_THAT(ErrorOf(Config("")), HasSubstr("model.txtpb: the file is empty"));
 }

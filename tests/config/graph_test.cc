@@ -88,11 +88,11 @@ TEST(Graph, ErrorsNameTheLayer) {
   EXPECT_THAT(ErrorOf(R"(layer { name: "x" conv2d { filters: 2 kernel: 3 pad: 1 } })"),
               HasSubstr("EXPLICIT"));
   EXPECT_THAT(ErrorOf(R"(layer { name: "x" max_pool { kernel: 3 padding: EXPLICIT pad: 3 } })"),
-              HasSubstr("padding only"));
+              HasSubstr("hold only padding"));
   EXPECT_THAT(ErrorOf(R"(layer { name: "a" dense { units: 3 } } layer { name: "b" relu {} }
                          layer { name: "c" input: "a" relu {} } layer { name: "loss" softmax_cross_entropy {} })"),
               AllOf(HasSubstr("\"b\" (relu)"), HasSubstr("no layer reads")));
-  EXPECT_THAT(ErrorOf(R"(layer { name: "data" relu {} })"), HasSubstr("is the image"));
+  EXPECT_THAT(ErrorOf(R"(layer { name: "data" relu {} })"), HasSubstr("reserved"));
   EXPECT_THAT(ErrorOf(R"(layer { name: "x" add {} })"),
               AllOf(HasSubstr("\"x\" (add)"), HasSubstr("at least 2 inputs, got 1")));
   EXPECT_THAT(ErrorOf(R"(layer { name: "x" input: ["data", "data"] relu {} })"),

@@ -102,7 +102,7 @@ TEST_F(Damage, OfAFileOfWeightsIsNamedByEveryReader) {
   }
   EXPECT_FALSE(fs::exists(out));
   EXPECT_FALSE(fs::exists(Path("tuned/metrics.jsonl")));
-  EXPECT_THAT(Muster({"inspect", alone}).log, HasSubstr("take another copy"));
+  EXPECT_THAT(Muster({"inspect", alone}).log, HasSubstr("use another copy"));
   const Outcome run = Muster({"inspect", Path("run0")});
   EXPECT_THAT(run.log, HasSubstr("write it again with muster launch --resume RUN_DIR"));
   // What can be said of the run is said all the same.
@@ -147,7 +147,7 @@ TEST_F(Damage, CheckpointsOfAnotherRunAreRefusedAndNothingIsChanged) {
     const Outcome refused = GoOn("run0", more);
     EXPECT_EQ(refused.exit_code, 3) << refused.log;
     EXPECT_THAT(refused.log,
-                AllOf(HasSubstr("its checkpoints are of another run"),
+                AllOf(HasSubstr("its checkpoints belong to another run"),
                       HasSubstr(Slurp(Path("run0/run_id"))), HasSubstr(Slurp(Path("run1/run_id"))),
                       HasSubstr("begun in " + Path("run1").string())));
   }

@@ -56,7 +56,8 @@ TEST_P(Fallback, LocalSaysWhyItFails) {
                  Path("launch.log"), Fault());
   EXPECT_EQ(launch.Wait(60), 1) << launch.Log();
   EXPECT_THAT(launch.Log(),
-              HasSubstr(std::string(GetParam()) == "map" ? "cannot map" : "could not be received"));
+              HasSubstr(std::string(GetParam()) == "map" ? "cannot map"
+                                                         : "could not receive the shared memory"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Faults, Fallback, ::testing::Values("map", "receive"),

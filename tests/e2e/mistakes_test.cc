@@ -39,7 +39,7 @@ TEST_F(Mistakes, OtherKindsOfFilesAreNamed) {
                                           {onnx, "is not a safetensors file"},
                                           {config, "is not a safetensors file"},
                                           {"/dev/zero", "is a device"},
-                                          {"/proc/self/maps", "is a file of the kernel's"}}) {
+                                          {"/proc/self/maps", "is a virtual file of the kernel"}}) {
     const std::vector<std::string> commands[] = {
         {"import", file, "--config", config, out},
         {"export", file, "--format", "safetensors", out},

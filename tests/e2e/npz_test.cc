@@ -205,7 +205,7 @@ TEST_F(Arrays, WhatContradictsValuesIsRefused) {
     EXPECT_THAT(outcome.log, HasSubstr(text));
   };
   // The run would never stop.
-  expect("evaluation.stop_at_accuracy=0.5", "needs classes, and y holds values");
+  expect("evaluation.stop_at_accuracy=0.5", "needs classes, but y holds values");
   expect("model.layer[output].dense.units=2", "expected mean_squared_error of 1 output");
   expect("model.layer[loss].softmax_cross_entropy={}", "store y.astype");
 }

@@ -122,7 +122,7 @@ TEST_F(Resume, ADamagedCheckpointIsNamedAndTheOneBeforeUsed) {
   for (const fs::path& one : Checkpoints("run0")) std::ofstream(one / "state.pb") << "nonsense";
   const Outcome none = GoOn("run0");
   EXPECT_EQ(none.exit_code, 3);
-  EXPECT_THAT(none.log, HasSubstr("no checkpoint that is whole"));
+  EXPECT_THAT(none.log, HasSubstr("no intact checkpoint"));
   EXPECT_EQ(Curve(Metrics("run0")), Curve(whole.metrics));
 }
 
@@ -168,7 +168,8 @@ TEST_F(Resume, WhatCannotBe) {
     EXPECT_EQ(outcome.exit_code, 2);
     EXPECT_THAT(outcome.log, HasSubstr(why));
   };
-  refuses({"--epochs", "9"}, "with learning_rate.type=COSINE the rate of every step depends on it");
+  refuses({"--epochs", "9"},
+          "with learning_rate.type=COSINE the learning rate of every step depends on it");
   refuses({"--seed", "9"}, "run.seed was 1 and is now 9");
   refuses({"--workers", "5"}, "--workers 4 or fewer");
   refuses({"--repeat", "2"}, "expected one of");

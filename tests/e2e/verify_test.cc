@@ -189,7 +189,7 @@ TEST_F(Verify, WhatCannotBeVerifiedIsRefused) {
               MatchesRegex("steps [06] to 12: the same bits in 12 tensors on 2 workers "
                            ".2 checkpoints.\n"));
   ExpectRefused({"verify", Path("run"), "--set", "run.seed=9"}, ExitCode::kUsage,
-                "run.seed was 1 and is now 9: a run that is resumed goes on as it began");
+                "run.seed was 1 and is now 9: a resumed run must keep this setting");
   ExpectRefused({"verify", Path("run"), "--set", "run.epochs=1"}, ExitCode::kUsage,
                 "expected a length of at least 12 steps");
   ExpectRefused({"verify", Path("run"), "--workers", "1000"}, ExitCode::kUsage,

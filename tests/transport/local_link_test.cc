@@ -83,7 +83,7 @@ TEST(LocalLink, AnotherUsersServerIsToldNothing) {
     ADD_FAILURE() << "connected to another user's server";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kPeerFailed);
-    EXPECT_NE(std::string(error.what()).find("user 65534 listens there, expected user 0"),
+    EXPECT_NE(std::string(error.what()).find("belongs to user 65534, expected user 0"),
               std::string::npos)
         << error.what();
   }

@@ -229,8 +229,8 @@ TEST_F(CommandLineTest, AnInstructionSetThatThisHostLacks) {
     GTEST_SKIP() << "this processor has every instruction set that a config can name";
   }
   const std::vector<std::string> setting{"--set", "server.instruction_set=AVX512"};
-  ExpectRefused(RunLaunch(setting), "the server's processor has no AVX512; it has SCALAR");
-  ExpectRefused(RunLaunch({setting[0], setting[1], "--dry-run"}), "has no AVX512");
+  ExpectRefused(RunLaunch(setting), "the server's CPU does not support AVX512, only SCALAR");
+  ExpectRefused(RunLaunch({setting[0], setting[1], "--dry-run"}), "does not support AVX512");
   // That of another machine.
   EXPECT_EQ(Run({"inspect", config(), setting[0], setting[1]}).exit_code, 0);
 }
@@ -346,9 +346,9 @@ TEST_F(CommandLineTest, WrongAddressesOfAServer) {
   }
   ExpectRefused(server({"--endpoint", "tcp://127.0.0.1:7700", "--bind", "tcp://:7700"}),
                 "tcp://:7700: expected tcp://HOST:PORT");
-  ExpectRefused(server({"--endpoint", "tcp://no..such..name:7700"}), "has no address");
+  ExpectRefused(server({"--endpoint", "tcp://no..such..name:7700"}), "cannot resolve the name");
   ExpectRefused(server({"--endpoint", "ipc://@a", "--bind", "ipc://@b"}),
-                "only tcp:// has the two");
+                "only tcp:// endpoints allow both");
   ExpectRefused(server({"--token-file", config()}), "chmod 600");
 }
 
