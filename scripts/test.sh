@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds and runs the tests: scripts/test.sh [release|debug|tsan] [ctest options]
-# -L threads, parsing or cuda as the first option builds and runs only the tests of that label. The CUDA backend,
-# which takes as long to build as half of the rest, is tested with -L cuda only.
+# -L threads, parsing, cuda or deep as the first option builds and runs only the tests of that label. Two labels are
+# left out otherwise: cuda, the CUDA backend, takes as long to build as half of the rest; deep are long searches
+# through states of the protocol.
 # The last lines list the skipped tests with their reasons, and count passed, failed and skipped tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,8 +10,11 @@ preset=release
 case ${1:-} in release | debug | tsan) preset=$1; shift ;; esac
 logs=build/$preset/Testing/Temporary
 targets=(tests/all bench/all muster muster-server muster-worker)
-case "${1:-} ${2:-}" in "-L threads" | "-L parsing" | "-L cuda") targets=("tests_$2") ;; esac
-(($#)) || set -- -LE cuda
+case "${1:-} ${2:-}" in
+  "-L threads" | "-L parsing" | "-L cuda") targets=("tests_$2") ;;
+  "-L deep") targets=(model_check simulate) ;;
+  " ") set -- -LE 'cuda|deep' ;;
+esac
 
 # What was skipped, by reason: cases of GoogleTest (a line "FILE:LINE: Skipped", the reason in the next
 # ones, the case's name), and programs that say "skipped: REASON".
