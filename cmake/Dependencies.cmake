@@ -16,11 +16,10 @@ if(MUSTER_FUZZ)
 else()
   find_package(OpenMP REQUIRED COMPONENTS CXX)
 endif()
-# The code supports oneDNN 2.6 and 3.x (worker/backend/cpu/descriptors.h); find_package accepts only
-# one.
+# The code supports oneDNN 2.6 and 3.x (worker/backend/cpu/descriptors.h), find_package only one.
 find_package(dnnl REQUIRED)
 if(dnnl_VERSION VERSION_LESS 2.6 OR dnnl_VERSION VERSION_GREATER_EQUAL 4)
-  message(FATAL_ERROR "oneDNN ${dnnl_VERSION} in ${dnnl_DIR}: expected 2.6 or later, or 3.x")
+  message(FATAL_ERROR "oneDNN ${dnnl_VERSION} in ${dnnl_DIR}: expected version 2.6 to 3.x")
 endif()
 find_package(JPEG REQUIRED)
 find_package(PkgConfig REQUIRED)

@@ -2,8 +2,7 @@
 add_library(muster_flags INTERFACE)
 target_include_directories(muster_flags INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(muster_flags INTERFACE -Wall -Wextra -Wpedantic -Wno-missing-field-initializers
-                       # GCC 12 reports false overflows and overlaps inside inlined fmt and
-                       # std::string.
+                       # GCC 12 reports false overflows and overlaps in inlined fmt and std::string.
                        -Wno-stringop-overflow -Wno-restrict)
 if(MUSTER_ARCH)
   target_compile_options(muster_flags INTERFACE -march=${MUSTER_ARCH})
@@ -19,8 +18,7 @@ endif()
 set(MUSTER_COLD $<$<CONFIG:Release>:-O1>)
 
 # muster_library(NAME [SEPARATE] SOURCES ... [DEPS ...]): a static library of one folder. SEPARATE:
-# compile its files one by one, so that the bits of its arithmetic do not depend on the other files
-# in a unity build.
+# no unity build, so that the bits of its arithmetic do not depend on other files.
 function(muster_library name)
   cmake_parse_arguments(ARG "SEPARATE" "" "SOURCES;DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})

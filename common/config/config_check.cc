@@ -246,7 +246,7 @@ void CheckBatchNorms(const Graph& graph, const StepPlan& plan) {
     check(0, "a batch", "; choose a larger batch, or fewer slices (run.slices)");
   if (plan.total_steps >= per_epoch) {
     check(per_epoch - 1, "an epoch's last batch",
-          "; choose a batch size that leaves a larger rest, or fewer slices (run.slices)");
+          "; choose a batch size that leaves a larger remainder, or fewer slices (run.slices)");
   }
 }
 
