@@ -35,8 +35,8 @@ class AdaptiveSpin {
   // Polling would have ended a wait up to this long, including sleep and wake-up, sooner.
   static constexpr std::chrono::microseconds kShort{200};
   // If polling failed but the wait was short, the other side slept; it polls again after its pause.
-  // Tolerate this many such waits in a row: if every side stopped when another does, none would
-  // ever poll again.
+  // Tolerate this many in a row: if each side stopped whenever another does, none would ever
+  // resume.
   static constexpr int kTolerated = 32;
   // Poll after this many short waits in a row.
   static constexpr int kShortWaits = 3;

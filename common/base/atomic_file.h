@@ -16,8 +16,7 @@ namespace muster {
 class AtomicFile {
  public:
   // `expected_bytes` are allocated first, so that a full disk is detected before writing; 0:
-  // unknown. Refuses a `path` that exists but is not a plain file, or that another process is
-  // writing.
+  // unknown. Refuses a `path` that is not a plain file, or that another process is writing.
   explicit AtomicFile(const std::string& path, uint64_t expected_bytes = 0);
   // Removes the partial file unless committed.
   ~AtomicFile();

@@ -16,8 +16,7 @@ class BackgroundThread {
   BackgroundThread(const BackgroundThread&) = delete;
 
   // Call from one thread. `job` must not throw. Never blocks, so callers with large jobs must limit
-  // how many are waiting. The thread starts with the first job. If it cannot start, jobs run in the
-  // caller.
+  // how many wait. The thread starts with the first job; if it cannot start, the caller runs jobs.
   void Submit(std::function<void()> job);
 
  private:

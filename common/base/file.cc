@@ -35,8 +35,7 @@ const char* NameOfSpecialFile(mode_t mode) {
   return "a device";
 }
 
-// Whether it is a virtual file of the kernel. Those have no length, and reading some of them
-// blocks.
+// Whether it is a virtual file of the kernel. Those have no length; reading some of them blocks.
 bool IsMadeUp(int fd, const struct stat& status) {
   struct statfs system {};
   if (status.st_size > 0 || ::fstatfs(fd, &system) != 0) return false;

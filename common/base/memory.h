@@ -60,10 +60,9 @@ class Arena : public AlignedArray<float> {
   std::span<const float> floats() const { return values(); }
 };
 
-// Makes malloc keep freed memory. libzmq allocates a new buffer for each message that it receives.
-// By default glibc maps and unmaps large buffers each time, and the kernel clears every page (a
-// fifth of a round of 100 MB over TCP). Call before starting threads. The process stays at its peak
-// size.
+// Makes malloc keep freed memory. libzmq allocates a new buffer per received message. By default
+// glibc maps and unmaps large buffers each time, and the kernel clears every page (a fifth of a
+// round of 100 MB over TCP). Call before starting threads. The process stays at its peak size.
 void KeepFreedMemory();
 
 // For memory that passes between threads inside a library built without ThreadSanitizer, such as

@@ -24,8 +24,7 @@ ProcessIdentity ThisProcess();
 // Whether a process on this host runs or is stopped. A zombie is not alive.
 bool IsAlive(const ProcessIdentity& process);
 
-// The resident size (RES in `top`) of a process on this host; 0: this process. Empty if there is no
-// such process.
+// The resident size (RES in `top`) of a process on this host; 0: this process. Empty if none.
 std::optional<int64_t> ResidentBytes(int64_t pid = 0);
 
 // Makes the kernel kill this process when `parent` dies, and exits at once (kPeerFailed) if

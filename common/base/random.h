@@ -30,8 +30,7 @@ class RandomStream {
                uint64_t sample);
 
   std::array<uint32_t, 4> Block(uint32_t index) const;
-  // For GPUs, which compute Block(i) themselves: Philox of {epoch, both halves of the sample, i}
-  // with this key.
+  // For GPUs, which compute Block(i) as Philox of {epoch, both halves of the sample, i}.
   const std::array<uint32_t, 2>& key() const { return key_; }
 
  private:

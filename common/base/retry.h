@@ -1,5 +1,4 @@
-// Decides when to retry a failed write: after ten seconds, and with every later write to the same
-// place.
+// Retries a failed write after ten seconds, and with every later write to the same place.
 #pragma once
 
 #include <chrono>

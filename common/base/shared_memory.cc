@@ -66,7 +66,7 @@ SharedMemory SharedMemory::Map(UniqueFd fd, Access access) {
   }
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);
   if (seals < 0 || (seals & kSizeSeals) != kSizeSeals) {
-    throw Error(ExitCode::kFailure, "shared memory: expected a memfd whose size is sealed");
+    throw Error(ExitCode::kFailure, "shared memory: expected a memfd with a sealed size");
   }
   return SharedMemory(std::move(fd), static_cast<size_t>(status.st_size), access);
 }

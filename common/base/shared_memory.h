@@ -24,8 +24,7 @@ class SharedMemory {
   // fail. `name` appears in /proc/PID/maps. Throws Error(kFailure).
   static SharedMemory Create(const char* name, size_t bytes, Access access,
                              std::optional<size_t> reserved = std::nullopt);
-  // Maps memory created by another process. Throws Error(kFailure) if it is not a memfd sealed as
-  // in Create.
+  // Maps another process's memory. Throws Error(kFailure) unless it is a memfd sealed as in Create.
   static SharedMemory Map(UniqueFd fd, Access access);
 
   SharedMemory(SharedMemory&& other) noexcept;

@@ -40,12 +40,10 @@ std::vector<std::string> FirstMatch(const char* pattern, const std::string& text
 std::string FormatCount(int64_t value);  // 1,068,298
 
 // Parses a list such as "0-9,17": in the given order, without duplicates. `what` names the list in
-// errors ("--samples"). Throws Error(kUsage) for an invalid list, and for a number that is not
-// below `end`.
+// errors ("--samples"). Throws Error(kUsage) if it is invalid or has a number not below `end`.
 std::vector<int64_t> ParseNumberList(const std::string& what, const std::string& text, int64_t end);
 
-// Truncates an untrusted number to an integer; empty if int64_t cannot hold it, where a cast would
-// be undefined.
+// Truncates an untrusted number; empty if int64_t cannot hold it (the cast would be undefined).
 std::optional<int64_t> WholeNumberOf(double value);
 
 // The number of leading bytes of `text` that are valid UTF-8 (RFC 3629); text.size() if all are.

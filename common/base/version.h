@@ -1,5 +1,4 @@
-// The version of Muster, from the CMake project. Packages, programs, checkpoints and model files
-// use it.
+// The version of Muster, from the CMake project; also in packages, checkpoints and model files.
 #pragma once
 
 namespace muster {

@@ -18,15 +18,13 @@ std::string StopReason(const config::Evaluation& settings, const checkpoint::Dec
 std::string StopReasonAt(const config::Evaluation& settings, const checkpoint::State& state,
                          int64_t total_steps);
 
-// The settings with which the run would continue: "--set evaluation.patience=N with N above 3, or
-// 0".
+// Settings that let the run continue: "--set evaluation.patience=N with N above 3, or 0".
 std::string HowToGoOn(const config::Evaluation& settings, const checkpoint::Decisions& decisions);
 
 // The score of an evaluation is the accuracy; for values, which have no accuracy, minus the loss.
 inline bool IsAccuracy(double score) { return score >= 0 && !std::signbit(score); }
 
-// "no better test accuracy than 0.62 (step 800) in 3 evaluations". `waited` must be part of
-// `decisions`.
+// "no better test accuracy than 0.62 (step 800) in 3 evaluations". `waited` is part of `decisions`.
 std::string NoBetterText(const checkpoint::Decisions& decisions,
                          const checkpoint::Decisions::Waited& waited, int64_t evaluations,
                          double min_delta);

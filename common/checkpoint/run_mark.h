@@ -1,5 +1,4 @@
-// Identifies the run that a directory belongs to, by a file run_id in it and one beside its
-// checkpoints.
+// Identifies the run of a directory, by a file run_id in it and one beside its checkpoints.
 #pragma once
 
 #include <string>

@@ -133,7 +133,7 @@ void CheckLossOfValues(const config::Config& config, ConfigErrors& errors) {
   if (config.model().layer(last).has_mean_squared_error()) return;
   errors.Fail(fmt::format("model.layer[{}]", last),
               "expected mean_squared_error, because y holds values (data.npz.classes is 0): store "
-              "y.astype(\"int64\") if they are classes",
+              "y.astype(\"int64\") if they are classes");
   errors.ThrowIfAny();
 }
 
@@ -246,7 +246,7 @@ void CheckBatchNorms(const Graph& graph, const StepPlan& plan) {
     check(0, "a batch", "; choose a larger batch, or fewer slices (run.slices)");
   if (plan.total_steps >= per_epoch) {
     check(per_epoch - 1, "an epoch's last batch",
-          "; choose a batch size that leaves a larger rest, or fewer slices (run.slices)");
+          "; choose a batch size that leaves a larger remainder, or fewer slices (run.slices)");
   }
 }
 

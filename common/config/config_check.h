@@ -22,8 +22,8 @@ void CheckTraining(const config::Config& config, ConfigErrors& errors);
 std::string TraceTrouble(const config::Run& run, int64_t steps);
 
 // In training, batch norm over one value has variance 0 and passes no gradient. Throws
-// Error(kUsage) with the layer's name if a step of `plan` has a slice of one sample and a batch
-// norm's input is 1x1.
+// Error(kUsage) with the layer if a step of `plan` has a slice of one sample and a batch norm's
+// input is 1x1.
 void CheckBatchNorms(const Graph& graph, const StepPlan& plan);
 
 }  // namespace muster

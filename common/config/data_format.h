@@ -19,13 +19,12 @@ int64_t DataClasses(const config::Data& data);
 // Whether samples have values to predict instead of classes.
 bool HasValues(const config::Data& data);
 
-// data.class_weights, data.class_names and data.preprocess.mixup_alpha. They have no effect on
-// values to predict.
+// data.class_weights, data.class_names and data.preprocess.mixup_alpha; empty or 0 for values.
 std::vector<float> ClassWeights(const config::Data& data);
 std::vector<std::string> NamesOfClasses(const config::Data& data);
 double MixupAlpha(const config::Data& data);
 
-// Whether the data are read from data.dir.
+// Whether the data is read from data.dir.
 bool NeedsFiles(const config::Data& data);
 // Throws Error(kUsage) with advice on how to get the data if data.dir is needed and missing.
 void RequireDataDir(const config::Data& data);
@@ -49,8 +48,7 @@ struct ImageFolders {
   std::string training, validation, test;
 };
 ImageFolders FindImageFolders(const std::string& dir);
-// The names of the folders in `folder`, sorted, except hidden ones. Throws Error(kData) if `folder`
-// cannot be read.
+// The sorted names of the folders in `folder`, except hidden ones. Throws Error(kData).
 std::vector<std::string> ClassFolders(const std::string& folder);
 
 }  // namespace muster

@@ -1,6 +1,5 @@
 // Turns the layers of a model, in order, into a Graph: infers shapes, places variables, counts
-// FLOPs. Every error has the layer, what was expected and what was found. Only BuildGraph uses
-// this.
+// FLOPs. Errors have the layer, what was expected and what was found. Only BuildGraph uses this.
 #pragma once
 
 #include <map>

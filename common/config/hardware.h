@@ -18,8 +18,7 @@ struct DeviceWish {
   bool WantsCards() const { return kind == Kind::kAuto || kind == Kind::kNamed; }
 };
 
-// Accepts "", "cpu", "auto", "auto:4", or a list of indices and UUID prefixes: "0,2,GPU-8f3a".
-// Throws Error(kUsage).
+// Accepts "", "cpu", "auto", "auto:4", or a list "0,2,GPU-8f3a". Throws Error(kUsage).
 DeviceWish ParseDevices(const std::string& text);
 
 // In ascending order of width. SCALAR is always included.

@@ -24,8 +24,7 @@ constexpr int64_t kLeastCardSamples = 64;
 // Returns 8, or 4, 2 or 1 if 8 slices would have fewer than kLeastSliceSamples each.
 uint32_t SlicesOfBatch(int64_t global_batch);
 
-// Returns SlicesOfBatch if that many slices can be dealt evenly to the workers; otherwise one slice
-// per worker.
+// Returns SlicesOfBatch if they can be dealt evenly to the workers; otherwise one slice per worker.
 uint32_t DefaultSlices(int64_t global_batch, uint32_t workers);
 
 // The same for workers that compute on GPUs. A GPU is fastest with one large slice, so a worker
@@ -58,15 +57,14 @@ Assignment FirstAssignment(const config::Config& config);
 // if the job continues with workers that join later. `config` must be resolved.
 uint32_t MostWorkers(const config::Config& config);
 
-// Whether a setting makes the batch or the learning rate, and so the bits, depend on the number of
-// workers.
+// Whether a setting makes the batch or the learning rate, and so the bits, depend on `workers`.
 bool FollowsWorkers(const config::Config& config);
 
 // Throws Error(kUsage) if there would be more chunks than a message can number.
 std::vector<Chunk> CutChunks(const VariableLayout& layout, const config::Cluster& cluster);
 
-// Whether the server and the workers on its host map the same weights and gradients. AUTO does,
-// except on old kernels.
+// Whether server and workers on one host map the same weights and gradients. AUTO does, except on
+// old kernels.
 bool SharesMemory(const config::Config& config);
 
 }  // namespace muster

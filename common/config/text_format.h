@@ -14,14 +14,12 @@
 
 namespace muster {
 
-// The maximum nesting of brackets. The parser's own limit would overflow the stack, also in text
-// that it skips.
+// The maximum nesting of brackets. The parser's own limit would overflow the stack.
 constexpr int kMostTextNesting = 32;
 
 // Parses the text of `file` into `message`. `prefix` is the message's path in the config: "" for
 // the whole config, "model" for an included model. Notes in `errors` the location of each field,
-// and fields that cannot be read, which are skipped. Throws Error(kUsage) if the rest is
-// unreadable.
+// and unreadable fields, which are skipped. Throws Error(kUsage) if the rest is unreadable.
 void ParseTextFile(const std::string& file, const std::string& prefix,
                    google::protobuf::Message& message, ConfigErrors& errors);
 

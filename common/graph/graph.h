@@ -1,5 +1,4 @@
-// The network as all processes see it: layers, shapes, variables, FLOPs. It does no arithmetic;
-// worker/nn executes it.
+// The network as all processes see it: layers, shapes, variables, FLOPs. worker/nn executes it.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +40,8 @@ struct Layer {
 };
 
 // An immutable, directed acyclic graph. Layers are in execution order, each after all layers that
-// it reads. Several layers may read an output, and every output except the loss's is read. The last
-// layer is the loss.
+// it reads. Every output except the loss's is read, by one or more layers. The last layer is the
+// loss.
 class Graph {
  public:
   // See BuildGraph (common/config/build_graph.h).

@@ -16,8 +16,7 @@ enum class Activation { kNone, kRelu, kRelu6 };
 const char* Name(Activation activation);
 
 // What may be done with a kind of layer. The defaults fit a layer whose backward only needs the
-// gradient of its output and the state left by forward; see OpOptions and BackwardArgs
-// (worker/backend/op.h).
+// gradient of its output and the state left by forward; see worker/backend/op.h.
 struct LayerTraits {
   bool is_loss = false;
   // The output is the input, always or only in inference, so the layer needs no op there.

@@ -127,8 +127,7 @@ class ServerLink {
   virtual bool PrepareToSleep() { return !Pending(); }
 
   // The next message or loss, if there is one. Never blocks. With may_spin(), events that need a
-  // system call (a connection, a loss) may be delayed by a millisecond at most, and not after
-  // PrepareToSleep.
+  // system call (a connection, a loss) may be a millisecond late, but not after PrepareToSleep.
   virtual std::optional<FromWorker> Receive() = 0;
 
   // Queues a message. Never blocks. The tensor's bytes must stay unchanged until the peer has used
@@ -173,8 +172,7 @@ class ClientLink {
   // The transport's name, for people.
   virtual const char* transport() const = 0;
 
-  // Whether tensors lie in memory that comes with Welcome (FromServer::shared); otherwise they are
-  // payloads.
+  // Whether tensors lie in memory that comes with Welcome (FromServer::shared), not in payloads.
   virtual bool shares_memory() const = 0;
 
   // False: one thread, which owns the socket, makes all calls. True: any thread may call Send and
@@ -188,8 +186,7 @@ class ClientLink {
   // Throws HandOverFailed.
   virtual std::optional<FromServer> Receive() = 0;
   // Queues a message. Never blocks. `tensor` must stay unchanged until it is released, at the
-  // latest when the link is destroyed. False: the server does not read its messages; `tensor` was
-  // not released.
+  // latest with the link. False: the server does not read its messages; `tensor` was not released.
   virtual bool Send(const wire::WorkerMessage& message, std::span<const std::byte> tensor,
                     Release release = {}) = 0;
   // Sends what was queued. False: the server is gone.
@@ -210,8 +207,7 @@ struct LinkOptions {
   // Messages per peer that were received but not processed. Further messages wait at the peer,
   // which limits the memory that a peer can occupy here.
   int max_received_messages = 0;
-  // Server, tcp: the result of endpoint() if it differs from the listening address. Port * means
-  // the actual port.
+  // Server, tcp: what endpoint() returns, if not the listening address. Port *: the actual port.
   std::string advertised;
   double silence_s = 20;  // the longest silence of a live connection
   std::string token;      // ZeroMQ: peers without it are refused

@@ -33,8 +33,7 @@ class SendWindow : public std::enable_shared_from_this<SendWindow> {
   // True: `bytes` fit and are now counted.
   bool Take(size_t bytes);
   void GiveBack(size_t bytes);
-  // Call the result when the taken `bytes` have been sent: it calls `next` and then gives them
-  // back.
+  // Call the result after the taken `bytes` were sent: it calls `next`, then gives them back.
   Release GivesBack(size_t bytes, Release next = {});
 
  private:
@@ -66,9 +65,9 @@ class Outbox {
   size_t tensors() const { return tensors_.size(); }       // waiting
   size_t control_bytes() const { return control_bytes_; }  // waiting
 
-  // Calls bool hand_over(Item&, Release sent) for everything that may go now. `sent` must be called
-  // once, from any thread, when the tensor has left or is dropped. False: this item and all after
-  // it stay.
+  // Calls bool hand_over(Item&, Release sent) for everything that may go now. Call `sent` once,
+  // from any thread, when the tensor has left or is dropped. False: this item and all after it
+  // stay.
   template <typename HandOver>
   void Send(const HandOver& hand_over);
 

@@ -29,7 +29,7 @@ inline constexpr const char* kTokenVariable = "MUSTER_TOKEN";
 std::string ReadToken(const std::string& path);
 
 // Reads the token from `path`, or from MUSTER_TOKEN if `path` is empty. Removes MUSTER_TOKEN from
-// the environment and from /proc, so that no child inherits it. Empty if there is no token. Throws
+// the environment and /proc, so that no child inherits it. Empty if there is none. Throws
 // Error(kUsage).
 std::string FindToken(const std::string& path);
 

@@ -71,9 +71,8 @@ struct ListenAddress {
 ListenAddress ChooseListenAddress(const std::string& endpoint, const std::string& bind);
 
 // Whether a job's connections are encrypted, for a worker that connects to `endpoint`. Never if
-// they stay on this host (ipc://, local://). Otherwise as cluster.encryption says; if that is
-// unset, for all but the loopback interface. A name without an address here may have one elsewhere
-// and counts as remote.
+// they stay on this host (ipc://, local://). Otherwise as cluster.encryption says; if unset, for
+// all but the loopback interface. Names without an address here count as remote.
 bool IsEncrypted(const config::Cluster& cluster, const std::string& endpoint);
 
 // For a server: true if that holds for its listening address or for the workers' endpoint.

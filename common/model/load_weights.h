@@ -12,9 +12,8 @@
 
 namespace muster {
 
-// Maps the names of a file's tensors to ours. A key applies to itself and to all names that begin
-// with it and a '.': "features.0" for "features.0.weight". The longest match wins. An empty value
-// skips the tensor.
+// Maps the names of a file's tensors to ours. A key applies to itself and to names that begin with
+// it and a '.': "features.0" for "features.0.weight". The longest match wins. "" skips the tensor.
 using TensorNames = std::map<std::string, std::string>;
 
 struct LoadOptions {
@@ -29,9 +28,8 @@ struct WeightsMatch {
   std::vector<std::string> skipped;  // a line for each mismatch; with skip_mismatched
 };
 
-// Ignores num_batches_tracked, which may be missing. Throws Error(kData) with the file and every
-// variable that is missing, has another shape or type, or is unknown to the network. Also throws if
-// nothing fits.
+// Ignores num_batches_tracked, which may be missing. Throws Error(kData) with every variable that
+// is missing, unknown, or of another shape or type, and also if nothing fits.
 WeightsMatch MatchWeights(const SafetensorsReader& file, const Graph& graph,
                           const LoadOptions& options);
 // The same, and copies the variables to `weights`, a buffer with the graph's layout.

@@ -26,8 +26,7 @@ using Metadata = std::map<std::string, std::string>;
 // `config` must be resolved; the metadata contains its full text.
 Metadata ModelMetadata(const config::Config& config, const Graph& graph, const ModelInfo& info);
 
-// These read the metadata. Errors name `file`. Results are empty if a key is missing, as in files
-// of other programs.
+// These read the metadata. Errors name `file`. Results are empty if a key is missing.
 std::optional<config::Config> ConfigOf(const Metadata& metadata, const std::string& file);
 bool IsAverage(const Metadata& metadata);
 std::optional<int64_t> StepOf(const Metadata& metadata);

@@ -11,8 +11,7 @@ namespace muster {
 struct Assignment {
   int64_t from_step = 0;  // valid from this step until the next assignment
   int64_t slices = 0;     // of a batch
-  // For each rank the subtrees whose gradients it pushes, from left to right. Together they cover
-  // each slice once.
+  // The subtrees whose gradients each rank pushes, from left to right. They cover each slice once.
   std::vector<std::vector<TreeNode>> nodes;
 
   uint32_t ranks() const { return static_cast<uint32_t>(nodes.size()); }

@@ -21,9 +21,8 @@ constexpr size_t SharedArenaFloats(size_t arena_floats) {
 class GradientLayout {
  public:
   GradientLayout() = default;
-  // `chunk_end`: the ends of the chunks of a buffer, ascending; the first chunk begins at 0.
-  // `used`: how many of the `arenas` buffers every step uses; the others are for repeated work and
-  // only then take memory.
+  // `chunk_end`: the ends of the chunks of a buffer, ascending; the first one begins at 0. `used`:
+  // how many buffers every step uses; the others, for repeated work, take memory when written.
   GradientLayout(std::vector<uint64_t> chunk_end, size_t arenas, size_t used)
       : chunk_end_(std::move(chunk_end)), arenas_(arenas), used_(used) {}
 

@@ -21,8 +21,7 @@ struct Range {
 Range EvenPart(int64_t n, int64_t parts, int64_t index);
 
 // A node of the tree covers the slices [index << level, min((index + 1) << level, slices)). Its
-// children are {level - 1, 2 index} and {level - 1, 2 index + 1}; a child that covers no slice is
-// left out of the sum.
+// children are {level - 1, 2 index} and {level - 1, 2 index + 1}; empty children are not summed.
 struct TreeNode {
   uint32_t level = 0;
   uint32_t index = 0;
@@ -32,8 +31,7 @@ struct TreeNode {
 Range Covers(const TreeNode& node, int64_t slices);
 TreeNode Root(int64_t slices);
 
-// The slices that these nodes cover; adjacent slices form one range. `nodes` must be disjoint, from
-// left to right.
+// The slices that these nodes cover; adjacent slices form one range. `nodes`: disjoint, in order.
 std::vector<Range> CoveredBy(const std::vector<TreeNode>& nodes, int64_t slices);
 
 // The fewest nodes that together cover exactly `range`, from left to right. A worker with these

@@ -108,8 +108,7 @@ std::string NpzArray::Text() const {
   return fmt::format("{} [{}]", kLongNames[static_cast<size_t>(type)], Join(shape, ", "));
 }
 
-// The archive as minizip sees it. The callbacks return errors, because no exception may cross
-// minizip.
+// The archive as minizip sees it. The callbacks return errors: no exception may cross minizip.
 class NpzReader::Archive {
  public:
   explicit Archive(const std::string& path)

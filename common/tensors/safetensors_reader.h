@@ -21,8 +21,7 @@ inline constexpr size_t kWrongFileBytes = 4096;
 std::string DescribeWrongFile(const std::string& path, std::string_view first);
 
 // Checks the header when it opens the file, and the length in each read. Files are not mapped, so
-// one that shrinks meanwhile is an error. Throws Error(kData) with the file's name. Safe to use
-// from several threads.
+// one that shrinks is an error. Throws Error(kData) with the file's name. Thread-safe.
 class SafetensorsReader {
  public:
   explicit SafetensorsReader(const std::string& path);

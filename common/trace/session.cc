@@ -49,8 +49,7 @@ class PartWriter {
   }
 
   void Thread(size_t index, const ThreadBuffer& buffer) {
-    // Perfetto treats the thread with its process's number as the main thread; that is the first
-    // one.
+    // Perfetto takes the thread with its process's number for the main thread.
     const int number =
         index == 0 ? options_.number : 1000 * options_.number + static_cast<int>(index);
     Metadata(number, "thread_name", "name", Quoted(buffer.name));

@@ -37,8 +37,7 @@ LinkOptions LinkOptionsFor(const config::Config& config, const VariableLayout& l
   options.max_server_message_bytes =
       std::max(largest, std::min(layout.arena_floats() * sizeof(float), 2 * kMostChunk)) +
       kMostHeader;
-  // A worker may have all parts of one gradient in flight. It pushes at most two subtrees per level
-  // of the slice tree.
+  // All parts of one gradient may be in flight: at most two subtrees per level of the slice tree.
   options.max_queued_messages = static_cast<int>(chunks.size()) * 64 + 1000;
   options.max_waiting_bytes = MostWaitingBytes(chunks.size());
   options.max_received_messages = ReceiveWindow(options.max_message_bytes);

@@ -1,5 +1,4 @@
-// Extensions of the x86-64 instruction set that a build may require. In C for the reason given in
-// check.c.
+// Extensions of the x86-64 instruction set that a build may require. In C; see check.c.
 #pragma once
 
 // Extensions that always come with these (F16C, LZCNT, MOVBE with AVX2) are not checked.

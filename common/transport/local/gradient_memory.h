@@ -1,5 +1,4 @@
-// The server's side of the gradient buffers that it shares with one worker. Only the worker can
-// write to them.
+// The server's side of one worker's gradient buffers, which only the worker can write.
 #pragma once
 
 #include <memory>

@@ -35,8 +35,7 @@ class LocalConnection {
 
   // Queues a message for the next Flush. Descriptors are only allowed before Attach.
   void Append(std::string_view message, std::span<const int> fds = {});
-  // Sends as much as there is room for, and wakes the other side if it sleeps. False: the socket is
-  // closed.
+  // Sends as much as fits, and wakes the other side if it sleeps. False: the socket is closed.
   bool Flush();
   // Bytes that wait for room.
   size_t unsent() const { return socket_.unsent() + (memory_ ? memory_->unsent_bytes : 0); }

@@ -26,8 +26,7 @@ namespace muster {
 // local://@NAME at which the server of a job listens. The name is derived from the token.
 std::string LocalEndpoint(uint64_t job);
 
-// Throws Error(kFailure) if another process has the name, or if the kernel cannot seal memory
-// against writers.
+// Throws Error(kFailure) if the name is taken or the kernel cannot seal memory against writers.
 std::unique_ptr<ServerLink> ListenLocal(const std::string& endpoint, const LinkOptions& options);
 
 // Throws Error(kPeerFailed) at once if no process listens there, or one of another user.

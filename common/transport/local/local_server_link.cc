@@ -214,8 +214,7 @@ std::optional<FromWorker> LocalServerLink::Receive() {
   return result;
 }
 
-// Without memory the next message shows the worker that none is available. With AUTO it reconnects
-// over ZeroMQ.
+// Without memory, Welcome is sent without descriptors; with AUTO the worker reconnects over ZeroMQ.
 void LocalServerLink::ShareGradients(PeerId id, const GradientLayout& layout) {
   const auto found = peers_.find(id);
   if (found == peers_.end()) return;

@@ -13,8 +13,8 @@ static_assert(std::has_single_bit(kBytes) && std::endian::native == std::endian:
 
 }  // namespace
 
-// The number of bytes that may be written. Reads the other side's memory only if it knows of fewer
-// than `enough`.
+// The number of writable bytes. Only reads the other side's memory if fewer than `enough` are
+// known.
 size_t MessageRing::Room(size_t enough) {
   if (const size_t known = kBytes - (written_ - seen_taken_); known >= enough) return known;
   const uint64_t taken = theirs_.taken.load(kInOrder);

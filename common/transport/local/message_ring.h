@@ -63,8 +63,7 @@ class MessageRing {
   bool WantRoom(bool wanted);
 
   enum class Status { kMessage, kNothing, kBroken };
-  // Takes the next message if all of it has arrived. kBroken: the other side wrote invalid data;
-  // permanent.
+  // Takes the next complete message. kBroken: the other side wrote invalid data; permanent.
   Status Take(std::string& message);
   // The connection has ended. Ignores whatever is written from now on.
   void EndInput() { input_end_ = theirs_.written.load(std::memory_order_seq_cst); }

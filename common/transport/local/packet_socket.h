@@ -39,8 +39,7 @@ class PacketSocket {
   void Ring();
 
   enum class Status { kMessage, kDoorbell, kNothing, kClosed, kMalformed };
-  // Reads the next packet into `message` and appends its descriptors to `fds`. kMalformed: the
-  // packet is too long.
+  // Reads the next packet and appends its descriptors to `fds`. kMalformed: the packet is too long.
   Status Receive(std::string& message, std::vector<UniqueFd>& fds);
 
  private:

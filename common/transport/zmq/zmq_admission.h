@@ -14,8 +14,7 @@
 
 namespace muster {
 
-// Sets the credentials of a worker's `socket` from the token, for PLAIN or CURVE as options.encrypt
-// selects.
+// Sets a worker's credentials from the token, for PLAIN or CURVE (options.encrypt).
 void PresentToken(zmq::socket_t& socket, const LinkOptions& options);
 
 // Owned by the server's link. One per context; must outlive the sockets that it guards.
@@ -29,8 +28,7 @@ class Admission {
 
   int fd() const { return requests_.get(zmq::sockopt::fd); }
   bool Pending();
-  // Answers the next request. Returns the refused peer, or "" for an accepted one; empty if there
-  // is no request.
+  // Answers the next request, if any. Returns the refused peer, or "" for an accepted one.
   std::optional<std::string> Answer();
 
  private:

@@ -35,11 +35,9 @@ class ZmqClientLink : public ClientLink {
     SetCommonOptions(
         socket_, options,
         std::max(options.max_message_bytes, options.max_server_message_bytes) + kFrameOverhead);
-    // The server may start after this worker, so connecting is retried. After the handshake, a loss
-    // is final.
+    // The server may start later, so connecting is retried. After the handshake, a loss is final.
     socket_.set(zmq::sockopt::reconnect_ivl, 100);
-    // A host that is still booting drops the first packet, and the kernel would retry ever more
-    // rarely.
+    // A booting host drops the first packet, and the kernel would retry ever more rarely.
     socket_.set(zmq::sockopt::connect_timeout, 3000);
     monitor_ = std::make_unique<ConnectionMonitor>(
         context_, socket_,

@@ -158,8 +158,7 @@ class ZmqServerLink : public ServerLink {
   std::optional<FromWorker> NextRefused();
   void CloseDeadConnections(double silence_s);
 
-  // A send window has room again. Used by ZeroMQ's threads, so these members must outlive the
-  // context.
+  // A send window has room again. Used by ZeroMQ's threads, so these must outlive the context.
   const EventFd room_bell_;
   std::atomic<bool> room_{false};  // set after the bell was rung
   Epoll epoll_;
@@ -224,8 +223,7 @@ void ZmqServerLink::OnStrangersEnd(const ConnectionEnds::End& end) {
       {.kind = FromWorker::Kind::kRefused, .refused = end.from, .why_refused = end.why_refused});
 }
 
-// Restricts a Unix-domain socket to this user, like the local link. Other users do not even reach
-// libzmq's handshake.
+// Restricts a Unix-domain socket to this user, like the local link, before libzmq's handshake.
 void ZmqServerLink::AdmitThisUserOnly() {
   const uid_t user = ::geteuid();
   if (zmq_setsockopt(socket_.handle(), ZMQ_IPC_FILTER_UID, &user, sizeof user) != 0) {
