@@ -72,8 +72,8 @@ std::string OtherDevices() {
                      visible == nullptr ? "" : fmt::format(" than {}", visible));
 }
 
-// Of a tensor's largest number: far above what another order of sums does, and far below what a
-// wrong product does.
+// Relative to a tensor's largest number: far above the effect of another order of sums, and far
+// below that of a wrong product.
 double ToleranceOf(config::Worker::Precision precision) {
   switch (precision) {
     case config::Worker::TF32:

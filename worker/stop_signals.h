@@ -10,9 +10,9 @@ namespace muster {
 // From now on SIGINT and SIGTERM end the process with a line that says so; `who` begins it.
 void SayWhenStopped(const std::string& who);
 
-// … and SIGTERM asks it to leave the job when its part is done: its service manager stops it, or a
-// scheduler that wants the machine. The job goes on without it, and nothing is computed twice. A
-// second one ends it at once.
+// SIGTERM requests that the worker leave the job when its part is done. A service manager or a
+// scheduler sends it. The job continues without the worker, and nothing is computed twice. A second
+// SIGTERM ends the worker at once.
 void LeaveOnSignal(uint32_t rank);
 
 // Whether somebody wants this worker to leave; a signal sets it.

@@ -18,7 +18,7 @@ struct RoundShape {
 // The costs of one machine, as `muster bench` measures them.
 struct MachineCosts {
   double local_latency_s = 0;       // a round of next to no bytes, over shared memory
-  double tcp_latency_s = 0;         // … over TCP on the loopback interface
+  double tcp_latency_s = 0;         // over TCP on the loopback interface
   double memory_bytes_per_s = 0;    // of the pass, by all of the server's threads
   double loopback_bytes_per_s = 0;  // through the server's sockets, both directions together
 };
@@ -31,8 +31,8 @@ double UpdateSeconds(const RoundShape& shape, double memory_bytes_per_s);
 // All workers on the server's host, over shared memory: latency, and the pass. Of models that do
 // not stay in the cache.
 double LocalRound(const RoundShape& shape, const MachineCosts& costs);
-// … over TCP: every byte of K gradients and K copies of the weights goes through the kernel, on
-// the same cores as everything else.
+// Over TCP every byte of K gradients and K copies of the weights passes through the kernel, on the
+// same cores as everything else.
 double LoopbackRound(const RoundShape& shape, const MachineCosts& costs);
 
 // A network of full-duplex links of equal speed, one worker per host.
@@ -56,7 +56,7 @@ struct BenchRow {
   double bytes = 0;
   double update_s = 0, limit_s = 0;     // the update alone; the memory limit for it
   double local_s = 0, local_p99_s = 0;  // a round, over shared memory
-  double tcp_s = 0, tcp_p99_s = 0;      // … over TCP on the loopback interface
+  double tcp_s = 0, tcp_p99_s = 0;      // over TCP on the loopback interface
 };
 
 // The user's model; one row is of its size (4 KiB at least).

@@ -9,7 +9,7 @@
 
 namespace muster {
 
-// … or why that could not be found out.
+// The number of samples, or the reason that it is unknown.
 struct DataCount {
   int64_t train = -1, test = -1;
   int64_t validation = 0;  // 0: there is no such set

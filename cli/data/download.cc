@@ -202,7 +202,7 @@ Outcome Transfer(const PublishedFile& file, const fs::path& part) {
   set(CURLOPT_FAILONERROR, 1L);
   set(CURLOPT_CONNECTTIMEOUT, 30L);
   set(CURLOPT_LOW_SPEED_LIMIT, 1000L);  // bytes per second ...
-  set(CURLOPT_LOW_SPEED_TIME, 30L);     // ... for so many seconds end the transfer
+  set(CURLOPT_LOW_SPEED_TIME, 30L);     // seconds at this speed that end the transfer
   set(CURLOPT_RESUME_FROM_LARGE, static_cast<curl_off_t>(sink.bytes));
   set(CURLOPT_ERRORBUFFER, message.data());
   set(CURLOPT_WRITEFUNCTION, OnBytes);

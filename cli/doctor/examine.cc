@@ -26,7 +26,7 @@ std::string LimitText(double bytes) {
   return bytes == kUnlimited ? "no limit" : FormatBytes(bytes);
 }
 
-// Those that what a run computes and sends depends on.
+// Libraries that affect what a run computes and sends.
 bool IsWorthNaming(const std::string& library) {
   return std::ranges::any_of(std::array{"libdnnl.so.", "libzmq.so.", "libprotobuf.so."},
                              [&](const char* name) { return library.starts_with(name); });

@@ -61,7 +61,7 @@ struct GpuFacts {
   std::vector<TicketText> tickets;  // of the jobs that hold or want GPUs
 
   bool job = false;        // there is a job that would use GPUs
-  bool wanted = false;     // … because its config or --devices says so
+  bool wanted = false;     // by its config or --devices
   uint32_t workers = 0;    // that compute on them; 0: the job uses no GPUs
   std::string taken;       // the GPUs that could be locked now, in words
   std::string take_error;  // why they could not

@@ -20,7 +20,7 @@ bool IsQuiet(const Gpu& gpu) {
 // How good a group of GPUs is; the least is the best.
 struct Score {
   size_t faulty = 0;   // GPUs whose memory had errors
-  size_t stirred = 0;  // … that are not quiet
+  size_t stirred = 0;  // GPUs that are not quiet
   size_t kinds = 0;    // the slowest one of a step decides how long it takes
   int farthest = 0;    // link between two of them
   long distance = 0;   // sum of the links

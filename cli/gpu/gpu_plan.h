@@ -23,7 +23,7 @@ struct GpuRequest {
   std::string what;            // the job, in a few words
   // Nobody has said anything of devices: idle GPUs are taken, if there are some.
   bool by_default = false;
-  // … Those that are idle now. Without a value the job waits for them.
+  // The GPUs that are idle now. Without a value the job waits for them.
   std::optional<std::vector<std::string>> idle;
 };
 

@@ -33,8 +33,8 @@ class LockFolder {
   // The lock of this GPU, which is then this process's and its heirs'. Invalid if somebody has it.
   // Throws Error(kFailure) where no lock can be had at all.
   UniqueFd LockGpu(const std::string& uuid) const;
-  // Who has the lock of this GPU although no ticket says so, as far as this process can see:
-  // "anna's flock /run/lock/… (pid 4242)"; "" if nobody has it.
+  // The holder of this GPU's lock that has no ticket, as far as this process can see:
+  // "anna's flock /run/lock/… (pid 4242)", or "" without one.
   std::string LockHolder(const std::string& uuid) const;
 
  private:

@@ -36,7 +36,7 @@ struct Utilization {
   unsigned gpu, memory;  // percent
 };
 
-// Of _v2 and _v3 of the calls that list processes.
+// Filled by _v2 and _v3 of the calls that list processes.
 struct ProcessInfo {
   unsigned pid;
   unsigned long long used_bytes;  // all ones: not known

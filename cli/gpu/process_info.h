@@ -1,4 +1,4 @@
-// Who a process is, as /proc tells it: for people who want to know whose it is.
+// Describes a process from /proc, so that people can see its owner.
 #pragma once
 
 #include <sys/types.h>

@@ -61,7 +61,7 @@ class Ticket {
   TicketText text_;
 };
 
-// Those of all jobs that live, in the order of the queue.
+// The tickets of all running and waiting jobs, in the order of the queue.
 std::vector<TicketText> ReadTickets(const LockFolder& folder);
 
 }  // namespace muster

@@ -21,7 +21,7 @@ std::string JobText(const TicketText& ticket);
 // The job that holds this GPU, or null.
 const TicketText* HolderOf(const std::vector<TicketText>& tickets, const std::string& uuid);
 
-// Those of these GPUs that a job could take now.
+// The GPUs among these that a job could take now.
 std::vector<std::string> IdleGpus(const GpuSnapshot& seen, const LockFolder& folder,
                                   const std::vector<std::string>& uuids, double free_share);
 

@@ -73,7 +73,7 @@ bool ListUuids(const char* library, std::vector<Uuid>& uuids) {
   ::_exit(known && written ? 0 : 1);  // without what this process would do at its end
 }
 
-// Of "GPU-1b2c…" and "MIG-1b2c…" what follows the kind, in small letters and without dashes.
+// The part of "GPU-1b2c…" or "MIG-1b2c…" after the kind, in lower case and without dashes.
 std::string Digits(const std::string& uuid) {
   std::string digits;
   for (const char c :

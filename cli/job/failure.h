@@ -1,8 +1,8 @@
-// Who is to blame when a job fails. Pure functions.
+// Finds the process that caused a job's failure. Pure functions.
 //
-// One process that goes takes the others with it: the server notices within milliseconds, and every
+// One process that ends takes the others with it: the server notices within milliseconds, and every
 // worker that then ends with kPeerFailed is only a victim. The cause is the first process that
-// ended by itself in another way.
+// ended in another way.
 #pragma once
 
 #include <sys/types.h>

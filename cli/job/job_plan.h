@@ -36,8 +36,8 @@ struct JobPlan {
   std::vector<WorkerPlace> places;  // of each rank that has a card; empty: none has
   // Where the next worker of a rank runs after one has ended. Null: where that one ran.
   std::function<WorkerPlace(uint32_t rank)> place_again;
-  std::string endpoint;  // what workers connect to; the server is told to listen there …
-  std::string bind;      // … or here, if not empty
+  std::string endpoint;  // what workers connect to; the server is told to listen there
+  std::string bind;      // replaces the endpoint, unless empty
   std::string token;
   bool resume = false;             // the server goes on from the newest checkpoint
   std::vector<ServerLoss> losses;  // of its servers so far, for the next one to write down

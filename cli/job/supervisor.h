@@ -137,9 +137,9 @@ class Supervisor {
 
   std::optional<ServerLoss> LostServer(bool stuck) const;
 
-  // Stop after a grace in which the others may end by themselves …
+  // Stop after a grace in which the others may end by themselves.
   void FailWithOthers(double now);
-  // … or at once.
+  // Fails at once.
   void Fail(Finding finding, double now);
   void ContinueStopping(double now);
   void SignalAll(int signal);

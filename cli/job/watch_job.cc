@@ -72,7 +72,7 @@ class JobProcesses : public Members {
   std::string LastWords(int rank) const override { return LastError(LogPath(rank)); }
   std::string LogPath(int rank) const override;
 
-  // Those that have ended since the last call.
+  // The processes that have ended since the last call.
   std::vector<EndedProcess> TakeEnds();
   // The server's events.
   LineReader& reports() { return reports_; }

@@ -50,7 +50,7 @@ Graph NetworkOf(const SafetensorsReader& model, const ExportArguments& arguments
   return BuildGraph(config->model(), InputShape(config->data()));
 }
 
-// Of numbers that a program which reads OUT does not expect.
+// Warns of numbers that programs that read OUT do not expect.
 void WarnOfNonfinite(const OpenedModel& opened, const std::string& out) {
   constexpr size_t kMostNamed = 10;
   std::vector<std::string> found = NonfiniteTensors(opened.file);

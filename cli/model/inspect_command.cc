@@ -53,7 +53,7 @@ TextTable LayerTable(const Graph& graph) {
   return table;
 }
 
-// Of a variable that does not learn at the rate of all.
+// For a variable with a learning rate of its own.
 std::string LearnsText(float multiplier) {
   if (multiplier == 1) return "";
   return multiplier == 0 ? "frozen" : fmt::format("rate x {:g}", multiplier);

@@ -17,8 +17,8 @@
 namespace muster {
 namespace {
 
-constexpr int kOpset = 13;         // the operators that are used …
-constexpr int kFormatVersion = 7;  // … and the format
+constexpr int kOpset = 13;         // the operators that are used
+constexpr int kFormatVersion = 7;  // the version of the file format
 
 constexpr uint64_t kMostMessageBytes = INT_MAX;  // of a protobuf message
 
@@ -203,7 +203,7 @@ class LayerNodes {
     for (const OnnxValue& input : inputs_) names.push_back(AnyRow() ? Row(input) : input.name);
     return names;
   }
-  // A value as [batch, channels, height, width] …
+  // A value as [batch, channels, height, width].
   std::string Image(const OnnxValue& value) {
     if (!value.is_row) return value.name;
     std::string name = value.name + ":image";
@@ -212,7 +212,7 @@ class LayerNodes {
                                                        {0, value.shape.channels, 1, 1}, false);
     return nodes_.Add("Reshape", {value.name, shape}, name);
   }
-  // … and as [batch, features].
+  // The value as [batch, features].
   std::string Row(const OnnxValue& value) {
     if (value.is_row) return value.name;
     std::string image = value.name;

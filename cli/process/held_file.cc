@@ -85,7 +85,7 @@ bool IsLeftOver(const fs::path& path) {
          TryLock(folder.get(), LockMode::kExclusive) == Locked::kYes;
 }
 
-// Those of processes that were killed.
+// Removes the files of killed processes.
 void RemoveLeftOvers(const fs::path& below) {
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(below, ignored)) {

@@ -12,7 +12,7 @@ namespace muster {
 // Nothing is left of one that was made here, however this process ends. All failures throw Error.
 class HeldFile {
  public:
-  // Of a file that is there. kData where it cannot be read.
+  // Opens an existing file. Throws kData if it cannot be read.
   static HeldFile Of(const std::string& path);
   // `write` makes the file at the path that it is given. It has no name when this returns.
   static HeldFile Make(const std::function<void(const std::string& path)>& write);

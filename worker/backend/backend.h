@@ -73,8 +73,7 @@ class HostRegistration {
   virtual ~HostRegistration() = default;
 };
 
-// Of a device with memory of its own, in bytes. All of it 0 where the device computes in the
-// host's.
+// Memory of a device with its own memory, in bytes. All 0 if the device computes in host memory.
 struct DeviceMemoryUse {
   size_t held = 0;       // allocated by this process, for the backend itself too
   size_t most = 0;       // that it ever held
@@ -86,8 +85,8 @@ class Backend {
   virtual ~Backend() = default;
   // Called first whenever the tower starts to work: the calling thread is the one that computes.
   virtual void Enter() = 0;
-  // Of activations and their gradients. Variables and the gradients of variables are floats, and so
-  // is everything on a device that computes in the host's memory.
+  // The type of activations and their gradients. Variables and their gradients are floats, and so
+  // is everything on a device that computes in host memory.
   virtual ElementType activation_type() const = 0;
 
   // Memory. If the device computes in the host's memory, a host address is a device address, and

@@ -32,7 +32,7 @@ struct LossSums {
 class WeightLayouts {
  public:
   virtual ~WeightLayouts() = default;
-  // Of all copies that the ops made so far need, allocated or not.
+  // The bytes that all copies of the ops made so far need, allocated or not.
   virtual size_t bytes() const = 0;
   // Allocates those that are not yet. Before the first Forward of the ops that need them.
   virtual void Allocate() = 0;
@@ -40,10 +40,10 @@ class WeightLayouts {
 
 // What an op is made for.
 //
-// Who multiplies a gradient by the derivative of an activation: batch_norm that of its own; relu6,
-// as an op, its own. A relu has no backward: whether it is an op or part of conv2d, dense or add,
-// its derivative (zero where its output is not above zero) belongs to whoever writes the gradient
-// of its output: the one op that reads it (input_is_relu), or Backend::AddGradients.
+// Says which op multiplies a gradient by the derivative of an activation. batch_norm and the op
+// relu6 multiply by their own. A relu has no backward: whether it is an op or part of conv2d, dense
+// or add, its derivative (zero unless its output is above zero) is applied by whatever writes the
+// gradient of its output: the one op that reads it (input_is_relu), or Backend::AddGradients.
 struct OpOptions {
   int64_t batch = 0;
   Mode mode = Mode::kTraining;
@@ -60,7 +60,7 @@ struct OpOptions {
   uint64_t seed = 0;
   // The layer's index: also what its copies in `layouts` are found by.
   int layer = 0;
-  // Of this backend. Null: the op keeps copies of its own, allocated when it is made.
+  // The backend's layouts. Null: the op has its own copies, allocated when it is made.
   WeightLayouts* layouts = nullptr;
 };
 

@@ -66,9 +66,9 @@ class Session {
 
   // The worker says Hello, for the first time or over another connection (Hello.instead_of_local).
   void BeginJoin(Time now);
-  // Joining: when to look again at the latest; …
+  // Joining: the latest time to look again.
   Time JoinBy() const;
-  // … sets the error if it has taken too long.
+  // Sets the error if joining has taken too long.
   void CheckJoin(Time now);
   // The rank is taken, and Hello is to be said again: why, and until when, for people.
   std::string AskAgain();

@@ -20,7 +20,7 @@ class TensorStore {
   static constexpr int kAverageBuffer = 2;
 
   virtual ~TensorStore() = default;
-  // Those beyond GradientLayout::used are made when they are first asked for.
+  // Buffers beyond GradientLayout::used are allocated when they are first requested.
   virtual std::span<float> GradientBuffer(size_t arena) = 0;
   // The memory of one of those goes back to the system until it is asked for again. What may still
   // be read of it, by a link that has it to send, is zeros. Nothing happens to one that every step

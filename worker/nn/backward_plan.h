@@ -34,7 +34,7 @@ struct BackwardPlan {
   std::vector<int64_t> buffer_elements;  // per sample
 };
 
-// Of a plan for training.
+// Makes the backward plan for a training plan.
 BackwardPlan MakeBackwardPlan(const Graph& graph, const Plan& plan);
 
 }  // namespace muster

@@ -26,8 +26,8 @@ struct PlanValue {
   int place = 0;                // the value in whose memory it lies: itself, or what it overwrote
   int readers = 0;              // how many inputs of steps, the loss included, it is
   bool gradient = false;        // something upstream is trained
-  bool relu = false;            // a relu's output whose derivative its readers' side applies …
-  bool relu_by_reader = false;  // … and the only reader can do that itself
+  bool relu = false;            // a relu's output whose derivative its readers' side applies
+  bool relu_by_reader = false;  // its only reader can apply the relu itself
 };
 
 struct PlanStep {

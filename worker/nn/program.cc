@@ -76,7 +76,8 @@ void Program::PlaceAll(Mode mode) {
   scratch_ = all.back().offset;
 }
 
-// Of the memory of each value; one that lies in another's place has none of its own.
+// The lifetimes of the values' memory. A value that lies in another's place has no memory of its
+// own.
 std::vector<Lifetime> Program::ValueLifetimes() const {
   std::vector<Lifetime> values(plan_.values.size());
   for (const PlanStep& step : plan_.steps) {

@@ -60,7 +60,7 @@ class Program {
   int LossTime() const { return static_cast<int>(plan_.steps.size()); }
   int BackwardTime(size_t step) const { return LossTime() + 2 + static_cast<int>(step); }
 
-  // Of numbers of the backend's activation_type, for the whole batch.
+  // The bytes of the backend's activation_type, for the whole batch.
   size_t ActivationBytes(int64_t elements) const;
   LossArgs LossArguments(const DeviceInput& input, std::byte* workspace) const;
   const void* Value(int value, const DeviceInput& input, const std::byte* workspace) const;

@@ -112,7 +112,7 @@ class Bench {
     const int64_t last = (batch_ - samples_) * per_sample;
     made.push_back({name + " of the last samples", Activations(from, last, samples_ * per_sample)});
   }
-  // Of the device to the samples.
+  // The ratio of the batch to the samples.
   double copies() const { return static_cast<double>(batch_) / static_cast<double>(samples_); }
 
  private:
@@ -316,7 +316,7 @@ std::string Compare(const Made& device, const Made& reference, double tolerance)
   return "";
 }
 
-// Of the batch's divisors the largest that is small enough.
+// The largest divisor of the batch that is small enough.
 int64_t SamplesFor(const std::vector<Tested>& all, int64_t batch) {
   double flops = 0;
   for (const Tested& tested : all) flops += 3 * tested.layer.forward_flops;

@@ -127,7 +127,7 @@ class Tower::Impl {
     BackwardPlan backward;                                 // training
     std::map<int64_t, std::unique_ptr<Program>> programs;  // by count
     InputStage input;
-    // Of the largest of them, and what is there, which is less until Allocate.
+    // The elements of the largest value, and those allocated, which are fewer until Allocate.
     int64_t planned_count = 0, count = 0;
     size_t planned_bytes = 0, workspace_bytes = 0;
     std::unique_ptr<DeviceBuffer> workspace;

@@ -27,7 +27,7 @@ struct TowerMemory {
   // Values, gradients, states and scratch of the largest training batch, and on a device with
   // memory of its own the batch itself.
   size_t training = 0;
-  size_t evaluation = 0;  // … of the largest evaluation batch
+  size_t evaluation = 0;  // of the largest evaluation batch
   size_t layouts = 0;     // copies of weights as the backend's kernels want them
 };
 

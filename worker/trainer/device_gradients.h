@@ -61,7 +61,7 @@ class DeviceGradients {
     float* const sum = Level(level).data() + begin;
     backend_.AddSlices(wire_, sum, Level(level + 1).data() + begin, sum, end - begin);
   }
-  // Of level 0: at the host when what is queued on kCopyOut is done.
+  // Copies level 0. It is on the host when the work queued on kCopyOut is done.
   void CopyOut(size_t begin, size_t end) { slot_->CopyOut(begin, end); }
 
  private:

@@ -26,7 +26,7 @@ struct LargestBatches {
 struct EvaluatedSizes {
   int64_t test = 0, validation = 0;
 };
-// Of a run of this plan from `first_step` on, with evaluations in blocks of `block` samples.
+// For a run of this plan from `first_step` on, with evaluations in blocks of `block` samples.
 LargestBatches LargestBatchesOf(const StepPlan& plan, int64_t first_step,
                                 const EvaluatedSizes& sizes, int64_t block);
 

@@ -63,7 +63,7 @@ class BlockRunner {
   }
 
   int64_t block_size() const { return block_size_; }
-  // Of the block that was computed last.
+  // The logits of the last block.
   std::span<const float> logits() const { return logits_; }
   std::span<const int32_t> predictions() const { return predictions_; }
 

@@ -23,13 +23,13 @@ class StepReport {
   void SawWeights() { first_weights_seen_ = true; }
   void BookInput(Time begin);  // the time since `begin`
 
-  // The passes of a slice begin. What they wait and push is no compute: …
+  // The passes of a slice begin. What they wait and push is not compute time.
   void BeginPasses() { waited_ms_ = pushed_ms_ = 0; }
   void AddWaited(Time begin);
   void AddPushed(Time begin);
-  // … they begin again, and all since `begin` was waiting; …
+  // The passes begin again. The time since `begin` counts as waiting.
   void BeginPassesAgain(Time begin);
-  // … and what else was of the time since `begin` is.
+  // Counts the rest of the time since `begin` as computing.
   void BookCompute(Time begin);
 
   // Bytes of the device's memory that this process holds from this step on; 0: none, or a device

@@ -44,8 +44,8 @@ void Trainer::TrainStep(Order order) {
   first_step_done_ = true;
 }
 
-// Those that were needed for the work of others, or for a larger share: each is as large as the
-// model. Where workers are lost again and again they stay.
+// Returns the buffers that other workers' slices or a larger share needed. Each is as large as the
+// model. If workers are lost again and again, the buffers stay.
 void Trainer::GiveBackBuffers() {
   constexpr int64_t kKeptSteps = 8;
   std::erase_if(buffer_used_, [&](const auto& buffer) {

@@ -27,7 +27,7 @@ namespace muster {
 
 // Thrown out of a forward pass by a wait for weights: the server wants something else first.
 struct Superseded {};
-// … and wants nothing of this any more.
+// The server has reset this worker.
 struct WasReset {};
 
 // The chunks of each layer.

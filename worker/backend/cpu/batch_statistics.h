@@ -23,7 +23,7 @@ class BatchStatistics {
   void Run(const float* x, float* scratch, float* mean, float* variance) const;
 
  private:
-  // Of one part, in scratch.
+  // The sums of one part, in scratch.
   struct Sums {
     double *sum, *squares;  // of x - shift
     float* shift;

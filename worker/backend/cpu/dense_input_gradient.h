@@ -21,7 +21,7 @@ class DenseInputGradient {
 
   DenseInputGradient(int64_t batch, int64_t inputs, int64_t units);
 
-  // Of all threads.
+  // The scratch of all threads.
   size_t scratch_floats() const;
 
   // output_gradient: [batch, units]; weights: [units, inputs]; input_gradient: [batch, inputs],

@@ -19,7 +19,7 @@ size_t RoundUp(int64_t floats) { return static_cast<size_t>((floats + 15) / 16 *
 struct Tile {
   const float* image;     // the first tap of the first output
   int64_t image_row;      // floats from an output row's taps to the next one's
-  int64_t image_column;   // … and from an output's to the next one's
+  int64_t image_column;   // from one output's to the next one's
   const float* gradient;  // the first filter of the first output
   int64_t rows, columns, filters;
 };

@@ -22,7 +22,7 @@ class FewChannelsGradient {
 
   FewChannelsGradient(const Layer& layer, int64_t batch);
 
-  // Of all threads.
+  // The scratch of all threads.
   size_t scratch_floats() const { return threads_ * thread_floats_; }
 
   // source: [batch, height, width, channels]; output_gradient: [batch, height, width, filters];

@@ -17,8 +17,8 @@ constexpr int64_t kPanelFloats = 8, kRows = 8;
 using Pair = float __attribute__((vector_size(64)));
 using Panel = float __attribute__((vector_size(32)));
 
-// Of two panels; the second may be the first again, where their number is odd: its sums are then
-// computed twice, and stored twice to the same place.
+// The places of two panels. With an odd number of panels the second may equal the first: its sums
+// are then computed twice, and stored twice in the same place.
 struct PairAt {
   int64_t low, high;  // offsets
 };

@@ -86,7 +86,7 @@ void Card::FindCard() {
                 name_, architecture_, Architectures());
   }
   multiprocessors_ = properties.multiProcessorCount;
-  // Of 256 threads, all that its multiprocessors can hold: of some kinds 4 or 6 each, of others 8.
+  // All blocks of 256 threads that the multiprocessors can hold: 4, 6 or 8 each.
   most_blocks_ = std::max(1, properties.maxThreadsPerMultiProcessor / 256) * multiprocessors_;
   total_bytes_ = properties.totalGlobalMem;
   registers_read_only_ = Attribute(cudaDevAttrHostRegisterReadOnlySupported, card_) != 0;

@@ -43,7 +43,7 @@ class Card {
   Target target(Queue queue = Queue::kCompute) const { return {stream(queue), most_blocks_}; }
   cublasHandle_t cublas() const { return cublas_.get(); }
   cublasLtHandle_t cublas_lt() const { return cublas_lt_.get(); }
-  // Of both: of the compute stream alone.
+  // The workspace of cuBLAS and cuDNN. Only the compute stream uses it.
   void* workspace() const { return workspace_.get(); }
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
   cublasComputeType_t compute_type() const;

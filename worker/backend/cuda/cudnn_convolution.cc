@@ -211,7 +211,7 @@ class CudnnInputGradient : public ConvolutionBackward {
   const TypedWeights<T>& weights_;
 };
 
-// Of floats.
+// The gradient of float weights.
 class CudnnWeightsGradient : public ConvolutionBackward {
  public:
   explicit CudnnWeightsGradient(CudnnPass pass) : pass_(std::move(pass)) {}
@@ -266,7 +266,7 @@ std::unique_ptr<ConvolutionBackward> MakeCudnnInputGradient(const ConvolutionReq
 
 template <typename T>
 std::unique_ptr<ConvolutionBackward> MakeCudnnWeightsGradient(const ConvolutionRequest& request) {
-  // Of bfloat16 activations the gradient would be bfloat16, too.
+  // With bfloat16 activations, cuDNN's gradient would be bfloat16, too.
   if (sizeof(T) != sizeof(float)) return nullptr;
   CudnnPass pass{request, DescribeFor(request)};
   if (pass.convolution == nullptr) return nullptr;

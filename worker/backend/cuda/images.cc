@@ -49,7 +49,7 @@ class ImagesOp : public ImageOp {
   }
 
  private:
-  // Of the scratch, in bytes; the sums come first.
+  // Offsets in the scratch, in bytes. The sums come first.
   struct Parts {
     size_t maps, places, all;
   };

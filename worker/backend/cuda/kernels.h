@@ -157,7 +157,7 @@ struct NormState {
 struct NormGradients {
   float *mean, *slope;  // Σ dz / n, Σ dz (x - mean) / (n (variance + epsilon))
 };
-// Of the batch; scratch: scratch_bytes(2).
+// Statistics of the batch; scratch: scratch_bytes(2).
 template <typename T>
 void BatchStatistics(const Target& target, const ColumnParts& parts, const T* in, double* scratch,
                      float epsilon, const float* scale, const NormState& state);
@@ -227,7 +227,7 @@ struct ConvShape {
   constexpr int64_t out_pixels() const { return int64_t{out_height} * out_width; }  // of an image
   constexpr int64_t in_elements() const { return int64_t{in_height} * in_width * in_channels; }
 };
-// Of shape.batch images; columns: [groups, batch * out_pixels, patch].
+// For shape.batch images; columns: [groups, batch * out_pixels, patch].
 template <typename T>
 void ImageToColumns(const Target& target, const ConvShape& shape, const T* images, T* columns);
 // The other way round: the sum of an input's places; zero where relu_output (may be null) is.

@@ -34,8 +34,8 @@ namespace muster::cuda {
 
 constexpr int kBlock = 256;
 
-// Of a kernel for which some nvcc takes more than 64 registers if it is not told otherwise: four
-// blocks live on a multiprocessor.
+// For kernels for which some versions of nvcc use more than 64 registers without this bound, which
+// lets four blocks run on a multiprocessor.
 #define MUSTER_FOUR_BLOCKS __launch_bounds__(::muster::cuda::kBlock, 4)
 
 // Calls kernel(arguments...), which goes over `work` pieces in a grid-stride loop.
@@ -48,7 +48,7 @@ void LaunchOver(const Target& target, int64_t work, void (*kernel)(Parameters...
          static_cast<Parameters>(arguments)...);
 }
 
-// … one warp for each of `rows`; see ForWarps.
+// Launches one warp for each of `rows`; see ForWarps.
 template <typename... Parameters, typename... Arguments>
 void LaunchWarps(const Target& target, int64_t rows, void (*kernel)(Parameters...),
                  Arguments... arguments) {

@@ -18,7 +18,7 @@ struct Powers {
 
 __device__ inline float Square(float x) { return x * x; }
 
-// Of a channel, by `row`, the channels of its pixel.
+// `row` holds the channels of the channel's pixel.
 template <typename T>
 __device__ inline Powers PowersAt(const Window& window, const T* row, int channel, int channels) {
   const int first = channel > window.radius ? channel - window.radius : 0;

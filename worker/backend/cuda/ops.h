@@ -39,7 +39,7 @@ inline std::nullptr_t Make(const FlattenSpec&, const OpRequest&) { return nullpt
 
 // `elements` for each of the batch's samples: throws Error where kernels could not count that many.
 int RequireCount(const OpRequest& request, int64_t elements);
-// Of the layer's input and output.
+// The number of elements of the layer's input.
 int InputCount(const OpRequest& request);
 int OutputCount(const OpRequest& request);
 

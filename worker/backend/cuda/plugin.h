@@ -21,7 +21,7 @@ struct CudaOptions {
   int card =
       0;  // among those that CUDA_VISIBLE_DEVICES leaves; counted around where there are fewer
   double memory_fraction = 1;  // of the card's memory, at most
-  // Of im2col, for one product; more if one image needs more.
+  // The most memory of im2col for one product; more if one image needs more.
   int64_t columns_bytes = int64_t{64} << 20;
   double drain_s = 300;  // for Backend::Drain; then the process ends
   // The worker's log. Null: standard error.
