@@ -73,8 +73,7 @@ std::string WriteAgain(const Model& model, const std::string& run_dir) {
                            run_dir + "/" + model.name);
       return name.Text();
     } catch (const Error& error) {
-      if (error.code() == ExitCode::kFailure)
-        throw;  // writing would fail from every checkpoint
+      if (error.code() == ExitCode::kFailure) throw;  // writing would fail from every checkpoint
       PrintError(fmt::format("muster: warning: {}\n", error.what()));
     }
   }

@@ -26,9 +26,9 @@ struct EndedProcess {
 };
 
 // The index in `ended` (in order of their ends) of the process that failed first; empty if each
-// process was asked to end or was a victim. `reported_rank` is the worker that the server blames, or
-// -1. It decides between processes that ended at the same moment, and whether a worker that ended
-// with exit code 0 left too early.
+// process was asked to end or was a victim. `reported_rank` is the worker that the server blames,
+// or -1. It decides between processes that ended at the same moment, and whether a worker that
+// ended with exit code 0 left too early.
 std::optional<size_t> FindCause(const std::vector<EndedProcess>& ended, int reported_rank);
 
 // The signal that killed the server; empty if it ended otherwise, or was asked to end.

@@ -55,10 +55,9 @@ std::shared_ptr<JobGpus> PlanCards(const CardTerms& terms, config::Config& confi
                .waits = terms.wait_s > 0,
                .no_backend = WhyNoGpuBackend(config, terms.worker_program)});
   if (terms.wait_s > 0 && !cards->asked()) {
-    throw Error(
-        ExitCode::kUsage,
-        "--wait: no GPUs are requested, so there is nothing to wait for; add --devices "
-        "(worker.devices)");
+    throw Error(ExitCode::kUsage,
+                "--wait: no GPUs are requested, so there is nothing to wait for; add --devices "
+                "(worker.devices)");
   }
   ChangeConfig(config, SettingsOf(*cards, config), terms.config_path);
   return cards;

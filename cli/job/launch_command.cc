@@ -66,8 +66,8 @@ bool IsConfigOfRun(const std::string& config_path) {
   return path.filename() == "config.txtpb" && IsRunDir(path.parent_path());
 }
 
-// The config.txtpb of an earlier run names that run's directory, or its place before it was moved or
-// copied. A launch from this file repeats the run in a new directory.
+// The config.txtpb of an earlier run names that run's directory, or its place before it was moved
+// or copied. A launch from this file repeats the run in a new directory.
 void ForgetOwnDirectory(config::Config& config, const LaunchArguments& arguments) {
   bool asked_for = std::any_of(arguments.settings.begin(), arguments.settings.end(),
                                [](const Setting& setting) { return setting.path == "run.dir"; });

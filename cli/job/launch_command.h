@@ -40,8 +40,8 @@ struct LaunchArguments {
 };
 
 // Runs the job, or the series of jobs, and returns the launcher's exit code. Throws Error for a
-// wrong config, wrong data, an unusable run directory or an incomplete installation before it starts
-// any process. Call it from the main thread while there is no other thread.
+// wrong config, wrong data, an unusable run directory or an incomplete installation before it
+// starts any process. Call it from the main thread while there is no other thread.
 int RunLaunch(const LaunchArguments& arguments);
 
 // Prints what RunLaunch would run, without starting or writing anything.

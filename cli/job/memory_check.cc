@@ -133,8 +133,8 @@ std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& g
   }
   const double wire = BytesOf(WireTypeOf(config.cluster())) / double{sizeof(float)};
   if (wire < 1) {
-    rows.push_back(
-        {"16-bit copies of the weights", (config.optimizer().has_ema_decay() ? 3 : 2) * wire * arena});
+    rows.push_back({"16-bit copies of the weights",
+                    (config.optimizer().has_ema_decay() ? 3 : 2) * wire * arena});
   }
   if (config.checkpoint().keep_last() > 0) {
     const int arrays = 1 + TraitsOf(config.optimizer()).state_arrays +

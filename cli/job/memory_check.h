@@ -34,8 +34,8 @@ LeastMemory LeastMemoryOf(const config::Config& config, const Graph& graph);
 LeastMemory WholeMemoryOf(const config::Config& config, const Graph& graph,
                           const std::vector<MemoryRow>& worker);
 
-// Returns a warning if less is available than needed, "" if the job may fit. Throws Error(kUsage) if
-// the machine does not have that much.
+// Returns a warning if less is available than needed, "" if the job may fit. Throws Error(kUsage)
+// if the machine does not have that much.
 std::string CheckMemory(const LeastMemory& needed, const MachineMemory& machine);
 
 // Weights, optimizer state, and the workers' gradients.

@@ -66,7 +66,7 @@ class Replacements {
   Members& members_;
   bool has_begun_ = false;
   std::vector<double> lost_at_;
-  std::map<int, double> last_lost_;    // rank → when its last worker, other than a refused one, ended
+  std::map<int, double> last_lost_;  // rank → when its last worker, other than a refused one, ended
   std::map<int, double> again_at_;     // rank → when its replacement is started
   std::map<pid_t, double> condemned_;  // pid → when it is killed
   std::set<pid_t> left_;               // told the server that they leave

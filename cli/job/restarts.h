@@ -1,6 +1,6 @@
 // Continues a job after the loss of its server, with which the weights are lost. All workers end,
-// and a new server with new workers resumes from the newest intact checkpoint in the same directory.
-// Before its first checkpoint, the run starts over.
+// and a new server with new workers resumes from the newest intact checkpoint in the same
+// directory. Before its first checkpoint, the run starts over.
 #pragma once
 
 #include <cstdint>
@@ -42,9 +42,9 @@ class Restarts {
 JobOutcome WatchJobThroughLosses(JobPlan& plan, SignalSource& signals, Console& console,
                                  JobDisplay& display);
 
-// The loss of the previous server of a resumed run, if its status.json shows one: the writer is gone
-// and did not record how the run ended. A service manager that restarts `muster server` does not
-// report the loss, so it is recorded like one that `muster launch` has handled.
+// The loss of the previous server of a resumed run, if its status.json shows one: the writer is
+// gone and did not record how the run ended. A service manager that restarts `muster server` does
+// not report the loss, so it is recorded like one that `muster launch` has handled.
 std::optional<ServerLoss> LostBefore(const std::string& run_dir);
 
 }  // namespace muster
