@@ -59,7 +59,7 @@ class LaunchedRun(Run):
         return False
 
     def went_on(self):
-        return self.said("Going on from step")
+        return self.said("Resumed from step")
 
     def replaced(self, before):
         """The launcher has put another server in the place of the one that was lost."""
