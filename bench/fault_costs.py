@@ -119,8 +119,8 @@ class Costs:
                 old, begin = job.server(), time.monotonic()
                 os.kill(old, signal.SIGKILL)
                 said += 1
-                # The next logged step, written by another server.
-                job.wait(lambda: open(job.log).read().count("Going on from step") >= said, 300, "a server")
+                # The next line of a step that is written by another server.
+                job.wait(lambda: open(job.log).read().count("Resumed from step") >= said, 300, "a server")
                 job.wait(lambda: job.steps[-1][0] > begin + 0.01 and job.server() != old, 300, "a step")
                 at = next(now for now, _ in job.steps if now > begin + 0.05)
                 took.append(at - begin)

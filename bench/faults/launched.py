@@ -60,7 +60,7 @@ class LaunchedRun(Run):
         return False
 
     def went_on(self):
-        return self.said("Going on from step")
+        return self.said("Resumed from step")
 
     def replaced(self, before):
         """Waits until the launcher has replaced the lost server."""

@@ -175,7 +175,7 @@ TEST_F(Damage, ACompleteRunIsLeftAsItIs) {
   const Outcome mended = Succeeded(GoOn("run0"));
   EXPECT_THAT(mended.log, AllOf(HasSubstr("model.safetensors: is damaged"),
                                 HasSubstr("model-ema.safetensors: cannot be read"),
-                                HasSubstr("it is written again from step-00000024")));
+                                HasSubstr("restored it from step-00000024")));
   EXPECT_EQ(HashOf(Path("run0/model.safetensors")), hash);
   auto after = Contents(Path("run0"));
   EXPECT_EQ(HashOf(Path("run0/model-ema.safetensors")), [&] {

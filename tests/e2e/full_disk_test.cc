@@ -48,14 +48,14 @@ TEST_F(FullDisk, ARunWithoutRoomComesToItsEndAndNamesWhatIsMissing) {
                               HasSubstr("small/run/model.safetensors: cannot be written"),
                               HasSubstr("small/run/model-ema.safetensors: cannot be written"),
                               HasSubstr("small/run/best.safetensors: cannot be written")));
-  EXPECT_THAT(lost.log, AllOf(HasSubstr("its weights are on no disk"), Not(HasSubstr("--resume")),
+  EXPECT_THAT(lost.log, AllOf(HasSubstr("its weights are not saved"), Not(HasSubstr("--resume")),
                               HasSubstr("muster launch " + Path("small/run").string() +
                                         "/config.txtpb --run-dir DIR")));
   const std::string server_log = Slurp(Path("small/run/server.log"));
   const Outcome again = GoOn("small/run");
   EXPECT_EQ(again.exit_code, 3) << again.log;
   EXPECT_THAT(again.log, AllOf(HasSubstr("holds no checkpoint"),
-                               HasSubstr("can be done again, with the same bits")));
+                               HasSubstr("Repeat the run to get the same bits")));
   EXPECT_EQ(Slurp(Path("small/run/server.log")), server_log);
   // What was advised.
   const Outcome repeated = Succeeded(Muster(
@@ -75,7 +75,7 @@ TEST_F(FullDisk, CheckpointsAreWrittenAgainWhenThereIsRoom) {
            std::string::npos;
   }));
   EXPECT_EQ(job->EndBy(SIGTERM, 60), 143);
-  EXPECT_THAT(job->Log(), Not(HasSubstr("not everything of the run could be kept")));
+  EXPECT_THAT(job->Log(), Not(HasSubstr("not all of the run could be saved")));
 }
 
 // The changed config has no room either: the run goes on with it in memory.
@@ -95,9 +95,9 @@ TEST_F(FullDisk, AResumedRunThatCannotBeSavedIsDoneAgainWithTheSameBits) {
   EXPECT_THAT(full.log, AllOf(HasSubstr("config.txtpb: cannot be written"), HasSubstr("Completed"),
                               HasSubstr("metrics.jsonl: cannot be written"),
                               HasSubstr("model.safetensors: cannot be written"),
-                              HasSubstr("once that is mended, muster launch --resume " +
-                                        Path("small/run").string() +
-                                        " goes on from step 24, with the same bits")));
+                              HasSubstr("fix that, then resume from step 24 with the same bits: "
+                                        "muster launch --resume " +
+                                        Path("small/run").string())));
   EXPECT_EQ(Slurp(Path("small/run/config.txtpb")), config);
 
   fs::remove(Path("small/fill"));
@@ -113,7 +113,7 @@ TEST_F(FullDisk, ASeriesSaysThatItsResultsAreMissing) {
   fs::resize_file(Path("small/fill"), fs::file_size(Path("small/fill")) - 8 * 4096);
   const Outcome series = LaunchIn("small/runs", Large(), {"--repeat", "1"});
   EXPECT_EQ(series.exit_code, 1) << series.log;
-  EXPECT_THAT(series.log, HasSubstr("the results of the series could not be written"));
+  EXPECT_THAT(series.log, HasSubstr("cannot write the results of the series"));
 }
 
 TEST_F(FullDisk, TensorBoardGetsBackWhatMetricsHave) {

@@ -89,11 +89,11 @@ TEST_F(Lost, ItsReplacementTakesPart) {
   EXPECT_TRUE(Reaches("run", step + 50));
   Kill(1, step + 50);
   // The launcher has heard of it, too.
-  EXPECT_TRUE(job->Says("Joined by rank 1"));
+  EXPECT_TRUE(job->Says("Joined: rank 1"));
   EXPECT_TRUE(Happens("worker_joined", 2)) << job->Log();
   EXPECT_EQ(job->EndBy(SIGINT, 15), Code(ExitCode::kInterrupted)) << job->Log();
   EXPECT_THAT(Unwrapped(job->Log()),
-              AllOf(HasSubstr("Joined by rank 0"), HasSubstr("Joined by rank 1"),
+              AllOf(HasSubstr("Joined: rank 0"), HasSubstr("Joined: rank 1"),
                     HasSubstr("2 workers lost and replaced (rank 0, step ")));
   EXPECT_TRUE(NothingLeft(5));
 }
@@ -124,7 +124,7 @@ TEST_F(Lost, TooManyEndTheRun) {
   EXPECT_EQ(job->Wait(30), Code(ExitCode::kProcessDied)) << job->Log();
   EXPECT_THAT(Unwrapped(job->Log()),
               AllOf(HasSubstr("rank 1"), HasSubstr("more than 1 worker were lost"),
-                    HasSubstr("cluster.max_restarts"), HasSubstr("goes on from step")));
+                    HasSubstr("cluster.max_restarts"), HasSubstr("To resume from step")));
   EXPECT_TRUE(NothingLeft(5));
   EXPECT_EQ(Metrics("run").back()["reason"], "failed") << "nobody wished it to end";
 }
@@ -183,7 +183,7 @@ TEST_F(Lost, ByHandSomeComeAndGo) {
   EXPECT_TRUE(Reaches("run", step + 20)) << server->Log();
   EXPECT_EQ(server->EndBy(SIGINT, 15), Code(ExitCode::kInterrupted)) << server->Log();
   EXPECT_THAT(Unwrapped(server->Log()),
-              AllOf(HasSubstr("Left by rank 1"), HasSubstr("1 left (rank 1")));
+              AllOf(HasSubstr("Left: rank 1"), HasSubstr("1 left (rank 1")));
 }
 
 }  // namespace

@@ -51,7 +51,8 @@ TEST_F(Resume, AfterASignalItGoesOnWhereItStopped) {
   }
   ASSERT_TRUE(Eventually(20, [&] { return Checkpoints("run").size() == 2; })) << process->Log();
   ASSERT_EQ(process->EndBy(SIGINT, 20), 130);
-  EXPECT_THAT(process->Log(), ContainsRegex("muster launch --resume .*/run goes on from step "));
+  EXPECT_THAT(process->Log(),
+              ContainsRegex("To resume from step [0-9,]+: muster launch --resume .*/run"));
   const auto stopped = Metrics("run");
   EXPECT_EQ(stopped.back()["reason"], "interrupted");
   const Outcome rest = Succeeded(GoOn("run", {"--workers", "1"}));
@@ -90,7 +91,7 @@ TEST_F(Resume, ADirectoryIsUsedByOneAtATimeAndNeverOverwritten) {
   for (const auto& arguments : {fresh, resume}) {
     const Outcome second = Muster(arguments);
     EXPECT_EQ(second.exit_code, 2);
-    EXPECT_THAT(second.log, HasSubstr("in use by the muster launch with pid " +
+    EXPECT_THAT(second.log, HasSubstr("in use by another muster launch (pid " +
                                       std::to_string(process->pid()) + " on host "));
   }
   // Whoever starts the server by hand is told, too.
@@ -102,7 +103,7 @@ TEST_F(Resume, ADirectoryIsUsedByOneAtATimeAndNeverOverwritten) {
   EXPECT_EQ(process->EndBy(SIGTERM, 20), 143);
   const Outcome again = Muster(fresh);
   EXPECT_EQ(again.exit_code, 2);
-  EXPECT_THAT(again.log, HasSubstr("go on with that one with --resume"));
+  EXPECT_THAT(again.log, HasSubstr("resume that run with --resume"));
 }
 
 TEST_F(Resume, ADamagedCheckpointIsNamedAndTheOneBeforeUsed) {
@@ -137,7 +138,7 @@ TEST_F(Resume, ALongerRun) {
   EXPECT_EQ(Curve(done.metrics), Curve(whole.metrics));
   const Outcome shorter = GoOn("run1", {"--epochs", "2"});
   EXPECT_EQ(shorter.exit_code, 2);
-  EXPECT_THAT(shorter.log, HasSubstr("it has done 54 steps, and is now to end after 12"));
+  EXPECT_THAT(shorter.log, HasSubstr("the run has done 54 steps, so it cannot end after 12"));
   EXPECT_EQ(Curve(Metrics("run1")), Curve(whole.metrics));
 }
 
@@ -151,8 +152,9 @@ TEST_F(Resume, ACompleteRunWithoutCheckpoints) {
       "run.epochs=1", "--run-dir",        Path("run0"), "--resume",   "auto"};
   for (const Outcome& again : {GoOn("run0"), Muster(automatic, "run0")}) {
     EXPECT_EQ(again.exit_code, 0) << again.log;
-    EXPECT_THAT(again.log, AllOf(HasSubstr("is complete: nothing is left to do. No checkpoint"),
-                                 HasSubstr("--initial-weights")));
+    EXPECT_THAT(again.log,
+                AllOf(HasSubstr("is complete: nothing is left to do. It has no checkpoint"),
+                      HasSubstr("--initial-weights")));
   }
   EXPECT_EQ(Slurp(Path("run0/metrics.jsonl")), metrics);
   EXPECT_FALSE(fs::exists(Path("run0/attempt-1")));
@@ -247,9 +249,8 @@ TEST_F(Resume, ADiskThatTakesNoCheckpointEndsNoTraining) {
   EXPECT_EQ(job->Wait(60), 1);
   EXPECT_EQ(Metrics("run").back()["weights_hash"], whole.hash());
   EXPECT_THAT(job->Log(),
-              AllOf(HasSubstr("Warning: could not save the checkpoint of step 0: "),
-                    HasSubstr("Completed: "), HasSubstr("not everything of the run could be kept"),
-                    HasSubstr("--run-dir DIR")));
+              AllOf(HasSubstr("Warning: could not save the checkpoint of step 0: "), HasSubstr("Completed: "),
+                    HasSubstr("not all of the run could be saved"), HasSubstr("--run-dir DIR")));
 }
 
 TEST_F(Resume, WeightsThatCouldNotBeWrittenAreWrittenWhenItIsResumed) {

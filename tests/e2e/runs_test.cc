@@ -162,10 +162,11 @@ TEST_F(Runs, CtrlCEndsTheSeries) {
   EXPECT_FALSE(fs::exists(Path("series/seed-2")));
   EXPECT_TRUE(NothingLeft(2));
   // What to do now.
-  EXPECT_THAT(process.Log(),
-              AllOf(ContainsRegex("muster launch --resume .*/series/seed-1 goes on from step "),
-                    HasSubstr("A series is not resumed as a whole"),
-                    ContainsRegex("muster launch .*smoke.txtpb --seed 2 --repeat 2 --run-dir ")));
+  EXPECT_THAT(
+      process.Log(),
+      AllOf(ContainsRegex("To resume from step [0-9,]+: muster launch --resume .*/series/seed-1"),
+            HasSubstr("A series cannot be resumed as a whole"),
+            ContainsRegex("muster launch .*smoke.txtpb --seed 2 --repeat 2 --run-dir ")));
   const Outcome whole = Muster({"launch", "--resume", Path("series")});
   EXPECT_EQ(whole.exit_code, 2);
   EXPECT_THAT(whole.log, HasSubstr("is a series"));
@@ -178,7 +179,7 @@ TEST_F(Runs, ADryRunLeavesNothingBehind) {
                                  HasSubstr("steps in total     120"), HasSubstr("optimizer state"),
                                  HasSubstr("training: activations, scratch"),
                                  HasSubstr("code, libraries, kernels"),
-                                 HasSubstr("all together, shared parts once")));
+                                 HasSubstr("total, shared parts counted once")));
   EXPECT_EQ(Files(), before);
   EXPECT_EQ(Muster({"launch", Path("tiny.txtpb"), "--data", Path("data"), "--dry-run"}).exit_code,
             0);
@@ -186,7 +187,7 @@ TEST_F(Runs, ADryRunLeavesNothingBehind) {
   EXPECT_EQ(no_data.exit_code, 3);
   EXPECT_THAT(no_data.log,
               AllOf(HasSubstr("unknown: /nowhere: no CIFAR-10"),
-                    HasSubstr("muster: error: a run would end here: /nowhere: no CIFAR-10")));
+                    HasSubstr("muster: error: a run would fail: /nowhere: no CIFAR-10")));
   const Outcome no_dir = Muster({"launch", Path("tiny.txtpb"), "--dry-run"});
   EXPECT_EQ(no_dir.exit_code, 0);
   EXPECT_THAT(no_dir.log, HasSubstr("unknown: data.dir"));

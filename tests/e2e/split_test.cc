@@ -79,9 +79,9 @@ TEST_F(Split, TheValidationSetChoosesAndTheTestSetComesLast) {
   EXPECT_EQ((*model)["step"], last["best_step"]);
   EXPECT_EQ((*model)["validation_accuracy"], best);
   EXPECT_THAT(Unwrapped(run.log),
-              AllOf(HasSubstr(" images choose the best weights; "), HasSubstr(" validation images"),
-                    HasSubstr("validation accuracy "), HasSubstr("test accuracy "),
-                    Not(HasSubstr("also chooses"))));
+              AllOf(HasSubstr(" images to choose the best weights; "),
+                    HasSubstr(" validation images"), HasSubstr("validation accuracy "),
+                    HasSubstr("test accuracy "), Not(HasSubstr("also used to choose"))));
   // All 40 of the test set, not those of the validation set.
   const std::string counts = Slurp(Path("run0") / "confusion_matrix.csv");
   EXPECT_THAT(counts, HasSubstr(",40\n"));

@@ -195,7 +195,7 @@ TEST_F(TraceCommand, AnImpossibleTraceIsRefusedBeforeAnythingStarts) {
       {"--trace", Path("missing/trace.json")},
       {"--trace", Path("")},
       {"--trace", "/dev/null"},
-      {"--trace", Path("tiny.txtpb")},  // is there already, and is no trace
+      {"--trace", Path("tiny.txtpb")},  // exists and is not a trace
       {"--trace", Path("t.json"), "--trace-steps", "9-3"},
       {"--trace", Path("t.json"), "--trace-steps", "x"},
       {"--trace", Path("t.json"), "--steps", "20"},  // ends before step 20
@@ -248,7 +248,8 @@ TEST_F(TraceFile, OfARunThatGoesOn) {
   };
   const Outcome early = resume({"--steps", "60", "--trace", trace, "--trace-steps", "5-8"});
   EXPECT_EQ(early.exit_code, 2);
-  EXPECT_THAT(early.log, HasSubstr("goes on from step 20: expected steps 20 to 59, got 5 to 8"));
+  EXPECT_THAT(early.log,
+              HasSubstr("resumes from step 20: expected steps within 20 to 59, got 5 to 8"));
   EXPECT_EQ(early.metrics.back()["step"], 20);
   const Outcome plain = Succeeded(resume({"--steps", "25"}));
   const Outcome named =
@@ -260,7 +261,7 @@ TEST_F(TraceFile, OfARunThatGoesOn) {
   EXPECT_EQ(steps(), (std::set<int64_t>{80, 81, 82, 83}));
   const Outcome over = resume({"--trace", trace});
   EXPECT_EQ(over.exit_code, 2);
-  EXPECT_THAT(over.log, HasSubstr("has done its 84 steps: there is no step left to trace"));
+  EXPECT_THAT(over.log, HasSubstr("has done all 84 steps; there is no step left to trace"));
 }
 
 }  // namespace

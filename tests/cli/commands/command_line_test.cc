@@ -103,7 +103,7 @@ TEST_F(CommandLineTest, AnEmptyValueIsRefused) {
 }
 
 TEST_F(CommandLineTest, ToWaitIsForCards) {
-  const std::string message = "--wait: no cards are asked for, so there is nothing to wait for";
+  const std::string message = "--wait: no GPUs are requested, so there is nothing to wait for";
   ExpectRefused(RunLaunch({"--wait"}), message);
   ExpectRefused(RunLaunch({"--wait", "5", "--devices", "cpu"}), message);
 }

@@ -124,9 +124,9 @@ TEST_F(LaunchOnCardsTest, PlacementNamesTheCards) {
   EXPECT_THAT(finished.out, ::testing::ContainsRegex("rank +host +pid +device +threads +cores +"
                                                      "memory +name +UUID"));
   EXPECT_THAT(finished.out,
-              ::testing::ContainsRegex(" 0 +h +1 +card 1 .*83.9 GB +Fake H100 +" + Uuid(1)));
+              ::testing::ContainsRegex(" 0 +h +1 +GPU 1 .*83.9 GB +Fake H100 +" + Uuid(1)));
   EXPECT_THAT(finished.out,
-              ::testing::ContainsRegex(" 1 +h +2 +card 0 .*41.9 GB +Fake A100 +" + Uuid(0)));
+              ::testing::ContainsRegex(" 1 +h +2 +GPU 0 .*41.9 GB +Fake A100 +" + Uuid(0)));
 }
 
 TEST_F(LaunchOnCardsTest, AGpuForOneProcessIsNotGivenToTwoWorkers) {
@@ -364,7 +364,7 @@ TEST_F(LaunchOnCardsTest, AWaitCanBeStopped) {
   job.Signal(SIGINT);
   const Finished finished = job.Finish();
   EXPECT_EQ(finished.exit_code, 130);
-  EXPECT_THAT(finished.err, HasSubstr("stopped by SIGINT before the job had its cards"));
+  EXPECT_THAT(finished.err, HasSubstr("stopped by SIGINT before the job had its GPUs"));
   EXPECT_THAT(RunDirs(), IsEmpty());
 }
 

@@ -23,7 +23,7 @@ TEST_F(ReplacementsTest, AKilledWorkerIsReplacedAndTheJobGoesOn) {
   Running();
   IsKilled(1);
   EXPECT_THAT(members_.replaced_, ElementsAre(1));
-  EXPECT_THAT(Said(), HasSubstr("Warning: rank 1 (pid 102) was killed by SIGKILL; if nobody"));
+  EXPECT_THAT(Said(), HasSubstr("Warning: rank 1 (pid 102) was killed by SIGKILL; unless"));
   Pass(5);
   EXPECT_THAT(Sent(), IsEmpty());
   Completed();
@@ -131,7 +131,7 @@ TEST_F(ReplacementsTest, OneThatEndsWithExitCode0InTheMiddleIsReplaced) {
     EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
     EXPECT_EQ(Outcome().ends.at(102), "ended with exit code 0");
   }
-  EXPECT_THAT(Said(), HasSubstr("Warning: rank 1 (pid 102) ended before the job did, with exit"));
+  EXPECT_THAT(Said(), HasSubstr("Warning: rank 1 (pid 102) ended with exit code 0 before the"));
 }
 
 TEST_F(ReplacementsTest, OneThatEndsWithExitCode0AndTheServerSaysNothingIsReplacedLater) {
@@ -288,7 +288,7 @@ TEST_F(ReplacementsTest, OneThatIsKilledWhenAllIsDoneIsNoLoss) {
   Running();
   Saving();
   IsKilled(1);
-  EXPECT_THAT(Said(), HasSubstr("rank 1 (pid 102) was killed by SIGKILL when it had nothing more"));
+  EXPECT_THAT(Said(), HasSubstr("rank 1 (pid 102) was killed by SIGKILL after its last step"));
   Completed();
   IsKilled(0);
   EXPECT_THAT(members_.replaced_, IsEmpty());
@@ -305,9 +305,9 @@ TEST_F(ReplacementsTest, OneThatComesTooLateForTheEndIsNoLoss) {
     Completed();
     for (const int rank : {0, kServer}) Exits(rank, 0);
     Exits(1, code);
-    EXPECT_THAT(Said(), HasSubstr("rank 1 (pid 102) lost touch with the server (exit code " +
-                                  std::to_string(static_cast<int>(code)) +
-                                  ") when it had nothing more to do"));
+    EXPECT_THAT(Said(),
+                HasSubstr("rank 1 (pid 102) lost the server (exit code " +
+                          std::to_string(static_cast<int>(code)) + ") after its last step"));
     EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
   }
 }
@@ -386,7 +386,7 @@ TEST(ChangesTexts, NameTheFirstOnesAndHowTheyEnded) {
   summary.set_workers_lost(2);
   summary.set_workers_joined(2);
   EXPECT_THAT(ChangesTexts(summary, {}),
-              ElementsAre("2 workers lost, some of them replaced (rank 1, step 120: its connection "
+              ElementsAre("2 workers lost, some replaced (rank 1, step 120: its connection "
                           "ended; rank 0, step 140: its connection ended)"));
 }
 

@@ -284,7 +284,7 @@ TEST_F(SupervisorStopTest, AfterARequestWhatTheRunHasReachedIsTold) {
   events::Event warning;
   warning.mutable_warning()->set_message("the disk is full");
   Tell(warning);
-  EXPECT_THAT(Said(), AllOf(HasSubstr("Lost rank 1"), HasSubstr("Joined by rank 1"),
+  EXPECT_THAT(Said(), AllOf(HasSubstr("Lost rank 1"), HasSubstr("Joined: rank 1"),
                             HasSubstr("Warning: the disk is full")));
 }
 

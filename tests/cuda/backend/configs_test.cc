@@ -94,8 +94,8 @@ TEST_P(CudaConfigsTest, RunsOnCardsThatItTakes) {
   const Outcome outcome =
       Train(GetParam(), 2, {"--devices", "auto", "--set", "worker.soft_placement=false"});
   EXPECT_THAT(outcome.log,
-              AllOf(HasSubstr("locked for this job"), ContainsRegex(" 0 +.* card 0 "),
-                    ContainsRegex(" 1 +.* card 1 "), Not(HasSubstr("on the CPU")),
+              AllOf(HasSubstr("locked for this job"), ContainsRegex(" 0 +.* GPU 0 "),
+                    ContainsRegex(" 1 +.* GPU 1 "), Not(HasSubstr("on the CPU")),
                     ContainsRegex("\nComputing on .*\\(sm_90, 2 SMs\\), CUDA .*cuBLAS .*, "
                                   "FP32, convolutions cuDNN 9")));
   EXPECT_GT(outcome.metrics.at(0).value("gpu_memory_mb", 0.0), 0.01);

@@ -56,7 +56,7 @@ TEST_F(LostCard, TheReplacementTakesAnotherCard) {
   EXPECT_EQ(Metrics("run").back()["weights_hash"].get<std::string>(), hash);
   EXPECT_THAT(log_, AllOf(HasSubstr("worker lost"),
                           HasSubstr("the card of this worker (" + Uuid(kLost) + ") cannot"),
-                          HasSubstr("is lost: rank 1 goes on on GPU 2 (GPU-00020000")));
+                          HasSubstr(": rank 1 continues on GPU 2 (GPU-00020000")));
 }
 
 TEST_F(LostCard, TheOthersDoItsWork) {
@@ -65,7 +65,7 @@ TEST_F(LostCard, TheOthersDoItsWork) {
   EXPECT_EQ(Metrics("run").back()["weights_hash"].get<std::string>(), hash);
   EXPECT_THAT(log_, AllOf(HasSubstr("worker lost"),
                           HasSubstr("the card of this worker (" + Uuid(kLost) + ") cannot"),
-                          Not(HasSubstr("goes on on"))));
+                          Not(HasSubstr("continues on"))));
 }
 
 }  // namespace
