@@ -137,8 +137,9 @@ TEST_F(End, ARunDirectoryThatIsMovedIsFollowed) {
   }));
   std::filesystem::rename(Path("run"), Path("moved"));
   EXPECT_EQ(job->EndBy(SIGINT, 60), Code(ExitCode::kInterrupted)) << job->Log();
-  EXPECT_THAT(job->Log(), ContainsRegex("To resume from step [0-9,]+: muster launch --resume " +
-                                        std::filesystem::canonical(Path("moved")).string()));
+  EXPECT_THAT(job->Log(),
+              ::testing::ContainsRegex("To resume from step [0-9,]+: muster launch --resume " +
+                                       std::filesystem::canonical(Path("moved")).string()));
   EXPECT_THAT(job->Log(), Not(HasSubstr("--resume " + Path("run").string())));
   EXPECT_TRUE(NothingLeft(2));
 }
