@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What is checked beside the tests: formatting, includes, shell scripts, clang-tidy on what changed.
+# Checks besides the tests: formatting, includes, words, shell scripts, and clang-tidy on changed sources.
 #
 #   scripts/check.sh [--all] [BASE]
 #
@@ -119,6 +119,7 @@ tidy() {
 scripts/setup.sh --checks
 run formatting formatting
 run includes scripts/check_includes.sh
+run words scripts/check_words.py
 run "shell scripts" shell_scripts
 run clang-tidy tidy
 if ((${#failed[@]})); then

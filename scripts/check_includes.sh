@@ -1,6 +1,6 @@
 #!/bin/sh
-# Who may include whom (docs/DESIGN.md), and no two types of one name. Prints each include that is
-# not allowed, and each such name; exit code 1 if there is one. Usage: scripts/check_includes.sh [ROOT]
+# Checks which folder may include which (docs/DESIGN.md), and that no two types share a name. Prints
+# each finding; exit code 1 if there is one. Usage: scripts/check_includes.sh [ROOT]
 cd "${1:-$(dirname "$0")/..}" || exit 2
 status=0
 

@@ -106,7 +106,7 @@ words() {
 # Bytes that are compared where no branch is: what a checksum, a length or a tag of a message must be.
 readonly profiled=" archive checkpoint client door event_file frames jpeg local_client local_server png ring safetensors server "
 
-# Of so many features that libFuzzer's schedule for rare ones would take most of the time.
+# These have so many features that libFuzzer's schedule for rare ones would take most of the time.
 readonly many_features=" checkpoint server trace "
 
 # The options that keep and replay have in common with fuzzing.

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """What the CUDA backend's kernels need of a card, as nvcc compiles them, and the least time that each can
-take; docs/CUDA.md sums it up. Needs nvcc, and no card. Exit code 1 if a kernel spills registers, or if
+take; docs/GPUS.md sums it up. Needs nvcc, and no card. Exit code 1 if a kernel spills registers, or if
 no line of the table knows it.
 
     scripts/kernel_table.py [--arch sm_90] [--gigabytes-per-second 3350]

@@ -139,10 +139,10 @@ def resnet(model, widths, blocks, classes=10, large=False, block=residual_block)
 
 RESNET_NOTES = """
 
-Convolutions have no bias (the batch norm that follows has a shift) and start as N(0, 2 / fan_in),
-He et al. 2015, the default: it keeps the size of the signal on the way forward, and the batch norms
-take care of the way back. The last layer starts near zero, so that the first loss is the logarithm
-of the number of classes."""
+Convolutions have no bias, because the batch norm after them has a shift. They start as N(0, 2 / fan_in)
+(He et al. 2015, the default), which keeps the size of the forward signal; the batch norms keep that of
+the backward signal. The last layer starts near zero, so that the first loss is the logarithm of the
+number of classes."""
 WIDTHS = [64, 128, 256, 512]
 
 
@@ -150,7 +150,7 @@ def resnet20():
     model = Model("resnet20", 3, """
 ResNet-20 for CIFAR-10 (He et al. 2016, section 4.2): a 3x3 stem, three stages of three blocks with 16,
 32 and 64 channels at 32x32, 16x16 and 8x8. 272,474 parameters.
-Shortcuts that change the shape are 1x1 convolutions with batch norm (the paper's option B); its own
+Shortcuts that change the shape are 1x1 convolutions with batch norm (the paper's option B). The paper's
 CIFAR networks pad with zeros instead (option A, 269,722 parameters).
 """ + RESNET_NOTES)
     resnet(model, [16, 32, 64], [3, 3, 3])
@@ -170,8 +170,8 @@ Shortcuts that change the shape are 1x1 convolutions with batch norm.
 def resnet18_imagenet():
     model = Model("resnet18_imagenet", 3, """
 ResNet-18 for photos of about 224x224 (He et al. 2016, table 1; torchvision's resnet18): a 7x7 stem of
-stride 2, a 3x3 max pool, two blocks each of 64, 128, 256 and 512 channels. 11,176,512 parameters, and
-the last layer, which has one output for each class of the data. Shortcuts that change the shape are 1x1
+stride 2, a 3x3 max pool, two blocks each of 64, 128, 256 and 512 channels. 11,176,512 parameters without
+the last layer, which has one output per class of the data. Shortcuts that change the shape are 1x1
 convolutions with batch norm.
 """ + RESNET_NOTES)
     resnet(model, WIDTHS, [2, 2, 2, 2], classes=None, large=True)
@@ -181,7 +181,7 @@ convolutions with batch norm.
 def resnet34_imagenet():
     model = Model("resnet34_imagenet", 3, """
 ResNet-34 for photos of about 224x224 (He et al. 2016, table 1; torchvision's resnet34): resnet18_imagenet with
-3, 4, 6 and 3 blocks. 21,284,672 parameters, and the last layer, which has one output for each class of the
+3, 4, 6 and 3 blocks. 21,284,672 parameters without the last layer, which has one output per class of the
 data.
 """ + RESNET_NOTES)
     resnet(model, WIDTHS, [3, 4, 6, 3], classes=None, large=True)
@@ -191,9 +191,9 @@ data.
 def resnet50_imagenet():
     model = Model("resnet50_imagenet", 3, """
 ResNet-50 for photos of about 224x224 (He et al. 2016, table 1; torchvision's resnet50): 3, 4, 6 and 3 blocks of
-a 1x1, a 3x3 and a 1x1 convolution. As in torchvision the 3x3 convolution has the stride of a block ("v1.5"), in
-the paper the first 1x1. 23,508,032 parameters, and the last layer, which has one output for each class of the
-data.
+a 1x1, a 3x3 and a 1x1 convolution. As in torchvision, the 3x3 convolution has the stride of a block ("v1.5"); in
+the paper the first 1x1 has it. 23,508,032 parameters without the last layer, which has one output per class of
+the data.
 """ + RESNET_NOTES)
     resnet(model, WIDTHS, [3, 4, 6, 3], classes=None, large=True, block=bottleneck_block)
     return model
@@ -225,12 +225,12 @@ def inverted_residual(model, name, channels, stride, expansion):
 def mobilenet_v2():
     model = Model("mobilenet_v2", 3, """
 MobileNetV2, width 1.0, for photos of about 224x224 (Sandler et al. 2018, table 2; torchvision's mobilenet_v2,
-which pads one pixel on each side). 2,223,872 parameters, and the last layer, which has one output for each class
+which pads one pixel on each side). 2,223,872 parameters without the last layer, which has one output per class
 of the data; 3,504,872 with 1000 classes.
 
-Convolutions have no bias (the batch norm that follows has a shift) and start as N(0, 2 / fan_in),
-He et al. 2015, the default; for a depthwise 3x3 fan_in is 9. The last layer starts as N(0, 0.01²),
-cut at two standard deviations.
+Convolutions have no bias, because the batch norm after them has a shift. They start as N(0, 2 / fan_in)
+(He et al. 2015, the default); for a depthwise 3x3 convolution fan_in is 9. The last layer starts as
+N(0, 0.01²), truncated at two standard deviations.
 """)
     model.group("stem")
     conv_relu6(model, "features/0", 32, 3, "stride: 2 padding: EXPLICIT pad: 1")
@@ -254,9 +254,9 @@ cut at two standard deviations.
 def multigpu_cnn(side=28, channels=1):
     model = Model("multigpu_cnn", channels, """
 The convnet of TensorFlow-Examples' multi-GPU tutorial (aymericdamien, multigpu_cnn): 20,217,226
-parameters on 28x28x1 (MNIST), 29,657,610 on 32x32x3 (CIFAR-10). As there, the two wide dense layers
-have no activation, 0.75 is the share of values that dropout zeroes, and weights start as Glorot and
-Bengio's uniform, biases at zero.
+parameters for 28x28x1 (MNIST), 29,657,610 for 32x32x3 (CIFAR-10). As in the tutorial, the two wide dense
+layers have no activation, dropout zeroes 75 % of the values, weights start with Glorot and Bengio's
+uniform distribution, and biases start at zero.
 """)
     xavier = "weights { initializer { type: XAVIER } }"
     model.group("features")

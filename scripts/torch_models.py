@@ -1,5 +1,5 @@
 """The networks of configs/models in plain PyTorch, with the names that Muster gives their layers:
-load_state_dict takes a run's model.safetensors as it is (docs/pytorch.md).
+load_state_dict takes a run's model.safetensors as it is (docs/PYTORCH.md).
 
     from safetensors.torch import load_file
     from torch_models import MODELS

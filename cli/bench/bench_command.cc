@@ -25,7 +25,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kMostWorkers = 64;  // of sync_bench and update_bench
+constexpr int kMostBenchWorkers = 64;  // of sync_bench and update_bench
 constexpr double kSmall = 4096, kMedium = 1 << 20, kLarge = 32 << 20;
 constexpr double kNearlySame = 1.2;  // the ratio of two sizes of which one is measured
 
@@ -173,12 +173,12 @@ int RunBench(const BenchArguments& arguments) {
   result.model = arguments.config_path.empty()
                      ? ModelOfSize(arguments.size > 0 ? arguments.size : kLarge)
                      : ModelOf(arguments, result);
-  if (result.workers > kMostWorkers) {
+  if (result.workers > kMostBenchWorkers) {
     throw Error(
         ExitCode::kUsage,
         "cluster.workers is {}: `muster bench` starts that many processes on this host, and "
         "at most {}; give another number (--workers N)",
-        result.workers, kMostWorkers);
+        result.workers, kMostBenchWorkers);
   }
   result.model.shape.workers = result.workers;
 

@@ -20,6 +20,7 @@
 #include "cli/gpu/usage.h"
 #include "cli/gpu/visible_devices.h"
 #include "cli/text/console.h"
+#include "cli/text/json_value.h"
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
 #include "common/base/error.h"
@@ -104,11 +105,6 @@ std::vector<std::string> UserLines(const GpuSnapshot& seen,
                      job.what)});
   }
   return any ? table.Lines() : std::vector<std::string>{"Nobody uses them."};
-}
-
-template <typename Number>
-Json OrNull(const std::optional<Number>& number) {
-  return number ? Json(*number) : Json(nullptr);
 }
 
 Json ProcessJson(const GpuProcess& process) {

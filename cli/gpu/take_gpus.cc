@@ -22,7 +22,7 @@ constexpr double kWaitSeconds = 0.5;    // until GPUs may have come free
 
 constexpr std::chrono::seconds kNewsInterval{60};  // between lines about the wait
 
-using Clock = std::chrono::steady_clock;
+using QueueClock = std::chrono::steady_clock;
 
 struct Attempt {
   std::vector<Gpu> gpus;  // empty: not enough
@@ -38,20 +38,20 @@ class Taker {
 
   TakenGpus Run() {
     auto ticket = std::make_unique<Ticket>(folder_, wish_.count, wish_.pool, wish_.what);
-    const auto deadline = Clock::now() + std::chrono::duration<double>(options_.wait_s);
-    const auto begin = Clock::now();
+    const auto deadline = QueueClock::now() + std::chrono::duration<double>(options_.wait_s);
+    const auto begin = QueueClock::now();
     const auto others_until = begin + std::chrono::duration<double>(options_.others_choose_s);
     for (bool waiting = false;;) {
       Attempt attempt = Try(*ticket);
       if (!attempt.gpus.empty()) return Hold(std::move(ticket), std::move(attempt));
       ticket->Beat();
-      if (attempt.others_choose && Clock::now() < others_until) {
-        const std::chrono::duration<double> waited = Clock::now() - begin;
+      if (attempt.others_choose && QueueClock::now() < others_until) {
+        const std::chrono::duration<double> waited = QueueClock::now() - begin;
         if (waited.count() >= options_.quiet_s) SayNews(*ticket, options_.others_choose_s);
         options_.sleep(kTurnSeconds);
         continue;
       }
-      if (Clock::now() >= deadline) throw NotEnough(*ticket);
+      if (QueueClock::now() >= deadline) throw NotEnough(*ticket);
       if (!std::exchange(waiting, true)) ticket->SayWaiting();
       SayNews(*ticket, options_.wait_s);
       options_.sleep(kWaitSeconds);
@@ -165,8 +165,8 @@ class Taker {
 
   // What has changed, but not each time that somebody's memory or a temperature has.
   void SayNews(const Ticket& ticket, double at_most_s) {
-    if (Clock::now() < next_news_) return;
-    next_news_ = Clock::now() + kNewsInterval;
+    if (QueueClock::now() < next_news_) return;
+    next_news_ = QueueClock::now() + kNewsInterval;
     const std::string line = WaitLine(ticket, at_most_s);
     if (line != std::exchange(said_, line)) options_.say(line);
   }
@@ -218,7 +218,7 @@ class Taker {
   const LockFolder& folder_;
   const GpuWish& wish_;
   const TakeOptions& options_;
-  Clock::time_point next_news_ = Clock::time_point::min();
+  QueueClock::time_point next_news_ = QueueClock::time_point::min();
   std::string said_;
 };
 

@@ -21,9 +21,9 @@ namespace muster {
 namespace {
 
 constexpr const char* kPrefix = "muster-gpu-job-";
-constexpr size_t kMostBytes = 1 << 17;      // of a ticket that is read
-constexpr int64_t kMostWanted = 1 << 20;    // that a job may want
-constexpr std::time_t kAsleepSeconds = 30;  // without a beat
+constexpr size_t kMostTicketBytes = 1 << 17;  // of a ticket that is read
+constexpr int64_t kMostWanted = 1 << 20;      // that a job may want
+constexpr std::time_t kAsleepSeconds = 30;    // without a beat
 
 std::string NewName() {
   timespec now{};
@@ -68,7 +68,7 @@ TicketText Parse(const std::string& text) {
 std::string ReadFile(int fd) {
   std::string text;
   std::array<char, 4096> buffer;
-  while (text.size() < kMostBytes) {
+  while (text.size() < kMostTicketBytes) {
     const ssize_t got = ::pread(fd, buffer.data(), buffer.size(), static_cast<off_t>(text.size()));
     if (got <= 0) break;
     text.append(buffer.data(), static_cast<size_t>(got));

@@ -35,9 +35,9 @@ double Seconds(std::chrono::steady_clock::duration duration) {
 
 // Seconds in which this process ran. The time stands still between two looks, so that no gap of
 // this process, wherever it was stopped, is ever in it.
-class Clock {
+class WatchClock {
  public:
-  Clock() { Look(); }
+  WatchClock() { Look(); }
   double Now() const { return now_; }
   double gaps() const { return suspended_s_; }  // what is left out, in seconds
   void Look() {
@@ -264,7 +264,7 @@ class Watch {
 
   SignalSource& signals_;
   Console& console_;
-  Clock clock_;
+  WatchClock clock_;
   JobProcesses processes_;
   Supervisor supervisor_;
   RareLine unreadable_;  // reports

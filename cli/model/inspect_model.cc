@@ -164,7 +164,7 @@ class Report {
   std::vector<std::string> nonfinite_;
 };
 
-std::string Row(const std::string& key, const std::string& value) {
+std::string KeyRow(const std::string& key, const std::string& value) {
   return fmt::format("  {:<16} {}", key, Shown(value));
 }
 
@@ -201,16 +201,16 @@ std::vector<std::string> RunLines(const std::string& run_dir) {
       text += " of " + FormatCount(*run->total_steps);
     }
     text += AccuracyText(run->latest.validation.accuracy, run->latest.test.accuracy);
-    lines.push_back(Row("run", text));
+    lines.push_back(KeyRow("run", text));
   }
   std::error_code ignored;
   for (const char* const name : kModelFiles) {
     const std::string path = run_dir + "/" + name;
     if (fs::exists(path, ignored))
-      lines.push_back(Row("weights", fmt::format("{}: {}", name, FileText(path))));
+      lines.push_back(KeyRow("weights", fmt::format("{}: {}", name, FileText(path))));
   }
   for (const CheckpointName& name : ListCheckpoints(run_dir)) {
-    lines.push_back(Row("checkpoint", "checkpoints/" + name.Text()));
+    lines.push_back(KeyRow("checkpoint", "checkpoints/" + name.Text()));
   }
   lines.emplace_back();
   return lines;
@@ -236,24 +236,26 @@ std::string EvaluatedText(const checkpoint::Plan& plan) {
 // What its state says. All of its tensors have been checked.
 std::vector<std::string> StateLines(const checkpoint::State& state) {
   std::vector<std::string> lines{
-      Row("written", fmt::format("{} by version {}", state.time(), state.muster_version())),
-      Row("step",
-          fmt::format("{} of {}, {} of the weights{}", FormatCount(state.step()),
-                      FormatCount(state.plan().total_steps()), Plural(state.updates(), "update"),
-                      state.evaluated() ? ", evaluated" : "")),
-      Row("plan",
-          fmt::format("global batch {}, {}, {} and {}", FormatCount(state.plan().global_batch()),
-                      Plural(state.plan().slices(), "slice"),
-                      Plural(state.plan().train_samples(), "training image"),
-                      EvaluatedText(state.plan()))),
-      Row("computed with", Join(state.arithmetic().worker(), "; ")), Row("checksums", "right")};
-  if (!state.weights_hash().empty()) lines.push_back(Row("weights hash", state.weights_hash()));
+      KeyRow("written", fmt::format("{} by version {}", state.time(), state.muster_version())),
+      KeyRow("step",
+             fmt::format("{} of {}, {} of the weights{}", FormatCount(state.step()),
+                         FormatCount(state.plan().total_steps()), Plural(state.updates(), "update"),
+                         state.evaluated() ? ", evaluated" : "")),
+      KeyRow("plan",
+             fmt::format("global batch {}, {}, {} and {}", FormatCount(state.plan().global_batch()),
+                         Plural(state.plan().slices(), "slice"),
+                         Plural(state.plan().train_samples(), "training image"),
+                         EvaluatedText(state.plan()))),
+      KeyRow("computed with", Join(state.arithmetic().worker(), "; ")),
+      KeyRow("checksums", "right")};
+  if (!state.weights_hash().empty()) lines.push_back(KeyRow("weights hash", state.weights_hash()));
   const auto add = [&](const checkpoint::Evaluated& last) {
     std::string text = fmt::format("at step {}: ", FormatCount(last.step()));
     if (IsAccuracy(last.accuracy())) {
       text += Measure{last.validation(), false}.Named(last.accuracy()) + ", ";
     }
-    lines.push_back(Row("evaluation", text + Measure{last.validation(), true}.Named(last.loss())));
+    lines.push_back(
+        KeyRow("evaluation", text + Measure{last.validation(), true}.Named(last.loss())));
   };
   if (state.progress().has_last_evaluation()) add(state.progress().last_evaluation());
   if (state.progress().has_test()) add(state.progress().test());
@@ -297,7 +299,7 @@ Inspected InspectSource(const std::string& as_given, const ModelChoice& choice) 
   if (fs::is_directory(from, ignored) && !IsCheckpoint(from)) {
     if (IsRunDir(from) || !ListCheckpoints(from).empty()) lines = RunLines(from);
     if (lines.size() > 1 && !HasWeights(from) && !IsChosen(choice)) {
-      lines.back() = Row("weights", "none yet");
+      lines.back() = KeyRow("weights", "none yet");
       return result;
     }
   }

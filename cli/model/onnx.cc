@@ -20,7 +20,7 @@ namespace {
 constexpr int kOpset = 13;         // the operators that are used …
 constexpr int kFormatVersion = 7;  // … and the format
 
-constexpr uint64_t kMostBytes = INT_MAX;  // of a protobuf message
+constexpr uint64_t kMostMessageBytes = INT_MAX;  // of a protobuf message
 
 using Strings = std::vector<std::string>;
 using Ints = std::vector<int64_t>;
@@ -293,7 +293,7 @@ void WriteOnnx(const SafetensorsReader& model, const Graph& graph, const std::st
                 "as safetensors",
                 path, 4 * graph.layout().parameter_count());
   };
-  if (4 * static_cast<uint64_t>(graph.layout().parameter_count()) > kMostBytes) too_large();
+  if (4 * static_cast<uint64_t>(graph.layout().parameter_count()) > kMostMessageBytes) too_large();
   onnx::Model onnx;
   onnx.set_ir_version(kFormatVersion);
   onnx.set_producer_name("muster");
@@ -313,7 +313,7 @@ void WriteOnnx(const SafetensorsReader& model, const Graph& graph, const std::st
   AddNodes(graph, torch, network);
   AddWeights(model, torch, network);
   std::string bytes;
-  if (onnx.ByteSizeLong() > kMostBytes || !onnx.SerializeToString(&bytes)) too_large();
+  if (onnx.ByteSizeLong() > kMostMessageBytes || !onnx.SerializeToString(&bytes)) too_large();
   WriteFileAtomically(path, bytes);
 }
 

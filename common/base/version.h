@@ -1,5 +1,5 @@
-// The version of Muster: that of the CMake project, which packages are named after and which
-// programs, checkpoints and model files state.
+// The version of Muster, from the CMake project. Packages, programs, checkpoints and model files
+// use it.
 #pragma once
 
 namespace muster {

@@ -49,8 +49,8 @@ class CombinedServerLink : public ServerLink {
   }
 
  private:
-  // A look at ZeroMQ costs system calls. While the local workers' messages keep the loop awake it
-  // is made now and then.
+  // Polling ZeroMQ costs system calls, so it is polled less often while local messages keep the
+  // loop awake.
   bool SecondPending() {
     if (links_[0]->may_spin() && !second_.Due()) return false;
     if (!links_[1]->Pending()) return false;

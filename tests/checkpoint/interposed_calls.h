@@ -9,7 +9,7 @@ namespace muster::testing {
 enum class Fault {
   kNone,
   kKill,        // SIGKILL before the call
-  kKillInside,  // … when a write has taken a part
+  kKillInside,  // kills the process after a partial write
   kError,       // the call fails; errno is set by who decides
 };
 

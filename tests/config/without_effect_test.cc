@@ -21,7 +21,7 @@ std::vector<std::string> Lines(const std::string& text) {
 struct Case {
   const char* key;
   const char* without;  // a config in which the setting has no effect
-  const char* with;     // … and one in which it has
+  const char* with;     // a config in which it has an effect
 };
 
 // A case for each form of a need; the other settings differ in their names only.

@@ -36,7 +36,7 @@ TEST(KernelResourcesTest, AFileThatIsNoLibraryIsAnError) {
   EXPECT_THAT(ReadKernelResources("/proc/self/exe"), IsEmpty());  // which nvcc did not make
 }
 
-// What docs/CUDA.md says of them.
+// What docs/GPUS.md says of them.
 TEST(KernelResourcesTest, FourBlocksLiveOnAMultiprocessor) {
   if (*MUSTER_REAL_PLUGIN == '\0') GTEST_SKIP() << "no nvcc here: nothing is compiled for a card";
   const auto kernels = ReadKernelResources(MUSTER_REAL_PLUGIN);

@@ -18,7 +18,7 @@
 #include "worker/data/pipeline.h"
 
 namespace muster::testing {
-namespace {
+namespace image_folder_test {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
@@ -335,5 +335,5 @@ TEST_F(ImageFolderTest, LoosePhotosThatCannotBeReadAreBlackAndNamed) {
   EXPECT_EQ((*photos.troubles)[1], "");
 }
 
-}  // namespace
+}  // namespace image_folder_test
 }  // namespace muster::testing

@@ -120,7 +120,7 @@ TEST_F(End, ARunDirectoryThatIsRemovedIsNoSuccess) {
   std::filesystem::remove_all(Path("gone"));
   EXPECT_EQ(job->Wait(60), Code(ExitCode::kFailure)) << job->Log();
   EXPECT_THAT(job->Log(),
-              AllOf(HasSubstr("Warning: "), HasSubstr("metrics.jsonl has been removed"),
+              AllOf(HasSubstr("Warning: "), HasSubstr("metrics.jsonl was removed"),
                     HasSubstr("Completed: 3,000 steps"), HasSubstr("weights hash"),
                     HasSubstr("model.safetensors: cannot be created"),
                     HasSubstr("it lacks config.txtpb, metrics.jsonl, server.log, worker-0.log"),

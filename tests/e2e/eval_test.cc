@@ -114,7 +114,7 @@ TEST_F(Evaluate, TheDigitsOfTheRunOnAnyNumberOfWorkers) {
   // In words.
   const Outcome words = Muster({"eval", Path("run0"), "--workers", "1"});
   EXPECT_THAT(words.log, AllOf(HasSubstr("model.safetensors, step 18"), HasSubstr("40 test images"),
-                               HasSubstr("as reported    the same, to the last digit")));
+                               HasSubstr("run's result   identical")));
 }
 
 TEST_F(Evaluate, TheAverageAndTheWeightsThemselvesAfterEveryStep) {
@@ -238,7 +238,7 @@ TEST_F(Evaluate, WhatCannotBe) {
     if (entry.path().filename() == "test_batch.bin") fs::resize_file(entry.path(), 5000);
   }
   ExpectRefused({"eval", run, "--data", Path("cut")}, ExitCode::kData, "test_batch.bin");
-  // Of another program: no config, and then one that is given.
+  // A file of another program has no config; then one is given.
   const SafetensorsReader ours(file);
   const std::string bare = Path("bare.safetensors");
   {
@@ -325,7 +325,7 @@ TEST_F(Evaluate, ACheckpointIsExportedAndInspected) {
   for (const std::string& path :
        {Path("other/checkpoints/latest").string(), checkpoint + "/.", checkpoint + "/../../."}) {
     const Outcome evaluated = Succeeded(Muster({"eval", path}));
-    EXPECT_THAT(evaluated.log, HasSubstr("the same, to the last digit")) << path;
+    EXPECT_THAT(evaluated.log, HasSubstr("identical")) << path;
   }
   EXPECT_THAT(Muster({"eval", Path("run0/checkpoints/.")}).log,
               HasSubstr("expected the directory of a run"));

@@ -43,7 +43,7 @@ class FullDisk : public SmallDisk {
 TEST_F(FullDisk, ARunWithoutRoomComesToItsEndAndNamesWhatIsMissing) {
   const Outcome lost = LaunchIn("small/run", Large());
   EXPECT_EQ(lost.exit_code, 1);
-  EXPECT_THAT(lost.log, AllOf(HasSubstr("Warning: no checkpoint of step 0: "),
+  EXPECT_THAT(lost.log, AllOf(HasSubstr("Warning: could not save the checkpoint of step 0: "),
                               HasSubstr("Completed: "), HasSubstr("No space left"),
                               HasSubstr("small/run/model.safetensors: cannot be written"),
                               HasSubstr("small/run/model-ema.safetensors: cannot be written"),
@@ -68,10 +68,10 @@ TEST_F(FullDisk, CheckpointsAreWrittenAgainWhenThereIsRoom) {
   const auto job = Begin({"checkpoint.every_steps=50", "tensorboard.enabled=false"});
   ASSERT_TRUE(Reaches("small/run", 200)) << job->Log();
   Fill();
-  ASSERT_TRUE(job->Says("Warning: no checkpoint of step ", 60));
+  ASSERT_TRUE(job->Says("Warning: could not save the checkpoint of step ", 60));
   fs::remove(Path("small/fill"));
   EXPECT_TRUE(Eventually(60, [&] {
-    return Slurp(Path("small/run/server.log")).find("checkpoints can be written again") !=
+    return Slurp(Path("small/run/server.log")).find("checkpoints are written again") !=
            std::string::npos;
   }));
   EXPECT_EQ(job->EndBy(SIGTERM, 60), 143);
@@ -122,15 +122,14 @@ TEST_F(FullDisk, TensorBoardGetsBackWhatMetricsHave) {
   Fill();
   ASSERT_TRUE(first->Says(".muster: cannot be written", 60));
   EXPECT_EQ(first->EndBy(SIGTERM, 60), 143);
-  EXPECT_THAT(first->Log(),
-              AllOf(HasSubstr(".muster: lacks "), HasSubstr(" of its events, of steps"),
-                    HasSubstr("No space left on device; TensorBoard does not")));
+  EXPECT_THAT(first->Log(), AllOf(HasSubstr(".muster: missing: "), HasSubstr(" events of steps"),
+                                  HasSubstr("No space left on device; TensorBoard will not")));
 
   std::filesystem::remove(Path("small") / "fill");
   Process again({"muster", "launch", "--resume", Path("small/run")}, Path("again"));
   ASSERT_TRUE(Reaches("small/run", 400)) << again.Log();
   EXPECT_EQ(again.EndBy(SIGTERM, 60), 143);
-  EXPECT_THAT(again.Log(), Not(HasSubstr("lacks ")));
+  EXPECT_THAT(again.Log(), Not(HasSubstr(".muster: missing: ")));
 }
 
 TEST_F(FullDisk, WhoLooksInIsToldThatTheStatusIsOld) {
@@ -138,15 +137,15 @@ TEST_F(FullDisk, WhoLooksInIsToldThatTheStatusIsOld) {
   ASSERT_TRUE(Reaches("small/run", 200)) << job->Log();
   Fill();
   EXPECT_TRUE(Eventually(60, [&] {
-    return Muster({"top", "--once", Path("small/run")})
-               .log.find("what is shown is old: its disk") != std::string::npos;
+    return Muster({"top", "--once", Path("small/run")}).log.find("this status is old: its disk") !=
+           std::string::npos;
   })) << job->Log();
   EXPECT_EQ(job->EndBy(SIGTERM, 60), 143);
   std::filesystem::remove(Path("small/run") / "status.json");
   const Outcome none = Muster({"top", "--once", Path("small/run")});
   EXPECT_EQ(none.exit_code, 2);
-  EXPECT_THAT(none.log, HasSubstr("has no status.json, which a run's server writes each second: "
-                                  "its disk has no room left"));
+  EXPECT_THAT(none.log, HasSubstr("has no status.json, which the run's server writes every second: "
+                                  "its disk is full"));
 }
 
 TEST_F(FullDisk, AnExportWithoutRoomSaysSo) {

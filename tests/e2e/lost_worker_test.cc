@@ -26,7 +26,7 @@ std::vector<std::string> EventsOf(const std::vector<nlohmann::json>& metrics) {
   return events;
 }
 
-// Of its memory what it has of what it shares.
+// The shared memory that is resident in the process, in KiB.
 int64_t SharedKb(pid_t pid) {
   std::ifstream status("/proc/" + std::to_string(pid) + "/status");
   for (std::string line; std::getline(status, line);) {
@@ -43,7 +43,7 @@ class Lost : public HandJob {
                              "learning_rate.base=0.001"});
     return more;
   }
-  // Of the run that nothing disturbs. Transports, and how many compute, make no difference.
+  // The metrics of the undisturbed run. Transport and number of workers make no difference.
   std::vector<nlohmann::json> Undisturbed(const std::vector<std::string>& more = {}) {
     const Outcome outcome = Succeeded(Launch(Settings(more)));
     return Curve(WithoutEvents(outcome.metrics));
@@ -148,7 +148,7 @@ TEST_F(Lost, AStoppedWorkerIsResetAndComesBack) {
   EXPECT_TRUE(NothingLeft(5));
 }
 
-// … and for longer than silence_s: another one takes its place.
+// A worker that is silent for longer than silence_s is replaced.
 TEST_F(Lost, ASilentWorkerIsReplaced) {
   const auto job = Start("run", {"run.epochs=100000", "evaluation.every_epochs=0",
                                  "run.log_every_steps=5", "deadlines.silence_s=3"});

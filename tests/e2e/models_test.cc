@@ -147,7 +147,8 @@ TEST_F(WeightFiles, ImportRenamesAndSkips) {
                     data = Path("data");
   const Outcome unnamed = Muster({"import", theirs, out, "--config", config});
   EXPECT_EQ(unnamed.exit_code, Code(ExitCode::kData));
-  EXPECT_THAT(unnamed.log, AllOf(HasSubstr("no variable of which is in it"), HasSubstr("--map")));
+  EXPECT_THAT(unnamed.log,
+              AllOf(HasSubstr("it has none of the network's variables"), HasSubstr("--map")));
   EXPECT_FALSE(std::filesystem::exists(out));
 
   const std::string names = Write("names",
@@ -223,7 +224,7 @@ TEST_F(WeightFiles, ExportSaysWhatItCannotDo) {
   writer.Commit();
   refused({"onnx", bare}, ExitCode::kUsage, "does not say which network it is of");
   refused({"onnx", bare, "--config", Path("tiny.txtpb").string()}, ExitCode::kData,
-          "no variable of which is in it");
+          "it has none of the network's variables");
   // Devices are left alone.
   const Outcome device = Muster({"export", Weights(), "--format", "npz", "/dev/null"});
   EXPECT_EQ(device.exit_code, Code(ExitCode::kUsage)) << device.log;

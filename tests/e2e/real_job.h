@@ -108,7 +108,7 @@ class RealJob : public ::testing::Test {
   int runs_ = 0;
 };
 
-// What of the lines of metrics.jsonl is the run's, and not of the time that it took.
+// The lines of metrics.jsonl without times.
 std::vector<nlohmann::json> Curve(const std::vector<nlohmann::json>& metrics);
 // The events among the lines, and all the other lines.
 std::vector<nlohmann::json> Events(std::vector<nlohmann::json> metrics);

@@ -9,7 +9,7 @@
 #include "tests/e2e/real_job.h"
 
 namespace muster::testing {
-namespace {
+namespace resume_test {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
@@ -111,9 +111,10 @@ TEST_F(Resume, ADamagedCheckpointIsNamedAndTheOneBeforeUsed) {
   ASSERT_EQ(kept.size(), 2u);
   fs::resize_file(kept[1] / "tensors.safetensors", 5000);
   const Outcome rest = Succeeded(GoOn("run0"));
-  EXPECT_THAT(rest.log,
-              AllOf(HasSubstr("the checkpoint " + kept[1].filename().string() + " is damaged: "),
-                    HasSubstr("goes on from the one before, " + kept[0].filename().string())));
+  EXPECT_THAT(
+      rest.log,
+      AllOf(HasSubstr("the checkpoint " + kept[1].filename().string() + " is damaged: "),
+            HasSubstr("resuming from the previous checkpoint, " + kept[0].filename().string())));
   EXPECT_EQ(rest.hash(), whole.hash());
   EXPECT_EQ(Curve(rest.metrics), Curve(whole.metrics));
   // Nothing was done with it.
@@ -121,7 +122,7 @@ TEST_F(Resume, ADamagedCheckpointIsNamedAndTheOneBeforeUsed) {
   for (const fs::path& one : Checkpoints("run0")) std::ofstream(one / "state.pb") << "nonsense";
   const Outcome none = GoOn("run0");
   EXPECT_EQ(none.exit_code, 3);
-  EXPECT_THAT(none.log, HasSubstr("no checkpoint that is whole"));
+  EXPECT_THAT(none.log, HasSubstr("no intact checkpoint"));
   EXPECT_EQ(Curve(Metrics("run0")), Curve(whole.metrics));
 }
 
@@ -167,7 +168,8 @@ TEST_F(Resume, WhatCannotBe) {
     EXPECT_EQ(outcome.exit_code, 2);
     EXPECT_THAT(outcome.log, HasSubstr(why));
   };
-  refuses({"--epochs", "9"}, "with learning_rate.type=COSINE the rate of every step depends on it");
+  refuses({"--epochs", "9"},
+          "with learning_rate.type=COSINE the learning rate of every step depends on it");
   refuses({"--seed", "9"}, "run.seed was 1 and is now 9");
   refuses({"--workers", "5"}, "--workers 4 or fewer");
   refuses({"--repeat", "2"}, "expected one of");
@@ -244,10 +246,10 @@ TEST_F(Resume, ADiskThatTakesNoCheckpointEndsNoTraining) {
   const auto job = Start("run", {"run.epochs=4"});
   EXPECT_EQ(job->Wait(60), 1);
   EXPECT_EQ(Metrics("run").back()["weights_hash"], whole.hash());
-  EXPECT_THAT(
-      job->Log(),
-      AllOf(HasSubstr("Warning: no checkpoint of step 0: "), HasSubstr("Completed: "),
-            HasSubstr("not everything of the run could be kept"), HasSubstr("--run-dir DIR")));
+  EXPECT_THAT(job->Log(),
+              AllOf(HasSubstr("Warning: could not save the checkpoint of step 0: "),
+                    HasSubstr("Completed: "), HasSubstr("not everything of the run could be kept"),
+                    HasSubstr("--run-dir DIR")));
 }
 
 TEST_F(Resume, WeightsThatCouldNotBeWrittenAreWrittenWhenItIsResumed) {
@@ -282,5 +284,5 @@ TEST_F(Resume, NoneAreWrittenWhereNoneAreWanted) {
   EXPECT_THAT(outcome.log, Not(HasSubstr("checkpoint ")));
 }
 
-}  // namespace
+}  // namespace resume_test
 }  // namespace muster::testing

@@ -37,7 +37,7 @@ class Runs : public RealJob {
                                           const std::vector<std::string>& settings,
                                           const std::vector<std::string>& more = {}) const {
     std::vector<std::string> arguments{"launch", kSmoke, "--run-dir", Path(name)};
-    // Of two workers, whatever machine the test runs on.
+    // Two workers, whatever machine the test runs on.
     if (!Mentions(settings, "cluster.workers")) {
       arguments.insert(arguments.end(), {"--set", "cluster.workers=2"});
     }
@@ -216,7 +216,7 @@ std::map<std::string, double> MemoryOf(const std::vector<std::string>& settings,
 
 TEST_F(Runs, AWorkerKnowsItsMemoryBeforeItRuns) {
   auto rows = MemoryOf({"cluster.workers=2", "run.slices=2"}, Path("."));
-  // Of configs/smoke.txtpb: 432 + 16 + 4608 + 32 + 320 + 10 variables, rounded up to 16 floats.
+  // configs/smoke.txtpb has 432 + 16 + 4608 + 32 + 320 + 10 variables, rounded up to 16 floats.
   constexpr double kArena = 4 * (432 + 16 + 4608 + 32 + 320 + 16);
   EXPECT_EQ(rows["weights, two buffers (shared)"], 2 * kArena);
   EXPECT_EQ(rows["gradients to push (shared)"], kArena);

@@ -13,7 +13,7 @@
 
 namespace {
 
-// Of this process's command line; "": it is no worker.
+// The rank in this process's command line, or "" if it is no worker.
 std::string Rank() {
   std::ifstream file("/proc/self/cmdline");
   for (std::string word; std::getline(file, word, '\0');) {

@@ -17,7 +17,7 @@
 
 namespace muster::testing {
 
-// Of a file of weights.
+// The metadata in a weights file.
 inline std::map<std::string, std::string> MetadataIn(const std::filesystem::path& file) {
   return SafetensorsReader(file).header().metadata;
 }

@@ -227,8 +227,8 @@ TEST_F(TraceCommand, AFailedRunLeavesATraceOfWhatWas) {
   EXPECT_THAT(log_, HasSubstr("Steps 0 to"));
 }
 
-// Of a run that goes on: the steps that are asked for must be to come; the usual ones are counted
-// from there; what an earlier launch asked for and is over is no failure.
+// When a run is resumed, requested steps must be in the future and default ones are counted from
+// the resumed step. Past steps that an earlier launch requested are no error.
 TEST_F(TraceFile, OfARunThatGoesOn) {
   ASSERT_EQ(Trace({"run.steps=20"}).exit_code, 0);
   const std::string trace = Path("again.json");

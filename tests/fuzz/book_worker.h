@@ -32,8 +32,8 @@ class BookWorker {
   // As the server has it.
   void Address(wire::WorkerMessage& message) const { *message.mutable_address() = address_; }
 
-  // Of each element of the message's chunk, added over its subtree; empty: there is none, or it
-  // holds no samples.
+  // The gradient of each element of the message's chunk, summed over its subtree. Empty if there is
+  // none, or if it holds no samples.
   std::vector<float> GradientOf(const wire::GradientPart& part) const;
 
  private:

@@ -2,7 +2,7 @@
 // which part.
 #include "tests/fuzz/check_image.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(jpeg) {
   constexpr size_t kChoices = 10;
   if (size < kChoices) return 0;
   muster::fuzz::Input input(data + kChoices, size - kChoices);

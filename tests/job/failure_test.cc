@@ -248,7 +248,7 @@ TEST_P(Refusal, IsSaidAndDisturbsNobody) {
   }
   options = job.OptionsFor(1);
   options.hello.set_data_fingerprint(2);
-  EXPECT_THAT(JoinError(options, &code), HasSubstr("other contents"));
+  EXPECT_THAT(JoinError(options, &code), HasSubstr("different contents"));
 
   // None of that disturbed the job.
   auto second = job.Join(1);

@@ -1,4 +1,4 @@
-// Who sends without end fills neither the server nor others.
+// A peer that sends without end fills the memory of neither the server nor other workers.
 #include <gtest/gtest.h>
 
 #include <chrono>

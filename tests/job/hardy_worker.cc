@@ -28,7 +28,7 @@ bool HardyWorker::Run() {
   }
 }
 
-// Who takes a dead worker's place may come before its end was noticed.
+// A replacement may connect before the dead worker's end was noticed.
 void HardyWorker::Join() {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   for (;;) {

@@ -14,14 +14,14 @@ namespace muster::testing {
 
 enum class Point {
   kJoined,      // welcomed, and has not said Ready
-  kReady,       // … and has said it
+  kReady,       // has reported that it is ready
   kForward,     // has the weights of a step, and has reported no loss
-  kLosses,      // … all losses, and pushed nothing
+  kLosses,      // has reported all losses, and pushed nothing
   kHalfPushed,  // some chunks, which have been updated and published
   kPushed,      // everything
   kTakenOver,   // as kForward, of what somebody else was to compute
   kEvaluate,    // before its first block
-  kEvaluated,   // … its second one
+  kEvaluated,   // has reported its second block
   kLastBlock,   // before the last one of the test set
   kReset,       // others have done its work
   kEnd,         // the server has said Stop
@@ -39,7 +39,7 @@ class HardyWorker {
 
   // Sleeps so long for each slice, before it reports any loss of a step, and reports that time.
   void TakesForASlice(std::chrono::milliseconds time) { slice_time_ = time; }
-  // … and tells how many it has.
+  // Called with the number of slices of the step.
   using Slices = std::function<void(int64_t step, int64_t slices)>;
   void TellsSlices(Slices slices) { slices_ = std::move(slices); }
 

@@ -240,7 +240,7 @@ class OverlapTest : public ::testing::TestWithParam<std::tuple<const char*, int>
   void GradientsArriveWhileBackwardGoesOn() {
     int64_t backwards = 0;
     Run(false, [&] {
-      // Those of the last slice are added to the others and pushed.
+      // The last slice's gradients are added to the others and pushed.
       if (++backwards % slices_ != 0) return;
       (void)sides_.AwaitHighGradients(backwards / slices_ * static_cast<int64_t>(high_.size()));
     });

@@ -24,7 +24,7 @@ struct GoldenCase {
 
   bool Has(const std::string& tensor) const { return tensors.contains(tensor); }
   const std::vector<float>& At(const std::string& tensor) const;
-  // Of one input: "input"; of several: "input0", "input1", …
+  // "input" with one input; with several "input0", "input1", …
   std::string InputName(const std::string& stem, size_t index) const;
   // The layer, as a graph gives it to a backend.
   Layer MakeLayer() const;

@@ -61,7 +61,7 @@ NetworkResult Run(const Graph& graph, const Doubles& arena, const Doubles& image
 Graph MakeGraph(const std::string& model_text, const Shape& input);
 // The layer of one line such as `conv2d { filters: 3 kernel: 5 }` that reads `input`.
 Layer MakeLayer(const std::string& layer_text, const Shape& input);
-// ... or several images of the same height and width.
+// A layer with several inputs of the same height and width.
 Layer MakeLayer(const std::string& layer_text, const std::vector<Shape>& inputs);
 
 }  // namespace muster::reference

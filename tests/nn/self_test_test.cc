@@ -14,7 +14,7 @@
 #include "worker/backend/cpu/cpu_backend.h"
 
 namespace muster {
-namespace {
+namespace self_test_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -179,5 +179,5 @@ TEST(SelfTest, TooLittleMemoryIsNoFault) {
   EXPECT_THROW((void)ResultOf(fault), OutOfDeviceMemory);
 }
 
-}  // namespace
+}  // namespace self_test_test
 }  // namespace muster

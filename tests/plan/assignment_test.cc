@@ -1,4 +1,4 @@
-// Who computes which slices.
+// The assignment of slices to workers.
 #include "common/plan/assignment.h"
 
 #include <gtest/gtest.h>

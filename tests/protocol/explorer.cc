@@ -20,7 +20,7 @@ struct Found {
   std::vector<Action> next;  // what can happen in it
 };
 
-// Of one action in one state.
+// One action in one state.
 struct Step {
   uint32_t from = 0;
   Action action;

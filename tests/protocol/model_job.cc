@@ -19,8 +19,8 @@ namespace {
 
 // Powers of two: products with them are exact.
 constexpr float kMomentum = 0.5F, kDecay = 0.5F;
-// Whose loss or gradient is not finite where a step is skipped. Infinite, and no NaN: that is the
-// same as itself.
+// The slice with a non-finite loss or gradient in jobs that skip a step. Infinite rather than NaN,
+// which does not compare equal to itself.
 constexpr int64_t kBadSlice = 1;
 
 config::Config ConfigOf(const Bounds& bounds) {
@@ -110,8 +110,8 @@ double ModelJob::Loss(int64_t step, int64_t slice) const {
   return static_cast<double>(step + 1) + static_cast<double>(slice) / 8;
 }
 
-// Of each variable the even places hold a power of 16 for each slice, so that a sum names its
-// slices; the odd ones numbers whose sum depends on the order.
+// The even elements of each variable hold a power of 16 for each slice, so that a sum names its
+// slices. The sum of the odd ones depends on the order.
 void ModelJob::MakeGradients() {
   const auto slices = static_cast<int64_t>(bounds_.slices);
   for (int64_t step = 0; step < bounds_.steps; ++step) {

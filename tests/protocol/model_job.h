@@ -24,10 +24,10 @@ struct Bounds {
   uint32_t workers = 2, slices = 4;
   int64_t steps = 2;
   bool evaluates = false;   // W(v) after each step, two blocks
-  bool splits = false;      // … of a validation set; at the end also of the test set
+  bool splits = false;      // evaluates a validation set, and at the end the test set
   bool two_phases = false;  // the whole gradient is added before anything is updated
   bool momentum = false;    // the optimizer has a state
-  bool average = false;     // … and there is a moving average, which is what is evaluated
+  bool average = false;     // evaluates a moving average of the weights
   bool long_steps = false;  // slices are pushed one by one, once that is known
   bool remote = false;      // no memory is shared: each has copies of its own
   // Steps that are skipped, since a loss or a gradient of them is not finite; -1: none.
@@ -40,7 +40,7 @@ struct Bounds {
   int leaves = 0;
   int restarts = 0;    // the server ends, and all workers; others go on from a checkpoint
   int in_flight = 1;   // messages on the way of a worker that has an order unread
-  bool ahead = false;  // … and of any other
+  bool ahead = false;  // of any other worker
 };
 
 class ModelJob {
@@ -82,7 +82,7 @@ class ModelJob {
   static constexpr int64_t kSamplesPerSlice = 4, kBlockSize = 4, kBlocks = 2;
 
  private:
-  // Of the undisturbed run.
+  // A moment of the undisturbed run.
   struct Moment {
     std::vector<float> weights, momentum, average;
     int64_t updates = 0, skipped = 0;

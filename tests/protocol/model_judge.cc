@@ -14,12 +14,12 @@ using Clock = std::chrono::steady_clock;
 
 // A server that waits for workers gives up after deadlines.start_s.
 constexpr std::chrono::seconds kPatience{210};
-// … and waits for a Goodbye no longer than that.
+// The longest wait for a Goodbye.
 constexpr std::chrono::seconds kGoodbyes{1};
 
 // Slices that ended so many workers end the run, which is no fault of the server.
 bool IsKiller(const std::string& failure) {
-  return failure.find("has ended 3 workers") != std::string::npos;
+  return failure.find("killed 3 workers") != std::string::npos;
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ struct ModelOrder {
 
 class ModelWorker {
  public:
-  // Of the server: where W(version) lies, or its average, if it has not been overwritten.
+  // Returns the server's W(version), or its average, unless it was overwritten.
   using WeightsOf = std::function<std::span<const float>(int64_t version, bool average)>;
   // How orders are called in Text.
   using Names = std::function<std::string(uint64_t order)>;

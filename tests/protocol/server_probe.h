@@ -53,7 +53,7 @@ class ServerProbe {
   std::optional<BoundaryName> AtBoundary() const;
   Boundary Keep();
 
-  // What of its tensors and losses is not what it must be, or "".
+  // Describes the first wrong tensor or loss; "" if all are right.
   std::string Wrong(const testing::ModelJob& job) const;
 
   std::string Text() const;

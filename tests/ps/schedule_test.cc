@@ -11,7 +11,7 @@
 #include "common/config/update_settings.h"
 
 namespace muster {
-namespace {
+namespace schedule_test {
 
 config::LearningRate Parse(const std::string& text) {
   config::LearningRate rate;
@@ -19,7 +19,7 @@ config::LearningRate Parse(const std::string& text) {
   return rate;
 }
 
-// Of a run of 1,000 samples.
+// The schedule of a run of 1,000 samples.
 LearningRateSchedule Make(const std::string& text, uint32_t workers = 1) {
   return LearningRateSchedule(Parse(text), workers, 1000);
 }
@@ -137,5 +137,5 @@ TEST(Schedule, BaseFollowsTheWorkersOnlyWhenAsked) {
   EXPECT_EQ(rate.At(1000), 0.5);
 }
 
-}  // namespace
+}  // namespace schedule_test
 }  // namespace muster

@@ -115,7 +115,7 @@ void Cluster::Serve(const ResumePoint* from) {
     Say("the run is complete");
   } catch (const Error& error) {
     const std::string what = error.what();
-    const bool blames = what.find("has ended 3 workers") != std::string::npos;
+    const bool blames = what.find("killed 3 workers") != std::string::npos;
     blames ? blamed_ = what : wrong_ = "the run has failed: " + what;
     Say("the run has failed: {}", error.what());
   }

@@ -32,7 +32,7 @@ class Cluster {
 
   // Plays the run to its end. What is wrong with it, or "".
   std::string Run();
-  // The work that has ended three workers, and so the run, in the server's words; or "".
+  // The work that killed three workers, and so ended the run, in the server's words; or "".
   const std::string& blamed() const { return blamed_; }
   double virtual_seconds() const { return scheduler_.seconds(); }
   int64_t redone() const { return redone_; }  // orders to compute somebody else's slices

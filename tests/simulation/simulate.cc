@@ -100,7 +100,7 @@ void PlaySeeds(const Arguments& arguments, Totals& totals) {
   }
 }
 
-// Those with this name, or all; the seeds decide how long everything takes.
+// Plays the scenarios with this name, or all. The seeds decide how long everything takes.
 void PlayScenarios(const Arguments& arguments, Totals& totals) {
   for (const NamedScenario& one : NamedScenarios()) {
     if (arguments.scenario != "all" && arguments.scenario != one.name) continue;

@@ -1,4 +1,4 @@
-// Who gets as far as a message: who has the token, and on this host this user only.
+// Only peers with the token, and on this host only this user, can send a message.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -108,7 +108,7 @@ TEST(Admission, LinesThatOthersCauseAreFewAndPlain) {
   EXPECT_LT(Printable(std::string(4 << 20, 'a')).size(), 510u);
 }
 
-// Who connects and says nothing, or not enough, is cut.
+// A connection that sends nothing, or too little, is closed.
 TEST(Admission, ASilentConnectionIsClosed) {
   LinkOptions options = WithToken(TestToken());
   options.silence_s = 0.5;

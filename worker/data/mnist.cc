@@ -115,7 +115,7 @@ class MnistDataset final : public Dataset {
   mutable uint64_t fingerprint_ = 0;
 };
 
-bool Exists(const fs::path& path) {
+bool IsThere(const fs::path& path) {
   std::error_code ignored;  // no permission to look counts as not there
   return fs::exists(path, ignored);
 }
@@ -123,7 +123,7 @@ bool Exists(const fs::path& path) {
 // The file or its compressed twin; empty if neither is there.
 std::string Find(const fs::path& dir, const std::string& name) {
   for (const std::string& candidate : {name, name + ".gz"}) {
-    if (Exists(dir / candidate)) return (dir / candidate).string();
+    if (IsThere(dir / candidate)) return (dir / candidate).string();
   }
   return "";
 }

@@ -93,7 +93,7 @@ TEST_F(Help, EveryExampleIsUnderstood) {
   EXPECT_NE(TroubleWith("import theirs.safetensors --config x.txtpb"), "");  // it can fail
 }
 
-// … and so is what the help says beside the options.
+// Exit codes and descriptions of options are aligned.
 TEST_F(Help, EveryCommandHasExitCodesAndAlignedOptions) {
   for (const std::string& command : Commands()) {
     const std::string help = TextOf(command);

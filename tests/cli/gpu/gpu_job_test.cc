@@ -332,7 +332,7 @@ TEST_F(LaunchOnCardsTest, WrongWishesAreSaidFirst) {
   EXPECT_THAT(refusal({"--devices", "gpu"}),
               HasSubstr("--devices gpu: worker.devices: expected auto"));
   EXPECT_THAT(refusal({"--devices", "auto", "--set", "worker.devices=cpu"}),
-              HasSubstr("are the same setting"));
+              HasSubstr("change the same setting"));
   EXPECT_THAT(refusal({"--devices", "auto:2", "--set", "run.slices=1"}),
               HasSubstr("1 slice cannot keep 2 workers busy"));
   EXPECT_THAT(refusal({"--devices", "0", "--set", "worker.workers_per_gpu=3", "--set",

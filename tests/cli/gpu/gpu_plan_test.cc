@@ -56,7 +56,7 @@ TEST(DevicesTest, WhatCanBeSaid) {
       ADD_FAILURE() << wrong;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::kUsage);
-      EXPECT_THAT(error.what(), AllOf(HasSubstr("expected auto, auto:N, cpu, or a list of cards"),
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("expected auto, auto:N, cpu, or a list of GPUs"),
                                       HasSubstr(std::string("got \"") + wrong + "\"")));
     }
   }

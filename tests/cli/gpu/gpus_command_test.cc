@@ -33,7 +33,7 @@ TEST_F(GpusTest, CardsAndWhoUsesThem) {
   EXPECT_THAT(finished.out, ContainsRegex(Uuid(1) + " +busy\n"));
   EXPECT_THAT(finished.out, HasSubstr("GPU is lost\n"));
   EXPECT_THAT(finished.out,
-              ContainsRegex(fmt::format("1 +{} +[a-z0-9]+ +900 .*cli_gpu_job_test", ::getpid())));
+              ContainsRegex(fmt::format("1 +{} +[a-z0-9]+ +900 .*cli_job_test", ::getpid())));
 }
 
 TEST_F(GpusTest, AsJson) {

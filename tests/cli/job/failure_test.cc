@@ -85,7 +85,7 @@ TEST(FindFailureCauseTest, ServersWordsWhereTheServerFoundIt) {
       0u);
 }
 
-// Who waited in vain for a server that is stuck is not to blame, whatever it says.
+// A worker that timed out waiting for a stuck server is not to blame, whatever it reports.
 TEST(FindFailureCauseTest, AStuckServerIsNamed) {
   const auto words = [](int) { return std::string("the server has been silent"); };
   const auto judge = [&](const std::vector<EndedProcess>& ended, const Observed& observed,

@@ -77,7 +77,7 @@ class JobTest : public ::testing::Test {
   // Starts `muster` with these arguments; `shell_suffix` allows a pipe behind it.
   void Start(Job& job, const std::vector<std::string>& arguments,
              const std::string& shell_suffix = "");
-  // … on a terminal of its own. What it writes there nobody reads.
+  // Starts the job on a terminal of its own. Its output there is not read.
   void StartOnTerminal(Job& job, const std::vector<std::string>& arguments);
   // muster launch CONFIG --workers 2 --data . and more
   void Launch(Job& job, const std::vector<std::string>& more = {},

@@ -326,7 +326,7 @@ TEST_F(ReplacementsTest, OneThatCrashesWhenAllIsDoneIsAFailure) {
 TEST_F(ReplacementsTest, WhatTheServerSaysOfALossThatEndsTheRunCounts) {
   for (const bool told_first : {true, false}) {
     SCOPED_TRACE(told_first);
-    const char* const what = "slice 3 of step 7 has ended 3 workers";
+    const char* const what = "slice 3 of step 7 killed 3 workers";
     Anew();
     Running();
     if (told_first) ServerFails(what, 7, 1);
@@ -338,7 +338,7 @@ TEST_F(ReplacementsTest, WhatTheServerSaysOfALossThatEndsTheRunCounts) {
   }
 }
 
-// Those of long ago do not count.
+// Old losses do not count.
 TEST_F(ReplacementsTest, TooManyInAWindowEndTheJobAndAreCounted) {
   cluster_.set_max_restarts(2);
   cluster_.set_restart_window_s(100);
@@ -380,7 +380,7 @@ TEST(ChangesTexts, NameTheFirstOnesAndHowTheyEnded) {
               ElementsAre("1 worker lost and replaced (rank 1, step 120: killed by SIGKILL)"));
   EXPECT_THAT(ChangesTexts(summary, {{42, ""}}),
               ElementsAre("1 worker lost and replaced (rank 1, step 120: its connection ended)"));
-  // Who joins besides takes nobody's place.
+  // A worker that joins in addition replaces none.
   add(events::MemberChange::JOINED, 2, 44, 130);
   add(events::MemberChange::LOST, 0, 45, 140);
   summary.set_workers_lost(2);

@@ -51,7 +51,7 @@ TEST_F(RestartsTest, AsOftenAsWanted) {
 TEST_F(RestartsTest, NotInACircle) {
   Checkpoint("step-00000100-g1");
   for (int i = 0; i < 3; ++i) EXPECT_EQ(restarts_.WhyNot(), "");
-  // Of the same step by a later server: no progress.
+  // A later server's checkpoint of the same step is no progress.
   Checkpoint("step-00000100-g2");
   EXPECT_THAT(restarts_.WhyNot(),
               HasSubstr("the last 3 starts did not get from step 100 to another checkpoint"));

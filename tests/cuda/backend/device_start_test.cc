@@ -33,7 +33,9 @@ std::string Refusal(const CudaOptions& options) {
   }
 }
 
-TEST_F(CudaDeviceTest, WithoutACardOrDriverALineSaysSo) {
+class CudaDeviceStartTest : public CudaDeviceTest {};
+
+TEST_F(CudaDeviceStartTest, WithoutACardOrDriverALineSaysSo) {
   software_gpu::Reset({.devices = 0});
   try {
     (void)cuda::MakeCudaWorker({});
@@ -57,7 +59,7 @@ TEST_F(CudaDeviceTest, WithoutACardOrDriverALineSaysSo) {
 }
 
 // Said before the first step.
-TEST_F(CudaDeviceTest, ACardThatTheBuildHasNoCodeForIsNamed) {
+TEST_F(CudaDeviceStartTest, ACardThatTheBuildHasNoCodeForIsNamed) {
   for (const cudaError_t error :
        {cudaErrorNoKernelImageForDevice, cudaErrorUnsupportedPtxVersion}) {
     software_gpu::Reset({.compute_major = 6, .compute_minor = 1});
@@ -68,7 +70,7 @@ TEST_F(CudaDeviceTest, ACardThatTheBuildHasNoCodeForIsNamed) {
   }
 }
 
-TEST_F(CudaDeviceTest, Bf16NeedsACardThatHasIt) {
+TEST_F(CudaDeviceStartTest, Bf16NeedsACardThatHasIt) {
   software_gpu::Reset({.compute_major = 7, .compute_minor = 5});
   EXPECT_THAT(Refusal({.precision = CudaOptions::Precision::kBf16}),
               AllOf(HasSubstr("sm_75"), HasSubstr("worker.precision=FP32")));
@@ -76,8 +78,8 @@ TEST_F(CudaDeviceTest, Bf16NeedsACardThatHasIt) {
               HasSubstr(", FP32 (this card has no TF32), "));
 }
 
-// … and what a variable of the environment makes of it.
-TEST_F(CudaDeviceTest, TheBitsNameWhatOverridesTheLibraries) {
+// Environment variables that override the libraries are part of it.
+TEST_F(CudaDeviceStartTest, TheBitsNameWhatOverridesTheLibraries) {
   ::setenv("NVIDIA_TF32_OVERRIDE", "0", 1);
   EXPECT_THAT(cuda::MakeCudaWorker({.precision = CudaOptions::Precision::kTf32}).arithmetic,
               HasSubstr(", NVIDIA_TF32_OVERRIDE=0"));
@@ -86,7 +88,7 @@ TEST_F(CudaDeviceTest, TheBitsNameWhatOverridesTheLibraries) {
 
 // cuDNN said that it does this convolution when it was asked for its workspace. It is tried before
 // the first step, so that the arithmetic never changes after that.
-TEST_F(CudaDeviceTest, WhatCudnnDoesNotSupportIsFoundBeforeTheFirstStep) {
+TEST_F(CudaDeviceStartTest, WhatCudnnDoesNotSupportIsFoundBeforeTheFirstStep) {
   const std::vector<float> by_cudnn = Step();
   const int products = software_gpu::Calls("cublasGemmEx");
   for (const char* const call : {"cudnnConvolutionForward", "cudnnConvolutionBackwardData",
@@ -100,7 +102,7 @@ TEST_F(CudaDeviceTest, WhatCudnnDoesNotSupportIsFoundBeforeTheFirstStep) {
   }
 }
 
-TEST_F(CudaDeviceTest, WhatCudnnDoesNotSupportAfterItsTrialIsAnError) {
+TEST_F(CudaDeviceStartTest, WhatCudnnDoesNotSupportAfterItsTrialIsAnError) {
   for (const char* const call : {"cudnnConvolutionForward", "cudnnConvolutionBackwardData",
                                  "cudnnConvolutionBackwardFilter"}) {
     software_gpu::Reset({});
@@ -114,7 +116,7 @@ TEST_F(CudaDeviceTest, WhatCudnnDoesNotSupportAfterItsTrialIsAnError) {
 
 // A worker that has no step left does without the test before the first step, and must say the
 // same.
-TEST_F(CudaDeviceTest, TheTestBeforeTheFirstStepChangesNothingOfTheLineOfConvolutions) {
+TEST_F(CudaDeviceStartTest, TheTestBeforeTheFirstStepChangesNothingOfTheLineOfConvolutions) {
   std::set<std::string> lines;
   for (const bool tested : {false, true}) {
     const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
@@ -131,7 +133,7 @@ TEST_F(CudaDeviceTest, TheTestBeforeTheFirstStepChangesNothingOfTheLineOfConvolu
 }
 
 // Another worker may have the memory, and would compute other bits.
-TEST_F(CudaDeviceTest, OnlyWhatIsNotSupportedIsLeftToOthers) {
+TEST_F(CudaDeviceStartTest, OnlyWhatIsNotSupportedIsLeftToOthers) {
   for (const char* const call :
        {"cudnnConvolutionForward", "cudnnConvolutionBackwardData", "cudnnConvolutionBackwardFilter",
         "cudnnGetConvolutionForwardWorkspaceSize", "cudnnGetConvolutionBackwardDataWorkspaceSize",
@@ -144,7 +146,7 @@ TEST_F(CudaDeviceTest, OnlyWhatIsNotSupportedIsLeftToOthers) {
 
 // An installation without all of its libraries, or a card that it no longer serves: as without it,
 // unless the config insists.
-TEST_F(CudaDeviceTest, ACudnnThatDoesNotWorkHereIsDoneWithout) {
+TEST_F(CudaDeviceStartTest, ACudnnThatDoesNotWorkHereIsDoneWithout) {
   for (const cudnnStatus_t status :
        {CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH, CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED,
         CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH}) {
@@ -164,8 +166,8 @@ TEST_F(CudaDeviceTest, ACudnnThatDoesNotWorkHereIsDoneWithout) {
   EXPECT_THAT(Refusal({}), HasSubstr("cannot start cuDNN"));
 }
 
-// Nor does a worker then compute on the CPU, for which any other Error is a reason.
-TEST_F(CudaDeviceTest, TooLittleMemoryToStartWithIsItsOwnError) {
+// A worker does not fall back to the CPU then, unlike after any other Error.
+TEST_F(CudaDeviceStartTest, TooLittleMemoryToStartWithIsItsOwnError) {
   for (const cudnnStatus_t status : {CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED,
                                      CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED}) {
     software_gpu::Reset({});

@@ -20,7 +20,7 @@ TEST_F(CudaDeviceTest, AWholeStepIsQueuedWithoutWaiting) {
   EXPECT_EQ(reported_, 2);
 }
 
-// … whatever card it is: none of its calls goes to card 0, which every thread begins with.
+// No call goes to GPU 0, which is every thread's default.
 TEST_F(CudaDeviceTest, WorksWithAnyCard) {
   software_gpu::Reset({.devices = 3});
   options_.card = 5;  // counted around

@@ -68,7 +68,7 @@ class CudaImagesTowerTest : public CudaImagesTest {
         }
       }
       completions.Then(Queue::kCopyOut, [] {});
-      completions.RunAll(kPatience);
+      completions.RunAll(kImagePatience);
       results.push_back({sums.loss, {slot.floats().begin(), slot.floats().end()}});
     }
     return results;
@@ -146,7 +146,7 @@ class OrderOfInput : public BackendWrapper {
 
   // What is queued on kCompute from now on counts as later than this. Returns its number.
   int Mark() { return ++known_[Queue::kCompute]; }
-  // Of the batch that was queued last: the newest mark that it waits for.
+  // The newest mark that the last queued batch waits for.
   int waits_for() const { return waits_for_; }
 
   void Record(Queue queue, Event& event) override {

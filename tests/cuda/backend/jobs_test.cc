@@ -67,7 +67,8 @@ TEST_F(CudaJob, HasTheSameBitsOnAnyNumberOfWorkersOverAnyTransport) {
   EXPECT_NE(HashOf({"cluster.workers=2", "worker.precision=BF16"}), hash);
 }
 
-// … and not on who makes the batches: the card, of images that lie there, or the host.
+// The bits do not depend on whether the GPU makes the batches, from images in its memory, or the
+// host does.
 TEST_F(CudaJob, HasTheSameBitsWhereverTheImagesLie) {
   const std::string hash = HashOf({"cluster.workers=2"});
   EXPECT_THAT(LogOf(Path("run0"), 1), AllOf(HasSubstr("the training set is on the device"),
@@ -177,7 +178,7 @@ TEST_F(CudaJob, LocksThePagesOfWeightsAndGradients) {
   ::unsetenv("MUSTER_SOFTWARE_GPU");
 }
 
-// … before the first step, and without a fallback to the CPU.
+// The job ends before the first step, without a fallback to the CPU.
 TEST_F(CudaJob, AGpuThatComputesWronglyEndsTheJob) {
   int runs = 0;
   for (const char* const precision : {"FP32", "BF16"}) {

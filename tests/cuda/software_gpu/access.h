@@ -1,8 +1,8 @@
-// Who touches device memory, and whether it may.
+// Checks each access to device memory.
 //
-// For each word of four bytes it is known who wrote it and who read it last. Two accesses of one
-// byte, one of them a write, are a race unless one of them is known to come first: by the order of
-// a stream, by an event, by the host's waiting, by a barrier of the block.
+// The last writer and the last reader of each word of four bytes are stored. Two accesses to one
+// byte, one of them a write, are a race unless something orders them: a stream, an event, a wait of
+// the host, or a barrier of the block.
 #pragma once
 
 #include <algorithm>
@@ -87,7 +87,7 @@ struct Collision {
 Collision TouchUsedWord(const Accessor& who, AccessKind kind, uint64_t self, uint64_t* writer,
                         uint64_t* reader);
 
-// Of bytes in one word: `reader` and `writer` are who was there last, and become this one.
+// Touches bytes in one word. `reader` and `writer` are its last ones, and are updated.
 inline Collision TouchWord(const Accessor& who, AccessKind kind, uint32_t bytes_mask,
                            uint64_t* writer, uint64_t* reader) {
   const uint64_t self = Pack(who, kind, bytes_mask);

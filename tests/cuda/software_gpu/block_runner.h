@@ -43,7 +43,7 @@ class BlockRunner {
   BlockRunner(const BlockRunner&) = delete;
   BlockRunner& operator=(const BlockRunner&) = delete;
 
-  // Whose kernel this thread is in; null: in none.
+  // The runner whose kernel this thread executes, or null.
   static BlockRunner* Current() { return of_thread_; }
 
   void Run(const Kernel& kernel, const Work& work);

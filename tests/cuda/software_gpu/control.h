@@ -57,7 +57,7 @@ void Reset(const Options& options);
 void FailCall(const std::string& call, int nth, int status);
 // How often this function was called since the last Reset.
 int Calls(const std::string& call);
-// Of all functions that were called, and of kernels: what a test lets fail in turn.
+// The number of calls of each function and kernel so far. Tests let each of them fail in turn.
 std::map<std::string, int> AllCalls();
 
 // The device works again after a failure: what no card does.

@@ -25,7 +25,7 @@ struct ElfSymbol {
 
 // `file` must outlive what is returned. Throws Error where it is no ELF file of 64 bits.
 std::vector<ElfSection> ReadElfSections(std::string_view file);
-// Of its symbol table, in its order. Empty if it has none. The names are in the file.
+// The symbols in the order of the symbol table; empty without one. The names point into the file.
 std::vector<ElfSymbol> ReadElfSymbols(const std::vector<ElfSection>& sections);
 
 // A T at this place. Throws Error behind the end.

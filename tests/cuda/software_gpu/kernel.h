@@ -35,7 +35,7 @@ struct Where {
 
 enum class WarpOperation { kIndex, kDown, kUp, kXor, kBallot, kSync };
 
-// Of the thread that asks. The same as long as it lives.
+// The index of the calling thread. Constant during its life.
 [[gnu::const]] uint3 ThreadIndex() noexcept;
 [[gnu::const]] uint3 BlockIndex() noexcept;
 [[gnu::const]] dim3 BlockSize() noexcept;

@@ -11,14 +11,13 @@ namespace muster::software_gpu {
 
 struct KernelResources {
   int registers = 0;  // of each thread
-  // Of each block, beside what it is launched with; on sm_90 with the KiB that the card itself
-  // takes.
+  // Static shared memory of each block; on sm_90 including the KiB that the GPU reserves.
   size_t shared_bytes = 0;
   int most_threads = 0;  // of a block, where the kernel says so (__launch_bounds__); 0: it does not
 };
 
-// Of each kernel in a library that nvcc made, the most that any of its architectures needs, by the
-// name that g++ gives it. The same numbers as `cuobjdump -res-usage LIBRARY`. Throws Error.
+// For each kernel in a library that nvcc made, by its mangled name, the maximum over all
+// architectures. The same numbers as `cuobjdump -res-usage LIBRARY`. Throws Error.
 std::map<std::string, KernelResources> ReadKernelResources(const std::string& library);
 
 // g++'s name for what nvcc calls so: they call unnamed namespaces differently.

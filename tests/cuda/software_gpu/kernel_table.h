@@ -15,8 +15,8 @@ namespace muster::software_gpu {
 // All threads.
 class KernelTable {
  public:
-  // Of this kernel, as it was declared or as libmuster_cuda.so of the same build has it; none where
-  // that was not built. What is neither declared nor in there is kept in unknown().
+  // The kernel's resources, as declared or as in libmuster_cuda.so of the same build; none if that
+  // was not built. Kernels that are in neither are listed in unknown().
   std::optional<KernelResources> Find(const void* kernel);
   void Declare(const void* kernel, const KernelResources& resources);
   std::vector<std::string> unknown();

@@ -12,8 +12,8 @@
 namespace muster::software_gpu {
 namespace {
 
-// Of a workspace its ends and a piece between them, another one each time, so many bytes of each:
-// all of it would cost time, and find no more before long.
+// Bytes to overwrite at each end of a workspace and in a piece between them, which changes each
+// time. To overwrite all of it would take longer and soon find no more.
 constexpr size_t kSpoiled = 2 << 10;
 
 void Spoil(const Work& work, const Workspace& workspace, size_t begin) {

@@ -16,7 +16,7 @@ namespace muster::software_gpu {
 
 inline constexpr size_t kPage = 4096;
 
-// Of a byte.
+// The state of a byte.
 enum ByteState : uint8_t { kNotAllocated = 0, kUndefined = 1, kDefined = 2 };
 
 struct PageWords {
@@ -52,7 +52,7 @@ class PageLock {
   ShadowPage& page_;
 };
 
-// Of addresses by their offset from where device memory begins.
+// Shadow memory. Addresses are offsets from the beginning of device memory.
 class Shadow {
  public:
   explicit Shadow(size_t bytes);

@@ -26,7 +26,7 @@ struct Work {
   const char* name;
   // The kernel, if it is one.
   const void* kernel = nullptr;
-  // What of other streams is done, and this work's number on its own.
+  // The finished work of other streams, and this work's number in its own.
   const Clock& clock;
   int slot;
   uint64_t segment;

@@ -82,7 +82,7 @@ void Card::FindCard() {
   if (!HasCode()) {
     throw Error(ExitCode::kFailure,
                 "this build has no code that {} ({}) runs: it has some for {}; build with "
-                "MUSTER_CUDA_ARCHITECTURES (docs/CUDA.md), or set worker.backend=CPU",
+                "MUSTER_CUDA_ARCHITECTURES (docs/GPUS.md), or set worker.backend=CPU",
                 name_, architecture_, Architectures());
   }
   multiprocessors_ = properties.multiProcessorCount;

@@ -40,7 +40,7 @@ std::string FindPlugin() {
   throw NoGpu(
       ExitCode::kFailure,
       "this build of Muster has no CUDA backend: {} is neither beside muster-worker ({}) nor "
-      "in ../lib; build Muster where the CUDA toolkit is (docs/CUDA.md), or set "
+      "in ../lib; build Muster where the CUDA toolkit is (docs/GPUS.md), or set "
       "worker.backend=CPU",
       kPlugin, here.string());
 }
