@@ -1,5 +1,5 @@
 // The metadata of a model file: the origin of the weights, and what is needed to use them.
-// docs/pytorch.md lists the keys.
+// docs/PYTORCH.md lists the keys.
 #pragma once
 
 #include <cstdint>

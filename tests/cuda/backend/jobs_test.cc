@@ -249,7 +249,7 @@ TEST_F(CudaJob, TheCpuTakesUpWhatACardBegan) {
   EXPECT_EQ(on.metrics.back()["step"].get<int>(), 8);
   EXPECT_THAT(on.log, HasSubstr("worker.backend was CUDA and is now CPU"));
   EXPECT_THAT(Unwrapped(on.log), AllOf(HasSubstr("the workers computed with \"Software GPU"),
-                                       HasSubstr("and do with \"oneDNN")));
+                                       HasSubstr("and with \"oneDNN")));
 }
 
 // A run that began on the CPU goes on on a card: the state is the same, the rounding is another.
