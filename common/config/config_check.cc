@@ -133,7 +133,7 @@ void CheckLossOfValues(const config::Config& config, ConfigErrors& errors) {
   if (config.model().layer(last).has_mean_squared_error()) return;
   errors.Fail(fmt::format("model.layer[{}]", last),
               "expected mean_squared_error, because y holds values (data.npz.classes is 0): store "
-              "y.astype(\"int64\") if they are classes",
+              "y.astype(\"int64\") if they are classes");
   errors.ThrowIfAny();
 }
 

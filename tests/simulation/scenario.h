@@ -35,11 +35,12 @@ struct ClusterFault {
   int64_t factor = 1;
 };
 
-// Work that ends the process that computes it. Each set of an evaluation has a block of that number.
+// Work that ends the process that computes it. Each set of an evaluation has a block of that
+// number.
 struct Deadly {
   int64_t step = -1;
-  int64_t slice = -1, block = -1;  // one of the two
-  int times = 0;                   // for each set
+  int64_t slice = -1, block = -1;                  // one of the two
+  int times = 0;                                   // for each set
   std::map<wire::EvaluationSet, int> losses = {};  // so far
 };
 
@@ -63,7 +64,7 @@ struct NamedScenario {
   const char* name;
   std::optional<double> within_s;  // of the cluster: it takes longer where work is left lying
   Scenario scenario;
-  double after_s = 0;  // the run ends earlier where it does not wait for somebody
+  double after_s = 0;             // the run ends earlier where it does not wait for somebody
   const char* failure = nullptr;  // the run must fail, with these words
 };
 std::vector<NamedScenario> NamedScenarios();
