@@ -250,7 +250,7 @@ std::vector<NamedScenario> NamedScenarios() {
   helps.push_back({Kind::kKill, seconds(4), 1});
   add("a worker that is behind on a slow wire has to help", 45,
       WithoutReplacements(few_slices(helps)));
-  // Silence tells of it, since nobody else could be waiting for its work.
+  // No other worker is idle: only its silence tells that it is lost.
   add("the host of the only worker disappears without a word", 32,
       WithWorkers(Small(kShort, {{Kind::kLoseHost, seconds(1), 0}}), 1, 4));
   add("the server is killed during the evaluation of an average", 8,
