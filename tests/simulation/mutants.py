@@ -32,7 +32,7 @@ MUTANTS = [
     ("tests/simulation/network.cc", "DropBefore(tensor.urgency.step - 1)", "DropBefore(tensor.urgency.step)",
      "a tensor of the version that workers read is dropped for a newer one"),
     ("tests/simulation/network.cc", "connection->to_worker.DropBefore(tensor.urgency.step - 1);", "",
-     "old versions keep their place in the queue of a slow wire"),
+     "old versions keep their place in the queue of a slow wire", "no worker reads them: the queue only grows"),
     "2",
     ("ps/step/step_work.cc", "order.open = false;\n    if (order.step == step_", "if (order.step == step_",
      "orders of a lost worker stay open"),
@@ -49,7 +49,8 @@ MUTANTS = [
      "", "orders of completed steps are kept", "they are delivered, and owe nothing"),
     ("ps/run/dispatcher.cc", "  work_.slices.Lose(rank);\n", "", "a lost worker keeps its slices"),
     ("ps/members/membership.cc", "if (roster_.Matches(*rank, event.message.address())) return rank", "return rank",
-     "messages of an earlier incarnation are accepted"),
+     "messages of an earlier incarnation are accepted",
+     "results under closed orders are dropped, and an evaluated block is the same"),
     ("worker/client/session.cc", "} else if (addressee == Addressee::kFormer) {", "} else if (false) {",
      "a worker reads messages to its earlier incarnation"),
     ("worker/client/session.cc", "  orders_.clear();\n", "", "a reset worker keeps its orders"),
@@ -339,7 +340,7 @@ def link_mutant(place, link, build):
     parts = shlex.split(link)
     program = f"{place}.{os.path.basename(parts[parts.index('-o') + 1])}"
     parts[parts.index("-o") + 1] = program
-    parts.insert(parts.index("-o"), place)
+    parts.insert(1, place)
     subprocess.run(parts + ["-Wl,--allow-multiple-definition"], cwd=build, check=True)
     return program
 

@@ -257,9 +257,10 @@ std::vector<NamedScenario> NamedScenarios() {
       WithAverage(Small(kShort, {{Kind::kKillServer, seconds(1)}}), 12));
   add("CONTINUE: nobody waits for a worker that was lost before the start", 8,
       Continues(Small(kShort, {{Kind::kKill, milliseconds(200), 0}}), 2));
-  Scenario incomplete = Continues(Small(kShort, {{Kind::kJoin, seconds(201)}}), 2);
+  Scenario incomplete = Continues(Small(kShort, {{Kind::kJoin, seconds(204)}}), 2);
+  incomplete.bounds.steps = 30;
   incomplete.absent = 1;
-  add("CONTINUE: a worker comes after the deadline of the start", 206, incomplete);
+  add("CONTINUE: a worker comes after the deadline of the start", 208, incomplete);
   all.back().after_s = 200;
   incomplete.absent = 2;
   add("CONTINUE: too few workers come before the deadline of the start", 201, incomplete);
