@@ -210,6 +210,10 @@ std::vector<NamedScenario> NamedScenarios() {
       Remote(Small(kShort, {{Kind::kPartition, seconds(1), 0, seconds(60)}})));
   add("the server is suspended", 21,
       Small(kShort, {{Kind::kSuspendServer, seconds(1), 0, seconds(15)}}));
+  add("server and workers are suspended together", 33.5,
+      Small(kShort, {{Kind::kSuspendServer, seconds(1), 0, seconds(30)},
+                     {Kind::kSuspend, seconds(1), 0, seconds(30)},
+                     {Kind::kSuspend, seconds(1), 1, seconds(30)}}));
   add("the server is killed in the middle of a step", 7,
       Small(kShort, {{Kind::kKillServer, seconds(1)}}));
   add("the server is killed twice", 8,
