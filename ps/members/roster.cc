@@ -98,10 +98,10 @@ bool Roster::Matches(uint32_t rank, const wire::Address& address) const {
          address.incarnation() == members_[rank].incarnation;
 }
 
-std::vector<uint32_t> Roster::MissingRanks() const {
+std::vector<uint32_t> Roster::MissingRanks(MemberState least) const {
   std::vector<uint32_t> missing;
   for (uint32_t rank = 0; rank < terms_.workers; ++rank) {
-    if (members_[rank].state == MemberState::kAbsent) missing.push_back(rank);
+    if (members_[rank].state < least) missing.push_back(rank);
   }
   return missing;
 }

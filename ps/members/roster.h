@@ -79,8 +79,9 @@ class Roster {
   // Whether the address is correct for this rank's current member.
   bool Matches(uint32_t rank, const wire::Address& address) const;
 
-  // The ranks that the start waits for.
-  std::vector<uint32_t> MissingRanks() const;
+  // The ranks below workers() whose member has not reached this state. By default: the ranks that
+  // the start waits for.
+  std::vector<uint32_t> MissingRanks(MemberState least = MemberState::kGivenUp) const;
   bool IsEnough() const;
   // Members that have joined, except those that wait for the start.
   std::vector<uint32_t> Seated() const;

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "common/base/log.h"
-#include "common/base/text.h"
 #include "common/trace/trace.h"
 
 namespace muster {
@@ -34,23 +33,6 @@ std::string Decide(const EvaluationResult& result, const LearningRateSchedule& s
   if (was == is) return "";
   return fmt::format("the learning rate falls from {:g} to {:g}: {}", was, is,
                      decisions.ReductionReason());
-}
-
-// With CONTINUE, the workers that have joined may be enough.
-bool GiveUpMissing(RunParts& parts, Membership& members) {
-  const config::Cluster& cluster = parts.config.cluster();
-  const Roster& roster = members.roster();
-  if (cluster.on_lost_worker() != config::Cluster::CONTINUE || !roster.IsEnough()) return false;
-  const std::vector<uint32_t> missing = roster.MissingRanks();
-  parts.keeper.recorder.Warn(
-      fmt::format("rank {} did not join within {:g} s (deadlines.start_s); starting without it "
-                  "(cluster.on_lost_worker: CONTINUE)",
-                  Join(missing, ", "), parts.config.deadlines().start_s()));
-  for (const uint32_t rank : missing) {
-    members.GiveUp(rank);
-    parts.keeper.watch.Lost(rank);
-  }
-  return true;
 }
 
 // The state of the run for status.json and warnings.
@@ -281,7 +263,7 @@ void Run::CheckTime(Time now) {
     if (failure && resumption_.IsDoneAlready()) {
       parts_.keeper.progress.Begin(parts_.state.plan, members_.roster().workers(), members_.size());
       Start(now);
-    } else if (failure && GiveUpMissing(parts_, members_)) {
+    } else if (failure && GiveUpMissing()) {
       BeginIfComplete(now);
     } else if (failure) {
       failure_.Set(*failure);

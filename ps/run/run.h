@@ -38,7 +38,8 @@ class Run {
       FirstFailure& failure, Time now, const ResumePoint* resume = nullptr);
 
   const RunParts& parts() const { return parts_; }
-  RunParts& parts() { return parts_; }
+  Engine& engine() { return parts_.engine; }
+  RunKeeper& keeper() { return parts_.keeper; }
   const Dispatcher& dispatcher() const { return dispatcher_; }
   const Resumption& resumption() const { return resumption_; }
 
@@ -73,6 +74,7 @@ class Run {
   events::Summary End(events::Summary::End end);
 
  private:
+  bool GiveUpMissing();
   void AdmitIfNobodyIsLeft(Time now);
   void StartIfReady(Time now);
   void Start(Time now);

@@ -52,6 +52,24 @@ void Run::BeginIfComplete(Time now) {
   AdmitIfNobodyIsLeft(now);
 }
 
+// With CONTINUE, the workers that have joined may be enough.
+bool Run::GiveUpMissing() {
+  const Roster& roster = members_.roster();
+  if (parts_.config.cluster().on_lost_worker() != config::Cluster::CONTINUE || !roster.IsEnough()) {
+    return false;
+  }
+  const std::vector<uint32_t> missing = roster.MissingRanks();
+  parts_.keeper.recorder.Warn(
+      fmt::format("rank {} did not join within {:g} s (deadlines.start_s); starting without it "
+                  "(cluster.on_lost_worker: CONTINUE)",
+                  Join(missing, ", "), parts_.config.deadlines().start_s()));
+  for (const uint32_t rank : missing) {
+    members_.GiveUp(rank);
+    parts_.keeper.watch.Lost(rank);
+  }
+  return true;
+}
+
 void Run::OnJoined(uint32_t rank, Time now) {
   if (members_.roster().at(rank).state == MemberState::kWaiting) {
     BeginIfComplete(now);  // there may be enough workers now

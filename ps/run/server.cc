@@ -64,7 +64,7 @@ Server::Server(const config::Config& config, const std::string& token,
       run_(config_, graph_, members_, recorder, failure_, Clock::now(), resume),
       link_(std::move(link)) {
   MUSTER_CHECK(config.run().slices() > 0 && config.server().threads() > 0);
-  link_->ShareWeights(run_.parts().engine.variables.shared());
+  link_->ShareWeights(run_.engine().variables.shared());
 }
 
 ServerResult Server::Serve() {
@@ -127,7 +127,7 @@ void Server::Flush() {
 
 // Returns when there may be something to do: input, a finished chunk, a signal or a timeout.
 void Server::AwaitInput() {
-  ThreadPool& pool = run_.parts().engine.pool;
+  ThreadPool& pool = run_.engine().pool;
   const auto arrived = [&] { return link_->Pending() || pool.HasFinished(); };
   if (link_->may_spin() ? spin_.Spin(arrived) : arrived()) return;
   if (link_->PrepareToSleep() && pool.PrepareToSleep()) {
@@ -161,7 +161,7 @@ void Server::RunTimers(Clock::time_point now) {
   for (const uint32_t rank : members_.Silent(now, silence_s)) {
     OnLost(rank, ExitCode::kDeadline, fmt::format("silent for {:g} s", silence_s));
   }
-  run_.parts().keeper.saver.SubmitBestIfDue();
+  run_.keeper().saver.SubmitBestIfDue();
   if (now < next_heartbeat_) return;
   next_heartbeat_ = now + kHeartbeatInterval;
   members_.SendHeartbeats();
@@ -187,7 +187,7 @@ void Server::CheckInterrupt() {
   signalfd_siginfo info;
   if (::read(interrupt_fd_, &info, sizeof info) <= 0) return;
   const int signal = static_cast<int>(info.ssi_signo);
-  if (signal == SIGUSR1) return run_.parts().keeper.checkpoints.Ask();
+  if (signal == SIGUSR1) return run_.keeper().checkpoints.Ask();
   if (signal == SIGUSR2) {
     job_failed_ = true;
     return;

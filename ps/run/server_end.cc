@@ -69,8 +69,8 @@ void Server::TurnAway() {
 }
 
 void Server::KeepLast() {
-  Checkpoints& checkpoints = run_.parts().keeper.checkpoints;
-  ThreadPool& pool = run_.parts().engine.pool;
+  Checkpoints& checkpoints = run_.keeper().checkpoints;
+  ThreadPool& pool = run_.engine().pool;
   checkpoints.TakeLast();
   while (checkpoints.busy()) {
     pollfd fd{pool.fd(), POLLIN, 0};
@@ -81,7 +81,7 @@ void Server::KeepLast() {
 }
 
 void Server::SaveModels() {
-  ModelSaver& saver = run_.parts().keeper.saver;
+  ModelSaver& saver = run_.keeper().saver;
   if (!run_.parts().state.has_begun() || !saver.writes()) return;
   const std::future<void> saved = saver.SaveLast(run_.parts().state.step);
   do {

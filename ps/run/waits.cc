@@ -58,10 +58,7 @@ Waits::Verdict Waits::Check(Time now) {
 }
 
 std::optional<JobFailure> Waits::CheckStart(Time now) {
-  std::vector<uint32_t> missing;
-  for (uint32_t rank = 0; rank < parts_.roster.workers(); ++rank) {
-    if (!parts_.roster.at(rank).present()) missing.push_back(rank);
-  }
+  const std::vector<uint32_t> missing = parts_.roster.MissingRanks(MemberState::kWaiting);
   if (const auto limit = deadlines_.JoinMissed(now)) {
     return Missed(fmt::format("{} of {} workers did not join within {:g} s: rank {} missing",
                               missing.size(), parts_.roster.workers(), *limit,
@@ -103,10 +100,7 @@ Waits::Verdict Waits::CheckEvaluation(Time now) const {
 
 // Too few workers are left for the next step.
 std::optional<JobFailure> Waits::CheckStarved(Time now) {
-  std::vector<uint32_t> missing;
-  for (uint32_t rank = 0; rank < parts_.roster.workers(); ++rank) {
-    if (!parts_.roster.at(rank).weights_from) missing.push_back(rank);
-  }
+  const std::vector<uint32_t> missing = parts_.roster.MissingRanks(MemberState::kReady);
   if (!starved_since_) {
     starved_since_ = now;
     next_waiting_ = now;

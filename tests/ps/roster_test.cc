@@ -134,6 +134,31 @@ TEST_F(RosterTest, SeatsBeyondThoseThatTheJobStartsWith) {
   EXPECT_EQ(join({}).refusal, "all 4 ranks of this job are taken");
 }
 
+TEST_F(RosterTest, LeavingWorkersGetNoNewOrders) {
+  for (const uint32_t rank : {0, 1, 2}) {
+    Seat(rank);
+    roster_.at(rank).state = MemberState::kReady;
+  }
+  roster_.at(0).weights_from = roster_.at(1).weights_from = 4;
+  roster_.at(0).leaving = roster_.at(2).leaving = true;
+  EXPECT_THAT(roster_.Active(), ElementsAre(0, 1));
+  EXPECT_THAT(roster_.Staying(), ElementsAre(1));
+  EXPECT_THAT(roster_.Helpers(4), ElementsAre(1));
+  EXPECT_THAT(roster_.ReadyToEnter(), IsEmpty());
+  roster_.at(1).weights_from = 5;
+  EXPECT_THAT(roster_.Helpers(4), ElementsAre(0));  // the only one that has W(4)
+}
+
+TEST_F(RosterTest, MembersWithoutReadyAreMissingWhenWorkersRunOut) {
+  Seat(0);
+  Seat(1);
+  roster_.at(0).state = MemberState::kReady;
+  roster_.at(2).state = MemberState::kGivenUp;
+  EXPECT_THAT(roster_.MissingRanks(), IsEmpty());
+  EXPECT_THAT(roster_.MissingRanks(MemberState::kWaiting), ElementsAre(2));
+  EXPECT_THAT(roster_.MissingRanks(MemberState::kReady), ElementsAre(1, 2));
+}
+
 TEST_F(RosterTest, TheFirstDifferenceOfTheGraphIsNamed) {
   EXPECT_EQ(
       Refusal(Hello(Layout(5, {"fc dense 5"}))),

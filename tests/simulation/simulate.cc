@@ -52,6 +52,10 @@ bool Play(const NamedScenario& one, uint64_t seed, const std::string& how,
   }
   Cluster cluster(one.scenario, seed, std::move(log));
   std::string wrong = cluster.Run();
+  if (one.failure != nullptr) {
+    const bool fails = wrong.find(one.failure) != std::string::npos;
+    wrong = fails ? "" : "the run does not fail as it must: " + wrong;
+  }
   const double seconds = cluster.virtual_seconds();
   // Faults that hit one slice three times by chance are blamed on it.
   const std::string guilty = GuiltyIn(one.scenario);
