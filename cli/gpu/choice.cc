@@ -60,7 +60,7 @@ constexpr const char* kLinkTexts[] = {
 
 }  // namespace
 
-// From each candidate a group grows by the GPU that fits best; the best of these groups is taken.
+// Greedy: grows a group from each candidate, always by the best next GPU, and takes the best group.
 std::vector<size_t> ChooseGpus(const GpuSnapshot& snapshot, const std::vector<size_t>& candidates,
                                size_t count) {
   MUSTER_CHECK(0 < count && count <= candidates.size());
@@ -87,7 +87,7 @@ std::vector<size_t> ChooseGpus(const GpuSnapshot& snapshot, const std::vector<si
 std::string ChoiceReason(const GpuSnapshot& snapshot, const std::vector<size_t>& candidates,
                          const std::vector<size_t>& chosen) {
   const Score score = ScoreOf(snapshot, chosen);
-  std::string text = score.stirred == 0 ? "idle" : "nobody computes there";
+  std::string text = score.stirred == 0 ? "idle" : "not used for computing";
   if (chosen.size() > 1 && !snapshot.links.empty()) {
     text += std::string(", ") + kLinkTexts[score.farthest];
   } else if (chosen.size() < candidates.size()) {

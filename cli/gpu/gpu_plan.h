@@ -1,5 +1,5 @@
-// How many GPUs a job wants, and which of this machine's may be taken for it: from what was asked
-// for and what the environment leaves.
+// Decides how many GPUs a job wants and which ones it may take, from the request and from
+// CUDA_VISIBLE_DEVICES.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
-// The files by which the jobs of all users of this host share its GPUs.
+// The lock files that the jobs of all users of this host share its GPUs by.
 //
-// A GPU has one (muster-gpu-<UUID>.lock), and so has a job that wants or has GPUs
-// (muster-gpu-job-…, see ticket.h). Whoever uses one has locked it. The lock is the kernel's
-// (flock) and belongs to the open file: it holds while any process has that open, also one that
-// inherited it, and ends with the last of them, however they end.
+// There is one file for each GPU (muster-gpu-<UUID>.lock) and one for each job that wants or has
+// GPUs (muster-gpu-job-…, see ticket.h). Its user has locked it. The lock (flock) belongs to the
+// open file: it holds while any process has that open, even an inherited copy, and the kernel
+// releases it when the last one ends, even by a crash.
 #pragma once
 
 #include <string>
@@ -41,7 +41,7 @@ class LockFolder {
   std::string path_;
 };
 
-// Gives a lock back at once, also where a process that is just being started still has a copy.
+// Releases a lock at once, even if a process that is just being started still has a copy.
 void Unlock(UniqueFd& lock);
 
 }  // namespace muster
