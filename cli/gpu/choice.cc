@@ -17,14 +17,14 @@ bool IsQuiet(const Gpu& gpu) {
   return gpu.processes.empty() && gpu.utilization.value_or(0) < kQuietPercent;
 }
 
-// How good a group of GPUs is; the least is the best.
+// The score of a group of GPUs; the least is the best.
 struct Score {
-  size_t faulty = 0;   // GPUs whose memory had errors
-  size_t stirred = 0;  // GPUs that are not quiet
-  size_t kinds = 0;    // the slowest one of a step decides how long it takes
-  int farthest = 0;    // link between two of them
-  long distance = 0;   // sum of the links
-  double free = 0;     // bytes, all together; the more the better
+  size_t faulty = 0;   // the number of GPUs with memory errors
+  size_t stirred = 0;  // the number of GPUs that are not quiet
+  size_t kinds = 0;    // the number of models: the slowest GPU determines the time of a step
+  int farthest = 0;    // the worst link between two of them
+  long distance = 0;   // the sum of the links
+  double free = 0;     // the total free memory, in bytes; more is better
   std::vector<size_t> group;
 
   bool operator<(const Score& other) const {

@@ -15,15 +15,15 @@ namespace muster {
 
 struct GpuRequest {
   DeviceWish devices;
-  std::string origin;               // how it was given: "--devices auto:4"
+  std::string origin;               // as the user gave it: "--devices auto:4"
   bool typed = false;               // on the command line
-  std::optional<uint32_t> workers;  // where the number is given
+  std::optional<uint32_t> workers;  // empty if not given
   uint32_t workers_per_gpu = 1;
-  double memory_fraction = 0;  // of a GPU for each worker; 0: not said
+  double memory_fraction = 0;  // the part of a GPU's memory for each worker; 0: not given
   std::string what;            // the job, in a few words
-  // Nobody has said anything of devices: idle GPUs are taken, if there are some.
+  // The job does not mention devices: it takes idle GPUs, if there are any.
   bool by_default = false;
-  // The GPUs that are idle now. Without a value the job waits for them.
+  // For by_default, the UUIDs of the idle GPUs. Empty: the job waits for GPUs.
   std::optional<std::vector<std::string>> idle;
 };
 

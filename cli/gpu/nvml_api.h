@@ -40,7 +40,7 @@ struct Utilization {
 // Filled by _v2 and _v3 of the calls that list processes.
 struct ProcessInfo {
   unsigned pid;
-  unsigned long long used_bytes;  // all ones: not known
+  unsigned long long used_bytes;  // all ones: unknown
   unsigned gpu_instance, compute_instance;
 };
 inline constexpr unsigned long long kBytesUnknown = ~0ull;

@@ -21,9 +21,9 @@ namespace muster {
 namespace {
 
 constexpr const char* kPrefix = "muster-gpu-job-";
-constexpr size_t kMostTicketBytes = 1 << 17;  // of a ticket that is read
-constexpr int64_t kMostWanted = 1 << 20;      // that a job may want
-constexpr std::time_t kAsleepSeconds = 30;    // without a beat
+constexpr size_t kMostTicketBytes = 1 << 17;
+constexpr int64_t kMostWanted = 1 << 20;    // GPUs of a valid ticket
+constexpr std::time_t kAsleepSeconds = 30;  // without a Beat()
 
 std::string NewName() {
   timespec now{};
