@@ -195,7 +195,7 @@ TEST_F(Evaluate, AnInterruptLeavesNothing) {
         << process->Log();
     if (stopped) ::kill(worker, SIGSTOP);
     EXPECT_EQ(process->EndBy(SIGINT, 20), 130) << process->Log();
-    EXPECT_THAT(process->Log(), HasSubstr("stopped by SIGINT: there is no result"));
+    EXPECT_THAT(process->Log(), HasSubstr("stopped by SIGINT before there was a result"));
     EXPECT_EQ(::kill(worker, 0), -1);
   }
   EXPECT_THAT(FilesIn(Path("tmp")), IsEmpty());
