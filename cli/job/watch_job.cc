@@ -35,7 +35,7 @@ double Seconds(std::chrono::steady_clock::duration duration) {
 
 // A clock that counts only the time in which this process was not suspended. It advances only in
 // Look(), so no suspension is ever included.
-class Clock {
+class WatchClock {
  public:
   WatchClock() { Look(); }
   double Now() const { return now_; }
