@@ -46,8 +46,7 @@ struct Bf16 {
     return _mm256_castsi256_ps(_mm256_and_si256(UpperRounded(values), upper));
   }
   static __m256i NarrowSixteen(__m256 a, __m256 b) {
-    // Packing works on 128-bit lanes: 0-3 8-11
-    // 4-7 12-15.
+    // Packing works on 128-bit lanes: 0-3 8-11 | 4-7 12-15.
     return _mm256_permute4x64_epi64(_mm256_packus_epi32(_mm256_srli_epi32(UpperRounded(a), 16),
                                                         _mm256_srli_epi32(UpperRounded(b), 16)),
                                     0xd8);

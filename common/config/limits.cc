@@ -188,9 +188,8 @@ bool IsDefault(const pb::Message& message, const pb::FieldDescriptor* field) {
   return field->has_default_value() && ValueText(message, field) == ValueText(*untouched, field);
 }
 
-// Whether a condition such as "run.trace_file" or "type=ADAM
-// ADAMW" holds. Its path starts in `message` if the first name is a field of it, otherwise in the
-// config.
+// Whether a condition such as "run.trace_file" or "type=ADAM|ADAMW" holds. Its path starts in
+// `message` if the first name is a field of it, otherwise in the config.
 bool Holds(const std::string& condition, const pb::Message& config, const pb::Message& message) {
   const size_t equals = condition.find('=');
   const std::vector<std::string> path = Split(condition.substr(0, equals), ".");
