@@ -28,17 +28,17 @@ struct GpuRequest {
 };
 
 struct GpuPlan {
-  std::optional<GpuWish> wish;  // none: the CPU
-  uint32_t workers = 0;         // that go with these GPUs
+  std::optional<GpuWish> wish;  // empty: use the CPU
+  uint32_t workers = 0;         // the number of workers for these GPUs
   std::string reason;           // for the wish, or why there is none
-  std::string hint;             // how to have more of them, or none; may be empty
+  std::string hint;             // how to get more GPUs or none; may be empty
 };
 
-// A command line that names GPUs has them, even those that CUDA_VISIBLE_DEVICES hides; in all
-// other cases the choice is made among what it leaves, and a config that names others yields.
-// Throws Error(kUsage) for GPUs that are not there, for more than there are, and for a number of
-// workers that does not go with the number of GPUs; by default Error(kFailure) where only some of
-// the GPUs that the workers need are idle. Where none is, the plan is the CPU.
+// GPUs named on the command line are used even if CUDA_VISIBLE_DEVICES hides them. Otherwise only
+// visible GPUs are used, even if the config names others. Throws Error(kUsage) for GPUs that do not
+// exist, for more GPUs than there are, and if the number of workers does not match. By default,
+// throws Error(kFailure) if only some of the GPUs that the workers need are idle, and plans the CPU
+// if none is.
 GpuPlan PlanGpus(const GpuRequest& request, const GpuSnapshot& seen, const VisibleGpus& visible);
 
 }  // namespace muster
