@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds and runs the tests: scripts/test.sh [release|debug|tsan] [ctest options]
-# -L threads, parsing, cuda or deep as the first option builds and runs only the tests of that label. Two labels are
-# left out otherwise: cuda, the CUDA backend, takes as long to build as half of the rest; deep are long searches
-# through states of the protocol.
+# -L threads, parsing, cuda or deep as the first option builds and runs only the tests with that label. Two labels
+# are excluded by default: cuda, the CUDA backend, takes half as long to build as everything else; deep is for
+# long searches through states of the protocol.
 # The last lines list the skipped tests with their reasons, and count passed, failed and skipped tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,8 +16,8 @@ case "${1:-} ${2:-}" in
   " ") set -- -LE 'cuda|deep' ;;
 esac
 
-# What was skipped, by reason: cases of GoogleTest (a line "FILE:LINE: Skipped", the reason in the next
-# ones, the case's name), and programs that say "skipped: REASON".
+# Lists skipped tests by reason: cases of GoogleTest (a line "FILE:LINE: Skipped", then the reason, then the name
+# of the case), and programs that print "skipped: REASON".
 summary() {
   awk '
     function skip(name) {
@@ -36,7 +36,7 @@ summary() {
     }' failed="$(grep -c . "$logs/LastTestsFailed.log" 2>/dev/null || true)" "$logs/LastTest.log"
 }
 
-# One line of progress on a terminal, otherwise one for each hundred tests; failures with all that they print.
+# Prints a progress line on a terminal, otherwise a line per hundred tests, and the full output of failed tests.
 progress() {
   awk -v terminal="$([[ -t 1 ]] && echo 1)" '
     function clear() { if (terminal && shown) printf "\r\033[K"; shown = 0 }
@@ -60,8 +60,8 @@ progress() {
 scripts/setup.sh
 echo "Building build/$preset (the first time takes several minutes on two cores) ..."
 scripts/build.sh "$preset" "${targets[@]}"
-# Three times as many at a time as there are processors: many tests wait for deadlines. Sanitizers are slow
-# enough to miss some of these.
+# Runs three tests per processor, because many tests wait for deadlines. With sanitizers, that would be too slow
+# to meet some deadlines.
 at_a_time=3
 [[ $preset == release ]] || at_a_time=2
 result=0

@@ -151,15 +151,15 @@ std::string PhotoReportJson(const PhotoReport& report) {
 constexpr std::string_view kListHeader =
     "# Images that training leaves out (data.image_folder.exclude), by muster data check.";
 
-// A list may be written again; any other file stays.
+// Only an earlier list may be overwritten.
 void RequireList(const std::string& path) {
   std::string first;
   std::ifstream file = ReadPlainFile(path);
   if (!file || (std::getline(file, first) && first == kListHeader)) return;
   throw Error(
       ExitCode::kUsage,
-      "--write-exclusions {}: this file is there, and it is no list of `muster data check`: "
-      "expected a new file",
+      "--write-exclusions {}: this file exists and was not written by `muster data check`; choose "
+      "another",
       path);
 }
 
@@ -174,7 +174,8 @@ std::string ExclusionsText(const PhotoReport& report) {
   for (const std::string& path : paths) {
     if (path.find_first_of("\r\n") != std::string::npos) {
       throw Error(ExitCode::kData,
-                  "{}: a line of a list cannot hold this name; rename the file or remove it", path);
+                  "{}: a list cannot contain a name with a line break; rename or remove the file",
+                  path);
     }
     text += (path.starts_with('#') ? "./" : "") + path + "\n";
   }
@@ -182,7 +183,7 @@ std::string ExclusionsText(const PhotoReport& report) {
 }
 
 int RunCheck(const CheckArguments& arguments) {
-  std::optional<AtomicFile> list;  // at first, so that no work is lost where it cannot be written
+  std::optional<AtomicFile> list;  // created first, so that no work is lost if that fails
   if (!arguments.write_exclusions.empty()) {
     RequireList(arguments.write_exclusions);
     list.emplace(arguments.write_exclusions);

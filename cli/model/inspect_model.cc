@@ -46,7 +46,7 @@ void Add(std::span<const float> values, Statistics& result) {
   }
 }
 
-// Reads a tensor of floats block by block, since it may be larger than the memory.
+// Reads a tensor of floats in blocks, because it may not fit into memory.
 Statistics StatisticsOf(const SafetensorsReader& model, const StoredTensor& tensor) {
   constexpr uint64_t kBlock = 1 << 20;
   Statistics result;
@@ -64,7 +64,7 @@ std::string NonfiniteText(int64_t count, const StoredTensor& tensor) {
   return FormatCount(count) + " of " + Printable(tensor.name);
 }
 
-// The variables that have a learning rate of their own, by their names in the file.
+// The variables with their own learning rates, by their names in the file.
 std::map<std::string, float> LearningRates(const Metadata& metadata, const std::string& path) {
   std::map<std::string, float> rates;
   try {
@@ -79,7 +79,7 @@ std::map<std::string, float> LearningRates(const Metadata& metadata, const std::
       }
     }
   } catch (const Error&) {
-    // Another version may have written it. The rest can be shown all the same.
+    // Another version may have written the config. Show the rest anyway.
   }
   return rates;
 }
@@ -90,9 +90,8 @@ std::string LearnsText(const std::map<std::string, float>& rates, const std::str
   return found->second == 0 ? "frozen" : fmt::format("rate x {:g}", found->second);
 }
 
-// What is in a file, below its name as a person knows it: variables with types, shapes, norms and
-// extremes, what is not finite, and what the file says of itself. Reads all of it, a tensor at a
-// time.
+// Describes a file: its variables with types, shapes, norms and extremes, its metadata, and tensors
+// with non-finite numbers. Reads the whole file.
 class Report {
  public:
   Report(const SafetensorsReader& model, const std::string& shown)
@@ -150,9 +149,8 @@ class Report {
   }
 
   static std::string RowOf(const std::string& key, const std::string& value) {
-    const std::string shown = key == "config"
-                                  ? "all of it is in the file: muster inspect FILE --config"
-                                  : Printable(value);
+    const std::string shown =
+        key == "config" ? "to show it: muster inspect FILE --config" : Printable(value);
     return fmt::format("  {:<16} {}", Printable(key), shown);
   }
 
@@ -183,15 +181,15 @@ std::string FileText(const std::string& path) {
     const Metadata& metadata = file.header().metadata;
     const auto step = StepOf(metadata);
     return fmt::format(
-        "{}{}{}", step ? "step " + FormatCount(*step) : "of no known step",
+        "{}{}{}", step ? "step " + FormatCount(*step) : "unknown step",
         IsAverage(metadata) ? ", the moving average" : "",
         AccuracyText(AccuracyOf(metadata, "validation"), AccuracyOf(metadata, "test")));
   } catch (const Error& error) {
-    return fmt::format("cannot be used: {}", error.what());
+    return fmt::format("unusable: {}", error.what());
   }
 }
 
-// What the directory of a run holds, in a few lines.
+// Describes the directory of a run, in a few lines.
 std::vector<std::string> RunLines(const std::string& run_dir) {
   std::vector<std::string> lines{run_dir};
   if (const auto run = ReadRunIfThere(run_dir)) {
@@ -233,7 +231,7 @@ std::string EvaluatedText(const checkpoint::Plan& plan) {
   return text + Plural(plan.test_samples(), "test image");
 }
 
-// What its state says. All of its tensors have been checked.
+// Describes the state of a checkpoint whose tensors have been verified.
 std::vector<std::string> StateLines(const checkpoint::State& state) {
   std::vector<std::string> lines{
       KeyRow("written", fmt::format("{} by version {}", state.time(), state.muster_version())),
@@ -247,7 +245,7 @@ std::vector<std::string> StateLines(const checkpoint::State& state) {
                          Plural(state.plan().train_samples(), "training image"),
                          EvaluatedText(state.plan()))),
       KeyRow("computed with", Join(state.arithmetic().worker(), "; ")),
-      KeyRow("checksums", "right")};
+      KeyRow("checksums", "correct")};
   if (!state.weights_hash().empty()) lines.push_back(KeyRow("weights hash", state.weights_hash()));
   const auto add = [&](const checkpoint::Evaluated& last) {
     std::string text = fmt::format("at step {}: ", FormatCount(last.step()));
@@ -308,7 +306,7 @@ Inspected InspectSource(const std::string& as_given, const ModelChoice& choice) 
     Append(lines, Report(model.file, model.shown).Lines());
   } catch (const Error& error) {
     if (lines.empty()) throw;
-    lines.pop_back();  // the gap before the weights
+    lines.pop_back();  // the empty line before the weights
     result.trouble = error;
   }
   return result;
@@ -321,7 +319,7 @@ std::string ConfigTextIn(const std::string& as_given, const ModelChoice& choice)
   const Metadata& metadata = model.file.header().metadata;
   const auto found = metadata.find("config");
   if (found != metadata.end()) return found->second;
-  throw Error(ExitCode::kUsage, "{}: holds no config: it was not written by a run",
+  throw Error(ExitCode::kUsage, "{}: contains no config: it was not written by a run",
               model.file.path());
 }
 

@@ -107,7 +107,7 @@ TEST_F(Damage, OfAFileOfWeightsIsNamedByEveryReader) {
   EXPECT_THAT(run.log, HasSubstr("write it again with muster launch --resume RUN_DIR"));
   // What can be said of the run is said all the same.
   EXPECT_THAT(run.log, AllOf(HasSubstr("  run              completed, "),
-                             HasSubstr("best.safetensors: cannot be used: "),
+                             HasSubstr("best.safetensors: unusable: "),
                              HasSubstr("  checkpoint       checkpoints/step-")));
 }
 

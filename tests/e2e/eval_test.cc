@@ -195,7 +195,7 @@ TEST_F(Evaluate, AnInterruptLeavesNothing) {
         << process->Log();
     if (stopped) ::kill(worker, SIGSTOP);
     EXPECT_EQ(process->EndBy(SIGINT, 20), 130) << process->Log();
-    EXPECT_THAT(process->Log(), HasSubstr("stopped by SIGINT: there is no result"));
+    EXPECT_THAT(process->Log(), HasSubstr("stopped by SIGINT before there was a result"));
     EXPECT_EQ(::kill(worker, 0), -1);
   }
   EXPECT_THAT(FilesIn(Path("tmp")), IsEmpty());
@@ -218,7 +218,7 @@ TEST_F(Evaluate, WhatCannotBe) {
   ExpectRefused({"eval", run, "--data", Path("nowhere")}, ExitCode::kData, "no CIFAR-10 data set");
   ExpectRefused({"eval", run, "--set", "model.layer[hidden].dense.units=24"}, ExitCode::kData,
                 "hidden.weight is [16,288] in the file, and [24,288] in the network");
-  ExpectRefused({"eval", run, "--ema"}, ExitCode::kUsage, "is no moving average");
+  ExpectRefused({"eval", run, "--ema"}, ExitCode::kUsage, "is not a moving average");
   ExpectRefused({"eval", run, "--set", "data.preprocess.crop_width=100"}, ExitCode::kUsage,
                 "model.safetensors (config)");
   ExpectRefused({"eval", run, "--worker", "2"}, ExitCode::kUsage, "did you mean '--workers'?");
@@ -317,7 +317,7 @@ TEST_F(Evaluate, ACheckpointIsExportedAndInspected) {
   EXPECT_EQ(Muster({"export", checkpoint, "--format", "onnx", Path("out.onnx")}).exit_code, 0);
   EXPECT_THAT(Muster({"inspect", checkpoint + "/"}).log,
               AllOf(HasSubstr("optimizer_state_0.conv/weights"), HasSubstr("average.conv/weights"),
-                    HasSubstr("step             4 of 4"), HasSubstr("checksums        right")));
+                    HasSubstr("step             4 of 4"), HasSubstr("checksums        correct")));
   // By whatever path it is reached; a link to it lies elsewhere, in another run's directory even.
   fs::create_directories(Path("other/checkpoints"));
   std::ofstream(Path("other/checkpoints/run_id")) << std::string(32, 'a');

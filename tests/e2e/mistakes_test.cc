@@ -68,7 +68,7 @@ TEST_F(Mistakes, ALinkIsReplacedAndNotWhatItPointsTo) {
   const std::vector<std::string> arguments{"export", Path("run0"), "--format", "npz", link};
   const Outcome refused = Muster(arguments);
   EXPECT_EQ(refused.exit_code, Code(ExitCode::kUsage));
-  EXPECT_THAT(refused.log, HasSubstr("is there already"));
+  EXPECT_THAT(refused.log, HasSubstr("already exists"));
   std::vector<std::string> forced = arguments;
   forced.emplace_back("--force");
   EXPECT_EQ(Muster(forced).exit_code, 0);

@@ -244,7 +244,7 @@ TEST_F(LaunchOnCardsTest, TooFewIdleGpusAreAnErrorThatSaysWhatWouldStart) {
   EXPECT_THAT(RunOn({"--devices", "0,1"}).err, HasSubstr("--devices 0 would start now"));
   const Finished busy = RunOn({"--devices", "1"});  // no reason for the CPU
   EXPECT_EQ(busy.exit_code, 1);
-  EXPECT_THAT(busy.err, AllOf(HasSubstr("not enough idle GPUs: expected 1 GPU by name"),
+  EXPECT_THAT(busy.err, AllOf(HasSubstr("not enough idle GPUs: expected 1 named GPU"),
                               HasSubstr("computes on it"), HasSubstr("--wait")));
   EXPECT_THAT(RunDirs(), IsEmpty());
 }
@@ -269,7 +269,7 @@ TEST_F(LaunchOnCardsTest, ABackendThatIsWrittenNeverSharesABusyGpu) {
   Cards({"pids=1:500"});
   const Finished busy = Run({"launch", config(), "--data", "."});
   EXPECT_EQ(busy.exit_code, 1) << busy.out;
-  EXPECT_THAT(busy.err, HasSubstr("there are not enough idle"));
+  EXPECT_THAT(busy.err, HasSubstr("not enough idle"));
   EXPECT_THAT(RunDirs(), IsEmpty());
   Worker(1, "dump:asked;touch:here-1;until:done;exit:0");
   Job job;
@@ -328,7 +328,7 @@ TEST_F(LaunchOnCardsTest, WrongWishesAreSaidFirst) {
     EXPECT_EQ(std::count(finished.err.begin(), finished.err.end(), '\n'), 1) << finished.err;
     return finished.err;
   };
-  EXPECT_THAT(refusal({"--devices", "2"}), HasSubstr("there is no GPU 2; expected some of 0 ("));
+  EXPECT_THAT(refusal({"--devices", "2"}), HasSubstr("there is no GPU 2; expected any of 0 ("));
   EXPECT_THAT(refusal({"--devices", "gpu"}),
               HasSubstr("--devices gpu: worker.devices: expected auto"));
   EXPECT_THAT(refusal({"--devices", "auto", "--set", "worker.devices=cpu"}),

@@ -182,7 +182,7 @@ TEST_F(GpusTest, TheDoctorSpeaksOfTheBackendAlsoWhereAllGpusAreBusy) {
   Cards({"pids=1:500"});
   const Finished finished = Run({"doctor", config(), "--data", ".", "--devices", "0"});
   EXPECT_EQ(finished.exit_code, 1);
-  EXPECT_THAT(finished.out, ContainsRegex("ok +GPU backend +not tried"));
+  EXPECT_THAT(finished.out, ContainsRegex("ok +GPU backend +not tested"));
   EXPECT_THAT(finished.out, ContainsRegex("WRONG +job's GPUs .*\n {25,}GPU 0: "));
 }
 

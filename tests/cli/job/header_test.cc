@@ -134,9 +134,8 @@ TEST(HeaderTest, LinesFitATerminal) {
   split.data = {.train = 45'000, .test = 10'000, .validation = 5'000};
   EXPECT_THAT(
       HeaderLines(path, config, graph, "runs/x", split),
-      IsSupersetOf(
-          {"  validation     5,000 images to choose the best weights; 45,000 to train, 10,000",
-           "                 to test at the end"}));
+      IsSupersetOf({"  validation     5,000 images to choose the best weights; 45,000 to train,",
+                    "                 10,000 to test at the end"}));
   EXPECT_EQ(lines[0], std::string("muster ") + kVersion + ": " + path);
   EXPECT_THAT(lines, Contains("  run directory  runs/" + path));
   events::Summary summary;

@@ -75,9 +75,9 @@ TEST(CheckMemoryTest, WarnsAndRefuses) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kUsage);
-    EXPECT_THAT(error.what(),
-                AllOf(HasSubstr("each of 2 workers 3.00 GB"), HasSubstr("this machine has 9.00 GB"),
-                      HasSubstr("run.slices"), HasSubstr("--dry-run")));
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("3.00 GB for each of 2 workers"),
+                                    HasSubstr("this machine has 9.00 GB"), HasSubstr("run.slices"),
+                                    HasSubstr("--dry-run")));
   }
 }
 
