@@ -43,7 +43,7 @@ class Worker:
 
     def asks(self):
         """… again and again for its rank, which is taken."""
-        return self.said("asking for up to")
+        return self.said("retrying for up to")
 
     def alive(self):
         return self.process.poll() is None
