@@ -70,8 +70,8 @@ TEST_F(CudaJob, HasTheSameBitsOnAnyNumberOfWorkersOverAnyTransport) {
 // … and not on who makes the batches: the card, of images that lie there, or the host.
 TEST_F(CudaJob, HasTheSameBitsWhereverTheImagesLie) {
   const std::string hash = HashOf({"cluster.workers=2"});
-  EXPECT_THAT(LogOf(Path("run0"), 1), AllOf(HasSubstr("the training set is on the device"),
-                                            HasSubstr("the test set is on the device")));
+  EXPECT_THAT(LogOf(Path("run0"), 1), AllOf(HasSubstr("the training set is in device memory"),
+                                            HasSubstr("the test set is in device memory")));
   // 300 images for training, 40 to test. Room for all, but not twice for those of training; for
   // hardly any.
   const auto predicted = [&] { return PredictedOnCard(Path("run0")); };
@@ -86,12 +86,12 @@ TEST_F(CudaJob, HasTheSameBitsWhereverTheImagesLie) {
   leave(all);
   EXPECT_LT(predicted().at("images of the data set"), 100 * 3072);
   EXPECT_EQ(HashOf({"cluster.workers=2"}) == hash, kHostFuses);
-  EXPECT_THAT(LogOf(Path("run1"), 1), AllOf(HasSubstr("the training set stays at the host"),
-                                            HasSubstr("the test set is on the device")));
+  EXPECT_THAT(LogOf(Path("run1"), 1), AllOf(HasSubstr("the training set stays in host memory"),
+                                            HasSubstr("the test set is in device memory")));
   leave(all - 0.9 * images);
   EXPECT_EQ(predicted().count("images of the data set"), 0u);
   EXPECT_EQ(HashOf({"cluster.workers=2"}) == hash, kHostFuses);
-  EXPECT_THAT(LogOf(Path("run2"), 1), HasSubstr("the test set stays at the host"));
+  EXPECT_THAT(LogOf(Path("run2"), 1), HasSubstr("the test set stays in host memory"));
   ::unsetenv("MUSTER_SOFTWARE_GPU");
 }
 
@@ -186,7 +186,7 @@ TEST_F(CudaJob, AGpuThatComputesWronglyEndsTheJob) {
                                                fmt::format("worker.precision={}", precision)};
     const Outcome good = Succeeded(OnCards(settings));
     EXPECT_THAT(LogOf(Path(fmt::format("run{}", runs))),
-                HasSubstr("the GPU computes as the CPU does"));
+                HasSubstr("the GPU's results match the CPU's"));
     runs += 2;
     ::setenv("MUSTER_SOFTWARE_GPU", "wrong_products=1", 1);
     const Outcome bad = OnCards(settings);
@@ -234,7 +234,7 @@ TEST_F(CudaJob, UsesTheMemoryThatWasPredicted) {
     const std::filesystem::path dir = Path("run" + std::to_string(run++));
     double predicted = 0;
     for (const auto& [what, bytes] : PredictedOnCard(dir)) predicted += bytes;
-    EXPECT_THAT(LogOf(dir), HasSubstr(fmt::format(", and {:.3f} MB on the card", predicted * 1e-6)))
+    EXPECT_THAT(LogOf(dir), HasSubstr(fmt::format(", GPU memory {:.3f} MB", predicted * 1e-6)))
         << setting;
   }
 }
