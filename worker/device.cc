@@ -119,7 +119,7 @@ void TestDevice(const config::Config& config, const Graph& graph, int64_t batch,
       }).get();
   if (!result.failure.empty()) {
     throw Error(ExitCode::kRefused,
-                "{}: the test before the first step failed: it {}. The GPU, its driver or its "
+                "{}: the test before the first step failed: {}. The GPU, its driver or its "
                 "libraries may be broken; {}",
                 device.arithmetic, result.failure, OtherDevices());
   }

@@ -192,8 +192,8 @@ TEST_F(CudaJob, AGpuThatComputesWronglyEndsTheJob) {
     const Outcome bad = OnCards(settings);
     ::unsetenv("MUSTER_SOFTWARE_GPU");
     EXPECT_EQ(bad.exit_code, 8) << bad.log;
-    EXPECT_THAT(Unwrapped(bad.log), AllOf(HasSubstr("computes wrongly"), HasSubstr("layer "),
-                                          HasSubstr("--devices cpu")));
+    EXPECT_THAT(Unwrapped(bad.log),
+                AllOf(HasSubstr("wrong result of layer "), HasSubstr("--devices cpu")));
   }
 }
 
@@ -206,7 +206,8 @@ TEST_F(CudaJob, AGpuThatFailsInTheTestBeforeTheFirstStepEndsTheJob) {
     const Outcome bad = Launch({"cluster.workers=1", "run.steps=1", "worker.backend=CUDA"});
     ::unsetenv("MUSTER_SOFTWARE_GPU");
     EXPECT_EQ(bad.exit_code, 8) << bad.log;
-    EXPECT_THAT(Unwrapped(bad.log), AllOf(HasSubstr("fails: layer "), HasSubstr("--devices cpu")));
+    EXPECT_THAT(Unwrapped(bad.log),
+                AllOf(HasSubstr("error in layer "), HasSubstr("--devices cpu")));
     const std::string log = LogOf(Path(fmt::format("run{}", runs++))), line = "joining the job";
     EXPECT_EQ(log.find(line), log.rfind(line)) << log;
   }
