@@ -42,8 +42,8 @@ class Worker:
         return self.said("joined as rank")
 
     def asks(self):
-        """Keeps requesting its rank, which is taken."""
-        return self.said("asking for up to")
+        """… again and again for its rank, which is taken."""
+        return self.said("retrying for up to")
 
     def alive(self):
         return self.process.poll() is None

@@ -187,7 +187,7 @@ TEST_F(NpzTest, FloatsAreValues) {
     EXPECT_EQ(std::bit_cast<float>(sets.test->Label(1)), -1);
   }
   Write("test.npz", {{"x", x}, {"y", Npy<int64_t>({2}, {0, 1})}});
-  ExpectRefused("test.npz", HasSubstr("expected values, float32, as the other files have them"));
+  ExpectRefused("test.npz", HasSubstr("expected float32 values as in the other files"));
   data_.mutable_npz()->set_classes(2);
   ExpectRefused("train.npz", HasSubstr("y.astype(\"int64\") if they are classes"));
   Use(dir_.string());
@@ -213,7 +213,7 @@ TEST_F(NpzTest, TheSetsAreInFilesOrInOneFile) {
   // Evaluated without a training set.
   Use(Write("part.npz", {{"x", other}, {"y", one}}));
   data_.mutable_npz()->set_classes(5);
-  ExpectRefused("part.npz", HasSubstr("expected arrays for evaluations"));
+  ExpectRefused("part.npz", HasSubstr("expected arrays for evaluation"));
   ResolveFromFiles(data_);
   EXPECT_EQ(OpenEvaluatedSet(data_, 1).test->Label(0), 4);
 }

@@ -26,8 +26,9 @@ TEST_P(Fallback, ALaunchGoesOn) {
                  Path("launch.log"), Fault());
   EXPECT_EQ(launch.Wait(60), 0) << launch.Log();
   for (const char* file : {"run/worker-0.log", "run/worker-1.log"}) {
-    EXPECT_THAT(Slurp(Path(file)), AllOf(HasSubstr("ZeroMQ, since shared memory cannot be used"),
-                                         HasSubstr("over ZeroMQ")));
+    EXPECT_THAT(Slurp(Path(file)),
+                AllOf(HasSubstr("falling back to ZeroMQ: shared memory unavailable"),
+                      HasSubstr("over ZeroMQ")));
   }
   EXPECT_THAT(
       Slurp(Path("run/server.log")),

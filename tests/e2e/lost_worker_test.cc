@@ -168,7 +168,7 @@ TEST_F(Lost, ByHandSomeComeAndGo) {
   const auto first = Worker(0, endpoint), second = Worker(1, endpoint);
   ASSERT_TRUE(Reaches("run", 10)) << server->Log();
   EXPECT_EQ(second->EndBy(SIGTERM, 20), 0) << second->Log();
-  EXPECT_THAT(second->Log(), HasSubstr("this worker leaves"));
+  EXPECT_THAT(second->Log(), HasSubstr("this worker will leave"));
   EXPECT_TRUE(Happens("worker_left")) << server->Log();
   const Words join{"muster",     "worker", Path("config.txtpb"), "--join",
                    "--endpoint", endpoint, "--token-file",       TokenFile()};

@@ -223,14 +223,14 @@ TEST_F(Runs, AWorkerKnowsItsMemoryBeforeItRuns) {
   EXPECT_EQ(rows["gradients to push (shared)"], kArena);
   // The second convolution's, transformed, forward and back, and at most a copy of the first's.
   constexpr double kTransformed = 2 * 16 * (16 * 32 + 16) * 4;
-  EXPECT_GE(rows["weights as the kernels want"], kTransformed);
-  EXPECT_LE(rows["weights as the kernels want"], kTransformed + 2 * 4 * 9 * 16 * 16);
+  EXPECT_GE(rows["weights in kernel layouts"], kTransformed);
+  EXPECT_LE(rows["weights in kernel layouts"], kTransformed + 2 * 4 * 9 * 16 * 16);
   // Images of 16x16x3 floats, a label, and an index: five slices of 32, and five blocks of 250 of
   // which the test set has only two.
   const double sample = 4 * 16 * 16 * 3 + 4 + 8;
   EXPECT_EQ(rows["batches made ahead"], 5 * 32 * sample);
-  EXPECT_EQ(rows["the same in evaluations"], 250 * sample);
-  EXPECT_EQ(rows["orders of two epochs"], 2 * 8 * 2560);
+  EXPECT_EQ(rows["evaluation batches"], 250 * sample);
+  EXPECT_EQ(rows["sample orders of two epochs"], 2 * 8 * 2560);
   EXPECT_GT(rows["training: activations, scratch"], 32 * 4 * 16 * 16 * (16 + 16));
   EXPECT_GT(rows["code, libraries, kernels"], 1e6);
 
@@ -239,9 +239,9 @@ TEST_F(Runs, AWorkerKnowsItsMemoryBeforeItRuns) {
       Path("."));
   EXPECT_EQ(tcp["weights, two buffers"], 2 * kArena);
   EXPECT_EQ(tcp["gradients to push"], kArena);
-  EXPECT_EQ(tcp["weights received, at most"], kArena / 2);
-  EXPECT_EQ(tcp["gradients in 16 bits"], 6 * kArena / 2);  // one chunk, six buffers
-  EXPECT_EQ(tcp["accumulated gradients"], 2 * kArena);     // four slices: a tree of two levels
+  EXPECT_EQ(tcp["received weights (at most)"], kArena / 2);
+  EXPECT_EQ(tcp["16-bit gradients"], 6 * kArena / 2);   // one chunk, six buffers
+  EXPECT_EQ(tcp["accumulated gradients"], 2 * kArena);  // four slices: a tree of two levels
 }
 
 // What a dry run says, and what the worker logs at its end.

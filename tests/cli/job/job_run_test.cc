@@ -166,8 +166,7 @@ TEST_F(JobRunTest, AFullStandardOutputDoesNotEndASeries) {
 TEST_F(JobRunTest, FilesThatAreAllShorterAreALineOfTheHeader) {
   GoodJob();
   EXPECT_THAT(Unwrapped(RunLaunch().out),
-              HasSubstr("10,000 images a training file expected, as published, 3 "
-                        "found in each"));
+              HasSubstr("expected 10,000 images per training file as published, found 3 in each"));
 }
 
 TEST_F(JobRunTest, DataThatNobodyReadsAreALineOfTheHeader) {

@@ -136,7 +136,7 @@ TEST_F(CudaDeviceFailureTest, OutOfMemoryOfATowerNamesTheLayerAndWhatFits) {
     message = error.what();
   }
   EXPECT_THAT(message, AllOf(HasSubstr("activations of a slice of 32768 samples ("),
-                             HasSubstr(" MB of layer "), HasSubstr("was asked for "),
+                             HasSubstr(" MB of it in layer "), HasSubstr("was asked for "),
                              HasSubstr(" MB are free"), HasSubstr(" (run.slices)")));
   const std::string before = "; a slice of up to ";
   ASSERT_THAT(message, HasSubstr(before));

@@ -71,8 +71,8 @@ TEST_F(CudaJob, HasTheSameBitsOnAnyNumberOfWorkersOverAnyTransport) {
 // host does.
 TEST_F(CudaJob, HasTheSameBitsWhereverTheImagesLie) {
   const std::string hash = HashOf({"cluster.workers=2"});
-  EXPECT_THAT(LogOf(Path("run0"), 1), AllOf(HasSubstr("the training set is on the device"),
-                                            HasSubstr("the test set is on the device")));
+  EXPECT_THAT(LogOf(Path("run0"), 1), AllOf(HasSubstr("the training set is in device memory"),
+                                            HasSubstr("the test set is in device memory")));
   // 300 images for training, 40 to test. Room for all, but not twice for those of training; for
   // hardly any.
   const auto predicted = [&] { return PredictedOnCard(Path("run0")); };
@@ -87,12 +87,12 @@ TEST_F(CudaJob, HasTheSameBitsWhereverTheImagesLie) {
   leave(all);
   EXPECT_LT(predicted().at("images of the data set"), 100 * 3072);
   EXPECT_EQ(HashOf({"cluster.workers=2"}) == hash, kHostFuses);
-  EXPECT_THAT(LogOf(Path("run1"), 1), AllOf(HasSubstr("the training set stays at the host"),
-                                            HasSubstr("the test set is on the device")));
+  EXPECT_THAT(LogOf(Path("run1"), 1), AllOf(HasSubstr("the training set stays in host memory"),
+                                            HasSubstr("the test set is in device memory")));
   leave(all - 0.9 * images);
   EXPECT_EQ(predicted().count("images of the data set"), 0u);
   EXPECT_EQ(HashOf({"cluster.workers=2"}) == hash, kHostFuses);
-  EXPECT_THAT(LogOf(Path("run2"), 1), HasSubstr("the test set stays at the host"));
+  EXPECT_THAT(LogOf(Path("run2"), 1), HasSubstr("the test set stays in host memory"));
   ::unsetenv("MUSTER_SOFTWARE_GPU");
 }
 
@@ -187,14 +187,14 @@ TEST_F(CudaJob, AGpuThatComputesWronglyEndsTheJob) {
                                                fmt::format("worker.precision={}", precision)};
     const Outcome good = Succeeded(OnCards(settings));
     EXPECT_THAT(LogOf(Path(fmt::format("run{}", runs))),
-                HasSubstr("the GPU computes as the CPU does"));
+                HasSubstr("the GPU's results match the CPU's"));
     runs += 2;
     ::setenv("MUSTER_SOFTWARE_GPU", "wrong_products=1", 1);
     const Outcome bad = OnCards(settings);
     ::unsetenv("MUSTER_SOFTWARE_GPU");
     EXPECT_EQ(bad.exit_code, 8) << bad.log;
-    EXPECT_THAT(Unwrapped(bad.log), AllOf(HasSubstr("computes wrongly"), HasSubstr("layer "),
-                                          HasSubstr("--devices cpu")));
+    EXPECT_THAT(Unwrapped(bad.log),
+                AllOf(HasSubstr("wrong result of layer "), HasSubstr("--devices cpu")));
   }
 }
 
@@ -207,7 +207,8 @@ TEST_F(CudaJob, AGpuThatFailsInTheTestBeforeTheFirstStepEndsTheJob) {
     const Outcome bad = Launch({"cluster.workers=1", "run.steps=1", "worker.backend=CUDA"});
     ::unsetenv("MUSTER_SOFTWARE_GPU");
     EXPECT_EQ(bad.exit_code, 8) << bad.log;
-    EXPECT_THAT(Unwrapped(bad.log), AllOf(HasSubstr("fails: layer "), HasSubstr("--devices cpu")));
+    EXPECT_THAT(Unwrapped(bad.log),
+                AllOf(HasSubstr("error in layer "), HasSubstr("--devices cpu")));
     const std::string log = LogOf(Path(fmt::format("run{}", runs++))), line = "joining the job";
     EXPECT_EQ(log.find(line), log.rfind(line)) << log;
   }
@@ -235,7 +236,7 @@ TEST_F(CudaJob, UsesTheMemoryThatWasPredicted) {
     const std::filesystem::path dir = Path("run" + std::to_string(run++));
     double predicted = 0;
     for (const auto& [what, bytes] : PredictedOnCard(dir)) predicted += bytes;
-    EXPECT_THAT(LogOf(dir), HasSubstr(fmt::format(", and {:.3f} MB on the card", predicted * 1e-6)))
+    EXPECT_THAT(LogOf(dir), HasSubstr(fmt::format(", GPU memory {:.3f} MB", predicted * 1e-6)))
         << setting;
   }
 }
