@@ -1,6 +1,6 @@
 #!/bin/sh
-# scripts/gpu_check.sh where no GPU is visible: each stage ends with one line and exit code 2. And with programs that
-# only play their parts: what a budget cuts off is not done, and no failure.
+# Tests scripts/gpu_check.sh. Without a visible GPU each stage ends with one line and exit code 2.
+# With fake programs, stages that exceed the time budget are skipped without counting as failures.
 # Usage: gpu_check_test.sh SCRIPT FOLDER_OF_THE_PROGRAMS
 script=$1 bin=$2
 out=$(mktemp -d) || exit 1
@@ -15,13 +15,13 @@ for stage in 1 2 3 4 5 6; do
   expect "its table" "$(cat "$out/stage-$stage.md")" "$line"
 done
 for wrong in '--stage 7' '--stage 1 --budget soon' '--stage' '--what 1'; do
-  # shellcheck disable=SC2086 # words on purpose
+  # shellcheck disable=SC2086 # word splitting is intended
   "$script" --out "$out/wrong" $wrong >"$out/said" 2>&1
   expect "exit code of $wrong" $? 2
   [ ! -e "$out/wrong" ] || { echo "$wrong: made $out/wrong"; failed=1; }
 done
 
-# A clock that a training of ten minutes moves on.
+# A clock that each fake training advances by ten minutes.
 play=$out/play
 mkdir "$play"
 echo 1000 >"$out/now"
@@ -30,14 +30,14 @@ part date "cat '$out/now'"
 part gpu_probe 'exit 0'
 part card_test 'echo "[  PASSED  ] 3 tests."'
 part muster "echo 1600 >'$out/now'; exit 124"
-# played EXIT_CODE: plays stage 2.
+# played EXIT_CODE: runs stage 2 with the fake programs.
 played() {
   PATH=$play:$PATH "$script" --stage 2 --out "$out/played" --bin "$play" --python true >"$out/said" 2>&1
   expect "exit code of a stage that is played" $? "$1"
 }
 in_table() { grep -q "^$1" "$out/played/stage-2.md" || { echo "no row '$1' in:"; cat "$out/played/stage-2.md"; failed=1; }; }
 played 3
-# Rows "not found: LIBRARY" come before it where CUDA's libraries are not installed.
+# Rows "not found: LIBRARY" come first if CUDA's libraries are not installed.
 expect "the first row" "$(grep -v '^not found: ' "$out/played/stage-2.md" | head -n 1 | cut -d: -f1)" \
   "card_test, convolutions AUTO"
 in_table 'not done: gpu-1'
@@ -46,7 +46,7 @@ echo 1000 >"$out/now"
 part card_test "echo '[  FAILED  ] DenseTest'; exit 1"
 played 1
 in_table 'not done: cpu'
-# One that hangs while there is time.
+# A training that hangs although there is time left.
 echo 1000 >"$out/now"
 part card_test 'echo "[  PASSED  ] 3 tests."'
 part muster 'exit 124'

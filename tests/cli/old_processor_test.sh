@@ -1,6 +1,6 @@
 #!/bin/sh
-# On a processor without AVX2 (QEMU's Nehalem) every program ends with one line and exit code 2, and
-# not of an instruction that is not there. Exit code 77: skipped.
+# On a processor without AVX2 (QEMU's Nehalem) every program ends with one line and exit code 2
+# instead of an illegal instruction. Exit code 77: skipped.
 # Usage: old_processor_test.sh MUSTER_ARCH MUSTER_SANITIZE PROGRAM ...
 arch=$1
 sanitize=$2

@@ -1,6 +1,6 @@
 #!/bin/bash
-# docs/services: units that systemd takes and enables, with the built program in the place of the
-# installed one, and no more exposed than they were. Exit code 77: there is no systemd-analyze to ask.
+# docs/services: systemd accepts and enables the units, with the built program in place of the
+# installed one, and their exposure has not grown. Exit code 77: systemd-analyze is not installed.
 # scripts/services.sh runs them.
 # Arguments: the folder of the units, the program.
 set -euo pipefail
@@ -16,12 +16,12 @@ for unit in muster-server.service muster-worker@.service; do
   grep -q "^ExecStart=$program " "$file"
   # It may complain about other units of this system. Only findings about this one count.
   systemd-analyze verify "$file" 2>&1 | grep -F "$(basename "$file")" && exit 1
-  # Exposure from 0 to 100.
+  # Exposure is a number from 0 to 100.
   systemd-analyze security --offline=true --threshold=16 "$file" > "$folder/security" 2>&1 || {
     grep -E '✗|→' "$folder/security"
     exit 1
   }
-  # What they are started with is what the program knows.
+  # The program knows the options in ExecStart.
   command=$(sed -nE 's/^ExecStart=\S+ (server|worker) .*/\1/p' "$file")
   help=$("$program" "$command" --help)
   while read -r option; do
@@ -32,7 +32,7 @@ for unit in muster-server.service muster-worker@.service; do
   done < <(grep ^ExecStart= "$file" | grep -oE -- '--[a-z-]+')
 done
 
-# As `systemctl enable` does: started with the host, in an order in which the server is stopped first.
+# As `systemctl enable` does: both start with the host, and the server stops first.
 units_folder=$folder/root/etc/systemd/system
 mkdir -p "$units_folder"
 cp "$units"/*.service "$units_folder/"
@@ -44,7 +44,7 @@ for unit in muster-server muster-worker@0 muster-worker@1; do
   }
 done
 grep -q '^Before=muster-server.service$' "$units/muster-worker@.service"
-# libzmq cannot listen without it.
+# Without it libzmq cannot listen.
 grep -q '^RestrictAddressFamilies=.*\<AF_NETLINK\>' "$units/muster-server.service"
-# With 0, systemd-coredump keeps dumps all the same.
+# With 0 systemd-coredump would still store dumps.
 [[ $(grep -lx LimitCORE=1 "$units"/*.service | wc -l) == 2 ]]

@@ -1,5 +1,4 @@
-// cuBLAS, cublasLt and cuDNN on the software GPU, against the formulas in double; and what they
-// refuse.
+// cuBLAS, cublasLt and cuDNN on the software GPU: results against formulas in double, and errors.
 #include <cublasLt.h>
 #include <cublas_v2.h>
 #include <cudnn.h>
@@ -24,7 +23,7 @@ using ::testing::IsEmpty;
 constexpr float kOne = 1;
 constexpr float kZero = 0;
 
-// Between -1 and 1, with eight bits: exact in bfloat16, too.
+// Between -1 and 1, with eight bits: also exact in bfloat16.
 std::vector<float> Numbers(size_t count, uint64_t seed) {
   std::vector<float> numbers(count);
   for (size_t i = 0; i < count; ++i) {
@@ -102,7 +101,7 @@ TEST_F(LibraryTest, MultipliesManyAndAdds) {
   EXPECT_THAT(Download(c, 4), ElementsAre(11, 21, 301, 401));
 }
 
-// 1 + 2^-11 has one bit more than TF32 keeps.
+// 1 + 2^-11 has one more bit than TF32 stores.
 TEST_F(LibraryTest, Tf32OnlyWhereItIsAskedFor) {
   const float* const x = Upload<float>({1 + std::ldexp(1.0f, -11) + std::ldexp(1.0f, -12)});
   const float* const one = Upload<float>({1});
@@ -121,7 +120,7 @@ TEST_F(LibraryTest, Tf32OnlyWhereItIsAskedFor) {
 
 class Bfloat16Test : public LibraryTest {
  protected:
-  // The sum of 513 ones.
+  // Sums 513 ones.
   cublasStatus_t AddUp(uint16_t* to) {
     const uint16_t* const ones = Upload(ToBfloat16(std::vector<float>(513, 1)));
     return cublasGemmEx(blas_, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 513, &kOne, ones, CUDA_R_16BF, 1,
@@ -138,11 +137,11 @@ TEST_F(Bfloat16Test, IsAddedUpInFloatAndRoundedOnce) {
   AskForSumsInFloat();
   uint16_t* const c = Allocate<uint16_t>(1);
   EXPECT_EQ(AddUp(c), CUBLAS_STATUS_SUCCESS);
-  // 513 lies between 512 and 516; a sum in bfloat16 would stop at 256.
+  // 513 lies between 512 and 516. A sum in bfloat16 would stop at 256.
   EXPECT_EQ(Download(c, 1)[0], ToBfloat16({512})[0]);
 }
 
-// As cuBLAS would by default, where it splits a long sum.
+// cuBLAS does this by default when it splits a long sum.
 TEST_F(Bfloat16Test, FindsPartialSumsThatMayBeRounded) {
   ViolationRecorder recorder;
   EXPECT_EQ(AddUp(Allocate<uint16_t>(1)), CUBLAS_STATUS_INVALID_VALUE);
@@ -187,7 +186,7 @@ TEST_F(LibraryTest, FindsWorkspacesThatCannotBe) {
   EXPECT_EQ(cublasSetWorkspace(blas_, space, 1000), CUBLAS_STATUS_SUCCESS);
 }
 
-// cublasSetStream takes it away.
+// cublasSetStream removes the workspace.
 TEST_F(LibraryTest, FindsAProductWithoutAWorkspace) {
   const float* const x = Upload<float>({1});
   ASSERT_EQ(cublasSetStream(blas_, stream_), CUBLAS_STATUS_SUCCESS);
@@ -218,7 +217,7 @@ TEST_F(LibraryTest, FindsAWorkspaceOfTwoStreams) {
   cudaStreamDestroy(other);
 }
 
-// One product of cublasLt: D [3 x 2] = relu(A B + bias).
+// One cublasLt product: D [3 x 2] = relu(A B + bias).
 class LtTest : public LibraryTest {
  protected:
   void SetUp() override {

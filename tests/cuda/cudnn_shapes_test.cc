@@ -1,5 +1,5 @@
-// The shapes of the software GPU's convolutions are those of the real cuDNN, where that is
-// installed: its descriptors need no card.
+// The software GPU computes the same convolution shapes as the real cuDNN, if that is installed.
+// Its descriptors need no GPU.
 #include <cudnn.h>
 #include <dlfcn.h>
 #include <gmock/gmock.h>
@@ -28,10 +28,10 @@ class RealCudnn {
   }
 
  private:
-  void* library_ = nullptr;  // until the end
+  void* library_ = nullptr;  // never closed
 };
 
-// The functions that shapes need: the software GPU's, or those of a library.
+// The functions that compute shapes, of the software GPU or a library.
 struct ShapeFunctions {
 #define MUSTER_SHAPE_FUNCTIONS(X)      \
   X(cudnnCreateTensorDescriptor)       \
@@ -58,7 +58,7 @@ struct ShapeFunctions {
   }
 };
 
-// A convolution made of random numbers.
+// A random convolution.
 struct ShapeCase {
   explicit ShapeCase(uint64_t seed) : seed_(seed) {}
   int Random(uint64_t which, int least, int most) const {
@@ -66,7 +66,7 @@ struct ShapeCase {
     return least + static_cast<int>(Mix(seed_ * 100 + which) % range);
   }
 
-  // What the library says: the status, and the four dimensions.
+  // Returns the library's status and the four dimensions.
   std::array<int, 5> Output(const ShapeFunctions& with) const {
     cudnnTensorDescriptor_t x = nullptr;
     cudnnFilterDescriptor_t w = nullptr;

@@ -40,7 +40,7 @@ size_t At(const ConvolutionCase& one, int channels, int height, int width, int n
                                  : ((n * channels + c) * height + h) * width + w);
 }
 
-// Calls with the indices of all triples of an input, a weight and an output that meet.
+// Calls visit(input, weight, output) with the indices of all triples that contribute.
 void ForAll(const ConvolutionCase& one, const std::function<void(size_t, size_t, size_t)>& visit) {
   const int per_group = one.c / one.groups;
   for (int n = 0; n < one.n; ++n) {

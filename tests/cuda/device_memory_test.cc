@@ -1,4 +1,4 @@
-// Memory and copies on the software GPU: right programs work, wrong ones are found out.
+// Memory and copies on the software GPU: correct programs work, wrong ones are detected.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -161,7 +161,7 @@ TEST_F(DeviceMemoryTest, FindsMemoryGivenBackThatACopyUses) {
   ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
 }
 
-// Whole pages are locked, and each of them once.
+// Whole pages are locked, each at most once.
 TEST_F(DeviceMemoryTest, RegistersNoTwoRangesOfOnePage) {
   char* const page = static_cast<char*>(std::aligned_alloc(4096, 8192));
   ASSERT_EQ(cudaHostRegister(page, 100, cudaHostRegisterDefault), cudaSuccess);

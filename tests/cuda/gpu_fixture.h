@@ -1,4 +1,4 @@
-// A stream, memory and copies, in the few words that tests of the software GPU need.
+// Streams, memory and copies, in short form for tests of the software GPU.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,7 +15,7 @@ namespace muster::software_gpu {
 class GpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    // Streams are threads.
+    // Streams are threads, so death tests cannot fork.
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     Start({});
   }
@@ -32,7 +32,7 @@ class GpuTest : public ::testing::Test {
     Reset(options);
     ASSERT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
   }
-  // All that was allocated.
+  // Frees all allocations.
   void Free() {
     for (void* memory : memory_) cudaFree(memory);
     for (void* memory : host_) cudaFreeHost(memory);

@@ -1,4 +1,4 @@
-// A test that launches a kernel and asks what was found. Only included by .cu files.
+// A test that launches a kernel and returns the violations. Only included by .cu files.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace muster::software_gpu {
 
 class KernelTest : public GpuTest {
  protected:
-  // Launches it and waits; what was found.
+  // Launches the kernel, waits, and returns the violations.
   template <typename... Params, typename... Args>
   std::vector<std::string> Violations(void (*kernel)(Params...), dim3 grid, dim3 block,
                                       Args... args) {

@@ -1,4 +1,4 @@
-// What nvcc's kernels need of a card, as read from libmuster_cuda.so.
+// The resources of nvcc's kernels, as read from libmuster_cuda.so.
 #include "tests/cuda/software_gpu/kernel_resources.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ TEST(KernelResourcesTest, UnnamedNamespacesAreCalledAsGccCallsThem) {
       HostNameOf("_ZN6muster9MapKernelINS_46_GLOBAL__N__3fcf18d5_13_batch_norm_cu_2f9642385Relu6E"
                  "NS_46_GLOBAL__N__3fcf18d5_13_batch_norm_cu_2f9642383SumEEEvv"),
       "_ZN6muster9MapKernelINS_12_GLOBAL__N_15Relu6ENS_12_GLOBAL__N_13SumEEEvv");
-  // In some files nvcc adds a number of its own.
+  // nvcc adds a number of its own in some files.
   EXPECT_EQ(HostNameOf("_ZN6muster4cuda48_GLOBAL__N__e5d61f83_10_softmax_cu_04fdf6a5_109513"
                        "SoftmaxKernelIfEEvPKT_PS3_li"),
             "_ZN6muster4cuda12_GLOBAL__N_113SoftmaxKernelIfEEvPKT_PS3_li");
@@ -33,17 +33,17 @@ TEST(KernelResourcesTest, UnnamedNamespacesAreCalledAsGccCallsThem) {
 TEST(KernelResourcesTest, AFileThatIsNoLibraryIsAnError) {
   EXPECT_THROW((void)ReadKernelResources("/proc/self/cmdline"), Error);
   EXPECT_THROW((void)ReadKernelResources("/nonexistent"), Error);
-  EXPECT_THAT(ReadKernelResources("/proc/self/exe"), IsEmpty());  // which nvcc did not make
+  EXPECT_THAT(ReadKernelResources("/proc/self/exe"), IsEmpty());  // not made by nvcc
 }
 
 // What docs/GPUS.md says of them.
 TEST(KernelResourcesTest, FourBlocksLiveOnAMultiprocessor) {
-  if (*MUSTER_REAL_PLUGIN == '\0') GTEST_SKIP() << "no nvcc here: nothing is compiled for a card";
+  if (*MUSTER_REAL_PLUGIN == '\0') GTEST_SKIP() << "built without nvcc";
   const auto kernels = ReadKernelResources(MUSTER_REAL_PLUGIN);
   EXPECT_GT(kernels.size(), 100u);
   size_t with_shared_memory = 0;
   for (const auto& [name, needs] : kernels) {
-    EXPECT_THAT(needs.registers, AllOf(Ge(2), Le(64))) << name;  // 2: an empty one's of sm_61
+    EXPECT_THAT(needs.registers, AllOf(Ge(2), Le(64))) << name;  // an empty kernel on sm_61 uses 2
     EXPECT_EQ(WhyTooLarge(needs, 256, 0, 48 << 10), "") << name;
     EXPECT_LE(needs.shared_bytes, 5u << 10) << name;
     with_shared_memory += needs.shared_bytes > 0 ? 1 : 0;

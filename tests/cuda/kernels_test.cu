@@ -1,4 +1,4 @@
-// Kernels on the software GPU give what a card would.
+// Kernels on the software GPU compute what a GPU would.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

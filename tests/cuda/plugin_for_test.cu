@@ -1,5 +1,4 @@
-// See plugin_test.cc. Its shared variables belong to a library that is loaded while the program
-// runs.
+// See plugin_test.cc. The shared variables belong to a library that is loaded at run time.
 #include <vector>
 
 #include "software_gpu/launch.h"

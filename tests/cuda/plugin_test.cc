@@ -1,5 +1,5 @@
-// The software GPU in a library that is loaded, as a worker loads its backend: in several processes
-// at once, each with a device of its own.
+// The software GPU in a library that is loaded at run time, as a worker loads its backend. Several
+// processes do so at once, each with its own device.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -10,7 +10,7 @@
 namespace muster::software_gpu {
 namespace {
 
-// Loads the library and has it add the numbers up. -1: it could not be loaded.
+// Loads the library and sums the numbers with it. Returns -1 if it cannot be loaded.
 int SumInPlugin(const std::vector<int>& numbers) {
   void* const library = dlopen(MUSTER_TEST_PLUGIN, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return -1;
@@ -22,7 +22,7 @@ TEST(PluginTest, ComputesInALibrary) {
   EXPECT_EQ(SumInPlugin(std::vector<int>(100, 1)), 100) << dlerror();
 }
 
-// As with CUDA, a process that has used its device does not fork: each is a program of its own.
+// As with CUDA, a process must not fork after using its device, so each one is a new program.
 TEST(PluginTest, EachProcessHasADeviceOfItsOwn) {
   std::vector<pid_t> children;
   for (int i = 0; i < 3; ++i) {

@@ -1,5 +1,5 @@
-// Streams, events, steps and failures on the software GPU: right programs work, wrong ones are
-// found out.
+// Streams, events, steps and failures on the software GPU: correct programs work, wrong ones are
+// detected.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ class StreamOrderTest : public GpuTest {
     if (event_ != nullptr) cudaEventDestroy(event_);
     GpuTest::TearDown();
   }
-  // A second stream, and an event.
+  // Creates a second stream and an event.
   void StartOther() {
     ASSERT_EQ(cudaStreamCreateWithFlags(&other_, cudaStreamNonBlocking), cudaSuccess);
     ASSERT_EQ(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), cudaSuccess);
@@ -42,7 +42,7 @@ class StreamOrderTest : public GpuTest {
   cudaEvent_t event_ = nullptr;
 };
 
-// Copies to the same memory, on two streams.
+// Copies to the same memory on two streams.
 TEST_F(StreamOrderTest, FindsStreamsThatNothingOrders) {
   StartOther();
   char* const there = Allocate<char>(100);
@@ -79,7 +79,7 @@ TEST_F(StreamOrderTest, EventsAndTheHostOrderStreams) {
   EXPECT_THAT(Download(there, 100), Each(1));
 }
 
-// The wait is for what had been recorded when it was asked for, not for later records.
+// The wait is for the record at the time of the call, not for later ones.
 TEST_F(StreamOrderTest, AWaitIsForTheRecordBefore) {
   StartOther();
   char* const there = Allocate<char>(100);
@@ -134,7 +134,7 @@ TEST_F(StreamOrderTest, ACallFailsWhenItIsTold) {
   EXPECT_EQ(cudaFree(second), cudaSuccess);
 }
 
-// A thread works with card 0 unless it says otherwise, whatever another one has said.
+// Each thread works with GPU 0 until it selects another one, regardless of other threads.
 TEST_F(StreamOrderTest, FindsThreadsThatHaveNotChosenTheCard) {
   cudaStreamDestroy(stream_);
   stream_ = nullptr;
@@ -153,7 +153,7 @@ TEST_F(StreamOrderTest, FindsThreadsThatHaveNotChosenTheCard) {
     EXPECT_THAT(recorder.Take(), IsEmpty());
   }).join();
   EXPECT_NE(memory, nullptr);
-  // All is given back from there, too.
+  // Free on the selected GPU as well.
   Free();
   ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
 }

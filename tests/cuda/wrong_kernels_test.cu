@@ -1,4 +1,4 @@
-// What is wrong with a kernel is found out on the software GPU.
+// The software GPU detects faulty kernels.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -214,7 +214,7 @@ TEST_F(WrongKernelTest, RefusesLaunchesThatNoCardTakes) {
 __global__ void ModestKernel() {}
 __global__ void GreedyKernel() {}
 
-// With the numbers that nvcc would give, which a test's kernels do not have: g++ compiles them.
+// Declares nvcc's numbers, because g++ compiles a test's kernels.
 TEST_F(WrongKernelTest, RefusesBlocksThatNeedMoreThanACardHas) {
   const auto launch = [&](int threads, size_t shared_bytes) {
     ViolationRecorder recorder;
@@ -245,7 +245,7 @@ TEST_F(WrongKernelTest, RefusesBlocksThatNeedMoreThanACardHas) {
   declare({.registers = 16, .most_threads = 128});
   EXPECT_EQ(launch(128, 0), "");
   EXPECT_THAT(launch(129, 0), HasSubstr("__launch_bounds__ say at most 128"));
-  // A kernel of which nothing was said is one of the backend's, or is missed.
+  // A kernel without declared resources must be in the backend's library, or is reported.
   EXPECT_EQ(LaunchKernel(ModestKernel, dim3(1), dim3(1), 0, stream_), cudaSuccess);
   if (*MUSTER_REAL_PLUGIN != '\0') {
     EXPECT_THAT(KernelsWithoutResources(), Contains(HasSubstr("ModestKernel")));
@@ -258,7 +258,7 @@ TEST_F(WrongKernelTest, AKernelThatFailsBreaksTheDevice) {
   cuda::Launch(ScaleKernel, dim3(1), dim3(1), stream_, values, 2, 1);
   EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
   {
-    const Hold hold;  // or the launch itself may say so
+    const Hold hold;  // otherwise the launch itself may already fail
     cuda::Launch(ScaleKernel, dim3(1), dim3(1), stream_, values, 2, 1);
   }
   EXPECT_EQ(cudaStreamSynchronize(stream_), cudaErrorLaunchFailure);

@@ -1,4 +1,4 @@
-// The cost model against closed forms, and what `muster bench` says of given measurements.
+// The cost model against closed forms, and the output of `muster bench` for given measurements.
 #include <gmock/gmock-matchers.h>
 
 #include "cli/bench/bench_text.h"
@@ -34,19 +34,19 @@ TEST(CostModel, OneServersLinkGrowsWithTheHostsAndARingDoesNot) {
   EXPECT_NEAR(ServerRound(shape, network, memory), 2e-3 + 4 * 404e6 / link, 1e-9);
   EXPECT_NEAR(RingRound(shape, network, memory), 6 * (1e-3 + 100e6 / link) + 400e6 * 5 / memory,
               1e-9);
-  // Twice the hosts: about twice the time at one server, next to no more bytes in a ring.
+  // With twice the hosts a server takes about twice the time; a ring transfers hardly more bytes.
   RoundShape twice = shape;
   twice.workers = 8;
   EXPECT_NEAR(ServerRound(twice, network, memory) / ServerRound(shape, network, memory), 2, 0.01);
   EXPECT_LT(RingRound(twice, network, memory) / RingRound(shape, network, memory), 1.2);
-  // The pass, where memory is slower than the link.
+  // If memory is slower than the link, the pass dominates.
   EXPECT_NEAR(ServerRound(shape, network, 1e9), 2e-3 + 400e6 * 8 / 1e9 + 4 * 4e6 / link, 1e-9);
-  // A chunk is no larger than the model.
+  // A chunk is at most as large as the model.
   shape.bytes = 1000;
   EXPECT_NEAR(ServerRound(shape, network, memory), 2e-3 + 4 * 2000 / link, 1e-12);
 }
 
-// A machine of 20 GB/s whose update reaches half of the memory's speed.
+// A machine with 20 GB/s whose update reaches half of the memory bandwidth.
 BenchResult SomeResult() {
   BenchResult result{
       .workers = 2, .server_threads = 2, .optimizer = "MOMENTUM", .instruction_set = "AVX2"};
@@ -97,7 +97,7 @@ TEST(BenchText, SaysThatTheMachineWasBusyWhereARoundIsShorterThanItsUpdate) {
 TEST(BenchText, PredictsTheMiddleFromTheEnds) {
   for (const std::string& line : BenchLines(SomeResult())) {
     if (line.find("1.00 MB  ") == std::string::npos) continue;
-    // Both the measured and the predicted time, over shared memory and over TCP.
+    // The measured and the predicted time, both over shared memory and over TCP.
     EXPECT_NE(line.find("330 us"), line.rfind("330 us")) << line;
     EXPECT_NE(line.find("2.10 ms"), line.rfind("2.10 ms")) << line;
     return;

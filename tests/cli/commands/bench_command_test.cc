@@ -1,4 +1,4 @@
-// `muster bench` with stand-ins for the programs that measure.
+// `muster bench` with stand-ins for the measuring programs.
 #include <gmock/gmock-more-matchers.h>
 
 #include <cstdlib>
@@ -27,7 +27,7 @@ class BenchCommandTest : public JobTest {
     Program("update_bench", kUpdate);
     Program("sync_bench", kSync);
   }
-  // A program beside `muster` that notes its arguments and does what `script` says.
+  // Creates a program beside `muster` that records its arguments and runs `script`.
   void Program(const std::string& name, const std::string& script) {
     std::ofstream(Path(name)) << "#!/bin/sh\necho \"$0 $*\" >> " << Path("calls") << "\n"
                               << script << "\n";
@@ -54,7 +54,7 @@ TEST_F(BenchCommandTest, MeasuresEachSizeOverBothTransports) {
   }
 }
 
-// Two rows that say the same would take a user's time twice.
+// A nearly identical second row would only double the user's wait.
 TEST_F(BenchCommandTest, AModelNearAStandardSizeStandsForIt) {
   const auto sizes = [&](const char* model) {
     const auto json = nlohmann::json::parse(Run({"bench", "--size", model, "--json"}).out);

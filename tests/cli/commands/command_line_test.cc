@@ -1,4 +1,4 @@
-// The command line of the real program: nothing that is wrong gets as far as starting a process.
+// The command line of the real program. Errors are found before any process starts.
 #include <fmt/core.h>
 #include <gmock/gmock-more-matchers.h>
 
@@ -22,7 +22,7 @@ using ::testing::StartsWith;
 
 class CommandLineTest : public JobTest {
  protected:
-  // A process that starts would leave this file.
+  // A started process would leave this file.
   CommandLineTest() {
     Server("touch:" + Path("server-started"));
     Workers("touch:" + Path("worker-started"));
@@ -55,7 +55,7 @@ TEST_F(CommandLineTest, HelpAndVersion) {
   EXPECT_EQ(Run({"--version"}).out, std::string("muster ") + kVersion + "\n");
 }
 
-// The commands that a help text lists.
+// The commands listed in a help text.
 std::vector<std::string> CommandsOf(const std::string& help) {
   std::vector<std::string> names;
   std::istringstream lines(help.substr(std::min(help.find("Subcommands:\n"), help.size())));
@@ -90,7 +90,7 @@ TEST_F(CommandLineTest, NoHelpTextIsWiderThanATerminal) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
 }
 
-// A variable of a shell script that is not set is no wish.
+// An empty value is most likely an unset shell variable.
 TEST_F(CommandLineTest, AnEmptyValueIsRefused) {
   for (const char* option : {"--devices", "--run-dir", "--data", "--workers", "--epochs", "--trace",
                              "--seed", "--initial-weights"}) {
@@ -126,7 +126,7 @@ TEST_F(CommandLineTest, OptionsOfOtherProgramsNameOurs) {
   ExpectRefused(RunLaunch({"--batch-size", "64"}), "--set run.global_batch=");
 }
 
-// No control character reaches a terminal.
+// Control characters must not reach a terminal.
 TEST_F(CommandLineTest, NamesArePrintedOnOneLineAndPrintable) {
   const std::string name = Path("a\n  b\x1b[31m");
   const Finished token = Run({"token", name});
@@ -151,7 +151,7 @@ TEST_F(CommandLineTest, HintsNameACommandThatThereIs) {
   }
 }
 
-// What a command prints is its result: without it nothing was done.
+// A command whose output cannot be written has failed.
 TEST_F(CommandLineTest, AFullDeviceIsNamed) {
   Workers(R"(print:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
   for (const std::vector<std::string>& arguments :
@@ -226,7 +226,7 @@ TEST_F(CommandLineTest, WhatIsMissingOrTooMuchIsSaidInPlainWords) {
 
 TEST_F(CommandLineTest, AnInstructionSetThatThisHostLacks) {
   if (HostInstructionSets().back() == config::Server::AVX512) {
-    GTEST_SKIP() << "this processor has every instruction set that a config can name";
+    GTEST_SKIP() << "this processor supports every instruction set that a config can name";
   }
   const std::vector<std::string> setting{"--set", "server.instruction_set=AVX512"};
   ExpectRefused(RunLaunch(setting), "the server's CPU does not support AVX512, only SCALAR");
@@ -254,7 +254,7 @@ TEST_F(CommandLineTest, ProgramsThatAreMissing) {
 
 TEST_F(CommandLineTest, ProgramsThatCannotBeExecuted) {
   std::filesystem::remove(Path("muster-server"));
-  std::ofstream(Path("muster-server")) << "no program";
+  std::ofstream(Path("muster-server")) << "not a program";
   std::filesystem::permissions(Path("muster-server"), std::filesystem::perms::all);
   Finished finished = RunLaunch();
   EXPECT_EQ(finished.exit_code, 1);
@@ -262,7 +262,7 @@ TEST_F(CommandLineTest, ProgramsThatCannotBeExecuted) {
   EXPECT_THAT(RunDirs(), IsEmpty());
 }
 
-// Said once, by one process, before there is anything to clean up.
+// The launcher reports it once, before there is anything to clean up.
 TEST_F(CommandLineTest, DataThatCannotBeUsed) {
   const auto refused = [&](const Finished& finished, const std::string& message) {
     EXPECT_EQ(finished.exit_code, 3);
@@ -283,7 +283,7 @@ TEST_F(CommandLineTest, ATraceBeyondTheRun) {
   const auto launch = [&](const std::string& steps, const std::string& length) {
     return RunLaunch({"--trace", Path("t.json"), "--trace-steps", steps, length, "1"});
   };
-  // The length in steps is known at once, or once the data are.
+  // The length in steps is known immediately, or only after reading the data.
   for (const char* length : {"--steps", "--epochs"}) {
     ExpectRefused(launch("500", length),
                   "run.trace_first_step: expected steps of this run, 0 to 0, got 500: choose them "
@@ -321,7 +321,7 @@ TEST_F(CommandLineTest, WrongCommandLinesOfAWorker) {
   std::vector<std::string> one = far;
   one.insert(one.end(), {"--workers", "1"});
   ExpectRefused(Run(one), "--rank 7: expected 0 to 0");
-  // Where the number is the cores', those of the server's host decide.
+  // If the number depends on the cores, the server's host decides.
   ExpectRefused(Run(far), "needs the job's token");
   ExpectRefused(Run({"worker", config(), "--endpoint", "ipc://@x"}), "--rank");
 }
@@ -332,7 +332,7 @@ TEST_F(CommandLineTest, WrongAddressesOfAServer) {
     all.insert(all.end(), more.begin(), more.end());
     return Run(all);
   };
-  // All interfaces at once, only where that is said.
+  // Listens on all interfaces only if requested explicitly.
   ExpectRefused(server({"--endpoint", "tcp://*:7700"}), "--bind tcp://*:7700");
   ExpectRefused(server({"--endpoint", "tcp://0.0.0.0:*"}), "--bind tcp://*:*");
   ExpectRefused(server({"--endpoint", "tcp://[::]:7700"}), "--bind");
@@ -376,7 +376,7 @@ TEST_F(CommandLineTest, InspectShowsTheNetwork) {
   EXPECT_THAT(finished.out, HasSubstr("64 images"));
 }
 
-// A result may be larger than what the console keeps for a reader that is not there yet.
+// The output may be larger than the console's buffer for a slow reader.
 TEST_F(CommandLineTest, NoLineOfALongResultIsLost) {
   std::string network;
   for (int i = 0; i < 20'000; ++i)

@@ -1,4 +1,4 @@
-// Every config of the tree can be read, fits its model and its data, and says how large a job is.
+// Every config of the tree loads, fits its model and data, and has a known job size.
 #include <fmt/core.h>
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ TEST_P(ConfigsTest, ReadsChecksAndInspects) {
   EXPECT_THAT(text, HasSubstr(fmt::format("run.global_batch={}, run.slices=8, worker.threads=1",
                                           config.run().global_batch())));
   EXPECT_THAT(lines, Contains(AllOf(HasSubstr("worker"), HasSubstr("23.0 MB"))));
-  // What the server holds is in the server's rows, and the host's files are there once.
+  // The server's memory is in the server's rows, and the host's files are counted once.
   const double all = SumOf(ServerMemory(config, graph)) + config.cluster().workers() * 5e6 + 11e6;
   EXPECT_THAT(lines,
               Contains(AllOf(HasSubstr("total, shared parts"), HasSubstr(FormatBytes(all)))));
@@ -67,7 +67,7 @@ TEST_P(ConfigsTest, ReadsChecksAndInspects) {
 INSTANTIATE_TEST_SUITE_P(All, ConfigsTest, ::testing::ValuesIn(Configs()),
                          [](const auto& info) { return info.param; });
 
-// Numbers worked out by hand: 10 x 12 weights and 10 biases, each rounded up to 16 floats.
+// Worked out by hand: 10 x 12 weights and 10 biases, each rounded up to 16 floats.
 TEST(ServerMemoryTest, CountsArrays) {
   config::Config config;
   config.mutable_cluster()->set_workers(2);
@@ -89,10 +89,10 @@ TEST(ServerMemoryTest, CountsArrays) {
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   const double arena = 4 * (128 + 16);
   ASSERT_EQ(4 * graph.arena_floats(), arena);
-  // Two planes, two moments, the best weights twice, a copy of one and both moments for
-  // checkpoints, one subtree of four slices from each worker.
+  // Two planes, two moments, the best weights twice, a copy of one plane and both moments for
+  // checkpoints, and a subtree of four slices from each worker.
   EXPECT_EQ(SumOf(ServerMemory(config, graph)), (2 + 2 + 2 + 3 + 2) * arena);
-  // Over shared memory the gradients are the same bytes.
+  // Over shared memory the gradients take the same space.
   config.mutable_cluster()->set_transport(config::Cluster::LOCAL);
   EXPECT_EQ(SumOf(ServerMemory(config, graph)), (2 + 2 + 2 + 3 + 2) * arena);
   config.mutable_checkpoint()->set_keep_last(0);

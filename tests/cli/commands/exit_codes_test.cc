@@ -1,5 +1,4 @@
-// The exit codes stand in four places: common/base/error.h, which is the truth, and what users
-// read.
+// The exit codes are documented in three places. common/base/error.h is authoritative.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +23,7 @@ std::string TextOf(const std::string& path) {
   return text.str();
 }
 
-// The matches of a pattern with two groups: code, meaning.
+// Maps codes to meanings: the two groups of the pattern.
 std::map<int, std::string> Matches(const std::string& text, const std::string& pattern) {
   std::map<int, std::string> found;
   const std::regex regex(pattern);
@@ -34,8 +33,8 @@ std::map<int, std::string> Matches(const std::string& text, const std::string& p
   return found;
 }
 
-// Rows "| 3 | meaning |" below the header; "| 130, 143 | interrupted (Ctrl-C), terminated |" is the
-// last and written apart.
+// Parses rows "| 3 | meaning |" below the header. The last row, "| 130, 143 | interrupted (Ctrl-C),
+// terminated |", has two codes.
 std::map<int, std::string> Table(const std::string& path, const std::string& header) {
   const std::string text = TextOf(path);
   const size_t begin = text.find(header);
@@ -50,7 +49,6 @@ std::map<int, std::string> Table(const std::string& path, const std::string& hea
   return rows;
 }
 
-// The table in `muster launch --help`.
 std::map<int, std::string> InHelp() {
   Action action;
   CLI::App app;

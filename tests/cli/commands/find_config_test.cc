@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// An unpacked package, or an installed tree, that holds one config.
+// An unpacked package or an installed tree with one config.
 class FindConfigTest : public ::testing::TestWithParam<const char*> {
  protected:
   FindConfigTest() {
@@ -31,7 +31,7 @@ TEST_P(FindConfigTest, WhatIsNotHereIsTakenFromBesideTheProgram) {
 }
 
 TEST_P(FindConfigTest, WhatIsHereIsNotReplaced) {
-  // The same name, relative to the current folder, leads to another file.
+  // The same relative name, seen from the current folder, refers to another file.
   const fs::path mine = prefix_ / "mine.txtpb";
   std::ofstream(mine) << "\n";
   const std::string name = fs::relative(mine).string();
@@ -41,7 +41,7 @@ TEST_P(FindConfigTest, WhatIsHereIsNotReplaced) {
 
 TEST_P(FindConfigTest, WhatIsNowhereKeepsItsName) {
   EXPECT_EQ(FindConfig("configs/of_nobody.txtpb", prefix_ / "bin"), "configs/of_nobody.txtpb");
-  EXPECT_EQ(FindConfig("configs", prefix_ / "bin"), "configs");  // a folder is no config
+  EXPECT_EQ(FindConfig("configs", prefix_ / "bin"), "configs");  // a folder is not a config
   EXPECT_EQ(FindConfig("", prefix_ / "bin"), "");
 }
 

@@ -1,4 +1,4 @@
-// What the help texts show can be copied: every example is a command line that is understood.
+// The examples in help texts are valid command lines.
 #include <gmock/gmock-more-matchers.h>
 
 #include <CLI/CLI.hpp>
@@ -15,7 +15,7 @@ using ::testing::Not;
 
 class Help : public JobTest {
  protected:
-  // The names of all commands: "launch", "data", "data get", …
+  // Adds the names of all commands: "launch", "data", "data get", …
   static void AddNames(const CLI::App& app, const std::string& prefix,
                        std::vector<std::string>& names) {
     for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
@@ -41,7 +41,7 @@ class Help : public JobTest {
   }
 };
 
-// The command lines below "Examples:", as they are printed, without the remarks beside them.
+// The command lines below "Examples:", without the remarks beside them.
 std::vector<std::string> ExamplesIn(const std::string& help) {
   std::vector<std::string> examples;
   std::istringstream lines(help.substr(std::min(help.find("\nExamples:\n"), help.size())));
@@ -70,7 +70,8 @@ std::string TroubleWith(const std::string& example) {
   CLI::App app;
   AddCommands(app, action);
   try {
-    app.parse(example.substr(0, example.find(" -- ")));  // another program's command line follows
+    app.parse(
+        example.substr(0, example.find(" -- ")));  // the rest is another program's command line
   } catch (const CLI::ParseError& error) {
     return error.get_name() + ": " + error.what();
   }
@@ -90,7 +91,7 @@ TEST_F(Help, EveryExampleIsUnderstood) {
     }
   }
   EXPECT_GE(seen, 40);
-  EXPECT_NE(TroubleWith("import theirs.safetensors --config x.txtpb"), "");  // it can fail
+  EXPECT_NE(TroubleWith("import theirs.safetensors --config x.txtpb"), "");  // the check can fail
 }
 
 // Exit codes and descriptions of options are aligned.
@@ -100,7 +101,7 @@ TEST_F(Help, EveryCommandHasExitCodesAndAlignedOptions) {
     if (help.find("Subcommands:") == std::string::npos) {
       EXPECT_THAT(help, HasSubstr("Exit codes:")) << command;
     }
-    // Texts of options begin at one column, also on their second lines.
+    // Descriptions of options start in one column, on all their lines.
     const size_t begin = std::min(help.find("\nOptions:\n"), help.size());
     std::istringstream options(help.substr(begin));
     std::string line;

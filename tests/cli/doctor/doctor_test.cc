@@ -1,4 +1,4 @@
-// What `muster doctor` makes of machines that lack something.
+// `muster doctor` on machines with problems.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -59,7 +59,7 @@ TEST(ExamineTest, AGoodMachine) {
   EXPECT_EQ(WorstOf(ExamineJob(SmallJob(), GoodMachine())), Grade::kOk);
 }
 
-// Each with what is changed, what it is about, how bad it is, and a word of what to do.
+// A change of the machine, the affected check, its severity, and a word of the remedy.
 struct Case {
   std::function<void(MachineFacts&)> change;
   const char* subject;
@@ -139,7 +139,7 @@ TEST(DoctorLinesTest, FitTheTerminal) {
   for (const std::string& line : DoctorLines(findings, 79, false)) {
     EXPECT_LE(line.size(), 79u) << line;
   }
-  EXPECT_EQ(DoctorLines(findings, 1000, false).size(), findings.size());  // a line each
+  EXPECT_EQ(DoctorLines(findings, 1000, false).size(), findings.size());  // one line each
   EXPECT_THAT(Join(DoctorLines(findings, 79, false), "\n"),
               AllOf(HasSubstr("  note   cores"), Not(HasSubstr("\x1b"))));
   EXPECT_THAT(Join(DoctorLines(findings, 79, true), "\n"), HasSubstr("\x1b[33mnote \x1b[0m"));

@@ -30,7 +30,7 @@ TEST(Prediction, LargeOutputsDoNotOverflow) {
   EXPECT_EQ(top[1].probability, 0);
 }
 
-// As an evaluation counts: a tie is not right, and the lower number is the prediction.
+// The same rule as in evaluations: a tie is wrong, and the lower class number is predicted.
 TEST(Prediction, OfEquals) {
   const std::array<float, 3> logits{0, 5, 5};
   EXPECT_FALSE(IsRight(logits, 1));

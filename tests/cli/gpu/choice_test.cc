@@ -1,4 +1,4 @@
-// Which cards are busy, and which of the idle ones are taken.
+// Which GPUs count as busy, and which of the idle ones are chosen.
 #include "cli/gpu/choice.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ TEST(ChoiceTest, WhyACardIsBusy) {
   elsewhere.processes = {{.pid = 1 << 30}};
   EXPECT_THAT(WhyBusy(elsewhere, 0), HasSubstr("process 1073741824 computes on it"));
 
-  // NVML lists the clients of MPS, too.
+  // NVML also lists clients of MPS.
   const ForkedProcess server(
       [] { return ::execl("/bin/sleep", "/usr/bin/nvidia-cuda-mps-server", "60", nullptr); });
   Gpu shared = IdleCard(0);
@@ -41,7 +41,7 @@ TEST(ChoiceTest, WhyACardIsBusy) {
   draws.used_bytes = kCardBytes / 4;
   EXPECT_EQ(WhyBusy(draws, 0), "");
 
-  // In a container NVML shows the memory, and not whose it is.
+  // In a container NVML reports used memory without its processes.
   Gpu unseen = IdleCard(0);
   unseen.used_bytes = kCardBytes / 2;
   EXPECT_THAT(WhyBusy(unseen, 0), HasSubstr("used by processes that are not visible"));
@@ -86,12 +86,12 @@ TEST(ChoiceTest, TheClosestGroup) {
   EXPECT_EQ(ChoiceReason(seen, {0, 1, 2, 3}, {1, 3}), "idle, joined by NVLink");
   EXPECT_THAT(ChooseGpus(seen, {0, 1, 2}, 2), ElementsAre(0, 1));
   EXPECT_EQ(ChoiceReason(seen, {0, 1, 2}, {0, 1}), "idle, behind one PCIe switch");
-  // A quiet group that is farther apart before one that is joined, and was busy a moment ago.
+  // An idle group with a slower link is better than a well-linked one that was busy recently.
   seen.gpus[3].utilization = 50;
   EXPECT_THAT(ChooseGpus(seen, {0, 1, 2, 3}, 2), ElementsAre(0, 1));
 }
 
-// A step takes as long as its slowest card.
+// The slowest GPU determines the time of a step.
 TEST(ChoiceTest, CardsOfOneModel) {
   GpuSnapshot seen = IdleCards(4);
   seen.gpus[0].name = seen.gpus[2].name = "Fake T4";
@@ -101,7 +101,7 @@ TEST(ChoiceTest, CardsOfOneModel) {
   EXPECT_THAT(ChooseGpus(seen, {0, 1}, 2), ElementsAre(0, 1));
 }
 
-// More subsets than can be looked at one by one.
+// Too many subsets to try each.
 TEST(ChoiceTest, ManyCards) {
   GpuSnapshot seen = IdleCards(40);
   std::vector<size_t> all, wanted;

@@ -1,15 +1,16 @@
-// The cards that the stand-ins for NVML and for CUDA's driver show: lines of a file, read again at
-// every call, so that a test changes them while a program runs.
+// The GPUs that the stand-ins for NVML and the CUDA driver report: lines of a file that is read at
+// every call, so that a test can change them while a program runs.
 //
-//   uuid=GPU-1 name=Fake_H100 total=80000 used=10 …   one card; '_' stands for a space, memory in
-//   MiB
+//   uuid=GPU-1 name=Fake_H100 total=80000 used=10 …
 //
-// Keys, all but uuid optional: name, pci, total, used, free, util, temp, slow (from where it slows
-// down), power, cores=0-1, node=0, pids=41:500,42 (compute; MiB), draws=77:10, mode (of computing),
-// ecc=0 (it has ECC, and so many errors that it could not correct),
-// nvlink=A and pcie=A (cards of one letter are joined), parts=MIG-1,MIG-2 (a divided card),
-// speed=2 (CUDA's order), fail=uuid:15,memory:999 (what a query answers), crash=1 (takes
-// CUDA's process with it).
+// Each line is a GPU; '_' stands for a space; memory is in MiB.
+//
+// All keys except uuid are optional: name, pci, total, used, free, util, temp, slow (slowdown
+// temperature), power, cores=0-1, node=0, pids=41:500,42 (compute processes; MiB), draws=77:10
+// (graphics processes), mode (compute mode), ecc=0 (has ECC, with this many uncorrected errors),
+// nvlink=A and pcie=A (GPUs with the same letter are linked), parts=MIG-1,MIG-2 (a GPU in MIG
+// mode), speed=2 (for CUDA's order), fail=uuid:15,memory:999 (status codes of queries), crash=1
+// (crashes the process that uses CUDA).
 #pragma once
 
 #include <algorithm>

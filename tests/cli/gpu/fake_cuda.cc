@@ -1,5 +1,5 @@
-// Stands in for libcuda.so.1: the cards of FAKE_CARDS in CUDA's order, and what
-// CUDA_VISIBLE_DEVICES leaves of them by CUDA's rules.
+// Stands in for libcuda.so.1. Shows the GPUs of FAKE_CARDS in CUDA's order, filtered by
+// CUDA_VISIBLE_DEVICES according to CUDA's rules.
 #include <cctype>
 #include <csignal>
 
@@ -9,11 +9,11 @@ namespace {
 
 using fake::Card;
 
-std::vector<Card> visible;  // since cuInit
+std::vector<Card> visible;  // set by cuInit
 
 std::string UuidText(const Card& card) { return fake::Of(card, "uuid"); }
 
-// A divided card is there as its parts.
+// A GPU in MIG mode is replaced by its parts.
 std::vector<Card> InCudaOrder() {
   std::vector<Card> cards;
   for (Card& card : fake::ReadCards()) {
@@ -46,7 +46,7 @@ std::vector<Card> Visible() {
                                 : word.size() > 4 && UuidText(all[i]).starts_with(word);
       if (means) found = &all[i];
     }
-    if (found == nullptr) break;  // the list ends here
+    if (found == nullptr) break;  // CUDA ignores the rest of the list
     left.push_back(*found);
   }
   return left;
@@ -71,7 +71,7 @@ int cuDeviceGet(int* device, int ordinal) {
   *device = ordinal;
   return static_cast<size_t>(ordinal) < visible.size() ? 0 : 101;
 }
-// The digits of "GPU-00112233-…", two by two.
+// Writes the hex digits of "GPU-00112233-…" as bytes.
 int cuDeviceGetUuid_v2(char* bytes, int device) {
   std::string digits;
   for (const char c : UuidText(visible.at(static_cast<size_t>(device))).substr(4)) {

@@ -1,5 +1,5 @@
-// Stands in for libnvidia-ml.so.1. The types are written down here a second time, from NVML's
-// documentation, so that a mistake in those of cli/gpu shows.
+// Stands in for libnvidia-ml.so.1. The types are declared again here, from NVML's documentation, to
+// detect mistakes in those of cli/gpu.
 #include <climits>
 #include <cstdint>
 #include <cstdio>
@@ -14,7 +14,7 @@ enum { kSuccess = 0, kInvalid = 2, kNotSupported = 3, kNotFound = 6, kTooSmall =
 
 using fake::Card;
 
-// A handle is 1 + the card's number, and 1000 times 1 + the part's number more for a part.
+// A handle is 1 + the GPU's index, plus 1000 * (1 + the part's index) for a MIG part.
 std::optional<Card> CardOf(void* device) {
   const std::vector<Card> cards = fake::ReadCards();
   const auto number = reinterpret_cast<uintptr_t>(device) % 1000;
@@ -22,9 +22,9 @@ std::optional<Card> CardOf(void* device) {
 }
 uintptr_t PartOf(void* device) { return reinterpret_cast<uintptr_t>(device) / 1000; }
 
-// What the card's line says that this query answers, or success.
+// The status that the GPU's line gives for this query. The default is success.
 int AnswerOf(const std::optional<Card>& card, const std::string& query) {
-  if (!card) return 15;  // it is lost
+  if (!card) return 15;  // the GPU is lost
   for (const std::string& word : fake::Split(fake::Of(*card, "fail"), ',')) {
     const std::vector<std::string> parts = fake::Split(word, ':');
     if (parts[0] == query) return std::atoi(parts[1].c_str());

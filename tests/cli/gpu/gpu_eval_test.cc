@@ -29,7 +29,7 @@ class EvaluationOnACardTest : public GpuJobTest {
                   R"("labels":[0,0,1,1],"predicted":[0,1,0,0]};exit:0)");
     IdleCards(2);
   }
-  // How the run has computed.
+  // Sets the run's model and the worker section of its config.
   void Network(const std::string& worker) {
     std::ofstream(Path("network.txtpb")) << R"(
       run { epochs: 1 global_batch: 8 }
@@ -72,7 +72,7 @@ TEST_F(EvaluationOnACardTest, TakesOneGpu) {
   EXPECT_THAT(refused.err, HasSubstr("--devices auto:2: expected one GPU"));
 }
 
-// Its config says so, though nobody may have written it.
+// The run's config may say so only by default.
 TEST_F(EvaluationOnACardTest, AlsoWhereTheRunHasComputedOnTheCpu) {
   Network("backend: CPU soft_placement: true");
   Job job;

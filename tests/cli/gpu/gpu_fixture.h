@@ -1,4 +1,4 @@
-// What the tests of cards share: cards in memory, a folder for locks, processes that take cards.
+// Shared by the GPU tests: GPUs in memory, a folder for locks, and processes that take GPUs.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ inline std::vector<std::string> Names(std::initializer_list<size_t> numbers) {
   return names;
 }
 
-// What each look finds: the first, the second …, and then the last again and again.
+// Returns the snapshots in order, and then repeats the last one.
 class ScriptedProbe : public GpuProbe {
  public:
   explicit ScriptedProbe(std::vector<GpuSnapshot> looks) : looks_(std::move(looks)) {}
@@ -66,7 +66,7 @@ class ScriptedProbe : public GpuProbe {
   size_t looked_ = 0;
 };
 
-// A folder like /run/lock of a test's own.
+// A test's own replacement of /run/lock.
 class SharedFolder {
  public:
   SharedFolder() { ::chmod(dir_.path().c_str(), 01777); }
@@ -83,7 +83,7 @@ inline TakeOptions Patient(double wait_s = 0) {
       .say = [](const std::string&) {},
       .sleep =
           [](double seconds) {
-            // Waits are short here: nothing that is tested depends on them.
+            // Shortens waits. No test depends on their length.
             std::this_thread::sleep_for(std::chrono::duration<double>(std::min(seconds, 0.005)));
           }};
 }
@@ -94,7 +94,7 @@ inline GpuWish AnyOf(size_t cards, size_t count) {
   return wish;
 }
 
-// A process of its own; killed and waited for with this object.
+// A child process. The destructor kills it and waits for it.
 class ForkedProcess {
  public:
   explicit ForkedProcess(const std::function<int()>& body) : pid_(::fork()) {
@@ -116,7 +116,7 @@ class ForkedProcess {
     if (pid_ > 0) ::kill(pid_, SIGKILL);
     (void)Wait();
   }
-  // Its exit code; -1 where a signal ended it.
+  // Returns its exit code, or -1 if a signal ended it.
   int Wait() {
     if (pid_ <= 0) return -1;
     int status = 0;
@@ -128,12 +128,12 @@ class ForkedProcess {
   pid_t pid_;
 };
 
-// Waits for a condition that another process brings about.
+// Waits for a condition that another process fulfils.
 inline ::testing::AssertionResult Eventually(const std::function<bool()>& condition,
                                              double seconds = 15) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) return ::testing::AssertionFailure() << "never";
+    if (std::chrono::steady_clock::now() > end) return ::testing::AssertionFailure() << "timed out";
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   return ::testing::AssertionSuccess();

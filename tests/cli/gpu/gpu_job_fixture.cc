@@ -18,7 +18,7 @@ GpuJobTest::GpuJobTest() {
   static std::atomic<int> count = 0;
   own_ = fmt::format("{:08x}{:04x}", ::getpid(), count++);
   SetVariable("FAKE_CARDS", Path("cards"));
-  std::ofstream(Path("libmuster_cuda.so")).flush();  // nobody loads it
+  std::ofstream(Path("libmuster_cuda.so")).flush();  // never loaded
   SetVariable("LD_LIBRARY_PATH", FAKE_DRIVER_DIR);
   for (const char* name : {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"}) ::unsetenv(name);
   ClearVariable("CUDA_VISIBLE_DEVICES");

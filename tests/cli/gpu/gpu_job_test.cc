@@ -1,4 +1,4 @@
-// `muster launch` with cards.
+// `muster launch` with GPUs.
 #include <fmt/core.h>
 #include <gmock/gmock-more-matchers.h>
 #include <sched.h>
@@ -24,7 +24,7 @@ using ::testing::StartsWith;
 
 class LaunchOnCardsTest : public GpuJobTest {
  protected:
-  // A job whose workers say that they are there, and end when `go` is.
+  // The workers report that they run, and end as soon as `go` exists.
   LaunchOnCardsTest() {
     Server(std::string(kListen) + "until:here-1;" + kStarted + "touch:started;until:go;" +
            kSummary + "touch:done;exit:0");
@@ -47,7 +47,7 @@ class LaunchOnCardsTest : public GpuJobTest {
     std::ofstream(Path("go")).flush();
     return job.Finish();
   }
-  // Waits for the end of what was killed.
+  // Waits until the killed processes are gone.
   bool BecomeIdle(int count) {
     for (int i = 0; i < 100; ++i) {
       if (AreIdle(count)) return true;
@@ -64,7 +64,7 @@ TEST_F(LaunchOnCardsTest, EachWorkerSeesItsOwnCardAlone) {
   StartJob(job, {"--devices", "auto:2"});
   EXPECT_EQ(VariableOf(WorkerPid(0), "CUDA_VISIBLE_DEVICES"), Uuid(0));
   EXPECT_EQ(VariableOf(WorkerPid(1), "CUDA_VISIBLE_DEVICES"), Uuid(2));
-  // The others of the same host see who has them.
+  // Other users of the host see who holds the GPUs.
   std::string said;
   EXPECT_FALSE(AreIdle(2, &said));
   EXPECT_THAT(said, AllOf(HasSubstr("GPU 0: "), HasSubstr("'s launch "), HasSubstr(", since "),
@@ -95,7 +95,7 @@ TEST_F(LaunchOnCardsTest, WorkersInheritTheLocksAndRunBesideTheirCards) {
   ASSERT_EQ(::sched_getaffinity(WorkerPid(1), sizeof cores, &cores), 0);
   EXPECT_EQ(CPU_COUNT(&cores), 1);
   EXPECT_TRUE(CPU_ISSET(first, &cores));
-  // "7f…000 prefer:0 …": where the kernel has memory policies.
+  // "7f…000 prefer:0 …", if the kernel supports memory policies.
   const std::string maps = ReadFile(fmt::format("/proc/{}/numa_maps", WorkerPid(1)));
   if (!maps.empty()) {
     EXPECT_THAT(maps, ::testing::ContainsRegex("prefer[^ ]*:0 "));
@@ -139,7 +139,7 @@ TEST_F(LaunchOnCardsTest, AGpuForOneProcessIsNotGivenToTwoWorkers) {
               AllOf(HasSubstr("EXCLUSIVE_PROCESS"), HasSubstr("worker.workers_per_gpu=2")));
   EXPECT_TRUE(AreIdle(1));
   std::filesystem::create_directory(Path("mps"));
-  std::ofstream(Path("mps/control")).flush();  // where MPS listens
+  std::ofstream(Path("mps/control")).flush();  // the socket of MPS
   Job job;
   StartJob(job, {"--devices", "0", "--set", "worker.workers_per_gpu=2"});
   EXPECT_EQ(VariableOf(WorkerPid(0), "CUDA_VISIBLE_DEVICES"), Uuid(0));
@@ -211,7 +211,7 @@ TEST_F(LaunchOnCardsTest, AGpuThatTheEnvironmentNamesAndIsNotThereIsAnError) {
   }
 }
 
-// The default is true, and a named GPU is not replaced: the workers have to be told.
+// A named GPU must not be replaced, but the default allows it, so workers need the setting.
 TEST_F(LaunchOnCardsTest, TheWorkersOfANamedGpuAreToldNotToReplaceIt) {
   IdleCards(1);
   Server(std::string(kListen) + "until:here-0;" + kStarted + kSummary + "touch:done;exit:0");
@@ -242,7 +242,7 @@ TEST_F(LaunchOnCardsTest, TooFewIdleGpusAreAnErrorThatSaysWhatWouldStart) {
                     HasSubstr("--workers 2 would start now"), HasSubstr("--devices cpu")));
   EXPECT_THAT(RunOn({"--devices", "auto:3"}).err, HasSubstr("--devices auto:2 would start now"));
   EXPECT_THAT(RunOn({"--devices", "0,1"}).err, HasSubstr("--devices 0 would start now"));
-  const Finished busy = RunOn({"--devices", "1"});  // no reason for the CPU
+  const Finished busy = RunOn({"--devices", "1"});  // not a reason to fall back to the CPU
   EXPECT_EQ(busy.exit_code, 1);
   EXPECT_THAT(busy.err, AllOf(HasSubstr("not enough idle GPUs: expected 1 named GPU"),
                               HasSubstr("computes on it"), HasSubstr("--wait")));
@@ -263,7 +263,7 @@ TEST_F(LaunchOnCardsTest, TheCpuWhereNoGpuIsIdleOrNoBackendIsThere) {
   EXPECT_THAT(Unwrapped(without.out), HasSubstr("2 GPUs here, but this build has no CUDA backend"));
 }
 
-// Workers with worker.backend=CUDA and no GPU of their own would compute on somebody else's.
+// Workers with worker.backend=CUDA and without a GPU of their own would use a busy one.
 TEST_F(LaunchOnCardsTest, ABackendThatIsWrittenNeverSharesABusyGpu) {
   std::ofstream(config(), std::ios::app) << "worker { backend: CUDA }\n";
   Cards({"pids=1:500"});
@@ -288,7 +288,7 @@ TEST_F(LaunchOnCardsTest, AGpuThatWasNamedAndIsNotThereIsAnError) {
             0);
 }
 
-// The config of a run on GPUs holds worker.soft_placement=true, which nobody wrote.
+// The saved config of a run on GPUs has worker.soft_placement=true, although no user set it.
 TEST_F(LaunchOnCardsTest, ARunsOwnConfigDoesNotReplaceANamedGpu) {
   IdleCards(2);
   std::ofstream(Path("go")).flush();
@@ -379,7 +379,7 @@ TEST_F(LaunchOnCardsTest, ADryRunTakesNone) {
   EXPECT_EQ(finished.exit_code, 0) << finished.err;
   EXPECT_THAT(finished.out, AllOf(HasSubstr("  devices        --devices auto:2, 2 of 2 GPUs\n"),
                                   HasSubstr("2 workers x ")));
-  // The last rank's memory, of a job of as many workers.
+  // The worker reports the memory of the last rank for the whole number of workers.
   EXPECT_THAT(ReadFile(Path("asked")), HasSubstr("  workers: 2\n"));
 }
 

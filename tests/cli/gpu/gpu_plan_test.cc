@@ -1,4 +1,4 @@
-// What worker.devices, the environment and the number of workers mean together.
+// The combined effect of worker.devices, the environment and the number of workers.
 #include "cli/gpu/gpu_plan.h"
 
 #include <gmock/gmock.h>
@@ -80,7 +80,7 @@ TEST(CardPlanTest, Auto) {
   with_workers.workers_per_gpu = 3;
   EXPECT_EQ(Plan(with_workers, seen).wish->count, 2u);
   EXPECT_EQ(Plan(with_workers, seen).workers, 6u);
-  // A list in the environment is a choice already.
+  // A list in the environment already is a choice.
   EXPECT_EQ(PlanGpus(Request("auto"), seen, Only({5, 2, 3})).wish->count, 3u);
   EXPECT_THAT(PlanGpus(Request("auto:2"), seen, Only({5, 2, 3})).wish->pool, Names({5, 2, 3}));
 }

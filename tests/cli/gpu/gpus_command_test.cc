@@ -50,7 +50,7 @@ TEST_F(GpusTest, AsJson) {
 }
 
 TEST_F(GpusTest, WithoutADriverAnEmptyList) {
-  SetVariable("FAKE_NVML_BROKEN", "1");  // also where there is a real one
+  SetVariable("FAKE_NVML_BROKEN", "1");  // overrides a real NVML
   const Finished finished = Run({"gpus"});
   EXPECT_EQ(finished.exit_code, 0);
   EXPECT_THAT(finished.err, IsEmpty());
@@ -68,10 +68,10 @@ TEST_F(GpusTest, RunGivesACommandItsCardsAndKeepsItsExitCode) {
   EXPECT_EQ(finished.out, Uuid(1) + "," + Uuid(2) + "\n");
   EXPECT_THAT(finished.err,
               AllOf(HasSubstr("muster: GPU 1 ("), HasSubstr("GPU 2 ("), HasSubstr("idle")));
-  // Nothing but that variable is different.
+  // Only that variable differs.
   EXPECT_EQ(Run({"gpus", "run", "--", "env"}).out.find("GOMP_SPINCOUNT"), std::string::npos);
   EXPECT_EQ(Run({"gpus", "run", "--wait", "--", "sh", "-c", "kill -9 $$"}).exit_code, 137);
-  // No word of the command is lost.
+  // The command is passed on completely.
   EXPECT_EQ(Run({"gpus", "run", "--", "echo", "a", "--", "b"}).out, "a -- b\n");
   EXPECT_EQ(Run({"gpus", "run", "echo", "a", "--", "b"}).exit_code, 2);
   const Finished missing = Run({"gpus", "run", "--", "no-such-command-at-all"});
@@ -118,7 +118,7 @@ TEST_F(GpusTest, RunTakesOnlyWhatTheEnvironmentLeaves) {
     SetVariable("CUDA_VISIBLE_DEVICES", value);
     return Run({"gpus", "run", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"});
   };
-  EXPECT_EQ(visible("0").out, Uuid(1) + "\n");  // CUDA counts the faster one first
+  EXPECT_EQ(visible("0").out, Uuid(1) + "\n");  // CUDA lists the faster GPU first
   EXPECT_EQ(visible(Uuid(0)).out, Uuid(0) + "\n");
   const Finished none = visible("");
   EXPECT_EQ(none.exit_code, 1);
@@ -141,7 +141,7 @@ TEST_F(GpusTest, WrongCommandLines) {
               HasSubstr("muster gpus run -n 2: expected at most 1"));
 }
 
-// What a worker that opened the GPU says.
+// The report of a worker that could open the GPU.
 constexpr const char* kOpened =
     R"(print:{"arithmetic":"Fake H100, cuBLAS 13.1, cuDNN 9.2"};exit:0)";
 
@@ -159,7 +159,7 @@ TEST_F(GpusTest, TheDoctorLooksAtGpusAndOpensOne) {
   EXPECT_THAT(
       finished.out,
       ContainsRegex("ok +GPU backend +Fake H100, cuBLAS 13.1, cuDNN 9.2: computes as .*\n"));
-  EXPECT_TRUE(AreIdle(2));  // it let go what it locked
+  EXPECT_TRUE(AreIdle(2));  // its lock was released
 }
 
 TEST_F(GpusTest, TheDoctorSaysWhetherAJobWouldStartNow) {
@@ -171,10 +171,10 @@ TEST_F(GpusTest, TheDoctorSaysWhetherAJobWouldStartNow) {
   EXPECT_EQ(two.exit_code, 1) << two.out;
   EXPECT_THAT(two.out, ContainsRegex("WRONG +job's GPUs "));
   EXPECT_THAT(two.out, ContainsRegex("a run would fail"));
-  EXPECT_EQ(Run({"doctor", "--devices", "auto:2"}).exit_code, 1);  // without a config, too
-  EXPECT_EQ(Run({"doctor", "--devices", "7"}).exit_code, 2);       // there is no such GPU
+  EXPECT_EQ(Run({"doctor", "--devices", "auto:2"}).exit_code, 1);  // also without a config
+  EXPECT_EQ(Run({"doctor", "--devices", "7"}).exit_code, 2);       // no such GPU
   Cards({});
-  EXPECT_EQ(Run({"doctor", "--devices", "0"}).exit_code, 1);  // as launch would say
+  EXPECT_EQ(Run({"doctor", "--devices", "0"}).exit_code, 1);  // the same as launch
   EXPECT_EQ(Run({"doctor", "--devices", "auto"}).exit_code, 0);
 }
 
@@ -195,7 +195,7 @@ TEST_F(GpusTest, TheDoctorNamesABackendThatDoesNotWork) {
   const Finished job = Run({"doctor", config(), "--data", ".", "--devices", "auto"});
   EXPECT_EQ(job.exit_code, 1);
   EXPECT_THAT(job.out, ContainsRegex("WRONG +GPU backend .*no libcublas.so.13"));
-  Workers("exit:8");  // it computes wrongly: no run starts on it
+  Workers("exit:8");  // the GPU computes wrong results: no run may start on it
   EXPECT_EQ(Run({"doctor"}).exit_code, 1);
 }
 

@@ -1,4 +1,4 @@
-// The lock of one GPU, while somebody removes its file.
+// Locking a GPU while another process removes the lock file.
 #include "cli/gpu/lock_folder.h"
 
 #include <fcntl.h>
@@ -16,8 +16,8 @@
 namespace muster::testing {
 namespace {
 
-// A cleaner removes the file whenever nobody holds the lock. A job that opened the file before that
-// has a lock on a file that no other job will find, so it must look again.
+// A cleaner removes the file whenever it is unlocked. A job that opened the file before that holds
+// a lock on a file that no other job can find, so it must check again.
 TEST(LockFolderTest, OneGpuNeverGoesToTwoJobs) {
   const SharedFolder shared;
   const std::string file = shared.path() + "/muster-gpu-" + CardName(0) + ".lock";
@@ -38,7 +38,7 @@ TEST(LockFolderTest, OneGpuNeverGoesToTwoJobs) {
       ++taken;
       if (shared.folder().LockGpu(CardName(0)).valid()) ++twice;
     } catch (const Error&) {
-      // The cleaner was faster each time.
+      // The cleaner won the race each time.
     }
   }
   cleaner.request_stop();

@@ -1,4 +1,4 @@
-// What is made of NVML's answers, with a stand-in for its library (fake_nvml.cc).
+// How NVML's answers are interpreted, with a stand-in for its library (fake_nvml.cc).
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -59,7 +59,7 @@ TEST_F(NvmlTest, EverythingAboutACard) {
   EXPECT_TRUE(gpu.exclusive);
   EXPECT_THAT(gpu.cores, ElementsAre(2, 3, 4));
   EXPECT_THAT(gpu.memory_nodes, ElementsAre(1));
-  ASSERT_THAT(gpu.processes, SizeIs(3));  // the one that computes and draws is there once
+  ASSERT_THAT(gpu.processes, SizeIs(3));  // a process that computes and draws is listed once
   EXPECT_EQ(gpu.processes[0].pid, 41);
   EXPECT_EQ(gpu.processes[0].bytes, 500ull << 20);
   EXPECT_TRUE(gpu.processes[0].computes);
@@ -80,7 +80,7 @@ TEST_F(NvmlTest, CardsComeAndGo) {
   EXPECT_EQ(none.none, "the NVIDIA driver has no GPUs");
 }
 
-// One that is lost keeps its place, so that the others' indices are nvidia-smi's.
+// A lost GPU keeps its position, so that indices match nvidia-smi's.
 TEST_F(NvmlTest, ALostCardIsNamed) {
   Cards("uuid=GPU-1\nuuid=GPU-2 fail=handle:15\nuuid=GPU-3 fail=uuid:15\nuuid=GPU-4\n");
   const GpuSnapshot seen = Open()->Look();

@@ -1,4 +1,4 @@
-// What is told of other users' processes: it stands on a terminal, and they choose the words.
+// Descriptions of other users' processes are safe to print on a terminal.
 #include "cli/gpu/process_info.h"
 
 #include <gmock/gmock.h>

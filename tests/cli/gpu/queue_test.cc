@@ -1,4 +1,4 @@
-// Several jobs, each a process of its own, want the same cards.
+// Several jobs, each in its own process, compete for the same GPUs.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <grp.h>
@@ -23,7 +23,7 @@ class CardQueueTest : public ::testing::Test {
     ScriptedProbe probe({IdleCards(8)});
     return TakeGpus(probe, shared_.folder(), wish, Patient(wait_s));
   }
-  // A job that takes cards, makes `file`, and holds them until it is killed or `go` is there.
+  // A job that takes GPUs, creates `file`, and holds the GPUs until it is killed or `go` exists.
   std::function<int()> Job(const GpuWish& wish, const std::string& letter) {
     return [=, this] {
       const TakenGpus taken = Take(wish, 60);
@@ -55,7 +55,7 @@ class CardQueueTest : public ::testing::Test {
   TempDir files_;
 };
 
-// 8 cards and three jobs that want them all.
+// Three jobs that each want all 8 GPUs are served in order.
 TEST_F(CardQueueTest, WhoCameFirstIsFirst) {
   ForkedProcess first(Job(AnyOf(8, 8), "a"));
   ASSERT_TRUE(OrderIs("a"));
@@ -71,7 +71,7 @@ TEST_F(CardQueueTest, WhoCameFirstIsFirst) {
   EXPECT_EQ(third.Wait(), 0);
 }
 
-// Else a job that wants many would wait for ever behind those that want few.
+// Otherwise a job that wants many GPUs could wait forever behind jobs that want few.
 TEST_F(CardQueueTest, NobodyOvertakes) {
   ForkedProcess half(Job({.pool = Names({0, 1, 2, 3}), .count = 4, .named = true}, "a"));
   ASSERT_TRUE(OrderIs("a"));
@@ -92,12 +92,12 @@ TEST_F(CardQueueTest, JobsOfOtherCardsDoNotWaitForEachOther) {
   ASSERT_TRUE(OrderIs("a"));
   ForkedProcess waits(Job({.pool = Names({1, 2}), .count = 2, .named = true}, "b"));
   ASSERT_TRUE(Waiting(1));
-  // 1 and 2 are the waiting job's, whichever is free; the others are not.
+  // 1 and 2 are reserved for the waiting job as soon as they are free; the others are not.
   EXPECT_THAT(Take(AnyOf(8, 5)).gpus, SizeIs(5));
   EXPECT_THROW((void)Take(AnyOf(8, 6)), Error);
 }
 
-// A job that was stopped (Ctrl-Z) cannot take its turn: after a while the others need not wait.
+// A stopped job (Ctrl-Z) cannot take its turn. The others pass it after a while.
 TEST_F(CardQueueTest, WhoSleepsIsPassedBy) {
   ForkedProcess holds(Job({.pool = Names({0}), .named = true}, "a"));
   ASSERT_TRUE(OrderIs("a"));
@@ -113,7 +113,7 @@ TEST_F(CardQueueTest, WhoSleepsIsPassedBy) {
   EXPECT_THAT(Take(AnyOf(8, 1)).gpus, SizeIs(1));
 }
 
-// The locks are those of whoever has inherited them.
+// Whoever inherits the locks holds them.
 TEST_F(CardQueueTest, ALockHoldsAsLongAsAWorkerLives) {
   ForkedProcess launcher([this] {
     const TakenGpus taken = Take(AnyOf(8, 8));
@@ -137,7 +137,7 @@ TEST_F(CardQueueTest, ALockHoldsAsLongAsAWorkerLives) {
   EXPECT_THAT(Take(AnyOf(8, 8)).gpus, SizeIs(8));
 }
 
-// Wherever it was: making its ticket, choosing, locking, letting go.
+// Kills it while it makes its ticket, chooses, locks or releases.
 TEST_F(CardQueueTest, KilledAtAnyMomentItLeavesNoLock) {
   std::mt19937 random(1);
   for (int round = 0; round < 150; ++round) {
@@ -149,11 +149,11 @@ TEST_F(CardQueueTest, KilledAtAnyMomentItLeavesNoLock) {
     job.Kill();
     ASSERT_THAT(Take(AnyOf(8, 8)).gpus, SizeIs(8)) << "round " << round;
   }
-  // Nothing but the cards' locks is left, since this user's jobs clean up behind one another.
+  // Only the GPUs' lock files remain, because the jobs of a user clean up after one another.
   for (const TicketText& ticket : ReadTickets(shared_.folder())) ADD_FAILURE() << ticket.name;
 }
 
-// Four and four fit.
+// Two jobs of four GPUs fit at the same time.
 TEST_F(CardQueueTest, AThousandPairsAtTheSameMomentShareNoGpu) {
   const auto job = [this] {
     for (int round = 0; round < 1000; ++round) {
@@ -174,7 +174,7 @@ TEST_F(CardQueueTest, AThousandPairsAtTheSameMomentShareNoGpu) {
   EXPECT_EQ(other.Wait(), 0);
 }
 
-// Neither stops the other for good, in whichever order they lock.
+// Neither blocks the other forever, in whatever order they lock.
 TEST_F(CardQueueTest, OfTwoThatNameTheSameCardsOneGetsThem) {
   for (int round = 0; round < 100; ++round) {
     const auto job = [this, round](const GpuWish& wish) {
@@ -198,9 +198,9 @@ TEST_F(CardQueueTest, OfTwoThatNameTheSameCardsOneGetsThem) {
   }
 }
 
-// Files that one user has made serve all, also where fs.protected_regular is set.
+// Files created by one user serve all, even with fs.protected_regular set.
 TEST_F(CardQueueTest, UsersRespectOneAnother) {
-  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become two users";
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to act as two users";
   ::chmod(files_.string().c_str(), 0777);
   const auto as = [&](uid_t user, const std::function<int()>& job) {
     return [=] {
@@ -232,7 +232,7 @@ TEST_F(CardQueueTest, UsersRespectOneAnother) {
                 .Wait(),
             0);
   anna.Kill();
-  // Anna's files are there, and nobody but her may write them or take them away.
+  // Anna's files exist, and only she may write or remove them.
   EXPECT_EQ(ForkedProcess(as(kBela, [this] { return Take(AnyOf(8, 8)).gpus.size() == 8 ? 0 : 1; }))
                 .Wait(),
             0);

@@ -1,4 +1,4 @@
-// One job takes cards: which, what it sees under the lock, and what it says where it cannot.
+// One job takes GPUs: which ones, the second check under the lock, and errors.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -34,7 +34,7 @@ class TakeCardsTest : public ::testing::Test {
     ScriptedProbe probe(std::move(looks));
     return TakeGpus(probe, shared_.folder(), wish, options);
   }
-  // What it says if it cannot.
+  // Returns the error.
   std::string Refusal(std::vector<GpuSnapshot> looks, const GpuWish& wish, ExitCode code,
                       const TakeOptions& options = Patient()) {
     try {
@@ -43,7 +43,7 @@ class TakeCardsTest : public ::testing::Test {
       EXPECT_EQ(error.code(), code);
       return error.what();
     }
-    ADD_FAILURE() << "it took cards";
+    ADD_FAILURE() << "it took GPUs";
     return "";
   }
 
@@ -72,12 +72,12 @@ TEST_F(TakeCardsTest, TakenCardsAreNobodyElses) {
                     HasSubstr(", since "), HasSubstr("--wait")));
 }
 
-// Somebody who takes no lock has begun to compute between the first look and the lock.
+// A process that ignores the locks started computing between the first check and the lock.
 TEST_F(TakeCardsTest, LooksAgainUnderTheLock) {
   ScriptedProbe probe({IdleCards(3), WithBusy(IdleCards(3), {0})});
   const TakenGpus taken = TakeGpus(probe, shared_.folder(), AnyOf(3, 1), Patient());
   EXPECT_THAT(IndicesOf(taken), ElementsAre("1"));
-  // The lock of the card that was busy has been given back.
+  // The lock of the busy GPU has been released.
   EXPECT_THAT(IndicesOf(Take({IdleCards(3)}, {.pool = Names({0}), .named = true})),
               ElementsAre("0"));
 }
@@ -110,8 +110,8 @@ TEST_F(TakeCardsTest, WaitsAndSaysForWhat) {
                              HasSubstr("\n  GPU 0: "), HasSubstr("computes on it")));
 }
 
-// A lock of a program that has no ticket, as of `flock FILE sleep 1000`. The process that took it
-// may have ended, and a child that inherited the file has it.
+// Another program holds the lock without a ticket, like `flock FILE sleep 1000`. The process that
+// took it may have ended, with a child that inherited the file.
 TEST_F(TakeCardsTest, SaysWhoHasALockWithoutATicket) {
   const LockFolder folder = shared_.folder();
   UniqueFd lock = folder.LockGpu(CardName(0));
@@ -120,7 +120,7 @@ TEST_F(TakeCardsTest, SaysWhoHasALockWithoutATicket) {
     ::pause();
     return 0;
   });
-  lock.Reset();  // the child's copy stays
+  lock.Reset();  // the child still holds its copy
   const std::string pid = "(pid " + std::to_string(holder.pid()) + ")";
   std::vector<std::string> said;
   TakeOptions options = Patient();

@@ -1,5 +1,5 @@
-// CUDA_VISIBLE_DEVICES in all its forms, by a stand-in for CUDA's driver (fake_cuda.cc) in a child
-// process.
+// CUDA_VISIBLE_DEVICES in all its forms, with a stand-in for the CUDA driver (fake_cuda.cc) in a
+// child process.
 #include "cli/gpu/visible_devices.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// In NVML's order; CUDA counts the fastest first: b, c, then a, and the parts of the divided card.
+// In NVML's order. CUDA lists the fastest first: b, c, then a, then the MIG parts.
 constexpr const char* kA = "GPU-aaaaaaaa-0000-0000-0000-000000000000";
 constexpr const char* kB = "GPU-bbbbbbbb-0000-0000-0000-000000000000";
 constexpr const char* kC = "GPU-cccccccc-0000-0000-0000-000000000000";
@@ -59,7 +59,7 @@ constexpr const char* kPciOrder = "PCI_BUS_ID";
 TEST_F(VisibleDevicesTest, NotSetLeavesAll) {
   const GpuSnapshot seen = OpenNvml(FAKE_NVML_LIBRARY)->Look();
   const VisibleGpus visible = ReadVisibleDevices(nullptr, seen, [] {
-    ADD_FAILURE() << "nobody need be asked";
+    ADD_FAILURE() << "the driver need not be queried";
     return std::vector<std::string>();
   });
   EXPECT_FALSE(visible.limited);
@@ -89,7 +89,7 @@ TEST_F(VisibleDevicesTest, TheListEndsAtTheFirstThatIsNotThere) {
   EXPECT_THAT(Visible("GPU-a,GPU-f,GPU-b", FAKE_CUDA_LIBRARY), ElementsAre(kA));
 }
 
-// CUDA's library is in the child, and nowhere else.
+// Only the child loads CUDA's library.
 TEST_F(VisibleDevicesTest, TheDriverIsNotLoadedHere) {
   ASSERT_THAT(Visible("0", FAKE_CUDA_LIBRARY), ElementsAre(kB));
   EXPECT_EQ(ReadBytes("/proc/self/maps").find("libcuda"), std::string::npos);
@@ -97,7 +97,7 @@ TEST_F(VisibleDevicesTest, TheDriverIsNotLoadedHere) {
 
 TEST_F(VisibleDevicesTest, WithoutADriverNone) {
   EXPECT_THAT(Visible(kA, "libno-such-cuda.so.1"), IsEmpty());
-  Cards("crash=1");  // takes its process with it
+  Cards("crash=1");  // crashes the child
   EXPECT_THAT(Visible(kA, FAKE_CUDA_LIBRARY), IsEmpty());
   EXPECT_EQ(AskCuda(FAKE_CUDA_LIBRARY), std::nullopt);
 }

@@ -1,4 +1,4 @@
-// What is said to limit a run, from constructed numbers.
+// The bottleneck that is reported for given numbers.
 #include "cli/job/bottleneck.h"
 
 #include <gmock/gmock-more-matchers.h>
@@ -55,7 +55,7 @@ TEST(BottleneckTest, ThePartThatTakesMost) {
   EXPECT_THAT(Bottleneck(Summary(100, {0.03, 0, 0}, {{97, 0}})), StartsWith("compute: "));
 }
 
-// Advice for CPUs does not help a job on GPUs.
+// Advice about CPUs does not apply to a job on GPUs.
 TEST(BottleneckTest, OnGpus) {
   EXPECT_THAT(Bottleneck(Summary(100, {0.08, 0.01, 0.005}, {{92, 1}, {91, 1}}), true),
               AllOf(HasSubstr("more GPUs (--workers)"), HasSubstr("worker.precision"),

@@ -1,4 +1,4 @@
-// `muster launch --dry-run`, with a stand-in for the worker that is asked for its memory.
+// `muster launch --dry-run`, with a stand-in for the worker that reports its memory.
 #include <gmock/gmock-more-matchers.h>
 
 #include <filesystem>
@@ -38,7 +38,7 @@ TEST_F(DryRunTest, ShowsWhatTheWorkerSays) {
                                   HasSubstr("total, shared parts counted once"),
                                   HasSubstr("on the GPU, for each worker        9.00 MB"),
                                   HasSubstr("columns                          9.00 MB")));
-  // The same settings, and the rank with the most slices.
+  // It gets the job's settings, and the rank with the most slices.
   EXPECT_THAT(ReadFile(Path("words")), AllOf(HasSubstr("--memory\n"), HasSubstr("--rank\n1\n"),
                                              HasSubstr("seed: 12\n"), HasSubstr("workers: 2\n")));
 }

@@ -36,8 +36,8 @@ TEST(FindCauseTest, WhatWasAskedForIsNoCause) {
 TEST(FindCauseTest, TheServersAccusationSettlesTies) {
   EXPECT_EQ(FindCause({Killed(0, SIGKILL), Killed(1, SIGKILL)}, 1), 1u);
   EXPECT_EQ(FindCause({Exited(0, 0), Exited(kServer, 5)}, 0), 0u);
-  // An accused worker that is only a victim is not the cause: the server's word is (it found, for
-  // example, that this worker's loss was not finite).
+  // An accused worker may be only a victim. The server's own error is the cause, for example if
+  // this worker's loss was not finite.
   EXPECT_EQ(FindCause({Exited(1, 7), Exited(kServer, 4)}, 1), 1u);
 }
 
@@ -61,7 +61,7 @@ TEST(DescribeEndTest, SaysWhoAndWhat) {
   EXPECT_NE(DescribeEnd(Killed(0, SIGKILL), "").find("out of memory"), std::string::npos);
 }
 
-// What the launcher saw where nothing was amiss.
+// Nothing suspicious was observed.
 const Observed kNothing;
 
 TEST(FindFailureCauseTest, ServersWordsWhereTheServerFoundIt) {
@@ -106,7 +106,7 @@ TEST(FindFailureCauseTest, AStuckServerIsNamed) {
             "server (pid 99) has been silent for 21 s at step 5");
   EXPECT_EQ(judge({Exited(0, 7)}, {.stopped = {{kServer, 99}}, .server_pid = 99}).failure.what,
             "server (pid 99) is stopped (SIGSTOP?) at step 5");
-  // A crash needs no other cause, and a deadline of another kind is the worker's own.
+  // A crash is a sufficient cause, and another kind of timeout is the worker's own.
   EXPECT_EQ(judge({Killed(0, SIGSEGV)}, stopped).failure.code, ExitCode::kProcessDied);
   EXPECT_EQ(judge({Exited(0, 5)}, {.stopped = {{1, 101}}, .server_pid = 99}).failure.what,
             "rank 0 (pid 100) failed at step 5 with exit code 5: the server has been silent");
@@ -132,7 +132,7 @@ TEST(FindFailureCauseTest, AProcesssOwnWordsOnItsExit) {
 TEST(FailureOfTest, TakesWhatTheServerReports) {
   events::Failure reported;
   reported.set_what("out of luck");
-  EXPECT_EQ(FailureOf(reported).code, ExitCode::kFailure);  // of no code at all
+  EXPECT_EQ(FailureOf(reported).code, ExitCode::kFailure);  // without an exit code
   EXPECT_EQ(FailureOf(reported).rank, std::nullopt);
   reported.set_exit_code(4);
   reported.set_rank(0);

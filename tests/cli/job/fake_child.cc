@@ -1,19 +1,20 @@
-// Stands in for muster-server and muster-worker in the launcher's tests: it does what a script in
-// the environment says, after the same first steps as the real programs.
+// Stands in for muster-server and muster-worker in the launcher's tests. It runs a script from the
+// environment, after the same first steps as the real programs.
 //
-// Its name decides which it is. The script is FAKE_SERVER, or FAKE_WORKER_<rank> with FAKE_WORKER
-// for the others: actions separated by ';', done in order, then the process waits for ever.
+// Its program name selects the role. The script is FAKE_SERVER, or FAKE_WORKER_<rank>, or
+// FAKE_WORKER: actions separated by ';', run in order. Then the process waits forever.
+//
 //   report:JSON      a line on the report descriptor (server); @ stands for the endpoint
 //   raw:TEXT         TEXT without a newline on the report descriptor
-//   flood:N          N long lines on it
-//   say:TEXT         a line on standard error, that is, in the log
+//   flood:N          N long lines on the report descriptor
+//   say:TEXT         a line on standard error, which is the log
 //   print:TEXT       a line on standard output
 //   sleep:SECONDS    exit:CODE    signal:NUMBER    ignore:SIGNAL
-//   until:FILE       wait until FILE exists        touch:FILE    make it
-//   fork:            leave a child of its own running
-//   gone:FILE        wait for the parent's report on a file: exits 7 once FILE exists
+//   until:FILE       wait until FILE exists        touch:FILE    create it
+//   fork:            leave a child process running
+//   gone:FILE        wait for the parent's failure; exit with 7 as soon as FILE exists
 //   on-term:JSON     on SIGTERM report JSON and exit with 143 (server)
-//   term-touch:FILE  on SIGTERM make FILE, and go on
+//   term-touch:FILE  on SIGTERM create FILE and continue
 //   dump:FILE        write the token, every argument, one per line, and the config
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -81,7 +82,7 @@ void Do(const std::string& verb, std::string text, int argc, char** argv) {
   if (verb == "sleep") std::this_thread::sleep_for(std::chrono::duration<double>(std::stod(text)));
   if (verb == "exit") ::_exit(std::stoi(text));
   if (verb == "signal") {
-    ::signal(std::stoi(text), SIG_DFL);  // a sanitizer handles some of them
+    ::signal(std::stoi(text), SIG_DFL);  // sanitizers handle some signals
     ::kill(::getpid(), std::stoi(text));
   }
   if (verb == "ignore") ::signal(std::stoi(text), SIG_IGN);
@@ -110,9 +111,8 @@ void Do(const std::string& verb, std::string text, int argc, char** argv) {
 int main(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; i += 2) options[argv[i]] = argv[i + 1];
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  ::signal(SIGUSR2, SIG_IGN);  // that the job has failed
-  // A launched process is told its parent; one that was started by hand has a token file with a
-  // name.
+  ::signal(SIGUSR2, SIG_IGN);  // the launcher's notice that the job has failed
+  // A launched process gets --parent. One started by hand has a named token file.
   const bool by_hand = !options.contains("--parent") && options["--token-file"].find("/proc/") != 0;
   if (!by_hand && std::to_string(::getppid()) != options["--parent"]) return 98;
   if (options.contains("--report-fd")) report_fd = std::stoi(options["--report-fd"]);
@@ -122,7 +122,7 @@ int main(int argc, char** argv) {
   std::string own = "FAKE_WORKER_" + options["--rank"];
   if (!server && std::getenv(own.c_str()) != nullptr) script = std::getenv(own.c_str());
 
-  if (server) {  // as the real one, before it says a word
+  if (server) {  // like the real server, before any output
     std::ofstream(std::filesystem::path(options["--config"]).parent_path() / "metrics.jsonl");
   }
   std::istringstream actions(script != nullptr ? script : "");

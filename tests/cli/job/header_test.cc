@@ -28,7 +28,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 
-// The rate that a run begins with is never scaled in silence.
+// A scaled initial learning rate is always shown.
 TEST(LearningRateTextTest, SaysHowBaseIsScaled) {
   config::Config config;
   config.mutable_cluster()->set_workers(8);
@@ -73,7 +73,7 @@ TEST(UpdateTextTest, SaysWhenAPlateauLowersTheRate) {
             "SGD, PLATEAU 0.1, times 0.1 after 1 evaluation without a better accuracy");
 }
 
-// Whatever the test set chooses, its accuracy flatters.
+// If the test set is used for selection, its accuracy is too optimistic.
 TEST(JobTextTest, SaysWhatTheTestSetChooses) {
   const auto row = [](std::vector<Setting> settings) {
     for (const char* other : {"cluster.workers", "worker.threads"}) {
@@ -99,7 +99,7 @@ TEST(JobTextTest, SaysWhatTheTestSetChooses) {
               AllOf(HasSubstr("PLATEAU"), HasSubstr("patience")));
 }
 
-// What a row has to say may be long; lines are not, but for a path.
+// Long rows are wrapped, except for paths.
 TEST(HeaderTest, LinesFitATerminal) {
   const testing::TempDir parent;
   const RunDir dir = RunDir::Open(parent / "run");
@@ -166,7 +166,7 @@ TEST(WrappedRowTest, GoesOnBelowTheLastCell) {
   EXPECT_THAT(WrappedRow("  best  at step 2 (50.50 %)", 26),
               ElementsAre("  best  at step 2", "        (50.50 %)"));
   EXPECT_THAT(WrappedRow("", 7), ElementsAre(""));
-  // Words that are longer than the line stay whole.
+  // Words longer than the line are not broken.
   EXPECT_THAT(WrappedRow("  dir  /a/long/path is it", 10),
               ElementsAre("  dir  /a/long/path", "       is", "       it"));
   EXPECT_EQ(WrappedRows("one two\n\n  three\n", 5), "one\ntwo\n\n  three\n");

@@ -105,7 +105,7 @@ TEST(ProgressLineTest, Evaluation) {
             "  after 41 s");
 }
 
-// The first words of a run that goes on say how long it is.
+// The first line after a resume shows the total length.
 TEST(JobDisplayTest, ALogLineBeforeAnyProgressHasTheTotals) {
   std::string pattern = std::filesystem::temp_directory_path() / "muster-display-XXXXXX";
   const UniqueFd file(::mkstemp(pattern.data()));

@@ -1,5 +1,5 @@
-// Jobs in which a process fails: the launcher names it and ends with the right code, in time, and
-// leaves nothing behind.
+// Jobs in which a process fails. The launcher reports it, ends in time with the right code, and
+// leaves no process behind.
 #include <gmock/gmock-matchers.h>
 
 #include <csignal>
@@ -23,7 +23,7 @@ class JobFailureTest : public JobTest {
   Finished ExpectFailure(int exit_code, const std::vector<std::string>& more = {}) {
     Finished finished = RunLaunch(more);
     EXPECT_EQ(finished.exit_code, exit_code) << finished.err;
-    EXPECT_LT(finished.seconds, kStopSeconds + 1);  // and what it took to get there
+    EXPECT_LT(finished.seconds, kStopSeconds + 1);  // plus the time before the failure
     EXPECT_TRUE(NoProcessLeft(0));
     return finished;
   }
@@ -47,7 +47,7 @@ TEST_F(JobFailureTest, AWorkerCrashesAfterTheRunIsComplete) {
   Worker(0, "until:done;exit:0");
   Worker(1, "until:done;signal:11");
   Finished finished = ExpectFailure(6);
-  EXPECT_THAT(finished.out, HasSubstr("71.32 %"));  // the result stands
+  EXPECT_THAT(finished.out, HasSubstr("71.32 %"));  // the result is still printed
   EXPECT_THAT(finished.err, HasSubstr("rank 1"));
 }
 

@@ -81,7 +81,7 @@ std::string Job::OutSoFar() const { return ReadFile(out_path_); }
 Finished Job::Finish(double seconds) {
   int status = 0;
   if (!Eventually(seconds, [&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; })) {
-    ADD_FAILURE() << "the launcher still runs after " << seconds << " s";
+    ADD_FAILURE() << "the launcher is still running after " << seconds << " s";
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, &status, 0);
   }
@@ -93,13 +93,13 @@ Finished Job::Finish(double seconds) {
 }
 
 JobTest::JobTest() {
-  SetVariable("CUDA_VISIBLE_DEVICES", "");  // a job would take idle GPUs of this machine
+  SetVariable("CUDA_VISIBLE_DEVICES", "");  // otherwise a job would use this machine's idle GPUs
   std::string pattern = fs::temp_directory_path() / "muster-launch-XXXXXX";
   dir_ = ::mkdtemp(pattern.data());
   marker_ = fs::path(dir_).filename();
   std::ofstream(config()) << kConfig;
   WriteCifar10(dir_);  // for --data .
-  // The launcher finds its siblings beside its own executable: links would lead elsewhere.
+  // Copies, not links: the launcher looks for the programs beside its own executable.
   for (auto [from, name] :
        {std::pair{MUSTER_PROGRAM, "muster"}, std::pair{FAKE_CHILD_PROGRAM, "muster-server"},
         std::pair{FAKE_CHILD_PROGRAM, "muster-worker"}}) {
@@ -189,7 +189,7 @@ std::vector<pid_t> JobTest::Processes() const {
   for (const auto& entry : fs::directory_iterator("/proc")) {
     std::string name = entry.path().filename();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    // A zombie has no environment: it is gone but for its number.
+    // A zombie has no environment and counts as gone.
     if (ReadFile("/proc/" + name + "/environ").find(wanted) != std::string::npos) {
       found.push_back(std::stoi(name));
     }
@@ -201,14 +201,14 @@ std::vector<pid_t> JobTest::Processes() const {
   if (Eventually(seconds, [&] { return fs::exists(Path(name)); })) {
     return ::testing::AssertionSuccess();
   }
-  return ::testing::AssertionFailure() << name << " has not appeared";
+  return ::testing::AssertionFailure() << name << " did not appear";
 }
 
 ::testing::AssertionResult JobTest::NoProcessLeft(double seconds) const {
   if (Eventually(seconds, [&] { return Processes().empty(); })) {
     return ::testing::AssertionSuccess();
   }
-  ::testing::AssertionResult failure = ::testing::AssertionFailure() << "left behind:";
+  ::testing::AssertionResult failure = ::testing::AssertionFailure() << "still running:";
   for (pid_t pid : Processes()) {
     failure << " " << pid << " " << ReadFile("/proc/" + std::to_string(pid) + "/comm");
   }

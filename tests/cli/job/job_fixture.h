@@ -1,5 +1,5 @@
 // Runs the real `muster` with stand-ins for the server and the workers (fake_child.cc), in a
-// temporary directory of its own.
+// temporary directory.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 namespace muster::testing {
 
-// The scripts that most tests start from; see fake_child.cc.
+// The scripts that most tests use; see fake_child.cc.
 inline constexpr const char* kListen = R"(report:{"listening":{"endpoint":"@"}};)";
 inline constexpr const char* kStarted =
     R"(report:{"started":{"train_samples":50000,"test_samples":10000,"steps_per_epoch":391,)"
@@ -30,21 +30,21 @@ inline constexpr const char* kSummary =
     R"("weights_hash":"00112233445566aa"}};)";
 
 struct Finished {
-  int exit_code = -1;  // 128 + the signal, where one ended the launcher
+  int exit_code = -1;  // 128 + the signal if one ended the launcher
   std::string out, err;
   double seconds = 0;
 };
 
-// A launcher that runs.
+// A running launcher.
 class Job {
  public:
   ~Job();  // kills it
   pid_t pid() const { return pid_; }
   void Signal(int signal);
-  // Fails the test, and kills the launcher, if it does not end within `seconds`.
+  // Fails the test and kills the launcher if it does not end within `seconds`.
   Finished Finish(double seconds = 15);
   std::string OutSoFar() const;
-  // Presses these keys; for a job that was started on a terminal.
+  // Types these keys, for a job started on a terminal.
   void Type(const std::string& keys);
 
  private:
@@ -61,7 +61,7 @@ class JobTest : public ::testing::Test {
   JobTest();
   ~JobTest() override;
 
-  // The environment of the next jobs.
+  // Sets the environment of the next jobs.
   void Server(const std::string& script) { environment_["FAKE_SERVER"] = script; }
   void Workers(const std::string& script) { environment_["FAKE_WORKER"] = script; }
   void Worker(int rank, const std::string& script) {
@@ -74,12 +74,12 @@ class JobTest : public ::testing::Test {
 
   void ClearVariable(const std::string& name) { environment_.erase(name); }
 
-  // Starts `muster` with these arguments; `shell_suffix` allows a pipe behind it.
+  // Starts `muster` with these arguments. `shell_suffix` allows a pipe after it.
   void Start(Job& job, const std::vector<std::string>& arguments,
              const std::string& shell_suffix = "");
   // Starts the job on a terminal of its own. Its output there is not read.
   void StartOnTerminal(Job& job, const std::vector<std::string>& arguments);
-  // muster launch CONFIG --workers 2 --data . and more
+  // Starts muster launch CONFIG --workers 2 --data . with more arguments.
   void Launch(Job& job, const std::vector<std::string>& more = {},
               const std::string& shell_suffix = "");
   Finished Run(const std::vector<std::string>& arguments);
@@ -87,11 +87,11 @@ class JobTest : public ::testing::Test {
 
   std::string Path(const std::string& name) const { return dir_ + "/" + name; }
   std::string config() const { return Path("tiny.txtpb"); }
-  // Run directories below runs/.
+  // The run directories below runs/.
   std::vector<std::string> RunDirs() const;
-  // Processes that descend from this test's jobs: they carry its marker in their environment.
+  // The descendants of this test's jobs, recognized by a marker in their environment.
   std::vector<pid_t> Processes() const;
-  // Waits until the file is there.
+  // Waits until the file exists.
   ::testing::AssertionResult Appears(const std::string& name, double seconds = 10) const;
   ::testing::AssertionResult NoProcessLeft(double seconds = 1) const;
 

@@ -1,4 +1,4 @@
-// Jobs that go well.
+// Successful jobs.
 #include <gmock/gmock-more-matchers.h>
 
 #include <csignal>
@@ -19,7 +19,7 @@ using ::testing::SizeIs;
 
 class JobRunTest : public JobTest {
  protected:
-  // A server that goes through a whole run, and workers that end when it says so.
+  // A server that completes a run, and workers that then end.
   void GoodJob(const std::string& before_summary = "") {
     Server(std::string(kListen) + kStarted + kProgress + before_summary + kSummary +
            "touch:done;exit:0");
@@ -104,7 +104,8 @@ TEST_F(JobRunTest, TwoJobsOfTheSameSecondNeverMeet) {
   Server(std::string("dump:server-b;") + kListen + "until:go;" + kSummary + "exit:0");
   Launch(second);
   ASSERT_TRUE(Appears("server-a") && Appears("server-b"));
-  EXPECT_NE(ReadFile(Path("server-a")), ReadFile(Path("server-b")));  // token and endpoint
+  EXPECT_NE(ReadFile(Path("server-a")),
+            ReadFile(Path("server-b")));  // both the token and the endpoint differ
   std::ofstream(Path("go")).flush();
   EXPECT_EQ(first.Finish().exit_code, 0);
   EXPECT_EQ(second.Finish().exit_code, 0);
@@ -137,7 +138,7 @@ TEST_F(JobRunTest, AClosedStandardOutputDoesNotEndTheRun) {
   EXPECT_THAT(finished.err, HasSubstr("standard output was closed"));
 }
 
-// The run goes on to its end, since its results are in its directory, but it is no success.
+// The run completes, because its results are in its directory, but it counts as failed.
 TEST_F(JobRunTest, AFullStandardOutputIsAFailure) {
   GoodJob();
   Job job;
@@ -151,7 +152,7 @@ TEST_F(JobRunTest, AFullStandardOutputIsAFailure) {
   EXPECT_TRUE(std::filesystem::exists(Path("run/config.txtpb")));
 }
 
-// Every run of a series, too.
+// All runs of a series complete.
 TEST_F(JobRunTest, AFullStandardOutputDoesNotEndASeries) {
   Server(std::string(kListen) + kStarted + kSummary + "exit:0");
   Workers("sleep:0.3;exit:0");
@@ -184,7 +185,7 @@ TEST_F(JobRunTest, StandardDescriptorsMayBeMissing) {
   EXPECT_EQ(job.Finish().exit_code, 0);
 }
 
-// A report in two pieces, lines that are none, and kinds and fields that a newer server may have.
+// A report in two pieces, invalid lines, and unknown kinds and fields of a newer server.
 TEST_F(JobRunTest, NonsenseInTheReportsIsLeftOutAndSaid) {
   GoodJob(
       "raw:{\"prog;sleep:0.05;raw:ress\":{}}\n;report:nonsense;report:[1,2];"

@@ -22,7 +22,7 @@ class JobStopTest : public JobTest {
       R"(on-term:{"summary":{"end":"INTERRUPTED","steps":57,"at":{"elapsed_s":6}}};)";
   const std::string running_ = std::string(kListen) + kStarted + kProgress + "touch:running;";
 
-  // Starts a job and waits until it is in the middle of its run.
+  // Starts a job and waits until it is training.
   void StartRunning(Job& job) {
     Launch(job);
     ASSERT_TRUE(Appears("running") && Appears("up-0") && Appears("up-1"));
@@ -64,7 +64,7 @@ TEST_F(JobStopTest, ChildrenThatIgnoreSigtermAreKilledInTime) {
   EXPECT_TRUE(NoProcessLeft(0));
 }
 
-// On the terminal, as fast as one can press it: the workers are killed before anybody asks them.
+// Two keystrokes in quick succession kill the workers before they are asked to stop.
 TEST_F(JobStopTest, ASecondKeystrokeCountsHoweverFast) {
   Server("term-touch:server-asked;" + running_);
   Worker(0, "term-touch:worker-asked;touch:up-0;");

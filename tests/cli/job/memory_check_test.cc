@@ -31,16 +31,17 @@ LeastMemory Needed(const std::string& more) {
 TEST(LeastMemoryTest, CountsArrays) {
   const double arena = 4 * (16 * 16 + 16), outputs = 4 * 16 * 16, order = 8 * 1000;
   const LeastMemory needed = Needed("");
-  // Two buffers, the best weights twice, a copy for checkpoints, a gradient of each worker.
+  // Two parameter buffers, the best weights twice, a copy for checkpoints, a gradient of each
+  // worker.
   EXPECT_EQ(needed.server, (2 + 2 + 1 + 2) * arena);
   EXPECT_EQ(Needed("evaluation { every_epochs: 0 skip_final: true }").server, (2 + 1 + 2) * arena);
-  // The average, and the state with it, are kept of before an update; a checkpoint has one of each.
+  // The previous average and optimizer state are saved as well. A checkpoint has one of each.
   EXPECT_EQ(Needed("optimizer { type: ADAM ema_decay: 0.9 }").server,
             (2 + 4 + 3 + 2 + 4 + 2) * arena);
   EXPECT_EQ(needed.each_worker, outputs + order);
   EXPECT_EQ(needed.all(), needed.server + 2 * needed.each_worker);
   EXPECT_EQ(Needed("cluster { transport: TCP }").each_worker, outputs + order + 2 * arena);
-  // Activations on a card are none of this machine's.
+  // Activations on a GPU use no host memory.
   EXPECT_EQ(Needed("worker { backend: CUDA }").each_worker, order);
   EXPECT_EQ(Needed("run { epochs: 2 }").each_worker, outputs + 2 * order);
 }

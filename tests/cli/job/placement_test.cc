@@ -37,8 +37,8 @@ TEST(DeviceTextsTest, NameCardsAndLibraries) {
   EXPECT_THAT(TextsOf({"A100", kCard, kCard}),
               ElementsAre("Computing on A100 (rank 0)",
                           "Computing on " + std::string(kCard) + " (ranks 1 and 2)"));
-  EXPECT_THAT(DeviceTexts({}, StartedWith({kCpu})), IsEmpty());  // nobody asked for a card
-  EXPECT_THAT(TextsOf({""}), IsEmpty());                         // a worker that does not say
+  EXPECT_THAT(DeviceTexts({}, StartedWith({kCpu})), IsEmpty());  // no GPU was requested
+  EXPECT_THAT(TextsOf({""}), IsEmpty());  // a worker that does not report its device
 }
 
 TEST(DeviceTextsTest, SayWhoGotNone) {
@@ -51,7 +51,7 @@ TEST(DeviceTextsTest, SayWhoGotNone) {
                           HasSubstr("rank 1 computes on the CPU with oneDNN")));
 }
 
-// The advice at the end is for what computed, whatever the config asked for.
+// The final advice depends on the actual devices, not on the config.
 TEST(DeviceTextsTest, TheWorkersSayWhatTheJobComputedOn) {
   EXPECT_TRUE(AreOnGpus(StartedWith({kCpu, kCard})));
   EXPECT_FALSE(AreOnGpus(StartedWith({kCpu, kCpu})));

@@ -1,4 +1,4 @@
-// What a series of runs shows.
+// The statistics of a series of runs.
 #include "cli/job/repeat.h"
 
 #include <gmock/gmock-matchers.h>

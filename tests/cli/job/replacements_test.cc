@@ -1,4 +1,4 @@
-// A worker that ends in the middle of a run: who is replaced, who is not, when it is enough.
+// A worker that ends during a run: whether it is replaced, and how often.
 #include <gmock/gmock-matchers.h>
 
 #include "cli/job/summary.h"
@@ -40,7 +40,7 @@ TEST_F(ReplacementsTest, OneThatTheServerDroppedIsReplaced) {
   EXPECT_THAT(Said(), HasSubstr("Warning: rank 0 (pid 101) failed with exit code 7"));
 }
 
-// Stopped, or cut off: it does not end by itself.
+// It is suspended or disconnected, and does not end by itself.
 TEST_F(ReplacementsTest, OneThatTheServerHasLostAndThatRunsIsKilledFirst) {
   Running();
   Changed(events::MemberChange::LOST, 1);
@@ -50,16 +50,16 @@ TEST_F(ReplacementsTest, OneThatTheServerHasLostAndThatRunsIsKilledFirst) {
   EXPECT_THAT(members_.replaced_, IsEmpty());
   Ends(1, {.by_signal = true, .value = SIGKILL, .asked = true});
   EXPECT_THAT(members_.replaced_, ElementsAre(1));
-  EXPECT_EQ(Outcome().ends.at(102), "") << "the server says why it lost it";
+  EXPECT_EQ(Outcome().ends.at(102), "") << "the server reports why it lost the worker";
 }
 
-// The run is complete before it is: nobody asks how it ends.
+// The run completes before the lost worker ends, so its exit code does not matter.
 TEST_F(ReplacementsTest, OneThatWasLostDoesNotSpoilTheEnd) {
   Running();
   Changed(events::MemberChange::LOST, 1);
   Completed();
   EXPECT_THAT(Sent(), ElementsAre(std::pair(1, SIGKILL)));
-  Exits(1, ExitCode::kPeerFailed);  // continued, it has found the server gone
+  Exits(1, ExitCode::kPeerFailed);  // once resumed, it finds that the server is gone
   for (const int rank : {0, kServer}) Exits(rank, 0);
   EXPECT_TRUE(Over());
   EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
@@ -76,7 +76,7 @@ TEST_F(ReplacementsTest, OneThatWasLostDoesNotSpoilTheWritingOfTheWeights) {
   EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
 }
 
-// It would go on looking for a server that is gone.
+// It would keep looking for the server.
 TEST_F(ReplacementsTest, OneThatHasNotJoinedWhenTheRunIsCompleteIsKilled) {
   Running();
   IsKilled(1);
@@ -109,14 +109,14 @@ TEST_F(ReplacementsTest, WithContinueNobodyIs) {
   EXPECT_THAT(Sent(), IsEmpty());
 }
 
-// It has not said goodbye: it is lost like any other, whichever is noticed first.
+// It did not leave properly, so it counts as lost, whichever event arrives first.
 TEST_F(ReplacementsTest, OneThatEndsWithExitCode0InTheMiddleIsReplaced) {
   for (const bool lost_first : {false, true}) {
     Anew();
     Running();
     if (lost_first) Changed(events::MemberChange::LOST, 1);
     Exits(1, 0);
-    EXPECT_EQ(members_.replaced_.size(), lost_first ? 1u : 0u) << "it may be the end of the run";
+    EXPECT_EQ(members_.replaced_.size(), lost_first ? 1u : 0u) << "the run may be ending";
     if (!lost_first) Changed(events::MemberChange::LOST, 1);
     EXPECT_THAT(members_.replaced_, ElementsAre(1));
     Changed(events::MemberChange::JOINED, 1);
@@ -170,7 +170,7 @@ TEST_F(ReplacementsTest, OneThatEndsWithExitCode0BeforeTheFirstStepEndsTheJob) {
   EXPECT_EQ(Outcome().log_path, "log of 1");
 }
 
-// The server has turned it away, since only its last files are left to write.
+// The server rejected it because only the last files remain to be written.
 TEST_F(ReplacementsTest, OneThatCameTooLateForTheRunIsNotReplacedAgain) {
   Running();
   IsKilled(1);
@@ -191,7 +191,7 @@ TEST_F(ReplacementsTest, WhatAnyProcessWouldRunIntoEndsTheJob) {
   EXPECT_EQ(Outcome().exit_code, ExitCode::kData);
 }
 
-// A GPU without enough memory, a library that is missing: each replacement would say the same.
+// For example, too little GPU memory or a missing library: each replacement would fail as well.
 TEST_F(ReplacementsTest, OneThatFailsBeforeTheFirstStepEndsTheJobInItsWords) {
   for (const bool joined : {false, true}) {
     Anew();
@@ -226,14 +226,14 @@ TEST_F(ReplacementsTest, NobodyIsWhileTheServerEnds) {
   EXPECT_THAT(members_.replaced_, IsEmpty());
 }
 
-// Over ZeroMQ the server hears of a loss a moment later than the launcher.
+// Over ZeroMQ the server notices a loss slightly later than the launcher.
 TEST_F(ReplacementsTest, OneThatIsRefusedAtFirstIsNoFurtherLoss) {
   cluster_.set_max_restarts(1);
   Running();
   IsKilled(1);
   for (int i = 0; i < 3; ++i) {
     Exits(1, ExitCode::kRefused);
-    EXPECT_EQ(members_.replaced_.size(), i + 1u) << "not at once";
+    EXPECT_EQ(members_.replaced_.size(), i + 1u) << "replaced immediately";
     Pass(1);
     EXPECT_EQ(members_.replaced_.size(), i + 2u);
   }
@@ -281,7 +281,7 @@ TEST_F(ReplacementsTest, NobodyIsStartedAgainWhenTheRunIsComplete) {
   Completed();
   Pass(3);
   EXPECT_EQ(members_.replaced_.size(), 1u);
-  EXPECT_GT(supervisor_->next_check(), now_) << "nothing is due";
+  EXPECT_GT(supervisor_->next_check(), now_) << "no check should be due";
 }
 
 TEST_F(ReplacementsTest, OneThatIsKilledWhenAllIsDoneIsNoLoss) {
@@ -297,7 +297,7 @@ TEST_F(ReplacementsTest, OneThatIsKilledWhenAllIsDoneIsNoLoss) {
   EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
 }
 
-// It was stopped when the others did the last steps.
+// It was suspended during the last steps.
 TEST_F(ReplacementsTest, OneThatComesTooLateForTheEndIsNoLoss) {
   for (const ExitCode code : {ExitCode::kDeadline, ExitCode::kPeerFailed}) {
     Anew();
@@ -322,7 +322,7 @@ TEST_F(ReplacementsTest, OneThatCrashesWhenAllIsDoneIsAFailure) {
   EXPECT_EQ(Outcome().exit_code, ExitCode::kProcessDied);
 }
 
-// The server knows which slice it was; the launcher saw a process end.
+// The server knows the slice; the launcher only saw a process end.
 TEST_F(ReplacementsTest, WhatTheServerSaysOfALossThatEndsTheRunCounts) {
   for (const bool told_first : {true, false}) {
     SCOPED_TRACE(told_first);

@@ -1,4 +1,4 @@
-// When a lost server is started again, and when that ends.
+// When a lost server is restarted, and when restarts end.
 #include "cli/job/restarts.h"
 
 #include <gmock/gmock-matchers.h>
@@ -70,7 +70,7 @@ TEST_F(RestartsTest, FromTheBeginningBeforeTheFirstCheckpoint) {
   EXPECT_EQ(restarts_.from_step(), 100);
 }
 
-// Somebody has taken them away, or what they lie on is not mounted: all would be done again.
+// The checkpoints were removed or their file system is not mounted. A restart would lose all work.
 TEST_F(RestartsTest, NotFromTheBeginningWhereCheckpointsHaveBeen) {
   Checkpoint("step-00000100-g1");
   EXPECT_EQ(restarts_.WhyNot(), "");
@@ -84,7 +84,7 @@ TEST_F(RestartsTest, NotFromTheBeginningWhereCheckpointsHaveBeen) {
   EXPECT_THAT(another.WhyNot(), HasSubstr("its checkpoints are gone"));
 }
 
-// The next server finds nothing in its way, and the logs say what became of this one.
+// The files are removed so that the next server can start, but the logs remain.
 TEST_F(RestartsTest, OfAnAttemptTheLogsStay) {
   Checkpoint("step-00000000-g1.partial");
   for (const char* name : {"metrics.jsonl", "server.log", "worker-0.log", "config.txtpb",
@@ -92,7 +92,7 @@ TEST_F(RestartsTest, OfAnAttemptTheLogsStay) {
     std::ofstream(dir_ / (std::string("run/") + name)) << name;
   }
   run_.ForgetAttempt();
-  run_.ForgetAttempt();  // where nothing is
+  run_.ForgetAttempt();  // with nothing to remove
   std::set<std::string> left;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(dir_ / "run")) {
     if (!entry.is_directory()) left.insert(entry.path().filename());
@@ -101,7 +101,7 @@ TEST_F(RestartsTest, OfAnAttemptTheLogsStay) {
                                          "config.txtpb", "model.safetensors"}));
 }
 
-// What is not the attempt's stays where it is, a link to another disk too.
+// Other files stay in place, as does a link to another disk.
 TEST_F(RestartsTest, PutsAsideWhatARunWrites) {
   const auto write = [&](const std::string& name) {
     std::ofstream(dir_ / ("run/" + name)) << name;
@@ -117,7 +117,7 @@ TEST_F(RestartsTest, PutsAsideWhatARunWrites) {
   std::filesystem::create_directory_symlink(dir_ / "disk", dir_ / "run/checkpoints");
   write("checkpoints/run_id");
   std::filesystem::create_symlink("nowhere", dir_ / "run/attempt-1");
-  const std::string input = dir_ / "run/best.safetensors";  // what the run begins with
+  const std::string input = dir_ / "run/best.safetensors";  // the run's initial weights
   EXPECT_EQ(PutAside(run_, input), "attempt-2");
   const auto exists = [&](const std::string& name) {
     return std::filesystem::exists(dir_ / ("run/" + name));
@@ -128,7 +128,7 @@ TEST_F(RestartsTest, PutsAsideWhatARunWrites) {
   }
   for (const std::string& name : kept) EXPECT_TRUE(exists(name)) << name;
   EXPECT_TRUE(std::filesystem::is_symlink(dir_ / "run/checkpoints"));
-  EXPECT_FALSE(exists("checkpoints/run_id")) << "the next one has another id";
+  EXPECT_FALSE(exists("checkpoints/run_id")) << "the next attempt has another id";
   write("metrics.jsonl");
   EXPECT_EQ(PutAside(run_, input), "attempt-3");
   EXPECT_TRUE(exists("attempt-3/metrics.jsonl"));
@@ -144,7 +144,7 @@ TEST_F(RestartsTest, NotWithoutCheckpointsOrAWish) {
   EXPECT_EQ(restarts_.WhyNot(), "run.max_restarts is 0");
 }
 
-// Whether the server of a run that is resumed was lost, by what it wrote last.
+// Whether the server of a resumed run was lost before, judged by its last line.
 class LostBeforeTest : public ::testing::Test {
  protected:
   std::optional<ServerLoss> With(const std::string& status) {

@@ -69,7 +69,7 @@ TEST_F(RunDirTest, AnotherRunsMetricsAreRefused) {
   EXPECT_EQ(fs::file_size(root_ + "/old/metrics.jsonl"), 3u);
 }
 
-// It was killed before its first line of metrics.
+// The run was killed before its first line of metrics.
 TEST_F(RunDirTest, AnotherRunsCheckpointsAreRefused) {
   fs::create_directories(root_ + "/old/checkpoints/step-00000000-g1");
   EXPECT_NE(ErrorOfOpen(root_ + "/old").find("already holds the checkpoints of another run"),
@@ -84,8 +84,8 @@ TEST_F(RunDirTest, MetricsWithoutALineAreOfNoRun) {
   RunDir::CheckUnused(root_ + "/failed");
   EXPECT_TRUE(fs::exists(root_ + "/failed/metrics.jsonl"));
   EXPECT_EQ(ErrorOfOpen(root_ + "/failed"), "");
-  EXPECT_FALSE(fs::exists(root_ + "/failed/metrics.jsonl"));  // the server makes it
-  // Only a file is one: what a link leads to may be somebody's.
+  EXPECT_FALSE(fs::exists(root_ + "/failed/metrics.jsonl"));  // created by the server
+  // Only a regular file is removed. The target of a link may belong to someone else.
   std::ofstream(root_ + "/elsewhere").close();
   fs::create_symlink(root_ + "/elsewhere", root_ + "/failed/metrics.jsonl");
   EXPECT_NE(ErrorOfOpen(root_ + "/failed").find("already holds"), std::string::npos);

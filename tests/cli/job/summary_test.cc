@@ -44,7 +44,7 @@ TEST(SummaryTest, PartsOfAStepAddUp) {
                           "  step           100 ms: compute 80 %, wait 10 %, push 5 %, other 5 %",
                           "  overhead       2.4 % of a step, imbalance between ranks 5.1 %",
                           "  run directory  " + dir.shown()));
-  // With a validation set, which chooses, and a test set, which comes last.
+  // With a validation set for selection and a test set for the final result.
   summary.set_best_accuracy(0.75);
   summary.set_best_step(2000);
   summary.mutable_validation()->set_accuracy(0.72);
@@ -52,7 +52,7 @@ TEST(SummaryTest, PartsOfAStepAddUp) {
               IsSupersetOf({"  validation     accuracy 72.00 %, best 75.00 % at step 2,000",
                             "  test accuracy  70.00 %"}));
   summary.clear_validation();
-  // The weights, each file with its step, and what somebody has taken away of them.
+  // Lists the weights, each file with its step, and the files that have been removed.
   EXPECT_THAT(dir.MissingFiles(0, summary), SizeIs(3));
   for (const char* file : {"model.safetensors", "best.safetensors"}) {
     events::Summary::Model& model = *summary.add_models();
@@ -68,8 +68,7 @@ TEST(SummaryTest, PartsOfAStepAddUp) {
   EXPECT_THAT(dir.MissingFiles(0, summary), SizeIs(5));
 }
 
-// What is rounded never adds up to more than the whole; and what the step's length leaves out is
-// said.
+// Rounded shares never exceed 100 %, and work outside of the step's length is reported.
 TEST(SummaryTest, SharesOfAStepNeverExceedIt) {
   const testing::TempDir parent;
   const RunDir dir = RunDir::Open(parent / "run");
@@ -97,9 +96,9 @@ TEST(SummaryTest, SharesOfAStepNeverExceedIt) {
   parts.set_wait_ms(5);
   parts.set_pull_ms(5);
   const int whole = total(step_row(summary));
-  EXPECT_GE(whole, 98);  // what is below 1 % is left out
+  EXPECT_GE(whole, 98);  // shares below 1 % are omitted
   EXPECT_LE(whole, 100);
-  // Two clocks: the ranks' times may be a little longer than the step.
+  // Clocks differ, so the ranks' times may slightly exceed the step.
   parts.set_compute_ms(1100);
   EXPECT_LE(total(step_row(summary)), 100);
   measured.set_timed_steps(1);
@@ -130,7 +129,7 @@ TEST(SummaryTest, CommandsThatContinueTheRunAreWordsOfAShell) {
   EXPECT_EQ(GoOnText(summary, run),
             path + " holds no checkpoint: the run cannot be resumed.");  // by now
   std::filesystem::create_directories(path + "/checkpoints/step-00001200-g1");
-  // Not every trouble is a full disk.
+  // Not every error is a full disk.
   EXPECT_THAT(TroubleText(summary, run), AllOf(HasSubstr("--resume"), Not(HasSubstr("room"))));
   EXPECT_EQ(GoOnText(summary, run),
             "To resume from step 1,200: muster launch --resume '" + path + "'");

@@ -1,5 +1,4 @@
-// A supervisor that is told by hand what happens and when: members that are no processes, and a
-// clock that is a number.
+// A supervisor that gets its events from the test, with fake members and a fake clock.
 #pragma once
 
 #include <gmock/gmock-more-matchers.h>
@@ -22,7 +21,7 @@ class FakeMembers : public Members {
  public:
   explicit FakeMembers(int workers) : workers_(workers) { Add(); }
 
-  // As they were made.
+  // Restores the initial state.
   void Reset() {
     states_.assign(1, {});
     replaced_.clear();
@@ -69,7 +68,7 @@ class FakeMembers : public Members {
   std::vector<State> states_;
 };
 
-// Two workers; the clock begins at 1,000 s. Verbs move it on and tell the supervisor.
+// Two workers. The clock starts at 1,000 s. Each verb advances it and informs the supervisor.
 class SupervisorTest : public ::testing::Test {
  protected:
   static constexpr int kServer = -1;
@@ -77,12 +76,12 @@ class SupervisorTest : public ::testing::Test {
   SupervisorTest() {
     plan_.endpoint = "planned";
     cluster_.set_workers(2);
-    cluster_.set_on_lost_worker(config::Cluster::ABORT);  // but where a test says otherwise
+    cluster_.set_on_lost_worker(config::Cluster::ABORT);  // the default for tests
     config_.mutable_deadlines()->set_start_s(60);
     config_.mutable_deadlines()->set_silence_s(20);
   }
 
-  // Another job, at the same moment.
+  // Starts another job at the same time.
   void Anew() {
     members_.Reset();
     supervisor_.emplace(plan_, members_, display_, now_);
@@ -149,19 +148,18 @@ class SupervisorTest : public ::testing::Test {
     supervisor_->OnSignal({number, from_terminal}, now_);
     supervisor_->Check(now_);
   }
-  // Time passes in which nothing happens, in looks of a tenth of a second.
+  // Lets time pass without events, with a check every 0.1 s.
   void Pass(double seconds) {
     for (const double end = now_ + seconds; now_ < end - 1e-9;) {
       now_ = std::min(end, now_ + 0.1);
       supervisor_->Check(now_);
     }
   }
-  // Everything that was sent since the last call.
+  // The signals sent since the last call.
   std::vector<std::pair<int, int>> Sent() { return std::exchange(members_.sent_, {}); }
   bool Over() const { return supervisor_->Over(now_); }
   JobOutcome Outcome() const { return supervisor_->Outcome(); }
 
-  // All lines so far.
   std::string Said() const {
     std::string text(4096, '\0');
     text.resize(static_cast<size_t>(::pread(said_.get(), text.data(), text.size(), 0)));

@@ -1,4 +1,4 @@
-// What the supervisor decides when a run is to end: a failure, and a request.
+// The supervisor's decisions when a run ends early, after a failure or a request.
 #include "tests/cli/job/supervisor_fixture.h"
 
 namespace muster {
@@ -303,10 +303,10 @@ TEST_F(SupervisorStopTest, ASecondRequestKills) {
   Signalled(SIGINT);
   Sent();
   Pass(0.1);
-  Signalled(SIGINT);  // the same one once more
+  Signalled(SIGINT);  // the same signal again
   EXPECT_THAT(Sent(), IsEmpty());
   Pass(0.2);
-  Signalled(SIGHUP);  // the terminal goes away, too
+  Signalled(SIGHUP);  // the terminal closes as well
   EXPECT_THAT(Sent(), IsEmpty());
   Signalled(SIGINT);
   EXPECT_EQ(Sent(), ToAll(SIGKILL));
@@ -339,7 +339,7 @@ TEST_F(SupervisorStopTest, WhoStopsAJobGetsItsWeights) {
     Saving();
   }
   EXPECT_THAT(Sent(), IsEmpty());
-  Pass(5);  // not a word: it hangs
+  Pass(5);  // no events: the server hangs
   EXPECT_THAT(Sent(), ::testing::Contains(std::pair(kServer, SIGKILL)));
 }
 
@@ -356,7 +356,7 @@ TEST_F(SupervisorStopTest, WhoInsistsDoesNotWaitForTheWeights) {
 
 // ------------------------------------------------------------------ a server that writes
 
-// When everybody is killed, if the server says each second until `last` that it writes.
+// The time of the final kill if the server reports every second until `last` that it writes.
 double KilledAt(StopStages& stages, double last) {
   for (int tenths = 0; tenths < 5000; ++tenths) {
     const double now = tenths / 10.0;

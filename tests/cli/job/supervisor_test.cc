@@ -1,4 +1,4 @@
-// What the supervisor decides: a run that goes well, and what comes too late.
+// The supervisor's decisions in a successful run, and at deadlines.
 #include "tests/cli/job/supervisor_fixture.h"
 
 namespace muster {
@@ -33,7 +33,7 @@ TEST_F(SupervisorTest, ARunThatGoesWell) {
 
 TEST_F(SupervisorTest, WorkersAreStartedOnce) {
   Listening("");
-  EXPECT_EQ(members_.endpoint_, "planned");  // where the server names none
+  EXPECT_EQ(members_.endpoint_, "planned");  // if the server names none
   Listening("elsewhere");
   EXPECT_EQ(members_.endpoint_, "planned");
   EXPECT_EQ(members_.size(), 3u);
@@ -45,7 +45,7 @@ TEST_F(SupervisorTest, AWorkerMayEndBeforeTheServerSaysThatTheRunIsComplete) {
   Pass(9);
   Beat();
   Completed();
-  Pass(5);  // longer than the server had left to explain it
+  Pass(5);  // longer than the server's time to explain it
   Exits(1, 0);
   Exits(kServer, 0);
   EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
@@ -105,7 +105,7 @@ TEST_F(SupervisorTest, TheServerMustListenInTime) {
   EXPECT_EQ(Outcome().log_path, "log of -1");
 }
 
-// The server's own deadline comes first; this is for a server that has none.
+// The server's own deadline comes first. This one is for a server without a deadline.
 TEST_F(SupervisorTest, TheWorkersMustJoinInTime) {
   Listening();
   events::Event waiting;
@@ -117,7 +117,7 @@ TEST_F(SupervisorTest, TheWorkersMustJoinInTime) {
   EXPECT_THAT(Sent(), IsEmpty());
   Pass(1.1);
   EXPECT_EQ(Sent(), ToAll(SIGTERM));
-  EXPECT_EQ(members_.failures_told_, 1) << "the server is to know that nobody wished that";
+  EXPECT_EQ(members_.failures_told_, 1) << "the server must know that this was not requested";
   EXPECT_THAT(Outcome().failure->what, HasSubstr("did not start within 60 s"));
   EXPECT_THAT(Outcome().failure->what, HasSubstr("missing: rank 1"));
 }
@@ -148,7 +148,7 @@ TEST_F(SupervisorTest, AWorkerThatEndsTooEarlyIsAFailure) {
   EXPECT_EQ(Outcome().failure->what,
             "rank 1 (pid 102) ended at step 5 of 10 with exit code 0 before the job was complete");
   EXPECT_EQ(Outcome().log_path, "log of 1");
-  EXPECT_GT(supervisor_->next_check(), now_);  // nobody waits in vain for what is over
+  EXPECT_GT(supervisor_->next_check(), now_);  // no deadline remains
 }
 
 TEST_F(SupervisorTest, AServerThatEndsTooEarlyIsAFailureAtOnce) {

@@ -1,4 +1,4 @@
-// What `muster server` says of how to start workers.
+// The instructions of `muster server` for starting workers.
 #include "cli/job/workers_by_hand.h"
 
 #include <gmock/gmock-matchers.h>

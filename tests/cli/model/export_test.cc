@@ -1,4 +1,4 @@
-// `muster export`: what comes out holds what went in.
+// `muster export` preserves the contents.
 #include <archive.h>
 #include <archive_entry.h>
 #include <gmock/gmock-matchers.h>
@@ -17,7 +17,7 @@
 namespace muster::testing {
 namespace {
 
-// The entries of a zip archive, whose checksums are right.
+// The entries of a zip archive. Verifies their checksums.
 std::map<std::string, std::string> Unzip(const std::string& path) {
   const std::unique_ptr<archive, decltype(&archive_read_free)> zip(archive_read_new(),
                                                                    archive_read_free);
@@ -37,7 +37,7 @@ std::map<std::string, std::string> Unzip(const std::string& path) {
   return entries;
 }
 
-// Tensors are copied block by block: one that is larger than a block, and one that has no elements.
+// Tensors are copied block by block. Includes one that exceeds a block and an empty one.
 TEST(ExportTest, TensorsOfEverySize) {
   const TempDir dir;
   const std::string from = (dir / "from.safetensors").string(), out = (dir / "out").string();

@@ -20,7 +20,7 @@ TEST(JsonProgram, ObjectsComeFromStandardOutputAloneAsTheyArePrinted) {
       60);
   ASSERT_EQ(results.size(), 2u);
   EXPECT_EQ(results[1]["a"], 2);
-  // It is still running when the first ones are taken.
+  // The program is still running when the first objects are read.
   int objects = 0;
   StreamJsonProgram({.program = "/bin/sh", .arguments = {"-c", "while :; do echo '{}'; done"}}, 60,
                     [&](const nlohmann::json& /*object*/) { return ++objects < 3; });

@@ -11,7 +11,7 @@
 namespace muster {
 namespace {
 
-// A log with this text, gone with it.
+// A temporary log with this text.
 class Log {
  public:
   explicit Log(const std::string& text)
@@ -49,7 +49,7 @@ TEST(LastErrorTest, TakesWholeWords) {
   EXPECT_EQ(LastErrorOf(""), "");
 }
 
-// A terminal takes some characters of two bytes for commands as well.
+// Terminals also interpret some two-byte characters as commands.
 TEST(LastLinesTest, AreFitForATerminal) {
   const Log log(
       "first\nsecond \x1b[2J\nthird \xc2\x9b"

@@ -85,13 +85,13 @@ TEST_F(ConsolePipeTest, AReaderThatIsGoneIsNoFailure) {
   EXPECT_EQ(console.poll_fd(), -1);
 }
 
-// A pseudo-terminal of 40 columns.
+// A pseudo-terminal with 40 columns.
 class ConsoleTerminalTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    // A bare root without its own /dev has the directory, at most.
+    // A minimal root without its own /dev has at most the directory.
     if (::access("/dev/pts/ptmx", F_OK) != 0) {
-      GTEST_SKIP() << "no pseudo-terminals here: devpts is not mounted at /dev/pts";
+      GTEST_SKIP() << "no pseudo-terminals: devpts is not mounted at /dev/pts";
     }
     ::setenv("TERM", "xterm", 1);
     master_.Reset(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));

@@ -100,7 +100,7 @@ TEST(BitsTextsTest, OfACardTheyDependOnOtherThings) {
   EXPECT_THAT(Bits(config), HasSubstr("the same in every run"));
 }
 
-// What would break the promise is said instead of it.
+// Settings that make results depend on the number of workers replace the promise of equal bits.
 TEST(BitsTextsTest, SayWhatMakesThemFollowTheWorkers) {
   config::Config config = JobOf(2, 256);
   config.mutable_learning_rate()->set_scaling(config::LearningRate::LINEAR);

@@ -1,4 +1,4 @@
-// What a program said, whatever the width of its lines.
+// Compares output regardless of line breaks.
 #pragma once
 
 #include <cctype>
@@ -6,7 +6,7 @@
 
 namespace muster::testing {
 
-// A single space for each run of spaces and newlines.
+// Replaces each run of spaces and newlines by a single space.
 inline std::string Unwrapped(const std::string& text) {
   std::string words;
   for (const char c : text) {

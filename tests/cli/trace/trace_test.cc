@@ -1,4 +1,4 @@
-// Merging and reading traces whose times are known.
+// Merging and reading traces with known times.
 #include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ using ::testing::Not;
 using ::testing::SizeIs;
 using Json = nlohmann::json;
 
-constexpr double kStart = 5e9;  // hours after the clock's beginning, as in real life
+constexpr double kStart = 5e9;  // hours after the clock's start, as in practice
 
 std::string Named(int process, const std::string& name, const std::string& thread) {
   const Json names{{{"ph", "M"},
@@ -58,7 +58,7 @@ std::string Span(int process, const std::string& kind, double begin, double end,
 
 std::string Nested(size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
 
-// A worker's step: a wait for the weights, a layer forward and backward, a push.
+// A worker's step: waits for the weights, runs a layer forward and backward, pushes.
 std::string Step(int process, int64_t step, double begin, double forward, double backward,
                  double pushed, double end) {
   const Json here{{"step", step}}, chunk{{"step", step}, {"chunk", 0}};
@@ -78,7 +78,7 @@ class TraceFileTest : public ::testing::Test {
     return Path(name);
   }
 
-  // Two workers, one chunk, whose update in the server takes 30 us; worker 1 is the slower one.
+  // Two workers and one chunk, whose update takes the server 30 us. Worker 1 is slower.
   std::vector<std::string> TwoSteps() {
     return {Write("server", Named(1, "server", "pool 0") +
                                 Span(1, "update", 970, 1000, {{"step", 1}, {"chunk", 0}}) +
@@ -129,7 +129,7 @@ TEST_F(TraceFileTest, TheCriticalPathCrossesTheProcesses) {
   MergeTrace(TwoSteps(), Path("trace.json"));
   const Trace trace = ReadTrace(Path("trace.json"));
   const std::vector<WorkerStep> steps = WorkerSteps(trace);
-  ASSERT_THAT(steps, SizeIs(4));  // the third step's end is not in the trace
+  ASSERT_THAT(steps, SizeIs(4));  // the third step is incomplete
   EXPECT_NEAR(steps[0].end, 1020, 0.001);
   EXPECT_NEAR(steps[0].work, 900, 0.01);
 
@@ -221,7 +221,7 @@ TEST_F(TraceFileTest, AFailedWriteLeavesThePartsAndTheOlderTrace) {
     return ExitCode::kOk;
   };
   EXPECT_EQ(code(Path("missing/trace.json")), ExitCode::kFailure);
-  // A name that a directory has cannot be replaced.
+  // The target is a directory and cannot be replaced.
   std::filesystem::create_directories(Path("directory/in"));
   EXPECT_EQ(code(Path("directory")), ExitCode::kFailure);
   for (const std::string& part : parts) EXPECT_TRUE(std::filesystem::exists(part));
@@ -232,7 +232,7 @@ TEST_F(TraceFileTest, AFailedWriteLeavesThePartsAndTheOlderTrace) {
   EXPECT_EQ(std::filesystem::file_size(Path("older.json")), 2u);
 }
 
-// `muster trace FILE --merge PART …`, with a slip of the hand.
+// Mistyped calls of `muster trace FILE --merge PART …`.
 TEST_F(TraceFileTest, WhatIsNoTraceIsLeftAsItIs) {
   const std::vector<std::string> parts = TwoSteps();
   const auto refused = [&](const std::vector<std::string>& from, const std::string& path,
@@ -253,7 +253,7 @@ TEST_F(TraceFileTest, WhatIsNoTraceIsLeftAsItIs) {
   const std::string other = Write("other.json", R"({"traceEvents":[]})");
   refused(parts, notes, notes + ": expected a trace");
   refused(parts, other, other + ": expected a trace");
-  refused(parts, parts[1], parts[1] + ": expected a trace");  // a part in the place of the trace
+  refused(parts, parts[1], parts[1] + ": expected a trace");  // a part in place of the trace
   MergeTrace(parts, Path("trace.json"));
   for (const std::string& garbage :
        {notes, other, Write("empty", ""),
@@ -261,12 +261,12 @@ TEST_F(TraceFileTest, WhatIsNoTraceIsLeftAsItIs) {
                       "\n"),
         Write("odd", R"({"ph":"X","name":"a","cat":"a","pid":1,"tid":1,"ts":"now","dur":1})"
                      "\n"),
-        // What could be merged, and not be read again.
+        // It could be merged, but not read again.
         Write("far", R"({"ph":"X","name":"a","cat":"a","pid":1,"tid":1,"ts":1e308,"dur":1})"
                      "\n"),
         Write("nobody", R"({"ph":"M","name":"process_name","pid":1,"tid":1})"
                         "\n"),
-        // More than a stack has room for.
+        // Nested too deeply for the stack.
         Write("deep",
               R"({"ph":"M","name":"a","pid":1,"tid":1,"args":{"a":)" + Nested(500'000) + "}}\n")}) {
     refused({parts[0], garbage}, Path("trace.json"), garbage + ": expected a part");

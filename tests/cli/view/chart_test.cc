@@ -34,7 +34,7 @@ TEST(AxisTest, OneValueHasRoomAroundIt) {
   }
 }
 
-// Between which no step is a number: it once was looked for without an end.
+// No representable step lies between these values. The search for one used to loop forever.
 TEST(AxisTest, ValuesThatAreTooLargeForSteps) {
   for (const auto& [low, high] : {std::pair(1e16, 1e16 + 4), {-1e308, 1e308}, {3e18, 3e18 + 512}}) {
     const Axis axis = RoundAxis(low, high, 5);

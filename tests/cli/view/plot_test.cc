@@ -38,7 +38,7 @@ int64_t DotsIn(const RunRecord& run) {
   return dots;
 }
 
-// In a chart of losses and one of accuracies; of the end on the test set there is no dot.
+// In the charts of losses and accuracies. The final test evaluation has no dot.
 TEST_F(PlotTest, ARunWithAValidationSetHasADotForEachEvaluationOfThat) {
   EXPECT_EQ(DotsIn(ReadRun(run_)), 2);
   const RunRecord split =

@@ -1,4 +1,4 @@
-// Run directories as a run leaves them, written by the test.
+// Writes run directories like those of a run.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace muster::testing {
 
 class RunFiles : public ::testing::Test {
  protected:
-  // A run directory with these lines of metrics; returns its path.
+  // Creates a run directory with these lines of metrics and returns its path.
   std::string MakeRun(const std::string& name, const std::vector<std::string>& metrics);
   void Write(const std::string& path, const std::string& text);  // below Dir()
   std::string Dir() const { return dir_.string(); }
@@ -25,7 +25,7 @@ class RunFiles : public ::testing::Test {
 std::string IntervalText(int step, double loss);
 std::string EvaluationText(int step, double accuracy);
 std::string ValidationText(int step, double accuracy);
-// The line of an evaluation of values, which have no accuracy; `set` is "test" or "validation".
+// A line of a value evaluation, which has no accuracy. `set` is "test" or "validation".
 std::string LossText(int step, const std::string& set, double loss);
 std::string FinalText(int step, const std::string& reason);
 

@@ -1,4 +1,4 @@
-// What a run directory tells, whole, cut off, or of a run that goes on.
+// Reads run directories that are complete, cut off, or still running.
 #include "cli/view/run_reader.h"
 
 #include <fmt/core.h>
@@ -25,7 +25,7 @@ class RunReaderTest : public RunFiles {
     Write("r/status.json", status);
     return ReadRun(dir);
   }
-  // A status as this process would write it, or, with another start, one that had its number.
+  // A status of this process or, with another start time, of an earlier process with its PID.
   std::string Status(uint64_t started, const std::string& host = HostName(), double age_s = 0,
                      const std::string& more = R"("step":42)") {
     const double now =
@@ -62,15 +62,15 @@ TEST_F(RunReaderTest, ARunWithAValidationSet) {
   EXPECT_EQ(run.latest.validation.best_accuracy, 0.7);
   EXPECT_EQ(run.latest.test.accuracy, 0.9);
   EXPECT_EQ(run.latest.test.best_accuracy, std::nullopt);
-  EXPECT_EQ(run.accuracy(), 0.6);  // it is not known to have ended
+  EXPECT_EQ(run.accuracy(), 0.6);  // the run is not known to have ended
   lines.push_back(FinalText(100, "completed"));
   EXPECT_EQ(ReadRun(MakeRun("v", lines)).accuracy(), 0.9);
-  lines.push_back(IntervalText(110, 1));  // made longer, and killed
+  lines.push_back(IntervalText(110, 1));  // extended and killed
   EXPECT_EQ(ReadRun(MakeRun("v", lines)).accuracy(), 0.6);
   EXPECT_EQ(ReadRun(MakeRun("v", lines)).latest.test.accuracy, std::nullopt);
 }
 
-// Whatever a line says: there is no such step, and no such day.
+// The lines contain impossible steps and times.
 TEST_F(RunReaderTest, NumbersThatAreNone) {
   const RunRecord run = ReadRun(MakeRun(
       "n",
@@ -114,7 +114,7 @@ TEST_F(RunReaderTest, AnEventIsNoRow) {
 TEST_F(RunReaderTest, ARunWhoseServerLivesIsRunning) {
   const RunRecord run = With({IntervalText(40, 1)}, Status(ThisProcess().started));
   EXPECT_EQ(run.state, RunState::kRunning);
-  EXPECT_EQ(run.steps, 42);  // further than its last interval
+  EXPECT_EQ(run.steps, 42);  // later than its last interval
   EXPECT_EQ(run.total_steps, 100);
   EXPECT_EQ(run.workers, 3);
 }
@@ -125,7 +125,7 @@ TEST_F(RunReaderTest, OfAnotherHostTheAgeDecides) {
   EXPECT_EQ(With(metrics, Status(1, "another.host.example", 3600)).state, RunState::kKilled);
 }
 
-// It was resumed, or could not write its last line, or its last status.
+// The run was resumed, or could not write its last line or status.
 TEST_F(RunReaderTest, AStatusIsNewerThanTheLastLine) {
   const auto state = [&](const std::vector<std::string>& metrics, uint64_t started,
                          const std::string& more) {
@@ -138,7 +138,7 @@ TEST_F(RunReaderTest, AStatusIsNewerThanTheLastLine) {
   EXPECT_EQ(state(ended, gone, R"("state":"failed")"), RunState::kFailed);
   EXPECT_EQ(state(ended, gone, R"("state":"training")"), RunState::kInterrupted);
   EXPECT_EQ(state({IntervalText(7, 1)}, gone, R"("state":"completed")"), RunState::kCompleted);
-  // It was to be made longer, which was refused.
+  // Extending the run was refused.
   const std::vector<std::string> complete{FinalText(7, "completed")};
   EXPECT_EQ(state(complete, gone, R"("state":"failed")"), RunState::kCompleted);
   EXPECT_EQ(state(complete, here, R"("state":"gathering")"), RunState::kRunning);
@@ -163,7 +163,7 @@ TEST_F(RunReaderTest, AFileThatIsNoStatusIsNoReasonToShowNothing) {
   EXPECT_EQ(With({IntervalText(40, 1)}, "{\"server\": 3").state, RunState::kKilled);
 }
 
-// A tree of JSON is copied and printed with recursion.
+// JSON trees are copied and printed recursively.
 TEST_F(RunReaderTest, NoFileIsSoDeepThatTheStackOverflows) {
   const std::string deep(500'000, '[');
   const std::string dir = MakeRun("r", {IntervalText(40, 1), R"({"step": 50, "final": )" + deep});

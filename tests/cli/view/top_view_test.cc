@@ -1,4 +1,4 @@
-// `muster top` at several widths and heights, in colour and without, with 1, 2 and 64 workers.
+// `muster top` in several terminal sizes, with and without colour, with 1, 2 and 64 workers.
 #include "cli/view/top_view.h"
 
 #include <gmock/gmock-matchers.h>
@@ -153,7 +153,7 @@ TEST(TopViewTest, ColoursAreTakenBack) {
     EXPECT_EQ(line.find('\x1b') != std::string::npos, line.ends_with("\x1b[0m")) << line;
     red = red || (line.starts_with("\x1b[31;1m") && line.find("280/152") != std::string::npos);
   }
-  EXPECT_TRUE(red);  // the rank that the others wait for
+  EXPECT_TRUE(red);  // the rank that delays the others
 }
 
 TEST(TopViewTest, ValuesOfOtherTypesAreAsIfTheyWereNotThere) {
@@ -162,7 +162,7 @@ TEST(TopViewTest, ValuesOfOtherTypesAreAsIfTheyWereNotThere) {
   for (const char* key : {"server", "slowest", "ranks", "checkpoint", "total_steps", "step"}) {
     odd[key] = "text";
   }
-  odd.erase("checkpoint");  // that there is one is said
+  odd.erase("checkpoint");  // the status shows that there is one
   EXPECT_EQ(TopLines(odd, kLive, {}), plain);
   odd["ranks"] = {1, "two", nullptr};
   odd["step"] = 1e300;
@@ -170,7 +170,7 @@ TEST(TopViewTest, ValuesOfOtherTypesAreAsIfTheyWereNotThere) {
   EXPECT_GT(TopLines(odd, kLive, {}).size(), plain.size());
 }
 
-// Whoever can write the file does not command the terminal of who looks at it.
+// Escape sequences in the file must not reach the reader's terminal.
 TEST(TopViewTest, NothingOfTheFileIsForTheTerminal) {
   Json status = Status(1);
   for (const char* key : {"state", "waits"}) status[key] = "\x1b[2J\n";
@@ -198,7 +198,7 @@ TEST(TopViewTest, HowARunIs) {
   EXPECT_THAT(Screen(status, {}, {"a", RunState::kCompleted}), HasSubstr("a  completed"));
   status["state"] = "completed";
   EXPECT_THAT(Screen(status, {}, {.name = "a", .age_s = 4200}), HasSubstr("a  completed"));
-  // A file of another version, or of nothing much.
+  // A file of another version or almost empty.
   EXPECT_FALSE(TopLines(Json::object(), kLive, {}).empty());
 }
 

@@ -1,5 +1,5 @@
-// Ops whose activations are bfloat16, against plain loops on the same rounded numbers: what is left
-// is the rounding of results, 2^-9 each, and of what an op keeps in between.
+// Compares bfloat16 ops with plain loops on the same rounded numbers. They differ by the rounding
+// of results (2^-9 each) and of intermediate values.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ TEST_P(Bf16Test, MatchesTheReference) {
   EXPECT_THAT(software_gpu::KernelsWithoutResources(), ::testing::IsEmpty());
 }
 
-// Every layer by itself, in the shapes of its golden cases, and some with what they fuse.
+// Each layer on its own, in the shapes of its golden cases, and some with fused ops.
 std::vector<OpCase> Cases() {
   const Activation relu = Activation::kRelu;
   std::vector<OpCase> cases = {

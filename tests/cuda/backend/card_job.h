@@ -1,5 +1,5 @@
-// Jobs that take cards (--devices), with stand-ins for NVML and CUDA's driver, and a software GPU
-// in each worker.
+// Jobs with --devices, with stand-ins for NVML and the CUDA driver and a software GPU in each
+// worker.
 #pragma once
 
 #include <fmt/core.h>
@@ -36,7 +36,7 @@ class CardJob : public RealJob {
   std::string Uuid(int card) const {
     return fmt::format("GPU-{:04x}0000-0000-0000-0000-{}", card, own_);
   }
-  // This machine has so many; of these one is lost, if any.
+  // Sets the number of GPUs of this machine and the index of the lost one, if any.
   void Cards(int count, int lost = -1) const {
     std::string lines;
     for (int card = 0; card < count; ++card) {
@@ -48,7 +48,7 @@ class CardJob : public RealJob {
   }
 
  private:
-  const std::string own_;  // part of the UUIDs of this test's cards
+  const std::string own_;  // part of the UUIDs of this test's GPUs
 };
 
 }  // namespace muster::testing

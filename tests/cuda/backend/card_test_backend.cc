@@ -1,5 +1,5 @@
-// The cases of tests/nn on a real card, through the plugin that a worker loads. Where there is none
-// they are skipped. MUSTER_CARD_TEST=GEMM: convolutions without cuDNN.
+// Runs the cases of tests/nn on a real GPU, through the plugin that a worker loads. Skips them if
+// there is no GPU. MUSTER_CARD_TEST=GEMM runs convolutions without cuDNN.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ CudaOptions Wanted() {
   return {.convolution = gemm ? CudaOptions::Convolution::kGemm : CudaOptions::Convolution::kAuto};
 }
 
-// One for all cases.
+// Shared by all cases.
 class TheCard : public ::testing::Environment {
  public:
   void SetUp() override {
@@ -29,7 +29,7 @@ class TheCard : public ::testing::Environment {
       fmt::print("on {}\n", worker.arithmetic);
       backend = std::move(worker.backend);
     } catch (const Error& error) {
-      // On a line of its own: scripts/test.sh counts it. GoogleTest would call the cases passed.
+      // On a line of its own because scripts/test.sh counts it. GoogleTest would report a pass.
       fmt::print("skipped: {}\n", error.what());
       std::exit(0);
     }

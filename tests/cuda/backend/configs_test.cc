@@ -1,5 +1,5 @@
-// Every config of configs/ on cards that a job takes by itself (--devices auto), each worker on a
-// software GPU, and without any card.
+// Runs every config of configs/ with --devices auto, each worker on a software GPU, and without
+// GPUs.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ std::vector<std::string> ConfigNames() {
   return names;
 }
 
-// MNIST's files: numbers of 32 bits, the highest byte first, then bytes.
+// MNIST's format: big-endian 32-bit header numbers, then bytes.
 void WriteIdx(const fs::path& path, const std::vector<uint32_t>& header, size_t bytes) {
   std::ofstream file(path, std::ios::binary);
   for (const uint32_t number : header) {
@@ -47,7 +47,7 @@ void WriteMnist(const fs::path& folder) {
 
 class ConfigOnCards : public CardJob {
  protected:
-  // With small batches; two steps use the weights of one update.
+  // Uses small batches. Two steps are enough to use updated weights.
   Outcome Train(const std::string& config, int steps, const std::vector<std::string>& more) {
     std::vector<std::string> words{"launch",
                                    fmt::format("{}/{}.txtpb", MUSTER_CONFIG_DIR, config),
@@ -122,11 +122,11 @@ TEST_F(ConfigOnCards, RunsOnTheCpuWhereCudaFindsNone) {
   EXPECT_THAT(Unwrapped(outcome.log), Not(HasSubstr("more GPUs")));
 }
 
-// A GPU that the job has taken, or one that has too little memory: no reason to train on the CPU
-// with the GPU locked, nor to try it ten times more.
+// If the job's GPU fails or has too little memory, the job neither trains on the CPU with the GPU
+// locked nor retries ten times.
 class FailsAtTheStartTest : public CardJob {
  protected:
-  // What the launcher says of a job with one worker.
+  // The launcher's error for a job with one worker.
   std::string ErrorOf(const std::string& fault, const std::vector<std::string>& more) {
     const std::string run = fmt::format("run{}", runs_++);
     std::vector<std::string> words{
@@ -160,10 +160,10 @@ TEST_F(FailsAtTheStartTest, AGpuOfItsOwnThatDoesNotWork) {
 TEST_F(FailsAtTheStartTest, TooLittleMemory) {
   EXPECT_THAT(ErrorOf("memory_bytes=20000000", {"--set", "worker.backend=CUDA"}),
               HasSubstr("out of memory: "));
-  // In the middle of what it makes once it has joined.
+  // Enough memory to join, too little for the later buffers.
   EXPECT_THAT(ErrorOf("memory_bytes=35000000", {"--set", "worker.backend=CUDA"}),
               HasSubstr("out of memory: "));
-  // Half of what would do is too little for one worker of two.
+  // Half of the required memory is too little for one of two workers.
   EXPECT_THAT(ErrorOf("memory_bytes=60000000",
                       {"--set", "worker.backend=CUDA", "--set", "worker.workers_per_gpu=2"}),
               HasSubstr("worker.workers_per_gpu) and has 0.0 MB"));

@@ -9,7 +9,7 @@
 namespace muster {
 namespace {
 
-// One for all tests of the program, which then need not each make a card's worth of buffers.
+// Shared by all tests of the program, so that each need not allocate the GPU's buffers.
 class OneCard : public ::testing::Environment {
  public:
   void SetUp() override {

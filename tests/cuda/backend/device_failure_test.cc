@@ -1,4 +1,4 @@
-// The CUDA backend when a call fails, the GPU hangs or its memory does not suffice.
+// The CUDA backend when a call fails, the GPU hangs or memory runs out.
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
@@ -24,7 +24,7 @@ int FailureOf(const std::string& call) {
   return cudaErrorUnknown;
 }
 
-// Frees what others made, and so leaks when it fails, or waits so that others can be freed.
+// Calls that free or wait. If they fail, they leak.
 bool IsCleaning(const std::string& call) {
   for (const char* const word : {"Destroy", "Free", "Unregister", "Synchronize", "GetError"}) {
     if (call.find(word) != std::string::npos) return true;
@@ -105,7 +105,7 @@ TEST_F(CudaDeviceFailureTest, OutOfMemorySaysWhatWasWantedAndWhatIsThere) {
                 AllOf(HasSubstr("out of memory"), HasSubstr("was asked for 41.9 MB more"),
                       HasSubstr("of its 67.1 MB are free"), HasSubstr("holds 33.6 MB")));
   }
-  // What it got stays usable.
+  // Memory allocated before remains usable.
   (void)backend->Allocate(1024);
 }
 

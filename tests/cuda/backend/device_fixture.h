@@ -26,7 +26,7 @@ class CudaDeviceTest : public ::testing::Test {
     software_gpu::Reset({});
   }
 
-  // The gradients of a step, each layer's copied out behind it.
+  // Runs a step and returns its gradients. Each layer's are copied out after the layer.
   std::vector<float> Step(bool held = false) {
     const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker(options_).backend;
     backend->Enter();
@@ -50,7 +50,7 @@ class CudaDeviceTest : public ::testing::Test {
       completions.Then(Queue::kCopyOut, [&] { ++reported_; });
     };
     if (held) {
-      queue_step();  // the first one makes the events that all others use
+      queue_step();  // the first step creates the events that later ones reuse
       completions.RunAll(kPatience);
       reported_ = 0;
       const software_gpu::Step step;
@@ -64,7 +64,7 @@ class CudaDeviceTest : public ::testing::Test {
     return {slot.floats().begin(), slot.floats().end()};
   }
 
-  // As on the CPU, but for what another order of sums changes in floats.
+  // Expects the CPU's results within the float error of another summation order.
   void ExpectRight(const std::vector<float>& got) const {
     const Arena expected = TowerRun(graph_).Step(batch_, weights_);
     for (const Variable& v : graph_.variables()) {

@@ -1,4 +1,4 @@
-// What MakeCudaWorker makes of a card and its libraries, before the first step.
+// MakeCudaWorker with various GPUs and libraries, before the first step.
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 #include <gmock/gmock-matchers.h>
@@ -20,7 +20,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// What MakeCudaWorker says of a card that it cannot work with.
+// The error of MakeCudaWorker for an unusable GPU.
 std::string Refusal(const CudaOptions& options) {
   try {
     (void)cuda::MakeCudaWorker(options);
@@ -51,7 +51,7 @@ TEST_F(CudaDeviceStartTest, WithoutACardOrDriverALineSaysSo) {
   } catch (const NoGpu& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("no NVIDIA driver"), HasSubstr("CPU")));
   }
-  // The launcher has found this one: no reason to compute beside the GPUs of others on the CPU.
+  // The launcher assigned this GPU, so do not fall back to the CPU.
   ::setenv("CUDA_VISIBLE_DEVICES", "GPU-0123", 1);
   software_gpu::Reset({.devices = 0});
   EXPECT_THAT(Refusal({}), HasSubstr("the card of this worker (GPU-0123) cannot be found"));
@@ -160,7 +160,7 @@ TEST_F(CudaDeviceStartTest, ACudnnThatDoesNotWorkHereIsDoneWithout) {
     EXPECT_THAT(Refusal({.convolution = CudaOptions::Convolution::kCudnn}),
                 AllOf(HasSubstr("cannot start cuDNN"), HasSubstr("worker.convolution=GEMM")));
   }
-  // What another attempt may not say is no reason to go on with other bits.
+  // Another cuDNN error must not change the bits silently.
   software_gpu::Reset({});
   software_gpu::FailCall("cudnnCreate", 1, CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED);
   EXPECT_THAT(Refusal({}), HasSubstr("cannot start cuDNN"));

@@ -11,7 +11,6 @@
 
 namespace muster {
 
-// The gradients of all variables.
 inline std::vector<float> StepOn(Backend& backend, const Graph& graph, const Arena& weights,
                                  const SampleBatch& batch, std::vector<float> class_weights = {}) {
   constexpr double kPatience = 30;

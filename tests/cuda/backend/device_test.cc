@@ -1,4 +1,4 @@
-// The CUDA backend as the trainer uses it: a tower whose work is queued, and copies.
+// The CUDA backend as the trainer uses it: towers with queued work, and copies.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -13,8 +13,7 @@
 namespace muster {
 namespace {
 
-// No stream does anything until a whole step is queued: the host waits for nothing in it, and
-// allocates nothing.
+// The streams are held until a whole step is queued, so the host must neither wait nor allocate.
 TEST_F(CudaDeviceTest, AWholeStepIsQueuedWithoutWaiting) {
   ExpectRight(Step(true));
   EXPECT_EQ(reported_, 2);
@@ -23,19 +22,20 @@ TEST_F(CudaDeviceTest, AWholeStepIsQueuedWithoutWaiting) {
 // No call goes to GPU 0, which is every thread's default.
 TEST_F(CudaDeviceTest, WorksWithAnyCard) {
   software_gpu::Reset({.devices = 3});
-  options_.card = 5;  // counted around
+  options_.card = 5;  // counted modulo the number of GPUs
   std::thread([this] { ExpectRight(Step()); }).join();
   options_.card = 0;
 }
 
 TEST_F(CudaDeviceTest, RepeatsItsBits) { EXPECT_EQ(Step(), Step()); }
 
-// Slices that travel in 16 bits have the CPU's bits: to nearest, ties to even.
+// Slices sent in 16 bits have the CPU's bits: round to nearest, ties to even.
 TEST_F(CudaDeviceTest, SlicesAreRoundedAndAddedAsOnTheCpu) {
   const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker(options_).backend;
   backend->Enter();
   std::vector<float> a, b;
-  for (uint32_t bits = 0x3f800000; bits < 0x3f840000; bits += 0x0801) {  // ties, too, of both types
+  for (uint32_t bits = 0x3f800000; bits < 0x3f840000;
+       bits += 0x0801) {  // includes ties of both types
     a.push_back(std::bit_cast<float>(bits & 0xfffff000));
     b.push_back(-0.3f * std::bit_cast<float>(bits));
   }
@@ -64,13 +64,13 @@ TEST_F(CudaDeviceTest, SlicesAreRoundedAndAddedAsOnTheCpu) {
   }
 }
 
-// Host memory that is not page-locked goes through a ring of pieces. A piece is filled again only
-// when its copy is done: here there are twice as many pieces as the ring has.
+// Copies of host memory that is not page-locked go through a ring of pieces. A piece is reused only
+// when its copy is done. Here there are twice as many pieces as the ring has.
 TEST_F(CudaDeviceTest, CopiesOfUnlockedMemoryWaitForTheirPieces) {
   software_gpu::Reset({.delay_us = 20000});
   const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker(options_).backend;
   backend->Enter();
-  std::vector<uint32_t> there(size_t{32} << 18), back(there.size());  // 32 MiB, no two pieces alike
+  std::vector<uint32_t> there(size_t{32} << 18), back(there.size());  // 32 MiB, all pieces differ
   for (size_t i = 0; i < there.size(); ++i) there[i] = static_cast<uint32_t>(i * 2654435761u);
   const size_t bytes = there.size() * sizeof there[0];
   const std::unique_ptr<DeviceBuffer> buffer = backend->Allocate(bytes);
@@ -82,7 +82,7 @@ TEST_F(CudaDeviceTest, CopiesOfUnlockedMemoryWaitForTheirPieces) {
   EXPECT_TRUE(back == there);
 }
 
-// Sums are added up in an order that the shape decides, whether a thread does one number or many.
+// The shape decides the order of summation, whether a thread handles one number or many.
 TEST_F(CudaDeviceTest, TheBitsDoNotDependOnTheNumberOfMultiprocessors) {
   for (const NetworkCase& network : kNetworks) {
     const Graph graph = reference::MakeGraph(network.layers, network.input);
@@ -108,15 +108,15 @@ TEST_F(CudaDeviceTest, ReadsTheWeightsOfClasses) {
   EXPECT_EQ(StepOn(*backend, graph, weights, batch, std::vector<float>(10, 2.0f)), twice);
 }
 
-// A process may write there; it is asked without writing.
+// Whether the process may write there. Does not write.
 bool IsWritable(const SharedMemory& memory) {
   const UniqueFd zeros(::open("/dev/zero", O_RDONLY | O_CLOEXEC));
   return ::read(zeros.get(), memory.writable_floats().data(), 1) == 1;
 }
 
-// Memory that is mapped for reading alone can be written only while the driver locks its pages.
+// Memory mapped read-only becomes writable only while the driver locks its pages.
 TEST_F(CudaDeviceTest, LocksPagesThatAreMappedForReading) {
-  constexpr size_t kFloats = 3000;  // no whole number of pages
+  constexpr size_t kFloats = 3000;  // not a whole number of pages
   using Access = SharedMemory::Access;
   for (const bool supported : {false, true}) {
     software_gpu::Reset({.read_only_registration = supported});
@@ -129,14 +129,14 @@ TEST_F(CudaDeviceTest, LocksPagesThatAreMappedForReading) {
     const auto registration = backend->Register(weights);
     EXPECT_NE(registration, nullptr);
     EXPECT_FALSE(IsWritable(worker));
-    // No page is locked twice: whoever tries is told so, and copies all the same.
+    // No page is locked twice. A second attempt returns null, and copies still work.
     EXPECT_EQ(backend->Register(weights), nullptr);
     EXPECT_FALSE(IsWritable(worker));
     EXPECT_EQ(software_gpu::Calls("cudaHostRegister"), 2);
   }
 }
 
-// Its server has sealed it: there is no way to lock it, and what comes of it goes through rings.
+// The server has sealed this memory, so it cannot be locked. Copies from it go through rings.
 TEST_F(CudaDeviceTest, CopiesSealedMemoryThatItCannotLock) {
   constexpr size_t kFloats = 3000;
   using Access = SharedMemory::Access;

@@ -14,14 +14,14 @@ namespace {
 
 constexpr double kPatience = 60;
 
-// The arrays of one call. An address that is given twice is one array on the device, too. The host
-// waits once, when all is queued: its memory stays until then.
+// The arrays of one call. An address given twice is one array on the device, too. Host memory must
+// stay valid until the host has waited, once, after queueing everything.
 class Call {
  public:
   explicit Call(Backend& device)
       : device_(device), copied_in_(device.MakeEvent()), computed_(device.MakeEvent()) {}
 
-  // What the device reads; writes.
+  // Read() returns the device's copy of an input, Write() that of an output.
   const void* Read(const void* host, size_t bytes) { return Place(host, bytes, 0, true, false); }
   void* Write(void* host, size_t bytes) { return Place(host, bytes, 0, false, true); }
   // `host` has the backend's activation type.
@@ -38,7 +38,7 @@ class Call {
     return static_cast<T*>(Write(host, static_cast<size_t>(count) * sizeof(T)));
   }
 
-  // After the op: what was written goes to the host.
+  // Copies results to the host after the op.
   void Finish() {
     device_.Record(Queue::kCompute, *computed_);
     device_.Await(Queue::kCopyOut, *computed_);
@@ -66,7 +66,7 @@ class Call {
     size_t bytes = 0;
     int64_t activations = 0;
     bool written = false;
-    std::vector<uint16_t> halves;  // what travels, where that is not what the host has
+    std::vector<uint16_t> halves;  // the converted values if the types differ
   };
 
   bool narrow() const { return device_.activation_type() != ElementType::kFloat32; }
@@ -105,7 +105,7 @@ class Call {
   std::map<const void*, Array> arrays_;
 };
 
-// How many numbers an op's arrays have.
+// The sizes of an op's arrays, in elements.
 struct Sizes {
   Sizes(const Layer& layer, const OpOptions& options)
       : batch(options.batch),
@@ -171,7 +171,7 @@ class HostFacingOp : public Op {
   void Backward(const BackwardArgs& given) override {
     Call call(device_);
     BackwardArgs args = given;
-    // What it does not read may be anything: here it is nothing.
+    // An input that the op does not read may be null.
     args.input = reads_input_ ? call.ReadActivations(given.input, sizes_.input) : nullptr;
     args.output = reads_output_ ? call.ReadActivations(given.output, sizes_.output) : nullptr;
     args.output_gradient = call.ReadActivations(given.output_gradient, sizes_.output);

@@ -1,7 +1,6 @@
-// A device with memory of its own that looks like one that computes in the host's: whatever an op
-// is given is copied to the device before it runs and what it wrote is copied back. Tests that were
-// written for such backends then run on the device. Activations are floats outside, whatever they
-// are inside.
+// Wraps a device with its own memory as a backend that computes in host memory: copies an op's
+// inputs to the device and its results back. Tests for host backends then run on the device.
+// Activations are floats outside, whatever their type inside.
 #pragma once
 
 #include <memory>

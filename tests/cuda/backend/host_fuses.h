@@ -1,5 +1,5 @@
-// Whether the host's compiler makes fused multiply-adds wherever it can, as the kernels do. Between
-// two operations that a sanitizer looks at it makes none.
+// Whether the host's compiler emits fused multiply-adds wherever it can, as the kernels do.
+// Sanitizers prevent it by inserting checks between the operations.
 #pragma once
 
 namespace muster {

@@ -1,4 +1,4 @@
-// Data sets on the software GPU, and what the host makes of them.
+// Data sets on the software GPU, and the host's results for comparison.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ class CudaImagesTest : public ::testing::Test {
     return settings;
   }
 
-  // In any order, with one twice, beginning anywhere.
+  // IDs in shuffled order, one of them twice, from any start.
   static std::vector<int64_t> Ids(int64_t size, int64_t first, int64_t count = kBatch) {
     std::vector<int64_t> ids;
     for (int64_t i = 0; i < count; ++i) ids.push_back((first + i * 7) % size);
@@ -104,7 +104,7 @@ class CudaImagesTest : public ::testing::Test {
     return made;
   }
 
-  // Equal bits where the host fuses; else the rounding of one product may differ.
+  // Expects equal bits if the host fuses; otherwise the rounding of one product may differ.
   static void ExpectSame(const Made& got, const Made& expected, float rounding = 1e-6f) {
     EXPECT_EQ(got.labels, expected.labels);
     ASSERT_EQ(got.images.size(), expected.images.size());

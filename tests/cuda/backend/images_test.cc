@@ -1,4 +1,4 @@
-// Batches that the device makes of images that lie there, against those that the host makes.
+// Batches that the device makes from its images, compared with those that the host makes.
 #include <cuda_runtime_api.h>
 
 #include <utility>
@@ -11,7 +11,7 @@ namespace {
 
 class CudaImagesCompareTest : public CudaImagesTest {
  protected:
-  // All settings, on and off, of images of this shape.
+  // Compares all settings, on and off, for images of this shape.
   static void CompareAll(const Shape& stored, CudaOptions::Precision precision) {
     const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({.precision = precision}).backend;
     const Datasets sets = SetsOf(stored);
@@ -49,7 +49,7 @@ TEST_F(CudaImagesCompareTest, AreThoseOfTheHostRoundedToSixteenBits) {
   CompareAll({7, 11, 3}, CudaOptions::Precision::kBf16);
 }
 
-// Nothing to standardise by, nothing in the window but padding.
+// Zero variance when standardising, or a window with nothing but padding.
 TEST_F(CudaImagesTest, OfOneColourOrOfPaddingAloneAreThoseOfTheHost) {
   const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
   config::Preprocess settings = Everything();
@@ -64,7 +64,7 @@ TEST_F(CudaImagesTest, OfOneColourOrOfPaddingAloneAreThoseOfTheHost) {
   ExpectSame(OnDevice(*backend, *images.train(), 6, ids), AtHost(config, *sets.train, true, ids));
 }
 
-// Their samples have other numbers there than in the whole set, on the device and at the host.
+// A split numbers its samples differently from the whole set, on both device and host.
 TEST_F(CudaImagesTest, OfASplitAreThoseOfTheHost) {
   const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
   const Shape stored{16, 14, 3};
@@ -86,7 +86,7 @@ TEST_F(CudaImagesTest, OfASplitAreThoseOfTheHost) {
   }
 }
 
-// ------------------------------------------------------------------------------ where they lie
+// --------------------------------------------------------------------- where the images are stored
 
 TEST_F(CudaImagesTest, LieOnTheDeviceWhereTheyTakeNoMoreThanHalf) {
   const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
@@ -125,8 +125,8 @@ TEST_F(CudaImagesTest, TakeTheMemoryThatTheySay) {
   EXPECT_EQ(backend->memory_use().held - before, images.bytes());
 }
 
-// Others took the memory in the meantime, or the copy fails: the host makes the batches then, and
-// nothing of the set is left on the device.
+// Other processes took the memory meanwhile, or the copy fails. The host then makes the batches,
+// and nothing of the set stays on the device.
 TEST_F(CudaImagesTest, StayAtTheHostWhereTheUploadFails) {
   for (const auto& [call, status] : {std::pair{"cudaMalloc", cudaErrorMemoryAllocation},
                                      std::pair{"cudaMemcpyAsync", cudaErrorUnknown}}) {

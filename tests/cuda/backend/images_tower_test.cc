@@ -1,4 +1,4 @@
-// A tower whose batches the device makes, against one that gets them from the host.
+// A tower whose batches the device makes, compared with one that gets them from the host.
 #include <algorithm>
 #include <map>
 
@@ -15,7 +15,7 @@ namespace {
 
 class CudaImagesTowerTest : public CudaImagesTest {
  protected:
-  // What a tower makes of the training samples of one batch.
+  // The results of a tower for the training samples of one batch.
   struct Result {
     double loss = 0;
     std::vector<float> gradients;
@@ -35,7 +35,7 @@ class CudaImagesTowerTest : public CudaImagesTest {
             .key = step.key};
   }
 
-  // `ahead`: what is staged after each step.
+  // `ahead`: the batches to stage after each step.
   std::vector<Result> Run(CudaOptions::Precision precision, const std::vector<Step>& steps,
                           bool on_device, const std::vector<std::vector<size_t>>& ahead = {}) {
     const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({.precision = precision}).backend;
@@ -97,18 +97,17 @@ TEST_F(CudaImagesTowerTest, TrainItAsThoseOfTheHostDo) {
   }
 }
 
-// A batch that was made ahead is the one that is computed, and one that is not wanted after all
-// does no harm: another one comes first, or none is asked for twice.
+// A staged batch is the one that is computed. One that is used later or never does no harm.
 TEST_F(CudaImagesTowerTest, MadeAheadAreTheSame) {
   const std::vector<Step> steps = Steps(6);
   const std::vector<Result> expected = Run(CudaOptions::Precision::kFp32, steps, true);
-  // Each next one; others; one after the other; what was there already.
+  // Stages the next batch; another one; several in a row; one that is staged already.
   EXPECT_EQ(Run(CudaOptions::Precision::kFp32, steps, true, {{1}, {4}, {5, 2, 3}, {3}, {0, 5}}),
             expected);
 }
 
-// What is made ahead needs nothing of the batch that is computed: all of it may be queued, and
-// nothing has begun. No memory is allocated, and nobody waits.
+// Making a batch ahead does not depend on the batch being computed: all of it can be queued before
+// anything runs. Nothing is allocated, and nothing waits.
 TEST_F(CudaImagesTowerTest, AreMadeWithoutWaiting) {
   const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
   backend->Enter();
@@ -128,7 +127,7 @@ TEST_F(CudaImagesTowerTest, AreMadeWithoutWaiting) {
       if (i == first) tower.Stage(InputOf(steps[i + 1], nullptr), Mode::kTraining);
     }
   };
-  queue(0);  // the first ones make what all others use
+  queue(0);  // the first ones create what later ones reuse
   backend->Drain();
   {
     const software_gpu::Step step;
@@ -139,12 +138,12 @@ TEST_F(CudaImagesTowerTest, AreMadeWithoutWaiting) {
   EXPECT_GT(sums[3].loss, 0);
 }
 
-// Knows of each batch that is made how much of the computing must be done before it.
+// Tracks how much of the computation each batch waits for before it is made.
 class OrderOfInput : public BackendWrapper {
  public:
   using BackendWrapper::BackendWrapper;
 
-  // What is queued on kCompute from now on counts as later than this. Returns its number.
+  // Numbers the work queued on kCompute from now on. Returns its number.
   int Mark() { return ++known_[Queue::kCompute]; }
   // The newest mark that the last queued batch waits for.
   int waits_for() const { return waits_for_; }
@@ -176,13 +175,13 @@ class OrderOfInput : public BackendWrapper {
     OrderOfInput& order_;
   };
 
-  std::map<Queue, int> known_;  // the newest mark that is behind what a queue is given now
+  std::map<Queue, int> known_;  // the newest mark that precedes new work on a queue
   std::map<const Event*, int> events_;
   int waits_for_ = 0;
 };
 
-// The next batch waits for the one whose memory it takes, the last but one, and not for the one
-// that is computed: the card may make it meanwhile.
+// The next batch waits for the last but one, whose memory it reuses, but not for the current one,
+// so the GPU may make it meanwhile.
 TEST_F(CudaImagesTowerTest, AreMadeWhileTheOneBeforeIsComputed) {
   OrderOfInput backend(cuda::MakeCudaWorker({}).backend);
   backend.Enter();

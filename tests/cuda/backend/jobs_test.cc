@@ -1,5 +1,5 @@
-// Whole trainings whose workers compute on the software GPU: real processes, which load the plugin
-// as they load that of a card.
+// Whole trainings on the software GPU: real processes, which load the plugin as they would load the
+// one for real GPUs.
 #include <fmt/core.h>
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
@@ -26,14 +26,14 @@ class CudaJob : public RealJob {
     settings.insert(settings.begin(), {"worker.backend=CUDA", "worker.soft_placement=false"});
     return Launch(settings);
   }
-  // After three steps, half an epoch: more would hold nothing new.
+  // Trains three steps, half an epoch, and returns the hash. More steps would cover nothing new.
   std::string HashOf(std::vector<std::string> settings) {
     settings.push_back("run.steps=3");
     const Outcome outcome = Succeeded(OnCards(settings));
     EXPECT_EQ(outcome.hash().size(), 16u);
     return outcome.hash();
   }
-  // What a worker of the job that left this run directory would allocate on its card.
+  // The predicted GPU memory of a worker of the job in this run directory.
   std::map<std::string, double> PredictedOnCard(const std::filesystem::path& dir) {
     Process worker({"muster-worker", "--memory", "--rank", "0", "--config", dir / "config.txtpb"},
                    Path("memory"));
@@ -53,13 +53,13 @@ class CudaJob : public RealJob {
   }
 };
 
-// The bits depend on the slices, the precision and the way of the convolutions alone.
+// The bits depend only on the slices, the precision and the convolution algorithms.
 TEST_F(CudaJob, HasTheSameBitsOnAnyNumberOfWorkersOverAnyTransport) {
   const std::string hash = HashOf({"cluster.workers=1"});
   EXPECT_EQ(HashOf({"cluster.workers=2"}), hash);
   EXPECT_THAT(LogOf(Path("run1"), 0), HasSubstr("convolutions: forward "));
   EXPECT_THAT(LogOf(Path("run1"), 1), HasSubstr("convolutions: forward "));
-  ::setenv("MUSTER_SOFTWARE_GPU", "devices=3", 1);  // worker 3 has the first one again
+  ::setenv("MUSTER_SOFTWARE_GPU", "devices=3", 1);  // worker 3 shares the first one
   EXPECT_EQ(HashOf({"cluster.workers=4"}), hash);
   ::unsetenv("MUSTER_SOFTWARE_GPU");
   EXPECT_EQ(HashOf({"cluster.workers=2", "cluster.transport=TCP"}), hash);
@@ -115,9 +115,8 @@ TEST_F(CudaJob, WeighsClassesAndMixesSamplesAsTheCpuDoes) {
   }
 }
 
-// In BF16 the weights that a forward pass reads are copies, made anew for each step: with those of
-// the first step for ever it would learn nothing. With 16 bits on the wire slices are rounded on
-// the GPU as on the CPU.
+// In BF16 forward passes read copies of the weights, which each step must refresh: with those of
+// the first step training would learn nothing. The GPU rounds 16-bit slices as the CPU does.
 TEST_F(CudaJob, LearnsInSixteenBits) {
   const auto loss = [](const Outcome& outcome) {
     EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
@@ -139,9 +138,9 @@ TEST_F(CudaJob, LearnsInSixteenBits) {
   EXPECT_NEAR(wire_on_gpu, wire, 1e-3);
 }
 
-// All that workers share with the server is page-locked, and what they have for themselves, too,
-// whether or not the driver takes memory that is mapped for reading alone. The network is small:
-// buffers that are not rounded up to pages would have some in common.
+// A worker page-locks all buffers that it shares with the server and its own, even if the driver
+// refuses read-only mappings. The network is small, so buffers would share pages if they were not
+// padded to whole pages.
 TEST_F(CudaJob, LocksThePagesOfWeightsAndGradients) {
   const std::vector<std::string> settings{"cluster.workers=2", "optimizer.ema_decay=0.9",
                                           "evaluation.use_ema=true"};
@@ -163,7 +162,7 @@ TEST_F(CudaJob, LocksThePagesOfWeightsAndGradients) {
   expect_locked("IPC");
   ::setenv("MUSTER_SOFTWARE_GPU", "read_only_registration=1", 1);
   expect_locked("LOCAL");
-  // Where the driver refuses, one line for each kind of memory says so, and the bits are the same.
+  // If the driver refuses, one line for each kind of memory is logged, and the bits are the same.
   std::string faults = "seed=1";
   for (int nth = 1; nth <= 20; ++nth) faults += fmt::format(",fail=cudaHostRegister:{}:2", nth);
   ::setenv("MUSTER_SOFTWARE_GPU", faults.c_str(), 1);
@@ -198,7 +197,7 @@ TEST_F(CudaJob, AGpuThatComputesWronglyEndsTheJob) {
   }
 }
 
-// As one that computes wrongly: it is not started again to fail ten times more.
+// Like a wrong result, this is not retried ten times.
 TEST_F(CudaJob, AGpuThatFailsInTheTestBeforeTheFirstStepEndsTheJob) {
   int runs = 0;
   for (const char* const fault :
@@ -219,12 +218,12 @@ TEST_F(CudaJob, WithoutACardALineSaysSo) {
   const Outcome hard = OnCards({});
   EXPECT_EQ(hard.exit_code, 1);
   EXPECT_THAT(hard.log, HasSubstr("there is no card that CUDA can use"));
-  // With soft placement the same job runs, and says on what.
+  // With soft placement the same job runs and logs the device.
   const Outcome soft = Succeeded(Launch({"worker.backend=CUDA"}));
   ::unsetenv("MUSTER_SOFTWARE_GPU");
 }
 
-// What a dry run says of the card is what a run then allocates there.
+// A run allocates exactly the GPU memory that the dry run predicted.
 TEST_F(CudaJob, UsesTheMemoryThatWasPredicted) {
   int run = 0;
   for (const char* const setting :
@@ -241,7 +240,7 @@ TEST_F(CudaJob, UsesTheMemoryThatWasPredicted) {
   }
 }
 
-// The state is the same, the rounding is another: said, and done.
+// The state is compatible and only the rounding differs, which is logged.
 TEST_F(CudaJob, TheCpuTakesUpWhatACardBegan) {
   const Outcome begun =
       Succeeded(OnCards({"run.steps=4", "run.global_batch=20", "checkpoint.every_steps=2"}));
@@ -253,7 +252,6 @@ TEST_F(CudaJob, TheCpuTakesUpWhatACardBegan) {
                                        HasSubstr("and with \"oneDNN")));
 }
 
-// A run that began on the CPU goes on on a card: the state is the same, the rounding is another.
 TEST_F(CudaJob, TakesUpWhatTheCpuBegan) {
   const Outcome begun =
       Succeeded(Launch({"run.steps=4", "run.global_batch=20", "checkpoint.every_steps=2"}));

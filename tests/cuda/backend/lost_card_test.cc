@@ -1,5 +1,4 @@
-// A card is lost in the middle of a run: the run goes on, and ends with the bits of the run that
-// nothing disturbed.
+// A GPU is lost during a run. The run continues and ends with the bits of an undisturbed run.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +31,7 @@ class LostCard : public CardJob {
     EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
     return outcome.hash();
   }
-  // The job on two of so many cards, of which rank 1 loses its own.
+  // Runs the job on two of `cards` GPUs. Rank 1 loses its GPU.
   void RunAndLose(int cards, const char* on_lost) {
     Cards(cards);
     const std::string file = Path("lost");

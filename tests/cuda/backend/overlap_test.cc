@@ -1,6 +1,5 @@
-// A worker on a card computes while its chunks travel (tests/job/overlap.h): weights come and
-// gradients leave chunk by chunk on streams of their own, while the compute stream is in the middle
-// of a pass.
+// A GPU worker computes while its chunks travel (tests/job/overlap.h): copy streams transfer
+// weights and gradients chunk by chunk while the compute stream is in the middle of a pass.
 #include "tests/job/overlap.h"
 
 #include "tests/cuda/software_gpu/control.h"
@@ -17,7 +16,7 @@ class CudaOverlap : public OverlapTest {
     software_gpu::Reset({});
   }
   std::unique_ptr<Backend> MakeBackend() override { return cuda::MakeCudaWorker({}).backend; }
-  // The compute stream is the first one that the backend makes.
+  // The compute stream is the first one that the backend creates.
   void OnDevice(std::function<void()> work) override {
     software_gpu::QueueWork(0, std::move(work));
   }

@@ -1,5 +1,5 @@
-# Which cards the CUDA backend is compiled for with MUSTER_CUDA_ARCHITECTURES=all: what nvcc of a version
-# offers is not to be seen where only one version is installed. cmake -P FILE
+# The GPU architectures that MUSTER_CUDA_ARCHITECTURES=all selects for each nvcc version. Only one
+# version is installed, so this tests the selection alone. Usage: cmake -P FILE
 include(${CMAKE_CURRENT_LIST_DIR}/../../../cmake/CudaArchitectures.cmake)
 function(expect version)
   muster_cuda_architectures(got ${version})

@@ -1,2 +1,2 @@
-// A library of that name which has nothing to do with Muster.
+// A library with the plugin's name that is unrelated to Muster.
 extern "C" int what_nobody_asks_for() { return 0; }

@@ -1,7 +1,7 @@
-# Which C++ compiler nvcc is given: the first that it takes. cmake -DFOLDER=... -P FILE
+# The C++ compiler for nvcc is the first that nvcc accepts. Usage: cmake -DFOLDER=... -P FILE
 include(${CMAKE_CURRENT_LIST_DIR}/../../../cmake/CudaHostCompiler.cmake)
 
-# An nvcc that takes a compiler whose name ends in -13, and has CUDA's words for others.
+# A fake nvcc that accepts only compilers named *-13 and fails with CUDA's message for others.
 file(MAKE_DIRECTORY ${FOLDER})
 set(nvcc ${FOLDER}/nvcc)
 file(WRITE ${nvcc} [=[#!/bin/sh

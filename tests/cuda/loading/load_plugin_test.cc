@@ -1,6 +1,5 @@
-// Where CUDA is asked for and cannot be loaded, a worker ends with code 1 and one line that says
-// what is missing and what to do about it; with soft placement it goes on and the line is a
-// warning.
+// If CUDA is requested but cannot be loaded, a worker ends with code 1 and one line that names the
+// missing part and the remedy. With soft placement it continues, and the line is a warning.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +33,7 @@ class LoadPluginTest : public RealJob {
   void Install(const std::string& kind) {
     fs::copy_file(fs::path(MUSTER_PLUGINS) / kind / "libmuster_cuda.so", Plugin());
   }
-  // A worker that makes its device and then says what memory it would use.
+  // Runs a worker that creates its device and reports its memory.
   int Run(bool soft, const std::string& library_path = "") {
     const std::string own = std::getenv("LD_LIBRARY_PATH") ? std::getenv("LD_LIBRARY_PATH") : "";
     config::Config config = LoadConfig(Path("tiny.txtpb"), {});
@@ -49,11 +48,11 @@ class LoadPluginTest : public RealJob {
     log_ = worker.Log();
     return code;
   }
-  // The only line that it leaves.
+  // Returns the only line that the worker logs.
   std::string Refusal(const std::string& library_path = "") {
     EXPECT_EQ(Run(false, library_path), 1) << log_;
     EXPECT_EQ(std::count(log_.begin(), log_.end(), '\n'), 1) << log_;
-    EXPECT_THAT(log_, HasSubstr("worker.backend=CPU"));  // what to do, at the least
+    EXPECT_THAT(log_, HasSubstr("worker.backend=CPU"));  // the remedy that always works
     return log_;
   }
 
@@ -84,7 +83,7 @@ TEST_F(LoadPluginTest, WithALibraryThatIsTooOld) {
                     HasSubstr("LD_LIBRARY_PATH")));
 }
 
-// With the library that it was linked with it is loaded, and found to be of another build.
+// The library it links to exists, so it loads and is recognized as another build.
 TEST_F(LoadPluginTest, OfAnotherBuild) {
   Install("needs_library");
   EXPECT_THAT(Refusal(std::string(MUSTER_STAND_INS) + "/new"), HasSubstr("of another build"));
@@ -104,17 +103,17 @@ TEST_F(LoadPluginTest, OfACopyThatStoppedHalfway) {
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("cannot be loaded"), HasSubstr(Plugin().string())));
 }
 
-// The real one, with the real libraries, as far as a machine without a card goes.
+// The real plugin with the real libraries, on a machine without a GPU.
 TEST_F(LoadPluginTest, WithoutADriver) {
-  if (*MUSTER_REAL_PLUGIN == '\0') GTEST_SKIP() << "no nvcc here: nothing is compiled for a card";
+  if (*MUSTER_REAL_PLUGIN == '\0') GTEST_SKIP() << "built without nvcc";
   fs::create_symlink(MUSTER_REAL_PLUGIN, Plugin());
-  if (Run(false) == 0) GTEST_SKIP() << "there is a card";
+  if (Run(false) == 0) GTEST_SKIP() << "this machine has a GPU";
   EXPECT_THAT(Refusal(), AnyOf(HasSubstr("no NVIDIA driver"), HasSubstr("no card that CUDA can")));
 }
 
-// It is carried to machines where fmt and spdlog are missing, or of another version.
+// The plugin is copied to machines where fmt and spdlog are missing or have another version.
 TEST_F(LoadPluginTest, NeedsNoLibraryOfOurOwn) {
-  if (*MUSTER_REAL_PLUGIN == '\0') GTEST_SKIP() << "no nvcc here: nothing is compiled for a GPU";
+  if (*MUSTER_REAL_PLUGIN == '\0') GTEST_SKIP() << "built without nvcc";
   std::ifstream file(MUSTER_REAL_PLUGIN, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
   EXPECT_THAT(bytes, HasSubstr("libcublas.so."));

@@ -1,2 +1,2 @@
-// A plugin that an update of the programs left behind.
+// A stale plugin from before an update of the programs.
 extern "C" const char* muster_cuda_plugin_build() { return "0123456789abcdef"; }

@@ -19,7 +19,7 @@ uint32_t BytesOf(uint64_t cell) { return static_cast<uint32_t>(cell >> kBytesAt)
 
 enum class Order { kBefore, kSame, kOtherLane, kOtherBlock, kOtherStream };
 
-// Whether what the cell remembers is known to be done.
+// Whether the access in the cell is known to be done.
 Order OrderOf(const Accessor& who, uint64_t cell) {
   const uint64_t segment = SegmentOf(cell);
   const uint32_t slot = SlotOf(cell);
@@ -43,8 +43,8 @@ uint64_t WithEarlierReaders(const Accessor& who, uint64_t self, uint64_t read) {
   if (SlotOf(read) != SlotOf(self) || segment < who.kernel_segment || LaneOf(read) == who.lane) {
     return self;
   }
-  // Neighbours that each read a part of the word: the cell remembers the last of them, rather than
-  // take each for a reader of all of it.
+  // Neighbours each read a part of the word. The cell keeps the last one, because merging would
+  // count each as a reader of all bytes.
   if ((BytesOf(read) & BytesOf(self)) == 0) return self;
   uint64_t lane = kManyLanes;
   if (segment < who.block_segment || LaneOf(read) == kManyBlocks) {
@@ -61,12 +61,12 @@ bool IsOrdered(Order order) { return order == Order::kBefore || order == Order::
 bool Report(const Work& work, const char* does, const void* at, const std::string& what) {
   ReportViolation(
       fmt::format("{} {} {}: {}", work.name, does, Device::Get().memory().Describe(at), what));
-  // What follows would compute with what it may not have.
+  // Fail the device, so that nothing computes with the invalid data.
   Device::Get().Fail(cudaErrorIllegalAddress);
   return false;
 }
 
-// Work that is no kernel, on a range of device memory.
+// Checks work other than kernels on a range of device memory.
 class RangeAccess {
  public:
   RangeAccess(const Work& work, AccessKind kind, Undefined undefined)
@@ -117,7 +117,7 @@ class RangeAccess {
                              static_cast<size_t>(static_cast<const uint8_t*>(found) - states));
     }
     if (kind_ != AccessKind::kWrite) return true;
-    if (whole) {  // Whoever read or wrote a part of it is known to be done.
+    if (whole) {  // All readers and writers of parts are known to be done.
       page.writer = self_;
       page.reader = 0;
       page.state = kDefined;
@@ -143,8 +143,8 @@ class RangeAccess {
     return true;
   }
 
-  // How many of these whole words, from the first one on, it may read or write, as TouchWord has
-  // it. It then has.
+  // The number of whole words, from the first one on, that may be read or written by the rules of
+  // TouchWord. Records the access to them.
   size_t TouchWholeWords(PageWords& words, size_t first, size_t count) const {
     uint64_t *const writers = &words.writers[first], *const readers = &words.readers[first];
     for (size_t i = 0; i < count; ++i) {
@@ -161,8 +161,7 @@ class RangeAccess {
     return count;
   }
 
-  // Whether what the cell remembers is known to be done. It is of the same stream, or the work's
-  // clock says so.
+  // Whether the access in the cell is known to be done: by the same stream or by the work's clock.
   bool IsDone(uint64_t cell) const {
     const uint32_t slot = SlotOf(cell);
     return slot == static_cast<uint32_t>(work_.slot) || SegmentOf(cell) <= work_.clock[slot];

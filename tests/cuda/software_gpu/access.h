@@ -18,29 +18,29 @@ inline constexpr uint32_t kWarp = 32;
 
 enum class AccessKind { kRead, kWrite, kAtomic };
 
-// Memory that nobody has written yet: its bytes are NaNs, and a copy passes them on.
+// Whether memory that was never written may be read. Its bytes are NaNs, and copies pass them on.
 enum class Undefined { kAllowed, kRefused };
 
-// What copies and libraries do, before they do it: a violation if it is not allocated, or is used
-// by work of another stream that is not known to be done. False after a violation.
+// Checks an access by copies and libraries in advance. Memory that is not allocated, or in use by
+// unfinished work of another stream, is a violation. Returns false after a violation.
 bool ReadRange(const Work& work, const void* begin, size_t bytes, Undefined undefined);
 bool WriteRange(const Work& work, void* begin, size_t bytes);
 
-// One thread of a block that runs, or other work as a whole.
+// One thread of a running block, or a whole piece of other work.
 struct Accessor {
   const Work* work;
-  // Segments of this kernel, of this block, and since the block's last barrier. All are the work's
-  // where it is no kernel.
+  // The first segments of this kernel, of this block, and after the block's last barrier. All equal
+  // the work's segment if it is not a kernel.
   uint64_t kernel_segment;
   uint64_t block_segment;
   uint64_t segment;
   uint32_t lane = 0;
-  uint32_t warp_epoch = 0;  // how often its warp has synchronised since the barrier
+  uint32_t warp_epoch = 0;  // the number of warp synchronisations since the barrier
 };
 
-// A word's last writer or reader, in 64 bits:
-//   4 which of its bytes | 1 atomic | 11 lane | 6 warp epoch | 5 slot | 37 segment.
-// 0: nobody.
+// A word's last writer or reader, packed into 64 bits:
+//   4 accessed bytes | 1 atomic | 11 lane | 6 warp epoch | 5 slot | 37 segment.
+// 0: none.
 inline constexpr int kSegmentBits = 37;
 inline constexpr int kSlotBits = 5;
 inline constexpr int kEpochBits = 6;
@@ -69,7 +69,7 @@ inline uint32_t SlotOf(uint64_t cell) {
   return static_cast<uint32_t>(cell >> kSlotAt) & ((1u << kSlotBits) - 1);
 }
 
-// Bytes of the word that `at` is in, up to `end`, as a mask.
+// The mask of the bytes from `at` up to `end` within the word of `at`.
 inline uint32_t BytesInWord(uintptr_t at, uintptr_t end) {
   const uintptr_t word = at & ~uintptr_t{3};
   const auto first = static_cast<uint32_t>(at - word);
@@ -77,13 +77,13 @@ inline uint32_t BytesInWord(uintptr_t at, uintptr_t end) {
   return (0xfu >> (4 - (last - first))) << first;
 }
 
-// What an access collides with. Nothing: `did` is null.
+// The conflicting access. `did` is null if there is none.
 struct Collision {
   const char* did = nullptr;  // "wrote" or "read"
   uint64_t cell = 0;
 };
 
-// TouchWord of one that somebody has used who is not known to be done.
+// The slow path of TouchWord, if an earlier user of the word may not be done.
 Collision TouchUsedWord(const Accessor& who, AccessKind kind, uint64_t self, uint64_t* writer,
                         uint64_t* reader);
 
@@ -91,7 +91,7 @@ Collision TouchUsedWord(const Accessor& who, AccessKind kind, uint64_t self, uin
 inline Collision TouchWord(const Accessor& who, AccessKind kind, uint32_t bytes_mask,
                            uint64_t* writer, uint64_t* reader) {
   const uint64_t self = Pack(who, kind, bytes_mask);
-  // Most words were last used by earlier work of this stream, or by nobody.
+  // The common case: the word is unused, or was last used by earlier work of this stream.
   const auto is_of_earlier_work = [&](uint64_t cell) {
     return cell == 0 || (SlotOf(cell) == static_cast<uint32_t>(who.work->slot) &&
                          SegmentOf(cell) < who.kernel_segment);

@@ -37,7 +37,7 @@ void BlockRunner::Run(const Kernel& kernel, const Work& work) {
   dynamic_.assign(kernel.shared_bytes, 0xff);
   shared_.SetDynamic(dynamic_.data(), dynamic_.size());
   of_thread_ = this;
-  // All blocks, in steps that have no divisor in common with their number.
+  // All blocks, with a stride that is coprime to their number.
   const dim3 grid = kernel.grid;
   const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
   uint64_t step = 1 + Random(blocks);
@@ -78,7 +78,7 @@ bool BlockRunner::RunBlock() {
   return false;
 }
 
-// Runs one thread after the other as long as none waits.
+// Runs one thread after another as long as none waits.
 void BlockRunner::Body(testing::Fiber& fiber) {
   for (;;) {
     for (;;) {
@@ -100,7 +100,7 @@ void BlockRunner::Become(Lane* lane) {
   who_.warp_epoch = lane->warp_epoch;
 }
 
-// That of the thread that runs next. Null: there is none, or the kernel is to end.
+// The fiber of the thread to run next. Null if there is none or the kernel must end.
 testing::Fiber* BlockRunner::Next() {
   if (abandoned_) return nullptr;
   if (!ready_.empty() && (starting_.empty() || Random(2) == 0)) {
@@ -112,7 +112,7 @@ testing::Fiber* BlockRunner::Next() {
   return IdleFiber();
 }
 
-// One that goes on when somebody comes back to it.
+// Resumes a fiber that waits for its turn.
 void BlockRunner::GoOnFrom(testing::Fiber& fiber) {
   testing::Fiber* const next = Next();
   if (next == nullptr) {

@@ -1,6 +1,6 @@
-// Runs the blocks of a kernel: one after the other in an order of its own, each as so many threads
-// in an order of its own. A thread runs until it waits, at a barrier or for its warp; only then
-// does it need a stack that stays (a fiber).
+// Runs the blocks of a kernel one after another in a shuffled order, and the threads of each block
+// in a shuffled order. A thread runs until it waits at a barrier or for its warp. Only then does it
+// need a stack of its own (a fiber).
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,15 @@
 
 namespace muster::software_gpu {
 
-// One thread of a block.
 struct Lane {
   enum State { kRunning, kAtBarrier, kInWarp, kReturned };
-  uint32_t number = 0;  // in the block
+  uint32_t number = 0;  // within the block
   uint3 thread = {};
   State state = kRunning;
   testing::Fiber* fiber = nullptr;
   Where where = {};
-  uint32_t warp_epoch = 0;  // how often its warp has synchronised since the barrier
-  // While kInWarp.
+  uint32_t warp_epoch = 0;  // the number of warp synchronisations since the barrier
+  // Valid in state kInWarp.
   WarpOperation operation = {};
   uint32_t mask = 0;
   uint32_t operand = 0;
@@ -36,7 +35,7 @@ struct Lane {
   alignas(16) unsigned char result[16] = {};
 };
 
-// Owner and thread: the thread of a stream.
+// Owned and used by the thread of a stream.
 class BlockRunner {
  public:
   BlockRunner(const DeviceMemory& memory, uint64_t seed) : memory_(memory), random_(seed) {}
@@ -48,21 +47,21 @@ class BlockRunner {
 
   void Run(const Kernel& kernel, const Work& work);
 
-  // For the thread of the block that runs now.
+  // The following calls are for the block's current thread.
   const Kernel& kernel() const { return *kernel_; }
   const Work& work() const { return *work_; }
   uint3 block_index() const { return block_index_; }
   const Lane& lane() const { return *current_; }
   void* shared_bytes() { return dynamic_.data(); }
-  // Before this thread of the block reads or writes.
+  // Call before the thread reads or writes.
   void Touch(const void* address, size_t bytes, AccessKind kind, const void* code);
   void SyncThreads(Where where);
   void WarpTogether(WarpOperation operation, uint32_t mask, void* value, size_t bytes,
                     uint32_t operand, uint32_t width, Where where);
-  // A violation of this thread: the kernel ends. Whoever was called by the kernel returns what it
-  // has and then calls Leave: nothing is destroyed that is on the thread's stack by then.
+  // Reports a violation of this thread and ends the kernel. Functions called by the kernel return
+  // and then call Leave(), so that no objects are left on the thread's stack.
   void Abandon(const std::string& what);
-  // Does not return if the kernel is to end.
+  // Does not return if the kernel must end.
   void Leave() {
     while (abandoned_) Wait();
   }
@@ -97,16 +96,16 @@ class BlockRunner {
   uint3 block_index_ = {};
   std::vector<Lane> lanes_;
   Lane* current_ = nullptr;
-  std::vector<uint32_t> in_warp_;  // of each warp: the lanes that wait for it
-  std::vector<Lane*> starting_;    // have not begun
-  std::vector<Lane*> ready_;       // have waited, and may go on
+  std::vector<uint32_t> in_warp_;  // the waiting lanes of each warp
+  std::vector<Lane*> starting_;    // not started
+  std::vector<Lane*> ready_;       // can resume
   size_t at_barrier_ = 0;
   size_t returned_ = 0;
   bool abandoned_ = false;
   testing::OutsideFibers outside_;
   std::vector<std::unique_ptr<testing::Fiber>> fibers_;
   std::vector<testing::Fiber*> idle_;
-  Accessor who_ = {};  // the thread of the block that runs now
+  Accessor who_ = {};  // the block's current thread
   std::vector<unsigned char> dynamic_;
   SharedMemory shared_;
 };

@@ -1,8 +1,8 @@
-// Which work is known to be done before which: vector clocks of the streams.
+// Vector clocks of the streams: which work is known to be done before which.
 //
-// All that a stream does is numbered: a segment is one piece of work, or the part of one block of a
-// kernel between two barriers. A clock says, for each stream, up to which segment everything is
-// known to be done: it passes from stream to stream with events, and to and from the host.
+// A stream numbers its segments. A segment is a piece of work, or the part of a kernel's block
+// between two barriers. A clock has, for each stream, the segment up to which all is known to be
+// done. Events pass it between streams, and waits pass it to the host.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 namespace muster::software_gpu {
 
-// Streams that may exist at one time. A stream takes the place of one that was destroyed, and goes
-// on with its numbers.
+// The maximum number of streams at the same time. A new stream may take the slot of a destroyed
+// one, and continues its segment numbers.
 inline constexpr int kMaxStreams = 32;
 
 using Clock = std::array<uint64_t, kMaxStreams>;

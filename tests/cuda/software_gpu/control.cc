@@ -13,7 +13,7 @@ namespace muster::software_gpu {
 
 namespace {
 
-// A number of the environment's. Anything else ends the process.
+// Parses a number from the environment. Ends the process if it is invalid.
 int64_t NumberOf(const std::string& text) {
   size_t used = 0;
   int64_t number = 0;

@@ -1,8 +1,8 @@
-// What a test says to the software GPU: how it behaves, which call fails, and what it found.
+// Controls the software GPU from tests: its behaviour, injected failures, and violations.
 //
-// The software GPU stands behind the C functions of the CUDA runtime, of cuBLAS and of cuDNN, so
-// there is one of it in a process, as there is one driver. It begins with the first call; what is
-// configured after that, except faults, has no effect until Reset.
+// The software GPU implements the C functions of the CUDA runtime, cuBLAS and cuDNN, so a process
+// has one of it, as it has one driver. It starts with the first call. Later changes of the options,
+// except faults, have no effect until Reset.
 #pragma once
 
 #include <cstddef>
@@ -25,50 +25,49 @@ struct Fault {
 
 struct Options {
   uint64_t seed = 1;
-  // One piece of work in four begins a random time up to this later, in microseconds.
+  // A quarter of all work starts with a random delay of up to this many microseconds.
   int delay_us = 100;
   size_t memory_bytes = size_t{1} << 30;
   int multiprocessors = 2;
   int compute_major = 9;
   int compute_minor = 0;
-  // 0: a machine with a driver and no card. Several are one device behind several numbers.
+  // The number of GPUs; 0 is a machine with a driver only. All are one device with several numbers.
   int devices = 1;
-  // Whether cudaHostRegister takes cudaHostRegisterReadOnly: not on x86.
+  // Whether cudaHostRegister supports cudaHostRegisterReadOnly. On x86 it does not.
   bool read_only_registration = false;
-  // Once there is a file of this name: what it holds is, as CUDA_VISIBLE_DEVICES has it, the card
-  // that is lost, if it is this process's.
+  // When this file exists, it holds the GPU that is lost, in the format of CUDA_VISIBLE_DEVICES.
+  // Only the process that uses this GPU is affected.
   std::string lost_card_file;
-  // Whether each product (cuBLAS and cublasLt) gives one wrong number.
+  // Whether each cuBLAS and cublasLt product has one wrong number.
   bool wrong_products = false;
   std::vector<Fault> faults;
 };
 
-// From the environment variable MUSTER_SOFTWARE_GPU, for processes that a test cannot reach into:
-// NAME=VALUE, separated by commas, with the names above, and fail=CALL:NTH:STATUS. Called by the
-// first call of the runtime.
+// Reads MUSTER_SOFTWARE_GPU, for child processes of tests: NAME=VALUE pairs separated by commas,
+// with the names above, and fail=CALL:NTH:STATUS. The runtime's first call uses it.
 Options OptionsOfEnvironment();
 
-// Replaces the options and forgets all faults, failures and counts. Nothing may be allocated.
+// Replaces the options and clears faults, failures and counts. Nothing may be allocated.
 void Reset(const Options& options);
 
-// The nth call (from 1, counted from now) of this function of CUDA, cuBLAS or cuDNN does nothing
-// and returns `status`, a value of its own type of status. "kernel": the nth kernel from now fails
-// while it runs, and from then on all calls of the runtime return `status`: a lost device.
+// Makes the nth call (counting from 1, from now) of this CUDA, cuBLAS or cuDNN function do nothing
+// and return `status`, in the function's own status type. With "kernel", the nth kernel fails while
+// it runs, and afterwards all runtime calls return `status`, as on a lost device.
 void FailCall(const std::string& call, int nth, int status);
-// How often this function was called since the last Reset.
+// The number of calls of this function since the last Reset.
 int Calls(const std::string& call);
 // The number of calls of each function and kernel so far. Tests let each of them fail in turn.
 std::map<std::string, int> AllCalls();
 
-// The device works again after a failure: what no card does.
+// Clears a device failure. Real GPUs cannot do this.
 void ForgetFailure();
 
-// What is still there: allocations, registrations, streams, events, handles, descriptors. One line
-// for each. Also checked when the process ends, which then aborts.
+// All remaining allocations, registrations, streams, events, handles and descriptors, one line
+// each. A process that ends with leaks aborts.
 std::vector<std::string> Leaks();
 
-// What is broken aborts the process with a message, or, as long as there is one of these, is kept
-// here: calls return an error, and kernels end where they are.
+// A violation aborts the process with a message. While a recorder exists, violations are recorded
+// here instead: calls return an error, and kernels stop where they are.
 class ViolationRecorder {
  public:
   ViolationRecorder();
@@ -78,17 +77,17 @@ class ViolationRecorder {
   std::vector<std::string> Take();
 };
 
-// What a kernel needs of a card, where it is none of the backend's: their numbers are those of
+// Sets the resources of a test's kernel. Those of the backend's kernels come from
 // libmuster_cuda.so, if nvcc has built it.
 void DeclareResources(const void* kernel, const KernelResources& resources);
-// Kernels that were launched although their numbers are not known, in words; none without nvcc.
+// Descriptions of launched kernels with unknown resources. Always empty without nvcc.
 std::vector<std::string> KernelsWithoutResources();
 
-// Work of the test's own, behind what the stream of this number (from 0, in the order in which they
-// were made) was given so far. The stream waits for it.
+// Queues a test's own work on the stream with this number (from 0, in the order of creation). The
+// stream waits for it.
 void QueueWork(int stream, std::function<void()> work);
 
-// As long as there is one, no stream begins any work.
+// While a Hold exists, no stream starts any work.
 class Hold {
  public:
   Hold();
@@ -97,7 +96,7 @@ class Hold {
   Hold& operator=(const Hold&) = delete;
 };
 
-// As long as there is one, allocation and waiting for streams are violations.
+// While a Step exists, allocating and waiting for streams are violations.
 class Step {
  public:
   Step();

@@ -6,8 +6,8 @@
 namespace muster::software_gpu {
 namespace {
 
-// Calls touch(at_input, at_output, tap) for each pair of an input pixel and an output pixel that a
-// tap of the filter connects; what is given is the index of their first channel, or of the tap.
+// Calls touch(at_input, at_output, tap) for each pair of an input and an output pixel that a tap of
+// the filter connects. The arguments are the index of the pixels' first channel, and of the tap.
 template <typename F>
 void ForTaps(const ConvolutionShape& s, const F& touch) {
   for (int64_t n = 0; n < s.batch; ++n) {
@@ -36,7 +36,7 @@ void ConvolveForward(const ConvolutionShape& s, const std::vector<float>& input,
   const int64_t taps = s.filter_height * s.filter_width;
   const int64_t per_group = s.channels / s.groups;
   const int64_t filters = s.filters / s.groups;
-  // [tap][channel of a group][filter], so that the innermost loop is over neighbours.
+  // [tap][channel of a group][filter], so that the innermost loop runs over adjacent values.
   std::vector<float> turned(filter.size());
   for (int64_t k = 0; k < s.filters; ++k) {
     for (int64_t t = 0; t < taps; ++t) {

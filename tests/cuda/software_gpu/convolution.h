@@ -15,8 +15,8 @@ struct ConvolutionShape {
   int64_t groups = 1;
 };
 
-// input [batch, height, width, channels], filter [filters, filter_height, filter_width,
-// channels / groups], output [batch, out_height, out_width, filters]. The result is written to.
+// input [batch, height, width, channels], filter [filters, filter_height, filter_width, channels /
+// groups], output [batch, out_height, out_width, filters]. Overwrites the result.
 void ConvolveForward(const ConvolutionShape& shape, const std::vector<float>& input,
                      const std::vector<float>& filter, std::vector<float>& output);
 void ConvolveBackwardData(const ConvolutionShape& shape, const std::vector<float>& filter,

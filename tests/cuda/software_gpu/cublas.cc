@@ -12,7 +12,6 @@
 
 using namespace muster::software_gpu;  // NOLINT(google-build-using-namespace): C functions follow
 
-// What cublasHandle_t points to.
 struct cublasContext {
   cudaStream_t stream = nullptr;
   Workspace workspace;
@@ -39,7 +38,7 @@ cublasStatus_t WithHandle(const char* call, cublasHandle_t handle,
   });
 }
 
-// Many products of one shape, each `stride` elements behind the one before.
+// A batch of products of one shape, `stride` elements apart.
 struct Strided {
   GemmArgs args;
   int64_t stride_a = 0, stride_b = 0, stride_c = 0;
@@ -75,7 +74,7 @@ cublasStatus_t EnqueueGemm(cublasHandle_t handle, const char* call, const Stride
   if (args.c.type != CUDA_R_32F && (handle->math & kSumsInFloat) == 0) {
     wrong += "partial sums may be rounded to the type of C";
   }
-  // cuBLAS takes one of its own then, whose size depends on the GPU, and with it the bits.
+  // cuBLAS would then use its own, whose size, and so the bits, depend on the GPU.
   if (handle->workspace.bytes == 0) wrong += "no workspace since the stream was set";
   if (!wrong.empty())
     return RefuseBlas(CUBLAS_STATUS_INVALID_VALUE, fmt::format("{}: {}", call, wrong));
@@ -98,7 +97,7 @@ cublasStatus_t EnqueueGemm(cublasHandle_t handle, const char* call, const Stride
 
 float HostScalar(const void* value) { return *static_cast<const float*>(value); }
 
-// Null: these are what is given. Otherwise what is not known here.
+// Returns what is unsupported here, or "".
 std::string WrongCompute(cublasComputeType_t compute, const void* alpha, const void* beta) {
   if (compute != CUBLAS_COMPUTE_32F && compute != CUBLAS_COMPUTE_32F_PEDANTIC &&
       compute != CUBLAS_COMPUTE_32F_FAST_TF32) {

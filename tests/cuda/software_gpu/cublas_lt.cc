@@ -1,5 +1,5 @@
-// cublasLt on the software GPU: products with an epilogue, and a heuristic that knows one
-// algorithm, which wants a workspace.
+// cublasLt on the software GPU: products with an epilogue, and a heuristic that offers a single
+// algorithm, which needs a workspace.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr size_t kWorkspace = 64 << 10;
 constexpr uint32_t kInTheTypeOfD =
     CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
 
-// Which product this is: an algorithm is for one.
+// Identifies the product that an algorithm was made for.
 uint64_t Fingerprint(const LtProduct& product, const LtLayout& a, const LtLayout& b,
                      const LtLayout& d) {
   const std::string text =
@@ -36,14 +36,14 @@ Matrix MatrixOf(const void* data, const LtLayout& layout, cublasOperation_t oper
           operation != CUBLAS_OP_N};
 }
 
-// Whether a card can do it, as far as the manual says.
+// Whether a GPU supports it, according to the manual.
 bool IsSupported(const LtProduct& product, const LtLayout& a, const LtLayout& b,
                  const LtLayout& d) {
   const bool bfloat16 = a.type == CUDA_R_16BF;
   if (bfloat16 && !HasNarrowTypes()) return false;
   if (a.type != b.type || (a.type != CUDA_R_32F && !bfloat16)) return false;
   if (d.type != a.type && !(bfloat16 && d.type == CUDA_R_32F)) return false;
-  // The bias is of the type of D.
+  // The bias has the type of D.
   if (product.bias_type >= 0 && static_cast<uint32_t>(product.bias_type) != d.type) return false;
   return product.compute == CUBLAS_COMPUTE_32F || product.compute == CUBLAS_COMPUTE_32F_PEDANTIC ||
          product.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
@@ -82,14 +82,14 @@ Epilogue EpilogueOf(cublasLtEpilogue_t epilogue) {
   }
 }
 
-// In data[3]: the alignments of A, B, C and D that it relies on, in 16 bits each.
+// Stored in data[3]: the required alignments of A, B, C and D, 16 bits each.
 uint64_t Pack(const std::array<uint32_t, 4>& alignments) {
   uint64_t packed = 0;
   for (size_t i = 0; i < alignments.size(); ++i) packed |= uint64_t{alignments[i]} << 16 * i;
   return packed;
 }
 
-// A bias is read in as wide pieces as the rest.
+// A bias needs the same alignment as the matrices.
 std::string WrongAlignment(uint64_t packed, const std::array<const void*, 4>& matrices,
                            const void* bias) {
   for (size_t i = 0; i < matrices.size(); ++i) {
@@ -116,7 +116,7 @@ cublasLtMatmulHeuristicResult_t Result(uint64_t fingerprint, uint64_t alignments
   return result;
 }
 
-// What is wrong with the algorithm and the workspace of a call. Empty: nothing.
+// Returns the error in the algorithm or workspace of a call, or "".
 std::string WrongAlgorithm(const cublasLtMatmulAlgo_t* algorithm, uint64_t fingerprint,
                            const Workspace& workspace) {
   if (algorithm == nullptr) return "no algorithm: which one is taken may change";

@@ -1,4 +1,4 @@
-// What cublasLt's handles point to here.
+// The structs behind cublasLt's handles.
 #pragma once
 
 #include <cublasLt.h>
@@ -19,7 +19,7 @@ struct LtProduct {
   cublasOperation_t transpose_b = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
-  int32_t bias_type = -1;  // that of D
+  int32_t bias_type = -1;  // the type of D by default
 };
 
 struct LtLayout {

@@ -13,10 +13,10 @@ using namespace muster::software_gpu;  // NOLINT(google-build-using-namespace): 
 
 namespace {
 
-// What kernels for tensor cores load at a time: the descriptors of these calls cannot say less.
+// The load width of tensor core kernels. The descriptors of these calls cannot declare less.
 constexpr uintptr_t kTensorAlignment = 16;
 
-// Calls with (index in memory, index channels-last) of each element.
+// Calls visit(index in memory, index channels-last) for each element.
 template <typename F>
 void ForElements(const cudnnTensorStruct& t, const F& visit) {
   int64_t at = 0;
@@ -46,7 +46,7 @@ std::vector<float> Load(const ConvolutionProblem& p, const cudnnTensorStruct& te
   return values;
 }
 
-// One pass: what is read, what is written, and how.
+// The operands and direction of one pass.
 struct Pass {
   ConvolutionProblem problem;
   cudnnTensorStruct a_type, b_type, to_type;

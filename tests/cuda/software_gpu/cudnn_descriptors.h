@@ -1,4 +1,4 @@
-// What cuDNN's descriptors point to here.
+// The structs behind cuDNN's descriptors.
 #pragma once
 
 #include <cudnn.h>
@@ -20,7 +20,7 @@ struct cudnnTensorStruct {
   int64_t count() const { return n * c * h * w; }
 };
 
-// n filters of c channels.
+// `n` filters of `c` channels.
 struct cudnnFilterStruct : cudnnTensorStruct {};
 
 struct cudnnConvolutionStruct {
@@ -38,7 +38,7 @@ namespace muster::software_gpu {
 cudnnStatus_t DnnCall(const char* call, CallKind kind, const std::function<cudnnStatus_t()>& body);
 cudnnStatus_t RefuseDnn(cudnnStatus_t status, const std::string& what);
 
-// What the forward convolution gives; 0 where nothing fits.
+// The output size of the forward convolution, or 0 if the filter does not fit.
 int64_t OutputSize(int64_t size, int64_t filter, int64_t pad, int64_t stride, int64_t dilation);
 
 }  // namespace muster::software_gpu

@@ -10,7 +10,7 @@
 namespace muster::software_gpu {
 namespace {
 
-// What the program got wrong. Empty: nothing.
+// Returns the program's error, or "".
 std::string WrongProblem(const ConvolutionProblem& p) {
   const cudnnConvolutionStruct& c = p.convolution;
   if (p.w.c * c.groups != p.x.c || p.w.n % c.groups != 0) {
@@ -26,7 +26,7 @@ std::string WrongProblem(const ConvolutionProblem& p) {
   return "";
 }
 
-// Whether cuDNN has a kernel for it, which gives the same bits each time.
+// Whether cuDNN has a deterministic kernel for it.
 bool IsSupported(const ConvolutionProblem& p) {
   if (p.x.type == CUDNN_DATA_BFLOAT16 && !HasNarrowTypes()) return false;
   return p.x.type == p.w.type && p.x.type == p.y.type && p.x.format == p.w.format &&

@@ -1,4 +1,4 @@
-// Which convolution cuDNN is asked for, and whether it does that.
+// A convolution that cuDNN is called for, and whether cuDNN supports it.
 #pragma once
 
 #include <library_types.h>
@@ -11,7 +11,7 @@
 
 namespace muster::software_gpu {
 
-// All that a convolution is about. Copies: descriptors are the caller's again after a call.
+// Copies of all parameters, because callers may destroy descriptors after a call.
 struct ConvolutionProblem {
   cudnnTensorStruct x, y;
   cudnnFilterStruct w;
@@ -23,8 +23,8 @@ size_t BytesOf(const cudnnTensorStruct& tensor);
 size_t WorkspaceOf(const ConvolutionProblem& problem);
 ConvolutionShape ShapeOf(const ConvolutionProblem& problem);
 
-// Wrong shapes, and algorithms that give other bits each time, are violations; what cuDNN has no
-// kernel for is not.
+// Wrong shapes and nondeterministic algorithms are violations. Convolutions that cuDNN does not
+// support are not.
 cudnnStatus_t CheckProblem(const ConvolutionProblem& problem, cudnnConvolutionFwdAlgo_t algorithm);
 cudnnStatus_t CheckProblem(const ConvolutionProblem& problem,
                            cudnnConvolutionBwdDataAlgo_t algorithm);

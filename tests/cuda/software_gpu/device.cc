@@ -15,7 +15,7 @@
 namespace muster::software_gpu {
 namespace {
 
-// Also when the library that this is a part of is closed.
+// Also runs when the library that contains this code is closed.
 void CheckAtExit() {
   StopExplaining();
   const std::vector<std::string> leaks = Device::Get().Leaks();
@@ -28,7 +28,7 @@ void CheckAtExit() {
 }  // namespace
 
 Device& Device::Get() {
-  // Never destroyed: a program may use it until its end.
+  // Never destroyed, because a program may use it until its end.
   static auto* const only = new Device;
   return *only;
 }

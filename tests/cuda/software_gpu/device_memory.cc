@@ -11,14 +11,14 @@
 namespace muster::software_gpu {
 namespace {
 
-// What cudaMalloc promises; addresses here are aligned to no more.
+// The alignment that cudaMalloc guarantees. Addresses here have no larger one.
 constexpr size_t kAlignment = 256;
-// Between two allocations at least.
+// The minimum distance between two allocations.
 constexpr size_t kGap = kPage;
 constexpr size_t kRemembered = 10000;
-// Freed memory that stays until there is more.
+// The amount of freed memory whose return to the system is deferred.
 constexpr size_t kKept = 4 << 20;
-// Allocations that are not further apart are neighbours.
+// Allocations within this distance are treated as neighbours.
 constexpr size_t kNear = 256 << 10;
 
 size_t RoundUp(size_t value, size_t to) { return (value + to - 1) / to * to; }
@@ -47,7 +47,7 @@ size_t DeviceMemory::free_bytes() const {
 void* DeviceMemory::Allocate(size_t bytes) {
   const std::lock_guard lock(mutex_);
   if (bytes > limit_ - used_) return nullptr;
-  // Whole pages are mapped; an odd multiple of the alignment, so that nobody relies on more.
+  // Maps whole pages. Uses an odd multiple of the alignment, so that programs cannot rely on more.
   const size_t span = RoundUp(bytes + kAlignment, kGap) + kGap;
   if (span > kReserved) return nullptr;
   if (next_ + span > kReserved) {
@@ -78,7 +78,7 @@ bool DeviceMemory::Free(void* address) {
   const auto found = allocations_.find(reinterpret_cast<uintptr_t>(address));
   if (found == allocations_.end()) return false;
   const size_t bytes = found->second;
-  // Nobody else has a part of these pages: kGap.
+  // kGap ensures that no other allocation shares these pages.
   const Span span = {Offset(address) / kGap * kGap, RoundUp(Offset(address) + bytes, kGap)};
   to_give_back_.push_back(span);
   bytes_to_give_back_ += span.end - span.begin;
@@ -91,8 +91,8 @@ bool DeviceMemory::Free(void* address) {
   return true;
 }
 
-// Many at once, and neighbours by one call: each makes all processors forget what they know of
-// addresses.
+// Returns many spans at once, and merges neighbours, because each call flushes the TLBs of all
+// processors.
 void DeviceMemory::GiveBack() {
   std::sort(to_give_back_.begin(), to_give_back_.end(),
             [](const Span& a, const Span& b) { return a.begin < b.begin; });
@@ -153,8 +153,8 @@ void DeviceMemory::Protect(const Span& span, int protection) {
   MUSTER_CHECK(mprotect(base_ + span.begin, span.end - span.begin, protection) == 0);
 }
 
-// Only where something is allocated, and neighbours at once: both the system's calls and the pages
-// between far allocations cost time.
+// Opens only allocated spans, and merges neighbours: system calls and the pages between distant
+// allocations both cost time.
 void DeviceMemory::Open() {
   const std::lock_guard lock(mutex_);
   if (open_++ > 0) return;

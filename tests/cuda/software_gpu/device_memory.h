@@ -1,9 +1,8 @@
 // The memory of the software GPU.
 //
-// It is mapped twice. At device addresses, which programs see, it can be touched only while a
-// kernel runs: a host that looks there faults. At an alias, which nobody else knows, the copy
-// engine and the libraries read and write. Allocations never lie beside one another, and addresses
-// are not used again until all have been used.
+// It is mapped twice. The device addresses, which programs see, are accessible only while a kernel
+// runs, so accesses by the host fault. The copy engine and the libraries use a private alias.
+// Allocations are never adjacent, and addresses are reused only after all others have been used.
 #pragma once
 
 #include <atomic>
@@ -29,9 +28,9 @@ class DeviceMemory {
   void set_limit(size_t bytes) { limit_ = bytes; }
   size_t limit() const { return limit_; }
   size_t free_bytes() const;
-  // Null if there is not enough.
+  // Returns null if memory is exhausted.
   void* Allocate(size_t bytes);
-  // False: nothing is allocated there.
+  // Returns false if nothing is allocated there.
   bool Free(void* address);
 
   bool Contains(const void* address) const { return Offset(address) < kReserved; }
@@ -40,7 +39,7 @@ class DeviceMemory {
   std::string Describe(const void* address) const;
   std::map<uintptr_t, size_t> allocations() const;
 
-  // Where the copy engine finds what is at a device address.
+  // The address at which the copy engine accesses a device address.
   template <typename T>
   T* Alias(T* address) const {
     using Byte = std::conditional_t<std::is_const_v<T>, const char, char>;
@@ -51,10 +50,10 @@ class DeviceMemory {
     return reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(base_);
   }
   const void* AddressOf(size_t offset) const { return base_ + offset; }
-  // What is known of it, by these offsets.
+  // The shadow state, indexed by offset.
   Shadow& shadow() const { return shadow_; }
 
-  // While a kernel runs device addresses can be touched.
+  // Makes device addresses accessible while a kernel runs.
   void Open();
   void Close();
 
@@ -74,11 +73,11 @@ class DeviceMemory {
   mutable std::mutex mutex_;
   size_t limit_ = 0;
   size_t used_ = 0;
-  size_t next_ = 0;               // where the next allocation is looked for
-  std::vector<Span> open_spans_;  // what can be touched now
+  size_t next_ = 0;               // where the search for free space starts
+  std::vector<Span> open_spans_;  // currently accessible
   int open_ = 0;
   std::map<uintptr_t, size_t> allocations_;
-  std::deque<std::pair<uintptr_t, size_t>> freed_;  // the last
+  std::deque<std::pair<uintptr_t, size_t>> freed_;  // the last ones
   std::vector<Span> to_give_back_;
   size_t bytes_to_give_back_ = 0;
 };

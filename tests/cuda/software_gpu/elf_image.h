@@ -1,4 +1,4 @@
-// The parts of an ELF file: of a program, a library, or a card's code within one.
+// Reads the parts of an ELF file: a program, a library, or GPU code within one.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace muster::software_gpu {
 struct ElfSection {
   std::string name;
   uint32_t type = 0;
-  uint32_t link = 0;       // another section: a symbol table's names
-  uint64_t size = 0;       // once it is loaded
-  std::string_view bytes;  // in the file; empty where there are none
+  uint32_t link = 0;       // another section, such as a symbol table's names
+  uint64_t size = 0;       // after loading
+  std::string_view bytes;  // in the file, may be empty
 };
 
 struct ElfSymbol {
@@ -23,16 +23,16 @@ struct ElfSymbol {
   uint64_t value = 0;
 };
 
-// `file` must outlive what is returned. Throws Error where it is no ELF file of 64 bits.
+// `file` must outlive the result. Throws Error if it is not a 64-bit ELF file.
 std::vector<ElfSection> ReadElfSections(std::string_view file);
 // The symbols in the order of the symbol table; empty without one. The names point into the file.
 std::vector<ElfSymbol> ReadElfSymbols(const std::vector<ElfSection>& sections);
 
-// A T at this place. Throws Error behind the end.
+// Reads a T at this offset. Throws Error beyond the end.
 template <typename T>
 T ReadAt(std::string_view bytes, uint64_t offset);
 
-// A file, of which only what is looked at is read.
+// A memory-mapped file: only accessed parts are read.
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path);  // throws Error
@@ -46,7 +46,7 @@ class MappedFile {
   std::string_view bytes_;
 };
 
-// A template's body, for those who read other things than ELF.
+// Throws Error if the range is outside of `bytes`. Also for formats other than ELF.
 void RequireBytes(std::string_view bytes, uint64_t offset, uint64_t count);
 
 template <typename T>

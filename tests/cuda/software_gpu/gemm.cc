@@ -10,12 +10,12 @@
 namespace muster::software_gpu {
 namespace {
 
-// False after a violation.
+// Returns false after a violation.
 bool CheckMatrix(const Work& work, const Matrix& matrix, int64_t rows, int64_t columns, bool read,
                  bool write) {
   const size_t size = SizeOf(matrix.type);
   if (matrix.transposed) std::swap(rows, columns);
-  if (matrix.leading == rows) {  // without gaps: one column
+  if (matrix.leading == rows) {  // contiguous: treated as one column
     rows *= columns;
     columns = 1;
   }
@@ -29,7 +29,8 @@ bool CheckMatrix(const Work& work, const Matrix& matrix, int64_t rows, int64_t c
   return true;
 }
 
-// The matrix that is meant, by columns without gaps: where it is not so in memory, in `made`.
+// Returns op(matrix) in contiguous columns. If memory is laid out differently, converts into
+// `made`.
 const float* Load(const Matrix& matrix, int64_t rows, int64_t columns, bool tf32,
                   std::vector<float>& made) {
   const void* const at = Device::Get().memory().Alias(matrix.data);
@@ -48,7 +49,7 @@ const float* Load(const Matrix& matrix, int64_t rows, int64_t columns, bool tf32
     }
     return made.data();
   }
-  // A few columns at a time, so that neither side is read or written from far apart.
+  // Works in tiles, so that neither side is accessed with a large stride only.
   constexpr int64_t kTile = 16;
   for (int64_t tile = 0; tile < columns; tile += kTile) {
     const int64_t end = std::min(tile + kTile, columns);
@@ -61,8 +62,8 @@ const float* Load(const Matrix& matrix, int64_t rows, int64_t columns, bool tf32
   return made.data();
 }
 
-// Each number of the result adds up its products one after the other: four at a time are kept in a
-// register, in the same order.
+// Sums the products of each result one after another. Computes four products per pass, in the same
+// order, with the sum in a register.
 void Product(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k) {
   for (int64_t j = 0; j < n; ++j) {
     float* const column = c + j * m;
@@ -121,7 +122,7 @@ void Gemm(const Work& work, const GemmArgs& args) {
         value += args.beta * LoadNumber(memory.Alias(before.data), before.type, at);
       }
       if (HasBias(args.epilogue)) value += LoadNumber(memory.Alias(args.bias), args.bias_type, i);
-      // As max(0, x): what is not a number stays so.
+      // Unlike max(0, x), keeps NaN.
       if (args.epilogue == Epilogue::kRelu || args.epilogue == Epilogue::kReluBias) {
         value = value < 0 ? 0 : value;
       }

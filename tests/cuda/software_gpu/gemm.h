@@ -1,5 +1,5 @@
-// Products of matrices on the software GPU: plain loops over numbers that are rounded as a card's
-// would be, added up in float.
+// Matrix products on the software GPU: plain loops over numbers rounded as on a GPU, summed in
+// float.
 #pragma once
 
 #include <library_types.h>
@@ -12,12 +12,12 @@
 
 namespace muster::software_gpu {
 
-// In memory by columns, as cuBLAS has it.
+// Column-major, as in cuBLAS.
 struct Matrix {
   void* data = nullptr;
   cudaDataType type = CUDA_R_32F;
   int64_t leading = 0;      // elements from one column to the next
-  bool transposed = false;  // what is meant is the transpose of what is in memory
+  bool transposed = false;  // use the transpose of what is in memory
 };
 
 enum class Epilogue { kNone, kBias, kRelu, kReluBias };
@@ -26,26 +26,26 @@ struct GemmArgs {
   int64_t m = 0, n = 0, k = 0;
   float alpha = 1, beta = 0;
   Matrix a, b, c;
-  // Only C as it was before; where null, `c` itself.
+  // The old C: only its data pointer differs. Null: `c` itself.
   const void* before = nullptr;
   bool tf32 = false;
   Epilogue epilogue = Epilogue::kNone;
-  const void* bias = nullptr;  // m of them
+  const void* bias = nullptr;  // `m` values
   cudaDataType bias_type = CUDA_R_32F;
 };
 
-// 0: a type that is not known here.
+// Returns 0 for types that are unsupported here.
 inline size_t SizeOf(cudaDataType type) {
   return type == CUDA_R_32F ? 4 : type == CUDA_R_16BF ? 2 : 0;
 }
-// The number without so many bits of its fraction, to the nearest, ties to even.
+// Drops this many fraction bits: rounds to nearest, ties to even.
 inline float RoundBits(float value, int dropped) {
   const auto bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7f800000) == 0x7f800000) return value;
   const uint32_t half = (1u << (dropped - 1)) - 1 + (bits >> dropped & 1);
   return std::bit_cast<float>((bits + half) >> dropped << dropped);
 }
-// To 10 bits behind the point.
+// Rounds to a fraction of 10 bits.
 inline float RoundToTf32(float value) { return RoundBits(value, 13); }
 inline float LoadNumber(const void* at, cudaDataType type, int64_t index) {
   if (type == CUDA_R_32F) return static_cast<const float*>(at)[index];
@@ -59,13 +59,13 @@ inline void StoreNumber(void* at, cudaDataType type, int64_t index, float value)
         static_cast<uint16_t>(std::bit_cast<uint32_t>(RoundBits(value, 16)) >> 16);
   }
 }
-// So many numbers behind `data`.
+// The address `elements` numbers after `data`.
 inline void* Advance(const void* data, cudaDataType type, int64_t elements) {
   return const_cast<char*>(static_cast<const char*>(data)) +
          elements * static_cast<int64_t>(SizeOf(type));
 }
 
-// c = epilogue(alpha * a * b + beta * before). Checks what it reads and writes.
+// c = epilogue(alpha * a * b + beta * before). Checks its memory accesses.
 void Gemm(const Work& work, const GemmArgs& args);
 
 }  // namespace muster::software_gpu

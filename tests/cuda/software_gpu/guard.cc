@@ -12,9 +12,9 @@ namespace muster::software_gpu {
 namespace {
 
 const DeviceMemory* guarded = nullptr;
-struct sigaction before;  // whose handler was there
+struct sigaction before;  // the previous handler
 
-// The process dies of it, so what a handler may not do can at worst keep it from saying why.
+// The process dies anyway, so calls that are unsafe in a handler can at worst lose the message.
 void OnFault(int signal, siginfo_t* info, void* context) {
   if (guarded->Contains(info->si_addr)) {
     ReportViolation("the host touches device memory: " + guarded->Describe(info->si_addr));
@@ -23,7 +23,7 @@ void OnFault(int signal, siginfo_t* info, void* context) {
   if ((before.sa_flags & SA_SIGINFO) != 0 && before.sa_sigaction != nullptr) {
     before.sa_sigaction(signal, info, context);
   }
-  // Otherwise the access happens again, and the process dies as it would have without us.
+  // Otherwise the access is repeated, and the process dies as it would have without this handler.
 }
 
 }  // namespace

@@ -1,13 +1,13 @@
-// Says what happened when the host touches device memory, before the process dies of it.
+// Explains an access of the host to device memory before the process dies of it.
 #pragma once
 
 #include "tests/cuda/software_gpu/device_memory.h"
 
 namespace muster::software_gpu {
 
-// From now on, once. The memory must stay.
+// Installs the handler. `memory` must stay valid.
 void ExplainHostAccess(const DeviceMemory* memory);
-// No more: the code that explains may go.
+// Removes the handler, so that its code may be unloaded.
 void StopExplaining();
 
 }  // namespace muster::software_gpu

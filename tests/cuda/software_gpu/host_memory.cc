@@ -6,7 +6,7 @@
 
 namespace muster::software_gpu {
 
-// Pages are locked: no two regions have one in common.
+// Whole pages are locked, so no two regions may share one.
 bool HostMemory::Add(const void* begin, const Region& region) {
   constexpr uintptr_t kPage = 4096;
   const std::lock_guard lock(mutex_);

@@ -1,5 +1,4 @@
-// What the driver knows of the host's memory: which of it is page-locked, and which copies are on
-// their way from and to it.
+// The driver's view of host memory: page-locked regions, and copies in progress from and to it.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +18,6 @@ class HostMemory {
     bool read_only = false;
     bool allocated = false;  // by cudaHostAlloc
   };
-  // A copy on its way.
   struct Copy {
     uintptr_t begin;
     size_t bytes;
@@ -27,17 +25,17 @@ class HostMemory {
   };
   using CopyId = std::list<Copy>::iterator;
 
-  // False: some of it is page-locked already.
+  // Returns false if part of it is page-locked already.
   bool Add(const void* begin, const Region& region);
-  // False: no such region. A violation, if a copy is on its way.
+  // Returns false without such a region. A violation if a copy is in progress.
   bool Remove(const void* begin, bool allocated);
-  // The region that holds all of this; null: there is none.
+  // The region that contains the whole range, or null.
   const Region* Find(const void* begin, size_t bytes) const;
   std::vector<std::string> Leaks() const;
 
   CopyId BeginCopy(const void* host, size_t bytes, bool from_host);
   void EndCopy(CopyId copy);
-  // Whether a copy on its way reads any of this.
+  // Whether a copy in progress reads part of the range.
   bool IsRead(const void* begin, size_t bytes) const;
 
  private:

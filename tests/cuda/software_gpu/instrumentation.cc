@@ -1,8 +1,8 @@
-// What g++ calls before each access of memory in sources that are compiled with -fsanitize=thread,
-// and where an index or an address is wrong with -fsanitize=bounds,alignment. The names and
-// arguments are the sanitizers'; here they serve the kernels, and libtsan is not linked. In a build
-// with UndefinedBehaviorSanitizer, these two of its functions take the place of the library's, for
-// all sources of the program, and are no less strict.
+// Functions that g++ calls before each memory access in sources compiled with -fsanitize=thread,
+// and for invalid indices or addresses with -fsanitize=bounds,alignment. Names and arguments are
+// those of the sanitizers, but here they check kernels, and libtsan is not linked. In a build with
+// UndefinedBehaviorSanitizer two of them replace the library's for the whole program, and are no
+// less strict.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -19,7 +19,7 @@ using muster::software_gpu::AccessKind;
 using muster::software_gpu::BlockRunner;
 
 inline void Touch(const void* address, size_t bytes, AccessKind kind, const void* code) {
-  // Host code in the same source: device memory faults by itself.
+  // Not in a kernel: host code in the same source. Its accesses to device memory fault anyway.
   BlockRunner* const runner = BlockRunner::Current();
   if (runner == nullptr) return;
   runner->Touch(address, bytes, kind, code);
@@ -70,7 +70,7 @@ void __tsan_write_range(void* at, size_t bytes) {
   Touch(at, bytes, AccessKind::kWrite, __builtin_return_address(0));
 }
 
-// Atomics of host code in the same sources, as they are.
+// Plain atomics for host code in the same sources.
 #define MUSTER_FETCH(BITS, TYPE, NAME)                                          \
   TYPE __tsan_atomic##BITS##_fetch_##NAME(volatile TYPE* at, TYPE value, int) { \
     return __atomic_fetch_##NAME(at, value, __ATOMIC_SEQ_CST);                  \
@@ -143,7 +143,7 @@ static void LeaveKernel() {
 
 void __ubsan_handle_type_mismatch_v1(const SanitizerMismatch* mismatch, uintptr_t address) {
   const uintptr_t alignment = uintptr_t{1} << mismatch->log_alignment;
-  if (address % alignment == 0) return;  // null, which faults by itself
+  if (address % alignment == 0) return;  // null, which faults anyway
   Report(mismatch->place,
          fmt::format("the address {:#x} is not a multiple of {}, as its type wants", address,
                      alignment));

@@ -1,4 +1,4 @@
-// Kernels, as language.h and launch.h hand them over.
+// Kernels, as launched by language.h and launch.h.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,7 +12,7 @@ namespace muster::software_gpu {
 
 struct Kernel {
   const void* function = nullptr;
-  // Calls it with the arguments that were copied when it was launched, as one thread of a block.
+  // Runs one thread of a block with the arguments copied at the launch.
   void (*invoke)(const void* arguments) = nullptr;
   std::shared_ptr<const void> arguments;
   dim3 grid;
@@ -20,10 +20,9 @@ struct Kernel {
   size_t shared_bytes = 0;
 };
 
-// Queues it.
 cudaError_t EnqueueKernel(Kernel kernel, cudaStream_t stream);
 
-// A line of a kernel's source.
+// A source line of a kernel.
 struct Where {
   const char* file = "";
   int line = 0;
@@ -43,13 +42,13 @@ enum class WarpOperation { kIndex, kDown, kUp, kXor, kBallot, kSync };
 [[gnu::const]] void* SharedBytes() noexcept;
 
 void SyncThreads(Where where);
-// What the threads of a warp do together: `value` of `bytes` is this thread's, and becomes the
-// result. `operand`: a lane, a distance or a mask, as the operation wants.
+// A collective operation of a warp. `value`, of `bytes` bytes, is this thread's input and receives
+// the result. `operand` is a lane, distance or mask, depending on the operation.
 void WarpTogether(WarpOperation operation, uint32_t mask, void* value, size_t bytes,
                   uint32_t operand, uint32_t width, Where where);
-// Before an atomic operation on what is there.
+// Call before an atomic operation on this address.
 void CheckAtomic(const void* address, size_t bytes);
-// What __trap does.
+// Implements __trap.
 void Trap(Where where);
 
 }  // namespace muster::software_gpu

@@ -1,4 +1,4 @@
-// What a thread of a block touches, and whether it may.
+// Checks the memory accesses of a block's threads.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 const char* Verb(AccessKind kind) { return kind == AccessKind::kRead ? "reads" : "writes"; }
 
-// Most accesses are of one to sixteen bytes that are.
+// Fast path: most accesses are 1 to 16 defined bytes.
 bool IsAllDefined(const uint8_t* states, size_t bytes) {
   uint8_t wrong = 0;
   for (size_t i = 0; i < bytes; ++i) wrong |= states[i] ^ kDefined;
@@ -42,7 +42,7 @@ void BlockRunner::TouchDevice(const void* address, size_t bytes, AccessKind kind
            [&](size_t offset, size_t part) { good = good && TouchPage(offset, part, kind, code); });
 }
 
-// What it touches of one page. False after a violation.
+// Records an access within one page. Returns false after a violation.
 bool BlockRunner::TouchPage(size_t offset, size_t bytes, AccessKind kind, const void* code) {
   const auto refuse = [&](size_t at, const std::string& what) {
     const std::string where = memory_.Describe(memory_.AddressOf(at));
@@ -86,7 +86,7 @@ void BlockRunner::TouchShared(const SharedMemory::Place& place, size_t bytes, Ac
     }
     region.written_in[i] = who_.block_segment;
   }
-  // What other blocks did there is of no interest.
+  // Accesses by other blocks do not matter here.
   Accessor who = who_;
   who.kernel_segment = who.block_segment;
   const uintptr_t first = region.begin + place.offset;

@@ -15,26 +15,26 @@ namespace {
 
 using Table = std::map<std::string, KernelResources>;
 
-// NVIDIA documents none of this; the toolkit's cuobjdump shows the same numbers.
+// NVIDIA documents none of these; cuobjdump shows the same numbers.
 constexpr uint32_t kFatbinMagic = 0xBA55ED50;
-constexpr uint16_t kCodeOfACard = 2;  // 1: PTX
+constexpr uint16_t kCodeOfACard = 2;  // 1 would be PTX
 constexpr uint32_t kInfoSection = 0x70000000;
-constexpr unsigned char kWithSize = 4;  // a format of a record: its size, then so many bytes
+constexpr unsigned char kWithSize = 4;  // a record format: its size, then that many bytes
 constexpr unsigned char kMaxThreads = 0x05;
 constexpr unsigned char kRegisterCount = 0x2f;
 constexpr const char* kSharedPrefix = ".nv.shared.";
 constexpr const char* kInfoPrefix = ".nv.info";
 
-// All cards since sm_60.
-constexpr int kRegisterFile = 65536;  // of a multiprocessor, and so of a block
-constexpr int kRegisterUnit = 256;    // a warp gets a multiple of these
+// The same on all GPUs since sm_60.
+constexpr int kRegisterFile = 65536;  // per multiprocessor, and so per block
+constexpr int kRegisterUnit = 256;    // registers of a warp are rounded up to a multiple
 constexpr int kThreadsOfWarp = 32;
 
 std::string After(const std::string& text, const std::string& prefix) {
   return text.starts_with(prefix) ? text.substr(prefix.size()) : "";
 }
 
-// The records of a section that says what the driver must know of kernels.
+// Reads the records of an .nv.info section.
 void ReadInfo(const ElfSection& section, const std::vector<ElfSymbol>& symbols, Table& table) {
   const std::string kernel = After(section.name, std::string(kInfoPrefix) + ".");
   for (uint64_t at = 0; at < section.bytes.size();) {
@@ -70,7 +70,7 @@ Table ReadCubin(std::string_view code) {
 
 void Merge(const Table& from, Table& to) {
   for (const auto& [kernel, needs] : from) {
-    if (needs.registers == 0) continue;  // no kernel
+    if (needs.registers == 0) continue;  // not a kernel
     KernelResources& most = to[HostNameOf(kernel)];
     most.registers = std::max(most.registers, needs.registers);
     most.shared_bytes = std::max(most.shared_bytes, needs.shared_bytes);
@@ -78,7 +78,7 @@ void Merge(const Table& from, Table& to) {
   }
 }
 
-// A fatbin: a header, then code for one architecture after the other.
+// Reads a fatbin: a header, then code for each architecture.
 void ReadFatbin(std::string_view fatbin, Table& table) {
   for (uint64_t at = 0; at < fatbin.size();) {
     const auto kind = ReadAt<uint16_t>(fatbin, at);
@@ -90,7 +90,7 @@ void ReadFatbin(std::string_view fatbin, Table& table) {
   }
 }
 
-// The functions of a program or library, by their offset.
+// The functions of a program or library, by offset.
 class Functions {
  public:
   explicit Functions(const std::string& module) : file_(module) {
@@ -127,7 +127,7 @@ Table ReadKernelResources(const std::string& library) {
     if (section.name != ".nv_fatbin") continue;
     for (uint64_t at = 0; at + 16 <= section.bytes.size();) {
       if (ReadAt<uint32_t>(section.bytes, at) != kFatbinMagic) {
-        at += 8;  // what aligns the next one
+        at += 8;  // padding
         continue;
       }
       const auto header = ReadAt<uint16_t>(section.bytes, at + 6);
@@ -140,7 +140,8 @@ Table ReadKernelResources(const std::string& library) {
   return table;
 }
 
-// "46_GLOBAL__N__3fcf18d5_13_batch_norm_cu_2f964238" of 46 letters → "12_GLOBAL__N_1".
+// Replaces "46_GLOBAL__N__3fcf18d5_13_batch_norm_cu_2f964238", whose name has 46 letters, by
+// "12_GLOBAL__N_1".
 std::string HostNameOf(std::string kernel) {
   const std::string unnamed = "_GLOBAL__N__";
   for (size_t at = 0; (at = kernel.find(unnamed, at)) != std::string::npos;) {
@@ -157,7 +158,7 @@ std::vector<std::string> NamesOfCode(const void* address) {
   Dl_info info = {};
   if (dladdr(address, &info) == 0) return {};
   const auto base = reinterpret_cast<uintptr_t>(info.dli_fbase);
-  // The program itself is named as it was called, perhaps from another folder.
+  // For the program itself this is argv[0], which may be relative to another folder.
   const std::string module = info.dli_fname;
   const bool is_library = module.find(".so") != std::string::npos;
   return FunctionsOf(is_library ? module : "/proc/self/exe")

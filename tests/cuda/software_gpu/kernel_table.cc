@@ -10,7 +10,7 @@
 namespace muster::software_gpu {
 namespace {
 
-// The plugin for real cards, "" where there is no nvcc: read when the first kernel is launched.
+// The plugin for real GPUs, read at the first kernel launch; "" without nvcc.
 constexpr const char* kPlugin = MUSTER_REAL_PLUGIN;
 
 std::map<std::string, KernelResources> ReadPlugin() {

@@ -1,4 +1,4 @@
-// What is known of the kernels that are launched. See KernelResources.
+// The resources of launched kernels. See KernelResources.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@
 
 namespace muster::software_gpu {
 
-// All threads.
+// Thread-safe.
 class KernelTable {
  public:
   // The kernel's resources, as declared or as in libmuster_cuda.so of the same build; none if that
@@ -24,7 +24,7 @@ class KernelTable {
  private:
   std::mutex mutex_;
   std::map<const void*, std::optional<KernelResources>> known_;
-  std::optional<std::map<std::string, KernelResources>> plugin_;  // once it was read
+  std::optional<std::map<std::string, KernelResources>> plugin_;  // empty until it is read
   std::set<std::string> unknown_;
 };
 

@@ -1,6 +1,6 @@
-// CUDA C++ as g++ can read it: included before the first line of every .cu source that is compiled
-// for the software GPU. NVIDIA's headers leave __global__ and __device__ empty under g++; what is
-// missing then is here. No more than the backend may use: no floating-point atomics, no textures.
+// Lets g++ compile CUDA C++. Included before the first line of every .cu source built for the
+// software GPU. NVIDIA's headers define __global__ and __device__ as empty under g++; this file
+// adds the rest, limited to what the backend may use: no floating-point atomics, no textures.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -20,7 +20,8 @@
 #define gridDim (::muster::software_gpu::GridSize())
 inline constexpr int warpSize = 32;
 
-// A stream's thread runs the blocks of its kernels one after the other.
+// A stream's thread runs the blocks of its kernels one after another, so thread-local variables can
+// stand in for shared ones.
 #undef __shared__
 #define __shared__ static thread_local
 #undef __launch_bounds__
@@ -87,7 +88,7 @@ inline void __threadfence() {}
 inline void __threadfence_block() {}
 inline void __trap(MUSTER_HERE) { ::muster::software_gpu::Trap(where); }
 
-// Integer atomics. The compiler's builtins would be taken for plain accesses.
+// Integer atomics. Instrumentation would treat the compiler's builtins as plain accesses.
 #define MUSTER_ATOMIC(NAME, TYPE, EXPRESSION)                                          \
   [[gnu::no_sanitize("thread")]] inline TYPE NAME(TYPE* at, TYPE value) {              \
     ::muster::software_gpu::CheckAtomic(at, sizeof(TYPE));                             \
@@ -111,7 +112,7 @@ MUSTER_ATOMICS(unsigned long long)  // NOLINT(google-runtime-int): CUDA's type
 #undef MUSTER_ATOMICS
 #undef MUSTER_ATOMIC
 
-// Arithmetic that CUDA has beside the C library's.
+// Functions that CUDA has beyond the C library's.
 using std::max;
 using std::min;
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }

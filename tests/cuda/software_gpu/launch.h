@@ -1,4 +1,4 @@
-// Launches a kernel on the software GPU, in the words of worker/backend/cuda/launch.h.
+// Launches a kernel on the software GPU, with the interface of worker/backend/cuda/launch.h.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,7 +18,7 @@ struct KernelCall {
   void (*kernel)(Params...);
   std::tuple<std::decay_t<Params>...> arguments;
 
-  // Not instrumented: the copies are the launch's, in the host's memory.
+  // Not instrumented: the copied arguments are in host memory.
   [[gnu::no_sanitize("thread")]] static void Invoke(const void* call) {
     const auto& self = *static_cast<const KernelCall*>(call);
     self.InvokeWith(std::index_sequence_for<Params...>());
@@ -52,7 +52,7 @@ cudaError_t LaunchKernel(void (*kernel)(Params...), dim3 grid, dim3 block, size_
 
 namespace muster::cuda {
 
-// The kernel's dynamic shared memory, as much as it was launched with.
+// The kernel's dynamic shared memory, of the size given at launch.
 template <typename T>
 T* DynamicShared() {
   return static_cast<T*>(software_gpu::SharedBytes());

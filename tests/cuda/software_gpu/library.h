@@ -1,4 +1,4 @@
-// What cuBLAS and cuDNN have in common here.
+// Common parts of cuBLAS and cuDNN on the software GPU.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace muster::software_gpu {
 
-// One call of a library: faults and the device's failure.
+// Wraps a library call: injects faults and returns the device's failure.
 template <typename Status>
 Status LibraryCall(const char* call, CallKind kind, Status on_failure,
                    const std::function<Status()>& body) {
@@ -20,19 +20,19 @@ Status LibraryCall(const char* call, CallKind kind, Status on_failure,
   return body();
 }
 
-// Whether the card's libraries multiply TF32 and bfloat16.
+// Whether the GPU's libraries support TF32 and bfloat16 products.
 bool HasNarrowTypes();
 
-// What a library may write to while it works: everything in it is lost.
+// Memory that a library may use while it works. Its contents are lost.
 struct Workspace {
   void* data = nullptr;
   size_t bytes = 0;
 };
 
-// Empty: the whole workspace is allocated, and aligned as the libraries want it.
+// Returns "" if the whole workspace is allocated and aligned, otherwise the error.
 std::string WrongWorkspace(const Workspace& workspace, size_t alignment = 256);
 
-// Does as if it used it: two streams that share one are a violation.
+// Simulates its use. Two streams that share a workspace are a violation.
 void SpoilWorkspace(const Work& work, const Workspace& workspace);
 
 }  // namespace muster::software_gpu

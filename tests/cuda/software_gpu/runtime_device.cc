@@ -1,4 +1,4 @@
-// The CUDA runtime's calls that ask about the device, and what each call has in common.
+// The CUDA runtime's device queries, and the common part of all calls.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -32,7 +32,7 @@ cudaError_t RuntimeCall(const char* call, CallKind kind, const std::function<cud
     error = device.failure();
   } else {
     error = body();
-    // What is freed is free, also on a device that is lost.
+    // Freeing succeeds even on a lost device.
     if (kind != CallKind::kMakes && device.failure() != cudaSuccess) error = device.failure();
   }
   if (error != cudaSuccess && error != cudaErrorNotReady) LastError() = error;

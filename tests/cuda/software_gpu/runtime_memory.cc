@@ -29,7 +29,7 @@ void WaitForAll() {
   }
 }
 
-// Whether all pages may be written, as their mapping is now.
+// Whether all pages are currently mapped as writable.
 bool IsWritable(const void* begin, size_t bytes) {
   const auto first = reinterpret_cast<uintptr_t>(begin);
   std::ifstream maps("/proc/self/maps");
@@ -43,7 +43,7 @@ bool IsWritable(const void* begin, size_t bytes) {
   return true;
 }
 
-// Page-locked host memory that a copy may use. Empty: it is.
+// Checks page-locked host memory for a copy. Returns "" if it may be used.
 std::string WrongHostMemory(const void* host, size_t bytes, bool written) {
   Device& device = Device::Get();
   if (device.memory().Contains(host)) return "a device address where one of the host is expected";
@@ -55,9 +55,8 @@ std::string WrongHostMemory(const void* host, size_t bytes, bool written) {
   return "";
 }
 
-// New memory of the host, all ones. Its pages are those of one small file, again and again, until
-// somebody writes to them: a program that allocates megabytes and uses a little pays for that
-// alone.
+// Maps new host memory, filled with ones. It maps one small file repeatedly, copy-on-write, so that
+// a large buffer costs little if a program uses only a part of it.
 void* MapOnes(size_t bytes) {
   constexpr size_t kOnes = size_t{2} << 20;
   static const int file = [] {
@@ -84,8 +83,7 @@ std::string WrongDeviceMemory(const void* address, size_t bytes) {
   return fmt::format("{} bytes at {}", bytes, memory.Describe(address));
 }
 
-// A copy is on its way as long as there is one of these: until it is done, or was dropped because
-// the device failed.
+// Marks a copy as in progress until it is done, or is dropped because the device failed.
 class OnItsWay {
  public:
   OnItsWay(const void* host, size_t bytes, bool from_host)
@@ -108,7 +106,7 @@ cudaError_t CopyIn(Stream& stream, void* device_to, const void* host, size_t byt
   return cudaSuccess;
 }
 
-// What nobody has written is NaN there.
+// Memory that was never written reads as NaN.
 void CopyToHost(void* host, const void* device_from, size_t bytes) {
   const DeviceMemory& memory = Device::Get().memory();
   std::memcpy(host, memory.Alias(device_from), bytes);
@@ -120,8 +118,8 @@ void CopyToHost(void* host, const void* device_from, size_t bytes) {
 
 cudaError_t CopyOut(Stream& stream, void* host, const void* device_from, size_t bytes) {
   Device& device = Device::Get();
-  // Whoever reads it before the copy is done reads nothing of use. What an earlier copy is still to
-  // read stays until this one's turn.
+  // Spoils the destination, so that reading it before the copy is done yields NaN. Not if an
+  // earlier copy must still read it.
   if (!device.host().IsRead(host, bytes)) std::memset(host, 0xff, bytes);
   const auto copy = std::make_shared<OnItsWay>(host, bytes, false);
   stream.Push(device.known(), "a copy from the device", nullptr,
@@ -225,7 +223,7 @@ cudaError_t cudaHostRegister(void* address, size_t bytes, unsigned flags) {
     if (device.memory().Contains(address)) {
       return Refuse(cudaErrorInvalidValue, "cudaHostRegister of device memory");
     }
-    // As the driver has it: pages that may not be written need the flag.
+    // Like the driver, requires the flag for read-only pages.
     if (!read_only && !IsWritable(address, bytes)) return cudaErrorInvalidValue;
     return device.host().Add(address, {.bytes = bytes, .read_only = read_only})
                ? cudaSuccess

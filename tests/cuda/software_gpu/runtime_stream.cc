@@ -30,7 +30,7 @@ cudaError_t WaitFor(const std::shared_ptr<Mark>& mark, const char* call) {
   return cudaSuccess;
 }
 
-// An event that exists and was recorded; otherwise a violation and null.
+// The mark of an event that exists and was recorded. Otherwise reports a violation, returns null.
 std::shared_ptr<Mark> RecordedMark(cudaEvent_t event, const char* call) {
   if (!Device::Get().IsEvent(event)) {
     ReportViolation(std::string(call) + ": no such event");

@@ -22,7 +22,7 @@ T* MapZeros(size_t count) {
 
 }  // namespace
 
-// All zeros: nothing is allocated.
+// All zeros means that nothing is allocated.
 Shadow::Shadow(size_t bytes) : pages_(MapZeros<ShadowPage>(bytes / kPage)) {}
 
 void Shadow::Add(size_t offset, size_t bytes) {

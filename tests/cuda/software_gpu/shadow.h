@@ -1,8 +1,8 @@
-// What is known of device memory, page by page: of each word of four bytes who wrote and who read
-// it last (access.h), and of each byte whether somebody has written it.
+// The shadow state of device memory: the last writer and reader of each four-byte word (access.h),
+// and whether each byte has been written.
 //
-// Most pages are copied, set and multiplied as a whole. Then all that is allocated in a page is
-// alike, and one entry says it; a page of which a part is used has an entry for each word.
+// Most pages are used as a whole, so that a single entry describes the page. A page that is used in
+// parts has an entry for each word.
 #pragma once
 
 #include <array>
@@ -26,18 +26,18 @@ struct PageWords {
 };
 
 struct ShadowPage {
-  std::atomic<bool> in_words;  // else all that is allocated here has these three:
+  std::atomic<bool> in_words;  // otherwise these three hold for all allocated bytes:
   ByteState state;
   std::atomic_flag locked;
-  uint16_t begin, end;  // what is allocated here; nothing: both 0
+  uint16_t begin, end;  // the allocated range; both 0 if there is none
   uint64_t writer;
   uint64_t reader;
-  PageWords* words;  // once it was in words, until the memory is freed
+  PageWords* words;  // null until first needed; kept until the memory is freed
 
   bool IsWithin(size_t first, size_t last) const { return first <= begin && end <= last; }
 };
 
-// As long as one looks at a whole page, or changes whether it is in words.
+// Held while using a page as a whole or changing in_words.
 class PageLock {
  public:
   explicit PageLock(ShadowPage& page) : page_(page) {
@@ -59,25 +59,25 @@ class Shadow {
   Shadow(const Shadow&) = delete;
   Shadow& operator=(const Shadow&) = delete;
 
-  // These are allocated, and nobody has written them; they are no longer. No other allocation has a
-  // part of their pages, and nobody uses them meanwhile.
+  // Marks a range as allocated and unwritten, or as free. No other allocation shares its pages, and
+  // the range is not used meanwhile.
   void Add(size_t offset, size_t bytes);
   void Remove(size_t offset, size_t bytes);
 
   ShadowPage& PageOf(size_t offset) { return pages_[offset / kPage]; }
-  // For an access of a part of the page. Null: nothing is allocated in it.
+  // The page's words, for an access to a part of it. Null if nothing is allocated in the page.
   PageWords* WordsOf(size_t offset) {
     ShadowPage& page = PageOf(offset);
     if (page.in_words.load(std::memory_order_acquire)) return page.words;
     return page.end == 0 ? nullptr : Split(page);
   }
-  // The same, of one that is locked.
+  // The same for a page that is locked.
   PageWords& SplitLocked(ShadowPage& page);
 
-  // Calls body(offset, bytes) for each stretch in there that nobody has written.
+  // Calls body(offset, bytes) for each unwritten stretch in the range.
   template <typename Body>
   void ForUndefined(size_t offset, size_t bytes, const Body& body);
-  // What was written is as if nobody had.
+  // Marks the range as unwritten.
   void SetUndefined(size_t offset, size_t bytes);
 
  private:
@@ -89,7 +89,7 @@ class Shadow {
   std::vector<PageWords*> idle_;
 };
 
-// Calls body(offset, bytes) for the parts of a stretch that are in one page each.
+// Splits a range at page boundaries and calls body(offset, bytes) for each part.
 template <typename Body>
 void ForPages(size_t offset, size_t bytes, const Body& body) {
   for (const size_t end = offset + bytes; offset < end;) {

@@ -52,7 +52,7 @@ SharedMemory::Place SharedMemory::Find(const void* address) {
   if (last_ == nullptr || at - last_->begin >= last_->bytes) {
     last_ = Search(at);
     if (last_ == nullptr) {
-      // A library's variables are there for a thread when it first touches them.
+      // A thread's copies of a library's variables exist from its first access on.
       FindModules();
       last_ = Search(at);
     }

@@ -1,7 +1,8 @@
-// What is known of the shared memory of the block that runs.
+// The shadow state of the running block's shared memory.
 //
-// Shared variables are thread-local ones of the stream's thread (language.h), and dynamic shared
-// memory is the block runner's: regions, with who wrote and read each word since the block began.
+// Shared variables are thread-local variables of the stream's thread (language.h); dynamic shared
+// memory belongs to the block runner. Both are regions with the last writer and reader of each word
+// since the block began.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@
 
 namespace muster::software_gpu {
 
-// Owner and thread: the thread of a stream.
+// Owned and used by the thread of a stream.
 class SharedMemory {
  public:
   struct Region {
@@ -24,14 +25,14 @@ class SharedMemory {
     std::vector<uint64_t> written_in;  // of each byte: the block's segment
   };
   struct Place {
-    Region* region = nullptr;  // null: no shared memory
+    Region* region = nullptr;  // null if it is not shared memory
     size_t offset = 0;
   };
 
-  // The dynamic part. Empty: none.
+  // Sets the dynamic part; an empty range means none.
   void SetDynamic(const void* begin, size_t bytes);
   Place Find(const void* address);
-  // Whether it is in a part of a program or library that nobody may write: constants.
+  // Whether the address is in a read-only part of a program or library.
   bool IsConstant(const void* address);
 
  private:

@@ -12,7 +12,7 @@
 namespace muster::software_gpu {
 namespace {
 
-// Longer than any program waits for a stream.
+// In seconds. Longer than any program waits for a stream.
 constexpr double kPatience = 60;
 constexpr size_t kRememberedMarks = 100000;
 
@@ -27,13 +27,13 @@ void Mark::Reach(const Clock& clock) {
 
 bool Mark::Wait(double seconds) {
   std::unique_lock lock(mutex_);
-  if (seconds <= 0) return reached_;  // asked again and again: no call of the system for that
+  if (seconds <= 0) return reached_;  // avoids a system call when polled often
   return changed_.wait_for(lock, std::chrono::duration<double>(seconds),
                            [this] { return reached_; });
 }
 
 bool Mark::Poll() {
-  // Longer than most work takes: the thread that does it is left alone meanwhile.
+  // Longer than most work takes, so that polling does not slow down the thread that does it.
   constexpr std::chrono::microseconds kMoment{200};
   std::unique_lock lock(mutex_);
   if (!std::exchange(was_polled_, true)) return reached_;
@@ -68,7 +68,7 @@ void Stream::Push(const Clock& known, const char* name, const void* kernel,
   Push({.known = known, .name = name, .kernel = kernel, .work = std::move(work)});
 }
 
-// Where nothing is on its way, the thread is not woken for marks that are reached at once.
+// If nothing is queued, marks are reached at once and the thread is not woken.
 std::shared_ptr<Mark> Stream::PushMark(const Clock& known) {
   auto mark = std::make_shared<Mark>();
   {
@@ -109,14 +109,14 @@ void Stream::OpenMemory() {
   if (!std::exchange(memory_is_open_, true)) device_.memory().Open();
 }
 
-// Before anybody can know of what was done: a host that looks at the results faults.
+// Runs before the work is visibly done, so that a host that accesses device memory faults.
 void Stream::CloseMemory() {
   if (std::exchange(memory_is_open_, false)) device_.memory().Close();
 }
 
 void Stream::Loop(std::stop_token stop) {
   for (;;) {
-    std::deque<Item> taken;  // all at once: whoever queues more does not wait for this thread
+    std::deque<Item> taken;  // all at once, so that producers do not wait for this thread
     {
       std::unique_lock lock(mutex_);
       busy_ = false;
@@ -126,7 +126,7 @@ void Stream::Loop(std::stop_token stop) {
       busy_ = true;
     }
     while (!taken.empty()) {
-      Item item = std::move(taken.front());  // goes before the next one begins
+      Item item = std::move(taken.front());  // destroyed before the next one starts
       taken.pop_front();
       Do(item);
     }

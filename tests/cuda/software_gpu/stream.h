@@ -1,5 +1,5 @@
-// Streams: each a thread that does what it was given in that order, and takes its time. Nothing
-// else orders their work but events and the host.
+// Streams: each is a thread that does its work in order, with delays. Only events and the host
+// order the work of different streams.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -20,11 +20,11 @@ namespace muster::software_gpu {
 class Device;
 class Stream;
 
-// One piece of work, as its stream's thread does it.
+// A piece of work, as its stream's thread sees it.
 struct Work {
   Stream& stream;
   const char* name;
-  // The kernel, if it is one.
+  // Null if it is not a kernel.
   const void* kernel = nullptr;
   // The finished work of other streams, and this work's number in its own.
   const Clock& clock;
@@ -32,16 +32,16 @@ struct Work {
   uint64_t segment;
 };
 
-// A place in a stream, reached once.
+// A position in a stream, reached a single time.
 class Mark {
  public:
   void Reach(const Clock& clock);
   bool Wait(double seconds);
   bool IsReached() { return Wait(0); }
-  // IsReached, of somebody who may ask again and again: from the second time on it takes a moment
-  // to say no.
+  // Like IsReached, for callers that poll: from the second call on, blocks briefly before it
+  // returns false.
   bool Poll();
-  // What is done when it is reached.
+  // The work that is done when the mark is reached.
   const Clock& clock() const { return clock_; }
 
  private:
@@ -54,9 +54,9 @@ class Mark {
 
 class Stream {
  public:
-  // `first_segment`: what the slot's last stream came to.
+  // `first_segment`: the last segment of the slot's previous stream.
   Stream(Device& device, int slot, uint64_t first_segment, uint64_t seed, int delay_us);
-  // Does what is queued, and ends.
+  // Finishes the queued work.
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -64,22 +64,22 @@ class Stream {
   int slot() const { return slot_; }
   uint64_t segment() const { return segment_; }
 
-  // Queues work. `known`: what the host knows to be done.
+  // Queues work. `known`: the work that the host knows to be done.
   void Push(const Clock& known, const char* name, const void* kernel,
             std::function<void(const Work&)> work);
   std::shared_ptr<Mark> PushMark(const Clock& known);
-  // What follows begins when the mark is reached.
+  // Delays later work until the mark is reached.
   void PushWait(const Clock& known, std::shared_ptr<Mark> mark);
-  // Whether all that was queued is done.
+  // Whether all queued work is done.
   bool IsIdle();
 
-  // For the work itself: the next number, for a part of a kernel.
+  // For the work itself: returns the next number, for a part of a kernel.
   uint64_t NextSegment() { return ++segment_; }
-  // For a kernel: the device's memory can be touched, until what comes next on this stream is no
+  // For kernels: makes device memory accessible until the stream runs something other than a
   // kernel.
   void OpenMemory();
-  // "kernel Sum at …": the work that had this number. Only while no later work of this stream can
-  // begin, or for messages.
+  // Describes the work with this number, as in "kernel Sum at …". Exact only while no later work of
+  // this stream can start, or for messages.
   std::string DescribeSegment(uint64_t segment);
 
  private:
@@ -110,7 +110,7 @@ class Stream {
   const int delay_us_;
   uint64_t random_;
   bool memory_is_open_ = false;
-  // The thread's while it is busy, else whoever's has the mutex.
+  // Used by the thread while it is busy, otherwise guarded by the mutex.
   Clock clock_ = {};
   uint64_t segment_ = 0;
 

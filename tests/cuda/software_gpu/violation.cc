@@ -25,7 +25,7 @@ struct Recorded {
 };
 
 Recorded& recorded() {
-  static auto* const only = new Recorded;  // also there while the process ends
+  static auto* const only = new Recorded;  // never destroyed: also used while the process ends
   return *only;
 }
 
@@ -52,7 +52,7 @@ std::string DescribeCode(const void* address) {
   const auto offset = static_cast<const char*>(address) - static_cast<char*>(info.dli_fbase);
   std::string module = info.dli_fname;
   std::error_code none;
-  // The program itself is known by the name that it was called by.
+  // For the program itself, use its path instead of argv[0].
   if (const auto program = std::filesystem::read_symlink("/proc/self/exe", none);
       program.filename() == std::filesystem::path(module).filename()) {
     module = program;

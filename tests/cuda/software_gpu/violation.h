@@ -1,14 +1,14 @@
-// How the software GPU says that a program did what it may not do. See ViolationRecorder.
+// Reports violations, that is, uses that CUDA forbids. See ViolationRecorder.
 #pragma once
 
 #include <string>
 
 namespace muster::software_gpu {
 
-// "software GPU: WHAT" to standard error and abort, unless recorded.
+// Prints "software GPU: WHAT" to standard error and aborts, unless recorded.
 void ReportViolation(const std::string& what);
 
-// "function at file:line" of an address in code, as far as the program has debug information.
+// "function at file:line" for a code address, as far as there is debug information.
 std::string DescribeCode(const void* address);
 
 }  // namespace muster::software_gpu

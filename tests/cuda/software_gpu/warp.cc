@@ -1,4 +1,4 @@
-// What the threads of a warp do together.
+// Collective operations of a warp.
 #include <fmt/format.h>
 
 #include <bit>
@@ -10,7 +10,7 @@
 namespace muster::software_gpu {
 namespace {
 
-// Which lane of the warp this one reads, or its own where CUDA says that it keeps its value.
+// The lane that this one reads, or its own where CUDA says that the value is unchanged.
 uint32_t SourceLane(const Lane& lane) {
   const uint32_t own = lane.number % kWarp;
   const uint32_t segment = own / lane.width * lane.width;
