@@ -249,8 +249,9 @@ TEST_F(Resume, ADiskThatTakesNoCheckpointEndsNoTraining) {
   EXPECT_EQ(job->Wait(60), 1);
   EXPECT_EQ(Metrics("run").back()["weights_hash"], whole.hash());
   EXPECT_THAT(job->Log(),
-              AllOf(HasSubstr("Warning: could not save the checkpoint of step 0: "), HasSubstr("Completed: "),
-                    HasSubstr("not all of the run could be saved"), HasSubstr("--run-dir DIR")));
+              AllOf(HasSubstr("Warning: could not save the checkpoint of step 0: "),
+                    HasSubstr("Completed: "), HasSubstr("not all of the run could be saved"),
+                    HasSubstr("--run-dir DIR")));
 }
 
 TEST_F(Resume, WeightsThatCouldNotBeWrittenAreWrittenWhenItIsResumed) {

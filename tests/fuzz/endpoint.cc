@@ -49,6 +49,7 @@ FUZZ_TARGET(endpoint) {
   muster::fuzz::fuzz_endpoint::CheckTcp("tcp://" + text);
   muster::fuzz::fuzz_endpoint::CheckLocal("local://@" + text);
   const size_t half = std::min(text.find('\n'), text.size());
-  muster::fuzz::fuzz_endpoint::CheckListen(text.substr(0, half), text.substr(std::min(half + 1, text.size())));
+  muster::fuzz::fuzz_endpoint::CheckListen(text.substr(0, half),
+                                           text.substr(std::min(half + 1, text.size())));
   return 0;
 }

@@ -105,6 +105,7 @@ void CheckAny(Input input) {
 FUZZ_TARGET(frames) {
   muster::fuzz::SilenceLogs();
   muster::fuzz::Input input(data, size);
-  input.Byte() == 0 ? muster::fuzz::fuzz_frames::CheckAny(input) : muster::fuzz::fuzz_frames::CheckCut(input);
+  input.Byte() == 0 ? muster::fuzz::fuzz_frames::CheckAny(input)
+                    : muster::fuzz::fuzz_frames::CheckCut(input);
   return 0;
 }

@@ -12,14 +12,14 @@
 #include <string>
 #include <string_view>
 
-// FUZZ_TARGET(NAME) { ... }: the target of the file NAME.cc, which reads `data`, `size` bytes, and returns 0. libFuzzer
-// wants one program for each, fuzz_replay has all of them.
+// FUZZ_TARGET(NAME) { ... }: the target of the file NAME.cc, which reads `data`, `size` bytes, and
+// returns 0. libFuzzer wants one program for each, fuzz_replay has all of them.
 #ifdef MUSTER_LIBFUZZER
 #define FUZZ_TARGET(name) extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size)
 #else
-#define FUZZ_TARGET(name)                                                                         \
-  static int Fuzz_##name(const uint8_t* data, size_t size);                                        \
-  static const ::muster::fuzz::RegisteredTarget registered_##name(#name, Fuzz_##name);             \
+#define FUZZ_TARGET(name)                                                              \
+  static int Fuzz_##name(const uint8_t* data, size_t size);                            \
+  static const ::muster::fuzz::RegisteredTarget registered_##name(#name, Fuzz_##name); \
   static int Fuzz_##name(const uint8_t* data, size_t size)
 #endif
 
