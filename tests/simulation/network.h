@@ -38,6 +38,7 @@ class Wire {
   void Send(Arrive arrive, std::span<const std::byte> tensor, const Urgency& urgency);
   // Tensors of older steps that wait for their turn are not sent.
   void DropBefore(int64_t step);
+  void DropAll() { waiting_.clear(); }
   // Tensors take longer, for good.
   void SlowDown(int64_t factor) { factor_ *= factor; }
   // Nothing arrives for that long.
