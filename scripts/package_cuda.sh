@@ -62,8 +62,8 @@ cd "$OLDPWD"
 said=$(tail -n 1 "$try/log")
 case "$code $said" in
   0*) echo "A worker of the package computes on the card of this machine." ;;
-  *"no NVIDIA driver"* | *"no card that CUDA can use"*) echo "A worker of the package loads it, and finds no card here." ;;
-  *"is not found; install the CUDA toolkit's cuBLAS"*) echo "A worker of the package finds it, and no cuBLAS here." ;;
+  *"no NVIDIA driver"* | *"CUDA finds no usable GPU"*) echo "A worker of the package loads it, and finds no card here." ;;
+  *"was not found; install the CUDA toolkit's cuBLAS"*) echo "A worker of the package finds it, and no cuBLAS here." ;;
   *) fail "a worker of the package does not take it: $said" ;;
 esac
 mkdir -p build/package
