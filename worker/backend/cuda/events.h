@@ -20,7 +20,7 @@ class CudaEvent final : public Event {
     recorded_ = true;
     landed_ = copies_out ? copies_.copies_out() : 0;
   }
-  // Whether Record was ever called. Other calls of CUDA need a recorded event.
+  // get() requires recorded().
   bool recorded() const { return recorded_; }
   cudaEvent_t get() const { return event_.get(); }
 

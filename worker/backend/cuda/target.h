@@ -1,4 +1,4 @@
-// Where kernels are queued.
+// The stream for kernels and the limit of their grids.
 #pragma once
 
 #include <driver_types.h>
