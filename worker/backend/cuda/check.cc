@@ -45,7 +45,7 @@ const char* HintFor(cudaError_t result) {
 
 void Check(cudaError_t result, const char* what) {
   if (result == cudaSuccess) return;
-  (void)cudaGetLastError();  // the next call would report it again
+  (void)cudaGetLastError();  // else the next call would report it again
   if (result == cudaErrorMemoryAllocation) {
     throw OutOfDeviceMemory(ExitCode::kFailure,
                             "out of memory: {} cannot {} (`muster gpus` shows its memory use); use "
