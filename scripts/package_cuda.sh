@@ -62,8 +62,8 @@ cd "$OLDPWD"
 said=$(tail -n 1 "$try/log")
 case "$code $said" in
   0*) echo "A worker of the package computes on the GPU of this machine." ;;
-  *"no NVIDIA driver"* | *"no card that CUDA can use"*) echo "A worker of the package loads it, but this machine has no GPU." ;;
-  *"is not found; install the CUDA toolkit's cuBLAS"*) echo "A worker of the package finds it, but this machine has no cuBLAS." ;;
+  *"no NVIDIA driver"* | *"CUDA finds no usable GPU"*) echo "A worker of the package loads it, but this machine has no GPU." ;;
+  *"was not found; install the CUDA toolkit's cuBLAS"*) echo "A worker of the package finds it, but this machine has no cuBLAS." ;;
   *) fail "a worker of the package cannot use it: $said" ;;
 esac
 mkdir -p build/package

@@ -34,7 +34,7 @@ namespace muster {
 namespace {
 
 std::string NameOf(const WorkerArguments& arguments) {
-  return arguments.join ? "a worker that joins" : fmt::format("worker {}", arguments.rank);
+  return arguments.join ? "a new worker" : fmt::format("worker {}", arguments.rank);
 }
 
 wire::Hello DescribeWorker(const config::Config& config, const Graph& graph, const Datasets& data) {

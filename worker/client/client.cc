@@ -101,7 +101,7 @@ Client::Client(ClientOptions options)
     const bool may_fall_back =
         options_.transport == config::Cluster::AUTO && !options_.endpoint.starts_with("local://");
     if (!may_fall_back) throw;
-    LogWarning("falling back to ZeroMQ: shared memory unavailable: {}", error.what());
+    LogWarning("falling back to ZeroMQ: shared memory unavailable ({})", error.what());
     channel_->Stop();
     // The server would treat the end of this connection as the loss of the worker.
     const std::unique_ptr<Channel> local = std::move(channel_);

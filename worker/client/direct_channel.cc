@@ -1,5 +1,5 @@
-// The calling thread sends; the waiting thread receives. Another thread sends heartbeats and also
-// receives every time, in case no thread waits.
+// The calling thread sends; the waiting thread receives. Another thread sends heartbeats, and
+// receives at each one in case no thread waits.
 #include <poll.h>
 
 #include <algorithm>

@@ -34,7 +34,7 @@ void GradientGuard::Check(std::span<const float> arena, size_t begin, size_t end
     if (first == floats.end()) continue;
     throw Error(ExitCode::kFailure,
                 "gradient of {} was not written: index {} of {}, {} of the {} floats checked ({}); "
-                "the layer must write its whole gradient in each step",
+                "each step must write the whole gradient",
                 part.name,
                 FormatCount(static_cast<int64_t>(from - part.begin) + (first - floats.begin())),
                 FormatCount(static_cast<int64_t>(part.end - part.begin)),

@@ -3,8 +3,7 @@
 //
 // Decisions:
 //   - relu is fused into the convolution, dense layer, sum or batch norm that it follows, relu6
-//   into
-//     the batch norm, and a sum of two into the batch norm that made the later one;
+//     into the batch norm, and a sum of two into the batch norm that made the later one;
 //   - relu, relu6 and dropout work in place if the overwritten value is not needed;
 //   - flatten, and in inference dropout, have no op;
 //   - which op applies a relu's derivative: see OpOptions.

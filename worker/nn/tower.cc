@@ -167,7 +167,7 @@ class Tower::Impl {
   }
 
   static const char* NameOf(Mode mode) {
-    return mode == Mode::kTraining ? "a slice" : "an evaluation's batch";
+    return mode == Mode::kTraining ? "a slice" : "an evaluation batch";
   }
 
   std::string Describe(Mode mode, const ModeState& state) const {
@@ -182,7 +182,7 @@ class Tower::Impl {
   std::string WhatFits(Mode mode, ModeState& state) {
     state.workspace.reset();
     state.input.Free();
-    // What the rest of the tower still has to allocate.
+    // The memory that the rest of the tower still has to allocate.
     size_t rest = layouts_->bytes();
     for (const auto& [other, others] : modes_) {
       if (other != mode && others.workspace == nullptr) rest += others.bytes();

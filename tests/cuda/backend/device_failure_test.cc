@@ -102,7 +102,7 @@ TEST_F(CudaDeviceFailureTest, OutOfMemorySaysWhatWasWantedAndWhatIsThere) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kFailure);
     EXPECT_THAT(error.what(),
-                AllOf(HasSubstr("out of memory"), HasSubstr("was asked for 41.9 MB more"),
+                AllOf(HasSubstr("out of memory"), HasSubstr("requested 41.9 MB more"),
                       HasSubstr("of its 67.1 MB are free"), HasSubstr("holds 33.6 MB")));
   }
   // Memory allocated before remains usable.
@@ -136,7 +136,7 @@ TEST_F(CudaDeviceFailureTest, OutOfMemoryOfATowerNamesTheLayerAndWhatFits) {
     message = error.what();
   }
   EXPECT_THAT(message, AllOf(HasSubstr("activations of a slice of 32768 samples ("),
-                             HasSubstr(" MB of it in layer "), HasSubstr("was asked for "),
+                             HasSubstr(" MB of it in layer "), HasSubstr("this worker requested "),
                              HasSubstr(" MB are free"), HasSubstr(" (run.slices)")));
   const std::string before = "; a slice of up to ";
   ASSERT_THAT(message, HasSubstr(before));

@@ -41,7 +41,7 @@ TEST_F(CudaDeviceStartTest, WithoutACardOrDriverALineSaysSo) {
     (void)cuda::MakeCudaWorker({});
     ADD_FAILURE() << "expected an error";
   } catch (const NoGpu& error) {
-    EXPECT_THAT(error.what(), HasSubstr("there is no card that CUDA can use"));
+    EXPECT_THAT(error.what(), HasSubstr("CUDA finds no usable GPU"));
   }
   software_gpu::Reset({});
   software_gpu::FailCall("cudaGetDeviceCount", 1, cudaErrorInsufficientDriver);
@@ -54,7 +54,7 @@ TEST_F(CudaDeviceStartTest, WithoutACardOrDriverALineSaysSo) {
   // The launcher assigned this GPU, so do not fall back to the CPU.
   ::setenv("CUDA_VISIBLE_DEVICES", "GPU-0123", 1);
   software_gpu::Reset({.devices = 0});
-  EXPECT_THAT(Refusal({}), HasSubstr("the card of this worker (GPU-0123) cannot be found"));
+  EXPECT_THAT(Refusal({}), HasSubstr("this worker's GPU (GPU-0123) cannot be found"));
   ::unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
@@ -64,9 +64,8 @@ TEST_F(CudaDeviceStartTest, ACardThatTheBuildHasNoCodeForIsNamed) {
        {cudaErrorNoKernelImageForDevice, cudaErrorUnsupportedPtxVersion}) {
     software_gpu::Reset({.compute_major = 6, .compute_minor = 1});
     software_gpu::FailCall("cudaFuncGetAttributes", 1, error);
-    EXPECT_THAT(Refusal({}),
-                AllOf(HasSubstr("this build has no code that Software GPU (sm_61) runs"),
-                      HasSubstr("MUSTER_CUDA_ARCHITECTURES")));
+    EXPECT_THAT(Refusal({}), AllOf(HasSubstr("this build has no code for Software GPU (sm_61)"),
+                                   HasSubstr("MUSTER_CUDA_ARCHITECTURES")));
   }
 }
 
@@ -75,7 +74,7 @@ TEST_F(CudaDeviceStartTest, Bf16NeedsACardThatHasIt) {
   EXPECT_THAT(Refusal({.precision = CudaOptions::Precision::kBf16}),
               AllOf(HasSubstr("sm_75"), HasSubstr("worker.precision=FP32")));
   EXPECT_THAT(cuda::MakeCudaWorker({.precision = CudaOptions::Precision::kTf32}).arithmetic,
-              HasSubstr(", FP32 (this card has no TF32), "));
+              HasSubstr(", FP32 (this GPU has no TF32), "));
 }
 
 // Environment variables that override the libraries are part of it.

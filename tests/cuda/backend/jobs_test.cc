@@ -168,7 +168,7 @@ TEST_F(CudaJob, LocksThePagesOfWeightsAndGradients) {
   ::setenv("MUSTER_SOFTWARE_GPU", faults.c_str(), 1);
   EXPECT_EQ(HashOf(settings), hash);
   const std::string log = LogOf(Path(fmt::format("run{}", run)), 1);
-  const std::string line = "cannot be page-locked: CUDA says";
+  const std::string line = "cannot page-lock the host memory of ";
   const size_t first = log.find(line), second = log.find(line, first + 1);
   EXPECT_NE(first, std::string::npos) << log;
   EXPECT_NE(second, std::string::npos) << log;
@@ -217,8 +217,8 @@ TEST_F(CudaJob, WithoutACardALineSaysSo) {
   ::setenv("MUSTER_SOFTWARE_GPU", "devices=0", 1);
   const Outcome hard = OnCards({});
   EXPECT_EQ(hard.exit_code, 1);
-  EXPECT_THAT(hard.log, HasSubstr("there is no card that CUDA can use"));
-  // With soft placement the same job runs and logs the device.
+  EXPECT_THAT(hard.log, HasSubstr("CUDA finds no usable GPU"));
+  // With soft placement the same job runs, and says on what.
   const Outcome soft = Succeeded(Launch({"worker.backend=CUDA"}));
   ::unsetenv("MUSTER_SOFTWARE_GPU");
 }

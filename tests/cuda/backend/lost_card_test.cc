@@ -54,7 +54,7 @@ TEST_F(LostCard, TheReplacementTakesAnotherCard) {
   RunAndLose(3, "REPLACE");
   EXPECT_EQ(Metrics("run").back()["weights_hash"].get<std::string>(), hash);
   EXPECT_THAT(log_, AllOf(HasSubstr("worker lost"),
-                          HasSubstr("the card of this worker (" + Uuid(kLost) + ") cannot"),
+                          HasSubstr("this worker's GPU (" + Uuid(kLost) + ") cannot"),
                           HasSubstr(": rank 1 continues on GPU 2 (GPU-00020000")));
 }
 
@@ -63,7 +63,7 @@ TEST_F(LostCard, TheOthersDoItsWork) {
   RunAndLose(3, "CONTINUE");
   EXPECT_EQ(Metrics("run").back()["weights_hash"].get<std::string>(), hash);
   EXPECT_THAT(log_, AllOf(HasSubstr("worker lost"),
-                          HasSubstr("the card of this worker (" + Uuid(kLost) + ") cannot"),
+                          HasSubstr("this worker's GPU (" + Uuid(kLost) + ") cannot"),
                           Not(HasSubstr("continues on"))));
 }
 

@@ -1,4 +1,4 @@
-// In the place of cuDNN where Muster is built without its headers.
+// Replaces the cuDNN files if Muster is built without its headers.
 #include <cuda_bf16.h>
 
 #include "worker/backend/cuda/convolution.h"
