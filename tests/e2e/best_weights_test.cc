@@ -1,5 +1,5 @@
-// The best weights of a run outlive a server that is killed while it writes them. If no file has
-// them any more, that is said.
+// The best weights of a run survive a server that is killed while it writes them. If no file has
+// them, an error says so.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -15,16 +15,16 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// With a rate of 0 no evaluation is better than the first one, at step 7 of 24.
+// With a learning rate of 0, no evaluation is better than the first one, at step 7 of 24.
 const std::vector<std::string> kFirstIsBest{"run.epochs=4", "evaluation.every_epochs=0",
                                             "evaluation.every_steps=7", "learning_rate.base=0",
                                             "checkpoint.keep_last=1"};
 
 class BestWeights : public RealJob {};
 
-// No checkpoint tells of best weights that are not on the disk.
+// A checkpoint refers only to best weights that are on the disk.
 TEST_F(BestWeights, AServerThatIsKilledWhileItWritesThemLosesNone) {
-  if (!kCanPreload) GTEST_SKIP() << "a sanitizer's runtime must come first";
+  if (!kCanPreload) GTEST_SKIP() << "LD_PRELOAD does not work with a sanitizer's runtime";
   std::vector<std::string> settings = kFirstIsBest;
   settings.insert(settings.end(), {"checkpoint.every_steps=5", "run.max_restarts=0"});
   Process process(LaunchWords(Path("tiny.txtpb"), Path("data"), Path("run"), settings),
@@ -47,7 +47,7 @@ TEST_F(BestWeights, ThatAreNowhereAreSpokenOf) {
                     HasSubstr("/config.txtpb"), Not(HasSubstr("fix that, then"))));
 }
 
-// The run directory has best weights, but those of a later evaluation were better.
+// The best weights in the run directory are older than the best evaluation.
 TEST_F(BestWeights, OlderOnesAreNotTakenForTheBest) {
   ASSERT_EQ(Launch({"run.epochs=1"}).exit_code, 0);
   const fs::path metrics = Path("run0/metrics.jsonl");

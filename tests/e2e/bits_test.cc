@@ -1,4 +1,4 @@
-// The same bits, whatever runs the job; and what a run leaves behind.
+// Every way to run a job gives the same bits. Also checks the files that a run leaves.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@ namespace {
 
 class Bits : public RealJob {
  protected:
-  // Runs to the end and returns the hash of the final weights.
+  // Completes a run and returns the hash of the final weights.
   std::string HashOf(const std::vector<std::string>& settings) {
     const Outcome outcome = Succeeded(Launch(settings));
     EXPECT_EQ(outcome.hash().size(), 16u);
@@ -29,7 +29,7 @@ TEST_F(Bits, OfTwoRunsAndOfARelaunchAreTheSame) {
   EXPECT_NE(HashOf({"run.slices=3"}), first.hash());
 }
 
-// Fewer samples than slices: some slices are empty, and some workers have nothing else.
+// With fewer samples than slices some slices are empty, and some workers have only empty ones.
 TEST_F(Bits, OfBatchesSmallerThanTheirSlices) {
   const std::vector<std::string> settings{"run.global_batch=3", "run.steps=20",
                                           "evaluation.every_epochs=0"};
@@ -63,8 +63,8 @@ TEST_F(Bits, OneSliceAndSeveralAgreeToRounding) {
   EXPECT_NE(a.hash(), b.hash());
 }
 
-// What rounding on the wire does to a training curve: the weights that are used are off by up to
-// 2^-9 (BF16) or 2^-12 (FP16) of themselves, which moves the losses a little, and does not add up.
+// The effect of rounding on the wire: weights are off by a relative error of up to 2^-9 (BF16) or
+// 2^-12 (FP16). This changes the losses slightly but does not accumulate.
 TEST_F(Bits, SixteenBitsOnTheWireKeepTheCurve) {
   const auto curve = [&](const std::string& type) {
     const Outcome outcome = Succeeded(

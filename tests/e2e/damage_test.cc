@@ -1,5 +1,5 @@
-// What a run left is damaged, another run's, or complete: that is named, nothing is destroyed, and
-// what can be mended is.
+// Runs whose files are damaged, belong to another run, or are complete. Errors name the cause,
+// nothing is destroyed, and damage that can be repaired is repaired.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ void Flip(const fs::path& path, int64_t from_end) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-// All that is in a run's directory but what says who used it last.
+// The contents of a run's directory, except the records of who used it last.
 std::map<std::string, std::string> Contents(const fs::path& dir) {
   std::map<std::string, std::string> contents;
   for (const auto& entry : fs::recursive_directory_iterator(dir)) {
@@ -38,9 +38,9 @@ std::map<std::string, std::string> Contents(const fs::path& dir) {
   return contents;
 }
 
-// The steps of a scalar in the event files of a run, in the order in which they lie on the disk.
+// The steps of a scalar in a run's event files, in file order.
 std::vector<int64_t> EventSteps(const fs::path& dir, const std::string& tag) {
-  std::set<fs::path> files;  // a server that goes on begins another one, with a later name
+  std::set<fs::path> files;  // a resumed server starts another file, with a later name
   for (const auto& entry : fs::directory_iterator(dir)) {
     if (entry.path().filename().string().starts_with("events.out.")) files.insert(entry.path());
   }
@@ -72,7 +72,7 @@ const std::vector<std::string> kShort{"run.epochs=4", "evaluation.every_steps=6"
 TEST_F(Damage, OfAFileOfWeightsIsNamedByEveryReader) {
   ASSERT_EQ(Launch(kShort).exit_code, 0);
   const std::string model = Path("run0/model.safetensors");
-  // A file with nothing beside it that could take its place.
+  // A copy outside of the run directory, so that nothing can replace it.
   const std::string alone = Path("alone.safetensors");
   fs::copy_file(model, alone);
   Flip(model, 5);
@@ -105,7 +105,7 @@ TEST_F(Damage, OfAFileOfWeightsIsNamedByEveryReader) {
   EXPECT_THAT(Muster({"inspect", alone}).log, HasSubstr("use another copy"));
   const Outcome run = Muster({"inspect", Path("run0")});
   EXPECT_THAT(run.log, HasSubstr("write it again with muster launch --resume RUN_DIR"));
-  // What can be said of the run is said all the same.
+  // The rest of the run is still described.
   EXPECT_THAT(run.log, AllOf(HasSubstr("  run              completed, "),
                              HasSubstr("best.safetensors: unusable: "),
                              HasSubstr("  checkpoint       checkpoints/step-")));
@@ -155,7 +155,7 @@ TEST_F(Damage, CheckpointsOfAnotherRunAreRefusedAndNothingIsChanged) {
                  Path("server.log"), {.environment = {{"MUSTER_TOKEN", std::string(32, 'a')}}});
   EXPECT_EQ(server.Wait(30), 3) << server.Log();
   EXPECT_EQ(Contents(Path("run0")), before);
-  // The same checkpoints go on in a directory of nobody's.
+  // The same checkpoints can be resumed in a new directory.
   fs::create_directory(Path("fresh"));
   fs::copy(Path("run1/checkpoints"), Path("fresh/checkpoints"), fs::copy_options::recursive);
   EXPECT_EQ(GoOn("fresh", {"--epochs", "5"}).metrics.back()["steps"], 30);
@@ -168,7 +168,7 @@ TEST_F(Damage, ACompleteRunIsLeftAsItIs) {
   EXPECT_THAT(again.log, AllOf(HasSubstr("/run0 is complete: nothing is left to do (24 of 24"),
                                HasSubstr("/run0 --epochs N, with N above 4")));
   EXPECT_EQ(Contents(Path("run0")), before);
-  // But what of it is damaged or gone, and in a checkpoint.
+  // Damaged or missing files are restored from a checkpoint.
   const std::string hash = HashOf(Path("run0/model.safetensors"));
   Flip(Path("run0/model.safetensors"), 5);
   fs::remove(Path("run0/model-ema.safetensors"));
@@ -199,7 +199,7 @@ TEST_F(Damage, LinesOfMetricsThatSomebodyTookAreNamed) {
                     HasSubstr("of 12 lines of steps (8 to 24)"), HasSubstr("of 4 evaluations (")));
   for (const auto& one : rest.metrics) EXPECT_TRUE(one.is_object());
   EXPECT_TRUE(Slurp(metrics).starts_with(text + "{\"time\""));
-  // Said once: from now on it is as the run left it.
+  // The damage is reported once, and then repaired.
   const Outcome more = Succeeded(GoOn("run0", {"--epochs", "6"}));
   EXPECT_THAT(more.log, Not(HasSubstr("the file was changed")));
 }

@@ -1,4 +1,4 @@
-// However a job ends, it ends: in time, with a name and a code, and without leftovers.
+// Every job ends in time, with an error and an exit code, and leaves no processes.
 #include <fmt/core.h>
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using ::testing::Not;
 
 class End : public RealJob {
  protected:
-  // A job that would run for long, when it has done some steps.
+  // Starts a long job and waits for its first steps.
   std::unique_ptr<Process> Running(std::vector<std::string> settings = {}) {
     settings.push_back("run.epochs=100000");
     settings.push_back("evaluation.every_epochs=0");
@@ -68,9 +68,9 @@ TEST_F(End, AStoppedWorkerRunsIntoTheSilenceDeadline) {
   EXPECT_TRUE(NothingLeft(5));
 }
 
-// A complete run is complete.
+// The run is complete, so it counts as successful.
 TEST_F(End, AWorkerThatIsStoppedAtTheVeryEndIsKilled) {
-  if (!kCanPreload) GTEST_SKIP() << "a sanitizer's runtime must come first";
+  if (!kCanPreload) GTEST_SKIP() << "LD_PRELOAD does not work with a sanitizer's runtime";
   const Outcome whole = Launch({});
   Process job(LaunchWords(Path("tiny.txtpb"), Path("data"), Path("run"), {}), Path("run.log"),
               {.environment = {{"LD_PRELOAD", MUSTER_FAULTS},
@@ -81,7 +81,7 @@ TEST_F(End, AWorkerThatIsStoppedAtTheVeryEndIsKilled) {
   EXPECT_TRUE(NothingLeft(5));
 }
 
-// Nobody is left to notice but the launcher.
+// Only the launcher can notice it.
 TEST_F(End, AJobThatIsStoppedAsAWholeEnds) {
   const auto job = Running({"run.max_restarts=0", "deadlines.silence_s=2"});
   const pid_t server = Find("run", -1), first = Find("run", 0), second = Find("run", 1);
@@ -94,8 +94,8 @@ TEST_F(End, AJobThatIsStoppedAsAWholeEnds) {
   EXPECT_TRUE(NothingLeft(5));
 }
 
-// A notebook that sleeps, a frozen container: time in which a process did not run is nobody's
-// silence, whoever wakes first.
+// Like a notebook that sleeps or a frozen container. Time during which a process was suspended does
+// not count as silence of others, whichever process wakes first.
 TEST_F(End, AJobThatSleepsTogetherWithItsLauncherGoesOn) {
   const auto job =
       Running({"deadlines.silence_s=3", "deadlines.step_s=3", "cluster.transport=TCP"});
@@ -116,7 +116,7 @@ TEST_F(End, AJobThatSleepsTogetherWithItsLauncherGoesOn) {
 TEST_F(End, ARunDirectoryThatIsRemovedIsNoSuccess) {
   const auto job = Start("run", {"run.steps=3000", "evaluation.every_epochs=0"});
   ASSERT_TRUE(Reaches("run", 3));
-  // At one moment: the server goes on to write files there.
+  // Renamed first, because the server still writes files there.
   std::filesystem::rename(Path("run"), Path("gone"));
   std::filesystem::remove_all(Path("gone"));
   EXPECT_EQ(job->Wait(60), Code(ExitCode::kFailure)) << job->Log();
@@ -129,7 +129,7 @@ TEST_F(End, ARunDirectoryThatIsRemovedIsNoSuccess) {
   EXPECT_TRUE(NothingLeft(2));
 }
 
-// What it says then is true where the directory is now.
+// Messages name the current directory.
 TEST_F(End, ARunDirectoryThatIsMovedIsFollowed) {
   const auto job = Running({"checkpoint.every_steps=1"});
   EXPECT_TRUE(Eventually(20, [&] {
@@ -154,7 +154,7 @@ TEST_F(End, SignalsStopEverything) {
     const auto last = Metrics("run").back();
     EXPECT_EQ(last["reason"], "interrupted");
     EXPECT_EQ(last["final"], true);
-    // The weights are there, and are those of the hash.
+    // The weights exist and match the hash.
     ASSERT_EQ(last["models"].size(), 1u) << last;
     EXPECT_EQ(last["models"][0]["step"], last["step"]);
     EXPECT_THAT(job->Log(), HasSubstr("model.safetensors (step "));
@@ -170,7 +170,7 @@ TEST_F(End, ADivergedRunNamesRankAndStep) {
   EXPECT_THAT(outcome.log, AllOf(HasSubstr("rank"), HasSubstr("step"), Not(HasSubstr("-nan"))));
 }
 
-// Weights that are finite and give no finite loss: nothing helps, so it gives up in the end.
+// The weights are finite but the loss is not. No step can succeed, so the run gives up.
 TEST_F(End, ARunThatSkipsEveryStepGivesUp) {
   const std::string huge = ".weights={ initializer { type: CONSTANT value: 1e30 } }";
   const Outcome outcome =

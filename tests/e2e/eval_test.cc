@@ -1,5 +1,5 @@
-// Weights that a run has left, evaluated again: the digits that the run reported, from whatever
-// they are in, on any number of workers; and single samples.
+// Evaluates the weights of a finished run, from any file, on any number of workers: the digits
+// equal those that the run reported. Also predicts single samples.
 #include <gmock/gmock-matchers.h>
 #include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using ::testing::IsEmpty;
 
 constexpr int64_t kTestImages = 40;  // of the tiny data set
 
-// Every file below a directory, with when it was written.
+// All files below a directory, with their modification times.
 std::map<std::string, fs::file_time_type> FilesIn(const fs::path& directory) {
   std::map<std::string, fs::file_time_type> files;
   for (const auto& entry : fs::recursive_directory_iterator(directory)) {
@@ -33,7 +33,7 @@ std::map<std::string, fs::file_time_type> FilesIn(const fs::path& directory) {
   return files;
 }
 
-// The worker of this process, which reads a config that is held there, or -1.
+// The worker of this process with its config in memory, or -1.
 pid_t WorkerOf(const Process& process) {
   const std::string held =
       "--config" + std::string(1, '\0') + "/proc/" + std::to_string(process.pid()) + "/fd/";
@@ -49,7 +49,7 @@ class Evaluate : public RealJob {
  protected:
   Evaluate() { fs::create_directory(Path("tmp")); }
 
-  // `muster eval` or `muster predict`, whose result is one JSON object.
+  // Runs `muster eval` or `muster predict` and parses its JSON.
   Json Ask(std::vector<std::string> arguments) {
     arguments.push_back("--json");
     arguments.insert(arguments.begin(), "muster");
@@ -60,7 +60,7 @@ class Evaluate : public RealJob {
     EXPECT_TRUE(json.is_object()) << process.Log();
     return json;
   }
-  // The line of the evaluation at this step.
+  // The line of metrics.jsonl for the evaluation at this step.
   Json Reported(const std::string& run, int64_t step) const {
     for (const Json& line : Metrics(run)) {
       if (line["step"] == step && line.contains("test_loss") && !line.contains("final"))
@@ -75,7 +75,7 @@ class Evaluate : public RealJob {
     EXPECT_EQ(got["same_as_reported"], true) << got.dump();
     EXPECT_EQ(got["test_images"], kTestImages);
   }
-  // `muster eval` of run0 that does not end by itself.
+  // Starts a `muster eval` of run0 that does not end by itself.
   std::unique_ptr<Process> EvaluateForEver() const {
     return std::make_unique<Process>(
         std::vector<std::string>{"muster", "eval", Path("run0"), "--set", "data.format=SYNTHETIC",
@@ -86,7 +86,7 @@ class Evaluate : public RealJob {
     std::fstream stream(file, std::ios::binary | std::ios::in | std::ios::out);
     const float nan = NAN;
     const auto begin = static_cast<std::streamoff>(SafetensorsReader(file).header().data_begin);
-    // On purpose: it has no hash any more.
+    // The changed file must have no hash.
     std::string header(static_cast<size_t>(begin), '\0');
     stream.read(header.data(), begin);
     header[header.find("contents_hash")] = 'X';
@@ -96,7 +96,7 @@ class Evaluate : public RealJob {
 };
 
 TEST_F(Evaluate, TheDigitsOfTheRunOnAnyNumberOfWorkers) {
-  // Statistics of a batch norm are weights, too.
+  // The running statistics of a batch norm count as weights.
   const Outcome run = Succeeded(Launch({"run.epochs=3", "model.layer[norm].batch_norm={}"}));
   const Json reported = Reported("run0", 18);
   const auto before = FilesIn(Path("run0"));
@@ -111,7 +111,7 @@ TEST_F(Evaluate, TheDigitsOfTheRunOnAnyNumberOfWorkers) {
   }
   EXPECT_EQ(FilesIn(Path("run0")), before);
   EXPECT_TRUE(NothingLeft(10));
-  // In words.
+  // The text output.
   const Outcome words = Muster({"eval", Path("run0"), "--workers", "1"});
   EXPECT_THAT(words.log, AllOf(HasSubstr("model.safetensors, step 18"), HasSubstr("40 test images"),
                                HasSubstr("run's result   identical")));
@@ -128,7 +128,7 @@ TEST_F(Evaluate, TheAverageAndTheWeightsThemselvesAfterEveryStep) {
   EXPECT_EQ(got["average"], true);
   for (const fs::path& checkpoint : Checkpoints("run0")) {
     const Json one = Ask({"eval", checkpoint, "--workers", "1"});
-    if (one["step"] == 0) continue;  // which the run does not evaluate
+    if (one["step"] == 0) continue;  // the run does not evaluate step 0
     ExpectSame(one, Reported("run0", one["step"]));
   }
   for (const fs::path& from : {Path("run0"), Checkpoints("run0").back()}) {
@@ -158,7 +158,7 @@ TEST_F(Evaluate, PredictionsAreThoseOfTheEvaluation) {
   EXPECT_EQ(all["confusion_matrix"], Json(counts));
   EXPECT_EQ(static_cast<double>(predicted["right"].get<int64_t>()) / kTestImages,
             all["test_accuracy"].get<double>());
-  // One alone is what it is among all; they come in the order asked for.
+  // A sample's prediction does not depend on the others. The order is that of the request.
   const Json some = Ask({"predict", Path("run0"), "--samples", "33,2-3,33", "--top", "10"});
   ASSERT_EQ(some["samples"].size(), 3u);
   EXPECT_EQ(some["samples"][0], predicted["samples"][33]);
@@ -181,7 +181,7 @@ TEST_F(Evaluate, ARunUnderWayIsReadAndGoesOn) {
   const int64_t now = Metrics("run").back()["step"];
   EXPECT_TRUE(Reaches("run", now + 5));
   EXPECT_EQ(process->EndBy(SIGTERM, 20), 143);
-  // Where it has stopped is what the file holds.
+  // The model file holds the weights of the last step.
   EXPECT_THAT(Ask({"eval", Path("run"), "--workers", "1"})["model"].get<std::string>(),
               HasSubstr("model.safetensors"));
 }
@@ -232,7 +232,7 @@ TEST_F(Evaluate, WhatCannotBe) {
   ExpectRefused({"predict", run, "--samples", "3-x"}, ExitCode::kUsage, "as in 0-9,17");
   ExpectRefused({"predict", run}, ExitCode::kUsage, "expected images, or --samples");
   ExpectRefused({"predict", run, "photo.jpg"}, ExitCode::kUsage, "data.format IMAGE_FOLDER");
-  // A test set of another size than the file says is named before anything starts.
+  // A test set whose size differs from the file's is rejected before anything starts.
   fs::copy(Path("data"), Path("cut"), fs::copy_options::recursive);
   for (const auto& entry : fs::recursive_directory_iterator(Path("cut"))) {
     if (entry.path().filename() == "test_batch.bin") fs::resize_file(entry.path(), 5000);
@@ -259,7 +259,7 @@ TEST_F(Evaluate, WhatCannotBe) {
   EXPECT_TRUE(NothingLeft(10));
 }
 
-// Whoever only evaluates need not have what the run was trained on.
+// An evaluation does not need the training data.
 TEST_F(Evaluate, ANetworkMayHaveMoreClassesThanThereAreNames) {
   ASSERT_EQ(
       Launch({"run.steps=2", "model.layer[out].dense.units=12",
@@ -283,7 +283,7 @@ TEST_F(Evaluate, TheTestSetIsEnough) {
                 "data_batch_1.bin");
   ExpectRefused({"launch", Path("tiny.txtpb"), "--data", Path("data")}, ExitCode::kData,
                 "data_batch_1.bin");
-  // A few images, fewer than there are workers.
+  // Fewer images than workers.
   fs::resize_file(Path("data") / "test_batch.bin", 2 * 3073);
   EXPECT_EQ(Ask({"eval", Path("run0"), "--workers", "3"})["test_images"], 2);
   fs::remove(Path("data") / "test_batch.bin");
@@ -337,7 +337,7 @@ TEST_F(Evaluate, ACheckpointIsExportedAndInspected) {
                     HasSubstr("model-ema.safetensors: step 4, the moving average"),
                     HasSubstr("checkpoint       checkpoints/step-00000004-g1"),
                     HasSubstr("hidden.weight")));
-  // Damage is named, whatever it is read for.
+  // Damage is reported by every command.
   fs::resize_file(fs::path(checkpoint) / "tensors.safetensors", 5000);
   for (const char* const command : {"inspect", "eval"}) {
     ExpectRefused({command, checkpoint}, ExitCode::kData, "tensors.safetensors");

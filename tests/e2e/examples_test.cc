@@ -1,5 +1,5 @@
-// The examples that `muster COMMAND --help` shows of the commands about weights, as they stand
-// there, on a run of the tiny network: each does what it says.
+// Runs the examples in `muster COMMAND --help` of the commands for weights, unchanged, on a run of
+// the tiny network.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 class Examples : public RealJob {
  protected:
-  // Lines that begin with the command, with those that they go on in behind a backslash.
+  // The examples of a command, joined with their continuation lines.
   std::vector<std::string> Of(const std::string& command) {
     std::istringstream help(Muster({command, "--help"}).log);
     std::vector<std::string> examples;
@@ -29,7 +29,7 @@ class Examples : public RealJob {
     }
     return examples;
   }
-  // Their paths are in the test's own directory, their config is that of the tiny network.
+  // Replaces paths by those in the test's directory and the config by the tiny network's.
   std::vector<std::string> Here(const std::string& example) const {
     std::istringstream in(example);
     std::vector<std::string> words{std::istream_iterator<std::string>(in), {}};

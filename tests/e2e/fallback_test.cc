@@ -1,4 +1,4 @@
-// Shared memory that cannot be handed over: the job goes on over ZeroMQ, with the same bits.
+// If shared memory cannot be passed on, the job runs over ZeroMQ with the same bits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ using ::testing::Not;
 class Fallback : public HandJob, public ::testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override {
-    if (!kCanPreload) GTEST_SKIP() << "a sanitizer's runtime must come first";
+    if (!kCanPreload) GTEST_SKIP() << "LD_PRELOAD does not work with a sanitizer's runtime";
   }
   static ProcessOptions Fault() {
     return {.environment = {{"LD_PRELOAD", MUSTER_FAULTS}, {"MUSTER_FAULT", GetParam()}}};
@@ -37,7 +37,7 @@ TEST_P(Fallback, ALaunchGoesOn) {
   EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
 }
 
-// One worker of two: the other one keeps its shared memory.
+// Only one of two workers falls back. The other one uses shared memory.
 TEST_P(Fallback, AWorkerByHandGoesOn) {
   const auto server = Server({"--token-file", TokenFile()});
   const std::string endpoint = Endpoint(*server);

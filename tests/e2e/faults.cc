@@ -1,10 +1,11 @@
-// Preloaded into a job's programs: in muster-worker MUSTER_FAULT=map lets no shared memory be
-// mapped, and MUSTER_FAULT=receive no descriptor be received, as where a limit is reached. In
-// muster-server MUSTER_FAULT=best ends the process while it writes the best weights, and
-// MUSTER_FAULT=first while it writes a run's first checkpoint, each time or, if that is set, unless
-// the file MUSTER_FAULT_ONCE is there, which it makes; both after a while in which the run goes on.
-// MUSTER_FAULT=model: it waits for that file before the last weights are on the disk. The first
-// muster-worker that exits with MUSTER_FAULT=stop is stopped (SIGSTOP) while it does.
+// Injects faults into a job's programs when preloaded. MUSTER_FAULT selects one:
+//   map      muster-worker cannot map shared memory
+//   receive  muster-worker cannot receive file descriptors, as if a limit were reached
+//   best     muster-server ends while it writes the best weights, after a delay
+//   first    muster-server ends while it writes a run's first checkpoint, after a delay. If
+//            MUSTER_FAULT_ONCE is set, only unless that file exists, which is then created
+//   model    muster-server waits for the file MUSTER_FAULT_ONCE before it writes the last weights
+//   stop     the first muster-worker that exits is stopped (SIGSTOP) while it does
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -45,7 +46,7 @@ void AwaitFile() {
   for (int i = 0; i < 3000 && file != nullptr && ::access(file, F_OK) != 0; ++i) ::usleep(10'000);
 }
 
-// Data files are mapped, too.
+// Distinguishes shared memory from data files, which are mapped as well.
 bool IsSharedMemory(int fd) {
   char link[32], target[64] = {};
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);

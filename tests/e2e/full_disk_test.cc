@@ -1,5 +1,5 @@
-// A disk that is full, for a while or to the end of the run: what is seen of the run meanwhile,
-// what its end says of files that are missing, and that `--resume` writes them with the same bits.
+// A disk that is full for a while, or until the end of the run. Checks the status, the report of
+// missing files, and that `--resume` writes them with the same bits.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
@@ -18,7 +18,7 @@ using ::testing::Not;
 
 class FullDisk : public SmallDisk {
  protected:
-  // The weights alone are larger than the disk; all else has room.
+  // The weights are larger than the disk, but everything else fits.
   static std::vector<std::string> Large() {
     return {"run.epochs=4", "model.layer[hidden].dense.units=800", "optimizer.ema_decay=0.9",
             "tensorboard.enabled=false"};
@@ -30,7 +30,7 @@ class FullDisk : public SmallDisk {
     words.erase(words.begin());
     return Muster(words, run);
   }
-  // Longer than the test, which ends it.
+  // Starts a run that outlasts the test.
   std::unique_ptr<Process> Begin(const std::vector<std::string>& more = {}) {
     std::vector<std::string> settings{"run.steps=1000000", "evaluation.every_epochs=0",
                                       "run.log_every_steps=100"};
@@ -57,7 +57,7 @@ TEST_F(FullDisk, ARunWithoutRoomComesToItsEndAndNamesWhatIsMissing) {
   EXPECT_THAT(again.log, AllOf(HasSubstr("holds no checkpoint"),
                                HasSubstr("Repeat the run to get the same bits")));
   EXPECT_EQ(Slurp(Path("small/run/server.log")), server_log);
-  // What was advised.
+  // Follows the advice.
   const Outcome repeated = Succeeded(Muster(
       {"launch", Path("small/run/config.txtpb"), "--run-dir", Path("repeated")}, "repeated"));
   EXPECT_EQ(repeated.hash(), lost.hash());
@@ -78,9 +78,9 @@ TEST_F(FullDisk, CheckpointsAreWrittenAgainWhenThereIsRoom) {
   EXPECT_THAT(job->Log(), Not(HasSubstr("not all of the run could be saved")));
 }
 
-// The changed config has no room either: the run goes on with it in memory.
+// The changed config does not fit either, so the run keeps it in memory.
 TEST_F(FullDisk, AResumedRunThatCannotBeSavedIsDoneAgainWithTheSameBits) {
-  // More lines than the last page of metrics.jsonl, which is there already, has room for.
+  // Writes more lines than fit into the last block of metrics.jsonl, which exists already.
   std::vector<std::string> settings = Large(), longer = Large();
   settings.emplace_back("run.log_every_steps=1");
   longer[0] = "run.epochs=8";

@@ -1,4 +1,4 @@
-// Checkpoints and model files of released versions can still be used (golden/README.md).
+// Checkpoints and model files of released versions remain usable (golden/README.md).
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-// Another processor rounds otherwise, so the loss of the same weights differs in its last digits.
+// Other processors round differently, which changes the last digits of the loss.
 constexpr double kLossTolerance = 1e-4;
 
 const fs::path kGolden = MUSTER_SOURCE_DIR "/tests/e2e/golden";
@@ -54,7 +54,7 @@ TEST_P(GoldenTest, ARunResumes) {
   const Outcome outcome = Succeeded(GoOn("run", {"--steps", std::to_string(longer)}));
   ASSERT_GE(outcome.metrics.size(), before.size());
   for (const Json& line : before) {
-    if (line.value("final", false)) continue;  // the longer run has another last line
+    if (line.value("final", false)) continue;  // the extended run has another last line
     EXPECT_THAT(outcome.metrics, ::testing::Contains(line));
   }
   EXPECT_EQ(outcome.metrics.back()["step"], longer);

@@ -39,7 +39,7 @@ void HandJob::WriteConfigWith(const std::string& name, const std::string& text,
 std::unique_ptr<Process> HandJob::Server(const Words& more, const ProcessOptions& options) {
   Words words{"muster", "server", Path("config.txtpb"), "--run-dir", Path("run")};
   words.insert(words.end(), more.begin(), more.end());
-  fs::remove(Path("server.log"));  // of a server before, whose endpoint is none any more
+  fs::remove(Path("server.log"));  // it may hold the endpoint of an earlier server
   return std::make_unique<Process>(words, Path("server.log"), options);
 }
 

@@ -1,4 +1,4 @@
-// Server and workers started by hand, each in a shell of its own, on one host.
+// Server and workers started by hand on one host.
 #include <fmt/core.h>
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ constexpr const char* kSharedMemory = "over shared memory";
 
 class ByHand : public HandJob {
  protected:
-  // The line of the server's terminal that says how to start rank 0, as words.
+  // The command that the server prints for starting rank 0, as words.
   static Words Invitation(const std::string& log) {
     const size_t at = log.find("muster worker ");
     if (at == std::string::npos) return {};
@@ -34,7 +34,7 @@ class ByHand : public HandJob {
   struct Running {
     std::unique_ptr<Process> server, first, second;
   };
-  // A job that would run for long, when it has done some steps.
+  // Starts a long job and waits for its first steps.
   Running RunsLong(const Words& settings = {}) {
     Words words{"--token-file", TokenFile(), "--epochs",
                 "100000",       "--set",     "evaluation.every_epochs=0"};
@@ -49,7 +49,7 @@ class ByHand : public HandJob {
   }
 };
 
-// Without a word about addresses or tokens: what the server prints is enough.
+// The printed commands work unchanged, without addresses or tokens.
 TEST_F(ByHand, TheServerSaysHowToStartTheWorkers) {
   const auto server = Server({});
   const std::string endpoint = Endpoint(*server);
@@ -63,7 +63,7 @@ TEST_F(ByHand, TheServerSaysHowToStartTheWorkers) {
   words[4] = "1";  // --rank
   const auto second = PlainWorker(words);
   ExpectSuccess(first, second, server);
-  // Both found the server's memory by themselves.
+  // Both discovered the server's shared memory.
   EXPECT_THAT(first->Log(), HasSubstr(kSharedMemory));
   EXPECT_THAT(second->Log(), HasSubstr(kSharedMemory));
   EXPECT_THAT(server->Log(), AllOf(HasSubstr("rank 0"), HasSubstr("rank 1"), HasSubstr("joined"),
@@ -74,11 +74,11 @@ TEST_F(ByHand, TheServerSaysHowToStartTheWorkers) {
     EXPECT_THAT(Slurp(log), HasSubstr(fmt::format("joined as rank {}", rank)));
     EXPECT_THAT((rank[0] == '0' ? first : second)->Log(), HasSubstr(log.string()));
   }
-  EXPECT_FALSE(std::filesystem::exists(Path("run/token")));  // which the server had made
+  EXPECT_FALSE(std::filesystem::exists(Path("run/token")));  // the server had created it
   EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
 }
 
-// Without a port: the server chooses a name on this host, as a launch does.
+// Without an endpoint the server chooses a name on this host, as in a launch.
 TEST_F(ByHand, LocalNeedsNoEndpoint) {
   const auto server = Server({"--set", "cluster.transport=LOCAL"});
   const std::string endpoint = Endpoint(*server);
@@ -88,7 +88,7 @@ TEST_F(ByHand, LocalNeedsNoEndpoint) {
   EXPECT_THAT(server->Log(), Not(HasSubstr("On another host")));
   Words words = Invitation(server->Log());
   const auto first = PlainWorker(words);
-  words[2] = Path("config.txtpb");  // whose transport is AUTO
+  words[2] = Path("config.txtpb");  // its transport is AUTO
   words[4] = "1";                   // --rank
   const auto second = PlainWorker(words);
   ExpectSuccess(first, second, server);
@@ -97,7 +97,7 @@ TEST_F(ByHand, LocalNeedsNoEndpoint) {
   EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
 }
 
-// An address that is asked for is not silently another one.
+// A requested address must not be replaced silently.
 TEST_F(ByHand, LocalAtAnAddressIsRefused) {
   for (const char* option : {"--endpoint", "--bind"}) {
     const auto server = Server({"--set", "cluster.transport=LOCAL", option, "tcp://127.0.0.1:*"});
@@ -119,7 +119,7 @@ TEST_F(ByHand, WorkersMayStartFirst) {
   EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
 }
 
-// Also one with which the job need not start.
+// Including workers that are not needed to start the job.
 TEST_F(ByHand, WorkersBeyondThoseThatTheJobStartsWithMayStartFirst) {
   const auto server = Server({"--token-file", TokenFile(), "--set", "cluster.max_workers=4"});
   const std::string endpoint = Endpoint(*server);
@@ -146,7 +146,7 @@ TEST_F(ByHand, TheTokenMayComeFromTheEnvironment) {
   EXPECT_FALSE(std::filesystem::exists(Path("run/token")));
 }
 
-// A host that comes back is quicker than the server, which has not noticed yet that it was gone.
+// The host restarts faster than the server notices the loss.
 TEST_F(ByHand, AWorkerWaitsForItsRankWhileTheServerBelievesInTheOneBefore) {
   const auto server = Server({"--token-file", TokenFile(), "--set", "deadlines.silence_s=3",
                               "--set", "cluster.on_lost_worker=REPLACE"});
@@ -166,7 +166,7 @@ TEST_F(ByHand, AWorkerWaitsForItsRankWhileTheServerBelievesInTheOneBefore) {
   EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
 }
 
-// One too many: it never gets the rank, and hears of the end as the others do.
+// A surplus worker never gets the rank, and learns of the end like the others.
 TEST_F(ByHand, AWorkerThatWaitsForItsRankIsToldOfTheEnd) {
   const auto server = Server({"--token-file", TokenFile()});
   const std::string endpoint = Endpoint(*server);
@@ -180,7 +180,7 @@ TEST_F(ByHand, AWorkerThatWaitsForItsRankIsToldOfTheEnd) {
   EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
 }
 
-// Nothing that differs between two configs changes the bits unnoticed.
+// Any difference between configs that could change the bits is refused.
 TEST_F(ByHand, WhatDoesNotFitIsRefusedByName) {
   const auto server = Server({"--token-file", TokenFile()});
   const std::string endpoint = Endpoint(*server);
@@ -206,11 +206,11 @@ TEST_F(ByHand, WhatDoesNotFitIsRefusedByName) {
   EXPECT_THAT(stranger->Log(), AllOf(HasSubstr("shares no memory"), HasSubstr("its token differs"),
                                      HasSubstr("refused this worker"), HasSubstr("token")));
   EXPECT_THAT(server->Log(), AllOf(HasSubstr("Refused rank 0"), HasSubstr("run.seed")));
-  // One whose config is that of the run directory keeps its log there, as those that are taken do.
+  // A worker with the run directory's config writes its log there, even if it is refused.
   refused("run.seed is", {"--seed", "2"}, "run/config.txtpb");
   EXPECT_THAT(Slurp(Path("run/worker-0.log")), HasSubstr("run.seed is"));
 
-  // The job still takes the right ones; what is the server's alone may differ.
+  // The job still accepts matching workers. Settings that only affect the server may differ.
   const auto first = Worker(0, endpoint, {"--set", "learning_rate.base=77"});
   const auto second = Worker(1, endpoint, {"--set", "cluster.chunk_bytes=2048"});
   ExpectSuccess(first, second, server);
@@ -233,7 +233,7 @@ TEST_F(ByHand, OverIpv6) {
   const auto server = Server({"--endpoint", "tcp://[::1]:*", "--token-file", TokenFile()});
   const auto says = [&](const char* text) { return server->Log().find(text) != std::string::npos; };
   ASSERT_TRUE(Eventually(10, [&] { return says("Listening at") || says("cannot listen"); }));
-  if (says("cannot listen")) GTEST_SKIP() << "this host has no IPv6 loopback";
+  if (says("cannot listen")) GTEST_SKIP() << "this host has no IPv6 loopback address";
   const std::string endpoint = Endpoint(*server);
   EXPECT_THAT(endpoint, HasSubstr("tcp://[::1]:"));
   const auto first = Worker(0, endpoint, {"--set", "cluster.transport=TCP"});
@@ -243,7 +243,7 @@ TEST_F(ByHand, OverIpv6) {
   EXPECT_THAT(second->Log(), HasSubstr(kSharedMemory));
 }
 
-// Other numbers of threads may give other bits: said, since hosts differ in their cores.
+// Different thread counts are logged, because they can change the bits.
 TEST_F(ByHand, OtherNumbersOfThreadsAreRemarkedOn) {
   const auto server = Server({"--token-file", TokenFile()});
   const std::string endpoint = Endpoint(*server);
@@ -265,14 +265,14 @@ TEST_F(ByHand, APortInUseIsNamed) {
   EXPECT_THAT(second->Log(), AllOf(HasSubstr(endpoint), HasSubstr("another process")));
 }
 
-// Somebody may have carried it to other hosts: the next attempt in this directory takes it.
+// The token may have been copied to other hosts, so the next attempt in this directory reuses it.
 TEST_F(ByHand, TheTokenOfARunThatNeverBeganStays) {
   const auto server = Server({"--set", "deadlines.start_s=0.5"});
   EXPECT_EQ(server->Wait(20), Code(ExitCode::kDeadline)) << server->Log();
   EXPECT_TRUE(std::filesystem::exists(Path("run/token")));
 }
 
-// Whoever waits for it gives up in the end, and says for what.
+// Workers that wait for it time out and report it.
 TEST_F(ByHand, AStoppedServerIsNamedByAll) {
   const Running job = RunsLong({"--set", "deadlines.silence_s=2"});
   const pid_t server = Find("run", -1);
@@ -281,7 +281,7 @@ TEST_F(ByHand, AStoppedServerIsNamedByAll) {
   EXPECT_EQ(job.server->Wait(30), Code(ExitCode::kDeadline)) << job.server->Log();
   EXPECT_THAT(job.server->Log(), AllOf(HasSubstr("error: server (pid " + std::to_string(server)),
                                        HasSubstr("it is stopped (SIGSTOP?)")));
-  // Theirs is the default of 20 s, so they see the end of the server.
+  // Their deadline is the default of 20 s, so they see the end of the server.
   EXPECT_EQ(job.first->Wait(10), Code(ExitCode::kPeerFailed)) << job.first->Log();
   EXPECT_EQ(job.second->Wait(10), Code(ExitCode::kPeerFailed)) << job.second->Log();
   EXPECT_TRUE(NothingLeft(5));
@@ -324,7 +324,7 @@ TEST_F(ByHand, CtrlCOfAWorkerIsNoticedByAll) {
   EXPECT_TRUE(NothingLeft(5));
 }
 
-// Not by its launcher: it says by what, and with which code.
+// The signal does not come from the launcher, so the server reports the signal and its exit code.
 TEST_F(ByHand, ASignalToTheServerItself) {
   const Running job = RunsLong();
   const pid_t server = Find("run", -1);

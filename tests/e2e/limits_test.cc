@@ -1,4 +1,4 @@
-// What ulimit forbids is said with the limit's name: no signal, no abort of a library.
+// Errors caused by ulimit name the limit. No signal or library abort ends a process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -28,7 +28,7 @@ class Limits : public RealJob {
   }
 };
 
-// Shared memory counts.
+// The limit also applies to shared memory.
 TEST_F(Limits, TheSizeOfAFile) {
   const Outcome outcome = LaunchWith(RLIMIT_FSIZE, 4096);
   EXPECT_EQ(outcome.exit_code, 1);
@@ -37,7 +37,7 @@ TEST_F(Limits, TheSizeOfAFile) {
   EXPECT_TRUE(NothingLeft(5));
 }
 
-// Reached in the midst of the run, by what the server writes down.
+// The server's output reaches the limit during the run.
 TEST_F(Limits, TheSizeOfAFileThatGrows) {
   const Outcome outcome = LaunchWith(RLIMIT_FSIZE, 160 << 10, {"run.epochs=150"});
   EXPECT_EQ(outcome.exit_code, 1);
@@ -64,9 +64,9 @@ TEST_F(Limits, OpenFilesOfTheServer) {
 }
 
 TEST_F(Limits, Threads) {
-  if (::geteuid() != 0) GTEST_SKIP() << "needs a user of its own";
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
   if (!EveryoneMayRunThePrograms()) {
-    GTEST_SKIP() << "another user may not run what lies in " << MUSTER_BIN_DIR;
+    GTEST_SKIP() << "other users may not run the programs in " << MUSTER_BIN_DIR;
   }
   const auto user = static_cast<uid_t>(1000000 + ::getpid());
   std::filesystem::permissions(Path(""), std::filesystem::perms::all);

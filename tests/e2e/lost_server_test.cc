@@ -1,5 +1,5 @@
-// A server that is killed, crashes or hangs: the launcher starts another one, and the run ends with
-// the same bits.
+// If a server is killed, crashes or hangs, the launcher restarts it, and the run ends with the same
+// bits.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using Lines = std::vector<nlohmann::json>;
 
 class LostServer : public RealJob {
  protected:
-  // Kills the server that there is, once the run has got so far.
+  // Kills the current server as soon as the run has reached this step.
   pid_t Kill(int64_t step, int signal, pid_t not_this_one = -1) {
     EXPECT_TRUE(Reaches("run", step));
     pid_t server = -1;
@@ -38,7 +38,7 @@ class LostServer : public RealJob {
     EXPECT_TRUE(NothingLeft(5));
     return outcome;
   }
-  // How often a process has begun to write this log.
+  // The number of processes that have written this log.
   int Starts(const std::string& log) {
     std::ifstream file(Path("run") / log);
     int starts = 0;
@@ -89,7 +89,7 @@ TEST_F(LostServer, IsStartedAgainWithTheSameBits) {
   EXPECT_THAT(Muster({"runs", Path("run")}).log, HasSubstr("completed, 2 restarts"));
 }
 
-// What hangs is as good as gone; workers that waited for it are no cause, and do not count as lost.
+// A hung server counts as lost. Workers that time out on it are not the cause, and not lost.
 TEST_F(LostServer, ThatIsStoppedIsReplaced) {
   const Outcome whole = Launch(kLong);
   std::vector<std::string> settings = With("deadlines.silence_s=2");
@@ -99,7 +99,7 @@ TEST_F(LostServer, ThatIsStoppedIsReplaced) {
   const Outcome outcome = Succeeded(End(*job));
   EXPECT_EQ(outcome.hash(), whole.hash());
   EXPECT_EQ(Curve(WithoutEvents(outcome.metrics)), Curve(whole.metrics));
-  // SIGTERM wakes it: it may still see that its workers have gone, and say so.
+  // SIGTERM resumes it, so it may still report that its workers are gone.
   const Lines events = Events(outcome.metrics);
   ASSERT_FALSE(events.empty());
   EXPECT_EQ(events.back()["event"], "server_restarted");
@@ -107,9 +107,9 @@ TEST_F(LostServer, ThatIsStoppedIsReplaced) {
   EXPECT_EQ(outcome.metrics.back()["server_restarts"], 1);
 }
 
-// Nothing is there yet that it could go on from: the run begins anew, in the same directory.
+// There is no checkpoint yet, so the run starts again in the same directory.
 TEST_F(LostServer, BeforeTheFirstCheckpointTheRunBeginsAnew) {
-  if (!kCanPreload) GTEST_SKIP() << "a sanitizer's runtime must come first";
+  if (!kCanPreload) GTEST_SKIP() << "LD_PRELOAD does not work with a sanitizer's runtime";
   const Outcome whole = Launch(kLong);
   Process job(LaunchWords(Path("tiny.txtpb"), Path("data"), Path("run"), kLong), Path("run.log"),
               {.environment = {{"LD_PRELOAD", MUSTER_FAULTS},
@@ -123,14 +123,14 @@ TEST_F(LostServer, BeforeTheFirstCheckpointTheRunBeginsAnew) {
               HasSubstr("Restarting from the beginning, because there is no checkpoint yet "
                         "(restart 1 of at most 3)"));
   for (const char* const file : {"server.log", "worker-0.log"}) {
-    EXPECT_EQ(Starts(file), 2) << file << " has both attempts";
+    EXPECT_EQ(Starts(file), 2) << file << " should have both attempts";
   }
   ExpectNoFolderButCheckpoints();
 }
 
-// Each attempt leaves a few lines in the logs, and nothing else.
+// Each attempt leaves only a few lines in the logs.
 TEST_F(LostServer, OneThatDiesAtEveryStartLeavesLittle) {
-  if (!kCanPreload) GTEST_SKIP() << "a sanitizer's runtime must come first";
+  if (!kCanPreload) GTEST_SKIP() << "LD_PRELOAD does not work with a sanitizer's runtime";
   Process job(LaunchWords(Path("tiny.txtpb"), Path("data"), Path("run"), kLong), Path("run.log"),
               {.environment = {{"LD_PRELOAD", MUSTER_FAULTS}, {"MUSTER_FAULT", "first"}}});
   const Outcome outcome = End(job);

@@ -1,6 +1,5 @@
-// Real processes that are killed, stopped, continued, sent away and started by hand in the middle
-// of a run: it goes on, and ends with the weights, the metrics and the evaluations of the run that
-// nothing disturbed.
+// Real processes are killed, stopped, continued, removed and added by hand during a run. It ends
+// with the weights, metrics and evaluations of an undisturbed run.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +36,7 @@ int64_t SharedKb(pid_t pid) {
 
 class Lost : public HandJob {
  protected:
-  // Long enough for something to happen in its middle.
+  // Settings of a run that is long enough to be disturbed.
   static std::vector<std::string> Settings(std::vector<std::string> more = {}) {
     more.insert(more.end(), {"run.epochs=100", "evaluation.every_epochs=7", "optimizer.type=ADAM",
                              "learning_rate.base=0.001"});
@@ -48,14 +47,14 @@ class Lost : public HandJob {
     const Outcome outcome = Succeeded(Launch(Settings(more)));
     return Curve(WithoutEvents(outcome.metrics));
   }
-  // Kills the worker of this rank at a step, or soon after.
+  // Kills the worker of this rank at a step or soon after.
   void Kill(int rank, int64_t step, int signal = SIGKILL) {
     ASSERT_TRUE(Reaches("run", step));
     const pid_t pid = Find("run", rank);
     ASSERT_GT(pid, 0);
     ASSERT_EQ(::kill(pid, signal), 0);
   }
-  // So often, and the line of it is written.
+  // Waits until metrics.jsonl has this many events of this kind.
   bool Happens(const std::string& event, int64_t times = 1) {
     return Eventually(30, [&] {
       const auto events = EventsOf(Metrics("run"));
@@ -79,7 +78,7 @@ TEST_F(Lost, AKilledWorkerIsReplaced) {
   }
 }
 
-// Long enough for the new one to take part.
+// The run is long enough for the new worker to take part.
 TEST_F(Lost, ItsReplacementTakesPart) {
   const auto job =
       Start("run", {"run.epochs=100000", "evaluation.every_epochs=0", "run.log_every_steps=5"});
@@ -98,7 +97,7 @@ TEST_F(Lost, ItsReplacementTakesPart) {
   EXPECT_TRUE(NothingLeft(5));
 }
 
-// The step in which it was lost takes gradient buffers that later steps do not use.
+// The step in which it was lost needs extra gradient buffers. Later steps must not keep them.
 TEST_F(Lost, WhoTookItsWorkHasAsMuchMemoryAsBeforeSoonAfter) {
   constexpr int64_t kBufferKb = 4'700;  // 1.2 million parameters
   WriteConfigWith("tiny.txtpb", "units: 16", "units: 4096");
@@ -126,10 +125,10 @@ TEST_F(Lost, TooManyEndTheRun) {
               AllOf(HasSubstr("rank 1"), HasSubstr("more than 1 worker were lost"),
                     HasSubstr("cluster.max_restarts"), HasSubstr("To resume from step")));
   EXPECT_TRUE(NothingLeft(5));
-  EXPECT_EQ(Metrics("run").back()["reason"], "failed") << "nobody wished it to end";
+  EXPECT_EQ(Metrics("run").back()["reason"], "failed") << "the end was not requested";
 }
 
-// Stopped for longer than its work is waited for: others do it, and it comes back.
+// It is stopped for longer than its work is waited for. Others do the work, and it rejoins.
 TEST_F(Lost, AStoppedWorkerIsResetAndComesBack) {
   const auto job = Start("run", {"run.epochs=100000", "evaluation.every_epochs=0",
                                  "run.log_every_steps=5", "cluster.transport=TCP"});
@@ -137,11 +136,11 @@ TEST_F(Lost, AStoppedWorkerIsResetAndComesBack) {
   EXPECT_TRUE(Happens("worker_fenced")) << job->Log();
   for (const nlohmann::json& line : Metrics("run")) {
     if (line.value("event", "") == "worker_fenced") {
-      EXPECT_EQ(line["workers"], 1) << "the one that was reset takes no part";
+      EXPECT_EQ(line["workers"], 1) << "the reset worker must not take part";
     }
   }
   const int64_t step = Metrics("run").back()["step"];
-  EXPECT_TRUE(Reaches("run", step + 20)) << "the other one goes on alone";
+  EXPECT_TRUE(Reaches("run", step + 20)) << "the other worker continues alone";
   Kill(1, step, SIGCONT);
   EXPECT_TRUE(Happens("worker_joined")) << job->Log();
   EXPECT_EQ(job->EndBy(SIGINT, 15), Code(ExitCode::kInterrupted)) << job->Log();
@@ -160,7 +159,7 @@ TEST_F(Lost, ASilentWorkerIsReplaced) {
   EXPECT_TRUE(NothingLeft(5));
 }
 
-// By hand: one leaves, two join, one of them is killed.
+// Workers started by hand: one leaves, two join, one of them is killed.
 TEST_F(Lost, ByHandSomeComeAndGo) {
   const auto server =
       Server({"--token-file", TokenFile(), "--epochs", "100000", "--set", "cluster.transport=TCP"});

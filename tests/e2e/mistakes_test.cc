@@ -1,5 +1,5 @@
-// A file or directory that is not what a command about weights expects: it is named, with what to
-// do, and nothing is written.
+// If a file or directory is not what a command for weights expects, the error names it and the
+// remedy, and nothing is written.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -21,7 +21,7 @@ class Mistakes : public RealJob {
   std::string Weights() const { return Path("run0") / "model.safetensors"; }
 };
 
-// Whatever is given for weights, it is named, by every command, and none waits for ever.
+// Every command names wrong files, and none waits forever.
 TEST_F(Mistakes, OtherKindsOfFilesAreNamed) {
   Trained();
   const std::string config = Path("tiny.txtpb"), out = Path("out");
@@ -76,7 +76,7 @@ TEST_F(Mistakes, ALinkIsReplacedAndNotWhatItPointsTo) {
   EXPECT_EQ(std::filesystem::file_size(store), 13u);
 }
 
-// An error is one line, however long and whatever is in a name, a value or a path.
+// An error is a single printable line, whatever names, values or paths contain.
 TEST_F(Mistakes, NothingOfANameReachesTheTerminalRaw) {
   const std::string config = Path("tiny.txtpb");
   ExpectRefused({"launch", "no\x1b[31m\nfile"}, ExitCode::kUsage, "no\\x1b[31m\\nfile");

@@ -1,4 +1,4 @@
-// Files of weights, from one run to the next and through the commands.
+// Weight files, passed between runs and through the commands.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -20,13 +20,13 @@ using ::testing::Not;
 
 class WeightFiles : public RealJob {
  protected:
-  // A short run, whose weights are then in run0.
+  // Does a short run and returns the hash. The weights are in run0.
   std::string Trained() {
     const Outcome first = Succeeded(Launch({"run.steps=5", "evaluation.skip_final=true"}));
     return first.hash();
   }
   std::string Weights() const { return Path("run0") / "model.safetensors"; }
-  // Changes nothing.
+  // Settings of a run that starts with these weights and does not change them.
   std::vector<std::string> Frozen(const std::string& weights) const {
     return {"run.initial_weights=" + weights, "run.steps=2", "learning_rate.base=0"};
   }
@@ -38,14 +38,14 @@ TEST_F(WeightFiles, ARunStartsWhereAnotherEnded) {
   EXPECT_EQ(next.hash(), hash);
   EXPECT_THAT(Unwrapped(next.log),
               HasSubstr("weights from " + Weights() + " (step 5): 6 of 6 variables"));
-  // With 16 bits on the wire workers start from them, too.
+  // Workers also start from them with 16 bits on the wire.
   std::vector<std::string> half = Frozen(Weights());
   half.push_back("cluster.wire_dtype=BF16");
   const Outcome rounded = Succeeded(Launch(half));
   EXPECT_EQ(rounded.hash(), hash);
   EXPECT_NEAR(rounded.metrics[0]["train_loss"].get<double>(),
               next.metrics[0]["train_loss"].get<double>(), 0.05);
-  // And it is not what a run starts with by itself.
+  // The default initial weights are different.
   const Outcome other = Launch({"run.steps=2", "learning_rate.base=0"});
   EXPECT_NE(other.hash(), hash);
 }
@@ -83,7 +83,7 @@ TEST_F(WeightFiles, WeightsThatAreNotFiniteAreRefused) {
                                              reader.header().Find(name)->begin));
       file.write(reinterpret_cast<const char*>(values), count * std::streamsize{sizeof(float)});
     }
-    // On purpose: it has no hashes any more.
+    // The changed file must have no hashes.
     std::string header(reader.header().data_begin, '\0');
     file.seekg(0).read(header.data(), static_cast<std::streamsize>(header.size()));
     for (const char* const key : {"contents_hash", "weights_hash"}) header[header.find(key)] = 'X';
@@ -93,7 +93,7 @@ TEST_F(WeightFiles, WeightsThatAreNotFiniteAreRefused) {
   const Outcome run = Launch(Frozen(Weights()));
   EXPECT_EQ(run.exit_code, Code(ExitCode::kData)) << run.log;
   EXPECT_THAT(run.log, AllOf(HasSubstr(what), Not(HasSubstr("Starting"))));
-  EXPECT_FALSE(std::filesystem::exists(Path("run1")));  // nothing has begun
+  EXPECT_FALSE(std::filesystem::exists(Path("run1")));  // the run must not have started
   EXPECT_THAT(Muster({"inspect", Weights()}).log,
               HasSubstr("not finite       1 of conv.weight, 2 of out.bias"));
   for (const char* format : {"safetensors", "npz", "onnx"}) {
@@ -108,14 +108,14 @@ TEST_F(WeightFiles, WeightsThatAreNotFiniteAreRefused) {
   EXPECT_EQ(imported.exit_code, Code(ExitCode::kData));
   EXPECT_THAT(imported.log, AllOf(HasSubstr(Weights() + ": "), HasSubstr(what)));
   EXPECT_FALSE(std::filesystem::exists(out));
-  // What the message advises.
+  // Follows the advice in the message.
   const Outcome rest =
       Succeeded(Muster({"import", Weights(), "--config", config, "--skip-mismatched", "--map",
                         Write("names", "conv.weight -\nout.bias -\n"), out}));
   EXPECT_THAT(rest.log, HasSubstr("4 of 6 variables"));
 }
 
-// The file is not needed any more: the checkpoint has the weights.
+// The checkpoint has the weights, so the file is no longer needed.
 TEST_F(WeightFiles, ARunGoesOnWithoutTheFileThatItStartedFrom) {
   Trained();
   const Outcome run = Succeeded(Launch(Frozen(Weights())));
@@ -126,7 +126,7 @@ TEST_F(WeightFiles, ARunGoesOnWithoutTheFileThatItStartedFrom) {
 
 TEST_F(WeightFiles, ImportRenamesAndSkips) {
   const std::string hash = Trained();
-  // The same weights as another program would call them, with something more.
+  // The same weights with another program's names, and an additional tensor.
   const SafetensorsReader ours(Weights());
   std::vector<StoredTensor> stored = ours.header().tensors;
   for (StoredTensor& tensor : stored) tensor.name = "backbone." + tensor.name;
@@ -161,7 +161,7 @@ TEST_F(WeightFiles, ImportRenamesAndSkips) {
   const Outcome run = Succeeded(Launch(Frozen(out)));
   EXPECT_EQ(run.hash(), hash);
 
-  // Without the head, which then starts anew.
+  // Without the head, which is then initialized.
   const std::string fewer = Write("fewer", "backbone.conv conv\nbackbone.hidden hidden\n");
   const std::vector<std::string> without_head{"import", theirs,  out,   "--config",
                                               config,   "--map", fewer, "--skip-mismatched"};
@@ -216,7 +216,7 @@ TEST_F(WeightFiles, ExportSaysWhatItCannotDo) {
   refused({"onnx", Weights(), "--best"}, ExitCode::kUsage, "expected a run directory");
   refused({"torch", run}, ExitCode::kUsage, "torch");
   refused({"npz", Path("nowhere")}, ExitCode::kData, "cannot be read");
-  // A file that does not say its network.
+  // A file without a model in its metadata.
   const std::string bare = Path("bare.safetensors");
   SafetensorsWriter writer(bare, LayOutSafetensors({{.name = "a", .shape = {1}}}, {}));
   writer.Write(std::vector<std::byte>(4));
@@ -237,7 +237,7 @@ TEST_F(WeightFiles, ExportedSafetensorsAreTheSame) {
   std::ifstream a(Weights(), std::ios::binary), b(out, std::ios::binary);
   EXPECT_TRUE(
       std::equal(std::istreambuf_iterator<char>(a), {}, std::istreambuf_iterator<char>(b), {}));
-  // Nothing is replaced that nobody wants replaced, and it is said before any work.
+  // Existing files are replaced only on request, and the error comes before any work.
   const std::string npz = Path("there.npz");
   std::ofstream(npz) << "work of a day";
   const Outcome refused = Muster({"export", Path("run0"), "--format", "npz", npz});
@@ -257,7 +257,7 @@ TEST_F(WeightFiles, InspectShowsVariablesAndWhatIsFrozen) {
               AllOf(::testing::ContainsRegex("conv.weight +F32 +\\[8,3,3,3\\].* frozen"),
                     ::testing::ContainsRegex("out.bias +F32 +\\[10\\].* rate x 2"),
                     HasSubstr("step             3"), HasSubstr("not finite       none")));
-  // The config in it is the run's.
+  // The file contains the run's config.
   const Outcome config = Muster({"inspect", Weights(), "--config"});
   EXPECT_EQ(config.exit_code, 0);
   const std::string path = Write("again.txtpb", config.log);

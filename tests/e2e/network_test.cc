@@ -1,6 +1,6 @@
-// Server and workers on hosts of their own: network namespaces, joined by veth pairs.
+// Server and workers on different hosts: network namespaces connected by veth pairs.
 //
-//            server      10.77.9.1 (its own address, reached by way of both links)
+//            server      10.77.9.1 (an address of its own, reachable over both links)
 //           ┌──────┐
 //   10.77.1.1      10.77.2.1
 //       │              │
@@ -30,7 +30,7 @@ using ::testing::HasSubstr;
 
 bool Shell(const std::string& command) { return std::system((command + " 2>&1").c_str()) == 0; }
 
-// A network namespace, for as long as the object lives: a process that waits in it.
+// A network namespace, held by a waiting process while the object lives.
 class Host {
  public:
   Host() {
@@ -72,7 +72,7 @@ class Network : public HandJob {
   void SetUp() override {
     if (!Shell("command -v ip nsenter >/dev/null")) GTEST_SKIP() << "needs ip and nsenter";
     for (Host* host : {&server_host_, &hosts_[0], &hosts_[1]}) {
-      if (!host->made()) GTEST_SKIP() << "needs the right to make network namespaces (root)";
+      if (!host->made()) GTEST_SKIP() << "needs the right to create network namespaces (root)";
     }
     if (!server_host_.Ip("link set lo up") || !server_host_.Ip("addr add 10.77.9.1/32 dev lo")) {
       GTEST_SKIP() << "needs the right to set up network interfaces";
@@ -116,8 +116,9 @@ TEST_F(Network, TheSameBitsAsOnOneHost) {
   EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
 }
 
-// Bound to every interface, told as one address; one worker on another host, started before the
-// server, and one beside it, which finds the shared memory behind an address of the network.
+// The server listens on all interfaces but announces one address. One worker is on another host and
+// starts before the server. The other one is on the server's host and uses its shared memory,
+// although it connects to a network address.
 TEST_F(Network, WorkersHereAndThere) {
   const auto first = WorkerOnItsHost(0, "tcp://10.77.9.1:7700");
   const auto second = Worker(1, "tcp://10.77.9.1:7700", {}, {.network = server_host_.network()});
@@ -131,7 +132,7 @@ TEST_F(Network, WorkersHereAndThere) {
   EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
 }
 
-// The default is for this host alone.
+// By default the server only listens on this host.
 TEST_F(Network, NobodyElseReachesALoopbackServer) {
   const auto server = ServerOnItsHost({"--endpoint", "tcp://127.0.0.1:7700"});
   (void)Endpoint(*server);
@@ -154,12 +155,12 @@ TEST_F(Network, AWorkerBehindABrokenLinkIsNamedInTime) {
   ASSERT_TRUE(server_host_.Ip("link set worker1 down"));
   EXPECT_EQ(server->Wait(20), Code(ExitCode::kDeadline)) << server->Log();
   const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - cut).count();
-  EXPECT_GE(took, 2);      // it was the silence, nothing else, that was noticed
-  EXPECT_LE(took, 3 + 5);  // silence_s, and what stopping may take
+  EXPECT_GE(took, 2);      // the server must have noticed the silence, not something else
+  EXPECT_LE(took, 3 + 5);  // silence_s plus the time to stop
   EXPECT_THAT(server->Log(), AllOf(HasSubstr("rank 1"), HasSubstr("silent for 3 s")));
   EXPECT_EQ(first->Wait(10), Code(ExitCode::kPeerFailed)) << first->Log();
   EXPECT_THAT(first->Log(), HasSubstr("rank 1"));
-  // It finds the server silent, or its connection ended.
+  // It notices either the server's silence or the end of its connection.
   EXPECT_THAT(second->Wait(15),
               ::testing::AnyOf(Code(ExitCode::kDeadline), Code(ExitCode::kPeerFailed)));
   EXPECT_THAT(second->Log(), HasSubstr("server"));

@@ -1,4 +1,4 @@
-// Arrays of NumPy: trained, evaluated and predicted.
+// NumPy arrays: training, evaluation and prediction.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// A linear function, of all samples in each step.
+// A linear function of all samples, in full-batch steps.
 constexpr const char* kValues = R"(
   run { seed: 3 steps: 60 global_batch: 16 slices: 4 }
   data { format: NPZ }
@@ -47,7 +47,7 @@ constexpr const char* kClasses = R"(
 
 class Arrays : public RealJob {
  protected:
-  // Samples of three classes, around three points in four dimensions.
+  // Samples of three classes, clustered around three points in four dimensions.
   static NpyMembers Blobs(const std::string& ending, int samples, unsigned seed) {
     std::mt19937 random(seed);
     std::vector<float> x;
@@ -69,7 +69,7 @@ class Arrays : public RealJob {
     words.insert(words.end(), more.begin(), more.end());
     return Muster(words, run);
   }
-  // What `muster` prints, also on standard error.
+  // Runs `muster` and returns its output, including standard error.
   std::string Print(std::vector<std::string> words, ExitCode code = ExitCode::kOk) {
     words.insert(words.begin(), "muster");
     Process process(words, Path("log"));
@@ -89,7 +89,7 @@ TEST_F(Arrays, AreLearnedWithTheSameBitsOnAnyNumberOfWorkers) {
   EXPECT_EQ(one.metrics.back()["test_accuracy"], 1);
   EXPECT_THAT(Unwrapped(one.log), HasSubstr("4 features of float32, 3 classes"));
 
-  // Evaluated on other arrays of the same kind, without a training set.
+  // Evaluates on other arrays of the same kind, without a training set.
   WriteNpzFile(Path("other/test.npz"), Blobs("", 15, 3));
   const Json evaluated =
       Json::parse(Print({"eval", Path("one"), "--data", Path("other"), "--json"}));
@@ -121,8 +121,8 @@ TEST_F(Arrays, SamplesOfAnyFileArePredicted) {
   EXPECT_FALSE(std::getline(lines, line));
 }
 
-// y = 3 + 2 a - b + ab / 2 of a and b that are 1 or -1: a linear function leaves the last part of
-// it, whose mean square is 1/4.
+// y = 3 + 2 a - b + ab / 2 for a and b of 1 or -1. A linear function cannot fit the last term,
+// whose mean square is 1/4.
 TEST_F(Arrays, ValuesArePredictedAsLeastSquaresDo) {
   std::vector<float> x;
   std::vector<double> y;
@@ -154,12 +154,13 @@ TEST_F(Arrays, ValuesArePredictedAsLeastSquaresDo) {
   EXPECT_NEAR(predicted["value"], 7, 1e-2);
   EXPECT_THAT(Print({"predict", Path("one"), "--samples", "0"}, ExitCode::kUsage),
               HasSubstr("predicts values"));
-  // No better for two evaluations in a row: the loss cannot fall below what is left.
+  // No improvement in two successive evaluations, because the loss cannot fall below the residual.
   const Outcome stopped =
       Succeeded(Train(kValues, "stopped", {"--workers", "1", "--set", "run.steps=2000"}));
   EXPECT_THAT(Unwrapped(stopped.log), HasSubstr("stopped early no lower test loss than 0.25"));
 
-  // The best weights are those of the lowest loss: with a lower one, those on the disk are not.
+  // The best weights are those with the lowest loss. After a lower one, those on the disk are
+  // outdated.
   Print({"inspect", Path("one"), "--best"});
   std::ofstream(Path("one/metrics.jsonl"), std::ios::app)
       << R"({"step":500,"test_accuracy":null,"test_loss":0.01})"

@@ -1,5 +1,4 @@
-// A path may hold any byte, as file names of an old Latin-1 system do. A run with such paths works
-// like any other.
+// Paths may contain any bytes, such as Latin-1 file names. A run with such paths works normally.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -22,7 +21,7 @@ class PathBytes : public RealJob {
 };
 
 TEST_F(PathBytes, AreNoTroubleForAnyCommand) {
-  ASSERT_EQ(Launch({}).exit_code, 0);  // the weights to begin with
+  ASSERT_EQ(Launch({}).exit_code, 0);  // makes the initial weights
   const std::string weights = Path("weights\xe9.safetensors");
   fs::rename(Path("run0/model.safetensors"), weights);
   fs::rename(Path("data"), Path("data\xe9"));
@@ -52,7 +51,7 @@ TEST_F(PathBytes, AreNoTroubleForAnyCommand) {
   EXPECT_EQ(Utf8Prefix(runs.log), runs.log.size());
   const Outcome longer = Succeeded(GoOn(kRun, {"--epochs", "5"}));
   EXPECT_GT(longer.metrics.back()["step"], launched.metrics.back()["step"]);
-  // Repeats the run, from what its config.txtpb says of the paths.
+  // Repeats the run with the paths in its config.txtpb.
   const Outcome again = Succeeded(
       Muster({"launch", run + "/config.txtpb", "--run-dir", Path("again\xe9")}, "again\xe9"));
   EXPECT_EQ(again.hash(), longer.hash());

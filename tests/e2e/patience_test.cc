@@ -1,5 +1,4 @@
-// Runs whose evaluations lower the rate, or end them: what a person sees, and after a kill the
-// same.
+// Evaluations that lower the learning rate or end a run. Checks the output, also after a kill.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -19,8 +18,8 @@ using ::testing::Not;
 
 using Patience = RealJob;
 
-// Weights that hardly move: each evaluation has the accuracy of the first one, at step 3. No better
-// is what comes at 6 and 9, then at 12 and 15, and so on.
+// The weights hardly change, so each evaluation has the same accuracy as the first one, at step 3.
+// The evaluations at 6 and 9, then at 12 and 15, and so on, are no improvements.
 const std::vector<std::string> kPlateau{
     "run.epochs=100",
     "evaluation.every_steps=3",
@@ -99,7 +98,7 @@ TEST_F(Patience, WhatItTakesToGoOnIsSaid) {
   const Outcome more = Succeeded(GoOn("run0", {"--set", "evaluation.patience=5"}));
   EXPECT_THAT(more.log, Not(HasSubstr("12 of 120 steps done,")));
   EXPECT_EQ(more.metrics.back()["step"], 18);
-  // What was decided then stays said.
+  // Earlier decisions remain recorded.
   auto curve = Curve(more.metrics);
   const auto then = std::ranges::find_if(
       curve, [](const auto& line) { return line["step"] == 12 && line.contains("decision"); });

@@ -1,4 +1,4 @@
-// A folder of photos: trained, evaluated, with the same bits on any number of workers.
+// A folder of photos: training and evaluation, with the same bits on any number of workers.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ class Photos : public RealJob {
  protected:
   Photos() {
     config_ = Write("photos.txtpb", kConfig);
-    // Red, green and blue ones, of all sizes.
+    // Red, green and blue images of various sizes.
     for (const char* set : {"train", "val"}) {
       const int images = set == std::string("train") ? 12 : 4;
       for (int i = 0; i < 3 * images; ++i) WritePhoto(set, i);
@@ -70,7 +70,7 @@ class Photos : public RealJob {
     words.insert(words.end(), more.begin(), more.end());
     return Muster(words, run);
   }
-  // What `muster predict` of the run prints, also on standard error.
+  // Runs `muster predict` and returns its output, including standard error.
   std::string Predict(std::vector<std::string> words, ExitCode code) {
     words.insert(words.begin(), {"muster", "predict", Path("run")});
     Process predict(words, Path("log"));
@@ -87,7 +87,7 @@ TEST_F(Photos, AreLearnedWithTheSameBitsOnAnyNumberOfWorkers) {
       Succeeded(Train("two", {"--workers", "2", "--set", "data.prefetch_threads=3"}));
   EXPECT_EQ(one.hash(), two.hash());
   EXPECT_GE(one.metrics.back()["validation_accuracy"], 0.9);
-  EXPECT_FALSE(one.metrics.back().contains("test_accuracy")) << "there is no folder test";
+  EXPECT_FALSE(one.metrics.back().contains("test_accuracy")) << "there is no folder named test";
 
   Process eval({"muster", "eval", Path("two"), "--confusion", "--json"}, Path("eval.log"));
   ASSERT_EQ(eval.Wait(60), 0) << eval.Log();
@@ -111,7 +111,7 @@ TEST_F(Photos, MeanAndStddevAreMeasuredOnce) {
       Succeeded(Muster({"launch", Path("run/config.txtpb"), "--run-dir", Path("again")}, "again"));
   EXPECT_THAT(again.log, Not(HasSubstr("Measured")));
   EXPECT_EQ(again.hash(), run.hash());
-  // Weights are evaluated as they were trained.
+  // Evaluations use the settings of the training.
   ExpectRefused(
       {"eval", Path("run/model.safetensors"), "--config", config_, "--data", Path("photos")},
       ExitCode::kUsage, "expected the mean and stddev that");
@@ -147,7 +147,7 @@ TEST_F(Photos, FilesArePredictedWithTheBitsOfTheDataSet) {
   Succeeded(Train("run", {"--workers", "1"}));
   const Json samples =
       Json::parse(Predict({"--samples", "0-11", "--json"}, ExitCode::kOk))["samples"];
-  // In the order of the data set, and so in the same blocks.
+  // The order of the data set gives the same blocks.
   std::istringstream lines(Predict({Path("photos/val"), "--json"}, ExitCode::kOk));
   std::string line;
   for (const Json& sample : samples) {

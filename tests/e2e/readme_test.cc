@@ -1,5 +1,5 @@
-// The guide's promise of the same bits: its commands, as they are written there, and the same for
-// every config of the tree.
+// Verifies the guide's promise of equal bits: its commands, unchanged, and every config of the
+// tree.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,8 +13,7 @@
 namespace muster::testing {
 namespace {
 
-// The words of a command line that has no quotes, without the name of the program. Its configs are
-// those of the tree.
+// The words of an unquoted command line, without the program's name. Configs are the tree's.
 std::vector<std::string> Words(const std::string& command) {
   std::istringstream in(command);
   std::vector<std::string> words{std::istream_iterator<std::string>(in), {}};
@@ -25,7 +24,7 @@ std::vector<std::string> Words(const std::string& command) {
   return words;
 }
 
-// What the guide says about bits, from its heading to the next one.
+// The guide's section about bits.
 std::string Promise() {
   const std::string guide = Slurp(MUSTER_SOURCE_DIR "/docs/TRAINING.md");
   const size_t begin = guide.find("\n## The same bits\n");
@@ -33,7 +32,7 @@ std::string Promise() {
                                     : guide.substr(begin, guide.find("\n## ", begin + 1) - begin);
 }
 
-// The lines of its block of commands.
+// The lines of its command block.
 std::vector<std::string> PromisedCommands() {
   const std::string promise = Promise();
   const size_t begin = promise.find("```\n");
@@ -62,12 +61,12 @@ TEST_F(ReadmeTest, ItsCommandsHaveTheSameBits) {
     ASSERT_TRUE(commands[i].starts_with("muster launch configs/")) << commands[i];
     hashes.insert(HashOf(Words(commands[i]), "run" + std::to_string(i)));
   }
-  // Another number, with the slices that the text gives.
+  // Another number of workers, with the number of slices that the text names.
   const std::string more = "--workers 3 --set run.slices=8";
   ASSERT_NE(Promise().find("`" + more + "`"), std::string::npos);
   const std::string first = commands[0].substr(0, commands[0].find(" --workers"));
   hashes.insert(HashOf(Words(first + " " + more), "other"));
-  // The machine's number.
+  // The default number of workers on this machine.
   hashes.insert(HashOf(Words(first), "default"));
   EXPECT_EQ(hashes.size(), 1u) << ::testing::PrintToString(hashes);
   // The comparison can fail.
@@ -85,7 +84,8 @@ std::vector<std::string> Configs() {
 
 class EveryConfigTest : public ReadmeTest, public ::testing::WithParamInterface<std::string> {};
 
-// On made-up images, for a full batch and the rest of an epoch, without any setting about bits.
+// On synthetic images, for a full batch and the rest of an epoch, without settings that affect
+// bits.
 TEST_P(EveryConfigTest, HasTheSameBitsOnOneTwoAndEightWorkers) {
   const std::string shape =
       GetParam().starts_with("mnist") ? "height: 28 width: 28 channels: 1" : "";
@@ -113,7 +113,7 @@ TEST_P(EveryConfigTest, HasTheSameBitsOnOneTwoAndEightWorkers) {
 INSTANTIATE_TEST_SUITE_P(Configs, EveryConfigTest, ::testing::ValuesIn(Configs()),
                          [](const auto& info) { return info.param; });
 
-// A dry run names what bits depend on, each setting with its value.
+// A dry run names the settings that the bits depend on, with their values.
 TEST_F(ReadmeTest, ItNamesTheSettingsThatADryRunNames) {
   const Outcome outcome =
       Succeeded(Muster({"launch", std::string(MUSTER_CONFIG_DIR) + "/smoke.txtpb", "--dry-run",

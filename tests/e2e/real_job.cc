@@ -23,14 +23,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How much longer everything takes under ThreadSanitizer.
+// The slowdown of ThreadSanitizer.
 #ifdef __SANITIZE_THREAD__
 constexpr int kSlowdown = 10;
 #else
 constexpr int kSlowdown = 1;
 #endif
 
-// Every kind of layer, every random choice, slices of uneven sizes and a short last batch.
+// Every kind of layer and of random choice, slices of unequal sizes and a short last batch.
 constexpr const char* kTinyConfig = R"(
 run { epochs: 2 global_batch: 50 slices: 4 log_every_steps: 1 }
 data {
@@ -105,8 +105,8 @@ std::vector<std::string> LaunchWords(const std::string& config, const std::strin
 bool Eventually(double seconds, const std::function<bool()>& condition) {
   const auto end =
       std::chrono::steady_clock::now() + kSlowdown * std::chrono::duration<double>(seconds);
-  // The longer it takes, the rarer the looks: one may read all of /proc, and takes that time from
-  // the processes that it waits for.
+  // Polls less often as time passes. A condition may read all of /proc, which takes time from the
+  // processes that it waits for.
   auto pause = std::chrono::milliseconds(2);
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) return false;
@@ -172,7 +172,7 @@ std::string Process::Log() const { return Slurp(log_); }
   if (Eventually(seconds, [&] { return Log().find(text) != std::string::npos; })) {
     return ::testing::AssertionSuccess();
   }
-  return ::testing::AssertionFailure() << "no word of \"" << text << "\": " << Log();
+  return ::testing::AssertionFailure() << "\"" << text << "\" did not appear: " << Log();
 }
 
 std::string Outcome::hash() const {
@@ -188,8 +188,8 @@ Outcome Succeeded(Outcome outcome, const char* file, int line) {
 RealJob::RealJob() {
   std::string pattern = (fs::temp_directory_path() / "muster-e2e-XXXXXX").string();
   dir_ = ::mkdtemp(pattern.data());
-  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);  // a job would take idle GPUs
-  ::setenv("HOME", dir_.c_str(), 1);        // where a run saves what its directory cannot take
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);  // otherwise a job would use idle GPUs
+  ::setenv("HOME", dir_.c_str(), 1);  // where a run saves files that do not fit into its directory
   WriteCifar10(Path("data"), 60, 40);
   std::ofstream(Path("tiny.txtpb")) << kTinyConfig;
 }
@@ -229,7 +229,7 @@ Outcome RealJob::GoOn(const std::string& run, const std::vector<std::string>& mo
 }
 
 void RealJob::KillAll(const std::string& run, Process& launcher) {
-  launcher.Signal(SIGSTOP);  // so that it cleans nothing up
+  launcher.Signal(SIGSTOP);  // so that it cannot clean up
   for (const int rank : {-1, 0, 1}) {
     if (const pid_t pid = Find(run, rank); pid > 0) ::kill(pid, SIGKILL);
   }
@@ -275,7 +275,7 @@ std::vector<nlohmann::json> RealJob::Metrics(const std::string& name) const {
   std::vector<nlohmann::json> lines;
   std::istringstream text(Slurp(Path(name) / "metrics.jsonl"));
   for (std::string line; std::getline(text, line);) {
-    if (text.eof()) break;  // a line that is being written
+    if (text.eof()) break;  // an incomplete line
     lines.push_back(nlohmann::json::parse(line));
   }
   return lines;
@@ -284,7 +284,7 @@ std::vector<nlohmann::json> RealJob::Metrics(const std::string& name) const {
 ::testing::AssertionResult RealJob::Reaches(const std::string& name, int64_t step) {
   const bool reached = Eventually(30, [&] {
     const std::string text = Slurp(Path(name) / "metrics.jsonl");
-    const size_t end = text.rfind('\n');  // what follows is being written
+    const size_t end = text.rfind('\n');  // the rest is incomplete
     if (end == text.npos) return false;
     const size_t before = end == 0 ? text.npos : text.rfind('\n', end - 1);
     const size_t begin = before == text.npos ? 0 : before + 1;
@@ -317,14 +317,14 @@ pid_t RealJob::Find(const std::string& name, int rank) const {
     for (const auto& entry : fs::directory_iterator("/proc")) {
       const std::string pid = entry.path().filename();
       if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
-      // A zombie has no command line: it is gone but for its number.
+      // A zombie has no command line and counts as gone.
       if (Slurp(entry.path() / "cmdline").find(dir_.string()) != std::string::npos)
         left += pid + " ";
     }
     return left.empty();
   });
   if (gone) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << "left behind: " << left;
+  return ::testing::AssertionFailure() << "still running: " << left;
 }
 
 bool EveryoneMayRunThePrograms() {

@@ -1,4 +1,4 @@
-// The real programs on a tiny network and data set, in a temporary directory of the test's own.
+// Runs the real programs on a tiny network and data set, in a temporary directory.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 
 namespace muster::testing {
 
-// What is preloaded would come before the sanitizer's own runtime.
+// A preloaded library would be loaded before the sanitizer's runtime.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kCanPreload = false;
 #else
@@ -26,20 +26,20 @@ inline constexpr bool kCanPreload = true;
 
 inline int Code(ExitCode code) { return static_cast<int>(code); }
 
-// All that is in the file; "" if it cannot be read.
+// The contents of a file, or "" if it cannot be read.
 std::string Slurp(const std::filesystem::path& path);
 
 struct ProcessOptions {
-  std::map<std::string, std::string> environment;  // besides the test's own
+  std::map<std::string, std::string> environment;  // added to the test's own
   std::string network;                             // a network namespace's file; "": the test's own
   std::map<int, rlim_t> limit;                     // RLIMIT_…, soft and hard
-  uid_t user = 0;                                  // to become; 0: the test's own
+  uid_t user = 0;                                  // the user to become; 0: the test's own
 };
 
-// A process that the test started. Killed, and reaped, at the end.
+// A process started by the test. The destructor kills and reaps it.
 class Process {
  public:
-  // Output and errors go to `log`. argv[0] is the name of a built program.
+  // Standard output and error go to `log`. argv[0] is the name of a built program.
   Process(const std::vector<std::string>& argv, const std::filesystem::path& log,
           const ProcessOptions& options = {});
   ~Process();
@@ -47,12 +47,12 @@ class Process {
 
   pid_t pid() const { return pid_; }
   void Signal(int signal) const;
-  // Exit code, or 128 + signal; -1 if it did not end within `seconds` (it is then killed).
+  // The exit code, or 128 + signal; -1 if it did not end within `seconds` and was killed.
   int Wait(double seconds);
-  // The same after a signal.
+  // Sends a signal, then waits.
   int EndBy(int signal, double seconds);
   std::string Log() const;
-  // Whether this comes to stand in the log.
+  // Waits for this text in the log.
   ::testing::AssertionResult Says(const std::string& text, double seconds = 30) const;
 
  private:
@@ -60,15 +60,15 @@ class Process {
   std::filesystem::path log_;
 };
 
-// A finished `muster launch`.
+// The result of a finished `muster launch`.
 struct Outcome {
   int exit_code = -1;
   std::string log;
   std::vector<nlohmann::json> metrics;  // the lines of metrics.jsonl
-  std::string hash() const;             // of the last line; "" if there is none
+  std::string hash() const;             // of the last line, or ""
 };
 
-// The outcome of a program that must have succeeded: otherwise the test ends here.
+// Ends the test if the program failed, otherwise returns its outcome.
 Outcome Succeeded(Outcome outcome, const char* file = __builtin_FILE(),
                   int line = __builtin_LINE());
 
@@ -77,29 +77,30 @@ class RealJob : public ::testing::Test {
   RealJob();
   ~RealJob() override;
 
-  // `muster launch` on the tiny config with these settings (path=value), in a new run directory.
+  // Runs `muster launch` on the tiny config with these settings (path=value), in a new run
+  // directory.
   Outcome Launch(const std::vector<std::string>& settings, const std::string& config = "");
-  // The same, still running; `name` is the run directory's.
+  // The same without waiting. `name` is the run directory.
   std::unique_ptr<Process> Start(const std::string& name, const std::vector<std::string>& settings);
-  // `muster` with these arguments, to its end; the lines of `run`/metrics.jsonl, if it is given.
+  // Runs `muster` with these arguments. Reads the lines of `run`/metrics.jsonl if `run` is given.
   Outcome Muster(std::vector<std::string> arguments, const std::string& run = "");
-  // `muster launch --resume` of that run.
+  // Runs `muster launch --resume` on that run.
   Outcome GoOn(const std::string& run, const std::vector<std::string>& more = {});
-  // SIGKILL to all of a run of two workers, as of a host that loses its power.
+  // Sends SIGKILL to all processes of a run of two workers, as if its host lost power.
   void KillAll(const std::string& run, Process& launcher);
-  // Waits until a line of metrics.jsonl says that at least `step` steps are done.
+  // Waits until a line of metrics.jsonl reports at least `step` steps.
   ::testing::AssertionResult Reaches(const std::string& name, int64_t step);
-  // The pid of the worker of this rank ("server": -1), from /proc.
+  // Finds the PID of the worker of this rank ("server": -1) in /proc.
   pid_t Find(const std::string& name, int rank) const;
-  // No process that names this test's directory is left.
+  // Expects that no process that names this test's directory is left.
   ::testing::AssertionResult NothingLeft(double seconds) const;
   std::vector<nlohmann::json> Metrics(const std::string& name) const;
   std::filesystem::path Path(const std::string& name) const { return dir_ / name; }
-  // A file with this text, of which the path is returned.
+  // Writes a file and returns its path.
   std::string Write(const std::string& name, const std::string& text) const;
-  // The checkpoints of a run, from the oldest to the newest.
+  // The checkpoints of a run, oldest first.
   std::vector<std::filesystem::path> Checkpoints(const std::string& run) const;
-  // The command ends with this code and a message of one line.
+  // Expects this exit code and a message of one line.
   void ExpectRefused(const std::vector<std::string>& arguments, ExitCode code,
                      const std::string& why);
 
@@ -110,11 +111,11 @@ class RealJob : public ::testing::Test {
 
 // The lines of metrics.jsonl without times.
 std::vector<nlohmann::json> Curve(const std::vector<nlohmann::json>& metrics);
-// The events among the lines, and all the other lines.
+// Events() returns the events among the lines, WithoutEvents() the others.
 std::vector<nlohmann::json> Events(std::vector<nlohmann::json> metrics);
 std::vector<nlohmann::json> WithoutEvents(std::vector<nlohmann::json> metrics);
 
-// Words of a launch of the tiny config in `run`, with these settings and these words besides.
+// The command line of a launch of the tiny config in `run`, with these settings and further words.
 std::vector<std::string> LaunchWords(const std::string& config, const std::string& data,
                                      const std::string& run,
                                      const std::vector<std::string>& settings,
@@ -122,7 +123,7 @@ std::vector<std::string> LaunchWords(const std::string& config, const std::strin
 
 bool Eventually(double seconds, const std::function<bool()>& condition);
 
-// Whether other users may run the programs: not where the build lies below a home that is closed.
+// Whether other users may run the programs. False if the build is below a private home directory.
 bool EveryoneMayRunThePrograms();
 
 }  // namespace muster::testing

@@ -1,4 +1,4 @@
-// Runs that were stopped, or killed, and go on: the same bits, the same curve, nothing overwritten.
+// Stopped or killed runs are resumed: the same bits and curve, and nothing is overwritten.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ TEST_F(Resume, AfterAKillOnOtherWorkersAndAnotherTransport) {
   EXPECT_THAT(rest.log, ContainsRegex("resumes +[0-9]+ of 360 steps done"));
 }
 
-// Two signals: one that nobody asked for twice, and one that asks for a checkpoint alone.
+// Two signals: SIGTERM stops the run with a checkpoint, and SIGUSR1 only requests a checkpoint.
 TEST_F(Resume, AfterASignalItGoesOnWhereItStopped) {
   const Outcome whole = Launch(kLong);
   std::vector<std::string> settings = kLong;
@@ -58,11 +58,11 @@ TEST_F(Resume, AfterASignalItGoesOnWhereItStopped) {
   const Outcome rest = Succeeded(GoOn("run", {"--workers", "1"}));
   EXPECT_EQ(rest.hash(), whole.hash());
   EXPECT_EQ(Curve(rest.metrics), Curve(whole.metrics));
-  // Nothing was done twice.
+  // No step was repeated.
   EXPECT_THAT(rest.log, HasSubstr("resumes       ")) << rest.log;
 }
 
-// A scheduler may send it before there is anything to keep.
+// A scheduler may send it before there is anything to save.
 TEST_F(Resume, ASignalThatComesTooEarlyEndsNothing) {
   const auto process = Start("run", {"run.epochs=100000"});
   const std::string status = "/proc/" + std::to_string(process->pid()) + "/status";
@@ -74,7 +74,7 @@ TEST_F(Resume, ASignalThatComesTooEarlyEndsNothing) {
     }
     return false;
   };
-  ASSERT_TRUE(Eventually(20, takes));  // the program has begun
+  ASSERT_TRUE(Eventually(20, takes));  // the program has started
   ASSERT_TRUE(Eventually(20, [&] {
     process->Signal(SIGUSR1);
     return !Metrics("run").empty();
@@ -94,7 +94,7 @@ TEST_F(Resume, ADirectoryIsUsedByOneAtATimeAndNeverOverwritten) {
     EXPECT_THAT(second.log, HasSubstr("in use by another muster launch (pid " +
                                       std::to_string(process->pid()) + " on host "));
   }
-  // Whoever starts the server by hand is told, too.
+  // A server started by hand reports it, too.
   Process server({"muster-server", "--config", Path("run") / "config.txtpb", "--resume"},
                  Path("server.log"), {.environment = {{"MUSTER_TOKEN", std::string(32, 'a')}}});
   EXPECT_EQ(server.Wait(30), 2);
@@ -118,7 +118,7 @@ TEST_F(Resume, ADamagedCheckpointIsNamedAndTheOneBeforeUsed) {
             HasSubstr("resuming from the previous checkpoint, " + kept[0].filename().string())));
   EXPECT_EQ(rest.hash(), whole.hash());
   EXPECT_EQ(Curve(rest.metrics), Curve(whole.metrics));
-  // Nothing was done with it.
+  // It was not used.
   EXPECT_TRUE(fs::exists(kept[1]));
   for (const fs::path& one : Checkpoints("run0")) std::ofstream(one / "state.pb") << "nonsense";
   const Outcome none = GoOn("run0");
@@ -142,7 +142,7 @@ TEST_F(Resume, ALongerRun) {
   EXPECT_EQ(Curve(Metrics("run1")), Curve(whole.metrics));
 }
 
-// Somebody has removed its checkpoints: it is not done again for that.
+// Its checkpoints were removed, but the run is not repeated.
 TEST_F(Resume, ACompleteRunWithoutCheckpoints) {
   ASSERT_EQ(Launch({"run.epochs=1"}).exit_code, 0);
   fs::remove_all(Path("run0/checkpoints"));
@@ -177,7 +177,7 @@ TEST_F(Resume, WhatCannotBe) {
   refuses({"--repeat", "2"}, "expected one of");
 }
 
-// Whatever else is given, it is said which directory is meant, and nothing is left in it.
+// Errors name the intended directory, and no files are left in it.
 TEST_F(Resume, AnotherDirectoryThanTheRuns) {
   const Outcome run =
       Succeeded(Launch({"run.epochs=2", "checkpoint.every_steps=5", "checkpoint.keep_last=9"}));
@@ -191,13 +191,13 @@ TEST_F(Resume, AnotherDirectoryThanTheRuns) {
   refuses(Path("run0") / "checkpoints", 2, right);
   refuses(Path("run0") / "checkpoints" / "step-00000005-g1", 2, right);
   refuses(Path("nowhere"), 2, "found nothing");
-  // No checkpoint: the code for data, as where none is whole.
+  // Without a checkpoint the exit code is that for data, as if all were damaged.
   fs::create_directory(Path("empty"));
   refuses(Path("empty"), 3, "holds no checkpoint");
   fs::create_directories(Path("series") / "seed-1");
   std::ofstream(Path("series") / "repeat.json") << "{}";
   refuses(Path("series"), 2, "is a series (--repeat)");
-  // To go on from an older one, as CHECKPOINTS.md says.
+  // Resuming from an older checkpoint, as described in CHECKPOINTS.md.
   fs::copy(Path("run0"), Path("copy"), fs::copy_options::recursive);
   for (const fs::path& one : Checkpoints("copy")) {
     if (one.filename() > "step-00000005-g1") fs::remove_all(one);
@@ -221,7 +221,7 @@ TEST_F(Resume, ARunThatWasMovedWithItsData) {
                 .exit_code,
             0);
   fs::rename(Path("old"), Path("new"));
-  // Its config repeats it, and neither finds a run in the old place nor begins one there.
+  // Its config can repeat the run. It neither uses nor creates files in the old place.
   const std::string gone = Path("old") / "data";
   const std::string config = now + "/config.txtpb";
   for (const std::vector<std::string>& command :
@@ -234,13 +234,13 @@ TEST_F(Resume, ARunThatWasMovedWithItsData) {
   EXPECT_THAT(Muster({"predict", now, "--samples", "0"}).log, HasSubstr(gone));
   const Outcome dry = Succeeded(launch({config, "--dry-run", "--data", Path("new") / "data"}));
   EXPECT_THAT(dry.log, Not(HasSubstr(old)));
-  fs::copy(Path("new"), Path("old"), fs::copy_options::recursive);  // a copy's config names it
+  fs::copy(Path("new"), Path("old"), fs::copy_options::recursive);  // the copy's config names it
   EXPECT_EQ(launch({config, "--dry-run"}).exit_code, 0);
   const Outcome more = Succeeded(launch({"--resume", now, "--epochs", "3"}));
   EXPECT_THAT(more.log, Not(HasSubstr(old)));
 }
 
-// A file is where the checkpoints should go: the training is worth more than they are.
+// A file blocks the folder of checkpoints. Training continues, because it is worth more.
 TEST_F(Resume, ADiskThatTakesNoCheckpointEndsNoTraining) {
   const Outcome whole = Launch({"run.epochs=4"});
   fs::create_directory(Path("run"));

@@ -1,4 +1,4 @@
-// Runs as people make them: the smoke config, early stops, series, dry runs, accumulation.
+// Typical runs: the smoke config, early stops, series, dry runs, accumulation.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ bool Mentions(const std::vector<std::string>& settings, const std::string& path)
 
 class Runs : public RealJob {
  protected:
-  // `muster launch configs/smoke.txtpb` into run directory `name`, with settings path=value.
+  // Runs `muster launch configs/smoke.txtpb` in run directory `name`, with settings path=value.
   std::vector<std::string> SmokeArguments(const std::string& name,
                                           const std::vector<std::string>& settings,
                                           const std::vector<std::string>& more = {}) const {
@@ -73,7 +73,7 @@ TEST_F(Runs, TheSmokeConfigLearnsInSeconds) {
   EXPECT_THAT(outcome.log, AllOf(HasSubstr("cores"), HasSubstr("  limit  ")));
 }
 
-// Its weights are those of a run of just so many steps: nothing of a later step is in them.
+// The weights equal those of a run of exactly that many steps: no later step is included.
 TEST_F(Runs, StopAtAccuracyEndsTheRunAtThatEvaluation) {
   const Outcome outcome = Succeeded(Smoke(
       "run", {"evaluation.stop_at_accuracy=0.5", "evaluation.every_steps=10", "run.epochs=50"}));
@@ -105,7 +105,7 @@ TEST_F(Runs, AJobThatCannotFitIsRefused) {
   EXPECT_FALSE(fs::exists(Path("run")));
 }
 
-// Its layers would fill a Hello, and planning it once took the square of their number.
+// The names of its layers would fill a Hello. Planning it used to take quadratic time.
 TEST_F(Runs, ANetworkOfManyLayersTrains) {
   std::ofstream config(Path("deep.txtpb"));
   config << R"(run { steps: 1 global_batch: 2 slices: 1 } cluster { workers: 1 }
@@ -132,12 +132,12 @@ TEST_F(Runs, ASeriesRunsConsecutiveSeeds) {
   EXPECT_NEAR(json["test_accuracy"]["deviation"], std::abs(a - b) / std::sqrt(2), 1e-12);
   EXPECT_THAT(outcome.log, AllOf(HasSubstr("run 1 of 2: seed 7"), HasSubstr("run 2 of 2: seed 8"),
                                  HasSubstr("(2 runs)")));
-  // Each is the run that its seed gives alone.
+  // Each run equals a single run with its seed.
   const Outcome alone = Smoke("alone", {"run.steps=20", "run.seed=8"});
   EXPECT_EQ(json["runs"][1]["weights_hash"], alone.hash());
   EXPECT_NE(json["runs"][0]["weights_hash"], alone.hash());
   EXPECT_EQ(Metrics("series/seed-8").back()["weights_hash"], alone.hash());
-  // What a series has written is not written over.
+  // A series is not overwritten.
   EXPECT_EQ(Smoke("series", {"run.seed=9"}, {"--repeat", "2"}).exit_code, 2);
 }
 
@@ -194,7 +194,7 @@ TEST_F(Runs, ADryRunLeavesNothingBehind) {
   EXPECT_EQ(Files(), before);
 }
 
-// The rows that `muster-worker --memory` prints of the smoke config with settings, by name.
+// The rows that `muster-worker --memory` prints for the smoke config with these settings, by name.
 std::map<std::string, double> MemoryOf(const std::vector<std::string>& settings,
                                        const std::filesystem::path& folder) {
   std::vector<Setting> parsed;
@@ -221,7 +221,8 @@ TEST_F(Runs, AWorkerKnowsItsMemoryBeforeItRuns) {
   constexpr double kArena = 4 * (432 + 16 + 4608 + 32 + 320 + 16);
   EXPECT_EQ(rows["weights, two buffers (shared)"], 2 * kArena);
   EXPECT_EQ(rows["gradients to push (shared)"], kArena);
-  // The second convolution's, transformed, forward and back, and at most a copy of the first's.
+  // The second convolution's transformed weights, forward and backward, and at most a copy of the
+  // first's.
   constexpr double kTransformed = 2 * 16 * (16 * 32 + 16) * 4;
   EXPECT_GE(rows["weights in kernel layouts"], kTransformed);
   EXPECT_LE(rows["weights in kernel layouts"], kTransformed + 2 * 4 * 9 * 16 * 16);
@@ -244,20 +245,20 @@ TEST_F(Runs, AWorkerKnowsItsMemoryBeforeItRuns) {
   EXPECT_EQ(tcp["accumulated gradients"], 2 * kArena);  // four slices: a tree of two levels
 }
 
-// What a dry run says, and what the worker logs at its end.
+// The prediction of a dry run is compared with the worker's log.
 TEST_F(Runs, TheMemoryOfADryRunIsWhatAWorkerUses) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer's own memory is many times that of the program";
+  GTEST_SKIP() << "a sanitizer uses many times the memory of the program";
 #endif
-  // Batches so large that arrays are most of it, and what cannot be counted (messages, small
-  // objects, stacks: 4 to 11 MB) little.
+  // Large batches, so that arrays dominate. The rest (messages, small objects, stacks) is only 4 to
+  // 11 MB.
   std::vector<std::string> settings{"cluster.workers=2", "run.global_batch=1600", "run.slices=2",
                                     "evaluation.batch=500"};
   double expected = 0;
   for (const auto& [what, bytes] : MemoryOf(settings, Path("."))) expected += bytes;
   settings.emplace_back("run.steps=4");
   const Outcome outcome = Succeeded(Smoke("run", settings));
-  // The one block goes to one of the workers.
+  // Only one of the workers evaluates, because there is a single block.
   double peak = 0;
   for (const char* name : {"run/worker-0.log", "run/worker-1.log"}) {
     std::ifstream log(Path(name));

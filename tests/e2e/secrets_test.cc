@@ -1,4 +1,4 @@
-// The token of a job, and what is made of it, is seen by nobody who has not been given it.
+// A job's token and the keys derived from it are never visible to others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -31,13 +31,13 @@ class Secrets : public HandJob {
       "--set", "cluster.encryption=CURVE", "--set", "cluster.transport=TCP", "--epochs", "100000"};
 };
 
-// One worker has it from the file, the other from its environment; both forget where.
+// One worker reads it from the file, the other from its environment. Both erase the source.
 TEST_F(Secrets, NoProcessAndNoFileShowsTheToken) {
   const auto server = Server(encrypted_);
   const std::string endpoint = Endpoint(*server);
   struct stat file {};
   ASSERT_EQ(::stat(Path("run/token").c_str(), &file), 0);
-  EXPECT_EQ(file.st_mode & 07777, 0600u) << "whatever the umask";
+  EXPECT_EQ(file.st_mode & 07777, 0600u) << "regardless of the umask";
   std::string token = Slurp(Path("run/token"));
   token.resize(32);
   const Words words{"muster",     "worker", Path("run/config.txtpb"), "--rank", "0",
@@ -63,11 +63,11 @@ TEST_F(Secrets, NoProcessAndNoFileShowsTheToken) {
   EXPECT_GT(files, 5);
 }
 
-// The kernel gives what it shows of such a process to root.
+// The kernel makes root the owner of such a process's files in /proc.
 TEST_F(Secrets, AnEncryptedJobLeavesNoCoreDumps) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
   if (!EveryoneMayRunThePrograms()) {
-    GTEST_SKIP() << "another user may not run what lies in " << MUSTER_BIN_DIR;
+    GTEST_SKIP() << "other users may not run the programs in " << MUSTER_BIN_DIR;
   }
   constexpr uid_t kNobody = 65534;
   fs::permissions(Path(""), fs::perms::all);

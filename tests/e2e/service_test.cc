@@ -1,4 +1,4 @@
-// Server and workers as a service manager has them: the same command again whenever it has failed.
+// Server and workers under a service manager, which repeats the same command after each failure.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ using ::testing::Not;
 
 class Service : public HandJob {
  protected:
-  // As the unit has it.
+  // Starts the server with the command of the unit.
   std::unique_ptr<Process> Serve(const Words& more = {}, const ProcessOptions& options = {}) {
     Words words{"--token-file", TokenFile(),
                 "--endpoint",   endpoint_,
@@ -54,7 +54,7 @@ TEST_F(Service, BeginsGoesOnAndIsComplete) {
     EXPECT_THAT(server->Log(), Not(HasSubstr("  resumes ")));
     EXPECT_TRUE(Eventually(
         10, [&] { return Slurp(Path("run/status.json")).find("training") != std::string::npos; }));
-    server->Signal(SIGKILL);  // nothing of it stays
+    server->Signal(SIGKILL);  // it cannot clean up
     EXPECT_EQ(server->Wait(10), 128 + SIGKILL);
     EXPECT_EQ(first->Wait(20), 7) << first->Log();
     EXPECT_EQ(second->Wait(20), 7) << second->Log();
@@ -62,23 +62,23 @@ TEST_F(Service, BeginsGoesOnAndIsComplete) {
     EXPECT_THAT(Muster({"runs", Path("run")}).log, HasSubstr("killed"));
   }
   ServeToTheEnd(hash);
-  // Which the run tells, as of a server that a launcher has lost.
+  // The run records it like a server lost by a launcher.
   EXPECT_EQ(Metrics("run").back()["server_restarts"], 1);
   EXPECT_THAT(Muster({"runs", Path("run")}).log, HasSubstr("completed, 1 restart"));
-  // After a reboot.
+  // The services start again after a reboot.
   const auto again = Serve();
   EXPECT_EQ(again->Wait(20), 0) << again->Log();
   EXPECT_THAT(again->Log(), HasSubstr("/run is complete: nothing is left to do"));
   EXPECT_EQ(Metrics("run").back()["weights_hash"], hash);
 }
 
-// Lost while it wrote what a complete run leaves: its workers have ended well, and are not started
-// again, or only one of them is.
+// The server was lost while it wrote the results of a complete run. Its workers have ended
+// successfully, so none or only one of them is restarted.
 TEST_F(Service, WritesWhatACompleteRunLeavesWithoutItsWorkers) {
   const std::string hash = WholeHash();
   ServeToTheEnd(hash);
   const std::string whole = Slurp(Path("run/metrics.jsonl"));
-  // What they are of, the config, says more.
+  // Only the weights: the config in the metadata differs.
   const auto weights = [this] {
     const std::string file = Slurp(Path("run/model.safetensors"));
     return file.substr(file.size() - std::min<size_t>(file.size(), 16'000));
@@ -88,7 +88,7 @@ TEST_F(Service, WritesWhatACompleteRunLeavesWithoutItsWorkers) {
     const size_t last = whole.find_last_of('\n', whole.size() - 2);
     fs::resize_file(Path("run/metrics.jsonl"), last + 1);
     fs::remove(Path("run/model.safetensors"));
-    // The server waits for its workers for 2 s only. A worker needs longer on a busy machine, so it
+    // The server waits only 2 s for its workers. A worker needs longer on a busy machine, so it
     // starts first and waits for the server.
     const auto worker = one_worker ? Worker(1, endpoint_) : nullptr;
     if (worker) {
@@ -107,7 +107,7 @@ TEST_F(Service, WritesWhatACompleteRunLeavesWithoutItsWorkers) {
 }
 
 TEST_F(Service, AWorkerThatComesWhileACompleteRunIsWrittenIsNotNeeded) {
-  if (!kCanPreload) GTEST_SKIP() << "a sanitizer's runtime must come first";
+  if (!kCanPreload) GTEST_SKIP() << "LD_PRELOAD does not work with a sanitizer's runtime";
   const auto server = Serve({}, {.environment = {{"LD_PRELOAD", MUSTER_FAULTS},
                                                  {"MUSTER_FAULT", "model"},
                                                  {"MUSTER_FAULT_ONCE", Path("written")}}});
@@ -116,12 +116,12 @@ TEST_F(Service, AWorkerThatComesWhileACompleteRunIsWrittenIsNotNeeded) {
   const auto third = Worker(1, endpoint_);
   EXPECT_EQ(third->Wait(10), 0) << third->Log();
   EXPECT_THAT(third->Log(), HasSubstr("this worker is not needed: the run is complete"));
-  EXPECT_FALSE(fs::exists(Path("run/model.safetensors"))) << "it is still being written";
+  EXPECT_FALSE(fs::exists(Path("run/model.safetensors"))) << "the server is still writing it";
   std::ofstream(Path("written")).flush();
   EXPECT_EQ(server->Wait(10), 0) << server->Log();
 }
 
-// Killed so early that no checkpoint was on the disk.
+// The server was killed before its first checkpoint.
 TEST_F(Service, BeginsAnewWhereThereIsNoCheckpoint) {
   const std::string hash = WholeHash();
   fs::create_directory(Path("run"));
@@ -131,7 +131,7 @@ TEST_F(Service, BeginsAnewWhereThereIsNoCheckpoint) {
   EXPECT_TRUE(fs::exists(Path("run/attempt-1/metrics.jsonl")));
   EXPECT_TRUE(fs::exists(Path("run/attempt-1/server.log")));
   EXPECT_EQ(Metrics("run").front()["step"], 1);
-  // A line for each step, the evaluation at the end, the last one.
+  // A line for each step, for the final evaluation, and for the end.
   EXPECT_EQ(Metrics("run").size(), 122u);
 }
 

@@ -1,5 +1,5 @@
-// A real worker that is half as fast gets fewer slices than the other one, over every transport;
-// the result has the bits of even shares.
+// A slow worker gets fewer slices than the other one, over every transport. The result has the same
+// bits as with equal shares.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using SharesOver = HandJob;
 
 TEST_F(SharesOver, EveryTransportFollowTheRates) {
-  if (!kCanPreload) GTEST_SKIP() << "a sanitizer's runtime must come first";
+  if (!kCanPreload) GTEST_SKIP() << "LD_PRELOAD does not work with a sanitizer's runtime";
   const std::vector<std::string> settings{"run.slices=16", "run.epochs=5",
                                           "evaluation.every_epochs=3"};
   const Outcome even = Succeeded(Launch(settings));

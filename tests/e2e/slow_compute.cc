@@ -1,8 +1,8 @@
-// Preloaded into a job: its workers sleep for each layer's product or convolution, those of one
-// rank longer, so that its ranks have speeds that do not depend on what else the machine does.
-//   MUSTER_SLEEP_US      for each call of oneDNN
-//   MUSTER_SLOW_RANK     whose calls take …
-//   MUSTER_SLOW_FACTOR   … so many times as long
+// Preloaded into a job. Its workers sleep for each layer's product or convolution, one of them
+// longer, so that their relative speeds do not depend on the load of the machine.
+//   MUSTER_SLEEP_US      the delay of each call of oneDNN
+//   MUSTER_SLOW_RANK     the slow rank
+//   MUSTER_SLOW_FACTOR   multiplies the slow rank's delay
 #include <dlfcn.h>
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// A small file system of the test's own at Path("small"), seen by it and its children alone.
+// A small file system at Path("small"), visible only to the test and its children.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,8 +28,8 @@ class SmallDisk : public RealJob {
     std::filesystem::create_directory(Path("small"));
     if (::unshare(CLONE_NEWNS) != 0 ||
         ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 || !Mount("size=256k")) {
-      // EINVAL: this is a chroot whose root is no mount of its own.
-      GTEST_SKIP() << "needs root, and a root folder that is a mount: "
+      // EINVAL: this is a chroot whose root is not a mount point.
+      GTEST_SKIP() << "needs root, and a root folder that is a mount point: "
                    << std::generic_category().message(errno);
     }
   }
@@ -38,7 +38,7 @@ class SmallDisk : public RealJob {
   bool Mount(const char* size, unsigned long flags = 0) const {
     return ::mount("tmpfs", Path("small").c_str(), "tmpfs", flags, size) == 0;
   }
-  // Nothing more can be written there.
+  // Fills the rest of the disk.
   void Fill() const {
     std::ofstream file(Path("small") / "fill", std::ios::binary);
     const std::string block(4096, 'x');

@@ -1,5 +1,4 @@
-// A pipe, a device without end or a folder in the place of a run's file: every command ends, and
-// says what it found.
+// If a pipe, an endless device or a folder replaces a run's file, every command ends and names it.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -21,7 +20,7 @@ class SpecialFiles : public RealJob {
     ASSERT_EQ(Launch({"checkpoint.keep_last=1"}).exit_code, 0);
     checkpoint_ = "checkpoints/" + Checkpoints("run0").back().filename().string();
   }
-  // Puts something of this kind in the place of run0's file.
+  // Replaces a file of run0 by something of this kind.
   void Replace(const std::string& name, const std::string& kind) {
     const fs::path path = Path("run0/" + name);
     fs::rename(path, Path("kept"));

@@ -1,4 +1,4 @@
-// Runs with a validation set: it chooses the best weights, and the test set is evaluated once, at
+// Runs with a validation set, which selects the best weights. The test set is evaluated once, at
 // the end.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using ::testing::Not;
 
 class Split : public RealJob {
  protected:
-  // The samples are tiny, and the test set takes some seconds.
+  // Tiny evaluation batches make the test set's evaluation last some seconds.
   std::vector<std::string> SlowTest(std::vector<std::string> more = {}) {
     more.insert(more.end(),
                 {"data={ format: SYNTHETIC validation_fraction: 0.3 synthetic { height: 12 width: "
@@ -26,7 +26,7 @@ class Split : public RealJob {
                  "evaluation.batch=1", "evaluation.use_ema=true", "optimizer.ema_decay=0.9"});
     return more;
   }
-  // The last evaluation of the validation set has been written: the test set's goes on.
+  // Waits until the last validation evaluation is recorded and the test evaluation is running.
   bool Tests(const std::string& run) {
     return Eventually(30, [&] {
       const auto lines = WithoutEvents(Metrics(run));
@@ -34,7 +34,7 @@ class Split : public RealJob {
              lines.back().contains("validation_accuracy");
     });
   }
-  // Lines that have this key, but for the last one.
+  // The number of lines with this key, except the last one.
   static int64_t CountOf(const std::vector<nlohmann::json>& metrics, const char* key) {
     return std::ranges::count_if(metrics, [&](const nlohmann::json& line) {
       return line.contains(key) && !line.contains("final");
@@ -112,12 +112,12 @@ TEST_F(Split, AWorkerIsKilledWhileTheTestSetIsEvaluated) {
 
 TEST_F(Split, ARunGoesOnWithTheTestSet) {
   const auto expected = Succeeded(Launch(SlowTest())).metrics;
-  // Stopped by its user: the evaluation of the validation set is kept.
+  // Stopped by the user: the validation result is kept.
   const auto stopped = Start("stopped", SlowTest());
   ASSERT_TRUE(Tests("stopped")) << stopped->Log();
   EXPECT_EQ(stopped->EndBy(SIGTERM, 30), Code(ExitCode::kTerminated)) << stopped->Log();
   ExpectTheSame(Succeeded(GoOn("stopped")).metrics, expected);
-  // Killed: both evaluations are done again.
+  // Killed: both evaluations are repeated.
   const auto killed = Start("killed", SlowTest());
   ASSERT_TRUE(Tests("killed")) << killed->Log();
   KillAll("killed", *killed);

@@ -1,18 +1,17 @@
-// Somebody without the job's token who means harm, for a bounded time, over plain sockets:
+// An attacker without the job's token. Attacks a server for a limited time, over plain sockets:
 //
 //   stranger ENDPOINT MODE SECONDS
 //
-// ENDPOINT: tcp://127.0.0.1:PORT or ipc://@NAME. MODE:
-//   flood       sends small garbage messages and never reads; part of the connections are cut
-//               again and again
-//   more        frames that say MORE and never end
-//   unfinished  a frame as large as the server takes, but for its last byte, on many connections
-//   giant       the same of 4 MiB, which is more than it takes
-//   text        messages whose text is no text
-//   idle        connects and says nothing
-// With plain- before it (plain-flood …) the connection begins with ZMTP's PLAIN mechanism and a
-// wrong password, with curve- with CURVE and a box that nobody can open, and else with NULL. Prints
-// what it did. SIGTERM ends it early, and is no failure.
+// ENDPOINT is tcp://127.0.0.1:PORT or ipc://@NAME. MODE is one of:
+//   flood       sends small garbage messages and never reads; some connections are cut repeatedly
+//   more        frames that have the MORE flag and never end
+//   unfinished  frames of the largest accepted size without their last byte, on many connections
+//   giant       the same with 4 MiB, more than the server accepts
+//   text        messages with invalid UTF-8
+//   idle        connects and sends nothing
+// The prefix plain- (plain-flood …) starts the connection with ZMTP's PLAIN mechanism and a wrong
+// password, and curve- with CURVE and a box that cannot be decrypted. The default is NULL. Prints
+// what it did. SIGTERM ends it early with success.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -66,7 +65,7 @@ Address Parse(const std::string& endpoint) {
 
 enum class Mechanism { kNull, kPlain, kCurve };
 
-// ZMTP 3.0: signature, version, mechanism, as client.
+// The ZMTP 3.0 greeting of a client: signature, version, mechanism.
 std::string Greeting(Mechanism mechanism) {
   std::string greeting("\xff\0\0\0\0\0\0\0\1\x7f\3\0", 12);
   greeting += mechanism == Mechanism::kPlain   ? "PLAIN"
@@ -105,10 +104,10 @@ std::string Repeated(const std::string& frame, size_t bytes) {
   return all;
 }
 
-// What a connection sends: `first`, and `again` for as long as it lives.
+// The data that a connection sends: `first`, and then `again` repeatedly.
 struct Script {
   int connections;
-  int short_lived = 0;  // of these; cut every 50 ms
+  int short_lived = 0;  // the number of these that are cut every 50 ms
   std::string first, again;
 };
 
@@ -124,7 +123,7 @@ Script ScriptFor(std::string mode) {
   }
   if (mode == "more") return {8, 0, begin, Repeated(Frame("ab", true), 16 << 10)};
   if (mode == "unfinished" || mode == "giant") {
-    // A piece, and some room for what CURVE adds.
+    // One piece plus the overhead of CURVE.
     const size_t bytes = mode == "giant" ? 4 << 20 : (256 + 1) << 10;
     std::string frame = Frame(std::string(bytes, 'x'), false);
     frame[0] |= 4;  // a command
@@ -132,7 +131,7 @@ Script ScriptFor(std::string mode) {
     return {400, 0, Greeting(mechanism) + frame, ""};
   }
   if (mode == "text") {
-    // WorkerMessage { hello { token: …  host: … } } of bytes that are no UTF-8.
+    // WorkerMessage { hello { token: …  host: … } } with bytes that are not UTF-8.
     return {8, 0, begin,
             Repeated(Frame("\x12\x08\x12\x02\xff\xfe\x1a\x02\xff\xfe", false), 16 << 10)};
   }
@@ -143,7 +142,7 @@ Script ScriptFor(std::string mode) {
 
 struct Connection {
   int fd = -1;
-  size_t sent = 0;  // of `first`, then of `again`
+  size_t sent = 0;  // bytes of `first`, then of `again`
   bool began = false;
   Clock::time_point until;
 };
@@ -197,7 +196,7 @@ class Stranger {
   }
 
   void Open(Connection& connection) {
-    // A full queue of the server's must not keep the other connections waiting.
+    // A full accept queue of the server must not block the other connections.
     connection.fd =
         ::socket(address_.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (connection.fd < 0 ||

@@ -1,4 +1,4 @@
-// What somebody without the job's token can do to a server (stranger.cc): nothing but keep it busy.
+// A stranger without the job's token (stranger.cc) can do no more than keep a server busy.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -20,14 +20,14 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Sanitizers keep freed memory, to find who uses it: what is resident says nothing then.
+// Sanitizers delay freeing memory to detect later uses, which makes resident memory meaningless.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kResidentIsHeld = false;
 #else
 constexpr bool kResidentIsHeld = true;
 #endif
 
-// The most memory that this process ever had; 0 if there is none.
+// The peak memory of this process, or 0 if it does not exist.
 size_t PeakBytes(pid_t pid) {
   std::ifstream status("/proc/" + std::to_string(pid) + "/status");
   for (std::string line; std::getline(status, line);) {
@@ -46,8 +46,8 @@ class Strangers : public HandJob,
   }
 };
 
-// While the server waits for its workers, and while it trains. Short deadlines: what goes wrong by
-// a timer goes wrong soon.
+// Attacks while the server waits for its workers and while it trains. Short deadlines reveal timer
+// problems soon.
 TEST_P(Strangers, DoNotDisturbAJob) {
   const auto& [mode, encryption] = GetParam();
   const Words set{"--set", "cluster.encryption=" + encryption, "--set", "cluster.transport=TCP"};
@@ -57,7 +57,7 @@ TEST_P(Strangers, DoNotDisturbAJob) {
   const auto server = Server(server_words);
   const std::string endpoint = Endpoint(*server);
   const auto with_null = Stranger(endpoint, mode, "2");
-  // The server's own mechanism, and no token.
+  // The server's own mechanism, without a token.
   const std::string known = (encryption == "CURVE" ? "curve-" : "plain-") + mode;
   const auto with_known = Stranger(endpoint, known, "2");
   ExpectSuccess(with_null, with_known);
@@ -82,10 +82,10 @@ INSTANTIATE_TEST_SUITE_P(Modes, Strangers,
 
 class Hoarders : public Strangers {};
 
-// 400 connections that each send what a server takes, but for the last byte, or more, or nothing;
-// and 400 that begin with another mechanism: it holds a piece for each of the first, and no more.
+// 400 connections that send an almost complete message, a too large one, or nothing, and 400 with
+// another mechanism. The server buffers at most one piece for each of the first.
 TEST_P(Hoarders, HoldAPieceEach) {
-  if (!kResidentIsHeld) GTEST_SKIP() << "a sanitizer keeps freed memory";
+  if (!kResidentIsHeld) GTEST_SKIP() << "a sanitizer delays freeing memory";
   const auto& [mode, encryption] = GetParam();
   const auto server =
       Server({"--token-file", TokenFile(), "--set", "deadlines.start_s=60", "--set",
@@ -100,11 +100,11 @@ TEST_P(Hoarders, HoldAPieceEach) {
   const auto two = Stranger(endpoint, mode, "60");
   constexpr size_t kConnections = 400, kEach = (256 + 64) << 10, kPrograms = 32 << 20;
   if (mode == "unfinished") {
-    // The server reads slowly on a busy machine: wait until the attack has come.
+    // The server reads slowly on a busy machine, so wait until the attack has arrived.
     for (int tries = 0; tries < 400 && PeakBytes(pid) - before <= 100 * kEach; ++tries) {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
-    EXPECT_GT(PeakBytes(pid) - before, 100 * kEach) << "the attack has not come";
+    EXPECT_GT(PeakBytes(pid) - before, 100 * kEach) << "the attack has not arrived";
   }
   std::this_thread::sleep_for(std::chrono::seconds(2));
   EXPECT_EQ(one->EndBy(SIGTERM, 20), 0) << one->Log();
@@ -125,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, Hoarders,
 
 using Token = HandJob;
 
-// Over ZeroMQ the handshake refuses it; both sides say so.
+// Over ZeroMQ the handshake rejects it, and both sides report it.
 TEST_F(Token, AWrongOneIsRefusedAndSaid) {
   const auto server = Server({"--token-file", TokenFile(), "--set", "cluster.transport=TCP"});
   const std::string endpoint = Endpoint(*server);

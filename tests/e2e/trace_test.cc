@@ -1,4 +1,4 @@
-// The trace that the real programs write.
+// The trace of the real programs.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -111,7 +111,7 @@ TEST_F(TraceFile, HasATrackPerThreadAndEveryLayerOncePerSlice) {
   }
 }
 
-// Every chunk of every step is updated once, after both workers have begun to push it.
+// Every chunk of every step is updated once, after both workers have started pushing it.
 TEST_F(TraceFile, FollowsAChunkThroughTheProcesses) {
   for (const std::string transport : {"LOCAL", "IPC"}) {
     ASSERT_EQ(Trace({"cluster.transport=" + transport}).exit_code, 0);
@@ -143,7 +143,7 @@ TEST_F(TraceFile, SpansOfOneThreadNest) {
   for (const auto& [track, spans] : tracks_) {
     std::vector<const Span*> open;
     double last = 0;
-    for (const Span& span : spans) {  // in the order in which they began
+    for (const Span& span : spans) {  // ordered by begin
       EXPECT_GE(span.begin, last - 0.0015) << track << ": " << span.name;
       last = span.begin;
       while (!open.empty() && open.back()->end <= span.begin + 0.0015) open.pop_back();

@@ -1,5 +1,5 @@
-// `muster verify`: a run that is done again has the bits of its checkpoints, or the first
-// difference is named.
+// `muster verify` repeats a run and compares the bits with its checkpoints. It reports the first
+// difference.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <xxhash.h>
@@ -21,7 +21,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
-// Every path in a directory, what the files hold, and when they were written.
+// All paths in a directory, with contents and modification times.
 std::map<std::string, std::string> Everything(const fs::path& dir) {
   std::map<std::string, std::string> all;
   for (const auto& entry : fs::recursive_directory_iterator(dir)) {
@@ -38,8 +38,8 @@ class Verify : public RealJob {
     words.insert(words.end(), more.begin(), more.end());
     return Muster(words);
   }
-  // A run of so many epochs, which stops after each: the end of a run always has a checkpoint, and
-  // others are left out while the disk is busy.
+  // Trains epoch by epoch, stopping after each. The end of a run always has a checkpoint, while
+  // others are skipped if the disk is busy.
   void TrainByEpoch(const std::string& run, std::vector<std::string> settings, int epochs) {
     settings.insert(settings.end(), {"checkpoint.every_epochs=0", "checkpoint.keep_last=100"});
     settings.emplace_back("run.epochs=1");
@@ -48,14 +48,14 @@ class Verify : public RealJob {
       ASSERT_EQ(GoOn(run, {"--epochs", std::to_string(epoch)}).exit_code, 0);
     }
   }
-  // Changes the state of a checkpoint, and its checksum with it.
+  // Changes the state of a checkpoint and updates its checksum.
   static void Change(const fs::path& folder, const std::function<void(checkpoint::State&)>& how) {
     const std::string file = folder / kStateFile;
     checkpoint::State state = ParseStateFile(file, Slurp(file));
     how(state);
     std::ofstream(file, std::ios::binary) << StateFileBytes(state);
   }
-  // Turns a bit of three values of a tensor, and makes the checksums fit.
+  // Flips a bit in three values of a tensor and updates the checksums.
   static void Turn(const fs::path& folder, const std::string& tensor) {
     const fs::path file = folder / kTensorFile;
     std::string bytes = Slurp(file);
@@ -103,7 +103,7 @@ TEST_F(Verify, AResumedRunOnAnyNumberOfWorkers) {
   EXPECT_EQ(Everything(Path("run")), before);
 }
 
-// The rate falls at steps 9, 15, …; at 24 patience ends the run, until it is given more.
+// The rate falls at steps 9, 15, … At 24 patience ends the run, until it is increased.
 TEST_F(Verify, WhatEvaluationsDecidedIsDecidedAgain) {
   ASSERT_EQ(
       Launch({"run.epochs=10", "evaluation.every_steps=3", "evaluation.every_epochs=0",
@@ -117,7 +117,7 @@ TEST_F(Verify, WhatEvaluationsDecidedIsDecidedAgain) {
   ASSERT_EQ(GoOn("run0", {"--set", "evaluation.patience=9"}).exit_code, 0);
   const Outcome longer = Succeeded(Run("run0", {"--workers", "1"}));
   EXPECT_THAT(longer.log, HasSubstr("steps 0 to 30: the same bits in 12 tensors on 1 worker ("));
-  // The same run with less patience does not come as far.
+  // The same run with less patience ends earlier.
   const Outcome shorter = Run("run0", {"--set", "evaluation.patience=7"});
   EXPECT_EQ(shorter.exit_code, 1) << shorter.log;
   EXPECT_THAT(shorter.log, ContainsRegex("step 24: the replay ended before checkpoint "
@@ -143,7 +143,7 @@ TEST_F(Verify, TheFirstDifferenceIsNamed) {
   EXPECT_EQ(result["from_step"], 0);
   EXPECT_EQ(result["to_step"], 6);
   EXPECT_THAT(result["difference"], HasSubstr("step-00000012-g2"));
-  // What begins with other bits ends with others.
+  // Different initial bits lead to different final ones.
   EXPECT_THAT(Run("run", {"--last"}).log,
               HasSubstr("step 24: differs from checkpoint step-00000024-g4-evaluated: average."));
 }
@@ -201,7 +201,7 @@ TEST_F(Verify, WhatCannotBeVerifiedIsRefused) {
   EXPECT_EQ(Everything(Path("run")).size(), before.size());
 }
 
-// It goes on while it is verified, and removes its older checkpoints.
+// The run continues during the verification and removes older checkpoints.
 TEST_F(Verify, ARunUnderWay) {
   const auto process =
       Start("run", {"run.epochs=100000", "checkpoint.every_steps=5", "checkpoint.keep_last=6"});
@@ -225,7 +225,7 @@ TEST_F(Verify, ALostWorkerIsReplacedAndCtrlCLeavesNothing) {
             0);
   const auto before = Everything(Path("run0"));
   fs::create_directory(Path("tmp"));
-  // The files of the job that replays the run are in a folder there.
+  // The job that replays the run has its files in a folder there.
   const auto worker = [&] {
     for (const auto& entry : fs::directory_iterator(Path("tmp"))) {
       return Find("tmp/" + entry.path().filename().string(), 1);

@@ -1,4 +1,4 @@
-// A run that is looked in on from outside: its status, a stall that is explained while it lasts.
+// Observing a run from outside: its status, and a stall that is explained while it lasts.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ class Watch : public RealJob {
   std::string Status(const std::string& name) const { return Slurp(Path(name) / "status.json"); }
 };
 
-// Long enough not to end by itself; the test ends it.
+// Long enough to be ended by the test.
 const std::vector<std::string> kLong{"run.steps=1000000", "cluster.workers=2",
                                      "evaluation.every_epochs=0", "run.log_every_steps=100"};
 
@@ -38,7 +38,7 @@ TEST_F(Watch, ARunIsSeenWhileItRunsAndAfterwards) {
 }
 
 TEST_F(Watch, AStallSaysWhomItWaitsForBeforeADeadlineEndsIt) {
-  // Otherwise its work would be given to the other one.
+  // Otherwise its work would be reassigned.
   std::vector<std::string> settings = kLong;
   settings.push_back("cluster.on_lost_worker=ABORT");
   const std::unique_ptr<Process> job = Start("run", settings);

@@ -1,5 +1,5 @@
-// A .tar.gz of a data set writes nothing outside of the folder that it is unpacked to, nothing but
-// plain files, and not many of them.
+// Unpacking a data set's .tar.gz only writes regular files, a limited number of them, and none
+// outside of its folder.
 
 #include <algorithm>
 #include <cstdio>
@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kBlock = 512;
 
-// The head of an entry, with the checksum over it, which no fuzzer would guess.
+// An entry's header with a valid checksum, which a fuzzer could not guess.
 std::string Head(const std::string& name, char type, const std::string& link, uint64_t bytes) {
   std::string head(kBlock, '\0');
   const auto put = [&](size_t at, size_t most, const std::string& text) {
@@ -57,7 +57,7 @@ std::string TarOf(Input input) {
   return tar + std::string(2 * kBlock, '\0');
 }
 
-// The input is the file, or, behind a byte that is not 0, what a tar is made of.
+// If the first byte is 0, the rest is the file. Otherwise a tar is built from it.
 std::string FileOf(Input input) { return input.Byte() == 0 ? input.Rest() : TarOf(input); }
 
 void Check(const Folder& folder, std::string_view bytes) {

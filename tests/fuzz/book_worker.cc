@@ -119,7 +119,7 @@ void BookWorker::Evaluate(const wire::Evaluate& evaluate) {
   const wire::Hello hello = Hello().hello();
   const int64_t samples =
       evaluate.set() == wire::VALIDATION ? hello.validation_samples() : hello.test_samples();
-  constexpr uint32_t kMost = 100;  // of a set that somebody has made up
+  constexpr uint32_t kMost = 100;  // the limit for a set of unchecked size
   const uint32_t end = std::min(evaluate.block_end(), evaluate.block_begin() + kMost);
   for (uint32_t b = evaluate.block_begin(); b < end; ++b) {
     wire::EvaluatedBlock& block = *lines_.emplace_back().mutable_evaluated_block();
@@ -152,7 +152,7 @@ std::vector<float> BookWorker::GradientOf(const wire::GradientPart& part) const 
   const Batch batch = plan_.At(part.step());
   bool any = false;
   for (size_t i = 0; i < values.size(); ++i) {
-    // Sums that depend on their order in the last bits.
+    // The last bits of sums depend on the order.
     values[i] = testing::TreeSumOf(
         [&](int64_t s) {
           return 0.1f * static_cast<float>(static_cast<int64_t>(begin + i) * 37 % 101 - 50 + s * 7 +

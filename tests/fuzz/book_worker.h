@@ -1,5 +1,4 @@
-// What a good worker answers to what the server sends it: its lines, one after the other. A target
-// says them, or something else.
+// A correct worker's replies to the server's messages, in order. A target sends them, or deviates.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +13,8 @@
 
 namespace muster::fuzz {
 
-// A job of two small layers, whose weights are some chunks: most of the time goes into what the
-// peers say, and not into arithmetic.
+// A job of two small layers with a few chunks of weights, so that messages dominate the time, not
+// arithmetic.
 config::Config BookConfig(uint32_t workers, uint32_t slices);
 
 class BookWorker {
@@ -23,13 +22,13 @@ class BookWorker {
   BookWorker(const config::Config& config, uint32_t rank);
 
   wire::WorkerMessage Hello() const;
-  // Takes an order in; what follows from it comes after what was to be said before.
+  // Handles an order. Its replies follow those that are already queued.
   void Hear(const wire::ServerMessage& message);
-  // The next line, or a Beat. What it is addressed to is what the server said last.
+  // The next reply, or a heartbeat. It carries the address of the server's last message.
   wire::WorkerMessage Next();
-  // What is about a step comes when all of its weights are here.
+  // Replies about a step wait until all of its weights have arrived.
   bool has_lines() const;
-  // As the server has it.
+  // Sets the address that the server expects.
   void Address(wire::WorkerMessage& message) const { *message.mutable_address() = address_; }
 
   // The gradient of each element of the message's chunk, summed over its subtree. Empty if there is

@@ -1,5 +1,5 @@
-// Checks a promise for every photo that can be decoded: any part of it, in any orientation and
-// reduction, has the pixels of the whole.
+// Checks that any part of a decodable photo, in any orientation and reduction, has the pixels of
+// the whole.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace muster::fuzz {
 
-// `choices`: of the part. A refusal has a text.
+// `choices` selects the part. An error must have a text.
 inline void CheckImage(const std::string& file, Input choices) {
   OrError("", [&] {
     const std::span bytes(reinterpret_cast<const uint8_t*>(file.data()), file.size());
     const ImageInfo info = ReadImageInfo(bytes);
     const ImageSize size = info.shown();
-    if (size.height * size.width > 1 << 20) return;  // takes long and says nothing new
+    if (size.height * size.width > 1 << 20) return;  // slow, and without additional coverage
     DecodeRequest request{.channels = choices.Byte() % 2 == 0 ? 1 : 3,
                           .region = {0, 0, size.height, size.width},
                           .reduction = int64_t{1} << choices.Byte() % 4};

@@ -1,7 +1,6 @@
-// A run goes on from a checkpoint with anything in it, whose checksums are right where the input
-// does not say otherwise: it ends, by itself or with an Error, and one in which nothing was changed
-// ends with the weights of the run that never stopped. What is changed under its checksum is
-// refused.
+// Resumes a run from a corrupt checkpoint, whose checksums are valid unless the input changes them.
+// The run ends, by itself or with an Error. With an unchanged checkpoint it ends with the weights
+// of an uninterrupted run. Changes that do not match a checksum are refused.
 #include <sys/stat.h>
 #include <xxhash.h>
 
@@ -23,7 +22,7 @@ namespace muster::fuzz {
 namespace fuzz_checkpoint {
 
 constexpr uint32_t kWorkers = 2;
-constexpr int kPatience = 25'000;  // of what must come to its end: 5 s and more
+constexpr int kPatience = 25'000;  // the limit of rounds until a run must end: 5 s or more
 
 config::Config RunConfig(int64_t steps) {
   config::Config config = BookConfig(kWorkers, 3);
@@ -38,7 +37,7 @@ config::Config RunConfig(int64_t steps) {
   return config;
 }
 
-// Workers that do what they are told, and hang up when nobody tells them anything any more.
+// Workers that follow orders, and disconnect when no more orders arrive.
 class BookLink : public ServerLink {
  public:
   explicit BookLink(const config::Config& config, int patience)
@@ -56,7 +55,7 @@ class BookLink : public ServerLink {
       if (workers_[rank].has_lines()) return From(rank, workers_[rank].Next());
     }
     if (patience_-- > 0) {
-      std::this_thread::sleep_for(std::chrono::microseconds(200));  // a disk is at work
+      std::this_thread::sleep_for(std::chrono::microseconds(200));  // the disk is busy
       return std::nullopt;
     }
     if (patience_ > -2) throw Error(ExitCode::kTerminated, "nobody has anything to do");
@@ -138,12 +137,12 @@ void FixChecksums(const std::string& tensors, checkpoint::State& state) {
           XXH3_64bits(tensors.data() + header.data_begin + stored->begin, stored->bytes()));
     }
   } catch (const Error&) {
-    // Whoever reads it says so.
+    // Errors are left to the reader.
   }
 }
 
-// Bits of the first byte: the state's file, and not the state, is the input's; checksums of the
-// tensors stay as they were. Then what is put over the state, and into the tensors.
+// The first byte has flags: whether the input replaces the state's file instead of the state, and
+// whether the tensors keep their old checksums. Then follow changes of the state and the tensors.
 void Check(Input input, const Folder& folder) {
   static const Original original;
   const uint8_t how = input.Byte();

@@ -1,6 +1,6 @@
-// A worker's end whose server says anything: by the book, changed, out of order, or made up. The
-// worker ends with an Error, or by Stop; until then every order that it is given can be done: it
-// names slices, gradient buffers, chunks, versions and blocks that there are.
+// A worker's client whose server sends correct, changed, reordered or invented messages. The client
+// ends with an Error or by Stop. Until then every order that it returns can be executed: its
+// slices, gradient buffers, chunks, versions and blocks exist.
 #include "worker/client/client.h"
 
 #include <poll.h>
@@ -32,14 +32,14 @@ wire::ServerMessage BookWelcome() {
   return message;
 }
 
-// What the server says, from the input; the connection ends with it.
+// Builds the server's messages from the input. The connection ends with it.
 class ScriptLink : public ClientLink {
  public:
   explicit ScriptLink(Input input) : input_(input) {}
 
   const char* transport() const override { return "a script"; }
   bool shares_memory() const override { return false; }
-  bool any_thread() const override { return true; }  // the thread that waits receives
+  bool any_thread() const override { return true; }  // the waiting thread receives
   int fd() const override { return -1; }
   bool Pending() override { return true; }
   bool Send(const wire::WorkerMessage&, std::span<const std::byte> tensor,
@@ -82,7 +82,7 @@ class ScriptLink : public ClientLink {
         break;
       case 2:
       case 3:
-        // All of them, one after the other.
+        // Sends all of them in order.
         weights_left_ = std::size(kChunks);
         message.mutable_heartbeat();
         break;
@@ -119,7 +119,7 @@ class ScriptLink : public ClientLink {
         message.mutable_reset()->set_incarnation(incarnation_ + 1);
         break;
       case 10:
-        message.mutable_train()->set_step(version_ - 1);  // another share
+        message.mutable_train()->set_step(version_ - 1);  // another part of a step
         message.mutable_train()->set_samples(16);
         message.mutable_train()->set_order(++order_);
         *message.mutable_train()->add_subtree() = SubtreeOf({1, 0});

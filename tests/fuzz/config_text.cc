@@ -1,6 +1,6 @@
-// A config that is taken is printed, and its print is taken as the same config; what is refused is
-// refused with the file's name. A run with it goes on with it. As the config of a checkpoint, any
-// text is the run's, or an Error.
+// An accepted config prints and parses to the same config. An error names the file. A run with the
+// config can be resumed with it. As a checkpoint's config, any text is either resumable or an
+// Error.
 #include "common/checkpoint/resumable_config.h"
 #include "common/config/config.h"
 #include "common/config/data_format.h"
@@ -29,7 +29,7 @@ void Check(const std::string& text) {
   OrError("", [&] { (void)CheckResumable(text, now); });
   config::Config config;
   const bool taken = OrError("a.txtpb", [&] { config = ParseConfigText(text, "a.txtpb"); });
-  // What only this machine can say may be refused for its sake.
+  // Settings that depend on the machine may still be refused.
   if (!taken || !OrError("", [&] { ResolveForMachine(config, 2); })) return;
   const config::Config again =
       ReadAgain<config::Config>(config, ConfigText, [](const std::string& printed) {

@@ -1,6 +1,6 @@
-// A set in the files of any format that is taken has labels in range and pixels that can all be
-// read, and its test set can be opened alone; what is refused is refused with the folder's name. A
-// file asks for no more memory than its own size can hold. The first byte chooses the format.
+// An accepted data set, in any format, has valid labels and readable pixels, and its test set opens
+// alone. An error names the folder. A file never causes allocations beyond what its size can
+// justify. The first byte selects the format.
 #include <zlib.h>
 
 #include <filesystem>
@@ -20,12 +20,12 @@
 namespace muster::fuzz {
 namespace fuzz_data_sets {
 
-// How long each file is, in records and bytes, then the note, then the labels.
+// The input: the size of each file in records and extra bytes, the note, the labels.
 void WriteCifar10(Input input, const Folder& folder) {
   std::vector<std::string> files;
   for (size_t i = 0; i <= kCifar10TrainFiles.size(); ++i) {
     const size_t records = input.Byte() % 5;
-    const size_t odd = input.Byte();  // mostly none
+    const size_t odd = input.Byte();  // mostly zero
     files.emplace_back(records * kCifar10RecordBytes + (odd > 250 ? odd : 0), '\0');
   }
   folder.Write(kSyntheticNote, input.Piece());
@@ -43,7 +43,7 @@ void WriteCifar10(Input input, const Folder& folder) {
 constexpr const char* kMnistFiles[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
                                        "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
 
-// Checksum and all, which no fuzzer would guess.
+// With a valid checksum, which a fuzzer could not guess.
 std::string Compressed(const std::string& bytes) {
   z_stream stream = {};
   Require(deflateInit2(&stream, 1, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK,
@@ -59,7 +59,7 @@ std::string Compressed(const std::string& bytes) {
   return packed;
 }
 
-// Bits of the first byte: which of the four are compressed here, as they should be.
+// The first byte tells which of the four files are correctly compressed.
 void WriteMnist(Input input, const Folder& folder) {
   const uint8_t how = input.Byte();
   for (size_t i = 0; i < std::size(kMnistFiles); ++i) {
@@ -69,7 +69,7 @@ void WriteMnist(Input input, const Folder& folder) {
   }
 }
 
-// Whether there are other bytes than an archive's; whether it is compressed; then its arrays.
+// The input: whether the file is not an archive, whether it is compressed, and its arrays.
 void WriteNpz(Input input, const Folder& folder) {
   const uint8_t how = input.Byte();
   const std::string name = "train.npz";
@@ -96,7 +96,7 @@ struct Format {
   Datasets (*open)(const std::string& dir);
   std::shared_ptr<const Dataset> (*open_test)(const std::string& dir);
 };
-// The two readers that return a set of their own.
+// Wraps the two readers that return a single set.
 template <std::unique_ptr<Dataset> (*open)(const std::string& dir)>
 std::shared_ptr<const Dataset> OpenTest(const std::string& dir) {
   return open(dir);
@@ -137,7 +137,7 @@ FUZZ_TARGET(data_sets) {
   SilenceLogs();
   Input input(data, size);
   const Format& format = kFormats[input.Byte() % std::size(kFormats)];
-  static const Folder folders[std::size(kFormats)];  // files that one format does not write stay
+  static const Folder folders[std::size(kFormats)];  // files of the other formats remain
   const Folder& folder = folders[&format - kFormats];
   format.write(input, folder);
   OrError(folder.path(),

@@ -1,5 +1,5 @@
-// The door (ZAP): whoever asks to be let in, with whatever frames, is let in if he gives the token
-// and otherwise not; each request gets one answer, with the number that it had.
+// Admission (ZAP): a request with any frames is accepted exactly if it has the token. Each request
+// gets one reply with its number.
 #include "common/transport/zmq/zmq_admission.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -8,7 +8,7 @@ namespace fuzz_door {
 
 constexpr const char* kToken = "0123456789abcdef0123456789abcdef";
 
-// libzmq's side of the door, within this thread.
+// libzmq's side, in this thread.
 struct Door {
   Door() { asks.connect("inproc://zeromq.zap.01"); }
   zmq::context_t context{0};

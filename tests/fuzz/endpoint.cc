@@ -1,5 +1,5 @@
-// An address that is taken is written and read again as the same; what is refused is named. No name
-// is looked up here: that is the system's.
+// An accepted address prints and parses to itself. An error names the text. Does not resolve names,
+// which is up to the system.
 #include "common/link/tcp_address.h"
 #include "common/transport/local/local_address.h"
 #include "tests/fuzz/fuzz.h"
@@ -17,7 +17,7 @@ void CheckTcp(const std::string& text) {
   });
 }
 
-// The name is what connects two processes: it reaches the system whole.
+// The name connects two processes, so it must reach the system unchanged.
 void CheckLocal(const std::string& text) {
   OrError(text, [&] {
     const LocalAddress address(text);

@@ -1,5 +1,5 @@
-// Files of TensorBoard's events, as a server that goes on reads them: any bytes are read up to the
-// first record that is not whole, and no more memory is taken than the file is long.
+// A resumed server reads TensorBoard's event files up to the first incomplete record, whatever they
+// contain, and uses no more memory than the file's size.
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -11,7 +11,7 @@
 namespace muster::fuzz {
 namespace fuzz_event_file {
 
-// The input is the file, or, behind a byte that is not 0, events that are framed here.
+// If the first byte is 0, the rest is the file. Otherwise it becomes framed events.
 std::string FileOf(Input input) {
   if (input.Byte() == 0) return input.Rest();
   std::string file;
@@ -23,7 +23,7 @@ int64_t LastStepIn(const Folder& folder) {
   return ReadEarlierEvents(folder.path(), {"a/tag"}, 7).last_steps.at("a/tag");
 }
 
-// What stands before something that nobody can read still counts.
+// Records before an unreadable one still count.
 void CheckPrefix(const Folder& folder, const std::string& bytes) {
   tensorboard::Event event;
   event.set_step(7);
@@ -31,7 +31,7 @@ void CheckPrefix(const Folder& folder, const std::string& bytes) {
   folder.Write("events.out.tfevents.0000000001.a.muster", FrameRecord(event.SerializeAsString()));
   folder.Write("events.out.tfevents.0000000002.b.muster", bytes);
   const int64_t last = LastStepIn(folder);
-  // A later file may say that the run began anew before that step; only that takes it away.
+  // Only a later file with an event that restarts before that step removes it.
   tensorboard::Event start;
   start.set_step(7);
   start.mutable_session_log()->set_status(tensorboard::SessionLog::START);
@@ -41,7 +41,7 @@ void CheckPrefix(const Folder& folder, const std::string& bytes) {
   Require(LastStepIn(folder) == last, "not the same answer twice");
 }
 
-// A file is cut at the border of a record, or stays, and then has nothing of a later step.
+// A file is either cut between records, or left unchanged if it has no later steps.
 void CheckCut(const Folder& folder, const std::string& bytes) {
   const std::string name = "events.out.tfevents.0000000005.e.muster";
   folder.Write(name, bytes);
@@ -52,7 +52,7 @@ void CheckCut(const Folder& folder, const std::string& bytes) {
   const auto size = left.str().size();
   (void)CutEvents(folder.path(), 7);
   Require(std::filesystem::file_size(folder.path() + "/" + name) == size, "cut twice");
-  std::filesystem::remove(folder.path() + "/" + name);  // the next input begins without it
+  std::filesystem::remove(folder.path() + "/" + name);  // the next input starts without it
 }
 
 }  // namespace fuzz_event_file

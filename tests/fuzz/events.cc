@@ -1,5 +1,5 @@
-// A line of the server's events that the launcher takes is printed and taken again as the same
-// event, and can be shown.
+// An event line that the launcher accepts prints and parses to the same event, and can be
+// displayed.
 #include "common/events/event_line.h"
 #include "tests/fuzz/fuzz.h"
 

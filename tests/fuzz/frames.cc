@@ -1,5 +1,5 @@
-// Pieces of messages: what is cut is put together again as it was, and of the frames of two
-// messages, some of them left out, never one message is made with the header or the bytes of both.
+// Splitting a message into frames and joining them restores it. If frames of two messages are lost,
+// the header and bytes of different messages are never joined.
 #include <set>
 #include <utility>
 
@@ -10,7 +10,7 @@
 namespace muster::fuzz {
 namespace fuzz_frames {
 
-// Two ends of a connection within this thread.
+// Two ends of a connection in this thread.
 struct Pipe {
   Pipe() {
     to.bind("inproc://pieces");
@@ -36,7 +36,7 @@ wire::WorkerMessage Part(uint32_t rank, const std::string& more) {
   return message;
 }
 
-// What is put together is the one or the other.
+// A joined message equals one of the originals.
 void CheckMixture(Frames frames, const std::vector<wire::WorkerMessage>& sent) {
   wire::WorkerMessage message;
   const auto payload = Assemble(std::move(frames), message);
@@ -70,13 +70,13 @@ void CheckCut(Input input) {
             "a tensor has other bytes");
     Require(reinterpret_cast<uintptr_t>(whole->data) % alignof(float) == 0, "not aligned");
     CheckMixture(std::move(frames), sent);
-    // Copies: frames borrow the tensor.
+    // Copies, because frames refer to the tensor.
     for (const zmq::message_t& frame : CutUp(pipe, sender, sent[rank], tensor)) {
       all.push_back(Copy(frame));
     }
     ends.insert(all.size() - 1);
   }
-  // Some of all frames, in their order. What has not come to an end is waited for.
+  // A subset of all frames, in order. Incomplete messages stay pending.
   Frames some;
   size_t at = 0;
   while (!input.empty() && (at += input.Byte() % 16) < all.size()) {
@@ -85,7 +85,7 @@ void CheckCut(Input input) {
   }
 }
 
-// Frames of any bytes. What is taken has its header in the frames after the first.
+// Arbitrary frames. An accepted message has its header in the frames after the first.
 void CheckAny(Input input) {
   Frames frames;
   size_t bytes = 0;

@@ -1,6 +1,6 @@
-// What the fuzzers' targets share. A target is one function that takes any bytes, and checks more
-// than that nothing crashes: what else, its first line says. scripts/fuzz.sh runs them;
-// replay_main.cc hands them what is kept in corpus/, as a test.
+// Shared by the fuzz targets. A target is a function that accepts any bytes. Its first comment says
+// what it checks besides crashes. scripts/fuzz.sh runs targets; replay_main.cc runs them as tests
+// on the inputs in corpus/.
 #pragma once
 
 #include <algorithm>
@@ -36,14 +36,14 @@ inline void Require(bool holds, const char* what) {
   if (!holds) Broken(what);
 }
 
-// Runs `parse`. What it throws is an Error whose text has `names` in it, and more than that: all
-// else is a promise broken. False: it threw.
+// Runs `parse`. Returns false if it throws an Error whose text contains `names` and more. Anything
+// else that it throws is a failed check.
 bool OrError(std::string_view names, const std::function<void()>& parse);
 
-// Nothing of what the code under test says to its log is worth reading.
+// Discards log output of the code under test.
 void SilenceLogs();
 
-// The input, from its beginning on; zeros when there is no more of it.
+// Reads the input from the start. At its end, returns zeros.
 class Input {
  public:
   Input(const uint8_t* data, size_t size) : rest_(reinterpret_cast<const char*>(data), size) {}
@@ -57,13 +57,13 @@ class Input {
     std::memcpy(&value, bytes.data(), bytes.size());
     return value;
   }
-  // Up to a zero byte: text, whose end stays where it is when a fuzzer puts something into it.
+  // Text up to a zero byte, so that insertions by a fuzzer do not move its end.
   std::string Text() {
     std::string text(Take(std::min(rest_.find('\0'), rest_.size())));
     (void)Take(1);
     return text;
   }
-  // Behind its length, two bytes.
+  // Bytes after their two-byte length.
   std::string Piece() { return std::string(Take(Number<uint16_t>())); }
   std::string Rest() { return std::string(Take(rest_.size())); }
 
@@ -77,7 +77,7 @@ class Input {
   std::string_view rest_;
 };
 
-// A folder for the files of a target; one for each process, gone with it.
+// A folder for a target's files. Each process has its own, removed at its end.
 class Folder {
  public:
   Folder();
@@ -86,9 +86,9 @@ class Folder {
 
   std::string path() const { return path_; }
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  // Folders in between are made. Returns the path.
+  // Creates missing parent folders. Returns the path.
   std::string Write(const std::string& name, std::string_view bytes) const;
-  // Whatever is in it.
+  // Removes all contents.
   void Clear() const;
 
  private:

@@ -1,5 +1,4 @@
-// A JPEG, with a part of it to decode: the part has the pixels of the whole. The first bytes say
-// which part.
+// Decodes a part of a JPEG: it has the pixels of the whole. The first bytes select the part.
 #include "tests/fuzz/check_image.h"
 
 FUZZ_TARGET(jpeg) {

@@ -1,5 +1,5 @@
-// Small lists and names of the command line and of files: what is taken is in range, each thing
-// once, and written again as it was where it is written; what is refused is quoted.
+// Short lists and names on command lines and in files. Accepted values are in range and unique, and
+// print to the same text where they are printed. An error quotes the text.
 #include <set>
 
 #include "cli/model/import_command.h"
@@ -41,7 +41,7 @@ void CheckCheckpointName(const std::string& text) {
   Require(!name || (name->step >= 0 && name->generation >= 0), "a step before the first");
 }
 
-// The lines of `muster import --map`.
+// The lines of the file for `muster import --map`.
 void CheckTensorNames(const std::string& text) {
   static const Folder folder;
   const std::string path = folder.Write("names.txt", text);

@@ -1,6 +1,6 @@
-// A worker's end of the local link, whose server is this target: it hands over memory that is too
-// small, not sealed, no memory at all, too few or too many pieces of it, and writes anything into
-// the ring. The worker takes it, or ends with an Error; what it takes it can use.
+// A worker's end of the local link, with this target as the server. It passes memory that is too
+// small or not sealed, other descriptors, or the wrong number, and writes anything into the ring.
+// The worker can use all that it accepts, or ends with an Error.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -55,14 +55,14 @@ class Play {
     }
   }
 
-  // Memory as it should be, but for what the input says: each piece has a byte.
+  // Creates correct memory with the faults that the input selects, a byte for each piece.
   UniqueFd Memory(size_t bytes) {
     const uint8_t how = input_.Byte();
     if (how == 1) return UniqueFd(::open("/dev/null", O_RDWR | O_CLOEXEC));
     if (how == 2) bytes = 0;
     if (how == 3) bytes -= 1;
     if (how == 4) bytes = input_.Number<uint32_t>();
-    if (how == 5) bytes = size_t{1} << 45;  // takes no room
+    if (how == 5) bytes = size_t{1} << 45;  // sparse, so it uses no space
     UniqueFd fd(::memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     (void)::ftruncate(fd.get(), static_cast<off_t>(bytes));
     if (how != 6) (void)::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
@@ -83,7 +83,7 @@ class Play {
     if (pieces == 4) to_worker_ = std::move(fds[3]);
   }
 
-  // Past every mapping's size nothing is written: that would be this target's fault.
+  // Does not write beyond a mapping, which would be this target's fault.
   void WriteAnything() {
     const size_t at = PlaceInRing(input_.Number<uint16_t>());
     const std::string bytes = input_.Piece();

@@ -1,7 +1,6 @@
-// The server's end of the local link, whose workers are this target: packets of any bytes, also
-// with descriptors, anything written anywhere into the memory for messages, ends at any time. What
-// is received is of a peer that is there, and after its loss nothing more is; gradients lie in
-// memory that can be read.
+// The server's end of the local link, with this target as its workers. They send arbitrary packets,
+// some with descriptors, write anything into the message memory, and may end at any time. Received
+// messages come from a current peer, never after its loss, and gradients are in readable memory.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -22,7 +21,7 @@ constexpr int kAtATime = 20;
 struct Worker {
   explicit Worker(UniqueFd fd) : connection(PacketSocket(std::move(fd))) {}
   LocalConnection connection;
-  SharedMemory to_server;  // as a hostile worker sees it: to write where he likes
+  SharedMemory to_server;  // writable anywhere by a hostile worker
 };
 
 class Play {
@@ -32,7 +31,7 @@ class Play {
   void Run() {
     while (!input_.empty()) Do(input_.Byte());
     workers_.clear();
-    // What they have said comes first: a ring may be full of empty messages.
+    // Their messages come first: a ring may be full of empty messages.
     constexpr size_t kMost = kMostWorkers * sizeof(RingMemory) / MessageRing::kLengthBytes;
     for (size_t i = 0; i < 200 + kMost / kAtATime && !peers_.empty(); ++i) ReceiveAll();
     Require(peers_.empty(), "a worker that has gone is not lost");
@@ -84,7 +83,7 @@ class Play {
     (void)worker.connection.Flush();
   }
 
-  // A packet beside the protocol, with descriptors or without.
+  // Sends a packet outside of the protocol, with or without descriptors.
   void SendRaw(Worker& worker) {
     const size_t count = input_.Byte() % 5;
     std::vector<UniqueFd> fds;
@@ -115,7 +114,7 @@ class Play {
     std::memcpy(memory + at, bytes.data(), std::min(bytes.size(), sizeof(RingMemory) - at));
   }
 
-  // As the server's loop does with who says something for the first time, and later on.
+  // Replies to a peer's first and later messages like the server's loop.
   void Tell() {
     if (peers_.empty()) return;
     const PeerId peer = *std::next(peers_.begin(), input_.Byte() % static_cast<int>(peers_.size()));
@@ -130,7 +129,7 @@ class Play {
 
   void ReceiveAll() {
     for (int i = 0; i < kAtATime; ++i) {
-      (void)link_->PrepareToSleep();  // looks at the sockets without waiting for their turn
+      (void)link_->PrepareToSleep();  // looks at the sockets immediately
       const auto event = link_->Receive();
       if (!event) continue;
       Require(!lost_.contains(event->peer), "something came from a peer after its loss");

@@ -1,6 +1,7 @@
-// The text of metrics.jsonl, as a server reads it that goes on: what is kept is whole lines of its
-// beginning, and the same again when no more is there; what is lacking is said in one short line;
-// scalars for TensorBoard come in the order of the lines, of steps that it does not have yet.
+// The text of metrics.jsonl as a resumed server reads it. The kept part consists of whole lines
+// from the start, and reading it again keeps all of it. Missing lines are reported in one short
+// line. Scalars for TensorBoard are in the order of the lines, only for steps that it does not
+// have.
 #include "ps/record/kept_lines.h"
 #include "ps/tensorboard/line_scalars.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,5 +1,5 @@
-// A network that is taken has variables that lie in its arena one after the other, a tensor of
-// PyTorch's for each of them, and the same hash when it has been printed and read again.
+// An accepted network has consecutive variables in its parameter buffer and a PyTorch tensor for
+// each. Printed and parsed again, it has the same hash.
 #include <google/protobuf/text_format.h>
 
 #include <set>
@@ -27,7 +27,7 @@ void CheckLayout(const VariableLayout& layout) {
   Require(end <= layout.arena_floats(), "a variable ends behind the arena");
 }
 
-// Orders of features are tables as long as the features.
+// Feature permutations are tables with one entry per feature.
 void CheckTensors(const Graph& graph) {
   if (graph.arena_floats() > 1 << 20) return;
   const TorchTensors torch(graph);

@@ -1,6 +1,6 @@
-// What a folder of photos has in it, in whatever folders and links, is listed once and in order, or
-// refused with the folder's name; what a list leaves out, and nothing else, is missing. The input:
-// the list, then entries, each a byte that says what it is, a name, and of a link where it leads.
+// The contents of a folder of photos, with any folders and links, are listed once and in order, or
+// an error names the folder. Exactly what a list omits is missing. The input: the list, then
+// entries of a byte for the kind, a name, and a link's target.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr int kMostEntries = 40;
 
-// A name that stays within the folder; "" for one that does not.
+// Returns "" for a name that would leave the folder.
 fs::path Inside(const std::string& text) {
   const fs::path path = fs::path(text).lexically_normal().relative_path();
   return path.empty() || *path.begin() == ".." ? fs::path() : path;
@@ -31,7 +31,7 @@ void MakeEntries(Input& input, const fs::path& dir) {
     const uint8_t kind = input.Byte();
     const fs::path name = Inside(input.Text());
     if (name.empty()) continue;
-    std::error_code ignored;  // a name that is too long, or is there already
+    std::error_code ignored;  // the name is too long or exists
     fs::create_directories((dir / name).parent_path(), ignored);
     switch (kind % 3) {
       case 0:
@@ -40,7 +40,7 @@ void MakeEntries(Input& input, const fs::path& dir) {
       case 1:
         std::ofstream(dir / name) << "x";
         break;
-      default:  // perhaps in a circle, but never out of the folder
+      default:  // may form a cycle, but never leaves the folder
         fs::create_symlink(dir / Inside(input.Text()), dir / name, ignored);
     }
   }

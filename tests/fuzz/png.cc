@@ -1,5 +1,5 @@
-// A PNG with checksums that fit, and a part of it to decode: the part has the pixels of the whole.
-// The first bytes say which part.
+// Decodes a part of a PNG with valid checksums: it has the pixels of the whole. The first bytes
+// select the part.
 #include <zlib.h>
 
 #include "tests/fuzz/check_image.h"

@@ -31,10 +31,10 @@ std::map<std::string, Target>& Targets() {
 
 int DigitOf(char hex) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
-  return static_cast<int>(kDigits.find(hex));  // -1 if it is none
+  return static_cast<int>(kDigits.find(hex));  // -1 if it is not a digit
 }
 
-// The input of a line: what is between its outer quotes. False if it is none.
+// Decodes the text between the outer quotes of a line. Returns false if it is not an input.
 bool Unquote(std::string_view line, std::vector<uint8_t>& input) {
   input.clear();
   const size_t begin = line.find('"');

@@ -1,6 +1,6 @@
-// The ring in shared memory, whose other side writes anything anywhere at any time: what an honest
-// peer wrote comes as it was, in order; of a hostile one nothing comes that is longer than a
-// message may be, and a ring that is broken stays so.
+// The ring in shared memory, whose other side may write anything anywhere at any time. Messages of
+// a correct peer arrive unchanged and in order. Those of a hostile one are never too long, and a
+// ring found broken stays broken.
 #include <deque>
 #include <memory>
 
@@ -13,7 +13,7 @@ namespace fuzz_ring {
 
 constexpr size_t kLength = MessageRing::kLengthBytes;
 
-// One side of it, which waits for room as LocalConnection does.
+// One side, which waits for space like LocalConnection.
 struct Side {
   Side(RingMemory& mine, const RingMemory& theirs) : ring(mine, theirs) {}
 
@@ -71,7 +71,7 @@ class Play {
   }
 
   void Say(Side& side, std::deque<std::string>& said) {
-    if (said.size() > 20) return;  // nobody listens
+    if (said.size() > 20) return;  // no reader
     const size_t repeat = 1 + input_.Byte();
     std::string message;
     const std::string piece = input_.Piece();
@@ -98,7 +98,7 @@ class Play {
     said.pop_front();
   }
 
-  // Into the control words, most often.
+  // Prefers the control words.
   void WriteAnything() {
     hostile_ = true;
     const size_t at = PlaceInRing(input_.Number<uint16_t>());

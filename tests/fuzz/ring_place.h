@@ -1,4 +1,4 @@
-// Where somebody who may write anywhere into the memory of a ring would write.
+// Where an attacker with write access to a ring would write.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace muster::fuzz {
 
-// Into its counts and its beginning most often: that is what small numbers mean.
+// Small numbers select the counters and the start of the ring, so most writes go there.
 inline size_t PlaceInRing(uint16_t number) {
   constexpr size_t kWords[] = {offsetof(RingMemory, written), offsetof(RingMemory, wants_room),
                                offsetof(RingMemory, taken), offsetof(RingMemory, doorbell),

@@ -1,4 +1,4 @@
-// What was taken from a text is printed, and read again as the same.
+// Checks that an accepted message prints and parses to the same message.
 #pragma once
 
 #include <exception>
@@ -12,8 +12,7 @@
 
 namespace muster::fuzz {
 
-// What is read of the print of what was taken. What was printed must be taken, and print as the
-// same.
+// Prints and parses a message, and checks that the result prints to the same text. Returns it.
 template <typename Message>
 Message ReadAgain(const Message& taken, const std::function<std::string(const Message&)>& print,
                   const std::function<Message(const std::string&)>& read) {

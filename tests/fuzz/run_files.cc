@@ -1,7 +1,6 @@
-// What a run directory says: metrics.jsonl and status.json, with anything in them, are read by
-// `muster runs`, `plot`, `top` and by a server that goes on. Rows come in the order of their steps,
-// what is printed is for its reader and not for his terminal, pictures have numbers in them, and
-// what of the metrics belonged to a checkpoint stays as it was.
+// metrics.jsonl and status.json with any contents, as read by `muster runs`, `plot`, `top` and a
+// resumed server. Rows are in the order of steps, output is safe for terminals, charts have finite
+// numbers, and the metrics before a checkpoint remain unchanged.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -70,8 +69,8 @@ std::string Slurp(const std::string& path) {
   return text.str();
 }
 
-// A server that goes on. Where the checkpoint knows the file it is cut where it says, and else at
-// the end of a line; what is in front of that stays.
+// Cuts the file as a resumed server does: where the checkpoint says, if it knows the file,
+// otherwise at the end of a line. Everything before remains.
 void CheckCut(const Folder& folder, const std::string& text, const checkpoint::Metrics& kept) {
   const std::string path = folder.Write("metrics.jsonl", text);
   OrError(path, [&] {
@@ -105,7 +104,7 @@ FUZZ_TARGET(run_files) {
   Input input(data, size);
   muster::checkpoint::Metrics kept;
   const auto number = input.Number<int64_t>();
-  kept.set_bytes(number & std::numeric_limits<int64_t>::max());  // a checkpoint has no other
+  kept.set_bytes(number & std::numeric_limits<int64_t>::max());  // checkpoints have no others
   kept.set_unwritten(input.Text());
   folder.Write("status.json", input.Text());
   const std::string metrics = input.Rest();

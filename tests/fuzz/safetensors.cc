@@ -1,5 +1,5 @@
-// A file that is taken has tensors within itself that do not overlap, and what its header says is
-// the same when it is written and read again. Weights are taken from it, or it says why not.
+// An accepted file has disjoint tensors within its bounds, and its header survives writing and
+// reading. Weights load from it, or an error gives the reason.
 #include "common/base/memory.h"
 #include "common/config/build_graph.h"
 #include "common/config/text_format.h"
@@ -24,7 +24,7 @@ const Graph& Network() {
   return graph;
 }
 
-// The input is the file, or, behind a byte that is not 0, its JSON text and the rest of it.
+// If the first byte is 0, the rest is the file. Otherwise it is the JSON text and the data.
 std::string FileOf(Input input) {
   if (input.Byte() == 0) return input.Rest();
   const std::string text = input.Text();

@@ -1,8 +1,7 @@
-// A run whose workers say anything, with addresses that are right or not, each line by the book, in
-// another order, again, changed, or made up; who come, go and come again. Whatever they say, the
-// run ends, by itself or with an Error; nobody is sent what is not for him; and a run that comes to
-// its end although nobody has lied about gradients or data has the weights of the run that nothing
-// disturbed.
+// A run whose workers send correct, reordered, repeated, changed or invented messages, with valid
+// or invalid addresses, and connect and leave at any time. The run ends, by itself or with an
+// Error. Messages only go to workers that they are for. If the run completes and all gradients and
+// data were correct, it has the weights of an undisturbed run.
 #include "ps/run/server.h"
 
 #include <algorithm>
@@ -25,7 +24,7 @@ namespace fuzz_server {
 constexpr uint32_t kWorkers = 2, kSlots = 4;
 constexpr int kFewPauses = 3;
 
-// Bits of the first byte.
+// Selects the config by the bits of the first byte.
 config::Config ConfigOf(uint8_t how) {
   config::Config config = BookConfig(kWorkers, 3);
   config.mutable_cluster()->set_on_lost_worker((how & 1) != 0 ? config::Cluster::REPLACE
@@ -40,10 +39,10 @@ config::Config ConfigOf(uint8_t how) {
   return config;
 }
 
-// What peers say, from the input; it ends with an Error when there is no more of it.
+// Builds the peers' messages from the input. Throws an Error at its end.
 class ScriptLink : public ServerLink {
  public:
-  // `patience`: how often the loop may look again when the input is over.
+  // `patience`: the number of rounds of the loop after the end of the input.
   ScriptLink(const config::Config& config, Input input, int patience)
       : config_(config), input_(input), patience_(patience) {
     for (uint32_t slot = 0; slot < kSlots; ++slot) Connect(slot);
@@ -55,7 +54,7 @@ class ScriptLink : public ServerLink {
   std::optional<FromWorker> Receive() override {
     if (over_) return NextEnd();
     if (!flowing_ && input_.empty()) {
-      // The loop looks whether it is done once it has nothing to read.
+      // The loop checks for the end of the run after it has read all messages.
       if (pauses_++ < patience_) return Pause();
       over_ = true;
       throw Error(ExitCode::kTerminated, "the script is over");
@@ -68,14 +67,14 @@ class ScriptLink : public ServerLink {
     const auto slot = SlotOf(peer);
     if (!slot) return SendResult::kGone;
     CheckSent(message, tensor);
-    // Until it is told that it has lost its seat.
+    // Valid until the peer is told that it lost its rank.
     if (message.has_welcome()) Require(seated_.insert(peer).second, "a connection has two seats");
     if (message.has_stop()) seated_.erase(peer);
     workers_[*slot]->Hear(message);
     return SendResult::kQueued;
   }
 
-  // Whether what was said of gradients and data is true.
+  // Whether all gradients and data sent were correct.
   bool honest() const { return honest_; }
 
  private:
@@ -96,11 +95,11 @@ class ScriptLink : public ServerLink {
     Require(message.has_weights_chunk() == !tensor.bytes.empty(), "a tensor without its header");
     uint8_t sum = 0;
     for (const std::byte byte : tensor.bytes) sum ^= static_cast<uint8_t>(byte);
-    volatile uint8_t read = sum;  // all of it can be read
+    volatile uint8_t read = sum;  // all of it is readable
     (void)read;
   }
 
-  // Low bits: who; high bits: what.
+  // Low bits select the worker, high bits the action.
   FromWorker Do(uint8_t byte) {
     const uint32_t slot = byte % kSlots;
     BookWorker& worker = *workers_[slot];
@@ -137,12 +136,12 @@ class ScriptLink : public ServerLink {
       case 14:
         return Lose(slot);
       default:
-        (void)worker.Next();  // not said
+        (void)worker.Next();  // dropped
         return Say(slot, worker.Next());
     }
   }
 
-  // Everybody says his lines, until nobody has any.
+  // Sends correct messages until no worker has more.
   FromWorker Flow() {
     for (uint32_t slot = 0; slot < kSlots; ++slot) {
       if (workers_[slot]->has_lines()) return Say(slot, workers_[slot]->Next());
@@ -151,7 +150,7 @@ class ScriptLink : public ServerLink {
     return Say(0, workers_[0]->Next());
   }
 
-  // A thread of the server's may be at work; with patience, what it brings is answered.
+  // Threads of the server may be busy. With patience, handles their results.
   std::optional<FromWorker> Pause() {
     if (patience_ <= kFewPauses) return std::nullopt;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -165,7 +164,7 @@ class ScriptLink : public ServerLink {
     return {.kind = FromWorker::Kind::kLost, .peer = peer};
   }
 
-  // With what the input puts over it.
+  // Overlays the message with fields from the input.
   FromWorker Changed(uint32_t slot, wire::WorkerMessage message) {
     const uint8_t how = input_.Byte();
     (void)message.MergeFromString(input_.Piece());
@@ -173,7 +172,7 @@ class ScriptLink : public ServerLink {
     return Say(slot, std::move(message), how >> 1);
   }
 
-  // `size`: the tensor's: 0, 1: right; else too short, too long, none.
+  // `size`: 0 or 1 for a tensor of the right size; otherwise too short, too long or missing.
   FromWorker Say(uint32_t slot, wire::WorkerMessage message, int size = 0) {
     last_ = message;
     FromWorker event{.kind = FromWorker::Kind::kMessage, .peer = peers_[slot]};
@@ -182,7 +181,7 @@ class ScriptLink : public ServerLink {
       const wire::Hello& right = BookHello();
       honest_ = honest_ && message.hello().train_samples() == right.train_samples();
     }
-    // Such a step is skipped, or ends the run.
+    // A loss that is not finite skips the step or ends the run.
     if (message.has_slice_loss()) honest_ = honest_ && std::isfinite(message.slice_loss().loss());
     event.message = std::move(message);
     return event;
@@ -242,7 +241,7 @@ Outcome Run(uint8_t how, Input input, int patience = kFewPauses) {
   return outcome;
 }
 
-// Hello of both, then everything by the book.
+// The hash of a run with Hellos of both workers and correct messages only.
 uint64_t UndisturbedHash(uint8_t how) {
   static std::map<uint8_t, uint64_t> hashes;
   const auto [at, is_new] = hashes.emplace(how, 0);

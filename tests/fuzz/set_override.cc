@@ -1,5 +1,5 @@
-// Lines PATH=VALUE, as --set has them, over a config that is right: what is refused is refused by
-// the name of the setting or the file, and what is taken is printed and taken again as the same.
+// PATH=VALUE lines, like those of --set, applied to a valid config. An error names the setting or
+// the file. An accepted config prints and parses to the same config.
 #include <sstream>
 
 #include "common/config/config.h"
@@ -28,7 +28,7 @@ void Check(const std::string& text, const std::string& path) {
   std::istringstream lines(text);
   for (std::string line; settings.size() < kMostSettings && std::getline(lines, line);) {
     if (!OrError("--set", [&] { settings.push_back(ParseSetting(line)); })) return;
-    // Another file is another target's.
+    // Other files are left to other targets.
     if (settings.back().path == "model_file") return;
   }
   config::Config config;

@@ -1,5 +1,5 @@
-// Small files that are shown or asked for in passing: the end of a log, which is for a terminal;
-// the names of a set's classes, one for each or none; which run a folder is of; a job's token.
+// Small files: the end of a log, printed on a terminal; class names, one each or none; whether a
+// folder is a run; a job's token.
 #include <sys/stat.h>
 
 #include "cli/process/log_tail.h"

@@ -1,5 +1,5 @@
-// The places of jobs that wait for cards, as other users of the host have written them: what is
-// shown of them is short, of one line and UTF-8, and not for the terminal of whoever looks at it.
+// Tickets of jobs that wait for GPUs, written by other users. Their description is short, a single
+// line of UTF-8, and safe to print on a terminal.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -25,7 +25,7 @@ void CheckText(const std::string& text, size_t most) {
   }
 }
 
-// Locked, as by the job that it is of: the others are nobody's, and are not read.
+// Locks the ticket as its job would, because unlocked ones are not read.
 void Check(const Folder& folder, const std::string& bytes) {
   const std::string path = folder.Write("muster-gpu-job-1", bytes);
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));

@@ -1,5 +1,5 @@
-// Parts of a trace are merged, whatever is in them, into a trace that can be read back and summed
-// up; what is no trace is refused by its name, and a trace that is there is not lost for it.
+// Merging parts of a trace, whatever they contain, gives a trace that can be read and summarized.
+// An error names the file, and an existing trace is not lost.
 #include <sstream>
 
 #include "cli/trace/merge.h"
@@ -27,7 +27,7 @@ void CheckParts(const Folder& folder, const std::string& first, const std::strin
   } catch (const std::exception& error) {
     Broken("what was merged cannot be read: " + std::string(error.what()));
   }
-  // In place of it goes nothing that was not read.
+  // An existing file is replaced only if it could be read.
   if (!OrError("", [&] { (void)MergeTrace(parts, merged, MergeMode::kRefuseOthers); })) {
     (void)ReadTrace(merged);
   }

@@ -1,4 +1,4 @@
-// Which ways convolutions go is said in Ready, compared by the server and kept by checkpoints.
+// Ready reports the convolution algorithms. The server compares them, and checkpoints store them.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 

@@ -49,7 +49,7 @@ void Milestone::Await() {
 HardyWorker::At DiesAt(Point point, int64_t step) {
   return [=](Point now, int64_t now_step, Client& client) {
     if (now != point || (now_step != step && point != Point::kJoined)) return;
-    // What it has pushed is used: that of the others is there, or comes.
+    // Its pushes are used, because those of the others have arrived or will arrive.
     if (point == Point::kHalfPushed) {
       client.AwaitChunk(step + 1, client.chunks().size() - 1);
     }

@@ -1,4 +1,4 @@
-// Jobs of workers in threads of a test, which fail, wait and come where it says.
+// Jobs with workers in threads of a test, which fail, wait and join where the test says.
 #pragma once
 
 #include <atomic>
@@ -18,11 +18,10 @@ inline constexpr int64_t kCrewSteps = 6;
 inline constexpr int64_t kCrewTestSamples = 64;
 inline constexpr int64_t kFaultStep = 2;
 
-// So many steps, evaluated every second one. `settings`: more of the config, in its text format.
-// Lost workers do not end the job.
+// A config with this many steps, evaluated every second step. `settings`: more of the config, in
+// text format. Lost workers do not end the job.
 config::Config CrewConfig(const std::string& settings, uint32_t workers, uint32_t slices = 4);
 
-// Workers in threads of this test.
 class Crew {
  public:
   explicit Crew(const TestJob& job) : job_(job) {}
@@ -43,7 +42,7 @@ class Crew {
   std::string errors_;
 };
 
-// Something that some thread waits for, to which others come.
+// A point in time that threads wait for and others reach.
 class Milestone {
  public:
   explicit Milestone(int count = 1) : left_(count) {}
@@ -52,7 +51,7 @@ class Milestone {
     --left_;
     changed_.notify_all();
   }
-  // 30 s at most; then the test fails.
+  // Waits for at most 30 s, then fails the test.
   void Await();
   bool reached() {
     const std::lock_guard lock(mutex_);
@@ -65,10 +64,10 @@ class Milestone {
   int left_;
 };
 
-// A worker that dies once, there.
+// Makes a worker die there, a single time.
 HardyWorker::At DiesAt(Point point, int64_t step = kFaultStep);
 
-// The weights' hash of the same run with workers that nothing disturbs.
+// The weights' hash of the same run with undisturbed workers.
 uint64_t Undisturbed(const config::Config& config);
 
 }  // namespace muster::testing

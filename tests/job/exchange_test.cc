@@ -1,5 +1,5 @@
-// Closed-form sums through a real server and real sockets: what is pushed is what is added, in
-// tree order, whoever pushes which slice and in whatever order it arrives.
+// Closed-form sums through a real server and real sockets: gradients are added in tree order,
+// whichever worker pushes which slice, and in whatever order they arrive.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -25,8 +25,8 @@ uint64_t HashAfter(uint32_t workers, uint32_t slices, const WorkerBehaviour& beh
 
 class Sums : public ::testing::TestWithParam<std::tuple<int, int, const char*>> {};
 
-// Slice s pushes s + 1: after one step every weight is -(1 + … + S) exactly, for whole batches and
-// for batches with fewer samples than slices, whose empty slices add nothing.
+// Slice s pushes s + 1, so after one step every weight is exactly -(1 + … + S). Also with fewer
+// samples than slices: empty slices add nothing.
 TEST_P(Sums, AreThoseOfAllSlices) {
   const auto [slices, workers, transport] = GetParam();
   if (workers > slices) return;  // refused by the config; see config_test
@@ -48,7 +48,7 @@ TEST_P(Sums, AreThoseOfAllSlices) {
   }
 }
 
-// Rounding shows the order of the additions: it is the tree's, bit for bit.
+// The rounding reveals the order of the additions. It equals the tree's bit for bit.
 TEST_P(Sums, AreAddedInTreeOrder) {
   const auto [slices, workers, transport] = GetParam();
   if (workers > slices) return;
@@ -119,7 +119,8 @@ TEST(Exchange, BitsDoNotDependOnArrivalOrder) {
   }
 }
 
-// The server's evaluation adds blocks in order: block b reports b + 1 and one correct sample.
+// The server adds the blocks of an evaluation in order: block b reports b + 1 and one correct
+// sample.
 TEST(Exchange, EvaluationIsSpreadOverTheWorkers) {
   for (const uint32_t workers : {1u, 2u, 3u}) {
     config::Config config = SmallConfig(workers, 4);

@@ -1,4 +1,4 @@
-// What goes wrong is named, and nothing hangs.
+// Failures are named, and nothing hangs.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ std::string JoinError(const ClientOptions& options, ExitCode* code) {
   }
 }
 
-// Over every transport that differs in how a loss shows and who moves the bytes.
+// Over every transport that detects losses or moves bytes differently.
 class Failure : public ::testing::TestWithParam<const char*> {
  protected:
   std::string ServerErrorWhen(const std::function<void(Client&, int64_t step)>& act, ExitCode* code,
@@ -69,7 +69,7 @@ TEST_P(Failure, NonfiniteGradientNamesRankStepAndVariable) {
        {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
         std::numeric_limits<float>::quiet_NaN()}) {
     ExitCode code{};
-    // hidden/bias begins after the 300 weights of the hidden layer, padded to 304.
+    // hidden/bias starts after the 300 weights of the hidden layer, padded to 304.
     const std::string error =
         ServerErrorWhen([](Client&, int64_t) {}, &code,
                         [bad](int64_t step, int64_t slice, size_t i) {
@@ -203,7 +203,7 @@ TEST_P(Failure, AStepDeadlineNamesTheVariablesThatAreMissing) {
   const Order order = late->NextOrder();
   const OrderPart& part = order.parts.at(0);
   late->ReportLoss(0, part, 1, late->plan().Slice(late->plan().At(0), 1).size(), 1, 0);
-  // All but the last two chunks, with the end of out/weights and out/bias.
+  // All except the last two chunks, which have the end of out/weights, and out/bias.
   for (size_t c = 0; c + 2 < late->chunks().size(); ++c) {
     late->AwaitChunk(0, c);
     late->PushChunk(0, part, c);
@@ -216,8 +216,7 @@ TEST_P(Failure, AStepDeadlineNamesTheVariablesThatAreMissing) {
   good.get();
 }
 
-// Why a Hello is refused is for roster_test.cc: here, that the worker is told, and that the job
-// goes on.
+// roster_test.cc tests the reasons. Here: the worker is notified, and the job continues.
 TEST_P(Refusal, IsSaidAndDisturbsNobody) {
   config::Config config = SmallConfig(2, 2);
   TestJob job(config, GetParam());
@@ -239,10 +238,10 @@ TEST_P(Refusal, IsSaidAndDisturbsNobody) {
     const auto client = job.Join(0);
     RunWorker(*client, {.gradient = One}, job.graph().arena_floats());
   });
-  while (true) {  // until rank 0 is seated, so that its data is the measure
+  while (true) {  // until rank 0 has joined, because its data is the reference
     options = job.OptionsFor(0);
-    options.hello.set_graph_hash(99);  // never takes the seat itself
-    options.silence_s = 0.1;           // does not wait long for it, either
+    options.hello.set_graph_hash(99);  // never joins itself
+    options.silence_s = 0.1;           // gives up soon
     const std::string error = JoinError(options, &code);
     if (error.find("taken") != std::string::npos) break;
   }
@@ -250,7 +249,7 @@ TEST_P(Refusal, IsSaidAndDisturbsNobody) {
   options.hello.set_data_fingerprint(2);
   EXPECT_THAT(JoinError(options, &code), HasSubstr("different contents"));
 
-  // None of that disturbed the job.
+  // The job is undisturbed.
   auto second = job.Join(1);
   RunWorker(*second, {.gradient = One}, job.graph().arena_floats());
   second.reset();
@@ -258,7 +257,7 @@ TEST_P(Refusal, IsSaidAndDisturbsNobody) {
   EXPECT_EQ(job.Finish().steps, 3);
 }
 
-// However long it asks for its rank: a server that answers is not one that does not.
+// However long it requests its rank, the error is not that the server does not respond.
 TEST(TakenRank, IsTheReasonAlsoWhenAskingTakesLongerThanTheStart) {
   TestJob job(SmallConfig(2, 2), "local");
   const auto first = std::async(std::launch::async, [&] {
@@ -266,8 +265,8 @@ TEST(TakenRank, IsTheReasonAlsoWhenAskingTakesLongerThanTheStart) {
     RunWorker(*client, {.gradient = One}, job.graph().arena_floats());
   });
   ClientOptions options = job.OptionsFor(0);
-  options.hello.set_graph_hash(99);  // never takes the seat itself
-  options.start_s = 0.1;             // which the client takes as 5 s more
+  options.hello.set_graph_hash(99);  // never joins itself
+  options.start_s = 0.1;             // the client adds 5 s
   options.silence_s = 3.5;
   ExitCode code{};
   std::string error;

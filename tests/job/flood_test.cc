@@ -16,17 +16,17 @@ namespace {
 
 size_t Resident() { return static_cast<size_t>(ResidentBytes().value_or(0)); }
 
-// Sanitizers keep freed memory, to find who uses it: what is resident says nothing then.
+// Sanitizers delay freeing memory to detect later uses, which makes resident memory meaningless.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kResidentIsHeld = false;
 #else
 constexpr bool kResidentIsHeld = true;
 #endif
 
-// A server that is busy while a worker sends without end: what the server holds has a bound, and
-// what waits at the worker arrives later.
+// The server is busy while a worker sends endlessly. The server's memory is bounded, and the rest
+// waits at the worker and arrives later.
 TEST(Flood, AFloodWaitsAtItsSender) {
-  if (!kResidentIsHeld) GTEST_SKIP() << "a sanitizer keeps freed memory";
+  if (!kResidentIsHeld) GTEST_SKIP() << "a sanitizer delays freeing memory";
   constexpr size_t kBytes = 1 << 20;
   constexpr int kMessages = 300, kWindow = 20;
   const LinkOptions options{.max_message_bytes = 2 << 20,
@@ -42,25 +42,25 @@ TEST(Flood, AFloodWaitsAtItsSender) {
   while (!server->Receive()) ASSERT_LT(std::chrono::steady_clock::now(), connected);
   const std::vector<float> tensor(kBytes / sizeof(float), 1.5f);
   const size_t before = Resident();
-  for (int i = 0; i < kMessages; ++i) {  // sent from where it lies: no copies on this side
+  for (int i = 0; i < kMessages; ++i) {  // sent in place: no copies on this side
     wire::WorkerMessage message;
     message.mutable_gradient_part()->set_step(i);
     ASSERT_TRUE(member->Send(message, std::as_bytes(std::span(tensor))));
   }
-  // Until nothing moves any more.
+  // Waits until memory no longer changes.
   size_t held = 0, last = 1;
   for (int quiet = 0, looks = 0; quiet < 20; ++looks) {
-    ASSERT_LT(looks, 400) << "the server's memory never comes to rest";
+    ASSERT_LT(looks, 400) << "the server's memory keeps changing";
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     held = Resident() - before;
     quiet = held == last ? quiet + 1 : 0;
     last = held;
   }
-  EXPECT_GT(held, (kWindow / 2) * kBytes);  // the flood has come
+  EXPECT_GT(held, (kWindow / 2) * kBytes);  // the flood has arrived
   EXPECT_LT(held, (kWindow + 10) * kBytes) << "of " << kMessages * kBytes << " sent";
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   for (int i = 0; i < kMessages;) {
-    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "message " << i << " never came";
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "message " << i << " did not arrive";
     const std::optional<FromWorker> event = server->Receive();
     if (!event) continue;
     ASSERT_EQ(event->kind, FromWorker::Kind::kMessage);
@@ -69,10 +69,10 @@ TEST(Flood, AFloodWaitsAtItsSender) {
   }
 }
 
-// A member that sends a great many times its gradient, in messages that look valid: of a step to
-// come, again and again, or as large as a message may be.
+// A member sends its gradient many times, in messages that look valid: of a future step,
+// repeatedly, or as large as a message may be.
 TEST(Flood, AMembersFloodDoesNotFillTheServer) {
-  if (!kResidentIsHeld) GTEST_SKIP() << "a sanitizer keeps freed memory";
+  if (!kResidentIsHeld) GTEST_SKIP() << "a sanitizer delays freeing memory";
   config::Config config = SmallConfig(1, 1);
   config.mutable_model()->mutable_layer(0)->mutable_dense()->set_units(200000);
   config.mutable_cluster()->set_chunk_bytes(1 << 20);
@@ -122,7 +122,7 @@ TEST(Flood, AMembersFloodDoesNotFillTheServer) {
       push(0, c, junk.size());
     }
   }
-  // What is said last is read last.
+  // Messages are read in order, so this one is read last.
   message.mutable_failure()->set_message("that was all");
   ASSERT_TRUE(link->Send(message, {}));
   auto error = std::async(std::launch::async, [&] { return job.FinishError(); });

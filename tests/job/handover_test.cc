@@ -1,5 +1,5 @@
-// The memory that server and worker share: whose gradient buffer is whose, what must not be
-// written, and what becomes of a worker that breaks a rule.
+// The memory shared by server and worker: which gradient buffer belongs to which worker, read-only
+// memory, and workers that break the rules.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMostWaiting = 200'000;
 
-// The server's end, and what a worker gets with Welcome, without the server's loop.
+// The server's end, and the memory that a worker receives with Welcome, without the server's loop.
 class Handover : public ::testing::Test {
  protected:
   explicit Handover(const LinkOptions& options = {.max_waiting_bytes = kMostWaiting})
@@ -32,18 +32,18 @@ class Handover : public ::testing::Test {
       pollfd fd{link_->fd(), POLLIN, 0};
       if (link_->PrepareToSleep()) (void)::poll(&fd, 1, 10);
     }
-    ADD_FAILURE() << "nothing came";
+    ADD_FAILURE() << "nothing arrived";
     return {};
   }
 
   struct Worker {
     LocalConnection connection;
     PeerId peer;
-    std::vector<UniqueFd> fds;  // what RawWelcome brings
+    std::vector<UniqueFd> fds;  // received with RawWelcome
 
     void Die() { connection = LocalConnection(PacketSocket(UniqueFd())); }
   };
-  // Connects, says something, is welcomed.
+  // Connects, sends a message and receives Welcome.
   Worker Join() {
     Worker worker{LocalConnection(PacketSocket(ConnectRaw(endpoint_))), 0, {}};
     wire::WorkerMessage hello;
@@ -96,7 +96,7 @@ TEST_F(Handover, WeightsCannotBeWrittenByAWorker) {
   EXPECT_EQ(errno, EPERM);
   EXPECT_NE(::ftruncate(worker.fds[1].get(), 0), 0);
   EXPECT_EQ(errno, EPERM);
-  // The server's mapping goes on writing, and the worker sees it.
+  // The server can still write through its mapping, and the worker sees it.
   weight_buffers_.writable_floats()[3] = 42;
   EXPECT_EQ(static_cast<const float*>(mapped)[3], 42);
   ::munmap(mapped, bytes);
@@ -147,7 +147,7 @@ TEST_F(Handover, AGradientIsReadWhereItWasWritten) {
   EXPECT_EQ(event.payload.floats()[0], 7);
 }
 
-// A worker that lost its seat, and says Hello once more where it is: it has its memory already.
+// A worker that lost its rank sends Hello again on the same connection. It already has its memory.
 TEST_F(Handover, MemoryIsHandedOverOnce) {
   Worker worker = Join();
   const wire::ServerMessage welcome = RawWelcome();
@@ -167,7 +167,7 @@ TEST_F(Handover, EachConnectionHasGradientBuffersOfItsOwn) {
   Worker first = Join();
   const SharedMemory old_buffer =
       SharedMemory::Map(std::move(first.fds[1]), SharedMemory::Access::kReadWrite);
-  first.Die();  // its memory may still be written by somebody
+  first.Die();  // another process may still write to its memory
   EXPECT_EQ(Next().kind, FromWorker::Kind::kLost);
   Worker second = Join();
   EXPECT_NE(second.peer, first.peer);
@@ -188,10 +188,10 @@ TEST_F(Handover, AnArenaThatTheWorkerDoesNotHaveHasNoFloats) {
   EXPECT_EQ(Next().payload.bytes, 0u);
 }
 
-// What the ring has no room for waits at the server, and comes in order.
+// Messages that do not fit into the ring wait at the server and arrive in order.
 TEST_F(Handover, AFloodWaitsForRoom) {
   Worker worker = Join();
-  constexpr int kMessages = 90;  // together more than twice what the ring holds
+  constexpr int kMessages = 90;  // together more than twice the ring's size
   for (int i = 0; i < kMessages; ++i) {
     wire::ServerMessage message;
     message.mutable_stop()->set_reason(std::string(2000, static_cast<char>('!' + i)));
@@ -202,7 +202,7 @@ TEST_F(Handover, AFloodWaitsForRoom) {
     std::string bytes;
     std::vector<UniqueFd> fds;
     if (worker.connection.Receive(false, bytes, fds) == LocalConnection::Status::kNothing) {
-      EXPECT_TRUE(link_->PrepareToSleep());  // there is room: the server writes
+      EXPECT_TRUE(link_->PrepareToSleep());  // there is space, so the server writes
       ASSERT_EQ(worker.connection.Receive(false, bytes, fds), LocalConnection::Status::kMessage);
     }
     wire::ServerMessage message;
@@ -211,8 +211,8 @@ TEST_F(Handover, AFloodWaitsForRoom) {
   }
 }
 
-// A worker that takes nothing is given up before its messages fill the server's memory. It is told
-// so all the same.
+// A worker that reads nothing is dropped before its messages fill the server's memory. It is still
+// notified.
 TEST_F(Handover, AWorkerThatTakesNothingIsGivenUpAndTold) {
   Worker worker = Join();
   wire::ServerMessage message;
@@ -226,7 +226,7 @@ TEST_F(Handover, AWorkerThatTakesNothingIsGivenUpAndTold) {
   EXPECT_GT(taken * 2000, kMostWaiting - 2000);
   EXPECT_LT(taken * 2000, kMostWaiting + RingMemory::kBytes);
   message.mutable_stop()->set_reason("last words");
-  EXPECT_EQ(link_->Send(worker.peer, message, {}), SendResult::kFull) << "queued all the same";
+  EXPECT_EQ(link_->Send(worker.peer, message, {}), SendResult::kFull) << "but still queued";
   link_->Deliver();
   message.Clear();
   for (size_t came = 0; message.stop().reason() != "last words"; ++came) {
@@ -234,13 +234,13 @@ TEST_F(Handover, AWorkerThatTakesNothingIsGivenUpAndTold) {
     std::string bytes;
     std::vector<UniqueFd> fds;
     while (worker.connection.Receive(false, bytes, fds) == LocalConnection::Status::kNothing) {
-      EXPECT_TRUE(link_->PrepareToSleep());  // there is room: the server writes
+      EXPECT_TRUE(link_->PrepareToSleep());  // there is space, so the server writes
     }
     ASSERT_TRUE(message.ParseFromString(bytes));
   }
 }
 
-// Its last words come before its loss, also where the server learns of that first.
+// Its last messages arrive before its loss, even if the server notices the loss first.
 TEST_F(Handover, WhatAWorkerSaidBeforeItDiedIsReceived) {
   PeerId peer;
   {
@@ -252,21 +252,22 @@ TEST_F(Handover, WhatAWorkerSaidBeforeItDiedIsReceived) {
   wire::ServerMessage message;
   message.mutable_heartbeat();
   EXPECT_EQ(Next().message.gradient_part().chunk(), 0u);
-  (void)link_->Send(peer, message, {});  // queued or gone, as the link has looked at the socket
+  (void)link_->Send(peer, message,
+                    {});  // queued or dropped, depending on whether the link has checked the socket
   link_->Deliver();
   EXPECT_EQ(Next().message.gradient_part().chunk(), 1u);
   EXPECT_EQ(Next().kind, FromWorker::Kind::kLost);
   EXPECT_EQ(link_->Send(peer, message, {}), SendResult::kGone);
 }
 
-// A server that sleeps is woken by the first message, and by no more of them.
+// The first message wakes a sleeping server; later ones do not.
 TEST_F(Handover, TheBellRingsOnce) {
   Worker worker = Join();
   pollfd fd{link_->fd(), POLLIN, 0};
   EXPECT_FALSE(link_->Receive());
-  Push(worker, 0);  // nobody sleeps
+  Push(worker, 0);  // the server is awake
   EXPECT_EQ(::poll(&fd, 1, 0), 0);
-  EXPECT_FALSE(link_->PrepareToSleep()) << "there is a message";
+  EXPECT_FALSE(link_->PrepareToSleep()) << "a message is pending";
   EXPECT_EQ(Next().kind, FromWorker::Kind::kMessage);
   ASSERT_TRUE(link_->PrepareToSleep());
   Push(worker, 0);
@@ -274,10 +275,10 @@ TEST_F(Handover, TheBellRingsOnce) {
   EXPECT_EQ(::poll(&fd, 1, 5000), 1);
   EXPECT_EQ(Next().message.gradient_part().chunk(), 0u);
   EXPECT_EQ(Next().message.gradient_part().chunk(), 1u);
-  EXPECT_EQ(::poll(&fd, 1, 0), 0) << "the bell of the second message";
+  EXPECT_EQ(::poll(&fd, 1, 0), 0) << "the second message must not wake the server";
 }
 
-// Somebody who goes on writing after the connection has ended is not listened to for ever.
+// Messages that are written after the end of a connection are not read forever.
 TEST_F(Handover, NobodyTalksOnAfterTheEnd) {
   Worker worker = Join();
   const SharedMemory memory = MapAgain(worker.fds[2], SharedMemory::Access::kReadWrite);
@@ -289,17 +290,17 @@ TEST_F(Handover, NobodyTalksOnAfterTheEnd) {
   };
   worker.Die();
   talk();
-  EXPECT_FALSE(link_->PrepareToSleep()) << "so that the socket is looked at";
+  EXPECT_FALSE(link_->PrepareToSleep()) << "so that the socket is checked";
   int messages = 0;
   for (FromWorker event = Next(); event.kind == FromWorker::Kind::kMessage; event = Next()) {
     ASSERT_LT(++messages, 100);
     talk();
   }
-  EXPECT_EQ(messages, 1) << "the last word before the end was seen";
+  EXPECT_EQ(messages, 1) << "only the last message before the end";
 }
 
-// Whatever a worker writes into the memory of its messages: the server reads nothing beyond it,
-// and the worker is lost.
+// Whatever a worker writes into its message memory, the server does not read beyond it, and the
+// worker is lost.
 TEST_F(Handover, NonsenseInMemoryLosesTheWorker) {
   constexpr uint64_t kLies[] = {RingMemory::kBytes + 1, uint64_t{1} << 63, ~uint64_t{0}, 3};
   for (const uint64_t lie : kLies) {
@@ -318,7 +319,7 @@ TEST_F(Handover, NonsenseInMemoryLosesTheWorker) {
   }
 }
 
-// Impossible counts of what it has taken do not make the server write beyond its ring.
+// Impossible read counts do not make the server write beyond its ring.
 TEST_F(Handover, AWorkerThatTookTooMuchIsLost) {
   Worker worker = Join();
   const SharedMemory memory = MapAgain(worker.fds[2], SharedMemory::Access::kReadWrite);
@@ -335,10 +336,10 @@ class CrowdedHandover : public Handover {
  protected:
   CrowdedHandover() : Handover({.max_waiting_bytes = kMostWaiting, .max_local_peers = 3}) {}
 
-  // The server closes the connection, and learns nothing of it.
+  // Expects that the server closes the connection without receiving anything.
   ::testing::AssertionResult IsClosed(const UniqueFd& fd) {
     for (int i = 0; i < 500; ++i) {
-      if (link_->Receive()) return ::testing::AssertionFailure() << "something came of it";
+      if (link_->Receive()) return ::testing::AssertionFailure() << "something was received";
       pollfd closed{fd.get(), POLLIN, 0};
       char byte;
       if (::poll(&closed, 1, 10) == 1 && ::recv(fd.get(), &byte, 1, 0) <= 0) {
@@ -349,8 +350,8 @@ class CrowdedHandover : public Handover {
   }
 };
 
-// Strangers who say nothing take up places. Who comes too late is closed, those who are there go
-// on, and who leaves makes room.
+// Silent strangers occupy connections. Beyond the limit new ones are closed, existing ones
+// continue, and one that leaves makes room.
 TEST_F(CrowdedHandover, ConnectionsHaveALimit) {
   Worker worker = Join();
   UniqueFd first = ConnectRaw(endpoint_);
@@ -368,11 +369,11 @@ TEST_F(CrowdedHandover, ConnectionsHaveALimit) {
   Push(other, 1);
   EXPECT_EQ(Next().peer, other.peer);
   const UniqueFd late = ConnectRaw(endpoint_);
-  EXPECT_TRUE(IsClosed(late)) << "it is full again";
+  EXPECT_TRUE(IsClosed(late)) << "the limit is reached again";
 }
 
 TEST_F(Handover, AnotherUserIsTurnedAway) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
   const pid_t child = ::fork();
   if (child == 0) {
     if (::setresuid(65534, 65534, 65534) != 0) ::_exit(3);
@@ -385,7 +386,7 @@ TEST_F(Handover, AnotherUserIsTurnedAway) {
   }
   int status = -1;
   for (int i = 0; i < 500 && ::waitpid(child, &status, WNOHANG) == 0; ++i) {
-    EXPECT_FALSE(link_->Receive()) << "a message of another user came through";
+    EXPECT_FALSE(link_->Receive()) << "a message of another user was received";
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_TRUE(WIFEXITED(status));

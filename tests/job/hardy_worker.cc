@@ -86,7 +86,7 @@ void HardyWorker::Losses(const Order& order, const OrderPart& part) {
   const StepPlan& plan = client_->plan();
   const Range slices = Covers(part.node, plan.slices);
   for (int64_t s = slices.begin; s < slices.end; ++s) {
-    // What it is depends on the weights that it was computed from.
+    // The loss depends on the weights.
     const double loss = 1 + client_->Weights(order.version)[0] * 1e-3;
     client_->ReportLoss(order.version, part, s, plan.Slice(plan.At(order.version), s).size(), loss,
                         0);

@@ -1,5 +1,5 @@
-// A worker of a test that follows every order, also in the middle of others, and can be made to do
-// something at a named point: to die, to wait, to leave.
+// A test's worker that follows every order, even within another one, and can be made to die, wait
+// or leave at a named point.
 #pragma once
 
 #include <chrono>
@@ -24,10 +24,10 @@ enum class Point {
   kEvaluated,   // has reported its second block
   kLastBlock,   // before the last one of the test set
   kReset,       // others have done its work
-  kEnd,         // the server has said Stop
+  kEnd,         // the server has sent Stop
 };
 
-// What a test throws at a point: the connection ends without a word.
+// Thrown by a test at a point. The connection ends without a message.
 struct Dies {};
 
 class HardyWorker {
@@ -37,14 +37,14 @@ class HardyWorker {
   HardyWorker(const TestJob& job, std::optional<uint32_t> rank, At at)
       : job_(job), rank_(rank), at_(std::move(at)) {}
 
-  // Sleeps so long for each slice, before it reports any loss of a step, and reports that time.
+  // Sleeps this long for each slice, before it reports any loss of a step, and reports this time.
   void TakesForASlice(std::chrono::milliseconds time) { slice_time_ = time; }
   // Called with the number of slices of the step.
   using Slices = std::function<void(int64_t step, int64_t slices)>;
   void TellsSlices(Slices slices) { slices_ = std::move(slices); }
 
-  // To the end of the job, or of the worker. True: the run was completed. Joins again for a while
-  // where its seat is still taken.
+  // Runs to the end of the job or the worker. Returns whether the run was completed. Retries
+  // joining for a while if its rank is still taken.
   bool Run();
 
  private:

@@ -1,4 +1,4 @@
-// Bytes that nobody should send: the server drops and counts them, and the result is the same.
+// Invalid bytes: the server drops and counts them, and the result is unchanged.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -27,8 +27,8 @@ uint64_t QuietHash() {
   return job.Finish().weights_hash;
 }
 
-// A connection of our own, past the client library. It knows the token, or would not get as far as
-// a message.
+// A connection that bypasses the client library. It has the token, because otherwise no message
+// would be read.
 class RawPeer {
  public:
   explicit RawPeer(const std::string& endpoint) : socket_(context_, zmq::socket_type::dealer) {
@@ -67,7 +67,7 @@ TEST(Hostile, StrangersChangeNothing) {
       }
       stranger.Send({"a", "b", "c", "d"});
       stranger.Send({""});
-      // Well-formed messages of someone who never joined, with the right job and rank.
+      // Valid messages with the right job and rank, but from a peer that never joined.
       wire::WorkerMessage message;
       message.mutable_address()->set_job(JobOf(job.token()));
       message.mutable_address()->set_rank(0);
@@ -85,7 +85,7 @@ TEST(Hostile, StrangersChangeNothing) {
                                     }};
     auto workers = std::async(std::launch::async, [&] { RunWorkers(job, behaviour); });
     flood();
-    // A frame larger than any that the protocol has costs the stranger its connection.
+    // A frame larger than any in the protocol ends the connection.
     RawPeer giant(job.endpoint());
     giant.Send({std::string(32 << 20, 'z')});
     workers.get();
@@ -95,7 +95,7 @@ TEST(Hostile, StrangersChangeNothing) {
   }
 }
 
-// One that says Hello again, and whose first one counts.
+// If a connection sends Hello twice, the first one counts.
 TEST(Hostile, AConnectionHasOneSeat) {
   TestJob job(SmallConfig(2, 3));
   auto link = ConnectZmq(job.endpoint(), job.OptionsFor(0).link);

@@ -1,5 +1,5 @@
-// Many tiny rounds over the local link, in which waits are so short that nobody goes to sleep: none
-// may hang, and a process that dies in the midst of them is noticed by its end of file.
+// Many tiny rounds over the local link, in which waits are too short to sleep. None may hang, and
+// the end of file reveals a process that dies during a round.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -20,8 +20,7 @@ using ::testing::HasSubstr;
 
 constexpr float kGradient = 1.0f / 1024;
 
-// A worker that does nothing but take part; `before_step` may block. Returns when the server says
-// Stop.
+// A worker that only takes part; `before_step` may block. Returns when the server sends Stop.
 Order TakePart(Client& client, const std::function<void(int64_t)>& before_step = {}) {
   for (size_t arena = 0; arena < client.terms().nodes.size(); ++arena) {
     std::ranges::fill(client.GradientBuffer(arena), kGradient);
@@ -62,7 +61,7 @@ TEST(LocalRounds, TwentyThousandDoNotHang) {
     const auto client = job.Join(rank);
     EXPECT_TRUE(TakePart(*client).completed);
     if (rank == 0) {
-      // The last version never comes as an order: the one before it has been awaited.
+      // The last version never arrives as an order, so the one before it is awaited.
       const std::span<const float> weights = client->Weights(kSteps - 1);
       seen.assign(weights.begin(), weights.end());
     }
@@ -75,7 +74,7 @@ TEST(LocalRounds, TwentyThousandDoNotHang) {
   EXPECT_EQ(seen[first.offset], -2 * kGradient * (kSteps - 1));
 }
 
-// More processes than cores, as far as tests go: nobody starves the one that is waited for.
+// With more processes than cores none may starve the one that is awaited.
 TEST(LocalRounds, ManyWorkersDoNotHang) {
   constexpr int64_t kSteps = 1000;
   constexpr uint32_t kWorkers = 12;
@@ -88,7 +87,7 @@ TEST(LocalRounds, ManyWorkersDoNotHang) {
   EXPECT_EQ(job.Finish().steps, kSteps);
 }
 
-// Rank 1 in a process of its own, to be killed. Made before the job, whose threads must not be
+// Rank 1 in a process of its own, to be killed. Created before the job, whose threads must not be
 // forked.
 class Victim {
  public:
@@ -108,7 +107,7 @@ class Victim {
     endpoint.resize(kEndpointBytes);
     EXPECT_EQ(::write(endpoint_.get(), endpoint.data(), kEndpointBytes), kEndpointBytes);
   }
-  // Waits for its step 200.
+  // Waits until it reaches step 200.
   void AwaitItsStep() {
     char byte;
     EXPECT_EQ(::read(ready_.get(), &byte, 1), 1);
@@ -141,7 +140,7 @@ class Victim {
   UniqueFd endpoint_, ready_;
 };
 
-// How the job ends when rank 1 is killed, `stopped` before or in the midst of its rounds.
+// The server's error after rank 1 is killed. `stopped`: it is suspended first.
 std::string EndWithoutRank1(bool stopped, std::string* others_error) {
   const config::Config config = Rounds(1000000000);
   Victim victim(config);
@@ -158,7 +157,7 @@ std::string EndWithoutRank1(bool stopped, std::string* others_error) {
   victim.AwaitItsStep();
   if (stopped) {
     victim.Stop();
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // everybody sleeps
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // all processes sleep
   }
   victim.Kill();
   other.join();
@@ -167,7 +166,7 @@ std::string EndWithoutRank1(bool stopped, std::string* others_error) {
 
 class Death : public ::testing::TestWithParam<bool> {};
 
-// By the end of file, at once; silence would be noticed after 20 s, a missed step after 60.
+// Immediately, by the end of file. Silence would be noticed after 20 s, a missed step after 60.
 TEST_P(Death, IsNoticedByItsEndOfFile) {
   std::string others_error;
   EXPECT_THAT(EndWithoutRank1(GetParam(), &others_error),

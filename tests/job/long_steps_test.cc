@@ -1,5 +1,5 @@
-// Where steps take a second, workers that share the server's memory push slice by slice: what a
-// lost one had done is not computed again, and the bits are the same.
+// If steps take a second, workers in shared memory push slice by slice. The work that a lost worker
+// had finished is not repeated, and the bits are the same.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -23,10 +23,10 @@ config::Config Config() {
 
 struct Trained {
   uint64_t weights_hash = 0;
-  int redone = 0;  // pieces of the step of the fault
+  int redone = 0;  // reassigned parts of the step with the fault
 };
 
-// Rank 1 ends in the middle of that step when it has pushed so many of its slices, and a half.
+// Rank 1 ends in the middle of a step after it has pushed this many slices and half of another.
 Trained Train(std::chrono::milliseconds slice, int pushed) {
   TestJob job(Config(), "local");
   std::atomic<int> redone = 0, pushes = 0;

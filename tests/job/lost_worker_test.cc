@@ -1,6 +1,5 @@
-// Workers that are lost, replaced, late, that leave or come, at every point of a step and of an
-// evaluation, over every transport: the run goes on, and ends with the bits of the run that nothing
-// disturbed.
+// Workers that are lost, replaced, slow, leave or join, at every point of a step and an evaluation,
+// over every transport. The run continues and ends with the bits of an undisturbed run.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -20,14 +19,14 @@ struct Variant {
   const char* settings;
 };
 
-// Waits there: the run shall not be over before that.
+// Blocks the worker there, so that the run cannot end before the milestone.
 HardyWorker::At WaitsFor(Milestone& milestone, int64_t step) {
   return [&milestone, step](Point now, int64_t now_step, Client&) {
     if (now == Point::kForward && now_step == step) milestone.Await();
   };
 }
 
-// Tells when it is ready.
+// Reaches the milestone when the worker is ready.
 HardyWorker::At Reaches(Milestone& milestone) {
   return [&milestone](Point now, int64_t, Client&) {
     if (now == Point::kReady) milestone.Reach();
@@ -40,7 +39,7 @@ class LostWorker : public ::testing::TestWithParam<std::tuple<const char*, Varia
   std::string settings() const { return std::get<1>(GetParam()).settings; }
 };
 
-// Nobody takes its place.
+// Without replacement.
 TEST_P(LostWorker, AtEveryPointTheOthersGoOn) {
   for (const Point point : {Point::kForward, Point::kLosses, Point::kHalfPushed, Point::kPushed,
                             Point::kEvaluate, Point::kEvaluated}) {
@@ -54,7 +53,7 @@ TEST_P(LostWorker, AtEveryPointTheOthersGoOn) {
   }
 }
 
-// Another one does, in the middle of the run. With two workers there are moments with one.
+// With a replacement during the run. With two workers, one is alone for a while.
 TEST_P(LostWorker, AtEveryPointAnotherTakesItsPlace) {
   for (const Point point : {Point::kJoined, Point::kForward, Point::kLosses, Point::kHalfPushed,
                             Point::kPushed, Point::kEvaluate, Point::kEvaluated}) {
@@ -77,7 +76,7 @@ TEST_P(LostWorker, AtEveryPointAnotherTakesItsPlace) {
   }
 }
 
-// All of them, at one moment: the step goes on with newcomers where it was.
+// All are lost at the same time. New workers continue the step.
 TEST_P(LostWorker, AllAreLostAndOthersCome) {
   for (const Point point :
        {Point::kForward, Point::kLosses, Point::kPushed, Point::kEvaluate, Point::kEvaluated}) {
@@ -109,7 +108,7 @@ TEST_P(LostWorker, AllAreLostAndOthersCome) {
   }
 }
 
-// The one that does its work is lost, too.
+// The worker that takes over the work is lost as well.
 TEST_P(LostWorker, LostWhileItDoesAnothersWork) {
   const config::Config config = CrewConfig(settings(), 4);
   TestJob job(config, transport());
@@ -125,7 +124,7 @@ TEST_P(LostWorker, LostWhileItDoesAnothersWork) {
   EXPECT_EQ(job.Finish().weights_hash, Undisturbed(config));
 }
 
-// The only one that takes part is asleep when another one comes, which has to do its work.
+// The only member is suspended when another one joins and does its work.
 TEST_P(LostWorker, AZombieIsAloneUntilAnotherComes) {
   const config::Config config = CrewConfig(settings(), 1);
   for (const Point point : {Point::kForward, Point::kLosses, Point::kEvaluated}) {
@@ -150,8 +149,8 @@ TEST_P(LostWorker, AZombieIsAloneUntilAnotherComes) {
   }
 }
 
-// It is asleep for two steps of the others, which do its work; then it goes on, is reset, and is
-// taken back.
+// It is suspended for two steps of the others, which do its work. Then it resumes, is reset, and
+// rejoins.
 TEST_P(LostWorker, AZombieIsResetAndTakenBack) {
   const config::Config config = CrewConfig(settings(), 2);
   for (const Point point : {Point::kForward, Point::kLosses, Point::kEvaluate}) {
@@ -162,7 +161,7 @@ TEST_P(LostWorker, AZombieIsResetAndTakenBack) {
     Crew crew(job);
     crew.Add(0, [&](Point now, int64_t step, Client&) {
       if (now == Point::kForward && step == kFaultStep + 2) others_went_on.Reach();
-      // Not to the end without it.
+      // The run must not end without it.
       if (now == Point::kForward && step == kFaultStep + 3) reset.Await();
     });
     crew.Add(1, [&](Point now, int64_t step, Client&) {
@@ -174,7 +173,7 @@ TEST_P(LostWorker, AZombieIsResetAndTakenBack) {
   }
 }
 
-// It is reset while it does its last part: there is nothing left to wait for.
+// It is reset during its last part, so there is nothing left to wait for.
 TEST_P(LostWorker, OneThatLeavesMayGoWhenItIsReset) {
   const config::Config config = CrewConfig(settings(), 2);
   TestJob job(config, transport());
@@ -196,7 +195,7 @@ TEST_P(LostWorker, OneThatLeavesMayGoWhenItIsReset) {
   EXPECT_TRUE(left.reached());
 }
 
-// 2 → 4 → 3 → 1: some come, one leaves, two are lost.
+// 2 → 4 → 3 → 1 workers: some join, one leaves, two are lost.
 TEST_P(LostWorker, SomeComeAndGo) {
   config::Config config = CrewConfig(settings(), 2);
   config.mutable_cluster()->set_max_workers(4);
@@ -234,7 +233,7 @@ std::vector<std::tuple<const char*, Variant>> Cases() {
           Variant{"ClipSkip", "optimizer { clip_norm: 0.5 } run { on_nonfinite: SKIP_STEP }"}}) {
       cases.emplace_back(transport, variant);
     }
-    // There are no 16 bits over the local link.
+    // The local link has no 16-bit mode.
     if (std::string(transport) != "local") cases.emplace_back(transport, rounded);
   }
   return cases;

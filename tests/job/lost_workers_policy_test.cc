@@ -1,4 +1,4 @@
-// What becomes of a job that loses workers: who is waited for, for how long, and when it ends.
+// Lost workers: which ones a job waits for, for how long, and when it ends.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -59,7 +59,7 @@ TEST(LostWorkers, FewerThanTheLeastWaitForAnother) {
     }
   });
   EXPECT_EQ(job.Finish().weights_hash, Undisturbed(config));
-  EXPECT_LE(last_alone, kFaultStep + 1) << "what was ordered before";
+  EXPECT_LE(last_alone, kFaultStep + 1) << "at most the step that was ordered before";
 }
 
 TEST(LostWorkers, NobodyIsLeft) {
@@ -74,8 +74,8 @@ TEST(LostWorkers, NobodyIsLeft) {
   EXPECT_EQ(code, ExitCode::kDeadline);
 }
 
-// With CONTINUE nobody comes in the place of a worker that does not join: others are enough,
-// whichever ranks they have.
+// With CONTINUE, a worker that never joins is not replaced. Enough others suffice, whatever their
+// ranks.
 TEST(LostWorkers, TheStartGoesOnWithoutRanksThatNeverCame) {
   struct Case {
     uint32_t workers, least;
@@ -93,11 +93,11 @@ TEST(LostWorkers, TheStartGoesOnWithoutRanksThatNeverCame) {
   }
 }
 
-// Workers count as well that come early, and for which the start was not to wait.
+// Additional workers that join early count as well.
 TEST(LostWorkers, OneThatIsLostBeforeTheStartIsNotWaitedForWhereOthersAreEnough) {
   config::Config config = CrewConfig("", 2);
   config.mutable_cluster()->set_min_workers(2);
-  config.mutable_deadlines()->set_start_s(600);  // it is not this that lets the run begin
+  config.mutable_deadlines()->set_start_s(600);  // the run must start for another reason
   TestJob job(config);
   job.test_samples = kCrewTestSamples;
   {
@@ -110,7 +110,7 @@ TEST(LostWorkers, OneThatIsLostBeforeTheStartIsNotWaitedForWhereOthersAreEnough)
     hello.mutable_hello()->set_token(job.token());
     hello.mutable_hello()->set_protocol_version(kProtocolVersion);
     hello.mutable_hello()->set_rank(0);
-    // The second one is answered at once: it has the rank already.
+    // The second Hello is answered immediately, because it has the rank already.
     for (int i = 0; i < 2; ++i) ASSERT_TRUE(link->Send(hello, {}));
     const auto deadline = std::chrono::steady_clock::now() + 10s;
     std::optional<FromServer> answer;
@@ -152,8 +152,8 @@ TEST(LostWorkers, AStepsDeadlineIsALoss) {
   over = true;
 }
 
-// The same slice ends whoever computes it. The lost worker has one alone: of two, two workers could
-// each be ended by another one.
+// The same slice ends every worker. The lost worker has a single slice: with two, different slices
+// could end two workers.
 TEST(LostWorkers, ASliceThatEndsItsWorkersEndsTheRunAndIsNamed) {
   config::Config config = CrewConfig("", 4, 4);
   TestJob job(config);
@@ -168,8 +168,8 @@ TEST(LostWorkers, ASliceThatEndsItsWorkersEndsTheRunAndIsNamed) {
   EXPECT_THAT(job.FinishError(&code), AllOf(HasSubstr("of step 2"), HasSubstr("killed 3 workers")));
 }
 
-// A block of the evaluation as well, in the middle of a run and after its last step: what the
-// workers were to do besides, the slices of the step that was ordered behind it, is not to blame.
+// So does a block of an evaluation, during a run and after its last step. The slices of the step
+// ordered after it are not blamed.
 TEST(LostWorkers, ABlockThatEndsItsWorkersEndsTheRunAndIsNamed) {
   for (const int64_t step : {kFaultStep, kCrewSteps}) {
     config::Config config = CrewConfig("", 4, 8);
@@ -186,7 +186,7 @@ TEST(LostWorkers, ABlockThatEndsItsWorkersEndsTheRunAndIsNamed) {
   }
 }
 
-// Two workers are lost at it, and the third one does it.
+// Two workers are lost at it, and the third one completes it.
 TEST(LostWorkers, ABlockThatEndedTwoWorkersIsDoneByTheThird) {
   config::Config config = CrewConfig("", 3, 8);
   TestJob job(config);

@@ -1,5 +1,5 @@
-// What a run leaves behind: whatever ends it, the weights after its last complete step, and those
-// of its best evaluation.
+// The files that a run leaves, whatever ends it: the weights after its last complete step, and
+// those of its best evaluation.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ class ModelsTest : public ::testing::Test {
     config.mutable_run()->set_dir(dir_.string());
     return config;
   }
-  // Evaluated after every two steps.
+  // A config with an evaluation every two steps.
   config::Config Evaluated(int64_t steps) const {
     config::Config config = Config(steps);
     config.mutable_evaluation()->set_every_steps(2);
@@ -50,12 +50,12 @@ class ModelsTest : public ::testing::Test {
     }
     return names;
   }
-  // The value that all variables of the file have, of which this is the step.
+  // Expects that all variables in the file have this value, and its metadata this step.
   void ExpectAll(const std::string& name, const Graph& graph, float value, int64_t step,
                  bool average = false) {
     SCOPED_TRACE(name);
     const SafetensorsReader file((dir_ / name).string());
-    std::vector<float> weights(graph.arena_floats(), value);  // padding, too
+    std::vector<float> weights(graph.arena_floats(), value);  // including padding
     EXPECT_EQ(LoadWeights(file, graph, {}, weights).variables.size(), graph.variables().size());
     EXPECT_THAT(weights, Each(value));
     EXPECT_EQ(StepOf(file.header().metadata), step);
@@ -79,7 +79,7 @@ TEST_F(ModelsTest, ARunWithoutADirectoryWritesNothing) {
   EXPECT_FALSE(std::filesystem::exists("/model.safetensors"));
 }
 
-// All evaluations of these workers have the same accuracy: the first one stays the best.
+// All evaluations of these workers have the same accuracy, so the first one stays the best.
 TEST_F(ModelsTest, TheBestEvaluationsWeightsAreKept) {
   TestJob job(Evaluated(5));
   job.test_samples = 40;
@@ -92,7 +92,7 @@ TEST_F(ModelsTest, TheBestEvaluationsWeightsAreKept) {
     return SafetensorsReader((dir_ / file).string()).header().metadata;
   };
   EXPECT_EQ(metadata("model.safetensors").at("weights_hash"), fmt::format("{:016x}", hash));
-  EXPECT_EQ(metadata("best.safetensors").at("test_accuracy"), "0.05");  // 1 of each 20
+  EXPECT_EQ(metadata("best.safetensors").at("test_accuracy"), "0.05");  // 1 of every 20
 }
 
 // e ← (e + w) / 2 from 0: -1.25 after 2 steps, -3.0625 after 4 and -4.03125 after 5.
@@ -116,8 +116,8 @@ TEST_F(ModelsTest, TheAverageIsTheProductWhereItIsEvaluated) {
   }
 }
 
-// A run that was killed before its best weights were on the disk: any checkpoint of that step has
-// them, evaluated or not, the newest or one before.
+// A run was killed before its best weights were on the disk. Any checkpoint of that step has them,
+// whether evaluated or not, the newest or an earlier one.
 TEST_F(ModelsTest, TheBestWeightsAreWrittenAgain) {
   const WorkerBehaviour better{
       .gradient = kFalling.gradient,
@@ -158,7 +158,7 @@ TEST_F(ModelsTest, TheBestWeightsAreWrittenAgain) {
   }
 }
 
-// All of the file is compared: with batch normalization it also contains the number of updates.
+// Compares the whole file. With batch normalization it also contains the number of updates.
 TEST_F(ModelsTest, WhatIsWrittenAgainIsTheSameToTheByte) {
   config::Config config = Evaluated(4);
   config::Layer& norm = *config.mutable_model()->mutable_layer(1);
@@ -181,8 +181,8 @@ TEST_F(ModelsTest, WhatIsWrittenAgainIsTheSameToTheByte) {
   EXPECT_TRUE(run() == first) << "best.safetensors differs";
 }
 
-// A worker is lost when some chunks of the next weights are there already: nothing of them is in
-// the files.
+// A worker is lost after some chunks of the next weights have been updated. The files have none of
+// them.
 TEST_F(ModelsTest, ALostWorkerCostsOnlyTheStepThatWasBroken) {
   config::Config config = Config(100);
   config.mutable_optimizer()->set_ema_decay(0.5);
@@ -194,7 +194,7 @@ TEST_F(ModelsTest, ALostWorkerCostsOnlyTheStepThatWasBroken) {
       EXPECT_THROW(RunWorker(*client, kFalling, job.graph().arena_floats()), Error);
     });
     std::unique_ptr<Client> lost = job.Join(1);
-    // Pushes its last chunk alone in step 4 and goes.
+    // Pushes only its last chunk in step 4 and leaves.
     OrderPart part;
     const WorkerBehaviour goes{.gradient = kFalling.gradient, .on_train = [&](const Order& order) {
                                  part = order.parts.at(0);
@@ -207,7 +207,7 @@ TEST_F(ModelsTest, ALostWorkerCostsOnlyTheStepThatWasBroken) {
       lost->ReportLoss(4, part, 1, plan.Slice(plan.At(4), 1).size(), 1, 0);
       const size_t chunk = lost->chunks().size() - 1;
       lost->PushChunk(4, part, chunk);
-      // Updated and published, before this worker is lost.
+      // Updated and published before this worker is lost.
       EXPECT_TRUE(lost->AwaitChunk(5, chunk));
     }
     lost.reset();
@@ -218,8 +218,7 @@ TEST_F(ModelsTest, ALostWorkerCostsOnlyTheStepThatWasBroken) {
   ExpectAll("model-ema.safetensors", job.graph(), -3.0625f, 4, true);
 }
 
-// What cannot be written is said, by which the programs' exit code is 1, and leaves no part of
-// itself.
+// A failed write is reported, makes the exit code 1, and leaves no partial file.
 TEST_F(ModelsTest, WeightsThatCannotBeWrittenAreNoSuccess) {
   std::filesystem::create_directory(dir_ / "model.safetensors");
   TestJob job(Config(3));
@@ -228,7 +227,7 @@ TEST_F(ModelsTest, WeightsThatCannotBeWrittenAreNoSuccess) {
   EXPECT_THAT(Files(), UnorderedElementsAre("model.safetensors"));
 }
 
-// The best weights are tried again at the end.
+// Writing the best weights is retried at the end.
 TEST_F(ModelsTest, TheBestWeightsAreTriedAgain) {
   std::filesystem::create_directory(dir_ / "best.safetensors");
   TestJob job(Evaluated(40));

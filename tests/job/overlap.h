@@ -1,7 +1,7 @@
-// A worker computes while its chunks travel, on whatever device. Without a clock: the server's end
-// holds back what the worker may not wait for, or the device waits, in the middle of backward, for
-// what the server must have by then. Without the overlap the two wait for each other, until they
-// give up and the test fails.
+// A worker computes while its chunks travel, on any device. Without clocks: the server holds back
+// what the worker must not wait for, or the device waits, during the backward pass, for what must
+// have reached the server by then. Without overlap they wait for each other until they give up and
+// the test fails.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,10 +27,10 @@
 namespace muster::testing {
 
 inline constexpr std::chrono::seconds kOverlapPatience{10};
-// The layer "hidden", whose chunks come first; "out" has the others.
+// The layer "hidden", whose chunks come first. "out" has the others.
 inline constexpr int kLowLayer = 0;
 
-// What the worker's device and the server's loop have done so far.
+// The progress of the worker's device and of the server's loop.
 class OverlapSides {
  public:
   void LowForward() { Note(low_forwards_); }
@@ -39,7 +39,7 @@ class OverlapSides {
     const std::lock_guard lock(mutex_);
     return low_forwards_ >= count;
   }
-  // False once anybody has waited for too long: then nobody waits any more.
+  // Returns false if any wait timed out. After that none waits any more.
   bool AwaitHighGradients(int64_t count) {
     std::unique_lock lock(mutex_);
     const auto there = [&] { return gave_up_ || high_gradients_ >= count; };
@@ -69,15 +69,15 @@ class OverlapSides {
   bool gave_up_ = false;
 };
 
-// The server's link. Weights of the chunks in `high` leave only when the lower layer of that step
-// has begun its forward pass; their gradients are counted.
+// The server's link. It sends the weights of the chunks in `high` only after the lower layer has
+// started its forward pass in that step, and counts their gradients.
 class HoldingLink : public ServerLink {
  public:
   struct Options {
     std::set<uint32_t> high;
     bool hold = false;
     int64_t slices = 1;  // per step
-    int64_t steps = 0;   // later versions are never used: not held
+    int64_t steps = 0;   // later versions are not used, so they are not held
   };
   HoldingLink(std::unique_ptr<ServerLink> link, Options options, OverlapSides& sides)
       : link_(std::move(link)), options_(std::move(options)), sides_(sides) {}
@@ -139,11 +139,11 @@ class HoldingLink : public ServerLink {
   std::deque<Held> held_;
 };
 
-// In the order of the device's work.
+// Calls `work` in the order of the device's work.
 using OnDevice = std::function<void(std::function<void()> work)>;
 
-// An op of the lower layer: says when its forward pass begins, and does `before_backward` before
-// the other one.
+// An op of the lower layer. Reports the start of its forward pass, and calls `before_backward`
+// before its backward pass.
 class WatchedOp : public Op {
  public:
   WatchedOp(std::unique_ptr<Op> op, OverlapSides& sides, const OnDevice& on_device,
@@ -192,7 +192,7 @@ class OverlapBackend : public BackendWrapper {
   const std::function<void()> before_backward_;
 };
 
-// Transport, slices that the one worker adds up in each step.
+// The transport, and the number of slices that the only worker adds up in each step.
 class OverlapTest : public ::testing::TestWithParam<std::tuple<const char*, int>> {
  protected:
   static constexpr int64_t kSteps = 4;
@@ -211,7 +211,7 @@ class OverlapTest : public ::testing::TestWithParam<std::tuple<const char*, int>
   virtual std::unique_ptr<Backend> MakeBackend() = 0;
   virtual void OnDevice(std::function<void()> work) = 0;
 
-  // The whole job, with a real server and a real trainer.
+  // Runs the whole job, with a real server and a real trainer.
   void Run(bool hold, const std::function<void()>& before_backward) {
     TestJob job(config_, std::get<0>(GetParam()), [&](std::unique_ptr<ServerLink> link) {
       return std::make_unique<HoldingLink>(
@@ -231,12 +231,12 @@ class OverlapTest : public ::testing::TestWithParam<std::tuple<const char*, int>
     EXPECT_EQ(job.Finish().steps, kSteps);
   }
 
-  // The first layer's forward pass needs the first layer's weights, and no others.
+  // The first layer's forward pass needs only the first layer's weights.
   void ForwardBeginsBeforeTheLastChunksArrive() {
     Run(true, {});
     EXPECT_FALSE(sides_.gave_up()) << "the first layer waited for the weights of later ones";
   }
-  // Backward of the first layer takes place when the gradients of the last one are at the server.
+  // The first layer's backward pass runs after the last layer's gradients have reached the server.
   void GradientsArriveWhileBackwardGoesOn() {
     int64_t backwards = 0;
     Run(false, [&] {
@@ -245,7 +245,7 @@ class OverlapTest : public ::testing::TestWithParam<std::tuple<const char*, int>
       (void)sides_.AwaitHighGradients(backwards / slices_ * static_cast<int64_t>(high_.size()));
     });
     EXPECT_EQ(backwards, kSteps * slices_);
-    EXPECT_FALSE(sides_.gave_up()) << "the last layer's gradients were not pushed until later";
+    EXPECT_FALSE(sides_.gave_up()) << "the last layer's gradients were pushed too late";
   }
 
   const uint32_t slices_;

@@ -1,5 +1,5 @@
-// Evaluations that end a run or lower its rate: the server's decision, the same for a run that goes
-// on from anywhere.
+// Evaluations that end a run or lower its learning rate. The server decides the same in a run that
+// is resumed from any step.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using ::testing::Each;
 // Every weight falls by the learning rate in each step.
 float Falling(int64_t, int64_t slice, size_t) { return slice == 0 ? 1.0f : 0.0f; }
 
-// Better at first, then not, then once more: of 40 samples.
+// Improves at first, then stops, then improves a last time. Out of 40 samples.
 int64_t Correct(int64_t version, int64_t) { return version <= 4 ? version : version == 12 ? 6 : 3; }
 
 class PatienceJob : public RunDirs {
@@ -24,7 +24,7 @@ class PatienceJob : public RunDirs {
     ServerResult server;
     std::vector<float> weights;
   };
-  // Evaluated every two steps, and at the end unless `settings` say otherwise.
+  // Evaluates every two steps, and at the end unless `settings` disable it.
   Result Run(const std::string& settings, int64_t steps, uint32_t workers,
              const std::string& dir = "", const SliceGradient& gradient = Rough) {
     config::Config config = SmallConfig(workers, 4);
@@ -46,8 +46,8 @@ class PatienceJob : public RunDirs {
 const std::string kPlateau =
     "learning_rate { type: PLATEAU base: 1 factor: 0.5 plateau_patience: 2 } ";
 
-// The best is W(4). W(6) and W(8) are no better, so the rate is 0.5 from step 8; W(10) is not,
-// W(12) is better; W(14) and W(16) are not: 0.25 from step 16.
+// W(4) is the best. W(6) and W(8) are no better, so the rate is 0.5 from step 8. W(10) is no
+// better, W(12) is. W(14) and W(16) are not, so the rate is 0.25 from step 16.
 TEST_F(PatienceJob, TheRateFallsOnAPlateau) {
   const Result run = Run(kPlateau, 20, 2, "", Falling);
   EXPECT_EQ(run.server.steps, 20);
@@ -59,7 +59,7 @@ TEST_F(PatienceJob, ARunThatGoesOnHasTheSameRate) {
   constexpr int64_t kSteps = 18;
   const std::string adam = kPlateau + "optimizer { type: ADAM ema_decay: 0.9 } ";
   const std::string average = adam + "evaluation { use_ema: true } ";
-  // With skip_final a run that ended where an evaluation is due has not had it.
+  // With skip_final, a run that ends where an evaluation is due has not had it.
   for (const std::string& settings :
        {kPlateau, average, adam + "evaluation { skip_final: true } "}) {
     const uint64_t whole = Run(settings, kSteps, 2).server.weights_hash;
@@ -93,8 +93,8 @@ TEST_F(PatienceJob, ARunThatGoesOnEndsAtTheSameStep) {
   }
 }
 
-// It ends again at once, longer or not; with more patience it is the run that had it from the
-// beginning.
+// It ends again immediately, even if extended. With more patience it equals a run that had it from
+// the start.
 TEST_F(PatienceJob, ARunThatStoppedEarlyGoesOnWithMorePatience) {
   const std::string dir = NewRun();
   const Result stopped = Run("evaluation { patience: 3 } ", 30, 2, dir);

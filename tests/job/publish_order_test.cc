@@ -1,5 +1,6 @@
-// In which order the server makes the chunks of the next weights: the lowest layer first, since the
-// next forward pass waits for that one. The aggregator alone, so that what is ready when is known.
+// The order in which the server computes the chunks of the next weights: lowest layer first,
+// because the next forward pass starts with it. Tests only the aggregator, so that the timing is
+// known.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -27,7 +28,7 @@ using ::testing::ElementsAreArray;
 struct Size {
   const char* name;
   int64_t units, chunk_bytes;
-  bool in_pool;  // false: fewer floats than a thread is woken for
+  bool in_pool;  // false: too few floats to wake a thread
 };
 
 // One worker, one slice, a pool of one thread.
@@ -56,7 +57,7 @@ class PublishOrder : public ::testing::TestWithParam<Size> {
 
   size_t chunks() const { return aggregator_->chunks().size(); }
 
-  // As backward makes them: the last layer's first.
+  // Adds chunks in the order of the backward pass: the last layer's first.
   void AddAll() {
     for (size_t c = chunks(); c-- > 0;) {
       const Chunk& chunk = aggregator_->chunks()[c];
@@ -65,7 +66,7 @@ class PublishOrder : public ::testing::TestWithParam<Size> {
     }
   }
 
-  // Collects what the pool has finished until the step is complete.
+  // Collects the pool's results until the step is complete.
   void Complete() {
     for (int i = 0; i < 5000 && !aggregator_->StepIsComplete(); ++i) {
       pollfd fd{pool_.fd(), POLLIN, 0};
@@ -87,10 +88,10 @@ class PublishOrder : public ::testing::TestWithParam<Size> {
   std::vector<size_t> published_;
   std::optional<Variables> variables_;
   std::optional<Aggregator> aggregator_;
-  ThreadPool pool_{1};  // last: joined before what its thread uses goes
+  ThreadPool pool_{1};  // last, so that it is joined before the data of its thread is destroyed
 };
 
-// The norm is known when the last gradient has been added: then every chunk may be updated.
+// The norm is known after the last gradient. Then every chunk may be updated.
 TEST_P(PublishOrder, IsAscendingAfterTheNormIsKnown) {
   Make(1);
   aggregator_->Proceed({.learning_rate = 1});
@@ -99,7 +100,7 @@ TEST_P(PublishOrder, IsAscendingAfterTheNormIsKnown) {
   EXPECT_THAT(published_, ElementsAreArray(Ascending()));
 }
 
-// The losses come after the gradients.
+// The losses arrive after the gradients.
 TEST_P(PublishOrder, IsAscendingWhenUpdatesAreAllowedLast) {
   Make(0);
   AddAll();
@@ -117,8 +118,8 @@ TEST_P(PublishOrder, IsAscendingWhereAStepIsSkipped) {
   EXPECT_THAT(published_, ElementsAreArray(Ascending()));
 }
 
-// A chunk that is complete is not held back for lower ones; but those that come while it is made go
-// before the higher ones that wait for the thread as well.
+// A complete chunk does not wait for lower ones. But lower chunks that complete meanwhile overtake
+// higher ones that wait for the thread.
 TEST_P(PublishOrder, OfChunksThatArriveOneByOne) {
   Make(0);
   aggregator_->Proceed({.learning_rate = 1});

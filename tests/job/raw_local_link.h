@@ -1,5 +1,4 @@
-// A local link without what is built on it, for tests that play its server or its worker
-// themselves.
+// A bare local link, for tests that act as its server or its worker.
 #pragma once
 
 #include <fcntl.h>
@@ -26,7 +25,7 @@
 
 namespace muster::testing {
 
-// One for each call, of any test that runs now.
+// Unique among all calls of all running tests.
 inline std::string UniqueLocalEndpoint() {
   static const uint32_t process = std::random_device()();
   static std::atomic<int> number = 0;
@@ -46,9 +45,9 @@ inline UniqueFd ConnectRaw(const std::string& endpoint) {
   return fd;
 }
 
-// A welcome to a run of so many weights in two chunks, with two gradient buffers; and the pieces of
-// memory that come with it: weight buffers, gradient buffers, messages to the server, messages to
-// the worker.
+// A Welcome to a run with this many weights in two chunks and two gradient buffers, and the memory
+// that comes with it: weight buffers, gradient buffers, messages to the server, messages to the
+// worker.
 constexpr size_t kRawFloats = 64;
 constexpr size_t kRawArenas = 2 * SharedArenaFloats(kRawFloats) * sizeof(float);
 constexpr size_t kRawBytes[] = {kRawArenas, kRawArenas, sizeof(RingMemory), sizeof(RingMemory)};
@@ -64,17 +63,17 @@ inline wire::ServerMessage RawWelcome() {
   return message;
 }
 
-// The weight buffers of the server's end.
+// The server's weight buffers.
 inline SharedMemory RawWeights() {
   return SharedMemory::Create("test-weights", kRawBytes[0], SharedMemory::Access::kReadWrite);
 }
 
-// The memory again, with a mapping of its own: the descriptor stays.
+// Maps the memory again. The descriptor remains open.
 inline SharedMemory MapAgain(const UniqueFd& fd, SharedMemory::Access access) {
   return SharedMemory::Map(UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0)), access);
 }
 
-// A worker's connection sends and receives through the memory that came with its welcome.
+// Makes a worker's connection use the memory of its Welcome.
 inline void AttachRaw(LocalConnection& connection, const std::vector<UniqueFd>& fds) {
   connection.Attach(MapAgain(fds[2], SharedMemory::Access::kReadWrite),
                     MapAgain(fds[3], SharedMemory::Access::kRead));

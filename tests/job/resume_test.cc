@@ -1,5 +1,5 @@
-// A server that goes on from every step of a run ends with the same weights as one that never
-// stopped: each optimizer, the average, clipping, skipped steps, 16 bits, any number of workers.
+// A server resumed from any step of a run ends with the weights of an uninterrupted one: for each
+// optimizer, the average, clipping, skipped steps, 16 bits, and any number of workers.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 class ResumeJob : public RunDirs {
  protected:
-  // The weights' hash after so many steps.
+  // Returns the weights' hash after this many steps.
   uint64_t Run(const std::string& settings, int64_t steps, uint32_t workers,
                const std::string& dir = "", const SliceGradient& gradient = Rough) {
     TestJob job(Config(settings, steps, workers, dir));
@@ -62,7 +62,7 @@ TEST_F(ResumeJob, InSixteenBits) {
   EXPECT_EQ(Run(settings, kSteps, 1, dir), whole);
 }
 
-// Adam's count of steps is not the run's then.
+// Adam's count of steps then differs from the run's.
 TEST_F(ResumeJob, AfterStepsThatWereSkipped) {
   const SliceGradient bad = [](int64_t step, int64_t slice, size_t i) {
     return (step == 2 || step == 3) && slice == 1 && i == 7 ? kNan : Rough(step, slice, i);

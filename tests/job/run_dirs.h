@@ -1,4 +1,4 @@
-// Directories of runs, for tests of runs that go on.
+// Run directories for tests that resume runs.
 #pragma once
 
 #include <google/protobuf/text_format.h>
@@ -14,7 +14,7 @@ namespace muster::testing {
 
 class RunDirs : public ::testing::Test {
  protected:
-  // A new one, empty.
+  // Creates a new, empty one.
   std::string NewRun() {
     const std::filesystem::path dir = dir_ / std::to_string(runs_++);
     std::filesystem::create_directory(dir);

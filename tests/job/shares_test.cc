@@ -1,5 +1,5 @@
-// A worker that takes twice as long for a slice is given half as many, over every transport, and
-// the result has the bits of even shares.
+// A worker that needs twice as long for a slice gets half as many, over every transport. The result
+// has the bits of equal shares.
 #include <gmock/gmock-matchers.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
@@ -40,11 +40,11 @@ config::Config Config(const char* settings) {
 
 struct Trained {
   uint64_t weights_hash = 0;
-  std::set<std::vector<int64_t>> shares;  // that there were, by rank
+  std::set<std::vector<int64_t>> shares;  // all shares during the run, by rank
 };
 
-// Rank 1 takes twice as long: with even shares 64 ms a step, so that a look at them comes before
-// the end. Who is not measured need not sleep.
+// Rank 1 takes twice as long: with equal shares 64 ms per step, so that shares are checked before
+// the end. Workers without measured shares need not sleep.
 Trained Train(const config::Config& config, const std::string& transport) {
   TestJob job(config, transport);
   job.test_samples = 64;
@@ -103,7 +103,7 @@ std::vector<std::tuple<const char*, Variant>> Cases() {
                   "on_lost_worker: CONTINUE }"}}) {
       cases.emplace_back(transport, variant);
     }
-    // There are no 16 bits over the local link.
+    // The local link has no 16-bit mode.
     if (std::string(transport) != "local") cases.emplace_back(transport, rounded);
   }
   return cases;

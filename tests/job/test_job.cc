@@ -29,7 +29,7 @@ std::string UniqueName() {
   return fmt::format("muster-test-{}-{}-{:08x}", ::getpid(), counter++, random());
 }
 
-// Made before main: a test's child processes have it, too.
+// Created before main, so that child processes of a test share it.
 const std::string kToken = [] {
   std::random_device random;
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());

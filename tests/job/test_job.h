@@ -1,4 +1,5 @@
-// A server in a thread of the test, and clients to join it: the distributed core without networks.
+// A server in a thread of the test, and clients that join it: the distributed core without
+// networks.
 #pragma once
 
 #include <functional>
@@ -17,21 +18,21 @@
 
 namespace muster::testing {
 
-// A small network of four variables in several chunks, `workers` workers, `slices` slices, SGD
-// with rate 1 from weights of zero: so W(v + 1) = W(v) - (sum of the gradients).
+// A small network with four variables in several chunks, `workers` workers, `slices` slices, and
+// SGD with rate 1 from weights of zero: W(v + 1) = W(v) - (sum of the gradients).
 config::Config SmallConfig(uint32_t workers, uint32_t slices);
 
-// The token of this process's jobs: another test's server on this host has another one.
+// This process's token. Servers of other tests on this host have other ones.
 const std::string& TestToken();
 
-// What a well-behaved worker of a job on `endpoint` presents.
+// The options of a correct worker of a job on `endpoint`.
 ClientOptions WorkerOptions(const config::Config& config, const std::string& endpoint,
                             uint32_t rank, int64_t test_samples = 0);
 
 class TestJob {
  public:
-  // The server uses what `wrap` makes of its link. With a run.dir that holds checkpoints it goes on
-  // from the newest one.
+  // The server uses the link that `wrap` returns. If run.dir has checkpoints, it resumes from the
+  // newest one.
   using Wrap = std::function<std::unique_ptr<ServerLink>(std::unique_ptr<ServerLink>)>;
   explicit TestJob(config::Config config, const std::string& transport = "ipc",
                    const Wrap& wrap = {});
@@ -47,9 +48,9 @@ class TestJob {
   }
   std::unique_ptr<Client> Join(uint32_t rank) const;
 
-  // Waits for the server's end. Rethrows what it threw.
+  // Waits for the end of the server. Rethrows its exception.
   ServerResult Finish();
-  // What the server threw; "" if it completed.
+  // The server's error, or "" if it completed.
   std::string FinishError(ExitCode* code = nullptr);
 
   // W(v) as seen by rank 0 during the last RunWorkers.
@@ -65,21 +66,21 @@ class TestJob {
   std::future<ServerResult> result_;
 };
 
-// The gradient of element `i` of the arena in one slice.
+// The gradient of element `i` of the buffer in one slice.
 using SliceGradient = std::function<float(int64_t step, int64_t slice, size_t i)>;
 
-// A gradient whose sums depend on their order in the last bits.
+// A gradient whose sums depend on the order in their last bits.
 float Rough(int64_t step, int64_t slice, size_t i);
 
 struct WorkerBehaviour {
   SliceGradient gradient;
-  // In which order the chunks are pushed; default: last to first.
+  // The order in which chunks are pushed. The default is last to first.
   std::function<std::vector<size_t>(size_t chunks)> chunk_order;
-  // The loss of a slice; default: 1.
+  // The loss of a slice. The default is 1.
   std::function<double(int64_t step, int64_t slice)> loss;
   // Called with each order to train.
   std::function<void(const Order& order)> on_train;
-  // How many of a block of the test set are right, at most 20; default: 1.
+  // The number of correct samples in a block of the test set, at most 20. The default is 1.
   std::function<int64_t(int64_t version, int64_t block)> correct;
   // Called before the losses of a step are reported.
   std::function<void(int64_t step)> before_step;
@@ -88,12 +89,12 @@ struct WorkerBehaviour {
   std::string convolutions = {};  // for Ready
 };
 
-// Runs one worker's part to the end: closed-form gradients, added locally in tree order. Returns
-// the weights it saw last.
+// Runs one worker to the end, with closed-form gradients added locally in tree order. Returns the
+// last weights that it saw.
 std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, size_t arena_floats,
                              uint32_t rank = 0);
 
-// Runs all workers of the job in threads; the weights that rank 0 saw last.
+// Runs all workers of the job in threads. Returns the last weights that rank 0 saw.
 std::vector<float> RunWorkers(TestJob& job, const WorkerBehaviour& behaviour);
 
 }  // namespace muster::testing

@@ -1,5 +1,5 @@
-// Steps for which the whole gradient is known before anything is updated: clipping by global norm,
-// and steps that are skipped because a value is not finite. Through a real server.
+// Steps that need the whole gradient before any update: clipping by the global norm, and skipping
+// steps with values that are not finite. Through a real server.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// The arena's padding has no gradient.
+// The buffer's padding has no gradient.
 bool IsPadding(const Graph& graph, size_t i) {
   for (const Variable& variable : graph.variables()) {
     if (i >= variable.offset && i < variable.offset + variable.count) return false;
@@ -31,7 +31,7 @@ bool IsPadding(const Graph& graph, size_t i) {
 using Change = std::function<void(config::Config&)>;
 
 struct Outcome {
-  std::vector<float> seen;  // the weights that rank 0 saw last
+  std::vector<float> seen;  // the last weights that rank 0 saw
   uint64_t hash = 0;
 };
 
@@ -46,7 +46,7 @@ Outcome RunJob(uint32_t workers, uint32_t slices, const WorkerBehaviour& behavio
   return outcome;
 }
 
-// All elements have the gradient 1 from each of 3 slices, so 3 in sum: the norm is 3 √n.
+// All elements have the gradient 1 from each of 3 slices, so 3 in sum. The norm is 3 √n.
 TEST(ClipNorm, ScalesTheWholeGradient) {
   const config::Config config = SmallConfig(2, 3);
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
@@ -57,7 +57,7 @@ TEST(ClipNorm, ScalesTheWholeGradient) {
         2, 3,
         {.gradient = [&](int64_t, int64_t, size_t i) { return IsPadding(graph, i) ? 0.0f : 1.0f; }},
         [&](config::Config& c) {
-          c.mutable_run()->set_steps(2);  // rank 0 sees W(1)
+          c.mutable_run()->set_steps(2);  // so rank 0 sees W(1)
           c.mutable_optimizer()->set_clip_norm(static_cast<float>(limit));
         });
     const double expected = -3 * std::min(1.0, limit / (norm + 1e-6));
@@ -69,7 +69,7 @@ TEST(ClipNorm, ScalesTheWholeGradient) {
   }
 }
 
-// A first phase that changes nothing changes no bits.
+// A first phase without effect does not change the bits.
 TEST(TwoPhases, HaveTheBitsOfOne) {
   for (const char* text : {"", "ADAM", "MOMENTUM"}) {
     const auto with = [&](const Change& change) {
@@ -122,12 +122,12 @@ Change SkipStep(int64_t steps, int64_t max_skipped = 10) {
   };
 }
 
-// Bad steps in between are as if they had not been: weights, moments and Adam's count of steps.
+// Skipped steps have no effect on weights, moments and Adam's count of steps.
 TEST(SkipStep, LeavesEverythingAsItWas) {
   const uint64_t expected = RunJob(2, 3, {.gradient = Rough}, SkipStep(3)).hash;
   for (const float bad : {kNan, std::numeric_limits<float>::infinity()}) {
     for (const std::string transport : {"ipc", "local"}) {
-      // Steps 1 and 3 of 5 are bad, in one element of one slice.
+      // Steps 1 and 3 of 5 are bad in one element of one slice.
       const auto sometimes = [&](int64_t step, int64_t slice, size_t i) {
         if (step % 2 == 1) return slice == 1 && i == 307 ? bad : Rough(9, slice, i);
         return Rough(step / 2, slice, i);
@@ -137,7 +137,7 @@ TEST(SkipStep, LeavesEverythingAsItWas) {
   }
 }
 
-// A loss that is not finite; the gradients still come, and are not used even where they are finite.
+// The loss is not finite. The gradients still arrive, but are not used even if they are finite.
 TEST(SkipStep, SkipsForALoss) {
   config::Config config = SmallConfig(1, 1);
   SkipStep(3)(config);
@@ -165,7 +165,7 @@ TEST(SkipStep, SkipsForALoss) {
 }
 
 TEST(SkipStep, StopsAfterTooManyInARow) {
-  // Bad: 1, 2, 4, 5, 6.
+  // Bad steps: 1, 2, 4, 5, 6.
   const auto gradient = [](int64_t step, int64_t slice, size_t i) {
     return step % 3 != 0 || step == 6 ? (slice == 2 && i == 307 ? kNan : 1.0f) : 1.0f;
   };
@@ -181,7 +181,7 @@ TEST(SkipStep, StopsAfterTooManyInARow) {
   EXPECT_EQ(code, ExitCode::kNonfinite);
 }
 
-// Finite gradients whose sum is not: no rank is to blame.
+// Finite gradients with an infinite sum: no rank is to blame.
 TEST(SkipStep, NamesASumThatOverflows) {
   config::Config config = SmallConfig(2, 2);
   SkipStep(3, 1)(config);
@@ -193,7 +193,7 @@ TEST(SkipStep, NamesASumThatOverflows) {
                     HasSubstr("1 step skipped in a row")));
 }
 
-// A finite gradient that breaks a weight would do so again: the run stops.
+// A finite gradient that breaks a weight would do so again, so the run stops.
 TEST(SkipStep, DoesNotSkipAWeightThatOverflows) {
   config::Config config = SmallConfig(1, 1);
   SkipStep(5)(config);
@@ -208,7 +208,7 @@ TEST(SkipStep, DoesNotSkipAWeightThatOverflows) {
   EXPECT_EQ(code, ExitCode::kNonfinite);
 }
 
-// With clip_norm the whole gradient is checked before anything is updated.
+// With clip_norm the whole gradient is checked before any update.
 TEST(ClipNorm, AGradientThatIsNotFiniteStopsTheRun) {
   config::Config config = SmallConfig(2, 2);
   config.mutable_optimizer()->set_clip_norm(1);
@@ -224,7 +224,7 @@ TEST(ClipNorm, AGradientThatIsNotFiniteStopsTheRun) {
   EXPECT_EQ(code, ExitCode::kNonfinite);
 }
 
-// Weights fall by 1 a step, e ← (e + w) / 2 from 0: after 4 steps -3.0625 at weights of -4.
+// Weights fall by 1 per step, e ← (e + w) / 2 from 0: after 4 steps -3.0625 at weights of -4.
 TEST(Average, IsWhatWorkersEvaluate) {
   for (const std::string transport : {"ipc", "tcp", "local"}) {
     config::Config config = SmallConfig(2, 2);
@@ -235,7 +235,7 @@ TEST(Average, IsWhatWorkersEvaluate) {
     config.mutable_evaluation()->set_skip_final(false);
     config.mutable_evaluation()->set_batch(20);
     TestJob job(config, transport);
-    // One block only: rank 1 evaluates nothing, and must still wait for the average.
+    // Only one block: rank 1 evaluates nothing, but must still wait for the average.
     job.test_samples = 20;
     std::vector<std::pair<int64_t, float>> averages;  // of rank 0: version, value
     RunWorkers(job,

@@ -30,7 +30,7 @@ class WireDtypeTest : public ::testing::TestWithParam<config::Cluster::WireDtype
   }
 };
 
-// The server's weights are not rounded; what workers see of them, gradients and their sums are.
+// The server's own weights are not rounded, but the workers' copies, gradients and their sums are.
 TEST_P(WireDtypeTest, RoundsGradientsSumsAndWhatWorkersSee) {
   for (const auto& [workers, slices] :
        {std::pair{1u, 1u}, {1u, 3u}, {2u, 2u}, {2u, 5u}, {3u, 3u}}) {
@@ -71,7 +71,7 @@ TEST_P(WireDtypeTest, BitsDoNotDependOnWorkersTransportChunksOrThreads) {
   EXPECT_NE(HashAfter(Config(1, 8)), hash);
 }
 
-// More chunks are pushed at once than there are buffers to round them into.
+// More chunks are pushed at the same time than there are buffers for rounding.
 TEST_P(WireDtypeTest, GradientsWaitForBuffers) {
   config::Config config = Config(2, 2);
   config.mutable_model()->mutable_layer(0)->mutable_dense()->set_units(2000);
@@ -89,7 +89,7 @@ TEST_P(WireDtypeTest, GradientsWaitForBuffers) {
   }
 }
 
-// Fewer samples than slices: subtrees without samples take no part.
+// With fewer samples than slices, subtrees without samples are skipped.
 TEST_P(WireDtypeTest, EmptySlicesTakeNoPart) {
   for (const int64_t batch : {3, 4, 5}) {
     std::optional<uint64_t> hash;
@@ -153,7 +153,7 @@ TEST_P(WireDtypeTest, TheAverageTravelsRoundedToo) {
   job.Finish();
 }
 
-// What is shared would not be rounded: workers of the server's host come over ZeroMQ as well.
+// Shared memory would not be rounded, so even workers on the server's host use ZeroMQ.
 TEST_P(WireDtypeTest, NoMemoryIsShared) {
   config::Config config = Config(1, 1);
   config.mutable_cluster()->set_transport(config::Cluster::AUTO);
@@ -162,7 +162,7 @@ TEST_P(WireDtypeTest, NoMemoryIsShared) {
   EXPECT_STREQ(client->link().transport(), "ZeroMQ");
   EXPECT_EQ(client->terms().wire_type, type());
   RunWorker(*client, {.gradient = Rough}, job.graph().arena_floats());
-  client.reset();  // says Goodbye
+  client.reset();  // sends Goodbye
   job.Finish();
 }
 

@@ -1,5 +1,4 @@
-// What must happen in order at a step's boundary: the checkpoint's copy, the evaluation, the next
-// step.
+// The order of events at a step's boundary: the checkpoint's copy, the evaluation, the next step.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +21,7 @@ constexpr int64_t kTestSamples = 40, kBlock = 20;
 
 class Boundary : public RunDirs {
  protected:
-  // One worker with one slice, whose run keeps a checkpoint of every step.
+  // One worker with one slice, and a checkpoint of every step.
   config::Config Config(int64_t steps) {
     config::Config config = SmallConfig(1, 1);
     config.mutable_run()->set_steps(steps);
@@ -39,7 +38,7 @@ class Boundary : public RunDirs {
       job.Settle();
     }
   }
-  // The checkpoint of the current step is on the disk.
+  // Waits until the checkpoint of the current step is on the disk.
   static void AwaitCheckpoint(HandRun& job) {
     Await(job, [&] { return !job.checkpoints().busy(); });
     ASSERT_TRUE(job.checkpoints().kept().newest());
@@ -68,7 +67,7 @@ class Boundary : public RunDirs {
   const std::string dir_ = NewRun();
 };
 
-// An update changes the optimizer's state in place, and begins when the next step is ordered. Here
+// An update changes the optimizer's state in place, and starts when the next step is ordered. Here
 // the copy lasts until the pool's results are collected.
 TEST_F(Boundary, NoUpdateBeginsBeforeTheCheckpointIsCopied) {
   config::Config config = Config(2);
@@ -90,7 +89,7 @@ TEST_F(Boundary, NoUpdateBeginsBeforeTheCheckpointIsCopied) {
 }
 
 // The last step gets two checkpoints: one before its evaluation, and one after it, which replaces
-// the first. A run that goes on from the second does not evaluate again.
+// the first. A run resumed from the second does not evaluate again.
 TEST_F(Boundary, ACompleteRunsLastCheckpointIsEvaluated) {
   config::Config config = Config(2);
   config.mutable_evaluation()->set_skip_final(false);
@@ -125,7 +124,7 @@ TEST_F(Boundary, NoStepIsOrderedWhileADecisionIsPending) {
   EXPECT_EQ(job.Train(0).at(0).step, 2);
 }
 
-// The validation set decides; the test set is evaluated once, when no step is left.
+// The validation set decides. The test set is evaluated a single time, when no step is left.
 TEST_F(Boundary, TheTestSetIsEvaluatedAfterTheValidationSet) {
   config::Config config = Config(4);
   config.mutable_evaluation()->set_every_steps(2);
@@ -137,10 +136,10 @@ TEST_F(Boundary, TheTestSetIsEvaluatedAfterTheValidationSet) {
   };
   {
     HandRun job(config, kTestSamples, kTestSamples);
-    AwaitCheckpoint(job);  // of the first weights
+    AwaitCheckpoint(job);  // of the initial weights
     for (int step = 0; step < 2; ++step) job.WholeStep();
     EXPECT_EQ(order(job).set(), wire::VALIDATION);
-    Evaluate(job, 2, wire::VALIDATION);  // 1 of 40 is right: that is enough
+    Evaluate(job, 2, wire::VALIDATION);  // 1 of 40 is correct, which is enough
     EXPECT_FALSE(job.run().done());
     const wire::Evaluate test = order(job);
     EXPECT_EQ(test.set(), wire::TEST);
@@ -156,7 +155,7 @@ TEST_F(Boundary, TheTestSetIsEvaluatedAfterTheValidationSet) {
   }
   HandRun job(config, kTestSamples, kTestSamples);
   EXPECT_FALSE(job.run().done());
-  EXPECT_EQ(order(job).set(), wire::TEST) << "… and goes on with the test set";
+  EXPECT_EQ(order(job).set(), wire::TEST) << "the resumed run must evaluate the test set";
   Evaluate(job, 2, wire::TEST, 8);
   EXPECT_TRUE(job.run().parts().state.finishing());
   Await(job, [&] { return job.run().done(); });

@@ -1,4 +1,4 @@
-// Workers that compute with the same must choose the same ways for their convolutions.
+// Workers with equal hardware and libraries must choose equal convolution algorithms.
 #include "ps/run/convolution_choices.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ TEST(ConvolutionChoices, ARunThatGoesOnWithOthersIsWarnedOnce) {
   ExpectGood(other.Take("an H100", "forward gemm"));
 }
 
-// Checkpoints of earlier versions have none.
+// Checkpoints of earlier versions have no choices.
 TEST(ConvolutionChoices, WhatACheckpointDoesNotHoldIsNotCompared) {
   checkpoint::Arithmetic kept;
   kept.add_worker("an H100");

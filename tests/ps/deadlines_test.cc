@@ -1,4 +1,4 @@
-// How long the server waits for what.
+// The server's deadlines.
 #include "ps/run/deadlines.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ config::Deadlines Limits() {
   return limits;
 }
 
-// Times long before and after now: no test waits.
+// Uses times far before and after the present, so no test waits.
 class DeadlinesTest : public ::testing::Test {
  protected:
   const Deadlines::Time now_ = Deadlines::Clock::now();
@@ -41,7 +41,7 @@ TEST_F(DeadlinesTest, TheFirstStepAndSlowOnesMayTakeLonger) {
   EXPECT_EQ(deadlines_.StepMissed(now_ + seconds(41), 4), 40);  // ten times the median
 }
 
-// Every block of an evaluation is a sign of life, and so is the end of the step before it.
+// Every block of an evaluation, and the end of the step before it, counts as a sign of life.
 TEST_F(DeadlinesTest, AnEvaluationGoesOnAsLongAsBlocksCome) {
   EXPECT_FALSE(deadlines_.EvaluationMissed(now_ + seconds(19), now_ - seconds(100)));
   EXPECT_EQ(deadlines_.EvaluationMissed(now_ + seconds(21), now_), 20);

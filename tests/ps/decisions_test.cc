@@ -1,4 +1,4 @@
-// What evaluations decide: in closed form, and against PyTorch's ReduceLROnPlateau
+// The decisions after evaluations: against closed forms and PyTorch's ReduceLROnPlateau
 // (golden/plateaus.txt, by scripts/make_plateau_golden.py).
 #include "ps/evaluate/decisions.h"
 
@@ -26,7 +26,7 @@ config::Config Parse(const std::string& text) {
   return config;
 }
 
-// Evaluations at the steps 10, 20, …
+// Evaluations at steps 10, 20, …
 std::vector<std::string> StopReasons(Decisions& decisions, const std::vector<double>& accuracies) {
   std::vector<std::string> reasons;
   for (const double accuracy : accuracies) {
@@ -46,7 +46,7 @@ TEST(DecisionsTest, PatienceCountsEvaluationsInARow) {
       "no better test accuracy than 0.6 (step 40) in 3 evaluations: evaluation.patience is 3");
 }
 
-// What is better by min_delta or less is not better, and does not raise what is to be beaten.
+// An improvement of min_delta or less does not count, and does not raise the threshold.
 TEST(DecisionsTest, MinDeltaCannotBeCreptUpTo) {
   Decisions decisions(Parse("evaluation { patience: 2 min_delta: 0.25 }"));
   const auto reasons = StopReasons(decisions, {0.25, 0.5, 0.75});
@@ -74,7 +74,7 @@ TEST(DecisionsTest, AnAccuracyThatIsReachedComesFirst) {
             "reached the test accuracy 0.6 at step 20: evaluation.stop_at_accuracy is 0.5");
 }
 
-// A state that was kept without patience is one for any: and says with which the run goes on.
+// A state saved without patience can continue with any. The reason names the current patience.
 TEST(DecisionsTest, PatienceMayBeChosenLater) {
   Decisions without(Parse(""));
   (void)StopReasons(without, {0.5, 0.4, 0.4, 0.4});
@@ -87,7 +87,7 @@ TEST(DecisionsTest, PatienceMayBeChosenLater) {
   EXPECT_EQ(reason("patience: 0"), "");
   EXPECT_EQ(reason("patience: 4"), "");
   EXPECT_THAT(reason("patience: 2"), HasSubstr("in 3 evaluations: evaluation.patience is 2"));
-  EXPECT_EQ(reason("patience: 2", 40), "") << "the run has come to its end";
+  EXPECT_EQ(reason("patience: 2", 40), "") << "the run is complete";
   EXPECT_THAT(reason("stop_at_accuracy: 0.4"), HasSubstr("reached the test accuracy 0.4"));
   EXPECT_THAT(HowToGoOn(Parse("evaluation { patience: 2 stop_at_accuracy: 0.4 }").evaluation(),
                         state.decisions()),
@@ -99,7 +99,7 @@ TEST(DecisionsTest, PatienceMayBeChosenLater) {
 
 class PlateauTest : public ::testing::Test {
  protected:
-  // Calls `with` for each case of the golden file: its settings, accuracies and rates.
+  // Calls `with` for each case of the golden file, with its settings, accuracies and rates.
   template <typename With>
   void ForEachCase(const With& with) {
     std::ifstream file(std::string(MUSTER_GOLDEN_DIR) + "/plateaus.txt");
@@ -147,7 +147,7 @@ TEST_F(PlateauTest, AsPyTorch) {
   });
 }
 
-// How often the rate has fallen by each evaluation, in a run that was stopped before one of them.
+// The number of reductions after each evaluation, in a run that was stopped before one of them.
 std::vector<int64_t> Reductions(const config::Config& config,
                                 const std::vector<std::pair<double, double>>& evaluations,
                                 size_t stopped) {

@@ -1,4 +1,4 @@
-// Evaluations: what is summed, what is refused, and which one was the best.
+// Evaluations: sums, rejected blocks, and the best one.
 #include "ps/evaluate/evaluation.h"
 
 #include <gmock/gmock.h>
@@ -51,20 +51,20 @@ TEST(EvaluationTest, BlocksOfALostRankAreGivenToAnother) {
   EXPECT_THAT(evaluation.Unassigned(), ::testing::IsEmpty());
   EXPECT_EQ(evaluation.Drop(1), 1);
   EXPECT_THAT(evaluation.Unassigned(), ::testing::ElementsAre(3));
-  EXPECT_FALSE(Takes(evaluation, 1, Block(3, 4, 1, 1, 2))) << "not its own any more";
+  EXPECT_FALSE(Takes(evaluation, 1, Block(3, 4, 1, 1, 2))) << "no longer its own block";
   evaluation.Give(0, {3, 4}, kNow + std::chrono::seconds(1));
   EXPECT_GT(evaluation.last_given(), evaluation.last_progress());
   EXPECT_THAT(evaluation.Unassigned(), ::testing::IsEmpty());
   EXPECT_THAT(evaluation.OwingRanks(), ::testing::ElementsAre(0));
   EXPECT_THAT(evaluation.AssignedTo(0), ::testing::ElementsAre(0, 1, 3));
   EXPECT_TRUE(Takes(evaluation, 0, Block(3, 4, 1, 1, 2)));
-  EXPECT_FALSE(Takes(evaluation, 0, Block(3, 4, 1, 1, 2))) << "again";
+  EXPECT_FALSE(Takes(evaluation, 0, Block(3, 4, 1, 1, 2))) << "duplicate";
   EXPECT_EQ(evaluation.Drop(0), 2);
   EXPECT_EQ(evaluation.done(), 2);
   EXPECT_FALSE(evaluation.Owes(0));
 }
 
-// Values have no accuracy: the lowest loss is the best.
+// Value outputs have no accuracy, so the lowest loss is the best.
 TEST(EvaluationTest, OfValuesTheLossDecides) {
   Progress progress(/*has_values=*/true);
   for (const auto& [version, loss] : {std::pair{3, 8.0}, {6, 4.0}, {9, 6.0}}) {
@@ -93,8 +93,8 @@ TEST(EvaluationTest, ASlowRankHasFewerBlocks) {
   EXPECT_EQ(uneven.BlocksOf(2), (Range{10, 13}));
 }
 
-// A worker was lost at one of them: one at a time, to ranks that owe nothing. Paused blocks wait,
-// and so do those for which nobody is free.
+// A worker was lost while it evaluated one of them. They are assigned one at a time to idle ranks.
+// Paused blocks wait, as do blocks without an idle rank.
 TEST(EvaluatorTest, SuspectedBlocksAreGivenOneByOne) {
   config::Evaluation settings;
   settings.set_batch(4);
@@ -134,7 +134,7 @@ TEST(EvaluatorTest, ABlockOfTheOtherSetIsRefused) {
   EXPECT_TRUE(evaluator.Add(1, OfValidation(Block(1, 4, 1, 1, 2)), kNow));
   (void)evaluator.Finish();
   EXPECT_FALSE(evaluator.Add(1, OfValidation(Block(1, 4, 1, 1, 2)), kNow)) << "none is running";
-  // The test set is evaluated on the same version.
+  // The test set is evaluated with the same version.
   (void)evaluator.Begin(7, wire::TEST, {0, 1}, kNow);
   EXPECT_FALSE(evaluator.Add(0, OfValidation(Block(0, 4, 1, 1, 2)), kNow));
   EXPECT_EQ(evaluator.current().done(), 0);
@@ -148,10 +148,10 @@ TEST(EvaluationTest, SumsBlocksOfAllRanks) {
                         kNow);  // blocks of 4, 4 and 2; rank 0 has the first
   EXPECT_FALSE(Takes(evaluation, 0, Block(1, 4, 1, 1, 2)));  // rank 1's
   EXPECT_TRUE(Takes(evaluation, 0, Block(0, 4, 1, 1, 2)));
-  EXPECT_FALSE(Takes(evaluation, 0, Block(0, 4, 1, 1, 2)));  // again
+  EXPECT_FALSE(Takes(evaluation, 0, Block(0, 4, 1, 1, 2)));  // duplicate
   EXPECT_TRUE(Takes(evaluation, 1, Block(1, 4, 2, 3, 4)));
   EXPECT_FALSE(evaluation.Complete());
-  EXPECT_FALSE(Takes(evaluation, 1, Block(2, 4, 0, 0, 0)));  // it has 2 samples
+  EXPECT_FALSE(Takes(evaluation, 1, Block(2, 4, 0, 0, 0)));  // the block has 2 samples
   EXPECT_FALSE(Takes(evaluation, 1, Block(2, 2, 0, 3, 0)));
   EXPECT_FALSE(Takes(evaluation, 1, Block(2, 2, 0, 0, 3)));
   EXPECT_FALSE(Takes(evaluation, 1, Block(2, 2, 0, -1, 0)));
@@ -185,7 +185,7 @@ wire::StepTimes Times(int64_t step, double compute_ms, double input_ms) {
   return times;
 }
 
-// Every second step's slowest rank is the other one: on average both compute for 15 ms.
+// The slowest rank alternates between steps. On average both compute for 15 ms.
 TEST(StepBalanceTest, PartsOfAStep) {
   StepBalances balances(2);
   EXPECT_FALSE(balances.AddTimes(Times(0, 10, 0)));
@@ -196,7 +196,7 @@ TEST(StepBalanceTest, PartsOfAStep) {
   EXPECT_EQ(first->overhead_ms, 5);
   EXPECT_EQ(first->input_ms, 4);
   EXPECT_EQ(first->imbalance_ms, 5);
-  // The other rank waited longer for its input, but the step not for that.
+  // The other rank waited longer for input, but did not delay the step.
   EXPECT_FALSE(balances.AddTimes(Times(1, 20, 1)));
   EXPECT_FALSE(balances.EndStep(1, 0.055));
   const auto second = balances.AddTimes(Times(1, 10, 6));  // after the end of the step
@@ -214,7 +214,7 @@ TEST(StepBalanceTest, PartsOfAStep) {
   EXPECT_DOUBLE_EQ(sum.Share(sum.imbalance_ms), 10.0 / 80);
 }
 
-// A server that is late by 20 ms once: the next step is as much shorter, and the sum is right.
+// The server ends one step 20 ms late. The next step is shorter by as much, and the sum is right.
 TEST(StepBalanceTest, AStepThatEndsLateIsPaidBack) {
   StepBalances balances(1);
   StepBalance sum;
@@ -237,15 +237,15 @@ TEST(StepBalanceTest, OneRankIsNeverUneven) {
 TEST(StepBalanceTest, AStepThatCannotBeJudgedIsLeftOut) {
   StepBalances balances(1);
   balances.AddTimes(Times(0, 30, 0));
-  EXPECT_FALSE(balances.EndStep(0, 0));              // of unknown length
+  EXPECT_FALSE(balances.EndStep(0, 0));              // unknown length
   EXPECT_FALSE(balances.EndStep(1, 0.04));           // no report yet
   EXPECT_FALSE(balances.AddTimes(Times(0, 30, 0)));  // too late for any step
-  EXPECT_FALSE(balances.AddTimes(Times(7, 30, 0)));  // of no step so far
+  EXPECT_FALSE(balances.AddTimes(Times(7, 30, 0)));  // an unknown step
   balances.AddTimes(Times(2, 20, 0));
   const auto step = balances.EndStep(2, 0.04);
   ASSERT_TRUE(step);
   EXPECT_EQ(step->overhead_ms, 20);
-  EXPECT_FALSE(balances.AddTimes(Times(1, 30, 0)));  // step 2 is complete, and step 1 given up
+  EXPECT_FALSE(balances.AddTimes(Times(1, 30, 0)));  // step 2 is complete, so step 1 is given up
 }
 
 TEST(ProgressTest, KeepsTheTimesOfEachRank) {
@@ -278,7 +278,6 @@ TEST(ProgressTest, KeepsTheTimesOfEachRank) {
   EXPECT_EQ(line["imbalance_share"], imbalance);
 }
 
-// Some ranks begin the step while others still evaluate: its length says nothing.
 TEST(ProgressTest, HasTheGpuMemoryOfTheRankThatHoldsMost) {
   Progress progress;
   const StepPlan plan{.train_samples = 8, .global_batch = 4, .total_steps = 2, .slices = 2};
@@ -293,6 +292,7 @@ TEST(ProgressTest, HasTheGpuMemoryOfTheRankThatHoldsMost) {
   EXPECT_EQ(progress.LogLine().measured().gpu_memory_mb(), 3);
 }
 
+// Some ranks start the step while others still evaluate, so its length is meaningless.
 TEST(ProgressTest, TheStepAfterAnEvaluationHasNoShares) {
   Progress progress;
   const StepPlan plan{.train_samples = 8, .global_batch = 4, .total_steps = 2, .slices = 1};

@@ -1,5 +1,5 @@
-// A server without its loop and link: the run and its members, whose workers are the test itself.
-// Everything that they are sent is kept; everything that they say is said by hand.
+// A server without its loop and link: the run and its members. The test acts as the workers. It
+// records all messages to them and makes all calls for messages from them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ namespace muster::testing {
 
 class HandRun {
  public:
-  // With a run.dir that holds checkpoints it goes on from the newest one.
+  // If run.dir has checkpoints, resumes from the newest one.
   explicit HandRun(config::Config config, int64_t test_samples = 0, int64_t validation_samples = 0)
       : config_(std::move(config)),
         graph_(BuildGraph(config_.model(), InputShape(config_.data()))),
@@ -63,7 +63,7 @@ class HandRun {
 
   void Ready(uint32_t rank) { (void)run_.OnReady(rank, {}, Now()); }
 
-  // The first message of this kind that waits for a rank; it is taken. Empty: none.
+  // Takes the first pending message of this kind to a rank. Empty if there is none.
   template <typename Is>
   std::optional<wire::ServerMessage> Next(uint32_t rank, const Is& is) {
     TakeOutgoing();
@@ -74,7 +74,7 @@ class HandRun {
     inbox.erase(found);
     return message;
   }
-  // The kinds of all that waits, weights left out.
+  // The kinds of all pending messages, except weights.
   std::vector<wire::ServerMessage::BodyCase> Kinds(uint32_t rank) {
     TakeOutgoing();
     std::vector<wire::ServerMessage::BodyCase> kinds;
@@ -86,15 +86,15 @@ class HandRun {
     return kinds;
   }
 
-  // A worker's part of an order.
+  // One part of an order to train.
   struct Task {
     uint64_t order = 0;
     int64_t step = 0;
     TreeNode node;
     uint32_t buffer = 0;
-    std::vector<uint32_t> chunks;  // that are to be pushed
+    std::vector<uint32_t> chunks;  // to be pushed
   };
-  // The parts of the next order to train; `urgent`: of the next one that is.
+  // Takes the next order to train and returns its parts. `urgent`: the next urgent order.
   std::vector<Task> Train(uint32_t rank, bool urgent = false) {
     const auto message =
         Next(rank, [&](const auto& m) { return m.has_train() && m.train().urgent() == urgent; });
@@ -118,7 +118,7 @@ class HandRun {
     return all;
   }
 
-  // Why the server does not take it; "" if it does.
+  // Reports a loss. Returns the server's reason for rejecting it, or "".
   std::string Loss(uint32_t rank, const Task& task, int64_t slice, double loss = 1) {
     wire::SliceLoss message;
     message.set_step(task.step);
@@ -163,7 +163,7 @@ class HandRun {
   void PushAll(uint32_t rank, const Task& task) {
     for (const uint32_t chunk : task.chunks) EXPECT_EQ(Push(rank, task, chunk), "");
   }
-  // All of a step as it is when nothing happens.
+  // Completes an undisturbed step.
   void WholeStep() {
     std::vector<std::pair<uint32_t, Task>> tasks;
     for (uint32_t rank = 0; rank < config_.cluster().workers(); ++rank) {
@@ -173,7 +173,7 @@ class HandRun {
     for (const auto& [rank, task] : tasks) PushAll(rank, task);
   }
 
-  // Chunks this small are updated at once.
+  // Updates are immediate, because the chunks are small.
   void Settle() { run_.Advance(true, Now()); }
 
  private:

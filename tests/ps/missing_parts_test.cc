@@ -1,4 +1,4 @@
-// What a deadline says of gradients that did not come.
+// The error about missing gradients at a deadline.
 #include "ps/run/missing_parts.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Best weights that the disk did not take are tried again before a checkpoint tells of them.
+// If the best weights could not be written, they are written again before a checkpoint refers to
+// them.
 #include "ps/record/model_saver.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +24,7 @@ using ::testing::SizeIs;
 
 class ModelSaverTest : public ::testing::Test {
  protected:
-  // A file is where the directory is to be: nothing can be written.
+  // A file blocks the directory, so nothing can be written.
   ModelSaverTest() {
     std::ofstream(run_dir_) << "in the way";
     config_.mutable_run()->set_dir(run_dir_);
@@ -32,7 +33,7 @@ class ModelSaverTest : public ::testing::Test {
     std::filesystem::remove(run_dir_);
     std::filesystem::create_directory(run_dir_);
   }
-  // Until all is written that was handed over.
+  // Waits until everything submitted has been written.
   void Await() {
     std::promise<void> done;
     files_.Submit([&] { done.set_value(); });

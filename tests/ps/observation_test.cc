@@ -1,4 +1,4 @@
-// What is seen of a step: against plain sums, and without any influence on it.
+// Observations of a step equal plain sums, and do not influence it.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -67,7 +67,7 @@ TEST_F(ObservationTest, NormsOfASumAndOfItsParts) {
     EXPECT_NEAR(seen.gradient_norm, std::sqrt(two ? both : left), 1e-4);
     EXPECT_NEAR(seen.weight_norm, std::sqrt(weights), 1e-4);
     EXPECT_TRUE(seen.variables.empty());
-    // Clipping to a quarter does not hide how large it was.
+    // The norm is the one before clipping to a quarter.
     EXPECT_DOUBLE_EQ(SumUp(chunks, 0.25).gradient_norm, 4 * seen.gradient_norm);
   }
 }

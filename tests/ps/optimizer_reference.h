@@ -1,4 +1,4 @@
-// The formulas of config.proto (Optimizer) in double precision, written down once more.
+// An independent implementation of the formulas in config.proto (Optimizer), in double precision.
 #pragma once
 
 #include <cmath>
@@ -8,12 +8,11 @@
 
 namespace muster::testing {
 
-// One weight.
 struct OptimizerReference {
   const config::Optimizer& o;
   double w, m = 0, v = 0;
 
-  // Update number t, counted from 1.
+  // Update number t, counting from 1.
   void Step(int64_t t, double rate, double gradient, double decay = 0) {
     const bool decoupled =
         o.decay_type() == config::Optimizer::DECOUPLED || o.type() == config::Optimizer::ADAMW;

@@ -82,7 +82,7 @@ TEST(Optimizers, AreThoseOfPyTorch) {
   EXPECT_THAT(types, ::testing::UnorderedElementsAreArray(OptimizerTypes()));
 }
 
-// With different decays and rates of the variables, over 100 steps of a falling rate.
+// Over 100 steps of a falling rate, with decays and rates that differ by variable.
 TEST(Optimizers, AreTheirFormulas) {
   constexpr size_t kSize = 3008;
   for (const char* text : kOptimizers) {
@@ -111,7 +111,7 @@ TEST(Optimizers, AreTheirFormulas) {
   }
 }
 
-// The oracle rounds each operation by itself: what any instruction set must give.
+// The oracle rounds each operation separately, as every instruction set must.
 TEST(Optimizers, HaveTheBitsOfTheOracleForAllChunkSizes) {
   constexpr size_t kSize = 2096;  // blocks of 1,024, 1,024 and 48
   const VariableLayout layout({{.name = "w",
@@ -166,7 +166,7 @@ TEST(Optimizers, NoticeEveryNonfiniteValue) {
   }
 }
 
-// g² overflows long before g does: the weight would stay finite, and never move again.
+// g² overflows long before g. The weight would stay finite but never change again.
 TEST(Optimizers, NoticeASecondMomentThatOverflows) {
   for (const char* text :
        {"type: ADAM", "type: ADAMW", "type: RMSPROP", "type: RMSPROP momentum: 0.5"}) {

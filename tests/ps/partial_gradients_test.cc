@@ -1,4 +1,4 @@
-// The parts of a chunk, in whatever order and subtrees they come.
+// The parts of a chunk arrive in any order and any subtrees.
 #include "ps/update/partial_gradients.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ TEST_F(PartialGradientsTest, ThePartsAreInTheOrderOfTheSlices) {
   EXPECT_EQ(gradient.parts[1], &values_[4]);
 }
 
-// Nearly all chunks come in the same subtrees: their sum is worked out once.
+// Nearly all chunks arrive in the same subtrees, so their sum is computed a single time.
 TEST_F(PartialGradientsTest, TheSameSubtreesHaveTheSameSum) {
   EXPECT_TRUE(Add(kLeft));
   EXPECT_TRUE(Add(kRight));

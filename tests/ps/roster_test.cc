@@ -26,7 +26,7 @@ VariableLayout Layout(int64_t units = 4, std::vector<std::string> description = 
 
 class RosterTest : public ::testing::Test {
  protected:
-  // What a worker with this layout says that fits.
+  // A matching worker's Hello with this layout.
   static wire::Hello Hello(const VariableLayout& layout, int64_t pid = 77) {
     wire::Hello hello;
     hello.set_protocol_version(kProtocolVersion);
@@ -56,7 +56,7 @@ class RosterTest : public ::testing::Test {
     address.set_incarnation(incarnation);
     return address;
   }
-  // Why this Hello is refused; "" if it is not.
+  // Why this Hello is refused, or "".
   std::string Refusal(wire::Hello hello, uint32_t rank = 1) {
     hello.set_rank(rank);
     return roster_.Join(40 + rank, hello, now_).refusal;
@@ -110,7 +110,7 @@ TEST_F(RosterTest, NobodyWithAnotherTokenVersionOrRank) {
   EXPECT_THAT(roster_.MissingRanks(), ElementsAre(0, 1, 2));
 }
 
-// Where more may come than the job starts with, they may come before the start.
+// If more workers may join than the job starts with, they may also join before the start.
 TEST_F(RosterTest, SeatsBeyondThoseThatTheJobStartsWith) {
   Roster roster(layout_,
                 {.token = kToken, .job = 9, .workers = 2, .settings = {"run.seed: 1"}, .seats = 4});
@@ -170,7 +170,7 @@ TEST_F(RosterTest, TheFirstDifferenceOfTheGraphIsNamed) {
   wire::Hello hello = Hello(Layout(4, {"fc", "loss"}));
   hello.mutable_variable()->RemoveLast();
   EXPECT_EQ(Refusal(hello), "the graph differs: variable fc/bias is only in the server");
-  // What was too large to be sent.
+  // The layers are left out if they are too large to be sent.
   hello.clear_layer();
   EXPECT_THAT(Refusal(hello), HasSubstr("fc/bias is only in the server"));
   hello.clear_variable();
@@ -239,7 +239,7 @@ TEST_F(RosterTest, AMessageMustComeFromItsSeat) {
   EXPECT_FALSE(roster_.HasVersion(1, 2));
   EXPECT_TRUE(roster_.HasVersion(1, 3));
   roster_.BeginAnew(1, now_);
-  EXPECT_FALSE(roster_.Matches(1, Address(1, 0))) << "from before";
+  EXPECT_FALSE(roster_.Matches(1, Address(1, 0))) << "of an earlier incarnation";
   EXPECT_TRUE(roster_.Matches(1, Address(1, 1)));
   EXPECT_THAT(roster_.Unready(), ElementsAre(1));
   EXPECT_THAT(roster_.Active(), IsEmpty());
@@ -249,7 +249,7 @@ TEST_F(RosterTest, ASeatMovesToTheSameProcesssSecondConnection) {
   Seat(1);
   EXPECT_NE(roster_.Reseat(50, Hello(layout_, 78), now_).refusal, "");  // another process
   wire::Hello hello = Hello();
-  hello.set_process(0);  // says nothing of itself
+  hello.set_process(0);  // unknown process
   EXPECT_NE(roster_.Reseat(50, hello, now_).refusal, "");
   hello = Hello();
   hello.set_token("");

@@ -1,4 +1,4 @@
-// Learning-rate schedules at their edges and against closed forms.
+// Learning rate schedules at their boundaries and against closed forms.
 #include "ps/update/schedule.h"
 
 #include <google/protobuf/text_format.h>
@@ -45,7 +45,7 @@ TEST(Schedule, StepByMilestones) {
   EXPECT_EQ(rate.At(10), 4);
   EXPECT_EQ(rate.At(20), 8);
   EXPECT_EQ(rate.At(99), 8);
-  EXPECT_EQ(rate.At(100), 4);  // places in the run, not after the warm-up
+  EXPECT_EQ(rate.At(100), 4);  // positions are relative to the run, not to the end of the warm-up
   EXPECT_EQ(rate.At(149), 4);
   EXPECT_EQ(rate.At(150), 2);
   EXPECT_EQ(rate.At(900), 1);
@@ -68,10 +68,10 @@ TEST(Schedule, Plateau) {
   EXPECT_EQ(rate.At(1 << 30), 0.5);
   EXPECT_DOUBLE_EQ(rate.At(100, 1), 0.05);
   EXPECT_DOUBLE_EQ(rate.At(99999, 2), 0.005);
-  EXPECT_EQ(rate.At(100, 3), 0.001) << "never below end";
+  EXPECT_EQ(rate.At(100, 3), 0.001) << "never below `end`";
   EXPECT_EQ(rate.At(100, 1000000), 0.001);
-  EXPECT_DOUBLE_EQ(rate.At(50, 1), 0.025) << "the warm-up leads to the rate as it is now";
-  // A rate that was scaled to less than end is not raised.
+  EXPECT_DOUBLE_EQ(rate.At(50, 1), 0.025) << "the warm-up leads to the current rate";
+  // A rate that was scaled below `end` is not raised.
   const auto scaled = Make("type: PLATEAU base: 0.5 end: 0.2 scaling: LINEAR base_workers: 5");
   EXPECT_EQ(scaled.At(0), 0.1);
   EXPECT_EQ(scaled.At(0, 3), 0.1);
@@ -100,7 +100,7 @@ TEST(Schedule, CosineAfterWarmup) {
   EXPECT_EQ(rate.At(2000), 0.1);
 }
 
-// A run that is shorter than, or as long as, its warm-up.
+// A run that is not longer than its warm-up.
 TEST(Schedule, ARunThatIsAllWarmup) {
   for (const std::string type : {"POLYNOMIAL", "COSINE"}) {
     for (const int64_t warmup : {1000, 1001, 4000}) {
@@ -131,7 +131,7 @@ TEST(Schedule, BaseFollowsTheWorkersOnlyWhenAsked) {
   EXPECT_DOUBLE_EQ(Make("base: 0.1 scaling: LINEAR base_workers: 4", 8).At(0), 0.2);
   EXPECT_DOUBLE_EQ(Make("base: 0.1 scaling: LINEAR base_workers: 4", 2).At(0), 0.05);
   EXPECT_DOUBLE_EQ(Make("base: 0.1 scaling: SQRT base_workers: 2", 8).base(), 0.2);
-  // end is as written.
+  // `end` is not scaled.
   const auto rate = Make("type: POLYNOMIAL base: 1 end: 0.5 scaling: LINEAR", 4);
   EXPECT_DOUBLE_EQ(rate.At(500), 2.25);
   EXPECT_EQ(rate.At(1000), 0.5);

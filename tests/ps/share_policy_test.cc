@@ -1,5 +1,5 @@
-// When slices move, by sequences of rates: soon where a worker is slow, never because of noise, not
-// where it would cost more than it saves, and back where it did not help.
+// Slices move soon after a worker becomes slow, never because of noise, not if it costs more than
+// it saves, and back if it did not help. Tested with sequences of rates.
 #include "ps/step/share_policy.h"
 
 #include <gmock/gmock-matchers.h>
@@ -16,8 +16,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// A run whose workers take so long for a slice. A step takes as long as the slowest, and whatever
-// comes on top.
+// A run whose workers need these times for a slice. A step takes as long as the slowest worker,
+// plus an overhead.
 class Scripted {
  public:
   using Times = std::vector<double>;  // milliseconds
@@ -27,7 +27,7 @@ class Scripted {
     policy_.Begin(0);
   }
 
-  // What a step costs besides, in milliseconds, by its shares.
+  // The overhead of a step in milliseconds, depending on the shares.
   std::function<double(const std::vector<int64_t>&)> besides = [](const auto&) { return 0; };
   double cost_of_a_change_ms = 0;
 
@@ -96,7 +96,7 @@ TEST(SharePolicy, NoiseMovesNothing) {
   EXPECT_EQ(run.changes(), 0);
 }
 
-// 16 slices cannot be divided any better among workers that differ by less than one in eight.
+// 16 slices cannot be divided any better if workers differ by less than one in eight.
 TEST(SharePolicy, WhereADivisionIsNoBetterNothingMoves) {
   Scripted run({8, 8});
   run.Go(1000, {100, 112});
@@ -105,7 +105,7 @@ TEST(SharePolicy, WhereADivisionIsNoBetterNothingMoves) {
   EXPECT_THAT(run.slices(), ElementsAre(9, 7));
 }
 
-// Short steps are looked at each second, not each ten steps.
+// Short steps are checked once per second, not every ten steps.
 TEST(SharePolicy, ALookTakesTime) {
   Scripted run({8, 8});
   run.Go(600, {0.1, 0.2});  // 1.6 ms each
@@ -115,11 +115,11 @@ TEST(SharePolicy, ALookTakesTime) {
   EXPECT_THAT(run.slices(), ElementsAre(11, 5));
 }
 
-// The interval that comes is too short for what a change has cost before.
+// The rest of the run is too short for the past cost of a change.
 TEST(SharePolicy, TheEndOfARunIsNoTimeForAChange) {
   Scripted run({8, 8}, 12);
   run.Go(12, {100, 200});
-  EXPECT_EQ(run.changes(), 0) << "one step is left, and saves 0.5 s of the 0.8 s that are assumed";
+  EXPECT_EQ(run.changes(), 0) << "the last step saves 0.5 s, less than the assumed 0.8 s";
   Scripted longer({8, 8}, 14);
   longer.Go(14, {100, 200});
   EXPECT_EQ(longer.changes(), 1);
@@ -127,10 +127,10 @@ TEST(SharePolicy, TheEndOfARunIsNoTimeForAChange) {
 
 TEST(SharePolicy, WhatAChangeCostsIsLearnt) {
   Scripted run({32, 32});
-  run.cost_of_a_change_ms = 1e5;  // a step at most is believed
+  run.cost_of_a_change_ms = 1e5;  // the policy assumes at most one step
   run.Go(30, {100, 200});
   EXPECT_THAT(run.slices(), ElementsAre(43, 21));
-  // 40 would save 300 of 4300 ms a step, in 10 steps 3000, and 4300 are believed.
+  // 40 would save 300 of 4300 ms a step, 3000 ms in 10 steps, but the assumed cost is 4300 ms.
   run.Go(100, {100, 160});
   EXPECT_THAT(run.slices(), ElementsAre(43, 21));
   Scripted cheap({32, 32});
@@ -140,8 +140,8 @@ TEST(SharePolicy, WhatAChangeCostsIsLearnt) {
   EXPECT_THAT(cheap.slices(), ElementsAre(40, 24));
 }
 
-// Where more partial gradients cost more than the shares save, the old ones are better, and it is
-// tried again ever more rarely.
+// If more partial gradients cost more than the shares save, the old shares return. Retries become
+// ever rarer.
 TEST(SharePolicy, WhatDoesNotHelpIsTakenBack) {
   Scripted run({8, 8});
   run.besides = [](const auto& slices) { return slices[0] == 8 ? 0 : 800; };
@@ -155,7 +155,7 @@ TEST(SharePolicy, WhatDoesNotHelpIsTakenBack) {
   EXPECT_EQ(run.taken_back(), run.changes() / 2);
 }
 
-// A worker that is slow every other second is not followed back and forth each time.
+// A worker that is slow every other second does not move slices back and forth each time.
 TEST(SharePolicy, RatesThatComeAndGoAreFollowedEverMoreRarely) {
   Scripted run({8, 8});
   const auto swings = [](int64_t step) {

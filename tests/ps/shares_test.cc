@@ -1,4 +1,4 @@
-// What workers report of their steps becomes shares: what counts, what does not, and what is told.
+// Workers' reports become shares: which reports count, and the messages.
 #include "ps/step/shares.h"
 
 #include <gmock/gmock-matchers.h>
@@ -15,11 +15,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Two workers, 16 slices of 4 samples; the last batch of each epoch of 5 steps is half a batch.
+// Two workers, 16 slices of 4 samples. The last batch of each epoch of 5 steps is half a batch.
 class SharesTest : public ::testing::Test {
  protected:
   SharesTest() { shares_.Begin(plan_, 0, 2); }
-  // Both report a step; the server says how long it was.
+  // Both workers report a step, and the server its length.
   void Step(double first_ms, double second_ms) {
     Report(0, first_ms);
     Report(1, second_ms);
@@ -79,7 +79,7 @@ TEST_F(SharesTest, StayEvenWhereNobodyMeasures) {
   EXPECT_THAT(even.TimesOf({0, 1}), IsEmpty());
 }
 
-// A worker that computed something else besides, or was given another share just now, is not slow.
+// A worker that did other work as well, or just got another share, is not considered slow.
 TEST_F(SharesTest, WhatSaysNothingAboutAWorkerDoesNotCount) {
   for (int i = 0; i < 4; ++i) Step(10, 500);
   EXPECT_FALSE(shares_.Divide(step_, {0, 1}, /*by_slice=*/true)) << "the same sizes";
@@ -93,7 +93,7 @@ TEST_F(SharesTest, WhatSaysNothingAboutAWorkerDoesNotCount) {
   EXPECT_FALSE(Look());
 }
 
-// It reports nothing of a step that others finished for it.
+// It reports nothing about a step that others finished for it.
 TEST_F(SharesTest, WhoIsLateAgainAndAgainIsSlow) {
   for (int i = 0; i < 11; ++i) {
     Report(0, 10);

@@ -1,4 +1,4 @@
-// The work of a step: what has arrived, is assigned to one order, or is unassigned.
+// The work of a step: each slice has arrived, is assigned to one order, or is unassigned.
 #include "ps/step/step_work.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ constexpr uint32_t kBuffers = 5;
 constexpr TreeNode kLeft{1, 0}, kRight{1, 1};  // halves of four slices
 const Time kNow = Time() + std::chrono::hours(1);
 
-// Four slices of two samples each; ranks 0 and 1 have half of them each.
+// Four slices of two samples each. Ranks 0 and 1 have half of them each.
 class StepWorkTest : public ::testing::Test {
  protected:
   StepWorkTest() {
@@ -35,7 +35,7 @@ class StepWorkTest : public ::testing::Test {
     theirs_ = work_.Give(1, step, std::vector<TreeNode>{kRight}, kNow).id;
     work_.BeginStep(step);
   }
-  // "" if it counts.
+  // Reports a loss. Returns "" if it counts.
   std::string Loss(uint32_t rank, uint64_t order, uint32_t slice, double loss = 1) {
     wire::SliceLoss message;
     message.set_order(order);
@@ -105,7 +105,7 @@ TEST_F(StepWorkTest, OnlyWhatAnOpenOrderAsksForCounts) {
   EXPECT_THAT(Part(0, mine_, kLeft, 0), HasSubstr("which is not assigned to it"));
 }
 
-// What has arrived stays: only the other chunks are given to somebody else.
+// Chunks that have arrived are kept. Only the others are reassigned.
 TEST_F(StepWorkTest, WhatALostWorkerHasNotDeliveredIsUnassigned) {
   Deliver(0, mine_, kLeft);
   for (const uint32_t slice : {2, 3}) EXPECT_EQ(Loss(1, theirs_, slice), "");
@@ -118,7 +118,7 @@ TEST_F(StepWorkTest, WhatALostWorkerHasNotDeliveredIsUnassigned) {
   EXPECT_TRUE(given[0].urgent);
   EXPECT_EQ(given[0].parts.at(0).node, kRight);
   EXPECT_THAT(given[0].parts.at(0).missing, ElementsAre(true, false));
-  EXPECT_EQ(given[0].buffer, 1u) << "its own part lies in buffer 0 until the step ends";
+  EXPECT_EQ(given[0].buffer, 1u) << "its own part stays in buffer 0 until the step ends";
   EXPECT_FALSE(work_.some_unassigned());
   EXPECT_EQ(Loss(0, given[0].id, 2), "") << "the same bits";
   EXPECT_EQ(Loss(0, given[0].id, 3, 2), "differs");
@@ -138,7 +138,7 @@ TEST_F(StepWorkTest, APieceForEachHelperOneAtATime) {
   EXPECT_FALSE(work_.needs_helpers());
 }
 
-// Each slice is assigned to one order at any time, so it arrives once.
+// Each slice is assigned to one order at any time, so it arrives a single time.
 TEST_F(StepWorkTest, ASubtreeOfWhichAPartHasArrivedComesInPieces) {
   Deliver(0, mine_, kLeft);
   work_.Lose(1);
@@ -156,10 +156,10 @@ TEST_F(StepWorkTest, ASubtreeOfWhichAPartHasArrivedComesInPieces) {
   ASSERT_EQ(rest.size(), 1u);
   EXPECT_EQ(rest[0].parts.at(0).node, (TreeNode{0, 3}));
   EXPECT_THAT(rest[0].parts.at(0).missing, ElementsAre(false, true));
-  EXPECT_EQ(rest[0].buffer, 1u) << "the sum may still read what arrived in buffer 0";
+  EXPECT_EQ(rest[0].buffer, 1u) << "the sum may still read buffer 0";
 }
 
-// Else the last worker could run out of buffers.
+// Otherwise the last worker could run out of buffers.
 TEST_F(StepWorkTest, ABufferInWhichNothingHasArrivedIsFreeOnceItsOrderIsClosed) {
   work_.BeginStep(1);
   const std::vector<TreeNode> nodes{{0, 1}, kRight};
@@ -193,7 +193,7 @@ TEST_F(StepWorkTest, ASuccessorHasAllBuffers) {
   EXPECT_EQ(GiveUnassigned({1}).at(0).buffer, 0u);
 }
 
-// A worker was lost with it after it was ordered ahead.
+// The step was ordered ahead, and then a worker was lost.
 TEST_F(StepWorkTest, TheNextStepMayBeginWithUnassignedSlices) {
   Deliver(0, mine_, kLeft);
   Deliver(1, theirs_, kRight);
@@ -202,7 +202,7 @@ TEST_F(StepWorkTest, TheNextStepMayBeginWithUnassignedSlices) {
   EXPECT_TRUE(work_.Owes(1));
   EXPECT_FALSE(work_.Owes(1, 0));
   work_.Lose(1);
-  EXPECT_FALSE(work_.some_unassigned()) << "of the step under way";
+  EXPECT_FALSE(work_.some_unassigned()) << "this is about the current step";
   work_.BeginStep(1);
   EXPECT_TRUE(work_.some_unassigned());
   EXPECT_THAT(Loss(0, mine_, 0), HasSubstr("which is not assigned to it"));
@@ -218,7 +218,7 @@ TEST_F(StepWorkTest, LateAreThoseThatOweForTooLong) {
   EXPECT_THAT(work_.Late(kNow + seconds(6), kNow, seconds(2)), IsEmpty());
 }
 
-// A slice ends its workers: at first both slices are suspected, then one by one, with a pause
+// A slice ends its workers. First both slices are suspected, then one at a time, with a pause
 // before the last attempt.
 TEST_F(StepWorkTest, SuspectedSlicesComeByThemselves) {
   Deliver(0, mine_, kLeft);
@@ -236,7 +236,7 @@ TEST_F(StepWorkTest, SuspectedSlicesComeByThemselves) {
   EXPECT_EQ(given[0].parts.at(0).node, (TreeNode{0, 2})) << "not the whole subtree";
   EXPECT_FALSE(lose(2, true, kNow));
   given = GiveUnassigned({3, 4});
-  ASSERT_EQ(given.size(), 1u) << "slice 2 pauses";
+  ASSERT_EQ(given.size(), 1u) << "slice 2 is paused";
   EXPECT_EQ(given[0].parts.at(0).node, (TreeNode{0, 3}));
   EXPECT_EQ(work_.paused_until(), kNow + PoisonWatch::kPause);
   given = GiveUnassigned({4}, kNow + PoisonWatch::kPause);
@@ -246,7 +246,7 @@ TEST_F(StepWorkTest, SuspectedSlicesComeByThemselves) {
   EXPECT_EQ(*deadly, (WorkItem{Kind::kSlice, 2}));
 }
 
-// A worker that is lost while it holds suspected work was at that, and not at the rest.
+// If a lost worker had suspected work, only that work is blamed.
 TEST(PoisonWatchTest, WhatWasSuspectedBeforeIsBlamedAlone) {
   using Kind = WorkItem::Kind;
   const WorkItem before{Kind::kSlice, 1}, suspected{Kind::kSlice, 2}, after{Kind::kSlice, 3};

@@ -1,4 +1,4 @@
-// When a member is late, on a clock that the test moves.
+// When a member counts as slow, with a fake clock.
 #include <gtest/gtest.h>
 
 #include "tests/protocol/scripted_clock.h"
@@ -23,7 +23,7 @@ class Stragglers : public ::testing::Test {
       job_.WholeStep();
     }
   }
-  // Rank 0 does its part of the next step within this time.
+  // Lets rank 0 complete its part of the next step within this time.
   void FirstPartAfter(milliseconds time) {
     clock_.Advance(time);
     const auto mine = job_.Train(0).at(0);
@@ -55,8 +55,7 @@ TEST_F(Stragglers, AreLateAfterTwiceTheUsualTime) {
   EXPECT_TRUE(LateAfter(milliseconds(20)));
 }
 
-// A worker that takes as long as the other one does is no straggler: this step is longer than those
-// before.
+// A worker as slow as the other one is no straggler: this step is longer than earlier ones.
 TEST_F(Stragglers, AreNotLateInAStepThatIsLongForAll) {
   StepsOf(milliseconds(10));
   FirstPartAfter(milliseconds(5000));
@@ -64,7 +63,7 @@ TEST_F(Stragglers, AreNotLateInAStepThatIsLongForAll) {
   EXPECT_TRUE(LateAfter(milliseconds(20)));
 }
 
-// Both would else be reset in turn for ever, where all work takes longer than before.
+// Otherwise, if all work became slower, both would be reset in turn forever.
 TEST_F(Stragglers, HaveTwiceTheTimeAfterEachReset) {
   StepsOf(milliseconds(10));
   FirstPartAfter(milliseconds(10));

@@ -1,4 +1,4 @@
-// The sum of the slices' gradients straight from its definition, for one element.
+// The sum of the slices' gradients for one element, straight from its definition.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace muster::testing {
 
-// The sum over those of slices [0, slices) that `node` covers, in tree order; with 16 bits on the
-// wire, each slice's value and each sum is rounded. `empty` slices take no part; `any`: whether
-// others do.
+// The sum in tree order over the slices in [0, slices) that `node` covers. With 16 bits on the
+// wire, rounds each slice's value and each sum. Skips `empty` slices. Sets `any` to whether others
+// remain.
 inline float TreeSumOf(const std::function<float(int64_t slice)>& value, const TreeNode& node,
                        int64_t slices, const std::function<bool(int64_t slice)>& empty, bool* any,
                        WireType type = wire::FP32) {

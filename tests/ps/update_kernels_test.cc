@@ -1,5 +1,5 @@
-// Every version of the pass that this processor can run gives the bits of the scalar one: each
-// kernel alone, and whole updates by every optimizer.
+// Every version of the update that this processor supports has the bits of the scalar one: each
+// kernel separately, and whole updates by every optimizer.
 #include "ps/update/update_kernels.h"
 
 #include <gmock/gmock-matchers.h>
@@ -27,7 +27,7 @@ namespace {
 
 const size_t kLengths[] = {0, 1, 3, 7, 8, 15, 16, 17, 31, 33, 63, 100, 1000, 1023, 1024};
 
-// Values of many magnitudes, denormals, zeros of both signs, and (if wanted) infinities and NaN.
+// Values of many magnitudes, denormals, zeros of both signs, and optionally infinities and NaN.
 std::vector<float> Rough(uint32_t stream, size_t size, bool finite = true) {
   std::vector<float> values(size);
   for (size_t i = 0; i < size; ++i) {
@@ -42,7 +42,7 @@ std::vector<float> Rough(uint32_t stream, size_t size, bool finite = true) {
   return values;
 }
 
-// Settings of each type, and of RMSPROP's other formula.
+// Settings for each type, including RMSPROP's other formula.
 std::vector<std::string> EveryOptimizer() {
   std::vector<std::string> settings = OptimizerTypes();
   settings.emplace_back("RMSPROP momentum: 0.5");
@@ -59,14 +59,14 @@ bool SameBits(const std::vector<T>& a, const std::vector<T>& b) {
 class UpdateKernelsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (versions_.size() == 1) GTEST_SKIP() << "this processor has no version but SCALAR";
+    if (versions_.size() == 1) GTEST_SKIP() << "this processor supports only the SCALAR version";
     FlushDenormals();
   }
   const std::vector<const UpdateKernelTable*> versions_ = AvailableKernels();
 };
 
-// `run` returns everything that a kernel writes and returns. Ranges begin `skew` floats behind an
-// aligned place.
+// `run` returns everything that a kernel writes and returns. Ranges start `skew` floats after an
+// aligned address.
 void ExpectSame(const std::vector<const UpdateKernelTable*>& versions,
                 const std::function<std::vector<float>(const UpdateKernelTable&, size_t length,
                                                        size_t skew, bool finite)>& run) {
@@ -112,7 +112,7 @@ TEST_F(UpdateKernelsTest, SquaresOfLinesHaveTheSameBits) {
 }
 
 TEST_F(UpdateKernelsTest, UpdatesHaveTheSameBits) {
-  bool two = false;  // the gradient comes as two addends
+  bool two = false;  // the gradient is the sum of two addends
   const auto run = [&two](auto kernel) {
     return [kernel, &two](const UpdateKernelTable& k, size_t n, size_t skew, bool finite) {
       const std::vector<float> gradient = Rough(0, n + skew, finite), weights = Rough(1, n + skew);
@@ -163,7 +163,7 @@ TEST_F(UpdateKernelsTest, UpdatesHaveTheSameBits) {
              }));
 }
 
-// What a run's arenas hold after a few steps, through the whole pass.
+// Compares a run's buffers after a few whole updates.
 TEST_F(UpdateKernelsTest, WholeUpdatesHaveTheSameBits) {
   constexpr size_t kSize = 16 * 211;
   const std::vector<Segment> segments{

@@ -1,4 +1,4 @@
-// Many updates of one arena without a server: weights, state and average go from step to step.
+// Many updates of one parameter buffer without a server. Weights, state and average persist.
 #pragma once
 
 #include <google/protobuf/text_format.h>
@@ -33,7 +33,7 @@ struct UpdateRun {
     if (settings.has_ema_decay()) average = next_average = initial;
   }
 
-  // The update number `update`, counted from 1, chunk by chunk of `chunk_floats`.
+  // Does update number `update`, counting from 1, in chunks of `chunk_floats`.
   bool Step(int64_t update, double rate, const std::vector<float>& gradient,
             size_t chunk_floats = SIZE_MAX, float gradient_scale = 1) {
     const TreeSum tree({{0, 0}}, 1);
@@ -64,7 +64,7 @@ struct UpdateRun {
   }
 
   Optimizer optimizer;
-  bool stream = false;  // new values past the cache
+  bool stream = false;  // stores new values past the cache
   std::vector<Segment> segments;
   std::vector<float> weights, next, average, next_average;
   std::vector<float> state[2], next_state[2];

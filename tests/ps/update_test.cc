@@ -23,7 +23,7 @@ float Value(uint32_t stream, size_t i) {
   return ToUniform(RandomStream(1, RandomPurpose::kSynthetic, stream, 0, i).Block(0)[0]) - 0.5f;
 }
 
-// Kinds of variables, each 32 floats of the arena.
+// Variables of various kinds, each with 32 floats.
 std::vector<Variable> SomeVariables() {
   std::vector<Variable> variables;
   for (const auto kind : {Variable::Kind::kWeights, Variable::Kind::kBias, Variable::Kind::kScale,
@@ -84,7 +84,7 @@ TEST(Segments, AMultiplierOfZeroFreezes) {
   EXPECT_NE(run.weights[64], 1.0f);
 }
 
-// w + 0.25 (s - w), whatever the optimizer, its learning rate, decay and clipping are.
+// w + 0.25 (s - w), regardless of the optimizer, learning rate, decay and clipping.
 TEST(Update, StatisticsFollowTheBatch) {
   UpdateRun run(ParseOptimizer("type: MOMENTUM weight_decay: 0.5 clip_value: 0.001"),
                 std::vector<float>(160, 1.0f), CutSegments(SomeVariables(), 160, {}));
@@ -121,12 +121,12 @@ TEST(Update, AverageHasItsClosedForm) {
     ASSERT_TRUE(run.Step(n, 1, std::vector<float>(160, 1.0f)));
     const double expected = -(n - d * (1 - std::pow(d, n)) / (1 - d));
     for (size_t i = 0; i < 128; ++i) ASSERT_NEAR(run.average[i], expected, 1e-5 * n) << n;
-    // Running statistics are averages already: taken as they are.
+    // Running statistics are averages already, so they are copied.
     for (size_t i = 128; i < 160; ++i) ASSERT_EQ(run.average[i], run.weights[i]);
   }
 }
 
-// The parts of the tree are added left to right, then the update is made of their sum.
+// The update uses the sum of the tree's parts, added from left to right.
 TEST(Update, OfSeveralPartsIsThatOfTheirTreeSum) {
   constexpr size_t kSize = 1200;
   const TreeSum tree({{0, 0}, {0, 1}, {1, 1}}, 4);
@@ -154,7 +154,7 @@ TEST(Update, OfSeveralPartsIsThatOfTheirTreeSum) {
   ASSERT_TRUE(once.Step(1, 0.1, sum));
   for (size_t i = 0; i < 16; ++i) EXPECT_EQ(next[i], 0);  // not of this chunk
   for (size_t i = 16; i < kSize; ++i) ASSERT_EQ(next[i], once.weights[i]) << i;
-  // Past the cache, to places that are aligned in no way.
+  // Stored past the cache, to an unaligned address.
   std::vector<float> streamed(kSize + 3);
   update.next_weights = std::span(streamed).subspan(3, kSize);
   update.stream = true;
@@ -162,7 +162,8 @@ TEST(Update, OfSeveralPartsIsThatOfTheirTreeSum) {
   EXPECT_TRUE(std::ranges::equal(update.next_weights, next));
 }
 
-// 3 and 4 in a sea of zeros: 5, wherever they are; a statistic and a frozen variable do not count.
+// 3 and 4 among zeros have the norm 5, wherever they are. Statistics and frozen variables do not
+// count.
 TEST(GradientNorm, IsEuclideanOverTrainedVariables) {
   std::vector<Variable> variables = SomeVariables();
   variables[3].learning_rate_multiplier = 0;
@@ -241,7 +242,7 @@ TEST(Initializer, HasTheRightMomentsAndIsAFunctionOfTheSeed) {
   double mean, stddev, largest;
   const auto first = moments(config::Initializer::TRUNCATED_NORMAL, 1, &mean, &stddev, &largest);
   EXPECT_NEAR(mean, 0, 0.001);
-  EXPECT_NEAR(stddev, 0.05 * 0.8796, 0.0005);  // of a normal cut at 2 stddev
+  EXPECT_NEAR(stddev, 0.05 * 0.8796, 0.0005);  // of a normal distribution truncated at 2 stddev
   EXPECT_LE(largest, 0.1);
   EXPECT_EQ(first, moments(config::Initializer::TRUNCATED_NORMAL, 1, &mean, &stddev, &largest));
   EXPECT_NE(first, moments(config::Initializer::TRUNCATED_NORMAL, 2, &mean, &stddev, &largest));

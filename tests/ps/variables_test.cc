@@ -1,4 +1,4 @@
-// What belongs to W(v) is whole until the first update of the step after v.
+// All data of W(v) stays intact until the first update of the next step.
 #include "ps/update/variables.h"
 
 #include <google/protobuf/text_format.h>
@@ -43,7 +43,7 @@ class VariablesTest : public ::testing::Test {
     aggregator_.emplace(*variables_, pool_, std::vector<Chunk>{{0, kFloats, 0, 0}}, settings_,
                         *AvailableKernels().back(), may_skip, [](int64_t, size_t) {});
   }
-  // A step with this gradient everywhere.
+  // Does a step with this gradient for all elements.
   void Step(int64_t step, float gradient, bool skip = false, bool evaluate = false) {
     aggregator_->BeginStep(step, /*slices=*/1);
     const std::vector<float> values(kFloats, gradient);
@@ -71,7 +71,7 @@ TEST_F(VariablesTest, BeginWithTheSeedsWeightsAndNoState) {
   EXPECT_NE(other.HashWeights(0), variables_->HashWeights(0));
 }
 
-// Where a checkpoint brings all of it, what a seed gives is not worked out.
+// If a checkpoint restores the weights, they are not initialized from the seed.
 TEST_F(VariablesTest, BeginWithNothingWhereTheyAreRestored) {
   Variables variables(layout_, {.state_arenas = 1, .average = true, .restored = true});
   EXPECT_EQ(std::ranges::count(variables.Weights(0), 0.0f),
@@ -99,7 +99,7 @@ TEST_F(VariablesTest, AnUpdateLeavesWhatWas) {
   EXPECT_EQ(variables_->updates(), 2);
 }
 
-// Found when the new values are there already: they are in the other buffer.
+// The error is found after computing new values, but those are in the other buffer.
 TEST_F(VariablesTest, AnUpdateThatBreaksLeavesWhatWas) {
   Make("type: MOMENTUM momentum: 0.5");
   Step(0, 1);
@@ -120,14 +120,14 @@ TEST_F(VariablesTest, ASkippedStepKeepsAllAndCountsNothing) {
   Step(1, 1, /*skip=*/true);
   EXPECT_EQ(variables_->updates(), 1);
   EXPECT_EQ(Copy(variables_->Weights(2)), weights);
-  // The next update goes on from there: m = 0.5 * 1 + 1.
+  // The next update continues from the old state: m = 0.5 * 1 + 1.
   Step(2, 1);
   EXPECT_EQ(variables_->updates(), 2);
   EXPECT_EQ(variables_->State(0, 2)[0], 1.5f);
   EXPECT_EQ(variables_->Average(2)[0], 0.5f * average[0] + 0.5f * variables_->Weights(3)[0]);
 }
 
-// In place, if nobody wants what was: the same bits.
+// If the previous state is not needed, the update is done in place, with the same bits.
 TEST_F(VariablesTest, WithoutThePreviousStateTheBitsAreTheSame) {
   for (const char* optimizer :
        {"type: MOMENTUM momentum: 0.5 ema_decay: 0.5", "type: ADAM ema_decay: 0.9"}) {
@@ -146,7 +146,7 @@ TEST_F(VariablesTest, WithoutThePreviousStateTheBitsAreTheSame) {
   }
 }
 
-// Workers read it while later steps go on.
+// Workers read it while later steps run.
 TEST_F(VariablesTest, TheEvaluatedAverageStaysUntilTheNextEvaluation) {
   Make("type: SGD ema_decay: 0.5");
   Step(0, 1, false, /*evaluate=*/true);

@@ -1,4 +1,4 @@
-// metrics.jsonl: where a resumed run cuts it, and what becomes of lines that a disk does not take.
+// metrics.jsonl: where a resumed run cuts it, and lines that the disk refuses.
 #include "ps/record/metrics_file.h"
 
 #include <fmt/core.h>
@@ -33,18 +33,19 @@ class MetricsFileTest : public ::testing::Test {
   std::vector<std::string> warnings_;
 };
 
-// A file that somebody has changed since the checkpoint of step 30.
+// The file was changed by someone after the checkpoint of step 30.
 class ChangedMetrics : public MetricsFileTest {
  protected:
   static std::string Line(int64_t step) { return fmt::format("{{\"step\":{}}}\n", step); }
   static std::string Evaluation(int64_t step) {
     return fmt::format("{{\"step\":{},\"test_accuracy\":0.5}}\n", step);
   }
-  // What the run had written by then, and what came after it.
+  // The run's lines before and after the checkpoint.
   std::string before_ = Line(10) + Line(20) + Evaluation(20) + Line(30);
   const std::string after_ = Evaluation(30) + Line(40) + "{\"step\":5";
 
-  // The file after a run has gone on with `text` in it; `unwritten`: of the checkpoint.
+  // Resumes the run with `text` as the file and returns the result. `unwritten`: lines in the
+  // checkpoint that were not written.
   std::string GoOn(const std::string& text, bool knows_hash = true,
                    const std::string& unwritten = "") {
     warnings_.clear();
@@ -76,7 +77,7 @@ TEST_F(ChangedMetrics, ItIsNeverCutInTheMiddleOfALine) {
   const std::string longer = "{\"hello\":\"world\"}\n" + before_;  // another length, nothing lost
   EXPECT_EQ(GoOn(longer + after_), longer);
   EXPECT_THAT(warnings_, IsEmpty());
-  EXPECT_EQ(ReadBytes(cut_), after_);  // it may be somebody's
+  EXPECT_EQ(ReadBytes(cut_), after_);  // a user may need it
 }
 
 TEST_F(ChangedMetrics, WhatIsMissingIsNamed) {
@@ -94,7 +95,7 @@ TEST_F(ChangedMetrics, WhatIsMissingIsNamed) {
   EXPECT_THAT(warnings_, ElementsAre(HasSubstr("missing: 3 of 3 lines")));
 }
 
-// The disk had no room when the checkpoint was written, and then it had.
+// The disk was full when the checkpoint was written, but not later.
 TEST_F(ChangedMetrics, WhatWasWrittenAfterAllIsNotWrittenTwice) {
   before_ = Line(10) + Line(20) + Evaluation(20);
   const std::string late = Line(30), other = "{\"hello\":\"world\"}\n";
@@ -104,14 +105,14 @@ TEST_F(ChangedMetrics, WhatWasWrittenAfterAllIsNotWrittenTwice) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
-// What was put aside by an earlier server stays.
+// Lines that an earlier server cut off are kept.
 TEST_F(ChangedMetrics, WhatIsCutOffIsPutBehindTheRest) {
   const std::string changed = "{\"hello\":\"world\"}\n" + before_;
   for (int i = 0; i < 2; ++i) (void)GoOn(changed + after_);
   EXPECT_EQ(ReadBytes(cut_), after_ + after_);
 }
 
-// A disk that takes no more, as the limit of a file's size.
+// A file size limit simulates a full disk.
 class FullDisk : public MetricsFileTest {
  protected:
   FullDisk() {
@@ -134,7 +135,7 @@ class FullDisk : public MetricsFileTest {
 TEST_F(FullDisk, LinesThatHadNoRoomComeWithTheNextOne) {
   MetricsFile file = Open();
   file.Append("1\n");
-  SetRoom(3);  // for a half of the next line
+  SetRoom(3);  // half of the next line
   file.Append("23\n");
   file.Append("4\n");
   EXPECT_THAT(file.trouble(), HasSubstr("metrics.jsonl: cannot be written"));

@@ -1,5 +1,5 @@
-// What the server records: events that a launcher reads again, lines of metrics.jsonl beside a slow
-// disk and a full one, and the last word on a run.
+// The server's records: events for a launcher, lines of metrics.jsonl on a slow or full disk, and
+// the final state of a run.
 #include "ps/record/recorder.h"
 
 #include <gmock/gmock-matchers.h>
@@ -31,7 +31,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-// Writes to this descriptor wait for the lock.
+// Writes to this descriptor block until the lock is free.
 std::atomic<int> slow_fd = -1;
 std::mutex slow_disk;
 
@@ -56,7 +56,7 @@ class RecorderTest : public ::testing::Test {
     event.mutable_beat();
     recorder_->Record(event);
   }
-  // What the thread has to say is said with the next event.
+  // The thread's warnings appear with the next event.
   std::vector<std::string> Warnings() {
     recorder_->KeepMetrics().wait();
     Beat();
@@ -103,7 +103,7 @@ TEST_F(RecorderTest, EventsAreReadAsTheyWereMeant) {
   EXPECT_EQ(read[2].failure().what(), "nobody");
 }
 
-// What is of a moment is dropped, whole lines of it; what must arrive is in order and complete.
+// Transient lines are dropped as a whole. All others arrive in order and complete.
 TEST_F(RecorderTest, ASlowReaderMissesOnlyWhatIsOfAMoment) {
   Make();
   events::Event progress;
@@ -156,7 +156,7 @@ TEST_F(RecorderTest, ALineSaysWhatItsReadersKnowAndARemovedFileIsWarnedOfOnce) {
   events::Event event;
   events::Log& line = *event.mutable_log();
   line.mutable_at()->set_step(3);
-  line.set_eta_s(9);  // of a moment: not in the file
+  line.set_eta_s(9);  // transient, so not in the file
   recorder_->Record(event);
   line.mutable_measured()->set_gpu_memory_mb(1.5);  // of workers on GPUs
   recorder_->Record(event);
@@ -175,7 +175,7 @@ TEST_F(RecorderTest, ALineSaysWhatItsReadersKnowAndARemovedFileIsWarnedOfOnce) {
   EXPECT_THAT(Warnings(), ElementsAre(HasSubstr("metrics.jsonl was removed")));
 }
 
-// The disk takes nothing for a while: signs of life and everything else go on.
+// The disk blocks for a while, but heartbeats and everything else continue.
 TEST_F(RecorderTest, ASlowDiskHoldsNothingUp) {
   Make();
   recorder_->Begin(0);
@@ -197,14 +197,14 @@ TEST_F(RecorderTest, ASlowDiskHoldsNothingUp) {
   EXPECT_EQ(std::ssize(ReadBytes(path_)), one);
   EXPECT_EQ(kept.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
   slow.unlock();
-  // The checkpoint of that moment knows the lines that were in flight, and not the later one.
+  // The checkpoint includes the lines that were being written, but not the later one.
   EXPECT_THAT(Steps(), ElementsAre(1, 2, 3, 4));
   EXPECT_EQ(kept.get().bytes(), 3 * one);
   EXPECT_EQ(kept.get().unwritten(), "");
   EXPECT_EQ(kept.get().xxh3(), HashOf(ReadBytes(path_).substr(0, static_cast<size_t>(3 * one))));
 }
 
-// A disk that takes no more, as the limit of a file's size.
+// A file size limit simulates a full disk.
 TEST_F(RecorderTest, AFullDiskIsWarnedOfAndGetsItsLinesLater) {
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
@@ -230,14 +230,14 @@ TEST_F(RecorderTest, AFullDiskIsWarnedOfAndGetsItsLinesLater) {
                                HasSubstr("table: cannot be")));
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   EXPECT_EQ(recorder_->Finish({}, {}).trouble(), "");
-  EXPECT_THAT(Steps(), ElementsAre(1, 2, 3, 0, 0));  // and two summaries
+  EXPECT_THAT(Steps(), ElementsAre(1, 2, 3, 0, 0));  // the zeros are two summaries
   EXPECT_EQ(ReadBytes(dir_ / "table"), "text");
 }
 
 TEST_F(RecorderTest, WhatTheDiskDidNotTakeIsTriedAgainWithTheStatus) {
   Make();
   recorder_->Begin(0);
-  std::filesystem::create_directory(dir_ / "table");  // in the way
+  std::filesystem::create_directory(dir_ / "table");  // blocks the file
   recorder_->WriteFile("table", "text");
   ASSERT_THAT(Warnings(), ElementsAre(HasSubstr("retrying later")));
   std::filesystem::remove(dir_ / "table");
@@ -252,7 +252,7 @@ TEST_F(RecorderTest, WhatTheDiskDidNotTakeIsTriedAgainWithTheStatus) {
   EXPECT_EQ(recorder_->Finish({}, {}).trouble(), "");
 }
 
-// Nothing is tried again after it.
+// There are no more retries, so no other line reports it.
 TEST_F(RecorderTest, AtTheEndTheSummaryAloneTellsOfAFullDisk) {
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
@@ -307,7 +307,7 @@ TEST_F(RecorderTest, ARunThatNeverBeganLeavesNoLine) {
 }  // namespace
 }  // namespace muster::testing
 
-// The one of the program goes before that of the C library.
+// Overrides the C library's write.
 extern "C" ssize_t write(int fd, const void* data, size_t size) {
   if (fd == muster::testing::slow_fd) {
     const std::scoped_lock wait(muster::testing::slow_disk);

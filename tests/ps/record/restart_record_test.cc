@@ -1,4 +1,4 @@
-// What metrics.jsonl keeps of lost servers, however often the steps around it are done again.
+// metrics.jsonl keeps the records of lost servers, even if steps are repeated.
 #include "ps/record/restart_record.h"
 
 #include <gmock/gmock-matchers.h>
@@ -30,7 +30,7 @@ TEST(LostServerTest, AsTheLauncherSaysIt) {
 
 class RestartRecord : public ::testing::Test {
  protected:
-  // A server that goes on from a checkpoint of `step`, of whose lines `bytes` were written.
+  // Resumes from a checkpoint of `step` that includes the first `bytes` of the file.
   void GoOn(int64_t bytes, int64_t step, std::vector<LostServer> losses,
             const std::string& unwritten = "") {
     checkpoint::Metrics kept;
@@ -71,7 +71,7 @@ TEST_F(RestartRecord, ALossIsToldOnceThoughItsStepsAreUndone) {
   EXPECT_EQ(Lines()[0] + "\n", kTen);
   EXPECT_THAT(Lines()[1], HasSubstr(R"("event":"server_restarted","lost_at_step":25,)"
                                     R"("cause":"signal 9","from_step":10,)"));
-  // Lost again before another checkpoint: the same ten steps, and both losses.
+  // Another loss before the next checkpoint: the same ten steps, and both losses are recorded.
   Write("{\"step\":20}\n{\"step\":3");
   GoOn(kTenBytes, 10, {{{}, 1, "silent"}});
   ASSERT_EQ(Lines().size(), 3u);
@@ -80,7 +80,7 @@ TEST_F(RestartRecord, ALossIsToldOnceThoughItsStepsAreUndone) {
   ASSERT_EQ(restarts_.size(), 2u);
   EXPECT_EQ(restarts_[0].lost_at_step(), 25);
   EXPECT_FALSE(restarts_[1].has_lost_at_step());
-  // By hand, later: nothing new, and everything is known.
+  // A later resume by hand adds no loss and keeps the others.
   GoOn(kTenBytes, 10, {});
   EXPECT_EQ(Lines().size(), 3u);
   EXPECT_EQ(restarts_.size(), 2u);
@@ -90,7 +90,7 @@ TEST_F(RestartRecord, WhatAFullDiskDidNotTakeIsNotWrittenTwice) {
   const std::string event = R"({"event":"server_restarted","cause":"signal 9","from_step":5})"
                             "\n";
   Write(kTen);
-  Write(event);  // was written after all, after the checkpoint had kept it
+  Write(event);  // written although the checkpoint holds it as unwritten
   GoOn(kTenBytes, 10, {}, event);
   EXPECT_EQ(Lines().size(), 2u);
   EXPECT_THAT(restarts_, ElementsAre(::testing::Property(&events::Restarted::from_step, 5)));

@@ -29,7 +29,7 @@ class SentEvents {
 
   int fd() const { return write_end_.get(); }
   void StopReading() { read_end_.Reset(); }
-  // All that is in the pipe.
+  // Reads all data in the pipe.
   std::string Text() const {
     std::string text;
     char buffer[4096];

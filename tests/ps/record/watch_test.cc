@@ -1,4 +1,4 @@
-// What a person who looks in on a run is told.
+// Stragglers and stalls, as shown to observers of a run.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -32,12 +32,12 @@ TEST(RecentTimesTest, SpreadOfTheLastSteps) {
   EXPECT_EQ(recent.UsualBusy(0, 3), 197.5);  // 199 is left out
   EXPECT_EQ(recent.Of(1)[0].p50, 0);
   EXPECT_EQ(recent.UsualBusy(1, 3), 0);
-  recent.Add(7, Times(0, 1));  // nobody
+  recent.Add(7, Times(0, 1));  // an unknown rank
 }
 
 class StragglerTest : public ::testing::Test {
  protected:
-  // Steps in which rank r computes busy[r] ms; what the last look says.
+  // Does steps in which rank r computes for busy[r] ms. Returns the result of the last check.
   std::optional<StragglerWatch::Change> Run(const std::vector<double>& busy, int steps = 15) {
     std::optional<StragglerWatch::Change> said;
     for (int i = 0; i < steps; ++i, ++step_) {
@@ -46,7 +46,7 @@ class StragglerTest : public ::testing::Test {
       }
       now_ += seconds(1);
       if (auto change = watch_.Look(recent_, step_ + 1, now_)) {
-        EXPECT_FALSE(said) << "said twice";
+        EXPECT_FALSE(said) << "reported twice";
         said = change;
       }
     }
@@ -71,11 +71,11 @@ TEST_F(StragglerTest, SaysWhoWhileItIsSlowAndThatItIsOver) {
   EXPECT_GT(slow->who.busy_ms, 1.5 * 102);
   EXPECT_EQ(slow->who.others_ms, 101);
   EXPECT_NEAR(static_cast<double>(slow->who.since_step), 30, 3);
-  EXPECT_FALSE(Run({100, 102, 300}, 100));  // once
+  EXPECT_FALSE(Run({100, 102, 300}, 100));  // reported a single time
   EXPECT_TRUE(watch_.slowest()->straggles);
   EXPECT_EQ(watch_.slowest()->busy_ms, 300);
 
-  EXPECT_FALSE(Run({100, 102, 140}, 30));  // better, and still not fine
+  EXPECT_FALSE(Run({100, 102, 140}, 30));  // better, but still slow
   const auto over = Run({100, 102, 101});
   ASSERT_TRUE(over);
   EXPECT_TRUE(over->over);
@@ -113,7 +113,7 @@ TEST_F(StragglerTest, FewMillisecondsAreNone) {
 TEST_F(StragglerTest, OneThatComesAndGoesIsSaidOnceAMinute) {
   EXPECT_TRUE(Run({100, 100, 300}, 20));
   EXPECT_TRUE(Run({100, 100, 100}, 15));   // over
-  EXPECT_FALSE(Run({100, 100, 300}, 15));  // again within the minute, and no word of its end
+  EXPECT_FALSE(Run({100, 100, 300}, 15));  // slow again within a minute, so its end is not reported
   EXPECT_FALSE(Run({100, 100, 100}, 20));
   EXPECT_TRUE(Run({100, 100, 300}, 15));
 }

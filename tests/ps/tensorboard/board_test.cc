@@ -53,7 +53,7 @@ class BoardTest : public ::testing::Test {
   static Json Evaluation(int64_t step, double accuracy) {
     return {{"step", step}, {"train_loss", 1.5}, {"test_accuracy", accuracy}, {"test_loss", 2}};
   }
-  // Its thread is joined before the board goes.
+  // Joins the thread before the board is destroyed.
   struct RunningBoard {
     RunningBoard(const config::Config& config, const Graph& graph, const EventFile::Warn& warn)
         : board(config, graph, thread, warn) {}
@@ -107,7 +107,7 @@ TEST_F(BoardTest, ScalarsOfIntervalsAndEvaluations) {
   EXPECT_EQ(scalar("norm/weights"), 5);
   EXPECT_EQ(scalar("accuracy/test"), 0.75F);
   EXPECT_EQ(ValuesOf(events, "accuracy/test")[0].step, 20);
-  // The mean of each rank's reports since the last line; none of one that sent none.
+  // The mean of each rank's reports since the last line. Ranks without reports are left out.
   EXPECT_EQ(scalar("compute_ms/rank_0"), 3);
   EXPECT_EQ(ValuesOf(events, "compute_ms/rank_0").size(), 1u);
   EXPECT_EQ(scalar("compute_ms/rank_1", 0), 8);
@@ -115,11 +115,10 @@ TEST_F(BoardTest, ScalarsOfIntervalsAndEvaluations) {
   EXPECT_THAT(wants_, ElementsAre(Observe::kNothing, Observe::kNorms, Observe::kNorms));
 }
 
-// A checkpoint of step 20 that was written before its evaluation: the run that goes on from it does
-// that again.
+// The checkpoint of step 20 was written before its evaluation, so the resumed run repeats it.
 TEST_F(BoardTest, AnEvaluationThatIsThereIsNotShownAgain) {
   ASSERT_FALSE(Run().empty());
-  for (const auto& entry : fs::directory_iterator(dir_)) {  // of a process of before
+  for (const auto& entry : fs::directory_iterator(dir_)) {  // of an earlier process
     fs::rename(entry.path(), dir_ + "/events.out.tfevents.0000000001.before.1.muster");
     break;
   }
@@ -136,7 +135,7 @@ TEST_F(BoardTest, AnEvaluationThatIsThereIsNotShownAgain) {
   EXPECT_EQ(again[0].step, 40);
 }
 
-// An earlier server's disk was full at its end: metrics.jsonl has been written since.
+// An earlier server's disk was full at its end. metrics.jsonl has been completed since.
 TEST_F(BoardTest, WhatMetricsKnowOfTheEndIsWrittenAgain) {
   ASSERT_FALSE(Run().empty());  // an interval of steps 10 and 20, an evaluation of step 20
   fs::rename(fs::directory_iterator(dir_)->path(),
@@ -212,7 +211,7 @@ TEST_F(BoardTest, GraphHparamsAndConfigOnRequest) {
   EXPECT_EQ(values.at("learning_rate.base").number_value(), 0.05);
   EXPECT_EQ(values.at("optimizer.type").string_value(), "MOMENTUM");
   EXPECT_EQ(values.at("run.slices").number_value(), 8);
-  EXPECT_FALSE(values.contains("cluster.workers"));  // run/workers has those that it ended on
+  EXPECT_FALSE(values.contains("cluster.workers"));  // run/workers has the final number
   const auto end = ValuesOf(events, "_hparams_/session_end_info");
   ASSERT_EQ(end.size(), 1u);
   ASSERT_TRUE(hparams.ParseFromString(end[0].value.metadata().plugin_data().content()));
@@ -258,7 +257,7 @@ TEST_F(BoardTest, OneChartOfAllRanksForEachPartOfAStep) {
   EXPECT_EQ(layout.category(0).chart(0).multiline().tag(0), "^compute_ms/rank_");
 }
 
-// While the disk is too slow, all scalars wait, and of pictures a few megabytes.
+// While the disk is too slow, all scalars are queued, but only a few megabytes of images.
 TEST_F(BoardTest, ADiskThatIsTooSlowLosesPicturesAndSaysSo) {
   constexpr int kMany = 5000;
   std::mutex slow;

@@ -1,4 +1,4 @@
-// The files that TensorBoard reads: checksums, records, histograms, pictures.
+// TensorBoard's files: checksums, records, histograms, images.
 #include "ps/tensorboard/event_file.h"
 
 #include <gmock/gmock-matchers.h>
@@ -54,7 +54,7 @@ TEST_F(EventFileTest, BeginsWithItsVersionAndKeepsTheOrder) {
   {
     EventFile file(dir_, 7, warn_);
     for (int i = 0; i < 100; ++i) file.Append(Scalar(i, static_cast<float>(i) / 4));
-  }  // all is written by now
+  }  // everything is written when it is destroyed
   EXPECT_THAT(said_, IsEmpty());
   const std::vector<tensorboard::Event> events = ReadEvents(dir_);
   ASSERT_EQ(events.size(), 102u);
@@ -68,8 +68,8 @@ TEST_F(EventFileTest, BeginsWithItsVersionAndKeepsTheOrder) {
   EXPECT_EQ(values[42].value.simple_value(), 10.5F);
 }
 
-// TensorBoard reads them in the order of their names, and what a later server writes replaces what
-// one before it had, however soon it was started after that.
+// TensorBoard reads files in the order of their names. A later server's events replace earlier
+// ones, even if it starts immediately after the earlier one.
 TEST_F(EventFileTest, ALaterFileHasALaterName) {
   std::vector<std::string> names;
   for (const int64_t step : {0, 7, 5}) {
@@ -90,7 +90,7 @@ TEST_F(EventFileTest, WhatCannotBeWrittenIsSaidOnce) {
   EXPECT_THAT(said_, ElementsAre(HasSubstr("/nowhere/events.out.tfevents.")));
 }
 
-// A full disk, as the limit of a file's size: what waits is written when there is room.
+// A file size limit simulates a full disk. Queued events are written when there is space again.
 TEST_F(EventFileTest, WithRoomAgainAllOfItIsThere) {
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
@@ -117,7 +117,7 @@ TEST_F(EventFileTest, AFileThatHadNoRoomAtAllBeginsWithItsVersion) {
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
   {
     EventFile file(dir_, 0, warn_);
-    // More than waits in memory.
+    // More than the queue's limit.
     tensorboard::Event large = Scalar(1, 1);
     large.mutable_summary()->mutable_value(0)->mutable_image()->set_encoded_image_string(
         std::string(3 << 20, 'x'));
@@ -136,12 +136,12 @@ TEST_F(EventFileTest, AFileThatHadNoRoomAtAllBeginsWithItsVersion) {
   EXPECT_EQ(events.back().step(), 5);
 }
 
-// However long the disk is full: scalars wait, and what is missing in the end is named.
+// Scalars are queued however long the disk is full. Events that are lost in the end are reported.
 TEST_F(EventFileTest, TheEndSaysWhatIsMissing) {
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  constexpr int kMany = 200'000;  // more bytes than large events may wait
+  constexpr int kMany = 200'000;  // more bytes than the limit for large events
   {
     EventFile file(dir_, 0, warn_);
     file.Append(Scalar(1, 1));
@@ -158,7 +158,7 @@ TEST_F(EventFileTest, TheEndSaysWhatIsMissing) {
   EXPECT_EQ(ValuesOf(ReadEvents(dir_), "x").size(), size_t{kMany});
 }
 
-// One event of a large network's histograms is no reason to drop it.
+// A single event with histograms of a large network is never dropped.
 TEST_F(EventFileTest, AVeryLargeEventIsWritten) {
   EventFile file(dir_, 0, warn_);
   tensorboard::Event large = Scalar(1, 1);
@@ -169,7 +169,7 @@ TEST_F(EventFileTest, AVeryLargeEventIsWritten) {
   EXPECT_GT(fs::file_size(file.path()), 20u << 20);
 }
 
-// The run goes on from step 20: what earlier files say of later steps is said again.
+// The run resumes from step 20, so events of later steps in older files are repeated.
 class CutEventsTest : public EventFileTest {
  protected:
   CutEventsTest() {
@@ -202,7 +202,7 @@ TEST_F(CutEventsTest, WhatIsBehindDamageStaysAndIsNamed) {
   event.set_wall_time(UnixTime());
   const auto size = fs::file_size(path_), record = FrameRecord(event.SerializeAsString()).size();
   std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(static_cast<std::streamoff>(size - 2 * record));  // where step 30 begins
+  file.seekp(static_cast<std::streamoff>(size - 2 * record));  // the start of step 30
   file << "damage that no record begins with";
   file.close();
   const std::vector<std::string> said = CutEvents(dir_, 20);
@@ -231,9 +231,9 @@ TEST(ValueHistogramTest, CountsValuesBetweenAscendingLimits) {
   EXPECT_NEAR(proto.sum_squares(), 6.25 + 1 + 0.0009 + 0.25 + 0.2601 + 9, 1e-6);
   ASSERT_EQ(proto.bucket_size(), proto.bucket_limit_size());
   EXPECT_EQ(std::accumulate(proto.bucket().begin(), proto.bucket().end(), 0.0), 8);
-  EXPECT_LT(proto.bucket_size(), 20);  // empty ones are one
-  // Up to each limit there are as many as there are values below it; a value that is a limit may be
-  // on either side.
+  EXPECT_LT(proto.bucket_size(), 20);  // empty buckets are merged
+  // Up to each limit there are as many values as counted; a value equal to a limit may be on either
+  // side.
   double below = 0;
   for (int i = 0; i < proto.bucket_size(); ++i) {
     const double limit = proto.bucket_limit(i);

@@ -10,7 +10,7 @@
 namespace muster::testing {
 namespace {
 
-// Bit by bit: not the table that is to be tested.
+// Computed bit by bit, to be independent of the tested table.
 uint32_t MaskedCrc(const std::string& bytes) {
   uint32_t crc = 0xffffffff;
   for (const char c : bytes) {

@@ -1,4 +1,4 @@
-// Reads an event file as TensorBoard does, without it: lengths, checksums, messages.
+// Reads an event file as TensorBoard does: lengths, checksums, messages.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace muster::testing {
 
-// All events of the one events.out.tfevents.… in `dir`, or of this file. Adds a failure for
-// whatever is wrong.
+// All events of the only events.out.tfevents.… in `dir`, or of this file. Adds a failure for each
+// error.
 std::vector<tensorboard::Event> ReadEvents(const std::string& dir);
 std::vector<tensorboard::Event> ReadEventFile(const std::string& path);
 
-// The values of a scalar, or of another kind, in the order in which they were written.
+// The values of a scalar or another kind, in file order.
 struct TaggedValue {
   int64_t step;
   tensorboard::Summary::Value value;

@@ -26,7 +26,7 @@ PngReader::PngReader(const std::string& file) {
     if (body.starts_with("IHDR")) {
       width_ = static_cast<int>(BigEndianAt(body, 4));
       height_ = static_cast<int>(BigEndianAt(body, 8));
-      EXPECT_EQ(body.substr(12), std::string("\x08\x02\x00\x00\x00", 5));  // 8 bits, colours
+      EXPECT_EQ(body.substr(12), std::string("\x08\x02\x00\x00\x00", 5));  // 8 bits, RGB
       rows_.resize(static_cast<size_t>(height_) * (3 * static_cast<size_t>(width_) + 1));
     } else if (body.starts_with("IDAT")) {
       uLongf size = rows_.size();

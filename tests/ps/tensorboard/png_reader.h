@@ -1,4 +1,4 @@
-// Reads PNGs as they are written here: one row after the other, without filters.
+// Reads PNGs in the format that Muster writes: row by row, without filters.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace muster::testing {
 
 class PngReader {
  public:
-  // Checks every chunk; adds a failure for what is wrong.
+  // Checks every chunk. Adds a failure for each error.
   explicit PngReader(const std::string& file);
 
   int width() const { return width_; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A real run, read back by TensorBoard's own reader. Skipped (77) where there is none, and says so.
-# The Python is $MUSTER_TENSORBOARD_PYTHON, or python3.
+# Reads the events of a real run with TensorBoard. Exit code 77 (skipped) if TensorBoard is not
+# installed. The Python is $MUSTER_TENSORBOARD_PYTHON, or python3.
 # Usage: tensorboard_test.sh MUSTER CONFIG
 set -euo pipefail
 muster=$1 config=$2 python=${MUSTER_TENSORBOARD_PYTHON:-python3}
