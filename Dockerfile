@@ -1,7 +1,7 @@
-# An image that has Muster and no compiler:
+# An image with Muster and without a compiler:
 #   docker build -t muster .
 #   docker run --rm --user "$(id -u):$(id -g)" -v "$PWD:/home/muster/work" muster launch configs/smoke.txtpb
-# scripts/package.sh makes and checks the same package without Docker.
+# scripts/package.sh builds and checks the same package without Docker.
 FROM debian:bookworm AS build
 WORKDIR /src
 COPY . .
@@ -10,7 +10,7 @@ RUN mkdir /opt/muster && \
     tar -xzf build/package/muster-*-linux-x86_64.tar.gz -C /opt/muster --strip-components=1
 
 FROM debian:bookworm-slim
-# The certificates are for `muster data get`.
+# `muster data get` needs the certificates.
 RUN apt-get update && \
     apt-get install -y --no-install-recommends ca-certificates && \
     rm -rf /var/lib/apt/lists/* && \

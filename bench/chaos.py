@@ -1,40 +1,39 @@
 #!/usr/bin/env python3
-"""Trains under faults: is the result that of a run that nothing disturbed?
+"""Trains under faults and checks that the result equals that of an undisturbed run.
 
     bench/chaos.py [--bin DIR] [--runs N] [--faults N | --each] [--kinds KIND,KIND] [--seed S]
 
-Each run trains a small network (some 4,000 parameters, 1,650 steps of a millisecond or so) on one of the
-configs of faults/variants.py: every optimizer, average, clipping, SKIP_STEP, 16 bits on the wire. A schedule that
-follows from the run's seed alone says what happens at which step. Runs with odd seeds are those of `muster launch`,
-over a random transport:
+Each run trains a small network (about 4,000 parameters, 1,650 steps of about a millisecond) with one of the configs in
+faults/variants.py: every optimizer, average, clipping, SKIP_STEP, 16 bits on the wire. The seed of the run determines
+which fault happens at which step. Runs with odd seeds use `muster launch` with a random transport:
 
     server     SIGKILL, SIGSEGV or SIGABRT to the server: the launcher starts another one
-    hang       SIGSTOP to the server, for good: it is replaced when deadlines.silence_s (2 s here) is over
-    launcher   SIGKILL to the launcher: nothing may be left, and --resume goes on, with other workers
-    stop       SIGSTOP to the server (up to 1.5 s) or a worker (up to 3 s), and SIGCONT
+    hang       permanent SIGSTOP to the server: it is replaced after deadlines.silence_s (2 s here)
+    launcher   SIGKILL to the launcher: no process may survive; --resume continues with another number of workers
+    stop       SIGSTOP to the server (up to 1.5 s) or a worker (up to 3 s), then SIGCONT
     worker     SIGKILL to a worker: it is replaced (cluster.on_lost_worker)
-    workers    SIGKILL to all of them
+    workers    SIGKILL to all workers
     slow       a worker gets 20 % of a core for a while
-    disk       ENOSPC or EIO: some calls in a row of the server or the launcher that open, write, sync or rename
-               files of the run fail; a run that ends of it must say so, and goes on with --resume
-    damage     the newest checkpoint is damaged before the launcher, or --resume, reads it: it is named
-    clock      the wall clock jumps, up to an hour from the right time
+    disk       ENOSPC or EIO for some consecutive calls of the server or the launcher that open, write, sync or rename
+               files of the run; a run that ends because of this must say so, and continues with --resume
+    damage     the newest checkpoint is damaged before the launcher or --resume reads it: it must be reported
+    clock      the wall clock jumps, up to an hour from the correct time
 
-Those with even seeds are started by hand, with `muster server --resume auto` and `muster worker`, which are started
-again as a service manager would; over TCP, encrypted or not, between network namespaces where that is allowed:
+Runs with even seeds are started by hand with `muster server --resume auto` and `muster worker`, and restarted like a
+service manager would do; over TCP, encrypted or not, and between network namespaces if permitted:
 
     server, hang, launcher, stop, worker, slow  as above
-    twice      a rank is started a second time: it asks for the seat while the next faults happen, gets it only if
-               the first worker is lost, and is refused, or told of the run's end
-    resize     from 2 workers to 4, to 1, to 3: workers join, and leave at SIGTERM
-    partition  a link, or all, lets nothing through, in one direction or both, for up to 1.5 x silence_s
+    twice      a rank is started a second time and keeps requesting its rank during the next faults: it only gets the
+               rank if the first worker is lost; otherwise it is refused or notified of the end of the run
+    resize     from 2 workers to 4, to 1, to 3: workers join, and leave on SIGTERM
+    partition  one link or all links drop everything, in one or both directions, for up to 1.5 x silence_s
     loss       a link loses up to 30 % of its packets for a while
-    delay      … holds each back for up to 0.1 s
+    delay      a link delays each packet by up to 0.1 s for a while
 
-At the end the exit code, the hash of the weights, every line of metrics.jsonl but for times, and so all
-evaluations, must be those of the undisturbed run; TensorBoard's files must have each step once; no process, no
-socket and no shared memory may be left, and the launcher's descriptors must not grow from fault to fault.
-A run that fails prints its seed: `--seed THAT --runs 1`, with the same --faults and --kinds, repeats it.
+At the end, the exit code, the hash of the weights and every line of metrics.jsonl except times (and therefore all
+evaluations) must equal those of the undisturbed run. TensorBoard's files must contain each step once. No process,
+socket or shared memory may remain, and faults must not increase the launcher's number of descriptors.
+A failed run prints its seed: repeat it with `--seed SEED --runs 1` and the same --faults and --kinds.
 """
 import argparse
 import collections
@@ -55,11 +54,11 @@ from faults.schedule import KINDS, NETWORK, schedule
 from faults.tensorboard_steps import shown
 from faults.variants import STEPS, VARIANTS, config_of, metrics
 
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # measured on the CPU: a job would take idle GPUs
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # CPU only: a job would use idle GPUs
 
 
 class Chaos:
-    """What all runs share."""
+    """State shared by all runs."""
 
     def __init__(self, arguments, work, has_network):
         self.bin, self.work, self.wanted, self.has_network = arguments.bin, work, arguments, has_network
@@ -67,7 +66,7 @@ class Chaos:
         self.expected, self.recovery = {}, []
 
     def shortened(self, seconds):
-        """How long something lasts that may be short."""
+        """Shortens a duration with --each."""
         return seconds / 3 if self.wanted.each else seconds
 
     def config(self, variant):
@@ -108,29 +107,29 @@ def kinds_of(text):
 def arguments_of():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     default = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/release/bin")
-    parser.add_argument("--bin", default=os.path.normpath(default), help="where muster is")
-    parser.add_argument("--preload", metavar="FILE", help="libfaults_preloaded.so, if it is not beside the programs")
+    parser.add_argument("--bin", default=os.path.normpath(default), help="directory of the muster programs")
+    parser.add_argument("--preload", metavar="FILE", help="libfaults_preloaded.so; default: in --bin")
     parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--faults", type=int, default=5, help="in each run, at most")
-    parser.add_argument("--each", action="store_true", help="one of each kind, shortened, in each run")
+    parser.add_argument("--faults", type=int, default=5, help="faults per run")
+    parser.add_argument("--each", action="store_true", help="one shortened fault of each kind per run")
     parser.add_argument("--kinds", type=kinds_of, default=list(KINDS), help="default: " + ",".join(KINDS))
-    parser.add_argument("--seed", type=int, default=1, help="of the first run; the next has the next")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first run; later runs count up")
     parser.add_argument("--keep", action="store_true", help="keep the runs' directories")
     return parser.parse_args()
 
 
 def leave_out(arguments, kinds, why):
-    """Not in silence."""
+    """Removes kinds of faults and reports it."""
     lacking = [kind for kind in arguments.kinds if kind in kinds]
     if lacking:
         arguments.kinds = [kind for kind in arguments.kinds if kind not in lacking]
-        print(f"{len(lacking)} kinds are left out ({', '.join(lacking)}): {why}", flush=True)
+        print(f"{len(lacking)} kinds of faults are skipped ({', '.join(lacking)}): {why}", flush=True)
     if not arguments.kinds:
-        sys.exit("no kind is left")
+        sys.exit("no kind of fault is left")
 
 
 def one(chaos, seed, total):
-    """Whether the run ended as it should."""
+    """Returns whether the run ended correctly."""
     plan = schedule(seed, chaos.wanted, STEPS, VARIANTS)
     run = (HandRun if plan.by_hand else LaunchedRun)(chaos, seed)
     try:
@@ -156,11 +155,11 @@ def main():
     if arguments.preload is None:
         arguments.preload = f"{arguments.bin}/libfaults_preloaded.so"
     if not os.path.exists(arguments.preload):
-        leave_out(arguments, ("disk", "clock"), f"{arguments.preload} is not there")
+        leave_out(arguments, ("disk", "clock"), f"{arguments.preload} does not exist")
         arguments.preload = None
     why = why_not()
     if why:
-        leave_out(arguments, NETWORK, f"no network namespaces with TUN devices: {why}")
+        leave_out(arguments, NETWORK, f"network namespaces with TUN devices are unavailable: {why}")
     work = tempfile.mkdtemp(prefix="muster-chaos-")
     chaos, total = Chaos(arguments, work, not why), collections.Counter()
     seeds = range(arguments.seed, arguments.seed + arguments.runs)
@@ -172,16 +171,16 @@ def main():
                 failures.append(seed)
             runs += 1
     except KeyboardInterrupt:
-        print(f"stopped in seed {seed}")
-    # What was done about a fault is not one.
+        print(f"stopped at seed {seed}")
+    # Counts of reactions to faults are not faults.
     faults = {kind: total[kind] for kind in KINDS if total[kind]}
-    print(f"{runs - len(failures)} of {runs} runs end as if nothing had been, after "
+    print(f"{runs - len(failures)} of {runs} runs gave the undisturbed result, after "
           f"{sum(faults.values())} faults ({', '.join(f'{n} {kind}' for kind, n in faults.items())})")
     besides = [f"{n} {what}" for what, n in total.items() if what not in KINDS]
     if besides:
-        print("    of these: " + ", ".join(besides))
+        print("    including: " + ", ".join(besides))
     if chaos.recovery:
-        print(f"from the loss of a server to the next one's first step: median "
+        print(f"from losing a server to the next server's first step: median "
               f"{statistics.median(chaos.recovery):.2f} s, at most {max(chaos.recovery):.2f} s")
     if failures:
         print(f"failed seeds: {failures}")

@@ -1,22 +1,21 @@
 #!/usr/bin/python3
-"""The training curve of each model in Muster and in PyTorch: the same initial weights, the same
-images in the same order, no dropout, SGD with momentum. Exit code 1 if two losses of the first 50
-steps differ by more than 1e-3, or two of the first 10 by more than 1e-4 (absolute; the first losses
-are about 2.3).
+"""Compares the training curves of Muster and PyTorch for each model: the same initial weights, the same
+images in the same order, no dropout, SGD with momentum. The exit code is 1 if any two losses differ by
+more than 1e-4 in the first 10 steps or by more than 1e-3 in the first 50 (absolute; losses start at
+about 2.3).
 
     bench/compare_curves.py [--bin build/release/bin] [--models linear,tutorial,...] [--steps 200]
                             [--slices 2] [--data DIR] [--double] [--out DIR] [--set path.to.key=value …]
 
-Muster trains with 2 workers. bench/dump_training gives its initial weights and preprocessed batches
-to PyTorch, which does by hand what slices mean: each slice is a forward and backward pass of its
-own (batch norm's statistics are per slice), its loss divided by the size of the whole batch, and
-the gradients add up.
+Muster trains with 2 workers. PyTorch gets initial weights and preprocessed batches from
+bench/dump_training (scripts/build.sh release dump_training) and emulates slices: it runs forward and backward for each slice separately (batch
+norm's statistics are per slice), divides the loss by the size of the whole batch, and adds the gradients.
 
-Rounding alone drives any two runs apart: a difference grows with every step, the faster the higher
-the learning rate, which is therefore small here. --double shows how far: PyTorch computes with 64
-bits, and besides Muster's distance from that, that of PyTorch with 32 bits is printed.
---data is a folder with CIFAR-10; default: a procedural set (muster data synth). MobileNetV2, whose
-images are larger, gets noise: it learns 64 images by heart.
+Rounding makes any two runs diverge, faster with a higher learning rate, which is therefore small here.
+--double shows by how much: PyTorch computes with 64 bits, and the distance of PyTorch with 32 bits from
+that is also printed.
+--data is a folder with CIFAR-10; default: a procedural set (muster data synth). MobileNetV2, whose images
+are larger, trains on 64 random images, which it memorizes.
 Needs PyTorch (Debian: python3-torch).
 """
 import argparse
@@ -36,7 +35,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "bench/peers"))
 from models import MODELS  # noqa: E402
 
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # measured on the CPU: a job would take idle GPUs
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # CPU only: a job would use idle GPUs
 
 # (steps, largest difference allowed in them)
 LIMITS = [(10, 1e-4), (50, 1e-3)]
@@ -61,11 +60,11 @@ def data_section(format_and_size):
 
 
 def write_config(name, folder):
-    """The run as a config file: the model without dropout, plain momentum, images only standardized."""
+    """Writes the config of the run: no dropout, plain momentum, images only standardized."""
     file, data, batch, rate = CASES[name]
     with open(os.path.join(ROOT, "configs/models", file + ".txtpb")) as model:
         lines = [line for line in model if " dropout {" not in line]
-    # MobileNetV2's last layer has an output for each class of the data; its peer has 1000.
+    # MobileNetV2's last layer has one output per class of the data; the PyTorch model has 1000.
     text = "".join(lines).replace("  dense { weights", "  dense { units: 1000 weights")
     with open(os.path.join(folder, "model.txtpb"), "w") as out:
         out.write(text)
@@ -122,8 +121,8 @@ PARAMETER = {"weights": "weight", "bias": "bias", "scale": "weight", "shift": "b
 
 
 def take_weights(model, training, folder):
-    """Copies Muster's initial weights into `model`: the n-th module with variables gets those of the
-    n-th layer with variables. Returns the optimizer's groups, one per weight decay."""
+    """Copies Muster's initial weights into `model`, matching the n-th module with variables to the n-th
+    layer with variables. Returns the optimizer's parameter groups, one per weight decay."""
     weights = numpy.fromfile(os.path.join(folder, "weights.f32"), dtype="<f4")
     modules = [m for m in model.modules() if isinstance(m, (nn.Conv2d, nn.Linear, nn.BatchNorm2d))]
     layers = sorted({variable["layer"] for variable in training["variables"]})
@@ -186,14 +185,14 @@ def compare(name, arguments):
         single = torch_losses(name, training, folder, torch.float32) if arguments.double else None
     assert all(math.isfinite(value) for value in ours + theirs), "a loss is not finite"
     differences = differences_of(ours, theirs)
-    moved = max(ours) - min(ours) > 0.01  # two runs that both do nothing would agree, too
+    moved = max(ours) - min(ours) > 0.01  # two runs that do not train would also agree
     near = all(max(differences[:steps]) <= limit for steps, limit in LIMITS)
     at = lambda step: f"{step} {ours[step - 1]:.5f}/{theirs[step - 1]:.5f}"
     print(f"{name:<13} {'does not train' if not moved else 'agrees' if near else 'DIFFERS'}   loss at step "
           f"{', '.join(at(step) for step in sorted({1, min(50, len(ours)), len(ours)}))}   "
           f"largest difference: {describe(differences)}", flush=True)
     if single:
-        print(f"{'':<13} PyTorch with 32 bits from PyTorch with 64: {describe(differences_of(single, theirs))}", flush=True)
+        print(f"{'':<13} PyTorch with 32 bits vs. 64 bits: {describe(differences_of(single, theirs))}", flush=True)
     if arguments.out:
         os.makedirs(arguments.out, exist_ok=True)
         with open(os.path.join(arguments.out, name + ".csv"), "w") as out:
@@ -210,8 +209,8 @@ def main():
     parser.add_argument("--slices", type=int, default=2)
     parser.add_argument("--data")
     parser.add_argument("--double", action="store_true")
-    parser.add_argument("--set", action="append", default=[], help="of Muster's run, such as worker.convolution=DIRECT")
-    parser.add_argument("--out", help="write MODEL.csv there: step, both losses")
+    parser.add_argument("--set", action="append", default=[], help="setting of Muster's run, such as worker.convolution=DIRECT")
+    parser.add_argument("--out", help="folder for MODEL.csv with step and both losses")
     arguments = parser.parse_args()
     torch.set_flush_denormal(True)
     with tempfile.TemporaryDirectory() as folder:
@@ -219,7 +218,7 @@ def main():
             arguments.data = os.path.join(folder, "data")
             subprocess.run([os.path.join(arguments.bin, "muster"), "data", "synth", arguments.data],
                            check=True, stdout=subprocess.DEVNULL)
-        print("losses are Muster's / PyTorch's")
+        print("losses are shown as Muster / PyTorch")
         results = [compare(name, arguments) for name in arguments.models.split(",")]
     sys.exit(0 if all(results) else 1)
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Muster and torchft lose workers by the same schedule, at the same time: what share of their workers' time is useful?
+"""Compares Muster and torchft while their workers are killed on the same schedule at the same time: which share of
+their workers' time is useful?
 
     bench/compare_faults.py --python VENV/bin/python [--bin DIR] [--kills N]
 
-Two workers, or replicas, each of which is started again as soon as it has been killed; steps of 5 s that both mostly sleep
-through, so that the two jobs do not disturb each other. Once with a SIGKILL in every 5th step, once with one in every step.
-Useful is the time of steps that were committed (torchft), or of the slices of every step (Muster, which drops none).
+Each system has two workers (replicas), which are restarted as soon as they have been killed. Steps take 5 s, which both
+mostly spend sleeping, so that the two jobs do not disturb each other. One run has a SIGKILL in every 5th step, another in
+every step. Useful time is the time of committed steps (torchft) or of all slices of a step (Muster, which loses none).
 """
 import argparse
 import json
@@ -63,7 +64,7 @@ class Torchft:
         while self.step() < step:
             self.tend()
             if time.monotonic() > end:
-                raise SystemExit(f"torchft does not reach step {step} within {seconds} s; {self.folder}.replica-*.err")
+                raise SystemExit(f"torchft did not reach step {step} within {seconds} s; see {self.folder}.replica-*.err")
             time.sleep(0.01)
 
     def alone(self, seconds):
@@ -73,13 +74,13 @@ class Torchft:
             time.sleep(0.01)
 
     def together(self):
-        """Until both take part in a step that is committed."""
+        """Waits until both take part in a committed step."""
         end = time.monotonic() + 400
         while not all(r.steps() and r.steps()[-1]["replicas"] == 2 and r.steps()[-1]["committed"]
                       for r in self.replicas):
             self.tend()
             if time.monotonic() > end:
-                raise SystemExit(f"torchft's replicas do not meet within 400 s; {self.folder}.replica-*.err")
+                raise SystemExit(f"torchft's replicas did not find each other within 400 s; see {self.folder}.replica-*.err")
             time.sleep(0.01)
 
     def attempts(self):
@@ -115,9 +116,9 @@ def of_torchft(python, folder, every, kills):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     default = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/release/bin")
-    parser.add_argument("--bin", default=os.path.normpath(default), help="where muster is")
-    parser.add_argument("--python", required=True, help="a Python that has torchft")
-    parser.add_argument("--kills", type=int, default=8, help="one in each step; half as many in every 5th")
+    parser.add_argument("--bin", default=os.path.normpath(default), help="directory of the muster programs")
+    parser.add_argument("--python", required=True, help="Python with torchft")
+    parser.add_argument("--kills", type=int, default=8, help="number of kills, one per step; half as many with one per 5 steps")
     arguments = parser.parse_args()
     work, results = tempfile.mkdtemp(prefix="muster-compare-faults-"), {}
     for every, kills in ((5, max(1, arguments.kills // 2)), (1, arguments.kills)):

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Photos per second that training gets from a folder: Muster's prefetch threads against torchvision's DataLoader
-with its best number of workers, and against tf.data. All decode, cut a RandomResizedCrop of 224, flip and normalize
-the same files, one after the other, --rounds times. A ratio is that of the medians, of the first to this one.
+"""Compares photos per second that training reads from a folder: Muster's prefetch threads against torchvision's
+DataLoader with its best number of workers, and tf.data. All of them decode, cut a RandomResizedCrop of 224, flip and
+normalize the same files, in turn, for --rounds rounds. Ratios are of medians, of the first contender to each other one.
 
     bench/compare_input.py --python VENV/bin/python [--tensorflow TFVENV/bin/python] --data DIR
                            [--rounds 5 --seconds 5]
 
-VENV has torchvision, TFVENV has TensorFlow (pip install tensorflow-cpu). DIR/train holds a folder of JPEG files for
-each class, which are measured; Muster also wants a DIR/val. The files should fit into the system's cache, since the
-disk is not what is compared.
+VENV has torchvision, TFVENV has TensorFlow (pip install tensorflow-cpu). The measured folder DIR/train has a folder of
+JPEG files per class; Muster also needs DIR/val. The files should fit in the page cache, because this does not measure
+the disk.
 
-Muster is measured with data.preprocess.scaled_decoding, its default, and without. TensorFlow decodes no more than the
-crop (decode_and_crop_jpeg), at full size, and resizes without antialiasing, as its training programs do; the others
+Muster runs with data.preprocess.scaled_decoding (the default) and without. TensorFlow only decodes the crop
+(decode_and_crop_jpeg), at full size, and resizes without antialiasing, as its training programs do; the others
 antialias.
 """
 import argparse
@@ -33,7 +33,7 @@ steps = transforms.Compose([
     transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])])
 loader = torch.utils.data.DataLoader(datasets.ImageFolder(folder + "/train", steps), batch_size=32, shuffle=True,
                                      num_workers=workers, persistent_workers=True)
-for images, labels in loader:  # the workers have started
+for images, labels in loader:  # wait until the workers have started
     assert torch.isfinite(images).all()
 count, start = 0, time.monotonic()
 while time.monotonic() - start < seconds:
@@ -69,7 +69,7 @@ data = data.map(load, num_parallel_calls=tf.data.AUTOTUNE).batch(32).prefetch(tf
 options = tf.data.Options()
 options.threading.private_threadpool_size = threads
 batches = iter(data.with_options(options))
-for _ in range(len(files) // 32 + 1):  # the threads have started, and their number is tuned
+for _ in range(len(files) // 32 + 1):  # wait until the threads have started and their number is tuned
     assert bool(tf.reduce_all(tf.math.is_finite(next(batches)[0])))
 count, start = 0, time.monotonic()
 while time.monotonic() - start < seconds:
@@ -88,8 +88,8 @@ def run(command):
 def main():
     cores = len(os.sched_getaffinity(0))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", required=True, help="a Python that has torchvision")
-    parser.add_argument("--tensorflow", help="a Python that has TensorFlow")
+    parser.add_argument("--python", required=True, help="Python with torchvision")
+    parser.add_argument("--tensorflow", help="Python with TensorFlow")
     parser.add_argument("--data", required=True)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=5)

@@ -1,19 +1,18 @@
 #!/usr/bin/python3
-"""A round of push, average, update and pull: Muster against its peers, interleaved in one run.
+"""Compares a round of push, average, update and pull: Muster against its peers, interleaved in one run.
 
     bench/compare_sync.py [--bin build/release/bin] [--sizes 4096,1048576,104857600] [--workers 1,2,4,8]
                           [--optimizer MOMENTUM] [--rounds 3] [--only 'LOCAL|PyTorch'] [--json]
                           [--python /usr/bin/python3] [--bf16] [--compile]
 
-Contenders: Muster over LOCAL, also with workers that write their gradients and read the weights, over
-IPC, TCP, and TCP in 16 bits (sync_bench: the whole update); PyTorch, all_reduce over gloo and the same
-optimizer in each process (peers/allreduce_step.py); a bare chunked ZeroMQ server over TCP and IPC that
-averages and updates nothing (peers/zmq_server.cc). Each round of this program runs every contender
-once; shown are medians of the p50s and of the ratios of one round. Every contender verifies its
-result, or its figure is not shown.
+Contenders: Muster with the whole update (sync_bench) over LOCAL, also with workers that write their
+gradients and read the weights, over IPC, TCP, and TCP in 16 bits; PyTorch with all_reduce over gloo and
+the same optimizer in each process (peers/allreduce_step.py); a bare chunked ZeroMQ server over TCP and IPC
+that averages and updates nothing (peers/zmq_server.cc). Each round runs every contender once. The output
+shows medians of the p50s and of the ratios within a round. Only verified results are shown.
 
---python names the Python whose PyTorch is the peer; without PyTorch there, that peer is left out, which
-a line says. --bf16 sends the peer's gradients as bfloat16, --compile runs its optimizer through torch.compile.
+--python selects the Python with PyTorch; if it has no PyTorch, that peer is skipped with a message.
+--bf16 sends the peer's gradients as bfloat16, --compile runs its optimizer through torch.compile.
 """
 import argparse
 import json
@@ -80,14 +79,14 @@ def main():
     parser.add_argument("--optimizer", default="MOMENTUM",
                         choices=["SGD", "MOMENTUM", "NESTEROV", "ADAM", "ADAMW", "RMSPROP"])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", default="", help="a regular expression: contenders beside Muster LOCAL")
+    parser.add_argument("--only", default="", help="regular expression of contenders besides Muster LOCAL")
     parser.add_argument("--json", action="store_true")
     peer_python.add_arguments(parser)
     arguments = parser.parse_args()
     peer = peer_python.describe(arguments)
     arguments.has_peer = peer is not None
-    # Not on the standard output, where --json promises objects.
-    print(peer or f"no PyTorch in {arguments.python}: that peer is left out", file=sys.stderr, flush=True)
+    # On stderr, because with --json, stdout must only contain objects.
+    print(peer or f"no PyTorch in {arguments.python}: skipping that peer", file=sys.stderr, flush=True)
     if not arguments.json:
         print(f"{arguments.optimizer}; times are p50 and p99 of a round, medians of {arguments.rounds} runs\n")
     jobs = [(int(workers), int(size)) for workers in arguments.workers.split(",") for size in arguments.sizes.split(",")]

@@ -1,25 +1,24 @@
 #!/usr/bin/python3
-"""Muster against PyTorch DDP, and against itself on one core: images per second, interleaved in
-one run, medians and ratios.
+"""Compares the images per second of Muster with PyTorch DDP, and with Muster on one core: interleaved in
+one run, with medians and ratios.
 
     bench/compare_training.py [--bin build/release/bin] [--what lrn,nolrn,scaling,...] [--rounds 3]
                               [--seconds 15] [--batch N] [--quiet-check]
                               [--python /usr/bin/python3] [--bf16] [--compile]
 
 --what, any of:
-    lrn           the tutorial network of configs/cifar10.txtpb, its augmentation included
+    lrn           the tutorial network of configs/cifar10.txtpb with its augmentation
     nolrn         the same without LRN
-    scaling       the tutorial network with 2 workers, against twice what one worker alone on core 0
-                  does
+    scaling       the tutorial network with 2 workers, against twice the rate of one worker alone on core 0
     resnet20, resnet18, multigpu_cnn, mobilenet_v2
-                  the models of configs/models on made-up images (multigpu_cnn: 28x28x1 and Adam, the
+                  the models of configs/models on random images (multigpu_cnn: 28x28x1 and Adam, the
                   others momentum)
-Each round runs every contender once, one after the other: Muster with 2 workers of 1 thread each,
-PyTorch with 2 processes of 1 thread each on data that is already in memory (bench/peers/ddp.py),
-with the same network and batch. A Muster run counts only if it completed and learned: its loss fell,
-or, on made-up images whose labels mean nothing, stayed finite and moved.
+Each round runs every contender once, in turn: Muster with 2 workers of 1 thread each, and PyTorch with
+2 processes of 1 thread each on data in memory (bench/peers/ddp.py), with the same network and batch. A
+Muster run only counts if it completed and trained: its loss fell or, on random images, stayed finite and
+changed.
 
---python names the Python whose PyTorch is the peer, for example the newest in a virtual environment:
+--python selects the Python with PyTorch, for example the newest in a virtual environment:
 `python3 -m venv DIR && DIR/bin/pip install torch numpy`, then --python DIR/bin/python. --bf16 runs the
 peer's forward pass and loss under torch.autocast, --compile its network through torch.compile.
 """
@@ -47,7 +46,7 @@ TITLES = {"lrn": "tutorial network", "nolrn": "the same without LRN", "scaling":
           "resnet20": "ResNet-20", "resnet18": "ResNet-18", "multigpu_cnn": "multigpu_cnn, Adam",
           "mobilenet_v2": "MobileNetV2"}
 TUTORIAL_BATCH = 128
-LOGGED = 10  # intervals of metrics.jsonl in a run
+LOGGED = 10  # number of intervals of metrics.jsonl per run
 
 
 def model_without_lrn(folder):
@@ -61,7 +60,7 @@ def model_without_lrn(folder):
 
 
 def made_up_config(what, folder):
-    """A run of one of configs/models on images that are made up."""
+    """Writes the config of a run of one of configs/models on random images."""
     model, (height, width, channels), classes, batch, optimizer = MADE_UP[what]
     path = os.path.join(folder, what + ".txtpb")
     with open(path, "w") as out:
@@ -94,7 +93,8 @@ def launch(arguments, folder, what, workers, steps, settings=(), pin=None):
                "--set", "worker.threads=1", "--set", "evaluation.skip_final=true",
                "--set", "evaluation.every_epochs=0", "--set", f"run.log_every_steps={max(1, steps // LOGGED)}"]
     if tutorial:
-        # Below the config's rate, which suits a long training, and a few noisy steps would prove nothing.
+        # Lower than the config's rate, which suits a long training, so that a few steps suffice to
+        # lower the loss.
         command += ["--data", os.path.join(folder, "data"), "--set", "learning_rate.base=0.02"]
     for setting in settings:
         command += ["--set", setting]
@@ -117,7 +117,7 @@ def batch_of(arguments, what):
 
 
 class Muster:
-    """One contender. The first run finds out how many steps fit into the seconds asked for."""
+    """One contender. The first run determines how many steps fit into --seconds."""
 
     def __init__(self, arguments, folder, what, workers=2, settings=(), pin=None):
         self.how = (arguments, folder, what, workers)
@@ -136,7 +136,7 @@ class Muster:
             assert all(loss == loss and loss < 1e3 for loss in losses) and len(set(losses)) > 1, f"did not train: {losses}"
         else:
             assert min(losses[len(losses) // 2:]) < losses[0], f"the loss did not fall: {losses}"
-        # Without the first interval, in which caches are cold: PyTorch's warm-up is left out, too.
+        # Excludes the first interval, whose caches are cold, as PyTorch excludes its warm-up.
         return statistics.median(rates[1:])
 
 
@@ -155,7 +155,7 @@ class Ddp:
 
 
 class Twice:
-    """Twice the rate of one worker: what two would do if nothing stood between them."""
+    """Twice the rate of one worker: ideal scaling to two."""
 
     def __init__(self, one):
         self.one = one
@@ -166,7 +166,7 @@ class Twice:
 
 def contenders(arguments, folder, what):
     if what == "scaling":
-        # The one worker and its server share core 0, so that the machine is as busy as one core is.
+        # One worker and its server share core 0, so that exactly one core is used.
         return Muster(arguments, folder, what), Twice(Muster(arguments, folder, what, workers=1, pin="0"))
     settings = [f"model_file={model_without_lrn(folder)}"] if what == "nolrn" else []
     return Muster(arguments, folder, what, settings=settings), Ddp(arguments, what)
@@ -183,28 +183,29 @@ def report(what, ours, theirs, batch):
 
 def where_a_step_goes(what, summary):
     times = ", ".join(f"{key} {summary[key + '_ms']:.1f} ms" for key in ("input", "compute", "push", "wait", "pull"))
-    # Of the last run. Apart, since only the first is the server's: ps/record/step_balance.h.
+    # From the last run. Separate from the times, because the server measures only the shares:
+    # ps/record/step_balance.h.
     shares = f"overhead {100 * summary['overhead_share']:.1f} %, imbalance between ranks {100 * summary['imbalance_share']:.1f} %"
     print(f"{TITLES[what]}, where a step goes: {times}; {shares}")
 
 
 def cpu_ticks():
-    """(idle, all) of /proc/stat, over all cores."""
+    """Returns (idle, all) of /proc/stat, over all cores."""
     with open("/proc/stat") as file:
         ticks = [int(field) for field in file.readline().split()[1:9]]
     return ticks[3] + ticks[4], sum(ticks)
 
 
 def warn_if_busy(label, seconds=2, allowed=0.05):
-    """Called while no contender runs: other work on the machine falsifies every figure, and the two
-    sides not alike."""
+    """Warns about other work on the machine, which distorts the figures of both sides unequally. Call while no
+    contender runs."""
     idle, total = cpu_ticks()
     time.sleep(seconds)
     idle_after, total_after = cpu_ticks()
     busy = 1 - (idle_after - idle) / max(1, total_after - total)
     if busy > allowed:
-        print(f"warning, before {label}: the machine is {100 * busy:.0f} % busy with other work (load "
-              f"{os.getloadavg()[0]:.1f}): these figures are not worth much", file=sys.stderr, flush=True)
+        print(f"warning: before {label}, the machine is {100 * busy:.0f} % busy with other work (load "
+              f"{os.getloadavg()[0]:.1f}): the figures are unreliable", file=sys.stderr, flush=True)
 
 
 def main():
@@ -212,20 +213,20 @@ def main():
     parser.add_argument("--bin", default=os.path.join(ROOT, "build/release/bin"))
     parser.add_argument("--batch", type=int, help="per worker; default: each model's own")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=15, help="of each contender in each round")
+    parser.add_argument("--seconds", type=float, default=15, help="duration of each contender in each round")
     parser.add_argument("--what", default="lrn,nolrn,scaling")
     peer_python.add_arguments(parser)
-    parser.add_argument("--quiet-check", action="store_true", help="look for other work on the machine before each round")
+    parser.add_argument("--quiet-check", action="store_true", help="check for other work on the machine before each round")
     arguments = parser.parse_args()
     what = arguments.what.split(",")
     unknown = [one for one in what if one not in TITLES]
     if unknown:
-        parser.error(f"--what: unknown {', '.join(unknown)}; there are {', '.join(TITLES)}")
+        parser.error(f"--what: unknown {', '.join(unknown)}; expected any of {', '.join(TITLES)}")
     if what != ["scaling"]:
         peer = peer_python.describe(arguments)
         if peer is None:
-            sys.exit(f"--python {arguments.python}: cannot import torch; Debian: apt-get install python3-torch, "
-                     "or name the Python of a virtual environment with PyTorch")
+            sys.exit(f"--python {arguments.python}: cannot import torch; install it (Debian: apt-get install "
+                     "python3-torch) or select the Python of a virtual environment with PyTorch")
         print(peer, flush=True)
     with tempfile.TemporaryDirectory() as folder:
         if any(one not in MADE_UP for one in what):

@@ -1,19 +1,20 @@
-// What a run starts with and reads, as plain arrays, so that another library can repeat it:
+// Dumps the initial weights and the batches of a run as plain arrays, so that another library can
+// repeat it:
 //
 //   dump_training CONFIG DIR [--data DATA] [--steps N] [--set path.to.key=value …]
 //
-// writes to DIR, by the functions that server and workers use:
-//   weights.f32     the initial weights: the arena of the graph, little-endian floats
-//   images.f32      the preprocessed images of the steps 0 … N-1, one after the other, in the order
-//                   of the batch: [samples, height, width, channels]
+// writes to DIR, with the functions that server and workers use:
+//   weights.f32     the initial weights: the graph's parameter buffer, little-endian floats
+//   images.f32      the preprocessed images of steps 0 … N-1, in batch order:
+//                   [samples, height, width, channels]
 //   labels.i32      their labels
-//   training.json   input: the image's shape;  loss: kind of the last layer
+//   training.json   input: image shape;  loss: kind of the last layer
 //                   layers: name, kind;  variables: name, layer, shape, offset and count in floats,
 //                   weight_decay or null
-//                   steps: for each step the number of samples of each slice
-//                   samples: for each step the indices in the training set
+//                   steps: for each step, the number of samples of each slice
+//                   samples: for each step, the indices in the training set
 //
-// bench/compare_curves.py trains on it with PyTorch.
+// bench/compare_curves.py trains PyTorch with these files.
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -51,7 +52,7 @@ struct Options {
 
 constexpr double kBatchDeadlineSeconds = 60;
 
-// A file that is complete or an error.
+// Throws an Error unless the whole file is written.
 class OutputFile {
  public:
   explicit OutputFile(const std::string& path)
@@ -158,10 +159,10 @@ int Main(int argc, char** argv) {
   ProgramOptions program{
       "Writes initial weights and the batches of the first steps of a run as plain arrays."};
   program.Add("config", options.config, "Config file").Required();
-  program.Add("directory", options.directory, "Where the arrays go").Required();
-  program.Add("--data", data, "Folder of the data set; instead of data.dir");
+  program.Add("directory", options.directory, "Output folder").Required();
+  program.Add("--data", data, "Folder of the data set; overrides data.dir");
   program.Add("--steps", options.steps, "Steps to write").InRange(1, 1000000000);
-  program.Add("--set", options.settings, "path.to.key=value; may be repeated");
+  program.Add("--set", options.settings, "Override a setting: path.to.key=value; repeatable");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   if (!data.empty()) options.settings.push_back("data.dir=" + data);
   try {

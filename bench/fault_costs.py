@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""What faults cost, against the goals: a table of goal, measured, reached or not.
+"""Measures the costs of faults and compares them with the goals: a table of goal, measurement and verdict.
 
     bench/fault_costs.py [--bin DIR] [--only NAME,NAME]
 
-Four workers and 16 slices (`server`: two and two), shared memory (`kill`: TCP and IPC as well), `muster launch` with its
-defaults. Takes less than ten minutes. Parts: kill, stop, server, machinery, leaks, share.
+Four workers and 16 slices (`server`: two and two) over shared memory (`kill`: also TCP and IPC), `muster launch` with
+its defaults. Takes less than ten minutes. Parts:
 
-    kill       SIGKILL to a worker: until the server says so, how much longer that step is, how long
-               after its start the new worker takes part, steps lost
-    stop       SIGSTOP to a worker: that step
-    server     SIGKILL to the server of a network with 25 million parameters: until the next new step
-    machinery  steps with on_lost_worker REPLACE and ABORT, two runs that are stopped in turn
+    kill       SIGKILL to a worker: time until the server reports it, how much longer that step is, time from
+               the start of the new worker until it takes part, lost steps
+    stop       SIGSTOP to a worker: duration of that step
+    server     SIGKILL to the server of a network with 25 million parameters: time until the next new step
+    machinery  steps with on_lost_worker REPLACE and ABORT, two runs that alternate
     leaks      descriptors and memory of server and launcher over 300 lost workers
-    share      steps of 5 s, which workers mostly sleep through, so that four need no four cores: the useful
-               share of all live workers' time, with a kill in every 5th step and in every one
+    share      steps of 5 s in which workers mostly sleep, so that four do not need four cores: the useful
+               share of all live workers' time, with a kill in every 5th step and in every step
 """
 import argparse
 import os
@@ -31,7 +31,7 @@ from faults.share import of_muster
 from faults.watched import Watched
 from job_processes import descriptors_of
 
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # measured on the CPU: a job would take idle GPUs
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # CPU only: a job would use idle GPUs
 
 PARTS = ("kill", "stop", "server", "machinery", "leaks", "share")
 LARGE = 'layer { name: "large" dense { units: 6104 } }'  # 16 x 16 x 16 inputs: 25 million weights
@@ -75,7 +75,7 @@ class Costs:
                 job.reach(line["step"] + 2)
                 joined.append(next(now for now, step in job.steps if step["step"] >= line["step"] + 2) - started)
                 usual.append(median([d for _, d, _ in job.durations()[:-2]][-20:]))
-                # The step of the loss, and the one after, which was begun again.
+                # The step of the loss, or the next one, which was restarted.
                 longer.append(max(d for _, d, _ in job.durations(begin)[:2]) - usual[-1])
             numbers = [line["step"] for _, line in job.steps]
             lost = sum(b != a + 1 for a, b in zip(numbers, numbers[1:]))
@@ -120,7 +120,7 @@ class Costs:
                 os.kill(old, signal.SIGKILL)
                 said += 1
                 # The next line of a step that is written by another server.
-                job.wait(lambda: open(job.log).read().count("Going on from step") >= said, 300, "a server")
+                job.wait(lambda: open(job.log).read().count("Resumed from step") >= said, 300, "a server")
                 job.wait(lambda: job.steps[-1][0] > begin + 0.01 and job.server() != old, 300, "a step")
                 at = next(now for now, _ in job.steps if now > begin + 0.05)
                 took.append(at - begin)
@@ -178,7 +178,7 @@ class Costs:
                  f"{100 * goal:.0f} %", f"{found}, {kills} kills", found.share >= goal)
 
     def share(self):
-        """Both at one time: their workers sleep."""
+        """Runs both schedules at once, because their workers sleep."""
         runs = [threading.Thread(target=self.share_with, args=args) for args in ((5, 0.95, 4), (1, 0.7, 12))]
         for run in runs:
             run.start()
@@ -200,14 +200,14 @@ def machine():
 def parts_of(text):
     parts = text.split(",")
     if not set(parts) <= set(PARTS):
-        raise argparse.ArgumentTypeError(f"{text}: expected some of {', '.join(PARTS)}")
+        raise argparse.ArgumentTypeError(f"{text}: expected any of {', '.join(PARTS)}")
     return parts
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     default = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/release/bin")
-    parser.add_argument("--bin", default=os.path.normpath(default), help="where muster is")
+    parser.add_argument("--bin", default=os.path.normpath(default), help="directory of the muster programs")
     parser.add_argument("--only", type=parts_of, default=PARTS, help="default: all parts")
     arguments = parser.parse_args()
     work = tempfile.mkdtemp(prefix="muster-fault-costs-")

@@ -19,7 +19,7 @@ constexpr size_t kPattern = 61;  // values repeat after this many floats
 constexpr double kRate = 0.01;
 
 float WeightAt(size_t i) { return static_cast<float>(i % kPattern) / 16 - 2; }
-// Sums of a few of these are exact.
+// Sums of a few of these values are exact.
 float GradientAt(size_t i, int part) {
   return (static_cast<float>(i * 7 % kPattern) - 30) / 32 * static_cast<float>(part + 1);
 }
@@ -31,7 +31,7 @@ TreeSum TreeOf(int parts) {
   return TreeSum(leaves, parts);
 }
 
-// About as the server cuts a model of this size, and at least one chunk for each thread.
+// Similar to the server's chunks for a model of this size, and at least one chunk per thread.
 std::vector<Chunk> Cut(size_t floats, int threads) {
   const size_t target = std::clamp<size_t>(floats / 24, 1 << 18, 1 << 20);
   const size_t count =

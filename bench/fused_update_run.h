@@ -1,5 +1,5 @@
-// The server's pass over memory, without a server: arenas laid out as the server and its local
-// workers lay them out, updated chunk by chunk by a team of threads.
+// The server's fused update without a server: buffers laid out as the server and its local workers
+// do, updated chunk by chunk by a team of threads.
 #pragma once
 
 #include <array>
@@ -20,22 +20,23 @@
 namespace muster::bench {
 
 struct FusedUpdateOptions {
-  size_t floats = 0;  // of the arena; a multiple of 16
+  size_t floats = 0;  // size of the model; a multiple of 16
   int parts = 2;
   config::Optimizer optimizer;
-  bool keep_previous = false;  // the state of before, too (VariablesOptions)
-  bool stream = false;         // new values past the cache
+  bool keep_previous = false;  // keep the previous state (VariablesOptions)
+  bool stream = false;         // write new values past the cache
 };
 
 class FusedUpdateRun {
  public:
   FusedUpdateRun(Team& team, const FusedUpdateOptions& options);
 
-  // From the beginning: a few updates, compared with the optimizer's formula in double precision,
-  // and with one another across the arena bit by bit. What is wrong, or an empty string.
+  // Runs a few updates from the start and compares them with the optimizer's formula in double
+  // precision, and bit by bit with each other across the buffer. Returns an error or "".
   std::string Verify(const UpdateKernelTable& kernels);
 
-  // Seconds of one pass: of `repeats` passes, one after another by each thread on its chunks.
+  // The duration of one pass in seconds: the mean of `repeats` passes, which each thread runs one
+  // after another on its chunks.
   double Seconds(const UpdateKernelTable& kernels, int repeats = 1);
 
  private:
@@ -51,7 +52,7 @@ class FusedUpdateRun {
   std::vector<SharedMemory> gradient_memory_;
   std::vector<Arena> state_memory_;
   std::span<float> weight_buffers_[2];
-  std::array<std::span<float>, 2> state_[2];  // of each weight buffer
+  std::array<std::span<float>, 2> state_[2];  // by weight buffer
   std::vector<std::span<float>> gradient_buffers_;
   int64_t updates_ = 0;
 };

@@ -1,11 +1,11 @@
-// Photos per second on one core, from the bytes of a JPEG to normalised floats: decode, random
-// resized crop, flip, resize, normalise. With and without decoding at reduced size. The photos
-// are made here, 4:2:0, by default as large as ImageNet's are on average. The figures are of this
-// program's processor time.
+// Photos per second on one core, from the bytes of a JPEG to normalized floats: decode, random
+// resized crop, flip, resize, normalize, with and without decoding at reduced size. The photos are
+// generated, 4:2:0, by default as large as the average ImageNet photo. Figures use this program's
+// processor time.
 //
 //   image_bench --seconds 3 --width 500 --height 375 --sample 224
 //
-// With --data, batches as training gets them from a folder of photos, by the clock:
+// With --data: training batches from a folder of photos, in wall-clock time:
 //
 //   image_bench --data DIR --threads 2
 #include <fmt/core.h>
@@ -47,7 +47,7 @@ struct Options {
 };
 
 Bytes MakePhoto(ImageSize size, int number) {
-  // The first rows and columns are others each time.
+  // The first rows and columns differ each time.
   const auto height = static_cast<int>(size.height), width = static_cast<int>(size.width);
   testing::JpegSpec spec{.height = height, .width = width, .quality = 96, .across = 2, .down = 2};
   const Bytes large = testing::Photo(height + number, width, 3);
@@ -55,9 +55,9 @@ Bytes MakePhoto(ImageSize size, int number) {
   return EncodeJpeg(spec);
 }
 
-// The memory of one thread.
+// The buffers of one thread.
 struct Reader {
-  // Decodes what the sample needs, or all of it.
+  // Decodes only the needed region, or the whole photo.
   void Read(const Bytes& file, SampleGeometry geometry, int64_t reduction, bool all, float* out) {
     const ImageInfo info = ReadImageInfo(file);
     const ImageBox whole{0, 0, info.shown().height, info.shown().width};
@@ -96,14 +96,15 @@ void Run(const Options& options) {
     reader.Read(files[i], Draw(options, i), 1, false, out.data());
     reader.Read(files[i], Draw(options, i), 1, true, whole.data());
     if (out != whole) {
-      throw Error(ExitCode::kFailure, "photo {}: a part is not what the whole has there", i);
+      throw Error(ExitCode::kFailure,
+                  "photo {}: decoding a part gives different pixels than decoding the whole", i);
     }
   }
   fmt::print("{} photos of {}x{}, {} KB each; samples of {}x{}\n", kPhotos, options.width,
              options.height, bytes / kPhotos / 1000, options.sample, options.sample);
   const auto time = [&](const char* name, bool all, bool reduced) {
     int64_t count = 0;
-    const std::clock_t start = std::clock();  // of this process: others do not count
+    const std::clock_t start = std::clock();  // of this process only
     double seconds = 0;
     do {
       const SampleGeometry geometry = Draw(options, count);
@@ -114,9 +115,9 @@ void Run(const Options& options) {
     } while (seconds < options.seconds);
     fmt::print("{:<32} {:7.0f} photos/s on one core\n", name, static_cast<double>(count) / seconds);
   };
-  time("the whole photo", true, false);
-  time("the part that is needed", false, false);
-  time("that part at reduced size", false, true);
+  time("whole photo", true, false);
+  time("needed part", false, false);
+  time("needed part at reduced size", false, true);
 }
 
 config::Data DataOf(const Options& options) {
@@ -171,15 +172,15 @@ void RunOnFolder(const Options& options) {
 
 int main(int argc, char** argv) {
   muster::Options options;
-  muster::ProgramOptions program("Times one core: photos to samples of random crops.");
-  program.Add("--seconds", options.seconds, "how long, for each figure").ShowDefault();
-  program.Add("--height", options.height, "of the photos").InRange(1, 10000).ShowDefault();
-  program.Add("--width", options.width, "of the photos").InRange(1, 10000).ShowDefault();
+  muster::ProgramOptions program("Measures how fast one core turns photos into random crops.");
+  program.Add("--seconds", options.seconds, "duration per figure").ShowDefault();
+  program.Add("--height", options.height, "height of the photos").InRange(1, 10000).ShowDefault();
+  program.Add("--width", options.width, "width of the photos").InRange(1, 10000).ShowDefault();
   program.Add("--sample", options.sample, "height and width of a sample")
       .InRange(1, 4096)
       .ShowDefault();
-  program.Add("--data", options.data, "a folder of photos (data.format IMAGE_FOLDER)");
-  program.Add("--threads", options.threads, "with --data: that prepare batches")
+  program.Add("--data", options.data, "folder of photos (data.format IMAGE_FOLDER)");
+  program.Add("--threads", options.threads, "with --data: number of threads that prepare batches")
       .InRange(1, 64)
       .ShowDefault();
   program.AddFlag("--full", options.full, "with --data: never decode at reduced size");

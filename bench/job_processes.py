@@ -1,9 +1,9 @@
-"""The processes of a run, from /proc."""
+"""Finds the processes of a run in /proc."""
 import os
 
 
 def processes_of(folder):
-    """Every process whose command line names the folder: launcher, server and workers."""
+    """All processes whose command line contains the folder: launcher, server and workers."""
     found = []
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
@@ -19,7 +19,7 @@ def processes_of(folder):
 
 
 def member(folder, program):
-    """Those of the run that are this program."""
+    """The processes of the run that execute this program."""
     found = []
     for pid in processes_of(folder):
         try:
@@ -33,7 +33,7 @@ def member(folder, program):
 
 
 def descriptors_of(pid):
-    """How many a process has; 0 if it is gone."""
+    """The number of open descriptors; 0 if the process has ended."""
     try:
         return len(os.listdir(f"/proc/{pid}/fd"))
     except OSError:

@@ -11,8 +11,8 @@
 namespace muster::bench {
 namespace {
 
-// Floats [begin, end) of all streams. The arithmetic is the least that keeps the compiler from
-// leaving a stream out. A number of gradients below 1 stands for `gradients`.
+// Processes floats [begin, end) of all streams, with the least arithmetic that keeps the compiler
+// from dropping a stream. kGradients 0 means `gradients`.
 template <int kGradients, int kStates, bool kStream>
 void Pass(float* const* streams, size_t gradients, size_t begin, size_t end) {
   const size_t read = (kGradients > 0 ? kGradients : gradients) + 1;
@@ -35,7 +35,7 @@ void Pass(float* const* streams, size_t gradients, size_t begin, size_t end) {
 
 using PassFunction = void (*)(float* const*, size_t, size_t, size_t);
 constexpr int kUnrolled = 8;        // gradients
-constexpr size_t kPiece = 1 << 18;  // floats that a thread takes at a time
+constexpr size_t kPiece = 1 << 18;  // floats that a thread takes at once
 
 template <bool kStream, int kStates, int... kGradients>
 constexpr std::array<PassFunction, kUnrolled + 1> PassesOf(
@@ -61,7 +61,7 @@ double UpdateBytes(const PassShape& shape) {
 
 MemoryLimit::MemoryLimit(Team& team, const PassShape& shape) : team_(team), shape_(shape) {
   for (int i = 0; i < shape.gradients + shape.states + 2; ++i) {
-    // Streams at equal offsets share cache sets.
+    // Streams at equal offsets would share cache sets.
     const size_t skew = (static_cast<size_t>(i) * 832) % 4096 / sizeof(float);
     const size_t bytes = ((shape.floats + 8 + skew) * sizeof(float) + 4095) / 4096 * 4096;
     auto* const memory = static_cast<float*>(std::aligned_alloc(4096, bytes));

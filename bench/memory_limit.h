@@ -1,5 +1,5 @@
-// What the memory of this machine allows for the traffic of one update: the limit that the other
-// benchmarks are compared with, measured in the same run.
+// Measures the memory bandwidth limit for the traffic of one update in the same run as the
+// benchmark that is compared with it.
 #pragma once
 
 #include <cstddef>
@@ -12,21 +12,22 @@ namespace muster::bench {
 
 struct PassShape {
   size_t floats = 0;
-  int gradients = 2;  // arrays that are read, added up
+  int gradients = 2;  // arrays that are read and added up
   int states = 1;     // arrays that are read and written (momentum, Adam's moments)
 };
 
-// Bytes that such a pass has to move.
+// The number of bytes that such a pass must move.
 double UpdateBytes(const PassShape& shape);
 
-// The fastest plain loop found over arrays of this shape: reads gradients, weights and states,
-// writes states and (past the cache, if that is faster) the new weights. It has arrays of its own,
-// which begin at different places of a page.
+// The fastest of two plain loops over arrays of this shape: reads gradients, weights and states,
+// writes states and new weights (past the cache if that is faster). It has its own arrays, which
+// start at different page offsets.
 class MemoryLimit {
  public:
   MemoryLimit(Team& team, const PassShape& shape);
 
-  // Seconds of one pass: of `repeats` passes, one after another by each thread on its part.
+  // The duration of one pass in seconds: the mean of `repeats` passes, which each thread runs one
+  // after another on its part.
   double Seconds(int repeats = 1);
 
  private:
@@ -36,10 +37,10 @@ class MemoryLimit {
   const PassShape shape_;
   std::vector<std::unique_ptr<float, void (*)(void*)>> owners_;
   std::vector<float*> streams_;  // gradients, weights, states, new weights
-  bool stream_ = false;          // what was faster
+  bool stream_ = false;          // whether streaming was faster
 };
 
-// The median of several passes by `threads` threads.
+// The median of several passes with `threads` threads.
 double MemoryLimitSeconds(const PassShape& shape, int threads, int passes = 7);
 
 }  // namespace muster::bench

@@ -1,4 +1,4 @@
-"""The Python that runs a PyTorch peer: Debian's by default, or that of a virtual environment."""
+"""Selects the Python that runs a PyTorch peer: Debian's by default, or that of a virtual environment."""
 import json
 import os
 import subprocess
@@ -9,19 +9,19 @@ PEERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers")
 
 def add_arguments(parser):
     parser.add_argument("--python", default="/usr/bin/python3", metavar="PATH",
-                        help="the Python whose PyTorch is the peer (default: %(default)s)")
-    parser.add_argument("--bf16", action="store_true", help="the peer in bfloat16; Muster stays in 32 bits")
-    parser.add_argument("--compile", action="store_true", help="the peer through torch.compile")
+                        help="the Python with the peer's PyTorch (default: %(default)s)")
+    parser.add_argument("--bf16", action="store_true", help="run the peer in bfloat16; Muster still uses 32 bits")
+    parser.add_argument("--compile", action="store_true", help="run the peer with torch.compile")
 
 
 def command(arguments, program):
-    """What runs bench/peers/PROGRAM as the options say."""
+    """Returns the command that runs bench/peers/PROGRAM with these options."""
     flags = [flag for flag, on in (("--bf16", arguments.bf16), ("--compile", arguments.compile)) if on]
     return [arguments.python, os.path.join(PEERS, program)] + flags
 
 
 def describe(arguments):
-    """One line: PyTorch, its oneDNN, the processor. None where that Python has no PyTorch."""
+    """Describes PyTorch, its oneDNN and the processor in one line. None if that Python has no PyTorch."""
     try:
         done = subprocess.run([arguments.python, os.path.join(PEERS, "versions.py")], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True, timeout=300)
@@ -33,5 +33,5 @@ def describe(arguments):
         return None
     found = json.loads(done.stdout)
     how = " and ".join(word for word, on in (("bf16", arguments.bf16), ("torch.compile", arguments.compile)) if on)
-    return (f"peer: PyTorch {found['torch']}, oneDNN {found['onednn']}, {how or 'as it comes (fp32, eager)'}; "
+    return (f"peer: PyTorch {found['torch']}, oneDNN {found['onednn']}, {how or 'default settings (fp32, eager)'}; "
             f"processor: {found['processor']}, {found['capability']}")

@@ -8,7 +8,6 @@
 namespace muster::bench {
 namespace {
 
-// 0 for a process that has ended.
 double PssBytes(pid_t process) {
   std::ifstream in("/proc/" + std::to_string(process) + "/smaps_rollup");
   for (std::string key; in >> key;) {

@@ -1,4 +1,4 @@
-// How much memory some processes use together, pages that they share counted once.
+// Measures how much memory some processes use together, counting shared pages once.
 #pragma once
 
 #include <sys/types.h>
@@ -8,12 +8,12 @@
 
 namespace muster::bench {
 
-// Watches processes from a thread of its own.
+// Measures periodically on its own thread.
 class MemoryWatch {
  public:
   explicit MemoryWatch(std::vector<pid_t> processes);
 
-  // Stops watching. The largest sum, in bytes, of all processes' Pss at one time (man 5 proc,
+  // Stops measuring. Returns the largest sum of all processes' Pss in bytes (man 5 proc,
   // smaps_rollup): a page that n processes map counts 1/n in each.
   double Peak();
 

@@ -16,7 +16,7 @@
 namespace muster::bench {
 namespace {
 
-constexpr size_t kFloats = 64;  // of a chunk: whole lines of the cache
+constexpr size_t kFloats = 64;  // of a chunk: whole cache lines
 
 float RateOf(const config::Config& config) { return config.learning_rate().base(); }
 
@@ -89,8 +89,8 @@ void RoundReference::CheckFormula(const config::Config& config, bool gradients_c
     }
     const double got = reference.weight_buffers_[kRounds % 2].floats()[i];
     if (!(std::abs(got - formula.w) <= 1e-5 * (1 + std::abs(formula.w)))) {
-      throw Error(ExitCode::kFailure, "{}: the pass makes {} of weight {}, its formula {}",
-                  config::Optimizer::Type_Name(config.optimizer().type()), got, i, formula.w);
+      throw Error(ExitCode::kFailure, "{}: weight {} is {}, but its formula gives {}",
+                  config::Optimizer::Type_Name(config.optimizer().type()), i, got, formula.w);
     }
   }
 }

@@ -1,5 +1,5 @@
-// What rounds of push, average and update must give: gradients in closed form, and the weights that
-// follow from them.
+// The expected results of rounds of push, average and update: gradients in closed form and the
+// resulting weights.
 #pragma once
 
 #include <array>
@@ -13,25 +13,24 @@
 
 namespace muster::bench {
 
-constexpr size_t kPattern = 61;  // gradients, and so weights, repeat after this many floats
+constexpr size_t kPattern = 61;  // gradients, and therefore weights, repeat after this many floats
 
-// The gradient of element i in round `step` by `rank`: sums of a few of them are exact. The same in
-// every round, unless it `changes`.
+// The gradient of element i by `rank` in round `step`; sums of a few gradients are exact. Equal in
+// all rounds unless `changes`.
 float GradientAt(size_t i, uint32_t rank, int64_t step, bool changes);
 
-// The weights after each round, from zero, with each worker one slice of `config`'s job: tree sums
-// by their definition, and the pass in its plainest version (SCALAR), whose bits every other one's
-// are.
+// The weights after each round, starting from zero, if each worker has one slice of `config`'s job:
+// tree sums by definition, and the SCALAR update kernels, whose bits all instruction sets match.
 class RoundReference {
  public:
   RoundReference(const config::Config& config, bool gradients_change);
 
-  // The kPattern first weights after `steps` rounds, as workers see them: rounded as on the wire.
-  // `steps` must not decrease from call to call.
+  // The first kPattern weights after `steps` rounds as workers see them, rounded to the wire type.
+  // `steps` must not decrease between calls.
   std::vector<float> WeightsAfter(int64_t steps);
 
-  // Compares the pass itself, after a few rounds, with the optimizer's formula in double precision.
-  // Throws muster::Error.
+  // Compares the update kernels after a few rounds with the optimizer's formula in double
+  // precision. Throws muster::Error.
   static void CheckFormula(const config::Config& config, bool gradients_change);
 
  private:
@@ -43,7 +42,7 @@ class RoundReference {
   const Optimizer optimizer_;
   int64_t rounds_ = 0;
   Arena sums_, weight_buffers_[2];
-  std::array<std::array<Arena, 2>, 2> state_;  // of each weight buffer
+  std::array<std::array<Arena, 2>, 2> state_;  // by weight buffer
 };
 
 }  // namespace muster::bench

@@ -1,13 +1,13 @@
-// One round of synchronous training without the training: K worker processes push gradients that
-// are ready, the server averages and updates, every worker has the new weights.
+// Measures a round of synchronous training without the computation: K worker processes push
+// prepared gradients, the server averages and updates, every worker gets the new weights.
 //
 //   sync_bench --workers 2 --size 104857600 --transport LOCAL --optimizer MOMENTUM [--memory]
 //   [--json]
 //
-// Real processes, the real server and the real client. Every worker checks the weights that it
-// sees after the last round against a reference (round_reference.h), bit by bit; a figure is
-// printed only if all agree. The limit: the memory traffic that the update cannot avoid, by the
-// same number of threads, in the same run (memory_limit.h).
+// Uses real processes, the real server and the real client. Every worker compares the weights after
+// the last round with a reference (round_reference.h), bit by bit; figures are only printed if all
+// agree. The limit is the unavoidable memory traffic of the update, measured with the same number
+// of threads in the same run (memory_limit.h).
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -34,9 +34,8 @@ int64_t DefaultRounds(size_t bytes) {
                              8000);
 }
 
-// The memory of a job, less that of one next to without a model, against what it must hold: two
-// weight buffers of weights, the optimizer's state, and over shared memory one gradient buffer per
-// worker.
+// The memory of a job, minus that of a job with a tiny model, relative to the necessary memory: two
+// weight buffers, the optimizer state and, over shared memory, one gradient buffer per worker.
 nlohmann::ordered_json MemoryResult(const SyncJob& job, double memory, double arena, int states) {
   SyncOptions small = job.options;
   small.bytes = 4096;
@@ -59,7 +58,7 @@ nlohmann::ordered_json Measure(const SyncOptions& options) {
       .gradients = static_cast<int>(options.workers),
       .states = static_cast<int>(
           Optimizer(job.config.optimizer(), *AvailableKernels().back()).state_arenas())};
-  // Before and after: the memory of a shared machine changes its speed within seconds.
+  // Measured before and after, because the memory speed of a shared machine changes within seconds.
   const auto limit_now = [&] {
     return MemoryLimitSeconds(shape, static_cast<int>(options.server_threads));
   };
@@ -91,21 +90,20 @@ nlohmann::ordered_json Measure(const SyncOptions& options) {
   return result;
 }
 
-// For people.
 void Print(const SyncOptions& options, const nlohmann::ordered_json& result) {
   const auto number = [&](const char* key) { return result.at(key).get<double>(); };
   fmt::print(
       "{} workers, {} bytes, {}, {}{}: verified\n"
       "round  p50 {:.1f} us   p99 {:.1f} us   ({:.0f} rounds)\n"
-      "update {:.1f} GB/s of memory traffic; the memory alone: {:.1f} us, {:.1f} GB/s; ratio "
-      "{:.2f}\n",
+      "update {:.1f} GB/s of memory traffic; memory limit: {:.1f} us, {:.1f} GB/s; ratio {:.2f}\n",
       options.workers, result.at("bytes").get<size_t>(), options.transport, options.optimizer,
       options.write ? ", workers write and read" : "", number("p50_us"), number("p99_us"),
       number("rounds"), number("gb_per_s"), number("limit_us"), number("limit_gb_per_s"),
       number("limit_ratio"));
   if (!options.memory) return;
   fmt::print(
-      "memory {:.1f} MB, {:.1f} MB of it the programs'; the rest is {:.3f} x what it must hold\n",
+      "memory {:.1f} MB, {:.1f} MB of it for the programs; the rest is {:.3f} x the necessary "
+      "memory\n",
       number("memory_bytes") / 1e6, number("memory_of_programs") / 1e6, number("memory_ratio"));
 }
 
@@ -124,37 +122,40 @@ void Run(SyncOptions options) {
 }  // namespace muster::bench
 
 int main(int argc, char** argv) {
-  muster::KeepFreedMemory();  // as server and worker do
+  muster::KeepFreedMemory();  // like server and workers
   muster::bench::SyncOptions options;
   muster::ProgramOptions program(
-      "Times a round of push, average, update and pull between real processes.");
+      "Measures a round of push, average, update and pull between real processes.");
   program.Add("--workers", options.workers).ShowDefault().InRange(1, 64);
   program
       .Add("--size", options.bytes,
-           "bytes of weights, 4096 to 4294967296; also 4KiB, 100MiB (2^20), 400MB (10^6), 4GiB")
+           "size of the weights in bytes, 4096 to 4294967296; also 4KiB, 100MiB (2^20), 400MB "
+           "(10^6), 4GiB")
       .ShowDefault()
       .AsBytes()
       .InRange(4096, int64_t{1} << 32);
   program.Add("--transport", options.transport, "LOCAL, IPC or TCP").ShowDefault();
-  program.Add("--optimizer", options.optimizer, "as optimizer.type").ShowDefault();
-  program.Add("--wire-dtype", options.wire_dtype, "FP32, BF16 or FP16; not with LOCAL")
+  program.Add("--optimizer", options.optimizer, "see optimizer.type").ShowDefault();
+  program.Add("--wire-dtype", options.wire_dtype, "FP32, BF16 or FP16; only FP32 with LOCAL")
       .ShowDefault();
-  program.Add("--encryption", options.encryption, "NONE or CURVE; over TCP").ShowDefault();
-  program.Add("--instruction-set", options.instruction_set, "as server.instruction_set")
+  program.Add("--encryption", options.encryption, "NONE or CURVE; with TCP").ShowDefault();
+  program.Add("--instruction-set", options.instruction_set, "see server.instruction_set")
       .ShowDefault();
-  program.Add("--io-threads", options.io_threads, "of the server's ZeroMQ link").ShowDefault();
+  program.Add("--io-threads", options.io_threads, "I/O threads of the server's ZeroMQ link")
+      .ShowDefault();
   program.Add("--server-threads", options.server_threads).ShowDefault();
   program
       .Add("--chunk-bytes", options.chunk_bytes,
-           "1024 to 67108864, also 64KiB; 0: as cluster.chunk_bytes")
+           "1024 to 67108864, also 64KiB; 0: the default of cluster.chunk_bytes")
       .AsBytes()
       .InRange(0, 64 << 20);
-  program.Add("--rounds", options.rounds, "0: by size").InRange(0, 1000000);
+  program.Add("--rounds", options.rounds, "number of rounds; 0: depends on the size")
+      .InRange(0, 1000000);
   program.AddFlag("--write", options.write,
-                  "workers also write their gradients and read the weights, chunk by chunk");
+                  "workers also write their gradients and read the weights");
   program.AddFlag("--memory", options.memory,
-                  "also measure the memory of server and workers, shared pages counted once");
-  program.AddFlag("--json", options.json, "one JSON object");
+                  "also measure the memory of server and workers, counting shared pages once");
+  program.AddFlag("--json", options.json, "print one JSON object");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   try {
     muster::bench::Run(options);

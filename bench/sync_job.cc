@@ -12,10 +12,10 @@
 namespace muster::bench {
 namespace {
 
-// With the decay, gradients that stay the same do not make the weights grow without end.
+// With decay, constant gradients do not make the weights grow indefinitely.
 constexpr float kRate = 0.125f, kMomentum = 0.5f, kDecay = 0.125f;
 
-// `parse`: protobuf's, of an enum's names.
+// `parse`: the protobuf parser of the enum's names.
 template <typename Enum, typename Parser>
 Enum Parse(const Parser& parse, const char* option, const std::string& name,
            const std::string& expected) {
@@ -41,7 +41,7 @@ void SetCluster(const SyncOptions& options, config::Cluster& cluster) {
       config::Cluster::WireDtype_Parse, "--wire-dtype", options.wire_dtype, "FP32, BF16 or FP16"));
   if (cluster.wire_dtype() != config::Cluster::FP32 &&
       cluster.transport() == config::Cluster::LOCAL) {
-    throw Error(ExitCode::kUsage, "--wire-dtype {}: no tensor travels over LOCAL",
+    throw Error(ExitCode::kUsage, "--wire-dtype {}: LOCAL transport only supports FP32",
                 options.wire_dtype);
   }
   cluster.set_encryption(Parse<config::Cluster::Encryption>(
@@ -64,7 +64,7 @@ void SetUpdate(const SyncOptions& options, config::Config& config) {
   config.mutable_learning_rate()->set_base(kRate);
 }
 
-// One dense layer of that many floats, as near as it comes.
+// One dense layer of about that many floats.
 void SetModel(size_t floats, config::Config& config) {
   const auto units = static_cast<uint32_t>(std::max<size_t>(2, floats / 1024));
   config.mutable_data()->set_format(config::Data::SYNTHETIC);

@@ -1,4 +1,4 @@
-// What `sync_bench` measures: how many workers push how much to which server, and how.
+// The job of sync_bench, from its options.
 #pragma once
 
 #include <cstddef>
@@ -30,12 +30,12 @@ inline constexpr int64_t kWarmUpRounds = 5;
 
 struct SyncJob {
   SyncOptions options;
-  config::Config config;  // of one dense layer of as many bytes
+  config::Config config;  // one dense layer of about options.bytes
   std::string token;
   std::string endpoint;
 };
 
-// Throws Error(kUsage) for a value that the options cannot have.
+// Throws Error(kUsage) for an invalid option.
 SyncJob MakeSyncJob(const SyncOptions& options);
 
 }  // namespace muster::bench

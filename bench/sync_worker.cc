@@ -35,12 +35,12 @@ bool Verify(RoundReference& reference, std::span<const float> weights, int64_t s
   return true;
 }
 
-// What a worker's arithmetic would do to memory, at memory's speed.
+// Produces the memory traffic of a worker's computation.
 class Traffic {
  public:
   explicit Traffic(uint32_t rank) : rank_(rank), pattern_(kPattern * 16) {}
 
-  // Reads the weights as integers, whose sum the compiler may reorder.
+  // Reads the weights as integers, so that the compiler may reorder the sum.
   void Read(std::span<const float> weights) {
     for (const float w : weights) sum_ += std::bit_cast<uint32_t>(w);
   }
@@ -121,7 +121,7 @@ std::vector<double> WorkInRounds(const SyncJob& job, uint32_t rank) {
       client.PushChunk(order.version, part, c);
     }
   }
-  volatile uint32_t sum = traffic.sum();  // or the compiler would leave out the reading
+  volatile uint32_t sum = traffic.sum();  // keeps the compiler from removing the reads
   (void)sum;
   return good ? seconds : std::vector<double>();
 }

@@ -1,4 +1,4 @@
-// A worker of `sync_bench`: pushes gradients that are ready, and awaits the weights.
+// A worker of sync_bench: pushes prepared gradients and waits for the weights.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace muster::bench {
 
-// Runs one worker to the job's end; the seconds of each round, or nothing if the weights were
-// wrong.
+// Runs one worker to the end of the job. Returns the duration of each round in seconds, or nothing
+// if the weights were wrong.
 std::vector<double> WorkInRounds(const SyncJob& job, uint32_t rank);
 
 }  // namespace muster::bench

@@ -1,4 +1,4 @@
-// Threads that begin together and are timed together.
+// Threads that start together and are timed together.
 #pragma once
 
 #include <barrier>
@@ -9,7 +9,7 @@
 
 namespace muster::bench {
 
-// Owner: one thread, which works itself if the team is of one. Denormals are flushed in all.
+// Owner: one thread, which does the work itself in a team of one. All threads flush denormals.
 class Team {
  public:
   explicit Team(int threads);
@@ -17,10 +17,10 @@ class Team {
   Team(const Team&) = delete;
 
   int threads() const { return threads_; }
-  // Seconds of job(repeat, 0 … count - 1), from when the first thread begins until the last one has
-  // ended, divided by `repeats`. Once: the threads take the next piece as the server's pool does.
-  // More often, for passes too short to be timed alone: each thread has its own pieces, and nobody
-  // waits between one pass and the next.
+  // The duration of job(repeat, 0 … count - 1) in seconds, from the first thread's start to the
+  // last one's end, divided by `repeats`. With 1 repeat, threads take pieces dynamically like the
+  // server's pool. With more, for passes too short to time separately, each thread has fixed pieces
+  // and does not wait between passes.
   double TimeEach(size_t count, int repeats, const std::function<void(int, size_t)>& job);
 
  private:
@@ -33,7 +33,7 @@ class Team {
   void RunJob(int thread);
 
   const int threads_;
-  const std::function<void(int)>* job_ = nullptr;  // null: the end
+  const std::function<void(int)>* job_ = nullptr;  // null: exit
   std::barrier<> start_, stop_;
   std::vector<Times> times_;
   std::vector<std::jthread> members_;

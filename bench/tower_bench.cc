@@ -1,8 +1,7 @@
-// Forward and backward of one tower on random data: images/s, and milliseconds and GFLOP/s of each
-// op. Compare the GFLOP/s with the multiply-add peak of the cores, which it measures too; they
-// count the multiplications and additions of the sums that define a layer, whatever way it was
-// worked out: Winograd's convolutions, which need 2.25 times fewer multiplications, may exceed the
-// peak.
+// Runs forward and backward of one tower on random data and prints images/s, and milliseconds and
+// GFLOP/s of each op. Compare the GFLOP/s with the multiply-add peak of the cores, which is also
+// measured. GFLOP/s count the operations of a layer's direct sums, however they were computed, so
+// Winograd convolutions, which need 2.25 times fewer multiplications, may exceed the peak.
 //
 //   tower_bench configs/models/cifar10_tutorial.txtpb --input 24x24x3 --batch 64 --threads 1
 #include <fmt/core.h>
@@ -41,7 +40,7 @@ double SecondsSince(Clock::time_point start) {
 // The shortest times of one op, in seconds.
 struct OpTimes {
   std::string name;
-  double forward_flops = 0, backward_flops = 0;  // of a batch
+  double forward_flops = 0, backward_flops = 0;  // per batch
   double forward = std::numeric_limits<double>::infinity();
   double backward = std::numeric_limits<double>::infinity();
 };
@@ -89,8 +88,8 @@ class TimedLoss : public LossOp {
   OpTimes& times_;
 };
 
-// A backend that notes how long each op of another one takes, whose device is the host. Sums of
-// gradients belong to no op: what the step takes beyond the ops' sum.
+// Measures each op of another backend that runs on the host. Sums of gradients belong to no op;
+// they are the difference between the step and the sum of the ops.
 class TimedBackend : public BackendWrapper {
  public:
   using BackendWrapper::BackendWrapper;
@@ -122,7 +121,7 @@ class TimedBackend : public BackendWrapper {
   std::vector<std::unique_ptr<OpTimes>> times_;
 };
 
-// GFLOP/s of one thread that does nothing but multiply and add.
+// GFLOP/s of one thread that only multiplies and adds.
 double PeakGflops() {
   using Vec = float __attribute__((vector_size(32)));
   constexpr int kChains = 12, kRounds = 2'000'000;
@@ -174,7 +173,7 @@ void PrintOps(const TimedBackend& backend) {
     backward += ms(op->backward);
   }
   fmt::print("{:24} {:9.3f} {:9} {:9.3f}\n", "sum", forward, "", backward);
-  fmt::print("GFLOP/s: of the direct sums; Winograd's convolutions do with 2.25 times fewer\n");
+  fmt::print("GFLOP/s count direct sums; Winograd convolutions need 2.25 times fewer operations\n");
 }
 
 void Run(const Options& options) {
@@ -206,7 +205,7 @@ void Run(const Options& options) {
   }
   const TowerInput batch = {options.batch, images.floats().data(), labels.data(), ids.data(), 0};
 
-  // A new version each step, as in training.
+  // A new version in each step, as in training.
   std::vector<double> steps;
   const auto start = Clock::now();
   for (int64_t step = 0; step < 5 || SecondsSince(start) < options.seconds; ++step) {
@@ -238,13 +237,13 @@ void Run(const Options& options) {
 int main(int argc, char** argv) {
   muster::Options options;
   muster::ProgramOptions program(
-      "Times one tower: forward and backward of a network on random data.");
-  program.Add("model", options.model, "A model file (configs/models/*.txtpb)").Required();
+      "Measures one tower: forward and backward of a network on random data.");
+  program.Add("model", options.model, "Model file (configs/models/*.txtpb)").Required();
   program.Add("--input", options.input, "height x width x channels").ShowDefault();
-  program.Add("--batch", options.batch, "samples").ShowDefault();
+  program.Add("--batch", options.batch, "number of samples").ShowDefault();
   program.Add("--threads", options.threads).ShowDefault();
-  program.Add("--seconds", options.seconds, "how long").ShowDefault();
-  program.AddFlag("--direct", options.direct, "worker.convolution: DIRECT");
+  program.Add("--seconds", options.seconds, "duration").ShowDefault();
+  program.AddFlag("--direct", options.direct, "use worker.convolution DIRECT");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   try {
     muster::Run(options);

@@ -1,11 +1,11 @@
-// The server's pass over memory alone: tree sum of the parts, optimizer, new weights. Beside it,
-// pass by pass in turn, the limit: a plain loop over as many arrays (memory_limit.h).
+// Measures the server's fused update alone: tree sum of the parts, optimizer, new weights.
+// Alternates with the limit: a plain loop over the same number of arrays (memory_limit.h).
 //
 //   update_bench [--size 4096,104857600] [--parts 1,2,8] [--optimizer MOMENTUM,ADAM]
 //                [--threads 1,2] [--instruction-set AUTO,SCALAR] [--json]
 //
-// Every combination is measured. Each is verified first: the weights after a few updates against
-// the optimizer's formula in double precision, every float of the arena.
+// Measures every combination, after verifying it: compares every weight after a few updates with
+// the optimizer's formula in double precision.
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -58,7 +58,7 @@ struct Samples {
   std::vector<double> seconds, ratios;
 };
 
-// One pass of each version and one of the limit in turn, for about `budget` seconds.
+// Alternates one pass of each version with one of the limit, for about `budget` seconds.
 void Measure(FusedUpdateRun& run, MemoryLimit& limit, double budget, std::vector<Samples>& versions,
              std::vector<double>& limits) {
   constexpr double kSample = 1e-3;
@@ -147,10 +147,10 @@ void RunCase(const Options& options, const Case& one) {
 void Run(const Options& options) {
   if (!options.json) {
     fmt::print(
-        "Medians; GB/s: memory traffic that the pass cannot avoid; limit: a plain loop over as "
-        "many "
-        "arrays, in turn with the pass; ratio: limit / pass, its median; best: of the fastest of "
-        "each.\nAll verified.\n\n"
+        "Medians. GB/s: unavoidable memory traffic of the pass; limit: a plain loop over the same "
+        "number of arrays, alternating with the pass; ratio: median of limit / pass; best: ratio "
+        "of "
+        "the fastest of each.\nAll verified.\n\n"
         "{:>10} {:>5} {:<9} {:>7} {:<6} {:>12} {:>8} {:>12} {:>8} {:>6} {:>6}\n",
         "bytes", "parts", "optimizer", "threads", "with", "pass us", "GB/s", "limit us", "GB/s",
         "ratio", "best");
@@ -172,26 +172,30 @@ void Run(const Options& options) {
 int main(int argc, char** argv) {
   muster::bench::Options options;
   muster::ProgramOptions program(
-      "Times the server's pass over memory against the memory. Lists, separated by commas, are "
-      "combined.");
-  program.Add("--size", options.bytes, "Bytes of weights")
+      "Measures the server's fused update and compares it with the memory bandwidth. Measures all "
+      "combinations of comma-separated lists.");
+  program.Add("--size", options.bytes, "Size of the weights in bytes")
       .SeparatedBy(',')
       .InRange(1024, int64_t{1} << 32);
-  program.Add("--parts", options.parts, "Gradients that are added").SeparatedBy(',').InRange(1, 64);
-  program.Add("--optimizer", options.optimizers, "As optimizer.type; ALL: every type")
+  program.Add("--parts", options.parts, "Number of gradients to add")
+      .SeparatedBy(',')
+      .InRange(1, 64);
+  program.Add("--optimizer", options.optimizers, "See optimizer.type; ALL: every type")
       .SeparatedBy(',');
   program.Add("--threads", options.threads).SeparatedBy(',').InRange(1, 256);
   program
       .Add("--instruction-set", options.instruction_sets,
-           "As server.instruction_set; several run in turn")
+           "See server.instruction_set; several alternate")
       .SeparatedBy(',');
-  program.Add("--stream", options.stream, "New values past the cache: AUTO, as the server; ON; OFF")
+  program
+      .Add("--stream", options.stream,
+           "Write new values past the cache: AUTO (like the server), ON or OFF")
       .OneOf({"AUTO", "ON", "OFF"});
   program.AddFlag("--keep-previous", options.keep_previous,
-                  "Keep the optimizer's state of before, too");
-  program.Add("--seconds", options.seconds, "For each combination; 0: verify, and time once")
+                  "Also keep the previous optimizer state");
+  program.Add("--seconds", options.seconds, "Duration per combination; 0: verify and measure once")
       .ShowDefault();
-  program.AddFlag("--json", options.json, "One JSON object per line");
+  program.AddFlag("--json", options.json, "Print one JSON object per line");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   if (options.optimizers.front() == "ALL") options.optimizers = muster::OptimizerTypes();
   try {
@@ -201,7 +205,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "update_bench: error: %s\n", error.what());
     return static_cast<int>(error.code());
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "update_bench: error: not enough memory\n");
+    std::fprintf(stderr, "update_bench: error: out of memory\n");
     return static_cast<int>(muster::ExitCode::kFailure);
   }
 }

@@ -10,24 +10,24 @@
 
 namespace {
 
-// A program may be started with standard descriptors closed. The next file that is opened would
-// then become its standard output.
+// If this program is started with standard descriptors closed, the next file that it opens would
+// become its standard output.
 void OpenStandardDescriptors() {
   for (int fd = 0; fd <= 2; ++fd) {
     if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) != fd) ::_exit(1);
   }
 }
 
-// OpenMP's threads look for work before they sleep: libgomp's default is for milliseconds, and
-// where others use the same cores each of a step's barriers costs a time slice (272 ms a step
-// instead of 6, measured beside two busy processes). A look of some 10 µs is as fast on idle cores.
-// The workers inherit it; what the user has set stays.
+// OpenMP's threads spin before they sleep, with libgomp's default for milliseconds. If other
+// processes use the same cores, each barrier of a step then costs a time slice (272 ms a step
+// instead of 6, measured beside two busy processes). Spinning for some 10 µs is as fast on idle
+// cores. The workers inherit the setting. The user's own settings take precedence.
 void BoundOpenMpSpinning() {
   if (::getenv("OMP_WAIT_POLICY") == nullptr) ::setenv("GOMP_SPINCOUNT", "10000", 0);
 }
 
-// SIGUSR1 asks for a checkpoint: schedulers may send it to every process of a job at any time, also
-// while nothing can be kept yet. The job's processes inherit it, until they take it themselves.
+// SIGUSR1 requests a checkpoint. Schedulers may send it to every process of a job at any time, even
+// before there is anything to save. The job's processes inherit this until they install a handler.
 void IgnoreRequestsForCheckpoints() { ::signal(SIGUSR1, SIG_IGN); }
 
 }  // namespace
@@ -37,7 +37,7 @@ int main(int argc, char** argv) {
   muster::IgnoreFileSizeSignal();
   const std::string_view command = argc < 2 ? "" : argv[1];
   if (command == "launch" || command == "server") IgnoreRequestsForCheckpoints();
-  // The command of `muster gpus run` gets the environment as it is.
+  // `muster gpus run` passes its environment on unchanged.
   if (command != "gpus") BoundOpenMpSpinning();
   return muster::RunCommandLine(argc, argv);
 }

@@ -1,5 +1,5 @@
-# muster_cuda_architectures(RESULT VERSION): all cards that nvcc of this version makes code for, of those
-# that the CUDA backend is written for, as CMAKE_CUDA_ARCHITECTURES has them; code for later ones at last.
+# muster_cuda_architectures(RESULT VERSION): all GPU architectures that both this version of nvcc and the
+# CUDA backend support, in the format of CMAKE_CUDA_ARCHITECTURES, followed by code for later ones.
 function(muster_cuda_architectures result version)
   set(all 75-real 80-real 86-real 89-real 90-real)
   if(version VERSION_LESS 13)

@@ -1,7 +1,7 @@
-# nvcc takes a C++ compiler for what runs on the host, and refuses one that is newer than itself: Debian 13
-# has g++ 14 and CUDA 12.4, which knows g++ 13 at most. What is tried here, CMake would stop at.
+# nvcc compiles host code with a C++ compiler, and refuses one that is too new. Debian 13 has g++ 14 and
+# CUDA 12.4, which supports up to g++ 13. CMake itself would stop at the first failure.
 
-# muster_nvcc_version(RESULT NVCC): "12.4", or empty where that is no nvcc.
+# muster_nvcc_version(RESULT NVCC): "12.4", or empty if NVCC is not nvcc.
 function(muster_nvcc_version result nvcc)
   execute_process(COMMAND ${nvcc} --version OUTPUT_VARIABLE said ERROR_VARIABLE said RESULT_VARIABLE code)
   set(version "")
@@ -11,8 +11,8 @@ function(muster_nvcc_version result nvcc)
   set(${result} "${version}" PARENT_SCOPE)
 endfunction()
 
-# muster_nvcc_compiles(ERROR NVCC HOST FLAGS FOLDER): whether nvcc compiles with this compiler and its
-# standard library, in FOLDER. ERROR: what it says against it, or empty.
+# muster_nvcc_compiles(ERROR NVCC HOST FLAGS FOLDER): tries whether nvcc works with this host compiler and
+# its standard library, in FOLDER. ERROR is the reason if not, or empty.
 function(muster_nvcc_compiles error nvcc host flags folder)
   set(source ${folder}/host_compiler.cu)
   file(WRITE ${source} "#include <algorithm>
@@ -27,7 +27,7 @@ void Launch(float* x) { Kernel<<<1, 1>>>(x); }
                   OUTPUT_VARIABLE said ERROR_VARIABLE said RESULT_VARIABLE code)
   set(message "")
   if(NOT code EQUAL 0)
-    # Its first line that names an error, else its first line.
+    # The first line that names an error, or the first line if there is none.
     string(REPLACE ";" "," said "${said}")
     string(REGEX MATCHALL "[^\n]+" lines "${said}")
     set(message "exit code ${code}")
@@ -44,8 +44,8 @@ void Launch(float* x) { Kernel<<<1, 1>>>(x); }
   set(${error} "${message}" PARENT_SCOPE)
 endfunction()
 
-# muster_cuda_host_compiler(RESULT REASONS NVCC FLAGS FOLDER COMPILERS ...): the first of the compilers that
-# nvcc takes, empty if it takes none. REASONS: a line for each that it did not take.
+# muster_cuda_host_compiler(RESULT REASONS NVCC FLAGS FOLDER COMPILERS ...): the first compiler that nvcc
+# accepts, or empty. REASONS has a line for each compiler that it did not accept.
 function(muster_cuda_host_compiler result reasons nvcc flags folder)
   set(chosen "")
   set(lines "")

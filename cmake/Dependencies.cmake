@@ -1,5 +1,5 @@
-# Every library that Muster is built on, each as an imported target. All are Debian packages;
-# scripts/setup.sh installs them and the README says what each is for.
+# Every library that Muster uses, as imported targets. All are Debian packages. scripts/setup.sh installs
+# them.
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 find_package(Protobuf REQUIRED)
@@ -12,11 +12,12 @@ find_package(LibArchive REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(ZLIB REQUIRED)
 if(MUSTER_FUZZ)
-  add_library(OpenMP::OpenMP_CXX INTERFACE IMPORTED)  # no fuzzer computes, and clang's is another package
+  add_library(OpenMP::OpenMP_CXX INTERFACE IMPORTED)  # fuzzers do not need it; clang's is a separate package
 else()
   find_package(OpenMP REQUIRED COMPONENTS CXX)
 endif()
-# One source for oneDNN 2.6 and 3.x (worker/backend/cpu/descriptors.h); find_package takes one only.
+# The sources support oneDNN 2.6 to 3.x (worker/backend/cpu/descriptors.h). find_package accepts only one
+# major version.
 find_package(dnnl REQUIRED)
 if(dnnl_VERSION VERSION_LESS 2.6 OR dnnl_VERSION VERSION_GREATER_EQUAL 4)
   message(FATAL_ERROR "oneDNN ${dnnl_VERSION} in ${dnnl_DIR}: expected 2.6 or later, or 3.x")

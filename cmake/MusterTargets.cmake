@@ -1,9 +1,9 @@
-# One place for the flags of every target.
+# The compiler flags of every target.
 add_library(muster_flags INTERFACE)
 target_include_directories(muster_flags INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(muster_flags INTERFACE -Wall -Wextra -Wpedantic -Wno-missing-field-initializers
-                       # GCC 12 sees overflows and overlaps inside inlined fmt and std::string that
-                       # are not there.
+                       # GCC 12 reports false overflows and overlaps in inlined fmt and
+                       # std::string.
                        -Wno-stringop-overflow -Wno-restrict)
 if(MUSTER_ARCH)
   target_compile_options(muster_flags INTERFACE -march=${MUSTER_ARCH})
@@ -13,19 +13,26 @@ if(MUSTER_SANITIZE)
   add_link_options(-fsanitize=${MUSTER_SANITIZE})
 endif()
 
-# What only reads settings, prints or tests is compiled at -O1, which takes less time and is fast
-# enough. Arithmetic and what a step passes through stay at -O3, also where they are short: the bits
-# of a multiply and an add depend on it.
+# Code that reads settings, prints or tests is compiled with -O1, which is faster to build. Arithmetic
+# and the code of a step stay at -O3, however short, because the bits of a multiply and an add depend on
+# it.
 set(MUSTER_COLD $<$<CONFIG:Release>:-O1>)
 
-# muster_library(NAME [SEPARATE] SOURCES ... [DEPS ...]): a static library of one folder. SEPARATE: its
-# files are compiled one by one, since the bits of its arithmetic shall not depend on what a compiler
-# sees beside it.
+# Several files are compiled at once (unity builds): a batch reads its headers once. Large batches take the
+# least time on few cores, small ones keep many cores busy.
+cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
+set(MUSTER_UNITY_BATCH 8)
+if(cores LESS_EQUAL 4)
+  set(MUSTER_UNITY_BATCH 32)
+endif()
+
+# muster_library(NAME [SEPARATE] SOURCES ... [DEPS ...]): a static library of one folder. SEPARATE
+# compiles its files one by one, so that the bits of its arithmetic do not depend on other files.
 function(muster_library name)
   cmake_parse_arguments(ARG "SEPARATE" "" "SOURCES;DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   if(MUSTER_UNITY AND NOT ARG_SEPARATE)
-    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${MUSTER_UNITY_BATCH})
   endif()
   target_link_libraries(${name} PUBLIC muster_flags ${ARG_DEPS})
 endfunction()
@@ -38,65 +45,106 @@ function(muster_program name)
   install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 
-# muster_sanitized(LABEL TARGETS ...): what the target tests_LABEL builds, so that a sanitizer's build of
-# one label's tests is no build of everything.
-function(muster_sanitized label)
+# muster_label(LABEL TARGETS ...): adds targets to those that the target tests_LABEL builds.
+function(muster_label label)
   if(NOT TARGET tests_${label})
     add_custom_target(tests_${label})
   endif()
   add_dependencies(tests_${label} ${ARGN})
 endfunction()
 
-# muster_test(NAME LABEL TIMEOUT [EACH] [SEPARATE] SOURCES ... [DEPS ...]): one GoogleTest program. LABEL is
-# cpu, gpu or e2e; the program gets the labels threads, parsing, cuda and emulated, too, where
-# tests/CMakeLists.txt lists it under them. TIMEOUT is in seconds, for each case, and ten times as long under ThreadSanitizer.
-# SEPARATE: its files are compiled one by one.
+# muster_suites(RESULT TAKEN FILE): a filter for GoogleTest that selects the suites that FILE defines, except those in
+# the list TAKEN, to which it adds them. CMake runs again when FILE changes.
+function(muster_suites result taken file)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  file(STRINGS ${file} lines REGEX "^(TYPED_)?TEST(_[FP])?\\(")
+  list(TRANSFORM lines REPLACE "^[A-Z_]+\\(([A-Za-z0-9_]+),.*" "\\1")
+  list(REMOVE_DUPLICATES lines)
+  list(REMOVE_ITEM lines ${${taken}})
+  set(${taken} ${${taken}} ${lines} PARENT_SCOPE)
+  # With a prefix for each instantiation of a parameterised suite, and a suffix for each type.
+  list(TRANSFORM lines REPLACE "(.+)" "\\1.*:\\1/*:*/\\1.*")
+  list(JOIN lines ":" lines)
+  set(${result} ${lines} PARENT_SCOPE)
+endfunction()
+
+# muster_test(FOLDER LABEL TIMEOUT [SEPARATE] SOURCES ... [EACH FILES ...] [DEPS ...]): the program FOLDER_test with
+# the tests of a folder. One program is compiled and linked much faster than one for each file.
 #
-# A program labelled cpu is one test of ctest, which runs all of its cases: to start a process for each of
-# two thousand takes longer than what most of them do. With EACH, and with every other label, each case is a
-# test, NAME.SUITE.CASE: for those that wait, and shall do so beside others. COST says ctest which to start
-# first where it has not measured them: those that take seconds, so that none of them is alone at the end.
-function(muster_test name label timeout)
-  cmake_parse_arguments(ARG "EACH;SEPARATE" "" "SOURCES;DEPS" ${ARGN})
-  add_executable(${name} ${ARG_SOURCES})
+# For ctest, a file X_test.cc of a program labelled cpu is one test, FOLDER.X, which runs its suites in one process: to
+# start a process for each of two thousand cases takes longer than most of them. Each case is a test of its own,
+# FOLDER.X.SUITE.CASE, in programs with another label and in the files named by EACH: these wait, and can wait side by
+# side. TIMEOUT applies to a case, in seconds. ctest starts expensive tests first where it has not measured them.
+function(muster_test folder label timeout)
+  cmake_parse_arguments(ARG "SEPARATE" "" "SOURCES;EACH;DEPS" ${ARGN})
+  set(program ${folder}_test)
+  add_executable(${program} ${ARG_SOURCES})
   list(LENGTH ARG_SOURCES files)
   if(MUSTER_UNITY AND files GREATER 1 AND NOT ARG_SEPARATE)
-    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    set_target_properties(${program} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${MUSTER_UNITY_BATCH})
   endif()
-  target_link_libraries(${name} PRIVATE muster_flags ${ARG_DEPS} GTest::gtest GTest::gmock test_main)
-  target_compile_options(${name} PRIVATE ${MUSTER_COLD})
+  target_link_libraries(${program} PRIVATE muster_flags ${ARG_DEPS} GTest::gtest GTest::gmock test_main)
+  target_compile_options(${program} PRIVATE ${MUSTER_COLD})
   if(MUSTER_COLD)
-    target_precompile_headers(${name} REUSE_FROM gtest_headers)
+    target_precompile_headers(${program} REUSE_FROM gtest_headers)
   endif()
   if(MUSTER_SANITIZE MATCHES thread)
     math(EXPR timeout "10 * ${timeout}")
   endif()
-  set(labels ${label})
-  foreach(sanitized threads parsing cuda emulated)
-    if(name IN_LIST MUSTER_${sanitized}_TESTS)
-      list(APPEND labels ${sanitized})
-      muster_sanitized(${sanitized} ${name})
-    endif()
-  endforeach()
-  if(label STREQUAL cpu AND NOT ARG_EACH)
-    add_test(NAME ${name} COMMAND ${name} ${timeout})
-    math(EXPR timeout "5 * ${timeout}")
-    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout})
-    return()
-  endif()
+  math(EXPR file_timeout "5 * ${timeout}")
   set(cost 0)
   if(label STREQUAL e2e)
     set(cost 5)
   endif()
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_PREFIX ${name}. NO_PRETTY_VALUES
-                       PROPERTIES LABELS ${label} TIMEOUT ${timeout} COST ${cost})
-  if(NOT labels STREQUAL label)
-    # gtest_discover_tests passes on no property that is a list: set where ctest has found the cases.
-    set(file ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)
-    file(WRITE ${file} "if(${name}_TESTS)
-  set_tests_properties(\${${name}_TESTS} PROPERTIES LABELS \"${labels}\")
+  set(taken "")
+  set(test_files ${ARG_SOURCES})
+  list(FILTER test_files INCLUDE REGEX "_test\\.c[cu]$")
+  if(NOT test_files)  # they are in a library, since several programs run them
+    set(test_files ${folder}_test.cc)
+  endif()
+  foreach(file ${test_files})
+    get_filename_component(name ${file} NAME)
+    string(REGEX REPLACE "_test\\.c[cu]$" "" name ${name})
+    if(NOT name STREQUAL folder)
+      set(name ${folder}.${name})
+    endif()
+    set(filter *)
+    if(file IN_LIST ARG_SOURCES)
+      get_filename_component(path ${file} ABSOLUTE)
+      muster_suites(filter taken ${path})
+      if(filter STREQUAL "")
+        continue()  # an earlier file has its suites, too
+      endif()
+    endif()
+    set(labels ${label})
+    foreach(other threads parsing)
+      if(name IN_LIST MUSTER_${other}_TESTS OR folder IN_LIST MUSTER_${other}_TESTS)
+        list(APPEND labels ${other})
+        muster_label(${other} ${program})
+      endif()
+    endforeach()
+    if(MUSTER_CUDA_TESTS)
+      list(APPEND labels cuda)
+      muster_label(cuda ${program})
+    endif()
+    set_property(GLOBAL APPEND PROPERTY MUSTER_TESTS ${folder} ${name})
+    if(label STREQUAL cpu AND NOT file IN_LIST ARG_EACH)
+      add_test(NAME ${name} COMMAND ${program} --gtest_filter=${filter} ${timeout})
+      set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${file_timeout})
+      continue()
+    endif()
+    string(MAKE_C_IDENTIFIER ${name} list)
+    gtest_discover_tests(${program} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_FILTER ${filter}
+                         TEST_PREFIX ${name}. TEST_LIST ${list} NO_PRETTY_VALUES
+                         PROPERTIES LABELS ${label} TIMEOUT ${timeout} COST ${cost})
+    if(NOT labels STREQUAL label)
+      # gtest_discover_tests passes on no property that is a list: set when ctest has found the cases.
+      set(labels_file ${CMAKE_CURRENT_BINARY_DIR}/${list}_labels.cmake)
+      file(WRITE ${labels_file} "if(${list})
+  set_tests_properties(\${${list}} PROPERTIES LABELS \"${labels}\")
 endif()
 ")
-    set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${file})
-  endif()
+      set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${labels_file})
+    endif()
+  endforeach()
 endfunction()

@@ -1,5 +1,5 @@
-// The messages of proto/config.proto by name, for headers that only pass them on: what protobuf
-// generates takes a second to compile.
+// Forward declarations of the messages in proto/config.proto. The generated header takes a second
+// to compile.
 #pragma once
 
 namespace muster::config {

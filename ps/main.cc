@@ -1,4 +1,4 @@
-// muster-server: owns the variables of a job. Started by `muster launch`, or by hand.
+// muster-server: owns the variables of a job. Started by `muster launch` or by hand.
 #include <fmt/core.h>
 #include <signal.h>
 #include <sys/signalfd.h>
@@ -32,12 +32,12 @@ struct Arguments {
   int report_fd = -1;
   int parent = 0;
   bool resume = false;
-  std::vector<std::string> lost;  // servers before this one
+  std::vector<std::string> lost;  // earlier servers of this run
   std::vector<std::string> replay;
 };
 
-// SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 become readable on a descriptor; threads that start later
-// inherit the mask.
+// Makes SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 readable on a descriptor. Later threads inherit the
+// mask.
 int BlockStopSignals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -49,7 +49,7 @@ int BlockStopSignals() {
   return ::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-// libzmq aborts where it cannot have what it needs.
+// Checks resource limits first, because libzmq aborts when it hits one.
 void RequireLimits(const config::Config& config, size_t checkpoints) {
   const std::string who = fmt::format("a server of {} workers", config.cluster().workers());
   RequireOpenFiles(
@@ -57,15 +57,16 @@ void RequireLimits(const config::Config& config, size_t checkpoints) {
   RequireThreads(who, config.server().threads() + config.server().io_threads() + 3);
 }
 
-// Where the run goes on from, said in the log and to the launcher.
+// Finds where to resume or replay, logs it, and adds the warnings for the launcher.
 ResumePoint GoOnFrom(const Arguments& arguments, const config::Config& config,
                      std::vector<std::string>& warnings) {
   if (arguments.resume && config.run().dir().empty()) {
-    throw Error(ExitCode::kUsage, "--resume: expected a config with run.dir, the run's directory");
+    throw Error(ExitCode::kUsage,
+                "--resume: the config has no run.dir; set it to the run's directory");
   }
   if (!arguments.resume && !config.run().dir().empty()) {
     throw Error(ExitCode::kUsage,
-                "--replay: expected a config without run.dir: nothing is written, got {}",
+                "--replay writes no files: expected a config without run.dir, got run.dir {}",
                 config.run().dir());
   }
   ResumePoint point =
@@ -75,16 +76,16 @@ ResumePoint GoOnFrom(const Arguments& arguments, const config::Config& config,
   }
   if (!warnings.empty()) {
     warnings.push_back(
-        fmt::format("the run goes on from the one before, {}", point.checkpoint.name.Text()));
+        fmt::format("resuming from the previous checkpoint, {}", point.checkpoint.name.Text()));
   }
   for (const std::string& note : point.notes) {
-    warnings.push_back(note + ": bits may differ from those of a run that never stopped");
+    warnings.push_back(note + ": bits may differ from an uninterrupted run");
   }
-  LogInfo("going on from {}", point.checkpoint.reader->folder());
+  LogInfo("resuming from {}", point.checkpoint.reader->folder());
   return point;
 }
 
-// Returns what could not be written to the disk.
+// Returns which data could not be written, or "".
 std::string Serve(const Arguments& arguments, int signal_fd) {
   const config::Config config = ReadResolvedConfig(arguments.config);
   RequireLimits(config, arguments.replay.size());
@@ -93,7 +94,8 @@ std::string Serve(const Arguments& arguments, int signal_fd) {
   std::optional<ResumePoint> resume;
   const bool replays = !arguments.replay.empty();
   if (replays && (arguments.resume || arguments.replay.size() < 2)) {
-    throw Error(ExitCode::kUsage, "--replay: expected two of it or more, and no --resume");
+    throw Error(ExitCode::kUsage,
+                "--replay: expected at least two --replay options and no --resume");
   }
   if (arguments.resume || replays) resume = GoOnFrom(arguments, config, warnings);
   const trace::Session session(trace::ServerSession(config), "loop");
@@ -118,32 +120,33 @@ std::string Serve(const Arguments& arguments, int signal_fd) {
 int Main(int argc, char** argv) {
   Arguments arguments;
   ProgramOptions program{
-      "The server of a Muster job: averages gradients, updates and publishes the weights.\n"
+      "The server of a Muster job: averages gradients, updates the weights and sends them to "
+      "workers.\n"
       "Usually started by `muster launch` or `muster server`."};
-  program.Add("--config", arguments.config, "Config file, the same for server and workers")
+  program.Add("--config", arguments.config, "Config file; must be the same for server and workers")
       .Required();
   program.Add("--endpoint", arguments.endpoint,
-              "What workers connect to: local://@NAME, ipc://@NAME, tcp://HOST:PORT; * as port: "
-              "any free one. Default: tcp://127.0.0.1:*");
+              "Where workers connect: local://@NAME, ipc://@NAME or tcp://HOST:PORT; port *: any "
+              "free port. Default: tcp://127.0.0.1:*");
   program.Add("--bind", arguments.bind,
-              "Where to listen, if not at the endpoint; tcp://*:PORT: on all interfaces");
+              "Where to listen, if different from --endpoint; tcp://*:PORT: all interfaces");
   program.Add("--token-file", arguments.token_file,
-              "File with the job token, 32 hexadecimal digits. Default: $MUSTER_TOKEN");
+              "File with the job token (32 hexadecimal digits). Default: $MUSTER_TOKEN");
   program.Add("--report-fd", arguments.report_fd,
               "Open file descriptor for events, one JSON object per line (PROTOCOL.md, Events)");
   program.AddFlag("--resume", arguments.resume,
-                  "Go on from the newest checkpoint in the config's run directory");
+                  "Resume from the newest checkpoint in the config's run directory");
   program
       .Add("--replay", arguments.replay,
-           "Folder of a checkpoint: begin at the first one, compare the run with the others, the "
-           "oldest first, and end at the last one. Nothing is written (muster verify)")
+           "Checkpoint folder (repeat, oldest first): start at the first one, compare the run with "
+           "the others, and stop at the last one. Writes no files (muster verify)")
       .Repeatable();
   program
       .Add("--lost", arguments.lost,
-           "STEP,SECONDS,CAUSE of a server before this one that was lost, on CLOCK_MONOTONIC; with "
+           "STEP,SECONDS,CAUSE of an earlier server that was lost, SECONDS on CLOCK_MONOTONIC; for "
            "--resume")
       .Repeatable();
-  program.Add("--parent", arguments.parent, "Die when this process, the parent, dies");
+  program.Add("--parent", arguments.parent, "Exit when this parent process dies");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   if (arguments.parent != 0) DieWithParent(arguments.parent);
   std::signal(SIGPIPE, SIG_IGN);
@@ -153,13 +156,13 @@ int Main(int argc, char** argv) {
   InitLog("server");
   try {
     const std::string trouble = Serve(arguments, signal_fd);
-    // A launcher has been told with the summary, and says so itself.
+    // The launcher reports trouble itself, from the summary.
     return trouble.empty() || arguments.report_fd >= 0 ? 0 : static_cast<int>(ExitCode::kFailure);
   } catch (const Error& error) {
     LogError("exit code {}: {}", static_cast<int>(error.code()), error.what());
     return static_cast<int>(error.code());
   } catch (const std::bad_alloc&) {
-    LogError("out of memory: the server needs about 3 x the size of the model and 1 x per worker");
+    LogError("out of memory: the server needs about 3 x the size of the model plus 1 x per worker");
   } catch (const std::exception& error) {
     LogError("{}", error.what());
   }

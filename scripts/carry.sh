@@ -1,16 +1,15 @@
 #!/usr/bin/env bash
-# Makes a folder that runs on a machine with an NVIDIA GPU and driver, and nothing else: no network, no
-# packages of ours, any Debian or Ubuntu that is not older than this one. What only a GPU can say is measured
-# there by its gpu_check.sh:
+# Makes a folder that runs on a machine with only an NVIDIA GPU and driver: no network, no packages, and any
+# Debian or Ubuntu that is not older than this one. Its gpu_check.sh measures there what needs a GPU:
 #
 #   scripts/carry.sh [FOLDER]     # default: build/carry/muster-carry; at most 35 MiB
 #   FOLDER/gpu_check.sh --stage 1 --out DIR
-#   scripts/carry.sh --check      # tries the folder in a bare Debian 12 and 13, without network; needs root
+#   scripts/carry.sh --check      # tests the folder in a bare Debian 12 and 13, without network; needs root
 #
-# programs.tar.gz in it holds bin/ and lib/: Muster's programs, card_test, gpu_bench and gpu_probe, the CUDA
-# backend for MUSTER_CARRY_ARCHITECTURES (default: 90-real, H100 and H200), and every library but those of
-# the system and of CUDA. gpu_check.sh unpacks it. Beside it are configs, golden files and PyTorch peers.
-# cuBLAS and cuDNN must be there, in the system or in the wheels of a Python (PyTorch brings them).
+# Its programs.tar.gz contains bin/ and lib/: Muster's programs, card_test, gpu_bench and gpu_probe, the CUDA
+# backend for MUSTER_CARRY_ARCHITECTURES (default: 90-real, H100 and H200), and every library except those of
+# the system and of CUDA. gpu_check.sh unpacks it. The folder also contains configs, golden files and PyTorch
+# peers. That machine must have cuBLAS and cuDNN, in the system or in the wheels of a Python (as with PyTorch).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=build/carry
@@ -21,13 +20,13 @@ cuda='^(libcudart|libcublas|libcublasLt|libcudnn[a-z_]*|libcuda|libnvidia-ml)\.s
 
 fail() { echo "carry.sh: $*" >&2; exit 1; }
 
-# shellcheck disable=SC2154  # $workspace is debian_root.sh's
-# Every stage ends with one line and exit code 2, since there is no GPU; Muster trains on the CPU.
+# shellcheck disable=SC2154  # debian_root.sh sets $workspace
+# Without a GPU, every stage must end with one line and exit code 2, and Muster must train on the CPU.
 check_in() {
   local root=$workspace/bare-$1 log=$workspace/bare-$1.log
   make_root "$1" "$root"
   cp -r "$folder" "$root/root/carry"
-  # shellcheck disable=SC2016  # for the shell in there
+  # shellcheck disable=SC2016  # expanded by the inner shell
   in_root "$root" root unshare --net sh -euc '
     cd /root/carry
     for stage in 1 2 3 4 5 6; do
@@ -47,15 +46,15 @@ if [[ ${1:-} == --check ]]; then
   # shellcheck source=scripts/debian_root.sh
   . scripts/debian_root.sh
   folder=$build/muster-carry
-  [[ -d $folder ]] || fail "--check: no $folder; scripts/carry.sh makes it"
+  [[ -d $folder ]] || fail "--check: $folder does not exist; make it with scripts/carry.sh"
   new_workspace
   for release in bookworm trixie; do check_in $release; done
   exit
 fi
 
-command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]] || fail "no nvcc here: expected the CUDA toolkit"
-archive=$(static_libarchive) || fail "no libarchive.a: scripts/setup.sh installs libarchive-dev"
-# x86-64-v3, the default: the other machine's processor is not this one.
+command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]] || fail "nvcc is missing; install the CUDA toolkit"
+archive=$(static_libarchive) || fail "libarchive.a is missing; scripts/setup.sh installs libarchive-dev"
+# Keeps the default x86-64-v3, because the other machine may have another processor.
 cmake -S . -B $build -G Ninja -Wno-dev -DCMAKE_BUILD_TYPE=Release -DLibArchive_LIBRARY="$archive" \
   -DMUSTER_CUDA_ARCHITECTURES="${MUSTER_CARRY_ARCHITECTURES:-90-real}" >/dev/null
 programs=(muster muster-server muster-worker card_test gpu_bench gpu_probe)
@@ -72,10 +71,11 @@ while read -r soname path; do
   [[ -f $path ]] || fail "$soname: expected a file, found '$path'"
   install -s -m644 "$path" "$stage/lib/$soname"
 done < <(libraries_of $stage/bin/*)
-# They look beside themselves first, also those that CMake linked for the build's folder.
+# All programs, even those that CMake linked for the build folder, must first search for libraries next to
+# themselves.
 for program in "${programs[@]}"; do
   runpath=$(objdump -p "$stage/bin/$program" | awk '$1 == "RUNPATH" || $1 == "RPATH" { print $2 }')
-  # shellcheck disable=SC2016  # $ORIGIN is the loader's
+  # shellcheck disable=SC2016  # the loader expands $ORIGIN
   [[ $runpath == *'$ORIGIN/../lib'* ]] || fail "$program: expected \$ORIGIN/../lib in its RUNPATH, found '$runpath'"
 done
 scripts/check_symbols.sh $stage/bin/* $stage/lib/*

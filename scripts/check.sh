@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
-# What is checked beside the tests: formatting, includes, shell scripts, clang-tidy on what changed.
+# Runs the static checks: formatting, includes, words, shell scripts, and clang-tidy on changed sources.
 #
 #   scripts/check.sh [--all] [BASE]
 #
-# clang-tidy takes seconds per source, so it reads only those that changed since BASE (a commit), the
-# newest first and 20 at most; --all reads every source. BASE is by default where this branch left main;
-# on main itself, the tenth commit before. Exit code 1 if anything is found or a tool is missing.
+# clang-tidy takes seconds per source, so it checks only sources that changed since BASE (a commit), the
+# newest first and at most 20; --all checks every source. BASE defaults to the commit where this branch left
+# main or, on main itself, to the tenth commit before. Exit code 1 if anything is found or a tool is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly most_sources=20
-readonly preset=release  # whose compile commands clang-tidy reads
+readonly preset=release  # clang-tidy uses its compile commands
 all=false
 [[ ${1:-} == --all ]] && all=true && shift
 base=${1:-}
 failed=()
 
-# run NAME COMMAND ...: goes on after a finding, so that one run shows them all.
+# run NAME COMMAND ...: continues after a finding, so that one run shows all findings.
 run() {
   local name=$1
   shift
@@ -24,7 +24,7 @@ run() {
   "$@" || failed+=("$name")
 }
 
-# tracked PATTERN ...: the files of this tree; git grep or ls-files name deleted ones, too.
+# tracked PATTERN ...: tracked files that exist; git ls-files alone also lists deleted ones.
 tracked() {
   local file
   while IFS= read -r file; do
@@ -33,7 +33,7 @@ tracked() {
 }
 
 formatting() {
-  # Other versions break lines elsewhere.
+  # Other versions format differently.
   local tool version
   for tool in clang-format-14 clang-format; do
     version=$("$tool" --version 2>/dev/null | grep -oE 'version [0-9]+' || true)
@@ -65,12 +65,12 @@ default_base() {
     fork=$(git merge-base "$main" HEAD 2>/dev/null) || continue
     [[ $fork == "$(git rev-parse HEAD)" ]] || { echo "$fork"; return; }
   done
-  # On main, or no main in this clone. A young or shallow history has less than ten.
+  # HEAD is on main, or there is no main. A young or shallow history may have fewer than ten commits.
   git rev-list --first-parent --max-count=11 HEAD | tail -n 1
 }
 
-# The sources that changed since $base, the newest first, also those not committed yet. A header is
-# checked by way of the source of the same name.
+# The sources that changed since $base, including uncommitted ones, the newest first. A changed header
+# stands for the source with the same name.
 changed_sources() {
   local file
   { git diff --name-only HEAD
@@ -92,7 +92,7 @@ tidy() {
   else
     base=${base:-$(default_base)}
     git rev-parse --quiet --verify "$base^{commit}" >/dev/null || {
-      echo "BASE: '$base' is no commit of this repository" >&2
+      echo "BASE: '$base' is not a commit of this repository" >&2
       return 1
     }
     mapfile -t sources < <(changed_sources)
@@ -101,14 +101,14 @@ tidy() {
     echo "${#sources[@]} of $found sources changed since $(git log -1 --format='%h %s' "$base")"
   fi
   ((${#sources[@]})) || return 0
-  # Compile commands, and the headers that protoc makes.
+  # clang-tidy needs the headers that protoc generates.
   scripts/build.sh "$preset" muster_proto || return 1
-  # Each source by itself, with the generated headers of the build. clang cannot read the headers that
-  # GCC precompiled, and does without.
+  # Configures compile commands for single sources, which use the generated headers of the build. clang cannot
+  # read GCC's precompiled headers, so they are removed.
   cmake --preset "$preset" -B build/tidy -DMUSTER_UNITY=OFF -Wno-dev >/dev/null || return 1
   sed -i -e 's/ -Winvalid-pch -include [^ ]*//' -e "s|/build/tidy/proto|/build/$preset/proto|g" \
     -e "s|-isystem $PWD/build/tidy |-isystem $PWD/build/$preset |g" build/tidy/compile_commands.json
-  # omp.h is that of the compiler that builds; clang's own headers come first.
+  # omp.h comes from GCC, which builds Muster; clang's own headers come first.
   local gcc_headers
   gcc_headers=$(dirname "$(gcc -print-file-name=include/omp.h)")
   printf '%s\n' "${sources[@]}" | xargs -P "$(nproc)" -n 1 \
@@ -119,6 +119,7 @@ tidy() {
 scripts/setup.sh --checks
 run formatting formatting
 run includes scripts/check_includes.sh
+run words scripts/check_words.py
 run "shell scripts" shell_scripts
 run clang-tidy tidy
 if ((${#failed[@]})); then

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Fails if two files define types of one name in one namespace: where both are linked, C++ takes
-one of them for both (the one-definition rule), and a reader takes them for the same.
+"""Fails if two files define types with the same name in the same namespace: if both are linked, C++ uses
+one of them for both (the one-definition rule), and readers confuse them.
 
     scripts/check_names.py [ROOT]
 
-Types in a source file's unnamed namespace are its own and are left out.
+Ignores types in unnamed namespaces, which are local to their source file.
 """
 import collections
 import os
@@ -15,7 +15,7 @@ ROOMS = ("bench", "common", "cli", "ps", "tests", "worker")
 
 
 def types_of(source):
-    """(namespace, type) of each type that is defined outside of any other."""
+    """(namespace, type) of each type that is not nested in another type."""
     definition = re.compile(r"(?:class|struct|enum class|union) (\w+)(.*)")
     namespaces = []
     for line in source.splitlines():
@@ -24,7 +24,7 @@ def types_of(source):
         elif line.startswith("}  // namespace") and namespaces:
             namespaces.pop()
         elif (defined := definition.match(line)) and "" not in namespaces:
-            # Not a declaration, nor a type inside of another, which has that one's name.
+            # Skip declarations, and nested types, which are qualified by the name of the outer type.
             if not re.match(r"(?:\s*:\s*\w+)?;$|::", defined[2]):
                 yield "::".join(namespaces), defined[1]
 

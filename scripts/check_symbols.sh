@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Whether programs and libraries run on Ubuntu 22.04 and whatever is newer: none may use a symbol of
-# glibc or libstdc++ that came later. Prints the newest versions used; exit code 1 where one is too
-# new. Usage: scripts/check_symbols.sh FILE ...
+# Checks that programs and libraries run on Ubuntu 22.04 and newer systems: none may use newer symbols of
+# glibc or libstdc++. Prints the newest versions used; exit code 1 if one is too new.
+# Usage: scripts/check_symbols.sh FILE ...
 set -euo pipefail
 limits=(GLIBC_2.35 GLIBCXX_3.4.30 CXXABI_1.3.13)
 status=0
@@ -9,7 +9,7 @@ for limit in "${limits[@]}"; do
   family=${limit%_*}_
   newest=
   for file in "$@"; do
-    # What the loader looks at. GLIBC_ABI_... and GLIBC_PRIVATE sort last: no limit allows them.
+    # The loader checks these versions. GLIBC_ABI_... and GLIBC_PRIVATE sort last: no limit allows them.
     found=$(objdump -p "$file" | sed -n '/^Version References/,$p' |
       grep -oE "\\b${family}[0-9A-Z_.]+" | sort -Vu | tail -n 1) || true
     [[ -n $found ]] || continue

@@ -1,32 +1,31 @@
 # shellcheck shell=bash
-# Minimal Debian systems in a folder, to try things as they are on a fresh machine. To be sourced, as
-# root, by a script of `set -euo pipefail`:
+# Makes minimal Debian systems in a folder, to test things as on a fresh machine. A script with
+# `set -euo pipefail` sources this as root:
 #
 #   . scripts/debian_root.sh
 #   new_workspace                       # $workspace: a temporary folder, removed at the end
-#   make_root bookworm "$workspace/a"   # debootstrap; apt in it as on this machine
+#   make_root bookworm "$workspace/a"   # debootstrap; apt configured as on this machine
 #   in_root "$workspace/a" root apt-get install -y -qq make
 #   add_user "$workspace/a" user
 #   in_root "$workspace/a" user make -C /tmp/somewhere
 #
-# Packages come from the mirror, with the keys and the proxy, that apt on this machine is configured
-# for. What runs in a root has its own mounts and processes, but this machine's network and kernel,
-# whose settings it cannot change (systemd-coredump's installation would): when the script ends, also
-# by Ctrl-C or SIGTERM, all of it is killed and nothing stays mounted. After SIGKILL the temporary
-# folder is left, and nothing else.
+# Packages come from the mirror of this machine's apt, with its keys and proxy. Commands in a root have their
+# own mounts and processes, but this machine's network and kernel, whose settings they cannot change
+# (installing systemd-coredump would). When the script ends, even by Ctrl-C or SIGTERM, they are killed, and
+# nothing stays mounted. After SIGKILL, only the temporary folder is left.
 
 workspace=${workspace:-}
-running=  # the process that the rest of what runs in a root lives and dies with
+running=  # all processes in a root end with this one
 
 new_workspace() {
   if ((EUID != 0)); then
-    echo "$0: expected to be run as root, to make a Debian system in a folder; this is user $EUID." >&2
+    echo "$0: run this as root, which is needed to make a Debian system in a folder; this is user $EUID." >&2
     exit 1
   fi
   local tool
   for tool in debootstrap unshare setpriv; do
     if ! command -v "$tool" >/dev/null; then
-      echo "$0: $tool is missing; expected the Debian packages debootstrap and util-linux." >&2
+      echo "$0: $tool is missing; install the Debian packages debootstrap and util-linux." >&2
       exit 1
     fi
   done
@@ -43,13 +42,13 @@ end_workspace() {
     kill -KILL "$running" 2>/dev/null || true
     wait "$running" 2>/dev/null || true
   fi
-  # Mounts die with the last process that sees them, which SIGKILL may take a moment to end.
+  # Mounts disappear with the last process that sees them, which may take a moment to end.
   rm -rf --one-file-system "$workspace" 2>/dev/null ||
     { sleep 1; rm -rf --one-file-system "$workspace"; }
 }
 
-# Runs COMMAND with mounts and processes of its own. In the background, since bash does not see to a
-# signal while it waits for a program in the foreground; there it would ignore Ctrl-C.
+# Runs COMMAND with its own mounts and processes. Runs it in the background, because bash handles no signal
+# while it waits for a program in the foreground; there, Ctrl-C would be ignored.
 _contained() {
   local status=0
   env --default-signal=INT,QUIT setpriv --pdeathsig KILL \
@@ -60,17 +59,17 @@ _contained() {
   return "$status"
 }
 
-# _apt_source LABEL: the address that this machine's apt has Debian's packages of that label from.
-# Empty if there is none.
+# _apt_source LABEL: the address from which this machine's apt gets Debian packages with that label. Empty if
+# there is none.
 _apt_source() {
-  # shellcheck disable=SC2016  # these are apt-get's variables
+  # shellcheck disable=SC2016  # apt-get expands these
   apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(COMPONENT)|$(CREATED_BY)|$(REPO_URI)' |
     awk -F'|' -v label="$1" '$1 == "Debian" && $2 == label && $3 == "main" && $4 == "Packages" {
       print $5; exit }'
 }
 
-# make_root RELEASE FOLDER: a Debian system with what debootstrap calls minbase. The second one of a
-# release is a copy of what the first was at first.
+# make_root RELEASE FOLDER: makes a Debian system of debootstrap's variant minbase. Later ones of the same
+# release are fresh copies of the first.
 make_root() {
   local release=$1 root=$2
   [[ -d $workspace/base-$release ]] || _make_base "$release" "$workspace/base-$release" || return
@@ -82,8 +81,7 @@ _make_base() {
   mirror=$(_apt_source Debian)
   security=$(_apt_source Debian-Security)
   if [[ -z $mirror ]]; then
-    echo "$0: apt on this machine knows no Debian mirror; expected one in its sources, and" \
-      "'apt-get update' run." >&2
+    echo "$0: apt on this machine has no Debian mirror; add one to its sources and run 'apt-get update'." >&2
     return 1
   fi
   # debootstrap does not read apt's settings.
@@ -93,11 +91,11 @@ _make_base() {
   if ! http_proxy=${http_proxy:-$proxy} _contained debootstrap --variant=minbase \
     --keyring=/usr/share/keyrings/debian-archive-keyring.gpg \
     "$release" "$root" "$mirror" >"$log" 2>&1; then
-    echo "$0: debootstrap of $release from $mirror failed. The end of what it said:" >&2
+    echo "$0: debootstrap of $release from $mirror failed. The end of its output:" >&2
     tail -n 5 "$log" >&2
     return 1
   fi
-  # The mirror of what debootstrap installed, with the release's corrections.
+  # The mirror that debootstrap used, plus updates of the release.
   {
     echo "deb $mirror $release main"
     echo "deb $mirror $release-updates main"
@@ -116,8 +114,8 @@ _make_base() {
   in_root "$root" root apt-get update -qq
 }
 
-# in_root FOLDER USER COMMAND ...: as that user, in the user's home folder, with a login's few
-# environment variables.
+# in_root FOLDER USER COMMAND ...: runs the command as that user, in the user's home folder, with only the
+# environment variables of a login.
 in_root() {
   local root=$1 user=$2 home variable proxies=()
   shift 2
@@ -128,7 +126,7 @@ in_root() {
   # shellcheck disable=SC2016  # expanded by the inner shells
   _contained sh -c '
     root=$1 user=$2 home=$3; shift 3
-    # A mount of its own, so that tests in it can make private mounts.
+    # Bind-mount the root, so that tests in it can make private mounts.
     mount --bind "$root" "$root" && mount -t proc proc "$root/proc" && mount -t sysfs -o ro sys "$root/sys" &&
       mount --bind "$root/proc/sys" "$root/proc/sys" &&
       mount -o remount,bind,ro "$root/proc/sys" &&

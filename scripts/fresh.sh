@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Do the README's two commands work on a machine as it comes? Makes a minimal Debian in a temporary
-# directory, unpacks the last commit there and runs, without any compiler cache,
+# Tests the README's two commands on a fresh machine. Makes a minimal Debian in a temporary directory, unpacks
+# the last commit there and runs, without a compiler cache,
 #   scripts/demo.sh and scripts/test.sh as root, then
-#   scripts/demo.sh as an ordinary user, in a tree of that user's own, with the packages there.
-# Prints what each took. Takes 20 minutes on 2 cores, and 5 GB below $TMPDIR.
+#   scripts/demo.sh as an ordinary user, in another tree, with the packages installed.
+# Prints the time of each. Takes 20 minutes on 2 cores, and 5 GB below $TMPDIR.
 #
 #   scripts/fresh.sh [bookworm|trixie] [muster launch options for the demo, for example --steps 40]
 #
-# Needs Debian, root, debootstrap and a network with apt's mirror. What scripts/debian_root.sh says of
-# interruptions holds here.
+# Needs Debian, root, debootstrap and a network with apt's mirror. For interruptions see
+# scripts/debian_root.sh.
 set -euo pipefail
 
 die() {
@@ -16,7 +16,7 @@ die() {
   exit 1
 }
 
-# With the time since it began before each line.
+# Copies lines, each with the time since the start in front.
 stamp() {
   local begin=$SECONDS line
   while IFS= read -r line; do
@@ -24,7 +24,7 @@ stamp() {
   done
 }
 
-# step TITLE COMMAND ...: in this shell, which must know what to kill when it is interrupted.
+# step TITLE COMMAND ...: runs the command in this shell, which must know what to kill when interrupted.
 took=()
 step() {
   local title=$1 begin=$SECONDS status=0 out stamper
@@ -39,7 +39,7 @@ step() {
   took+=("$(printf '%3d:%02d  %s' $(((SECONDS - begin) / 60)) $(((SECONDS - begin) % 60)) "$title")")
 }
 
-# as USER COMMAND ...: in that user's tree.
+# as USER COMMAND ...: runs the command in the tree of that user.
 as() {
   local user=$1
   shift
@@ -56,7 +56,7 @@ case ${1:-} in
 esac
 # shellcheck source=scripts/debian_root.sh
 . scripts/debian_root.sh
-[[ -z $(git status --porcelain) ]] || echo "fresh.sh: only what is committed is tried: $(git log -1 --format=%h)"
+[[ -z $(git status --porcelain) ]] || echo "fresh.sh: testing only committed changes: $(git log -1 --format=%h)"
 
 umask 022
 new_workspace
@@ -74,7 +74,7 @@ step "scripts/demo.sh${*:+ $*} (ordinary user; builds, trains)" as someone scrip
 
 processor=$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | sed -n 1p)
 echo "== Debian $(<"$root/etc/debian_version") ($release), $(nproc) x $processor"
-# shellcheck disable=SC2016  # dpkg-query's own variables
+# shellcheck disable=SC2016  # dpkg-query expands these
 chroot "$root" dpkg-query -W -f='   ${Package} ${Version}\n' g++ cmake libdnnl-dev libprotobuf-dev
-echo "   size of the root, with both trees' builds: $(du -shx "$root" | cut -f1)"
+echo "   size of the root, with the builds of both trees: $(du -shx "$root" | cut -f1)"
 printf '%s\n' "${took[@]}"

@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
 # Runs the fuzzers of tests/fuzz, one after the other: scripts/fuzz.sh [OPTION ...] [TARGET ...]
 #
-#   --seconds N   for each target (default: 60)
-#   --dir DIR     where what they find is kept (default: ~/.cache/muster-fuzz)
-#   --keep        instead: of the fewest inputs found so far that reach what all of them reach, the
-#                 smallest, 100 or 12 KiB of them, become tests/fuzz/corpus/TARGET.inputs, which the tests
-#                 replay, beside those there that have a name (scripts/fuzz_corpus.py)
-#   --built       they are built already: several of these scripts may run at a time, on other targets
-#   --list        the targets
+#   --seconds N   the time for each target (default: 60)
+#   --dir DIR     where to save inputs and findings (default: ~/.cache/muster-fuzz)
+#   --keep        instead: minimizes the inputs found so far, and writes the smallest (at most 100, and
+#                 12 KiB) to tests/fuzz/corpus/TARGET.inputs, which the tests replay. Inputs there that have a
+#                 name stay (scripts/fuzz_corpus.py)
+#   --built       skips building, so that several of these scripts can run in parallel on different targets
+#   --list        lists the targets
 #
-# Without TARGET all of them. Exit code 1 if something was found: an input for which a target aborts,
-# takes too long or too much memory lies in DIR/TARGET/finds, and the command that repeats it is printed.
+# Without TARGET, runs all of them. Exit code 1 if an input makes a target abort, take too long or use too
+# much memory. Such inputs are saved in DIR/TARGET/finds, and the commands that repeat them are printed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 seconds=60 dir=${XDG_CACHE_HOME:-$HOME/.cache}/muster-fuzz keep=false built=false
-# A header may be a megabyte, a config some pages; longer inputs are slow and say nothing new.
+# Headers can be a megabyte and configs several pages, but longer inputs are slow and reach nothing new.
 readonly most_bytes=8192
-readonly most_kept=12288  # bytes, of each target
+readonly most_kept=12288  # bytes for each target
 targets=()
 mapfile -t all < <(sed -nE 's/^muster_fuzz_target\((\w+).*/\1/p' tests/fuzz/CMakeLists.txt)
 while (($#)); do
@@ -37,7 +37,7 @@ while (($#)); do
 done
 ((${#targets[@]})) || targets=("${all[@]}")
 
-# A clang that has libFuzzer and knows floats of 16 bits: the newest one, whatever it is called.
+# Finds the newest clang with libFuzzer and 16-bit floats.
 find_clang() {
   local clang
   for clang in clang++-{25..15} clang++; do
@@ -60,7 +60,7 @@ build() {
   cmake --build --preset fuzz "${targets[@]/#/--target=fuzz_}" -- --quiet
 }
 
-# seeds TARGET: folders of inputs to begin with. Configs are their own.
+# seeds TARGET: the folders of initial inputs. Configs are inputs themselves.
 seeds() {
   rm -rf "$dir/$1/seeds"
   scripts/fuzz_corpus.py unpack "$1" "$dir/$1/seeds"
@@ -72,7 +72,7 @@ seeds() {
   esac
 }
 
-# names FILE ...: of .proto files the names in them, of sources the short texts that they compare with.
+# names FILE ...: the names in .proto files, and the short string literals in sources.
 names() {
   local file
   for file; do
@@ -83,8 +83,8 @@ names() {
   done | sort -u
 }
 
-# words TARGET: what its parser knows, a line each, as in libFuzzer's dictionaries. In JSON most of it
-# stands in quotes.
+# words TARGET: the words that its parser knows, one per line, as in libFuzzer's dictionaries. In JSON, most
+# of them are in quotes.
 words() {
   case $1 in
     config_text | model_text | set_override) names proto/config.proto | sed 's/.*/"&"/' ;;
@@ -103,16 +103,16 @@ words() {
   esac
 }
 
-# Bytes that are compared where no branch is: what a checksum, a length or a tag of a message must be.
+# Targets that compare bytes without branches, such as checksums, lengths or tags of messages.
 readonly profiled=" archive checkpoint client door event_file frames jpeg local_client local_server png ring safetensors server "
 
-# Of so many features that libFuzzer's schedule for rare ones would take most of the time.
+# Targets with so many features that libFuzzer's schedule for rare ones would take most of the time.
 readonly many_features=" checkpoint server trace "
 
-# The options that keep and replay have in common with fuzzing.
+# Options of both fuzzing and minimizing.
 readonly limits=(-rss_limit_mb=2048 -malloc_limit_mb=1024 -timeout=25 "-max_len=$most_bytes")
-# Where memory came from is asked for when a find is repeated, and 16 MB of what was given back say as
-# much of an input of some kilobytes as 256.
+# Deep allocation stacks are only needed to repeat a finding, and for inputs of some kilobytes 16 MB of
+# quarantine are as good as 256 MB.
 export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=0:malloc_context_size=3:quarantine_size_mb=16
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 
@@ -125,8 +125,8 @@ fuzz() {
   [[ ! -s $place/words ]] || options+=("-dict=$place/words")
   [[ $profiled != *" $name "* ]] || options+=(-use_value_profile=1)
   [[ $many_features != *" $name "* ]] || options+=(-entropic=0)
-  # What is written beside it (files of a target, in its own temporary folder) goes with it. In memory:
-  # a target that writes files is there for what reads them.
+  # Temporary files of the target go to a folder that is removed afterwards. It is in memory, because writing
+  # files is not what these targets test.
   local tmp TIMEFORMAT='%U %S'
   tmp=$(mktemp -d "$([[ -w /dev/shm ]] && echo /dev/shm || echo "$place")/muster-fuzz-XXXXXX")
   { time TMPDIR=$tmp nice -n 19 "build/fuzz/bin/fuzz_$name" -max_total_time="$seconds" "${limits[@]}" \
@@ -135,7 +135,7 @@ fuzz() {
   rm -rf "$tmp"
 }
 
-# report TARGET: a line of the table, which DIR/TARGET/runs keeps of all runs.
+# report TARGET: prints a line of the table, and appends it to DIR/TARGET/runs.
 report() {
   local log=$dir/$1/log
   count() { sed -nE "s/^stat::$1: *//p" "$log" | tail -n 1; }
@@ -151,7 +151,7 @@ keep() {
   mapfile -t from < <(seeds "$name" | grep -v ^configs || true)
   "build/fuzz/bin/fuzz_$name" -merge=1 "${limits[@]}" "$new" "${from[@]}" "$dir/$name/corpus" \
     >"$dir/$name/log" 2>&1
-  # The smallest ones: they say as much, and a repository keeps what it has had.
+  # Keep only the smallest inputs, because the history of the repository never shrinks.
   local input size sum=0 smallest=$dir/$name/smallest
   rm -rf "$smallest"
   mkdir "$smallest"
@@ -177,11 +177,11 @@ for target in "${targets[@]}"; do
 done
 ((${#found[@]} == 0)) && exit 0
 echo
-echo "Found, and repeated by:"
+echo "Findings, with the commands that repeat them:"
 for input in "${found[@]}"; do
   target=$(basename "$(dirname "$(dirname "$input")")")
   echo "  build/fuzz/bin/fuzz_$target $input"
 done
-echo "Once it is mended, move the input to tests/fuzz/corpus/TARGET/WHAT.found, which the tests replay;"
-echo "scripts/fuzz_corpus.py pack TARGET puts it beside the others."
+echo "After fixing one, move its input to tests/fuzz/corpus/TARGET/WHAT.found, which the tests replay;"
+echo "scripts/fuzz_corpus.py pack TARGET adds it to the others."
 exit 1

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""The kept inputs of the fuzz targets: one file for each target, tests/fuzz/corpus/TARGET.inputs.
+"""Packs and unpacks the saved inputs of the fuzz targets, tests/fuzz/corpus/TARGET.inputs.
 
     scripts/fuzz_corpus.py pack [--unnamed FOLDER] TARGET ...
     scripts/fuzz_corpus.py unpack TARGET FOLDER
 
-A line is an input, in quotes, perhaps behind a name and a =, as in libFuzzer's dictionaries: \\\\ and \\"
-are these characters, \\xAB is the byte AB, all other bytes are themselves. Names have a dot (WHAT.found,
-WHAT.seed); what libFuzzer found by itself has none. Tests replay these files, and plain ones in
-tests/fuzz/corpus/TARGET/ (tests/fuzz/replay_main.cc).
+A line is an input in quotes, optionally after a name and a =, as in libFuzzer's dictionaries: \\\\ and \\"
+stand for these characters, \\xAB for the byte AB, all other bytes for themselves. Names contain a dot
+(WHAT.found, WHAT.seed); inputs that libFuzzer found have no name. Tests replay these files, and plain
+ones in tests/fuzz/corpus/TARGET/ (tests/fuzz/replay_main.cc).
 
-pack moves the plain files of that folder into TARGET.inputs. With --unnamed the files of FOLDER replace
-the inputs without a name. unpack writes each input to a file of FOLDER.
+pack moves the plain files of that folder into TARGET.inputs. With --unnamed, the files of FOLDER replace
+the inputs without a name. unpack writes each input to a file in FOLDER.
 """
 import argparse
 import hashlib
@@ -33,7 +33,7 @@ def unquoted(text):
 
 
 def read_pack(target):
-    """(name, bytes) of each input; "" without a name."""
+    """(name, bytes) of each input; the name may be ""."""
     path = os.path.join(CORPUS, target + ".inputs")
     if not os.path.exists(path):
         return []

@@ -1,24 +1,25 @@
 #!/bin/sh
-# What only a GPU can say, in stages. From a build in the source tree, or from the folder of scripts/carry.sh:
+# Tests and measures what needs a GPU, in stages. Runs from a build in the source tree, or from the folder of
+# scripts/carry.sh:
 #
 #   gpu_check.sh --stage N --out DIR [--budget SECONDS] [--python PYTHON] [--bin FOLDER]
 #
-#   1  3 min  what the machine does (gpu_probe), what is found (muster doctor), a first training, costs of calls
+#   1  3 min  properties of the machine (gpu_probe, muster doctor), a first training, costs of calls
 #   2  8 min  every layer against plain loops (card_test), with cuDNN and without; trainings: the same bits from
-#             1 and 2 workers and from two runs; losses in FP32, TF32 and BF16 beside the CPU's
-#   3  8 min  cuDNN's convolutions, and each own kernel beside a copy (gpu_bench)
-#   4  8 min  images per second beside PyTorch's on the same GPU
+#             1 and 2 workers and from two runs; losses in FP32, TF32 and BF16 compared with the CPU
+#   3  8 min  cuDNN's convolutions, and Muster's own kernels compared with a copy (gpu_bench)
+#   4  8 min  images per second compared with PyTorch on the same GPU
 #   5  8 min  a part of card_test under compute-sanitizer
-#   6  8 min  a profile (ncu) of the five kernels that stage 3 found the slowest beside a copy
+#   6  8 min  a profile (ncu) of the five slowest kernels of stage 3, relative to a copy
 #
-# A stage writes DIR/stage-N.md row by row and DIR/stage-N.log, begins nothing new when its budget (default:
-# the minutes above) is used up, and ends with one line: "stage N: passed", "stage N: FAILED: ...",
+# A stage writes DIR/stage-N.md row by row and DIR/stage-N.log. When its budget (default: the minutes above) is
+# used up, it starts nothing new. It ends with one line: "stage N: passed", "stage N: FAILED: ...",
 # "stage N: not run: ..." or "stage N: incomplete: ...". Exit codes: 0, 1, 2, 3.
 #
-# --bin: the programs (default: those beside this script, else build/release/bin). --python: a Python with
+# --bin: the programs (default: those next to this script, or build/release/bin). --python: a Python with
 # PyTorch (default: the first of python3 and /opt/torch/.venv/bin/python3 that has it). Its CUDA libraries are
-# used where the system has none.
-usage() { sed -n '2,5s/^# \{0,1\}//p' "$0"; echo "gpu_check.sh: $*"; exit 2; } >&2
+# used if the system has none.
+usage() { sed -n '2,6s/^# \{0,1\}//p' "$0"; echo "gpu_check.sh: $*"; exit 2; } >&2
 stage='' out='' budget='' python='' bin=''
 while [ $# -gt 0 ]; do
   [ $# -gt 1 ] || usage "$1: expected a value"
@@ -28,7 +29,7 @@ while [ $# -gt 0 ]; do
     --budget) budget=$2 ;;
     --python) python=$2 ;;
     --bin) bin=$2 ;;
-    *) usage "there is no option $1" ;;
+    *) usage "unknown option $1" ;;
   esac
   shift 2
 done
@@ -43,7 +44,7 @@ mkdir -p "$out" || exit 2
 out=$(cd "$out" && pwd) || exit 2
 [ -z "$bin" ] || bin=$(cd "$bin" && pwd) || exit 2
 
-# From here on in the folder that has configs and bench/peers.
+# Change to the folder with configs and bench/peers.
 cd "$(dirname "$0")" || exit 2
 if [ -f programs.tar.gz ]; then
   [ -x bin/gpu_probe ] || tar -xzf programs.tar.gz || exit 2
@@ -60,15 +61,15 @@ table=$out/stage-$stage.md log=$out/stage-$stage.log
 : >"$table"
 : >"$log"
 
-# In files: most of what fails does so in a subshell.
+# Failures are recorded in files, because most of them happen in subshells.
 fail() { echo "$*" >>"$work/failed"; echo "FAILED: $*" >>"$table"; }
 late() { echo "$*" >>"$work/late"; }
 not_run() { echo "stage $stage: not run: $*" | tee -a "$table"; exit 2; }
 say() { echo "$*" | tee -a "$table"; }
 left() { echo $((end_time - $(date +%s))); }
-# has_time SECONDS WHAT: false, and noted, if so much is not left.
+# has_time SECONDS WHAT: if less time is left, records that and returns false.
 has_time() { [ "$(left)" -ge "$1" ] || { late "$2"; return 1; }; }
-# limited SECONDS COMMAND...: at most so long, and no longer than the budget.
+# limited SECONDS COMMAND...: runs the command with a time limit, within the budget.
 limited() {
   seconds=$1
   shift
@@ -77,7 +78,7 @@ limited() {
   echo "\$ $*" >>"$log"
   timeout -k 5 "$seconds" "$@"
 }
-# tabled WHAT SECONDS COMMAND...: its output is the table's.
+# tabled WHAT SECONDS COMMAND...: appends the output of the command to the table.
 tabled() {
   what=$1 seconds=$2
   shift 2
@@ -89,13 +90,13 @@ tabled() {
   if [ "$code" = 124 ]; then late "the rest of $what"; else fail "$what: exit code $code: $(tail -n 1 "$log")"; fi
   return 1
 }
-# The end of a log, in a line.
+# The end of a log, in one line.
 end_of() { tail -n 3 "$1" | tr '\n' ' '; }
 
-# Where NVIDIA's installers leave their tools.
+# NVIDIA's installers put their tools here.
 PATH=$PATH:/usr/local/cuda/bin:/usr/lib/wsl/lib
 for program in muster gpu_probe; do
-  [ -x "$bin/$program" ] || not_run "no $bin/$program; scripts/build.sh release builds it where nvcc is"
+  [ -x "$bin/$program" ] || not_run "$bin/$program is missing; scripts/build.sh release builds it if nvcc is installed"
 done
 found=$("$bin/gpu_probe" --parts find 2>&1) || not_run "$(echo "$found" | tail -n 1)"
 
@@ -104,7 +105,7 @@ if [ -z "$python" ]; then
     [ -z "$python" ] || "$python" -c 'import torch' 2>/dev/null && break
   done
 fi
-# The CUDA backend wants the cuBLAS of the CUDA that it was built with: 12's is of no use to 13.
+# The CUDA backend needs the cuBLAS of the same major version as the CUDA that it was built with.
 cublas=$(grep -haoE 'libcublas\.so\.[0-9]+' "$bin/libmuster_cuda.so" "$bin/../lib/libmuster_cuda.so" 2>/dev/null | head -n 1)
 : "${cublas:=libcublas.so.13}"
 has() {
@@ -121,10 +122,10 @@ for library in "$cublas" libcudnn.so.9; do
 done
 export LD_LIBRARY_PATH
 for library in "$cublas" libcudnn.so.9; do
-  has "$library" || say "not found: $library (looked in the system, /usr/local/cuda and ${python:-no Python})"
+  has "$library" || say "not found: $library (searched the system, /usr/local/cuda and ${python:-no Python})"
 done
 
-# train NAME SETTING...: prints the last line of its metrics.
+# train NAME SETTING...: trains, and prints the last line of the metrics.
 train() {
   name=$1
   shift
@@ -135,7 +136,7 @@ train() {
   limited 120 "$bin/muster" launch configs/smoke.txtpb --run-dir "$work/$name" $words >"$work/$name.log" 2>&1
   code=$?
   cat "$work/$name.log" "$work/$name/worker-0.log" >>"$log" 2>/dev/null
-  # The budget ended it, and not its own limit.
+  # If no time is left, the budget ended it, not its own limit.
   case $code in 124 | 137) [ "$(left)" -gt 0 ] || { late "$name"; return 1; } ;; esac
   [ $code = 0 ] || { fail "$name: exit code $code: $(end_of "$work/$name.log")"; return 1; }
   tail -n 1 "$work/$name/metrics.jsonl"
@@ -149,7 +150,7 @@ on_gpu() {
 
 stage_1() {
   nvidia-smi --query-gpu=name,driver_version,memory.total,compute_cap,ecc.mode.current,clocks.max.sm --format=csv \
-    >>"$table" 2>>"$log" || say "no nvidia-smi"
+    >>"$table" 2>>"$log" || say "nvidia-smi is missing"
   tabled "muster doctor" 60 "$bin/muster" doctor configs/smoke.txtpb
   if has_time 30 "the first training" && metrics=$(on_gpu first cluster.workers=1); then
     say ""
@@ -165,18 +166,18 @@ same_bits() {
   if [ "$(value weights_hash "$2")" = "$(value weights_hash "$3")" ]; then
     say "| $1 | the same bits |"
   else
-    fail "$1: other bits"
+    fail "$1: different bits"
   fi
 }
-# A row of the table of losses, and whether the loss is the CPU's, but for rounding.
+# Adds a row to the table of losses, and checks that the loss matches the CPU's up to rounding.
 loss_row() {
   loss=$(value test_loss "$2") expected=$(value test_loss "$cpu")
   say "| $1 | $loss | $(value test_accuracy "$2") |"
   awk "BEGIN { d = $loss - $expected; exit !(d * d <= 0.05 * 0.05) }" ||
-    fail "$1: a test loss of $loss; the CPU has $expected"
+    fail "$1: test loss $loss; the CPU has $expected"
 }
 card_tests() {
-  [ -x "$bin/card_test" ] || { fail "no $bin/card_test"; return; }
+  [ -x "$bin/card_test" ] || { fail "$bin/card_test is missing"; return; }
   for convolution in AUTO GEMM; do
     has_time 20 "card_test, $convolution" || continue
     MUSTER_CARD_TEST=$convolution limited 150 "$bin/card_test" >"$work/cases.log" 2>&1
@@ -222,12 +223,12 @@ stage_3() {
   tabled "kernels" 240 "$bin/gpu_bench" kernels
 }
 
-# Images per second of the launch, the median of its intervals but the first.
+# The median of the images per second in all intervals except the first and the last.
 rate() {
   grep -oE '"images_per_second": *[0-9.]+' "$1" | sed 's/.*: *//;1d;$d' | sort -n |
     awk '{ v[NR] = $1 } END { if (NR) printf "%.0f", v[int((NR + 1) / 2)] }'
 }
-# time_it NETWORK CONFIG BATCH PRECISION SLICES: a row of the table. SLICES: "" for the default.
+# time_it NETWORK CONFIG BATCH PRECISION SLICES: adds a row to the table. SLICES "" means the default.
 time_it() {
   network=$1 config=$2 batch=$3 precision=$4 slices=$5
   what="$network, batch $batch, $precision, ${slices:-default} slices"
@@ -265,7 +266,7 @@ data {
 model_file: "$PWD/configs/models/resnet18.txtpb"
 optimizer { type: MOMENTUM momentum: 0.9 }
 EOF
-  [ -n "$python" ] || say "no Python with PyTorch: not compared"
+  [ -n "$python" ] || say "not compared, because there is no Python with PyTorch"
   say "| network | batch | precision | slices | images/s | PyTorch, images/s | ratio |"
   say "|---|---|---|---|---|---|---|"
   for precision in BF16 FP32 TF32; do
@@ -278,10 +279,10 @@ EOF
 }
 
 stage_5() {
-  command -v compute-sanitizer >/dev/null || not_run "no compute-sanitizer on this machine"
+  command -v compute-sanitizer >/dev/null || not_run "compute-sanitizer is missing"
   for tool in memcheck racecheck initcheck synccheck; do
     has_time 30 "compute-sanitizer $tool" || continue
-    # Each case takes a hundred times as long as without.
+    # Each case takes a hundred times longer than without it.
     limited 150 compute-sanitizer --tool $tool --error-exitcode 9 "$bin/card_test" \
       --gtest_filter='Conv2dTest.*:DenseTest.*:BatchNormTest.*:*PoolTest.*:*CrossEntropyTest.*:LabelLossTest.*' >"$work/sanitizer.log" 2>&1
     code=$?
@@ -296,9 +297,9 @@ stage_5() {
 }
 
 stage_6() {
-  command -v ncu >/dev/null || not_run "no ncu on this machine"
-  [ -s "$out/stage-3.md" ] || not_run "no $out/stage-3.md: run stage 3 first"
-  # Columns: kernel, type, MB, µs, GB/s, a copy's GB/s, share. The smallest shares.
+  command -v ncu >/dev/null || not_run "ncu is missing"
+  [ -s "$out/stage-3.md" ] || not_run "$out/stage-3.md is missing: run stage 3 first"
+  # Columns: kernel, type, MB, µs, GB/s, GB/s of a copy, share. Takes the smallest shares.
   awk -F' *[|] *' 'NF == 9 && ($3 == "FP32" || $3 == "BF16") { print $8 "|" $2 "|" $3 }' "$out/stage-3.md" |
     sort -n | head -n 5 >"$work/slowest"
   [ -s "$work/slowest" ] || not_run "no kernels in $out/stage-3.md"
@@ -327,7 +328,7 @@ if [ -e "$work/failed" ]; then
   exit 1
 fi
 if [ -e "$work/late" ]; then
-  say "stage $stage: incomplete: $budget s were not enough for $(wc -l <"$work/late") parts, the first is $(head -n 1 "$work/late")"
+  say "stage $stage: incomplete: $budget s were not enough for $(wc -l <"$work/late") parts, first of all $(head -n 1 "$work/late")"
   exit 3
 fi
 say "stage $stage: passed"

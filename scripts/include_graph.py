@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Which folder includes which: prints one line per folder, and fails if there is a circle.
+"""Prints which folders each folder includes, one line per folder, and fails if there is a cycle.
 
     scripts/include_graph.py [--edges] [ROOT]
 
---edges names the includes that make up each edge. Tests are left out: they may include anything.
+--edges lists the includes of each edge. Tests are omitted: they may include anything.
 """
 import collections
 import os
@@ -55,7 +55,7 @@ def main():
             print(f"{here} -> {there}: " + ", ".join(f"{a} includes {b}" for a, b in includes))
     circle = sorted(f for f in neighbours if f in reachable(neighbours, f))
     if circle:
-        print("A circle of folders that include one another:", " ".join(circle))
+        print("Cycle of folders that include each other:", " ".join(circle))
         for here, there in sorted(edges):
             if here in circle and there in circle:
                 print(f"    {here} -> {there}: {edges[here, there][0]}")

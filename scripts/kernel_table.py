@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""What the CUDA backend's kernels need of a card, as nvcc compiles them, and the least time that each can
-take; docs/CUDA.md sums it up. Needs nvcc, and no card. Exit code 1 if a kernel spills registers, or if
-no line of the table knows it.
+"""Prints a table of the resources that nvcc reports for the kernels of the CUDA backend, and of the least time
+that each can take; docs/GPUS.md sums it up. Needs nvcc, but no GPU. Exit code 1 if a kernel spills registers
+or is missing from the table.
 
     scripts/kernel_table.py [--arch sm_90] [--gigabytes-per-second 3350]
 """
@@ -15,17 +15,17 @@ BLOCK = 256  # threads (launch.h)
 THREADS, REGISTERS, BLOCKS = 2048, 65536, 32  # of a multiprocessor of sm_80, sm_90 and sm_100
 MILLION = 1 << 20
 
-# Kernels, by the beginnings of their names; what they move for each element of their input, or, of im2col and
-# depthwise convolutions, for each place of a window of 3 x 3; as words, and in bytes for activations of `s` bytes.
+# A title, kernel names, and the data moved per input element (for im2col and depthwise convolutions: per position
+# of a 3 x 3 window), as text and in bytes for activations of `s` bytes.
 ROWS = [
     ("relu, add, bias, rounding, sums of gradients, concat", "MapKernel BiasKernel CopyRowsKernel", "3", lambda s: 3 * s),
     ("dropout, its gradient", "DropoutKernel DropoutGradientKernel", "2 and a byte", lambda s: 2 * s + 1),
     ("pooling 2 x 2, forward", "MaxPoolKernel AvgPoolKernel GlobalAvgPoolKernel", "1.25 and ¼ byte",
      lambda s: 1.25 * s + 0.25),
-    ("... and back", "MaxPoolGradientKernel AvgPoolGradientKernel GlobalAvgPoolGradientKernel", "1.25 and ¼ byte",
+    ("pooling 2 x 2, backward", "MaxPoolGradientKernel AvgPoolGradientKernel GlobalAvgPoolGradientKernel", "1.25 and ¼ byte",
      lambda s: 1.25 * s + 0.25),
     ("LRN", "LrnKernel", "2", lambda s: 2 * s),
-    ("its gradient, in two passes", "LrnTermsKernel LrnGradientKernel", "5 and 2 floats", lambda s: 5 * s + 8),
+    ("LRN gradient, in two passes", "LrnTermsKernel LrnGradientKernel", "5 and 2 floats", lambda s: 5 * s + 8),
     ("batch norm: statistics", "StatisticsPartsKernel StatisticsKernel GivenStatisticsKernel", "1", lambda s: s),
     ("batch norm: normalise", "NormaliseKernel", "2", lambda s: 2 * s),
     ("batch norm: sums of gradients", "NormPartsKernel NormSumsKernel", "2", lambda s: 2 * s),
@@ -37,10 +37,10 @@ ROWS = [
     ("batches of stored images: numbers, labels", "ConvertImagesKernel GatherLabelsKernel", "1 and a byte",
      lambda s: s + 1),
     ("im2col 3 x 3", "ImageToColumnsKernel", "10", lambda s: 10 * s),
-    ("... and back", "ColumnsToImageKernel", "1 and 9 floats", lambda s: s + 36),
+    ("im2col 3 x 3, backward", "ColumnsToImageKernel", "1 and 9 floats", lambda s: s + 36),
     ("depthwise 3 x 3: forward, input gradient", "DepthwiseKernel DepthwiseInputGradientKernel", "2", lambda s: 2 * s),
     ("depthwise 3 x 3: weights", "DepthwisePartsKernel DepthwiseSumsKernel", "18", lambda s: 18 * s),
-    ("none: it shows that there is code for the card", "AnyKernel", "0", lambda s: 0),
+    ("none: tests that there is code for the GPU", "AnyKernel", "0", lambda s: 0),
 ]
 
 
@@ -66,7 +66,7 @@ def span(numbers):
 
 
 def blocks(registers):
-    """How many blocks live on a multiprocessor: a warp gets registers in units of 256."""
+    """The number of blocks that fit on a multiprocessor: a warp gets registers in units of 256."""
     of_warp = -(-registers * 32 // 256) * 256
     return min(THREADS // BLOCK, BLOCKS, REGISTERS // (of_warp * BLOCK // 32))
 
@@ -74,7 +74,7 @@ def blocks(registers):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", default="sm_90")
-    parser.add_argument("--gigabytes-per-second", type=float, default=3350, help="of the card's memory; default: H100 SXM")
+    parser.add_argument("--gigabytes-per-second", type=float, default=3350, help="memory bandwidth of the GPU; default: H100 SXM")
     arguments = parser.parse_args()
     sources = sorted(pathlib.Path("worker/backend/cuda").glob("*.cu"))
     kernels = [kernel for source in sources for kernel in compile_kernels(source, arguments.arch)]
@@ -84,7 +84,7 @@ def main():
 
     wrong = [f"{name} spills {spilled} bytes" for name, _, _, spilled in kernels if spilled > 0]
     known = {name for _, names, _, _ in ROWS for name in names.split()}
-    wrong += sorted(f"no line of the table knows {name}" for name in {k[0] for k in kernels} - known)
+    wrong += sorted(f"{name} is missing from the table" for name in {k[0] for k in kernels} - known)
     print(f"{len(kernels)} kernels for {arguments.arch}; least time for 2^20 elements at "
           f"{arguments.gigabytes_per_second:g} GB/s\n")
     print("| kernels | compiled | registers | shared memory | blocks on a multiprocessor | elements moved for each "
@@ -93,7 +93,7 @@ def main():
     for title, names, words, size in ROWS:
         own = [kernel for kernel in kernels if kernel[0] in names.split()]
         if not own:
-            wrong.append(f"there is no {names}")
+            wrong.append(f"{names} does not exist")
             continue
         registers = [kernel[1] for kernel in own]
         print(f"| {title} | {len(own)} | {span(registers)} | {span([k[2] for k in own])} | "

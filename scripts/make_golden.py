@@ -1,14 +1,14 @@
 #!/usr/bin/python3
-"""Golden values of every layer, computed by PyTorch in double precision: tests/nn/golden/<layer>.txt,
-which tests/nn/golden_test.cc compares with what the backend computes, and reference_test.cc with
-what plain loops compute. Tests of all layers take their settings and shapes from here.
+"""Writes golden values of every layer, computed by PyTorch in double precision, to tests/nn/golden/<layer>.txt.
+tests/nn/golden_test.cc compares them with the results of the backend, and reference_test.cc with those of
+plain loops. Tests of all layers take their settings and shapes from here.
 
     scripts/make_golden.py [FOLDER]
 
-Needs PyTorch (Debian: python3-torch); the files in the tree were made with 1.13. Dropout is not
-here: its mask is Muster's own.
+Needs PyTorch (Debian: python3-torch); the files in the tree were made with 1.13. Dropout is omitted, because
+its mask is Muster's own.
 
-A file holds cases, each of these lines:
+A file contains cases, each with these lines:
     case NAME
     layer SETTINGS              as in a model file
     mode training|inference
@@ -16,11 +16,11 @@ A file holds cases, each of these lines:
     input HEIGHT WIDTH CHANNELS one line for each input
     tensor NAME COUNT           followed by the numbers, a few on each line, in Muster's layouts
     end
-Given: input (of several: input0, input1), weights, bias, scale, shift, running_mean,
+Given: input (if there are several: input0, input1), weights, bias, scale, shift, running_mean,
 running_variance, output_gradient, labels. Expected: output, input_gradient (input_gradient0 …),
 weights_gradient, bias_gradient, scale_gradient, shift_gradient, mean_statistic,
-variance_statistic; of a loss: loss (sum over the samples), correct, correct_top5, and
-input_gradient of that sum. What is given are multiples of 1/16, so floats hold it exactly.
+variance_statistic; for a loss: loss (sum over the samples), correct, correct_top5, and
+input_gradient of that sum. Given numbers are multiples of 1/16, which floats represent exactly.
 """
 import os
 import sys
@@ -43,12 +43,12 @@ class Case:
         return torch.from_numpy(self.random.randint(low, high, shape) / 16.0)
 
     def draw_distinct(self, *shape):
-        """No two are the same: which of two equal values wins a maximum is nobody's standard."""
+        """All numbers are different, because no standard says which of two equal values wins a maximum."""
         count = int(numpy.prod(shape))
         return torch.from_numpy((self.random.permutation(count).reshape(shape) - count // 2) / 16.0)
 
     def give(self, name, tensor):
-        """Writes a leaf of the computation and returns it, ready for gradients."""
+        """Records a leaf of the computation and returns it, ready for gradients."""
         tensor = tensor.clone().requires_grad_()
         self.tensors[name] = tensor.detach()
         return tensor
@@ -94,7 +94,7 @@ def last_channels(x):
 
 
 def pads(size, kernel, stride, padding, pad):
-    """Before and after, as proto/config.proto defines them."""
+    """The padding before and after, as defined in proto/config.proto."""
     if padding == "SAME":
         total = max(0, (-(-size // stride) - 1) * stride + kernel - size)
         return total // 2, total - total // 2
@@ -102,7 +102,7 @@ def pads(size, kernel, stride, padding, pad):
 
 
 def window(settings):
-    """Of {kernel, stride, padding, pad} → ([kernel], [stride], text)."""
+    """The settings {kernel, stride, padding, pad} as text."""
     kernel, stride = settings["kernel"], settings.get("stride")
     text = f"kernel: {list(kernel)}"
     if stride:
@@ -166,7 +166,7 @@ def avg_pool(name, batch, shape, **settings):
     stride = settings.get("stride", kernel)
     x = case.give_image(case.draw(batch, *shape))
     means = lambda image: functional.avg_pool2d(pad_image(image, kernel, stride, settings, 0.0), kernel, stride)
-    # Padding does not count: divided by the share of the window that lies in the image.
+    # Padding does not count: divide by the share of the window that is in the image.
     y = means(first_channels(x)) / means(torch.ones_like(first_channels(x).detach()))
     case.differentiate(last_channels(y), {"input": x})
     return case
@@ -200,7 +200,7 @@ def batch_norm(name, batch, shape, mode="training", momentum=0.1, epsilon=1e-5, 
         y = functional.batch_norm(first_channels(x), mean, var, scale, shift, False, 0.0, epsilon)
         case.expect("output", last_channels(y))
         return case
-    # With momentum 1 the running statistics are the batch's, as PyTorch counts them: unbiased.
+    # With momentum 1, the running statistics are those of the batch; PyTorch's variance is unbiased.
     mean, var = torch.zeros(channels).double(), torch.zeros(channels).double()
     y = functional.batch_norm(first_channels(x), mean, var, scale, shift, True, 1.0, epsilon)
     values = batch * shape[0] * shape[1]
@@ -246,13 +246,13 @@ def cross_entropy(smoothing):
 
 
 def squared_error(logits, labels):
-    """Summed over the samples, a mean over the classes."""
+    """The sum over the samples of the mean over the classes."""
     target = functional.one_hot(labels, logits.shape[1]).double()
     return functional.mse_loss(logits, target, reduction="none").mean(1).sum()
 
 
 def sigmoid_entropy(logits, labels):
-    """Summed over the samples, a mean over the outputs."""
+    """The sum over the samples of the mean over the outputs."""
     one = logits.shape[1] == 1
     target = labels[:, None].double() if one else functional.one_hot(labels, logits.shape[1]).double()
     return functional.binary_cross_entropy_with_logits(logits, target, reduction="none").mean(1).sum()

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Writes the model files of configs/models that are too long to be written by hand, and checks the
-number of parameters of each against what its paper or reference implementation has.
+"""Writes the model files of configs/models that are too long to write by hand, and compares the number of
+parameters of each with its paper or reference implementation.
 
-    scripts/make_models.py            # writes configs/models/*.txtpb, as far as MODELS names them
-    scripts/make_models.py --check    # writes nothing; exit code 1 if a file is not what this would write
+    scripts/make_models.py            # writes the files of MODELS in configs/models
+    scripts/make_models.py --check    # writes nothing; exit code 1 if a file differs from the generated one
 """
 import argparse
 import os
@@ -14,10 +14,10 @@ FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 
 
 class Model:
-    """Layers in execution order, as text, with what they add to the number of parameters.
+    """Layers in execution order, as text, and their number of parameters.
 
-    Each method appends a layer and returns its name. `source` is the layer that it reads; None is
-    the layer written just before, which the file then leaves out."""
+    Each method appends a layer and returns its name. `source` is the layer that it reads; None means
+    the previous layer, which the file then omits."""
 
     def __init__(self, name, channels, comment):
         paragraphs = [textwrap.fill(one.strip(), 96) for one in comment.strip().split("\n\n")]
@@ -59,7 +59,7 @@ class Model:
         return self._append(name, "conv2d", text, filters, source)
 
     def dense(self, name, units, inputs, initializer):
-        """units None: one for each class of the data, which are not counted."""
+        """With `units` None there is a unit for each class of the data; these parameters are not counted."""
         self.parameters += units * inputs + units if units else 0
         size = f"units: {units} " if units else ""
         return self._append(name, "dense", f"{size}weights {{ initializer {{ {initializer} }} }}", units)
@@ -74,8 +74,8 @@ class Model:
 
 
 def shortcut_of(model, name, channels, stride):
-    """x, or, where the shape changes, bn(conv 1x1(x)). It comes first in a block, so that the sum can join the
-    batch norm that is made last."""
+    """x or, if the shape changes, bn(conv 1x1(x)). Must come first in a block, so that the last batch norm comes
+    directly before the sum and can be fused with it."""
     if stride == 1 and model.channels[model.previous] == channels:
         return model.previous
     model.conv(f"{name}/downsample/0", channels, 1, "stride: 2" if stride > 1 else "")
@@ -97,7 +97,7 @@ def residual_block(model, name, channels, stride):
 
 
 def bottleneck_block(model, name, channels, stride):
-    """1x1, 3x3, and 1x1 to four times as many channels, each with batch norm, instead of two 3x3."""
+    """Like residual_block, but with 1x1, 3x3, and 1x1 (to four times as many channels) instead of two 3x3."""
     block_input = model.previous
     shortcut = shortcut_of(model, name, 4 * channels, stride)
     strided = "stride: 2 " if stride > 1 else ""
@@ -115,7 +115,7 @@ def bottleneck_block(model, name, channels, stride):
 
 def resnet(model, widths, blocks, classes=10, large=False, block=residual_block):
     """A ResNet with torchvision's names, for images of 32x32: a 3x3 stem, no pooling before the last layer.
-    `large`: the paper's, for 224x224. `blocks`: how many each stage has."""
+    `large` selects the paper's network for 224x224. `blocks` is the number of blocks in each stage."""
     model.group("stem")
     if large:
         model.conv("conv1", widths[0], 7, "stride: 2 padding: EXPLICIT pad: 3")
@@ -139,10 +139,10 @@ def resnet(model, widths, blocks, classes=10, large=False, block=residual_block)
 
 RESNET_NOTES = """
 
-Convolutions have no bias (the batch norm that follows has a shift) and start as N(0, 2 / fan_in),
-He et al. 2015, the default: it keeps the size of the signal on the way forward, and the batch norms
-take care of the way back. The last layer starts near zero, so that the first loss is the logarithm
-of the number of classes."""
+Convolutions have no bias, because the batch norm after them has a shift. They start as N(0, 2 / fan_in)
+(He et al. 2015, the default), which keeps the size of the forward signal; the batch norms keep that of
+the backward signal. The last layer starts near zero, so that the first loss is the logarithm of the
+number of classes."""
 WIDTHS = [64, 128, 256, 512]
 
 
@@ -150,7 +150,7 @@ def resnet20():
     model = Model("resnet20", 3, """
 ResNet-20 for CIFAR-10 (He et al. 2016, section 4.2): a 3x3 stem, three stages of three blocks with 16,
 32 and 64 channels at 32x32, 16x16 and 8x8. 272,474 parameters.
-Shortcuts that change the shape are 1x1 convolutions with batch norm (the paper's option B); its own
+Shortcuts that change the shape are 1x1 convolutions with batch norm (the paper's option B). The paper's
 CIFAR networks pad with zeros instead (option A, 269,722 parameters).
 """ + RESNET_NOTES)
     resnet(model, [16, 32, 64], [3, 3, 3])
@@ -170,8 +170,8 @@ Shortcuts that change the shape are 1x1 convolutions with batch norm.
 def resnet18_imagenet():
     model = Model("resnet18_imagenet", 3, """
 ResNet-18 for photos of about 224x224 (He et al. 2016, table 1; torchvision's resnet18): a 7x7 stem of
-stride 2, a 3x3 max pool, two blocks each of 64, 128, 256 and 512 channels. 11,176,512 parameters, and
-the last layer, which has one output for each class of the data. Shortcuts that change the shape are 1x1
+stride 2, a 3x3 max pool, two blocks each of 64, 128, 256 and 512 channels. 11,176,512 parameters without
+the last layer, which has one output per class of the data. Shortcuts that change the shape are 1x1
 convolutions with batch norm.
 """ + RESNET_NOTES)
     resnet(model, WIDTHS, [2, 2, 2, 2], classes=None, large=True)
@@ -181,7 +181,7 @@ convolutions with batch norm.
 def resnet34_imagenet():
     model = Model("resnet34_imagenet", 3, """
 ResNet-34 for photos of about 224x224 (He et al. 2016, table 1; torchvision's resnet34): resnet18_imagenet with
-3, 4, 6 and 3 blocks. 21,284,672 parameters, and the last layer, which has one output for each class of the
+3, 4, 6 and 3 blocks. 21,284,672 parameters without the last layer, which has one output per class of the
 data.
 """ + RESNET_NOTES)
     resnet(model, WIDTHS, [3, 4, 6, 3], classes=None, large=True)
@@ -191,9 +191,9 @@ data.
 def resnet50_imagenet():
     model = Model("resnet50_imagenet", 3, """
 ResNet-50 for photos of about 224x224 (He et al. 2016, table 1; torchvision's resnet50): 3, 4, 6 and 3 blocks of
-a 1x1, a 3x3 and a 1x1 convolution. As in torchvision the 3x3 convolution has the stride of a block ("v1.5"), in
-the paper the first 1x1. 23,508,032 parameters, and the last layer, which has one output for each class of the
-data.
+a 1x1, a 3x3 and a 1x1 convolution. As in torchvision, the 3x3 convolution has the stride of a block ("v1.5"); in
+the paper the first 1x1 has it. 23,508,032 parameters without the last layer, which has one output per class of
+the data.
 """ + RESNET_NOTES)
     resnet(model, WIDTHS, [3, 4, 6, 3], classes=None, large=True, block=bottleneck_block)
     return model
@@ -206,7 +206,7 @@ def conv_relu6(model, name, *how, **more):
 
 
 def inverted_residual(model, name, channels, stride, expansion):
-    """Expand 1x1, depthwise 3x3, project 1x1 without activation; x is added where shapes agree."""
+    """Expand 1x1, depthwise 3x3, project 1x1 without activation; adds x if the shapes agree."""
     block_input = model.previous
     inputs = model.channels[block_input]
     hidden = inputs * expansion
@@ -225,12 +225,12 @@ def inverted_residual(model, name, channels, stride, expansion):
 def mobilenet_v2():
     model = Model("mobilenet_v2", 3, """
 MobileNetV2, width 1.0, for photos of about 224x224 (Sandler et al. 2018, table 2; torchvision's mobilenet_v2,
-which pads one pixel on each side). 2,223,872 parameters, and the last layer, which has one output for each class
+which pads one pixel on each side). 2,223,872 parameters without the last layer, which has one output per class
 of the data; 3,504,872 with 1000 classes.
 
-Convolutions have no bias (the batch norm that follows has a shift) and start as N(0, 2 / fan_in),
-He et al. 2015, the default; for a depthwise 3x3 fan_in is 9. The last layer starts as N(0, 0.01²),
-cut at two standard deviations.
+Convolutions have no bias, because the batch norm after them has a shift. They start as N(0, 2 / fan_in)
+(He et al. 2015, the default); for a depthwise 3x3 convolution fan_in is 9. The last layer starts as
+N(0, 0.01²), truncated at two standard deviations.
 """)
     model.group("stem")
     conv_relu6(model, "features/0", 32, 3, "stride: 2 padding: EXPLICIT pad: 1")
@@ -254,9 +254,9 @@ cut at two standard deviations.
 def multigpu_cnn(side=28, channels=1):
     model = Model("multigpu_cnn", channels, """
 The convnet of TensorFlow-Examples' multi-GPU tutorial (aymericdamien, multigpu_cnn): 20,217,226
-parameters on 28x28x1 (MNIST), 29,657,610 on 32x32x3 (CIFAR-10). As there, the two wide dense layers
-have no activation, 0.75 is the share of values that dropout zeroes, and weights start as Glorot and
-Bengio's uniform, biases at zero.
+parameters for 28x28x1 (MNIST), 29,657,610 for 32x32x3 (CIFAR-10). As in the tutorial, the two wide dense
+layers have no activation, dropout zeroes 75 % of the values, weights start with Glorot and Bengio's
+uniform distribution, and biases start at zero.
 """)
     xavier = "weights { initializer { type: XAVIER } }"
     model.group("features")
@@ -280,8 +280,8 @@ Bengio's uniform, biases at zero.
     return model
 
 
-# What the same networks have in PyTorch (bench/peers/models.py, torchvision), without a last layer whose size
-# is that of the data.
+# The numbers of parameters of the same networks in PyTorch (bench/peers/models.py, torchvision), without last
+# layers whose size depends on the data.
 EXPECTED = {"resnet20": 272474, "resnet18": 11173962, "resnet18_imagenet": 11176512, "resnet34_imagenet": 21284672,
             "resnet50_imagenet": 23508032, "mobilenet_v2": 2223872, "multigpu_cnn": 20217226}
 MODELS = (resnet20, resnet18, resnet18_imagenet, resnet34_imagenet, resnet50_imagenet, mobilenet_v2, multigpu_cnn)
@@ -307,7 +307,8 @@ def main():
                 out.write(model.text)
     assert f"{multigpu_cnn(32, 3).parameters:,}" in multigpu_cnn().text
     for path in stale:
-        print(f"{path} is not what scripts/make_models.py writes: run it, or change it there", file=sys.stderr)
+        print(f"{path} differs from the output of scripts/make_models.py: change that script, and run it",
+              file=sys.stderr)
     sys.exit(1 if stale else 0)
 
 

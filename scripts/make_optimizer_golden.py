@@ -3,8 +3,8 @@
 
     python3 scripts/make_optimizer_golden.py > tests/ps/golden/optimizers.txt
 
-The test computes the same start and gradients (`start`, `gradient`: sums and products that are
-exact in fp32). Of each case:
+The test computes the same start and gradients (`start` and `gradient` use only sums and products that
+are exact in fp32). The lines of each case:
 
     case NAME | SETTINGS (protobuf text of muster.config.Optimizer) | LEARNING RATE
     w_0 w_1 ... w_7          the weights after 1 step
@@ -20,7 +20,7 @@ def start(i):
 
 
 def gradient(step, i):
-    """Multiples of 1/64 in [-1, 1), different in size from element to element."""
+    """Multiples of 1/64 in [-1, 1), scaled differently for each element."""
     return ((step * 37 + i * 59 + step * i * 11) % 128 - 64) / 64 / 2 ** (i % 4)
 
 

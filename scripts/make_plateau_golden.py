@@ -3,8 +3,8 @@
 
     python3 scripts/make_plateau_golden.py > tests/ps/golden/plateaus.txt
 
-Muster counts the evaluations that were no better, PyTorch those beyond the first `patience` of them:
-plateau_patience is PyTorch's patience + 1. Of each case:
+Muster counts all evaluations without improvement, PyTorch those beyond the first `patience`, so
+plateau_patience is PyTorch's patience + 1. The lines of each case:
 
     case SETTINGS (protobuf text of muster.config.LearningRate)
     ACCURACY RATE            of each evaluation: its result, and the rate after it
@@ -13,7 +13,7 @@ import random
 
 import torch
 
-CASES = [  # base, factor, patience of PyTorch's, min_delta, end
+CASES = [  # base, factor, PyTorch's patience, min_delta, end
     (0.5, 0.1, 0, 0.0, 0.0),
     (0.1, 0.1, 2, 0.0, 0.0),
     (0.1, 0.5, 3, 0.01, 0.004),

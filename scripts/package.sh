@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Makes build/package/muster-VERSION-linux-x86_64.tar.gz, which an ordinary user unpacks and runs on
-# Debian 12, Ubuntu 22.04 or anything newer, and checks that:
+# Makes build/package/muster-VERSION-linux-x86_64.tar.gz, which an ordinary user can unpack and run on Debian
+# 12, Ubuntu 22.04 or anything newer, and checks it:
 #
-#   scripts/package.sh                     # of HEAD, in a new Debian 12; needs root, and some minutes
-#   scripts/package.sh --here              # of this tree, on this machine, which should be Debian 12
-#   scripts/package.sh --check FILE        # only the check of a package; needs root
+#   scripts/package.sh                     # builds HEAD in a new Debian 12; needs root and some minutes
+#   scripts/package.sh --here              # builds this tree on this machine, which should be Debian 12
+#   scripts/package.sh --check FILE        # only checks a package; needs root
 #
-# Where nvcc is, it then makes the CUDA backend's package for it (scripts/package_cuda.sh).
+# If nvcc is installed, also makes the package of the CUDA backend (scripts/package_cuda.sh).
 #
-# The package then trains, and gives the same bits, as an ordinary user's in a bare Debian 12 and a bare
-# Debian 13. `--here` does not check that, since it may not be root.
+# The check trains with the package as an ordinary user in a bare Debian 12 and a bare Debian 13, which must
+# give the same bits. `--here` does not check, because it may not run as root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# check_in FILE RELEASE: $weights is the hash of what it trained.
+# check_in FILE RELEASE: trains in a bare Debian, and sets $weights to the hash of the result.
 check_in() {
   local file=$1 release=$2 root=$workspace/bare-$2 log=$workspace/bare-$2.log
   make_root "$release" "$root"
@@ -30,7 +30,7 @@ check_in() {
   echo "As an ordinary user in a bare $release: $(grep Completed "$log"), weights hash $weights"
 }
 
-# On a processor without AVX2 the packaged programs, too, end with one line. Needs QEMU here.
+# Checks that the packaged programs end with one line on a processor without AVX2. Needs QEMU.
 check_old_processor() {
   local unpacked=$workspace/unpacked code=0
   mkdir "$unpacked"
@@ -38,7 +38,7 @@ check_old_processor() {
   tests/cli/old_processor_test.sh x86-64-v3 '' "$unpacked"/muster-*/bin/muster* || code=$?
   case $code in
     0) echo "On a processor without AVX2 every program ends with one line." ;;
-    77) ;; # it has said why
+    77) ;; # skipped; it has printed the reason
     *) return 1 ;;
   esac
 }
@@ -53,7 +53,7 @@ check() {
     echo "$0: expected the same bits on Debian 12 and 13, found '$bookworm' and '$weights'" >&2
     return 1
   fi
-  echo "$1: trains on Debian 12 and 13, to the same bits."
+  echo "$1: trains on Debian 12 and 13 with the same bits."
 }
 
 case ${1:-} in

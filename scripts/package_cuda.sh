@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Makes build/package/libmuster_cuda-VERSION-cudaMAJOR-linux-x86_64.tar.gz, the CUDA backend for a package of
-# the same version: unpacked in the same folder, it adds one library and its licence. The package itself
-# never needs CUDA. scripts/package.sh calls this when it has made one.
+# the same version: unpacked in the same folder, it adds one library and its licence. The package itself never
+# needs CUDA. scripts/package.sh calls this script after making a package.
 #
 #   scripts/package_cuda.sh [PACKAGE]   # default: the one in build/package
 #
-# Needs nvcc, and should run on Debian 12. Without nvcc it says so, and ends with exit code 0. What the
-# library needs beside the package: NVIDIA's driver, and cuBLAS of the same major version.
+# Needs nvcc, and should run on Debian 12. Without nvcc, it reports that and ends with exit code 0. Besides the
+# package, the library needs NVIDIA's driver, and cuBLAS of the same major version.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=build/package-cuda
@@ -19,20 +19,20 @@ cmake -S . -B $build -G Ninja -Wno-dev -DCMAKE_BUILD_TYPE=Release -DMUSTER_BUILD
 version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' $build/CMakeCache.txt)
 name=muster-$version-linux-x86_64
 package=${1:-build/package/$name.tar.gz}
-# grep reads all of it: a pipe that is closed early would count as a failure.
+# A variable, not a pipe: grep -q would close the pipe early, which would count as a failure.
 targets=$(cmake --build $build --target help)
 if ! grep -q '^muster_cuda:' <<<"$targets"; then
-  echo "No package of the CUDA backend: there is no CUDA toolkit here, or CMake said why not this one."
+  echo "No package of the CUDA backend: there is no CUDA toolkit, or CMake rejected it (see above)."
   exit 0
 fi
-[[ -f $package ]] || fail "expected the package that this is for, $package: scripts/package.sh makes it"
+[[ -f $package ]] || fail "$package does not exist; make it with scripts/package.sh"
 echo "Building the CUDA backend in $build ..."
 cmake --build $build --target muster_cuda -- --quiet
 library=$build/$name/lib/libmuster_cuda.so
 rm -rf "${build:?}/$name"
 install -D -s -m644 $build/lib/libmuster_cuda.so "$library"
 
-# Everything but CUDA's own is in the package or on every system.
+# Every library except those of CUDA must be in the package or on every system.
 needed=$(objdump -p "$library" | awk '$1 == "NEEDED" { print $2 }')
 contents=$(tar -tzf "$package")
 for soname in $needed; do
@@ -51,7 +51,7 @@ END
 result=$build/libmuster_cuda-$version-cuda$major-linux-x86_64.tar.gz
 pack $build "$name" >"$result"
 
-# A worker of the package loads it, as far as a machine without a card goes.
+# Check that a worker of the package loads it, as far as that works without a GPU.
 try=$(mktemp -d)
 trap 'rm -rf "$try"' EXIT
 for file in "$package" "$result"; do tar -C "$try" -xzf "$file"; done
@@ -61,12 +61,12 @@ bin/muster-worker --describe-gpu >"$try/log" 2>&1 || code=$?
 cd "$OLDPWD"
 said=$(tail -n 1 "$try/log")
 case "$code $said" in
-  0*) echo "A worker of the package computes on the card of this machine." ;;
-  *"no NVIDIA driver"* | *"no card that CUDA can use"*) echo "A worker of the package loads it, and finds no card here." ;;
-  *"is not found; install the CUDA toolkit's cuBLAS"*) echo "A worker of the package finds it, and no cuBLAS here." ;;
-  *) fail "a worker of the package does not take it: $said" ;;
+  0*) echo "A worker of the package computes on the GPU of this machine." ;;
+  *"no NVIDIA driver"* | *"CUDA finds no usable GPU"*) echo "A worker of the package loads it, but this machine has no GPU." ;;
+  *"was not found; install the CUDA toolkit's cuBLAS"*) echo "A worker of the package finds it, but this machine has no cuBLAS." ;;
+  *) fail "a worker of the package cannot use it: $said" ;;
 esac
 mkdir -p build/package
 mv "$result" build/package/
 result=build/package/${result##*/}
-echo "$result: $(stat -c %s "$result" | awk '{ printf "%.1f MB", $1 / 1e6 }'); unpack it where $name.tar.gz is unpacked."
+echo "$result: $(stat -c %s "$result" | awk '{ printf "%.1f MB", $1 / 1e6 }'); unpack it in the same folder as $name.tar.gz."

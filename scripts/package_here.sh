@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Builds the package on this machine, which should be Debian 12: a program runs where glibc is as new
-# as here, or newer. scripts/package.sh is what one runs.
+# Builds the package on this machine, which should be Debian 12: programs need a glibc that is at least as new
+# as that of the build. Users run scripts/package.sh instead.
 #
-# The CUDA backend is a package of its own (scripts/package_cuda.sh): this one needs no CUDA.
+# The CUDA backend has its own package (scripts/package_cuda.sh); this one needs no CUDA.
 #
-# What it makes: build/package/muster-VERSION-linux-x86_64.tar.gz, with
-#   bin/ lib/                 the programs, and every library but glibc, libstdc++ and libgcc_s
+# Makes build/package/muster-VERSION-linux-x86_64.tar.gz, with
+#   bin/ lib/                 the programs, and every library except glibc, libstdc++ and libgcc_s
 #   PACKAGE.txt configs/ README.md CHANGELOG.md docs/ proto/
-#   NOTICE licences/          of what is bundled, with a list that says where each source is
+#   NOTICE licences/          licences of the bundled libraries, and a list of their sources
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=build/package
 . scripts/bundle.sh
 
-# Compiled into the programs.
+# Libraries that are compiled into the programs.
 compiled_in=(libcli11-dev nlohmann-json3-dev cppzmq-dev libarchive-dev)
 
 scripts/setup.sh
@@ -34,17 +34,17 @@ cp -r configs README.md CHANGELOG.md NOTICE "$stage/"
 cat >"$stage/PACKAGE.txt" <<END
 Muster $version for Linux on x86-64 with AVX2. Nothing needs to be installed:
 
-    bin/muster launch configs/smoke.txtpb    # trains a small network on made-up images
+    bin/muster launch configs/smoke.txtpb    # trains a small network on synthetic images
     bin/muster --help
 
-README.md is that of the source: where it says build/release/bin/muster, read bin/muster; scripts/,
-tests/ and CONTRIBUTING.md are in the source only. licences/ has what is bundled and from where.
+README.md is that of the source: read bin/muster for build/release/bin/muster. scripts/, tests/ and
+CONTRIBUTING.md are only in the source. licences/ lists the bundled libraries and their sources.
 END
 cp docs/*.md "$stage/docs/"
 cp -r docs/images docs/services "$stage/docs/"
 cp proto/PROTOCOL.md proto/config.proto "$stage/proto/"
 
-# add_licence PACKAGE: with those that it refers to.
+# add_licence PACKAGE: copies the licence, and those that it refers to.
 add_licence() {
   local text="/usr/share/doc/$1/copyright" common
   [[ -f $text ]] || { echo "package_here.sh: no licence of $1 at $text" >&2; exit 1; }
@@ -55,13 +55,13 @@ add_licence() {
     done
 }
 
-# owner FILE: the package that it is from. A file may be listed with /usr or without.
+# owner FILE: the package that owns the file, which may be listed with or without /usr.
 owner() { { dpkg -S "$1" || dpkg -S "${1#/usr}" || dpkg -S "/usr$1"; } 2>/dev/null | head -n 1 | cut -d: -f1; }
 
 list="$stage/licences/LIBRARIES.txt"
 {
-  echo "Bundled from Debian, unchanged. PACKAGE.txt here is the licence of each. Its source:"
-  echo "apt-get source PACKAGE=VERSION, or https://snapshot.debian.org."
+  echo "Bundled from Debian, unchanged. PACKAGE.txt in this folder is the licence of PACKAGE. For its"
+  echo "source use apt-get source PACKAGE=VERSION, or https://snapshot.debian.org."
   echo
   printf '%-24s %9s  %-22s %s\n' file bytes package version
 } >"$list"
@@ -69,7 +69,7 @@ while read -r soname path; do
   [[ $soname =~ $system ]] && continue
   path=$(readlink -f "$path")
   package=$(owner "$path")
-  [[ -n $package ]] || { echo "package_here.sh: no Debian package has $path" >&2; exit 1; }
+  [[ -n $package ]] || { echo "package_here.sh: no Debian package owns $path" >&2; exit 1; }
   library=$(sed -E 's/\.so.*//; s/-[0-9].*//' <<<"$soname")
   grep -qwF "$library" NOTICE ||
     { echo "package_here.sh: NOTICE does not name $library, which the package bundles (from $package)" >&2; exit 1; }
@@ -84,7 +84,7 @@ for package in "${compiled_in[@]}"; do
     "$(dpkg-query -W -f '${Version}' "$package")" >>"$list"
 done
 
-# Everything is found in the package or is the system's.
+# Every library must be in the package or belong to the system.
 stray=$(libraries_of "$stage"/bin/* | grep -vF "$(realpath "$stage")/bin/../lib/" | grep -vE "$system" || true)
 if [[ -n $stray ]]; then
   printf 'package_here.sh: expected every library in %s/lib, but these are from elsewhere:\n%s\n' \

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Do the units of docs/services do what docs/SERVICES.md says? Makes a minimal Debian in a temporary directory,
-# boots its systemd in a container, sets Muster up there as that page says, and kills and stops what runs.
+# Tests that the units of docs/services do what docs/SERVICES.md says. Makes a minimal Debian in a temporary
+# directory, boots its systemd in a container, sets up Muster there as described on that page, and kills and
+# stops processes.
 #
 #   scripts/services.sh [bookworm|trixie] [PACKAGE.tar.gz]
 #
-# PACKAGE is one of scripts/package.sh; without it, one is made of this tree, which takes Debian 12.
+# PACKAGE is made by scripts/package.sh; without it, this tree is packaged, which needs Debian 12.
 # Needs root, the Debian packages debootstrap and systemd-container, a network with apt's mirror, and 1 GB below
-# $TMPDIR. Takes about five minutes. What scripts/debian_root.sh says of interruptions holds here.
+# $TMPDIR. Takes about five minutes. For interruptions see scripts/debian_root.sh.
 set -euo pipefail
 
 server=muster-server.service
@@ -21,17 +22,17 @@ die() {
   exit 1
 }
 
-# Makes the Debian that is booted. Its systemd starts "services.sh inside", and powers off after it.
+# Makes the Debian to boot. Its systemd starts "services.sh inside", and then powers off.
 make_machine() {
   make_root "$release" "$root"
   in_root "$root" root apt-get install -y -qq --no-install-recommends systemd-sysv dbus iproute2 procps \
     >"$workspace/apt.log" 2>&1 || { tail -n 20 "$workspace/apt.log" >&2 && return 1; }
-  # As SERVICES.md says.
+  # Install as described in SERVICES.md.
   tar --no-same-owner -C "$root/opt" -xzf "$package"
   ln -s "/$(cd "$root" && echo opt/muster-*/bin/muster)" "$root/usr/local/bin/muster"
   cp docs/services/*.service tests/cli/service_units_test.sh scripts/services.sh "$root/root/"
   echo muster-services >"$root/etc/hostname"
-  : >"$root/etc/machine-id" # systemd makes one
+  : >"$root/etc/machine-id" # systemd generates one
   cat >"$root/etc/systemd/system/proof.service" <<'END_OF_UNIT'
 [Unit]
 After=multi-user.target
@@ -58,8 +59,8 @@ outside() {
       *) die "unknown argument '$argument'; expected bookworm, trixie or a PACKAGE.tar.gz" ;;
     esac
   done
-  [[ -z $package || -f $package ]] || die "no package at $package; scripts/package.sh --here makes one"
-  command -v systemd-nspawn >/dev/null || die "systemd-nspawn is missing; expected the Debian package systemd-container"
+  [[ -z $package || -f $package ]] || die "$package does not exist; make it with scripts/package.sh --here"
+  command -v systemd-nspawn >/dev/null || die "systemd-nspawn is missing; install the Debian package systemd-container"
   # shellcheck source=scripts/debian_root.sh
   . scripts/debian_root.sh
   umask 022
@@ -70,19 +71,19 @@ outside() {
   fi
   root=$workspace/root
   make_machine
-  # nspawn needs a tmpfs at /run. With one of its own it works on machines without systemd, too.
+  # nspawn needs a tmpfs at /run. With its own one, it also works on machines without systemd.
   # shellcheck disable=SC2016  # expanded by the inner shell
   _contained sh -c '
     mount -t proc proc /proc && mount -t tmpfs -o mode=755 run /run || exit 1
     exec timeout 1200 systemd-nspawn --quiet --directory="$1" --register=no --keep-unit --private-network \
       --console=pipe --boot' sh "$root" </dev/null >"$workspace/console" 2>&1 || true
-  cat "$root/root/report" || die "the container did not get to its proofs: $(tail -n 20 "$workspace/console")"
+  cat "$root/root/report" || die "the container did not reach its tests: $(tail -n 20 "$workspace/console")"
   if ! grep -q '^end' "$root/root/report" || grep -q '^WRONG' "$root/root/report"; then
     tail -n 200 "$root/root/trace" >&2
-    die "something is wrong, or the container did not get to its end"
+    die "a test failed, or the container did not reach its end"
   fi
   echo "Debian $(<"$root/etc/debian_version"), $(chroot "$root" systemctl --version | head -n 1):" \
-    "$(grep -c '^ok' "$root/root/report") proven, none wrong"
+    "$(grep -c '^ok' "$root/root/report") checks passed, none failed"
 }
 
 # --- Inside -----------------------------------------------------------------------------------------
@@ -94,13 +95,13 @@ expect() {
   printf '%-5s %s: %s%s\n' $verdict "$1" "$3" "$([[ $verdict == ok ]] || echo "; expected $2")"
 }
 
-# await SECONDS WHAT COMMAND ...: waits until the command succeeds, and gives up if it does not.
+# await SECONDS WHAT COMMAND ...: waits until the command succeeds; ends the test if it does not.
 await() {
   local until=$((SECONDS + $1)) what=$2
   shift 2
   until "$@"; do
     if ((SECONDS >= until)); then
-      echo "WRONG waited in vain for this: $what"
+      echo "WRONG timed out waiting for: $what"
       journalctl --no-pager -n 100 >&2
       exit 1
     fi
@@ -111,16 +112,17 @@ await() {
 property() { systemctl show --value -p "$2" "$1"; }
 is_down() { [[ $(property "$1" ActiveState) =~ ^(inactive|failed)$ ]]; }
 all_down() { is_down "$server" && is_down "${workers[0]}" && is_down "${workers[1]}"; }
-# Prints the last exit code of a unit, its state, and how often systemd has started it again.
+# Prints the last exit code of a unit, its state, and how often systemd has restarted it.
 ended() { echo "$(property "$1" ExecMainStatus) $(property "$1" ActiveState), restarts $(property "$1" NRestarts)"; }
 server_pid() { pgrep -P "$(property "$server" MainPID)" -x muster-server; }
 of_status() { sed -n "s/^ *\"$1\": \([0-9]*\),\{0,1\}\$/\1/p" $run/status.json 2>/dev/null | head -n 1; }
-# Has the present server done a step? An earlier one may have left a status.
+# Whether the current server has done a step. An earlier one may have left a status.
 trains() { [[ $(of_status pid) == "$(server_pid)" ]] && (($(of_status step) > 0)); }
 restarted() { (($(property "$1" NRestarts) > $2)) && trains; }
 hash_of() { sed -n 's/.*"weights_hash":"\([0-9a-f]*\)".*/\1/p' "$1/metrics.jsonl" 2>/dev/null | tail -n 1; }
 
-# write_job STEPS: a tiny network on images in files. Flips make each step depend on the random numbers.
+# write_job STEPS: writes a config of a tiny network on images in files. Flips make each step depend on random
+# numbers.
 write_job() {
   cat >/etc/muster/job.txtpb <<END_OF_JOB
 run { seed: 1 steps: $1 global_batch: 32 slices: 4 log_every_steps: 20 }
@@ -141,7 +143,7 @@ evaluation { every_epochs: 0 }
 END_OF_JOB
 }
 
-# Follows SERVICES.md. The units name 10.0.0.5.
+# Sets up Muster as described in SERVICES.md. The units use the address 10.0.0.5.
 set_up() {
   ip address add 10.0.0.5/24 dev lo
   useradd --system --home-dir /var/lib/muster --shell /usr/sbin/nologin muster
@@ -154,7 +156,7 @@ set_up() {
   muster data synth /srv/images --train 2560 --test 500
 }
 
-# launch STEPS: runs the same job without the units. Theirs must end with the same weights.
+# launch STEPS: runs the same job without the units, whose runs must end with the same weights.
 launch() {
   write_job "$1"
   rm -rf /var/lib/muster/reference
@@ -171,46 +173,47 @@ clean_up() {
 
 expect_whole() {
   local unit
-  for unit in "${units[@]}"; do expect "$1: $unit is done" 0 "$(property "$unit" ExecMainStatus)"; done
-  expect "$1: the weights at the end" "$hash" "$(hash_of $run)"
+  for unit in "${units[@]}"; do expect "$1: exit code of $unit" 0 "$(property "$unit" ExecMainStatus)"; done
+  expect "$1: final weights" "$hash" "$(hash_of $run)"
 }
 
-# disturb WHAT UNIT COMMAND ...: runs the command. Systemd must then start the unit again, and the run go on.
+# disturb WHAT UNIT COMMAND ...: runs the command. Then systemd must restart the unit, and the run must continue.
 disturb() {
   local what=$1 unit=$2 count
   shift 2
   count=$(property "$unit" NRestarts)
   "$@"
-  await 60 "the run goes on after $what" restarted "$unit" "$count"
-  expect "$what: $unit is started again" $((count + 1)) "$(property "$unit" NRestarts)"
+  await 60 "the run continues after $what" restarted "$unit" "$count"
+  expect "$what: restarts of $unit" $((count + 1)) "$(property "$unit" NRestarts)"
 }
 
 prove_runs() {
   clean_up
   systemctl start "${units[@]}"
-  await 60 "the run's first steps" trains
-  await 200 "the run's end" all_down
-  expect_whole "a run that nothing disturbs"
+  await 60 "the first steps of the run" trains
+  await 200 "the end of the run" all_down
+  expect_whole "undisturbed run"
   systemctl start "$server"
-  await 30 "the end of a run that is complete" is_down "$server"
-  expect "a complete run, started again" "0 inactive, restarts 0" "$(ended "$server")"
+  await 30 "the end of a complete run" is_down "$server"
+  expect "complete run, restarted" "0 inactive, restarts 0" "$(ended "$server")"
 
   clean_up
   systemctl start "${units[@]}"
-  await 60 "the run's first steps" trains
+  await 60 "the first steps of the run" trains
   disturb "SIGKILL of a worker" "${workers[1]}" systemctl kill -s KILL "${workers[1]}"
-  disturb "SIGKILL of all of the server" "$server" systemctl kill -s KILL "$server"
-  disturb "SIGSEGV of the server's program" "$server" kill -s SEGV "$(server_pid)"
-  expect "… ends it with 6" 1 "$(journalctl --no-pager -o cat -u "$server" | grep -c 'code=exited, status=6/')"
+  disturb "SIGKILL of the whole server unit" "$server" systemctl kill -s KILL "$server"
+  disturb "SIGSEGV of the server process" "$server" kill -s SEGV "$(server_pid)"
+  expect "SIGSEGV of the server process: ends with 6" 1 \
+    "$(journalctl --no-pager -o cat -u "$server" | grep -c 'code=exited, status=6/')"
   systemctl stop "$server"
   expect "systemctl stop" "143 inactive, restarts 2" "$(ended "$server")"
   systemctl start "$server"
-  await 60 "the run goes on after systemctl stop and start" trains
-  await 300 "the run's end" all_down
-  expect_whole "a run with three losses and a stop"
+  await 60 "the run continues after systemctl stop and start" trains
+  await 300 "the end of the run" all_down
+  expect_whole "run with three losses and a stop"
 }
 
-# stays_down WHAT CODE UNIT ...: starts all units. These end with the code, and are not started again.
+# stays_down WHAT CODE UNIT ...: starts all units. The given ones must end with the code, and not restart.
 stays_down() {
   local what=$1 code=$2 unit
   shift 2
@@ -232,7 +235,7 @@ prove_what_stays_down() {
   clean_up
   sed -i 's#/srv/images#/srv/nothing#' /etc/muster/job.txtpb
   stays_down "no data" 3 "${workers[@]}"
-  expect "… the server waits" active "$(property "$server" ActiveState)"
+  expect "no data: the server waits" active "$(property "$server" ActiveState)"
   clean_up
   sed -i 's/base: 0.01/base: 1000000/' /etc/muster/job.txtpb
   stays_down "a value that is not finite" 4 "$server"
@@ -240,7 +243,7 @@ prove_what_stays_down() {
   systemctl start "$server"
   await 30 "the server reads its config" test -f $run/config.txtpb
   sed -i 's/seed: 1/seed: 2/' /etc/muster/job.txtpb
-  stays_down "a worker that does not fit" 8 "${workers[@]}"
+  stays_down "a worker that does not match the job" 8 "${workers[@]}"
   clean_up
 }
 
@@ -249,7 +252,7 @@ inside() {
   bash /root/service_units_test.sh /root /usr/local/bin/muster >&2 || code=$?
   expect "systemd-analyze finds nothing in the units" 0 $code
   set_up >&2
-  # As many steps as take half a minute.
+  # Choose as many steps as take half a minute.
   launch 400
   seconds=$(sed -n 's/.*"elapsed_s":\([0-9.]*\).*"final":true.*/\1/p' /var/lib/muster/reference/metrics.jsonl)
   steps=$(awk -v seconds="$seconds" 'BEGIN { print int(400 * 30 / (seconds + 0.1)) }')

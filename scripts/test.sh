@@ -1,17 +1,23 @@
 #!/usr/bin/env bash
-# Builds and runs the whole test suite: scripts/test.sh [release|debug|tsan] [ctest options]
-# With -L threads, parsing, cuda or emulated as the first option it builds only the tests of that label.
-# At the end it says what was skipped, and why, and how many tests passed, failed and were skipped.
+# Builds and runs the tests: scripts/test.sh [release|debug|tsan] [ctest options]
+# -L threads, parsing, cuda or deep as the first option builds and runs only the tests with that label. Two labels
+# are excluded by default: cuda, the CUDA backend, takes half as long to build as everything else; deep is for
+# long searches through states of the protocol.
+# The last lines list the skipped tests with their reasons, and count passed, failed and skipped tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=release
 case ${1:-} in release | debug | tsan) preset=$1; shift ;; esac
 logs=build/$preset/Testing/Temporary
-targets=()
-case "${1:-} ${2:-}" in "-L threads" | "-L parsing" | "-L cuda" | "-L emulated") targets=("tests_$2") ;; esac
+targets=(tests/all bench/all muster muster-server muster-worker)
+case "${1:-} ${2:-}" in
+  "-L threads" | "-L parsing" | "-L cuda") targets=("tests_$2") ;;
+  "-L deep") targets=(model_check simulate) ;;
+  " ") set -- -LE 'cuda|deep' ;;
+esac
 
-# What was skipped, by reason: cases of GoogleTest (a line "FILE:LINE: Skipped", the reason in the next
-# ones, the case's name), and programs that say "skipped: REASON".
+# Lists skipped tests by reason: cases of GoogleTest (a line "FILE:LINE: Skipped", then the reason, then the name
+# of the case), and programs that print "skipped: REASON".
 summary() {
   awk '
     function skip(name) {
@@ -30,15 +36,37 @@ summary() {
     }' failed="$(grep -c . "$logs/LastTestsFailed.log" 2>/dev/null || true)" "$logs/LastTest.log"
 }
 
+# Prints a progress line on a terminal, otherwise a line per hundred tests, and the full output of failed tests.
+progress() {
+  awk -v terminal="$([[ -t 1 ]] && echo 1)" '
+    function clear() { if (terminal && shown) printf "\r\033[K"; shown = 0 }
+    /^ *[0-9]+\/[0-9]+ Test +#/ {
+      n = $1 + 0
+      split($1, of, "/")
+      failed = !/ Passed | \*\*\*Skipped /
+      if (failed) { clear(); print }
+      else if (terminal) { clear(); printf "  %s %s", $1, substr($4, 1, 60); shown = 1 }
+      else if (n % 100 == 0 || n == of[2]) print "  " $1 " tests"
+      fflush()
+      output = failed
+      next
+    }
+    /^ +Start +[0-9]+: / { output = 0; next }
+    /^[0-9]+% tests passed/ { output = 0; clear() }
+    /^The following tests FAILED/ { output = 1 }
+    output'
+}
+
 scripts/setup.sh
-echo "Building build/$preset ..."
+echo "Building build/$preset (the first time takes several minutes on two cores) ..."
 scripts/build.sh "$preset" "${targets[@]}"
-# Three times as many at a time as there are processors: many tests wait for deadlines. Sanitizers are slow
-# enough to miss some of these.
+# Runs three tests per processor, because many tests wait for deadlines. With sanitizers, that would be too slow
+# to meet some deadlines.
 at_a_time=3
 [[ $preset == release ]] || at_a_time=2
 result=0
 rm -f "$logs/LastTestsFailed.log"
-ctest --preset "$preset" -j "$((at_a_time * $(nproc)))" "$@" || result=$?
+echo "Testing ..."
+ctest --preset "$preset" -j "$((at_a_time * $(nproc)))" "$@" 2>&1 | progress || result=$?
 summary
 exit $result

@@ -1,5 +1,5 @@
-"""The networks of configs/models in plain PyTorch, with the names that Muster gives their layers:
-load_state_dict takes a run's model.safetensors as it is (docs/pytorch.md).
+"""The networks of configs/models in plain PyTorch, with Muster's layer names, so that load_state_dict accepts
+the model.safetensors of a run (docs/PYTORCH.md).
 
     from safetensors.torch import load_file
     from torch_models import MODELS
@@ -7,9 +7,9 @@ load_state_dict takes a run's model.safetensors as it is (docs/pytorch.md).
     model.load_state_dict(load_file("runs/.../model.safetensors"))
     logits = model.eval()(images)        # [batch, channels, height, width], preprocessed
 
-A layer "layer1/0/conv1" is the module layer1.0.conv1. What has no parameters needs no name and
-stands in forward. ResNets and MobileNetV2 have the names of torchvision, whose resnet18, resnet34 and
-resnet50 are the ..._imagenet of configs/models.
+A layer "layer1/0/conv1" is the module layer1.0.conv1. Layers without parameters need no name and are in
+forward. ResNets and MobileNetV2 use the names of torchvision, whose resnet18, resnet34 and resnet50 are the
+..._imagenet of configs/models.
 """
 import torch.nn as nn
 import torch.nn.functional as functional
@@ -42,7 +42,7 @@ class Tutorial(nn.Module):
         self.norm = nn.LocalResponseNorm(9, alpha=9 * 0.00011111111, beta=0.75, k=1.0)
 
     def forward(self, x):
-        # SAME padding of a 3x3 window with stride 2 on an even size is a column and a row at the end.
+        # SAME padding of a 3x3 window with stride 2 on an even size adds a column and a row at the end.
         x = functional.relu(self.conv1(x))
         x = self.norm(functional.max_pool2d(x, 3, 2, ceil_mode=True))
         x = self.norm(functional.relu(self.conv2(x)))
@@ -152,7 +152,7 @@ class MobileNetV2(nn.Module):
         return self.classifier(self.features(x).mean((2, 3)))
 
 
-# By the name of the file in configs/models.
+# Keyed by the name of the file in configs/models.
 MODELS = {
     "linear": Linear,
     "cifar10_tutorial": Tutorial,

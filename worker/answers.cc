@@ -34,7 +34,7 @@
 namespace muster {
 namespace {
 
-// What --describe-gpu computes where there is no config.
+// The config for --describe-gpu without --config.
 constexpr const char* kSmallJob = R"(
   run { epochs: 1 global_batch: 8 }
   data { format: SYNTHETIC synthetic { height: 8 width: 8 channels: 1 classes: 10 train_samples: 8 test_samples: 8 } }
@@ -54,7 +54,7 @@ Datasets OpenIfThere(const config::Config& config) {
   try {
     return OpenDatasets(config.data(), config.run().seed());
   } catch (const Error&) {
-    return {};  // a run would say what is wrong; sizes do not need it
+    return {};  // a run would report the error; the sizes do not depend on it
   }
 }
 
@@ -63,7 +63,7 @@ void PrintLine(const nlohmann::json& line) {
   std::fflush(stdout);
 }
 
-// `name` stands for the image in errors.
+// `name` identifies the image in errors.
 void PrintLogits(nlohmann::json line, const std::string& name, std::span<const float> logits) {
   if (!std::ranges::all_of(logits, [](float x) { return std::isfinite(x); })) {
     throw Error(ExitCode::kNonfinite, "the network's outputs for {} are not finite", name);
@@ -72,7 +72,7 @@ void PrintLogits(nlohmann::json line, const std::string& name, std::span<const f
   PrintLine(line);
 }
 
-// As a worker of the run has them, which gets them rounded where they travel in 16 bits.
+// The weights as a worker of the run gets them: rounded if they travel in 16 bits.
 Arena ReadWeights(const config::Config& config, const Graph& graph, const std::string& path) {
   Arena weights(graph.arena_floats());
   const SafetensorsReader file(path);
@@ -95,7 +95,7 @@ void Predict(const config::Config& config, const std::string& weights_path, cons
 void PrintMemory(const WorkerArguments& arguments) {
   const config::Config config = ReadResolvedConfig(arguments.config);
   if (arguments.rank >= config.cluster().workers()) {
-    throw Error(ExitCode::kUsage, "--rank {}: expected 0 to {}, since cluster.workers is {}",
+    throw Error(ExitCode::kUsage, "--rank {}: expected 0 to {} (cluster.workers is {})",
                 arguments.rank, config.cluster().workers() - 1, config.cluster().workers());
   }
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
@@ -173,7 +173,7 @@ void PrintEvaluation(const WorkerArguments& arguments) {
   const auto open = arguments.validation_set ? OpenDatasets : OpenEvaluatedSet;
   const Datasets data = open(config.data(), config.run().seed());
   if (arguments.validation_set && SizeOf(data.validation) == 0) {
-    throw Error(ExitCode::kUsage, "--validation-set: these data have none");
+    throw Error(ExitCode::kUsage, "--validation-set: the data has no validation set");
   }
   const Dataset& set = arguments.validation_set ? *data.validation : EvaluatedSetOf(data);
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));

@@ -1,26 +1,26 @@
-// What muster-worker prints instead of working: lines of JSON on standard output, for the launcher.
+// The print options of muster-worker: lines of JSON on standard output, for the launcher.
 #pragma once
 
 #include "worker/arguments.h"
 
 namespace muster {
 
-// --memory: a line for each row of what this worker would use. The last one is measured: with all
-// kernels made, but none of the arrays, this process is as large as a worker is without them.
+// --memory: a line for each row of this worker's memory. The last row is measured: this process
+// with all kernels made, but without the arrays, is as large as a worker without its arrays.
 void PrintMemory(const WorkerArguments& arguments);
 
-// --predict: a line for each sample, as soon as it is computed.
+// --predict: a line for each sample as soon as it is computed.
 void PrintPredictions(const WorkerArguments& arguments);
-// --images: the same for photos, also for those that cannot be read.
+// --images: a line for each photo, including unreadable ones.
 void PrintImagePredictions(const WorkerArguments& arguments);
 
 // --evaluate: a line for each block of the set, in any order.
 void PrintEvaluation(const WorkerArguments& arguments);
 
-// --describe-gpu: the GPU that this process sees, the versions of CUDA, cuBLAS and cuDNN, and the
-// precision, as text. First compares what the config's layers, or without a config a small
-// network's, compute there with the CPU. Throws Error(kFailure) where there is no GPU, or CUDA does
-// not work, and Error(kRefused) where the GPU computes wrongly.
+// --describe-gpu: prints the GPU, the versions of CUDA, cuBLAS and cuDNN, and the precision. First
+// compares the results of the config's layers (without a config, of a small network) with the CPU.
+// Throws Error(kFailure) if there is no GPU or CUDA does not work, and Error(kRefused) if the GPU's
+// results are wrong.
 void PrintGpu(const WorkerArguments& arguments);
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// What muster-worker was asked for.
+// The command line of muster-worker.
 #pragma once
 
 #include <cstdint>

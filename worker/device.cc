@@ -17,7 +17,7 @@ namespace {
 
 WorkerDevice MakeCpu(const config::Worker& worker) {
   if (worker.precision() != config::Worker::FP32) {
-    LogWarning("worker.precision={} is of GPUs: the CPU computes in FP32",
+    LogWarning("worker.precision={} only applies to GPUs: computing in FP32",
                config::Worker::Precision_Name(worker.precision()));
   }
   const CpuOptions options{.winograd = worker.convolution() != config::Worker::DIRECT};
@@ -65,15 +65,15 @@ WorkerDevice MakeCuda(const config::Config& config, uint32_t rank) {
   return {std::move(made.backend), std::move(made.arithmetic)};
 }
 
-// What to do about a GPU that does not work.
+// Advice for a GPU that does not work.
 std::string OtherDevices() {
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  return fmt::format("another GPU{} (--devices) may do, or --devices cpu",
+  return fmt::format("try another GPU{} (--devices) or --devices cpu",
                      visible == nullptr ? "" : fmt::format(" than {}", visible));
 }
 
-// Of a tensor's largest number: far above what another order of sums does, and far below what a
-// wrong product does.
+// Relative to a tensor's largest value: far above the effect of another summation order, far below
+// that of a wrong product.
 double ToleranceOf(config::Worker::Precision precision) {
   switch (precision) {
     case config::Worker::TF32:
@@ -98,7 +98,7 @@ WorkerDevice MakeWorkerDevice(const config::Config& config, uint32_t rank) {
     throw;
   } catch (const NoGpu& error) {
     if (!worker.soft_placement()) throw;
-    LogWarning("computing on the CPU in FP32 (worker.soft_placement): {}", error.what());
+    LogWarning("falling back to the CPU in FP32 (worker.soft_placement): {}", error.what());
     return MakeCpu(worker);
   } catch (const Error& error) {
     throw Error(error.code(), "{}; {}", error.what(), OtherDevices());
@@ -110,7 +110,7 @@ void TestDevice(const config::Config& config, const Graph& graph, int64_t batch,
   const config::Worker& worker = config.worker();
   if (device.backend->shares_host_memory() || batch == 0) return;
   const auto begin = std::chrono::steady_clock::now();
-  // In a thread of its own: the CPU backend changes how its thread treats denormal numbers.
+  // In a separate thread, because the CPU backend changes how its thread treats denormal numbers.
   const SelfTestResult result =
       std::async(std::launch::async, [&] {
         const std::unique_ptr<Backend> cpu =
@@ -119,12 +119,12 @@ void TestDevice(const config::Config& config, const Graph& graph, int64_t batch,
       }).get();
   if (!result.failure.empty()) {
     throw Error(ExitCode::kRefused,
-                "{}: in the test before the first step it {}. The GPU, its driver or its libraries "
-                "may be broken; {}",
+                "{}: the test before the first step failed: {}. The GPU, its driver or its "
+                "libraries may be broken; {}",
                 device.arithmetic, result.failure, OtherDevices());
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  LogInfo("the GPU computes as the CPU does: {} operations tested in {:.1f} s", result.operations,
+  LogInfo("the GPU's results match the CPU's: {} operations tested in {:.1f} s", result.operations,
           took.count());
 }
 

@@ -1,4 +1,4 @@
-// What a worker computes on, as its config says: the CPU, or a card where there is one.
+// The device of a worker as the config selects it: the CPU or a GPU.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@ namespace muster {
 
 struct WorkerDevice {
   std::unique_ptr<Backend> backend;
-  std::string arithmetic;  // what its bits depend on, in words
+  std::string arithmetic;  // what the bits depend on, as text
 };
 
-// `config` is resolved. With worker.soft_placement it computes on the CPU, and says so, where CUDA
-// is asked for and this machine has none (NoGpu). A GPU that does not work, or has too little
-// memory, is an Error in any case.
+// `config` must be resolved. With worker.soft_placement, falls back to the CPU with a warning if
+// this machine has no usable CUDA (NoGpu). A GPU that fails or has too little memory is always an
+// Error.
 WorkerDevice MakeWorkerDevice(const config::Config& config, uint32_t rank);
 
-// On a GPU: compares what this job computes there with the CPU (worker/nn/self_test.h), with slices
+// On a GPU: compares the operations of this job with the CPU (worker/nn/self_test.h), with slices
 // of up to `batch` samples. Throws Error(kRefused) that names GPU and operation if they differ or
 // the GPU fails.
 void TestDevice(const config::Config& config, const Graph& graph, int64_t batch,

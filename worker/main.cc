@@ -1,4 +1,4 @@
-// muster-worker: one tower of a job. Started by `muster launch`, or by hand.
+// muster-worker: a worker of a job. Started by `muster launch` or by hand.
 #include <fmt/core.h>
 
 #include <csignal>
@@ -34,7 +34,7 @@ namespace muster {
 namespace {
 
 std::string NameOf(const WorkerArguments& arguments) {
-  return arguments.join ? "a worker that joins" : fmt::format("worker {}", arguments.rank);
+  return arguments.join ? "a new worker" : fmt::format("worker {}", arguments.rank);
 }
 
 wire::Hello DescribeWorker(const config::Config& config, const Graph& graph, const Datasets& data) {
@@ -53,13 +53,13 @@ wire::Hello DescribeWorker(const config::Config& config, const Graph& graph, con
   return hello;
 }
 
-// JPEG decoders differ between versions, and with them the bits of a result.
+// Decoder versions differ in their output, which changes the bits of a result.
 std::string DecoderText(const config::Data& data) {
   if (data.format() != config::Data::IMAGE_FOLDER) return "";
   return fmt::format(", JPEG decoder {:016x}", DecoderFingerprint());
 }
 
-// The most that this process ever had.
+// The peak memory use of this process.
 double PeakBytes() {
   std::ifstream file("/proc/self/status");
   double kibibytes = 0;
@@ -69,28 +69,28 @@ double PeakBytes() {
   return kibibytes * 1024;
 }
 
-// OpenMP ends the process, and libzmq aborts, where they cannot have what they need.
+// Without these limits OpenMP would end the process and libzmq would abort.
 void RequireLimits(const config::Config& config) {
   RequireOpenFiles("a worker", 64);
   const unsigned input = config.data().prefetch_threads() + 1;
   RequireThreads("a worker", config.worker().threads() + input + 4);
 }
 
-// `muster launch` keeps the log of a worker that it starts. One that is started by hand keeps its
-// own in the run directory, if there is one.
+// `muster launch` saves the log of the workers that it starts. A worker started by hand writes its
+// own into the run directory, if there is one.
 void KeepLog(const std::string& folder, uint32_t rank) {
   const std::string log = fmt::format("{}/worker-{}.log", folder, rank);
   if (!folder.empty() && AlsoLogTo(log)) {
-    LogInfo("this log goes to {}, too", log);
+    LogInfo("also logging to {}", log);
   } else {
-    LogInfo("this log goes to standard error only: 2>>worker-{}.log keeps it", rank);
+    LogInfo("logging to standard error only; add 2>>worker-{}.log to save it", rank);
   }
 }
 
 void Work(const WorkerArguments& arguments) {
   config::Config config = ReadResolvedConfig(arguments.config);
   RequireLimits(config);
-  if (arguments.join) config.mutable_run()->clear_trace_file();  // the parts are named by rank
+  if (arguments.join) config.mutable_run()->clear_trace_file();  // trace files are named by rank
   const trace::Session session(trace::WorkerSession(config, arguments.rank), "compute");
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   const Datasets data = OpenDatasets(config.data(), config.run().seed());
@@ -114,7 +114,8 @@ void Work(const WorkerArguments& arguments) {
   }
   LogInfo("joining the job at {} as {}", options.endpoint, NameOf(arguments));
   const bool by_hand = arguments.parent == 0;
-  if (by_hand && !arguments.join) KeepLog(arguments.log_dir, arguments.rank);  // also if refused
+  // before joining, to log a refusal too
+  if (by_hand && !arguments.join) KeepLog(arguments.log_dir, arguments.rank);
   Client client(std::move(options));
   if (by_hand) LeaveOnSignal(client.rank());
   if (by_hand && arguments.join) KeepLog(arguments.log_dir, client.rank());
@@ -138,61 +139,61 @@ void Work(const WorkerArguments& arguments) {
     throw;
   }
   const size_t card = device.backend->memory_use().most;
-  LogInfo("done; used {:.1f} MB of memory at most{}", PeakBytes() * 1e-6,
-          card == 0 ? ""
-                    : fmt::format(", and {:.3f} MB on the card", static_cast<double>(card) * 1e-6));
+  LogInfo("done; peak memory {:.1f} MB{}", PeakBytes() * 1e-6,
+          card == 0 ? "" : fmt::format(", GPU memory {:.3f} MB", static_cast<double>(card) * 1e-6));
 }
 
 int Main(int argc, char** argv) {
   WorkerArguments arguments;
   ProgramOptions program{
-      "One worker of a Muster job: computes gradients on its slices of every batch.\n"
+      "One worker of a Muster job: computes the gradients of its slices of every batch.\n"
       "Usually started by `muster launch` or `muster worker`."};
   ProgramOptions::Option config =
-      program.Add("--config", arguments.config, "The resolved config, as the run directory has it");
+      program.Add("--config", arguments.config, "The resolved config from the run directory");
   ProgramOptions::Option rank =
       program.Add("--rank", arguments.rank, "This worker's number, from 0");
   rank.RequiredUnless(program.AddFlag("--join", arguments.join,
-                                      "Take any free place, also of a job that runs already"));
+                                      "Take any free rank; the job may already be running"));
   ProgramOptions::Option endpoint =
       program.Add("--endpoint", arguments.endpoint,
                   "The server's endpoint: local://@NAME, ipc://@NAME or tcp://HOST:PORT");
-  const ProgramOptions::Option memory = program.AddFlag(
-      "--memory", arguments.memory,
-      "Print what memory this worker would use, a line of JSON for each part, and exit");
+  const ProgramOptions::Option memory =
+      program.AddFlag("--memory", arguments.memory,
+                      "Print this worker's memory use, a line of JSON for each part, and exit");
   endpoint.RequiredUnless(memory);
   const ProgramOptions::Option describe_gpu =
       program.AddFlag("--describe-gpu", arguments.describe_gpu,
-                      "Compare what the GPU computes with the CPU, print the GPU and the versions "
-                      "of CUDA, cuBLAS and cuDNN, a line of JSON, and exit");
+                      "Compare the GPU's results with the CPU's, print the GPU and the versions of "
+                      "CUDA, cuBLAS and cuDNN as a line of JSON, and exit");
   config.OptionalWith(describe_gpu);
   endpoint.RequiredUnless(describe_gpu);
   rank.RequiredUnless(describe_gpu);
-  const ProgramOptions::Option predict = program.Add(
-      "--predict", arguments.predict,
-      "Print what the network makes of these samples of the test set (0-9,17), a line of JSON "
-      "for each, and exit");
+  const ProgramOptions::Option predict =
+      program.Add("--predict", arguments.predict,
+                  "Print the network's outputs for these samples of the test set (0-9,17), a line "
+                  "of JSON for each, and exit");
   endpoint.RequiredUnless(predict);
-  const ProgramOptions::Option images = program.Add(
-      "--images", arguments.images,
-      "Print what the network makes of the photos at the paths in this file, each ended "
-      "by a zero byte, a line of JSON for each, and exit");
+  const ProgramOptions::Option images =
+      program.Add("--images", arguments.images,
+                  "Print the network's outputs for the photos listed in this file (paths, each "
+                  "ended by a zero byte), a line of JSON for each, and exit");
   endpoint.RequiredUnless(images);
-  const ProgramOptions::Option evaluate = program.AddFlag(
-      "--evaluate", arguments.evaluate,
-      "Evaluate the test set, or else the validation set, in cluster.workers threads, print what "
-      "came of each block, a line of JSON, and exit");
+  const ProgramOptions::Option evaluate =
+      program.AddFlag("--evaluate", arguments.evaluate,
+                      "Evaluate the test set, or else the validation set, in cluster.workers "
+                      "threads, print a line of JSON for each block, and exit");
   endpoint.OptionalWith(evaluate);
   program.Add("--weights", arguments.weights,
-              "With --predict, --images, --evaluate: the weights, a safetensors file");
+              "With --predict, --images, --evaluate: the safetensors file with the weights");
   program.AddFlag("--training-set", arguments.training_set,
-                  "With --predict: samples of the training set, as an evaluation would see them");
+                  "With --predict: samples of the training set, prepared as in an evaluation");
   program.AddFlag("--validation-set", arguments.validation_set,
-                  "With --evaluate: the validation set, also where there is a test set");
+                  "With --evaluate: the validation set, even if there is a test set");
   program.Add("--token-file", arguments.token_file,
               "File with the job token, 32 hexadecimal digits. Default: $MUSTER_TOKEN");
-  program.Add("--log-dir", arguments.log_dir, "Without --parent: write worker-RANK.log here, too");
-  program.Add("--parent", arguments.parent, "Die when this process, the parent, dies");
+  program.Add("--log-dir", arguments.log_dir,
+              "Without --parent: also write worker-RANK.log to this folder");
+  program.Add("--parent", arguments.parent, "Exit when the parent process with this pid exits");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   if (arguments.parent != 0) {
     DieWithParent(arguments.parent);
@@ -200,7 +201,8 @@ int Main(int argc, char** argv) {
     SayWhenStopped(arguments.join ? NameOf(arguments) : fmt::format("rank {}", arguments.rank));
   }
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGUSR1, SIG_IGN);  // the server's: schedulers send it to every process of a job
+  // schedulers send it to every process of a job; only the server handles it
+  std::signal(SIGUSR1, SIG_IGN);
   IgnoreFileSizeSignal();
   KeepFreedMemory();
   InitLog(arguments.join ? "worker" : "worker-" + std::to_string(arguments.rank));

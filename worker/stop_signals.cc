@@ -15,7 +15,7 @@ namespace {
 std::atomic<bool> leave = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-// The line that it leaves when somebody stops it.
+// The line that a signal handler writes.
 std::array<char, 64> stop_line;
 size_t stop_line_size = 0;
 
@@ -23,10 +23,10 @@ void OnStopSignal(int signal) {
   (void)!::write(STDERR_FILENO, stop_line.data(), stop_line_size);
   const char* const by = signal == SIGINT ? "SIGINT (Ctrl-C)\n" : "SIGTERM\n";
   (void)!::write(STDERR_FILENO, by, std::strlen(by));
-  ::raise(signal);  // with its usual effect: the server notices that this process has ended
+  ::raise(signal);  // with its default effect: the server notices the end of this process
 }
 
-// What is ignored stays so: a shell's background job.
+// Leaves an ignored signal ignored, as in a shell's background job.
 void Handle(int signal, const struct sigaction& action) {
   struct sigaction before {};
   if (::sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) {
@@ -36,7 +36,7 @@ void Handle(int signal, const struct sigaction& action) {
 
 void OnLeaveSignal(int) {
   constexpr char kText[] =
-      "muster: this worker leaves when it has done its part (SIGTERM again ends it at once)\n";
+      "muster: this worker will leave after its current work (SIGTERM again: exit now)\n";
   (void)!::write(STDERR_FILENO, kText, sizeof kText - 1);
   leave = true;
 }
@@ -46,7 +46,7 @@ void OnLeaveSignal(int) {
 void SayWhenStopped(const std::string& who) {
   const int size =
       std::snprintf(stop_line.data(), stop_line.size(), "muster: %s was stopped by ", who.c_str());
-  stop_line_size = static_cast<size_t>(std::max(size, 0));  // it fits, whatever the rank
+  stop_line_size = static_cast<size_t>(std::max(size, 0));  // fits any rank
   struct sigaction action {};
   action.sa_handler = OnStopSignal;
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);

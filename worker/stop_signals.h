@@ -1,4 +1,4 @@
-// How a worker that was started by hand is stopped.
+// Signals that stop a worker started by hand.
 #pragma once
 
 #include <atomic>
@@ -7,15 +7,15 @@
 
 namespace muster {
 
-// From now on SIGINT and SIGTERM end the process with a line that says so; `who` begins it.
+// From now on SIGINT and SIGTERM end the process with a line that begins with `who`.
 void SayWhenStopped(const std::string& who);
 
-// … and SIGTERM asks it to leave the job when its part is done: its service manager stops it, or a
-// scheduler that wants the machine. The job goes on without it, and nothing is computed twice. A
-// second one ends it at once.
+// Like SayWhenStopped, but the first SIGTERM (from a service manager or scheduler) makes the worker
+// leave the job after its current work. The job continues without it, and no work is repeated. A
+// second SIGTERM ends the process at once.
 void LeaveOnSignal(uint32_t rank);
 
-// Whether somebody wants this worker to leave; a signal sets it.
+// Whether this worker shall leave; set by a signal.
 const std::atomic<bool>& WantedToLeave();
 
 }  // namespace muster

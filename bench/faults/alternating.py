@@ -1,5 +1,5 @@
-"""Two runs that go on in turn, one stopped while the other goes on: what a machine does otherwise from one
-second to the next meets both."""
+"""Compares two runs that alternate: one is stopped while the other runs, so that changes of the machine's speed affect
+both."""
 import os
 import signal
 import statistics
@@ -8,20 +8,20 @@ import time
 from job_processes import processes_of
 
 TURN_S = 0.4
-PAUSE_S = 0.2  # a step that takes longer had a pause in it
+PAUSE_S = 0.2  # a longer step contained a pause
 
 
 class _One:
     def __init__(self, job):
         self.job = job
         server = job.server()
-        self.few = [job.launcher.pid, server]  # that are not workers
+        self.few = [job.launcher.pid, server]  # not workers
         self.all = self.few + [pid for pid in processes_of(job.folder) if pid not in self.few]
         self.turns, self.cpu = [], {"few": 0.0, "all": 0.0}
         self.steps = 0
 
     def signal(self, number):
-        # The launcher is the first to stop and the last to go on: it never sees that others stand still.
+        # The launcher stops first and continues last, so that it never sees the others stopped.
         for pid in self.all if number == signal.SIGSTOP else reversed(self.all):
             os.kill(pid, number)
 
@@ -31,7 +31,7 @@ class _One:
         self.signal(signal.SIGCONT)
         time.sleep(seconds)
         self.signal(signal.SIGSTOP)
-        time.sleep(0.01)  # until the last line is read
+        time.sleep(0.01)  # until the last line has been read
         self.turns.append((begin, time.monotonic()))
         self.cpu["few"] += self._seconds_of(self.few) - before[0]
         self.cpu["all"] += self._seconds_of(self.all) - before[1]
@@ -47,7 +47,7 @@ class _One:
         return total / 1e9
 
     def step_times(self):
-        """The mean of each turn's steps, without its first and its slowest; None where there were too few."""
+        """The mean of each turn's steps, without the first and the slowest ones; None if there are too few."""
         steps = list(self.job.steps)
         took = [(at, after["elapsed_s"] - before["elapsed_s"])
                 for (_, before), (at, after) in zip(steps, steps[1:])]
@@ -59,8 +59,8 @@ class _One:
 
 
 def compare(first, second, turns):
-    """Of the second job against the first: how much longer its steps are (a share), how much more processor time
-    its server and launcher need for a step, as a share of what all of the first job's processes do."""
+    """Compares the second job with the first: how much longer its steps are (relative), and how much more processor time
+    its server and launcher need per step, relative to that of all the first job's processes."""
     both = [_One(first), _One(second)]
     for one in both:
         one.signal(signal.SIGSTOP)
@@ -74,5 +74,5 @@ def compare(first, second, turns):
 
 
 def interval(values):
-    """Their mean, and by how much it may be wrong (twice its standard error)."""
+    """Returns the mean and its uncertainty (twice its standard error)."""
     return statistics.mean(values), 2 * statistics.stdev(values) / len(values) ** 0.5

@@ -1,5 +1,5 @@
-"""Faults of a run whose server and workers are started one by one and, when they fail, again, as a
-service manager does: on hosts of their own where this machine can have some, else all on this one."""
+"""Faults in a run whose server and workers are started one by one and restarted like a service manager does: on
+separate hosts (network namespaces) if this machine supports that."""
 import os
 import signal
 import socket
@@ -12,7 +12,7 @@ from faults.run import PATIENCE_S, START_S, Lost, Run, Stuck, eventually
 from faults.variants import SILENCE_S
 from job_processes import processes_of
 
-SERVER_ENDS = (1, 5, 6, 7)  # … that a service manager starts it again after; < 0: it was killed
+SERVER_ENDS = (1, 5, 6, 7)  # exit codes after which a service manager restarts it; < 0: killed
 HOSTS = 2
 
 
@@ -43,7 +43,7 @@ class Worker:
 
     def asks(self):
         """… again and again for its rank, which is taken."""
-        return self.said("asking for up to")
+        return self.said("retrying for up to")
 
     def alive(self):
         return self.process.poll() is None
@@ -93,11 +93,11 @@ class HandRun(Run):
         end = time.monotonic() + START_S
         while os.path.getsize(self.log) == size and self.first.poll() is None:
             if time.monotonic() > end:
-                raise Stuck(f"not within {START_S} s: a word of the server; {self.log}")
+                raise Stuck(f"no output of the server within {START_S} s; see {self.log}")
             time.sleep(0.002)
 
     def over(self):
-        """… and sees to what has ended."""
+        """Restarts ended processes; returns whether the run is over."""
         for worker in self.workers:
             worker.tend()
         self.rivals.tend()
@@ -118,7 +118,7 @@ class HandRun(Run):
         eventually(lambda: self.over() or is_there(), PATIENCE_S, "another server is started")
 
     def victim(self, program, rng):
-        """Not one that only asks for a seat."""
+        """A random process, but not a rival that waits for its rank."""
         return rng.choice([pid for pid in self.member(program) if pid not in self.rivals.pids()] or [0]) or None
 
     def lose_server(self, number, program, rng):
@@ -143,8 +143,8 @@ class HandRun(Run):
         return [worker for worker in self.workers if worker.alive() and worker.joined()]
 
     def do_twice(self, rng):
-        """One rank started a second time: only one of the two may have the seat. It asks for it beside what
-        comes next."""
+        """Starts a rank a second time: only one of the two may have it. The second one keeps requesting it during the
+        next faults."""
         ranked = [worker for worker in self.seated() if worker.rank is not None]
         if not ranked:
             return False
@@ -162,7 +162,7 @@ class HandRun(Run):
                 eventually(lambda: self.over() or worker not in self.workers or worker.alive() and worker.joined(),
                            PATIENCE_S, f"{worker.log}: it is there")
                 if worker not in self.workers:
-                    continue  # a second one with its rank has its seat
+                    continue  # a second worker with its rank has replaced it
                 self.workers.remove(worker)
                 worker.process.send_signal(signal.SIGTERM)
                 eventually(lambda: self.over() or not worker.alive(), 20, f"{worker.log}: it leaves")
@@ -172,7 +172,7 @@ class HandRun(Run):
         return rng.choice(self.network.links)
 
     def do_partition(self, rng):
-        """In one direction or both, also for longer than deadlines.silence_s."""
+        """In one or both directions, possibly for longer than deadlines.silence_s."""
         self.troubles += 1
         links = rng.choice([self.network.links, [self.troubled(rng)], [self.troubled(rng)]])
         ways = rng.choice([(True, True), (True, True), (True, False), (False, True)])
@@ -203,15 +203,15 @@ class HandRun(Run):
     def finish(self):
         self.await_end()
         if self.first.returncode != 0:
-            raise Lost(f"the server's exit code is {self.first.returncode}")
+            raise Lost(f"the server exited with code {self.first.returncode}")
         self.rivals.finish()
         for worker in self.workers:
-            if not worker.joined():  # just started again, and nobody is there any more
+            if not worker.joined():  # it was just restarted, and there is no server any more
                 worker.process.kill()
             try:
                 worker.process.wait(20)
             except subprocess.TimeoutExpired:
-                raise Stuck(f"{worker.log}: it does not end with its run") from None
+                raise Stuck(f"the worker did not exit at the end of the run; see {worker.log}") from None
         eventually(lambda: not processes_of(self.folder), 10, "all processes end")
 
     def end(self):

@@ -1,4 +1,4 @@
-"""Checkpoints of a run, and what can happen to them."""
+"""Lists and damages the checkpoints of a run."""
 import os
 import re
 import shutil
@@ -8,13 +8,13 @@ KINDS = ("cut", "flip", "flip", "flip", "zeros", "grow", "swap", "foreign", "gon
 
 
 def age(name):
-    """As docs/CHECKPOINTS.md has it: which server wrote it, then of which step it is."""
+    """The age as in docs/CHECKPOINTS.md: the server's generation, then the step."""
     step, generation, evaluated = re.fullmatch(r"step-(\d+)-g(\d+)(-evaluated)?", name).groups()
     return int(generation), int(step), evaluated is not None
 
 
 def checkpoints_of(folder):
-    """Their names, the newest last."""
+    """Their names, newest last."""
     try:
         names = os.listdir(folder + "/checkpoints")
     except FileNotFoundError:
@@ -23,7 +23,7 @@ def checkpoints_of(folder):
 
 
 def damage(rng, newest, before, foreign):
-    """Damages the newest checkpoint in one of many ways; returns what was done."""
+    """Damages the newest checkpoint in a random way and returns a description."""
     name = rng.choice(["state.pb", "tensors.safetensors"])
     path, size = f"{newest}/{name}", os.path.getsize(f"{newest}/{name}")
     kind = rng.choice(KINDS)
@@ -37,7 +37,7 @@ def damage(rng, newest, before, foreign):
             file.seek(at)
             old = file.read(1 if kind == "flip" else 4096)
             new = bytes([old[0] ^ (1 << rng.randrange(8))]) if kind == "flip" else bytes(len(old))
-            if new == old:  # zeros were there already
+            if new == old:  # there were zeros already
                 new = bytes([1]) + old[1:]
             file.seek(at)
             file.write(new)
@@ -50,7 +50,7 @@ def damage(rng, newest, before, foreign):
         shutil.copy(f"{before}/{name}", path)
     elif kind == "foreign":
         shutil.copy(f"{foreign}/{name}", path)
-    else:  # all of an older one, or of another run's, under the newest one's name
+    else:  # replace the newest by an older one or by another run's, under the newest one's name
         shutil.rmtree(newest)
         shutil.copytree(before if kind == "renamed" else foreign, newest)
     return f"{kind} {name}"

@@ -1,4 +1,4 @@
-"""What processes do that should do something else: for people."""
+"""Shows what stuck processes are doing."""
 import os
 import shutil
 import subprocess
@@ -31,7 +31,7 @@ def _backtraces(pid):
 
 
 def diagnose(pids):
-    """Of each: its command, and where each of its threads is, in the kernel and in the program."""
+    """Describes each process: its command, and where each thread is, in the kernel and in the program."""
     lines = []
     for pid in pids:
         words = _read(f"/proc/{pid}/cmdline").replace("\0", " ")

@@ -1,4 +1,4 @@
-"""Faults of a run of `muster launch`, which replaces what it loses."""
+"""Faults in a run of `muster launch`, which replaces lost processes."""
 import errno
 import os
 import signal
@@ -12,7 +12,8 @@ NO_DISK = (os.strerror(errno.ENOSPC), os.strerror(errno.EIO))
 
 
 MOST_WORKERS = 4
-# How many workers a fault may cost. With a server all of them end, perhaps before the launcher knows why.
+# How many workers a fault may cost. Losing a server ends all of them, perhaps before the launcher
+# knows why.
 WORKERS_LOST = {"worker": 1, "stop": 1, "workers": MOST_WORKERS, "server": MOST_WORKERS, "hang": MOST_WORKERS,
                 "damage": MOST_WORKERS, "disk": MOST_WORKERS}
 
@@ -20,10 +21,10 @@ WORKERS_LOST = {"worker": 1, "stop": 1, "workers": MOST_WORKERS, "server": MOST_
 class LaunchedRun(Run):
     def __init__(self, chaos, seed):
         super().__init__(chaos, seed)
-        self.failed_before = 0  # calls, when it was started
+        self.failed_before = 0  # number of failed calls when it was started
 
     def start(self, arguments):
-        # No more: who is counted twice would end the run.
+        # No more: a worker counted twice would end the run.
         lost = sum(WORKERS_LOST.get(fault.kind, 0) for fault in self.plan.faults)
         settings = [f"cluster.transport={self.plan.transport}", f"cluster.max_restarts={lost}", *self.plan.settings]
         size = os.path.getsize(self.log) if os.path.exists(self.log) else 0
@@ -44,7 +45,7 @@ class LaunchedRun(Run):
         self.start(["--resume", self.folder, "--workers", str(rng.randint(1, MOST_WORKERS))])
 
     def over(self):
-        """What ends because the disk failed says so, and goes on when that is mended."""
+        """A run that ends because of the disk must say so; resumes it when the disk works again."""
         if self.first.poll() is None:
             return False
         if self.first.returncode in (0, -signal.SIGKILL) or not self.preloaded:
@@ -59,12 +60,12 @@ class LaunchedRun(Run):
         return False
 
     def went_on(self):
-        return self.said("Going on from step")
+        return self.said("Resumed from step")
 
     def replaced(self, before):
-        """The launcher has put another server in the place of the one that was lost."""
+        """Waits until the launcher has replaced the lost server."""
         begin = time.monotonic()
-        eventually(lambda: self.over() or self.went_on() > before, PATIENCE_S, "another server goes on")
+        eventually(lambda: self.over() or self.went_on() > before, PATIENCE_S, "another server continues")
         self.chaos.recovery.append(time.monotonic() - begin)
         self.note_descriptors()
 
@@ -92,12 +93,12 @@ class LaunchedRun(Run):
         self.resume(rng)
 
     def do_damage(self, rng):
-        """… and then the launcher, or --resume, is to find out, say so, and take the one before."""
+        """Damages the newest checkpoint; the launcher or --resume must report that and use the previous one."""
         restarted, before = rng.random() < 0.5, self.went_on()
         if restarted:
             self.first.send_signal(signal.SIGSTOP)
             self.kill("muster-server", signal.SIGKILL, rng)
-            # One that has not joined yet waits for a server as long as deadlines.start_s says, 30 s.
+            # A worker that has not joined yet waits for a server for deadlines.start_s, 30 s.
             eventually(lambda: not self.member("muster-worker"), 45, "workers end without their server")
         else:
             self.kill_launcher()
@@ -115,14 +116,14 @@ class LaunchedRun(Run):
         if not hurt:
             return False
         eventually(lambda: self.over() or self.said(f"{names[-1]} is damaged"), 20,
-                   f"a word about {names[-1]}, which is damaged ({what})")
+                   f"a message that {names[-1]} is damaged ({what})")
 
     def do_clock(self, rng):
-        """The wall clock of this job alone jumps, to within an hour of the right time."""
+        """The wall clock of this job jumps, to within an hour of the correct time."""
         self.preloaded.set_clock(rng.randint(-3600, 3600))
 
     def do_disk(self, rng):
-        """Some calls of one program that change files of the run fail. The launcher makes few."""
+        """Fails some calls of one program that change files of the run. The launcher makes few such calls."""
         before, went_on = self.preloaded.failed(), self.went_on()
         error, many = rng.choice([errno.ENOSPC, errno.EIO]), rng.choice([1, 1, 1, 2, 5, 40])
         if rng.random() < 0.8:
@@ -144,4 +145,4 @@ class LaunchedRun(Run):
     def finish(self):
         self.await_end()
         if self.first.returncode != 0:
-            raise Lost(f"exit code {self.first.returncode}")
+            raise Lost(f"the launcher exited with code {self.first.returncode}")

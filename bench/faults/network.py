@@ -1,8 +1,8 @@
-"""Hosts of their own for the processes of a job: network namespaces, and links between them that lose
-packets, hold them back, or let none through, in one direction or both.
+"""Separate hosts for the processes of a job: network namespaces, connected by links that can lose packets, delay them,
+or drop all of them, in one or both directions.
 
-A link is a pair of TUN devices whose packets a thread of this program carries, since many kernels come
-without netem. Namespaces and devices have no names and end with this program. Needs root.
+A link is a pair of TUN devices whose packets a thread of this program forwards, because many kernels lack netem.
+Namespaces and devices have no names and end with this program. Needs root.
 """
 import ctypes
 import fcntl
@@ -22,11 +22,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Unavailable(Exception):
-    """This machine, or this user, cannot have such a network."""
+    """This machine or user cannot create such a network."""
 
 
 def _in_a_thread(function):
-    """A network namespace is a thread's own: whatever changes it must not be ours."""
+    """Runs `function` in its own thread, because changing the network namespace affects the calling thread."""
     result = []
 
     def body():
@@ -50,7 +50,7 @@ def _call(name, *arguments):
 
 
 class Host:
-    """A network namespace, for as long as the object lives."""
+    """A network namespace, which exists as long as the object."""
 
     def __init__(self):
         def make():
@@ -64,7 +64,7 @@ class Host:
         os.close(self.fd)
 
     def prefix(self):
-        """What a command begins with, to be run here."""
+        """The command prefix that runs a command on this host."""
         return ["nsenter", f"--net=/proc/{os.getpid()}/fd/{self.fd}"]
 
     def ip(self, *arguments):
@@ -77,7 +77,7 @@ class Host:
             raise Unavailable(f"ip {' '.join(arguments)}: {done.stdout.strip()}")
 
     def tun(self, name, address, other):
-        """A device with this address, and the other end's; its packets are read and written here."""
+        """Creates a device with this address and peer address; returns the descriptor for its packets."""
         def make():
             _call("setns", self.fd, CLONE_NEWNET)
             fd = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
@@ -91,8 +91,8 @@ class Host:
 
 
 class Link(threading.Thread):
-    """Between two hosts. `cut`: which directions let nothing through, from the first host and from the
-    second; `loss`: the share of packets that vanish; `delay`: seconds that each takes."""
+    """A link between two hosts. `cut`: directions that drop everything, from the first host and from the second;
+    `loss`: the share of lost packets; `delay`: the delay of each packet in seconds."""
 
     def __init__(self, first, second, addresses, name, seed):
         super().__init__(daemon=True)
@@ -146,11 +146,11 @@ class Link(threading.Thread):
         try:
             os.write(fd, packet)
         except OSError:
-            pass  # a device whose queue is full drops packets, too
+            pass  # devices with full queues also drop packets
 
 
 class Network:
-    """A server's host, and others, each joined to it by a link of its own."""
+    """A server's host and other hosts, each connected to it by its own link."""
 
     SERVER = "10.77.9.1"
 
@@ -170,7 +170,7 @@ class Network:
 
 
 def why_not():
-    """Why this machine cannot have such a network; "" if it can."""
+    """Returns why this machine cannot create such a network, or ""."""
     try:
         Network(1, 0).close()
     except Unavailable as error:

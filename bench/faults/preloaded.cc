@@ -1,8 +1,8 @@
-// Preloaded into a job's programs (LD_PRELOAD): calls that change files below the run's directory
-// fail when somebody says so, the wall clock can be set for the job alone, and workers can be made
-// to sleep in each operation of oneDNN: steps as long as those of large networks, which need no
-// processor. What is wanted lies in a small file that faults/preloaded.py writes while the job
-// runs; MUSTER_CHAOS_FILE names it, and MUSTER_CHAOS_BELOW the directory.
+// Preloaded into a job's programs (LD_PRELOAD): makes calls that change files in the run's
+// directory fail on request, shifts the job's wall clock, and makes workers sleep in each oneDNN
+// operation, which gives steps as long as those of large networks without using the processor.
+// faults/preloaded.py controls it through a small file while the job runs. MUSTER_CHAOS_FILE names
+// that file, MUSTER_CHAOS_BELOW the directory.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -20,24 +20,24 @@
 
 namespace {
 
-// For the processes of one program. Numbers of 64 bits, in the order of preloaded.py.
+// Disk faults of one program. All fields have 64 bits, in the order of preloaded.py.
 struct Disk {
-  std::atomic<int64_t> next;    // the number of the call, from now, that fails first; 0: none does
-  std::atomic<int64_t> many;    // so many fail one after the other
-  std::atomic<int64_t> error;   // … with this errno
-  std::atomic<int64_t> failed;  // so many have
+  std::atomic<int64_t> next;    // index of the first call to fail, counted from now; 0: none
+  std::atomic<int64_t> many;    // number of consecutive calls to fail
+  std::atomic<int64_t> error;   // errno of the failures
+  std::atomic<int64_t> failed;  // number of failed calls so far
 };
 
 struct Wanted {
   Disk server, launcher;
-  std::atomic<int64_t> clock_seconds;       // the wall clock is ahead by so much
-  std::atomic<int64_t> sleep_microseconds;  // in each operation of a worker
-  std::atomic<int64_t> operations;          // of all workers, so far
+  std::atomic<int64_t> clock_seconds;       // shift of the wall clock
+  std::atomic<int64_t> sleep_microseconds;  // sleep per operation of a worker
+  std::atomic<int64_t> operations;          // number of operations of all workers so far
 };
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 
 Wanted* wanted = nullptr;
-Disk* disk = nullptr;  // this program's
+Disk* disk = nullptr;  // faults of this program
 const char* below = nullptr;
 
 __attribute__((constructor)) void Begin() {
@@ -65,7 +65,7 @@ bool WatchesCalls() { return disk != nullptr && disk->next.load() > 0; }
 
 Fault OnCall(const char* /*name*/, const std::string& path, const std::string& /*to*/) {
   if (!path.starts_with(below)) return Fault::kNone;
-  // 1 is the call that fails. It stays at 1 until enough have.
+  // The call at 1 fails. It stays at 1 until enough calls have failed.
   int64_t next = disk->next.load();
   while (next > 1) {
     if (disk->next.compare_exchange_weak(next, next - 1)) return Fault::kNone;

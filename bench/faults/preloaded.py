@@ -1,11 +1,11 @@
-"""What preloaded.cc, between a run's programs and the C library, is to do."""
+"""Controls preloaded.cc, which is loaded between a run's programs and the C library."""
 import mmap
 import os
 import struct
 
-# As in preloaded.cc: for the server and the launcher the number of the call that fails, how many fail,
-# with which error, and how many have; then how far the wall clock is ahead, how long workers
-# sleep in each operation, and how many of these there were.
+# The layout of preloaded.cc: for server and launcher, the index of the call to fail, how many fail,
+# with which error, and how many have failed; then the shift of the wall clock, the sleep per
+# operation of a worker, and the number of operations.
 NEXT, MANY, ERROR, FAILED, FIELDS = 0, 1, 2, 3, 4
 PROGRAMS = ("server", "launcher")
 CLOCK = FIELDS * len(PROGRAMS)
@@ -29,18 +29,18 @@ class Preloaded:
         struct.pack_into("=q", self.memory, 8 * field, value)
 
     def fail(self, program, call, many, error):
-        """Of this program's calls from now on, the one of this number and those after it fail."""
+        """Makes `many` calls of this program fail, starting with the `call`-th from now."""
         first = FIELDS * PROGRAMS.index(program)
         self._set(first + ERROR, error)
         self._set(first + MANY, many)
-        self._set(first + NEXT, call)  # last: from here on it counts
+        self._set(first + NEXT, call)  # last, because this activates the fault
 
     def heal(self):
         for program in PROGRAMS:
             self._set(FIELDS * PROGRAMS.index(program) + NEXT, 0)
 
     def failed(self):
-        """How many calls have failed so far."""
+        """The number of calls that have failed so far."""
         return sum(self._get(FIELDS * number + FAILED) for number in range(len(PROGRAMS)))
 
     def set_clock(self, seconds_ahead):

@@ -1,4 +1,4 @@
-"""One training, from its start to its end or to the first thing that is not as it should be."""
+"""One training run, until its end or the first error."""
 import collections
 import json
 import os
@@ -14,36 +14,36 @@ from faults.tensorboard_steps import Twice, shown
 from faults.variants import SILENCE_S, STEPS, VARIANTS, metrics
 from job_processes import descriptors_of, member, processes_of
 
-START_S = 30     # for the first sign of life
-PATIENCE_S = 60  # for whatever has to follow a fault
-OF_OTHERS = ("muster-model-", "muster-fuzz-")  # tests and fuzzers that run beside have their files there
+START_S = 30  # until the first output
+PATIENCE_S = 60  # for the reaction to a fault
+OF_OTHERS = ("muster-model-", "muster-fuzz-")  # files of tests and fuzzers that may run at the same time
 
 
 class Lost(Exception):
-    """Something is not as it should be."""
+    """The run is wrong."""
 
 
 class Stuck(Lost):
-    """… in that nothing happens."""
+    """The run makes no progress."""
 
 
 def eventually(condition, seconds, what):
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
-            raise Stuck(f"not within {seconds} s: {what}")
+            raise Stuck(f"missing after {seconds} s: {what}")
         time.sleep(0.002)
 
 
 class Run:
-    """What launched runs and those by hand have in common. `chaos`: what all runs share."""
+    """Common to launched runs and runs started by hand. `chaos`: state shared by all runs."""
 
     def __init__(self, chaos, seed):
         self.chaos, self.seed = chaos, seed
         self.plan = schedule(seed, chaos.wanted, STEPS, VARIANTS)
         self.folder = f"{chaos.work}/seed-{seed}"
         self.log = self.folder + ".log"
-        self.first = None  # the process that the user would have started
+        self.first = None  # the process that a user would have started
         self.done = collections.Counter()
         self.descriptors = []
         self.preloaded = None
@@ -57,15 +57,15 @@ class Run:
 
     def shows_life(self, log, size):
         eventually(lambda: self.over() or os.path.getsize(log) > size, START_S,
-                   f"a word of the process that was started; {log}")
+                   f"output of the started process; see {log}")
 
     def said(self, text):
         with open(self.log) as file:
             return file.read().count(text)
 
     def step(self):
-        """How far the run is, by its last whole line of metrics, and by its status, which comes more
-        rarely, but also where the disk takes no metrics."""
+        """The current step, from the last whole line of metrics and from the status, which is written less often, but
+        also when the disk accepts no metrics."""
         found = []
         try:
             with open(f"{self.folder}/metrics.jsonl", "rb") as file:
@@ -81,7 +81,7 @@ class Run:
         return self.first.poll() is not None
 
     def reach(self, step):
-        """However slow the machine is, as long as the run gets on."""
+        """Waits as long as the run makes progress, however slow the machine is."""
         while not self.over() and self.step() < step:
             before = self.step()
             eventually(lambda: self.over() or self.step() != before, PATIENCE_S, f"a step after {before}")
@@ -103,12 +103,13 @@ class Run:
         return member(self.folder, program)
 
     def do(self, fault):
-        """Whether it happened: a run that has just ended has no more faults."""
+        """Returns whether the fault happened: a run that has just ended has no more faults."""
         if not self.reach(fault.step):
             return False
-        # Without one a lost server ends the run, as it should.
+        # Without a checkpoint, losing the server correctly ends the run.
         eventually(lambda: self.over() or self.kept(), PATIENCE_S, "the first checkpoint")
-        # A server that is stopped while it starts has deadlines.start_s for it, and no other one after it.
+        # A server that is stopped while it starts is replaced after deadlines.start_s, but only
+        # once.
         eventually(lambda: self.over() or self.member("muster-worker"), PATIENCE_S, "workers")
         time.sleep(fault.delay)
         if self.over() or not self.member("muster-server"):
@@ -131,7 +132,7 @@ class Run:
         self.kill("muster-worker", signal.SIGKILL, rng)
 
     def do_stop(self, rng):
-        """A server only so long that nobody gives it up; a worker may be late, fenced or replaced."""
+        """Stops the server too briefly to be given up, or a worker, which may become slow, be reset or replaced."""
         program = rng.choice(["muster-server", "muster-worker", "muster-worker"])
         pid = self.victim(program, rng)
         if pid is None:
@@ -142,7 +143,7 @@ class Run:
         os.kill(pid, signal.SIGCONT)
 
     def do_slow(self, rng):
-        """A worker gets 20 % of a core for a while: it runs 10 ms of 50."""
+        """Limits a worker to 20 % of a core for a while: it runs 10 of every 50 ms."""
         pid = self.victim("muster-worker", rng)
         if pid is None:
             return False
@@ -173,28 +174,28 @@ class Run:
         for tag, steps in have.items():
             if steps != board.get(tag) and not self.board_may_lack():
                 lacks = sorted(set(board.get(tag, [])) - set(steps))
-                raise Lost(f"TensorBoard has other steps of {tag}: it lacks {lacks[:5]}")
+                raise Lost(f"TensorBoard has wrong steps of {tag}; missing: {lacks[:5]}")
         left = processes_of(self.folder)
         if left:
-            raise Lost(f"processes are left: {left}")
+            raise Lost(f"processes remain: {left}")
         with open(f"{self.folder}/server.log") as file:
             names = set(re.findall(r"(?:ipc|local)://(@[^ ;]+)", file.read()))
         sockets = {line.split()[-1] for line in self.unix_sockets().splitlines()}
         if names & sockets:
-            raise Lost(f"sockets are left: {names & sockets}")
+            raise Lost(f"sockets remain: {names & sockets}")
         shared = [name for name in os.listdir("/dev/shm")
                   if "muster" in name and not name.startswith(OF_OTHERS)]
         if shared:
-            raise Lost(f"shared memory is left: {shared}")
+            raise Lost(f"shared memory remains: {shared}")
         if self.descriptors and max(self.descriptors) > self.descriptors[0]:
-            raise Lost(f"the launcher's descriptors grow with each fault: {self.descriptors}")
+            raise Lost(f"the launcher's number of descriptors grew: {self.descriptors}")
 
     def unix_sockets(self):
         with open("/proc/net/unix") as file:
             return file.read()
 
     def board_may_lack(self):
-        """What TensorBoard's files could not take of what a full disk refused is not said again."""
+        """TensorBoard data lost on a full disk are not written again."""
         return self.preloaded is not None and self.preloaded.failed() > 0
 
     def note_descriptors(self):

@@ -1,22 +1,22 @@
-"""All that follows from a seed: how a run is started, and what happens to it when."""
+"""The schedule that a seed determines: how a run is started, and which fault happens when."""
 import collections
 import random
 
-# To runs of `muster launch`; to those whose processes are started one by one, on hosts of their own.
+# The faults of runs with `muster launch`, and of runs started by hand on separate hosts.
 LAUNCHED = ("server", "hang", "launcher", "stop", "worker", "workers", "slow", "disk", "damage", "clock")
 BY_HAND = ("server", "hang", "launcher", "stop", "worker", "slow", "twice", "resize", "partition", "loss",
            "delay")
 NETWORK = ("partition", "loss", "delay")
 KINDS = tuple(dict.fromkeys(LAUNCHED + BY_HAND))
 
-# `random` draws all else that the fault needs.
+# `random` draws the other parameters of the fault.
 Fault = collections.namedtuple("Fault", "kind step delay random")
 Schedule = collections.namedtuple("Schedule", "by_hand variant transport settings faults")
 
 
 def schedule(seed, wanted, steps, variants):
-    """`wanted` has `kinds`, `faults` (so many at most) and `each` (instead: each kind once). Runs with odd seeds
-    are launched, those with even ones started by hand, where the kinds allow both."""
+    """`wanted` has `kinds`, `faults` (their number) and `each` (instead: each kind once). Runs with odd seeds are
+    launched, those with even seeds are started by hand, if the kinds allow both."""
     rng = random.Random(seed)
     ours = [[kind for kind in possible if kind in wanted.kinds] for possible in (LAUNCHED, BY_HAND)]
     by_hand = not ours[0] or bool(ours[1]) and seed % 2 == 0

@@ -1,4 +1,4 @@
-"""Of the time of all live workers, how much goes into steps that count, while workers are killed."""
+"""Measures which share of all live workers' time goes into steps that count, while workers are killed."""
 import os
 import random
 import signal
@@ -10,13 +10,13 @@ from faults.watched import Watched
 
 
 def kills_at(every, kills, seed):
-    """In which step each kill is, and at which part of it: the schedule that all systems get."""
+    """The step of each kill and the position within it: the same schedule for all systems."""
     rng = random.Random(seed)
     return [(kill * every + (every - 1) // 2, rng.random()) for kill in range(kills)]
 
 
 class LiveTime:
-    """The sum of the times for which processes live."""
+    """The total lifetime of processes."""
 
     def __init__(self, living):
         self.seconds, self.stop = 0.0, threading.Event()
@@ -37,7 +37,7 @@ class LiveTime:
 
 
 class Share:
-    """What came of it: `share` of `live` seconds, `step` seconds without and `disturbed` with kills."""
+    """The result: `share` of `live` seconds; a step takes `step` seconds without and `disturbed` with kills."""
 
     def __init__(self, share, live, step, disturbed):
         self.share, self.live, self.step, self.disturbed = share, live, step, disturbed
@@ -48,7 +48,7 @@ class Share:
 
 
 def operations_in_a_step(bin_dir, folder, workers):
-    """… of all workers. Where the run is the same, so is this."""
+    """The number of operations of all workers per step, which only depends on the config."""
     preloaded = Preloaded(f"{bin_dir}/libfaults_preloaded.so", folder + ".faults", folder)
     with Watched(bin_dir, folder, preloaded, batch=64, workers=workers) as job:
         job.reach(20)
@@ -58,9 +58,9 @@ def operations_in_a_step(bin_dir, folder, workers):
 
 
 def of_muster(bin_dir, folder, workers, every, kills, seconds=5.0):
-    """Steps in which each worker sleeps for so many seconds, in its operations, and so needs no core. What
-    counts as useful is that sleep alone: what a busy machine adds to it does not. All steps of the run are
-    that long: what the server holds for late follows from how long steps have been."""
+    """Measures Muster with steps in which each worker sleeps for `seconds` in total, in its operations, so that it needs
+    no core. Only this sleep counts as useful, not the delays of a busy machine. All steps take this long, because the
+    server's limit for slow workers depends on the duration of earlier steps."""
     in_a_step = operations_in_a_step(bin_dir, folder + ".counted", workers)
     preloaded = Preloaded(f"{bin_dir}/libfaults_preloaded.so", folder + ".faults", folder)
     preloaded.set_sleep(seconds * workers / in_a_step)

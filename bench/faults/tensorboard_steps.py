@@ -1,14 +1,14 @@
-"""Which steps the event files of a run directory hold, read without TensorBoard."""
+"""Reads the steps in the event files of a run directory, without TensorBoard."""
 import collections
 import os
 
 
 class Twice(Exception):
-    """A step that is there twice."""
+    """A step appears twice."""
 
 
 def fields(data):
-    """The fields of a protobuf message: number, and a whole number or bytes."""
+    """Yields the fields of a protobuf message: number, and an integer or bytes."""
     at = 0
 
     def varint():
@@ -33,7 +33,7 @@ def fields(data):
 
 
 def records(path):
-    """The events of a file of TensorBoard's, up to the first that is not whole."""
+    """Yields the events of an event file, up to the first incomplete one."""
     with open(path, "rb") as file:
         while len(head := file.read(12)) == 12:
             size = int.from_bytes(head[:8], "little")
@@ -43,12 +43,12 @@ def records(path):
             yield dict(fields(body[:size])), [value for number, value in fields(body[:size]) if number == 5]
 
 
-# The layout of charts, which each start of the server writes anew.
+# The layout of charts, which each start of the server writes again.
 LAYOUT = "custom_scalars__config__"
 
 
 def shown(folder):
-    """Of each tag its steps, as they lie on the disk. One that is there twice is an error."""
+    """Returns the steps of each tag on disk. A duplicate step is an error."""
     steps = collections.defaultdict(list)
     for name in sorted(os.listdir(folder)):
         if not name.startswith("events.out.tfevents."):
@@ -60,7 +60,7 @@ def shown(folder):
                     tag = dict(fields(value)).get(1, b"").decode() if number == 1 else "_"
                     if not tag.startswith("_") and tag != LAYOUT:
                         if step in steps[tag]:
-                            raise Twice(f"{tag} of step {step} is there twice: {name}")
+                            raise Twice(f"{tag} of step {step} appears twice: {name}")
                         steps[tag].append(step)
-    # Times of a rank are shown where it has reported some: that is no part of the result.
+    # Excludes times of ranks, which depend on the reports and are not part of the result.
     return {tag: sorted(each) for tag, each in steps.items() if each and "/rank_" not in tag}

@@ -1,5 +1,5 @@
-"""The configs that bench/chaos.py trains: every optimizer and schedule, average, clipping, SKIP_STEP, 16 bits,
-evaluations of every kind; and what two runs of one config must have in common."""
+"""The configs that bench/chaos.py trains: every optimizer and schedule, average, clipping, SKIP_STEP, 16 bits, and
+evaluations of every kind; and which results two runs of one config must have in common."""
 import json
 import os
 
@@ -62,5 +62,5 @@ def config_of(variant):
 def metrics(folder):
     with open(os.path.join(folder, "metrics.jsonl")) as file:
         lines = [json.loads(line) for line in file]
-    # Events are of a moment, not of a step.
+    # Exclude events, which depend on time.
     return [{key: line.get(key) for key in EXACT} for line in lines if "event" not in line]

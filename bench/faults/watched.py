@@ -1,5 +1,5 @@
-"""A run of `muster launch` whose metrics are read as they are written, each line with the time of this
-program's clock: for programs that measure how long things take."""
+"""A run of `muster launch` whose metrics are read as they are written and timestamped with this program's clock, to
+measure durations."""
 import json
 import os
 import signal
@@ -32,7 +32,7 @@ ENDLESS = 1000000
 
 
 class Watched:
-    """`settings` fill in NETWORK. The run is killed at the end of a `with`."""
+    """`settings` fill in NETWORK. The run is killed at the end of a `with` block."""
 
     def __init__(self, bin_dir, folder, preloaded=None, **settings):
         values = dict(steps=ENDLESS, batch=512, slices=16, more="", workers=4, cluster="", every=ENDLESS)
@@ -63,7 +63,7 @@ class Watched:
         path, at, rest = f"{self.folder}/metrics.jsonl", 0, b""
         while not self.stop:
             try:
-                if os.path.getsize(path) < at:  # cut off for a server that goes on from a checkpoint
+                if os.path.getsize(path) < at:  # truncated by a server that resumes from a checkpoint
                     at, rest = 0, b""
                 with open(path, "rb") as file:
                     file.seek(at)
@@ -86,7 +86,7 @@ class Watched:
                 return found
             if self.launcher.poll() is not None or time.monotonic() > end:
                 with open(self.log) as file:
-                    raise SystemExit(f"{self.log}: not within {seconds} s: {what}\n{file.read()[-2000:]}")
+                    raise SystemExit(f"{self.log}: missing after {seconds} s: {what}\n{file.read()[-2000:]}")
             time.sleep(0.001)
 
     def step(self):
@@ -96,7 +96,7 @@ class Watched:
         self.wait(lambda: self.step() >= step, seconds, f"step {step}")
 
     def event(self, name, after, seconds=60):
-        """When the first event of this name after that time was seen, and its line."""
+        """Returns the time and the line of the first event of this name after `after`."""
         return self.wait(lambda: next(((at, line) for at, line in list(self.lines)
                                        if at >= after and line["event"] == name), None), seconds, name)
 
@@ -107,11 +107,11 @@ class Watched:
         return member(self.folder, "muster-server")[0]
 
     def end_well(self):
-        """… as SIGINT makes it."""
+        """Ends the run with SIGINT."""
         self.launcher.send_signal(signal.SIGINT)
         self.launcher.wait(60)
 
     def durations(self, begin=0.0, end=float("inf")):
-        """Seconds from each step's line to the next one's, of those that ended between these times."""
+        """The durations of the steps that ended between these times, from line to line."""
         steps = list(self.steps)
         return [(b, b - a, line) for (a, _), (b, line) in zip(steps, steps[1:]) if begin <= b <= end]

@@ -17,7 +17,7 @@ constexpr double kPatience = 60;  // seconds
 
 EventHandle MakeTimer() {
   cudaEvent_t event{};
-  Check(cudaEventCreateWithFlags(&event, cudaEventDefault), "make an event");
+  Check(cudaEventCreateWithFlags(&event, cudaEventDefault), "create an event");
   return EventHandle(event);
 }
 
@@ -26,21 +26,22 @@ EventHandle MakeTimer() {
 BenchDevice::BenchDevice() {
   Check(cudaSetDevice(0), "be used");
   cudaDeviceProp properties{};
-  Check(cudaGetDeviceProperties(&properties, 0), "be asked what it is");
+  Check(cudaGetDeviceProperties(&properties, 0), "report its properties");
   if (!HasCode()) {
-    throw Error(ExitCode::kFailure,
-                "this build has no code that {} (sm_{}{}) runs: it has some for {}; build with "
-                "MUSTER_CUDA_ARCHITECTURES (docs/CUDA.md)",
-                properties.name, properties.major, properties.minor, Architectures());
+    throw Error(
+        ExitCode::kFailure,
+        "this build has code for {}, not for {} (sm_{}{}); set MUSTER_CUDA_ARCHITECTURES and "
+        "rebuild (docs/GPUS.md)",
+        Architectures(), properties.name, properties.major, properties.minor);
   }
-  // As many as the backend takes (card.cc).
+  // The same number as the backend uses (card.cc).
   most_blocks_ =
       std::max(1, properties.maxThreadsPerMultiProcessor / 256) * properties.multiProcessorCount;
   stream_ = MakeStream();
   piece_ = AllocateLocked(kPieceBytes);
 }
 
-void BenchDevice::Wait() const { Check(cudaStreamSynchronize(stream()), "end its work"); }
+void BenchDevice::Wait() const { Check(cudaStreamSynchronize(stream()), "finish its work"); }
 
 void* BenchDevice::AllocateBytes(int64_t bytes) {
   void* memory = nullptr;
@@ -114,7 +115,7 @@ double BenchDevice::MedianSeconds(const std::function<void()>& run, int repeats)
     run();
     Check(cudaEventRecord(end.get(), stream()), "record an event");
     if (!AwaitEvent(end.get(), kPatience)) {
-      throw Error(ExitCode::kFailure, "the GPU did not end a run within {:.0f} s", kPatience);
+      throw Error(ExitCode::kFailure, "the GPU did not finish a run within {:.0f} s", kPatience);
     }
     float milliseconds = 0;
     Check(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), "time its work");

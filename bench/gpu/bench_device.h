@@ -1,5 +1,5 @@
-// A stream and memory of the GPU for benchmarks, inputs whose value is known at each index, and
-// times by events.
+// A GPU stream and memory for benchmarks, inputs with known values at each index, and timing with
+// events.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace muster::cuda {
 
-// Element i of input number `salt`: between -2 and 2, and exact in bfloat16.
+// Element i of input `salt`: between -2 and 2, and exact in bfloat16.
 inline float InputAt(int64_t i, uint32_t salt) {
   const uint64_t mixed =
       (static_cast<uint64_t>(i) + salt * uint64_t{0x51ed270b}) * uint64_t{0x9e3779b97f4a7c15};
   return 0.25f * (static_cast<float>((mixed >> 40) % 17) - 8);
 }
-// The same with digits that bfloat16 does not hold.
+// The same with digits that bfloat16 cannot represent.
 inline float LongInputAt(int64_t i, uint32_t salt) { return InputAt(i, salt) * 1.0009765625f; }
 
-// Throws Error: no driver, no GPU, no code for this one.
+// Throws Error without driver or GPU, or if the build has no code for this GPU.
 class BenchDevice {
  public:
   BenchDevice();
@@ -43,7 +43,7 @@ class BenchDevice {
     CopyIn(to, values.data(), values.size() * sizeof(T));
     return to;
   }
-  // T: float or Bf16. value(i) for each i.
+  // T: float or Bf16. Uploads value(i) for each i.
   template <typename T>
   T* Make(int64_t count, const std::function<float(int64_t)>& value);
   template <typename T>
@@ -52,15 +52,14 @@ class BenchDevice {
     CopyOut(values.data(), from, values.size() * sizeof(T));
     return values;
   }
-  // As floats.
   std::vector<float> Numbers(const float* from, int64_t count) const;
   std::vector<float> Numbers(const Bf16* from, int64_t count) const;
-  // Bytes of a NaN: what a kernel leaves unwritten shows.
+  // Fills with NaNs, so that values that a kernel does not write are noticed.
   void Poison(void* at, size_t bytes) const;
   void Copy(void* to, const void* from, size_t bytes) const;  // on the GPU
   void FreeAll() { memory_.clear(); }
 
-  // Seconds of each run, by events, after one run that is not counted.
+  // The median duration in seconds, measured with events, after one warm-up run.
   double MedianSeconds(const std::function<void()>& run, int repeats) const;
 
  private:

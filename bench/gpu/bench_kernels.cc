@@ -10,7 +10,7 @@
 namespace muster::cuda {
 namespace {
 
-// All numbers must be written; some thousand are compared with what they must be.
+// Checks that all values are written, and compares some thousand with their expected values.
 void CheckCase(const BenchDevice& device, const char* type, const KernelCase& kernel) {
   if (kernel.prepare) {
     kernel.prepare();
@@ -30,7 +30,7 @@ void CheckCase(const BenchDevice& device, const char* type, const KernelCase& ke
     const double most = kernel.tolerance * std::max(1.0, std::abs(expected));
     // A NaN must fail.
     if (std::isfinite(number) && (!compared || std::abs(number - expected) <= most)) continue;
-    throw Error(ExitCode::kFailure, "{}, {}: number {} of {}: expected {:.9g}, got {:.9g}",
+    throw Error(ExitCode::kFailure, "{}, {}: value {} of {}: expected {:.9g}, got {:.9g}",
                 kernel.name, type, i, count, compared ? expected : kernel.expected(i), number);
   }
 }
@@ -55,7 +55,7 @@ class Bench {
     if (kernel.name.find(options_.only) == std::string::npos) return;
     CheckCase(device_, type, kernel);
     const double seconds = device_.MedianSeconds(kernel.run, options_.repeats);
-    // A copy reads and writes: half as many bytes are as much traffic.
+    // A copy reads and writes, so half as many bytes give the same traffic.
     const auto half = static_cast<size_t>(std::max<int64_t>(1, kernel.bytes / 2));
     copies_.FreeAll();
     auto* const from = copies_.Allocate<std::byte>(static_cast<int64_t>(half));
@@ -86,9 +86,9 @@ void BenchKernels(const KernelOptions& options) {
   bench.Run<float>("FP32");
   bench.Run<Bf16>("BF16");
   if (bench.rows() == 0) {
-    throw Error(ExitCode::kUsage, "--only: no kernel's name has \"{}\" in it", options.only);
+    throw Error(ExitCode::kUsage, "--only: no kernel name contains \"{}\"", options.only);
   }
-  fmt::print("{} kernels; each gave the numbers that plain loops give\n", bench.rows());
+  fmt::print("{} kernels; all results match plain loops\n", bench.rows());
 }
 
 }  // namespace muster::cuda

@@ -1,4 +1,4 @@
-// Own kernels of convolutions of 3 x 3: to columns and back, and one input channel per group.
+// Muster's own kernels for 3 x 3 convolutions: image to columns and back, and depthwise.
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace muster::cuda {
 namespace {
 
 constexpr int kTaps = 9;
-constexpr int64_t kMostColumns = int64_t{64} << 20;  // bytes, as the backend has it
+constexpr int64_t kMostColumns = int64_t{64} << 20;  // in bytes, as in the backend
 
 ConvShape ShapeOf(const KernelSizes& sizes, int batch, int groups) {
   return {.batch = batch,
@@ -30,11 +30,11 @@ ConvShape ShapeOf(const KernelSizes& sizes, int batch, int groups) {
           .pad_left = 1};
 }
 
-// The pixels that a window of 3 x 3 sees.
+// The pixels in a 3 x 3 window.
 struct Pixels {
   explicit Pixels(const KernelSizes& sizes) : side(sizes.side), channels(sizes.channels) {}
 
-  // Tap 0..8 of the window in whose middle this pixel is; -1: outside of the image.
+  // The pixel at tap 0..8 of the window centered on `pixel`; -1: outside the image.
   int64_t Seen(int64_t pixel, int tap) const {
     const int64_t x = pixel % side + tap % 3 - 1, y = pixel / side % side + tap / 3 - 1;
     if (x < 0 || x >= side || y < 0 || y >= side) return -1;
@@ -74,7 +74,7 @@ void ColumnCases(BenchDevice& device, const KernelSizes& sizes, const UseCase& u
       [=](int64_t i) {
         double sum = 0;
         for (int tap = 0; tap < kTaps; ++tap) {
-          // The window that sees this pixel as `tap` lies the other way.
+          // The window that has this pixel at `tap` is in the opposite direction.
           const int64_t seen = pixels.Seen(i / channels, kTaps - 1 - tap);
           if (seen >= 0) sum += InputAt((seen * kTaps + tap) * channels + i % channels, 1);
         }

@@ -18,7 +18,7 @@
 namespace muster::cuda {
 namespace {
 
-// A square convolution, padded so that stride 1 keeps the size.
+// A square convolution, padded so that stride 1 preserves the size.
 struct Problem {
   const char* name;
   int batch, side, channels, filters, kernel, stride;
@@ -47,7 +47,7 @@ struct Type {
   cudnnDataType_t tensors, weights;
   cudnnMathType_t math;
   bool only_weights;
-  double most_error;  // of the root mean square
+  double most_error;  // relative to the root mean square
 
   size_t bytes() const { return tensors == CUDNN_DATA_FLOAT ? 4 : 2; }
   size_t weight_bytes() const { return weights == CUDNN_DATA_FLOAT ? 4 : 2; }
@@ -60,8 +60,8 @@ constexpr Type kTypes[] = {
     {"BF16, weights FP32", kBf16, kFloat, CUDNN_TENSOR_OP_MATH, true, 5e-2},
 };
 
-// cuDNN's algorithms that give the same bits each time. The direct one for forward is not there in
-// cuDNN; the ones that are left out for the gradients add in the order of chance.
+// cuDNN's deterministic algorithms. cuDNN does not implement the direct one for forward; the
+// algorithms omitted for the gradients add in random order.
 constexpr cudnnConvolutionFwdAlgo_t kForward[] = {CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
                                                   CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
                                                   CUDNN_CONVOLUTION_FWD_ALGO_GEMM,
@@ -78,10 +78,10 @@ constexpr cudnnConvolutionBwdFilterAlgo_t kWeightsGradient[] = {
     CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED,
     CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT_TILING};
 
-// Salts of InputAt.
+// The salts of InputAt.
 constexpr uint32_t kInput = 0, kWeights = 1, kGradient = 2;
 
-// Element i of what a pass must write, by plain loops.
+// The functions below compute element i of a pass's result with plain loops.
 double OutputOf(const Problem& p, int64_t i) {
   const int64_t f = i % p.filters, pixel = i / p.filters, out = p.out_side();
   const int64_t x = pixel % out, y = pixel / out % out, n = pixel / out / out;
@@ -170,7 +170,7 @@ class Descriptors {
   const Cudnn& cudnn_;
 };
 
-// The tensors of a problem in one type. The pass writes to the tensor that is its result.
+// The tensors of a problem in one type. The pass writes to `result`.
 struct Arrays {
   Arrays(BenchDevice& device, const Problem& p, const Type& type) {
     in = Make(device, type.tensors, p.inputs(), kInput);
@@ -187,11 +187,10 @@ struct Arrays {
   void *in, *out, *weights, *result;
 };
 
-// A pass with one algorithm.
 struct Pass {
   const char* name;
   int algorithm;
-  int64_t count;  // of the result
+  int64_t count;  // number of elements of the result
   cudnnDataType_t result_type;
   std::function<cudnnStatus_t(size_t*)> workspace;
   std::function<cudnnStatus_t(void*, size_t)> run;
@@ -254,7 +253,7 @@ class Table {
       : options_(options), cudnn_(FindCudnn(device_.stream(), true)) {
     if (cudnn_ == nullptr) throw Error(ExitCode::kFailure, "{}", WhyNoCudnn());
     fmt::print(
-        "cuDNN {}\n\n| shape | pass | type | algorithm | cuDNN says | workspace MiB | ms | "
+        "cuDNN {}\n\n| shape | pass | type | algorithm | cuDNN status | workspace MiB | ms | "
         "TFLOP/s | same bits twice | error |\n|---|---|---|---|---|---|---|---|---|---|\n",
         VersionOf(*cudnn_));
   }
@@ -284,7 +283,7 @@ class Table {
     void* memory = nullptr;
     if (bytes > 0 && cudaMalloc(&memory, bytes) != cudaSuccess) {
       (void)cudaGetLastError();
-      return fmt::print("no memory | {:.1f} | | | | |\n", static_cast<double>(bytes) / 0x1p20);
+      return fmt::print("out of memory | {:.1f} | | | | |\n", static_cast<double>(bytes) / 0x1p20);
     }
     const DeviceMemory workspace(memory);
     const size_t size = static_cast<size_t>(pass.count) * (pass.result_type == kFloat ? 4 : 2);
@@ -315,8 +314,8 @@ class Table {
     return device_.Numbers(static_cast<const Bf16*>(at), pass.count);
   }
 
-  // Of some numbers: the largest distance from what plain loops give, by their root mean square.
-  // Not a number if any of all is none.
+  // The largest error of some sampled elements, compared with plain loops and relative to their
+  // root mean square. NaN if any element is not finite.
   static double ErrorOf(const Pass& pass, const std::vector<float>& got) {
     for (const float number : got) {
       if (!std::isfinite(number)) return NAN;
@@ -348,7 +347,7 @@ void PrintCudnnTable(const CudnnTableOptions& options) {
     for (const Type& type : kTypes) table.Rows(problem, type);
   }
   if (table.rows() == 0) {
-    throw Error(ExitCode::kUsage, "--only: no shape's name has \"{}\" in it", options.only);
+    throw Error(ExitCode::kUsage, "--only: no shape name contains \"{}\"", options.only);
   }
   if (table.wrong() > 0) {
     throw Error(ExitCode::kFailure, "{} of {} rows are wrong", table.wrong(), table.rows());

@@ -1,10 +1,11 @@
-// The CUDA backend's parts on a GPU, each by itself. Results are verified before they are printed.
+// Benchmarks the parts of the CUDA backend separately. Results are verified before they are
+// printed.
 //
-//   gpu_bench kernels     # each own kernel: GB/s, beside those of a copy of as many bytes
-//   gpu_bench cudnn       # convolutions by cuDNN: what it does, how fast, and whether bits repeat
-//   gpu_bench launches    # what calls cost the host
+//   gpu_bench kernels     # Muster's own kernels: GB/s, compared with a copy of as many bytes
+//   gpu_bench cudnn       # convolutions by cuDNN: status, speed, and whether bits repeat
+//   gpu_bench launches    # the cost of calls for the host
 //
-// cuBLAS must be where the loader finds it, for `cudnn` cuDNN, too.
+// The loader must find cuBLAS and, for `cudnn`, cuDNN.
 #include <fmt/core.h>
 
 #include <string>
@@ -42,15 +43,19 @@ void Run(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  muster::ProgramOptions program("Times the CUDA backend's parts.");
+  muster::ProgramOptions program("Benchmarks the parts of the CUDA backend.");
   program.Add("what", options.what, "kernels, cudnn or launches")
       .Required()
       .OneOf({"kernels", "cudnn", "launches"});
-  program.Add("--only", options.kernels.only, "kernels or shapes whose names have this in them");
-  program.Add("--batch", options.batch, "kernels: images (default 512); cudnn: at most")
+  program.Add("--only", options.kernels.only, "only kernels or shapes whose names contain this");
+  program.Add("--batch", options.batch, "kernels: number of images (default 512); cudnn: maximum")
       .InRange(1, 4096);
-  program.Add("--side", options.side, "kernels: height and width").InRange(2, 512).ShowDefault();
-  program.Add("--repeats", options.repeats, "runs of each").InRange(1, 1000).ShowDefault();
+  program.Add("--side", options.side, "kernels: height and width of the images")
+      .InRange(2, 512)
+      .ShowDefault();
+  program.Add("--repeats", options.repeats, "number of runs of each")
+      .InRange(1, 1000)
+      .ShowDefault();
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   try {
     Run(options);

@@ -1,11 +1,11 @@
-// What a machine with a GPU does that Muster depends on and that no manual says for sure: which
-// host memory the driver locks, how fast copies are, how long waits are, how long libraries take to
-// load. Prints tables. It needs the driver alone, so it also runs where cuBLAS or cuDNN is missing.
+// Measures properties of a GPU machine that Muster depends on and that are not documented reliably:
+// which host memory the driver can lock, the speed of copies, the length of waits, the time to load
+// libraries. Prints tables. Only needs the driver, so it also runs without cuBLAS and cuDNN.
 //
 //   gpu_probe                          # all parts
 //   gpu_probe --parts find             # only whether there is a GPU
 //
-// Exit code 2: there is no driver or no GPU.
+// Exit code 2: no driver or no GPU.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <fmt/core.h>
@@ -44,8 +44,8 @@ struct Options {
 
 void Require(cudaError_t result, const char* what) {
   if (result == cudaSuccess) return;
-  throw Error(ExitCode::kFailure, "cannot {}: CUDA says {} ({})", what, cudaGetErrorString(result),
-              cudaGetErrorName(result));
+  throw Error(ExitCode::kFailure, "cannot {}: CUDA error: {} ({})", what,
+              cudaGetErrorString(result), cudaGetErrorName(result));
 }
 
 using Clock = std::chrono::steady_clock;
@@ -62,7 +62,7 @@ double Median(std::vector<double> values) {
 }
 
 double MedianSeconds(const std::function<void()>& run) {
-  run();  // the first one touches pages and starts engines
+  run();  // warm-up: touches pages and starts engines
   std::vector<double> seconds(kRepeats);
   for (double& of_one : seconds) of_one = SecondsOf(run);
   return Median(seconds);
@@ -72,14 +72,14 @@ double GigabytesPerSecond(int64_t bytes, double seconds) {
   return static_cast<double>(bytes) / seconds * 1e-9;
 }
 
-// One stream, one buffer of the GPU and one page-locked buffer: what every part copies with.
+// One stream, one GPU buffer and one page-locked buffer for copies.
 class Machine {
  public:
   explicit Machine(int64_t bytes) : bytes_(static_cast<size_t>(bytes)) {
     Require(cudaSetDevice(0), "use the GPU");
-    Require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
-    Require(cudaStreamCreateWithFlags(&other_stream_, cudaStreamNonBlocking), "make a stream");
-    Require(cudaMalloc(&device_, 2 * bytes_), "allocate memory of the GPU");
+    Require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "create a stream");
+    Require(cudaStreamCreateWithFlags(&other_stream_, cudaStreamNonBlocking), "create a stream");
+    Require(cudaMalloc(&device_, 2 * bytes_), "allocate GPU memory");
     Require(cudaHostAlloc(&locked_, 2 * bytes_, cudaHostAllocDefault), "allocate locked memory");
     std::memset(locked_, 1, 2 * bytes_);
   }
@@ -98,7 +98,7 @@ class Machine {
   void ToDevice(const void* from, size_t bytes) const { Copy(device_, from, bytes, true, stream_); }
   void FromDevice(void* to, size_t bytes) const { Copy(to, device_, bytes, false, stream_); }
   void Wait() const { Require(cudaStreamSynchronize(stream_), "wait for a copy"); }
-  // In, and at the same time out.
+  // Copies in both directions at once.
   void BothWays(size_t bytes) const {
     ToDevice(locked(), bytes);
     Copy(locked() + bytes_, device() + bytes_, bytes, false, other_stream_);
@@ -118,19 +118,19 @@ class Machine {
   void *device_ = nullptr, *locked_ = nullptr;
 };
 
-// Finds a GPU or says why there is none.
+// Finds a GPU, or prints why there is none.
 bool FindGpu() {
   int count = 0;
   cudaError_t result = cudaSuccess;
   const double seconds = SecondsOf([&] { result = cudaGetDeviceCount(&count); });
   if (result == cudaErrorInsufficientDriver) {
-    fmt::print(stderr, "no NVIDIA driver (libcuda.so.1) that is new enough for CUDA {}.{}\n",
+    fmt::print(stderr, "no NVIDIA driver (libcuda.so.1) for CUDA {}.{} or later\n",
                CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
     return false;
   }
   if (result != cudaSuccess || count == 0) {
-    fmt::print(stderr, "no GPU that CUDA can use: {}\n",
-               result == cudaSuccess ? "it counts none" : cudaGetErrorString(result));
+    fmt::print(stderr, "no usable GPU: {}\n",
+               result == cudaSuccess ? "CUDA found none" : cudaGetErrorString(result));
     return false;
   }
   fmt::print("{} GPU{}; CUDA started in {:.2f} s\n", count, count == 1 ? "" : "s", seconds);
@@ -139,10 +139,10 @@ bool FindGpu() {
 
 void ShowDevice(const Machine&) {
   int driver = 0, runtime = 0;
-  Require(cudaDriverGetVersion(&driver), "be asked for its version");
-  Require(cudaRuntimeGetVersion(&runtime), "be asked for its version");
+  Require(cudaDriverGetVersion(&driver), "get the driver's version");
+  Require(cudaRuntimeGetVersion(&runtime), "get the runtime's version");
   cudaDeviceProp p{};
-  Require(cudaGetDeviceProperties(&p, 0), "be asked what it is");
+  Require(cudaGetDeviceProperties(&p, 0), "get the GPU's properties");
   fmt::print("| device | value |\n|---|---|\n");
   const auto row = [](const char* name, const auto& value) {
     fmt::print("| {} | {} |\n", name, value);
@@ -158,18 +158,18 @@ void ShowDevice(const Machine&) {
   row("CUDA of this program", runtime);
   row("registers host memory", p.hostRegisterSupported);
   row("registers read-only host memory", p.hostRegisterReadOnlySupported);
-  row("host pointers are its addresses, too", p.canUseHostPointerForRegisteredMem);
+  row("uses host pointers as device addresses", p.canUseHostPointerForRegisteredMem);
   row("reads pageable memory", p.pageableMemoryAccess);
 }
 
-// Host memory as a worker has it: a mapping of its own, or one that it shares with the server.
+// Host memory as in a worker: a private mapping, or one that is shared with the server.
 class Mapping {
  public:
   Mapping(size_t bytes, bool shared) : bytes_(bytes) {
     if (shared) {
       file_ = ::memfd_create("gpu_probe", MFD_CLOEXEC);
       if (file_ < 0 || ::ftruncate(file_, static_cast<off_t>(bytes)) != 0) {
-        throw Error(ExitCode::kFailure, "cannot make shared memory: {}", std::strerror(errno));
+        throw Error(ExitCode::kFailure, "cannot create shared memory: {}", std::strerror(errno));
       }
       writer_ = Map();
     }
@@ -185,7 +185,7 @@ class Mapping {
   Mapping(const Mapping&) = delete;
 
   void* memory() const { return memory_; }
-  // Where the server would write. Null: nobody can, once the memory is protected.
+  // The server's writable mapping. Null: not writable after the memory is protected.
   void* writer() const { return file_ >= 0 ? writer_ : nullptr; }
   void Protect() const {
     if (::mprotect(memory_, bytes_, PROT_READ) != 0) {
@@ -206,7 +206,7 @@ class Mapping {
   void *memory_ = nullptr, *writer_ = nullptr;
 };
 
-// Whether the GPU gets `value` in each byte of the memory.
+// Whether the GPU reads `value` in each byte of the memory.
 bool Arrives(const Machine& machine, const void* memory, int value) {
   std::memset(machine.locked(), ~value, machine.bytes());
   machine.ToDevice(memory, machine.bytes());
@@ -240,7 +240,8 @@ void ShowRegistration(const Machine& machine, bool shared, const RegistrationCas
   std::string arrives = Arrives(machine, mapping.memory(), 7) ? "yes" : "NO";
   if (mapping.writer() != nullptr) {
     std::memset(mapping.writer(), 9, machine.bytes());
-    arrives += Arrives(machine, mapping.memory(), 9) ? ", later ones too" : ", later ones NOT";
+    arrives +=
+        Arrives(machine, mapping.memory(), 9) ? ", also after a change" : ", NOT after a change";
   }
   const double copy = MedianSeconds([&] {
     machine.ToDevice(mapping.memory(), machine.bytes());
@@ -249,13 +250,13 @@ void ShowRegistration(const Machine& machine, bool shared, const RegistrationCas
   const auto bytes = static_cast<int64_t>(machine.bytes());
   fmt::print("{:.2f} | {:.1f} | {} |\n", seconds * 1e3 * 100e6 / static_cast<double>(bytes),
              GigabytesPerSecond(bytes, copy), arrives);
-  Require(cudaHostUnregister(mapping.memory()), "give memory back");
+  Require(cudaHostUnregister(mapping.memory()), "unlock memory");
 }
 
 void ShowRegistrations(const Machine& machine) {
   fmt::print(
-      "| memory | registered as | CUDA says | ms per 100 MB | to the GPU, GB/s | "
-      "its bytes arrive |\n|---|---|---|---|---|---|\n");
+      "| memory | registered as | CUDA status | ms per 100 MB | to the GPU, GB/s | "
+      "bytes arrive |\n|---|---|---|---|---|---|\n");
   for (const bool shared : {false, true}) {
     for (const RegistrationCase& c :
          {RegistrationCase{"read-write", false, false, cudaHostRegisterDefault},
@@ -265,18 +266,17 @@ void ShowRegistrations(const Machine& machine) {
       ShowRegistration(machine, shared, c);
     }
   }
-  // The second of two ranges that have a page in common.
+  // The second of two ranges that share a page.
   const Mapping mapping(machine.bytes(), true);
   auto* const memory = static_cast<std::byte*>(mapping.memory());
   const size_t half = machine.bytes() / 2 + 64;
   Require(cudaHostRegister(memory, half, cudaHostRegisterDefault), "lock memory");
   const cudaError_t second =
       cudaHostRegister(memory + half, machine.bytes() - half, cudaHostRegisterDefault);
-  fmt::print("| shared (memfd) | the second range of a page | {} | | | |\n",
-             cudaGetErrorName(second));
+  fmt::print("| shared (memfd) | second range in a page | {} | | | |\n", cudaGetErrorName(second));
   if (second == cudaSuccess) (void)cudaHostUnregister(memory + half);
   (void)cudaGetLastError();
-  Require(cudaHostUnregister(memory), "give memory back");
+  Require(cudaHostUnregister(memory), "unlock memory");
 }
 
 std::vector<size_t> SizesUpTo(size_t most) {
@@ -288,7 +288,7 @@ std::vector<size_t> SizesUpTo(size_t most) {
 
 void ShowTransfers(const Machine& machine) {
   fmt::print(
-      "| page-locked | to the GPU, GB/s | from it | both ways, together |\n|---|---|---|---|\n");
+      "| page-locked | to the GPU, GB/s | from the GPU | both ways at once |\n|---|---|---|---|\n");
   for (const size_t size : SizesUpTo(machine.bytes())) {
     const auto rate = [&](int64_t bytes, const std::function<void()>& copy) {
       return GigabytesPerSecond(bytes, MedianSeconds([&] {
@@ -305,7 +305,7 @@ void ShowTransfers(const Machine& machine) {
 }
 
 void ShowPageable(const Machine& machine) {
-  fmt::print("| pageable | to the GPU, GB/s | from it |\n|---|---|---|\n");
+  fmt::print("| pageable | to the GPU, GB/s | from the GPU |\n|---|---|---|\n");
   std::vector<std::byte> memory(machine.bytes());
   for (const size_t size : SizesUpTo(machine.bytes())) {
     const auto rate = [&](const std::function<void()>& copy) {
@@ -320,7 +320,7 @@ void ShowPageable(const Machine& machine) {
   }
 }
 
-// From memory that is shared with a server to page-locked memory: what a copy costs that bounces.
+// Copies from memory shared with a server to page-locked memory: the cost of a bounce buffer.
 void ShowMemcpy(const Machine& machine) {
   fmt::print("| threads | memcpy, GB/s |\n|---|---|\n");
   const Mapping from(machine.bytes(), true);
@@ -361,7 +361,7 @@ void ShowSleeps(const Machine&) {
   (void)::prctl(PR_SET_TIMERSLACK, own, 0, 0, 0);
 }
 
-// Of this process, in memory.
+// The resident memory of this process.
 int64_t ResidentMegabytes() {
   std::ifstream file("/proc/self/statm");
   int64_t size = 0, resident = 0;
@@ -369,7 +369,7 @@ int64_t ResidentMegabytes() {
   return resident * ::sysconf(_SC_PAGESIZE) >> 20;
 }
 
-// Loads a library and, if `create` is named, makes a handle; the handle goes with the process.
+// Loads a library and, if `create` is given, creates a handle, which is never freed.
 void ShowLibrary(const std::string& name, const char* create) {
   void* library = nullptr;
   const int64_t before = ResidentMegabytes();
@@ -410,7 +410,7 @@ void Run(const Options& options) {
   for (const std::string& name : options.parts) {
     if (name == "find") continue;
     const auto part = parts.find(name);
-    if (part == parts.end()) throw Error(ExitCode::kUsage, "--parts: there is no part {}", name);
+    if (part == parts.end()) throw Error(ExitCode::kUsage, "--parts: unknown part {}", name);
     chosen.emplace_back(*part);
   }
   if (chosen.empty()) return;
@@ -427,13 +427,13 @@ void Run(const Options& options) {
 
 int main(int argc, char** argv) {
   muster::Options options;
-  muster::ProgramOptions program("Measures what a machine with a GPU does.");
+  muster::ProgramOptions program("Measures properties of a machine with a GPU.");
   program
       .Add("--parts", options.parts,
            "find, device, registration, transfers, pageable, memcpy, "
            "sleep, libraries")
       .SeparatedBy(',');
-  program.Add("--bytes", options.bytes, "of the largest copy").AsBytes().ShowDefault();
+  program.Add("--bytes", options.bytes, "size of the largest copy").AsBytes().ShowDefault();
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   try {
     if (!muster::FindGpu()) return muster::kNoGpu;

@@ -1,4 +1,4 @@
-// One kernel to be timed: how it is started, what it moves, and what it must give.
+// One kernel to benchmark: how to start it, how much it moves, and its expected result.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@ namespace muster::cuda {
 
 struct KernelCase {
   std::string name;
-  int64_t bytes = 0;  // that it has to move, each once
+  int64_t bytes = 0;  // that it must move, each counted once
   std::function<void()> run;
-  // What it writes, for Poison, and as numbers.
+  // The output, for Poison and as values.
   void* output = nullptr;
   size_t output_bytes = 0;
   std::function<std::vector<float>()> result;
-  // Number i of the result.
+  // Value i of the result.
   std::function<double(int64_t)> expected;
-  double tolerance = 0;  // of what is expected, or of 1 where that is less
-  // Instead of poison before the run that is checked: of kernels that work in place.
+  double tolerance = 0;  // relative to the expected value, or to 1 if that is larger
+  // Called instead of Poison before the verified run, for kernels that work in place.
   std::function<void()> prepare = nullptr;
 };
 
-// Of the tensors that all cases share: [batch, side, side, channels].
+// The size of the tensors that all cases share: [batch, side, side, channels].
 struct KernelSizes {
   int batch = 512, side = 32, channels = 64;
 
@@ -33,7 +33,7 @@ struct KernelSizes {
   int64_t count() const { return rows() * channels; }
 };
 
-// Calls `use` with each case of T (float or Bf16). A case is good until `use` returns.
+// Calls `use` with each case of T (float or Bf16). A case is only valid until `use` returns.
 using UseCase = std::function<void(const KernelCase&)>;
 template <typename T>
 void ElementwiseCases(BenchDevice& device, const KernelSizes& sizes, const UseCase& use);
@@ -48,11 +48,11 @@ void ConvolutionCases(BenchDevice& device, const KernelSizes& sizes, const UseCa
 template <typename T>
 void ImageCases(BenchDevice& device, const KernelSizes& sizes, const UseCase& use);
 
-// Checks and times all of them, and prints a table. Throws Error at the first wrong number.
+// Verifies and times all kernels, and prints a table. Throws Error at the first wrong value.
 struct KernelOptions {
   KernelSizes sizes;
   int repeats = 11;
-  std::string only;  // names that have this in them
+  std::string only;  // only names that contain this
 };
 void BenchKernels(const KernelOptions& options);
 
@@ -66,7 +66,7 @@ struct Tensors {
     }
   }
 
-  // A case whose output, `count` numbers of U, is at `at`.
+  // A case whose output, `count` values of type U, is at `at`.
   template <typename U>
   KernelCase Case(std::string name, int64_t bytes, U* at, int64_t count, std::function<void()> run,
                   std::function<double(int64_t)> expected, double tolerance = -1) const {
@@ -81,7 +81,7 @@ struct Tensors {
     made.tolerance = tolerance >= 0 ? tolerance : sizeof(U) == 2 ? 0x1p-8 : 1e-5;
     return made;
   }
-  // Of `elements` numbers of T for each one of the tensor.
+  // A case on the whole tensor that moves `elements` values of T per element.
   KernelCase Whole(std::string name, double elements, std::function<void()> run,
                    std::function<double(int64_t)> expected) const {
     const auto bytes = static_cast<int64_t>(elements * static_cast<double>(bytes_of_one()));

@@ -23,7 +23,7 @@ class Costs {
  public:
   explicit Costs(int calls) : calls_(calls) { fmt::print("| call | µs |\n|---|---|\n"); }
 
-  // Median µs of a call, of rounds of many; the GPU ends each round.
+  // The median of several rounds in µs per call; waits for the GPU after each round.
   void Row(const char* name, const std::function<void()>& call) {
     call();
     device_.Wait();
@@ -52,10 +52,10 @@ class Costs {
           for (int i = 0; i < calls_; ++i) launch();
         },
         kRepeats);
-    fmt::print("| a short kernel among others, on the GPU | {:.2f} |\n", seconds * 1e6 / calls_);
+    fmt::print("| a short kernel in a sequence, on the GPU | {:.2f} |\n", seconds * 1e6 / calls_);
     Row("record an event", record);
-    Row("ask for an event that has happened", [&] { (void)HasHappened(event.get()); });
-    Row("let a stream wait for an event",
+    Row("query an event that has happened", [&] { (void)HasHappened(event.get()); });
+    Row("make a stream wait for an event",
         [&] { Check(cudaStreamWaitEvent(device_.stream(), event.get(), 0), "wait"); });
     Row("queue a copy of 4 KiB to the GPU", [&] {
       Check(cudaMemcpyAsync(small, locked.get(), 4096, cudaMemcpyHostToDevice, device_.stream()),
@@ -65,7 +65,7 @@ class Costs {
       launch();
       device_.Wait();
     });
-    Row("start a kernel and wait as a worker does", [&] {
+    Row("start a kernel and wait like a worker", [&] {
       launch();
       record();
       (void)AwaitEvent(event.get(), 10);

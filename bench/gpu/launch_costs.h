@@ -1,9 +1,9 @@
-// What the host pays for each call that queues work.
+// The cost of calls that queue work, for the host.
 #pragma once
 
 namespace muster::cuda {
 
-// Prints a table; each figure is of this many calls one after the other.
+// Prints a table; each figure averages this many consecutive calls.
 void PrintLaunchCosts(int calls);
 
 }  // namespace muster::cuda

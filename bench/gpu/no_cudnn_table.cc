@@ -1,4 +1,4 @@
-// In the place of cudnn_table.cc where Muster is built without cuDNN's headers.
+// Replaces cudnn_table.cc in builds without cuDNN's headers.
 #include "bench/gpu/cudnn_table.h"
 #include "common/base/error.h"
 #include "worker/backend/cuda/cudnn_library.h"

@@ -1,4 +1,4 @@
-// Batch normalisation, and sums over rows.
+// Batch normalization and sums over rows.
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr float kEpsilon = 1e-3f;
 
-// Numbers per channel that a kernel is given.
+// The values per channel that a kernel is given.
 double MeanAt(int64_t c) { return InputAt(c, 5); }
 double InverseAt(int64_t c) { return 1 + 0.5 * std::abs(InputAt(c, 6)); }
 double SlopeAt(int64_t c) { return InputAt(c, 7); }
@@ -21,10 +21,10 @@ double ShiftAt(int64_t c) { return InputAt(c, 8); }
 double OutputAt(int64_t i, int64_t c) {
   return (InputAt(i, 0) - MeanAt(c)) * SlopeAt(c) + ShiftAt(c);
 }
-// The gradient that the relu lets pass.
+// The gradient after the relu.
 double GradientAt(int64_t i, int64_t c) { return OutputAt(i, c) > 0 ? InputAt(i, 1) : 0; }
 
-// add(sums of the channel, index, channel) for all elements; worked out once.
+// The sum of value(index, channel) over all elements, by channel; computed once.
 using ChannelSums = std::shared_ptr<std::vector<double>>;
 template <typename Value>
 ChannelSums SumOver(const KernelSizes& sizes, const Value& value) {
@@ -37,7 +37,7 @@ ChannelSums SumOver(const KernelSizes& sizes, const Value& value) {
 }
 double At(const ChannelSums& sums, int64_t c) { return (*sums)[static_cast<size_t>(c)]; }
 
-// The arrays of a number per channel.
+// The arrays with one value per channel.
 struct Arrays {
   Arrays(BenchDevice& device, int channels) {
     const auto make = [&](double (*value)(int64_t)) {
@@ -113,7 +113,7 @@ void PixelCases(const Tensors<T>& t, const Arrays& arrays, const UseCase& use) {
   const NormState state = arrays.state;
   const float* const shift = arrays.shift;
   use(t.Whole(
-      "batch norm: normalise, relu", 2,
+      "batch norm: normalize, relu", 2,
       [=] {
         Normalise<T>(target, state, shift, Activation::kRelu, x, nullptr, out, rows, channels);
       },
@@ -128,7 +128,7 @@ void PixelCases(const Tensors<T>& t, const Arrays& arrays, const UseCase& use) {
       [channels](int64_t i) {
         const int64_t c = i % channels;
         const double distance = InputAt(i, 0) - MeanAt(c);
-        // The arrays of gradients hold slopes and means.
+        // The gradient arrays hold slopes and means.
         return SlopeAt(c) * (GradientAt(i, c) - SlopeAt(c) - distance * MeanAt(c));
       }));
 }

@@ -1,4 +1,4 @@
-// Pooling of windows of 2 x 2, and of all pixels.
+// Pooling of 2 x 2 windows and of all pixels.
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -9,12 +9,12 @@
 namespace muster::cuda {
 namespace {
 
-// Between the elements of a tensor and those of one of half its height and width.
+// Maps elements of a tensor to those of one with half its height and width, and back.
 struct Windows {
   explicit Windows(const KernelSizes& sizes)
       : side(sizes.side), half(sizes.side / 2), channels(sizes.channels) {}
 
-  // Place 0..3 of output o's window.
+  // The input at place 0..3 of output o's window.
   int64_t In(int64_t o, int place) const {
     const int64_t channel = o % channels, pixel = o / channels;
     const int64_t x = pixel % half, y = pixel / half % half, n = pixel / half / half;
@@ -34,7 +34,7 @@ struct Windows {
   int64_t side, half, channels;
 };
 
-// What the index of an output says.
+// The index that an output holds.
 uint8_t IndexAt(int64_t o) { return static_cast<uint8_t>(o / 3 % 4); }
 
 template <typename T>

@@ -1,4 +1,4 @@
-// What looks at the channels of a pixel, or at the classes of a sample: LRN, softmax, losses.
+// Kernels over the channels of a pixel or the classes of a sample: LRN, softmax, losses.
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 constexpr int kRadius = 2;
 constexpr float kBias = 1, kAlpha = 0.125f, kBeta = 0.75f;
 
-// Channels of the window of element i.
+// The channels of the window of element i.
 struct Window {
   Window(int64_t i, int channels)
       : first(i - std::min<int64_t>(i % channels, kRadius)),
@@ -59,7 +59,7 @@ void LrnCases(const Tensors<T>& t, const UseCase& use) {
   use(gradient);
 }
 
-// Of `row`, from its first element on.
+// The row that contains element i.
 struct Row {
   Row(int64_t i, int length) : first(i - i % length), length(length) {}
   double Softmax(int64_t i) const {
@@ -95,7 +95,7 @@ void SoftmaxCases(const Tensors<T>& t, const UseCase& use) {
 
 int LabelAt(int64_t n, int classes) { return static_cast<int>((7 * n + 3) % classes); }
 
-// Of as many samples of 1,000 classes as the tensors hold.
+// For as many samples of 1,000 classes as the tensors hold.
 template <typename T>
 void LossCases(const Tensors<T>& t, const UseCase& use) {
   const int classes = static_cast<int>(std::min<int64_t>(1000, t.sizes.count()));

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""What PyTorch does in place of a round: all_reduce of the gradients over gloo, then the optimizer's
-step in every process. No network, no backward pass: gradients that are ready. Prints one JSON
-object. Needs PyTorch (Debian: python3-torch; 2 or newer for --bf16 and --compile).
+"""PyTorch's equivalent of a round: all_reduce of the gradients over gloo, then the optimizer's step in every
+process. There is no network and no backward pass: the gradients are constant. Prints one JSON object. Needs
+PyTorch (Debian: python3-torch; 2 or newer for --bf16 and --compile).
 
     bench/peers/allreduce_step.py [--workers 2] [--size 104857600] [--optimizer MOMENTUM] [--seconds 3]
                                   [--bf16] [--compile]
@@ -32,7 +32,7 @@ def make_optimizer(name, parameters):
 
 
 def first_step(name, gradient):
-    """What the first step adds to weights that are 0, but for the epsilon of the optimizers that have one."""
+    """The first step's change of weights that are 0, ignoring the epsilon of the optimizer."""
     if name in ("ADAM", "ADAMW"):
         return -RATE
     if name == "RMSPROP":
@@ -51,7 +51,7 @@ def work(rank, arguments, folder):
     step = torch.compile(optimizer.step) if arguments.compile else optimizer.step
 
     def one_round():
-        if arguments.bf16:  # as DDP's bf16_compress_hook
+        if arguments.bf16:  # like DDP's bf16_compress_hook
             rounded = weights.grad.to(torch.bfloat16)
             dist.all_reduce(rounded)
             weights.grad.copy_(rounded)
@@ -60,7 +60,7 @@ def work(rank, arguments, folder):
         weights.grad.div_(arguments.workers)
         step()
 
-    # The first round is checked: the mean of 1 ... K is (K + 1) / 2.
+    # The first round is verified: the mean of 1 ... K is (K + 1) / 2.
     weights.grad.fill_(rank + 1.0)
     one_round()
     expected = first_step(arguments.optimizer, (arguments.workers + 1) / 2)
@@ -87,22 +87,22 @@ def work(rank, arguments, folder):
             "verified": True}), flush=True)
     dist.barrier()
     dist.destroy_process_group()
-    # Gloo's threads outlive the group, and now and then PyTorch aborts when it destroys them at exit.
+    # Gloo's threads outlive the group, and PyTorch sometimes aborts when it destroys them at exit.
     os._exit(0)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--size", type=int, default=100 << 20, help="bytes of weights")
+    parser.add_argument("--size", type=int, default=100 << 20, help="size of the weights in bytes")
     parser.add_argument("--optimizer", default="MOMENTUM", choices=OPTIMIZERS)
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--bf16", action="store_true", help="send the gradients as bfloat16")
-    parser.add_argument("--compile", action="store_true", help="the optimizer through torch.compile")
+    parser.add_argument("--compile", action="store_true", help="run the optimizer with torch.compile")
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with tempfile.TemporaryDirectory() as scratch:
         arguments = parser.parse_args()
         if arguments.compile and not hasattr(torch, "compile"):
-            parser.error(f"--compile: PyTorch {torch.__version__} has no torch.compile; 2 or newer has")
+            parser.error(f"--compile: PyTorch {torch.__version__} has no torch.compile; use 2 or newer")
         multiprocessing.spawn(work, (arguments, scratch), nprocs=arguments.workers)

@@ -1,9 +1,8 @@
 #!/usr/bin/python3
-"""PyTorch DistributedDataParallel over gloo on the networks of configs/models: 2 processes of 1
-thread each, channels-last, fp32, synthetic data that is already in memory. SGD with momentum, but
-Adam for multigpu_cnn, as in that tutorial. Prints one JSON object: images per second of both
-processes together, the median of several repetitions. Needs PyTorch (Debian: python3-torch; 2 or
-newer for --compile, which also needs a C++ compiler).
+"""PyTorch DistributedDataParallel over gloo with the networks of configs/models: 2 processes of 1 thread
+each, channels-last, fp32, synthetic data in memory. Uses SGD with momentum, or Adam for multigpu_cnn, as in
+that tutorial. Prints one JSON object: images per second of both processes together, the median of several
+repetitions. Needs PyTorch (Debian: python3-torch; 2 or newer for --compile, which also needs a C++ compiler).
 
     bench/peers/ddp.py [--model tutorial] [--batch 128] [--seconds 5] [--repeat 3] [--bf16] [--compile]
 """
@@ -24,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from models import MODELS
 
 
-# Whether running statistics are sent before each step; newer releases warn about the older name.
+# Whether running statistics are sent before each step; newer releases warn about the old name.
 SEND_BUFFERS = next(name for name in ("forward_sync_buffers", "broadcast_buffers")
                        if name in inspect.signature(DistributedDataParallel.__init__).parameters)
 
@@ -42,8 +41,8 @@ def train(rank, arguments, folder):
     dist.init_process_group("gloo", init_method="file://" + os.path.join(folder, "store"), rank=rank, world_size=2)
     channels_last = torch.channels_last
     make, (height, width, channels), classes = MODELS[arguments.model]
-    # Batch statistics are each process's own, as Muster's are each slice's; the copies of the
-    # running ones are not sent around before each step.
+    # Each process uses its own batch statistics, like each slice in Muster. Running statistics are
+    # not broadcast before each step.
     model = DistributedDataParallel(make().to(memory_format=channels_last), **{SEND_BUFFERS: False})
     optimizer = make_optimizer(arguments.model, model.parameters())
     network = torch.compile(model) if arguments.compile else model
@@ -58,7 +57,7 @@ def train(rank, arguments, folder):
             loss.backward()
             optimizer.step()
 
-    steps(3)  # torch.compile works in the first
+    steps(3)  # torch.compile runs in the first one
     begin = time.perf_counter()
     steps(3)
     each = torch.tensor((time.perf_counter() - begin) / 3)
@@ -71,7 +70,7 @@ def train(rank, arguments, folder):
         steps(count)
         dist.barrier()
         rates.append(2 * arguments.batch * count / (time.perf_counter() - begin))
-    # The processes must have ended with the same weights: it was one training, not two.
+    # The processes must end with the same weights: one training, not two.
     total = torch.stack([p.detach().double().sum() for p in model.parameters()]).sum()
     both = [torch.zeros_like(total) for _ in range(2)]
     dist.all_gather(both, total)
@@ -81,20 +80,20 @@ def train(rank, arguments, folder):
             json.dump(rates, out)
     dist.barrier()
     dist.destroy_process_group()
-    os._exit(0)  # as in allreduce_step.py
+    os._exit(0)  # see allreduce_step.py
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--model", choices=list(MODELS), default="tutorial")
-    parser.add_argument("--batch", type=int, default=128, help="of each process")
-    parser.add_argument("--seconds", type=float, default=5, help="of each repetition")
+    parser.add_argument("--batch", type=int, default=128, help="per process")
+    parser.add_argument("--seconds", type=float, default=5, help="duration of each repetition")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--bf16", action="store_true", help="forward pass and loss under torch.autocast")
-    parser.add_argument("--compile", action="store_true", help="the network through torch.compile")
+    parser.add_argument("--compile", action="store_true", help="run the network with torch.compile")
     arguments = parser.parse_args()
     if arguments.compile and not hasattr(torch, "compile"):
-        parser.error(f"--compile: PyTorch {torch.__version__} has no torch.compile; 2 or newer has")
+        parser.error(f"--compile: PyTorch {torch.__version__} has no torch.compile; use 2 or newer")
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as folder:

@@ -1,10 +1,9 @@
 """The networks of configs/models in PyTorch: the same layers, in the order of the model files.
 
-Every module takes images as [batch, channels, height, width] and gives logits. Modules with
-parameters are made in the order in which Muster's forward pass uses them, so that the n-th of them
-is the n-th layer with variables there (bench/compare_curves.py copies weights by that order), and
-images are flattened as height x width x channels, as Muster does; with channels-last memory that
-moves nothing. `dropout=False` leaves dropout out.
+Every module takes images as [batch, channels, height, width] and returns logits. Modules with parameters are
+created in the order in which Muster's forward pass uses them, so that the n-th one is Muster's n-th layer
+with variables (bench/compare_curves.py copies weights in that order). Images are flattened as height x width
+x channels, as in Muster; with channels-last memory this moves no data. `dropout=False` omits dropout.
 """
 import torch.nn as nn
 import torch.nn.functional as functional
@@ -35,7 +34,7 @@ class Tutorial(nn.Module):
         height, width, channels = shape
         self.conv1 = nn.Conv2d(channels, 64, 5, padding=2)
         self.conv2 = nn.Conv2d(64, 64, 5, padding=2)
-        # PyTorch divides alpha by the window.
+        # PyTorch divides alpha by the window size.
         self.norm = nn.LocalResponseNorm(9, alpha=0.001, beta=0.75, k=1.0) if lrn else nn.Identity()
         self.local3 = nn.Linear(64 * ((height + 3) // 4) * ((width + 3) // 4), 384)
         self.local4 = nn.Linear(384, 192)
@@ -91,7 +90,7 @@ class ResidualBlock(nn.Module):
 
 
 class ResNet(nn.Module):
-    """configs/models/resnet20.txtpb, resnet18.txtpb: shortcuts by projection (option B)."""
+    """configs/models/resnet20.txtpb and resnet18.txtpb: projection shortcuts (option B)."""
 
     def __init__(self, widths, blocks):
         super().__init__()
@@ -148,7 +147,7 @@ class MobileNetV2(nn.Module):
         return self.fc(self.dropout(self.layers(x).mean((2, 3))))
 
 
-# name: (how it is made, shape of an image (height, width, channels), classes)
+# name: (constructor, shape of an image (height, width, channels), classes)
 MODELS = {
     "linear": (Linear, (28, 28, 1), 10),
     "tutorial": (Tutorial, (24, 24, 3), 10),

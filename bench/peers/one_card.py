@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""PyTorch on one card: a network of configs/models, channels-last, synthetic data that is already on
-the card, the optimizer of ddp.py. Prints images per second, the median of several repetitions.
-Needs PyTorch with CUDA, but for --device cpu, which shows that the program works.
+"""PyTorch on one GPU: a network of configs/models, channels-last, synthetic data on the GPU, the optimizer
+of ddp.py. Prints images per second, the median of several repetitions. Needs PyTorch with CUDA, except with
+--device cpu, which only shows that the program works.
 
     bench/peers/one_card.py [--model tutorial] [--batch 128] [--precision FP32|TF32|BF16]
                             [--seconds 5] [--repeat 3] [--device cuda]
@@ -45,7 +45,7 @@ def main():
                 loss = functional.cross_entropy(network(images), labels)
             loss.backward()
             optimizer.step()
-        assert torch.isfinite(loss)  # waits for the card
+        assert torch.isfinite(loss)  # waits for the GPU
         return time.perf_counter() - begin
 
     seconds_for(5)

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Prints one JSON object: the versions of PyTorch and of the oneDNN in it, the processor, and the
-instruction set that PyTorch chose."""
+"""Prints one JSON object: the versions of PyTorch and its oneDNN, the processor, and the instruction set that
+PyTorch selected."""
 import json
 import platform
 import re

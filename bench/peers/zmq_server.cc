@@ -1,6 +1,6 @@
-// The least that a ZeroMQ parameter server can do: workers push their gradients in chunks without
-// copying, the server averages a chunk when it has everybody's and sends the average back; no
-// update, no headers but a chunk number, no supervision.
+// A minimal ZeroMQ parameter server: workers push their gradients in chunks without copying; when a
+// chunk has arrived from all workers, the server averages it and sends the average back. No update,
+// no headers except a chunk number, no supervision.
 //
 //   zmq_server [--workers 2] [--size 104857600] [--chunk-bytes 1048576] [--transport TCP|IPC]
 //
@@ -55,11 +55,11 @@ zmq::message_t Borrow(float* data, size_t floats) {
       data, floats * sizeof(float), [](void*, void*) {}, nullptr);
 }
 
-// Two results in turn: the previous one may still be on its way, and the last one when the server
-// has nothing more to do.
+// Two results, used alternately: the previous one may still be in transit, and so may the last one
+// when the server has finished.
 using Results = std::array<std::vector<float>, 2>;
 
-// False if a worker was silent for too long.
+// Returns false if a worker was silent for too long.
 bool Serve(const Options& options, zmq::socket_t& socket, Results& results) {
   for (std::vector<float>& result : results) result.resize(options.bytes / sizeof(float));
   struct Arrived {
@@ -105,7 +105,7 @@ bool Serve(const Options& options, zmq::socket_t& socket, Results& results) {
   return true;
 }
 
-// Seconds of each round; nothing if a float was wrong.
+// The duration of each round in seconds; empty if a float was wrong.
 std::vector<double> Work(const Options& options, uint32_t rank, const std::string& endpoint) {
   zmq::context_t context(1);
   zmq::socket_t socket = MakeSocket(context, zmq::socket_type::dealer);
@@ -143,7 +143,7 @@ int Run(Options options) {
     options.rounds = std::clamp<int64_t>(
         static_cast<int64_t>(2e9 / (static_cast<double>(options.bytes) + 4e5)), 20, 4000);
   }
-  // Sockets do not survive fork(): workers start first and are told the address.
+  // Sockets do not survive fork(), so workers start first and get the address later.
   int address[2], result[2];
   if (::pipe(address) != 0 || ::pipe(result) != 0) return 1;
   std::vector<pid_t> children;
@@ -176,7 +176,7 @@ int Run(Options options) {
   for (uint32_t rank = 0; rank < options.workers; ++rank) {
     (void)!::write(address[1], endpoint, sizeof endpoint);
   }
-  ::close(result[1]);  // a worker that fails closes its own: end of file
+  ::close(result[1]);  // a failed worker closes its end, so reads return end of file
   socket.set(zmq::sockopt::rcvtimeo, 30000);
   Results results;
   if (!Serve(options, socket, results)) {
@@ -207,15 +207,14 @@ int Run(Options options) {
 
 int main(int argc, char** argv) {
   Options options;
-  muster::ProgramOptions program(
-      "A round of a parameter server over ZeroMQ with nothing around it.");
+  muster::ProgramOptions program("Measures rounds of a minimal parameter server over ZeroMQ.");
   program.Add("--workers", options.workers).ShowDefault().InRange(1, 64);
-  program.Add("--size", options.bytes, "bytes of weights")
+  program.Add("--size", options.bytes, "size of the weights in bytes")
       .ShowDefault()
       .InRange(64, int64_t{1} << 32);
   program.Add("--chunk-bytes", options.chunk_bytes).ShowDefault();
   program.Add("--transport", options.transport).OneOf({"TCP", "IPC"});
-  program.Add("--rounds", options.rounds, "0: by size");
+  program.Add("--rounds", options.rounds, "number of rounds; 0: depends on the size");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   return Run(options);
 }

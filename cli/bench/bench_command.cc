@@ -25,9 +25,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kMostWorkers = 64;  // of sync_bench and update_bench
+constexpr int kMostBenchWorkers = 64;  // the limit of sync_bench and update_bench
 constexpr double kSmall = 4096, kMedium = 1 << 20, kLarge = 32 << 20;
-constexpr double kNearlySame = 1.2;  // the ratio of two sizes of which one is measured
+constexpr double kNearlySame = 1.2;  // of two sizes within this ratio, only one is measured
 
 // Generous: a bench of 4 GB takes minutes.
 constexpr double kBenchDeadline = 3600;
@@ -36,7 +36,7 @@ std::vector<Json> RunProgram(const std::string& program,
                              const std::vector<std::string>& arguments) {
   if (!std::filesystem::exists(program)) {
     throw Error(ExitCode::kFailure,
-                "there is no {}: `muster bench` runs it; build and install with "
+                "{} does not exist: `muster bench` needs it; build and install with "
                 "-DMUSTER_BUILD_BENCH=ON",
                 program);
   }
@@ -50,13 +50,13 @@ std::vector<Json> RunProgram(const std::string& program,
 double Seconds(const Json& result, const char* key) {
   const auto found = result.find(key);
   if (found == result.end() || !found->is_number() || !result.value("verified", false)) {
-    throw Error(ExitCode::kFailure, "a benchmark's result has no verified {}: {}", key,
+    throw Error(ExitCode::kFailure, "a benchmark result has no verified {}: {}", key,
                 result.dump());
   }
   return found->get<double>() * 1e-6;
 }
 
-// The standard sizes and the model's, ascending; one that the model's stands for is left out.
+// The standard sizes and the model's, ascending, without standard sizes close to the model's.
 std::vector<double> SizesFor(double model_bytes) {
   const double mine = std::max(model_bytes, kSmall);
   std::vector<double> sizes{mine};
@@ -75,8 +75,8 @@ BenchModel ModelOfSize(double bytes) {
   return model;
 }
 
-// Fills in the optimizer, the workers and the server's threads, too. The rest of the config is not
-// resolved: its data need not be here.
+// Also sets the optimizer, the workers and the server's threads of `result`. Resolves only the size
+// of the job, because the data may not be on this host.
 BenchModel ModelOf(const BenchArguments& arguments, BenchResult& result) {
   config::Config config = LoadConfig(arguments.config_path, arguments.settings);
   if (arguments.workers > 0) {
@@ -102,7 +102,7 @@ BenchModel ModelOf(const BenchArguments& arguments, BenchResult& result) {
   result.chunk_bytes = config.cluster().chunk_bytes();
   result.io_threads = std::max(1u, config.server().io_threads());
   result.wire_dtype = config::Cluster::WireDtype_Name(config.cluster().wire_dtype());
-  // Backward costs about two forwards.
+  // Backward costs about twice as much as forward.
   model.flops_per_worker = 3 * graph.forward_flops() * ResolveBatch(config).per_worker;
   return model;
 }
@@ -173,12 +173,12 @@ int RunBench(const BenchArguments& arguments) {
   result.model = arguments.config_path.empty()
                      ? ModelOfSize(arguments.size > 0 ? arguments.size : kLarge)
                      : ModelOf(arguments, result);
-  if (result.workers > kMostWorkers) {
+  if (result.workers > kMostBenchWorkers) {
     throw Error(
         ExitCode::kUsage,
-        "cluster.workers is {}: `muster bench` starts that many processes on this host, and "
-        "at most {}; give another number (--workers N)",
-        result.workers, kMostWorkers);
+        "cluster.workers is {}: `muster bench` starts at most {} processes on this host; choose "
+        "fewer (--workers N)",
+        result.workers, kMostBenchWorkers);
   }
   result.model.shape.workers = result.workers;
 
@@ -192,7 +192,7 @@ int RunBench(const BenchArguments& arguments) {
                    {"--size", fmt::format("{:.0f}", bytes), "--parts",
                     std::to_string(result.workers), "--instruction-set",
                     result.wanted_instruction_set, "--optimizer", result.optimizer, "--threads",
-                    // As the server: what is small is updated by the loop itself.
+                    // Like the server, update small models in the loop itself.
                     std::to_string(bytes <= kNearlySame * kSmall ? 1 : result.server_threads),
                     "--seconds", "0.5", "--json"})
             .front();

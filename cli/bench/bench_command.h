@@ -1,4 +1,4 @@
-// `muster bench`: how good this machine is at a round of push, average, update and pull.
+// `muster bench`: measures how fast this machine does a round of push, average, update and pull.
 #pragma once
 
 #include <string>
@@ -10,15 +10,16 @@ namespace muster {
 
 struct BenchArguments {
   std::string update_program, sync_program;  // paths of update_bench and sync_bench
-  // The model: a size in bytes, or a config; neither: a size that stands for many.
+  // The model, as a size in bytes or a config; without both, a typical size.
   double size = 0;
   std::string config_path;
-  std::vector<Setting> settings;  // of the config
-  int workers = 0;                // 0: the config's, or 2
+  std::vector<Setting> settings;  // for the config
+  int workers = 0;                // 0: that of the config, or 2
   bool json = false;
 };
 
-// Prints to standard output, progress to standard error. Returns the exit code; throws Error.
+// Prints results to standard output and progress to standard error. Returns the exit code; throws
+// Error.
 int RunBench(const BenchArguments& arguments);
 
 }  // namespace muster

@@ -87,7 +87,7 @@ const BenchRow& ModelRow(const BenchResult& result) {
   });
 }
 
-// From which length of a step on a round is less than `share` of it.
+// The length of a step from which a round takes less than `share` of it.
 std::string StepFor(double round_s, double share) { return Time(round_s / share); }
 
 void AddModel(const BenchResult& result, std::vector<std::string>& lines) {
@@ -99,14 +99,14 @@ void AddModel(const BenchResult& result, std::vector<std::string>& lines) {
                   "over TCP on this host.",
                   Time(row.local_s), Time(row.local_p99_s), Time(row.tcp_s)));
   lines.push_back(
-      fmt::format("  Even if nothing of it overlapped with backward, it is under 5 % of a "
-                  "step from {} on; over TCP, from {} on.",
+      fmt::format("  Even without overlap with backward, that is less than 5 % of steps longer "
+                  "than {} ({} over TCP).",
                   StepFor(row.local_s, 0.05), StepFor(row.tcp_s, 0.05)));
   if (result.model.flops_per_worker > 0) {
-    lines.push_back(fmt::format(
-        "  A worker computes {} per step: unless it does more than {:.0f} GFLOP/s, that is so.",
-        FormatFlops(result.model.flops_per_worker),
-        result.model.flops_per_worker / (row.local_s / 0.05) / 1e9));
+    lines.push_back(
+        fmt::format("  A worker computes {} per step: steps are that long up to {:.0f} GFLOP/s.",
+                    FormatFlops(result.model.flops_per_worker),
+                    result.model.flops_per_worker / (row.local_s / 0.05) / 1e9));
   }
 }
 
@@ -140,7 +140,7 @@ MachineCosts CostsOf(const BenchResult& result) {
   const BenchRow& large = result.rows.back();
   const RoundShape shape = ShapeAt(result, large.bytes);
   const double both_ways = 2.0 * result.workers;
-  // What is noise is not taken for a speed.
+  // The lower bound keeps noise from looking like a speed.
   const double loopback = both_ways * (large.bytes - small.bytes) /
                           std::max(large.tcp_s - small.tcp_s, large.tcp_s / 10);
   return {.local_latency_s = std::max(0.0, small.local_s - small.update_s),
@@ -163,12 +163,12 @@ std::vector<std::string> BenchLines(const BenchResult& result) {
   });
   if (impossible) {
     lines.push_back(
-        "Some rounds are shorter than the update, which is a part of them: other programs used the "
-        "machine at times. Run this again when it is idle.");
+        "Some rounds are shorter than the update, which is a part of them, so other programs used "
+        "the machine at times. Run this again when it is idle.");
   }
   lines.push_back("");
   lines.push_back(
-      fmt::format("The memory moves {:.1f} GB/s in such a pass; the update reaches {} of that.",
+      fmt::format("Memory moves {:.1f} GB/s in such a pass; the update reaches {} of that.",
                   UpdateBytes(ShapeAt(result, large.bytes)) / large.limit_s / 1e9,
                   FormatPercent(large.limit_s / large.update_s)));
   lines.push_back(fmt::format(
@@ -179,12 +179,12 @@ std::vector<std::string> BenchLines(const BenchResult& result) {
   AddModel(result, lines);
   lines.push_back("");
   lines.push_back(
-      "On several hosts, one worker each, this model's round would take, by the cost model "
-      "(docs/DESIGN.md):");
+      "Predicted rounds of this model on several hosts, with one worker each (cost model in "
+      "docs/DESIGN.md):");
   Append(lines, NetworkTable(result, costs));
   lines.push_back(
-      "One server's link carries every worker's gradient: where all-reduce is shorter, "
-      "it is the bottleneck.");
+      "One server's link carries the gradients of all workers: where all-reduce is faster, that "
+      "link is the bottleneck.");
   return lines;
 }
 

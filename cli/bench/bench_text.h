@@ -1,5 +1,5 @@
-// What `muster bench` measured, in words and tables, and what follows from it by a model of the
-// cost of a round of push, average, update and pull (docs/DESIGN.md, "What a round costs").
+// The results of `muster bench` as text and tables, with predictions from a cost model for a round
+// of push, average, update and pull (docs/DESIGN.md, "What a round costs").
 #pragma once
 
 #include <cstdint>
@@ -17,22 +17,22 @@ struct RoundShape {
 
 // The costs of one machine, as `muster bench` measures them.
 struct MachineCosts {
-  double local_latency_s = 0;       // a round of next to no bytes, over shared memory
-  double tcp_latency_s = 0;         // … over TCP on the loopback interface
-  double memory_bytes_per_s = 0;    // of the pass, by all of the server's threads
+  double local_latency_s = 0;       // of a round of almost no bytes, over shared memory
+  double tcp_latency_s = 0;         // the same, over TCP on the loopback interface
+  double memory_bytes_per_s = 0;    // of the update pass, by all server threads
   double loopback_bytes_per_s = 0;  // through the server's sockets, both directions together
 };
 
-// Bytes that the pass must read and write: K gradients, weights and state; new weights and state.
+// The bytes that the update pass reads (K gradients, weights, state) and writes (weights, state).
 double UpdateBytes(const RoundShape& shape);
 
-// Seconds.
+// The time for the update pass, in seconds.
 double UpdateSeconds(const RoundShape& shape, double memory_bytes_per_s);
-// All workers on the server's host, over shared memory: latency, and the pass. Of models that do
-// not stay in the cache.
+// The time for a round with all workers on the server's host, over shared memory: the latency and
+// the update pass. For models that do not fit into the cache.
 double LocalRound(const RoundShape& shape, const MachineCosts& costs);
-// … over TCP: every byte of K gradients and K copies of the weights goes through the kernel, on
-// the same cores as everything else.
+// The same over TCP: K gradients and K copies of the weights pass through the kernel, on the same
+// cores as everything else.
 double LoopbackRound(const RoundShape& shape, const MachineCosts& costs);
 
 // A network of full-duplex links of equal speed, one worker per host.
@@ -40,30 +40,32 @@ struct HostNetwork {
   double bits_per_s = 0;
   double hop_s = 50e-6;  // from a process on one host to one on another
 
-  // What TCP over Ethernet leaves for data: 1,448 of 1,538 bytes of a frame.
+  // The payload rate of TCP over Ethernet: 1,448 of 1,538 bytes of a frame.
   double BytesPerSecond() const { return bits_per_s / 8 * 1448 / 1538; }
 };
 
-// One server that has a host and a link of its own: K gradients come in while K copies of the
-// weights go out, chunk by chunk, so one direction's time counts, and one chunk for everybody more,
-// whose weights cannot leave before its gradients came. Or the pass, if that takes longer.
+// The time for a round with one server on its own host. K gradients arrive while K copies of the
+// weights leave, chunk by chunk, so the time is that of one direction, plus K chunks because the
+// weights of a chunk leave after its gradients arrive. If the update pass takes longer, its time
+// counts instead.
 double ServerRound(const RoundShape& shape, const HostNetwork& network, double memory_bytes_per_s);
-// Ring all-reduce among the workers (Patarasu, Yuan 2009), then the optimizer's step in each.
+// The time for a ring all-reduce among the workers (Patarasu, Yuan 2009), then an optimizer step in
+// each.
 double RingRound(const RoundShape& shape, const HostNetwork& network, double memory_bytes_per_s);
 
 // The times for one size of the weights, in seconds.
 struct BenchRow {
   double bytes = 0;
-  double update_s = 0, limit_s = 0;     // the update alone; the memory limit for it
-  double local_s = 0, local_p99_s = 0;  // a round, over shared memory
-  double tcp_s = 0, tcp_p99_s = 0;      // … over TCP on the loopback interface
+  double update_s = 0, limit_s = 0;     // the update alone, and its limit by memory bandwidth
+  double local_s = 0, local_p99_s = 0;  // a round over shared memory
+  double tcp_s = 0, tcp_p99_s = 0;      // a round over TCP on the loopback interface
 };
 
-// The user's model; one row is of its size (4 KiB at least).
+// The user's model; one row has its size (at least 4 KiB).
 struct BenchModel {
   std::string name;
   RoundShape shape;
-  // Multiply-adds of a worker's share of a step count twice; 0: unknown.
+  // For a worker's share of a step; a multiply-add counts as two. 0: unknown.
   double flops_per_worker = 0;
 };
 
@@ -71,15 +73,15 @@ struct BenchResult {
   int workers = 2;
   int server_threads = 1;
   std::string optimizer, instruction_set;
-  std::string wire_dtype = "FP32";              // over TCP
+  std::string wire_dtype = "FP32";              // for TCP
   std::string wanted_instruction_set = "AUTO";  // server.instruction_set
-  int64_t chunk_bytes = 0;                      // cluster.chunk_bytes; 0: by size
+  int64_t chunk_bytes = 0;                      // cluster.chunk_bytes; 0: chosen by size
   uint32_t io_threads = 1;                      // server.io_threads
-  std::vector<BenchRow> rows;  // ascending; the first is of next to no bytes, the last a large one
+  std::vector<BenchRow> rows;  // by size: the first has almost no bytes, the last is large
   BenchModel model;
 };
 
-// From the smallest row the latencies, from the largest the speeds.
+// Takes the latencies from the smallest row and the speeds from the largest.
 MachineCosts CostsOf(const BenchResult& result);
 
 std::vector<std::string> BenchLines(const BenchResult& result);

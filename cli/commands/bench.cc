@@ -17,25 +17,26 @@ struct BenchOptions {
 };
 
 constexpr const char* kBenchFooter =
-    "Takes less than a minute; nothing else should run. For 4 KB, 1 MiB, 32 MiB and the "
-    "model's size: the server's update alone beside what the memory allows (update_bench), a "
-    "whole round of push, average, update and pull between real processes without a network "
-    "to compute (sync_bench), over shared memory and over TCP, and what the cost model in "
-    "docs/DESIGN.md predicts. Then what that means for the model, here and on several hosts. "
-    "Results are verified before a time is shown.\n"
+    "Takes less than a minute; run nothing else meanwhile. Measures, for 4 KB, 1 MiB, 32 MiB and "
+    "the model's size:\n"
+    "  the server's update, compared with the memory bandwidth (update_bench)\n"
+    "  a round of push, average, update and pull between processes that compute no network "
+    "(sync_bench), over shared memory and over TCP\n"
+    "Compares both with the cost model in docs/DESIGN.md, and shows what they mean for the model, "
+    "here and on several hosts. Every result is verified.\n"
     "\n"
-    "Of a config it takes the network's size, optimizer.type, cluster.workers, chunk_bytes "
-    "and wire_dtype (over TCP), server.threads, io_threads and instruction_set. Not "
-    "measured: clipping by norm, a moving average of the weights, RMSPROP's momentum, more "
+    "Uses these settings of a config: the network's size, optimizer.type, cluster.workers, "
+    "chunk_bytes and wire_dtype (over TCP), server.threads, io_threads and instruction_set. Does "
+    "not measure clipping by norm, a moving average of the weights, RMSPROP's momentum, or more "
     "slices than workers.\n"
     "\n"
     "Examples:\n"
     "  muster bench --model configs/cifar10.txtpb\n"
     "  muster bench --size 400MB --workers 4\n"
     "\n"
-    "Exit codes: 0 done, 1 a benchmark failed or is not installed, 2 command line or config.";
+    "Exit codes: 0 done; 1 a benchmark failed or is not installed; 2 command line or config.";
 
-// CLI11 would list 24 units.
+// Unlike CLI11's own message, this does not list 24 units.
 CLI::Validator ByteSize() {
   return {[as_size = CLI::AsSizeValue(true)](std::string& text) {
             try {
@@ -46,12 +47,13 @@ CLI::Validator ByteSize() {
               }
             } catch (const CLI::ValidationError&) {
             }
-            return fmt::format("expected bytes, as in 400MB (10^6) or 64MiB (2^20), got {}", text);
+            return fmt::format("expected a size such as 400MB (10^6) or 64MiB (2^20), got {}",
+                               text);
           },
           ""};
 }
 
-// `text` is a number of bytes by now. CLI::Range would speak of "1024.000000 to 4000000000.000000".
+// `text` is already a number of bytes. CLI::Range would print "1024.000000 to 4000000000.000000".
 std::string CheckModelSize(const std::string& text) {
   const double bytes = std::strtod(text.c_str(), nullptr);
   return bytes >= 1024 && bytes <= 4e9 ? "" : "expected 1KiB to 4GB, got " + text + " bytes";
@@ -61,21 +63,23 @@ void DescribeBench(CLI::App& command, BenchOptions& options) {
   CLI::Option* const size =
       command
           .add_option("--size", options.size,
-                      "Bytes of the model's weights: 400MB (10^6), 64MiB (2^20); default: 32MiB")
+                      "Size of the model's weights, such as 400MB (10^6) or 64MiB (2^20); default: "
+                      "32MiB")
           ->type_name("BYTES")
           ->transform(ByteSize())
           ->check(CheckModelSize);
   CLI::Option* const model =
       command
           .add_option("--model", options.config.config,
-                      "The config of a run: its network, optimizer, workers and server threads")
+                      "Take network, optimizer, workers and server threads from this config")
           ->type_name("CONFIG")
           ->excludes(size);
-  options.config.AddSet(command, "Any setting of that config; may be repeated")->needs(model);
-  command.add_option("--workers", options.workers, "Worker processes; default: 2")
+  options.config.AddSet(command, "Change any setting of that config; may be repeated")
+      ->needs(model);
+  command.add_option("--workers", options.workers, "Number of worker processes; default: 2")
       ->type_name("N")
       ->check(WholeNumber(1, 64));
-  command.add_flag("--json", options.json, "Print one JSON object instead");
+  command.add_flag("--json", options.json, "Print a JSON object instead of text");
   command.footer(kBenchFooter);
 }
 

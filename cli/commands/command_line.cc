@@ -24,37 +24,36 @@ namespace {
 constexpr int kHelpWidth = 80;
 
 constexpr const char* kOverview =
-    "Muster trains a neural network by synchronous data parallelism through a parameter "
-    "server: one server process owns the weights, and worker processes, by default one per core, "
-    "compute gradients on their parts of each batch.";
+    "Muster trains a neural network with synchronous data parallelism through a parameter "
+    "server. One server process owns the weights. Worker processes, by default one per core, "
+    "each compute gradients on a part of every batch.";
 
 constexpr const char* kExamples =
     "Examples:\n"
     "  muster data get cifar10 data                  download CIFAR-10\n"
     "  muster launch configs/cifar10.txtpb --workers 2 --data data\n"
-    "  muster launch runs/NAME/config.txtpb          the same run again\n"
-    "  muster launch --resume runs/NAME              go on where it stopped\n"
-    "  muster verify runs/NAME                       the same bits once more?\n"
+    "  muster launch runs/NAME/config.txtpb          repeat a run\n"
+    "  muster launch --resume runs/NAME              resume a stopped run\n"
+    "  muster verify runs/NAME                       check that its bits repeat\n"
     "  muster inspect configs/cifar10.txtpb          layers, variables, chunks\n"
-    "  muster inspect runs/NAME                      how it went, its weights\n"
+    "  muster inspect runs/NAME                      its state and weights\n"
     "  muster export runs/NAME --format onnx model.onnx\n"
     "  muster import pt.safetensors --config configs/cifar10.txtpb ours.safetensors\n"
-    "  muster eval runs/NAME                         its accuracy, class by class\n"
-    "  muster predict runs/NAME photo.jpg folder     what it takes photos for\n"
+    "  muster eval runs/NAME                         accuracy, class by class\n"
+    "  muster predict runs/NAME photo.jpg folder     classify photos\n"
     "  muster predict runs/NAME --samples 0-9\n"
     "  muster launch configs/cifar10.txtpb --data data --trace t.json --steps 40\n"
-    "  muster trace t.json                           where the time of a step goes\n"
+    "  muster trace t.json                           where a step's time goes\n"
     "  muster bench --model configs/cifar10.txtpb    what a round costs here\n"
     "  muster gpus                                   who uses which GPU\n"
-    "  muster doctor configs/cifar10.txtpb           would it run here?\n"
-    "  muster runs                                   what has been trained\n"
-    "  muster top runs/NAME                          a run under way\n"
-    "  muster plot runs/NAME                         its curves, as SVG\n"
+    "  muster doctor configs/cifar10.txtpb           check that it can run here\n"
+    "  muster runs                                   list runs\n"
+    "  muster top runs/NAME                          watch a run\n"
+    "  muster plot runs/NAME                         draw its curves as SVG\n"
     "  muster server configs/cifar10.txtpb --data data   a job on several machines\n"
-    "`muster COMMAND --help` says more about a command, `muster launch --help` what the exit codes "
-    "mean.";
+    "`muster COMMAND --help` describes a command. `muster launch --help` explains the exit codes.";
 
-// The command that the arguments lead to. Throws for a name that no command has.
+// Returns the command that the words select. Throws for an unknown name.
 const CLI::App* FindCommand(const CLI::App& app, const std::vector<std::string>& words) {
   const CLI::App* command = &app;
   for (const std::string& word : words) {
@@ -78,7 +77,7 @@ const CLI::App* FindCommand(const CLI::App& app, const std::vector<std::string>&
   return command;
 }
 
-// What is missing, of a command line that lacks something.
+// Names the subcommand or required argument that is missing.
 std::string MissingText(const CLI::App& command) {
   std::vector<std::string> names;
   for (const CLI::App* choice : command.get_subcommands([](const CLI::App*) { return true; })) {
@@ -92,10 +91,10 @@ std::string MissingText(const CLI::App& command) {
   return "";
 }
 
-// CLI11's message in words of our own, where it is not one already.
+// Rewords CLI11's messages. Validators already produce ours.
 std::string InOurWords(const CLI::ParseError& error, const CLI::App& command) {
   std::string text = error.what();
-  const std::string subject = text.substr(0, text.find_first_of(": "));  // of most of them
+  const std::string subject = text.substr(0, text.find_first_of(": "));  // in most messages
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
     std::string missing = MissingText(command);
     if (!missing.empty()) return missing;
@@ -108,25 +107,26 @@ std::string InOurWords(const CLI::ParseError& error, const CLI::App& command) {
                        text.substr(text.rfind(' ') + 1));
   }
   if (dynamic_cast<const CLI::RequiresError*>(&error) != nullptr) {
-    return fmt::format("{}: expected {} with it", subject, text.substr(text.rfind(' ') + 1));
+    return fmt::format("{} requires {}", subject, text.substr(text.rfind(' ') + 1));
   }
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
     return fmt::format("{}: expected {}", subject,
-                       text.find("received") == std::string::npos ? "a value, got none"
-                                                                  : "it once, got it more often");
+                       text.find("received") == std::string::npos
+                           ? "a value, got none"
+                           : "it once, got it twice or more");
   }
   return text;
 }
 
-// For options of other programs; null for any other.
+// The replacement for an option that other programs have, or null.
 const char* InsteadOf(std::string option) {
   constexpr const char* kGpus =
-      "GPUs are chosen with --devices (auto:2, 0,1, cpu), or one for each worker with --workers";
-  constexpr const char* kRate = "write --set learning_rate.base=0.1";
+      "use --devices to choose GPUs (auto:2, 0,1, cpu), or --workers for one GPU per worker";
+  constexpr const char* kRate = "use --set learning_rate.base=0.1";
   constexpr std::pair<const char*, const char*> kWords[] = {
       {"--gpu", kGpus},           {"--gpus", kGpus},
       {"--num-gpus", kGpus},      {"--lr", kRate},
-      {"--learning-rate", kRate}, {"--batch-size", "write --set run.global_batch=256"}};
+      {"--learning-rate", kRate}, {"--batch-size", "use --set run.global_batch=256"}};
   std::ranges::replace(option, '_', '-');
   for (const auto& [word, instead] : kWords) {
     if (option == word) return instead;
@@ -134,7 +134,7 @@ const char* InsteadOf(std::string option) {
   return nullptr;
 }
 
-// CLI11's message, made to name the option that was probably meant.
+// Explains the error, and suggests the option that was probably meant.
 std::string Explain(const CLI::ParseError& error, const CLI::App& command,
                     const std::vector<std::string>& words) {
   std::vector<std::string> names;
@@ -145,7 +145,7 @@ std::string Explain(const CLI::ParseError& error, const CLI::App& command,
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     std::string option = word.substr(0, word.find('='));
-    // No option, but the value of the one before it.
+    // A negative number is the value of the option before it.
     if (i > 0 && word.size() > 1 && word[0] == '-' &&
         std::isdigit(static_cast<unsigned char>(word[1])) &&
         std::find(names.begin(), names.end(), words[i - 1]) != names.end()) {
@@ -167,7 +167,7 @@ std::string Explain(const CLI::ParseError& error, const CLI::App& command,
 
 int Run(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
-  // What follows is another program's command line.
+  // The words after "--" are another program's command line.
   const auto dashes = std::find(words.begin(), words.end(), "--");
   const std::vector<std::string> behind(dashes == words.end() ? dashes : dashes + 1, words.end());
   words.erase(dashes, words.end());
@@ -204,7 +204,7 @@ void AddCommands(CLI::App& app, Action& action) {
                           AddDoctor, AddTop, AddPlot, AddVerify, AddToken}) {
     add(app, action);
   }
-  app.footer(kExamples);  // last: a command would inherit it
+  app.footer(kExamples);  // last, because commands added later would inherit it
 }
 
 int RunCommandLine(int argc, char** argv) {

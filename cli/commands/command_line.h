@@ -1,10 +1,10 @@
-// The `muster` command line: options, help, and which command runs.
+// The `muster` command line: parses the options and runs the command.
 #pragma once
 
 namespace muster {
 
-// Returns the exit code. Errors are printed as one line, "muster: error: …". Never returns for
-// `muster worker` where muster-worker can be executed.
+// Returns the exit code. Prints an error as one line, "muster: error: …". `muster worker` does not
+// return unless executing muster-worker fails.
 int RunCommandLine(int argc, char** argv);
 
 }  // namespace muster

@@ -1,5 +1,5 @@
-// The commands of `muster`, a file each. Every function adds one command to the command line: its
-// options, its help, and what is done with them.
+// The commands of `muster`, one file each. Each function adds one command with its options, help
+// and action.
 #pragma once
 
 #include <functional>
@@ -12,12 +12,11 @@ class App;
 
 namespace muster {
 
-// What the command that was typed does, once its options are parsed. `behind`: the words behind
-// "--", another program's command line, which most commands refuse. Returns the exit code; throws
-// Error.
+// Runs the command after its options are parsed. `behind` holds the words after "--", the command
+// line of another program, which most commands refuse. Returns the exit code; throws Error.
 using Action = std::function<int(const std::vector<std::string>& behind)>;
 
-// All of them, in the order of the help.
+// Adds all commands, in the order of the help.
 void AddCommands(CLI::App& app, Action& action);
 
 void AddBench(CLI::App& app, Action& action);

@@ -23,8 +23,8 @@ constexpr const char* kDataFooter =
     "  muster data get fashion-mnist data/fashion-mnist\n"
     "  muster data synth data --train 5000 --test 1000\n"
     "\n"
-    "Exit codes: 0 done, 1 no network, or the folder cannot be written, 2 command line, 3 another "
-    "set is there, or what came is not the published one.";
+    "Exit codes: 0 done; 1 no network, or the folder cannot be written; 2 command line; 3 the "
+    "folder holds another data set, or the download is not the published one.";
 
 struct GetOptions {
   std::string dataset, dir;
@@ -33,7 +33,7 @@ struct GetOptions {
 void DescribeGet(CLI::App& command, GetOptions& options) {
   command
       .add_option("DATASET", options.dataset,
-                  "Its name: cifar10 (170 MB), mnist (12 MB) or fashion-mnist (31 MB)")
+                  "cifar10 (170 MB), mnist (12 MB) or fashion-mnist (31 MB)")
       ->required()
       ->type_name("NAME");
   command.add_option("DIR", options.dir, "The folder to put it in")->required()->type_name("PATH");
@@ -62,15 +62,15 @@ struct SynthOptions {
 
 void DescribeSynth(CLI::App& command, SynthOptions& options) {
   command.add_option("DIR", options.dir, "The folder to put it in")->required()->type_name("PATH");
-  command.add_option("--seed", options.seed, "Another seed, other images")
+  command.add_option("--seed", options.seed, "Seed of the images")
       ->type_name("N")
       ->check(WholeNumber(0, std::numeric_limits<uint64_t>::max()))
       ->capture_default_str();
-  command.add_option("--train", options.train, "Training images, a multiple of 5")
+  command.add_option("--train", options.train, "Number of training images, a multiple of 5")
       ->type_name("N")
       ->check(WholeNumber(1, kMostImages))
       ->capture_default_str();
-  command.add_option("--test", options.test, "Test images")
+  command.add_option("--test", options.test, "Number of test images")
       ->type_name("N")
       ->check(WholeNumber(1, kMostImages))
       ->capture_default_str();
@@ -79,7 +79,7 @@ void DescribeSynth(CLI::App& command, SynthOptions& options) {
 
 int Synthesize(const SynthOptions& options) {
   if (options.train % kTrainFiles != 0) {
-    throw Error(ExitCode::kUsage, "--train {}: expected a multiple of {}, one part for each file",
+    throw Error(ExitCode::kUsage, "--train {}: expected a multiple of {}, the number of files",
                 options.train, kTrainFiles);
   }
   SynthesizeCifar10(options.dir, options.seed, options.train / kTrainFiles, options.test);
@@ -87,10 +87,10 @@ int Synthesize(const SynthOptions& options) {
 }
 
 constexpr const char* kCheckFooter =
-    "DIR is as data.format IMAGE_FOLDER reads it: train/CLASS and val/CLASS, or CLASS. "
-    "All images are decoded as a whole. Wrong is what training would stop at: files that "
-    "cannot be decoded, and sets whose classes differ. The same image in several classes, or "
-    "in both sets, is suspicious. All else is a note.\n"
+    "DIR has the layout of data.format IMAGE_FOLDER: train/CLASS and val/CLASS, or CLASS. Every "
+    "image is fully decoded. Errors would stop training: files that cannot be decoded, and sets "
+    "whose classes differ. An image that appears in several classes, or in both sets, is "
+    "suspicious. Everything else is a note.\n"
     "\n"
     "Examples:\n"
     "  muster data check photos --write-exclusions left-out.txt\n"
@@ -98,20 +98,18 @@ constexpr const char* kCheckFooter =
     "  muster launch configs/imagefolder_resnet18.txtpb --data photos \\\n"
     "      --set data.image_folder.exclude=left-out.txt\n"
     "\n"
-    "Exit codes: 0 training would work, 1 it would, but something is suspicious, or a file cannot "
-    "be written, 2 command line, 3 training would stop.";
+    "Exit codes: 0 training would work; 1 it would, but something is suspicious, or a file cannot "
+    "be written; 2 command line; 3 training would stop.";
 
 void DescribeCheck(CLI::App& command, CheckArguments& arguments) {
   command.add_option("DIR", arguments.dir, "The folder with the images")
       ->required()
       ->type_name("PATH");
   AddOption(command, "--exclude", arguments.exclude, "FILE",
-            "Leave out the images that FILE names, as data.image_folder.exclude does");
+            "Skip the images listed in FILE, as data.image_folder.exclude does");
   AddOption(command, "--write-exclusions", arguments.write_exclusions, "FILE",
-            "Write or replace such a file: damaged files, all copies of an image but one, and what "
-            "--exclude "
-            "names");
-  command.add_flag("--json", arguments.json, "Print JSON, with all files that are wrong");
+            "Write such a list to FILE: damaged files, duplicates, and the images of --exclude");
+  command.add_flag("--json", arguments.json, "Print JSON instead of text, with all problems");
   command.footer(kCheckFooter);
 }
 
@@ -122,10 +120,10 @@ struct ShowOptions {
 };
 
 constexpr const char* kShowFooter =
-    "FILE gets a row for each of the first training samples of an epoch: as an evaluation would "
-    "see it, and as training sees it in five epochs, with its random choices. Colors are as "
-    "before data.preprocess.mean and stddev. Mixtures of samples (mixup) are not shown. A file "
-    "that is there is replaced.\n"
+    "Draws a row for each of the first training samples of an epoch: first as an evaluation sees "
+    "it, then as training sees it in five epochs, with random augmentation. Colors are shown "
+    "before normalization with data.preprocess.mean and stddev, and without mixup. An existing "
+    "file is replaced.\n"
     "\n"
     "Examples:\n"
     "  muster data show configs/imagefolder_resnet18.txtpb --data photos \\\n"
@@ -133,14 +131,13 @@ constexpr const char* kShowFooter =
     "  muster data show configs/smoke.txtpb --set data.preprocess.flip=true \\\n"
     "      --output samples.svg\n"
     "\n"
-    "Exit codes: 0 done, 1 the file cannot be written, 2 config or command line, 3 data.";
+    "Exit codes: 0 done; 1 the file cannot be written; 2 command line or config; 3 data.";
 
 void DescribeShow(CLI::App& command, ShowOptions& options) {
   options.config.AddConfig(command);
-  options.config.AddShorthand(command, "--data", "data.dir", "DIR",
-                              "Directory of the data (data.dir)");
-  AddOption(command, "--output", options.output, "FILE.svg", "The picture")->required();
-  command.add_option("--samples", options.samples, "How many")
+  options.config.AddShorthand(command, "--data", "data.dir", "DIR", "Data directory (data.dir)");
+  AddOption(command, "--output", options.output, "FILE.svg", "The file to write")->required();
+  command.add_option("--samples", options.samples, "Number of samples")
       ->type_name("N")
       ->check(WholeNumber(1, 1000))
       ->capture_default_str();
@@ -162,19 +159,17 @@ int DrawSamples(const ShowOptions& options) {
 }  // namespace
 
 void AddData(CLI::App& app, Action& action) {
-  CLI::App* const data = app.add_subcommand("data", "Get, make, check or show the data");
+  CLI::App* const data = app.add_subcommand("data", "Download, generate, check or show data");
   data->require_subcommand(1);
   AddCommand<GetOptions>(*data, action, "get", "Download a published data set", DescribeGet, Get);
-  AddCommand<SynthOptions>(
-      *data, action, "synth",
-      "Make a procedural set of images in CIFAR-10's layout, for work without a network",
-      DescribeSynth, Synthesize);
+  AddCommand<SynthOptions>(*data, action, "synth",
+                           "Generate images in CIFAR-10's layout, for work without a network",
+                           DescribeSynth, Synthesize);
   AddCommand<CheckArguments>(*data, action, "check",
-                             "Decode all images of a folder and say what is wrong with them",
-                             DescribeCheck, RunCheck);
-  AddCommand<ShowOptions>(*data, action, "show",
-                          "Draw training samples as the network will see them", DescribeShow,
-                          DrawSamples);
+                             "Decode all images of a folder and report problems", DescribeCheck,
+                             RunCheck);
+  AddCommand<ShowOptions>(*data, action, "show", "Draw training samples as the network sees them",
+                          DescribeShow, DrawSamples);
 }
 
 }  // namespace muster

@@ -8,28 +8,29 @@ namespace {
 
 void DescribeDoctor(CLI::App& command, ConfigOptions& options) {
   CLI::Option* const config =
-      command.add_option("CONFIG", options.config, "Also, whether this config would run here")
+      command.add_option("CONFIG", options.config, "Also check whether this config would run here")
           ->type_name("FILE");
-  options.AddSet(command, "Any setting of the config; may be repeated")->needs(config);
+  options.AddSet(command, "Change any setting of the config; may be repeated")->needs(config);
   options
       .AddShorthand(command, "--workers", "cluster.workers", "N",
-                    "Worker processes (cluster.workers)")
+                    "Number of worker processes (cluster.workers)")
       ->needs(config);
-  options.AddShorthand(command, "--data", "data.dir", "DIR", "Directory of the data (data.dir)")
+  options.AddShorthand(command, "--data", "data.dir", "DIR", "Data directory (data.dir)")
       ->needs(config);
-  options.AddShorthand(command, "--run-dir", "run.dir", "DIR", "Where the run's files would go")
+  options
+      .AddShorthand(command, "--run-dir", "run.dir", "DIR",
+                    "Directory for the run's files (run.dir)")
       ->needs(config);
   options.AddShorthand(command, "--devices", "worker.devices", "LIST",
-                       "Also, whether these GPUs could be had now: auto, auto:N, or some of those "
-                       "that `muster gpus` "
-                       "shows (worker.devices)");
+                       "Also check whether these GPUs are available now: auto, auto:N, or a list "
+                       "from `muster gpus` (worker.devices)");
   command.footer(
       "Examples:\n"
       "  muster doctor\n"
       "  muster doctor configs/cifar10.txtpb --data data --workers 2\n"
       "  muster doctor configs/cifar10.txtpb --data data --devices auto:4\n"
       "\n"
-      "Exit codes: 0 runs would work, 1 something is wrong, 2 command line or config.");
+      "Exit codes: 0 runs would work; 1 something is wrong; 2 command line or config.");
 }
 
 int DoDoctor(const ConfigOptions& options) {
@@ -43,7 +44,7 @@ int DoDoctor(const ConfigOptions& options) {
 }  // namespace
 
 void AddDoctor(CLI::App& app, Action& action) {
-  AddCommand<ConfigOptions>(app, action, "doctor", "Say whether runs would work here",
+  AddCommand<ConfigOptions>(app, action, "doctor", "Check whether runs would work here",
                             DescribeDoctor, DoDoctor);
 }
 

@@ -14,13 +14,13 @@ struct EvalOptions : EvaluationOptions {
 };
 
 constexpr const char* kEvalFooter =
-    "One process computes all, on one GPU or on the CPU. Of a run directory it takes "
-    "model.safetensors, or the newest checkpoint where that has seen more steps (a run under way), "
-    "or, with --best, best.safetensors. The result has the bits of the run's own evaluation of "
-    "these weights; it says whether it is what the run reported. Of up to 1,000 classes it also "
-    "says how they fare: the share of a class's images that are right (recall), that of the images "
-    "taken for it that are of it (precision), and the most frequent confusions; of more than 12 "
-    "the worst. The directory of the run is only read.\n"
+    "Evaluates in one process, on one GPU or on the CPU. In a run directory, uses "
+    "model.safetensors, or the newest checkpoint if it has more steps (a run in progress), or with "
+    "--best, best.safetensors. The result has the same bits as the run's own evaluation of these "
+    "weights, and is compared with what the run reported. With up to 1,000 classes, it also shows "
+    "each class's recall (share of its images classified correctly) and precision (share of the "
+    "images classified as it that are correct), and the most frequent confusions. With more than "
+    "12 classes, it shows the worst ones. Does not change the run directory.\n"
     "\n"
     "Examples:\n"
     "  muster eval runs/a --best\n"
@@ -28,24 +28,24 @@ constexpr const char* kEvalFooter =
     "  muster eval runs/a/checkpoints/step-00000390-g1-evaluated --workers 1\n"
     "  muster eval model.safetensors --data DIR --json\n"
     "\n"
-    "Exit codes: 0 done, 1 failed, 2 command line or config, 3 data or weights, 5 no idle GPU "
-    "within --wait, 6 the worker process was killed, 130 or 143 stopped by a signal.";
+    "Exit codes: 0 done; 1 failed; 2 command line or config; 3 data or weights; 5 no idle GPU "
+    "within --wait; 6 the worker process was killed; 130 or 143 stopped by a signal.";
 
 void DescribeEval(CLI::App& command, EvalOptions& options) {
   options.Add(command);
   command.add_flag("--validation-set", options.validation_set,
-                   "The validation set; default: the test set, or else the validation set");
+                   "Use the validation set; default: the test set, if there is one");
   options.config.AddShorthand(
       command, "--workers", "cluster.workers", "N",
-      "On the CPU: copies of the network that compute side by side, of worker.threads threads "
-      "each; default: one a core, at most 8; the digits are the same with any number");
+      "On the CPU: number of parallel copies of the network, with worker.threads threads each; "
+      "default: one per core, at most 8. Does not change the result");
   options.config.AddShorthand(command, "--devices", "worker.devices", "GPU",
-                              "The GPU to compute on (a number, a UUID, auto), or cpu");
+                              "The GPU to use (a number, a UUID or auto), or cpu");
   AddWait(command, options.wait_minutes);
   command.add_flag("--confusion", options.confusion,
-                   "How every class fares, also of many, and all counts");
+                   "Show every class, however many, and the confusion matrix");
   AddOption(command, "--confusion-csv", options.confusion_csv, "FILE",
-            "The same, with all counts in FILE, as in a run's confusion_matrix.csv");
+            "The same, with the matrix in FILE, as in a run's confusion_matrix.csv");
   command.footer(kEvalFooter);
 }
 

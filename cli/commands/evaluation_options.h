@@ -1,5 +1,4 @@
-// What `muster eval` and `muster predict` have in common: which weights to compute with, on which
-// data.
+// The options that `muster eval` and `muster predict` share: the weights and the data.
 #pragma once
 
 #include "cli/commands/options.h"
@@ -16,12 +15,11 @@ struct EvaluationOptions {
   void Add(CLI::App& command) {
     AddFrom(command, from);
     AddChoice(command, choice);
-    config.AddShorthand(command, "--data", "data.dir", "DIR",
-                        "Directory of the data; default: the run's");
+    config.AddShorthand(command, "--data", "data.dir", "DIR", "Data directory; default: the run's");
     AddOption(command, "--config", config.config, "CONFIG",
-              "Network and data, where the file says none");
-    config.AddSet(command, "A setting of data, worker or evaluation; may be repeated");
-    command.add_flag("--json", json, "Print one JSON object instead");
+              "Config with the network and data, for files that have none");
+    config.AddSet(command, "Change a setting of data, worker or evaluation; may be repeated");
+    command.add_flag("--json", json, "Print a JSON object instead of text");
   }
   EvaluationSource source() const {
     return {.from = from,

@@ -12,15 +12,14 @@ struct ExportOptions {
 };
 
 constexpr const char* kExportFooter =
-    "Of a run directory it takes model.safetensors, or the newest checkpoint where that has seen "
-    "more steps.\n"
+    "In a run directory, uses model.safetensors, or the newest checkpoint if it has more steps.\n"
     "\n"
     "Examples:\n"
     "  muster export runs/a --format npz weights.npz\n"
     "  muster export runs/a --best --format onnx model.onnx\n"
     "\n"
-    "Exit codes: 0 done, 1 OUT cannot be written, 2 command line or config, or OUT is there "
-    "already, 3 the weights cannot be read, or do not fit the network.";
+    "Exit codes: 0 done; 1 OUT cannot be written; 2 command line or config, or OUT exists; 3 the "
+    "weights cannot be read, or do not fit the network.";
 
 void DescribeExport(CLI::App& command, ExportOptions& options) {
   ExportArguments& arguments = options.arguments;
@@ -32,8 +31,9 @@ void DescribeExport(CLI::App& command, ExportOptions& options) {
       ->type_name("FORMAT")
       ->check(OneOf({"safetensors", "npz", "onnx"}));
   CLI::Option* const config = AddOption(command, "--config", options.config.config, "CONFIG",
-                                        "The network, for onnx, where the file says none");
-  options.config.AddSet(command, "Any setting of that config; may be repeated")->needs(config);
+                                        "Config of the network, for onnx, if the file has none");
+  options.config.AddSet(command, "Change any setting of that config; may be repeated")
+      ->needs(config);
   command.footer(kExportFooter);
 }
 

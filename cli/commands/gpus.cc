@@ -7,28 +7,27 @@ namespace muster {
 namespace {
 
 constexpr const char* kGpusFooter =
-    "Memory in MiB, as nvidia-smi counts. `taken`: a Muster job, or `muster gpus run`, has "
-    "locked the GPU; `busy`: somebody else computes on it. Jobs that wait for GPUs are "
-    "shown, too. Without an NVIDIA driver it says so in one line (--json: an empty list), "
-    "with exit code 0.";
+    "Memory is in MiB, as in nvidia-smi. `taken`: a Muster job or `muster gpus run` has locked the "
+    "GPU. `busy`: another program computes on it. Jobs that wait for GPUs are shown too. Without "
+    "an NVIDIA driver, prints one line that says so (--json: an empty list), with exit code 0.";
 
 constexpr const char* kGpusRunFooter =
-    "The command gets the GPUs' UUIDs in CUDA_VISIBLE_DEVICES. Nobody else's Muster job, "
-    "nor another `muster gpus run`, takes them as long as it, or a process that it has "
-    "started, lives.\n"
+    "The command gets the UUIDs of its GPUs in CUDA_VISIBLE_DEVICES. No other Muster job or "
+    "`muster gpus run` takes them until the command and all processes that it started have "
+    "ended.\n"
     "\n"
     "Examples:\n"
     "  muster gpus run -- python train.py\n"
     "  muster gpus run -n 2 --wait 120 -- torchrun --nproc-per-node 2 train.py\n"
     "\n"
-    "Exit codes: the command's; 1 not enough idle GPUs, 2 command line, 5 not within --wait.";
+    "Exit codes: the command's; 1 not enough idle GPUs; 2 command line; 5 none within --wait.";
 
 struct GpusOptions {
   bool json = false;
 };
 
 void DescribeGpus(CLI::App& command, GpusOptions& options) {
-  command.add_flag("--json", options.json, "Print one JSON object instead");
+  command.add_flag("--json", options.json, "Print a JSON object instead of text");
   command.footer(kGpusFooter);
 }
 
@@ -39,7 +38,7 @@ struct GpusRunOptions {
 };
 
 void DescribeRun(CLI::App& command, GpusRunOptions& options) {
-  command.add_option("-n,--gpus", options.count, "How many GPUs")
+  command.add_option("-n,--gpus", options.count, "Number of GPUs")
       ->type_name("N")
       ->check(WholeNumber(1, kMostWorkers))
       ->capture_default_str();
@@ -54,7 +53,7 @@ int Show(const GpusOptions& options) { return RunGpus(options.json); }
 int DoGpusRun(const GpusRunOptions& options, const std::vector<std::string>& behind) {
   if (!options.command.empty() && !behind.empty()) {
     throw Error(ExitCode::kUsage,
-                "write -- before the command: muster gpus run [OPTIONS] -- COMMAND …");
+                "put -- before the command: muster gpus run [OPTIONS] -- COMMAND …");
   }
   const std::vector<std::string>& command = behind.empty() ? options.command : behind;
   if (command.empty()) {
@@ -70,8 +69,7 @@ int DoGpusRun(const GpusRunOptions& options, const std::vector<std::string>& beh
 void AddGpus(CLI::App& app, Action& action) {
   CLI::App* const gpus = AddCommand<GpusOptions>(
       app, action, "gpus", "Show this machine's GPUs and who uses them", DescribeGpus, Show);
-  CLI::App* const run =
-      gpus->add_subcommand("run", "Run any program on idle GPUs, locked as a job's are");
+  CLI::App* const run = gpus->add_subcommand("run", "Lock idle GPUs and run any program on them");
   const auto options = std::make_shared<GpusRunOptions>();
   DescribeRun(*run, *options);
   run->callback([&action, options] {

@@ -20,15 +20,15 @@ constexpr const char* kImportFooter =
     "  muster launch configs/cifar10.txtpb --data data \\\n"
     "      --initial-weights ours.safetensors\n"
     "\n"
-    "A file of torch.save is made a safetensors file first: the error says how.\n"
+    "Convert a file of torch.save to safetensors first; the error message shows how.\n"
     "\n"
-    "Exit codes: 0 done, 1 OUT cannot be written, 2 command line or config, or OUT is there "
-    "already, 3 FILE cannot be read, is not finite, or does not fit the network.";
+    "Exit codes: 0 done; 1 OUT cannot be written; 2 command line or config, or OUT exists; 3 FILE "
+    "cannot be read, has values that are not finite, or does not fit the network.";
 
 void DescribeImport(CLI::App& command, ImportOptions& options) {
   ImportArguments& arguments = options.arguments;
   command
-      .add_option("FILE", arguments.file, "A safetensors file, such as PyTorch's save_file writes")
+      .add_option("FILE", arguments.file, "A safetensors file, as written by PyTorch's save_file")
       ->required()
       ->type_name("PATH")
       ->check(SomeText());
@@ -38,12 +38,11 @@ void DescribeImport(CLI::App& command, ImportOptions& options) {
             "The config whose network the weights are for")
       ->required();
   options.config.AddShorthand(command, "--data", "data.dir", "DIR",
-                              "The folder of photos, where it says the number of classes");
-  options.config.AddSet(command, "Any setting of that config; may be repeated");
+                              "Data directory, if the number of classes depends on it");
+  options.config.AddSet(command, "Change any setting of that config; may be repeated");
   AddOption(command, "--map", arguments.names, "NAMES",
-            "A file with lines \"THEIRS OURS\": what variables, or all that begin with a name and "
-            "a dot, are called "
-            "here; OURS is - for what is to be left out");
+            "A file with lines \"THEIRS OURS\" that rename variables, or all variables that begin "
+            "with THEIRS and a dot; OURS is - to leave them out");
   AddSkipMismatched(command, arguments.skip_mismatched);
   command.footer(kImportFooter);
 }
@@ -60,8 +59,8 @@ int DoImport(const ImportOptions& options) {
 
 void AddImport(CLI::App& app, Action& action) {
   AddCommand<ImportOptions>(app, action, "import",
-                            "Make a file of PyTorch's weights fit a config's network",
-                            DescribeImport, DoImport);
+                            "Convert PyTorch's weights to fit a config's network", DescribeImport,
+                            DoImport);
 }
 
 }  // namespace muster

@@ -18,10 +18,11 @@ struct InspectOptions {
 };
 
 constexpr const char* kInspectFooter =
-    "Of a config: layers, variables, chunks, the work of a step. Of a run directory: how the run "
-    "is, and the weights that it holds. Of weights: variables, shapes, norms, what is not finite, "
-    "and what the file says of itself. Of a checkpoint, without --ema and --raw, every tensor, the "
-    "optimizer's state too, and all checksums.\n"
+    "For a config, shows its layers, variables, chunks and the work of a step. For a run "
+    "directory, shows the state of the run and the weights in it. For weights, shows variables, "
+    "shapes, norms, values that are not finite, and the file's metadata. For a checkpoint without "
+    "--ema or --raw, shows every tensor, the optimizer's state included, and verifies all "
+    "checksums.\n"
     "\n"
     "Examples:\n"
     "  muster inspect configs/cifar10.txtpb --set run.global_batch=512\n"
@@ -29,25 +30,23 @@ constexpr const char* kInspectFooter =
     "  muster inspect runs/a/checkpoints/step-00000390-g1-evaluated\n"
     "  muster inspect runs/a/model.safetensors --config\n"
     "\n"
-    "Exit codes: 0 done, 2 command line or config, 3 the weights cannot be read.";
+    "Exit codes: 0 done; 2 command line or config; 3 the weights cannot be read.";
 
 void DescribeInspect(CLI::App& command, InspectOptions& options) {
   options.config.AddConfig(command)
       ->description(
-          "A config (configs/*.txtpb), a run directory, a checkpoint (a folder of "
-          "RUN_DIR/checkpoints), or a "
-          "safetensors file")
+          "A config (configs/*.txtpb), a run directory, a checkpoint (a folder in "
+          "RUN_DIR/checkpoints), or a safetensors file")
       ->type_name("PATH");
-  command.get_option("--set")->description("Any setting of a config; may be repeated");
-  command.add_flag("--config", options.show_config,
-                   "Of weights: print the config of their run, and nothing else");
+  command.get_option("--set")->description("Change any setting of a config; may be repeated");
+  command.add_flag("--config", options.show_config, "Print only the config that weights come with");
   AddChoice(command, options.choice);
   command.footer(kInspectFooter);
 }
 
 int InspectWeights(const InspectOptions& options, const std::string& path) {
   if (!options.config.settings().empty()) {
-    throw Error(ExitCode::kUsage, "--set: {} is no config, and has no settings to change", path);
+    throw Error(ExitCode::kUsage, "--set: {} is not a config and has no settings", path);
   }
   if (options.show_config) {
     std::istringstream text(ConfigTextIn(path, options.choice));
@@ -78,8 +77,7 @@ int DoInspect(const InspectOptions& options) {
 }  // namespace
 
 void AddInspect(CLI::App& app, Action& action) {
-  AddCommand<InspectOptions>(app, action, "inspect",
-                             "Show a config's network, or what weights a run or file has",
+  AddCommand<InspectOptions>(app, action, "inspect", "Show a config's network, or a run's weights",
                              DescribeInspect, DoInspect);
 }
 

@@ -6,16 +6,18 @@ void JobOptions::Add(CLI::App& command) {
   CLI::Option* const file = config.AddConfig(command);
   config.AddShorthand(
       command, "--workers", "cluster.workers", "N",
-      "Worker processes (cluster.workers); default: one a core that divides the slices, at most 8");
-  config.AddShorthand(command, "--data", "data.dir", "DIR", "Directory of the data (data.dir)");
+      "Number of worker processes (cluster.workers); default: one per core, but at most 8 and a "
+      "divisor of run.slices");
+  config.AddShorthand(command, "--data", "data.dir", "DIR", "Data directory (data.dir)");
   CLI::Option* const run_dir = config.AddShorthand(
       command, "--run-dir", "run.dir", "DIR",
-      "Where the run's files go (run.dir); default: runs/<config>-<date>-<time>");
-  // The run's own config is in its directory.
+      "Directory for the run's files (run.dir); default: runs/<config>-<date>-<time>");
+  // A resumed run uses the config in its directory.
   command
-      .add_option("--resume", resume,
-                  "Go on with the run of this directory; auto: with that of --run-dir if it has "
-                  "begun, else begin it")
+      .add_option(
+          "--resume", resume,
+          "Resume the run in this directory; auto: resume the run in --run-dir, or start it "
+          "if it has not begun")
       ->type_name("RUN_DIR|auto")
       ->check(SomeText())
       ->trigger_on_parse()
@@ -28,14 +30,13 @@ void JobOptions::Add(CLI::App& command) {
   });
   CLI::Option* const epochs =
       config.AddShorthand(command, "--epochs", "run.epochs", "N",
-                          "How long to train, in passes over the training set (run.epochs)");
+                          "Length of training in passes over the training set (run.epochs)");
   config
       .AddShorthand(command, "--steps", "run.steps", "N",
-                    "… or in steps, each of one global batch (run.steps)")
+                    "Length of training in steps of one global batch (run.steps)")
       ->excludes(epochs);
-  config.AddShorthand(
-      command, "--seed", "run.seed", "S",
-      "Another seed, other random numbers: weights, order, augmentation (run.seed)");
+  config.AddShorthand(command, "--seed", "run.seed", "S",
+                      "Seed of all random numbers: weights, sample order, augmentation (run.seed)");
   config.AddInitialWeights(command);
 }
 

@@ -1,5 +1,4 @@
-// What `muster launch` and `muster server` have in common: everything about a job but who starts
-// its workers.
+// The options that `muster launch` and `muster server` share.
 #pragma once
 
 #include "cli/commands/options.h"

@@ -14,64 +14,64 @@ struct LaunchOptions : JobOptions {
 
 constexpr const char* kLaunchFooter =
     "Examples:\n"
-    "  muster launch configs/smoke.txtpb             two seconds, without any data\n"
+    "  muster launch configs/smoke.txtpb             takes two seconds, needs no data\n"
     "  muster launch configs/cifar10.txtpb --data data --workers 2 --epochs 3\n"
     "  muster launch configs/cifar10.txtpb --data data --set learning_rate.base=0.05\n"
     "  muster launch configs/cifar10.txtpb --data data --dry-run\n"
     "  muster launch --resume runs/NAME --epochs 20\n"
     "\n"
-    "Settings worth knowing (--set; all of them with default, unit and range: "
-    "proto/config.proto):\n"
+    "Useful settings for --set (proto/config.proto describes all, with default, unit and "
+    "range):\n"
     "  run.global_batch=128          images per step, all workers together\n"
-    "  run.batch_per_worker=64       the same by worker, so that it grows with them; one of "
-    "the two\n"
-    "  run.slices=8                  parts of a batch: the same number gives the same bits "
-    "on any number of workers\n"
-    "  run.log_every_steps=10        how often a line is written\n"
-    "  cluster.transport=tcp         loopback TCP instead of shared memory (names in any "
-    "case)\n"
+    "  run.batch_per_worker=64       images per step and worker; replaces global_batch\n"
+    "  run.slices=8                  parts of a batch; with the same number, the bits do not "
+    "depend on the number of workers\n"
+    "  run.log_every_steps=10        steps between two lines of output\n"
+    "  cluster.transport=tcp         loopback TCP instead of shared memory\n"
     "  learning_rate.base=0.05       model.layer[fc1].dense.units=192\n"
     "  evaluation.every_epochs=2     worker.threads=1   server.threads=2\n"
     "  evaluation.stop_at_accuracy=0.9   evaluation.confusion_matrix=true\n"
-    "  evaluation.patience=5         stop after so many evaluations without a better one\n"
-    "  deadlines.start_s=60          how long to wait for the workers to join\n"
+    "  evaluation.patience=5         stop after 5 evaluations without improvement\n"
+    "  deadlines.start_s=60          seconds to wait for the workers to join\n"
     "\n"
-    "Files in the run directory: config.txtpb (every setting; launching from it repeats the "
-    "run), metrics.jsonl (a JSON object per logging interval and evaluation, the summary "
-    "last), server.log, worker-RANK.log; model.safetensors (the weights, however the run "
-    "ends) and best.safetensors (of the best evaluation); checkpoints/; "
-    "events.out.tfevents... (tensorboard --logdir runs), status.json (muster top); "
-    "confusion_matrix.csv if asked for. With --repeat: "
-    "seed-S/ for each run, and repeat.json.\n"
+    "Files in the run directory:\n"
+    "  config.txtpb                  every setting; launch it to repeat the run\n"
+    "  metrics.jsonl                 JSON lines: metrics, evaluations, the summary\n"
+    "  server.log, worker-RANK.log   logs\n"
+    "  model.safetensors             the weights, however the run ends\n"
+    "  best.safetensors              the weights of the best evaluation\n"
+    "  checkpoints/                  what --resume continues from\n"
+    "  events.out.tfevents...        for tensorboard --logdir runs\n"
+    "  status.json                   for muster top\n"
+    "  confusion_matrix.csv          if evaluation.confusion_matrix is set\n"
+    "--repeat writes seed-S/ for each run, and repeat.json.\n"
     "\n"
-    "--resume RUN_DIR goes on from the newest checkpoint (by default one after each epoch, "
-    "and at the end; SIGUSR1 writes one now), with the same bits as a run that never "
-    "stopped. --workers may differ, and --epochs or --steps be raised where the learning "
-    "rate does not depend on them.\n"
+    "--resume RUN_DIR continues from the newest checkpoint, with the same bits as a run that "
+    "never stopped. Checkpoints are written after each epoch (by default), at the end, and on "
+    "SIGUSR1. --workers may change. --epochs or --steps may be raised if the learning rate does "
+    "not depend on them.\n"
     "\n"
-    "--resume auto, with CONFIG and --run-dir, goes on with the run in that directory, or begins "
-    "it: one command for a scheduler that starts a job again. A server that is killed or crashes "
-    "is started again in any case, up to run.max_restarts times.\n"
+    "--resume auto, with CONFIG and --run-dir, resumes the run in that directory or starts it, so "
+    "a scheduler can repeat the same command. The launcher restarts a server that is killed or "
+    "crashes, up to run.max_restarts times.\n"
     "\n"
-    "--trace FILE is written when the run ends. A trace that is there already is replaced, any "
-    "other "
-    "file refused. Where writing fails, or the run ends before the steps to trace, an otherwise "
-    "good "
-    "run ends with exit code 1.\n"
+    "--trace FILE is written when the run ends. It replaces an older trace, but no other file. If "
+    "writing fails, or the run ends before the steps to trace, the exit code of a successful run "
+    "is 1.\n"
     "\n"
-    "Ctrl-C (SIGINT), SIGTERM and SIGHUP stop every process within 5 s, or when state and "
-    "weights are on the disk; a second one kills at once. No process outlives the launcher, "
-    "not even when it is killed.\n"
+    "Ctrl-C (SIGINT), SIGTERM and SIGHUP stop every process within 5 s, or as soon as state and "
+    "weights are saved. A second signal kills them at once. No process outlives the launcher, "
+    "even if the launcher is killed.\n"
     "\n"
     "Exit codes:\n"
-    "  0    completed, also when an evaluation stopped it early; a dry run\n"
-    "  1    a failure that has no code of its own (the message says which)\n"
-    "  2    command line, config, or too old a processor; nothing was started\n"
-    "  3    a data file, weights or every checkpoint is missing, damaged or foreign\n"
-    "  4    a loss, gradient or weight was not finite; rank, step and variable are named\n"
-    "  5    a wait ran into its deadline, also that for a sign of life of a process\n"
+    "  0    completed, early stopping and dry runs included\n"
+    "  1    a failure without a code of its own (see the message)\n"
+    "  2    wrong command line, config or processor; nothing was started\n"
+    "  3    data, weights or all checkpoints are missing, damaged or of another job\n"
+    "  4    a loss, gradient or weight was not finite (see rank, step and variable)\n"
+    "  5    a deadline passed, or a process stopped responding\n"
     "  6    the server or a worker was killed or crashed\n"
-    "  7    another process of the job was lost, and nothing says how it ended\n"
+    "  7    another process of the job was lost for an unknown reason\n"
     "  8    a worker was refused (token, version, data), or a GPU failed its test\n"
     "  130  stopped by Ctrl-C (SIGINT)\n"
     "  143  stopped by SIGTERM or SIGHUP";
@@ -81,27 +81,28 @@ void DescribeLaunch(CLI::App& command, LaunchOptions& options) {
   CLI::Option* const resume = command.get_option("--resume");
   command
       .add_option("--repeat", options.repeat,
-                  "Run N times, with seeds S ... S+N-1, and show mean and deviation")
+                  "Run N times with seeds S to S+N-1, and print mean and standard deviation")
       ->type_name("N")
       ->check(WholeNumber(1, 1000))
       ->excludes(resume);
   command
       .add_flag("--dry-run", options.dry_run,
-                "Print what would run (ranks, steps, memory); start and write nothing")
+                "Print what would run (ranks, steps, memory) without starting or writing anything")
       ->excludes(resume);
-  command.add_flag("--verbose", options.verbose, "With --dry-run: also every setting as resolved")
+  command
+      .add_flag("--verbose", options.verbose, "With --dry-run: also print all resolved settings")
       ->needs("--dry-run");
   command.add_flag("--log-placement", options.log_placement,
-                   "Print where each rank runs: host, pid, GPU or cpu, threads, cores");
+                   "Print where each rank runs: host, pid, GPU or CPU, threads, cores");
   options.config.AddShorthand(
       command, "--devices", "worker.devices", "LIST",
-      "GPUs, one a worker (worker.devices): auto, auto:N, cpu, or some of those that `muster "
-      "gpus` shows: 0,2,GPU-8f3a. Default: an idle GPU for each of --workers, else one; the "
-      "CPU where none is idle");
+      "GPUs, one per worker (worker.devices): auto, auto:N, cpu, or a list from `muster gpus` such "
+      "as 0,2,GPU-8f3a. Default: one idle GPU for each of --workers, or a single one without it; "
+      "the CPU if none is idle");
   AddWait(command, options.wait_minutes);
   options.config.AddShorthand(
       command, "--trace", "run.trace_file", "FILE",
-      "Write what every thread does in some steps to FILE (run.trace_file), for "
+      "Record in FILE what every thread does in some steps (run.trace_file), for "
       "https://ui.perfetto.dev and `muster trace`");
   options.config.AddTraceSteps(command);
   command.footer(kLaunchFooter);
@@ -121,8 +122,9 @@ int DoLaunch(const LaunchOptions& options) {
 }  // namespace
 
 void AddLaunch(CLI::App& app, Action& action) {
-  AddCommand<LaunchOptions>(app, action, "launch", "Train: start a server and its workers",
-                            DescribeLaunch, DoLaunch);
+  AddCommand<LaunchOptions>(app, action, "launch",
+                            "Train a network: start a server and its workers", DescribeLaunch,
+                            DoLaunch);
 }
 
 }  // namespace muster

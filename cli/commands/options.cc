@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// --trace-steps A-B, or A alone: the first step and how many.
+// Parses --trace-steps A-B, or A for one step. Returns the first step and their number.
 std::pair<std::string, std::string> TraceSteps(const std::string& text) {
   const std::vector<std::string> found = FirstMatch("^([0-9]{1,15})(-([0-9]{1,15}))?$", text);
   const int64_t first = found.empty() ? -1 : std::stoll(found[1]);
@@ -22,7 +22,7 @@ std::pair<std::string, std::string> TraceSteps(const std::string& text) {
   if (first < 0 || last < first) {
     throw Error(ExitCode::kUsage,
                 "--trace-steps {}: expected A-B, the first and the last step to trace, counted "
-                "from 0 (20-29)",
+                "from 0, such as 20-29",
                 text);
   }
   return {std::to_string(first), std::to_string(last - first + 1)};
@@ -55,7 +55,7 @@ std::string FindConfig(const std::string& name, const fs::path& program_folder) 
   return name;
 }
 
-// CLI::Range would speak of values "not in range", and take -1 for a large number.
+// Unlike CLI::Range, this reports the limits plainly and does not read -1 as a large number.
 CLI::Validator WholeNumber(uint64_t least, uint64_t most) {
   return {[=](const std::string& text) {
             uint64_t value = 0;
@@ -69,7 +69,7 @@ CLI::Validator WholeNumber(uint64_t least, uint64_t most) {
           ""};
 }
 
-// CLI::IsMember would speak of a set.
+// Unlike CLI::IsMember, this does not mention a set.
 CLI::Validator OneOf(const std::vector<std::string>& names) {
   return {[=](const std::string& text) {
             const bool known = std::ranges::find(names, text) != names.end();
@@ -78,7 +78,7 @@ CLI::Validator OneOf(const std::vector<std::string>& names) {
           ""};
 }
 
-// An empty value is a variable of the shell's that was not set, and never meant.
+// An empty value usually comes from an unset shell variable.
 CLI::Validator SomeText() {
   return {[](const std::string& text) { return text.empty() ? "expected a value, got \"\"" : ""; },
           ""};
@@ -89,7 +89,7 @@ CLI::Option* AddOption(CLI::App& command, const char* name, std::string& value, 
   return command.add_option(name, value, text)->type_name(type)->check(SomeText());
 }
 
-// CLI11 passes an empty value to no check, so what stands for no value must not be empty.
+// CLI11 skips the checks for an empty value, so a missing value is represented as "alone".
 void AddOptionalNumber(CLI::App& command, const char* name, std::optional<double>& value,
                        double usual, double least, double most, const char* type,
                        const char* text) {
@@ -115,17 +115,17 @@ void AddOptionalNumber(CLI::App& command, const char* name, std::optional<double
 
 void AddWait(CLI::App& command, std::optional<double>& minutes) {
   AddOptionalNumber(command, "--wait", minutes, 1440, 0.01, 100'000, "MINUTES",
-                    "Wait in turn for GPUs to become idle, so long (alone: a day)");
+                    "Queue for idle GPUs, for up to MINUTES; without a number: one day");
 }
 
 CLI::Option* ConfigOptions::AddConfig(CLI::App& command) {
   CLI::Option* const option = command.add_option("CONFIG", config, "Config file (configs/*.txtpb)");
   option->required()->type_name("FILE");
-  AddSet(command, "Any setting of the config, such as run.seed=2; may be repeated");
+  AddSet(command, "Change any setting, such as run.seed=2; may be repeated");
   return option;
 }
 
-// A longer type would leave no room for the text beside it.
+// A longer type name would leave no room for the text beside it.
 CLI::Option* ConfigOptions::AddSet(CLI::App& command, const char* text) {
   return command.add_option("--set", set_, text)->type_name("KEY=VALUE")->allow_extra_args(false);
 }
@@ -138,13 +138,15 @@ CLI::Option* ConfigOptions::AddShorthand(CLI::App& command, const char* name, co
 
 void ConfigOptions::AddTraceSteps(CLI::App& command) {
   AddOption(command, "--trace-steps", trace_steps_, "A-B",
-            "Which steps, counted from 0 (run.trace_first_step, run.trace_steps); default: 20-29");
+            "Steps to record, counted from 0 (run.trace_first_step, run.trace_steps); default: "
+            "20-29");
 }
 
 void ConfigOptions::AddInitialWeights(CLI::App& command) {
-  CLI::Option* const weights = AddShorthand(
-      command, "--initial-weights", "run.initial_weights", "FILE",
-      "Start from these weights: a safetensors file of a run or of PyTorch (run.initial_weights)");
+  CLI::Option* const weights =
+      AddShorthand(command, "--initial-weights", "run.initial_weights", "FILE",
+                   "Start from the weights in this safetensors file of a run or of PyTorch "
+                   "(run.initial_weights)");
   AddSkipMismatched(command, skip_mismatched_)->needs(weights);
 }
 
@@ -156,7 +158,7 @@ std::vector<Setting> ConfigOptions::settings() const {
   const auto add = [&](const char* path, const std::string& value, const std::string& origin) {
     for (const Setting& other : settings) {
       if (other.path != path) continue;
-      throw Error(ExitCode::kUsage, "{} and {} are the same setting: give one of them", origin,
+      throw Error(ExitCode::kUsage, "{} and {} change the same setting: give one of them", origin,
                   other.origin);
     }
     settings.push_back({path, value, origin});
@@ -176,12 +178,13 @@ std::vector<Setting> ConfigOptions::settings() const {
 
 void AddChoice(CLI::App& command, ModelChoice& choice) {
   CLI::Option* const best =
-      command.add_flag("--best", choice.best, "Of a run directory those of the best evaluation");
+      command.add_flag("--best", choice.best, "Use a run's weights of the best evaluation");
   CLI::Option* const average =
-      command.add_flag("--ema", choice.average, "The moving average of the weights")
+      command.add_flag("--ema", choice.average, "Use the moving average of the weights")
           ->excludes(best);
   command
-      .add_flag("--raw", choice.raw, "The weights themselves, where evaluations use their average")
+      .add_flag("--raw", choice.raw,
+                "Use the weights themselves, even if evaluations use their average")
       ->excludes(best)
       ->excludes(average);
 }
@@ -190,7 +193,7 @@ void AddFrom(CLI::App& command, std::string& from) {
   command
       .add_option(
           "FROM", from,
-          "A run directory, a checkpoint (a folder of RUN_DIR/checkpoints), or a safetensors file")
+          "A run directory, a checkpoint (a folder in RUN_DIR/checkpoints), or a safetensors file")
       ->required()
       ->type_name("PATH")
       ->check(SomeText());
@@ -199,15 +202,14 @@ void AddFrom(CLI::App& command, std::string& from) {
 void AddOut(CLI::App& command, std::string& out, bool& force, const char* text) {
   command.add_option("OUT", out, text)->required()->type_name("PATH")->check(SomeText());
   command.add_flag("--force", force,
-                   "Replace OUT, if it is there already; of a symbolic link the link, and not what "
-                   "it points to");
+                   "Replace OUT if it exists; replaces a symbolic link itself, not its target");
 }
 
 CLI::Option* AddSkipMismatched(CLI::App& command, bool& skip) {
   return command.add_flag(
       "--skip-mismatched", skip,
-      "Leave out variables that do not fit, such as a new last layer's, and say which; they start "
-      "anew");
+      "Skip variables that do not fit, such as a new last layer's, and name them; they keep their "
+      "initial values");
 }
 
 }  // namespace muster

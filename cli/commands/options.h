@@ -1,5 +1,5 @@
-// Options that several commands share, what their values may be, and the programs and configs of
-// this build or installation.
+// Options that several commands share, checks of their values, and lookup of the programs and
+// configs of this build or installation.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -20,19 +20,20 @@ namespace muster {
 inline constexpr uint32_t kMostWorkers = 1024;  // as cluster.workers
 inline constexpr const char* kResumeAuto = "auto";
 
-// "muster data get": what a person types.
+// The words that run the command, such as "muster data get".
 std::string FullName(const CLI::App& command);
-// Throws Error(kUsage) if there are any: this command takes none.
+// Throws Error(kUsage) if there are words after "--".
 void RefuseBehind(const CLI::App& command, const std::vector<std::string>& behind);
 
-// The folder of this program, and another program in it.
+// The folder of this program.
 std::filesystem::path ProgramFolder();
+// The path of another program in the same folder.
 std::string Sibling(const std::string& name);
 
-// The file that is meant by `name`: `name` itself, unless no such file is here and one of that name
-// came with the program, so that the README's commands work in any folder. Beside `program_folder`
-// (PREFIX/bin), a package has configs at PREFIX/name, `cmake --install` at
-// PREFIX/share/muster/name. Never fails: a missing file is its reader's error.
+// Returns the path of the config `name`. If it does not exist here but came with the program,
+// returns the installed file, so that the README's commands work in any folder. With
+// `program_folder` PREFIX/bin, a package has configs at PREFIX/name and `cmake --install` at
+// PREFIX/share/muster/name. Never fails: whoever reads a missing file reports it.
 std::string FindConfig(const std::string& name, const std::filesystem::path& program_folder);
 
 // Adds a command. `describe(command, options)` adds its options; `run(options)` is its action.
@@ -43,7 +44,7 @@ CLI::App* AddCommand(CLI::App& app, Action& action, const char* name, const char
   const auto options = std::make_shared<Options>();
   describe(*command, *options);
   command->callback([command, &action, options, run] {
-    if (!command->get_subcommands().empty()) return;  // a command below this one has the action
+    if (!command->get_subcommands().empty()) return;  // a subcommand sets the action
     action = [command, options, run](const std::vector<std::string>& behind) {
       RefuseBehind(*command, behind);
       return run(*options);
@@ -52,38 +53,37 @@ CLI::App* AddCommand(CLI::App& app, Action& action, const char* name, const char
   return command;
 }
 
-// Checks, with messages in plain words.
+// Validators with plain messages.
 CLI::Validator WholeNumber(uint64_t least, uint64_t most);
 CLI::Validator OneOf(const std::vector<std::string>& names);
 CLI::Validator SomeText();
 
-// An option with a text that is not empty.
+// Adds an option whose value must not be empty.
 CLI::Option* AddOption(CLI::App& command, const char* name, std::string& value, const char* type,
                        const char* text);
-// An option with a number, or alone for the usual one.
+// Adds an option with an optional number. Without one, its value is `usual`.
 void AddOptionalNumber(CLI::App& command, const char* name, std::optional<double>& value,
                        double usual, double least, double most, const char* type, const char* text);
-// --wait, for GPUs.
 void AddWait(CLI::App& command, std::optional<double>& minutes);
 
-// CONFIG, --set, and options that stand for one setting each.
+// CONFIG, --set, and shorthand options for single settings.
 class ConfigOptions {
  public:
-  // CONFIG, which is required, and --set.
+  // Adds a required CONFIG, and --set.
   CLI::Option* AddConfig(CLI::App& command);
   CLI::Option* AddSet(CLI::App& command, const char* text);
-  // `--name VALUE` for `--set path=VALUE`.
+  // Adds `--name VALUE`, short for `--set path=VALUE`.
   CLI::Option* AddShorthand(CLI::App& command, const char* name, const char* path, const char* type,
                             const char* text);
-  // --trace-steps, which stands for two settings.
+  // Adds --trace-steps, short for two settings.
   void AddTraceSteps(CLI::App& command);
-  // --skip-mismatched, which is a setting where --initial-weights is given.
+  // Adds --initial-weights and --skip-mismatched.
   void AddInitialWeights(CLI::App& command);
 
   std::string config;  // as typed
-  // The file that `config` names: see FindConfig. "" if none was given.
+  // The file that `config` names (see FindConfig), or "" if none was given.
   std::string path() const;
-  // All settings, in the order given. Throws Error(kUsage) for two words for one setting.
+  // All settings, in the order given. Throws Error(kUsage) if two options set the same one.
   std::vector<Setting> settings() const;
 
  private:
@@ -98,11 +98,11 @@ class ConfigOptions {
   bool skip_mismatched_ = false;
 };
 
-// --best, --ema and --raw: which of the weights that a run or a checkpoint holds.
+// Adds --best, --ema and --raw, which choose among the weights of a run or checkpoint.
 void AddChoice(CLI::App& command, ModelChoice& choice);
-// FROM: a run directory, a checkpoint or a file.
+// Adds FROM: a run directory, a checkpoint or a file.
 void AddFrom(CLI::App& command, std::string& from);
-// OUT and --force.
+// Adds OUT and --force.
 void AddOut(CLI::App& command, std::string& out, bool& force, const char* text);
 CLI::Option* AddSkipMismatched(CLI::App& command, bool& skip);
 

@@ -15,16 +15,17 @@ constexpr const char* kPlotFooter =
     "  muster plot runs/a\n"
     "  muster plot runs/a runs/b --axis time --output both.svg\n"
     "\n"
-    "Exit codes: 0 done, 1 the picture cannot be written, 2 command line, or no run, 3 "
-    "metrics.jsonl is no plain file.";
+    "Exit codes: 0 done; 1 the output cannot be written; 2 command line, or no such run; 3 "
+    "metrics.jsonl is not a regular file.";
 
 void DescribePlot(CLI::App& command, PlotOptions& options) {
   command.add_option("RUN_DIR", options.run_dirs, "The run directories")
       ->required()
       ->type_name("PATH");
   AddOption(command, "--output", options.output, "FILE",
-            "FILE.svg; default: plot.svg, in the run directory of one run, here of several");
-  command.add_option("--axis", options.axis, "What is to the right: step, epoch or time")
+            "Output file (.svg); default: plot.svg in the run directory, or in the current one for "
+            "several runs");
+  command.add_option("--axis", options.axis, "Horizontal axis: step, epoch or time")
       ->type_name("NAME")
       ->check(OneOf({"step", "epoch", "time"}))
       ->capture_default_str();
@@ -41,7 +42,7 @@ int DoPlot(const PlotOptions& options) {
 }  // namespace
 
 void AddPlot(CLI::App& app, Action& action) {
-  AddCommand<PlotOptions>(app, action, "plot", "Draw the curves of runs, as SVG", DescribePlot,
+  AddCommand<PlotOptions>(app, action, "plot", "Draw the curves of runs as SVG", DescribePlot,
                           DoPlot);
 }
 

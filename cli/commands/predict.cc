@@ -16,15 +16,16 @@ struct PredictOptions : EvaluationOptions {
 };
 
 constexpr const char* kPredictFooter =
-    "Images are JPEG and PNG files, and folders of them at any depth, for a network that was "
-    "trained on photos (data.format IMAGE_FOLDER). For one that was trained on arrays (NPZ), they "
-    "are .npz files with an array x, whose samples are shown as FILE[0], FILE[1] and so on. They "
-    "become the network's input as in an evaluation; the data set need not be there. Each is shown "
-    "as soon as it is known, with --json as an object for each line. An image that cannot be "
-    "decoded is named, and the others are shown.\n"
+    "For a network trained on photos (data.format IMAGE_FOLDER), IMAGE is a JPEG or PNG file, or a "
+    "folder of such files at any depth. For a network trained on arrays (NPZ), it is a .npz file "
+    "with an array x; its samples are shown as FILE[0], FILE[1] and so on. Images are preprocessed "
+    "as in an evaluation; the data set is not needed. Each result is printed as soon as it is "
+    "known, with --json as one object per line. Images that cannot be decoded are reported and "
+    "skipped.\n"
     "\n"
-    "One process computes all, samples with the bits of an evaluation. Probabilities are the "
-    "softmax of the logits, or with sigmoid_cross_entropy the sigmoid of each.\n"
+    "One process computes everything; --samples gives the same bits as an evaluation. "
+    "Probabilities are the softmax of the logits, or the sigmoid of each with "
+    "sigmoid_cross_entropy.\n"
     "\n"
     "Examples:\n"
     "  muster predict runs/a cat.jpg holidays\n"
@@ -33,8 +34,8 @@ constexpr const char* kPredictFooter =
     "  muster predict runs/a --samples 0-9,17\n"
     "  muster predict runs/a --best --samples 0-31 --top 1 --json\n"
     "\n"
-    "Exit codes: 0 done, 2 command line or config, 3 data or weights, or an image that cannot be "
-    "read, 4 outputs that are not finite.";
+    "Exit codes: 0 done; 2 command line or config; 3 data, weights or an image cannot be read; 4 "
+    "an output is not finite.";
 
 void DescribePredict(CLI::App& command, PredictOptions& options) {
   options.Add(command);
@@ -45,23 +46,23 @@ void DescribePredict(CLI::App& command, PredictOptions& options) {
   CLI::Option* const samples =
       command
           .add_option("--samples", options.samples,
-                      "Instead: samples of the run's data set, counted from 0: 0-9,17")
+                      "Use samples of the run's data set instead, counted from 0, such as 0-9,17")
           ->type_name("LIST")
           ->check(SomeText())
           ->excludes(images);
   command
       .add_flag(
           "--training-set", options.training_set,
-          "Samples of the training set, without augmentation; default: the test set, or else the "
-          "validation set")
+          "Use the training set, without augmentation; default: the test set, or if there is none, "
+          "the validation set")
       ->needs(samples);
-  command.add_option("--top", options.top, "How many classes to show of each")
+  command.add_option("--top", options.top, "Number of classes to show per image")
       ->type_name("K")
       ->check(WholeNumber(1, 1'000'000))
       ->capture_default_str();
   command
       .add_flag("--csv", options.csv,
-                "Print image,class,name,probability, a row for each class shown")
+                "Print CSV (image,class,name,probability), one row per class shown")
       ->needs(images)
       ->excludes(command.get_option("--json"));
   command.footer(kPredictFooter);
@@ -85,7 +86,7 @@ int DoPredict(const PredictOptions& options) {
 }  // namespace
 
 void AddPredict(CLI::App& app, Action& action) {
-  AddCommand<PredictOptions>(app, action, "predict", "Show what a network makes of images",
+  AddCommand<PredictOptions>(app, action, "predict", "Classify images with a trained network",
                              DescribePredict, DoPredict);
 }
 

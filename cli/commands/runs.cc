@@ -11,17 +11,19 @@ struct RunsOptions {
 };
 
 constexpr const char* kRunsFooter =
-    "A run is running as long as its server lives, whoever started it; killed, if its server "
-    "is gone and left no last line of metrics; not begun, if it never came to its first "
-    "step. On a terminal that is too narrow some columns are left out.\n"
+    "Some states:\n"
+    "  running      the server is alive, no matter who started it\n"
+    "  killed       the server is gone and left no final line in metrics.jsonl\n"
+    "  not begun    the run never reached its first step\n"
+    "Narrow terminals show fewer columns.\n"
     "\n"
-    "Exit codes: 0 done, 2 no such directory.";
+    "Exit codes: 0 done; 2 no such directory.";
 
 void DescribeRuns(CLI::App& command, RunsOptions& options) {
-  command.add_option("DIR", options.dir, "Where the run directories are")
+  command.add_option("DIR", options.dir, "The directory that contains the run directories")
       ->type_name("PATH")
       ->capture_default_str();
-  command.add_flag("--json", options.json, "Print a JSON array instead");
+  command.add_flag("--json", options.json, "Print a JSON array instead of text");
   command.footer(kRunsFooter);
 }
 

@@ -11,13 +11,13 @@ struct TokenOptions {
 };
 
 void DescribeToken(CLI::App& command, TokenOptions& options) {
-  command.add_option("FILE", options.file, "A new file; default: standard output")
+  command.add_option("FILE", options.file, "A new file for the token; default: standard output")
       ->type_name("PATH");
   command.footer(
       "Examples:\n"
       "  muster token token\n"
       "\n"
-      "Exit codes: 0 done, 2 FILE cannot be written, or is there already.");
+      "Exit codes: 0 done; 2 FILE exists or cannot be written.");
 }
 
 int DoToken(const TokenOptions& options) {
@@ -27,7 +27,7 @@ int DoToken(const TokenOptions& options) {
     return 0;
   }
   WriteTokenFile(options.file, token);
-  PrintResult("a new job token, for --token-file: " + options.file);
+  PrintResult("wrote a new job token, for --token-file: " + options.file);
   return 0;
 }
 

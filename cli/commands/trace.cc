@@ -17,17 +17,16 @@ constexpr const char* kTraceFooter =
     "  muster trace t.json\n"
     "  muster trace t.json --merge runs/a/trace.*.part\n"
     "\n"
-    "Exit codes: 0 done, 1 FILE cannot be written, 2 command line, 3 a trace cannot be read.";
+    "Exit codes: 0 done; 1 FILE cannot be written; 2 command line; 3 a trace cannot be read.";
 
 void DescribeTrace(CLI::App& command, TraceOptions& options) {
-  command.add_option("FILE", options.file, "What `muster launch --trace FILE` wrote")
+  command.add_option("FILE", options.file, "The trace that `muster launch --trace FILE` wrote")
       ->required()
       ->type_name("PATH");
   command
       .add_option("--merge", options.parts,
-                  "First make FILE of these parts: of a job whose launcher could not, or of "
-                  "processes that were "
-                  "started by hand")
+                  "First merge these parts into FILE: for processes started by hand, or if the "
+                  "launcher could not")
       ->type_name("PART");
   command.footer(kTraceFooter);
 }
@@ -42,7 +41,7 @@ int DoTrace(const TraceOptions& options) {
 }  // namespace
 
 void AddTrace(CLI::App& app, Action& action) {
-  AddCommand<TraceOptions>(app, action, "trace", "Sum up a trace that launch --trace wrote",
+  AddCommand<TraceOptions>(app, action, "trace", "Summarize a trace that launch --trace wrote",
                            DescribeTrace, DoTrace);
 }
 

@@ -14,15 +14,15 @@ struct VerifyOptions {
 };
 
 constexpr const char* kVerifyFooter =
-    "Trains from the oldest checkpoint in RUN_DIR to the newest one, as the run did, and compares "
-    "with every checkpoint on the way: weights, optimizer state, moving average, the count of "
-    "updates, the sums of losses, and what follows from evaluations must have the same bits, on "
-    "any number of workers. It stops at the first difference, and names the step, the checkpoint "
-    "and the tensor. The directory is only read. A run keeps two checkpoints by default; "
-    "checkpoint.keep_last or checkpoint.keep_best keeps more.\n"
+    "Trains again from the oldest checkpoint in RUN_DIR to the newest one, and compares the state "
+    "with every checkpoint on the way: weights, optimizer state, moving average, number of "
+    "updates, sums of losses, and the effects of evaluations. All must have the same bits, on any "
+    "number of workers. Stops at the first difference and names the step, the checkpoint and the "
+    "tensor. Does not change RUN_DIR. A run keeps two checkpoints by default; set "
+    "checkpoint.keep_last or checkpoint.keep_best to keep more.\n"
     "\n"
-    "Another processor, another oneDNN or another worker.threads may make other bits: the message "
-    "says so.\n"
+    "Another processor, oneDNN version or worker.threads may give different bits; the message "
+    "mentions it.\n"
     "\n"
     "Examples:\n"
     "  muster verify runs/a\n"
@@ -30,23 +30,24 @@ constexpr const char* kVerifyFooter =
     "  muster verify runs/a --set cluster.transport=TCP --json\n"
     "\n"
     "Exit codes: 0 the same bits; 1 a difference (one line on standard output); 2 command "
-    "line, or fewer than two steps with a checkpoint; 3 a checkpoint is damaged; others as of "
-    "`muster launch`.";
+    "line, or checkpoints of fewer than two steps; 3 a checkpoint is damaged; for others see "
+    "`muster launch --help`.";
 
 void DescribeVerify(CLI::App& command, VerifyOptions& options) {
-  AddOption(command, "RUN_DIR", options.run, "PATH", "The directory of a run, also one under way")
+  AddOption(command, "RUN_DIR", options.run, "PATH", "A run directory; the run may be in progress")
       ->required();
   command.add_flag("--last", options.last,
-                   "Only from the last checkpoint but one to the last, and not from the oldest");
+                   "Start from the second newest checkpoint instead of the oldest");
   options.config.AddShorthand(command, "--workers", "cluster.workers", "N",
-                              "Worker processes; default: as many as the run had");
+                              "Number of worker processes; default: the run's");
   options.config.AddShorthand(command, "--data", "data.dir", "DIR",
-                              "Directory of the data; default: the run's");
+                              "Data directory; default: the run's");
   options.config.AddShorthand(command, "--devices", "worker.devices", "LIST",
-                              "GPUs, one a worker, as of launch");
+                              "GPUs, one per worker, as for launch");
   AddWait(command, options.wait_minutes);
-  options.config.AddSet(command, "A setting that may change in a resumed run; may be repeated");
-  command.add_flag("--json", options.json, "Print one JSON object instead");
+  options.config.AddSet(command,
+                        "Change a setting that may differ in a resumed run; may be repeated");
+  command.add_flag("--json", options.json, "Print a JSON object instead of text");
   command.footer(kVerifyFooter);
 }
 
@@ -64,7 +65,7 @@ int DoVerify(const VerifyOptions& options) {
 }  // namespace
 
 void AddVerify(CLI::App& app, Action& action) {
-  AddCommand<VerifyOptions>(app, action, "verify", "Do a run again, and compare the bits",
+  AddCommand<VerifyOptions>(app, action, "verify", "Repeat a run and compare the bits",
                             DescribeVerify, DoVerify);
 }
 

@@ -26,9 +26,9 @@ struct WorkerOptions {
 };
 
 constexpr const char* kWorkerFooter =
-    "CONFIG is best the config.txtpb of the server's run directory: it holds every setting. "
-    "The server refuses a worker whose network, data, seed or preprocessing differ, and "
-    "names the difference. It computes with one thread; as many workers as cores use them "
+    "Use the config.txtpb of the server's run directory as CONFIG: it holds every setting. The "
+    "server refuses a worker whose network, data, seed or preprocessing differs, and names the "
+    "difference. By default a worker computes with one thread; start one per core to use them "
     "all.\n"
     "\n"
     "Examples:\n"
@@ -38,36 +38,36 @@ constexpr const char* kWorkerFooter =
     "  MUSTER_TOKEN=$(cat token) muster worker config.txtpb --rank 1 \\\n"
     "      --data /data/cifar10 --endpoint tcp://10.0.0.5:7700\n"
     "\n"
-    "With --join it takes any free place, also in the middle of a run, up to cluster.max_workers. "
-    "SIGTERM: it finishes its part, says goodbye, and the others go on (cluster.on_lost_worker).\n"
+    "With --join, a worker may join in the middle of a run, up to cluster.max_workers. On SIGTERM "
+    "it finishes its part and leaves; the others continue (cluster.on_lost_worker).\n"
     "\n"
-    "The token file must be its owner's alone (chmod 600).\n"
+    "Only the owner may have access to the token file (chmod 600).\n"
     "\n"
-    "Exit codes: 0 done, 2 command line, 3 data, 5 no server in time, or a silent one, 7 the "
-    "server or another worker was lost or the run was stopped, 8 refused by the server.";
+    "Exit codes: 0 done; 2 command line; 3 data; 5 no server in time, or it stopped responding; "
+    "7 the server or another worker was lost, or the run was stopped; 8 refused by the server.";
 
 void DescribeWorker(CLI::App& command, WorkerOptions& options) {
   options.config.AddConfig(command);
-  CLI::Option& rank = *command.add_option("--rank", options.rank, "This worker's number, from 0");
+  CLI::Option& rank = *command.add_option("--rank", options.rank, "This worker's rank, from 0");
   rank.type_name("R")->check(WholeNumber(0, kMostWorkers - 1));
   command
-      .add_flag("--join", options.join,
-                "Instead of a rank: take any free place, also of a job that runs already")
+      .add_flag("--join", options.join, "Take any free rank, even in a job that is already running")
       ->excludes(&rank);
-  command.add_option("--endpoint", options.endpoint, "As the server says it")
+  command.add_option("--endpoint", options.endpoint, "The address that the server printed")
       ->required()
       ->type_name("tcp://HOST:PORT");
   AddOption(command, "--token-file", options.token_file, "FILE",
             "The job's token; default: $MUSTER_TOKEN");
   options.config.AddShorthand(command, "--workers", "cluster.workers", "N",
-                              "As at the server (cluster.workers)");
+                              "Same value as for the server (cluster.workers)");
   options.config.AddShorthand(command, "--data", "data.dir", "DIR",
-                              "Directory of the data here (data.dir)");
-  options.config.AddShorthand(command, "--seed", "run.seed", "S", "As at the server (run.seed)");
+                              "Data directory on this host (data.dir)");
+  options.config.AddShorthand(command, "--seed", "run.seed", "S",
+                              "Same value as for the server (run.seed)");
   command.footer(kWorkerFooter);
 }
 
-// This process becomes the sibling program.
+// Replaces this process by the sibling program.
 [[noreturn]] void Become(const std::string& name, const std::vector<std::string>& arguments) {
   std::string program = Sibling(name);
   std::vector<std::string> words{program};
@@ -80,21 +80,20 @@ void DescribeWorker(CLI::App& command, WorkerOptions& options) {
   throw Error(ExitCode::kFailure, "cannot execute {}: {}", program, std::strerror(errno));
 }
 
-// `known`: whether the config says the number of workers, or leaves it to the server's cores.
+// `known`: the config sets the number of workers. Otherwise it depends on the server's cores.
 void CheckRank(const WorkerOptions& options, const config::Config& config, bool known) {
   const uint32_t most = MostWorkers(config), workers = config.cluster().workers();
   if (!known || !options.rank || *options.rank < most) return;
-  throw Error(ExitCode::kUsage, "--rank {}: expected 0 to {}, since cluster.workers is {}{}",
+  throw Error(ExitCode::kUsage, "--rank {}: expected 0 to {}, because cluster.workers is {}{}",
               *options.rank, most - 1, workers,
-              most > workers ? fmt::format(" and {} fit in the job", most) : "");
+              most > workers ? fmt::format(" and the job allows up to {}", most) : "");
 }
 
-// Everything that can be wrong with the command line is said here; the worker itself speaks in log
-// lines.
+// Checks the whole command line here, because the worker itself only writes log lines.
 int DoWorker(const WorkerOptions& options) {
   if (!options.rank && !options.join) {
     throw Error(ExitCode::kUsage,
-                "--rank is missing: This worker's number, or --join (see muster worker --help)");
+                "--rank is missing: give this worker's rank, or --join (see muster worker --help)");
   }
   const std::filesystem::path path = std::filesystem::absolute(options.config.path());
   config::Config config = LoadConfig(options.config.path(), options.config.settings());
@@ -105,7 +104,7 @@ int DoWorker(const WorkerOptions& options) {
   const HeldFile held = HeldFile::OfText(ConfigText(config));
   held.KeepOverExec();
   std::vector<std::string> words{"--config", held.path(), "--endpoint", options.endpoint};
-  // That of a run directory, or of a copy of one.
+  // The config is in a run directory, or a copy of one.
   if (path.filename() == "config.txtpb") {
     words.insert(words.end(), {"--log-dir", path.parent_path()});
   }
@@ -119,7 +118,7 @@ int DoWorker(const WorkerOptions& options) {
     words.insert(words.end(), {"--token-file", options.token_file});
   } else if (const char* const token = std::getenv(kTokenVariable);
              token == nullptr || *token == '\0') {
-    (void)RequireToken("", options.join ? std::string("a worker that joins")
+    (void)RequireToken("", options.join ? std::string("a joining worker")
                                         : fmt::format("worker {}", *options.rank));
   }
   Become("muster-worker", words);
@@ -128,7 +127,7 @@ int DoWorker(const WorkerOptions& options) {
 }  // namespace
 
 void AddWorker(CLI::App& app, Action& action) {
-  AddCommand<WorkerOptions>(app, action, "worker", "Start one worker by hand, here or elsewhere",
+  AddCommand<WorkerOptions>(app, action, "worker", "Start one worker by hand, on any host",
                             DescribeWorker, DoWorker);
 }
 

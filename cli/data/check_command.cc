@@ -22,7 +22,7 @@
 namespace muster {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 int64_t ImagesOf(const PhotoReport::Set& set) {
   return std::accumulate(set.images.begin(), set.images.end(), int64_t{0});
@@ -32,7 +32,9 @@ std::string SizeText(const ImageSize& size) {
   return fmt::format("{} x {}", size.width, size.height);
 }
 
-Json SizeJson(const ImageSize& size) { return {{"width", size.width}, {"height", size.height}}; }
+OrderedJson SizeJson(const ImageSize& size) {
+  return {{"width", size.width}, {"height", size.height}};
+}
 
 struct GradeWords {
   const char* text;
@@ -122,10 +124,11 @@ std::vector<std::string> PhotoReportLines(const PhotoReport& report) {
 }
 
 std::string PhotoReportJson(const PhotoReport& report) {
-  Json json{
-      {"dir", report.dir}, {"verdict", WordsOf(report.grade()).verdict}, {"sets", Json::array()}};
+  OrderedJson json{{"dir", report.dir},
+                   {"verdict", WordsOf(report.grade()).verdict},
+                   {"sets", OrderedJson::array()}};
   for (const PhotoReport::Set& set : report.sets) {
-    Json classes = Json::object();
+    OrderedJson classes = OrderedJson::object();
     for (size_t c = 0; c < report.classes.size(); ++c) classes[report.classes[c]] = set.images[c];
     json["sets"].push_back({{"name", set.name},
                             {"images", ImagesOf(set)},
@@ -137,26 +140,26 @@ std::string PhotoReportJson(const PhotoReport& report) {
   json["largest"] = SizeJson(report.largest);
   json["decoder_warnings"] = report.warnings;
   for (size_t kind = 0; kind < kPhotoIssues.size(); ++kind) {
-    Json& issues = json["issues"][kPhotoIssues[kind].name] = Json::array();
+    OrderedJson& issues = json["issues"][kPhotoIssues[kind].name] = OrderedJson::array();
     for (const PhotoIssue& issue : IssuesOf(report, kind)) {
       issues.push_back({{"paths", issue.paths}, {"text", issue.text}});
     }
   }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 constexpr std::string_view kListHeader =
     "# Images that training leaves out (data.image_folder.exclude), by muster data check.";
 
-// A list may be written again; any other file stays.
+// Only an earlier list may be overwritten.
 void RequireList(const std::string& path) {
   std::string first;
   std::ifstream file = ReadPlainFile(path);
   if (!file || (std::getline(file, first) && first == kListHeader)) return;
   throw Error(
       ExitCode::kUsage,
-      "--write-exclusions {}: this file is there, and it is no list of `muster data check`: "
-      "expected a new file",
+      "--write-exclusions {}: this file exists and was not written by `muster data check`; choose "
+      "another",
       path);
 }
 
@@ -171,7 +174,8 @@ std::string ExclusionsText(const PhotoReport& report) {
   for (const std::string& path : paths) {
     if (path.find_first_of("\r\n") != std::string::npos) {
       throw Error(ExitCode::kData,
-                  "{}: a line of a list cannot hold this name; rename the file or remove it", path);
+                  "{}: a list cannot contain a name with a line break; rename or remove the file",
+                  path);
     }
     text += (path.starts_with('#') ? "./" : "") + path + "\n";
   }
@@ -179,7 +183,7 @@ std::string ExclusionsText(const PhotoReport& report) {
 }
 
 int RunCheck(const CheckArguments& arguments) {
-  std::optional<AtomicFile> list;  // at first, so that no work is lost where it cannot be written
+  std::optional<AtomicFile> list;  // created first, so that no work is lost if that fails
   if (!arguments.write_exclusions.empty()) {
     RequireList(arguments.write_exclusions);
     list.emplace(arguments.write_exclusions);

@@ -13,14 +13,13 @@ struct CheckArguments {
   bool json = false;
 };
 
-// Prints the report, and writes the list of images to leave out if it is asked for. Returns the
-// exit code.
+// Prints the report, and writes the list of images to exclude if requested. Returns the exit code.
 int RunCheck(const CheckArguments& arguments);
 
 std::vector<std::string> PhotoReportLines(const PhotoReport& report);
 std::string PhotoReportJson(const PhotoReport& report);
-// A list for data.image_folder.exclude: damaged files, all copies of an image but one, and what was
-// left out before. Throws Error(kData) for a name that a line cannot hold.
+// A list for data.image_folder.exclude: damaged files, all copies of an image except one, and what
+// was excluded before. Throws Error(kData) for a name with a line break.
 std::string ExclusionsText(const PhotoReport& report);
 
 }  // namespace muster

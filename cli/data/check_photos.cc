@@ -33,7 +33,7 @@ consteval size_t KindNamed(std::string_view name) {
   return kind;
 }
 
-// Kinds of file that are often named .jpg.
+// Recognizes other file types that are often named .jpg.
 std::string_view OtherKind(std::span<const uint8_t> bytes) {
   struct Magic {
     size_t at;
@@ -56,7 +56,7 @@ struct Checked {
   size_t set = 0;
   int32_t label = 0;
   int64_t bytes = 0;
-  // What Decoder finds out:
+  // Set by Decoder:
   uint64_t hash = 0;
   ImageSize size;  // none if it is damaged
   ImageKind kind = ImageKind::kJpeg;
@@ -64,7 +64,7 @@ struct Checked {
   std::string text;  // why it is damaged, or the first warning
 };
 
-// Has the memory of one thread.
+// Checks single photos. Owns the buffers of one thread.
 class Decoder {
  public:
   void Check(const std::string& dir, Checked& photo) {
@@ -75,7 +75,7 @@ class Decoder {
       photo.hash = hash.value();
       const ImageInfo info = ReadImageInfo(file_);
       const ImageSize size = info.shown();
-      // All of the file is read, too, where the image is made smaller.
+      // A reduced image also reads the whole file.
       DecodeWarnings warnings = Decode(
           file_, info, {.region = {.height = size.height, .width = size.width}, .reduction = 8},
           scratch_, image_);
@@ -139,7 +139,8 @@ void AddLayoutIssues(const ImageFolders& found, PhotoReport& report) {
     report.issues.push_back({KindNamed("layout"), std::move(paths), text});
   };
   if (found.training.empty()) add({}, "there is no folder train");
-  if (report.classes.size() == 1) add({report.classes[0]}, "is the only class; expected two");
+  if (report.classes.size() == 1)
+    add({report.classes[0]}, "is the only class; expected at least two");
   for (const std::string& name : report.classes) {
     if (ValidUtf8(name) != name) add({name}, "the name is not UTF-8");
   }
@@ -180,8 +181,8 @@ void AddFileIssues(const std::vector<Checked>& photos, PhotoReport& report) {
   }
 }
 
-// Reorders the photos: copies are neighbours, those for evaluations first. One of these is kept, so
-// that the accuracy means the same as before.
+// Sorts the photos so that copies are neighbours, with those for evaluation first. The first one is
+// kept, so that excluding copies does not change the meaning of the accuracy.
 void AddDuplicates(std::vector<Checked>& photos, PhotoReport& report) {
   const auto key = [](const Checked& photo) {
     return std::tuple(photo.hash, photo.bytes, photo.size == ImageSize());

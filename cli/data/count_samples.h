@@ -1,4 +1,4 @@
-// How many samples a run would find.
+// Counts the samples of a run.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@
 
 namespace muster {
 
-// … or why that could not be found out.
+// The numbers of samples, or the reason why they are unknown.
 struct DataCount {
   int64_t train = -1, test = -1;
-  int64_t validation = 0;  // 0: there is no such set
-  std::string problem;     // empty if they are known
-  ExitCode code = ExitCode::kOk;
-  std::string remark = {};  // what is odd about them, or ""
+  int64_t validation = 0;         // 0: there is no such set
+  std::string problem;            // empty if the numbers are known
+  ExitCode code = ExitCode::kOk;  // for `problem`
+  std::string remark = {};        // something unusual about the data, or ""
 };
 
-// Opens the data as a worker would. What is wrong with them becomes `problem`.
+// Opens the data as a worker would. Errors are returned as `problem`.
 DataCount CountSamples(const config::Config& config);
-// The same for what trains nothing: the test set, or else the validation set. DataCount::train says
-// nothing of them.
+// The same for commands that do not train: counts only the test set or, without one, the validation
+// set.
 DataCount CountTestSamples(const config::Config& config);
 
 }  // namespace muster

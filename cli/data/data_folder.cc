@@ -17,7 +17,7 @@ namespace {
 
 void RequireMade(const fs::path& folder, const std::error_code& error) {
   if (!error) return;
-  throw Error(ExitCode::kFailure, "{}: cannot make this directory: {}", folder.string(),
+  throw Error(ExitCode::kFailure, "{}: cannot create this directory: {}", folder.string(),
               error.message());
 }
 
@@ -32,10 +32,10 @@ UniqueFd LockDataFolder(const fs::path& dir) {
     throw Error(ExitCode::kFailure, "{}: cannot open this directory: {}", dir.string(),
                 ErrorText(errno));
   }
-  // Some file systems have no locks; they go without.
+  // On file systems without locks, continue without one.
   if (TryLock(folder.get()) == Locked::kTaken) {
     throw Error(ExitCode::kFailure,
-                "{}: another Muster process is writing a data set here. Wait for it, or end it.",
+                "{}: another Muster process is writing a data set here. Wait for it, or stop it.",
                 dir.string());
   }
   return folder;

@@ -29,7 +29,7 @@ namespace muster {
 namespace fs = std::filesystem;
 namespace {
 
-// Far more than any data set has: they bound what a bad archive can write.
+// Limits on what a bad archive can write, far above any data set.
 constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
 constexpr int kMaxFiles = 100;
 
@@ -44,7 +44,7 @@ using Reader = std::unique_ptr<archive, ReadFree>;
               reason == nullptr ? "unknown error" : reason);
 }
 
-// The file's own name if the entry is a plain file directly in `folder`, else empty.
+// The name of the file if the entry is a plain file directly in `folder`, otherwise empty.
 fs::path NameOf(archive_entry* entry, const std::string& folder) {
   const char* raw = archive_entry_pathname(entry);
   const fs::path path = fs::path(raw == nullptr ? "" : raw).lexically_normal();
@@ -107,7 +107,7 @@ std::string NameOf(const PublishedFile& file) {
 std::string Md5OfFile(const fs::path& path) {
   const std::unique_ptr<EVP_MD_CTX, Freed<EVP_MD_CTX_free>> context(EVP_MD_CTX_new());
   if (context == nullptr || EVP_DigestInit_ex(context.get(), EVP_md5(), nullptr) != 1) {
-    throw Error(ExitCode::kFailure, "OpenSSL does not offer MD5 here (FIPS mode?), cannot check {}",
+    throw Error(ExitCode::kFailure, "cannot check {}: OpenSSL does not offer MD5 here (FIPS mode?)",
                 path.string());
   }
   std::ifstream file = ReadPlainFile(path);
@@ -126,7 +126,7 @@ std::string Md5OfFile(const fs::path& path) {
   return text;
 }
 
-// What is wrong with a file that should be the published one, or "".
+// How the file differs from the published one, or "".
 std::string Difference(const fs::path& path, const PublishedFile& file) {
   const auto bytes = static_cast<int64_t>(fs::file_size(path));
   if (bytes != file.bytes) return fmt::format("expected {} bytes, found {}", file.bytes, bytes);
@@ -140,17 +140,17 @@ int64_t SizeOf(const fs::path& path) {
   return missing ? 0 : static_cast<int64_t>(size);
 }
 
-// What one transfer appends to.
+// The file that a transfer appends to.
 struct Sink {
   CURL* curl;
   std::FILE* file;
   int64_t bytes, total;  // of the file
-  int error = 0;         // of writing it
+  int error = 0;         // from writing it
   bool terminal = ::isatty(STDERR_FILENO) == 1;
   int64_t shown = 0;  // percent
 };
 
-// A line that changes on a terminal, elsewhere a line every 10 %.
+// Updates one line on a terminal; elsewhere prints a line every 10 %.
 void ShowProgress(Sink& sink) {
   const int64_t percent = 100 * sink.bytes / sink.total, unit = sink.terminal ? 1 : 10;
   if (percent / unit == sink.shown / unit) return;
@@ -162,7 +162,7 @@ void ShowProgress(Sink& sink) {
              sink.terminal && percent < 100 ? "  \r" : "\n");
 }
 
-// A count that is too small ends the transfer with CURLE_WRITE_ERROR.
+// Returning less than `count` ends the transfer with CURLE_WRITE_ERROR.
 size_t OnBytes(char* bytes, size_t /*one*/, size_t count, void* user) {
   Sink& sink = *static_cast<Sink*>(user);
   sink.bytes += static_cast<int64_t>(count);
@@ -179,11 +179,11 @@ struct Outcome {
   std::string reason;
 };
 
-// Appends to `part` what it lacks. Throws Error(kFailure) for the disk, Error(kData) if the server
-// sends too much.
+// Appends the missing rest to `part`. Throws Error(kFailure) for the disk, Error(kData) if the
+// server sends too much.
 Outcome Transfer(const PublishedFile& file, const fs::path& part) {
   const std::unique_ptr<CURL, Freed<curl_easy_cleanup>> curl(curl_easy_init());
-  if (curl == nullptr) throw Error(ExitCode::kFailure, "libcurl cannot be started");
+  if (curl == nullptr) throw Error(ExitCode::kFailure, "cannot start libcurl");
   const std::unique_ptr<std::FILE, Freed<std::fclose>> out(std::fopen(part.c_str(), "ae"));
   const auto fail = [&](int error) {
     throw Error(ExitCode::kFailure, "{}: cannot write: {}", part.string(), ErrorText(error));
@@ -202,7 +202,7 @@ Outcome Transfer(const PublishedFile& file, const fs::path& part) {
   set(CURLOPT_FAILONERROR, 1L);
   set(CURLOPT_CONNECTTIMEOUT, 30L);
   set(CURLOPT_LOW_SPEED_LIMIT, 1000L);  // bytes per second ...
-  set(CURLOPT_LOW_SPEED_TIME, 30L);     // ... for so many seconds end the transfer
+  set(CURLOPT_LOW_SPEED_TIME, 30L);     // seconds at this speed that end the transfer
   set(CURLOPT_RESUME_FROM_LARGE, static_cast<curl_off_t>(sink.bytes));
   set(CURLOPT_ERRORBUFFER, message.data());
   set(CURLOPT_WRITEFUNCTION, OnBytes);
@@ -223,8 +223,8 @@ Outcome Transfer(const PublishedFile& file, const fs::path& part) {
           .reason = message[0] != '\0' ? message.data() : curl_easy_strerror(code)};
 }
 
-// Downloads to `part`, from where it ends. A transfer that breaks off is resumed as long as
-// something arrives; a server that cannot resume is asked for the whole file.
+// Downloads the rest of `part`. Resumes an interrupted transfer as long as it makes progress; if
+// the server cannot resume, requests the whole file.
 void Fetch(const PublishedFile& file, const fs::path& part) {
   constexpr int kAttempts = 5;
   for (int attempt = 1; SizeOf(part) < file.bytes; ++attempt) {
@@ -232,7 +232,7 @@ void Fetch(const PublishedFile& file, const fs::path& part) {
     fmt::print(stderr, "Downloading {}{}\n", file.url,
                have > 0 ? fmt::format(" from byte {}", have) : "");
     const Outcome outcome = Transfer(file, part);
-    if (outcome.code == CURLE_OK) return;  // the checksum says whether it is the right file
+    if (outcome.code == CURLE_OK) return;  // the caller verifies the checksum
     const bool restarts = outcome.cannot_resume && have > 0;
     if (restarts) fs::remove(part);
     if (attempt == kAttempts || (!restarts && SizeOf(part) == have)) {
@@ -241,23 +241,23 @@ void Fetch(const PublishedFile& file, const fs::path& part) {
   }
 }
 
-// Refuses a folder with another file in the place of the published one, which may be of another set
-// or somebody's own.
+// Throws if the folder has another file in the place of the published one: it may belong to another
+// set or to the user.
 void RequirePlace(const PublishedFile& file, const fs::path& dir) {
   const fs::path by_hand = dir / NameOf(file);
   for (const fs::path& path : {by_hand, fs::path(by_hand.string() + ".part")}) {
-    (void)OpenPlainFile(path);  // or says what it is
+    (void)OpenPlainFile(path);  // throws if it is not a plain file
   }
   const std::string difference = fs::exists(by_hand) ? Difference(by_hand, file) : "";
   if (difference.empty()) return;
   throw Error(ExitCode::kData,
-              "{}: this is not the published file: {}. Nothing was written. Choose another folder, "
-              "or move this file away.",
+              "{}: not the published file: {}. Nothing was written. Choose another folder, or move "
+              "this file away.",
               by_hand.string(), difference);
 }
 
-// The published file in `dir`, checked: the one that was put there by hand, or else FILE.part.
-// `otherwise` is a last resort for the error.
+// The published file in `dir`, verified: the one that was put there by hand, or a downloaded
+// FILE.part. `otherwise` is appended to the error.
 fs::path Obtain(const PublishedFile& file, const fs::path& dir, const std::string& otherwise) {
   fs::path by_hand = dir / NameOf(file), part = by_hand.string() + ".part";
   if (fs::exists(by_hand)) return by_hand;
@@ -266,12 +266,12 @@ fs::path Obtain(const PublishedFile& file, const fs::path& dir, const std::strin
     const std::string difference = Difference(part, file);
     if (difference.empty()) return part;
     fs::remove(part);
-    throw Error(ExitCode::kData, "{}: this is not the published file: {}", file.url, difference);
+    throw Error(ExitCode::kData, "{}: not the published file: {}", file.url, difference);
   } catch (const Error& error) {
-    if (SizeOf(part) == 0) fs::remove(part);  // nothing has arrived
+    if (SizeOf(part) == 0) fs::remove(part);
     throw Error(error.code(),
-                "cannot download the data set: {}. Run this again to resume, or get {} ({} bytes, "
-                "MD5 {}) on another machine, put it at {} and run this again{}.",
+                "cannot download the data set: {}. Run this again to resume, or download {} ({} "
+                "bytes, MD5 {}) on another machine, copy it to {} and run this again{}.",
                 error.what(), file.url, file.bytes, file.md5, by_hand.string(), otherwise);
   }
 }
@@ -282,13 +282,13 @@ bool AlreadyThere(const std::string& dir) {
   if (found.empty()) return false;
   std::string problem;
   if (fs::exists(found / kSyntheticNote)) {
-    problem = fmt::format("this is a procedural data set ({})", kSyntheticNote);
+    problem = fmt::format("a procedural data set ({}) is already there", kSyntheticNote);
   } else {
     try {
       (void)OpenCifar10(dir);
       return true;
     } catch (const Error& error) {
-      problem = fmt::format("this is not a whole CIFAR-10 data set: {}", error.what());
+      problem = fmt::format("not a complete CIFAR-10 data set: {}", error.what());
     }
   }
   throw Error(ExitCode::kData,
@@ -351,10 +351,11 @@ void DownloadMnist(const std::string& dir, const std::vector<PublishedFile>& fil
   for (const PublishedFile& file : files) {
     const fs::path plain = (fs::path(dir) / NameOf(file)).replace_extension();
     if (fs::exists(plain)) {
-      throw Error(ExitCode::kData,
-                  "{}: this would be read instead of {}. Nothing was written. Move it away, or "
-                  "choose another directory.",
-                  plain.string(), NameOf(file));
+      throw Error(
+          ExitCode::kData,
+          "{}: this file would be read instead of {}. Nothing was written. Move it away, or "
+          "choose another directory.",
+          plain.string(), NameOf(file));
     }
     RequirePlace(file, dir);
   }

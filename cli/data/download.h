@@ -1,4 +1,4 @@
-// `muster data get`: published data sets, downloaded, checked and unpacked.
+// `muster data get`: downloads, checks and unpacks published data sets.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace muster {
 
-// Writes the regular files that lie directly in `folder` of the .tar.gz `archive` into the existing
-// directory `target`, each whole and on the disk. Anything else in the archive but directories
-// (links, other folders, paths with "..") is refused, so nothing is written elsewhere.
-// Throws Error: kData for a bad archive, kFailure for the disk.
+// Writes the regular files directly in `folder` of the .tar.gz `archive` to the existing directory
+// `target`, each atomically. Rejects all other entries except directories (links, files of other
+// folders, paths with ".."), so that nothing is written elsewhere. Throws Error: kData for a bad
+// archive, kFailure for the disk.
 void Unpack(const std::filesystem::path& archive, const std::string& folder,
             const std::filesystem::path& target);
 
@@ -20,23 +20,23 @@ struct PublishedFile {
   int64_t bytes;
 };
 
-// CIFAR-10's binary version, from https://www.cs.toronto.edu/~kriz/cifar.html.
+// The binary version of CIFAR-10, from https://www.cs.toronto.edu/~kriz/cifar.html.
 PublishedFile Cifar10Archive();
-// MNIST's four files, from the mirror that PyTorch's torchvision uses. The checksums are those of
+// The four files of MNIST, from the mirror that PyTorch's torchvision uses, with the checksums of
 // torchvision's datasets/mnist.py.
 std::vector<PublishedFile> MnistFiles();
-// Fashion-MNIST's four files, which have the same names, with the checksums that its README gives.
+// The four files of Fashion-MNIST, which have the same names, with the checksums of its README.
 std::vector<PublishedFile> FashionMnistFiles();
 
-// Leaves CIFAR-10 in dir/cifar-10-batches-bin, and MNIST's four files, compressed, in `dir`. Does
-// nothing but say so if the set is already there. A file that somebody put in `dir`, under the name
-// it has in its URL, is used instead of the network; another file in its place is refused.
+// Writes CIFAR-10 to dir/cifar-10-batches-bin, and MNIST's four compressed files to `dir`. If the
+// set exists, only reports that. If `dir` has a file with the name in the URL, it is used instead
+// of the network; if it is not the published file, the call fails.
 //
-// Each appears whole, by rename, or not at all. An interruption leaves at most FILE.part, which the
-// next call resumes, and a hidden folder, which it removes.
+// Each set or file appears atomically. An interruption leaves at most FILE.part, which the next
+// call resumes, and a hidden folder, which the next call removes.
 //
 // Throws Error: kData for a wrong file, or if something else is in the place of the set; kFailure
-// for the network and the disk. The message says what to put where by hand.
+// for the network and the disk. The message says which file to copy where by hand.
 void DownloadCifar10(const std::string& dir, const PublishedFile& archive = Cifar10Archive());
 void DownloadMnist(const std::string& dir, const std::vector<PublishedFile>& files = MnistFiles(),
                    const std::string& name = "MNIST");

@@ -23,7 +23,7 @@ constexpr int kWidth = 80;
 
 ChannelMoments MeasureTrainingSet(const config::Config& config) {
   config::Data data = config.data();
-  if (data.format() == config::Data::NPZ) {  // else bytes would be divided by 255
+  if (data.format() == config::Data::NPZ) {  // with a mean, bytes are not divided by 255
     const int64_t channels = StoredShape(data).channels;
     for (int64_t i = 0; i < channels; ++i) data.mutable_preprocess()->add_mean(0);
   }
@@ -65,7 +65,7 @@ std::vector<std::string> MeasureNormalization(config::Config& config) {
       kWidth);
   if (moments.constant.empty()) return lines;
   const std::string warning = fmt::format(
-      "Warning: {} of {} with one value in all of them, such as channel {}: stddev is 1 there",
+      "Warning: {} of {} with the same value in all samples, such as channel {}: using stddev 1",
       FormatCount(std::ssize(moments.constant)), Plural(std::ssize(moments.mean), "channel"),
       moments.constant[0]);
   for (std::string& line : Wrapped(warning, kWidth)) lines.push_back(std::move(line));

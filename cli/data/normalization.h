@@ -1,4 +1,4 @@
-// data.preprocess.measure_mean_stddev: the command line measures, and the run gets the numbers.
+// data.preprocess.measure_mean_stddev: measures on the command line, before the run.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace muster {
 
-// If mean and stddev are to be measured (MeasuresNormalization), reads the training set, writes
-// both into the config and takes measure_mean_stddev back, so that whoever goes on with that config
-// or repeats it has the same bits. Returns lines that say so. Throws Error(kData) for data that
-// cannot be read.
+// If the config requests measuring (MeasuresNormalization), reads the training set, writes mean and
+// stddev to the config, and clears measure_mean_stddev, so that resuming or repeating a run with
+// this config gives the same bits. Returns lines to print. Throws Error(kData) if the data cannot
+// be read.
 std::vector<std::string> MeasureNormalization(config::Config& config);
 
 }  // namespace muster

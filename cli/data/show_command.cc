@@ -23,14 +23,14 @@ namespace muster {
 namespace {
 
 constexpr int64_t kSheetEpochs = 5;
-// Pixels of the picture.
+// Sizes in pixels of the picture.
 constexpr double kGap = 8, kTitleLine = 22, kTextLine = 16;
 constexpr double kSmallest = 112, kLargest = 256;  // of an image's longer side
 
 using Values = std::vector<float>;
 
 std::string Base64(const std::string& bytes) {
-  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // a zero goes behind it
+  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // with room for a terminating zero
   const int size = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
                                    reinterpret_cast<const unsigned char*>(bytes.data()),
                                    static_cast<int>(bytes.size()));
@@ -38,12 +38,12 @@ std::string Base64(const std::string& bytes) {
   return text;
 }
 
-// A sample without height and width is a row of numbers, and shown as a row of grey pixels.
+// A sample without height and width is shown as a row of grey pixels.
 Shape ShownShape(const Shape& shape) {
   return shape.height == 1 && shape.width == 1 ? Shape{1, shape.channels, 1} : shape;
 }
 
-// Takes back data.preprocess.mean and stddev.
+// Reverts data.preprocess.mean and stddev.
 void Denormalize(const config::Preprocess& settings, int64_t channels, Values& values) {
   for (size_t i = 0; i < values.size(); ++i) {
     const int channel = static_cast<int>(static_cast<int64_t>(i) % channels);
@@ -52,14 +52,14 @@ void Denormalize(const config::Preprocess& settings, int64_t channels, Values& v
   }
 }
 
-// What becomes black and white.
+// The values that become black and white.
 struct Tones {
   float black = 0, white = 1;
 };
 
-// `row`: of one sample, in evaluation first. Pixels are from 0 to 1. Where they are not,
-// standardized images or numbers of another unit, the whole row is shown from its smallest to its
-// largest number.
+// `row` has the images of one sample, the evaluation first. Normally, pixels are from 0 to 1. If
+// they are not (standardized images, or numbers of another unit), the range of the whole row is
+// used.
 Tones TonesOf(const std::vector<Values>& row) {
   constexpr float kRounding = 1e-3f;
   const auto [least, most] = std::ranges::minmax(row.front());
@@ -74,7 +74,7 @@ Tones TonesOf(const std::vector<Values>& row) {
   return tones;
 }
 
-// The first three channels are red, green and blue; with fewer than three, the first one is grey.
+// Shows the first three channels as red, green and blue, or, with fewer, the first one as grey.
 std::string PngOf(const Values& image, const Shape& shape, const Tones& tones) {
   const auto channels = static_cast<size_t>(shape.channels);
   std::string pixels;
@@ -89,7 +89,8 @@ std::string PngOf(const Values& image, const Shape& shape, const Tones& tones) {
   return EncodePng(static_cast<uint32_t>(shape.height), static_cast<uint32_t>(shape.width), pixels);
 }
 
-// Pixels of small images become squares, large images smaller. A row of numbers is no thin line.
+// Enlarges small images by a whole factor and shrinks large ones. A row of numbers gets the height
+// of a line of text.
 Point PictureSize(const Shape& shape) {
   const auto longer = static_cast<double>(std::max(shape.height, shape.width));
   const double factor =
@@ -149,11 +150,12 @@ std::string ContactSheet(const Dataset& set, const config::Config& config, int64
 
 int RunShow(const ShowArguments& arguments) {
   if (!arguments.output.ends_with(".svg")) {
-    throw Error(ExitCode::kUsage, "--output {}: the picture is SVG: name it .svg",
+    throw Error(ExitCode::kUsage,
+                "--output {}: the picture is SVG: expected a name that ends in .svg",
                 arguments.output);
   }
   config::Config config = LoadConfig(arguments.config_path, arguments.settings);
-  (void)AtomicFile(arguments.output);  // whether it can be written is said before the work
+  (void)AtomicFile(arguments.output);  // throws before the work if it cannot be written
   PrintResult(MeasureNormalization(config));
   const Datasets sets = OpenDatasets(config.data(), config.run().seed());
   WriteFileAtomically(arguments.output,

@@ -20,7 +20,7 @@
 namespace muster {
 namespace {
 
-// Random numbers of one image, one after another. Blocks from kNoiseBlocks on are for the noise.
+// Draws the random numbers of one image in sequence. Blocks from kNoiseBlocks on are for the noise.
 constexpr uint32_t kNoiseBlocks = 1000;
 
 class Draws {
@@ -62,10 +62,10 @@ constexpr float kHalfTangent45 = 0.41421356f;
 struct Figure {
   int label;
   float x, y;              // centre, in pixels
-  float radius;            // of the figure, or of the window through which a texture is seen
+  float radius;            // of the figure, or of the window that shows a texture
   float period;            // of a texture, in pixels
   float shift_x, shift_y;  // of a texture, in periods
-  bool round;              // window: a disk or a square
+  bool round;              // the window is a disk, not a square
   Rotation turn;
 };
 
@@ -143,7 +143,7 @@ float Distance(const Figure& figure, float x, float y) {
   }
 }
 
-// Ground and figure colour of each channel, and how they vary over the image.
+// The colours of ground and figure in each channel, and their variation over the image.
 struct Colours {
   std::array<float, 3> ground, difference;
   float slope_x, slope_y;      // shading of the ground, per pixel
@@ -211,7 +211,7 @@ void RenderSynthetic(uint64_t seed, uint64_t number,
 namespace fs = std::filesystem;
 namespace {
 
-// Counts up whenever the same arguments give other bytes than before.
+// Increase it whenever the same arguments give different bytes.
 constexpr int kVersion = 1;
 
 std::string Recipe(uint64_t seed, int64_t train_per_file, int64_t test_count) {
@@ -240,8 +240,8 @@ void WriteImages(const fs::path& path, uint64_t seed, uint64_t first, int64_t co
   file.Commit();
 }
 
-// Whether the set of this recipe is there. Throws Error(kData) if something else is, or if a file
-// of it is missing or cut off.
+// Whether the set of this recipe exists. Throws Error(kData) if something else is there, or if one
+// of its files is missing or truncated.
 bool AlreadyThere(const std::string& dir, const std::string& recipe) {
   const fs::path found = ExistingCifar10(dir);
   if (found.empty()) return false;

@@ -1,5 +1,5 @@
-// A procedural stand-in for CIFAR-10, for machines without a network, tests and demonstrations: one
-// of ten shapes or textures on each image.
+// Makes a procedural stand-in for CIFAR-10, for machines without a network, tests and
+// demonstrations. Each image shows one of ten shapes or textures.
 #pragma once
 
 #include <array>
@@ -15,29 +15,29 @@ inline constexpr std::array<const char*, kCifar10Classes> kSyntheticClasses = {
     "disk",       "ring",     "square",   "triangle",     "cross",
     "horizontal", "vertical", "diagonal", "checkerboard", "dots"};
 
-// Images with numbers from here on are for testing, those below for training.
+// The number of the first test image; images below are for training.
 inline constexpr uint64_t kFirstSyntheticTestImage = uint64_t{1} << 32;
 
 // Writes image `number` as a CIFAR-10 record. Every ten images (10 n … 10 n + 9) hold each class
 // once, in random order.
 //
-// Only the form tells the class. Place, size, angle (within the class), colours, which of figure
-// and ground is the lighter one, shading and noise are random. So a linear model, which sees only
-// where how much of which colour is, learns little, and a convolutional network nearly all.
+// Only the shape determines the class. Position, size, angle (within the class), colours, contrast,
+// shading and noise are random. A linear model therefore learns little, and a convolutional network
+// nearly everything.
 //
-// A pure function of its arguments, to the bit: only + - * /, square root and floor are used, and
+// A pure function of its arguments, to the bit: it uses only + - * /, square root and floor, and
 // the folder is compiled without contraction.
 void RenderSynthetic(uint64_t seed, uint64_t number,
                      std::span<uint8_t, static_cast<size_t>(kCifar10RecordBytes)> record);
 
 // Writes dir/cifar-10-batches-bin in CIFAR-10's binary layout: five training files of
 // `train_per_file` images, a test file of `test_count`, batches.meta.txt with the names of the ten
-// classes, and synthetic.txt, which says how the set was made. The bytes are a pure function of
-// the arguments. What is on the images: RenderSynthetic.
+// classes, and synthetic.txt, which records the arguments. The bytes are a pure function of the
+// arguments. For the images see RenderSynthetic.
 //
-// The data set appears whole, by rename, or not at all. The same set already there: says so and
-// returns. Anything else there: throws Error(kData) and touches nothing. Throws Error(kUsage) for
-// counts below 1, Error(kFailure) where the disk fails.
+// The data set appears atomically. If the same set exists, reports that and returns. If anything
+// else is there, throws Error(kData) and changes nothing. Throws Error(kUsage) for counts below 1,
+// and Error(kFailure) for the disk.
 void SynthesizeCifar10(const std::string& dir, uint64_t seed = 1, int64_t train_per_file = 10000,
                        int64_t test_count = 10000);
 

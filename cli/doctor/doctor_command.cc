@@ -64,8 +64,8 @@ std::string Verdict(const Findings& findings) {
     return std::ranges::count(findings, grade, &Finding::grade);
   };
   const auto wrong = count(Grade::kWrong), notes = count(Grade::kNote);
-  if (wrong > 0) return fmt::format("{} wrong: a run would fail.", Plural(wrong, "thing"));
-  if (notes > 0) return fmt::format("Runs will work; {} could be better.", Plural(notes, "thing"));
+  if (wrong > 0) return fmt::format("{} found: a run would fail.", Plural(wrong, "problem"));
+  if (notes > 0) return fmt::format("Runs will work, with {}.", Plural(notes, "note"));
   return "Runs will work.";
 }
 

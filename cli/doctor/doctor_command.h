@@ -1,4 +1,4 @@
-// `muster doctor`: whether runs would work here, and what to do if not.
+// `muster doctor`: checks whether runs would work here, and says what to do if not.
 #pragma once
 
 #include <functional>
@@ -12,17 +12,17 @@
 namespace muster {
 
 struct DoctorArguments {
-  std::string config_path;  // "": the machine alone
+  std::string config_path;  // "": check only the machine
   std::vector<Setting> settings;
   std::vector<std::string> programs;  // muster, muster-server, muster-worker
   std::function<DataCount(const config::Config&)> count_data;
 };
 
-// A line or more each, of at most `width` characters.
+// One or more lines for each finding, of at most `width` characters.
 std::vector<std::string> DoctorLines(const Findings& findings, int width, bool color);
 
-// Returns the exit code: 0, or 1 if a run would fail. Throws Error(kUsage) for a config that is
-// wrong, or for devices that are not there.
+// Returns the exit code: 0, or 1 if a run would fail. Throws Error(kUsage) for a wrong config or
+// unknown devices.
 int RunDoctor(const DoctorArguments& arguments);
 
 }  // namespace muster

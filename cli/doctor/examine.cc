@@ -26,7 +26,7 @@ std::string LimitText(double bytes) {
   return bytes == kUnlimited ? "no limit" : FormatBytes(bytes);
 }
 
-// Those that what a run computes and sends depends on.
+// Libraries that affect what a run computes and sends.
 bool IsWorthNaming(const std::string& library) {
   return std::ranges::any_of(std::array{"libdnnl.so.", "libzmq.so.", "libprotobuf.so."},
                              [&](const char* name) { return library.starts_with(name); });
@@ -46,18 +46,18 @@ Finding Programs(const MachineFacts& facts) {
   std::ranges::sort(known);
   known.erase(std::unique(known.begin(), known.end()), known.end());
   if (!absent.empty()) {
-    return {Grade::kWrong, "programs", "not beside muster: " + Join(absent, ", "),
+    return {Grade::kWrong, "programs", "not next to muster: " + Join(absent, ", "),
             "install or build all programs into one folder"};
   }
   if (!missing.empty()) {
     return {Grade::kWrong, "libraries", "not found: " + Join(missing, ", "),
-            "install them (scripts/setup.sh), or use the package, which has its own"};
+            "install them (scripts/setup.sh), or use the package, which includes them"};
   }
   known.insert(known.begin(), {facts.system, facts.libc});
   return {Grade::kOk, "libraries", Join(known, ", "), ""};
 }
 
-// With the remedy if something is less good than it could be.
+// A note with the remedy if `less_good`, otherwise ok without it.
 Finding NoteIf(bool less_good, std::string subject, std::string found, std::string remedy) {
   return {less_good ? Grade::kNote : Grade::kOk, std::move(subject), std::move(found),
           less_good ? std::move(remedy) : ""};
@@ -67,21 +67,21 @@ Finding Processor(const MachineFacts& facts) {
   const std::string& widest = facts.instruction_sets.back();
   return NoteIf(widest == "SCALAR", "processor",
                 fmt::format("{}; updates with {}{}", facts.processor, widest,
-                            widest == "AVX512" ? "; oneDNN chooses its kernels by it, too" : ""),
+                            widest == "AVX512" ? "; oneDNN uses it, too" : ""),
                 "training is several times slower than with AVX2; use a newer processor");
 }
 
 Finding Cores(const MachineFacts& facts) {
   return NoteIf(facts.load > 0.5 * facts.cores, "cores",
                 fmt::format("{} for this process; load {:.1f}", facts.cores, facts.load),
-                "other work takes its part: steps will be slower, and unevenly so");
+                "other programs use the cores: steps will be slower, and their times uneven");
 }
 
 Finding Memory(const MachineFacts& facts) {
   return NoteIf(facts.memory.available < kLittleMemory, "memory",
                 fmt::format("{} available of {}", FormatBytes(facts.memory.available),
                             FormatBytes(facts.memory.all)),
-                "`muster doctor CONFIG` says whether that is enough for a job");
+                "`muster doctor CONFIG` checks whether that is enough for a job");
 }
 
 Finding Limits(const MachineFacts& facts) {
@@ -95,16 +95,15 @@ Finding Limits(const MachineFacts& facts) {
             fmt::format("a server needs {} open files: ulimit -n {}", OpenFilesOfServer(1),
                         OpenFilesOfServer(8))};
   }
-  return NoteIf(
-      facts.address_space != kUnlimited || facts.file_size != kUnlimited, "limits",
-      std::move(found),
-      "ulimit -v and ulimit -f count shared memory, too: set them to unlimited if a run fails");
+  return NoteIf(facts.address_space != kUnlimited || facts.file_size != kUnlimited, "limits",
+                std::move(found),
+                "ulimit -v and -f also limit shared memory: set them to unlimited if a run fails");
 }
 
 Finding Disk(const MachineFacts& facts) {
   if (!facts.disk_error.empty()) {
-    return {Grade::kWrong, "disk", "run directories cannot be written here: " + facts.disk_error,
-            "go to another directory, or choose one with --run-dir"};
+    return {Grade::kWrong, "disk", "cannot write run directories here: " + facts.disk_error,
+            "change to another directory, or choose one with --run-dir"};
   }
   Finding finding = NoteIf(facts.disk_free < kLittleDisk, "disk",
                            FormatBytes(facts.disk_free) + " free for run directories",
@@ -115,18 +114,18 @@ Finding Disk(const MachineFacts& facts) {
 
 Finding SharedMemory(const MachineFacts& facts) {
   if (facts.shared_memory_error.empty()) {
-    return {Grade::kOk, "shared memory", "works, sealed", ""};
+    return {Grade::kOk, "shared memory", "works, with sealing", ""};
   }
-  return {
-      Grade::kNote, "shared memory", "does not work: " + facts.shared_memory_error,
-      "workers of one host will use sockets, slower: look at ulimit -f and -v; the kernel must be "
-      "5.1 or newer"};
+  return {Grade::kNote, "shared memory", "does not work: " + facts.shared_memory_error,
+          "workers on this host will use slower sockets: check ulimit -f and -v; the kernel must "
+          "be 5.1 "
+          "or newer"};
 }
 
 Finding Ports(const MachineFacts& facts) {
   if (!facts.unix_error.empty()) {
     return {Grade::kWrong, "sockets", "Unix-domain sockets do not work: " + facts.unix_error,
-            "a sandbox or a container's profile forbids them: allow them, or run outside of it"};
+            "a sandbox or container profile forbids them: allow them, or run outside of it"};
   }
   if (!facts.tcp_error.empty()) {
     return {Grade::kNote, "sockets", "no TCP on the loopback interface: " + facts.tcp_error,
@@ -137,49 +136,49 @@ Finding Ports(const MachineFacts& facts) {
 
 Finding Clocks(const MachineFacts& facts) {
   if (constexpr int64_t kSomeYear = 2025; facts.year < kSomeYear) {
-    return {Grade::kNote, "clocks", fmt::format("the clock says the year {}", facts.year),
-            "set it: names of run directories and times in logs follow it, and downloads need it"};
+    return {Grade::kNote, "clocks", fmt::format("the clock shows the year {}", facts.year),
+            "set it: names of run directories, log times and downloads depend on it"};
   }
   const std::string& source = facts.clock_source;  // a container may hide it
   return NoteIf(source == "hpet" || source == "acpi_pm" || source == "refined-jiffies", "clocks",
                 fmt::format("{}{}synchronized", source.empty() ? "" : source + ", ",
                             facts.clock_synchronized ? "" : "not "),
-                "reading this one takes microseconds: if the kernel allows it, use tsc");
+                "reading this clock takes microseconds: use tsc if the kernel allows it");
 }
 
 Finding JobMemory(const JobNeeds& needs, const MachineFacts& facts) {
   try {
     const std::string warning = CheckMemory(needs.memory, facts.memory);
     if (!warning.empty()) {
-      return {Grade::kNote, "job's memory", warning, "end what else uses memory"};
+      return {Grade::kNote, "job's memory", warning, "stop other programs that use memory"};
     }
   } catch (const Error& error) {
     return {Grade::kWrong, "job's memory", error.what(), ""};
   }
-  return {Grade::kOk, "job's memory",
-          fmt::format("at least {}: the server {}, each of {} {}", FormatBytes(needs.memory.all()),
-                      FormatBytes(needs.memory.server), Plural(needs.memory.workers, "worker"),
-                      FormatBytes(needs.memory.each_worker)),
-          ""};
+  return {
+      Grade::kOk, "job's memory",
+      fmt::format("at least {}: {} for the server and {} for each of {}",
+                  FormatBytes(needs.memory.all()), FormatBytes(needs.memory.server),
+                  FormatBytes(needs.memory.each_worker), Plural(needs.memory.workers, "worker")),
+      ""};
 }
 
 Finding JobLimits(const JobNeeds& needs, const MachineFacts& facts) {
   const double files = OpenFilesOfServer(needs.workers);
   if (facts.most_open_files < files) {
     return {Grade::kWrong, "job's limits",
-            fmt::format("its server needs {} open files, and may have {}", FormatCount(files),
+            fmt::format("its server needs {} open files, but the limit is {}", FormatCount(files),
                         FormatCount(facts.most_open_files)),
             fmt::format("ulimit -n {:.0f}, or fewer workers", files)};
   }
   const double largest = std::max(needs.memory.server, needs.memory.each_worker);
   if (facts.address_space < largest || facts.file_size < largest) {
-    return {
-        Grade::kWrong, "job's limits",
-        fmt::format("a process needs {} of memory, shared memory included", FormatBytes(largest)),
-        "ulimit -v unlimited; ulimit -f unlimited"};
+    return {Grade::kWrong, "job's limits",
+            fmt::format("a process needs {}, including shared memory", FormatBytes(largest)),
+            "ulimit -v unlimited; ulimit -f unlimited"};
   }
   return {Grade::kOk, "job's limits",
-          fmt::format("{} open files of the server", FormatCount(files)), ""};
+          fmt::format("the server needs {} open files", FormatCount(files)), ""};
 }
 
 Finding JobCores(const JobNeeds& needs, const MachineFacts& facts) {
@@ -187,7 +186,7 @@ Finding JobCores(const JobNeeds& needs, const MachineFacts& facts) {
                 "job's cores",
                 fmt::format("{} x {} on {}", Plural(needs.workers, "worker"),
                             Plural(needs.worker_threads, "thread"), Plural(facts.cores, "core")),
-                "threads share cores: fewer workers, or more cores, are faster");
+                "threads share cores: use fewer workers or more cores");
 }
 
 Finding JobData(const JobNeeds& needs) {
@@ -198,16 +197,16 @@ Finding JobData(const JobNeeds& needs) {
                       : "",
                   FormatCount(needs.data.test));
   if (needs.data_dir.empty() && needs.data.problem.empty()) {
-    return {Grade::kOk, "job's data", "made up: " + images, ""};
+    return {Grade::kOk, "job's data", "synthetic: " + images, ""};
   }
   if (!needs.data.problem.empty()) {
     return {Grade::kWrong, "job's data", needs.data.problem,
-            "--data DIR says where they are; `muster data get` downloads CIFAR-10"};
+            "give their directory with --data DIR; `muster data get` downloads CIFAR-10"};
   }
   return NoteIf(
       !needs.data.remark.empty(), "job's data",
       fmt::format("{}: {} in {}",
-                  needs.data_is_listed ? "listed, not decoded (muster data check)" : "whole",
+                  needs.data_is_listed ? "listed, not decoded (see muster data check)" : "complete",
                   images, needs.data_dir),
       needs.data.remark);
 }
@@ -256,7 +255,7 @@ Finding OneGpu(const Gpu& gpu, const std::vector<TicketText>& tickets) {
   const std::string subject = "GPU " + gpu.index;
   if (!gpu.trouble.empty()) {
     return {Grade::kNote, subject, gpu.name + (gpu.name.empty() ? "" : ": ") + gpu.trouble,
-            "no job gets this GPU until that is repaired (nvidia-smi -q)"};
+            "no job will use this GPU until that is repaired (see nvidia-smi -q)"};
   }
   std::string why = WhyBusy(gpu, 0);
   if (const TicketText* const holder = HolderOf(tickets, gpu.uuid)) {
@@ -269,14 +268,14 @@ Finding OneGpu(const Gpu& gpu, const std::vector<TicketText>& tickets) {
                   FormatBytes(static_cast<double>(gpu.total_bytes)), ProcessesText(gpu),
                   EccText(gpu), gpu.exclusive ? ", compute mode EXCLUSIVE_PROCESS" : "",
                   why.empty() ? "idle" : "busy (" + why + ")"),
-      "jobs may crash or compute wrongly on it: see nvidia-smi -q -d ECC and reset the GPU");
+      "jobs may crash or give wrong results on it: see nvidia-smi -q -d ECC, and reset the GPU");
 }
 
 Finding Backend(const GpuFacts& facts) {
   if (facts.backend_error.empty()) {
-    return {Grade::kOk, "GPU backend", facts.backend + ": computes as the CPU does", ""};
+    return {Grade::kOk, "GPU backend", facts.backend + ": matches the CPU", ""};
   }
-  // Its own text says what to do.
+  // The error itself says what to do.
   if (facts.computes_wrongly) return {Grade::kWrong, "GPU backend", facts.backend_error, ""};
   return {facts.wanted ? Grade::kWrong : Grade::kNote, "GPU backend", facts.backend_error,
           facts.wanted ? "or train on the CPU: --devices cpu" : "until then runs use the CPU"};
@@ -287,9 +286,9 @@ Finding GpusOfJob(const GpuFacts& facts) {
     return {Grade::kWrong, "job's GPUs", facts.take_error, "or train on the CPU: --devices cpu"};
   }
   if (!facts.why_cpu.empty()) {
-    return {Grade::kNote, "job's GPUs", facts.why_cpu, "training takes far longer than on a GPU"};
+    return {Grade::kNote, "job's GPUs", facts.why_cpu, "training takes much longer than on a GPU"};
   }
-  return {Grade::kOk, "job's GPUs", "idle, and this job would get them: " + facts.taken, ""};
+  return {Grade::kOk, "job's GPUs", "idle, this job would get " + facts.taken, ""};
 }
 
 }  // namespace
@@ -305,7 +304,7 @@ Findings ExamineGpus(const GpuFacts& facts) {
   if (!facts.backend.empty() || !facts.backend_error.empty()) {
     findings.push_back(Backend(facts));
   } else if (!facts.seen.gpus.empty()) {
-    findings.push_back({Grade::kOk, "GPU backend", "not tried: no GPU could be had for it", ""});
+    findings.push_back({Grade::kOk, "GPU backend", "not tested: no GPU is available", ""});
   }
   if (facts.job) findings.push_back(GpusOfJob(facts));
   return findings;

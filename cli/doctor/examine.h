@@ -1,5 +1,5 @@
-// Judges what a machine and its GPUs are like, and whether a job would run there and get the GPUs
-// that it asks for. Pure functions.
+// Judges a machine and its GPUs, and whether a job would run there and get the GPUs that it
+// requests. Pure functions.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@
 
 namespace muster {
 
-// What `muster doctor` says of one thing.
+// One line of the report of `muster doctor`.
 struct Finding {
   enum class Grade {
     kOk,
-    kNote,   // a run would work, less well
+    kNote,   // a run would work, but not as well as it could
     kWrong,  // a run would fail
   };
   Grade grade = Grade::kOk;
@@ -28,7 +28,7 @@ using Findings = std::vector<Finding>;
 
 Findings ExamineMachine(const MachineFacts& facts);
 
-// What a job needs of it.
+// The requirements of a job.
 struct JobNeeds {
   LeastMemory memory;
   unsigned workers = 1;
@@ -36,8 +36,8 @@ struct JobNeeds {
   bool over_tcp = false;              // cluster.transport
   std::string instruction_set_error;  // of server.instruction_set, or ""
   DataCount data;
-  std::string data_dir;         // "": it reads no files
-  bool data_is_listed = false;  // photos, whose contents nobody has looked at
+  std::string data_dir;         // "": the data are synthetic
+  bool data_is_listed = false;  // photos that were listed, but not decoded
 };
 Findings ExamineJob(const JobNeeds& needs, const MachineFacts& facts);
 

@@ -48,7 +48,7 @@ template <typename Address>
 std::string TryToListen(int family, const Address& address, socklen_t size) {
   const UniqueFd socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return ErrorText(errno);
-  const int yes = 1;  // a port that a run has just left
+  const int yes = 1;  // works with a port that a run has just closed
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
       ::listen(socket.get(), 1) != 0) {
@@ -57,9 +57,9 @@ std::string TryToListen(int family, const Address& address, socklen_t size) {
   return "";
 }
 
-// These return "" or the system's reason why it does not work.
+// The following functions return "" or the error.
 
-// A sealed memfd, as weights and gradients lie in.
+// Tries a sealed memfd, which is what weights and gradients use.
 std::string TryToShareMemory() {
   constexpr off_t kBytes = 1 << 20;
   const UniqueFd memory(::memfd_create("muster-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -73,7 +73,6 @@ std::string TryToShareMemory() {
   return error;
 }
 
-// A port that the kernel chooses.
 std::string TryLoopbackTcp() {
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -81,22 +80,22 @@ std::string TryLoopbackTcp() {
   return TryToListen(AF_INET, address, sizeof address);
 }
 
-// In the abstract namespace.
 std::string TryUnixSocket() {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   const std::string name = "muster-doctor-" + std::to_string(::getpid());
-  name.copy(address.sun_path + 1, sizeof address.sun_path - 2);  // the first byte 0: abstract
+  name.copy(address.sun_path + 1, sizeof address.sun_path - 2);  // first byte 0: abstract namespace
   return TryToListen(AF_UNIX, address,
                      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size()));
 }
+
 std::string Quoted(const std::string& path) {
   std::string quoted = "'";
   for (const char c : path) quoted += c == '\'' ? "'\\''" : std::string(1, c);
   return quoted + "'";
 }
 
-// Asks the loader, as ldd does: nothing of the program runs.
+// Asks the loader, like ldd, without running the program.
 ProgramFacts ReadProgram(const std::string& path) {
   ProgramFacts facts{.path = path, .there = ::access(path.c_str(), X_OK) == 0};
   if (!facts.there) return facts;
@@ -152,7 +151,7 @@ void ReadClocks(MachineFacts& facts) {
   std::ifstream("/sys/devices/system/clocksource/clocksource0/current_clocksource") >>
       facts.clock_source;
   timex state{};
-  const int answer = ::adjtimex(&state);  // asks only
+  const int answer = ::adjtimex(&state);  // only reads
   facts.clock_synchronized = answer >= 0 && answer != TIME_ERROR;
   const std::time_t now = std::time(nullptr);
   std::tm utc{};
@@ -160,7 +159,7 @@ void ReadClocks(MachineFacts& facts) {
   facts.year = 1900 + utc.tm_year;
 }
 
-// The directory, or what of its path is there.
+// The directory or, if it does not exist, its nearest existing parent.
 std::string Existing(const std::string& directory) {
   fs::path path = fs::absolute(directory);
   std::error_code ignored;
@@ -174,7 +173,7 @@ std::string TryToWrite(const std::string& directory) {
   const UniqueFd file(::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (file.valid()) return ::write(file.get(), "x", 1) == 1 ? "" : ErrorText(errno);
   if (errno != EOPNOTSUPP && errno != EISDIR) return ErrorText(errno);
-  // A file system without nameless files.
+  // This file system does not support O_TMPFILE.
   std::string name = directory + "/.muster-doctor-XXXXXX";
   const UniqueFd named(::mkostemp(name.data(), O_CLOEXEC));
   if (!named.valid()) return ErrorText(errno);
@@ -213,9 +212,9 @@ MachineFacts ReadMachineFacts(const std::vector<std::string>& programs,
 
 namespace {
 
-constexpr double kOpenSeconds = 120;  // the driver may have to wake the GPU and load our kernels
+constexpr double kOpenSeconds = 120;  // the driver may have to wake the GPU and load kernels
 
-// A config that asks for these GPUs, to see whether Muster works on them.
+// A config that requests these GPUs, to test Muster on them.
 config::Config OfDevices(const std::string& devices) {
   config::Config config;
   config.mutable_worker()->set_workers_per_gpu(1);
@@ -223,8 +222,8 @@ config::Config OfDevices(const std::string& devices) {
   return config;
 }
 
-// From a worker that sees this GPU alone and compares what it computes there with the CPU. False if
-// that does not work.
+// Runs a worker that sees only this GPU and compares its results with the CPU. Returns false if
+// that fails.
 bool TryGpu(const GpuQuestion& question, const WorkerPlace& place, GpuFacts& facts) {
   std::vector<std::string> words{"--describe-gpu"};
   std::optional<HeldFile> held;
@@ -246,7 +245,7 @@ bool TryGpu(const GpuQuestion& question, const WorkerPlace& place, GpuFacts& fac
   }
 }
 
-// Locks them, computes on each, and lets them go.
+// Locks the GPUs, and computes on each until one fails.
 void TryGpus(const GpuQuestion& question, JobGpus& gpus, GpuFacts& facts) {
   try {
     facts.tickets = ReadTickets(LockFolder::OfHost());
@@ -289,7 +288,7 @@ GpuFacts ReadGpuFacts(const GpuQuestion& question) {
       facts.why_cpu = Join(gpus.Lines(), "; ");
     } else if (!facts.seen.gpus.empty()) {
       config::Config idle = OfDevices("auto:1");
-      idle.mutable_worker()->set_soft_placement(true);  // the job needs none
+      idle.mutable_worker()->set_soft_placement(true);  // the job needs no GPU
       JobGpus any(idle, "", {});
       if (any.wanted()) TryGpus(question, any, facts);
     }

@@ -1,5 +1,5 @@
-// This machine, this process's limits, and the GPUs with whether Muster can compute on one now.
-// Read once, judged by examine.h.
+// Facts about this machine, the limits of this process and the GPUs, and whether Muster can compute
+// on one now. examine.h judges them.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ namespace muster {
 
 inline constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
-// A program and the libraries that the loader finds for it.
+// A program and its shared libraries.
 struct ProgramFacts {
   std::string path;
   bool there = false;
   std::vector<std::string> libraries;  // file names with versions: libdnnl.so.2.6
-  std::vector<std::string> missing;    // that it needs and the loader does not find
+  std::vector<std::string> missing;    // libraries that the loader does not find
 };
 
 struct MachineFacts {
@@ -31,58 +31,58 @@ struct MachineFacts {
 
   std::string processor;
   int cores = 0;                              // that this process may use
-  double load = 0;                            // processes that want to run, over the last minute
-  std::vector<std::string> instruction_sets;  // as server.instruction_set, the widest last
+  double load = 0;                            // the load average over the last minute
+  std::vector<std::string> instruction_sets;  // as in server.instruction_set, the widest last
 
   MachineMemory memory;
-  // Soft limits.
-  double open_files = kUnlimited, most_open_files = kUnlimited;  // the second: it can be raised to
+  // Soft limits, except the hard limit most_open_files.
+  double open_files = kUnlimited, most_open_files = kUnlimited;
   double address_space = kUnlimited, locked_memory = kUnlimited, file_size = kUnlimited;
   double processes = kUnlimited;
 
-  double disk_free = 0;    // where run directories go
+  double disk_free = 0;    // in the place for run directories
   std::string disk_error;  // why nothing can be written there, or ""
-  std::string shared_memory_error, tcp_error, unix_error;  // "" where they work
-  std::string clock_source;                                // of the kernel; "" if not known
+  std::string shared_memory_error, tcp_error, unix_error;  // "" if they work
+  std::string clock_source;                                // of the kernel; "" if unknown
   bool clock_synchronized = true;
-  int64_t year = 0;  // by the clock
+  int64_t year = 0;  // according to the clock
 };
 
-// `run_parent`: the directory in which run directories are made, or would be. Writes and removes an
-// empty file there, and binds sockets for a moment.
+// `run_parent` is the place for run directories. Writes and removes a small file there, and binds
+// sockets for a moment.
 MachineFacts ReadMachineFacts(const std::vector<std::string>& programs,
                               const std::string& run_parent);
 
-// Whether files can be written there: "" or the system's reason why not.
+// Returns "" if files can be written to the directory, otherwise the error.
 std::string TryToWrite(const std::string& directory);
 
 struct GpuFacts {
   GpuSnapshot seen;
   std::vector<TicketText> tickets;  // of the jobs that hold or want GPUs
 
-  bool job = false;        // there is a job that would use GPUs
-  bool wanted = false;     // … because its config or --devices says so
-  uint32_t workers = 0;    // that compute on them; 0: the job uses no GPUs
-  std::string taken;       // the GPUs that could be locked now, in words
-  std::string take_error;  // why they could not
-  std::string why_cpu;     // why the job would run on the CPU although it asks for GPUs
+  bool job = false;        // the config or --devices describes a job that would use GPUs
+  bool wanted = false;     // that job requests them explicitly
+  uint32_t workers = 0;    // on GPUs; 0: the job uses none
+  std::string taken;       // the GPUs that could be locked now, as text
+  std::string take_error;  // why they could not be locked
+  std::string why_cpu;     // why the job would run on the CPU although it requests GPUs
 
-  // Workers that computed on the locked GPUs name the GPU, the versions of CUDA, cuBLAS and cuDNN,
-  // and the precision. Both are empty if no GPU could be locked.
+  // The description by workers that computed on the locked GPUs: the GPU, the versions of CUDA,
+  // cuBLAS and cuDNN, and the precision. Both texts are empty if no GPU could be locked.
   std::string backend;
-  std::string backend_error;      // the first one
-  bool computes_wrongly = false;  // that is the error: no run starts on that GPU
+  std::string backend_error;      // of the first GPU that failed
+  bool computes_wrongly = false;  // the results differ from the CPU: no run starts on that GPU
 };
 
 struct GpuQuestion {
-  const config::Config* config = nullptr;  // not resolved; null: the machine alone
+  const config::Config* config = nullptr;  // not resolved; null: check only the machine
   std::string config_path;
-  std::vector<Setting> settings;  // without a config: worker.devices, or nothing
+  std::vector<Setting> settings;  // without a config: only worker.devices, or empty
   std::string worker_program;
 };
 
-// Locks the GPUs that the job would get, or one idle GPU, for as long as workers take to
-// compute on them. Throws Error(kUsage) for devices that are not there.
+// Locks the GPUs that the job would get, or one idle GPU, while workers compute on them. Throws
+// Error(kUsage) for unknown devices.
 GpuFacts ReadGpuFacts(const GpuQuestion& question);
 
 }  // namespace muster

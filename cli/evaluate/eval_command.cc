@@ -21,16 +21,16 @@
 namespace muster {
 namespace {
 
-// Of so few classes the results are counted without being asked for.
+// Up to this many classes, results are counted per class by default.
 constexpr int64_t kMostClasses = 1000;
 
-// One process computes: on one GPU, or on the CPU in as many threads as the config has workers.
+// One process computes, on one GPU, or on the CPU with one thread for each configured worker.
 std::shared_ptr<JobGpus> PlanCard(const EvalArguments& arguments, const OpenedModel& model,
                                   config::Config& config) {
   PreferTypedCpu(arguments.source.settings, config);
   const DeviceWish wish = ParseDevices(config.worker().devices());
   if (wish.count > 1 || wish.names.size() > 1) {
-    throw Error(ExitCode::kUsage, "{}: expected one GPU: one process evaluates",
+    throw Error(ExitCode::kUsage, "{}: expected one GPU, because one process evaluates",
                 TypedDevices(arguments.source.settings));
   }
   const config::Cluster given = config.cluster();
@@ -50,8 +50,7 @@ bool CountsClasses(const EvalArguments& arguments, const OpenedModel& model,
     return arguments.confusion || job.graph.classes() <= kMostClasses;
   }
   if (!arguments.confusion) return false;
-  throw Error(ExitCode::kUsage,
-              "{}: --confusion: these weights predict values: there are no classes to count",
+  throw Error(ExitCode::kUsage, "{}: --confusion: these weights predict values and have no classes",
               model.shown);
 }
 
@@ -76,7 +75,7 @@ void Evaluate(const EvalArguments& arguments, const OpenedModel& model, const Ev
   }
   std::vector<std::string> words{"--evaluate"};
   if (arguments.validation_set) words.emplace_back("--validation-set");
-  Console console(STDERR_FILENO);  // standard output is for the result
+  Console console(STDERR_FILENO);  // because standard output is for the result
   AskWorker({.program = arguments.worker_program,
              .job = job,
              .model = model,
@@ -128,7 +127,7 @@ EvaluationReport ReportOf(const EvalArguments& arguments, const OpenedModel& mod
 }  // namespace
 
 int RunEval(const EvalArguments& arguments) {
-  // Said now whether it can be written, and not when all is done.
+  // Fail now rather than at the end if the file cannot be written.
   if (!arguments.csv.empty()) (void)AtomicFile(arguments.csv);
   const OpenedModel model = OpenModel(arguments.source.from, arguments.source.choice);
   config::Config config = LoadEvaluationConfig(arguments.source, model);

@@ -1,4 +1,4 @@
-// `muster eval`: the test accuracy of weights that are there, by one worker process.
+// `muster eval`: evaluates existing weights in one worker process.
 #pragma once
 
 #include <functional>
@@ -11,18 +11,18 @@ namespace muster {
 
 struct EvalArguments {
   EvaluationSource source;
-  bool validation_set = false;  // also where there is a test set
-  bool confusion = false;       // of all classes, and all counts
-  std::string csv;              // where its counts are to be written, too; or ""
+  bool validation_set = false;  // even if there is a test set
+  bool confusion = false;       // show all classes and the confusion matrix
+  std::string csv;              // also write the matrix to this file; or ""
   bool json = false;
-  double wait_s = 0;  // for cards
+  double wait_s = 0;  // for GPUs
   std::string worker_program;
   std::function<DataCount(const config::Config&)> count_data;
 };
 
-// Has a worker program compute all blocks of the set, adds them up as the server of a run does, and
-// prints what came out. The source is only read. Throws Error. Called from the main thread, while
-// there is no other one.
+// Lets a worker program compute all blocks of the set, adds them up as a run's server does, and
+// prints the result. Does not change the source. Throws Error. Call it from the main thread, while
+// there is no other thread.
 int RunEval(const EvalArguments& arguments);
 
 }  // namespace muster

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "cli/text/json_value.h"
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
 #include "cli/text/wrapped.h"
@@ -18,7 +19,7 @@ namespace {
 
 constexpr int kWidth = 80;
 constexpr size_t kLongestName = 32;
-constexpr size_t kMostRows = 12;  // of classes, unless all are asked for
+constexpr size_t kMostRows = 12;  // of classes, unless all are requested
 constexpr size_t kMostConfusions = 10;
 constexpr const char* kNone = "-";
 
@@ -33,7 +34,7 @@ int64_t TakenFor(const ConfusionCounts& counts, size_t predicted) {
   return sum;
 }
 
-// What images of this class are most often taken for, wrongly.
+// The class that images of this class are most often mistaken for.
 std::string Mistake(const std::vector<int64_t>& row, size_t label,
                     const std::vector<std::string>& names) {
   size_t most = label;
@@ -51,7 +52,7 @@ std::string RowName(size_t label, const std::vector<std::string>& names) {
   return name;
 }
 
-// The classes of the lowest recall first; those without images are not among them.
+// The classes with the lowest recall, in ascending order; classes without images are excluded.
 std::vector<size_t> WorstClasses(const ConfusionCounts& counts) {
   std::vector<std::pair<double, size_t>> recalls;
   for (size_t c = 0; c < counts.size(); ++c) {
@@ -71,7 +72,7 @@ void AddClasses(const ConfusionCounts& counts, const std::vector<size_t>& classe
                 const std::vector<std::string>& names, std::vector<std::string>& lines) {
   std::vector<FittedColumn> columns{{0, {"class"}},           {0, {"images", true}},
                                     {0, {"right", true}},     {0, {"recall", true}},
-                                    {0, {"precision", true}}, {2, {"most often taken for"}}};
+                                    {0, {"precision", true}}, {2, {"most often mistaken for"}}};
   for (const size_t c : classes) {
     const int64_t images = std::reduce(counts[c].begin(), counts[c].end());
     const int64_t right = counts[c][c];
@@ -109,16 +110,16 @@ void AddConfusions(const ConfusionCounts& counts, const std::vector<std::string>
   lines.emplace_back();
   lines.emplace_back("  most frequent confusions:");
   for (const Confusion& one : confusions) {
-    const std::string text = fmt::format("  {} taken for {}: {}", PlainName(one.label, names),
+    const std::string text = fmt::format("  {} mistaken for {}: {}", PlainName(one.label, names),
                                          PlainName(one.predicted, names), FormatCount(one.count));
     for (std::string& line : WrappedRow(text, kWidth)) lines.push_back(std::move(line));
   }
 }
 
-// Where they fit.
+// Adds the confusion matrix if it fits.
 void AddCounts(const ConfusionCounts& counts, const std::vector<std::string>& names,
                std::vector<std::string>& lines) {
-  std::vector<TextTable::Column> columns{{"of / taken for"}};
+  std::vector<TextTable::Column> columns{{"label / predicted"}};
   for (size_t c = 0; c < counts.size(); ++c) columns.push_back({std::to_string(c), true});
   TextTable table(columns);
   for (size_t label = 0; label < counts.size(); ++label) {
@@ -160,9 +161,9 @@ std::string ClassText(int64_t number, const std::vector<std::string>& names) {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-// Every digit that tells the number from its neighbours.
+// All digits that distinguish the number from its neighbours.
 std::string Exact(const std::optional<double>& number) {
   return number ? fmt::format("{}", *number) : "not finite";
 }
@@ -170,38 +171,33 @@ std::string Exact(const std::optional<double>& number) {
 bool Same(const Scores& a, const Scores& b) { return a.accuracy == b.accuracy && a.loss == b.loss; }
 
 std::string ComparedText(const EvaluationReport& report) {
-  if (!report.reported) return "the run has not evaluated these weights on this set";
-  if (Same(report.scores, *report.reported)) return "the same, to the last digit";
+  if (!report.reported) return "none, it has not evaluated these weights on this set";
+  if (Same(report.scores, *report.reported)) return "identical";
   return fmt::format(
-      "{}loss {}: other data, or a processor, library or worker.threads that computes other bits",
+      "{}loss {}; data, processor, libraries or worker.threads differ from the run's",
       report.reported->accuracy ? fmt::format("accuracy {}, ", *report.reported->accuracy) : "",
       Exact(report.reported->loss));
 }
 
-template <typename T>
-Json OrNull(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
-}
-
-Json ScoresJson(const std::string& set, const Scores& scores) {
-  Json json;
+OrderedJson ScoresJson(const std::string& set, const Scores& scores) {
+  OrderedJson json;
   json[set + "_accuracy"] = OrNull(scores.accuracy);
   if (scores.top5_accuracy) json[set + "_top5_accuracy"] = *scores.top5_accuracy;
   json[set + "_loss"] = OrNull(scores.loss);
   return json;
 }
 
-// `part` of none is no number.
-Json ShareJson(int64_t part, int64_t of) {
-  return of == 0 ? Json() : Json(static_cast<double>(part) / static_cast<double>(of));
+// Null if `of` is 0.
+OrderedJson ShareJson(int64_t part, int64_t of) {
+  return of == 0 ? OrderedJson() : OrderedJson(static_cast<double>(part) / static_cast<double>(of));
 }
 
-Json ClassesJson(const ConfusionCounts& counts, const std::vector<std::string>& names) {
-  Json classes = Json::array();
+OrderedJson ClassesJson(const ConfusionCounts& counts, const std::vector<std::string>& names) {
+  OrderedJson classes = OrderedJson::array();
   for (size_t c = 0; c < counts.size(); ++c) {
     const int64_t images = std::reduce(counts[c].begin(), counts[c].end());
     const int64_t right = counts[c][c];
-    Json one{{"class", c}};
+    OrderedJson one{{"class", c}};
     if (c < names.size()) one["name"] = names[c];
     one["images"] = images;
     one["right"] = right;
@@ -233,12 +229,12 @@ std::vector<std::string> EvaluationLines(const EvaluationReport& report) {
   std::vector<std::string> lines{
       report.described,
       Row("data",
-          fmt::format("{} of {}", Plural(report.images, report.set + " image"), report.data)),
+          fmt::format("{} in {}", Plural(report.images, report.set + " image"), report.data)),
       Row("workers", fmt::format("{} x {}", FormatCount(int64_t{report.workers}),
                                  Plural(int64_t{report.threads}, "thread")))};
   if (!accuracy.empty()) lines.push_back(Row(report.set + " accuracy", accuracy));
   lines.push_back(Row(report.set + " loss", Exact(report.scores.loss)));
-  lines.push_back(Row("as reported", ComparedText(report)));
+  lines.push_back(Row("run's result", ComparedText(report)));
   if (report.confusion) {
     lines.emplace_back();
     for (std::string& line :
@@ -248,28 +244,29 @@ std::vector<std::string> EvaluationLines(const EvaluationReport& report) {
   }
   if (!report.csv.empty()) {
     lines.emplace_back();
-    lines.push_back("counts in " + report.csv);
+    lines.push_back("wrote " + report.csv);
   }
   return lines;
 }
 
 std::string EvaluationJson(const EvaluationReport& report) {
-  Json json{{"model", report.model},
-            {"step", OrNull(report.step)},
-            {"average", report.average},
-            {"data", report.data}};
+  OrderedJson json{{"model", report.model},
+                   {"step", OrNull(report.step)},
+                   {"average", report.average},
+                   {"data", report.data}};
   json[report.set + "_images"] = report.images;
   json["workers"] = report.workers;
   json.update(ScoresJson(report.set, report.scores));
-  json["reported"] = report.reported ? ScoresJson(report.set, *report.reported) : Json();
-  json["same_as_reported"] = report.reported ? Json(Same(report.scores, *report.reported)) : Json();
+  json["reported"] = report.reported ? ScoresJson(report.set, *report.reported) : OrderedJson();
+  json["same_as_reported"] =
+      report.reported ? OrderedJson(Same(report.scores, *report.reported)) : OrderedJson();
   if (report.confusion) json["classes"] = ClassesJson(*report.confusion, report.class_names);
   if (report.confusion && report.all_classes) {
     json["class_names"] = report.class_names;
     json["confusion_matrix"] = *report.confusion;
   }
   if (!report.csv.empty()) json["csv"] = report.csv;
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 }  // namespace muster

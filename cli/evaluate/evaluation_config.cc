@@ -25,21 +25,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Two samples for each worker: batch norm refuses to train on one.
+// Batch norm cannot train on one sample.
 constexpr int64_t kBatchPerWorker = 2;
-// Whole data sets can be asked for.
+// Long enough for a whole data set.
 constexpr double kDeadlineSeconds = 24 * 3600;
 
 config::Config RunConfig(const EvaluationSource& source, const OpenedModel& model) {
   if (!source.config_path.empty()) {
-    std::vector<Setting> of_data;  // a folder of photos tells the classes
+    std::vector<Setting> of_data;  // because a folder of photos determines the classes
     std::ranges::copy_if(source.settings, std::back_inserter(of_data),
                          [](const Setting& setting) { return setting.path.starts_with("data."); });
     config::Config config = LoadConfig(source.config_path, of_data);
     if (MeasuresNormalization(config.data())) {
       throw Error(ExitCode::kUsage,
-                  "{}: data.preprocess.measure_mean_stddev: expected mean and stddev of the "
-                  "training that made the weights; config.txtpb of a run directory has them",
+                  "{}: data.preprocess.measure_mean_stddev: expected the mean and stddev that the "
+                  "weights were trained with; the run's config.txtpb has them",
                   source.config_path);
     }
     return config;
@@ -48,16 +48,16 @@ config::Config RunConfig(const EvaluationSource& source, const OpenedModel& mode
   if (config) return *std::move(config);
   const fs::path path = model.shown;
   if (path.filename() == kTensorFile && IsCheckpoint(path.parent_path())) {
-    throw Error(ExitCode::kUsage, "{}: is a part of a checkpoint: give its folder, {}", model.shown,
+    throw Error(ExitCode::kUsage, "{}: is part of a checkpoint: give its folder, {}", model.shown,
                 path.parent_path().string());
   }
   throw Error(ExitCode::kUsage,
-              "{}: does not say which network and data it is of: give its config (--config CONFIG)",
+              "{}: does not name its network and data: give its config (--config CONFIG)",
               model.shown);
 }
 
-// Network, data, how workers compute, in which format weights travel, the size of a block. The rest
-// is what a config must have.
+// Keeps the settings of the network, the data, the workers, the wire format and the block size. The
+// rest is the minimum of a valid config.
 config::Config EvaluationConfig(const config::Config& run, const std::vector<Setting>& settings) {
   config::Config config;
   *config.mutable_data() = run.data();
@@ -66,12 +66,12 @@ config::Config EvaluationConfig(const config::Config& run, const std::vector<Set
   config::Worker& worker = *config.mutable_worker();
   worker = run.worker();
   worker.clear_workers_per_gpu();
-  if (!TypedDevices(settings).empty()) {  // in place of those that the run computed on
+  if (!TypedDevices(settings).empty()) {  // replaces the run's devices
     worker.clear_backend();
     worker.clear_soft_placement();
   }
   if (ParseDevices(worker.devices()).WantsCards()) worker.set_devices("auto:1");  // one process
-  config.mutable_run()->set_seed(run.run().seed());  // made-up data follow from it
+  config.mutable_run()->set_seed(run.run().seed());  // determines synthetic data
   config.mutable_run()->set_steps(1);
   config.mutable_run()->set_batch_per_worker(kBatchPerWorker);
   config.mutable_cluster()->set_wire_dtype(run.cluster().wire_dtype());
@@ -85,7 +85,7 @@ config::Config EvaluationConfig(const config::Config& run, const std::vector<Set
 
 config::Config LoadEvaluationConfig(const EvaluationSource& source, const OpenedModel& model) {
   const config::Config config = EvaluationConfig(RunConfig(source, model), source.settings);
-  std::string text;  // of what is set alone: a default would hide what follows from the GPU
+  std::string text;  // without defaults, which would hide values that depend on the GPU
   MUSTER_CHECK(google::protobuf::TextFormat::PrintToString(config, &text));
   const HeldFile written = HeldFile::OfText(text);
   try {
@@ -116,8 +116,8 @@ SampleSet CountSet(const config::Config& config, SetChoice choice,
   if (set.size > 0) return set;
   if (validation) {
     throw Error(ExitCode::kUsage,
-                "--validation-set: these data have none: expected files of one, or "
-                "data.validation_fraction as the run had it");
+                "--validation-set: the data have no validation set: expected its files, or the "
+                "run's data.validation_fraction");
   }
   throw Error(ExitCode::kData, "the {} set has no samples", set.name);
 }
@@ -143,8 +143,8 @@ void AskWorker(const WorkerCall& call, const std::function<bool(const nlohmann::
       return take(line);
     } catch (const nlohmann::json::exception&) {
       throw Error(ExitCode::kFailure,
-                  "muster-worker: expected a result, got {}: are muster and muster-worker of one "
-                  "build?",
+                  "muster-worker: expected a result, got {}: are muster and muster-worker from the "
+                  "same build?",
                   line.dump());
     }
   };

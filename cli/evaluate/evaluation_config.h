@@ -1,4 +1,4 @@
-// What `muster eval` and `muster predict` compute: the config, and the worker program that does it.
+// The config and the worker program for `muster eval` and `muster predict`.
 #pragma once
 
 #include <functional>
@@ -16,20 +16,18 @@
 
 namespace muster {
 
-// Which weights, on which data, and how.
+// The weights to evaluate, and how.
 struct EvaluationSource {
   std::string from;  // a run directory, a checkpoint or a file
   ModelChoice choice;
-  std::string config_path;        // of the network, where the file does not say it; or ""
-  std::vector<Setting> settings;  // --set and the options that are short for one
+  std::string config_path;        // for files without a config; or ""
+  std::vector<Setting> settings;  // --set and its shorthands
 };
 
-// What an evaluation depends on of the config of the model's run, or of the one that is given, and
-// the settings; not resolved. Throws Error(kUsage), also where the file has no config and none is
-// given.
+// Returns the parts of the run's config, or of the given one, that an evaluation depends on, with
+// the settings applied; not resolved. Throws Error(kUsage), also if there is no config.
 config::Config LoadEvaluationConfig(const EvaluationSource& source, const OpenedModel& model);
 
-// What is known before anything is computed.
 struct EvaluationJob {
   explicit EvaluationJob(config::Config resolved);
 
@@ -43,15 +41,15 @@ struct SampleSet {
   int64_t size;
 };
 
-// kTest: the test set, or else the validation set.
+// kTest is the test set, or the validation set if there is none.
 enum class SetChoice { kTest, kValidation, kTraining };
 
-// The set that is evaluated. Throws Error, also where it has no samples: kUsage where the data have
-// no validation set.
+// Returns the set to evaluate. Throws Error, also if the set has no samples; kUsage if the data
+// have no validation set.
 SampleSet CountSet(const config::Config& config, SetChoice choice,
                    const std::function<DataCount(const config::Config&)>& count_data);
 
-// The weights of the model fit the network and are finite, or Error(kData) says what is wrong.
+// Throws Error(kData) unless the model's weights fit the network and are finite.
 void CheckWeights(const OpenedModel& model, const Graph& graph);
 
 struct WorkerCall {
@@ -63,8 +61,8 @@ struct WorkerCall {
   SignalSource* signals = nullptr;
 };
 
-// Has the worker program compute what `words` ask for. `take` gets each line that it prints, and
-// says whether it wants more.
+// Runs the worker program with the arguments `words`. Calls `take` for each line that it prints,
+// until `take` returns false.
 void AskWorker(const WorkerCall& call, const std::function<bool(const nlohmann::json&)>& take);
 
 }  // namespace muster

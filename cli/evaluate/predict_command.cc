@@ -47,7 +47,7 @@ std::vector<Candidate> MostLikely(std::span<const float> outputs, ProbabilitiesB
   const std::vector<double> shares = Probabilities(outputs, by);
   std::vector<size_t> order(outputs.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  // By the outputs: what differs there may be the same as probabilities.
+  // Sort by outputs, because different outputs may give equal probabilities.
   std::ranges::stable_sort(order, [&](size_t a, size_t b) { return outputs[a] > outputs[b]; });
   order.resize(std::min(count, order.size()));
   std::vector<Candidate> top;
@@ -63,22 +63,22 @@ bool IsRight(std::span<const float> outputs, int64_t label) {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 struct Prediction {
   int64_t sample = 0, label = 0;
-  bool right = false;  // as an evaluation counts
+  bool right = false;  // as counted by an evaluation
   std::vector<Candidate> top;
 };
 
 ProbabilitiesBy ProbabilitiesOf(const Graph& graph) {
   const Layer& loss = graph.layers().back();
   const int read = loss.inputs.front();
-  // With one output OutputsIn adds a zero, and the softmax of both is the output's sigmoid.
+  // For a single output, OutputsIn adds a zero, and the softmax of both is the output's sigmoid.
   if (std::holds_alternative<SigmoidCrossEntropySpec>(loss.spec) && graph.outputs() > 1) {
     return ProbabilitiesBy::kSigmoid;
   }
-  // A network that ends with a softmax, and is trained by its squared error.
+  // A network that ends in a softmax and is trained with a squared error.
   const bool has_softmax = read >= 0 && std::holds_alternative<SoftmaxSpec>(
                                             graph.layers()[static_cast<size_t>(read)].spec);
   return has_softmax && std::holds_alternative<MeanSquaredErrorSpec>(loss.spec)
@@ -89,9 +89,8 @@ ProbabilitiesBy ProbabilitiesOf(const Graph& graph) {
 void RequireFiles(const OpenedModel& model, const config::Data& data) {
   if (data.format() == config::Data::IMAGE_FOLDER || data.format() == config::Data::NPZ) return;
   throw Error(ExitCode::kUsage,
-              "{}: expected a network that was trained on photos or arrays (data.format "
-              "IMAGE_FOLDER or NPZ), found data.format {}: give --samples, of its data set, "
-              "instead of images",
+              "{}: expected a network trained on photos or arrays (data.format IMAGE_FOLDER or "
+              "NPZ), found data.format {}: give --samples instead of images",
               model.shown, config::Data::Format_Name(data.format()));
 }
 
@@ -102,12 +101,12 @@ EvaluationJob Prepare(const PredictArguments& arguments, const OpenedModel& mode
     ResolveConfig(config, AvailableCores());
   } else {
     RequireFiles(model, config.data());
-    ResolveForMachine(config, AvailableCores());  // the data set need not be there
+    ResolveForMachine(config, AvailableCores());  // does not need the data set
   }
   return EvaluationJob(std::move(config));
 }
 
-// One for each class. A single output is the logit of class 1, and that of class 0 is 0.
+// Returns one output per class. A single output is the logit of class 1; that of class 0 is 0.
 std::vector<float> OutputsIn(const nlohmann::json& line, const EvaluationJob& job) {
   auto outputs = line.at("logits").get<std::vector<float>>();
   if (std::ssize(outputs) != job.graph.outputs()) {
@@ -165,7 +164,7 @@ std::string TopText(const std::vector<Candidate>& top, const EvaluationJob& job)
 
 std::vector<std::string> Lines(const std::vector<Prediction>& predictions, const EvaluationJob& job,
                                const OpenedModel& model, const char* set) {
-  TextTable table({{"sample", true}, {"label"}, {""}, {"taken for"}});
+  TextTable table({{"sample", true}, {"label"}, {""}, {"predicted"}});
   for (const Prediction& prediction : predictions) {
     table.AddRow({FormatCount(prediction.sample), ClassText(prediction.label, job.class_names),
                   prediction.right ? "right" : "wrong", TopText(prediction.top, job)});
@@ -179,15 +178,15 @@ std::vector<std::string> Lines(const std::vector<Prediction>& predictions, const
   return lines;
 }
 
-Json ClassJson(int64_t number, const std::vector<std::string>& names) {
-  Json json{{"class", number}};
+OrderedJson ClassJson(int64_t number, const std::vector<std::string>& names) {
+  OrderedJson json{{"class", number}};
   const auto place = static_cast<size_t>(number);
   if (place < names.size()) json["name"] = names[place];
   return json;
 }
 
-Json TopJson(const std::vector<Candidate>& top, const EvaluationJob& job) {
-  Json json = Json::array();
+OrderedJson TopJson(const std::vector<Candidate>& top, const EvaluationJob& job) {
+  OrderedJson json = OrderedJson::array();
   for (const Candidate& one : top) {
     json.push_back(ClassJson(one.number, job.class_names));
     json.back()["probability"] = one.probability;
@@ -197,7 +196,7 @@ Json TopJson(const std::vector<Candidate>& top, const EvaluationJob& job) {
 
 std::string JsonText(const std::vector<Prediction>& predictions, const EvaluationJob& job,
                      const OpenedModel& model, const char* set) {
-  Json samples = Json::array();
+  OrderedJson samples = OrderedJson::array();
   for (const Prediction& prediction : predictions) {
     samples.push_back({{"sample", prediction.sample},
                        {"label", ClassJson(prediction.label, job.class_names)},
@@ -205,21 +204,22 @@ std::string JsonText(const std::vector<Prediction>& predictions, const Evaluatio
                        {"top", TopJson(prediction.top, job)}});
   }
   const auto step = StepOf(model.file.header().metadata);
-  const Json json{{"model", model.shown},
-                  {"step", step ? Json(*step) : Json()},
-                  {"average", IsAverage(model.file.header().metadata)},
-                  {"set", set},
-                  {"right", RightOf(predictions)},
-                  {"samples", std::move(samples)}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+  const OrderedJson json{{"model", model.shown},
+                         {"step", step ? OrderedJson(*step) : OrderedJson()},
+                         {"average", IsAverage(model.file.header().metadata)},
+                         {"set", set},
+                         {"right", RightOf(predictions)},
+                         {"samples", std::move(samples)}};
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 int ShowSamples(const PredictArguments& arguments, const OpenedModel& model,
                 const EvaluationJob& job) {
   if (HasValues(job.config.data())) {
-    throw Error(ExitCode::kUsage,
-                "{}: --samples shows classes, and this network predicts values: give a .npz file",
-                model.shown);
+    throw Error(
+        ExitCode::kUsage,
+        "{}: --samples requires classes, but this network predicts values: give a .npz file",
+        model.shown);
   }
   const SetChoice choice = arguments.training_set ? SetChoice::kTraining : SetChoice::kTest;
   const SampleSet set = CountSet(job.config, choice, arguments.count_data);
@@ -247,8 +247,8 @@ std::string CsvRows(const std::string& image, const std::vector<Candidate>& top,
   return Join(rows, "\n");
 }
 
-std::string JsonLine(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+std::string JsonLine(const OrderedJson& json) {
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 bool PrintValue(const PredictArguments& arguments, const std::string& image, float value) {
@@ -265,7 +265,7 @@ int ShowImages(const PredictArguments& arguments, const OpenedModel& model,
   const HeldFile list = HeldFile::OfText(paths);
   const bool as_text = !arguments.json && !arguments.csv;
   const ProbabilitiesBy by = ProbabilitiesOf(job.graph);
-  std::vector<std::string> heading;  // goes before the first image: nothing precedes an error
+  std::vector<std::string> heading;  // printed with the first image, so that errors stand alone
   const bool has_values = HasValues(job.config.data());
   if (arguments.csv) heading = {has_values ? "image,value" : "image,class,name,probability"};
   if (as_text) heading = {DescribeModel(model), ""};

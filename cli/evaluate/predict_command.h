@@ -1,4 +1,4 @@
-// `muster predict`: what a network makes of image files, or of single samples of a data set.
+// `muster predict`: classifies image files, or single samples of a data set.
 #pragma once
 
 #include <cstdint>
@@ -13,34 +13,33 @@
 namespace muster {
 
 struct Candidate {
-  int64_t number = 0;  // of the class
+  int64_t number = 0;  // the class
   double probability = 0;
 };
 
-// How the outputs of a network become probabilities: by a softmax, each by a sigmoid, or as they
-// are.
+// How outputs become probabilities: by a softmax, by a sigmoid of each, or unchanged.
 enum class ProbabilitiesBy { kSoftmax, kSigmoid, kNothing };
-// The most likely classes first; of equals the one of the lower number. `outputs`: what the
-// network's loss reads, finite, one for each class. Computed in double precision.
+// The most likely classes first; among equals the lower number first. `outputs` are the inputs of
+// the network's loss, finite, one per class. Computes in double precision.
 std::vector<Candidate> MostLikely(std::span<const float> outputs, ProbabilitiesBy by, size_t count);
-// As an evaluation counts: no other class is as likely.
+// Whether the label is more likely than every other class, as an evaluation counts it.
 bool IsRight(std::span<const float> outputs, int64_t label);
 
 struct PredictArguments {
   EvaluationSource source;
-  std::vector<std::string> images;  // files and folders; or else:
-  std::string samples;              // "0-9,17"
+  std::vector<std::string> images;  // files and folders
+  std::string samples;              // such as "0-9,17"; used if there are no images
   bool training_set = false;        // instead of the test set
-  uint32_t top = 3;                 // classes to show of each
-  bool json = false, csv = false;   // csv: of images
+  uint32_t top = 3;                 // classes to show per image
+  bool json = false, csv = false;   // csv needs images
   std::string worker_program;
   std::function<DataCount(const config::Config&)> count_data;
 };
 
-// Has a worker program compute them, by itself, and prints them: images one by one as they are
-// done, samples in the order asked for, with the bits of an evaluation, since they are computed
-// within its blocks. The source is only read, nothing is written. Throws Error, after all images
-// also for those that cannot be read. Called from the main thread, while there is no other one.
+// Lets a worker program compute the predictions. Prints images as they are done, and samples in the
+// requested order, with the same bits as an evaluation because they are computed in its blocks.
+// Writes no files. Throws Error, after the last image also if some could not be read. Call it from
+// the main thread, while there is no other thread.
 int RunPredict(const PredictArguments& arguments);
 
 }  // namespace muster

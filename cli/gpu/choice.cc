@@ -17,14 +17,14 @@ bool IsQuiet(const Gpu& gpu) {
   return gpu.processes.empty() && gpu.utilization.value_or(0) < kQuietPercent;
 }
 
-// How good a group of GPUs is; the least is the best.
+// The score of a group of GPUs; the least is the best.
 struct Score {
-  size_t faulty = 0;   // GPUs whose memory had errors
-  size_t stirred = 0;  // … that are not quiet
-  size_t kinds = 0;    // the slowest one of a step decides how long it takes
-  int farthest = 0;    // link between two of them
-  long distance = 0;   // sum of the links
-  double free = 0;     // bytes, all together; the more the better
+  size_t faulty = 0;   // the number of GPUs with memory errors
+  size_t stirred = 0;  // the number of GPUs that are not quiet
+  size_t kinds = 0;    // the number of models: the slowest GPU determines the time of a step
+  int farthest = 0;    // the worst link between two of them
+  long distance = 0;   // the sum of the links
+  double free = 0;     // the total free memory, in bytes; more is better
   std::vector<size_t> group;
 
   bool operator<(const Score& other) const {
@@ -60,7 +60,7 @@ constexpr const char* kLinkTexts[] = {
 
 }  // namespace
 
-// From each candidate a group grows by the GPU that fits best; the best of these groups is taken.
+// Greedy: grows a group from each candidate, always by the best next GPU, and takes the best group.
 std::vector<size_t> ChooseGpus(const GpuSnapshot& snapshot, const std::vector<size_t>& candidates,
                                size_t count) {
   MUSTER_CHECK(0 < count && count <= candidates.size());
@@ -87,7 +87,7 @@ std::vector<size_t> ChooseGpus(const GpuSnapshot& snapshot, const std::vector<si
 std::string ChoiceReason(const GpuSnapshot& snapshot, const std::vector<size_t>& candidates,
                          const std::vector<size_t>& chosen) {
   const Score score = ScoreOf(snapshot, chosen);
-  std::string text = score.stirred == 0 ? "idle" : "nobody computes there";
+  std::string text = score.stirred == 0 ? "idle" : "not used for computing";
   if (chosen.size() > 1 && !snapshot.links.empty()) {
     text += std::string(", ") + kLinkTexts[score.farthest];
   } else if (chosen.size() < candidates.size()) {

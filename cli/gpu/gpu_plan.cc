@@ -38,17 +38,17 @@ std::vector<const Gpu*> GpusNamed(const std::string& name, const GpuSnapshot& se
   return found;
 }
 
-// The UUID of the one GPU that is meant.
+// The UUID of the GPU that `name` means. Throws if there is not exactly one.
 std::string Resolve(const std::string& name, const GpuRequest& request, const GpuSnapshot& seen) {
   const std::vector<const Gpu*> found = GpusNamed(name, seen);
   if (found.size() == 1 && !found[0]->uuid.empty()) return found[0]->uuid;
   std::string what = "there is no GPU " + name;
   if (found.size() == 1) what = fmt::format("GPU {} cannot be used: {}", name, found[0]->trouble);
-  if (found.size() > 1) what = fmt::format("{} may be any of {} GPUs", name, found.size());
+  if (found.size() > 1) what = fmt::format("{} matches {} GPUs", name, found.size());
   if (found.size() > 1 && found[0]->index.find(':') != std::string::npos) {
-    what += " (a divided GPU: name its parts by MIG-UUID)";
+    what += " (it is divided: name its parts by MIG UUID)";
   }
-  throw Error(ExitCode::kUsage, "{}: {}; expected some of {}", request.origin, what,
+  throw Error(ExitCode::kUsage, "{}: {}; expected any of {}", request.origin, what,
               KnownGpus(seen));
 }
 
@@ -57,7 +57,8 @@ std::vector<std::string> ResolveAll(const GpuRequest& request, const GpuSnapshot
   for (const std::string& name : request.devices.names) {
     uuids.push_back(Resolve(name, request, seen));
     if (std::ranges::count(uuids, uuids.back()) > 1) {
-      throw Error(ExitCode::kUsage, "{}: {} is there twice under two names", request.origin, name);
+      throw Error(ExitCode::kUsage, "{}: {} names a GPU that is listed already", request.origin,
+                  name);
     }
   }
   return uuids;
@@ -66,12 +67,12 @@ std::vector<std::string> ResolveAll(const GpuRequest& request, const GpuSnapshot
 std::string GpuCount(size_t count) { return Plural(static_cast<int64_t>(count), "GPU"); }
 
 std::string Among(const VisibleGpus& visible) {
-  return visible.limited ? fmt::format(" that CUDA_VISIBLE_DEVICES=\"{}\" leaves", visible.value)
+  return visible.limited ? fmt::format(" visible with CUDA_VISIBLE_DEVICES=\"{}\"", visible.value)
                          : "";
 }
 
-// `auto` takes a number that does not depend on what others leave: the size of a job, and with it
-// perhaps its result, is not a matter of luck.
+// The number of GPUs for `auto` does not depend on other jobs, because the size of a job may change
+// its result.
 size_t AutoCount(const GpuRequest& request, const VisibleGpus& visible) {
   if (request.devices.count > 0) return static_cast<size_t>(request.devices.count);
   if (request.workers) return std::max(1u, *request.workers / request.workers_per_gpu);
@@ -81,11 +82,10 @@ size_t AutoCount(const GpuRequest& request, const VisibleGpus& visible) {
 void CheckWorkers(const GpuRequest& request, size_t gpus) {
   const size_t expected = gpus * request.workers_per_gpu;
   if (!request.workers || *request.workers == expected) return;
-  throw Error(
-      ExitCode::kUsage,
-      "{}: {} with {} on each (worker.workers_per_gpu): expected {}, got cluster.workers {}",
-      request.origin, GpuCount(gpus), Plural(int64_t{request.workers_per_gpu}, "worker"), expected,
-      *request.workers);
+  throw Error(ExitCode::kUsage,
+              "{}: {} with {} each (worker.workers_per_gpu): expected cluster.workers {}, got {}",
+              request.origin, GpuCount(gpus), Plural(int64_t{request.workers_per_gpu}, "worker"),
+              expected, *request.workers);
 }
 
 void PlanNamed(const GpuRequest& request, const GpuSnapshot& seen, const VisibleGpus& visible,
@@ -98,13 +98,14 @@ void PlanNamed(const GpuRequest& request, const GpuSnapshot& seen, const Visible
   });
   if (!visible.limited || !hidden) return;
   if (request.typed) {
-    plan.reason += fmt::format("; CUDA_VISIBLE_DEVICES=\"{}\" hides some: the command line wins",
-                               visible.value);
+    plan.reason +=
+        fmt::format("; CUDA_VISIBLE_DEVICES=\"{}\" hides some, but the command line overrides it",
+                    visible.value);
     return;
   }
   plan.reason += fmt::format(
-      "; CUDA_VISIBLE_DEVICES=\"{}\" hides some: the environment wins over the config, and the "
-      "choice is among the {} that it leaves",
+      "; CUDA_VISIBLE_DEVICES=\"{}\" hides some and overrides the config: choosing among the {} "
+      "visible ones",
       visible.value, visible.uuids.size());
   wish.pool = visible.uuids;
   wish.count = std::min(wish.count, wish.pool.size());
@@ -117,12 +118,12 @@ void PlanAuto(const GpuRequest& request, const VisibleGpus& visible, GpuWish& wi
   const std::string among = Among(visible);
   plan.reason += fmt::format(", {} of {}{}", wish.count, GpuCount(wish.pool.size()), among);
   if (wish.count <= wish.pool.size()) return;
-  throw Error(ExitCode::kUsage, "{}: expected at most {}, as many as there are{}, got {}",
+  throw Error(ExitCode::kUsage, "{}: expected at most {}, the number of GPUs{}, got {}",
               request.origin, wish.pool.size(), among, wish.count);
 }
 
-// GPUs that nobody asked for: one for each worker that was asked for, else one, since a shared
-// server is not ours alone.
+// Without a request for GPUs: one for each requested worker, otherwise a single one, because other
+// users may share the machine.
 void PlanDefault(const GpuRequest& request, const GpuSnapshot& seen, const VisibleGpus& visible,
                  GpuWish& wish, GpuPlan& plan) {
   wish.pool = visible.uuids;
@@ -132,7 +133,7 @@ void PlanDefault(const GpuRequest& request, const GpuSnapshot& seen, const Visib
   const std::string among = Among(visible);
   const std::string start = fmt::format("--workers {}", idle * request.workers_per_gpu);
   if (idle == 0) {
-    plan.reason = fmt::format("none of {}{} is idle (`muster gpus`; --wait waits for one)",
+    plan.reason = fmt::format("none of {}{} is idle (see `muster gpus`; --wait waits for one)",
                               GpuCount(all), among);
     wish.count = 0;
     return;
@@ -145,8 +146,8 @@ void PlanDefault(const GpuRequest& request, const GpuSnapshot& seen, const Visib
       }
     }
     throw Error(ExitCode::kFailure,
-                "{} need {}, but {} of {}{} {} idle{}: {} would start now, --devices cpu trains on "
-                "the CPU{}",
+                "{} need {}, but {} of {}{} {} idle{}: {} would start now, --devices cpu uses the "
+                "CPU{}",
                 Plural(int64_t(wish.count * request.workers_per_gpu), "worker"),
                 GpuCount(wish.count), idle, GpuCount(all), among, idle == 1 ? "is" : "are",
                 busy.empty() ? "" : fmt::format(" (busy: {})", busy), start,
@@ -154,7 +155,7 @@ void PlanDefault(const GpuRequest& request, const GpuSnapshot& seen, const Visib
   }
   const size_t more = idle - wish.count;
   plan.reason = fmt::format("by default, {} of {}{}", wish.count, GpuCount(all), among);
-  plan.hint = fmt::format("{}--devices cpu trains on the CPU",
+  plan.hint = fmt::format("{}--devices cpu uses the CPU",
                           more == 0 ? ""
                                     : fmt::format("{} more {} idle ({} uses all); ", more,
                                                   more == 1 ? "is" : "are", start));
@@ -172,10 +173,10 @@ GpuPlan PlanGpus(const GpuRequest& request, const GpuSnapshot& seen, const Visib
   }
   if (visible.uuids.empty() && !(named && request.typed)) {
     plan.reason += !visible.limited
-                       ? ": no GPU can be used"
+                       ? ": no GPU is usable"
                        : fmt::format(": CUDA_VISIBLE_DEVICES=\"{}\" leaves no GPU{}", visible.value,
-                                     visible.no_driver ? ", since CUDA's driver (libcuda.so.1) "
-                                                         "cannot say which it means"
+                                     visible.no_driver ? ", because the CUDA driver (libcuda.so.1) "
+                                                         "does not answer"
                                                        : "");
     return plan;
   }

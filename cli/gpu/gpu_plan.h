@@ -1,5 +1,5 @@
-// How many GPUs a job wants, and which of this machine's may be taken for it: from what was asked
-// for and what the environment leaves.
+// Decides how many GPUs a job wants and which ones it may take, from the request and from
+// CUDA_VISIBLE_DEVICES.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +15,30 @@ namespace muster {
 
 struct GpuRequest {
   DeviceWish devices;
-  std::string origin;               // how it was given: "--devices auto:4"
+  std::string origin;               // as the user gave it: "--devices auto:4"
   bool typed = false;               // on the command line
-  std::optional<uint32_t> workers;  // where the number is given
+  std::optional<uint32_t> workers;  // empty if not given
   uint32_t workers_per_gpu = 1;
-  double memory_fraction = 0;  // of a GPU for each worker; 0: not said
+  double memory_fraction = 0;  // the part of a GPU's memory for each worker; 0: not given
   std::string what;            // the job, in a few words
-  // Nobody has said anything of devices: idle GPUs are taken, if there are some.
+  // The job does not mention devices: it takes idle GPUs, if there are any.
   bool by_default = false;
-  // … Those that are idle now. Without a value the job waits for them.
+  // For by_default, the UUIDs of the idle GPUs. Empty: the job waits for GPUs.
   std::optional<std::vector<std::string>> idle;
 };
 
 struct GpuPlan {
-  std::optional<GpuWish> wish;  // none: the CPU
-  uint32_t workers = 0;         // that go with these GPUs
+  std::optional<GpuWish> wish;  // empty: use the CPU
+  uint32_t workers = 0;         // the number of workers for these GPUs
   std::string reason;           // for the wish, or why there is none
-  std::string hint;             // how to have more of them, or none; may be empty
+  std::string hint;             // how to get more GPUs or none; may be empty
 };
 
-// A command line that names GPUs has them, even those that CUDA_VISIBLE_DEVICES hides; in all
-// other cases the choice is made among what it leaves, and a config that names others yields.
-// Throws Error(kUsage) for GPUs that are not there, for more than there are, and for a number of
-// workers that does not go with the number of GPUs; by default Error(kFailure) where only some of
-// the GPUs that the workers need are idle. Where none is, the plan is the CPU.
+// GPUs named on the command line are used even if CUDA_VISIBLE_DEVICES hides them. Otherwise only
+// visible GPUs are used, even if the config names others. Throws Error(kUsage) for GPUs that do not
+// exist, for more GPUs than there are, and if the number of workers does not match. By default,
+// throws Error(kFailure) if only some of the GPUs that the workers need are idle, and plans the CPU
+// if none is.
 GpuPlan PlanGpus(const GpuRequest& request, const GpuSnapshot& seen, const VisibleGpus& visible);
 
 }  // namespace muster

@@ -20,6 +20,7 @@
 #include "cli/gpu/usage.h"
 #include "cli/gpu/visible_devices.h"
 #include "cli/text/console.h"
+#include "cli/text/json_value.h"
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
 #include "common/base/error.h"
@@ -31,7 +32,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// As nvidia-smi counts: MiB.
+// In MiB, like nvidia-smi.
 std::string Mebibytes(uint64_t bytes) {
   return FormatCount(static_cast<int64_t>(bytes / (1024 * 1024)));
 }
@@ -77,7 +78,7 @@ std::string SinceText(const ProcessText& process) {
   return process.since ? ClockText(*process.since) : "-";
 }
 
-// Processes that compute or draw, and jobs that hold a GPU or wait for some.
+// Processes that compute or draw, and jobs that hold GPUs or wait for them.
 std::vector<std::string> UserLines(const GpuSnapshot& seen,
                                    const std::vector<TicketText>& tickets) {
   TextTable table({{"GPU", true}, {"pid", true}, {"owner"}, {"MiB", true}, {"since"}, {"what"}});
@@ -93,7 +94,7 @@ std::vector<std::string> UserLines(const GpuSnapshot& seen,
     }
     for (const GpuProcess& process : gpu.processes) {
       const ProcessText text = DescribeProcess(process.pid);
-      add({gpu.index, std::to_string(process.pid), text.seen ? text.user : "not seen from here",
+      add({gpu.index, std::to_string(process.pid), text.seen ? text.user : "not visible",
            process.bytes ? Mebibytes(*process.bytes) : "-", SinceText(text), text.command});
     }
   }
@@ -103,12 +104,7 @@ std::vector<std::string> UserLines(const GpuSnapshot& seen,
          fmt::format("waits for {}: {}", Plural(static_cast<int64_t>(job.wants), "GPU"),
                      job.what)});
   }
-  return any ? table.Lines() : std::vector<std::string>{"Nobody uses them."};
-}
-
-template <typename Number>
-Json OrNull(const std::optional<Number>& number) {
-  return number ? Json(*number) : Json(nullptr);
+  return any ? table.Lines() : std::vector<std::string>{"No processes or jobs use them."};
 }
 
 Json ProcessJson(const GpuProcess& process) {
@@ -180,13 +176,13 @@ TakenGpus Take(const GpusRunArguments& arguments) {
                 .what = OneLine(Join(arguments.command, " "), 60)},
                seen, VisibleHere(seen));
   if (!plan.wish) throw Error(ExitCode::kFailure, "{}", plan.reason);
-  // Standard output is the command's.
+  // Standard output belongs to the command.
   return TakeGpus(*probe, LockFolder::OfHost(), *plan.wish,
                   {.wait_s = arguments.wait_s,
                    .say = [](const std::string& line) { PrintError("muster: " + line + "\n"); }});
 }
 
-// Passed on over exec; what NVML has opened is not.
+// Keeps the ticket and the locks open across exec, but not the files that NVML has opened.
 void Inherit(const TakenGpus& taken) {
   ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
   ::fcntl(taken.ticket->fd(), F_SETFD, 0);
@@ -216,7 +212,7 @@ void RunWithGpus(const GpusRunArguments& arguments) {
   PrintError(fmt::format("muster: {}: {}\n", Join(texts, ", "), taken.reason));
   ::setenv("CUDA_VISIBLE_DEVICES", Join(uuids, ",").c_str(), 1);
   Inherit(taken);
-  ::signal(SIGXFSZ, SIG_DFL);  // as it was before main
+  ::signal(SIGXFSZ, SIG_DFL);  // undo what main() has set
   std::vector<char*> words;
   for (const std::string& word : arguments.command)
     words.push_back(const_cast<char*>(word.c_str()));

@@ -6,7 +6,8 @@
 
 namespace muster {
 
-// Prints the GPUs of this machine, who uses them and who waits. Returns the exit code.
+// Prints the GPUs of this machine, their users, and the jobs that wait for GPUs. Returns the exit
+// code.
 int RunGpus(bool json);
 
 struct GpusRunArguments {
@@ -15,8 +16,8 @@ struct GpusRunArguments {
   std::vector<std::string> command;
 };
 
-// Takes idle GPUs, and becomes the command, which sees these alone. Whatever it starts keeps the
-// locks too, until the last of them ends. Throws Error; does not return otherwise.
+// Takes idle GPUs, and executes the command, which sees only these. The command and all processes
+// that it starts hold the locks until the last one ends. Throws Error; does not return otherwise.
 [[noreturn]] void RunWithGpus(const GpusRunArguments& arguments);
 
 }  // namespace muster

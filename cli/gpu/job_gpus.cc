@@ -16,7 +16,7 @@
 namespace muster {
 namespace {
 
-// In place of how GPUs were asked for.
+// The origin of a request that the user did not make.
 constexpr const char* kByDefault = "the GPUs that the job takes by default";
 
 GpuRequest RequestOf(const config::Config& config, const std::string& config_path,
@@ -34,8 +34,8 @@ GpuRequest RequestOf(const config::Config& config, const std::string& config_pat
   return request;
 }
 
-// What a process of this GPU gets: the environment, and, of the cores that this process may use,
-// those beside the GPU.
+// Restricts a worker to this GPU and, of the cores that this process may use, to those near the
+// GPU.
 WorkerPlace PlaceOf(const Gpu& gpu) {
   WorkerPlace place{.gpu = gpu};
   place.environment.push_back("CUDA_VISIBLE_DEVICES=" + gpu.uuid);
@@ -46,7 +46,7 @@ WorkerPlace PlaceOf(const Gpu& gpu) {
       if (core < CPU_SETSIZE && CPU_ISSET(core, &ours)) place.cores.push_back(core);
     }
   }
-  // Memory of a node none of whose cores are ours would only be farther away.
+  // Without cores on that node, its memory would only be farther away.
   if (!place.cores.empty() && !gpu.memory_nodes.empty()) place.memory_node = gpu.memory_nodes[0];
   return place;
 }
@@ -70,7 +70,7 @@ std::string GpuText(const Gpu& gpu) {
   return fmt::format("GPU {} ({}, {}, {}){}", gpu.index, gpu.uuid.substr(0, 12), gpu.name,
                      FormatBytes(static_cast<double>(gpu.total_bytes)),
                      errors == 0 ? ""
-                                 : fmt::format(", with {}: it may compute wrongly",
+                                 : fmt::format(", with {}: results may be wrong",
                                                Plural(errors, "uncorrected memory error")));
 }
 
@@ -83,13 +83,13 @@ JobGpus::JobGpus(const config::Config& config, const std::string& config_path,
   named_ = request.devices.kind == DeviceWish::Kind::kNamed;
   if (request.by_default) {
     if (worker.has_backend() && !unused_.empty()) return;
-    if (worker.convolution() == config::Worker::DIRECT) return;  // of the CPU
+    if (worker.convolution() == config::Worker::DIRECT) return;  // only exists on the CPU
   } else if (!request.devices.WantsCards()) {
     return;
   }
   probe_ = OpenNvml();
   const GpuSnapshot seen = probe_->Look();
-  // Workers with a backend that is written look for a GPU themselves.
+  // With an explicit backend, the workers look for a GPU themselves.
   const bool must_have = !worker.soft_placement() && !worker.has_backend();
   asked_ = !request.by_default || !seen.gpus.empty() || must_have;
   if (!asked_) return;
@@ -102,15 +102,15 @@ JobGpus::JobGpus(const config::Config& config, const std::string& config_path,
     if (request.by_default && !terms.waits) {
       request.idle = IdleGpus(seen, LockFolder::OfHost(), visible.uuids,
                               request.memory_fraction * request.workers_per_gpu);
-      // Without GPUs of their own these workers would compute on busy ones: taking them fails, and
-      // says who has them.
+      // Without GPUs of their own, these workers would compute on busy ones. Make taking GPUs fail
+      // instead, with an error that names the users.
       if (request.idle->empty() && worker.backend() == config::Worker::CUDA) request.idle.reset();
     }
     plan_ = PlanGpus(request, seen, visible);
   }
   const bool may_use_cpu = worker.soft_placement() && (!named_ || worker.has_soft_placement());
   if (!wanted() && !may_use_cpu) {
-    throw Error(ExitCode::kFailure, "{}; worker.soft_placement=true would train on the CPU",
+    throw Error(ExitCode::kFailure, "{}; to train on the CPU, set worker.soft_placement=true",
                 plan_.reason);
   }
 }
@@ -134,12 +134,12 @@ std::vector<std::string> JobGpus::Lines() const {
                               taken_.reason.empty() ? "" : ": " + taken_.reason));
   if (!plan_.hint.empty()) lines.push_back(plan_.hint);
   if (!unused_.empty()) {
-    lines.push_back(unused_ + ": the workers see these GPUs and compute on the CPU");
+    lines.push_back(unused_ + ": the workers see these GPUs but compute on the CPU");
   }
   return lines;
 }
 
-// With one process at a time on it the second worker could not start, unless MPS serves them all.
+// In an exclusive mode, the second worker on a GPU could not start, unless MPS serves them all.
 void JobGpus::CheckComputeModes() const {
   if (workers_per_gpu_ == 1) return;
   const char* const pipes = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
@@ -151,13 +151,13 @@ void JobGpus::CheckComputeModes() const {
     throw Error(ExitCode::kFailure,
                 "GPU {} is in compute mode EXCLUSIVE_PROCESS: expected one worker on it, got "
                 "worker.workers_per_gpu={}. Set it to 1, start MPS (nvidia-cuda-mps-control -d), "
-                "or have the mode changed (nvidia-smi -i {} -c DEFAULT)",
+                "or change the mode (nvidia-smi -i {} -c DEFAULT)",
                 gpu.index, workers_per_gpu_, gpu.index);
   }
 }
 
-// Keeps the lost one if there is no other, or nobody may say so now. The launcher watches its job
-// meanwhile no more than it must: other jobs choose in a fraction of a second, or not at all.
+// Keeps the lost GPU if no other is available. Waits only briefly for other jobs to choose, because
+// the launcher does not watch its job meanwhile.
 void JobGpus::TakeInsteadOf(size_t gpu) {
   GpuWish wish{
       .pool = plan_.wish->pool, .free_share = plan_.wish->free_share, .what = plan_.wish->what};

@@ -1,5 +1,5 @@
-// The GPUs of one job of `muster launch`: planned before anything starts, then taken, and held for
-// as long as a process of the job lives.
+// The GPUs of one job of `muster launch`: planned before anything starts, then locked, and held as
+// long as a process of the job lives.
 #pragma once
 
 #include <map>
@@ -14,41 +14,40 @@
 
 namespace muster {
 
-// What else decides which GPUs a job gets.
 struct GpuTerms {
-  std::string typed;   // worker.devices was given on the command line, in these words
-  bool waits = false;  // --wait: for GPUs that are busy now
-  // Why no worker could compute on a GPU (WhyNoGpuBackend), or "". A job that says nothing of
+  std::string typed;   // the option that set worker.devices on the command line, or ""
+  bool waits = false;  // --wait: wait for busy GPUs
+  // Why no worker could compute on a GPU (WhyNoGpuBackend), or "". A job that does not mention
   // devices takes no GPUs then.
   std::string no_backend;
 };
 
 class JobGpus {
  public:
-  // Takes a config that is not resolved yet. Throws Error(kUsage), and Error(kFailure) where there
-  // is no GPU and the job or CUDA_VISIBLE_DEVICES names one, or the job has
-  // worker.soft_placement=false, or where fewer are idle than its workers need.
+  // Takes a config that is not resolved yet. Throws Error(kUsage). Throws Error(kFailure) if there
+  // is no GPU but the job or CUDA_VISIBLE_DEVICES names one or the job has
+  // worker.soft_placement=false, or if fewer are idle than its workers need.
   JobGpus(const config::Config& config, const std::string& config_path, const GpuTerms& terms);
 
-  // Whether the job asks for GPUs, or would take idle ones.
+  // Whether the job requests GPUs, or would take idle ones.
   bool asked() const { return asked_; }
-  // Whether there are GPUs to take, and for how many workers.
+  // Whether there are GPUs to take.
   bool wanted() const { return plan_.wish.has_value(); }
-  uint32_t workers() const { return plan_.workers; }
-  const std::string& origin() const { return origin_; }  // how they were asked for
-  bool named() const { return named_; }                  // by index or UUID, in whatever way
-  // Why nothing will compute on the GPUs that the job takes, in words; "" if the workers do.
+  uint32_t workers() const { return plan_.workers; }     // for these GPUs
+  const std::string& origin() const { return origin_; }  // how they were requested
+  bool named() const { return named_; }  // by index or UUID, in the job or the environment
+  // Why the workers do not use the GPUs that the job takes; "" if they do.
   const std::string& unused() const { return unused_; }
 
   // See TakeGpus. Throws Error.
   void Take(const TakeOptions& options);
 
-  // For the header: which GPUs and why, or why none. Empty where none were asked for.
+  // For the header: the GPUs with a reason, or why there are none. Empty if none were requested.
   std::vector<std::string> Lines() const;
   // One for each rank; empty on the CPU.
   std::vector<WorkerPlace> Places() const;
-  // Where a worker is to run that takes the place of this rank's, which has ended: as before,
-  // unless the GPU is lost, and another one that the job may have is idle, which it takes then.
+  // Where to run the replacement for an ended worker: on the same GPU. If that is lost, takes
+  // another GPU that the job may use and that is idle.
   WorkerPlace PlaceAgain(uint32_t rank);
 
  private:
@@ -61,11 +60,11 @@ class JobGpus {
   bool asked_ = false, named_ = false;
   uint32_t workers_per_gpu_ = 1;
   TakenGpus taken_;
-  std::map<size_t, std::unique_ptr<Ticket>> instead_;  // of GPUs taken in place of taken_.gpus[i]
+  std::map<size_t, std::unique_ptr<Ticket>> instead_;  // i → the ticket, if taken_.gpus[i] is new
 };
 
-// Why workers of this config cannot compute on a GPU: worker.backend=CPU, or no plugin beside
-// muster-worker, where it would look for it. "" if they can.
+// Why workers of this config cannot compute on a GPU: worker.backend=CPU, or no plugin in the
+// places where muster-worker looks for it. "" if they can.
 std::string WhyNoGpuBackend(const config::Config& config, const std::string& worker_program);
 
 // "GPU 2 (GPU-1b2c3d4e, NVIDIA H100, 80.0 GB)"

@@ -23,7 +23,7 @@
 namespace muster {
 namespace {
 
-constexpr int kAttempts = 100;  // against somebody who removes the file
+constexpr int kAttempts = 100;  // in case another process removes the file
 
 bool IsShared(const std::string& path) {
   struct stat status {};
@@ -31,7 +31,7 @@ bool IsShared(const std::string& path) {
   return (status.st_mode & S_ISVTX) != 0 && (status.st_mode & S_IWOTH) != 0;
 }
 
-// Part of a GPU's UUID may be a path (older drivers' MIG-GPU-…/1/0).
+// The UUID may contain slashes (MIG-GPU-…/1/0 with older drivers).
 std::string LockName(const std::string& uuid) {
   MUSTER_CHECK(!uuid.empty());
   std::string name = "muster-gpu-";
@@ -56,7 +56,7 @@ bool HasLocked(const std::filesystem::path& process, const struct stat& file) {
   return false;
 }
 
-// The process that has it now. The files of other users' processes cannot be seen.
+// The process that has the lock now. Files of other users' processes are not visible.
 pid_t SeenHolder(const struct stat& file) {
   std::error_code error;
   for (std::filesystem::directory_iterator at("/proc", error), end; !error && at != end;
@@ -67,7 +67,7 @@ pid_t SeenHolder(const struct stat& file) {
   return 0;
 }
 
-// The process that took it. It may have ended since and left the lock to a child.
+// The process that took the lock. It may have ended since and left the lock to a child.
 pid_t ListedHolder(const struct stat& file) {
   const std::string wanted =
       fmt::format("{:02x}:{:02x}:{}", major(file.st_dev), minor(file.st_dev), file.st_ino);
@@ -87,8 +87,8 @@ pid_t ListedHolder(const struct stat& file) {
 LockFolder::LockFolder(std::string path) : path_(std::move(path)) {
   if (IsShared(path_)) return;
   throw Error(ExitCode::kFailure,
-              "{}: expected a folder in which every user may make files and nobody may remove "
-              "another's (mode 1777), as the locks of this host's GPUs need it",
+              "{}: the GPU locks of this host need a folder with mode 1777, in which all users may "
+              "make files but not remove those of others",
               path_);
 }
 
@@ -96,9 +96,9 @@ LockFolder LockFolder::OfHost() {
   return IsShared("/run/lock") ? LockFolder("/run/lock") : LockFolder("/tmp");
 }
 
-// Without O_CREAT and for reading: with fs.protected_regular the kernel refuses O_CREAT on another
-// user's file in such a folder, and nobody may write to another's. A link or a pipe that somebody
-// put there neither leads elsewhere nor makes us wait.
+// Opens without O_CREAT, which fs.protected_regular forbids on another user's file in such a
+// folder, and only for reading, because other users' files are not writable. A link or a pipe in
+// its place must neither lead elsewhere nor block.
 UniqueFd LockFolder::Open(const std::string& name) const {
   return UniqueFd(
       ::open(File(name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
@@ -108,7 +108,7 @@ UniqueFd LockFolder::Make(const std::string& name, const std::string& text) cons
   const std::string path = File(name);
   std::string temporary = path + ".XXXXXX.new";
   UniqueFd file(::mkostemps(temporary.data(), 4, O_CLOEXEC));
-  // The others must be able to read it, whatever the umask is. It gets its name when all is there.
+  // Other users must be able to read it, whatever the umask is. It gets its name when complete.
   const bool complete =
       file.valid() && ::fchmod(file.get(), 0644) == 0 && TryLock(file.get()) == Locked::kYes &&
       ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
@@ -117,7 +117,7 @@ UniqueFd LockFolder::Make(const std::string& name, const std::string& text) cons
   if (file.valid()) ::unlink(temporary.c_str());
   if (linked) return file;
   if (complete && error == EEXIST) return UniqueFd();
-  throw Error(ExitCode::kFailure, "cannot make {}, a lock for the GPUs of this host: {}", path,
+  throw Error(ExitCode::kFailure, "cannot create {}, a lock for the GPUs of this host: {}", path,
               ErrorText(error));
 }
 
@@ -137,7 +137,7 @@ UniqueFd LockFolder::LockGpu(const std::string& uuid) const {
     }
     if (!S_ISREG(status.st_mode)) {
       throw Error(ExitCode::kFailure,
-                  "{}: expected a file to lock, found something else; remove it", path);
+                  "{}: expected a regular file to lock, found something else; remove it", path);
     }
     const Locked locked = TryLock(file.get());
     if (locked == Locked::kTaken) return UniqueFd();
@@ -146,7 +146,7 @@ UniqueFd LockFolder::LockGpu(const std::string& uuid) const {
     }
     if (IsStillAt(file.get(), path)) return file;
   }
-  throw Error(ExitCode::kFailure, "{} is removed again and again: something cleans up {} too often",
+  throw Error(ExitCode::kFailure, "{} keeps disappearing: some program cleans up {} too often",
               path, path_);
 }
 
@@ -159,7 +159,7 @@ std::string LockFolder::LockHolder(const std::string& uuid) const {
   }
   ProcessText holder = DescribeProcess(SeenHolder(status));
   if (!holder.seen) holder = DescribeProcess(ListedHolder(status));
-  if (!holder.seen) return "a process that cannot be seen from here";
+  if (!holder.seen) return "a process that is not visible from here";
   return fmt::format("{}'s {} (pid {})", holder.user, holder.command, holder.pid);
 }
 

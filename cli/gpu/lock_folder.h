@@ -1,9 +1,9 @@
-// The files by which the jobs of all users of this host share its GPUs.
+// The lock files that the jobs of all users of this host share its GPUs by.
 //
-// A GPU has one (muster-gpu-<UUID>.lock), and so has a job that wants or has GPUs
-// (muster-gpu-job-…, see ticket.h). Whoever uses one has locked it. The lock is the kernel's
-// (flock) and belongs to the open file: it holds while any process has that open, also one that
-// inherited it, and ends with the last of them, however they end.
+// There is one file for each GPU (muster-gpu-<UUID>.lock) and one for each job that wants or has
+// GPUs (muster-gpu-job-…, see ticket.h). Its user has locked it. The lock (flock) belongs to the
+// open file: it holds while any process has that open, even an inherited copy, and the kernel
+// releases it when the last one ends, even by a crash.
 #pragma once
 
 #include <string>
@@ -12,36 +12,37 @@
 
 namespace muster {
 
-// A folder like /tmp: everybody may make files in it, nobody may remove another's.
+// A folder like /tmp: every user may make files in it, but not remove those of others.
 class LockFolder {
  public:
-  // Any such folder; for tests. Throws Error(kFailure) if it is none.
+  // For tests, any such folder. Throws Error(kFailure) for other folders.
   explicit LockFolder(std::string path);
 
-  // This host's: the same for every user, /run/lock where that is such a folder, else /tmp.
+  // The folder of this host, the same for every user: /run/lock if that is such a folder, otherwise
+  // /tmp.
   static LockFolder OfHost();
 
   const std::string& path() const { return path_; }
   std::string File(const std::string& name) const { return path_ + "/" + name; }
 
-  // Opens a file of anybody's for reading, but no link. Invalid, with errno, if that fails.
+  // Opens a file of any user for reading, but no link. Invalid, with errno, if that fails.
   UniqueFd Open(const std::string& name) const;
-  // Makes a file that everybody may read and this user alone may write, with this text in it and
-  // locked from its first moment. Invalid if there is one of that name. Throws Error(kFailure).
+  // Atomically makes a locked file with this text, which all users may read but only this user may
+  // write. Invalid if the file exists. Throws Error(kFailure).
   UniqueFd Make(const std::string& name, const std::string& text) const;
 
-  // The lock of this GPU, which is then this process's and its heirs'. Invalid if somebody has it.
-  // Throws Error(kFailure) where no lock can be had at all.
+  // Locks this GPU for this process and those that inherit the file. Invalid if it is locked.
+  // Throws Error(kFailure) if locking does not work at all.
   UniqueFd LockGpu(const std::string& uuid) const;
-  // Who has the lock of this GPU although no ticket says so, as far as this process can see:
-  // "anna's flock /run/lock/… (pid 4242)"; "" if nobody has it.
+  // The holder of the lock of a GPU without a ticket, as far as this process can see:
+  // "anna's flock /run/lock/… (pid 4242)"; "" if it is not locked.
   std::string LockHolder(const std::string& uuid) const;
 
  private:
   std::string path_;
 };
 
-// Gives a lock back at once, also where a process that is just being started still has a copy.
+// Releases a lock at once, even if a process that is just being started still has a copy.
 void Unlock(UniqueFd& lock);
 
 }  // namespace muster

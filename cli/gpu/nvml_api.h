@@ -1,7 +1,8 @@
-// The part of NVML that Muster calls, declared here: its header belongs to the CUDA toolkit, which
-// a machine that builds Muster need not have. Names, numbers and layouts are those of the
-// documented binary interface (docs.nvidia.com, "NVML API Reference"), which only grows: what has
-// changed has a new name (_v2, _v3).
+// Declarations of the part of NVML that Muster calls. NVML's own header belongs to the CUDA
+// toolkit, which is not needed to build Muster. Names, numbers and layouts are those of the
+// documented binary interface (docs.nvidia.com, "NVML API Reference"). It only grows: changed
+// functions get new names
+// (_v2, _v3).
 #pragma once
 
 #include <dlfcn.h>
@@ -23,12 +24,12 @@ struct PciInfo {
 };
 
 struct Memory {
-  unsigned long long total, free, used;  // used: with what the driver keeps for itself
+  unsigned long long total, free, used;  // used: includes the driver's own memory
 };
 
 struct MemoryV2 {
   unsigned version;
-  unsigned long long total, reserved, free, used;  // used: without, as nvidia-smi shows it
+  unsigned long long total, reserved, free, used;  // used: excludes it, like nvidia-smi
 };
 inline constexpr unsigned kMemoryV2 = sizeof(MemoryV2) | (2u << 24);
 
@@ -36,10 +37,10 @@ struct Utilization {
   unsigned gpu, memory;  // percent
 };
 
-// Of _v2 and _v3 of the calls that list processes.
+// Filled by _v2 and _v3 of the calls that list processes.
 struct ProcessInfo {
   unsigned pid;
-  unsigned long long used_bytes;  // all ones: not known
+  unsigned long long used_bytes;  // all ones: unknown
   unsigned gpu_instance, compute_instance;
 };
 inline constexpr unsigned long long kBytesUnknown = ~0ull;
@@ -50,14 +51,14 @@ inline constexpr int kComputeProhibited = 2;  // a compute mode
 inline constexpr int kComputeExclusive = 3;   // a compute mode: EXCLUSIVE_PROCESS
 inline constexpr int kEccUncorrected = 1;     // a kind of memory error
 inline constexpr int kEccVolatile = 0;        // a counter: since the driver was loaded
-inline constexpr int kP2pNvlink = 2;          // what is asked about a pair
-inline constexpr int kP2pOk = 0;              // the answer
+inline constexpr int kP2pNvlink = 2;          // a question about a pair
+inline constexpr int kP2pOk = 0;              // its answer
 inline constexpr unsigned kAffinityNode = 0;  // a scope
 // Levels of nvmlDeviceGetTopologyCommonAncestor.
 inline constexpr int kTopologySingle = 10, kTopologyMultiple = 20, kTopologyHostBridge = 30,
                      kTopologyNode = 40;
 
-// A function of the library, of whatever type; null where this driver has it not.
+// A function of the library, of any type; null if this driver lacks it.
 struct Symbol {
   void* address;
   template <typename Function>
@@ -67,7 +68,7 @@ struct Symbol {
 };
 
 struct Api {
-  void* library;  // opened by dlopen; null: there is none
+  void* library;  // from dlopen; null if there is none
 
   Result (*init)() = Find("nvmlInit_v2", "nvmlInit");
   Result (*shutdown)() = Find("nvmlShutdown");
@@ -90,7 +91,7 @@ struct Api {
   Result (*ecc_mode)(Device, int*,
                      int*) = Find("nvmlDeviceGetEccMode");  // now, and after the next reboot
   Result (*ecc_errors)(Device, int, int, unsigned long long*) = Find("nvmlDeviceGetTotalEccErrors");
-  // Not the first version of these: its ProcessInfo is shorter.
+  // The first version of these is not used: its ProcessInfo is shorter.
   Result (*compute_processes)(Device, unsigned*,
                               ProcessInfo*) = Find("nvmlDeviceGetComputeRunningProcesses_v3",
                                                    "nvmlDeviceGetComputeRunningProcesses_v2");
@@ -117,7 +118,7 @@ struct Api {
   }
 };
 
-// A call of a function that may be missing.
+// Calls a function that may be missing.
 template <typename... Parameters, typename... Values>
 Result Call(Result (*function)(Parameters...), Values... values) {
   return function == nullptr ? kFunctionNotFound : function(values...);

@@ -15,14 +15,14 @@ namespace muster::nvml {
 namespace {
 
 constexpr unsigned kMostCards = 256;
-constexpr unsigned kHottest = 200;      // degrees: more is no temperature
-constexpr double kMostWatts = 100'000;  // and more no power
-constexpr unsigned kMostParts = 64;     // of one card
+constexpr unsigned kHottest = 200;      // degrees; higher readings are invalid
+constexpr double kMostWatts = 100'000;  // higher readings are invalid
+constexpr unsigned kMostParts = 64;     // of one GPU
 constexpr unsigned kMostNodes = 1024;
 
 std::string ErrorOf(const Api& api, Result result) {
   const char* const text = api.error_string != nullptr ? api.error_string(result) : nullptr;
-  return text != nullptr ? ValidUtf8(text) : fmt::format("NVML's error {}", result);
+  return text != nullptr ? ValidUtf8(text) : fmt::format("NVML error {}", result);
 }
 
 std::string ReadText(const Api& api, Result (*read)(Device, char*, unsigned), Device device,
@@ -38,7 +38,7 @@ std::string ReadText(const Api& api, Result (*read)(Device, char*, unsigned), De
 }
 
 void ReadMemory(const Api& api, Device device, Gpu& gpu) {
-  // With the older call "used" has the driver's own share in it, which nobody can free.
+  // Prefer the newer call: in the older one, "used" includes the driver's own memory.
   MemoryV2 memory{.version = kMemoryV2};
   Result result = Call(api.memory_v2, device, &memory);
   if (result != kSuccess) {
@@ -47,7 +47,7 @@ void ReadMemory(const Api& api, Device device, Gpu& gpu) {
     memory = {.total = older.total, .free = older.free, .used = older.used};
   }
   if (result != kSuccess) {
-    if (gpu.trouble.empty()) gpu.trouble = "its memory cannot be read: " + ErrorOf(api, result);
+    if (gpu.trouble.empty()) gpu.trouble = "cannot read its memory: " + ErrorOf(api, result);
     return;
   }
   gpu.total_bytes = memory.total;
@@ -102,7 +102,7 @@ void AddProcesses(Result (*list)(Device, unsigned*, ProcessInfo*), Device device
                   std::vector<GpuProcess>& all) {
   std::vector<ProcessInfo> found(64);
   Result result = kInsufficientSize;
-  // There may be more of them the next time.
+  // The number of processes may grow between two calls.
   for (int attempt = 0; attempt < 4 && result == kInsufficientSize; ++attempt) {
     auto count = static_cast<unsigned>(found.size());
     result = Call(list, device, &count, found.data());
@@ -116,7 +116,7 @@ void AddProcesses(Result (*list)(Device, unsigned*, ProcessInfo*), Device device
   for (const ProcessInfo& process : found) {
     const auto pid = static_cast<pid_t>(process.pid);
     if (std::ranges::any_of(all, [pid](const GpuProcess& known) { return known.pid == pid; })) {
-      continue;  // it draws, too
+      continue;  // it also draws
     }
     GpuProcess seen{.pid = pid, .computes = computes};
     if (process.used_bytes != kBytesUnknown) seen.bytes = process.used_bytes;
@@ -137,8 +137,8 @@ std::vector<int> ReadSet(Result (*read)(Device, unsigned, unsigned long*, unsign
   return numbers;
 }
 
-// A number that NVML does not give, or that cannot be, is left out; without a UUID or its memory
-// the card has its trouble.
+// Numbers that NVML does not report, or that are impossible, stay empty. Without a UUID or its
+// memory, the GPU has its `trouble` set.
 Gpu ReadCard(const Api& api, Device device, const std::string& index) {
   Gpu gpu{.index = index};
   std::string trouble;
@@ -161,7 +161,7 @@ Gpu ReadCard(const Api& api, Device device, const std::string& index) {
   return gpu;
 }
 
-// The parts of a card that is divided (MIG), as devices; nothing of any other.
+// The parts of a divided GPU (MIG), as devices; empty for an undivided one.
 std::vector<Device> PartsOf(const Api& api, Device device) {
   std::vector<Device> parts;
   unsigned now = 0, pending = 0, most = 0;
@@ -223,7 +223,7 @@ class NvmlProbe : public GpuProbe {
     const nvml::Result result = nvml::Call(api_.count, &count);
     if (result != nvml::kSuccess) {
       seen.none =
-          "the NVIDIA driver does not say how many GPUs there are: " + nvml::ErrorOf(api_, result);
+          "the NVIDIA driver does not report its number of GPUs: " + nvml::ErrorOf(api_, result);
       return seen;
     }
     std::vector<nvml::Device> devices;  // one for each of seen.gpus
@@ -238,7 +238,7 @@ class NvmlProbe : public GpuProbe {
     nvml::Device device = nullptr;
     const nvml::Result result = nvml::Call(api_.handle, index, &device);
     if (result != nvml::kSuccess) {
-      // Its place is kept: the others' indices stay what nvidia-smi says.
+      // Keep its place, so that the indices of the others match nvidia-smi.
       gpus.push_back({.index = std::to_string(index), .trouble = nvml::ErrorOf(api_, result)});
       devices.push_back(nullptr);
       return;
@@ -252,7 +252,7 @@ class NvmlProbe : public GpuProbe {
     const Gpu whole = nvml::ReadCard(api_, device, std::to_string(index));
     for (size_t i = 0; i < parts.size(); ++i) {
       Gpu part = nvml::ReadCard(api_, parts[i], fmt::format("{}:{}", index, i));
-      // What only the whole card knows.
+      // Only the whole GPU reports these.
       part.pci = whole.pci;
       part.temperature = whole.temperature;
       part.slowdown_temperature = whole.slowdown_temperature;

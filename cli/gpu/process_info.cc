@@ -25,7 +25,7 @@ std::string ReadAll(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// When the machine was started, or 0.
+// The boot time of the machine, or 0.
 std::time_t BootTime() {
   std::istringstream lines(ReadAll("/proc/stat"));
   for (std::string word; lines >> word;) {
@@ -39,7 +39,7 @@ std::time_t BootTime() {
 
 std::optional<std::time_t> StartOf(pid_t pid) {
   const std::string stat = ReadAll(fmt::format("/proc/{}/stat", pid));
-  const size_t name_end = stat.rfind(')');  // the name may hold anything
+  const size_t name_end = stat.rfind(')');  // the name may contain anything
   const std::time_t boot = BootTime();
   if (name_end == std::string::npos || boot == 0) return std::nullopt;
   std::istringstream fields(stat.substr(name_end + 1));
@@ -72,7 +72,7 @@ ProcessText DescribeProcess(pid_t pid) {
   std::istringstream words(ReadAll(folder + "/cmdline"));
   std::string command;
   for (std::string word; command.size() <= kMostCommand && std::getline(words, word, '\0');) {
-    // The program's name says enough of its path.
+    // The name of the program suffices; its path may be long.
     command += command.empty() ? fs::path(word).filename().string() : " " + word;
   }
   if (command.empty()) command = ReadAll(folder + "/comm");

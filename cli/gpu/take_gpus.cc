@@ -17,18 +17,18 @@
 namespace muster {
 namespace {
 
-constexpr double kTurnSeconds = 0.002;  // until an earlier job has chosen
-constexpr double kWaitSeconds = 0.5;    // until GPUs may have come free
+constexpr double kTurnSeconds = 0.002;  // the poll interval while an earlier job chooses
+constexpr double kWaitSeconds = 0.5;    // the poll interval while GPUs are busy
 
 constexpr std::chrono::seconds kNewsInterval{60};  // between lines about the wait
 
-using Clock = std::chrono::steady_clock;
+using QueueClock = std::chrono::steady_clock;
 
 struct Attempt {
   std::vector<Gpu> gpus;  // empty: not enough
   std::vector<UniqueFd> locks;
   std::string reason;
-  bool others_choose = false;  // jobs before this one are about to leave GPUs, or to take them
+  bool others_choose = false;  // earlier jobs are about to take GPUs or to give up
 };
 
 class Taker {
@@ -38,20 +38,20 @@ class Taker {
 
   TakenGpus Run() {
     auto ticket = std::make_unique<Ticket>(folder_, wish_.count, wish_.pool, wish_.what);
-    const auto deadline = Clock::now() + std::chrono::duration<double>(options_.wait_s);
-    const auto begin = Clock::now();
+    const auto deadline = QueueClock::now() + std::chrono::duration<double>(options_.wait_s);
+    const auto begin = QueueClock::now();
     const auto others_until = begin + std::chrono::duration<double>(options_.others_choose_s);
     for (bool waiting = false;;) {
       Attempt attempt = Try(*ticket);
       if (!attempt.gpus.empty()) return Hold(std::move(ticket), std::move(attempt));
       ticket->Beat();
-      if (attempt.others_choose && Clock::now() < others_until) {
-        const std::chrono::duration<double> waited = Clock::now() - begin;
+      if (attempt.others_choose && QueueClock::now() < others_until) {
+        const std::chrono::duration<double> waited = QueueClock::now() - begin;
         if (waited.count() >= options_.quiet_s) SayNews(*ticket, options_.others_choose_s);
         options_.sleep(kTurnSeconds);
         continue;
       }
-      if (Clock::now() >= deadline) throw NotEnough(*ticket);
+      if (QueueClock::now() >= deadline) throw NotEnough(*ticket);
       if (!std::exchange(waiting, true)) ticket->SayWaiting();
       SayNews(*ticket, options_.wait_s);
       options_.sleep(kWaitSeconds);
@@ -84,7 +84,7 @@ class Taker {
     });
   }
 
-  // Without those that earlier jobs may take: also if they cannot use them yet.
+  // The pool without all GPUs that earlier jobs may take, even ones that are busy.
   std::vector<std::string> LeftBy(const std::vector<TicketText>& before) const {
     std::set<std::string> theirs;
     for (const TicketText& other : before) {
@@ -113,7 +113,7 @@ class Taker {
       if (!lost) return attempt;
       for (UniqueFd& lock : attempt.locks) Unlock(lock);
       std::erase(idle, *lost);
-      // Two that came at the same moment may have stopped each other.
+      // Two jobs that tried at the same time may have blocked each other.
       others_choose |= attempt.others_choose;
     }
     return {.others_choose = others_choose};
@@ -130,7 +130,8 @@ class Taker {
     return idle;
   }
 
-  // One that cannot be had, if there is one; the attempt has the locks so far.
+  // Locks the chosen GPUs. Returns one that is unavailable, if any; the attempt then has the locks
+  // so far.
   std::optional<size_t> LockAll(const GpuSnapshot& seen, const std::vector<size_t>& chosen,
                                 Attempt& attempt) {
     for (const size_t gpu : chosen) {
@@ -142,7 +143,7 @@ class Taker {
       }
       attempt.locks.push_back(std::move(lock));
     }
-    // Since the first look somebody who takes no lock may have begun to compute.
+    // A process that takes no locks may have started to compute since the first look.
     const GpuSnapshot now = probe_.Look();
     std::vector<Gpu> gpus;
     for (const size_t gpu : chosen) {
@@ -156,17 +157,18 @@ class Taker {
 
   std::string Wanted() const {
     const auto count = static_cast<int64_t>(wish_.count);
-    if (wish_.named) return Plural(count, "GPU") + " by name";
+    if (wish_.named) return Plural(count, "named GPU");
     return wish_.count == wish_.pool.size()
                ? fmt::format("all {}", Plural(count, "GPU"))
                : fmt::format("{} of {}", count,
                              Plural(static_cast<int64_t>(wish_.pool.size()), "GPU"));
   }
 
-  // What has changed, but not each time that somebody's memory or a temperature has.
+  // Reports changes, but at most once per kNewsInterval, because memory use and temperatures change
+  // all the time.
   void SayNews(const Ticket& ticket, double at_most_s) {
-    if (Clock::now() < next_news_) return;
-    next_news_ = Clock::now() + kNewsInterval;
+    if (QueueClock::now() < next_news_) return;
+    next_news_ = QueueClock::now() + kNewsInterval;
     const std::string line = WaitLine(ticket, at_most_s);
     if (line != std::exchange(said_, line)) options_.say(line);
   }
@@ -174,9 +176,9 @@ class Taker {
   std::string WaitLine(const Ticket& ticket, double at_most_s) {
     const std::vector<TicketText> before = Before(ticket);
     std::string line =
-        fmt::format("Waiting for {}, {} at most", Wanted(), FormatDuration(at_most_s));
+        fmt::format("Waiting for {}, at most {}", Wanted(), FormatDuration(at_most_s));
     if (!before.empty()) {
-      line += fmt::format("; {} before this one: {}",
+      line += fmt::format("; {} ahead in the queue: {}",
                           Plural(static_cast<int64_t>(before.size()), "job"), JobText(before[0]));
     }
     const std::vector<std::string> usage =
@@ -185,7 +187,7 @@ class Taker {
     return line;
   }
 
-  // What would start at once, or "".
+  // A suggestion that would start at once, or "".
   std::string WouldStart(const GpuSnapshot& seen) const {
     const std::vector<std::string> idle = IdleGpus(seen, folder_, wish_.pool, wish_.free_share);
     if (idle.empty() || idle.size() >= wish_.count) return "";
@@ -201,16 +203,16 @@ class Taker {
 
   Error NotEnough(const Ticket& ticket) {
     const bool waited = options_.wait_s > 0;
-    std::string text = fmt::format("there are not enough idle GPUs: expected {}", Wanted());
+    std::string text = fmt::format("not enough idle GPUs: expected {}", Wanted());
     if (waited) text += " within " + FormatDuration(options_.wait_s);
     const std::vector<TicketText> before = Before(ticket);
     const GpuSnapshot seen = probe_.Look();
     for (const std::string& gpu : UsageLines(seen, folder_, wish_.pool, wish_.free_share)) {
       text += "\n  " + gpu;
     }
-    for (const TicketText& other : before) text += "\n  waits before this one: " + JobText(other);
+    for (const TicketText& other : before) text += "\n  ahead in the queue: " + JobText(other);
     if (before.empty()) text += WouldStart(seen);
-    text += waited ? "" : "\n  --wait [MINUTES] waits in turn until there are enough";
+    text += waited ? "" : "\n  --wait [MINUTES] queues until there are enough";
     return {waited ? ExitCode::kDeadline : ExitCode::kFailure, text};
   }
 
@@ -218,7 +220,7 @@ class Taker {
   const LockFolder& folder_;
   const GpuWish& wish_;
   const TakeOptions& options_;
-  Clock::time_point next_news_ = Clock::time_point::min();
+  QueueClock::time_point next_news_ = QueueClock::time_point::min();
   std::string said_;
 };
 

@@ -1,4 +1,5 @@
-// Takes idle GPUs for a job: ranked, locked, looked at again under the lock, and in turn.
+// Takes idle GPUs for a job: ranks them, locks them, and checks them again under the lock. Jobs
+// take turns.
 #pragma once
 
 #include <cstddef>
@@ -17,39 +18,39 @@ namespace muster {
 
 struct GpuWish {
   std::vector<std::string> pool;  // UUIDs of the GPUs that may be taken
-  size_t count = 1;               // how many of them
-  bool named = false;             // all of them, in the order of `pool`; else the best ones
-  double free_share = 0;          // of a GPU's memory, what must be free
-  std::string what;               // the job, for those who wait: "launch configs/cifar10.txtpb"
-  // How to ask for `n` GPUs instead: this and n * fewer_unit. "": by name.
+  size_t count = 1;               // the number of GPUs to take
+  bool named = false;             // take all of `pool`, in its order; otherwise the best ones
+  double free_share = 0;          // the share of a GPU's memory that must be free
+  std::string what;               // the job, for waiting users: "launch configs/cifar10.txtpb"
+  // The option that requests `n` GPUs instead, followed by n * fewer_unit. "": by name.
   std::string fewer = "--devices auto:";
   uint32_t fewer_unit = 1;
 };
 
 struct TakenGpus {
-  std::vector<Gpu> gpus;           // rank by rank, as seen under their locks
-  std::vector<UniqueFd> locks;     // of these
-  std::unique_ptr<Ticket> ticket;  // says who has them
-  std::string reason;              // why these
+  std::vector<Gpu> gpus;           // in rank order, as seen under their locks
+  std::vector<UniqueFd> locks;     // one for each GPU
+  std::unique_ptr<Ticket> ticket;  // names the job that has them
+  std::string reason;              // for the choice
 };
 
 void SleepFor(double seconds);
 
 struct TakeOptions {
-  double wait_s = 0;  // for GPUs to come free; 0: not at all
-  // For jobs before this one to choose, and for a lock whose holder has no ticket yet: they take a
-  // fraction of a second. After quiet_s of it, `say` is told what this job waits for.
+  double wait_s = 0;  // the longest wait for free GPUs; 0: do not wait
+  // The longest wait for earlier jobs to choose, and for the holder of a lock to write its ticket;
+  // usually a fraction of a second. After quiet_s, `say` reports the wait.
   double others_choose_s = 30, quiet_s = 2;
-  // Called with each new line about the wait.
+  // Called with each new message about the wait.
   std::function<void(const std::string&)> say = [](const std::string&) {};
-  // Waits so long; may throw, which ends the attempt.
+  // Sleeps; may throw, which ends the attempt.
   std::function<void(double seconds)> sleep = SleepFor;
 };
 
-// Jobs come in turn: no GPU that an earlier job waits for is given to a later one, whichever GPUs
-// come free first; jobs whose GPUs are others do not wait for each other. A job takes all of its
-// GPUs or none, so no two can wait for one another for ever. Throws Error(kFailure) where there
-// are not enough, with who uses which since when; Error(kDeadline) after `wait_s`.
+// Jobs take turns: a later job never gets a GPU that an earlier one waits for. Jobs with disjoint
+// pools do not wait for each other. A job takes all of its GPUs or none, so there is no deadlock.
+// Throws Error(kFailure) if there are not enough, with the user of each GPU, or Error(kDeadline)
+// after `wait_s`.
 TakenGpus TakeGpus(GpuProbe& probe, const LockFolder& folder, const GpuWish& wish,
                    const TakeOptions& options);
 

@@ -21,13 +21,13 @@ namespace muster {
 namespace {
 
 constexpr const char* kPrefix = "muster-gpu-job-";
-constexpr size_t kMostBytes = 1 << 17;      // of a ticket that is read
-constexpr int64_t kMostWanted = 1 << 20;    // that a job may want
-constexpr std::time_t kAsleepSeconds = 30;  // without a beat
+constexpr size_t kMostTicketBytes = 1 << 17;
+constexpr int64_t kMostWanted = 1 << 20;    // GPUs of a valid ticket
+constexpr std::time_t kAsleepSeconds = 30;  // without a Beat()
 
 std::string NewName() {
   timespec now{};
-  ::clock_gettime(CLOCK_BOOTTIME, &now);  // never set back, and one for all processes
+  ::clock_gettime(CLOCK_BOOTTIME, &now);  // monotonic, and the same for all processes
   return fmt::format("{}{:010}.{:09}-{}", kPrefix, now.tv_sec, now.tv_nsec, ::getpid());
 }
 
@@ -38,14 +38,14 @@ std::string TextOf(const TicketText& ticket) {
   return text;
 }
 
-// 0 where there is none, or one that cannot be.
+// The number in `text`, or 0 if it is missing or out of range.
 int64_t NumberIn(const std::string& text, int64_t most) {
   int64_t number = 0;
   std::istringstream(text) >> number;
   return 0 < number && number <= most ? number : 0;
 }
 
-// Lines that it does not know are a later version's.
+// Ignores unknown lines: later versions may write them.
 TicketText Parse(const std::string& text) {
   TicketText ticket;
   std::istringstream lines(text);
@@ -68,7 +68,7 @@ TicketText Parse(const std::string& text) {
 std::string ReadFile(int fd) {
   std::string text;
   std::array<char, 4096> buffer;
-  while (text.size() < kMostBytes) {
+  while (text.size() < kMostTicketBytes) {
     const ssize_t got = ::pread(fd, buffer.data(), buffer.size(), static_cast<off_t>(text.size()));
     if (got <= 0) break;
     text.append(buffer.data(), static_cast<size_t>(got));
@@ -97,7 +97,7 @@ std::optional<TicketText> ReadTicket(const LockFolder& folder, const std::string
   if (!file.valid() || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
     return std::nullopt;
   }
-  if (TryLock(file.get(), LockMode::kShared) == Locked::kYes) {  // nobody's any more
+  if (TryLock(file.get(), LockMode::kShared) == Locked::kYes) {  // its job is gone
     const bool may_remove = status.st_uid == ::geteuid() || ::geteuid() == 0;
     if (stale == StaleFiles::kRemoveOwn && may_remove) ::unlink(folder.File(name).c_str());
     return std::nullopt;
@@ -132,11 +132,11 @@ Ticket::Ticket(const LockFolder& folder, size_t wants, std::vector<std::string> 
   path_ = folder.File(text_.name);
   file_ = folder.Make(text_.name, TextOf(text_));
   if (file_.valid()) return;
-  throw Error(ExitCode::kFailure, "{} is there already, and should have been new", path_);
+  throw Error(ExitCode::kFailure, "{} exists already, although its name should be new", path_);
 }
 
 Ticket::~Ticket() {
-  // A child that was forked has a copy of this object, and not the job.
+  // A forked child has a copy of this object, but does not own the job.
   if (::getpid() == text_.pid) ::unlink(path_.c_str());
 }
 
@@ -147,7 +147,7 @@ void Ticket::Write() const {
       ::ftruncate(file_.get(), static_cast<off_t>(text.size())) == 0) {
     return;
   }
-  throw Error(ExitCode::kFailure, "cannot write {}, this job's place among others: {}", path_,
+  throw Error(ExitCode::kFailure, "cannot write {}, the GPU queue ticket of this job: {}", path_,
               ErrorText(errno));
 }
 

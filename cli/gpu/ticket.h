@@ -1,5 +1,5 @@
-// A job's place among the jobs of this host that want GPUs, or have some: who comes first, and who
-// uses what since when.
+// The queue of jobs on this host that want or have GPUs: their order, and who uses which GPU since
+// when.
 #pragma once
 
 #include <sys/types.h>
@@ -14,43 +14,42 @@
 namespace muster {
 
 enum class TicketState : char {
-  kTaking = 'T',   // looks for GPUs just now
+  kTaking = 'T',   // looking for GPUs right now
   kWaiting = 'W',  // there were not enough
-  kHolding = 'H',  // has them
+  kHolding = 'H',  // has its GPUs
 };
 
-// What a job says of itself, in a file that only its user can write.
+// The content of a ticket, in a file that only the job's user can write.
 struct TicketText {
-  std::string name;  // of the file; their order is that of the queue
+  std::string name;  // of the file; the queue is in the order of the names
   TicketState state = TicketState::kTaking;
   pid_t pid = 0;                  // of the launcher
   size_t wants = 0;               // GPUs
   std::string what;               // "launch configs/cifar10.txtpb"
-  std::vector<std::string> gpus;  // UUIDs: those it has, or else those that it would take
-  // What the file itself says to those who read it.
+  std::vector<std::string> gpus;  // UUIDs of the GPUs that it has or, before that, may take
+  // From the status of the file.
   uid_t user = 0;
-  std::time_t changed = 0;  // of one that holds GPUs: since when
-  bool asleep = false;      // its job was stopped (Ctrl-Z): the others need not wait for it
+  std::time_t changed = 0;  // if it holds GPUs: since when
+  bool asleep = false;      // its job is stopped (Ctrl-Z): others need not wait for it
 };
 
-// A file with a lock: whoever can lock it knows that its job is gone, however it ended. Owned by
-// one thread.
+// A locked file. If the lock is free, the job is gone, however it ended. Owned by one thread.
 class Ticket {
  public:
-  // Behind all that there are. Removes what earlier jobs of this user (as root: of all) left
-  // behind.
+  // Joins the end of the queue. Removes tickets that earlier jobs of this user (for root: of all
+  // users) left behind.
   Ticket(const LockFolder& folder, size_t wants, std::vector<std::string> gpus, std::string what);
   ~Ticket();  // removes the file
   Ticket(const Ticket&) = delete;
   Ticket& operator=(const Ticket&) = delete;
 
   const std::string& name() const { return text_.name; }
-  // To be inherited by everything that keeps the job's GPUs locked.
+  // Every process that holds the GPU locks of the job must inherit this.
   int fd() const { return file_.get(); }
 
   void SayWaiting();
   void SayHolding(const std::vector<std::string>& gpus);
-  // "I am awake": to be called again and again by a job that waits.
+  // Shows that the job is awake. A waiting job must call it regularly.
   void Beat() const;
 
  private:
@@ -61,7 +60,7 @@ class Ticket {
   TicketText text_;
 };
 
-// Those of all jobs that live, in the order of the queue.
+// The tickets of all running and waiting jobs, in the order of the queue.
 std::vector<TicketText> ReadTickets(const LockFolder& folder);
 
 }  // namespace muster

@@ -10,17 +10,17 @@
 namespace muster {
 namespace {
 
-// What a driver keeps of an idle GPU, and small tools beside it, is below this.
+// The driver and small tools use less than this share of an idle GPU.
 constexpr double kUnseenShare = 0.1;
-// A job that wants a whole GPU can have no more of an idle one: the driver keeps some memory.
+// A job that wants a whole GPU gets at most this share, because the driver reserves some memory.
 constexpr double kMostShare = 0.95;
 
-// "" of MPS's server, which computes nothing itself: its clients are there, too.
+// "" for the MPS server, which computes nothing itself: its clients are listed, too.
 std::string ProcessWords(pid_t pid) {
   const ProcessText text = DescribeProcess(pid);
   if (text.command.starts_with("nvidia-cuda-mps-server")) return "";
   if (!text.seen) {
-    return fmt::format("process {} computes on it (of another container or host user)", pid);
+    return fmt::format("process {} computes on it (in another container or of another user)", pid);
   }
   return fmt::format("{} of {}, pid {}{}, computes on it", text.command, text.user, pid,
                      text.since ? ", since " + ClockText(*text.since) : "");
@@ -41,17 +41,17 @@ std::string WhyBusy(const Gpu& gpu, double free_share) {
   const double unseen = static_cast<double>(gpu.used_bytes) -
                         static_cast<double>(std::min(seen_bytes, gpu.used_bytes));
   if (unseen > kUnseenShare * total) {
-    return fmt::format("{} of its memory are used by somebody who cannot be seen from here",
+    return fmt::format("{} of its memory is used by processes that are not visible from here",
                        FormatBytes(unseen));
   }
   const double needed = std::min(free_share, kMostShare) * total;
   if (static_cast<double>(gpu.free_bytes) < needed) {
-    return fmt::format("{} of its memory are free, {} are needed",
+    return fmt::format("{} of its memory is free, {} is needed",
                        FormatBytes(static_cast<double>(gpu.free_bytes)), FormatBytes(needed));
   }
   if (gpu.temperature && gpu.slowdown_temperature &&
       *gpu.temperature >= *gpu.slowdown_temperature) {
-    return fmt::format("it has {} degrees, and slows down at {}", *gpu.temperature,
+    return fmt::format("it is too hot: {} degrees, it slows down at {}", *gpu.temperature,
                        *gpu.slowdown_temperature);
   }
   return "";

@@ -1,4 +1,4 @@
-// Which GPUs are in use, and who uses them since when, in words.
+// Describes which GPUs are in use, by whom and since when.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@
 
 namespace muster {
 
-// Why this GPU should not be taken: somebody's process computes on it, its memory is used by
-// somebody who cannot be seen, it is too hot, it cannot be used. "" if nothing speaks against it.
-// `free_share`: of its memory, what must be free.
+// Why this GPU should not be taken: a process computes on it, an invisible process uses its memory,
+// it is too hot, or it is unusable. "" if it can be taken. `free_share` is the share of its memory
+// that must be free.
 std::string WhyBusy(const Gpu& gpu, double free_share);
 
 // "anna's launch configs/cifar10.txtpb (pid 4242, 4 GPUs)"
@@ -21,12 +21,12 @@ std::string JobText(const TicketText& ticket);
 // The job that holds this GPU, or null.
 const TicketText* HolderOf(const std::vector<TicketText>& tickets, const std::string& uuid);
 
-// Those of these GPUs that a job could take now.
+// The GPUs among these that a job could take now.
 std::vector<std::string> IdleGpus(const GpuSnapshot& seen, const LockFolder& folder,
                                   const std::vector<std::string>& uuids, double free_share);
 
-// A line for each of these GPUs: "GPU 2: idle", "GPU 3: anna's … since 10:31", and why a GPU that
-// no job holds is not idle, or who else has locked it.
+// A line for each of these GPUs: "GPU 2: idle", "GPU 3: anna's … since 10:31". For a GPU that no
+// job holds, says why it is not idle or who has locked it.
 std::vector<std::string> UsageLines(const GpuSnapshot& seen, const LockFolder& folder,
                                     const std::vector<std::string>& uuids, double free_share);
 

@@ -23,14 +23,14 @@
 namespace muster {
 namespace {
 
-constexpr unsigned kDriverSeconds = 60;  // a driver that nobody has used yet takes some of them
+constexpr unsigned kDriverSeconds = 60;  // the first use of a driver takes several seconds
 constexpr size_t kMostGpus = 256;        // 4 KiB of UUIDs, which a pipe takes at once
-constexpr int kNoDevice = 100;           // of CUDA
-constexpr int kInvalidDevice = 101;      // what CUDA_VISIBLE_DEVICES names is not there
+constexpr int kNoDevice = 100;           // an error code of CUDA
+constexpr int kInvalidDevice = 101;      // CUDA_VISIBLE_DEVICES names an unknown GPU
 
 using Uuid = std::array<char, 16>;
 
-// What the driver says. False where it fails.
+// Asks the driver. Returns false if it fails.
 bool ListUuids(const char* library, std::vector<Uuid>& uuids) {
   void* const cuda = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);
   if (cuda == nullptr) return false;
@@ -45,7 +45,7 @@ bool ListUuids(const char* library, std::vector<Uuid>& uuids) {
   if (!find(init, "cuInit") || !find(get_count, "cuDeviceGetCount") || !find(get, "cuDeviceGet")) {
     return false;
   }
-  // The first one knows of MIG.
+  // Only the _v2 function supports MIG.
   if (!find(get_uuid, "cuDeviceGetUuid_v2") && !find(get_uuid, "cuDeviceGetUuid")) return false;
   int count = 0;
   int result = init(0);
@@ -70,10 +70,10 @@ bool ListUuids(const char* library, std::vector<Uuid>& uuids) {
   const bool known = ListUuids(library, uuids);
   const auto size = static_cast<ssize_t>(uuids.size() * sizeof(Uuid));
   const bool written = ::write(fd, uuids.data(), uuids.size() * sizeof(Uuid)) == size;
-  ::_exit(known && written ? 0 : 1);  // without what this process would do at its end
+  ::_exit(known && written ? 0 : 1);  // skips the exit handlers of the parent process
 }
 
-// Of "GPU-1b2c…" and "MIG-1b2c…" what follows the kind, in small letters and without dashes.
+// The part of "GPU-1b2c…" or "MIG-1b2c…" after the kind, in lower case and without dashes.
 std::string Digits(const std::string& uuid) {
   std::string digits;
   for (const char c :
@@ -83,7 +83,7 @@ std::string Digits(const std::string& uuid) {
   return digits;
 }
 
-// The UUIDs of those that the driver names. What NVML does not see nobody can lock.
+// The UUIDs of the GPUs that the driver names. A GPU that NVML does not report cannot be locked.
 std::vector<std::string> Matched(const std::vector<std::string>& answered,
                                  const GpuSnapshot& seen) {
   std::vector<std::string> uuids;
@@ -100,7 +100,7 @@ std::vector<std::string> Matched(const std::vector<std::string>& answered,
 std::optional<std::vector<std::string>> AskCuda(const char* library) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
-    throw Error(ExitCode::kFailure, "cannot make a pipe: {}", ErrorText(errno));
+    throw Error(ExitCode::kFailure, "cannot create a pipe: {}", ErrorText(errno));
   }
   UniqueFd read_end(ends[0]), write_end(ends[1]);
   const pid_t parent = ::getpid();
@@ -110,7 +110,7 @@ std::optional<std::vector<std::string>> AskCuda(const char* library) {
     throw Error(ExitCode::kFailure, "cannot start a process that asks CUDA: {}", ErrorText(errno));
   }
   write_end.Reset();
-  // The child writes all of them at once, or nothing.
+  // The child writes all UUIDs at once, or none.
   std::array<Uuid, kMostGpus> uuids;
   ssize_t got;
   do {

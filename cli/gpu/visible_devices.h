@@ -1,4 +1,4 @@
-// CUDA_VISIBLE_DEVICES: what the environment leaves of this machine's GPUs.
+// CUDA_VISIBLE_DEVICES: the GPUs of this machine that the environment leaves visible.
 #pragma once
 
 #include <functional>
@@ -11,12 +11,13 @@
 namespace muster {
 
 struct VisibleGpus {
-  bool limited = false;            // the variable is set
-  std::string value;               // to this
-  std::vector<std::string> uuids;  // of all that are left, in its order; of all, if not limited
-  bool no_driver = false;          // CUDA's driver could not say which
+  bool limited = false;            // whether the variable is set
+  std::string value;               // of the variable
+  std::vector<std::string> uuids;  // of the visible GPUs, in its order; of all, if not limited
+  bool no_driver = false;          // the CUDA driver did not answer
 
-  // It names GPUs (what else it may say, as NoDevFiles, means none), and the first is not there.
+  // Whether it names GPUs and the first does not exist. Other values, such as NoDevFiles, mean
+  // none.
   bool NamesMissing() const {
     const bool names = value.starts_with("GPU-") || value.starts_with("MIG-") ||
                        (!value.empty() && '0' <= value[0] && value[0] <= '9');
@@ -24,19 +25,20 @@ struct VisibleGpus {
   }
 };
 
-// The GPUs that CUDA offers to a process with this environment, in CUDA's order: the 32 hexadecimal
-// digits of each one's UUID. Loads CUDA's driver library in a child process, since nothing of it
-// should be in this one. Nothing where the driver is missing, fails, crashes, or does not answer in
-// time. To be called while this process has one thread.
+// The GPUs that CUDA offers to a process with this environment, in CUDA's order, as the 32
+// hexadecimal digits of their UUIDs. Loads the CUDA driver library in a child process, to keep it
+// out of this one. Nothing if the driver is missing, fails, crashes, or does not answer in time.
+// Call it while this process has one thread.
 std::optional<std::vector<std::string>> AskCuda(const char* library);
 
-// What `value` (null: not set) leaves of the GPUs seen. Integers count in CUDA's order, a UUID may
-// be shortened, and the list ends at the first that is not there: the driver decides all of that,
-// so `ask` asks it (AskCuda). Where it does not answer no GPU is left, as no program could use one.
+// The GPUs that `value` (null: not set) leaves visible. Integers count in CUDA's order, a UUID may
+// be shortened, and the list ends at the first unknown entry: only the driver knows these rules, so
+// `ask` asks it (AskCuda). If it does not answer, no GPU is visible, because no program could use
+// one.
 VisibleGpus ReadVisibleDevices(const char* value, const GpuSnapshot& seen,
                                const std::function<std::optional<std::vector<std::string>>()>& ask);
 
-// Reads this process's environment.
+// Reads the environment of this process.
 VisibleGpus VisibleHere(const GpuSnapshot& seen);
 
 }  // namespace muster

@@ -17,8 +17,7 @@ struct StepPart {
 double ComputeMs(const events::Summary::Rank& rank) { return rank.parts().compute_ms(); }
 double InputMs(const events::Summary::Rank& rank) { return rank.parts().input_ms(); }
 
-// Which rank is late: one that is slower on average, by at least half of what the others wait; or
-// now one, now another.
+// Blames one rank if its mean time explains at least half of the imbalance.
 std::string LateText(const events::Summary& summary, const char* devices) {
   double mean = 0;
   for (const auto& rank : summary.ranks()) mean += ComputeMs(rank) / summary.ranks_size();
@@ -26,12 +25,12 @@ std::string LateText(const events::Summary& summary, const char* devices) {
   const events::Measured& measured = summary.measured();
   if (ComputeMs(slowest) - mean < 0.5 * measured.shares().imbalance() * measured.step_ms()) {
     return fmt::format(
-        "now one rank is late, now another, and all wait for it: look for other work on the {}",
+        "the slowest rank varies, and the others wait for it: look for other load on the {}",
         devices);
   }
   return fmt::format(
-      "rank {} computes for {}, the mean of all is {}, and they wait for it: look for other work "
-      "on its {}, or for slices and images that do not divide evenly among the ranks",
+      "rank {} computes for {} per step (mean of all ranks: {}), and the others wait for it: look "
+      "for other load on its {}, or for slices or images that do not divide evenly",
       slowest.rank(), FormatMilliseconds(ComputeMs(slowest)), FormatMilliseconds(mean), devices);
 }
 

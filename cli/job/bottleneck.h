@@ -1,4 +1,4 @@
-// What limits a run, judged from its measured parts. A pure function.
+// Names what limits a run, from the measured parts of its steps. A pure function.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace muster {
 
-// The largest part of a step, and what to try. Empty where `summary` lacks a step's length, its
-// shares, or a rank's times.
+// The largest part of a step, and what to try. Empty if `summary` lacks the length of a step, its
+// shares, or the times of a rank.
 //
 // The parts, as shares of a step:
-//   compute   the mean arithmetic of all ranks
-//   slowest   how much longer the slowest rank of each step computes: shares.imbalance
-//   input     what the input pipeline adds to that
-//   server    the rest of shares.overhead: adding, updating, gradients and weights on their way
+//   compute   the mean compute time of all ranks
+//   slowest   the extra compute time of the slowest rank of each step: shares.imbalance
+//   input     the extra time for the input pipeline
+//   server    the rest of shares.overhead: reduction, update and communication
 std::string Bottleneck(const events::Summary& summary, bool on_gpus = false);
 
 }  // namespace muster

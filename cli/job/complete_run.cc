@@ -22,15 +22,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The last line of metrics.jsonl of a run that was completed. Where only its status says so, the
-// run is resumed, which writes that line again.
+// The last line of metrics.jsonl of a completed run. Empty if only status.json reports completion:
+// resuming the run then writes that line again.
 std::optional<RunEnd> CompletionOf(const std::string& run_dir) {
   const auto run = ReadRunIfThere(run_dir);
   if (!run || !run->end || run->end->state != RunState::kCompleted) return std::nullopt;
   return run->end;
 }
 
-// The config of the run as its newest checkpoint holds it, with settings of this launch.
+// The config in the newest checkpoint, with the settings of this launch.
 config::Config ConfigOfRun(const RunDir& dir, const std::vector<Setting>& settings) {
   const HeldFile kept = HeldFile::OfText(ConfigToResume(dir.path()));
   try {
@@ -45,25 +45,26 @@ config::Config ConfigOfRun(const RunDir& dir, const std::vector<Setting>& settin
 std::string HowToTrainLonger(const RunDir& dir, const config::Config& config) {
   if (RateFollowsLength(config.learning_rate())) {
     return fmt::format(
-        "It cannot be made longer, since the rate of every step depends on its length "
-        "(learning_rate.type={}); another run can begin with its weights: --initial-weights "
+        "It cannot be extended, because the rate of every step depends on the length of the run "
+        "(learning_rate.type={}). A new run can start from its weights: --initial-weights "
         "{}/model.safetensors",
         config::LearningRate::Type_Name(config.learning_rate().type()), dir.shown());
   }
-  return fmt::format("To train for longer: muster launch --resume {} {}", dir.shown(),
+  return fmt::format("To train longer: muster launch --resume {} {}", dir.shown(),
                      config.run().has_steps()
                          ? fmt::format("--steps N, with N above {}", config.run().steps())
                          : fmt::format("--epochs N, with N above {}", config.run().epochs()));
 }
 
-// A file of weights that the run should have left.
+// A weights file that the run should have left.
 struct Model {
   std::string name;
   int64_t step = 0;
   bool average = false;
 };
 
-// From which checkpoint the file has been written again; "" if none has its weights.
+// Rewrites the file from a checkpoint. Returns the name of the checkpoint, or "" if none holds its
+// weights.
 std::string WriteAgain(const Model& model, const std::string& run_dir) {
   for (const CheckpointName& name : ListCheckpoints(run_dir)) {
     if (name.step != model.step) continue;
@@ -72,16 +73,15 @@ std::string WriteAgain(const Model& model, const std::string& run_dir) {
                            run_dir + "/" + model.name);
       return name.Text();
     } catch (const Error& error) {
-      if (error.code() == ExitCode::kFailure)
-        throw;  // no other checkpoint could be written, either
+      if (error.code() == ExitCode::kFailure) throw;  // writing would fail from every checkpoint
       PrintError(fmt::format("muster: warning: {}\n", error.what()));
     }
   }
   return "";
 }
 
-// All that the run has written, and what it could not write at its end, such as on a full disk,
-// but a checkpoint has.
+// The files that the run has written, and those that it failed to write at its end (on a full
+// disk, for example) but that a checkpoint holds.
 std::vector<Model> ModelsOf(const config::Config& config, int64_t last_step, const RunEnd& end,
                             const std::string& run_dir) {
   const bool use_average = config.evaluation().use_ema();
@@ -105,13 +105,13 @@ ExitCode Mend(const std::vector<Model>& models, const RunDir& dir) {
     const std::string damage = DamageOf(dir.path() + "/" + model.name);
     if (damage.empty()) continue;
     if (const std::string from = WriteAgain(model, dir.path()); !from.empty()) {
-      PrintError(fmt::format("muster: warning: {}; it is written again from {}\n", damage, from));
+      PrintError(fmt::format("muster: warning: {}; restored it from {}\n", damage, from));
       continue;
     }
     code = ExitCode::kFailure;
     PrintError(fmt::format(
-        "muster: error: {}; no checkpoint that is left has the weights of step {}; the run can be "
-        "repeated with the same bits: muster launch {}\n",
+        "muster: error: {}; no remaining checkpoint holds the weights of step {}. Repeat the run "
+        "to get the same bits: muster launch {}\n",
         damage, model.step, dir.ConfigPath()));
   }
   return code;
@@ -134,8 +134,8 @@ bool IsCompleteWithoutCheckpoint(const std::string& run_dir, const std::vector<S
 std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setting>& settings) {
   if (IsCompleteWithoutCheckpoint(dir.path(), settings)) {
     PrintResult(fmt::format(
-        "The run in {0} is complete: nothing is left to do. No checkpoint of it is left, so it "
-        "cannot be made longer; another run can begin with its weights: --initial-weights "
+        "The run in {0} is complete: nothing is left to do. It has no checkpoint left, so it "
+        "cannot be extended. A new run can start from its weights: --initial-weights "
         "{0}/model.safetensors",
         dir.shown()));
     return ExitCode::kOk;
@@ -151,7 +151,7 @@ std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setti
   const int64_t total = PlanSteps(config, state.plan().train_samples()).total_steps;
   const bool stopped = !StopReasonAt(config.evaluation(), state, total).empty();
   if (!stopped && state.step() < total) return std::nullopt;
-  PlanTrace(dir, settings, config);  // refuses to trace what is over
+  PlanTrace(dir, settings, config);  // rejects a trace of a run that is over
   const ExitCode code = Mend(ModelsOf(config, state.step(), *end, dir.path()), dir);
   PrintResult(fmt::format("The run in {} is complete: nothing is left to do ({}){}", dir.shown(),
                           done, stopped ? "" : ". " + HowToTrainLonger(dir, config)));

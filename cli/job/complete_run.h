@@ -10,15 +10,15 @@
 
 namespace muster {
 
-// Nothing if there is something left to do with these settings: more steps, or the run's last line
-// or newest checkpoint is not whole. Otherwise says that there is not, and how to train for longer,
-// and changes nothing, but that files of the run's weights that are damaged or gone are written
-// again from a checkpoint that has them. kFailure: some are in none. Throws Error(kUsage) where the
-// run cannot go on with these settings.
+// Returns nothing if work is left with these settings: more steps, or a last line or newest
+// checkpoint that is damaged. Otherwise prints that the run is complete and how to train longer,
+// and restores damaged or missing weights files from checkpoints; nothing else changes. kFailure:
+// no checkpoint holds some of them. Throws Error(kUsage) if the run cannot continue with these
+// settings.
 std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setting>& settings);
 
-// Whether a run that has no checkpoint (any more) has reached its end, all its files of weights are
-// whole, and these settings do not ask for more.
+// Whether a run without checkpoints has reached its end, all its weights files are intact, and
+// these settings do not extend it.
 bool IsCompleteWithoutCheckpoint(const std::string& run_dir, const std::vector<Setting>& settings);
 
 }  // namespace muster

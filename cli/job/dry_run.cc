@@ -25,7 +25,7 @@ std::string RangeText(const Range& range) {
   return fmt::format("{} ... {}", range.begin, range.end - 1);
 }
 
-// Which slices each rank computes, and how many images that is in a full batch.
+// A table with the slices of each rank and its number of images in a full batch.
 std::vector<std::string> RankLines(const config::Config& config) {
   const bool measured = config.cluster().shares() == config::Cluster::MEASURED;
   TextTable table({{"rank", true},
@@ -87,7 +87,7 @@ std::vector<std::string> MemoryLines(const std::string& process, const std::vect
   return lines;
 }
 
-// The memory of all processes. What several of them map counts once.
+// The memory of all processes, with shared mappings counted once.
 double JobMemory(const std::vector<MemoryRow>& server, const std::vector<MemoryRow>& worker,
                  uint32_t workers) {
   double sum = SumOf(server);
@@ -120,19 +120,19 @@ std::vector<std::string> DryRunLines(const std::string& config_path, const confi
   lines.push_back("");
   add(LengthLines(config, graph, data));
   lines.push_back("");
-  lines.push_back("memory (code and libraries of the server, about 12 MB, come on top):");
+  lines.push_back("memory (plus about 12 MB of code and libraries of the server):");
   const uint32_t workers = config.cluster().workers();
   const std::vector<MemoryRow> server_memory = ServerMemory(config, graph);
   add(MemoryLines("server", server_memory));
   add(MemoryLines(workers == 1 ? "worker" : "each worker, about", worker_memory));
-  lines.push_back(fmt::format("  {:<32} {:>9}", "all together, shared parts once",
+  lines.push_back(fmt::format("  {:<32} {:>9}", "total, shared parts counted once",
                               FormatBytes(JobMemory(server_memory, worker_memory, workers))));
-  if (SumOfCard(worker_memory) > 0) {  // the driver's own part is not known before it is there
-    add(MemoryLines("on the card, for each worker", worker_memory, /*on_card=*/true));
-    lines.push_back("    the driver's own, some 100s of MB, comes on top");
+  if (SumOfCard(worker_memory) > 0) {  // the driver's part is unknown until it is loaded
+    add(MemoryLines("on the GPU, for each worker", worker_memory, /*on_card=*/true));
+    lines.push_back("    plus a few hundred MB for the driver");
   }
   lines.push_back("");
-  lines.push_back("A dry run: no run was started, nothing was written.");
+  lines.push_back("Dry run: nothing was started or written.");
   return lines;
 }
 

@@ -20,7 +20,7 @@ bool LeftEarly(const EndedProcess& process) {
          process.end.value == 0;
 }
 
-// A worker that ran into its own deadline.
+// Whether a worker ended because its own deadline expired.
 bool GaveUp(const EndedProcess& process) {
   return process.rank >= 0 && !process.end.by_signal &&
          process.end.value == static_cast<int>(ExitCode::kDeadline);
@@ -74,7 +74,7 @@ std::string DescribeEnd(const EndedProcess& ended, const std::string& at,
   std::string who = Name(ended.rank, ended.pid);
   const ChildEnd& end = ended.end;
   if (!end.by_signal && end.value == 0) {
-    return fmt::format("{} ended{} before the job did, with exit code 0", who, at);
+    return fmt::format("{} ended{} with exit code 0 before the job was complete", who, at);
   }
   if (!end.by_signal) {
     return fmt::format("{} failed{} with exit code {}: {}", who, at, end.value,
@@ -83,7 +83,7 @@ std::string DescribeEnd(const EndedProcess& ended, const std::string& at,
   const char* const was = IsCrash(end.value) ? "" : "was ";
   const char* const out_of_memory =
       end.value == SIGKILL
-          ? "; if nobody did that by hand, the system was out of memory (dmesg tells)"
+          ? "; unless you killed it, the system probably ran out of memory (see dmesg)"
           : "";
   return fmt::format("{} {}{}{}{}", who, was, EndText(end), at, out_of_memory);
 }
@@ -105,21 +105,21 @@ std::string Meaning(ExitCode code) {
     case ExitCode::kOk:
       return "success";
     case ExitCode::kFailure:
-      return "a failure without a code of its own";
+      return "a failure with no specific exit code";
     case ExitCode::kUsage:
       return "wrong command line or config";
     case ExitCode::kData:
-      return "a data file is missing, truncated or foreign, or there is no whole checkpoint";
+      return "a data file is missing, truncated or invalid, or no checkpoint is intact";
     case ExitCode::kNonfinite:
       return "a loss, gradient or weight was not finite";
     case ExitCode::kDeadline:
-      return "a wait ran into its deadline";
+      return "a deadline expired";
     case ExitCode::kProcessDied:
       return "a worker or the server was killed or crashed";
     case ExitCode::kPeerFailed:
       return "another process of the job failed or was lost";
     case ExitCode::kRefused:
-      return "a worker did not fit the job";
+      return "a worker did not match the job";
     case ExitCode::kInterrupted:
       return "stopped by SIGINT";
     case ExitCode::kTerminated:
@@ -174,15 +174,16 @@ FailureCause FindFailureCause(const std::vector<EndedProcess>& ended, const Obse
   if (reported && !reported->what.empty() && server_found_it) {
     JobFailure failure = *reported;
     if (cause) failure.code = CodeOf(ended[*cause].end);
-    // However its silence was noticed.
+    // A stopped process counts as silent, even if the server noticed it in another way.
     if (observed.IsStopped(reported_rank)) failure.code = ExitCode::kDeadline;
     failure.what += StoppedText(observed);
     return {.failure = std::move(failure), .in_server_words = true};
   }
-  if (ended.empty()) return {.failure = {.what = "the server reported a failure and did not end"}};
+  if (ended.empty()) return {.failure = {.what = "the server reported a failure and did not exit"}};
   const EndedProcess& process = ended[cause.value_or(0)];
-  // Victims only: whatever they lost sight of may have been stopped, or be stuck.
-  const char* const found = cause ? "" : "no process ended first by itself; the first to give up: ";
+  // Without a cause, all that ended are victims: the process that they lost may be stopped or
+  // stuck.
+  const char* const found = cause ? "" : "no process failed by itself; the first to give up: ";
   JobFailure failure{.code = CodeOf(process.end),
                      .what = found + DescribeEnd(process, at, words_of(process.rank))};
   if (process.rank >= 0) failure.rank = static_cast<uint32_t>(process.rank);

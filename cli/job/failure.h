@@ -1,8 +1,8 @@
-// Who is to blame when a job fails. Pure functions.
+// Finds the cause of a failed job. Pure functions.
 //
-// One process that goes takes the others with it: the server notices within milliseconds, and every
+// When one process ends, the others follow: the server notices within milliseconds, and every
 // worker that then ends with kPeerFailed is only a victim. The cause is the first process that
-// ended by itself in another way.
+// ended by itself with anything else.
 #pragma once
 
 #include <sys/types.h>
@@ -25,33 +25,33 @@ struct EndedProcess {
   ChildEnd end;
 };
 
-// The index in `ended` (in order of their ends) of the process that failed first; empty if each of
-// them was asked to end or ended as a victim. `reported_rank` is the worker that the server's
-// report blames, or -1: it settles whether a process that ended at the same moment came first, and
-// whether a worker that ended with exit code 0 left too early.
+// The index in `ended` (in order of their ends) of the process that failed first; empty if each
+// process was asked to end or was a victim. `reported_rank` is the worker that the server blames,
+// or -1. It decides between processes that ended at the same moment, and whether a worker that
+// ended with exit code 0 left too early.
 std::optional<size_t> FindCause(const std::vector<EndedProcess>& ended, int reported_rank);
 
-// The signal that took the server; empty if it ended otherwise, or was asked to end.
+// The signal that killed the server; empty if it ended otherwise, or was asked to end.
 std::optional<int> SignalOfServer(const std::vector<EndedProcess>& ended);
 
 // "rank 1 (pid 4242)", "server (pid 4241)"
 std::string Name(int rank, pid_t pid);
 
-// "rank 1 (pid 4242) was killed by SIGKILL at step 57 of 3,910 …"; `at` is "" or " at step …",
-// `words` are what the process said about a failure itself, or "".
+// "rank 1 (pid 4242) was killed by SIGKILL at step 57 of 3,910 …". `at` is "" or " at step …";
+// `words` is the error that the process reported itself, or "".
 std::string DescribeEnd(const EndedProcess& ended, const std::string& at,
                         const std::string& words = "");
 
 // "killed by SIGKILL", "crashed with SIGSEGV", "ended with exit code 1"
 std::string EndText(const ChildEnd& end);
 
-// The launcher's exit code for a cause: kProcessDied for a signal or a code that nobody knows.
+// The launcher's exit code for a cause: kProcessDied for a signal or an unknown code.
 ExitCode CodeOf(const ChildEnd& end);
 
-// What an exit code means, in a few words.
+// The meaning of an exit code, in a few words.
 std::string Meaning(ExitCode code);
 
-// What the launcher saw of the processes that still ran when the first failure showed.
+// The processes that were still running when the first failure was noticed.
 struct Observed {
   struct Process {
     int rank;
@@ -59,28 +59,28 @@ struct Observed {
   };
   std::vector<Process> stopped;  // by SIGSTOP or a debugger: they cannot answer
   pid_t server_pid = 0;
-  double server_silent_s = 0;  // 0: it had said something lately
+  double server_silent_s = 0;  // 0: it had sent an event recently
 
   bool IsStopped(int rank) const;  // -1: the server
   bool ServerIsStuck() const;
 };
 
-// "server (pid 4241) has been silent for 23 s at step 57 of 3,910; it is stopped (SIGSTOP?), and so
-// are ranks 0 and 1", for a server that is stuck.
+// Describes a stuck server: "server (pid 4241) has been silent for 23 s at step 57 of 3,910; it is
+// stopped (SIGSTOP?), and so are ranks 0 and 1".
 std::string DescribeSilence(const Observed& observed, const std::string& at);
 
-// What the server reports. An exit code that nobody knows is kProcessDied.
+// The failure that the server reports. An unknown exit code becomes kProcessDied.
 JobFailure FailureOf(const events::Failure& reported);
 
-// What is told about a failed job. The log to show is that of its rank.
+// The cause of a failed job. The log to show is that of its rank.
 struct FailureCause {
   JobFailure failure;
-  bool in_server_words = false;  // the server has no more to say
+  bool in_server_words = false;  // the failure is the server's own report
   bool server_is_stuck = false;
 };
 
-// A process that gave up waiting for a server that is stuck is a victim, too. `reported`: by the
-// server, if it could; `words_of` finds what a process said in its log about its failure.
+// A process that gave up waiting for a stuck server is a victim, too. `reported` is the server's
+// report, if it sent one. `words_of` finds the error that a process wrote to its log.
 FailureCause FindFailureCause(const std::vector<EndedProcess>& ended, const Observed& observed,
                               const std::optional<JobFailure>& reported, const std::string& at,
                               const std::function<std::string(int rank)>& words_of);

@@ -45,7 +45,7 @@ std::string DataText(const config::Data& data) {
   constexpr int64_t kMany = 50'000'000;
   const char* const slow =
       made_up.train_samples() >= kMany
-          ? "; each worker puts them in order before the first step, which takes a while"
+          ? "; each worker shuffles them before the first step, which takes a while"
           : "";
   return fmt::format("{}: {} and {} for testing, {}, {}{}", format,
                      Plural(made_up.train_samples(), "image"), FormatCount(made_up.test_samples()),
@@ -69,8 +69,8 @@ std::string WorkersText(const config::Config& config) {
                      Plural(config.worker().threads(), "thread"), TransportText(config.cluster()));
 }
 
-// What a worker says that it computes with; "" of one that did not say. As
-// worker/backend/cpu/cpu_arithmetic.cc words it.
+// `arithmetic` is the worker's description of its backend, or "". Its format is defined in
+// worker/backend/cpu/cpu_arithmetic.cc.
 bool IsCpu(const std::string& arithmetic) { return arithmetic.starts_with("oneDNN "); }
 bool IsCard(const std::string& arithmetic) { return !arithmetic.empty() && !IsCpu(arithmetic); }
 
@@ -130,7 +130,8 @@ std::string UpdateText(const config::Config& config) {
   return text;
 }
 
-// What is chosen by accuracy during the run. On images that have chosen it is flattering.
+// What the accuracy decides during the run. Accuracy on the images that decided is optimistic, so
+// the header names them.
 std::string ChoiceText(const config::Config& config) {
   std::string chosen = "the best weights";
   if (config.learning_rate().type() == config::LearningRate::PLATEAU)
@@ -139,7 +140,7 @@ std::string ChoiceText(const config::Config& config) {
   return chosen;
 }
 
-// The row about the set that chooses.
+// The row about the set that makes these choices.
 std::string ChoiceRow(const config::Config& config, const DataCount& data) {
   const config::Evaluation& evaluation = config.evaluation();
   if (evaluation.every_epochs() == 0 && evaluation.every_steps() == 0) return "";
@@ -147,15 +148,15 @@ std::string ChoiceRow(const config::Config& config, const DataCount& data) {
   if (data.validation > 0) {
     const bool tests = data.test > 0 && !evaluation.skip_final();
     return Row("validation",
-               fmt::format("{} choose {}; {} train{}", Plural(data.validation, "image"), chosen,
-                           FormatCount(data.train),
-                           tests ? ", " + FormatCount(data.test) + " test at the end" : ""));
+               fmt::format("{} to choose {}; {} to train{}", Plural(data.validation, "image"),
+                           chosen, FormatCount(data.train),
+                           tests ? ", " + FormatCount(data.test) + " to test at the end" : ""));
   }
-  // Workers by hand may have data that this host has not.
+  // Workers started by hand may have data that this host lacks.
   const bool unknown = data.train < 0 && (config.data().validation_fraction() > 0 ||
                                           config.data().format() == config::Data::IMAGE_FOLDER);
-  return unknown ? Row("evaluations", "choose " + chosen)
-                 : Row("test set", "also chooses " + chosen);
+  return unknown ? Row("evaluations", "used to choose " + chosen)
+                 : Row("test set", "also used to choose " + chosen);
 }
 
 std::vector<std::string> HeaderLines(const std::string& config_path, const config::Config& config,
@@ -220,10 +221,10 @@ std::vector<std::string> PlacementLines(const events::Started& started,
         std::to_string(worker.rank()),    worker.host(),
         std::to_string(worker.pid()),     "cpu",
         std::to_string(worker.threads()), cores_of(static_cast<pid_t>(worker.pid()))};
-    if (IsCard(worker.arithmetic())) row[3] = "card";
+    if (IsCard(worker.arithmetic())) row[3] = "GPU";
     if (worker.rank() < places.size()) {
       const Gpu& gpu = places[worker.rank()].gpu;
-      if (!IsCpu(worker.arithmetic())) row[3] = "card " + gpu.index;
+      if (!IsCpu(worker.arithmetic())) row[3] = "GPU " + gpu.index;
       row.insert(row.end(),
                  {FormatBytes(static_cast<double>(gpu.total_bytes)), gpu.name, gpu.uuid});
     }
@@ -248,9 +249,9 @@ std::vector<std::string> DeviceTexts(const config::Config& config, const events:
     const bool one = ranks_of.size() > 1 && ranks.size() == 1;
     if (IsCpu(arithmetic)) {
       lines.push_back(fmt::format(
-          "Warning: worker.backend=CUDA, but {} {} on the CPU, with {} (worker.soft_placement): {} "
-          "why",
-          who, one ? "computes" : "compute", arithmetic, one ? "its log says" : "their logs say"));
+          "Warning: worker.backend=CUDA, but {} {} on the CPU with {} (worker.soft_placement); see "
+          "{} for the reason",
+          who, one ? "computes" : "compute", arithmetic, one ? "its log" : "their logs"));
     } else {
       lines.push_back(fmt::format("Computing on {}{}", arithmetic,
                                   ranks_of.size() == 1 ? "" : fmt::format(" ({})", who)));

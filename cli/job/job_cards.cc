@@ -10,7 +10,7 @@
 namespace muster {
 namespace {
 
-// What the GPUs of the job, or their absence, make of the config.
+// The settings that follow from the GPUs of the job, or from their absence.
 std::vector<Setting> SettingsOf(const JobGpus& cards, const config::Config& config) {
   std::vector<Setting> settings;
   if (cards.wanted() && !config.cluster().has_workers()) {
@@ -25,11 +25,10 @@ std::vector<Setting> SettingsOf(const JobGpus& cards, const config::Config& conf
   return settings;
 }
 
-// Waits so long, unless a signal stops the launcher.
 void SleepUnlessStopped(SignalSource& signals, double seconds) {
   pollfd request{.fd = signals.fd(), .events = POLLIN};
   if (::poll(&request, 1, static_cast<int>(seconds * 1000) + 1) <= 0) return;
-  signals.ThrowIfStopped(" before the job had its cards; nothing was started");
+  signals.ThrowIfStopped(" before the job had its GPUs; nothing was started");
 }
 
 }  // namespace
@@ -56,10 +55,9 @@ std::shared_ptr<JobGpus> PlanCards(const CardTerms& terms, config::Config& confi
                .waits = terms.wait_s > 0,
                .no_backend = WhyNoGpuBackend(config, terms.worker_program)});
   if (terms.wait_s > 0 && !cards->asked()) {
-    throw Error(
-        ExitCode::kUsage,
-        "--wait: no cards are asked for, so there is nothing to wait for: expected --devices "
-        "(worker.devices) with it");
+    throw Error(ExitCode::kUsage,
+                "--wait: no GPUs are requested, so there is nothing to wait for; add --devices "
+                "(worker.devices)");
   }
   ChangeConfig(config, SettingsOf(*cards, config), terms.config_path);
   return cards;
@@ -78,8 +76,8 @@ void TakeCards(JobGpus& cards, const config::Worker& worker, const CardWait& wai
   if (worker.soft_placement() || cards.unused().empty()) return;
   for (const std::string& line : cards.Lines()) wait.say(line + "\n");
   throw Error(ExitCode::kFailure,
-              "{}: nothing would compute on these cards, and worker.soft_placement=false does not "
-              "let the workers compute on the CPU",
+              "{}: these GPUs would be unused, and worker.soft_placement=false forbids the workers "
+              "to compute on the CPU",
               cards.unused());
 }
 

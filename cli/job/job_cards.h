@@ -1,4 +1,4 @@
-// How a job of this launcher comes to its GPUs: from its settings to their locks.
+// Chooses and locks the GPUs of a job, from its settings.
 #pragma once
 
 #include <memory>
@@ -12,25 +12,25 @@
 
 namespace muster {
 
-// How the cards were asked for on the command line, or "".
+// The command-line option that requests GPUs, as typed, or "".
 std::string TypedDevices(const std::vector<Setting>& settings);
 
-// --devices cpu on the command line wins over the config's worker.backend.
+// --devices cpu on the command line overrides worker.backend of the config.
 void PreferTypedCpu(const std::vector<Setting>& settings, config::Config& config);
 
 struct CardTerms {
-  std::string config_path;  // in errors
+  std::string config_path;  // for errors
   std::vector<Setting> settings;
   std::string worker_program;
   double wait_s = 0;
 };
 
-// Plans the cards, and sets in `config`, which is not resolved yet, what follows from them. Throws
-// what JobGpus does, and Error(kUsage) for a wait for nothing.
+// Plans the GPUs, and sets what follows from them in `config`, which is not resolved yet. Throws
+// what JobGpus throws, and Error(kUsage) for --wait without GPUs.
 std::shared_ptr<JobGpus> PlanCards(const CardTerms& terms, config::Config& config);
 
-// Words about cards, of one line or more: on standard output, or on standard error where that is
-// for a result alone.
+// Print messages about GPUs, of one or more lines. The first writes to standard output; the second
+// writes to standard error, for commands whose standard output holds only a result.
 void SayInResult(const std::string& text);
 void SayBesideResult(const std::string& text);
 
@@ -39,7 +39,7 @@ struct CardWait {
   void (*say)(const std::string& text);
 };
 
-// Takes the cards, if there are some to take, before any process of the job. A signal ends the
+// Locks the GPUs, if the job wants any, before any process of the job starts. A signal ends the
 // wait.
 void TakeCards(JobGpus& cards, const config::Worker& worker, const CardWait& wait,
                SignalSource& signals);

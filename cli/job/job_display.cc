@@ -16,13 +16,13 @@ namespace {
 
 constexpr size_t kMostRanksInALine = 12;
 
-// A part of the line; the one with the largest rank is the first to go.
+// A part of the line. The part with the largest rank is dropped first.
 struct Part {
   int rank;
   std::string text;
 };
 
-// `columns`: of the same width in every line.
+// With `columns`, the parts have the same width in every line.
 std::vector<Part> Parts(const events::Progress& p, bool columns) {
   std::vector<Part> parts;
   const auto add = [&](int rank, bool known, const std::string& text) {
@@ -51,7 +51,7 @@ std::vector<Part> Parts(const events::Progress& p, bool columns) {
                   p.has_epochs() ? fmt::format("/{:.4g}", p.epochs()) : ""));
   add(2, m.has_train_loss(), "loss " + wide(fmt::format("{:.3f}", m.train_loss()), 6));
   add(5, m.has_train_accuracy(), "accuracy " + wide(FormatPercent(m.train_accuracy(), 1), 6));
-  if (evaluating) return parts;  // speed and time left are about training
+  if (evaluating) return parts;  // speed and time left describe training
   add(3, m.has_images_per_second(), wide(FormatRate(m.images_per_second()), 6) + " images/s");
   add(8, m.has_step_ms() && columns, wide(FormatMilliseconds(m.step_ms()), 7) + "/step");
   add(7, m.has_waiting_share(), "waiting " + wide(FormatPercent(m.waiting_share()), 4));
@@ -65,7 +65,7 @@ std::string JoinParts(const std::vector<Part>& parts) {
   return line;
 }
 
-// Cuts to `width` characters, the last two being ".." where something was cut.
+// Cuts `text` to `width` characters; a cut text ends in "..".
 std::string FitTo(const std::string& text, int width) {
   const auto most = static_cast<size_t>(std::max(0, width));
   if (text.size() <= most) return text;
@@ -77,11 +77,11 @@ const char* Word(events::MemberChange::Kind kind) {
     case events::MemberChange::LOST:
       return "Lost";
     case events::MemberChange::LEFT:
-      return "Left by";
+      return "Left:";
     case events::MemberChange::JOINED:
-      return "Joined by";
+      return "Joined:";
     default:
-      return "Late and reset:";
+      return "Reset slow";
   }
 }
 
@@ -113,7 +113,7 @@ std::string JobDisplay::AtStep() const {
 }
 
 void JobDisplay::OnEvent(const events::Event& event) {
-  // What comes out of a replay is shown by whoever wanted it.
+  // The caller of a replay shows its results.
   if (!plan_.replay.empty() && event.kind_case() != events::Event::kProgress &&
       event.kind_case() != events::Event::kWarning &&
       event.kind_case() != events::Event::kMemberChange) {
@@ -146,7 +146,7 @@ void JobDisplay::OnEvent(const events::Event& event) {
       return console_.Print("Warning: " + event.warning().message());
     case events::Event::kRestarted:
       ++restarts_told_;
-      return console_.Print(fmt::format("Going on from step {}, {} after the loss",
+      return console_.Print(fmt::format("Resumed from step {}, {} after the loss",
                                         FormatCount(event.restarted().from_step()),
                                         FormatDuration(event.restarted().seconds())));
     case events::Event::kSkippedStep:
@@ -154,14 +154,14 @@ void JobDisplay::OnEvent(const events::Event& event) {
           fmt::format("Skipped step {}: {} ({} in a row)", FormatCount(event.skipped_step().step()),
                       event.skipped_step().reason(), event.skipped_step().in_a_row()));
     default:
-      return;  // the supervisor's
+      return;  // the supervisor handles the rest
   }
 }
 
 void JobDisplay::OnProgress(const events::Progress& progress) {
   progress_.clear_evaluating();
   progress_.MergeFrom(progress);
-  if (!plan_.replay.empty()) progress_.clear_eta_s();  // it ends before the run would
+  if (!plan_.replay.empty()) progress_.clear_eta_s();  // a replay ends before the run would
   console_.SetLive(ProgressLine(progress_, console_.Width()));
 }
 
@@ -200,7 +200,7 @@ void JobDisplay::OnStarted(const events::Started& started) {
   add(started.has_test_samples(), started.test_samples(), "test image");
   add(started.has_steps_per_epoch(), started.steps_per_epoch(), "step", " per epoch");
   add(started.has_total_steps(), started.total_steps(), "step", " in total");
-  console_.Print("Started: " + (text.empty() ? "all workers are here" : text));
+  console_.Print("Started: " + (text.empty() ? "all workers are connected" : text));
   on_gpus_ = AreOnGpus(started);
   for (const std::string& line : DeviceTexts(*plan_.config, started)) console_.Print(line);
   if (log_placement_) {
@@ -242,8 +242,10 @@ std::string ChangeLine(const events::MemberChange& change) {
                                  change.rank(), change.pid(), FormatCount(change.at().step()));
   if (!change.why().empty() && change.kind() != events::MemberChange::FENCED)
     text += ": " + change.why();
-  if (change.slices() > 0) text += "; others compute " + Plural(change.slices(), "slice");
-  if (change.blocks() > 0) text += "; others evaluate " + Plural(change.blocks(), "block");
+  if (change.slices() > 0) text += fmt::format("; {} reassigned", Plural(change.slices(), "slice"));
+  if (change.blocks() > 0) {
+    text += fmt::format("; {} reassigned", Plural(change.blocks(), "evaluation block"));
+  }
   return text + fmt::format("; {} now", Plural(change.workers(), "worker"));
 }
 

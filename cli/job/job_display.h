@@ -1,4 +1,4 @@
-// What a person sees of a running job: the server's reports as lines.
+// Shows a running job to the user: the server's events as lines.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,28 @@
 
 namespace muster {
 
-// Used by the launcher's thread. On a terminal: a live line, and permanent lines for what is worth
-// keeping; elsewhere only permanent lines, one per logging interval and evaluation. Where workers
-// are started by hand they come one by one, and each is worth a line.
+// Used by the launcher's thread. A terminal gets a live line, and permanent lines for important
+// events. Other outputs get only permanent lines, one per logging interval and evaluation. Each
+// worker started by hand also gets a line when it joins.
 class JobDisplay {
  public:
-  // The plan must outlive this. `log_placement`: say where each rank runs, once all are there.
+  // The plan must outlive this. `log_placement`: print where each rank runs when all have joined.
   JobDisplay(Console& console, const JobPlan& plan, bool log_placement = false)
       : console_(console), plan_(plan), log_placement_(log_placement) {}
 
-  // What is going on when the server has nothing to say: "Starting the server".
+  // Shows what happens while the server sends no events: "Starting the server".
   void ShowStage(const std::string& stage);
 
   void OnEvent(const events::Event& event);
 
-  // Another server goes on with the run: nothing is known of its progress.
+  // Another server resumes the run; its progress is still unknown.
   void BeginAgain() { progress_.clear_at(); }
-  // Servers that have said that they go on in another one's place.
+  // The number of servers that reported resuming the run of a lost server.
   int64_t restarts_told() const { return restarts_told_; }
-  // Whether any of the workers has said that it computes on a GPU.
+  // Whether any worker reported that it computes on a GPU.
   bool on_gpus() const { return on_gpus_; }
 
-  std::optional<int64_t> step() const;  // that was heard of last
+  std::optional<int64_t> step() const;  // the last one reported
   // " at step 57 of 3,910", or "" before the first step.
   std::string AtStep() const;
 
@@ -47,7 +47,7 @@ class JobDisplay {
   Console& console_;
   const JobPlan& plan_;
   const bool log_placement_;
-  events::Progress progress_;  // all that is known
+  events::Progress progress_;  // merged from all events
   int64_t restarts_told_ = 0;
   bool on_gpus_ = false;
 };
@@ -55,21 +55,19 @@ class JobDisplay {
 // "rank 1", "ranks 1, 3 and 4"; long lists are cut.
 std::string RankList(std::span<const uint32_t> ranks);
 
-// The lines that a running job prints.
-
 // step 57/3,910  epoch 0.15/10  loss 1.901  accuracy 31.0 %  1,200 images/s  waiting 2 %
 //   5 min 00 s left
-// in one line of at most `width` characters: what matters least is left out first. What is not
-// known is left out always.
+// in one line of at most `width` characters. The least important parts are dropped first; unknown
+// ones are always omitted.
 std::string ProgressLine(const events::Progress& progress, int width);
 
-// The same for a permanent line: columns of fixed width, nothing left out.
+// The same for a permanent line, in columns of fixed width, with no part dropped.
 std::string IntervalLine(const events::Progress& progress);
 
 // epoch 1.00  step 391  test accuracy 55.12 %  test loss 1.2842
 std::string EvaluationLine(const events::Evaluation& evaluation);
 
-// "Lost rank 1 (pid 42) at step 120: its connection ended; others compute 4 slices; 1 worker now"
+// "Lost rank 1 (pid 42) at step 120: its connection ended; 4 slices reassigned; 1 worker now"
 std::string ChangeLine(const events::MemberChange& change);
 
 }  // namespace muster

@@ -37,14 +37,14 @@ namespace fs = std::filesystem;
 void CheckPrograms(const LaunchArguments& arguments) {
   for (const std::string& program : {arguments.server_program, arguments.worker_program}) {
     if (::access(program.c_str(), X_OK) == 0) continue;
-    throw Error(ExitCode::kFailure, "{}: {}; it belongs beside muster: build or install all of it",
-                program, ErrorText(errno));
+    throw Error(ExitCode::kFailure,
+                "{}: {}; it must be next to muster: build or install all of Muster", program,
+                ErrorText(errno));
   }
 }
 
-// A run reads its data many times over, so looking through them once beforehand costs little: what
-// is wrong with them is said once, before any process could say it, and nothing has to be cleaned
-// up.
+// Checks the data before any process starts: an error is then reported once, with nothing to clean
+// up. A run reads its data many times, so reading them once more costs little.
 DataCount CheckData(const LaunchArguments& arguments, const PreparedJob& job) {
   if (!arguments.count_data) return {};
   const config::Config& config = job.config;
@@ -60,14 +60,14 @@ DataCount CheckData(const LaunchArguments& arguments, const PreparedJob& job) {
   return data;
 }
 
-// Whether the config of this path is the one that a run has left in its directory.
+// Whether this is the config.txtpb in the directory of a run.
 bool IsConfigOfRun(const std::string& config_path) {
   const fs::path path = fs::absolute(config_path);
   return path.filename() == "config.txtpb" && IsRunDir(path.parent_path());
 }
 
-// A config.txtpb that an earlier run left names that run's directory, or where that was before
-// somebody moved or copied it. Launching from it repeats the run, in a new directory.
+// The config.txtpb of an earlier run names that run's directory, or its place before it was moved
+// or copied. A launch from this file repeats the run in a new directory.
 void ForgetOwnDirectory(config::Config& config, const LaunchArguments& arguments) {
   bool asked_for = std::any_of(arguments.settings.begin(), arguments.settings.end(),
                                [](const Setting& setting) { return setting.path == "run.dir"; });
@@ -80,8 +80,8 @@ void ForgetOwnDirectory(config::Config& config, const LaunchArguments& arguments
   }
 }
 
-// A worker knows what its own memory is, but takes a while to say it: it is asked only where what
-// is certain is much of this machine's.
+// A worker takes a while to compute its memory. It is asked only if the known minimum is a large
+// part of this machine's memory.
 void CheckLargeJob(const LaunchArguments& arguments, const PreparedJob& job) {
   const MachineMemory machine = ReadMachineMemory();
   if (4 * LeastMemoryOf(job.config, job.graph).all() < machine.all) return;
@@ -90,8 +90,8 @@ void CheckLargeJob(const LaunchArguments& arguments, const PreparedJob& job) {
   (void)CheckMemory(WholeMemoryOf(job.config, job.graph, worker), machine);
 }
 
-// A run's own config says worker.soft_placement=true also where that was only the default: it does
-// not soften that a GPU must be there which the command line names.
+// The config.txtpb of a run has worker.soft_placement=true even if that was only the default. It
+// must not make a GPU named on the command line optional.
 void ForgetSoftPlacement(config::Config& config, const LaunchArguments& arguments) {
   const bool typed = std::ranges::any_of(arguments.settings, [](const Setting& setting) {
     return setting.path == "worker.soft_placement";
@@ -104,15 +104,15 @@ void ForgetSoftPlacement(config::Config& config, const LaunchArguments& argument
   }
 }
 
-// What is given is not measured.
+// An explicit mean or stddev overrides measure_mean_stddev.
 void PreferGivenNormalization(config::Config& config) {
   const config::Preprocess& preprocess = config.data().preprocess();
   if (!preprocess.measure_mean_stddev()) return;
   if (preprocess.mean_size() == 0 && preprocess.stddev_size() == 0) return;
   config.mutable_data()->mutable_preprocess()->set_measure_mean_stddev(false);
   PrintResult(
-      "Warning: data.preprocess.measure_mean_stddev has no effect: mean or stddev is given, and "
-      "not measured");
+      "Warning: data.preprocess.measure_mean_stddev has no effect, because mean or stddev is "
+      "given");
 }
 
 config::Config LoadWritten(const LaunchArguments& arguments) {
@@ -127,11 +127,11 @@ config::Config LoadWritten(const LaunchArguments& arguments) {
   return config;
 }
 
-// What both a run and a dry run begin with.
+// The first steps of a run and of a dry run.
 PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   config::Config config = LoadWritten(arguments);
   PreferTypedCpu(arguments.settings, config);
-  std::shared_ptr<JobGpus> cards;  // whoever starts workers by hand gives them theirs
+  std::shared_ptr<JobGpus> cards;  // null if workers are started by hand: the user assigns theirs
   if (!arguments.by_hand) {
     cards = PlanCards({.config_path = arguments.config_path,
                        .settings = arguments.settings,
@@ -144,7 +144,7 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   } else {
     ResolveConfig(config, AvailableCores());
   }
-  // Its server runs here: said now, not when it has started.
+  // The server runs on this host: report an unsupported instruction set before it starts.
   (void)ChooseInstructionSet(config.server().instruction_set());
   Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   return {.config = std::move(config), .graph = std::move(graph), .cards = std::move(cards)};
@@ -174,11 +174,11 @@ int RunLaunch(const LaunchArguments& as_asked) {
   RequireOpenFiles(fmt::format("a job of {}", Plural(int64_t{workers}, "worker")),
                    OpenFilesOfServer(workers));
   if (arguments.by_hand) CheckWorkersByHand(*arguments.by_hand);
-  // A run that goes on, or is done again from a checkpoint, has them there.
+  // A resumed or replayed run has its weights in a checkpoint.
   if (!resumed && !arguments.in_place_of_run)
     job.initial_weights = DescribeInitialWeights(job.config.run(), job.graph);
   job.data = CheckData(arguments, job);
-  // A series measures for each seed, which may hold other samples back.
+  // A series measures again for each seed, because seeds may split off different samples.
   if (arguments.measure && arguments.repeat == 0) PrintResult(arguments.measure(job.config));
   if (!arguments.by_hand) CheckLargeJob(arguments, job);
   SignalSource signals;
@@ -217,16 +217,16 @@ int DryRun(const LaunchArguments& arguments) {
   if (arguments.verbose) {
     PrintResultAsIs("\n" + ConfigText(job.config));
   } else {
-    PrintResult("--verbose shows every setting as resolved.");
+    PrintResult("Use --verbose to show every resolved setting.");
   }
   try {
     (void)CheckMemory(WholeMemoryOf(job.config, job.graph, worker_memory), ReadMachineMemory());
   } catch (const Error& error) {
-    PrintError(fmt::format("muster: error: a run would end here: {}\n", error.what()));
+    PrintError(fmt::format("muster: error: a run would fail: {}\n", error.what()));
     return static_cast<int>(error.code());
   }
   if (data.problem.empty() || job.config.data().dir().empty()) return 0;
-  PrintError(fmt::format("muster: error: a run would end here: {}\n", data.problem));
+  PrintError(fmt::format("muster: error: a run would fail: {}\n", data.problem));
   return static_cast<int>(data.code);
 }
 

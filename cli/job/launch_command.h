@@ -19,32 +19,32 @@ class SignalSource;
 
 struct LaunchArguments {
   std::string config_path;
-  std::shared_ptr<const HeldFile> held_config = {};  // that config_path is of, where no disk has it
-  std::vector<Setting> settings;                     // --set and the options that are short for one
+  std::shared_ptr<const HeldFile> held_config = {};  // backs config_path if it is not on a disk
+  std::vector<Setting> settings;                     // --set and the options that stand for it
   std::string server_program, worker_program;
-  std::string resume;  // the directory of the run to go on with, instead of config_path
-  // Go on with the run in run.dir if it has left a checkpoint, else begin it there.
+  std::string resume;  // the directory of the run to resume, instead of config_path
+  // Resume the run in run.dir if it has a checkpoint; otherwise start it there.
   bool resume_or_begin = false;
   int repeat = 0;  // 0: one run; N: a series of N with consecutive seeds
   bool log_placement = false;
-  bool verbose = false;  // a dry run shows every setting, too
-  double wait_s = 0;     // for cards (worker.devices) to come free
+  bool verbose = false;  // a dry run prints every setting, too
+  double wait_s = 0;     // the longest wait for free GPUs (worker.devices)
   std::optional<WorkersByHand> by_hand;
-  // Looks into the data. Empty: the data are on other hosts.
+  // Counts the samples. Empty: the data are on other hosts.
   std::function<DataCount(const config::Config&)> count_data;
-  // Measures what data.preprocess.measure_mean_stddev asks for. Returns lines for people.
+  // Measures mean and stddev for data.preprocess.measure_mean_stddev. Returns lines to print.
   std::function<std::vector<std::string>(config::Config&)> measure;
-  // What is done with the job, checked and with its GPUs, in place of a run; returns the exit code.
-  // The config is that of a run then.
+  // Replaces the run: gets the job when it is checked and has its GPUs, and returns the exit code.
+  // The config is then that of an earlier run.
   std::function<int(const PreparedJob& job, SignalSource& signals)> in_place_of_run;
 };
 
-// Runs the job, or the series of jobs, and returns the launcher's exit code. Everything that is
-// wrong with the config, the data, the run directory or the installation throws Error before any
-// process is started. Called from the main thread, while there is no other one.
+// Runs the job, or the series of jobs, and returns the launcher's exit code. Throws Error for a
+// wrong config, wrong data, an unusable run directory or an incomplete installation before it
+// starts any process. Call it from the main thread while there is no other thread.
 int RunLaunch(const LaunchArguments& arguments);
 
-// Prints what RunLaunch would run. Nothing is started or written.
+// Prints what RunLaunch would run, without starting or writing anything.
 int DryRun(const LaunchArguments& arguments);
 
 }  // namespace muster

@@ -25,9 +25,9 @@ std::string NeedText(const LeastMemory& needed) {
   if (needed.each_worker == 0) {
     return fmt::format("the server needs at least {}", FormatBytes(needed.server));
   }
-  return fmt::format("the job needs at least {}: the server {}, each of {} {}",
+  return fmt::format("the job needs at least {}: {} for the server and {} for each of {}",
                      FormatBytes(needed.all()), FormatBytes(needed.server),
-                     Plural(needed.workers, "worker"), FormatBytes(needed.each_worker));
+                     FormatBytes(needed.each_worker), Plural(needed.workers, "worker"));
 }
 
 MemoryRow ParseRow(const nlohmann::json& json) {
@@ -42,7 +42,7 @@ MemoryRow ParseRow(const nlohmann::json& json) {
   } catch (const nlohmann::json::exception&) {
     throw Error(ExitCode::kFailure,
                 "muster-worker --memory: expected what, bytes and holder, got {}: are muster and "
-                "muster-worker of one build?",
+                "muster-worker from the same build?",
                 json.dump());
   }
 }
@@ -68,14 +68,14 @@ LeastMemory LeastMemoryOf(const config::Config& config, const Graph& graph) {
   LeastMemory needed{.workers = static_cast<int>(workers)};
   needed.server = SumOf(ServerMemory(config, graph));
   const double arena = sizeof(float) * static_cast<double>(graph.arena_floats());
-  // Over shared memory a worker's weights and gradients are the server's.
+  // With shared memory, the workers use the server's buffers for weights and gradients.
   if (!SharesMemory(config)) needed.each_worker += 2 * arena;
   const int64_t slices = config.run().slices(), batch = ResolveBatch(config).global_batch;
   int64_t samples = (batch + slices - 1) / slices;
   if (!NeedsFiles(config.data())) {
     const int64_t train = config.data().synthetic().train_samples();
     samples = std::min(samples, (train + slices - 1) / slices);
-    // The order of an epoch and, if the run gets there, of the next one.
+    // The sample order of one epoch and, if there is more than one, of the next.
     const StepPlan plan = PlanSteps(config, train);
     const double orders = plan.total_steps > plan.StepsPerEpoch() ? 2 : 1;
     needed.each_worker += orders * sizeof(int64_t) * static_cast<double>(train);
@@ -84,7 +84,7 @@ LeastMemory LeastMemoryOf(const config::Config& config, const Graph& graph) {
   for (const Layer& layer : graph.layers()) {
     if (layer.traits().keeps_output) elements += static_cast<double>(layer.output_shape.elements());
   }
-  // On a card they are none of this machine's.
+  // On a GPU, outputs do not use the memory of this machine.
   if (config.worker().backend() == config::Worker::CUDA) return needed;
   needed.each_worker += sizeof(float) * elements * static_cast<double>(samples);
   return needed;
@@ -103,12 +103,12 @@ LeastMemory WholeMemoryOf(const config::Config& config, const Graph& graph,
 std::string CheckMemory(const LeastMemory& needed, const MachineMemory& machine) {
   if (needed.all() <= machine.available) return "";
   if (needed.all() <= machine.all) {
-    return fmt::format("{}; {} are available now", NeedText(needed),
+    return fmt::format("{}; only {} is available now", NeedText(needed),
                        FormatBytes(machine.available));
   }
   throw Error(ExitCode::kUsage,
-              "{}, and this machine has {}: choose a smaller network or batch, more slices "
-              "(run.slices), or fewer workers; --dry-run says what takes how much",
+              "{}, but this machine has {}: choose a smaller network or batch, more slices "
+              "(run.slices) or fewer workers; --dry-run lists the memory",
               NeedText(needed), FormatBytes(machine.all));
 }
 
@@ -116,24 +116,25 @@ std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& g
   const double arena = sizeof(float) * static_cast<double>(graph.arena_floats());
   std::vector<MemoryRow> rows{{"weights, two buffers", 2 * arena}};
   if (const int arrays = TraitsOf(config.optimizer()).state_arrays; arrays > 0) {
-    // A moving average has to be whole whenever the run ends, and the state lies as it does.
+    // The moving average must be consistent whenever the run ends, so it has two buffers; the
+    // optimizer state has the same layout.
     rows.push_back(
         {"optimizer state", (config.optimizer().has_ema_decay() ? 2 : 1) * arrays * arena});
   }
   if (config.optimizer().has_ema_decay())
-    rows.push_back({"moving average, two buffers, and one to evaluate", 3 * arena});
+    rows.push_back({"moving average, three buffers", 3 * arena});
   if (const config::Evaluation& evaluation = config.evaluation();
       !evaluation.skip_final() || evaluation.every_epochs() > 0 || evaluation.every_steps() > 0) {
-    // One copy is being written when better ones come.
-    rows.push_back({"best weights, until they are written", 2 * arena});
+    // One copy may still be being written when better weights arrive.
+    rows.push_back({"best weights, until written", 2 * arena});
   }
   if (config.optimizer().clip_norm() > 0 || config.run().on_nonfinite() == config::Run::SKIP_STEP) {
-    rows.push_back({"averaged gradient, of a two-phase step", arena});
+    rows.push_back({"averaged gradient (two-phase)", arena});
   }
-  const double wire = BytesOf(WireTypeOf(config.cluster())) / double{sizeof(float)};  // of an arena
+  const double wire = BytesOf(WireTypeOf(config.cluster())) / double{sizeof(float)};
   if (wire < 1) {
-    rows.push_back(
-        {"the same in 16 bits", (config.optimizer().has_ema_decay() ? 3 : 2) * wire * arena});
+    rows.push_back({"16-bit copies of the weights",
+                    (config.optimizer().has_ema_decay() ? 3 : 2) * wire * arena});
   }
   if (config.checkpoint().keep_last() > 0) {
     const int arrays = 1 + TraitsOf(config.optimizer()).state_arrays +

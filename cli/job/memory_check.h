@@ -1,5 +1,5 @@
-// Whether a job can fit into this machine, said before it is started. `muster launch --dry-run`
-// knows more exactly, but asks a worker, whose kernels are made for that.
+// Checks whether a job fits into this machine before it starts. `muster launch --dry-run` is more
+// exact: it asks a worker, which builds its kernels for that.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 
 namespace muster {
 
-// The memory of this machine, or of this process's control group if that is less.
+// The memory of this machine, or of the control group of this process if that is less. In bytes.
 struct MachineMemory {
   double all = 0;        // with swap
   double available = 0;  // now, without it
 };
 MachineMemory ReadMachineMemory();
 
-// What a job cannot do without, in bytes: weights, gradients, optimizer state, what layers keep for
-// the backward pass, the order of the samples. What it uses is more.
+// The least that a job needs, in bytes: weights, gradients, optimizer state, outputs that layers
+// keep for the backward pass, and the sample order. The job uses more.
 struct LeastMemory {
   double server = 0, each_worker = 0;
   int workers = 1;
@@ -30,20 +30,20 @@ struct LeastMemory {
 // `config` is resolved.
 LeastMemory LeastMemoryOf(const config::Config& config, const Graph& graph);
 
-// The same with everything that a worker says of itself.
+// The same, but with everything that the worker reported.
 LeastMemory WholeMemoryOf(const config::Config& config, const Graph& graph,
                           const std::vector<MemoryRow>& worker);
 
-// A warning if there is less available than needed, "" if it may fit. Throws Error(kUsage) if the
-// machine does not have that much.
+// Returns a warning if less is available than needed, "" if the job may fit. Throws Error(kUsage)
+// if the machine does not have that much.
 std::string CheckMemory(const LeastMemory& needed, const MachineMemory& machine);
 
-// Planes, optimizer state, the workers' gradients.
+// Weights, optimizer state, and the workers' gradients.
 std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& graph);
 
-// Starts the worker program with --memory, which makes all kernels of the worker of this rank but
-// none of its arrays, and says how large everything would be. `config` is resolved. Throws Error as
-// RunJsonProgram does, among others for a network that the worker cannot run.
+// Runs the worker program with --memory: it builds all kernels for this rank but allocates no
+// arrays, and reports their sizes. `config` is resolved. Throws Error as RunJsonProgram does, for
+// example if the worker cannot run the network.
 std::vector<MemoryRow> AskWorkerMemory(const std::string& worker_program,
                                        const config::Config& config, uint32_t rank);
 

@@ -20,7 +20,7 @@
 namespace muster {
 namespace {
 
-// On the test set; of runs without one, on the validation set.
+// The scores on the test set or, without one, on the validation set.
 const events::Scores& ScoresOf(const events::Summary& summary) {
   return summary.has_test() ? summary.test() : summary.validation();
 }
@@ -36,7 +36,7 @@ double ImagesPerSecond(const events::Summary& summary) {
   return summary.measured().has_images_per_second() ? summary.measured().images_per_second() : NAN;
 }
 
-// It came to its end; with kFailure not all of it could be written down.
+// Whether the run reached its end. With kFailure, some of its results could not be written.
 bool IsCompleted(const RepeatedRun& run) {
   return run.exit_code == 0 || (run.exit_code == static_cast<int>(ExitCode::kFailure) &&
                                 run.summary && run.summary->end() == events::Summary::COMPLETED);
@@ -47,7 +47,7 @@ std::string ResultText(const RepeatedRun& run) {
   return fmt::format("{}exit code {}", IsCompleted(run) ? "completed, " : "", run.exit_code);
 }
 
-// A number of each completed run; NaN where it has none.
+// The spread of `number` over the completed runs. A run without a summary counts as NaN.
 Spread SpreadOfCompleted(std::span<const RepeatedRun> runs, const auto& number) {
   std::vector<double> values;
   for (const RepeatedRun& run : runs) {
@@ -61,7 +61,7 @@ nlohmann::ordered_json SpreadJson(const Spread& spread) {
   return {{"runs", spread.count}, {"mean", spread.mean}, {"deviation", spread.deviation}};
 }
 
-// What the runs of a series are compared by.
+// The measure by which the runs of a series are compared.
 Measure MeasureOf(std::span<const RepeatedRun> runs) {
   Measure measure;
   for (const RepeatedRun& run : runs) {
@@ -78,13 +78,13 @@ Spread ScoresOfCompleted(std::span<const RepeatedRun> runs, const Measure& measu
       runs, [&](const events::Summary& summary) { return ScoreOf(summary, measure); });
 }
 
-// The best accuracy; where the lowest loss is the best one, its step.
+// The best accuracy or, if runs are compared by loss, the step of the lowest loss.
 std::string BestText(const events::Summary& summary, bool is_loss) {
   if (!is_loss) return FormatPercent(BestAccuracy(summary), 2);
   return summary.has_best_step() ? "step " + FormatCount(summary.best_step()) : "-";
 }
 
-// Under the keys of metrics.jsonl.
+// Uses the keys of metrics.jsonl.
 void PutSummary(nlohmann::ordered_json& json, const events::Summary& summary) {
   if (summary.has_steps()) json["steps"] = summary.steps();
   const events::Scores &test = summary.test(), &validation = summary.validation();
@@ -178,8 +178,8 @@ std::string RepeatJson(std::span<const RepeatedRun> runs) {
 uint64_t LastSeed(uint64_t first, int repeat) {
   const auto more = static_cast<uint64_t>(repeat - 1);
   if (first <= std::numeric_limits<uint64_t>::max() - more) return first + more;
-  throw Error(ExitCode::kUsage, "--repeat {} and the seed {}: expected a seed of at most {}",
-              repeat, first, std::numeric_limits<uint64_t>::max() - more);
+  throw Error(ExitCode::kUsage, "--repeat {} with seed {}: expected a seed of at most {}", repeat,
+              first, std::numeric_limits<uint64_t>::max() - more);
 }
 
 namespace {
@@ -202,7 +202,7 @@ class Series {
         Print({fmt::format("{}run {} of {}: seed {}", i == 0 ? "" : "\n", i + 1, arguments_.repeat,
                            seed)});
         RunOne(seed);
-        WriteResults();  // after each run, whatever becomes of the next one
+        WriteResults();  // after each run, in case the next one fails
       }
     } catch (const Error&) {
       base_.Discard();  // if it is new and still empty
@@ -217,7 +217,7 @@ class Series {
     return fmt::format("{}/seed-{}", base_.shown(), seed);
   }
 
-  // Before the first run, so that a series does not end at its third.
+  // Called before the first run, so that the series does not fail at a later one.
   void CheckUnused(uint64_t first) const {
     if (std::filesystem::exists(std::filesystem::symlink_status(base_.RepeatPath()))) {
       throw Error(
@@ -231,11 +231,11 @@ class Series {
     }
   }
 
-  // Throws what prevents the first run; what prevents a later one ends the series.
+  // Throws Error if the first run cannot start. If a later one cannot, the series ends.
   void RunOne(uint64_t seed) {
     job_.config = config_;
     job_.config.mutable_run()->set_seed(seed);
-    // Each seed holds other images back.
+    // Each seed splits off different validation images.
     if (job_.data.validation > 0) job_.data = arguments_.count_data(job_.config);
     try {
       if (arguments_.measure) PrintResult(arguments_.measure(job_.config));
@@ -244,7 +244,7 @@ class Series {
       const int code = static_cast<int>(outcome.exit_code);
       const bool failed = outcome.failure || outcome.stop_signal != 0;
       runs_.push_back({seed, dir.shown(), code, std::move(outcome.summary)});
-      // A run that reached its end, whatever of it could be written, is followed by the next one.
+      // The series continues after a run that reached its end, even if writing its results failed.
       ended_ = failed || !IsCompleted(runs_.back());
       if (exit_code_ == ExitCode::kOk || ended_) exit_code_ = outcome.exit_code;
     } catch (const Error& error) {
@@ -268,25 +268,25 @@ class Series {
     std::vector<std::string> lines{
         "", fmt::format("{} of {}:", Plural(std::ssize(runs_), "run"), arguments_.repeat)};
     for (std::string& line : RepeatLines(runs_)) lines.push_back(std::move(line));
-    if (trouble_.empty()) lines.push_back("  in             " + base_.shown() + "/repeat.json");
+    if (trouble_.empty()) lines.push_back("  results        " + base_.shown() + "/repeat.json");
     if (ended_) {
       lines.insert(lines.end(), {"",
-                                 "A series is not resumed as a whole: how its last run goes on is "
-                                 "said above the table."});
+                                 "A series cannot be resumed as a whole. Above the table is how to "
+                                 "resume its last run."});
       if (const auto left = arguments_.repeat - std::ssize(runs_); left > 0) {
-        lines.emplace_back("The rest of it, with the same options otherwise:");
+        lines.emplace_back("To run the rest, with your other options:");
         lines.push_back(fmt::format("  muster launch {} --seed {} --repeat {} --run-dir ANOTHER",
                                     arguments_.config_path, runs_.back().seed + 1, left));
       }
     }
     Print(lines);
     if (trouble_.empty()) return;
-    PrintError(fmt::format("muster: error: the results of the series could not be written: {}\n",
-                           trouble_));
+    PrintError(
+        fmt::format("muster: error: cannot write the results of the series: {}\n", trouble_));
     if (exit_code_ == ExitCode::kOk) exit_code_ = ExitCode::kFailure;
   }
 
-  // The series goes on where nothing can be printed, but is then no success.
+  // If printing fails, the series continues, but its exit code is not 0.
   void Print(const std::vector<std::string>& lines) {
     Console console(STDOUT_FILENO);
     for (const std::string& line : lines) console.Print(line);
@@ -296,11 +296,11 @@ class Series {
 
   const LaunchArguments& arguments_;
   PreparedJob job_;
-  const config::Config config_ = job_.config;  // as it was before any run
+  const config::Config config_ = job_.config;  // before any run
   SignalSource& signals_;
   RunDir base_;
   std::vector<RepeatedRun> runs_;
-  std::string trouble_;  // why the latest results could not be written
+  std::string trouble_;  // why the latest results could not be written, or ""
   ExitCode exit_code_ = ExitCode::kOk;
   bool ended_ = false;
 };
@@ -310,7 +310,7 @@ class Series {
 int RunSeries(const LaunchArguments& arguments, PreparedJob job, SignalSource& signals) {
   if (!job.config.run().trace_file().empty()) {
     throw Error(ExitCode::kUsage,
-                "--repeat and --trace: expected one of them: a series has no single trace");
+                "--repeat cannot be combined with --trace: a series has no single trace");
   }
   (void)LastSeed(job.config.run().seed(), arguments.repeat);
   return Series(arguments, std::move(job), signals).Run();

@@ -1,4 +1,4 @@
-// `muster launch --repeat N`: the same job with N consecutive seeds, and what such a series shows.
+// `muster launch --repeat N`: runs the same job with N consecutive seeds and compares the results.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace muster {
 
 struct RepeatedRun {
   uint64_t seed = 0;
-  std::string dir;    // as a person types it
-  int exit_code = 0;  // of the run
+  std::string dir;  // as the user would type it
+  int exit_code = 0;
   std::optional<events::Summary> summary;
 };
 
@@ -26,18 +26,18 @@ struct Spread {
 };
 Spread SpreadOf(std::span<const double> values);
 
-// A table with a row for each run, then mean ± deviation of test accuracy (of values, test
-// loss) and images per second over the runs that were completed.
+// A table with a row for each run, then mean ± deviation of test accuracy (test loss if the targets
+// are values) and of images per second over the completed runs.
 std::vector<std::string> RepeatLines(std::span<const RepeatedRun> runs);
 
-// The same for programs: the text of repeat.json.
+// The same as the text of repeat.json.
 std::string RepeatJson(std::span<const RepeatedRun> runs);
 
-// The last of `repeat` seeds from `first` on. Throws Error(kUsage) if that is too large a number.
+// The last of `repeat` seeds that begin with `first`. Throws Error(kUsage) if it overflows.
 uint64_t LastSeed(uint64_t first, int repeat);
 
-// Each run in <directory>/seed-<seed>, the results in <directory>/repeat.json. Returns the exit
-// code; the first run that fails or is stopped ends the series with its own.
+// Runs each seed in <directory>/seed-<seed> and writes <directory>/repeat.json. The first run that
+// fails or is stopped ends the series. Returns the exit code.
 int RunSeries(const LaunchArguments& arguments, PreparedJob job, SignalSource& signals);
 
 }  // namespace muster

@@ -10,16 +10,16 @@
 namespace muster {
 namespace {
 
-// For a process that ends by itself to say why.
+// The time for a lost process to end by itself and report why.
 constexpr double kLastWordsSeconds = 1;
-// A refused one is started again after so long, or as long as its rank has been without a worker.
+// The delay before a refused worker is restarted: the time that its rank has been without a worker,
+// within these limits.
 constexpr double kFirstAgainSeconds = 0.1;
 constexpr double kMostAgainSeconds = 1;
-// The server notices a loss when it has been silent for silence_s, at the latest, and looks each
-// second.
+// The server notices a loss after silence_s at the latest, and checks every second.
 constexpr double kNoticeMargin = 3;
 
-// Takes those whose time has come.
+// Removes and returns the keys whose time has come.
 template <typename Key>
 std::vector<Key> TakeDue(std::map<Key, double>& times, double now) {
   std::vector<Key> due;
@@ -34,7 +34,7 @@ std::vector<Key> TakeDue(std::map<Key, double>& times, double now) {
 }  // namespace
 
 void Replacements::OnChange(const events::MemberChange& change, double now) {
-  if (plan_.invite_workers) return;  // its process is somebody else's
+  if (plan_.invite_workers) return;  // the launcher does not own its process
   const auto pid = static_cast<pid_t>(change.pid());
   if (change.kind() == events::MemberChange::LEFT) left_.insert(pid);
   if (change.kind() == events::MemberChange::JOINED) outside_.erase(pid);
@@ -44,7 +44,7 @@ void Replacements::OnChange(const events::MemberChange& change, double now) {
   condemned_.emplace(pid, now + kLastWordsSeconds);
 }
 
-// The server has not noticed yet that the seat is free.
+// Whether the server refused this worker because it had not noticed yet that the rank is free.
 bool Replacements::CameTooEarly(const EndedProcess& ended, double now) const {
   if (ended.end.by_signal || ended.end.value != static_cast<int>(ExitCode::kRefused)) return false;
   const auto lost = last_lost_.find(ended.rank);
@@ -52,19 +52,19 @@ bool Replacements::CameTooEarly(const EndedProcess& ended, double now) const {
          now - lost->second <= plan_.config->deadlines().silence_s() + kNoticeMargin;
 }
 
-// At the start the next one would fail as well: no memory on a GPU, a library that is missing.
+// A worker that fails at the start would fail again: no GPU memory, or a missing library.
 bool Replacements::MayFailHere() const {
   return has_begun_ || plan_.config->cluster().on_lost_worker() == config::Cluster::CONTINUE;
 }
 
-// What another process in its place would run into as well ends the job.
+// A failure that would also hit the replacement ends the job.
 bool Replacements::MayEnd(const EndedProcess& ended, double now) const {
   if (plan_.config->cluster().on_lost_worker() == config::Cluster::ABORT) return false;
   if (ended.end.by_signal) return true;
   switch (static_cast<ExitCode>(ended.end.value)) {
     case ExitCode::kOk:
       if (HasLeft(ended.pid)) return true;
-      // At the end of the run all do so, and the server is about to say that it is complete.
+      // At the end of the run all workers end like this, just before the server reports completion.
       return IsLost(ended.pid) && MayFailHere();
     case ExitCode::kUsage:
     case ExitCode::kData:
@@ -82,7 +82,7 @@ bool Replacements::MayEnd(const EndedProcess& ended, double now) const {
 Replacements::Answer Replacements::OnEnd(const EndedProcess& ended, double now) {
   condemned_.erase(ended.pid);
   if (!MayEnd(ended, now)) return Answer::kFatal;
-  // One that was killed here was lost for another reason, which the server knows.
+  // If the launcher killed it, the server knows the real cause of the loss.
   const bool killed = ended.end.asked && ended.end.by_signal && ended.end.value == SIGKILL;
   ends_[ended.pid] = killed ? "" : EndText(ended.end);
   if (plan_.config->cluster().on_lost_worker() == config::Cluster::CONTINUE || HasLeft(ended.pid)) {

@@ -1,5 +1,5 @@
-// What becomes of a job whose worker has ended or was lost while it runs: cluster.on_lost_worker.
-// It waits for nothing and reads no clock, as the supervisor whose part it is.
+// Decides what happens when a worker ends or is lost during a job (cluster.on_lost_worker). Part of
+// the supervisor: it never waits and reads no clock.
 #pragma once
 
 #include <map>
@@ -17,43 +17,44 @@ class Replacements {
  public:
   Replacements(const JobPlan& plan, Members& members) : plan_(plan), members_(members) {}
 
-  // The server says who is a worker no more. A process that it has lost, and that still runs after
-  // a moment, is killed: stopped, cut off or stuck, it is of no use, and another takes its place.
+  // Handles a membership change that the server reports. A lost process that is still running after
+  // a moment (stopped, disconnected or stuck) is killed so that it can be replaced.
   void OnChange(const events::MemberChange& change, double now);
 
-  // A step is done, or a part of an evaluation: the workers have been ready.
+  // A step or a part of an evaluation is done, so the workers have been ready.
   void OnProgress() { has_begun_ = true; }
 
-  // A worker has ended, and the server has not. kFatal: the job cannot go on without it. kTooMany:
-  // it could, but too many have ended lately. Throws Error where none can be started.
+  // Handles the end of a worker while the server runs. kFatal: the job cannot continue without it.
+  // kTooMany: it could, but too many have ended recently. Throws Error if the replacement cannot be
+  // started.
   enum class Answer { kGoesOn, kFatal, kTooMany };
   Answer OnEnd(const EndedProcess& ended, double now);
-  // Starts those that are to be started again by now, if they are `wanted` still. Throws Error.
+  // Starts the replacements that are due, if they are still `wanted`. Throws Error.
   void StartAgain(bool wanted, double now);
 
-  // kTooMany, in words; `how`: it ended.
+  // The failure for kTooMany; `how` describes the end of the worker.
   JobFailure TooMany(const EndedProcess& ended, const std::string& how) const;
 
-  // Whether a job goes on where a worker ends so, but for how often it has happened.
+  // Whether a job survives this end of a worker, regardless of how often it has happened.
   bool MayEnd(const EndedProcess& ended, double now) const;
 
-  // It has ended with exit code 0, and the server says nothing of that: it is lost, as if it did.
+  // Counts a worker that ended with exit code 0 as lost, although the server did not report it.
   void Lose(pid_t pid) { lost_.insert(pid); }
   bool IsLost(pid_t pid) const { return lost_.contains(pid); }
-  // It has said goodbye to the server, since it wanted to leave.
+  // Whether the worker left of its own accord and told the server.
   bool HasLeft(pid_t pid) const { return left_.contains(pid); }
 
-  // Kills who is due. When somebody is due next.
+  // Kills the processes that are due.
   void Check(double now);
-  double next_check() const;
+  double next_check() const;  // when the next action is due
 
-  // The server has lost it, or has not taken it yet: when the run is over nobody asks how it ends.
+  // Whether the server has lost this worker or has not accepted it yet. At the end of the run it
+  // does not matter how such a worker ends.
   bool IsOutside(pid_t pid) const { return outside_.contains(pid); }
-  // Kills those: they would wait for a server that is gone.
+  // Kills these workers: they would wait for a server that is gone.
   void EndOutsiders();
 
-  // How the processes that are gone ended, by pid: "killed by SIGKILL"; "" if the launcher did
-  // that.
+  // How ended processes ended, by pid: "killed by SIGKILL"; "" if the launcher killed it.
   const std::map<int64_t, std::string>& ends() const { return ends_; }
 
  private:
@@ -65,11 +66,11 @@ class Replacements {
   Members& members_;
   bool has_begun_ = false;
   std::vector<double> lost_at_;
-  std::map<int, double> last_lost_;    // rank → when a worker of it ended that was not refused
-  std::map<int, double> again_at_;     // rank → when the next one is started
-  std::map<pid_t, double> condemned_;  // and when they are killed
-  std::set<pid_t> left_;               // have said goodbye to the server
-  std::set<pid_t> lost_;               // the server says so
+  std::map<int, double> last_lost_;  // rank → when its last worker, other than a refused one, ended
+  std::map<int, double> again_at_;     // rank → when its replacement is started
+  std::map<pid_t, double> condemned_;  // pid → when it is killed
+  std::set<pid_t> left_;               // told the server that they leave
+  std::set<pid_t> lost_;               // reported lost by the server
   std::set<pid_t> outside_;
   std::map<int64_t, std::string> ends_;
 };

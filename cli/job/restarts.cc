@@ -19,7 +19,7 @@
 namespace muster {
 namespace {
 
-// -1: there is none.
+// -1 if there is none.
 int64_t NewestStep(const std::string& run_dir) {
   const std::vector<CheckpointName> names = ListCheckpoints(run_dir);
   return names.empty() ? -1 : names.front().step;
@@ -32,25 +32,24 @@ std::string Restarts::WhyNot() {
   if (most == 0) return "run.max_restarts is 0";
   const int64_t newest = NewestStep(dir_.path());
   if (newest < 0 && config_.checkpoint().keep_last() == 0)
-    return "there is no checkpoint to go on from, since checkpoint.keep_last is 0";
-  // It has its mark since its first one.
+    return "there is no checkpoint to resume from, because checkpoint.keep_last is 0";
+  // The first checkpoint of a run also writes its id.
   had_checkpoint_ = had_checkpoint_ || newest >= 0 || !RunIdIn(dir_.path()).empty();
   if (newest < 0 && (had_checkpoint_ || !std::filesystem::is_directory(dir_.path()))) {
-    return fmt::format("its checkpoints are gone: expected some in {}",
-                       CheckpointsFolder(dir_.path()));
+    return fmt::format("its checkpoints are gone from {}", CheckpointsFolder(dir_.path()));
   }
   in_vain_ = count_ > 0 && newest <= newest_ ? in_vain_ + 1 : 0;
   newest_ = newest;
   if (in_vain_ >= kMostInVain) {
     if (newest < 0)
-      return fmt::format("the last {} starts did not get to a first checkpoint", in_vain_);
+      return fmt::format("the last {} starts did not reach a first checkpoint", in_vain_);
     return fmt::format(
-        "the last {} starts did not get from step {} to another checkpoint; if something else ends "
-        "them, checkpoint.every_steps or every_minutes keeps more",
+        "the last {} starts did not get from step {} to another checkpoint; if the cause is "
+        "external, save checkpoints more often (checkpoint.every_steps or every_minutes)",
         in_vain_, FormatCount(newest));
   }
   if (count_ >= most) {
-    return fmt::format("it has been started again {} already (run.max_restarts)",
+    return fmt::format("it has already been restarted {} (run.max_restarts)",
                        Plural(int64_t{count_}, "time"));
   }
   ++count_;
@@ -64,7 +63,7 @@ JobOutcome WatchJobThroughLosses(JobPlan& plan, SignalSource& signals, Console& 
   for (;;) {
     const int64_t told = display.restarts_told();
     JobOutcome outcome = WatchJob(plan, signals, console, display);
-    // Whoever starts these workers starts their server, too.
+    // If the workers are started by hand, so is their next server.
     if (!outcome.lost_server || plan.invite_workers) return outcome;
     outcome.not_restarted = restarts.WhyNot();
     if (!outcome.not_restarted.empty()) return outcome;
@@ -82,17 +81,17 @@ JobOutcome WatchJobThroughLosses(JobPlan& plan, SignalSource& signals, Console& 
     plan.resume = restarts.from_step() >= 0;
     if (plan.resume) {
       console.Print(
-          fmt::format("Starting again from step {} {}", FormatCount(restarts.from_step()), which));
-      // What a server was told and has said is in metrics.jsonl.
+          fmt::format("Restarting from step {} {}", FormatCount(restarts.from_step()), which));
+      // The last server has recorded the earlier losses in metrics.jsonl.
       if (display.restarts_told() > told) plan.losses.clear();
     } else {
       console.Print(fmt::format(
-          "Starting again from the beginning, since no checkpoint was on the disk yet {}", which));
+          "Restarting from the beginning, because there is no checkpoint yet {}", which));
     }
     plan.losses.push_back(*outcome.lost_server);
     plan.changes = outcome.changes;
     plan.ends = outcome.ends;
-    plan.token = NewToken();  // whatever is left of the old job stays out
+    plan.token = NewToken();  // keeps processes of the old job out
     display.BeginAgain();
   }
 }
@@ -103,11 +102,11 @@ std::optional<ServerLoss> LostBefore(const std::string& run_dir) {
     if (!status || TextIn(*status, "state").empty() || EndIn(*status)) return std::nullopt;
     if (!IsGone(ReadRun(run_dir).state)) return std::nullopt;
     const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
-    // It wrote that last; clocks are set.
+    // The last write of status.json is the best estimate; the clock may have been set since then.
     return ServerLoss{.cause = "ended without a word",
                       .step = WholeNumberIn(*status, "step"),
                       .at = now.count() - std::max(0.0, StatusAge(*status))};
-  } catch (const Error&) {  // somebody else's file
+  } catch (const Error&) {  // not a status file of a run
     return std::nullopt;
   }
 }

@@ -1,6 +1,6 @@
-// Runs a job through the loss of its server: with it the weights are gone, and the workers have
-// nothing to do. All of them end, and another server goes on from the newest whole checkpoint, in
-// the same directory, with new workers. Before its first checkpoint the run begins anew.
+// Continues a job after the loss of its server, with which the weights are lost. All workers end,
+// and a new server with new workers resumes from the newest intact checkpoint in the same
+// directory. Before its first checkpoint, the run starts over.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,20 @@
 
 namespace muster {
 
-// Decides whether a lost server is started again. Looks at the run's checkpoints.
+// Decides whether a lost server is restarted, based on the run's checkpoints.
 class Restarts {
  public:
-  // So many in a row that led to no newer checkpoint are enough: the next one would not either.
+  // Give up after this many restarts in a row without a newer checkpoint.
   static constexpr int kMostInVain = 3;
 
-  // `goes_on`: the run began in an earlier job.
+  // `goes_on`: the run started in an earlier job.
   Restarts(const config::Config& config, const RunDir& dir, bool goes_on)
       : config_(config), dir_(dir), had_checkpoint_(goes_on) {}
 
-  // Counts a loss. "": it is started again; else why not.
+  // Counts a loss. Returns why the server is not restarted, or "" if it is.
   std::string WhyNot();
   uint32_t count() const { return count_; }
-  // The step of the newest checkpoint, from which the server goes on if it is whole; -1: there was
-  // none yet.
+  // The step of the newest checkpoint, from which the server resumes if it is intact; -1: none yet.
   int64_t from_step() const { return newest_; }
 
  private:
@@ -38,15 +37,14 @@ class Restarts {
   int64_t newest_ = -1;  // at the last loss
 };
 
-// WatchJob, again after each loss of the server, up to config.run.max_restarts times. `plan` is
-// changed for it.
+// Calls WatchJob, and again after each loss of the server, up to config.run.max_restarts times.
+// Updates `plan` for each restart.
 JobOutcome WatchJobThroughLosses(JobPlan& plan, SignalSource& signals, Console& console,
                                  JobDisplay& display);
 
-// The loss of the server of a run that is resumed. Where a service manager starts `muster server`
-// again, nobody has seen the loss: it is told of as one that `muster launch` has mended. By the run
-// directory's status.json: its writer is gone, and has not said how the run ended. Nothing where
-// that is not so, or not known.
+// The loss of the previous server of a resumed run, if its status.json shows one: the writer is
+// gone and did not record how the run ended. A service manager that restarts `muster server` does
+// not report the loss, so it is recorded like one that `muster launch` has handled.
 std::optional<ServerLoss> LostBefore(const std::string& run_dir);
 
 }  // namespace muster

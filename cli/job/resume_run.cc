@@ -30,23 +30,23 @@ bool Names(const std::vector<Setting>& settings, std::string_view path) {
   return std::ranges::any_of(settings, [&](const Setting& one) { return one.path == path; });
 }
 
-// Before anything is written there, the lock's file included: not a directory that somebody took
-// for that of a run.
+// Rejects a directory that is not a run before anything, even the lock file, is written there.
 void RequireRun(const std::string& path) {
   std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return;  // said by RunDir::Resume
+  if (!fs::is_directory(path, ignored)) return;  // RunDir::Resume reports it
   if (fs::exists(path + "/config.txtpb", ignored) || !ListCheckpoints(path).empty()) return;
   const fs::path parent = fs::absolute(path + "/.").lexically_normal().parent_path().parent_path();
-  for (const fs::path& run : {parent, parent.parent_path()}) {  // of checkpoints/, of a checkpoint
+  // `path` may be checkpoints/ or a folder in it.
+  for (const fs::path& run : {parent, parent.parent_path()}) {
     if (!fs::exists(run / "config.txtpb", ignored)) continue;
     throw Error(ExitCode::kUsage,
-                "--resume {}: is a part of a run, expected the directory of the run: --resume {}",
+                "--resume {}: this is only a part of a run; expected its directory: --resume {}",
                 path, ShellWord(run));
   }
   if (fs::exists(path + "/repeat.json", ignored)) {
     throw Error(
         ExitCode::kUsage,
-        "--resume {}: is a series (--repeat), which is resumed run by run: `muster runs {}` "
+        "--resume {}: this is a series (--repeat); resume its runs one by one: `muster runs {}` "
         "lists them",
         path, ShellWord(path));
   }
@@ -69,13 +69,12 @@ void ResumeOrBegin(LaunchArguments& arguments) {
   if (path.empty()) {
     throw Error(
         ExitCode::kUsage,
-        "--resume auto: expected --run-dir DIR, the directory of the run to go on with or to "
-        "begin");
+        "--resume auto: expected --run-dir DIR, the directory of the run to resume or start");
   }
   if (config.checkpoint().keep_last() == 0) {
     throw Error(
         ExitCode::kUsage,
-        "--resume auto: checkpoint.keep_last is 0, so there is never anything to go on from");
+        "--resume auto: checkpoint.keep_last is 0, so there is never a checkpoint to resume from");
   }
   if (!ListCheckpoints(path).empty() || IsCompleteWithoutCheckpoint(path, arguments.settings)) {
     arguments.resume = path;
@@ -84,10 +83,10 @@ void ResumeOrBegin(LaunchArguments& arguments) {
   }
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return;
-  const RunDir dir = RunDir::Resume(path);  // locked: nobody is at it
+  const RunDir dir = RunDir::Resume(path);  // locks it, so no other launcher uses it
   if (!dir.IsUsed()) return;
   PrintResult(
-      fmt::format("The run in {} left no checkpoint: its files are in {}, and it begins anew",
+      fmt::format("The run in {} left no checkpoint. Archived its files in {}; starting over",
                   dir.shown(), PutAside(dir, config.run().initial_weights())));
 }
 
@@ -110,12 +109,12 @@ void KeepConfig(const RunDir& dir, LaunchArguments& arguments) {
     return;
   }
   const std::string text =
-      "# Written by muster launch --resume: the config of the run as its checkpoint holds it.\n" +
+      "# Written by muster launch --resume: the config from the checkpoint of the run.\n" +
       ConfigToResume(dir.path());
   if (ReadFileIfThere(dir.ConfigPath()) == text) return;
   try {
     WriteFileAtomically(dir.ConfigPath(), text);
-  } catch (const Error&) {  // a full disk, which is spoken of when the job's own config is written
+  } catch (const Error&) {  // for example a full disk; writing the job's config reports it
     arguments.held_config = std::make_shared<HeldFile>(HeldFile::OfText(text));
     arguments.config_path = arguments.held_config->path();
   }
@@ -124,18 +123,18 @@ void KeepConfig(const RunDir& dir, LaunchArguments& arguments) {
 std::string CheckTakenUp(const RunDir& dir, const config::Config& config) {
   if (ListCheckpoints(dir.path()).empty()) {
     throw Error(ExitCode::kData,
-                "{0} holds no checkpoint (expected some in {1}): there is nothing to resume; the "
-                "run can be done again, with the same bits: muster launch {0}/config.txtpb",
+                "{0} holds no checkpoint (expected some in {1}), so there is nothing to resume. "
+                "Repeat the run to get the same bits: muster launch {0}/config.txtpb",
                 dir.shown(), CheckpointsFolder(dir.shown()));
   }
   const checkpoint::State state = NewestState(dir.path());
   (void)CheckResumable(state.config(), config);
-  // Its length may be another one.
+  // This launch may have changed the length.
   const int64_t total = PlanSteps(config, state.plan().train_samples()).total_steps;
   if (total < state.step()) {
     throw Error(ExitCode::kUsage,
-                "{}: it has done {}, and is now to end after {}; a run can be made longer, with "
-                "--steps or --epochs, but not shorter than it is",
+                "{}: the run has done {}, so it cannot end after {}; --steps and --epochs can "
+                "extend a run, but not shorten it below that",
                 dir.shown(), Plural(state.step(), "step"), FormatCount(total));
   }
   std::string done = fmt::format("{} of {} done", FormatCount(state.step()), Plural(total, "step"));
@@ -144,11 +143,11 @@ std::string CheckTakenUp(const RunDir& dir, const config::Config& config) {
   const std::string how = HowToGoOn(config.evaluation(), state.decisions());
   if (EndsElsewhere(ParseKeptConfig(state.config()), config)) {
     throw Error(ExitCode::kUsage,
-                "{}: {}, and stays stopped early: {}. More steps or epochs do not change that; it "
-                "goes on with {}",
+                "{}: {}, stopped early: {}. More steps or epochs do not change that; to continue, "
+                "use {}",
                 dir.shown(), done, over, how);
   }
-  return fmt::format("{}, stopped early: {}; it would go on with {}", done, over, how);
+  return fmt::format("{}, stopped early: {}; to continue, use {}", done, over, how);
 }
 
 void PlanTrace(const RunDir& dir, const std::vector<Setting>& settings, config::Config& config) {
@@ -162,7 +161,7 @@ void PlanTrace(const RunDir& dir, const std::vector<Setting>& settings, config::
     return;
   }
   if (done >= total) {
-    throw Error(ExitCode::kUsage, "--trace: {} has done its {}: there is no step left to trace",
+    throw Error(ExitCode::kUsage, "--trace: {} has done all {}; there is no step left to trace",
                 dir.shown(), Plural(total, "step"));
   }
   const int64_t left = total - done;
@@ -176,8 +175,8 @@ void PlanTrace(const RunDir& dir, const std::vector<Setting>& settings, config::
   const int64_t first = run.trace_first_step(), last = first + run.trace_steps() - 1;
   if (first >= done && last < total) return;
   throw Error(ExitCode::kUsage,
-              "run.trace_first_step: {} goes on from step {}: expected steps {} to {}, got {} to "
-              "{}: choose them with --trace-steps A-B",
+              "run.trace_first_step: {} resumes from step {}: expected steps within {} to {}, got "
+              "{} to {}; choose them with --trace-steps A-B",
               dir.shown(), FormatCount(done), done, total - 1, first, last);
 }
 

@@ -1,4 +1,4 @@
-// `--resume`: a run's own directory and config, for it to go on.
+// `--resume`: finds the directory and the config of the run to resume.
 #pragma once
 
 #include <string>
@@ -10,35 +10,36 @@
 
 namespace muster {
 
-// `--resume auto`, for whoever starts the same command again and again, as a service manager does:
-// sets arguments.resume to run.dir if a run has left a checkpoint there, or is complete. The files
-// of any other one are put aside, which is printed. Throws Error(kUsage) without run.dir, or where
-// no checkpoints are kept.
+// `--resume auto`, for a caller that repeats the same command, such as a service manager. Sets
+// arguments.resume to run.dir if the run there has a checkpoint or is complete. Archives the files
+// of any other run, and prints that. Throws Error(kUsage) without run.dir, or if the config keeps
+// no checkpoints.
 void ResumeOrBegin(LaunchArguments& arguments);
 
-// Takes the directory of the run; nothing in it changes. Throws Error(kUsage): there is no such
-// run, no checkpoint, or somebody uses it; and Error(kData) if the checkpoints are another run's.
+// Locks the directory of the run, and changes nothing else in it. Throws Error(kUsage) if there is
+// no such run or no checkpoint, or if it is in use, and Error(kData) if the checkpoints belong to
+// another run.
 RunDir TakeUp(const LaunchArguments& arguments);
 
-// The config in the newest checkpoint, as text. What the run was started with may say less: with
-// batch_per_worker the batch follows the workers. Throws Error(kData) if no checkpoint is whole.
+// The config in the newest checkpoint, as text. It may hold more than the config of the first
+// launch: with batch_per_worker, the batch depends on the workers. Throws Error(kData) if no
+// checkpoint is intact.
 std::string ConfigToResume(const std::string& run_dir);
 
-// Makes the config of the run, as its newest checkpoint holds it, that of its directory and of the
-// job.
+// Writes the config of the newest checkpoint to the run directory, and makes it that of the job.
 void KeepConfig(const RunDir& dir, LaunchArguments& arguments);
 
-// Whether what says when the run ends is not what it was: somebody wants it to go on.
+// Whether the two configs differ in when the run ends.
 bool EndsElsewhere(const config::Config& then, const config::Config& now);
 
-// Throws Error(kUsage) if the run cannot go on with this config, which settings have changed.
-// Returns a remark for the header: what it goes on from.
+// Throws Error(kUsage) if the run cannot continue with this config. Returns a remark for the
+// header: the progress of the run.
 std::string CheckTakenUp(const RunDir& dir, const config::Config& config);
 
-// Which steps a run that goes on traces: those that are asked for with it, in `settings`, must be
-// still to come, else Error(kUsage) says which are. If none are named, they are those that a new
-// run would trace, counted from where this one goes on, or its last ones. What an earlier launch
-// asked for is left out where the run is past its first step.
+// Chooses the steps that a resumed run traces. Steps named in `settings` must still be ahead;
+// otherwise throws Error(kUsage) with the possible ones. By default the run traces the same steps
+// as a new run, counted from where it resumes, or its last ones. A trace from an earlier launch is
+// dropped if the run is past its first step.
 void PlanTrace(const RunDir& dir, const std::vector<Setting>& settings, config::Config& config);
 
 }  // namespace muster

@@ -31,7 +31,7 @@ constexpr int kMostPerSecond = 10000;
               ErrorText(error), hint);
 }
 
-// Makes the directory and its missing parents; says whether the last one is new.
+// Makes the directory and its missing parents. Returns whether the directory is new.
 bool MakeDirectories(const std::string& path) {
   std::error_code error;
   bool created = fs::create_directories(path, error);
@@ -61,15 +61,15 @@ RunDir::RunDir(std::string shown, bool created, bool goes_on)
   if (path_.size() > 1 && path_.back() == '/') path_.pop_back();
   if (::access(path_.c_str(), W_OK | X_OK) != 0) {
     const std::string why = ErrorText(errno);
-    throw Error(ExitCode::kUsage, "cannot write into the run directory {}: {}; {}", shown_, why,
-                goes_on ? "copy the run (cp -r), and go on with the copy"
-                        : "choose another with --run-dir");
+    throw Error(
+        ExitCode::kUsage, "cannot write into the run directory {}: {}; {}", shown_, why,
+        goes_on ? "copy the run (cp -r) and resume the copy" : "choose another with --run-dir");
   }
-  // Held until this process ends, however it ends.
+  // The system releases the lock even if this process crashes.
   lock_ = std::make_unique<FileLock>(LockPath(), 0);
   if (lock_->held()) return;
   throw Error(ExitCode::kUsage,
-              "the run directory {} is in use by the muster launch with {}; wait for it{}", shown_,
+              "the run directory {} is in use by another muster launch ({}); wait for it{}", shown_,
               lock_->holder(), goes_on ? "" : ", or choose another with --run-dir");
 }
 
@@ -92,10 +92,10 @@ RunDir RunDir::Make(const std::string& asked, const std::string& config_path) {
 RunDir RunDir::Open(const std::string& path) {
   bool created = MakeDirectories(path);
   RunDir dir(path, created);
-  CheckUnused(path);  // with the lock: no launcher is about to write the first line
+  CheckUnused(path);  // under the lock, so that no launcher can start a run meanwhile
   std::error_code ignored;
-  fs::remove(dir.MetricsPath(), ignored);                  // if it is there at all, it is empty
-  fs::remove(fs::path(dir.path()) / kRunIdFile, ignored);  // of a run whose rest was moved away
+  fs::remove(dir.MetricsPath(), ignored);                  // empty, if it exists
+  fs::remove(fs::path(dir.path()) / kRunIdFile, ignored);  // left by a run that was moved away
   return dir;
 }
 
@@ -110,10 +110,10 @@ RunDir RunDir::Resume(const std::string& path) {
 
 void RunDir::CheckUnused(const std::string& path) {
   const bool metrics = HasMetrics(fs::path(path) / "metrics.jsonl");
-  // A run that was killed before its first line leaves neither.
+  // A run that was killed before its first line has neither.
   if (!metrics && ListCheckpoints(path).empty()) return;
   throw Error(ExitCode::kUsage,
-              "the run directory {} already holds the {} of another run; go on with that one with "
+              "the run directory {} already holds the {} of another run; resume that run with "
               "--resume {}, choose another directory with --run-dir, or move that run away",
               path, metrics ? "metrics.jsonl" : "checkpoints", path);
 }
@@ -171,7 +171,7 @@ void RunDir::Discard() {
   for (const std::string& file : {ConfigPath(), ServerLogPath(), TokenPath(), LockPath(),
                                   ServerLockPath(), path_ + "/status.json"})
     fs::remove(file, ignored);
-  fs::remove(path_, ignored);  // only if nothing else has come to lie in it
+  fs::remove(path_, ignored);  // fails if there are other files
 }
 
 std::string RunName(const std::string& config_path) {
@@ -199,7 +199,7 @@ std::string PutAside(const RunDir& dir, const std::string& input) {
     const std::string name = entry.path().filename();
     if (FirstMatch(kOfRun, name).empty()) continue;
     if (!input.empty() && fs::equivalent(entry.path(), input, ignored)) continue;
-    // A link to where the run is to keep its checkpoints stays.
+    // A symbolic link to another place for checkpoints stays.
     if (entry.path() != checkpoints || !entry.is_symlink()) paths.push_back(entry.path());
   }
   fs::path aside;
@@ -213,10 +213,10 @@ std::string PutAside(const RunDir& dir, const std::string& input) {
     if (error == std::errc::device_or_resource_busy && fs::is_directory(path)) error.clear();
   }
   if (error) {
-    throw Error(ExitCode::kUsage, "{}: a run that left no checkpoint cannot be put aside: {}",
+    throw Error(ExitCode::kUsage, "{}: cannot archive the run that left no checkpoint: {}",
                 dir.shown(), error.message());
   }
-  // What stays of the checkpoints, as a link or since it is mounted there, holds none, but a mark.
+  // A checkpoint folder that stays, as a link or mount point, has no checkpoints but a run id.
   fs::remove(checkpoints / kRunIdFile, ignored);
   return aside.filename();
 }

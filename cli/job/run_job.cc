@@ -28,38 +28,40 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kLogLinesShown = 10;
-constexpr double kOutputSeconds = 60;  // as every command waits for its reader
+constexpr double kOutputSeconds = 60;  // as in every other command
 
-// The resolved config, as a file that all processes of a job read: config.txtpb of the run
-// directory; for a run that goes on where there is no room for what has changed, a file in memory,
-// which lives as long as this.
+// The resolved config as a file that all processes of a job read: config.txtpb in the run
+// directory. If a resumed run cannot write it (on a full disk), this is a file in memory that lives
+// as long as the object.
 class JobConfig {
  public:
-  // Throws Error(kUsage) where it cannot be written, and the run is new.
+  // Throws Error(kUsage) if the run is new and the file cannot be written.
   JobConfig(const config::Config& config, const RunDir& dir, bool resumed)
       : path_(dir.ConfigPath()) {
     try {
       WriteConfig(config, path_);
     } catch (const Error& error) {
       if (!resumed) {
-        throw Error(ExitCode::kUsage, "{}; if it is the place, choose another with --run-dir",
+        throw Error(ExitCode::kUsage,
+                    "{}; if this place is not writable, choose another with "
+                    "--run-dir",
                     error.what());
       }
-      warning_ = fmt::format("{}; the run goes on, and this file is as it was", error.what());
+      warning_ = fmt::format("{}; the run continues, but this file is unchanged", error.what());
       held_ = HeldFile::OfText(ConfigText(config));
       path_ = held_->path();
     }
   }
 
   const std::string& path() const { return path_; }
-  const std::string& warning() const { return warning_; }  // "": it is in its directory
+  const std::string& warning() const { return warning_; }  // "" if the file was written
 
  private:
   std::string path_, warning_;
   std::optional<HeldFile> held_;
 };
 
-// The run goes on to its end whatever can be written or printed, but is then no success.
+// A run completes even if its results cannot be written or printed, but its exit code is not 0.
 void Fail(JobOutcome& outcome, const std::string& what) {
   PrintError(fmt::format("muster: error: {}\n", what));
   if (outcome.exit_code == ExitCode::kOk) outcome.exit_code = ExitCode::kFailure;
@@ -68,9 +70,9 @@ void Fail(JobOutcome& outcome, const std::string& what) {
 std::string FailureText(const JobOutcome& outcome, const std::string& shown_dir, bool by_hand) {
   std::string text = "muster: error: " + outcome.failure->what + "\n";
   if (!outcome.not_restarted.empty()) {
-    text += "  it was not started again: " + outcome.not_restarted + "\n";
+    text += "  it was not restarted: " + outcome.not_restarted + "\n";
   }
-  if (!outcome.server_said.empty()) text += "  the server says: " + outcome.server_said + "\n";
+  if (!outcome.server_said.empty()) text += "  the server reports: " + outcome.server_said + "\n";
   if (!outcome.log_path.empty()) {
     std::string shown = shown_dir + "/" + fs::path(outcome.log_path).filename().string();
     std::vector<std::string> tail = LastLines(outcome.log_path, kLogLinesShown);
@@ -80,22 +82,21 @@ std::string FailureText(const JobOutcome& outcome, const std::string& shown_dir,
     for (const std::string& line : tail) text += "    | " + line + "\n";
   }
   return text +
-         (by_hand ? "  the server has stopped, and told the workers to; its files are in "
+         (by_hand ? "  the server has stopped and told the workers to stop; its files are in "
                   : "  every process of the job has been stopped; its files are in ") +
          shown_dir + "\n";
 }
 
-// A run whose files are gone is no success, whatever it reached. `was`: from where its directory
-// was moved, or "".
+// A run whose files are gone has failed, even if it is complete. `was` is the old place of its
+// directory if it was moved, or "".
 void ReportMissing(const std::vector<std::string>& missing, const RunDir& dir,
                    const std::string& was, JobOutcome& outcome) {
   if (missing.empty()) return;
   const std::string what =
-      was.empty()
-          ? dir.shown() + " was moved or removed while the run went on, or some of its files were"
-          : fmt::format("{} was moved to {} while the run went on", was, dir.shown());
-  Fail(outcome, fmt::format("{}: it lacks {}; what is printed above is all there is", what,
-                            Join(missing, ", ")));
+      was.empty() ? dir.shown() + " or some of its files were moved or removed during the run"
+                  : fmt::format("{} was moved to {} during the run", was, dir.shown());
+  Fail(outcome,
+       fmt::format("{}: missing {}; only the output above is left", what, Join(missing, ", ")));
 }
 
 // `was`: see ReportMissing.
@@ -113,7 +114,7 @@ void ReportOutcome(JobOutcome& outcome, int workers, const KeptRun& run, const s
     }
   }
   if (outcome.stop_signal != 0) {
-    // What was shown last may be a few steps old.
+    // The displayed step may be a few steps old.
     std::string at = at_step;
     if (outcome.summary && outcome.summary->total_steps() > 0) {
       at = fmt::format(" at step {} of {}", FormatCount(outcome.summary->at().step()),
@@ -130,8 +131,7 @@ void ReportOutcome(JobOutcome& outcome, int workers, const KeptRun& run, const s
   if (!outcome.summary->lost().empty()) Fail(outcome, outcome.summary->lost());
 }
 
-// All of it must be printed that anybody wants to read. A reader that pauses, such as a pager, gets
-// some time.
+// Prints the rest of the output, and gives a reader that pauses, such as a pager, some time.
 void FinishOutput(Console& console, const std::string& shown_dir, JobOutcome& outcome) {
   try {
     console.Finish(kOutputSeconds);
@@ -143,8 +143,8 @@ void FinishOutput(Console& console, const std::string& shown_dir, JobOutcome& ou
   }
 }
 
-// Makes one trace of the processes' parts. What was asked for and is not there is a failure, but
-// never hides the run's own outcome.
+// Merges the parts of all processes into one trace. A failure changes the exit code, but does not
+// hide the outcome of the run.
 void FinishTrace(const config::Config& config, const RunDir& dir, Console& console,
                  JobOutcome& outcome) {
   const std::string& path = config.run().trace_file();
@@ -155,24 +155,24 @@ void FinishTrace(const config::Config& config, const RunDir& dir, Console& conso
     console.Print(TraceLine(path, merged.spans, merged.dropped));
     console.Flush(1.0);
     for (const std::string& part : merged.missing) {
-      PrintError(fmt::format("muster: warning: the trace lacks a process: it left no {}\n", part));
+      PrintError(fmt::format("muster: warning: the trace lacks a process: there is no {}\n", part));
     }
     if (merged.spans > 0) return;
     const std::string why =
         merged.missing.size() == parts.size()
-            ? "no process left its part"
+            ? "no process wrote its part"
             : fmt::format("the run ended before step {}; choose the steps with --trace-steps A-B",
                           config.run().trace_first_step());
     Fail(outcome, "the trace is empty: " + why);
   } catch (const Error& error) {
     Fail(outcome,
-         fmt::format("{0}; its parts are in {1}: `muster trace FILE --merge {1}/trace.*.part` puts "
-                     "them together",
+         fmt::format("{0}; its parts are in {1}: merge them with muster trace FILE --merge "
+                     "{1}/trace.*.part",
                      error.what(), dir.shown()));
   }
 }
 
-// Throws if the job cannot fit. Workers that are started by hand may be anywhere.
+// Throws if the job cannot fit. Workers started by hand do not count: they may run on other hosts.
 std::string MemoryWarning(const config::Config& config, const Graph& graph, bool by_hand) {
   LeastMemory needed = LeastMemoryOf(config, graph);
   if (by_hand) needed.each_worker = 0;
@@ -185,17 +185,17 @@ std::string EndpointFor(const config::Config& config) {
   if (config.cluster().transport() == config::Cluster::TCP) return "tcp://127.0.0.1:*";
   if (config.cluster().transport() == config::Cluster::LOCAL)
     return "local://@muster-" + NewToken();
-  return "ipc://@muster-" + NewToken();  // in the abstract namespace: no file to clean up
+  return "ipc://@muster-" + NewToken();  // in the abstract namespace, so no file is left behind
 }
 
 void CheckTracePlace(const std::string& path) {
-  std::error_code ignored;  // the write says what is wrong
+  std::error_code ignored;  // a later write reports it
   const bool something =
       fs::is_regular_file(fs::symlink_status(path, ignored)) && fs::file_size(path, ignored) > 0;
   if (!something || LooksLikeTrace(path)) return;
   throw Error(ExitCode::kUsage,
-              "the trace {}: is there already, and is no trace, which alone would be replaced; "
-              "choose another file with --trace",
+              "the trace {}: this file exists and is not a trace, so it is not overwritten; choose "
+              "another with --trace",
               path);
 }
 
@@ -258,7 +258,7 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
     FinishOutput(console, dir.shown(), outcome);
     return outcome;
   } catch (const Error&) {
-    dir.Discard();  // nothing has run
+    dir.Discard();  // no process has run
     throw;
   }
 }

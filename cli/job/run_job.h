@@ -16,25 +16,24 @@
 
 namespace muster {
 
-// The config with everything filled in, and the network.
 struct PreparedJob {
-  config::Config config;
+  config::Config config;  // resolved
   Graph graph;
-  DataCount data = {};                            // for the header; of files, and of a split
-  std::string resume_remark = {};                 // the same, of a run that goes on
-  std::shared_ptr<JobGpus> cards;                 // held by every run of a series; null: by hand
-  std::vector<std::string> initial_weights = {};  // where they come from, for the header
+  DataCount data = {};                            // for the header
+  std::string resume_remark = {};                 // for the header; "" if the run is new
+  std::shared_ptr<JobGpus> cards;                 // shared by the runs of a series; null: by hand
+  std::vector<std::string> initial_weights = {};  // their source, for the header
 };
 
-// What the server of a job of this launcher is told to listen at.
+// The address that the server of a launch listens at.
 std::string EndpointFor(const config::Config& config);
 
-// Throws Error(kUsage) if the trace (--trace FILE) would replace something else than a trace.
-// Writes nothing.
+// Throws Error(kUsage) if the trace (--trace FILE) would overwrite anything but a trace. Writes
+// nothing.
 void CheckTracePlace(const std::string& path);
 
-// Throws Error if it could not be started; the directory is then taken back. A run whose results
-// could not be written or printed is no success.
+// Throws Error if the job could not be started, and removes a new directory then. If results could
+// not be written or printed, the exit code is not kOk.
 JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDir& dir,
                   SignalSource& signals);
 

@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whole percents of shares whose sum is at most 1, so that what is shown never adds up to more than
-// 100: each is rounded down, and what that leaves goes to those that lost most.
+// Whole percents of shares whose sum is at most 1. They never add up to more than 100: each share
+// is rounded down, and the remainder goes to those that lost most.
 std::vector<int> WholePercents(const std::vector<double>& shares) {
   std::vector<int> percents;
   std::vector<std::pair<double, size_t>> lost;
@@ -38,18 +38,18 @@ std::vector<int> WholePercents(const std::vector<double>& shares) {
   return percents;
 }
 
-// Which steps were timed, if not most of them.
+// Names the timed steps if they are at most half of all.
 std::string TimedText(const events::Summary& summary) {
   const int64_t timed = summary.measured().timed_steps(), steps = summary.steps();
   if (!summary.measured().has_timed_steps() || 2 * timed >= steps) return "";
   std::vector<std::string> why;
   if (summary.steps_before() > 0) why.emplace_back("came before the run was resumed");
   if (2 * timed < steps - summary.steps_before()) why.emplace_back("began during an evaluation");
-  return fmt::format("; of {} of {}, since the others {}", FormatCount(timed),
+  return fmt::format("; from {} of {}, because the others {}", FormatCount(timed),
                      Plural(steps, "step"), Join(why, " or "));
 }
 
-// The parts of a step as shares of it, the largest first; what they leave of the step is "other".
+// The parts of a step as shares of it, the largest first. The rest of the step is "other".
 std::string StepText(const events::Summary& summary) {
   const events::Measured& measured = summary.measured();
   const double step = measured.step_ms();
@@ -68,8 +68,7 @@ std::string StepText(const events::Summary& summary) {
   }
   if (!parts.empty() && step - sum > 0.01 * step) parts.emplace_back("other", step - sum);
   std::ranges::stable_sort(parts, std::greater{}, &std::pair<std::string, double>::second);
-  // Two clocks: a worker's and the server's, which may see a step end a little earlier. No more is
-  // shown of the parts than the step has.
+  // Workers and the server use different clocks, so the parts may add up to more than the step.
   std::vector<double> shares;
   shares.reserve(parts.size());
   for (const auto& [name, part_ms] : parts) shares.push_back(part_ms / std::max(step, sum));
@@ -81,7 +80,7 @@ std::string StepText(const events::Summary& summary) {
   return texts.empty() ? text : text + ": " + Join(texts, ", ");
 }
 
-// What the parameter server costs, and, apart from it, what ranks of different speed cost.
+// The cost of the parameter server, and the separate cost of ranks of different speed.
 std::string BalanceText(const events::StepShares& shares, int workers) {
   if (!shares.has_overhead() || !shares.has_imbalance()) return "";
   std::string text = FormatPercent(std::max(0.0, shares.overhead()), 1) + " of a step";
@@ -91,10 +90,10 @@ std::string BalanceText(const events::StepShares& shares, int workers) {
   return text;
 }
 
-// `chooses`: the best weights are those of the best accuracy, or of the lowest loss, on this set.
+// `chooses`: the scores on this set decide which weights are the best.
 std::string ScoresText(const events::Summary& summary, const events::Scores& scores, bool chooses) {
   if (!scores.has_loss() && !scores.has_accuracy()) return "";
-  if (!scores.has_accuracy()) {  // of values
+  if (!scores.has_accuracy()) {  // the targets are values
     std::string text = fmt::format("{:.4f}", scores.loss());
     if (chooses && summary.has_best_step()) {
       text += ", lowest at step " + FormatCount(summary.best_step());
@@ -159,8 +158,8 @@ std::string Named(const events::Summary& summary, Change::Kind kind, int64_t cou
   return text;
 }
 
-// How many were lost whose rank another one has taken since. Others join as well: who was late and
-// comes back, who has left, who is one more.
+// The number of lost workers whose rank another worker took over. Workers that were reset, that
+// left before, or that are additional also join, and do not count.
 int64_t Replaced(const events::Summary& summary) {
   std::map<int64_t, Change::Kind> last;  // of each rank
   int64_t losses = 0, replaced = 0;
@@ -172,19 +171,19 @@ int64_t Replaced(const events::Summary& summary) {
     last[change.rank()] = change.kind();
   }
   if (losses == summary.workers_lost()) return replaced;
-  // Not all of them are told one by one.
+  // The summary does not list all changes, so estimate.
   return std::max<int64_t>(0, summary.workers_joined() - summary.workers_fenced());
 }
 
-// The step of the newest checkpoint of the run; nothing if it has none.
+// The step of the newest checkpoint, if the run has one.
 std::optional<int64_t> KeptStep(const std::optional<events::Summary>& summary, const KeptRun& run) {
-  // What is there now, whatever the server has written once.
+  // Checkpoints that the server wrote may have been removed since then.
   const std::vector<CheckpointName> names = ListCheckpoints(run.dir.path());
   if (names.empty()) return std::nullopt;
   return summary && summary->has_checkpoint() ? summary->checkpoint_step() : names.front().step;
 }
 
-// Somebody may have removed the directory, with all that the server has written there.
+// Whether the run directory was removed.
 bool IsGone(const KeptRun& run) {
   std::error_code ignored;
   return !fs::exists(run.dir.ConfigPath(), ignored);
@@ -207,26 +206,25 @@ bool HasWeights(const events::Summary& summary) {
   return false;
 }
 
-// From which step the run continues, if that is not where it ended.
+// How to get what could not be saved.
 std::string HowToMend(const events::Summary& summary, const KeptRun& run) {
   const std::optional<int64_t> kept = KeptStep(summary, run);
   if (kept && *kept == summary.at().step() && summary.end() == events::Summary::COMPLETED) {
-    return "once that is mended, this writes what is missing: " + ResumeCommand(run);
+    return "fix that, then write what is missing with: " + ResumeCommand(run);
   }
   if (kept) {
-    return fmt::format("once that is mended, {} goes on from step {}, with the same bits",
-                       ResumeCommand(run), FormatCount(*kept));
+    return fmt::format("fix that, then resume from step {} with the same bits: {}",
+                       FormatCount(*kept), ResumeCommand(run));
   }
   if (IsGone(run)) {
     return fmt::format(
-        "{} was removed while the run went on, so the run cannot go on: start it "
-        "again from the config that you gave",
+        "{} was removed during the run, so the run cannot be resumed: start it again from your "
+        "config",
         run.dir.shown());
   }
   return fmt::format(
-      "{}, so the run cannot go on; it can be done again, with the same bits, in another "
-      "directory: {}",
-      HasWeights(summary) ? "there is no checkpoint of it" : "its weights are on no disk",
+      "{}, so the run cannot be resumed; repeat it in another directory to get the same bits: {}",
+      HasWeights(summary) ? "it has no checkpoint" : "its weights are not saved",
       RepeatCommand(run));
 }
 
@@ -244,7 +242,7 @@ std::string SharesText(const events::Summary& summary) {
     text += fmt::format(" and {} more", last.shares_size() - kMostRanks);
   }
   const int64_t count = summary.shares_changed();
-  return fmt::format("changed {}; since step {} {}",
+  return fmt::format("changed {}; since step {}: {}",
                      count == 1 ? "once" : fmt::format("{} times", FormatCount(count)),
                      FormatCount(last.from_step()), text);
 }
@@ -263,7 +261,7 @@ std::string RestartsText(const events::Summary& summary) {
   const int count = summary.restarts_size();
   if (count == 0) return "";
   if (count == 1) {
-    return fmt::format("the server was lost {} and started again from step {}, 1 time",
+    return fmt::format("the server was lost {} and restarted once, from step {}",
                        Where(summary.restarts(0)), FormatCount(summary.restarts(0).from_step()));
   }
   std::vector<std::string> told;
@@ -271,7 +269,7 @@ std::string RestartsText(const events::Summary& summary) {
     told.push_back(fmt::format("{} from step {}", Where(summary.restarts(i)),
                                FormatCount(summary.restarts(i).from_step())));
   }
-  return fmt::format("the server was lost and started again {} times: {}{}",
+  return fmt::format("the server was lost and restarted {} times: {}{}",
                      FormatCount(int64_t{count}), count > kMostTold ? "… " : "", Join(told, ", "));
 }
 
@@ -281,13 +279,13 @@ std::vector<std::string> ChangesTexts(const events::Summary& summary,
   if (const int64_t lost = summary.workers_lost(); lost > 0) {
     const int64_t came = Replaced(summary);
     const char* const what = came >= lost ? "lost and replaced"
-                             : came > 0   ? "lost, some of them replaced"
+                             : came > 0   ? "lost, some replaced"
                                           : "lost";
     texts.push_back(fmt::format("{} {} ({})", Plural(lost, "worker"), what,
                                 Named(summary, Change::LOST, lost, ends)));
   }
   if (const int64_t fenced = summary.workers_fenced(); fenced > 0) {
-    texts.push_back(fmt::format("late {}, others did the work ({})",
+    texts.push_back(fmt::format("reset {} for being slow ({})",
                                 fenced == 1 ? "once" : fmt::format("{} times", FormatCount(fenced)),
                                 Named(summary, Change::FENCED, fenced, {})));
   }
@@ -349,14 +347,14 @@ std::string TraceLine(const std::string& path, size_t spans, uint64_t dropped) {
 std::string GoOnText(const std::optional<events::Summary>& summary, const KeptRun& run) {
   const std::optional<int64_t> kept = KeptStep(summary, run);
   if (!kept) {
-    return fmt::format("{} {}: the run cannot go on.", run.dir.shown(),
-                       IsGone(run) ? "was removed while the run went on" : "holds no checkpoint");
+    return fmt::format("{} {}: the run cannot be resumed.", run.dir.shown(),
+                       IsGone(run) ? "was removed during the run" : "holds no checkpoint");
   }
-  return fmt::format("{} goes on from step {}.", ResumeCommand(run), FormatCount(*kept));
+  return fmt::format("To resume from step {}: {}", FormatCount(*kept), ResumeCommand(run));
 }
 
 std::string TroubleText(const events::Summary& summary, const KeptRun& run) {
-  return fmt::format("not everything of the run could be kept: {}; {}", summary.trouble(),
+  return fmt::format("not all of the run could be saved: {}; {}", summary.trouble(),
                      HowToMend(summary, run));
 }
 

@@ -1,5 +1,5 @@
-// What is printed after a job: the summary, and how the run continues. Pure functions of what the
-// server said and of what is on the disk; every line comes without its newline.
+// The lines printed after a job: the summary, and how to resume the run. They depend only on the
+// server's events and on the files of the run. Lines have no newline.
 #pragma once
 
 #include <cstdint>
@@ -15,34 +15,34 @@ namespace muster {
 
 struct KeptRun {
   const RunDir& dir;
-  bool by_hand = false;  // it was `muster server`
-  bool on_gpus = false;  // the workers compute there
+  bool by_hand = false;  // run by `muster server`
+  bool on_gpus = false;  // some worker computes on a GPU
 };
 
-// Accuracy, speed, the parts of a step, the hash of the weights, and where they are; at most 15
-// lines for a run in which nothing went wrong. `ends`: how workers ended that were lost, by pid, as
-// the launcher saw them.
+// Accuracy, speed, the parts of a step, the hash of the weights, and their files; at most 15 lines
+// for a run without trouble. `ends` describes how lost workers ended, by pid, as the launcher saw
+// it.
 std::vector<std::string> SummaryLines(const events::Summary& summary, int workers,
                                       const KeptRun& run,
                                       const std::map<int64_t, std::string>& ends = {});
 
-// Workers that were lost, late or left: "1 lost and replaced (rank 1, step 120: killed by
-// SIGKILL)".
+// Describes workers that were lost, were reset, or left: "1 worker lost and replaced (rank 1, step
+// 120: killed by SIGKILL)".
 std::vector<std::string> ChangesTexts(const events::Summary& summary,
                                       const std::map<int64_t, std::string>& ends);
 
-// "the server was lost at step 120 (signal 9) and started again from step 100, 1 time"; "" if it
-// never was.
+// "the server was lost at step 120 (signal 9) and restarted once, from step 100"; "" if it was
+// never lost.
 std::string RestartsText(const events::Summary& summary);
 
-// The row below the summary that says where the trace is.
+// The row below the summary that names the trace file.
 std::string TraceLine(const std::string& path, size_t spans, uint64_t dropped);
 
-// How a run that ended early continues. A server that died has said nothing, but may have written.
+// How to resume a run that ended early. A server that died sent no summary, but may have left
+// checkpoints.
 std::string GoOnText(const std::optional<events::Summary>& summary, const KeptRun& run);
 
-// A run that came to its end could not write all that it should leave (summary.trouble): what was
-// lost, and what to do.
+// Describes what a run could not save (summary.trouble), and what to do.
 std::string TroubleText(const events::Summary& summary, const KeptRun& run);
 
 }  // namespace muster

@@ -12,11 +12,11 @@
 namespace muster {
 namespace {
 
-constexpr double kStartMargin = 15;       // the server enforces start_s; this is if it does not
-constexpr double kFinishSeconds = 10;     // for all to end once the server has completed the run
-constexpr double kSaveSeconds = 300;      // for the server to write the weights
-constexpr double kEarlyExitSeconds = 10;  // for the server to complete it once a worker has ended
-// Workers that wait for the server give up first, and say what they waited for.
+constexpr double kStartMargin = 15;    // added to start_s, in case the server fails to enforce it
+constexpr double kFinishSeconds = 10;  // for all to end after the server completes the run
+constexpr double kSaveSeconds = 300;   // for the server to write the weights
+constexpr double kEarlyExitSeconds = 10;  // for the server to explain the end of a worker
+// Lets workers that wait for the server give up first, so that they report what they waited for.
 constexpr double kSilenceMargin = 3;
 
 bool EndedWell(const EndedProcess& process) {
@@ -39,7 +39,7 @@ void Supervisor::StartWorkers(const std::string& endpoint, double now) {
   const bool by_hand = static_cast<bool>(plan_.invite_workers);
   display_.ShowStage((by_hand ? "Waiting for " : "Starting ") + Plural(plan_.workers(), "worker"));
   phase_ = Phase::kWorkersJoining;
-  // Where somebody else starts them, the server says who is missing, and when it has waited enough.
+  // If the workers are started by hand, the server reports who is missing and when it gives up.
   deadline_ = now + plan_.config->deadlines().start_s() + kStartMargin;
   OrFail([&] { members_.StartWorkers(endpoint); }, now);
 }
@@ -85,8 +85,8 @@ void Supervisor::OnEvent(const events::Event& event, double now) {
   if (phase_ != Phase::kStopping || IsToldAtTheEnd(event)) display_.OnEvent(event);
 }
 
-// After a signal the run has still come as far as it says. What it says after a failure follows
-// from that.
+// After a signal, the server's events still describe the progress of the run. After a failure, they
+// are only consequences.
 bool Supervisor::IsToldAtTheEnd(const events::Event& event) const {
   if (stop_signal_ == 0) return false;
   switch (event.kind_case()) {
@@ -102,13 +102,12 @@ bool Supervisor::IsToldAtTheEnd(const events::Event& event) const {
   }
 }
 
-// A server takes it only after it has said where it listens.
+// The server handles SIGUSR1 only after it has reported its endpoint.
 void Supervisor::AskForCheckpoint() {
   if (ServerReports()) members_.Signal(0, SIGUSR1);
 }
 
-// State and weights are worth more than a quick end, for as long as the server says that it is at
-// them.
+// Saving state and weights is worth a delay, as long as the server reports that it is writing them.
 void Supervisor::OnSaving(const events::Saving& saving, double now) {
   if (!server_.saved_by) server_.saved_by = now + kSaveSeconds;
   if (early_exit_by_ != kNever) early_exit_by_ = now + kEarlyExitSeconds;
@@ -151,11 +150,11 @@ void Supervisor::OnEnds(const std::vector<EndedProcess>& ended, double now) {
     }
   }
   if (failed) FailWithOthers(now);
-  // Without it the others have nothing to notice but that, and somebody waits for the next one.
+  // The workers can do nothing without a server, and the user waits for the next one.
   if (!server_.failure && SignalOfServer(ended)) stages_.BeginWithoutServer(now);
 }
 
-// Not where the server has ended, is about to, or is at its end: then this is what follows.
+// False if the server has ended, is saving, or is about to end: the workers end with it then.
 bool Supervisor::GoesOnWithout(const EndedProcess& process, double now) {
   if (process.rank < 0 || !ServerReports() || !members_.running(0) || server_.saved_by)
     return false;
@@ -176,9 +175,8 @@ bool Supervisor::GoesOnWithout(const EndedProcess& process, double now) {
   return true;
 }
 
-// The run has its last step, and asks nothing more of a worker: neither of one that is killed, nor
-// of one that was stopped meanwhile and finds that the others are gone. One that crashes by itself
-// is told of all the same.
+// After the last step, the run needs nothing more from its workers. A worker may then be killed, or
+// resume from a stop and find that the others are gone. A crash is still reported.
 bool Supervisor::IsNoLoss(const EndedProcess& process, double now) {
   const bool is_over =
       phase_ == Phase::kFinishing || (phase_ == Phase::kRunning && server_.saved_by);
@@ -188,13 +186,13 @@ bool Supervisor::IsNoLoss(const EndedProcess& process, double now) {
                        (end.value == static_cast<int>(ExitCode::kDeadline) ||
                         end.value == static_cast<int>(ExitCode::kPeerFailed));
   if (!gave_up && !(end.by_signal && end.value == SIGKILL)) return false;
-  Warn(fmt::format("{} {} when it had nothing more to do", Name(process.rank, process.pid),
-                   gave_up ? fmt::format("lost touch with the server (exit code {})", end.value)
+  Warn(fmt::format("{} {} after its last step", Name(process.rank, process.pid),
+                   gave_up ? fmt::format("lost the server (exit code {})", end.value)
                            : "was killed by SIGKILL"));
   return true;
 }
 
-// Workers that ended with 0 and that the server has lost are like any other.
+// Handles workers that ended with exit code 0 and that the server lost like other lost workers.
 void Supervisor::TakeLostExits(double now) {
   if (early_exit_by_ == kNever || phase_ == Phase::kStopping) return;
   for (const EndedProcess& process : std::exchange(ended_, {})) {
@@ -240,13 +238,12 @@ void Supervisor::CheckPhaseDeadline(double now) {
   }
   if (phase_ == Phase::kStopping || phase_ == Phase::kRunning || now < deadline_) return;
   if (phase_ == Phase::kServerStarting) {
-    return Fail(
-        {{.code = ExitCode::kDeadline,
-          .what = fmt::format("{} did not say where it listens within {} (deadlines.start_s)",
-                              Name(-1, members_.pid(0)),
-                              FormatDuration(plan_.config->deadlines().start_s()))},
-         members_.LogPath(-1)},
-        now);
+    return Fail({{.code = ExitCode::kDeadline,
+                  .what = fmt::format("{} did not start to listen within {} (deadlines.start_s)",
+                                      Name(-1, members_.pid(0)),
+                                      FormatDuration(plan_.config->deadlines().start_s()))},
+                 members_.LogPath(-1)},
+                now);
   }
   if (phase_ == Phase::kWorkersJoining) {
     return Fail(
@@ -260,11 +257,11 @@ void Supervisor::CheckPhaseDeadline(double now) {
   KillLeftovers(now);
 }
 
-// The run is complete, and so are its files: a process that does not end changes nothing.
+// The run and its files are complete, so a process that does not end is no failure.
 void Supervisor::KillLeftovers(double now) {
   for (size_t i = 0; i < members_.size(); ++i) {
     if (!members_.running(i)) continue;
-    Warn(fmt::format("the run is complete, but {} did not end within {} of it{}: it is killed",
+    Warn(fmt::format("the run is complete, but {} did not end within {}{}: killing it",
                      Name(members_.rank(i), members_.pid(i)), FormatDuration(kFinishSeconds),
                      members_.stopped(i) ? " (it is stopped: SIGSTOP?)" : ""));
     members_.Signal(i, SIGKILL);
@@ -283,7 +280,7 @@ bool Supervisor::ServerReports() const {
   return phase_ == Phase::kWorkersJoining || phase_ == Phase::kRunning;
 }
 
-// Without this a job of which every process is stopped would be waited for.
+// Without this check, the launcher would wait forever for a job whose processes are all stopped.
 void Supervisor::CheckServerSilence(double now) {
   if (!ServerReports() ||
       now - server_.heard_at <= plan_.config->deadlines().silence_s() + kSilenceMargin)
@@ -295,7 +292,7 @@ void Supervisor::CheckServerSilence(double now) {
 }
 
 bool Supervisor::ServerMayHang(double now) const {
-  // Less than all of it: a beat may have come here after the last one that reached the workers.
+  // Less than silence_s: the launcher may have received a heartbeat later than the workers did.
   return ServerReports() && members_.running(0) &&
          now - server_.heard_at > 0.75 * plan_.config->deadlines().silence_s();
 }

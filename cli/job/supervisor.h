@@ -1,14 +1,16 @@
-// Decides about the processes of one job: what phase it is in, who is to be stopped and when, and
-// what is told about its end. It waits for nothing and reads no clock; whoever runs it
-// (watch_job.h) tells it what happened, and the time.
+// Controls the processes of one job: its phase, which processes to stop and when, and how its end
+// is reported. It never waits and reads no clock: the caller (watch_job.h) passes events and the
+// time.
 //
-// What it guarantees, whatever the members do:
-// - every wait has an end: for the server's endpoint, for the start, for the server's next sign of
-//   life, for each stage of stopping;
-// - the first failure decides, and the others are told to stop within 5 s;
-// - SIGINT, SIGTERM and SIGHUP stop the job within 5 s, the server first, so that it can write
-//   the run's last line and its state; while it says that it writes that, it is waited for 5
-//   minutes at most. A second one kills at once.
+// Guarantees, whatever the members do:
+// - Every wait is limited: for the server's endpoint, for the start, for the server's next event,
+// and
+//   for each stage of stopping.
+// - The first failure is the one reported, and the other processes are told to stop within 5 s.
+// - SIGINT, SIGTERM and SIGHUP stop the job within 5 s. The server stops first, so that it can
+// write
+//   the last line and the state of the run; while it reports that it is writing, it gets up to 5
+//   minutes. A second signal kills at once.
 #pragma once
 
 #include <functional>
@@ -25,37 +27,36 @@
 
 namespace muster {
 
-// How a job is stopped: who is asked when, and when nobody is asked any more. Points in time, in
-// seconds of the supervisor's clock; no process is touched here.
+// The schedule for stopping a job: when to send which signal, and when to give up. Times are in
+// seconds on the supervisor's clock; this class touches no process.
 class StopStages {
  public:
-  // A failure: the others may notice it by themselves for a while, which is shorter where they
-  // may not know one another yet (`joined` is false).
+  // After a failure, gives the others a while to notice it by themselves; less if they may not be
+  // connected yet (`joined` is false).
   void BeginAfterFailure(double now, bool joined);
-  // A failure that nobody else knows of.
+  // After a failure that the other processes cannot notice.
   void BeginAtOnce(double now);
-  // The server is gone, and the others' work with it.
+  // After the server is gone.
   void BeginWithoutServer(double now);
-  // Somebody wants the job to stop: the server first, so that it can write the last line.
+  // After a stop request: the server stops first, so that it can write the last line.
   void BeginWithServer(double now);
 
-  // The server is writing the run's state: for a little longer nobody is killed, all in
-  // all 5 minutes at most.
+  // The server reports that it is writing the state: postpones SIGTERM and SIGKILL a little, up to
+  // 5 minutes in total.
   void WaitForServer(double now);
 
-  // No more grace, at once or by and by.
-  void Hurry(double now);
-  void Kill(double now);
+  void Hurry(double now);  // SIGTERM now, SIGKILL soon
+  void Kill(double now);   // SIGKILL now
 
-  // What is due, each thing once. `server_gone`: those who wait for the server to go first wait no
-  // longer.
+  // Takes what is due; each action is returned once. If `server_gone`, the others no longer wait
+  // for the server to end first.
   struct Due {
     bool terminate_server = false, terminate_all = false, kill_all = false;
   };
   Due Take(double now, bool server_gone);
 
   double next() const;  // when something is due
-  // Some process has not gone although it was killed.
+  // Whether to stop waiting for a process that was killed but has not ended.
   bool GivenUp(double now) const { return now >= give_up_at_; }
 
  private:
@@ -69,35 +70,36 @@ class StopStages {
 
 class Supervisor {
  public:
-  // The server has just been started. `now`, here and below: seconds on a clock that leaves out the
-  // time in which nobody could look. Nothing is copied.
+  // Created just after the server is started. `now`, here and below, is in seconds on a clock that
+  // excludes time in which the launcher was suspended. The arguments must outlive this.
   Supervisor(const JobPlan& plan, Members& members, JobDisplay& display, double now);
 
   void OnEvent(const events::Event& event, double now);
-  // In the order of their ends. The server's events from before its end have been told.
+  // `ended` is in the order of the ends. The server's events from before its end must have been
+  // passed to OnEvent.
   void OnEnds(const std::vector<EndedProcess>& ended, double now);
-  void OnSignal(const ReceivedSignal& signal, double now);  // one that stops a job
+  void OnSignal(const ReceivedSignal& signal, double now);  // a signal that stops the job
   void AskForCheckpoint();
-  // What is due by now: deadlines that are missed, the next stage of stopping.
+  // Handles what is due: missed deadlines, and the next stage of stopping.
   void Check(double now);
 
-  double next_check() const;  // if nothing happens before
-  // Every process is gone, or was killed long ago.
+  double next_check() const;  // when to call Check at the latest
+  // Whether every process has ended, or was killed long ago.
   bool Over(double now) const;
-  // Once it is over.
+  // Call it only when Over().
   JobOutcome Outcome() const;
 
  private:
   enum class Phase {
-    kServerStarting,  // until it says where it listens
-    kWorkersJoining,  // until it says that the job has started
+    kServerStarting,  // until the server reports its endpoint
+    kWorkersJoining,  // until the server reports that the job has started
     kRunning,
     kFinishing,  // the server has completed the run; workers are about to end
     kStopping,
   };
   struct SaidByServer {
-    double heard_at = 0;             // its last word
-    std::optional<double> saved_by;  // it writes the weights, and may take until then
+    double heard_at = 0;             // the time of its last event
+    std::optional<double> saved_by;  // the deadline while it writes the weights
     std::vector<uint32_t> missing;   // ranks
     std::optional<JobFailure> failure;
     std::optional<events::Summary> summary;
@@ -106,7 +108,7 @@ class Supervisor {
     Observed observed;
     double at = 0;
   };
-  // A failure that is found here, and is not judged from the members' ends.
+  // A failure that the supervisor found itself, not one inferred from the members' ends.
   struct Finding {
     JobFailure failure;
     std::string log_path;
@@ -118,11 +120,11 @@ class Supervisor {
   };
 
   void StartWorkers(const std::string& endpoint, double now);
-  // True: the job goes on without this worker, or with another in its place.
+  // Returns whether the job continues without this worker, or with a replacement.
   bool GoesOnWithout(const EndedProcess& process, double now);
   bool IsNoLoss(const EndedProcess& process, double now);
   void TakeLostExits(double now);
-  // Starts processes; the job fails if that cannot be done.
+  // Calls `start`, which starts processes; the job fails if it throws.
   void OrFail(const std::function<void()>& start, double now);
   void OnSaving(const events::Saving& saving, double now);
   void OnSummary(const events::Summary& summary, double now);
@@ -132,14 +134,14 @@ class Supervisor {
   void Warn(const std::string& message);
   void CheckServerSilence(double now);
   bool ServerMayHang(double now) const;
-  bool ServerReports() const;  // each second
+  bool ServerReports() const;  // whether the server should send an event every second
   Observed Observe(double now) const;
 
   std::optional<ServerLoss> LostServer(bool stuck) const;
 
-  // Stop after a grace in which the others may end by themselves …
+  // Stops the job, but first gives the other processes time to end by themselves.
   void FailWithOthers(double now);
-  // … or at once.
+  // Stops the job at once.
   void Fail(Finding finding, double now);
   void ContinueStopping(double now);
   void SignalAll(int signal);
@@ -149,24 +151,24 @@ class Supervisor {
   JobDisplay& display_;
 
   Phase phase_ = Phase::kServerStarting;
-  double deadline_;              // of the present phase, unless it is kRunning or kStopping
-  double given_up_at_ = kNever;  // what was killed at the end, and is still there
-  // Workers have ended with 0, and stand in ended_: they are lost if the server has not explained
-  // it by then.
+  double deadline_;              // of the current phase, unless it is kRunning or kStopping
+  double given_up_at_ = kNever;  // when to stop waiting for processes killed after the run
+  // Workers in ended_ that ended with exit code 0 are lost if the server has not explained it by
+  // then.
   double early_exit_by_ = kNever;
   SaidByServer server_;
-  // Workers that ended while the server may hang, and perhaps because of that. They are neither
-  // counted as lost nor replaced before the server speaks again or is given up.
+  // Workers that ended while the server may hang, perhaps because of that. They are neither counted
+  // as lost nor replaced until the server sends an event or is given up.
   std::vector<EndedProcess> held_;
   std::vector<EndedProcess> ended_;
   AtFailure at_failure_;
   std::optional<Finding> found_;
 
-  events::Summary changes_;  // those of the plan, and what happened since
+  events::Summary changes_;  // those of the plan, and the ones since then
   Replacements replacements_;
   StopStages stages_;
-  std::optional<StopRequest> stop_request_;  // the first
-  int stop_signal_ = 0;                      // of that request, unless a failure came before it
+  std::optional<StopRequest> stop_request_;  // the first one
+  int stop_signal_ = 0;                      // its signal, or 0 if a failure came before it
 };
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// How a job is stopped, and what is said of its end.
+// Stops a job, and finds its outcome.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -10,17 +10,17 @@
 namespace muster {
 namespace {
 
-// `timeout` sends its signal twice at once; wrappers pass on a Ctrl-C that has reached us already.
+// `timeout` sends its signal twice in a row, and wrappers forward a Ctrl-C that we got already.
 constexpr double kSameRequestSeconds = 0.2;
 
 constexpr double kGraceSeconds = 2.5;       // for the others to notice a failure by themselves
-constexpr double kStartGraceSeconds = 0.5;  // the same while they may not know one another yet
+constexpr double kStartGraceSeconds = 0.5;  // the same while they may not be connected yet
 constexpr double kServerFirstSeconds = 2;   // for the server to write the last line
-constexpr double kLostServerSeconds = 0.4;  // for workers to end without it, and then by SIGTERM
+constexpr double kLostServerSeconds = 0.4;  // for workers to end without it, and again by SIGTERM
 constexpr double kTermSeconds = 1.5;        // from SIGTERM to SIGKILL
-constexpr double kGiveUpSeconds = 5;        // from SIGKILL to going without the process
-constexpr double kWriteSeconds = 3;         // from one word of a server that writes to the next
-constexpr double kMostWriteSeconds = 300;   // for all of it
+constexpr double kGiveUpSeconds = 5;        // from SIGKILL to giving up on the process
+constexpr double kWriteSeconds = 3;         // between two events of a server that is writing
+constexpr double kMostWriteSeconds = 300;   // for all of its writing
 
 }  // namespace
 
@@ -38,7 +38,7 @@ void StopStages::BeginAfterFailure(double now, bool joined) {
 
 void StopStages::BeginAtOnce(double now) {
   Begin(kNever, now);
-  wait_until_ = now + kWriteSeconds;  // it may be that the server has been writing for too long
+  wait_until_ = now + kWriteSeconds;  // the server may have been writing for too long
 }
 
 void StopStages::BeginWithoutServer(double now) {
@@ -54,7 +54,7 @@ void StopStages::BeginWithServer(double now) {
 void StopStages::WaitForServer(double now) {
   const double until = std::min(now + kWriteSeconds, wait_until_);
   if (terminate_all_at_ != kNever) terminate_all_at_ = std::max(terminate_all_at_, until);
-  if (kill_at_ == kNever) return;  // it has been done
+  if (kill_at_ == kNever) return;  // SIGKILL has been sent
   kill_at_ = std::max(kill_at_, until + kTermSeconds);
   give_up_at_ = std::max(give_up_at_, kill_at_ + kGiveUpSeconds);
 }
@@ -118,8 +118,8 @@ void Supervisor::Fail(Finding finding, double now) {
 void Supervisor::OnSignal(const ReceivedSignal& received, double now) {
   const int signal = received.number;
   if (stop_request_) {
-    // Two keystrokes are two requests, however fast. What a process sends soon after may be the
-    // same request once more.
+    // Two keystrokes are two requests, however fast. A signal that a process sends shortly after
+    // the first may be the same request.
     const bool again = (received.from_terminal && stop_request_->by_key) ||
                        now > stop_request_->at + kSameRequestSeconds;
     if (signal != SIGHUP && again) stages_.Kill(now);
@@ -150,7 +150,7 @@ JobOutcome Supervisor::Outcome() const {
   JobOutcome outcome{.summary = server_.summary, .ends = replacements_.ends(), .changes = changes_};
   outcome.ends.insert(plan_.ends.begin(), plan_.ends.end());
   if (outcome.summary && plan_.changes.changes_size() > 0) {
-    // Its server counted only those under itself.
+    // The last server counted only its own changes.
     outcome.summary->clear_changes();
     outcome.summary->MergeFrom(changes_);
   }
@@ -169,7 +169,7 @@ JobOutcome Supervisor::Outcome() const {
     stuck = found_->server_is_silent;
   } else {
     std::vector<EndedProcess> ended = ended_;
-    // A server that has said why does not stop because a worker ended that it could do without.
+    // If the server reported a cause, the end of a replaceable worker is not the cause.
     if (server_.failure && !server_.failure->what.empty()) {
       std::erase_if(ended, [this](const EndedProcess& process) {
         return process.rank >= 0 && replacements_.MayEnd(process, at_failure_.at);

@@ -33,13 +33,13 @@ double Seconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-// Seconds in which this process ran. The time stands still between two looks, so that no gap of
-// this process, wherever it was stopped, is ever in it.
-class Clock {
+// A clock that counts only the time in which this process was not suspended. It advances only in
+// Look(), so no suspension is ever included.
+class WatchClock {
  public:
-  Clock() { Look(); }
+  WatchClock() { Look(); }
   double Now() const { return now_; }
-  double gaps() const { return suspended_s_; }  // what is left out, in seconds
+  double gaps() const { return suspended_s_; }  // the excluded time, in seconds
   void Look() {
     const auto time = std::chrono::steady_clock::now();
     suspended_s_ += Seconds(suspensions_.Look(time));
@@ -51,14 +51,14 @@ class Clock {
   double suspended_s_ = 0, now_ = 0;
 };
 
-// The members of a job as child processes of the launcher: owned by its main thread (see
-// ChildProcess). The destructor kills what still runs.
+// The members of a job as child processes of the launcher, owned by its main thread (see
+// ChildProcess). The destructor kills those that are still running.
 class JobProcesses : public Members {
  public:
   // Starts the server. Throws Error.
   JobProcesses(const JobPlan& plan, Console& console);
 
-  // Or says how to start them, where somebody else does.
+  // If the workers are started by hand, only prints how.
   void StartWorkers(const std::string& endpoint) override;
   void Replace(int rank) override;
 
@@ -72,7 +72,7 @@ class JobProcesses : public Members {
   std::string LastWords(int rank) const override { return LastError(LogPath(rank)); }
   std::string LogPath(int rank) const override;
 
-  // Those that have ended since the last call.
+  // The processes that have ended since the last call.
   std::vector<EndedProcess> TakeEnds();
   // The server's events.
   LineReader& reports() { return reports_; }
@@ -98,11 +98,11 @@ JobProcesses::JobProcesses(const JobPlan& plan, Console& console)
     : plan_(plan), console_(console), token_(HeldFile::OfText(plan.token)), places_(plan.places) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
-    throw Error(ExitCode::kFailure, "cannot make a pipe: {}", ErrorText(errno));
+    throw Error(ExitCode::kFailure, "cannot create a pipe: {}", ErrorText(errno));
   }
   UniqueFd write_end(ends[1]);
   reports_ = LineReader(UniqueFd(ends[0]), kMostEventBytes);
-  // Room for minutes of reports, should the launcher be stopped (Ctrl-Z) for a while.
+  // Room for minutes of events, in case the launcher is stopped (Ctrl-Z) for a while.
   ::fcntl(write_end.get(), F_SETPIPE_SZ, 1 << 20);
 
   std::vector<std::string> arguments{
@@ -161,14 +161,14 @@ std::unique_ptr<ChildProcess> JobProcesses::Started(const ChildOptions& options)
   return child;
 }
 
-// In the log of the one before it.
+// The replacement appends to the log of the worker before it.
 void JobProcesses::Replace(int rank) {
   if (plan_.place_again) {
     WorkerPlace& place = places_[static_cast<size_t>(rank)];
     const std::string before = GpuText(place.gpu);
     place = plan_.place_again(static_cast<uint32_t>(rank));
     if (const std::string now = GpuText(place.gpu); now != before) {
-      console_.Print(fmt::format("{} is lost: rank {} goes on on {}", before, rank, now));
+      console_.Print(fmt::format("Lost {}: rank {} continues on {}", before, rank, now));
     }
   }
   for (Member& member : members_) {
@@ -229,7 +229,7 @@ class Watch {
     while (const std::optional<ReceivedSignal> signal = signals_.Next()) {
       if (signal->number == SIGUSR1) {
         supervisor_.AskForCheckpoint();
-      } else if (signal->number != SIGCHLD) {  // ends are looked for in every round anyway
+      } else if (signal->number != SIGCHLD) {  // every iteration checks for ended processes anyway
         supervisor_.OnSignal(*signal, clock_.Now());
       }
     }
@@ -239,15 +239,14 @@ class Watch {
     processes_.reports().Read([this](const std::string& line) { TakeReport(line); });
   }
 
-  // The run goes on without a report that cannot be read: what it would have decided, a deadline
-  // decides.
+  // The run continues despite an unreadable event: a deadline decides instead.
   void TakeReport(const std::string& line) {
     events::Event event;
     try {
       event = ParseEventLine(line);
     } catch (const Error& error) {
       if (unreadable_.Count()) {
-        console_.Print(fmt::format("Warning: a report of the server cannot be read ({} so far): {}",
+        console_.Print(fmt::format("Warning: cannot read an event of the server ({} so far): {}",
                                    unreadable_.count(), error.what()));
       }
       return;
@@ -258,16 +257,16 @@ class Watch {
   void TakeEnds() {
     const std::vector<EndedProcess> ended = processes_.TakeEnds();
     if (ended.empty()) return;
-    TakeReports();  // what the server wrote before it ended
+    TakeReports();  // the events that the server wrote before it ended
     supervisor_.OnEnds(ended, clock_.Now());
   }
 
   SignalSource& signals_;
   Console& console_;
-  Clock clock_;
+  WatchClock clock_;
   JobProcesses processes_;
   Supervisor supervisor_;
-  RareLine unreadable_;  // reports
+  RareLine unreadable_;  // events
 };
 
 }  // namespace

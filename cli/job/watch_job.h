@@ -1,4 +1,4 @@
-// Runs one job: starts the server, waits for what happens, and has the supervisor decide.
+// Runs one job: starts the server, waits for events, and passes them to the supervisor.
 #pragma once
 
 #include "cli/job/job_display.h"
@@ -8,11 +8,11 @@
 
 namespace muster {
 
-// For the command line of the next server: "120,4711.250,signal 9"; -1 for an unknown step.
+// An argument for the next server: "120,4711.250,signal 9"; the step is -1 if unknown.
 std::string LossArgument(const ServerLoss& loss);
 
-// Returns when every process of the job is gone: nothing outlives this call. For the launcher's
-// main thread (see ChildProcess). Throws Error where the server cannot be started.
+// Returns when every process of the job is gone. Call it from the launcher's main thread (see
+// ChildProcess). Throws Error if the server cannot be started.
 JobOutcome WatchJob(const JobPlan& plan, SignalSource& signals, Console& console,
                     JobDisplay& display);
 

@@ -22,37 +22,32 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// `usual` is what a launch of this config would use.
+// `usual` is the endpoint that `muster launch` would use for this config.
 ListenAddress AddressByHand(const WorkersByHand& by_hand, const config::Config& config,
                             const std::string& usual) {
   const bool chosen = !by_hand.endpoint.empty() || !by_hand.bind.empty();
-  // Nobody but this host shares memory: any name will do, and an address cannot.
+  // Shared memory works only on this host: it needs a name, and any name will do.
   if (!chosen && config.cluster().transport() == config::Cluster::LOCAL) return {usual, usual};
   return ChooseListenAddress(by_hand.endpoint, by_hand.bind);
 }
 
-// What a reader of the first lines must know about who can reach the server.
+// Notes for the user about who can reach the server.
 std::vector<std::string> Notes(const ListenAddress& address, bool encrypted) {
   if (!IsTcp(address.bind)) return {};
   if (encrypted) {
-    return {
-        "  Connections are encrypted, with keys that come from the token: whoever has it can join, "
-        "and nobody else."};
+    return {"  Connections are encrypted; only workers with the token can join."};
   }
   const ResolvedAddress listening(TcpAddress::Parse(address.bind));
   if (!listening.loopback()) {
-    return {
-        "  Other hosts can reach it, and what it sends, the token included, is not encrypted, as "
-        "cluster.encryption=NONE",
-        "  wants it: use a network that you trust."};
+    return {"  Other hosts can reach it, and nothing, not even the token, is encrypted",
+            "  (cluster.encryption=NONE): use a network that you trust."};
   }
   const std::string host = TcpAddress::Parse(address.endpoint).host;
   const bool numeric = host.find_first_not_of("0123456789.:") == std::string::npos;
   if (numeric || host == "localhost" || address.bind != address.endpoint) return {};
-  return {
-      fmt::format("  {} means {} on this host, which no other host can reach; for those: --bind "
-                  "with an address of the network",
-                  host, listening.ToEndpoint())};
+  return {fmt::format("  {} means {} on this host, which no other host can reach;", host,
+                      listening.ToEndpoint()),
+          "  to allow other hosts, use --bind with an address of the network."};
 }
 
 }  // namespace
@@ -66,8 +61,8 @@ std::vector<std::string> HandLines(const ListenAddress& address, const std::stri
   for (std::string& note : Notes(address, encrypted)) lines.push_back(std::move(note));
   lines.push_back(workers == 1
                       ? "Start the worker:"
-                      : fmt::format("Start the workers, with the ranks 0 to {}:", workers - 1));
-  // The worker may be started in another folder than the server's.
+                      : fmt::format("Start the workers, with ranks 0 to {}:", workers - 1));
+  // The worker may be started in another folder than the server.
   const auto absolute = [](const std::string& path) {
     return ShellWord(fs::absolute(path).lexically_normal().string());
   };
@@ -76,13 +71,13 @@ std::vector<std::string> HandLines(const ListenAddress& address, const std::stri
                               token_file.empty() ? "" : " --token-file " + absolute(token_file)));
   std::string files = "config.txtpb";
   if (token_file.empty()) {
-    lines.push_back(fmt::format("  and {} set as it is here.", kTokenVariable));
+    lines.push_back(fmt::format("  with {} set to the same value as here.", kTokenVariable));
   } else {
     files = "both files";
   }
   if (IsTcp(endpoint)) {
-    lines.push_back(
-        fmt::format("  On another host: copy {}, and say where its data is (--data DIR).", files));
+    lines.push_back(fmt::format(
+        "  On another host: copy {}, and name its data directory (--data DIR).", files));
   }
   return lines;
 }
@@ -98,18 +93,18 @@ void ResolveEncryption(const WorkersByHand& by_hand, config::Config& config) {
   if (config.cluster().transport() == config::Cluster::LOCAL) return;
   if (!IsEncrypted(config.cluster(), address)) return;
   config.mutable_cluster()->set_encryption(config::Cluster::CURVE);
-  KeepOutOfCoreDumps();  // this process makes the token
+  KeepOutOfCoreDumps();  // this process creates the token
 }
 
 void PlanWorkersByHand(const WorkersByHand& by_hand, JobPlan& plan) {
   const ListenAddress address = AddressByHand(by_hand, *plan.config, plan.endpoint);
   plan.endpoint = address.endpoint;
   plan.bind = address.bind;
-  std::string file = by_hand.token_file;  // stays empty if the token came from the environment
+  std::string file = by_hand.token_file;  // stays empty if the token is in the environment
   plan.token = FindToken(file);
   if (plan.token.empty()) {
     file = plan.dir->shown() + "/token";
-    if (fs::exists(fs::symlink_status(plan.dir->TokenPath()))) {  // of an attempt that never ran
+    if (fs::exists(fs::symlink_status(plan.dir->TokenPath()))) {  // left by a failed start
       plan.token = ReadToken(plan.dir->TokenPath());
     } else {
       plan.token = NewToken();
@@ -129,7 +124,7 @@ void ForgetToken(const WorkersByHand& by_hand, const RunDir& dir) {
 std::string NewToken() {
   unsigned char random[16];
   if (::getrandom(random, sizeof random, 0) != std::ssize(random)) {
-    throw Error(ExitCode::kFailure, "no random numbers: {}", ErrorText(errno));
+    throw Error(ExitCode::kFailure, "cannot get random numbers: {}", ErrorText(errno));
   }
   std::string hex;
   for (const unsigned char byte : random) hex += fmt::format("{:02x}", byte);
@@ -143,7 +138,7 @@ void WriteTokenFile(const std::string& path, const std::string& token) {
       ::write(fd.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
     const int error = errno;
     if (fd.valid()) ::unlink(path.c_str());
-    throw Error(ExitCode::kUsage, "{}: the token cannot be written: {}{}", path, ErrorText(error),
+    throw Error(ExitCode::kUsage, "{}: cannot write the token: {}{}", path, ErrorText(error),
                 error == EEXIST ? "; remove it first, or choose another file" : "");
   }
 }

@@ -1,5 +1,5 @@
-// The job's end of `muster server`: the address and the token of workers that somebody else starts,
-// on this host or on others. And how tokens are made, for every job.
+// `muster server`: the address and the token for workers that the user starts, on this host or on
+// others. Also creates the tokens of all other jobs.
 #pragma once
 
 #include <string>
@@ -12,40 +12,40 @@
 namespace muster {
 
 struct WorkersByHand {
-  // See ChooseListenAddress; without both, and with cluster.transport LOCAL, a new local:// name.
+  // See ChooseListenAddress. If both are empty and cluster.transport is LOCAL: a new local:// name.
   std::string endpoint, bind;
   std::string token_file;  // empty: MUSTER_TOKEN, or else a new token in the run directory
 };
 
-// What is wrong with these is said before anything is made. Throws Error.
+// Throws Error if the address or the token file is wrong. Writes nothing.
 void CheckWorkersByHand(const WorkersByHand& by_hand);
 
-// Writes into the config that connections are encrypted where they will be, so that the workers
-// that get it agree with the server. That they will not be is never written: the file may be used
-// again for another address.
+// Sets cluster.encryption in the config if connections will be encrypted, so that the workers that
+// read it agree with the server. Never sets NONE: the file may be used again for another address.
 void ResolveEncryption(const WorkersByHand& by_hand, config::Config& config);
 
-// Gives the plan of a launch the address, the token and the lines that invite these workers. The
-// plan must stay where it is.
+// Adds the address, the token and the lines that invite these workers to the plan. The plan must
+// stay at its address.
 void PlanWorkersByHand(const WorkersByHand& by_hand, JobPlan& plan);
 
-// A token is for one run. That of a server that never got to run stays for the next attempt, since
-// somebody may have carried it to other hosts.
+// Removes the token of a run that has started. The token of a server that failed to start stays for
+// the next attempt, because it may have been copied to other hosts.
 void ForgetToken(const WorkersByHand& by_hand, const RunDir& dir);
 
-// Where the server listens, and the command lines of its workers. `endpoint`: as the server says
-// it, with the port that it got. `token_file` is empty where the token came from the environment.
+// The lines with the address of the server and the commands of its workers. `endpoint` is the one
+// that the server reported, with its port. `token_file` is empty if the token is in the
+// environment.
 std::vector<std::string> HandLines(const ListenAddress& address, const std::string& endpoint,
                                    bool encrypted, int workers, const RunDir& dir,
                                    const std::string& token_file);
 
-// The secret that every process of a job knows and nobody else: 128 random bits, as 32 hexadecimal
-// digits. The processes of a launch get it in an anonymous file, so it is never in a command line,
-// an environment, or a file with a name.
+// The shared secret of the processes of a job: 128 random bits, as 32 hexadecimal digits. `muster
+// launch` passes it in an anonymous file, so it never appears in a command line, an environment, or
+// a named file.
 std::string NewToken();
 
-// A new file that only its owner can read, for workers that are started by hand. Throws
-// Error(kUsage) if there is a file of this name, or it cannot be written.
+// Writes a new file that only its owner can read, for workers that are started by hand. Throws
+// Error(kUsage) if the file exists or cannot be written.
 void WriteTokenFile(const std::string& path, const std::string& token);
 
 }  // namespace muster

@@ -23,7 +23,7 @@ namespace {
 
 void WriteSafetensors(const SafetensorsReader& model, const std::string& path) {
   SafetensorsWriter writer(path, model.header());
-  constexpr uint64_t kBlock = 4 << 20;  // a tensor may be larger than the memory
+  constexpr uint64_t kBlock = 4 << 20;  // a tensor may not fit into memory
   std::vector<std::byte> bytes;
   for (const StoredTensor& tensor : writer.header().tensors) {
     for (uint64_t from = 0; from < tensor.bytes(); from += kBlock) {
@@ -44,13 +44,13 @@ Graph NetworkOf(const SafetensorsReader& model, const ExportArguments& arguments
   }
   if (!config) {
     throw Error(ExitCode::kUsage,
-                "{}: does not say which network it is of: give its config (--config CONFIG)",
+                "{}: the file does not describe its network; give the config (--config CONFIG)",
                 model.path());
   }
   return BuildGraph(config->model(), InputShape(config->data()));
 }
 
-// Of numbers that a program which reads OUT does not expect.
+// Warns of non-finite numbers, which readers of OUT do not expect.
 void WarnOfNonfinite(const OpenedModel& opened, const std::string& out) {
   constexpr size_t kMostNamed = 10;
   std::vector<std::string> found = NonfiniteTensors(opened.file);
@@ -58,11 +58,10 @@ void WarnOfNonfinite(const OpenedModel& opened, const std::string& out) {
   if (found.size() > kMostNamed) {
     const size_t more = found.size() - kMostNamed;
     found.resize(kMostNamed);
-    found.push_back(fmt::format("and of {} more", more));
+    found.push_back(fmt::format("and {} more tensors", more));
   }
-  PrintError(
-      fmt::format("muster: warning: {}: has numbers that are not finite, and so has {}: {}\n",
-                  opened.shown, out, Join(found, ", ")));
+  PrintError(fmt::format("muster: warning: {} and {} contain numbers that are not finite: {}\n",
+                         opened.shown, out, Join(found, ", ")));
 }
 
 }  // namespace

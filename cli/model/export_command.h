@@ -1,4 +1,4 @@
-// `muster export`: a run's weights in another format.
+// `muster export`: writes the weights of a run in another format.
 #pragma once
 
 #include <string>
@@ -13,14 +13,14 @@ struct ExportArguments {
   std::string from;    // a run directory, a checkpoint or a file
   std::string format;  // safetensors, npz, onnx
   ModelChoice choice;
-  std::string config_path;  // of the network, for ONNX, where the file does not say it; or ""
+  std::string config_path;  // of the network, for ONNX, if the file has no config; or ""
   std::vector<Setting> settings;
   std::string out;
-  bool force = false;  // OUT may be replaced
+  bool force = false;  // may overwrite OUT
 };
 
-// Writes OUT and returns what is to be said about it; numbers that are not finite are a warning on
-// standard error. Throws Error: kUsage, kData, kFailure.
+// Writes OUT and returns lines to print. Warns of non-finite numbers on standard error. Throws
+// Error: kUsage, kData, kFailure.
 std::vector<std::string> ExportModel(const ExportArguments& arguments);
 
 }  // namespace muster

@@ -31,14 +31,14 @@ TensorNames ReadTensorNames(const std::string& path) {
     if (!(words >> theirs)) continue;
     if (!(words >> ours) || words >> more) {
       throw Error(ExitCode::kUsage,
-                  "{}:{}: expected two names, theirs and ours (or - to leave it out), got \"{}\"",
+                  "{}:{}: expected \"THEIRS OURS\" (or - to leave a variable out), got \"{}\"",
                   path, number, Printable(line));
     }
     if (!names.emplace(theirs, ours == "-" ? "" : ours).second) {
-      throw Error(ExitCode::kUsage, "{}:{}: {} is there twice", path, number, Printable(theirs));
+      throw Error(ExitCode::kUsage, "{}:{}: {} occurs twice", path, number, Printable(theirs));
     }
   }
-  if (names.empty()) throw Error(ExitCode::kUsage, "{}: has no names", path);
+  if (names.empty()) throw Error(ExitCode::kUsage, "{}: contains no names", path);
   return names;
 }
 
@@ -54,10 +54,10 @@ std::vector<std::string> ImportModel(const ImportArguments& arguments) {
   Arena weights(graph.arena_floats());
   const WeightsMatch match = LoadWeights(file, graph, options, weights.floats());
   RequireFinite(arguments.file, graph, match, weights.floats(),
-                "; training never gets rid of them. Leave these variables out, and they start "
-                "anew: --skip-mismatched, and --map with a line \"NAME -\" for each");
+                "; training cannot remove them. To initialize these variables instead, use "
+                "--skip-mismatched, and --map with a line \"NAME -\" for each");
   Metadata metadata = ModelMetadata(config, graph, {});
-  metadata.erase("weights_hash");  // of all variables
+  metadata.erase("weights_hash");  // it would cover all variables
   metadata["imported_from"] = arguments.file;
   WriteModel(arguments.out, graph, weights.floats(), /*updates=*/0, std::move(metadata),
              &match.variables);

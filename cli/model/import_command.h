@@ -1,4 +1,4 @@
-// `muster import`: weights of another program, in the names of a config's network.
+// `muster import`: converts weights of another program to the names of a config's network.
 #pragma once
 
 #include <string>
@@ -9,8 +9,9 @@
 
 namespace muster {
 
-// What another program's variables are called here (--map). Reads a file of lines "THEIRS OURS"
-// ("THEIRS -": leave it out); '#' begins a comment. Throws Error(kUsage) that names file and line.
+// Reads a map from another program's variable names to Muster's (--map): lines "THEIRS OURS", or
+// "THEIRS -" to leave a variable out; '#' starts a comment. Throws Error(kUsage) with file and
+// line.
 TensorNames ReadTensorNames(const std::string& path);
 
 struct ImportArguments {
@@ -19,11 +20,11 @@ struct ImportArguments {
   std::string names;  // a file (ReadTensorNames), or ""
   bool skip_mismatched = false;
   std::string out;
-  bool force = false;  // OUT may be replaced
+  bool force = false;  // may overwrite OUT
 };
 
-// Writes OUT, for run.initial_weights, and returns what is to be said about it. Variables that are
-// skipped are not in it. Throws Error: kUsage, kData, kFailure.
+// Writes OUT, for run.initial_weights, without skipped variables. Returns lines to print. Throws
+// Error: kUsage, kData, kFailure.
 std::vector<std::string> ImportModel(const ImportArguments& arguments);
 
 }  // namespace muster

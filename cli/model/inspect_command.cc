@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kFloatBytes = 4;
 
-// What is trained; running statistics are left out.
+// The number of trained parameters, without running statistics.
 int64_t Parameters(const Graph& graph, const Layer& layer) {
   int64_t count = 0;
   for (int index : {layer.weights, layer.bias, layer.scale, layer.shift}) {
@@ -53,7 +53,7 @@ TextTable LayerTable(const Graph& graph) {
   return table;
 }
 
-// Of a variable that does not learn at the rate of all.
+// A remark for a variable with its own learning rate.
 std::string LearnsText(float multiplier) {
   if (multiplier == 1) return "";
   return multiplier == 0 ? "frozen" : fmt::format("rate x {:g}", multiplier);
@@ -127,13 +127,13 @@ std::vector<std::string> InspectLines(config::Config config) {
   row("work per step", "about " +
                            FormatFlops(3 * graph.forward_flops() *
                                        static_cast<double>(ResolveBatch(config).global_batch)) +
-                           " (forward, and twice that backward)");
+                           " (forward, and twice as much backward)");
   row("traffic per step",
       fmt::format("{} pushed and {} pulled by each worker, in {}", FormatBytes(bytes),
                   FormatBytes(bytes), Plural(static_cast<int64_t>(chunks.size()), "chunk")));
   row("steps per epoch",
       NeedsFiles(config.data())
-          ? "known once the data are read: training images / global_batch, rounded up"
+          ? "unknown without the data: training images / global_batch, rounded up"
           : FormatCount(
                 PlanSteps(config, config.data().synthetic().train_samples()).StepsPerEpoch()));
   row("graph hash", fmt::format("{:016x}", graph.layout().hash()));

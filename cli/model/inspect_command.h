@@ -1,4 +1,4 @@
-// `muster inspect`: what a config describes, without starting anything.
+// `muster inspect`: describes a config, without starting anything.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace muster {
 
-// Layers, variables, chunks and totals as tables, each line without its newline. `config` is as
-// LoadConfig returned it: of what depends on the machine only the number of workers is said.
+// Layers, variables, chunks and totals as tables; lines have no newline. `config` comes from
+// LoadConfig, so the lines do not depend on the machine, except for the number of workers.
 std::vector<std::string> InspectLines(config::Config config);
 
 }  // namespace muster

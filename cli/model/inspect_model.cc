@@ -46,7 +46,7 @@ void Add(std::span<const float> values, Statistics& result) {
   }
 }
 
-// Reads a tensor of floats block by block, since it may be larger than the memory.
+// Reads a tensor of floats in blocks, because it may not fit into memory.
 Statistics StatisticsOf(const SafetensorsReader& model, const StoredTensor& tensor) {
   constexpr uint64_t kBlock = 1 << 20;
   Statistics result;
@@ -64,7 +64,7 @@ std::string NonfiniteText(int64_t count, const StoredTensor& tensor) {
   return FormatCount(count) + " of " + Printable(tensor.name);
 }
 
-// The variables that have a learning rate of their own, by their names in the file.
+// The variables with their own learning rates, by their names in the file.
 std::map<std::string, float> LearningRates(const Metadata& metadata, const std::string& path) {
   std::map<std::string, float> rates;
   try {
@@ -79,7 +79,7 @@ std::map<std::string, float> LearningRates(const Metadata& metadata, const std::
       }
     }
   } catch (const Error&) {
-    // Another version may have written it. The rest can be shown all the same.
+    // Another version may have written the config. Show the rest anyway.
   }
   return rates;
 }
@@ -90,9 +90,8 @@ std::string LearnsText(const std::map<std::string, float>& rates, const std::str
   return found->second == 0 ? "frozen" : fmt::format("rate x {:g}", found->second);
 }
 
-// What is in a file, below its name as a person knows it: variables with types, shapes, norms and
-// extremes, what is not finite, and what the file says of itself. Reads all of it, a tensor at a
-// time.
+// Describes a file: its variables with types, shapes, norms and extremes, its metadata, and tensors
+// with non-finite numbers. Reads the whole file.
 class Report {
  public:
   Report(const SafetensorsReader& model, const std::string& shown)
@@ -150,9 +149,8 @@ class Report {
   }
 
   static std::string RowOf(const std::string& key, const std::string& value) {
-    const std::string shown = key == "config"
-                                  ? "all of it is in the file: muster inspect FILE --config"
-                                  : Printable(value);
+    const std::string shown =
+        key == "config" ? "to show it: muster inspect FILE --config" : Printable(value);
     return fmt::format("  {:<16} {}", Printable(key), shown);
   }
 
@@ -164,7 +162,7 @@ class Report {
   std::vector<std::string> nonfinite_;
 };
 
-std::string Row(const std::string& key, const std::string& value) {
+std::string KeyRow(const std::string& key, const std::string& value) {
   return fmt::format("  {:<16} {}", key, Shown(value));
 }
 
@@ -183,15 +181,15 @@ std::string FileText(const std::string& path) {
     const Metadata& metadata = file.header().metadata;
     const auto step = StepOf(metadata);
     return fmt::format(
-        "{}{}{}", step ? "step " + FormatCount(*step) : "of no known step",
+        "{}{}{}", step ? "step " + FormatCount(*step) : "unknown step",
         IsAverage(metadata) ? ", the moving average" : "",
         AccuracyText(AccuracyOf(metadata, "validation"), AccuracyOf(metadata, "test")));
   } catch (const Error& error) {
-    return fmt::format("cannot be used: {}", error.what());
+    return fmt::format("unusable: {}", error.what());
   }
 }
 
-// What the directory of a run holds, in a few lines.
+// Describes the directory of a run, in a few lines.
 std::vector<std::string> RunLines(const std::string& run_dir) {
   std::vector<std::string> lines{run_dir};
   if (const auto run = ReadRunIfThere(run_dir)) {
@@ -201,16 +199,16 @@ std::vector<std::string> RunLines(const std::string& run_dir) {
       text += " of " + FormatCount(*run->total_steps);
     }
     text += AccuracyText(run->latest.validation.accuracy, run->latest.test.accuracy);
-    lines.push_back(Row("run", text));
+    lines.push_back(KeyRow("run", text));
   }
   std::error_code ignored;
   for (const char* const name : kModelFiles) {
     const std::string path = run_dir + "/" + name;
     if (fs::exists(path, ignored))
-      lines.push_back(Row("weights", fmt::format("{}: {}", name, FileText(path))));
+      lines.push_back(KeyRow("weights", fmt::format("{}: {}", name, FileText(path))));
   }
   for (const CheckpointName& name : ListCheckpoints(run_dir)) {
-    lines.push_back(Row("checkpoint", "checkpoints/" + name.Text()));
+    lines.push_back(KeyRow("checkpoint", "checkpoints/" + name.Text()));
   }
   lines.emplace_back();
   return lines;
@@ -233,27 +231,29 @@ std::string EvaluatedText(const checkpoint::Plan& plan) {
   return text + Plural(plan.test_samples(), "test image");
 }
 
-// What its state says. All of its tensors have been checked.
+// Describes the state of a checkpoint whose tensors have been verified.
 std::vector<std::string> StateLines(const checkpoint::State& state) {
   std::vector<std::string> lines{
-      Row("written", fmt::format("{} by version {}", state.time(), state.muster_version())),
-      Row("step",
-          fmt::format("{} of {}, {} of the weights{}", FormatCount(state.step()),
-                      FormatCount(state.plan().total_steps()), Plural(state.updates(), "update"),
-                      state.evaluated() ? ", evaluated" : "")),
-      Row("plan",
-          fmt::format("global batch {}, {}, {} and {}", FormatCount(state.plan().global_batch()),
-                      Plural(state.plan().slices(), "slice"),
-                      Plural(state.plan().train_samples(), "training image"),
-                      EvaluatedText(state.plan()))),
-      Row("computed with", Join(state.arithmetic().worker(), "; ")), Row("checksums", "right")};
-  if (!state.weights_hash().empty()) lines.push_back(Row("weights hash", state.weights_hash()));
+      KeyRow("written", fmt::format("{} by version {}", state.time(), state.muster_version())),
+      KeyRow("step",
+             fmt::format("{} of {}, {} of the weights{}", FormatCount(state.step()),
+                         FormatCount(state.plan().total_steps()), Plural(state.updates(), "update"),
+                         state.evaluated() ? ", evaluated" : "")),
+      KeyRow("plan",
+             fmt::format("global batch {}, {}, {} and {}", FormatCount(state.plan().global_batch()),
+                         Plural(state.plan().slices(), "slice"),
+                         Plural(state.plan().train_samples(), "training image"),
+                         EvaluatedText(state.plan()))),
+      KeyRow("computed with", Join(state.arithmetic().worker(), "; ")),
+      KeyRow("checksums", "correct")};
+  if (!state.weights_hash().empty()) lines.push_back(KeyRow("weights hash", state.weights_hash()));
   const auto add = [&](const checkpoint::Evaluated& last) {
     std::string text = fmt::format("at step {}: ", FormatCount(last.step()));
     if (IsAccuracy(last.accuracy())) {
       text += Measure{last.validation(), false}.Named(last.accuracy()) + ", ";
     }
-    lines.push_back(Row("evaluation", text + Measure{last.validation(), true}.Named(last.loss())));
+    lines.push_back(
+        KeyRow("evaluation", text + Measure{last.validation(), true}.Named(last.loss())));
   };
   if (state.progress().has_last_evaluation()) add(state.progress().last_evaluation());
   if (state.progress().has_test()) add(state.progress().test());
@@ -297,7 +297,7 @@ Inspected InspectSource(const std::string& as_given, const ModelChoice& choice) 
   if (fs::is_directory(from, ignored) && !IsCheckpoint(from)) {
     if (IsRunDir(from) || !ListCheckpoints(from).empty()) lines = RunLines(from);
     if (lines.size() > 1 && !HasWeights(from) && !IsChosen(choice)) {
-      lines.back() = Row("weights", "none yet");
+      lines.back() = KeyRow("weights", "none yet");
       return result;
     }
   }
@@ -306,7 +306,7 @@ Inspected InspectSource(const std::string& as_given, const ModelChoice& choice) 
     Append(lines, Report(model.file, model.shown).Lines());
   } catch (const Error& error) {
     if (lines.empty()) throw;
-    lines.pop_back();  // the gap before the weights
+    lines.pop_back();  // the empty line before the weights
     result.trouble = error;
   }
   return result;
@@ -319,7 +319,7 @@ std::string ConfigTextIn(const std::string& as_given, const ModelChoice& choice)
   const Metadata& metadata = model.file.header().metadata;
   const auto found = metadata.find("config");
   if (found != metadata.end()) return found->second;
-  throw Error(ExitCode::kUsage, "{}: holds no config: it was not written by a run",
+  throw Error(ExitCode::kUsage, "{}: contains no config: it was not written by a run",
               model.file.path());
 }
 

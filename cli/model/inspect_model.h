@@ -13,18 +13,18 @@ namespace muster {
 
 struct Inspected {
   std::vector<std::string> lines;
-  std::optional<Error> trouble;  // with the weights of a run, of which the lines tell all the same
+  std::optional<Error> trouble;  // with the weights of a run; `lines` still describe the run
 };
 
-// For a run directory, it shows the state of the run, which weights it holds, and the chosen ones.
-// For a checkpoint without a choice, it shows all tensors, also the optimizer's. Throws Error as
-// OpenModel does if there is nothing to show.
+// For a run directory: the state of the run, a list of its weights, and the chosen weights. For a
+// checkpoint without a choice: all tensors, including those of the optimizer. Throws Error like
+// OpenModel if there is nothing to show.
 Inspected InspectSource(const std::string& from, const ModelChoice& choice);
 
-// The config of it, as text. Throws Error, kUsage where there is none.
+// The config in the model, as text. Throws Error; kUsage if there is none.
 std::string ConfigTextIn(const std::string& from, const ModelChoice& choice);
 
-// "3 of conv1.weight": of each tensor with numbers that are infinite or none.
+// A text for each tensor with infinite numbers or NaNs: "3 of conv1.weight".
 std::vector<std::string> NonfiniteTensors(const SafetensorsReader& model);
 
 }  // namespace muster

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A run under way replaces its files and removes its checkpoints.
+// A running job replaces its files and removes its checkpoints, so reading may have to be repeated.
 constexpr int kAttempts = 5;
 
 config::Config ConfigIn(const CheckpointReader& checkpoint) {
@@ -36,12 +36,13 @@ config::Config ConfigIn(const CheckpointReader& checkpoint) {
                    checkpoint.folder());
 }
 
-// A checkpoint is mostly taken before its weights have been evaluated: then the run's metrics know.
+// Most checkpoints are taken before their weights are evaluated, so the scores are in the run's
+// metrics.
 void AddMetrics(const CheckpointReader& checkpoint, ModelInfo& info) {
   std::error_code ignored;
   std::optional<RunRecord> run;
-  // It may be reached by a link, also from another run; or checkpoints/ may be one to somewhere
-  // else.
+  // `folder` may be a link, even one in another run, or checkpoints/ may be a link to another
+  // place.
   for (const fs::path& folder :
        {fs::weakly_canonical(checkpoint.folder(), ignored), fs::absolute(checkpoint.folder())}) {
     if (!run) run = ReadRunIfThere(folder.parent_path().parent_path());
@@ -84,10 +85,11 @@ ModelInfo InfoOf(const CheckpointReader& checkpoint, bool average, bool evaluate
 void CheckChoice(const OpenedModel& model, const ModelChoice& choice) {
   const bool average = IsAverage(model.file.header().metadata);
   if (choice.average && !average) {
-    throw Error(ExitCode::kUsage,
-                "--ema: {} is no moving average: its run had no optimizer.ema_decay, or this file "
-                "holds the weights themselves",
-                model.shown);
+    throw Error(
+        ExitCode::kUsage,
+        "--ema: {} is not a moving average: its run had no optimizer.ema_decay, or this file "
+        "contains the weights themselves",
+        model.shown);
   }
   if (choice.raw && average) {
     throw Error(ExitCode::kUsage, "--raw: {} is the moving average of the weights", model.shown);
@@ -98,7 +100,7 @@ OpenedModel OfFile(const std::string& path, const ModelChoice& choice) {
   for (int attempt = 1;; ++attempt) {
     HeldFile held = HeldFile::Of(path);
     OpenedModel model{path, std::move(held), SafetensorsReader(path)};
-    if (attempt < kAttempts && !model.held.IsAt(path)) continue;  // replaced between the two
+    if (attempt < kAttempts && !model.held.IsAt(path)) continue;  // replaced while opening it twice
     RequireWhole(model.file);
     CheckChoice(model, choice);
     return model;
@@ -109,7 +111,7 @@ OpenedModel OfCheckpoint(const CheckpointReader& checkpoint, const ModelChoice& 
   const config::Config config = ConfigIn(checkpoint);
   if (choice.average && !config.optimizer().has_ema_decay()) {
     throw Error(ExitCode::kUsage,
-                "--ema: {} holds no moving average: its run had no optimizer.ema_decay",
+                "--ema: {} contains no moving average: its run had no optimizer.ema_decay",
                 checkpoint.folder());
   }
   const bool average = choice.average || (config.evaluation().use_ema() && !choice.raw);
@@ -119,7 +121,7 @@ OpenedModel OfCheckpoint(const CheckpointReader& checkpoint, const ModelChoice& 
   return {checkpoint.folder(), std::move(held), SafetensorsReader(path)};
 }
 
-// The newest checkpoint, if its weights have seen more steps than those in the file.
+// The newest checkpoint, if it is of a later step than the file.
 std::unique_ptr<CheckpointReader> NewerCheckpoint(const std::string& run_dir,
                                                   const std::string& file) {
   std::optional<int64_t> step;
@@ -140,8 +142,8 @@ bool HoldsWeights(const std::string& run_dir) {
          fs::exists(run_dir + "/best.safetensors", ignored) || !ListCheckpoints(run_dir).empty();
 }
 
-// The names that the choice may have, the first that is there first. Which of the two is the
-// product depends on what the run evaluates.
+// The possible file names for the choice, in order of preference. Whether the average or the
+// weights are in model.safetensors depends on what the run evaluates.
 std::vector<std::string> NamesOf(const ModelChoice& choice) {
   if (choice.best) return {"best.safetensors"};
   if (choice.average) return {"model-ema.safetensors", "model.safetensors"};
@@ -149,7 +151,7 @@ std::vector<std::string> NamesOf(const ModelChoice& choice) {
   return {"model.safetensors"};
 }
 
-// "" if it has none of them.
+// The path of the chosen file, or "" if there is none.
 std::string FileOf(const std::string& run_dir, const ModelChoice& choice) {
   for (const std::string& name : NamesOf(choice)) {
     std::string path = fs::path(run_dir) / name;
@@ -159,18 +161,18 @@ std::string FileOf(const std::string& run_dir, const ModelChoice& choice) {
   return "";
 }
 
-// A run that is over may have had a better evaluation than that of the file, whose weights no disk
-// took, or somebody has removed.
+// Throws if the run had a later best evaluation, whose weights could not be written or were
+// removed.
 void CheckIsBest(const std::string& run_dir, const std::string& file) {
   const auto run = ReadRunIfThere(run_dir);
-  if (!run || run->state == RunState::kRunning) return;  // they may be about to be written
+  if (!run || run->state == RunState::kRunning) return;  // the weights may be about to be written
   const MetricsRow* const best = run->best();
   if (best == nullptr) return;
   const int64_t step = StepOf(SafetensorsReader(file).header().metadata).value_or(0);
   if (step >= best->step) return;
   throw Error(ExitCode::kData,
               "{}: its weights are of step {}, but the best evaluation of the run was at step {}, "
-              "and its weights are not there; to use those of step {}, name the file itself",
+              "whose weights are missing; to use those of step {}, name the file itself",
               file, step, best->step, step);
 }
 
@@ -178,23 +180,24 @@ OpenedModel OfRun(const std::string& run_dir, const ModelChoice& choice) {
   const std::string file = FileOf(run_dir, choice);
   if (file.empty() && !HoldsWeights(run_dir) && !IsRunDir(run_dir)) {
     throw Error(ExitCode::kUsage,
-                "{}: expected the directory of a run, a checkpoint or a file of weights; `muster "
-                "runs {}` lists the runs in a directory",
+                "{}: expected the directory of a run, a checkpoint or a weights file; `muster runs "
+                "{}` lists the runs in a directory",
                 run_dir, ShellWord(run_dir));
   }
   if (!choice.best) {
     const auto checkpoint = NewerCheckpoint(run_dir, file);
     if (checkpoint) return OfCheckpoint(*checkpoint, choice);
   } else if (file.empty()) {
-    throw Error(ExitCode::kData, "{}/best.safetensors: cannot be read: it is not there", run_dir);
+    throw Error(ExitCode::kData, "{}/best.safetensors: cannot be read: it does not exist", run_dir);
   } else {
     CheckIsBest(run_dir, file);
   }
   if (file.empty()) {
-    throw Error(ExitCode::kData,
-                "{}: holds no weights: expected the directory of a run, with model.safetensors or "
-                "checkpoints/, a checkpoint in there, or a file of weights",
-                run_dir);
+    throw Error(
+        ExitCode::kData,
+        "{}: contains no weights: expected the directory of a run with model.safetensors or "
+        "checkpoints/, a checkpoint, or a weights file",
+        run_dir);
   }
   return OfFile(file, choice);
 }
@@ -231,7 +234,7 @@ bool IsModel(const std::string& path) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored) || path.ends_with(".safetensors")) return true;
   if (!fs::is_regular_file(path, ignored)) return false;  // a config may come out of a pipe
-  // A config is a text. The length of the header, in front of it, has zero bytes.
+  // Unlike a config, a safetensors file has zero bytes at its start, in the length of its header.
   std::string first(64, ' ');
   std::ifstream(path, std::ios::binary).read(first.data(), std::ssize(first));
   return first.find('\0') != std::string::npos;
@@ -244,7 +247,7 @@ void WriteCheckpointModel(const CheckpointReader& checkpoint, bool average,
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   if (state.plan().layout_hash() != graph.layout().hash()) {
     throw Error(ExitCode::kUsage,
-                "{}: its variables are not those that this version ({}) gives its network; it was "
+                "{}: its variables do not match those of its network in this version ({}); it was "
                 "written by version {}",
                 checkpoint.folder(), kVersion, state.muster_version());
   }
@@ -259,13 +262,13 @@ void WriteCheckpointModel(const CheckpointReader& checkpoint, bool average,
 }
 
 void CheckOutputFile(const std::string& path, bool force) {
-  std::error_code ignored;  // the write says what is wrong
+  std::error_code ignored;  // a later write reports it
   if (path.empty() || path == "-" || fs::is_directory(path, ignored)) {
     throw Error(ExitCode::kUsage, "OUT is \"{}\": expected the name of a file", path);
   }
   if (force || !fs::exists(fs::symlink_status(path, ignored))) return;
   throw Error(ExitCode::kUsage,
-              "{}: is there already: choose another name, or replace it with --force", path);
+              "{}: already exists; choose another name, or overwrite it with --force", path);
 }
 
 std::vector<std::string> DescribeInitialWeights(const config::Run& run, const Graph& graph) {
@@ -275,12 +278,12 @@ std::vector<std::string> DescribeInitialWeights(const config::Run& run, const Gr
   Arena weights(graph.arena_floats());
   const WeightsMatch match =
       LoadWeights(file, graph, {.skip_mismatched = run.skip_mismatched()}, weights.floats());
-  RequireFinite(file.path(), graph, match, weights.floats(), "; training never gets rid of them");
+  RequireFinite(file.path(), graph, match, weights.floats(), "; training cannot remove them");
   const auto step = StepOf(file.header().metadata);
   std::vector<std::string> lines{fmt::format(
       "from {}{}: {} of {}", file.path(), step ? fmt::format(" (step {})", FormatCount(*step)) : "",
       match.variables.size(), Plural(static_cast<int64_t>(graph.variables().size()), "variable"))};
-  constexpr size_t kMostShown = 8;  // more would fill the screen: another network's weights
+  constexpr size_t kMostShown = 8;  // weights of another network would fill the screen
   const size_t all = match.skipped.size(), shown = all > kMostShown ? kMostShown - 1 : all;
   for (size_t i = 0; i < shown; ++i) lines.push_back("skipped: " + match.skipped[i]);
   if (shown < all) lines.push_back(fmt::format("skipped: {} more", all - shown));

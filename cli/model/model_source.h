@@ -1,4 +1,4 @@
-// Which weights a command is about, and the file that it is asked to write.
+// Finds the weights that a command reads, and checks the file that it writes.
 #pragma once
 
 #include <string>
@@ -20,40 +20,39 @@ struct ModelChoice {
 
 struct OpenedModel {
   std::string shown;  // the file, or the folder of the checkpoint
-  HeldFile held;      // what is read, for other processes
+  HeldFile held;      // the file that is read, also for other processes
   SafetensorsReader file;
 };
 
-// `from`: a file, the folder of a checkpoint, or a run directory. Of a run directory the choice
-// tells the file; without one it is model.safetensors, or, where that is missing or older, the
-// newest checkpoint that is whole. Of a checkpoint it is what an evaluation uses: the average with
-// evaluation.use_ema, else the weights. Throws Error: kUsage for a choice that does not fit, kData
-// if it cannot be read, or is damaged.
+// `from` is a file, the folder of a checkpoint, or a run directory. In a run directory, the choice
+// selects the file; the default is model.safetensors or, if that is missing or older, the newest
+// intact checkpoint. In a checkpoint, the default is what an evaluation uses: the average with
+// evaluation.use_ema, otherwise the weights. Throws Error: kUsage for a choice that does not apply,
+// kData if the file cannot be read or is damaged.
 OpenedModel OpenModel(const std::string& from, const ModelChoice& choice);
 
 // "runs/a/best.safetensors, step 390, the moving average of the weights"
 std::string DescribeModel(const OpenedModel& model);
 
-// Whether `path` is to be opened with OpenModel, and not read as a config: a directory, a file with
-// the name of a safetensors file, or one that is not a text.
+// Whether `path` is a model for OpenModel, not a config: a directory, a file with the name of a
+// safetensors file, or a file that is not text.
 bool IsModel(const std::string& path);
 
 // Whether it is the folder of a checkpoint.
 bool IsCheckpoint(const std::string& path);
 
-// Writes the weights, or their average, to `path` as a run writes model.safetensors. All of what it
-// reads is checked. Throws Error: kData, kUsage where the network is not one of this version's,
-// kFailure.
+// Writes the weights, or their average, to `path` like model.safetensors of a run. Verifies what it
+// reads. Throws Error: kData; kUsage if this version lays out the network differently; kFailure.
 void WriteCheckpointModel(const CheckpointReader& checkpoint, bool average,
                           const std::string& path);
 
-// Throws Error(kUsage), before any work is done, if `path` is not the name of a file, or if
-// something is there already and `force` does not say that it may go: weights may be a day's work.
+// Throws Error(kUsage) if `path` cannot be the name of a file, or if it exists and `force` is not
+// set: weights may be a day's work.
 void CheckOutputFile(const std::string& path, bool force);
 
-// What a run would start from (run.initial_weights), looked through before anything starts: lines
-// for the header with the file and what of it is skipped. Empty without initial weights. Throws
-// Error: kData that names what does not fit or is not finite, kUsage for a directory.
+// Checks run.initial_weights before anything starts. Returns lines for the header with the file and
+// the variables that are skipped; empty without initial weights. Throws Error: kData for variables
+// that do not match or are not finite, kUsage for a directory.
 std::vector<std::string> DescribeInitialWeights(const config::Run& run, const Graph& graph);
 
 }  // namespace muster

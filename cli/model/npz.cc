@@ -19,8 +19,8 @@
 namespace muster {
 namespace {
 
-// Where minizip's archive goes: it looks back to an entry's checksum when the entry is complete.
-// It calls C functions: what they throw is kept.
+// The output of minizip, which seeks back to write the checksum of a complete entry. Exceptions
+// must not pass through its C code, so they are stored in `failure`.
 class Sink {
  public:
   explicit Sink(const std::string& path) : file(path) {}
@@ -91,13 +91,13 @@ std::string NpyHeader(const StoredTensor& tensor) {
   return header + dictionary;
 }
 
-constexpr uint64_t kBlock = 1 << 20;  // numbers; a tensor may be larger than the memory
+constexpr uint64_t kBlock = 1 << 20;  // in numbers; a tensor may not fit into memory
 
 uint64_t BytesInArchive(const StoredTensor& tensor) {
   return tensor.type == TensorType::kBF16 ? tensor.elements() * sizeof(float) : tensor.bytes();
 }
 
-// So many of its numbers as the archive has them: NumPy has no BF16.
+// The bytes of `count` numbers in the format of the archive.
 std::vector<std::byte> Block(const SafetensorsReader& model, const StoredTensor& tensor,
                              uint64_t from, uint64_t count) {
   if (tensor.type == TensorType::kBF16) {
@@ -110,7 +110,7 @@ std::vector<std::byte> Block(const SafetensorsReader& model, const StoredTensor&
   return bytes;
 }
 
-// Tensors as they are, uncompressed: their bits hardly repeat.
+// Does not compress tensors: their bits hardly repeat.
 class NpzWriter {
  public:
   explicit NpzWriter(const std::string& path) : path_(path), sink_(path) {
@@ -118,7 +118,7 @@ class NpzWriter {
     zip_.reset(zipOpen2_64("", APPEND_STATUS_CREATE, nullptr, &functions));
     if (!zip_) throw std::bad_alloc();
   }
-  // What is not complete is not written to its end.
+  // Makes zipClose skip writing an incomplete archive.
   ~NpzWriter() {
     if (zip_ && !sink_.failure) sink_.failure = std::make_exception_ptr(std::exception());
   }
@@ -128,7 +128,7 @@ class NpzWriter {
     const bool is_large = header.size() + BytesInArchive(tensor) >= 0xffffffff;
     Check(zipOpenNewFileInZip4_64(zip_.get(), (tensor.name + ".npy").c_str(), &kPlainFile,  //
                                   nullptr, 0, nullptr, 0, nullptr,  // no extra fields, no comment
-                                  kStored, 0, kNotRaw, 0, 0, 0,     // and so no compressor
+                                  kStored, 0, kNotRaw, 0, 0, 0,     // no compression
                                   nullptr, 0,                       // no password
                                   kMadeByUnix, kNameIsUtf8, is_large ? 1 : 0));
     Put(std::as_bytes(std::span(header)));
@@ -146,7 +146,7 @@ class NpzWriter {
  private:
   static constexpr int kStored = 0, kNotRaw = 0;
   static constexpr uLong kMadeByUnix = 3 << 8 | 45, kNameIsUtf8 = 1 << 11;
-  // The first day that a zip archive knows: the same weights give the same archive.
+  // A fixed date, the first one of the zip format, so that the same weights give the same archive.
   static constexpr zip_fileinfo kPlainFile{
       .tmz_date =
           {.tm_sec = 0, .tm_min = 0, .tm_hour = 0, .tm_mday = 1, .tm_mon = 0, .tm_year = 1980},
@@ -160,7 +160,7 @@ class NpzWriter {
   void Check(int result) {
     if (sink_.failure) std::rethrow_exception(sink_.failure);
     if (result == ZIP_OK) return;
-    throw Error(ExitCode::kFailure, "{}: cannot be written: minizip's error {}", path_, result);
+    throw Error(ExitCode::kFailure, "{}: cannot be written: minizip error {}", path_, result);
   }
 
   struct Close {

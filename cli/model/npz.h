@@ -1,4 +1,4 @@
-// NumPy's format of several arrays: a zip archive with a .npy file for each.
+// Writes NumPy's format for several arrays: a zip archive with a .npy file for each.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace muster {
 
-// All tensors, by their names, as they are; BF16, which NumPy does not know, as float32. There
-// whole or not at all. Throws Error: kData, kFailure.
+// Writes all tensors under their names, unchanged, except that BF16, which NumPy lacks, becomes
+// float32. The file appears atomically. Throws Error: kData, kFailure.
 void WriteNpz(const SafetensorsReader& model, const std::string& path);
 
 }  // namespace muster

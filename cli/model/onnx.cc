@@ -17,16 +17,16 @@
 namespace muster {
 namespace {
 
-constexpr int kOpset = 13;         // the operators that are used …
-constexpr int kFormatVersion = 7;  // … and the format
+constexpr int kOpset = 13;         // the version of the operators
+constexpr int kFormatVersion = 7;  // the version of the file format
 
-constexpr uint64_t kMostBytes = INT_MAX;  // of a protobuf message
+constexpr uint64_t kMostMessageBytes = INT_MAX;  // the limit of protobuf
 
 using Strings = std::vector<std::string>;
 using Ints = std::vector<int64_t>;
 
-// An output of a layer. A row is [batch, channels], or, where an operator wants an image of one
-// pixel, [batch, channels, 1, 1].
+// The output of a layer. A row is [batch, channels] or, for operators that need an image,
+// [batch, channels, 1, 1].
 struct OnnxValue {
   std::string name;
   Shape shape;
@@ -37,7 +37,7 @@ class NodeBuilder {
  public:
   explicit NodeBuilder(onnx::Network& network) : network_(network) {}
 
-  // Returns the name of its output. Attributes follow.
+  // Adds a node and returns the name of its output. Attribute calls that follow apply to this node.
   std::string Add(const char* type, const Strings& inputs, const std::string& output) {
     node_ = network_.add_node();
     node_->set_op_type(type);
@@ -46,7 +46,7 @@ class NodeBuilder {
     node_->add_output(output);
     return output;
   }
-  // False if it has been asked before: several layers may want one value in another form.
+  // False if it was called with this name before: several layers may need the same converted value.
   bool IsNew(const std::string& name) { return forms_.insert(name).second; }
   NodeBuilder& Int(const char* name, int64_t value) {
     Attribute(name, onnx::Attribute::INT).set_i(value);
@@ -85,7 +85,8 @@ class NodeBuilder {
   std::set<std::string> forms_;
 };
 
-// One layer. There is an overload for each kind: a new one has to be thought of.
+// Adds the nodes of one layer. There is an overload for each kind of layer, so a new kind does not
+// compile without one.
 class LayerNodes {
  public:
   LayerNodes(NodeBuilder& nodes, const Layer& layer, std::vector<OnnxValue> inputs, Strings weights,
@@ -176,7 +177,7 @@ class LayerNodes {
   OnnxValue operator()(const SigmoidCrossEntropySpec&) { return Logits(); }
 
  private:
-  // No layer and no variable has a ':' in its name.
+  // Names of layers and variables have no ':', so this name is unique.
   std::string Out() const { return layer_.name + ":out"; }
   OnnxValue Made(bool is_row) const { return {Out(), layer_.output_shape, is_row}; }
   OnnxValue Alike(const char* type) {
@@ -203,7 +204,7 @@ class LayerNodes {
     for (const OnnxValue& input : inputs_) names.push_back(AnyRow() ? Row(input) : input.name);
     return names;
   }
-  // A value as [batch, channels, height, width] …
+  // The value as [batch, channels, height, width].
   std::string Image(const OnnxValue& value) {
     if (!value.is_row) return value.name;
     std::string name = value.name + ":image";
@@ -212,7 +213,7 @@ class LayerNodes {
                                                        {0, value.shape.channels, 1, 1}, false);
     return nodes_.Add("Reshape", {value.name, shape}, name);
   }
-  // … and as [batch, features].
+  // The value as [batch, features].
   std::string Row(const OnnxValue& value) {
     if (value.is_row) return value.name;
     std::string image = value.name;
@@ -242,10 +243,10 @@ void Describe(onnx::Value& value, const char* name, const Ints& sizes) {
   for (const int64_t size : sizes) type.mutable_shape()->add_dim()->set_dim_value(size);
 }
 
-// Nodes, the input "images" and the output "logits", [batch, classes]. Weights are named as in
-// torch_tensors.h. Dropout is left out; the loss ends as logits.
+// Adds the nodes, the input "images" and the output "logits" [batch, classes]. Weights are named as
+// in torch_tensors.h. Dropout is omitted; loss layers become the logits.
 void AddNodes(const Graph& graph, const TorchTensors& torch, onnx::Network& network) {
-  // By layer, in the order in which PyTorch and ONNX have them.
+  // The weights of each layer, in the order of PyTorch and ONNX.
   std::map<int, Strings> weights;
   for (const TorchTensor& tensor : torch.tensors()) {
     const int layer = graph.variables()[static_cast<size_t>(tensor.variable())].layer;
@@ -289,17 +290,17 @@ void WriteOnnx(const SafetensorsReader& model, const Graph& graph, const std::st
   (void)MatchWeights(model, graph, {});
   const auto too_large = [&] {
     throw Error(ExitCode::kFailure,
-                "{}: an ONNX file holds at most 2 GiB, and the weights are {} bytes; export them "
+                "{}: an ONNX file holds at most 2 GiB, but the weights have {} bytes; export them "
                 "as safetensors",
                 path, 4 * graph.layout().parameter_count());
   };
-  if (4 * static_cast<uint64_t>(graph.layout().parameter_count()) > kMostBytes) too_large();
+  if (4 * static_cast<uint64_t>(graph.layout().parameter_count()) > kMostMessageBytes) too_large();
   onnx::Model onnx;
   onnx.set_ir_version(kFormatVersion);
   onnx.set_producer_name("muster");
   onnx.add_opset_import()->set_version(kOpset);
   for (const auto& [key, value] : model.header().metadata) {
-    if (key == "format" || key == kContentsHash) continue;  // of safetensors
+    if (key == "format" || key == kContentsHash) continue;  // only for safetensors
     onnx::Property& property = *onnx.add_metadata_props();
     property.set_key(key);
     property.set_value(value);
@@ -313,7 +314,7 @@ void WriteOnnx(const SafetensorsReader& model, const Graph& graph, const std::st
   AddNodes(graph, torch, network);
   AddWeights(model, torch, network);
   std::string bytes;
-  if (onnx.ByteSizeLong() > kMostBytes || !onnx.SerializeToString(&bytes)) too_large();
+  if (onnx.ByteSizeLong() > kMostMessageBytes || !onnx.SerializeToString(&bytes)) too_large();
   WriteFileAtomically(path, bytes);
 }
 

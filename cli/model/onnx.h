@@ -1,5 +1,5 @@
-// A trained network as an ONNX file: inference, images as [batch, channels, height, width], the
-// batch of any size.
+// Writes a trained network as an ONNX file, for inference on images [batch, channels, height,
+// width] with any batch size.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace muster {
 
-// The network with the file's weights, which must be all of them and no others, and its metadata.
-// There whole or not at all. Throws Error: kData; kFailure, also where it would be larger than 2
-// GiB, which ONNX does not allow in one file.
+// Writes the network with the weights and metadata of `model`. The weights must match the network
+// exactly. The file appears atomically. Throws Error: kData; kFailure, also if the file would be
+// larger than 2 GiB, the limit of ONNX.
 void WriteOnnx(const SafetensorsReader& model, const Graph& graph, const std::string& path);
 
 }  // namespace muster

@@ -23,8 +23,8 @@
 namespace muster {
 namespace {
 
-// Everything that the child needs between fork and exec, prepared before: in between only
-// async-signal-safe calls are allowed, so nothing may be allocated.
+// Everything that the child needs between fork and exec. It is prepared before the fork, because
+// only async-signal-safe calls are allowed in between.
 struct ExecPlan {
   const char* program;
   char* const* arguments;
@@ -37,11 +37,11 @@ struct ExecPlan {
   int memory_node;
 };
 
-// The kernel's MPOL_PREFERRED: this node's memory, or another's where there is none left.
-// Page-locked memory follows it, too.
+// The kernel's MPOL_PREFERRED: memory of this node, or of another if there is none left. It also
+// applies to page-locked memory.
 constexpr int kPreferred = 1;
 
-// Neither is needed to get the right result: where the kernel refuses, the child runs anywhere.
+// Placement does not change results: if the kernel refuses, the child runs anywhere.
 void Place(const ExecPlan& plan) {
   if (plan.cores != nullptr) ::sched_setaffinity(0, sizeof *plan.cores, plan.cores);
   constexpr int kWord = sizeof(unsigned long) * CHAR_BIT;
@@ -65,7 +65,7 @@ std::vector<std::string> EnvironmentWith(const std::vector<std::string>& replace
   return all;
 }
 
-// As exec wants them; they live as long as `texts`.
+// A null-terminated array for exec; valid as long as `texts`.
 std::vector<char*> Pointers(std::vector<std::string>& texts) {
   std::vector<char*> pointers;
   pointers.reserve(texts.size() + 1);
@@ -77,7 +77,7 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
 [[noreturn]] void ExecChild(const ExecPlan& plan) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != plan.parent) ::_exit(1);  // it died before the line above took effect
+  if (::getppid() != plan.parent) ::_exit(1);  // the parent died before the prctl
 
   for (int signal : {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD, SIGXFSZ})
     ::signal(signal, SIG_DFL);
@@ -117,7 +117,7 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
   UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
-    throw Error(ExitCode::kFailure, "cannot make a pipe: {}", ErrorText(errno));
+    throw Error(ExitCode::kFailure, "cannot create a pipe: {}", ErrorText(errno));
   }
   UniqueFd error_read(ends[0]), error_write(ends[1]);
 
@@ -141,14 +141,14 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
                 .cores = options.cores.empty() ? nullptr : &cores,
                 .memory_node = options.memory_node};
 
-  // What a child leaves behind becomes ours to wait for, not that of the machine's first process.
+  // Orphaned grandchildren become children of this process, not of init, so that it can reap them.
   (void)::prctl(PR_SET_CHILD_SUBREAPER, 1);
   pid_ = ::fork();
   if (pid_ == 0) ExecChild(plan);
   if (pid_ < 0) {
     throw Error(ExitCode::kFailure, "cannot start {}: {}", options.program, ErrorText(errno));
   }
-  // The pipe closes at exec; before that, it brings the reason why there was none.
+  // The pipe closes at exec; if exec fails, it delivers the error.
   error_write.Reset();
   int error = 0;
   ssize_t got;
@@ -164,19 +164,19 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
 ChildProcess::~ChildProcess() {
   if (!running_) return;
   Signal(SIGKILL);
-  // A process in uninterruptible sleep could keep us here for ever; the kernel reaps it after us.
+  // Do not wait forever for a process in uninterruptible sleep: it is reaped after this one ends.
   for (int i = 0; i < 100 && !CheckEnd(); ++i) ::usleep(10000);
 }
 
 std::optional<ChildEnd> ChildProcess::CheckEnd() {
   if (!running_) return std::nullopt;
   siginfo_t info{};
-  // Not reaped yet: as long as the child is a zombie its number, and its group's, stay its own.
+  // Do not reap it yet: while the child is a zombie, its number and its group's stay reserved.
   if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
       info.si_pid != pid_) {
     return std::nullopt;
   }
-  ::kill(-pid_, SIGKILL);  // whatever it has forked
+  ::kill(-pid_, SIGKILL);  // the rest of its group
   ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED);
   running_ = false;
   AwaitGroup();
@@ -184,11 +184,11 @@ std::optional<ChildEnd> ChildProcess::CheckEnd() {
       .by_signal = info.si_code != CLD_EXITED, .value = info.si_status, .asked = asked_};
 }
 
-// A process in uninterruptible sleep is not waited for: it ends when it wakes.
+// Gives up after a second: a process in uninterruptible sleep ends when it wakes.
 void ChildProcess::AwaitGroup() {
   for (int i = 0; i < 1000; ++i) {
     const pid_t ended = ::waitpid(-pid_, nullptr, WNOHANG);
-    if (ended < 0 && errno != EINTR) return;  // nobody is left
+    if (ended < 0 && errno != EINTR) return;  // no process is left
     if (ended == 0) ::usleep(1000);
   }
 }
@@ -197,17 +197,17 @@ bool ChildProcess::stopped() const {
   std::ifstream file(fmt::format("/proc/{}/stat", pid_));
   std::string line;
   std::getline(file, line);
-  // "4242 (name) T …"; the name may hold parentheses itself. 't', stopped by a tracer, passes.
+  // "4242 (name) T …"; the name may contain parentheses. 't' (a tracing stop) does not last.
   const size_t end = line.rfind(')');
   return running_ && end != std::string::npos && line.compare(end, 3, ") T") == 0;
 }
 
 void ChildProcess::Signal(int signal) {
   if (!running_) return;
-  // These ask for no end; whoever dies later does so by itself.
+  // SIGUSR1 and SIGUSR2 are no requests to end.
   asked_ |= signal != SIGUSR1 && signal != SIGUSR2;
   ::kill(-pid_, signal);
-  // One that is stopped would not see the request before somebody continued it.
+  // A stopped process would not see the signal before it continues.
   if (signal == SIGTERM) ::kill(-pid_, SIGCONT);
 }
 

@@ -1,4 +1,4 @@
-// One child process: started so that it cannot outlive the launcher, watched, stopped, reaped.
+// One child process, which cannot outlive the launcher.
 #pragma once
 
 #include <sys/types.h>
@@ -13,54 +13,52 @@ struct ChildOptions {
   std::string program;                 // path of the executable
   std::vector<std::string> arguments;  // without argv[0]
   std::string log_path;                // receives standard output and standard error
-  int output_fd = -1;                  // receives standard output in place of the log, unless -1
-  std::vector<int> inherited_fds;      // under the same numbers; every other one but 0-2 is closed
-  std::vector<std::string> environment = {};  // NAME=VALUE, beside or instead of this process's
+  int output_fd = -1;                  // receives standard output instead of the log, unless -1
+  std::vector<int> inherited_fds;      // keep their numbers; all others except 0-2 are closed
+  std::vector<std::string> environment = {};  // NAME=VALUE, added to or replacing this process's
   std::vector<int> cores = {};                // to run on; empty: those of this process
-  int memory_node = -1;                       // whose memory it is to prefer; -1: any
-  // To what the log holds. Where it cannot be opened any more the child says nothing: a disk that
-  // fails is no reason not to go on.
+  int memory_node = -1;                       // the preferred NUMA node for memory; -1: any
+  // Append to the log. If the log cannot be opened, the child runs without one: a failing disk must
+  // not stop a run.
   bool append = false;
 };
 
 // How a child ended.
 struct ChildEnd {
   bool by_signal = false;
-  int value = 0;  // the signal, or the exit code
-  // Whether the launcher had sent it a signal before: then the end says nothing about the child.
-  bool asked = false;
+  int value = 0;       // the signal, or the exit code
+  bool asked = false;  // the launcher had sent it a signal, so the child is not to blame
 };
 
-// Owned by the launcher's main thread, which must also be the one that made it: the kernel kills
-// the child when the thread that forked it ends. The child leads a process group of its own, so
-// that a terminal's Ctrl-C reaches only the launcher, and so that what it may have forked goes
-// with it. The destructor kills and reaps a child that still runs.
+// Owned by the launcher's main thread, which must also create it: the kernel kills the child when
+// the thread that forked it ends. The child leads its own process group, so that a terminal's
+// Ctrl-C reaches only the launcher, and so that its own children can be killed with it. The
+// destructor kills and reaps a running child.
 class ChildProcess {
  public:
-  // Throws Error(kFailure) where the log cannot be opened or the program cannot be executed.
+  // Throws Error(kFailure) if the log cannot be opened or the program cannot be executed.
   explicit ChildProcess(const ChildOptions& options);
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   pid_t pid() const { return pid_; }
-  // Why the child has no log; "" if it has.
+  // Why the child has no log; "" if it has one.
   const std::string& log_trouble() const { return log_trouble_; }
   bool running() const { return running_; }
-  // By SIGSTOP, SIGTSTP or a debugger, so that it neither works nor answers until somebody
-  // continues it.
+  // Whether it is stopped by SIGSTOP, SIGTSTP or a debugger.
   bool stopped() const;
 
-  // Reaps the child, and what it had forked, if it has ended; its end is returned once.
+  // If the child has ended, kills and reaps its process group. Returns the end once.
   std::optional<ChildEnd> CheckEnd();
 
-  // Sends `signal` to the child and everything in its group; with SIGTERM, continues what is
-  // stopped. Nothing happens once it has ended:
-  // the number may by then belong to someone else.
+  // Sends `signal` to the child and its process group; with SIGTERM, also continues stopped
+  // processes. Does nothing if the child has ended, because its number may belong to another
+  // process.
   void Signal(int signal);
 
  private:
-  // Reaps what the ended child had forked and is being killed.
+  // Reaps the killed rest of the process group.
   void AwaitGroup();
 
   std::string log_trouble_;

@@ -34,11 +34,11 @@ HeldFile HeldFile::Make(const std::function<void(const std::string& path)>& writ
 
 HeldFile HeldFile::OfText(const std::string& text) {
   UniqueFd fd(::memfd_create("muster-file", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd.valid() || ::fchmod(fd.get(), 0600) != 0 ||  // as readers of tokens expect it
+  if (!fd.valid() || ::fchmod(fd.get(), 0600) != 0 ||  // readers of tokens require this mode
       ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
       ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
           0) {
-    throw Error(ExitCode::kFailure, "cannot make a file in memory: {}", ErrorText(errno));
+    throw Error(ExitCode::kFailure, "cannot create a file in memory: {}", ErrorText(errno));
   }
   return HeldFile(std::move(fd));
 }
@@ -68,7 +68,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFolderPrefix = "muster-temporary-";
-constexpr std::chrono::minutes kYoung{1};  // perhaps not locked yet
+constexpr std::chrono::minutes kYoung{1};  // a younger folder may not be locked yet
 
 UniqueFd OpenFolder(const std::string& path) {
   return UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -85,7 +85,7 @@ bool IsLeftOver(const fs::path& path) {
          TryLock(folder.get(), LockMode::kExclusive) == Locked::kYes;
 }
 
-// Those of processes that were killed.
+// Removes the folders of killed processes.
 void RemoveLeftOvers(const fs::path& below) {
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(below, ignored)) {
@@ -103,7 +103,8 @@ TemporaryFolder::TemporaryFolder() {
   RemoveLeftOvers(below);
   path_ = below / (std::string(kFolderPrefix) + "XXXXXX");
   if (::mkdtemp(path_.data()) == nullptr) {
-    throw Error(ExitCode::kFailure, "cannot make a folder below {}: {}; $TMPDIR chooses another",
+    throw Error(ExitCode::kFailure,
+                "cannot create a folder below {}: {}; set TMPDIR to use another place",
                 below.string(), ErrorText(errno));
   }
   lock_ = OpenFolder(path_);

@@ -1,4 +1,4 @@
-// A file that stays readable for this process and its children, whatever becomes of its name.
+// A file that stays readable for this process and its children even if its name is removed.
 #pragma once
 
 #include <functional>
@@ -9,24 +9,24 @@
 
 namespace muster {
 
-// Nothing is left of one that was made here, however this process ends. All failures throw Error.
+// A file made here disappears when this process ends, even by a crash. All failures throw Error.
 class HeldFile {
  public:
-  // Of a file that is there. kData where it cannot be read.
+  // Opens an existing file. Throws kData if it cannot be read.
   static HeldFile Of(const std::string& path);
-  // `write` makes the file at the path that it is given. It has no name when this returns.
+  // `write` makes the file at the given path. The file has no name when this returns.
   static HeldFile Make(const std::function<void(const std::string& path)>& write);
 
-  // This text, in memory: for where no disk has room, and for secrets. Only its owner can read it,
-  // and nobody can change it any more.
+  // A sealed file in memory with this text, for full disks and for secrets. Only its owner can read
+  // it.
   static HeldFile OfText(const std::string& text);
 
-  // For this process and its children, as long as this object lives: /proc/PID/fd/N.
+  // /proc/PID/fd/N, valid for this process and its children while this object lives.
   std::string path() const;
-  // Makes the path last when this process becomes another program.
+  // Keeps the path valid when this process executes another program.
   void KeepOverExec() const;
-  // What a child that inherits fd() under the same number reads: also where this process hides what
-  // is its own from others (KeepOutOfCoreDumps).
+  // The path for a child that inherits fd() under the same number. Unlike path(), it works even if
+  // this process hides its /proc entries (KeepOutOfCoreDumps).
   std::string InheritedPath() const;
   int fd() const { return fd_.get(); }
   // Whether `path` names this very file.
@@ -40,10 +40,10 @@ class HeldFile {
 
 class TemporaryFolder {
  public:
-  // Below $TMPDIR, or /tmp. Removes what processes that were killed have left there. Throws
+  // Makes a folder below $TMPDIR, or /tmp, and removes those of killed processes. Throws
   // Error(kFailure).
   TemporaryFolder();
-  // Removes it with all that is in it.
+  // Removes the folder and its contents.
   ~TemporaryFolder();
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
@@ -52,10 +52,10 @@ class TemporaryFolder {
 
  private:
   std::string path_;
-  UniqueFd lock_;  // of the folder, as long as this process lives
+  UniqueFd lock_;  // on the folder, held while this process lives
 };
 
-// The same error with a name that people know wherever it says a held file's path.
+// The same error with the path of a held file replaced by a name that the user knows.
 Error Renamed(const Error& error, const std::string& path, const std::string& shown);
 
 }  // namespace muster

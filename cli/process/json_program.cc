@@ -26,8 +26,7 @@ namespace {
 using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-// More is no result of ours.
-constexpr size_t kMostLineBytes = 64 << 20;
+constexpr size_t kMostLineBytes = 64 << 20;  // results are shorter
 
 // The error that the program left on standard error, or "".
 std::string LastWords(const std::string& log) {
@@ -55,17 +54,17 @@ void StreamJsonProgram(ChildOptions program, double deadline_s,
                        const std::function<bool(Json object)>& on_object, SignalSource* signals) {
   const std::string name = std::filesystem::path(program.program).filename().string();
   const UniqueFd errors(::memfd_create("muster-program-errors", MFD_CLOEXEC));
-  if (!errors.valid()) throw Error(ExitCode::kFailure, "cannot make a memfd");
+  if (!errors.valid()) throw Error(ExitCode::kFailure, "cannot create a file in memory");
   program.log_path = fmt::format("/proc/self/fd/{}", errors.get());
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw Error(ExitCode::kFailure, "cannot make a pipe");
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw Error(ExitCode::kFailure, "cannot create a pipe");
   LineReader reader{UniqueFd(ends[0]), kMostLineBytes};
   UniqueFd write_end(ends[1]);
   program.output_fd = write_end.get();
   ChildProcess child(program);
   write_end.Reset();
   bool any = false, wanted = true;
-  std::string said;  // on standard output
+  std::string said;  // its last line that is no object
   const auto on_line = [&](const std::string& line) {
     Json json = ParseJson(line);
     if (json.is_object()) {
@@ -78,12 +77,12 @@ void StreamJsonProgram(ChildOptions program, double deadline_s,
   const auto deadline = Clock::now() + std::chrono::duration<double>(deadline_s);
   std::optional<ChildEnd> end;
   for (int ready = 1; !end || ready != 0;) {
-    if (!end) end = child.CheckEnd();  // before reading: then nothing comes after what is there
+    if (!end) end = child.CheckEnd();  // before reading, so that the last read gets everything
     pollfd request{.fd = reader.fd(), .events = POLLIN};
     ready = ::poll(&request, 1, end ? 0 : 2);
     if (ready > 0) reader.Read(on_line);
     if (!wanted) return;
-    if (signals != nullptr) signals->ThrowIfStopped(": there is no result");
+    if (signals != nullptr) signals->ThrowIfStopped(" before there was a result");
     if (Clock::now() >= deadline) {
       throw Error(ExitCode::kDeadline, "{} did not end within {} s", name, deadline_s);
     }

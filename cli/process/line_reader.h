@@ -1,4 +1,4 @@
-// Cuts what arrives on a non-blocking descriptor into lines.
+// Reads lines from a non-blocking descriptor.
 #pragma once
 
 #include <cstddef>
@@ -9,18 +9,19 @@
 
 namespace muster {
 
-// Owned and used by one thread. A line longer than `max_line_bytes` is cut there, so a writer that
-// goes wrong costs bounded memory, and the reader of the line sees that it is not whole.
+// Owned and used by one thread. A line longer than `max_line_bytes` is cut there, which bounds the
+// memory; its parser will reject it.
 class LineReader {
  public:
-  LineReader() = default;  // at its end from the start
+  LineReader() = default;  // at_end()
   LineReader(UniqueFd fd, size_t max_line_bytes);
 
-  // Reads what is there without waiting, at most about 1 MiB, and calls `on_line` for each whole
-  // line, without its newline. A last line that has no newline is delivered at the end of the file.
+  // Reads the available bytes without waiting, at most about 1 MiB, and calls `on_line` for each
+  // complete line, without its newline. At the end of the file, also for a last line without
+  // newline.
   void Read(const std::function<void(const std::string&)>& on_line);
 
-  int fd() const { return fd_.get(); }  // -1 once the other side has closed
+  int fd() const { return fd_.get(); }  // -1 after the other side has closed
   bool at_end() const { return !fd_.valid(); }
 
  private:

@@ -12,7 +12,7 @@ namespace muster {
 namespace {
 
 constexpr std::streamoff kTailBytes = 64 * 1024;
-constexpr size_t kMostBytes = 1000;
+constexpr size_t kMostLogLineBytes = 1000;
 
 }  // namespace
 
@@ -31,10 +31,10 @@ std::vector<std::string> LastLines(const std::string& path, size_t count) {
   }
   std::vector<std::string> lines;
   std::string line;
-  bool partial = size > kTailBytes;  // the first line read has lost its beginning
+  bool partial = size > kTailBytes;  // the first line is cut at its start
   while (std::getline(tail, line)) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (!partial && !line.empty()) lines.push_back(OneLine(line, kMostBytes));
+    if (!partial && !line.empty()) lines.push_back(OneLine(line, kMostLogLineBytes));
     partial = false;
   }
   if (lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<long>(count));

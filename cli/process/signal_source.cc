@@ -12,7 +12,7 @@ namespace muster {
 
 SignalSource::SignalSource() {
   ::signal(SIGPIPE, SIG_IGN);
-  // A parent may have left it ignored, and then the kernel would forget how our children ended.
+  // If the parent left SIGCHLD ignored, the kernel would discard the exit status of children.
   ::signal(SIGCHLD, SIG_DFL);
 
   sigset_t wanted;

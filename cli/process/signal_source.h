@@ -1,4 +1,4 @@
-// Signals as readable events: no handler, nothing asynchronous.
+// Delivers signals as readable events, without handlers.
 #pragma once
 
 #include <csignal>
@@ -10,13 +10,14 @@ namespace muster {
 
 struct ReceivedSignal {
   int number;
-  bool from_terminal;  // a key was pressed, or the terminal went away; else a process sent it
+  bool from_terminal;  // a key or a hangup; false: a process sent it
 };
 
 // Blocks SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGCHLD for this process and delivers them through a
-// descriptor, for as long as the object lives. A SIGHUP that was ignored from the start (nohup)
-// stays ignored. SIGPIPE is ignored for good: a closed pipe is an error of write. Made once, by
-// the main thread, before any other thread exists. Children must unblock what they inherit.
+// descriptor while the object lives. A SIGHUP that was ignored from the start (nohup) stays
+// ignored. SIGPIPE stays ignored for good: writing to a closed pipe returns an error instead.
+// Create it once, in the main thread, before any other thread exists. Children must unblock these
+// signals.
 class SignalSource {
  public:
   SignalSource();
@@ -25,10 +26,10 @@ class SignalSource {
   SignalSource& operator=(const SignalSource&) = delete;
 
   int fd() const { return fd_.get(); }
-  // The next signal that has arrived, without waiting.
+  // The next pending signal, if any.
   std::optional<ReceivedSignal> Next();
-  // Throws Error(kInterrupted) or Error(kTerminated), "stopped by SIGINT" and `suffix`, if one has
-  // arrived that ends this process: any but SIGCHLD and SIGUSR1.
+  // If a signal other than SIGCHLD and SIGUSR1 has arrived, throws Error(kInterrupted) or
+  // Error(kTerminated) with the text "stopped by SIGINT" and `suffix`.
   void ThrowIfStopped(const char* suffix);
 
  private:

@@ -31,8 +31,8 @@ bool Writable(int fd, int timeout_ms) {
   return ::poll(&request, 1, timeout_ms) > 0;
 }
 
-// Writes a first part of `text`, how much is returned; 0: not now; -1: never again. After poll a
-// pipe takes up to PIPE_BUF bytes without blocking.
+// Writes the beginning of `text` and returns how many bytes; 0 if the descriptor is not ready, -1
+// if it failed for good. After poll, a pipe takes up to PIPE_BUF bytes without blocking.
 ssize_t WriteSome(int fd, std::string_view text, int timeout_ms) {
   if (!Writable(fd, timeout_ms)) return 0;
   ssize_t wrote = ::write(fd, text.data(), std::min<size_t>(text.size(), 4096));
@@ -44,8 +44,8 @@ ssize_t WriteSome(int fd, std::string_view text, int timeout_ms) {
 
 Console::Console(int fd) : fd_(fd), terminal_(IsTerminal(fd)) {
   if (!terminal_) return;
-  // poll promises little about terminals. A file description of our own can be non-blocking
-  // without the shell, which shares the inherited one, noticing. Where it cannot be had we go on.
+  // poll guarantees little for terminals, so open a separate, non-blocking file description. The
+  // shell shares the inherited one. If opening fails, the inherited one is used.
   reopened_.Reset(::open(fmt::format("/proc/self/fd/{}", fd).c_str(),
                          O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
 }
@@ -91,7 +91,7 @@ void Console::SetLive(std::string line) {
 }
 
 void Console::DrawLive() {
-  live_stale_ = !pending_.empty() && pending_.size() > 4096;  // a slow terminal sees fewer of them
+  live_stale_ = !pending_.empty() && pending_.size() > 4096;  // a slow terminal skips some
   if (live_stale_ || (live_.empty() && !live_shown_)) return;
   Queue(kEraseLine + live_);
   live_shown_ = !live_.empty();
@@ -138,7 +138,7 @@ void Console::Finish(double seconds) {
   if (error_ == EPIPE || (!closed_ && !cut())) return;
   throw Error(ExitCode::kFailure, "standard output could not be written: {}",
               closed_ ? std::strerror(error_)
-                      : fmt::format("its reader took too little for {:.0f} s", seconds).c_str());
+                      : fmt::format("its reader read too little in {:.0f} s", seconds).c_str());
 }
 
 bool PrintResult(std::string_view line) { return PrintResult(std::vector{std::string(line)}); }
@@ -154,7 +154,7 @@ bool PrintResultAsIs(std::string_view text) {
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
     console.PrintAsIs(text.substr(0, end));
-    console.Finish(60);  // each: what is kept for a slow reader is bounded
+    console.Finish(60);  // after each line, because the buffer for a slow reader is bounded
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return !console.closed();

@@ -1,4 +1,4 @@
-// The numbers of an evaluation, as every command names and prints them.
+// Names and texts of the numbers that an evaluation measures.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 namespace muster {
 
 struct Measure {
-  bool on_validation = false;  // else on the test set
-  bool is_loss = false;        // else the accuracy, which values do not have
+  bool on_validation = false;  // otherwise on the test set
+  bool is_loss = false;        // otherwise the accuracy, which regressions do not have
 
-  std::string Name(char between = ' ') const;  // "test loss"; as a key of JSON with '_' between
+  std::string Name(char between = ' ') const;  // "test loss"; with '_', a JSON key
   std::string Text(double value) const;        // "98.40 %", "0.1234"; "-" if it is not finite
   std::string Named(double value) const;       // "test loss 0.1234"
 };

@@ -10,17 +10,17 @@
 namespace muster {
 namespace {
 
-// What makes the bits follow the number of workers.
+// Names the setting that makes the bits depend on the number of workers.
 std::string FollowingText(const config::Config& config) {
   if (config.run().has_batch_per_worker()) {
-    return fmt::format("run.batch_per_worker; run.global_batch={} would not",
+    return fmt::format("run.batch_per_worker (not so with run.global_batch={})",
                        ResolveBatch(config).global_batch);
   }
   return "learning_rate.scaling=" +
          config::LearningRate::Scaling_Name(config.learning_rate().scaling());
 }
 
-// What a card loses by slices that do not fill it, or "".
+// Warns of slices that are too small to fill a GPU, or returns "".
 std::string SmallSlicesText(const config::Config& config) {
   if (config.worker().backend() != config::Worker::CUDA) return "";
   const int64_t batch = ResolveBatch(config).global_batch;
@@ -31,12 +31,12 @@ std::string SmallSlicesText(const config::Config& config) {
     advice = fmt::format("run.slices={} or ", workers);
   }
   return fmt::format(
-      "; fewer than {} images in a slice leave a card idle for a part of each step: {}a batch of "
-      "{} would fill it, with other bits",
+      "; fewer than {} images in a slice leave a GPU partly idle: {}a batch of {} would fill it, "
+      "with other bits",
       kLeastCardSamples, advice, FormatCount(kLeastCardSamples * slices));
 }
 
-// What else bits depend on where the CPU computes.
+// What else the bits depend on if the CPU computes.
 std::string OnProcessor(bool by_hand) {
   return fmt::format(
       "on the workers' instruction set{} and on the versions of oneDNN, the C library and Muster",
@@ -45,12 +45,11 @@ std::string OnProcessor(bool by_hand) {
                             config::Server::InstructionSet_Name(HostInstructionSets().back())));
 }
 
-// ... and where a card does. Which one it is, and with which libraries, its worker says when it has
-// loaded them (cli/job/header.h).
+// What else the bits depend on if a GPU computes. The worker reports the GPU and its libraries
+// after loading them (cli/job/header.h).
 constexpr const char* kOnCard =
-    "on the kind of card, its multiprocessors or its part (MIG), and on the versions of CUDA, "
-    "cuBLAS, "
-    "cuDNN and Muster, which are named when the workers have started";
+    "on the GPU model, its multiprocessors or MIG partition, and on the versions of CUDA, cuBLAS, "
+    "cuDNN and Muster (shown when the workers have started)";
 
 }  // namespace
 
@@ -70,7 +69,7 @@ std::string SlicesText(const config::Config& config) {
   const uint32_t slices = config.run().slices(), workers = config.cluster().workers();
   std::string text = Plural(slices, "slice");
   if (slices % workers != 0) {
-    text += fmt::format(", {} or {} for a worker: the others wait for those with more",
+    text += fmt::format(", {} or {} per worker: workers with fewer wait for the others",
                         slices / workers, slices / workers + 1);
   }
   return text + SmallSlicesText(config);
@@ -95,8 +94,8 @@ std::string CoresText(const config::Config& config, int cores) {
   const uint32_t all = static_cast<uint32_t>(cores) / threads;
   if (all <= workers) return text;
   return fmt::format(
-      "{}; {} cannot be dealt out evenly to more workers: --workers {} --set run.slices={} would "
-      "use {}, with other bits",
+      "{}; {} do not divide evenly among more workers: --workers {} --set run.slices={} would use "
+      "{}, with other bits",
       text, Plural(slices, "slice"), all, all, all * threads);
 }
 
@@ -105,10 +104,10 @@ std::vector<std::string> BitsTexts(const config::Config& config, bool by_hand) {
   const uint32_t slices = config.run().slices();
   if (FollowsWorkers(config)) {
     texts.push_back(
-        fmt::format("the same in every run on {}, and others on another number, because of {}",
+        fmt::format("the same in every run on {}; another number gives other bits, because of {}",
                     Plural(config.cluster().workers(), "worker"), FollowingText(config)));
   } else if (slices == 1) {
-    texts.push_back("the same in every run; one slice is for one worker");
+    texts.push_back("the same in every run; one slice allows one worker");
   } else {
     texts.push_back(
         fmt::format("the same in every run, and on 1 to {0} workers (run.slices={0})", slices));

@@ -10,7 +10,7 @@ class TextTable {
  public:
   struct Column {
     std::string title;
-    bool number = false;  // set against the right edge
+    bool number = false;  // right-aligned
   };
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
@@ -25,12 +25,12 @@ class TextTable {
 };
 
 struct FittedColumn {
-  int rank = 0;  // the one with the largest is the first to go; 0 and 1 stay
+  int rank = 0;  // the highest rank is dropped first; 0 and 1 are never dropped
   TextTable::Column column;
   std::vector<std::string> cells;  // one for each row
 };
 
-// Lines of at most `width` characters, if the columns that stay allow it.
+// Drops columns until lines have at most `width` characters, if possible.
 std::vector<std::string> FittedTable(const std::vector<FittedColumn>& columns, int width);
 
 }  // namespace muster

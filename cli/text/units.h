@@ -1,5 +1,5 @@
-// Numbers as people read them. Plain ASCII, so that columns line up in any locale. A value that is
-// not finite prints as "-".
+// Human-readable numbers in plain ASCII, so that columns line up in any locale. A value that is not
+// finite prints as "-".
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@
 namespace muster {
 namespace {
 
-// The last place up to `end` where the text may be broken: a space, but not the one of "50 %".
+// The last space up to `end` where the text may be broken, except in "50 %".
 size_t BreakBefore(const std::string& text, size_t end) {
   size_t space = text.rfind(' ', end);
   while (space != std::string::npos && space > 0 && text.compare(space, 2, " %") == 0) {
@@ -39,7 +39,7 @@ std::vector<std::string> Wrapped(const std::string& text, int width) {
 
 namespace {
 
-// Where the last cell of a row begins: behind the first gap of two spaces, or at the first word.
+// Where the last cell of a row begins: after the first gap of two spaces, or at the first word.
 size_t LastCell(const std::string& line) {
   const size_t word = std::min(line.find_first_not_of(' '), line.size());
   const size_t gap = line.find("  ", word);
@@ -83,7 +83,7 @@ std::string Row(const std::string& label, const std::string& text) {
 }
 
 void FitRows(std::vector<std::string>& lines) {
-  constexpr int kWidth = 80;  // of any terminal and of most log viewers
+  constexpr int kWidth = 80;
   std::vector<std::string> fitted;
   for (const std::string& line : lines) {
     const int width = fitted.empty() ? std::max<int>(kWidth, std::ssize(line)) : kWidth;

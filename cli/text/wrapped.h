@@ -1,4 +1,4 @@
-// Sentences and labelled rows on a terminal.
+// Wraps sentences and labelled rows for a terminal.
 #pragma once
 
 #include <string>
@@ -6,19 +6,20 @@
 
 namespace muster {
 
-// Cut between words; a word that is longer than a line is cut itself. At least one line.
+// Breaks the text between words; splits words that are longer than a line. Returns at least one
+// line.
 std::vector<std::string> Wrapped(const std::string& text, int width);
 
-// A line of help or of a table. What does not fit goes below the beginning of the line's last cell:
-// what is behind the first gap of two spaces or more, such as what an option does. A word that is
-// longer than the line stays whole, since it is a path or a command.
+// Wraps a line of help or of a table. Continuation lines are indented to the line's last cell, the
+// text after the first gap of two or more spaces. Words longer than a line stay whole, because they
+// are paths or commands.
 std::vector<std::string> WrappedRow(const std::string& line, int width);
-// The same of several lines at once, each with its newline but perhaps the last one.
+// Wraps several lines, each ending in a newline; the last one may lack it.
 std::string WrappedRows(const std::string& text, int width);
 
-// "  label          text", of any length: a row of a job's header or summary.
+// "  label          text", a row of a job's header or summary, not wrapped.
 std::string Row(const std::string& label, const std::string& text);
-// Makes every line fit 80 columns, except the first one, which is a title and may be a path.
+// Wraps every line to 80 columns, except the first, which is a title and may be a path.
 void FitRows(std::vector<std::string>& lines);
 
 }  // namespace muster

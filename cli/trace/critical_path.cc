@@ -9,7 +9,7 @@
 namespace muster {
 namespace {
 
-struct Place {
+struct SpanOnTrack {
   const TraceTrack* track;
   const TraceSpan* span;
 };
@@ -23,7 +23,7 @@ class Walk {
   std::vector<PathPart> From(const TraceTrack& track, double time) {
     track_ = &track;
     time_ = time;
-    // Each turn goes back in time or leads to another thread; the bound is for damaged traces.
+    // Each turn goes back in time or to another thread. The bound protects against damaged traces.
     for (int turns = 0; turns < 100000; ++turns) {
       const auto begin = begins_.find(track_);
       if (begin != begins_.end() && time_ <= begin->second) break;
@@ -34,14 +34,14 @@ class Walk {
   }
 
  private:
-  // To the beginning of what this thread does before time_, or to what it waited for.
+  // Moves to the beginning of the span before time_ on this thread, or to what it waited for.
   bool Back() {
     const std::vector<TraceSpan>& spans = track_->spans;
     const auto after =
         std::lower_bound(spans.begin(), spans.end(), time_,
                          [](const TraceSpan& span, double time) { return span.begin < time; });
     if (after == spans.begin()) return false;
-    // The innermost span at this time, and from when on there is nothing within it.
+    // The innermost span at this time, and where its last child before this time ends.
     const TraceSpan* span = &*std::prev(after);
     double begin = span->begin;
     while (span != nullptr && span->end < time_) {
@@ -59,8 +59,8 @@ class Walk {
   }
 
   bool LeaveWait(const TraceSpan& wait) {
-    const Place cause = wait.chunk >= 0 ? Last("update", wait.step - 1, wait.chunk, time_)
-                                        : Last("receive", wait.step, -1, time_);
+    const SpanOnTrack cause = wait.chunk >= 0 ? Last("update", wait.step - 1, wait.chunk, time_)
+                                              : Last("receive", wait.step, -1, time_);
     if (cause.span == nullptr || cause.span->end <= wait.begin) return false;
     if (wait.chunk >= 0) {
       Go(*cause.track, cause.span->end);
@@ -71,9 +71,9 @@ class Walk {
 
   bool LeaveUpdate(const TraceSpan& update) {
     Take("update", update.name, update.begin);
-    const Place push = Last("push", update.step, update.chunk, time_);
-    const Place loss = Last("receive", update.step, -1, time_);
-    const TraceSpan* before = nullptr;  // what this thread did until then
+    const SpanOnTrack push = Last("push", update.step, update.chunk, time_);
+    const SpanOnTrack loss = Last("receive", update.step, -1, time_);
+    const TraceSpan* before = nullptr;  // this thread's previous update
     for (const TraceSpan& span : track_->spans) {
       if (span.kind == "update" && span.end <= time_) before = &span;
     }
@@ -89,8 +89,8 @@ class Walk {
     return true;
   }
 
-  // From the server's receiving of a loss to the worker that sent it.
-  bool LeaveLoss(const Place& loss) {
+  // Moves from the server's receipt of a loss to the worker that sent it.
+  bool LeaveLoss(const SpanOnTrack& loss) {
     const std::string worker = fmt::format("worker {}", loss.span->rank);
     for (const TraceTrack& track : trace_.tracks) {
       if (track.process != worker || track.thread != "compute") continue;
@@ -100,9 +100,9 @@ class Walk {
     return false;
   }
 
-  // The one that ends last of those that have begun before `time`.
-  Place Last(const std::string& kind, int64_t step, int64_t chunk, double time) const {
-    Place last{nullptr, nullptr};
+  // Among the matching spans that begin before `time`, the one that ends last.
+  SpanOnTrack Last(const std::string& kind, int64_t step, int64_t chunk, double time) const {
+    SpanOnTrack last{nullptr, nullptr};
     for (const TraceTrack& track : trace_.tracks) {
       for (const TraceSpan& span : track.spans) {
         if (span.begin >= time) break;
@@ -115,7 +115,7 @@ class Walk {
 
   void Go(const TraceTrack& track, double time) {
     const std::string way = fmt::format("{} to {}", track.process, track_->process);
-    if (time < time_) Add(way, "on the way", "on the way", time);
+    if (time < time_) Add(way, "in transit", "in transit", time);
     track_ = &track;
     time_ = std::min(time_, time);
   }
@@ -129,7 +129,7 @@ class Walk {
     PathPart& part = parts_.back();
     part.kinds[kind] += time_ - begin;
     if (kind != "other" || part.last.empty()) {
-      part.first = name;  // going backwards
+      part.first = name;  // because the walk goes backwards
       if (part.last.empty() || part.last == "other") part.last = name;
     }
     time_ = begin;

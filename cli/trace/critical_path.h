@@ -1,4 +1,4 @@
-// Why a step took as long as it did: the chain of spans, each of which waited for the one before.
+// The critical path of a step: a chain of spans, each of which waited for the one before.
 #pragma once
 
 #include <map>
@@ -9,7 +9,7 @@
 
 namespace muster {
 
-// A stretch of the path on one thread, or on the way between two.
+// A part of the path on one thread, or between two.
 struct PathPart {
   std::string who;                      // "worker 1, compute", "worker 1 to server"
   std::string first, last;              // names of its first and last span
@@ -17,10 +17,10 @@ struct PathPart {
   double total() const;
 };
 
-// Backwards from the worker that begins the step after `step` last, to the beginning of `step`:
-// a wait for a chunk leads to its update, an update to the push or the loss that completed it (or
-// to the update before it on that thread), a wait for an order to the last loss. In the order of
-// time. Empty where the trace does not hold that step whole.
+// Walks backwards to the beginning of `step`, starting at the worker that begins the next step
+// last. A wait for a chunk leads to its update. An update leads to the push or the loss that
+// completed it, or to the update before it on that thread. A wait for an order leads to the last
+// loss. Returns the parts in order of time; empty if the trace lacks a part of the step.
 std::vector<PathPart> CriticalPath(const Trace& trace, const std::vector<WorkerStep>& steps,
                                    int64_t step);
 

@@ -22,66 +22,67 @@
 namespace muster {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-// Of every trace.
+// Every trace begins with this.
 constexpr std::string_view kBeginning = R"({"displayTimeUnit":"ms","otherData":)";
 
-bool IsSpan(const Json& event) { return event["ph"] == "X"; }
+bool IsSpan(const OrderedJson& event) { return event["ph"] == "X"; }
 
-// The events of one part; the last line of a process that was killed may be cut off. Returns the
-// error of a file that cannot be read, or 0.
-int ReadPart(const std::string& path, std::vector<Json>& events) {
+// Reads the events of one part. The last line may be truncated if the process was killed. Returns
+// 0, or the errno if the file cannot be read.
+int ReadPart(const std::string& path, std::vector<OrderedJson>& events) {
   std::ifstream in = ReadPlainFile(path);
   if (!in) return errno != 0 ? errno : EIO;
   bool first = true;
   for (std::string line; std::getline(in, line);) {
-    // In the whole trace it is within two brackets more.
-    Json event = ParseJson<Json>(line, kMostJsonNesting - 2);
+    // The merged trace nests each event two levels deeper.
+    OrderedJson event = ParseJson<OrderedJson>(line, kMostJsonNesting - 2);
     const bool is_event = IsTraceEvent(event);
     if (is_event) events.push_back(std::move(event));
-    // Something else, for example a whole trace, some of whose lines are events. (The last line of
-    // a part may be cut off.)
+    // If the first line is not an event, this is another file. A merged trace would have lines
+    // further down that are events.
     if (std::exchange(first, false) && !is_event) break;
   }
   return 0;
 }
 
-// The time at which an arrow touches a span, inside it.
+// The end of the span at which an arrow touches it.
 enum class Side { kBegin, kEnd };
-Json Arrow(const char* phase, const char* name, int64_t id, const Json& span, Side side) {
+OrderedJson Arrow(const char* phase, const char* name, int64_t id, const OrderedJson& span,
+                  Side side) {
   const double duration = span["dur"];
   const double at = side == Side::kBegin ? 0 : std::max(0.0, duration - 0.001);
-  Json arrow{{"ph", phase},
-             {"pid", span["pid"]},
-             {"tid", span["tid"]},
-             {"ts", span["ts"].get<double>() + at},
-             {"name", name},
-             {"cat", "chunk"},
-             {"id", id}};
+  OrderedJson arrow{{"ph", phase},
+                    {"pid", span["pid"]},
+                    {"tid", span["tid"]},
+                    {"ts", span["ts"].get<double>() + at},
+                    {"name", name},
+                    {"cat", "chunk"},
+                    {"id", id}};
   if (*phase == 'f') arrow["bp"] = "e";
   return arrow;
 }
 
 // push (step v, chunk c) → update (v, c) → wait (v + 1, c).
-void AddArrows(std::vector<Json>& events) {
+void AddArrows(std::vector<OrderedJson>& events) {
   using Key = std::pair<int64_t, int64_t>;  // step, chunk
-  std::map<Key, Json> updates;
-  for (const Json& event : events) {
+  std::map<Key, OrderedJson> updates;
+  for (const OrderedJson& event : events) {
     if (IsSpan(event) && event["cat"] == "update") {
       updates.emplace(Key{TraceArgument(event, "step"), TraceArgument(event, "chunk")}, event);
     }
   }
-  std::vector<Json> arrows;
+  std::vector<OrderedJson> arrows;
   int64_t id = 0;
-  const auto connect = [&](const char* name, const Json& from, const Json& to) {
-    Json begin = Arrow("s", name, ++id, from, Side::kBegin);
-    Json end = Arrow("f", name, id, to, name[0] == 'g' ? Side::kBegin : Side::kEnd);
+  const auto connect = [&](const char* name, const OrderedJson& from, const OrderedJson& to) {
+    OrderedJson begin = Arrow("s", name, ++id, from, Side::kBegin);
+    OrderedJson end = Arrow("f", name, id, to, name[0] == 'g' ? Side::kBegin : Side::kEnd);
     if (begin["ts"] > end["ts"]) return;
     arrows.push_back(std::move(begin));
     arrows.push_back(std::move(end));
   };
-  for (const Json& event : events) {
+  for (const OrderedJson& event : events) {
     if (!IsSpan(event) || TraceArgument(event, "chunk") < 0 || TraceArgument(event, "step") < 0)
       continue;
     const bool push = event["cat"] == "push", wait = event["cat"] == "wait";
@@ -94,24 +95,24 @@ void AddArrows(std::vector<Json>& events) {
   std::move(arrows.begin(), arrows.end(), std::back_inserter(events));
 }
 
-std::string Text(const std::vector<Json>& events, const MergedTrace& merged) {
+std::string Text(const std::vector<OrderedJson>& events, const MergedTrace& merged) {
   double origin = 0;
   bool first = true;
-  for (const Json& event : events) {
+  for (const OrderedJson& event : events) {
     if (!IsSpan(event)) continue;
     if (first || event["ts"] < origin) origin = event["ts"];
     first = false;
   }
   std::string text = std::string(kBeginning) +
-                     Json{{"clock", "CLOCK_MONOTONIC"},
-                          {"origin_us", origin},
-                          {"dropped_spans", merged.dropped},
-                          {"missing_parts", merged.missing}}
-                         .dump(-1, ' ', false, Json::error_handler_t::replace) +
+                     OrderedJson{{"clock", "CLOCK_MONOTONIC"},
+                                 {"origin_us", origin},
+                                 {"dropped_spans", merged.dropped},
+                                 {"missing_parts", merged.missing}}
+                         .dump(-1, ' ', false, OrderedJson::error_handler_t::replace) +
                      ",\n\"traceEvents\":[\n";
-  for (Json event : events) {
+  for (OrderedJson event : events) {
     if (event["ph"] != "M") {
-      // Whole nanoseconds: spans that nest must still do so when they are read back.
+      // Round to nanoseconds, so that nested spans still nest when they are read back.
       event["ts"] = std::round((event["ts"].get<double>() - origin) * 1e3) / 1e3;
     }
     text += event.dump() + ",\n";
@@ -120,14 +121,14 @@ std::string Text(const std::vector<Json>& events, const MergedTrace& merged) {
   return text + "]}\n";
 }
 
-// A slip of the hand (a part, or some other file, in the place of the trace) must cost nothing.
+// Protects a file that the user named by mistake, such as a part, in place of the trace.
 void CheckReplaceable(const std::string& path) {
   struct stat status {};
-  if (::lstat(path.c_str(), &status) != 0) return;  // new, or an error of writing it
+  if (::lstat(path.c_str(), &status) != 0) return;  // new, or writing will report the error
   try {
     (void)ReadTrace(path);
   } catch (const Error& error) {
-    throw Error(error.code(), "{}; it was left as it is: choose another file for the trace",
+    throw Error(error.code(), "{}; it was not changed: choose another file for the trace",
                 error.what());
   }
 }
@@ -153,19 +154,19 @@ MergedTrace MergeTrace(const std::vector<std::string>& parts, const std::string&
                        MergeMode mode) {
   const bool strict = mode == MergeMode::kRefuseOthers;
   MergedTrace merged;
-  std::vector<Json> events;
+  std::vector<OrderedJson> events;
   for (const std::string& part : parts) {
     const size_t before = events.size();
     const int error = ReadPart(part, events);
     if (error != 0) merged.missing.push_back(part);
     if (!strict || events.size() > before) continue;
     throw Error(ExitCode::kData,
-                "{}: expected what a process of a traced run left (trace.server.part, "
+                "{}: expected a part that a process of a traced run wrote (trace.server.part, "
                 "trace.worker-0.part …), found {}; {} was not written",
-                part, error == 0 ? "something else in it" : ErrorText(error), path);
+                part, error == 0 ? "another file" : ErrorText(error), path);
   }
   if (strict) CheckReplaceable(path);
-  for (const Json& event : events) {
+  for (const OrderedJson& event : events) {
     if (IsSpan(event)) ++merged.spans;
     if (event["name"] == "muster_dropped") {
       merged.dropped += static_cast<uint64_t>(std::max<int64_t>(0, TraceArgument(event, "spans")));

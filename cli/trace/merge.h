@@ -1,8 +1,6 @@
-// Puts the parts that the processes of a job have written together into one trace.
-//
-// The result is the JSON object format of the Trace Event Format: the parts' events, with times
-// from the first span on, and arrows (flow events) from each push of a chunk to its update, and
-// from there to the workers that waited for the new weights.
+// Merges the parts that a job's processes wrote into one trace, in the JSON object format of the
+// Trace Event Format. Times count from the first span. Arrows (flow events) lead from each push of
+// a chunk to its update, and from there to the workers that waited for the new weights.
 #pragma once
 
 #include <cstddef>
@@ -18,24 +16,24 @@ struct MergedTrace {
   std::vector<std::string> missing;  // parts that could not be read
 };
 
-// Throws Error(kUsage) where no trace can be written to `path`: no such directory, no permission,
-// something else than a file in the way.
+// Throws Error(kUsage) if no trace can be written to `path`: no such directory, no permission, or
+// not a regular file.
 void CheckTracePath(const std::string& path);
 
-// Whether the file begins as one of MergeTrace's does: it may be replaced by another.
+// Whether the file begins like one that MergeTrace wrote, and so may be replaced.
 bool LooksLikeTrace(const std::string& path);
 
-// What else than whole parts of one job is an error.
 enum class MergeMode {
-  // After a run: a part that is missing or cut off gives what it has; what was at `path` goes.
+  // For the launcher. Uses whatever truncated parts hold, skips missing parts, and replaces any
+  // file at `path`.
   kTakeWhatThereIs,
-  // What a person has named: every part must hold an event, and a file that is at `path` already
-  // must be a trace. Error(kData) otherwise, with nothing written.
+  // For files that the user named. Every part must hold an event, and an existing file at `path`
+  // must be a trace. Otherwise throws Error(kData) and writes nothing.
   kRefuseOthers,
 };
 
-// Replaces `path` atomically. Throws Error(kFailure) where `path` cannot be written, for which the
-// parts are left untouched.
+// Replaces `path` atomically. Throws Error(kFailure) if `path` cannot be written. Never changes the
+// parts.
 MergedTrace MergeTrace(const std::vector<std::string>& parts, const std::string& path,
                        MergeMode mode = MergeMode::kTakeWhatThereIs);
 

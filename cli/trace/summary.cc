@@ -22,7 +22,7 @@ struct Window {
   double length() const { return end - begin; }
 };
 
-// Server and prefetch threads record until the last step's end is known; shares are of the steps.
+// The time of the steps, without what server and prefetch threads record after the last one.
 Window WindowOf(const Trace& trace) {
   Window window;
   bool any = false;
@@ -37,14 +37,14 @@ Window WindowOf(const Trace& trace) {
   return window;
 }
 
-// The part of a span's own time that lies in the window, taking it to be spread evenly.
+// The part of a span's own time that lies in the window, assuming that it is spread evenly.
 double Inside(const TraceSpan& span, const Window& window) {
   const double length = span.end - span.begin;
   const double covered = std::min(span.end, window.end) - std::max(span.begin, window.begin);
   return length <= 0 || covered <= 0 ? 0 : span.own() * covered / length;
 }
 
-// Layers of an evaluation are not those of training.
+// Counts the layers of an evaluation as "evaluate", not as training.
 std::string KindOf(const TraceTrack& track, const TraceSpan& span) {
   for (int p = span.parent; p >= 0; p = track.spans[static_cast<size_t>(p)].parent) {
     if (track.spans[static_cast<size_t>(p)].kind == "evaluate") return "evaluate";
@@ -78,7 +78,7 @@ std::string ShareLine(const TraceTrack& track, const Window& window) {
   return fmt::format("  {:<24} {}", track.Name(), Join(texts, ", "));
 }
 
-// Between two layers of one compute thread.
+// The time between two layers of one compute thread.
 struct Gap {
   const TraceTrack* track;
   const TraceSpan *before, *after;
@@ -112,7 +112,7 @@ void AddGaps(const std::vector<WorkerStep>& steps, std::vector<std::string>& lin
     for (size_t i = 0; i + 1 < step.layers.size(); ++i) {
       gaps.push_back({step.track, step.layers[i], step.layers[i + 1]});
     }
-    // … and to the next step's first layer.
+    // The gap to the next step's first layer.
     for (const WorkerStep& next : steps) {
       if (next.track != step.track || next.step != step.step + 1) continue;
       gaps.push_back({step.track, step.layers.back(), next.layers.front()});
@@ -124,7 +124,7 @@ void AddGaps(const std::vector<WorkerStep>& steps, std::vector<std::string>& lin
             [](const Gap& a, const Gap& b) { return a.length() > b.length(); });
   gaps.resize(std::min(gaps.size(), kGapsShown));
   lines.push_back("");
-  lines.push_back(fmt::format("Longest gaps between layers (all of them: {} of the step)",
+  lines.push_back(fmt::format("Longest gaps between layers (all gaps: {} of the step)",
                               FormatPercent(sum / length, 1)));
   for (const Gap& gap : gaps) {
     lines.push_back(fmt::format("  {:>8}  {}, step {}: {} to {} ({})",
@@ -133,7 +133,7 @@ void AddGaps(const std::vector<WorkerStep>& steps, std::vector<std::string>& lin
   }
 }
 
-// What overlaps, as medians over the steps. Times are of one clock, so processes compare.
+// Times of different processes are comparable, because they share one clock.
 void AddOverlap(const Trace& trace, const std::vector<WorkerStep>& steps,
                 std::vector<std::string>& lines) {
   std::map<int64_t, double> work_end, next_begin, last_push;
@@ -187,7 +187,7 @@ void AddCriticalPath(const Trace& trace, const std::vector<WorkerStep>& steps,
   for (const auto& [step, us] : lengths) {
     if (us != median) continue;
     lines.push_back("");
-    lines.push_back(fmt::format("Critical path of step {}, a median one of {}", step,
+    lines.push_back(fmt::format("Critical path of step {}, which took the median time ({})", step,
                                 FormatMilliseconds(us / 1e3)));
     for (const PathPart& part : CriticalPath(trace, steps, step)) {
       std::vector<std::string> kinds;
@@ -209,7 +209,7 @@ void AddCriticalPath(const Trace& trace, const std::vector<WorkerStep>& steps,
 
 std::vector<std::string> TraceSummary(const Trace& trace) {
   const Window window = WindowOf(trace);
-  if (window.length() <= 0) return {"The trace holds no step: see --trace-steps."};
+  if (window.length() <= 0) return {"The trace contains no steps: see launch --trace-steps."};
   const std::vector<WorkerStep> steps = WorkerSteps(trace);
   std::set<int64_t> numbers;
   for (const TraceTrack& track : trace.tracks) {
@@ -221,11 +221,11 @@ std::vector<std::string> TraceSummary(const Trace& trace) {
                                              *numbers.rbegin(),
                                              FormatMilliseconds(window.length() / 1e3))};
   if (trace.dropped > 0) {
-    lines.push_back(fmt::format("{} did not fit and are missing: trace fewer steps",
+    lines.push_back(fmt::format("{} did not fit into the buffers: trace fewer steps",
                                 Plural(static_cast<int64_t>(trace.dropped), "span")));
   }
   lines.push_back("");
-  lines.push_back("Share of the time, by thread");
+  lines.push_back("Share of time, by thread");
   for (const TraceTrack& track : trace.tracks) {
     if (!track.spans.empty()) lines.push_back(ShareLine(track, window));
   }

@@ -1,4 +1,4 @@
-// What a trace says, in words and numbers.
+// Summarizes a trace as text.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace muster {
 
-// Per track the share of time by kind; what the compute threads do between their layers, with the
-// longest such gaps; how far pushes, updates and the next forward pass overlap with backward.
+// For each track, the shares of time by kind; for the compute threads, the longest gaps between
+// layers; the overlap of pushes, updates and the next forward pass with backward.
 std::vector<std::string> TraceSummary(const Trace& trace);
 
 }  // namespace muster

@@ -20,7 +20,7 @@
 namespace muster {
 namespace {
 
-// Scopes nest: the parent is the innermost span that is still open.
+// Spans nest, so the parent is the innermost span that is still open.
 void FindParents(std::vector<TraceSpan>& spans) {
   std::stable_sort(spans.begin(), spans.end(), [](const TraceSpan& a, const TraceSpan& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
@@ -39,24 +39,24 @@ void FindParents(std::vector<TraceSpan>& spans) {
   }
 }
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-// A number that no trace of ours has.
+// Thrown for a number that our traces cannot contain.
 struct Foreign {};
 
-int IdOf(const Json& value) {
+int IdOf(const OrderedJson& value) {
   if (!value.is_number_integer() || !std::in_range<int>(value.get<int64_t>())) throw Foreign();
   return value.get<int>();
 }
 
-double TimeOf(const Json& value) {
-  constexpr double kMostMicroseconds = 1e15;  // far from where sums are no numbers any more
+double TimeOf(const OrderedJson& value) {
+  constexpr double kMostMicroseconds = 1e15;  // small enough that sums stay finite
   const double time = value.get<double>();
   if (!(std::abs(time) <= kMostMicroseconds)) throw Foreign();
   return time;
 }
 
-TraceSpan SpanOf(const Json& event) {
+TraceSpan SpanOf(const OrderedJson& event) {
   TraceSpan span;
   span.name = event.at("name");
   span.kind = event.at("cat");
@@ -76,17 +76,17 @@ bool IsFrame(const TraceSpan& span) {
   return span.kind == "step" || span.kind == "slice" || span.kind == "evaluate";
 }
 
-int64_t TraceArgument(const Json& event, const char* key) {
+int64_t TraceArgument(const OrderedJson& event, const char* key) {
   const auto args = event.find("args");
   return args == event.end() ? -1 : std::max<int64_t>(-1, args->value(key, int64_t{-1}));
 }
 
-bool IsTraceEvent(const Json& event) {
+bool IsTraceEvent(const OrderedJson& event) {
   try {
     const std::string phase = event.at("ph"), name = event.at("name");
     (void)IdOf(event.at("pid"));
     (void)IdOf(event.at("tid"));
-    const Json args = event.value("args", Json::object());
+    const OrderedJson args = event.value("args", OrderedJson::object());
     for (const char* key : {"step", "chunk", "rank", "spans"}) {
       if (args.contains(key) && !args.at(key).is_number_integer()) return false;
     }
@@ -96,7 +96,7 @@ bool IsTraceEvent(const Json& event) {
     if (phase != "M") (void)TimeOf(event.at("ts"));
     if (phase == "X") (void)SpanOf(event);
     return args.is_object();
-  } catch (const Json::exception&) {  // a field is missing, or of another type
+  } catch (const OrderedJson::exception&) {  // a field is missing, or of another type
     return false;
   } catch (const Foreign&) {
     return false;
@@ -110,17 +110,17 @@ Trace ReadTrace(const std::string& path) {
   text << in.rdbuf();
   const auto foreign = [&](const char* found) {
     return Error(ExitCode::kData,
-                 "{}: expected a trace written by `muster launch --trace`, found {}", path, found);
+                 "{}: expected a trace that `muster launch --trace` wrote, found {}", path, found);
   };
-  const Json file = ParseJson<Json>(text.str());
-  if (file.is_discarded()) throw foreign("something that is not JSON, or cut off");
+  const OrderedJson file = ParseJson<OrderedJson>(text.str());
+  if (file.is_discarded()) throw foreign("a file that is truncated or not JSON");
   try {
     std::map<int, std::string> processes;
     std::map<std::pair<int, int>, TraceTrack> tracks;
     Trace trace;
     trace.dropped = file.at("otherData").value("dropped_spans", uint64_t{0});
-    for (const Json& event : file.at("traceEvents")) {
-      if (!IsTraceEvent(event)) throw foreign("JSON of another kind");
+    for (const OrderedJson& event : file.at("traceEvents")) {
+      if (!IsTraceEvent(event)) throw foreign("other JSON");
       const std::pair key{event["pid"].get<int>(), event["tid"].get<int>()};
       if (event["ph"] == "X") tracks[key].spans.push_back(SpanOf(event));
       if (event["name"] == "process_name") processes[key.first] = event["args"]["name"];
@@ -132,8 +132,8 @@ Trace ReadTrace(const std::string& path) {
       trace.tracks.push_back(std::move(track));
     }
     return trace;
-  } catch (const Json::exception&) {  // a field is missing, or of another type
-    throw foreign("JSON of another kind");
+  } catch (const OrderedJson::exception&) {  // a field is missing, or of another type
+    throw foreign("other JSON");
   }
 }
 
@@ -145,9 +145,8 @@ std::vector<WorkerStep> WorkerSteps(const Trace& trace) {
   std::vector<WorkerStep> steps;
   for (const TraceTrack& track : trace.tracks) {
     std::map<int64_t, std::vector<const TraceSpan*>> layers;
-    std::set<int64_t> evaluated;  // versions: an evaluation comes between the step before and this
+    std::set<int64_t> evaluated;  // steps that an evaluation precedes
     for (const TraceSpan& span : track.spans) {
-      // An evaluation's layers belong to no step.
       if (span.kind == "evaluate") evaluated.insert(span.step);
       bool training = false;
       for (int p = span.parent; p >= 0; p = track.spans[static_cast<size_t>(p)].parent) {

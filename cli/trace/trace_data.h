@@ -1,5 +1,4 @@
-// A trace as its reader sees it: tracks of nested spans, and the traced steps as the compute
-// threads went through them.
+// Reads traces: tracks of nested spans, and the steps of the compute threads.
 #pragma once
 
 #include <cstdint>
@@ -14,38 +13,38 @@ struct TraceSpan {
   double begin = 0, end = 0;  // microseconds
   int64_t step = -1, chunk = -1, rank = -1;
   int parent = -1;                                     // in the same track
-  double inside = 0;                                   // the time of the spans directly within
-  double own() const { return end - begin - inside; }  // microseconds without what lies within
+  double inside = 0;                                   // microseconds of its direct children
+  double own() const { return end - begin - inside; }  // microseconds without the children
 };
 
-// Holds other spans together and does nothing of its own.
+// Whether the span only groups other spans.
 bool IsFrame(const TraceSpan& span);
 
 struct TraceTrack {
   std::string process, thread;
-  std::vector<TraceSpan> spans;  // by begin, the outer one first
+  std::vector<TraceSpan> spans;  // sorted by begin, outer spans first
   std::string Name() const { return process + ", " + thread; }
 };
 
 struct Trace {
-  std::vector<TraceTrack> tracks;  // by process, then thread
+  std::vector<TraceTrack> tracks;  // sorted by process, then thread
   uint64_t dropped = 0;
 };
 
-// Whether it is an event of the Trace Event Format as the processes of a job write them: its fields
-// are there, and of the types and within the bounds that whoever reads it relies on.
+// Whether this is an event as a job's processes write it: all fields are present, with the types
+// and bounds that readers rely on.
 bool IsTraceEvent(const nlohmann::ordered_json& event);
 
-// The number that such an event has for "step", "chunk", "rank" or "spans"; -1 if it has none.
+// The event's number for "step", "chunk", "rank" or "spans"; -1 if it has none.
 int64_t TraceArgument(const nlohmann::ordered_json& event, const char* key);
 
 // Reads a file that MergeTrace wrote. Throws Error(kData) for anything else.
 Trace ReadTrace(const std::string& path);
 
-// Arithmetic of the network: forward, loss, backward.
+// Whether the span computes the network: forward, loss or backward.
 bool IsLayerWork(const TraceSpan& span);
 
-// One worker's step: from the beginning of its first layer to that of the next step's.
+// One worker's step, from the beginning of its first layer to the beginning of the next step's.
 struct WorkerStep {
   const TraceTrack* track;
   int64_t step;
@@ -55,11 +54,11 @@ struct WorkerStep {
   std::vector<const TraceSpan*> layers;
 };
 
-// The steps of which both ends are in the trace, without those that an evaluation follows, by step,
-// then track.
+// The steps whose both ends are in the trace, except those followed by an evaluation. Sorted by
+// step, then track.
 std::vector<WorkerStep> WorkerSteps(const Trace& trace);
 
-// Without order; 0 of nothing.
+// 0 for no values.
 double MedianOf(std::vector<double> values);
 
 }  // namespace muster

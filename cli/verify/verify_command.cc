@@ -30,12 +30,12 @@ namespace {
 
 constexpr size_t kLogLinesShown = 5;
 
-// The checkpoints to go through, in the order in which a run comes to them. Where two servers of
-// the run have kept the same step, both must be right.
+// The checkpoints to compare with, in the order in which a run reaches them. If two servers of the
+// run saved the same step, both are compared.
 std::vector<CheckpointName> Choose(const std::string& run, bool last) {
   std::vector<CheckpointName> names = ListCheckpoints(run);
   if (names.empty() && !IsRunDir(run)) {
-    throw Error(ExitCode::kUsage, "{}: expected the directory of a run", run);
+    throw Error(ExitCode::kUsage, "{}: expected a run directory", run);
   }
   std::ranges::sort(names, {}, [](const CheckpointName& name) {
     return std::tuple(name.step, name.evaluated, name.generation);
@@ -44,8 +44,8 @@ std::vector<CheckpointName> Choose(const std::string& run, bool last) {
   const auto end = std::ranges::find_if(names, is_last);
   if (end == names.begin()) {
     throw Error(ExitCode::kUsage,
-                "{}: a run is verified from one checkpoint to the next: expected those of two "
-                "steps or more, got {}; checkpoint.keep_last or checkpoint.keep_best keeps more",
+                "{}: expected checkpoints of at least two steps, got {}; set checkpoint.keep_last "
+                "or checkpoint.keep_best to keep more",
                 run, names.empty() ? "none" : names.back().Text());
   }
   const int64_t before = std::prev(end)->step;
@@ -53,7 +53,7 @@ std::vector<CheckpointName> Choose(const std::string& run, bool last) {
   return names;
 }
 
-// The config of the run, without what a job leaves behind.
+// The run's config, without its output files.
 config::Config ConfigOfReplay(const checkpoint::State& newest) {
   config::Config config = ParseKeptConfig(newest.config());
   config.mutable_run()->clear_trace_file();
@@ -63,15 +63,14 @@ config::Config ConfigOfReplay(const checkpoint::State& newest) {
   return config;
 }
 
-// As many as the run had slices: a replay cannot have others.
+// A replay keeps the run's slices, so it cannot have more workers than slices.
 void CheckWorkers(const std::vector<Setting>& settings, uint32_t slices) {
   for (const Setting& setting : settings) {
     const bool too_many = setting.path == "cluster.workers" &&
                           std::strtoul(setting.value.c_str(), nullptr, 10) > slices;
     if (!too_many) continue;
     throw Error(ExitCode::kUsage,
-                "{}: expected at most {}: the run has {}, which a replay keeps, and no slice is "
-                "shared",
+                "{}: expected at most {}, because the run has {} and each worker needs one",
                 setting.origin, slices, Plural(int64_t{slices}, "slice"));
   }
 }
@@ -81,8 +80,8 @@ void CheckLength(const config::Config& config, const checkpoint::State& newest) 
   if (total >= newest.step()) return;
   throw Error(
       ExitCode::kUsage,
-      "expected a length of {} or more, which the run has done, got {}: leave run.steps and "
-      "run.epochs as they are",
+      "expected a length of at least {}, which the run has completed, got {}: do not change "
+      "run.steps or run.epochs",
       Plural(newest.step(), "step"), FormatCount(total));
 }
 
@@ -109,15 +108,14 @@ class Verify {
     return static_cast<int>(result.difference().empty() ? ExitCode::kOk : ExitCode::kFailure);
   }
 
-  // What is known of the checkpoints when reading one has failed: the run that is under way removes
-  // its older ones.
+  // Explains a failed read if a checkpoint has been removed, as a running run does with older ones.
   std::string Removed() const {
     for (const CheckpointName& name : names_) {
       std::error_code ignored;
       if (std::filesystem::exists(CheckpointFolder(arguments_.run, name), ignored)) continue;
       return fmt::format(
-          "{}: {} has been removed meanwhile, since the run is under way and keeps its newest "
-          "checkpoints only (checkpoint.keep_last): verify it when it has ended",
+          "{}: {} has been removed meanwhile, because the run is in progress and keeps only its "
+          "newest checkpoints (checkpoint.keep_last): verify it after it has ended",
           arguments_.run, name.Text());
     }
     return "";
@@ -128,7 +126,7 @@ class Verify {
     const RunDir dir = RunDir::Open(folder);
     config::Config config = job.config;
     config.mutable_run()->clear_dir();
-    config.mutable_run()->clear_trace_file();  // --set
+    config.mutable_run()->clear_trace_file();  // may come from --set
     WriteConfig(config, dir.ConfigPath());
     JobPlan plan{.server_program = arguments_.server_program,
                  .worker_program = arguments_.worker_program,
@@ -144,21 +142,21 @@ class Verify {
     for (const CheckpointName& name : names_) {
       plan.replay.push_back(CheckpointFolder(arguments_.run, name));
     }
-    Console console(STDERR_FILENO);  // standard output is for the result
+    Console console(STDERR_FILENO);  // because standard output is for the result
     JobDisplay display(console, plan);
     return WatchJob(plan, signals, console, display);
   }
 
-  // Never with code 0, which says that the bits are the same.
+  // Never uses code 0, which means that the bits are the same.
   [[noreturn]] static void Fail(const JobOutcome& outcome) {
     const bool failed = outcome.exit_code != ExitCode::kOk;
     const ExitCode code = failed ? outcome.exit_code : ExitCode::kFailure;
     if (outcome.stop_signal != 0) {
-      throw Error(code, "stopped by SIG{}: no difference was found so far",
+      throw Error(code, "stopped by SIG{}; found no difference so far",
                   ::sigabbrev_np(outcome.stop_signal));
     }
     std::string text = outcome.failure ? outcome.failure->what : "the job ended without a result";
-    if (!outcome.server_said.empty()) text += "\nthe server says: " + outcome.server_said;
+    if (!outcome.server_said.empty()) text += "\nthe server reports: " + outcome.server_said;
     if (!outcome.log_path.empty()) {
       for (const std::string& line : LastLines(outcome.log_path, kLogLinesShown)) {
         text += "\n  | " + line;
@@ -169,7 +167,7 @@ class Verify {
 
   void Print(const events::Replayed& result, const config::Config& config) const {
     const uint32_t workers = config.cluster().workers();
-    const auto same = static_cast<size_t>(result.same());  // after the first one
+    const auto same = static_cast<size_t>(result.same());  // equal ones, after the first
     const int64_t from = names_.front().step, to = names_.at(same).step;
     if (arguments_.json) {
       nlohmann::ordered_json json{
@@ -182,7 +180,7 @@ class Verify {
       const bool photos = config.data().format() == config::Data::IMAGE_FOLDER;
       PrintResult(
           result.difference() +
-          (photos ? "; photos that were changed under the same names would explain it" : ""));
+          (photos ? "; photos that were changed but kept their names would explain it" : ""));
     } else {
       PrintResult(fmt::format("steps {} to {}: the same bits in {} on {} ({})", FormatCount(from),
                               FormatCount(to), Plural(result.tensors(), "tensor"),
@@ -198,7 +196,7 @@ class Verify {
 
 namespace {
 
-// Nothing: a checkpoint was removed meanwhile, and others may be there.
+// Returns nothing if a checkpoint was removed meanwhile. Trying again may find others.
 std::optional<int> TryVerify(const VerifyArguments& arguments, bool may_try_again) {
   const std::string& run = arguments.run;
   const Verify verify(arguments, Choose(run, arguments.last));

@@ -1,4 +1,4 @@
-// `muster verify`: whether a run comes out the same, bit for bit, if it is done again.
+// `muster verify`: checks that repeating a run gives the same bits.
 #pragma once
 
 #include <functional>
@@ -11,20 +11,19 @@
 namespace muster {
 
 struct VerifyArguments {
-  std::string run;                // its directory, which is only read
-  std::vector<Setting> settings;  // --set and the options that are short for one
+  std::string run;                // its directory, which is not changed
+  std::vector<Setting> settings;  // --set and its shorthands
   bool last = false;              // only between the last two steps that have a checkpoint
   bool json = false;
-  double wait_s = 0;  // for cards
+  double wait_s = 0;  // for GPUs
   std::string server_program, worker_program;
   std::function<DataCount(const config::Config&)> count_data;
 };
 
-// Starts a server and workers as a launch does. They begin at the run's oldest checkpoint, go on to
-// its newest one, and compare what they have with each on the way. What the job writes goes to a
-// folder of its own, which is removed. Prints one line, and returns 0 if all bits are the same, 1
-// at the first difference. Throws Error if it comes to neither. Called from the main thread, while
-// there is no other one.
+// Starts a server and workers as a launch does. They train from the run's oldest checkpoint to its
+// newest one and compare their state with each on the way. The job writes to a temporary folder.
+// Prints one line, and returns 0 if all bits are the same, or 1 at the first difference. Throws
+// Error otherwise. Call it from the main thread, while there is no other thread.
 int RunVerify(const VerifyArguments& arguments);
 
 }  // namespace muster

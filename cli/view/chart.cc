@@ -10,7 +10,7 @@
 namespace muster {
 namespace {
 
-// A run directory may be called anything. XML has no place for control characters.
+// A run directory may have any name, but XML allows no control characters.
 std::string Escaped(const std::string& text) {
   std::string escaped;
   for (const char c : text) {
@@ -65,7 +65,7 @@ void Svg::AddImage(Point corner, Point size, const std::string& url) {
 std::string Svg::Finish() const { return text_ + "</svg>\n"; }
 
 Axis RoundAxis(double low, double high, int most) {
-  if (high <= low) {  // one value: give it some room
+  if (high <= low) {  // a single value
     const double room = std::abs(low) < 1e-300 ? 1 : std::abs(low) / 10;
     low -= room;
     high += room;
@@ -80,7 +80,8 @@ Axis RoundAxis(double low, double high, int most) {
     }
   }
   const double first = std::floor(low / step + 1e-9), last = std::ceil(high / step - 1e-9);
-  // So far apart, or so large and near to each other, that a step between them is no number.
+  // If the values are too far apart, or too large for their distance, steps between them cannot be
+  // represented.
   const bool steps = std::isfinite(step) && last - first <= 4.0 * std::max(1, most);
   if (!steps || !(first + 1 > first)) {
     return {.low = low, .high = high, .ticks = {low, high}};
@@ -117,7 +118,7 @@ struct Bounds {
   Point low, high;
 };
 
-// And not so large that a difference, or a place in the picture, would be infinite.
+// Finite, and small enough that differences and positions are finite too.
 bool CanBeShown(const Point& point) {
   constexpr double kMost = 1e30;
   return std::abs(point.x) < kMost && std::abs(point.y) < kMost;
@@ -136,7 +137,7 @@ std::optional<Bounds> BoundsOf(const Chart& chart) {
   return bounds;
 }
 
-// Where values lie in the picture.
+// Maps values to positions in the picture.
 struct Frame {
   Axis x, y;
   Point corner, size;

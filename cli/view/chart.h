@@ -1,4 +1,4 @@
-// A picture of charts or images, as SVG. Pixels count from the upper left corner.
+// Draws charts and images as SVG. Coordinates are pixels from the upper left corner.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct Stroke {
   double opacity = 1;
 };
 
-// The end of a text that is at its place.
+// Which part of a text is placed at its point.
 enum class Anchor { kStart, kMiddle, kEnd };
 
 struct TextStyle {
@@ -27,7 +27,7 @@ struct TextStyle {
 
 class Svg {
  public:
-  // White at first.
+  // The background is white.
   explicit Svg(Point size);
 
   // Connects the points in order.
@@ -35,7 +35,7 @@ class Svg {
   void AddDot(Point center, double radius, const std::string& color);
   // `at` is on the baseline.
   void AddText(Point at, const std::string& text, const TextStyle& style);
-  // `url`: where the image is, or itself, as data:image/png;base64,… Its pixels stay squares.
+  // `url`: a link, or the image itself as data:image/png;base64,… Pixels are not smoothed.
   void AddImage(Point corner, Point size, const std::string& url);
   // The whole file.
   std::string Finish() const;
@@ -44,7 +44,7 @@ class Svg {
   std::string text_;
 };
 
-// From values to a length, and the values that are written beside it.
+// Maps values to positions, and lists the labelled values.
 struct Axis {
   double low = 0, high = 1;  // low < high
   std::vector<double> ticks;
@@ -53,27 +53,27 @@ struct Axis {
   double At(double value) const { return (value - low) / (high - low); }
 };
 
-// Ends at ticks, which are 1, 2 or 5 times a power of ten apart, about `most` of them. `low` and
-// `high` are finite.
+// The axis ends at ticks. Ticks are 1, 2 or 5 times a power of ten apart; there are about `most`.
+// `low` and `high` must be finite.
 Axis RoundAxis(double low, double high, int most);
 
-// As many digits as tell it from the next tick; thousands as k, millions as M.
+// Enough digits to distinguish neighbouring ticks; thousands as k, millions as M.
 std::string TickText(const Axis& axis, double tick);
 
 struct Curve {
   std::string color;
-  std::vector<Point> points;  // ascending in x; what is not finite leaves a gap
-  bool dots = false;          // one for each point: there are few, of evaluations
+  std::vector<Point> points;  // ascending in x; values that are not finite leave a gap
+  bool dots = false;          // mark each point
   double opacity = 1;
 };
 
 struct Chart {
   std::string title, x_title;
   std::vector<Curve> curves;
-  bool from_zero = false;  // the axis begins at 0
+  bool from_zero = false;  // the y axis begins at 0
 };
 
-// Within the rectangle.
+// Draws the chart within the rectangle.
 void DrawChart(const Chart& chart, Point corner, Point size, Svg& svg);
 
 }  // namespace muster

@@ -16,7 +16,7 @@
 namespace muster {
 namespace {
 
-// Told apart also by those who see fewer colours (Okabe, Ito 2008).
+// Distinguishable with colour blindness (Okabe, Ito 2008).
 constexpr std::array kColors = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                 "#e69f00", "#56b4e9", "#000000", "#b5a900"};
 constexpr Point kPlotSize{1040, 720};
@@ -45,12 +45,12 @@ const char* AxisTitle(PlotAxis axis) {
 struct ChartKind {
   std::string title;
   std::optional<double> MetricsRow::*interval;
-  std::optional<double> SetScores::*evaluated;  // null where evaluations do not measure it
+  std::optional<double> SetScores::*evaluated;  // null if evaluations do not measure it
   double factor;
   bool from_zero;
 };
 
-// The rows of evaluations have an interval's numbers a second time.
+// Rows of evaluations repeat an interval's numbers.
 Curve CurveOf(const RunRecord& run, PlotAxis axis, const ChartKind& kind, bool of_evaluations) {
   Curve curve{.dots = of_evaluations};
   for (const MetricsRow& row : run.rows) {
@@ -79,7 +79,7 @@ std::string LegendText(const RunRecord& run) {
   return text + ")";
 }
 
-// In two columns; returns how high it is.
+// Draws two columns and returns their height.
 double DrawLegend(const std::vector<RunRecord>& runs, Svg& svg) {
   const size_t shown = std::min(runs.size(), kMostInLegend);
   for (size_t i = 0; i < shown; ++i) {
@@ -93,7 +93,7 @@ double DrawLegend(const std::vector<RunRecord>& runs, Svg& svg) {
   double height = kMargin + kLegendLine * static_cast<double>(rows);
   if (runs.size() > shown) {
     svg.AddText({kMargin + 20, height + 14},
-                fmt::format("and {} more runs, whose colours repeat", runs.size() - shown),
+                fmt::format("and {} more runs, with repeated colours", runs.size() - shown),
                 {.size = 12, .color = "#666666"});
     height += kLegendLine;
   }
@@ -132,7 +132,7 @@ std::string OutputFile(const PlotArguments& arguments) {
     return (folder / "plot.svg").lexically_normal();
   }
   if (!arguments.output.ends_with(".svg")) {
-    throw Error(ExitCode::kUsage, "--output {}: plots are SVG only; name it .svg",
+    throw Error(ExitCode::kUsage, "--output {}: expected a name that ends in .svg",
                 arguments.output);
   }
   return arguments.output;
@@ -147,7 +147,7 @@ int PlotRuns(const PlotArguments& arguments) {
     runs.push_back(ReadRun(dir));
     const RunRecord& run = runs.back();
     if (run.rows.empty()) {
-      throw Error(ExitCode::kUsage, "{}: nothing to plot: no interval has been logged yet", dir);
+      throw Error(ExitCode::kUsage, "{}: nothing to plot, no interval has been logged yet", dir);
     }
     if (run.unreadable_lines > 0) {
       PrintError(fmt::format("muster: warning: {}/metrics.jsonl: {} could not be read\n", dir,

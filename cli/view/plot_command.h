@@ -1,4 +1,4 @@
-// `muster plot`: the curves of one or several runs as a picture.
+// `muster plot`: draws the curves of one or several runs.
 #pragma once
 
 #include <string>
@@ -10,17 +10,18 @@ namespace muster {
 
 enum class PlotAxis { kStep, kEpoch, kTime };
 
-// Loss, accuracy, learning rate and images per second in one picture, as SVG.
+// Returns one SVG with loss, accuracy, learning rate and images per second.
 std::string DrawRuns(const std::vector<RunRecord>& runs, PlotAxis axis);
 
 struct PlotArguments {
   std::vector<std::string> run_dirs;
-  std::string output;  // FILE.svg; "": plot.svg, in the run directory of one run, here of several
+  // FILE.svg. "" means plot.svg in the run directory, or in the current one for several runs.
+  std::string output;
   PlotAxis axis = PlotAxis::kStep;
 };
 
-// Throws Error(kUsage) for what is no run directory and for an output that is not named .svg,
-// kFailure for what cannot be written. Returns the exit code.
+// Returns the exit code. Throws Error: kUsage if a path is not a run directory or the output is not
+// named .svg, kFailure if the output cannot be written.
 int PlotRuns(const PlotArguments& arguments);
 
 }  // namespace muster

@@ -22,11 +22,10 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr int kLevels = 3;  // runs/SERIES/seed-1
-// The status is written each second, or twice as often; a busy disk and another host's clock take
-// their part.
+// The status is written at least every second. Allow for a slow disk and another host's clock.
 constexpr double kStaleSeconds = 30;
 
-// "2026-01-31T12:00:05.123Z" less what had elapsed by then, in local time; "" for no such time.
+// The UTC time, such as "2026-01-31T12:00:05.123Z", less `elapsed_s`, in local time; "" if invalid.
 std::string Began(const std::string& utc, double elapsed_s) {
   constexpr double kMostSeconds = 1e10;
   std::tm time{}, local{};
@@ -39,7 +38,7 @@ std::string Began(const std::string& utc, double elapsed_s) {
   return text.data();
 }
 
-// What the line does not have stays as it is in `numbers`.
+// Updates `numbers` with the values that the line has.
 void TakeNumbers(const Json& line, RunNumbers& numbers) {
   const auto take = [&](const char* key, std::optional<double>& to) {
     if (const auto number = NumberIn(line, key)) to = number;
@@ -89,7 +88,7 @@ RunEnd EndOf(const Json& line) {
   return end;
 }
 
-// A run that went on from an earlier step writes the steps from there once more.
+// A run that was resumed from an earlier step writes the steps after it again.
 void AddRow(const MetricsRow& row, std::vector<MetricsRow>& rows) {
   if (!rows.empty() && rows.back().step > row.step) {
     while (!rows.empty() && rows.back().step >= row.step) rows.pop_back();
@@ -98,7 +97,7 @@ void AddRow(const MetricsRow& row, std::vector<MetricsRow>& rows) {
 }
 
 void AddLine(const Json& line, RunRecord& run) {
-  if (line.contains("event")) {  // of a moment, not of a step
+  if (line.contains("event")) {
     if (TextIn(line, "event") == "server_restarted") ++run.server_restarts;
     return;
   }
@@ -117,7 +116,7 @@ void AddLine(const Json& line, RunRecord& run) {
   }
   const MetricsRow row = RowOf(line);
   AddRow(row, run.rows);
-  // Only the end of a run with a validation set is tested, and this one has gone on since.
+  // A run with a validation set is tested only at its end, and this one has continued since.
   if (run.validates() && !row.test.loss) run.latest.test = {};
   SetScores& latest = run.validates() ? run.latest.validation : run.latest.test;
   if (const auto accuracy = run.choosing(row).accuracy) {
@@ -131,7 +130,7 @@ void ReadMetrics(const std::string& path, RunRecord& run) {
     throw Error(ExitCode::kUsage, "{}: cannot be read: {}", path, std::strerror(errno));
   }
   for (std::string text; std::getline(file, text);) {
-    const bool whole = !file.eof();  // its newline is there
+    const bool whole = !file.eof();  // the line ends in a newline
     const Json line = ParseJson(text);
     if (line.is_object()) {
       AddLine(line, run);
@@ -141,24 +140,25 @@ void ReadMetrics(const std::string& path, RunRecord& run) {
   }
 }
 
-// The only place that decides it. The status is newer than the metrics: a resumed run keeps its old
-// last line until its workers are there, and a full disk may take the last status but not the line.
+// The only place that decides the state. The status is newer than the metrics: a resumed run keeps
+// its old final line until its workers have joined, and a full disk may hold the final status but
+// not the final line.
 RunState StateOf(const RunRecord& run, const std::optional<Json>& status) {
   const auto end = status ? EndIn(*status) : std::nullopt;
   if (status && !end && ServerIsAlive(*status)) return RunState::kRunning;
   const bool begun =
       !run.rows.empty() || run.end || (status && WholeNumberIn(*status, "step").value_or(0) > 0);
   if (!begun) return RunState::kNotBegun;
-  // A server that resumes a run removes its last line. So an end beside a completed one comes from
-  // an attempt that was refused.
+  // A server that resumes a run removes the final line. So if the run is completed and the status
+  // has another end, that end comes from a refused attempt.
   if (run.end && run.end->state == RunState::kCompleted) return RunState::kCompleted;
   if (end) return *end;
   return run.end ? run.end->state : RunState::kKilled;
 }
 
-// What the status knows and the metrics do not: the length of a run under way, and how far it is.
+// Takes the length and progress of a running run, which the metrics lack.
 void TakeStatus(const Json& status, RunRecord& run) {
-  // 0: the workers have not joined yet, and the server does not know.
+  // 0: unknown until the workers have joined.
   const int64_t total = WholeNumberIn(status, "total_steps").value_or(0);
   if (!run.total_steps && total > 0) run.total_steps = total;
   if (!run.workers) run.workers = SizeOfArrayIn(status, "ranks");
@@ -208,7 +208,7 @@ const char* StateName(RunState state) {
 }
 
 const MetricsRow* RunRecord::best() const {
-  // Values are compared by their loss: each has a lower score than any accuracy.
+  // Without accuracy, compares losses; their scores are lower than any accuracy.
   const auto score = [&](const MetricsRow& row) {
     const SetScores& scores = choosing(row);
     return scores.accuracy.value_or(-scores.loss.value_or(INFINITY));
@@ -228,8 +228,8 @@ bool IsRunDir(const std::string& dir) {
 RunRecord ReadRun(const std::string& dir) {
   if (auto run = ReadRunIfThere(dir)) return *std::move(run);
   throw Error(ExitCode::kUsage,
-              "{}: expected a run directory, which has config.txtpb and metrics.jsonl; "
-              "`muster runs` lists those below runs/",
+              "{}: expected a run directory, with config.txtpb and metrics.jsonl; `muster runs` "
+              "lists those below runs/",
               dir);
 }
 
@@ -242,7 +242,7 @@ std::optional<RunRecord> ReadRunIfThere(const std::string& dir) {
   try {
     status = ReadStatus(dir);
   } catch (const Error&) {
-    // Somebody else's file of that name: the metrics say enough.
+    // Ignore a damaged status, because the metrics suffice.
   }
   run.state = StateOf(run, status);
   if (status) TakeStatus(*status, run);
@@ -252,7 +252,7 @@ std::optional<RunRecord> ReadRunIfThere(const std::string& dir) {
 std::vector<RunRecord> FindRuns(const std::string& dir, std::vector<std::string>& troubles) {
   std::error_code ignored;
   if (!fs::is_directory(dir, ignored)) {
-    throw Error(ExitCode::kUsage, "{}: no such directory; expected one with run directories", dir);
+    throw Error(ExitCode::kUsage, "{}: no such directory, expected one with run directories", dir);
   }
   std::vector<std::string> found;
   Find(dir, kLevels, found);
@@ -275,8 +275,7 @@ std::optional<Json> ReadStatus(const std::string& run_dir) {
   if (!file) return std::nullopt;
   Json status = ParseJson(std::string(std::istreambuf_iterator<char>(file), {}));
   if (!status.is_object() || !status.contains("server") || !status["server"].is_object()) {
-    throw Error(ExitCode::kFailure, "{}: expected the status of a Muster run, which is not there",
-                path);
+    throw Error(ExitCode::kFailure, "{}: damaged, expected the status of a Muster run", path);
   }
   return status;
 }

@@ -1,6 +1,6 @@
-// What the files of a run directory say of its run: how it is, how far it came, what it measured.
-// Every command that looks at a run asks here. Reads files only: nothing is locked, written or
-// asked of a process of the run. What checkpoints it has: common/checkpoint/list_checkpoints.h.
+// Reads the state, progress and results of a run from the files in its directory, for all commands.
+// Only reads files: locks and writes nothing, and contacts no process. For a run's checkpoints see
+// common/checkpoint/list_checkpoints.h.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@
 
 namespace muster {
 
-// What evaluations of one set gave. Values have losses, but no accuracies.
+// Results of evaluations of one set. Regressions have losses, but no accuracies.
 struct SetScores {
   std::optional<double> loss, accuracy, best_accuracy;
 };
 
-// What a run has measured; empty where it does not say so.
+// Measured values of a run; empty if unknown.
 struct RunNumbers {
   std::optional<double> elapsed_s, train_loss, images_per_second;
   SetScores validation, test;
 };
 
-// A line of metrics.jsonl: an interval, or an evaluation.
+// A line of metrics.jsonl: an interval or an evaluation.
 struct MetricsRow : RunNumbers {
   int64_t step = 0;
   std::optional<double> epoch, train_accuracy, learning_rate;
@@ -31,87 +31,86 @@ struct MetricsRow : RunNumbers {
 };
 
 enum class RunState {
-  kNotBegun,     // it failed before its first step, or is yet to begin
-  kRunning,      // its server is there
-  kCompleted,    // also when stopped early
-  kFailed,       // it says so itself
+  kNotBegun,     // failed before its first step, or has not started yet
+  kRunning,      // its server is alive
+  kCompleted,    // includes early stopping
+  kFailed,       // the run recorded its failure
   kInterrupted,  // by a signal
-  kKilled,       // no last word, and its server is gone
+  kKilled,       // the server is gone and recorded no end
 };
 const char* StateName(RunState state);
-// A run whose server, if it had one, ended without a last word.
+// The run's server, if it had one, ended without recording it.
 inline bool IsGone(RunState state) {
   return state == RunState::kKilled || state == RunState::kNotBegun;
 }
 
-// The last line of metrics.jsonl, of a run that has ended.
+// The final line in metrics.jsonl of a run that has ended.
 struct RunEnd {
   RunState state = RunState::kCompleted;
   std::optional<int64_t> best_step;
-  std::vector<std::string> weights;  // the names of the files of weights that were written
+  std::vector<std::string> weights;  // names of the weights files that were written
 };
 
 struct RunRecord {
-  std::string dir;   // as it was given
-  std::string name;  // the directory's, below where was looked
+  std::string dir;   // as given
+  std::string name;  // of the directory, relative to the searched one
   RunState state = RunState::kNotBegun;
-  std::string began;  // local time, "2026-01-31 12:00"; "" if not known
+  std::string began;  // local time, "2026-01-31 12:00"; "" if unknown
   std::optional<int64_t> steps, total_steps, workers;
   RunNumbers latest;             // the latest value of each number
-  std::vector<MetricsRow> rows;  // in the order of steps; a step that was repeated counts once
-  std::optional<RunEnd> end;     // nothing if metrics.jsonl has no last line
+  std::vector<MetricsRow> rows;  // in the order of steps; each step appears once
+  std::optional<RunEnd> end;     // empty if metrics.jsonl has no final line
   std::string weights_hash;
   int64_t server_restarts = 0;
-  int64_t unreadable_lines = 0;  // of metrics.jsonl, but for a last one that is being written
+  int64_t unreadable_lines = 0;  // in metrics.jsonl, except a partial last line
 
-  // The validation set chooses the best weights of a run that has one, else the test set does.
+  // The run evaluates a validation set, which then chooses the best weights. Otherwise the test set
+  // does.
   bool validates() const { return latest.validation.loss.has_value(); }
   const SetScores& choosing(const RunNumbers& of) const {
     return validates() ? of.validation : of.test;
   }
-  // On the test set. A run with a validation set tests only its end, so until it is completed this
-  // is on the set that chooses.
+  // The accuracy on the test set. A run with a validation set is tested only at its end, so until
+  // then this is the accuracy on the validation set.
   std::optional<double> accuracy() const {
     const bool tested = latest.test.accuracy && (!validates() || state == RunState::kCompleted);
     return tested ? latest.test.accuracy : latest.validation.accuracy;
   }
-  // The evaluation with the best accuracy or, of values, the lowest loss; null if there is none.
+  // The evaluation with the best accuracy (regression: the lowest loss), or null.
   const MetricsRow* best() const;
 };
 
-// The files of weights that a run leaves.
+// The weights files that a run may write.
 inline constexpr const char* kModelFiles[] = {"model.safetensors", "best.safetensors",
                                               "model-raw.safetensors", "model-ema.safetensors"};
 
-// True where a run's files lie.
 bool IsRunDir(const std::string& dir);
 
-// Throws Error: kUsage where `dir` is no run directory, or its files cannot be read; kData where
-// metrics.jsonl is no plain file.
+// Throws Error: kUsage if `dir` is not a run directory or its files cannot be read, kData if
+// metrics.jsonl is not a regular file.
 RunRecord ReadRun(const std::string& dir);
-// The same, but nothing where `dir` is no run directory.
+// Like ReadRun, but returns nothing if `dir` is not a run directory.
 std::optional<RunRecord> ReadRunIfThere(const std::string& dir);
 
-// Every run in `dir` and, to a few levels, below it, the oldest first. A run that cannot be read is
-// left out, and `troubles` says why. Throws Error(kUsage) where there is no such directory.
+// Every run in `dir` and a few levels below it, the oldest first. Skips runs that cannot be read,
+// with the reason in `troubles`. Throws Error(kUsage) if there is no such directory.
 std::vector<RunRecord> FindRuns(const std::string& dir, std::vector<std::string>& troubles);
 
-// status.json, which the run's server replaces while it lives (proto/PROTOCOL.md, "The status
-// file"). Nothing where there is none. Throws Error(kFailure) where it cannot be understood.
+// Reads status.json, which the run's server keeps replacing (proto/PROTOCOL.md, "The status
+// file"). Returns nothing if there is none. Throws Error(kFailure) if it is damaged.
 std::optional<nlohmann::json> ReadStatus(const std::string& run_dir);
 
-// The end that the status tells of, if it is the last one of its server.
+// The end of the run, if this is the final status of its server.
 std::optional<RunState> EndIn(const nlohmann::json& status);
 
-// Whether the server that wrote it still is: on its own host its process is looked for, from
-// another one a status that is older than some seconds says no.
+// Whether the server that wrote the status is alive. On the same host, looks for its process. On
+// another host, a status that is too old means no.
 bool ServerIsAlive(const nlohmann::json& status);
 
-// Seconds since it was written; below 0 where another host's clock is ahead.
+// Seconds since the status was written; negative if another host's clock is ahead.
 double StatusAge(const nlohmann::json& status);
 
-// Fields of an object that somebody else may have written: nothing, or "", where there is none of
-// this name, or one of another type.
+// Fields of an untrusted object: nothing, or "", if the field is missing or has another type.
 std::optional<double> NumberIn(const nlohmann::json& object, const char* key);
 std::optional<int64_t> WholeNumberIn(const nlohmann::json& object, const char* key);
 std::string TextIn(const nlohmann::json& object, const char* key);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/text/console.h"
+#include "cli/text/json_value.h"
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
 #include "common/base/text.h"
@@ -24,7 +25,6 @@ std::string Steps(const RunRecord& run) {
   return short_of ? text + "/" + FormatCount(*run.total_steps) : text;
 }
 
-// A run with restarts is marked.
 std::string State(const RunRecord& run) {
   if (run.server_restarts == 0) return StateName(run.state);
   return fmt::format("{}, {}", StateName(run.state), Plural(run.server_restarts, "restart"));
@@ -44,11 +44,6 @@ std::vector<std::string> CellsOf(const RunRecord& run) {
           Known(run.workers, [](int64_t workers) { return FormatCount(workers); }),
           run.began.empty() ? kUnknown : run.began,
           run.weights_hash.empty() ? kUnknown : run.weights_hash};
-}
-
-template <typename T>
-nlohmann::ordered_json OrNull(const std::optional<T>& value) {
-  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
 }
 
 }  // namespace
@@ -99,7 +94,7 @@ int ListRuns(const std::string& dir, bool json) {
   std::vector<std::string> troubles;
   const std::vector<RunRecord> runs = FindRuns(dir, troubles);
   for (const std::string& trouble : troubles) {
-    PrintError(fmt::format("muster: warning: {}: this run is left out\n", trouble));
+    PrintError(fmt::format("muster: warning: {}: skipping this run\n", trouble));
   }
   if (json) {
     PrintResultAsIs(RunsJson(runs));

@@ -1,4 +1,4 @@
-// `muster runs`: a table of the runs in a directory.
+// `muster runs`: lists the runs in a directory.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace muster {
 
-// As many columns as fit into `width` characters; what matters least is left out first.
+// Shows as many columns as fit into `width` characters, the most important ones first.
 std::vector<std::string> RunsTable(const std::vector<RunRecord>& runs, int width);
 
-// An array with an object for each run. What is not known is null.
+// An array with one object per run. Unknown values are null.
 std::string RunsJson(const std::vector<RunRecord>& runs);
 
 // Returns the exit code.

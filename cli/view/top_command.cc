@@ -35,25 +35,25 @@ double RankBytes(const Json& rank) {
   return bytes ? static_cast<double>(*bytes) : NAN;
 }
 
-// What keeps a run's server from writing there: "the disk is full"; or "".
+// Why a run's server cannot write to the directory, or "".
 std::string DiskTrouble(const std::string& run_dir) {
-  constexpr uint64_t kLeast = 64 << 10;  // more than a status takes
+  constexpr uint64_t kLeast = 64 << 10;  // more than a status needs
   struct statvfs disk {};
   if (::statvfs(run_dir.c_str(), &disk) != 0) return "";
-  if ((disk.f_flag & ST_RDONLY) != 0) return "its disk may not be written";
+  if ((disk.f_flag & ST_RDONLY) != 0) return "its disk is read-only";
   const uint64_t free = uint64_t{disk.f_bavail} * disk.f_frsize;
   if (free >= kLeast && (disk.f_files == 0 || disk.f_favail > 0)) return "";
-  return fmt::format("its disk has no room left ({} free)", FormatBytes(static_cast<double>(free)));
+  return fmt::format("its disk is full ({} free)", FormatBytes(static_cast<double>(free)));
 }
 
-// Its metrics, which may be long, are read only once its server is gone.
+// Reads the metrics, which may be long, only if the server is gone.
 RunState StateNow(const std::string& run_dir, const Json& status) {
   if (ServerIsAlive(status)) return RunState::kRunning;
   const auto run = ReadRunIfThere(run_dir);
   return run ? run->state : RunState::kKilled;
 }
 
-// Throws where there is nothing to show.
+// Throws if there is nothing to show.
 Json StatusOf(const std::string& run_dir) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(run_dir, ignored)) {
@@ -62,17 +62,17 @@ Json StatusOf(const std::string& run_dir) {
   if (auto status = ReadStatus(run_dir)) return *std::move(status);
   if (!IsRunDir(run_dir)) {
     throw Error(ExitCode::kUsage,
-                "{}: expected a run directory, with a status.json, which the run's server writes; "
-                "`muster runs` says which runs there are",
+                "{}: expected a run directory, with the status.json that the run's server writes; "
+                "`muster runs` lists runs",
                 run_dir);
   }
   const std::string disk = DiskTrouble(run_dir);
-  throw Error(ExitCode::kUsage,
-              "{}: has no status.json, which a run's server writes each second: {}; `muster runs "
-              "{}` shows what the run has written",
-              run_dir,
-              disk.empty() ? "it is not there yet, or could not write it (see server.log)" : disk,
-              run_dir);
+  throw Error(
+      ExitCode::kUsage,
+      "{}: has no status.json, which the run's server writes every second: {}; `muster runs "
+      "{}` shows what the run has written",
+      run_dir, disk.empty() ? "it has not started, or could not write it (see server.log)" : disk,
+      run_dir);
 }
 
 std::vector<std::string> Screen(const std::string& run_dir, const Json& status,
@@ -89,7 +89,7 @@ std::vector<std::string> Screen(const std::string& run_dir, const Json& status,
   return TopLines(status, run, screen);
 }
 
-// The other screen of a terminal, without echo: what was there before is there again afterwards.
+// The terminal's alternate screen, without echo. The destructor restores the terminal.
 class FullScreen {
  public:
   FullScreen() {
@@ -105,7 +105,7 @@ class FullScreen {
   }
   FullScreen(const FullScreen&) = delete;
 
-  // In one write, each line over the old one: nothing flickers.
+  // Overwrites each line, in a single write, to avoid flicker.
   void Draw(const std::vector<std::string>& lines) const {
     std::string text = "\x1b[H";
     for (const std::string& line : lines) {
@@ -137,7 +137,7 @@ TopScreen TerminalScreen() {
   return screen;
 }
 
-// True: it is to end. A window of another size is drawn when the next second comes.
+// Waits for the next refresh; true means quit. A resized window is redrawn at the next refresh.
 bool WaitForStop(const SignalSource& signals) {
   pollfd events[] = {{STDIN_FILENO, POLLIN, 0}, {signals.fd(), POLLIN, 0}};
   if (::poll(events, 2, kIntervalMs) <= 0) return false;
@@ -152,7 +152,7 @@ Json Follow(const std::string& run_dir) {
   Json status = StatusOf(run_dir);
   while (!EndIn(status) && ServerIsAlive(status)) {
     std::vector<std::string> lines = Screen(run_dir, status, TerminalScreen());
-    lines.emplace_back("q: quit (the run goes on)");
+    lines.emplace_back("q: quit (the run continues)");
     terminal.Draw(lines);
     if (WaitForStop(signals)) break;
     if (auto next = ReadStatus(run_dir)) status = *std::move(next);

@@ -1,13 +1,12 @@
-// `muster top`: a live run, seen from any terminal. It only reads the run's status file.
+// `muster top`: watches a run from any terminal, by reading its status file.
 #pragma once
 
 #include <string>
 
 namespace muster {
 
-// On a terminal shows the run again and again, until it ends, or a key or a signal says stop;
-// otherwise, or with `once`, prints it once. Throws Error(kUsage) where there is no run. Returns
-// the exit code.
+// On a terminal, refreshes the view until the run ends, or a key or signal stops it. Otherwise, or
+// with `once`, prints it once. Returns the exit code; throws Error(kUsage) if there is no run.
 int WatchRun(const std::string& run_dir, bool once);
 
 }  // namespace muster

@@ -26,17 +26,17 @@ constexpr const char *kBold = "\x1b[1m", *kRed = "\x1b[31;1m", *kDim = "\x1b[2m"
 
 double Number(const Json& json, const char* key) { return NumberIn(json, key).value_or(NAN); }
 
-// Whoever wrote the file does not command the terminal.
+// Escapes control characters, because the file is not trusted.
 std::string Text(const Json& json, const char* key) { return Printable(TextIn(json, key)); }
 
-// Empty where there is none, or something else.
+// The member `key`; empty if it is missing or has another type.
 Json Part(const Json& json, const char* key, Json::value_t type) {
   const auto found = json.find(key);
   return found != json.end() && found->type() == type ? *found : Json(type);
 }
 Json Object(const Json& json, const char* key) { return Part(json, key, Json::value_t::object); }
 
-// Parts one after the other, as many as fit.
+// Joins as many parts as fit.
 std::string Fitted(const std::vector<std::string>& parts, int width) {
   std::string line;
   for (const std::string& part : parts) {
@@ -62,7 +62,7 @@ std::string StateText(const Json& status, const TopRun& run) {
   if (EndIn(status)) return state;
   if (IsGone(run.state)) return "killed while " + state;
   if (run.state != RunState::kRunning) return StateName(run.state);
-  // A server that does not get to run, or a disk that hangs or is full.
+  // The server cannot run, or the disk hangs or is full.
   if (run.age_s > kOldSeconds) {
     return fmt::format("{}, as of {} ago", state, FormatDuration(run.age_s));
   }
@@ -126,16 +126,16 @@ std::string CheckpointLine(const Json& status, int width) {
   const double newest = Number(checkpoint, "newest_step"), next = Number(checkpoint, "next_step");
   std::vector<std::string> parts;
   if (std::isfinite(newest)) {
-    parts.push_back(fmt::format("checkpoint of step {} is kept", FormatCount(newest)));
+    parts.push_back(fmt::format("last checkpoint at step {}", FormatCount(newest)));
   } else {
-    parts.push_back("no checkpoint is kept yet");
+    parts.push_back("no checkpoint yet");
   }
   double seconds = Number(checkpoint, "next_s");
   if (std::isfinite(next)) {
     seconds = 1e-3 * (next - Number(status, "step")) * Number(status, "step_ms");
-    parts.push_back("the next one at step " + FormatCount(next));
+    parts.push_back("next at step " + FormatCount(next));
   } else {
-    parts.emplace_back("the next one");
+    parts.emplace_back("next");
   }
   if (std::isfinite(seconds)) parts.back() += " in " + FormatDuration(std::max(0.0, seconds));
   return Fitted(parts, width);
@@ -151,7 +151,7 @@ std::string SlowestLine(const Json& slowest, int width) {
       width);
 }
 
-// "140/152": half of the steps take no longer than the first, 99 of 100 than the second.
+// "140/152": the median and the 99th percentile.
 std::string SpreadText(const Json& rank, const char* part) {
   const Json spread = Object(rank, part);
   const auto text = [](double ms) {
@@ -160,7 +160,7 @@ std::string SpreadText(const Json& rank, const char* part) {
   return text(Number(spread, "p50")) + "/" + text(Number(spread, "p99"));
 }
 
-// The ranks that are shown, in order: all, or the slowest, `slowest` among them.
+// The ranks to show, in order: all, or the slowest ones, including `slowest`.
 std::vector<size_t> ShownRanks(const Json& ranks, double slowest, size_t most) {
   std::vector<size_t> shown(ranks.size());
   std::iota(shown.begin(), shown.end(), 0);
@@ -168,7 +168,7 @@ std::vector<size_t> ShownRanks(const Json& ranks, double slowest, size_t most) {
   const auto speed = [&](size_t rank) {
     if (Number(ranks[rank], "rank") == slowest) return -1.0;
     const double rate = Number(ranks[rank], "images_per_second");
-    return std::isnan(rate) ? 0.0 : rate;  // what is not known can be in no order
+    return std::isnan(rate) ? 0.0 : rate;  // NaN cannot be sorted
   };
   std::ranges::stable_sort(shown, std::less{}, speed);
   shown.resize(most);
@@ -227,7 +227,7 @@ std::vector<std::string> TopLines(const Json& status, const TopRun& run, const T
     lines.push_back(CheckpointLine(status, width));
   }
   if (run.age_s > kOldSeconds && !run.disk.empty() && !EndIn(status)) {
-    for (const std::string& line : Wrapped("what is shown is old: " + run.disk, width)) {
+    for (const std::string& line : Wrapped("this status is old: " + run.disk, width)) {
       lines.push_back(paint(kRed, line));
     }
   }
@@ -241,7 +241,7 @@ std::vector<std::string> TopLines(const Json& status, const TopRun& run, const T
   const Json ranks = Part(status, "ranks", Json::value_t::array);
   if (ranks.empty()) return lines;
   lines.emplace_back();
-  constexpr int kAround = 4;  // titles, rule, what is not shown, a line to spare
+  constexpr int kAround = 4;  // titles, rule, note on hidden ranks, one spare line
   const int rows = std::max(1, screen.height - static_cast<int>(lines.size()) - kAround);
   const std::vector<size_t> shown =
       ShownRanks(ranks, Number(slowest, "rank"), static_cast<size_t>(rows));
@@ -253,8 +253,8 @@ std::vector<std::string> TopLines(const Json& status, const TopRun& run, const T
     lines.push_back(title ? paint(kDim, table[i]) : slow ? paint(kRed, table[i]) : table[i]);
   }
   if (shown.size() < ranks.size()) {
-    lines.push_back(fmt::format("  and {} that are faster",
-                                Plural(static_cast<int64_t>(ranks.size() - shown.size()), "rank")));
+    lines.push_back(fmt::format(
+        "  and {}", Plural(static_cast<int64_t>(ranks.size() - shown.size()), "faster rank")));
   }
   return lines;
 }

@@ -1,4 +1,4 @@
-// What `muster top` shows of a run's status.json (proto/PROTOCOL.md, "The status file").
+// Formats a run's status.json for `muster top` (proto/PROTOCOL.md, "The status file").
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,16 +11,16 @@ namespace muster {
 
 struct TopScreen {
   int width = 79;
-  int height = 24;  // lines; the fastest ranks are left out where there are too many
+  int height = 24;  // lines; if there are too many ranks, the fastest are left out
   bool color = false;
 };
 
 struct TopRun {
   std::string name;
-  RunState state = RunState::kKilled;  // kRunning: its server is there
+  RunState state = RunState::kKilled;  // kRunning: its server is alive
   double age_s = 0;                    // of the status
-  std::string disk;                    // what keeps its server from writing the status, or ""
-  // Bytes of memory that each rank's process uses, where it is known: of this host's.
+  std::string disk;                    // why the server cannot write the status, or ""
+  // Bytes of memory that each rank's process uses; NaN on other hosts.
   std::vector<double> rank_bytes;
 };
 

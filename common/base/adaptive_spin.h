@@ -1,11 +1,10 @@
-// Waiting for something that another process does to memory: polls it for a short time before it
-// goes to sleep, if the last waits were short, as adaptive mutexes and Linux' haltpoll do.
+// Waits for another process to change memory: polls briefly before sleeping, if recent waits were
+// short, like adaptive mutexes and Linux' haltpoll.
 //
-// To sleep and be woken costs two changes of context and, on a virtual machine whose core has gone
-// idle, tens of microseconds. Polling costs a core. So it yields the core (sched_yield) after every
-// poll, lest more waiting threads than cores hinder one another, and ends after 50 µs. If that was
-// in vain, or others computed on the core meanwhile so that it came back late, nothing is polled
-// for a pause, which doubles each time.
+// Sleeping and waking costs two context switches and, on a virtual machine with an idle core, tens
+// of microseconds. Polling costs a core. So the thread yields the core (sched_yield) after every
+// poll, for the case of more waiting threads than cores, and stops after 50 µs. If polling failed,
+// or the thread got the core back late, it does not poll during a pause, which doubles each time.
 //
 // Threads: one.
 #pragma once
@@ -21,30 +20,30 @@ class AdaptiveSpin {
   using Clock = std::chrono::steady_clock;
   using Duration = Clock::duration;
 
-  // Begins a wait. True: `ready()` holds. False: the caller is to sleep, and to say so.
+  // Begins a wait. True: `ready()` holds. False: the caller must sleep and then call Slept.
   template <typename Ready>
   bool Spin(const Ready& ready);
   // The sleep after a Spin that returned false is over.
   void Slept() { End(Clock::now()); }
 
-  // The policy alone. Begin: a wait begins; true: poll. End: it is over.
+  // The policy without the polling. Begin: a wait begins; true: poll. End: the wait is over.
   bool Begin(Clock::time_point now);
   void End(Clock::time_point now);
 
-  // For how long a wait polls.
+  // How long a wait polls.
   static constexpr std::chrono::microseconds kPollTime{50};
-  // A wait up to this long, with sleeping and waking up, would have been over sooner by polling.
+  // Polling would have ended a wait up to this long, including sleep and wake-up, sooner.
   static constexpr std::chrono::microseconds kShort{200};
-  // If polling was in vain but the wait was short all the same, the other side slept; it polls
-  // again when its pause is over. So many of those in a row are no reason to stop: if all stopped
-  // whenever one does, nobody would ever begin again.
+  // If polling failed but the wait was short, the other side slept; it polls again after its pause.
+  // Tolerate this many in a row: if each side stopped whenever another does, none would ever
+  // resume.
   static constexpr int kTolerated = 32;
-  // After so many short waits in a row polling is tried.
+  // Poll after this many short waits in a row.
   static constexpr int kShortWaits = 3;
-  // How long the pause is after polling in vain: the first one, and the longest.
+  // The first and the longest pause after polling failed.
   static constexpr std::chrono::milliseconds kFirstPause{1}, kLongestPause{1000};
-  // So many successes in a row halve the next pause: together they save as much as polling in vain
-  // once may cost, a time slice of somebody else.
+  // This many successes in a row halve the next pause: together they save as much as one failure
+  // may cost, a time slice of another thread.
   static constexpr int kForgiven = 256;
 
  private:

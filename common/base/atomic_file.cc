@@ -38,10 +38,11 @@ void AtomicFile::Open() {
   do {
     fd_ = OpenPlainFile(temporary_, "a plain file", O_WRONLY | O_CREAT | O_NOFOLLOW);
     if (!fd_.valid()) Fail("be created");
-    // Where a file system has no locks, two writers of one file are not told apart.
+    // On a file system without locks, concurrent writers of one file are not detected.
     if (TryLock(fd_.get()) == Locked::kTaken) {
-      fd_.Reset();  // the other one's
-      throw Error(ExitCode::kFailure, "{}: another process is writing it ({})", path_, temporary_);
+      fd_.Reset();  // belongs to the other process
+      throw Error(ExitCode::kFailure, "{}: another process is writing this file ({})", path_,
+                  temporary_);
     }
   } while (!IsStillAt(fd_.get(), temporary_));
   if (::ftruncate(fd_.get(), 0) != 0) Fail("be written");
@@ -53,7 +54,7 @@ void AtomicFile::Reserve(uint64_t bytes) {
   do {
     failed = ::fallocate(fd_.get(), 0, 0, static_cast<off_t>(bytes));
   } while (failed != 0 && errno == EINTR);
-  // Not every file system can.
+  // Not all file systems support it.
   if (failed != 0 && errno != EOPNOTSUPP && errno != ENOSYS) Fail("be written");
   reserved_ = failed == 0 ? bytes : 0;
 }
@@ -86,8 +87,8 @@ void AtomicFile::Commit() {
     Fail("be written");
   }
   if (::fsync(fd_.get()) != 0) Fail("be written");
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) Fail("be put in place");
-  fd_.Reset();  // its lock ends when the name is no longer the temporary one
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) Fail("be renamed into place");
+  fd_.Reset();  // unlocks only after the temporary name is gone
   SyncFolderOf(path_);
 }
 
@@ -99,9 +100,9 @@ void WriteFileAtomically(const std::string& path, const std::string& text) {
 
 void SyncFolder(const std::string& folder) {
   const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Some file systems cannot sync a folder, and say EINVAL.
+  // Some file systems cannot sync a folder and fail with EINVAL.
   if (fd.valid() && (::fsync(fd.get()) == 0 || errno == EINVAL)) return;
-  throw Error(ExitCode::kFailure, "{}: this folder cannot be written to the disk: {}", folder,
+  throw Error(ExitCode::kFailure, "{}: cannot sync this folder to disk: {}", folder,
               ErrorText(errno));
 }
 

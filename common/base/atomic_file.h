@@ -1,4 +1,4 @@
-// A file that is there whole or not at all.
+// A file that appears completely or not at all.
 #pragma once
 
 #include <cstddef>
@@ -10,24 +10,23 @@
 
 namespace muster {
 
-// Writes beside `path`, to `path`.partial, and renames it into place when all of it is on the disk.
-// What was at `path` before stays until then. Whatever fails throws Error(kFailure) that names the
-// file, and leaves nothing behind; what a killed process left is overwritten by the next one.
+// Writes to `path`.partial and renames it to `path` when everything is on disk. The old file at
+// `path` stays until then. On failure throws Error(kFailure) with the file name and removes the
+// partial file. One left by a killed process is overwritten by the next writer.
 class AtomicFile {
  public:
-  // `expected_bytes`: taken from the disk beforehand, so that a full one is noticed before anything
-  // is written; 0: unknown. Refuses a `path` that is there and no plain file, and one that another
-  // process is writing.
+  // `expected_bytes` are allocated first, so that a full disk is detected before writing; 0:
+  // unknown. Refuses a `path` that is not a plain file, or that another process is writing.
   explicit AtomicFile(const std::string& path, uint64_t expected_bytes = 0);
-  // Removes what was written, if it has not been committed.
+  // Removes the partial file unless committed.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
 
   void Write(std::span<const std::byte> bytes);
-  // What has been written already, from this place on.
+  // Replaces bytes that have been written already, starting at offset `at`.
   void Overwrite(uint64_t at, std::span<const std::byte> bytes);
   uint64_t written() const { return written_; }
-  // Syncs the file, renames it, and syncs the directory. Nothing is written after that.
+  // Syncs the file, renames it, and syncs the directory. Nothing may be written afterwards.
   void Commit();
 
  private:
@@ -43,8 +42,8 @@ class AtomicFile {
 // The same for a text.
 void WriteFileAtomically(const std::string& path, const std::string& text);
 
-// Makes what has been created, renamed or removed in a folder, or in that of the file `path`,
-// survive a loss of power. Throws Error(kFailure).
+// Makes files created, renamed or removed in a folder, or in the folder of the file `path`, survive
+// a power loss. Throws Error(kFailure).
 void SyncFolder(const std::string& folder);
 void SyncFolderOf(const std::string& path);
 

@@ -20,7 +20,7 @@ void BackgroundThread::Submit(std::function<void()> job) {
   bool sleeps = false;
   {
     const std::scoped_lock lock(mutex_);
-    sleeps = jobs_.empty();  // or is about to look
+    sleeps = jobs_.empty();  // or is about to check
     jobs_.push_back(std::move(job));
   }
   if (sleeps) wake_.notify_one();
@@ -30,7 +30,7 @@ void BackgroundThread::Work(std::stop_token stop) {
   std::unique_lock lock(mutex_);
   while (true) {
     wake_.wait(lock, stop, [this] { return !jobs_.empty(); });
-    if (jobs_.empty()) return;  // asked to stop
+    if (jobs_.empty()) return;  // stop requested
     const std::function<void()> job = std::move(jobs_.front());
     jobs_.pop_front();
     lock.unlock();

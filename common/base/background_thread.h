@@ -1,4 +1,4 @@
-// A thread for what nobody waits for: writing files beside the training.
+// A thread for work that no other thread waits for, such as writing files during training.
 #pragma once
 
 #include <condition_variable>
@@ -9,14 +9,14 @@
 
 namespace muster {
 
-// Jobs run one after the other, in the order of Submit. The destructor runs what is still there.
+// Runs jobs in the order of Submit. The destructor runs all remaining jobs.
 class BackgroundThread {
  public:
   BackgroundThread() = default;
   BackgroundThread(const BackgroundThread&) = delete;
 
-  // Called by one thread. `job` must not throw. Never blocks: who submits large jobs bounds what
-  // waits of them. The thread begins with the first job; where there can be none, jobs run here.
+  // Call from one thread. `job` must not throw. Never blocks, so callers with large jobs must limit
+  // how many wait. The thread starts with the first job; if it cannot start, the caller runs jobs.
   void Submit(std::function<void()> job);
 
  private:

@@ -14,17 +14,17 @@
 namespace muster {
 namespace {
 
-constexpr size_t kBlock = 1024;  // what is looked at again stays in the L1 cache
+constexpr size_t kBlock = 1024;  // values that are read again stay in the L1 cache
 
-// Each format is a pair of functions on one value, and the same on eight or sixteen.
+// Each format has the same functions for one value and for eight or sixteen.
 struct Bf16 {
   static constexpr uint16_t kExponent = 0x7f80;
 
   static uint16_t Narrow(float value) {
     const auto bits = std::bit_cast<uint32_t>(value);
-    // To even: half a unit, less one if the last bit that stays is zero.
+    // Ties to even: add half a unit, less one if the last remaining bit is zero.
     const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    const uint32_t nan = (bits >> 16) | 0x40;  // rounding could make an infinity of it
+    const uint32_t nan = (bits >> 16) | 0x40;  // rounding could turn it into an infinity
     const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
     return static_cast<uint16_t>(is_nan ? nan : rounded);
   }
@@ -37,7 +37,7 @@ struct Bf16 {
     const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
   }
-  // The functions below are for what HasEasyBits says yes to: no NaN among the sixteen.
+  // The functions below require that HasEasyBits is true: no NaN among the sixteen values.
   static bool HasEasyBits(__m256 a, __m256 b) {
     return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_UNORD_Q)) == 0;
   }
@@ -46,14 +46,14 @@ struct Bf16 {
     return _mm256_castsi256_ps(_mm256_and_si256(UpperRounded(values), upper));
   }
   static __m256i NarrowSixteen(__m256 a, __m256 b) {
-    // Packing works on halves of the registers: 0-3 8-11 | 4-7 12-15.
+    // Packing works on 128-bit lanes: 0-3 8-11 | 4-7 12-15.
     return _mm256_permute4x64_epi64(_mm256_packus_epi32(_mm256_srli_epi32(UpperRounded(a), 16),
                                                         _mm256_srli_epi32(UpperRounded(b), 16)),
                                     0xd8);
   }
 
  private:
-  // Narrow() in the upper halves of 32 bits.
+  // Narrow() in the upper halves of the 32-bit lanes.
   static __m256i UpperRounded(__m256 values) {
     const __m256i bits = _mm256_castps_si256(values);
     const __m256i last = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
@@ -109,8 +109,8 @@ __m256 Eight(const uint16_t* from) {
   return Format::WidenEight(from);
 }
 
-// Of what is read once, from memory: a quarter less time (AMD Zen 3). Beyond an array's end it does
-// nothing.
+// For data that is read once from memory: saves a quarter of the time (AMD Zen 3). Has no effect
+// beyond the end of an array.
 template <typename T>
 void Prefetch(const T* at) {
   _mm_prefetch(reinterpret_cast<const char*>(at) + 2048, _MM_HINT_NTA);
@@ -135,7 +135,7 @@ void NarrowAll(std::span<const float> from, uint16_t* to) {
   for (; i < from.size(); ++i) to[i] = Format::Narrow(from[i]);
 }
 
-// to = round(a + b), a and b floats or halves; `to` may be one of them.
+// to = round(a + b); a and b are floats or halves; `to` may be one of them.
 template <typename Format, typename T>
 void AddAndRound(const T* a, const T* b, float* to, size_t count) {
   size_t i = 0;

@@ -13,7 +13,7 @@ std::string BigEndian(uint32_t value) {
   return bytes;
 }
 
-// A chunk of PNG: length, type, data, CRC-32 of the two.
+// A PNG chunk: length, type, data, and the CRC-32 of type and data.
 std::string PngChunk(const std::string& type, const std::string& data) {
   const std::string body = type + data;
   const auto crc =

@@ -1,4 +1,4 @@
-// Writes pictures as PNG files.
+// Encodes pictures as PNG files.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace muster {
 
-// `pixels`: row by row red, green and blue, a byte each. Returns the whole file.
+// `pixels`: rows of red, green and blue bytes. Returns the whole file.
 std::string EncodePng(uint32_t height, uint32_t width, const std::string& pixels);
 
 }  // namespace muster

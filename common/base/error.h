@@ -1,8 +1,8 @@
 // The two kinds of failure.
 //
-// The environment's failures (a bad file, a lost peer, a full disk) are muster::Error: a message
-// that says who, what, expected, got and what to do, and the exit code of the process that dies
-// of it. A broken invariant is a bug and aborts: MUSTER_CHECK.
+// Failures of the environment (a bad file, a lost peer, a full disk) throw muster::Error. It holds
+// the exit code of the process and a message: what failed, where, expected and actual value, and
+// what to do. A broken invariant is a bug and aborts: MUSTER_CHECK.
 #pragma once
 
 #include <fmt/core.h>
@@ -15,16 +15,16 @@
 
 namespace muster {
 
-// Exit codes of all programs; documented in docs/COMMANDS.md.
+// Exit codes of all programs; documented in docs/TRAINING.md.
 enum class ExitCode : int {
   kOk = 0,
-  kFailure = 1,      // anything that has no code of its own
+  kFailure = 1,      // any failure without its own code
   kUsage = 2,        // command line, config or processor; nothing was started
-  kData = 3,         // a data file is missing, truncated or foreign
+  kData = 3,         // a data file is missing, truncated or in another format
   kNonfinite = 4,    // a loss, gradient or weight was not finite
-  kDeadline = 5,     // a wait ran into its deadline
+  kDeadline = 5,     // a deadline expired
   kProcessDied = 6,  // a worker or the server was killed or crashed
-  kPeerFailed = 7,   // this process is well, but another one of the job failed
+  kPeerFailed = 7,   // this process is fine, but another one of the job failed
   kRefused = 8,      // a worker did not fit the job (token, version, graph, settings, data)
   kInterrupted = 130,
   kTerminated = 143,
@@ -45,11 +45,11 @@ class Error : public std::runtime_error {
   ExitCode code_;
 };
 
-// Why a job cannot go on, as a value: what the server reports and what the launcher prints.
+// Why a job cannot continue, as a value: reported by the server and printed by the launcher.
 struct JobFailure {
   ExitCode code = ExitCode::kFailure;
-  std::optional<uint32_t> rank;  // the worker that it is about; empty: the server, or several
-  std::string what;              // one line: who, what, when
+  std::optional<uint32_t> rank;  // the worker concerned; empty: the server, or several workers
+  std::string what;              // one line: what failed, where, and when
 };
 
 [[noreturn]] void CheckFailed(const char* file, int line, const char* condition);

@@ -39,7 +39,7 @@ TimerFd::TimerFd() : fd_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NON
 }
 
 void TimerFd::RingIn(int64_t nanoseconds) const {
-  const int64_t in = std::max<int64_t>(1, nanoseconds);  // 0 would be never
+  const int64_t in = std::max<int64_t>(1, nanoseconds);  // 0 would disarm the timer
   SetTimer(fd_.get(), {in / 1'000'000'000, in % 1'000'000'000});
 }
 

@@ -1,4 +1,4 @@
-// File descriptors: one that is owned, a bell and an alarm.
+// File descriptors: an owned one, a bell and an alarm.
 #pragma once
 
 #include <unistd.h>
@@ -33,12 +33,12 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-// A bell that one thread rings and another one polls for (eventfd(2)).
+// A bell that one thread rings and another polls for (eventfd(2)).
 class EventFd {
  public:
   EventFd();  // throws Error(kFailure)
 
-  // Readable from Ring to Clear.
+  // Readable from Ring until Clear.
   int get() const { return fd_.get(); }
   void Ring() const;
   void Clear() const;
@@ -47,12 +47,12 @@ class EventFd {
   UniqueFd fd_;
 };
 
-// An alarm that one polls for (timerfd_create(2)).
+// An alarm to poll for (timerfd_create(2)).
 class TimerFd {
  public:
   TimerFd();  // throws Error(kFailure)
 
-  // Readable from then on, to the next call.
+  // Readable from the alarm until the next RingIn or Clear.
   int get() const { return fd_.get(); }
   void RingIn(int64_t nanoseconds) const;
   void Clear() const;

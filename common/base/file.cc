@@ -26,7 +26,7 @@
 namespace muster {
 namespace {
 
-// "" of a plain file.
+// "" for a plain file.
 const char* NameOfSpecialFile(mode_t mode) {
   if (S_ISREG(mode)) return "";
   if (S_ISDIR(mode)) return "a folder";
@@ -35,14 +35,14 @@ const char* NameOfSpecialFile(mode_t mode) {
   return "a device";
 }
 
-// It has no length, and some of these wait when they are read.
+// Whether it is a virtual file of the kernel. Those have no length; reading some of them blocks.
 bool IsMadeUp(int fd, const struct stat& status) {
   struct statfs system {};
   if (status.st_size > 0 || ::fstatfs(fd, &system) != 0) return false;
   return system.f_type == PROC_SUPER_MAGIC || system.f_type == SYSFS_MAGIC;
 }
 
-// Waits until the pipe has something, or its writer has gone.
+// Waits until the pipe has data or its writer has closed it.
 void Await(int fd, const std::string& path, double patience_s) {
   pollfd request{.fd = fd, .events = POLLIN};
   int ready = 0;
@@ -50,20 +50,20 @@ void Await(int fd, const std::string& path, double patience_s) {
     ready = ::poll(&request, 1, static_cast<int>(patience_s * 1000));
   } while (ready < 0 && errno == EINTR);
   if (ready > 0) return;
-  throw Error(ExitCode::kUsage, "{}: nothing came for {:g} s: is it a pipe that nobody writes to?",
-              path, patience_s);
+  throw Error(ExitCode::kUsage, "{}: no data for {:g} s: is this a pipe without a writer?", path,
+              patience_s);
 }
 
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kInterval{20};
-// From having the lock to having said so: the other one may wait for a processor.
+// The time from taking the lock to writing the holder's name; the holder may wait for a CPU.
 constexpr std::chrono::seconds kUntilSaid{2};
 
 std::string On(const std::string& host) { return " on host " + host; }
 
 void SayWho(int fd) {
-  // The line alone counts: what is behind it may still be an earlier one's.
+  // Readers only use the first line; the rest may be left from an earlier holder.
   const std::string text = fmt::format("pid {}{}\n", ::getpid(), On(HostName()));
   (void)!::pwrite(fd, text.data(), text.size(), 0);
   (void)!::ftruncate(fd, static_cast<off_t>(text.size()));
@@ -76,7 +76,7 @@ std::string Read(int fd) {
   return all.substr(0, all.find('\n'));
 }
 
-// Whether it may be who has the lock. What an earlier one left names a process that has ended.
+// Whether this text may name the current holder. An earlier holder's process has usually ended.
 bool MayHold(const std::string& text) {
   const std::string host = On(HostName());
   if (!text.starts_with("pid ") || !text.ends_with(host)) return !text.empty();
@@ -84,7 +84,7 @@ bool MayHold(const std::string& text) {
   return pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM);
 }
 
-// Whoever has just got the lock says who he is a moment later.
+// A new holder writes its name a moment after taking the lock.
 std::string HolderOf(int fd) {
   std::string text = Read(fd);
   for (const auto end = Clock::now() + kUntilSaid; !MayHold(text) && Clock::now() < end;) {
@@ -97,11 +97,11 @@ std::string HolderOf(int fd) {
 }  // namespace
 
 UniqueFd OpenPlainFile(const std::string& path, const char* expected, int flags, mode_t mode) {
-  // Not waiting for the other end, should it be a pipe.
+  // Do not block if it is a pipe.
   UniqueFd fd(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode));
   const int error = errno;
   struct stat status {};
-  // Some that are not plain cannot be opened in this way: a folder to be written, a socket.
+  // Some special files cannot be opened this way: a folder for writing, a socket.
   const bool is_there =
       (fd.valid() ? ::fstat(fd.get(), &status) : ::stat(path.c_str(), &status)) == 0;
   if (is_there) {
@@ -110,7 +110,8 @@ UniqueFd OpenPlainFile(const std::string& path, const char* expected, int flags,
     }
   }
   if (fd.valid() && IsMadeUp(fd.get(), status)) {
-    throw Error(ExitCode::kData, "{}: is a file of the kernel's, expected {}", path, expected);
+    throw Error(ExitCode::kData, "{}: is a virtual file of the kernel, expected {}", path,
+                expected);
   }
   errno = error;
   return fd;
@@ -118,7 +119,7 @@ UniqueFd OpenPlainFile(const std::string& path, const char* expected, int flags,
 
 std::ifstream ReadPlainFile(const std::string& path) {
   std::ifstream file;
-  // The very file that was looked at, whatever has its name by now.
+  // Open the checked file itself; its name may refer to another file by now.
   if (const UniqueFd fd = OpenPlainFile(path); fd.valid()) {
     file.open("/proc/self/fd/" + std::to_string(fd.get()), std::ios::binary);
   } else {
@@ -131,14 +132,14 @@ std::string ReadFileIfThere(const std::string& path) {
   std::ostringstream text;
   try {
     text << ReadPlainFile(path).rdbuf();
-  } catch (const Error&) {  // a folder, a pipe or a device has its name
+  } catch (const Error&) {  // the name belongs to a folder, a pipe or a device
   }
   return text.str();
 }
 
 std::string ReadTextFile(const std::string& path, const ReadTextOptions& options) {
   constexpr size_t kBlock = 1 << 16;
-  // Not waiting for a writer, should it be a pipe.
+  // Do not wait for a writer if it is a pipe.
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat status {};
   if (!fd.valid() || ::fstat(fd.get(), &status) != 0) {
@@ -157,12 +158,12 @@ std::string ReadTextFile(const std::string& path, const ReadTextOptions& options
     text.resize(size += static_cast<size_t>(n > 0 ? n : 0));
     if (n == 0) return text;
     if (n > 0 || error == EINTR || (error == EAGAIN && may_wait)) continue;
-    if (error == EAGAIN) Await(fd.get(), path, options.patience_s);  // a file of the kernel's
+    if (error == EAGAIN) Await(fd.get(), path, options.patience_s);  // a virtual file of the kernel
     if (error != EAGAIN) {
       throw Error(ExitCode::kUsage, "{}: cannot be read: {}", path, ErrorText(error));
     }
   }
-  throw Error(ExitCode::kUsage, "{}: larger than {} MiB: is it a text?", path,
+  throw Error(ExitCode::kUsage, "{}: larger than {} MiB: expected a text file", path,
               options.most_bytes >> 20);
 }
 
@@ -186,7 +187,7 @@ bool IsStillAt(int fd, const std::string& path) {
 FileLock::FileLock(const std::string& path, double wait_s) {
   fd_.Reset(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
   held_ = true;
-  if (!fd_.valid()) return;  // who cannot write here will be told so by what he writes next
+  if (!fd_.valid()) return;  // without write permission, the caller's next write fails
   const auto end = Clock::now() + std::chrono::duration<double>(wait_s);
   while (TryLock(fd_.get()) == Locked::kTaken) {
     held_ = Clock::now() < end;

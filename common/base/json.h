@@ -1,4 +1,4 @@
-// JSON that somebody else may have written.
+// JSON that may come from other programs.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,11 +6,11 @@
 
 namespace muster {
 
-// More brackets within one another than anything of ours has, and fewer than a stack has room for:
-// a tree is read without recursion, but copied, compared and printed with it.
+// More nesting than our own files have, but little enough for the stack: JSON trees are parsed
+// without recursion, but copied, compared and printed recursively.
 constexpr int kMostJsonNesting = 100;
 
-// Whether brackets, other than those in its strings, are nested deeper. `text` may be no JSON.
+// Whether brackets outside strings are nested deeper than `most`. `text` may be invalid JSON.
 inline bool IsNestedDeeper(std::string_view text, int most) {
   int depth = 0;
   bool quoted = false;
@@ -30,7 +30,7 @@ inline bool IsNestedDeeper(std::string_view text, int most) {
   return false;
 }
 
-// Discarded (`is_discarded()`) where it is no JSON, or is nested too deeply. Throws nothing.
+// Discarded (`is_discarded()`) if it is invalid JSON or nested too deeply. Throws nothing.
 template <typename Json = nlohmann::json>
 Json ParseJson(std::string_view text, int most_nesting = kMostJsonNesting) {
   if (IsNestedDeeper(text, most_nesting)) return Json(nlohmann::detail::value_t::discarded);

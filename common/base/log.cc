@@ -43,7 +43,7 @@ bool AlsoLogTo(const std::string& path) {
   struct stat terminal {
   }, file{};
   if (::stat(path.c_str(), &file) == 0) {
-    if (!S_ISREG(file.st_mode)) return false;  // opening a pipe would wait
+    if (!S_ISREG(file.st_mode)) return false;  // opening a pipe would block
     const bool same = ::fstat(STDERR_FILENO, &terminal) == 0 && terminal.st_dev == file.st_dev &&
                       terminal.st_ino == file.st_ino;
     if (same) return true;
@@ -63,7 +63,7 @@ void SetLogLevel(LogLevel least) { spdlog::set_level(Level(least)); }
 void LogLine(LogLevel level, fmt::string_view format, fmt::format_args arguments) {
   spdlog::logger* const logger = spdlog::default_logger_raw();
   if (!logger->should_log(Level(level))) return;
-  // Our own notes may be long, such as a run's results.
+  // Our own info lines may be long, such as a run's results.
   const size_t most = level == LogLevel::kInfo ? std::numeric_limits<size_t>::max() : kMostShown;
   const std::string line = ShownLines(fmt::vformat(format, arguments), most);
   logger->log(Level(level), spdlog::string_view_t(line));

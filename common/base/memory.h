@@ -1,4 +1,4 @@
-// Memory for tensors, the policy of malloc, and hand-overs that ThreadSanitizer cannot see.
+// Memory for tensors, malloc settings, and annotations for ThreadSanitizer.
 #pragma once
 
 #include <cstddef>
@@ -14,19 +14,19 @@
 namespace muster {
 
 constexpr size_t kCacheLine = 64;
-constexpr size_t kMostPage = size_t{64} << 10;  // of any processor, huge pages apart
+constexpr size_t kMostPage = size_t{64} << 10;  // the maximum of any processor, except huge pages
 
-// To be freed with std::free. `least_alignment`: a power of two. Large memory lies, where the
-// kernel has any, in pages of 2 MiB: passes over it miss the TLB less often. Throws std::bad_alloc.
+// Free with std::free. `least_alignment` must be a power of two. Large blocks use 2 MiB pages if
+// the kernel has any, which reduces TLB misses. Throws std::bad_alloc.
 void* AllocateAligned(size_t bytes, size_t least_alignment = kCacheLine);
 
-// Gives the pages that lie wholly in this memory back to the system; they are zeros from then on,
-// and take memory again when they are written. It stays allocated, and who still reads it reads the
-// old values or zeros. kShared: of a memfd, for all that map it.
+// Returns all whole pages in this memory to the system. They become zeros, and take memory again
+// when they are written. The memory stays allocated; concurrent readers see old values or zeros.
+// kShared: pages of a memfd, for all processes that map it.
 enum class PagesOf { kProcess, kShared };
 void GiveBackPages(void* memory, size_t bytes, PagesOf whose);
 
-// Zeroed numbers, 64-byte aligned or more. Moves, does not copy.
+// Zeroed numbers, at least 64-byte aligned. Movable, not copyable.
 template <typename T>
 class AlignedArray {
  public:
@@ -60,15 +60,14 @@ class Arena : public AlignedArray<float> {
   std::span<const float> floats() const { return values(); }
 };
 
-// Has malloc keep what is freed, for the next message: libzmq takes a fresh buffer for each one
-// that it receives, and by default glibc maps and unmaps those of a megabyte one by one, so that
-// every page of every message is cleared by the kernel first (a fifth of a round of 100 MB over
-// TCP). Call it before there are threads. The process stays as large as it was at most.
+// Makes malloc keep freed memory. libzmq allocates a new buffer per received message. By default
+// glibc maps and unmaps large buffers each time, and the kernel clears every page (a fifth of a
+// round of 100 MB over TCP). Call before starting threads. The process stays at its peak size.
 void KeepFreedMemory();
 
-// For memory that goes from one thread to another inside of a library that is built without
-// ThreadSanitizer, such as libzmq: what happened before TsanRelease happens before what follows
-// TsanAcquire of the same address. Nothing in other builds.
+// For memory that passes between threads inside a library built without ThreadSanitizer, such as
+// libzmq: everything before TsanRelease happens before everything after TsanAcquire of the same
+// address. No-ops in other builds.
 inline void TsanRelease([[maybe_unused]] void* address) {
 #ifdef __SANITIZE_THREAD__
   __tsan_release(address);

@@ -19,14 +19,14 @@ struct Stat {
   uint64_t started = 0;
 };
 
-// proc(5). The second field, the name, may hold anything, so the fields are counted from its end.
+// See proc(5). The second field, the name, may hold any bytes, so fields are counted from its end.
 Stat ReadStat(int64_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return {};
   std::istringstream fields(text.substr(name_end + 1));
-  constexpr int kFieldsBetween = 18;  // state is the third, the time of its start the 22nd
+  constexpr int kFieldsBetween = 18;  // state is field 3, the start time field 22
   Stat stat;
   std::string skipped;
   fields >> stat.state;

@@ -11,48 +11,46 @@
 
 namespace muster {
 
-// Which process it was, so that another one, which was given its number later, is not taken for it.
+// Identifies a process, even if its PID is reused later.
 struct ProcessIdentity {
   std::string host;
   int64_t pid = 0;
-  uint64_t started = 0;  // in the kernel's ticks since the host began
+  uint64_t started = 0;  // kernel ticks since boot
 };
 
 std::string HostName();
 ProcessIdentity ThisProcess();
 
-// Whether a process of this host runs or is stopped. One that has ended and was not waited for is
-// not alive.
+// Whether a process on this host runs or is stopped. A zombie is not alive.
 bool IsAlive(const ProcessIdentity& process);
 
-// What `top` shows as RES, of a process of this host or, with 0, of this one. Nothing if there is
-// no such process.
+// The resident size (RES in `top`) of a process on this host; 0: this process. Empty if none.
 std::optional<int64_t> ResidentBytes(int64_t pid = 0);
 
-// Has the kernel kill this process when `parent` dies, and ends it at once (exit code kPeerFailed)
-// if `parent` is not its parent any more. Call early in main.
+// Makes the kernel kill this process when `parent` dies, and exits at once (kPeerFailed) if
+// `parent` is already gone. Call early in main.
 void DieWithParent(pid_t parent);
 
-// From now on no core dump holds what this process knows, and no other process of its user can
-// attach to it or read its descriptors. Linux refuses this to nobody.
+// Prevents core dumps of this process. Other processes of its user can no longer attach to it or
+// read its descriptors. Linux always allows this call.
 void KeepOutOfCoreDumps();
 
-// Finds the times in which this process was suspended: stopped (SIGSTOP, Ctrl-Z), frozen, without a
-// core, or busy with one thing.
+// Detects times in which this process was suspended: stopped (SIGSTOP, Ctrl-Z), frozen, without a
+// CPU, or busy with one long task.
 //
-// A process that waits for a sign of life must not count that time. What the others said meanwhile
-// may still be unread, and those that were stopped together with this process said nothing.
+// A process that waits for heartbeats must not count this time. Messages received meanwhile may be
+// unread, and processes that were stopped together with this one sent none.
 //
-// Used by one thread, or under one lock.
+// Use from one thread or under one lock.
 class SuspensionDetector {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Look is called at least so often, whenever this process runs.
+  // Call Look at least this often while the process runs.
   explicit SuspensionDetector(Clock::duration usual) : usual_(usual) {}
 
-  // The time since the last look, if that is longer ago than usual; else nothing. A part of the
-  // usual time always counts: a process that is slow for good still runs into its deadlines.
+  // The time since the last look if it exceeds `usual`, otherwise zero. A quarter of `usual` always
+  // counts, so that a permanently slow process still hits its deadlines.
   Clock::duration Look(Clock::time_point now = Clock::now());
 
  private:
@@ -60,8 +58,8 @@ class SuspensionDetector {
   Clock::time_point last_ = Clock::now();
 };
 
-// When a wait began that does not count this process's suspension: later by it, yet never in the
-// future. What was read at the end of the suspension is as new as it is.
+// Shifts the begin of a wait by a suspension of this process, but never into the future. Messages
+// read at the end of the suspension count as that recent.
 inline SuspensionDetector::Clock::time_point WithoutSuspension(
     SuspensionDetector::Clock::time_point began, SuspensionDetector::Clock::duration suspension,
     SuspensionDetector::Clock::time_point now = SuspensionDetector::Clock::now()) {

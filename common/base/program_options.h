@@ -1,5 +1,5 @@
-// The command line of a program without commands. A front of CLI11 for what our programs need,
-// since its header takes several seconds to compile wherever it is used.
+// The command line of a program without subcommands. Wraps CLI11, whose header takes several
+// seconds to compile in each file that includes it.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ namespace muster {
 
 class ProgramOptions {
  public:
-  // Each call says more about the option.
+  // Each function adds a property to the option.
   class Option {
    public:
     Option Required();
-    // Refused together with `other`, and required without it.
+    // Conflicts with `other`; required without it.
     Option RequiredUnless(const Option& other);
-    // Allowed together with `other`, and required without it.
+    // Allowed with `other`; required without it.
     Option OptionalWith(const Option& other);
     Option ShowDefault();
     Option InRange(int64_t least, int64_t most);
@@ -34,7 +34,7 @@ class ProgramOptions {
     Option AsBytes();
     // For a vector: 1,2,3.
     Option SeparatedBy(char separator);
-    // For a vector: one value for each time that the option is given.
+    // For a vector: one value per use of the option.
     Option Repeatable();
 
    private:
@@ -45,19 +45,19 @@ class ProgramOptions {
     CLI::Option* option_;
   };
 
-  // --help cuts texts, here and below, for a terminal of 80 columns.
+  // --help wraps all texts for a terminal of 80 columns.
   explicit ProgramOptions(const std::string& description);
   ~ProgramOptions();
   ProgramOptions(const ProgramOptions&) = delete;
 
-  // `name`: "--option", or "argument" for one that is told by its place. T: string, int, uint32_t,
-  // int64_t, uint64_t, double, or a vector of string, int or uint64_t.
+  // `name`: "--option", or "argument" for a positional argument. T: string, int, uint32_t, int64_t,
+  // uint64_t, double, or a vector of string, int or uint64_t.
   template <typename T>
   Option Add(const std::string& name, T& value, const std::string& text = "");
   Option AddFlag(const std::string& name, bool& value, const std::string& text);
 
-  // Fills the values. If the program is to end, its exit code: after --help, or after an error,
-  // which has been printed.
+  // Fills the values. Returns the exit code if the program must exit: after --help, or after an
+  // error, which has been printed.
   std::optional<int> Parse(int argc, char** argv);
 
  private:

@@ -20,8 +20,8 @@ std::array<uint32_t, 4> Philox(std::array<uint32_t, 4> counter, std::array<uint3
 
 RandomStream::RandomStream(uint64_t seed, RandomPurpose purpose, uint32_t place, uint32_t epoch,
                            uint64_t sample) {
-  // Seed, purpose and place make the key of the stream; hashing them with Philox itself leaves
-  // the whole counter for epoch, sample and block.
+  // Seed, purpose and place form the key of the stream. Hashing them with Philox itself leaves the
+  // whole counter for epoch, sample and block.
   const auto mixed = Philox({static_cast<uint32_t>(purpose), place, 0x6d757374, 0x65720000},
                             {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   key_ = {mixed[0], mixed[1]};

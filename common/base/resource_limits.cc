@@ -35,8 +35,8 @@ std::string MemoryHint() {
   return Hint(RLIMIT_AS, "v", "bytes of address space") + Hint(RLIMIT_DATA, "d", "bytes of data");
 }
 
-// A thread needs memory for its stack, and the error is the same. Hardly anybody sets the limits of
-// memory, but every system has one of threads.
+// A thread needs stack memory, and lack of it gives the same error. Memory limits are rarely set,
+// but all systems limit threads, so a memory limit is the likelier cause.
 std::string ThreadsHint() {
   const std::string memory = MemoryHint();
   return memory.empty() ? Hint(RLIMIT_NPROC, "u", "processes and threads of this user") : memory;
@@ -45,10 +45,10 @@ std::string ThreadsHint() {
 double NumberIn(const std::string& path) {
   std::ifstream file(path);
   double number = 0;
-  return file >> number ? number : ControlGroupLimits::kNone;  // "max" is no number
+  return file >> number ? number : ControlGroupLimits::kNone;  // "max" is not a number
 }
 
-// "QUOTA PERIOD", in microseconds.
+// The format is "QUOTA PERIOD" in microseconds.
 double CoresIn(const std::string& path) {
   std::ifstream file(path);
   double quota = 0, period = 0;
@@ -56,7 +56,7 @@ double CoresIn(const std::string& path) {
   return quota / period;
 }
 
-// The page cache, which the system gives up when memory is needed.
+// The page cache, which the system frees when memory is needed.
 double FileBytesIn(const std::string& path) {
   std::ifstream file(path);
   std::string key;
@@ -66,7 +66,7 @@ double FileBytesIn(const std::string& path) {
   return 0;
 }
 
-// "/user.slice/a.scope" of the line "0::/user.slice/a.scope"; "" if there is none.
+// Returns "/user.slice/a.scope" for the line "0::/user.slice/a.scope"; "" if there is none.
 std::string GroupOf(const std::string& membership) {
   std::ifstream file(membership);
   for (std::string line; std::getline(file, line);) {
@@ -113,7 +113,7 @@ void RequireOpenFiles(const std::string& who, unsigned count) {
   limit.rlim_cur = std::min<rlim_t>(count, limit.rlim_max);
   if (limit.rlim_cur >= count && ::setrlimit(RLIMIT_NOFILE, &limit) == 0) return;
   throw Error(ExitCode::kFailure,
-              "{} needs up to {} open files, and the limit is {}: raise it (ulimit -n {})", who,
+              "{} needs up to {} open files, but the limit is {}: raise it with ulimit -n {}", who,
               count, SoftLimit(RLIMIT_NOFILE), count);
 }
 
@@ -130,10 +130,10 @@ void RequireThreads(const std::string& who, unsigned count) {
     failure = ENOMEM;
   }
   const size_t started = threads.size();
-  all.count_down();  // before the threads are joined, whatever happened
+  all.count_down();  // before the threads are joined, even after a failure
   threads.clear();
   if (failure == 0) return;
-  throw Error(ExitCode::kFailure, "{} needs {} more threads, and the system lets it start {}: {}",
+  throw Error(ExitCode::kFailure, "{} needs {} more threads, but the system only started {}: {}",
               who, count, started, ErrorText(failure));
 }
 
@@ -144,7 +144,7 @@ ControlGroupLimits ReadControlGroupLimits(const std::string& membership, const s
     Lower(limits, mount + group);
     group.resize(group.rfind('/'));
   }
-  Lower(limits, mount);  // a container's own, which it sees as the root
+  Lower(limits, mount);  // a container's own group, which it sees as the root
   return limits;
 }
 

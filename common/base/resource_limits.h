@@ -1,5 +1,5 @@
-// What this process may use: the limits that a shell sets (ulimit), noticed before a library aborts
-// of them and named where they are why something fails, and those of its control groups.
+// Resource limits: those of the shell (ulimit), checked before a library aborts because of them and
+// named in error messages, and those of control groups.
 #pragma once
 
 #include <limits>
@@ -7,40 +7,39 @@
 
 namespace muster {
 
-// A file that may not grow is an error of write(2), EFBIG, and not SIGXFSZ, which ends a process
-// without a word. Call early in main.
+// Makes exceeding the file size limit an error of write(2), EFBIG, instead of SIGXFSZ, which kills
+// the process silently. Call early in main.
 void IgnoreFileSizeSignal();
 
-// What the error means: "File too large (ulimit -f allows 4096 bytes a file, shared memory
-// included)". Where a limit is the likely reason it is named with its value, otherwise these are
-// the system's words.
+// The error's text. If a limit is the likely cause, it is added: "File too large (ulimit -f allows
+// 4096 bytes a file, shared memory included)".
 std::string ErrorText(int error);
 
 // " (ulimit -n allows 1024 open files)"
 std::string OpenFilesHint();
 
-// Makes sure that this process may have `count` open files, raising the soft limit if need be.
-// `who` needs them: "the server of 4 workers". Throws Error(kFailure).
+// Ensures that this process may have `count` open files, raising the soft limit if necessary. `who`
+// needs them: "the server of 4 workers". Throws Error(kFailure).
 void RequireOpenFiles(const std::string& who, unsigned count);
 
-// How many a server may come to need.
+// The maximum number of files that a server may open.
 inline unsigned OpenFilesOfServer(unsigned workers) { return 64 + 8 * workers; }
 
-// Makes sure that this process can start `count` more threads at this time: libzmq and OpenMP end
-// the process where they cannot. Throws Error(kFailure).
+// Ensures that this process can start `count` more threads now, because libzmq and OpenMP abort if
+// they cannot. Throws Error(kFailure).
 void RequireThreads(const std::string& who, unsigned count);
 
-// What the control groups (cgroup v2) that this process is in allow it: containers, systemd and
-// batch systems set such limits, and not only at the root that a container sees.
+// The limits of this process's control groups (cgroup v2), set by containers, systemd and batch
+// systems, not only at the root that a container sees.
 struct ControlGroupLimits {
   static constexpr double kNone = std::numeric_limits<double>::infinity();
-  double cores = kNone;        // processor time per time
+  double cores = kNone;        // CPU time per wall time
   double memory = kNone;       // bytes
-  double memory_left = kNone;  // of them, now; the page cache of files counts as left
+  double memory_left = kNone;  // currently available bytes; includes the page cache
 };
 
-// The least of every group from this process's own up to the root. What cannot be read is no limit.
-// `membership` is as /proc/self/cgroup, `mount` where the groups are.
+// The minimum over all groups from this process's own up to the root. Unreadable limits are
+// ignored. `membership` has the format of /proc/self/cgroup; `mount` is the cgroup mount point.
 ControlGroupLimits ReadControlGroupLimits(const std::string& membership = "/proc/self/cgroup",
                                           const std::string& mount = "/sys/fs/cgroup");
 

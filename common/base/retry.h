@@ -1,5 +1,4 @@
-// When a write that failed is tried again: ten seconds later, and with every later write to the
-// same place.
+// Retries a failed write after ten seconds, and with every later write to the same place.
 #pragma once
 
 #include <chrono>
@@ -13,19 +12,19 @@ class Retry {
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kInterval{10};
 
-  // The result of a write: why it failed, or "". True: the write before it did not fail, so a
-  // person should be told that it is tried again.
+  // Records the result of a write: why it failed, or "". True: the previous write succeeded, so the
+  // user should be told about the retries.
   bool Note(const std::string& trouble) {
     const bool first = trouble_.empty() && !trouble.empty();
     trouble_ = trouble;
     next_ = Clock::now() + kInterval;
     return first && !ended_;
   }
-  // The writes that follow are the last ones: what they do not write is not tried again.
+  // The following writes are the last ones; failures are not retried.
   void End() { ended_ = true; }
-  // Why the last write failed; "" if it did not.
+  // Why the last write failed; "" if it succeeded.
   const std::string& trouble() const { return trouble_; }
-  // Whether it is time for another attempt. True once in each interval.
+  // Whether to retry now. True once per interval.
   bool IsDue() {
     if (trouble_.empty() || Clock::now() < next_) return false;
     next_ = Clock::now() + kInterval;

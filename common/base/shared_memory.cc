@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
-// The size that is mapped: an empty mapping does not exist.
+// The size to map, because empty mappings are impossible.
 size_t MappedBytes(size_t bytes) { return bytes == 0 ? 1 : bytes; }
 
 }  // namespace
@@ -44,7 +44,7 @@ SharedMemory SharedMemory::Create(const char* name, size_t bytes, Access access,
     throw Error(ExitCode::kFailure, "memfd_create: {}", ErrorText(errno));
   }
   if (::ftruncate(fd.get(), static_cast<off_t>(MappedBytes(bytes))) != 0) {
-    throw Error(ExitCode::kFailure, "cannot make {} bytes of shared memory: {}", bytes,
+    throw Error(ExitCode::kFailure, "cannot create {} bytes of shared memory: {}", bytes,
                 ErrorText(errno));
   }
   // posix_fallocate returns the error.
@@ -66,7 +66,7 @@ SharedMemory SharedMemory::Map(UniqueFd fd, Access access) {
   }
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);
   if (seals < 0 || (seals & kSizeSeals) != kSizeSeals) {
-    throw Error(ExitCode::kFailure, "shared memory: expected a memfd whose size is sealed");
+    throw Error(ExitCode::kFailure, "shared memory: expected a memfd with a sealed size");
   }
   return SharedMemory(std::move(fd), static_cast<size_t>(status.st_size), access);
 }

@@ -1,8 +1,8 @@
-// Memory that processes of one host share: a memfd and this process's mapping of it.
+// Memory shared by processes on one host: a memfd and this process's mapping of it.
 //
-// It has no name in any file system, so there is nothing to clean up and nothing for other users
-// to find: who is to see it gets the file descriptor over a socket. The memory lives as long as
-// anyone maps it or holds the descriptor.
+// It has no name in a file system, so nothing must be cleaned up and other users cannot find it.
+// Processes that may map it receive the file descriptor over a socket. The memory exists while a
+// process maps it or holds the descriptor.
 #pragma once
 
 #include <cstddef>
@@ -18,22 +18,21 @@ class SharedMemory {
   enum class Access { kRead, kReadWrite };
 
   SharedMemory() = default;
-  // New memory, all zeros, its pages reserved: a lack of memory shows here and not at the first
-  // write. With `reserved` only the first so many bytes: the others take memory when they are
-  // written. Its size is sealed: no holder of the descriptor can make another's access fail.
-  // `name` is for people (/proc/PID/maps). Throws Error(kFailure).
+  // Creates zeroed memory and reserves its pages, so that lack of memory shows here and not at the
+  // first write. With `reserved` only the first that many bytes; the rest is allocated when
+  // written. The size is sealed, so that no holder of the descriptor can make another's access
+  // fail. `name` appears in /proc/PID/maps. Throws Error(kFailure).
   static SharedMemory Create(const char* name, size_t bytes, Access access,
                              std::optional<size_t> reserved = std::nullopt);
-  // Maps all of the memory that another process made. Throws Error(kFailure) if it is not a memfd
-  // that is sealed as Create seals it.
+  // Maps another process's memory. Throws Error(kFailure) unless it is a memfd sealed as in Create.
   static SharedMemory Map(UniqueFd fd, Access access);
 
   SharedMemory(SharedMemory&& other) noexcept;
   SharedMemory& operator=(SharedMemory&& other) noexcept;
   ~SharedMemory();
 
-  // From now on this process's mapping is the only one that can write: whoever gets the
-  // descriptor can map it for reading only (EPERM otherwise).
+  // Makes this process's mapping the only writable one: receivers of the descriptor can only map it
+  // for reading (EPERM otherwise).
   void SealAgainstNewWriters();
 
   int fd() const { return fd_.get(); }

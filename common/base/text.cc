@@ -24,7 +24,7 @@ bool ParseNumber(std::string_view text, int64_t& number) {
   return error == std::errc() && stop == end && number >= 0;
 }
 
-// Bytes of the character that `text` begins with; 0 if that is none.
+// The byte length of the first character of `text`; 0 if it is invalid.
 size_t CharacterLength(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t first = byte(0);
@@ -34,13 +34,13 @@ size_t CharacterLength(std::string_view text) {
   for (size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xc0) != 0x80) return 0;
   }
-  // Longer than need be, a surrogate, or beyond the last character.
+  // Overlong, a surrogate, or beyond the last character.
   const bool wrong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) >= 0xa0) ||
                      (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) >= 0x90);
   return wrong ? 0 : length;
 }
 
-// `text` with `replaced(byte)` in place of each byte that is not part of a character.
+// Replaces each byte of `text` that is not part of a character with `replaced(byte)`.
 template <typename Replaced>
 std::string Replace(std::string_view text, const Replaced& replaced) {
   std::string valid;
@@ -139,7 +139,7 @@ std::string ValidUtf8(std::string_view text) {
 std::string Shown(std::string_view text, size_t most) {
   constexpr size_t kRoomForCount = 40;
   std::string shown;
-  size_t cut = 0;  // where a text that is too long ends
+  size_t cut = 0;  // the end of a truncated text
   for (size_t i = 0; i < text.size();) {
     const size_t length = CharacterLength(text.substr(i));
     const auto byte = static_cast<uint8_t>(text[i]);

@@ -1,5 +1,5 @@
-// Text: joining, quoting and searching it, numbers in it, and how text from elsewhere (file names,
-// other hosts) is made fit for a terminal or a log.
+// Text utilities: joining, quoting, searching, parsing numbers, and sanitizing text from outside
+// (file names, other hosts) for a terminal or a log.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace muster {
 
-// "a, b, c": of strings or whole numbers. fmt::join can more, and takes seconds to compile.
+// "a, b, c" for strings or integers. fmt::join is more general but takes seconds to compile.
 template <typename Range>
 std::string Join(const Range& range, std::string_view separator) {
   std::string text;
@@ -29,51 +29,48 @@ std::string Join(const Range& range, std::string_view separator) {
   return text;
 }
 
-// A word of a command line, quoted if a shell would take it for something else.
+// A command line word, quoted if a shell would interpret it.
 std::string ShellWord(const std::string& word);
 
-// The first place in `text` that `pattern`, a POSIX extended regular expression, matches (the
-// longest match there): all of it, then each group, "" if it has no part in it. Empty: no match. It
-// uses the C library, since std::regex takes seconds to compile wherever it is used.
+// The first, longest match of `pattern`, a POSIX extended regular expression, in `text`: the whole
+// match, then each group, "" for a group that took no part. Empty: no match. It uses the C library,
+// because std::regex takes seconds to compile wherever it is used.
 std::vector<std::string> FirstMatch(const char* pattern, const std::string& text);
 
 std::string FormatCount(int64_t value);  // 1,068,298
 
-// Numbers as people list them, "0-9,17": in the order given, each once. `what` names the list in
-// errors ("--samples"). Throws Error(kUsage) for what is no such list, and for a number that is not
-// below `end`.
+// Parses a list such as "0-9,17": in the given order, without duplicates. `what` names the list in
+// errors ("--samples"). Throws Error(kUsage) if it is invalid or has a number not below `end`.
 std::vector<int64_t> ParseNumberList(const std::string& what, const std::string& text, int64_t end);
 
-// A number of somebody else's text, without its fraction; nothing for what no int64_t holds, where
-// a cast would do anything.
+// Truncates an untrusted number; empty if int64_t cannot hold it (the cast would be undefined).
 std::optional<int64_t> WholeNumberOf(double value);
 
-// How many bytes at the beginning of `text` are UTF-8 (RFC 3629): all, if it has that many.
+// The number of leading bytes of `text` that are valid UTF-8 (RFC 3629); text.size() if all are.
 size_t Utf8Prefix(std::string_view text);
 
-// `text` with \351 in place of each byte that is not part of a UTF-8 character (here 0xe9), as
-// protobuf's text format reads it back within quotes.
+// `text` with an escape such as \351 for each byte (here 0xe9) that is not part of a UTF-8
+// character. Protobuf's text format reads it back within quotes.
 std::string EscapedUtf8(std::string_view text);
 
 // `text` with U+FFFD for each byte that is not part of a UTF-8 character.
 std::string ValidUtf8(std::string_view text);
 
-// What a line of an error or of a log may be at most, in bytes: a config can hold 100,000 numbers.
+// The maximum length of a line in errors and logs, in bytes: a config can hold 100,000 numbers.
 inline constexpr size_t kMostShown = 2000;
 
-// `text` as it may go to a terminal or into a log: control characters as \n or \x1b, bytes that are
-// not UTF-8 as \xe9. What is longer than `most` ends with "... (N more characters)". What is shown
-// once stays the same when it is shown again.
+// `text` made safe for a terminal or a log: control characters as \n or \x1b, invalid UTF-8 as
+// \xe9. Longer text is cut to `most` bytes and ends with "... (N more characters)". Idempotent.
 std::string Shown(std::string_view text, size_t most = kMostShown);
 
-// The same for each line of `text`. A line after the first is one of ours if it is indented by two
-// spaces; any other newline came with a name or a value, and is shown as \n.
+// The same for each line of `text`. A newline followed by two spaces is one of ours; any other
+// newline comes from a name or a value and is shown as \n.
 std::string ShownLines(std::string_view text, size_t most = kMostShown);
 
-// One line for a terminal: control characters and what is no UTF-8 replaced, cut to `most` bytes.
+// One line for a terminal: control characters and invalid UTF-8 replaced, cut to `most` bytes.
 std::string OneLine(std::string_view text, size_t most);
 
-// Words of somebody else, fit for a line of a log or a terminal: ASCII without control characters
+// Text from another host, made safe for a log line or a terminal: ASCII without control characters
 // (others become '?'), cut to 500.
 std::string Printable(std::string_view words);
 

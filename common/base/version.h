@@ -1,5 +1,4 @@
-// The version of Muster: that of the CMake project, which packages are named after and which
-// programs, checkpoints and model files state.
+// The version of Muster, from the CMake project; also in packages, checkpoints and model files.
 #pragma once
 
 namespace muster {

@@ -8,9 +8,9 @@
 namespace muster {
 namespace {
 
-constexpr int64_t kMost = int64_t{1} << 53;  // as in a checkpoint's state: room to count on
+constexpr int64_t kMost = int64_t{1} << 53;  // as in a checkpoint's state: leaves room to count on
 
-// The number at the start of `text`, which then begins behind it.
+// Removes the number at the start of `text` and returns it.
 std::optional<int64_t> TakeNumber(std::string_view& text) {
   int64_t value = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -39,7 +39,7 @@ std::optional<CheckpointName> ParseCheckpointName(const std::string& text) {
   const auto generation = TakeNumber(rest);
   if (!generation) return std::nullopt;
   CheckpointName name{*generation, *step, TakeWord(rest, "-evaluated")};
-  // Nothing else is written in another way.
+  // Refuses other spellings of the same name.
   return name.Text() == text ? std::optional(name) : std::nullopt;
 }
 

@@ -1,5 +1,5 @@
-// The names of checkpoints: step-00000120-g2 is what the run's second server kept of W(120), with
-// "-evaluated" where an evaluation of it was due and is over.
+// The names of checkpoints: step-00000120-g2 is W(120) saved by the run's second server.
+// "-evaluated" means that a due evaluation of it is finished.
 #pragma once
 
 #include <compare>
@@ -9,19 +9,19 @@
 
 namespace muster {
 
-// Ordered by the age of what they name: a later server's are newer, whatever their step, since it
-// may have gone on from an older one. Never by time: clocks are set.
+// Ordered from old to new. Checkpoints of a later server are newer, whatever their step, because it
+// may have resumed from an older one. File times are not used, because clocks may be set.
 struct CheckpointName {
   int64_t generation = 0;
   int64_t step = 0;
   bool evaluated = false;
 
   std::string Text() const;
-  // NOLINTNEXTLINE(modernize-use-nullptr): of the compiler's own comparison with 0
+  // NOLINTNEXTLINE(modernize-use-nullptr): for the compiler-generated comparison with 0
   auto operator<=>(const CheckpointName&) const = default;
 };
 
-// Nothing if it is not the name of a checkpoint, as that of one that is being written.
+// Empty if it is not the name of a complete checkpoint.
 std::optional<CheckpointName> ParseCheckpointName(const std::string& text);
 
 }  // namespace muster

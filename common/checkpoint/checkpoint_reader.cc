@@ -35,8 +35,8 @@ CheckpointName NameIn(const checkpoint::State& state) {
   return {state.generation(), state.step(), state.evaluated()};
 }
 
-// The checksum says that they are as they were written, and not who wrote them. What counts steps
-// is at most their number, and what counts samples leaves room to count on.
+// The checksum proves that the state is unchanged, but not who wrote it. Counts of steps are
+// limited by the step; counts of samples leave room to count on.
 void CheckNumbers(const std::string& file, const checkpoint::State& state) {
   constexpr int64_t kMostSteps = int64_t{1} << 53, kMostSamples = int64_t{1} << 62;
   const auto check = [&](const char* what, int64_t value, int64_t most) {
@@ -58,12 +58,13 @@ void CheckNumbers(const std::string& file, const checkpoint::State& state) {
   }
   const checkpoint::Decisions& decisions = state.decisions();
   check("number of reductions", decisions.reductions(), state.step());
-  check("number of evaluations in vain", decisions.stop().evaluations(), state.step());
-  check("number of evaluations in vain", decisions.plateau().evaluations(), state.step());
+  check("number of evaluations without improvement", decisions.stop().evaluations(), state.step());
+  check("number of evaluations without improvement", decisions.plateau().evaluations(),
+        state.step());
   check("length of metrics.jsonl", state.metrics().bytes(), kMostSamples);
 }
 
-// The folder's own, by whatever path it is reached: a link to it, ".".
+// The folder's real name, for paths such as a link to it or ".".
 std::string OwnName(const std::string& folder) {
   std::error_code error;
   const fs::path whole = fs::canonical(folder, error);
@@ -85,7 +86,8 @@ checkpoint::State ReadAnyState(const std::string& folder) {
   CheckNumbers(file, state);
   const std::string name = OwnName(folder), inside = NameIn(state).Text();
   if (name != inside && fs::path(folder).filename() != inside) {
-    throw Error(ExitCode::kData, "{}: is the state of {}: expected that of {}", file, inside, name);
+    throw Error(ExitCode::kData, "{}: holds the state of {}, expected that of {}", file, inside,
+                name);
   }
   return state;
 }
@@ -94,7 +96,7 @@ checkpoint::State ReadCheckpointState(const std::string& folder) {
   checkpoint::State state = ReadAnyState(folder);
   const std::string expected = ExpectedRunId(folder);
   if (expected.empty() || state.run_id() == expected) return state;
-  throw Error(ExitCode::kData, "{}/{}: is of another run: expected that of run {}, got {}", folder,
+  throw Error(ExitCode::kData, "{}/{}: belongs to another run: expected run {}, got {}", folder,
               kStateFile, expected, state.run_id());
 }
 
@@ -115,18 +117,18 @@ void CheckpointReader::CheckHeader() const {
   for (const auto& [key, value] : TensorMetadata(state_)) {
     const std::string got = OneOf(header.metadata, key);
     if (got == value) continue;
-    throw Error(ExitCode::kData, "{}: is of another checkpoint: its {} is {}, expected {}",
+    throw Error(ExitCode::kData, "{}: belongs to another checkpoint: its {} is {}, expected {}",
                 tensors_.path(), key, Printable(got), Printable(value));
   }
   if (header.file_bytes() != state_.tensors().bytes()) {
     throw Error(ExitCode::kData, "{}: has {} bytes, expected {}", tensors_.path(),
                 header.file_bytes(), state_.tensors().bytes());
   }
-  // As they lie there: what a parser passes over is damage, too.
+  // Hash the bytes in the file, because the parser ignores some kinds of damage.
   std::string bytes(header.data_begin, '\0');
   ReadPlainFile(tensors_.path()).read(bytes.data(), std::ssize(bytes));
   if (XXH3_64bits(bytes.data(), bytes.size()) != state_.tensors().header_xxh3()) {
-    throw Error(ExitCode::kData, "{}: its header is not the one that was written", tensors_.path());
+    throw Error(ExitCode::kData, "{}: its header is damaged", tensors_.path());
   }
 }
 
@@ -147,7 +149,7 @@ void CheckpointReader::Read(const std::string& tensor, std::span<float> to) cons
   tensors_.ReadBytes(stored, std::as_writable_bytes(to));
   const uint64_t got = XXH3_64bits(to.data(), to.size_bytes());
   if (got == expected) return;
-  throw Error(ExitCode::kData, "{}: {} is damaged: expected the checksum {:016x}, got {:016x}",
+  throw Error(ExitCode::kData, "{}: {} is damaged: expected checksum {:016x}, got {:016x}",
               tensors_.path(), tensor, expected, got);
 }
 

@@ -1,4 +1,4 @@
-// Reads a checkpoint, and takes nothing on trust.
+// Reads and checks a checkpoint.
 #pragma once
 
 #include <cstddef>
@@ -15,31 +15,30 @@ namespace muster {
 inline constexpr const char* kStateFile = "state.pb";
 inline constexpr const char* kTensorFile = "tensors.safetensors";
 
-// Where the checkpoints of a run are.
+// The folder with a run's checkpoints.
 std::string CheckpointsFolder(const std::string& run_dir);
 
-// The state of a checkpoint's folder alone, checked; its tensors are not looked at. Throws
-// Error(kData) that names the file and what is wrong with it, and Error(kUsage) for a newer version
-// of the format.
+// Reads and checks the state of a checkpoint folder without its tensors. Throws Error(kData) with
+// the file and the reason, and Error(kUsage) for a newer version of the format.
 checkpoint::State ReadCheckpointState(const std::string& folder);
-// The same, whichever run it is of.
+// The same for a checkpoint of any run.
 checkpoint::State ReadAnyState(const std::string& folder);
 
-// What makes a tensor file one of this checkpoint: its metadata.
+// The metadata that a tensor file of this checkpoint must have.
 std::map<std::string, std::string> TensorMetadata(const checkpoint::State& state);
 
 class CheckpointReader {
  public:
-  // Reads the state and the header of the tensors. Throws as above: also where the two files, or
-  // the folder's name, are not of one checkpoint.
+  // Reads the state and the tensors' header. Throws as above, and also if the two files and the
+  // folder's name do not belong to the same checkpoint.
   explicit CheckpointReader(const std::string& folder);
 
   const std::string& folder() const { return folder_; }
   const checkpoint::State& state() const { return state_; }
 
-  // One tensor, checked against its checksum: throws Error(kData).
+  // Reads one tensor and verifies its checksum. Throws Error(kData).
   void Read(const std::string& tensor, std::span<float> to) const;
-  // Reads all of them.
+  // Verifies all tensors.
   void Verify() const;
 
  private:

@@ -52,7 +52,7 @@ std::string HowToGoOn(const config::Evaluation& settings, const checkpoint::Deci
         decisions.accuracy() < 1
             ? fmt::format("--set evaluation.stop_at_accuracy=X with X above {:g}, up to 1",
                           decisions.accuracy())
-            : "another run without evaluation.stop_at_accuracy, since none is above 1");
+            : "another run without evaluation.stop_at_accuracy, because no accuracy is above 1");
   }
   if (OutOfPatience(settings, decisions)) {
     ways.push_back(fmt::format("--set evaluation.patience=N with N above {}, or 0 for no limit",

@@ -67,7 +67,7 @@ void NoCheckpoint(const std::string& run_dir, const std::vector<DamagedCheckpoin
                 "{} holds no checkpoint (expected some in {}): there is nothing to resume", run_dir,
                 CheckpointsFolder(run_dir));
   }
-  std::string text = fmt::format("{} holds no checkpoint that is whole:", run_dir);
+  std::string text = fmt::format("{} holds no intact checkpoint:", run_dir);
   for (const DamagedCheckpoint& one : damaged) text += fmt::format(" {};", one.why);
   text.back() = '.';
   throw Error(ExitCode::kData, "{} Nothing was changed", text);

@@ -1,4 +1,4 @@
-// Which checkpoints a run has, and which of them is the newest that is whole.
+// Lists a run's checkpoints and finds the newest complete one.
 #pragma once
 
 #include <memory>
@@ -10,32 +10,31 @@
 
 namespace muster {
 
-// Newest first. What is being written, or was when its writer was killed, is none of them.
-// Throws Error(kData) if the folder cannot be read.
+// Newest first, without partly written ones. Throws Error(kData) if the folder cannot be read.
 std::vector<CheckpointName> ListCheckpoints(const std::string& run_dir);
 
 std::string CheckpointFolder(const std::string& run_dir, const CheckpointName& name);
 
 struct DamagedCheckpoint {
   CheckpointName name;
-  std::string why;  // names the file
+  std::string why;  // includes the file's name
 };
 
 struct ChosenCheckpoint {
-  std::unique_ptr<CheckpointReader> reader;  // null: none is whole
+  std::unique_ptr<CheckpointReader> reader;  // null: no checkpoint is intact
   CheckpointName name;
-  std::vector<DamagedCheckpoint> damaged;  // newer than that, newest first
+  std::vector<DamagedCheckpoint> damaged;  // newer than the chosen one, newest first
 };
 
-// Reads all of a checkpoint before it is chosen. Throws Error(kUsage) for one of a newer version of
-// the format: to pass over it would lose what it holds.
+// Verifies a whole checkpoint before choosing it. Throws Error(kUsage) for a newer version of the
+// format, because skipping that checkpoint would lose its progress.
 ChosenCheckpoint ChooseCheckpoint(const std::string& run_dir);
 
-// The state of the newest one that looks whole, its tensors unread, for what may be settled before
-// that.
+// The state of the newest checkpoint that looks intact, without verifying its tensors, for
+// decisions that precede that.
 checkpoint::State NewestState(const std::string& run_dir);
 
-// What to say where there is none: Error(kData), which names the damage of each that there is.
+// Throws Error(kData) that lists the damage of each checkpoint, if there are any.
 [[noreturn]] void NoCheckpoint(const std::string& run_dir,
                                const std::vector<DamagedCheckpoint>& damaged);
 

@@ -19,8 +19,8 @@ namespace pb = google::protobuf;
 
 using Values = std::map<std::string, std::string>;
 
-// Where, how fast, how long and what is shown: nothing of it has an influence on what a step does.
-// A path ends with a dot where all below it is meant.
+// Settings of place, speed, length and output, which do not influence what a step computes. A path
+// that ends with a dot includes everything below it.
 constexpr std::string_view kFree[] = {"checkpoint.",
                                       "cluster.chunk_bytes",
                                       "cluster.shares",
@@ -48,7 +48,7 @@ constexpr std::string_view kFree[] = {"checkpoint.",
                                       "worker.gpu_memory_fraction",
                                       "worker.soft_placement",
                                       "worker.workers_per_gpu"};
-// The result is as good, but its bits may be others.
+// Settings that may change the bits of the result, but not its quality.
 constexpr std::string_view kRounding[] = {"worker."};
 
 template <size_t N>
@@ -71,7 +71,7 @@ void Flatten(const pb::Message& message, const std::string& path, Values& values
         Flatten(field->is_repeated() ? r->GetRepeatedMessage(message, field, i)
                                      : r->GetMessage(message, field),
                 name, values);
-        values.try_emplace(name, "{}");  // that it is there: a layer without settings
+        values.try_emplace(name, "{}");  // records its presence: a layer without settings
       } else {
         pb::TextFormat::PrintFieldValueToString(message, field, field->is_repeated() ? i : -1,
                                                 &values[name]);
@@ -97,8 +97,8 @@ void CheckLength(const config::Config& kept, const config::Config& now) {
                     kept.run().epochs() == now.run().epochs();
   if (same || !RateFollowsLength(kept.learning_rate())) return;
   throw Error(ExitCode::kUsage,
-              "the run's length cannot be changed when it is resumed: with learning_rate.type={} "
-              "the rate of every step depends on it. Give neither --epochs nor --steps",
+              "cannot change the length of a resumed run: with learning_rate.type={} the learning "
+              "rate of every step depends on it. Remove --epochs and --steps",
               config::LearningRate::Type_Name(kept.learning_rate().type()));
 }
 
@@ -108,8 +108,7 @@ config::Config ParseKeptConfig(const std::string& text) {
   config::Config config;
   if (!pb::TextFormat::ParseFromString(text, &config)) {
     throw Error(ExitCode::kData,
-                "the config in the checkpoint cannot be read: it is of another "
-                "version of muster");
+                "cannot read the config in the checkpoint: it is from another version of muster");
   }
   return config;
 }
@@ -136,7 +135,7 @@ std::string FrozenConfigText(const config::Config& config) {
 }
 
 std::vector<std::string> CheckResumable(const std::string& kept, const config::Config& now) {
-  // Which defaults a text spells out depends on the version that wrote it, and on other settings.
+  // The defaults that a text spells out depend on the version that wrote it and on other settings.
   const config::Config then = WithDefaults(ParseKeptConfig(kept));
   const config::Config here = WithDefaults(ParseKeptConfig(FrozenConfigText(now)));
   CheckLength(then, here);
@@ -149,8 +148,8 @@ std::vector<std::string> CheckResumable(const std::string& kept, const config::C
     if (was == is || IsOneOf(kFree, path)) continue;
     if (!IsOneOf(kRounding, path)) {
       throw Error(ExitCode::kUsage,
-                  "{} was {} and is now {}: a run that is resumed goes on as it began; for another "
-                  "setting start another run",
+                  "{} was {} and is now {}: a resumed run must keep this setting; to change it, "
+                  "start another run",
                   path, was, is);
     }
     notes.push_back(fmt::format("{} was {} and is now {}", path, was, is));

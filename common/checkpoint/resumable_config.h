@@ -1,4 +1,4 @@
-// Which settings may differ when a run goes on. Pure functions.
+// Decides which settings may change when a run is resumed. Pure functions.
 #pragma once
 
 #include <string>
@@ -8,20 +8,21 @@
 
 namespace muster {
 
-// `config`, resolved, with what follows from the number of workers spelled out: run.global_batch
-// for batch_per_worker, and the scaled learning rate. So it means the same for any number of them.
+// A resolved config with everything that depends on the number of workers spelled out:
+// run.global_batch in place of batch_per_worker, and the scaled learning rate. It means the same
+// for any number of workers.
 config::Config FrozenConfig(const config::Config& config);
 std::string FrozenConfigText(const config::Config& config);
 
-// What FrozenConfigText wrote, as a checkpoint holds it. Throws Error(kData).
+// Parses the output of FrozenConfigText as saved in a checkpoint. Throws Error(kData).
 config::Config ParseKeptConfig(const std::string& text);
 
-// `kept` is the text that a checkpoint holds, `now` what the run is to go on with, resolved. Throws
-// Error(kUsage) that names the first setting that differs and may not. Returns a line for each that
-// may, but changes bits.
+// `kept` is the text in the checkpoint, `now` the resolved config of the resumed run. Throws
+// Error(kUsage) with the first setting that differs but must not. Returns a line for each setting
+// that may differ but changes bits.
 std::vector<std::string> CheckResumable(const std::string& kept, const config::Config& now);
 
-// Whether the rate of a step depends on how long the run is.
+// Whether the learning rate of a step depends on the length of the run.
 bool RateFollowsLength(const config::LearningRate& rate);
 
 }  // namespace muster

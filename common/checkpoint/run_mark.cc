@@ -22,7 +22,7 @@ std::string Begun(const checkpoint::State& state) {
   }
 }
 
-// Where the folder is, also if the path is a link to it, or ".".
+// The folder's absolute path, even if `folder` is a link to it or ".".
 fs::path WholePath(const std::string& folder) {
   std::error_code error;
   fs::path whole;
@@ -44,7 +44,7 @@ std::string RunIdIn(const std::string& folder) {
 
 std::string ExpectedRunId(const std::string& checkpoint_folder) {
   const fs::path around = WholePath(checkpoint_folder).parent_path();
-  if (around == CheckpointsFolder(around.parent_path())) {  // and no copy of it alone
+  if (around == CheckpointsFolder(around.parent_path())) {  // not a copied checkpoints folder
     if (std::string id = RunIdIn(around.parent_path()); !id.empty()) return id;
   }
   return RunIdIn(around);
@@ -60,14 +60,14 @@ void RequireOwnCheckpoints(const std::string& run_dir) {
       if (state.run_id() == own) return;
       if (others.empty()) others = state.run_id() + Begun(state);
     } catch (const Error&) {
-      // What is wrong with it is said when it is chosen.
+      // ChooseCheckpoint reports what is wrong with it.
     }
   }
   if (others.empty()) return;
   throw Error(ExitCode::kData,
-              "{}: its checkpoints are of another run: expected those of the run {} ({}/{}), got "
-              "those of {}. Nothing was changed. Put the run's own checkpoints there; to go on "
-              "with these, copy checkpoints/ alone into an empty directory and resume that",
+              "{}: its checkpoints belong to another run: expected run {} ({}/{}), got run {}. "
+              "Nothing was changed. Restore the run's own checkpoints; to continue from these, "
+              "copy only checkpoints/ into an empty directory and resume that",
               run_dir, own, run_dir, kRunIdFile, others);
 }
 

@@ -1,4 +1,4 @@
-// Which run a directory belongs to: a file run_id in it, and one beside its checkpoints.
+// Identifies the run of a directory, by a file run_id in it and one beside its checkpoints.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@ inline constexpr const char* kRunIdFile = "run_id";
 // 32 hexadecimal digits.
 bool IsRunId(const std::string& text);
 
-// What the file in this folder says; "" if there is none, or it holds something else.
+// The run ID in the file in this folder; "" if it is missing or invalid.
 std::string RunIdIn(const std::string& folder);
 
-// Whose checkpoint a folder is to be: what the run's directory says, or the file beside it; "":
-// nothing says it.
+// The run that a checkpoint folder must belong to, according to the run's directory or the file
+// beside the folder; "" if neither exists.
 std::string ExpectedRunId(const std::string& checkpoint_folder);
 
-// Throws Error(kData) that names both runs if the directory is one run's, and all of the
-// checkpoints in it, as far as they can be read, are another's.
+// Throws Error(kData) with both runs if the directory belongs to one run, but all its readable
+// checkpoints belong to another.
 void RequireOwnCheckpoints(const std::string& run_dir);
 
 }  // namespace muster

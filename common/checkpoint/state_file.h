@@ -1,5 +1,5 @@
-// state.pb of a checkpoint: a checkpoint::State behind a head that says what it is, which version
-// of the format, how long, and its checksum.
+// The file state.pb of a checkpoint: a checkpoint::State after a header with magic, format version,
+// length and checksum.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace muster {
 
-// A reader refuses versions that are newer than its own: what they hold it could lose.
+// Readers refuse newer versions, because they could lose what those hold.
 constexpr uint32_t kCheckpointFormat = 1;
 
 std::string StateFileBytes(const checkpoint::State& state);
 
-// Throws Error(kData) that begins with `file` and says what is wrong: not a state file, cut short,
-// damaged; and Error(kUsage) for a newer version.
+// Throws Error(kData) that begins with `file` and gives the reason: not a state file, truncated, or
+// damaged. Throws Error(kUsage) for a newer version.
 checkpoint::State ParseStateFile(const std::string& file, const std::string& bytes);
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// From the layers of a config to the network that every process sees.
+// Builds the network graph from the layers of a config.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace muster {
 
-// Infers all shapes. Throws Error(kUsage) that names the layer, what was expected and what is
-// there. `input` is the shape of a preprocessed sample.
+// Infers all shapes. Throws Error(kUsage) with the layer, what was expected and what was found.
+// `input` is the shape of a preprocessed sample.
 Graph BuildGraph(const config::Model& model, const Shape& input);
 
-// What is wrong with the last layer, which must be the loss, or "".
+// Describes what is wrong if the last layer is not a loss; "" if it is.
 std::string LossTrouble(const config::Model& model);
 
 }  // namespace muster

@@ -27,7 +27,7 @@ bool IsAtDefault(const pb::Message& message, const pb::FieldDescriptor* field) {
          ValueText(message, field, -1) == ValueText(*untouched, field, -1);
 }
 
-// Adds every plain field below `message` that is set to something else than its default.
+// Adds every non-message field below `message` whose value is not its default.
 void Flatten(const pb::Message& message, const std::string& path, std::vector<std::string>& lines) {
   std::vector<const pb::FieldDescriptor*> fields;
   message.GetReflection()->ListFields(message, &fields);
@@ -36,7 +36,8 @@ void Flatten(const pb::Message& message, const std::string& path, std::vector<st
     const int count = field->is_repeated() ? message.GetReflection()->FieldSize(message, field) : 1;
     for (int i = 0; i < count; ++i) {
       const std::string name = field->is_repeated() ? fmt::format("{}[{}]", here, i) : here;
-      if (field->message_type() == config::Variable::descriptor()) continue;  // the server's
+      if (field->message_type() == config::Variable::descriptor())
+        continue;  // the server's business
       if (field->message_type() != nullptr) {
         const pb::Reflection* r = message.GetReflection();
         Flatten(field->is_repeated() ? r->GetRepeatedMessage(message, field, i)
@@ -105,7 +106,7 @@ std::optional<std::string> FirstDifference(const std::vector<std::string>& serve
   const auto compare = [&](std::string_view path) -> std::optional<std::string> {
     const std::string here = value(ours, path), there = value(theirs, path);
     if (here == there) return std::nullopt;
-    return fmt::format("{} is {} here and {} in the worker", path, here, there);
+    return fmt::format("{} is {} on the server and {} on the worker", path, here, there);
   };
   for (const auto* values : {&ours, &theirs}) {
     for (const auto& [path, ignored] : *values) {

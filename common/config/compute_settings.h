@@ -1,8 +1,9 @@
-// What a worker takes from its own config and computes with, so that workers whose configs differ
-// are refused before the first step instead of giving other bits.
+// The settings that a worker reads from its own config and that affect its results. The server
+// refuses workers whose settings differ before the first step, so that they cannot produce
+// different bits.
 //
-// Everything else is the server's: it tells workers the plan, the batch and the slices, and keeps
-// the optimizer and the initial weights to itself. Convolutions, dense layers and pools are
+// All other settings belong to the server: it sends workers the plan, the batch and the slices, and
+// alone uses the optimizer and the initial weights. Convolutions, dense layers and pools are
 // compared as layers of the graph (Graph::Describe).
 #pragma once
 
@@ -15,11 +16,11 @@
 namespace muster {
 
 // "path: value", sorted by path: run.seed, the data's format, preprocessing, synthesis and class
-// weights, how convolutions are worked out, and the layers' settings. A setting at its default is
-// left out, whether it is written or not.
+// weights, the convolution algorithm, and the layers' settings. A setting at its default is left
+// out, even if it is written in the config.
 std::vector<std::string> ComputeSettings(const config::Config& config);
 
-// Names the first setting in which two such lists differ; empty if they are the same.
+// Describes the first setting that differs between the lists; empty if they are equal.
 std::optional<std::string> FirstDifference(const std::vector<std::string>& server,
                                            const std::vector<std::string>& worker);
 

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 namespace pb = google::protobuf;
 
-// Reads the network from its file, beside `directory`.
+// Reads the network from model_file, relative to `directory`.
 void IncludeModel(config::Config& config, const fs::path& directory, ConfigErrors& errors) {
   const std::string file = (directory / config.model_file()).string();
   config::Model model;
@@ -28,15 +28,15 @@ void IncludeModel(config::Config& config, const fs::path& directory, ConfigError
   try {
     ParseTextFile(file, "model", model, errors);
   } catch (const Error& error) {
-    if (errors.noted() != before) throw;  // with all of them
+    if (errors.noted() != before) throw;  // the collected errors
     const std::string named_at = errors.Where("model_file") + ": model_file: ";
     errors.AddUnread("model", (fs::exists(file) ? "" : named_at) + error.what());
   }
   *config.mutable_model() = std::move(model);
 }
 
-// Spells out the default of every plain field of the messages that are there. With `config`, only
-// of those that have an effect in it.
+// Spells out the default of every non-message field of the messages that are present. With
+// `config`, skips fields that have no effect in it.
 void SpellOutDefaults(const config::Config* config, pb::Message& message) {
   const pb::Descriptor* type = message.GetDescriptor();
   const pb::Reflection* r = message.GetReflection();
@@ -84,7 +84,7 @@ void SpellOutDefaults(const config::Config* config, pb::Message& message) {
   }
 }
 
-// With the messages that have defaults to spell out.
+// Adds the messages whose defaults are to be spelled out.
 config::Config WithMessages(const config::Config& config) {
   config::Config full = config;
   full.mutable_run();
@@ -104,7 +104,7 @@ config::Config WithMessages(const config::Config& config) {
   return full;
 }
 
-// A last product without `units` has one for each class, or one for the value.
+// The last dense layer's `units` default to the number of classes, or to 1 for values.
 void FillInUnits(config::Config& config) {
   if (!config.has_model() || config.model().layer_size() < 2) return;
   config::Layer& last = *config.mutable_model()->mutable_layer(config.model().layer_size() - 2);
@@ -160,7 +160,7 @@ config::Config ReadResolvedConfig(const std::string& path) {
                         config.worker().threads() > 0 && config.server().threads() > 0;
   if (resolved) return config;
   throw Error(ExitCode::kUsage,
-              "{}: expected a resolved config, as a run directory has it: start this process with "
+              "{}: expected a resolved config from a run directory: start this process with "
               "`muster launch`, `muster server` or `muster worker`",
               path);
 }
@@ -188,8 +188,7 @@ std::string ConfigText(const config::Config& config) {
   printer.SetUseShortRepeatedPrimitives(true);
   printer.SetUseUtf8StringEscaping(true);
   MUSTER_CHECK(printer.PrintToString(full, &text));
-  // Paths may hold any byte. Checkpoints and files of weights keep this text where only UTF-8 may
-  // stand.
+  // Paths may hold any byte, but checkpoints and weight files store this text as UTF-8.
   return EscapedUtf8(text);
 }
 

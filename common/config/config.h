@@ -11,7 +11,7 @@
 
 namespace muster {
 
-// `--set path.to.key=value`, in the order given: later ones win.
+// `--set path.to.key=value`. Later settings override earlier ones.
 struct Setting {
   std::string path;    // run.epochs
   std::string value;   // 5, "text" (quotes optional), TCP, [3, 3], { type: SGD }
@@ -21,35 +21,33 @@ struct Setting {
 Setting ParseSetting(const std::string& text);
 
 // Reads `path`, includes its model file, applies `settings`, looks up the classes of the data and
-// checks every value. Throws
-// Error(kUsage) with a line for each mistake: file, line, key, what was expected, what is there,
-// nearest name. `removed`: gets the settings that were given but no longer exist, with their
-// places.
+// checks every value. Throws Error(kUsage) with a line for each mistake: file, line, key, expected
+// value, actual value, nearest name. `removed` receives the given settings that no longer exist,
+// with their locations.
 config::Config LoadConfig(const std::string& path, const std::vector<Setting>& settings,
                           std::vector<std::string>* removed = nullptr);
 
-// Sets more fields of a loaded config and checks it again. `path` stands for the file in errors.
+// Sets more fields of a loaded config and checks it again. Errors name `path` as the file.
 void ChangeConfig(config::Config& config, const std::vector<Setting>& settings,
                   const std::string& path);
 
-// Reads what WriteConfig wrote of a resolved config. Throws Error(kUsage) if it is not resolved.
+// Reads a config that WriteConfig wrote. Throws Error(kUsage) if it is not resolved.
 config::Config ReadResolvedConfig(const std::string& path);
 
-// Reads a text that ConfigText made. `origin` names it in errors.
+// Parses the output of ConfigText. Errors name `origin` as the file.
 config::Config ParseConfigText(const std::string& text, const std::string& origin);
 
-// Fills in what depends on this machine and on other settings (workers, slices, threads, absolute
-// data directory, the optimizer's defaults of its type), so that the text form of the result
-// repeats the run. `cores` is what may be used. Throws Error(kUsage) where the data's directory is
-// missing.
+// Fills in values that depend on this machine and on other settings (workers, slices, threads,
+// absolute data directory, optimizer defaults), so that the written result reproduces the run.
+// `cores` is the number of usable cores. Throws Error(kUsage) if the data's directory is missing.
 void ResolveConfig(config::Config& config, int cores);
-// The same without asking for the data.
+// The same without requiring the data.
 void ResolveForMachine(config::Config& config, int cores);
 // The config with every default spelled out.
 config::Config WithDefaults(const config::Config& config);
-// `config`, resolved, as text with every default spelled out that means something.
+// A resolved config as text, with every default that has an effect spelled out.
 std::string ConfigText(const config::Config& config);
-// Writes that text. Atomic.
+// Writes that text atomically.
 void WriteConfig(const config::Config& config, const std::string& path);
 
 // The cores this process may use (affinity mask and cgroup quota).

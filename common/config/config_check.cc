@@ -28,7 +28,7 @@ void CheckTrace(const config::Config& config, ConfigErrors& errors) {
   if (!trouble.empty()) errors.Fail("run.trace_first_step", "{}", trouble);
 }
 
-// Of files the server knows, once it has heard of them, how much they hold.
+// Counts of samples in files are known only to the server, after workers report them.
 void CheckCounts(const config::Config& config, ConfigErrors& errors) {
   if (NeedsFiles(config.data())) return;
   const config::SyntheticData& made_up = config.data().synthetic();
@@ -46,22 +46,22 @@ void CheckDevices(const config::Worker& worker, ConfigErrors& errors) {
   const double share = worker.gpu_memory_fraction() * worker.workers_per_gpu();
   if (share > 1) {
     errors.Fail("worker.gpu_memory_fraction",
-                "expected at most {:g}, the share of each of {} workers of a card "
+                "expected at most {:g}, the share of each of {} workers per GPU "
                 "(worker.workers_per_gpu), got {:g}",
                 1.0 / worker.workers_per_gpu(), worker.workers_per_gpu(),
                 worker.gpu_memory_fraction());
   }
 }
 
-// Cards that are asked for are computed on, unless worker.backend says otherwise.
-// What only GPUs can do has no effect on the CPU, and is not refused: one config is for both.
+// worker.devices implies worker.backend CUDA unless worker.backend is set. GPU-only settings have
+// no effect on the CPU and are accepted, so that one config serves both.
 void CheckBackend(const config::Worker& worker, ConfigErrors& errors) {
   const bool wants_cards =
       !worker.has_backend() && !worker.devices().empty() && worker.devices() != "cpu";
   const bool cuda = worker.backend() == config::Worker::CUDA || wants_cards;
   if (cuda && worker.convolution() == config::Worker::DIRECT) {
     errors.Fail("worker.convolution",
-                "DIRECT is of worker.backend CPU: expected AUTO, GEMM or CUDNN");
+                "DIRECT requires worker.backend CPU: expected AUTO, GEMM or CUDNN");
   }
 }
 
@@ -79,11 +79,10 @@ void CheckCluster(const config::Cluster& cluster, ConfigErrors& errors) {
       cluster.transport() != config::Cluster::LOCAL) {
     return;
   }
-  errors.Fail(
-      "cluster.wire_dtype",
-      "{} contradicts cluster.transport LOCAL, over which no tensor travels: expected FP32, or "
-      "transport AUTO, IPC or TCP",
-      config::Cluster::WireDtype_Name(cluster.wire_dtype()));
+  errors.Fail("cluster.wire_dtype",
+              "{} contradicts cluster.transport LOCAL, which sends no tensors: expected FP32, or "
+              "transport AUTO, IPC or TCP",
+              config::Cluster::WireDtype_Name(cluster.wire_dtype()));
 }
 
 void CheckPresence(const config::Config& config, ConfigErrors& errors) {
@@ -104,13 +103,12 @@ void CheckPresence(const config::Config& config, ConfigErrors& errors) {
 void CheckContradictions(const config::Config& config, ConfigErrors& errors) {
   const config::Run& run = config.run();
   if (run.has_slices() && run.slices() < config.cluster().workers()) {
-    errors.Fail(
-        "run.slices",
-        "{0} cannot keep {1} workers busy, since no slice is shared: expected --workers {2}, "
-        "which keeps the bits, or --set run.slices={1}, which gives others",
-        run.slices() == 1 ? "1 slice" : fmt::format("{} slices", run.slices()),
-        config.cluster().workers(),
-        run.slices() == 1 ? "1" : fmt::format("{} or fewer", run.slices()));
+    errors.Fail("run.slices",
+                "{0} cannot keep {1} workers busy, because workers do not share slices: expected "
+                "--workers {2}, which keeps the bits, or --set run.slices={1}, which changes them",
+                run.slices() == 1 ? "1 slice" : fmt::format("{} slices", run.slices()),
+                config.cluster().workers(),
+                run.slices() == 1 ? "1" : fmt::format("{} or fewer", run.slices()));
   }
   CheckTraining(config, errors);
   CheckCluster(config.cluster(), errors);
@@ -118,7 +116,7 @@ void CheckContradictions(const config::Config& config, ConfigErrors& errors) {
   CheckBackend(config.worker(), errors);
 }
 
-// The place of an error's layer, where there is one.
+// The location of the layer that `message` names; the file if it names none.
 std::string PlaceOfLayer(const config::Model& model, const std::string& message,
                          const ConfigErrors& errors) {
   for (int i = 0; i < model.layer_size(); ++i) {
@@ -128,13 +126,13 @@ std::string PlaceOfLayer(const config::Model& model, const std::string& message,
   return errors.Where("");
 }
 
-// Says what is wrong before the graph does, which knows nothing of y.
+// Reports this mistake first, because the graph does not know what y holds.
 void CheckLossOfValues(const config::Config& config, ConfigErrors& errors) {
   if (!HasValues(config.data()) || config.model().layer_size() == 0) return;
   const int last = config.model().layer_size() - 1;
   if (config.model().layer(last).has_mean_squared_error()) return;
   errors.Fail(fmt::format("model.layer[{}]", last),
-              "expected mean_squared_error, since y holds values (data.npz.classes is 0): store "
+              "expected mean_squared_error, because y holds values (data.npz.classes is 0): store "
               "y.astype(\"int64\") if they are classes");
   errors.ThrowIfAny();
 }
@@ -148,8 +146,8 @@ Graph GraphOf(const config::Config& config, const ConfigErrors& errors) {
   }
 }
 
-// What is wrong with every step. Of an epoch's last batch the server knows, once it has heard of
-// the training set, unless that is made up.
+// Checks every step that can be planned here. The last batch of an epoch depends on the size of the
+// training set, which only synthetic data tell before the workers report it.
 void CheckSlices(const config::Config& config, const Graph& graph, const ConfigErrors& errors) {
   const bool known = !NeedsFiles(config.data());
   StepPlan plan = PlanSteps(config, known ? config.data().synthetic().train_samples()
@@ -170,7 +168,7 @@ void CheckChunks(const config::Config& config, const Graph& graph, const ConfigE
   }
 }
 
-// Without all of the network its shapes are not known. Whether it ends in a loss is.
+// Shapes are unknown if part of the network could not be read, but its last layer can be checked.
 void CheckLoss(const config::Model& model, ConfigErrors& errors) {
   const std::string trouble = model.layer_size() == 0 ? "" : LossTrouble(model);
   if (trouble.empty()) return;
@@ -216,12 +214,13 @@ void CheckConfig(const config::Config& config, ConfigErrors& errors) {
   CheckSlices(sized, graph, errors);
   CheckChunks(config, graph, errors);
   if (HasValues(config.data()) != graph.layers().back().is_of_values()) {
-    throw Error(ExitCode::kUsage, "{}: layer \"{}\": expected {}, got {} of {}", errors.Where(""),
-                graph.layers().back().name,
-                HasValues(config.data())
-                    ? "mean_squared_error of 1 output, since y holds values (data.npz.classes is 0)"
-                    : "at least 2 classes: mean_squared_error of 1 output is for values",
-                graph.layers().back().kind, graph.classes());
+    throw Error(
+        ExitCode::kUsage, "{}: layer \"{}\": expected {}, got {} of {}", errors.Where(""),
+        graph.layers().back().name,
+        HasValues(config.data())
+            ? "mean_squared_error of 1 output, because y holds values (data.npz.classes is 0)"
+            : "at least 2 classes: mean_squared_error of 1 output is for values",
+        graph.layers().back().kind, graph.classes());
   }
   if (graph.classes() < DataClasses(config.data())) {
     throw Error(ExitCode::kUsage,
@@ -247,7 +246,7 @@ void CheckBatchNorms(const Graph& graph, const StepPlan& plan) {
     check(0, "a batch", "; choose a larger batch, or fewer slices (run.slices)");
   if (plan.total_steps >= per_epoch) {
     check(per_epoch - 1, "an epoch's last batch",
-          "; choose a batch size that leaves a larger rest, or fewer slices (run.slices)");
+          "; choose a batch size that leaves a larger remainder, or fewer slices (run.slices)");
   }
 }
 

@@ -11,19 +11,19 @@
 
 namespace muster {
 
-// Throws Error(kUsage) with a line for each mistake: location, key, what was expected, what is
-// there. `errors` holds those of reading the config, which are thrown with the others.
+// Throws Error(kUsage) with a line for each mistake: location, key, expected value, actual value.
+// `errors` holds the mistakes found while reading, which are thrown with the others.
 void CheckConfig(const config::Config& config, ConfigErrors& errors);
 
-// Its part for optimizer, learning rate, data and evaluation; notes every mistake.
+// Checks optimizer, learning rate, data and evaluation. Notes every mistake in `errors`.
 void CheckTraining(const config::Config& config, ConfigErrors& errors);
 
-// What is wrong with the steps that are to be traced in a run of so many, or "".
+// Describes what is wrong with the traced steps in a run of `steps` steps; "" if nothing is.
 std::string TraceTrouble(const config::Run& run, int64_t steps);
 
-// Batch norm in training needs a spread: over one value its variance is 0 and it passes nothing on.
-// Throws Error(kUsage), naming the layer, if a step of `plan` has a slice of one sample and a batch
-// norm would normalise over that alone, for want of height and width.
+// In training, batch norm over one value has variance 0 and passes no gradient. Throws
+// Error(kUsage) with the layer if a step of `plan` has a slice of one sample and a batch norm's
+// input is 1x1.
 void CheckBatchNorms(const Graph& graph, const StepPlan& plan);
 
 }  // namespace muster

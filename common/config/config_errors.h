@@ -1,4 +1,4 @@
-// All mistakes of a config, so that one run reports them all, and where its settings were given.
+// Collects all mistakes of a config so that one error reports them all, and records locations.
 #pragma once
 
 #include <fmt/core.h>
@@ -12,31 +12,31 @@ namespace muster {
 
 class ConfigErrors {
  public:
-  // `file` is the place of a setting that was written nowhere.
+  // `file` is the location of settings that appear nowhere.
   explicit ConfigErrors(std::string file) : file_(std::move(file)) {}
 
-  // Where each setting was given: "run.epochs" → "configs/cifar10.txtpb:7". A repeated field has an
+  // The location of each setting: "run.epochs" → "configs/cifar10.txtpb:7". A repeated field has an
   // entry for each element: "model.layer[2].name".
   std::map<std::string, std::string> locations;
-  // Settings that were given but have been removed from Muster, each with its place.
+  // Settings that have been removed from Muster but were given, each with its location.
   std::vector<std::string> removed;
 
-  // The place of the key, or of the nearest message around it that was written somewhere.
+  // The location of the key, or of the innermost enclosing message that has one.
   std::string Where(std::string key) const;
 
-  // Notes a mistake: its place, the key, and what was expected.
+  // Notes a mistake with its location, its key and what was expected.
   template <typename... Args>
   void Fail(const std::string& key, fmt::format_string<Args...> format, Args&&... args) {
     Add(key, fmt::format("{}: {}: {}", Where(key), key,
                          fmt::format(format, std::forward<Args>(args)...)));
   }
-  // The same with the whole line given.
+  // Notes a mistake as a complete line.
   void Add(const std::string& key, const std::string& line);
-  // The text of this setting could not be read. Mistakes that may follow from that are left out.
+  // Notes that this setting could not be read. Mistakes that may result from that are suppressed.
   void AddUnread(const std::string& key, const std::string& line);
 
   bool empty() const { return lines_.empty(); }
-  size_t noted() const { return noted_; }  // including those that were left out
+  size_t noted() const { return noted_; }  // including suppressed ones
   // Throws Error(kUsage) with a line for each mistake.
   void ThrowIfAny() const;
 

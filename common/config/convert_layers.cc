@@ -1,4 +1,4 @@
-// From a layer's settings to its shapes, variables and numbers, a kind at a time.
+// Converts each kind of layer to its shapes, variables and FLOPs.
 #include <algorithm>
 #include <tuple>
 
@@ -71,8 +71,8 @@ GraphBuilder::Window GraphBuilder::PlaceWindow(const M& message, int64_t default
     }
     if (before >= kernel || after >= kernel) {
       Fail(
-          "{}: padding of {} is not smaller than the kernel of {}, so that some windows would "
-          "hold padding only",
+          "{}: padding of {} must be smaller than the kernel of {}; otherwise some windows would "
+          "hold only padding",
           axis, std::max(before, after), kernel);
     }
     if (in + before + after < kernel) {
@@ -115,8 +115,8 @@ int GraphBuilder::AddVariable(const char* suffix, Variable::Kind kind, std::vect
 LayerSpec GraphBuilder::Convert(const config::Conv2d& conv) {
   const Window window = PlaceWindow(conv, 1, 1);
   const int64_t in = current_->input_shape.channels, out = conv.filters(), groups = conv.groups();
-  if (in % groups != 0) Fail("{} input channels cannot be cut into {} equal groups", in, groups);
-  if (out % groups != 0) Fail("{} filters cannot be cut into {} equal groups", out, groups);
+  if (in % groups != 0) Fail("{} input channels cannot be split into {} equal groups", in, groups);
+  if (out % groups != 0) Fail("{} filters cannot be split into {} equal groups", out, groups);
   const int64_t area = window.kernel_height * window.kernel_width;
   const Fans fans{area * in / groups, area * out / groups};
   current_->output_shape = {window.out_height, window.out_width, out};

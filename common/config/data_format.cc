@@ -27,9 +27,9 @@ void ResolveNames(config::Data& data);
 
 struct Format {
   Shape (*shape)(const config::Data& data);
-  int64_t (*classes)(const config::Data& data);  // 0: as many as there are names
+  int64_t (*classes)(const config::Data& data);  // 0: the number of names
   std::vector<std::string> (*class_names)(const config::Data& data);
-  const char* how_to_get;  // null: it has no files
+  const char* how_to_get;  // null if the format has no files
   void (*resolve)(config::Data& data) = ResolveNames;
 };
 

@@ -41,8 +41,8 @@ void GraphBuilder::Add(const config::Layer& layer) {
   if (!IsValidName(layer.name())) {
     Fail("the name must be a letter, then letters, digits, '_', '-', '.' or '/'");
   }
-  if (layer.name() == "data") Fail("this name is taken: \"data\" is the image");
-  if (by_name_.count(layer.name())) Fail("there is another layer of this name");
+  if (layer.name() == "data") Fail("the name \"data\" is reserved for the input");
+  if (by_name_.count(layer.name())) Fail("another layer has the same name");
   if (!layers.empty() && layers.back().traits().is_loss) {
     Fail("comes after the loss layer \"{}\", which must be the last", layers.back().name);
   }
@@ -55,7 +55,7 @@ void GraphBuilder::Add(const config::Layer& layer) {
 }
 
 LayerSpec GraphBuilder::Convert(const config::Layer& layer) {
-  // A few operations per number; those that count say more.
+  // A few operations per element; layers with FLOPs that matter set their own count.
   current_->forward_flops = 0;
   const auto per_element = [&](double flops) {
     current_->forward_flops = flops * static_cast<double>(current_->input_shape.elements());
@@ -129,10 +129,11 @@ void GraphBuilder::FindInputs(const config::Layer& layer) {
     } else if (name == "data") {
       inputs.push_back(Layer::kData);
     } else {
-      Fail("its input \"{}\" is not the name of an earlier layer, nor \"data\"", name);
+      Fail("its input \"{}\" is neither an earlier layer nor \"data\"", name);
     }
   }
-  if (inputs.empty()) inputs.push_back(static_cast<int>(layers.size()) - 1);  // at first the data
+  if (inputs.empty())
+    inputs.push_back(static_cast<int>(layers.size()) - 1);  // the data for the first layer
   const bool takes_several = layer.has_add() || layer.has_concat();
   if (takes_several && inputs.size() < 2) {
     Fail("expected at least 2 inputs, got {}: write input: [\"...\", \"...\"]", inputs.size());

@@ -1,6 +1,5 @@
-// Turns the layers of a model, one after the other, into a Graph: infers shapes, places variables,
-// counts FLOPs. Every error names the layer, what was expected and what is there.
-// Only build_graph.h's function uses this.
+// Turns the layers of a model, in order, into a Graph: infers shapes, places variables, counts
+// FLOPs. Errors have the layer, what was expected and what was found. Only BuildGraph uses this.
 #pragma once
 
 #include <map>
@@ -21,7 +20,7 @@ class GraphBuilder {
 
   // Throws Error(kUsage).
   void Add(const config::Layer& layer);
-  // After the last layer: checks what only the whole graph can tell.
+  // Checks the whole graph after the last layer was added.
   void Finish() const;
 
   std::vector<Layer> layers;
@@ -48,7 +47,7 @@ class GraphBuilder {
   LayerSpec Convert(const config::BatchNorm& norm);
   LayerSpec ConvertAdd();
   LayerSpec ConvertConcat();
-  // Both losses read one row per sample.
+  // The losses read one row per sample.
   void PrepareLoss(double flops_per_output, int64_t least_outputs);
 
   struct Window {
@@ -60,7 +59,7 @@ class GraphBuilder {
                      int64_t default_stride_width) const;
   std::pair<int64_t, int64_t> Pair(const google::protobuf::RepeatedField<uint32_t>& values,
                                    const char* key) const;
-  // Fans are what initialisers need: how many inputs an output sees, and the other way round.
+  // What initialisers need: the number of inputs per output, and of outputs per input.
   struct Fans {
     int64_t in, out;
   };

@@ -10,12 +10,12 @@
 namespace muster {
 namespace {
 
-constexpr int kMostCards = 1024;  // as cluster.workers
+constexpr int kMostCards = 1024;  // as for cluster.workers
 
 [[noreturn]] void Refuse(const std::string& what, const std::string& text) {
   throw Error(ExitCode::kUsage,
-              "expected auto, auto:N, cpu, or a list of cards, each by its index or the beginning "
-              "of its UUID (0,2,GPU-8f3a; `muster gpus` shows them), got \"{}\": {}",
+              "expected auto, auto:N, cpu, or a list of GPUs, each as an index or a UUID prefix "
+              "(0,2,GPU-8f3a; run `muster gpus` to list them), got \"{}\": {}",
               text, what);
 }
 
@@ -45,7 +45,7 @@ std::string CardName(const std::string& word, const std::string& text) {
       return kind + word.substr(4);
     }
   }
-  Refuse(word.empty() ? "one of them is empty" : "\"" + word + "\" is neither", text);
+  Refuse(word.empty() ? "a list element is empty" : "\"" + word + "\" is neither", text);
 }
 
 }  // namespace
@@ -70,12 +70,13 @@ DeviceWish ParseDevices(const std::string& text) {
     at = comma + 1;
   }
   for (auto name = wish.names.begin(); name != wish.names.end(); ++name) {
-    if (std::find(wish.names.begin(), name, *name) != name) Refuse(*name + " is there twice", text);
+    if (std::find(wish.names.begin(), name, *name) != name)
+      Refuse("\"" + *name + "\" is listed twice", text);
   }
   return wish;
 }
 
-// __builtin_cpu_supports asks for the registers to be saved by the kernel, too.
+// __builtin_cpu_supports also checks that the kernel saves the registers.
 std::vector<config::Server::InstructionSet> HostInstructionSets() {
   std::vector<config::Server::InstructionSet> sets{config::Server::SCALAR};
 #ifdef __x86_64__
@@ -96,8 +97,8 @@ config::Server::InstructionSet ChooseInstructionSet(config::Server::InstructionS
   names.reserve(sets.size());
   for (const auto set : sets) names.push_back(config::Server::InstructionSet_Name(set));
   throw Error(ExitCode::kUsage,
-              "server.instruction_set: the server's processor has no {}; it has {}. AUTO takes the "
-              "widest",
+              "server.instruction_set: the server's CPU does not support {}, only {}; AUTO selects "
+              "the widest",
               config::Server::InstructionSet_Name(wanted), Join(names, ", "));
 }
 

@@ -22,7 +22,7 @@ namespace {
 namespace pb = google::protobuf;
 using pb::FieldDescriptor;
 
-// What the type itself allows.
+// The range of the type itself.
 template <typename T>
 std::pair<std::string, std::string> BoundsOf() {
   return {fmt::format("{}", std::numeric_limits<T>::min()),
@@ -50,7 +50,7 @@ bool IsNumber(const FieldDescriptor& field) {
          type != FieldDescriptor::CPPTYPE_STRING && type != FieldDescriptor::CPPTYPE_MESSAGE;
 }
 
-// "a whole number, at least 1 and at most 1024 (processes)".
+// For example "a whole number, at least 1 and at most 1024 (processes)".
 std::string RangeText(const FieldDescriptor& field) {
   const config::Limits& limits = field.options().GetExtension(config::limits);
   auto [least, most] = TypeBounds(field);
@@ -73,8 +73,7 @@ std::string WithoutQuotes(const std::string& text) {
   return quoted ? text.substr(1, text.size() - 2) : text;
 }
 
-// What to write instead of a plain value where a message belongs, for those that other frameworks
-// write so.
+// Advice for a plain value in place of a message, which other frameworks accept there.
 std::string MessageFor(const pb::Descriptor& type, const std::string& value) {
   if (type.name() == "LearningRate")
     return fmt::format("; write learning_rate {{ base: {} }}", value);
@@ -118,7 +117,7 @@ void CheckNumber(const FieldDescriptor* field, const std::string& key, double va
                   !(limits.has_above() && value <= limits.above()) &&
                   !(limits.has_below() && value >= limits.below());
   if (ok) return;
-  // As it was typed: 0.1f is not 0.1 as a double.
+  // Print what was typed: 0.1f is not 0.1 as a double.
   const bool single = field->cpp_type() == FieldDescriptor::CPPTYPE_FLOAT;
   errors.Fail(key, "expected {}, got {}", RangeText(*field),
               single ? fmt::format("{}", static_cast<float>(value)) : fmt::format("{}", value));
@@ -127,7 +126,7 @@ void CheckNumber(const FieldDescriptor* field, const std::string& key, double va
 void CheckText(const FieldDescriptor* field, const std::string& key, const std::string& text,
                ConfigErrors& errors) {
   if (text.find('\0') != std::string::npos) {
-    errors.Fail(key, "expected text, got a zero byte in it");
+    errors.Fail(key, "expected text, got text with a zero byte");
     return;
   }
   const size_t good = Utf8Prefix(text);
@@ -189,8 +188,8 @@ bool IsDefault(const pb::Message& message, const pb::FieldDescriptor* field) {
   return field->has_default_value() && ValueText(message, field) == ValueText(*untouched, field);
 }
 
-// Whether a condition such as "run.trace_file" or "type=ADAM|ADAMW" holds. Its path begins in
-// `message`, or else in the whole config.
+// Whether a condition such as "run.trace_file" or "type=ADAM|ADAMW" holds. Its path starts in
+// `message` if the first name is a field of it, otherwise in the config.
 bool Holds(const std::string& condition, const pb::Message& config, const pb::Message& message) {
   const size_t equals = condition.find('=');
   const std::vector<std::string> path = Split(condition.substr(0, equals), ".");
@@ -257,7 +256,7 @@ std::string WrongValue(const FieldDescriptor& field, const std::string& value) {
     return fmt::format("unknown value {}; {}", got, SuggestName(plain, names));
   }
   if (const pb::Descriptor* const type = field.message_type()) {
-    return fmt::format("expected {{ KEY: VALUE ... }} with keys of {}, got {}{}",
+    return fmt::format("expected {{ KEY: VALUE ... }} with keys from {}, got {}{}",
                        Join(FieldNames(type), ", "), got, MessageFor(*type, value));
   }
   if (IsNumber(field)) return fmt::format("expected {}, got {}", RangeText(field), got);

@@ -1,5 +1,5 @@
-// What the (limits) of config.proto say of a setting: the values that it may have, and the settings
-// without which it has no effect.
+// Evaluates the (limits) of config.proto: the values that a setting may have, and the settings that
+// it needs to have an effect.
 #pragma once
 
 #include <google/protobuf/descriptor.h>
@@ -13,24 +13,24 @@
 
 namespace muster {
 
-// Notes each setting that is missing or not within its limits.
+// Notes each setting that is missing or out of range.
 void CheckRanges(const config::Config& config, ConfigErrors& errors);
 
-// In any case; null if there is none.
+// Ignores case; null if there is no such value.
 const google::protobuf::EnumValueDescriptor* FindEnumValue(
     const google::protobuf::EnumDescriptor& type, std::string name);
 
-// What to say of a text that is no value of the field: "expected a whole number, at least 1 and at
-// most 1024 (processes), got two".
+// The message for a value that the field does not accept: "expected a whole number, at least 1 and
+// at most 1024 (processes), got two".
 std::string WrongValue(const google::protobuf::FieldDescriptor& field, const std::string& value);
 
-// What the field of `message` needs and does not have in this config, as config.proto says it:
-// "run.on_nonfinite=SKIP_STEP". "" if nothing is missing.
+// The first unmet `needs` condition of a field of `message` in this config, as written in
+// config.proto: "run.on_nonfinite=SKIP_STEP". "" if all are met.
 std::string UnmetNeed(const config::Config& config, const google::protobuf::Message& message,
                       const google::protobuf::FieldDescriptor& field);
 
-// A line for each: "run.max_skipped_steps=3: needs run.on_nonfinite=SKIP_STEP". A setting with its
-// default's value is none of them: a written config spells defaults out.
+// One line per setting without effect: "run.max_skipped_steps=3: needs run.on_nonfinite=SKIP_STEP".
+// Settings at their default are skipped, because written configs spell out defaults.
 std::vector<std::string> WithoutEffect(const config::Config& config);
 
 }  // namespace muster

@@ -12,8 +12,8 @@ namespace {
 
 namespace pb = google::protobuf;
 
-// Damerau and Levenshtein's distance, in half edits: swapped neighbours, the most common slip, cost
-// less than another letter.
+// Damerau-Levenshtein distance in half edits. Swapping neighbours costs 1 and any other edit 2,
+// because swaps are the most common typo.
 size_t Distance(const std::string& a, const std::string& b) {
   const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
   std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
@@ -35,24 +35,25 @@ size_t Distance(const std::string& a, const std::string& b) {
 
 struct Word {
   const char* key;      // in lower case
-  const char* message;  // the only type of message that is meant, nullptr for any
+  const char* message;  // the type of message in which the word has this meaning; nullptr for any
   const char* instead;
 };
 
 constexpr const char* kRate = "write learning_rate { base: 0.1 } at the top level";
 constexpr const char* kBatch =
-    "write run { global_batch: 256 }, all workers' samples of a step, or run { batch_per_worker: "
-    "64 }";
+    "write run { global_batch: 256 }, the samples of a step over all workers, or "
+    "run { batch_per_worker: 64 }";
 constexpr const char* kEpochs = "write run { epochs: 10 }";
-constexpr const char* kInferred = "leave it out: the size of the input is known";
+constexpr const char* kInferred = "leave it out: the input size is inferred";
 constexpr const char* kLoss =
     "write the loss as the last layer: layer { name: \"loss\" softmax_cross_entropy {} }";
 constexpr const char* kActivation =
-    "write a layer of its own after this one: layer { name: \"relu1\" relu {} }";
+    "write a separate layer after this one: layer { name: \"relu1\" relu {} }";
 constexpr const char* kDevices = "write worker { devices: \"auto:2\" }, or launch with --devices";
 constexpr const char* kDense = "write dense { units: 10 }";
 constexpr const char* kConv = "write conv2d { filters: 32 kernel: 3 }";
-constexpr const char* kPrefetch = "write data { prefetch_threads: 2 }, of each worker";
+constexpr const char* kPrefetch =
+    "write data { prefetch_threads: 2 }, which applies to each worker";
 
 constexpr Word kWords[] = {
     {"lr", nullptr, kRate},
@@ -107,19 +108,18 @@ constexpr Word kWords[] = {
     {"milestones", nullptr, "write milestone_samples, in samples"},
     {"num_workers", "Data", kPrefetch},
     {"num_workers", nullptr, "write cluster { workers: 4 }"},
-    {"shuffle", nullptr, "leave it out: training samples are always shuffled, by run.seed"},
+    {"shuffle", nullptr, "leave it out: training samples are always shuffled, using run.seed"},
     {"gpus", nullptr, kDevices},
     {"device", nullptr, kDevices},
     {"amp", nullptr, "write worker { precision: BF16 }, on GPUs"},
     {"early_stopping", nullptr, "write evaluation { every_epochs: 1 patience: 5 }"},
-    {"layers", nullptr, "write layer { ... } once for each layer"},
+    {"layers", nullptr, "write one layer { ... } per layer"},
     {"layer", "Config",
-     "write model { layer { ... } }, or, if this file is a network, launch a config that names it "
-     "with model_file"},
+     "write model { layer { ... } }, or, if this file is a network, launch a config that includes "
+     "it with model_file"},
 };
 
-// The message of the config that has this key, for one that was written in another message:
-// "run" for epochs.
+// The message of the config that has this key, for a key at the top level: "run" for epochs.
 std::string Owner(const pb::Descriptor* config, const std::string& key) {
   for (int i = 0; i < config->field_count(); ++i) {
     const pb::Descriptor* type = config->field(i)->message_type();
@@ -128,7 +128,7 @@ std::string Owner(const pb::Descriptor* config, const std::string& key) {
   return "";
 }
 
-// What to write instead, for the words of other frameworks.
+// What to write instead of a word from another framework.
 std::string InsteadOf(const pb::Descriptor* in, const std::string& key) {
   std::string lower = key;
   std::transform(lower.begin(), lower.end(), lower.begin(),

@@ -1,4 +1,4 @@
-// Names that somebody may have meant.
+// Suggests names for misspelled ones.
 #pragma once
 
 #include <google/protobuf/descriptor.h>
@@ -8,17 +8,17 @@
 
 namespace muster {
 
-// The one of `candidates` that `name` most likely means, or "" if none is near.
+// The candidate that is closest to `name`; "" if none is close.
 std::string NearestName(const std::string& name, const std::vector<std::string>& candidates);
 
-// What to say of a name that is none of these: "did you mean …", with all of them.
+// The text for an unknown name: "did you mean …", followed by all candidates.
 std::string SuggestName(const std::string& name, const std::vector<std::string>& candidates);
 
 // The keys of a message.
 std::vector<std::string> FieldNames(const google::protobuf::Descriptor* type);
 
-// What to say of a key that the message does not have: what to write instead of a word that is
-// familiar from PyTorch or Keras (lr, batch_size, kernel_size), or the nearest key.
+// The message for an unknown key: what to write instead of a PyTorch or Keras word (lr, batch_size,
+// kernel_size), or the nearest key.
 std::string UnknownKey(const google::protobuf::Descriptor* type, const std::string& name);
 
 }  // namespace muster

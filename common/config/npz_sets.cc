@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr int64_t kMostClasses = 1'000'000;
 
 bool IsThere(const fs::path& path) {
-  std::error_code ignored;  // what cannot be looked at counts as not there
+  std::error_code ignored;  // treat unreadable paths as missing
   return fs::exists(path, ignored);
 }
 
@@ -31,7 +31,7 @@ T At(const std::byte* bytes) {
 
 bool IsFloat(TensorType type) { return type == TensorType::kF32 || type == TensorType::kF64; }
 
-// Little-endian, as this machine has it.
+// Little-endian, like this machine.
 int64_t IntegerAt(const std::byte* bytes, size_t size, bool is_signed) {
   uint64_t bits = 0;
   std::memcpy(&bits, bytes, size);
@@ -53,7 +53,7 @@ NpzSets FindNpzSets(const std::string& dir) {
     if (sets.training || sets.validation || sets.test) return sets;
     throw Error(ExitCode::kData,
                 "{}: expected train.npz, with arrays x and y as numpy.savez writes them, found no "
-                "such file; data.dir may also name one .npz file",
+                "such file; data.dir may also be one .npz file",
                 dir);
   }
   const NpzReader reader(dir);
@@ -74,7 +74,7 @@ NpzSamples SamplesIn(const NpzReader& reader, const NpzArray& x) {
   const size_t rank = x.shape.size();
   if (rank < 2 || rank > 4) {
     fail("[samples, features], [samples, height, width] or [samples, height, width, channels]",
-         rank == 1 ? fmt::format(": store {}.reshape(-1, 1) for one feature", x.name) : "");
+         rank == 1 ? fmt::format(": store {}.reshape(-1, 1) for a single feature", x.name) : "");
   }
   constexpr int64_t kMostSide = 65536, kMostChannels = 16777216;
   const Shape shape = rank == 2   ? Shape{1, 1, x.shape[1]}
@@ -82,7 +82,7 @@ NpzSamples SamplesIn(const NpzReader& reader, const NpzArray& x) {
                                   : Shape{x.shape[1], x.shape[2], x.shape[3]};
   if (x.elements == 0 || std::max(shape.height, shape.width) > kMostSide ||
       shape.channels > kMostChannels) {
-    fail(fmt::format("at least one sample, of 1 to {} rows and columns and 1 to {} channels or "
+    fail(fmt::format("at least one sample, with 1 to {} rows and columns and 1 to {} channels or "
                      "features",
                      kMostSide, kMostChannels),
          "");
@@ -131,9 +131,9 @@ NpzLabels ReadNpzLabels(const NpzReader& reader, const std::string& y, int64_t s
       }
       const int64_t label = IntegerAt(bytes, size, kind == 'i');
       if (label < 0 || label >= kMostClasses) {
-        fail(fmt::format("classes from 0 to at most {}", kMostClasses - 1),
-             fmt::format("{}{}: numpy.unique({}, return_inverse=True) numbers the classes", label,
-                         here(), y));
+        fail(fmt::format("classes from 0 to {}", kMostClasses - 1),
+             fmt::format("{}{}: number the classes with numpy.unique({}, return_inverse=True)",
+                         label, here(), y));
       }
       found.labels.push_back(static_cast<int32_t>(label));
     }
@@ -165,8 +165,8 @@ void ResolveNpz(config::Data& data) {
   }
   if (counts && largest == 0) {
     throw Error(ExitCode::kData,
-                "{}: expected classes from 0 in y, of at least two samples that differ, found 0 "
-                "alone; data.npz.classes gives their number, and values to predict are float32",
+                "{}: expected at least two classes in y, numbered from 0, found only class 0; set "
+                "data.npz.classes to their number, or store values to predict as float32",
                 data.dir());
   }
   if (counts) npz.set_classes(has_values ? 0 : static_cast<uint32_t>(largest + 1));

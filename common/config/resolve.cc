@@ -1,4 +1,4 @@
-// The values that depend on this machine, on the data's files, and on other settings.
+// Resolves values that depend on this machine, on the data's files, and on other settings.
 #include <sched.h>
 
 #include <algorithm>

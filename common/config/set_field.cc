@@ -19,7 +19,7 @@ namespace {
 
 namespace pb = google::protobuf;
 
-// Splits "a.b[c].d" at the dots outside of brackets.
+// Splits "a.b[c].d" at the dots outside brackets.
 std::vector<std::string> SplitPath(const std::string& path) {
   std::vector<std::string> parts(1);
   int depth = 0;
@@ -35,7 +35,7 @@ std::vector<std::string> SplitPath(const std::string& path) {
   return parts;
 }
 
-// Index of the element that "[2]" or "[conv1]" means.
+// The index of the element that "[2]" or "[conv1]" names.
 int FindElement(pb::Message& parent, const pb::FieldDescriptor* field, const std::string& which,
                 const std::string& origin) {
   const pb::Reflection* reflection = parent.GetReflection();
@@ -44,8 +44,8 @@ int FindElement(pb::Message& parent, const pb::FieldDescriptor* field, const std
       std::all_of(which.begin(), which.end(), [](unsigned char c) { return std::isdigit(c); })) {
     const long index = which.size() < 9 ? std::stol(which) : size;
     if (index < size) return static_cast<int>(index);
-    throw Error(ExitCode::kUsage, "{}: {}[{}]: there are {} elements, counted from 0", origin,
-                field->name(), which, size);
+    throw Error(ExitCode::kUsage, "{}: {}[{}]: no such element: there are {}, counted from 0",
+                origin, field->name(), which, size);
   }
   std::vector<std::string> names;
   if (const pb::FieldDescriptor* name = field->message_type()->FindFieldByName("name")) {
@@ -59,8 +59,8 @@ int FindElement(pb::Message& parent, const pb::FieldDescriptor* field, const std
               which, SuggestName(which, names));
 }
 
-// Two settings of the command line that exclude each other: the later one would silently win. One
-// of the file is meant to be replaced.
+// Refuses two command line settings that exclude each other; otherwise the later one would silently
+// win. A setting of the file may be replaced.
 void RefuseSecondOfOneof(const pb::FieldDescriptor* field, const std::string& walked,
                          const std::string& origin, const ConfigErrors& errors) {
   const pb::OneofDescriptor* const oneof = field->real_containing_oneof();
@@ -70,12 +70,12 @@ void RefuseSecondOfOneof(const pb::FieldDescriptor* field, const std::string& wa
     const auto found = errors.locations.find(walked + other->name());
     if (other == field || found == errors.locations.end() || !found->second.starts_with("--"))
       continue;
-    throw Error(ExitCode::kUsage, "{}: excludes {}: expected exactly one of {}, {}", origin,
+    throw Error(ExitCode::kUsage, "{}: conflicts with {}: expected exactly one of {}, {}", origin,
                 found->second, walked + other->name(), walked + field->name());
   }
 }
 
-// Reads `text` as the value of a plain field.
+// Parses `text` as the value of a scalar field.
 bool ParsePlain(const std::string& text, const pb::FieldDescriptor* field, pb::Message& message) {
   struct : pb::io::ErrorCollector {
     void AddError(int, pb::io::ColumnNumber, const std::string&) override {}
@@ -85,7 +85,7 @@ bool ParsePlain(const std::string& text, const pb::FieldDescriptor* field, pb::M
   return parser.ParseFieldValueFromString(text, field, &message);
 }
 
-// Replaces a field by what the text says.
+// Replaces the field's value by the setting's.
 void SetValue(pb::Message& message, const pb::FieldDescriptor* field, const std::string& walked,
               const Setting& setting, ConfigErrors& errors) {
   RefuseSecondOfOneof(field, walked, setting.origin, errors);
@@ -100,7 +100,7 @@ void SetValue(pb::Message& message, const pb::FieldDescriptor* field, const std:
     if (errors.noted() != before) return;
     std::vector<const pb::FieldDescriptor*> set;
     fresh->GetReflection()->ListFields(*fresh, &set);
-    // A value such as "{} seed: 7" would smuggle in other keys.
+    // A value such as "{} seed: 7" would set other keys too.
     if (set.size() > 1 || (set.size() == 1 && set[0] != field)) {
       throw Error(ExitCode::kUsage, "{}: expected one value for {}", setting.origin, key);
     }
@@ -148,7 +148,7 @@ void Set(pb::Message& config, const Setting& setting, ConfigErrors& errors) {
     const bool last = i + 1 == parts.size();
     if (last && bracket == std::string::npos) return SetValue(*at, field, walked, setting, errors);
     if (field->message_type() == nullptr) {
-      throw Error(ExitCode::kUsage, "{}: {}{} has no parts to set", origin, walked, name);
+      throw Error(ExitCode::kUsage, "{}: {}{} has no fields", origin, walked, name);
     }
     if (field->is_repeated()) {
       if (bracket == std::string::npos || last) {

@@ -21,7 +21,7 @@ namespace {
 
 namespace pb = google::protobuf;
 
-// So many mistakes are reported, and texts up to this size are read again after one.
+// The most mistakes to report, and the largest text in bytes that is parsed again after a mistake.
 constexpr size_t kMostMistakes = 50;
 constexpr size_t kMostReadAgain = size_t{1} << 20;
 constexpr const char* kExpected =
@@ -32,8 +32,8 @@ struct Complaint {
   std::string message;
 };
 struct Complaints {
-  std::optional<Complaint> error;  // the first one, at which the parser stops
-  std::vector<Complaint> unknown;  // keys that it has passed over
+  std::optional<Complaint> error;  // the first one; the parser stops there
+  std::vector<Complaint> unknown;  // keys that the parser skipped
 };
 
 class Collector : public pb::io::ErrorCollector {
@@ -52,7 +52,7 @@ class Collector : public pb::io::ErrorCollector {
   Complaints& found_;
 };
 
-// The message that a setting is in, and its field; nullptr for what does not exist.
+// The message that holds a setting, and its field; nullptr if it does not exist.
 struct Key {
   const pb::Descriptor* in = nullptr;
   const pb::FieldDescriptor* field = nullptr;
@@ -70,12 +70,13 @@ Key KeyAt(const pb::Descriptor* root, const std::string& path) {
   }
 }
 
-// What is wrong with a setting; "" if the parser's complaint is about the text around it.
+// Explains what is wrong with a setting; "" if the complaint is about the text around it.
 std::string Explain(const pb::FieldDescriptor* field, const std::string& value,
                     const std::string& complaint) {
   const auto is = [&](const char* start) { return complaint.starts_with(start); };
   if (field == nullptr) return "";
-  if (is("Field ") || is("Non-repeated field ")) return complaint;  // another one of a oneof; twice
+  if (is("Field ") || is("Non-repeated field "))
+    return complaint;  // another member of the oneof, or repeated
   if (!is("Expected integer") && !is("Expected double") && !is("Expected string") &&
       !is("Expected \"{\"") && !is("Unknown enum") && !is("Integer out of range") &&
       !is("Invalid value")) {
@@ -84,16 +85,15 @@ std::string Explain(const pb::FieldDescriptor* field, const std::string& value,
   return WrongValue(*field, value);
 }
 
-// Easily given in place of the config in it.
+// Users easily pass a run directory instead of the config in it.
 void RefuseRunDir(const std::string& file) {
   std::error_code ignored;
   const std::filesystem::path config = std::filesystem::path(file) / "config.txtpb";
   if (!std::filesystem::exists(config, ignored)) return;
-  throw Error(
-      ExitCode::kUsage,
-      "{}: is the directory of a run, expected a config: that of the run is {}, and `muster "
-      "launch --resume {}` goes on with it",
-      file, config.string(), ShellWord(file));
+  throw Error(ExitCode::kUsage,
+              "{}: is a run directory, expected a config: use {}, or continue the run with `muster "
+              "launch --resume {}`",
+              file, config.string(), ShellWord(file));
 }
 
 void NoteLocations(const pb::Message& message, const pb::TextFormat::ParseInfoTree* tree,
@@ -118,7 +118,7 @@ void NoteLocations(const pb::Message& message, const pb::TextFormat::ParseInfoTr
   }
 }
 
-// The parser passes over removed settings without a word.
+// The parser silently skips removed settings.
 void NoteRemoved(const std::string& text, const PlaceOfLine& place, const std::string& before,
                  const pb::Descriptor* root, ConfigErrors& errors) {
   VisitNames(text, [&](const SettingName& name) {
@@ -130,7 +130,7 @@ void NoteRemoved(const std::string& text, const PlaceOfLine& place, const std::s
   });
 }
 
-// Reads one text, again and again until no setting of it is refused.
+// Parses one text repeatedly, leaving out one more bad setting each time, until it succeeds.
 class Reading {
  public:
   Reading(const std::string& text, const PlaceOfLine& place, const std::string& prefix,
@@ -165,8 +165,8 @@ class Reading {
     std::string path, text;
   };
 
-  // Values of enums may be written in any case, as on the command line. A number, which the parser
-  // takes, may not: PyTorch's padding=1 is not VALID.
+  // Enum values may be in any case, as on the command line. The parser also accepts numbers, which
+  // are refused here: PyTorch's padding=1 is not VALID.
   void CheckEnums(std::string& rest) {
     VisitNames(text_, [&](const SettingName& name) {
       const pb::FieldDescriptor* const field = KeyAt(root_, name.path).field;
@@ -199,13 +199,13 @@ class Reading {
     mistakes_.push_back({name.line, name.path, fmt::format("{}{}: {}", before_, name.path, what)});
   }
 
-  // Whether the name in `rest` is one that was changed for the parser to pass over it.
+  // Whether LeaveOut or CheckEnums changed this name to make the parser skip it.
   bool IsLeftOut(const std::string& rest, size_t offset) const {
     return rest[offset] == '_' && text_[offset] != '_';
   }
 
-  // Gives the setting that the parser has stopped at a name that is unknown, so that the parser
-  // passes over it with its value. False if it has stopped at something else.
+  // Makes the parser skip the setting at which it stopped, by making its name unknown. Returns
+  // false if it did not stop at a setting.
   bool LeaveOut(std::string& rest) {
     if (!found_.error || mistakes_.size() == kMostMistakes || text_.size() > kMostReadAgain)
       return false;
@@ -224,7 +224,7 @@ class Reading {
     const SettingName name = NameBefore(text_, unknown.line, unknown.column);
     if (name.line < 0 || IsLeftOut(rest, name.offset)) return;
     const Key key = KeyAt(root_, name.path);
-    // A network in place of a config has the same unknown key again and again.
+    // A network in place of a config repeats the same unknown key many times.
     const bool again = key.in == root_ && std::ranges::any_of(mistakes_, [&](const Mistake& m) {
                          return m.path == name.path;
                        });
@@ -233,7 +233,7 @@ class Reading {
     Add(name, is_key ? UnknownKey(key.in, key.name) : unknown.message);
   }
 
-  // Where a "}" is missing, the settings after it look unknown: says so of the first one alone.
+  // After a missing "}" all following settings look unknown. Reports only the first.
   bool NoteMissingBracket() {
     const auto last_part = [](const Mistake& mistake) {
       return mistake.path.substr(mistake.path.rfind('.') + 1);
@@ -251,7 +251,7 @@ class Reading {
     return true;
   }
 
-  // The parser has stopped at something that is no setting.
+  // The parser stopped at something that is not a setting.
   void NoteEnd() {
     const Complaint end = found_.error.value_or(Complaint{});
     if (end.message == "Expected identifier, got: }") {
@@ -272,7 +272,7 @@ class Reading {
     }
     const std::string what =
         name.line < 0 ? "" : Explain(KeyAt(root_, name.path).field, name.value, end.message);
-    if (!what.empty() && !at_end) return Add(name, what);  // one too many, or of too long a text
+    if (!what.empty() && !at_end) return Add(name, what);  // a second value, or too much text
     const std::string setting = name.line == end.line ? before_ + name.path + ": " : "";
     mistakes_.push_back({end.line, "", setting + (at_end ? "" : end.message + "; ") + advice});
   }
@@ -282,7 +282,7 @@ class Reading {
   const std::string before_;
   pb::Message& message_;
   const pb::Descriptor* const root_;
-  Complaints found_;  // in the last reading
+  Complaints found_;  // of the last parse
   std::vector<Mistake> mistakes_;
 };
 
@@ -292,12 +292,13 @@ void ParseTextFile(const std::string& file, const std::string& prefix, pb::Messa
                    ConfigErrors& errors) {
   RefuseRunDir(file);
   std::string text = ReadTextFile(file);
-  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);  // some editors write it
+  if (text.starts_with("\xEF\xBB\xBF"))
+    text.erase(0, 3);  // a byte order mark, written by some editors
   if (text.empty()) throw Error(ExitCode::kUsage, "{}: the file is empty; {}", file, kExpected);
   if (text.find('\0') != std::string::npos) {
     throw Error(ExitCode::kUsage,
-                "{}: is not a text file; {}. If these are weights, a run starts from them "
-                "with --initial-weights {}",
+                "{}: is not a text file; {}. If it holds weights, start a run from them with "
+                "--initial-weights {}",
                 file, kExpected, ShellWord(file));
   }
   const PlaceOfLine place = [&](int line) { return fmt::format("{}:{}", file, line + 1); };

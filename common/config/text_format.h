@@ -1,5 +1,5 @@
-// Protobuf text format with errors that a person can act on: one line with file, line, key, what
-// was expected, what is there, and the nearest known name.
+// Protobuf text format with errors that a user can act on: one line with file, line, key, expected
+// value, actual value, and the nearest known name.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -14,48 +14,46 @@
 
 namespace muster {
 
-// Brackets within one another: the parser's own limit is more than a stack has room for, also in
-// what it passes over.
+// The maximum nesting of brackets. The parser's own limit would overflow the stack.
 constexpr int kMostTextNesting = 32;
 
-// Parses the text of `file` into `message`, whose place in the config is `prefix` ("" for the
-// whole config, "model" for an included model). Notes in `errors` where each field was, and fields
-// that cannot be read, which are left out. Throws Error(kUsage) if nothing more can be read.
+// Parses the text of `file` into `message`. `prefix` is the message's path in the config: "" for
+// the whole config, "model" for an included model. Notes in `errors` the location of each field,
+// and unreadable fields, which are skipped. Throws Error(kUsage) if the rest is unreadable.
 void ParseTextFile(const std::string& file, const std::string& prefix,
                    google::protobuf::Message& message, ConfigErrors& errors);
 
-// The same of a text that is no file's. `place` names a line of it, counted from 0, in errors.
+// The same for a text outside a file. `place` formats the location of a line, counted from 0.
 using PlaceOfLine = std::function<std::string(int line)>;
 void ParseText(const std::string& text, const PlaceOfLine& place, const std::string& prefix,
                google::protobuf::Message& message, ConfigErrors& errors);
 
-// Throws every error; `origin` stands for the file's name.
+// Throws all mistakes in one error; `origin` stands for the file name.
 void ParseText(const std::string& text, const std::string& origin, const std::string& prefix,
                google::protobuf::Message& message);
 
-// The name of a setting in a text. The complaints of the parser give a place alone.
+// The name of a setting in a text. The parser's errors only give a position.
 struct SettingName {
   std::string path;   // "optimizer.momentum", without indices
-  std::string value;  // what follows the colon, if that is no message
-  // As the parser counts: from 0, a tab up to the next multiple of 8. -1: there is none.
+  std::string value;  // the text after the colon; "" for a message
+  // As the parser counts: from 0, a tab advances to the next multiple of 8. -1: none.
   int line = -1, column = 0;
-  size_t offset = 0, value_offset = 0;  // of both in the text
+  size_t offset = 0, value_offset = 0;  // byte offsets of the name and the value
 };
 
-// Calls visit(name) for each name of the text until that returns false.
+// Calls visit(name) for each name in the text until it returns false.
 void VisitNames(const std::string& text, const std::function<bool(const SettingName&)>& visit);
 
-// The last name before a place.
+// The last name before a position.
 SettingName NameBefore(const std::string& text, int line, int column);
 
-// Both ends of a text: a mistake may quote a whole file without a space in it.
+// Keeps both ends of a long text: the parser may quote a whole file that has no spaces.
 std::string Shorten(const std::string& text);
 
-// Sets one field from text: "run.epochs", "model.layer[2].dropout.rate", "model.layer[conv1].…"
-// (an element found by its name). A value is what text format allows; strings need no quotes,
-// values of an enum may be in any case, lists are written [3, 3], messages { key: value }. What was
-// there is replaced, and so is another member of the same oneof. Mistakes are noted with the
-// setting's origin.
+// Sets one field from text: "run.epochs", "model.layer[2].dropout.rate", "model.layer[conv1].…" (an
+// element found by its name). Values are in text format; strings need no quotes, enum values may be
+// in any case, lists are written [3, 3], messages { key: value }. Replaces the previous value and
+// any other member of the same oneof. Notes mistakes with the setting's origin.
 void SetField(config::Config& config, const Setting& setting, ConfigErrors& errors);
 
 }  // namespace muster

@@ -12,7 +12,7 @@ namespace pb = google::protobuf;
 using pb::io::Tokenizer;
 
 std::string Shorten(const std::string& text) {
-  constexpr size_t kKept = 200;  // of either end
+  constexpr size_t kKept = 200;  // at each end
   if (text.size() <= 2 * kKept) return text;
   return text.substr(0, kKept) + "..." + text.substr(text.size() - kKept);
 }
@@ -27,10 +27,10 @@ void VisitNames(const std::string& text, const std::function<bool(const SettingN
   tokenizer.set_allow_f_after_float(true);
   tokenizer.set_require_space_after_number(false);
   tokenizer.set_allow_multiline_strings(true);
-  std::vector<std::string> open;  // paths of the messages around
+  std::vector<std::string> open;  // paths of the enclosing messages
   SettingName name;
   bool in_value = false, in_list = false;
-  size_t at = 0;  // the offset of this line and column
+  size_t at = 0;  // the offset of `line` and `column`
   int line = 0, column = 0;
   const auto offset_of = [&](const Tokenizer::Token& token) {
     for (; line < token.line; ++line, column = 0) at = text.find('\n', at) + 1;
@@ -49,7 +49,7 @@ void VisitNames(const std::string& text, const std::function<bool(const SettingN
     } else if (symbol == '}' || symbol == '>') {
       if (name.line >= 0 && !visit(name)) return;
       name = {};
-      if (!open.empty()) name.path = open.back();  // for another message of a list
+      if (!open.empty()) name.path = open.back();  // for the next message of a list
       if (!open.empty()) open.pop_back();
       in_value = false;
     } else if (symbol == ':') {

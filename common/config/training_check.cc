@@ -20,12 +20,12 @@ void CheckOptimizer(const config::Config& config, ConfigErrors& errors) {
       TraitsOf(optimizer).decay_type != config::Optimizer::DECOUPLED) {
     errors.Fail(
         "optimizer.decay_type",
-        "COUPLED contradicts type ADAMW, which is ADAM with decoupled decay: expected type ADAM, "
-        "or no decay_type");
+        "COUPLED contradicts type ADAMW, which is ADAM with decoupled decay: use type ADAM, or "
+        "remove decay_type");
   }
   if (config.evaluation().use_ema() && !optimizer.has_ema_decay()) {
     errors.Fail("evaluation.use_ema",
-                "there is no moving average of the weights: expected optimizer.ema_decay with it");
+                "needs a moving average of the weights: set optimizer.ema_decay");
   }
 }
 
@@ -36,7 +36,7 @@ void CheckLearningRate(const config::LearningRate& rate, ConfigErrors& errors) {
   if (rate.type() == LearningRate::STEP && rate.has_interval_samples() == (milestones > 0)) {
     errors.Fail(key + (milestones > 0 ? "milestone_samples[0]" : "interval_samples"),
                 "{}: type STEP needs exactly one of interval_samples, milestone_samples",
-                milestones > 0 ? "interval_samples is there too" : "missing");
+                milestones > 0 ? "interval_samples is set too" : "missing");
   }
   if (rate.type() == LearningRate::EXPONENTIAL && !rate.has_interval_samples()) {
     errors.Fail(key + "interval_samples", "missing: type {} needs it", type);
@@ -46,7 +46,7 @@ void CheckLearningRate(const config::LearningRate& rate, ConfigErrors& errors) {
   }
   if (rate.type() == LearningRate::PLATEAU && rate.end() > rate.base()) {
     errors.Fail(key + "end",
-                "expected at most base, {:g}, below which the rate is to fall, got {:g}",
+                "expected at most base, {:g}, because the rate falls from base to end, got {:g}",
                 rate.base(), rate.end());
   }
   int64_t last = rate.warmup_samples();
@@ -54,7 +54,7 @@ void CheckLearningRate(const config::LearningRate& rate, ConfigErrors& errors) {
     if (rate.milestone_samples(i) <= last) {
       errors.Fail(
           fmt::format("{}milestone_samples[{}]", key, i), "expected more than {}, {}, got {}",
-          i == 0 ? "warmup_samples" : "the milestone before it", last, rate.milestone_samples(i));
+          i == 0 ? "warmup_samples" : "the previous milestone", last, rate.milestone_samples(i));
     }
     last = rate.milestone_samples(i);
   }
@@ -69,7 +69,7 @@ void CheckUnits(const config::Model& model, ConfigErrors& errors) {
     const config::Layer& layer = model.layer(i);
     if (!layer.has_dense() || layer.dense().has_units()) continue;
     errors.Fail(fmt::format("model.layer[{}].dense.units", i),
-                "missing: only the last layer before the loss may leave it out");
+                "missing: required except in the last layer before the loss");
   }
 }
 
@@ -85,9 +85,8 @@ void CheckNpz(const config::Data& data, ConfigErrors& errors) {
   const config::NpzData& npz = data.npz();
   if (!npz.has_height() || !npz.has_width() || !npz.has_channels() || !npz.has_classes()) {
     errors.Fail("data.dir",
-                "expected arrays (x, y), which give the network's input and the number of classes, "
-                "found no data.dir: give it with --data DIR, or set data.npz {{ height: … width: … "
-                "channels: … classes: … }}");
+                "missing: the arrays give the network's input and the number of classes: set it "
+                "with --data DIR, or set data.npz {{ height: … width: … channels: … classes: … }}");
     return;
   }
   if (npz.classes() == 1) {
@@ -100,15 +99,15 @@ void CheckImageFolder(const config::Data& data, ConfigErrors& errors) {
   const config::Preprocess& p = data.preprocess();
   if (data.class_names_size() == 0) {
     errors.Fail("data.dir",
-                "expected a directory with a folder of images for each class, in train/ or in "
-                "itself, found {}",
-                data.dir().empty() ? "no data.dir: give it with --data DIR or --set data.dir=DIR"
+                "expected a directory with one folder of images per class, in train/ or at the "
+                "top level, found {}",
+                data.dir().empty() ? "no data.dir: set it with --data DIR or --set data.dir=DIR"
                                    : "none in \"" + data.dir() + "\"");
   }
   if (!p.has_crop_height() || !p.has_crop_width()) {
     errors.Fail("data.preprocess.crop_height",
-                "missing: format IMAGE_FOLDER needs crop_height and crop_width, the input of the "
-                "network");
+                "missing: format IMAGE_FOLDER needs crop_height and crop_width, the network's "
+                "input size");
   }
   if (data.image_folder().channels() == 2) {
     errors.Fail("data.image_folder.channels", "expected 1 (grey) or 3 (red, green, blue), got 2");
@@ -145,11 +144,12 @@ void CheckData(const config::Data& data, ConfigErrors& errors) {
     errors.Fail("data.class_weights[0]", "expected {} numbers, one for each class, got {}",
                 DataClasses(data), weights.size());
   } else if (!weights.empty() && std::ranges::all_of(weights, [](float w) { return w == 0; })) {
-    errors.Fail("data.class_weights[0]", "expected at least one above 0: no sample would count");
+    errors.Fail("data.class_weights[0]",
+                "expected at least one above 0, otherwise no sample counts");
   }
   constexpr int64_t kMostElements = int64_t{1} << 31;  // of an image: 8 GiB as floats
   if (StoredShape(data).elements() > kMostElements) {
-    errors.Fail("data", "an image of {} has more than {} values", StoredShape(data).ToString(),
+    errors.Fail("data", "an image of {} has more than {} elements", StoredShape(data).ToString(),
                 kMostElements);
   }
 }
@@ -159,8 +159,8 @@ void CheckEvaluation(const config::Config& config, ConfigErrors& errors) {
   const bool has_values = HasValues(config.data());
   if (has_values && evaluation.has_stop_at_accuracy()) {
     errors.Fail("evaluation.stop_at_accuracy",
-                "needs classes, and y holds values (data.npz.classes is 0): evaluation.patience "
-                "stops by the loss");
+                "needs classes, but y holds values (data.npz.classes is 0): use "
+                "evaluation.patience to stop by the loss");
   }
   const bool has_matrix = evaluation.confusion_matrix() && !has_values;
   constexpr int64_t kMostClasses = 4096;  // 16.8 million numbers
@@ -202,7 +202,7 @@ void CheckPreprocess(const config::Data& data, ConfigErrors& errors) {
                 p.crop_height(), p.crop_width(), stored.height, stored.width);
   }
   if (p.crop_padding() > 0 && !p.has_crop_height()) {
-    errors.Fail(key + "crop_padding", "has no meaning without crop_height and crop_width");
+    errors.Fail(key + "crop_padding", "needs crop_height and crop_width");
   }
   if (p.contrast_min() > p.contrast_max()) {
     errors.Fail(key + "contrast_min", "expected at most contrast_max, {}, got {}", p.contrast_max(),

@@ -1,4 +1,4 @@
-// Settings of the update whose value follows from other settings, as every program reads them.
+// Update settings whose values are derived from other settings.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@ namespace muster {
 std::vector<std::string> OptimizerTypes();
 
 struct OptimizerTraits {
-  // Arrays of the weights' size that the optimizer keeps from step to step: 0 to 2.
+  // The number of arrays of the weights' size that the optimizer keeps between steps: 0 to 2.
   int state_arrays = 0;
-  // As given, or the default of the type. 0 for types without momentum.
+  // The configured value or the type's default. 0 for types without momentum.
   float momentum = 0;
   config::Optimizer::DecayType decay_type = config::Optimizer::COUPLED;
 };
 OptimizerTraits TraitsOf(const config::Optimizer& optimizer);
 
-// Spells out momentum and decay_type, so that a written config says what is used.
+// Spells out momentum and decay_type, so that a written config shows the values in use.
 void ResolveOptimizer(config::Optimizer& optimizer);
 
-// learning_rate.base, scaled with the number of workers as learning_rate.scaling says.
+// learning_rate.base, scaled by the number of workers according to learning_rate.scaling.
 double ScaledBase(const config::LearningRate& rate, uint32_t workers);
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// Adds a change of the members to what a summary says of them.
+// Updates a summary for a change of the members.
 #pragma once
 
 #include "proto/events.pb.h"

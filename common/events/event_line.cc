@@ -14,9 +14,9 @@ namespace {
 namespace protobuf = google::protobuf;
 using protobuf::FieldDescriptor;
 
-constexpr size_t kQuotedBytes = 80;  // of a line that cannot be read
+constexpr size_t kQuotedBytes = 80;  // of an unreadable line
 
-// libprotobuf writes a line of its own to stderr for each string that is no UTF-8.
+// Otherwise libprotobuf prints to stderr for each string that is not UTF-8.
 void MakePlain(protobuf::Message& message) {
   const protobuf::Reflection& reflection = *message.GetReflection();
   std::vector<const FieldDescriptor*> fields;
@@ -58,7 +58,7 @@ events::Event ParseEventLine(std::string_view line) {
       protobuf::util::JsonStringToMessage({line.data(), line.size()}, &event, options);
   if (!status.ok()) {
     throw Error(ExitCode::kFailure,
-                "expected an event of the server (proto/events.proto) as a JSON object, got {} "
+                "expected an event from the server (proto/events.proto) as a JSON object, got {} "
                 "bytes: {}{}",
                 line.size(), Printable(line.substr(0, kQuotedBytes)),
                 line.size() > kQuotedBytes ? " …" : "");

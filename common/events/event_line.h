@@ -1,4 +1,4 @@
-// The framing of the server's events: a line of JSON each (proto/PROTOCOL.md, "Events").
+// The framing of the server's events: one line of JSON each (proto/PROTOCOL.md, "Events").
 #pragma once
 
 #include <cstddef>
@@ -9,15 +9,14 @@
 
 namespace muster {
 
-// Of one line, with its newline; a reader takes no longer one.
+// The maximum length of a line with its newline; readers refuse longer ones.
 inline constexpr size_t kMostEventBytes = 1 << 20;
 
-// With its newline. Text that is no UTF-8 is made so; a number that is not finite is left out.
+// Includes the newline. Replaces invalid UTF-8 and drops non-finite numbers.
 std::string EventLine(const events::Event& event);
 
-// `line` without its newline. An event or a field that this program does not know is left out: the
-// kind of such an event is KIND_NOT_SET. Throws Error(kFailure), which quotes the line, for what is
-// no event at all.
+// `line` has no newline. Unknown events and fields are skipped; the kind of an unknown event is
+// KIND_NOT_SET. Throws Error(kFailure), which quotes the line, if it is not an event.
 events::Event ParseEventLine(std::string_view line);
 
 }  // namespace muster

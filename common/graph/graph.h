@@ -1,5 +1,4 @@
-// The network as every process sees it: layers, shapes, variables, FLOPs. No arithmetic is done
-// here; worker/nn executes it.
+// The network as all processes see it: layers, shapes, variables, FLOPs. worker/nn executes it.
 #pragma once
 
 #include <cstdint>
@@ -17,45 +16,45 @@ struct Layer {
   std::string name;
   std::string kind;  // conv2d, dense, ... as in the config
   LayerSpec spec;
-  std::vector<int> inputs;  // indices of the layers that this one reads; kData is the image
-  Shape input_shape;        // of the first input; that of all of them but for concat
+  std::vector<int> inputs;  // indices of the layers that this one reads; kData is the input
+  Shape input_shape;        // of the first input; all inputs have it except for concat
   Shape output_shape;
   // Indices into Graph::variables(); -1: none.
   int weights = -1, bias = -1;                                           // conv2d, dense
   int scale = -1, shift = -1, running_mean = -1, running_variance = -1;  // batch_norm
-  double forward_flops = 0;  // per sample; a multiply-add is two
+  double forward_flops = 0;  // per sample; a multiply-add counts as two
 
   static constexpr int kData = -1;
 
   bool has_variables() const { return weights >= 0 || scale >= 0; }
-  // Whether this is a loss whose labels are the bits of values to predict, not classes.
+  // Whether the labels of this loss are the bits of values to predict instead of classes.
   bool is_of_values() const {
     return std::holds_alternative<MeanSquaredErrorSpec>(spec) && input_shape.channels == 1;
   }
-  // The class of a loss's first logit: 1 for sigmoid_cross_entropy with a single logit, that of
-  // class 1 of two.
+  // The class of the loss's first logit: 1 for sigmoid_cross_entropy with a single logit, which
+  // belongs to class 1 of two. Otherwise 0.
   int64_t first_class() const {
     return std::holds_alternative<SigmoidCrossEntropySpec>(spec) && input_shape.channels == 1;
   }
   LayerTraits traits() const { return TraitsOf(spec); }
 };
 
-// A directed graph without cycles. Immutable. Layers are in execution order, each after all that
-// it reads; an output may be read by several layers, and every one but the loss's is read. The
-// last layer is the loss.
+// An immutable, directed acyclic graph. Layers are in execution order, each after all layers that
+// it reads. Every output except the loss's is read, by one or more layers. The last layer is the
+// loss.
 class Graph {
  public:
-  // As BuildGraph (common/config/build_graph.h) makes them.
+  // See BuildGraph (common/config/build_graph.h).
   Graph(const Shape& input, std::vector<Layer> layers, std::vector<Variable> variables);
 
   const Shape& input_shape() const { return input_shape_; }
   const std::vector<Layer>& layers() const { return layers_; }
-  // Described by a line per layer, after one of the input.
+  // Its description has one line for the input and one per layer.
   const VariableLayout& layout() const { return layout_; }
   const std::vector<Variable>& variables() const { return layout_.variables(); }
   size_t arena_floats() const { return layout_.arena_floats(); }
   int64_t outputs() const;  // the width of the loss layer's input
-  int64_t classes() const;  // that the loss tells apart
+  int64_t classes() const;  // the number of classes that the loss distinguishes
   double forward_flops() const;
 
  private:

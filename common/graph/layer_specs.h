@@ -1,7 +1,6 @@
-// What each kind of layer is told by the config, with everything that follows from the shape of its
-// input resolved (proto/config.proto has the formulas), and what kind of layer it is: all that
-// planning, checks and descriptions know of it. docs/HACKING.md lists the other files that a
-// new kind of layer needs.
+// The settings of each kind of layer, with everything that follows from the input's shape resolved
+// (proto/config.proto has the formulas), and the traits that planning, checks and descriptions use.
+// docs/HACKING.md lists the other files that a new kind of layer needs.
 #pragma once
 
 #include <cstdint>
@@ -11,39 +10,39 @@
 
 namespace muster {
 
-// What an op applies to its result, in the same pass.
+// A function that an op applies to its result in the same pass.
 enum class Activation { kNone, kRelu, kRelu6 };
 // "relu"; "" for kNone.
 const char* Name(Activation activation);
 
-// What a kind of layer lets others do. What is left out is right for a layer whose backward needs
-// nothing but the gradient of its output and what forward left in its state; see OpOptions and
-// BackwardArgs (worker/backend/op.h).
+// What may be done with a kind of layer. The defaults fit a layer whose backward only needs the
+// gradient of its output and the state left by forward; see worker/backend/op.h.
 struct LayerTraits {
   bool is_loss = false;
-  // Its output is its input, always, or in inference: it has no op there.
+  // The output is the input, always or only in inference, so the layer needs no op there.
   bool moves_nothing = false, moves_nothing_in_inference = false;
-  // It has no backward: the gradient of its output is, as it is, that of each input.
+  // There is no backward: the gradient of the output is also that of each input.
   bool passes_gradient_on = false;
 
-  // It is this, and may be made part of a layer before it that fuses it.
+  // This activation may be fused into a preceding layer.
   Activation activation = Activation::kNone;
-  // A relu: its derivative then belongs to whoever writes the gradient of the output. Everything:
-  // any activation, whose derivative the op then applies itself, and a sum with another tensor.
+  // kRelu: the layer that writes the gradient of the output then applies the relu's derivative.
+  // kEverything: any activation, whose derivative the op applies itself, and a sum with another
+  // tensor.
   enum class Fuses { kNothing, kRelu, kEverything } fuses = Fuses::kNothing;
   // Backward can multiply by the derivative of a relu before the layer.
   bool applies_relu_before = false;
 
-  // Forward may write its output over its input, and whether elements that are above zero then
-  // still are, or have become zero.
+  // Whether forward may write its output over its input, and whether positive elements then stay
+  // positive or become zero.
   bool output_in_place = false, keeps_signs = false;
   // Backward may write the gradient of the input over that of the output.
   bool gradient_in_place = false;
-  // What backward looks at; kAfterRelu: only if it applies the derivative of a relu before it.
+  // What backward reads; kAfterRelu: only if it applies the derivative of a preceding relu.
   enum class Reads { kNever, kAfterRelu, kAlways };
   Reads backward_reads_input = Reads::kNever, backward_reads_output = Reads::kNever;
-  // The output is a tensor of its own that stays until backward, whatever follows: counted in the
-  // least memory of a job.
+  // The output is a separate tensor that is kept until backward in all networks. It counts towards
+  // the minimum memory of a job.
   bool keeps_output = false;
 };
 
@@ -52,13 +51,13 @@ struct Pads {
   int64_t top = 0, bottom = 0, left = 0, right = 0;
 };
 
-// Each spec has traits(), unless they are the default, and numbers() if it has any: what workers
-// and server compare of it. A function of each element has kOnnxOperator, which computes it.
+// Each spec has traits(), unless they are the default, and numbers(), if it has any: the part that
+// workers and server compare. An elementwise function has kOnnxOperator, which computes it.
 struct Conv2dSpec {
   int64_t filters, kernel_height, kernel_width, stride_height, stride_width;
   Pads pads;
   bool use_bias;
-  int64_t groups = 1;  // the channels of group g are read by the filters of group g alone
+  int64_t groups = 1;  // the filters of a group read only the channels of that group
 
   LayerTraits traits() const {
     return {.fuses = LayerTraits::Fuses::kRelu,
@@ -87,7 +86,7 @@ struct ReluSpec {
   }
 };
 struct PoolSpec {
-  enum class Kind { kMax, kAverage } kind;  // the average leaves padding out
+  enum class Kind { kMax, kAverage } kind;  // the average excludes padding
   int64_t kernel_height, kernel_width, stride_height, stride_width;
   Pads pads;
 
@@ -127,7 +126,7 @@ struct DropoutSpec {
 };
 struct BatchNormSpec {
   float momentum, epsilon;
-  bool unbiased;  // running_variance takes n / (n - 1) times the slice's variance
+  bool unbiased;  // running_variance uses n / (n - 1) times the slice's variance
 
   LayerTraits traits() const {
     return {.fuses = LayerTraits::Fuses::kEverything,
@@ -185,7 +184,7 @@ concept ElementwiseSpec = requires {
 };
 
 LayerTraits TraitsOf(const LayerSpec& spec);
-// "" if it has none.
+// "" if it has no numbers.
 std::string NumbersOf(const LayerSpec& spec);
 
 }  // namespace muster

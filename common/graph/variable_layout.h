@@ -1,6 +1,6 @@
-// The variables of a job: names, shapes, and where each lies in the one arena that server and
-// workers share the layout of. All that the server needs to know of what is trained: a job that
-// has no network of ours has one, too.
+// The variables of a job: names, shapes, and positions in the one parameter buffer whose layout
+// server and workers share. The server needs no other knowledge of the model; jobs whose network
+// was not built by Muster have a layout, too.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace muster {
 
-// config::Initializer in plain values, the kinds numbered as there.
+// config::Initializer as plain values, with the same numbers for the kinds.
 struct Initializer {
   enum class Kind { kConstant = 1, kTruncatedNormal, kHe, kXavier };
   Kind kind = Kind::kConstant;
@@ -19,52 +19,52 @@ struct Initializer {
   float stddev = 0;  // kTruncatedNormal
 };
 
-// One trained tensor, or a running statistic of a normalisation. Its elements lie at
-// [offset, offset + count) of the arena, in the order [out, height, width, in / groups]
-// (convolution), [out, in] (dense) or [channels] (all others).
+// A trained tensor, or a running statistic of a normalisation. Its elements are at [offset, offset
+// + count) of the parameter buffer, in the order [out, height, width, in / groups] (convolution),
+// [out, in] (dense) or [channels] (all others).
 struct Variable {
   enum class Kind {
     kWeights,
     kBias,
     kScale,  // of a normalisation
     kShift,
-    // Not trained: what a worker delivers in place of a slice's gradient is the slice's statistic
-    // times its share of the batch's samples, so that the tree sum is the batch's statistic s;
-    // the server's update is w ← w + statistic_momentum (s - w), without learning rate and decay.
+    // Not trained. In place of a slice's gradient a worker delivers the slice's statistic times its
+    // share of the batch's samples, so that the tree sum is the batch's statistic s. The server
+    // updates w ← w + statistic_momentum (s - w), without learning rate and weight decay.
     kStatistic,
   };
   std::string name;  // <layer>/weights, bias, scale, shift, running_mean or running_variance
   Kind kind = Kind::kWeights;
-  int layer;  // the layer that reads it, counted in the order of the forward pass
+  int layer;  // the layer that reads it, in the order of the forward pass
   std::vector<int64_t> shape;
   size_t offset;  // in floats, a multiple of 16 (64 bytes)
   size_t count;   // in floats
   int64_t fan_in, fan_out;
   Initializer initializer;
-  std::optional<float> weight_decay;  // empty: the optimizer's, which may leave this kind out
+  std::optional<float> weight_decay;  // empty: the optimizer's, which may exclude this kind
   float learning_rate_multiplier = 1;
   float statistic_momentum = 0;  // kStatistic
 
   std::string ShapeString() const;  // [64,5,5,3]
 };
 
-// Immutable. The variables lie in one arena in the order in which the forward pass uses them.
+// Immutable. The variables lie in one buffer in the order of the forward pass.
 class VariableLayout {
  public:
   // Every variable begins at a multiple of this many floats (64 bytes).
   static constexpr size_t kAlignFloats = 16;
 
   VariableLayout() = default;
-  // `description`: a line per layer, of everything that workers and server must agree on.
+  // `description`: a line per layer with everything that workers and server must agree on.
   VariableLayout(std::vector<Variable> variables, std::vector<std::string> description);
 
   const std::vector<Variable>& variables() const { return variables_; }
   size_t arena_floats() const { return arena_floats_; }
-  int64_t parameter_count() const;  // of the trained variables: running statistics left out
+  int64_t parameter_count() const;  // trained variables only, without running statistics
   const std::vector<std::string>& description() const { return description_; }
   // XXH3-64 of the description.
   uint64_t hash() const { return hash_; }
-  // The variable that holds this float of the arena, or the padding after it.
+  // The variable that holds this float, or the padding after it.
   const Variable& VariableAt(size_t at) const;
 
  private:

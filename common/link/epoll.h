@@ -1,4 +1,4 @@
-// Waiting for descriptors.
+// Waiting for file descriptors.
 #pragma once
 
 #include <sys/epoll.h>
@@ -13,7 +13,7 @@
 
 namespace muster {
 
-// Several descriptors to wait for as one (epoll(7)). All throw Error(kFailure).
+// Waits for several descriptors (epoll(7)). All functions throw Error(kFailure).
 class Epoll {
  public:
   Epoll() : fd_(::epoll_create1(EPOLL_CLOEXEC)) {
@@ -21,7 +21,7 @@ class Epoll {
   }
 
   int get() const { return fd_.get(); }
-  // `number` comes back with the event.
+  // The event returns `number`.
   void Add(int fd, uint64_t number = 0, uint32_t events = EPOLLIN) {
     Control(EPOLL_CTL_ADD, fd, number, events);
   }
@@ -42,12 +42,12 @@ class Epoll {
   UniqueFd fd_;
 };
 
-// When a socket is worth a system call to somebody who is otherwise told of everything by memory:
-// after a sleep, and else once a millisecond.
+// Decides when to poll a socket although most news arrives through memory: after a sleep, and
+// otherwise once per millisecond.
 class PollInterval {
  public:
   void DueNow() { due_ = true; }
-  // Whether to look now; then not for a millisecond, unless DueNow.
+  // Whether to poll now. Afterwards false for a millisecond, unless DueNow is called.
   bool Due() {
     const auto now = std::chrono::steady_clock::now();
     if (!due_ && now - last_ < std::chrono::milliseconds(1)) return false;

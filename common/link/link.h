@@ -1,10 +1,10 @@
-// How a worker and the server exchange messages and tensors. Two transports, one contract: the
-// same messages, the same chunks, the same bits.
+// The interface through which a worker and the server exchange messages and tensors. All transports
+// carry the same messages and chunks and give the same bits.
 //
-// A link moves whole messages (proto/wire.proto). A message about a tensor carries the tensor's
-// bytes as payload where the transport has to move them (ZeroMQ); where memory is shared (local),
-// the bytes stay where they are. What is urgent, and what memory goes with a message, its callers
-// say; the server's end of the local link alone looks where a partial gradient lies.
+// A link moves whole messages (proto/wire.proto). If the transport moves tensors (ZeroMQ), the
+// bytes are the message's payload. If memory is shared (local), the bytes stay in place. Callers
+// decide the urgency of tensors and the memory of a message; only the server's end of the local
+// link itself locates the partial gradient that a message describes.
 //
 // Threads: the server's end belongs to the server's loop. The client's end: see
 // ClientLink::any_thread.
@@ -28,22 +28,22 @@
 
 namespace muster {
 
-// Which of the tensors that wait for the same peer leaves first: the lesser one.
+// Decides which of the waiting tensors for the same peer leaves first: the lesser one.
 struct Urgency {
-  int64_t step = 0;      // the gradient's, or the weights' version: older ones first
-  bool average = false;  // the average comes after all weights of its version
-  uint32_t chunk = 0;    // lower layers first: the next forward pass waits for them
+  int64_t step = 0;      // the gradient's step or the weights' version; older ones first
+  bool average = false;  // averages follow all weights of their version
+  uint32_t chunk = 0;    // lower layers first, because the next forward pass needs them first
 
-  // clang-tidy 14 takes the 0 of a defaulted comparison for a pointer.
+  // clang-tidy 14 mistakes the 0 of a defaulted comparison for a pointer.
   friend auto operator<=>(const Urgency&,
                           const Urgency&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
-// A connected peer, as the server sees it. Never used again for another connection.
+// A connected peer, from the server's view. Never reused for another connection.
 using PeerId = uint64_t;
 
-// Tensor bytes that came with a message: floats, or their halves (common/link/wire_type.h). `owner`
-// keeps them alive; they are 4-byte aligned.
+// A message's tensor bytes: floats or 16-bit floats (common/link/wire_type.h), 4-byte aligned.
+// `owner` keeps them alive.
 struct Payload {
   const void* data = nullptr;
   size_t bytes = 0;  // as received
@@ -62,31 +62,31 @@ struct FromWorker {
     kMessage,
     kMalformed,  // not a WorkerMessage; `message` is empty
     kLost,       // the connection ended
-    kRefused,    // somebody who did not get through the handshake; no peer
+    kRefused,    // a connection failed its handshake; no peer
   };
   Kind kind;
   PeerId peer = 0;
   wire::WorkerMessage message;
   Payload payload;
-  std::string refused;      // kRefused: whose connection
-  std::string why_refused;  // …, and why
+  std::string refused;      // kRefused: the address of the peer
+  std::string why_refused;  // kRefused: the reason
 };
 
-// What became of a message to a worker.
+// The result of sending a message to a worker.
 enum class SendResult {
   kQueued,
-  kGone,  // the peer has gone: Receive tells so, after the peer's last messages
-  // More waits than may, since the peer does not drain its messages. This one is queued all the
-  // same, as the last words to a peer that is given up, but not if twice as much waits already.
+  kGone,  // the peer is gone; Receive reports that after the peer's last messages
+  // Too much is waiting, because the peer does not read its messages. The message is queued anyway,
+  // as the last one to a peer that is given up, unless twice as much is waiting already.
   kFull,
 };
 
-// Whether not even last words are queued any more. Strangers that never read end here.
+// Whether even a last message is not queued any more. Bounds the memory of peers that never read.
 inline bool IsOverfull(size_t waiting_bytes, size_t most) { return waiting_bytes / 2 > most; }
 
-// Tensor bytes that go with a message, and when they leave among others for the same peer.
-// Without bytes it is a control message, which overtakes all tensors that wait. A tensor that still
-// waits when one two steps newer is sent is dropped: nobody needs it, and its bytes may change.
+// A message's tensor bytes, and their urgency among those for the same peer. A message without
+// bytes is a control message and overtakes all waiting tensors. When a tensor two steps newer is
+// sent, a waiting tensor is dropped: it is not needed any more, and its bytes may change.
 struct OutgoingTensor {
   std::span<const std::byte> bytes;
   Urgency urgency;
@@ -96,18 +96,18 @@ class ServerLink {
  public:
   virtual ~ServerLink() = default;
 
-  // The memory in which the weights will lie, for a transport that can let workers read it there.
-  // Before the first Welcome; it outlives the link.
+  // Sets the memory of the weights, for a transport that can share it with workers. Call before the
+  // first Welcome; the memory must outlive the link.
   virtual void ShareWeights(SharedMemory& weight_buffers) { (void)weight_buffers; }
-  // The peer's Welcome is what is sent to it next: with it goes the memory in which the weights lie
-  // and its gradients will, laid out like this, for a transport that can share memory. Gradients
-  // come from there as payloads. If there is no memory to be had, Welcome goes without.
+  // Call before sending the peer's Welcome, which must be the next message to it. A transport that
+  // shares memory hands over the weights and a gradient buffer with `layout`, and returns gradients
+  // in it as payloads. If memory is unavailable, Welcome is sent without it.
   virtual void ShareGradients(PeerId peer, const GradientLayout& layout) {
     (void)peer;
     (void)layout;
   }
 
-  // Whether this peer reads the weights where they lie, so that all of them are there at once.
+  // Whether this peer reads the weights in place, so that it has all of them at once.
   virtual bool SharesMemory(PeerId peer) const {
     (void)peer;
     return false;
@@ -116,31 +116,30 @@ class ServerLink {
   // The address that workers connect to.
   virtual std::string endpoint() const = 0;
 
-  // poll(2) for input on this, after PrepareToSleep.
+  // For poll(2), after PrepareToSleep.
   virtual int fd() const = 0;
-  // Whether there is input that fd() does not tell of.
+  // Whether there is input that fd() does not signal.
   virtual bool Pending() = 0;
-  // Whether Pending() will soon tell, without a system call, of what workers do: a short wait may
-  // look at it instead of sleeping.
+  // Whether Pending() soon notices activity of workers without a system call, so that a short wait
+  // may spin on it instead of sleeping.
   virtual bool may_spin() const { return false; }
-  // From now until the next Receive all input makes fd() readable. False: there is some already.
+  // From now until the next Receive, all input makes fd() readable. False: there is input already.
   virtual bool PrepareToSleep() { return !Pending(); }
 
-  // The next message or loss, if there is one. Never blocks. With may_spin(), what only a system
-  // call can tell (a connection, a loss) may wait for a millisecond, but not for more, or until
-  // PrepareToSleep.
+  // The next message or loss, if there is one. Never blocks. With may_spin(), events that need a
+  // system call (a connection, a loss) may be a millisecond late, but not after PrepareToSleep.
   virtual std::optional<FromWorker> Receive() = 0;
 
   // Queues a message. Never blocks. The tensor's bytes must stay unchanged until the peer has used
-  // them, one two steps newer is sent, or the link is gone.
+  // them, a tensor two steps newer is sent, or the link is destroyed.
   virtual SendResult Send(PeerId peer, const wire::ServerMessage& message,
                           const OutgoingTensor& tensor) = 0;
-  // Hands over what was queued: notices that are sent at one time go out together.
+  // Sends what was queued, so that notices of the same time go out together.
   virtual void Deliver() {}
 };
 
-// What a server shares with a worker: the weight buffers (wire.proto), one arena of floats each, to
-// read, and the gradient buffers of its gradients (GradientLayout), to write.
+// The memory that the server shares with a worker: the weight buffers (wire.proto), of one model
+// each, to read, and the worker's gradient buffers (GradientLayout), to write.
 struct SharedTensors {
   SharedMemory weight_buffers, gradient_buffers;
 };
@@ -153,14 +152,14 @@ struct FromServer {
   std::unique_ptr<SharedTensors> shared = nullptr;  // with Welcome, if the link shares memory
 };
 
-// Tells, from any thread, that a tensor's bytes have been used.
+// Called from any thread when a tensor's bytes have been used.
 struct Release {
   void (*call)(void* hint) = nullptr;
   void* hint = nullptr;
 };
 
-// The memory that comes with Welcome is not there, or cannot be used by this process. The server
-// still counts on this worker, for as long as the link is open.
+// The memory that comes with Welcome is missing or unusable. The server still counts on this worker
+// while the link is open.
 class HandOverFailed : public Error {
  public:
   explicit HandOverFailed(const std::string& why) : Error(ExitCode::kFailure, why) {}
@@ -170,61 +169,58 @@ class ClientLink {
  public:
   virtual ~ClientLink() = default;
 
-  // How tensors travel, for people.
+  // The transport's name, for people.
   virtual const char* transport() const = 0;
 
-  // Whether tensors lie in memory that comes with Welcome (FromServer::shared); else they are
-  // payload.
+  // Whether tensors lie in memory that comes with Welcome (FromServer::shared), not in payloads.
   virtual bool shares_memory() const = 0;
 
-  // False: one thread, which owns the socket, calls everything. True: Send and Deliver may be
-  // called by any thread at any time, and Receive, Pending and PrepareToSleep by any thread, by one
-  // at a time.
+  // False: one thread, which owns the socket, makes all calls. True: any thread may call Send and
+  // Deliver at any time, and any one thread at a time Receive, Pending and PrepareToSleep.
   virtual bool any_thread() const = 0;
 
-  // As the server's.
+  // See ServerLink.
   virtual int fd() const = 0;
   virtual bool Pending() = 0;
   virtual bool PrepareToSleep() { return !Pending(); }
   // Throws HandOverFailed.
   virtual std::optional<FromServer> Receive() = 0;
   // Queues a message. Never blocks. `tensor` must stay unchanged until it is released, at the
-  // latest when the link is gone. False: the server does not drain its messages; not released.
+  // latest with the link. False: the server does not read its messages; `tensor` was not released.
   virtual bool Send(const wire::WorkerMessage& message, std::span<const std::byte> tensor,
                     Release release = {}) = 0;
-  // Hands over what was queued. False: the server is gone.
+  // Sends what was queued. False: the server is gone.
   virtual bool Deliver() { return true; }
-  // Waits until what was sent has left this process, for as long as `limit`.
+  // Waits up to `limit` until what was sent has left this process.
   virtual void Flush(std::chrono::milliseconds limit) = 0;
 };
 
 struct LinkOptions {
-  size_t max_message_bytes = 0;  // of a worker's: larger frames cut the connection
-  // The same of the server's, whose chunks may be cut otherwise than this config says.
+  size_t max_message_bytes = 0;  // a worker's; a larger frame closes the connection
+  // The same for the server, whose chunk size may differ from this config's.
   size_t max_server_message_bytes = 0;
-  // That libzmq holds for a peer, and has not sent yet. Others wait in this process.
+  // Messages per peer that libzmq queues for sending. Further messages wait in this process.
   int max_queued_messages = 0;
-  // Server: messages without tensors that wait in this process for a peer. A peer for which more
-  // wait does not drain its messages.
+  // Server: bytes of messages without tensors that may wait in this process for one peer. A peer
+  // above this limit does not read its messages.
   size_t max_waiting_bytes = std::numeric_limits<size_t>::max();
-  // Messages that were received and not yet taken, per peer: more wait at the peer, so that what a
-  // peer can make this process hold has a bound.
+  // Messages per peer that were received but not processed. Further messages wait at the peer,
+  // which limits the memory that a peer can occupy here.
   int max_received_messages = 0;
-  // Server, tcp: what endpoint() says, where that is not the address it listens on. With * as port,
-  // the one that it got.
+  // Server, tcp: what endpoint() returns, if not the listening address. Port *: the actual port.
   std::string advertised;
-  double silence_s = 20;  // for how long a connection may be without a sign of life
-  std::string token;      // ZeroMQ: who does not know it is not admitted
+  double silence_s = 20;  // the longest silence of a live connection
+  std::string token;      // ZeroMQ: peers without it are refused
   bool encrypt = false;   // TCP: see IsEncrypted
-  // With AUTO: processes of one host share memory. Not where tensors travel in 16 bits: what is
-  // shared would not be rounded, and the bits would depend on where a worker runs.
+  // With AUTO: processes on one host share memory. Not with 16-bit tensors: shared ones would not
+  // be rounded, so the bits would depend on where a worker runs.
   bool share_memory = true;
-  // Local: drivers of GPUs lock the weights' pages, which they can only if a worker may map them
-  // for writing. Else nobody but the server can.
+  // Local: GPU drivers lock the weights' pages, which requires that workers may map them for
+  // writing. Otherwise only the server can write them.
   bool locks_pages = false;
   int io_threads = 1;  // server, ZeroMQ
-  // Server, local: connections at a time, so that strangers of the same user cannot use up all
-  // descriptors. More are closed at once.
+  // Server, local: the maximum number of connections, so that processes of the same user cannot use
+  // up all descriptors. Further connections are closed at once.
   size_t max_local_peers = 4096;
 };
 

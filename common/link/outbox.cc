@@ -8,7 +8,7 @@ bool SendWindow::Fits(size_t bytes) const {
 
 bool SendWindow::Take(size_t bytes) {
   if (!Fits(bytes)) {
-    // Whoever gives back after this sees it; whoever did so before it is seen by the second look.
+    // A GiveBack after this sees `wanted_`; an earlier one is noticed by the second check.
     wanted_ = true;
     if (!Fits(bytes)) return false;
   }

@@ -1,10 +1,10 @@
-// What waits to be sent to one peer, in the order in which it leaves: control messages first, as
-// they came, then tensors, the most urgent first. Whoever adds a tensor says how urgent it is.
+// Messages that wait to be sent to one peer: control messages first, in order, then tensors by
+// urgency. The caller sets a tensor's urgency.
 //
-// What sends in the order in which it is given messages, as libzmq does, is given few tensors at a
-// time (SendWindow). The others wait here, where what is more urgent can still overtake them.
+// libzmq sends in the order in which it receives messages, so it is passed few tensors at a time
+// (SendWindow). The others wait here, where more urgent ones can still overtake them.
 //
-// Owner: one end of a connection. Threads: one; but what was sent may be given back by any.
+// Owned by one end of a connection. Threads: one; but any thread may report that a tensor was sent.
 #pragma once
 
 #include <atomic>
@@ -19,22 +19,21 @@
 
 namespace muster {
 
-// How much of one connection's tensors ZeroMQ has been given and has not sent yet. What comes after
-// waits outside of it, where what is more urgent can still overtake it: a message that says to
-// stop, a lower layer's chunk. One thread takes; any thread gives back.
+// Counts how much of one connection's tensors libzmq holds and has not sent yet. The rest waits
+// outside, where more urgent messages can still overtake it, such as a request to stop or a lower
+// layer's chunk. One thread takes; any thread gives back.
 class SendWindow : public std::enable_shared_from_this<SendWindow> {
  public:
-  // As much as keeps ZeroMQ's thread busy while the next one is handed over (bench/sync_bench).
+  // Enough to keep ZeroMQ's thread busy while the next message is passed on (bench/sync_bench).
   static constexpr size_t kMessages = 3, kBytes = 6 << 20;
 
-  // `room` is called, by whoever gives back, when there is room again after a Take that failed.
+  // `room` is called, in the thread that gives back, when there is room again after a failed Take.
   explicit SendWindow(Release room) : room_(room) {}
 
-  // True: `bytes` may go, and are counted.
+  // True: `bytes` fit and are now counted.
   bool Take(size_t bytes);
   void GiveBack(size_t bytes);
-  // To be called when `bytes`, which were taken, have been sent: calls `next`, then gives them
-  // back.
+  // Call the result after the taken `bytes` were sent: it calls `next`, then gives them back.
   Release GivesBack(size_t bytes, Release next = {});
 
  private:
@@ -45,35 +44,35 @@ class SendWindow : public std::enable_shared_from_this<SendWindow> {
   std::atomic<bool> wanted_{false};
 };
 
-// Item: a message, and where its tensor lies.
+// Item: a message and a reference to its tensor.
 template <typename Item>
 class Outbox {
  public:
-  // `room` is called, by any thread, when tensors that had to wait may go: Send is due.
+  // `room` is called, from any thread, when waiting tensors may be sent: call Send.
   explicit Outbox(Release room) : window_(std::make_shared<SendWindow>(room)) {}
 
-  // `bytes`: of the message, on the wire.
+  // `bytes`: the size of the message on the wire.
   void AddControl(size_t bytes, Item message) {
     control_.push_back({bytes, std::move(message)});
     control_bytes_ += bytes;
   }
-  // `bytes`: of the tensor, on the wire.
+  // `bytes`: the size of the tensor on the wire.
   void AddTensor(const Urgency& urgency, size_t bytes, Item message) {
     tensors_.emplace(urgency, Waiting{bytes, std::move(message)});
   }
 
   bool empty() const { return control_.empty() && tensors_.empty(); }
-  size_t tensors() const { return tensors_.size(); }       // that wait
-  size_t control_bytes() const { return control_bytes_; }  // that wait
+  size_t tensors() const { return tensors_.size(); }       // waiting
+  size_t control_bytes() const { return control_bytes_; }  // waiting
 
-  // Calls bool hand_over(Item&, Release sent) for what may go now. `sent` is to be called once, by
-  // any thread: when the tensor has left, or will not. False: this one stays, and so does all that
-  // comes after it.
+  // Calls bool hand_over(Item&, Release sent) for everything that may go now. Call `sent` once,
+  // from any thread, when the tensor has left or is dropped. False: this item and all after it
+  // stay.
   template <typename HandOver>
   void Send(const HandOver& hand_over);
 
   void DropTensors() { tensors_.clear(); }
-  // Those of older steps.
+  // Drops tensors of older steps.
   void DropTensorsBefore(int64_t step) {
     tensors_.erase(tensors_.begin(), tensors_.lower_bound({.step = step}));
   }
@@ -91,7 +90,7 @@ class Outbox {
 
   std::deque<Waiting> control_;
   size_t control_bytes_ = 0;
-  std::multimap<Urgency, Waiting> tensors_;  // those of one urgency as they came
+  std::multimap<Urgency, Waiting> tensors_;  // in order of arrival for equal urgency
   std::shared_ptr<SendWindow> window_;
 };
 

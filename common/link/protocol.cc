@@ -19,7 +19,7 @@
 namespace muster {
 namespace {
 
-// What is wrong is said without the text itself: it may be all but one digit of a token.
+// The error must not contain the text: it may be a token with one wrong digit.
 std::string CheckToken(std::string text, const std::string& source) {
   constexpr const char* kSpace = " \t\r\n";
   const size_t begin = text.find_first_not_of(kSpace);
@@ -29,7 +29,7 @@ std::string CheckToken(std::string text, const std::string& source) {
     throw Error(
         ExitCode::kUsage,
         "{}: expected a job token, 32 hexadecimal digits in lower case (`muster token FILE` "
-        "makes one)",
+        "creates one)",
         source);
   }
   return text;
@@ -51,13 +51,13 @@ std::string ReadToken(const std::string& path) {
   const UniqueFd fd = OpenPlainFile(path, "a file with the job token");
   struct stat info {};
   if (!fd.valid() || ::fstat(fd.get(), &info) != 0) {
-    throw Error(ExitCode::kUsage, "{}: the token cannot be read: {}", path, ErrorText(errno));
+    throw Error(ExitCode::kUsage, "{}: cannot read the token: {}", path, ErrorText(errno));
   }
   if ((info.st_mode & 077) != 0) {
     throw Error(
         ExitCode::kUsage,
-        "{}: mode {:04o} lets others use the job token: chmod 600 {} (and make a new one if "
-        "others may have read it: muster token FILE)",
+        "{}: mode {:04o} lets others use the job token: run chmod 600 {}; if others may have read "
+        "it, create a new one (`muster token FILE`)",
         path, info.st_mode & 07777, path);
   }
   std::string text;
@@ -67,7 +67,7 @@ std::string ReadToken(const std::string& path) {
     text.append(buffer.data(), static_cast<size_t>(n));
   }
   if (n < 0) {
-    throw Error(ExitCode::kUsage, "{}: the token cannot be read: {}", path, ErrorText(errno));
+    throw Error(ExitCode::kUsage, "{}: cannot read the token: {}", path, ErrorText(errno));
   }
   return CheckToken(std::move(text), path);
 }
@@ -76,7 +76,7 @@ std::string FindToken(const std::string& path) {
   std::string text;
   if (char* const value = std::getenv(kTokenVariable)) {
     text = value;
-    // What /proc/PID/environ shows is this memory, whatever is taken out of the list.
+    // /proc/PID/environ shows this memory even after unsetenv.
     std::memset(value, 'x', text.size());
     ::unsetenv(kTokenVariable);
   }
@@ -89,7 +89,7 @@ std::string RequireToken(const std::string& path, const std::string& who) {
   std::string token = FindToken(path);
   if (token.empty()) {
     throw Error(ExitCode::kUsage,
-                "{} needs the job's token: give --token-file FILE (`muster server` says which), or "
+                "{} needs the job's token: pass --token-file FILE (`muster server` prints it), or "
                 "set {} to its 32 hexadecimal digits",
                 who, kTokenVariable);
   }

@@ -22,19 +22,20 @@ namespace {
 constexpr std::string_view kScheme = "tcp://";
 
 [[noreturn]] void Malformed(const std::string& endpoint) {
-  throw Error(ExitCode::kUsage,
-              "{}: expected tcp://HOST:PORT, with an address or a name as HOST (an IPv6 address in "
-              "brackets: tcp://[::1]:7700) and 1 to 65535 as PORT, or * for any free one",
-              endpoint);
+  throw Error(
+      ExitCode::kUsage,
+      "{}: expected tcp://HOST:PORT, where HOST is an address or a name (an IPv6 address in "
+      "brackets: tcp://[::1]:7700) and PORT is 1 to 65535, or * for any free port",
+      endpoint);
 }
 
-// What is no tcp:// address must be a name on this host.
+// An endpoint other than tcp:// must be a name on this host.
 void CheckName(const std::string& endpoint) {
   for (const std::string_view scheme : {"ipc://", "local://@"}) {
     if (endpoint.starts_with(scheme) && endpoint.size() > scheme.size()) return;
   }
   throw Error(ExitCode::kUsage,
-              "{}: expected tcp://HOST:PORT, or on one host ipc://@NAME or local://@NAME",
+              "{}: expected tcp://HOST:PORT, or ipc://@NAME or local://@NAME on one host",
               endpoint);
 }
 
@@ -56,7 +57,7 @@ void CheckConnectable(const std::string& endpoint) {
   const TcpAddress address = TcpAddress::Parse(endpoint);
   if (address.port == 0 || address.any_host()) {
     throw Error(ExitCode::kUsage,
-                "{}: expected the server's address and port, which it says when it starts",
+                "{}: expected the server's address and port, which it prints when it starts",
                 endpoint);
   }
   (void)ResolvedAddress(address);
@@ -107,8 +108,8 @@ ResolvedAddress::ResolvedAddress(const TcpAddress& address) : port_(address.port
   }
   if (code != 0 || chosen == nullptr) {
     throw Error(ExitCode::kUsage,
-                "{}: the name {} has no address: {}; check its spelling, or give the address in "
-                "numbers",
+                "{}: cannot resolve the name {}: {}; check its spelling, or use the numeric "
+                "address",
                 address.ToEndpoint(), address.host, ::gai_strerror(code));
   }
   std::memcpy(&storage_, chosen->ai_addr, chosen->ai_addrlen);
@@ -122,8 +123,8 @@ bool ResolvedAddress::loopback() const {
 
 bool ResolvedAddress::of_this_host() const {
   if (loopback()) return true;
-  // The kernel sends to an address of its own from that address. To be asked without netlink, which
-  // a sandbox may refuse; nothing is sent.
+  // The kernel uses a local destination address also as the source address. Unlike netlink, this
+  // check works in a sandbox; nothing is sent.
   const UniqueFd fd(::socket(storage_.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const auto* mine = reinterpret_cast<const sockaddr*>(&storage_);
   sockaddr_storage storage{};
@@ -164,10 +165,10 @@ UniqueFd ResolvedAddress::StartToConnect() const {
 ListenAddress ChooseListenAddress(const std::string& endpoint, const std::string& bind) {
   if (endpoint.empty() && bind.empty()) return {"tcp://127.0.0.1:*", "tcp://127.0.0.1:*"};
   if (!IsTcp(endpoint.empty() ? bind : endpoint)) {
-    // A name on this host is both at once.
+    // A name on this host is both.
     if (!endpoint.empty() && !bind.empty() && endpoint != bind) {
-      throw Error(ExitCode::kUsage, "--bind {} and --endpoint {}: only tcp:// has the two", bind,
-                  endpoint);
+      throw Error(ExitCode::kUsage, "--bind {} and --endpoint {}: only tcp:// endpoints allow both",
+                  bind, endpoint);
     }
     const std::string& one = endpoint.empty() ? bind : endpoint;
     CheckName(one);
@@ -183,9 +184,8 @@ ListenAddress ChooseListenAddress(const std::string& endpoint, const std::string
   if (told.any_host()) {
     const std::string port = told.port == 0 ? "*" : std::to_string(told.port);
     throw Error(ExitCode::kUsage,
-                "--endpoint {0}: workers connect to the endpoint, so it names one address of this "
-                "host (tcp://{1}:{2}); to listen on all its interfaces as well, say so: --bind "
-                "tcp://*:{2}",
+                "--endpoint {0}: expected one address of this host (tcp://{1}:{2}), because "
+                "workers connect to it; to listen on all interfaces, add --bind tcp://*:{2}",
                 endpoint, HostName(), port);
   }
   return {bind.empty() ? endpoint : bind, endpoint};
@@ -196,7 +196,7 @@ bool IsEncrypted(const config::Cluster& cluster, const std::string& endpoint) {
   if (cluster.has_encryption()) return cluster.encryption() == config::Cluster::CURVE;
   try {
     return !ResolvedAddress(TcpAddress::Parse(endpoint)).loopback();
-  } catch (const Error&) {  // of no address here: another host's
+  } catch (const Error&) {  // no address here, so another host's
     return true;
   }
 }

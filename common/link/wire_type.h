@@ -1,5 +1,5 @@
-// The number format in which gradients and weights travel: 32-bit floats as they are, or rounded to
-// 16 bits (common/base/element_type.h).
+// The number format of gradients and weights on the wire: 32-bit floats, or floats rounded to 16
+// bits (common/base/element_type.h).
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ WireType WireTypeOf(const config::Cluster& cluster);
 ElementType ElementTypeOf(WireType type);
 constexpr size_t BytesOf(WireType type) { return type == wire::FP32 ? 4 : 2; }
 
-// As the functions on ElementType.
+// These forward to the functions on ElementType.
 inline uint32_t Narrow(WireType type, std::span<const float> from, uint16_t* to) {
   return ToHalves(ElementTypeOf(type), from, to);
 }
@@ -29,17 +29,17 @@ inline void WidenPastCache(WireType type, std::span<const uint16_t> from, float*
   FromHalvesPastCache(ElementTypeOf(type), from, to);
 }
 
-// What a value becomes by travelling; FP32: what it was. In place. This is also where sums of
-// gradients are rounded: every node of the tree of slices, whoever adds it, is rounded once, so
-// that the bits do not depend on which part of the tree a worker adds by itself.
+// Rounds values in place to what they would become on the wire; FP32: no change. Sums of gradients
+// are also rounded here: each node of the slice tree is rounded once, so that the bits do not
+// depend on which part of the tree a worker adds.
 inline void RoundToWire(WireType type, std::span<float> values) {
   RoundTo(ElementTypeOf(type), values);
 }
-// to = RoundToWire(a + b), of `count` floats; `to` may be `a` or `b`.
+// to = RoundToWire(a + b) for `count` floats; `to` may be `a` or `b`.
 inline void AddOnWire(WireType type, const float* a, const float* b, float* to, size_t count) {
   AddRounded(ElementTypeOf(type), a, b, to, count);
 }
-// The same of values that are still in 16 bits.
+// The same for 16-bit values.
 inline void AddHalves(WireType type, const uint16_t* a, const uint16_t* b, float* to,
                       size_t count) {
   AddHalves(ElementTypeOf(type), a, b, to, count);

@@ -1,4 +1,4 @@
-// What messages say, as the values that plans, links and tensor memory take.
+// Converts fields of messages to the types of plans, links and tensor memory.
 #pragma once
 
 #include <vector>
@@ -17,7 +17,7 @@ Urgency UrgencyOf(const wire::GradientPart& part);
 TreeNode NodeOf(const wire::Subtree& subtree);
 wire::Subtree SubtreeOf(const TreeNode& node);
 std::vector<TreeNode> NodesOf(const google::protobuf::RepeatedPtrField<wire::Subtree>& subtrees);
-// Both ends work it out from the Welcome.
+// Both ends compute it from the Welcome.
 GradientLayout GradientLayoutOf(const wire::Welcome& welcome);
 
 }  // namespace muster

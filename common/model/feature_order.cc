@@ -20,9 +20,9 @@ FeatureOrder Flattened(const Shape& shape, const FeatureOrder& channels) {
   return order;
 }
 
-// The order of a layer's output, from those of its inputs; nothing where the layer would compute
-// something else in another order. There is an overload for each kind of layer on purpose: a new
-// one has to be thought of.
+// Computes the order of a layer's output from those of its inputs; empty if another order would
+// change the layer's result. There is deliberately one overload per kind of layer, so that new
+// kinds are not forgotten.
 class OutputOrder {
  public:
   using Result = std::optional<FeatureOrder>;
@@ -53,12 +53,12 @@ class OutputOrder {
         inputs_, [this](const FeatureOrder* order) { return *order == First(); });
     return same ? Result(First()) : std::nullopt;
   }
-  // Neighbours of a channel, and classes, are told by their places.
+  // Neighbouring channels, and classes, are identified by their positions.
   Result operator()(const LrnSpec&) const { return OnlyNatural(); }
   Result operator()(const SoftmaxCrossEntropySpec&) const { return OnlyNatural(); }
   Result operator()(const MeanSquaredErrorSpec&) const { return OnlyNatural(); }
   Result operator()(const SigmoidCrossEntropySpec&) const { return OnlyNatural(); }
-  // Each channel by itself, or all alike.
+  // Each channel is handled separately, or all in the same way.
   Result operator()(const ElementwiseSpec auto&) const { return First(); }
   Result operator()(const PoolSpec&) const { return First(); }
   Result operator()(const GlobalAvgPoolSpec&) const { return First(); }

@@ -1,9 +1,9 @@
-// In which order a PyTorch network of the same layers holds the channels of each output.
+// The order in which a PyTorch network of the same layers stores the channels of each output.
 //
-// Muster keeps an image as height x width x channels, PyTorch as channels x height x width. That
-// only shows where an image becomes a row of features: each then counts them in its own order, and
-// whatever reads or normalises the row has its columns in that order, until a dense layer or a
-// convolution makes new channels.
+// Muster stores an image as height x width x channels, PyTorch as channels x height x width. That
+// only matters where an image becomes a row of features, which each counts in its own order. Layers
+// that read or normalise the row have their columns in that order, until a dense layer or a
+// convolution creates new channels.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@
 
 namespace muster {
 
-// Place i of PyTorch's is place order[i] of Muster's. Empty: the same.
+// Position i in PyTorch is position order[i] in Muster. Empty: the same order.
 using FeatureOrder = std::vector<int64_t>;
 
 class FeatureOrders {
  public:
   explicit FeatureOrders(const Graph& graph);
 
-  // Of the channels that a layer reads (its first input).
+  // The order of the channels that a layer reads (from its first input).
   const FeatureOrder& OfInput(const Layer& layer) const;
-  // Of the features of a dense layer, which flattens what it reads.
+  // The order of the input features of a dense layer, which flattens its input.
   FeatureOrder OfFlattenedInput(const Layer& layer) const;
 
-  // False: some layer depends on the order itself (local response normalisation of a row that was
-  // an image, a sum of two rows in different orders, classes that are pixels). Then all orders are
-  // Muster's, and a PyTorch network must move channels last before it flattens.
+  // False: some layer depends on the order itself (local response normalisation of a flattened
+  // image, a sum of two rows in different orders, pixels as classes). Then all orders are Muster's,
+  // and a PyTorch network must move channels last before it flattens.
   bool flattens_channels_first() const { return flattens_channels_first_; }
 
  private:

@@ -1,4 +1,4 @@
-// What a set of weights is known by.
+// Identifies a set of weights by a hash.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace muster {
 
-// XXH3-64 of an arena of the layout, without the padding between variables.
+// XXH3-64 of a parameter buffer, without the padding between variables.
 uint64_t HashVariables(const VariableLayout& layout, std::span<const float> arena);
 
 }  // namespace muster

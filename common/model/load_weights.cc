@@ -23,7 +23,7 @@ namespace muster {
 namespace {
 
 constexpr size_t kMostNamed = 10;
-constexpr const char* kCounter = ".num_batches_tracked";  // of PyTorch's; no use of it here
+constexpr const char* kCounter = ".num_batches_tracked";  // PyTorch's; not used here
 
 std::string Renamed(const std::string& name, const TensorNames& names) {
   for (size_t length = name.size();; length = name.rfind('.', length - 1)) {
@@ -36,7 +36,7 @@ std::string Renamed(const std::string& name, const TensorNames& names) {
   }
 }
 
-// The file's tensors by the names that they have here.
+// The file's tensors by our names.
 std::map<std::string, const StoredTensor*> ByOurNames(const SafetensorsReader& file,
                                                       const TensorNames& names) {
   std::map<std::string, const StoredTensor*> tensors;
@@ -45,7 +45,7 @@ std::map<std::string, const StoredTensor*> ByOurNames(const SafetensorsReader& f
     if (name.empty()) continue;
     const auto [at, added] = tensors.emplace(name, &tensor);
     if (!added) {
-      throw Error(ExitCode::kData, "{}: {} and {} would both be {}", file.path(),
+      throw Error(ExitCode::kData, "{}: {} and {} would both become {}", file.path(),
                   Printable(at->second->name), Printable(tensor.name), Printable(name));
     }
   }
@@ -54,14 +54,14 @@ std::map<std::string, const StoredTensor*> ByOurNames(const SafetensorsReader& f
 
 std::string Why(const StoredTensor& stored, const TorchTensor& wanted) {
   if (!SafetensorsReader::IsFloat(stored.type)) {
-    return fmt::format("{} is of type {}, expected F32, BF16, F16 or F64", wanted.name(),
+    return fmt::format("{} has type {}, expected F32, BF16, F16 or F64", wanted.name(),
                        Name(stored.type));
   }
   return fmt::format("{} is {} in the file, and {} in the network", wanted.name(),
                      stored.ShapeString(), wanted.ShapeString());
 }
 
-// The first few of them, and how many more there are.
+// The first few texts, and the number of the others.
 std::string FirstOf(std::vector<std::string> texts) {
   if (texts.size() > kMostNamed) {
     const auto more = static_cast<int64_t>(texts.size() - kMostNamed);
@@ -71,14 +71,14 @@ std::string FirstOf(std::vector<std::string> texts) {
   return Join(texts, "; ");
 }
 
-// `hint`: what may be done about it, or what all of it is.
+// `hint`: advice, or an explanation of all mismatches.
 [[noreturn]] void Refuse(const std::string& path, const std::vector<std::string>& mismatches,
                          const char* hint) {
   throw Error(ExitCode::kData, "{}: does not fit the network{}: {}", path, hint,
               FirstOf(mismatches));
 }
 
-// A tensor of the file and the variable that it is.
+// A tensor of the file and its variable.
 struct Fit {
   const StoredTensor* stored;
   const TorchTensor* variable;
@@ -92,15 +92,16 @@ struct Fits {
 const char* HintFor(const SafetensorsReader& file, const Fits& found, bool names_fit) {
   const auto format = file.header().metadata.find("format");
   if (format != file.header().metadata.end() && format->second == "muster checkpoint") {
-    return ": it is a part of a checkpoint, of whose folder `muster export` makes a file of "
-           "weights";
+    return ": it is part of a checkpoint; `muster export` converts the checkpoint's folder to a "
+           "file of weights";
   }
-  if (!found.fits.empty()) return " (--skip-mismatched takes what fits)";
-  return names_fit ? ": it has variables of these names, but none of them in the network's shape"
-                   : ", no variable of which is in it (other names? see `muster import --map`)";
+  if (!found.fits.empty()) return " (--skip-mismatched loads the variables that fit)";
+  return names_fit ? ": it has variables of these names, but none with the network's shape"
+                   : ": it has none of the network's variables (for other names, see "
+                     "`muster import --map`)";
 }
 
-// `torch` and `file` outlive the result.
+// `torch` and `file` must outlive the result.
 Fits FindFits(const SafetensorsReader& file, const TorchTensors& torch,
               const LoadOptions& options) {
   auto stored = ByOurNames(file, options.names);
@@ -176,15 +177,15 @@ void RequireFinite(const std::string& file, const Graph& graph, const WeightsMat
                                 FormatCount(static_cast<int64_t>(variable.count)), tensor.name()));
   }
   if (found.empty()) return;
-  throw Error(ExitCode::kData, "{}: has numbers that are not finite: {}{}", file,
-              FirstOf(std::move(found)), advice);
+  throw Error(ExitCode::kData, "{}: has non-finite numbers: {}{}", file, FirstOf(std::move(found)),
+              advice);
 }
 
 namespace {
 
 constexpr const char* kWeightsHash = "weights_hash";
 
-// The hash of the variables as the network has them. Nothing if this version cannot tell.
+// The hash of the variables in the network's layout. Empty if this version cannot compute it.
 std::optional<std::string> WeightsHashOf(const SafetensorsReader& file) {
   try {
     const auto config = ConfigOf(file.header().metadata, file.path());
@@ -193,7 +194,7 @@ std::optional<std::string> WeightsHashOf(const SafetensorsReader& file) {
     Arena weights(graph.arena_floats());
     (void)LoadWeights(file, graph, {}, weights.floats());
     return fmt::format("{:016x}", HashVariables(graph.layout(), weights.floats()));
-  } catch (const Error&) {  // of another version; or it does not fit, and its reader says so
+  } catch (const Error&) {  // from another version; or it does not fit, which its reader reports
     return std::nullopt;
   }
 }
@@ -210,8 +211,8 @@ void RequireWhole(const SafetensorsReader& file) {
   if (!got || *got == expected->second) return;
   throw Error(
       ExitCode::kData,
-      "{}: is damaged, or was changed: expected the {} {} that its metadata have, got {}; take "
-      "another copy, or write it again with muster launch --resume RUN_DIR",
+      "{}: is damaged or was changed: expected the {} {} from its metadata, got {}; use another "
+      "copy, or write it again with muster launch --resume RUN_DIR",
       file.path(), key, Printable(expected->second), *got);
 }
 

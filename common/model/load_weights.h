@@ -1,5 +1,5 @@
-// Takes the variables of a network from a safetensors file in PyTorch's names and layouts, and says
-// whether a file of weights is as it was written.
+// Loads the variables of a network from a safetensors file in PyTorch's names and layouts, and
+// checks the integrity of weight files.
 #pragma once
 
 #include <map>
@@ -12,43 +12,41 @@
 
 namespace muster {
 
-// What a file's tensors are called here. A name stands for itself and for all that begin with it
-// and a '.': "features.0" for "features.0.weight". The longest one that fits counts. An empty
-// value: the tensor is left out.
+// Maps the names of a file's tensors to ours. A key applies to itself and to names that begin with
+// it and a '.': "features.0" for "features.0.weight". The longest match wins. "" skips the tensor.
 using TensorNames = std::map<std::string, std::string>;
 
 struct LoadOptions {
   TensorNames names;
-  // Leave what is missing, of another shape, or too much, as it is, instead of refusing the file.
+  // Ignore missing, misshapen or extra tensors instead of refusing the file.
   bool skip_mismatched = false;
 };
 
-// Which variables of a network are in a file.
+// The variables of a network that are in a file.
 struct WeightsMatch {
   std::vector<int> variables;        // indices into Graph::variables()
-  std::vector<std::string> skipped;  // a line for each other one; with skip_mismatched
+  std::vector<std::string> skipped;  // a line for each mismatch; with skip_mismatched
 };
 
-// num_batches_tracked is not used, and may be missing. Throws Error(kData) that names the file and
-// every variable that is missing, of another shape or type, or that the network has no place for;
-// and where nothing fits.
+// Ignores num_batches_tracked, which may be missing. Throws Error(kData) with every variable that
+// is missing, unknown, or of another shape or type, and also if nothing fits.
 WeightsMatch MatchWeights(const SafetensorsReader& file, const Graph& graph,
                           const LoadOptions& options);
-// The same, and fills in those variables of `weights`, an arena of the graph's layout.
+// The same, and copies the variables to `weights`, a buffer with the graph's layout.
 WeightsMatch LoadWeights(const SafetensorsReader& file, const Graph& graph,
                          const LoadOptions& options, std::span<float> weights);
 
-// Throws Error(kData) that names the variables of these with numbers that are not finite, in
-// PyTorch's names, and how many those are; and what to do, if `advice` says it ("; …").
+// Throws Error(kData) if any of these variables has non-finite numbers, with their PyTorch names
+// and counts, followed by `advice` ("; …").
 void RequireFinite(const std::string& file, const Graph& graph, const WeightsMatch& match,
                    std::span<const float> weights, const char* advice = "");
 
-// Reads all of it and compares what its metadata say of it: contents_hash, or, in a file that has
-// none, the weights_hash of a run. A file of another program has neither, and passes. Throws
-// Error(kData) that names the file, what was expected and what is there.
+// Reads the whole file and compares it with its metadata: contents_hash or, if that is missing, a
+// run's weights_hash. A file of another program has neither and passes. Throws Error(kData) with
+// the file, the expected and the actual hash.
 void RequireWhole(const SafetensorsReader& file);
 
-// What is wrong with the file at `path`; "" if it is whole.
+// Describes the damage of the file at `path`; "" if it is intact.
 std::string DamageOf(const std::string& path);
 
 }  // namespace muster

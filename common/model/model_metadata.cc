@@ -36,7 +36,7 @@ void AddNormalization(const config::Preprocess& settings, size_t channels, order
   steps.push_back({{"divide", stddev}});
 }
 
-// What is done with a photo in evaluations.
+// Describes the preprocessing of photos in evaluations.
 ordered_json PhotoPreprocessing(const config::Data& data) {
   const config::Preprocess& settings = data.preprocess();
   ordered_json steps = ordered_json::array();
@@ -49,7 +49,7 @@ ordered_json PhotoPreprocessing(const config::Data& data) {
   return steps;
 }
 
-// What is done with an image before the network sees it, when nothing is drawn at random.
+// Describes the deterministic preprocessing of an image, as in evaluations.
 ordered_json Preprocessing(const config::Data& data) {
   if (data.format() == config::Data::IMAGE_FOLDER) return PhotoPreprocessing(data);
   const Shape stored = StoredShape(data), input = InputShape(data);
@@ -92,7 +92,7 @@ std::optional<Number> NumberIn(const Metadata& metadata, const std::string& key)
 Metadata ModelMetadata(const config::Config& config, const Graph& graph, const ModelInfo& info) {
   const Shape& input = graph.input_shape();
   Metadata metadata{
-      {"format", "pt"},  // what loaders of PyTorch's look for
+      {"format", "pt"},  // expected by PyTorch's loaders
       {"muster_version", kVersion},
       {"model", config.model().name()},
       {"config", ConfigText(config)},
@@ -123,7 +123,7 @@ std::optional<config::Config> ConfigOf(const Metadata& metadata, const std::stri
     return ParseConfigText(*text, file + " (config)");
   } catch (const Error& error) {
     if (version == nullptr || *version == kVersion) throw;
-    throw Error(error.code(), "{}; it was written by Muster {}, this is {}", error.what(),
+    throw Error(error.code(), "{}; it was written by Muster {}, but this is {}", error.what(),
                 Printable(*version), kVersion);
   }
 }

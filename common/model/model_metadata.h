@@ -1,5 +1,5 @@
-// What a model file says besides its tensors: whose weights they are, and what is needed to use
-// them. docs/pytorch.md lists the keys.
+// The metadata of a model file: the origin of the weights, and what is needed to use them.
+// docs/PYTORCH.md lists the keys.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,20 @@
 namespace muster {
 
 struct ModelInfo {
-  int64_t step = 0;      // how many steps the weights have seen
-  int64_t updates = 0;   // of these, those that were not skipped
-  bool average = false;  // the moving average, not the weights themselves
+  int64_t step = 0;      // number of training steps
+  int64_t updates = 0;   // steps that were not skipped
+  bool average = false;  // moving average instead of the weights themselves
   uint64_t weights_hash = 0;
-  // Of an evaluation of just these weights.
+  // From an evaluation of exactly these weights.
   std::optional<double> validation_accuracy, validation_loss, test_accuracy, test_loss;
 };
 
 using Metadata = std::map<std::string, std::string>;
 
-// `config` is resolved; it is there as text, whole.
+// `config` must be resolved; the metadata contains its full text.
 Metadata ModelMetadata(const config::Config& config, const Graph& graph, const ModelInfo& info);
 
-// Reading it back. `file` names the file in errors. A file that Muster has not written has none of
-// this: nothing is returned for what is not there.
+// These read the metadata. Errors name `file`. Results are empty if a key is missing.
 std::optional<config::Config> ConfigOf(const Metadata& metadata, const std::string& file);
 bool IsAverage(const Metadata& metadata);
 std::optional<int64_t> StepOf(const Metadata& metadata);

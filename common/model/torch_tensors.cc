@@ -21,7 +21,7 @@ size_t TorchTensor::count() const {
   return static_cast<size_t>(arrangement_.rows * arrangement_.pixels * arrangement_.columns);
 }
 
-// copy(PyTorch's place, Muster's place) of every element.
+// Calls copy(PyTorch's index, Muster's index) for every element.
 template <typename Copy>
 void TorchTensor::ForEach(const Copy& copy) const {
   const auto& [rows, pixels, columns, order] = arrangement_;

@@ -1,5 +1,5 @@
-// The variables of a network as the same network in PyTorch has them (its state_dict): names,
-// shapes and the order of their elements.
+// The variables of a network as in PyTorch's state_dict of the same network: names, shapes and the
+// order of elements.
 //
 //   layer            Muster                                  PyTorch
 //   conv2d           weights [out, height, width, in]        weight [out, in, height, width]
@@ -25,10 +25,10 @@ namespace muster {
 
 class TorchTensor {
  public:
-  // What PyTorch's index [row, column, pixel] is in Muster: [row, pixel, order[column]].
+  // Maps PyTorch's index [row, column, pixel] to Muster's [row, pixel, order[column]].
   struct Arrangement {
     int64_t rows = 1, pixels = 1, columns = 1;
-    FeatureOrder order;  // of the columns; empty: the same
+    FeatureOrder order;  // of the columns; empty: the same order
   };
   TorchTensor(std::string name, std::vector<int64_t> shape, int variable, Arrangement arrangement)
       : name_(std::move(name)),
@@ -37,15 +37,15 @@ class TorchTensor {
         arrangement_(std::move(arrangement)) {}
 
   const std::string& name() const { return name_; }
-  const std::vector<int64_t>& shape() const { return shape_; }  // PyTorch's
+  const std::vector<int64_t>& shape() const { return shape_; }  // in PyTorch
   std::string ShapeString() const;
   // Index into Graph::variables().
   int variable() const { return variable_; }
   size_t count() const;
 
-  // Both have the elements in the same order.
+  // Whether both have the elements in the same order.
   bool is_same() const { return arrangement_.pixels == 1 && arrangement_.order.empty(); }
-  // All of the elements from one order into the other.
+  // Copy all elements from one order to the other.
   void ToTorch(std::span<const float> ours, std::span<float> torch) const;
   void FromTorch(std::span<const float> torch, std::span<float> ours) const;
 
@@ -63,11 +63,11 @@ class TorchTensors {
  public:
   explicit TorchTensors(const Graph& graph);
 
-  // In the order of a state_dict, each layer's in turn. Names differ.
+  // In the order of a state_dict, layer by layer. Names are unique.
   const std::vector<TorchTensor>& tensors() const { return tensors_; }
-  // The names of num_batches_tracked, one for each batch norm.
+  // The names of num_batches_tracked, one per batch norm.
   const std::vector<std::string>& counters() const { return counters_; }
-  // FeatureOrders::flattens_channels_first.
+  // See FeatureOrders::flattens_channels_first.
   bool flattens_channels_first() const { return flattens_channels_first_; }
 
  private:

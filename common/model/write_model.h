@@ -1,4 +1,4 @@
-// Writes a trained network to a safetensors file that PyTorch's load_state_dict takes as it is.
+// Writes a trained network to a safetensors file for PyTorch's load_state_dict.
 #pragma once
 
 #include <span>
@@ -10,8 +10,8 @@
 
 namespace muster {
 
-// `weights`: an arena of the graph's layout. Holds one tensor at a time besides. There whole or not
-// at all; throws Error(kFailure). With `variables` (indices into Graph::variables()) only these.
+// `weights`: a buffer with the graph's layout. Needs memory for one more tensor. Writes atomically;
+// throws Error(kFailure). With `variables` (indices into Graph::variables()) writes only these.
 void WriteModel(const std::string& path, const Graph& graph, std::span<const float> weights,
                 int64_t updates, Metadata metadata, const std::vector<int>* variables = nullptr);
 

@@ -1,4 +1,4 @@
-// Who computes which slices of a batch: a value that the server decides. Nobody else works it out.
+// The assignment of a batch's slices to workers. Only the server decides it.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +9,23 @@
 namespace muster {
 
 struct Assignment {
-  int64_t from_step = 0;  // it stands from this step on, until the next one
+  int64_t from_step = 0;  // valid from this step until the next assignment
   int64_t slices = 0;     // of a batch
-  // Of each rank, from left to right: the subtrees whose gradients it pushes. Together they cover
-  // each slice once.
+  // The subtrees whose gradients each rank pushes, from left to right. They cover each slice once.
   std::vector<std::vector<TreeNode>> nodes;
 
   uint32_t ranks() const { return static_cast<uint32_t>(nodes.size()); }
-  // The slices of a rank, neighbouring ones as one range.
+  // The slices of a rank; adjacent slices form one range.
   std::vector<Range> SlicesOf(uint32_t rank) const { return CoveredBy(nodes[rank], slices); }
 
   bool operator==(const Assignment&) const = default;
 };
 
-// Nearly equal contiguous shares: rank r has part r of the slices (EvenPart).
+// Nearly equal contiguous shares: rank r gets part r of the slices (EvenPart).
 Assignment AssignEvenly(int64_t slices, uint32_t ranks);
 
-// Contiguous shares of these sizes, which add up to all slices: each as few subtrees, or, with
-// `by_slice`, one for each slice.
+// Contiguous shares of these sizes, which must add up to all slices. Each share is as few subtrees
+// as possible or, with `by_slice`, one subtree per slice.
 std::vector<std::vector<TreeNode>> NeighbouringShares(const std::vector<int64_t>& sizes,
                                                       bool by_slice = false);
 

@@ -8,12 +8,12 @@
 namespace muster {
 namespace {
 
-// A Welcome names the end of each, in one packet of the local link.
+// A Welcome contains the end of each chunk, in one packet of the local link.
 constexpr size_t kMostChunks = 65536;
 
 constexpr size_t kAlignFloats = VariableLayout::kAlignFloats;
 
-// The floats of the arena that belong to one layer.
+// The floats of the buffer that belong to one layer.
 struct Block {
   int layer;
   size_t begin, end;

@@ -1,4 +1,4 @@
-// The arena of variables cut into the pieces that travel and are updated one by one.
+// Cuts the parameter buffer into chunks that are sent and updated separately.
 #pragma once
 
 #include <cstddef>
@@ -9,19 +9,18 @@
 
 namespace muster {
 
-// Floats [begin, end) of the arena, with the layers whose variables it touches.
-// begin and end are multiples of 16 floats, so that every chunk is 64-byte aligned.
+// Floats [begin, end) of the parameter buffer, and the layers whose variables they hold. begin and
+// end are multiples of 16 floats, so that every chunk is 64-byte aligned.
 struct Chunk {
   size_t begin = 0, end = 0;
   int first_layer = 0, last_layer = 0;
   size_t floats() const { return end - begin; }
 };
 
-// Cuts the arena in forward order into chunks of about `target_bytes`. Small layers share a chunk
-// until it is full; a layer larger than that is cut into nearly equal pieces. The first chunk is
-// closed early (at a quarter of the target), since backward makes it last and the next forward pass
-// waits for it.
-// Throws Error(kUsage) if there would be more chunks than a message can name.
+// Cuts the buffer in forward order into chunks of about `target_bytes`. Small layers share a chunk
+// until it is full; a larger layer is cut into nearly equal pieces. The first chunk is closed early
+// (at a quarter of the target), because backward completes it last and the next forward pass needs
+// it first. Throws Error(kUsage) if there would be more chunks than a message can number.
 std::vector<Chunk> CutChunks(const VariableLayout& layout, size_t target_bytes);
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// Which classes are taken for which.
+// Counts which classes are predicted for which labels.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,15 @@ class ConfusionMatrix {
  public:
   explicit ConfusionMatrix(int64_t classes);
 
-  // Counts samples by label and prediction. False, and nothing is counted, if there are not as
-  // many predictions as labels or one is not a class.
+  // Counts samples by label and prediction. Returns false, without counting, if the numbers of
+  // labels and predictions differ or one of them is not a class.
   bool Add(std::span<const uint32_t> labels, std::span<const uint32_t> predictions);
 
   const ConfusionCounts& counts() const { return counts_; }
 
-  // Comma-separated: a header "label,cat,dog,…,total" (a column for each predicted class), a row
-  // for each label with its total, and a row "total". Without a name for each class "label,0,1,…".
+  // Comma-separated: a header "label,cat,dog,…,total" (a column per predicted class), a row per
+  // label with its total, and a row "total". Without a name for every class the header is
+  // "label,0,1,…".
   std::string Csv(const std::vector<std::string>& class_names) const;
 
  private:

@@ -1,4 +1,4 @@
-// What of a job can be counted. A set that somebody has, and a run that somebody awaits, can.
+// Limits on the size of a job, so that all its counts fit.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,10 @@
 
 namespace muster {
 
-// Of a test set, each of evaluation.batch samples: who evaluates it is kept for each.
+// The maximum number of blocks in a test set. The evaluating worker is stored for each.
 inline constexpr int64_t kMostTestBlocks = int64_t{1} << 20;
 
-// What is too much of this plan and this test set, what is expected, and which setting helps; "" if
-// nothing is.
+// Describes what in this plan or test set is too large, and the setting to change; otherwise "".
 std::string CountTrouble(const StepPlan& plan, int64_t test_samples, int64_t evaluation_batch);
 
 }  // namespace muster

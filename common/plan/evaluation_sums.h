@@ -1,6 +1,6 @@
-// How a set is cut into blocks for an evaluation, and what they add up to. Blocks are added in
-// their order, whoever computed them and whichever came first: so the bits of the result depend on
-// the size of a block, and not on how many evaluate.
+// How an evaluation is cut into blocks, and their sums. Blocks are added in order, whatever worker
+// computed them and whenever they arrived. So the bits of the result depend on the block size, but
+// not on the number of workers.
 #pragma once
 
 #include <cstdint>
@@ -18,37 +18,37 @@ struct EvaluatedSamples {
   double loss = 0;  // sum over the samples
   int64_t correct = 0;
   int64_t correct_top5 = 0;  // the label is among the five largest logits
-  // Of each sample, in the order of the set.
+  // For each sample, in the order of the set.
   std::span<const uint32_t> labels = {}, predicted = {};
 };
 
 struct EvaluationScores {
   double loss = 0;      // mean
-  double accuracy = 0;  // share of the samples; of values minus the loss (IsAccuracy)
-  // Not given for five classes or fewer, where it would always be 1.
+  double accuracy = 0;  // share of the samples; for values minus the loss (IsAccuracy)
+  // Empty for five classes or fewer, where it would always be 1.
   std::optional<double> top5_accuracy;
 };
 
 class EvaluationSums {
  public:
-  // `classes`: logits of the network; 1: it predicts values. `predictions`: blocks bring label and
-  // prediction of each sample, which make the confusion matrix.
+  // `classes`: the number of logits; 1: the network predicts values. `predictions`: blocks contain
+  // each sample's label and prediction, for the confusion matrix.
   EvaluationSums(int64_t samples, int64_t block_size, int64_t classes, bool predictions);
 
   int64_t blocks() const { return static_cast<int64_t>(results_.size()); }
   int64_t done() const { return done_; }
   bool Complete() const { return done_ == blocks(); }
   bool Has(int64_t block) const { return results_[static_cast<size_t>(block)].present; }
-  // Which samples of the set a block has.
+  // The samples of the set in a block.
   Range SamplesOf(int64_t block) const;
 
-  // kHere: it was there already. kUnexpected: there is no such block, it has the wrong size, or
-  // counts and classes that cannot be.
+  // kHere: a duplicate. kUnexpected: there is no such block, its size is wrong, or its counts or
+  // classes are impossible.
   enum class Added { kNew, kHere, kUnexpected };
   Added Add(int64_t block, const EvaluatedSamples& result);
 
   EvaluationScores Scores() const;
-  // Null unless there are predictions.
+  // Null without predictions.
   const ConfusionMatrix* confusion_matrix() const { return matrix_ ? &*matrix_ : nullptr; }
 
  private:

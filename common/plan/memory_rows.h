@@ -1,4 +1,4 @@
-// Rows of a table of what the arrays of a job's processes take.
+// Rows of a table of the memory that a job's processes use.
 #pragma once
 
 #include <cstdint>
@@ -7,20 +7,20 @@
 
 namespace muster {
 
-// Some memory of one process.
+// A piece of memory of one process.
 struct MemoryRow {
   enum class Holder {
-    kProcess,  // its own
-    kServer,   // the server's, mapped by this process too: counted there already
-    kHost,     // one copy for all processes of the host: a file in the system's cache
-    kCard,     // on the card that the process computes on: none of the host's
+    kProcess,  // the process's own
+    kServer,   // the server's, mapped by this process; counted at the server
+    kHost,     // one copy for all processes of the host: a file in the page cache
+    kCard,     // on the process's GPU, not in host memory
   };
   std::string what;
   double bytes = 0;
   Holder holder = Holder::kProcess;
 };
 
-// Of the host's memory, and of a card's.
+// The sums of host memory and of GPU memory.
 double SumOf(const std::vector<MemoryRow>& rows);
 double SumOfCard(const std::vector<MemoryRow>& rows);
 

@@ -1,6 +1,6 @@
-// How a batch is cut into slices, and in which order their gradients are added. The order is one
-// fixed binary tree over the slice index, whoever computed which slice: so the bits of the sum
-// depend on the number of slices alone.
+// How a batch is cut into slices, and the order in which their gradients are added: one fixed
+// binary tree over the slice index, whichever worker computed a slice. So the bits of the sum
+// depend only on the number of slices.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,12 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// Part `index` of `parts` nearly equal contiguous parts of [0, n): floor(n i / parts) …
-// floor(n (i + 1) / parts). Used for the samples of a slice and for the slices of a worker.
+// Part `index` of `parts` nearly equal contiguous parts of [0, n): floor(n i / parts) … floor(n (i
+// + 1) / parts). Used for the samples of a slice and for the slices of a worker.
 Range EvenPart(int64_t n, int64_t parts, int64_t index);
 
-// A node of the tree covers the slices [index << level, min((index + 1) << level, slices)).
-// Its children are {level - 1, 2 index} and {level - 1, 2 index + 1}; a child that covers no
-// slice is left out of the sum.
+// A node of the tree covers the slices [index << level, min((index + 1) << level, slices)). Its
+// children are {level - 1, 2 index} and {level - 1, 2 index + 1}; empty children are not summed.
 struct TreeNode {
   uint32_t level = 0;
   uint32_t index = 0;
@@ -32,12 +31,11 @@ struct TreeNode {
 Range Covers(const TreeNode& node, int64_t slices);
 TreeNode Root(int64_t slices);
 
-// The slices that these nodes cover, neighbouring ones as one range. `nodes` are disjoint, from
-// left to right.
+// The slices that these nodes cover; adjacent slices form one range. `nodes`: disjoint, in order.
 std::vector<Range> CoveredBy(const std::vector<TreeNode>& nodes, int64_t slices);
 
-// The fewest nodes that together cover exactly `range`, from left to right: what a worker that
-// holds these slices pushes, one gradient each.
+// The fewest nodes that together cover exactly `range`, from left to right. A worker with these
+// slices pushes one gradient per node.
 std::vector<TreeNode> Decompose(Range range, int64_t slices);
 
 }  // namespace muster

@@ -18,15 +18,16 @@ std::vector<int64_t> EvenSizes(int64_t pieces, size_t parts) {
   return sizes;
 }
 
-// Piece by piece to whoever is done first with one more. Were another division shorter at its
-// longest, somebody would have fewer there than here; but the last piece that he got here was given
-// when nobody else could have been done with one more sooner.
+// Greedy: gives each piece to the worker that would finish it first. This is optimal: in a division
+// with a shorter maximum, the slowest worker here would have fewer pieces and another worker more.
+// But when the slowest worker got its last piece, no other worker could have finished one more
+// piece sooner.
 std::vector<int64_t> SplitByTime(int64_t pieces, std::span<const double> times, int64_t least) {
   const auto parts = static_cast<int64_t>(times.size());
   MUSTER_CHECK(parts > 0 && pieces >= 0 && least >= 0);
   if (pieces < parts * least) least = 0;
   std::vector<int64_t> sizes(times.size(), least);
-  using Next = std::pair<double, size_t>;  // when it would be done with one more, and who
+  using Next = std::pair<double, size_t>;  // finish time with one more piece, and worker
   std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
   const auto offer = [&](size_t i) {
     MUSTER_CHECK(times[i] > 0);

@@ -1,4 +1,4 @@
-// How work of equal pieces is divided among workers that are not equally fast.
+// Divides equal pieces of work among workers of different speeds.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,15 @@
 
 namespace muster {
 
-// EvenPart's sizes.
+// The sizes of EvenPart's parts.
 std::vector<int64_t> EvenSizes(int64_t pieces, size_t parts);
 
-// How many of the pieces each gets whose time for one is times[i] > 0, so that the longest,
-// sizes[i] * times[i], is as short as it can be. Each gets `least` or more, where there are enough.
-// A pure function: of several such divisions always the same one.
+// Divides the pieces such that the longest time, max(sizes[i] * times[i]), is minimal. times[i] > 0
+// is worker i's time for one piece. Each worker gets at least `least` pieces if there are enough.
+// Deterministic: among equally good divisions it always returns the same.
 std::vector<int64_t> SplitByTime(int64_t pieces, std::span<const double> times, int64_t least = 0);
 
-// What the slowest takes for its pieces.
+// The time of the slowest worker for its pieces.
 double Longest(std::span<const int64_t> sizes, std::span<const double> times);
 
 }  // namespace muster

@@ -1,5 +1,5 @@
-// Which samples belong to which step: a pure function of the dataset's size and the config, so
-// that server, prefetch threads and a restarted worker agree without talking.
+// The assignment of samples to steps: a pure function of the data set's size and the config, so
+// that server, prefetch threads and restarted workers agree without communication.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace muster {
 
-// One global batch: `samples` places [first, first + samples) of the shuffled order of `epoch`.
+// One global batch: `samples` positions [first, first + samples) in the shuffled order of `epoch`.
 struct Batch {
   int64_t step = 0;   // counted from 0
   int64_t epoch = 0;  // counted from 0
   int64_t first = 0;
   int64_t samples = 0;
-  int64_t samples_before = 0;  // trained on in all earlier steps
+  int64_t samples_before = 0;  // samples of all earlier steps
 };
 
 struct StepPlan {
@@ -23,16 +23,16 @@ struct StepPlan {
   int64_t total_steps = 0;
   int64_t slices = 1;
 
-  static constexpr int64_t kMostSamples = int64_t{1} << 33;  // of a set
+  static constexpr int64_t kMostSamples = int64_t{1} << 33;  // of a data set
   static constexpr int64_t kMostSlices = 65536;
 
-  // Whether there is something to do, and all samples of all steps can be counted. A plan that
-  // somebody else has made is asked before anything else.
+  // Whether the values are valid and the samples of all steps can be counted. Check this first for
+  // a plan from another process.
   bool IsSane() const;
-  // Every epoch visits each sample once; its last batch holds what is left.
+  // Every epoch visits each sample once; its last batch has the remaining samples.
   int64_t StepsPerEpoch() const { return (train_samples + global_batch - 1) / global_batch; }
   Batch At(int64_t step) const;
-  // Places of the epoch's order that slice `slice` of this batch holds; may be empty.
+  // The positions in the epoch's order that belong to slice `slice` of this batch; may be empty.
   Range Slice(const Batch& batch, int64_t slice) const;
 };
 

@@ -37,14 +37,14 @@ constexpr size_t kPiece = 1 << 20;
 constexpr uint64_t kMostExpansion = 1032;  // deflate's limit
 constexpr size_t kMostHeaderBytes = 1 << 16;
 
-// What stands in a .npy header: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
+// A .npy header: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
 struct NpyHeader {
   std::string type;
   bool fortran = false;
   std::vector<int64_t> shape;
 };
 
-// Nothing if the text goes on differently.
+// Empty if the text has another form.
 std::optional<NpyHeader> ParseHeader(std::string_view text) {
   const auto after = [&](std::string_view key) {
     const size_t at = text.find(key);
@@ -82,7 +82,7 @@ std::optional<TensorType> TypeOf(const std::string& numpy_type) {
   return static_cast<TensorType>(found - kNumpyTypes.begin());
 }
 
-// What to do about an array of another type.
+// What to do about an array of an unsupported type.
 std::string Advice(const std::string& type, const std::string& name) {
   if (type.starts_with('>')) {
     return fmt::format("big-endian numbers: store {0}.astype({0}.dtype.newbyteorder(\"<\"))", name);
@@ -90,13 +90,12 @@ std::string Advice(const std::string& type, const std::string& name) {
   if (type.starts_with("|O")) {
     return fmt::format(
         "an object array, which only Python can read: store numbers of one type, "
-        "such as {}.astype(\"float32\"), in rows of one length",
+        "such as {}.astype(\"float32\"), with all rows of the same length",
         name);
   }
   if (type.starts_with("<U") || type.starts_with("|S")) {
     return fmt::format(
-        "text: store numbers; numpy.unique({}, return_inverse=True) numbers the names of classes",
-        name);
+        "text: store numbers; numpy.unique({}, return_inverse=True) numbers the class names", name);
   }
   return fmt::format("the type {}: store {}.astype(\"float32\")", Printable(type), name);
 }
@@ -109,7 +108,7 @@ std::string NpzArray::Text() const {
   return fmt::format("{} [{}]", kLongNames[static_cast<size_t>(type)], Join(shape, ", "));
 }
 
-// minizip's view of the file. Its functions return what went wrong; no exception crosses them.
+// The archive as minizip sees it. The callbacks return errors: no exception may cross minizip.
 class NpzReader::Archive {
  public:
   explicit Archive(const std::string& path)
@@ -129,7 +128,7 @@ class NpzReader::Archive {
         .zerror_file = [](void*, void*) { return 0; },
         .opaque = this};
     zip_.reset(unzOpen2_64("", &functions));
-    // Some versions of minizip open an archive without members, and others do not.
+    // Some versions of minizip open an archive without members, others do not.
     unz_global_info64 all{};
     if (zip_) (void)unzGetGlobalInfo64(zip_.get(), &all);
     if (all.number_entry == 0) {
@@ -143,7 +142,7 @@ class NpzReader::Archive {
   const std::string& path() const { return path_; }
   const std::map<std::string, unz64_file_pos>& places() const { return places_; }
 
-  // Goes to the array's member of the archive, and opens it. Returns how many bytes it has.
+  // Opens the array's member of the archive. Returns its size in bytes.
   uint64_t Enter(const std::string& name) {
     const auto found = places_.find(name);
     if (found == places_.end()) {
@@ -151,26 +150,27 @@ class NpzReader::Archive {
       names.reserve(places_.size());
       for (const auto& [other, place] : places_) names.push_back(Printable(other));
       throw Error(ExitCode::kData,
-                  "{}: expected an array {}, found {}; numpy.savez(file, x=x, y=y) names arrays",
-                  path_, name, names.empty() ? "none at all" : Shown(Join(names, ", ")));
+                  "{}: expected an array {}, found {}; numpy.savez(file, x=x, y=y) sets the names",
+                  path_, name, names.empty() ? "none" : Shown(Join(names, ", ")));
     }
-    Require(unzGoToFilePos64(zip_.get(), &found->second) == UNZ_OK, name, "its place is damaged");
+    Require(unzGoToFilePos64(zip_.get(), &found->second) == UNZ_OK, name,
+            "its archive entry is damaged");
     unz_file_info64 info;
     Require(
         unzGetCurrentFileInfo64(zip_.get(), &info, nullptr, 0, nullptr, 0, nullptr, 0) == UNZ_OK,
-        name, "its place is damaged");
+        name, "its archive entry is damaged");
     constexpr uLong kEncrypted = 1, kStored = 0, kDeflated = 8;
     Require((info.flag & kEncrypted) == 0, name, "it is encrypted");
     Require(info.compression_method == kStored || info.compression_method == kDeflated, name,
-            "it is compressed by another method than those of numpy.savez and savez_compressed");
+            "its compression method is not one of numpy.savez or savez_compressed");
     const uint64_t expansion = info.compression_method == kStored ? 1 : kMostExpansion;
     Require(
         info.compressed_size <= size_ && info.uncompressed_size <= info.compressed_size * expansion,
         name,
-        fmt::format("it claims {} bytes, made of {}, in a file of {}", info.uncompressed_size,
-                    info.compressed_size, size_));
+        fmt::format("it claims to have {} bytes, compressed to {}, in a file of {} bytes",
+                    info.uncompressed_size, info.compressed_size, size_));
     Require(unzOpenCurrentFile(zip_.get()) == UNZ_OK, name,
-            "the beginning of its place in the archive is damaged");
+            "its local header in the archive is damaged");
     return info.uncompressed_size;
   }
 
@@ -178,16 +178,16 @@ class NpzReader::Archive {
     while (!to.empty()) {
       const int got = unzReadCurrentFile(zip_.get(), to.data(),
                                          static_cast<unsigned>(std::min(to.size(), kPiece)));
-      Require(got > 0, name, "its data are damaged or end too early");
+      Require(got > 0, name, "its data is damaged or truncated");
       to = to.subspan(static_cast<size_t>(got));
     }
   }
 
-  // After the last byte.
+  // Call after the last byte was read.
   void Leave(const std::string& name) {
-    Require(unzCloseCurrentFile(zip_.get()) == UNZ_OK, name, "its checksum is another one");
+    Require(unzCloseCurrentFile(zip_.get()) == UNZ_OK, name, "its checksum does not match");
   }
-  // Whatever has been read.
+  // Closes the member without checking it.
   void Abandon() { (void)unzCloseCurrentFile(zip_.get()); }
 
   [[noreturn]] void Fail(const std::string& name, const std::string& trouble) const {
@@ -230,9 +230,9 @@ class NpzReader::Archive {
     at_ = 0;
     const std::string_view bytes(first.data(), ReadFile(this, nullptr, first.data(), first.size()));
     if (bytes == "\x93NUMPY") {
-      return "one array without a name (numpy.save): write numpy.savez(file, x=x, y=y)";
+      return "an array without a name (numpy.save): write it with numpy.savez(file, x=x, y=y)";
     }
-    if (bytes.starts_with("PK")) return "one that is truncated, or has no arrays";
+    if (bytes.starts_with("PK")) return "one that is truncated or has no arrays";
     return bytes.empty() ? "an empty file" : "something else";
   }
 
@@ -246,7 +246,7 @@ class NpzReader::Archive {
           unzGetCurrentFileInfo64(zip_.get(), &info, text.data(), text.size() - 1, nullptr, 0,
                                   nullptr, 0) != UNZ_OK ||
           unzGetFilePos64(zip_.get(), &place) != UNZ_OK) {
-        throw Error(ExitCode::kData, "{}: the archive's directory is damaged: write it again",
+        throw Error(ExitCode::kData, "{}: the archive's directory is damaged: write the file again",
                     path_);
       }
       const std::string_view name(text.data());
@@ -275,7 +275,7 @@ bool NpzReader::Has(const std::string& name) const { return archive_->places().c
 NpzArray NpzReader::Describe(const std::string& name) const {
   const uint64_t bytes = archive_->Enter(name);
   constexpr std::string_view kMagic = "\x93NUMPY";
-  std::string start(10, '\0');  // magic, version, and the least bytes of the header's length
+  std::string start(10, '\0');  // magic, version, and the first bytes of the header's length
   const auto read = [&](std::string& to, size_t from) {
     archive_->Read(name, std::as_writable_bytes(std::span(to).subspan(from)));
   };
@@ -305,7 +305,7 @@ NpzArray NpzReader::Describe(const std::string& name) const {
     archive_->Fail(name, "expected plain numbers, found " + Advice(header->type, name));
   }
   if (header->fortran) {
-    archive_->Fail(name, fmt::format("expected the order of C, found that of Fortran: store "
+    archive_->Fail(name, fmt::format("expected C order, found Fortran order: store "
                                      "numpy.ascontiguousarray({})",
                                      name));
   }
@@ -317,14 +317,14 @@ NpzArray NpzReader::Describe(const std::string& name) const {
   const uint64_t room = (bytes - array.header_bytes) / BytesOf(*type);
   for (const int64_t extent : array.shape) {
     if (extent > 0 && array.elements > room / static_cast<uint64_t>(extent)) {
-      array.elements = room + 1;  // it is too many, however many it is
+      array.elements = room + 1;  // too many, and safe from overflow
       break;
     }
     array.elements *= static_cast<uint64_t>(extent);
   }
   if (std::ranges::count(array.shape, 0) > 0) array.elements = 0;
   if (array.elements * BytesOf(*type) != bytes - array.header_bytes) {
-    archive_->Fail(name, fmt::format("expected the bytes of {}, found {}", array.Text(),
+    archive_->Fail(name, fmt::format("expected the bytes of {}, found {} bytes", array.Text(),
                                      bytes - array.header_bytes));
   }
   return array;

@@ -1,4 +1,4 @@
-// Reads archives of arrays as numpy.savez and numpy.savez_compressed write them: a zip file with a
+// Reads archives of arrays written by numpy.savez and numpy.savez_compressed: a zip file with a
 // .npy file for each array
 // (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
 #pragma once
@@ -15,22 +15,22 @@
 
 namespace muster {
 
-// "<f4", as a .npy header has it; "" for a type that NumPy does not have.
+// "<f4", as in a .npy header; "" for a type that NumPy lacks.
 const char* NumpyType(TensorType type);
 
 struct NpzArray {
-  std::string name;  // x, of the archive's x.npy
+  std::string name;  // x for the archive's x.npy
   TensorType type = TensorType::kF32;
-  std::vector<int64_t> shape;  // C order; empty: one number
+  std::vector<int64_t> shape;  // C order; empty: a scalar
   uint64_t elements = 0;
   size_t header_bytes = 0;
 
   std::string Text() const;  // "float32 [150, 4]"
 };
 
-// Used by one thread. Throws Error(kData) that names the file and the array, for what is damaged or
-// truncated, and for what a .npy file may hold that is no plain array of numbers. What it returns
-// asks for no more memory than the file's size justifies.
+// Use from one thread. Throws Error(kData) with the file and the array if the file is damaged or
+// truncated, or if an array is not a plain array of numbers. Allocates no more memory than the
+// file's size justifies.
 class NpzReader {
  public:
   // Reads the archive's directory.
@@ -40,10 +40,10 @@ class NpzReader {
   const std::string& path() const;
   bool Has(const std::string& name) const;
 
-  // Reads the header of an array that must be there.
+  // Reads the header of an array. Throws if there is no such array.
   NpzArray Describe(const std::string& name) const;
-  // Hands over the bytes of a described array, in pieces of whole elements. The archive's checksum
-  // has been compared when it returns.
+  // Passes the bytes of a described array to `take`, in pieces of whole elements. Checks the
+  // archive's checksum before it returns.
   void Read(const NpzArray& array,
             const std::function<void(std::span<const std::byte> piece)>& take) const;
 

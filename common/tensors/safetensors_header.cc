@@ -59,7 +59,7 @@ static_assert(std::endian::native == std::endian::little);
 constexpr size_t kLengthBytes = 8;
 constexpr const char* kMetadata = "__metadata__";
 
-// What is said of a header that does not hold, each with the file's name.
+// Throws errors about an invalid header, with the file's name.
 class Complaint {
  public:
   explicit Complaint(const std::string& file) : file_(file) {}
@@ -68,7 +68,7 @@ class Complaint {
   [[noreturn]] void Say(fmt::format_string<Args...> format, Args&&... args) const {
     throw Error(ExitCode::kData, "{}: {}", file_, fmt::format(format, std::forward<Args>(args)...));
   }
-  // About one tensor.
+  // Throws an error about one tensor.
   template <typename... Args>
   [[noreturn]] void Of(const std::string& name, fmt::format_string<Args...> format,
                        Args&&... args) const {
@@ -79,12 +79,13 @@ class Complaint {
   const std::string& file_;
 };
 
-// As a tree, whose objects would silently keep the last of two members of one name.
+// Parses a tree, and refuses duplicate keys, of which nlohmann::json would silently keep the last.
 json ParseJson(std::string_view text, const Complaint& complaint) {
   constexpr int kMostNesting = 4;
-  std::vector<std::set<std::string>> names;  // of the objects that are open
+  std::vector<std::set<std::string>> names;  // of the open objects
   const auto look = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (depth > kMostNesting) complaint.Say("its header is nested more than {} deep", kMostNesting);
+    if (depth > kMostNesting)
+      complaint.Say("its header is nested more than {} levels deep", kMostNesting);
     switch (event) {
       case json::parse_event_t::object_start:
         names.emplace_back();
@@ -105,17 +106,17 @@ json ParseJson(std::string_view text, const Complaint& complaint) {
   try {
     return json::parse(text, look);
   } catch (const json::parse_error& error) {
-    complaint.Say("is damaged, or no safetensors file: its header is not JSON from byte {} on",
+    complaint.Say("is damaged, or not a safetensors file: its header is not valid JSON at byte {}",
                   kLengthBytes + error.byte);
   } catch (const json::exception&) {
-    complaint.Say("is damaged, or no safetensors file: its header cannot be read as JSON");
+    complaint.Say("is damaged, or not a safetensors file: its header is not valid JSON");
   }
 }
 
 uint64_t WholeNumber(const json& value, const std::string& name, const char* what,
                      const Complaint& complaint) {
   if (!value.is_number_unsigned()) {
-    complaint.Of(name, "{} holds {}, which is no whole number of 0 or more", what,
+    complaint.Of(name, "{} is {}, expected a non-negative whole number", what,
                  Printable(value.dump(-1, ' ', true, json::error_handler_t::replace)));
   }
   return value.get<uint64_t>();
@@ -131,7 +132,7 @@ const json& Member(const json& entry, const std::string& name, const char* key,
 const json& Array(const json& entry, const std::string& name, const char* key,
                   const Complaint& complaint) {
   const json& member = Member(entry, name, key, complaint);
-  if (!member.is_array()) complaint.Of(name, "{} is no list", key);
+  if (!member.is_array()) complaint.Of(name, "{} is not a list", key);
   return member;
 }
 
@@ -148,7 +149,7 @@ TensorType ParseType(const json& entry, const std::string& name, const Complaint
 }
 
 StoredTensor ParseTensor(const std::string& name, const json& entry, const Complaint& complaint) {
-  if (!entry.is_object()) complaint.Of(name, "is described by no object");
+  if (!entry.is_object()) complaint.Of(name, "its entry is not an object");
   StoredTensor tensor{.name = name, .type = ParseType(entry, name, complaint)};
   uint64_t bytes = BytesOf(tensor.type);
   bool too_large = false;
@@ -159,32 +160,35 @@ StoredTensor ParseTensor(const std::string& name, const json& entry, const Compl
   }
   if (too_large) complaint.Of(name, "shape {} is too large", tensor.ShapeString());
   const json& offsets = Array(entry, name, "data_offsets", complaint);
-  if (offsets.size() != 2) complaint.Of(name, "data_offsets has {} numbers, not 2", offsets.size());
+  if (offsets.size() != 2)
+    complaint.Of(name, "data_offsets has {} numbers, expected 2", offsets.size());
   tensor.begin = WholeNumber(offsets[0], name, "data_offsets", complaint);
   tensor.end = WholeNumber(offsets[1], name, "data_offsets", complaint);
   if (tensor.end < tensor.begin) {
-    complaint.Of(name, "ends at byte {}, before it begins, {}", tensor.end, tensor.begin);
+    complaint.Of(name, "ends at byte {}, before its beginning at byte {}", tensor.end,
+                 tensor.begin);
   }
   if (tensor.bytes() != bytes) {
-    complaint.Of(name, "has {} bytes, but {} of shape {} takes {}", tensor.bytes(),
+    complaint.Of(name, "has {} bytes, but {} of shape {} needs {}", tensor.bytes(),
                  Name(tensor.type), tensor.ShapeString(), bytes);
   }
   if (tensor.begin % BytesOf(tensor.type) != 0) {
-    complaint.Of(name, "begins at byte {}, which is no multiple of {} ({})", tensor.begin,
+    complaint.Of(name, "begins at byte {}, which is not a multiple of {} ({})", tensor.begin,
                  BytesOf(tensor.type), Name(tensor.type));
   }
   return tensor;
 }
 
 void ParseMetadata(const json& entry, SafetensorsHeader& header, const Complaint& complaint) {
-  if (!entry.is_object()) complaint.Say("its {} is no object", kMetadata);
+  if (!entry.is_object()) complaint.Say("its {} is not an object", kMetadata);
   for (const auto& [key, value] : entry.items()) {
-    if (!value.is_string()) complaint.Say("{} {} is no text", kMetadata, Printable(key));
+    if (!value.is_string()) complaint.Say("{} {} is not a string", kMetadata, Printable(key));
     header.metadata[key] = value.get<std::string>();
   }
 }
 
-// Sorted by place: each begins where the one before ends, the last one ends with the file.
+// The tensors are sorted by position. Each must begin where the previous one ends, and the last one
+// must end with the file.
 void CheckPlaces(const SafetensorsHeader& header, uint64_t file_bytes, const Complaint& complaint) {
   const uint64_t available = file_bytes - header.data_begin;
   const StoredTensor* before = nullptr;
@@ -199,14 +203,14 @@ void CheckPlaces(const SafetensorsHeader& header, uint64_t file_bytes, const Com
                     Printable(tensor.name));
     }
     if (tensor.end > available) {
-      complaint.Of(tensor.name, "ends at byte {}, but only {} are there: the file is truncated",
+      complaint.Of(tensor.name, "ends at byte {}, but there are only {}: the file is truncated",
                    tensor.end, available);
     }
     before = &tensor;
   }
   const uint64_t end = before == nullptr ? 0 : before->end;
   if (end < available) {
-    complaint.Say("{} bytes after the last tensor belong to none", available - end);
+    complaint.Say("{} bytes after the last tensor belong to no tensor", available - end);
   }
 }
 
@@ -259,7 +263,7 @@ std::string HeaderBytes(const SafetensorsHeader& header) {
   const std::string text = JsonText(header);
   const uint64_t length = header.data_begin - kLengthBytes;
   MUSTER_CHECK(text.size() <= length);
-  std::string bytes(header.data_begin, ' ');  // the format's padding
+  std::string bytes(header.data_begin, ' ');  // padding, as the format requires
   std::memcpy(bytes.data(), &length, kLengthBytes);
   std::memcpy(bytes.data() + kLengthBytes, text.data(), text.size());
   return bytes;
@@ -270,18 +274,18 @@ uint64_t SafetensorsTextBytes(const std::string& file, std::string_view first_by
   const Complaint complaint(file);
   if (file_bytes < kLengthBytes || first_bytes.size() < kLengthBytes) {
     complaint.Say(
-        "is no safetensors file, or truncated: expected 8 bytes and a header, got {} bytes",
+        "is truncated, or not a safetensors file: expected 8 bytes and a header, got {} bytes",
         file_bytes);
   }
   uint64_t length = 0;
   std::memcpy(&length, first_bytes.data(), kLengthBytes);
   if (length > SafetensorsHeader::kMostTextBytes) {
     complaint.Say(
-        "is no safetensors file, or damaged: expected a header of at most {} bytes, got one of {}",
+        "is damaged, or not a safetensors file: expected a header of at most {} bytes, got {}",
         SafetensorsHeader::kMostTextBytes, length);
   }
   if (length > file_bytes - kLengthBytes) {
-    complaint.Say("is truncated, or no safetensors file: expected a header of {} bytes, got {}",
+    complaint.Say("is truncated, or not a safetensors file: expected a header of {} bytes, got {}",
                   length, file_bytes - kLengthBytes);
   }
   return length;
@@ -291,7 +295,8 @@ SafetensorsHeader ParseSafetensorsHeader(const std::string& file, std::string_vi
                                          uint64_t file_bytes) {
   const Complaint complaint(file);
   const json tree = ParseJson(text, complaint);
-  if (!tree.is_object()) complaint.Say("is no safetensors file: its header is no JSON object");
+  if (!tree.is_object())
+    complaint.Say("is not a safetensors file: its header is not a JSON object");
   SafetensorsHeader header{.data_begin = kLengthBytes + text.size()};
   for (const auto& [name, entry] : tree.items()) {
     if (name == kMetadata) {
@@ -300,7 +305,7 @@ SafetensorsHeader ParseSafetensorsHeader(const std::string& file, std::string_vi
       header.tensors.push_back(ParseTensor(name, entry, complaint));
     }
   }
-  // A tensor without elements may stand where another begins.
+  // A tensor without elements may begin where another begins.
   std::ranges::sort(header.tensors, [](const StoredTensor& a, const StoredTensor& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });

@@ -1,6 +1,6 @@
-// What stands before the bytes of tensors in a file of the safetensors format
-// (https://huggingface.co/docs/safetensors): eight bytes with the length N of a JSON text, the
-// text, and then the tensors, without gaps, little-endian, the last index fastest:
+// The header of a safetensors file (https://huggingface.co/docs/safetensors). The file has eight
+// bytes with the length N of a JSON text, the text, and then the tensors, without gaps,
+// little-endian, the last index fastest:
 //
 //   {"__metadata__": {"step": "100"}, "conv1.weight": {"dtype": "F32", "shape": [64, 3, 5, 5],
 //    "data_offsets": [0, 19200]}, ...}
@@ -15,8 +15,8 @@
 
 namespace muster {
 
-// The element types, by the format's names. All of them can be listed and copied as bytes; what can
-// be read as numbers, the reader says.
+// The element types, by the format's names. All can be listed and copied as bytes; see
+// SafetensorsReader for those that can be read as numbers.
 enum class TensorType {
   kBool,
   kU8,
@@ -41,8 +41,8 @@ size_t BytesOf(TensorType type);    // of an element
 struct StoredTensor {
   std::string name;
   TensorType type = TensorType::kF32;
-  std::vector<int64_t> shape;   // empty: one number
-  uint64_t begin = 0, end = 0;  // its bytes, counted from the first tensor's first
+  std::vector<int64_t> shape;   // empty: a scalar
+  uint64_t begin = 0, end = 0;  // its bytes, relative to the start of the first tensor
 
   uint64_t bytes() const { return end - begin; }
   uint64_t elements() const { return bytes() / BytesOf(type); }
@@ -50,21 +50,21 @@ struct StoredTensor {
 };
 
 struct SafetensorsHeader {
-  // Longer ones are refused, as every reader of the format does.
+  // Longer headers are refused, as by all readers of the format.
   static constexpr uint64_t kMostTextBytes = 100'000'000;
 
   std::vector<StoredTensor> tensors;  // in the order of their bytes
   std::map<std::string, std::string> metadata;
   uint64_t data_begin = 0;  // where the first tensor begins in the file
 
-  // Null if there is none of this name.
+  // Null if there is no tensor of this name.
   const StoredTensor* Find(std::string_view name) const;
   uint64_t file_bytes() const { return data_begin + (tensors.empty() ? 0 : tensors.back().end); }
 };
 
-// Gives each tensor its place, those of large elements first, so that each is aligned, otherwise in
-// the order given. The names differ; `begin` and `end` are set here. The first tensor begins at a
-// multiple of `alignment`, a multiple of 8.
+// Places the tensors, those with the largest elements first so that all are aligned, otherwise in
+// the given order. Names must be unique; sets `begin` and `end`. The first tensor begins at a
+// multiple of `alignment`, which must be a multiple of 8.
 SafetensorsHeader LayOutSafetensors(std::vector<StoredTensor> tensors,
                                     std::map<std::string, std::string> metadata,
                                     size_t alignment = 8);
@@ -72,14 +72,14 @@ SafetensorsHeader LayOutSafetensors(std::vector<StoredTensor> tensors,
 // The first data_begin bytes of the file.
 std::string HeaderBytes(const SafetensorsHeader& header);
 
-// The length of the JSON text, from the first 8 bytes of a file of `file_bytes` bytes. `file` names
-// it in errors. Throws Error(kData) if it cannot be a safetensors file.
+// The length of the JSON text, from the first 8 bytes of a file of `file_bytes` bytes. Errors name
+// `file`. Throws Error(kData) if it cannot be a safetensors file.
 uint64_t SafetensorsTextBytes(const std::string& file, std::string_view first_bytes,
                               uint64_t file_bytes);
 
-// Reads the JSON text. Throws Error(kData) that names the file and what is wrong with it: text that
-// is not JSON, twice the same name, unknown types, shapes that do not fit their bytes, tensors that
-// overlap, leave gaps, are not aligned or reach beyond the file, bytes that belong to none.
+// Parses the JSON text. Throws Error(kData) with the file and the reason: invalid JSON, duplicate
+// names, unknown types, shapes that do not match their bytes, tensors that overlap, leave gaps, are
+// misaligned or exceed the file, or extra bytes.
 SafetensorsHeader ParseSafetensorsHeader(const std::string& file, std::string_view text,
                                          uint64_t file_bytes);
 

@@ -32,13 +32,13 @@ std::string DescribeDirectory(const std::string& path) {
            (fs::path(path) / "model.safetensors").string();
   }
   if (has("checkpoints") || has("state.pb")) {
-    text += fmt::format(". This writes one: muster export {} --format safetensors OUT",
-                        ShellWord(path));
+    text +=
+        fmt::format(". Write one with: muster export {} --format safetensors OUT", ShellWord(path));
   }
   return text;
 }
 
-// torch.save writes a zip archive with a data.pkl in it; before version 1.6 it wrote a pickle.
+// torch.save writes a zip archive with a data.pkl; before version 1.6 it wrote a pickle.
 bool IsTorch(std::string_view first) {
   if (first.starts_with("PK\3\4")) return first.find("data.pkl") != std::string_view::npos;
   return first.size() > 1 && first[0] == '\x80' && first[1] >= 2 && first[1] <= 5;
@@ -77,7 +77,7 @@ std::string DescribeWrongFile(const std::string& path, std::string_view first) {
                       "s.save_file(dict(numpy.load(sys.argv[1])), sys.argv[2])");
   }
   if (first.starts_with("version https://git-lfs")) {
-    return "is a Git LFS pointer, expected a safetensors file. `git lfs pull` fetches the file";
+    return "is a Git LFS pointer, expected a safetensors file. Fetch it with `git lfs pull`";
   }
   return "";
 }
@@ -92,17 +92,17 @@ UniqueFd Open(const std::string& path) {
   return OpenPlainFile(path, "a safetensors file");
 }
 
-// The JSON of the header follows its length.
+// The header's JSON follows its length.
 void RefuseWrongFile(const std::string& path, std::string_view first) {
   if (first.size() > 8 && first[8] == '{') return;
   const std::string wrong = DescribeWrongFile(path, first);
   if (!wrong.empty()) throw Error(ExitCode::kData, "{}: {}", path, wrong);
-  if (first.size() <= 8) return;  // ParseSafetensorsHeader reports how short it is
+  if (first.size() <= 8) return;  // ParseSafetensorsHeader reports the length
   std::string bytes;
   for (const char c : first.substr(0, 12)) {
     bytes += fmt::format(" {:02x}", static_cast<unsigned char>(c));
   }
-  throw Error(ExitCode::kData, "{}: is not a safetensors file, or damaged: it begins with{}", path,
+  throw Error(ExitCode::kData, "{}: is damaged, or not a safetensors file: it begins with{}", path,
               bytes);
 }
 
@@ -128,7 +128,7 @@ void SafetensorsReader::ReadAt(uint64_t at, std::span<std::byte> to) const {
     const ssize_t n = ::pread(fd_.get(), to.data(), to.size(), static_cast<off_t>(at));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw Error(ExitCode::kData, "{}: cannot be read: {}", path_, ErrorText(errno));
-    if (n == 0) throw Error(ExitCode::kData, "{}: was truncated while it was read", path_);
+    if (n == 0) throw Error(ExitCode::kData, "{}: was truncated while reading", path_);
     to = to.subspan(static_cast<size_t>(n));
     at += static_cast<uint64_t>(n);
   }
@@ -176,14 +176,14 @@ void SafetensorsReader::ReadSomeFloats(const StoredTensor& tensor, uint64_t from
       return;
     }
     default:
-      throw Error(ExitCode::kData, "{}: tensor {} is of type {}, expected F32, BF16, F16 or F64",
+      throw Error(ExitCode::kData, "{}: tensor {} has type {}, expected F32, BF16, F16 or F64",
                   path_, tensor.name, Name(tensor.type));
   }
 }
 
 void SafetensorsReader::ReadIntegers(const StoredTensor& tensor, std::span<int64_t> to) const {
   if (tensor.type != TensorType::kI64) {
-    throw Error(ExitCode::kData, "{}: tensor {} is of type {}, expected I64", path_, tensor.name,
+    throw Error(ExitCode::kData, "{}: tensor {} has type {}, expected I64", path_, tensor.name,
                 Name(tensor.type));
   }
   ReadBytes(tensor, std::as_writable_bytes(to));
@@ -193,7 +193,7 @@ namespace {
 
 constexpr uint64_t kReadBytes = 4 << 20;
 
-// Nothing can be moved from one text to the next unseen.
+// The length makes the concatenation of texts unambiguous.
 std::string WithLength(const std::string& text) { return fmt::format("{}:{}", text.size(), text); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Writes a file of the safetensors format: there whole or not at all.
+// Writes a safetensors file atomically.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +12,18 @@
 
 namespace muster {
 
-// Tensor by tensor, in the order of the header, and piece by piece, so that nobody needs to hold
-// all of one. The metadata get the contents_hash of what was written. Throws Error(kFailure) as
-// AtomicFile does; without Commit nothing is left behind.
+// Writes the tensors in the order of the header and in pieces, so that no tensor must be in memory
+// as a whole. Adds the contents_hash to the metadata. Throws Error(kFailure) like AtomicFile;
+// without Commit nothing is left behind.
 class SafetensorsWriter {
  public:
-  // Lays the tensors out anew, takes the room of the whole file from the disk and writes the
-  // header.
+  // Lays out the tensors again, allocates the whole file on disk and writes the header.
   SafetensorsWriter(const std::string& path, const SafetensorsHeader& header);
 
   const SafetensorsHeader& header() const { return header_; }
-  // The next bytes of the tensors, of one of them at most.
+  // Writes the next bytes. One call must not span two tensors.
   void Write(std::span<const std::byte> bytes);
-  // After the last tensor.
+  // Call after the last tensor.
   void Commit();
 
  private:
@@ -32,10 +31,10 @@ class SafetensorsWriter {
 
   const SafetensorsHeader header_;
   AtomicFile file_;
-  size_t next_ = 0;            // the tensor that is being written …
-  uint64_t next_written_ = 0;  // … and how much of it is
+  size_t next_ = 0;            // the current tensor
+  uint64_t next_written_ = 0;  // bytes of the current tensor
   RunningHash next_hash_;
-  TensorHashes hashes_;  // of the tensors before
+  TensorHashes hashes_;  // of the previous tensors
 };
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// The memory behind trace.h: a buffer per thread, kept until the session writes them.
+// The memory behind trace.h: one buffer per thread, kept until the session writes them.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,12 @@
 
 namespace muster::trace {
 
-// Written by one thread at a time, without a lock; read when that thread has ended or is the
-// reader.
+// Written by one thread at a time without a lock. Read after that thread has ended, or by itself.
 struct ThreadBuffer {
   ThreadBuffer(std::string thread, size_t events) : name(std::move(thread)), events(events) {}
 
   const std::string name;
-  std::vector<Event> events;  // touched at the start, so that a step meets no page fault
+  std::vector<Event> events;  // touched at the start to avoid page faults during steps
   size_t size = 0;
   uint64_t dropped = 0;
   int64_t step = -1;
@@ -29,9 +28,9 @@ class Recorder {
  public:
   static Recorder& Get();  // never destroyed: threads may outlive main
 
-  // Traces the steps [first, end), in new buffers of `capacity` events.
+  // Traces the steps [first, end) in new buffers of `capacity` events.
   void Start(int64_t first, int64_t end, size_t capacity);
-  // Ends recording and hands over the buffers.
+  // Ends recording and returns the buffers.
   std::vector<std::shared_ptr<ThreadBuffer>> Stop();
 
   std::shared_ptr<ThreadBuffer> Acquire(const std::string& thread);

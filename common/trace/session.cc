@@ -49,8 +49,7 @@ class PartWriter {
   }
 
   void Thread(size_t index, const ThreadBuffer& buffer) {
-    // Perfetto takes the thread that has its process's number for the main thread: the first one
-    // is.
+    // Perfetto takes the thread with its process's number for the main thread.
     const int number =
         index == 0 ? options_.number : 1000 * options_.number + static_cast<int>(index);
     Metadata(number, "thread_name", "name", Quoted(buffer.name));
@@ -95,7 +94,7 @@ void WriteWhole(const std::string& path, const std::string& text) {
   const bool written = file &&
                        std::fwrite(text.data(), 1, text.size(), file.get()) == text.size() &&
                        std::fflush(file.get()) == 0;
-  if (!written) LogWarning("cannot write the trace's part {}: {}", path, ErrorText(errno));
+  if (!written) LogWarning("cannot write the trace part {}: {}", path, ErrorText(errno));
 }
 
 SessionOptions Options(const config::Config& config, const std::string& file,
@@ -137,7 +136,7 @@ Session::~Session() {
   try {
     WriteWhole(options_.path, PartWriter(options_).Text(Recorder::Get().Stop()));
   } catch (const std::exception& error) {
-    LogWarning("cannot write the trace's part {}: {}", options_.path, error.what());
+    LogWarning("cannot write the trace part {}: {}", options_.path, error.what());
   }
 }
 

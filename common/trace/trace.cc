@@ -12,7 +12,7 @@
 namespace muster::trace {
 namespace {
 
-// A thread's buffer; given back when the thread ends.
+// A thread's buffer; released when the thread ends.
 class Handle {
  public:
   ~Handle() { Reset(nullptr); }
@@ -59,8 +59,7 @@ Event* Begin(const char* kind, std::string_view name, const Tags& tags) {
 }  // namespace internal
 
 void NameThread(const std::string& name) {
-  // Also for top, perf and debuggers, which show 15 characters; the first thread's name is the
-  // program's.
+  // For top, perf and debuggers (15 characters). The main thread keeps the program's name.
   if (::gettid() != ::getpid())
     (void)::pthread_setname_np(::pthread_self(), name.substr(0, 15).c_str());
   this_thread.Reset(nullptr);

@@ -6,15 +6,15 @@
 //   const trace::Span span("forward", layer.name);    // until the end of the scope
 //
 // Outside the traced steps a span costs one relaxed load and a branch. Inside, it costs two
-// readings of the clock (CLOCK_MONOTONIC, which all processes of a host share) and one store into
-// a buffer of its thread: no lock, no allocation, no system call. A full buffer drops what comes
-// later, and counts it.
+// readings of the clock (CLOCK_MONOTONIC, shared by all processes of a host) and one store into the
+// thread's buffer: no lock, no allocation, no system call. A full buffer drops later spans and
+// counts them.
 //
-// Spans of one thread nest, since they are scopes. A thread without a name, or without a session
-// in its process, records nothing.
+// Spans of one thread nest, because they are scopes. A thread without a name, or in a process
+// without a session, records nothing.
 //
-// The recording is the process's, not an object that is handed around: spans stand in libraries
-// that know nothing of one another, and decide nothing.
+// The recording is global to the process, because spans are in libraries that do not know each
+// other. Spans never influence control flow.
 #pragma once
 
 #include <atomic>
@@ -25,21 +25,21 @@
 
 namespace muster::trace {
 
-// What a span is about; -1: nothing of this kind.
+// What a span is about; -1: not applicable.
 struct Tags {
-  int64_t step = -1;  // default: the one that the thread last gave to AtStep
+  int64_t step = -1;  // default: the thread's last AtStep
   int32_t chunk = -1;
   int32_t slice = -1;
-  int32_t rank = -1;  // whose, where it is another process's
+  int32_t rank = -1;  // if it belongs to another process
 };
 
-// Kept by value: whoever had the name may be gone when the trace is written.
+// The name is copied, because its owner may be gone when the trace is written.
 struct Event {
   const char* kind;
-  int64_t begin_ns, end_ns;  // end 0: not over yet
+  int64_t begin_ns, end_ns;  // end_ns 0: still open
   Tags tags;
   uint8_t name_size;
-  char name[63];  // of a longer one, the beginning
+  char name[63];  // truncated if longer
 };
 
 namespace internal {
@@ -51,16 +51,16 @@ int64_t Now();
 // True during the traced steps.
 inline bool Recording() { return internal::recording.load(std::memory_order_relaxed); }
 
-// Gives the calling thread a track, and this name in the system's lists. Where a thread of the same
-// name has ended, the track goes on; where one lives, this one's is called "name (2)".
+// Gives the calling thread a track, and this name in the system's thread lists. Continues the track
+// of an ended thread with the same name; if that thread is alive, the new track is "name (2)".
 void NameThread(const std::string& name);
 
-// The calling thread is at this step now; recording begins or ends with it, in all threads.
+// Sets the calling thread's step. This starts or stops recording in all threads.
 void AtStep(int64_t step);
 
 class Span {
  public:
-  // `kind` is a literal.
+  // `kind` must be a literal.
   explicit Span(const char* kind, std::string_view name = {}, const Tags& tags = {})
       : event_(Recording() ? internal::Begin(kind, name, tags) : nullptr) {}
   ~Span() {

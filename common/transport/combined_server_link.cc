@@ -26,7 +26,7 @@ class CombinedServerLink : public ServerLink {
   bool Pending() override { return links_[0]->Pending() || SecondPending(); }
   bool may_spin() const override { return links_[0]->may_spin(); }
   bool PrepareToSleep() override {
-    second_.DueNow();  // it may be what wakes us
+    second_.DueNow();  // its input may wake us
     return links_[0]->PrepareToSleep() && links_[1]->PrepareToSleep();
   }
 
@@ -49,8 +49,7 @@ class CombinedServerLink : public ServerLink {
   }
 
  private:
-  // A look at ZeroMQ costs system calls. While the local workers' messages keep the loop awake it
-  // is made now and then.
+  // Polling ZeroMQ costs system calls, so poll less often while local messages keep us awake.
   bool SecondPending() {
     if (links_[0]->may_spin() && !second_.Due()) return false;
     if (!links_[1]->Pending()) return false;

@@ -1,4 +1,4 @@
-// Two server links as one: workers of this host by the local link, all others by ZeroMQ.
+// Combines two server links: the local link for workers on this host and ZeroMQ for all others.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,7 @@
 
 namespace muster {
 
-// `first` is asked first, and its endpoint is hidden behind that of `second`, which is the one
-// that workers are told.
+// Input of `first` is read first. The endpoint is that of `second`, which workers connect to.
 std::unique_ptr<ServerLink> Combine(std::unique_ptr<ServerLink> first,
                                     std::unique_ptr<ServerLink> second);
 

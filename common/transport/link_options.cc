@@ -9,17 +9,17 @@
 namespace muster {
 namespace {
 
-// What a peer can make the server hold, besides the one gradient that it accepts, is at most
+// Limits what a peer can make the server hold, besides the one gradient that it accepts, to
 //   64 MiB + 16 messages
-// even if every message is as large as one may be. More waits at its sender.
+// even if every message has the maximum size. Further messages wait at the sender.
 int ReceiveWindow(size_t max_message_bytes) {
   constexpr size_t kFewest = 16;
   return static_cast<int>((64 << 20) / max_message_bytes + kFewest);
 }
 
 // Over the local link a worker gets a notice for each chunk of two versions of the weights and of
-// their averages. Orders and heartbeats come besides. A worker for which more waits has not read
-// for long; one that reads nothing is silent as well, most likely, and lost before.
+// their averages, besides orders and heartbeats. A worker with more waiting bytes has not read for
+// a long time; usually its silence was detected before.
 size_t MostWaitingBytes(size_t chunks) {
   constexpr size_t kNotices = 4, kNoticeBytes = 128, kOtherBytes = 16 << 20;
   return kOtherBytes + kNotices * chunks * kNoticeBytes;
@@ -37,8 +37,7 @@ LinkOptions LinkOptionsFor(const config::Config& config, const VariableLayout& l
   options.max_server_message_bytes =
       std::max(largest, std::min(layout.arena_floats() * sizeof(float), 2 * kMostChunk)) +
       kMostHeader;
-  // Every part of one gradient can be on its way from a worker, which pushes at most two subtrees
-  // per level of the slice tree.
+  // All parts of one gradient may be in flight: at most two subtrees per level of the slice tree.
   options.max_queued_messages = static_cast<int>(chunks.size()) * 64 + 1000;
   options.max_waiting_bytes = MostWaitingBytes(chunks.size());
   options.max_received_messages = ReceiveWindow(options.max_message_bytes);

@@ -1,4 +1,4 @@
-// What both ends of a link for a config need to know.
+// The link options that follow from a config, for both ends.
 #pragma once
 
 #include "common/graph/variable_layout.h"

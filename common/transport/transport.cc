@@ -20,7 +20,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// The server may appear later.
+// Retries until the server appears.
 std::unique_ptr<ClientLink> AwaitLocal(const std::string& endpoint,
                                        std::chrono::duration<double> patience,
                                        const LinkOptions& options) {
@@ -55,35 +55,36 @@ bool IsOnThisHost(const std::string& endpoint) {
          (IsTcp(endpoint) && ResolvedAddress(TcpAddress::Parse(endpoint)).of_this_host());
 }
 
-// The local link to the server at `endpoint`, whichever of the two starts first. Null, with a line
-// in the log, if the server is there and its local link is not.
+// The local link to the server at `endpoint`, whichever starts first. Null, with a log line, if the
+// server is reachable but its local link is not.
 std::unique_ptr<ClientLink> AwaitServerOfThisHost(const std::string& endpoint, uint64_t job,
                                                   std::chrono::duration<double> patience,
                                                   const LinkOptions& options) {
   const auto deadline = steady_clock::now() + patience;
   for (;;) {
-    // In this order: a server that answers has opened its local link before.
+    // The order matters: a server opens its local link before it answers at its endpoint.
     const bool is_there = Answers(endpoint);
     try {
       return ConnectLocal(LocalEndpoint(job), options);
     } catch (const Error& error) {
       if (error.code() != ExitCode::kPeerFailed) throw;
       if (is_there) {
-        // As a rule its config says so; the worker's own may be another one. The name of the local
-        // link is made from the token.
+        // The server's config usually rules out the local link; the worker's own config may differ.
+        // The name of the local link is derived from the token.
         LogInfo(
-            "ZeroMQ, since the server shares no memory with this process: its cluster.wire_dtype "
-            "is not FP32, its cluster.transport not AUTO, its token another job's than this "
-            "worker's, or its log says why ({})",
+            "falling back to ZeroMQ: the server shares no memory with this process. Its "
+            "cluster.wire_dtype is not FP32, its cluster.transport is not AUTO, its token differs "
+            "from this worker's, or its log gives the reason ({})",
             error.what());
         return nullptr;
       }
     }
     if (steady_clock::now() >= deadline) {
-      throw Error(ExitCode::kDeadline,
-                  "nobody listens at {} within {:g} s (deadlines.start_s): is the server running, "
-                  "and is this the endpoint that it says?",
-                  endpoint, patience.count());
+      throw Error(
+          ExitCode::kDeadline,
+          "no server listens at {} within {:g} s (deadlines.start_s): check that the server "
+          "is running and that this is the endpoint it printed",
+          endpoint, patience.count());
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
@@ -94,21 +95,21 @@ void CheckTransport(const std::string& endpoint, config::Cluster::Transport tran
   throw Error(
       ExitCode::kUsage,
       "{}: cluster.transport is LOCAL, expected an endpoint local://@NAME (`muster server` "
-      "without --endpoint chooses one); with AUTO workers of the server's host share memory at "
+      "without --endpoint chooses one); with AUTO, workers on the server's host share memory at "
       "any endpoint",
       endpoint);
 }
 
-// Workers would find the other job, and join it.
+// Refuses a second server with the same token; workers would join the wrong job.
 void CheckAlone(const std::string& local_endpoint, const LinkOptions& options) {
   try {
     (void)ConnectLocal(local_endpoint, options);
   } catch (const Error&) {
-    return;  // nobody, or somebody else's
+    return;  // no server, or another user's
   }
   throw Error(ExitCode::kUsage,
-              "another server on this host has the same token: every job needs one of its own "
-              "(`muster token FILE` makes one)");
+              "another server on this host has the same token: every job needs its own token "
+              "(`muster token FILE` creates one)");
 }
 
 }  // namespace
@@ -118,13 +119,15 @@ std::unique_ptr<ServerLink> Listen(const std::string& endpoint, uint64_t job,
                                    const LinkOptions& options) {
   CheckTransport(endpoint, transport);
   if (endpoint.starts_with("local://")) return ListenLocal(endpoint, options);
-  std::unique_ptr<ServerLink> local;  // before the other: see AwaitServerOfThisHost
+  std::unique_ptr<ServerLink> local;  // opened first: see AwaitServerOfThisHost
   if (transport == config::Cluster::AUTO && options.share_memory) {
     try {
       local = ListenLocal(LocalEndpoint(job), options);
     } catch (const Error& error) {
       CheckAlone(LocalEndpoint(job), options);
-      LogWarning("no shared memory for workers of this host, ZeroMQ for all: {}", error.what());
+      LogWarning(
+          "falling back to ZeroMQ for workers on this host: shared memory is unavailable: {}",
+          error.what());
     }
   }
   std::unique_ptr<ServerLink> zmq = ListenZmq(endpoint, options);

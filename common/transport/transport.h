@@ -1,4 +1,4 @@
-// Opens a link: which transport a job uses, cluster.transport and the endpoint decide.
+// Opens links. cluster.transport and the endpoint select the transport.
 #pragma once
 
 #include <chrono>
@@ -11,19 +11,19 @@
 
 namespace muster {
 
-// The transports of cluster.transport, by the form of `endpoint`: ipc://@NAME (abstract namespace),
-// tcp://HOST:PORT (tcp_address.h), local://@NAME. Throws Error(kFailure) if it cannot be bound, and
-// Error(kUsage) for one that is malformed or contradicts `transport`. With AUTO the server listens
-// on the local link of the job as well; where that cannot be, one line in the log says why, but a
-// second server of this user with the job's token is Error(kUsage).
+// Listens at `endpoint`: ipc://@NAME (abstract namespace), tcp://HOST:PORT (tcp_address.h) or
+// local://@NAME. Throws Error(kFailure) if it cannot bind, and Error(kUsage) if `endpoint` is
+// malformed or contradicts `transport`. With AUTO the server also listens on the job's local link.
+// If that fails, it logs why and uses ZeroMQ only, but a second server of this user with the same
+// token is Error(kUsage).
 std::unique_ptr<ServerLink> Listen(const std::string& endpoint, uint64_t job,
                                    config::Cluster::Transport transport,
                                    const LinkOptions& options);
 
-// Connects; the server may appear later, for as long as `patience`. With AUTO and an endpoint of
-// this host the local link is used if the server can be reached by it, and otherwise one line in
-// the log says why not. Throws Error(kDeadline) if nobody appears at an endpoint of this host, and
-// Error(kUsage) for an endpoint that cannot be one, such as a name without an address.
+// Connects; waits up to `patience` for the server to appear. With AUTO and an endpoint on this
+// host, uses the local link if the server can be reached by it, and otherwise logs why not. Throws
+// Error(kDeadline) if no server appears at an endpoint on this host, and Error(kUsage) for an
+// endpoint that cannot work, such as a host name without an address.
 std::unique_ptr<ClientLink> Connect(const std::string& endpoint, uint64_t job,
                                     config::Cluster::Transport transport,
                                     std::chrono::duration<double> patience,

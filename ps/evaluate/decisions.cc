@@ -5,8 +5,8 @@
 namespace muster {
 namespace {
 
-// As PyTorch's ReduceLROnPlateau and Keras's EarlyStopping do: what is better by min_delta or less
-// leaves the best as it is, so that it cannot creep up.
+// Like PyTorch's ReduceLROnPlateau and Keras's EarlyStopping: an improvement of min_delta or less
+// does not replace the best value, so it cannot creep up.
 void Count(const EvaluationResult& result, double min_delta,
            checkpoint::Decisions::Waited& waited) {
   if (waited.best_step() == 0 || result.accuracy > waited.best() + min_delta) {
@@ -29,7 +29,7 @@ void Decisions::Add(const EvaluationResult& result) {
   state_.set_step(result.version);
   state_.set_validation(result.set == wire::VALIDATION);
   state_.set_accuracy(result.accuracy);
-  // Counted without a limit, too: a run that goes on may be given one.
+  // Counted even without a limit, because a resumed run may set one.
   Count(result, evaluation_.min_delta(), *state_.mutable_stop());
   if (rate_.type() != config::LearningRate::PLATEAU) return;
   checkpoint::Decisions::Waited& waited = *state_.mutable_plateau();

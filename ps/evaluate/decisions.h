@@ -1,4 +1,4 @@
-// What evaluations decide: whether the run ends early, and how often its learning rate has fallen.
+// Decisions from evaluations: early stopping and learning rate reductions.
 //
 // Owner: the run.
 #pragma once
@@ -17,20 +17,19 @@ class Decisions {
   explicit Decisions(const config::Config& config)
       : evaluation_(config.evaluation()), rate_(config.learning_rate()) {}
 
-  // A result may end the run or lower its rate: no step is ordered before it is there.
+  // Whether a result may end the run or reduce its rate, so that the next step must wait for it.
   bool any() const;
-  // Takes the evaluations that are due whatever the run's length, in their order. So a run that is
-  // made longer decides as one that was so long from the beginning.
+  // Adds a regular evaluation, in order. Evaluations that are only due at the end of a run must not
+  // be added, so that an extended run decides as if it had been longer from the beginning.
   void Add(const EvaluationResult& result);
 
-  // Why the run is to end with the last result, or "".
+  // Why the run must stop after the last result, or "".
   std::string StopReason() const;
   // How often the rate has been multiplied by learning_rate.factor.
   int64_t reductions() const { return state_.reductions(); }
-  // Why it was the last time.
   std::string ReductionReason() const;
 
-  // A checkpoint keeps this, and a resumed run begins with it.
+  // The state that checkpoints save.
   const checkpoint::Decisions& Keep() const { return state_; }
   void Restore(const checkpoint::Decisions& kept) { state_ = kept; }
 

@@ -66,7 +66,7 @@ std::vector<std::pair<uint32_t, wire::Evaluate>> Evaluator::GiveUnassigned(
   const auto helpers = std::ssize(ranks);
   for (int64_t i = 0; i < helpers; ++i) {
     const Range part = EvenPart(std::ssize(together), helpers, i);
-    for (int64_t next = part.begin; next < part.end;) {  // a run of blocks at a time
+    for (int64_t next = part.begin; next < part.end;) {  // one order per contiguous range
       const int64_t first = together[static_cast<size_t>(next)];
       Range blocks{first, first + 1};
       while (++next < part.end && together[static_cast<size_t>(next)] == blocks.end) ++blocks.end;

@@ -49,7 +49,7 @@ void JoinCheck::Joined(uint32_t rank, const wire::Hello& hello) {
 std::string JoinCheck::CheckGraph(const wire::Hello& hello) const {
   if (hello.graph_hash() == layout_.hash()) return "";
   if (hello.variable_size() == 0) {
-    return "the graph differs; it is too large for the worker to say in what";
+    return "the graph differs; it is too large for the worker to report where";
   }
   const std::vector<Variable>& ours = layout_.variables();
   const int common = std::min(hello.variable_size(), static_cast<int>(ours.size()));
@@ -57,8 +57,9 @@ std::string JoinCheck::CheckGraph(const wire::Hello& hello) const {
     const wire::VariableShape& theirs = hello.variable(i);
     const std::string shape = "[" + Join(theirs.shape(), ",") + "]";
     if (theirs.name() != ours[i].name || shape != ours[i].ShapeString()) {
-      return fmt::format("the graph differs: variable {} is {} {} here and {} {} in the worker", i,
-                         ours[i].name, ours[i].ShapeString(), theirs.name(), shape);
+      return fmt::format(
+          "the graph differs: variable {} is {} {} in the server and {} {} in the worker", i,
+          ours[i].name, ours[i].ShapeString(), theirs.name(), shape);
     }
   }
   if (hello.variable_size() != static_cast<int>(ours.size())) {
@@ -69,49 +70,49 @@ std::string JoinCheck::CheckGraph(const wire::Hello& hello) const {
   }
   if (hello.layer_size() == 0) {
     return "the graph differs in a layer's settings or inputs; it has too many layers for "
-           "the worker to say in which";
+           "the worker to report which";
   }
   const std::vector<std::string> lines = layout_.description();
   for (int i = 0; i < std::min(hello.layer_size(), static_cast<int>(lines.size())); ++i) {
     if (hello.layer(i) != lines[i]) {
-      return fmt::format("the graph differs: \"{}\" here and \"{}\" in the worker", lines[i],
-                         hello.layer(i));
+      return fmt::format("the graph differs: \"{}\" in the server and \"{}\" in the worker",
+                         lines[i], hello.layer(i));
     }
   }
-  return fmt::format("the graph differs: {} layers here and {} in the worker", lines.size(),
-                     hello.layer_size());
+  return fmt::format("the graph differs: {} layers in the server and {} in the worker",
+                     lines.size(), hello.layer_size());
 }
 
 std::string JoinCheck::CheckSettings(const wire::Hello& hello) const {
-  if (hello.setting_size() == 0) return "";  // a program that has no config
+  if (hello.setting_size() == 0) return "";  // a program without a config
   const auto difference =
       FirstDifference(terms_.settings, {hello.setting().begin(), hello.setting().end()});
   if (!difference) return "";
   return fmt::format(
-      "the config differs: {}: start server and workers with the same config and settings",
+      "the config differs: {}. Start server and workers with the same config and settings",
       *difference);
 }
 
 std::string JoinCheck::CheckData(uint32_t rank, const wire::Hello& hello) const {
-  if (hello.train_samples() <= 0) return "the worker sees no training samples";
+  if (hello.train_samples() <= 0) return "the worker found no training samples";
   constexpr int64_t kMostSamples = StepPlan::kMostSamples;
   const auto counts = [](const int64_t samples) { return 0 <= samples && samples <= kMostSamples; };
   const std::string theirs =
       SamplesText(hello.train_samples(), hello.validation_samples(), hello.test_samples());
   if (!counts(hello.train_samples()) || !counts(hello.test_samples()) ||
       !counts(hello.validation_samples())) {
-    return fmt::format("rank {} sees {}: expected at most {} of each", rank, theirs, kMostSamples);
+    return fmt::format("rank {} has {}; expected at most {} of each", rank, theirs, kMostSamples);
   }
   if (!first_) return "";
   const std::string ours =
       SamplesText(data_.train_samples, data_.validation_samples, data_.test_samples);
   if (theirs != ours) {
-    return fmt::format("rank {} sees {}, rank {} sees {}: all workers need the same data", rank,
+    return fmt::format("rank {} has {}, but rank {} has {}: all workers need the same data", rank,
                        theirs, *first_, ours);
   }
   if (hello.data_fingerprint() != data_.fingerprint) {
     return fmt::format(
-        "the data of rank {} and rank {} have the same size but other contents: all "
+        "the data of rank {} and rank {} have the same size but different contents: all "
         "workers need the same data",
         rank, *first_);
   }

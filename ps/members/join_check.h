@@ -1,4 +1,4 @@
-// Whether a worker fits the job that it wants to join: token, release, graph, config, data.
+// Checks whether a worker matches the job: token, release, graph, config and data.
 //
 // Owner: the roster.
 #pragma once
@@ -17,10 +17,10 @@ namespace muster {
 struct JoinTerms {
   std::string token;
   uint64_t job = 0;
-  uint32_t workers = 0;               // with which the job starts
+  uint32_t workers = 0;               // number of workers that the job starts with
   std::vector<std::string> settings;  // common/config/compute_settings.h
-  uint32_t seats = 0;                 // for more workers later; 0: as many as `workers`
-  uint32_t least = 1;                 // with fewer it does not start
+  uint32_t seats = 0;                 // number of ranks; 0: equal to `workers`
+  uint32_t least = 1;                 // minimum number of workers for the start
 };
 
 // The data that a worker sees.
@@ -35,15 +35,15 @@ class JoinCheck {
       : layout_(layout), terms_(terms) {}
 
   bool HasToken(const wire::Hello& hello) const;
-  // Why the worker cannot speak with this server, or "": before it is given a rank.
+  // Checks token and protocol version before the worker gets a rank. Returns an error or "".
   std::string CheckProtocol(const wire::Hello& hello) const;
-  // Why the worker cannot compute this job on this rank, or "".
+  // Checks whether the worker can take part on this rank. Returns an error or "".
   std::string CheckWork(uint32_t rank, const wire::Hello& hello) const;
-  // The worker has joined. All later ones must see the same data as the first one.
+  // The worker has joined. All later ones must have the same data as the first one.
   void Joined(uint32_t rank, const wire::Hello& hello);
 
   const std::optional<uint32_t>& first() const { return first_; }
-  const SeenData& data() const { return data_; }  // what the first one saw
+  const SeenData& data() const { return data_; }  // of the first worker
 
  private:
   std::string CheckGraph(const wire::Hello& hello) const;

@@ -20,19 +20,19 @@ Membership::Arrival Membership::OnHello(PeerId peer, const wire::Hello& hello, b
   const bool comes_back = hello.instead_of_local() && phase_ != Phase::kGathering;
   Roster::Seating seating;
   if (const auto seated = roster_.RankOf(peer)) {
-    // A link may share memory with a connection once.
-    seating = {*seated, fmt::format("its connection has the seat of rank {} already", *seated)};
+    // A link can share memory with a connection only once.
+    seating = {*seated, fmt::format("its connection already has rank {}", *seated)};
   } else if (comes_back) {
     seating = roster_.Reseat(peer, hello, now);
   } else if (phase_ == Phase::kClosed || (phase_ != Phase::kGathering && !may_join_late_)) {
-    seating = {hello.rank(), "all workers of this job have joined already"};
+    seating = {hello.rank(), "all workers of this job have already joined"};
   } else {
     seating = roster_.Join(peer, hello, now);
   }
   const uint32_t rank = seating.rank;
   if (!seating.refusal.empty()) {
     const std::string who = hello.has_rank() ? fmt::format("rank {}", rank) : "a worker";
-    // A worker whose rank is taken asks each second: once is enough to tell.
+    // A worker whose rank is taken retries every second; report it only once.
     if (!seating.is_taken || ask_again_.insert(peer).second) {
       Refuse(fmt::format("{} (host {}, pid {})", who, hello.host(), hello.pid()), seating.refusal);
     }
@@ -46,8 +46,8 @@ Membership::Arrival Membership::OnHello(PeerId peer, const wire::Hello& hello, b
   roster_.at(rank).shares_memory = shares_memory;
   if (comes_back) {
     LogWarning(
-        "{} gets its messages over ZeroMQ: no memory could be shared with it (its log, or a line "
-        "above, says why)",
+        "{} gets its messages over ZeroMQ because shared memory failed (see the worker's log or "
+        "the line above)",
         roster_.Name(rank));
     return {Outcome::kCameBack, rank};
   }
@@ -85,7 +85,7 @@ void Membership::Welcome(uint32_t rank) {
   welcome.set_global_batch(terms_.plan.global_batch);
   welcome.set_total_steps(terms_.plan.total_steps);
   welcome.set_slices(static_cast<uint32_t>(terms_.plan.slices));
-  // A worker that comes late will compute something else, most likely; its orders say what.
+  // A worker that joins late gets its real work in orders.
   for (const TreeNode& node : terms_.assignment.nodes[rank % roster_.workers()]) {
     *welcome.add_subtree() = SubtreeOf(node);
   }
@@ -95,8 +95,8 @@ void Membership::Welcome(uint32_t rank) {
   Send(rank, std::move(message));
 }
 
-// One for each slice and one more: even the last member that is left has room for what all others
-// were to do. Buffers that nobody uses take no memory.
+// One buffer per slice and one more, so that even a single remaining member can hold the work of
+// all. Unused buffers take no memory.
 uint32_t Membership::Buffers() const { return static_cast<uint32_t>(terms_.plan.slices) + 1; }
 
 void Membership::OnReady(uint32_t rank) {
@@ -133,7 +133,7 @@ void Membership::Activate(uint32_t rank, int64_t version) {
   Send(rank, std::move(message));
 }
 
-// Told in the name of the old incarnation, which still listens.
+// Addressed to the old incarnation, which still receives messages.
 void Membership::Reset(uint32_t rank, Time now) {
   wire::ServerMessage message;
   message.mutable_reset()->set_incarnation(roster_.at(rank).incarnation + 1);
@@ -141,7 +141,7 @@ void Membership::Reset(uint32_t rank, Time now) {
   roster_.BeginAnew(rank, now);
 }
 
-// Nothing that it says counts from now on; it is told to end, in case it still runs.
+// Later messages from the worker are ignored. It is told to stop in case it still runs.
 void Membership::Vacate(uint32_t rank, const std::string& why, Time now) {
   wire::ServerMessage message;
   message.mutable_stop()->set_completed(false);
@@ -154,18 +154,18 @@ void Membership::Release(uint32_t rank) {
   roster_.at(rank).state = MemberState::kReleased;
   wire::ServerMessage message;
   message.mutable_stop()->set_completed(true);
-  message.mutable_stop()->set_reason("it wanted to leave");
+  message.mutable_stop()->set_reason("it asked to leave");
   Send(rank, std::move(message));
 }
 
 std::optional<uint32_t> Membership::SenderOf(const FromWorker& event, Time now, std::string& why) {
   const std::optional<uint32_t> rank = roster_.RankOf(event.peer);
   if (event.kind == FromWorker::Kind::kMalformed) {
-    why = "not a message of this protocol";
+    why = "it is malformed";
   } else if (!rank) {
-    why = "has not joined";
+    why = "its sender has not joined";
   } else {
-    // Also of a worker that has not read yet that it was reset.
+    // Counts even if the worker does not know yet that it was reset.
     roster_.at(*rank).last_heard = now;
     if (roster_.Matches(*rank, event.message.address())) return rank;
     // A worker that has not been welcomed does not know its address yet.

@@ -1,9 +1,9 @@
-// The members of the job, and what they are told: joining, welcome, heartbeats, the end. The
-// dispatcher decides what they compute, the run what a loss means.
+// The members of the job and the messages to them: joining, welcome, heartbeats, stop. The
+// dispatcher decides what they compute; the run decides what a loss means.
 //
-// A decider: no link, no clock. Messages wait here until the server sends them.
+// Pure logic: no link, no clock. Messages are queued here until the server sends them.
 //
-// Owner: the server. Used in the loop's thread.
+// Owner: the server. Used on the loop thread.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,6 @@
 
 namespace muster {
 
-// What a worker is told when it is welcome.
 struct WelcomeTerms {
   StepPlan plan;
   Assignment assignment;
@@ -33,15 +32,14 @@ struct WelcomeTerms {
   WireType wire_type = wire::FP32;
 };
 
-// A message that the server is to send.
 struct ToWorker {
   PeerId peer = 0;
-  std::optional<uint32_t> rank;  // the member that it is for; nothing: a stranger
+  std::optional<uint32_t> rank;  // none: the receiver has not joined
   uint32_t incarnation = 0;
   std::shared_ptr<wire::ServerMessage> message;  // without rank and incarnation
   std::span<const std::byte> tensor;             // see ServerLink::Send
 
-  // With the address of this member.
+  // Fills in the address of the member.
   const wire::ServerMessage& Addressed() const;
 };
 
@@ -49,73 +47,72 @@ class Membership {
  public:
   using Time = Roster::Time;
 
-  // `recorder` and the layout outlive this.
+  // `recorder` and the layout must outlive this object.
   Membership(const VariableLayout& layout, JoinTerms terms, Recorder& recorder);
 
   const Roster& roster() const { return roster_; }
   uint32_t size() const { return roster_.size(); }
 
-  // Joining. A worker that is refused is told why.
-  // kWaits: for the start. kJoinedLate: the job has started already.
+  // Handles a worker that wants to join. A rejected worker gets the reason. kWaits: until the
+  // start. kJoinedLate: the job has already started. kCameBack: reconnected over ZeroMQ.
   enum class Outcome { kRefused, kJoined, kWaits, kJoinedLate, kCameBack };
   struct Arrival {
     Outcome outcome;
     uint32_t rank;
   };
   Arrival OnHello(PeerId peer, const wire::Hello& hello, bool shares_memory, Time now);
-  // Somebody who may not join: a line in the log, and an event.
+  // Logs and records a rejected connection.
   void Refuse(const std::string& who, const std::string& why);
-  // All are here for whom the start waits. `terms` hold from now on.
+  // All initial workers have joined. Stores `terms` and welcomes them.
   void WelcomeAll(WelcomeTerms terms);
-  // One that came late, or back over another link.
+  // Welcomes a worker that joined late or reconnected.
   void Welcome(uint32_t rank);
   void OnReady(uint32_t rank);
   void OnLeave(uint32_t rank) { roster_.at(rank).leaving = true; }
-  // True once: all that were welcomed are ready, and the job starts with them.
+  // Starts the job with the welcomed workers. Returns true once, when all of them are ready.
   bool Start();
-  // After that: those that the start did not wait for. They are joiners from now on.
+  // Accepts the workers that the start did not wait for and returns their ranks.
   std::vector<uint32_t> AdmitWaiting(Time now);
-  // From now on it gets weights, W(version) first, and orders.
+  // From now on, the member gets orders and weights, starting with W(version).
   void Activate(uint32_t rank, int64_t version);
-  // It gets none any more, and nothing that it sends counts, until it has said Ready and is active
-  // again.
+  // Stops sending orders and weights to the member and ignores its messages, until it has reported
+  // Ready and is active again.
   void Reset(uint32_t rank, Time now);
-  // The member is gone, or is told to go: another may take its seat.
+  // The member is lost or must stop. Frees its rank.
   void Vacate(uint32_t rank, const std::string& why, Time now);
-  // It has said Leave, and has done its part.
+  // Releases a member that requested to leave and has finished its work.
   void Release(uint32_t rank);
-  // It was lost before the start, or never came: the start does not wait for another one.
+  // The rank was lost before the start or never joined: the start does not wait for it.
   void GiveUp(uint32_t rank) { roster_.at(rank).state = MemberState::kGivenUp; }
-  // The gradient buffers of a member, as its Welcome says.
+  // The number of gradient buffers of a member, as in its Welcome.
   uint32_t Buffers() const;
 
-  // The rank whose message this is, or why it is nobody's. A sign of life.
+  // Returns the rank that sent the message, or sets `why`. Counts as a sign of life.
   std::optional<uint32_t> SenderOf(const FromWorker& event, Time now, std::string& why);
-  // Members that gave no sign of life for longer than this.
+  // Members without a sign of life for longer than `silence_s`.
   std::vector<uint32_t> Silent(Time now, double silence_s) const;
-  // The server was suspended: signs of life count from so much later on.
+  // The server was suspended: extends all deadlines by this time.
   void Extend(std::chrono::steady_clock::duration suspension);
 
-  // The address is filled in.
+  // Queues a message. Fills in the address.
   void Send(uint32_t rank, wire::ServerMessage message, std::span<const std::byte> tensor = {});
-  // To all that are active.
+  // Queues a message to all active members.
   void Broadcast(wire::ServerMessage message, std::span<const std::byte> tensor = {});
   void SendHeartbeats();
-  // Tells everyone to stop, also those that ask for a rank. Nobody may join any more.
+  // Tells all workers to stop, including those that wait for a taken rank. Closes the job.
   void StopAll(bool completed, const std::string& reason);
-  // After that: a worker that comes only now is told the same.
+  // Answers a worker that connects after StopAll.
   void TurnAway(PeerId peer, const wire::Hello& hello);
-  // A connection has ended.
   void OnClosed(PeerId peer) { ask_again_.erase(peer); }
-  // It said Goodbye, or cannot be reached any more.
+  // The member said Goodbye or is unreachable.
   void MarkFinished(uint32_t rank) { roster_.at(rank).state = MemberState::kFinished; }
   bool AllFinished() const;
 
-  // Hands over the messages that wait, in order. `messages` are empty.
+  // Takes the queued messages, in order. `messages` must be empty.
   void TakeOutgoing(std::vector<ToWorker>& messages) { messages.swap(outgoing_); }
 
  private:
-  // kRunning: who comes now joins in the middle.
+  // kRunning: workers may join late.
   enum class Phase { kGathering, kPreparing, kRunning, kClosed };
 
   void Post(uint32_t rank, const std::shared_ptr<wire::ServerMessage>& message,
@@ -126,9 +123,9 @@ class Membership {
   Roster roster_;
   Phase phase_ = Phase::kGathering;
   WelcomeTerms terms_;
-  wire::ServerMessage stop_;  // what everybody has been told, once closed
+  wire::ServerMessage stop_;  // the message that StopAll sent
   RareLine refused_;
-  std::set<PeerId> ask_again_;  // were refused because their rank is taken
+  std::set<PeerId> ask_again_;  // were rejected because their rank is taken, and retry
   std::vector<ToWorker> outgoing_;
 };
 

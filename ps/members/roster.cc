@@ -48,7 +48,8 @@ Roster::Seating Roster::FindSeat(const wire::Hello& hello) const {
   }
   const uint32_t rank = hello.rank();
   if (rank >= size()) {
-    return {rank, fmt::format("rank {}: this job has the ranks 0 to {}", rank, size() - 1)};
+    return {rank,
+            fmt::format("rank {} is out of range: this job has ranks 0 to {}", rank, size() - 1)};
   }
   const Member& member = members_[rank];
   if (!member.present()) return {rank, ""};
@@ -66,7 +67,7 @@ Roster::Seating Roster::Reseat(PeerId peer, const wire::Hello& hello, Time now) 
     member.last_heard = now;
     return {rank, ""};
   }
-  return {hello.rank(), fmt::format("host {}, pid {} is no worker that waits for its memory",
+  return {hello.rank(), fmt::format("host {}, pid {} is not a worker waiting for shared memory",
                                     Printable(hello.host()), hello.pid())};
 }
 
@@ -97,10 +98,10 @@ bool Roster::Matches(uint32_t rank, const wire::Address& address) const {
          address.incarnation() == members_[rank].incarnation;
 }
 
-std::vector<uint32_t> Roster::MissingRanks() const {
+std::vector<uint32_t> Roster::MissingRanks(MemberState least) const {
   std::vector<uint32_t> missing;
   for (uint32_t rank = 0; rank < terms_.workers; ++rank) {
-    if (members_[rank].state == MemberState::kAbsent) missing.push_back(rank);
+    if (members_[rank].state < least) missing.push_back(rank);
   }
   return missing;
 }
@@ -171,7 +172,7 @@ std::string Roster::Remark(uint32_t rank) const {
   const auto first = check_.first();
   if (!first || members_[rank].threads == members_[*first].threads) return "";
   return fmt::format(
-      "it computes with {} threads, rank {} with {}: the bits of the result can depend on that "
+      "it uses {} threads but rank {} uses {}: this can change the bits of the result "
       "(worker.threads)",
       members_[rank].threads, *first, members_[*first].threads);
 }

@@ -34,7 +34,7 @@ void ReadArena(const CheckpointReader& reader, const std::string& arena,
 void RestoreVariables(const CheckpointReader& reader, Variables& variables) {
   const checkpoint::State& state = reader.state();
   if (state.plan().layout_hash() != variables.layout().hash()) {
-    throw Error(ExitCode::kUsage, "{}: its variables are not those of this network",
+    throw Error(ExitCode::kUsage, "{}: the variables of the checkpoint do not match this network",
                 reader.folder());
   }
   variables.Restore(state.updates());

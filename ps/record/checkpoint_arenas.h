@@ -1,4 +1,4 @@
-// The tensors of a checkpoint, from the variables and back.
+// Converts between the variables and the tensors of a checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ namespace muster {
 
 // "weights", "optimizer_state_0", …, "average".
 std::vector<std::string> CheckpointArenaNames(const Variables& variables);
-// In the same order, of W(version) and what belongs to it now.
+// In the same order: W(version) and its current optimizer state and average.
 std::vector<std::span<float>> CheckpointArenas(Variables& variables, int64_t version);
 
-// Reads one of them, of variables that lie so. Throws Error(kData).
+// Reads the tensors of one buffer. Throws Error(kData).
 void ReadArena(const CheckpointReader& reader, const std::string& arena,
                const VariableLayout& layout, std::span<float> to);
-// Reads all of them, and the count of updates. Throws Error(kData); Error(kUsage) if the network is
-// another one.
+// Reads all buffers and the number of updates. Throws Error(kData), or Error(kUsage) if the
+// checkpoint belongs to a different network.
 void RestoreVariables(const CheckpointReader& reader, Variables& variables);
 
 }  // namespace muster

@@ -16,25 +16,25 @@
 namespace muster {
 namespace {
 
-// Less is copied by the loop itself, faster than threads are woken.
+// The loop copies less than this itself, which is faster than waking threads.
 constexpr size_t kAtOnceBytes = 1 << 20;
-constexpr double kSlowSeconds = 1;               // of a write: worth a word
+constexpr double kSlowSeconds = 1;               // of a write before it is reported
 constexpr std::chrono::minutes kLongestWait{1};  // for the lines of metrics.jsonl
 
-// In the thread that writes: once the lines that the checkpoint counts are on the disk, or were
-// refused. Returns why it could not be written, or "".
+// Runs on the writer thread. Waits until the metrics lines that the checkpoint counts are on disk
+// or have failed. Returns why the checkpoint could not be written, or "".
 std::string Write(CheckpointToWrite what, const TensorImage& image,
                   const std::shared_future<checkpoint::Metrics>& metrics) {
   if (metrics.wait_for(kLongestWait) != std::future_status::ready) {
-    return fmt::format("{}/metrics.jsonl: the disk has not taken its lines within {} s",
-                       what.run_dir, std::chrono::seconds(kLongestWait).count());
+    return fmt::format("{}/metrics.jsonl: its lines could not be written within {} s", what.run_dir,
+                       std::chrono::seconds(kLongestWait).count());
   }
   try {
     *what.state.mutable_metrics() = metrics.get();
     const trace::Span span("checkpoint", {}, {.step = what.name.step});
     WriteCheckpoint(what, image);
     return "";
-  } catch (const std::exception& error) {  // also no memory
+  } catch (const std::exception& error) {  // including bad_alloc
     return error.what();
   }
 }
@@ -62,7 +62,7 @@ Checkpoints::Checkpoints(const config::Config& config, const std::string& run_id
 
 bool Checkpoints::IsDue(const StepPlan& plan, int64_t step) {
   if (asked_ || retry_.IsDue()) return true;
-  // The first weights: a disk that takes no checkpoint is known at once.
+  // Checkpointing the first weights reveals immediately if the disk fails.
   if (step == 0) return true;
   switch (settings_.every_case()) {
     case config::Checkpoint::kEverySteps:
@@ -82,7 +82,7 @@ std::optional<RunStatus::Checkpoint> Checkpoints::Status(const StepPlan& plan, i
   if (!image_) return std::nullopt;
   RunStatus::Checkpoint status;
   if (kept_.newest()) status.newest_step = kept_.newest()->step;
-  // At the run's end there is one in any case.
+  // The end of the run always has a checkpoint.
   const auto after = [&](int64_t steps) {
     status.next_step =
         std::min(steps > 0 ? (step / steps + 1) * steps : plan.total_steps, plan.total_steps);
@@ -112,14 +112,14 @@ void Checkpoints::AtBoundary(const StepPlan& plan, int64_t step) {
 }
 
 void Checkpoints::LeaveOut(int64_t step) {
-  if (asked_) return;  // it comes later
-  // Epochs that are shorter than a disk's answer are not worth a warning.
+  if (asked_) return;  // taken at a later boundary
+  // Epochs shorter than a disk write are not worth a warning.
   const double writing_s = std::chrono::duration<double>(Clock::now() - last_taken_).count();
   if (writing_s < kSlowSeconds || slow_said_) return;
   slow_said_ = true;
   const std::string text = fmt::format(
-      "the checkpoint of step {} is left out: that of step {} has been written for {:.0f} s, and "
-      "is not on the disk yet; checkpoint.every_minutes may suit this disk",
+      "skipping the checkpoint of step {}: writing that of step {} has taken {:.0f} s so far; "
+      "consider checkpoint.every_minutes for this disk",
       step, current_.name.step, writing_s);
   recorder_.Warn(text);
 }
@@ -137,7 +137,7 @@ void Checkpoints::Take() {
   checkpoint::State state = describe_();
   const CheckpointName name = kept_.NameOf(state.step(), state.evaluated());
   asked_ = false;
-  // A checkpoint that is there already is not written again.
+  // Do not rewrite an existing checkpoint.
   if (trouble().empty() && kept_.HasState(name)) return;
   last_taken_ = Clock::now();
   state.set_run_id(run_id_);
@@ -159,7 +159,7 @@ void Checkpoints::Take() {
   }
   copying_ = jobs.size();
   for (auto& job : jobs) {
-    // The memory outlives a job that is still running when everything ends.
+    // The image outlives jobs that are still running at shutdown.
     pool_.Submit([this, job = std::move(job), image = image_]() -> ThreadPool::Completion {
       const trace::Span copy("checkpoint", "copy");
       job();
@@ -182,11 +182,11 @@ void Checkpoints::Copied() {
 void Checkpoints::Written(const std::string& trouble) {
   writing_ = false;
   if (trouble.empty()) {
-    if (!retry_.trouble().empty()) LogInfo("checkpoints can be written again");
+    if (!retry_.trouble().empty()) LogInfo("checkpoints are written again");
     (void)retry_.Note("");
     kept_.Add(current_.name, current_.expired,
               CheckpointsFolder(run_dir_) + "/" + current_.name.Text());
-    LogInfo("checkpoint {}", kept_.newest_in());
+    LogInfo("saved checkpoint {}", kept_.newest_in());
   } else {
     NoteFailure(trouble);
   }
@@ -194,11 +194,12 @@ void Checkpoints::Written(const std::string& trouble) {
 }
 
 void Checkpoints::NoteFailure(const std::string& trouble) {
-  const std::string text = fmt::format("no checkpoint of step {}: {}", current_.name.step, trouble);
+  const std::string text =
+      fmt::format("could not save the checkpoint of step {}: {}", current_.name.step, trouble);
   if (!retry_.Note(trouble)) return LogWarning("{}", text);
   recorder_.Warn(
-      fmt::format("{}; the run goes on, {}, and it will be tried again", text,
-                  kept_.newest() ? "the one before is kept" : "nothing of it is kept yet"));
+      fmt::format("{}. Continuing {}; retrying later", text,
+                  kept_.newest() ? "with the previous checkpoint" : "without a checkpoint"));
 }
 
 }  // namespace muster

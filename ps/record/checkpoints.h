@@ -1,12 +1,12 @@
-// The checkpoints of a run: when one is taken, and what becomes of it.
+// The checkpoints of a run: when to take them, and how they are written.
 //
-// The state of step v is whole from the end of step v - 1 until the first update of step v: the
-// optimizer's state and the average are changed in place. So one is taken right at a step's
-// beginning, when the workers compute and the pool has nothing to do: it copies the tensors into
-// memory that was touched before, and updates wait for that (copying()). Another thread
-// writes the copy while the run goes on. A disk that is too slow, full or gone never ends a run.
+// Optimizer state and average are updated in place, so the state of step v is only complete from
+// the end of step v - 1 until the first update of step v. A checkpoint is therefore taken at the
+// start of a step, when the workers compute and the pool is idle: it copies the tensors into memory
+// that has been touched before, while updates wait (copying()). Another thread writes the copy
+// while the run continues. A slow, full or missing disk never ends a run.
 //
-// Owner: the run keeper. Used in the loop's thread.
+// Owner: the run keeper. Used on the loop thread.
 #pragma once
 
 #include <chrono>
@@ -36,37 +36,34 @@ namespace muster {
 class Checkpoints {
  public:
   using Clock = std::chrono::steady_clock;
-  // The state of the run that a checkpoint keeps besides the tensors; run, generation, config and
-  // metrics are filled in. Its name is its step, and `evaluated`.
+  // The state that a checkpoint saves besides the tensors. Checkpoints fills in run id, generation,
+  // config, time and metrics. Step and `evaluated` determine the checkpoint's name.
   using Describe = std::function<checkpoint::State()>;
 
-  // All outlive this. Without run.dir, or with checkpoint.keep_last of 0, there are none.
+  // All must outlive this object. Without run.dir, or if checkpoint.keep_last is 0, there are no
+  // checkpoints.
   Checkpoints(const config::Config& config, const std::string& run_id, Variables& variables,
               ThreadPool& pool, BackgroundThread& files, Recorder& recorder, Describe describe);
-  // The run goes on from here.
   void Restore(const ResumePoint& resume) { kept_.Restore(resume); }
 
-  // The run is at a step's boundary, and nothing has been updated since. Takes a checkpoint if one
-  // is due, or was asked for.
+  // The run is at a step boundary. Takes a checkpoint if one is due or requested.
   void AtBoundary(const StepPlan& plan, int64_t step);
-  // Until then no state may be changed.
+  // While this is true, the state must not change.
   bool copying() const { return copying_ > 0; }
-  // At the next boundary, whatever is due.
+  // Requests a checkpoint at the next boundary.
   void Ask() { asked_ = true; }
-  // The run has ended at this boundary, where it stays: one is taken as soon as it can be.
+  // The run has ended at this boundary: takes a checkpoint as soon as possible.
   void TakeLast();
-  // Weights of a checkpoint have been evaluated.
+  // The weights of a checkpoint may have been evaluated.
   void OnEvaluated(int64_t step, double accuracy) { kept_.OnEvaluated(step, accuracy); }
 
-  // A checkpoint is being copied or written, or will be.
+  // A checkpoint is being copied or written, or is pending.
   bool busy() const { return copying() || writing_ || last_is_due_; }
-  // Bytes of the tensors.
   size_t bytes() const { return image_ ? image_->bytes() : 0; }
-  // Why the last one that was tried is not on the disk; "" if it is.
+  // Why the last attempt failed, or "".
   const std::string& trouble() const { return retry_.trouble(); }
-  // For people who look in; empty without checkpoints.
+  // For status.json; empty without checkpoints.
   std::optional<RunStatus::Checkpoint> Status(const StepPlan& plan, int64_t step) const;
-  // The checkpoints that are on the disk.
   const KeptCheckpoints& kept() const { return kept_; }
 
  private:
@@ -87,13 +84,13 @@ class Checkpoints {
 
   std::string config_text_;
   KeptCheckpoints kept_;
-  std::shared_ptr<TensorImage> image_;  // null: no checkpoints are wanted
+  std::shared_ptr<TensorImage> image_;  // null: checkpoints are disabled
   std::vector<StoredTensor> tensors_;
 
-  size_t copying_ = 0;  // jobs
+  size_t copying_ = 0;  // number of running copy jobs
   bool writing_ = false;
-  CheckpointToWrite current_;                        // being copied or written …
-  std::shared_future<checkpoint::Metrics> metrics_;  // … with these
+  CheckpointToWrite current_;                        // being copied or written
+  std::shared_future<checkpoint::Metrics> metrics_;  // of current_
   bool asked_ = false, last_is_due_ = false;
   Retry retry_;
   bool slow_said_ = false;

@@ -44,7 +44,7 @@ void EvaluationRecord::Add(const EvaluationResult& result) {
 }
 
 void EvaluationRecord::StepEnded() {
-  if (validated_) tested_.reset();  // of a run that has been made longer
+  if (validated_) tested_.reset();  // the run was extended
 }
 
 void EvaluationRecord::Keep(checkpoint::Progress& kept) const {

@@ -1,4 +1,4 @@
-// Results of a run's evaluations: the last one of each set, and the best one.
+// The results of a run's evaluations: the last of each set, and the best.
 //
 // Owner: Progress.
 #pragma once
@@ -17,18 +17,16 @@ events::Scores ScoresOf(const EvaluationResult& result);
 class EvaluationRecord {
  public:
   void Add(const EvaluationResult& result);
-  // A step has ended.
   void StepEnded();
 
-  // The last evaluation, if there was one, and the step of the best one so far: of those on the set
-  // that chooses, which is the validation set where one was evaluated.
+  // The last evaluation on the set that drives decisions (the validation set if it was evaluated).
   const std::optional<EvaluationResult>& last() const { return validated_ ? validated_ : tested_; }
+  // The step of the best evaluation on that set.
   int64_t best_step() const { return best_.step; }
-  // The last evaluation of each set.
   const std::optional<EvaluationResult>& validated() const { return validated_; }
   const std::optional<EvaluationResult>& tested() const { return tested_; }
 
-  // A checkpoint keeps this, and a resumed run begins with it.
+  // The state that checkpoints save.
   void Keep(checkpoint::Progress& kept) const;
   void Restore(const checkpoint::Progress& kept);
   void Put(events::Summary& summary) const;

@@ -29,7 +29,7 @@ void EventPipe::Send(const events::Event& event) {
       pollfd ready{fd_, POLLOUT, 0};
       (void)::poll(&ready, 1, 100);
     } else if (errno != EINTR) {
-      fd_ = -1;  // the launcher is gone; its death ends this process in another way
+      fd_ = -1;  // the launcher is gone; DieWithParent ends this process
       unsent_.clear();
       return;
     }

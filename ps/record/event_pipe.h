@@ -1,4 +1,4 @@
-// Events on their way to the launcher, one line each, over a pipe that may be full.
+// Sends events to the launcher, one per line, through a pipe that may be full.
 #pragma once
 
 #include <string>
@@ -7,19 +7,18 @@
 
 namespace muster {
 
-// Used by the server's loop alone.
+// Only used by the server's loop.
 class EventPipe {
  public:
-  // `fd` may be -1: nobody wants events. It becomes non-blocking, and stays its opener's.
+  // `fd` may be -1: no events. It is made non-blocking; the caller keeps ownership.
   explicit EventPipe(int fd);
 
-  // Waits up to a second for a slow reader; what is of a moment, progress and beats, is dropped
-  // then.
+  // Waits up to a second for a slow reader. Progress and heartbeats are dropped instead.
   void Send(const events::Event& event);
 
  private:
   int fd_;
-  std::string unsent_;  // the rest of an event of which the pipe took a part
+  std::string unsent_;  // the unsent rest of an event
 };
 
 }  // namespace muster

@@ -17,11 +17,11 @@ const char* Verb(events::MemberChange::Kind kind) {
     case events::MemberChange::LOST:
       return "was lost";
     case events::MemberChange::LEFT:
-      return "has left";
+      return "left";
     case events::MemberChange::JOINED:
-      return "takes part";
+      return "became active";
     case events::MemberChange::FENCED:
-      return "begins anew";
+      return "was reset";
     default:
       return "changed";
   }

@@ -1,6 +1,6 @@
-// The checkpoints of a run that are on the disk, and how good they are.
+// The checkpoints of a run on disk and their accuracies.
 //
-// Owner: Checkpoints. Used in the loop's thread.
+// Owner: Checkpoints. Used on the loop thread.
 #pragma once
 
 #include <cstdint>
@@ -18,36 +18,35 @@ namespace muster {
 
 class KeptCheckpoints {
  public:
-  // The run goes on from here.
   void Restore(const ResumePoint& resume);
 
-  // The name of one that this process writes.
+  // The name of a checkpoint that this process writes.
   CheckpointName NameOf(int64_t step, bool evaluated) const {
     return {generation_, step, evaluated};
   }
-  // Whether the newest one has the same state. A new server has it under its older name.
+  // Whether the newest checkpoint has the same state, possibly under an older generation.
   bool HasState(const CheckpointName& name) const {
     return newest_ && newest_->step == name.step && newest_->evaluated == name.evaluated;
   }
-  // How good the others are, for the state of the next one.
+  // Adds the known accuracies to the state of the next checkpoint.
   void PutAccuracies(checkpoint::State& state) const;
-  // The checkpoints to remove when this one has been written.
+  // The checkpoints to remove after this one has been written.
   std::vector<CheckpointName> ExpiredBy(const CheckpointName& name,
                                         const config::Checkpoint& settings) const;
-  // It has been written, and these have been removed.
+  // This checkpoint was written and the expired ones were removed.
   void Add(const CheckpointName& name, const std::vector<CheckpointName>& expired,
            const std::string& folder);
-  // Weights have been evaluated, which may be those of a checkpoint.
+  // Weights have been evaluated, possibly those of a checkpoint.
   void OnEvaluated(int64_t step, double accuracy);
 
-  // The newest one, and where it is.
   const std::optional<CheckpointName>& newest() const { return newest_; }
+  // The folder of the newest checkpoint.
   const std::string& newest_in() const { return newest_in_; }
 
  private:
   int64_t generation_ = 1;
   std::vector<KeptCheckpoint> kept_;                     // oldest first
-  std::optional<std::pair<int64_t, double>> evaluated_;  // the last step, and its accuracy
+  std::optional<std::pair<int64_t, double>> evaluated_;  // step and accuracy of the last evaluation
   std::optional<CheckpointName> newest_;
   std::string newest_in_;
 };

@@ -85,14 +85,15 @@ std::string LackingText(const DueLines& due, const KeptLines& kept) {
                            LackingOf("evaluations", due.evaluations, kept.evaluations)}) {
     if (!text.empty()) lacking.push_back(std::move(text));
   }
-  std::string text = lacking.empty() ? "" : "it lacks " + Join(lacking, " and ");
+  std::string text = lacking.empty() ? "" : "missing: " + Join(lacking, " and ");
   if (kept.unreadable.empty()) return text;
   if (!text.empty()) text += "; ";
-  return text +
-         fmt::format("{} cannot be read (line {}{})",
-                     kept.unreadable.size() == 1 ? "a line"
-                                                 : fmt::format("{} lines", kept.unreadable.size()),
-                     kept.unreadable.front(), kept.unreadable.size() == 1 ? "" : " and later");
+  return text + fmt::format("{} unreadable (line {}{})",
+                            kept.unreadable.size() == 1
+                                ? "a line is"
+                                : fmt::format("{} lines are", kept.unreadable.size()),
+                            kept.unreadable.front(),
+                            kept.unreadable.size() == 1 ? "" : " and later");
 }
 
 }  // namespace muster

@@ -1,6 +1,6 @@
-// The lines of metrics.jsonl that a resumed run keeps: all up to its checkpoint, which knows how
-// many bytes they have, and their hash. Where somebody has changed the file, the lines themselves
-// say where the checkpoint's moment is, and what is missing.
+// The lines of metrics.jsonl that a resumed run keeps: those up to its checkpoint, which stores
+// their length in bytes and their hash. If the file was changed, the position and the missing lines
+// are derived from the lines themselves.
 #pragma once
 
 #include <cstdint>
@@ -10,25 +10,25 @@
 
 namespace muster {
 
-// The lines that a run which goes on from W(step) has written.
+// The lines that a run must have written up to W(step).
 struct DueLines {
   int64_t step = 0;
-  bool evaluated = false;                  // an evaluation of W(step) is over …
-  bool tested = false;                     // … and one on the test set
-  std::vector<int64_t> logs, evaluations;  // their steps, ascending
+  bool evaluated = false;                  // an evaluation of W(step) has ended
+  bool tested = false;                     // a test of W(step) has ended
+  std::vector<int64_t> logs, evaluations;  // steps, ascending
 };
 
 struct KeptLines {
-  size_t bytes = 0;                        // up to the first line of what is to be done again
-  std::vector<int64_t> logs, evaluations;  // as they come
-  std::vector<int64_t> unreadable;         // numbers of lines, from 1
+  size_t bytes = 0;                        // up to the first line that will be repeated
+  std::vector<int64_t> logs, evaluations;  // in file order
+  std::vector<int64_t> unreadable;         // line numbers from 1
 };
 
-// A line that is not whole at the end of `text` is not kept.
+// Ignores an incomplete line at the end of `text`.
 KeptLines KeptLinesOf(std::string_view text, const DueLines& due);
 
-// "it lacks 36 of 120 lines of steps (10 to 360) and 2 of 6 evaluations (100, 200); a line cannot
-// be read (line 45)", or "" if nothing is amiss.
+// "missing: 36 of 120 lines of steps (10 to 360) and 2 of 6 evaluations (100, 200); a line
+// is unreadable (line 45)", or "".
 std::string LackingText(const DueLines& due, const KeptLines& kept);
 
 }  // namespace muster

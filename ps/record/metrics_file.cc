@@ -42,7 +42,7 @@ MetricsFile::Kept MetricsFile::Cut(const DueLines& due) {
   MetricsEvents told = ReadMetricsEvents(text, bytes);
   bytes_ = static_cast<int64_t>(bytes);
   if (text.size() > bytes && ::ftruncate(fd_.get(), bytes_) != 0) {
-    throw Error(ExitCode::kFailure, "{}: cannot be cut to {} bytes: {}", path_, bytes,
+    throw Error(ExitCode::kFailure, "{}: cannot be truncated to {} bytes: {}", path_, bytes,
                 ErrorText(errno));
   }
   text.resize(bytes);
@@ -53,13 +53,13 @@ MetricsFile::Kept MetricsFile::Cut(const DueLines& due) {
   return {std::move(told.restarts), text + unwritten_};
 }
 
-// The file is not the one that the checkpoint knows; or the checkpoint is of a version that kept no
-// hash.
+// Called if the file differs from the checkpoint's record, or the checkpoint is from a version that
+// stored no hash.
 size_t MetricsFile::FindCut(std::string_view text, const DueLines& due) {
   const size_t bytes = KeptLinesOf(text, due).bytes;
   const std::string_view kept = text.substr(0, bytes);
   std::istringstream lines(std::exchange(unwritten_, ""));
-  for (std::string line; std::getline(lines, line);) {  // there may have been room again
+  for (std::string line; std::getline(lines, line);) {  // lines that the disk accepted later
     line += '\n';
     if (kept.find(line) == std::string_view::npos) unwritten_ += line;
   }
@@ -68,24 +68,24 @@ size_t MetricsFile::FindCut(std::string_view text, const DueLines& due) {
   const std::string lacking = LackingText(due, KeptLinesOf(std::string(kept) + unwritten_, due));
   if (!lacking.empty()) {
     warn_(fmt::format(
-        "{}: is not as the run left it: {}; the weights are whole, and the run goes on, "
-        "but these lines come back only if it is repeated from its config",
+        "{}: the file was changed; {}. The weights are intact and the run continues, but only "
+        "repeating the run restores these lines",
         path_, lacking));
   }
   return bytes;
 }
 
-// Whoever changed the file may want what is in it.
+// Archives the lines, which a person may have added.
 void MetricsFile::PutAside(std::string_view lines) {
   const std::string path = std::filesystem::path(path_).replace_filename("metrics-cut.jsonl");
   try {
     WriteFileAtomically(path, ReadFileIfThere(path) + std::string(lines));
   } catch (const Error& error) {
     throw Error(ExitCode::kFailure,
-                "{}: is not as the run left it, and what is to be cut off cannot be kept: {}",
-                path_, error.what());
+                "{}: the file was changed, and its last lines could not be archived: {}", path_,
+                error.what());
   }
-  LogWarning("{}: is not as the run left it: what was behind the checkpoint is in {}", path_, path);
+  LogWarning("{}: the file was changed; lines after the checkpoint were moved to {}", path_, path);
 }
 
 void MetricsFile::Append(std::string_view lines) {
@@ -112,15 +112,14 @@ void MetricsFile::WriteUnwritten() {
     hash_.Add(std::string_view(unwritten_).substr(0, static_cast<size_t>(n)));
     unwritten_.erase(0, static_cast<size_t>(n));
   }
-  if (retry_.Note(trouble)) warn_(trouble + "; the run goes on, and it will be tried again");
+  if (retry_.Note(trouble)) warn_(trouble + ". The run continues; retrying later");
 }
 
 void MetricsFile::WarnIfRemoved() {
   struct stat status {};
   if (removal_reported_ || ::fstat(fd_.get(), &status) != 0 || status.st_nlink > 0) return;
   removal_reported_ = true;
-  warn_(
-      fmt::format("{} has been removed: the run goes on, but what it writes there is lost", path_));
+  warn_(fmt::format("{} was removed: the run continues, but its new metrics are lost", path_));
 }
 
 checkpoint::Metrics MetricsFile::Keep() const {

@@ -1,7 +1,9 @@
-// metrics.jsonl in the run directory: a JSON object per line. A line that the disk does not take is
-// kept, and written before the next one. A resumed run cuts off what its checkpoint does not know.
+// metrics.jsonl in the run directory: one JSON object per line. A line that cannot be written is
+// kept and written before the next one. A resumed run truncates the file to the state of its
+// checkpoint.
 //
-// Owner: the recorder. The loop's thread makes and cuts it; then its writing thread alone uses it.
+// Owner: the recorder. The loop thread creates and truncates it; then only the recorder's writer
+// thread uses it.
 #pragma once
 
 #include <cstdint>
@@ -22,32 +24,32 @@ namespace muster {
 
 class MetricsFile {
  public:
-  // Takes what a person should know, in the thread that uses this.
+  // Receives warnings, on the thread that uses this object.
   using Warn = std::function<void(const std::string& message)>;
 
-  // `path` may be empty: no file. `resumed`: from the checkpoint of a run that is resumed, or null.
-  // Throws Error(kFailure) if the file cannot be created, or opened.
+  // `path` may be empty: no file. `resumed`: from the checkpoint of a resumed run, or null. Throws
+  // Error(kFailure) if the file cannot be created or opened.
   MetricsFile(std::string path, const checkpoint::Metrics* resumed, Warn warn);
 
-  // Cuts the file of a resumed run to what it was at the checkpoint, so that it has every step
-  // once. Lines of events stay: what happened has happened. If the file is not as the run left it,
-  // `due` tells where it is cut, a warning says what it lacks, and what is cut off goes to
+  // Truncates the file of a resumed run to its state at the checkpoint, so that each step appears
+  // once. Event lines stay, because the events did happen. If the file was changed, `due`
+  // determines where to cut, a warning lists what is missing, and removed lines go to
   // metrics-cut.jsonl. Throws Error(kFailure).
   struct Kept {
-    std::vector<events::Restarted> restarts;  // of which the file tells
-    std::string lines;                        // all, on the disk or not
+    std::vector<events::Restarted> restarts;  // recorded in the file
+    std::string lines;                        // all lines, whether on disk or not
   };
   Kept Cut(const DueLines& due);
 
-  // Whole lines. Warns once of a file that cannot be written, and once of one that was removed.
+  // Appends whole lines. Warns once if the file cannot be written, and once if it was removed.
   void Append(std::string_view lines);
-  // If something is kept, and the interval of Retry has passed.
+  // Retries after the interval of Retry, if lines are pending.
   void TryAgain();
-  // What is appended from now on is not tried again.
+  // Disables retries from now on.
   void EndRetries() { retry_.End(); }
-  // What a checkpoint of this moment keeps.
+  // The state that a checkpoint at this moment saves.
   checkpoint::Metrics Keep() const;
-  // Why lines are not on the disk; "" if all of them are.
+  // Why lines are not on disk, or "".
   const std::string& trouble() const { return retry_.trouble(); }
   // For fsync; -1 without a file.
   int fd() const { return fd_.get(); }
@@ -62,9 +64,9 @@ class MetricsFile {
   const std::optional<checkpoint::Metrics> resumed_;
   const Warn warn_;
   UniqueFd fd_;
-  int64_t bytes_ = 0;      // in the file
-  RunningHash hash_;       // of them
-  std::string unwritten_;  // what comes after them
+  int64_t bytes_ = 0;      // size of the file
+  RunningHash hash_;       // hash of the file
+  std::string unwritten_;  // pending lines
   Retry retry_;
   bool removal_reported_ = false;
 };

@@ -26,7 +26,7 @@ void Put(Json& json, const events::StepParts& parts) {
 }
 
 void Put(Json& json, const events::Measured& measured) {
-  json["train_loss"] = nullptr;  // of steps that were all skipped
+  json["train_loss"] = nullptr;  // null if all steps were skipped
   json["train_accuracy"] = nullptr;
   if (measured.has_train_loss()) json["train_loss"] = measured.train_loss();
   if (measured.has_train_accuracy()) json["train_accuracy"] = measured.train_accuracy();
@@ -45,7 +45,7 @@ void Put(Json& json, const events::Measured& measured) {
 }
 
 void Put(Json& json, const std::string& set, const events::Scores& scores) {
-  json[set + "_accuracy"] = nullptr;  // of values
+  json[set + "_accuracy"] = nullptr;  // null for regression
   if (scores.has_accuracy()) json[set + "_accuracy"] = scores.accuracy();
   if (scores.has_top5_accuracy()) json[set + "_top5_accuracy"] = scores.top5_accuracy();
   json[set + "_loss"] = scores.loss();

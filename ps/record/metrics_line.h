@@ -1,5 +1,5 @@
-// The lines of metrics.jsonl. Their keys are what users' programs read: they are written out here,
-// whatever becomes of the events with the same numbers.
+// The lines of metrics.jsonl. Users' programs read their keys, so they are spelled out here and
+// independent of the event fields.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,11 +11,11 @@ namespace muster {
 nlohmann::ordered_json MetricsLine(const events::Log& line);
 nlohmann::ordered_json MetricsLine(const events::Evaluation& line);
 nlohmann::ordered_json MetricsLine(const events::Summary& summary);
-// The line of any event but a summary; null if it has none. Restarts and changes of members and
-// shares have `event` and are of a moment: they stay when steps are undone.
+// The line of any event except a summary; null if it has none. Restarts and changes of members and
+// shares have an `event` key; they stay when steps are undone.
 nlohmann::ordered_json MetricsLine(const events::Event& event);
 
-// How a run has ended: "completed", "failed", "interrupted".
+// How the run ended: "completed", "failed", "interrupted".
 const char* NameOf(events::Summary::End end);
 
 }  // namespace muster

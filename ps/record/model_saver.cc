@@ -28,7 +28,7 @@ constexpr const char* kBest = "best.safetensors";
 constexpr std::array<const char*, 4> kOrder = {"model.safetensors", "model-raw.safetensors",
                                                "model-ema.safetensors", kBest};
 
-// best.safetensors in a folder: of which step it is, or what is wrong with it.
+// best.safetensors in a folder: its step, or what is wrong with it.
 struct BestFile {
   std::string path;
   std::optional<int64_t> step;
@@ -56,8 +56,8 @@ void Put(const EvaluationResult& result, ModelInfo& info) {
 
 void ModelSaver::OnEvaluated(int64_t step) {
   if (!writes() || progress_.evaluations().best_step() != step) return;
-  // No chunk of W(step) has been overwritten: a rank's blocks come before its losses, and without
-  // these there is no update.
+  // W(step) has not been overwritten: a rank's blocks arrive before its losses, and without those
+  // there is no update.
   MUSTER_CHECK(progress_.evaluations().last()->version == step);
   lost_.clear();
   const bool average = config_.evaluation().use_ema();
@@ -79,15 +79,14 @@ void ModelSaver::Restore(const ResumePoint& resume) {
   const std::string& dir = config_.run().dir();
   const BestFile file = BestFileIn(dir);
   if (file.step == best.step) return Note(kBest, best, "");
-  if (file.step > best.step) return;  // a later one was better, and will be made again
+  if (file.step > best.step) return;  // a later one was better, and will be produced again
   if (WriteBestAgain(resume, best)) {
-    if (!file.damage.empty()) recorder_.Warn(file.damage + "; it is written again in " + dir);
+    if (!file.damage.empty()) recorder_.Warn(file.damage + "; rewriting it in " + dir);
     return;
   }
   lost_ = fmt::format(
-      "{}: the weights of the best evaluation, at step {}{}, are in no "
-      "file and in no checkpoint that is left; the run can be repeated with the same bits: muster "
-      "launch {}",
+      "{}: the weights of the best evaluation, at step {}{}, are lost: no file and no remaining "
+      "checkpoint contains them. To reproduce them with the same bits, run: muster launch {}",
       file.damage.empty() ? file.path : file.damage, best.step,
       IsAccuracy(kept.best_accuracy()) ? fmt::format(" ({:.2f} %)", 100 * kept.best_accuracy())
                                        : "",
@@ -96,7 +95,7 @@ void ModelSaver::Restore(const ResumePoint& resume) {
 }
 
 bool ModelSaver::WriteBestAgain(const ResumePoint& resume, const ModelInfo& best) {
-  // Any checkpoint of that step has them, whether they had been evaluated by then or not.
+  // Any checkpoint of that step contains them, evaluated or not.
   if (resume.state().step() == best.step) {
     WriteBestOf(*resume.checkpoint.reader, best);
     return true;
@@ -118,8 +117,7 @@ void ModelSaver::WriteBestOf(const CheckpointReader& reader, ModelInfo info) {
   Arena weights(graph_.arena_floats());
   ReadArena(reader, info.average ? "average" : "weights", graph_.layout(), weights.floats());
   info.updates = reader.state().updates();
-  LogInfo("the best weights so far, of step {}, are written again from {}", info.step,
-          reader.folder());
+  LogInfo("rewriting the best weights so far (step {}) from {}", info.step, reader.folder());
   WriteBest(weights.floats(), info);
 }
 
@@ -129,16 +127,17 @@ void ModelSaver::WriteBest(std::span<const float> weights, const ModelInfo& info
     std::memcpy(best.weights.floats().data(), weights.data(), weights.size_bytes());
     const std::lock_guard lock(mutex_);
     waiting_ = std::move(best);
-  } catch (const std::bad_alloc&) {  // the training is worth more than its best weights
+  } catch (const std::bad_alloc&) {  // do not fail the run for the best weights
     return MissBest(info.step);
   }
   SubmitBest();
 }
 
-// There is nothing that could be written later.
+// Without a copy, there is nothing to retry.
 void ModelSaver::MissBest(int64_t step) {
-  const std::string trouble = fmt::format("{}/{}: no memory for a copy of the weights of step {}",
-                                          config_.run().dir(), kBest, step);
+  const std::string trouble =
+      fmt::format("{}/{}: out of memory for a copy of the weights of step {}", config_.run().dir(),
+                  kBest, step);
   std::unique_lock lock(mutex_);
   const bool first = std::exchange(troubles_[kBest], trouble).empty();
   retry_ = {};
@@ -146,7 +145,7 @@ void ModelSaver::MissBest(int64_t step) {
   if (first) recorder_.Warn(trouble);
 }
 
-// That of older weights, which are not needed any more.
+// Reuses the buffer of older weights that are no longer needed.
 Arena ModelSaver::TakeArena() {
   const std::lock_guard lock(mutex_);
   Arena& free = waiting_ ? waiting_->weights : spare_;
@@ -207,11 +206,11 @@ bool ModelSaver::Write(const std::string& name, std::span<const float> weights, 
   try {
     info.weights_hash = HashVariables(graph_.layout(), weights);
     WriteModel(path, graph_, weights, info.updates, ModelMetadata(config_, graph_, info));
-  } catch (const std::exception& error) {  // bad_alloc, too
+  } catch (const std::exception& error) {  // including bad_alloc
     Note(name, info, error.what());
     return false;
   }
-  LogInfo("{}: the weights of step {}{}", path, info.step, info.average ? ", averaged" : "");
+  LogInfo("{}: saved the weights of step {}{}", path, info.step, info.average ? ", averaged" : "");
   Note(name, info, "");
   return true;
 }
@@ -220,7 +219,7 @@ void ModelSaver::Note(const std::string& name, const ModelInfo& info, const std:
   const std::lock_guard lock(mutex_);
   troubles_[name] = trouble;
   if (name == kBest && retry_.Note(trouble)) {
-    recorder_.Notice(trouble + " (the best weights so far; it is tried again)");
+    recorder_.Notice(trouble + " (the best weights so far); retrying later");
   }
   if (!trouble.empty()) return;
   events::Summary::Model& model = saved_[std::ranges::find(kOrder, name) - kOrder.begin()];

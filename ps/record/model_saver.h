@@ -1,14 +1,13 @@
-// What a run leaves behind in the run directory:
+// Writes the weights of a run to the run directory:
 //
 //   model.safetensors       the weights after the last complete step, as evaluations use them: the
 //                           moving average with evaluation.use_ema
-//   best.safetensors        those of the best evaluation
-//   model-raw.safetensors   with use_ema: the weights themselves, after the last step
-//   model-ema.safetensors   with ema_decay and without use_ema: the average
+//   best.safetensors        the weights of the best evaluation
+//   model-raw.safetensors   with use_ema: the raw weights after the last step
+//   model-ema.safetensors   with ema_decay but without use_ema: the average
 //
-// Owner: the run keeper. Used in the loop's thread; another one writes: copies of the best
-// weights, and the last weights, which do not change any more. All of it does nothing with an empty
-// run.dir.
+// Owner: the run keeper. Used on the loop thread. Another thread writes copies of the best weights,
+// and the last weights, which no longer change. Does nothing if run.dir is empty.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +33,7 @@ namespace muster {
 
 class ModelSaver {
  public:
-  // All outlive this.
+  // All must outlive this object.
   ModelSaver(const config::Config& config, const Graph& graph, const Variables& variables,
              const Progress& progress, BackgroundThread& files, Recorder& recorder)
       : config_(config),
@@ -44,32 +43,30 @@ class ModelSaver {
         files_(files),
         recorder_(recorder) {}
 
-  // An evaluation of W(step) has ended, the last one of `progress`. If it is the best one, its
-  // weights are copied, here in the loop: the workers compute the next step meanwhile, and the
-  // server has nothing to do. Writing them costs the loop nothing.
+  // The last evaluation in `progress`, of W(step), has ended. If it is the best one, copies its
+  // weights on the loop thread, which is idle while the workers compute the next step. Another
+  // thread writes the copy.
   void OnEvaluated(int64_t step);
-  // A run goes on from here: writes the best weights again, if it ended before they were in its
-  // directory or they are damaged, from a checkpoint that has them. Warns of what is damaged, and
-  // of what is lost.
+  // Call when a run is resumed. If best.safetensors is missing or damaged, rewrites it from a
+  // checkpoint that has the weights. Warns about damaged and lost files.
   void Restore(const ResumePoint& resume);
-  // What is to be said of the best weights so far, if a run that was resumed has them nowhere; ""
-  // if it has, or a later evaluation was better.
+  // A message if a resumed run has lost its best weights, or "". Cleared by a better evaluation.
   const std::string& lost() const { return lost_; }
-  // Writes these best weights to best.safetensors. While one copy is being written another can
-  // wait; a newer one takes its place.
+  // Writes best.safetensors. While one copy is being written, another may wait; a newer one
+  // replaces it.
   void WriteBest(std::span<const float> weights, const ModelInfo& info);
-  // Best weights that the disk did not take are written again: before a checkpoint that tells of
-  // them, for no run that is resumed from it makes them again; and when it is time.
+  // Retries pending best weights. Called before a checkpoint that refers to them, because resuming
+  // from it does not produce them again, and periodically by SubmitBestIfDue.
   void SubmitBest();
   void SubmitBestIfDue();
-  // The run is over, and W(step) is what it reached. Nothing is updated any more. Ready when
-  // nothing is left to be written.
+  // Writes the last weights, W(step), when nothing is updated any more. The future is ready when
+  // everything has been written or has failed.
   std::future<void> SaveLast(int64_t step);
 
   bool writes() const { return !config_.run().dir().empty(); }
-  // The files that were written, in the order in which the summary has them.
+  // The written files, in the order of the summary.
   std::map<std::ptrdiff_t, events::Summary::Model> saved() const;
-  // What could not be written, and why; "" if nothing is missing.
+  // Which files could not be written and why, or "".
   std::string trouble() const;
 
  private:
@@ -84,7 +81,6 @@ class ModelSaver {
   Arena TakeArena();
   void MissBest(int64_t step);
   void Note(const std::string& name, const ModelInfo& info, const std::string& trouble);
-  // In the thread that writes.
   void WriteWaitingBest();
   bool Write(const std::string& name, std::span<const float> weights, ModelInfo info);
 
@@ -96,12 +92,12 @@ class ModelSaver {
   Recorder& recorder_;
   std::string lost_;
 
-  // Shared with the thread that writes.
+  // Shared with the writer thread.
   mutable std::mutex mutex_;
-  std::optional<Best> waiting_;  // the newest best weights that are not on the disk
+  std::optional<Best> waiting_;  // the newest best weights that are not on disk
   Arena spare_;
-  Retry retry_;                                  // of the best weights
-  std::map<std::string, std::string> troubles_;  // name of a file → why
+  Retry retry_;                                  // for best.safetensors
+  std::map<std::string, std::string> troubles_;  // file name → error
   std::map<std::ptrdiff_t, events::Summary::Model> saved_;
 };
 

@@ -126,7 +126,7 @@ void Progress::AddBalance(const std::optional<StepBalance>& step) {
 void Progress::BeginEvaluation() { evaluation_began_ = Clock::now(); }
 
 void Progress::EndEvaluation(const EvaluationResult& result) {
-  step_began_ = Clock::now();  // no step can end before its workers are done evaluating
+  step_began_ = Clock::now();  // steps only end after the evaluation
   after_evaluation_ = true;
   evaluation_seconds_ += Seconds(step_began_ - evaluation_began_);
   evaluations_.Add(result);
@@ -229,14 +229,14 @@ events::Summary Progress::Summary(events::Summary::End end, uint64_t weights_has
   summary.set_total_steps(plan_.total_steps);
   summary.set_learning_rate(learning_rate_);
   *summary.mutable_measured() = Measured(total_);
-  // Speed and times are of the whole run; the loss is of its last interval, where it ended.
+  // Speed and times cover the whole run; the loss covers its last interval.
   const Sums& last = since_log_.steps > 0 || last_log_.steps == 0 ? since_log_ : last_log_;
   last.PutLoss(*summary.mutable_measured());
   if (has_values_) summary.mutable_measured()->clear_train_accuracy();
   evaluations_.Put(summary);
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
     const bool may_lack = rank >= workers_ || total_.steps > 0;
-    if (may_lack && ranks_[rank].reports == 0) continue;  // nobody came
+    if (may_lack && ranks_[rank].reports == 0) continue;  // the rank was never used
     events::Summary::Rank& one = *summary.add_ranks();
     one.set_rank(static_cast<uint32_t>(rank));
     *one.mutable_parts() = ToEvent(ranks_[rank].Mean());

@@ -1,5 +1,5 @@
-// Turns finished steps into the numbers that people read: loss and accuracy over an interval,
-// images per second, where the time went. Owner: the server's loop.
+// Turns finished steps into statistics: loss and accuracy over an interval, images per second, and
+// where the time was spent. Owner: the server's loop.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@
 
 namespace muster {
 
-// What the slices of a step come to.
+// The sums over the slices of a step.
 struct StepResult {
   int64_t samples = 0, correct = 0;
   double loss = 0;  // sum over the samples
@@ -27,76 +27,75 @@ class Progress {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `has_values`: no training is accurate.
+  // `has_values`: regression, which has no accuracy.
   explicit Progress(bool has_values = false) : has_values_(has_values) {}
 
-  // All workers are ready: training time starts to count.
-  // `seats`: for others that come later; 0: none do.
+  // All workers are ready: training time starts. `seats`: the number of possible ranks; 0:
+  // `workers`.
   void Begin(const StepPlan& plan, uint32_t workers, uint32_t seats = 0);
-  // How many take part from now on, of whom reports are expected.
+  // Sets the number of workers whose reports are expected.
   void SetWorkers(uint32_t workers) { balances_.SetRanks(workers); }
-  // A skipped step counts as a step, but its loss, which may be a NaN, is left out.
+  // A skipped step counts as a step, but its loss, which may be NaN, is excluded.
   void EndStep(const StepResult& result, double learning_rate, bool skipped);
   void AddTimes(uint32_t rank, const wire::StepTimes& times);
-  // Time between the two is not training time.
+  // The time between BeginEvaluation and EndEvaluation is not training time.
   void BeginEvaluation();
   void EndEvaluation(const EvaluationResult& result);
-  // The run ends before its last step, and why: "reached …"; "": it does not.
+  // Why the run ends before its last step ("reached ..."), or "".
   void StopEarly(const std::string& reason) { stop_reason_ = reason; }
   const std::string& stop_reason() const { return stop_reason_; }
 
   int64_t steps() const { return total_.steps; }
   double last_step_s() const { return last_step_s_; }
   const EvaluationRecord& evaluations() const { return evaluations_; }
-  // Seconds; empty before this process's first step.
+  // In seconds; empty before this process's first step.
   std::optional<double> MedianStep() const;
 
-  // A checkpoint keeps this, and a resumed run begins with it, before Begin. Times of steps are not
-  // kept: each process has its own.
+  // The state that checkpoints save. Restore it before Begin. Step times are not saved.
   checkpoint::Progress Keep() const;
   void Restore(const checkpoint::Progress& kept);
 
-  // The steps since the last one.
+  // Statistics of the steps since the last LogLine.
   events::Log LogLine();
-  // The evaluation that just ended.
+  // The line of the evaluation that just ended.
   events::Evaluation EvaluationLine(const EvaluationResult& result) const;
-  // How far the run is, and no more.
+  // Only the position of the run.
   events::Progress PositionLine() const;
-  // For the launcher's live line; about the steps since the last one.
+  // For the launcher's live display: statistics since the last LiveLine.
   events::Progress LiveLine();
-  // The same while blocks of an evaluation come in.
+  // The same during an evaluation.
   events::Progress EvaluatingLine(int64_t done, int64_t blocks) const;
   events::Summary Summary(events::Summary::End end, uint64_t weights_hash) const;
 
  private:
-  // Where workers' time went, summed over reports.
+  // The workers' times, summed over their reports.
   struct Times {
     int64_t reports = 0;
     StepParts parts;
-    uint64_t gpu_bytes = 0;  // the most
+    uint64_t gpu_bytes = 0;  // maximum
 
     void Add(const wire::StepTimes& times);
     StepParts Mean() const;
   };
   struct Sums {
     int64_t steps = 0, samples = 0, correct = 0;
-    int64_t skipped_steps = 0, skipped_samples = 0;  // of these
+    int64_t skipped_steps = 0, skipped_samples = 0;  // included above
     double loss = 0, seconds = 0;
     Times times;          // of all workers
-    StepBalance balance;  // of the steps of which it is known
+    StepBalance balance;  // of the steps with a known balance
 
     double ImagesPerSecond() const {
       return seconds > 0 ? static_cast<double>(samples) / seconds : 0;
     }
-    // The time of a step, and a worker's parts of it: both over the steps whose balance is known,
-    // so that the parts make up the step: ranks begin a step after an evaluation before the server
-    // counts its time.
+    // The duration of a step and its parts on a worker. Both only cover steps with a known balance,
+    // so that the parts add up to the step: after an evaluation, ranks begin a step before the
+    // server measures it.
     double StepMs() const;
     StepParts Parts() const;
     double WaitingShare() const;
     checkpoint::Sums Keep() const;
     void Restore(const checkpoint::Sums& kept);
-    // Leaves out skipped steps; puts nothing if there is no other.
+    // Excludes skipped steps; sets nothing if all were skipped.
     void PutLoss(events::Measured& measured) const;
     events::Measured Measured() const;
   };
@@ -115,18 +114,18 @@ class Progress {
     int64_t steps = 0;
     double seconds = 0;
   };
-  Earlier earlier_;  // what earlier processes of this run did
+  Earlier earlier_;  // by earlier processes of this run
   Clock::time_point step_began_ = Clock::now();
   double last_step_s_ = 0;
   double learning_rate_ = 0;
-  std::vector<double> recent_seconds_;  // of the last steps, a ring
+  std::vector<double> recent_seconds_;  // of the last steps, a ring buffer
   Sums total_, since_log_, last_log_, since_live_;
-  uint32_t workers_ = 0;      // at the start
-  std::vector<Times> ranks_;  // of the whole run, those of later ones, too
+  uint32_t workers_ = 0;      // initial number
+  std::vector<Times> ranks_;  // of the whole run, including later ranks
   StepBalances balances_;
-  bool after_evaluation_ = false;  // ranks begin such a step at different times
+  bool after_evaluation_ = false;  // ranks begin this step at different times
   EvaluationRecord evaluations_;
-  std::string stop_reason_;  // empty: the run goes to its end
+  std::string stop_reason_;  // empty: not stopped early
   double evaluation_seconds_ = 0;
   Clock::time_point evaluation_began_;
 };

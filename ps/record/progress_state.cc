@@ -1,4 +1,3 @@
-// The progress, to a checkpoint and back.
 #include "ps/record/progress.h"
 
 namespace muster {

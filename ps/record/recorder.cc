@@ -18,13 +18,13 @@ namespace muster {
 namespace {
 
 constexpr std::chrono::seconds kSavingInterval{1};
-constexpr std::chrono::minutes kLongestWait{1};  // for a disk, when the run has ended
+constexpr std::chrono::minutes kLongestWait{1};  // for the disk, after the run has ended
 
 std::string FileIn(const std::string& dir, const char* name) {
   return dir.empty() ? "" : dir + "/" + name;
 }
 
-// With `time` (UTC, ISO 8601) first.
+// Prepends `time` (UTC, ISO 8601).
 std::string Stamped(const nlohmann::ordered_json& line) {
   nlohmann::ordered_json stamped;
   stamped["time"] = UtcNow();
@@ -96,7 +96,7 @@ void Recorder::Begin(int64_t step, const std::optional<DueLines>& due) {
 std::shared_future<checkpoint::Metrics> Recorder::KeepMetrics() {
   const auto kept = std::make_shared<std::promise<checkpoint::Metrics>>();
   thread_.Submit([this, kept] {
-    // A run that is resumed does not write its steps so far again.
+    // A resumed run does not rewrite the TensorBoard records of earlier steps.
     if (board_.file() != nullptr) board_.file()->Sync();
     kept->set_value(metrics_.Keep());
   });
@@ -110,7 +110,7 @@ void Recorder::Status(RunStatus status) {
   thread_.Submit([this, status = std::move(status), begun = begun_] {
     status_waits_ = false;
     status_file_.Write(status);
-    if (begun) TryAgain();  // here, since this comes each second
+    if (begun) TryAgain();  // retried here because this runs every second
   });
 }
 
@@ -145,7 +145,7 @@ void Recorder::WriteFiles() {
       return false;
     }
   });
-  if (files_retry_.Note(trouble)) Notice(trouble + "; it will be tried again");
+  if (files_retry_.Note(trouble)) Notice(trouble + "; retrying later");
 }
 
 Recorder::Missing Recorder::WriteAll() {
@@ -155,8 +155,8 @@ Recorder::Missing Recorder::WriteAll() {
   if (board_.file() != nullptr) missing.lost = board_.file()->Missing();
   if (!missing.lost.empty()) {
     missing.lost +=
-        "; TensorBoard does not show them. What metrics.jsonl has of the last ones is written "
-        "again when the run is trained on with --resume";
+        "; TensorBoard will not show them. To restore the most recent ones from metrics.jsonl, "
+        "continue the run with --resume";
   }
   return missing;
 }
@@ -192,7 +192,7 @@ events::Summary Recorder::Finish(events::Summary summary, RunStatus status) {
   return summary;
 }
 
-// The launcher waits as long as it is told that something is written.
+// The launcher waits as long as it receives saving events.
 Recorder::Missing Recorder::AwaitAll(int64_t step) {
   const auto written = std::make_shared<std::promise<Missing>>();
   std::future<Missing> missing = written->get_future();
@@ -200,7 +200,7 @@ Recorder::Missing Recorder::AwaitAll(int64_t step) {
   const auto deadline = std::chrono::steady_clock::now() + kLongestWait;
   while (missing.wait_for(kSavingInterval) != std::future_status::ready) {
     if (std::chrono::steady_clock::now() > deadline) {
-      return {.trouble = dir_ + ": the disk has not taken all of it"};
+      return {.trouble = dir_ + ": not all data could be written in time"};
     }
     Record(SavingEvent(step));
   }

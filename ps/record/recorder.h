@@ -1,10 +1,10 @@
-// What the server says of a run. An event is recorded once, and goes where its kind belongs: to the
-// launcher (proto/events.proto), metrics.jsonl, TensorBoard's files and the log.
+// Records the events of a run. Each event goes to the outputs of its kind: the launcher
+// (proto/events.proto), metrics.jsonl, TensorBoard files and the log.
 //
-// Used in the loop's thread, which alone writes to the launcher's pipe. A thread of its own writes
-// the lines of metrics.jsonl, TensorBoard's records, status.json and other small files, in the
-// order in which they were recorded: the loop, and with it every sign of life, waits for none of
-// them. Whatever a disk does not take is kept, and tried again (common/base/retry.h).
+// Used on the loop thread, which is the only one that writes to the launcher's pipe. A writer
+// thread writes metrics.jsonl, TensorBoard records, status.json and other small files, in the order
+// of recording, so the loop and its heartbeats never wait for the disk. Failed writes are kept and
+// retried (common/base/retry.h).
 #pragma once
 
 #include <atomic>
@@ -34,47 +34,45 @@ namespace muster {
 
 class Recorder {
  public:
-  // Without config.run.dir no file is written. `event_fd` may be -1: no events; it becomes
-  // non-blocking. `resumed`: from the checkpoint of a run that is resumed, or null. `losses`:
-  // servers of this run that were lost before this one, of which metrics.jsonl does not tell yet.
-  // `config` and `graph` outlive this. Throws Error(kFailure) if metrics.jsonl cannot be created,
-  // or opened.
+  // Without config.run.dir, writes no files. `event_fd` may be -1: no events; it is made
+  // non-blocking. `resumed`: from the checkpoint of a resumed run, or null. `losses`: earlier
+  // servers of this run that were lost and are not in metrics.jsonl yet. `config` and `graph` must
+  // outlive this object. Throws Error(kFailure) if metrics.jsonl cannot be created or opened.
   Recorder(const config::Config& config, const Graph& graph, int event_fd,
            const checkpoint::Metrics* resumed = nullptr, std::vector<LostServer> losses = {});
   Recorder(const Recorder&) = delete;
 
-  // `images`: for TensorBoard, of an evaluation. A summary is given to Finish instead.
+  // `images`: for TensorBoard, from an evaluation. Summaries go to Finish instead.
   void Record(const events::Event& event, const std::vector<SampleImage>& images = {});
   void Warn(const std::string& message) { Record(WarningEvent(message)); }
-  // A warning from any thread, which is recorded with the next event.
+  // A warning from any thread; recorded with the next event.
   void Notice(const std::string& message);
 
-  // The run begins, or is resumed, at W(step). Lines of metrics.jsonl have waited for this: a run
-  // that never begins leaves none. `due`: of a resumed run, what its files must have
+  // The run begins or resumes at W(step). Lines of metrics.jsonl are only written from now on, so a
+  // run that never begins leaves none. `due`: the lines that a resumed run must have
   // (MetricsFile::Cut). Throws Error(kFailure).
   void Begin(int64_t step, const std::optional<DueLines>& due = std::nullopt);
 
-  // The part of metrics.jsonl that belongs to this moment. It is known once everything that was
-  // recorded until now is on the disk, or was refused by it.
+  // The state of metrics.jsonl at this moment. Ready when everything recorded so far has been
+  // written or has failed.
   std::shared_future<checkpoint::Metrics> KeepMetrics();
   // For fsync; -1 without a file.
   int metrics_fd() const { return metrics_.fd(); }
 
-  // Replaces status.json; learning rate and what was measured are filled in. One that comes while
-  // another one waits for the disk is left out.
+  // Replaces status.json. Fills in learning rate and measurements. Dropped while an earlier status
+  // waits for the disk.
   bool wants_status() const { return status_file_.wanted(); }
   void Status(RunStatus status);
-  // A small file in the run directory, which is there whole or not at all.
+  // Writes a small file in the run directory atomically.
   void WriteFile(const std::string& name, std::string text);
   Board& board() { return board_; }
 
-  // The last word on the run, and the last status. Returns the summary with what is known here:
-  // changes of the members, restarts, and what could not be written to the disk. Waits until all is
-  // written, a minute at most.
+  // Writes the final summary and status. Returns the summary, completed with changes of members,
+  // restarts and write errors. Waits up to a minute until everything is written.
   events::Summary Finish(events::Summary summary, RunStatus status);
 
  private:
-  // What is not on the disk: `trouble` may come later, `lost` is gone for good.
+  // What could not be written: `trouble` may succeed later, `lost` is lost for good.
   struct Missing {
     std::string trouble, lost;
   };
@@ -83,9 +81,9 @@ class Recorder {
   void Count(const events::Event& event);
   std::vector<std::string> TakeNotices();
   Missing AwaitAll(int64_t step);
-  // These run in the thread.
+  // On the writer thread:
   void TryAgain();
-  void EndRetries();  // the run is over: the summary says what is missing
+  void EndRetries();  // the run is over: the summary reports what is missing
   void WriteFiles();
   Missing WriteAll();
 
@@ -93,22 +91,22 @@ class Recorder {
   EventPipe pipe_;
   std::vector<LostServer> losses_;
   bool begun_ = false;
-  std::string lines_;          // that wait for the begin
-  events::Summary so_far_;     // what the summary will say of changes and restarts
+  std::string lines_;          // waiting for Begin
+  events::Summary so_far_;     // changes and restarts for the summary
   events::Measured measured_;  // of the last interval
   double learning_rate_ = 0;
 
   std::mutex mutex_;
-  std::vector<std::string> notices_;  // under the mutex
+  std::vector<std::string> notices_;  // guarded by mutex_
   std::atomic<bool> status_waits_{false};
 
-  // Used by the thread, once the run has begun.
+  // Used by the writer thread after Begin.
   MetricsFile metrics_;
   StatusFile status_file_;
-  std::map<std::string, std::string> files_;  // that are not written yet
+  std::map<std::string, std::string> files_;  // pending writes
   Retry files_retry_;
 
-  // Used by the loop; the thread writes what it submits. The thread is last: joined first.
+  // Used by the loop; submits work to thread_, which is last so that it joins first.
   Board board_;
   BackgroundThread thread_;
 };

@@ -46,27 +46,27 @@ std::string TensorDifference(const CheckpointReader& kept, int64_t step, Variabl
 }
 
 std::string BytesOf(checkpoint::Sums sums) {
-  sums.clear_seconds();  // are another run's in any case
+  sums.clear_seconds();  // differs in any case
   return sums.SerializeAsString();
 }
 
 // What differs besides the tensors, or "".
 std::string StateDifference(const checkpoint::State& kept, const checkpoint::State& now) {
   if (kept.updates() != now.updates()) {
-    return fmt::format("{} updates then, and {} now", kept.updates(), now.updates());
+    return fmt::format("{} updates before, {} now", kept.updates(), now.updates());
   }
   if (kept.skipped_in_a_row() != now.skipped_in_a_row()) {
-    return fmt::format("{} skipped steps in a row then, and {} now", kept.skipped_in_a_row(),
+    return fmt::format("{} skipped steps in a row before, {} now", kept.skipped_in_a_row(),
                        now.skipped_in_a_row());
   }
   if (BytesOf(kept.progress().total()) != BytesOf(now.progress().total())) {
     return "the sums of samples and losses";
   }
-  // What was kept before the evaluation holds the decisions before it. And an evaluation that was
-  // due at the end of a run is not due any more once the run has been made longer.
+  // A checkpoint saved before the evaluation contains the decisions before it. An evaluation at the
+  // end of a run is no longer due if the run was extended.
   if (kept.evaluated() != now.evaluated()) return "";
   if (kept.decisions().SerializeAsString() == now.decisions().SerializeAsString()) return "";
-  return "what follows from the evaluations";
+  return "the decisions from evaluations";
 }
 
 }  // namespace
@@ -84,14 +84,14 @@ std::string Replay::Compare(const checkpoint::State& now, Variables& variables, 
     const std::string arithmetic = ArithmeticChange(kept.state().arithmetic(), now.arithmetic());
     difference_ = fmt::format("step {}: differs from checkpoint {}: {}{}", FormatCount(now.step()),
                               NameOf(kept), what,
-                              arithmetic.empty() ? "" : "; perhaps because " + arithmetic);
+                              arithmetic.empty() ? "" : "; possible cause: " + arithmetic);
     return difference_;
   }
   if (!is_end || over()) return "";
   const std::string& why = now.progress().stop_reason();
   difference_ =
-      fmt::format("step {}: the run ends here now, before checkpoint {}{}{}",
-                  FormatCount(now.step()), NameOf(*kept_[same_]), why.empty() ? "" : ": ", why);
+      fmt::format("step {}: the replay ended before checkpoint {}{}{}", FormatCount(now.step()),
+                  NameOf(*kept_[same_]), why.empty() ? "" : ": ", why);
   return difference_;
 }
 

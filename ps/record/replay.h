@@ -1,4 +1,4 @@
-// A run that is done again (`muster verify`): what it is compared with, and how that came out.
+// Compares a repeated run (`muster verify`) with the checkpoints of the original.
 //
 // Owner: the resumption.
 #pragma once
@@ -18,28 +18,27 @@ namespace muster {
 
 class Replay {
  public:
-  // Where the run goes on from, or null. Without checkpoints to compare with this is no replay.
+  // `resume`: where the run resumes, or null. Without checkpoints to compare, this is not a replay.
   explicit Replay(const ResumePoint* resume) {
     if (resume != nullptr) kept_ = resume->compared_with;
   }
 
   bool is_on() const { return !kept_.empty(); }
-  // Nothing is left to compare with.
   bool over() const { return same_ == kept_.size(); }
-  // There is a checkpoint of this step.
+  // There is a checkpoint of this step to compare.
   bool IsDue(int64_t step) const { return !over() && kept_[same_]->state().step() == step; }
-  // Where a run of so many steps ends.
+  // The last step of a replay of a run with this many steps.
   int64_t LastStep(int64_t total_steps) const;
 
-  // Compares what the run is at a boundary with each checkpoint of that step. The pool changes
-  // nothing, and the evaluation of the weights is over, if one was due. `is_end`: no step follows.
-  // Returns how they differ, or "". Throws Error(kData): a checkpoint cannot be read.
+  // Compares the state at a boundary with each checkpoint of that step. Requires that the pool is
+  // idle and that an evaluation that was due has ended. `is_end`: no step follows. Returns the
+  // difference or "". Throws Error(kData) if a checkpoint cannot be read.
   std::string Compare(const checkpoint::State& now, Variables& variables, bool is_end);
   void Put(events::Summary& summary) const;
 
  private:
   std::vector<std::shared_ptr<const CheckpointReader>> kept_;  // oldest first
-  size_t same_ = 0;                                            // so many of them have the same bits
+  size_t same_ = 0;  // number of checkpoints with the same bits
   std::string difference_;
 };
 

@@ -29,7 +29,7 @@ LostServer ParseLoss(const std::string& argument) {
   return loss;
 }
 
-// Reads a line that MetricsLine wrote; a value of another type counts as missing.
+// Reads a line from MetricsLine; a value of the wrong type counts as missing.
 events::Restarted RestartOf(const nlohmann::json& line) {
   events::Restarted restarted;
   const auto number = [&](const char* key) {

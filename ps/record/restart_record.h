@@ -1,5 +1,4 @@
-// That a run's server was lost, and another one goes on: what the launcher tells of it, and what
-// metrics.jsonl keeps.
+// Restarts after a lost server: their arguments from the launcher and their lines in metrics.jsonl.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +14,23 @@ namespace muster {
 inline constexpr const char* kServerRestarted = "server_restarted";
 
 struct LostServer {
-  std::optional<int64_t> step;  // that the launcher had heard of
-  double at = 0;                // seconds, on CLOCK_MONOTONIC
+  std::optional<int64_t> step;  // the last one that the launcher knew
+  double at = 0;                // seconds on CLOCK_MONOTONIC
   std::string cause;
 };
 
-// Reads --lost: "120,4711.250,signal 9"; -1 for an unknown step. Throws Error(kUsage).
+// Parses --lost: "120,4711.250,signal 9"; -1 for an unknown step. Throws Error(kUsage).
 std::vector<LostServer> ParseLosses(const std::vector<std::string>& arguments);
 
-// The run goes on now, from this step.
+// The run resumes now at this step.
 events::Restarted RestartAfter(const LostServer& loss, int64_t from_step);
 
 struct MetricsEvents {
-  std::vector<events::Restarted> restarts;  // of the whole file
-  std::vector<std::string> undone;          // lines of events behind `bytes`, each with its newline
+  std::vector<events::Restarted> restarts;  // in the whole file
+  std::vector<std::string> undone;          // event lines after `bytes`, each with its newline
 };
 
-// What the text of metrics.jsonl says besides the steps. A line that cannot be read, such as a last
-// one that was cut off, is none.
+// The events in metrics.jsonl. Ignores unreadable lines, such as a truncated last one.
 MetricsEvents ReadMetricsEvents(std::string_view text, size_t bytes);
 
 }  // namespace muster

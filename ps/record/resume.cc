@@ -18,7 +18,7 @@ std::vector<KeptCheckpoint> KeptBefore(const std::string& run_dir, const ChosenC
     if (name <= chosen.name) kept.insert(kept.begin(), {name, std::nullopt});
   }
   for (const checkpoint::Evaluated& one : chosen.reader->state().kept()) {
-    if (!std::isfinite(one.accuracy())) continue;  // it could not be compared
+    if (!std::isfinite(one.accuracy())) continue;  // NaN cannot be compared
     for (KeptCheckpoint& other : kept) {
       if (other.name.generation == one.generation() && other.name.step == one.step()) {
         other.accuracy = one.accuracy();
@@ -58,7 +58,7 @@ std::string ArithmeticChange(const checkpoint::Arithmetic& before,
                              const checkpoint::Arithmetic& now) {
   if (before.worker_size() == 0 || now.worker_size() == 0) return "";
   if (std::ranges::equal(before.worker(), now.worker())) return "";
-  return fmt::format("the workers computed with \"{}\" before, and do with \"{}\" now",
+  return fmt::format("the workers computed with \"{}\" before and with \"{}\" now",
                      before.worker(0), now.worker(0));
 }
 

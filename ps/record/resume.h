@@ -1,4 +1,4 @@
-// Where a run goes on from.
+// Where a run resumes.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,24 @@ namespace muster {
 
 struct ResumePoint {
   ChosenCheckpoint checkpoint;
-  int64_t next_generation = 0;       // later than that of every checkpoint, damaged ones included
-  std::vector<KeptCheckpoint> kept;  // the whole one and those before it, oldest first
-  std::vector<std::string> notes;    // what may change bits
-  // A replay is compared with these (replay.h), oldest first.
+  int64_t next_generation = 0;       // greater than that of any checkpoint, including damaged ones
+  std::vector<KeptCheckpoint> kept;  // the chosen checkpoint and those before it, oldest first
+  std::vector<std::string> notes;    // differences that may change bits
+  // The checkpoints that a replay compares (replay.h), oldest first.
   std::vector<std::shared_ptr<const CheckpointReader>> compared_with;
 
   const checkpoint::State& state() const { return checkpoint.reader->state(); }
 };
 
-// The newest whole checkpoint of config.run.dir; the run may go on with this config. Throws Error:
-// there is none, or a setting may not differ.
+// The newest intact checkpoint in config.run.dir. Throws Error if there is none, or if a changed
+// setting prevents resuming.
 ResumePoint FindResumePoint(const config::Config& config);
 
-// To do a run again from the first of these checkpoints on, and compare it with the others. Their
-// files stay open, so the run may remove them meanwhile. Throws Error as above, and Error(kData) if
-// one of them cannot be read.
+// For a replay from the first of these checkpoints. Their files stay open, so the run may remove
+// them meanwhile. Throws Error as above, and Error(kData) if a checkpoint cannot be read.
 ResumePoint FindReplay(const std::vector<std::string>& checkpoints, const config::Config& config);
 
-// "the workers computed with "A" before, and do with "B" now"; "" if nothing of the kind is known.
+// "the workers computed with "A" before and with "B" now", or "" if equal or unknown.
 std::string ArithmeticChange(const checkpoint::Arithmetic& before,
                              const checkpoint::Arithmetic& now);
 

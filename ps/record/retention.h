@@ -1,4 +1,4 @@
-// Which checkpoints stay.
+// Decides which checkpoints to keep.
 #pragma once
 
 #include <optional>
@@ -10,11 +10,11 @@ namespace muster {
 
 struct KeptCheckpoint {
   CheckpointName name;
-  std::optional<double> accuracy;  // of its weights on the test set, where they were evaluated
+  std::optional<double> accuracy;  // accuracy on the set that drives decisions, if evaluated
 };
 
-// Takes out of `kept`, oldest first, what goes when the last one of it has been written: all but
-// the newest `keep_last`, and the `keep_best` most accurate besides. At least the newest stays.
+// Removes the expired checkpoints from `kept` (oldest first) and returns them: all except the
+// newest `keep_last` and the `keep_best` most accurate older ones. Always keeps the newest.
 std::vector<CheckpointName> TakeExpired(std::vector<KeptCheckpoint>& kept, size_t keep_last,
                                         size_t keep_best);
 

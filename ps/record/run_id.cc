@@ -14,7 +14,7 @@ namespace muster {
 
 std::string NewRunId() {
   std::array<uint64_t, 2> bits{};
-  // So few bytes come whole, and no signal interrupts them.
+  // A request this small is never interrupted or cut short.
   if (::getrandom(bits.data(), sizeof bits, 0) != static_cast<ssize_t>(sizeof bits)) {
     throw Error(ExitCode::kFailure, "getrandom: {}", ErrorText(errno));
   }

@@ -1,11 +1,11 @@
-// What tells one run's checkpoints from another's.
+// The id that identifies the checkpoints of a run.
 #pragma once
 
 #include <string>
 
 namespace muster {
 
-// 32 hexadecimal digits, drawn at random.
+// 32 random hexadecimal digits.
 std::string NewRunId();
 
 }  // namespace muster

@@ -5,7 +5,7 @@
 namespace muster {
 namespace {
 
-// As long as it takes until a job is stopped with its launcher.
+// Enough for a job to stop after its launcher was killed.
 constexpr double kWaitSeconds = 5;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// One server at a time writes a run's checkpoints and metrics.
+// Ensures that only one server writes a run's checkpoints and metrics.
 #pragma once
 
 #include <memory>
@@ -8,10 +8,10 @@
 
 namespace muster {
 
-// Held for as long as it lives. A server that was killed a moment ago is waited for.
+// Held during its lifetime. Waits for a server that is still exiting.
 class RunLock {
  public:
-  // Throws Error(kUsage) that names who has it. Without run.dir there is nothing to lock.
+  // Throws Error(kUsage) that names the holder. Without run.dir there is nothing to lock.
   static RunLock OfServer(const config::Config& config);
 
  private:

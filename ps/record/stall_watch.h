@@ -1,5 +1,4 @@
-// When something takes so long that a person should be told what it waits for, before a deadline
-// ends it.
+// Decides when to warn that a wait takes unusually long, before a deadline ends it.
 #pragma once
 
 #include <optional>
@@ -8,19 +7,20 @@ namespace muster {
 
 class StallWatch {
  public:
-  // The first time it is said after this long, or kUsual times what it usually takes, whatever is
-  // longer; then each time that the wait has doubled.
+  // Warns after kFirst seconds or kUsual times the usual duration, whichever is longer, and then
+  // each time the wait has doubled.
   static constexpr double kFirst = 5, kUsual = 5;
 
-  // `waited` seconds so far for the same thing; it usually takes `usual`. True: say it.
+  // `waited`: duration of this wait so far; `usual`: its usual duration, both in seconds. Returns
+  // whether to warn.
   bool Look(double waited, double usual);
-  // It has come. How long it took, if anything was said.
+  // The wait is over. Returns its duration if there was a warning.
   std::optional<double> Done(double waited);
 
   bool stalls() const { return next_.has_value(); }
 
  private:
-  std::optional<double> next_;  // say it again then
+  std::optional<double> next_;  // when to warn next
 };
 
 }  // namespace muster

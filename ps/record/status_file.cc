@@ -27,7 +27,7 @@ double Seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
-// Values have no accuracy: then the loss stands in its place.
+// Regression has no accuracy, so the loss is written instead.
 void PutScore(const char* set, const RunStatus::Evaluated& evaluated, Json& json) {
   if (IsAccuracy(evaluated.accuracy)) {
     json[std::string(set) + "_accuracy"] = evaluated.accuracy;
@@ -45,7 +45,8 @@ void PutProgress(const RunStatus& status, Json& json) {
   json["epochs"] = progress.epochs();
   json["elapsed_s"] = progress.at().elapsed_s();
   if (progress.has_eta_s()) json["eta_s"] = progress.eta_s();
-  if (status.learning_rate > 0) json["learning_rate"] = status.learning_rate;  // after a first line
+  if (status.learning_rate > 0)
+    json["learning_rate"] = status.learning_rate;  // after the first log line
   if (measured.has_train_loss()) json["train_loss"] = measured.train_loss();
   if (measured.has_train_accuracy()) json["train_accuracy"] = measured.train_accuracy();
   if (measured.has_images_per_second()) json["images_per_second"] = measured.images_per_second();
@@ -81,7 +82,7 @@ Json RankJson(uint32_t rank, const RankStatus& status) {
 void Replace(const std::string& path, const std::string& text) {
   const std::string temporary = path + ".partial";
   bool whole = false;
-  (void)std::remove(temporary.c_str());  // what a killed server left, or somebody else
+  (void)std::remove(temporary.c_str());  // left by a killed server
   if (std::FILE* const file = std::fopen(temporary.c_str(), "wxe")) {
     whole = std::fwrite(text.data(), 1, text.size(), file) == text.size();
     whole = std::fclose(file) == 0 && whole;

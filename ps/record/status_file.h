@@ -1,5 +1,5 @@
-// status.json in the run directory: what a run does at this moment, for `muster top` and `muster
-// runs`. PROTOCOL.md ("The status file") has its fields.
+// status.json in the run directory: the current state of a run, for `muster top` and `muster runs`.
+// PROTOCOL.md ("The status file") lists its fields.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ namespace muster {
 struct RankStatus {
   std::string host;
   int64_t pid = 0;
-  int64_t slices = 0;            // of a batch
-  double images_per_second = 0;  // what its compute and input would allow
+  int64_t slices = 0;            // per batch
+  double images_per_second = 0;  // that its compute and input would allow
   RecentTimes::Parts parts;
-  std::string state;  // "lost", "left", "joining", "late", "leaving"; "" where it takes part
+  std::string state;  // "lost", "left", "joining", "late", "leaving"; "" if it takes part
 };
 
 struct RunStatus {
@@ -30,14 +30,14 @@ struct RunStatus {
   double learning_rate = 0;
   // The last evaluation of a set.
   struct Evaluated {
-    double accuracy = 0, loss = 0;  // IsAccuracy says whether there is an accuracy
+    double accuracy = 0, loss = 0;  // see IsAccuracy
     int64_t step = 0;
   };
   std::optional<Evaluated> validated, tested;
   std::vector<RankStatus> ranks;
   std::optional<StragglerWatch::Slowest> slowest;
   std::string waits;  // what a stall waits for, or ""
-  // With checkpoints: the newest on the disk, and when the next one falls due.
+  // With checkpoints: the newest one on disk, and when the next is due.
   struct Checkpoint {
     std::optional<int64_t> newest_step, next_step;
     std::optional<double> next_s;
@@ -45,9 +45,9 @@ struct RunStatus {
   std::optional<Checkpoint> checkpoint;
 };
 
-// What the server's process uses.
+// Resources used by the server process.
 struct ServerLoad {
-  double cores = 0;  // mean since the last one
+  double cores = 0;  // mean since the last measurement
   int64_t resident_bytes = 0, peak_bytes = 0;
 };
 
@@ -56,22 +56,22 @@ class LoadMeter {
   ServerLoad Measure();
 
  private:
-  double wall_s_ = 0, cpu_s_ = 0;  // at the last one
+  double wall_s_ = 0, cpu_s_ = 0;  // at the last measurement
 };
 
-// As it is written.
+// The contents of the file.
 std::string StatusText(const RunStatus& status, const ServerLoad& load,
                        const ProcessIdentity& server);
 
-// Owner: the recorder; its writing thread alone writes.
+// Owner: the recorder, whose writer thread calls Write.
 class StatusFile {
  public:
   // `path` may be empty: no file.
   explicit StatusFile(std::string path) : path_(std::move(path)) {}
 
   bool wanted() const { return !path_.empty(); }
-  // Replaces the file. It is no durable record, so it is not synced; one that cannot be written is
-  // no reason to say anything: metrics.jsonl, beside it, does.
+  // Replaces the file without syncing it. Errors are ignored, because metrics.jsonl in the same
+  // directory reports them.
   void Write(const RunStatus& status);
 
  private:

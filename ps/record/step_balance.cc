@@ -57,7 +57,7 @@ std::optional<StepBalance> StepBalances::EndStep(int64_t number, double seconds)
 std::optional<StepBalance> StepBalances::TakeIfComplete(const Step& open) {
   if (!open.ms || open.reports < ranks_) return std::nullopt;
   const Step step = open;
-  // A rank's reports come in order: older steps will not be complete any more.
+  // Each rank's reports arrive in order, so older steps will never be complete.
   std::erase_if(open_, [&](const Step& one) { return one.step <= step.step; });
   const double ms = *step.ms;
   if (ms <= 0) return std::nullopt;

@@ -1,5 +1,5 @@
-// The share of a step's wall time in which no rank computed, and that of uneven ranks. The two
-// have different remedies: a faster server, transport or input; and ranks that are equally fast.
+// The share of a step's wall time in which no rank computed, and the share lost to uneven ranks.
+// Their remedies differ: a faster server, transport or input; or ranks of equal speed.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace muster {
 
-// Where a worker's time of a step goes, as it reports it. Or sums of that.
+// A worker's times for a step as it reports them, or sums of such times.
 struct StepParts {
   double compute_ms = 0, input_ms = 0, push_ms = 0, wait_ms = 0, pull_ms = 0;
 
@@ -20,37 +20,37 @@ struct StepParts {
 };
 StepParts PartsOf(const wire::StepTimes& times);
 
-// One step's wall time T, or the sum of several, in milliseconds; and of it, with C_r the compute
-// and I_r the input time of rank r:
-//   overhead   T - max C_r                   all that is not the slowest rank's compute
-//   input      max (C_r + I_r) - max C_r     … of which the input pipeline made the step longer
-//   imbalance  max C_r - mean C_r            what the other ranks wait for the slowest, on average
-// So mean C_r + imbalance + overhead = T. T is taken from end to end at the server, whose thread
-// may get its core late: then one step looks long and the next one short, and its overhead is below
-// 0. Only sums mean something, and shares are of sums: the mean over steps, weighted with their
-// length.
+// The wall time T of one step, or the sum of several, in milliseconds. With C_r the compute and
+// I_r the input time of rank r:
+//   overhead   T - max C_r                   everything except the slowest rank's compute
+//   input      max (C_r + I_r) - max C_r     how much the input pipeline lengthened the step
+//   imbalance  max C_r - mean C_r            the average wait for the slowest rank
+// So mean C_r + imbalance + overhead = T. The server measures T from one step end to the next. If
+// its thread is scheduled late, one step looks long, the next one short, and its overhead can be
+// negative. Therefore only sums are meaningful, and shares are computed from sums: the mean over
+// steps, weighted by their length.
 struct StepBalance {
   int64_t steps = 0;
   double step_ms = 0, overhead_ms = 0, input_ms = 0, imbalance_ms = 0;
-  StepParts parts;  // the mean of the ranks
+  StepParts parts;  // mean of the ranks
 
   void Add(const StepBalance& other);
   double Share(double ms) const { return step_ms > 0 ? ms / step_ms : 0; }
 };
 
-// Brings together a step's length, which the server measures, and its ranks' times, which they
-// report: before the step ends, or soon after. Owner: the server's loop.
+// Combines a step's duration, which the server measures, with its ranks' times, which they report
+// before or soon after the step ends. Owner: the server's loop.
 class StepBalances {
  public:
   explicit StepBalances(size_t ranks = 0, int64_t first_step = 0)
       : ranks_(ranks), running_(first_step) {}
 
-  // Each returns the balance of a step if it is now complete. Steps end in order, from the first;
-  // one of 0 seconds is left out: its length is not known. A report can only be of the running step
-  // or the one before; others are ignored.
+  // Each returns the balance of a step that is now complete. Steps end in order, from the first; a
+  // step of 0 seconds is excluded because its duration is unknown. Reports of steps other than the
+  // current and the previous one are ignored.
   std::optional<StepBalance> AddTimes(const wire::StepTimes& times);
   std::optional<StepBalance> EndStep(int64_t step, double seconds);
-  // From now on so many ranks report. Of a step in which that changes nothing may be known.
+  // Sets the number of ranks that report. The step of the change may have no balance.
   void SetRanks(size_t ranks) { ranks_ = ranks; }
 
  private:
@@ -66,7 +66,7 @@ class StepBalances {
 
   size_t ranks_;
   int64_t running_;         // the step that ends next
-  std::vector<Step> open_;  // the one or two that are not complete
+  std::vector<Step> open_;  // the one or two incomplete steps
 };
 
 }  // namespace muster

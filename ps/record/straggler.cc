@@ -16,8 +16,8 @@ Slowest Compare(const std::vector<uint32_t>& ranks, std::vector<double> busy, pt
   return one;
 }
 
-// The slowest rank and the median of the others; nothing where a rank has reported too little.
-// Among nearly equal ones `before` stays the slowest, unless it is now faster than the others.
+// The slowest rank and the median of the others, or nothing if a rank has too few reports. Among
+// nearly equal ranks, `before` stays the slowest while it is not faster than the others.
 std::optional<Slowest> FindSlowest(const RecentTimes& recent,
                                    const std::optional<Slowest>& before) {
   std::vector<double> busy;
@@ -51,13 +51,13 @@ std::optional<StragglerWatch::Change> StragglerWatch::Look(const RecentTimes& re
   const double limit = same && was_straggling ? kFine : kSlow;
   found->straggles = found->busy_ms > limit * found->others_ms &&
                      (limit == kFine || found->busy_ms > found->others_ms + kLeastMs);
-  if (same && found->straggles == was_straggling) {  // as before
+  if (same && found->straggles == was_straggling) {  // no change
     found->since_step = slowest_->since_step;
     found->since = slowest_->since;
     slowest_ = found;
     return std::nullopt;
   }
-  // The means have it since some of their steps.
+  // The means changed gradually; assume half of their steps.
   found->since_step = std::max<int64_t>(0, step - static_cast<int64_t>(kSteps) / 2);
   found->since = now;
   const std::optional<Slowest> before = std::exchange(slowest_, found);

@@ -1,4 +1,4 @@
-// The slow rank: the one that the others wait for, and since when.
+// Detects a slow rank that the others wait for.
 #pragma once
 
 #include <chrono>
@@ -14,30 +14,30 @@ class StragglerWatch {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // A rank is a straggler while its compute and input of the last kSteps (UsualBusy) take kSlow
-  // times what they take the other ranks, their median, and kLeastMs longer; until they are below
-  // kFine times.
+  // A rank is a straggler if its compute and input time (UsualBusy of the last kSteps steps)
+  // exceeds kSlow times the median of the other ranks and is kLeastMs longer, until it is below
+  // kFine times the median.
   static constexpr size_t kSteps = 15;
   static constexpr double kSlow = 1.5, kFine = 1.25, kLeastMs = 10;
-  // It is said of the same rank no more often than this.
+  // Minimum interval between warnings about the same rank.
   static constexpr std::chrono::seconds kQuiet{60};
 
-  // The slowest rank, whether it is much slower or not.
+  // The slowest rank, whether it is a straggler or not.
   struct Slowest {
     uint32_t rank = 0;
-    int64_t since_step = 0;  // it has been the slowest one since
+    int64_t since_step = 0;  // when it became the slowest
     Time since;
-    double busy_ms = 0, others_ms = 0;  // in a step
+    double busy_ms = 0, others_ms = 0;  // per step
     bool straggles = false;
   };
-  // What is worth a line.
+  // A change to report.
   struct Change {
     Slowest who;
-    bool over = false;  // it is as fast as the others again
+    bool over = false;  // it is no longer slow
   };
 
-  // Looks at the last steps, `step` of which are done. With one rank, or before each has reported
-  // kSteps, there is nobody.
+  // Checks the last steps; `step` steps have ended. Finds nothing with one rank or before each rank
+  // has reported kSteps steps.
   std::optional<Change> Look(const RecentTimes& recent, int64_t step, Time now);
   const std::optional<Slowest>& slowest() const { return slowest_; }
 
@@ -45,8 +45,8 @@ class StragglerWatch {
   std::optional<Change> Begin(Time now);
 
   std::optional<Slowest> slowest_;
-  std::vector<std::optional<Time>> said_;  // of each rank, when it was said to be slow
-  bool announced_ = false;                 // of this slowest one
+  std::vector<std::optional<Time>> said_;  // time of the last warning, by rank
+  bool announced_ = false;                 // a warning about slowest_ was given
 };
 
 }  // namespace muster

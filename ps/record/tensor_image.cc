@@ -14,17 +14,17 @@
 namespace muster {
 namespace {
 
-constexpr size_t kJobFloats = 512 << 10;  // 2 MiB a job
+constexpr size_t kJobFloats = 512 << 10;  // 2 MiB per job
 
-// Past the cache: what is copied is next read by a disk, and a line that is written whole need not
-// be fetched first. memcpy does so for much larger pieces only.
+// Bypasses the cache: the copy is next read by the disk, and fully written cache lines need not be
+// fetched. memcpy only does this for much larger sizes.
 void StreamCopy(const float* from, float* to, size_t count) {
 #ifdef __SSE2__
   for (; count > 0 && reinterpret_cast<uintptr_t>(to) % sizeof(__m128) != 0; --count) {
     *to++ = *from++;
   }
   for (; count >= 4; count -= 4, from += 4, to += 4) _mm_stream_ps(to, _mm_loadu_ps(from));
-  _mm_sfence();  // before another thread is told that it is there
+  _mm_sfence();  // before another thread reads the data
 #endif
   std::memcpy(to, from, count * sizeof(float));
 }

@@ -1,9 +1,8 @@
-// A copy of a run's tensors as they lie in a checkpoint's file, in memory that is made, and
-// touched, before the first one: to fill it costs one pass over the weights, the optimizer's state
-// and the average.
+// A copy of a run's tensors in the layout of a checkpoint file. Its memory is allocated and touched
+// once, so filling it costs one pass over weights, optimizer state and average.
 //
-// Owner: the server's Checkpoints. Filled by the pool's threads; read by the writer's thread when
-// the last job is done.
+// Owner: the server's Checkpoints. The pool fills it; the writer thread reads it after the last
+// job.
 #pragma once
 
 #include <cstddef>
@@ -19,32 +18,32 @@
 
 namespace muster {
 
-// The tensors of a checkpoint: "weights.conv1/weights", "optimizer_state_0.conv1/weights", …, a
-// whole arena after the other, without the padding between variables.
+// The tensors of a checkpoint: "weights.conv1/weights", "optimizer_state_0.conv1/weights", ..., one
+// whole buffer after another, without the padding between variables.
 std::vector<StoredTensor> CheckpointTensors(const VariableLayout& layout,
                                             const std::vector<std::string>& arenas);
 
 class TensorImage {
  public:
-  // Files are written in multiples of this, past the system's cache where that is possible.
+  // Files are written in multiples of this size, bypassing the page cache if possible.
   static constexpr size_t kBlock = 4096;
 
-  // Has room for so many arenas.
+  // `arenas`: number of buffers to store.
   TensorImage(const VariableLayout& layout, size_t arenas);
 
-  // Independent jobs that copy the arenas, which must not change before the last one is done.
+  // Independent jobs that copy the buffers, which must not change until all jobs are done.
   std::vector<std::function<void()>> CopyJobs(const std::vector<std::span<const float>>& arenas);
 
   size_t bytes() const { return bytes_; }
-  // The bytes of a tensor of CheckpointTensors, which says where they lie.
+  // The bytes of a tensor from CheckpointTensors, which stores its position.
   std::span<const std::byte> Tensor(const StoredTensor& tensor) const;
-  // All of it, with zeros up to a multiple of kBlock.
+  // The whole image, zero-padded to a multiple of kBlock.
   std::span<const std::byte> blocks() const { return {data_.get(), padded_}; }
 
  private:
   struct Piece {
     size_t arena;
-    size_t from;       // in floats, in the arena
+    size_t from;       // in floats, in the source buffer
     size_t to, count;  // in floats, in the image
   };
   struct Free {

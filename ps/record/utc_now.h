@@ -1,4 +1,4 @@
-// The time of day as files say it.
+// The current time for files.
 #pragma once
 
 #include <string>

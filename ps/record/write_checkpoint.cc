@@ -38,12 +38,11 @@ constexpr size_t kWriteBytes = 8 << 20;
 }
 
 void MakeFolder(const std::string& path) {
-  if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) Fail(path, "made");
+  if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) Fail(path, "created");
 }
 
-// Whole blocks from aligned memory go past the system's cache where the file system can do that.
-// The room is not taken beforehand: to fill what was taken (fallocate) is slower than to write
-// without.
+// Writes whole blocks from aligned memory with O_DIRECT if the file system supports it. Does not
+// preallocate: filling preallocated space is slower.
 class BlockFile {
  public:
   explicit BlockFile(const std::string& path) : path_(path) {
@@ -62,12 +61,12 @@ class BlockFile {
       if (n <= 0) Fail(path_, "written");
       blocks = blocks.subspan(static_cast<size_t>(n));
       at_ += static_cast<uint64_t>(n);
-      // What is left of a block that was taken in part cannot go past the cache.
+      // The rest of a partially written block cannot use O_DIRECT.
       if (at_ % TensorImage::kBlock != 0) (void)LeaveDirect();
     }
   }
 
-  // Cuts off what the last block has too much, and makes the file survive a loss of power.
+  // Removes the padding after the last block and syncs the file to disk.
   void Finish(uint64_t bytes) {
     if (::ftruncate(fd_.get(), static_cast<off_t>(bytes)) != 0) Fail(path_, "written");
     if (::fsync(fd_.get()) != 0) Fail(path_, "synced");
@@ -99,7 +98,7 @@ void WriteTensors(const std::string& path, const CheckpointToWrite& what, const 
 
   described.set_bytes(header.file_bytes());
   described.set_header_xxh3(XXH3_64bits(text.data(), text.size()));
-  // While the disk works: a thread that waits for it has time.
+  // Hash while the disk works; the writing thread mostly waits.
   const std::jthread describing([&] {
     for (const StoredTensor& tensor : header.tensors) {
       const std::span<const std::byte> bytes = image.Tensor(tensor);
@@ -126,7 +125,7 @@ void WriteText(const std::string& path, const std::string& text) {
   if (::fsync(fd.get()) != 0) Fail(path, "synced");
 }
 
-// The run's mark tells its checkpoints from those of others.
+// Claims the checkpoint folder: the run id distinguishes this run's checkpoints from others.
 void TakeFolder(const std::string& folder, const std::string& run_id) {
   const std::string path = folder + "/" + kRunIdFile;
   std::ifstream file = ReadPlainFile(path);
@@ -134,15 +133,15 @@ void TakeFolder(const std::string& folder, const std::string& run_id) {
   std::string there;
   std::getline(file, there, '\0');
   if (there == run_id) return;
-  if (!IsRunId(there)) return WriteFileAtomically(path, run_id);  // nobody's
+  if (!IsRunId(there)) return WriteFileAtomically(path, run_id);  // not a valid id
   throw Error(ExitCode::kFailure,
-              "{}: expected checkpoints of the run {}, found those of {}: choose another directory "
-              "(--run-dir)",
+              "{}: expected checkpoints of run {}, got checkpoints of run {}. Choose another "
+              "directory (--run-dir)",
               folder, run_id, Printable(there));
 }
 
-// Now that the run has a checkpoint, its directory is its own. Not worth a checkpoint: the next one
-// tries again.
+// Marks the run directory once it has a checkpoint. A failure does not fail the checkpoint; the
+// next one retries.
 void MarkRun(const std::string& run_dir, const std::string& run_id) {
   if (RunIdIn(run_dir) == run_id) return;
   try {
@@ -152,7 +151,7 @@ void MarkRun(const std::string& run_dir, const std::string& run_id) {
   }
 }
 
-// Under another name first: what is half removed is no checkpoint.
+// Renames the folder first, so that a partially removed one is not a checkpoint.
 void Remove(const std::string& folder) {
   std::error_code ignored;
   const std::string going = folder + kGoing;
@@ -163,10 +162,10 @@ void Remove(const std::string& folder) {
 void WriteFolder(const std::string& folder, const CheckpointToWrite& what,
                  const TensorImage& image) {
   checkpoint::State state = what.state;
-  if (::mkdir(folder.c_str(), 0777) != 0) Fail(folder, "made");
+  if (::mkdir(folder.c_str(), 0777) != 0) Fail(folder, "created");
   WriteTensors(folder + "/" + kTensorFile, what, image, *state.mutable_tensors());
   WriteText(folder + "/" + kStateFile, StateFileBytes(state));
-  // Some file systems, and pipes, have nothing to sync.
+  // Some file systems and pipes do not support sync.
   if (what.metrics_fd >= 0 && ::fsync(what.metrics_fd) != 0 && errno != EINVAL && errno != EROFS) {
     Fail(what.run_dir + "/metrics.jsonl", "synced");
   }
@@ -188,9 +187,9 @@ void WriteCheckpoint(const CheckpointToWrite& what, const TensorImage& image) {
     TakeFolder(all, what.state.run_id());
     fs::remove_all(unfinished, ignored);
     WriteFolder(unfinished, what, image);
-    // An attempt that failed at the very end has left it.
+    // Left by an attempt that failed at the end.
     if (fs::exists(path, ignored)) Remove(path);
-    if (::rename(unfinished.c_str(), path.c_str()) != 0) Fail(path, "put in place");
+    if (::rename(unfinished.c_str(), path.c_str()) != 0) Fail(path, "renamed");
     SyncFolder(all);
   } catch (const Error&) {
     fs::remove_all(unfinished, ignored);

@@ -1,4 +1,4 @@
-// Puts a checkpoint on the disk: a folder that is there whole, or not at all.
+// Writes a checkpoint atomically: the folder is complete or does not exist.
 #pragma once
 
 #include <string>
@@ -13,21 +13,21 @@ namespace muster {
 struct CheckpointToWrite {
   std::string run_dir;
   CheckpointName name;
-  checkpoint::State state;  // without its tensors, which are added here
+  checkpoint::State state;  // without its tensors, which WriteCheckpoint adds
   std::vector<StoredTensor> tensors;
-  // Reaches the disk before the checkpoint that counts its bytes; -1: there is none.
+  // Synced before the checkpoint that counts its bytes; -1: none.
   int metrics_fd = -1;
-  // Removed when the new one is there for good, and not before.
+  // Removed after the new checkpoint is on disk.
   std::vector<CheckpointName> expired;
 };
 
-// In this order: both files, written and synced in a folder with another name; the folder synced,
-// renamed, and the folder around it synced; then what is expired goes. Throws Error(kFailure),
-// naming the file; then nothing is expired, and what was there is as before. May block for as long
-// as the disk does: not for the server's loop.
+// Writes and syncs both files in a temporary folder, syncs and renames the folder, syncs its
+// parent, and then removes expired checkpoints. Throws Error(kFailure) that names the file; then
+// nothing has been removed. May block as long as the disk does, so do not call it on the loop
+// thread.
 void WriteCheckpoint(const CheckpointToWrite& what, const TensorImage& image);
 
-// Removes what a server that was killed in the middle has left. Never throws: leftovers do no harm.
+// Removes temporary folders of a server that was killed. Never throws: leftovers are harmless.
 void RemoveLeftovers(const std::string& run_dir);
 
 }  // namespace muster

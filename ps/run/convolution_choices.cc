@@ -24,23 +24,25 @@ void ConvolutionChoices::Keep(checkpoint::Arithmetic& state) const {
 ConvolutionChoices::Taken ConvolutionChoices::Take(const std::string& arithmetic,
                                                    const std::string& line) {
   if (line.size() > kMostConvolutionsBytes) {
-    return {fmt::format("its choice of convolutions has {} bytes: expected at most {}", line.size(),
+    return {fmt::format("its convolution choices have {} bytes; expected at most {}", line.size(),
                         kMostConvolutionsBytes),
             ""};
   }
   const auto [agreed, first] = lines_.emplace(arithmetic, line);
   if (!first) {
     if (agreed->second == line) return {};
-    return {fmt::format("it chose \"{}\", and a worker before it \"{}\", both on \"{}\": give all "
-                        "the same driver and libraries, or set worker.convolution=GEMM",
-                        line, agreed->second, arithmetic),
-            ""};
+    return {
+        fmt::format(
+            "it chose the convolutions \"{}\" but an earlier worker chose \"{}\", both on \"{}\". "
+            "Use the same driver and libraries on all workers, or set worker.convolution=GEMM",
+            line, agreed->second, arithmetic),
+        ""};
   }
   if (!line.empty()) LogInfo("{}", line);
   const auto kept = before_.find(arithmetic);
   if (kept == before_.end() || kept->second == line) return {};
-  return {"", fmt::format("the run began with \"{}\", and goes on with \"{}\": the result is as "
-                          "good, but its bits may differ from those of a run that never stopped",
+  return {"", fmt::format("convolutions changed from \"{}\" to \"{}\": the result is equally good, "
+                          "but its bits may differ from an uninterrupted run",
                           kept->second, line)};
 }
 

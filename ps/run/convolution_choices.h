@@ -1,8 +1,8 @@
-// Which way each convolution goes on the workers, as they say it in Ready: a line that is compared,
-// not read. Workers of the same arithmetic (Hello) must go the same ways, or the bits of the run
-// would depend on who computed what. Workers on other hardware differ in bits in any case.
+// The convolution algorithms that workers report in Ready, as an opaque line. Workers with the same
+// arithmetic (Hello) must choose the same algorithms: otherwise the bits of the run would depend on
+// which worker computed a slice. Workers on different hardware differ in bits in any case.
 //
-// Owner: the run. Used in the loop's thread.
+// Owner: the run. Used on the loop thread.
 #pragma once
 
 #include <map>
@@ -14,19 +14,20 @@ namespace muster {
 
 class ConvolutionChoices {
  public:
-  // What a checkpoint holds, with which the run went on.
+  // Restores the choices that were in use before the run resumed.
   void Restore(const checkpoint::Arithmetic& kept);
-  // Adds the lines of the wordings that `state` has already.
+  // Adds one line for each worker arithmetic that `state` already lists.
   void Keep(checkpoint::Arithmetic& state) const;
 
   struct Taken {
-    std::string refusal;  // why this worker cannot compute here; "" if it can
-    std::string warning;  // the bits of the run change from here on; "" if not
+    std::string refusal;  // why this worker is rejected, or ""
+    std::string warning;  // the bits of the run may change from here on, or ""
   };
   Taken Take(const std::string& arithmetic, const std::string& line);
 
  private:
-  std::map<std::string, std::string> lines_, before_;  // arithmetic → line; before the run went on
+  std::map<std::string, std::string> lines_,
+      before_;  // arithmetic → line; before_: before the resume
 };
 
 }  // namespace muster

@@ -1,5 +1,5 @@
-// How long the server waits for what, and since when. Time in which this process did not run counts
-// against nobody.
+// How long the server waits for each event, and since when. Time in which this process was
+// suspended does not count.
 #pragma once
 
 #include <chrono>
@@ -17,37 +17,37 @@ class Deadlines {
   Deadlines(const config::Deadlines& limits, Time now)
       : limits_(limits), began_(now), since_(now) {}
 
-  // Something new is waited for from now on: the workers' readiness, a step, the step after an
-  // evaluation.
+  // A new wait begins: for the workers' readiness, a step, or the step after an evaluation.
   void Restart(Time now) { since_ = now; }
-  // Moves the beginning of all waits on by a time in which nothing could be seen.
+  // Moves the start of all waits forward by the time in which this process was suspended.
   void Extend(Clock::duration suspension);
 
-  // How many seconds were allowed, if more have passed.
+  // The functions below return the limit in seconds if it has passed.
   std::optional<double> JoinMissed(Time now) const {
     return Missed(now, began_, limits_.start_s());
   }
   std::optional<double> ReadyMissed(Time now) const {
     return Missed(now, since_, limits_.first_step_s());
   }
-  // Waiting for workers in the middle of a run.
+  // The run waits for workers after its start.
   std::optional<double> StarvedTooLong(Time now, Time since) const {
     return Missed(now, since, limits_.start_s());
   }
-  // A member is to say Ready: after it came, or after it was reset.
+  // A member must report Ready after it joined (`came`) or was reset.
   std::optional<double> UnreadyTooLong(Time now, Time since, bool came,
                                        std::optional<double> median) const {
     return Missed(now, since, came ? limits_.first_step_s() : StepLimit(median));
   }
-  // `last_block`: when the last result came. An evaluation may begin before the wait for it does.
+  // `last_block`: when the last result arrived. An evaluation may begin before the wait for it
+  // does.
   std::optional<double> EvaluationMissed(Time now, Time last_block) const;
-  // `median`: of the steps so far, in seconds; nothing before the first has ended.
+  // `median`: median duration of the steps so far, in seconds; none before the first has ended.
   std::optional<double> StepMissed(Time now, std::optional<double> median) const;
 
-  // What a later step is given; the first one, if no median is known yet.
+  // The limit for a step; without a median, the limit for the first step.
   double StepLimit(std::optional<double> median) const;
-  Time since() const { return since_; }  // the last Restart, and gaps since then
-  // Seconds, since the last Restart.
+  Time since() const { return since_; }  // the last Restart plus suspensions since then
+  // Seconds since the last Restart.
   double waited_since_restart(Time now) const {
     return std::chrono::duration<double>(now - since_).count();
   }
@@ -57,7 +57,7 @@ class Deadlines {
   static std::optional<double> Missed(Time now, Time since, double limit);
 
   const config::Deadlines limits_;
-  Time began_;  // this process
+  Time began_;  // when this process started
   Time since_;
 };
 

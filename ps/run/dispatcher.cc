@@ -11,16 +11,16 @@
 namespace muster {
 namespace {
 
-// A lost worker takes with it what it has not pushed. Slices are pushed one by one where steps take
-// that long, …
+// Work that a lost worker has not pushed is lost. If steps take at least this long, workers push
+// each slice separately, within the two limits below.
 constexpr double kLongStepSeconds = 1;
-// … and the gradients of all slices have so many bytes and parts at most.
+// Limits on the gradients of all slices.
 constexpr size_t kMostBytesBySlice = 64 << 20;
 constexpr size_t kMostPartsBySlice = 4096;
 
 bool StepsAreLong(const Progress& progress, bool were_long) {
   const bool last = progress.last_step_s() >= kLongStepSeconds;
-  if (last == were_long) return last;  // nearly always, and asked before each step
+  if (last == were_long) return last;  // the common case; checked before each step
   return progress.MedianStep().value_or(0) >= kLongStepSeconds;
 }
 
@@ -66,7 +66,7 @@ void Dispatcher::Want(int64_t step, Time now) {
   (void)OrderWanted(now);
 }
 
-// Orders go out ahead of time, so that a worker never waits for one.
+// Orders are sent ahead of time, so that workers never wait for them.
 bool Dispatcher::OrderWanted(Time now) {
   const std::vector<uint32_t> staying = members_.roster().Staying();
   const size_t least = std::max<size_t>(1, cluster_.min_workers());
@@ -83,8 +83,8 @@ bool Dispatcher::OrderWanted(Time now) {
     keeper_.recorder.Record(event);
   }
   if (was_by_slice != by_slice) {
-    LogInfo("steps are {}: from step {} on a worker pushes {}", by_slice ? "long" : "short",
-            wanted_, by_slice ? "each slice by itself" : "what it has added up");
+    LogInfo("steps are {}: from step {} workers push {}", by_slice ? "long" : "short", wanted_,
+            by_slice ? "each slice separately" : "sums of their slices");
   }
   for (const uint32_t rank : staying) {
     Send(work_.slices.Give(rank, wanted_, work_.shares.assignment().nodes[rank], now));
@@ -144,7 +144,7 @@ void Dispatcher::OnGradient(uint32_t rank, const StepOrder& order, double second
   late_.OnGradient(order, seconds);
 }
 
-// A worker that owes no block may go, or help.
+// A worker that owes no block may leave or help others.
 void Dispatcher::OnBlock(uint32_t rank) {
   if (!work_.evaluator.Owes(rank)) MarkChanged();
 }
@@ -168,7 +168,7 @@ bool Dispatcher::ResetLate(Time now, Time since) {
   for (const uint32_t rank : late) {
     const double waited = std::chrono::duration<double>(now - since).count();
     if (!evaluates) work_.shares.WasLate(rank, waited, work_.slices.OwnLosses(rank));
-    Reset(rank, "it was late, and others do its work", now);
+    Reset(rank, "too slow", now);
   }
   if (late.empty()) return false;
   late_.OnReset();
@@ -190,7 +190,6 @@ void Dispatcher::Extend(std::chrono::steady_clock::duration suspension) {
 }
 
 // ---------------------------------------------------------------------------------- unassigned
-// work
 
 void Dispatcher::CatchUp(Time now) {
   if (!changed_) return;
@@ -201,9 +200,8 @@ void Dispatcher::CatchUp(Time now) {
   const std::vector<uint32_t> active = roster.Active();
   const bool goes_on = std::ranges::any_of(active, has_version);
   if (!goes_on) {
-    // Workers that are to begin with the next step cannot help in this one: they begin anew.
-    for (const uint32_t rank : active)
-      Reset(rank, "it is needed in the step before its first", now);
+    // No worker has W(step). Workers that were to begin with the next step are reset.
+    for (const uint32_t rank : active) Reset(rank, "needed one step earlier", now);
     changed_ = false;
   }
   if (ordered_ < wanted_ || !goes_on) {
@@ -212,8 +210,8 @@ void Dispatcher::CatchUp(Time now) {
   (void)OrderWanted(now);
   GiveOutSlices(now);
   if (work_.slices.needs_helpers()) {
-    // Workers that wait for the next step help in this one, if they see its weights where they lie.
-    // To send them W(step) could take longer than the step.
+    // Workers that wait for the next step can help if they read the weights from shared memory.
+    // Sending them W(step) could take longer than the step.
     for (const uint32_t rank : roster.ReadyToEnter()) {
       if (roster.at(rank).shares_memory) Activate(rank);
     }
@@ -230,15 +228,16 @@ void Dispatcher::Activate(uint32_t rank) {
   keeper_.MemberChanged(events::MemberChange::JOINED, rank, "");
 }
 
-// One piece at a time, to a worker that has reported all losses of what it has. So the first that
-// is free takes the next piece, and nobody waits for an order, since backward follows the loss.
+// Gives one piece at a time to workers that have reported all losses of their own slices, so the
+// first free worker gets the next piece. Backward still runs then, so no worker waits for the
+// order.
 void Dispatcher::GiveOutSlices(Time now) {
   paused_until_.reset();
   if (state_.phase != RunPosition::Phase::kTraining || ordered_ < state_.step) return;
   if (!work_.slices.some_unassigned()) return;
   for (const StepOrder& order : work_.slices.GiveUnassigned(
            members_.roster().Helpers(state_.step), members_.Buffers(), work_.poison, now)) {
-    work_.shares.Disturbed(order.rank, state_.step + 1);  // it may be in that step already
+    work_.shares.Disturbed(order.rank, state_.step + 1);  // it may already compute that step
     Send(order);
   }
   paused_until_ = work_.slices.paused_until();
@@ -267,7 +266,7 @@ void Dispatcher::ReleaseLeaving() {
   for (const uint32_t rank : members_.roster().Seated()) {
     const Member& member = members_.roster().at(rank);
     if (!member.leaving || member.state >= MemberState::kReleased) continue;
-    // One that was reset has nothing to deliver.
+    // A worker that was reset has nothing to deliver.
     const bool owes =
         member.weights_from && (work_.slices.Owes(rank) || work_.evaluator.Owes(rank));
     if (!owes) members_.Release(rank);

@@ -1,7 +1,8 @@
-// Gives out the work of a run: the slices of each step and the blocks of each evaluation, and again
-// what a lost or late worker has not delivered (docs/DESIGN.md, "Recovery").
+// Assigns the work of a run: the slices of each step and the blocks of each evaluation. Reassigns
+// the work that lost or slow workers have not delivered (docs/DESIGN.md, "Recovery").
 //
-// A decider: no link, no clock. `now` is passed in; messages and events go to members and recorder.
+// Pure logic: no link, no clock. `now` is passed in; messages and events go to members and
+// recorder.
 //
 // Owner: the run.
 #pragma once
@@ -25,42 +26,41 @@ class Dispatcher {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // All outlive this.
+  // All must outlive this object.
   Dispatcher(const config::Config& config, const Graph& graph, const RunPosition& state,
              Membership& members, WeightsFeed& feed, RunKeeper& keeper, RunWork& work);
 
   const LateWorkers& late() const { return late_; }
-  // The newest step that was ordered; … that is to be, as soon as there are enough workers.
+  // The newest step that was ordered.
   int64_t ordered() const { return ordered_; }
+  // The step to order as soon as there are enough workers.
   int64_t wanted() const { return wanted_; }
 
-  // The run is planned, and begins with this step.
+  // Plans the work of a run that starts at the current step.
   void Begin();
   void BeginStep();
-  // No step follows: only evaluations.
+  // Only evaluations follow.
   void BeginFinalEvaluation();
-  // Orders the step, now or as soon as there are cluster.min_workers.
+  // Orders the step now, or as soon as there are cluster.min_workers.
   void Want(int64_t step, Time now);
   void OrderEvaluation(int64_t version, wire::EvaluationSet set, Time now);
 
-  // Workers come and go, or are late; slices and blocks may have become unassigned.
+  // Workers joined, left or fell behind, so slices and blocks may have become unassigned.
   void MarkChanged() { changed_ = recovers_; }
-  // Gives out what is unassigned, if something has changed.
   void CatchUp(Time now);
-  // A worker has reported a loss; a gradient of it has arrived after so many seconds of the step;
-  // it has evaluated a block.
   void OnLoss(uint32_t rank);
+  // A gradient has arrived, `seconds` after the start of the step.
   void OnGradient(uint32_t rank, const StepOrder& order, double seconds);
   void OnBlock(uint32_t rank);
 
-  // The worker is gone: what it held becomes unassigned.
+  // Marks the work of a lost worker as unassigned.
   struct Dropped {
     int64_t slices = 0, blocks = 0;
   };
   Dropped Drop(uint32_t rank);
 
-  // Resets workers that are late while others have nothing to do. The step under way has waited
-  // since `since`. Whether there was one.
+  // Resets slow workers while others are idle. The current step has waited since `since`. Returns
+  // whether any was reset.
   bool ResetLate(Time now, Time since);
   bool TimeIsUp(Time now) const { return paused_until_ && now >= *paused_until_; }
   // Some work waits for a pause to end.
@@ -89,7 +89,7 @@ class Dispatcher {
   LateWorkers late_;
   int64_t ordered_ = -1, wanted_ = -1;
   bool changed_ = false;
-  std::optional<Time> paused_until_;  // when work may be given out that is suspected
+  std::optional<Time> paused_until_;  // when poison suspects may be assigned again
 };
 
 }  // namespace muster

@@ -8,12 +8,12 @@
 namespace muster {
 namespace {
 
-// Blocks come in the order in which they are evaluated: a worker was lost at one of the first that
-// are missing, after those whose results were lost with it. Over a wire more of them wait to leave.
+// Blocks are evaluated in order, so the block that killed a worker is among the first missing ones,
+// after those whose results were lost with it. More results wait to be sent on a wire.
 constexpr size_t kMostBlocks = 16, kMostBlocksOverAWire = 256;
 
-// In the order in which a worker does them: slices of others, then its share of the evaluation of
-// W(step), which was ordered before this step, then its own slices, and last the blocks of others.
+// In a worker's processing order: urgent slices, its share of the evaluation of W(step), its own
+// slices, and last the blocks of other workers.
 std::vector<WorkItem> HeldItems(const RunWork& work, const RunPosition& state, const Roster& roster,
                                 uint32_t rank) {
   std::vector<WorkItem> items;
@@ -32,7 +32,7 @@ std::vector<WorkItem> HeldItems(const RunWork& work, const RunPosition& state, c
       const bool is_own = share.begin <= block && block < share.end;
       if (is_own == own) items.push_back({WorkItem::Kind::kBlock, block});
     }
-    // A worker that has a suspected block has nothing else, but for what it was given since.
+    // A worker with a suspected block has nothing else, except what it was assigned later.
     std::stable_partition(items.begin(), items.end(),
                           [&](const WorkItem& item) { return work.poison.Suspects(item); });
     if (items.size() > most) items.resize(most);
@@ -54,7 +54,7 @@ std::string NameOf(const WorkItem& item, const RunWork& work, const RunPosition&
   }
   const Batch batch = state.plan.At(step);
   const Range places = state.plan.Slice(batch, item.index);
-  return fmt::format("slice {} of step {} (places {} to {} of epoch {})", item.index, step,
+  return fmt::format("slice {} of step {} (positions {} to {} of epoch {})", item.index, step,
                      places.begin, places.end - 1, batch.epoch);
 }
 

@@ -1,4 +1,4 @@
-// Work that ends whoever does it, found when a worker is lost.
+// Finds work that kills any worker that computes it.
 #pragma once
 
 #include <chrono>
@@ -11,8 +11,8 @@
 
 namespace muster {
 
-// The worker was lost, and its work is still its own. Notes what it may have been lost at. Returns
-// the slice or block that has ended too many workers, in words; "": none.
+// Call when a worker is lost, before its work is unassigned. Notes the item that it was probably
+// computing. Returns the description of a slice or block that has killed too many workers, or "".
 std::string FindPoison(RunWork& work, const RunPosition& state, const Roster& roster, uint32_t rank,
                        std::chrono::steady_clock::time_point now);
 

@@ -1,7 +1,7 @@
-// Why the job ends before its time: the first reason that anybody gives. What follows from it, a
-// worker that leaves since the server is about to stop, is no news.
+// Why the job ends early: the first reason reported. Later ones are consequences, for example a
+// worker that leaves because the server stops.
 //
-// Owner: the server. Used in the loop's thread.
+// Owner: the server. Used on the loop thread.
 #pragma once
 
 #include <optional>

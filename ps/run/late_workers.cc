@@ -5,8 +5,8 @@
 namespace muster {
 namespace {
 
-// Each reset in a step doubles its limit, up to so many times: if all work takes longer than
-// before, workers would else reset each other for ever.
+// Each reset doubles the limit for the rest of the step, up to this many times. Otherwise workers
+// could reset each other forever when all work takes longer than before.
 constexpr int kMostDoublings = 10;
 
 }  // namespace
@@ -26,7 +26,7 @@ void LateWorkers::OnGradient(const StepOrder& order, double seconds) {
 
 void LateWorkers::OnReset() { ++resets_; }
 
-// Where the first part takes longer than steps did so far, this step is longer for all.
+// If even the first worker takes longer than usual, this step takes longer for all.
 LateWorkers::Duration LateWorkers::After() const {
   double usual = std::max(progress_.MedianStep().value_or(0), first_part_s_.value_or(0));
   if (work_.evaluator.Evaluates(state_.step)) {
@@ -51,7 +51,7 @@ std::vector<uint32_t> LateWorkers::Find(Time now, Time since) const {
     std::erase_if(idle, [&](uint32_t rank) { return work_.slices.Owes(rank, state_.step); });
   }
   if (idle.empty()) {
-    // Workers that are ready, or are to begin with the next step, can begin with this one instead.
+    // Workers that are ready, or were to begin with the next step, can begin with this one.
     idle = roster_.ReadyToEnter();
     for (const uint32_t rank : roster_.Active()) {
       if (!roster_.HasVersion(rank, state_.step)) idle.push_back(rank);

@@ -1,6 +1,6 @@
-// Which workers are late: they keep others waiting that could do their work.
+// Finds slow workers: those that keep idle workers waiting.
 //
-// A decider: no link, no clock. Owner: the dispatcher.
+// Pure logic: no link, no clock. Owner: the dispatcher.
 #pragma once
 
 #include <chrono>
@@ -19,25 +19,25 @@ class LateWorkers {
  public:
   using Time = std::chrono::steady_clock::time_point;
   using Duration = std::chrono::steady_clock::duration;
-  // Nobody is late before: a busy machine may well keep a worker from computing for a moment.
+  // The minimum: on a busy machine a worker may pause for a moment.
   static constexpr std::chrono::seconds kLeast{1};
 
-  // All outlive this.
+  // All must outlive this object.
   LateWorkers(const RunPosition& state, const RunWork& work, const Roster& roster,
               const Progress& progress)
       : state_(state), work_(work), roster_(roster), progress_(progress) {}
 
   void BeginStep();
-  // No step follows: only evaluations.
+  // Only evaluations follow.
   void BeginFinalEvaluation();
-  // A gradient under this order has arrived after so many seconds of the step.
+  // A gradient for this order has arrived, `seconds` after the start of the step.
   void OnGradient(const StepOrder& order, double seconds);
 
-  // How long after the begin of a wait a worker is late.
+  // How long after the start of a wait a worker counts as slow.
   Duration After() const;
-  // The workers that are late. The step under way was ordered, and has waited since `since`.
+  // The slow workers. The current step is ordered and has waited since `since`.
   std::vector<uint32_t> Find(Time now, Time since) const;
-  // Some were reset for that: the next ones are given longer.
+  // Slow workers were reset: extends the limit for the next ones.
   void OnReset();
 
  private:
@@ -45,7 +45,7 @@ class LateWorkers {
   const RunWork& work_;
   const Roster& roster_;
   const Progress& progress_;
-  std::optional<double> first_part_s_;  // after which somebody had delivered its part of this step
+  std::optional<double> first_part_s_;  // when the first worker had delivered its part of this step
   int resets_ = 0;                      // in this step
 };
 

@@ -1,4 +1,4 @@
-// What a step still lacks, in words.
+// Describes what a step is missing.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace muster {
 
-// The chunks that are missing of the gradient of these slices, which one order asks for.
+// The chunks of one order's gradient that have not arrived, and the order's slices.
 struct MissingPart {
   uint32_t rank = 0;
   Range slices;
@@ -23,7 +23,7 @@ struct MissingPart {
 std::string SlicesText(const Range& slices);
 
 // "slices 4 to 7 of conv1/weights, conv1/bias and 3 more variables (rank 1); slice 9 of all 12
-// variables (rank 2)". The first few parts and names; "" if nothing is missing.
+// variables (rank 2)". Lists the first few parts and names; "" if nothing is missing.
 std::string MissingText(std::span<const MissingPart> parts, const VariableLayout& layout,
                         std::span<const Chunk> chunks);
 

@@ -10,7 +10,7 @@
 namespace muster {
 namespace {
 
-const char* const kNothingKept = "on_nonfinite is ABORT; nothing of this step is kept";
+const char* const kNothingKept = "run.on_nonfinite is ABORT, so this step is discarded";
 
 }  // namespace
 
@@ -27,10 +27,10 @@ void NonfinitePolicy::CheckLoss(uint32_t rank, int64_t slice, double loss) {
 
 void NonfinitePolicy::CheckGradient(const Aggregator& aggregator) {
   if (!aggregator.nonfinite() || aggregator.skips()) return;
-  // While gradients are still being added, the decision is ahead.
+  // With SKIP_STEP, nothing is decided while gradients are still being added.
   if (may_skip() && aggregator.sums()) return;
   Fail(*aggregator.nonfinite(),
-       may_skip() ? "a finite gradient that breaks a weight is not skipped" : kNothingKept);
+       may_skip() ? "SKIP_STEP does not apply, because the gradient was finite" : kNothingKept);
 }
 
 void NonfinitePolicy::EndStep(const Aggregator& aggregator) {
@@ -54,7 +54,7 @@ void NonfinitePolicy::CountSkipped(const Nonfinite& bad) {
   if (skipped_in_a_row_ < settings_.max_skipped_steps()) return;
   const std::string steps =
       skipped_in_a_row_ == 1 ? "1 step" : fmt::format("{} steps", skipped_in_a_row_);
-  Fail(bad, steps + " skipped in a row, which is run.max_skipped_steps");
+  Fail(bad, steps + " skipped in a row (run.max_skipped_steps)");
 }
 
 std::string NonfinitePolicy::From(const Nonfinite& bad) const {
@@ -63,8 +63,8 @@ std::string NonfinitePolicy::From(const Nonfinite& bad) const {
 
 void NonfinitePolicy::Fail(const Nonfinite& bad, const std::string& why) {
   failure_.Set({ExitCode::kNonfinite, std::nullopt,
-                fmt::format("{} at step {}{}: {}. A smaller learning rate is the usual remedy",
-                            bad.what, step_, From(bad), why)});
+                fmt::format("{} at step {}{}: {}. Try a smaller learning rate", bad.what, step_,
+                            From(bad), why)});
 }
 
 }  // namespace muster

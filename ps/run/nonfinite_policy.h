@@ -1,6 +1,6 @@
-// What becomes of a step with a loss, a gradient or a weight that is not finite: run.on_nonfinite.
+// Handles losses, gradients and weights that are not finite (run.on_nonfinite).
 //
-// Owner: the run. Used in the loop's thread.
+// Owner: the run. Used on the loop thread.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace muster {
 
 class NonfinitePolicy {
  public:
-  // All outlive this.
+  // All must outlive this object.
   NonfinitePolicy(const config::Run& settings, const Roster& roster, Recorder& recorder,
                   FirstFailure& failure)
       : settings_(settings), roster_(roster), recorder_(recorder), failure_(failure) {}
@@ -25,16 +25,16 @@ class NonfinitePolicy {
   bool may_skip() const { return settings_.on_nonfinite() == config::Run::SKIP_STEP; }
 
   void BeginStep(int64_t step);
-  // For a checkpoint.
+  // Saved in checkpoints.
   int64_t skipped_in_a_row() const { return skipped_in_a_row_; }
   void Restore(int64_t skipped_in_a_row) { skipped_in_a_row_ = skipped_in_a_row; }
-  // A loss of this step. With ABORT, one that is not finite is a failure of the job.
+  // Checks a loss of this step. With ABORT, a non-finite loss fails the job.
   void CheckLoss(uint32_t rank, int64_t slice, double loss);
-  // Whether this step's gradient is not to be used.
+  // Whether this step's gradient must not be applied.
   bool bad_loss() const { return bad_loss_.has_value(); }
-  // Sets a failure if the aggregator has found what cannot be skipped.
+  // Fails the job if the aggregator found a non-finite value that cannot be skipped.
   void CheckGradient(const Aggregator& aggregator);
-  // The step is complete. With SKIP_STEP, too many that changed nothing are a failure.
+  // The step is complete. With SKIP_STEP, fails the job after too many skipped steps.
   void EndStep(const Aggregator& aggregator);
 
  private:

@@ -16,13 +16,12 @@
 namespace muster {
 namespace {
 
-// What can be done about data that have changed.
 std::string OtherDataRemedy(const config::Config& config) {
   const bool photos = config.data().format() == config::Data::IMAGE_FOLDER;
   return fmt::format(
-      "{}. Put the data back as they were, or begin a new run with the weights of this one: "
+      "{}. Restore the original data, or start a new run from this run's weights: "
       "--initial-weights {}/model.safetensors",
-      photos ? ": files were added, removed, renamed or left out" : "", config.run().dir());
+      photos ? ": files were added, removed, renamed or skipped" : "", config.run().dir());
 }
 
 }  // namespace
@@ -36,8 +35,8 @@ Resumption::Resumption(RunParts& parts, FirstFailure& failure, const ResumePoint
   }
 }
 
-// Everything that a checkpoint keeps goes back to its owner. The recorder cuts the metrics once the
-// run begins; what only workers know is compared then (Misfit).
+// Restores everything in the checkpoint. The recorder truncates the metrics when the run begins;
+// the data are compared when the workers have joined (Misfit).
 void Resumption::Restore(const ResumePoint& resume) {
   resumed_ = resume.state();
   parts_.state.step = resumed_->step();
@@ -83,18 +82,17 @@ std::string Resumption::CheckPlan() {
   if (!why.empty() || !resumed_) return why;
   why = Misfit();
   if (!why.empty()) {
-    return fmt::format("the run cannot be {}: {}", replay_.is_on() ? "done again" : "resumed", why);
+    return fmt::format("the run cannot be {}: {}", replay_.is_on() ? "replayed" : "resumed", why);
   }
   const std::string change = ArithmeticChange(resumed_->arithmetic(), Describe().arithmetic());
   if (!change.empty()) {
     parts_.keeper.recorder.Warn(
-        change +
-        ": the result is as good, but its bits may differ from those of a run that never stopped");
+        change + ": the result is equally good, but its bits may differ from an uninterrupted run");
   }
   return "";
 }
 
-// What only the workers know: the data. And whether there is anything left to do.
+// Compares the data, which only the workers know, and checks whether steps are left.
 std::string Resumption::Misfit() const {
   const checkpoint::Plan& then = resumed_->plan();
   const StepPlan& plan = parts_.state.plan;
@@ -107,13 +105,13 @@ std::string Resumption::Misfit() const {
   compare("the number of validation samples", then.validation_samples(), data.validation_samples);
   compare("the number of test samples", then.test_samples(), data.test_samples);
   if (why.empty() && then.data_fingerprint() != data.fingerprint) {
-    why = "the training data are not those that the run began with";
+    why = "the training data have changed";
   }
   if (!why.empty() && !replay_.is_on()) why += OtherDataRemedy(parts_.config);
   compare("the global batch", then.global_batch(), plan.global_batch);
   compare("the number of slices", then.slices(), plan.slices);
   if (why.empty() && plan.total_steps < parts_.state.step) {
-    why = fmt::format("it has done {} steps, and is now to end after {}", parts_.state.step,
+    why = fmt::format("it has done {} steps but now ends after {}", parts_.state.step,
                       plan.total_steps);
   }
   return why;
@@ -138,25 +136,25 @@ bool Resumption::IsEvaluated() const {
 }
 
 bool Resumption::TestIsDue() const {
-  if (replay_.is_on()) return false;  // nothing is compared with it
+  if (replay_.is_on()) return false;  // the original run's test result is not compared
   const auto& tested = parts_.keeper.progress.evaluations().tested();
   return parts_.work.evaluator.TestsAtEnd() && (!tested || tested->version != parts_.state.step);
 }
 
-// A longer run, or one with more patience, may be over or not.
+// A longer run, or more patience, can mean that the run is not over after all.
 bool Resumption::StopsEarly() {
   if (!resumed_) return false;
   const config::Evaluation& settings = parts_.config.evaluation();
   Progress& progress = parts_.keeper.progress;
   progress.StopEarly(StopReasonAt(settings, *resumed_, parts_.state.plan.total_steps));
   if (progress.stop_reason().empty()) return false;
-  LogInfo("the run is over: {}; it goes on with {}", progress.stop_reason(),
+  LogInfo("the run is over: {}; to continue, use {}", progress.stop_reason(),
           HowToGoOn(settings, resumed_->decisions()));
   return true;
 }
 
-// A server that is lost while it writes what a complete run leaves has told its workers so, and
-// nobody starts them again.
+// If the server is lost while it writes the final files, its workers have already been told to stop
+// and will not be restarted.
 bool Resumption::IsDoneAlready() {
   if (!resumed_) return false;
   const checkpoint::Plan& then = resumed_->plan();
@@ -168,7 +166,7 @@ bool Resumption::IsDoneAlready() {
   const bool at_end = step == plan.total_steps && evaluated;
   const bool stops = !StopReasonAt(parts_.config.evaluation(), *resumed_, plan.total_steps).empty();
   if ((!at_end && !stops) || TestIsDue()) return false;
-  LogInfo("all of the run has been done: what is left to write needs no workers");
+  LogInfo("the run is complete; writing the final files without workers");
   parts_.state.plan = plan;
   return true;
 }

@@ -1,7 +1,7 @@
-// A run and its checkpoints: what a checkpoint keeps of it, where it resumes from, whether workers
-// still fit, and with what a replay (`muster verify`) is compared.
+// A run and its checkpoints: what a checkpoint saves, where the run resumes, whether the workers
+// still match, and how a replay (`muster verify`) compares.
 //
-// Owner: the run. Used in the loop's thread.
+// Owner: the run. Used on the loop thread.
 #pragma once
 
 #include <optional>
@@ -17,30 +17,30 @@ namespace muster {
 
 class Resumption {
  public:
-  // `parts` and `failure` outlive this. `resume`: where the run resumes from, or null.
+  // `parts` and `failure` must outlive this object. `resume`: where the run resumes, or null.
   Resumption(RunParts& parts, FirstFailure& failure, const ResumePoint* resume);
 
   bool is_resumed() const { return resumed_.has_value(); }
-  // The run at a step's boundary.
+  // The state of the run at a step boundary.
   checkpoint::State Describe() const;
 
-  // The run is planned. Why its workers and its config do not make a run that can be counted, or
-  // not the one that is resumed; "" if they do.
+  // Call when the run is planned. Returns why the run is too large to count, or does not match the
+  // run to resume; or "".
   std::string CheckPlan();
-  // All of the run was done before: what is left to write needs no workers.
+  // The run was already complete, so no workers are needed to write its final files.
   bool IsDoneAlready();
-  // Stops a resumed run early where its last evaluations say so. Whether it is over.
+  // Stops a resumed run if its last evaluations require it. Returns whether it is over.
   bool StopsEarly();
-  // What metrics.jsonl has so far, whatever the run's length was before.
+  // The lines that metrics.jsonl must have so far, whatever length the run had before.
   DueLines LinesSoFar() const;
 
-  // Where the run ends: with its last step, or where the replay does.
+  // The run's last step, or the last step of the replay.
   int64_t LastStep() const { return replay_.LastStep(parts_.state.plan.total_steps); }
-  // W(step) has been evaluated on the set that chooses; … is to be, on the test set, at the end.
+  // W(step) has been evaluated on the set that drives decisions.
   bool IsEvaluated() const;
+  // The final test is still due.
   bool TestIsDue() const;
-  // At a boundary of a replay: whether the run is what it was. If not, that is a failure of the
-  // job.
+  // At a boundary of a replay: compares the run with the original. A difference fails the job.
   bool IsAsKept(bool is_end);
   void Put(events::Summary& summary) const { replay_.Put(summary); }
 

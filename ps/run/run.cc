@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "common/base/log.h"
-#include "common/base/text.h"
 #include "common/trace/trace.h"
 
 namespace muster {
@@ -15,7 +14,8 @@ using Phase = RunPosition::Phase;
 
 namespace {
 
-// Takes the result of an evaluation that chooses. What follows from it, in words, or "".
+// Applies the result of an evaluation that drives decisions. Returns a description of the decision,
+// or "".
 std::string Decide(const EvaluationResult& result, const LearningRateSchedule& schedule,
                    RunParts& parts) {
   Decisions& decisions = parts.decisions;
@@ -35,24 +35,7 @@ std::string Decide(const EvaluationResult& result, const LearningRateSchedule& s
                      decisions.ReductionReason());
 }
 
-// With CONTINUE those that are here may be enough, whichever ranks they have.
-bool GiveUpMissing(RunParts& parts, Membership& members) {
-  const config::Cluster& cluster = parts.config.cluster();
-  const Roster& roster = members.roster();
-  if (cluster.on_lost_worker() != config::Cluster::CONTINUE || !roster.IsEnough()) return false;
-  const std::vector<uint32_t> missing = roster.MissingRanks();
-  parts.keeper.recorder.Warn(
-      fmt::format("rank {} did not join within {:g} s (deadlines.start_s): the run begins without "
-                  "(cluster.on_lost_worker: CONTINUE)",
-                  Join(missing, ", "), parts.config.deadlines().start_s()));
-  for (const uint32_t rank : missing) {
-    members.GiveUp(rank);
-    parts.keeper.watch.Lost(rank);
-  }
-  return true;
-}
-
-// For people who look in, while it lasts.
+// The state of the run for status.json and warnings.
 RunWatch::Moment MomentOf(const RunParts& parts, const Waits& waits, Run::Time now) {
   const RunPosition& state = parts.state;
   RunWatch::Moment moment{.state = state.phase == Phase::kGathering   ? "gathering"
@@ -89,7 +72,7 @@ Run::Run(const config::Config& config, const Graph& graph, Membership& members, 
 
 // ---------------------------------------------------------------------------------- a step
 
-// Losses first: a bad one is caught before anything is updated.
+// All losses are checked before anything is updated.
 void Run::BeginStep(int64_t step, Time now) {
   trace::AtStep(step);
   parts_.state.step = step;
@@ -108,19 +91,19 @@ void Run::BeginStep(int64_t step, Time now) {
 std::string Run::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss, Time now) {
   const trace::Span span("receive", "loss", {.rank = static_cast<int32_t>(rank)});
   if (parts_.state.phase != Phase::kTraining || loss.step() != parts_.state.step) {
-    return fmt::format("a loss of step {} at step {}", loss.step(), parts_.state.step);
+    return fmt::format("a loss for step {} at step {}", loss.step(), parts_.state.step);
   }
   StepWork& work = parts_.work.slices;
   std::string why;
   const StepLosses::Added added = work.AddLoss(rank, loss, why);
   if (added == StepLosses::Added::kUnexpected) return why;
   if (added == StepLosses::Added::kDiffers) {
-    // Losses are compared, gradients are not: a worker whose loss is the same to the last bit has
-    // read the same samples and the same weights.
+    // Losses are compared, gradients are not: if the loss is bitwise equal, the worker read the
+    // same samples and the same weights.
     const Roster& roster = members_.roster();
     failure_.Set({ExitCode::kFailure, std::nullopt,
-                  fmt::format("{} and {} computed different losses of slice {} at step {}: their "
-                              "processors, threads or libraries differ, or one of them is broken",
+                  fmt::format("{} and {} computed different losses for slice {} at step {}: their "
+                              "processors, thread counts or libraries differ, or one is faulty",
                               roster.Name(work.losses().RankOf(loss.slice())), roster.Name(rank),
                               loss.slice(), parts_.state.step)});
     return "";
@@ -134,24 +117,24 @@ std::string Run::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss, Time no
   return "";
 }
 
-// W(v) is read by the evaluation of it, and overwritten by the update of v + 1: it is over before
-// that is ordered. Its average is overwritten by the next evaluation's.
+// The evaluation of W(v) reads the buffer that the update to W(v + 1) may overwrite, so it must end
+// first. The average is overwritten by the next evaluation's average.
 bool Run::MayProceed() const {
   return parts_.state.losses_complete && !parts_.keeper.checkpoints.copying() &&
          !parts_.work.evaluator.Evaluates(parts_.state.step);
 }
 
-// With a bad loss the step goes on: its gradients are waited for, and not used.
+// After a non-finite loss, the step still waits for its gradients, but does not apply them.
 void Run::Proceed(Time now) {
   if (!resumption_.IsAsKept(/*is_end=*/false)) return;
   parts_.state.losses_complete = false;
   const int64_t next = parts_.state.step + 1;
   Evaluator& evaluator = parts_.work.evaluator;
-  // Here, since the evaluation of W(v) may have changed it, and has ended: no step is ordered
+  // The evaluation of W(v), which may change the learning rate, has ended, and no step was ordered
   // before.
   learning_rate_ = schedule_.At(parts_.work.slices.losses().batch().samples_before,
                                 parts_.decisions.reductions());
-  // Before the first chunk of W(v + 1) goes out.
+  // Activate workers before the first chunk of W(v + 1) is sent.
   for (const uint32_t rank : members_.roster().ReadyToEnter()) {
     members_.Activate(rank, next);
     parts_.keeper.MemberChanged(events::MemberChange::JOINED, rank, "");
@@ -160,7 +143,7 @@ void Run::Proceed(Time now) {
                                     .skip = parts_.nonfinite.bad_loss(),
                                     .evaluate_average = evaluator.AverageIsDue(next),
                                     .observe = parts_.keeper.recorder.board().Wants(next)});
-  // Orders go out ahead of time, so that a worker never waits for one.
+  // Orders are sent ahead of time, so that workers never wait for them.
   if (evaluator.IsDueAfter(parts_.state.step)) {
     dispatcher_.OrderEvaluation(next, evaluator.chooses(), now);
   }
@@ -174,7 +157,7 @@ std::string Run::OnGradient(uint32_t rank, const wire::GradientPart& part, const
       "receive", {},
       {.chunk = static_cast<int32_t>(part.chunk()), .rank = static_cast<int32_t>(rank)});
   if (parts_.state.phase != Phase::kTraining || part.step() != parts_.state.step) {
-    return fmt::format("a gradient of step {} at step {}", part.step(), parts_.state.step);
+    return fmt::format("a gradient for step {} at step {}", part.step(), parts_.state.step);
   }
   std::string why;
   StepWork& work = parts_.work.slices;
@@ -182,7 +165,7 @@ std::string Run::OnGradient(uint32_t rank, const wire::GradientPart& part, const
   if (order == nullptr) return why;
   const TreeNode node{part.subtree().level(), part.subtree().index()};
   if (!parts_.engine.aggregator.Add(rank, part.chunk(), node, part.empty(), payload)) {
-    return fmt::format("{} bytes for chunk {}, which has {}", payload.bytes, part.chunk(),
+    return fmt::format("got {} bytes for chunk {}, expected {}", payload.bytes, part.chunk(),
                        parts_.engine.chunks()[part.chunk()].floats() * sizeof(float));
   }
   work.Arrive(*order, part);
@@ -266,9 +249,9 @@ void Run::EndEvaluation(Time now) {
   }
   waits_.Restart(now);
   if (parts_.state.finishing() || !parts_.keeper.progress.stop_reason().empty()) {
-    Finish(now);  // early: no worker has been told of a step after this evaluation
+    Finish(now);  // stopped early: no step after this evaluation was ordered
   } else if (parts_.decisions.any()) {
-    dispatcher_.Want(parts_.state.step, now);  // it was held back
+    dispatcher_.Want(parts_.state.step, now);  // it had to wait for this evaluation
   }
 }
 
@@ -280,7 +263,7 @@ void Run::CheckTime(Time now) {
     if (failure && resumption_.IsDoneAlready()) {
       parts_.keeper.progress.Begin(parts_.state.plan, members_.roster().workers(), members_.size());
       Start(now);
-    } else if (failure && GiveUpMissing(parts_, members_)) {
+    } else if (failure && GiveUpMissing()) {
       BeginIfComplete(now);
     } else if (failure) {
       failure_.Set(*failure);
@@ -297,7 +280,7 @@ void Run::CheckTime(Time now) {
 }
 
 std::optional<Run::Time> Run::LateBefore(Time end) const {
-  if (end < waits_.since() + LateWorkers::kLeast) return std::nullopt;  // nearly always
+  if (end < waits_.since() + LateWorkers::kLeast) return std::nullopt;  // the common case
   const Time late = waits_.since() + dispatcher_.late().After();
   return late < end ? std::optional(late) : std::nullopt;
 }

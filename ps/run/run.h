@@ -1,11 +1,11 @@
-// What happens next: the phases of a run and, in training, its steps (docs/DESIGN.md, "One step").
-// The dispatcher gives out the work; Waits has the deadlines.
+// The state machine of a run: its phases and, in training, its steps (docs/DESIGN.md, "One step").
+// The dispatcher assigns the work; Waits has the deadlines.
 //
-// Handlers return why a message does not fit, "" if it does. A failure of the job is set, not
-// thrown; what the environment does (a full disk) is thrown as Error. No link and no clock: `now`
-// is passed in, and messages wait in Membership.
+// Handlers return why a message is invalid, or "". Failures of the job are recorded in
+// FirstFailure; environment errors (a full disk) are thrown as Error. Uses no link and no clock:
+// `now` is passed in, and outgoing messages queue in Membership.
 //
-// Owner: the server. Used in the loop's thread.
+// Owner: the server. Used on the loop thread.
 #pragma once
 
 #include <chrono>
@@ -31,25 +31,26 @@ class Run {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // All outlive this, but for `resume`: where the run resumes from, or null. `config` is resolved
-  // (slices and threads are set). Throws Error(kData) if the checkpoint cannot be read.
+  // All except `resume` must outlive this object. `resume`: where the run resumes, or null.
+  // `config` is resolved (slices and threads are set). Throws Error(kData) if the checkpoint cannot
+  // be read.
   Run(const config::Config& config, const Graph& graph, Membership& members, Recorder& recorder,
       FirstFailure& failure, Time now, const ResumePoint* resume = nullptr);
 
   const RunParts& parts() const { return parts_; }
-  RunParts& parts() { return parts_; }
+  Engine& engine() { return parts_.engine; }
+  RunKeeper& keeper() { return parts_.keeper; }
   const Dispatcher& dispatcher() const { return dispatcher_; }
   const Resumption& resumption() const { return resumption_; }
 
-  // If all have joined for whom the start waits: plans the run, welcomes them, sends W(step).
+  // If all initial workers have joined: plans the run, welcomes the workers, and sends W(step).
   void BeginIfComplete(Time now);
-  // One has come late, or again over another link; or before the start, which does not wait for it.
+  // A worker joined that the start does not wait for, joined late, or reconnected.
   void OnJoined(uint32_t rank, Time now);
-  // Why it cannot take part, or "".
+  // Returns why the worker is rejected, or "".
   std::string OnReady(uint32_t rank, const wire::Ready& ready, Time now);
-  // A member is gone: why, and with which code a run ends that cannot go on without it.
+  // A member was lost. `code`: the exit code if the run cannot continue without it.
   void OnLost(uint32_t rank, ExitCode code, const std::string& why, Time now);
-  // It wants to go; it has gone.
   void OnLeave(uint32_t rank, Time now);
   void OnLeft(uint32_t rank, Time now);
 
@@ -59,23 +60,21 @@ class Run {
   std::string OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block, Time now);
   void OnStepTimes(uint32_t rank, const wire::StepTimes& times);
 
-  // Publishes what the pool has finished, gives out work that is unassigned, and ends the step if
-  // it is complete.
+  // Publishes finished chunks, assigns unassigned work, and ends the step if it is complete.
   void Advance(bool collect, Time now);
-  // What follows from the time: late and lost workers, deadlines, what a person sees.
+  // Handles timeouts: slow and lost workers, deadlines, and the status shown to users.
   void CheckTime(Time now);
-  // From when on workers are late that have not done their part of the step under way, if that is
-  // before `end`.
+  // When workers that have not finished the current step become slow, if that is before `end`.
   std::optional<Time> LateBefore(Time end) const;
-  // The server was suspended: nothing that has passed since counts.
+  // The server was suspended: extends all deadlines by this time.
   void Extend(std::chrono::steady_clock::duration suspension);
 
-  // The last checkpoint is on the disk, too, or cannot be.
+  // The run is over and its last checkpoint is saved or has failed.
   bool done() const;
-  // The last word on the run.
   events::Summary End(events::Summary::End end);
 
  private:
+  bool GiveUpMissing();
   void AdmitIfNobodyIsLeft(Time now);
   void StartIfReady(Time now);
   void Start(Time now);

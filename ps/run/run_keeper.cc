@@ -27,7 +27,7 @@ RunKeeper::RunKeeper(const config::Config& config, const Graph& graph, const Run
       watch(roster, progress, recorder),
       checkpoints(config, run_id_, engine.variables, engine.pool, files_, recorder,
                   [this, describe = std::move(describe)] {
-                    saver.SubmitBest();  // before the checkpoint that tells of it
+                    saver.SubmitBest();  // before the checkpoint that refers to it
                     return describe();
                   }) {
   if (!config.run().dir().empty()) files_.Submit([] { trace::NameThread("files"); });
@@ -53,7 +53,7 @@ void RunKeeper::MemberChanged(events::MemberChange::Kind kind, uint32_t rank,
   change.set_why(why);
   change.set_slices(slices);
   change.set_blocks(blocks);
-  // The workers that take part; before the run begins, all that are here.
+  // The workers that take part or, before the run begins, all that have joined.
   std::vector<uint32_t> now =
       state_.phase == RunPosition::Phase::kGathering ? roster_.Seated() : roster_.Active();
   if (kind == events::MemberChange::LEFT) std::erase(now, rank);
@@ -80,7 +80,7 @@ void RunKeeper::EvaluationEnded(const EvaluationResult& result, const std::strin
   *event.mutable_evaluation() = progress.EvaluationLine(result);
   event.mutable_evaluation()->set_decision(decision);
   recorder.Record(event, evaluator.TakeImages());
-  // Anew at each one, so that it is the last one's however the run ends.
+  // Rewritten after each evaluation, so that the file is current however the run ends.
   if (!evaluator.matrix_csv().empty()) {
     recorder.WriteFile("confusion_matrix.csv", evaluator.matrix_csv());
   }

@@ -1,7 +1,7 @@
-// What is recorded and kept of a run: its progress, checkpoints and weights, and what people see
-// who look in. The recorder writes the small files; another thread writes the large ones, in order.
+// What a run records and saves: progress, checkpoints, weights and status. The recorder writes
+// small files; a background thread writes large ones, in order.
 //
-// Owner: the run. Used in the loop's thread.
+// Owner: the run. Used on the loop thread.
 #pragma once
 
 #include <chrono>
@@ -27,25 +27,23 @@ namespace muster {
 
 class RunKeeper {
  public:
-  // All outlive this. `describe`: the state that a checkpoint keeps (Checkpoints::Describe).
+  // All must outlive this object. `describe`: see Checkpoints::Describe.
   RunKeeper(const config::Config& config, const Graph& graph, const RunPosition& state,
             const Roster& roster, Engine& engine, Recorder& recorder,
             Checkpoints::Describe describe);
 
-  // The run resumes from here.
   void Restore(const ResumePoint& resume);
-  // The roles of the workers have changed. `slices` and `blocks`: what others are to compute.
+  // The role of a worker changed. `slices` and `blocks`: the work that others take over.
   void MemberChanged(events::MemberChange::Kind kind, uint32_t rank, const std::string& why,
                      int64_t slices = 0, int64_t blocks = 0);
-  const std::string& last_loss() const { return last_loss_; }  // of a worker, in words
-  // A step has ended: its line in the metrics, and what a person sees.
+  const std::string& last_loss() const { return last_loss_; }  // describes the last lost worker
   void StepEnded(std::chrono::steady_clock::time_point now);
-  // An evaluation has ended: its line, with what follows from it in words, and its files.
+  // Records an evaluation, the decision that follows from it, and its files.
   void EvaluationEnded(const EvaluationResult& result, const std::string& decision,
                        Evaluator& evaluator);
-  // A line for a person's eyes, at most five a second.
+  // Whether a live progress line is due: at most five a second.
   bool LiveLineIsDue(std::chrono::steady_clock::time_point now);
-  // The last word on the run (Recorder::Finish).
+  // Completes and records the summary (Recorder::Finish).
   events::Summary Finish(events::Summary summary);
 
  private:
@@ -64,7 +62,8 @@ class RunKeeper {
   Checkpoints checkpoints;
 
  private:
-  // Writes checkpoints and files of weights. Last: joined before what it reads is gone.
+  // Writes checkpoints and weights. Declared last, so that it joins before what it reads is
+  // destroyed.
   BackgroundThread files_;
 };
 

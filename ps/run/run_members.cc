@@ -1,4 +1,4 @@
-// How a run starts, and what happens to it when members come and go.
+// How a run starts, and how it handles members that join, leave or are lost.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -52,16 +52,34 @@ void Run::BeginIfComplete(Time now) {
   AdmitIfNobodyIsLeft(now);
 }
 
+// With CONTINUE, the workers that have joined may be enough.
+bool Run::GiveUpMissing() {
+  const Roster& roster = members_.roster();
+  if (parts_.config.cluster().on_lost_worker() != config::Cluster::CONTINUE || !roster.IsEnough()) {
+    return false;
+  }
+  const std::vector<uint32_t> missing = roster.MissingRanks();
+  parts_.keeper.recorder.Warn(
+      fmt::format("rank {} did not join within {:g} s (deadlines.start_s); starting without it "
+                  "(cluster.on_lost_worker: CONTINUE)",
+                  Join(missing, ", "), parts_.config.deadlines().start_s()));
+  for (const uint32_t rank : missing) {
+    members_.GiveUp(rank);
+    parts_.keeper.watch.Lost(rank);
+  }
+  return true;
+}
+
 void Run::OnJoined(uint32_t rank, Time now) {
   if (members_.roster().at(rank).state == MemberState::kWaiting) {
-    BeginIfComplete(now);  // with it there may be enough
+    BeginIfComplete(now);  // there may be enough workers now
     return AdmitIfNobodyIsLeft(now);
   }
   members_.Welcome(rank);
   if (parts_.state.phase == Phase::kPreparing) parts_.feed.Activate(rank, std::nullopt);
 }
 
-// The start waits for those for which it was not to wait, after all.
+// If all initial workers are gone, the start waits for the later ones after all.
 void Run::AdmitIfNobodyIsLeft(Time now) {
   if (parts_.state.phase != Phase::kPreparing || !members_.roster().Seated().empty()) return;
   for (const uint32_t waiting : members_.AdmitWaiting(now)) OnJoined(waiting, now);
@@ -93,7 +111,7 @@ void Run::StartIfReady(Time now) {
   for (const uint32_t rank : members_.AdmitWaiting(now)) OnJoined(rank, now);
 }
 
-// A resumed run begins with the evaluation that had not ended.
+// A resumed run first repeats an evaluation that had not ended.
 void Run::Start(Time now) {
   const int64_t step = parts_.state.step;
   if (!resumption_.is_resumed()) {
@@ -106,8 +124,8 @@ void Run::Start(Time now) {
   const bool over = resumption_.StopsEarly();
   const bool pending =
       !over && !resumption_.IsEvaluated() && step > 0 && evaluator.IsDueAfter(step - 1);
-  LogInfo("the run goes on from step {}{}", step,
-          pending ? ", with the evaluation of its weights" : "");
+  LogInfo("resuming at step {}{}", step,
+          pending ? ", starting with the evaluation of its weights" : "");
   if (over || (step == resumption_.LastStep() && !pending)) Finish(now);
   if (pending) {
     dispatcher_.OrderEvaluation(step, evaluator.chooses(), now);
@@ -136,21 +154,20 @@ void Run::OnLost(uint32_t rank, ExitCode code, const std::string& why, Time now)
   if (parts_.state.has_begun()) {
     if (const std::string poison = FindPoison(parts_.work, parts_.state, roster, rank, now);
         !poison.empty()) {
-      return failure_.Set(
-          {ExitCode::kPeerFailed, rank,
-           fmt::format("{} has ended {} workers that computed it; the last was {}: {}", poison,
-                       PoisonWatch::kMostLosses, roster.Name(rank), why)});
+      return failure_.Set({ExitCode::kPeerFailed, rank,
+                           fmt::format("{} killed {} workers that computed it; the last was {}: {}",
+                                       poison, PoisonWatch::kMostLosses, roster.Name(rank), why)});
     }
   }
   const Dispatcher::Dropped dropped = dispatcher_.Drop(rank);
   members_.Vacate(rank, text, now);
-  waits_.Restart(now);  // the others have more to do
+  waits_.Restart(now);  // the other workers get more work
   parts_.keeper.MemberChanged(events::MemberChange::LOST, rank, why, dropped.slices,
                               dropped.blocks);
   if (parts_.state.phase == Phase::kGathering &&
       parts_.config.cluster().on_lost_worker() == config::Cluster::CONTINUE &&
       rank < roster.workers()) {
-    // Nobody will take its place: the others start without it, once they are enough.
+    // The worker will not be replaced. The others start without it if they are enough.
     members_.GiveUp(rank);
     BeginIfComplete(now);
   }
@@ -161,10 +178,10 @@ void Run::OnLost(uint32_t rank, ExitCode code, const std::string& why, Time now)
 void Run::OnLeave(uint32_t rank, Time now) {
   const bool ends = parts_.config.cluster().on_lost_worker() == config::Cluster::ABORT;
   if (ends || !parts_.state.has_begun()) return OnLost(rank, ExitCode::kPeerFailed, "it left", now);
-  // It may say so again, since it was reset.
+  // A worker that was reset may repeat its request.
   if (members_.roster().at(rank).state >= MemberState::kReleased) return;
   members_.OnLeave(rank);
-  LogInfo("{} leaves when it has done its part", members_.roster().Name(rank));
+  LogInfo("{} will leave after finishing its work", members_.roster().Name(rank));
   if (!members_.roster().at(rank).weights_from) members_.Release(rank);
   dispatcher_.MarkChanged();
 }
@@ -172,7 +189,7 @@ void Run::OnLeave(uint32_t rank, Time now) {
 void Run::OnLeft(uint32_t rank, Time now) {
   const Dispatcher::Dropped dropped = dispatcher_.Drop(rank);
   parts_.keeper.MemberChanged(events::MemberChange::LEFT, rank, "", dropped.slices, dropped.blocks);
-  members_.Vacate(rank, "it has left", now);
+  members_.Vacate(rank, "it left", now);
 }
 
 }  // namespace muster

@@ -1,6 +1,6 @@
-// The parts of a run: its position, weights and work, and the recording of it.
+// The parts of a run: its position, weights, work and records.
 //
-// Owner: the run, which decides what happens next. Used in the loop's thread.
+// Owner: the run. Used on the loop thread.
 #pragma once
 
 #include "common/graph/graph.h"
@@ -20,13 +20,13 @@
 namespace muster {
 
 struct RunParts {
-  // All outlive this. `config` is resolved (slices and threads are set). `restored`: the variables
-  // will be read from a checkpoint. `describe`: the state that a checkpoint keeps.
+  // All must outlive this object. `config` is resolved (slices and threads are set). `restored`:
+  // the variables will be read from a checkpoint. `describe`: see Checkpoints::Describe.
   RunParts(const config::Config& config, const Graph& graph, Membership& members,
            Recorder& recorder, FirstFailure& failure, bool restored,
            Checkpoints::Describe describe);
 
-  // Nothing has been updated since W(step) was complete.
+  // Nothing has been updated since W(step) was completed.
   bool AtBoundary() const;
 
   const config::Config& config;

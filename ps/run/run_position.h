@@ -1,6 +1,6 @@
-// Where a run is.
+// The position of a run.
 //
-// Owner: the run, which changes it; those that it consults read it.
+// Owner: the run, which changes it; other parts only read it.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,16 @@ namespace muster {
 struct RunPosition {
   enum class Phase {
     kGathering,  // workers join
-    kPreparing,  // they were welcomed, and make what a step needs
+    kPreparing,  // workers were welcomed and prepare their first step
     kTraining,
-    kFinishing,  // no more steps will be ordered; the last evaluations may go on
+    kFinishing,  // no more steps will be ordered; evaluations may still run
     kDone,
   };
   Phase phase = Phase::kGathering;
   StepPlan plan;
-  int64_t step = 0;              // W(step) is the newest version that is whole
-  bool losses_complete = false;  // all losses of the step are in, and its update has not begun
+  int64_t step = 0;  // W(step) is the newest complete version
+  bool losses_complete =
+      false;  // all losses of the step have arrived, and its update has not begun
 
   bool has_begun() const { return phase >= Phase::kTraining; }
   bool finishing() const { return phase >= Phase::kFinishing; }

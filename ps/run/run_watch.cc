@@ -12,7 +12,7 @@ namespace {
 constexpr std::chrono::milliseconds kLookInterval{250};
 constexpr std::chrono::seconds kStatusInterval{1};
 
-// In a word, where it does not take part as the others do.
+// The state of a member in one word, or "" if it takes part normally.
 const char* StateOf(const Member& member) {
   if (member.state == MemberState::kGivenUp && member.pid == 0) return "missing";
   if (!member.present()) return member.pid == 0 ? "" : member.left ? "left" : "lost";
@@ -40,7 +40,7 @@ void RunWatch::Begin(const StepPlan& plan, const Assignment& assignment) {
   for (uint32_t rank = 0; rank < assignment.ranks(); ++rank) {
     int64_t slices = 0;
     for (const Range& range : assignment.SlicesOf(rank)) slices += range.size();
-    // Times of another share say nothing about this one.
+    // Times measured with another share do not apply to this one.
     if (rank < before.size() && before[rank] != slices) recent_.Forget(rank);
     slices_.push_back(slices);
     samples_.push_back(static_cast<double>(plan.global_batch) * static_cast<double>(slices) /
@@ -65,19 +65,19 @@ void RunWatch::LookForStragglers(Clock::time_point now) {
   if (!change) return;
   const StragglerWatch::Slowest& who = change->who;
   if (change->over) {
-    recorder_.Warn(fmt::format(
-        "{} no longer keeps the others waiting (step {}); it did since step {}",
-        roster_.Name(who.rank), FormatCount(progress_.steps()), FormatCount(who.since_step)));
+    recorder_.Warn(fmt::format("{} is no longer slow at step {}; it was slow since step {}",
+                               roster_.Name(who.rank), FormatCount(progress_.steps()),
+                               FormatCount(who.since_step)));
   } else {
     recorder_.Warn(fmt::format(
-        "{} is slow since step {}: {:.0f} ms of compute and input a step, the others "
-        "{:.0f} ms; they wait for it",
+        "{} has been slow since step {}: it spends {:.0f} ms per step on compute and input; the "
+        "others spend {:.0f} ms and wait for it",
         roster_.Name(who.rank), FormatCount(who.since_step), who.busy_ms, who.others_ms));
   }
 }
 
 void RunWatch::LookForStall(const Moment& moment) {
-  if (moment.waited < stalled_) Went();  // it waits for something else by now
+  if (moment.waited < stalled_) Went();  // the previous wait ended
   stalled_ = moment.waited;
   if (!moment.waits || !stall_.Look(moment.waited, moment.usual)) return;
   waits_ = moment.waits();
@@ -86,7 +86,7 @@ void RunWatch::LookForStall(const Moment& moment) {
 
 void RunWatch::Went() {
   if (const auto waited = stall_.Done(stalled_)) {
-    recorder_.Warn(fmt::format("the run goes on, after about {:.0f} s", *waited));
+    recorder_.Warn(fmt::format("the run continues after about {:.0f} s", *waited));
   }
   waits_.clear();
 }
@@ -100,7 +100,7 @@ RunStatus RunWatch::Status(const char* state) const {
                    .waits = waits_,
                    .checkpoint = checkpoint_};
   auto ranks = static_cast<uint32_t>(recent_.ranks());
-  // Seats that were never taken.
+  // Omit spare ranks that were never taken.
   while (ranks > roster_.workers() && roster_.at(ranks - 1).pid == 0) --ranks;
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     const Member& member = roster_.at(rank);

@@ -1,7 +1,7 @@
-// Looks at a run as it goes: tells of a rank that is slow while it is, of what a stall waits for
-// before a deadline ends it, and what the status file is to say.
+// Monitors a run: warns about slow ranks and about stalls before a deadline ends the run, and
+// collects the contents of the status file.
 //
-// Owner: the run keeper. Used in the loop's thread.
+// Owner: the run keeper. Used on the loop thread.
 #pragma once
 
 #include <chrono>
@@ -26,17 +26,17 @@ class RunWatch {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // All outlive this.
+  // All must outlive this object.
   RunWatch(const Roster& roster, const Progress& progress, Recorder& recorder);
 
-  // From now on the ranks compute a batch in these shares.
+  // From now on, the ranks have these shares of a batch.
   void Begin(const StepPlan& plan, const Assignment& assignment);
-  // The rank is gone, or begins anew.
+  // The rank is lost or was reset.
   void Lost(uint32_t rank) { recent_.Forget(rank); }
   void AddTimes(uint32_t rank, const wire::StepTimes& times) { recent_.Add(rank, times); }
 
-  // What the run is at. `waits`: what it would wait for, asked only when it is worth a line;
-  // `waited` and `usual`: seconds, so far and as a rule.
+  // The current activity. `waits` describes what the run waits for; it is only called for a
+  // warning. `waited` and `usual`: the current and the usual duration of this wait, in seconds.
   struct Moment {
     const char* state;
     double waited = 0, usual = 0;
@@ -44,7 +44,7 @@ class RunWatch {
     std::optional<events::Progress::Evaluating> evaluating;
     std::optional<RunStatus::Checkpoint> checkpoint;
   };
-  // Soon after it begins, and then a few times a second.
+  // True soon after the start, and then a few times per second.
   bool IsDue(Clock::time_point now) const { return now >= next_look_; }
   void Look(const Moment& moment, Clock::time_point now);
   RunStatus Status(const char* state) const;
@@ -52,17 +52,17 @@ class RunWatch {
  private:
   void LookForStragglers(Clock::time_point now);
   void LookForStall(const Moment& moment);
-  void Went();  // what was waited for has come
+  void Went();  // the wait is over
 
   const Roster& roster_;
   const Progress& progress_;
   Recorder& recorder_;
   RecentTimes recent_;
-  std::vector<int64_t> slices_;  // of each rank
-  std::vector<double> samples_;  // of a batch, of each rank
+  std::vector<int64_t> slices_;  // by rank
+  std::vector<double> samples_;  // of a batch, by rank
   StragglerWatch stragglers_;
   StallWatch stall_;
-  double stalled_ = 0;  // seconds, at the last look
+  double stalled_ = 0;  // seconds at the last look
   std::optional<RunStatus::Checkpoint> checkpoint_;
   std::string waits_;
   Clock::time_point next_look_, next_status_;

@@ -5,7 +5,7 @@
 namespace muster {
 namespace {
 
-// Values to predict have no confusion matrix, and no images that show a class.
+// Regression has no confusion matrix and no images that show a class.
 config::Evaluation EvaluationOf(const config::Config& config) {
   config::Evaluation evaluation = config.evaluation();
   if (HasValues(config.data())) evaluation.clear_confusion_matrix();

@@ -1,6 +1,6 @@
-// The work of a run: slices and blocks, who has them, and which of them end workers.
+// The work of a run: slices and blocks, their assignment, and poison suspects.
 //
-// Owner: the run, which counts what has been done; the dispatcher gives out what has not.
+// Owner: the run, which counts finished work; the dispatcher assigns the rest.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@
 namespace muster {
 
 struct RunWork {
-  // `chunks` of a gradient; `seats`: ranks are below.
+  // `chunks`: of a gradient. `seats`: the number of possible ranks.
   RunWork(const config::Config& config, const Graph& graph, size_t chunks, uint32_t seats);
 
-  StepWork slices;  // of the step under way
+  StepWork slices;  // of the current step
   Shares shares;
   Evaluator evaluator;
   PoisonWatch poison;

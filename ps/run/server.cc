@@ -24,18 +24,18 @@ namespace {
 
 constexpr std::chrono::milliseconds kHeartbeatInterval{1000};
 constexpr std::chrono::milliseconds kTimerInterval{5};
-// For the step that is being updated when the run is to stop.
+// Time to finish a step that is being updated when the run must stop.
 constexpr std::chrono::seconds kFinishStep{3};
-// Messages that are read before finished chunks are published.
+// Number of messages to read before finished chunks are published.
 constexpr int kMessagesAtATime = 64;
 
-// Nobody comes late to a job that ends with its first lost worker.
+// With ABORT, no worker can join late, so there are no spare ranks.
 uint32_t SeatsOf(const config::Config& config) {
   const bool ends = config.cluster().on_lost_worker() == config::Cluster::ABORT;
   return ends ? 0 : MostWorkers(config);
 }
 
-// What another process would run into as well.
+// Whether a replacement worker would fail the same way.
 bool IsFinal(int exit_code) {
   switch (static_cast<ExitCode>(exit_code)) {
     case ExitCode::kUsage:
@@ -64,15 +64,15 @@ Server::Server(const config::Config& config, const std::string& token,
       run_(config_, graph_, members_, recorder, failure_, Clock::now(), resume),
       link_(std::move(link)) {
   MUSTER_CHECK(config.run().slices() > 0 && config.server().threads() > 0);
-  link_->ShareWeights(run_.parts().engine.variables.shared());
+  link_->ShareWeights(run_.engine().variables.shared());
 }
 
 ServerResult Server::Serve() {
-  FlushDenormals();  // small chunks are updated in this thread
+  FlushDenormals();  // this thread updates small chunks
   events::Event event;
   event.mutable_listening()->set_endpoint(link_->endpoint());
   recorder_.Record(event);
-  LogInfo("listening on {}; updates with {} x {}", link_->endpoint(),
+  LogInfo("listening on {}; update threads: {} x {}", link_->endpoint(),
           run_.parts().engine.pool.threads(), run_.parts().engine.aggregator.instruction_set());
   try {
     while (!run_.done() && !failure_.is_set()) RunOnce();
@@ -85,7 +85,7 @@ ServerResult Server::Serve() {
 
 void Server::RunOnce() {
   AwaitInput();
-  // Before any message is read: a fast worker answers the step's last chunk with the next step.
+  // Before reading messages: a fast worker may answer the step's last chunk with the next step.
   Clock::time_point now = Clock::now();
   run_.Advance(/*collect=*/true, now);
   Flush();
@@ -95,13 +95,13 @@ void Server::RunOnce() {
     now = Clock::now();
     Receive(*event, now);
     TakeLosses(now);
-    run_.Advance(/*collect=*/false, now);  // small chunks are updated at once
+    run_.Advance(/*collect=*/false, now);  // small chunks are updated immediately
     Flush();
   }
   now = Clock::now();
   RunTimers(now);
   TakeLosses(now);
-  if (!failure_.is_set()) run_.Advance(/*collect=*/false, now);  // what follows from the time
+  if (!failure_.is_set()) run_.Advance(/*collect=*/false, now);  // apply the effects of the timers
   StopAtBoundary();
   Flush();
   link_->Deliver();
@@ -114,32 +114,32 @@ void Server::Flush() {
     if (message.has_welcome()) {
       link_->ShareGradients(next.peer, GradientLayoutOf(message.welcome()));
     }
-    // The link tells of a worker that has gone after its last messages, which may say why.
+    // If the worker has gone, the link reports that after its last messages, which may say why.
     const OutgoingTensor tensor{next.tensor, UrgencyOf(message.weights_chunk())};
     if (link_->Send(next.peer, message, tensor) != SendResult::kFull) continue;
     if (next.rank && members_.roster().RankOf(next.peer) == next.rank) {
-      OnLost(*next.rank, ExitCode::kPeerFailed, "it does not take its messages");
+      OnLost(*next.rank, ExitCode::kPeerFailed,
+             "its send queue is full because it does not read its messages");
     }
   }
   sending_.clear();
 }
 
-// Returns when there may be something to do: input, a finished chunk, a signal, or because it has
-// been a while.
+// Returns when there may be something to do: input, a finished chunk, a signal or a timeout.
 void Server::AwaitInput() {
-  ThreadPool& pool = run_.parts().engine.pool;
+  ThreadPool& pool = run_.engine().pool;
   const auto arrived = [&] { return link_->Pending() || pool.HasFinished(); };
   if (link_->may_spin() ? spin_.Spin(arrived) : arrived()) return;
   if (link_->PrepareToSleep() && pool.PrepareToSleep()) {
     pollfd fds[] = {{link_->fd(), POLLIN, 0}, {pool.fd(), POLLIN, 0}, {interrupt_fd_, POLLIN, 0}};
-    // The link's descriptor tells of new input only; the short wait covers what it cannot tell.
+    // The descriptor only signals new input; the short timeout covers everything else.
     (void)::poll(fds, 3, static_cast<int>(Patience().count()));
     if ((fds[2].revents & POLLIN) != 0) CheckInterrupt();
   }
   if (link_->may_spin()) spin_.Slept();
 }
 
-// Not beyond the moment at which somebody is late.
+// The timeout, at most until the next worker counts as slow.
 std::chrono::milliseconds Server::Patience() const {
   constexpr std::chrono::milliseconds kMost{100};
   const Clock::time_point now = Clock::now();
@@ -150,7 +150,7 @@ std::chrono::milliseconds Server::Patience() const {
   return std::chrono::ceil<std::chrono::milliseconds>(next - now);
 }
 
-// What a clock decides. Every message need not pay for it.
+// Runs periodic work, but not after each message.
 void Server::RunTimers(Clock::time_point now) {
   if (now < next_timers_) return;
   next_timers_ = now + kTimerInterval;
@@ -161,7 +161,7 @@ void Server::RunTimers(Clock::time_point now) {
   for (const uint32_t rank : members_.Silent(now, silence_s)) {
     OnLost(rank, ExitCode::kDeadline, fmt::format("silent for {:g} s", silence_s));
   }
-  run_.parts().keeper.saver.SubmitBestIfDue();
+  run_.keeper().saver.SubmitBestIfDue();
   if (now < next_heartbeat_) return;
   next_heartbeat_ = now + kHeartbeatInterval;
   members_.SendHeartbeats();
@@ -171,12 +171,12 @@ void Server::RunTimers(Clock::time_point now) {
   if (interrupt_) recorder_.Record(SavingEvent(run_.parts().state.step));
 }
 
-// Time in which this process did not run counts against nobody: what came meanwhile has not been
-// read yet, and the workers may have been stopped with it.
+// Does not count time in which this process was suspended: messages that arrived meanwhile are
+// still unread, and the workers may have been suspended too.
 void Server::Extend(Clock::duration suspension) {
   if (suspension == Clock::duration::zero()) return;
-  if (suspension > std::chrono::seconds(2)) {  // else only a busy machine
-    LogWarning("this process was suspended for {:.1f} s; deadlines are extended by that",
+  if (suspension > std::chrono::seconds(2)) {  // shorter gaps only mean a busy machine
+    LogWarning("this process was suspended for {:.1f} s; extending deadlines",
                std::chrono::duration<double>(suspension).count());
   }
   run_.Extend(suspension);
@@ -187,7 +187,7 @@ void Server::CheckInterrupt() {
   signalfd_siginfo info;
   if (::read(interrupt_fd_, &info, sizeof info) <= 0) return;
   const int signal = static_cast<int>(info.ssi_signo);
-  if (signal == SIGUSR1) return run_.parts().keeper.checkpoints.Ask();
+  if (signal == SIGUSR1) return run_.keeper().checkpoints.Ask();
   if (signal == SIGUSR2) {
     job_failed_ = true;
     return;
@@ -200,7 +200,7 @@ void Server::CheckInterrupt() {
   if (run_.parts().state.has_begun()) recorder_.Record(SavingEvent(run_.parts().state.step));
 }
 
-// A step of which something has been updated is finished first: then its state can be kept.
+// Finishes a step that has been partly updated, so that a checkpoint can be saved.
 void Server::StopAtBoundary() {
   if (!interrupt_ || failure_.is_set()) return;
   if (run_.parts().state.has_begun() && !run_.parts().AtBoundary() && Clock::now() < stop_by_)
@@ -225,7 +225,7 @@ void Server::Receive(const FromWorker& event, Clock::time_point now) {
   const std::optional<uint32_t> rank = members_.SenderOf(event, now, why);
   if (rank) why = OnMessage(*rank, event, now);
   if (why.empty()) return;
-  Drop(seated ? members_.roster().Name(*seated) : fmt::format("stranger {}", event.peer), why);
+  Drop(seated ? members_.roster().Name(*seated) : fmt::format("unknown peer {}", event.peer), why);
 }
 
 void Server::OnHello(const FromWorker& event, Clock::time_point now) {
@@ -272,7 +272,7 @@ std::string Server::OnMessage(uint32_t rank, const FromWorker& event, Clock::tim
       OnGoodbye(rank, now);
       return "";
     default:
-      return "a message without a known body";
+      return "unknown message type";
   }
 }
 
@@ -286,7 +286,7 @@ void Server::OnGoodbye(uint32_t rank, Clock::time_point now) {
   }
 }
 
-// What is wrong with one worker is no reason to end the run, unless it is wrong with all.
+// The failure of one worker only ends the run if every worker would fail the same way.
 void Server::OnFailure(uint32_t rank, const wire::Failure& failure) {
   const std::string what = Printable(failure.message());
   if (config_.cluster().on_lost_worker() != config::Cluster::ABORT &&
@@ -305,7 +305,7 @@ void Server::OnLost(uint32_t rank, ExitCode code, const std::string& why) {
 void Server::TakeLosses(Clock::time_point now) {
   while (!losses_.empty() && !failure_.is_set()) {
     for (const Loss& loss : std::exchange(losses_, {})) {
-      // Not of a worker that was lost in another way meanwhile, whose seat another one has.
+      // Skip a worker that was lost for another reason meanwhile and whose rank was reassigned.
       const Member& member = members_.roster().at(loss.rank);
       if (!member.present() || member.incarnation != loss.incarnation) continue;
       run_.OnLost(loss.rank, loss.code, loss.why, now);
@@ -315,7 +315,7 @@ void Server::TakeLosses(Clock::time_point now) {
 
 void Server::Drop(const std::string& who, const std::string& why) {
   if (!dropped_.Count()) return;
-  LogWarning("dropped a message of {}: {} ({} so far)", who, why, dropped_.count());
+  LogWarning("dropped a message from {}: {} ({} so far)", who, why, dropped_.count());
 }
 
 }  // namespace muster

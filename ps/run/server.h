@@ -1,8 +1,8 @@
-// The server of a job: the loop, with its link, clock, signals and timers. Who takes part is
-// membership.h's business, what happens next run.h's, what is averaged aggregator.h's.
+// The server of a job: the event loop with its link, clock, signals and timers. See membership.h
+// for membership, run.h for the state of the run, aggregator.h for the gradients.
 //
-// One thread runs the loop and owns all state; a small pool does arithmetic on spans that it is
-// handed. Workers come through a ServerLink. Every wait has a deadline.
+// The loop thread owns all state; a small pool does arithmetic on spans that the loop hands out.
+// Workers connect through a ServerLink. Every wait has a deadline.
 #pragma once
 
 #include <chrono>
@@ -29,31 +29,30 @@ struct ServerResult {
   int64_t steps = 0;
   uint64_t weights_hash = 0;
   std::optional<double> test_accuracy;
-  uint64_t dropped_messages = 0;  // did not fit the protocol, or came late or twice
-  std::string trouble;            // what could not be kept on the disk, and why
+  uint64_t dropped_messages = 0;  // were invalid, late or duplicate
+  std::string trouble;            // what could not be saved, and why
 };
 
 class Server {
  public:
-  // `config` is resolved (slices and threads are set). `interrupt_fd`, if not -1, is a signalfd:
-  // SIGUSR1 asks for a checkpoint, SIGUSR2 says that the job has failed, and if the server is
-  // stopped after that, its run has, too; any other one stops it. `resume`: where the run goes on
-  // from, or null; it may go when this is made.
+  // `config` is resolved (slices and threads are set). `interrupt_fd`, if not -1, is a signalfd.
+  // SIGUSR1 requests a checkpoint. SIGUSR2 reports that the job has failed, so a later stop is
+  // recorded as a failure. Any other signal stops the server. `resume`: where the run resumes, or
+  // null; only used by the constructor.
   Server(const config::Config& config, const std::string& token, std::unique_ptr<ServerLink> link,
          Recorder& recorder, int interrupt_fd = -1, const ResumePoint* resume = nullptr);
 
-  // Runs the job to its end. Throws Error: kDeadline, kPeerFailed, kNonfinite, kTerminated, …
-  // The workers have been told to stop, and, if training has begun, the final metrics line is
-  // written, in any case.
+  // Runs the job to its end. Throws Error (kDeadline, kPeerFailed, kNonfinite, kTerminated, ...)
+  // after telling the workers to stop and, if training has begun, writing the final metrics line.
   ServerResult Serve();
-  // A round of the loop: waits a little for input, handles what has come, checks deadlines.
+  // One round of the loop: waits briefly for input, handles it, and checks deadlines.
   void RunOnce();
 
   const Run& run() const { return run_; }
   Run& run() { return run_; }
   const Membership& members() const { return members_; }
   const FirstFailure& failure() const { return failure_; }
-  // Losses of workers are known that have not been dealt with.
+  // The number of lost workers that have not been handled.
   size_t pending_losses() const { return losses_.size(); }
 
  private:
@@ -68,23 +67,22 @@ class Server {
   void TellOfSaving();
   void Receive(const FromWorker& event, Clock::time_point now);
   void OnHello(const FromWorker& event, Clock::time_point now);
-  // Why the message does not fit, or "".
+  // Returns why the message is invalid, or "".
   std::string OnMessage(uint32_t rank, const FromWorker& event, Clock::time_point now);
-  // Sends what waits in Membership.
+  // Sends the messages that are queued in Membership.
   void Flush();
-  // Kept until the message in hand is dealt with: what follows sends messages itself.
+  // Queues the loss until the current message is handled, because handling a loss sends messages.
   void OnLost(uint32_t rank, ExitCode code, const std::string& why);
   void TakeLosses(Clock::time_point now);
   void OnGoodbye(uint32_t rank, Clock::time_point now);
   void OnFailure(uint32_t rank, const wire::Failure& failure);
   void Drop(const std::string& who, const std::string& why);
-  // Tells everyone to stop and waits, for a while, until they have said Goodbye or are gone.
+  // Tells all workers to stop and waits a limited time until they have said Goodbye or are gone.
   void StopAll(bool completed, const std::string& reason);
-  // After that: answers workers that come only now, while files are written.
+  // Rejects workers that connect after StopAll, while files are written.
   void TurnAway();
-  // Keeps the run, which has ended early at a boundary, and waits until that is on the disk.
+  // Saves a checkpoint of a run that ended early at a boundary, and waits for it.
   void KeepLast();
-  // Writes what the run leaves behind.
   void SaveModels();
   [[noreturn]] void EndFailed();
   ServerResult EndCompleted();
@@ -101,9 +99,9 @@ class Server {
   };
   std::vector<Loss> losses_;
   std::vector<ToWorker> sending_;
-  std::optional<JobFailure> interrupt_;  // the run stops at the next step's boundary, or …
-  Clock::time_point stop_by_;            // … then
-  bool job_failed_ = false;              // says who stops it
+  std::optional<JobFailure> interrupt_;  // why the run stops at the next step boundary
+  Clock::time_point stop_by_;            // the run stops now even within a step
+  bool job_failed_ = false;              // reported by SIGUSR2
   Membership members_;
   Run run_;
   SuspensionDetector suspensions_{std::chrono::seconds(1)};
@@ -112,7 +110,7 @@ class Server {
   Clock::time_point next_heartbeat_ = Clock::now();
   Clock::time_point next_saving_;
   RareLine dropped_;
-  std::unique_ptr<ServerLink> link_;  // last: gone before the memory that it sends from
+  std::unique_ptr<ServerLink> link_;  // last: destroyed before the memory that it sends from
 };
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// What is left of a run when it ends, however it ends.
+// The end of a run, completed or failed.
 #include <poll.h>
 
 #include <chrono>
@@ -16,12 +16,12 @@ namespace {
 
 constexpr std::chrono::milliseconds kSavingInterval{1000};
 constexpr std::chrono::milliseconds kGoodbyeWait{3000};
-// Messages of late workers that are read between two looks at what is being written.
+// Messages from late workers to read between two checks of the files being written.
 constexpr int kLateMessages = 64;
 
 }  // namespace
 
-// The launcher waits for the disk as long as it is told, each second, that something is written.
+// The launcher keeps waiting for the disk while it gets this event, once per second.
 void Server::TellOfSaving() {
   const Clock::time_point now = Clock::now();
   if (now < next_saving_) return;
@@ -30,7 +30,7 @@ void Server::TellOfSaving() {
 }
 
 void Server::StopAll(bool completed, const std::string& reason) {
-  Flush();  // what an error has left: it goes with its tensors
+  Flush();  // messages left by an error, with their tensors
   members_.StopAll(completed, reason);
   members_.TakeOutgoing(sending_);
   for (const ToWorker& stop : sending_) {
@@ -69,8 +69,8 @@ void Server::TurnAway() {
 }
 
 void Server::KeepLast() {
-  Checkpoints& checkpoints = run_.parts().keeper.checkpoints;
-  ThreadPool& pool = run_.parts().engine.pool;
+  Checkpoints& checkpoints = run_.keeper().checkpoints;
+  ThreadPool& pool = run_.engine().pool;
   checkpoints.TakeLast();
   while (checkpoints.busy()) {
     pollfd fd{pool.fd(), POLLIN, 0};
@@ -81,7 +81,7 @@ void Server::KeepLast() {
 }
 
 void Server::SaveModels() {
-  ModelSaver& saver = run_.parts().keeper.saver;
+  ModelSaver& saver = run_.keeper().saver;
   if (!run_.parts().state.has_begun() || !saver.writes()) return;
   const std::future<void> saved = saver.SaveLast(run_.parts().state.step);
   do {
@@ -96,9 +96,9 @@ void Server::EndFailed() {
       failure.code == ExitCode::kTerminated || failure.code == ExitCode::kInterrupted;
   interrupted ? LogError("{}", failure.what) : recorder_.Record(FailureEvent(failure));
   StopAll(false, failure.what);
-  // What would not be finite again is no place to go on from.
+  // A checkpoint of non-finite values is useless.
   if (failure.code != ExitCode::kNonfinite && run_.parts().AtBoundary()) KeepLast();
-  // What was reached: the last version whose chunks are all there.
+  // Saves the last complete version.
   SaveModels();
   if (const std::string lost = run_.parts().keeper.saver.trouble(); !lost.empty()) {
     recorder_.Warn(lost);

@@ -1,4 +1,4 @@
-// What is told of a run when all workers have joined.
+// Describes the run when all workers have joined.
 #pragma once
 
 #include "common/graph/graph.h"

@@ -47,7 +47,8 @@ Waits::Verdict Waits::Check(Time now) {
       std::string what;
       std::vector<uint32_t> owing = OwingRanks(what);
       const std::string missing = WhatIsMissing();
-      // Nobody is at what is missing, and those that are here cannot be: others may.
+      // No worker owes the missing part, but the active ones do not make progress; replacements
+      // may.
       if (owing.empty()) owing = parts_.roster.Active();
       verdict = Blame(owing, what, *limit, missing.empty() ? "" : "; missing: " + missing);
     }
@@ -57,10 +58,7 @@ Waits::Verdict Waits::Check(Time now) {
 }
 
 std::optional<JobFailure> Waits::CheckStart(Time now) {
-  std::vector<uint32_t> missing;
-  for (uint32_t rank = 0; rank < parts_.roster.workers(); ++rank) {
-    if (!parts_.roster.at(rank).present()) missing.push_back(rank);
-  }
+  const std::vector<uint32_t> missing = parts_.roster.MissingRanks(MemberState::kWaiting);
   if (const auto limit = deadlines_.JoinMissed(now)) {
     return Missed(fmt::format("{} of {} workers did not join within {:g} s: rank {} missing",
                               missing.size(), parts_.roster.workers(), *limit,
@@ -89,22 +87,20 @@ Waits::Verdict Waits::CheckEvaluation(Time now) const {
   const Evaluation& evaluation = parts_.work.evaluator.current();
   const auto limit = deadlines_.EvaluationMissed(now, evaluation.last_progress());
   if (!limit) return {};
-  const std::string here = fmt::format("{} of {} blocks of the {} set are here", evaluation.done(),
-                                       evaluation.blocks(), SetName(evaluation.set()));
+  const std::string here =
+      fmt::format("{} of {} blocks of the {} set have arrived", evaluation.done(),
+                  evaluation.blocks(), SetName(evaluation.set()));
   const std::vector<uint32_t> owing = evaluation.OwingRanks();
   if (!owing.empty()) return Blame(owing, "no evaluation", *limit, "; " + here);
   return {.failure = Missed(fmt::format(
-              "no evaluation within {:g} s (step {}): {}, and nobody is there for the others",
+              "no evaluation within {:g} s (step {}): {}, and no worker is left for the rest",
               *limit, parts_.state.step, here)),
           .lost = {}};
 }
 
 // Too few workers are left for the next step.
 std::optional<JobFailure> Waits::CheckStarved(Time now) {
-  std::vector<uint32_t> missing;
-  for (uint32_t rank = 0; rank < parts_.roster.workers(); ++rank) {
-    if (!parts_.roster.at(rank).weights_from) missing.push_back(rank);
-  }
+  const std::vector<uint32_t> missing = parts_.roster.MissingRanks(MemberState::kReady);
   if (!starved_since_) {
     starved_since_ = now;
     next_waiting_ = now;
@@ -112,17 +108,17 @@ std::optional<JobFailure> Waits::CheckStarved(Time now) {
   if (const auto limit = deadlines_.StarvedTooLong(now, *starved_since_)) {
     const std::string& last = parts_.keeper.last_loss();
     return Missed(fmt::format(
-        "{} of at least {} workers (cluster.min_workers) for {:g} s (deadlines.start_s): rank {} "
+        "only {} of at least {} workers (cluster.min_workers) for {:g} s (deadlines.start_s): rank "
+        "{} "
         "missing at step {}{}",
         parts_.roster.Staying().size(), std::max(1U, parts_.config.cluster().min_workers()), *limit,
-        Join(missing, ", "), parts_.state.step, last.empty() ? "" : "; the last loss: " + last));
+        Join(missing, ", "), parts_.state.step, last.empty() ? "" : "; last lost worker: " + last));
   }
   TellWaiting(missing, std::chrono::duration<double>(now - *starved_since_).count(), now);
   return std::nullopt;
 }
 
-// A worker that came late, or was reset, has no part in any step, and no step's deadline looks at
-// it.
+// A worker that joined late or was reset has no part in a step, so no step deadline covers it.
 void Waits::CheckUnready(Time now, Verdict& verdict) const {
   if (!recovers_ || !parts_.state.has_begun() || parts_.state.phase == RunPosition::Phase::kDone)
     return;
@@ -134,7 +130,8 @@ void Waits::CheckUnready(Time now, Verdict& verdict) const {
   }
 }
 
-// A worker that is late beyond a deadline is lost, and others do its work, if there are others.
+// Workers that miss a deadline are lost if others can take over their work; otherwise the job
+// fails.
 Waits::Verdict Waits::Blame(const std::vector<uint32_t>& ranks, const std::string& what,
                             double limit, const std::string& missing) const {
   Verdict verdict;
@@ -149,7 +146,7 @@ Waits::Verdict Waits::Blame(const std::vector<uint32_t>& ranks, const std::strin
   return verdict;
 }
 
-// The workers that keep the step from going on, and what is missing of them.
+// The workers that block the current step. `what` describes what they owe.
 std::vector<uint32_t> Waits::OwingRanks(std::string& what) const {
   const StepWork& work = parts_.work.slices;
   std::set<uint32_t> no_loss, no_gradient;
@@ -168,7 +165,7 @@ std::vector<uint32_t> Waits::OwingRanks(std::string& what) const {
   return {owing.begin(), owing.end()};
 }
 
-// Slices without a loss, or else variables without a gradient.
+// The slices without a loss or, if all have one, the variables without a gradient.
 std::string Waits::WhatIsMissing() const {
   const StepWork& work = parts_.work.slices;
   std::vector<MissingPart> parts;
@@ -209,9 +206,8 @@ std::string Waits::StallText(Time now) const {
   const std::vector<uint32_t> owing = OwingRanks(what);
   const std::string missing = WhatIsMissing();
   const std::string from = owing.empty() ? "" : " from " + parts_.roster.Names(owing);
-  return fmt::format("step {} has waited {:.0f} s: {}{}{}; after {:g} s the run ends",
-                     parts_.state.step, waited, what, from,
-                     missing.empty() ? "" : "; missing: " + missing,
+  return fmt::format("step {} has waited {:.0f} s: {}{}{}; the limit is {:g} s", parts_.state.step,
+                     waited, what, from, missing.empty() ? "" : "; missing: " + missing,
                      deadlines_.StepLimit(parts_.keeper.progress.MedianStep()));
 }
 

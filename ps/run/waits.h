@@ -1,6 +1,6 @@
-// Nobody waits for ever: the deadline of each phase, and who has missed it.
+// The deadline of each phase, and which workers missed it.
 //
-// A decider: no link, no clock. Owner: the run.
+// Pure logic: no link, no clock. Owner: the run.
 #pragma once
 
 #include <chrono>
@@ -20,29 +20,29 @@ class Waits {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // All outlive this.
+  // All must outlive this object.
   Waits(RunParts& parts, const Dispatcher& dispatcher, Time now);
 
-  // Something new is waited for: the workers' readiness, a step, the step after an evaluation.
+  // A new wait begins: for the workers' readiness, a step, or the step after an evaluation.
   void Restart(Time now) { deadlines_.Restart(now); }
   Time since() const { return deadlines_.since(); }
   double seconds(Time now) const { return deadlines_.waited_since_restart(now); }
-  // The server was suspended: all waits count from so much later on.
+  // The server was suspended: extends all deadlines by this time.
   void Extend(std::chrono::steady_clock::duration suspension);
 
-  // What follows from the time: the run has failed, or workers are lost.
+  // The result of a check: the run has failed, or workers are lost.
   struct Verdict {
     std::optional<JobFailure> failure;
     std::vector<std::pair<uint32_t, std::string>> lost;  // rank, why
   };
   Verdict Check(Time now);
-  // A deadline of the start has passed: expected workers have not joined.
+  // Fails if expected workers did not join within deadlines.start_s.
   std::optional<JobFailure> CheckStart(Time now);
-  // What the step under way waits for, in words.
+  // Describes what the current step waits for.
   std::string StallText(Time now) const;
 
  private:
-  // Too few workers are there for the step under way, or none that is active.
+  // There are too few workers for the current step, or none is active.
   bool Starves() const;
   Verdict CheckEvaluation(Time now) const;
   std::optional<JobFailure> CheckStarved(Time now);

@@ -1,4 +1,4 @@
-// Sends the weights: chunk by chunk as they are written, and whole to a worker that becomes active.
+// Sends the weights: each chunk when it is written, and all chunks to a newly active worker.
 //
 // Owner: the run.
 #pragma once
@@ -15,20 +15,21 @@ namespace muster {
 
 class WeightsFeed {
  public:
-  // Both outlive this.
+  // Both must outlive this object.
   WeightsFeed(Membership& members, const Engine& engine)
       : members_(members), engine_(engine), published_(engine.chunks().size()) {}
 
-  // W(step) is whole, and nothing of W(step + 1) exists.
+  // W(step) is complete, and nothing of W(step + 1) exists.
   void BeginStep(int64_t step);
-  // A chunk of W(version), or of its average, has been written: sends it to all active workers.
+  // A chunk of W(version) was written: sends it to all active workers.
   void Publish(int64_t version, size_t chunk);
+  // A chunk of the average of W(version) was written: sends it to all active workers.
   void PublishAverage(int64_t version, size_t chunk);
-  // Makes a worker active, with W(step) and the chunks of W(step + 1) that exist: it gets the other
-  // chunks with all others. `average_of`: the version whose average is being evaluated.
+  // Activates a worker and sends it W(step) and the existing chunks of W(step + 1). It gets the
+  // other chunks like all workers. `average_of`: the version whose average is being evaluated.
   void Activate(uint32_t rank, std::optional<int64_t> average_of);
 
-  // Whether the chunk of W(step + 1) exists.
+  // For each chunk, whether W(step + 1) exists.
   const std::vector<bool>& published() const { return published_; }
 
  private:

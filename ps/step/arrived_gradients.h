@@ -1,6 +1,6 @@
-// Which gradients of a step have arrived: for each chunk and slice, yes or no.
+// Tracks which gradients of a step have arrived, by chunk and slice.
 //
-// A decider without a clock. Owner: the work of a step.
+// Pure logic without a clock. Owner: the work of a step.
 #pragma once
 
 #include <cstddef>
@@ -13,19 +13,19 @@ namespace muster {
 
 class ArrivedGradients {
  public:
-  // `chunks` of a gradient.
+  // `chunks`: number of chunks of a gradient.
   explicit ArrivedGradients(size_t chunks) : chunks_(chunks) {}
 
-  // Nothing of this step, which has so many slices, has arrived.
+  // Starts a step with this number of slices.
   void BeginStep(int64_t slices);
-  // The gradient of the subtree, of this chunk.
+  // The chunk's gradient for this subtree has arrived.
   void Add(size_t chunk, const TreeNode& node);
 
   // Whether all chunks of the slice have arrived.
   bool HasAll(int64_t slice) const { return counts_[static_cast<size_t>(slice)] >= chunks_; }
-  // Chunks of which no slice of the subtree has arrived.
+  // Chunks for which no slice of the subtree has arrived.
   std::vector<bool> MissingChunks(const TreeNode& node) const;
-  // Whether each chunk has all of the subtree or nothing of it.
+  // Whether each chunk has either all slices of the subtree or none.
   bool IsWhole(const TreeNode& node) const;
 
  private:
@@ -33,8 +33,8 @@ class ArrivedGradients {
 
   const size_t chunks_;
   int64_t slices_ = 0;
-  std::vector<bool> arrived_;   // of each chunk and slice
-  std::vector<size_t> counts_;  // chunks, of each slice
+  std::vector<bool> arrived_;   // by chunk and slice
+  std::vector<size_t> counts_;  // number of chunks, by slice
 };
 
 }  // namespace muster

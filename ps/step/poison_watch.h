@@ -1,5 +1,5 @@
-// Which work ends whoever does it: a slice of a step, or a block of an evaluation, at which several
-// workers were lost. A decider without a clock.
+// Finds poison work: a slice of a step or a block of an evaluation that several workers were lost
+// at. Pure logic without a clock.
 //
 // Owner: the dispatcher.
 #pragma once
@@ -26,21 +26,21 @@ struct WorkItem {
 class PoisonWatch {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  // The work that so many workers were lost at in one step is not given to another one.
+  // After this many losses in one step, the work is not assigned again.
   static constexpr int kMostLosses = 3;
-  // Workers that are killed together, with their host or by the system for its memory, are not
-  // noticed together: the first one's work goes to others that are dead, too. So the last attempt
-  // waits for this long after the last loss.
+  // Workers that die together (with their host or out of memory) are not noticed together, so the
+  // first one's work may be assigned to others that are also dead. The last attempt therefore waits
+  // this long after the previous loss.
   static constexpr std::chrono::seconds kPause{1};
 
   void BeginStep() { losses_.clear(); }
 
-  // A worker was lost that held `items`, in the order in which it does them. At first all of them
-  // are suspected. From then on a suspected item is given out by itself, so that a worker that is
-  // lost again was at that one. Returns the item that kMostLosses workers were lost at, if any.
+  // A worker that held `items`, in processing order, was lost. All of them become suspects.
+  // Suspects are assigned separately, so a second loss identifies one item. Returns the item that
+  // kMostLosses workers were lost at, if any.
   std::optional<WorkItem> OnLost(const std::vector<WorkItem>& items, Time now);
   bool Suspects(const WorkItem& item) const { return losses_.contains(item); }
-  // Until when the item is to be given to nobody; nothing if it may be given out now.
+  // When the item may be assigned again; none: now.
   std::optional<Time> PausedUntil(const WorkItem& item, Time now) const;
 
   struct Losses {

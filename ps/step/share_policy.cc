@@ -10,8 +10,8 @@
 namespace muster {
 namespace {
 
-// The assumed cost of a change, in steps, until one was made. Batches that were made ahead are
-// dropped, and new gradient buffers are touched for the first time.
+// The assumed cost of the first change, in steps: prefetched batches are dropped and new gradient
+// buffers are touched for the first time.
 constexpr double kAssumedCost = 0.5;
 
 }  // namespace
@@ -44,7 +44,7 @@ std::vector<int64_t> SharePolicy::Best(int64_t slices, const std::vector<double>
 }
 
 bool SharePolicy::WasBad(double usual_s) {
-  cost_s_ = std::clamp(first_s_ - usual_s, 0.0, usual_s);  // what took longer had other reasons
+  cost_s_ = std::clamp(first_s_ - usual_s, 0.0, usual_s);  // anything longer had other causes
   const double saved_s = trial_->usual_s - usual_s;
   patience_ = saved_s < trial_->promised_s / 2 ? std::min(2 * patience_, kMostPatience) : 1;
   return saved_s < -kLeastSaving * trial_->usual_s;

@@ -13,7 +13,6 @@ namespace {
 
 constexpr int kMostNamed = 12;
 
-// Samples of a batch that a rank computes.
 int64_t SamplesOf(const StepPlan& plan, const Batch& batch, const std::vector<Range>& shares) {
   int64_t samples = 0;
   for (const Range& share : shares) {
@@ -22,14 +21,13 @@ int64_t SamplesOf(const StepPlan& plan, const Batch& batch, const std::vector<Ra
   return samples;
 }
 
-// Names the slow rank.
 std::string ReasonOf(const std::vector<uint32_t>& ranks, std::vector<double> times) {
   const auto slowest = std::ranges::max_element(times);
   const uint32_t rank = ranks[static_cast<size_t>(slowest - times.begin())];
   const double ms = *slowest;
   times.erase(slowest);
   if (times.empty()) return "";
-  return fmt::format("rank {} takes {:.3g} ms a slice, the others {:.3g}", rank, ms,
+  return fmt::format("rank {} takes {:.3g} ms per slice, the others {:.3g}", rank, ms,
                      Quantile(times, 0.5));
 }
 
@@ -65,7 +63,8 @@ std::optional<events::SharesChanged> Shares::Divide(int64_t step,
   return division ? division->change : std::nullopt;
 }
 
-// The first step of a division makes batches anew, and the last one of an epoch may be small.
+// Ignores the first step of a division, which has no prefetched batches, and the last step of an
+// epoch, which may be small.
 void Shares::AddTimes(uint32_t rank, const wire::StepTimes& times) {
   if (!measured_ || rank >= disturbed_until_.size() || rank >= assignment_.ranks()) return;
   const int64_t step = times.step();
@@ -83,7 +82,7 @@ void Shares::Disturbed(uint32_t rank, int64_t step) {
   if (rank < disturbed_until_.size()) disturbed_until_[rank] = step;
 }
 
-// The worker reports nothing of such a step. It takes that long at least.
+// A reset worker reports no times, but its step takes at least this long.
 void Shares::WasLate(uint32_t rank, double seconds, int64_t done) {
   constexpr double kHalf = 0.5;
   if (measured_) times_.Add(rank, 1e3 * seconds / std::max(static_cast<double>(done), kHalf));
@@ -98,7 +97,7 @@ Shares::Division Shares::AmongOthers(int64_t step, const std::vector<uint32_t>& 
   uneven_ = division.slices != EvenSizes(plan_.slices, ranks.size());
   if (!uneven_ && !was_uneven) return division;
   division.change = Describe(step, ranks, division.slices, times);
-  division.change->set_why(uneven_ ? ReasonOf(ranks, times) : "as many for each as for any other");
+  division.change->set_why(uneven_ ? ReasonOf(ranks, times) : "equal shares again");
   return division;
 }
 
@@ -117,7 +116,7 @@ std::optional<Shares::Division> Shares::Otherwise(int64_t step) {
   }
   division.change->set_busy_ms(decision->now_ms);
   division.change->set_why(decision->taken_back
-                               ? "taken back, since steps have become longer by the last change"
+                               ? "reverted, because the last change made steps longer"
                                : ReasonOf(sharing_, times));
   return division;
 }
@@ -156,9 +155,9 @@ std::string TextOf(const events::SharesChanged& change) {
   }
   if (!change.why().empty()) text += "; " + change.why();
   if (!change.has_expected_ms()) return text;
-  text += fmt::format("; compute and input of the slowest: {:.3g} ms a step expected",
+  text += fmt::format("; expected time of the slowest for compute and input: {:.3g} ms per step",
                       change.expected_ms());
-  return change.has_busy_ms() ? text + fmt::format(", so far {:.3g}", change.busy_ms()) : text;
+  return change.has_busy_ms() ? text + fmt::format(", measured {:.3g}", change.busy_ms()) : text;
 }
 
 }  // namespace muster

@@ -1,5 +1,5 @@
-// How the slices of a step are divided among the workers (cluster.shares): evenly, or by how fast
-// each has been. Has no influence on the bits of the result.
+// Divides the slices of a step among the workers (cluster.shares): evenly or by their measured
+// speed. Does not change the bits of the result.
 //
 // Owner: the dispatcher.
 #pragma once
@@ -20,42 +20,42 @@ namespace muster {
 
 class Shares {
  public:
-  // `seats`: ranks are below.
+  // `seats`: the number of possible ranks.
   Shares(bool measured, uint32_t seats)
       : measured_(measured), times_(seats), disturbed_until_(seats, -1) {}
 
-  // Even shares for the workers that the run starts with, from this step on.
+  // Divides evenly among the initial workers, starting with this step.
   void Begin(const StepPlan& plan, int64_t first_step, uint32_t workers);
-  // The share of each rank as it stands, and who has one.
+  // The current share of each rank.
   const Assignment& assignment() const { return assignment_; }
+  // The ranks that have a share.
   const std::vector<uint32_t>& sharing() const { return sharing_; }
   bool by_slice() const { return by_slice_; }
 
-  // These ranks divide the slices from `step` on: in other shares if there are other ranks than
-  // before, or if others are faster. Each has neighbouring slices, whose gradients it adds up where
-  // it can, or, with `by_slice`, pushes one by one. Returns what is to be told, if anything.
+  // Divides the slices among these ranks from `step` on. The shares change if the ranks or their
+  // speeds changed. Each rank gets neighbouring slices. It adds up their gradients where it can, or
+  // pushes each one separately with `by_slice`. Returns an event if there is something to report.
   std::optional<events::SharesChanged> Divide(int64_t step, const std::vector<uint32_t>& ranks,
                                               bool by_slice);
 
-  // A worker has reported a step, of which it computed its share.
   void AddTimes(uint32_t rank, const wire::StepTimes& times);
-  // It computes something else besides: its times of the steps up to this one mean nothing.
+  // The rank computes other work too, so its times up to this step are ignored.
   void Disturbed(uint32_t rank, int64_t step);
-  // It was reset after so many seconds of a step, and had done that many of its slices.
+  // The rank was reset `seconds` after the start of a step, having done `done` of its slices.
   void WasLate(uint32_t rank, double seconds, int64_t done);
   void Forget(uint32_t rank) { times_.Forget(rank); }
   void EndStep(int64_t step, double seconds) { policy_.EndStep(step, seconds); }
 
-  // What each of these takes for as much work as any other; empty: the same.
+  // Relative times of these ranks for equal work; empty: all equal.
   std::vector<double> TimesOf(const std::vector<uint32_t>& ranks) const;
 
  private:
   struct Division {
-    std::vector<int64_t> slices;  // of each rank that shares
+    std::vector<int64_t> slices;  // by sharing rank
     std::optional<events::SharesChanged> change;
   };
   Division AmongOthers(int64_t step, const std::vector<uint32_t>& ranks);
-  // Nothing: as before.
+  // Returns nothing if the shares stay unchanged.
   std::optional<Division> Otherwise(int64_t step);
   events::SharesChanged Describe(int64_t step, const std::vector<uint32_t>& ranks,
                                  const std::vector<int64_t>& slices,
@@ -65,10 +65,10 @@ class Shares {
   StepPlan plan_;
   Assignment assignment_;
   std::vector<uint32_t> sharing_;
-  std::vector<int64_t> slices_;  // of each of these
+  std::vector<int64_t> slices_;  // by sharing rank
   bool by_slice_ = false;
   SliceTimes times_;
-  std::vector<int64_t> disturbed_until_;  // of each rank
+  std::vector<int64_t> disturbed_until_;  // by rank
   SharePolicy policy_;
   bool uneven_ = false;
 };

@@ -1,6 +1,6 @@
-// How long each worker takes for a slice, compute and input: what it reports of its steps.
+// Each worker's time per slice (compute and input), from its reports.
 //
-// Owner: Shares. Used in the loop's thread.
+// Owner: Shares. Used on the loop thread.
 #pragma once
 
 #include <cstddef>
@@ -12,28 +12,28 @@ namespace muster {
 
 class SliceTimes {
  public:
-  // So many reports make a measurement; of more, the last ones count.
+  // The minimum number of reports for a measurement, and the number of recent ones to use.
   static constexpr size_t kLeast = 5, kMost = 200;
 
   explicit SliceTimes(size_t seats) : seats_(seats) {}
 
-  // Ranks that it does not know are left out, as are times that cannot be.
+  // Ignores unknown ranks and impossible times.
   void Add(uint32_t rank, double ms);
-  // Another process will have the seat.
+  // Another process will get the rank.
   void Forget(uint32_t rank);
 
-  // Milliseconds: the median of what was reported since the last Renew, or, where that is too
-  // little, what it was then. Nothing: it was never enough.
+  // The median since the last Renew in milliseconds or, with too few reports, the median before it.
+  // Nothing if there were never enough reports.
   std::optional<double> Of(uint32_t rank) const;
-  // The same of each of these; of whom nothing is known, as much as the others take (their median).
-  // Empty: nothing is known of anybody.
+  // The same for several ranks. Ranks without a measurement get the median of the others. Empty if
+  // no rank has one.
   std::vector<double> OfEach(const std::vector<uint32_t>& ranks) const;
-  // From now on only new reports count, where there are enough of them.
+  // From now on, uses new reports as soon as there are enough.
   void Renew();
 
  private:
   struct Seat {
-    std::vector<double> recent;  // a ring
+    std::vector<double> recent;  // a ring buffer
     size_t next = 0;
     std::optional<double> before;
   };

@@ -1,4 +1,4 @@
-// The losses of one step: nothing is updated before all slices have reported a finite one.
+// The losses of one step. No weight is updated before all slices have reported a finite loss.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +13,13 @@ class StepLosses {
  public:
   void Begin(const StepPlan& plan, const Batch& batch);
 
-  // kUnexpected: the slice is unknown, or has another number of samples. kSame, kDiffers: somebody
-  // has computed it already, with this result to the last bit, or with another.
+  // kUnexpected: the slice is unknown or has a different number of samples. kSame, kDiffers: the
+  // slice was already reported with a bitwise equal or a different result.
   enum class Added { kNew, kSame, kDiffers, kUnexpected };
   Added Add(uint32_t rank, int64_t slice, int64_t samples, double loss, int64_t correct);
   bool Complete() const { return count_ == results_.size(); }
   bool Has(int64_t slice) const { return results_[static_cast<size_t>(slice)].present; }
-  // The worker that reported it, and its loss.
+  // The rank that reported the loss.
   uint32_t RankOf(int64_t slice) const { return results_[static_cast<size_t>(slice)].rank; }
   double LossOf(int64_t slice) const { return results_[static_cast<size_t>(slice)].loss; }
 

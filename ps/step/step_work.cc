@@ -62,7 +62,8 @@ std::vector<StepOrder> StepWork::GiveUnassigned(std::vector<uint32_t> helpers, u
     if (!paused_until_ || *until < *paused_until_) paused_until_ = until;
   }
   std::vector<StepOrder> given;
-  // Not in fewer pieces than there are workers, busy or not: whoever is free first takes the next.
+  // Make at least as many pieces as there are workers, busy or not. The first free worker takes the
+  // next.
   const std::vector<TreeNode> pieces = Pieces(unassigned, poison, helpers.size());
   std::erase_if(helpers, [this](uint32_t rank) { return Computes(rank); });
   for (const TreeNode& piece : pieces) {
@@ -108,15 +109,15 @@ StepLosses::Added StepWork::AddLoss(uint32_t rank, const wire::SliceLoss& loss, 
                         return slices.begin <= slice && slice < slices.end;
                       });
   if (!has_it) {
-    why = fmt::format("a loss of slice {} under order {}, which it does not have", slice,
+    why = fmt::format("a loss for slice {} under order {}, which is not assigned to it", slice,
                       loss.order());
   } else if (found->losses.contains(slice)) {
-    why = fmt::format("slice {} again", slice);
+    why = fmt::format("a duplicate loss for slice {}", slice);
   } else {
     const StepLosses::Added added =
         losses_.Add(rank, slice, loss.samples(), loss.loss(), loss.correct());
     if (added == StepLosses::Added::kUnexpected) {
-      why = fmt::format("an unexpected loss of slice {}", slice);
+      why = fmt::format("an invalid loss for slice {}", slice);
     } else {
       found->losses.insert(slice);
     }
@@ -135,17 +136,17 @@ const StepOrder* StepWork::Find(uint32_t rank, const wire::GradientPart& part,
                                : std::vector<StepOrder::Part>::const_iterator();
   if (!has_order || found == order->parts.end() ||
       order->buffer + (found - order->parts.begin()) != part.buffer()) {
-    why = fmt::format("subtree {}.{} in buffer {} under order {}, which it does not have",
+    why = fmt::format("subtree {}.{} in buffer {} under order {}, which is not assigned to it",
                       node.level, node.index, part.buffer(), part.order());
   } else if (part.chunk() >= chunks_) {
-    why = fmt::format("chunk {} of {}", part.chunk(), chunks_);
+    why = fmt::format("chunk {}, but there are only {} chunks", part.chunk(), chunks_);
   } else if (!found->missing[part.chunk()]) {
-    why = fmt::format("chunk {} again", part.chunk());
+    why = fmt::format("a duplicate of chunk {}", part.chunk());
   } else {
     const Range slices = Covers(node, plan_.slices);
     for (int64_t slice = slices.begin; slice < slices.end; ++slice) {
       if (losses_.Has(slice)) continue;
-      why = fmt::format("a gradient of slice {} before its loss", slice);
+      why = fmt::format("a gradient for slice {} before its loss", slice);
       return nullptr;
     }
     return &*order;
@@ -234,8 +235,8 @@ void StepWork::Extend(std::chrono::steady_clock::duration suspension) {
   for (StepOrder& order : orders_) order.given += suspension;
 }
 
-// Buffers of closed orders stay reserved where the sum may still read them. Orders of the next step
-// do not count: no gradient of it is written before this step is over.
+// Buffers of closed orders stay reserved while the sum may read them. Orders of the next step do
+// not count: their gradients are written after this step has ended.
 std::optional<uint32_t> StepWork::FreeBuffer(uint32_t rank, uint32_t buffers) const {
   std::vector<bool> taken(buffers);
   for (const StepOrder& order : orders_) {
@@ -249,7 +250,6 @@ std::optional<uint32_t> StepWork::FreeBuffer(uint32_t rank, uint32_t buffers) co
   return static_cast<uint32_t>(found - taken.begin());
 }
 
-// The slices that are missing and that no open order has.
 std::vector<bool> StepWork::Unassigned() const {
   std::vector<bool> unassigned(static_cast<size_t>(plan_.slices));
   for (size_t s = 0; s < unassigned.size(); ++s) {
@@ -266,7 +266,7 @@ std::vector<bool> StepWork::Unassigned() const {
   return unassigned;
 }
 
-// As few subtrees as possible. A slice at which a worker was lost comes by itself.
+// Uses as few subtrees as possible. Slices at which a worker was lost become separate pieces.
 void StepWork::Collect(const TreeNode& node, const std::vector<bool>& unassigned,
                        const PoisonWatch& poison, std::vector<TreeNode>& pieces) const {
   const Range range = Covers(node, plan_.slices);
@@ -286,7 +286,7 @@ void StepWork::Collect(const TreeNode& node, const std::vector<bool>& unassigned
   }
 }
 
-// Not fewer than there are helpers, if the slices can be cut so small.
+// Makes at least as many pieces as there are helpers, if there are enough slices.
 std::vector<TreeNode> StepWork::Pieces(const std::vector<bool>& unassigned,
                                        const PoisonWatch& poison, size_t helpers) const {
   std::vector<TreeNode> pieces;

@@ -1,12 +1,12 @@
-// The work of a step. For each chunk and slice of the step under way, the gradient has
-// arrived, or it is assigned to exactly one open order, or it is unassigned.
+// The work of a step. For each chunk and slice of the current step, the gradient has arrived, or is
+// assigned to exactly one open order, or is unassigned.
 //
-// An order names a step, subtrees of slices, the chunks of their gradients that are still missing,
-// and gradient buffers of its worker. Losses and gradients count only under an open order. A worker
-// has one order for the step under way and, once all losses of that step are in, one for the next;
-// the slices of lost and late workers come in further, urgent orders, one at a time.
+// An order names a step, subtrees of slices, the missing chunks of their gradients, and gradient
+// buffers of its worker. Losses and gradients only count under an open order. A worker has one
+// order for the current step and, when all losses of that step have arrived, one for the next step.
+// Slices of lost and slow workers are assigned in additional urgent orders, one at a time.
 //
-// A decider without a clock: `now` is passed in. Owner: the dispatcher.
+// Pure logic without a clock: `now` is passed in. Owner: the dispatcher.
 #pragma once
 
 #include <chrono>
@@ -29,24 +29,24 @@
 namespace muster {
 
 struct StepOrder {
-  // One subtree, whose gradient lies in one buffer.
+  // One subtree, whose gradient is in one buffer.
   struct Part {
     TreeNode node;
-    std::vector<bool> missing;  // of each chunk
+    std::vector<bool> missing;  // by chunk
     size_t missing_count = 0;
-    bool in_use = false;  // a chunk that has arrived lies in its buffer until the step ends
+    bool in_use = false;  // a chunk that has arrived stays in its buffer until the step ends
   };
   uint64_t id = 0;
   uint32_t rank = 0;
   int64_t step = 0;
-  uint32_t buffer = 0;  // of the first part; each further part has the next one
-  bool urgent = false;  // slices that somebody else was to compute
+  uint32_t buffer = 0;  // of the first part; later parts use the following buffers
+  bool urgent = false;  // slices taken over from other workers
   bool open = true;
   std::chrono::steady_clock::time_point given;
   std::vector<Part> parts;
   std::set<int64_t> losses;  // slices whose loss was reported under this order
 
-  // All gradients have arrived, and so have their losses.
+  // All gradients have arrived, and therefore their losses.
   bool IsDelivered() const;
 };
 
@@ -54,58 +54,58 @@ class StepWork {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // `chunks` of a gradient.
+  // `chunks`: number of chunks of a gradient.
   explicit StepWork(size_t chunks) : chunks_(chunks), arrived_(chunks) {}
   void Begin(const StepPlan& plan) { plan_ = plan; }
 
-  // Nothing of this step has arrived. Orders of earlier steps are forgotten.
+  // Starts a step. Orders of earlier steps are dropped.
   void BeginStep(int64_t step);
-  // Gives a worker its own part of a step, in buffers 0, 1, ….
+  // Assigns a worker its own share of a step, in buffers 0, 1, ....
   const StepOrder& Give(uint32_t rank, int64_t step, std::span<const TreeNode> nodes, Time now);
-  // Gives unassigned slices of the step under way to helpers, at most one piece each. A helper has
-  // the weights of the step and so many gradient buffers.
+  // Assigns unassigned slices of the current step to helpers, at most one piece each. Helpers have
+  // the weights of the step and `buffers` gradient buffers.
   std::vector<StepOrder> GiveUnassigned(std::vector<uint32_t> helpers, uint32_t buffers,
                                         const PoisonWatch& poison, Time now);
-  // Some slices are unassigned, as far as is known.
+  // Some slices may be unassigned.
   bool some_unassigned() const { return some_unassigned_; }
-  // Some of these have waited for a free worker since GiveUnassigned.
+  // Since GiveUnassigned, some unassigned slices wait for a free worker.
   bool needs_helpers() const { return needs_helpers_; }
-  // When the pause of a slice ends that waits for that.
+  // When the next pause of a poison suspect ends.
   const std::optional<Time>& paused_until() const { return paused_until_; }
 
-  // Closes the orders of a worker. What has arrived stays, and so does the memory that it lies in.
+  // Closes the orders of a worker. Gradients that have arrived and their buffers stay valid.
   void Close(uint32_t rank);
-  // The same of a worker that is gone with its memory: its successor has all buffers.
+  // Closes the orders of a lost worker. Its successor may use all buffers.
   void Lose(uint32_t rank);
 
-  // A loss under an order of the step under way. Otherwise kUnexpected, and `why` says what is
-  // wrong.
+  // Adds a loss under an order of the current step, or returns kUnexpected and sets `why`.
   StepLosses::Added AddLoss(uint32_t rank, const wire::SliceLoss& loss, std::string& why);
-  // The order of a gradient that is expected: this chunk of this subtree has not arrived, and the
-  // losses of its slices have. Null: `why` says what is wrong.
+  // The order of an expected gradient: the losses of its slices have arrived, this chunk of the
+  // subtree has not. Null if it is not expected; then `why` is set.
   const StepOrder* Find(uint32_t rank, const wire::GradientPart& part, std::string& why) const;
   void Arrive(const StepOrder& order, const wire::GradientPart& part);
 
-  // Whether the worker still owes gradients of this step; … or of any step.
+  // Whether the worker still owes gradients of this step.
   bool Owes(uint32_t rank, int64_t step) const;
+  // Whether the worker still owes gradients of any step.
   bool Owes(uint32_t rank) const;
-  // Whether the worker still has to report losses of the step under way.
+  // Whether the worker still owes losses of the current step.
   bool Computes(uint32_t rank) const;
-  // The workers that owe gradients of the step under way, and have had their order for longer than
-  // `limit`, or since `since` if that is later.
+  // The workers that owe gradients of the current step and have had their order for more than
+  // `limit`, measured from `since` if that is later.
   std::vector<uint32_t> Late(Time now, Time since, std::chrono::steady_clock::duration limit) const;
-  // The slices that a lost worker would have computed next: those missing of its first subtree.
+  // The slices that a lost worker would have computed next: those of its first incomplete subtree.
   std::vector<int64_t> NextSlices(uint32_t rank, bool urgent) const;
-  // Slices that the worker holds and has not delivered, of all steps.
+  // The number of slices that the worker has not delivered, for all steps.
   int64_t OpenSlices(uint32_t rank) const;
-  // Slices of the worker's own part of the step under way whose loss it has reported.
+  // The number of losses that the worker reported for its own share of the current step.
   int64_t OwnLosses(uint32_t rank) const;
-  // The server was suspended: orders count from so much later on.
+  // The server was suspended: extends all deadlines by this time.
   void Extend(std::chrono::steady_clock::duration suspension);
 
   int64_t step() const { return step_; }
   const StepLosses& losses() const { return losses_; }
-  const std::deque<StepOrder>& orders() const { return orders_; }  // by number
+  const std::deque<StepOrder>& orders() const { return orders_; }  // by id
 
  private:
   std::optional<uint32_t> FreeBuffer(uint32_t rank, uint32_t buffers) const;

@@ -14,7 +14,7 @@
 namespace muster {
 namespace {
 
-// More curves than these nobody looks at.
+// More curves would not be readable.
 constexpr uint32_t kMostRanks = 64;
 constexpr size_t kSmallEvent = 32 << 10, kMostInFlight = 64 << 20;
 
@@ -24,7 +24,7 @@ std::string ConfigText(const config::Config& config) {
   return AsCode(text);
 }
 
-// The name of the group in TensorBoard's table of hparams.
+// The name of the group in TensorBoard's hparams table.
 std::string GroupName(const config::Config& config) {
   return ValidUtf8(std::filesystem::path(config.run().dir()).filename().native());
 }
@@ -42,7 +42,7 @@ constexpr Part kParts[] = {
     {"pull_ms", &wire::StepTimes::pull_ms, &wire::StepTimes::set_pull_ms},
 };
 
-// A chart for each part of a step, with a curve for each rank.
+// One chart for each part of a step, with one curve per rank.
 tensorboard::Layout RankCharts() {
   tensorboard::Layout layout;
   tensorboard::Layout::Category& ranks = *layout.add_category();
@@ -75,7 +75,7 @@ void Board::Begin(int64_t steps_done) {
   written_ = earlier.last_steps;
   writes_ = true;
   thread_.Submit([this, steps_done] { file_.emplace(config_.run().dir(), steps_done, warn_); });
-  if (wanted.graph() && !earlier.has_graph) {  // TensorBoard wants it once
+  if (wanted.graph() && !earlier.has_graph) {  // TensorBoard expects it only once
     tensorboard::Event event;
     event.set_graph_def(GraphDefOf(graph_).SerializeAsString());
     Append(std::move(event));
@@ -85,7 +85,7 @@ void Board::Begin(int64_t steps_done) {
   if (wanted.hparams()) {
     AddPluginData(summary, kHparamsStartTag, kHparamsPlugin,
                   HparamsOf(config_, GroupName(config_), UnixTime()).SerializeAsString());
-    // The table keeps the settings that the run began with. Of scalars it shows the last value.
+    // The hparams table keeps the settings at the start of the run. Scalars show the last value.
     AddScalar(summary, "run/workers", config_.cluster().workers());
   }
   if (ranks_.size() > 1) AddLayout(summary, RankCharts());
@@ -97,9 +97,8 @@ void Board::WriteAgain(const std::string& metrics) {
   std::vector<tensorboard::Event> lacking = LaterScalars(metrics, begun_at_, written_);
   if (lacking.empty()) return;
   warn_(fmt::format(
-      "TensorBoard's files of this run lacked its steps {} to {}: their loss, accuracy, rate and "
-      "speed are written again from metrics.jsonl; norms, times of ranks, histograms and images "
-      "of them stay lost",
+      "the TensorBoard files of this run lacked steps {} to {}: restored loss, accuracy, learning "
+      "rate and speed from metrics.jsonl; norms, rank times, histograms and images are lost",
       lacking.front().step(), lacking.back().step()));
   for (tensorboard::Event& event : lacking) Append(std::move(event));
 }
@@ -141,7 +140,7 @@ void Board::AddRanks(tensorboard::Summary& summary) {
     const RankTimes& sums = ranks_[rank];
     if (sums.reports == 0) continue;
     for (const Part& part : kParts) {
-      // The ranks beside one another: which one is slow is what one looks for.
+      // One group per part, so that the ranks can be compared.
       AddScalar(summary, fmt::format("{}/rank_{}", part.name, rank),
                 (sums.sum.*part.value)() / static_cast<double>(sums.reports));
     }
@@ -158,7 +157,7 @@ void Board::Log(const nlohmann::ordered_json& line) {
 }
 
 void Board::Evaluation(const nlohmann::ordered_json& line, const std::vector<SampleImage>& images) {
-  // A checkpoint before an evaluation: the run goes on with that, which may have been written.
+  // The run may resume from a checkpoint before this evaluation, which was already written.
   const std::string tag = TagOf(line);
   if (!writes_ || line["step"].get<int64_t>() <= written_.at(tag)) return;
   const std::string set = tag == kTestLossTag ? "test" : "validation";
@@ -189,13 +188,13 @@ void Board::Write(int64_t step, tensorboard::Summary summary) {
   Append(std::move(event));
 }
 
-// While the disk is slow, small events wait in memory, and large ones up to a limit.
+// While the disk is slow, all small events are queued, and large ones up to a limit.
 void Board::Append(tensorboard::Event event) {
   if (event.wall_time() == 0) event.set_wall_time(UnixTime());
   const size_t size = event.ByteSizeLong(), large = size > kSmallEvent ? size : 0;
   if (large > 0 && in_flight_ > 0 && in_flight_ + large > kMostInFlight) {
     if (!std::exchange(slow_said_, true)) {
-      warn_("the disk is too slow: TensorBoard will miss some of this run");
+      warn_("the disk is too slow: some TensorBoard data of this run will be missing");
     }
     thread_.Submit([this, step = event.step()] { file_->Lose(step); });
     return;

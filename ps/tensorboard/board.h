@@ -1,7 +1,7 @@
-// What TensorBoard is told of a run (config.proto, Tensorboard): scalars at each logging interval
-// and evaluation, and more on request.
+// Writes a run's TensorBoard data (config.proto, Tensorboard): scalars at each logging interval and
+// evaluation, and more on request.
 //
-// Owner: the recorder. Used in the loop's thread; the recorder's thread alone uses the file.
+// Owner: the recorder. Used on the loop thread; only the recorder's writer thread uses the file.
 #pragma once
 
 #include <atomic>
@@ -25,35 +25,34 @@ namespace muster {
 
 class Board {
  public:
-  // `config` is resolved. Without a run directory there is no file. Config and graph outlive this;
-  // the thread is joined before this goes. `warn`: takes what a person should know, in any thread.
+  // `config` is resolved. Without a run directory there is no file. `config` and `graph` must
+  // outlive this object, and `thread` must be joined first. `warn` receives warnings on any thread.
   Board(const config::Config& config, const Graph& graph, BackgroundThread& thread,
         EventFile::Warn warn);
 
-  // Training begins after so many steps. Takes later ones out of the files of an earlier server,
-  // makes one, and writes what is known by now.
+  // Training begins after `steps_done` steps. Removes later steps from the files of earlier
+  // servers, creates a file, and writes the initial data.
   void Begin(int64_t steps_done);
 
-  // A run that goes on, once its metrics.jsonl is as it was: writes what the files of earlier
-  // servers lack of the end of it, which no disk took.
+  // For a resumed run whose metrics.jsonl has been restored: writes the last steps that are missing
+  // from the files of earlier servers because of write errors.
   void WriteAgain(const std::string& metrics);
 
-  // What it wants to know of the step after which `steps_done` are done.
+  // What to observe in the step after which `steps_done` steps are done.
   Observe Wants(int64_t steps_done) const;
-  // An observation of that step.
   void Observed(int64_t steps_done, const Observation& observation);
 
   void AddTimes(uint32_t rank, const wire::StepTimes& times);
-  // Lines of metrics.jsonl.
+  // These take lines of metrics.jsonl.
   void Log(const nlohmann::ordered_json& line);
   void Evaluation(const nlohmann::ordered_json& line, const std::vector<SampleImage>& images);
   void End(const events::Summary& summary);
 
-  // The thread's file; null before Begin, and where nothing is wanted.
+  // The file of the writer thread; null before Begin or if disabled.
   EventFile* file() { return file_ ? &*file_ : nullptr; }
 
  private:
-  // The sums of the reports of a rank since the last line.
+  // The sums of a rank's reports since the last line.
   struct RankTimes {
     int64_t reports = 0;
     wire::StepTimes sum;
@@ -68,10 +67,10 @@ class Board {
   const EventFile::Warn warn_;
   bool writes_ = false;
   bool slow_said_ = false;
-  std::optional<EventFile> file_;     // used by the thread
-  std::atomic<size_t> in_flight_{0};  // bytes of large events that the thread has not come to
+  std::optional<EventFile> file_;     // used by the writer thread
+  std::atomic<size_t> in_flight_{0};  // bytes of queued large events
   std::vector<RankTimes> ranks_;
-  // The last steps that earlier servers have written.
+  // The last steps that earlier servers wrote.
   LastSteps written_;
   int64_t begun_at_ = 0;
 };

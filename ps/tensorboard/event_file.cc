@@ -23,12 +23,12 @@ double UnixTime() {
 
 namespace {
 
-// Bytes that may wait for room on the disk before a large event is lost; and the size up to which
-// an event is no large one.
+// The number of bytes that may be pending when a large event is added; otherwise the event is lost.
+// The size up to which an event is small.
 constexpr size_t kMostPending = 8 << 20, kSmall = 32 << 10;
 
-// TensorBoard reads files in the order of their names, and this one counts from its first step on:
-// it must come after all that are there, also of a server that was started in the same second.
+// TensorBoard reads files in the order of their names. This file must sort after all existing ones,
+// even those of a server started in the same second.
 int64_t TimeAfterAll(const std::string& dir) {
   constexpr std::string_view kPrefix = "events.out.tfevents.";
   auto time = static_cast<int64_t>(UnixTime());
@@ -58,7 +58,7 @@ void EventFile::Events::Add(int64_t step) {
 }
 
 std::string EventFile::Events::Text() const {
-  return fmt::format("{} of its events, of steps {} to {}", count, first, last);
+  return fmt::format("{} events of steps {} to {}", count, first, last);
 }
 
 EventFile::EventFile(const std::string& dir, int64_t steps_done, Warn warn)
@@ -69,7 +69,7 @@ EventFile::EventFile(const std::string& dir, int64_t steps_done, Warn warn)
   Append(version);
   tensorboard::Event start;
   start.set_wall_time(UnixTime());
-  start.set_step(steps_done + 1);  // of this one and later ones
+  start.set_step(steps_done + 1);  // this step and later ones of earlier files no longer count
   start.mutable_session_log()->set_status(tensorboard::SessionLog::START);
   Append(start);
 }
@@ -99,10 +99,9 @@ bool EventFile::Open() {
 void EventFile::Fail(const char* what) {
   const std::string why = fmt::format("cannot be {}: {}", what, ErrorText(errno));
   if (!retry_.Note(why)) return;
-  warn_(
-      fmt::format("{}: {}; the run goes on, and it will be tried again; TensorBoard sees nothing "
-                  "later until then",
-                  path_, why));
+  warn_(fmt::format(
+      "{}: {}. The run continues; retrying later. Until then, TensorBoard shows no new data", path_,
+      why));
 }
 
 void EventFile::Flush() {
@@ -124,7 +123,7 @@ void EventFile::Flush() {
   if (retry_.trouble().empty() || !pending_.empty()) return;
   (void)retry_.Note("");
   warn_(path_ + ": can be written again; " +
-        (lost_.count == 0 ? "nothing of it is missing" : "it lacks " + lost_.Text()));
+        (lost_.count == 0 ? "nothing is missing" : "missing: " + lost_.Text()));
 }
 
 void EventFile::Sync() const {
@@ -141,7 +140,7 @@ std::string EventFile::Missing() {
   for (const Waiting& one : waiting_) missing.Add(one.step);
   if (missing.count == 0) return "";
   const std::string& why = retry_.trouble();
-  return fmt::format("{}: lacks {}{}", path_, missing.Text(), why.empty() ? "" : ": it " + why);
+  return fmt::format("{}: missing: {}{}", path_, missing.Text(), why.empty() ? "" : ": " + why);
 }
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// A file of TensorBoard's events (event_records.h).
+// A TensorBoard event file (event_records.h).
 #pragma once
 
 #include <cstdint>
@@ -12,43 +12,41 @@
 
 namespace muster {
 
-// Seconds, as a wall_time is given.
+// In seconds, as in wall_time.
 double UnixTime();
 
-// Used by one thread.
+// Not thread-safe.
 class EventFile {
  public:
-  // Takes what a person should know, each once.
+  // Receives each warning once.
   using Warn = std::function<void(const std::string& message)>;
 
-  // A new file events.out.tfevents.… in `dir`, which begins with the format's version. What earlier
-  // files there say of more than `steps_done` steps no longer counts: a run that went on from there
-  // says it again.
+  // Creates events.out.tfevents.* in `dir` and writes the version of the format. TensorBoard
+  // ignores data in earlier files after `steps_done` steps, because the resumed run writes it
+  // again.
   EventFile(const std::string& dir, int64_t steps_done, Warn warn);
   EventFile(const EventFile&) = delete;
 
-  // Writes an event, which can be read as soon as this is done. What a full disk does not take
-  // waits in memory: small events all of them, as the lines of metrics.jsonl do, larger ones a few
-  // megabytes. What is more is lost, and a warning says so.
+  // Writes an event and flushes it. If the disk is full, all small events and a few megabytes of
+  // large ones stay in memory. Others are lost, which is reported.
   void Append(const tensorboard::Event& event);
-  // An event of this step has been lost elsewhere.
+  // Records that an event of this step was lost elsewhere.
   void Lose(int64_t step);
-  // What was written so far survives a loss of power, if the disk has taken it.
   void Sync() const;
-  // If something waits, and the interval of Retry has passed.
+  // Retries after the interval of Retry, if events are pending.
   void TryAgain();
-  // What is appended from now on is not tried again.
+  // Disables retries from now on.
   void EndRetries() { retry_.End(); }
-  // What the file lacks of all that was appended, and why; "" if it has all. Tries again first.
+  // Which appended events are missing from the file, and why, or "". Retries first.
   std::string Missing();
   const std::string& path() const { return path_; }
 
  private:
-  // Events, and from which steps to which.
+  // A number of events and their range of steps.
   struct Events {
     int64_t count = 0, first = 0, last = 0;
     void Add(int64_t step);
-    std::string Text() const;  // "3 of its events, of steps 10 to 30"
+    std::string Text() const;  // "3 events of steps 10 to 30"
   };
   struct Waiting {
     size_t bytes;
@@ -61,8 +59,8 @@ class EventFile {
   const std::string path_;
   const Warn warn_;
   UniqueFd file_;
-  std::string pending_;  // records that the disk has not taken; it may have the first bytes of one
-  std::deque<Waiting> waiting_;  // each of `pending_`
+  std::string pending_;          // unwritten records; the first may be partly written
+  std::deque<Waiting> waiting_;  // the records in pending_
   Retry retry_;
   Events lost_;
 };

@@ -36,19 +36,18 @@ T NumberAt(const std::string& bytes, size_t at) {
   return value;
 }
 
-// Where reading a file came to its end.
+// Where reading a file stopped.
 struct End {
-  uint64_t at = 0;       // where the last whole record ends
-  bool damaged = false;  // what follows is no record, nor the beginning of one
+  uint64_t at = 0;       // end of the last whole record
+  bool damaged = false;  // followed by something other than a (possibly incomplete) record
 };
 
-// visit(event, where its record begins) returns whether to go on. A record whose event cannot be
-// read is passed over.
+// visit(event, start of its record) returns whether to continue. Skips unreadable events.
 template <typename Visit>
 End ForEachEvent(const std::string& path, const Visit& visit) {
   constexpr uint64_t kHead = 8 + 4, kFrame = kHead + 4, kMostBytes = uint64_t{1} << 30;
   std::error_code error;
-  // No record is longer than what is left of the file: what a length claims is not made room for.
+  // Limits lengths to the rest of the file, so that a corrupt length allocates nothing.
   const uint64_t size = fs::file_size(path, error);
   End end;
   if (error) return end;
@@ -59,7 +58,7 @@ End ForEachEvent(const std::string& path, const Visit& visit) {
     end.damaged =
         NumberAt<uint32_t>(head, 8) != MaskedCrc32c(head.substr(0, 8)) || length > kMostBytes;
     if (end.damaged || length + kFrame > size - end.at) return end;
-    body.resize(length + 4);  // and the checksum
+    body.resize(length + 4);  // including the checksum
     if (!file.read(body.data(), static_cast<std::streamsize>(body.size()))) return end;
     const uint64_t begin = end.at;
     end.at += length + kFrame;
@@ -73,7 +72,7 @@ End ForEachEvent(const std::string& path, const Visit& visit) {
   return end;
 }
 
-// The run's own, not another program's, by age, as their names have it.
+// The event files of Muster, sorted by name and therefore by age.
 std::vector<std::string> EventFilesIn(const std::string& dir) {
   std::vector<std::string> paths;
   std::error_code error;
@@ -97,16 +96,14 @@ std::string Cut(const std::string& path, int64_t steps_done) {
     return !found;
   });
   if (!found && end.damaged) {
-    return fmt::format(
-        "{}: is damaged at byte {}: TensorBoard shows nothing of what is behind that", path,
-        end.at);
+    return fmt::format("{}: is damaged at byte {}: TensorBoard ignores the rest of the file", path,
+                       end.at);
   }
   if (!found) cut = end.at;
   const uint64_t size = fs::file_size(path, error);
   if (error || size <= cut || ::truncate(path.c_str(), static_cast<off_t>(cut)) == 0) return "";
   return fmt::format(
-      "{}: cannot be cut to {} bytes: {}; steps after {} may be in it besides those "
-      "that the run does again",
+      "{}: cannot be truncated to {} bytes: {}; steps after {} may appear twice in TensorBoard",
       path, cut, ErrorText(errno), steps_done);
 }
 
@@ -167,7 +164,7 @@ constexpr std::array<uint32_t, 256> kTable = MakeTable();
 
 }  // namespace
 
-// A byte at a time: some kilobytes in an interval need no more.
+// Bytewise is fast enough for some kilobytes per interval.
 uint32_t Crc32c(std::string_view bytes) {
   uint32_t crc = ~0U;
   for (const char c : bytes) crc = kTable[(crc ^ static_cast<uint8_t>(c)) & 0xff] ^ (crc >> 8);

@@ -1,9 +1,9 @@
-// The records of event files (TensorFlow's TFRecord), all numbers little-endian:
+// The records of event files (TensorFlow's TFRecord). All numbers are little-endian:
 //
-//   uint64 length · uint32 masked CRC-32C of these 8 bytes · the event · uint32 masked CRC-32C of
-//   it
+//   uint64 length · uint32 masked CRC-32C of the length · event · uint32 masked CRC-32C of the
+//   event
 //
-// and what a run that goes on makes of the files that are there.
+// Also reads and truncates the files of earlier servers of a resumed run.
 #pragma once
 
 #include <cstdint>
@@ -16,28 +16,26 @@
 
 namespace muster {
 
-// One record.
 std::string FrameRecord(const std::string& event);
 
-// What the run's own event files in a directory have.
+// The contents of the existing event files of a run.
 struct EarlierEvents {
   bool has_graph = false;
-  // By tag: the last step, of those up to `most`, with a value of it that still counts; -1: none.
+  // By tag: the last step, up to `most`, that has a valid value; -1: none.
   std::map<std::string, int64_t> last_steps;
 };
 EarlierEvents ReadEarlierEvents(const std::string& dir, const std::vector<std::string>& tags,
                                 int64_t most);
 
-// Cuts the run's own event files in `dir` at the border of the first record of a step after
-// `steps_done`, and before one that was not written to its end: a run that goes on from there
-// writes these steps again, to a file of its own. A file is never cut behind something that cannot
-// be read. Returns what could not be done, a line each.
+// Truncates Muster's event files in `dir` before the first record of a step after `steps_done`, or
+// before an incomplete record: the resumed run writes these steps again to its own file. Never
+// truncates after an unreadable record. Returns one message per failure.
 std::vector<std::string> CutEvents(const std::string& dir, int64_t steps_done);
 
 // CRC-32C (Castagnoli; RFC 3720, appendix B.4).
 uint32_t Crc32c(std::string_view bytes);
 
-// As it is stored: a CRC over bytes that hold CRCs would otherwise be no check of them.
+// The stored form, because a CRC of data that contains CRCs is unreliable.
 uint32_t MaskedCrc32c(std::string_view bytes);
 
 }  // namespace muster

@@ -23,7 +23,7 @@ std::optional<double> Number(const Json& line, const char* key) {
   return found->get<double>();
 }
 
-// Reads "2026-01-31T12:00:05.123Z"; 0 if it is something else.
+// Parses "2026-01-31T12:00:05.123Z"; 0 if malformed.
 double UnixTimeOf(const Json& line) {
   const auto found = line.find("time");
   if (found == line.end() || !found->is_string()) return 0;
@@ -39,7 +39,7 @@ double UnixTimeOf(const Json& line) {
   return static_cast<double>(::timegm(&utc)) + seconds;
 }
 
-// A number of a line, and the scalar that it is.
+// A key of a line and the tag of its scalar.
 struct LineScalar {
   const char *key, *tag;
 };
@@ -78,9 +78,9 @@ std::vector<tensorboard::Event> LaterScalars(const std::string& metrics, int64_t
   const int64_t last_evaluation =
       std::max(written.at(kValidationLossTag), written.at(kTestLossTag));
   std::string_view rest = metrics;
-  while (!rest.empty()) {  // the last lines first: few are wanted
+  while (!rest.empty()) {  // from the end, because only a few of the last lines are needed
     rest.remove_suffix(rest.ends_with('\n') ? 1 : 0);
-    const size_t begin = rest.rfind('\n') + 1;  // 0 of the first line
+    const size_t begin = rest.rfind('\n') + 1;  // 0 for the first line
     const Json line = ParseJson<Json>(rest.substr(begin));
     rest.remove_suffix(rest.size() - begin);
     if (!line.is_object() || line.contains("event") || line.contains("final")) continue;

@@ -37,14 +37,14 @@ tensorboard::Histogram ValueHistogram::ToProto() const {
   proto.set_num(static_cast<double>(count_));
   proto.set_sum(sum_);
   proto.set_sum_squares(squares_);
-  // The end of a bucket that is nearer to zero, of either sign.
+  // The bucket boundary nearer to zero, for either sign.
   const auto inner = [](size_t bucket) {
     return std::bit_cast<float>(static_cast<uint32_t>(bucket) << kShift);
   };
   const auto put = [&](double upper, uint64_t count) {
     const int last = proto.bucket_size() - 1;
     if (count == 0 && last < 0) return;
-    if (count == 0 && proto.bucket(last) == 0) {  // one for all that are empty
+    if (count == 0 && proto.bucket(last) == 0) {  // merge empty buckets
       proto.set_bucket_limit(last, upper);
       return;
     }
@@ -52,14 +52,14 @@ tensorboard::Histogram ValueHistogram::ToProto() const {
     proto.add_bucket(static_cast<double>(count));
   };
   constexpr size_t kHalf = kBuckets / 2;
-  // A bucket below zero ends, upwards, where it is nearest to zero; -0 counts as one of them.
+  // The upper end of a negative bucket is the end nearer to zero; -0 counts as negative.
   for (size_t i = kBuckets; i-- > kHalf;) put(inner(i), buckets_[i]);
   for (size_t i = 0; i < kHalf; ++i) put(inner(i + 1), buckets_[i]);
   while (proto.bucket_size() > 0 && proto.bucket(proto.bucket_size() - 1) == 0) {
     proto.mutable_bucket()->RemoveLast();
     proto.mutable_bucket_limit()->RemoveLast();
   }
-  // Infinities and NaNs, which no run survives, would be no numbers for a reader.
+  // Readers do not accept infinities and NaNs, which end the run anyway.
   for (double& limit : *proto.mutable_bucket_limit()) {
     if (!std::isfinite(limit)) limit = std::copysign(std::numeric_limits<float>::max(), limit);
   }

@@ -1,4 +1,4 @@
-// What was seen of the gradient and of the new weights in one step.
+// Statistics of the gradient and the new weights of one step.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,15 @@
 
 namespace muster {
 
-// How many values lie where. Buckets follow from the bits of a float: eight to each power of two,
-// on either side of zero, so that counting takes a shift and an addition.
+// A histogram whose buckets derive from the bits of a float: eight per power of two, on either side
+// of zero, so that counting takes a shift and an addition.
 class ValueHistogram {
  public:
   void Add(std::span<const float> values);
   void Add(const ValueHistogram& other);
 
   uint64_t count() const { return count_; }
-  // From the first bucket that holds something to the last one, in ascending order.
+  // From the first to the last nonempty bucket, in ascending order.
   tensorboard::Histogram ToProto() const;
 
  private:
@@ -35,11 +35,11 @@ class ValueHistogram {
   float max_ = -std::numeric_limits<float>::infinity();
 };
 
-// How closely a step is looked at.
+// What to compute for a step.
 enum class Observe { kNothing, kNorms, kHistograms };
 
 struct Observation {
-  // Euclidean, over all trained variables; the gradient's before clip_norm.
+  // Euclidean norms over all trained variables; the gradient's before clip_norm.
   double gradient_norm = 0, weight_norm = 0;
 
   struct OfVariable {

@@ -9,11 +9,11 @@
 namespace muster {
 namespace {
 
-// A picture of some pixels is shown as a stamp, in colours, each pixel a square, with a frame:
-// green where the network is right, red where it is not.
+// A small image, enlarged in RGB with a frame: green if the prediction is right, red if it is
+// wrong.
 struct Stamp {
   uint32_t height, width;
-  std::string pixels;  // red, green, blue
+  std::string pixels;  // RGB
 };
 
 Stamp StampOf(const SampleImage& image) {
@@ -44,7 +44,7 @@ std::string NameOf(uint32_t label, const ClassNames& names) {
   return known ? names[static_cast<int>(label)] : std::to_string(label);
 }
 
-// A "/" in a tag begins a group.
+// A "/" in a tag starts a group.
 std::string InTag(std::string name) {
   std::ranges::replace(name, '/', '-');
   return name;

@@ -1,4 +1,4 @@
-// An image of an evaluation with what the network takes it for, as a picture.
+// An image of an evaluation with its prediction, for TensorBoard.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace muster {
 
-// As it is stored, before preprocessing.
+// The image as stored, before preprocessing.
 struct SampleImage {
   int64_t index = 0;  // in the set
   uint32_t height = 0, width = 0, channels = 0;
@@ -17,17 +17,15 @@ struct SampleImage {
   uint32_t label = 0, predicted = 0;
 };
 
-// The classes' names, in the order of the labels. A label without one is shown as its number.
+// The class names, by label. A label without a name is shown as a number.
 using ClassNames = google::protobuf::RepeatedPtrField<std::string>;
 
-// Adds it as a picture in a frame: green if the prediction is right, red if not. Left out if its
-// numbers do not fit together, or it has neither one nor three channels. Its tag has the label's
-// name: "test_images/3_ship".
-// `set`: "test" or "validation".
+// Adds the image with a frame: green if the prediction is right, red if it is wrong. Ignores
+// inconsistent images and those without one or three channels. The tag contains the label's name:
+// "test_images/3_ship". `set`: "test" or "validation".
 void AddImage(tensorboard::Summary& summary, const std::string& set, const SampleImage& image,
               const ClassNames& names);
 
-// In Markdown.
 std::string PredictionTable(const std::vector<SampleImage>& images, const ClassNames& names);
 
 }  // namespace muster

@@ -45,7 +45,7 @@ void AddPluginData(tensorboard::Summary& summary, const std::string& tag, const 
   one.set_tag(tag);
   one.mutable_metadata()->mutable_plugin_data()->set_plugin_name(plugin);
   one.mutable_metadata()->mutable_plugin_data()->set_content(content);
-  // Every value has a tensor; the plugin does not look at it.
+  // Every value needs a tensor, but the plugin ignores it.
   tensorboard::Tensor& tensor = *one.mutable_tensor();
   tensor.set_dtype(tensorboard::DT_FLOAT);
   tensor.mutable_tensor_shape()->add_dim()->set_size(1);
@@ -63,7 +63,7 @@ namespace {
 
 constexpr const char* kImage = "data";
 
-// -1: as many as there are in a batch.
+// -1: the batch size.
 void SetShape(const Shape& shape, tensorboard::Node& node) {
   tensorboard::Shape& output =
       *(*node.mutable_attr())["_output_shapes"].mutable_list()->add_shape();
@@ -130,8 +130,8 @@ google::protobuf::Value ValueOf(const Message& message, const FieldDescriptor& f
   return value;
 }
 
-// The settings of `message` that are single values and are set: defaults are by now. Messages in
-// it are gone into.
+// Adds the scalar settings of `message` that are set, including resolved defaults, and recurses
+// into submessages.
 void Put(const std::string& prefix, const Message& message, Hparams& hparams) {
   std::vector<const FieldDescriptor*> fields;
   message.GetReflection()->ListFields(message, &fields);
@@ -160,7 +160,7 @@ tensorboard::HparamsPluginData HparamsOf(const config::Config& config, const std
   Put("learning_rate", config.learning_rate(), hparams);
   Put("preprocess", config.data().preprocess(), hparams);
   config::Run run = config.run();
-  run.clear_dir();  // the run's name says it, and files have no part in the result
+  run.clear_dir();  // in the run's name; files do not affect the result
   run.clear_trace_file();
   run.clear_trace_first_step();
   run.clear_trace_steps();

@@ -1,4 +1,4 @@
-// What TensorBoard shows: the kinds of values, a network, and the settings in its table of runs.
+// TensorBoard values, the graph of a network, and the settings for the hparams table.
 #pragma once
 
 #include <string>
@@ -9,25 +9,25 @@
 
 namespace muster {
 
-// Each adds one to `summary`. A tag is "group/name".
+// Each function adds one value to `summary`. A tag is "group/name".
 void AddScalar(tensorboard::Summary& summary, const std::string& tag, double value);
-// Markdown.
+// `text`: Markdown.
 void AddText(tensorboard::Summary& summary, const std::string& tag, const std::string& text);
-// What the plugin of this name reads.
+// Adds data for this plugin.
 void AddPluginData(tensorboard::Summary& summary, const std::string& tag, const std::string& plugin,
                    const std::string& content);
 
-// How the tab "Custom Scalars" combines curves in charts.
+// The charts of the "Custom Scalars" tab.
 void AddLayout(tensorboard::Summary& summary, const tensorboard::Layout& layout);
 
-// Text as it is, in a box of Markdown.
+// Formats text as a Markdown code block.
 std::string AsCode(const std::string& text);
 
-// A node for the image, one for each layer, and one for each variable, inside its layer.
+// One node for the image, one per layer, and one per variable inside its layer.
 tensorboard::GraphDef GraphDefOf(const Graph& graph);
 
-// Takes optimizer, learning rate, evaluation, preprocessing, and the numbers of the run and of its
-// workers from a resolved config. Names are the settings'.
+// The model name and the scalar settings for optimizer, learning rate, preprocessing, run and
+// wire_dtype, from a resolved config. Names are the settings' paths.
 tensorboard::HparamsPluginData HparamsOf(const config::Config& config, const std::string& group,
                                          double unix_time);
 

@@ -10,7 +10,7 @@
 namespace muster {
 namespace {
 
-// Fewer floats than this to read are added and updated faster than a thread is woken for it.
+// With fewer input floats than this, updating takes less time than waking a thread.
 constexpr size_t kAtOnceFloats = 16384;
 
 template <typename T>
@@ -81,16 +81,16 @@ bool Aggregator::Add(uint32_t rank, size_t chunk, const TreeNode& node, bool emp
   return true;
 }
 
-// Keeps the pool busy with complete chunks, the lowest layer first: the next forward pass waits
-// for that one; the last one is made here, without a wake-up there and one back. No more than the
-// pool's threads are handed out at a time, so that a lower chunk that completes later still goes
-// before higher ones that wait.
+// Hands complete chunks to the pool, the lowest layer first, because the next forward pass starts
+// with it. At most one chunk per thread is handed out, so that a low chunk that completes later
+// still runs before waiting higher ones. The loop processes the last chunk itself to save two
+// wake-ups.
 void Aggregator::SubmitReady() {
   while (!ready_.empty() && running_ < pool_.threads()) {
     const size_t c = *ready_.begin();
     ready_.erase(ready_.begin());
     ++running_;
-    // Nobody waits for the loop while the last chunk of all is made.
+    // Nothing else needs the loop while the last chunk is processed.
     const bool last = done_ + 1 == chunks_.size();
     if (last || chunks_[c].floats() * (gradients_.parts(c).size() + 3) <= kAtOnceFloats) {
       Finish(c, MakeJob(c)());
@@ -188,7 +188,7 @@ void Aggregator::Finish(size_t c, bool finite) {
                                 .averaged = sums() ? averaged_.floats() : std::span<float>()});
   }
   const bool skippable = may_skip_ && sums();
-  if (!finite && !skippable) return;  // stays unpublished: the step never completes
+  if (!finite && !skippable) return;  // not published: the step never completes
   ++done_;
   gradients_.Release(c);
   const bool all = done_ == chunks_.size();
@@ -207,7 +207,7 @@ std::optional<Observation> Aggregator::TakeObservation() {
   return observation;
 }
 
-// The whole gradient is there.
+// The whole gradient has been averaged.
 void Aggregator::EndAveraging() {
   if (nonfinite_) return Enter(Phase::kKeeping);
   if (optimizer_.clip_norm() > 0) {

@@ -1,8 +1,8 @@
-// Turns partial gradients into new weights: when all parts of a chunk are there, they are added and
-// applied, in one pass per chunk, or, where the whole gradient must be known first (clip_norm,
-// SKIP_STEP), in two phases: all sums, then all updates.
+// Turns partial gradients into new weights. When all parts of a chunk have arrived, they are added
+// and applied in one pass. If the whole gradient must be known first (clip_norm, SKIP_STEP), there
+// are two phases: all sums, then all updates.
 //
-// Owner: the server's loop, which calls everything here. The arithmetic runs in the pool.
+// Owner: the server's loop, which makes all calls. The arithmetic runs in the pool.
 #pragma once
 
 #include <cstdint>
@@ -26,63 +26,64 @@ namespace muster {
 
 class Aggregator {
  public:
-  // Called in the loop's thread for every chunk of W(version) as soon as it is written.
+  // Called on the loop thread for every chunk of W(version) as soon as it is written.
   using Publish = std::function<void(int64_t version, size_t chunk)>;
 
-  // `variables`, `pool` and `kernels` outlive this. `may_skip`: run.on_nonfinite is SKIP_STEP.
-  // Memory, in arenas of 4 bytes per variable: 1 for a two-phase step, and 1/8 of one with
-  // clip_norm.
+  // `variables`, `pool` and `kernels` must outlive this object. `may_skip`: run.on_nonfinite is
+  // SKIP_STEP. Memory: one gradient buffer of 4 bytes per parameter for two-phase steps, and 1/8 of
+  // one for clip_norm.
   Aggregator(Variables& variables, ThreadPool& pool, std::vector<Chunk> chunks,
              const config::Optimizer& optimizer, const UpdateKernelTable& kernels, bool may_skip,
              Publish publish);
 
-  // W(step) is complete; parts of its gradient, of so many slices, may come from now on.
+  // W(step) is complete. From now on, parts of its gradient may arrive, for this number of slices.
   void BeginStep(int64_t step, int64_t slices);
-  // All losses of this step are in. What is then to be done with its gradient:
+  // What to do with the gradient when all losses of the step have arrived.
   struct Decision {
     double learning_rate = 0;
-    // The gradient is not used: W(step + 1) is W(step), and nothing else changes.
+    // Discards the gradient: W(step + 1) is W(step), and nothing else changes.
     bool skip = false;
-    bool evaluate_average = false;  // workers will want the average of W(step + 1)
+    bool evaluate_average = false;  // workers will evaluate the average of W(step + 1)
     Observe observe = Observe::kNothing;
   };
   void Proceed(const Decision& decision);
 
-  // As PartialGradients::Add.
+  // See PartialGradients::Add.
   bool Add(uint32_t rank, size_t chunk, const TreeNode& node, bool empty, Payload payload);
 
   // Nothing of this step has been updated or added yet.
   bool collects() const { return phase_ == Phase::kCollecting; }
-  // The observation of a complete step, if it was to be observed and was not skipped.
+  // The observation of a complete step, if it was requested and the step was not skipped.
   std::optional<Observation> TakeObservation();
 
   bool StepIsComplete() const { return !sums() && done_ == chunks_.size(); }
-  // The first value of this step that was not finite.
+  // The first non-finite value of this step.
   const std::optional<Nonfinite>& nonfinite() const { return nonfinite_; }
-  // Whether this step leaves everything as it was, because of Decision::skip or of SKIP_STEP and
-  // nonfinite(). If nonfinite() is there and this is false, the step will never be complete.
+  // Whether this step changes nothing, because of Decision::skip or because of SKIP_STEP and
+  // nonfinite(). If nonfinite() is set and this is false, the step will never complete.
   bool skips() const { return phase_ == Phase::kKeeping; }
-  // The first phase of two is under way.
+  // The first phase of a two-phase step is running.
   bool sums() const { return phase_ == Phase::kAveraging; }
 
   const std::vector<Chunk>& chunks() const { return chunks_; }
   const PartialGradients& gradients() const { return gradients_; }
-  // Chunks that are done in this phase, and complete ones that wait for a thread.
+  // The number of chunks finished in this phase.
   size_t done() const { return done_; }
+  // The number of complete chunks that wait for a thread.
   size_t waiting() const { return ready_.size(); }
   // The instruction set of the arithmetic, as in server.instruction_set.
   const char* instruction_set() const { return optimizer_.kernels().name; }
 
  private:
-  // What is done with a chunk whose parts are all there.
+  // What happens to a chunk when all its parts have arrived.
   enum class Phase {
-    kCollecting,   // nothing yet: losses are missing
+    kCollecting,   // nothing, because losses are missing
     kFusedUpdate,  // added and applied
     kAveraging,    // added
     kApplying,     // the sum is applied
     kKeeping,      // the weights are copied to the other weight buffer
   };
-  // Work on a chunk. It may run in any thread, and is true if all values are finite.
+  // Work on a chunk. Runs on any thread and returns true if all values are finite.
   using Job = std::function<bool()>;
 
   void Enter(Phase phase);
@@ -105,16 +106,16 @@ class Aggregator {
   const Publish publish_;
   PartialGradients gradients_;
   Arena averaged_;                    // two_phase_
-  std::vector<double> line_squares_;  // of averaged_, with clip_norm
+  std::vector<double> line_squares_;  // of averaged_; only with clip_norm
 
   int64_t step_ = -1;
   Phase phase_ = Phase::kCollecting;
   bool evaluate_average_ = false;
   UpdateRule rule_;
-  std::vector<ChunkObserver> observers_;  // of each chunk, in a step that is observed
-  std::set<size_t> ready_;                // complete chunks that wait for a thread, in this phase
+  std::vector<ChunkObserver> observers_;  // by chunk, in an observed step
+  std::set<size_t> ready_;                // complete chunks that wait for a thread in this phase
   size_t running_ = 0;
-  size_t done_ = 0;  // chunks, in this phase
+  size_t done_ = 0;  // number of chunks in this phase
   std::optional<Nonfinite> nonfinite_;
 };
 

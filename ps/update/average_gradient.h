@@ -1,6 +1,6 @@
-// The first phase of a two-phase step: the whole gradient is averaged before anything is updated,
-// because its norm is needed (clip_norm) or because a value that is not finite must leave
-// everything as it was (SKIP_STEP). Costs an arena of memory and a write and a read of it per step.
+// The first phase of a two-phase step: averages the whole gradient before anything is updated,
+// because its norm is needed (clip_norm) or because a non-finite value must leave everything
+// unchanged (SKIP_STEP). Costs a gradient buffer, which is written and read once per step.
 #pragma once
 
 #include <span>
@@ -17,16 +17,16 @@ struct ChunkAverage {
   ChunkGradient gradient;
   float clip_value = 0;  // 0: no clipping
   std::span<const Segment> segments;
-  std::span<float> averaged;       // the whole arena
-  std::span<double> line_squares;  // of the arena's lines, or empty: no norm is wanted
+  std::span<float> averaged;       // the whole gradient buffer
+  std::span<double> line_squares;  // one per line of the buffer; empty if no norm is needed
 };
 
-// Writes the chunk's sum to `averaged` and the squares of its lines of 16 floats (of variables
-// that are trained; 0 of others) to `line_squares`. True if every sum is finite.
+// Writes the chunk's sum to `averaged`, and the sum of squares of each line of 16 floats to
+// `line_squares` (0 for variables that are not trained). Returns true if every sum is finite.
 bool AverageGradient(const ChunkAverage& average);
 
-// The square root of the sum of `line_squares`, added in one fixed tree: the bits depend on the
-// arena only. No chunk cuts a line.
+// The square root of the sum of `line_squares`, added in one fixed tree, so the bits only depend on
+// the gradient. Chunks contain whole lines.
 double GradientNorm(std::span<const double> line_squares);
 
 }  // namespace muster

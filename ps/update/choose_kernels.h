@@ -1,4 +1,4 @@
-// Which version of the pass's arithmetic runs. All give the same bits.
+// Selects the instruction set of the update kernels. All give the same bits.
 #pragma once
 
 #include <vector>
@@ -8,11 +8,11 @@
 
 namespace muster {
 
-// The versions that this program holds and this processor can run, the widest last. SCALAR is
-// always there.
+// The kernels that this program contains and this processor can run, widest last. Always includes
+// SCALAR.
 std::vector<const UpdateKernelTable*> AvailableKernels();
 
-// Throws Error(kUsage) if the one that was asked for is not available.
+// Throws Error(kUsage) if the requested instruction set is unavailable.
 const UpdateKernelTable& ChooseKernels(config::Server::InstructionSet wanted);
 
 }  // namespace muster

@@ -13,7 +13,7 @@ Engine::Engine(const config::Config& config, const Graph& graph, bool restored,
     : variables(graph.layout(),
                 {.state_arenas = static_cast<size_t>(TraitsOf(config.optimizer()).state_arrays),
                  .average = config.optimizer().has_ema_decay(),
-                 // The average is a part of what a run leaves behind, whenever it ends.
+                 // The average is saved with the weights whenever the run ends.
                  .keep_previous = config.optimizer().has_ema_decay(),
                  .wire_type = WireTypeOf(config.cluster()),
                  .seed = config.run().seed(),

@@ -1,6 +1,6 @@
-// What turns gradients into weights: the variables, the threads, and the aggregator that uses both.
+// The variables, the thread pool and the aggregator, which turn gradients into weights.
 //
-// Owner: the run. Used in the loop's thread.
+// Owner: the run. Used on the loop thread.
 #pragma once
 
 #include "common/graph/graph.h"
@@ -19,7 +19,7 @@ struct Engine {
   const std::vector<Chunk>& chunks() const { return aggregator.chunks(); }
 
   Variables variables;
-  ThreadPool pool;  // joined before the memory goes that its threads use
+  ThreadPool pool;  // joined before the memory that its threads use is freed
   Aggregator aggregator;
 };
 

@@ -24,7 +24,7 @@ float ValueAt(const ChunkGradient& gradient, size_t part, size_t i) {
   return value;
 }
 
-// In the second phase of a two-phase step the parts are gone; they were all finite.
+// In the second phase of a two-phase step the parts have been freed, but all were finite.
 std::optional<Nonfinite> InParts(const Suspect& suspect) {
   const ChunkGradient gradient = suspect.gradients.PartsOf(suspect.chunk);
   for (size_t part = 0; part < gradient.parts.size(); ++part) {
@@ -40,7 +40,6 @@ std::optional<Nonfinite> InParts(const Suspect& suspect) {
   return std::nullopt;
 }
 
-// The first value of the chunk that is not finite.
 std::optional<size_t> In(std::span<const float> buffer, const Chunk& range) {
   for (size_t at = range.begin; at < range.end && !buffer.empty(); ++at) {
     if (!std::isfinite(buffer[at])) return at;
@@ -52,20 +51,21 @@ std::string InNextState(const Suspect& suspect) {
   const Variables& variables = suspect.variables;
   const std::span<const float> next = variables.Weights(suspect.step + 1);
   if (const auto at = In(next, suspect.range)) {
-    return fmt::format("the update made {} {}, from finite gradients of all workers",
+    return fmt::format("the update set {} to {}, although the gradients of all workers are finite",
                        NameOf(suspect, *at), UnsignedNan(next[*at]));
   }
   for (size_t at = suspect.range.begin; at < suspect.range.end; ++at) {
     if (variables.wire_type() != wire::FP16 || std::abs(next[at]) <= kLargestHalf) continue;
-    return fmt::format("the update made {} {}, and cluster.wire_dtype FP16 ends at {:g}",
+    return fmt::format("the update set {} to {}, above the maximum {:g} of cluster.wire_dtype FP16",
                        NameOf(suspect, at), next[at], kLargestHalf);
   }
-  // Weights may be finite although a second moment is not: √∞ divides the gradient away.
+  // Weights can be finite although a second moment is infinite: dividing by √∞ gives 0.
   for (size_t i = 0; i < variables.state_arenas(); ++i) {
     const std::span<const float> state = variables.State(i, variables.updates() + 1);
     if (const auto at = In(state, suspect.range)) {
       return fmt::format(
-          "the optimizer's second moment of {} is {}, from finite gradients of all workers",
+          "the optimizer's second moment of {} is {}, although the gradients of all workers are "
+          "finite",
           NameOf(suspect, *at), UnsignedNan(state[*at]));
     }
   }
@@ -87,7 +87,7 @@ Nonfinite FindNonfinite(const Suspect& suspect) {
       return {std::move(what), std::nullopt};
     }
   }
-  // Clipped or frozen, and so not seen in a weight.
+  // The variable is clipped or frozen, so the weights do not show the bad value.
   return {
       fmt::format("the sum of the gradients of {} is not finite, although those of all workers are",
                   suspect.variables.layout().VariableAt(suspect.range.begin).name),

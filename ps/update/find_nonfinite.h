@@ -1,5 +1,4 @@
-// Where a value is that is not finite, for people: looked for after an update has said that there
-// is one.
+// Locates a non-finite value for an error message, after an update has reported one.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +15,18 @@ namespace muster {
 // "the gradient of conv1/weights[12] is nan"
 struct Nonfinite {
   std::string what;
-  std::optional<uint32_t> rank;  // none: each part was finite, the sum or the weight is not
+  std::optional<uint32_t> rank;  // none: all parts were finite, but the sum or the weight is not
 };
 
-// What an update wrote, or was about to.
+// The chunk of an update that found a non-finite value.
 struct Suspect {
   const Variables& variables;
   const PartialGradients& gradients;
-  size_t chunk;  // its number
-  Chunk range;   // … and where it lies
+  size_t chunk;  // its index
+  Chunk range;   // its position
   int64_t step;
-  // In the first phase of a two-phase step, the sums: nothing has been updated. Else empty.
+  // The sums, in the first phase of a two-phase step, when nothing has been updated. Otherwise
+  // empty.
   std::span<const float> averaged;
 };
 

@@ -1,4 +1,4 @@
-// Weights that a run starts from, of another run or another program.
+// Initial weights from another run or another program.
 #pragma once
 
 #include "common/graph/graph.h"
@@ -7,8 +7,8 @@
 
 namespace muster {
 
-// Takes W(0) from run.initial_weights, if that is set, and logs what it has taken. Throws
-// Error(kData) that names the file and what does not fit.
+// Loads W(0) from run.initial_weights, if set, and logs what it loaded. Throws Error(kData) that
+// names the file and what does not match.
 void LoadInitialWeights(const config::Run& run, const Graph& graph, Variables& variables);
 
 }  // namespace muster

@@ -10,14 +10,14 @@
 namespace muster {
 namespace {
 
-// One standard normal number per 64 bits (Box and Muller 1958), from bits that are never log(0).
+// One standard normal number from 64 bits (Box and Muller 1958); never computes log(0).
 double Normal(uint32_t a, uint32_t b) {
   const double u = (static_cast<double>(a) + 1) * 0x1p-32;  // (0, 1]
   const double v = static_cast<double>(b) * 0x1p-32;        // [0, 1)
   return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
 }
 
-// Element i has the stream of "sample" i to itself, so that drawing again disturbs no other.
+// Element i has its own stream, so that redrawing does not affect other elements.
 double TruncatedNormal(uint64_t seed, uint32_t variable, uint64_t element) {
   const RandomStream stream(seed, RandomPurpose::kInitialWeights, variable, 0, element);
   for (uint32_t attempt = 0;; ++attempt) {

@@ -1,4 +1,4 @@
-// Initial values of variables: a pure function of the seed and the variable's place in the layout.
+// Initial values of variables: a pure function of the seed and the variable's index in the layout.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace muster {
 
-// Fills `weights` (layout.arena_floats() floats). Padding between variables becomes zero.
+// Fills `weights` (layout.arena_floats() floats). Padding between variables is set to zero.
 void InitializeWeights(const VariableLayout& layout, uint64_t seed, std::span<float> weights);
 
 }  // namespace muster

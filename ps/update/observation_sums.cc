@@ -32,7 +32,7 @@ void ChunkObserver::See(const UpdateKernelTable& kernels, size_t at, size_t coun
   if (histograms_) Count(at, {left, count}, {next_weights, count});
 }
 
-// A block may hold several variables, with padding between them.
+// A block may contain several variables, with padding between them.
 void ChunkObserver::Count(size_t at, std::span<const float> gradient,
                           std::span<const float> weights) {
   const std::vector<Variable>& variables = layout_->variables();
@@ -48,7 +48,7 @@ void ChunkObserver::Count(size_t at, std::span<const float> gradient,
   }
 }
 
-// In the order of the chunks, so that the digits do not depend on threads.
+// Adds in the order of the chunks, so that the result does not depend on threads.
 Observation SumUp(std::span<const ChunkObserver> chunks, double gradient_scale) {
   Observation observation;
   std::map<size_t, ChunkObserver::Histograms> variables;

@@ -1,5 +1,5 @@
-// Looks at a step's gradient and new weights while the update has them in the L1 cache: norms, and
-// histograms of each variable. Changes no bit of them.
+// Computes norms and histograms of a step's gradient and new weights while they are in the L1
+// cache. Does not change any bits.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@
 
 namespace muster {
 
-// Observes one chunk, in the thread that updates it.
+// Observes one chunk, on the thread that updates it.
 class ChunkObserver {
  public:
   ChunkObserver(const VariableLayout& layout, bool histograms)
       : layout_(&layout), histograms_(histograms) {}
 
-  // Floats [at, at + count) of the arena, all of trained variables: the gradient is `left`, or
-  // left + right. At most kMostFloats, a multiple of kLineFloats.
+  // Observes floats [at, at + count) of the buffer, all from trained variables. The gradient is
+  // `left`, or left + right. `count` is at most kMostFloats and a multiple of kLineFloats.
   static constexpr size_t kMostFloats = 1024;
   void See(const UpdateKernelTable& kernels, size_t at, size_t count, const float* left,
            const float* right, const float* next_weights);
@@ -35,10 +35,10 @@ class ChunkObserver {
   struct Histograms {
     ValueHistogram gradient, weights;
   };
-  std::map<size_t, Histograms> variables_;  // by their number
+  std::map<size_t, Histograms> variables_;  // by variable index
 };
 
-// Adds up all chunks. `gradient_scale`: what clip_norm has multiplied the gradient by.
+// Adds up all chunks. `gradient_scale`: the factor that clip_norm applied to the gradient.
 Observation SumUp(std::span<const ChunkObserver> chunks, double gradient_scale);
 
 }  // namespace muster

@@ -1,5 +1,5 @@
-// The optimizer of a run: which formula, how much state, and the numbers of each step. The formulas
-// are in proto/config.proto (Optimizer), the arithmetic in update_kernels.h.
+// The optimizer of a run: kernel, state size and the coefficients of each step. The formulas are in
+// proto/config.proto (Optimizer), the arithmetic in update_kernels.h.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace muster {
 
-// The update of one step, everything that holds for all variables. Worked out once per step, in
-// double; rounded to float when a kernel's coefficients are made.
+// The parameters of one step's update that hold for all variables. Computed once per step in
+// double, and rounded to float for the kernels.
 struct UpdateRule {
   const UpdateKernelTable* kernels = nullptr;
   UpdateKernel update = nullptr;  // one of `kernels`
@@ -28,24 +28,24 @@ struct UpdateRule {
   float gradient_scale = 1;  // of clip_norm
   double ema_decay = 0;      // 0: no moving average
 
-  // For the variables of one trained segment.
+  // The coefficients for the variables of one trained segment.
   UpdateCoefficients Coefficients(const Segment& segment) const;
 };
 
 // Immutable.
 class Optimizer {
  public:
-  // `kernels` live as long as the program.
+  // `kernels` must have static lifetime.
   Optimizer(const config::Optimizer& settings, const UpdateKernelTable& kernels);
 
-  // Arenas of floats that a kernel keeps from step to step, zeros at first.
+  // The number of float buffers that a kernel keeps between steps, initially zero.
   size_t state_arenas() const { return static_cast<size_t>(TraitsOf(settings_).state_arrays); }
   const UpdateKernelTable& kernels() const { return kernels_; }
   // 0: the norm is not clipped.
   double clip_norm() const { return settings_.clip_norm(); }
 
-  // The rule of the `update`-th update, counted from 1. Skipped steps do not count: Adam's bias
-  // correction is of the moments, which they leave as they are.
+  // The rule of the `update`-th update, counted from 1. Skipped steps do not count, because they do
+  // not change the moments that Adam's bias correction refers to.
   UpdateRule RuleFor(int64_t update, double learning_rate) const;
 
  private:

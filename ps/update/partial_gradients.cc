@@ -56,7 +56,7 @@ ChunkGradient PartialGradients::PartsOf(size_t chunk) const {
   return gradient;
 }
 
-// It stays known who pushed what.
+// Keeps the ranks of the parts for error messages.
 void PartialGradients::Release(size_t chunk) {
   for (Part& part : states_[chunk].parts) part.payload = {};
 }

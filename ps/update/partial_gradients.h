@@ -1,7 +1,7 @@
-// The partial gradients of one step as they come, each the sum over one subtree of slices. Of every
-// chunk they cover each slice once: only what an order asks for is added (ps/step/step_work.h).
+// The partial gradients of one step, each the sum over one subtree of slices. For every chunk they
+// cover each slice at most once, because only ordered parts are added (ps/step/step_work.h).
 //
-// Owner: the aggregator, in the loop's thread.
+// Owner: the aggregator, on the loop thread.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ namespace muster {
 
 class PartialGradients {
  public:
-  // `chunks` outlive this. Parts come as `type`.
+  // `chunks` must outlive this object. Parts have type `type`.
   PartialGradients(std::span<const Chunk> chunks, WireType type);
 
-  // A step of so many slices begins: nothing has come.
+  // Starts a step with this number of slices.
   void BeginStep(int64_t slices);
-  // `empty`: the subtree holds no samples. `node` is one of the tree, and disjoint from all others
-  // of the chunk. False: the payload has another size than the chunk.
+  // Adds a part. `empty`: the subtree has no samples. `node` must be disjoint from all other nodes
+  // of the chunk. Returns false if the payload does not have the size of the chunk.
   bool Add(uint32_t rank, size_t chunk, const TreeNode& node, bool empty, Payload payload);
 
   bool Complete(size_t chunk) const { return states_[chunk].slices == slices_; }
@@ -35,26 +35,26 @@ class PartialGradients {
     bool empty = false;
     Payload payload;
   };
-  // What is there of a chunk, from left to right.
+  // The parts of a chunk that have arrived, from left to right.
   const std::vector<Part>& parts(size_t chunk) const { return states_[chunk].parts; }
-  // What is there of a complete chunk, to be added: valid until Release or the next step.
+  // The parts of a complete chunk, ready to be added. Valid until Release or the next step.
   ChunkGradient PartsOf(size_t chunk) const;
-  // Lets go of the memory that a chunk's parts came in.
+  // Frees the memory of a chunk's parts.
   void Release(size_t chunk);
 
  private:
   struct ChunkState {
     std::vector<Part> parts;        // from left to right
-    int64_t slices = 0;             // that are here
+    int64_t slices = 0;             // number of slices that have arrived
     const TreeSum* tree = nullptr;  // adds the parts of a complete chunk
   };
-  // The sum of what these subtrees bring.
+  // The sum that adds these subtrees.
   const TreeSum* SumOf(const std::vector<Part>& parts);
 
   const std::span<const Chunk> chunks_;
   const WireType type_;
   int64_t slices_ = 0;
-  // The sums that were needed, the last one first: nearly all chunks come in the same subtrees.
+  // Recently used sums, most recent first. Nearly all chunks use the same subtrees.
   struct Sum {
     std::vector<TreeNode> nodes;
     std::unique_ptr<TreeSum> tree;

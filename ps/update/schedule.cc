@@ -9,7 +9,7 @@
 namespace muster {
 namespace {
 
-// From 1 at x = 0 down to 0 at x = 1, flat at both ends.
+// Falls from 1 at x = 0 to 0 at x = 1, flat at both ends.
 double HalfCosine(double x) { return (1 + std::cos(std::numbers::pi * x)) / 2; }
 
 }  // namespace
@@ -67,7 +67,7 @@ double LearningRateSchedule::AfterWarmup(int64_t samples) const {
 }
 
 double LearningRateSchedule::Reduced(int64_t reductions) const {
-  // A base that was scaled down below end stays where it is.
+  // A base that was scaled below `end` is not raised to it.
   return std::max(std::min(base_, settings_.end()),
                   base_ * std::pow(settings_.factor(), static_cast<double>(reductions)));
 }

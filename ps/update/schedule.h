@@ -7,19 +7,18 @@
 
 namespace muster {
 
-// Immutable: a pure function of the number of samples seen, and for PLATEAU of how often
-// evaluations have lowered the rate, so that a run can go on anywhere.
+// Immutable. A pure function of the number of samples seen and, for PLATEAU, of the number of
+// reductions, so that a run can resume anywhere.
 class LearningRateSchedule {
  public:
   LearningRateSchedule() = default;
-  // `run_samples`: how many samples the whole run trains on, the end of schedules that name none.
+  // `run_samples`: samples of the whole run, the default end of a schedule.
   LearningRateSchedule(const config::LearningRate& settings, uint32_t workers, int64_t run_samples);
 
-  // The base rate, scaled with the number of workers.
+  // The base rate, scaled by the number of workers.
   double base() const { return base_; }
-  // The rate of an update before which `samples` samples have been seen. Never throws: a schedule
-  // that has ended stays where it ended, and one that is all warm-up ends after it.
-  // `reductions`: how often the rate has been lowered; only PLATEAU looks at it.
+  // The rate of the update after `samples` samples. Past its end, a schedule keeps its last value.
+  // `reductions`: how often the rate has been reduced; only used by PLATEAU.
   double At(int64_t samples, int64_t reductions = 0) const;
 
  private:

@@ -1,5 +1,4 @@
-// Which floats of the arena are updated in which way: what the kinds of variables and their own
-// settings come down to for the pass over memory.
+// Divides the parameter buffer into segments that are updated in the same way.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +10,13 @@
 
 namespace muster {
 
-// Floats [begin, end) of the arena, of one or several variables that are treated alike. Padding
-// between variables goes with the one before it; its weights, gradients and state are zeros.
+// Floats [begin, end) of the buffer, from one or several variables that are updated alike. Includes
+// the padding after each variable, whose weights, gradients and state are zero.
 struct Segment {
   enum class Kind {
     kTrained,
-    kFrozen,     // learning_rate_multiplier 0: stays as it is, without decay
-    kStatistic,  // follows the batch's statistics, which come in the gradient's place
+    kFrozen,     // learning_rate_multiplier is 0: unchanged, without decay
+    kStatistic,  // follows the batch statistics, which arrive in place of a gradient
   };
   size_t begin, end;
   Kind kind = Kind::kTrained;
@@ -28,13 +27,13 @@ struct Segment {
   friend bool operator==(const Segment&, const Segment&) = default;
 };
 
-// Cuts all of the arena, [0, arena_floats), in ascending order. A variable's own weight_decay goes
-// before optimizer.weight_decay, which leaves out biases and the scale and shift of normalisations
+// Cuts the whole buffer, [0, arena_floats), in ascending order. A variable's own weight_decay
+// overrides optimizer.weight_decay, which excludes biases and the scale and shift of normalizations
 // if decay_norm_and_bias is false.
 std::vector<Segment> CutSegments(std::span<const Variable> variables, size_t arena_floats,
                                  const config::Optimizer& optimizer);
 
-// The segment that holds float `at`.
+// The segment that contains float `at`.
 std::span<const Segment>::iterator SegmentAt(std::span<const Segment> segments, size_t at);
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// A few threads that do arithmetic on spans which they are handed. They own nothing.
+// A few threads that do arithmetic on spans. They own no memory.
 #pragma once
 
 #include <atomic>
@@ -14,28 +14,27 @@
 
 namespace muster {
 
-// Jobs run in the order of Submit. Finished jobs are collected by the thread that owns the pool,
-// which looks at HasFinished(), or polls fd() after PrepareToSleep().
+// Jobs start in the order of Submit. The owner thread collects finished jobs: it checks
+// HasFinished(), or polls fd() after PrepareToSleep().
 class ThreadPool {
  public:
   explicit ThreadPool(size_t threads);
-  // Finishes running jobs, forgets waiting ones.
+  // The destructor finishes running jobs and drops waiting ones.
   ThreadPool(const ThreadPool&) = delete;
 
-  // `job` must not throw. It may return what is to be done by the owner afterwards, in Collect.
+  // `job` must not throw. It may return a function that Collect runs on the owner thread.
   using Completion = std::function<void()>;
   void Submit(std::function<Completion()> job);
-  // What another thread than the pool's wants to have done by the owner, as if a job had returned
-  // it.
+  // Queues a completion from a thread outside the pool, as if a job had returned it.
   void Post(Completion completion);
 
   size_t threads() const { return workers_.size(); }
-  // Whether there are completions to collect.
   bool HasFinished() const { return finished_.load(std::memory_order_acquire); }
-  // From now until Collect a job that finishes makes fd() readable. False: one has finished.
+  // From now until Collect, a finished job makes fd() readable. Returns false if one has already
+  // finished.
   bool PrepareToSleep();
   int fd() const { return bell_.get(); }
-  // Runs the completions of finished jobs in the calling thread.
+  // Runs the completions of finished jobs on the calling thread.
   void Collect();
 
  private:
@@ -45,15 +44,15 @@ class ThreadPool {
   std::condition_variable_any wake_;
   std::deque<std::function<Completion()>> jobs_;
   std::vector<Completion> done_;
-  std::atomic<bool> finished_{false};  // done_ is not empty; changed under the mutex
-  bool owner_sleeps_ = false;          // fd() is to become readable
-  bool rung_ = false;                  // … and has
+  std::atomic<bool> finished_{false};  // done_ is not empty; changed under mutex_
+  bool owner_sleeps_ = false;          // the next finished job must ring bell_
+  bool rung_ = false;                  // bell_ has been rung
   const EventFd bell_;
   std::vector<std::jthread> workers_;  // last: joined first
 };
 
-// Sets flush-to-zero and denormals-are-zero in the calling thread. Every thread that does
-// arithmetic on tensors calls it, so that bits do not depend on who computes them.
+// Sets flush-to-zero and denormals-are-zero for the calling thread. Every thread that does
+// arithmetic on tensors calls this, so that bits do not depend on the thread.
 void FlushDenormals();
 
 }  // namespace muster

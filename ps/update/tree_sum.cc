@@ -7,7 +7,7 @@
 namespace muster {
 namespace {
 
-constexpr size_t kMaxDepth = 64;  // of a tree over at most 2^32 slices
+constexpr size_t kMaxDepth = 64;  // of a tree with at most 2^32 slices
 
 }  // namespace
 
@@ -45,7 +45,7 @@ TreeSum::Addends TreeSum::RunToLast(const UpdateKernelTable& kernels, WireType t
 TreeSum::Addends TreeSum::RunFloats(const UpdateKernelTable& kernels,
                                     std::span<const void* const> parts, size_t at, size_t count,
                                     std::span<float> scratch) const {
-  Addends stack[kMaxDepth];  // `right` only at the end
+  Addends stack[kMaxDepth];  // `right` is only used for the last addition
   size_t depth = 0;
   for (size_t op = 0; op < program_.size(); ++op) {
     if (program_[op] != kAdd) {
@@ -56,10 +56,11 @@ TreeSum::Addends TreeSum::RunFloats(const UpdateKernelTable& kernels,
     const float* right = stack[--depth].left;
     Addends& sum = stack[depth - 1];
     if (right == nullptr) continue;
-    float* const place = scratch.data() + (depth - 1) * kBlock;  // where the left one may be
+    float* const place =
+        scratch.data() + (depth - 1) * kBlock;  // possible location of the left operand
     if (sum.left == nullptr) {
       sum.left = right;
-      if (right == place + kBlock) {  // in scratch, where the next one will be
+      if (right == place + kBlock) {  // in scratch, in the slot of the next operand
         std::copy_n(right, count, place);
         sum.left = place;
       }
@@ -75,7 +76,7 @@ TreeSum::Addends TreeSum::RunFloats(const UpdateKernelTable& kernels,
 
 const float* TreeSum::RunHalves(WireType type, std::span<const void* const> parts, size_t at,
                                 size_t count, std::span<float> scratch) const {
-  // What is not in a part is in scratch, at its place in the stack.
+  // A value that is not in a part is in scratch, in its stack slot.
   struct Value {
     bool any = false;
     const uint16_t* part = nullptr;

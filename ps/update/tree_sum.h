@@ -1,5 +1,5 @@
-// The sum of gradient parts in the order of the slice tree. With 16 bits on the wire, the parts are
-// widened, and each sum is rounded, as a worker rounds the sums that it makes.
+// The sum of gradient parts in the order of the slice tree. With a 16-bit wire type, parts are
+// widened and each sum is rounded, exactly as workers round their sums.
 #pragma once
 
 #include <cstddef>
@@ -12,30 +12,30 @@
 
 namespace muster {
 
-// The additions that make the root out of a set of subtrees, as a program for a stack machine:
-// worked out once, run for every block of every chunk. Immutable; any thread may run it.
+// The additions that combine a set of subtrees into the root, as a stack program: computed once,
+// run for every block of every chunk. Immutable and thread-safe.
 class TreeSum {
  public:
-  // `nodes` cover all slices, each exactly once.
+  // `nodes` must cover each slice exactly once.
   TreeSum(const std::vector<TreeNode>& nodes, int64_t slices);
 
-  // Floats that are added at a time: all blocks of a small stack stay in the L1 cache.
+  // Number of floats to add per block, so that all blocks of a small stack fit in the L1 cache.
   static constexpr size_t kBlock = 1024;
   size_t scratch_floats() const { return depth_ * kBlock; }
 
-  // The sum, but for its last addition, which a kernel can do while it reads: left + right, or
-  // left alone, or nothing. With 16 bits always without `right`: the sum is to be rounded.
+  // The sum before its last addition, which a kernel can do while it reads: left + right, only
+  // left, or nothing. With 16 bits, `right` is always null, because the sum must be rounded.
   struct Addends {
     const float* left = nullptr;
     const float* right = nullptr;
   };
-  // parts[i] are the values of nodes[i], floats or halves by `type`, or null if that subtree holds
-  // no samples: it then takes no part in the sum. Of values [at, at + count), count <= kBlock. What
-  // is added up or widened is in `scratch`, what is not in a part.
+  // Adds values [at, at + count), count <= kBlock. parts[i] has the values of nodes[i], floats or
+  // halves as in `type`, or is null if that subtree has no samples and does not take part. Sums and
+  // widened values are stored in `scratch`.
   Addends RunToLast(const UpdateKernelTable& kernels, WireType type,
                     std::span<const void* const> parts, size_t at, size_t count,
                     std::span<float> scratch) const;
-  // With the last addition. Null if there is nothing.
+  // Includes the last addition. Null if there are no samples.
   const float* Run(const UpdateKernelTable& kernels, WireType type,
                    std::span<const void* const> parts, size_t at, size_t count,
                    std::span<float> scratch) const;
@@ -44,7 +44,7 @@ class TreeSum {
   static constexpr int kAdd = -1;
   Addends RunFloats(const UpdateKernelTable& kernels, std::span<const void* const> parts, size_t at,
                     size_t count, std::span<float> scratch) const;
-  // Rounded, and in scratch, or null.
+  // Returns the rounded sum, in scratch, or null.
   const float* RunHalves(WireType type, std::span<const void* const> parts, size_t at, size_t count,
                          std::span<float> scratch) const;
   void Visit(const TreeNode& node, const std::vector<TreeNode>& nodes, int64_t slices);

@@ -1,4 +1,4 @@
-// Values that are not finite, for people.
+// Formats non-finite values for messages.
 #pragma once
 
 #include <cmath>
@@ -6,7 +6,7 @@
 
 namespace muster {
 
-// `value`, but a NaN without its sign, which means nothing and would be printed as "-nan".
+// Removes the sign of a NaN, which is meaningless but would print as "-nan".
 template <typename T>
 T UnsignedNan(T value) {
   return std::isnan(value) ? std::numeric_limits<T>::quiet_NaN() : value;

@@ -6,9 +6,9 @@
 namespace muster {
 namespace {
 
-// Where the gradient of floats [at, at + count) is, clipped and scaled: in a part or `averaged` if
-// nothing had to be done, else in `buffer` or `scratch`. The last addition of a tree is left to
-// the update, which reads both addends faster than a sum that is written first.
+// The clipped and scaled gradient of floats [at, at + count): in a part or in `averaged` if
+// unchanged, otherwise in `buffer` or `scratch`. The update itself does the tree's last addition,
+// because reading two addends is faster than writing the sum first.
 TreeSum::Addends Gradient(const ChunkUpdate& update, const Segment& segment, size_t at,
                           size_t count, std::span<float> scratch, float* buffer, uint32_t& bad) {
   static constexpr float kZeros[TreeSum::kBlock] = {};
@@ -51,8 +51,8 @@ uint32_t UpdateOne(const UpdateBlock& block, const Segment& segment, const Updat
   return 0;
 }
 
-// Where a block's new values go: into their arena, or, where that is another one than they come
-// from and larger than the cache, into a place in the L1 cache first and then past it.
+// Where to write a block's new values. If the target is a different buffer than the source and
+// exceeds the cache, they go to a block in the L1 cache first and are then streamed to memory.
 class Destination {
  public:
   Destination(const ChunkUpdate& update, size_t at, size_t count, std::span<const float> from,
@@ -74,10 +74,11 @@ class Destination {
   float* const nearby_;
 };
 
-// next_average of the block, and what is evaluated of it. Nonzero if that cannot travel.
+// Computes next_average of the block and the copy for evaluation. Returns nonzero if a value does
+// not fit the wire type.
 uint32_t UpdateAverage(const ChunkUpdate& update, const Segment& segment, const float* next_weights,
                        float* next_average, size_t at, size_t count) {
-  // A running statistic is an average already.
+  // A running statistic is already an average.
   const bool statistic = segment.kind == Segment::Kind::kStatistic;
   const double decay = statistic ? 0 : update.rule.ema_decay;
   update.rule.kernels->average(next_weights, update.average.data() + at, next_average, count,
@@ -138,7 +139,7 @@ bool ApplyUpdate(const ChunkUpdate& update) {
           Narrow(update.gradient.type, {weights.place(), count}, update.wire_weights.data() + at);
     }
     weights.Stream();
-    if (segment->kind == Segment::Kind::kTrained) {  // the state of others is zero for ever
+    if (segment->kind == Segment::Kind::kTrained) {  // the state of other segments is always zero
       for (const Destination& one : state) one.Stream();
     }
     at += count;

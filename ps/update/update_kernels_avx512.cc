@@ -1,4 +1,4 @@
-// 16 floats at a time (compiler flags: ps/CMakeLists.txt).
+// 16 floats per instruction (compiler flags: ps/CMakeLists.txt).
 #define MUSTER_UPDATE_TABLE kAvx512UpdateKernels
 #define MUSTER_UPDATE_NAME "AVX512"
 #include "ps/update/update_kernels.inc"

@@ -1,4 +1,4 @@
-// For what every processor of the family has (compiler flags: ps/CMakeLists.txt).
+// For the baseline of the processor family (compiler flags: ps/CMakeLists.txt).
 #define MUSTER_UPDATE_TABLE kScalarUpdateKernels
 #define MUSTER_UPDATE_NAME "SCALAR"
 #include "ps/update/update_kernels.inc"

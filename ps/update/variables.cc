@@ -35,7 +35,7 @@ void Variables::StartFromWeights() {
   (void)Narrow(wire_type_, Weights(0), HalfWeights(0).data());
 }
 
-// The average as workers would have got it for an evaluation that is still to come.
+// Also restores the copy of the average that workers need for an evaluation that is still due.
 void Variables::RestoreDerived(int64_t version) {
   if (has_average()) std::ranges::copy(Average(updates_), EvaluatedAverage().begin());
   if (wire_type_ == wire::FP32) return;

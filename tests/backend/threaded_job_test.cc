@@ -104,8 +104,8 @@ TEST_P(ThreadedJob, AGradientThatIsLeftUnwrittenIsNamed) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kFailure);
     EXPECT_THAT(error.what(),
-                ::testing::ContainsRegex("the gradient of out/bias was not written: index 0 of 10, "
-                                         "[0-9]+ of the [0-9]+ floats looked at \\(slice [0-9] of "
+                ::testing::ContainsRegex("gradient of out/bias was not written: index 0 of 10, "
+                                         "[0-9]+ of the [0-9]+ floats checked \\(slice [0-9] of "
                                          "step [0-9]\\)"));
   }
 }

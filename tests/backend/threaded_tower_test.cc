@@ -14,11 +14,11 @@
 #include "worker/nn/device_view.h"
 
 namespace muster::testing {
-namespace {
+namespace threaded_tower_test {
 
 constexpr double kPatience = 30;
 
-// Which queue is slow. Each missing wait is detected with one of them.
+// Which threads are slow. Each missing wait is detected with one of the schedules.
 struct Schedule {
   const char* name;
   std::array<int, 3> delays;
@@ -229,5 +229,5 @@ TEST(ThreadedBackendTest, WhoWaitsForADeviceThatStandsStillGivesUp) {
   go.set_value();
 }
 
-}  // namespace
+}  // namespace threaded_tower_test
 }  // namespace muster::testing

@@ -39,7 +39,8 @@ TEST_F(Waits, LookAfterAFewShortOnes) {
 
 TEST_F(Waits, NeverLookWhereTheyAreLong) {
   for (int i = 0; i < 1000; ++i) EXPECT_FALSE(Wait(milliseconds(3)));
-  // Nor if only some waits are long: training waits for the first chunk, and the others are there.
+  // It does not spin if only some are long either: in training, a step waits for its first chunk,
+  // and the others are there.
   for (int i = 0; i < 1000; ++i) EXPECT_FALSE(Wait(i % 3 == 0 ? milliseconds(3) : milliseconds(0)));
 }
 

@@ -49,7 +49,7 @@ transfer_t Jump(fcontext_t* left, fcontext_t to, Fiber* fiber) {
   return boost::context::detail::jump_fcontext(to, &passed);
 }
 
-// Stores the context that was left.
+// Stores the context of the fiber that was left.
 fcontext_t* Keep(const transfer_t& from) {
   const Passed& passed = *static_cast<const Passed*>(from.data);
   *passed.left = from.fctx;

@@ -84,8 +84,9 @@ std::string OfNextVersion(std::string bytes) {
 
 TEST(StateFileTest, ANewerVersionIsRefusedByName) {
   const std::string bytes = OfNextVersion(StateFileBytes(SomeState()));
-  EXPECT_THAT(ErrorOf(ExitCode::kUsage, [&] { (void)ParseStateFile("f/state.pb", bytes); }),
-              ::testing::AllOf(HasSubstr("f/state.pb: has version 2"), HasSubstr("reads up to 1")));
+  EXPECT_THAT(
+      ErrorOf(ExitCode::kUsage, [&] { (void)ParseStateFile("f/state.pb", bytes); }),
+      ::testing::AllOf(HasSubstr("f/state.pb: has version 2"), HasSubstr("only reads up to 1")));
 }
 
 class DamageTest : public ::testing::Test {
@@ -123,7 +124,7 @@ TEST_F(DamageTest, EveryFlipIsNoticed) {
   EXPECT_EQ(run_.Newest(), kNewer);
 }
 
-// The checksum is valid, so only the values are wrong.
+// The checksums are right: a program that knows the format wrote these numbers.
 TEST_F(DamageTest, NumbersThatNoRunComesTo) {
   const std::pair<const char*, void (*)(checkpoint::State&)> kChanges[] = {
       {"updates", [](checkpoint::State& state) { state.set_updates(-1); }},
@@ -162,10 +163,10 @@ TEST_F(DamageTest, EveryTruncationIsNoticed) {
 
 TEST_F(DamageTest, FilesOfAnotherCheckpoint) {
   fs::copy_file(Older(kTensorFile), Newer(kTensorFile), fs::copy_options::overwrite_existing);
-  EXPECT_THAT(Said(), HasSubstr("of another checkpoint: its checkpoint is step-00000007-g1"));
+  EXPECT_THAT(Said(), HasSubstr("another checkpoint: its checkpoint is step-00000007-g1"));
   fs::copy_file(Older(kStateFile), Newer(kStateFile), fs::copy_options::overwrite_existing);
   EXPECT_THAT(Said(),
-              HasSubstr("is the state of step-00000007-g1: expected that of step-00000012"));
+              HasSubstr("holds the state of step-00000007-g1, expected that of step-00000012"));
 }
 
 TEST_F(DamageTest, TensorsOfAnotherRun) {
@@ -175,7 +176,7 @@ TEST_F(DamageTest, TensorsOfAnotherRun) {
   WriteCheckpoint(what, other.image());
   fs::copy_file(other.Folder(kNewer) + "/" + kTensorFile, Newer(kTensorFile),
                 fs::copy_options::overwrite_existing);
-  EXPECT_THAT(Said(), HasSubstr(std::string("of another checkpoint: its run is ") + kOtherRun));
+  EXPECT_THAT(Said(), HasSubstr(std::string("another checkpoint: its run is ") + kOtherRun));
 }
 
 // All of it, with a correct name.
@@ -189,7 +190,7 @@ TEST_F(DamageTest, ACheckpointOfAnotherRun) {
   WriteCheckpoint(what, other.image());
   WriteBytes(fs::path(run_.dir()) / kRunIdFile, kSomeRun);
   const auto is_named = HasSubstr(
-      fmt::format("is of another run: expected that of run {}, got {}", kSomeRun, kOtherRun));
+      fmt::format("belongs to another run: expected run {}, got {}", kSomeRun, kOtherRun));
   EXPECT_THAT(Said(), is_named);
   RequireOwnCheckpoints(run_.dir());  // the older one is its own
   // Either copy of the run ID suffices if the other one is missing or unreadable.
@@ -239,8 +240,8 @@ TEST_F(DamageTest, NoneThatIsWhole) {
   const ChosenCheckpoint chosen = ChooseCheckpoint(run_.dir());
   EXPECT_FALSE(chosen.reader);
   EXPECT_THAT(ErrorOf(ExitCode::kData, [&] { NoCheckpoint(run_.dir(), chosen.damaged); }),
-              ::testing::AllOf(HasSubstr("no checkpoint that is whole"),
-                               HasSubstr(Newer(kStateFile)), HasSubstr(Older(kTensorFile))));
+              ::testing::AllOf(HasSubstr("no intact checkpoint"), HasSubstr(Newer(kStateFile)),
+                               HasSubstr(Older(kTensorFile))));
 }
 
 // Skipping it would lose its contents.

@@ -88,7 +88,7 @@ int ftruncate(int fd, off_t size) {
 
 int close(int fd) {
   static const auto real = Real<int (*)(int)>("close");
-  // Not for folders, nor for files that are only read.
+  // Folders and files that are only read do not matter.
   const int flags = WatchesCalls() ? ::fcntl(fd, F_GETFL) : -1;
   const bool writes = flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
   const bool fails = writes && OnFile("close", fd) == Fault::kError;

@@ -9,7 +9,7 @@ namespace muster::testing {
 enum class Fault {
   kNone,
   kKill,        // SIGKILL before the call
-  kKillInside,  // SIGKILL after a part of a write
+  kKillInside,  // kills the process after a partial write
   kError,       // the call fails; OnCall sets errno
 };
 

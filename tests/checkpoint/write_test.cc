@@ -16,7 +16,7 @@
 #include "tests/checkpoint/system_calls.h"
 
 namespace muster {
-namespace {
+namespace write_test {
 
 namespace fs = std::filesystem;
 using ::testing::AnyOf;
@@ -176,5 +176,5 @@ TEST_F(WriteTest, ADirectoryThatIsGone) {
   }
 }
 
-}  // namespace
+}  // namespace write_test
 }  // namespace muster

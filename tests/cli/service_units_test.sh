@@ -14,7 +14,7 @@ for unit in muster-server.service muster-worker@.service; do
   file=$folder/${unit/@./@0.}
   sed "s#/usr/local/bin/muster#$program#" "$units/$unit" > "$file"
   grep -q "^ExecStart=$program " "$file"
-  # It may report problems of other units of this system. Only lines about this one count.
+  # It may complain about other units of this system. Only findings about this one count.
   systemd-analyze verify "$file" 2>&1 | grep -F "$(basename "$file")" && exit 1
   # Exposure is a number from 0 to 100.
   systemd-analyze security --offline=true --threshold=16 "$file" > "$folder/security" 2>&1 || {

@@ -59,10 +59,9 @@ TEST_F(Guard, PaddingIsNobodysToWrite) {
 TEST_F(Guard, NamesVariableAndIndex) {
   const Variable& weights = graph_.variables()[2];
   guard_.Fill(arena_, weights.offset + 7, weights.offset + 9);
-  EXPECT_THAT(
-      Trouble(0, arena_.size()),
-      AllOf(HasSubstr("the gradient of out/weights was not written: index 7 of 1,000, 2 of "),
-            HasSubstr("(slice 3 of step 12)")));
+  EXPECT_THAT(Trouble(0, arena_.size()),
+              AllOf(HasSubstr("gradient of out/weights was not written: index 7 of 1,000, 2 of "),
+                    HasSubstr("(slice 3 of step 12)")));
   // A chunk check only detects it if the variable ends in that chunk.
   EXPECT_EQ(Trouble(weights.offset + 9, arena_.size()), "");
   EXPECT_THAT(Trouble(weights.offset + 8, weights.offset + 9),
@@ -113,7 +112,7 @@ TEST_P(GuardedClient, DoesNotPushTheLastStepsBytes) {
       RunForgetful(client, options.arena_floats, forgotten, 1);
       ADD_FAILURE() << "the error was not detected";
     } catch (const Error& error) {
-      EXPECT_THAT(error.what(), AllOf(HasSubstr("the gradient of out/weights was not written: "
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("gradient of out/weights was not written: "
                                                 "index 123 of 1,000"),
                                       HasSubstr("slices 0 to 3 of step 1")));
     }

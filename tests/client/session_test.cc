@@ -7,7 +7,7 @@
 #include "common/link/wire_values.h"
 
 namespace muster {
-namespace {
+namespace session_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -366,5 +366,5 @@ TEST_F(SessionTest, SilenceEndsItButNotATimeInWhichItWasSuspended) {
   EXPECT_EQ(Code(), ExitCode::kDeadline);
 }
 
-}  // namespace
+}  // namespace session_test
 }  // namespace muster

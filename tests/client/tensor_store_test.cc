@@ -13,7 +13,7 @@
 #include "common/base/error.h"
 
 namespace muster {
-namespace {
+namespace tensor_store_test {
 
 const GradientLayout kLayout({10, 25, 40}, 3, 2);
 constexpr size_t kFloats = 40;
@@ -158,5 +158,5 @@ TEST(SharedTensorStore, RefusesWhatDoesNotFit) {
   EXPECT_NE(refused(2, 3, wire::BF16).find("round"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace tensor_store_test
 }  // namespace muster

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace muster {
-namespace {
+namespace terms_test {
 
 constexpr size_t kFloats = 40;
 
@@ -125,5 +125,5 @@ TEST(Arrivals, OfAnAverageComeAfterTheirWeightsAndNeedNotCome) {
   EXPECT_TRUE(arrived.Has(4, 0, true)) << "its evaluation is over";
 }
 
-}  // namespace
+}  // namespace terms_test
 }  // namespace muster

@@ -71,25 +71,25 @@ TEST(ComputeSettings, TheFirstDifferenceIsNamed) {
     return FirstDifference(ComputeSettings(Parse()), ComputeSettings(other)).value_or("none");
   };
   EXPECT_EQ(difference([](config::Config& c) { c.mutable_run()->set_seed(8); }),
-            "run.seed is 7 here and 8 in the worker");
+            "run.seed is 7 on the server and 8 on the worker");
   EXPECT_EQ(difference([](config::Config& c) {
               c.mutable_worker()->set_convolution(config::Worker::DIRECT);
             }),
-            "worker.convolution is at its default here and DIRECT in the worker");
+            "worker.convolution is at its default on the server and DIRECT on the worker");
   EXPECT_THAT(
       difference([](config::Config& c) { c.mutable_data()->mutable_preprocess()->clear_flip(); }),
-      AllOf(HasSubstr("data.preprocess.flip is true here"), HasSubstr("default in the worker")));
+      AllOf(HasSubstr("data.preprocess.flip is true on"), HasSubstr("default on the worker")));
   EXPECT_THAT(
       difference(
           [](config::Config& c) { c.mutable_data()->mutable_preprocess()->set_standardize(true); }),
-      AllOf(HasSubstr("standardize is at its default here"), HasSubstr("true in the worker")));
+      AllOf(HasSubstr("standardize is at its default on"), HasSubstr("true on the worker")));
   EXPECT_EQ(
       difference([](config::Config& c) { c.mutable_data()->mutable_class_weights()->Add(0.5); }),
-      "data.class_weights[0] is at its default here and 0.5 in the worker");
+      "data.class_weights[0] is at its default on the server and 0.5 on the worker");
   EXPECT_THAT(difference([](config::Config& c) {
                 c.mutable_model()->mutable_layer(2)->mutable_dropout()->set_rate(0.25f);
               }),
-              HasSubstr("model.layer[drop].dropout.rate is 0.5 here and 0.25"));
+              HasSubstr("model.layer[drop].dropout.rate is 0.5 on the server and 0.25"));
   EXPECT_THAT(
       difference([](config::Config& c) {
         c.mutable_model()->mutable_layer(3)->mutable_softmax_cross_entropy()->set_label_smoothing(

@@ -29,7 +29,9 @@ struct Mistake {
   const char* advice;
 };
 
-TEST_F(ConfigTest, AMistakeHasAPlaceAKeyAndAdvice) {
+class ConfigErrorTest : public ConfigTest {};
+
+TEST_F(ConfigErrorTest, AMistakeHasAPlaceAKeyAndAdvice) {
   for (const Mistake& one : {
            Mistake{"cluster { worker: 3 }", "cluster.worker", "\"workers\""},
            {"clutser { workers: 3 }", "clutser", "\"cluster\""},
@@ -58,7 +60,7 @@ TEST_F(ConfigTest, AMistakeHasAPlaceAKeyAndAdvice) {
   }
 }
 
-TEST_F(ConfigTest, AMistakeInASettingNamesIt) {
+TEST_F(ConfigErrorTest, AMistakeInASettingNamesIt) {
   const std::string path = Config("");
   for (const Mistake& one : {
            Mistake{"run.epocs=3", "run.epocs", "\"epochs\""},
@@ -87,7 +89,7 @@ TEST_F(ConfigTest, AMistakeInASettingNamesIt) {
   }
   for (const auto& [setting, what] : {std::pair{"run.epochs=3 seed: 4", "got 3 seed: 4"},
                                       {"optimizer={ type: SGD } run { seed: 7 }", "one value"},
-                                      {"run.seed.x=3", "no parts"},
+                                      {"run.seed.x=3", "has no fields"},
                                       {"model.layer.name=3", "list"},
                                       {"model.layer[nope].name=3", "nope"},
                                       {"model.layer[99999999999].name=3", "99999999999"}}) {
@@ -97,7 +99,7 @@ TEST_F(ConfigTest, AMistakeInASettingNamesIt) {
   EXPECT_THROW(ParseSetting("=3"), Error);
 }
 
-TEST_F(ConfigTest, AMistakeIsOneLineWhateverItsValueHolds) {
+TEST_F(ConfigErrorTest, AMistakeIsOneLineWhateverItsValueHolds) {
   for (const char* setting :
        {"run.seed=\x1b\n  y", "optimizer.type=\n  y", "a\n  b=3", "model.layer[\n  x].name=y"}) {
     EXPECT_THAT(ErrorOf(Config(""), {setting}),
@@ -105,7 +107,7 @@ TEST_F(ConfigTest, AMistakeIsOneLineWhateverItsValueHolds) {
   }
 }
 
-TEST_F(ConfigTest, NamesOfEnumsInAnyCase) {
+TEST_F(ConfigErrorTest, NamesOfEnumsInAnyCase) {
   const config::Config config = LoadConfig(
       Config("optimizer { # type: Sgd\n\ttype:\t# Adam\n\tAdam } cluster { transport: tcp }"),
       {ParseSetting("worker.precision=Bf16"), ParseSetting("server={ instruction_set: Avx2 }")});
@@ -116,7 +118,7 @@ TEST_F(ConfigTest, NamesOfEnumsInAnyCase) {
 }
 
 // PyTorch's padding=1. The parser would accept it, because 1 is the number of VALID.
-TEST_F(ConfigTest, PaddingIsNoNumber) {
+TEST_F(ConfigErrorTest, PaddingIsNoNumber) {
   Write("model.txtpb",
         "layer { name: \"c\" conv2d { filters: 4 kernel: 3 padding: 1 } }\n" + std::string(kModel));
   EXPECT_THAT(ErrorOf(Config("")),
@@ -128,7 +130,7 @@ TEST_F(ConfigTest, PaddingIsNoNumber) {
               HasSubstr("padding: EXPLICIT pad: 2"));
 }
 
-TEST_F(ConfigTest, MistakesOfTheModelNameItsFileLineAndLayer) {
+TEST_F(ConfigErrorTest, MistakesOfTheModelNameItsFileLineAndLayer) {
   const auto error = [&](const std::string& model) {
     Write("model.txtpb", model);
     return ErrorOf(Config(""));
@@ -154,13 +156,13 @@ TEST_F(ConfigTest, MistakesOfTheModelNameItsFileLineAndLayer) {
   EXPECT_THAT(ErrorOf(Config("")), AllOf(HasSubstr("c.txtpb:4"), HasSubstr("model.txtpb")));
 }
 
-TEST_F(ConfigTest, TextIsUtf8WithoutZeroBytes) {
+TEST_F(ConfigErrorTest, TextIsUtf8WithoutZeroBytes) {
   EXPECT_THAT(ErrorOf(Config(""), {"data.class_names=\"caf\\351\""}),
               AllOf(HasSubstr("data.class_names[0]: "), HasSubstr("0xe9")));
   EXPECT_THAT(ErrorOf(Config(""), {"data.dir=\"a\\000b\""}), HasSubstr("data.dir: "));
 }
 
-TEST_F(ConfigTest, ATextThatIsNoConfig) {
+TEST_F(ConfigErrorTest, ATextThatIsNoConfig) {
   const auto error = [&](const std::string& text) { return ErrorOf(Write("other", text)); };
   EXPECT_THAT(error(""), HasSubstr("the file is empty"));
   EXPECT_THAT(error(std::string("r\0u\0n\0", 6)), HasSubstr("is not a text file"));
@@ -174,20 +176,19 @@ TEST_F(ConfigTest, ATextThatIsNoConfig) {
   }
   EXPECT_THAT(ErrorOf(dir_ + "/none.txtpb"), HasSubstr("No such file"));
   EXPECT_THAT(ErrorOf(dir_), HasSubstr(dir_));
-  EXPECT_EQ(ErrorOf("/dev/zero"), "/dev/zero: larger than 64 MiB: is it a text?");
+  EXPECT_EQ(ErrorOf("/dev/zero"), "/dev/zero: larger than 64 MiB: expected a text file");
   Write("model.txtpb", "");
   EXPECT_THAT(ErrorOf(Config("")), HasSubstr("model.txtpb: the file is empty"));
 }
 
-TEST_F(ConfigTest, AByteOrderMarkIsNoMistake) {
+TEST_F(ConfigErrorTest, AByteOrderMarkIsNoMistake) {
   std::ifstream good(Config(""));
   const std::string text((std::istreambuf_iterator<char>(good)), {});
   EXPECT_EQ(LoadConfig(Write("marked.txtpb", "\xEF\xBB\xBF" + text), {}).run().epochs(), 2);
 }
 
-// Whatever the line contains, the error is short, and time and memory are linear in the file's
-// size.
-TEST_F(ConfigTest, ALineOfMegabytes) {
+// The error is short whatever the line contains. Time and memory are linear in the file's size.
+TEST_F(ConfigErrorTest, ALineOfMegabytes) {
   const std::string many(10 << 20, 'x');
   for (const std::string& text :
        {many, "run { steps: " + many + " }", "cluster { transport: " + many + " }",
@@ -203,7 +204,7 @@ TEST_F(ConfigTest, ALineOfMegabytes) {
 }
 
 // Uses names from PyTorch and Keras.
-TEST_F(ConfigTest, EveryMistakeOfAFirstConfigIsReportedAtOnce) {
+TEST_F(ConfigErrorTest, EveryMistakeOfAFirstConfigIsReportedAtOnce) {
   const std::string path = Write("first.txtpb", R"(run { epochs: 5 batch_size: 64 }
 data { format: IMAGENET dir: "images" }
 optimizer { type: Adam lr: 0.001 }
@@ -232,7 +233,7 @@ model {
           AllOf(HasSubstr("first.txtpb:8: "), HasSubstr("softmax_cross_entropy"))));
 }
 
-TEST_F(ConfigTest, MistakesOfTheFileOfItsModelAndOfSettingsAreReportedAtOnce) {
+TEST_F(ConfigErrorTest, MistakesOfTheFileOfItsModelAndOfSettingsAreReportedAtOnce) {
   Write("model.txtpb",
         "layer { name: fc dense { unit: 10 } }\n"
         "layer { name: \"loss\" softmax_cross_entropy {} }\n");
@@ -243,15 +244,15 @@ TEST_F(ConfigTest, MistakesOfTheFileOfItsModelAndOfSettingsAreReportedAtOnce) {
                                    HasSubstr("--set run.seeds=1: "), HasSubstr("cluster.workers")));
 }
 
-// An unreadable value must not make other settings seem wrong.
-TEST_F(ConfigTest, NoMistakeIsReportedThatFollowsFromAnother) {
+// A value that cannot be read must not make other settings look wrong.
+TEST_F(ConfigErrorTest, NoMistakeIsReportedThatFollowsFromAnother) {
   EXPECT_THAT(Lines(ErrorOf(Config("data { format: MNITS preprocess { crop_height: 30 crop_width: "
                                    "99 } } #"))),
               ElementsAre("2 mistakes:", HasSubstr("data.format"), HasSubstr("multiple times")));
   EXPECT_THAT(Lines(ErrorOf(Config("cluster { workers: two min_workers: 5 }"))), SizeIs(1));
 }
 
-TEST_F(ConfigTest, OneMistakeIsOneLine) {
+TEST_F(ConfigErrorTest, OneMistakeIsOneLine) {
   for (const auto& [text, error] : {
            std::pair{"cluster { workers: 2 } }", "2: there is no \"{\" for this \"}\""},
            {"cluster { workers: 2 }\n}", "3: there is no \"{\" for this \"}\""},
@@ -272,7 +273,7 @@ TEST_F(ConfigTest, OneMistakeIsOneLine) {
 }
 
 // Each mistake requires another parse of the text.
-TEST_F(ConfigTest, OnlySoManyMistakesAreReportedAtOnce) {
+TEST_F(ConfigErrorTest, OnlySoManyMistakesAreReportedAtOnce) {
   std::string keys, values = "run { epochs: 1 }\n";
   for (int i = 0; i < 1000; ++i) keys += fmt::format("foo{}: 1\n", i);
   for (int i = 0; i < 1000; ++i) values += "run: 1\n";

@@ -9,7 +9,7 @@
 #include "proto/config.pb.h"
 
 namespace muster {
-namespace {
+namespace graph_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -88,11 +88,11 @@ TEST(Graph, ErrorsNameTheLayer) {
   EXPECT_THAT(ErrorOf(R"(layer { name: "x" conv2d { filters: 2 kernel: 3 pad: 1 } })"),
               HasSubstr("EXPLICIT"));
   EXPECT_THAT(ErrorOf(R"(layer { name: "x" max_pool { kernel: 3 padding: EXPLICIT pad: 3 } })"),
-              HasSubstr("padding only"));
+              HasSubstr("hold only padding"));
   EXPECT_THAT(ErrorOf(R"(layer { name: "a" dense { units: 3 } } layer { name: "b" relu {} }
                          layer { name: "c" input: "a" relu {} } layer { name: "loss" softmax_cross_entropy {} })"),
               AllOf(HasSubstr("\"b\" (relu)"), HasSubstr("no layer reads")));
-  EXPECT_THAT(ErrorOf(R"(layer { name: "data" relu {} })"), HasSubstr("is the image"));
+  EXPECT_THAT(ErrorOf(R"(layer { name: "data" relu {} })"), HasSubstr("reserved"));
   EXPECT_THAT(ErrorOf(R"(layer { name: "x" add {} })"),
               AllOf(HasSubstr("\"x\" (add)"), HasSubstr("at least 2 inputs, got 1")));
   EXPECT_THAT(ErrorOf(R"(layer { name: "x" input: ["data", "data"] relu {} })"),
@@ -194,5 +194,5 @@ TEST(Graph, HashTellsGraphsApart) {
   EXPECT_NE(sum(R"(["a", "b"])"), sum(R"(["b", "a"])"));
 }
 
-}  // namespace
+}  // namespace graph_test
 }  // namespace muster

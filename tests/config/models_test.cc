@@ -25,7 +25,7 @@ Graph Load(const std::string& name, const Shape& input, uint32_t classes = 1000)
   return BuildGraph(model, input);
 }
 
-// The multiply-adds of convolutions and dense layers, as counted in papers.
+// Counts convolutions and dense layers only, as papers do.
 int64_t MultiplyAdds(const Graph& graph) {
   double flops = 0;
   for (const Layer& layer : graph.layers()) {

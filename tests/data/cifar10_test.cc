@@ -164,14 +164,14 @@ TEST_F(WholeRecords, MissingFromThePublishedSet) {
   EXPECT_EQ(OpenCifar10(dir_.string()).train->size(), 50000);
   EXPECT_EQ(OpenCifar10(dir_.string()).remark, "");
   Cut(kCifar10TestFile, 9999);
-  ExpectError(kCifar10TestFile, "expected 10000 records, as the published files have");
+  ExpectError(kCifar10TestFile, "expected 10000 records, as in the published files");
   Cut(kCifar10TrainFiles[0], 100);
-  ExpectError(kCifar10TrainFiles[0], "and data_batch_2.bin has, found 100");
+  ExpectError(kCifar10TrainFiles[0], "and data_batch_2.bin, found 100");
   // If no file has the published size, it is a user's own set.
   for (const char* name : kCifar10TrainFiles) Cut(name, 100);
   EXPECT_EQ(OpenCifar10(dir_.string()).train->size(), 500);
   EXPECT_EQ(OpenCifar10(dir_.string()).remark,
-            "10,000 images a training file expected, as published, 100 found in each");
+            "expected 10,000 images per training file as published, found 100 in each");
   Cut(kCifar10TrainFiles[0], 99);
   EXPECT_EQ(OpenCifar10(dir_.string()).remark, "");
 }
@@ -181,9 +181,10 @@ TEST_F(WholeRecords, MissingFromAProceduralSet) {
   const std::string note = "version 1\nimages_per_training_file 3\ntest_images 4\n";
   WriteBytes(dir_ / kSyntheticNote, note);
   EXPECT_EQ(OpenCifar10(dir_.string()).test->size(), 4);
-  EXPECT_THAT(OpenCifar10(dir_.string()).remark, ::testing::HasSubstr("made-up"));
+  EXPECT_THAT(OpenCifar10(dir_.string()).remark, ::testing::HasSubstr("synthetic images"));
   Cut(kCifar10TrainFiles[4], 2);
-  ExpectError(kCifar10TrainFiles[4], "expected 3 records, as " + (dir_ / kSyntheticNote).string());
+  ExpectError(kCifar10TrainFiles[4],
+              "expected 3 records, as stated in " + (dir_ / kSyntheticNote).string());
 }
 
 TEST_F(WholeRecords, OfAProceduralSetWithPublishedAndOtherSizes) {
@@ -225,8 +226,9 @@ TEST(OpenEvaluatedSet, NeedsNoTrainingFiles) {
   WriteCifar10(dir.path());
   const uint64_t fingerprint = OpenDatasets(DataIn(dir.string()), 1).test->Fingerprint();
   WriteBytes(dir / "data_batch_2.bin", Records(10000, 1));
-  EXPECT_MUSTER_ERROR(OpenEvaluatedSet(DataIn(dir.string()), 1), ExitCode::kData,
-                      HasSubstr("test_batch.bin: expected 10000 records, as the published files"));
+  EXPECT_MUSTER_ERROR(
+      OpenEvaluatedSet(DataIn(dir.string()), 1), ExitCode::kData,
+      HasSubstr("test_batch.bin: expected 10000 records, as in the published files"));
   for (const char* name : kCifar10TrainFiles) fs::remove(dir / name);
   EXPECT_EQ(OpenEvaluatedSet(DataIn(dir.string()), 1).test->size(), 4);
   EXPECT_EQ(OpenEvaluatedSet(DataIn(dir.string()), 1).test->Fingerprint(), fingerprint);
@@ -243,7 +245,7 @@ TEST(OpenDatasets, TheRemedyFitsWhatIsThere) {
   WriteCifar10(dir.path());
   fs::resize_file(dir / "data_batch_2.bin", 100);
   EXPECT_MUSTER_ERROR(OpenDatasets(DataIn(dir.string()), 1), ExitCode::kData,
-                      HasSubstr("Move this set away, and get it again with `muster data get"));
+                      HasSubstr("Move this set away and download it again with `muster data get"));
   const std::string file = (dir / "data_batch_1.bin").string();
   EXPECT_MUSTER_ERROR(OpenDatasets(DataIn(file), 1), ExitCode::kData,
                       AllOf(HasSubstr(file + ": expected a directory"), HasSubstr("--data DIR"),

@@ -18,7 +18,7 @@
 #include "worker/data/pipeline.h"
 
 namespace muster::testing {
-namespace {
+namespace image_folder_test {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
@@ -206,7 +206,7 @@ TEST_F(ImageFolderTest, ThereMayBeTwoFoldersForEvaluations) {
   EXPECT_EQ(EvaluatedSetOf(OpenEvaluatedSet(Data(), 1)).size(), 3);
   config::Data data = Data();
   data.set_validation_fraction(0.5);
-  EXPECT_THAT(OpenDatasets(data, 1).remark, HasSubstr("has no effect beside"));
+  EXPECT_THAT(OpenDatasets(data, 1).remark, HasSubstr("has no effect because of"));
   EXPECT_EQ(OpenDatasets(data, 1).train->size(), 3);
 }
 
@@ -335,5 +335,5 @@ TEST_F(ImageFolderTest, LoosePhotosThatCannotBeReadAreBlackAndNamed) {
   EXPECT_EQ((*photos.troubles)[1], "");
 }
 
-}  // namespace
+}  // namespace image_folder_test
 }  // namespace muster::testing

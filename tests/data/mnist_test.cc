@@ -136,13 +136,13 @@ TEST_F(MnistTest, MissingFilesAreNamed) {
 TEST_F(MnistTest, ForeignHeadersAreNamed) {
   const std::string images = "train-images-idx3-ubyte";
   Write(images, "");
-  ExpectRefused(images, HasSubstr("nothing but its end"));
+  ExpectRefused(images, HasSubstr("found an empty file"));
   Write(images, std::string("\0\0", 2));
   ExpectRefused(images, HasSubstr("2 bytes"));
   Write(images, Idx({7}, Labels(7)) + Noise(100, 3));  // labels instead of images
   ExpectRefused(images, AllOf(HasSubstr("0x00000803"), HasSubstr("0x00000801")));
   Write(images, TrainImages().substr(0, 15));
-  ExpectRefused(images, HasSubstr("the end after 15 bytes"));
+  ExpectRefused(images, HasSubstr("in a file of 15 bytes"));
   std::string floats = TrainImages();
   floats[2] = 0x0d;  // 32-bit floats
   Write(images, floats);

@@ -17,7 +17,7 @@
 #include "worker/data/preprocess.h"
 
 namespace muster {
-namespace {
+namespace pipeline_test {
 
 using std::chrono::milliseconds;
 using ::testing::AllOf;
@@ -344,5 +344,5 @@ TEST(EvaluationPipeline, GivesTheCentreOfEverySampleInOrder) {
   }
 }
 
-}  // namespace
+}  // namespace pipeline_test
 }  // namespace muster

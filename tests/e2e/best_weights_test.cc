@@ -44,7 +44,7 @@ TEST_F(BestWeights, ThatAreNowhereAreSpokenOf) {
   EXPECT_THAT(lost.log,
               AllOf(HasSubstr("Warning: "), HasSubstr("Completed: "),
                     HasSubstr("best.safetensors: the weights of the best evaluation, at step 7"),
-                    HasSubstr("/config.txtpb"), Not(HasSubstr("once that is mended"))));
+                    HasSubstr("/config.txtpb"), Not(HasSubstr("fix that, then"))));
 }
 
 // The best weights in the run directory are older than the best evaluation.

@@ -102,12 +102,12 @@ TEST_F(Damage, OfAFileOfWeightsIsNamedByEveryReader) {
   }
   EXPECT_FALSE(fs::exists(out));
   EXPECT_FALSE(fs::exists(Path("tuned/metrics.jsonl")));
-  EXPECT_THAT(Muster({"inspect", alone}).log, HasSubstr("take another copy"));
+  EXPECT_THAT(Muster({"inspect", alone}).log, HasSubstr("use another copy"));
   const Outcome run = Muster({"inspect", Path("run0")});
   EXPECT_THAT(run.log, HasSubstr("write it again with muster launch --resume RUN_DIR"));
   // The rest of the run is still described.
   EXPECT_THAT(run.log, AllOf(HasSubstr("  run              completed, "),
-                             HasSubstr("best.safetensors: cannot be used: "),
+                             HasSubstr("best.safetensors: unusable: "),
                              HasSubstr("  checkpoint       checkpoints/step-")));
 }
 
@@ -125,7 +125,7 @@ TEST_F(Damage, OfTheBestWeightsIsMendedWhenTheRunGoesOn) {
     const Outcome longer = GoOn(name, {"--epochs", "5"});
     EXPECT_EQ(longer.exit_code, kept ? 0 : 1) << longer.log;
     EXPECT_THAT(longer.log, HasSubstr("best.safetensors: is damaged"));
-    EXPECT_THAT(longer.log, HasSubstr(kept ? "it is written again" : "in no file and in no check"));
+    EXPECT_THAT(longer.log, HasSubstr(kept ? "rewriting it in" : "no file and no remaining"));
     const int inspected = Muster({"inspect", best}).exit_code;
     EXPECT_EQ(inspected, kept ? 0 : 3);
     if (kept) {
@@ -147,7 +147,7 @@ TEST_F(Damage, CheckpointsOfAnotherRunAreRefusedAndNothingIsChanged) {
     const Outcome refused = GoOn("run0", more);
     EXPECT_EQ(refused.exit_code, 3) << refused.log;
     EXPECT_THAT(refused.log,
-                AllOf(HasSubstr("its checkpoints are of another run"),
+                AllOf(HasSubstr("its checkpoints belong to another run"),
                       HasSubstr(Slurp(Path("run0/run_id"))), HasSubstr(Slurp(Path("run1/run_id"))),
                       HasSubstr("begun in " + Path("run1").string())));
   }
@@ -175,7 +175,7 @@ TEST_F(Damage, ACompleteRunIsLeftAsItIs) {
   const Outcome mended = Succeeded(GoOn("run0"));
   EXPECT_THAT(mended.log, AllOf(HasSubstr("model.safetensors: is damaged"),
                                 HasSubstr("model-ema.safetensors: cannot be read"),
-                                HasSubstr("it is written again from step-00000024")));
+                                HasSubstr("restored it from step-00000024")));
   EXPECT_EQ(HashOf(Path("run0/model.safetensors")), hash);
   auto after = Contents(Path("run0"));
   EXPECT_EQ(HashOf(Path("run0/model-ema.safetensors")), [&] {
@@ -195,13 +195,13 @@ TEST_F(Damage, LinesOfMetricsThatSomebodyTookAreNamed) {
   std::ofstream(metrics) << text << "{\"step\":8,\"tr";
   const Outcome rest = Succeeded(GoOn("run0", {"--epochs", "5"}));
   EXPECT_THAT(rest.log,
-              AllOf(HasSubstr("metrics.jsonl: is not as the run left it: it lacks "),
+              AllOf(HasSubstr("metrics.jsonl: the file was changed; missing: "),
                     HasSubstr("of 12 lines of steps (8 to 24)"), HasSubstr("of 4 evaluations (")));
   for (const auto& one : rest.metrics) EXPECT_TRUE(one.is_object());
   EXPECT_TRUE(Slurp(metrics).starts_with(text + "{\"time\""));
   // The damage is reported once, and then repaired.
   const Outcome more = Succeeded(GoOn("run0", {"--epochs", "6"}));
-  EXPECT_THAT(more.log, Not(HasSubstr("is not as the run left it")));
+  EXPECT_THAT(more.log, Not(HasSubstr("the file was changed")));
 }
 
 TEST_F(Damage, EventFilesHoldEveryStepOnceAfterAKill) {

@@ -72,7 +72,7 @@ TEST_F(Examples, OfCommandsAboutWeights) {
   EXPECT_GE(seen, 13u);
 }
 
-// Includes the programs that `muster` starts.
+// The programs that `muster` starts are included.
 TEST_F(Examples, NoHelpTextIsWiderThanATerminal) {
   for (const char* program : {"muster-server", "muster-worker"}) {
     Process process({program, "--help"}, Path("help"));

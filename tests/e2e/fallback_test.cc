@@ -26,12 +26,13 @@ TEST_P(Fallback, ALaunchGoesOn) {
                  Path("launch.log"), Fault());
   EXPECT_EQ(launch.Wait(60), 0) << launch.Log();
   for (const char* file : {"run/worker-0.log", "run/worker-1.log"}) {
-    EXPECT_THAT(Slurp(Path(file)), AllOf(HasSubstr("ZeroMQ, since shared memory cannot be used"),
-                                         HasSubstr("over ZeroMQ")));
+    EXPECT_THAT(Slurp(Path(file)),
+                AllOf(HasSubstr("falling back to ZeroMQ: shared memory unavailable"),
+                      HasSubstr("over ZeroMQ")));
   }
-  EXPECT_THAT(Slurp(Path("run/server.log")),
-              AllOf(HasSubstr("rank 0"), HasSubstr("no memory could be shared with it"),
-                    Not(HasSubstr("lost"))));
+  EXPECT_THAT(
+      Slurp(Path("run/server.log")),
+      AllOf(HasSubstr("rank 0"), HasSubstr("shared memory failed"), Not(HasSubstr("lost"))));
   ASSERT_FALSE(Metrics("run").empty());
   EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
 }
@@ -49,14 +50,15 @@ TEST_P(Fallback, AWorkerByHandGoesOn) {
   EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
 }
 
-// LOCAL requires shared memory, so there is no fallback.
+// A job that requests shared memory does not fall back. It reports the reason.
 TEST_P(Fallback, LocalSaysWhyItFails) {
   Process launch({"muster", "launch", Path("config.txtpb"), "--run-dir", Path("run"), "--set",
                   "cluster.transport=LOCAL"},
                  Path("launch.log"), Fault());
   EXPECT_EQ(launch.Wait(60), 1) << launch.Log();
   EXPECT_THAT(launch.Log(),
-              HasSubstr(std::string(GetParam()) == "map" ? "cannot map" : "could not be received"));
+              HasSubstr(std::string(GetParam()) == "map" ? "cannot map"
+                                                         : "could not receive the shared memory"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Faults, Fallback, ::testing::Values("map", "receive"),

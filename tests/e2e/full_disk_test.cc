@@ -43,19 +43,19 @@ class FullDisk : public SmallDisk {
 TEST_F(FullDisk, ARunWithoutRoomComesToItsEndAndNamesWhatIsMissing) {
   const Outcome lost = LaunchIn("small/run", Large());
   EXPECT_EQ(lost.exit_code, 1);
-  EXPECT_THAT(lost.log, AllOf(HasSubstr("Warning: no checkpoint of step 0: "),
+  EXPECT_THAT(lost.log, AllOf(HasSubstr("Warning: could not save the checkpoint of step 0: "),
                               HasSubstr("Completed: "), HasSubstr("No space left"),
                               HasSubstr("small/run/model.safetensors: cannot be written"),
                               HasSubstr("small/run/model-ema.safetensors: cannot be written"),
                               HasSubstr("small/run/best.safetensors: cannot be written")));
-  EXPECT_THAT(lost.log, AllOf(HasSubstr("its weights are on no disk"), Not(HasSubstr("--resume")),
+  EXPECT_THAT(lost.log, AllOf(HasSubstr("its weights are not saved"), Not(HasSubstr("--resume")),
                               HasSubstr("muster launch " + Path("small/run").string() +
                                         "/config.txtpb --run-dir DIR")));
   const std::string server_log = Slurp(Path("small/run/server.log"));
   const Outcome again = GoOn("small/run");
   EXPECT_EQ(again.exit_code, 3) << again.log;
   EXPECT_THAT(again.log, AllOf(HasSubstr("holds no checkpoint"),
-                               HasSubstr("can be done again, with the same bits")));
+                               HasSubstr("Repeat the run to get the same bits")));
   EXPECT_EQ(Slurp(Path("small/run/server.log")), server_log);
   // Follows the advice.
   const Outcome repeated = Succeeded(Muster(
@@ -68,14 +68,14 @@ TEST_F(FullDisk, CheckpointsAreWrittenAgainWhenThereIsRoom) {
   const auto job = Begin({"checkpoint.every_steps=50", "tensorboard.enabled=false"});
   ASSERT_TRUE(Reaches("small/run", 200)) << job->Log();
   Fill();
-  ASSERT_TRUE(job->Says("Warning: no checkpoint of step ", 60));
+  ASSERT_TRUE(job->Says("Warning: could not save the checkpoint of step ", 60));
   fs::remove(Path("small/fill"));
   EXPECT_TRUE(Eventually(60, [&] {
-    return Slurp(Path("small/run/server.log")).find("checkpoints can be written again") !=
+    return Slurp(Path("small/run/server.log")).find("checkpoints are written again") !=
            std::string::npos;
   }));
   EXPECT_EQ(job->EndBy(SIGTERM, 60), 143);
-  EXPECT_THAT(job->Log(), Not(HasSubstr("not everything of the run could be kept")));
+  EXPECT_THAT(job->Log(), Not(HasSubstr("not all of the run could be saved")));
 }
 
 // The changed config does not fit either, so the run keeps it in memory.
@@ -95,9 +95,9 @@ TEST_F(FullDisk, AResumedRunThatCannotBeSavedIsDoneAgainWithTheSameBits) {
   EXPECT_THAT(full.log, AllOf(HasSubstr("config.txtpb: cannot be written"), HasSubstr("Completed"),
                               HasSubstr("metrics.jsonl: cannot be written"),
                               HasSubstr("model.safetensors: cannot be written"),
-                              HasSubstr("once that is mended, muster launch --resume " +
-                                        Path("small/run").string() +
-                                        " goes on from step 24, with the same bits")));
+                              HasSubstr("fix that, then resume from step 24 with the same bits: "
+                                        "muster launch --resume " +
+                                        Path("small/run").string())));
   EXPECT_EQ(Slurp(Path("small/run/config.txtpb")), config);
 
   fs::remove(Path("small/fill"));
@@ -113,7 +113,7 @@ TEST_F(FullDisk, ASeriesSaysThatItsResultsAreMissing) {
   fs::resize_file(Path("small/fill"), fs::file_size(Path("small/fill")) - 8 * 4096);
   const Outcome series = LaunchIn("small/runs", Large(), {"--repeat", "1"});
   EXPECT_EQ(series.exit_code, 1) << series.log;
-  EXPECT_THAT(series.log, HasSubstr("the results of the series could not be written"));
+  EXPECT_THAT(series.log, HasSubstr("cannot write the results of the series"));
 }
 
 TEST_F(FullDisk, TensorBoardGetsBackWhatMetricsHave) {
@@ -122,15 +122,14 @@ TEST_F(FullDisk, TensorBoardGetsBackWhatMetricsHave) {
   Fill();
   ASSERT_TRUE(first->Says(".muster: cannot be written", 60));
   EXPECT_EQ(first->EndBy(SIGTERM, 60), 143);
-  EXPECT_THAT(first->Log(),
-              AllOf(HasSubstr(".muster: lacks "), HasSubstr(" of its events, of steps"),
-                    HasSubstr("No space left on device; TensorBoard does not")));
+  EXPECT_THAT(first->Log(), AllOf(HasSubstr(".muster: missing: "), HasSubstr(" events of steps"),
+                                  HasSubstr("No space left on device; TensorBoard will not")));
 
   std::filesystem::remove(Path("small") / "fill");
   Process again({"muster", "launch", "--resume", Path("small/run")}, Path("again"));
   ASSERT_TRUE(Reaches("small/run", 400)) << again.Log();
   EXPECT_EQ(again.EndBy(SIGTERM, 60), 143);
-  EXPECT_THAT(again.Log(), Not(HasSubstr("lacks ")));
+  EXPECT_THAT(again.Log(), Not(HasSubstr(".muster: missing: ")));
 }
 
 TEST_F(FullDisk, WhoLooksInIsToldThatTheStatusIsOld) {
@@ -138,15 +137,15 @@ TEST_F(FullDisk, WhoLooksInIsToldThatTheStatusIsOld) {
   ASSERT_TRUE(Reaches("small/run", 200)) << job->Log();
   Fill();
   EXPECT_TRUE(Eventually(60, [&] {
-    return Muster({"top", "--once", Path("small/run")})
-               .log.find("what is shown is old: its disk") != std::string::npos;
+    return Muster({"top", "--once", Path("small/run")}).log.find("this status is old: its disk") !=
+           std::string::npos;
   })) << job->Log();
   EXPECT_EQ(job->EndBy(SIGTERM, 60), 143);
   std::filesystem::remove(Path("small/run") / "status.json");
   const Outcome none = Muster({"top", "--once", Path("small/run")});
   EXPECT_EQ(none.exit_code, 2);
-  EXPECT_THAT(none.log, HasSubstr("has no status.json, which a run's server writes each second: "
-                                  "its disk has no room left"));
+  EXPECT_THAT(none.log, HasSubstr("has no status.json, which the run's server writes every second: "
+                                  "its disk is full"));
 }
 
 TEST_F(FullDisk, AnExportWithoutRoomSaysSo) {

@@ -25,7 +25,7 @@ class HandJob : public RealJob {
   std::unique_ptr<Process> Worker(int rank, const std::string& endpoint, const Words& more = {},
                                   const ProcessOptions& options = {},
                                   const std::string& config = "config.txtpb");
-  // Starts `muster worker` with only these arguments.
+  // Starts a worker with these arguments only.
   std::unique_ptr<Process> PlainWorker(const Words& words, const ProcessOptions& options = {});
 
   // Expects that each ends soon and successfully.

@@ -55,7 +55,7 @@ TEST_F(Limits, OpenFiles) {
   }
 }
 
-// The server's need is known before it starts.
+// The server's limit is known before it starts.
 TEST_F(Limits, OpenFilesOfTheServer) {
   const Outcome outcome = LaunchWith(RLIMIT_NOFILE, 70);
   EXPECT_EQ(outcome.exit_code, 1);

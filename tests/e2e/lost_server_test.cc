@@ -70,7 +70,7 @@ TEST_F(LostServer, IsStartedAgainWithTheSameBits) {
   const Outcome whole = Succeeded(Launch(kLong));
   const auto job = Start("run", With("cluster.transport=TCP"));
   const pid_t first = Kill(20, SIGKILL);
-  ASSERT_TRUE(job->Says("Going on from"));
+  ASSERT_TRUE(job->Says("Resumed from"));
   Kill(Metrics("run").back().value("step", 0) + 30, SIGABRT, first);
   const Outcome outcome = Succeeded(End(*job));
   EXPECT_EQ(outcome.hash(), whole.hash());
@@ -83,8 +83,8 @@ TEST_F(LostServer, IsStartedAgainWithTheSameBits) {
   EXPECT_EQ(outcome.metrics.back()["server_restarts"], 2);
   EXPECT_THAT(Unwrapped(outcome.log),
               AllOf(ContainsRegex("Warning: server \\(pid [0-9]+\\) was killed by SIGKILL"),
-                    ContainsRegex("Starting again from step [0-9]+ \\(restart 1 of at most 3\\)"),
-                    ContainsRegex("restarts +the server was lost and started again 2 times: at "
+                    ContainsRegex("Restarting from step [0-9]+ \\(restart 1 of at most 3\\)"),
+                    ContainsRegex("restarts +the server was lost and restarted 2 times: at "
                                   "step [0-9,]+ \\(signal 9\\) from step ")));
   EXPECT_THAT(Muster({"runs", Path("run")}).log, HasSubstr("completed, 2 restarts"));
 }
@@ -120,8 +120,8 @@ TEST_F(LostServer, BeforeTheFirstCheckpointTheRunBeginsAnew) {
   EXPECT_EQ(Curve(WithoutEvents(outcome.metrics)), Curve(whole.metrics));
   EXPECT_EQ(outcome.metrics.back()["server_restarts"], 1);
   EXPECT_THAT(Unwrapped(outcome.log),
-              HasSubstr("Starting again from the beginning, since no checkpoint was on the disk "
-                        "yet (restart 1 of at most 3)"));
+              HasSubstr("Restarting from the beginning, because there is no checkpoint yet "
+                        "(restart 1 of at most 3)"));
   for (const char* const file : {"server.log", "worker-0.log"}) {
     EXPECT_EQ(Starts(file), 2) << file << " should have both attempts";
   }
@@ -135,7 +135,7 @@ TEST_F(LostServer, OneThatDiesAtEveryStartLeavesLittle) {
               {.environment = {{"LD_PRELOAD", MUSTER_FAULTS}, {"MUSTER_FAULT", "first"}}});
   const Outcome outcome = End(job);
   EXPECT_EQ(outcome.exit_code, 6);
-  EXPECT_THAT(Unwrapped(outcome.log), HasSubstr("the last 3 starts did not get to a first"));
+  EXPECT_THAT(Unwrapped(outcome.log), HasSubstr("the last 3 starts did not reach a first"));
   EXPECT_EQ(Starts("server.log"), 4);
   ExpectNoFolderButCheckpoints();
 }
@@ -144,18 +144,18 @@ TEST_F(LostServer, TheLastOneEndsTheRunAndResumeGoesOn) {
   const Outcome whole = Launch(kLong);
   const auto job = Start("run", With("run.max_restarts=1"));
   const pid_t first = Kill(20, SIGSEGV);
-  ASSERT_TRUE(job->Says("Going on from"));
+  ASSERT_TRUE(job->Says("Resumed from"));
   Kill(20, SIGKILL, first);
   const Outcome ended = End(*job);
   EXPECT_EQ(ended.exit_code, 6);
   EXPECT_THAT(Unwrapped(ended.log),
-              AllOf(HasSubstr("it was not started again: it has been started again 1 time already "
+              AllOf(HasSubstr("it was not restarted: it has already been restarted 1 time "
                               "(run.max_restarts)"),
-                    ContainsRegex("muster launch --resume .* goes on from step")));
+                    ContainsRegex("To resume from step [0-9,]+: muster launch --resume ")));
   const Outcome rest = Succeeded(Muster({"launch", "--resume", Path("run")}, "run"));
   EXPECT_EQ(rest.hash(), whole.hash());
   EXPECT_EQ(Curve(WithoutEvents(rest.metrics)), Curve(whole.metrics));
-  EXPECT_THAT(Unwrapped(rest.log), HasSubstr("(signal 11) and started again from step"));
+  EXPECT_THAT(Unwrapped(rest.log), HasSubstr("(signal 11) and restarted once, from step"));
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ std::vector<std::string> EventsOf(const std::vector<nlohmann::json>& metrics) {
   return events;
 }
 
-// The resident shared memory of a process.
+// The shared memory that is resident in the process, in KiB.
 int64_t SharedKb(pid_t pid) {
   std::ifstream status("/proc/" + std::to_string(pid) + "/status");
   for (std::string line; std::getline(status, line);) {
@@ -42,7 +42,7 @@ class Lost : public HandJob {
                              "learning_rate.base=0.001"});
     return more;
   }
-  // The metrics of an undisturbed run. They do not depend on transports or the number of workers.
+  // The metrics of the undisturbed run. Transport and number of workers make no difference.
   std::vector<nlohmann::json> Undisturbed(const std::vector<std::string>& more = {}) {
     const Outcome outcome = Succeeded(Launch(Settings(more)));
     return Curve(WithoutEvents(outcome.metrics));
@@ -87,12 +87,12 @@ TEST_F(Lost, ItsReplacementTakesPart) {
   const int64_t step = Metrics("run").back()["step"];
   EXPECT_TRUE(Reaches("run", step + 50));
   Kill(1, step + 50);
-  // The launcher is notified as well.
-  EXPECT_TRUE(job->Says("Joined by rank 1"));
+  // The launcher has heard of it, too.
+  EXPECT_TRUE(job->Says("Joined: rank 1"));
   EXPECT_TRUE(Happens("worker_joined", 2)) << job->Log();
   EXPECT_EQ(job->EndBy(SIGINT, 15), Code(ExitCode::kInterrupted)) << job->Log();
   EXPECT_THAT(Unwrapped(job->Log()),
-              AllOf(HasSubstr("Joined by rank 0"), HasSubstr("Joined by rank 1"),
+              AllOf(HasSubstr("Joined: rank 0"), HasSubstr("Joined: rank 1"),
                     HasSubstr("2 workers lost and replaced (rank 0, step ")));
   EXPECT_TRUE(NothingLeft(5));
 }
@@ -123,7 +123,7 @@ TEST_F(Lost, TooManyEndTheRun) {
   EXPECT_EQ(job->Wait(30), Code(ExitCode::kProcessDied)) << job->Log();
   EXPECT_THAT(Unwrapped(job->Log()),
               AllOf(HasSubstr("rank 1"), HasSubstr("more than 1 worker were lost"),
-                    HasSubstr("cluster.max_restarts"), HasSubstr("goes on from step")));
+                    HasSubstr("cluster.max_restarts"), HasSubstr("To resume from step")));
   EXPECT_TRUE(NothingLeft(5));
   EXPECT_EQ(Metrics("run").back()["reason"], "failed") << "the end was not requested";
 }
@@ -147,7 +147,7 @@ TEST_F(Lost, AStoppedWorkerIsResetAndComesBack) {
   EXPECT_TRUE(NothingLeft(5));
 }
 
-// It is stopped for longer than silence_s, so another worker replaces it.
+// A worker that is silent for longer than silence_s is replaced.
 TEST_F(Lost, ASilentWorkerIsReplaced) {
   const auto job = Start("run", {"run.epochs=100000", "evaluation.every_epochs=0",
                                  "run.log_every_steps=5", "deadlines.silence_s=3"});
@@ -167,7 +167,7 @@ TEST_F(Lost, ByHandSomeComeAndGo) {
   const auto first = Worker(0, endpoint), second = Worker(1, endpoint);
   ASSERT_TRUE(Reaches("run", 10)) << server->Log();
   EXPECT_EQ(second->EndBy(SIGTERM, 20), 0) << second->Log();
-  EXPECT_THAT(second->Log(), HasSubstr("this worker leaves"));
+  EXPECT_THAT(second->Log(), HasSubstr("this worker will leave"));
   EXPECT_TRUE(Happens("worker_left")) << server->Log();
   const Words join{"muster",     "worker", Path("config.txtpb"), "--join",
                    "--endpoint", endpoint, "--token-file",       TokenFile()};
@@ -182,7 +182,7 @@ TEST_F(Lost, ByHandSomeComeAndGo) {
   EXPECT_TRUE(Reaches("run", step + 20)) << server->Log();
   EXPECT_EQ(server->EndBy(SIGINT, 15), Code(ExitCode::kInterrupted)) << server->Log();
   EXPECT_THAT(Unwrapped(server->Log()),
-              AllOf(HasSubstr("Left by rank 1"), HasSubstr("1 left (rank 1")));
+              AllOf(HasSubstr("Left: rank 1"), HasSubstr("1 left (rank 1")));
 }
 
 }  // namespace

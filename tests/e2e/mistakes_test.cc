@@ -39,7 +39,7 @@ TEST_F(Mistakes, OtherKindsOfFilesAreNamed) {
                                           {onnx, "is not a safetensors file"},
                                           {config, "is not a safetensors file"},
                                           {"/dev/zero", "is a device"},
-                                          {"/proc/self/maps", "is a file of the kernel's"}}) {
+                                          {"/proc/self/maps", "is a virtual file of the kernel"}}) {
     const std::vector<std::string> commands[] = {
         {"import", file, "--config", config, out},
         {"export", file, "--format", "safetensors", out},
@@ -68,7 +68,7 @@ TEST_F(Mistakes, ALinkIsReplacedAndNotWhatItPointsTo) {
   const std::vector<std::string> arguments{"export", Path("run0"), "--format", "npz", link};
   const Outcome refused = Muster(arguments);
   EXPECT_EQ(refused.exit_code, Code(ExitCode::kUsage));
-  EXPECT_THAT(refused.log, HasSubstr("is there already"));
+  EXPECT_THAT(refused.log, HasSubstr("already exists"));
   std::vector<std::string> forced = arguments;
   forced.emplace_back("--force");
   EXPECT_EQ(Muster(forced).exit_code, 0);
@@ -96,7 +96,7 @@ TEST_F(Mistakes, AnotherDirectoryThanTheRuns) {
   const std::string run = Path("run0");
   const std::string checkpoint = run + "/checkpoints/step-00000000-g1";
   ExpectRefused({"eval", checkpoint + "/tensors.safetensors"}, ExitCode::kUsage,
-                "is a part of a checkpoint: give its folder, " + checkpoint);
+                "is part of a checkpoint: give its folder, " + checkpoint);
   ExpectRefused({"eval", Path("run0") / "checkpoints"}, ExitCode::kUsage,
                 "expected the directory of a run, a checkpoint or a file of weights");
   fs::create_directory(Path("series"));
@@ -108,7 +108,7 @@ TEST_F(Mistakes, AnotherDirectoryThanTheRuns) {
     ExpectRefused(words, ExitCode::kUsage,
                   "`muster runs " + Path("series").string() + "` lists the runs");
   }
-  ExpectRefused({"inspect", run, "--set", "run.seed=3"}, ExitCode::kUsage, "is no config");
+  ExpectRefused({"inspect", run, "--set", "run.seed=3"}, ExitCode::kUsage, "is not a config");
 }
 
 }  // namespace

@@ -85,9 +85,10 @@ TEST_F(Patience, WhatItTakesToGoOnIsSaid) {
   EXPECT_EQ(Curve(same.metrics), stopped);
   const Outcome longer = GoOn("run0", {"--epochs", "50"});
   EXPECT_EQ(longer.exit_code, 2);
-  EXPECT_THAT(longer.log,
-              AllOf(HasSubstr("stays stopped early: no better test accuracy"),
-                    HasSubstr("it goes on with --set evaluation.patience=N with N above 3, or 0")));
+  EXPECT_THAT(
+      longer.log,
+      AllOf(HasSubstr("stopped early: no better test accuracy"),
+            HasSubstr("to continue, use --set evaluation.patience=N with N above 3, or 0")));
   EXPECT_EQ(Curve(Metrics("run0")), stopped);
   const Outcome lower = GoOn("run0", {"--set", "evaluation.patience=2"});
   EXPECT_EQ(lower.exit_code, 2);

@@ -114,7 +114,7 @@ TEST_F(Photos, MeanAndStddevAreMeasuredOnce) {
   // Evaluations use the settings of the training.
   ExpectRefused(
       {"eval", Path("run/model.safetensors"), "--config", config_, "--data", Path("photos")},
-      ExitCode::kUsage, "expected mean and stddev of the training");
+      ExitCode::kUsage, "expected the mean and stddev that");
   const std::string both = "data.preprocess.mean=[0.5, 0.5, 0.5]";
   EXPECT_THAT(Train("given", {"--set", both, "--steps", "1"}).log,
               AllOf(HasSubstr("measure_mean_stddev has no effect"), Not(HasSubstr("Measured"))));
@@ -130,7 +130,7 @@ TEST_F(Photos, ARunWhosePhotosHaveChangedIsNotResumed) {
     EXPECT_EQ(outcome.exit_code, Code(ExitCode::kUsage));
     EXPECT_THAT(outcome.log, AllOf(HasSubstr(why), HasSubstr("--initial-weights")));
   };
-  refuses("the training data are not those that the run began with: files were added, removed");
+  refuses("the training data have changed: files were added, removed");
   fs::remove(Path("photos/train/ruby/new.jpg"));
   refuses("the number of training samples was 36 and is now 35: files were added, removed");
 }

@@ -109,7 +109,7 @@ class RealJob : public ::testing::Test {
   int runs_ = 0;
 };
 
-// The lines of metrics.jsonl without timing data.
+// The lines of metrics.jsonl without times.
 std::vector<nlohmann::json> Curve(const std::vector<nlohmann::json>& metrics);
 // Events() returns the events among the lines, WithoutEvents() the others.
 std::vector<nlohmann::json> Events(std::vector<nlohmann::json> metrics);

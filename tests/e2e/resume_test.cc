@@ -9,7 +9,7 @@
 #include "tests/e2e/real_job.h"
 
 namespace muster::testing {
-namespace {
+namespace resume_test {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
@@ -51,7 +51,8 @@ TEST_F(Resume, AfterASignalItGoesOnWhereItStopped) {
   }
   ASSERT_TRUE(Eventually(20, [&] { return Checkpoints("run").size() == 2; })) << process->Log();
   ASSERT_EQ(process->EndBy(SIGINT, 20), 130);
-  EXPECT_THAT(process->Log(), ContainsRegex("muster launch --resume .*/run goes on from step "));
+  EXPECT_THAT(process->Log(),
+              ContainsRegex("To resume from step [0-9,]+: muster launch --resume .*/run"));
   const auto stopped = Metrics("run");
   EXPECT_EQ(stopped.back()["reason"], "interrupted");
   const Outcome rest = Succeeded(GoOn("run", {"--workers", "1"}));
@@ -90,7 +91,7 @@ TEST_F(Resume, ADirectoryIsUsedByOneAtATimeAndNeverOverwritten) {
   for (const auto& arguments : {fresh, resume}) {
     const Outcome second = Muster(arguments);
     EXPECT_EQ(second.exit_code, 2);
-    EXPECT_THAT(second.log, HasSubstr("in use by the muster launch with pid " +
+    EXPECT_THAT(second.log, HasSubstr("in use by another muster launch (pid " +
                                       std::to_string(process->pid()) + " on host "));
   }
   // A server started by hand reports it, too.
@@ -102,7 +103,7 @@ TEST_F(Resume, ADirectoryIsUsedByOneAtATimeAndNeverOverwritten) {
   EXPECT_EQ(process->EndBy(SIGTERM, 20), 143);
   const Outcome again = Muster(fresh);
   EXPECT_EQ(again.exit_code, 2);
-  EXPECT_THAT(again.log, HasSubstr("go on with that one with --resume"));
+  EXPECT_THAT(again.log, HasSubstr("resume that run with --resume"));
 }
 
 TEST_F(Resume, ADamagedCheckpointIsNamedAndTheOneBeforeUsed) {
@@ -111,9 +112,10 @@ TEST_F(Resume, ADamagedCheckpointIsNamedAndTheOneBeforeUsed) {
   ASSERT_EQ(kept.size(), 2u);
   fs::resize_file(kept[1] / "tensors.safetensors", 5000);
   const Outcome rest = Succeeded(GoOn("run0"));
-  EXPECT_THAT(rest.log,
-              AllOf(HasSubstr("the checkpoint " + kept[1].filename().string() + " is damaged: "),
-                    HasSubstr("goes on from the one before, " + kept[0].filename().string())));
+  EXPECT_THAT(
+      rest.log,
+      AllOf(HasSubstr("the checkpoint " + kept[1].filename().string() + " is damaged: "),
+            HasSubstr("resuming from the previous checkpoint, " + kept[0].filename().string())));
   EXPECT_EQ(rest.hash(), whole.hash());
   EXPECT_EQ(Curve(rest.metrics), Curve(whole.metrics));
   // It was not used.
@@ -121,7 +123,7 @@ TEST_F(Resume, ADamagedCheckpointIsNamedAndTheOneBeforeUsed) {
   for (const fs::path& one : Checkpoints("run0")) std::ofstream(one / "state.pb") << "nonsense";
   const Outcome none = GoOn("run0");
   EXPECT_EQ(none.exit_code, 3);
-  EXPECT_THAT(none.log, HasSubstr("no checkpoint that is whole"));
+  EXPECT_THAT(none.log, HasSubstr("no intact checkpoint"));
   EXPECT_EQ(Curve(Metrics("run0")), Curve(whole.metrics));
 }
 
@@ -136,7 +138,7 @@ TEST_F(Resume, ALongerRun) {
   EXPECT_EQ(Curve(done.metrics), Curve(whole.metrics));
   const Outcome shorter = GoOn("run1", {"--epochs", "2"});
   EXPECT_EQ(shorter.exit_code, 2);
-  EXPECT_THAT(shorter.log, HasSubstr("it has done 54 steps, and is now to end after 12"));
+  EXPECT_THAT(shorter.log, HasSubstr("the run has done 54 steps, so it cannot end after 12"));
   EXPECT_EQ(Curve(Metrics("run1")), Curve(whole.metrics));
 }
 
@@ -150,8 +152,9 @@ TEST_F(Resume, ACompleteRunWithoutCheckpoints) {
       "run.epochs=1", "--run-dir",        Path("run0"), "--resume",   "auto"};
   for (const Outcome& again : {GoOn("run0"), Muster(automatic, "run0")}) {
     EXPECT_EQ(again.exit_code, 0) << again.log;
-    EXPECT_THAT(again.log, AllOf(HasSubstr("is complete: nothing is left to do. No checkpoint"),
-                                 HasSubstr("--initial-weights")));
+    EXPECT_THAT(again.log,
+                AllOf(HasSubstr("is complete: nothing is left to do. It has no checkpoint"),
+                      HasSubstr("--initial-weights")));
   }
   EXPECT_EQ(Slurp(Path("run0/metrics.jsonl")), metrics);
   EXPECT_FALSE(fs::exists(Path("run0/attempt-1")));
@@ -167,7 +170,8 @@ TEST_F(Resume, WhatCannotBe) {
     EXPECT_EQ(outcome.exit_code, 2);
     EXPECT_THAT(outcome.log, HasSubstr(why));
   };
-  refuses({"--epochs", "9"}, "with learning_rate.type=COSINE the rate of every step depends on it");
+  refuses({"--epochs", "9"},
+          "with learning_rate.type=COSINE the learning rate of every step depends on it");
   refuses({"--seed", "9"}, "run.seed was 1 and is now 9");
   refuses({"--workers", "5"}, "--workers 4 or fewer");
   refuses({"--repeat", "2"}, "expected one of");
@@ -244,10 +248,10 @@ TEST_F(Resume, ADiskThatTakesNoCheckpointEndsNoTraining) {
   const auto job = Start("run", {"run.epochs=4"});
   EXPECT_EQ(job->Wait(60), 1);
   EXPECT_EQ(Metrics("run").back()["weights_hash"], whole.hash());
-  EXPECT_THAT(
-      job->Log(),
-      AllOf(HasSubstr("Warning: no checkpoint of step 0: "), HasSubstr("Completed: "),
-            HasSubstr("not everything of the run could be kept"), HasSubstr("--run-dir DIR")));
+  EXPECT_THAT(job->Log(),
+              AllOf(HasSubstr("Warning: could not save the checkpoint of step 0: "),
+                    HasSubstr("Completed: "), HasSubstr("not all of the run could be saved"),
+                    HasSubstr("--run-dir DIR")));
 }
 
 TEST_F(Resume, WeightsThatCouldNotBeWrittenAreWrittenWhenItIsResumed) {
@@ -282,5 +286,5 @@ TEST_F(Resume, NoneAreWrittenWhereNoneAreWanted) {
   EXPECT_THAT(outcome.log, Not(HasSubstr("checkpoint ")));
 }
 
-}  // namespace
+}  // namespace resume_test
 }  // namespace muster::testing

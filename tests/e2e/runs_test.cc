@@ -37,7 +37,7 @@ class Runs : public RealJob {
                                           const std::vector<std::string>& settings,
                                           const std::vector<std::string>& more = {}) const {
     std::vector<std::string> arguments{"launch", kSmoke, "--run-dir", Path(name)};
-    // Two workers, whatever the machine.
+    // Two workers, whatever machine the test runs on.
     if (!Mentions(settings, "cluster.workers")) {
       arguments.insert(arguments.end(), {"--set", "cluster.workers=2"});
     }
@@ -161,11 +161,12 @@ TEST_F(Runs, CtrlCEndsTheSeries) {
   EXPECT_EQ(process.EndBy(SIGINT, 15), Code(ExitCode::kInterrupted));
   EXPECT_FALSE(fs::exists(Path("series/seed-2")));
   EXPECT_TRUE(NothingLeft(2));
-  // The message includes the remedy.
-  EXPECT_THAT(process.Log(),
-              AllOf(ContainsRegex("muster launch --resume .*/series/seed-1 goes on from step "),
-                    HasSubstr("A series is not resumed as a whole"),
-                    ContainsRegex("muster launch .*smoke.txtpb --seed 2 --repeat 2 --run-dir ")));
+  // What to do now.
+  EXPECT_THAT(
+      process.Log(),
+      AllOf(ContainsRegex("To resume from step [0-9,]+: muster launch --resume .*/series/seed-1"),
+            HasSubstr("A series cannot be resumed as a whole"),
+            ContainsRegex("muster launch .*smoke.txtpb --seed 2 --repeat 2 --run-dir ")));
   const Outcome whole = Muster({"launch", "--resume", Path("series")});
   EXPECT_EQ(whole.exit_code, 2);
   EXPECT_THAT(whole.log, HasSubstr("is a series"));
@@ -178,7 +179,7 @@ TEST_F(Runs, ADryRunLeavesNothingBehind) {
                                  HasSubstr("steps in total     120"), HasSubstr("optimizer state"),
                                  HasSubstr("training: activations, scratch"),
                                  HasSubstr("code, libraries, kernels"),
-                                 HasSubstr("all together, shared parts once")));
+                                 HasSubstr("total, shared parts counted once")));
   EXPECT_EQ(Files(), before);
   EXPECT_EQ(Muster({"launch", Path("tiny.txtpb"), "--data", Path("data"), "--dry-run"}).exit_code,
             0);
@@ -186,7 +187,7 @@ TEST_F(Runs, ADryRunLeavesNothingBehind) {
   EXPECT_EQ(no_data.exit_code, 3);
   EXPECT_THAT(no_data.log,
               AllOf(HasSubstr("unknown: /nowhere: no CIFAR-10"),
-                    HasSubstr("muster: error: a run would end here: /nowhere: no CIFAR-10")));
+                    HasSubstr("muster: error: a run would fail: /nowhere: no CIFAR-10")));
   const Outcome no_dir = Muster({"launch", Path("tiny.txtpb"), "--dry-run"});
   EXPECT_EQ(no_dir.exit_code, 0);
   EXPECT_THAT(no_dir.log, HasSubstr("unknown: data.dir"));
@@ -216,22 +217,21 @@ std::map<std::string, double> MemoryOf(const std::vector<std::string>& settings,
 
 TEST_F(Runs, AWorkerKnowsItsMemoryBeforeItRuns) {
   auto rows = MemoryOf({"cluster.workers=2", "run.slices=2"}, Path("."));
-  // configs/smoke.txtpb has 432 + 16 + 4608 + 32 + 320 + 10 variables. Each array is rounded up to
-  // 16 floats.
+  // configs/smoke.txtpb has 432 + 16 + 4608 + 32 + 320 + 10 variables, rounded up to 16 floats.
   constexpr double kArena = 4 * (432 + 16 + 4608 + 32 + 320 + 16);
   EXPECT_EQ(rows["weights, two buffers (shared)"], 2 * kArena);
   EXPECT_EQ(rows["gradients to push (shared)"], kArena);
   // The second convolution's transformed weights, forward and backward, and at most a copy of the
   // first's.
   constexpr double kTransformed = 2 * 16 * (16 * 32 + 16) * 4;
-  EXPECT_GE(rows["weights as the kernels want"], kTransformed);
-  EXPECT_LE(rows["weights as the kernels want"], kTransformed + 2 * 4 * 9 * 16 * 16);
-  // Images of 16x16x3 floats, a label and an index. Five slices of 32, and five blocks of 250, of
+  EXPECT_GE(rows["weights in kernel layouts"], kTransformed);
+  EXPECT_LE(rows["weights in kernel layouts"], kTransformed + 2 * 4 * 9 * 16 * 16);
+  // Images of 16x16x3 floats, a label, and an index: five slices of 32, and five blocks of 250 of
   // which the test set has only two.
   const double sample = 4 * 16 * 16 * 3 + 4 + 8;
   EXPECT_EQ(rows["batches made ahead"], 5 * 32 * sample);
-  EXPECT_EQ(rows["the same in evaluations"], 250 * sample);
-  EXPECT_EQ(rows["orders of two epochs"], 2 * 8 * 2560);
+  EXPECT_EQ(rows["evaluation batches"], 250 * sample);
+  EXPECT_EQ(rows["sample orders of two epochs"], 2 * 8 * 2560);
   EXPECT_GT(rows["training: activations, scratch"], 32 * 4 * 16 * 16 * (16 + 16));
   EXPECT_GT(rows["code, libraries, kernels"], 1e6);
 
@@ -240,9 +240,9 @@ TEST_F(Runs, AWorkerKnowsItsMemoryBeforeItRuns) {
       Path("."));
   EXPECT_EQ(tcp["weights, two buffers"], 2 * kArena);
   EXPECT_EQ(tcp["gradients to push"], kArena);
-  EXPECT_EQ(tcp["weights received, at most"], kArena / 2);
-  EXPECT_EQ(tcp["gradients in 16 bits"], 6 * kArena / 2);  // one chunk, six buffers
-  EXPECT_EQ(tcp["accumulated gradients"], 2 * kArena);     // four slices: a tree of two levels
+  EXPECT_EQ(tcp["received weights (at most)"], kArena / 2);
+  EXPECT_EQ(tcp["16-bit gradients"], 6 * kArena / 2);   // one chunk, six buffers
+  EXPECT_EQ(tcp["accumulated gradients"], 2 * kArena);  // four slices: a tree of two levels
 }
 
 // The prediction of a dry run is compared with the worker's log.

@@ -143,7 +143,7 @@ TEST_F(Service, NeverBeginsAnewOverDamagedCheckpoints) {
   }
   const auto server = Serve();
   EXPECT_EQ(server->Wait(20), 3) << server->Log();
-  EXPECT_THAT(server->Log(), HasSubstr("no checkpoint that is whole"));
+  EXPECT_THAT(server->Log(), HasSubstr("no intact checkpoint"));
   EXPECT_FALSE(fs::exists(Path("run/attempt-1")));
 }
 

@@ -13,7 +13,7 @@
 
 namespace {
 
-// The rank on this process's command line, or "" if it is not a worker.
+// The rank in this process's command line, or "" if it is no worker.
 std::string Rank() {
   std::ifstream file("/proc/self/cmdline");
   for (std::string word; std::getline(file, word, '\0');) {

@@ -17,7 +17,7 @@
 
 namespace muster::testing {
 
-// The metadata of a weight file.
+// The metadata in a weights file.
 inline std::map<std::string, std::string> MetadataIn(const std::filesystem::path& file) {
   return SafetensorsReader(file).header().metadata;
 }

@@ -79,22 +79,20 @@ TEST_F(Split, TheValidationSetChoosesAndTheTestSetComesLast) {
   EXPECT_EQ((*model)["step"], last["best_step"]);
   EXPECT_EQ((*model)["validation_accuracy"], best);
   EXPECT_THAT(Unwrapped(run.log),
-              AllOf(HasSubstr(" images choose the best weights; "), HasSubstr(" validation images"),
-                    HasSubstr("validation accuracy "), HasSubstr("test accuracy "),
-                    Not(HasSubstr("also chooses"))));
-  // The test set's 40 samples, not those of the validation set.
+              AllOf(HasSubstr(" images to choose the best weights; "),
+                    HasSubstr(" validation images"), HasSubstr("validation accuracy "),
+                    HasSubstr("test accuracy "), Not(HasSubstr("also used to choose"))));
+  // All 40 of the test set, not those of the validation set.
   const std::string counts = Slurp(Path("run0") / "confusion_matrix.csv");
   EXPECT_THAT(counts, HasSubstr(",40\n"));
 
   const Outcome evaluated = Muster({"eval", Path("run0")});
-  EXPECT_THAT(evaluated.log,
-              AllOf(HasSubstr("40 test images"), HasSubstr("the same, to the last")));
+  EXPECT_THAT(evaluated.log, AllOf(HasSubstr("40 test images"), HasSubstr("identical")));
   const Outcome validated = Muster({"eval", Path("run0"), "--validation-set", "--best"});
-  EXPECT_THAT(validated.log,
-              AllOf(HasSubstr(" validation images"), HasSubstr("the same, to the last"),
-                    Not(HasSubstr("test images"))));
+  EXPECT_THAT(validated.log, AllOf(HasSubstr(" validation images"), HasSubstr("identical"),
+                                   Not(HasSubstr("test images"))));
   ExpectRefused({"eval", Path("run0"), "--validation-set", "--set", "data.validation_fraction=0"},
-                ExitCode::kUsage, "--validation-set: these data have none");
+                ExitCode::kUsage, "--validation-set: the data have no validation set");
   EXPECT_THAT(Muster({"inspect", Path("run0")}).log,
               AllOf(HasSubstr("validation accuracy"), HasSubstr("test accuracy")));
   EXPECT_THAT(Muster({"top", Path("run0"), "--once"}).log, HasSubstr("validation accuracy"));

@@ -75,7 +75,7 @@ std::string Greeting(Mechanism mechanism) {
   return greeting;
 }
 
-// The greeting and the mechanism's first command.
+// Returns the greeting and the mechanism's first command.
 std::string Begin(Mechanism mechanism) {
   const std::string greeting = Greeting(mechanism);
   std::string command;

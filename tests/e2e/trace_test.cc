@@ -227,8 +227,8 @@ TEST_F(TraceCommand, AFailedRunLeavesATraceOfWhatWas) {
   EXPECT_THAT(log_, HasSubstr("Steps 0 to"));
 }
 
-// A resumed run: requested steps must still be ahead, and the default ones count from there. A
-// request of an earlier launch that lies in the past is no error.
+// When a run is resumed, requested steps must be in the future and default ones are counted from
+// the resumed step. Past steps that an earlier launch requested are no error.
 TEST_F(TraceFile, OfARunThatGoesOn) {
   ASSERT_EQ(Trace({"run.steps=20"}).exit_code, 0);
   const std::string trace = Path("again.json");
@@ -248,7 +248,8 @@ TEST_F(TraceFile, OfARunThatGoesOn) {
   };
   const Outcome early = resume({"--steps", "60", "--trace", trace, "--trace-steps", "5-8"});
   EXPECT_EQ(early.exit_code, 2);
-  EXPECT_THAT(early.log, HasSubstr("goes on from step 20: expected steps 20 to 59, got 5 to 8"));
+  EXPECT_THAT(early.log,
+              HasSubstr("resumes from step 20: expected steps within 20 to 59, got 5 to 8"));
   EXPECT_EQ(early.metrics.back()["step"], 20);
   const Outcome plain = Succeeded(resume({"--steps", "25"}));
   const Outcome named =
@@ -260,7 +261,7 @@ TEST_F(TraceFile, OfARunThatGoesOn) {
   EXPECT_EQ(steps(), (std::set<int64_t>{80, 81, 82, 83}));
   const Outcome over = resume({"--trace", trace});
   EXPECT_EQ(over.exit_code, 2);
-  EXPECT_THAT(over.log, HasSubstr("has done its 84 steps: there is no step left to trace"));
+  EXPECT_THAT(over.log, HasSubstr("has done all 84 steps; there is no step left to trace"));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include "tests/e2e/real_job.h"
 
 namespace muster::testing {
-namespace {
+namespace verify_test {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
@@ -120,7 +120,7 @@ TEST_F(Verify, WhatEvaluationsDecidedIsDecidedAgain) {
   // The same run with less patience ends earlier.
   const Outcome shorter = Run("run0", {"--set", "evaluation.patience=7"});
   EXPECT_EQ(shorter.exit_code, 1) << shorter.log;
-  EXPECT_THAT(shorter.log, ContainsRegex("step 24: the run ends here now, before checkpoint "
+  EXPECT_THAT(shorter.log, ContainsRegex("step 24: the replay ended before checkpoint "
                                          "step-000000(28|30)-g2.*: no better test accuracy than "));
 }
 
@@ -162,17 +162,17 @@ TEST_F(Verify, WhatElseACheckpointHoldsIsCompared) {
                           std::string(what)));
     std::ofstream(last / kStateFile, std::ios::binary) << whole;
   };
-  differs("359 updates then, and 360 now", [](auto& state) { state.set_updates(359); });
-  differs("2 skipped steps in a row then, and 0 now",
+  differs("359 updates before, 360 now", [](auto& state) { state.set_updates(359); });
+  differs("2 skipped steps in a row before, 0 now",
           [](auto& state) { state.set_skipped_in_a_row(2); });
   differs(
-      "the sums of samples and losses; perhaps because the workers computed with \"an abacus\" "
-      "before, and do with \"",
+      "the sums of samples and losses; possible cause: the workers computed with \"an abacus\" "
+      "before and with \"",
       [](auto& state) {
         state.mutable_progress()->mutable_total()->set_loss(1);
         state.mutable_arithmetic()->set_worker(0, "an abacus");
       });
-  differs("what follows from the evaluations",
+  differs("the decisions from evaluations",
           [](auto& state) { state.mutable_decisions()->set_accuracy(1); });
   EXPECT_EQ(Run("run0", {"--last"}).exit_code, 0);
 }
@@ -180,19 +180,18 @@ TEST_F(Verify, WhatElseACheckpointHoldsIsCompared) {
 TEST_F(Verify, WhatCannotBeVerifiedIsRefused) {
   ASSERT_EQ(Start("one", {"checkpoint.keep_last=1"})->Wait(60), 0);
   ExpectRefused({"verify", Path("one")}, ExitCode::kUsage,
-                "expected those of two steps or more, got step-00000012-g1-evaluated; "
-                "checkpoint.keep_last or checkpoint.keep_best keeps more");
+                "expected checkpoints of at least two steps, got step-00000012-g1-evaluated; ");
   ExpectRefused({"verify", Path("one/checkpoints")}, ExitCode::kUsage,
-                "checkpoints: expected the directory of a run");
-  // By default the checkpoints of two steps are kept.
+                "checkpoints: expected a run directory");
+  // By default two steps are kept.
   ASSERT_EQ(Start("run", {})->Wait(60), 0);
   EXPECT_THAT(Succeeded(Run("run")).log,
               MatchesRegex("steps [06] to 12: the same bits in 12 tensors on 2 workers "
                            ".2 checkpoints.\n"));
   ExpectRefused({"verify", Path("run"), "--set", "run.seed=9"}, ExitCode::kUsage,
-                "run.seed was 1 and is now 9: a run that is resumed goes on as it began");
+                "run.seed was 1 and is now 9: a resumed run must keep this setting");
   ExpectRefused({"verify", Path("run"), "--set", "run.epochs=1"}, ExitCode::kUsage,
-                "expected a length of 12 steps or more");
+                "expected a length of at least 12 steps");
   ExpectRefused({"verify", Path("run"), "--workers", "1000"}, ExitCode::kUsage,
                 "--workers 1000: expected at most ");
   ExpectRefused({"verify", Path("run"), "--data", Path("nowhere")}, ExitCode::kData, "nowhere");
@@ -212,8 +211,7 @@ TEST_F(Verify, ARunUnderWay) {
     if (outcome.exit_code == 0) {
       EXPECT_THAT(outcome.log, HasSubstr(": the same bits in 12 tensors on 2 workers"));
     } else {
-      EXPECT_THAT(outcome.log,
-                  HasSubstr(" has been removed meanwhile, since the run is under way"));
+      EXPECT_THAT(outcome.log, HasSubstr(" has been removed meanwhile"));
     }
   }
   EXPECT_EQ(process->EndBy(SIGINT, 20), 130) << process->Log();
@@ -246,7 +244,7 @@ TEST_F(Verify, ALostWorkerIsReplacedAndCtrlCLeavesNothing) {
       EXPECT_TRUE(process.Says("steps 0 to 1,800: the same bits in 12 tensors on 2 workers"));
     } else {
       EXPECT_EQ(process.EndBy(SIGINT, 20), 130) << process.Log();
-      EXPECT_THAT(process.Log(), HasSubstr("stopped by SIGINT: no difference was found so far"));
+      EXPECT_THAT(process.Log(), HasSubstr("stopped by SIGINT; found no difference"));
     }
     EXPECT_TRUE(NothingLeft(10));
     EXPECT_TRUE(fs::is_empty(Path("tmp")));
@@ -254,5 +252,5 @@ TEST_F(Verify, ALostWorkerIsReplacedAndCtrlCLeavesNothing) {
   EXPECT_EQ(Everything(Path("run0")), before);
 }
 
-}  // namespace
+}  // namespace verify_test
 }  // namespace muster::testing

@@ -7,7 +7,7 @@
 #include "tests/e2e/real_job.h"
 
 namespace muster::testing {
-namespace {
+namespace watch_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -45,14 +45,14 @@ TEST_F(Watch, AStallSaysWhomItWaitsForBeforeADeadlineEndsIt) {
   ASSERT_TRUE(Reaches("run", 100));
   const pid_t worker = Find("run", 1);
   ASSERT_EQ(::kill(worker, SIGSTOP), 0);
-  const bool said = job->Says("has waited", 19);  // at deadlines.silence_s it would be lost
-  EXPECT_THAT(job->Log(), AllOf(HasSubstr("from rank 1 ("), HasSubstr("the run ends")));
+  const bool said = job->Says("has waited", 19);  // by deadlines.silence_s it would be lost
+  EXPECT_THAT(job->Log(), AllOf(HasSubstr("from rank 1 ("), HasSubstr("the limit is ")));
   if (said) {
     EXPECT_TRUE(
         Eventually(10, [&] { return Status("run").find("has waited") != std::string::npos; }));
   }
   ASSERT_EQ(::kill(worker, SIGCONT), 0);
-  EXPECT_TRUE(job->Says("the run goes on"));
+  EXPECT_TRUE(job->Says("the run continues after"));
   EXPECT_EQ(job->EndBy(SIGTERM, 30), 143);
 }
 
@@ -67,5 +67,5 @@ TEST_F(Watch, TheDoctorSaysWhetherAConfigWouldRun) {
   EXPECT_EQ(Muster({"doctor", Path("no-config")}).exit_code, 2);
 }
 
-}  // namespace
+}  // namespace watch_test
 }  // namespace muster::testing

@@ -81,7 +81,7 @@ TEST(EventLineTest, WhatIsNewerIsLeftOut) {
 }
 
 TEST(EventLineTest, WhatIsNoEventIsRefusedWithItsWords) {
-  EXPECT_THAT(ErrorOf("nonsense"), AllOf(HasSubstr("expected an event of the server"),
+  EXPECT_THAT(ErrorOf("nonsense"), AllOf(HasSubstr("expected an event from the server"),
                                          HasSubstr("got 8 bytes: nonsense")));
   for (const char* line : {"", "[1]", "17", "\"text\"", "null", "{\"joined\":", "{\"joined\":7}",
                            "{\"joined\":{\"rank\":\"two\"}}", "{\"joined\":{\"rank\":-1}}",

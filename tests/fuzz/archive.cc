@@ -8,7 +8,7 @@
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {
-namespace {
+namespace fuzz_archive {
 
 namespace fs = std::filesystem;
 
@@ -38,8 +38,8 @@ std::string Head(const std::string& name, char type, const std::string& link, ui
   return head;
 }
 
-// Builds entries with a type, a name inside or outside of the folder, a link's target, contents,
-// and occasionally a wrong size.
+// The input has, for each entry, its type, its name within the folder or as it is, a link's target,
+// its bytes and, rarely, a wrong size.
 std::string TarOf(Input input) {
   constexpr char kTypes[] = {'0', '0', '0', '5', '1', '2', '3', 'L', 'K', 'x', 'g', 'S'};
   std::string tar;
@@ -78,12 +78,12 @@ void Check(const Folder& folder, std::string_view bytes) {
   Require(files < 110, "a great many files");
 }
 
-}  // namespace
+}  // namespace fuzz_archive
 }  // namespace muster::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(archive) {
   muster::fuzz::SilenceLogs();
   static const muster::fuzz::Folder folder;
-  muster::fuzz::Check(folder, muster::fuzz::FileOf({data, size}));
+  muster::fuzz::fuzz_archive::Check(folder, muster::fuzz::fuzz_archive::FileOf({data, size}));
   return 0;
 }

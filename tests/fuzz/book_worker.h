@@ -31,8 +31,8 @@ class BookWorker {
   // Sets the address that the server expects.
   void Address(wire::WorkerMessage& message) const { *message.mutable_address() = address_; }
 
-  // The gradient for the message's chunk, summed over its subtree. Empty if there is none or the
-  // subtree has no samples.
+  // The gradient of each element of the message's chunk, summed over its subtree. Empty if there is
+  // none, or if it holds no samples.
   std::vector<float> GradientOf(const wire::GradientPart& part) const;
 
  private:

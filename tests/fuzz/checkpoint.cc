@@ -19,7 +19,7 @@
 #include "tests/job/test_job.h"
 
 namespace muster::fuzz {
-namespace {
+namespace fuzz_checkpoint {
 
 constexpr uint32_t kWorkers = 2;
 constexpr int kPatience = 25'000;  // the limit of rounds until a run must end: 5 s or more
@@ -179,12 +179,12 @@ void Check(Input input, const Folder& folder) {
   Require(changed || (ended && hash == original.weights_hash), "other weights than without a stop");
 }
 
-}  // namespace
+}  // namespace fuzz_checkpoint
 }  // namespace muster::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(checkpoint) {
   muster::fuzz::SilenceLogs();
   static const muster::fuzz::Folder folder;
-  muster::fuzz::Check({data, size}, folder);
+  muster::fuzz::fuzz_checkpoint::Check({data, size}, folder);
   return 0;
 }

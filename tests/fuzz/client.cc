@@ -11,7 +11,7 @@
 #include "tests/job/test_job.h"
 
 namespace muster::fuzz {
-namespace {
+namespace fuzz_client {
 
 constexpr size_t kArena = 64;
 constexpr uint64_t kChunks[] = {16, 48, 64};
@@ -233,22 +233,22 @@ void Work(Client& client) {
   }
 }
 
-}  // namespace
+}  // namespace fuzz_client
 }  // namespace muster::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(client) {
   using namespace muster;
   fuzz::SilenceLogs();
   ClientOptions options;
   options.token = testing::TestToken();
-  options.arena_floats = fuzz::kArena;
+  options.arena_floats = fuzz::fuzz_client::kArena;
   options.link.share_memory = false;
   options.connect = [&](const LinkOptions&) {
-    return std::make_unique<fuzz::ScriptLink>(fuzz::Input(data, size));
+    return std::make_unique<fuzz::fuzz_client::ScriptLink>(fuzz::Input(data, size));
   };
   fuzz::OrError("", [&] {
     Client client(options);
-    fuzz::Work(client);
+    fuzz::fuzz_client::Work(client);
   });
   return 0;
 }

@@ -7,7 +7,7 @@
 #include "tests/fuzz/round_trip.h"
 
 namespace muster::fuzz {
-namespace {
+namespace fuzz_config_text {
 
 constexpr const char* kSmall = R"(
   run { steps: 3 global_batch: 16 }
@@ -46,11 +46,11 @@ void Check(const std::string& text) {
   }
 }
 
-}  // namespace
+}  // namespace fuzz_config_text
 }  // namespace muster::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(config_text) {
   muster::fuzz::SilenceLogs();
-  muster::fuzz::Check({reinterpret_cast<const char*>(data), size});
+  muster::fuzz::fuzz_config_text::Check({reinterpret_cast<const char*>(data), size});
   return 0;
 }

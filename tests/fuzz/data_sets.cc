@@ -18,7 +18,7 @@
 #include "worker/data/npz_data.h"
 
 namespace muster::fuzz {
-namespace {
+namespace fuzz_data_sets {
 
 // The input: the size of each file in records and extra bytes, the note, the labels.
 void WriteCifar10(Input input, const Folder& folder) {
@@ -128,11 +128,12 @@ void CheckSets(const Datasets& sets, const Dataset& test) {
           "another test set without the training files");
 }
 
-}  // namespace
+}  // namespace fuzz_data_sets
 }  // namespace muster::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(data_sets) {
   using namespace muster::fuzz;
+  using namespace muster::fuzz::fuzz_data_sets;
   SilenceLogs();
   Input input(data, size);
   const Format& format = kFormats[input.Byte() % std::size(kFormats)];

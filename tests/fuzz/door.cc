@@ -4,7 +4,7 @@
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {
-namespace {
+namespace fuzz_door {
 
 constexpr const char* kToken = "0123456789abcdef0123456789abcdef";
 
@@ -43,13 +43,14 @@ void Ask(Door& door, const std::vector<std::string>& request) {
   Require(request.size() < 6 || answer[1] == request[1], "an answer to somebody else");
 }
 
-}  // namespace
+}  // namespace fuzz_door
 }  // namespace muster::fuzz
 
-// A request like libzmq's, with parts replaced by the input according to the first byte's bits, or
-// arbitrary frames.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+// A request as libzmq makes it, of which the bits of the first byte say what comes of the input; or
+// any frames.
+FUZZ_TARGET(door) {
   using namespace muster::fuzz;
+  using namespace muster::fuzz::fuzz_door;
   SilenceLogs();
   static Door door;
   Input input(data, size);

@@ -5,7 +5,7 @@
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {
-namespace {
+namespace fuzz_endpoint {
 
 void CheckTcp(const std::string& text) {
   OrError(text, [&] {
@@ -38,17 +38,18 @@ void CheckListen(const std::string& endpoint, const std::string& bind) {
   });
 }
 
-}  // namespace
+}  // namespace fuzz_endpoint
 }  // namespace muster::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(endpoint) {
   muster::fuzz::SilenceLogs();
   const std::string text(reinterpret_cast<const char*>(data), size);
-  if (text.find('\0') != text.npos) return 0;  // impossible on a command line
-  muster::fuzz::CheckTcp(text);
-  muster::fuzz::CheckTcp("tcp://" + text);
-  muster::fuzz::CheckLocal("local://@" + text);
+  if (text.find('\0') != text.npos) return 0;  // none of a command line has one
+  muster::fuzz::fuzz_endpoint::CheckTcp(text);
+  muster::fuzz::fuzz_endpoint::CheckTcp("tcp://" + text);
+  muster::fuzz::fuzz_endpoint::CheckLocal("local://@" + text);
   const size_t half = std::min(text.find('\n'), text.size());
-  muster::fuzz::CheckListen(text.substr(0, half), text.substr(std::min(half + 1, text.size())));
+  muster::fuzz::fuzz_endpoint::CheckListen(text.substr(0, half),
+                                           text.substr(std::min(half + 1, text.size())));
   return 0;
 }

@@ -9,7 +9,7 @@
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {
-namespace {
+namespace fuzz_event_file {
 
 // If the first byte is 0, the rest is the file. Otherwise it becomes framed events.
 std::string FileOf(Input input) {
@@ -55,14 +55,14 @@ void CheckCut(const Folder& folder, const std::string& bytes) {
   std::filesystem::remove(folder.path() + "/" + name);  // the next input starts without it
 }
 
-}  // namespace
+}  // namespace fuzz_event_file
 }  // namespace muster::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(event_file) {
   muster::fuzz::SilenceLogs();
   static const muster::fuzz::Folder folder;
-  const std::string bytes = muster::fuzz::FileOf({data, size});
-  muster::fuzz::CheckPrefix(folder, bytes);
-  muster::fuzz::CheckCut(folder, bytes);
+  const std::string bytes = muster::fuzz::fuzz_event_file::FileOf({data, size});
+  muster::fuzz::fuzz_event_file::CheckPrefix(folder, bytes);
+  muster::fuzz::fuzz_event_file::CheckCut(folder, bytes);
   return 0;
 }

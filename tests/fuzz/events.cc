@@ -3,7 +3,7 @@
 #include "common/events/event_line.h"
 #include "tests/fuzz/fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(events) {
   using namespace muster;
   fuzz::SilenceLogs();
   fuzz::OrError("expected an event", [&] {

@@ -8,7 +8,7 @@
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {
-namespace {
+namespace fuzz_frames {
 
 // Two ends of a connection in this thread.
 struct Pipe {
@@ -99,12 +99,13 @@ void CheckAny(Input input) {
   Require(!payload || payload->bytes <= bytes, "more bytes than came");
 }
 
-}  // namespace
+}  // namespace fuzz_frames
 }  // namespace muster::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(frames) {
   muster::fuzz::SilenceLogs();
   muster::fuzz::Input input(data, size);
-  input.Byte() == 0 ? muster::fuzz::CheckAny(input) : muster::fuzz::CheckCut(input);
+  input.Byte() == 0 ? muster::fuzz::fuzz_frames::CheckAny(input)
+                    : muster::fuzz::fuzz_frames::CheckCut(input);
   return 0;
 }

@@ -12,11 +12,25 @@
 #include <string>
 #include <string_view>
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+// FUZZ_TARGET(NAME) { ... }: the target of the file NAME.cc, which reads `data`, `size` bytes, and
+// returns 0. libFuzzer wants one program for each, fuzz_replay has all of them.
+#ifdef MUSTER_LIBFUZZER
+#define FUZZ_TARGET(name) extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size)
+#else
+#define FUZZ_TARGET(name)                                                              \
+  static int Fuzz_##name(const uint8_t* data, size_t size);                            \
+  static const ::muster::fuzz::RegisteredTarget registered_##name(#name, Fuzz_##name); \
+  static int Fuzz_##name(const uint8_t* data, size_t size)
+#endif
 
 namespace muster::fuzz {
 
-// Reports a failed check and aborts, which both fuzzers and tests notice.
+using Target = int (*)(const uint8_t* data, size_t size);
+struct RegisteredTarget {
+  RegisteredTarget(const char* name, Target target);
+};
+
+// A promise is broken: says so, and aborts, which a fuzzer and a test both notice.
 [[noreturn]] void Broken(const std::string& what);
 inline void Require(bool holds, const char* what) {
   if (!holds) Broken(what);

@@ -11,7 +11,7 @@
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {
-namespace {
+namespace fuzz_lists {
 
 void CheckNumbers(const std::string& text) {
   constexpr int64_t kEnd = 1000;
@@ -53,12 +53,13 @@ void CheckTensorNames(const std::string& text) {
   });
 }
 
-}  // namespace
+}  // namespace fuzz_lists
 }  // namespace muster::fuzz
 
-// The first byte selects the kind.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+// The first byte says which of them.
+FUZZ_TARGET(lists) {
   using namespace muster::fuzz;
+  using namespace muster::fuzz::fuzz_lists;
   SilenceLogs();
   Input input(data, size);
   const uint8_t which = input.Byte();

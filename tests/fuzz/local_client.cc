@@ -12,7 +12,7 @@
 #include "worker/client/tensor_store.h"
 
 namespace muster::fuzz {
-namespace {
+namespace fuzz_local_client {
 
 class Play {
  public:
@@ -118,11 +118,11 @@ class Play {
   UniqueFd to_worker_;
 };
 
-}  // namespace
+}  // namespace fuzz_local_client
 }  // namespace muster::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(local_client) {
   muster::fuzz::SilenceLogs();
-  muster::fuzz::Play(muster::fuzz::Input(data, size)).Run();
+  muster::fuzz::fuzz_local_client::Play(muster::fuzz::Input(data, size)).Run();
   return 0;
 }

@@ -13,7 +13,7 @@
 #include "tests/job/raw_local_link.h"
 
 namespace muster::fuzz {
-namespace {
+namespace fuzz_local_server {
 
 constexpr size_t kMostWorkers = 3;
 constexpr int kAtATime = 20;
@@ -157,11 +157,11 @@ class Play {
   std::set<PeerId> peers_, welcomed_, lost_;
 };
 
-}  // namespace
+}  // namespace fuzz_local_server
 }  // namespace muster::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(local_server) {
   muster::fuzz::SilenceLogs();
-  muster::fuzz::Play(muster::fuzz::Input(data, size)).Run();
+  muster::fuzz::fuzz_local_server::Play(muster::fuzz::Input(data, size)).Run();
   return 0;
 }

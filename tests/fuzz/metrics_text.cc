@@ -7,7 +7,7 @@
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {
-namespace {
+namespace fuzz_metrics_text {
 
 void CheckKept(const std::string& text, const DueLines& due) {
   const KeptLines kept = KeptLinesOf(text, due);
@@ -31,12 +31,13 @@ void CheckScalars(const std::string& text, int64_t last, const LastSteps& writte
   }
 }
 
-}  // namespace
+}  // namespace fuzz_metrics_text
 }  // namespace muster::fuzz
 
-// The input: three small numbers, then the text.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+// Three small numbers, then the text.
+FUZZ_TARGET(metrics_text) {
   using namespace muster::fuzz;
+  using namespace muster::fuzz::fuzz_metrics_text;
   SilenceLogs();
   Input input(data, size);
   const int64_t step = input.Byte(), interval = input.Byte() - 1, evaluation = input.Byte() - 1;

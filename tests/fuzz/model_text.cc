@@ -9,7 +9,7 @@
 #include "tests/fuzz/round_trip.h"
 
 namespace muster::fuzz {
-namespace {
+namespace fuzz_model_text {
 
 constexpr Shape kImage{8, 8, 3};
 
@@ -65,11 +65,11 @@ void Check(const std::string& text) {
   });
 }
 
-}  // namespace
+}  // namespace fuzz_model_text
 }  // namespace muster::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(model_text) {
   muster::fuzz::SilenceLogs();
-  muster::fuzz::Check({reinterpret_cast<const char*>(data), size});
+  muster::fuzz::fuzz_model_text::Check({reinterpret_cast<const char*>(data), size});
   return 0;
 }

@@ -14,7 +14,7 @@
 #include "worker/data/photo_listing.h"
 
 namespace muster::fuzz {
-namespace {
+namespace fuzz_photo_folder {
 
 namespace fs = std::filesystem;
 
@@ -98,11 +98,12 @@ void CheckSets(const Datasets& sets) {
   }
 }
 
-}  // namespace
+}  // namespace fuzz_photo_folder
 }  // namespace muster::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(photo_folder) {
   using namespace muster::fuzz;
+  using namespace muster::fuzz::fuzz_photo_folder;
   SilenceLogs();
   Input input(data, size);
   static const Folder folder;

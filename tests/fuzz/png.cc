@@ -5,7 +5,7 @@
 #include "tests/fuzz/check_image.h"
 
 namespace muster::fuzz {
-namespace {
+namespace fuzz_png {
 
 constexpr size_t kSignature = 8, kLength = 4, kType = 4, kChecksum = 4;
 
@@ -28,14 +28,14 @@ void WriteChecksums(std::string& file) {
   }
 }
 
-}  // namespace
+}  // namespace fuzz_png
 }  // namespace muster::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(png) {
   constexpr size_t kChoices = 10;
   if (size < kChoices) return 0;
   std::string file = muster::fuzz::Input(data + kChoices, size - kChoices).Rest();
-  muster::fuzz::WriteChecksums(file);
+  muster::fuzz::fuzz_png::WriteChecksums(file);
   muster::fuzz::CheckImage(file, {data, kChoices});
   return 0;
 }

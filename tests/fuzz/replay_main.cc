@@ -1,11 +1,13 @@
-// Runs a target on every input in the given files and folders, as a regression test. A file
-// NAME.inputs has an input in each line (see scripts/fuzz_corpus.py); any other file is an input.
+// fuzz_replay TARGET PATH ...: hands a target every input of these files and folders, which fuzzing
+// has found before. A file NAME.inputs has an input in each line (scripts/fuzz_corpus.py says how);
+// every other one is an input.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +18,11 @@ namespace muster::fuzz {
 namespace {
 
 namespace fs = std::filesystem;
+
+std::map<std::string, Target>& Targets() {
+  static std::map<std::string, Target> targets;
+  return targets;
+}
 
 [[noreturn]] void Refuse(const std::string& what) {
   std::fprintf(stderr, "%s\n", what.c_str());
@@ -53,33 +60,33 @@ bool Unquote(std::string_view line, std::vector<uint8_t>& input) {
   return true;
 }
 
-// The buffer has the exact size, so that a sanitizer detects reads beyond it.
-void Play(const std::string& name, const std::vector<uint8_t>& input) {
-  std::fprintf(stderr, "%s\n", name.c_str());  // the last name printed is the failing input
-  (void)LLVMFuzzerTestOneInput(std::vector<uint8_t>(input).data(), input.size());
+// The buffer has exactly this size, so that a sanitizer notices reads beyond it.
+void Play(Target target, const std::string& name, const std::vector<uint8_t>& input) {
+  std::fprintf(stderr, "%s\n", name.c_str());  // the last one is the one that failed
+  (void)target(std::vector<uint8_t>(input).data(), input.size());
 }
 
-// Returns the number of inputs.
-size_t PlayLines(const fs::path& path) {
+// How many inputs there were.
+size_t PlayLines(Target target, const fs::path& path) {
   std::ifstream file(path);
   size_t number = 0;
   std::vector<uint8_t> input;
   for (std::string line; std::getline(file, line);) {
     const std::string place = path.string() + ":" + std::to_string(++number);
     if (!Unquote(line, input)) Refuse(place + ": expected \"INPUT\" or NAME=\"INPUT\": " + line);
-    Play(place, input);
+    Play(target, place, input);
   }
   return number;
 }
 
-size_t PlayFile(const fs::path& path) {
-  if (path.extension() == ".inputs") return PlayLines(path);
+size_t PlayFile(Target target, const fs::path& path) {
+  if (path.extension() == ".inputs") return PlayLines(target, path);
   std::ifstream file(path, std::ios::binary);
-  Play(path, std::vector<uint8_t>{std::istreambuf_iterator<char>(file), {}});
+  Play(target, path, std::vector<uint8_t>{std::istreambuf_iterator<char>(file), {}});
   return 1;
 }
 
-int Replay(const std::vector<fs::path>& places) {
+int Replay(Target target, const std::vector<fs::path>& places) {
   std::vector<fs::path> files;
   for (const fs::path& place : places) {
     if (fs::is_regular_file(place)) files.push_back(place);
@@ -90,13 +97,21 @@ int Replay(const std::vector<fs::path>& places) {
   }
   std::ranges::sort(files);
   size_t inputs = 0;
-  for (const fs::path& file : files) inputs += PlayFile(file);
+  for (const fs::path& file : files) inputs += PlayFile(target, file);
   if (inputs == 0) Refuse("expected files or folders of inputs, got none with an input in it");
   std::fprintf(stderr, "%zu inputs\n", inputs);
   return 0;
 }
 
 }  // namespace
+
+RegisteredTarget::RegisteredTarget(const char* name, Target target) { Targets()[name] = target; }
+
 }  // namespace muster::fuzz
 
-int main(int argc, char** argv) { return muster::fuzz::Replay({argv + 1, argv + argc}); }
+int main(int argc, char** argv) {
+  using namespace muster::fuzz;
+  const auto found = Targets().find(argc > 1 ? argv[1] : "");
+  if (found == Targets().end()) Refuse("expected the name of a target and its inputs");
+  return Replay(found->second, {argv + 2, argv + argc});
+}

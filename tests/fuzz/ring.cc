@@ -9,7 +9,7 @@
 #include "tests/fuzz/ring_place.h"
 
 namespace muster::fuzz {
-namespace {
+namespace fuzz_ring {
 
 constexpr size_t kLength = MessageRing::kLengthBytes;
 
@@ -115,11 +115,11 @@ class Play {
   bool hostile_ = false, broken_ = false;
 };
 
-}  // namespace
+}  // namespace fuzz_ring
 }  // namespace muster::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(ring) {
   muster::fuzz::SilenceLogs();
-  muster::fuzz::Play(muster::fuzz::Input(data, size)).Run();
+  muster::fuzz::fuzz_ring::Play(muster::fuzz::Input(data, size)).Run();
   return 0;
 }

@@ -27,7 +27,7 @@ Message ReadAgain(const Message& taken, const std::function<std::string(const Me
   return again;
 }
 
-// Checks that a model describes the same network.
+// Requires that it is the same network.
 inline void RequireSameNetwork(const Graph& taken, const config::Model& again, const Shape& input) {
   Require(BuildGraph(again, input).layout().hash() == taken.layout().hash(),
           "the network that was printed has other variables");

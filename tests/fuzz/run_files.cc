@@ -18,7 +18,7 @@
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {
-namespace {
+namespace fuzz_run_files {
 
 void CheckLines(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) {
@@ -93,11 +93,12 @@ void CheckCut(const Folder& folder, const std::string& text, const checkpoint::M
   std::filesystem::remove(std::filesystem::path(path).replace_filename("metrics-cut.jsonl"));
 }
 
-}  // namespace
+}  // namespace fuzz_run_files
 }  // namespace muster::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(run_files) {
   using namespace muster::fuzz;
+  using namespace muster::fuzz::fuzz_run_files;
   SilenceLogs();
   static const Folder folder;
   Input input(data, size);

@@ -9,7 +9,7 @@
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {
-namespace {
+namespace fuzz_safetensors {
 
 const Graph& Network() {
   static const Graph graph = [] {
@@ -73,13 +73,13 @@ void Check(const std::string& path, uint64_t file_bytes) {
   });
 }
 
-}  // namespace
+}  // namespace fuzz_safetensors
 }  // namespace muster::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(safetensors) {
   muster::fuzz::SilenceLogs();
   static const muster::fuzz::Folder folder;
-  const std::string bytes = muster::fuzz::FileOf({data, size});
-  muster::fuzz::Check(folder.Write("a.safetensors", bytes), bytes.size());
+  const std::string bytes = muster::fuzz::fuzz_safetensors::FileOf({data, size});
+  muster::fuzz::fuzz_safetensors::Check(folder.Write("a.safetensors", bytes), bytes.size());
   return 0;
 }

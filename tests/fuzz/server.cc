@@ -19,7 +19,7 @@
 #include "tests/job/test_job.h"
 
 namespace muster::fuzz {
-namespace {
+namespace fuzz_server {
 
 constexpr uint32_t kWorkers = 2, kSlots = 4;
 constexpr int kFewPauses = 3;
@@ -200,7 +200,7 @@ class ScriptLink : public ServerLink {
     return {.data = values->data(), .bytes = values->size() * sizeof(float), .owner = values};
   }
 
-  // Workers that get Stop disconnect.
+  // A worker that is told to stop disconnects.
   std::optional<FromWorker> NextEnd() {
     if (ended_ >= kSlots) return std::nullopt;
     return FromWorker{.kind = FromWorker::Kind::kLost, .peer = peers_[ended_++]};
@@ -252,11 +252,12 @@ uint64_t UndisturbedHash(uint8_t how) {
   return at->second = outcome.weights_hash;
 }
 
-}  // namespace
+}  // namespace fuzz_server
 }  // namespace muster::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(server) {
   using namespace muster::fuzz;
+  using namespace muster::fuzz::fuzz_server;
   SilenceLogs();
   Input input(data, size);
   const uint8_t how = input.Byte() % 16;

@@ -7,7 +7,7 @@
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {
-namespace {
+namespace fuzz_set_override {
 
 constexpr const char* kConfig = R"(
   run { epochs: 2 global_batch: 32 }
@@ -32,7 +32,7 @@ void Check(const std::string& text, const std::string& path) {
     if (settings.back().path == "model_file") return;
   }
   config::Config config;
-  // If two settings conflict, the error may name either, even the one in the file.
+  // If two settings contradict each other, the error may name either, even the file's.
   const bool taken = OrError("", [&] { config = LoadConfig(path, settings); });
   if (!taken || !OrError("", [&] { ResolveForMachine(config, 2); })) return;
   const std::string printed = ConfigText(config);
@@ -45,14 +45,15 @@ void Check(const std::string& text, const std::string& path) {
   }
 }
 
-}  // namespace
+}  // namespace fuzz_set_override
 }  // namespace muster::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(set_override) {
   using muster::fuzz::Folder;
   muster::fuzz::SilenceLogs();
   static const Folder folder;
-  static const std::string path = folder.Write("base.txtpb", muster::fuzz::kConfig);
-  muster::fuzz::Check({reinterpret_cast<const char*>(data), size}, path);
+  static const std::string path =
+      folder.Write("base.txtpb", muster::fuzz::fuzz_set_override::kConfig);
+  muster::fuzz::fuzz_set_override::Check({reinterpret_cast<const char*>(data), size}, path);
   return 0;
 }

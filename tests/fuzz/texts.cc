@@ -12,7 +12,7 @@
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {
-namespace {
+namespace fuzz_texts {
 
 void CheckLine(const std::string& line) {
   Require(line.size() <= 3 * 1000, "a long line");  // each byte may have become U+FFFD
@@ -67,12 +67,13 @@ void CheckToken(const std::string& text) {
   });
 }
 
-}  // namespace
+}  // namespace fuzz_texts
 }  // namespace muster::fuzz
 
-// The first byte selects the kind.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+// The first byte says which of them.
+FUZZ_TARGET(texts) {
   using namespace muster::fuzz;
+  using namespace muster::fuzz::fuzz_texts;
   SilenceLogs();
   Input input(data, size);
   const uint8_t which = input.Byte();

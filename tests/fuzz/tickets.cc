@@ -11,7 +11,7 @@
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {
-namespace {
+namespace fuzz_tickets {
 
 void CheckText(const std::string& text, size_t most) {
   Require(text.size() <= 3 * most, "a long text");  // each byte may have become U+FFFD
@@ -38,14 +38,14 @@ void Check(const Folder& folder, const std::string& bytes) {
   for (const std::string& gpu : seen[0].gpus) CheckText(gpu, 96);
 }
 
-}  // namespace
+}  // namespace fuzz_tickets
 }  // namespace muster::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(tickets) {
   muster::fuzz::SilenceLogs();
   static const muster::fuzz::Folder folder;
   static const bool shared = ::chmod(folder.path().c_str(), 01777) == 0;
   muster::fuzz::Require(shared, "a folder of everybody's");
-  muster::fuzz::Check(folder, {reinterpret_cast<const char*>(data), size});
+  muster::fuzz::fuzz_tickets::Check(folder, {reinterpret_cast<const char*>(data), size});
   return 0;
 }

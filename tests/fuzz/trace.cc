@@ -8,7 +8,7 @@
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {
-namespace {
+namespace fuzz_trace {
 
 void CheckParts(const Folder& folder, const std::string& first, const std::string& second) {
   const std::vector<std::string> parts{folder.Write("trace.server.part", first),
@@ -38,19 +38,19 @@ void CheckTrace(const Folder& folder, const std::string& text) {
   OrError(path, [&] { (void)TraceSummary(ReadTrace(path)); });
 }
 
-}  // namespace
+}  // namespace fuzz_trace
 }  // namespace muster::fuzz
 
-// The first byte tells whether the rest is a trace or two parts.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+// The first byte says whether the rest is a trace, or two parts.
+FUZZ_TARGET(trace) {
   muster::fuzz::SilenceLogs();
   static const muster::fuzz::Folder folder;
   muster::fuzz::Input input(data, size);
   if (input.Byte() == 0) {
-    muster::fuzz::CheckTrace(folder, input.Rest());
+    muster::fuzz::fuzz_trace::CheckTrace(folder, input.Rest());
   } else {
     const std::string first = input.Text();
-    muster::fuzz::CheckParts(folder, first, input.Rest());
+    muster::fuzz::fuzz_trace::CheckParts(folder, first, input.Rest());
   }
   return 0;
 }

@@ -112,7 +112,7 @@ TEST(Png, HugeSizesAreRefused) {
   spec.claimed_height = 60000;
   ExpectRefused(EncodePng(spec), "20000 x 60000 pixels: expected at most 178956970 in all");
   spec.claimed_height = 8000;
-  ExpectRefused(EncodePng(spec), "the file is cut short: 20000 x 8000 pixels take at least 155046");
+  ExpectRefused(EncodePng(spec), "the file is truncated: 20000 x 8000 pixels take at least 155046");
 }
 
 }  // namespace

@@ -247,7 +247,7 @@ TEST_P(Refusal, IsSaidAndDisturbsNobody) {
   }
   options = job.OptionsFor(1);
   options.hello.set_data_fingerprint(2);
-  EXPECT_THAT(JoinError(options, &code), HasSubstr("other contents"));
+  EXPECT_THAT(JoinError(options, &code), HasSubstr("different contents"));
 
   // The job is undisturbed.
   auto second = job.Join(1);

@@ -1,4 +1,4 @@
-// Peers that send endlessly fill neither the server's memory nor that of others.
+// A peer that sends without end fills the memory of neither the server nor other workers.
 #include <gtest/gtest.h>
 
 #include <chrono>

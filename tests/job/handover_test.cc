@@ -91,7 +91,7 @@ TEST_F(Handover, WeightsCannotBeWrittenByAWorker) {
   EXPECT_EQ(errno, EACCES);
   EXPECT_EQ(::pwrite(weight_buffers, "x", 1, 0), -1);
   EXPECT_EQ(errno, EPERM);
-  // Its size cannot be changed either, which would make the server's own accesses fail.
+  // Its size cannot be changed, which would make the server's own access fail.
   EXPECT_NE(::ftruncate(weight_buffers, 0), 0);
   EXPECT_EQ(errno, EPERM);
   EXPECT_NE(::ftruncate(worker.fds[1].get(), 0), 0);
@@ -102,7 +102,7 @@ TEST_F(Handover, WeightsCannotBeWrittenByAWorker) {
   ::munmap(mapped, bytes);
 }
 
-// For GPUs, whose drivers lock the pages, a worker may make its mapping writable.
+// GPU drivers lock the pages: then a worker may make its mapping writable.
 class HandoverToGpus : public Handover {
  protected:
   HandoverToGpus() : Handover({.max_waiting_bytes = kMostWaiting, .locks_pages = true}) {}
@@ -116,7 +116,7 @@ TEST_F(HandoverToGpus, WeightsCanBeMadeWritable) {
   ::munmap(mapped, kRawBytes[0]);
 }
 
-// The messages from the server are read-only, and neither side's size can be changed.
+// A worker cannot write the server's messages, nor change the size of either side.
 TEST_F(Handover, TheServersMessagesCannotBeWrittenByAWorker) {
   Worker worker = Join();
   const int to_worker = worker.fds[3].get();

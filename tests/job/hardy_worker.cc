@@ -28,7 +28,7 @@ bool HardyWorker::Run() {
   }
 }
 
-// A replacement may connect before the server notices the loss of the old worker.
+// A replacement may connect before the dead worker's end was noticed.
 void HardyWorker::Join() {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   for (;;) {

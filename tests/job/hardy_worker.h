@@ -13,16 +13,16 @@
 namespace muster::testing {
 
 enum class Point {
-  kJoined,      // welcomed, but has not sent Ready
-  kReady,       // has sent Ready
-  kForward,     // has the weights of a step, but has reported no loss
-  kLosses,      // has reported all losses, but pushed nothing
-  kHalfPushed,  // has pushed some chunks, which have been updated and published
-  kPushed,      // has pushed everything
-  kTakenOver,   // as kForward, but for work taken over from another worker
+  kJoined,      // welcomed, and has not said Ready
+  kReady,       // has reported that it is ready
+  kForward,     // has the weights of a step, and has reported no loss
+  kLosses,      // has reported all losses, and pushed nothing
+  kHalfPushed,  // some chunks, which have been updated and published
+  kPushed,      // everything
+  kTakenOver,   // as kForward, of what somebody else was to compute
   kEvaluate,    // before its first block
-  kEvaluated,   // after its second block
-  kLastBlock,   // before the last block of the test set
+  kEvaluated,   // has reported its second block
+  kLastBlock,   // before the last one of the test set
   kReset,       // others have done its work
   kEnd,         // the server has sent Stop
 };
@@ -39,7 +39,7 @@ class HardyWorker {
 
   // Sleeps this long for each slice, before it reports any loss of a step, and reports this time.
   void TakesForASlice(std::chrono::milliseconds time) { slice_time_ = time; }
-  // Called with the number of its slices in each step.
+  // Called with the number of slices of the step.
   using Slices = std::function<void(int64_t step, int64_t slices)>;
   void TellsSlices(Slices slices) { slices_ = std::move(slices); }
 

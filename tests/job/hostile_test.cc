@@ -112,7 +112,7 @@ TEST(Hostile, AConnectionHasOneSeat) {
     if (event && event->message.has_refused()) answer = event->message.refused().reason();
     if (!event) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  EXPECT_EQ(answer, "its connection has the seat of rank 0 already");
+  EXPECT_EQ(answer, "its connection already has rank 0");
   link.reset();
   EXPECT_NE(job.FinishError(), "");
 }

@@ -12,11 +12,11 @@
 namespace muster::testing {
 namespace {
 
-constexpr int64_t kSlices = 8, kFaultStep = 3;
+constexpr int64_t kSlices = 8, kLostStep = 3;
 
 config::Config Config() {
   config::Config config = SmallConfig(2, kSlices);
-  config.mutable_run()->set_steps(kFaultStep + 2);
+  config.mutable_run()->set_steps(kLostStep + 2);
   config.mutable_cluster()->set_on_lost_worker(config::Cluster::CONTINUE);
   return config;
 }
@@ -36,7 +36,7 @@ Trained Train(std::chrono::milliseconds slice, int pushed) {
   for (uint32_t rank = 0; rank < 2; ++rank) {
     workers.emplace_back([&, rank] {
       HardyWorker worker(job, rank, [&, rank](Point point, int64_t step, Client&) {
-        if (step != kFaultStep) return;
+        if (step != kLostStep) return;
         if (point == Point::kTakenOver) ++redone;
         if (rank == 1 && point == Point::kHalfPushed && pushes++ == pushed) throw Dies();
       });

@@ -12,7 +12,7 @@
 #include "tests/job/crew.h"
 
 namespace muster::testing {
-namespace {
+namespace lost_worker_test {
 
 struct Variant {
   const char* name;
@@ -243,5 +243,5 @@ INSTANTIATE_TEST_SUITE_P(Over, LostWorker, ::testing::ValuesIn(Cases()), [](cons
   return std::string(std::get<0>(tested.param)) + std::get<1>(tested.param).name;
 });
 
-}  // namespace
+}  // namespace lost_worker_test
 }  // namespace muster::testing

@@ -134,7 +134,7 @@ TEST(LostWorkers, TheStartEndsWithFewerThanTheLeast) {
   EXPECT_EQ(code, ExitCode::kDeadline);
 }
 
-// A worker that misses a step's deadline is lost, as if its process had ended.
+// A worker that misses a step's deadline counts as lost, as if its process had ended.
 TEST(LostWorkers, AStepsDeadlineIsALoss) {
   config::Config config = CrewConfig("", 2);
   config.mutable_deadlines()->set_first_step_s(1);
@@ -165,8 +165,7 @@ TEST(LostWorkers, ASliceThatEndsItsWorkersEndsTheRunAndIsNamed) {
   for (const uint32_t rank : {0u, 1u, 2u}) crew.Add(rank, dies);
   crew.Add(3, DiesAt(Point::kForward));
   ExitCode code{};
-  EXPECT_THAT(job.FinishError(&code),
-              AllOf(HasSubstr("of step 2"), HasSubstr("has ended 3 workers")));
+  EXPECT_THAT(job.FinishError(&code), AllOf(HasSubstr("of step 2"), HasSubstr("killed 3 workers")));
 }
 
 // So does a block of an evaluation, during a run and after its last step. The slices of the step
@@ -182,7 +181,7 @@ TEST(LostWorkers, ABlockThatEndsItsWorkersEndsTheRunAndIsNamed) {
     EXPECT_THAT(
         job.FinishError(&code),
         AllOf(HasSubstr("block 15 of the evaluation of step " + std::to_string(step)),
-              HasSubstr("samples 60 to 63 of the test set"), HasSubstr("has ended 3 workers")));
+              HasSubstr("samples 60 to 63 of the test set"), HasSubstr("killed 3 workers")));
     EXPECT_EQ(code, ExitCode::kPeerFailed);
   }
 }

@@ -41,7 +41,7 @@ class ModelsTest : public ::testing::Test {
     config.mutable_evaluation()->set_batch(20);
     return config;
   }
-  // Weight files, complete or partial.
+  // Weights files, complete or not.
   std::vector<std::string> Files() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(dir_.path())) {

@@ -77,7 +77,7 @@ TEST_F(ResumeJob, AfterStepsThatWereSkipped) {
   }
 }
 
-// Skipped steps before the restart count as well.
+// Steps skipped before the resume count.
 TEST_F(ResumeJob, SkippedStepsInARow) {
   const SliceGradient bad = [](int64_t step, int64_t slice, size_t i) {
     return step >= 2 ? kNan : Rough(step, slice, i);
@@ -101,7 +101,7 @@ TEST_F(ResumeJob, WithOtherDataItIsRefused) {
   options.hello.set_data_fingerprint(77);
   EXPECT_ANY_THROW(Client{std::move(options)});
   ExitCode code = ExitCode::kOk;
-  EXPECT_THAT(job.FinishError(&code), HasSubstr("the training data are not those that the run"));
+  EXPECT_THAT(job.FinishError(&code), HasSubstr("the training data have changed"));
   EXPECT_EQ(code, ExitCode::kUsage);
 }
 

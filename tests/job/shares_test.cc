@@ -13,7 +13,7 @@
 #include "tests/job/hardy_worker.h"
 
 namespace muster::testing {
-namespace {
+namespace shares_test {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
@@ -115,5 +115,5 @@ INSTANTIATE_TEST_SUITE_P(Over, MeasuredShares, ::testing::ValuesIn(Cases()),
                                   std::get<1>(tested.param).name;
                          });
 
-}  // namespace
+}  // namespace shares_test
 }  // namespace muster::testing

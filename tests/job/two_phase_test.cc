@@ -13,7 +13,7 @@
 #include "tests/job/test_job.h"
 
 namespace muster::testing {
-namespace {
+namespace two_phase_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -204,7 +204,7 @@ TEST(SkipStep, DoesNotSkipAWeightThatOverflows) {
                Error);
   ExitCode code{};
   EXPECT_THAT(job.FinishError(&code),
-              AllOf(HasSubstr("the update made"), HasSubstr("not skipped")));
+              AllOf(HasSubstr("the update set"), HasSubstr("SKIP_STEP does not apply")));
   EXPECT_EQ(code, ExitCode::kNonfinite);
 }
 
@@ -251,5 +251,5 @@ TEST(Average, IsWhatWorkersEvaluate) {
   }
 }
 
-}  // namespace
+}  // namespace two_phase_test
 }  // namespace muster::testing

@@ -17,7 +17,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-class WireTypeTest : public testing::TestWithParam<WireType> {
+class WireTypeTest : public ::testing::TestWithParam<WireType> {
  protected:
   float RoundTrip(float value) const {
     RoundToWire(GetParam(), {&value, 1});
@@ -141,7 +141,7 @@ TEST_P(WireTypeTest, AddsAndRounds) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, WireTypeTest, testing::Values(wire::BF16, wire::FP16),
+INSTANTIATE_TEST_SUITE_P(Types, WireTypeTest, ::testing::Values(wire::BF16, wire::FP16),
                          [](const auto& info) { return wire::TensorType_Name(info.param); });
 
 TEST(Bf16Test, KnownValues) {

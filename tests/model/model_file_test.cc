@@ -108,7 +108,7 @@ TEST_F(ModelFileTest, AFileOfAnotherNetworkIsRefusedInAnyCase) {
   const Graph other = SmallGraph(R"(layer { name: "x" dense { units: 5 } })", kInput);
   for (const bool skip : {false, true}) {
     EXPECT_THAT(ErrorOf(other, {.skip_mismatched = skip}),
-                AllOf(HasSubstr("no variable of which is in it"), HasSubstr("--map")));
+                AllOf(HasSubstr("it has none of the network's variables"), HasSubstr("--map")));
   }
 }
 
@@ -119,7 +119,7 @@ TEST_F(ModelFileTest, TheSameNamesInOtherShapesAreNamedWithBoth) {
                                  kInput);
   for (const bool skip : {false, true}) {
     EXPECT_THAT(ErrorOf(wider, {.skip_mismatched = skip}),
-                AllOf(HasSubstr("none of them in the network's shape"),
+                AllOf(HasSubstr("none with the network's shape"),
                       HasSubstr("fc.weight is [5,48] in the file, and [9,90] in the network"),
                       HasSubstr("fc.bias is [5] in the file, and [9] in the network"),
                       Not(HasSubstr("--map"))));
@@ -140,7 +140,7 @@ TEST_F(ModelFileTest, OtherNames) {
   EXPECT_EQ(arena, Counted(graph));
   EXPECT_EQ(loaded.variables.size(), graph.variables().size());
   EXPECT_THAT(ErrorOf(graph, {.names = {{"stem.norm.weight", "x"}, {"stem.norm.bias", "x"}}}),
-              HasSubstr("would both be x"));
+              HasSubstr("would both become x"));
 }
 
 TEST_F(ModelFileTest, MetadataSaysWhatItIs) {
@@ -179,9 +179,9 @@ TEST_F(ModelFileTest, MetadataSaysWhatItIs) {
       ([&] {
         (void)ConfigOf({{"config", "run { later: 1 }"}, {"muster_version", "9.8.7"}}, path_);
       }),
-      ThrowsMessage<Error>(
-          AllOf(HasSubstr("unknown key"),
-                HasSubstr(fmt::format("it was written by Muster 9.8.7, this is {}", kVersion)))));
+      ThrowsMessage<Error>(AllOf(
+          HasSubstr("unknown key"),
+          HasSubstr(fmt::format("it was written by Muster 9.8.7, but this is {}", kVersion)))));
   // A file of another program.
   EXPECT_FALSE(ConfigOf({}, path_).has_value());
   EXPECT_FALSE(StepOf({{"step", "ten"}}).has_value());

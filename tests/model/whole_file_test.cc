@@ -16,7 +16,7 @@
 #include "tests/model/small_graph.h"
 
 namespace muster::testing {
-namespace {
+namespace whole_file_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -113,5 +113,5 @@ TEST_F(WholeFileTest, TheHashOfTheWeightsCountsWhereThereIsNoOther) {
               AllOf(HasSubstr("weights_hash"), HasSubstr(fmt::format("{:016x}", hash))));
 }
 
-}  // namespace
+}  // namespace whole_file_test
 }  // namespace muster::testing

@@ -24,7 +24,7 @@ struct GoldenCase {
 
   bool Has(const std::string& tensor) const { return tensors.contains(tensor); }
   const std::vector<float>& At(const std::string& tensor) const;
-  // With one input "input"; with several "input0", "input1", …
+  // "input" with one input; with several "input0", "input1", …
   std::string InputName(const std::string& stem, size_t index) const;
   // The layer, as a backend gets it from a graph.
   Layer MakeLayer() const;

@@ -17,8 +17,8 @@
 namespace muster {
 namespace {
 
-// Relative to the tensor's largest value. Single precision has 6e-8. Sums of a few hundred
-// products, and the roots and powers of normalisations, lose up to ten times that.
+// Relative to the tensor's largest value. Single precision has 6e-8; sums of a few hundred products
+// and the roots and powers of normalisations lose up to ten times that.
 constexpr double kTolerance = 1e-5;
 
 void ExpectNear(const std::string& what, std::span<const float> got,

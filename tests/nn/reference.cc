@@ -198,7 +198,7 @@ struct BatchNormalisation {
   size_t channels = static_cast<size_t>(layer.input_shape.channels);
 
   double Count(const Doubles& x) const { return static_cast<double>(x.size() / channels); }
-  // The batch's mean of each channel. The variance is divided by the number of values.
+  // Statistics of each channel over the batch. The variance is divided by the number of values.
   Doubles Mean(const Doubles& x) const {
     Doubles mean(channels);
     for (size_t i = 0; i < x.size(); ++i) mean[i % channels] += x[i] / Count(x);

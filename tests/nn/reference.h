@@ -61,7 +61,7 @@ NetworkResult Run(const Graph& graph, const Doubles& arena, const Doubles& image
 Graph MakeGraph(const std::string& model_text, const Shape& input);
 // The layer for a line such as `conv2d { filters: 3 kernel: 5 }` with this input.
 Layer MakeLayer(const std::string& layer_text, const Shape& input);
-// The same with several images of equal height and width.
+// A layer with several inputs of the same height and width.
 Layer MakeLayer(const std::string& layer_text, const std::vector<Shape>& inputs);
 
 }  // namespace muster::reference

@@ -14,7 +14,7 @@
 #include "worker/backend/cpu/cpu_backend.h"
 
 namespace muster {
-namespace {
+namespace self_test_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -152,11 +152,11 @@ TEST(SelfTest, WhatIsComputedWronglyIsNamed) {
       {{.layer = "loss", .sums = [](LossSums& sums) { sums.loss *= 1.01; }},
        "the sum of the losses"},
       {{.layer = "loss", .sums = [](LossSums& sums) { sums.correct += 3; }},
-       "the number of right answers"},
+       "the number of correct predictions"},
       {{.layer = "loss", .loss_gradient = spoil}, "the gradient of the logits"}};
   for (const auto& [fault, tensor] : faults) {
     EXPECT_THAT(ResultOf(fault).failure,
-                AllOf(StartsWith(fmt::format("computes wrongly: layer {} (", fault.layer)),
+                AllOf(StartsWith(fmt::format("wrong result of layer {} (", fault.layer)),
                       HasSubstr(fmt::format("batch 24), {}", tensor))));
   }
 }
@@ -167,7 +167,7 @@ TEST(SelfTest, WhatFailsIsNamed) {
        {Fault{.layer = "conv1", .forward = lose}, Fault{.layer = "logits", .backward = lose},
         Fault{.layer = "loss", .sums = lose}}) {
     EXPECT_THAT(ResultOf(fault).failure,
-                AllOf(StartsWith(fmt::format("fails: layer {} (", fault.layer)),
+                AllOf(StartsWith(fmt::format("error in layer {} (", fault.layer)),
                       HasSubstr("batch 24): the device is lost")));
   }
 }
@@ -179,5 +179,5 @@ TEST(SelfTest, TooLittleMemoryIsNoFault) {
   EXPECT_THROW((void)ResultOf(fault), OutOfDeviceMemory);
 }
 
-}  // namespace
+}  // namespace self_test_test
 }  // namespace muster

@@ -5,7 +5,7 @@
 #include "tests/nn/loss_run.h"
 
 namespace muster {
-namespace {
+namespace sigmoid_cross_entropy_test {
 
 LossRun RunLoss(const std::vector<float>& logits, const std::vector<int32_t>& labels,
                 float scale = 1, bool input_is_relu = false) {
@@ -70,5 +70,5 @@ TEST(SigmoidCrossEntropyTest, NeverHidesALogitThatIsNotFinite) {
   }
 }
 
-}  // namespace
+}  // namespace sigmoid_cross_entropy_test
 }  // namespace muster

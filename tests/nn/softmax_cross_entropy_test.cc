@@ -6,7 +6,7 @@
 #include "tests/nn/loss_run.h"
 
 namespace muster {
-namespace {
+namespace softmax_cross_entropy_test {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -107,5 +107,5 @@ TEST(SoftmaxCrossEntropyTest, AppliesTheReluBefore) {
   EXPECT_EQ(masked.gradient[2], plain.gradient[2]);
 }
 
-}  // namespace
+}  // namespace softmax_cross_entropy_test
 }  // namespace muster

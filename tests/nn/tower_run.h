@@ -52,7 +52,7 @@ inline Arena RandomWeights(const Graph& graph) {
   return weights;
 }
 
-// For towers on the host, which are done when Forward returns.
+// For a tower on the host, where everything is done when Forward returns.
 inline LossSums ForwardOf(Tower& tower, const TowerInput& input, Mode mode, const Arena& weights,
                           int64_t version, const LayerHook& before_layer = nullptr) {
   LossSums sums;

@@ -10,7 +10,7 @@
 #include "worker/backend/cpu/cpu_backend.h"
 
 namespace muster {
-namespace {
+namespace winograd_test {
 
 std::string Conv(int filters, int kernel, int stride, const std::string& padding) {
   return fmt::format("conv2d {{ filters: {} kernel: {} stride: {} padding: {} }}", filters, kernel,
@@ -210,5 +210,5 @@ TEST_F(WinogradTest, NewWeightsAreUsedWithTheirVersion) {
             c.tolerance);
 }
 
-}  // namespace
+}  // namespace winograd_test
 }  // namespace muster

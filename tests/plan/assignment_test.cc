@@ -1,4 +1,4 @@
-// Which worker computes which slices.
+// The assignment of slices to workers.
 #include "common/plan/assignment.h"
 
 #include <gtest/gtest.h>

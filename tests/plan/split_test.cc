@@ -54,7 +54,7 @@ TEST(Split, WhoTakesTwiceAsLongGetsHalfAsMuch) {
   EXPECT_THAT(SplitByTime(64, std::vector<double>{1, 1, 2}), ElementsAre(26, 26, 12));
 }
 
-// An idle worker could not show that it is fast again.
+// A worker without slices cannot show that it is fast again.
 TEST(Split, EverybodyGetsTheLeast) {
   EXPECT_THAT(SplitByTime(8, std::vector<double>{1, 1000}, 1), ElementsAre(7, 1));
   EXPECT_THAT(SplitByTime(8, std::vector<double>{1, 1000}, 0), ElementsAre(8, 0));

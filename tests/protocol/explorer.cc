@@ -20,7 +20,7 @@ struct Found {
   std::vector<Action> next;  // the actions that are possible in it
 };
 
-// The result of one action in one state.
+// One action in one state.
 struct Step {
   uint32_t from = 0;
   Action action;

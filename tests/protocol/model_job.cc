@@ -19,8 +19,8 @@ namespace {
 
 // Powers of two, so that products are exact.
 constexpr float kMomentum = 0.5F, kDecay = 0.5F;
-// The slice whose loss or gradient is not finite in a skipped step. Uses infinity, which unlike NaN
-// equals itself.
+// The slice with a non-finite loss or gradient in jobs that skip a step. Infinite rather than NaN,
+// which does not compare equal to itself.
 constexpr int64_t kBadSlice = 1;
 
 config::Config ConfigOf(const Bounds& bounds) {
@@ -110,8 +110,8 @@ double ModelJob::Loss(int64_t step, int64_t slice) const {
   return static_cast<double>(step + 1) + static_cast<double>(slice) / 8;
 }
 
-// The even elements of each variable have a power of 16 for each slice, so that a sum identifies
-// its slices. The sums of the odd ones depend on the order.
+// The even elements of each variable hold a power of 16 for each slice, so that a sum names its
+// slices. The sum of the odd ones depends on the order.
 void ModelJob::MakeGradients() {
   const auto slices = static_cast<int64_t>(bounds_.slices);
   for (int64_t step = 0; step < bounds_.steps; ++step) {

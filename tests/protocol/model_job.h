@@ -22,15 +22,14 @@ namespace muster::testing {
 struct Bounds {
   uint32_t workers = 2, slices = 4;
   int64_t steps = 2;
-  bool evaluates = false;  // W(v) after each step, two blocks
-  bool splits =
-      false;  // the evaluations are on a validation set, and at the end also on the test set
+  bool evaluates = false;   // W(v) after each step, two blocks
+  bool splits = false;      // evaluates a validation set, and at the end the test set
   bool two_phases = false;  // the whole gradient is added up before any update
   bool momentum = false;    // the optimizer has a state
-  bool average = false;     // a moving average exists and is evaluated
-  bool long_steps = false;  // slices are pushed one by one as soon as steps are known to be long
+  bool average = false;     // evaluates a moving average of the weights
+  bool long_steps = false;  // slices are pushed one by one as soon as this is known
   bool remote = false;      // no shared memory: each process has copies
-  // Steps that are skipped because a loss or gradient is not finite; -1: none.
+  // Steps that are skipped, because a loss or gradient is not finite; -1: none.
   int64_t bad_loss = -1, bad_gradient = -1;
   // A crash ends a worker at any point. Silence makes the server drop a worker that continues.
   int crashes = 1, silences = 0;

@@ -19,7 +19,7 @@ constexpr std::chrono::seconds kGoodbyes{1};
 
 // A poison slice ends the run, which is not an error of the server.
 bool IsKiller(const std::string& failure) {
-  return failure.find("has ended 3 workers") != std::string::npos;
+  return failure.find("killed 3 workers") != std::string::npos;
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ struct ModelOrder {
 
 class ModelWorker {
  public:
-  // Returns the server's memory with W(version) or its average, if it has not been overwritten.
+  // Returns the server's W(version), or its average, unless it was overwritten.
   using WeightsOf = std::function<std::span<const float>(int64_t version, bool average)>;
   // Returns the name of an order in Text.
   using Names = std::function<std::string(uint64_t order)>;

@@ -51,7 +51,7 @@ std::optional<ServerProbe::BoundaryName> ServerProbe::AtBoundary() const {
 }
 
 ServerProbe::Boundary ServerProbe::Keep() {
-  Variables& variables = server_.run().parts().engine.variables;
+  Variables& variables = server_.run().engine().variables;
   const std::vector<std::string> names = CheckpointArenaNames(variables);
   const auto arenas = CheckpointArenas(variables, step());
   auto image = std::make_shared<TensorImage>(variables.layout(), names.size());

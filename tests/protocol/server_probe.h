@@ -53,7 +53,7 @@ class ServerProbe {
   std::optional<BoundaryName> AtBoundary() const;
   Boundary Keep();
 
-  // The error in the server's tensors and losses, or "".
+  // Describes the first wrong tensor or loss; "" if all are right.
   std::string Wrong(const testing::ModelJob& job) const;
 
   std::string Text() const;

@@ -63,7 +63,7 @@ std::string ServerProbe::WrongChunk(const testing::ModelJob& job, size_t c) cons
   return "";
 }
 
-// Checks the counts of skipped and unskipped steps and of evaluations.
+// Compares the counts of skipped steps, other steps and evaluations.
 std::string ServerProbe::WrongCounts(const testing::ModelJob& job) const {
   const Progress& progress = run().parts().keeper.progress;
   const int64_t step = this->step(), updates = run().parts().engine.variables.updates();

@@ -150,7 +150,7 @@ TEST_F(Boundary, TheTestSetIsEvaluatedAfterTheValidationSet) {
     late.set_set(wire::VALIDATION);
     late.set_samples(kBlock);
     EXPECT_NE(job.run().OnEvaluatedBlock(0, late, HandRun::Now()), "") << "it is of the other set";
-    job.run().parts().keeper.checkpoints.TakeLast();  // the run is stopped here
+    job.run().keeper().checkpoints.TakeLast();  // the run is stopped here
     Await(job, [&] { return !job.checkpoints().busy(); });
   }
   HandRun job(config, kTestSamples, kTestSamples);

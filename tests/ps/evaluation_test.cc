@@ -265,11 +265,11 @@ TEST(ProgressTest, KeepsTheTimesOfEachRank) {
   EXPECT_EQ(summary["ranks"][0]["compute_ms"], 15.0);
   EXPECT_EQ(summary["ranks"][1]["compute_ms"], 21.0);
   EXPECT_EQ(summary["ranks"][1]["input_ms"], 4.0);
-  // Only step 0 counts, whose length is known. The parts are those of the same steps.
+  // Step 0 alone counts, because its length is known: parts and lengths are of the same steps.
   EXPECT_EQ(summary["timed_steps"], 1);
   EXPECT_EQ(summary["compute_ms"], 20.0);
   EXPECT_LT(summary["step_ms"], 100.0);
-  // Step 0 is the only one that ended. Its mean compute time is two thirds of the slowest.
+  // Only step 0 has ended: the mean compute time is two thirds of the slowest.
   const double overhead = summary["overhead_share"], imbalance = summary["imbalance_share"];
   EXPECT_NEAR(imbalance, (1 - overhead) / 3, 1e-9 * (1 - overhead));
   EXPECT_NEAR(summary["input_share"], (1 - overhead) * 4 / 30, 1e-9 * (1 - overhead));

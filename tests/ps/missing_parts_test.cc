@@ -16,7 +16,7 @@ class MissingParts : public ::testing::Test {
   std::string Text(const std::vector<MissingPart>& parts) const {
     return MissingText(parts, graph_.layout(), chunks_);
   }
-  // All chunks with some of these floats.
+  // All chunks that hold some of these floats.
   std::vector<uint32_t> ChunksOf(size_t begin, size_t end) const {
     std::vector<uint32_t> found;
     for (uint32_t c = 0; c < chunks_.size(); ++c) {

@@ -78,7 +78,7 @@ TEST_F(ModelSaverTest, WhereThereIsNoneItIsSaidOnce) {
   recorder_.Record(SavingEvent(3));
   const std::vector<events::Event> said = sent_.Events();
   ASSERT_EQ(said.size(), 2u);
-  EXPECT_THAT(said[1].warning().message(), HasSubstr("it is tried again"));
+  EXPECT_THAT(said[1].warning().message(), HasSubstr("retrying later"));
   ThereIsRoom();
   saver_.SubmitBest();
   Await();

@@ -1,4 +1,4 @@
-// Who may join a job, and the reasons for refusals.
+// Which workers may join a job, and the reason that others receive.
 #include "ps/members/roster.h"
 
 #include <gmock/gmock-more-matchers.h>
@@ -106,7 +106,7 @@ TEST_F(RosterTest, NobodyWithAnotherTokenVersionOrRank) {
   hello = Hello();
   hello.set_protocol_version(kProtocolVersion + 1);
   EXPECT_THAT(Refusal(hello), HasSubstr("use the same release"));
-  EXPECT_EQ(Refusal(Hello(), 3), "rank 3: this job has the ranks 0 to 2");
+  EXPECT_EQ(Refusal(Hello(), 3), "rank 3 is out of range: this job has ranks 0 to 2");
   EXPECT_THAT(roster_.MissingRanks(), ElementsAre(0, 1, 2));
 }
 
@@ -121,7 +121,7 @@ TEST_F(RosterTest, SeatsBeyondThoseThatTheJobStartsWith) {
     return roster.Join(++peer, hello, now_);
   };
   EXPECT_EQ(join(3).refusal, "");
-  EXPECT_EQ(join(4).refusal, "rank 4: this job has the ranks 0 to 3");
+  EXPECT_EQ(join(4).refusal, "rank 4 is out of range: this job has ranks 0 to 3");
   EXPECT_THAT(roster.MissingRanks(), ElementsAre(0, 1));
   EXPECT_EQ(join({}).rank, 0u);
   EXPECT_EQ(join({}).rank, 1u);
@@ -134,12 +134,39 @@ TEST_F(RosterTest, SeatsBeyondThoseThatTheJobStartsWith) {
   EXPECT_EQ(join({}).refusal, "all 4 ranks of this job are taken");
 }
 
+TEST_F(RosterTest, LeavingWorkersGetNoNewOrders) {
+  for (const uint32_t rank : {0, 1, 2}) {
+    Seat(rank);
+    roster_.at(rank).state = MemberState::kReady;
+  }
+  roster_.at(0).weights_from = roster_.at(1).weights_from = 4;
+  roster_.at(0).leaving = roster_.at(2).leaving = true;
+  EXPECT_THAT(roster_.Active(), ElementsAre(0, 1));
+  EXPECT_THAT(roster_.Staying(), ElementsAre(1));
+  EXPECT_THAT(roster_.Helpers(4), ElementsAre(1));
+  EXPECT_THAT(roster_.ReadyToEnter(), IsEmpty());
+  roster_.at(1).weights_from = 5;
+  EXPECT_THAT(roster_.Helpers(4), ElementsAre(0));  // the only one that has W(4)
+}
+
+TEST_F(RosterTest, MembersWithoutReadyAreMissingWhenWorkersRunOut) {
+  Seat(0);
+  Seat(1);
+  roster_.at(0).state = MemberState::kReady;
+  roster_.at(2).state = MemberState::kGivenUp;
+  EXPECT_THAT(roster_.MissingRanks(), IsEmpty());
+  EXPECT_THAT(roster_.MissingRanks(MemberState::kWaiting), ElementsAre(2));
+  EXPECT_THAT(roster_.MissingRanks(MemberState::kReady), ElementsAre(1, 2));
+}
+
 TEST_F(RosterTest, TheFirstDifferenceOfTheGraphIsNamed) {
-  EXPECT_EQ(Refusal(Hello(Layout(5, {"fc dense 5"}))),
-            "the graph differs: variable 0 is fc/weights [4,8] here and fc/weights [5,8] in the "
-            "worker");
-  EXPECT_THAT(Refusal(Hello(Layout(4, {"fc dense 4 relu"}))),
-              AllOf(HasSubstr("\"fc dense 4\" here"), HasSubstr("\"fc dense 4 relu\" in the")));
+  EXPECT_EQ(
+      Refusal(Hello(Layout(5, {"fc dense 5"}))),
+      "the graph differs: variable 0 is fc/weights [4,8] in the server and fc/weights [5,8] in the "
+      "worker");
+  EXPECT_THAT(
+      Refusal(Hello(Layout(4, {"fc dense 4 relu"}))),
+      AllOf(HasSubstr("\"fc dense 4\" in the server"), HasSubstr("\"fc dense 4 relu\" in the")));
   wire::Hello hello = Hello(Layout(4, {"fc", "loss"}));
   hello.mutable_variable()->RemoveLast();
   EXPECT_EQ(Refusal(hello), "the graph differs: variable fc/bias is only in the server");
@@ -147,11 +174,11 @@ TEST_F(RosterTest, TheFirstDifferenceOfTheGraphIsNamed) {
   hello.clear_layer();
   EXPECT_THAT(Refusal(hello), HasSubstr("fc/bias is only in the server"));
   hello.clear_variable();
-  EXPECT_THAT(Refusal(hello), HasSubstr("too large for the worker to say in what"));
+  EXPECT_THAT(Refusal(hello), HasSubstr("too large for the worker to report where"));
   hello = Hello();
   hello.set_graph_hash(99);
   hello.clear_layer();
-  EXPECT_THAT(Refusal(hello), HasSubstr("too many layers for the worker to say"));
+  EXPECT_THAT(Refusal(hello), HasSubstr("too many layers for the worker to report"));
 }
 
 TEST_F(RosterTest, TheSettingsMustBeTheSame) {
@@ -165,17 +192,18 @@ TEST_F(RosterTest, TheSettingsMustBeTheSame) {
 TEST_F(RosterTest, AllSeeTheSameData) {
   wire::Hello hello = Hello();
   hello.set_train_samples(0);
-  EXPECT_EQ(Refusal(hello), "the worker sees no training samples");
+  EXPECT_EQ(Refusal(hello), "the worker found no training samples");
   Seat(0);
   hello.set_train_samples(99);
-  EXPECT_THAT(Refusal(hello), HasSubstr("rank 1 sees 99 training and 10 test samples, rank 0 sees "
-                                        "100 training and 10 test samples"));
+  EXPECT_THAT(Refusal(hello),
+              HasSubstr("rank 1 has 99 training and 10 test samples, but rank 0 has "
+                        "100 training and 10 test samples"));
   hello.set_train_samples(100);
   hello.set_validation_samples(5);
-  EXPECT_THAT(Refusal(hello), HasSubstr("rank 1 sees 100 training, 5 validation and 10 test"));
+  EXPECT_THAT(Refusal(hello), HasSubstr("rank 1 has 100 training, 5 validation and 10 test"));
   hello.clear_validation_samples();
   hello.set_data_fingerprint(6);
-  EXPECT_THAT(Refusal(hello), HasSubstr("the same size but other contents"));
+  EXPECT_THAT(Refusal(hello), HasSubstr("the same size but different contents"));
 }
 
 TEST_F(RosterTest, AnotherNumberOfThreadsIsRemarked) {
@@ -184,7 +212,7 @@ TEST_F(RosterTest, AnotherNumberOfThreadsIsRemarked) {
   hello.set_threads(4);
   EXPECT_EQ(Refusal(hello), "");
   EXPECT_EQ(roster_.Remark(0), "");
-  EXPECT_THAT(roster_.Remark(1), HasSubstr("it computes with 4 threads, rank 0 with 2"));
+  EXPECT_THAT(roster_.Remark(1), HasSubstr("it uses 4 threads but rank 0 uses 2"));
 }
 
 TEST_F(RosterTest, WhoWantsNoRankGetsTheFirstThatIsFree) {
@@ -234,7 +262,7 @@ TEST_F(RosterTest, ASeatMovesToTheSameProcesssSecondConnection) {
   EXPECT_EQ(roster_.RankOf(41), std::nullopt);
   roster_.at(1).state = MemberState::kReady;  // its memory was fine
   EXPECT_THAT(roster_.Reseat(51, Hello(), now_).refusal,
-              HasSubstr("pid 77 is no worker that waits for its memory"));
+              HasSubstr("pid 77 is not a worker waiting for shared memory"));
 }
 
 TEST_F(RosterTest, WordsOfAStrangerAreMadePrintable) {

@@ -11,7 +11,7 @@
 #include "common/config/update_settings.h"
 
 namespace muster {
-namespace {
+namespace schedule_test {
 
 config::LearningRate Parse(const std::string& text) {
   config::LearningRate rate;
@@ -137,5 +137,5 @@ TEST(Schedule, BaseFollowsTheWorkersOnlyWhenAsked) {
   EXPECT_EQ(rate.At(1000), 0.5);
 }
 
-}  // namespace
+}  // namespace schedule_test
 }  // namespace muster

@@ -58,9 +58,9 @@ TEST_F(SharesTest, FollowTheReports) {
   EXPECT_THAT(Sizes(shares_), ElementsAre(11, 5));
   EXPECT_EQ(shares_.assignment().from_step, 11);
   EXPECT_EQ(TextOf(*change),
-            "from step 11 on: rank 0 11 slices (before: 8), rank 1 5 (8); rank 1 takes 20 ms a "
-            "slice, the others 10; compute and input of the slowest: 110 ms a step expected, so "
-            "far 160");
+            "from step 11 on: rank 0 11 slices (before: 8), rank 1 5 (8); rank 1 takes 20 ms per "
+            "slice, the others 10; expected time of the slowest for compute and input: 110 ms per "
+            "step, measured 160");
   EXPECT_THAT(shares_.TimesOf({0, 1}), ElementsAre(10, 20)) << "for evaluations";
 }
 
@@ -101,7 +101,7 @@ TEST_F(SharesTest, WhoIsLateAgainAndAgainIsSlow) {
     shares_.EndStep(step_++, 1);
   }
   EXPECT_TRUE(Look());
-  EXPECT_THAT(Sizes(shares_), ElementsAre(14, 2)) << "60 ms a slice";
+  EXPECT_THAT(Sizes(shares_), ElementsAre(14, 2)) << "60 ms per slice";
 }
 
 TEST_F(SharesTest, OneWhoComesIsTakenForAsFastAsTheOthers) {
@@ -113,7 +113,7 @@ TEST_F(SharesTest, OneWhoComesIsTakenForAsFastAsTheOthers) {
   EXPECT_THAT(Sizes(shares_), ElementsAre(8, 8));
   ASSERT_TRUE(back);
   EXPECT_THAT(TextOf(*back),
-              AllOf(HasSubstr("rank 0 8 slices, rank 1 8"), HasSubstr("as many for each")));
+              AllOf(HasSubstr("rank 0 8 slices, rank 1 8"), HasSubstr("equal shares again")));
 }
 
 }  // namespace

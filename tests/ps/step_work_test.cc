@@ -9,7 +9,7 @@
 #include "common/link/wire_values.h"
 
 namespace muster {
-namespace {
+namespace step_work_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -88,21 +88,21 @@ TEST_F(StepWorkTest, AnUndisturbedStep) {
 }
 
 TEST_F(StepWorkTest, OnlyWhatAnOpenOrderAsksForCounts) {
-  EXPECT_THAT(Loss(0, theirs_, 2), HasSubstr("which it does not have"));
-  EXPECT_THAT(Loss(0, mine_, 2), HasSubstr("which it does not have"));
-  EXPECT_THAT(Loss(0, 99, 0), HasSubstr("which it does not have"));
+  EXPECT_THAT(Loss(0, theirs_, 2), HasSubstr("which is not assigned to it"));
+  EXPECT_THAT(Loss(0, mine_, 2), HasSubstr("which is not assigned to it"));
+  EXPECT_THAT(Loss(0, 99, 0), HasSubstr("which is not assigned to it"));
   EXPECT_THAT(Part(0, mine_, kLeft, 0), HasSubstr("before its loss"));
   EXPECT_EQ(Loss(0, mine_, 0), "");
-  EXPECT_EQ(Loss(0, mine_, 0), "slice 0 again");
+  EXPECT_EQ(Loss(0, mine_, 0), "a duplicate loss for slice 0");
   EXPECT_EQ(Loss(0, mine_, 1), "");
-  EXPECT_THAT(Part(0, mine_, kRight, 0), HasSubstr("which it does not have"));
-  EXPECT_THAT(Part(0, mine_, {0, 0}, 0), HasSubstr("which it does not have"));
+  EXPECT_THAT(Part(0, mine_, kRight, 0), HasSubstr("which is not assigned to it"));
+  EXPECT_THAT(Part(0, mine_, {0, 0}, 0), HasSubstr("which is not assigned to it"));
   EXPECT_THAT(Part(0, mine_, kLeft, 0, 1), HasSubstr("in buffer 1"));
-  EXPECT_EQ(Part(0, mine_, kLeft, 7), "chunk 7 of 2");
+  EXPECT_EQ(Part(0, mine_, kLeft, 7), "chunk 7, but there are only 2 chunks");
   EXPECT_EQ(Part(0, mine_, kLeft, 1), "");
-  EXPECT_EQ(Part(0, mine_, kLeft, 1), "chunk 1 again");
+  EXPECT_EQ(Part(0, mine_, kLeft, 1), "a duplicate of chunk 1");
   work_.Close(0);
-  EXPECT_THAT(Part(0, mine_, kLeft, 0), HasSubstr("which it does not have"));
+  EXPECT_THAT(Part(0, mine_, kLeft, 0), HasSubstr("which is not assigned to it"));
 }
 
 // Chunks that have arrived are kept. Only the others are reassigned.
@@ -205,7 +205,7 @@ TEST_F(StepWorkTest, TheNextStepMayBeginWithUnassignedSlices) {
   EXPECT_FALSE(work_.some_unassigned()) << "this is about the current step";
   work_.BeginStep(1);
   EXPECT_TRUE(work_.some_unassigned());
-  EXPECT_THAT(Loss(0, mine_, 0), HasSubstr("which it does not have"));
+  EXPECT_THAT(Loss(0, mine_, 0), HasSubstr("which is not assigned to it"));
   EXPECT_EQ(Loss(0, next, 0), "");
 }
 
@@ -272,5 +272,5 @@ TEST_F(StepWorkTest, AnOrderMayHaveSeveralSubtrees) {
   EXPECT_EQ(work_.OwnLosses(0), 3);
 }
 
-}  // namespace
+}  // namespace step_work_test
 }  // namespace muster

@@ -20,9 +20,10 @@ constexpr seconds kLongest{4 * 3600};  // a longer run is stuck
 constexpr milliseconds kGlance{100};   // between the launcher's checks of its processes
 
 // The default deadlines, except those of hours.
-config::Config ConfigOf(const ModelJob& job, uint32_t min_workers) {
+config::Config ConfigOf(const ModelJob& job, const Scenario& scenario) {
   config::Config config = job.config();
-  config.mutable_cluster()->set_min_workers(min_workers);
+  config.mutable_cluster()->set_min_workers(scenario.min_workers);
+  config.mutable_cluster()->set_on_lost_worker(scenario.on_lost_worker);
   config::Deadlines& deadlines = *config.mutable_deadlines();
   deadlines.set_start_s(200);  // longer than any fault
   deadlines.set_first_step_s(60);
@@ -38,7 +39,7 @@ Cluster::Cluster(const Scenario& scenario, uint64_t seed, Log log)
     : scenario_(scenario),
       deadly_(scenario.deadly),
       job_(scenario.bounds),
-      config_(ConfigOf(job_, scenario.min_workers)),
+      config_(ConfigOf(job_, scenario)),
       log_(std::move(log)),
       chance_(~seed),
       network_(scheduler_, chance_,
@@ -100,7 +101,7 @@ void Cluster::Serve(const ResumePoint* from) {
       cluster.probe_.reset();
     }
   } forget{*this};
-  for (uint32_t rank = 0; rank < job_.bounds().workers; ++rank) {
+  for (uint32_t rank = 0; rank < job_.bounds().workers - scenario_.absent; ++rank) {
     scheduler_.After(chance_.Between(milliseconds(0), milliseconds(300)),
                      [this, rank, number = servers_.size()] {
                        if (number == servers_.size() && server_ != nullptr) StartWorker(rank);
@@ -114,7 +115,7 @@ void Cluster::Serve(const ResumePoint* from) {
     Say("the run is complete");
   } catch (const Error& error) {
     const std::string what = error.what();
-    const bool blames = what.find("has ended 3 workers") != std::string::npos;
+    const bool blames = what.find("killed 3 workers") != std::string::npos;
     blames ? blamed_ = what : wrong_ = "the run has failed: " + what;
     Say("the run has failed: {}", error.what());
   }

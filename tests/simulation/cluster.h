@@ -31,7 +31,7 @@ class Cluster {
 
   // Plays the run to its end. Returns the error, or "".
   std::string Run();
-  // The work that ended three workers, and so the run, as named by the server; or "".
+  // The work that killed three workers, and so ended the run, in the server's words; or "".
   const std::string& blamed() const { return blamed_; }
   double virtual_seconds() const { return scheduler_.seconds(); }
   int64_t redone() const { return redone_; }  // orders to compute slices of other workers

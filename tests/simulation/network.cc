@@ -162,6 +162,7 @@ class SimulatedChannel : public Channel {
   }
   ~SimulatedChannel() override {
     Flush();
+    connection_.to_server.DropAll();  // tensors in memory that is freed now
     connection_.channel = nullptr;
     network_.Close(connection_);
   }

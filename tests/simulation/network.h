@@ -38,6 +38,7 @@ class Wire {
   void Send(Arrive arrive, std::span<const std::byte> tensor, const Urgency& urgency);
   // Drops queued tensors of older steps.
   void DropBefore(int64_t step);
+  void DropAll() { waiting_.clear(); }
   // Makes tensors slower, permanently.
   void SlowDown(int64_t factor) { factor_ *= factor; }
   // Delays all arrivals.

@@ -49,6 +49,14 @@ Scenario WithWorkers(Scenario scenario, uint32_t workers, uint32_t slices) {
   return scenario;
 }
 
+// Three workers that nobody replaces.
+Scenario Continues(Scenario scenario, uint32_t min_workers) {
+  scenario = WithoutReplacements(WithWorkers(std::move(scenario), 3, 6));
+  scenario.on_lost_worker = config::Cluster::CONTINUE;
+  scenario.min_workers = min_workers;
+  return scenario;
+}
+
 Scenario WithAverage(Scenario scenario, int64_t steps) {
   scenario.bounds.average = true;
   scenario.bounds.steps = steps;
@@ -203,6 +211,10 @@ std::vector<NamedScenario> NamedScenarios() {
       Remote(Small(kShort, {{Kind::kPartition, seconds(1), 0, seconds(60)}})));
   add("the server is suspended", 21,
       Small(kShort, {{Kind::kSuspendServer, seconds(1), 0, seconds(15)}}));
+  add("server and workers are suspended together", 33.5,
+      Small(kShort, {{Kind::kSuspendServer, seconds(1), 0, seconds(30)},
+                     {Kind::kSuspend, seconds(1), 0, seconds(30)},
+                     {Kind::kSuspend, seconds(1), 1, seconds(30)}}));
   add("the server is killed in the middle of a step", 7,
       Small(kShort, {{Kind::kKillServer, seconds(1)}}));
   add("the server is killed twice", 8,
@@ -243,6 +255,25 @@ std::vector<NamedScenario> NamedScenarios() {
   helps.push_back({Kind::kKill, seconds(4), 1});
   add("a worker that is behind on a slow wire has to help", 45,
       WithoutReplacements(few_slices(helps)));
+  // No other worker is idle: only its silence tells that it is lost.
+  add("the host of the only worker disappears without a word", 32,
+      WithWorkers(Small(kShort, {{Kind::kLoseHost, seconds(1), 0}}), 1, 4));
+  add("the server is killed during the evaluation of an average", 8,
+      WithAverage(Small(kShort, {{Kind::kKillServer, seconds(1)}}), 12));
+  add("CONTINUE: nobody waits for a worker that was lost before the start", 8,
+      Continues(Small(kShort, {{Kind::kKill, milliseconds(200), 0}}), 2));
+  Scenario incomplete = Continues(Small(kShort, {{Kind::kJoin, seconds(204)}}), 2);
+  incomplete.bounds.steps = 30;
+  incomplete.absent = 1;
+  add("CONTINUE: a worker comes after the deadline of the start", 208, incomplete);
+  all.back().after_s = 200;
+  incomplete.absent = 2;
+  add("CONTINUE: too few workers come before the deadline of the start", 201, incomplete);
+  all.back().failure = "2 of 3 workers did not join within 200 s";
+  incomplete.absent = 1;
+  incomplete.on_lost_worker = config::Cluster::REPLACE;
+  add("a worker does not come before the deadline of the start", 201, incomplete);
+  all.back().failure = "1 of 3 workers did not join within 200 s";
   add("a slice ends two workers", 6,
       WithDeadly(Small(kShort, {}), {.step = 5, .slice = 2, .times = 2}));
   add("a slice ends whoever computes it", 5,
@@ -251,6 +282,9 @@ std::vector<NamedScenario> NamedScenarios() {
       WithDeadly(WithWorkers(Small(kLong, {}), 3, 6), {.step = 5, .slice = 3, .times = 100}));
   add("a block ends two workers", 6,
       WithDeadly(Small(kShort, {}), {.step = 5, .block = 1, .times = 2}));
+  Scenario sets = WithDeadly(Small(kShort, {}), {.step = 12, .block = 1, .times = 2});
+  sets.bounds.splits = true;
+  add("a block of each set ends two workers", 14, sets);
   add("a block ends whoever evaluates it", 6,
       WithDeadly(Small(kShort, {}), {.step = 5, .block = 1, .times = 100}));
   return all;

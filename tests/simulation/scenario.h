@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,11 +35,13 @@ struct ClusterFault {
   int64_t factor = 1;
 };
 
-// Work that kills the process that does it, this many times.
+// Work that ends the process that computes it. Each set of an evaluation has a block of that
+// number.
 struct Deadly {
   int64_t step = -1;
-  int64_t slice = -1, block = -1;  // one of the two
-  int times = 0;
+  int64_t slice = -1, block = -1;                  // one of the two
+  int times = 0;                                   // for each set
+  std::map<wire::EvaluationSet, int> losses = {};  // so far
 };
 
 struct Scenario {
@@ -49,6 +52,8 @@ struct Scenario {
   Deadly deadly;
   bool replaces = true;  // the launcher restarts lost workers
   uint32_t min_workers = 1;
+  config::Cluster::OnLostWorker on_lost_worker = config::Cluster::REPLACE;
+  uint32_t absent = 0;  // the number of ranks, the last ones, that the launcher does not start
 };
 
 // Derives a scenario from a seed.
@@ -59,7 +64,8 @@ struct NamedScenario {
   const char* name;
   std::optional<double> within_s;  // simulated time; it takes longer if work is left undone
   Scenario scenario;
-  double after_s = 0;  // the run ends earlier if it does not wait for a worker
+  double after_s = 0;             // the run ends earlier if it does not wait for a worker
+  const char* failure = nullptr;  // the run must fail with this text in its error
 };
 std::vector<NamedScenario> NamedScenarios();
 

@@ -52,6 +52,10 @@ bool Play(const NamedScenario& one, uint64_t seed, const std::string& how,
   }
   Cluster cluster(one.scenario, seed, std::move(log));
   std::string wrong = cluster.Run();
+  if (one.failure != nullptr) {
+    const bool fails = wrong.find(one.failure) != std::string::npos;
+    wrong = fails ? "" : "the run does not fail as it must: " + wrong;
+  }
   const double seconds = cluster.virtual_seconds();
   // Faults that happen to hit one slice three times are blamed on it.
   const std::string guilty = GuiltyIn(one.scenario);
@@ -96,7 +100,7 @@ void PlaySeeds(const Arguments& arguments, Totals& totals) {
   }
 }
 
-// Plays the scenarios with this name, or all. The seeds determine all durations.
+// Plays the scenarios with this name, or all. The seeds decide how long everything takes.
 void PlayScenarios(const Arguments& arguments, Totals& totals) {
   for (const NamedScenario& one : NamedScenarios()) {
     if (arguments.scenario != "all" && arguments.scenario != one.name) continue;

@@ -60,7 +60,7 @@ void SimulatedWorker::Compute(const Order& order, const OrderPart& part) {
   bool intact = true;
   for (int64_t slice = slices.begin; slice < slices.end; ++slice) {
     intact &= Forward(order);
-    DieIfDeadly(order.version, slice, -1);
+    DieIfDeadly({.step = order.version, .slice = slice}, {});
     client_->ReportLoss(order.version, part, slice, ModelJob::kSamplesPerSlice,
                         job_.Loss(order.version, slice) + (intact ? 0 : 1), 0);
     if (slice + 1 < slices.end) Take(traits_.slice_time);
@@ -118,10 +118,10 @@ void SimulatedWorker::AwaitAverage(const Order& order) {
   }
 }
 
-void SimulatedWorker::DieIfDeadly(int64_t version, int64_t slice, int64_t block) {
+void SimulatedWorker::DieIfDeadly(const Deadly& work, wire::EvaluationSet set) {
   Deadly& deadly = *traits_.deadly;
-  if (version != deadly.step || slice != deadly.slice || block != deadly.block) return;
-  if (deadly.times-- <= 0) return;
+  if (work.step != deadly.step || work.slice != deadly.slice || work.block != deadly.block) return;
+  if (deadly.losses[set]++ >= deadly.times) return;
   network_.Abandon(process_, true);
   throw Killed();
 }
@@ -139,7 +139,7 @@ void SimulatedWorker::Evaluate(const Order& order) {
     } else {
       intact = Forward(order);
     }
-    DieIfDeadly(order.version, -1, block);
+    DieIfDeadly({.step = order.version, .block = block}, order.set);
     wire::EvaluatedBlock result;
     result.set_version(order.version);
     result.set_set(order.set);

@@ -47,7 +47,7 @@ class SimulatedWorker {
   bool Forward(const Order& order);
   bool ForwardOnce(const Order& order);
   void AwaitAverage(const Order& order);
-  void DieIfDeadly(int64_t version, int64_t slice, int64_t block);
+  void DieIfDeadly(const Deadly& work, wire::EvaluationSet set);
   bool IsIntact(const Order& order, size_t chunk) const;
   void Take(Duration time) { process_.Sleep(chance_.Between(time / 2, time) * slowness_); }
   Duration ChunkTime() const {

@@ -178,35 +178,36 @@ TEST_F(SafetensorsTest, EveryTruncationIsNoticed) {
     EXPECT_THAT(ReaderError(path_), HasSubstr(path_ + ": ")) << size;
   }
   WriteBytes(path_, whole + "x");
-  EXPECT_THAT(ReaderError(path_), HasSubstr("1 bytes after the last tensor belong to none"));
+  EXPECT_THAT(ReaderError(path_), HasSubstr("1 bytes after the last tensor belong to no tensor"));
 }
 
 // Invalid headers, with 16 bytes of data, and the error for each.
 constexpr std::tuple<const char*, const char*> kBadHeaders[] = {
-    {"not json", "is not a safetensors file, or damaged"},
-    {"{not json", "its header is not JSON from byte 11 on"},
-    {"{\"\xff\":1}", "its header is not JSON"},
-    {R"({"a":[[[[[[[[1]]]]]]]]})", "nested more than 4 deep"},
-    {R"({"a":1})", "tensor a: is described by no object"},
+    {"not json", "is damaged, or not a safetensors file"},
+    {"{not json", "its header is not valid JSON at byte 11"},
+    {"{\"\xff\":1}", "its header is not valid JSON"},
+    {R"({"a":[[[[[[[[1]]]]]]]]})", "nested more than 4 levels deep"},
+    {R"({"a":1})", "tensor a: its entry is not an object"},
     {R"({"a":{"shape":[4],"data_offsets":[0,16]}})", "tensor a: has no dtype"},
     {R"({"a":{"dtype":"F33","shape":[4],"data_offsets":[0,16]}})",
      "tensor a: dtype is \"F33\", expected one of BOOL, U8"},
     {R"({"a":{"dtype":3,"shape":[4],"data_offsets":[0,16]}})", "tensor a: dtype is 3"},
     {R"({"a":{"dtype":"F32","data_offsets":[0,16]}})", "tensor a: has no shape"},
-    {R"({"a":{"dtype":"F32","shape":4,"data_offsets":[0,16]}})", "tensor a: shape is no list"},
-    {R"({"a":{"dtype":"F32","shape":[-4],"data_offsets":[0,16]}})", "shape holds -4"},
-    {R"({"a":{"dtype":"F32","shape":[4.0],"data_offsets":[0,16]}})", "shape holds 4.0"},
+    {R"({"a":{"dtype":"F32","shape":4,"data_offsets":[0,16]}})", "tensor a: shape is not a list"},
+    {R"({"a":{"dtype":"F32","shape":[-4],"data_offsets":[0,16]}})", "shape is -4"},
+    {R"({"a":{"dtype":"F32","shape":[4.0],"data_offsets":[0,16]}})", "shape is 4.0"},
     {R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,16]}})",
      "shape [4294967296,4294967296] is too large"},
     {R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,16]}})",
      "is too large"},
     {R"({"a":{"dtype":"F32","shape":[4]}})", "tensor a: has no data_offsets"},
-    {R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[0]}})", "has 1 numbers, not 2"},
-    {R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[16,0]}})", "before it begins"},
+    {R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[0]}})", "has 1 numbers, expected 2"},
+    {R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[16,0]}})",
+     "ends at byte 0, before its beginning at byte 16"},
     {R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,16]}})",
-     "tensor a: has 16 bytes, but F32 of shape [3] takes 12"},
+     "tensor a: has 16 bytes, but F32 of shape [3] needs 12"},
     {R"({"a":{"dtype":"F32","shape":[5],"data_offsets":[0,20]}})",
-     "tensor a: ends at byte 20, but only 16 are there: the file is truncated"},
+     "tensor a: ends at byte 20, but there are only 16: the file is truncated"},
     {R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]},
          "b":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})",
      "tensors a and b overlap: one ends at byte 12, the other begins at 8"},
@@ -214,20 +215,20 @@ constexpr std::tuple<const char*, const char*> kBadHeaders[] = {
          "b":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})",
      "bytes 4 to 8, before tensor b, belong to no tensor"},
     {R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}})",
-     "4 bytes after the last tensor belong to none"},
+     "4 bytes after the last tensor belong to no tensor"},
     {R"({"a":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]},
          "b":{"dtype":"F32","shape":[3],"data_offsets":[2,14]},
          "c":{"dtype":"BF16","shape":[1],"data_offsets":[14,16]}})",
-     "tensor b: begins at byte 2, which is no multiple of 4 (F32)"},
+     "tensor b: begins at byte 2, which is not a multiple of 4 (F32)"},
     {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},
          "a":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})",
      "its header has a twice"},
     {R"({"a":{"dtype":"F32","dtype":"F16","shape":[4],"data_offsets":[0,16]}})",
      "its header has dtype twice"},
     {R"({"__metadata__":[],"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}})",
-     "its __metadata__ is no object"},
+     "its __metadata__ is not an object"},
     {R"({"__metadata__":{"step":1},"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}})",
-     "__metadata__ step is no text"},
+     "__metadata__ step is not a string"},
 };
 
 TEST_F(SafetensorsTest, BadHeadersAreNamed) {
@@ -245,7 +246,7 @@ TEST_F(SafetensorsTest, AHeaderThatIsTooLongIsNotRead) {
   WriteBytes(path_, file);
   std::filesystem::resize_file(path_, 200'000'000);  // sparse
   EXPECT_THAT(ReaderError(path_),
-              HasSubstr("expected a header of at most 100000000 bytes, got one of 100000001"));
+              HasSubstr("expected a header of at most 100000000 bytes, got 100000001"));
 }
 
 // Empty tensors take no space, wherever they are.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""torchvision's networks in Muster (docs/FINETUNE.md): logits with their weights, and fine-tuning.
+"""torchvision's networks in Muster (docs/PYTORCH.md): logits with their weights, and fine-tuning.
 
     finetune.py --bin DIR --source DIR --dump PROGRAM CASE
 
@@ -154,7 +154,7 @@ def fine_tune(arguments, folder):
 
 
     # The page's command freezes all except the last layer and the statistics.
-    page = open(os.path.join(arguments.source, "docs/FINETUNE.md")).read()
+    page = open(os.path.join(arguments.source, "docs/PYTORCH.md")).read()
     freeze = re.search(r"\nsed .*?> frozen.txtpb\n", page, re.DOTALL)[0]
     subprocess.run(["sh", "-c", freeze.replace("configs/", arguments.source + "/configs/")], cwd=folder, check=True)
     muster(arguments, *train, *small, "--run-dir", path("frozen"), "--steps", "2", "--set",

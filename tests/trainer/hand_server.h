@@ -157,7 +157,7 @@ class HandServer {
     return work_[order];
   }
   const Came& AwaitAll(uint64_t order) { return Await(order, chunks_.size()); }
-  // Waits for the loss of each block.
+  // Returns the loss of each block.
   const std::map<uint32_t, double>& AwaitBlocks() {
     Await([this] { return blocks_.size() * kBlock >= kTestSamples; });
     return blocks_;

@@ -1,4 +1,4 @@
-// Admission: only peers with the token, and on this host only this user, can send messages.
+// Only peers with the token, and on this host only this user, can send a message.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -107,7 +107,7 @@ TEST(Admission, LinesThatOthersCauseAreFewAndPlain) {
   EXPECT_LT(Printable(std::string(4 << 20, 'a')).size(), 510u);
 }
 
-// A peer that connects and sends nothing, or not enough, is disconnected.
+// A connection that sends nothing, or too little, is closed.
 TEST(Admission, ASilentConnectionIsClosed) {
   LinkOptions options = WithToken(TestToken());
   options.silence_s = 0.5;

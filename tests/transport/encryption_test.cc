@@ -106,7 +106,7 @@ TEST(Encryption, AWrongTokenIsRefusedAndSaid) {
       ConnectZmq(server->endpoint(), Options(true, "0123456789abcdef0123456789abcdee"));
   const Refusal refusal = Refused(*server, *worker, true);
   EXPECT_THAT(refusal.worker, AllOf(HasSubstr("refused this worker"), HasSubstr("token is wrong")));
-  EXPECT_THAT(refusal.server, HasSubstr("another token"));
+  EXPECT_THAT(refusal.server, HasSubstr("its token differs"));
 }
 
 TEST(Encryption, WhoDoesNotEncryptIsToldSo) {
@@ -125,7 +125,7 @@ TEST(Encryption, AServerThatDoesNotIsNamed) {
               AllOf(HasSubstr("does not encrypt"), HasSubstr("cluster.encryption=NONE")));
 }
 
-// A peer with the server's public key but without the token has an unknown key.
+// A peer that knows the server's public key but not the token has an unknown key.
 TEST(Encryption, AnotherWorkersKeyIsRefused) {
   const auto server = ListenZmq("tcp://127.0.0.1:*", Options(true));
   zmq::context_t context;

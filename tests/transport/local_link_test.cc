@@ -73,7 +73,7 @@ class ForeignServer {
   UniqueFd stop_;
 };
 
-// A worker must not send its token to another user's process with the server's name.
+// A worker does not send its token to another user that took the server's name.
 TEST(LocalLink, AnotherUsersServerIsToldNothing) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
   const std::string endpoint = UniqueLocalEndpoint();
@@ -83,7 +83,7 @@ TEST(LocalLink, AnotherUsersServerIsToldNothing) {
     ADD_FAILURE() << "connected to another user's server";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kPeerFailed);
-    EXPECT_NE(std::string(error.what()).find("user 65534 listens there, expected user 0"),
+    EXPECT_NE(std::string(error.what()).find("belongs to user 65534, expected user 0"),
               std::string::npos)
         << error.what();
   }

@@ -1,14 +1,14 @@
-// What a device must offer so that worker/nn can run a network on it: memory, copies, an order of
-// work, and one op for each layer of the graph.
+// The interface of a device that runs a network for worker/nn: memory, copies, an order of work,
+// and one op for each layer of the graph.
 //
-// Backends are twins: each honours all of this, and neither nn nor trainer knows of any other
-// difference. A device works on its own while the host goes on: whatever is asked of it is queued,
-// and an Event says when it is done. Where the device is the host, all of it is done at once, and
-// copies are none (host_backend.h).
+// All backends follow this contract; nn and trainer do not depend on other differences. A device
+// works asynchronously: all work is queued, and an Event shows when it is done. If the device is
+// the host, work is done immediately and nothing is copied (host_backend.h).
 //
 // Owner and thread: a backend, its ops, events and buffers are used by one thread, the one that
-// calls Enter. Failures: a shape that the device's library cannot do is an Error (kFailure) from
-// MakeOp; what fails later, on the device, is an Error from the next call that looks at an Event.
+// calls Enter. Failures: if the device's library does not support a shape, MakeOp throws
+// Error(kFailure); a later failure on the device is an Error from the next call that checks an
+// Event.
 #pragma once
 
 #include <cstddef>
@@ -24,120 +24,121 @@
 
 namespace muster {
 
-// Each does what it was given in that order. Between queues there is no order but what Await makes.
-// kInput: what makes batches (image_op.h).
+// Each queue works in order. Only Await orders work of different queues. kInput makes batches
+// (image_op.h).
 enum class Queue { kCompute, kCopyIn, kCopyOut, kInput };
 
-// A place in a queue. The host asks whether the queue has come that far.
+// A position in a queue. The host can check whether the queue has reached it.
 class Event {
  public:
   virtual ~Event() = default;
-  // Whether all that was queued before the last Record is done; true before the first. Throws what
-  // failed on the device.
+  // Whether everything queued before the last Record is done; true before the first Record. Throws
+  // the error of a failure on the device.
   virtual bool IsDone() = 0;
-  // Waits for that, up to `seconds`. Returns IsDone().
+  // Waits until IsDone(), at most `seconds`. Returns IsDone().
   virtual bool Wait(double seconds) = 0;
 };
 
-// Memory of the device, 64-byte aligned, freed with the object.
+// Device memory, 64-byte aligned, freed with the object.
 class DeviceBuffer {
  public:
   virtual ~DeviceBuffer() = default;
   virtual void* data() = 0;  // a device address
 };
 
-// The device has too little memory: the job has to be smaller.
+// The device has too little memory: the job must be smaller.
 class OutOfDeviceMemory : public Error {
  public:
   using Error::Error;
 };
 
-// No worker of this machine can use a GPU: there is no plugin, no library, no driver or no GPU.
-// Only this is a reason to compute on the CPU instead.
+// No worker of this machine can use a GPU: plugin, library, driver or GPU is missing. Only this
+// error permits a fallback to the CPU.
 class NoGpu : public Error {
  public:
   using Error::Error;
 };
 
-// Host memory that is copied from, or to, again and again: it has its pages for itself.
+// Host memory that is copied repeatedly, from or to the device. It must have separate pages.
 struct HostMemory {
-  const char* what;  // "weights", for people
+  const char* what;  // "weights", for messages
   const void* begin;
   size_t bytes;
-  bool read_only;  // this process has it mapped for reading alone
+  bool read_only;  // mapped read-only in this process
 };
 
-// Such memory is known to the device as long as this object is there.
+// Keeps the memory registered with the device.
 class HostRegistration {
  public:
   virtual ~HostRegistration() = default;
 };
 
-// Of a device with memory of its own, in bytes. All of it 0 where the device computes in the
-// host's.
+// Memory use of a device with separate memory, in bytes. All 0 if the device computes in host
+// memory.
 struct DeviceMemoryUse {
-  size_t held = 0;       // allocated by this process, for the backend itself too
-  size_t most = 0;       // that it ever held
-  size_t available = 0;  // that it could still get
+  size_t held = 0;       // allocated by this process, including the backend's own
+  size_t most = 0;       // the maximum of `held` so far
+  size_t available = 0;  // what it could still allocate
 };
 
 class Backend {
  public:
   virtual ~Backend() = default;
-  // Called first whenever the tower starts to work: the calling thread is the one that computes.
+  // Called first whenever the tower starts to work: the calling thread is the compute thread.
   virtual void Enter() = 0;
-  // Of activations and their gradients. Variables and the gradients of variables are floats, and so
-  // is everything on a device that computes in the host's memory.
+  // The type of activations and their gradients. Variables and their gradients are always floats,
+  // and so is everything on a device that computes in host memory.
   virtual ElementType activation_type() const = 0;
 
-  // Memory. If the device computes in the host's memory, a host address is a device address, and
-  // nobody copies. Otherwise the host never looks at device memory: worker/nn/device_view.h.
+  // Memory. If the device computes in host memory, host addresses are device addresses, and nothing
+  // is copied. Otherwise the host never accesses device memory: worker/nn/device_view.h.
   virtual bool shares_host_memory() const = 0;
-  // Throws Error(kFailure) that says how much was asked for and how much there is.
+  // Throws Error(kFailure) with the requested and the available size.
   virtual std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) = 0;
   virtual DeviceMemoryUse memory_use() const = 0;
-  // A device may want its pages locked. Null where it does not, or cannot: copies work all the
-  // same.
+  // Lets the device lock the memory's pages. Returns null if the device does not need or cannot do
+  // this; copies work anyway.
   virtual std::unique_ptr<HostRegistration> Register(const HostMemory& memory) = 0;
-  // To the device, on kCopyIn, and from it, on kCopyOut. The host's memory must stay until done.
+  // Copies to the device on kCopyIn, and from it on kCopyOut. The host's memory must stay valid
+  // until done.
   virtual void CopyIn(void* device, const void* host, size_t bytes) = 0;
   virtual void CopyOut(void* host, const void* device, size_t bytes) = 0;
 
   // Order.
   virtual std::unique_ptr<Event> MakeEvent() = 0;
-  // The event is now the place in this queue after all that was queued so far.
+  // Sets the event to this queue's current end.
   virtual void Record(Queue queue, Event& event) = 0;
-  // What this queue is given from now on begins when the event, as last recorded, is done.
+  // Work queued here from now on waits for the event as last recorded.
   virtual void Await(Queue queue, Event& event) = 0;
-  // Waits until all queues are empty, before memory goes that they use. Throws nothing.
+  // Waits until all queues are empty, before memory that they use is freed. Does not throw.
   virtual void Drain() = 0;
 
   virtual std::unique_ptr<WeightLayouts> MakeWeightLayouts() = 0;
-  // Any layer but flatten (which moves nothing) and the loss.
+  // For any layer except flatten (which moves nothing) and the loss.
   virtual std::unique_ptr<Op> MakeOp(const Layer& layer, const OpOptions& options) = 0;
   virtual std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) = 0;
-  // Which way each convolution of the ops made so far goes, in one line, where the device has
-  // several: other ways give other bits. Empty where it has one.
+  // If the device has several convolution algorithms, lists in one line which one each op made so
+  // far uses, because they differ in bits. Else empty.
   virtual std::string Convolutions() const = 0;
-  // Null where batches are made at the host.
+  // Null if batches are made on the host.
   virtual std::unique_ptr<ImageOp> MakeImageOp(const ImageRecipe& recipe) = 0;
 
-  // All of these on kCompute.
+  // The following work on kCompute.
   virtual void Zero(void* to, size_t bytes) = 0;
-  // Images, which the host has as floats.
+  // Converts images, which are floats on the host.
   virtual void ToActivations(void* to, const float* from, int64_t count) = 0;
-  // to = a + b, or a where b is null; zero where relu_output is given and not above zero. All of
+  // to = a + b, or a if b is null; zero where relu_output is given and not above zero. All are of
   // activation_type(); `to` may be a or b.
   virtual void AddGradients(void* to, const void* a, const void* b, const void* relu_output,
                             int64_t count) = 0;
-  // Gradients of variables, added up over slices; each and each sum is rounded as it would be on
-  // its way to the server: RoundTo and AddRounded of common/base/element_type.h.
+  // Gradients of variables, summed over slices. Each gradient and each sum is rounded as on the way
+  // to the server: RoundTo and AddRounded of common/base/element_type.h.
   virtual void RoundSlice(ElementType wire, float* values, size_t count) = 0;
   virtual void AddSlices(ElementType wire, const float* a, const float* b, float* to,
                          size_t count) = 0;
 };
 
-// Drains at the end of a scope, also if that is left by an exception.
+// Drains at the end of a scope, even after an exception.
 struct DrainAtExit {
   Backend& backend;
   ~DrainAtExit() { backend.Drain(); }

@@ -1,4 +1,4 @@
-// A backend that passes everything on to another one: the base of those that measure or watch.
+// Forwards everything to another backend: the base class of backends that measure or watch.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// A backend whose device is the host: memory is the host's, copies are none, and work is done when
-// the call that asks for it returns. The base of such backends; they add ops.
+// The base class of backends whose device is the host: no copies, and work is done when the call
+// returns. They add the ops.
 #pragma once
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// How a device makes batches of images that lie in its memory as they are stored: what the
-// Preprocessor does at the host (worker/data/preprocess.h), with the same random numbers.
+// Makes batches on a device from stored images in its memory: the same as the Preprocessor on the
+// host (worker/data/preprocess.h), with the same random numbers.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,10 @@
 
 namespace muster {
 
-// config.Preprocess, and what it is applied to.
+// config.Preprocess and the shapes of the images.
 struct ImageRecipe {
   Shape stored, crop;
-  // Training: what DrawAugmentation draws. Otherwise CentreCrop.
+  // In training the choices of DrawAugmentation, otherwise CentreCrop.
   bool augment = false;
   uint64_t seed = 0;
   int64_t padding = 0;
@@ -21,12 +21,12 @@ struct ImageRecipe {
   bool standardize = false;
 };
 
-// All in the device's memory.
+// All addresses are in device memory.
 struct ImageArgs {
   const uint8_t* images = nullptr;      // of all samples: [sample][channel][row][column]
   const int32_t* labels = nullptr;      // of all samples
   const int64_t* sample_ids = nullptr;  // of the batch
-  int64_t count = 0;                    // samples of the batch
+  int64_t count = 0;                    // the number of samples in the batch
   int64_t epoch = 0;
   void* batch = nullptr;  // written: [count, crop], of Backend::activation_type()
   int32_t* batch_labels = nullptr;

@@ -1,6 +1,6 @@
-// What a backend computes with: an op for each layer of a network, made for a given batch size and
-// mode. An op makes everything it needs (kernels, descriptors) when it is made, and says how much
-// memory it wants; Forward and Backward allocate nothing. Activations are channels-last: [batch,
+// The operations of a backend: an op for each layer of a network, made for one batch size and mode.
+// The constructor makes everything the op needs (kernels, descriptors), and the op reports its
+// memory needs; Forward and Backward allocate nothing. Activations are channels-last: [batch,
 // height, width, channels].
 #pragma once
 
@@ -14,89 +14,87 @@ namespace muster {
 
 enum class Mode { kTraining, kInference };
 
-// Sums over the samples of one input (not divided by anything). Plain numbers: copied from the
-// device as they are.
+// Sums (not means) over the samples of one input. Copied bytewise from the device.
 struct LossSums {
   double loss = 0;
-  // The largest logit is the label's; a tie is not. A single logit is that of class 1, and that of
-  // class 0 is 0 (Layer::first_class).
+  // Counts samples whose largest logit is the label's, without ties. A single logit is that of
+  // class 1, and that of class 0 is 0 (Layer::first_class).
   int64_t correct = 0;
-  int64_t correct_top5 = 0;  // fewer than five other logits are as large as the label's, or larger
+  int64_t correct_top5 = 0;  // counts samples with fewer than five other logits ≥ the label's
 };
 
-// What the ops of one tower derive from its weights: reordered or transformed copies. They are the
-// same whatever batch size and mode an op is made for, so the ops of a layer share them; ops of
-// other towers never do, whose weights are others under the same version numbers.
+// Copies of a tower's weights in other layouts: reordered or transformed. They do not depend on
+// batch size and mode, so all ops of a layer share them. Different towers never share them, because
+// equal version numbers name different weights there.
 //
-// Owner: the tower. Must outlive the ops that were made with it.
+// Owner: the tower. Must outlive the ops that use it.
 class WeightLayouts {
  public:
   virtual ~WeightLayouts() = default;
-  // Of all copies that the ops made so far need, allocated or not.
+  // The size of all copies for the ops made so far, allocated or not.
   virtual size_t bytes() const = 0;
-  // Allocates those that are not yet. Before the first Forward of the ops that need them.
+  // Allocates the missing copies. Called before the first Forward of the ops that need them.
   virtual void Allocate() = 0;
 };
 
-// What an op is made for.
+// The parameters of an op.
 //
-// Who multiplies a gradient by the derivative of an activation: batch_norm that of its own; relu6,
-// as an op, its own. A relu has no backward: whether it is an op or part of conv2d, dense or add,
-// its derivative (zero where its output is not above zero) belongs to whoever writes the gradient
-// of its output: the one op that reads it (input_is_relu), or Backend::AddGradients.
+// Which op multiplies a gradient by an activation's derivative: batch_norm and a separate relu6
+// apply their own. A relu has no backward, whether it is an op or part of conv2d, dense or add. Its
+// derivative (zero where its output is not above zero) is applied where the gradient of its output
+// is written: by the only op that reads it (input_is_relu), or by Backend::AddGradients.
 struct OpOptions {
   int64_t batch = 0;
   Mode mode = Mode::kTraining;
   // conv2d, dense, add: kNone or kRelu. batch_norm: any.
   Activation activation = Activation::kNone;
-  // batch_norm: a second input is added to the normalised one, before the activation.
+  // batch_norm: a second input is added to the normalized one, before the activation.
   bool fuse_add = false;
-  // False: nobody upstream is trained, and Backward writes no input gradient.
+  // False: nothing upstream is trained, so Backward writes no input gradient.
   bool input_gradient = true;
-  // The input is the output of a relu: Backward also multiplies by that relu's derivative.
-  // Only where LayerTraits::applies_relu_before.
+  // The input is the output of a relu: Backward also multiplies by that relu's derivative. Only
+  // with LayerTraits::applies_relu_before.
   bool input_is_relu = false;
-  // dropout: what its random numbers are keyed by.
+  // dropout: the key of its random numbers.
   uint64_t seed = 0;
-  // The layer's index: also what its copies in `layouts` are found by.
+  // The layer's index, which also identifies its copies in `layouts`.
   int layer = 0;
-  // Of this backend. Null: the op keeps copies of its own, allocated when it is made.
+  // From the same backend. Null: the op has its own copies, allocated by its constructor.
   WeightLayouts* layouts = nullptr;
 };
 
-// Addresses are in the device's memory. Tensors that flow between layers, and their gradients, are
-// of Backend::activation_type(); variables and their gradients are floats. The arguments themselves
-// (and what their spans refer to) are the caller's again when the call returns: an op that runs
-// later keeps copies.
+// Addresses are in device memory. Tensors between layers, and their gradients, have
+// Backend::activation_type(); variables and their gradients are floats. The arguments, and what
+// their spans refer to, are only valid during the call: an op that runs later must copy them.
 struct ForwardArgs {
   const void* input = nullptr;
-  std::span<const void* const> inputs;  // add, concat, batch_norm with fuse_add: all of them
-  void* output = nullptr;               // may be `input` where LayerTraits::output_in_place
+  std::span<const void* const> inputs;  // add, concat, batch_norm with fuse_add: all inputs
+  void* output = nullptr;               // may be `input` with LayerTraits::output_in_place
   const float* weights = nullptr;       // batch_norm: scale
   const float* bias = nullptr;          // batch_norm: shift
   const float* running_mean = nullptr;  // batch_norm, in inference
   const float* running_variance = nullptr;
   int64_t weights_version = 0;          // see Tower::Forward
-  void* state = nullptr;                // kept until Backward; Op::state_bytes()
+  void* state = nullptr;                // valid until Backward; Op::state_bytes()
   void* scratch = nullptr;              // shared by all ops; Op::scratch_bytes()
   const int64_t* sample_ids = nullptr;  // dropout
   int64_t epoch = 0;                    // dropout
 };
 
-// `weights` and `state`: as Forward left them. `input` and `output` too, but only where Backward
-// reads them (LayerTraits::backward_reads_input and _output; the output also of an op with fuse_add
-// and an activation); otherwise there may be anything at that address. Dropout's output may have
-// been overwritten by a relu that followed. The relu after a conv2d may have been made part of it,
-// the dropout after it may have worked in place; neither looks at its output again.
+// `weights` and `state` are as Forward left them. `input` and `output` only are if Backward reads
+// them (LayerTraits::backward_reads_input and _output; the output also for an op with fuse_add and
+// an activation); otherwise their contents are undefined. A following relu may have overwritten
+// dropout's output. Conv2d does not read its output, so the relu after it may have been fused into
+// it, and the dropout after that may have worked in place.
 struct BackwardArgs {
   const void* input = nullptr;
   const void* output = nullptr;
-  // Only batch_norm with fuse_add and an activation writes here, see input_gradients.
+  // Only written by batch_norm with fuse_add and an activation, see input_gradients.
   const void* output_gradient = nullptr;
-  // May be `output_gradient` where LayerTraits::gradient_in_place, but not with fuse_add.
+  // May be `output_gradient` with LayerTraits::gradient_in_place, but not with fuse_add.
   void* input_gradient = nullptr;
-  // concat: one per input, null where none is wanted. batch_norm with fuse_add and an
-  // activation: of the input, and of the added one (may be `output_gradient`; or null).
+  // concat: one for each input, null if not needed. batch_norm with fuse_add and an activation: the
+  // gradients of the input and of the added one (may be `output_gradient`, or null).
   std::span<void* const> input_gradients;
   const float* weights = nullptr;
   const float* bias = nullptr;  // batch_norm
@@ -111,42 +109,42 @@ struct BackwardArgs {
   void* scratch = nullptr;
 };
 
-// Forward and Backward queue work on Queue::kCompute, and return when that is done or earlier.
+// Forward and Backward queue work on Queue::kCompute. They may return before it is done.
 class Op {
  public:
   virtual ~Op() = default;
   virtual size_t state_bytes() const = 0;
   virtual size_t scratch_bytes() const = 0;
   virtual void Forward(const ForwardArgs& args) = 0;
-  // Only after a Forward of the same op. Relu and add have none: the gradient of their output is,
-  // as it is, that of each input.
+  // Only after a Forward of the same op. Relu and add have none: the gradient of their output is
+  // also that of each input.
   virtual void Backward(const BackwardArgs& args) = 0;
 };
 
-constexpr int32_t kNoLabel = -1;  // of a sample of weight zero
+constexpr int32_t kNoLabel = -1;  // a sample of weight zero
 
-// All in the device's memory, as in ForwardArgs.
+// All addresses are in device memory, as in ForwardArgs.
 struct LossArgs {
   const void* logits = nullptr;  // [batch, outputs]
-  // kNoLabel, or a class; of values (Layer::is_of_values) the bits of floats other than NaN.
+  // kNoLabel, or a class; for values (Layer::is_of_values) the bits of floats other than NaN.
   const int32_t* labels = nullptr;
   void* state = nullptr;  // from Forward to Backward; LossOp::state_bytes()
-  // What the loss of a sample of each class is multiplied by. Null: nothing.
+  // The loss weight of each class. Null: all are 1.
   const float* class_weights = nullptr;
-  // Below 1: the loss is this share of the loss for the sample's own label, and for the rest that
-  // for the label of the sample before it in the batch (of the first sample: of the last).
+  // Below 1: the loss is this share of the loss for the sample's own label, plus the rest of the
+  // loss for the label of the sample before it in the batch (for the first sample: of the last).
   float share = 1;
 
   constexpr int parts() const { return share < 1 ? 2 : 1; }
 };
 
-// A label of a sample, and what the loss for it is multiplied by.
+// A label of a sample, and the weight of its loss.
 struct WeightedLabel {
   int32_t label;
   float weight;
 };
-// The labels of sample n of a batch; part: 0, or 1 for that of the sample before. A label that is
-// no class becomes kNoLabel. CUDA kernels call this, too.
+// The labels of sample n of a batch. part: 0, or 1 for that of the sample before. A label outside
+// the classes becomes kNoLabel. CUDA kernels call this, too.
 constexpr WeightedLabel LabelOf(const LossArgs& args, int64_t batch, int64_t classes, int64_t n,
                                 int part) {
   const int32_t label = args.labels[part == 0 ? n : (n + batch - 1) % batch];
@@ -155,14 +153,13 @@ constexpr WeightedLabel LabelOf(const LossArgs& args, int64_t batch, int64_t cla
   return {label, args.class_weights == nullptr ? share : share * args.class_weights[label]};
 }
 
-// A loss and how often it was right. Queues its work as an op does.
+// A loss and its count of correct predictions. Queues its work like an op.
 class LossOp {
  public:
   virtual ~LossOp() = default;
   virtual size_t state_bytes() const = 0;
-  // Writes to *sums, and, unless it is null, the class of the first largest logit of each sample to
-  // `predictions`; both are in the device's memory. A logit that is not finite gives a loss that is
-  // not.
+  // Writes *sums and, unless `predictions` is null, the class of the first largest logit of each
+  // sample; both are in device memory. A non-finite logit gives a non-finite loss.
   virtual void Forward(const LossArgs& args, LossSums* sums, int32_t* predictions) = 0;
   // Writes scale * d(sum of losses)/d(logits) of the last Forward, whose arguments must be the
   // same.

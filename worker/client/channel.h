@@ -1,12 +1,11 @@
-// How a client's messages come and go: which threads send and receive, and what it is to wait.
-// There are two, which the link decides between:
+// Sends and receives a client's messages. The link decides between two implementations:
 //
-//   threaded_channel.cc  a communication thread owns the link; the others' calls go through a
-//                        queue. Tensors that go over a wire leave beside the computation.
-//   direct_channel.cc    whoever calls sends, and whoever waits receives: nothing is handed from
-//                        thread to thread. Messages are short notices.
+//   threaded_channel.cc  a communication thread owns the link; calls of other threads go through a
+//                        queue. Tensors are sent over the wire while the computation continues.
+//   direct_channel.cc    the calling thread sends and the waiting thread receives, without a
+//                        handover between threads. Messages are short notices.
 //
-// Either has a thread that sends a beat each second.
+// Both have a thread that sends a heartbeat every second.
 #pragma once
 
 #include <chrono>
@@ -23,8 +22,8 @@
 
 namespace muster {
 
-// A message, and the chunk of a gradient buffer that it is about, if it is about one. The chunk
-// stays unchanged until the server has used it.
+// A message and, optionally, the chunk of a gradient buffer that it carries. The chunk must stay
+// unchanged until the server has used it.
 struct Outgoing {
   wire::WorkerMessage message;
   std::span<const float> tensor = {};
@@ -35,15 +34,16 @@ class Channel {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kHeartbeatInterval{1000};
-  static constexpr std::chrono::milliseconds kFlushLimit{2000};  // of Finish
+  static constexpr std::chrono::milliseconds kFlushLimit{2000};  // for Finish
 
-  // The user of the channel. The calls come from the channel's thread and from whoever waits,
-  // without any lock of the waiting one.
+  // The user of the channel. Calls arrive on the channel's thread and on waiting threads, which
+  // hold none of the owner's locks then.
   class Owner {
    public:
-    // What came, one message at a time. What it throws ends the channel.
+    // Handles one message. An exception ends the channel.
     virtual void Handle(FromServer&& event) = 0;
-    // Once every kHeartbeatInterval, after what had come was handled: what to tell the server.
+    // Returns the heartbeat message. Called every kHeartbeatInterval, after all received messages
+    // were handled.
     virtual wire::WorkerMessage Heartbeat() = 0;
     // The channel's thread has ended.
     virtual void Fail(std::exception_ptr why) = 0;
@@ -56,41 +56,40 @@ class Channel {
 
   virtual const ClientLink& link() const = 0;
 
-  // Before all that follows.
+  // Must be called before everything else.
   virtual void Start() = 0;
-  // No thread of the channel runs any more; the connection stays, until the channel goes.
+  // Ends the channel's threads. The connection stays open until the channel is destroyed.
   virtual void Stop() = 0;
-  // Stops; then sends what waits, tensors only as far as there is room for them at once, and
-  // `last`, and waits a moment until it has left.
+  // Stops, sends the queued messages (tensors only while there is room for them) and `last`, and
+  // waits at most kFlushLimit until they have left.
   virtual void Finish(wire::WorkerMessage last) = 0;
 
-  // kSoon: with the next message that goes at once, or when somebody begins to wait.
+  // kSoon: together with the next kNow message, or as soon as a thread waits.
   enum class When { kNow, kSoon };
   virtual void Send(Outgoing outgoing, When when) = 0;
-  // When the last message that goes at once was handed to the link.
+  // When the last kNow message was handed to the link.
   virtual Clock::time_point HandedOverAt() const = 0;
 
-  // Waits, with `lock` locked, until `ready()`, which becomes true by what Owner is told, and which
-  // that lock guards. False: `until` came first.
+  // Waits until `ready()`. `lock` must be locked, and guards the state that `ready` reads and
+  // Owner's methods change. Returns false if `until` passed first.
   using Ready = std::function<bool()>;
   static constexpr Clock::time_point kForEver = Clock::time_point::max();
   virtual bool Wait(std::unique_lock<std::mutex>& lock, const Ready& ready,
                     Clock::time_point until = kForEver) = 0;
 
-  // Tensors are rounded to `type` where they travel; the largest one has `floats`. By
+  // Rounds tensors on the wire to `type`; the largest tensor has `floats` values. Only called from
   // Owner::Handle.
   virtual void SetWireType(WireType type, size_t floats) = 0;
 };
 
-// The one that suits the link. `owner` outlives it.
+// Makes the channel that suits the link. `owner` must outlive it.
 std::unique_ptr<Channel> MakeChannel(std::unique_ptr<ClientLink> link, Channel::Owner& owner);
 
-// Its two kinds.
 std::unique_ptr<Channel> MakeThreadedChannel(std::unique_ptr<ClientLink> link,
                                              Channel::Owner& owner);
 std::unique_ptr<Channel> MakeDirectChannel(std::unique_ptr<ClientLink> link, Channel::Owner& owner);
 
-// What is being caught, as an Error. For the channels.
+// The exception being caught, as an Error.
 std::exception_ptr CommunicationError();
 
 }  // namespace muster

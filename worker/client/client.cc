@@ -21,7 +21,7 @@ uint64_t RandomNumber() {
   return (uint64_t{random()} << 32 | random()) | 1;  // not 0
 }
 
-// A worker whose rank is taken says Hello again.
+// Delay before a worker whose rank is taken repeats its Hello.
 constexpr std::chrono::seconds kAskAgain{1};
 
 std::unique_ptr<Channel> Connect(const ClientOptions& options, LinkOptions link,
@@ -46,7 +46,6 @@ wire::Hello Hello(const ClientOptions& options, uint64_t process) {
   return hello;
 }
 
-// Rethrows what ended the communication.
 void ThrowIfFailed(const Session& session) {
   if (session.error() != nullptr) std::rethrow_exception(session.error());
 }
@@ -57,7 +56,6 @@ Order TakeOrder(Session& session, std::optional<GuardedGradients>& guard) {
   return order;
 }
 
-// The gradient of a chunk, without its floats.
 wire::GradientPart Part(int64_t step, const OrderPart& part, size_t chunk) {
   wire::GradientPart body;
   body.set_step(step);
@@ -68,14 +66,14 @@ wire::GradientPart Part(int64_t step, const OrderPart& part, size_t chunk) {
   return body;
 }
 
-// The memory that Welcome describes.
+// Uses the memory that came with Welcome, if it is shared.
 std::unique_ptr<TensorStore> MakeTensors(FromServer& event, WireType wire_type) {
   const GradientLayout layout = GradientLayoutOf(event.message.welcome());
   return event.shared ? MakeSharedTensors(std::move(*event.shared), layout, wire_type)
                       : MakeOwnTensors(layout, wire_type);
 }
 
-// Puts weights where they belong. False: they are not whole.
+// Copies weights into their buffer. Returns false if they are incomplete.
 bool Store(const wire::WeightsChunk& weights, const Payload& payload, const ChunkRange& range,
            TensorStore& tensors) {
   const trace::Span span(
@@ -99,20 +97,19 @@ Client::Client(ClientOptions options)
   try {
     Join(Attempt::kFirst);
   } catch (const HandOverFailed& error) {
-    // With AUTO, unless the endpoint is the local link's own: the server is there over ZeroMQ, too.
+    // AUTO allows this, unless the endpoint only exists for the local link.
     const bool may_fall_back =
         options_.transport == config::Cluster::AUTO && !options_.endpoint.starts_with("local://");
     if (!may_fall_back) throw;
-    LogWarning("ZeroMQ, since shared memory cannot be used: {}", error.what());
+    LogWarning("falling back to ZeroMQ: shared memory unavailable ({})", error.what());
     channel_->Stop();
-    // Its end would be the loss of this worker.
+    // The server would treat the end of this connection as the loss of the worker.
     const std::unique_ptr<Channel> local = std::move(channel_);
     Join(Attempt::kInsteadOfLocal);
   }
   if (terms().wire_type != wire::FP32 && options_.link.share_memory) {
-    LogInfo(
-        "tensors travel in 16 bits ({}), as the server's cluster.wire_dtype says; here it is FP32",
-        wire::TensorType_Name(terms().wire_type));
+    LogInfo("the server's cluster.wire_dtype overrides FP32: tensors travel as {} (16 bits)",
+            wire::TensorType_Name(terms().wire_type));
   }
 }
 
@@ -120,7 +117,7 @@ void Client::Join(Attempt attempt) {
   LinkOptions link = options_.link;
   if (attempt == Attempt::kInsteadOfLocal) link.share_memory = false;
   channel_ = Connect(options_, std::move(link), *this);
-  session_.BeginJoin(Clock::now());  // no thread of the channel runs yet
+  session_.BeginJoin(Clock::now());  // no channel thread runs yet
   channel_->Start();
   wire::WorkerMessage hello = NewMessage();
   *hello.mutable_hello() = Hello(options_, process_);
@@ -229,7 +226,7 @@ void Client::ReportLoss(int64_t step, const OrderPart& part, int64_t slice, int6
   body.set_loss(loss);
   body.set_correct(correct);
   body.set_order(part.order);
-  Send(std::move(message), When::kSoon);  // nothing can be done without gradients
+  Send(std::move(message), When::kSoon);  // nothing can be done with the loss before the gradients
 }
 
 void Client::PushChunk(int64_t step, const OrderPart& part, size_t chunk) {
@@ -241,7 +238,7 @@ void Client::PushChunk(int64_t step, const OrderPart& part, size_t chunk) {
   if (guard_) {
     const Range slices = Covers(part.node, plan().slices);
     guard_->Check(part.buffer, chunk,
-                  fmt::format("slices {} to {} of step {}, about to be pushed", slices.begin,
+                  fmt::format("slices {} to {} of step {}, before the push", slices.begin,
                               slices.end - 1, step));
   }
   outgoing.tensor = GradientBuffer(part.buffer).subspan(range.begin, range.size());
@@ -260,8 +257,8 @@ void Client::PushEmpty(int64_t step, const OrderPart& part, size_t chunk) {
 bool Client::ReportEvaluated(const wire::EvaluatedBlock& block) {
   wire::WorkerMessage message = NewMessage();
   *message.mutable_evaluated_block() = block;
-  // After the address was read: Reset sets this first. No order tells the server that a block is of
-  // the incarnation before.
+  // Checked after NewMessage read the address, because Reset sets this flag first. The server could
+  // not detect otherwise that a block belongs to the former incarnation.
   if (session_.reset_pending()) return false;
   Send(std::move(message));
   const std::lock_guard lock(mutex_);
@@ -280,8 +277,8 @@ void Client::ReportFailure(const std::string& message, ExitCode code) {
   failure.mutable_failure()->set_exit_code(static_cast<int>(code));
   {
     const std::lock_guard lock(mutex_);
-    if (session_.error() != nullptr) return;                                 // nobody is listening
-    session_.SetError(std::make_exception_ptr(Error(code, "{}", message)));  // no Goodbye follows
+    if (session_.error() != nullptr) return;                                 // nothing to send to
+    session_.SetError(std::make_exception_ptr(Error(code, "{}", message)));  // prevents Goodbye
   }
   channel_->Finish(std::move(failure));
 }
@@ -296,7 +293,8 @@ void Client::Fail(std::exception_ptr why) {
 wire::WorkerMessage Client::Heartbeat() {
   const bool wants_to_leave = options_.leave != nullptr && *options_.leave;
   const std::lock_guard lock(mutex_);
-  const Clock::time_point now = Clock::now();  // once: a later one could have another gap in it
+  // read only once: a later value could include another suspension
+  const Clock::time_point now = Clock::now();
   session_.CheckSilence(now, suspensions_.Look(now));
   wire::WorkerMessage message = NewMessage();
   if (wants_to_leave && session_.LeaveIsDue()) {
@@ -308,8 +306,8 @@ wire::WorkerMessage Client::Heartbeat() {
 }
 
 void Client::Handle(FromServer&& event) {
-  // The copy into the weight buffer is made without the lock: nobody reads the chunk before it is
-  // marked as arrived, and only the thread that receives marks it.
+  // Copy into the weight buffer without the lock: no thread reads the chunk before it is marked as
+  // arrived, and only the receiving thread marks it.
   const bool is_weights =
       event.kind == FromServer::Kind::kMessage && event.message.has_weights_chunk();
   const wire::WeightsChunk& weights = event.message.weights_chunk();
@@ -317,7 +315,7 @@ void Client::Handle(FromServer&& event) {
                       Store(weights, event.payload, chunks()[weights.chunk()], *tensors_);
   const bool is_welcome = event.kind == FromServer::Kind::kMessage && event.message.has_welcome();
   if (is_welcome && channel_->link().shares_memory() && !event.shared) {
-    throw HandOverFailed("the server handed over no memory with Welcome (its log says why)");
+    throw HandOverFailed("the server's Welcome came without shared memory; see the server's log");
   }
   const std::lock_guard lock(mutex_);
   session_.Handle(event, stored, Clock::now());
@@ -328,7 +326,7 @@ void Client::Handle(FromServer&& event) {
     if (options_.guard == nullptr) return;
     guard_.emplace(*options_.guard, chunks(),
                    [this](size_t buffer) { return GradientBuffer(buffer); });
-  } catch (...) {  // under the lock: nobody may take the session for a welcomed one
+  } catch (...) {  // under the lock, so that no thread takes the session for welcomed
     session_.SetError(std::current_exception());
     throw;
   }

@@ -1,10 +1,10 @@
-// A worker's side of the job: join, gradient buffer, push chunk, await chunk.
+// A worker's side of the protocol: join, receive weights, push gradients.
 //
-// This library knows nothing of networks: it moves chunks of one arena of floats, whose layout the
-// caller describes. A program that trains its own model links it, computes gradients of its slices
-// and calls:
+// This library does not depend on networks: it moves chunks of one parameter buffer, whose layout
+// the caller describes. A program that trains its own model links it, computes gradients of its
+// slices and calls:
 //
-//   Client client(options);                       // a. Hello … Welcome
+//   Client client(options);                       // a. Hello, Welcome
 //   client.ReportReady();
 //   for (;;) {
 //     Order order = client.NextOrder();
@@ -18,16 +18,16 @@
 //       client.PushChunk(step, part, c);          // c. each chunk
 //   }
 //
-// What the server wants before all else comes first from NextOrder: slices that somebody else was
-// to compute, or that this worker begins anew (Reset). A program that
-// can leave its forward pass waits with Wait::kForUrgent: AwaitChunk is then false when there is
-// such an order. One that cannot is asked for nothing while it waits, and a job that loses another
-// worker then ends by its deadline.
+// NextOrder returns urgent orders first: slices taken over from another worker, or a Reset. A
+// program that can abandon its forward pass waits with Wait::kForUrgent: AwaitChunk then returns
+// false if there is an urgent order. A program that cannot receives none while it waits; if another
+// worker is lost then, the job ends by its deadline.
 //
-// Threads: one compute thread calls the public methods. What comes is handled by whichever thread
-// receives it (channel.h), one at a time; what both know is under one lock. Every wait ends: with
-// what was waited for, or with Error(kPeerFailed, kDeadline, kRefused) when the server is lost,
-// silent, or has refused or stopped this worker. With kOk the worker is not needed any more, or the
+// Threads: one compute thread calls the public methods. The receiving thread (channel.h) handles
+// messages, one after the other. Shared state is under one lock. Every wait ends, either
+// successfully or with Error(kPeerFailed, kDeadline, kRefused) if the server is lost, silent, or
+// has refused or stopped this worker. Error(kOk) means that the worker is not needed any more or
+// that the run is complete.
 // run is complete.
 #pragma once
 
@@ -61,22 +61,22 @@ namespace muster {
 struct ClientOptions {
   std::string endpoint;
   std::string token;
-  std::optional<uint32_t> rank;  // none: any that is free
-  // What the worker presents: the arena's layout, its data, its threads. rank, token, host and pid
-  // are filled in by the client.
+  std::optional<uint32_t> rank;  // none: any free rank
+  // What the worker presents: its parameter layout, data and threads. The client fills in rank,
+  // token, host and pid.
   wire::Hello hello;
   size_t arena_floats = 0;
   config::Cluster::Transport transport = config::Cluster::AUTO;
   LinkOptions link;
-  // Where the link comes from; null: from endpoint and transport. For tests.
+  // Replaces the link that endpoint and transport select. For tests.
   std::function<std::unique_ptr<ClientLink>(const LinkOptions&)> connect = {};
-  // How messages come and go; null: as the link wants it. For tests.
+  // Replaces the channel that suits the link. For tests.
   std::function<std::unique_ptr<Channel>(Channel::Owner& owner)> make_channel = {};
-  double start_s = 60;    // until Welcome
-  double silence_s = 20;  // without a sign of life from the server
-  // Catches gradients that are left unwritten; null: nobody looks.
+  double start_s = 60;    // limit for Welcome
+  double silence_s = 20;  // limit without any message from the server
+  // Detects gradients that were not written. Null: no check.
   std::shared_ptr<const GradientGuard> guard;
-  // Becomes true when this worker is to leave, which is looked at each second; null: it never does.
+  // Set to true when this worker shall leave; checked every second. Null: it never leaves.
   const std::atomic<bool>* leave = nullptr;
 };
 
@@ -86,72 +86,72 @@ class Client final : private Channel::Owner {
 
   // Joins the job; returns after Welcome.
   explicit Client(ClientOptions options);
-  // Says Goodbye if the server said Stop; otherwise just leaves.
+  // Sends Goodbye if the server sent Stop.
   ~Client();
   Client(const Client&) = delete;
 
-  // How messages travel, and where weights lie: with shares_memory() those of all versions, and the
-  // average, are mapped for reading alone, because the server writes them.
+  // With link().shares_memory(), the weights of all versions and the average are mapped read-only,
+  // because the server writes them.
   const ClientLink& link() const { return channel_->link(); }
   uint32_t rank() const { return session_.address().rank(); }
-  // The terms of Welcome. A worker that adds gradients of slices itself rounds each of them, and
-  // each sum, to terms().wire_type with RoundToWire and AddOnWire, so that it adds what the server
-  // would have added. What it pushes is rounded by PushChunk.
+  // The terms of Welcome. A worker that adds gradients of slices itself must round each of them,
+  // and each sum, to terms().wire_type with RoundToWire and AddOnWire, to get the same bits as the
+  // server. PushChunk rounds what it sends.
   const Terms& terms() const { return session_.terms(); }
   const StepPlan& plan() const { return terms().plan; }
   const std::vector<ChunkRange>& chunks() const { return terms().chunks; }
 
   const std::shared_ptr<const GradientGuard>& guard() const { return options_.guard; }
 
-  // `convolutions`: Backend::Convolutions, once everything is made that a step needs.
+  // `convolutions`: Backend::Convolutions, after everything that a step needs was made.
   void ReportReady(const std::string& convolutions = "");
-  // This worker wants to go. It still does what it was ordered; then comes a Stop. Any thread, once
-  // the client is there.
+  // Announces that this worker wants to leave. It still completes its orders; then a Stop arrives.
+  // May be called on any thread after construction.
   void Leave();
   Order NextOrder();
-  // One that is urgent, if there is one.
+  // The next order if it is urgent.
   std::optional<Order> NextUrgentOrder();
 
-  // The memory of a gradient: the whole arena. Chunk c of it may be written from the arrival of
-  // W(step) chunk c until PushChunk; for slices that were taken over, which have a buffer of their
-  // own, at once. All of it must be written in each step: with a guard the chunk is marked when
-  // AwaitChunk says that it is here, and looked through by PushChunk.
+  // A gradient of all parameters. Chunk c may be written from the arrival of W(step) chunk c until
+  // PushChunk. A buffer for slices that were taken over is separate and may be written at once.
+  // Every step must write all of it. With a guard, AwaitChunk marks the arrived chunk as unwritten
+  // and PushChunk checks it.
   std::span<float> GradientBuffer(size_t buffer) { return tensors_->GradientBuffer(buffer); }
-  // This one takes no memory until it is asked for again, unless every step uses it. For what was
-  // taken over, once a later step has begun: all of that is at the server, or is not wanted.
+  // Releases the buffer's memory until its next use, unless every step uses it. For slices that
+  // were taken over, after a later step has begun: by then the server has their gradients or does
+  // not want them.
   void GiveBackGradientBuffer(size_t buffer) { tensors_->GiveBack(buffer); }
   std::span<const float> Weights(int64_t version) const;
-  // The moving average of W(version), for an evaluation that the server ordered on it. Every chunk
-  // must be awaited before this worker goes on to train, even if it evaluates nothing: the server
-  // takes the gradients of the next step as the sign that the average has arrived.
+  // The moving average of W(version), for an evaluation of it. Every chunk must be awaited before
+  // this worker resumes training, even if it evaluates nothing: the server takes gradients of the
+  // next step as the sign that the average has arrived.
   std::span<const float> Average() const;
 
-  // False: the chunk is not here. kForUrgent: an urgent order is, instead. Reset ends either; until
-  // that order is taken, what is reported and pushed goes nowhere.
+  // Returns false if an urgent order (with kForUrgent) or a Reset arrived instead of the chunk.
+  // Until the Reset order is taken, reports and pushes are dropped.
   using Wait = Session::Wait;
   using Of = Session::Of;
   bool AwaitChunk(int64_t version, size_t chunk, Wait wait = Wait::kForChunk, Of of = Of::kWeights);
 
-  // After Reset and until the order that says so is taken, nothing of this is sent.
+  // The following send nothing between a Reset and the moment its order is taken.
   void ReportLoss(int64_t step, const OrderPart& part, int64_t slice, int64_t samples, double loss,
                   int64_t correct);
   void PushChunk(int64_t step, const OrderPart& part, size_t chunk);
   // The subtree holds no samples in this step.
   void PushEmpty(int64_t step, const OrderPart& part, size_t chunk);
-  // False: nobody wants the others any more.
+  // Returns false if the remaining blocks are not wanted any more.
   bool ReportEvaluated(const wire::EvaluatedBlock& block);
   void ReportTimes(const wire::StepTimes& times);
 
-  // When the last message so far was handed to the transport. For statistics.
+  // When the latest message was handed to the transport. For statistics.
   Clock::time_point HandedOverAt() const { return channel_->HandedOverAt(); }
 
-  // Tells the server why this worker gives up, and waits a moment until that has left.
+  // Reports to the server why this worker fails, and waits briefly until the message has left.
   void ReportFailure(const std::string& message, ExitCode code);
 
  private:
-  // How this worker joins, and whether it has said Hello before.
   enum class Attempt { kFirst, kInsteadOfLocal };
-  // Connects, says Hello, waits for Welcome.
+  // Connects, sends Hello, waits for Welcome.
   void Join(Attempt attempt);
 
   using When = Channel::When;
@@ -168,10 +168,10 @@ class Client final : private Channel::Owner {
   const ClientOptions options_;
   const uint64_t process_;
   mutable std::mutex mutex_;
-  Session session_;                        // under the mutex, as session.h says
-  std::unique_ptr<TensorStore> tensors_;   // before the channel, which sends from it
-  std::optional<GuardedGradients> guard_;  // with options_.guard
-  SuspensionDetector suspensions_{2 * Channel::kHeartbeatInterval};  // looked at with each beat
+  Session session_;                        // guarded by mutex_ (see session.h)
+  std::unique_ptr<TensorStore> tensors_;   // declared before the channel, which sends from it
+  std::optional<GuardedGradients> guard_;  // with options_.guard only
+  SuspensionDetector suspensions_{2 * Channel::kHeartbeatInterval};  // checked with each heartbeat
   std::unique_ptr<Channel> channel_;
 };
 

@@ -1,5 +1,5 @@
-// Whoever calls sends, and whoever waits receives. A thread beats, and looks with each beat for
-// what has come, in case nobody waits.
+// The calling thread sends; the waiting thread receives. Another thread sends heartbeats, and
+// receives at each one in case no thread waits.
 #include <poll.h>
 
 #include <algorithm>
@@ -38,19 +38,19 @@ class DirectChannel : public Channel {
   Clock::time_point HandedOverAt() const override { return handed_over_; }
   bool Wait(std::unique_lock<std::mutex>& lock, const Ready& ready,
             Clock::time_point until) override;
-  void SetWireType(WireType, size_t) override {}  // nothing travels
+  void SetWireType(WireType, size_t) override {}  // nothing travels over a wire
 
  private:
   void Run(std::stop_token stop);
-  // Sleeps until there is something to receive, for as long as `limit`. With receiving_ locked.
+  // Sleeps until a message arrives, at most `limit`. Requires receiving_.
   void Sleep(milliseconds limit);
-  void Receive();  // with receiving_ locked
+  void Receive();  // requires receiving_
 
   Owner& owner_;
   std::unique_ptr<ClientLink> link_;
   std::atomic<Clock::time_point> handed_over_{};
-  std::mutex receiving_;  // whoever receives; locked before the owner's lock
-  AdaptiveSpin spin_;     // with receiving_ locked
+  std::mutex receiving_;  // held by the receiving thread; locked before the owner's lock
+  AdaptiveSpin spin_;     // guarded by receiving_
   std::jthread thread_;
 };
 
@@ -63,7 +63,7 @@ void DirectChannel::Finish(wire::WorkerMessage last) {
 void DirectChannel::Send(Outgoing outgoing, When when) {
   (void)link_->Send(outgoing.message, std::as_bytes(outgoing.tensor));
   if (when == When::kSoon) return;
-  // A server that is gone is noticed when its end of file is read, after its last words.
+  // If the server is gone, the receiver notices it at end of file, after the last messages.
   (void)link_->Deliver();
   handed_over_ = Clock::now();
 }
@@ -81,7 +81,7 @@ bool DirectChannel::Wait(std::unique_lock<std::mutex>& lock, const Ready& ready,
     (void)link_->Deliver();
     const std::lock_guard receiving(receiving_);
     lock.lock();
-    if (ready()) return true;  // the other thread received it
+    if (ready()) return true;  // another thread received the message
     lock.unlock();
     Sleep(limit);
     Receive();
@@ -102,7 +102,7 @@ void DirectChannel::Receive() {
     std::optional<FromServer> event = link_->Receive();
     if (!event) return;
     owner_.Handle(std::move(*event));
-    // What came in one packet is handled; looking for another costs a system call.
+    // All messages of one packet are handled; looking for another packet costs a system call.
     if (!link_->Pending()) return;
   }
 }
@@ -118,7 +118,7 @@ void DirectChannel::Run(std::stop_token stop) {
       if (stop.stop_requested()) return;
       {
         const std::unique_lock receiving(receiving_, std::try_to_lock);
-        if (receiving) Receive();  // else somebody is at it
+        if (receiving) Receive();  // else another thread is receiving
       }
       (void)link_->Send(owner_.Heartbeat(), {});
       (void)link_->Deliver();

@@ -33,8 +33,8 @@ void GradientGuard::Check(std::span<const float> arena, size_t begin, size_t end
     const auto first = std::ranges::find_if(floats, unwritten);
     if (first == floats.end()) continue;
     throw Error(ExitCode::kFailure,
-                "the gradient of {} was not written: index {} of {}, {} of the {} floats looked at "
-                "({}); whoever computes it must write all of it in each step",
+                "gradient of {} was not written: index {} of {}, {} of the {} floats checked ({}); "
+                "each step must write the whole gradient",
                 part.name,
                 FormatCount(static_cast<int64_t>(from - part.begin) + (first - floats.begin())),
                 FormatCount(static_cast<int64_t>(part.end - part.begin)),

@@ -1,6 +1,6 @@
-// Catches a gradient that was not written, in part or as a whole: what lies there is of another
-// step, and would be added as if it were this one's. Memory for gradients is filled with a NaN that
-// nothing else makes, and looked through for it before it is used.
+// Detects gradients that were not written completely. Such a buffer still holds values of another
+// step, which would be added as if they belonged to this one. Gradient memory is filled with a
+// distinctive NaN, and searched for it before use.
 #pragma once
 
 #include <cstddef>
@@ -18,17 +18,17 @@ namespace muster {
 
 class GradientGuard {
  public:
-  // A quiet NaN, so that sums hand it on. Processors make others (0xffc00000, 0x7fc00000,
-  // 0x7fffffff): a gradient that is not finite is not taken for one that is not there.
+  // A quiet NaN, so that sums propagate it. Processors produce other NaNs (0xffc00000, 0x7fc00000,
+  // 0x7fffffff), so a non-finite gradient is not taken for an unwritten one.
   static constexpr uint32_t kUnwritten = 0x7fd5a11e;
 
   explicit GradientGuard(const VariableLayout& layout);
 
-  // Marks what of [begin, end) of the arena belongs to variables. The padding between them, which
-  // nobody writes, stays as it is.
+  // Marks the variables in [begin, end) of the gradient buffer `arena` as unwritten. The padding
+  // between them stays unchanged.
   void Fill(std::span<float> arena, size_t begin, size_t end) const;
-  // Throws Error(kFailure) that names the variable and the first index of it that is still marked.
-  // `of`: whose gradient it is, "slice 3 of step 12".
+  // Throws Error(kFailure) naming the variable and its first marked index. `of` identifies the
+  // gradient: "slice 3 of step 12".
   void Check(std::span<const float> arena, size_t begin, size_t end, const std::string& of) const;
 
  private:
@@ -39,22 +39,22 @@ class GradientGuard {
   std::vector<Part> parts_;
 };
 
-// The gradient buffers of a worker under a guard: each chunk is marked once in each step, when it
-// may be written, and looked through before it is pushed.
+// The guarded gradient buffers of a worker: each step marks a chunk when it may be written and
+// checks it before the push.
 class GuardedGradients {
  public:
   using BufferOf = std::function<std::span<float>(size_t buffer)>;
-  // `guard` and `chunks` outlive this.
+  // `guard` and `chunks` must outlive this.
   GuardedGradients(const GradientGuard& guard, const std::vector<ChunkRange>& chunks,
                    BufferOf buffer_of)
       : guard_(guard), chunks_(chunks), buffer_of_(std::move(buffer_of)) {}
 
-  // The worker begins with an order. Buffers of slices that were taken over are marked whole, since
-  // nobody reads them.
+  // The worker begins an order. Buffers of slices that were taken over are marked whole, because no
+  // thread reads them.
   void Begin(const Order& order);
-  // The chunk of W(version) is here: that of the gradients may be written.
+  // W(version) of the chunk has arrived: marks the chunk in the gradient buffers.
   void Mark(int64_t version, size_t chunk);
-  // Throws as GradientGuard::Check.
+  // Throws like GradientGuard::Check.
   void Check(size_t buffer, size_t chunk, const std::string& of) const;
 
  private:
@@ -62,7 +62,7 @@ class GuardedGradients {
   const std::vector<ChunkRange>& chunks_;
   const BufferOf buffer_of_;
   std::vector<size_t> buffers_;                    // of the last step's order
-  std::map<size_t, std::vector<int64_t>> marked_;  // buffer → chunk → of which version
+  std::map<size_t, std::vector<int64_t>> marked_;  // buffer → version for each chunk
 };
 
 }  // namespace muster

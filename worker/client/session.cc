@@ -16,8 +16,8 @@ Duration Seconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
-// For how long a worker asks for a rank that is taken: by then the server has noticed if the one
-// that has it is gone.
+// How long a worker repeats Hello for a rank that is taken. By then the server has noticed if that
+// rank's worker is gone.
 double RankPatience(const SessionOptions& options) { return options.silence_s + 2; }
 
 }  // namespace
@@ -42,9 +42,8 @@ void Session::BeginJoin(Time now) {
   began_ = last_heard_ = now;
 }
 
-// The server names missing ranks at its deadline; the worker is a little more patient than it is.
-// A worker that the start does not wait for waits for the start of the others, as long as the
-// server beats.
+// The server reports missing ranks at its own deadline, so the worker waits a little longer. A
+// worker beyond the initial ones waits for the start as long as the server sends heartbeats.
 Session::Time Session::JoinBy() const {
   const Time start = began_ + Seconds(options_.start_s + 5);
   if (last_heard_ == began_) return start;
@@ -56,8 +55,8 @@ void Session::CheckJoin(Time now) {
   const double rank_patience_s = RankPatience(options_);
   if (state_ == State::kRankTaken && now >= began_ + Seconds(rank_patience_s)) {
     return Fail(Error(ExitCode::kRefused,
-                      "the server refused this worker: {}, which has not ended within {:.0f} s: "
-                      "end it first, or take another rank",
+                      "the server refused this worker: {} and did not end within {:.0f} s; end it "
+                      "first or use another rank",
                       refusal_, rank_patience_s));
   }
   if (now < JoinBy()) return;
@@ -66,13 +65,13 @@ void Session::CheckJoin(Time now) {
              last_heard_ > began_
                  ? fmt::format("it has been silent for {:.0f} s (deadlines.silence_s)",
                                std::chrono::duration<double>(now - last_heard_).count())
-                 : "is it running there, and can this host reach it?"));
+                 : "check that it is running and reachable from this host"));
 }
 
 std::string Session::AskAgain() {
   state_ = State::kJoining;
-  return fmt::format("{}; asking for up to {:.0f} s, since that worker may be gone unnoticed",
-                     refusal_, RankPatience(options_));
+  return fmt::format("{}; retrying for up to {:.0f} s in case that worker is gone", refusal_,
+                     RankPatience(options_));
 }
 
 void Session::HandleRefused(const wire::Refused& refused) {
@@ -88,7 +87,7 @@ void Session::HandleWelcome(const FromServer& event) {
   std::optional<Terms> terms = ReadWelcome(event.message.welcome(), options_.arena_floats);
   if (!terms || welcomed_) {
     return Fail(Error(ExitCode::kPeerFailed,
-                      "the server's Welcome does not fit this worker's arena of {} floats",
+                      "the server's Welcome does not fit this worker's {} parameters",
                       options_.arena_floats));
   }
   terms_ = std::move(*terms);
@@ -102,7 +101,7 @@ void Session::HandleWelcome(const FromServer& event) {
 
 Session::Addressee Session::AddresseeOf(const wire::Address& address) const {
   if (address.job() != options_.job) return Addressee::kOther;
-  if (!welcomed_) return Addressee::kMine;  // the server says who this is
+  if (!welcomed_) return Addressee::kMine;  // Welcome assigns rank and incarnation
   if (address.rank() != rank_) return Addressee::kOther;
   if (address.incarnation() == incarnation_) return Addressee::kMine;
   return address.incarnation() < incarnation_ ? Addressee::kFormer : Addressee::kOther;
@@ -122,9 +121,9 @@ void Session::Handle(const FromServer& event, bool stored, Time now) {
     HandleRefused(message.refused());
   } else if (event.kind == FromServer::Kind::kMalformed || addressee == Addressee::kOther) {
     Fail(Error(ExitCode::kPeerFailed,
-               "the server sent a message that is not of this protocol, or not for this worker"));
+               "the server sent a malformed message, or one for another worker"));
   } else if (addressee == Addressee::kFormer) {
-    return;  // was on its way when this worker was reset
+    return;  // it was on its way when this worker was reset
   } else if (message.has_welcome()) {
     HandleWelcome(event);
   } else if (message.has_weights_chunk()) {
@@ -132,7 +131,7 @@ void Session::Handle(const FromServer& event, bool stored, Time now) {
   } else if (message.has_activate() && terms_.IsVersion(message.activate().version())) {
     arrived_ = Arrivals(terms_.chunks.size(), message.activate().version());
   } else if (state_ == State::kStopped) {
-    return;  // that was the last order
+    return;  // Stop is the last order
   } else if (message.has_train()) {
     HandleOrder(ReadTrain(message.train(), terms_), message.train());
   } else if (message.has_reset()) {
@@ -146,14 +145,14 @@ void Session::Handle(const FromServer& event, bool stored, Time now) {
 
 void Session::SetMisfit(const google::protobuf::Message& message) {
   Fail(Error(ExitCode::kPeerFailed,
-             "the server sent {} {{ {} }}, which does not fit this job of {} steps and {} slices, "
-             "or this worker's {} gradient buffers",
+             "the server's {} {{ {} }} does not fit this job ({} steps, {} slices) or this worker "
+             "({} gradient buffers)",
              message.GetDescriptor()->name(), message.ShortDebugString(), terms_.plan.total_steps,
              terms_.plan.slices, terms_.buffers));
 }
 
 void Session::HandleWeights(const wire::WeightsChunk& weights, bool stored) {
-  if (!stored) return SetMisfit(weights);  // not the one that comes next, or not whole
+  if (!stored) return SetMisfit(weights);  // not the next version, or incomplete
   arrived_.Mark(weights);
   std::erase_if(orders_, [this](const Order& order) { return IsOver(order); });
 }
@@ -161,15 +160,14 @@ void Session::HandleWeights(const wire::WeightsChunk& weights, bool stored) {
 void Session::HandleOrder(std::optional<Order> order, const google::protobuf::Message& message) {
   if (!order) return SetMisfit(message);
   if (IsOver(*order)) return;
-  // Before what was ordered earlier, but after what is urgent as well.
+  // Goes before earlier orders, but after earlier urgent ones.
   const auto place =
       order->urgent() ? std::ranges::find_if_not(orders_, &Order::urgent) : orders_.end();
   orders_.insert(place, std::move(*order));
 }
 
-// A step is over once all of the weights that it makes are here: what was missing of it has come
-// from somebody else. To compute it now would overwrite a gradient of the next step in the same
-// buffer.
+// A step is over as soon as all weights that it produces have arrived: other workers have completed
+// it. Computing it now would overwrite a gradient of the next step in the same buffer.
 bool Session::IsOver(const Order& order) const {
   if (!order.taken_over) return false;
   for (size_t c = 0; c < terms_.chunks.size(); ++c) {
@@ -179,8 +177,8 @@ bool Session::IsOver(const Order& order) const {
 }
 
 void Session::HandleReset(const wire::Reset& reset) {
-  reset_pending_ = true;  // before the new address is used
-  leave_said_ = false;    // what the former incarnation said may not have been heard
+  reset_pending_ = true;  // set before the new address is used
+  leave_said_ = false;    // the former incarnation's Leave may have been lost
   incarnation_ = reset.incarnation();
   arrived_ = {};
   orders_.clear();
@@ -206,8 +204,8 @@ void Session::CheckSilence(Time now, Duration suspension) {
   const double silent = std::chrono::duration<double>(now - last_heard_).count();
   if (silent <= options_.silence_s) return;
   Fail(Error(ExitCode::kDeadline,
-             "the server has been silent for {:.0f} s (deadlines.silence_s): it is stopped, stuck, "
-             "or cut off from this host",
+             "no message from the server for {:.0f} s (deadlines.silence_s); it is stopped, stuck "
+             "or unreachable",
              silent));
 }
 
@@ -233,16 +231,13 @@ Session::Arrival Session::Look(int64_t version, size_t chunk, Of of, Wait wait) 
 std::exception_ptr Session::WhyNever(int64_t version) const {
   if (error_ != nullptr) return error_;
   if (!arrived_.BeginAfter(version)) {
-    // A worker without a part in the last steps may still wait for weights when the run is
-    // complete.
+    // A worker without a part in the last steps may still wait for weights when the run completes.
     return std::make_exception_ptr(Error(stop_completed_ ? ExitCode::kOk : ExitCode::kPeerFailed,
                                          "the server stopped the run: {}", stop_reason_));
   }
   return std::make_exception_ptr(
       Error(ExitCode::kPeerFailed,
-            "the server's order is about W({}), and the weights that it sends this worker begin "
-            "after that",
-            version));
+            "the server ordered work on W({}), but sends this worker only later weights", version));
 }
 
 bool Session::LeaveIsDue() { return welcomed_ && !std::exchange(leave_said_, true); }

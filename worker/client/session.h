@@ -1,10 +1,7 @@
-// What the server has told this worker, and what follows from it: joining, orders, weights that
-// have come, the end.
+// The protocol state of a worker: joining, orders, arrived weights, the end.
 //
-// A decider: no thread, lock, channel or clock. `now` is passed in. The client calls it with its
-// lock held, but for address() and reset_pending(), which any thread may ask for at any time.
-//
-// Owner: the client.
+// A decider: no thread, lock, channel or clock; `now` is passed in. The client calls it under its
+// lock, except address() and reset_pending(), which any thread may call at any time.
 #pragma once
 
 #include <atomic>
@@ -22,11 +19,11 @@
 namespace muster {
 
 struct SessionOptions {
-  std::string endpoint;  // for people
+  std::string endpoint;  // for messages
   uint64_t job = 0;
   size_t arena_floats = 0;
-  double start_s = 60;    // until Welcome
-  double silence_s = 20;  // without a sign of life from the server
+  double start_s = 60;    // limit for Welcome
+  double silence_s = 20;  // limit without any message from the server
 };
 
 class Session {
@@ -36,61 +33,61 @@ class Session {
     kJoining,
     kRankTaken,  // joining; another worker has the rank, and may be gone unnoticed
     kWelcomed,
-    kStopped,  // the server said Stop
+    kStopped,  // the server sent Stop
   };
 
   Session(SessionOptions options, Time now);
 
   State state() const { return state_; }
   bool welcomed() const { return welcomed_; }
-  // What ended the communication, if something did.
+  // The error that ended the communication, or null.
   const std::exception_ptr& error() const { return error_; }
   void SetError(std::exception_ptr error) {
     if (error_ == nullptr) error_ = std::move(error);
   }
   const Terms& terms() const { return terms_; }
-  // The sender of what this worker says from now on.
+  // The sender address for messages from now on.
   wire::Address address() const;
-  // Reset has come, and the order that says so has not been taken: what this worker says goes
-  // nowhere.
+  // Reset has arrived and its order has not been taken yet: messages of this worker are dropped.
   bool reset_pending() const { return reset_pending_; }
 
-  // A message has come; `stored`: the weights in it are where they belong (IsNextWeights).
+  // Handles a message. `stored`: its weights were copied to their buffer (see IsNextWeights).
   void Handle(const FromServer& event, bool stored, Time now);
   bool IsNextWeights(const wire::WeightsChunk& weights) const {
     return terms_.IsVersion(weights.version()) && arrived_.IsNext(weights);
   }
-  // Sets the error of a server that has been silent for too long. This process itself did not run
-  // for `suspension` of the time since the last look.
+  // Sets an error if the server has been silent for too long. `suspension`: how long this process
+  // did not run since the last call.
   void CheckSilence(Time now, std::chrono::steady_clock::duration suspension);
 
-  // The worker says Hello, for the first time or over another connection (Hello.instead_of_local).
+  // The worker sends Hello, for the first time or over another connection (Hello.instead_of_local).
   void BeginJoin(Time now);
-  // Joining: when to look again at the latest; …
+  // The deadline for the next call of CheckJoin while joining.
   Time JoinBy() const;
-  // … sets the error if it has taken too long.
+  // Sets an error if joining has taken too long.
   void CheckJoin(Time now);
-  // The rank is taken, and Hello is to be said again: why, and until when, for people.
+  // The rank is taken, and the caller must send Hello again. Returns the reason and the time limit,
+  // for the log.
   std::string AskAgain();
 
-  // The order to follow next; null: none has come.
+  // The next order, or null.
   const Order* NextOrder() const { return orders_.empty() ? nullptr : &orders_.front(); }
   Order TakeOrder();
 
-  // The worker waits for a chunk of W(version), or of its average.
+  // Whether to wait for a chunk of W(version) or of its average.
   enum class Of { kWeights, kAverage };
-  // Reset ends either wait; an urgent order the second.
+  // Reset ends both kinds of wait; other urgent orders only end kForUrgent.
   enum class Wait { kForChunk, kForUrgent };
   enum class Arrival {
     kComing,
     kHere,
-    kInstead,  // the order that ends the wait has come
-    kNever,    // WhyNever says why
+    kInstead,  // an order that ends the wait has arrived
+    kNever,    // see WhyNever
   };
   Arrival Look(int64_t version, size_t chunk, Of of, Wait wait) const;
   std::exception_ptr WhyNever(int64_t version) const;
 
-  // True once for each incarnation: Leave is to be said.
+  // Whether Leave must be sent now. True once for each incarnation.
   bool LeaveIsDue();
 
  private:
@@ -99,13 +96,13 @@ class Session {
   void HandleWelcome(const FromServer& event);
   void HandleRefused(const wire::Refused& refused);
   void HandleWeights(const wire::WeightsChunk& weights, bool stored);
-  // `order`: as it was read from `message`; empty: it does not fit.
+  // `order` is what was read from `message`; empty if it does not fit.
   void HandleOrder(std::optional<Order> order, const google::protobuf::Message& message);
   void HandleReset(const wire::Reset& reset);
   void HandleStop(const wire::Stop& stop);
   bool IsOver(const Order& order) const;
   void Fail(Error error) { SetError(std::make_exception_ptr(std::move(error))); }
-  // What the server would not send to a worker of its job.
+  // Sets the error for a message that contradicts this job.
   void SetMisfit(const google::protobuf::Message& message);
 
   const SessionOptions options_;
@@ -114,7 +111,7 @@ class Session {
   bool welcomed_ = false, stop_completed_ = false;
   std::exception_ptr error_;
   Terms terms_;
-  std::atomic<uint32_t> rank_ = 0, incarnation_ = 0;  // given by the server
+  std::atomic<uint32_t> rank_ = 0, incarnation_ = 0;  // assigned by the server
   std::atomic<bool> reset_pending_ = false;
   bool leave_said_ = false;
   std::string refusal_, stop_reason_;

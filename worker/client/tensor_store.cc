@@ -42,7 +42,7 @@ class OwnTensors : public TensorStore {
       if (payload.bytes > 0) std::memcpy(to, payload.data, payload.bytes);
       return true;
     }
-    // A chunk of a large model leaves the cache before anybody reads it.
+    // A chunk of a large model leaves the cache before it is read.
     constexpr size_t kLarge = (8 << 20) / sizeof(float);
     const bool large = weight_buffers_[buffer].floats().size() > kLarge;
     (large ? WidenPastCache : Widen)(type_, payload.halves(), to);
@@ -50,12 +50,12 @@ class OwnTensors : public TensorStore {
   }
 
  private:
-  // It has its pages for itself, so that the driver of a GPU can lock them.
+  // Separate pages, so that the GPU driver can lock them.
   static Arena NewBuffer(size_t floats) { return Arena(floats, kMostPage); }
 
   const WireType type_;
   const size_t used_;
-  std::array<Arena, 3> weight_buffers_;  // the average only if it is used
+  std::array<Arena, 3> weight_buffers_;  // the average is only allocated when used
   std::vector<Arena> gradient_buffers_;
 };
 
@@ -83,7 +83,7 @@ class SharedTensorStore : public TensorStore {
     return weight_buffers.subspan(begin, layout_.arena_floats());
   }
 
-  // The server has written it. Without room for the average there is none.
+  // The server has written it already. False for an average without memory.
   bool Store(int buffer, const GradientLayout::Span& chunk, const Payload&) override {
     return WeightBuffer(buffer).size() >= chunk.begin + chunk.count;
   }
@@ -102,15 +102,14 @@ std::unique_ptr<TensorStore> MakeOwnTensors(const GradientLayout& layout, WireTy
 std::unique_ptr<TensorStore> MakeSharedTensors(SharedTensors shared, const GradientLayout& layout,
                                                WireType type) {
   if (type != wire::FP32) {
-    throw Error(ExitCode::kPeerFailed, "the server wants to round what lies in shared memory");
+    throw Error(ExitCode::kPeerFailed, "the server requests 16-bit tensors in shared memory");
   }
   const size_t weight_buffers = 2 * SharedArenaFloats(layout.arena_floats()) * sizeof(float);
   if (shared.weight_buffers.bytes() < weight_buffers ||
       shared.gradient_buffers.bytes() < layout.bytes()) {
     throw Error(ExitCode::kPeerFailed,
-                "the server handed over {} bytes of weights and {} of gradient buffers, expected "
-                "at least {} "
-                "and {}",
+                "the server shared {} bytes of weights and {} bytes of gradient buffers, expected "
+                "at least {} and {}",
                 shared.weight_buffers.bytes(), shared.gradient_buffers.bytes(), weight_buffers,
                 layout.bytes());
   }

@@ -1,8 +1,7 @@
-// The memory of a worker's tensors: three weight buffers, for weights of even versions, of odd
-// ones, and for their moving average, and the gradient buffers. Each is one arena of floats,
-// 64-byte aligned.
+// The memory of a worker's tensors: three weight buffers (even versions, odd versions, moving
+// average) and the gradient buffers. Each holds all parameters as floats, 64-byte aligned.
 //
-// Threads: none of its own. The client's rules say who touches which chunk when.
+// Not synchronized: the client's rules say which thread uses a chunk when.
 #pragma once
 
 #include <cstddef>
@@ -20,24 +19,23 @@ class TensorStore {
   static constexpr int kAverageBuffer = 2;
 
   virtual ~TensorStore() = default;
-  // Those beyond GradientLayout::used are made when they are first asked for.
+  // Buffers from GradientLayout::used on are allocated at their first use.
   virtual std::span<float> GradientBuffer(size_t arena) = 0;
-  // The memory of one of those goes back to the system until it is asked for again. What may still
-  // be read of it, by a link that has it to send, is zeros. Nothing happens to one that every step
-  // uses.
+  // Returns the memory of a gradient buffer to the system until its next use. A link that still has
+  // it to send may read zeros. No effect on a buffer that every step uses.
   virtual void GiveBack(size_t arena) = 0;
-  // The average has no floats as long as no chunk of it came.
+  // The average is empty until its first chunk arrives.
   virtual std::span<const float> WeightBuffer(int buffer) const = 0;
-  // A chunk of weights came, with what the link brought of it: from now on WeightBuffer(weight
-  // buffer) shows it. False: that is not the whole chunk.
+  // Makes an arrived chunk visible in WeightBuffer(buffer). Returns false if `payload` is not the
+  // whole chunk.
   virtual bool Store(int buffer, const GradientLayout::Span& chunk, const Payload& payload) = 0;
 };
 
-// In this process's own memory: what comes is copied in. Weights come as `type`.
+// In this process's own memory: arriving weights of `type` are copied.
 std::unique_ptr<TensorStore> MakeOwnTensors(const GradientLayout& layout, WireType type);
 
-// What the server shares: what comes is there already. Throws Error(kPeerFailed) if that is too
-// small for the layout, or if the server wants to round what lies there.
+// In memory shared by the server: arriving weights need no copy. Throws Error(kPeerFailed) if the
+// memory is too small for the layout, or if `type` is not FP32.
 std::unique_ptr<TensorStore> MakeSharedTensors(SharedTensors shared, const GradientLayout& layout,
                                                WireType type);
 

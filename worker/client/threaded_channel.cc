@@ -1,4 +1,5 @@
-// A communication thread owns the link: it sends what others queue, receives, and beats.
+// A communication thread owns the link: it sends what other threads queue, receives, and sends
+// heartbeats.
 #include <poll.h>
 
 #include <algorithm>
@@ -46,7 +47,8 @@ class ThreadedChannel : public Channel {
   void Sleep(Clock::time_point until);
   void Receive();
   void SendQueued();
-  // False: the server takes nothing at the moment, or no buffer is free for a tensor.
+  // Returns false if the server accepts nothing at the moment, or if no buffer is free for a
+  // tensor.
   bool HandOver(const Outgoing& outgoing, Release sent);
 
   Owner& owner_;
@@ -54,13 +56,13 @@ class ThreadedChannel : public Channel {
   std::condition_variable changed_;
   std::atomic<Clock::time_point> handed_over_{};
   std::mutex mutex_;
-  std::deque<Outgoing> queued_;  // with mutex_ locked
+  std::deque<Outgoing> queued_;  // guarded by mutex_
 
-  // The communication thread's, and after it Finish's.
+  // Used by the communication thread, and after it by Finish.
   Outbox<Outgoing> outbox_;
   WireType wire_type_ = wire::FP32;
-  std::optional<WireBuffers> wire_buffers_;  // with 16 bits; given back by the link's threads
-  std::unique_ptr<ClientLink> link_;         // after what its threads use
+  std::optional<WireBuffers> wire_buffers_;  // for 16-bit types; the link's threads return them
+  std::unique_ptr<ClientLink> link_;         // declared after what its threads use
   std::jthread thread_;
 };
 
@@ -76,8 +78,8 @@ void ThreadedChannel::Finish(wire::WorkerMessage last) {
   const Clock::time_point until = Clock::now() + kFlushLimit;
   try {
     SendQueued();
-    outbox_.DropTensors();  // nobody waits for gradients any more
-    // The link takes more when the server has read earlier messages.
+    outbox_.DropTensors();  // gradients are not needed any more
+    // The link accepts more when the server has read earlier messages.
     while (!outbox_.empty() && Clock::now() < until) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
       SendQueued();
@@ -85,7 +87,7 @@ void ThreadedChannel::Finish(wire::WorkerMessage last) {
     link_->Flush(std::max(std::chrono::milliseconds(0),
                           std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now())));
   } catch (const std::exception&) {
-    // The server has gone as well: nobody is left to be told.
+    // The server is gone as well.
   }
 }
 
@@ -140,7 +142,7 @@ void ThreadedChannel::Sleep(Clock::time_point until) {
   bell_.Clear();
 }
 
-// A few at a time, so that gradients do not wait behind a flood of weights.
+// Handles a limited number, so that gradients do not wait behind many weights.
 void ThreadedChannel::Receive() {
   for (int i = 0; i < 16; ++i) {
     std::optional<FromServer> event = link_->Receive();
@@ -179,14 +181,14 @@ bool ThreadedChannel::HandOver(const Outgoing& outgoing, Release sent) {
       sent.call(sent.hint);
       return false;
     }
-    // The server finds infinities.
+    // Narrow's result is ignored: the server detects infinities.
     (void)Narrow(wire_type_, outgoing.tensor, buffer->values().data());
     bytes = std::as_bytes(buffer->values().first(outgoing.tensor.size()));
     sent = buffer->GivesBack(sent);
   }
   if (link_->Send(outgoing.message, bytes, sent)) return true;
-  // The server is stopped, or slower than the blocks of an evaluation are. What it does not take
-  // now waits here; that it is silent for too long is noticed elsewhere.
+  // The server is stopped, or slower than the blocks of an evaluation arrive. The message stays
+  // queued; the heartbeat check notices a silent server.
   if (sent.call != nullptr) sent.call(sent.hint);
   return false;
 }

@@ -15,7 +15,7 @@ WireBuffers::Buffer* WireBuffers::TakeFree() {
 
 WireBuffers::Buffer* WireBuffers::Take() {
   if (Buffer* const buffer = TakeFree()) return buffer;
-  // Whoever gives one back after this sees it; whoever did so before it is seen by the second look.
+  // A buffer returned after this rings the bell; one returned before is found by the second search.
   wanted_ = true;
   return TakeFree();
 }
@@ -29,7 +29,7 @@ Release WireBuffers::Buffer::GivesBack(Release next) {
   next_ = next;
   const auto call = [](void* hint) {
     Buffer& buffer = *static_cast<Buffer*>(hint);
-    const Release after = buffer.next_;  // the next one to take the buffer sets another
+    const Release after = buffer.next_;  // the next user of the buffer overwrites next_
     buffer.GiveBack();
     if (after.call != nullptr) after.call(after.hint);
   };

@@ -1,7 +1,7 @@
-// Where gradients are rounded to 16 bits on their way: a few buffers that are used again and again,
-// so that what ZeroMQ's thread reads is still in the cache, and never the size of a model.
+// A few reused buffers that hold gradients rounded to 16 bits while they are sent. Their small
+// number keeps what ZeroMQ's thread reads in the cache.
 //
-// One thread takes; any thread gives back. A buffer must not be given back twice.
+// One thread takes; any thread returns. A buffer must not be returned twice.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ class WireBuffers {
     Buffer(WireBuffers& owner, size_t values) : owner_(owner), values_(values) {}
     std::span<uint16_t> values() { return values_.values(); }
     void GiveBack();
-    // To be called when what lies here has been sent: gives the buffer back, then calls `next`.
+    // A Release for the send of this buffer: returns the buffer, then calls `next`.
     Release GivesBack(Release next);
 
    private:
@@ -37,10 +37,10 @@ class WireBuffers {
   // Fewer leave ZeroMQ's thread idle; more do not stay in the cache (bench/sync_bench).
   static constexpr size_t kCount = 6;
 
-  // Each of `values` numbers. `bell` outlives this.
+  // Each buffer holds `values` numbers. `bell` must outlive this.
   WireBuffers(size_t values, const EventFd& bell);
 
-  // Null: all are under way; the bell rings when there is one again.
+  // Returns null if all are in use; the bell rings when one is free again.
   Buffer* Take();
 
  private:

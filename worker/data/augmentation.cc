@@ -7,7 +7,7 @@
 namespace muster {
 namespace {
 
-// 0 … choices-1. The bias of multiply-shift is below choices / 2^32.
+// Returns 0 … choices-1. The bias of multiply-shift is below choices / 2^32.
 int64_t Pick(uint32_t bits, int64_t choices) {
   return static_cast<int64_t>((static_cast<uint64_t>(bits) * static_cast<uint64_t>(choices)) >> 32);
 }
@@ -16,8 +16,8 @@ int64_t CropSide(const char* key, bool given, int64_t wanted, int64_t stored) {
   if (!given) return stored;
   if (wanted < 1 || wanted > stored) {
     throw Error(ExitCode::kUsage,
-                "data.preprocess.{}: expected 1 to {}, the stored images' size, found {}", key,
-                stored, wanted);
+                "data.preprocess.{}: expected 1 to {} (the size of the stored images), found {}",
+                key, stored, wanted);
   }
   return wanted;
 }

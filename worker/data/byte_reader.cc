@@ -19,13 +19,13 @@ bool IsGzip(std::span<const uint8_t> bytes) {
 
 }  // namespace
 
-// zlib's inflate over the whole mapped file; its checksum and size are compared by zlib itself.
+// zlib's inflate over the whole mapped file; zlib itself checks checksum and size.
 class ByteReader::Inflater {
  public:
   explicit Inflater(const MappedFile& file) : file_(file) {
     constexpr int kGzip = 16;  // added to the window's size: expect a gzip header
     if (inflateInit2(&stream_, MAX_WBITS + kGzip) != Z_OK) {
-      throw Error(ExitCode::kFailure, "zlib cannot be started: out of memory");
+      throw Error(ExitCode::kFailure, "cannot start zlib: out of memory");
     }
   }
   ~Inflater() { inflateEnd(&stream_); }
@@ -38,7 +38,7 @@ class ByteReader::Inflater {
   }
 
  private:
-  // One call of inflate, with as much input and room as its 32-bit counters take.
+  // One call of inflate, limited by its 32-bit counters.
   size_t Some(std::span<uint8_t> to) {
     const std::span<const uint8_t> rest = file_.bytes().subspan(used_);
     const size_t most = std::numeric_limits<uInt>::max();
@@ -53,17 +53,16 @@ class ByteReader::Inflater {
       EndMember();
     } else if (result == Z_BUF_ERROR || (result == Z_OK && got == 0 && stream_.avail_in == 0)) {
       throw Error(ExitCode::kData,
-                  "{}: expected a whole gzip file, but its compressed data end after {} bytes: it "
-                  "is truncated",
-                  file_.path(), file_.bytes().size());
+                  "{}: truncated gzip file: the compressed data ends after {} bytes", file_.path(),
+                  file_.bytes().size());
     } else if (result != Z_OK) {
-      throw Error(ExitCode::kData, "{}: damaged gzip data at about byte {}: {}", file_.path(),
-                  used_, stream_.msg != nullptr ? stream_.msg : zError(result));
+      throw Error(ExitCode::kData, "{}: damaged gzip data near byte {}: {}", file_.path(), used_,
+                  stream_.msg != nullptr ? stream_.msg : zError(result));
     }
     return got;
   }
 
-  // A gzip file is one compressed member or several, one after the other.
+  // A gzip file consists of one or more compressed members.
   void EndMember() {
     const std::span<const uint8_t> rest = file_.bytes().subspan(used_);
     if (rest.empty()) {

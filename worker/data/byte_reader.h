@@ -1,4 +1,4 @@
-// A file's bytes one after the other, decompressed where the file is gzip.
+// Reads a file sequentially and decompresses it if it is gzip.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +10,30 @@
 
 namespace muster {
 
-// The file's first two bytes, not its name, say whether it is gzip (RFC 1952). Used by one thread.
+// The file's first two bytes, not its name, determine whether it is gzip (RFC 1952). Not
+// thread-safe.
 class ByteReader {
  public:
-  // Throws Error(kData) that names the file where it cannot be read.
+  // Throws Error(kData) that names the file if it cannot be read.
   explicit ByteReader(const std::string& path);
   ~ByteReader();
 
   const std::string& path() const { return file_.path(); }
   bool compressed() const { return inflater_ != nullptr; }
 
-  // The most bytes that can come out of the file: its size, or, compressed, 1,032 times that,
-  // which is deflate's limit. What claims to hold more is not what it says.
+  // The upper limit of the file's uncompressed size: its size, or 1,032 times that (deflate's
+  // limit) if compressed. A header that claims more is wrong.
   int64_t MostBytes() const;
 
-  // Fills as much of `to` as the file still holds and returns how many bytes that is. Throws
-  // Error(kData) where the compressed data are damaged or end too early.
+  // Fills `to` as far as the file has bytes, and returns their number. Throws Error(kData) if the
+  // compressed data is damaged or ends early.
   size_t Read(std::span<uint8_t> to);
 
  private:
   class Inflater;
   MappedFile file_;
   std::unique_ptr<Inflater> inflater_;
-  size_t at_ = 0;  // in an uncompressed file
+  size_t at_ = 0;  // position in an uncompressed file
 };
 
 }  // namespace muster

@@ -21,7 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Throws unless `file` consists of whole records with labels in range.
 void CheckRecords(const MappedFile& file) {
   const int64_t size = static_cast<int64_t>(file.bytes().size());
   const int64_t records = size / kCifar10RecordBytes;
@@ -53,7 +52,7 @@ struct FileRecords {
   int64_t records;
 };
 
-// How many records the files must hold; empty where nobody knows.
+// The number of records that the files must have; empty if unknown.
 struct ExpectedRecords {
   std::string says;
   int64_t train, test;
@@ -63,7 +62,7 @@ std::optional<ExpectedRecords> ExpectRecords(const fs::path& folder,
                                              const std::vector<FileRecords>& train) {
   const fs::path path = folder / kSyntheticNote;
   if (std::ifstream note = ReadPlainFile(path); note) {
-    ExpectedRecords expected{path.string() + " says", -1, -1};
+    ExpectedRecords expected{"as stated in " + path.string(), -1, -1};
     for (std::string line; std::getline(note, line);) {
       std::istringstream words(line);
       std::string name;
@@ -76,31 +75,31 @@ std::optional<ExpectedRecords> ExpectRecords(const fs::path& folder,
   }
   for (const FileRecords& file : train) {
     if (file.records != kCifar10PublishedRecords) continue;
-    return ExpectedRecords{fmt::format("the published files have, and {} has",
-                                       fs::path(file.path).filename().string()),
-                           kCifar10PublishedRecords, kCifar10PublishedRecords};
+    return ExpectedRecords{
+        fmt::format("as in the published files and {}", fs::path(file.path).filename().string()),
+        kCifar10PublishedRecords, kCifar10PublishedRecords};
   }
   return std::nullopt;
 }
 
-// Files that are all cut off alike look like a set of one's own.
+// Files that are all cut off alike look like a custom set.
 std::string RemarkOn(const std::vector<FileRecords>& train) {
   const int64_t records = train.front().records;
   const bool alike =
       std::ranges::all_of(train, [&](const FileRecords& file) { return file.records == records; });
   if (!alike || records >= kCifar10PublishedRecords) return "";
-  return fmt::format("{} images a training file expected, as published, {} found in each",
+  return fmt::format("expected {} images per training file as published, found {} in each",
                      FormatCount(kCifar10PublishedRecords), FormatCount(records));
 }
 
-// A file that ends early, but between two records, shows only beside the others.
+// A file that ends early between two records only shows by comparison with the others.
 void CheckCount(const FileRecords& file, int64_t records, const ExpectedRecords& expected) {
   if (file.records == records) return;
   throw Error(ExitCode::kData,
-              "{}: expected {} records, as {}, found {}: the file is {} (in a set of your own "
-              "give every training file another number of images than {})",
+              "{}: expected {} records, {}, found {}: the file is {} (in a custom set, no training "
+              "file may have {} images)",
               file.path, records, expected.says, file.records,
-              file.records < records ? "truncated" : "of another set", kCifar10PublishedRecords);
+              file.records < records ? "truncated" : "from another set", kCifar10PublishedRecords);
 }
 
 class Cifar10Dataset final : public Dataset {
@@ -135,7 +134,6 @@ class Cifar10Dataset final : public Dataset {
  private:
   std::span<const uint8_t> Record(int64_t index) const {
     MUSTER_CHECK(0 <= index && index < size_);
-    // The last file that begins at or before this record.
     const auto after = std::upper_bound(firsts_.begin(), firsts_.end(), index);
     const size_t file = static_cast<size_t>(after - firsts_.begin()) - 1;
     return files_[file].bytes().subspan(
@@ -144,14 +142,14 @@ class Cifar10Dataset final : public Dataset {
   }
 
   std::vector<MappedFile> files_;
-  std::vector<int64_t> firsts_;  // index of the first record of each file
+  std::vector<int64_t> firsts_;  // index of each file's first record
   int64_t size_ = 0;
   mutable std::once_flag fingerprint_once_;
   mutable uint64_t fingerprint_ = 0;
 };
 
 bool Exists(const fs::path& path) {
-  std::error_code ignored;  // no permission to look counts as not there
+  std::error_code ignored;  // an unreadable path counts as missing
   return fs::exists(path, ignored);
 }
 
@@ -161,23 +159,22 @@ MappedFile Open(const fs::path& path) {
   return file;
 }
 
-// Where the files of a set in `dir` are. Throws Error(kData) where there is none.
+// Returns the folder of the set's files in `dir`. Throws Error(kData) if there is none.
 fs::path FindSet(const std::string& dir) {
   fs::path found = FindCifar10(dir);
   if (Exists(dir) && !fs::is_directory(dir)) {
-    throw Error(ExitCode::kData, "{}: expected a directory with CIFAR-10's files, found a file",
-                dir);
+    throw Error(ExitCode::kData, "{}: expected a directory with CIFAR-10 files, found a file", dir);
   }
   if (!Exists(found / kCifar10TrainFiles[0]) && !Exists(found / kCifar10TestFile)) {
     throw Error(ExitCode::kData,
                 "{}: no CIFAR-10 data set: expected data_batch_1.bin … data_batch_5.bin and "
-                "test_batch.bin there or in {}, found neither the first nor the last",
+                "test_batch.bin in this directory or in {}",
                 dir, (fs::path(dir) / kCifar10Folder).string());
   }
   return found;
 }
 
-// Whether somebody keeps other things there, which no download should be mixed with.
+// Whether the directory holds unrelated files, which a download must not be mixed with.
 bool HoldsOtherFiles(const std::string& dir) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(dir, error)) {
@@ -213,7 +210,7 @@ Datasets OpenCifar10(const std::string& dir) {
   }
   return {.train = std::make_unique<Cifar10Dataset>(std::move(train)),
           .test = std::make_unique<Cifar10Dataset>(std::move(test)),
-          .remark = made_up    ? "made-up images (muster data synth), not CIFAR-10"
+          .remark = made_up    ? "synthetic images (muster data synth), not CIFAR-10"
                     : expected ? ""
                                : RemarkOn(records)};
 }
@@ -238,20 +235,20 @@ std::string Cifar10Remedy(const std::string& dir) {
   std::error_code ignored;
   const fs::path path(dir);
   if (fs::exists(path, ignored) && !fs::is_directory(path, ignored)) {
-    return "Give the data's directory: --data DIR, or data.dir in the config.";
+    return "Pass the directory of the data: --data DIR, or data.dir in the config.";
   }
   const std::string found = FindCifar10(dir);
   const bool something = fs::exists(found + "/" + kCifar10TrainFiles[0], ignored) ||
                          fs::exists(found + "/" + kCifar10TestFile, ignored);
   if (!something && HoldsOtherFiles(dir)) {
-    return "Other files are there. For a folder of photos set data.format IMAGE_FOLDER, as "
-           "configs/imagefolder_resnet18.txtpb does; for CIFAR-10, get it in a folder of its own, "
-           "as with `muster data get cifar10 data/cifar10`, and name that folder with --data.";
+    return "The directory has other files. For a folder of photos set data.format to IMAGE_FOLDER, "
+           "as in configs/imagefolder_resnet18.txtpb. For CIFAR-10 download to a separate folder, "
+           "such as `muster data get cifar10 data/cifar10`, and pass that folder with --data.";
   }
   return fmt::format(
-      "{} with `muster data get cifar10 {}` or, where there is no network, make a stand-in with "
+      "{} with `muster data get cifar10 {}` or, without a network, generate a substitute with "
       "`muster data synth {}`.",
-      something ? "Move this set away, and get it again" : "Get the data set", dir, dir);
+      something ? "Move this set away and download it again" : "Download the data set", dir, dir);
 }
 
 }  // namespace muster

@@ -1,7 +1,7 @@
 // CIFAR-10 (Krizhevsky, "Learning multiple layers of features from tiny images", 2009) in its
-// binary version, https://www.cs.toronto.edu/~kriz/cifar.html: data_batch_1.bin …
-// data_batch_5.bin and test_batch.bin, each a row of 3,073-byte records: one label byte (0-9) and
-// 3,072 pixels (32x32; the red, the green, then the blue plane, row by row).
+// binary version, https://www.cs.toronto.edu/~kriz/cifar.html: data_batch_1.bin … data_batch_5.bin
+// and test_batch.bin. Each is a sequence of 3,073-byte records: one label byte (0-9) and 3,072
+// pixels (32x32; the red, the green, then the blue plane, row by row).
 #pragma once
 
 #include <array>
@@ -25,26 +25,25 @@ inline constexpr std::array<const char*, 5> kCifar10TrainFiles = {
 inline constexpr const char* kCifar10TestFile = "test_batch.bin";
 inline constexpr int64_t kCifar10PublishedRecords = 10000;  // in each of the six files
 
-// Where a procedural data set (`muster data synth`) says how it was made: lines "name value".
+// The file that records how a synthetic data set (`muster data synth`) was made: lines "name
+// value".
 inline constexpr const char* kSyntheticNote = "synthetic.txt";
 inline constexpr const char* kNoteTrainPerFile = "images_per_training_file";
 inline constexpr const char* kNoteTest = "test_images";
 
-// `dir` itself if it holds data files, else dir/cifar-10-batches-bin if that exists, else `dir`.
+// Returns `dir` if it holds data files, else dir/cifar-10-batches-bin if that exists, else `dir`.
 std::string FindCifar10(const std::string& dir);
 
 // Maps the six files in `dir` or dir/cifar-10-batches-bin and checks them: a whole number of
-// records, at least one, every label in range. A file that was cut off between two records is found
-// by its number of records: where a training file holds the published 10,000, all six must; those
-// of a procedural set hold what its note says. Any other set may have files of any size, but
-// five of one smaller size are worth a remark. Throws
-// Error(kData) that names the file, what was expected and what is there.
+// records, at least one, every label in range. The number of records reveals a file cut off between
+// two records: if any training file has the published 10,000, all six must; a synthetic set must
+// match its note. Other sets may have files of any size, but five equal smaller sizes cause a
+// remark. Throws Error(kData) with the file, the expectation and what was found.
 Datasets OpenCifar10(const std::string& dir);
-// The same of test_batch.bin alone. The training files need not be there; of those that are, only
-// the sizes are looked at.
+// The same for test_batch.bin alone. Training files may be missing; only their sizes are read.
 std::unique_ptr<Dataset> OpenCifar10Test(const std::string& dir);
 
-// What a person can do about data in `dir` that cannot be used.
+// Advice for data in `dir` that cannot be used.
 std::string Cifar10Remedy(const std::string& dir);
 
 }  // namespace muster

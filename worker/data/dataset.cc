@@ -16,15 +16,15 @@
 namespace muster {
 namespace {
 
-// What reads the files of a format.
+// The reader of a data format.
 struct Reader {
   std::function<Datasets(const config::Data& data, uint64_t seed)> open;
-  // Returns the one set that OpenEvaluatedSet is for, and no others.
+  // Returns only the set for OpenEvaluatedSet.
   std::function<Datasets(const config::Data& data, uint64_t seed)> open_test;
-  std::string (*remedy)(const std::string& dir) = nullptr;  // null: the errors say it
+  std::string (*remedy)(const std::string& dir) = nullptr;  // null: the errors contain the advice
 };
 
-// Wraps what opens files that need nothing but their directory.
+// Adapts functions that only need the directory.
 template <typename Open>
 auto InDir(Open open) {
   return [open](const config::Data& data, uint64_t /*seed*/) { return open(data.dir()); };
@@ -53,7 +53,7 @@ Reader ReaderOf(const config::Data& data) {
   throw Error(ExitCode::kUsage, "data.format: no reader for {}", static_cast<int>(data.format()));
 }
 
-// What `open` returns of the reader, or an Error that says what is wrong and what to do.
+// Calls `open` of the reader. Adds advice to its errors.
 template <typename Open>
 auto OpenFiles(const config::Data& data, const Open& open) {
   RequireDataDir(data);
@@ -70,7 +70,7 @@ void CheckShape(const config::Data& data, const Dataset& set) {
   const Shape expected = StoredShape(data);
   if (set.shape() == expected) return;
   throw Error(ExitCode::kData,
-              "{}: expected images of {}, for which the network is laid out, found {}: set "
+              "{}: expected images of {}, the network's input shape, found {}: set "
               "data.mnist.image_height and image_width",
               data.dir(), expected.ToString(), set.shape().ToString());
 }
@@ -79,7 +79,7 @@ void CheckShape(const config::Data& data, const Dataset& set) {
 
 std::unique_ptr<SampleLoader> Dataset::MakeLoader(const config::Data& data) const {
   config::Preprocess settings = data.preprocess();
-  settings.clear_mean();  // of other formats
+  settings.clear_mean();  // only apply to other formats
   settings.clear_stddev();
   return MakePlanesLoader(*this, settings);
 }

@@ -15,9 +15,9 @@ __extension__ using Wide = unsigned __int128;
 
 }  // namespace
 
-// Fisher and Yates' shuffle (Durstenfeld, CACM 7, 1964): place i swaps with one of 0 … i.
-// j = floor(r (i + 1) / 2^64) from 64 random bits r is uneven by less than (i + 1) / 2^64.
-// Two places for each numbered block of random bits: kMostSamples is as far as 32 bits number them.
+// Fisher and Yates' shuffle (Durstenfeld, CACM 7, 1964): place i swaps with one of 0 … i. j =
+// floor(r (i + 1) / 2^64) from 64 random bits r has a bias below (i + 1) / 2^64. Each numbered
+// block of random bits serves two places; kMostSamples is the limit of 32-bit block numbers.
 std::vector<int64_t> EpochOrder(int64_t size, uint64_t seed, int64_t epoch) {
   MUSTER_CHECK(0 <= size && size <= StepPlan::kMostSamples);
   MUSTER_CHECK(epoch >= 0);
@@ -39,7 +39,7 @@ std::vector<int64_t> EpochOrder(int64_t size, uint64_t seed, int64_t epoch) {
 }
 
 std::shared_ptr<const Order> EpochOrders::Of(int64_t epoch) {
-  // Held while shuffling: whoever else needs this order would only compute it twice.
+  // Held while shuffling, so that no other thread shuffles the same order.
   const std::lock_guard lock(mutex_);
   if (newer_.epoch == epoch) return newer_.order;
   if (older_.epoch == epoch) return older_.order;

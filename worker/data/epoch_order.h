@@ -10,8 +10,8 @@ namespace muster {
 
 using Order = std::vector<int64_t>;
 
-// Keeps the orders of the last two epochs asked for: around the end of an epoch some threads
-// already work on the next one. Any thread may call.
+// Caches the orders of the two epochs requested last: near the end of an epoch some threads already
+// work on the next one. Any thread may call.
 class EpochOrders {
  public:
   EpochOrders(int64_t size, uint64_t seed) : size_(size), seed_(seed) {}

@@ -95,7 +95,8 @@ class ImageFolder final : public Dataset {
   uint64_t Fingerprint() const override {
     std::call_once(fingerprint_once_, [this] {
       RunningHash hash;
-      // A damaged photo that is mended has another size, and the run goes on.
+      // The hash excludes file sizes, so that a run can continue after a damaged photo was
+      // repaired.
       for (const std::string& name : data_.class_names()) hash.Add(name + "\n");
       for (const Photo& photo : files_.photos) hash.Add(photo.path + "\n");
       fingerprint_ = hash.value();
@@ -113,11 +114,11 @@ class ImageFolder final : public Dataset {
 std::string RemarkOn(size_t others, const Exclusions& exclusions) {
   std::string remark = exclusions.Remark();
   if (others == 0) return remark;
-  return fmt::format("{} files that are no JPEG or PNG are left out{}{}",
+  return fmt::format("{} files that are not JPEG or PNG are ignored{}{}",
                      FormatCount(static_cast<int64_t>(others)), remark.empty() ? "" : "; ", remark);
 }
 
-// Takes the photos that are held back out of those of the training.
+// Moves the photos of the validation set out of `photos`.
 std::vector<Photo> TakeHeldBack(const std::string& folder, const config::Data& data, uint64_t seed,
                                 std::vector<Photo>& photos) {
   const double fraction = data.validation_fraction();
@@ -133,16 +134,15 @@ std::vector<Photo> TakeHeldBack(const std::string& folder, const config::Data& d
   const auto none = std::ranges::find(is_trained, false);
   if (none != is_trained.end()) {
     throw Error(ExitCode::kData,
-                "{}: expected an image of every class for training, found none of \"{}\" with "
-                "data.validation_fraction={}: add images, or choose another fraction "
-                "or run.seed",
+                "{}: expected a training image of every class, found none of \"{}\" with "
+                "data.validation_fraction={}: add images, or change the fraction or run.seed",
                 folder, data.class_names(static_cast<int>(none - is_trained.begin())), fraction);
   }
   if (held_back.empty()) {
-    throw Error(ExitCode::kData,
-                "{}: expected images for evaluations, found none among {} with "
-                "data.validation_fraction={}",
-                folder, training.size(), fraction);
+    throw Error(
+        ExitCode::kData,
+        "{}: expected images for evaluation, found none among {} with data.validation_fraction={}",
+        folder, training.size(), fraction);
   }
   photos = std::move(training);
   return held_back;
@@ -153,7 +153,7 @@ std::vector<Photo> TakeHeldBack(const std::string& folder, const config::Data& d
 Datasets OpenImageFolder(const config::Data& data, uint64_t seed) {
   const ImageFolders folders = FindImageFolders(data.dir());
   if (folders.training.empty()) {
-    throw Error(ExitCode::kData, "{}: expected a folder train beside {}, found none", data.dir(),
+    throw Error(ExitCode::kData, "{}: expected a folder train next to {}, found none", data.dir(),
                 folders.validation.empty() ? folders.test : folders.validation);
   }
   Exclusions exclusions(data.image_folder().exclude());
@@ -173,14 +173,14 @@ Datasets OpenImageFolder(const config::Data& data, uint64_t seed) {
       validation_folder = folders.training;
       validation = TakeHeldBack(folders.training, data, seed, training);
     } else {
-      remark += fmt::format("{}data.validation_fraction has no effect beside {}",
+      remark += fmt::format("{}data.validation_fraction has no effect because of {}",
                             remark.empty() ? "" : "; ", folders.validation);
     }
   }
   if (validation.empty() && test.empty()) {
     throw Error(ExitCode::kData,
-                "{}: expected a folder val beside train, with images for evaluations, found none: "
-                "make one, or set data.validation_fraction",
+                "{}: expected a folder val next to train with images for evaluation, found none: "
+                "create one, or set data.validation_fraction",
                 data.dir());
   }
   const auto set = [&](const std::string& folder, std::vector<Photo> photos) {

@@ -1,4 +1,4 @@
-// A data set of JPEG and PNG files, one folder for each class: data.format IMAGE_FOLDER.
+// Data sets of JPEG and PNG files, one folder for each class: data.format IMAGE_FOLDER.
 #pragma once
 
 #include <cstdint>
@@ -11,28 +11,29 @@
 namespace muster {
 
 // Lists the files below dir/train, dir/val and dir/test (FindImageFolders), or below `dir` itself.
-// data.validation_fraction holds photos back where there is no val; a photo's name is its path from
-// `dir`. Files that are no JPEG or PNG by their name, and those that data.image_folder.exclude
-// names, are left out; the remark counts them. Throws Error(kData) if there are no images for
+// Without val, data.validation_fraction splits photos off by their path relative to `dir`. Files
+// without a JPEG or PNG extension, and those listed in data.image_folder.exclude, are ignored; the
+// remark counts them. Throws Error(kData) that names the class if there are no images for
 // evaluation, if the classes of the sets or of data.class_names differ, if a class has no image, or
-// if two folders differ in upper and lower case alone; the error names the class.
+// if two folders only differ in upper and lower case.
 //
 // A sample's file is read and decoded when the sample is used. A file that cannot be decoded throws
 // Error(kData) that names it.
 Datasets OpenImageFolder(const config::Data& data, uint64_t seed);
-// The same of one set alone: the test set, or else the validation set. All images of a folder
-// without train, val and test are a test set, if validation_fraction is 0.
+// The same for one set only: the test set, or else the validation set. A folder without train, val
+// and test is a test set if validation_fraction is 0.
 Datasets OpenImageFolderTest(const config::Data& data, uint64_t seed);
 
-// Photos of no data set; their labels are 0.
+// Photos outside a data set; their labels are 0.
 struct LoosePhotos {
   std::shared_ptr<const Dataset> set;
-  std::vector<std::string> paths;  // of its samples
-  // Why a sample that has been loaded could not be read or decoded, so that it is black; or "".
+  std::vector<std::string> paths;  // the path of each sample
+  // For each loaded sample that could not be read or decoded, the error; such a sample is black.
+  // Else "".
   std::shared_ptr<const std::vector<std::string>> troubles;
 };
-// `paths`: of files, whatever their names, and of folders, in each of which all JPEG and PNG files
-// are taken, by path. Throws Error(kData) for a folder without any.
+// `paths`: files with any names, and folders, whose JPEG and PNG files are sorted by path. Throws
+// Error(kData) for a folder without any.
 LoosePhotos OpenLoosePhotos(const std::vector<std::string>& paths, const config::Data& data);
 
 }  // namespace muster

@@ -19,7 +19,7 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   }
   struct stat status = {};
   if (::fstat(file.get(), &status) != 0) {
-    throw Error(ExitCode::kData, "{}: cannot read its size: {}", path, ErrorText(errno));
+    throw Error(ExitCode::kData, "{}: cannot read the file's size: {}", path, ErrorText(errno));
   }
   size_ = static_cast<size_t>(status.st_size);
   if (size_ == 0) return;
@@ -28,7 +28,7 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
     throw Error(ExitCode::kData, "{}: cannot map {} bytes: {}", path, size_, ErrorText(errno));
   }
   data_ = static_cast<const uint8_t*>(data);
-  // Only advice: a cold disk starts reading ahead now. Failure is harmless.
+  // Starts reading ahead on a cold disk. Failure is harmless.
   ::madvise(data, size_, MADV_WILLNEED);
 }
 

@@ -1,4 +1,4 @@
-// A whole file, read-only, in memory.
+// A whole file mapped read-only.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +7,16 @@
 
 namespace muster {
 
-// The bytes of a regular file, mapped and shared: several workers that map the same file use the
-// same pages of the system's cache. Any thread may read.
+// The bytes of a regular file, mapped and shared: workers that map the same file share the pages of
+// the system's cache. Any thread may read.
 //
-// The size is taken from the opened file, once. If somebody truncates the file in place later,
-// reading beyond its new end raises SIGBUS and the process dies of it; there is nothing sensible
-// to go on with. Files that are replaced by rename or deleted stay whole until they are unmapped.
+// The size is read once from the opened file. If the file is truncated in place later, reading
+// beyond its new end kills the process with SIGBUS. Files that are replaced by rename or deleted
+// stay intact until they are unmapped.
 class MappedFile {
  public:
-  // Throws Error(kData) that names the file where it cannot be opened, is not a regular file, or
-  // cannot be mapped. An empty file gives no bytes.
+  // Throws Error(kData) that names the file if it cannot be opened or mapped, or is not a regular
+  // file. An empty file gives no bytes.
   explicit MappedFile(const std::string& path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;

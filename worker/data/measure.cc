@@ -8,8 +8,8 @@
 namespace muster {
 namespace {
 
-// Sums over values x of (x - origin) and of its square, for each channel: the origin is near the
-// mean, so that their difference keeps its digits.
+// For each channel, the sums of (x - origin) and of its square. The origin is near the mean, which
+// avoids cancellation.
 struct ChannelSums {
   std::vector<double> sum, squares;
 
@@ -41,7 +41,7 @@ std::vector<float> LoadSample(const SampleLoader& loader, int64_t sample, Loader
 
 ChannelMoments MeasureChannels(const Dataset& set, const SampleLoader& loader, int threads) {
   const Shape shape = loader.shape();
-  // Samples whose sums are in memory at a time: no more than 16 MiB.
+  // The number of samples whose sums are in memory at the same time: at most 16 MiB.
   const int64_t block = std::clamp<int64_t>((1 << 20) / shape.channels, 1, 256);
   const auto channels = static_cast<size_t>(shape.channels);
   const int64_t samples = std::min(set.size(), kMostMeasured);

@@ -1,4 +1,4 @@
-// The mean and the standard deviation of a data set.
+// Measures the mean and standard deviation of a data set.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@ namespace muster {
 inline constexpr int64_t kMostMeasured = 4096;  // samples
 
 struct ChannelMoments {
-  std::vector<double> mean, stddev;  // of each channel
-  // Channels with the same value in all samples. Their stddev is 1.
+  std::vector<double> mean, stddev;  // for each channel
+  // Channels with the same value in all samples. Their stddev is set to 1.
   std::vector<int64_t> constant;
-  int64_t samples = 0;  // that were measured
+  int64_t samples = 0;  // the number of measured samples
 };
 
 // Measures up to kMostMeasured samples, spread evenly over the set, as `loader` makes them for an
-// evaluation. So many threads compute; the bits do not depend on their number. Throws what the
+// evaluation. Uses `threads` threads; the bits do not depend on their number. Throws what the
 // loader throws.
 ChannelMoments MeasureChannels(const Dataset& set, const SampleLoader& loader, int threads);
 

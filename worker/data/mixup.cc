@@ -10,8 +10,8 @@
 namespace muster {
 namespace {
 
-// base^exponent, base in (0, 1]. Of *, / and √ alone, which every processor rounds correctly: pow
-// has other bits in other versions of libm.
+// base^exponent for base in (0, 1]. Only uses *, / and √, which every processor rounds correctly:
+// the bits of pow depend on the version of libm.
 double Power(double base, double exponent) {
   double result = 1, whole = std::floor(exponent), rest = exponent - whole;
   for (double square = base; whole > 0; square *= square) {
@@ -27,14 +27,14 @@ double Power(double base, double exponent) {
   return result;
 }
 
-// Above 0 and below 1.
+// Returns a value above 0 and below 1.
 double Uniform(uint32_t bits) { return (bits + 0.5) * 0x1p-32; }
 
 }  // namespace
 
 // |2 b - 1| for b from Beta(alpha, alpha), from a point in the quarter of the unit circle (Devroye,
 // "Random variate generation in one line of code", 1996, with Bailey's polar method): the square of
-// its radius is uniform, and independent of its angle.
+// its radius is uniform and independent of its angle.
 float MixupShare(double alpha, uint64_t seed, int64_t step, int64_t slice) {
   const RandomStream stream(seed, RandomPurpose::kMixup, static_cast<uint32_t>(slice), /*epoch=*/0,
                             static_cast<uint64_t>(step));

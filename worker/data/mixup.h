@@ -1,17 +1,17 @@
-// mixup (data.preprocess.mixup_alpha): each sample of a slice becomes share x + (1 - share) x',
-// where x' is the sample before it in the slice; before the first one is the last.
+// mixup (data.preprocess.mixup_alpha): each sample x of a slice becomes share x + (1 - share) x',
+// where x' is the sample before it in the slice; the first sample uses the last.
 #pragma once
 
 #include <cstdint>
 
 namespace muster {
 
-// The share of one slice: drawn from Beta(alpha, alpha), and the larger part of both. That leaves
-// the distribution of the mixed samples as it is, since their order is random, and makes the
-// sample's own label, by which accuracy counts, the one that counts more.
+// The share of one slice: drawn from Beta(alpha, alpha), then replaced by 1 - share if that is
+// larger. This does not change the distribution of the mixed samples, because their order is
+// random, and gives the sample's own label, which accuracy uses, the larger weight.
 float MixupShare(double alpha, uint64_t seed, int64_t step, int64_t slice);
 
-// In place; an image has so many elements.
+// Mixes in place. Each image has `elements` elements.
 void MixImages(float share, int64_t count, int64_t elements, float* images);
 
 }  // namespace muster

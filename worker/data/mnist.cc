@@ -20,7 +20,6 @@ namespace fs = std::filesystem;
 constexpr const char* kTrain = "train";
 constexpr const char* kTest = "t10k";
 
-// The elements of an IDX file of unsigned bytes.
 struct IdxFile {
   std::string path;
   std::vector<int64_t> dimensions;
@@ -37,20 +36,20 @@ IdxFile ReadIdx(const std::string& path, size_t dimensions) {
   const size_t got = reader.Read(header);
   const uint32_t magic = 0x0800 | static_cast<uint32_t>(dimensions);
   if (got < header.size() || BigEndian(header.data()) != magic) {
-    std::string found = "nothing but its end";
+    std::string found = "an empty file";
     if (got >= 4) {
       found = fmt::format("{:#010x}", BigEndian(header.data()));
-      if (got < header.size()) found += fmt::format(" and the end after {} bytes", got);
+      if (got < header.size()) found += fmt::format(" in a file of {} bytes", got);
     } else if (got > 0) {
       found = fmt::format("{} bytes", got);
     }
     throw Error(ExitCode::kData,
                 "{}: expected an IDX header of {} bytes that begins with {:#010x} (unsigned bytes "
-                "in {} dimension{}), found {}. It is not the file that its name says",
+                "in {} dimension{}), found {}. The file's name does not match its contents",
                 path, header.size(), magic, dimensions, dimensions == 1 ? "" : "s", found);
   }
   IdxFile file{.path = path};
-  constexpr int64_t kMost = int64_t{1} << 62;  // stands for all that is more
+  constexpr int64_t kMost = int64_t{1} << 62;  // represents anything larger
   int64_t expected = 1;
   std::string factors;
   for (size_t d = 0; d < dimensions; ++d) {
@@ -69,13 +68,13 @@ IdxFile ReadIdx(const std::string& path, size_t dimensions) {
                 "truncated or damaged",
                 path, expected == kMost ? "more than " : "", expected, factors, found);
   };
-  // Before anything is allocated: no header can ask for more memory than its file justifies.
+  // Checked before allocation, so that a header cannot request more memory than its file justifies.
   const int64_t room = reader.MostBytes() - static_cast<int64_t>(header.size());
   if (expected > room) fail(fmt::format("{} {}", reader.compressed() ? "at most" : "only", room));
   file.elements.resize(static_cast<size_t>(expected));
   const size_t read = reader.Read(file.elements);
   if (read < file.elements.size()) fail(fmt::format("only {}", read));
-  // Reading on also makes zlib compare its checksum, which comes last.
+  // Reading to the end also makes zlib verify the checksum.
   std::array<uint8_t, 1> more;
   if (reader.Read(more) != 0) fail("more");
   return file;
@@ -115,15 +114,15 @@ class MnistDataset final : public Dataset {
   mutable uint64_t fingerprint_ = 0;
 };
 
-bool Exists(const fs::path& path) {
-  std::error_code ignored;  // no permission to look counts as not there
+bool IsThere(const fs::path& path) {
+  std::error_code ignored;  // an unreadable path counts as missing
   return fs::exists(path, ignored);
 }
 
-// The file or its compressed twin; empty if neither is there.
+// The file or its compressed version; empty if neither exists.
 std::string Find(const fs::path& dir, const std::string& name) {
   for (const std::string& candidate : {name, name + ".gz"}) {
-    if (Exists(dir / candidate)) return (dir / candidate).string();
+    if (IsThere(dir / candidate)) return (dir / candidate).string();
   }
   return "";
 }
@@ -133,8 +132,8 @@ std::unique_ptr<Dataset> OpenPart(const std::string& dir, const std::string& par
     const std::string path = Find(dir, name);
     if (path.empty()) {
       throw Error(ExitCode::kData,
-                  "{}: no MNIST data set: expected {} or {}.gz there, found neither. `muster data "
-                  "get mnist DIR` downloads it",
+                  "{}: no MNIST data set: expected {} or {}.gz, found neither. Download it with "
+                  "`muster data get mnist DIR`",
                   dir, name, name);
     }
     return ReadIdx(path, dimensions);
@@ -142,17 +141,16 @@ std::unique_ptr<Dataset> OpenPart(const std::string& dir, const std::string& par
   IdxFile images = read(part + "-images-idx3-ubyte", 3);
   IdxFile labels = read(part + "-labels-idx1-ubyte", 1);
   if (labels.dimensions[0] != images.dimensions[0]) {
-    throw Error(ExitCode::kData, "{}: expected {} labels, one for each image of {}, found {}",
+    throw Error(ExitCode::kData, "{}: expected {} labels (one for each image of {}), found {}",
                 labels.path, images.dimensions[0], images.path, labels.dimensions[0]);
   }
   const auto wrong = std::find_if(labels.elements.begin(), labels.elements.end(),
                                   [](uint8_t label) { return label >= kMnistClasses; });
   if (wrong != labels.elements.end()) {
-    throw Error(
-        ExitCode::kData,
-        "{}: expected labels from 0 to {}, found {} at label {}. The file is damaged or not "
-        "MNIST's",
-        labels.path, kMnistClasses - 1, *wrong, wrong - labels.elements.begin());
+    throw Error(ExitCode::kData,
+                "{}: expected labels from 0 to {}, found {} at label {}. The file is damaged or "
+                "not from MNIST",
+                labels.path, kMnistClasses - 1, *wrong, wrong - labels.elements.begin());
   }
   return std::make_unique<MnistDataset>(std::move(images), std::move(labels));
 }

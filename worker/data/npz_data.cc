@@ -20,7 +20,7 @@
 namespace muster {
 namespace {
 
-// x and y in memory, [sample][row][column][channel]. One of the two vectors has the numbers.
+// x and y in memory, [sample][row][column][channel]. Only one of `bytes` and `floats` is used.
 struct Arrays {
   NpzSamples samples;
   std::vector<uint8_t> bytes;
@@ -35,7 +35,6 @@ struct Arrays {
   }
 };
 
-// Crops, mirrors and normalizes.
 class FloatLoader final : public SampleLoader {
  public:
   FloatLoader(const Arrays& arrays, const config::Preprocess& settings)
@@ -86,7 +85,7 @@ class FloatLoader final : public SampleLoader {
   const Arrays& arrays_;
   const config::Preprocess settings_;
   const Shape shape_;
-  std::vector<Map> maps_;  // of each channel
+  std::vector<Map> maps_;  // for each channel
 };
 
 class NpzDataset final : public Dataset {
@@ -109,14 +108,14 @@ class NpzDataset final : public Dataset {
       return InPlanes(
           arrays_.Sample(arrays_.bytes, index), [](uint8_t x) { return x; }, buffer);
     }
-    // To be looked at: from the sample's least number, black, to its largest one, white.
+    // For display: from the sample's smallest value (black) to its largest (white).
     const std::span<const float> sample = arrays_.Sample(arrays_.floats, index);
     const auto [least, largest] = std::ranges::minmax(sample);
     const double low = least, range = std::max<double>(largest - low, FLT_MIN);
     return InPlanes(
         sample, [&](float x) { return static_cast<uint8_t>((x - low) / range * 255); }, buffer);
   }
-  // A device knows no mean and stddev.
+  // A device does not apply mean and stddev.
   bool stores_planes() const override { return arrays_.floats.empty() && !normalizes_; }
   std::unique_ptr<SampleLoader> MakeLoader(const config::Data& data) const override {
     if (arrays_.floats.empty()) return MakePlanesLoader(*this, data.preprocess());
@@ -171,11 +170,11 @@ void CheckSamples(const NpzReader& reader, const std::string& x, const NpzSample
   const Shape expected = StoredShape(data);
   const config::NpzData::Type type = data.npz().has_type() ? data.npz().type() : found.type;
   if (found.shape == expected && found.type == type) return;
-  throw Error(ExitCode::kData,
-              "{}: array {}: expected samples of {} {}, for which the network is laid out, found "
-              "{} {} (see data.npz)",
-              reader.path(), x, expected.ToString(), TypeName(type), found.shape.ToString(),
-              TypeName(found.type));
+  throw Error(
+      ExitCode::kData,
+      "{}: array {}: expected samples of {} {}, the network's input, found {} {} (see data.npz)",
+      reader.path(), x, expected.ToString(), TypeName(type), found.shape.ToString(),
+      TypeName(found.type));
 }
 
 void CheckFinite(const std::string& path, const NpzArray& x, const Arrays& arrays) {
@@ -185,7 +184,7 @@ void CheckFinite(const std::string& path, const NpzArray& x, const Arrays& array
   const int64_t at = wrong - arrays.floats.begin(), size = arrays.samples.shape.elements();
   throw Error(ExitCode::kData,
               "{}: array {}: expected finite numbers (as float32), found {} at sample {}, value {} "
-              "of {}: leave such samples out, or fill them in",
+              "of {}: remove such samples or replace the values",
               path, x.name, *wrong, at / size, at % size, size);
 }
 
@@ -219,8 +218,8 @@ void CheckLabels(const NpzReader& reader, const NpzSet& set, const NpzLabels& fo
   };
   const int64_t classes = DataClasses(data);
   if (found.are_values != HasValues(data)) {
-    fail(HasValues(data) ? "values, float32, as the other files have them (data.npz.classes is 0)"
-                         : fmt::format("integers, for {} classes (data.npz.classes)", classes),
+    fail(HasValues(data) ? "float32 values as in the other files (data.npz.classes is 0)"
+                         : fmt::format("integers for {} classes (data.npz.classes)", classes),
          found.are_values
              ? fmt::format("values: store {}.astype(\"int64\") if they are classes", set.y)
              : "integers");
@@ -259,10 +258,10 @@ std::string RemarkOn(const NpzSets& sets, const config::Data& data) {
   std::string remark;
   if (settings.standardize() && data.npz().type() == config::NpzData::UINT8 &&
       settings.mean_size() + settings.stddev_size() > 0) {
-    remark = "data.preprocess.mean and stddev have no effect beside standardize";
+    remark = "data.preprocess.mean and stddev have no effect with standardize";
   }
   if (sets.validation && data.validation_fraction() > 0) {
-    remark += fmt::format("{}data.validation_fraction has no effect beside {} of {}",
+    remark += fmt::format("{}data.validation_fraction has no effect because of {} of {}",
                           remark.empty() ? "" : "; ", sets.validation->x, sets.validation->file);
   }
   return remark;
@@ -275,7 +274,7 @@ Datasets OpenNpz(const config::Data& data) {
   const bool can_evaluate = sets.validation || sets.test || data.validation_fraction() > 0;
   if (!sets.training || !can_evaluate) {
     throw Error(ExitCode::kData, "{}: expected arrays for {}, found none: {}", data.dir(),
-                sets.training ? "evaluations" : "training",
+                sets.training ? "evaluation" : "training",
                 sets.training ? "add val.npz or test.npz, or x_test and y_test, or set "
                                 "data.validation_fraction"
                               : "add train.npz, or x_train and y_train");

@@ -1,4 +1,4 @@
-// A data set of NumPy's arrays: data.format NPZ.
+// Data sets of NumPy arrays: data.format NPZ.
 #pragma once
 
 #include <memory>
@@ -8,15 +8,15 @@
 
 namespace muster {
 
-// Reads the arrays that FindNpzSets finds in data.dir into memory. data.npz is filled in
-// (ResolveFromFiles). Throws Error(kData) that names file, array, and what is wrong: shapes, types
-// and classes that data.npz does not have, x and y of different lengths, numbers that are not
-// finite, no arrays for training or for evaluations, damaged files.
+// Reads the arrays that FindNpzSets finds in data.dir into memory. data.npz must be filled in
+// (ResolveFromFiles). Throws Error(kData) with the file, the array and the fault: shapes, types or
+// classes that contradict data.npz, x and y of different lengths, non-finite numbers, no arrays for
+// training or evaluation, damaged files.
 //
-// uint8 are planes, preprocessed as those of other formats. float32 are cropped, mirrored and
-// normalized.
+// uint8 arrays are planes, preprocessed like those of other formats. float32 arrays are cropped,
+// mirrored and normalized.
 Datasets OpenNpz(const config::Data& data);
-// As OpenEvaluatedSet; all of a file that has one set, without data.validation_fraction.
+// Like OpenEvaluatedSet; a file with a single set is used whole if validation_fraction is 0.
 Datasets OpenNpzTest(const config::Data& data, uint64_t seed);
 // The array x of a file; each sample's label is 0.
 std::shared_ptr<const Dataset> OpenNpzSamples(const std::string& file, const config::Data& data);

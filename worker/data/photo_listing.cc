@@ -54,11 +54,11 @@ std::string Exclusions::Remark() const {
   const auto used = std::ranges::count_if(paths_, [](const auto& one) { return one.second; });
   const auto unused = std::ranges::find_if(paths_, [](const auto& one) { return !one.second; });
   std::string remark;
-  if (used > 0) remark = fmt::format("images left out by {}: {}", file_, FormatCount(used));
+  if (used > 0) remark = fmt::format("images excluded by {}: {}", file_, FormatCount(used));
   if (unused != paths_.end()) {
-    remark +=
-        fmt::format("{}lines of {} that name no image: {}, such as {}", remark.empty() ? "" : "; ",
-                    file_, FormatCount(std::ssize(paths_) - used), unused->first);
+    remark += fmt::format("{}lines of {} that match no image: {}, for example {}",
+                          remark.empty() ? "" : "; ", file_, FormatCount(std::ssize(paths_) - used),
+                          unused->first);
   }
   return remark;
 }
@@ -81,8 +81,7 @@ PhotoListing ListPhotos(const std::string& dir, const std::string& folder,
         }
         if (!entry->is_regular_file()) {
           if (entry->is_symlink() && !entry->exists() && IsPhoto(entry->path())) {
-            throw Error(ExitCode::kData, "{}: is a link to a file that is not there",
-                        entry->path().string());
+            throw Error(ExitCode::kData, "{}: broken symbolic link", entry->path().string());
           }
           continue;
         }

@@ -1,4 +1,4 @@
-// Which files of an IMAGE_FOLDER are images, and which of them are left out.
+// Lists the images of an IMAGE_FOLDER, without the excluded ones.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ namespace muster {
 // The lines of data.image_folder.exclude.
 class Exclusions {
  public:
-  // "" is no file. Throws Error(kData) if it cannot be read.
+  // `file` may be "". Throws Error(kData) if it cannot be read.
   explicit Exclusions(const std::string& file);
 
-  // Whether an image is left out. `path` is relative to data.dir.
+  // Whether an image is excluded. `path` is relative to data.dir.
   bool Has(const std::string& path);
-  // How many images are left out, and which lines name none. "" if there is nothing to say.
+  // The number of excluded images, and of lines that match none. "" if both are 0.
   std::string Remark() const;
-  // Whether each path was asked for.
+  // The listed paths, and whether Has was called for each.
   const std::map<std::string, bool>& paths() const { return paths_; }
 
  private:
@@ -31,19 +31,19 @@ class Exclusions {
 
 struct PhotoListing {
   std::vector<Photo> photos;        // by class, then by path
-  std::vector<std::string> others;  // files that are no JPEG or PNG by their name
+  std::vector<std::string> others;  // files without a JPEG or PNG extension
 };
 
-// What lies in the folders of the classes below `folder`, which is `dir` or lies in it. A class may
+// Lists the files in the class folders below `folder`, which is `dir` or lies in it. A class may
 // have no folder. Throws Error(kData) if one cannot be read.
 PhotoListing ListPhotos(const std::string& dir, const std::string& folder,
                         const std::vector<std::string>& classes, Exclusions& exclusions);
 
-// "cat" and "Cat" are one class that somebody spelled in two ways.
+// Pairs of names that only differ in upper and lower case, such as "cat" and "Cat".
 std::vector<std::pair<std::string, std::string>> TwoSpellings(
     const std::vector<std::string>& names);
 
-// The extension in small letters, with the dot.
+// The extension in lower case, with the dot.
 std::string ExtensionOf(const std::string& path);
 
 }  // namespace muster

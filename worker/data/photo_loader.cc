@@ -20,7 +20,7 @@
 namespace muster {
 namespace {
 
-// An image of 8 x 8 pixels in color, its chroma at half the size: what decoders differ in.
+// A color image of 8 x 8 pixels with chroma at half the size, which decoders decode differently.
 constexpr uint8_t kProbe[] = {
     0xff, 0xd8, 0xff, 0xe0, 0x00, 0x10, 0x4a, 0x46, 0x49, 0x46, 0x00, 0x01, 0x01, 0x00, 0x00, 0x01,
     0x00, 0x01, 0x00, 0x00, 0xff, 0xdb, 0x00, 0x43, 0x00, 0x08, 0x06, 0x06, 0x07, 0x06, 0x05, 0x08,
@@ -65,7 +65,7 @@ Normalizer NormalizerOf(const config::Preprocess& settings, int64_t channels) {
 }  // namespace
 
 void ReadPhotoFile(const std::string& path, std::vector<uint8_t>& bytes) {
-  constexpr int64_t kMostBytes = int64_t{1} << 30;  // no image that is decoded has more
+  constexpr int64_t kMostBytes = int64_t{1} << 30;  // larger than any image that is accepted
   const UniqueFd fd = OpenPlainFile(path);
   struct stat status {};
   if (!fd.valid() || ::fstat(fd.get(), &status) != 0) {
@@ -82,7 +82,7 @@ void ReadPhotoFile(const std::string& path, std::vector<uint8_t>& bytes) {
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) {
       throw Error(ExitCode::kFailure, "{}: cannot be read: {}", path,
-                  count == 0 ? "it became shorter meanwhile" : ErrorText(errno));
+                  count == 0 ? "the file became shorter while it was read" : ErrorText(errno));
     }
     at += static_cast<size_t>(count);
   }
@@ -127,7 +127,8 @@ void PhotoLoader::MakePixels(int64_t sample, const Choose& choose, Scratch& scra
     ReadPhotoFile(path, scratch.file);
     const auto found = std::ssize(scratch.file);
     if (files_.troubles == nullptr && found != photo.bytes) {
-      throw Error(ExitCode::kData, "{}: expected {} bytes, as when the files were listed, found {}",
+      throw Error(ExitCode::kData,
+                  "{}: the size changed after the files were listed: expected {} bytes, found {}",
                   path, photo.bytes, found);
     }
     DecodeSample(path, choose, scratch);
@@ -154,7 +155,7 @@ void PhotoLoader::DecodeSample(const std::string& path, const Choose& choose,
     const std::string advice =
         files_.troubles != nullptr
             ? ""
-            : fmt::format(". `muster data check {}` finds all such files", ShellWord(data_dir_));
+            : fmt::format(". `muster data check {}` lists all such files", ShellWord(data_dir_));
     throw Error(error.code(), "{}: {}{}", path, error.what(), advice);
   }
 }

@@ -1,4 +1,4 @@
-// From JPEG and PNG files to the network's input: decode, resize, crop, flip, color, normalize.
+// Converts JPEG and PNG files to the network's input: decode, resize, crop, flip, color, normalize.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,20 @@
 namespace muster {
 
 struct Photo {
-  std::string path;  // below the folder of its set, or absolute
+  std::string path;  // relative to the folder of its set, or absolute
   int64_t bytes = 0;
   int32_t label = 0;
 };
 
 struct PhotoFiles {
-  std::string folder;  // "": the current one
+  std::string folder;  // "": the current folder
   std::vector<Photo> photos;
-  // Gets what is wrong with a photo that cannot be read, which is black then. Null: that throws.
+  // Receives the error for a photo that cannot be read, which is then black. Null: such a photo
+  // throws.
   std::shared_ptr<std::vector<std::string>> troubles = nullptr;
 };
 
-// `files` must outlive it.
+// `files` must outlive the loader.
 class PhotoLoader final : public SampleLoader {
  public:
   PhotoLoader(const PhotoFiles& files, const config::Data& data);
@@ -38,14 +39,14 @@ class PhotoLoader final : public SampleLoader {
              float* image) const override;
   void Evaluate(int64_t sample, LoaderScratch& scratch, float* image) const override;
 
-  // The pixels of Evaluate before they are normalized, [channel][row][column], in `buffer`.
+  // The pixels of Evaluate before normalization, [channel][row][column], in `buffer`.
   std::span<const uint8_t> Planes(int64_t sample, std::vector<uint8_t>& buffer) const;
 
  private:
   struct Scratch;
   SampleGeometry DrawGeometry(ImageSize photo, const RandomStream& stream) const;
-  // Reads the file, chooses the geometry by the photo's size, and makes its pixels in the scratch.
-  // `choose` also says whether a smaller image will do.
+  // Reads the file, chooses the geometry from the photo's size, and makes the pixels in the
+  // scratch. `choose` also decides whether a smaller decoded image suffices.
   template <typename Choose>
   void MakePixels(int64_t sample, const Choose& choose, Scratch& scratch) const;
   template <typename Choose>
@@ -60,11 +61,11 @@ class PhotoLoader final : public SampleLoader {
   const Normalizer normalizer_;
 };
 
-// All of a file. Throws Error(kData); the message does not name the file.
+// Reads a whole file. Throws Error; the message begins with `path`.
 void ReadPhotoFile(const std::string& path, std::vector<uint8_t>& bytes);
 
-// A hash of what this build's JPEG decoder makes of one small image: versions of it that decode
-// differently have different ones.
+// A hash of this build's JPEG decoder, computed from the decoded pixels of a small image: versions
+// that decode differently have different hashes.
 uint64_t DecoderFingerprint();
 
 }  // namespace muster

@@ -13,7 +13,8 @@
 namespace muster {
 namespace {
 
-// Batch number n is slice n mod K of step first_step + n / K, K being this worker's slices.
+// Batch number n is slice n mod K of step first_step + n / K, where K is the number of this
+// worker's slices.
 class TrainSource final : public BatchSource {
  public:
   TrainSource(const Dataset& dataset, const TrainPipelineOptions& options)
@@ -85,7 +86,7 @@ class TrainSource final : public BatchSource {
   const TrainPipelineOptions options_;
   const std::unique_ptr<SampleLoader> loader_;
   const std::shared_ptr<EpochOrders> orders_;
-  std::vector<int64_t> slices_;  // of each step
+  std::vector<int64_t> slices_;  // the slices of each step
 
   int64_t each_step() const { return static_cast<int64_t>(slices_.size()); }
   double mixup_alpha() const { return MixupAlpha(options_.data); }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-// One buffer more than the depth, for the batch in use; no more than there are batches.
+// One more buffer than the depth, for the batch in use; not more than there are batches.
 size_t SlotCount(int64_t batches, int depth) {
   return static_cast<size_t>(std::clamp<int64_t>(batches, 1, depth + 1));
 }
@@ -51,13 +51,13 @@ PrefetchRing::PrefetchRing(std::unique_ptr<BatchSource> source, int threads, int
     }
   } catch (const std::system_error& error) {
     throw Error(ExitCode::kFailure,
-                "cannot start prefetch thread {} of {}: {}. Lower "
-                "data.prefetch_threads or raise the limit of processes (ulimit -u).",
+                "cannot start prefetch thread {} of {}: {}. Lower data.prefetch_threads or raise "
+                "the process limit (ulimit -u).",
                 threads_.size() + 1, useful, error.what());
   }
 }
 
-// Asks all threads to stop before the first join, and wakes those that wait.
+// Requests all threads to stop before the first join; this also wakes waiting threads.
 PrefetchRing::~PrefetchRing() {
   for (std::jthread& thread : threads_) thread.request_stop();
 }
@@ -73,7 +73,7 @@ void PrefetchRing::Allocate() {
     if (slot.images == nullptr) {
       throw Error(ExitCode::kFailure,
                   "not enough memory for {} prefetch buffers of {} samples ({} bytes each). Lower "
-                  "data.prefetch_batches or the batch.",
+                  "data.prefetch_batches or the batch size.",
                   slots_.size(), samples, bytes);
     }
   }
@@ -82,20 +82,20 @@ void PrefetchRing::Allocate() {
 const PreparedBatch& PrefetchRing::Next(double deadline_s) {
   std::unique_lock lock(mutex_);
   MUSTER_CHECK(next_ < source_->batches());
-  if (released_ != next_) {  // the caller is done with the batch it got last
+  if (released_ != next_) {  // the caller is done with the former batch
     released_ = next_;
     slot_freed_.notify_one();
   }
   Slot& slot = SlotOf(next_);
   const trace::Span span("wait", "batch");
-  // The bound keeps the sum of the clock and a huge deadline from overflowing.
+  // The limit prevents an overflow of clock plus deadline.
   const std::chrono::duration<double> deadline(std::clamp(deadline_s, 0.0, 1e9));
   if (!batch_ready_.wait_for(lock, deadline, [&] { return slot.ready == next_; })) {
-    throw Error(ExitCode::kDeadline,
-                "input pipeline: waited {} s for {} ({} samples), which is not prepared yet; {} "
-                "prefetch threads. Is the disk slow or the machine overloaded? More "
-                "data.prefetch_threads or a longer deadline may help.",
-                deadline_s, source_->Name(next_), source_->Describe(next_).count, threads_.size());
+    throw Error(
+        ExitCode::kDeadline,
+        "input pipeline: {1} ({2} samples) was not ready after {0} s with {3} prefetch threads: "
+        "the disk is slow or the machine overloaded; raise data.prefetch_threads or the deadline",
+        deadline_s, source_->Name(next_), source_->Describe(next_).count, threads_.size());
   }
   if (slot.error) std::rethrow_exception(slot.error);
   ++next_;

@@ -16,34 +16,33 @@
 
 namespace muster {
 
-// Where a batch is written: room for BatchSource::max_samples() samples.
+// The memory of a batch: room for BatchSource::max_samples() samples.
 struct BatchBuffer {
-  float* images;  // null where the source has none
+  float* images;  // null if the source has no images
   int32_t* labels;
   int64_t* sample_ids;
 };
 
-// What is in the batches. Every method may be called from several threads at once.
+// The contents of the batches. All methods are thread-safe.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
   virtual int64_t batches() const = 0;      // numbered from 0
-  virtual int64_t max_samples() const = 0;  // of any batch
-  virtual Shape shape() const = 0;          // of a sample
+  virtual int64_t max_samples() const = 0;  // the size of the largest batch
+  virtual Shape shape() const = 0;          // the shape of a sample
   virtual ImagesBy images() const = 0;
-  // Step, index, epoch and count of a batch, without its contents.
   virtual PreparedBatch Describe(int64_t number) const = 0;
   virtual std::string Name(int64_t number) const = 0;  // for messages: "step 7, slice 2"
-  // Writes the contents. Returns early, with anything in the buffer, once `stop` is requested.
+  // Writes the contents. Returns early, with undefined contents, if `stop` is requested.
   virtual void Fill(int64_t number, const BatchBuffer& buffer, std::stop_token stop) = 0;
 };
 
 // `depth` batches are made ahead of the one in use, each by one thread; all buffers are allocated
-// at the start. What a thread throws is kept for its batch: the batches before it are still handed
-// over, and no new ones are begun. Nobody spins.
+// at the start. If a thread throws, Next rethrows for its batch: earlier batches are still handed
+// over, and no new ones are begun. Waiting threads block.
 class PrefetchRing final : public BatchPipeline {
  public:
-  // Throws Error(kFailure) where threads or memory cannot be had.
+  // Throws Error(kFailure) if threads or memory are unavailable.
   PrefetchRing(std::unique_ptr<BatchSource> source, int threads, int depth);
   ~PrefetchRing() override;
 
@@ -59,13 +58,13 @@ class PrefetchRing final : public BatchPipeline {
     std::vector<int32_t> labels;
     std::vector<int64_t> sample_ids;
     PreparedBatch batch;
-    int64_t ready = -1;  // the number of the batch that is complete in here
+    int64_t ready = -1;  // the number of the complete batch in this slot
     std::exception_ptr error;
   };
 
   void Allocate();
   void Run(std::stop_token stop);
-  // The number of a batch to fill, or -1 when there is nothing left to do.
+  // The number of a batch to fill, or -1 if none is left.
   int64_t Claim(const std::stop_token& stop);
   void Make(int64_t number, Slot& slot, const std::stop_token& stop);
   Slot& SlotOf(int64_t number) { return slots_[static_cast<size_t>(number) % slots_.size()]; }
@@ -74,14 +73,14 @@ class PrefetchRing final : public BatchPipeline {
   std::vector<Slot> slots_;
 
   std::mutex mutex_;
-  std::condition_variable_any slot_freed_;  // for prefetch threads
-  std::condition_variable batch_ready_;     // for Next()
-  int64_t claimed_ = 0;                     // batches given to threads
-  int64_t next_ = 0;                        // batches handed over
-  int64_t released_ = 0;                    // batches whose buffer may be used again
+  std::condition_variable_any slot_freed_;  // waited on by prefetch threads
+  std::condition_variable batch_ready_;     // waited on by Next()
+  int64_t claimed_ = 0;                     // the number of batches claimed by threads
+  int64_t next_ = 0;                        // the number of batches handed over
+  int64_t released_ = 0;                    // the number of batches whose buffer may be reused
   bool failed_ = false;
 
-  std::vector<std::jthread> threads_;  // last: they use everything above
+  std::vector<std::jthread> threads_;  // last: the threads use everything above
 };
 
 }  // namespace muster

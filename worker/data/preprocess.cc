@@ -9,9 +9,8 @@
 namespace muster {
 namespace {
 
-// One channel as it is read: row r, column c of the crop is pixels[(top + r) * stride + left + c]
-// for r and c inside [row_begin, row_end) and [column_begin, column_end); all others are zero
-// padding.
+// One channel of the input: row r, column c of the crop is pixels[(top + r) * stride + left + c]
+// for r and c inside [row_begin, row_end) and [column_begin, column_end); the rest is zero padding.
 struct Window {
   const uint8_t* pixels;
   int64_t stride, top, left;
@@ -38,7 +37,7 @@ Window MakeWindow(const uint8_t* plane, const Shape& stored, const Shape& crop,
 }
 
 // Mean and variance over the n values of a channel of the crop. Σx and Σx² are integers, so they
-// are exact whatever the order, and so is n Σx² - (Σx)², up to 16 million pixels.
+// are exact in any order, and so is n Σx² - (Σx)², up to 16 million pixels.
 struct Moments {
   double mean = 0, variance = 0;
 };
@@ -70,7 +69,7 @@ struct Affine {
 // Writes one channel of the crop into the interleaved `image`.
 void Convert(const Window& window, const Affine& map, bool flip, const Shape& crop, float* image) {
   const float padding = (0 - map.centre) * map.scale + map.offset;
-  // Mirrored, column 0 of the crop lands in the last column.
+  // When mirrored, column 0 of the crop becomes the last column.
   const int64_t step = flip ? -crop.channels : crop.channels;
   float* first = image + (flip ? (crop.width - 1) * crop.channels : 0);
   for (int64_t row = 0; row < crop.height; ++row, first += crop.width * crop.channels) {
@@ -94,15 +93,15 @@ Preprocessor::Preprocessor(const config::Preprocess& settings, const Shape& stor
     : settings_(settings), stored_(stored), shape_(CropShape(settings, stored)) {
   if (settings.contrast_min() > settings.contrast_max()) {
     throw Error(ExitCode::kUsage,
-                "data.preprocess.contrast_min: expected at most contrast_max, {}, found {}",
+                "data.preprocess.contrast_min: expected at most contrast_max ({}), found {}",
                 settings.contrast_max(), settings.contrast_min());
   }
 }
 
-// With m_k and v_k the mean and variance of channel k, brightness d and contrast c turn x into
+// With the mean m_k and variance v_k of channel k, brightness d and contrast c turn x into
 //   (x - m_k) c + m_k + d,
-// whose mean is m_k + d and whose variance is c² v_k. So one look at the bytes gives all that
-// standardisation needs, and every step after the crop is one affine map per channel.
+// whose mean is m_k + d and whose variance is c² v_k. So one pass over the bytes suffices for
+// standardisation, and all steps after the crop are one affine map per channel.
 void Preprocessor::Apply(std::span<const uint8_t> planes, const Augmentation& choices,
                          float* image) const {
   MUSTER_CHECK(static_cast<int64_t>(planes.size()) == stored_.elements());
@@ -128,7 +127,7 @@ void Preprocessor::Apply(std::span<const uint8_t> planes, const Augmentation& ch
       variance +=
           (choices.contrast * choices.contrast * m.variance + distance * distance) / channels;
     }
-    // An image of one colour has no spread: the floor keeps its noise from being blown up.
+    // A single-colour image has no variance: the lower limit prevents amplified noise.
     divisor = std::max(std::sqrt(variance), 1 / std::sqrt(shape_.elements()));
   }
 

@@ -1,4 +1,4 @@
-// From stored pixels to the network's input: the steps of config.Preprocess.
+// Converts stored pixels to the network's input: the steps of config.Preprocess.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,20 @@ namespace muster {
 // Immutable and cheap to copy; any thread may use it.
 class Preprocessor {
  public:
-  // Throws Error(kUsage) for settings that do not fit one another or the stored images.
+  // Throws Error(kUsage) for settings that contradict each other or the stored images.
   Preprocessor(const config::Preprocess& settings, const Shape& stored);
 
-  const Shape& shape() const { return shape_; }  // of what comes out
+  const Shape& shape() const { return shape_; }  // the shape of the result
 
-  // The choices of one sample; see augmentation.h.
+  // The random choices of one sample; see augmentation.h.
   Augmentation Draw(uint64_t seed, int64_t epoch, int64_t sample) const {
     return DrawAugmentation(settings_, stored_, seed, epoch, sample);
   }
   Augmentation Centre() const { return CentreCrop(settings_, stored_); }
 
-  // With mean or stddev pixels become (x - mean) / stddev, in their own unit, unless they are
-  // standardized. Reads `planes` ([channel][row][column], 0 … 255) and writes shape().elements()
-  // floats to `image` ([row][column][channel]).
+  // Reads `planes` ([channel][row][column], 0 … 255) and writes shape().elements() floats to
+  // `image` ([row][column][channel]). With mean or stddev, and without standardize, pixels become
+  // (x - mean) / stddev in units of pixel values.
   void Apply(std::span<const uint8_t> planes, const Augmentation& choices, float* image) const;
 
  private:

@@ -1,4 +1,4 @@
-// From what a data set stores to the network's input.
+// Converts stored samples to the network's input.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,21 @@
 
 namespace muster {
 
-// Memory that a thread keeps from one sample to the next.
+// Scratch memory of a thread, reused for each sample.
 class LoaderScratch {
  public:
   virtual ~LoaderScratch() = default;
 };
 
-// Immutable: any thread may use it, each with a scratch of its own. What it writes is a pure
-// function of its arguments and of the data. Both functions write shape().elements() floats to
-// `image`, [row][column][channel], and throw Error(kData) for a sample that cannot be read.
+// Immutable: any thread may use it with its own scratch. The output is a pure function of the
+// arguments and the data. Train and Evaluate write shape().elements() floats to `image`,
+// [row][column][channel], and throw Error(kData) for a sample that cannot be read.
 class SampleLoader {
  public:
   virtual ~SampleLoader() = default;
   virtual Shape shape() const = 0;
   virtual std::unique_ptr<LoaderScratch> MakeScratch() const = 0;
-  // With the random choices of this sample in this epoch.
+  // Applies the random choices of this sample in this epoch.
   virtual void Train(int64_t sample, uint64_t seed, int64_t epoch, LoaderScratch& scratch,
                      float* image) const = 0;
   virtual void Evaluate(int64_t sample, LoaderScratch& scratch, float* image) const = 0;

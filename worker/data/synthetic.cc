@@ -12,20 +12,20 @@
 namespace muster {
 namespace {
 
-// Counts up whenever the same settings give other bytes than before.
+// Must be incremented whenever the same settings produce other bytes.
 constexpr int kVersion = 1;
 
 constexpr int64_t kTile = 8, kBlock = 2;
 constexpr int64_t kBlocksAcross = kTile / kBlock;
-constexpr int64_t kCells = kBlocksAcross * kBlocksAcross;  // of one channel's tile
-constexpr uint32_t kLowest = 64, kValues = 128;            // of a texture
+constexpr int64_t kCells = kBlocksAcross * kBlocksAcross;  // in one channel's tile
+constexpr uint32_t kLowest = 64, kValues = 128;            // values of a texture
 constexpr int64_t kNoise = 48;
 
 // The streams of random numbers; see RandomStream's `place`.
 enum Place : uint32_t { kTrainPlace = 0, kTestPlace = 1, kTexturePlace = 2, kNoisePlace = 3 };
 
-// Where an image's rows get their noise: one table of random bytes, each row from an offset of
-// its own. Drawing every pixel's noise anew would cost more than all the rest.
+// The noise of an image's rows: a table of random bytes; each row starts at its own offset. Drawing
+// new noise for every pixel would cost more than everything else.
 constexpr int64_t kNoiseOffsets = 1 << 16;
 
 std::vector<uint8_t> MakeNoise(uint64_t seed, int64_t width) {
@@ -34,7 +34,7 @@ std::vector<uint8_t> MakeNoise(uint64_t seed, int64_t width) {
   for (size_t i = 0; i < noise.size(); ++i) {
     const uint32_t bits = random.Block(static_cast<uint32_t>(i / 4))[i % 4];
     const auto value = static_cast<int64_t>(ToUniform(bits) * (2 * kNoise)) - kNoise;
-    noise[i] = static_cast<uint8_t>(value);  // modulo 256: added so, too
+    noise[i] = static_cast<uint8_t>(value);  // modulo 256, like the addition
   }
   return noise;
 }
@@ -63,12 +63,12 @@ class SyntheticDataset final : public Dataset {
     const RandomStream random(seed_, RandomPurpose::kSynthetic, place_, 0,
                               static_cast<uint64_t>(index));
     const std::array<uint32_t, 4> bits = random.Block(0);
-    // What is smaller than a tile shows always the same corner of it.
+    // An image smaller than a tile always shows the same corner of it.
     const int64_t down = shape_.height < kTile ? 0 : bits[0] % kTile;
     const int64_t right = shape_.width < kTile ? 0 : bits[1] % kTile;
     const int64_t pixels = shape_.elements(), width = shape_.width;
-    // Behind the image: the rows of blocks of one channel's texture, shifted and as wide as the
-    // image.
+    // Space after the image for the rows of blocks of one channel's texture, shifted and as wide as
+    // the image.
     buffer.resize(static_cast<size_t>(pixels + kBlocksAcross * width));
     uint8_t* const textures = buffer.data() + pixels;
     uint8_t* row = buffer.data();
@@ -88,7 +88,7 @@ class SyntheticDataset final : public Dataset {
 
   size_t bytes() const override { return noise_->size(); }
 
-  // Hashes what the images are made from, so none has to be drawn.
+  // Hashes the recipe of the images, so that none has to be drawn.
   uint64_t Fingerprint() const override {
     const std::array<uint64_t, 8> recipe{kVersion,
                                          seed_,
@@ -102,7 +102,7 @@ class SyntheticDataset final : public Dataset {
   }
 
  private:
-  // One row of pixels for each row of blocks of the tile, which starts at column `shift`.
+  // Draws one row of pixels for each row of blocks of the tile, beginning at column `shift`.
   void DrawTexture(int32_t label, int64_t channel, int64_t shift, uint8_t* rows) const {
     const RandomStream random(seed_, RandomPurpose::kSynthetic, kTexturePlace, 0,
                               static_cast<uint64_t>(label));

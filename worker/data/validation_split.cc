@@ -12,8 +12,8 @@
 namespace muster {
 namespace {
 
-// Is for data sets that make a loader of their own. A sample's random choices follow from its
-// number in the whole set.
+// For data sets with their own loader. A sample's random choices depend on its number in the whole
+// set.
 class SelectionLoader final : public SampleLoader {
  public:
   SelectionLoader(std::unique_ptr<SampleLoader> all, const std::vector<int64_t>& samples)
@@ -34,7 +34,6 @@ class SelectionLoader final : public SampleLoader {
   const std::vector<int64_t>& samples_;
 };
 
-// Some samples of a data set.
 class Selection final : public Dataset {
  public:
   Selection(std::shared_ptr<const Dataset> all, std::vector<int64_t> samples)
@@ -52,7 +51,7 @@ class Selection final : public Dataset {
     if (stores_planes()) return Dataset::MakeLoader(data);
     return std::make_unique<SelectionLoader>(all_->MakeLoader(data), samples_);
   }
-  // Its part of them: the others' is counted by the other selection.
+  // Its part of the bytes; the other selection counts the rest.
   size_t bytes() const override {
     const double part = static_cast<double>(size()) / static_cast<double>(all_->size());
     return static_cast<size_t>(part * static_cast<double>(all_->bytes())) +
@@ -93,8 +92,8 @@ void HoldBack(double fraction, uint64_t seed, Datasets& sets) {
   }
   if (training.empty() || held_back.empty()) {
     throw Error(ExitCode::kData,
-                "data.validation_fraction={}: expected images for training and for validation, "
-                "found {} and {}: choose another fraction or run.seed",
+                "data.validation_fraction={}: expected images for training and validation, found "
+                "{} and {}: change the fraction or run.seed",
                 fraction, training.size(), held_back.size());
   }
   sets.validation = std::make_shared<Selection>(sets.train, std::move(held_back));

@@ -1,4 +1,4 @@
-// data.validation_fraction: a share of the training set becomes the validation set.
+// data.validation_fraction: moves a share of the training set to the validation set.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace muster {
 
-// Whether a sample of this name is held back. Nothing else decides, so that more samples move no
-// other.
+// Whether a sample of this name belongs to the validation set. Depends on the arguments only, so
+// that additional samples do not move others.
 bool IsHeldBack(std::string_view name, double fraction, uint64_t seed);
 
-// Divides sets.train; a sample's name is its number. Each part numbers its samples anew, in their
-// order: where they are stored as planes, the training is that of a training set without the
-// others. Throws Error(kData) where a part would be empty.
+// Splits sets.train; a sample's name is its number. Each part renumbers its samples in order: if
+// they are stored as planes, training gives the same result as with a training set of these samples
+// only. Throws Error(kData) if a part would be empty.
 void HoldBack(double fraction, uint64_t seed, Datasets& sets);
 
 }  // namespace muster

@@ -11,15 +11,15 @@ namespace {
 constexpr uint32_t kAttempts = 10;
 constexpr uint32_t kFlipBlock = 10, kEraseBlock = 11, kErasingBlocks = 12;
 
-// [0, 1): all 32 bits.
+// Maps all 32 bits to [0, 1).
 double Uniform(uint32_t bits) { return bits * 0x1p-32; }
 
 double Between(double low, double high, uint32_t bits) {
   return low + (high - low) * Uniform(bits);
 }
 
-// The first random box with sides below or at `most`, placed anywhere in `whole`; an empty box if
-// none is.
+// Returns the first random box not larger than `most` in both directions, placed anywhere in
+// `whole`, or an empty box if there is none.
 ImageBox DrawBox(const RandomBox& settings, ImageSize whole, ImageSize most,
                  const RandomStream& stream, uint32_t first_block) {
   const double all = static_cast<double>(whole.height) * static_cast<double>(whole.width);
@@ -48,8 +48,8 @@ ImageSize WithShorterSide(ImageSize photo, int64_t side) {
   return {side, side * photo.width / photo.height};
 }
 
-// Where torchvision's CenterCrop begins: half a margin, rounded to even; half of what is missing,
-// rounded down.
+// The offset of torchvision's CenterCrop: half of the margin, rounded to even; for a negative
+// margin, half of the missing size, rounded down.
 int64_t CentreOf(int64_t margin) {
   if (margin < 0) return -(-margin / 2);
   return margin / 2 + (margin % 4 == 3 ? 1 : 0);

@@ -15,19 +15,21 @@ ImageKind KindOf(std::span<const uint8_t> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.starts_with("\xFF\xD8\xFF"sv)) return ImageKind::kJpeg;
   if (text.starts_with("\x89PNG\r\n\x1A\n"sv)) return ImageKind::kPng;
-  if (text.empty()) throw Error(ExitCode::kData, "expected a JPEG or PNG file, found no bytes");
+  if (text.empty())
+    throw Error(ExitCode::kData, "expected a JPEG or PNG file, found an empty file");
   std::string found;
   for (const char c : text.substr(0, 8)) {
     found += fmt::format("{}{:02X}", found.empty() ? "" : " ", static_cast<uint8_t>(c));
   }
-  throw Error(ExitCode::kData, "expected a JPEG or PNG file, found one that begins with {}", found);
+  throw Error(ExitCode::kData, "expected a JPEG or PNG file, found a file that begins with {}",
+              found);
 }
 
 struct Range {
   int64_t begin = 0, end = 0;
 };
 
-// One direction of the stored image: which of its pixels, after reduction, are decoded, and where
+// One direction of the stored image: which of its pixels are decoded, after reduction, and where
 // they lie in the image as shown.
 struct StoredRange {
   StoredRange(Range shown, bool mirrored, int64_t stored, int64_t reduction) {
@@ -47,7 +49,7 @@ struct Turn {
         right(orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8),
         transposed(orientation >= 5) {}
 
-  // `stored` is height x width; `shown` is that or width x height.
+  // `stored` is height x width; `shown` is the same or width x height.
   void Apply(const uint8_t* stored, int64_t height, int64_t width, int64_t channels,
              uint8_t* shown) const {
     int64_t next_row = width * channels, next_column = channels;
@@ -77,13 +79,13 @@ ImageInfo ReadImageInfo(std::span<const uint8_t> bytes) {
                 size.width, size.height, kMaxImageSide);
   }
   if (size.height > kMaxImagePixels / size.width) {
-    throw Error(ExitCode::kData, "the image has {} x {} pixels: expected at most {} in all",
+    throw Error(ExitCode::kData, "the image has {} x {} pixels: expected at most {} in total",
                 size.width, size.height, kMaxImagePixels);
   }
   const auto found = static_cast<int64_t>(bytes.size());
   if (found < header.least_bytes) {
     throw Error(ExitCode::kData,
-                "the file is cut short: {} x {} pixels take at least {} bytes, found {}",
+                "the file is truncated: {} x {} pixels take at least {} bytes, found {}",
                 size.width, size.height, header.least_bytes, found);
   }
   return header.info;

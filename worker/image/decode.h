@@ -1,23 +1,22 @@
-// Turns the bytes of a JPEG or PNG file into 8-bit pixels.
+// Decodes the bytes of a JPEG or PNG file into 8-bit pixels.
 //
 // The pixels depend on the bytes and on the version of libjpeg-turbo, not on the processor: the
 // inverse DCT is the accurate integer one, and chroma is upsampled by libjpeg's triangle filter.
-// How each kind of file is read:
-//   - EXIF orientation of a JPEG is applied. "As shown" below means after that. A PNG's is not
+// Decoding rules:
+//   - The EXIF orientation of a JPEG is applied ("as shown" below means after that). A PNG's is not
 //     read.
 //   - Grey becomes RGB by repetition. RGB becomes grey: (19595 R + 38470 G + 7471 B + 32768) /
-//   65536.
-//     libjpeg computes the same weights for a JPEG in YCbCr or RGB.
+//     65536. libjpeg uses the same weights for a JPEG in YCbCr or RGB.
 //   - CMYK and YCCK become RGB as R = (255 - C) (255 - K) / 255, rounded. With Adobe's marker the
 //     file stores 255 - C and 255 - K.
 //   - Samples of 16 bits keep their upper 8. Grey of 1, 2 and 4 bits is scaled to 0 … 255.
 //   - A palette index without an entry is black.
-//   - Alpha is dropped, as Pillow's convert("RGB") does: the colour below it is kept.
+//   - Alpha is dropped like in Pillow's convert("RGB"): the colour below it is kept.
 //   - ICC profiles and gamma are ignored.
 //
-// Pure functions: any thread may call them, each with its own scratch memory. Throws
-// Error(kData) for data that is damaged, cut short, too large or not of these kinds. The message
-// does not name the file; the caller puts the name in front.
+// Pure functions: any thread may call them with its own scratch memory. They throw Error(kData) for
+// data that is damaged, truncated, too large or in another format. The message does not name the
+// file; the caller prefixes the name.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +28,7 @@
 
 namespace muster {
 
-// Larger images are refused before memory is allocated: Pillow's limit, 1 GiB / 4 / 3 x 2.
+// Larger images are rejected before memory is allocated: Pillow's limit, 1 GiB / 4 / 3 x 2.
 inline constexpr int64_t kMaxImagePixels = 178'956'970;
 inline constexpr int64_t kMaxImageSide = 65'535;  // JPEG's own limit
 
@@ -46,33 +45,32 @@ struct ImageInfo {
   bool operator==(const ImageInfo&) const = default;
 };
 
-// Reads the header alone. Refuses more than kMaxImagePixels, and sizes that a file of so few bytes
-// cannot fill.
+// Only reads the header. Rejects more than kMaxImagePixels, and sizes that are impossible for a
+// file of this length.
 ImageInfo ReadImageInfo(std::span<const uint8_t> bytes);
 
 struct DecodeRequest {
-  int64_t channels = 3;  // 1: grey, 3: red, green, blue
-  ImageBox region;       // of the photo as shown; inside of it and not empty
-  // 1, 2, 4 or 8: a JPEG is decoded at 1/reduction of its size, which is faster. A PNG never is.
+  int64_t channels = 3;  // 1: grey; 3: red, green, blue
+  ImageBox region;       // of the photo as shown; inside it and not empty
+  // 1, 2, 4 or 8: a JPEG is decoded at 1/reduction of its size, which is faster. Ignored for a PNG.
   int64_t reduction = 1;
 };
 
-// Damage that libjpeg works around, such as stray bytes between segments.
+// Damage that libjpeg tolerates, such as stray bytes between segments.
 struct DecodeWarnings {
   int64_t count = 0;
-  std::string first;  // in libjpeg's words; empty without a warning
+  std::string first;  // libjpeg's text; empty without a warning
 };
 
-// Memory that is kept from one call to the next.
+// Scratch memory, reused between calls.
 struct DecodeScratch {
   std::vector<uint8_t> row, whole, stored;
 };
 
-// Decodes the pixels that the region touches, and no more than needed around them: they are the
-// same, bit for bit, as in the whole image. `info` is what ReadImageInfo returned for these bytes.
-// Bytes that belong to rows below the region may not be read, so damage there may go unnoticed.
-// Besides what the libraries allocate for themselves, memory is allocated only where an image is
-// larger than those before it.
+// Decodes the pixels that the region touches, with the same bits as in the whole image. `info` must
+// be ReadImageInfo's result for these bytes. Bytes for rows below the region may not be read, so
+// damage there can go unnoticed. Apart from the libraries' own memory, memory is only allocated for
+// an image larger than the former ones.
 DecodeWarnings Decode(std::span<const uint8_t> bytes, const ImageInfo& info,
                       const DecodeRequest& request, DecodeScratch& scratch, Image& image);
 

@@ -11,7 +11,7 @@ using std::literals::operator""sv;
 constexpr uint32_t kOrientationTag = 0x112, kShort = 3;
 constexpr size_t kEntryBytes = 12;
 
-// A TIFF file: "II" little-endian, "MM" big-endian. What lies beyond its end reads as 0.
+// A TIFF file: "II" little-endian, "MM" big-endian. Reads 0 beyond its end.
 struct Tiff {
   std::span<const uint8_t> bytes;
   bool big_endian;

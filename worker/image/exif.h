@@ -1,4 +1,4 @@
-// Reads the one tag of EXIF that says how a photo was held.
+// Reads the EXIF orientation of a photo.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,9 @@
 
 namespace muster {
 
-// `segment`: the contents of a JPEG's APP1 marker. 1 to 8 as in EXIF's tag Orientation; 1 (upright)
-// if the segment is no EXIF, has no such tag, or is damaged. Reads only the first directory.
+// `segment`: the contents of a JPEG's APP1 marker. Returns 1 to 8 as in EXIF's tag Orientation; 1
+// (upright) if the segment is not EXIF, has no such tag, or is damaged. Only reads the first
+// directory.
 int ExifOrientation(std::span<const uint8_t> segment);
 
 }  // namespace muster

@@ -17,10 +17,10 @@ struct ImageBox {
   bool operator==(const ImageBox&) const = default;
 };
 
-// A part of a photo, perhaps reduced: each pixel here is the mean of about reduction x reduction
-// pixels of the photo as it is shown. Row r covers the photo's rows from top + r * reduction,
-// column c its columns from left + c * reduction. The first or last row and column may reach
-// beyond the photo's edge, so `top` and `left` may be negative.
+// A part of a photo, optionally reduced: each pixel is the mean of about reduction x reduction
+// pixels of the photo as shown. Row r covers the photo's rows from top + r * reduction, column c
+// its columns from left + c * reduction. The outermost rows and columns may reach beyond the
+// photo's edge, so `top` and `left` may be negative.
 struct Image {
   int64_t height = 0, width = 0, channels = 0;
   int64_t reduction = 1;

@@ -1,7 +1,7 @@
 #include <csetjmp>
 #include <cstddef>
 #include <cstdio>
-// These need size_t and FILE from above.
+// jpeglib.h needs size_t and FILE.
 #include <jerror.h>
 #include <jpeglib.h>
 
@@ -15,16 +15,16 @@
 namespace muster {
 namespace {
 
-// A block of 8x8 pixels takes at least one bit, so this many pixels take a byte.
+// A block of 8x8 pixels takes at least one bit, so one byte holds at most this many pixels.
 constexpr int64_t kMaxPixelsPerByte = 512;
-// Each scan of a progressive file is work for the whole image. Encoders write 10 to 20.
+// Each scan of a progressive file is work for the whole image. Encoders write 10 to 20 scans.
 constexpr int kMaxScans = 200;
-// Upsampling of chroma looks at neighbours, which the edge of a decoded part does not have.
+// Upsampling of chroma reads neighbours, which are missing at the edge of a decoded part.
 constexpr int64_t kContext = 2;
 
-// libjpeg reports errors by a function that must not return.
+// libjpeg reports errors through a function that must not return.
 struct JpegErrors {
-  jpeg_error_mgr base{};  // first, since libjpeg hands out a pointer to it
+  jpeg_error_mgr base{};  // first, because libjpeg passes a pointer to it
   std::jmp_buf jump{};
   char error[JMSG_LENGTH_MAX] = "", first_warning[JMSG_LENGTH_MAX] = "";
 };
@@ -37,8 +37,7 @@ JpegErrors& ErrorsOf(j_common_ptr common) { return *reinterpret_cast<JpegErrors*
   std::longjmp(errors.jump, 1);
 }
 
-// `level` is -1 for a warning. libjpeg fills up files that are cut short with grey; they are
-// refused.
+// `level` is -1 for a warning. Truncated files, which libjpeg would fill with grey, are rejected.
 void OnMessage(j_common_ptr common, int level) {
   if (level >= 0) return;
   if (common->err->msg_code == JWRN_JPEG_EOF) OnError(common);
@@ -49,12 +48,12 @@ void OnMessage(j_common_ptr common, int level) {
 void OnProgress(j_common_ptr common) {
   if (reinterpret_cast<j_decompress_ptr>(common)->input_scan_number <= kMaxScans) return;
   JpegErrors& errors = ErrorsOf(common);
-  std::snprintf(errors.error, sizeof errors.error, "it has more than %d scans", kMaxScans);
+  std::snprintf(errors.error, sizeof errors.error, "more than %d scans", kMaxScans);
   std::longjmp(errors.jump, 1);
 }
 
-// A file that is being read. Made anew for each: what one file defines (tables) must not help
-// another one that lacks it.
+// A JPEG file being read. Each file needs a new one: tables defined by one file must not be used
+// for another that lacks them.
 class Decompressor {
  public:
   explicit Decompressor(std::span<const uint8_t> bytes) : Decompressor() {
@@ -67,7 +66,7 @@ class Decompressor {
     });
     const int components = info_.num_components;
     if (components != 1 && components != 3 && components != 4) {
-      throw Error(ExitCode::kData, "this JPEG has {} colour components: expected 1, 3 or 4",
+      throw Error(ExitCode::kData, "expected a JPEG with 1, 3 or 4 colour components, found {}",
                   components);
     }
   }
@@ -76,8 +75,8 @@ class Decompressor {
 
   jpeg_decompress_struct& info() { return info_; }
 
-  // Runs calls of libjpeg and turns its errors into ours. `work` must hold no object with a
-  // destructor while it calls libjpeg.
+  // Runs libjpeg calls and converts their errors to Error. `work` must not hold an object with a
+  // destructor during a libjpeg call.
   template <typename Work>
   void Try(const Work& work) {
     if (setjmp(errors_.jump) != 0) {
@@ -103,7 +102,7 @@ class Decompressor {
   jpeg_progress_mgr progress_{};
 };
 
-// x * y / 255, rounded, of 0 … 255.
+// x * y / 255, rounded, for x and y in 0 … 255.
 uint8_t Scaled(uint32_t x, uint32_t y) {
   const uint32_t product = x * y + 128;
   return static_cast<uint8_t>((product + (product >> 8)) >> 8);
@@ -132,7 +131,7 @@ ImageHeader ReadJpegHeader(std::span<const uint8_t> bytes) {
   const jpeg_decompress_struct& info = file.info();
   ImageHeader header;
   header.info = {.kind = ImageKind::kJpeg, .stored = {info.image_height, info.image_width}};
-  if (!info.arith_code) {  // which has no such limit
+  if (!info.arith_code) {  // arithmetic coding has no such limit
     header.least_bytes = header.info.stored.height * header.info.stored.width / kMaxPixelsPerByte;
   }
   // EXIF and XMP share a marker.
@@ -159,7 +158,7 @@ DecodeWarnings ReadJpeg(std::span<const uint8_t> bytes, int64_t reduction, const
   MUSTER_CHECK(box.top + box.height <= info.output_height);
   MUSTER_CHECK(box.left + box.width <= info.output_width);
 
-  // libjpeg moves the first column to the left as far as its blocks ask for.
+  // libjpeg moves the first column to the left, to the start of a block.
   auto first = static_cast<JDIMENSION>(std::max<int64_t>(box.left - kContext, 0));
   auto width = static_cast<JDIMENSION>(
       std::min<int64_t>(box.left + box.width + kContext, info.output_width) - first);

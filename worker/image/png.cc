@@ -8,9 +8,9 @@
 namespace muster {
 namespace {
 
-// Deflate makes at most this many bytes of one.
+// The maximal compression ratio of deflate.
 constexpr int64_t kMaxInflation = 1032;
-// Limits texts and profiles, which are not used.
+// Limits text chunks and profiles, which are not used.
 constexpr size_t kMaxChunkBytes = 16 << 20;
 
 void Check(int code) {
@@ -22,7 +22,6 @@ struct FreeContext {
   void operator()(spng_ctx* context) const { spng_ctx_free(context); }
 };
 
-// A file that is being read.
 struct PngFile {
   explicit PngFile(std::span<const uint8_t> bytes) : context(spng_ctx_new(0)) {
     if (context == nullptr) throw std::bad_alloc();
@@ -54,7 +53,7 @@ ImageHeader ReadPngHeader(std::span<const uint8_t> bytes) {
   const PngFile file(bytes);
   const int64_t height = file.header.height, width = file.header.width;
   const int64_t bits = SamplesPerPixel(file.header.color_type) * file.header.bit_depth;
-  // In double: the sizes are any, so far.
+  // Computed in double because the sizes are not checked yet.
   const double inflated = static_cast<double>(height) * (static_cast<double>(width) * bits / 8 + 1);
   return {.info = {.kind = ImageKind::kPng, .stored = {height, width}},
           .least_bytes = static_cast<int64_t>(inflated / kMaxInflation)};
@@ -64,7 +63,7 @@ void ReadPng(std::span<const uint8_t> bytes, const ImageBox& box, int64_t channe
              DecodeScratch& scratch, uint8_t* pixels) {
   const PngFile file(bytes);
   spng_ctx* context = file.context.get();
-  // libspng makes 8-bit grey of 8 bits or less of grey alone, RGB of everything.
+  // libspng converts only grey of at most 8 bits to 8-bit grey, but everything to RGB.
   const bool grey = channels == 1 && file.header.color_type == SPNG_COLOR_TYPE_GRAYSCALE &&
                     file.header.bit_depth <= 8;
   const int format = grey ? SPNG_FMT_G8 : SPNG_FMT_RGB8;
@@ -92,7 +91,7 @@ void ReadPng(std::span<const uint8_t> bytes, const ImageBox& box, int64_t channe
   Check(spng_decode_image(context, nullptr, 0, format, SPNG_DECODE_PROGRESSIVE));
   for (int64_t row = 0; row < box.top + box.height; ++row) {
     const int code = spng_decode_row(context, scratch.row.data(), row_bytes);
-    if (code != SPNG_EOI) Check(code);  // "end of image" comes with the last row
+    if (code != SPNG_EOI) Check(code);  // the last row returns "end of image"
     if (row >= box.top) store(scratch.row.data(), row - box.top);
   }
 }

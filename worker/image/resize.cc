@@ -11,7 +11,7 @@ namespace muster {
 namespace {
 
 constexpr int kWeightBits = 22;
-constexpr int32_t kHalf = 1 << (kWeightBits - 1);  // rounds a sum
+constexpr int32_t kHalf = 1 << (kWeightBits - 1);  // for rounding a sum
 constexpr int32_t kWhite = 255;
 
 int64_t FloorDivide(int64_t x, int64_t y) { return x / y - (x % y < 0 ? 1 : 0); }
@@ -21,13 +21,12 @@ struct Range {
   int64_t begin = 0, end = 0;
 };
 
-// One direction of a resize. Positions in the photo are integers when they are counted in
-// 1 / (2 resized) of its pixels: a pixel of the image is `pixel` long, one of the resized region
-// 2 `length`.
+// One direction of a resize. Positions in the photo are integers in units of 1 / (2 resized) of its
+// pixels: a pixel of the image has the length `pixel`, one of the resized region 2 `length`.
 class Direction {
  public:
-  // The image: `pixels` of them, from the photo's pixel `origin` on, each `reduction` long.
-  // The region: [begin, begin + length) of the photo, which becomes `resized` pixels.
+  // The image: `pixels` pixels from the photo's pixel `origin` on, each `reduction` long. The
+  // region: [begin, begin + length) of the photo, resized to `resized` pixels.
   Direction(int64_t origin, int64_t pixels, int64_t reduction, int64_t begin, int64_t length,
             int64_t resized, ResizeFilter filter)
       : origin_(2 * resized * origin),
@@ -39,15 +38,15 @@ class Direction {
         inside_{std::max<int64_t>(FloorDivide(begin - origin, reduction), 0),
                 std::min(CeilDivide(begin + length - origin, reduction), pixels)} {}
 
-  // The image's pixels that count for pixel `at` of the resized region, and perhaps one more at
-  // each end.
+  // The image's pixels that contribute to pixel `at` of the resized region, and possibly one more
+  // at each end.
   Range Reach(int64_t at) const {
     const int64_t centre = Centre(at) - origin_;
     return {std::max(FloorDivide(centre - reach_, pixel_), inside_.begin),
             std::min(CeilDivide(centre + reach_, pixel_), inside_.end)};
   }
 
-  // How much the image's pixel counts for pixel `at`, of any sum.
+  // The weight of the image's pixel for pixel `at`, not normalized.
   int64_t Weight(int64_t at, int64_t pixel) const {
     const int64_t start = origin_ + pixel * pixel_, centre = Centre(at);
     const int64_t weight =
@@ -57,7 +56,7 @@ class Direction {
     return std::max<int64_t>(weight, 0);
   }
 
-  // No pixel takes more of the image's.
+  // The maximal number of the image's pixels for one pixel of the result.
   int64_t MostPixels() const { return 2 * reach_ / pixel_ + 2; }
 
  private:
@@ -89,8 +88,8 @@ Direction Columns(const Image& image, const SampleGeometry& geometry, ResizeFilt
           filter};
 }
 
-// The pixel of the resized region, `size` long, that is shown at position `at`, which may lie
-// beside it. -1 stands for black.
+// The pixel of the resized region of length `size` that is shown at position `at`, which may lie
+// outside. -1 means black.
 int64_t Padded(int64_t at, int64_t size, ImagePadding padding) {
   if (at >= 0 && at < size) return at;
   if (padding == ImagePadding::kZero) return -1;
@@ -100,7 +99,7 @@ int64_t Padded(int64_t at, int64_t size, ImagePadding padding) {
   return std::min(folded, period - folded);
 }
 
-// The image's pixels that any of the window's need; at least one.
+// The image's pixels that the window needs; at least one.
 Range Needed(const Direction& direction, int64_t begin, int64_t length, int64_t resized,
              ImagePadding padding) {
   Range needed{INT64_MAX, 0};
@@ -114,7 +113,8 @@ Range Needed(const Direction& direction, int64_t begin, int64_t length, int64_t 
   return needed;
 }
 
-// Fills in the weights of the window's pixels [begin, begin + length), perhaps from right to left.
+// Computes the weights of the window's pixels [begin, begin + length), from right to left if
+// flipped.
 void FillAxis(const Direction& direction, int64_t begin, int64_t length, int64_t resized,
               ImagePadding padding, bool flip, std::vector<int64_t>& raw,
               ResizeScratch::Axis& axis) {
@@ -142,8 +142,8 @@ void FillAxis(const Direction& direction, int64_t begin, int64_t length, int64_t
   }
 }
 
-// One row of the image, its bytes widened, to one row of the window. Three channels are computed as
-// lanes of a vector of four, so that one value beyond the end of `row` is read.
+// Resizes one row of the image, its bytes widened, to one row of the window. Three channels are
+// computed as lanes of a vector of four, so one value beyond the end of `row` is read.
 template <int kChannels>
 void ResizeRow(const int32_t* row, const ResizeScratch::Axis& columns, uint8_t* out) {
   constexpr int kLanes = kChannels == 1 ? 1 : 4;
@@ -203,7 +203,7 @@ void Resize(const Image& image, const SampleGeometry& geometry, ResizeFilter fil
   FillAxis(right, window.left, window.width, geometry.resized.width, geometry.padding,
            geometry.flip, scratch.raw, scratch.columns);
 
-  // Along the rows, those that are needed.
+  // First along the rows that are needed.
   const Range needed =
       Needed(down, window.top, window.height, geometry.resized.height, geometry.padding);
   const int64_t source_row = image.width * image.channels, row = window.width * image.channels;

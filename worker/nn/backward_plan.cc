@@ -36,7 +36,7 @@ class BackwardPlanner {
   }
 
   // A reader of `value` delivers its part of the gradient. `own`: the buffer may be overwritten if
-  // no value's gradient lies there.
+  // it holds no value's gradient.
   void Contribute(int value, int buffer, bool own) {
     const PlanValue& v = plan_.values[value];
     const bool last = --missing_[value] == 0;
@@ -80,7 +80,7 @@ class BackwardPlanner {
       back.input_gradients.push_back(InputGradient(step, layer, j, gradient));
     }
     result_.steps.push_back(back);
-    // A sum inside the op whose gradient the op did not need to touch.
+    // A sum inside the op whose gradient the op did not have to change.
     const bool shares = step.fuse_add && step.activation == Activation::kNone;
     for (size_t j = 0; j < step.inputs.size(); ++j) {
       const int buffer = back.input_gradients[j];
@@ -89,7 +89,7 @@ class BackwardPlanner {
     if (shares) PassOn({step.inputs[1]}, gradient);
   }
 
-  // Where the op writes the gradient of its input j.
+  // Chooses the buffer into which the op writes the gradient of its input j.
   int InputGradient(const PlanStep& step, const Layer& layer, size_t j, int gradient) {
     if (!plan_.NeedsGradient(step.inputs[j])) return kNoGradient;
     const bool free = holders_[gradient] == 0;
@@ -103,7 +103,7 @@ class BackwardPlanner {
                                                        : plan_.values[step.inputs[j]].elements);
   }
 
-  // The gradient of a sum goes to all summands.
+  // The gradient of a sum is passed to all summands.
   void PassOn(const std::vector<int>& inputs, int gradient) {
     size_t wanted = 0;
     for (const int input : inputs) wanted += plan_.NeedsGradient(input);
@@ -115,9 +115,9 @@ class BackwardPlanner {
   const std::vector<Layer>& layers_;
   const Plan& plan_;
   BackwardPlan result_;
-  std::vector<int> gradient_;  // of each value so far
-  std::vector<int> missing_;   // contributions that are still to come
-  std::vector<int> holders_;   // values whose gradient lies in each buffer
+  std::vector<int> gradient_;  // the gradient buffer of each value so far
+  std::vector<int> missing_;   // the number of missing contributions to each value
+  std::vector<int> holders_;   // the number of values whose gradient lies in each buffer
 };
 
 }  // namespace

@@ -1,10 +1,10 @@
-// The way back through a plan: in which buffer each value's gradient is collected, who may write
-// into whose, and where contributions are added up.
+// The backward pass of a plan: the gradient buffer of each value, which buffers are shared or
+// reused, and where contributions are added.
 //
-// A gradient that reaches a sum is, as it is, that of all summands: they share the buffer, which
-// nobody then overwrites while another still needs it. A value that several steps read gets a
-// contribution from each, last reader first; each but the first is added. A relu's derivative is
-// applied once, when the last contribution is there, unless the only reader applies it itself.
+// The gradient of a sum is also the gradient of all its summands. They share the buffer, which is
+// not overwritten while one of them still needs it. A value that several steps read gets a
+// contribution from each, last reader first; all but the first are added. A relu's derivative is
+// applied once, after the last contribution, unless the only reader applies it.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +16,25 @@ namespace muster {
 
 constexpr int kNoGradient = -1;
 
-// One thing to do, in this order. Gradients are named by their buffers.
+// One operation of the backward pass. Gradients are identified by their buffers.
 struct BackwardStep {
-  // ≥ 0: the op of this step of the plan.
+  // ≥ 0: run the op of this step of the plan.
   int step = -1;
   int output_gradient = kNoGradient;
-  std::vector<int> input_gradients;  // one per input, kNoGradient where none is wanted
+  std::vector<int> input_gradients;  // one for each input; kNoGradient if not needed
   // step < 0: to = a + b (b may be kNoGradient), masked by the relu whose output is relu_value
   // (unless that is kNoGradient).
   int to = kNoGradient, a = kNoGradient, b = kNoGradient, relu_value = kNoGradient;
-  int layer = -1;  // the layer that is done after this, for the hook; -1: none
+  int layer = -1;  // the layer that is complete after this, for the hook; -1: none
 };
 
 struct BackwardPlan {
-  int loss_gradient = kNoGradient;  // where the loss writes
+  int loss_gradient = kNoGradient;  // written by the loss
   std::vector<BackwardStep> steps;
   std::vector<int64_t> buffer_elements;  // per sample
 };
 
-// Of a plan for training.
+// Only for a plan for training.
 BackwardPlan MakeBackwardPlan(const Graph& graph, const Plan& plan);
 
 }  // namespace muster

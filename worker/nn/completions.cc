@@ -6,11 +6,10 @@ namespace muster {
 
 void AwaitDevice(Event& event, double seconds) {
   if (event.IsDone() || event.Wait(seconds)) return;
-  throw Error(
-      ExitCode::kDeadline,
-      "the device of this worker has not finished its work within {} s; look for its errors "
-      "in the system's log (dmesg)",
-      seconds);
+  throw Error(ExitCode::kDeadline,
+              "this worker's device did not finish its work within {} s; check the system's log "
+              "(dmesg) for device errors",
+              seconds);
 }
 
 void Completions::RunDone() {

@@ -1,6 +1,6 @@
-// What the host does once the device has come so far: report a loss that was copied out, push a
-// gradient. The host's thread does it itself, whenever it looks; where the device is the host, at
-// once.
+// Runs actions of the host when the device has reached a point: reporting a loss after its copy,
+// pushing a gradient. The host's thread runs them itself whenever it checks, and immediately if the
+// device is the host.
 #pragma once
 
 #include <deque>
@@ -13,16 +13,15 @@
 
 namespace muster {
 
-// Throws Error(kDeadline) if the device has not come so far after `seconds`.
+// Throws Error(kDeadline) if the event is not done after `seconds`.
 void AwaitDevice(Event& event, double seconds);
 
 class Completions {
  public:
   explicit Completions(Backend& backend) : backend_(backend) {}
 
-  // Calls `action` as soon as what `queue` was given so far is done: now, or in a later call of
-  // Then, RunDone or RunAll. Actions are called in the order in which they were given. They may not
-  // give further ones.
+  // Calls `action` when everything queued on `queue` so far is done: now, or in a later call of
+  // Then, RunDone or RunAll. Actions are called in order. They must not add further actions.
   template <typename Action>
   void Then(Queue queue, Action action) {
     std::unique_ptr<Event> event = TakeEvent();
@@ -36,11 +35,11 @@ class Completions {
     waiting_.push_back({std::move(event), std::move(action)});
   }
 
-  // Calls those whose time has come.
+  // Calls the actions whose work is done.
   void RunDone();
-  // Calls all, and waits for it. Throws Error(kDeadline) if nothing is done for `seconds`.
+  // Waits for all actions and calls them. Throws Error(kDeadline) if none completes for `seconds`.
   void RunAll(double seconds);
-  // Calls none of those that wait. The device is to have done its work.
+  // Discards the waiting actions. The device must have finished its work.
   void Drop() { waiting_.clear(); }
 
  private:

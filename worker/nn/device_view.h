@@ -1,8 +1,8 @@
-// Floats that the host has, as the device sees them: the same memory where the device computes in
-// the host's, and then nothing is ever copied; else memory of the device, as large, with copies
-// that are queued when they are asked for. There the host's floats have their pages for themselves.
+// The device's view of floats of the host. If the device computes in host memory, this is the same
+// memory and nothing is copied. Otherwise it is device memory of the same size, with queued copies,
+// and the host's floats must have separate pages.
 //
-// Owner and thread: the backend's. The host's memory must outlive what is queued.
+// Owner and thread: the backend's. The host's memory must outlive the queued work.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@ namespace muster {
 
 class DeviceView {
  public:
-  // What the host has is only read: weights. `read_only`: it is mapped for reading alone.
+  // A view of floats that are only read: weights. `read_only`: they are mapped read-only.
   DeviceView(Backend& backend, std::span<const float> host, bool read_only = false);
-  // Written by the device: gradients. Zero at first.
+  // A view that the device writes: gradients. Initialized with zeros.
   DeviceView(Backend& backend, std::span<float> host);
 
-  // What a view of so many floats allocates on the device.
+  // The bytes of device memory for a view of `floats` floats.
   static size_t BytesFor(const Backend& backend, size_t floats) {
     return backend.shares_host_memory() ? 0 : floats * sizeof(float);
   }
@@ -29,11 +29,11 @@ class DeviceView {
   std::span<const float> floats() const { return device_; }
   const float* host() const { return host_; }
 
-  // Floats [begin, end) are on the device for what is queued on kCompute from now on. Nothing that
-  // was queued before may still read them there.
+  // Copies floats [begin, end) to the device for what is queued on kCompute from now on. Earlier
+  // queued work must not read them any more.
   void CopyIn(size_t begin, size_t end);
-  // What kCompute was given so far has written [begin, end): they are at the host when what is
-  // queued on kCopyOut is done.
+  // Copies [begin, end), as written by the work queued on kCompute so far, to the host. They have
+  // arrived when the work queued on kCopyOut is done.
   void CopyOut(size_t begin, size_t end);
 
  private:
@@ -42,7 +42,7 @@ class DeviceView {
   Backend& backend_;
   const float* const host_;
   float* const writable_;                 // the same, or null
-  std::unique_ptr<DeviceBuffer> memory_;  // null where the host's serves
+  std::unique_ptr<DeviceBuffer> memory_;  // null if the host's memory is used
   std::unique_ptr<HostRegistration> registration_;
   std::unique_ptr<Event> event_;
   std::span<float> device_;

@@ -13,7 +13,7 @@ T* At(DeviceBuffer& memory, size_t offset) {
 }  // namespace
 
 InputStage::InputStage(Backend& backend, int64_t image) : backend_(backend), image_(image) {
-  MUSTER_CHECK(needed() || !converts());  // what the host has is floats
+  MUSTER_CHECK(needed() || !converts());  // images on the host are floats
 }
 
 InputStage::Places InputStage::PlacesFor(int64_t count) const {
@@ -54,11 +54,11 @@ void InputStage::Use(StoredImages* images) {
   staged_ = {};
 }
 
-// What is queued on kCopyIn from now on may write the set.
+// Lets kCopyIn wait until the set may be overwritten.
 void InputStage::AwaitUses(Set& set) {
   backend_.Await(Queue::kCopyIn, *set.released);
   backend_.Await(Queue::kCopyIn, *set.returned);
-  backend_.Await(Queue::kCopyIn, *set.there);  // of a batch that was made, and not wanted then
+  backend_.Await(Queue::kCopyIn, *set.there);  // for a batch that was made but not used
 }
 
 void InputStage::CopyIn(Set& set, const TowerInput& input) {

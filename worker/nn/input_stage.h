@@ -1,7 +1,6 @@
-// Batches on their way to the device, and what a pass says of them on its way back. Where the
-// device computes in the host's memory, the host's addresses as they are. Otherwise two sets of
-// device memory, so that one batch can be copied, or made of images that are there, while the
-// device still computes on the one before.
+// Transfers batches to the device and the results of a pass back. If the device computes in host
+// memory, it uses the host's addresses. Otherwise there are two sets of device memory, so that one
+// batch can be copied, or made from stored images, while the device still computes on the other.
 //
 // Owner and thread: the tower, its compute thread.
 #pragma once
@@ -17,7 +16,7 @@
 
 namespace muster {
 
-// TowerInput as the device sees it.
+// TowerInput with device addresses.
 struct DeviceInput {
   int64_t count = 0;
   const void* images = nullptr;  // of the backend's activation_type
@@ -26,7 +25,7 @@ struct DeviceInput {
   int64_t epoch = 0;
   LossSums* sums = nullptr;
   int32_t* predictions = nullptr;  // may be null
-  float* logits = nullptr;         // may be null; the host's, see TowerInput
+  float* logits = nullptr;         // may be null; on the host, see TowerInput
   // Set by the tower; as in LossArgs.
   const float* class_weights = nullptr;
   float share = 1;
@@ -34,32 +33,32 @@ struct DeviceInput {
 
 class InputStage {
  public:
-  // `image`: numbers of one sample.
+  // `image`: the number of elements of one sample.
   InputStage(Backend& backend, int64_t image);
 
-  // For batches of up to `count` samples. Bytes that this takes, or would take.
+  // Allocates memory for batches of up to `count` samples, or returns its size in bytes.
   void Allocate(int64_t count);
   size_t BytesFor(int64_t count) const;
-  // Nothing may be queued that uses it.
+  // Queued work must not use the memory any more.
   void Free() {
     sets_ = {};
     staged_ = {};
   }
 
-  // From now on batches are made of these (null: at the host), of their numbers alone. Not on a
-  // device that computes in the host's memory.
+  // Makes batches from these images on the device (null: on the host); only their sample numbers
+  // are copied. Not on a device that computes in host memory.
   void Use(StoredImages* images);
 
-  // The batch that is brought next is made ahead, if it can be, whatever kCompute is doing. Until
-  // kCopyIn is done with what it has by then, its sample_ids must stay.
+  // Prepares the batch of the next Bring ahead, if possible, while kCompute is busy. Its sample_ids
+  // must stay valid until the work queued on kCopyIn by then is done.
   void Stage(const TowerInput& input);
-  // The batch is on the device for what is queued on kCompute from now on; the host's memory may
-  // change again when what is queued on kCopyIn is done, unless the device computes in it.
+  // Brings the batch to the device for what is queued on kCompute from now on. The host's memory
+  // may change again when the work queued on kCopyIn is done, unless the device computes in it.
   DeviceInput Bring(const TowerInput& input, LossSums& sums);
-  // After forward has been queued: *sums and predictions of the batch that was brought last are at
-  // the host when what is queued on kCopyOut is done.
+  // Called after forward was queued. Copies *sums and the predictions of the last batch to the
+  // host: they have arrived when the work queued on kCopyOut is done.
   void BringBack(const TowerInput& input, LossSums& sums);
-  // Nothing reads the batch that was brought last after what is queued on kCompute by now.
+  // The work queued on kCompute so far is the last that reads the current batch.
   void Release();
 
  private:
@@ -67,7 +66,7 @@ class InputStage {
     std::unique_ptr<DeviceBuffer> memory;
     std::unique_ptr<Event> there, released, returned;
   };
-  // Where each part of a set lies, in bytes.
+  // The offset of each part of a set, in bytes.
   struct Places {
     size_t images, labels, sample_ids, sums, predictions, activations, all;
   };
@@ -83,7 +82,7 @@ class InputStage {
   std::array<Set, 2> sets_;
   size_t current_ = 0;
   StoredImages* images_ = nullptr;
-  BatchKey staged_;  // what is in the other set
+  BatchKey staged_;  // the contents of the other set
 };
 
 }  // namespace muster

@@ -6,8 +6,8 @@
 namespace muster {
 namespace {
 
-// Neighbours are kept apart by a few cache lines: equal sizes that are powers of two would
-// otherwise all start at the same place of a page, and streams that do slow one another down.
+// The gap of a few cache lines prevents that buffers of equal power-of-two sizes all start at the
+// same offset in a page: such streams slow each other down.
 constexpr size_t kAlign = 64, kGap = 192;
 
 size_t Room(const Lifetime& buffer) { return (buffer.bytes + kAlign - 1) / kAlign * kAlign + kGap; }

@@ -1,4 +1,4 @@
-// Says of an allocation that fails what it was for.
+// Adds the purpose of an allocation to its error.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace muster {
 
-// allocate(), whose Error says `what` first.
+// Calls allocate() and prefixes its Error with `what`.
 template <typename Allocate>
 auto NameFailure(std::string_view what, Allocate&& allocate) {
   try {

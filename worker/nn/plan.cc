@@ -15,7 +15,7 @@ bool DoesRead(Reads reads, bool input_is_relu) {
   return reads == Reads::kAlways || (reads == Reads::kAfterRelu && input_is_relu);
 }
 
-// Goes through the layers in order and keeps what is known about the values so far.
+// Visits the layers in order and records the values so far.
 class Planner {
  public:
   Planner(const Graph& graph, Mode mode)
@@ -29,13 +29,14 @@ class Planner {
   }
 
  private:
-  // Layers that move and compute nothing: their output is their input.
+  // Layers that neither move nor compute anything: their output is their input.
   bool IsNothing(const Layer& layer) const {
     const LayerTraits traits = layer.traits();
     return traits.moves_nothing || (traits.moves_nothing_in_inference && mode_ == Mode::kInference);
   }
 
-  // How many inputs of layers that do something each layer's output is.
+  // Counts for each layer's output the inputs that read it, without those of layers that do
+  // nothing.
   void CountReaders() {
     readers_.assign(layers_.size(), 0);
     for (size_t i = layers_.size(); i-- > 0;) {
@@ -76,29 +77,29 @@ class Planner {
     plan_.steps.push_back(std::move(step));
   }
 
-  // The only reader of a relu's output is asked to apply its derivative; see Run.
+  // If a relu's output has a single reader, it may apply the derivative; see Run.
   void NoteReads(const PlanStep& step) {
     for (const int input : step.inputs) {
       if (input >= 0) plan_.values[input].relu_by_reader = TraitsOf(step).applies_relu_before;
     }
   }
 
-  // A value and the step that makes it are added together.
+  // Each step adds one value, so their indices are equal.
   PlanStep& MakerOf(int value) {
     PlanStep& step = plan_.steps[static_cast<size_t>(value)];
     MUSTER_CHECK(step.output == value);
     return step;
   }
 
-  // The step that made `value`, if it is still possible to change what it makes: nobody else reads
-  // it, and it is nothing but its own result.
+  // The step that made `value`, or null if its output must not change: another step reads it, or it
+  // includes an activation.
   PlanStep* MakerOfOwn(int value) {
     if (value < 0 || plan_.values[value].readers != 1) return nullptr;
     PlanStep& step = MakerOf(value);
     return step.activation == Activation::kNone ? &step : nullptr;
   }
 
-  // The maker's output becomes that of layer `index`.
+  // The maker's output becomes the output of layer `index`.
   void TakeOver(int index, PlanStep& maker) {
     value_of_[index] = maker.output;
     plan_.values[maker.output].readers = readers_[index];
@@ -121,7 +122,7 @@ class Planner {
     return true;
   }
 
-  // The other summand exists when the later batch norm runs, whoever made it.
+  // When the later batch norm runs, the other summand exists already.
   bool FuseAdd(const PlanStep& step) {
     const bool is_sum = std::holds_alternative<AddSpec>(layers_[step.layer].spec);
     if (!is_sum || step.inputs.size() != 2) return false;
@@ -144,7 +145,7 @@ class Planner {
     if (mode_ == Mode::kInference) return true;
     const PlanStep& maker = MakerOf(input);
     const Layer& layer = layers_[maker.layer];
-    // A relu's output is needed by whoever applies its derivative; of a fused one the signs are.
+    // A relu's derivative needs its output; if the relu is fused, only the signs.
     return !BackwardReadsOutput(layer, maker, true) &&
            layer.traits().activation != Activation::kRelu &&
            (!plan_.values[input].relu || traits.keeps_signs);
@@ -153,7 +154,7 @@ class Planner {
   const std::vector<Layer>& layers_;
   const Mode mode_;
   Plan plan_;
-  std::vector<int> value_of_;  // each layer's output
+  std::vector<int> value_of_;  // the output of each layer
   std::vector<int> readers_;
 };
 

@@ -1,13 +1,13 @@
-// How a network runs forward: which op for which layers, and which values they read and make. The
-// same for any batch size; chosen once for the whole graph.
+// The forward pass of a network: which op runs which layers, and which values they read and make.
+// Chosen once for the whole graph, for any batch size.
 //
-// What is decided here:
-//   - relu joins the convolution, dense layer, sum or batch norm that it follows, relu6 the batch
-//     norm, and a sum of two joins the batch norm that made the later one;
-//   - relu, relu6 and dropout work in place where nobody needs what they overwrite;
-//   - flatten, and in inference dropout, are nothing at all;
-//   - who applies a relu's derivative: see OpOptions.
-// backward_plan.h has the way back.
+// Decisions:
+//   - relu is fused into the convolution, dense layer, sum or batch norm that it follows, relu6
+//     into the batch norm, and a sum of two into the batch norm that made the later one;
+//   - relu, relu6 and dropout work in place if the overwritten value is not needed;
+//   - flatten, and in inference dropout, have no op;
+//   - which op applies a relu's derivative: see OpOptions.
+// The backward pass is in backward_plan.h.
 #pragma once
 
 #include <cstdint>
@@ -18,29 +18,30 @@
 
 namespace muster {
 
-// Values are counted from 0, in the order in which they are made.
+// Values are numbered from 0 in the order in which they are made.
 constexpr int kDataValue = -1;  // the input image
 
 struct PlanValue {
-  int64_t elements = 0;         // per sample
-  int place = 0;                // the value in whose memory it lies: itself, or what it overwrote
-  int readers = 0;              // how many inputs of steps, the loss included, it is
-  bool gradient = false;        // something upstream is trained
-  bool relu = false;            // a relu's output whose derivative its readers' side applies …
-  bool relu_by_reader = false;  // … and the only reader can do that itself
+  int64_t elements = 0;   // per sample
+  int place = 0;          // the value whose memory it uses: itself, or the value that it overwrote
+  int readers = 0;        // the number of inputs of steps, including the loss, that read it
+  bool gradient = false;  // whether an upstream variable is trained
+  // a relu's output whose derivative is applied after this value's gradient is complete
+  bool relu = false;
+  bool relu_by_reader = false;  // the only reader can apply that derivative itself
 };
 
 struct PlanStep {
-  int layer = 0;  // the op is made for this layer
+  int layer = 0;  // the layer whose op it runs
   std::vector<int> inputs;
-  int output = kDataValue;  // the loss has none
+  int output = kDataValue;  // unused by the loss
   Activation activation = Activation::kNone;
   bool fuse_add = false;
-  bool backward = false;  // something here or upstream is trained
+  bool backward = false;  // whether a variable here or upstream is trained
 };
 
 struct Plan {
-  std::vector<PlanStep> steps;  // all but the loss, in execution order
+  std::vector<PlanStep> steps;  // all except the loss, in execution order
   PlanStep loss;
   std::vector<PlanValue> values;
 
@@ -52,7 +53,7 @@ struct Plan {
 
 Plan MakePlan(const Graph& graph, Mode mode);
 
-// Whether the backward of a step's op looks at what the op read, or made (see BackwardArgs).
+// Whether the backward of a step's op reads the op's input, or its output (see BackwardArgs).
 bool BackwardReadsInput(const Layer& layer, bool input_is_relu);
 bool BackwardReadsOutput(const Layer& layer, const PlanStep& step, bool input_is_relu);
 

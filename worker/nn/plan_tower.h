@@ -1,4 +1,4 @@
-// Which batches a worker will ask of its tower.
+// Plans the batches that a worker may compute.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace muster {
 
-// Plans every batch that a worker may compute: each slice size of the plan, since any slice can
-// become its own, and the blocks of `block` samples, at most, of evaluations on sets of these
-// sizes.
+// Plans every batch size that a worker may compute: each slice size of the plan, because a worker
+// can take over any slice, and the blocks of at most `block` samples of evaluations on sets of
+// these sizes.
 void PlanTower(const StepPlan& plan, std::initializer_list<int64_t> evaluated, int64_t block,
                Tower& tower);
 

@@ -9,13 +9,13 @@
 namespace muster {
 namespace {
 
-// The address of variable `index` in an arena; null where there is none (-1).
+// The address of variable `index` in a buffer of the graph's layout; null for -1.
 template <typename T>
 T* At(const Graph& graph, int index, std::span<T> arena) {
   return index < 0 ? nullptr : arena.data() + graph.variables()[index].offset;
 }
 
-// An op has one pair of trained variables at most.
+// An op has at most one pair of trained variables.
 int WeightsOf(const Layer& layer) { return layer.scale >= 0 ? layer.scale : layer.weights; }
 int BiasOf(const Layer& layer) { return layer.shift >= 0 ? layer.shift : layer.bias; }
 
@@ -76,7 +76,7 @@ void Program::PlaceAll(Mode mode) {
   scratch_ = all.back().offset;
 }
 
-// Of the memory of each value; one that lies in another's place has none of its own.
+// The lifetimes of the values' memory. A value that uses another's memory has none.
 std::vector<Lifetime> Program::ValueLifetimes() const {
   std::vector<Lifetime> values(plan_.values.size());
   for (const PlanStep& step : plan_.steps) {
@@ -136,7 +136,7 @@ std::vector<Lifetime> Program::GradientLifetimes() const {
   return gradients;
 }
 
-// The states of the ops and of the loss, and the scratch that they share.
+// The states of the ops and the loss, and their shared scratch.
 std::vector<Lifetime> Program::StateLifetimes(Mode mode) const {
   std::vector<Lifetime> states;
   size_t scratch = 0;
@@ -229,7 +229,7 @@ void Program::BringLogits(const void* logits, float* to) {
   backend_.Record(Queue::kCompute, *computed);
   backend_.Await(Queue::kCopyOut, *computed);
   backend_.CopyOut(to, logits, bytes);
-  // What computes next may write where they lie.
+  // The next computation may overwrite them.
   backend_.Record(Queue::kCopyOut, *copied);
   backend_.Await(Queue::kCompute, *copied);
 }

@@ -1,5 +1,5 @@
-// A plan made concrete for one batch size and mode: its ops, and where in the workspace each value,
-// gradient and state lies. The workspace is the tower's, shared by all programs of a mode.
+// A plan for one batch size and mode: its ops, and the places of values, gradients and states in
+// the workspace, which the tower owns and all programs of a mode share.
 //
 // Owner and thread: the tower, its compute thread.
 #pragma once
@@ -22,20 +22,20 @@ namespace muster {
 
 class Program {
  public:
-  // `backward` is used in training only. Both plans and `layouts`, the tower's, must outlive the
-  // program. Nothing large is allocated.
+  // `backward` is only used in training. Both plans and the tower's `layouts` must outlive the
+  // program. Allocates no large memory.
   Program(const Graph& graph, const Plan& plan, const BackwardPlan& backward, Backend& backend,
           WeightLayouts& layouts, int64_t count, Mode mode, uint64_t seed);
 
   size_t workspace_bytes() const { return workspace_bytes_; }
-  // The layer that needs most of it: its output, what it keeps for backward, its scratch.
+  // The layer with the largest share: its output, its state for backward, its scratch.
   struct LayerBytes {
     const Layer* layer = nullptr;
     size_t bytes = 0;
   };
   LayerBytes LargestLayer() const;
 
-  // As in Tower; the workspace is in the device's memory.
+  // As in Tower. The workspace is device memory.
   void Forward(const DeviceInput& input, std::span<const float> weights, int64_t weights_version,
                const LayerHook& before_layer, std::byte* workspace);
   void Backward(float loss_scale, const DeviceInput& input, std::span<const float> weights,
@@ -56,11 +56,11 @@ class Program {
   std::vector<Lifetime> GradientLifetimes() const;
   std::vector<Lifetime> StateLifetimes(Mode mode) const;
 
-  // Steps are counted from 0: those of forward, the loss forward, the loss backward, those back.
+  // Time counts steps from 0: forward, the loss forward, the loss backward, backward.
   int LossTime() const { return static_cast<int>(plan_.steps.size()); }
   int BackwardTime(size_t step) const { return LossTime() + 2 + static_cast<int>(step); }
 
-  // Of numbers of the backend's activation_type, for the whole batch.
+  // The size of `elements` values of the backend's activation_type for each sample of the batch.
   size_t ActivationBytes(int64_t elements) const;
   LossArgs LossArguments(const DeviceInput& input, std::byte* workspace) const;
   const void* Value(int value, const DeviceInput& input, const std::byte* workspace) const;
@@ -83,7 +83,7 @@ class Program {
   size_t loss_state_ = 0;
   size_t scratch_ = 0;
   size_t workspace_bytes_ = 0;
-  // Addresses handed to an op, kept so that a step allocates nothing.
+  // Addresses passed to an op; members, so that a step allocates nothing.
   std::vector<const void*> inputs_;
   std::vector<void*> input_gradients_;
 };

@@ -16,12 +16,12 @@ namespace {
 using Floats = std::vector<float>;
 
 constexpr double kOpPatience = 120;  // seconds, for one op
-constexpr int64_t kMostSamples = 8;  // that the reference computes
-constexpr double kMostFlops = 2e10;  // of the reference, in all: a second or so
-// A tensor of very small numbers is compared as if this were its largest.
+constexpr int64_t kMostSamples = 8;  // computed by the reference
+constexpr double kMostFlops = 2e10;  // of the reference in total: about a second
+// A tensor of very small values is compared as if this were its largest value.
 constexpr double kLeastScale = 0.1;
 
-// In [-1, 1), from `place` and the index alone.
+// Values in [-1, 1) that only depend on `place` and the index.
 Floats RandomFloats(int64_t count, uint64_t place) {
   Floats floats(static_cast<size_t>(count));
   uint64_t state = place << 40;
@@ -34,21 +34,20 @@ Floats RandomFloats(int64_t count, uint64_t place) {
   return floats;
 }
 
-// What both sides are given, for the samples that the reference computes.
+// The inputs of both sides, for the samples that the reference computes.
 struct Given {
   Floats input, output_gradient, weights, bias;
   std::vector<int32_t> labels;
 };
 
-// What one side makes of it. Gradients of variables are those of the reference's samples. On the
-// device, tensors of activations are those of the first samples, and once more of the last.
+// A result of one side. Gradients of variables are for the reference's samples. The device's
+// activation tensors appear twice: for the first samples and for the last.
 struct Tensor {
   std::string name;
   Floats values;
 };
 using Made = std::vector<Tensor>;
 
-// One op with its memory.
 class Bench {
  public:
   Bench(Backend& backend, int64_t samples, int64_t batch)
@@ -75,7 +74,7 @@ class Bench {
   void* Activations(int64_t per_sample) {
     return Bytes(static_cast<size_t>(batch_ * per_sample) * BytesOf(backend_.activation_type()));
   }
-  // The samples' values, again and again.
+  // Uploads the samples' values, repeated to fill the batch.
   void* Activations(const Floats& values) {
     const auto count = static_cast<int64_t>(values.size());
     void* const at = Activations(count / samples_);
@@ -103,7 +102,7 @@ class Bench {
     Await(Queue::kCompute);
     CopyOut(to, from, bytes);
   }
-  // The first samples and the last.
+  // Downloads the first samples and the last.
   void DownloadActivations(Made& made, const std::string& name, void* from, int64_t per_sample) {
     if (from == nullptr) return;
     Await(Queue::kCompute);
@@ -112,7 +111,7 @@ class Bench {
     const int64_t last = (batch_ - samples_) * per_sample;
     made.push_back({name + " of the last samples", Activations(from, last, samples_ * per_sample)});
   }
-  // Of the device to the samples.
+  // The number of copies of each sample on the device.
   double copies() const { return static_cast<double>(batch_) / static_cast<double>(samples_); }
 
  private:
@@ -125,7 +124,7 @@ class Bench {
       std::copy_n(static_cast<const char*>(from), bytes, static_cast<char*>(to));
       return;
     }
-    Await(Queue::kCompute);  // which cleared it
+    Await(Queue::kCompute);  // kCompute cleared it
     backend_.CopyIn(to, from, bytes);
     Await(Queue::kCopyIn);
   }
@@ -151,7 +150,7 @@ class Bench {
   void Await(Queue queue) {
     backend_.Record(queue, *event_);
     if (event_->Wait(kOpPatience)) return;
-    throw Error(ExitCode::kDeadline, "the device did not end its work within {:g} s", kOpPatience);
+    throw Error(ExitCode::kDeadline, "the device did not finish within {:g} s", kOpPatience);
   }
 
   Backend& backend_;
@@ -225,14 +224,14 @@ Made RunLoss(Backend& backend, const Layer& layer, const OpOptions& options, con
   const auto of_samples = [&](auto sum) {
     return static_cast<float>(static_cast<double>(sum) / bench.copies());
   };
-  Made made{
-      {"the sum of the losses", {of_samples(sums.loss)}},
-      {"the number of right answers", {of_samples(sums.correct), of_samples(sums.correct_top5)}}};
+  Made made{{"the sum of the losses", {of_samples(sums.loss)}},
+            {"the number of correct predictions",
+             {of_samples(sums.correct), of_samples(sums.correct_top5)}}};
   bench.DownloadActivations(made, "the gradient of the logits", gradient, in);
   return made;
 }
 
-// Products, convolutions, and layers that add up over a batch, an image or channels.
+// Only products, convolutions, and layers that sum over a batch, an image or channels.
 bool IsTested(const Layer& layer) {
   if (const auto* pool = std::get_if<PoolSpec>(&layer.spec)) {
     return pool->kind == PoolSpec::Kind::kAverage;
@@ -246,8 +245,7 @@ struct Tested {
   OpOptions options;
 };
 
-// Made as a tower makes them in training, so that no convolution goes a way that none of the job's
-// goes.
+// Makes the ops as a tower does in training, so that the convolutions use the job's algorithms.
 std::vector<Tested> WhatToTest(const Graph& graph) {
   Plan plan = MakePlan(graph, Mode::kTraining);
   plan.steps.push_back(plan.loss);
@@ -258,8 +256,8 @@ std::vector<Tested> WhatToTest(const Graph& graph) {
     if (!IsTested(layer)) continue;
     OpOptions options{.input_gradient = plan.NeedsGradient(step.inputs[0]),
                       .input_is_relu = plan.InputIsRelu(step)};
-    // Not that of a batch norm, whose backward asks of sums that were rounded whether they are
-    // above zero.
+    // Without a batch norm's activation: its backward depends on whether rounded sums are above
+    // zero.
     if (layer.traits().fuses == LayerTraits::Fuses::kRelu) options.activation = step.activation;
     const std::string key =
         fmt::format("{} {} {} {} {} {} {}", layer.kind, NumbersOf(layer.spec),
@@ -283,7 +281,7 @@ Given MakeGiven(const Tested& tested, const Graph& graph, int64_t samples, Eleme
               .weights = RandomFloats(weights, 3),
               .bias = RandomFloats(bias, 4),
               .labels = {}};
-  // What 16 bits cannot hold is no error of the device's.
+  // Rounding of the inputs to 16 bits must not count as an error of the device.
   for (Floats* floats : {&given.input, &given.output_gradient, &given.weights}) {
     RoundTo(type, *floats);
   }
@@ -296,7 +294,7 @@ Given MakeGiven(const Tested& tested, const Graph& graph, int64_t samples, Eleme
   return given;
 }
 
-// The first difference, in words; "" if there is none.
+// Describes the first difference; "" if there is none.
 std::string Compare(const Made& device, const Made& reference, double tolerance) {
   for (const Tensor& got : device) {
     const auto expected = std::ranges::find_if(
@@ -308,15 +306,15 @@ std::string Compare(const Made& device, const Made& reference, double tolerance)
     }
     for (size_t i = 0; i < got.values.size(); ++i) {
       const double difference = std::abs(static_cast<double>(got.values[i]) - expected->values[i]);
-      if (difference <= tolerance * scale) continue;  // false for what is not a number
-      return fmt::format("{}: number {} is {:g}, on the CPU {:g} (at most {:.2g} apart expected)",
+      if (difference <= tolerance * scale) continue;  // false for NaN
+      return fmt::format("{}: value {} is {:g}, expected {:g} as on the CPU, tolerance {:.2g}",
                          got.name, i, got.values[i], expected->values[i], tolerance * scale);
     }
   }
   return "";
 }
 
-// Of the batch's divisors the largest that is small enough.
+// The largest divisor of the batch within the limits.
 int64_t SamplesFor(const std::vector<Tested>& all, int64_t batch) {
   double flops = 0;
   for (const Tested& tested : all) flops += 3 * tested.layer.forward_flops;
@@ -350,7 +348,7 @@ SelfTestResult RunSelfTest(const Graph& graph, int64_t batch, double tolerance, 
     } catch (const OutOfDeviceMemory&) {
       throw;
     } catch (const Error& error) {
-      result.failure = fmt::format("fails: {}: {}", name, error.what());
+      result.failure = fmt::format("error in {}: {}", name, error.what());
       return result;
     }
     reference.Enter();
@@ -358,7 +356,7 @@ SelfTestResult RunSelfTest(const Graph& graph, int64_t batch, double tolerance, 
     const Made expected = run(reference, layer, options, given, samples);
     ++result.operations;
     if (const std::string why = Compare(got, expected, tolerance); !why.empty()) {
-      result.failure = fmt::format("computes wrongly: {}, {}", name, why);
+      result.failure = fmt::format("wrong result of {}, {}", name, why);
       return result;
     }
   }

@@ -1,6 +1,6 @@
-// Before the first step on a GPU: the products, convolutions and reductions of the job, forward and
-// back, against another backend. A GPU, driver or library that computes wrongly is found here, and
-// not in spoilt weights.
+// Runs before the first step on a GPU: compares the job's products, convolutions and reductions,
+// forward and backward, with another backend. Detects a broken GPU, driver or library before it
+// corrupts weights.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 namespace muster {
 
 struct SelfTestResult {
-  int operations = 0;  // that were compared
-  // "" if all agree. "computes wrongly: layer …, got and expected", or "fails: layer …: why".
+  int operations = 0;  // the number of compared operations
+  // "" if all agree, else "wrong result of layer …: got and expected" or "error in layer …: why".
   std::string failure;
 };
 
-// Ops on `device` are made for `batch` samples, those on `reference` (which computes in the host's
-// memory) for a few, of which the device gets copies: the same results again and again, and
-// gradients of variables that are so many times larger. Results may differ by `tolerance`, relative
-// to the largest number of a tensor. Each kind and shape of op is tested once, with what the plan
-// makes part of it. Both backends are used by the calling thread. Throws OutOfDeviceMemory.
+// Ops on `device` are made for `batch` samples, those on `reference` (which computes in host
+// memory) for a few samples. The device gets copies of these: it must repeat the results, and its
+// gradients of variables are larger by the number of copies. Results may differ by `tolerance`,
+// relative to the largest value of a tensor. Each kind and shape of op is tested once, with what
+// the plan fuses into it. The calling thread uses both backends. Throws OutOfDeviceMemory.
 SelfTestResult RunSelfTest(const Graph& graph, int64_t batch, double tolerance, Backend& device,
                            Backend& reference);
 

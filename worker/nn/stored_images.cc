@@ -8,8 +8,8 @@
 namespace muster {
 namespace {
 
-constexpr size_t kPieceBytes = size_t{2} << 20;  // of what is copied at a time
-constexpr double kPatience = 60;                 // for such a copy
+constexpr size_t kPieceBytes = size_t{2} << 20;  // size of one copy
+constexpr double kPatience = 60;                 // seconds, for one copy
 
 size_t RoundUp(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -45,13 +45,13 @@ void StoredImages::Fill(const Read& read) {
     backend_.CopyIn(At<std::byte>(to), from, bytes);
     backend_.Record(Queue::kCopyIn, *copied);
     if (copied->Wait(kPatience)) return;
-    throw Error(ExitCode::kDeadline,
-                "images on their way to the device: nothing was copied for {} s", kPatience);
+    throw Error(ExitCode::kDeadline, "copying images to the device: no progress for {} s",
+                kPatience);
   };
   std::vector<int32_t> labels;
   std::vector<uint8_t> piece;
   piece.reserve(std::max(kPieceBytes, image_));
-  size_t begin = 0;  // of the piece, in the images
+  size_t begin = 0;  // index of the first image of the piece
   for (int64_t i = 0; i < samples_; ++i) {
     const Sample sample = read(i);
     MUSTER_CHECK(sample.planes.size() == image_);

@@ -1,7 +1,7 @@
-// The images and labels of a data set in the device's memory, as they are stored, and the batches
-// that the device makes of them: the host says which samples.
+// The images and labels of a data set in device memory, as they are stored. The device makes
+// batches of them; the host only passes the sample numbers.
 //
-// Owner and thread: the backend's. Nothing is allocated but by Upload.
+// Owner and thread: the backend's. Only Upload allocates memory.
 #pragma once
 
 #include <cstddef>
@@ -16,25 +16,24 @@ namespace muster {
 
 class StoredImages {
  public:
-  // For batches of up to `most` of the `samples` samples. Of a backend that makes an ImageOp.
+  // For batches of up to `most` of the `samples` samples. The backend must make an ImageOp.
   StoredImages(Backend& backend, const ImageRecipe& recipe, int64_t samples, int64_t most);
 
   int64_t samples() const { return samples_; }
-  // That Upload allocates.
+  // The bytes that Upload allocates.
   size_t bytes() const { return scratch_ + op_->scratch_bytes(most_); }
 
-  // What the host has of one sample.
+  // One sample on the host.
   struct Sample {
     std::span<const uint8_t> planes;  // [channel][row][column]; valid until the next one
     int32_t label = 0;
   };
   using Read = std::function<Sample(int64_t index)>;
-  // Allocates the memory, and fills it. Throws Error where either cannot be done; then nothing is
-  // allocated.
+  // Allocates the memory and fills it. If it throws Error, no memory is left allocated.
   void Upload(const Read& read);
   bool uploaded() const { return memory_ != nullptr; }
 
-  // On Queue::kInput. All addresses are the device's.
+  // Makes a batch on Queue::kInput. All addresses are on the device.
   void Make(const int64_t* sample_ids, int64_t count, int64_t epoch, void* batch,
             int32_t* batch_labels);
 

@@ -49,7 +49,7 @@ class Tower::Impl {
 
   void Allocate() {
     backend_.Enter();
-    backend_.Drain();  // what goes may still be in use
+    backend_.Drain();  // queued work may still use the former buffers
     for (auto& [mode, state] : modes_) {
       try {
         AllocateMode(mode, state);
@@ -58,7 +58,7 @@ class Tower::Impl {
                     WhatFits(mode, state));
       }
     }
-    NameFailure("weights as the kernels want them", [&] { layouts_->Allocate(); });
+    NameFailure("weights in kernel layouts", [&] { layouts_->Allocate(); });
   }
 
   void UseImages(Mode mode, StoredImages* images) { modes_.at(mode).input.Use(images); }
@@ -124,15 +124,16 @@ class Tower::Impl {
     std::byte* workspace_data() const { return static_cast<std::byte*>(workspace->data()); }
 
     muster::Plan plan;
-    BackwardPlan backward;                                 // training
-    std::map<int64_t, std::unique_ptr<Program>> programs;  // by count
+    BackwardPlan backward;                                 // for training
+    std::map<int64_t, std::unique_ptr<Program>> programs;  // by batch size
     InputStage input;
-    // Of the largest of them, and what is there, which is less until Allocate.
+    // The largest planned batch and workspace, and the allocated ones, which are smaller until
+    // Allocate.
     int64_t planned_count = 0, count = 0;
     size_t planned_bytes = 0, workspace_bytes = 0;
     std::unique_ptr<DeviceBuffer> workspace;
   };
-  // The training Forward whose Backward has not come yet. No program: an empty batch.
+  // The training Forward whose Backward is still missing. No program: an empty batch.
   struct Pending {
     bool valid = false;
     Program* program = nullptr;
@@ -166,22 +167,22 @@ class Tower::Impl {
   }
 
   static const char* NameOf(Mode mode) {
-    return mode == Mode::kTraining ? "a slice" : "an evaluation's batch";
+    return mode == Mode::kTraining ? "a slice" : "an evaluation batch";
   }
 
   std::string Describe(Mode mode, const ModeState& state) const {
     const Program::LayerBytes most = state.programs.at(state.planned_count)->LargestLayer();
-    return fmt::format("activations of {} of {} samples ({:.1f} MB, {:.1f} MB of layer {} alone)",
+    return fmt::format("activations of {} of {} samples ({:.1f} MB, {:.1f} MB of it in layer {})",
                        NameOf(mode), state.planned_count, static_cast<double>(state.bytes()) * 1e-6,
                        static_cast<double>(most.bytes) * 1e-6, most.layer->name);
   }
 
-  // "; a slice of up to 12 samples fits" into what is there without this mode's buffers, found by
-  // planning smaller ones. The tower cannot be used after that.
+  // "; a slice of up to 12 samples would fit" into the memory without this mode's buffers, found by
+  // planning smaller batches. The tower must not be used after that.
   std::string WhatFits(Mode mode, ModeState& state) {
     state.workspace.reset();
     state.input.Free();
-    // What the rest of the tower still has to get.
+    // The memory that the rest of the tower still has to allocate.
     size_t rest = layouts_->bytes();
     for (const auto& [other, others] : modes_) {
       if (other != mode && others.workspace == nullptr) rest += others.bytes();
@@ -195,7 +196,7 @@ class Tower::Impl {
       const size_t needed = program.workspace_bytes() + state.input.BytesFor(count);
       (needed + rest <= room ? fits : too_many) = count;
     }
-    if (fits == 0) return "; not one sample fits";
+    if (fits == 0) return "; not even one sample would fit";
     return fmt::format("; {} of up to {} samples would fit{}", NameOf(mode), fits,
                        mode == Mode::kTraining ? " (run.slices)" : " (evaluation.batch)");
   }
@@ -208,10 +209,10 @@ class Tower::Impl {
   const Graph& graph_;
   Backend& backend_;
   const uint64_t seed_;
-  const std::unique_ptr<WeightLayouts> layouts_;  // of all programs
+  const std::unique_ptr<WeightLayouts> layouts_;  // for all programs
   std::vector<float> class_weights_;
   std::unique_ptr<DeviceBuffer> class_weights_memory_;
-  const float* class_weights_there_ = nullptr;  // in the device's memory; null: all are 1
+  const float* class_weights_there_ = nullptr;  // in device memory; null: all are 1
   std::map<Mode, ModeState> modes_;
   Pending pending_;
 };

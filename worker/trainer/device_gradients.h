@@ -1,8 +1,8 @@
-// The gradients of a step on the device: level 0 is what will be pushed, the gradient buffer; on
-// each further level lies a subtree's sum, or slice, that will be added to the level before.
+// The gradients of a step on the device. Level 0 is the gradient buffer to push; each further level
+// holds the sum of a subtree, or a slice, to be added to the level before.
 //
-// Owner and thread: the trainer's. Everything but the constructor, MakeLevels, UseSlot and Forget
-// is queued.
+// Owner and thread: the trainer's. All calls are queued except the constructor, MakeLevels, UseSlot
+// and Forget.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,11 @@ namespace muster {
 
 class DeviceGradients {
  public:
-  // `wire`: the format in which gradients travel; see Round and Add.
+  // `wire`: the format in which gradients travel; see Round and AddNextTo.
   DeviceGradients(Backend& backend, size_t floats, ElementType wire)
       : backend_(backend), floats_(floats), wire_(wire) {}
 
-  // Makes levels up to this one, all zeros, where they are not there yet.
+  // Allocates missing levels up to `last`, filled with zeros.
   void MakeLevels(size_t last) {
     while (further_.size() < last) {
       further_.push_back(NameFailure("sums of gradients over slices",
@@ -33,18 +33,18 @@ class DeviceGradients {
     }
   }
 
-  // Where the gradient that is pushed lies at the host: level 0, from now on.
+  // Sets level 0 to the device's view of this gradient buffer of the host.
   void UseSlot(std::span<float> host) {
     auto found = gradient_buffers_.find(host.data());
     if (found == gradient_buffers_.end())
       found = gradient_buffers_.try_emplace(host.data(), backend_, host).first;
     slot_ = &found->second;
   }
-  // Nothing that is queued uses the slot any more: what the device has of it goes.
+  // Frees the device's view of this buffer. No queued work may use it any more.
   void Forget(std::span<float> host) {
     const auto found = gradient_buffers_.find(host.data());
     if (found == gradient_buffers_.end()) return;
-    if (slot_ == &found->second) slot_ = nullptr;  // whoever computes next says where
+    if (slot_ == &found->second) slot_ = nullptr;  // the next UseSlot sets it
     gradient_buffers_.erase(found);
   }
   std::span<float> Level(size_t level) {
@@ -52,23 +52,23 @@ class DeviceGradients {
     return {static_cast<float*>(further_[level - 1]->data()), floats_};
   }
 
-  // Floats [begin, end) of a level as they would arrive at the server.
+  // Rounds floats [begin, end) of a level to what would arrive at the server.
   void Round(size_t level, size_t begin, size_t end) {
     backend_.RoundSlice(wire_, Level(level).data() + begin, end - begin);
   }
-  // Adds those of the next level, rounded likewise.
+  // Adds the same floats of the next level, rounded likewise.
   void AddNextTo(size_t level, size_t begin, size_t end) {
     float* const sum = Level(level).data() + begin;
     backend_.AddSlices(wire_, sum, Level(level + 1).data() + begin, sum, end - begin);
   }
-  // Of level 0: at the host when what is queued on kCopyOut is done.
+  // Copies these floats of level 0 to the host: done when the work queued on kCopyOut is done.
   void CopyOut(size_t begin, size_t end) { slot_->CopyOut(begin, end); }
 
  private:
   Backend& backend_;
   const size_t floats_;
   const ElementType wire_;
-  std::map<const float*, DeviceView> gradient_buffers_;  // by their place at the host
+  std::map<const float*, DeviceView> gradient_buffers_;  // by host address
   DeviceView* slot_ = nullptr;
   std::vector<std::unique_ptr<DeviceBuffer>> further_;
 };

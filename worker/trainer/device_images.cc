@@ -49,7 +49,7 @@ DeviceImages::DeviceImages(const config::Config& config, const Datasets& data, B
 std::unique_ptr<StoredImages> DeviceImages::Choose(const config::Config& config, const char* name,
                                                    const Dataset* set, bool augment,
                                                    int64_t largest) {
-  const bool mixes = augment && MixupAlpha(config.data()) > 0;  // at the host
+  const bool mixes = augment && MixupAlpha(config.data()) > 0;  // mixed on the host
   if (backend_.shares_host_memory() || set == nullptr || !set->stores_planes() ||
       set->size() == 0 || largest == 0 || mixes) {
     return nullptr;
@@ -59,8 +59,8 @@ std::unique_ptr<StoredImages> DeviceImages::Choose(const config::Config& config,
   auto images = std::make_unique<StoredImages>(backend_, recipe, set->size(), largest);
   if (images->bytes() > left_ / 2) {
     LogInfo(
-        "the {} set stays at the host, which makes its batches: its {:.1f} MB are more than "
-        "half of the {:.1f} MB that are left on the device",
+        "the {} set stays in host memory: its {:.1f} MB exceed half of the {:.1f} MB that are free "
+        "on the device",
         name, Megabytes(images->bytes()), Megabytes(left_));
     return nullptr;
   }
@@ -90,10 +90,9 @@ void DeviceImages::UploadSet(const char* name, const Dataset* set,
     images->Upload([&](int64_t i) {
       return StoredImages::Sample{set->Planes(i, buffer), set->Label(i)};
     });
-    LogInfo("the {} set is on the device ({:.1f} MB), which makes its batches", name,
-            Megabytes(images->bytes()));
+    LogInfo("the {} set is in device memory ({:.1f} MB)", name, Megabytes(images->bytes()));
   } catch (const Error& error) {
-    LogWarning("the {} set stays at the host, which makes its batches: {}", name, error.what());
+    LogWarning("the {} set stays in host memory: {}", name, error.what());
     images.reset();
   }
 }

@@ -1,5 +1,5 @@
-// Which data sets lie on the worker's device, which then makes their batches itself; see
-// worker/nn/stored_images.h. Who makes them is seen in the time alone: the batches are the same.
+// Which data sets lie in the worker's device memory, where the device prepares their batches; see
+// worker/nn/stored_images.h. The choice only affects speed: the batches are the same.
 //
 // Owner and thread: the trainer's.
 #pragma once
@@ -18,33 +18,33 @@
 
 namespace muster {
 
-// Samples of the largest batch of each set; 0: none will be asked for.
+// The largest batch of each set, in samples; 0: none is used.
 struct LargestBatches {
   int64_t train = 0, test = 0, validation = 0;
 };
-// The sizes of the sets that are evaluated.
+// The sizes of the evaluated sets, in samples.
 struct EvaluatedSizes {
   int64_t test = 0, validation = 0;
 };
-// Of a run of this plan from `first_step` on, with evaluations in blocks of `block` samples.
+// For a run of this plan from `first_step` on, with evaluations in blocks of `block` samples.
 LargestBatches LargestBatchesOf(const StepPlan& plan, int64_t first_step,
                                 const EvaluatedSizes& sizes, int64_t block);
 
 class DeviceImages {
  public:
-  // Chooses: the training set first, then the others, each where it takes no more than half of
-  // what is `left` of the device's memory. The other half is for what comes later: the work of a
-  // lost worker, and what libraries want. `data` may hold no sets; it must outlive this.
+  // Chooses the sets: the training set first, then the others, each if it takes at most half of the
+  // remaining `left` bytes of device memory. The rest is for later needs: the work of a lost
+  // worker, and libraries. Sets in `data` may be null; `data` must outlive this.
   DeviceImages(const config::Config& config, const Datasets& data, Backend& backend,
                const LargestBatches& largest, size_t left);
 
-  // That Upload will allocate.
+  // The number of bytes that Upload will allocate.
   size_t bytes() const;
-  // All sets, and a line that says where they are. A set whose memory cannot be had after all
-  // stays at the host, with a warning.
+  // Uploads the chosen sets and logs where each is. A set for which allocation fails stays in host
+  // memory, with a warning.
   void Upload();
 
-  // Null: at the host.
+  // Null: in host memory.
   StoredImages* train() const { return train_.get(); }
   StoredImages* of(wire::EvaluationSet set) const {
     return set == wire::VALIDATION ? validation_.get() : test_.get();

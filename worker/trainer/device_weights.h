@@ -1,4 +1,4 @@
-// The weights that a worker receives, as its device sees them.
+// The device's view of the weights that a worker receives.
 //
 // Owner and thread: the trainer's.
 #pragma once
@@ -17,12 +17,12 @@ namespace muster {
 
 class DeviceWeights {
  public:
-  // `read_only`: they are mapped for reading alone.
+  // `read_only`: the weights are mapped read-only.
   DeviceWeights(Backend& backend, std::vector<ChunkRange> chunks, bool read_only)
       : backend_(backend), chunks_(std::move(chunks)), read_only_(read_only) {}
 
-  // From now on those at this place of the host: one of two buffers, or the average. All work on
-  // what was there before is done.
+  // Selects the weights at this host address: one of two buffers, or the average. All work on its
+  // former contents must be done.
   void Use(std::span<const float> host) {
     auto found = weight_buffers_.find(host.data());
     if (found == weight_buffers_.end()) {
@@ -32,8 +32,8 @@ class DeviceWeights {
   }
   std::span<const float> floats() const { return used_->view.floats(); }
 
-  // The chunk has arrived at the host, with these contents: it is on the device for what is queued
-  // on kCompute from now on.
+  // Copies the arrived chunk to the device, unless it has these `contents` already, for work that
+  // is queued on kCompute afterwards.
   void Bring(size_t chunk, int64_t contents) {
     int64_t& there = used_->contents[chunk];
     if (there == contents) return;
@@ -47,13 +47,13 @@ class DeviceWeights {
     WeightBuffer(Backend& backend, std::span<const float> host, const DeviceWeights& weights)
         : view(backend, host, weights.read_only_), contents(weights.chunks_.size(), kNothing) {}
     DeviceView view;
-    std::vector<int64_t> contents;  // of each chunk on the device
+    std::vector<int64_t> contents;  // for each chunk on the device
   };
 
   Backend& backend_;
   const std::vector<ChunkRange> chunks_;
   const bool read_only_;
-  std::map<const float*, WeightBuffer> weight_buffers_;  // by their place at the host
+  std::map<const float*, WeightBuffer> weight_buffers_;  // by host address
   WeightBuffer* used_ = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// A worker's blocks of an evaluation.
+// A worker's part of an evaluation.
 #include <algorithm>
 
 #include "common/base/error.h"
@@ -23,7 +23,7 @@ void Trainer::Evaluate(const Order& order) {
   const auto blocks = MakeEvaluationPipeline(*set, config_.data(), order.block_size, order.blocks,
                                              images_->by(order.set));
   tower_.UseImages(Mode::kInference, images_->of(order.set));
-  const DrainAtExit drain{backend_};  // before the pipeline's memory goes
+  const DrainAtExit drain{backend_};  // before the pipeline's memory is freed
   work_ = {.order = order};
   const bool predicts = order.predictions || order.images > 0;
   work_.predictions.resize(predicts ? static_cast<size_t>(order.block_size) : size_t{0});
@@ -39,7 +39,7 @@ const Dataset* Trainer::SetOf(const Order& order) const {
   return order.set == wire::VALIDATION ? data_.validation.get() : data_.test.get();
 }
 
-// All of it: the server writes the next one to the same place.
+// Waits for the whole average: the server writes the next one to the same place.
 void Trainer::AwaitAverage() {
   for (size_t c = 0; c < client_.chunks().size();) {
     if (client_.AwaitChunk(work_.order.version, c, Client::Wait::kForUrgent,
@@ -53,13 +53,14 @@ void Trainer::AwaitAverage() {
 
 bool Trainer::EvaluateBlock(const PreparedBatch& batch, BatchPipeline& blocks) {
   const Order& order = work_.order;
-  // Layouts derived from W(version) are not those of its average: a number that no version has.
+  // A value that no version uses, so that layouts derived from W(version) are not reused for its
+  // average.
   const int64_t contents = order.average ? -1 - order.version : order.version;
   for (;;) {
     try {
       if (order.average) {
         AwaitAverage();
-        weights_.Use(client_.Average());  // which has its place from the first chunk on
+        weights_.Use(client_.Average());  // its address is fixed after the first chunk
         for (size_t c = 0; c < client_.chunks().size(); ++c) weights_.Bring(c, contents);
       } else {
         weights_.Use(client_.Weights(order.version));

@@ -40,11 +40,11 @@ class BlockRunner {
     weights_.CopyIn(0, weights.size());
   }
 
-  // Calls take(batch, sums) for each of them, until that returns false.
+  // Calls take(batch, sums) for each block until it returns false.
   template <typename Take>
   void Run(Range blocks, const Take& take) {
     const auto pipeline = MakeEvaluationPipeline(set_, config_.data(), block_size_, blocks);
-    const DrainAtExit drain{backend_};  // before the pipeline's memory goes
+    const DrainAtExit drain{backend_};  // before the pipeline's memory is freed
     bool wanted = true;
     for (int64_t block = blocks.begin; wanted && block < blocks.end; ++block) {
       const PreparedBatch& batch = pipeline->Next(config_.deadlines().progress_s());
@@ -63,7 +63,7 @@ class BlockRunner {
   }
 
   int64_t block_size() const { return block_size_; }
-  // Of the block that was computed last.
+  // The results of the latest block.
   std::span<const float> logits() const { return logits_; }
   std::span<const int32_t> predictions() const { return predictions_; }
 
@@ -90,7 +90,7 @@ void PredictSamples(const config::Config& config, const Graph& graph, Backend& b
   const auto outputs = static_cast<size_t>(graph.outputs());
   const int64_t size = runner.block_size();
   for (auto at = samples.begin(); at != samples.end();) {
-    // Blocks next to one another are prepared ahead of their use.
+    // Adjacent blocks share a pipeline, which prepares them ahead of their use.
     Range blocks{*at / size, *at / size + 1};
     auto end = at;
     for (; end != samples.end() && *end / size <= blocks.end; ++end) blocks.end = *end / size + 1;
@@ -110,7 +110,7 @@ void EvaluateBlocks(const config::Config& config, const Graph& graph,
                     std::span<const float> weights, const Dataset& set, const OnBlock& on_block) {
   const int64_t size = config.evaluation().batch(), threads = config.cluster().workers();
   std::mutex mutex;
-  std::exception_ptr failure;  // the first one; the other threads end, too
+  std::exception_ptr failure;  // the first failure, which ends the other threads too
   const auto compute = [&](Range blocks) {
     try {
       const std::unique_ptr<Backend> backend = make_backend();

@@ -1,5 +1,4 @@
-// What a network makes of a data set without a server: of single samples, or of all blocks of an
-// evaluation.
+// Computes predictions without a server: for single samples, or for all blocks of an evaluation.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +15,23 @@
 
 namespace muster {
 
-// `logits`: what the loss reads, one for each class. Valid during the call.
+// `logits`: the input of the loss, one value for each class. Valid during the call.
 using OnPrediction =
     std::function<void(int64_t sample, int32_t label, std::span<const float> logits)>;
 
-// Calls `on_prediction` for each of these samples of `set`, in ascending order. Each is computed
-// within the block that an evaluation has it in, so that the bits are those of the evaluation.
-// `weights`: an arena of the graph's layout.
+// Calls `on_prediction` for these samples of `set` in ascending order. Each is computed within its
+// block of an evaluation, so that the bits are the same as there. `weights` has the graph's layout.
 void PredictSamples(const config::Config& config, const Graph& graph, Backend& backend,
                     std::span<const float> weights, const Dataset& set,
                     std::vector<int64_t> samples, const OnPrediction& on_prediction);
 
-// `predicted`: the class of each sample; empty where the network predicts values. All is valid
-// during the call.
+// `predicted`: the class of each sample; empty if the network predicts values. All arguments are
+// valid during the call.
 using OnBlock = std::function<void(const PreparedBatch& batch, const LossSums& sums,
                                    std::span<const int32_t> predicted)>;
 
 // Computes all blocks of `set` in as many threads as the config has workers. Each thread makes its
-// own backend. `on_block` is called by one thread at a time, with the blocks in any order.
+// own backend. Calls of `on_block` are serialized; the blocks come in any order.
 void EvaluateBlocks(const config::Config& config, const Graph& graph,
                     const std::function<std::unique_ptr<Backend>()>& make_backend,
                     std::span<const float> weights, const Dataset& set, const OnBlock& on_block);

@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kMostBytes = 1 << 20;
 
-// From planes to pixels.
+// Converts planes to interleaved pixels.
 std::string Interleaved(std::span<const uint8_t> planes, size_t channels) {
   const size_t count = planes.size() / channels;
   std::string pixels(planes.size(), '\0');

@@ -1,4 +1,4 @@
-// Samples of an evaluation, for people to look at.
+// Sample images of an evaluation, for display.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace muster {
 
-// Adds the first samples of the set, as many as there are predictions and fit into a message.
+// Adds the first samples of the set: as many as there are predictions and as fit into a message.
 void AddSampleImages(const Dataset& set, std::span<const int32_t> predictions,
                      wire::EvaluatedBlock& block);
 

@@ -17,7 +17,7 @@ SliceGuard::SliceGuard(Backend& backend, std::shared_ptr<const GradientGuard> gu
 void SliceGuard::Fill(std::span<float> level) {
   if (guard_ == nullptr) return;
   if (marked_.empty()) return guard_->Fill(level, 0, level.size());
-  backend_.Drain();  // what was queued may read it
+  backend_.Drain();  // queued work may read it
   backend_.CopyIn(level.data(), marked_.data(), level.size_bytes());
   backend_.Drain();
 }

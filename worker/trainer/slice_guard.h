@@ -1,6 +1,6 @@
-// The gradient guard of each slice, on whatever device and level of DeviceGradients it is computed:
-// before it is rounded or added to another one, which would hide what was not written. For finding
-// mistakes: a device of its own is waited for.
+// Applies the gradient guard to each slice, on any device and level of DeviceGradients, before it
+// is rounded or added to another slice, which would hide unwritten values. For debugging: it waits
+// for the device.
 //
 // Owner and thread: the trainer's.
 #pragma once
@@ -18,18 +18,18 @@ namespace muster {
 
 class SliceGuard {
  public:
-  // `guard` may be null: then nothing is done. `floats`: of an arena.
+  // `guard` may be null: then no call has an effect. `floats`: the size of a gradient buffer.
   SliceGuard(Backend& backend, std::shared_ptr<const GradientGuard> guard, size_t floats);
 
-  // A slice's gradient will be written here, on the device: a whole arena.
+  // Marks a whole gradient on the device as unwritten, before a slice is computed into it.
   void Fill(std::span<float> level);
-  // It has been, in [begin, end). Throws as GradientGuard::Check does.
+  // Checks [begin, end) after it was computed. Throws like GradientGuard::Check.
   void Check(std::span<const float> level, size_t begin, size_t end, int64_t slice, int64_t step);
 
  private:
   Backend& backend_;
   const std::shared_ptr<const GradientGuard> guard_;
-  std::vector<float> marked_, copy_;  // arenas at the host, for a device with memory of its own
+  std::vector<float> marked_, copy_;  // host copies, for a device with separate memory
 };
 
 }  // namespace muster

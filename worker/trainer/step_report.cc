@@ -14,10 +14,9 @@ double Milliseconds(Clock::duration d) {
 
 }  // namespace
 
-// Between steps a worker waits in three stages: until its gradients are handed over (push); until
-// the server wants the next step and the first layer's new weights are there, which is when the
-// slowest worker's gradient has been added (wait); and until the other layers' weights are there
-// (pull).
+// Between steps a worker waits in three stages: until its gradients are handed over (push), until
+// the first layer's new weights arrive, that is, until the slowest worker's gradient was added
+// (wait), and until the other layers' weights arrive (pull).
 void StepReport::BookWait(Time begin, Time handed_over) {
   const Time end = Clock::now();
   const Time pushed = std::clamp(handed_over, begin, end);

@@ -1,4 +1,4 @@
-// The gradients of one step: slices, their sums, their way to the server.
+// Computes the gradients of one step: slices, their sums, and the push to the server.
 #include <utility>
 
 #include "common/base/error.h"
@@ -24,12 +24,12 @@ std::unique_ptr<BatchPipeline> Trainer::MakeBatches(int64_t first_step, int64_t 
 void Trainer::TrainStep(Order order) {
   trace::AtStep(order.version);
   const trace::Span span("step");
-  // Another share, or not the step that comes next: batches made ahead are others.
+  // Batches were made ahead for the former share and the next step. Discard them if either differs.
   std::vector<TreeNode> nodes;
   for (const OrderPart& part : order.parts) nodes.push_back(part.node);
   if (share_.batches == nullptr || nodes != share_.nodes || order.version != share_.next_step) {
-    AwaitDevice(*input_copied_, StepLimit());  // of a batch that was made ahead
-    share_.batches.reset();                    // its threads first
+    AwaitDevice(*input_copied_, StepLimit());  // the copy of a batch that was made ahead
+    share_.batches.reset();                    // ends its threads first
     share_.batches = MakeBatches(order.version, client_.plan().total_steps, nodes);
   }
   share_.nodes = std::move(nodes);
@@ -44,8 +44,8 @@ void Trainer::TrainStep(Order order) {
   first_step_done_ = true;
 }
 
-// Those that were needed for the work of others, or for a larger share: each is as large as the
-// model. Where workers are lost again and again they stay.
+// Frees buffers of takeovers or of a formerly larger share, each as large as the model. They are
+// kept for some steps in case more workers are lost.
 void Trainer::GiveBackBuffers() {
   constexpr int64_t kKeptSteps = 8;
   std::erase_if(buffer_used_, [&](const auto& buffer) {
@@ -62,7 +62,7 @@ void Trainer::TakeOver(Order order) {
   completions_.RunAll(StepLimit());
   const std::vector<TreeNode> nodes{order.parts.at(0).node};
   const auto batches = MakeBatches(order.version, order.version + 1, nodes);
-  const DrainAtExit drain{backend_};  // before the batches' memory goes
+  const DrainAtExit drain{backend_};  // before the batches' memory is freed
   Work work{.order = std::move(order), .batches = batches.get()};
   work.chunks.assign(client_.chunks().size(), work.order.chunks.empty());
   for (const uint32_t chunk : work.order.chunks) work.chunks[chunk] = true;
@@ -89,16 +89,16 @@ void Trainer::ComputePart(const OrderPart& part) {
   }
 }
 
-// Begins again for as long as the server wants something else first: only the first slice of a step
-// can meet that, since no pass ends before all weights of its version are there, and with them the
-// step before is complete.
+// Restarts as long as urgent orders arrive. Only the first slice of a step can meet one: a pass
+// only ends after all weights of its version have arrived, and then the step before is complete.
 LossSums& Trainer::Forward(const PreparedBatch& batch) {
   const Clock::time_point begin = Clock::now();
   report_.BeginPasses();
   for (;;) {
     try {
       weights_.Use(client_.Weights(work_.order.version));
-      LossSums& sums = work_.sums.emplace_back();  // stays where it is until the next step
+      // a deque: the address stays valid during the step
+      LossSums& sums = work_.sums.emplace_back();
       tower_.Forward(
           InputOf(batch), Mode::kTraining, weights_.floats(), work_.order.version,
           [this](int layer) { AwaitLayer(layer); }, sums);
@@ -129,7 +129,7 @@ bool Trainer::Accumulate(const TreeNode& node, size_t level, const std::vector<s
   const TreeNode left{node.level - 1, 2 * node.index}, right{node.level - 1, 2 * node.index + 1};
   if (Covers(right, client_.plan().slices).empty()) return Accumulate(left, level, pending, last);
   if (!Accumulate(left, level, {}, false)) {
-    // Nothing to add to: the right half is the sum.
+    // The left half is empty: the right half is the sum.
     return Accumulate(right, level, pending, last);
   }
   std::vector<size_t> waiting{level};
@@ -146,13 +146,13 @@ bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t
                            bool last) {
   const trace::Span span("slice", {}, {.slice = static_cast<int32_t>(slice)});
   const Clock::time_point begin = Clock::now();
-  // The pipeline makes a new batch where the last one was.
+  // The pipeline overwrites the last batch.
   AwaitDevice(*input_copied_, StepLimit());
   const PreparedBatch& batch = work_.batches->Next(StepLimit());
   MUSTER_CHECK(batch.step == work_.order.version && batch.index == slice);
   report_.BookInput(begin);
   if (batch.count == 0) {
-    // Orders come ahead of time: the step begins only when all its weights are there.
+    // Orders arrive early: the step only begins when all its weights have arrived.
     AwaitAll();
     client_.ReportLoss(work_.order.version, *work_.part, slice, 0, 0, 0);
     return false;
@@ -161,13 +161,13 @@ bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t
   LossSums& sums = Forward(batch);
   backend_.Record(Queue::kCopyIn, *input_copied_);
   const Clock::time_point loss = Clock::now();
-  // Gradients follow on the same queue: the server has a slice's loss before them.
-  const OrderPart& part = *work_.part;  // of the order, which stays until all is pushed
+  // Gradients follow on the same queue, so the server gets a slice's loss before them.
+  const OrderPart& part = *work_.part;  // in work_.order, which lives until everything is pushed
   completions_.Then(Queue::kCopyOut, [this, slice, count = batch.count, &part, &sums] {
     client_.ReportLoss(work_.order.version, part, slice, count, sums.loss, sums.correct);
   });
   report_.AddPushed(loss);
-  // Gradients are those of the mean over the whole batch: workers and server only ever add.
+  // Scaled for the mean over the whole batch, so that workers and server only add.
   guard_.Fill(gradients_.Level(level));
   work_.last_slice = slice;
   const float scale = 1.0f / static_cast<float>(work_.order.samples);
@@ -176,7 +176,7 @@ bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t
   });
   StageNext(*work_.batches, Mode::kTraining);
   report_.BookCompute(forward);
-  // A gradient that is added here is what would have come of it at the server.
+  // Round what is added here as the server would receive it.
   if (!last) {
     guard_.Check(gradients_.Level(level), 0, graph_.arena_floats(), slice, work_.order.version);
   }
@@ -194,8 +194,8 @@ void Trainer::LayerDone(int layer, const std::vector<size_t>& pending) {
   report_.AddPushed(begin);
 }
 
-// The rightmost slice was written one level below the innermost pending sum; the sums are folded
-// from there to level 0, which is the gradient buffer.
+// The rightmost slice was written one level below the innermost pending sum. Folds the sums from
+// there to level 0, the gradient buffer.
 void Trainer::AddAndPush(size_t chunk, const std::vector<size_t>& pending) {
   const ChunkRange& range = client_.chunks()[chunk];
   guard_.Check(gradients_.Level(pending.empty() ? 0 : pending.front() + 1), range.begin, range.end,
@@ -218,7 +218,8 @@ void Trainer::CopyOutAndPush(size_t chunk) {
 
 double Trainer::StepLimit() const {
   const config::Deadlines& limits = config_.deadlines();
-  return first_step_done_ ? limits.step_s() : limits.first_step_s();  // with a cold disk
+  // includes reads from a cold disk
+  return first_step_done_ ? limits.step_s() : limits.first_step_s();
 }
 
 }  // namespace muster

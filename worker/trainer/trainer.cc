@@ -27,7 +27,7 @@ LayerChunks ChunksByLayer(const Graph& graph, const std::vector<ChunkRange>& chu
       }
     }
     for (const int layer : layers) result.reads[static_cast<size_t>(layer)].push_back(c);
-    // Backward ends with the first layer. A chunk of padding only goes with any layer.
+    // Backward ends with the first layer. A chunk of padding only is pushed with any layer.
     const int first = layers.empty() ? graph.variables().back().layer : *layers.begin();
     result.finishes[static_cast<size_t>(first)].push_back(c);
   }
@@ -52,7 +52,7 @@ Trainer::Trainer(const config::Config& config, const Graph& graph, const Dataset
       results_copied_(backend.MakeEvent()),
       layer_chunks_(ChunksByLayer(graph, client.chunks())),
       orders_(MakeEpochOrders(*data.train, config.run().seed())) {
-  // Everything is made before the first step.
+  // Make everything before the first step.
   share_.nodes = client.terms().nodes;
   share_.next_step = client.terms().first_step;
   size_t buffer = 0;
@@ -69,10 +69,10 @@ Trainer::Trainer(const config::Config& config, const Graph& graph, const Dataset
   report_.SetDeviceMemory(backend_.memory_use().held);
 }
 
-// Last of all: they get of what is left of the device's memory.
+// Called last: the images get a share of the remaining device memory.
 void Trainer::BringImages() {
   size_t left = backend_.memory_use().available;
-  if (config_.evaluation().use_ema()) {  // which comes with the first evaluation
+  if (config_.evaluation().use_ema()) {  // allocated by the first evaluation
     left -= std::min(left, DeviceView::BytesFor(backend_, graph_.arena_floats()));
   }
   const LargestBatches largest =
@@ -84,7 +84,7 @@ void Trainer::BringImages() {
   tower_.UseImages(Mode::kTraining, images_->train());
 }
 
-// Before the memory goes that the device may be working on.
+// Before memory is freed that the device may be using.
 Trainer::~Trainer() { backend_.Drain(); }
 
 void Trainer::Run() {

@@ -1,5 +1,5 @@
-// One worker's part of the run: computes its slices of each step, evaluates its blocks, and times
-// what it does.
+// A worker's compute loop: computes its slices of each step, evaluates its blocks, and measures
+// times.
 #pragma once
 
 #include <chrono>
@@ -25,20 +25,21 @@
 
 namespace muster {
 
-// Thrown out of a forward pass by a wait for weights: the server wants something else first.
+// Thrown out of a forward pass while it waits for weights: an urgent order has arrived.
 struct Superseded {};
-// … and wants nothing of this any more.
+// Thrown while urgent orders are executed: the worker was reset, so its work is not wanted any
+// more.
 struct WasReset {};
 
 // The chunks of each layer.
 struct LayerChunks {
-  std::vector<std::vector<size_t>> reads;     // that hold its variables
-  std::vector<std::vector<size_t>> finishes;  // that are done after its backward pass
+  std::vector<std::vector<size_t>> reads;     // chunks that hold the layer's variables
+  std::vector<std::vector<size_t>> finishes;  // chunks complete after the layer's backward pass
 };
 
-// Owner and thread: the worker's main thread. It may run ahead of the device: what has to wait for
-// the device (to report a loss, to push a gradient) is done by the same thread when the device has
-// come so far. The references must outlive the trainer.
+// Owner and thread: the worker's main thread. It may run ahead of the device: work that needs the
+// device's results (reporting a loss, pushing a gradient) is done by the same thread when the
+// device has finished. The references must outlive the trainer.
 class Trainer {
  public:
   Trainer(const config::Config& config, const Graph& graph, const Datasets& data, Backend& backend,
@@ -46,8 +47,8 @@ class Trainer {
   ~Trainer();
   Trainer(const Trainer&) = delete;
 
-  // Follows the server's orders until it says Stop. Throws Error(kPeerFailed) if the run did not
-  // reach its end; kOk if it did, and this worker still waited for weights.
+  // Follows the server's orders until Stop. Throws Error(kPeerFailed) if the run did not complete,
+  // and Error(kOk) if it did while this worker still waited for weights.
   void Run();
 
  private:
@@ -57,21 +58,21 @@ class Trainer {
 
   // train_step.cc
   void TrainStep(Order order);
-  // Work of somebody else's, in the middle of what is under way, which then begins its forward pass
-  // again.
+  // Computes slices of another worker in the middle of the current work, which then restarts its
+  // forward pass.
   void TakeOver(Order order);
-  // The gradient of the subtree of `part`, from first sample to last push.
+  // Computes the gradient of the subtree of `part` and pushes it.
   void ComputePart(const OrderPart& part);
-  // Gradient of the slices below `node`, added in tree order into the buffer of `level`. False if
-  // they hold no samples. `last`: the rightmost path of the part's tree, on which each chunk is
-  // added up and pushed while backward goes on; `pending` are the levels whose sum still misses
-  // this subtree, innermost first.
+  // Adds the gradients of the slices below `node` in tree order into the buffer of `level`. Returns
+  // false if they hold no samples. `last`: `node` is on the rightmost path of the part's tree, on
+  // which each chunk is summed and pushed while backward continues. `pending`: the levels whose
+  // sums still lack this subtree, innermost first.
   bool Accumulate(const TreeNode& node, size_t level, const std::vector<size_t>& pending,
                   bool last);
   bool ComputeSlice(int64_t slice, size_t level, const std::vector<size_t>& pending, bool last);
   LossSums& Forward(const PreparedBatch& batch);
   static TowerInput InputOf(const PreparedBatch& batch);
-  // The device makes the next batch while it computes on this one, if it makes batches at all.
+  // Lets the device prepare the next batch while it computes on this one, if it prepares batches.
   void StageNext(BatchPipeline& batches, Mode mode);
   void AwaitAll();
   void AddAndPush(size_t chunk, const std::vector<size_t>& pending);
@@ -86,15 +87,15 @@ class Trainer {
   void Evaluate(const Order& order);
   const Dataset* SetOf(const Order& order) const;
   void AwaitAverage();
-  // False: nobody wants the others.
+  // Returns false if the remaining blocks are not wanted any more.
   bool EvaluateBlock(const PreparedBatch& batch, BatchPipeline& blocks);
   bool ReportBlock(const PreparedBatch& batch, const LossSums& sums);
 
-  // What the server wants before what is under way.
+  // Executes urgent orders.
   void DoUrgent();
-  // The worker was reset: nothing of what is under way is wanted.
+  // The worker was reset: drops all current work.
   void BeginAnew();
-  // Throws Superseded if the server wants something else first.
+  // Throws Superseded if an urgent order arrives first.
   void AwaitChunk(size_t chunk);
   void AwaitLayer(int layer);
 
@@ -111,8 +112,8 @@ class Trainer {
   SliceGuard guard_;
   const std::unique_ptr<Event> input_copied_, results_copied_;
   const LayerChunks layer_chunks_;
-  const std::shared_ptr<EpochOrders> orders_;  // which all pipelines use
-  // The subtrees that this worker computes in each step, from `next_step` on.
+  const std::shared_ptr<EpochOrders> orders_;  // shared by all pipelines
+  // The subtrees that this worker computes in each step from `next_step` on.
   struct Share {
     std::vector<TreeNode> nodes;
     int64_t next_step = 0;
@@ -120,15 +121,15 @@ class Trainer {
   };
   Share share_;
   bool first_step_done_ = false;
-  std::map<size_t, int64_t> buffer_used_;  // its number → the last step
+  std::map<size_t, int64_t> buffer_used_;  // buffer → the last step that used it
 
-  // What is under way.
+  // The current work.
   struct Work {
     Order order;
     BatchPipeline* batches = nullptr;
-    const OrderPart* part = nullptr;   // of the order
+    const OrderPart* part = nullptr;   // in `order`
     std::vector<bool> chunks;          // to be pushed; empty: all
-    int64_t last_slice = 0;            // the one whose chunks are added up during backward
+    int64_t last_slice = 0;            // the slice whose chunks are summed during backward
     bool streamed = false;             // the part's chunks were pushed during backward
     std::deque<LossSums> sums;         // of each slice so far, or of a block
     std::vector<int32_t> predictions;  // of a block

@@ -38,15 +38,15 @@ void AddGradients(const config::Config& config, const Graph& graph, double arena
                   shared ? Holder::kServer : Holder::kProcess});
   const WireType wire = WireTypeOf(config.cluster());
   if (!shared) {
-    // Messages that came in, until they are copied to a weight buffer; malloc keeps their memory.
-    rows.push_back({"weights received, at most", arena * static_cast<double>(BytesOf(wire)) / 4});
+    // Received messages before they are copied to a weight buffer; malloc keeps their memory.
+    rows.push_back({"received weights (at most)", arena * static_cast<double>(BytesOf(wire)) / 4});
   }
   if (wire != wire::FP32) {
     size_t largest = 0;
     for (const Chunk& chunk : CutChunks(graph.layout(), config.cluster())) {
       largest = std::max(largest, chunk.floats());
     }
-    rows.push_back({"gradients in 16 bits",
+    rows.push_back({"16-bit gradients",
                     static_cast<double>(WireBuffers::kCount * largest * sizeof(uint16_t))});
   }
   uint32_t deepest = 0;
@@ -54,15 +54,15 @@ void AddGradients(const config::Config& config, const Graph& graph, double arena
   if (deepest > 0 && !on_card) rows.push_back({"accumulated gradients", deepest * arena});
 }
 
-// What a tower computes with: on a card, or at the host, where weights and gradients are none of
-// its own.
+// The memory of a tower: on the GPU, or on the host, where weights and gradients are not part of
+// it.
 void AddTower(const config::Config& config, const Graph& graph, uint32_t rank,
               const Backend& backend, const Tower& tower, std::vector<MemoryRow>& rows) {
   const bool on_card = !backend.shares_host_memory();
   const Holder holder = on_card ? Holder::kCard : Holder::kProcess;
   if (on_card) {
-    // A view for each buffer at the host (DeviceWeights, DeviceGradients), and one array for each
-    // further level of sums.
+    // A view of each host buffer (DeviceWeights, DeviceGradients), and one array for each further
+    // level of sums.
     const auto view = static_cast<double>(DeviceView::BytesFor(backend, graph.arena_floats()));
     rows.push_back({"weights", (config.evaluation().use_ema() ? 3 : 2) * view, holder});
     const std::vector<TreeNode> parts = FirstAssignment(config).nodes[rank];
@@ -73,18 +73,18 @@ void AddTower(const config::Config& config, const Graph& graph, uint32_t rank,
   const TowerMemory memory = tower.memory();
   rows.push_back({"training: activations, scratch", static_cast<double>(memory.training), holder});
   if (memory.evaluation > 0) {
-    rows.push_back({"evaluation: the same", static_cast<double>(memory.evaluation), holder});
+    rows.push_back(
+        {"evaluation: activations, scratch", static_cast<double>(memory.evaluation), holder});
   }
   if (memory.layouts > 0) {
-    rows.push_back({"weights as the kernels want", static_cast<double>(memory.layouts), holder});
+    rows.push_back({"weights in kernel layouts", static_cast<double>(memory.layouts), holder});
   }
   if (on_card) {
-    rows.push_back(
-        {"workspace of libraries", static_cast<double>(backend.memory_use().held), holder});
+    rows.push_back({"library workspace", static_cast<double>(backend.memory_use().held), holder});
   }
 }
 
-// Which sets go to the device, when it has all else.
+// The sets that are stored on the device after everything else was allocated.
 DeviceImages ImagesOn(Backend& backend, const config::Config& config, const StepPlan& plan,
                       const EvaluatedSizes& sizes, const Datasets& data,
                       const std::vector<MemoryRow>& rows) {
@@ -95,7 +95,7 @@ DeviceImages ImagesOn(Backend& backend, const config::Config& config, const Step
           static_cast<size_t>(left)};
 }
 
-// Batches made ahead, and what they are made from.
+// Batches made ahead, and their data.
 void AddData(const config::Config& config, const StepPlan& plan, const Range& slices,
              const EvaluatedSizes& sizes, const Datasets& data, const DeviceImages& images,
              uint32_t rank, std::vector<MemoryRow>& rows) {
@@ -107,7 +107,7 @@ void AddData(const config::Config& config, const StepPlan& plan, const Range& sl
                   static_cast<double>(PrefetchBytes(plan.total_steps * slices.size(), slice, shape,
                                                     depth, images.train_by()))});
   const int64_t block = config.evaluation().batch();
-  // One evaluation at a time.
+  // Only one evaluation runs at the same time.
   size_t evaluated = 0;
   for (const auto& [samples, by] : {std::pair(sizes.test, images.by(wire::TEST)),
                                     std::pair(sizes.validation, images.by(wire::VALIDATION))}) {
@@ -118,7 +118,7 @@ void AddData(const config::Config& config, const StepPlan& plan, const Range& sl
         std::max(evaluated, PrefetchBytes(mine.size(), std::min(block, samples), shape, depth, by));
   }
   if (evaluated > 0) {
-    rows.push_back({"the same in evaluations", static_cast<double>(evaluated)});
+    rows.push_back({"evaluation batches", static_cast<double>(evaluated)});
   }
   if (data.train == nullptr) return;
   const bool mapped = data.train->is_mapped();
@@ -128,8 +128,8 @@ void AddData(const config::Config& config, const StepPlan& plan, const Range& sl
   }
   rows.push_back({mapped ? "images of the data set (files)" : "images of the data set",
                   static_cast<double>(bytes), mapped ? Holder::kHost : Holder::kProcess});
-  rows.push_back(
-      {"orders of two epochs", 2.0 * sizeof(int64_t) * static_cast<double>(plan.train_samples)});
+  rows.push_back({"sample orders of two epochs",
+                  2.0 * sizeof(int64_t) * static_cast<double>(plan.train_samples)});
 }
 
 }  // namespace
@@ -137,7 +137,7 @@ void AddData(const config::Config& config, const StepPlan& plan, const Range& sl
 std::vector<MemoryRow> WorkerMemory(const config::Config& config, const Graph& graph,
                                     const Datasets& data, uint32_t rank, Backend& backend,
                                     Tower& tower) {
-  constexpr int64_t kMany = 1000;  // batches, all of them full
+  constexpr int64_t kMany = 1000;  // full batches
   const bool known = data.train != nullptr;
   const StepPlan plan =
       PlanSteps(config, known ? data.train->size() : kMany * ResolveBatch(config).global_batch);

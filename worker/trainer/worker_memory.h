@@ -1,4 +1,4 @@
-// The memory of a worker, without a job: what `muster-worker --memory` prints and a dry run shows.
+// The memory of a worker, computed without a job: for `muster-worker --memory` and dry runs.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace muster {
 
-// All arrays of the worker of this rank. The sizes of its tower are the tower's own, which is
-// planned here and allocates nothing; what `backend` holds by then is its own. Without data (null)
-// every batch is taken as full. Throws Error where the network cannot be run as configured.
+// All arrays of the worker of this rank. The tower is planned but not allocated; what `backend`
+// holds already is included. Without data (null) every batch counts as full. Throws Error if the
+// network cannot run as configured.
 std::vector<MemoryRow> WorkerMemory(const config::Config& config, const Graph& graph,
                                     const Datasets& data, uint32_t rank, Backend& backend,
                                     Tower& tower);

@@ -1,9 +1,8 @@
-// Ends a program with one line, before it comes to an instruction that this processor does not
-// have.
+// Exits with one line before the program reaches an instruction that this processor lacks.
 //
-// It runs before every constructor, of the program's own objects and of its libraries, and is
-// compiled for any x86-64 (CMakeLists.txt). In C, since C++ headers bring inline functions, of
-// which the linker keeps any one copy: it could be another file's.
+// It runs before all constructors, of the program and its libraries, and is compiled for any x86-64
+// (CMakeLists.txt). It is written in C because C++ headers bring inline functions, of which the
+// linker keeps any one copy, perhaps one from another file.
 #include <string.h>
 #include <unistd.h>
 
@@ -21,7 +20,7 @@ static const struct {
     {kNeedAvx512bw, "AVX512BW"}, {kNeedAvx512dq, "AVX512DQ"},
 };
 
-// Asks for the registers to be saved by the kernel, too.
+// Also checks that the kernel saves the registers.
 static unsigned Missing(void) {
   unsigned has = 0;
   __builtin_cpu_init();
@@ -39,7 +38,7 @@ static unsigned Missing(void) {
   return kProcessorNeeds & ~has;
 }
 
-// A line in the making. stdio is not to be relied on so early.
+// A line under construction. stdio may not work this early.
 struct Line {
   char text[512];
   size_t size;
@@ -68,10 +67,9 @@ static void CheckProcessor(int argc, char** argv, char** environment) {
     Append(&line, kNames[i].name);
     separator = ", ";
   }
-  Append(&line, "; expected one for " MUSTER_ARCH
-                ", for which this program was built; use another"
-                " machine, or build with cmake -DMUSTER_ARCH=x86-64\n");
-  if (write(STDERR_FILENO, line.text, line.size) < 0) _exit(kUsage);  // nobody is there to read
+  Append(&line, "; this program was built for " MUSTER_ARCH
+                ": use another machine, or build with cmake -DMUSTER_ARCH=x86-64\n");
+  if (write(STDERR_FILENO, line.text, line.size) < 0) _exit(kUsage);  // ignore failure
   _exit(kUsage);
 }
 

@@ -1,5 +1,5 @@
-// Compiled with the flags of all other code, so that it knows what they allow. Only data is here:
-// an instruction could be one that the processor does not have.
+// Compiled with the same flags as all other code, to record what they allow. It holds only data,
+// because an instruction could be one that the processor lacks.
 #include "common/base/processor/needs.h"
 
 const unsigned kProcessorNeeds = 0

@@ -1,8 +1,7 @@
-// Extensions of the x86-64 instruction set that a build may need of the processor. In C: check.c
-// says why.
+// Extensions of the x86-64 instruction set that a build may require. In C; see check.c.
 #pragma once
 
-// What usually comes along (F16C, LZCNT, MOVBE with AVX2) is not asked for.
+// Extensions that always come with these (F16C, LZCNT, MOVBE with AVX2) are not checked.
 enum ProcessorNeed {
   kNeedSse42 = 1 << 0,
   kNeedPopcnt = 1 << 1,
@@ -17,5 +16,5 @@ enum ProcessorNeed {
   kNeedAvx512dq = 1 << 10,
 };
 
-// What the compiler was allowed to use, a sum of the above.
+// What the compiler was allowed to use, as a sum of the above.
 extern const unsigned kProcessorNeeds;

@@ -1,5 +1,4 @@
-// What the server shares with one worker, at the server's end: the gradient buffers in which the
-// worker puts its gradients, which only the worker can write.
+// The server's side of one worker's gradient buffers, which only the worker can write.
 #pragma once
 
 #include <memory>
@@ -13,7 +12,7 @@ namespace muster {
 
 class GradientMemory {
  public:
-  // Throws Error(kFailure) if there is no memory to be had.
+  // Throws Error(kFailure) if memory is unavailable.
   explicit GradientMemory(GradientLayout layout)
       : layout_(std::move(layout)),
         gradient_buffers_(std::make_shared<SharedMemory>(
@@ -22,9 +21,9 @@ class GradientMemory {
 
   int fd() const { return gradient_buffers_->fd(); }
 
-  // The gradient that a message is about: it lies in the gradient buffers. Without floats if it is
-  // about none, or about an arena that this worker does not have. It shares the ownership of the
-  // gradient buffers, which so outlive their worker until the last chunk is added.
+  // The gradient in the gradient buffers that `message` describes. Empty if it describes none, or
+  // if the buffer does not belong to this worker. The payload shares ownership of the buffers, so
+  // that they outlive the worker until the last chunk is added.
   Payload Find(const wire::WorkerMessage& message) const;
 
  private:

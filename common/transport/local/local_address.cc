@@ -17,7 +17,7 @@ LocalAddress::LocalAddress(const std::string& endpoint) {
   }
   const std::string name = endpoint.substr(kScheme.size());
   address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, name.data(), name.size());  // [0] stays 0: abstract
+  std::memcpy(address.sun_path + 1, name.data(), name.size());  // [0] stays 0: abstract namespace
   size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
 }
 

@@ -40,16 +40,16 @@ class LocalClientLink : public ClientLink {
   LocalConnection connection_;
   PollInterval socket_;
   bool lost_ = false;
-  std::string sent_, taken_;  // the messages in hand
+  std::string sent_, taken_;  // buffers for the current messages
   std::vector<UniqueFd> handed_over_;
 };
 
-// What came with a message: memory. Whatever follows it comes through that.
+// Maps the memory that was handed over with Welcome. All later messages arrive through it.
 std::unique_ptr<SharedTensors> LocalClientLink::Attach() {
   if (handed_over_.size() != 4) {
     throw HandOverFailed(fmt::format(
-        "the server handed over {} memories with Welcome, expected 4: weights, gradient buffer, "
-        "and messages both ways",
+        "the server handed over {} memory regions with Welcome, expected 4: weights, gradient "
+        "buffer, and messages in both directions",
         handed_over_.size()));
   }
   using Access = SharedMemory::Access;
@@ -85,7 +85,7 @@ std::optional<FromServer> LocalClientLink::Receive() {
       return FromServer{FromServer::Kind::kLost, {}, {}};
     case LocalConnection::Status::kMalformed:
       if (!connection_.attached()) {
-        throw HandOverFailed("the memory that comes with Welcome could not be received" +
+        throw HandOverFailed("could not receive the shared memory that comes with Welcome" +
                              OpenFilesHint());
       }
       return FromServer{FromServer::Kind::kMalformed, {}, {}};
@@ -104,7 +104,7 @@ bool LocalClientLink::Send(const wire::WorkerMessage& message, std::span<const s
   const std::lock_guard lock(sending_);
   message.SerializeToString(&sent_);
   connection_.Append(sent_);
-  if (release.call != nullptr) release.call(release.hint);  // lies where the server sees it
+  if (release.call != nullptr) release.call(release.hint);  // the server reads the tensor in place
   return true;
 }
 
@@ -133,10 +133,11 @@ std::unique_ptr<ClientLink> ConnectLocal(const std::string& endpoint, const Link
     throw Error(ExitCode::kPeerFailed, "{}: {}", endpoint, ErrorText(errno));
   }
   LocalConnection connection{PacketSocket(std::move(fd))};
-  // Nobody else is told the token.
+  // The token must not reach another user's process.
   if (const int64_t user = connection.PeerUser(); user != static_cast<int64_t>(::geteuid())) {
-    throw Error(ExitCode::kPeerFailed, "{}: user {} listens there, expected user {}", endpoint,
-                user, ::geteuid());
+    throw Error(ExitCode::kPeerFailed,
+                "{}: the listening process belongs to user {}, expected user {}", endpoint, user,
+                ::geteuid());
   }
   return std::make_unique<LocalClientLink>(std::move(connection));
 }

@@ -7,7 +7,7 @@ namespace {
 
 RingMemory& RingIn(const SharedMemory& memory) {
   if (memory.bytes() < sizeof(RingMemory)) {
-    throw Error(ExitCode::kPeerFailed, "memory for messages of {} bytes, expected at least {}",
+    throw Error(ExitCode::kPeerFailed, "the memory for messages has {} bytes, expected at least {}",
                 memory.bytes(), sizeof(RingMemory));
   }
   return *reinterpret_cast<RingMemory*>(const_cast<float*>(memory.floats().data()));
@@ -83,14 +83,14 @@ LocalConnection::Status LocalConnection::Receive(bool look_at_socket, std::strin
         break;
     }
   }
-  // What was written before the bell rang or the socket closed is there by now.
+  // By now, memory holds everything written before the doorbell or the end of file.
   return memory_ ? TakeFromMemory(message) : closed_ ? Status::kClosed : Status::kNothing;
 }
 
 LocalConnection::Status LocalConnection::TakeFromMemory(std::string& message) {
   switch (memory_->ring.Take(message)) {
     case MessageRing::Status::kMessage:
-      // With the last one: the reader may go to sleep without asking again.
+      // Ring with the last message: the reader may go to sleep without another call.
       if (!memory_->ring.Pending() && memory_->ring.MustRing(MessageRing::Reason::kTaken)) {
         socket_.Ring();
       }

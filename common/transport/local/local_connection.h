@@ -1,9 +1,10 @@
-// One end of a connection of the local link: packets of a socket until both sides have the memory
-// of Welcome, from then on messages through rings in that memory, with the socket for doorbells and
-// for its end of file. Nothing blocks; what does not fit waits here.
+// One end of a connection of the local link. Messages travel as socket packets until both sides
+// have the memory that comes with Welcome, and then through rings in that memory; the socket then
+// carries doorbells and reports the end of the connection. Nothing blocks; what does not fit waits
+// here.
 //
-// Threads: those who send (Append, Flush, unsent) one at a time, those who receive (the rest) one
-// at a time; the two may be different threads. Attach: nobody else at the same time.
+// Threads: one sender (Append, Flush, unsent) and one receiver (everything else) at a time; they
+// may be different threads. No other call may run during Attach.
 #pragma once
 
 #include <cstdint>
@@ -27,35 +28,33 @@ class LocalConnection {
   int fd() const { return socket_.fd(); }
   int64_t PeerUser() const { return socket_.PeerUser(); }
 
-  // What is appended from now on goes through memory: `mine` is written here, `theirs` at the other
-  // end. Throws Error(kPeerFailed) if one is too small.
+  // From now on, appended messages go through memory: this side writes `mine`, the other side
+  // writes `theirs`. Throws Error(kPeerFailed) if one is too small.
   void Attach(SharedMemory mine, SharedMemory theirs);
   bool attached() const { return memory_ != nullptr; }
 
-  // Adds a message to what the next Flush sends. Descriptors: before Attach only.
+  // Queues a message for the next Flush. Descriptors are only allowed before Attach.
   void Append(std::string_view message, std::span<const int> fds = {});
-  // Hands over as much as there is room for, and wakes the other side if it sleeps. False: the
-  // socket is gone.
+  // Sends as much as fits, and wakes the other side if it sleeps. False: the socket is closed.
   bool Flush();
   // Bytes that wait for room.
   size_t unsent() const { return socket_.unsent() + (memory_ ? memory_->unsent_bytes : 0); }
-  // Whether the socket's buffer is what they wait for.
+  // Whether they wait for room in the socket's buffer.
   bool WaitsForSocket() const { return socket_.unsent() > 0; }
 
-  // Whether there is something to take from memory.
+  // Whether a message can be taken from memory.
   bool Pending() const { return memory_ && memory_->ring.Pending(); }
-  // kMalformed: a packet, or (with broken()) memory, that cannot be. kClosed: after all that the
-  // other side has sent.
+  // kMalformed: an invalid packet, or invalid memory if broken(). kClosed: reported after
+  // everything that the other side sent.
   enum class Status { kMessage, kNothing, kClosed, kMalformed };
-  // The next message, from memory. The socket, where doorbells, descriptors and the end of file
-  // are, costs a system call and is looked at (first) only on demand.
+  // The next message, from memory. The socket carries doorbells, descriptors and the end of file.
+  // Reading it costs a system call, so it is only read (first) if `look_at_socket`.
   Status Receive(bool look_at_socket, std::string& message, std::vector<UniqueFd>& fds);
-  // The other side wrote to its memory what no peer of this protocol writes: nothing more will
-  // come.
+  // The other side wrote invalid data to its memory; nothing more can be received.
   bool broken() const { return broken_; }
 
-  // The other side is to ring from now on. Then Flush, if there is something unsent, and
-  // Pending must be called once more before fd() is polled.
+  // Makes the other side ring from now on. Call Flush if something is unsent, and Pending once
+  // more, before polling fd().
   void PrepareToSleep();
   void WakeUp();
 
@@ -67,7 +66,7 @@ class LocalConnection {
     bool unpublished = false;
     std::deque<std::string> unsent;
     size_t unsent_bytes = 0;  // of whole messages
-    size_t begin = 0;         // bytes of the first one that are in the ring
+    size_t begin = 0;         // bytes of the first message, with its length, that are in the ring
   };
 
   void FlushMemory();

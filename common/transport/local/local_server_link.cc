@@ -22,9 +22,9 @@
 namespace muster {
 namespace {
 
-constexpr uint64_t kListener = 0;  // its number among the peers' in epoll
+constexpr uint64_t kListener = 0;  // in place of a PeerId in epoll
 
-// Throws where the kernel cannot protect the weights, before a job depends on it.
+// Throws if the kernel cannot protect the weights, before a job depends on it.
 void CheckSealing() {
   SharedMemory::Create("muster-probe", 1, SharedMemory::Access::kReadWrite).SealAgainstNewWriters();
 }
@@ -64,7 +64,7 @@ class LocalServerLink : public ServerLink {
     PeerId id;
     LocalConnection connection;
     std::optional<GradientMemory> gradients;
-    // For messages, until it goes with the next one.
+    // Memory for messages, until it is handed over with the next message.
     struct Rings {
       SharedMemory theirs, mine;
     };
@@ -75,7 +75,7 @@ class LocalServerLink : public ServerLink {
   void Accept();
   void PollSockets();
   void PollMemory();
-  // Its next message, if there is one. The peer may be gone afterwards.
+  // Queues the peer's next message, if there is one. The peer may be gone afterwards.
   void Read(Peer& peer, bool look_at_socket);
   void Write(Peer& peer);
   void Lose(Peer& peer);
@@ -90,29 +90,29 @@ class LocalServerLink : public ServerLink {
   PeerId next_peer_ = 1;
   RareLine refused_, full_;
   std::unordered_map<PeerId, Peer> peers_;
-  std::vector<Peer*> attached_;  // those whose messages come through memory
+  std::vector<Peer*> attached_;  // peers whose messages arrive through memory
   std::vector<PeerId> to_deliver_;
   std::deque<FromWorker> received_;
   PollInterval sockets_;
-  std::string sent_, taken_;  // the messages in hand
+  std::string sent_, taken_;  // buffers for the current messages
 };
 
 void LocalServerLink::Accept() {
   UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!fd.valid()) return;
   LocalConnection connection{PacketSocket(std::move(fd))};
-  // Another user may neither read the weights nor write gradients.
+  // Other users must not read the weights or write gradients.
   const int64_t user = connection.PeerUser();
   if (user != static_cast<int64_t>(::geteuid())) {
     if (refused_.Count()) {
-      LogWarning("refused a local connection of user {}: this job belongs to user {} ({} so far)",
+      LogWarning("refused a local connection from user {}: this job belongs to user {} ({} so far)",
                  user, ::geteuid(), refused_.count());
     }
     return;
   }
   if (peers_.size() >= options_.max_local_peers) {
     if (full_.Count()) {
-      LogWarning("refused a local connection: {} are open, which is the most ({} so far)",
+      LogWarning("refused a local connection: {} are open, which is the limit ({} so far)",
                  peers_.size(), full_.count());
     }
     return;
@@ -134,7 +134,7 @@ FromWorker LocalServerLink::Parse(const Peer& peer, const std::string& bytes) co
 }
 
 void LocalServerLink::Read(Peer& peer, bool look_at_socket) {
-  std::vector<UniqueFd> unwanted;  // nobody hands descriptors to the server: closed
+  std::vector<UniqueFd> unwanted;  // workers send no descriptors; closes any
   switch (peer.connection.Receive(look_at_socket, taken_, unwanted)) {
     case LocalConnection::Status::kMessage:
       received_.push_back(Parse(peer, taken_));
@@ -149,8 +149,8 @@ void LocalServerLink::Read(Peer& peer, bool look_at_socket) {
   received_.push_back({FromWorker::Kind::kMalformed, peer.id, {}, {}});
   if (!peer.connection.broken()) return;
   LogWarning(
-      "a worker wrote what cannot be into the memory of its messages (counts beyond the ring's {} "
-      "bytes, or a message of more than {}): its connection is closed",
+      "closed the connection of a worker that corrupted its message memory (counts beyond the "
+      "ring's {} bytes, or a message of more than {})",
       RingMemory::kBytes, MessageRing::kMaxMessageBytes);
   Lose(peer);
 }
@@ -158,7 +158,7 @@ void LocalServerLink::Read(Peer& peer, bool look_at_socket) {
 void LocalServerLink::Lose(Peer& peer) {
   std::erase(attached_, &peer);
   const PeerId id = peer.id;
-  peers_.erase(id);  // closed, and so out of epoll
+  peers_.erase(id);  // closing it also removes it from epoll
   received_.push_back({FromWorker::Kind::kLost, id, {}, {}});
 }
 
@@ -172,12 +172,12 @@ bool LocalServerLink::PrepareToSleep() {
   sockets_.DueNow();
   for (Peer* const peer : attached_) {
     peer->connection.PrepareToSleep();
-    if (peer->connection.unsent() > 0) Write(*peer);  // what makes room later rings
+    if (peer->connection.unsent() > 0) Write(*peer);  // so that the peer rings when it makes room
   }
   return !Pending();
 }
 
-// New connections, doorbells, ends of file; and the messages of those who have no memory yet.
+// Handles new connections, doorbells, ends of file, and messages of peers without memory.
 void LocalServerLink::PollSockets() {
   epoll_event events[64];
   const int count = ::epoll_wait(epoll_.get(), events, std::size(events), 0);
@@ -194,14 +194,14 @@ void LocalServerLink::PollSockets() {
   }
 }
 
-// One message of each worker, so that none waits behind another's flood.
+// Takes one message of each worker, so that no worker waits behind another's flood.
 void LocalServerLink::PollMemory() {
   for (size_t i = 0; i < attached_.size();) {
     Peer* const peer = attached_[i];
     peer->connection.WakeUp();
     if (peer->connection.unsent() > 0) Write(*peer);  // there may be room by now
     Read(*peer, false);
-    if (i < attached_.size() && attached_[i] == peer) ++i;  // else it is gone
+    if (i < attached_.size() && attached_[i] == peer) ++i;  // otherwise the peer is gone
   }
 }
 
@@ -214,14 +214,13 @@ std::optional<FromWorker> LocalServerLink::Receive() {
   return result;
 }
 
-// Without memory the next message tells the worker that there is none for it: with AUTO it comes
-// back over ZeroMQ.
+// Without memory, Welcome is sent without descriptors; with AUTO the worker reconnects over ZeroMQ.
 void LocalServerLink::ShareGradients(PeerId id, const GradientLayout& layout) {
   const auto found = peers_.find(id);
   if (found == peers_.end()) return;
   Peer& peer = found->second;
   MUSTER_CHECK(weight_buffers_ != nullptr);
-  // It lost its seat and came again: it would not look for other memory, and gets none.
+  // A worker that lost its rank and rejoined keeps its memory.
   if (peer.connection.attached()) return;
   using Access = SharedMemory::Access;
   try {
@@ -237,7 +236,7 @@ void LocalServerLink::ShareGradients(PeerId id, const GradientLayout& layout) {
   }
 }
 
-// The descriptors go with the message that makes use of them.
+// The descriptors travel with the message that needs them.
 void LocalServerLink::HandOver(Peer& peer, const std::string& message) {
   const int fds[] = {weight_buffers_->fd(), peer.gradients->fd(), peer.rings->theirs.fd(),
                      peer.rings->mine.fd()};
@@ -249,7 +248,7 @@ void LocalServerLink::HandOver(Peer& peer, const std::string& message) {
 
 SendResult LocalServerLink::Send(PeerId id, const wire::ServerMessage& message,
                                  const OutgoingTensor& tensor) {
-  (void)tensor;  // lies where the worker sees it
+  (void)tensor;  // the worker reads it in place
   const auto found = peers_.find(id);
   if (found == peers_.end()) return SendResult::kGone;
   Peer& peer = found->second;
@@ -274,7 +273,7 @@ void LocalServerLink::Deliver() {
 }
 
 void LocalServerLink::Write(Peer& peer) {
-  if (!peer.connection.Flush()) return;  // gone; its end of file is read after its last messages
+  if (!peer.connection.Flush()) return;  // closed; its end of file is read after its last messages
   const bool waits = peer.connection.WaitsForSocket();
   if (waits == peer.waits_for_socket) return;
   peer.waits_for_socket = waits;

@@ -13,7 +13,8 @@ static_assert(std::has_single_bit(kBytes) && std::endian::native == std::endian:
 
 }  // namespace
 
-// Bytes that may be written. Looks at the other side's memory only if `enough` are not known of.
+// The number of writable bytes. Only reads the other side's memory if fewer than `enough` are
+// known.
 size_t MessageRing::Room(size_t enough) {
   if (const size_t known = kBytes - (written_ - seen_taken_); known >= enough) return known;
   const uint64_t taken = theirs_.taken.load(kInOrder);
@@ -42,7 +43,7 @@ void MessageRing::CopyOut(uint64_t at, char* to, size_t bytes) const {
 
 size_t MessageRing::Write(std::string_view message, size_t begin) {
   size_t room = Room(kLengthBytes + message.size());
-  if (begin < kLengthBytes) {  // never in pieces
+  if (begin < kLengthBytes) {  // never written in pieces
     if (room < kLengthBytes) return begin;
     const auto length = static_cast<uint32_t>(message.size());
     char prefix[kLengthBytes];
@@ -69,7 +70,7 @@ bool MessageRing::WantRoom(bool wanted) {
 MessageRing::Status MessageRing::Take(std::string& message) {
   const uint64_t written = std::min(theirs_.written.load(kInOrder), input_end_);
   uint64_t there = written - taken_;
-  if (there > kBytes) broken_ = true;  // backwards, too
+  if (there > kBytes) broken_ = true;  // also if `written` went backwards
   if (broken_) return Status::kBroken;
   if (there == 0) return Status::kNothing;
   if (!has_length_) {
@@ -99,7 +100,7 @@ MessageRing::Status MessageRing::Take(std::string& message) {
 
 void MessageRing::PrepareToSleep() {
   const uint32_t doorbell = mine_.doorbell.load(std::memory_order_relaxed);
-  mine_.doorbell.store((doorbell + 1) | 1, kInOrder);  // another number than last time
+  mine_.doorbell.store((doorbell + 1) | 1, kInOrder);  // the next odd number
 }
 
 void MessageRing::WakeUp() {

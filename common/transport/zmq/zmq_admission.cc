@@ -16,11 +16,11 @@ namespace {
 constexpr const char* kDomain = "muster";
 constexpr std::string_view kUser = "muster";
 
-// ZAP's frames, in this order. PLAIN: name and password; CURVE: the worker's public key.
+// The frames of a ZAP request, in order. PLAIN: name and password; CURVE: the worker's public key.
 enum Request { kVersion, kId, kTheDomain, kAddress, kRoutingId, kMechanism, kName, kPassword };
 constexpr size_t kPlainFrames = kPassword + 1, kCurveFrames = kName + 1;
 
-// The address of a TCP connection. That of a local one is ":user:group:process".
+// Formats a ZAP address: TCP addresses are unchanged, local ones are ":user:group:process".
 std::string Describe(const std::string& address) {
   if (!address.starts_with(":")) return address;
   const size_t group = address.find(':', 1);

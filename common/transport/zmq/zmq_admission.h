@@ -1,7 +1,8 @@
-// Who may speak over ZeroMQ: whoever knows the job's token. libzmq asks here (ZAP, ZeroMQ's RFC 27)
-// while it shakes hands with a connection, before it takes any message of it. Without encryption a
-// worker gives the token as the password of ZMTP's PLAIN mechanism. With it both sides prove by
-// CURVE that they have the keys that come from the token (zmq_keys.h), and show it to nobody.
+// Access control for ZeroMQ: only peers that know the job's token may connect. libzmq calls it
+// through ZAP (ZeroMQ's RFC 27) during the handshake, before it accepts any message. Without
+// encryption a worker sends the token as the password of ZMTP's PLAIN mechanism. With encryption
+// both sides use CURVE to prove that they have the keys derived from the token (zmq_keys.h),
+// without revealing them.
 #pragma once
 
 #include <optional>
@@ -13,22 +14,21 @@
 
 namespace muster {
 
-// Makes `socket`, a worker's, present what the token says, as options.encrypt wants it.
+// Sets a worker's credentials from the token, for PLAIN or CURVE (options.encrypt).
 void PresentToken(zmq::socket_t& socket, const LinkOptions& options);
 
-// Owner: the server's link. One for each context; it outlives the sockets that it guards.
+// Owned by the server's link. One per context; must outlive the sockets that it guards.
 class Admission {
  public:
-  // What counts of `options`: token and encrypt.
+  // Uses options.token and options.encrypt.
   Admission(zmq::context_t& context, const LinkOptions& options);
 
-  // From now on `socket`, which is not bound yet, takes nobody else.
+  // Makes `socket`, which must not be bound yet, accept only peers with the token.
   void Guard(zmq::socket_t& socket) const;
 
   int fd() const { return requests_.get(zmq::sockopt::fd); }
   bool Pending();
-  // Answers the next request. What is returned is who was turned away, or "" for who was let in;
-  // empty: nobody asks.
+  // Answers the next request, if any. Returns the refused peer, or "" for an accepted one.
   std::optional<std::string> Answer();
 
  private:
@@ -36,7 +36,7 @@ class Admission {
 
   const std::string token_;
   const bool encrypt_;
-  std::string worker_key_;  // encrypt: the public half, as ZAP has it
+  std::string worker_key_;  // encrypt: the public key in ZAP's form
   zmq::socket_t requests_;
 };
 

@@ -1,5 +1,5 @@
-// The worker's end of the ZeroMQ link (zmq_server_link.cc): a DEALER. Which tensor goes when is its
-// owner's affair (worker/client).
+// The worker's end of the ZeroMQ link (zmq_server_link.cc): a DEALER. Its owner decides the order
+// of tensors (worker/client).
 #include <algorithm>
 #include <cerrno>
 
@@ -19,7 +19,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// For a greeting from who has just answered.
+// How long to wait for a greeting from a server that has just answered.
 constexpr milliseconds kGreetingLimit{2000};
 
 class ZmqClientLink : public ClientLink {
@@ -35,10 +35,9 @@ class ZmqClientLink : public ClientLink {
     SetCommonOptions(
         socket_, options,
         std::max(options.max_message_bytes, options.max_server_message_bytes) + kFrameOverhead);
-    // The server may start later than this worker. Once admitted, a loss is final.
+    // The server may start later, so connecting is retried. After the handshake, a loss is final.
     socket_.set(zmq::sockopt::reconnect_ivl, 100);
-    // A host that is not up yet drops the first packet; the kernel would ask again ever more
-    // rarely.
+    // A booting host drops the first packet, and the kernel would retry ever more rarely.
     socket_.set(zmq::sockopt::connect_timeout, 3000);
     monitor_ = std::make_unique<ConnectionMonitor>(
         context_, socket_,
@@ -76,8 +75,7 @@ class ZmqClientLink : public ClientLink {
   bool Send(const wire::WorkerMessage& message, std::span<const std::byte> tensor,
             Release release) override {
     if (sender_.Send(message, tensor, release)) return true;
-    // libzmq takes nothing more for a connection that was refused, and says so to the monitor
-    // first.
+    // libzmq accepts nothing more for a refused connection, and reports that to the monitor first.
     (void)ConnectionIsLost();
     return false;
   }
@@ -91,7 +89,7 @@ class ZmqClientLink : public ClientLink {
   }
 
   ~ZmqClientLink() override {
-    // Frames borrow tensors: when this returns, the I/O thread has let go of them.
+    // Frames borrow tensors. After this the I/O thread no longer uses them.
     monitor_.reset();
     socket_.close();
     context_.close();
@@ -106,17 +104,17 @@ class ZmqClientLink : public ClientLink {
   const std::string endpoint_;
   const bool encrypt_;
   const size_t most_frames_;
-  std::string address_;  // in numbers
+  std::string address_;  // numeric
   bool admitted_ = false;
-  int closed_in_handshake_ = 0;  // in a row
+  int closed_in_handshake_ = 0;  // consecutive times
   zmq::context_t context_;
   zmq::socket_t socket_;
   FrameSender sender_;
   std::unique_ptr<ConnectionMonitor> monitor_;
 };
 
-// What became of the connection. Throws Error(kRefused) if the server, whatever it is, does not
-// take this worker.
+// Processes the connection's events. True: the connection is lost. Throws Error(kRefused) if the
+// server, whatever it is, refuses this worker.
 bool ZmqClientLink::ConnectionIsLost() {
   while (const std::optional<ConnectionMonitor::Event> event = monitor_->Next()) {
     switch (event->what) {
@@ -129,49 +127,49 @@ bool ZmqClientLink::ConnectionIsLost() {
                     kWrongToken);
       case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
         if (!admitted_) NotOfThisProtocol();
-        LogWarning("the connection to the server at {} ends: {}", endpoint_, WhyCut(event->value));
+        LogWarning("closed the connection to the server at {}: {}", endpoint_,
+                   WhyCut(event->value));
         return true;
       case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
         if (event->value == EPIPE || event->value == ECONNRESET) OnClosedInHandshake();
         break;
       default:
-        if (admitted_) return true;  // before that libzmq tries again
+        if (admitted_) return true;  // before that, libzmq retries
     }
   }
   return false;
 }
 
-// Throws Error(kRefused) if one of the two encrypts, and the other does not.
+// Throws Error(kRefused) if one side encrypts and the other does not.
 void ZmqClientLink::CheckMechanism(const std::string& mechanism) const {
   if (mechanism == "CURVE" && !encrypt_) {
     throw Error(ExitCode::kRefused,
-                "the server at {} takes encrypted connections only (CURVE), and this worker's are "
-                "not: give it the config.txtpb that the server has written, or "
+                "the server at {} accepts encrypted connections only (CURVE), and this worker does "
+                "not encrypt: use the config.txtpb that the server wrote, or "
                 "--set cluster.encryption=CURVE",
                 endpoint_);
   }
   if (mechanism == "PLAIN" && encrypt_) {
     throw Error(ExitCode::kRefused,
-                "the server at {} does not encrypt (its cluster.encryption is NONE, or it listens "
-                "on loopback only), and this worker would (CURVE): start both with "
-                "cluster.encryption=CURVE, or, where nobody else can listen, with "
-                "cluster.encryption=NONE",
+                "the server at {} does not encrypt (cluster.encryption is NONE, or it listens "
+                "only on loopback), but this worker does (CURVE): start both with "
+                "cluster.encryption=CURVE or, on a trusted network, with cluster.encryption=NONE",
                 endpoint_);
   }
 }
 
-// What cannot be spoken with, by what it says of itself.
+// Reports a peer that cannot be talked to, using its greeting.
 void ZmqClientLink::NotOfThisProtocol() const {
   if (IsTcp(endpoint_)) CheckMechanism(MechanismOf(address_, kGreetingLimit));
   throw Error(ExitCode::kRefused,
-              "what listens at {} is no server of this protocol (version {}): is this the "
-              "endpoint that the server says, and is it the same release of Muster?",
+              "the process listening at {} does not speak this protocol (version {}): check that "
+              "this is the endpoint the server printed, and that both run the same release",
               endpoint_, kProtocolVersion);
 }
 
-// A server whose mechanism is another one may hang up before this worker knows. With CURVE it
-// cannot say to somebody with a wrong key that it is wrong: it hangs up. So does a tunnel whose
-// server has not started yet, which says nothing before.
+// A server with another mechanism may hang up before this worker learns why. With CURVE a server
+// cannot report a wrong key and hangs up. A tunnel whose server has not started yet also hangs up,
+// but without a greeting.
 void ZmqClientLink::OnClosedInHandshake() {
   constexpr int kOften = 3;
   if (!IsTcp(endpoint_) || ++closed_in_handshake_ % kOften != 0) return;

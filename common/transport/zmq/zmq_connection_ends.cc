@@ -9,7 +9,7 @@
 namespace muster {
 namespace {
 
-// Whose connection it is; "somebody" where it has ended meanwhile.
+// The peer's address; "an unknown peer" if the connection has already ended or is not TCP.
 std::string PeerAddress(int fd) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
@@ -18,15 +18,15 @@ std::string PeerAddress(int fd) {
       (address.ss_family != AF_INET && address.ss_family != AF_INET6) ||
       ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host.data(), host.size(),
                     nullptr, 0, NI_NUMERICHOST) != 0) {
-    return "somebody";
+    return "an unknown peer";
   }
   return host.data();
 }
 
-// With CURVE, libzmq (4.3.4, 4.3.5) keeps a connection open whose frame is forged, and reads it no
-// more, where somebody watches for broken rules: telling of it overwrites the errno by which its
-// engine would know. So what is watched for then are the ends of handshakes that break no rule;
-// whatever else ends before it has spoken broke one.
+// With CURVE, libzmq (4.3.4, 4.3.5) keeps a connection with a forged frame open, without reading
+// it, if protocol errors are monitored: reporting them overwrites the errno that its engine checks.
+// So with encryption only handshake failures without a protocol error are monitored; any other
+// connection that ends during its handshake broke the protocol.
 int Watched(bool encrypted) {
   return ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED |
          (encrypted ? ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL : ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL);
@@ -44,7 +44,7 @@ std::optional<ConnectionEnds::End> ConnectionEnds::Next() {
     } else if (event->what == ZMQ_EVENT_DISCONNECTED) {
       const auto from = from_.extract(event->value);
       return End{.fd = event->value,
-                 .from = from ? from.mapped() : "somebody",
+                 .from = from ? from.mapped() : "an unknown peer",
                  .why_refused = WhyRefused()};
     } else {
       failed_ = event->value;
@@ -57,23 +57,23 @@ std::string ConnectionEnds::WhyRefused() {
   const std::optional<int> failed = std::exchange(failed_, std::nullopt);
   if (encrypted_) {
     return failed ? ""
-                  : "its handshake failed: it has another token, does not encrypt "
-                    "(cluster.encryption), or is no worker";
+                  : "its handshake failed: its token differs, it does not encrypt "
+                    "(cluster.encryption), or it is not a worker";
   }
   if (!failed) return "";
   return *failed == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH
-             ? "it does not speak as this server does (cluster.encryption), or is no worker"
-             : "what it says is no handshake of a worker";
+             ? "its encryption setting (cluster.encryption) differs, or it is not a worker"
+             : "it did not send a worker's handshake";
 }
 
 std::string WhyCut(int rule) {
   switch (rule) {
     case ZMQ_PROTOCOL_ERROR_ZMTP_INVALID_SEQUENCE:
-      return "a frame came again, or out of order: somebody is on the way between the two";
+      return "a frame was repeated or out of order: a third party tampers with the connection";
     case ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC:
-      return "a frame was changed on its way, by somebody or by a broken network";
+      return "a frame was modified in transit, by a third party or a faulty network";
     default:
-      return "frames came that break the rules of ZMTP";
+      return "the peer broke the rules of ZMTP";
   }
 }
 

@@ -1,6 +1,6 @@
-// How a server's connections end: whose they were, and whether that was a stranger who was refused.
+// Reports the ends of a server's connections: the peer, and the reason if it was refused.
 //
-// Owner: the server's link. Memory: a line for each connection that is open.
+// Owned by the server's link. Memory: one entry per open connection.
 #pragma once
 
 #include <optional>
@@ -22,10 +22,10 @@ class ConnectionEnds {
 
   struct End {
     int fd = -1;
-    std::string from;         // an address; "somebody" where it is not known
-    std::string why_refused;  // for people; "" if it ended otherwise, or Admission knows why
+    std::string from;         // an address, or "an unknown peer"
+    std::string why_refused;  // for people; "" if it ended otherwise or Admission knows why
   };
-  // The next one, in the order in which they came about.
+  // The next one, in order of occurrence.
   std::optional<End> Next();
 
  private:
@@ -34,11 +34,11 @@ class ConnectionEnds {
   const bool encrypted_;
   ConnectionMonitor monitor_;
   std::unordered_map<int, std::string> from_;
-  // Of the connection whose end is told next: that its handshake failed, and how.
+  // Whether and how the handshake failed on the connection whose end is reported next.
   std::optional<int> failed_;
 };
 
-// Why libzmq cut a connection that had been let in (ZMQ_PROTOCOL_ERROR_…), for people.
+// Why libzmq closed an accepted connection (ZMQ_PROTOCOL_ERROR_…), for people.
 std::string WhyCut(int rule);
 
 }  // namespace muster

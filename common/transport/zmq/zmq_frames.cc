@@ -13,7 +13,7 @@
 namespace muster {
 namespace {
 
-// The first and the last frame of a message of several. No protobuf begins with zeros.
+// The first and last frame of a message with several frames. No protobuf message begins with zeros.
 struct Bracket {
   uint32_t zero = 0;
   uint32_t header_bytes = 0;
@@ -32,7 +32,7 @@ std::optional<Bracket> ReadBracket(const zmq::message_t& frame) {
   return bracket;
 }
 
-// Releases a tensor when the last of its pieces has been used.
+// Releases a tensor after all its pieces have been used.
 class SharedRelease {
  public:
   explicit SharedRelease(Release release) : release_(release) {}
@@ -65,7 +65,7 @@ bool FrameSender::Send(const google::protobuf::MessageLite& header,
   const auto edge = zmq::buffer(&bracket, sizeof bracket);
   if (!socket_.send(edge, send_flags::dontwait | send_flags::sndmore)) return false;
   ++number_;
-  // Once the first frame of a message is accepted, the others are too.
+  // If libzmq accepts the first frame of a message, it also accepts the others.
   const std::span<const std::byte> words(head.data<std::byte>(), head.size());
   for (size_t at = 0; at < words.size(); at += most_) {
     const auto piece = words.subspan(at, std::min(most_, words.size() - at));
@@ -94,7 +94,7 @@ Frames ReceiveFrames(zmq::socket_t& socket, zmq::recv_flags first, size_t most) 
 
 namespace {
 
-// `count` frames from `at` on that have `bytes` together; 0: there are none.
+// The number of frames starting at `at` that hold exactly `bytes` in total; 0 if there is none.
 size_t CountFrames(const Frames& frames, size_t at, size_t end, size_t bytes) {
   size_t count = 0, sum = 0;
   for (; at + count < end && sum < bytes; ++count) sum += frames[at + count].size();
@@ -148,7 +148,7 @@ std::optional<Payload> Assemble(Frames frames, google::protobuf::MessageLite& me
   if (words == 0) return std::nullopt;
   const std::span<zmq::message_t> all(frames);
   const std::span<zmq::message_t> tensor = all.subspan(1 + words, end - 1 - words);
-  // Else some were left out: of the header, perhaps, with a piece of the tensor in its place.
+  // Otherwise frames are missing, perhaps of the header, with a piece of the tensor in its place.
   if (SizeOf(tensor) != bracket->tensor_bytes) return std::nullopt;
   const bool parsed =
       words == 1 ? Parse(frames[1], message) : message.ParseFromString(Join(all.subspan(1, words)));

@@ -17,10 +17,10 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// ZMTP 3: ten bytes of signature, two of version, twenty of mechanism, then what does not matter.
+// ZMTP 3 greeting: 10 bytes of signature, 2 of version, 20 of mechanism; the rest is not needed.
 constexpr size_t kGreeting = 64, kMechanismAt = 12, kMechanismBytes = 20;
 
-// No more than this: who learns that our mechanism is another one hangs up before he has told his.
+// Send only this: a peer with another mechanism would hang up before sending its own.
 constexpr std::string_view kBeginning{"\xff\0\0\0\0\0\0\0\1\x7f\3\0", kMechanismAt};
 
 bool Await(int fd, short event, steady_clock::time_point until) {

@@ -1,5 +1,5 @@
-// What a server of ZeroMQ says of itself before anything else: how it wants to be spoken to. A
-// handshake that failed tells its client no more than that it failed.
+// Reads the greeting of a ZeroMQ server to find out its mechanism. A failed handshake does not tell
+// the client why it failed.
 #pragma once
 
 #include <chrono>
@@ -7,8 +7,8 @@
 
 namespace muster {
 
-// The mechanism ("CURVE", "PLAIN", "NULL") of what listens at `address`, tcp:// in numbers; "" if
-// nobody does, or it is something else. Waits for `limit` at most.
+// The mechanism ("CURVE", "PLAIN", "NULL") of the server at `address`, a numeric tcp:// endpoint;
+// "" if there is none, or if it is not ZeroMQ. Waits for `limit` at most.
 std::string MechanismOf(const std::string& address, std::chrono::milliseconds limit);
 
 }  // namespace muster

@@ -12,10 +12,10 @@
 namespace muster {
 namespace {
 
-// HMAC-SHA-256 is a pseudo-random function of its key, the token: different labels give keys that
-// have nothing to do with one another. X25519 takes any 32 bytes as a secret half.
+// HMAC-SHA-256 is a pseudo-random function keyed by the token, so different labels give unrelated
+// keys. X25519 accepts any 32 bytes as a secret key.
 CurvePair Derive(const std::string& token, std::string_view label) {
-  constexpr size_t kZ85 = 41;  // 32 bytes as text, with its end
+  constexpr size_t kZ85 = 41;  // 32 bytes as text, including the final zero
   CurvePair pair;
   unsigned size = 0;
   const bool hashed = HMAC(EVP_sha256(), token.data(), static_cast<int>(token.size()),
@@ -24,8 +24,8 @@ CurvePair Derive(const std::string& token, std::string_view label) {
                       size == pair.secret_half.size();
   if (!hashed) {
     throw Error(ExitCode::kFailure,
-                "OpenSSL cannot make the keys of encrypted connections (HMAC-SHA-256); between "
-                "trusted hosts cluster.encryption=NONE goes without");
+                "OpenSSL cannot derive the keys of encrypted connections (HMAC-SHA-256); between "
+                "trusted hosts, set cluster.encryption=NONE");
   }
   std::array<char, kZ85> secret_text{}, public_text{};
   zmq_z85_encode(secret_text.data(), pair.secret_half.data(), pair.secret_half.size());
@@ -33,8 +33,8 @@ CurvePair Derive(const std::string& token, std::string_view label) {
   OPENSSL_cleanse(secret_text.data(), secret_text.size());
   if (failed != 0) {
     throw Error(ExitCode::kFailure,
-                "this libzmq was built without CURVE: connections cannot be encrypted; between "
-                "trusted hosts cluster.encryption=NONE goes without");
+                "this libzmq was built without CURVE, so connections cannot be encrypted; between "
+                "trusted hosts, set cluster.encryption=NONE");
   }
   zmq_z85_decode(pair.public_half.data(), public_text.data());
   return pair;

@@ -1,7 +1,6 @@
-// The keys of ZeroMQ's CURVE, made from the job's token: whoever has the token has them, and nobody
-// else. The server has one pair, all workers have another, so that each side knows the other one to
-// be of the job. What a connection is encrypted with are keys of its own, which CURVE makes anew:
-// who learns the token later cannot read what he recorded.
+// The keys of ZeroMQ's CURVE, derived from the job's token. The server has one pair and all workers
+// share another, so that each side can verify that the other belongs to the job. CURVE encrypts
+// each connection with new keys: a token that leaks later does not decrypt recorded traffic.
 #pragma once
 
 #include <array>
@@ -15,11 +14,11 @@ struct CurvePair {
   std::array<uint8_t, 32> public_half{};
 };
 
-// Throw Error(kFailure) where libzmq was built without CURVE, or OpenSSL cannot hash.
+// Throw Error(kFailure) if libzmq was built without CURVE or OpenSSL cannot compute the hash.
 CurvePair ServerKeys(const std::string& token);
 CurvePair WorkerKeys(const std::string& token);
 
-// Leaves nothing of it in this memory.
+// Overwrites the keys in memory.
 void Forget(CurvePair& pair);
 
 }  // namespace muster

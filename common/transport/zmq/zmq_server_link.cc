@@ -1,13 +1,14 @@
-// The ZeroMQ link: one ROUTER at the server, a DEALER and so a connection per worker. A message is
-// a protobuf frame, followed by a frame of tensor bytes if it has any.
+// The ZeroMQ link: a ROUTER at the server and a DEALER, and so one connection, per worker.
+// zmq_frames.h defines the frames of a message.
 //
-// libzmq sends in the order in which it is given messages. So the server gives it few tensors at a
-// time: others wait in the peer's outbox (outbox.h). The client does the same (worker/client).
+// libzmq sends messages in the order in which it receives them. So the server passes it few tensors
+// at a time; the others wait in the peer's outbox (outbox.h). The client does the same
+// (worker/client).
 //
-// Only connections that know the job's token get as far as a message (zmq_admission.h).
+// Only connections that know the job's token can send messages (zmq_admission.h).
 //
-// A lost connection is a lost peer: libzmq reports it on a monitor socket, with the file
-// descriptor of the connection, which each received message also carries.
+// A lost connection is a lost peer. libzmq reports it on a monitor socket with the connection's
+// file descriptor, which each received message also carries.
 #include <ifaddrs.h>
 
 #include <algorithm>
@@ -40,25 +41,25 @@ using std::chrono::steady_clock;
 const char* Hint(int error) {
   switch (error) {
     case EADDRINUSE:
-      return "; another process has this port: give another one, or * for any free one";
+      return "; another process uses this port: choose another one, or * for any free one";
     case EADDRNOTAVAIL:
     case ENODEV:
-      return "; listen on an address of this host (ip address shows them)";
+      return "; choose an address of this host (listed by `ip address`)";
     case EACCES:
-      return "; ports below 1024 belong to root";
+      return "; ports below 1024 need root privileges";
     default:
       return "";
   }
 }
 
-// libzmq lists the interfaces of this host before it listens at a TCP address, in case the host is
-// given as one of their names, and aborts where that is refused.
+// Before libzmq listens at a TCP address it lists the host's interfaces, because the host may be
+// given as an interface name. It aborts if listing is not permitted.
 void CheckInterfacesCanBeListed(const std::string& endpoint) {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) {
     throw Error(ExitCode::kFailure,
-                "{}: cannot listen: the network interfaces of this host cannot be listed: {}; in a "
-                "sandbox, allow AF_NETLINK (systemd: RestrictAddressFamilies)",
+                "{}: cannot listen: the network interfaces of this host cannot be listed: {}; if "
+                "this is a sandbox, allow AF_NETLINK (systemd: RestrictAddressFamilies)",
                 endpoint, ErrorText(errno));
   }
   ::freeifaddrs(list);
@@ -96,7 +97,7 @@ class ZmqServerLink : public ServerLink {
     }
     endpoint_ = endpoint;
     if (!IsTcp(endpoint)) return;
-    // The name that was given, or is to be told, with the port that was got.
+    // The advertised or given name, with the actual port.
     TcpAddress told = TcpAddress::Parse(options.advertised.empty() ? endpoint : options.advertised);
     if (told.port == 0) {
       told.port = TcpAddress::Parse(socket_.get(zmq::sockopt::last_endpoint)).port;
@@ -118,8 +119,8 @@ class ZmqServerLink : public ServerLink {
   void Deliver() override { SendHeldBack(); }
 
  private:
-  // Messages that a peer sent before it died may still be on their way through libzmq when the
-  // loss is reported; a loss is handed on a moment later than it was seen.
+  // Messages that a peer sent before it died may still be in libzmq when the loss is reported, so
+  // losses are passed on with a delay.
   static constexpr milliseconds kLossDelay{50};
   struct Loss {
     PeerId peer;
@@ -141,14 +142,14 @@ class ZmqServerLink : public ServerLink {
   }
   bool LossIsDue() const { return steady_clock::now() >= losses_.front().due; }
   void SetLossAlarm() const;
-  // Sends waiting messages for as long as there is room. False: the peer has gone.
+  // Sends waiting messages while there is room. False: the peer is gone.
   bool SendWaiting(Peer& peer);
   void SendAllWaiting();
-  // Tries again what libzmq did not take: it does not tell when it takes more.
+  // Retries what libzmq did not accept, because libzmq does not report when it accepts more.
   void SendHeldBack() {
     if (std::exchange(held_back_, false)) SendAllWaiting();
   }
-  // kFull: libzmq takes nothing more for this peer at the moment.
+  // kFull: libzmq accepts nothing more for this peer at the moment.
   SendResult HandOver(const Peer& peer, const Outgoing& outgoing, Release sent);
   PeerId FindPeer(const zmq::message_t& identity, const Frames& frames);
   void DrainMonitor();
@@ -157,11 +158,11 @@ class ZmqServerLink : public ServerLink {
   std::optional<FromWorker> NextRefused();
   void CloseDeadConnections(double silence_s);
 
-  // Some window has room again. By ZeroMQ's threads: these outlive the context.
+  // A send window has room again. Used by ZeroMQ's threads, so these must outlive the context.
   const EventFd room_bell_;
   std::atomic<bool> room_{false};  // set after the bell was rung
   Epoll epoll_;
-  bool held_back_ = false;     // libzmq did not take a message
+  bool held_back_ = false;     // libzmq did not accept a message
   const size_t most_waiting_;  // bytes of a peer's messages without tensors
   const size_t most_frames_;   // of a message
   zmq::context_t context_;
@@ -175,7 +176,7 @@ class ZmqServerLink : public ServerLink {
   std::unordered_map<PeerId, Peer> peers_;
   std::unordered_map<int, PeerId> by_fd_;
   std::deque<Loss> losses_;
-  const TimerFd loss_alarm_;  // for the first of them
+  const TimerFd loss_alarm_;  // for the first entry
   std::deque<FromWorker> refused_;
 };
 
@@ -214,7 +215,7 @@ void ZmqServerLink::SetLossAlarm() const {
   loss_alarm_.RingIn(in.count());
 }
 
-// Of a connection that never said anything. What a flood of them leaves here has a bound.
+// The end of a connection that never sent a message. The queue is bounded against floods.
 void ZmqServerLink::OnStrangersEnd(const ConnectionEnds::End& end) {
   constexpr size_t kMostRefused = 100;
   if (end.why_refused.empty() || refused_.size() >= kMostRefused) return;
@@ -222,8 +223,7 @@ void ZmqServerLink::OnStrangersEnd(const ConnectionEnds::End& end) {
       {.kind = FromWorker::Kind::kRefused, .refused = end.from, .why_refused = end.why_refused});
 }
 
-// A Unix-domain socket, like the local link, is for one user: others do not get as far as libzmq's
-// handshake.
+// Restricts a Unix-domain socket to this user, like the local link, before libzmq's handshake.
 void ZmqServerLink::AdmitThisUserOnly() {
   const uid_t user = ::geteuid();
   if (zmq_setsockopt(socket_.handle(), ZMQ_IPC_FILTER_UID, &user, sizeof user) != 0) {
@@ -231,11 +231,11 @@ void ZmqServerLink::AdmitThisUserOnly() {
   }
 }
 
-// Beats tell of members that are gone. These are for connections that nobody waits for: of a worker
-// that was refused, and whose host then vanished.
+// Heartbeats detect lost members. Keepalive is for connections outside the membership, such as that
+// of a refused worker whose host then vanished.
 void ZmqServerLink::CloseDeadConnections(double silence_s) {
   constexpr int kProbes = 3;
-  // The kernel's; libzmq drops connections that refuse an option.
+  // The kernel's limit; libzmq drops connections for which setting an option fails.
   static constexpr double kMost = 32767;
   const auto seconds = [](double s) { return static_cast<int>(std::clamp(s, 1.0, kMost)); };
   socket_.set(zmq::sockopt::tcp_keepalive, 1);
@@ -257,7 +257,7 @@ std::optional<FromWorker> ZmqServerLink::NextRefused() {
 }
 
 std::optional<FromWorker> ZmqServerLink::Receive() {
-  DrainMonitor();  // before a new connection can use the same file descriptor again
+  DrainMonitor();  // before a new connection can reuse the file descriptor
   if (room_ && room_.exchange(false)) {
     room_bell_.Clear();
     SendAllWaiting();

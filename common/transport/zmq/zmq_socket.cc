@@ -14,8 +14,7 @@
 
 namespace muster {
 
-// A small frame may lie anywhere in libzmq's receive buffer: such a one is copied to where floats
-// may lie.
+// A small frame may be unaligned in libzmq's receive buffer; it is then copied to aligned memory.
 Payload MakePayload(zmq::message_t frame) {
   Payload payload;
   payload.bytes = frame.size();
@@ -64,8 +63,8 @@ ConnectionMonitor::ConnectionMonitor(zmq::context_t& context, zmq::socket_t& wat
   if (zmq_socket_monitor(watched.handle(), address.c_str(), events) != 0) {
     throw Error(ExitCode::kFailure, "zmq_socket_monitor: {}", zmq_strerror(zmq_errno()));
   }
-  // libzmq's threads must not wait for us: not here, where a great many connections end, and not
-  // in the destructor, which would then wait for them.
+  // libzmq's threads must not block on a full queue: not here, when many connections end, and not
+  // in the destructor, which waits for them.
   events_.set(zmq::sockopt::rcvhwm, 0);
   events_.connect(address);
 }
@@ -85,7 +84,7 @@ std::optional<ConnectionMonitor::Event> ConnectionMonitor::Next() {
 
 namespace {
 
-// Some round trips, once. What a stranger makes the server hold it holds no longer than this.
+// Enough for some round trips. Limits how long a stranger can occupy the server's resources.
 constexpr int kHandshakeMs = 5000;
 
 }  // namespace
@@ -95,10 +94,10 @@ void SetCommonOptions(zmq::socket_t& socket, const LinkOptions& options,
   socket.set(zmq::sockopt::linger, 0);
   socket.set(zmq::sockopt::sndhwm, options.max_queued_messages);
   socket.set(zmq::sockopt::rcvhwm,
-             std::max(1, options.max_received_messages));  // 0 would be: without a limit
+             std::max(1, options.max_received_messages));  // 0 would mean no limit
   socket.set(zmq::sockopt::maxmsgsize, static_cast<int64_t>(max_received_bytes));
-  // Silence is noticed by our own beats. ZMTP's heartbeats are left off: libzmq 4.3.4 aborts when
-  // their timer finds a connection that has failed while its input was stopped.
+  // Our own heartbeats detect silence. ZMTP's are off: libzmq 4.3.4 aborts if their timer finds a
+  // connection that failed while its input was stopped.
   const int silence_ms = static_cast<int>(options.silence_s * 1000);
   socket.set(zmq::sockopt::handshake_ivl, std::clamp(silence_ms, 1, kHandshakeMs));
 }

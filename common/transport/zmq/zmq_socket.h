@@ -1,4 +1,4 @@
-// What both ends of the ZeroMQ link do with sockets and frames.
+// Sockets and frames for both ends of the ZeroMQ link.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +16,17 @@ Payload MakePayload(zmq::message_t frame);
 
 zmq::message_t Serialize(const google::protobuf::MessageLite& message);
 
-// The tensor's bytes are sent from where they are: nothing is copied and nothing to be freed.
-// libzmq calls `release` in its I/O thread, or where the message or the context is closed.
+// Sends the tensor's bytes without copying or freeing them. libzmq calls `release` in its I/O
+// thread, or in the thread that closes the message or the context.
 zmq::message_t Borrow(std::span<const std::byte> tensor, Release release = {});
 
-// True if an edge of ZMQ_FD may have been consumed although there is input.
+// True if there is input, whose edge on ZMQ_FD may have been consumed already.
 bool HasInput(zmq::socket_t& socket);
 
-// Reports what becomes of a socket's connections.
+// Reports events of a socket's connections.
 class ConnectionMonitor {
  public:
-  // `events`: those to be told of, ZMQ_EVENT_… Throws Error(kFailure).
+  // `events`: the ZMQ_EVENT_… flags to report. Throws Error(kFailure).
   ConnectionMonitor(zmq::context_t& context, zmq::socket_t& watched, int events);
   ~ConnectionMonitor() { zmq_socket_monitor(watched_.handle(), nullptr, 0); }
 
@@ -35,8 +35,8 @@ class ConnectionMonitor {
 
   struct Event {
     int what = 0;  // ZMQ_EVENT_…
-    // ZMQ_EVENT_ACCEPTED and DISCONNECTED: the connection's file descriptor; HANDSHAKE_FAILED_…:
-    // an errno, or which rule of the protocol was broken.
+    // The file descriptor for ZMQ_EVENT_ACCEPTED and DISCONNECTED; an errno or the broken protocol
+    // rule for HANDSHAKE_FAILED_….
     int value = 0;
   };
   std::optional<Event> Next();
@@ -48,8 +48,8 @@ class ConnectionMonitor {
 
 void SetCommonOptions(zmq::socket_t& socket, const LinkOptions& options, size_t max_received_bytes);
 
-// What libzmq is told for `endpoint`: an address in numbers. libzmq would look names up later, in
-// its own thread, and for ever.
+// Converts `endpoint` to a numeric address for libzmq, which would otherwise resolve names later,
+// in its own thread, and retry forever.
 std::string Resolve(const std::string& endpoint, zmq::socket_t& socket);
 
 }  // namespace muster

@@ -103,7 +103,7 @@ TEST_F(CommandLineTest, AnEmptyValueIsRefused) {
 }
 
 TEST_F(CommandLineTest, ToWaitIsForCards) {
-  const std::string message = "--wait: no cards are asked for, so there is nothing to wait for";
+  const std::string message = "--wait: no GPUs are requested, so there is nothing to wait for";
   ExpectRefused(RunLaunch({"--wait"}), message);
   ExpectRefused(RunLaunch({"--wait", "5", "--devices", "cpu"}), message);
 }
@@ -175,7 +175,7 @@ TEST_F(CommandLineTest, WrongValues) {
   ExpectRefused(RunLaunch({"--epochs", "many"}), "--epochs many");
   ExpectRefused(RunLaunch({"--epochs", "2", "--steps", "3"}), "--steps");
   ExpectRefused(Run({"verify"}), "RUN_DIR is missing");
-  ExpectRefused(Run({"verify", "nowhere"}), "nowhere: expected the directory of a run");
+  ExpectRefused(Run({"verify", "nowhere"}), "nowhere: expected a run directory");
   ExpectRefused(RunLaunch({"--set", "run.epoch=2"}), "epochs");
   ExpectRefused(RunLaunch({"--set", "run.epochs"}), "path.to.key=value");
   ExpectRefused(RunLaunch({"--set", "cluster.workers=3"}), "--workers 2");
@@ -201,22 +201,22 @@ TEST_F(CommandLineTest, WhatIsMissingOrTooMuchIsSaidInPlainWords) {
       {{"data"},
        "a command is missing: expected one of get, synth, check, show (see muster data --help)"},
       {{"launch"}, "CONFIG is missing: Config file"},
-      {{"worker", "c"}, "--endpoint is missing: As the server says it"},
-      {{"worker", "c", "--endpoint", "ipc://@x"}, "--rank is missing: This worker's number"},
+      {{"worker", "c"}, "--endpoint is missing: The address"},
+      {{"worker", "c", "--endpoint", "ipc://@x"}, "--rank is missing: give this worker's rank"},
       {{"worker", "c", "--endpoint", "ipc://@x", "--rank", "0", "--join"},
        "expected one of --rank, --join, got both"},
       {{"launch", "c", "d"}, "expected no more arguments, got d"},
       {{"launch", "c", "--steps"}, "--steps: expected a value, got none"},
       {{"launch", "c", "--seed", "1", "--seed", "2"}, "--seed: expected it once"},
       {{"launch", "c", "--steps", "1", "--epochs", "1"}, "expected one of --"},
-      {{"bench", "--set", "a=b"}, "--set: expected --model with it"},
+      {{"bench", "--set", "a=b"}, "--set requires --model"},
       {{"launch", "c", "--repeat", "abc"},
        "--repeat: expected a whole number from 1 to 1000, got abc"},
       {{"launch", "c", "--repeat", "1.5"}, "expected a whole number from 1 to 1000, got 1.5"},
       {{"worker", "c", "--rank", "x", "--endpoint", "e"},
        "--rank: expected a whole number from 0 to 1023, got x"},
       {{"bench", "--workers", "65"}, "--workers: expected a whole number from 1 to 64, got 65"},
-      {{"bench", "--size", "5XB"}, "--size: expected bytes, as in 400MB (10^6) or 64MiB"},
+      {{"bench", "--size", "5XB"}, "--size: expected a size such as 400MB (10^6) or 64MiB"},
       {{"data", "synth", "d", "--train", "x"}, "--train: expected a whole number from 1 to "},
       {{"data", "synth", "d", "--seed", "-1"}, "--seed -1: expected a number that is not negative"},
       {{"data", "synth", "d", "--seed=-1"}, "--seed: expected a whole number from 0 to "},
@@ -229,9 +229,9 @@ TEST_F(CommandLineTest, AnInstructionSetThatThisHostLacks) {
     GTEST_SKIP() << "this processor supports every instruction set that a config can name";
   }
   const std::vector<std::string> setting{"--set", "server.instruction_set=AVX512"};
-  ExpectRefused(RunLaunch(setting), "the server's processor has no AVX512; it has SCALAR");
-  ExpectRefused(RunLaunch({setting[0], setting[1], "--dry-run"}), "has no AVX512");
-  // Another machine may support it.
+  ExpectRefused(RunLaunch(setting), "the server's CPU does not support AVX512, only SCALAR");
+  ExpectRefused(RunLaunch({setting[0], setting[1], "--dry-run"}), "does not support AVX512");
+  // That of another machine.
   EXPECT_EQ(Run({"inspect", config(), setting[0], setting[1]}).exit_code, 0);
 }
 
@@ -346,9 +346,9 @@ TEST_F(CommandLineTest, WrongAddressesOfAServer) {
   }
   ExpectRefused(server({"--endpoint", "tcp://127.0.0.1:7700", "--bind", "tcp://:7700"}),
                 "tcp://:7700: expected tcp://HOST:PORT");
-  ExpectRefused(server({"--endpoint", "tcp://no..such..name:7700"}), "has no address");
+  ExpectRefused(server({"--endpoint", "tcp://no..such..name:7700"}), "cannot resolve the name");
   ExpectRefused(server({"--endpoint", "ipc://@a", "--bind", "ipc://@b"}),
-                "only tcp:// has the two");
+                "only tcp:// endpoints allow both");
   ExpectRefused(server({"--token-file", config()}), "chmod 600");
 }
 

@@ -60,7 +60,8 @@ TEST_P(ConfigsTest, ReadsChecksAndInspects) {
   EXPECT_THAT(lines, Contains(AllOf(HasSubstr("worker"), HasSubstr("23.0 MB"))));
   // The server's memory is in the server's rows, and the host's files are counted once.
   const double all = SumOf(ServerMemory(config, graph)) + config.cluster().workers() * 5e6 + 11e6;
-  EXPECT_THAT(lines, Contains(AllOf(HasSubstr("all together"), HasSubstr(FormatBytes(all)))));
+  EXPECT_THAT(lines,
+              Contains(AllOf(HasSubstr("total, shared parts"), HasSubstr(FormatBytes(all)))));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ConfigsTest, ::testing::ValuesIn(Configs()),

@@ -71,13 +71,13 @@ TEST(ExitCodesTest, EveryTableHasEachCode) {
   }
   ASSERT_EQ(truth.size(), 11u);
   EXPECT_EQ(truth.back(), static_cast<int>(ExitCode::kTerminated));
-  EXPECT_THAT(CodesOf(Table("docs/COMMANDS.md", "| code | meaning |")), ElementsAreArray(truth));
+  EXPECT_THAT(CodesOf(Table("docs/TRAINING.md", "| code | meaning |")), ElementsAreArray(truth));
   EXPECT_THAT(CodesOf(InHelp()), ElementsAreArray(truth));
 }
 
 TEST(ExitCodesTest, TheyMeanTheSameEverywhere) {
   const auto help = InHelp();
-  for (const auto& [code, meaning] : Table("docs/COMMANDS.md", "| code | meaning |")) {
+  for (const auto& [code, meaning] : Table("docs/TRAINING.md", "| code | meaning |")) {
     if (code < static_cast<int>(ExitCode::kInterrupted)) {
       EXPECT_EQ(help.at(code), meaning) << code;
     }

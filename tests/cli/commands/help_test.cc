@@ -94,6 +94,7 @@ TEST_F(Help, EveryExampleIsUnderstood) {
   EXPECT_NE(TroubleWith("import theirs.safetensors --config x.txtpb"), "");  // the check can fail
 }
 
+// Exit codes and descriptions of options are aligned.
 TEST_F(Help, EveryCommandHasExitCodesAndAlignedOptions) {
   for (const std::string& command : Commands()) {
     const std::string help = TextOf(command);

@@ -25,9 +25,10 @@ TEST(Confusion, EachClass) {
   const std::string text = Join(lines, "\n");
   EXPECT_THAT(text, AllOf(HasSubstr("0 cat"), HasSubstr("75.0 %    100.0 %  1 (1)"),
                           HasSubstr("0.0 %      0.0 %  2 dog (2)")));
-  EXPECT_THAT(text, AllOf(HasSubstr("confusions:\n  1 taken for dog: 2\n  cat taken for 1: 1\n"),
-                          HasSubstr("of / taken for  0  1  2")));
-  // The last class has no images, so it has no recall.
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("confusions:\n  1 mistaken for dog: 2\n  cat mistaken for 1: 1\n"),
+                    HasSubstr("label / predicted  0  1  2")));
+  // No image is of the last one: nothing is right or wrong.
   EXPECT_THAT(text, HasSubstr("2 dog       0      0       -      0.0 %  -"));
 }
 
@@ -47,8 +48,8 @@ TEST(Confusion, OfManyClassesTheWorstComeFirst) {
   EXPECT_THAT(few[3], AllOf(StartsWith("  5 a class with"), HasSubstr("25.0 %")));
   EXPECT_THAT(few[4], AllOf(StartsWith("  7 a class with"), HasSubstr("50.0 %")));
   EXPECT_THAT(few[5], StartsWith("  0 a class with"));
-  EXPECT_THAT(Join(few, "\n"), AllOf(HasSubstr("too long for a table 5 taken for"),
-                                     Not(HasSubstr("of / taken for"))));
+  EXPECT_THAT(Join(few, "\n"), AllOf(HasSubstr("too long for a table 5 mistaken for"),
+                                     Not(HasSubstr("label / predicted"))));
   const std::vector<std::string> all = ConfusionLines(counts, names, true);
   EXPECT_GT(all.size(), few.size());
   EXPECT_THAT(all[22], AllOf(StartsWith("  20 a class with"), HasSubstr("-")));
@@ -77,10 +78,10 @@ TEST(EvalText, SaysWhetherTheRunReportedTheSame) {
   EXPECT_THAT(Join(EvaluationLines(report), "\n"),
               AllOf(HasSubstr("0.30000000000000004"), HasSubstr("has not evaluated")));
   report.reported = Scores{.accuracy = 0.3, .loss = 0.1 + 0.2};
-  EXPECT_THAT(Join(EvaluationLines(report), "\n"), HasSubstr("the same, to the last digit"));
+  EXPECT_THAT(Join(EvaluationLines(report), "\n"), HasSubstr("identical"));
   report.reported->loss = 0.3;
   EXPECT_THAT(Join(EvaluationLines(report), "\n"),
-              AllOf(HasSubstr("accuracy 0.3, loss 0.3: other data"), Not(HasSubstr("the same"))));
+              AllOf(HasSubstr("accuracy 0.3, loss 0.3; "), Not(HasSubstr("identical"))));
   EXPECT_EQ(nlohmann::json::parse(EvaluationJson(report))["same_as_reported"], false);
 }
 

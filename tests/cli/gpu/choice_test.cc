@@ -44,13 +44,13 @@ TEST(ChoiceTest, WhyACardIsBusy) {
   // In a container NVML reports used memory without its processes.
   Gpu unseen = IdleCard(0);
   unseen.used_bytes = kCardBytes / 2;
-  EXPECT_THAT(WhyBusy(unseen, 0), HasSubstr("who cannot be seen"));
+  EXPECT_THAT(WhyBusy(unseen, 0), HasSubstr("used by processes that are not visible"));
 
   Gpu small = IdleCard(0);
   small.free_bytes = kCardBytes * 9 / 10;
   EXPECT_EQ(WhyBusy(small, 0.9), "");
-  EXPECT_THAT(WhyBusy(small, 0.95), HasSubstr("are needed"));
-  small.free_bytes = kCardBytes * 96 / 100;  // the driver reserves the rest
+  EXPECT_THAT(WhyBusy(small, 0.95), HasSubstr("is needed"));
+  small.free_bytes = kCardBytes * 96 / 100;  // the driver keeps the rest
   EXPECT_EQ(WhyBusy(small, 1), "");
 
   Gpu hot = IdleCard(0);
@@ -71,7 +71,7 @@ TEST(ChoiceTest, TheQuietOneWithTheMostFreeMemory) {
   EXPECT_THAT(ChooseGpus(seen, {0, 1, 2, 3}, 1), ElementsAre(2));
   EXPECT_THAT(ChooseGpus(seen, {0, 1, 3}, 1), ElementsAre(1));
   EXPECT_EQ(ChoiceReason(seen, {0, 1, 2, 3}, {2}), "idle, the most free memory");
-  EXPECT_EQ(ChoiceReason(seen, {0}, {0}), "nobody computes there");
+  EXPECT_EQ(ChoiceReason(seen, {0}, {0}), "not used for computing");
 }
 
 TEST(ChoiceTest, EqualCardsInTheirOrder) {

@@ -124,9 +124,9 @@ TEST_F(LaunchOnCardsTest, PlacementNamesTheCards) {
   EXPECT_THAT(finished.out, ::testing::ContainsRegex("rank +host +pid +device +threads +cores +"
                                                      "memory +name +UUID"));
   EXPECT_THAT(finished.out,
-              ::testing::ContainsRegex(" 0 +h +1 +card 1 .*83.9 GB +Fake H100 +" + Uuid(1)));
+              ::testing::ContainsRegex(" 0 +h +1 +GPU 1 .*83.9 GB +Fake H100 +" + Uuid(1)));
   EXPECT_THAT(finished.out,
-              ::testing::ContainsRegex(" 1 +h +2 +card 0 .*41.9 GB +Fake A100 +" + Uuid(0)));
+              ::testing::ContainsRegex(" 1 +h +2 +GPU 0 .*41.9 GB +Fake A100 +" + Uuid(0)));
 }
 
 TEST_F(LaunchOnCardsTest, AGpuForOneProcessIsNotGivenToTwoWorkers) {
@@ -244,7 +244,7 @@ TEST_F(LaunchOnCardsTest, TooFewIdleGpusAreAnErrorThatSaysWhatWouldStart) {
   EXPECT_THAT(RunOn({"--devices", "0,1"}).err, HasSubstr("--devices 0 would start now"));
   const Finished busy = RunOn({"--devices", "1"});  // not a reason to fall back to the CPU
   EXPECT_EQ(busy.exit_code, 1);
-  EXPECT_THAT(busy.err, AllOf(HasSubstr("not enough idle GPUs: expected 1 GPU by name"),
+  EXPECT_THAT(busy.err, AllOf(HasSubstr("not enough idle GPUs: expected 1 named GPU"),
                               HasSubstr("computes on it"), HasSubstr("--wait")));
   EXPECT_THAT(RunDirs(), IsEmpty());
 }
@@ -269,7 +269,7 @@ TEST_F(LaunchOnCardsTest, ABackendThatIsWrittenNeverSharesABusyGpu) {
   Cards({"pids=1:500"});
   const Finished busy = Run({"launch", config(), "--data", "."});
   EXPECT_EQ(busy.exit_code, 1) << busy.out;
-  EXPECT_THAT(busy.err, HasSubstr("there are not enough idle"));
+  EXPECT_THAT(busy.err, HasSubstr("not enough idle"));
   EXPECT_THAT(RunDirs(), IsEmpty());
   Worker(1, "dump:asked;touch:here-1;until:done;exit:0");
   Job job;
@@ -328,11 +328,11 @@ TEST_F(LaunchOnCardsTest, WrongWishesAreSaidFirst) {
     EXPECT_EQ(std::count(finished.err.begin(), finished.err.end(), '\n'), 1) << finished.err;
     return finished.err;
   };
-  EXPECT_THAT(refusal({"--devices", "2"}), HasSubstr("there is no GPU 2; expected some of 0 ("));
+  EXPECT_THAT(refusal({"--devices", "2"}), HasSubstr("there is no GPU 2; expected any of 0 ("));
   EXPECT_THAT(refusal({"--devices", "gpu"}),
               HasSubstr("--devices gpu: worker.devices: expected auto"));
   EXPECT_THAT(refusal({"--devices", "auto", "--set", "worker.devices=cpu"}),
-              HasSubstr("are the same setting"));
+              HasSubstr("change the same setting"));
   EXPECT_THAT(refusal({"--devices", "auto:2", "--set", "run.slices=1"}),
               HasSubstr("1 slice cannot keep 2 workers busy"));
   EXPECT_THAT(refusal({"--devices", "0", "--set", "worker.workers_per_gpu=3", "--set",
@@ -364,7 +364,7 @@ TEST_F(LaunchOnCardsTest, AWaitCanBeStopped) {
   job.Signal(SIGINT);
   const Finished finished = job.Finish();
   EXPECT_EQ(finished.exit_code, 130);
-  EXPECT_THAT(finished.err, HasSubstr("stopped by SIGINT before the job had its cards"));
+  EXPECT_THAT(finished.err, HasSubstr("stopped by SIGINT before the job had its GPUs"));
   EXPECT_THAT(RunDirs(), IsEmpty());
 }
 

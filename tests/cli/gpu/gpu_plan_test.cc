@@ -56,7 +56,7 @@ TEST(DevicesTest, WhatCanBeSaid) {
       ADD_FAILURE() << wrong;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::kUsage);
-      EXPECT_THAT(error.what(), AllOf(HasSubstr("expected auto, auto:N, cpu, or a list of cards"),
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("expected auto, auto:N, cpu, or a list of GPUs"),
                                       HasSubstr(std::string("got \"") + wrong + "\"")));
     }
   }
@@ -88,10 +88,10 @@ TEST(CardPlanTest, Auto) {
 TEST(CardPlanTest, MoreThanThereAre) {
   const GpuSnapshot seen = IdleCards(2);
   EXPECT_THAT(Refusal(Request("auto:3"), seen, All(seen)),
-              HasSubstr("--devices auto:3: expected at most 2, as many as there are, got 3"));
+              HasSubstr("--devices auto:3: expected at most 2, the number of GPUs, got 3"));
   EXPECT_THAT(Refusal(Request("auto:2"), seen, Only({1})),
-              HasSubstr("expected at most 1, as many as there are that CUDA_VISIBLE_DEVICES=\"x\" "
-                        "leaves, got 2"));
+              HasSubstr("expected at most 1, the number of GPUs visible with "
+                        "CUDA_VISIBLE_DEVICES=\"x\", got 2"));
 }
 
 TEST(CardPlanTest, ByName) {
@@ -102,8 +102,9 @@ TEST(CardPlanTest, ByName) {
   EXPECT_EQ(plan.workers, 3u);
   EXPECT_THAT(Refusal(Request("7"), seen, All(seen)),
               AllOf(HasSubstr("there is no GPU 7"), HasSubstr("0 (GPU-00000000), 1 (")));
-  EXPECT_THAT(Refusal(Request("GPU-0000"), seen, All(seen)), HasSubstr("may be any of 4 GPUs"));
-  EXPECT_THAT(Refusal(Request("0,GPU-00000000"), seen, All(seen)), HasSubstr("there twice"));
+  EXPECT_THAT(Refusal(Request("GPU-0000"), seen, All(seen)), HasSubstr("matches 4 GPUs"));
+  EXPECT_THAT(Refusal(Request("0,GPU-00000000"), seen, All(seen)),
+              HasSubstr("GPU-00000000 names a GPU that is listed already"));
 }
 
 TEST(CardPlanTest, ADividedCardIsNamedByItsParts) {
@@ -111,19 +112,19 @@ TEST(CardPlanTest, ADividedCardIsNamedByItsParts) {
   seen.gpus.push_back({.index = "1:0", .uuid = "MIG-aa"});
   seen.gpus.push_back({.index = "1:1", .uuid = "MIG-bb"});
   EXPECT_THAT(Plan(Request("MIG-b"), seen).wish->pool, ElementsAre("MIG-bb"));
-  EXPECT_THAT(Refusal(Request("1"), seen, All(seen)), HasSubstr("name its parts by MIG-UUID"));
+  EXPECT_THAT(Refusal(Request("1"), seen, All(seen)), HasSubstr("name its parts by MIG UUID"));
 }
 
 TEST(CardPlanTest, CommandLineBeforeEnvironmentBeforeConfig) {
   const GpuSnapshot seen = IdleCards(4);
   const GpuPlan typed = PlanGpus(Request("3"), seen, Only({0, 1}));
   EXPECT_EQ(typed.wish->pool, Names({3}));
-  EXPECT_THAT(typed.reason, HasSubstr("the command line wins"));
+  EXPECT_THAT(typed.reason, HasSubstr("the command line overrides it"));
   const GpuPlan config = PlanGpus(Request("3", /*typed=*/false), seen, Only({0, 1}));
   EXPECT_EQ(config.wish->pool, Names({0, 1}));
   EXPECT_EQ(config.wish->count, 1u);
   EXPECT_FALSE(config.wish->named);
-  EXPECT_THAT(config.reason, HasSubstr("the environment wins"));
+  EXPECT_THAT(config.reason, HasSubstr("overrides the config"));
   const GpuPlan agree = PlanGpus(Request("1", /*typed=*/false), seen, Only({0, 1}));
   EXPECT_EQ(agree.wish->pool, Names({1}));
   EXPECT_TRUE(agree.wish->named);
@@ -134,14 +135,14 @@ TEST(CardPlanTest, WorkersAndCardsMustFit) {
   GpuRequest request = Request("0,1");
   request.workers = 3;
   EXPECT_THAT(Refusal(request, seen, All(seen)),
-              HasSubstr("2 GPUs with 1 worker on each (worker.workers_per_gpu): expected 2, got "
-                        "cluster.workers 3"));
+              HasSubstr("2 GPUs with 1 worker each (worker.workers_per_gpu): expected "
+                        "cluster.workers 2, got 3"));
   request.workers = 4;
   request.workers_per_gpu = 2;
   EXPECT_EQ(Plan(request, seen).workers, 4u);
   request.devices = ParseDevices("auto");
   request.workers = 5;
-  EXPECT_THAT(Refusal(request, seen, All(seen)), HasSubstr("expected 4, got cluster.workers 5"));
+  EXPECT_THAT(Refusal(request, seen, All(seen)), HasSubstr("expected cluster.workers 4, got 5"));
 }
 
 TEST(CardPlanTest, MemoryOfAllWorkersOfACardMustBeFree) {

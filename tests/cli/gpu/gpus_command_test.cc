@@ -33,7 +33,7 @@ TEST_F(GpusTest, CardsAndWhoUsesThem) {
   EXPECT_THAT(finished.out, ContainsRegex(Uuid(1) + " +busy\n"));
   EXPECT_THAT(finished.out, HasSubstr("GPU is lost\n"));
   EXPECT_THAT(finished.out,
-              ContainsRegex(fmt::format("1 +{} +[a-z0-9]+ +900 .*cli_gpu_job_test", ::getpid())));
+              ContainsRegex(fmt::format("1 +{} +[a-z0-9]+ +900 .*cli_job_test", ::getpid())));
 }
 
 TEST_F(GpusTest, AsJson) {
@@ -182,7 +182,7 @@ TEST_F(GpusTest, TheDoctorSpeaksOfTheBackendAlsoWhereAllGpusAreBusy) {
   Cards({"pids=1:500"});
   const Finished finished = Run({"doctor", config(), "--data", ".", "--devices", "0"});
   EXPECT_EQ(finished.exit_code, 1);
-  EXPECT_THAT(finished.out, ContainsRegex("ok +GPU backend +not tried"));
+  EXPECT_THAT(finished.out, ContainsRegex("ok +GPU backend +not tested"));
   EXPECT_THAT(finished.out, ContainsRegex("WRONG +job's GPUs .*\n {25,}GPU 0: "));
 }
 

@@ -107,7 +107,7 @@ TEST_F(NvmlTest, CardsThatLieAreNotBelieved) {
   EXPECT_EQ(seen.gpus[2].temperature, std::nullopt);
   EXPECT_EQ(seen.gpus[2].slowdown_temperature, std::nullopt);
   EXPECT_EQ(seen.gpus[2].power_w, std::nullopt);
-  EXPECT_EQ(seen.gpus[3].trouble, "its memory cannot be read: Unknown Error");
+  EXPECT_EQ(seen.gpus[3].trouble, "cannot read its memory: Unknown Error");
   EXPECT_THAT(seen.gpus[4].trouble, HasSubstr("PROHIBITED"));
 }
 

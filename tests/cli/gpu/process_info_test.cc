@@ -14,7 +14,7 @@ TEST(ProcessInfoTest, AProcessAndItsOwner) {
   const ProcessText self = DescribeProcess(::getpid());
   EXPECT_TRUE(self.seen);
   EXPECT_EQ(self.user, UserName(::geteuid()));
-  EXPECT_THAT(self.command, HasSubstr("cli_gpu_test"));
+  EXPECT_THAT(self.command, HasSubstr("cli_test"));
   ASSERT_TRUE(self.since.has_value());
   EXPECT_LE(*self.since, std::time(nullptr) + 2);
   EXPECT_FALSE(DescribeProcess(1 << 30).seen);

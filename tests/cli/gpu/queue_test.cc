@@ -81,7 +81,7 @@ TEST_F(CardQueueTest, NobodyOvertakes) {
     (void)Take(AnyOf(8, 1));  // four are idle
     ADD_FAILURE() << "it overtook";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("waits before this one: "));
+    EXPECT_THAT(error.what(), HasSubstr("ahead in the queue: "));
   }
   Make("go-a");
   ASSERT_TRUE(OrderIs("ab"));

@@ -93,7 +93,7 @@ TEST_F(TakeCardsTest, NamedOnesInTheOrderOfTheirNames) {
   EXPECT_THAT(IndicesOf(taken), ElementsAre("3", "0", "2"));
   EXPECT_THAT(Refusal({WithBusy(IdleCards(4), {1})}, {.pool = Names({1}), .named = true},
                       ExitCode::kFailure),
-              AllOf(HasSubstr("expected 1 GPU by name"), HasSubstr("GPU 1: "),
+              AllOf(HasSubstr("expected 1 named GPU"), HasSubstr("GPU 1: "),
                     HasSubstr("computes on it"), Not(HasSubstr("GPU 0"))));
 }
 
@@ -106,7 +106,7 @@ TEST_F(TakeCardsTest, WaitsAndSaysForWhat) {
                                AnyOf(2, 2), options);
   EXPECT_THAT(taken.gpus, SizeIs(2));
   ASSERT_FALSE(said.empty());
-  EXPECT_THAT(said[0], AllOf(HasSubstr("Waiting for all 2 GPUs, 60 s at most"),
+  EXPECT_THAT(said[0], AllOf(HasSubstr("Waiting for all 2 GPUs, at most 60 s"),
                              HasSubstr("\n  GPU 0: "), HasSubstr("computes on it")));
 }
 
@@ -148,7 +148,7 @@ TEST_F(TakeCardsTest, WhatIsNoLockIsNotFollowed) {
   std::filesystem::remove(name);
   ASSERT_EQ(::mkfifo(name.c_str(), 0666), 0);
   EXPECT_THAT(Refusal({IdleCards(1)}, AnyOf(1, 1), ExitCode::kFailure),
-              HasSubstr("expected a file to lock"));
+              HasSubstr("expected a regular file to lock"));
 }
 
 TEST_F(TakeCardsTest, AFolderThatIsNotSharedIsRefused) {

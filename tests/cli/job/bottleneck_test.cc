@@ -49,9 +49,9 @@ TEST(BottleneckTest, ThePartThatTakesMost) {
               AllOf(StartsWith("server and communication: "), HasSubstr("server.threads")));
   EXPECT_THAT(Bottleneck(Summary(100, {0.02, 0, 0.66}, {{8, 0}, {8, 0}, {8, 0}, {98, 0}})),
               AllOf(StartsWith("slowest rank: "),
-                    HasSubstr("rank 3 computes for 98.0 ms, the mean of all is 30.5")));
+                    HasSubstr("rank 3 computes for 98.0 ms per step (mean of all ranks: 30.5")));
   EXPECT_THAT(Bottleneck(Summary(100, {0.05, 0.01, 0.55}, {{40, 0}, {41, 0}})),
-              AllOf(StartsWith("slowest rank: "), HasSubstr("now one rank is late")));
+              AllOf(StartsWith("slowest rank: "), HasSubstr("the slowest rank varies")));
   EXPECT_THAT(Bottleneck(Summary(100, {0.03, 0, 0}, {{97, 0}})), StartsWith("compute: "));
 }
 

@@ -35,8 +35,8 @@ TEST_F(DryRunTest, ShowsWhatTheWorkerSays) {
   EXPECT_THAT(finished.out, AllOf(HasSubstr("each worker, about                 12.0 MB"),
                                   HasSubstr("activations                      5.00 MB"),
                                   HasSubstr("weights                          7.00 MB"),
-                                  HasSubstr("all together, shared parts once"),
-                                  HasSubstr("on the card, for each worker       9.00 MB"),
+                                  HasSubstr("total, shared parts counted once"),
+                                  HasSubstr("on the GPU, for each worker        9.00 MB"),
                                   HasSubstr("columns                          9.00 MB")));
   // It gets the job's settings, and the rank with the most slices.
   EXPECT_THAT(ReadFile(Path("words")), AllOf(HasSubstr("--memory\n"), HasSubstr("--rank\n1\n"),
@@ -48,16 +48,16 @@ TEST_F(DryRunTest, DataThatARunCouldNotReadEndIt) {
   std::filesystem::resize_file(Path("data_batch_2.bin"), 100);
   const Finished finished = RunLaunch({"--dry-run"});
   EXPECT_EQ(finished.exit_code, 3);
-  EXPECT_THAT(finished.err, AllOf(HasSubstr("a run would end here: "), HasSubstr("data_batch_2")));
-  EXPECT_THAT(finished.out, HasSubstr("all together, shared parts once"));
+  EXPECT_THAT(finished.err, AllOf(HasSubstr("a run would fail: "), HasSubstr("data_batch_2")));
+  EXPECT_THAT(finished.out, HasSubstr("total, shared parts counted once"));
 }
 
 TEST_F(DryRunTest, AJobThatCannotFitIsNamed) {
   Workers(R"(print:{"what":"evaluation","bytes":1e16,"holder":"process"};exit:0)");
   const Finished finished = RunLaunch({"--dry-run"});
   EXPECT_EQ(finished.exit_code, 2);
-  EXPECT_THAT(finished.err, AllOf(HasSubstr("a run would end here: the job needs at least 20.0 PB"),
-                                  HasSubstr("each of 2 workers 10.0 PB")));
+  EXPECT_THAT(finished.err, AllOf(HasSubstr("a run would fail: the job needs at least 20.0 PB"),
+                                  HasSubstr("10.0 PB for each of 2 workers")));
 }
 
 TEST_F(DryRunTest, TheWorkersErrorAndExitCodeComeThrough) {
@@ -77,7 +77,7 @@ TEST_F(DryRunTest, AWorkerThatHangsIsStopped) {
 
 TEST_F(DryRunTest, AWorkerOfAnotherBuildIsRecognised) {
   Workers(R"(print:{"what":"activations"};exit:0)");
-  ExpectFailure(1, "of one build?");
+  ExpectFailure(1, "from the same build?");
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ TEST(DescribeEndTest, SaysWhoAndWhat) {
   EXPECT_EQ(DescribeEnd(Killed(kServer, SIGTERM), ""), "server (pid 99) was killed by SIGTERM");
   EXPECT_EQ(DescribeEnd(Exited(0, 3), ""),
             "rank 0 (pid 100) failed with exit code 3: a data file is missing, truncated or "
-            "foreign, or there is no whole checkpoint");
+            "invalid, or no checkpoint is intact");
   EXPECT_EQ(DescribeEnd(Exited(0, 77), ""),
             "rank 0 (pid 100) failed with exit code 77: not an exit code of Muster");
   EXPECT_NE(DescribeEnd(Killed(0, SIGKILL), "").find("out of memory"), std::string::npos);
@@ -85,7 +85,7 @@ TEST(FindFailureCauseTest, ServersWordsWhereTheServerFoundIt) {
       0u);
 }
 
-// Workers that time out on a hung server are not to blame, whatever the server reports.
+// A worker that timed out waiting for a stuck server is not to blame, whatever it reports.
 TEST(FindFailureCauseTest, AStuckServerIsNamed) {
   const auto words = [](int) { return std::string("the server has been silent"); };
   const auto judge = [&](const std::vector<EndedProcess>& ended, const Observed& observed,

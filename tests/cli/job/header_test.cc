@@ -129,14 +129,13 @@ TEST(HeaderTest, LinesFitATerminal) {
       {.cores = 16,
        .memory = "a warning that is so long that it would not fit into one line of it",
        .resumed = "12 of 120 steps done, stopped early: no better test accuracy than 0.3"});
-  EXPECT_THAT(lines, Contains("  test set       also chooses the best weights"));
+  EXPECT_THAT(lines, Contains("  test set       also used to choose the best weights"));
   HeaderOptions split;
   split.data = {.train = 45'000, .test = 10'000, .validation = 5'000};
   EXPECT_THAT(
       HeaderLines(path, config, graph, "runs/x", split),
-      IsSupersetOf(
-          {"  validation     5,000 images choose the best weights; 45,000 train, 10,000 test",
-           "                 at the end"}));
+      IsSupersetOf({"  validation     5,000 images to choose the best weights; 45,000 to train,",
+                    "                 10,000 to test at the end"}));
   EXPECT_EQ(lines[0], std::string("muster ") + kVersion + ": " + path);
   EXPECT_THAT(lines, Contains("  run directory  runs/" + path));
   events::Summary summary;

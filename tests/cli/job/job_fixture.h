@@ -77,7 +77,7 @@ class JobTest : public ::testing::Test {
   // Starts `muster` with these arguments. `shell_suffix` allows a pipe after it.
   void Start(Job& job, const std::vector<std::string>& arguments,
              const std::string& shell_suffix = "");
-  // The same on a terminal of its own, whose output is discarded.
+  // Starts the job on a terminal of its own. Its output there is not read.
   void StartOnTerminal(Job& job, const std::vector<std::string>& arguments);
   // Starts muster launch CONFIG --workers 2 --data . with more arguments.
   void Launch(Job& job, const std::vector<std::string>& more = {},

@@ -167,8 +167,7 @@ TEST_F(JobRunTest, AFullStandardOutputDoesNotEndASeries) {
 TEST_F(JobRunTest, FilesThatAreAllShorterAreALineOfTheHeader) {
   GoodJob();
   EXPECT_THAT(Unwrapped(RunLaunch().out),
-              HasSubstr("10,000 images a training file expected, as published, 3 "
-                        "found in each"));
+              HasSubstr("expected 10,000 images per training file as published, found 3 in each"));
 }
 
 TEST_F(JobRunTest, DataThatNobodyReadsAreALineOfTheHeader) {
@@ -195,7 +194,7 @@ TEST_F(JobRunTest, NonsenseInTheReportsIsLeftOutAndSaid) {
   const Finished finished = RunLaunch();
   EXPECT_EQ(finished.exit_code, 0);
   EXPECT_THAT(finished.out,
-              AllOf(HasSubstr("Warning: a report of the server cannot be read (1 so far): "),
+              AllOf(HasSubstr("Warning: cannot read an event of the server (1 so far): "),
                     HasSubstr("got 8 bytes: nonsense\n"), HasSubstr("got 5 bytes: [1,2]\n"),
                     HasSubstr("got 5000 bytes: xxxx"), HasSubstr("got 14 bytes: {\"progress\":7}"),
                     Not(HasSubstr("newer\"")), HasSubstr("Warning: hm\n")));

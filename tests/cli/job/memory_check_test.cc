@@ -70,15 +70,15 @@ TEST(CheckMemoryTest, WarnsAndRefuses) {
   const LeastMemory needed{.server = 4e9, .each_worker = 3e9, .workers = 2};
   EXPECT_EQ(CheckMemory(needed, {.all = 16e9, .available = 10e9}), "");
   EXPECT_THAT(CheckMemory(needed, {.all = 16e9, .available = 9e9}),
-              AllOf(HasSubstr("at least 10.0 GB"), HasSubstr("9.00 GB are available now")));
+              AllOf(HasSubstr("at least 10.0 GB"), HasSubstr("9.00 GB is available now")));
   try {
     (void)CheckMemory(needed, {.all = 9e9, .available = 8e9});
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kUsage);
-    EXPECT_THAT(error.what(),
-                AllOf(HasSubstr("each of 2 workers 3.00 GB"), HasSubstr("this machine has 9.00 GB"),
-                      HasSubstr("run.slices"), HasSubstr("--dry-run")));
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("3.00 GB for each of 2 workers"),
+                                    HasSubstr("this machine has 9.00 GB"), HasSubstr("run.slices"),
+                                    HasSubstr("--dry-run")));
   }
 }
 

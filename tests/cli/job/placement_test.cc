@@ -44,11 +44,11 @@ TEST(DeviceTextsTest, NameCardsAndLibraries) {
 TEST(DeviceTextsTest, SayWhoGotNone) {
   EXPECT_THAT(
       TextsOf({kCpu, kCpu}),
-      ElementsAre("Warning: worker.backend=CUDA, but all workers compute on the CPU, with " +
-                  std::string(kCpu) + " (worker.soft_placement): their logs say why"));
+      ElementsAre("Warning: worker.backend=CUDA, but all workers compute on the CPU with " +
+                  std::string(kCpu) + " (worker.soft_placement); see their logs for the reason"));
   EXPECT_THAT(TextsOf({kCard, kCpu}),
               ElementsAre("Computing on " + std::string(kCard) + " (rank 0)",
-                          HasSubstr("rank 1 computes on the CPU, with oneDNN")));
+                          HasSubstr("rank 1 computes on the CPU with oneDNN")));
 }
 
 // The final advice depends on the actual devices, not on the config.
@@ -63,9 +63,9 @@ TEST(DeviceTextsTest, APlacementShowsWhatAWorkerReallyHas) {
   const auto none = [](pid_t) { return "-"; };
   const auto lines = PlacementLines(StartedWith({kCard, kCpu}), none, places);
   ASSERT_EQ(lines.size(), 4u);
-  EXPECT_THAT(lines[2], HasSubstr("card 3"));
+  EXPECT_THAT(lines[2], HasSubstr("GPU 3"));
   EXPECT_THAT(lines[3], HasSubstr(" cpu "));
-  EXPECT_THAT(PlacementLines(StartedWith({kCard}), none)[2], HasSubstr(" card "));
+  EXPECT_THAT(PlacementLines(StartedWith({kCard}), none)[2], HasSubstr(" GPU "));
 }
 
 TEST(PlacementTest, TheKernelSaysWhichCoresAProcessMayUse) {

@@ -23,7 +23,7 @@ TEST_F(ReplacementsTest, AKilledWorkerIsReplacedAndTheJobGoesOn) {
   Running();
   IsKilled(1);
   EXPECT_THAT(members_.replaced_, ElementsAre(1));
-  EXPECT_THAT(Said(), HasSubstr("Warning: rank 1 (pid 102) was killed by SIGKILL; if nobody"));
+  EXPECT_THAT(Said(), HasSubstr("Warning: rank 1 (pid 102) was killed by SIGKILL; unless"));
   Pass(5);
   EXPECT_THAT(Sent(), IsEmpty());
   Completed();
@@ -131,7 +131,7 @@ TEST_F(ReplacementsTest, OneThatEndsWithExitCode0InTheMiddleIsReplaced) {
     EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
     EXPECT_EQ(Outcome().ends.at(102), "ended with exit code 0");
   }
-  EXPECT_THAT(Said(), HasSubstr("Warning: rank 1 (pid 102) ended before the job did, with exit"));
+  EXPECT_THAT(Said(), HasSubstr("Warning: rank 1 (pid 102) ended with exit code 0 before the"));
 }
 
 TEST_F(ReplacementsTest, OneThatEndsWithExitCode0AndTheServerSaysNothingIsReplacedLater) {
@@ -288,7 +288,7 @@ TEST_F(ReplacementsTest, OneThatIsKilledWhenAllIsDoneIsNoLoss) {
   Running();
   Saving();
   IsKilled(1);
-  EXPECT_THAT(Said(), HasSubstr("rank 1 (pid 102) was killed by SIGKILL when it had nothing more"));
+  EXPECT_THAT(Said(), HasSubstr("rank 1 (pid 102) was killed by SIGKILL after its last step"));
   Completed();
   IsKilled(0);
   EXPECT_THAT(members_.replaced_, IsEmpty());
@@ -305,9 +305,9 @@ TEST_F(ReplacementsTest, OneThatComesTooLateForTheEndIsNoLoss) {
     Completed();
     for (const int rank : {0, kServer}) Exits(rank, 0);
     Exits(1, code);
-    EXPECT_THAT(Said(), HasSubstr("rank 1 (pid 102) lost touch with the server (exit code " +
-                                  std::to_string(static_cast<int>(code)) +
-                                  ") when it had nothing more to do"));
+    EXPECT_THAT(Said(),
+                HasSubstr("rank 1 (pid 102) lost the server (exit code " +
+                          std::to_string(static_cast<int>(code)) + ") after its last step"));
     EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
   }
 }
@@ -326,7 +326,7 @@ TEST_F(ReplacementsTest, OneThatCrashesWhenAllIsDoneIsAFailure) {
 TEST_F(ReplacementsTest, WhatTheServerSaysOfALossThatEndsTheRunCounts) {
   for (const bool told_first : {true, false}) {
     SCOPED_TRACE(told_first);
-    const char* const what = "slice 3 of step 7 has ended 3 workers";
+    const char* const what = "slice 3 of step 7 killed 3 workers";
     Anew();
     Running();
     if (told_first) ServerFails(what, 7, 1);
@@ -380,13 +380,13 @@ TEST(ChangesTexts, NameTheFirstOnesAndHowTheyEnded) {
               ElementsAre("1 worker lost and replaced (rank 1, step 120: killed by SIGKILL)"));
   EXPECT_THAT(ChangesTexts(summary, {{42, ""}}),
               ElementsAre("1 worker lost and replaced (rank 1, step 120: its connection ended)"));
-  // An additional worker replaces none of the lost ones.
+  // A worker that joins in addition replaces none.
   add(events::MemberChange::JOINED, 2, 44, 130);
   add(events::MemberChange::LOST, 0, 45, 140);
   summary.set_workers_lost(2);
   summary.set_workers_joined(2);
   EXPECT_THAT(ChangesTexts(summary, {}),
-              ElementsAre("2 workers lost, some of them replaced (rank 1, step 120: its connection "
+              ElementsAre("2 workers lost, some replaced (rank 1, step 120: its connection "
                           "ended; rank 0, step 140: its connection ended)"));
 }
 

@@ -45,13 +45,13 @@ TEST_F(RestartsTest, AsOftenAsWanted) {
     EXPECT_EQ(restarts_.from_step(), i);
   }
   Checkpoint("step-00000009-g1");
-  EXPECT_EQ(restarts_.WhyNot(), "it has been started again 5 times already (run.max_restarts)");
+  EXPECT_EQ(restarts_.WhyNot(), "it has already been restarted 5 times (run.max_restarts)");
 }
 
 TEST_F(RestartsTest, NotInACircle) {
   Checkpoint("step-00000100-g1");
   for (int i = 0; i < 3; ++i) EXPECT_EQ(restarts_.WhyNot(), "");
-  // Another checkpoint of the same step by a later server is no progress.
+  // A later server's checkpoint of the same step is no progress.
   Checkpoint("step-00000100-g2");
   EXPECT_THAT(restarts_.WhyNot(),
               HasSubstr("the last 3 starts did not get from step 100 to another checkpoint"));
@@ -64,7 +64,7 @@ TEST_F(RestartsTest, FromTheBeginningBeforeTheFirstCheckpoint) {
     EXPECT_EQ(restarts_.WhyNot(), "");
     EXPECT_EQ(restarts_.from_step(), -1);
   }
-  EXPECT_THAT(restarts_.WhyNot(), HasSubstr("the last 3 starts did not get to a first checkpoint"));
+  EXPECT_THAT(restarts_.WhyNot(), HasSubstr("the last 3 starts did not reach a first checkpoint"));
   Checkpoint("step-00000100-g1");
   EXPECT_EQ(restarts_.WhyNot(), "");
   EXPECT_EQ(restarts_.from_step(), 100);
@@ -75,7 +75,7 @@ TEST_F(RestartsTest, NotFromTheBeginningWhereCheckpointsHaveBeen) {
   Checkpoint("step-00000100-g1");
   EXPECT_EQ(restarts_.WhyNot(), "");
   std::filesystem::remove_all(dir_ / "run/checkpoints");
-  EXPECT_THAT(restarts_.WhyNot(), HasSubstr("its checkpoints are gone: expected some in"));
+  EXPECT_THAT(restarts_.WhyNot(), HasSubstr("its checkpoints are gone from"));
   Restarts resumed(config_, run_, true);
   EXPECT_THAT(resumed.WhyNot(), HasSubstr("its checkpoints are gone"));
   Restarts another(config_, run_, false);
@@ -138,7 +138,7 @@ TEST_F(RestartsTest, PutsAsideWhatARunWrites) {
 TEST_F(RestartsTest, NotWithoutCheckpointsOrAWish) {
   config_.mutable_checkpoint()->set_keep_last(0);
   EXPECT_EQ(restarts_.WhyNot(),
-            "there is no checkpoint to go on from, since checkpoint.keep_last is 0");
+            "there is no checkpoint to resume from, because checkpoint.keep_last is 0");
   config_.mutable_run()->set_max_restarts(0);
   Checkpoint("step-00000100-g1");
   EXPECT_EQ(restarts_.WhyNot(), "run.max_restarts is 0");

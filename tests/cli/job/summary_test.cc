@@ -102,11 +102,11 @@ TEST(SummaryTest, SharesOfAStepNeverExceedIt) {
   parts.set_compute_ms(1100);
   EXPECT_LE(total(step_row(summary)), 100);
   measured.set_timed_steps(1);
-  EXPECT_THAT(step_row(summary), HasSubstr("of 1 of 100 steps, since the others began during"));
-  // Only this process's own steps of a resumed run were timed.
+  EXPECT_THAT(step_row(summary), HasSubstr("from 1 of 100 steps, because the others began during"));
+  // In a resumed run only this process's own steps were timed.
   summary.set_steps_before(80);
   measured.set_timed_steps(19);
-  EXPECT_THAT(step_row(summary), HasSubstr("of 19 of 100 steps, since the others came before"));
+  EXPECT_THAT(step_row(summary), HasSubstr("from 19 of 100 steps, because the others came before"));
   summary.set_steps_before(0);
   measured.set_timed_steps(0);
   EXPECT_EQ(total(step_row(summary)), 0);
@@ -119,7 +119,7 @@ TEST(SummaryTest, CommandsThatContinueTheRunAreWordsOfAShell) {
   std::ofstream(dir.ConfigPath()) << "run {}";
   const KeptRun run{.dir = dir};
   EXPECT_EQ(GoOnText(std::nullopt, {.dir = dir}),
-            path + " holds no checkpoint: the run cannot go on.");
+            path + " holds no checkpoint: the run cannot be resumed.");
   events::Summary summary;
   summary.set_trouble("the disk is full");
   EXPECT_THAT(TroubleText(summary, {.dir = dir, .by_hand = true}),
@@ -127,18 +127,18 @@ TEST(SummaryTest, CommandsThatContinueTheRunAreWordsOfAShell) {
   summary.set_checkpoint("somewhere");
   summary.set_checkpoint_step(1200);
   EXPECT_EQ(GoOnText(summary, run),
-            path + " holds no checkpoint: the run cannot go on.");  // the checkpoints are gone
+            path + " holds no checkpoint: the run cannot be resumed.");  // by now
   std::filesystem::create_directories(path + "/checkpoints/step-00001200-g1");
   // Not every error is a full disk.
   EXPECT_THAT(TroubleText(summary, run), AllOf(HasSubstr("--resume"), Not(HasSubstr("room"))));
   EXPECT_EQ(GoOnText(summary, run),
-            "muster launch --resume '" + path + "' goes on from step 1,200.");
+            "To resume from step 1,200: muster launch --resume '" + path + "'");
   std::filesystem::remove_all(path);
   EXPECT_EQ(GoOnText(summary, run),
-            path + " was removed while the run went on: the run cannot go on.");
-  EXPECT_THAT(
-      TroubleText(summary, run),
-      AllOf(HasSubstr("cannot go on"), Not(HasSubstr("--resume")), Not(HasSubstr("config.txtpb"))));
+            path + " was removed during the run: the run cannot be resumed.");
+  EXPECT_THAT(TroubleText(summary, run),
+              AllOf(HasSubstr("cannot be resumed"), Not(HasSubstr("--resume")),
+                    Not(HasSubstr("config.txtpb"))));
 }
 
 TEST(RestartsTextTest, SaysWhereFromAndHowOften) {
@@ -152,12 +152,11 @@ TEST(RestartsTextTest, SaysWhereFromAndHowOften) {
   };
   add(100)->set_lost_at_step(1120);
   EXPECT_EQ(RestartsText(summary),
-            "the server was lost at step 1,120 (signal 9) and started again from step 100, 1 time");
+            "the server was lost at step 1,120 (signal 9) and restarted once, from step 100");
   add(200);
-  EXPECT_EQ(
-      RestartsText(summary),
-      "the server was lost and started again 2 times: at step 1,120 (signal 9) from step 100, "
-      "before its first step (signal 9) from step 200");
+  EXPECT_EQ(RestartsText(summary),
+            "the server was lost and restarted 2 times: at step 1,120 (signal 9) from step 100, "
+            "before its first step (signal 9) from step 200");
   add(300);
   add(400);
   EXPECT_THAT(RestartsText(summary), HasSubstr("4 times: … before its first step (signal 9) from "

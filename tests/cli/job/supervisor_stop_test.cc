@@ -12,7 +12,9 @@ using ::testing::Not;
 
 // ---------------------------------------------------------------------------------- failures
 
-TEST_F(SupervisorTest, TheOthersMayNoticeAFailureThemselves) {
+class SupervisorStopTest : public SupervisorTest {};
+
+TEST_F(SupervisorStopTest, TheOthersMayNoticeAFailureThemselves) {
   Running();
   Ends(1, {.by_signal = true, .value = SIGKILL});
   Pass(2.4);
@@ -27,7 +29,7 @@ TEST_F(SupervisorTest, TheOthersMayNoticeAFailureThemselves) {
   EXPECT_EQ(Outcome().log_path, "log of 1");
 }
 
-TEST_F(SupervisorTest, WhoDoesNotEndIsAskedThenKilledThenLeft) {
+TEST_F(SupervisorStopTest, WhoDoesNotEndIsAskedThenKilledThenLeft) {
   Running();
   Exits(0, 3);
   Pass(2.6);
@@ -44,7 +46,7 @@ TEST_F(SupervisorTest, WhoDoesNotEndIsAskedThenKilledThenLeft) {
   EXPECT_THAT(Outcome().failure->what, HasSubstr("with exit code 3: words of 0"));
 }
 
-TEST_F(SupervisorTest, BeforeTheStartTheGraceIsShort) {
+TEST_F(SupervisorStopTest, BeforeTheStartTheGraceIsShort) {
   Listening();
   Exits(0, 3);
   Pass(0.4);
@@ -53,14 +55,14 @@ TEST_F(SupervisorTest, BeforeTheStartTheGraceIsShort) {
   EXPECT_THAT(Sent(), ElementsAre(std::pair{kServer, SIGTERM}, std::pair{1, SIGTERM}));
 }
 
-TEST_F(SupervisorTest, AStoppedMemberIsToldAtOnce) {
+TEST_F(SupervisorStopTest, AStoppedMemberIsToldAtOnce) {
   Running();
   members_.Stop(1);
   Exits(0, 3);
   EXPECT_THAT(Sent(), ElementsAre(std::pair{1, SIGTERM}));
 }
 
-TEST_F(SupervisorTest, TheServersWordsOnAFailureThatItFound) {
+TEST_F(SupervisorStopTest, TheServersWordsOnAFailureThatItFound) {
   Running();
   ServerFails("the loss of slice 3 is nan", 4, 0);
   Exits(kServer, 4);
@@ -74,7 +76,7 @@ TEST_F(SupervisorTest, TheServersWordsOnAFailureThatItFound) {
 
 // ---------------------------------------------------------------------------- a lost server
 
-TEST_F(SupervisorTest, ALostServerEndsTheOthersSoon) {
+TEST_F(SupervisorStopTest, ALostServerEndsTheOthersSoon) {
   Running();
   Ends(kServer, {.by_signal = true, .value = SIGKILL});
   Pass(0.3);
@@ -93,7 +95,7 @@ TEST_F(SupervisorTest, ALostServerEndsTheOthersSoon) {
   EXPECT_EQ(Outcome().exit_code, ExitCode::kProcessDied);
 }
 
-TEST_F(SupervisorTest, TheSummaryHasWorkersThatWereLostUnderEarlierServers) {
+TEST_F(SupervisorStopTest, TheSummaryHasWorkersThatWereLostUnderEarlierServers) {
   cluster_.set_on_lost_worker(config::Cluster::REPLACE);
   Running();
   Changed(events::MemberChange::LOST, 1);
@@ -117,7 +119,7 @@ TEST_F(SupervisorTest, TheSummaryHasWorkersThatWereLostUnderEarlierServers) {
   EXPECT_EQ(outcome.ends.at(102), "killed by SIGKILL");
 }
 
-TEST_F(SupervisorTest, ASilentServerIsLost) {
+TEST_F(SupervisorStopTest, ASilentServerIsLost) {
   Running();
   members_.Stop(kServer);
   Pass(23.2);
@@ -128,8 +130,8 @@ TEST_F(SupervisorTest, ASilentServerIsLost) {
   EXPECT_EQ(Outcome().lost_server->cause, "silent");
 }
 
-// The workers reach their own deadline slightly earlier.
-TEST_F(SupervisorTest, AStoppedServerThatItsWorkersGiveUpIsLost) {
+// The workers run into their own deadline a little earlier.
+TEST_F(SupervisorStopTest, AStoppedServerThatItsWorkersGiveUpIsLost) {
   Running();
   members_.Stop(kServer);
   Pass(20);
@@ -141,8 +143,8 @@ TEST_F(SupervisorTest, AStoppedServerThatItsWorkersGiveUpIsLost) {
   EXPECT_EQ(Outcome().lost_server->cause, "silent");
 }
 
-// This does not depend on how many workers give up, nor on the limit of replacements.
-TEST_F(SupervisorTest, WorkersThatGiveUpAStoppedServerAreNotCountedAsLost) {
+// However many workers give it up, and however few of them may be replaced.
+TEST_F(SupervisorStopTest, WorkersThatGiveUpAStoppedServerAreNotCountedAsLost) {
   cluster_.set_on_lost_worker(config::Cluster::REPLACE);
   cluster_.set_max_restarts(1);
   Running();
@@ -157,7 +159,7 @@ TEST_F(SupervisorTest, WorkersThatGiveUpAStoppedServerAreNotCountedAsLost) {
   EXPECT_EQ(Outcome().lost_server->cause, "silent");
 }
 
-TEST_F(SupervisorTest, WorkersThatGiveUpAServerThatSpeaksAgainAreReplaced) {
+TEST_F(SupervisorStopTest, WorkersThatGiveUpAServerThatSpeaksAgainAreReplaced) {
   cluster_.set_on_lost_worker(config::Cluster::REPLACE);
   Running();
   members_.Stop(kServer);
@@ -169,20 +171,20 @@ TEST_F(SupervisorTest, WorkersThatGiveUpAServerThatSpeaksAgainAreReplaced) {
   EXPECT_FALSE(Over());
 }
 
-TEST_F(SupervisorTest, WhatWouldHappenAgainIsNoLoss) {
+TEST_F(SupervisorStopTest, WhatWouldHappenAgainIsNoLoss) {
   Running();
   Exits(kServer, 3);
   EXPECT_FALSE(Outcome().lost_server);
 }
 
-TEST_F(SupervisorTest, AServerThatHasReportedAFailureIsNotLost) {
+TEST_F(SupervisorStopTest, AServerThatHasReportedAFailureIsNotLost) {
   Running();
   ServerFails("the loss of slice 3 is nan", 4, 0);
   Ends(kServer, {.by_signal = true, .value = SIGKILL});
   EXPECT_FALSE(Outcome().lost_server);
 }
 
-TEST_F(SupervisorTest, WhoWantsTheRunToEndGetsNoOtherServer) {
+TEST_F(SupervisorStopTest, WhoWantsTheRunToEndGetsNoOtherServer) {
   Running();
   Ends(kServer, {.by_signal = true, .value = SIGKILL});
   Signalled(SIGINT);
@@ -191,7 +193,7 @@ TEST_F(SupervisorTest, WhoWantsTheRunToEndGetsNoOtherServer) {
   EXPECT_FALSE(Outcome().lost_server);
 }
 
-TEST_F(SupervisorTest, OnlyTheFirstFailureCounts) {
+TEST_F(SupervisorStopTest, OnlyTheFirstFailureCounts) {
   Running();
   ServerFails("first", 4);
   ServerFails("second", 5);
@@ -199,7 +201,7 @@ TEST_F(SupervisorTest, OnlyTheFirstFailureCounts) {
   EXPECT_EQ(Outcome().failure->what, "first");
 }
 
-TEST_F(SupervisorTest, WorkersThatCannotBeStarted) {
+TEST_F(SupervisorStopTest, WorkersThatCannotBeStarted) {
   members_.cannot_start_ = 1;
   Listening();
   Pass(0.1);
@@ -208,7 +210,7 @@ TEST_F(SupervisorTest, WorkersThatCannotBeStarted) {
   EXPECT_EQ(Outcome().log_path, "");
 }
 
-TEST_F(SupervisorTest, ACrashAfterTheRunIsStillAFailure) {
+TEST_F(SupervisorStopTest, ACrashAfterTheRunIsStillAFailure) {
   Running();
   Completed();
   Ends(1, {.by_signal = true, .value = SIGSEGV});
@@ -220,7 +222,7 @@ TEST_F(SupervisorTest, ACrashAfterTheRunIsStillAFailure) {
 
 // ---------------------------------------------------------------------------------- requests
 
-TEST_F(SupervisorTest, ARequestStopsTheServerFirst) {
+TEST_F(SupervisorStopTest, ARequestStopsTheServerFirst) {
   Running();
   Signalled(SIGTERM);
   EXPECT_THAT(Sent(), ElementsAre(std::pair{kServer, SIGTERM}));
@@ -238,7 +240,7 @@ TEST_F(SupervisorTest, ARequestStopsTheServerFirst) {
   EXPECT_FALSE(Outcome().failure);
 }
 
-TEST_F(SupervisorTest, AServerThatWritesTheStateIsWaitedFor) {
+TEST_F(SupervisorStopTest, AServerThatWritesTheStateIsWaitedFor) {
   Running();
   Signalled(SIGTERM);
   Sent();
@@ -254,8 +256,8 @@ TEST_F(SupervisorTest, AServerThatWritesTheStateIsWaitedFor) {
   EXPECT_THAT(Sent(), ElementsAre(std::pair{0, SIGTERM}, std::pair{1, SIGTERM}));
 }
 
-// Before the server listens, the signal would end it.
-TEST_F(SupervisorTest, ACheckpointIsAskedForOnceTheServerListens) {
+// Before the server listens the signal would end it.
+TEST_F(SupervisorStopTest, ACheckpointIsAskedForOnceTheServerListens) {
   supervisor_->AskForCheckpoint();
   EXPECT_THAT(Sent(), IsEmpty());
   Running();
@@ -263,7 +265,7 @@ TEST_F(SupervisorTest, ACheckpointIsAskedForOnceTheServerListens) {
   EXPECT_THAT(Sent(), ElementsAre(std::pair{kServer, SIGUSR1}));
 }
 
-TEST_F(SupervisorTest, OnceTheServerIsGoneTheWorkersFollow) {
+TEST_F(SupervisorStopTest, OnceTheServerIsGoneTheWorkersFollow) {
   Running();
   Signalled(SIGINT);
   Sent();
@@ -273,8 +275,8 @@ TEST_F(SupervisorTest, OnceTheServerIsGoneTheWorkersFollow) {
   EXPECT_EQ(Outcome().exit_code, ExitCode::kInterrupted);
 }
 
-// Reports that were on their way at Ctrl-C, and those of the server until it ends.
-TEST_F(SupervisorTest, AfterARequestWhatTheRunHasReachedIsTold) {
+// What was on its way when somebody pressed Ctrl-C, and what the server says until it ends.
+TEST_F(SupervisorStopTest, AfterARequestWhatTheRunHasReachedIsTold) {
   Running();
   Signalled(SIGINT);
   Changed(events::MemberChange::LOST, 1);
@@ -282,11 +284,11 @@ TEST_F(SupervisorTest, AfterARequestWhatTheRunHasReachedIsTold) {
   events::Event warning;
   warning.mutable_warning()->set_message("the disk is full");
   Tell(warning);
-  EXPECT_THAT(Said(), AllOf(HasSubstr("Lost rank 1"), HasSubstr("Joined by rank 1"),
+  EXPECT_THAT(Said(), AllOf(HasSubstr("Lost rank 1"), HasSubstr("Joined: rank 1"),
                             HasSubstr("Warning: the disk is full")));
 }
 
-TEST_F(SupervisorTest, AfterAFailureNothingElseIsTold) {
+TEST_F(SupervisorStopTest, AfterAFailureNothingElseIsTold) {
   Running();
   ServerFails("the loss of slice 3 is nan", 4, 0);
   Changed(events::MemberChange::LOST, 1);
@@ -296,7 +298,7 @@ TEST_F(SupervisorTest, AfterAFailureNothingElseIsTold) {
   EXPECT_THAT(Said(), AllOf(Not(HasSubstr("Lost rank")), Not(HasSubstr("Joined"))));
 }
 
-TEST_F(SupervisorTest, ASecondRequestKills) {
+TEST_F(SupervisorStopTest, ASecondRequestKills) {
   Running();
   Signalled(SIGINT);
   Sent();
@@ -310,7 +312,7 @@ TEST_F(SupervisorTest, ASecondRequestKills) {
   EXPECT_EQ(Sent(), ToAll(SIGKILL));
 }
 
-TEST_F(SupervisorTest, TwoKeystrokesAreTwoRequestsHoweverFast) {
+TEST_F(SupervisorStopTest, TwoKeystrokesAreTwoRequestsHoweverFast) {
   Running();
   Signalled(SIGINT, true);
   Sent();
@@ -318,7 +320,7 @@ TEST_F(SupervisorTest, TwoKeystrokesAreTwoRequestsHoweverFast) {
   EXPECT_EQ(Sent(), ToAll(SIGKILL));
 }
 
-TEST_F(SupervisorTest, ARequestAfterAFailureEndsTheGrace) {
+TEST_F(SupervisorStopTest, ARequestAfterAFailureEndsTheGrace) {
   Running();
   Exits(0, 3);
   Pass(0.5);
@@ -327,7 +329,7 @@ TEST_F(SupervisorTest, ARequestAfterAFailureEndsTheGrace) {
   EXPECT_EQ(Outcome().exit_code, ExitCode::kData);  // the failure came first
 }
 
-TEST_F(SupervisorTest, WhoStopsAJobGetsItsWeights) {
+TEST_F(SupervisorStopTest, WhoStopsAJobGetsItsWeights) {
   Running();
   Signalled(SIGINT, true);
   EXPECT_THAT(Sent(), ElementsAre(std::pair(kServer, SIGTERM)));
@@ -341,7 +343,7 @@ TEST_F(SupervisorTest, WhoStopsAJobGetsItsWeights) {
   EXPECT_THAT(Sent(), ::testing::Contains(std::pair(kServer, SIGKILL)));
 }
 
-TEST_F(SupervisorTest, WhoInsistsDoesNotWaitForTheWeights) {
+TEST_F(SupervisorStopTest, WhoInsistsDoesNotWaitForTheWeights) {
   Running();
   Signalled(SIGINT, true);
   Saving();

@@ -101,7 +101,7 @@ TEST_F(SupervisorTest, TheServerMustListenInTime) {
   EXPECT_TRUE(Over());
   EXPECT_EQ(Outcome().exit_code, ExitCode::kDeadline);
   EXPECT_EQ(Outcome().failure->what,
-            "server (pid 100) did not say where it listens within 60 s (deadlines.start_s)");
+            "server (pid 100) did not start to listen within 60 s (deadlines.start_s)");
   EXPECT_EQ(Outcome().log_path, "log of -1");
 }
 
@@ -146,7 +146,7 @@ TEST_F(SupervisorTest, AWorkerThatEndsTooEarlyIsAFailure) {
   EXPECT_THAT(Sent(), ElementsAre(std::pair{kServer, SIGTERM}, std::pair{0, SIGTERM}));
   EXPECT_EQ(Outcome().exit_code, ExitCode::kProcessDied);
   EXPECT_EQ(Outcome().failure->what,
-            "rank 1 (pid 102) ended at step 5 of 10 before the job did, with exit code 0");
+            "rank 1 (pid 102) ended at step 5 of 10 with exit code 0 before the job was complete");
   EXPECT_EQ(Outcome().log_path, "log of 1");
   EXPECT_GT(supervisor_->next_check(), now_);  // no deadline remains
 }

@@ -35,17 +35,17 @@ TEST(SlicesTextTest, SaysWhereWorkersHaveDifferentNumbers) {
   EXPECT_EQ(SlicesText(config), "8 slices");
   config.mutable_cluster()->set_workers(3);
   EXPECT_EQ(SlicesText(config),
-            "8 slices, 2 or 3 for a worker: the others wait for those with more");
+            "8 slices, 2 or 3 per worker: workers with fewer wait for the others");
 }
 
 TEST(SlicesTextTest, SaysWhatACardLosesBySmallOnes) {
   config::Config config = JobOf(2, 256);
   config.mutable_worker()->set_backend(config::Worker::CUDA);
   EXPECT_EQ(SlicesText(config),
-            "8 slices; fewer than 64 images in a slice leave a card idle for a part of each step: "
+            "8 slices; fewer than 64 images in a slice leave a GPU partly idle: "
             "run.slices=2 or a batch of 512 would fill it, with other bits");
   config.mutable_run()->set_global_batch(100);
-  EXPECT_THAT(SlicesText(config), HasSubstr("each step: a batch of 512 would"));
+  EXPECT_THAT(SlicesText(config), HasSubstr("partly idle: a batch of 512 would"));
   config.mutable_run()->set_global_batch(512);
   EXPECT_EQ(SlicesText(config), "8 slices");
 }
@@ -56,7 +56,7 @@ TEST(CoresTextTest, SaysWhatToDoAboutTheOthers) {
   EXPECT_EQ(CoresText(JobOf(2, 256), 6),
             "2 of 6 compute; --workers 4 would use 4, with the same bits");
   EXPECT_EQ(CoresText(JobOf(8, 256), 64),
-            "8 of 64 compute; 8 slices cannot be dealt out evenly to more workers: --workers 64 "
+            "8 of 64 compute; 8 slices do not divide evenly among more workers: --workers 64 "
             "--set run.slices=64 would use 64, with other bits");
   config::Config scaled = JobOf(2, 256);
   scaled.mutable_learning_rate()->set_scaling(config::LearningRate::LINEAR);
@@ -84,7 +84,7 @@ TEST(BitsTextsTest, NameEverythingThatBitsDependOn) {
   EXPECT_THAT(Bits(config, /*by_hand=*/true),
               AllOf(HasSubstr("worker.convolution=DIRECT, cluster.wire_dtype=BF16, "),
                     Not(HasSubstr(" here)"))));
-  EXPECT_THAT(Bits(JobOf(1, 16)), HasSubstr("one slice is for one worker"));
+  EXPECT_THAT(Bits(JobOf(1, 16)), HasSubstr("one slice allows one worker"));
 }
 
 TEST(BitsTextsTest, OfACardTheyDependOnOtherThings) {
@@ -94,7 +94,7 @@ TEST(BitsTextsTest, OfACardTheyDependOnOtherThings) {
   EXPECT_THAT(
       Bits(config),
       AllOf(HasSubstr("run.slices=8, worker.precision=BF16, worker.convolution=AUTO, on the "
-                      "kind of card, its multiprocessors or its part (MIG)"),
+                      "GPU model, its multiprocessors or MIG partition"),
             HasSubstr("CUDA, cuBLAS, cuDNN and Muster"), Not(HasSubstr("oneDNN")),
             Not(HasSubstr("instruction set")), Not(HasSubstr("worker.threads"))));
   EXPECT_THAT(Bits(config), HasSubstr("the same in every run"));
@@ -104,12 +104,12 @@ TEST(BitsTextsTest, OfACardTheyDependOnOtherThings) {
 TEST(BitsTextsTest, SayWhatMakesThemFollowTheWorkers) {
   config::Config config = JobOf(2, 256);
   config.mutable_learning_rate()->set_scaling(config::LearningRate::LINEAR);
-  EXPECT_THAT(Bits(config), AllOf(HasSubstr("others on another number, because of "
+  EXPECT_THAT(Bits(config), AllOf(HasSubstr("another number gives other bits, because of "
                                             "learning_rate.scaling=LINEAR"),
                                   Not(HasSubstr("on 1 to"))));
   config.mutable_run()->set_batch_per_worker(64);
-  EXPECT_THAT(Bits(config), AllOf(HasSubstr("because of run.batch_per_worker; "
-                                            "run.global_batch=128 would not"),
+  EXPECT_THAT(Bits(config), AllOf(HasSubstr("because of run.batch_per_worker "
+                                            "(not so with run.global_batch=128)"),
                                   HasSubstr("depend on run.batch_per_worker=64, ")));
 }
 

@@ -269,13 +269,12 @@ TEST_F(TraceFileTest, WhatIsNoTraceIsLeftAsItIs) {
         // Nested too deeply for the stack.
         Write("deep",
               R"({"ph":"M","name":"a","pid":1,"tid":1,"args":{"a":)" + Nested(500'000) + "}}\n")}) {
-    refused({parts[0], garbage}, Path("trace.json"), garbage + ": expected what a process");
+    refused({parts[0], garbage}, Path("trace.json"), garbage + ": expected a part");
   }
   refused({parts[0], Path("nowhere")}, Path("trace.json"), "No such file");
-  MergeTrace(parts, Path("whole.json"));  // a trace in place of a part
-  refused({parts[0], Path("whole.json")}, Path("trace.json"),
-          "whole.json: expected what a process");
-  // Replaces an older trace and creates a new file.
+  MergeTrace(parts, Path("whole.json"));  // a trace in the place of a part
+  refused({parts[0], Path("whole.json")}, Path("trace.json"), "whole.json: expected a part");
+  // An older trace is replaced, and a new file made.
   EXPECT_GT(MergeTrace(parts, Path("trace.json"), MergeMode::kRefuseOthers).spans, 0u);
   EXPECT_GT(MergeTrace(parts, Path("new.json"), MergeMode::kRefuseOthers).spans, 0u);
 }

@@ -64,7 +64,7 @@ TEST_F(PlotTest, MoreRunsThanTheLegendHolds) {
               HasSubstr("and 3 more runs"));
 }
 
-// A diverged loss must not hide the rest of the curve.
+// If a loss diverges, the rest of the curve is still worth looking at.
 TEST_F(PlotTest, WhatIsTooLargeForAPictureIsLeftOut) {
   const std::string dir = MakeRun("l", {IntervalText(10, 3), IntervalText(20, 1e308),
                                         IntervalText(30, -1e308), IntervalText(40, 2)});

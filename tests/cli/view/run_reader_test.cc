@@ -81,7 +81,7 @@ TEST_F(RunReaderTest, NumbersThatAreNone) {
   EXPECT_EQ(run.began, "");
 }
 
-// Values of the wrong type, or with terminal escapes.
+// The value has another type, or holds control characters for a terminal.
 TEST_F(RunReaderTest, AValueThatNoRunWrites) {
   EXPECT_EQ(ReadRun(MakeRun("t", {IntervalText(3, 1), R"({"step":4,"final":"yes"})"})).state,
             RunState::kKilled);

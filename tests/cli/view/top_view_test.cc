@@ -72,8 +72,8 @@ TEST(TopViewTest, TheNextCheckpoint) {
   Json status = Status(1);
   status["checkpoint"] = {{"next_s", 90.0}};
   const TopScreen screen{.width = 80, .height = 30};
-  EXPECT_THAT(Screen(status, screen), HasSubstr("no checkpoint is kept yet  the next one in 90 s"));
-  status.erase("checkpoint");  // checkpoints are disabled
+  EXPECT_THAT(Screen(status, screen), HasSubstr("no checkpoint yet  next in 90 s"));
+  status.erase("checkpoint");  // none are wanted
   EXPECT_THAT(Screen(status, screen), Not(HasSubstr("checkpoint")));
 }
 
@@ -93,8 +93,8 @@ TEST(TopViewTest, AWideTerminalHasEverything) {
                            "lab3, pid 812",
                            "0.42 cores",
                            "51.0 MB (most: 60.0 MB)",
-                           "checkpoint of step 1,173 is kept",
-                           "the next one at step 1,564 in 48 s",
+                           "last checkpoint at step 1,173",
+                           "next at step 1,564 in 48 s",
                            "slowest rank 1 since step 800 (2 min 10 s)",
                            "the others 140 ms",
                            "280/152",
@@ -119,8 +119,8 @@ TEST(TopViewTest, NoLineIsLongerThanTheTerminal) {
     for (const int width : {40, 60, 79, 120, 199}) {
       Json status = Status(workers);
       status["waits"] =
-          "step 1234 has waited 12 s: no loss from rank 1 (host lab3, pid 901); after "
-          "60 s the run ends";
+          "step 1234 has waited 12 s: no loss from rank 1 (host lab3, pid 901); the "
+          "limit is 60 s";
       for (const std::string& line : TopLines(status, kLive, {width, 24, false})) {
         EXPECT_LE(line.size(), static_cast<size_t>(width)) << line;
       }
@@ -138,7 +138,7 @@ TEST(TopViewTest, OfManyRanksTheSlowestAreShown) {
   const std::vector<std::string> lines = TopLines(Status(64), kLive, {.height = 24});
   EXPECT_LE(lines.size(), 23u);
   const std::string text = Join(lines, "\n");
-  EXPECT_THAT(text, AllOf(HasSubstr("    63  "), HasSubstr("ranks that are faster")));
+  EXPECT_THAT(text, AllOf(HasSubstr("    63  "), HasSubstr("faster ranks")));
   Json status = Status(64);
   status["ranks"][40]["images_per_second"] = 100;
   EXPECT_THAT(Join(TopLines(status, kLive, {.height = 24}), "\n"),
@@ -192,9 +192,9 @@ TEST(TopViewTest, HowARunIs) {
   EXPECT_THAT(Screen(status, {}, {"a", RunState::kRunning, 42}),
               HasSubstr("training, as of 42 s ago"));
   const TopRun full{
-      .name = "a", .state = RunState::kRunning, .age_s = 42, .disk = "its disk has no room left"};
-  EXPECT_THAT(Screen(status, {}, full), HasSubstr("what is shown is old: its disk has no room"));
-  // The disk was too full for the last status, but not for the last line of metrics.
+      .name = "a", .state = RunState::kRunning, .age_s = 42, .disk = "its disk is full"};
+  EXPECT_THAT(Screen(status, {}, full), HasSubstr("this status is old: its disk is full"));
+  // Its last status had no room, the last line of its metrics had.
   EXPECT_THAT(Screen(status, {}, {"a", RunState::kCompleted}), HasSubstr("a  completed"));
   status["state"] = "completed";
   EXPECT_THAT(Screen(status, {}, {.name = "a", .age_s = 4200}), HasSubstr("a  completed"));

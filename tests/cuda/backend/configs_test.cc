@@ -94,8 +94,8 @@ TEST_P(CudaConfigsTest, RunsOnCardsThatItTakes) {
   const Outcome outcome =
       Train(GetParam(), 2, {"--devices", "auto", "--set", "worker.soft_placement=false"});
   EXPECT_THAT(outcome.log,
-              AllOf(HasSubstr("locked for this job"), ContainsRegex(" 0 +.* card 0 "),
-                    ContainsRegex(" 1 +.* card 1 "), Not(HasSubstr("on the CPU")),
+              AllOf(HasSubstr("locked for this job"), ContainsRegex(" 0 +.* GPU 0 "),
+                    ContainsRegex(" 1 +.* GPU 1 "), Not(HasSubstr("on the CPU")),
                     ContainsRegex("\nComputing on .*\\(sm_90, 2 SMs\\), CUDA .*cuBLAS .*, "
                                   "FP32, convolutions cuDNN 9")));
   EXPECT_GT(outcome.metrics.at(0).value("gpu_memory_mb", 0.0), 0.01);
@@ -118,7 +118,7 @@ TEST_F(ConfigOnCards, RunsOnTheCpuWhereCudaFindsNone) {
                                      "CPU, with oneDNN"));
   std::ifstream file(Path("run") / "worker-0.log");
   const std::string log(std::istreambuf_iterator<char>(file), {});
-  EXPECT_THAT(log, HasSubstr("(worker.soft_placement): there is no card that CUDA can use"));
+  EXPECT_THAT(log, HasSubstr("(worker.soft_placement): CUDA finds no usable GPU"));
   EXPECT_THAT(Unwrapped(outcome.log), Not(HasSubstr("more GPUs")));
 }
 
@@ -166,7 +166,7 @@ TEST_F(FailsAtTheStartTest, TooLittleMemory) {
   // Half of the required memory is too little for one of two workers.
   EXPECT_THAT(ErrorOf("memory_bytes=60000000",
                       {"--set", "worker.backend=CUDA", "--set", "worker.workers_per_gpu=2"}),
-              HasSubstr("worker.workers_per_gpu) and has 0.0 MB"));
+              HasSubstr("worker.workers_per_gpu) and it holds 0.0 MB"));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaConfigsTest, ::testing::ValuesIn(ConfigNames()),

@@ -32,9 +32,11 @@ bool IsCleaning(const std::string& call) {
   return false;
 }
 
-// Makes the first, middle and last call of each function that a step uses fail. Expects an Error,
-// or the right result if there is a fallback; never a hang or a leak.
-TEST_F(CudaDeviceTest, ACallThatFailsIsAnErrorOrDoesNotMatter) {
+class CudaDeviceFailureTest : public CudaDeviceTest {};
+
+// Each function that a step calls, failing once, the first, second and last time: an Error, or,
+// where there is another way, the right result; never a hang, and nothing is left behind.
+TEST_F(CudaDeviceFailureTest, ACallThatFailsIsAnErrorOrDoesNotMatter) {
   (void)Step();
   const std::map<std::string, int> calls = software_gpu::AllCalls();
   EXPECT_GT(calls.size(), 20u);
@@ -58,8 +60,8 @@ TEST_F(CudaDeviceTest, ACallThatFailsIsAnErrorOrDoesNotMatter) {
   EXPECT_GT(errors, 20);
 }
 
-// The driver never returns from the wait.
-TEST_F(CudaDeviceTest, AGpuThatHangsEndsTheProcessInTime) {
+// Its driver never comes back from the wait.
+TEST_F(CudaDeviceFailureTest, AGpuThatHangsEndsTheProcessInTime) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   options_.drain_s = 0.2;
   const auto hang = [this] {
@@ -74,7 +76,7 @@ TEST_F(CudaDeviceTest, AGpuThatHangsEndsTheProcessInTime) {
               "finish the copies from the host within 0.2 s");
 }
 
-TEST_F(CudaDeviceTest, ALostCardIsAnErrorAtTheNextLook) {
+TEST_F(CudaDeviceFailureTest, ALostCardIsAnErrorAtTheNextLook) {
   const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
   const auto memory = backend->Allocate(4096);
   const auto event = backend->MakeEvent();
@@ -91,7 +93,7 @@ TEST_F(CudaDeviceTest, ALostCardIsAnErrorAtTheNextLook) {
   software_gpu::ForgetFailure();
 }
 
-TEST_F(CudaDeviceTest, OutOfMemorySaysWhatWasWantedAndWhatIsThere) {
+TEST_F(CudaDeviceFailureTest, OutOfMemorySaysWhatWasWantedAndWhatIsThere) {
   software_gpu::Reset({.memory_bytes = size_t{64} << 20});
   const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
   try {
@@ -100,15 +102,15 @@ TEST_F(CudaDeviceTest, OutOfMemorySaysWhatWasWantedAndWhatIsThere) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kFailure);
     EXPECT_THAT(error.what(),
-                AllOf(HasSubstr("out of memory"), HasSubstr("was asked for 41.9 MB more"),
+                AllOf(HasSubstr("out of memory"), HasSubstr("requested 41.9 MB more"),
                       HasSubstr("of its 67.1 MB are free"), HasSubstr("holds 33.6 MB")));
   }
   // Memory allocated before remains usable.
   (void)backend->Allocate(1024);
 }
 
-// The tower's needs are known before allocation, and the error says what would fit.
-TEST_F(CudaDeviceTest, OutOfMemoryOfATowerNamesTheLayerAndWhatFits) {
+// What a tower wants is known before it is allocated, and the error says what would do.
+TEST_F(CudaDeviceFailureTest, OutOfMemoryOfATowerNamesTheLayerAndWhatFits) {
   constexpr int64_t kTooMany = 1 << 15;
   const auto prepare = [&](int64_t count) {
     software_gpu::Reset({.memory_bytes = size_t{40} << 20});
@@ -134,7 +136,7 @@ TEST_F(CudaDeviceTest, OutOfMemoryOfATowerNamesTheLayerAndWhatFits) {
     message = error.what();
   }
   EXPECT_THAT(message, AllOf(HasSubstr("activations of a slice of 32768 samples ("),
-                             HasSubstr(" MB of layer "), HasSubstr("was asked for "),
+                             HasSubstr(" MB of it in layer "), HasSubstr("this worker requested "),
                              HasSubstr(" MB are free"), HasSubstr(" (run.slices)")));
   const std::string before = "; a slice of up to ";
   ASSERT_THAT(message, HasSubstr(before));
@@ -144,7 +146,7 @@ TEST_F(CudaDeviceTest, OutOfMemoryOfATowerNamesTheLayerAndWhatFits) {
   EXPECT_THROW(prepare(fits + fits / 10), Error);
 }
 
-TEST_F(CudaDeviceTest, OutOfMemoryOfWeightsSaysSo) {
+TEST_F(CudaDeviceFailureTest, OutOfMemoryOfWeightsSaysSo) {
   software_gpu::Reset({.memory_bytes = size_t{40} << 20});
   const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
   const std::vector<float> weights(size_t{4} << 20);
@@ -156,7 +158,7 @@ TEST_F(CudaDeviceTest, OutOfMemoryOfWeightsSaysSo) {
   }
 }
 
-TEST_F(CudaDeviceTest, AWorkerKeepsToItsShareOfTheCard) {
+TEST_F(CudaDeviceFailureTest, AWorkerKeepsToItsShareOfTheCard) {
   software_gpu::Reset({.memory_bytes = size_t{128} << 20});
   const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({.memory_fraction = 0.5}).backend;
   (void)backend->Allocate(size_t{16} << 20);

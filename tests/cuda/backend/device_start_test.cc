@@ -33,13 +33,15 @@ std::string Refusal(const CudaOptions& options) {
   }
 }
 
-TEST_F(CudaDeviceTest, WithoutACardOrDriverALineSaysSo) {
+class CudaDeviceStartTest : public CudaDeviceTest {};
+
+TEST_F(CudaDeviceStartTest, WithoutACardOrDriverALineSaysSo) {
   software_gpu::Reset({.devices = 0});
   try {
     (void)cuda::MakeCudaWorker({});
     ADD_FAILURE() << "expected an error";
   } catch (const NoGpu& error) {
-    EXPECT_THAT(error.what(), HasSubstr("there is no card that CUDA can use"));
+    EXPECT_THAT(error.what(), HasSubstr("CUDA finds no usable GPU"));
   }
   software_gpu::Reset({});
   software_gpu::FailCall("cudaGetDeviceCount", 1, cudaErrorInsufficientDriver);
@@ -52,40 +54,40 @@ TEST_F(CudaDeviceTest, WithoutACardOrDriverALineSaysSo) {
   // The launcher assigned this GPU, so do not fall back to the CPU.
   ::setenv("CUDA_VISIBLE_DEVICES", "GPU-0123", 1);
   software_gpu::Reset({.devices = 0});
-  EXPECT_THAT(Refusal({}), HasSubstr("the card of this worker (GPU-0123) cannot be found"));
+  EXPECT_THAT(Refusal({}), HasSubstr("this worker's GPU (GPU-0123) cannot be found"));
   ::unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
-TEST_F(CudaDeviceTest, ACardThatTheBuildHasNoCodeForIsNamed) {
+// Said before the first step.
+TEST_F(CudaDeviceStartTest, ACardThatTheBuildHasNoCodeForIsNamed) {
   for (const cudaError_t error :
        {cudaErrorNoKernelImageForDevice, cudaErrorUnsupportedPtxVersion}) {
     software_gpu::Reset({.compute_major = 6, .compute_minor = 1});
     software_gpu::FailCall("cudaFuncGetAttributes", 1, error);
-    EXPECT_THAT(Refusal({}),
-                AllOf(HasSubstr("this build has no code that Software GPU (sm_61) runs"),
-                      HasSubstr("MUSTER_CUDA_ARCHITECTURES")));
+    EXPECT_THAT(Refusal({}), AllOf(HasSubstr("this build has no code for Software GPU (sm_61)"),
+                                   HasSubstr("MUSTER_CUDA_ARCHITECTURES")));
   }
 }
 
-TEST_F(CudaDeviceTest, Bf16NeedsACardThatHasIt) {
+TEST_F(CudaDeviceStartTest, Bf16NeedsACardThatHasIt) {
   software_gpu::Reset({.compute_major = 7, .compute_minor = 5});
   EXPECT_THAT(Refusal({.precision = CudaOptions::Precision::kBf16}),
               AllOf(HasSubstr("sm_75"), HasSubstr("worker.precision=FP32")));
   EXPECT_THAT(cuda::MakeCudaWorker({.precision = CudaOptions::Precision::kTf32}).arithmetic,
-              HasSubstr(", FP32 (this card has no TF32), "));
+              HasSubstr(", FP32 (this GPU has no TF32), "));
 }
 
-// Environment variables that override the choice of libraries are reported.
-TEST_F(CudaDeviceTest, TheBitsNameWhatOverridesTheLibraries) {
+// Environment variables that override the libraries are part of it.
+TEST_F(CudaDeviceStartTest, TheBitsNameWhatOverridesTheLibraries) {
   ::setenv("NVIDIA_TF32_OVERRIDE", "0", 1);
   EXPECT_THAT(cuda::MakeCudaWorker({.precision = CudaOptions::Precision::kTf32}).arithmetic,
               HasSubstr(", NVIDIA_TF32_OVERRIDE=0"));
   ::unsetenv("NVIDIA_TF32_OVERRIDE");
 }
 
-// cuDNN returned a workspace size for this convolution but cannot run it. Each one is tried before
-// the first step, so that the arithmetic never changes later.
-TEST_F(CudaDeviceTest, WhatCudnnDoesNotSupportIsFoundBeforeTheFirstStep) {
+// cuDNN said that it does this convolution when it was asked for its workspace. It is tried before
+// the first step, so that the arithmetic never changes after that.
+TEST_F(CudaDeviceStartTest, WhatCudnnDoesNotSupportIsFoundBeforeTheFirstStep) {
   const std::vector<float> by_cudnn = Step();
   const int products = software_gpu::Calls("cublasGemmEx");
   for (const char* const call : {"cudnnConvolutionForward", "cudnnConvolutionBackwardData",
@@ -99,7 +101,7 @@ TEST_F(CudaDeviceTest, WhatCudnnDoesNotSupportIsFoundBeforeTheFirstStep) {
   }
 }
 
-TEST_F(CudaDeviceTest, WhatCudnnDoesNotSupportAfterItsTrialIsAnError) {
+TEST_F(CudaDeviceStartTest, WhatCudnnDoesNotSupportAfterItsTrialIsAnError) {
   for (const char* const call : {"cudnnConvolutionForward", "cudnnConvolutionBackwardData",
                                  "cudnnConvolutionBackwardFilter"}) {
     software_gpu::Reset({});
@@ -111,8 +113,9 @@ TEST_F(CudaDeviceTest, WhatCudnnDoesNotSupportAfterItsTrialIsAnError) {
   }
 }
 
-// A worker with no steps left skips the self-test, and must report the same line.
-TEST_F(CudaDeviceTest, TheTestBeforeTheFirstStepChangesNothingOfTheLineOfConvolutions) {
+// A worker that has no step left does without the test before the first step, and must say the
+// same.
+TEST_F(CudaDeviceStartTest, TheTestBeforeTheFirstStepChangesNothingOfTheLineOfConvolutions) {
   std::set<std::string> lines;
   for (const bool tested : {false, true}) {
     const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
@@ -128,8 +131,8 @@ TEST_F(CudaDeviceTest, TheTestBeforeTheFirstStepChangesNothingOfTheLineOfConvolu
   EXPECT_THAT(lines, ElementsAre(HasSubstr("input cudnn 1 x1")));
 }
 
-// No fallback: another worker may have enough memory and would compute different bits.
-TEST_F(CudaDeviceTest, OnlyWhatIsNotSupportedIsLeftToOthers) {
+// Another worker may have the memory, and would compute other bits.
+TEST_F(CudaDeviceStartTest, OnlyWhatIsNotSupportedIsLeftToOthers) {
   for (const char* const call :
        {"cudnnConvolutionForward", "cudnnConvolutionBackwardData", "cudnnConvolutionBackwardFilter",
         "cudnnGetConvolutionForwardWorkspaceSize", "cudnnGetConvolutionBackwardDataWorkspaceSize",
@@ -140,9 +143,9 @@ TEST_F(CudaDeviceTest, OnlyWhatIsNotSupportedIsLeftToOthers) {
   }
 }
 
-// If cuDNN is incompletely installed or no longer supports the GPU, it is not used, unless the
-// config requires it.
-TEST_F(CudaDeviceTest, ACudnnThatDoesNotWorkHereIsDoneWithout) {
+// An installation without all of its libraries, or a card that it no longer serves: as without it,
+// unless the config insists.
+TEST_F(CudaDeviceStartTest, ACudnnThatDoesNotWorkHereIsDoneWithout) {
   for (const cudnnStatus_t status :
        {CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH, CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED,
         CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH}) {
@@ -162,8 +165,8 @@ TEST_F(CudaDeviceTest, ACudnnThatDoesNotWorkHereIsDoneWithout) {
   EXPECT_THAT(Refusal({}), HasSubstr("cannot start cuDNN"));
 }
 
-// This Error also prevents the fallback to the CPU, unlike others.
-TEST_F(CudaDeviceTest, TooLittleMemoryToStartWithIsItsOwnError) {
+// A worker does not fall back to the CPU then, unlike after any other Error.
+TEST_F(CudaDeviceStartTest, TooLittleMemoryToStartWithIsItsOwnError) {
   for (const cudnnStatus_t status : {CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED,
                                      CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED}) {
     software_gpu::Reset({});

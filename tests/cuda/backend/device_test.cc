@@ -19,7 +19,7 @@ TEST_F(CudaDeviceTest, AWholeStepIsQueuedWithoutWaiting) {
   EXPECT_EQ(reported_, 2);
 }
 
-// Also on GPUs other than 0: no call may go to GPU 0, the default of every thread.
+// No call goes to GPU 0, which is every thread's default.
 TEST_F(CudaDeviceTest, WorksWithAnyCard) {
   software_gpu::Reset({.devices = 3});
   options_.card = 5;  // counted modulo the number of GPUs

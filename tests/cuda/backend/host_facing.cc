@@ -24,7 +24,7 @@ class Call {
   // Read() returns the device's copy of an input, Write() that of an output.
   const void* Read(const void* host, size_t bytes) { return Place(host, bytes, 0, true, false); }
   void* Write(void* host, size_t bytes) { return Place(host, bytes, 0, false, true); }
-  // For arrays of the backend's activation type.
+  // `host` has the backend's activation type.
   const void* ReadActivations(const void* host, int64_t count) {
     return Place(host, 0, count, true, false);
   }

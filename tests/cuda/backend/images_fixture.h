@@ -19,7 +19,7 @@
 
 namespace muster {
 
-inline constexpr double kPatience = 30;
+inline constexpr double kImagePatience = 30;
 inline constexpr int64_t kEpoch = 3;
 inline constexpr int64_t kBatch = 9;
 
@@ -99,7 +99,7 @@ class CudaImagesTest : public ::testing::Test {
     backend.CopyOut(to, device_images->data(), bytes);
     backend.CopyOut(made.labels.data(), device_labels->data(), ids.size() * sizeof(int32_t));
     backend.Record(Queue::kCopyOut, *event);
-    EXPECT_TRUE(event->Wait(kPatience));
+    EXPECT_TRUE(event->Wait(kImagePatience));
     if (narrow) FromHalves(backend.activation_type(), halves, made.images.data());
     return made;
   }

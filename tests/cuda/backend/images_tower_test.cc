@@ -68,7 +68,7 @@ class CudaImagesTowerTest : public CudaImagesTest {
         }
       }
       completions.Then(Queue::kCopyOut, [] {});
-      completions.RunAll(kPatience);
+      completions.RunAll(kImagePatience);
       results.push_back({sums.loss, {slot.floats().begin(), slot.floats().end()}});
     }
     return results;

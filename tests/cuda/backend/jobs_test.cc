@@ -67,13 +67,14 @@ TEST_F(CudaJob, HasTheSameBitsOnAnyNumberOfWorkersOverAnyTransport) {
   EXPECT_NE(HashOf({"cluster.workers=2", "worker.precision=BF16"}), hash);
 }
 
-// The bits do not depend on whether the GPU or the host makes the batches.
+// The bits do not depend on whether the GPU makes the batches, from images in its memory, or the
+// host does.
 TEST_F(CudaJob, HasTheSameBitsWhereverTheImagesLie) {
   const std::string hash = HashOf({"cluster.workers=2"});
-  EXPECT_THAT(LogOf(Path("run0"), 1), AllOf(HasSubstr("the training set is on the device"),
-                                            HasSubstr("the test set is on the device")));
-  // 300 training images, 40 test images. First there is memory for all, but not for a second copy
-  // of the training images; then for hardly any.
+  EXPECT_THAT(LogOf(Path("run0"), 1), AllOf(HasSubstr("the training set is in device memory"),
+                                            HasSubstr("the test set is in device memory")));
+  // 300 images for training, 40 to test. Room for all, but not twice for those of training; for
+  // hardly any.
   const auto predicted = [&] { return PredictedOnCard(Path("run0")); };
   const std::map<std::string, double> rows = predicted();
   const double images = rows.at("images of the data set");
@@ -86,12 +87,12 @@ TEST_F(CudaJob, HasTheSameBitsWhereverTheImagesLie) {
   leave(all);
   EXPECT_LT(predicted().at("images of the data set"), 100 * 3072);
   EXPECT_EQ(HashOf({"cluster.workers=2"}) == hash, kHostFuses);
-  EXPECT_THAT(LogOf(Path("run1"), 1), AllOf(HasSubstr("the training set stays at the host"),
-                                            HasSubstr("the test set is on the device")));
+  EXPECT_THAT(LogOf(Path("run1"), 1), AllOf(HasSubstr("the training set stays in host memory"),
+                                            HasSubstr("the test set is in device memory")));
   leave(all - 0.9 * images);
   EXPECT_EQ(predicted().count("images of the data set"), 0u);
   EXPECT_EQ(HashOf({"cluster.workers=2"}) == hash, kHostFuses);
-  EXPECT_THAT(LogOf(Path("run2"), 1), HasSubstr("the test set stays at the host"));
+  EXPECT_THAT(LogOf(Path("run2"), 1), HasSubstr("the test set stays in host memory"));
   ::unsetenv("MUSTER_SOFTWARE_GPU");
 }
 
@@ -167,7 +168,7 @@ TEST_F(CudaJob, LocksThePagesOfWeightsAndGradients) {
   ::setenv("MUSTER_SOFTWARE_GPU", faults.c_str(), 1);
   EXPECT_EQ(HashOf(settings), hash);
   const std::string log = LogOf(Path(fmt::format("run{}", run)), 1);
-  const std::string line = "cannot be page-locked: CUDA says";
+  const std::string line = "cannot page-lock the host memory of ";
   const size_t first = log.find(line), second = log.find(line, first + 1);
   EXPECT_NE(first, std::string::npos) << log;
   EXPECT_NE(second, std::string::npos) << log;
@@ -176,7 +177,7 @@ TEST_F(CudaJob, LocksThePagesOfWeightsAndGradients) {
   ::unsetenv("MUSTER_SOFTWARE_GPU");
 }
 
-// The self-test fails before the first step, without a fallback to the CPU.
+// The job ends before the first step, without a fallback to the CPU.
 TEST_F(CudaJob, AGpuThatComputesWronglyEndsTheJob) {
   int runs = 0;
   for (const char* const precision : {"FP32", "BF16"}) {
@@ -185,14 +186,14 @@ TEST_F(CudaJob, AGpuThatComputesWronglyEndsTheJob) {
                                                fmt::format("worker.precision={}", precision)};
     const Outcome good = Succeeded(OnCards(settings));
     EXPECT_THAT(LogOf(Path(fmt::format("run{}", runs))),
-                HasSubstr("the GPU computes as the CPU does"));
+                HasSubstr("the GPU's results match the CPU's"));
     runs += 2;
     ::setenv("MUSTER_SOFTWARE_GPU", "wrong_products=1", 1);
     const Outcome bad = OnCards(settings);
     ::unsetenv("MUSTER_SOFTWARE_GPU");
     EXPECT_EQ(bad.exit_code, 8) << bad.log;
-    EXPECT_THAT(Unwrapped(bad.log), AllOf(HasSubstr("computes wrongly"), HasSubstr("layer "),
-                                          HasSubstr("--devices cpu")));
+    EXPECT_THAT(Unwrapped(bad.log),
+                AllOf(HasSubstr("wrong result of layer "), HasSubstr("--devices cpu")));
   }
 }
 
@@ -205,7 +206,8 @@ TEST_F(CudaJob, AGpuThatFailsInTheTestBeforeTheFirstStepEndsTheJob) {
     const Outcome bad = Launch({"cluster.workers=1", "run.steps=1", "worker.backend=CUDA"});
     ::unsetenv("MUSTER_SOFTWARE_GPU");
     EXPECT_EQ(bad.exit_code, 8) << bad.log;
-    EXPECT_THAT(Unwrapped(bad.log), AllOf(HasSubstr("fails: layer "), HasSubstr("--devices cpu")));
+    EXPECT_THAT(Unwrapped(bad.log),
+                AllOf(HasSubstr("error in layer "), HasSubstr("--devices cpu")));
     const std::string log = LogOf(Path(fmt::format("run{}", runs++))), line = "joining the job";
     EXPECT_EQ(log.find(line), log.rfind(line)) << log;
   }
@@ -215,8 +217,8 @@ TEST_F(CudaJob, WithoutACardALineSaysSo) {
   ::setenv("MUSTER_SOFTWARE_GPU", "devices=0", 1);
   const Outcome hard = OnCards({});
   EXPECT_EQ(hard.exit_code, 1);
-  EXPECT_THAT(hard.log, HasSubstr("there is no card that CUDA can use"));
-  // With soft placement the same job runs and logs the device.
+  EXPECT_THAT(hard.log, HasSubstr("CUDA finds no usable GPU"));
+  // With soft placement the same job runs, and says on what.
   const Outcome soft = Succeeded(Launch({"worker.backend=CUDA"}));
   ::unsetenv("MUSTER_SOFTWARE_GPU");
 }
@@ -233,7 +235,7 @@ TEST_F(CudaJob, UsesTheMemoryThatWasPredicted) {
     const std::filesystem::path dir = Path("run" + std::to_string(run++));
     double predicted = 0;
     for (const auto& [what, bytes] : PredictedOnCard(dir)) predicted += bytes;
-    EXPECT_THAT(LogOf(dir), HasSubstr(fmt::format(", and {:.3f} MB on the card", predicted * 1e-6)))
+    EXPECT_THAT(LogOf(dir), HasSubstr(fmt::format(", GPU memory {:.3f} MB", predicted * 1e-6)))
         << setting;
   }
 }
@@ -247,7 +249,7 @@ TEST_F(CudaJob, TheCpuTakesUpWhatACardBegan) {
   EXPECT_EQ(on.metrics.back()["step"].get<int>(), 8);
   EXPECT_THAT(on.log, HasSubstr("worker.backend was CUDA and is now CPU"));
   EXPECT_THAT(Unwrapped(on.log), AllOf(HasSubstr("the workers computed with \"Software GPU"),
-                                       HasSubstr("and do with \"oneDNN")));
+                                       HasSubstr("and with \"oneDNN")));
 }
 
 TEST_F(CudaJob, TakesUpWhatTheCpuBegan) {

@@ -54,8 +54,8 @@ TEST_F(LostCard, TheReplacementTakesAnotherCard) {
   RunAndLose(3, "REPLACE");
   EXPECT_EQ(Metrics("run").back()["weights_hash"].get<std::string>(), hash);
   EXPECT_THAT(log_, AllOf(HasSubstr("worker lost"),
-                          HasSubstr("the card of this worker (" + Uuid(kLost) + ") cannot"),
-                          HasSubstr("is lost: rank 1 goes on on GPU 2 (GPU-00020000")));
+                          HasSubstr("this worker's GPU (" + Uuid(kLost) + ") cannot"),
+                          HasSubstr(": rank 1 continues on GPU 2 (GPU-00020000")));
 }
 
 TEST_F(LostCard, TheOthersDoItsWork) {
@@ -63,8 +63,8 @@ TEST_F(LostCard, TheOthersDoItsWork) {
   RunAndLose(3, "CONTINUE");
   EXPECT_EQ(Metrics("run").back()["weights_hash"].get<std::string>(), hash);
   EXPECT_THAT(log_, AllOf(HasSubstr("worker lost"),
-                          HasSubstr("the card of this worker (" + Uuid(kLost) + ") cannot"),
-                          Not(HasSubstr("goes on on"))));
+                          HasSubstr("this worker's GPU (" + Uuid(kLost) + ") cannot"),
+                          Not(HasSubstr("continues on"))));
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ Order OrderOf(const Accessor& who, uint64_t cell) {
   return Order::kOtherLane;
 }
 
-// Keeps track of several unordered readers: the cell then stands for many lanes or many blocks.
+// Several unordered readers are stored as one value that means several.
 uint64_t WithEarlierReaders(const Accessor& who, uint64_t self, uint64_t read) {
   const uint64_t segment = SegmentOf(read);
   if (SlotOf(read) != SlotOf(self) || segment < who.kernel_segment || LaneOf(read) == who.lane) {
@@ -94,7 +94,7 @@ class RangeAccess {
   }
   bool RefuseUndefined(size_t offset) const { return Refuse(offset, "nobody has written it"); }
 
-  // Touches a part of one page.
+  // The bytes lie in one page.
   bool TouchPart(size_t offset, size_t bytes) const {
     Shadow& shadow = memory_.shadow();
     ShadowPage& page = shadow.PageOf(offset);

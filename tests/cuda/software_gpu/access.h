@@ -1,8 +1,8 @@
-// Race detection for device memory.
+// Checks each access to device memory.
 //
-// Each four-byte word has its last writer and last reader. Two accesses of one byte, one of them a
-// write, are a race unless one is known to come first: by a stream's order, an event, a wait of the
-// host, or a barrier of the block.
+// The last writer and the last reader of each word of four bytes are stored. Two accesses to one
+// byte, one of them a write, are a race unless something orders them: a stream, an event, a wait of
+// the host, or a barrier of the block.
 #pragma once
 
 #include <algorithm>
@@ -87,7 +87,7 @@ struct Collision {
 Collision TouchUsedWord(const Accessor& who, AccessKind kind, uint64_t self, uint64_t* writer,
                         uint64_t* reader);
 
-// Touches bytes of one word. `reader` and `writer` are the last accesses and are updated.
+// Touches bytes in one word. `reader` and `writer` are its last ones, and are updated.
 inline Collision TouchWord(const Accessor& who, AccessKind kind, uint32_t bytes_mask,
                            uint64_t* writer, uint64_t* reader) {
   const uint64_t self = Pack(who, kind, bytes_mask);

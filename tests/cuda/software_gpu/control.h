@@ -56,7 +56,7 @@ void Reset(const Options& options);
 void FailCall(const std::string& call, int nth, int status);
 // The number of calls of this function since the last Reset.
 int Calls(const std::string& call);
-// The numbers of calls of all functions and of kernel launches. Tests use it to fail each in turn.
+// The number of calls of each function and kernel so far. Tests let each of them fail in turn.
 std::map<std::string, int> AllCalls();
 
 // Clears a device failure. Real GPUs cannot do this.

@@ -45,7 +45,7 @@ class DeviceMemory {
     using Byte = std::conditional_t<std::is_const_v<T>, const char, char>;
     return reinterpret_cast<T*>(reinterpret_cast<Byte*>(alias_ + Offset(address)));
   }
-  // Converts a device address to its offset, and back.
+  // Converts between a device address and its offset.
   size_t Offset(const void* address) const {
     return reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(base_);
   }

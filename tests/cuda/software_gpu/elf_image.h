@@ -25,7 +25,7 @@ struct ElfSymbol {
 
 // `file` must outlive the result. Throws Error if it is not a 64-bit ELF file.
 std::vector<ElfSection> ReadElfSections(std::string_view file);
-// The symbols of its symbol table, in order; empty without one. Names point into the file.
+// The symbols in the order of the symbol table; empty without one. The names point into the file.
 std::vector<ElfSymbol> ReadElfSymbols(const std::vector<ElfSection>& sections);
 
 // Reads a T at this offset. Throws Error beyond the end.

@@ -34,7 +34,7 @@ struct Where {
 
 enum class WarpOperation { kIndex, kDown, kUp, kXor, kBallot, kSync };
 
-// The index of the calling thread. It never changes for a thread.
+// The index of the calling thread. Constant during its life.
 [[gnu::const]] uint3 ThreadIndex() noexcept;
 [[gnu::const]] uint3 BlockIndex() noexcept;
 [[gnu::const]] dim3 BlockSize() noexcept;

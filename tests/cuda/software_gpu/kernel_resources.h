@@ -10,14 +10,14 @@
 namespace muster::software_gpu {
 
 struct KernelResources {
-  int registers = 0;  // per thread
-  // Static shared memory per block. On sm_90 includes the KiB that the GPU reserves.
+  int registers = 0;  // of each thread
+  // Static shared memory of each block; on sm_90 including the KiB that the GPU reserves.
   size_t shared_bytes = 0;
   int most_threads = 0;  // the block size limit from __launch_bounds__, or 0
 };
 
-// The resources of each kernel in a library built by nvcc, keyed by g++'s mangled name: the maximum
-// over all architectures. The same numbers as `cuobjdump -res-usage LIBRARY`. Throws Error.
+// For each kernel in a library that nvcc made, by its mangled name, the maximum over all
+// architectures. The same numbers as `cuobjdump -res-usage LIBRARY`. Throws Error.
 std::map<std::string, KernelResources> ReadKernelResources(const std::string& library);
 
 // Converts nvcc's mangled name to g++'s. They differ for unnamed namespaces.

@@ -15,8 +15,8 @@ namespace muster::software_gpu {
 // Thread-safe.
 class KernelTable {
  public:
-  // The resources of this kernel, as declared or as found in libmuster_cuda.so of the same build;
-  // none if that was not built. Unknown kernels are recorded in unknown().
+  // The kernel's resources, as declared or as in libmuster_cuda.so of the same build; none if that
+  // was not built. Kernels that are in neither are listed in unknown().
   std::optional<KernelResources> Find(const void* kernel);
   void Declare(const void* kernel, const KernelResources& resources);
   std::vector<std::string> unknown();

@@ -12,8 +12,8 @@
 namespace muster::software_gpu {
 namespace {
 
-// Only this many bytes at both ends and at a changing place between are overwritten. All of a
-// workspace would be slow and find little more.
+// Bytes to overwrite at each end of a workspace and in a piece between them, which changes each
+// time. To overwrite all of it would take longer and soon find no more.
 constexpr size_t kSpoiled = 2 << 10;
 
 void Spoil(const Work& work, const Workspace& workspace, size_t begin) {

@@ -16,6 +16,7 @@ namespace muster::software_gpu {
 
 inline constexpr size_t kPage = 4096;
 
+// The state of a byte.
 enum ByteState : uint8_t { kNotAllocated = 0, kUndefined = 1, kDefined = 2 };
 
 struct PageWords {
@@ -51,7 +52,7 @@ class PageLock {
   ShadowPage& page_;
 };
 
-// Indexed by the offset from the start of device memory.
+// Shadow memory. Addresses are offsets from the beginning of device memory.
 class Shadow {
  public:
   explicit Shadow(size_t bytes);

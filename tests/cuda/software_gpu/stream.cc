@@ -14,7 +14,7 @@ namespace {
 
 // In seconds. Longer than any program waits for a stream.
 constexpr double kPatience = 60;
-constexpr size_t kRemembered = 100000;
+constexpr size_t kRememberedMarks = 100000;
 
 }  // namespace
 
@@ -153,7 +153,7 @@ void Stream::Do(Item& item) {
     {
       const std::lock_guard lock(mutex_);
       past_.push_back({segment, item.name, item.kernel});
-      if (past_.size() > kRemembered) past_.pop_front();
+      if (past_.size() > kRememberedMarks) past_.pop_front();
     }
     item.work({.stream = *this,
                .name = item.name,

@@ -26,7 +26,7 @@ struct Work {
   const char* name;
   // Null if it is not a kernel.
   const void* kernel = nullptr;
-  // The work of other streams that is done, and this work's own number.
+  // The finished work of other streams, and this work's number in its own.
   const Clock& clock;
   int slot;
   uint64_t segment;

@@ -82,17 +82,17 @@ TEST_F(ChangedMetrics, ItIsNeverCutInTheMiddleOfALine) {
 
 TEST_F(ChangedMetrics, WhatIsMissingIsNamed) {
   EXPECT_EQ(GoOn(Line(20) + after_), Line(20));
-  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("it lacks 2 of 3 lines of steps (10, 30) and 1 of 1 "
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("missing: 2 of 3 lines of steps (10, 30) and 1 of 1 "
                                                "evaluations (20)")));
   EXPECT_EQ(GoOn(Line(10) + "{\"step\":\n" + Line(30) + Evaluation(20)),
             Line(10) + "{\"step\":\n" + Line(30) + Evaluation(20));
-  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("it lacks 1 of 3 lines of steps (20); a line cannot "
-                                               "be read (line 2)")));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("missing: 1 of 3 lines of steps (20); a line is "
+                                               "unreadable (line 2)")));
   EXPECT_EQ(GoOn(""), "");
   EXPECT_THAT(warnings_,
-              ElementsAre(HasSubstr("it lacks 3 of 3 lines of steps (10 to 30) and 1 of 1")));
+              ElementsAre(HasSubstr("missing: 3 of 3 lines of steps (10 to 30) and 1 of 1")));
   EXPECT_EQ(GoOn("no newline"), "");
-  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("it lacks 3 of 3 lines")));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("missing: 3 of 3 lines")));
 }
 
 // The disk was full when the checkpoint was written, but not later.
@@ -139,7 +139,7 @@ TEST_F(FullDisk, LinesThatHadNoRoomComeWithTheNextOne) {
   file.Append("23\n");
   file.Append("4\n");
   EXPECT_THAT(file.trouble(), HasSubstr("metrics.jsonl: cannot be written"));
-  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("the run goes on, and it will be tried again")));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("The run continues; retrying later")));
   EXPECT_EQ(file.Keep().bytes(), 3);
   EXPECT_EQ(file.Keep().unwritten(), "3\n4\n");
   EXPECT_EQ(file.Keep().xxh3(), HashOf("1\n2"));

@@ -70,7 +70,7 @@ class RecorderTest : public ::testing::Test {
     recorder_->KeepMetrics().wait();
     return ReadBytes(path_);
   }
-  // The step of each line, or -1.
+  // The step of each line, or -1 without one.
   std::vector<int64_t> Steps() {
     std::vector<int64_t> steps;
     std::istringstream lines(Bytes());
@@ -172,7 +172,7 @@ TEST_F(RecorderTest, ALineSaysWhatItsReadersKnowAndARemovedFileIsWarnedOfOnce) {
   EXPECT_THAT(text, ::testing::EndsWith(",\"gpu_memory_mb\":1.5}"));
   std::filesystem::remove(path_);
   for (int i = 0; i < 2; ++i) recorder_->Record(event);
-  EXPECT_THAT(Warnings(), ElementsAre(HasSubstr("metrics.jsonl has been removed")));
+  EXPECT_THAT(Warnings(), ElementsAre(HasSubstr("metrics.jsonl was removed")));
 }
 
 // The disk blocks for a while, but heartbeats and everything else continue.
@@ -239,7 +239,7 @@ TEST_F(RecorderTest, WhatTheDiskDidNotTakeIsTriedAgainWithTheStatus) {
   recorder_->Begin(0);
   std::filesystem::create_directory(dir_ / "table");  // blocks the file
   recorder_->WriteFile("table", "text");
-  ASSERT_THAT(Warnings(), ElementsAre(HasSubstr("it will be tried again")));
+  ASSERT_THAT(Warnings(), ElementsAre(HasSubstr("retrying later")));
   std::filesystem::remove(dir_ / "table");
   const auto is_there = [&] {
     recorder_->Status({.state = "training"});

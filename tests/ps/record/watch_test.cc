@@ -7,7 +7,7 @@
 #include "ps/record/straggler.h"
 
 namespace muster {
-namespace {
+namespace watch_test {
 
 using std::chrono::seconds;
 
@@ -139,5 +139,5 @@ TEST(StallWatchTest, SaysItLaterAndLater) {
   EXPECT_TRUE(stall.Look(51, 10));
 }
 
-}  // namespace
+}  // namespace watch_test
 }  // namespace muster

@@ -1,4 +1,4 @@
-// What is written for TensorBoard, and when.
+// What is written to TensorBoard about a run, and when.
 #include "ps/tensorboard/board.h"
 
 #include <gmock/gmock-matchers.h>
@@ -155,7 +155,7 @@ TEST_F(BoardTest, WhatMetricsKnowOfTheEndIsWrittenAgain) {
     board.Begin(40);
     board.WriteAgain(metrics + R"({"step":60,"final":true})"
                                "\n");
-    EXPECT_THAT(said_, ElementsAre(HasSubstr("lacked its steps 30 to 40")));
+    EXPECT_THAT(said_, ElementsAre(HasSubstr("lacked steps 30 to 40")));
   }
   fs::rename(dir_ + "/events.out.tfevents.0000000001.before.1.muster", dir_ + ".before");
   const std::vector<tensorboard::Event> events = ReadEvents(dir_);
@@ -277,8 +277,7 @@ TEST_F(BoardTest, ADiskThatIsTooSlowLosesPicturesAndSaysSo) {
     running.thread.Submit([&] { missing.set_value(running.board.file()->Missing()); });
   }
   EXPECT_THAT(said_, ElementsAre(HasSubstr("the disk is too slow")));
-  EXPECT_THAT(missing.get_future().get(),
-              HasSubstr("lacks 1 of its events, of steps 5003 to 5003"));
+  EXPECT_THAT(missing.get_future().get(), HasSubstr("missing: 1 events of steps 5003 to 5003"));
   EXPECT_EQ(ValuesOf(ReadEvents(dir_), "loss/train").size(), size_t{kMany});
 }
 

@@ -105,7 +105,7 @@ TEST_F(EventFileTest, WithRoomAgainAllOfItIsThere) {
     }
   }
   EXPECT_THAT(said_, ElementsAre(HasSubstr("cannot be written: "),
-                                 HasSubstr("can be written again; nothing of it is missing")));
+                                 HasSubstr("can be written again; nothing is missing")));
   EXPECT_EQ(ValuesOf(ReadEvents(dir_), "x").size(), 9u);
 }
 
@@ -128,7 +128,7 @@ TEST_F(EventFileTest, AFileThatHadNoRoomAtAllBeginsWithItsVersion) {
     ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
     file.Append(Scalar(5, 1));
     EXPECT_THAT(said_, ElementsAre(HasSubstr("cannot be written: "),
-                                   HasSubstr("it lacks 2 of its events, of steps 3 to 4")));
+                                   HasSubstr("missing: 2 events of steps 3 to 4")));
   }
   const std::vector<tensorboard::Event> events = ReadEvents(dir_);
   ASSERT_EQ(events.size(), 5u);
@@ -151,9 +151,9 @@ TEST_F(EventFileTest, TheEndSaysWhatIsMissing) {
     for (int i = 2; i <= kMany; ++i) file.Append(Scalar(i, 1));
     const std::string missing = file.Missing();
     ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
-    EXPECT_THAT(missing, HasSubstr(file.path() + ": lacks 199999 of its events, of steps 2 to "
-                                                 "200000: it cannot be written: "));
-    EXPECT_EQ(file.Missing(), "");  // there is space again
+    EXPECT_THAT(missing, HasSubstr(file.path() + ": missing: 199999 events of steps 2 to "
+                                                 "200000: cannot be written: "));
+    EXPECT_EQ(file.Missing(), "");  // there is room by now
   }
   EXPECT_EQ(ValuesOf(ReadEvents(dir_), "x").size(), size_t{kMany});
 }

@@ -4,7 +4,7 @@
 # Usage: tensorboard_test.sh MUSTER CONFIG
 set -euo pipefail
 muster=$1 config=$2 python=${MUSTER_TENSORBOARD_PYTHON:-python3}
-if ! "$python" -c 'import tensorboard' 2>/dev/null; then
+if ! "$python" -c 'import tensorboard.backend' 2>/dev/null; then
   echo "skipped: $python has no TensorBoard (pip install tensorboard; or set MUSTER_TENSORBOARD_PYTHON)"
   exit 77
 fi

@@ -1,4 +1,4 @@
-// The sum of several tensors, forward (with a relu, where one follows) and of gradients.
+// The sum of several tensors, with an optional relu, and the sum of gradients.
 #include "common/base/error.h"
 #include "worker/backend/cpu/kernels.h"
 #include "worker/backend/cpu/ops.h"
@@ -31,7 +31,7 @@ class Add : public FloatOp {
     if (relu) {
       ForElements(elements_, [=](int64_t i) {
         const float sum = a[i] + b[i];
-        y[i] = sum < 0 ? 0.0f : sum;  // not std::max: a NaN must come through
+        y[i] = sum < 0 ? 0.0f : sum;  // not std::max: NaN must propagate
       });
     } else {
       ForElements(elements_, [=](int64_t i) { y[i] = a[i] + b[i]; });

@@ -1,4 +1,4 @@
-// Average pooling, channels-last; padding is left out of the average.
+// Average pooling, channels-last; padding is excluded from the average.
 #include <algorithm>
 
 #include "worker/backend/cpu/kernels.h"
@@ -63,7 +63,7 @@ class AvgPool : public FloatOp {
   }
 
  private:
-  // 1 / number of inputs that output (o, p) sees.
+  // 1 / the number of inputs of output (o, p).
   float Scale(int64_t o, int64_t p) const {
     return 1.0f / static_cast<float>(rows_.Inputs(o).size() * columns_.Inputs(p).size());
   }

@@ -1,6 +1,6 @@
-// Batch normalisation over channels-last activations, with what follows it (a sum, an activation)
-// in the same pass: in training one pass for the statistics and one that normalises; backward one
-// for the two sums that each channel needs, and one that writes the input's gradient.
+// Batch normalization of channels-last activations, fused with a following sum and activation.
+// Training uses one pass for the statistics and one that normalizes; backward uses one pass for
+// each channel's two sums and one that writes the input's gradient.
 //
 // With x̂ = (x - mean) / √(variance + epsilon), n values per channel, dy the gradient of
 // z = scale x̂ + shift:
@@ -18,8 +18,8 @@
 namespace muster::cpu {
 namespace {
 
-// What is done to each channel: z = (x - mean) slope + shift. The same expression in both
-// directions: where backward finds the sign of z again, it must be the one that forward saw.
+// The transform of each channel: z = (x - mean) slope + shift. Forward and backward must use the
+// same expression, so that backward recomputes the same sign of z.
 struct Affine {
   const float *mean, *slope, *shift;
 
@@ -29,7 +29,7 @@ struct Affine {
   }
 };
 
-// A NaN comes through.
+// NaN propagates.
 template <Activation kActivation, typename Vec>
 Vec Activate(const Vec& z) {
   if constexpr (kActivation == Activation::kNone) return z;
@@ -38,7 +38,8 @@ Vec Activate(const Vec& z) {
   return positive > 6 ? Vec{} + 6 : positive;
 }
 
-// dy where the activation let its argument (or, equally, its result) y pass, else zero.
+// dy where the activation passed its argument y, else zero. `y` may also be the activation's
+// result.
 template <Activation kActivation, typename Vec>
 Vec Mask(const Vec& dy, const Vec& y) {
   if constexpr (kActivation == Activation::kNone) return dy;
@@ -58,7 +59,6 @@ class BatchNorm : public FloatOp {
         parts_(rows_, channels_),
         statistics_(rows_, channels_) {}
 
-  // See State.
   size_t state_floats() const override { return 4 * stride_; }
   size_t scratch_floats() const override {
     const size_t sums = parts_.count() * 2 * stride_ * sizeof(double) / sizeof(float);
@@ -99,7 +99,7 @@ class BatchNorm : public FloatOp {
   }
 
  private:
-  // One number per channel each.
+  // One number for each channel.
   struct State {
     float *mean, *variance, *inverse, *slope;  // inverse: 1 / √(variance + epsilon)
   };
@@ -127,7 +127,7 @@ class BatchNorm : public FloatOp {
     });
   }
 
-  // Spread over the threads; the rows are independent.
+  // Calls `body` for all parts of the rows, in parallel; rows are independent.
   template <typename Body>
   void ForRows(const Body& body) const {
     ParallelFor(parts_.count(), [&](int64_t part) {
@@ -136,9 +136,9 @@ class BatchNorm : public FloatOp {
     });
   }
 
-  // How backward learns where the activation let z pass: from its result, where another value was
-  // added, or by normalising again, which costs no memory access. The gradient of z is also that
-  // of the added value: if wanted it is written on the first pass and read on the second.
+  // Backward finds out where the activation passed z from its result if another value was added,
+  // else by normalizing again, which costs no memory access. The gradient of z is also that of the
+  // added value: if needed, the first pass writes it and the second reads it.
   template <Activation kActivation>
   void BackwardThrough(const FloatBackwardArgs& args) const {
     constexpr bool kActivates = kActivation != Activation::kNone;
@@ -176,8 +176,8 @@ class BatchNorm : public FloatOp {
     WriteInputGradient(args, state, gradient);
   }
 
-  // The sums Σ dz and Σ dz (x - mean) of each channel, and what follows from them and the
-  // statistics for the variables. Leaves in scratch what WriteInputGradient needs.
+  // Computes the sums Σ dz and Σ dz (x - mean) of each channel, and from them and the statistics
+  // the variables' gradients. Leaves in scratch what WriteInputGradient needs.
   template <typename Gradient>
   void AddUp(const FloatBackwardArgs& args, const State& state, const Gradient& gradient) const {
     auto* const sums = reinterpret_cast<double*>(args.scratch);
@@ -248,7 +248,7 @@ class BatchNorm : public FloatOp {
     });
   }
 
-  // Behind the sums of the parts: Σ dz / n, and Σ dz (x - mean) / (n (variance + epsilon)).
+  // Stored after the sums of the parts: Σ dz / n, and Σ dz (x - mean) / (n (variance + epsilon)).
   struct Gradients {
     float *mean, *slope;
   };

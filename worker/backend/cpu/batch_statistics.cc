@@ -8,8 +8,8 @@
 namespace muster::cpu {
 namespace {
 
-// Adds the sums of x - shift and of its square over `rows` rows of V vectors of channels. U rows at
-// a time, so that there are enough independent sums to fill the adders.
+// Adds the sums of x - shift and of its square over `rows` rows of V vectors of channels. U rows
+// are processed together, so that there are enough independent sums to keep the adders busy.
 template <typename Vec, int V>
 void AddShiftedSums(const float* x, int64_t rows, int64_t row_stride, const float* shift,
                     double* sum, double* squares) {
@@ -88,8 +88,8 @@ void BatchStatistics::SumPart(const float* x, int64_t part, const Sums& sums) co
   });
 }
 
-// Part by part into the first one: there `sum` becomes the mean so far and `squares` the squared
-// distances from it.
+// Combines all parts into the first one: there `sum` becomes the mean so far and `squares` the
+// squared distances from it.
 void BatchStatistics::Combine(float* scratch, float* mean, float* variance) const {
   const Sums total = SumsOf(0, scratch);
   double n = 0;
@@ -111,7 +111,7 @@ void BatchStatistics::Combine(float* scratch, float* mean, float* variance) cons
   }
   for (int64_t c = 0; c < channels_; ++c) {
     mean[c] = static_cast<float>(total.sum[c]);
-    // Not std::max: a NaN must come through.
+    // Not std::max: NaN must propagate.
     const double v = total.squares[c] / static_cast<double>(rows_);
     variance[c] = v < 0 ? 0.0f : static_cast<float>(v);
   }

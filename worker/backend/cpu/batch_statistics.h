@@ -1,9 +1,9 @@
 // Mean and variance of each channel of a [rows, channels] matrix, in one pass over memory.
 //
-// Σx² - (Σx)²/n would lose all digits where the mean is large against the spread. Each part of the
-// rows is therefore shifted by the mean k of its first block: with f the block's share of the part,
-// (mean - k)² cannot be larger than (1 - f)/f times the variance, so that Σ(x-k)² - (Σ(x-k))²/n
-// loses a digit at most. Parts are combined in double precision     (Chan, Golub, LeVeque 1979).
+// Σx² - (Σx)²/n would lose all digits if the mean is large compared to the spread. Each part of the
+// rows is therefore shifted by the mean k of its first block: with the block's share f of the part,
+// (mean - k)² is at most (1 - f)/f times the variance, so Σ(x-k)² - (Σ(x-k))²/n loses at most one
+// digit. Parts are combined in double precision     (Chan, Golub, LeVeque 1979).
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class BatchStatistics {
   void Run(const float* x, float* scratch, float* mean, float* variance) const;
 
  private:
-  // Of one part, in scratch.
+  // The sums of one part, in scratch.
   struct Sums {
     double *sum, *squares;  // of x - shift
     float* shift;

@@ -1,6 +1,6 @@
-// Kernels over channels-last matrices that keep a few vectors of channels in registers while they
-// go down the rows: the channels are cut into strips of up to four vectors, the rest into single
-// floats, and the same code serves both.
+// Kernels on channels-last matrices that hold a few vectors of channels in registers while they
+// iterate over the rows. The channels are cut into strips of up to four vectors, the rest into
+// single floats; the same code serves both.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace muster::cpu {
 
-// Floats in a FloatVec, or in a float.
+// The number of floats in a FloatVec or a float.
 template <typename Vec>
 constexpr int64_t kWidth = sizeof(Vec) / sizeof(float);
 

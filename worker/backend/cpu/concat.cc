@@ -1,4 +1,4 @@
-// The channels of several images one after the other.
+// Concatenates the channels of several images.
 #include <algorithm>
 
 #include "worker/backend/cpu/kernels.h"

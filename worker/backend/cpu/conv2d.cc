@@ -1,4 +1,4 @@
-// A convolution: each of its passes by the algorithm that suits the shape.
+// A convolution whose passes each use the algorithm that suits the shape.
 #include <algorithm>
 #include <utility>
 
@@ -69,7 +69,7 @@ class Conv2d : public FloatOp {
     }
   }
 
-  CpuWeightLayouts own_layouts_;  // used where the tower has none
+  CpuWeightLayouts own_layouts_;  // used if the tower has none
   std::unique_ptr<ForwardPass> forward_;
   std::unique_ptr<BackwardPass> backward_data_, backward_weights_;
 };

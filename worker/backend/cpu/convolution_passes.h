@@ -1,5 +1,4 @@
-// The three passes of a convolution, each of which may be done by another algorithm. conv2d.cc
-// chooses; the makers are where the algorithms are.
+// The three passes of a convolution. Each may use another algorithm, chosen in conv2d.cc.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +10,7 @@
 
 namespace muster::cpu {
 
-// Forward. As Op: made with all it needs, allocates nothing in Run.
+// Forward. Like Op: allocates nothing in Run.
 class ForwardPass {
  public:
   virtual ~ForwardPass() = default;
@@ -30,9 +29,9 @@ class BackwardPass {
   virtual void Run(const FloatBackwardArgs& args) = 0;
 };
 
-// Copies of the weights are kept in `layouts`, which must outlive the pass.
+// The passes store copies of the weights in `layouts`, which must outlive them.
 
-// By oneDNN, for any convolution.
+// oneDNN, for any convolution.
 std::unique_ptr<ForwardPass> MakeDirectForward(OneDnn& dnn, const Layer& layer,
                                                const OpOptions& options, CpuWeightLayouts& layouts);
 std::unique_ptr<BackwardPass> MakeDirectBackwardData(OneDnn& dnn, const Layer& layer,
@@ -41,7 +40,7 @@ std::unique_ptr<BackwardPass> MakeDirectBackwardData(OneDnn& dnn, const Layer& l
 std::unique_ptr<BackwardPass> MakeDirectBackwardWeights(OneDnn& dnn, const Layer& layer,
                                                         const OpOptions& options);
 
-// By Winograd's F(2x2, 3x3), for what WinogradFits. All three passes use it or none.
+// Winograd's F(2x2, 3x3), if WinogradFits. Either all three passes use it or none.
 bool WinogradFits(const Layer& layer, int64_t batch);
 std::unique_ptr<ForwardPass> MakeWinogradForward(const Layer& layer, const OpOptions& options,
                                                  CpuWeightLayouts& layouts);

@@ -7,8 +7,7 @@
 namespace muster {
 namespace {
 
-// The kinds of instructions that oneDNN chooses its kernels by. Newer ones than these have a
-// number.
+// The instruction set for which oneDNN chooses its kernels. Newer ones are shown as a number.
 std::string InstructionSetOfOneDnn() {
   switch (dnnl::get_effective_cpu_isa()) {
     case dnnl::cpu_isa::sse41:

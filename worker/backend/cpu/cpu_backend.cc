@@ -28,8 +28,7 @@ class CpuBackend : public HostBackend {
   }
 
   void Enter() override {
-    // Both settings belong to a thread, and each thread that starts parallel regions has a team
-    // of its own.
+    // Both settings are per thread, and each thread that starts parallel regions has its own team.
     if (entered_by_ == std::this_thread::get_id() && omp_get_max_threads() == threads_) return;
     entered_by_ = std::this_thread::get_id();
     omp_set_dynamic(0);
@@ -66,7 +65,7 @@ class CpuBackend : public HostBackend {
   }
 
  private:
-  // What the layer's Make makes (ops.h), which must be of this type.
+  // Calls the layer's Make (ops.h). Its result must be of type Wanted.
   template <typename Wanted>
   std::unique_ptr<Wanted> MakeAny(const Layer& layer, const OpOptions& options) {
     const cpu::OpRequest request{layer, options, dnn_, options_.winograd};
@@ -74,14 +73,14 @@ class CpuBackend : public HostBackend {
       if constexpr (std::is_same_v<decltype(cpu::Make(spec, request)), std::unique_ptr<Wanted>>) {
         return cpu::Make(spec, request);
       }
-      MUSTER_CHECK(!"a layer is asked for an op, a loss for a loss, flatten for neither");
+      MUSTER_CHECK(!"MakeOp is not for losses, MakeLoss only for losses, neither for flatten");
     };
     try {
       return std::visit(make, layer.spec);
     } catch (const dnnl::error& error) {
-      throw Error(ExitCode::kFailure, "layer {} ({} {} -> {}, batch {}): oneDNN says: {}",
-                  layer.name, layer.kind, layer.input_shape.ToString(),
-                  layer.output_shape.ToString(), options.batch, error.what());
+      throw Error(ExitCode::kFailure, "layer {} ({} {} -> {}, batch {}): oneDNN: {}", layer.name,
+                  layer.kind, layer.input_shape.ToString(), layer.output_shape.ToString(),
+                  options.batch, error.what());
     }
   }
 

@@ -1,8 +1,8 @@
-// The CPU backend: dense layers and most convolutions by oneDNN, everything else by own kernels.
+// The CPU backend: oneDNN for dense layers and most convolutions, own kernels for everything else.
 //
-// Results have the same bits from run to run for the same number of threads, library and
-// instruction set. Made and used by one thread; Enter sets flush-to-zero and denormals-are-zero in
-// it and in its OpenMP threads, and leaves them set.
+// Results are bit-identical from run to run for the same number of threads, library and instruction
+// set. Made and used by one thread; Enter sets flush-to-zero and denormals-are-zero in this thread
+// and its OpenMP threads, and leaves them set.
 #pragma once
 
 #include <memory>
@@ -13,14 +13,14 @@
 namespace muster {
 
 struct CpuOptions {
-  // False: convolutions are sums of products throughout; see worker.convolution in config.proto.
+  // False: all convolutions are plain sums of products; see worker.convolution in config.proto.
   bool winograd = true;
 };
 
-// `threads`: how many compute, the calling one included; at least 1.
+// `threads`: the number of compute threads, including the caller; at least 1.
 std::unique_ptr<Backend> MakeCpuBackend(int threads, const CpuOptions& options = {});
 
-// What its bits depend on, in words: "oneDNN 2.6.3 (AVX-512), 1 thread, convolutions AUTO".
+// What the bits depend on, as text: "oneDNN 2.6.3 (AVX-512), 1 thread, convolutions AUTO".
 std::string CpuArithmetic(int threads, const CpuOptions& options = {});
 
 }  // namespace muster

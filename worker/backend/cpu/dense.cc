@@ -1,6 +1,6 @@
-// y = W x + b by oneDNN's inner product, with weights and gradients in the caller's layout: the
-// matrix product underneath packs its operands itself, so blocked copies gain nothing. The input's
-// gradient of large layers by a product of our own.
+// y = W x + b by oneDNN's inner product, with weights and gradients in the caller's layout: its
+// matrix product packs the operands itself, so blocked copies gain nothing. The input gradient of
+// large layers uses DenseInputGradient.
 #include <algorithm>
 #include <optional>
 

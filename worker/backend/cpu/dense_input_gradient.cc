@@ -10,10 +10,10 @@
 namespace muster::cpu {
 namespace {
 
-// The piece of W that is in the cache at a time: 128 units of 24 panels of inputs, 96 KiB.
+// The piece of W that fits into the cache: 128 units of 24 panels of inputs, 96 KiB.
 constexpr int64_t kUnits = 128, kPanels = 24;
 
-// Distances that are not powers of two keep panels out of one another's sets of the cache.
+// Distances that are not powers of two place the panels in different cache sets.
 constexpr int64_t kPadding = 16;
 constexpr int64_t kWeightsPanel = kUnits * kLanes + kPadding;
 
@@ -75,7 +75,7 @@ void DenseInputGradient::CopyGradient(const float* output_gradient, int64_t pane
 
 void DenseInputGradient::CopyWeights(const float* weights, const Range& units, const Range& panels,
                                      const Panels& to) const {
-  // A row's piece is too short for the processor to see where the next one will be.
+  // A row's piece is too short for the hardware prefetcher to find the next one.
   constexpr int64_t kAhead = 4, kPanelsOfALine = 2;
   for (int64_t u = units.begin; u < units.end; ++u) {
     const float* const row = weights + u * inputs_;

@@ -1,10 +1,10 @@
-// dx = dy W of a dense layer: W, [units, inputs], is copied piece by piece into panels that stay in
-// the cache, read once in all. For rows of a multiple of 2 KiB, which fall into few sets of the
-// caches: oneDNN 2.6's matrix product makes 34–68 of 103 GFLOP/s of them (Zen 3), this 72–86. Other
-// rows oneDNN multiplies at 78–97.
+// dx = dy W of a dense layer. W, [units, inputs], is copied piece by piece into panels that stay in
+// the cache, and read only once. For rows of a multiple of 2 KiB, which map to few cache sets:
+// there oneDNN 2.6's matrix product reaches 34–68 of 103 GFLOP/s (Zen 3), this one 72–86. For other
+// rows oneDNN reaches 78–97.
 //
-// Owner and thread: an op; made once, allocates nothing afterwards. The bits depend on the shape
-// alone, not on the number of threads.
+// Owner and thread: an op; made once, allocates nothing afterwards. The bits only depend on the
+// shape, not on the number of threads.
 #pragma once
 
 #include <cstddef>
@@ -16,16 +16,16 @@ namespace muster::cpu {
 
 class DenseInputGradient {
  public:
-  // Whether this is the better way.
+  // Whether this is faster than oneDNN.
   static bool Fits(int64_t batch, int64_t inputs, int64_t units);
 
   DenseInputGradient(int64_t batch, int64_t inputs, int64_t units);
 
-  // Of all threads.
+  // For all threads.
   size_t scratch_floats() const;
 
   // output_gradient: [batch, units]; weights: [units, inputs]; input_gradient: [batch, inputs],
-  // written, and zeroed where `mask`, of its shape, is not above zero (null: nowhere).
+  // written, and zeroed where `mask`, of the same shape, is not above zero (null: not zeroed).
   void Run(const float* output_gradient, const float* weights, const float* mask,
            float* input_gradient, float* scratch) const;
 

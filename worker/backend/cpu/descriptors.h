@@ -1,17 +1,17 @@
-// What differs between oneDNN 2.6 and 3.x, and nowhere else: how a primitive's descriptor is made,
-// and how a relu is appended to it. oneDNN 3 has no operation descriptors; the arguments are the
-// same, in the same order. Only included inside worker/backend/cpu.
+// The differences between oneDNN 2.6 and 3.x: making a primitive's descriptor, and appending a relu
+// to it. oneDNN 3 has no operation descriptors; the arguments are the same, in the same order. Only
+// included inside worker/backend/cpu.
 #pragma once
 
 #include <dnnl.hpp>
 
 namespace muster::cpu {
 
-// Where oneDNN has no implementation: throw dnnl::error, or return an empty descriptor.
+// If oneDNN has no implementation: throw dnnl::error, or return an empty descriptor.
 enum class IfNone { kThrow, kEmpty };
 
-// The descriptor of a forward primitive, for example dnnl::convolution_forward, from the arguments
-// of its operation.
+// Makes the descriptor of a forward primitive, for example dnnl::convolution_forward, from the
+// arguments of its operation.
 template <typename P, typename... Arguments>
 typename P::primitive_desc ForwardDescriptorOf(const dnnl::engine& engine, IfNone if_none,
                                                const dnnl::primitive_attr& attributes,
@@ -25,7 +25,7 @@ typename P::primitive_desc ForwardDescriptorOf(const dnnl::engine& engine, IfNon
 #endif
 }
 
-// Likewise of a backward one, given the descriptor of its forward primitive.
+// Makes the descriptor of a backward primitive from that of its forward primitive.
 template <typename P, typename Forward, typename... Arguments>
 typename P::primitive_desc BackwardDescriptorOf(const dnnl::engine& engine, IfNone if_none,
                                                 const dnnl::primitive_attr& attributes,

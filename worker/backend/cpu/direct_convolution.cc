@@ -1,11 +1,11 @@
 // Convolution passes by oneDNN, on channels-last activations.
 //
-// The fast kernels of oneDNN want blocked weights, and possibly others in forward and in
-// backward-data: those copies are made once per version of the weights. Gradients are reordered
-// from the kernel's layout straight into the caller's. Channel counts that have no channels-last
-// kernel (not multiples of 8 or 16, mostly), and large 3x3 kernels, whose blocked versions are
-// faster by more than the copies cost, run in whatever layout oneDNN likes best, through copies in
-// scratch.
+// oneDNN's fast kernels need blocked weights, possibly in other layouts for forward and for
+// backward-data: these copies are made once for each version of the weights. Gradients are
+// reordered from the kernel's layout straight into the caller's. Two kinds of convolution run in
+// oneDNN's preferred layout, through copies in scratch: channel counts without a channels-last
+// kernel (mostly those that are not multiples of 8 or 16), and large 3x3 kernels, whose blocked
+// versions save more than the copies cost.
 #include <algorithm>
 
 #include "worker/backend/cpu/convolution_passes.h"
@@ -32,7 +32,7 @@ struct Geometry {
     const int64_t g = spec.groups, h = spec.kernel_height, w = spec.kernel_width;
     const int64_t group_in = in.channels / g, group_out = spec.filters / g;
     weights = {group_out, group_in, h, w};
-    // [out, height, width, in]: where oneDNN's order of dimensions has its strides.
+    // [out, height, width, in], as strides in oneDNN's order of dimensions.
     weights_strides = {h * w * group_in, 1, w * group_in, group_in};
     if (g > 1) {
       weights.insert(weights.begin(), g);
@@ -56,25 +56,25 @@ struct Geometry {
 
 constexpr auto kAlgorithm = dnnl::algorithm::convolution_direct;
 
-// The strided 1x1 kernels of oneDNN 2.6 write beyond their scratchpad when they read channels-last
+// oneDNN 2.6's strided 1x1 kernels write beyond their scratchpad when they read channels-last
 // activations whose channels do not fill their vectors.
 bool OverrunsScratchpad(const Geometry& g) {
   return g.spec.kernel_height == 1 && g.spec.kernel_width == 1 &&
          g.spec.stride_height * g.spec.stride_width > 1 && g.source[1] / g.spec.groups % 16 != 0;
 }
 
-// Where blocked activations win although they have to be copied. With channels-last ones, the
-// rows of a 3x3 window over many channels fall into the same few sets of the L1 cache: oneDNN
-// 2.6's AVX2 kernels run at 62–95 GFLOP/s of 103, and at 73–101 with blocked ones. A copy costs as
-// much as some hundred multiply-adds per value. 5x5 kernels gain nothing.
+// Whether blocked activations are faster although they have to be copied. With channels-last ones,
+// the rows of a 3x3 window over many channels map to the same few sets of the L1 cache: oneDNN
+// 2.6's AVX2 kernels reach 62–95 of 103 GFLOP/s, with blocked ones 73–101. A copy costs as much as
+// some hundred multiply-adds per value. 5x5 kernels gain nothing.
 bool PrefersBlocked(const Geometry& g) {
   const int64_t window = g.spec.kernel_height * g.spec.kernel_width;
   return g.spec.groups == 1 && g.source[1] >= 64 && g.destination[1] >= 64 && window >= 9 &&
          window < 25;
 }
 
-// Calls make(tag) for channels-last activations and, where oneDNN has no (good) kernels for those
-// or better ones for others, for a layout of its own choice.
+// Calls make(tag) for channels-last activations, and for a layout of oneDNN's choice if it has no
+// good kernel for those or a better one for others.
 template <typename Make>
 auto ChooseLayout(const Geometry& geometry, const Make& make) {
   if (PrefersBlocked(geometry)) {
@@ -125,7 +125,7 @@ dnnl::convolution_backward_weights::primitive_desc BackwardWeightsDescriptor(
   });
 }
 
-// What the passes have in common; `source` and `destination` are values or gradients.
+// The common part of the passes; `source` and `destination` are values or gradients.
 struct Direct {
   Direct(OneDnn& dnn, const Layer& layer, const OpOptions& options)
       : dnn(dnn), geometry(layer, options.batch) {}

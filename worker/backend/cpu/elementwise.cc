@@ -1,5 +1,4 @@
-// Layers that are a function of each element, where they could not be made part of the layer
-// before.
+// Elementwise layers that could not be fused into the layer before.
 #include "common/base/error.h"
 #include "worker/backend/cpu/kernels.h"
 #include "worker/backend/cpu/ops.h"
@@ -7,8 +6,8 @@
 namespace muster::cpu {
 namespace {
 
-// y = Value(layer, x). dx = Gradient(layer, y, dy): none where LayerTraits::passes_gradient_on.
-// Not std::max and std::clamp: a NaN must come through.
+// y = Value(layer, x). dx = Gradient(layer, y, dy): none with LayerTraits::passes_gradient_on. Not
+// std::max and std::clamp: NaN must propagate.
 float Value(const ReluSpec&, float x) { return x < 0 ? 0.0f : x; }
 
 float Value(const Relu6Spec&, float x) {

@@ -1,10 +1,10 @@
 // The gradient of the weights of a convolution over an image of few channels: a network's first
-// layer. Vectors of input channels, which oneDNN's AVX2 kernels use, are mostly empty there; here
+// layer. oneDNN's AVX2 kernels use vectors of input channels, which are mostly empty there. Here
 // vectors run over the filters, and the window's row (width x channels, contiguous in a
 // channels-last image) takes the place of the channels.
 //
-// Owner and thread: an op; made once, allocates nothing afterwards. The order of the additions
-// depends on the number of OpenMP threads only.
+// Owner and thread: an op; made once, allocates nothing afterwards. The order of the additions only
+// depends on the number of OpenMP threads.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,18 @@ namespace muster::cpu {
 
 class FewChannelsGradient {
  public:
-  // Whether this is the better way: one group, few input channels, filters a multiple of 8, and a
-  // processor without AVX-512 (whose oneDNN kernels are better).
+  // Whether this is faster than oneDNN: one group, few input channels, filters a multiple of 8, and
+  // a processor without AVX-512 (where oneDNN's kernels are faster).
   static bool Fits(const Layer& layer);
 
   FewChannelsGradient(const Layer& layer, int64_t batch);
 
-  // Of all threads.
+  // For all threads.
   size_t scratch_floats() const { return threads_ * thread_floats_; }
 
   // source: [batch, height, width, channels]; output_gradient: [batch, height, width, filters];
   // weights_gradient: [filters, kernel height, kernel width, channels]; bias_gradient: [filters],
-  // or null. All written.
+  // or null. The gradients are written, not added.
   void Run(const float* source, const float* output_gradient, float* weights_gradient,
            float* bias_gradient, float* scratch) const;
 

@@ -1,5 +1,4 @@
-// Ops of this backend compute in floats: the base of all of them, between the contract's untyped
-// addresses and loops on floats.
+// The base class of this backend's ops: converts the untyped addresses of Op to floats.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +10,7 @@
 
 namespace muster::cpu {
 
-// ForwardArgs and BackwardArgs, of floats.
+// ForwardArgs and BackwardArgs with float pointers.
 struct FloatForwardArgs {
   const float* input = nullptr;
   std::span<const float* const> inputs;
@@ -96,7 +95,7 @@ class FloatOp : public Op {
   static const float* Floats(const void* at) { return static_cast<const float*>(at); }
   static float* Floats(void* at) { return static_cast<float*>(at); }
 
-  // Kept, so that only the first call allocates.
+  // Members, so that only the first call allocates.
   std::vector<const float*> inputs_;
   std::vector<float*> gradients_;
 };

@@ -1,4 +1,4 @@
-// Small things that the own kernels share.
+// Helpers of the own kernels.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace muster::cpu {
 
-// Calls body(i) for each of n elements, which it reads and writes independently of the others.
+// Calls body(i) for each of n independent elements.
 template <typename Body>
 void ForElements(int64_t n, const Body& body) {
   constexpr int64_t kBlock = 4096;

@@ -1,9 +1,9 @@
-// What all losses do for each sample and each of its logits. A loss is a formula:
-//   kKeepsFloats                whether it keeps a float for each logit until Backward
+// The common part of all losses. A Formula has:
+//   kKeepsFloats                whether it saves a float for each logit until Backward
 //   Loss(x, own, result, kept)  the loss of one sample with logits x, all of which are finite; own:
-//                               the place of its label's logit; negative: it has none
-//   Slope(x, kept, j, own)      d loss / d x[j], divided by the factor; own: j is the label's place
-//   Factor(scale, outputs)      scale times the factor that all slopes have
+//                               the index of its label's logit, or negative if there is none
+//   Slope(x, kept, j, own)      d loss / d x[j], divided by the factor; own: j is the label's index
+//   Factor(scale, outputs)      scale times the common factor of all slopes
 #pragma once
 
 #include <cstddef>

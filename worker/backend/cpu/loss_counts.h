@@ -1,4 +1,4 @@
-// What all losses say about one sample beside its loss.
+// The results for one sample that do not depend on the kind of loss.
 #pragma once
 
 #include <cmath>
@@ -14,10 +14,10 @@ struct SampleResult {
   double loss = 0;
   bool correct = false, correct_top5 = false;  // as in LossSums
   int32_t prediction = 0;                      // the class of the first largest logit
-  bool finite = true;                          // all logits are
+  bool finite = true;                          // whether all logits are finite
 };
 
-// All but the loss.
+// Computes everything except the loss.
 inline SampleResult CountSample(std::span<const float> logits, int32_t label) {
   SampleResult result;
   for (size_t j = 0; j < logits.size(); ++j) {
@@ -29,12 +29,12 @@ inline SampleResult CountSample(std::span<const float> logits, int32_t label) {
   if (label == kNoLabel || !result.finite) return result;
   int64_t as_large = 0;
   for (const float x : logits) as_large += x >= logits[static_cast<size_t>(label)];
-  result.correct = as_large == 1;  // itself
+  result.correct = as_large == 1;  // only the label's own logit
   result.correct_top5 = as_large <= 5;
   return result;
 }
 
-// In the order of the samples, whoever computed them.
+// Adds in the order of the samples, independent of threads.
 inline LossSums AddUp(const std::vector<SampleResult>& results, int32_t* predictions) {
   LossSums sums;
   for (size_t n = 0; n < results.size(); ++n) {

@@ -2,9 +2,9 @@
 //   y_c  = x_c n_c^-β                 with n_c = bias + α Σ_{|j-c| <= r} x_j²
 //   dx_c = dy_c n_c^-β - 2 α β x_c Σ_{|j-c| <= r} dy_j y_j / n_j
 //
-// oneDNN has fast kernels for r = 2 only. Backward computes n again instead of loading it: the
-// window sum is cheaper than the memory it would take. β = 3/4, what everybody uses, needs two
-// square roots and a division; other powers go through std::pow.
+// oneDNN only has fast kernels for r = 2. Backward recomputes n instead of loading it: the window
+// sum is cheaper than the memory access. β = 3/4, the usual value, needs two square roots and a
+// division; other powers use std::pow.
 #include <omp.h>
 
 #include <algorithm>
@@ -16,8 +16,8 @@
 namespace muster::cpu {
 namespace {
 
-// to[c] = Σ_{|j-c| <= radius} row[j]. The radii of AlexNet (2) and of the tutorial (4) get loops of
-// known length.
+// to[c] = Σ_{|j-c| <= radius} row[j]. The radii of AlexNet (2) and of TensorFlow's tutorial (4) get
+// loops of constant length.
 template <int kRadius>
 inline void WindowSum(const float* row, int64_t channels, int64_t radius, float* __restrict to) {
   if constexpr (kRadius > 0) {
@@ -95,13 +95,14 @@ class Lrn : public FloatOp {
   }
 
  private:
-  // Where a thread works: one pixel's channels. `squares` and `terms` have radius_ zeros on both
-  // sides, so that no window is a special case.
+  // The buffers of a thread for one pixel's channels. `squares` and `terms` have radius_ zeros on
+  // both sides, so that windows at the edges need no special case.
   struct Rows {
     float *squares, *terms, *sum, *power, *inverse;
   };
 
-  // Calls body(radius, pixel, rows) for every pixel; radius.value is 0 when it is unusual.
+  // Calls body(radius, pixel, rows) for every pixel; radius.value is 0 for radii without a special
+  // loop.
   template <typename Body>
   void ForPixels(float* scratch, const Body& body) const {
     switch (radius_) {

@@ -1,8 +1,8 @@
 // Max pooling, channels-last.
 //
-// Forward keeps, for each output, the place in the window where its maximum was (the first of
-// equal ones). Backward goes over the inputs and adds up the gradients of the outputs that chose
-// them: every gradient is written once, nothing needs clearing, and threads never meet.
+// Forward saves, for each output, the index of its maximum within the window (the first of equal
+// ones). Backward iterates over the inputs and adds the gradients of the outputs that chose them:
+// every gradient is written once, nothing needs clearing, and threads write disjoint data.
 #include <limits>
 
 #include "worker/backend/cpu/kernels.h"
@@ -75,7 +75,7 @@ class MaxPool : public FloatOp {
  private:
   static constexpr Index kNowhere = std::numeric_limits<Index>::max();
 
-  // Calls body(offset of the input, its place in the window) for what output (o, p) sees.
+  // Calls body(offset of the input, its index in the window) for the inputs of output (o, p).
   template <typename Body>
   inline void ForInputs(int64_t o, int64_t p, const Body& body) const {
     const Range rows = rows_.Inputs(o), columns = columns_.Inputs(p);
@@ -87,7 +87,7 @@ class MaxPool : public FloatOp {
     }
   }
 
-  // Calls body(offset of the output, place in its window) for the outputs that see input (i, j).
+  // Calls body(offset of the output, index in its window) for the outputs of input (i, j).
   template <typename Body>
   inline void ForOutputs(int64_t i, int64_t j, const Body& body) const {
     const Range rows = rows_.Outputs(i), columns = columns_.Outputs(j);
@@ -99,7 +99,7 @@ class MaxPool : public FloatOp {
     }
   }
 
-  // kVectors * 8 channels from `c` on.
+  // Computes kVectors * 8 channels from `c` on.
   template <int kVectors>
   void Maximum(const float* image, int64_t o, int64_t p, int64_t c, float* output,
                Index* index) const {
@@ -112,7 +112,7 @@ class MaxPool : public FloatOp {
     ForInputs(o, p, [&](int64_t at, int32_t place) {
       for (int v = 0; v < kVectors; ++v) {
         const FloatVec x = LoadFloats(image + at + c + v * kLanes);
-        const IntVec better = (x > best[v]) | (x != x);  // a NaN wins, and stays
+        const IntVec better = (x > best[v]) | (x != x);  // a NaN wins and stays
         best[v] = better ? x : best[v];
         place_of_best[v] = better ? IntVec{} + place : place_of_best[v];
       }

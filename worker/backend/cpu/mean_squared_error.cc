@@ -1,5 +1,5 @@
-// loss = Σ (x_j - t_j)² / outputs, its gradient 2 (x - t) / outputs, where t is 1 at the label and
-// 0 elsewhere.
+// loss = Σ (x_j - t_j)² / outputs, with the gradient 2 (x - t) / outputs, where t is 1 at the label
+// and 0 elsewhere.
 #include "worker/backend/cpu/label_loss.h"
 
 namespace muster::cpu {

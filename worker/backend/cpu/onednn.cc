@@ -58,8 +58,8 @@ dnnl::primitive_attr UserScratchpad(bool relu) {
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (relu) {
     dnnl::post_ops ops;
-    // A slope of nearly nothing below zero. With 0 oneDNN takes the maximum of x and 0, and the
-    // CPU's maximum turns a NaN into 0: a network that diverged would show a finite loss.
+    // A minimal slope below zero. With 0, oneDNN uses the maximum of x and 0, and the CPU's maximum
+    // turns NaN into 0: a diverged network would show a finite loss.
     AppendRelu(ops, std::numeric_limits<float>::min());
     attributes.set_post_ops(ops);
   }

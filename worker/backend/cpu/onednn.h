@@ -1,4 +1,4 @@
-// The little of oneDNN that several ops share. Only included inside worker/backend/cpu.
+// Parts of oneDNN that several ops share. Only included inside worker/backend/cpu.
 #pragma once
 
 #include <cstddef>
@@ -27,10 +27,10 @@ struct OneDnn {
   }
 };
 
-// Cuts one scratch area, which all ops share one after the other, into the parts of one op.
+// Divides an op's scratch area, which all ops use in turn, into parts.
 class ScratchLayout {
  public:
-  // Returns the offset, in floats, of `bytes` bytes; a multiple of 64 bytes.
+  // Returns the offset of `bytes` bytes, in floats; a multiple of 64 bytes.
   size_t Add(size_t bytes);
   size_t floats() const { return floats_; }
 
@@ -38,15 +38,15 @@ class ScratchLayout {
   size_t floats_ = 0;
 };
 
-// A tensor that a primitive reads or writes, in the caller's layout outside and in the
-// primitive's layout inside. Where they differ, a copy in scratch stands between.
+// A tensor that a primitive reads or writes: in the caller's layout outside, in the primitive's
+// layout inside. If they differ, there is a copy in scratch.
 class StagedTensor {
  public:
   StagedTensor() = default;
   StagedTensor(const OneDnn& dnn, const dnnl::memory::desc& outside,
                const dnnl::memory::desc& inside, ScratchLayout& layout);
 
-  // The memory to hand to the primitive.
+  // The memory to pass to the primitive.
   const dnnl::memory& inside() const { return inside_; }
   bool staged() const { return staged_; }
 
@@ -65,7 +65,7 @@ class StagedTensor {
 class Primitive {
  public:
   Primitive() = default;
-  // `scratchpad`: of the primitive's descriptor, which was made with UserScratchpad().
+  // `scratchpad`: from the primitive's descriptor, which was made with UserScratchpad().
   Primitive(const OneDnn& dnn, const dnnl::primitive& primitive,
             const dnnl::memory::desc& scratchpad, std::unordered_map<int, dnnl::memory> arguments,
             ScratchLayout& layout);
@@ -79,17 +79,17 @@ class Primitive {
   bool has_scratchpad_ = false;
 };
 
-// Attributes that leave the scratchpad to us, with or without a relu at the end, which lets NaN
-// through.
+// Attributes for a scratchpad owned by the caller, optionally with a final relu that propagates
+// NaN.
 dnnl::primitive_attr UserScratchpad(bool relu = false);
 
-// A memory without an address yet.
+// A memory without an address.
 dnnl::memory Unbound(const OneDnn& dnn, const dnnl::memory::desc& desc);
 inline void SetAddress(dnnl::memory& memory, const float* address) {
   memory.set_data_handle(const_cast<float*>(address));
 }
 
-// True for oneDNN's plain loops, hundreds of times slower than the rest.
+// True for oneDNN's reference loops, which are hundreds of times slower than other kernels.
 bool IsReference(const char* implementation);
 
 }  // namespace muster::cpu

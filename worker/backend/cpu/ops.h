@@ -1,5 +1,5 @@
-// What each source file of the CPU backend offers to cpu_backend.cc, which finds a layer's op by
-// the type of its spec: a spec without a Make does not compile.
+// The functions through which cpu_backend.cc makes an op from the type of a layer's spec. A spec
+// without a Make does not compile.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ struct OpRequest {
   const Layer& layer;
   const OpOptions& options;
   OneDnn& dnn;
-  bool winograd;  // allowed
+  bool winograd;  // whether Winograd's algorithm is allowed
 };
 
 std::unique_ptr<Op> Make(const Conv2dSpec&, const OpRequest& request);
@@ -33,10 +33,10 @@ std::unique_ptr<LossOp> Make(const MeanSquaredErrorSpec&, const OpRequest& reque
 std::unique_ptr<LossOp> Make(const SigmoidCrossEntropySpec&, const OpRequest& request);
 template <ElementwiseSpec Spec>
 std::unique_ptr<Op> Make(const Spec& spec, const OpRequest& request);
-// Moves nothing: has none.
+// Flatten moves nothing and has no op.
 inline std::nullptr_t Make(const FlattenSpec&, const OpRequest&) { return nullptr; }
 
-// Part of Make(MeanSquaredErrorSpec): of values.
+// The part of Make(MeanSquaredErrorSpec) for values.
 std::unique_ptr<LossOp> MakeValueError(const OpOptions& options);
 // Part of Make(PoolSpec).
 std::unique_ptr<Op> MakeAvgPool(const Layer& layer, const OpOptions& options);

@@ -22,7 +22,7 @@ void MultiplyBlock(const float* a, int64_t a_panel, const float* b, int64_t b_pa
     }
   }
   for (int64_t c = 0; c < channels; c += kLanes, a += a_panel) {
-// More, and GCC 12 runs out of registers.
+// With more unrolling GCC 12 runs out of registers.
 #pragma GCC unroll 1
     for (int64_t lane = 0; lane < kLanes; ++lane, b += kLanes) {
       FloatVec row[kPanels];
@@ -83,7 +83,7 @@ void ForPanels(int64_t panels, const Body& body) {
   }
 }
 
-// Whether this processor computes two panels at a time.
+// Whether this processor computes two panels together.
 bool IsWide() {
 #ifdef __x86_64__
   static const bool wide = __builtin_cpu_supports("avx512f") &&
@@ -94,7 +94,7 @@ bool IsWide() {
 #endif
 }
 
-// What is cut into strips: panels, or pairs of them.
+// The unit of strips: panels, or pairs of them.
 int64_t Pieces(int64_t panels) { return IsWide() ? (panels + 1) / 2 : panels; }
 
 }  // namespace
@@ -116,7 +116,7 @@ void MultiplyStrip(const ConstPanels& a, const ConstPanels& b, const Panels& out
                                 strip.size(), first);
   }
 #endif
-  // As many rows of a strip of b as stay in the first-level cache while those of a go by.
+  // Rows of a strip of b that fit into the L1 cache while those of a are read.
   constexpr int64_t kChannels = 256;
   ForPanels(strip.size(), [&]<int kPanels>() {
     for (int64_t c = 0; c < channels; c += kChannels) {

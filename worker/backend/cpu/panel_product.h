@@ -1,8 +1,8 @@
-// Products of matrices that lie in panels: a matrix of rows x channels as [channels / 8][row][8],
-// so that the innermost loops read memory in order and nothing is packed before they start.
+// Products of matrices in panels: a matrix of rows x channels is stored as [channels / 8][row][8],
+// so that the innermost loops read memory sequentially without packing.
 //
-// One matrix product is cut into strips of up to three panels of its result; different strips may
-// be computed by different threads, and the bits depend on neither.
+// A matrix product is cut into strips of up to three panels of its result. Strips may be computed
+// by different threads; the bits depend neither on threads nor on strips.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace muster::cpu {
 
-// A matrix in panels; `panel` is the distance of two panels, in floats, at least 8 x rows.
+// A matrix in panels; `panel` is the distance between panels in floats, at least 8 x rows.
 struct Panels {
   float* data;
   int64_t panel;
@@ -23,22 +23,23 @@ struct ConstPanels {
   int64_t panel;
 };
 
-// How many strips a result of that many panels has, and the panels of one. With AVX2 two or three
-// (one where there is only one), so that their sums and operands fill its 16 registers; with
-// AVX-512 as many pairs of them.
+// The number of strips of a result with `panels` panels, and the panels of one strip. A strip has
+// two or three panels with AVX2 (or a single one), so that sums and operands fill its 16 registers;
+// with AVX-512 the same number of pairs.
 int64_t StripCount(int64_t panels);
 Range Strip(int64_t panels, int64_t strip);
 
-// out[r][k] = Σ_c a[r][c] b[c][k] where `first`, else += it, for the panels `strip` of k (counted
-// in the whole of b and out).
+// out[r][k] = Σ_c a[r][c] b[c][k] if `first`, else +=, for the panels `strip` of k (counted in the
+// whole of b and out).
 //   a: rows x channels; b: channels x outputs, its rows the channels; out: rows x outputs.
-// `channels` is a multiple of 8. Each sum goes over c in order, from what is there.
+// `channels` is a multiple of 8. Each sum adds to the initial value in the order of c.
 void MultiplyStrip(const ConstPanels& a, const ConstPanels& b, const Panels& out, int64_t rows,
                    int64_t channels, const Range& strip, bool first);
 
-// sums[k][c] += Σ_r a[r][k] b[r][c], or = where `first`, for the panels `strip` of c.
-//   a: rows x outputs; b: rows x channels; sums: plain, with `row` floats from one k to the next.
-// `outputs` is a multiple of 8. Sums over r in order, and adds the sum to what is there.
+// sums[k][c] += Σ_r a[r][k] b[r][c], or = if `first`, for the panels `strip` of c.
+//   a: rows x outputs; b: rows x channels; sums: row-major, with `row` floats from one k to the
+//   next.
+// `outputs` is a multiple of 8. Sums in the order of r, then adds the sum to the former value.
 void AddOuterStrip(const ConstPanels& a, const ConstPanels& b, float* sums, int64_t row,
                    int64_t rows, int64_t outputs, const Range& strip, bool first);
 

@@ -1,5 +1,5 @@
-// Which inputs an output of a pooling layer sees, and which outputs see an input, along one axis.
-// Worked out once: the kernels ask for every pixel.
+// The inputs of each output of a pooling layer, and the outputs of each input, along one axis.
+// Computed once, because the kernels need them for every pixel.
 #pragma once
 
 #include <algorithm>
@@ -27,9 +27,9 @@ class PoolAxis {
     }
   }
 
-  // Inputs that output `o` sees, padding left out; input i is place i - Start(o) of the window.
+  // The inputs of output `o` without padding; input i has index i - Start(o) in the window.
   const Range& Inputs(int64_t o) const { return inputs_[static_cast<size_t>(o)]; }
-  // Outputs that see input `i`.
+  // The outputs of input `i`.
   const Range& Outputs(int64_t i) const { return outputs_[static_cast<size_t>(i)]; }
   int64_t Start(int64_t o) const { return o * stride_ - pad_before_; }
 

@@ -1,4 +1,4 @@
-// The weights of a convolution in the layout that a oneDNN primitive wants.
+// The weights of a convolution in the layout of a oneDNN primitive.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace muster::cpu {
 
-// A copy, made anew when the weights' version changes; or, where the primitive takes the weights as
-// they are, no copy. Allocate comes before the first Update.
+// A copy that is renewed when the weights' version changes; no copy if the primitive accepts the
+// weights' own layout. Allocate must precede the first Update.
 class ReorderedWeights {
  public:
   ReorderedWeights(const OneDnn& dnn, const dnnl::memory::desc& outside,
@@ -19,11 +19,11 @@ class ReorderedWeights {
 
   const dnnl::memory::desc& layout() const { return layout_; }
   size_t bytes() const { return same_ ? 0 : layout_.get_size(); }
-  void Allocate();  // once; does nothing the second time
+  void Allocate();  // only allocates in the first call
 
-  // The memory to hand to the primitive.
+  // The memory to pass to the primitive.
   const dnnl::memory& inside() const { return inside_; }
-  // Does nothing where it has this version.
+  // Does nothing if the copy has this version.
   void Update(OneDnn& dnn, const float* weights, int64_t version);
 
  private:

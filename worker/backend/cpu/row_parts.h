@@ -1,6 +1,6 @@
-// Cuts a matrix of rows x channels for kernels that add up its rows: into parts, which threads take
-// and whose sums are combined in order, and the parts into blocks that stay in the first-level
-// cache. Depends on the shape alone, so the sums do not depend on the number of threads.
+// Divides a matrix of rows x channels for kernels that sum its rows: into parts, which threads take
+// and whose sums are combined in order, and parts into blocks that fit into the L1 cache. The
+// division only depends on the shape, so the sums do not depend on the number of threads.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// loss = Σ (log(1 + exp(x_j)) - t_j x_j) / outputs, its gradient (1 / (1 + exp(-x)) - t) / outputs,
-// where t is 1 at the label and 0 elsewhere.
+// loss = Σ (log(1 + exp(x_j)) - t_j x_j) / outputs, with the gradient (1 / (1 + exp(-x)) - t) /
+// outputs, where t is 1 at the label and 0 elsewhere.
 #include <algorithm>
 #include <cmath>
 
@@ -15,7 +15,7 @@ struct SigmoidCrossEntropy {
     double sum = 0;
     for (size_t j = 0; j < logits.size(); ++j) {
       const double x = logits[j];
-      // Without an overflow for large x.
+      // Does not overflow for large x.
       sum += std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
       if (static_cast<int64_t>(j) == own) sum -= x;
     }

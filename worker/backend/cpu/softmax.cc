@@ -14,7 +14,7 @@ class Softmax : public FloatOp {
       : channels_(layer.input_shape.channels),
         pixels_(options.batch * layer.input_shape.height * layer.input_shape.width) {}
 
-  // Not finite where any input of the pixel is a NaN or +infinity.
+  // The output is not finite if any input of the pixel is NaN or +infinity.
   void ForwardFloats(const FloatForwardArgs& args) override {
     ParallelFor(pixels_, [&](int64_t pixel) {
       const float* const x = args.input + pixel * channels_;

@@ -1,5 +1,5 @@
-// loss = -Σ t_j log softmax(x)_j = log Σ exp(x_j) - Σ t_j x_j, its gradient softmax(x) - t, where t
-// is 1 - smoothing at the label and smoothing / outputs more everywhere.
+// loss = -Σ t_j log softmax(x)_j = log Σ exp(x_j) - Σ t_j x_j, with the gradient softmax(x) - t,
+// where t is smoothing / outputs everywhere, plus 1 - smoothing at the label.
 #include <cmath>
 
 #include "worker/backend/cpu/label_loss.h"
@@ -14,7 +14,7 @@ struct SoftmaxCrossEntropy {
 
   double Loss(std::span<const float> x, int64_t own, const SampleResult& result,
               float* probability) const {
-    // Never hidden: an infinity below the maximum would vanish in the sum.
+    // Forces NaN for non-finite logits: a -infinity would vanish in the sum.
     const float largest = result.finite ? x[static_cast<size_t>(result.prediction)]
                                         : std::numeric_limits<float>::quiet_NaN();
     double sum = 0, below = 0;  // below: Σ (x_j - largest)

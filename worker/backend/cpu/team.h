@@ -1,5 +1,5 @@
-// OpenMP's parallel regions. All of this backend are here: libgomp is built without
-// ThreadSanitizer, which has to be told that a region ends before its caller goes on.
+// OpenMP's parallel regions. All regions of this backend are here: libgomp is built without
+// ThreadSanitizer, which must be informed that a region ends before its caller continues.
 #pragma once
 
 #include <omp.h>
@@ -14,7 +14,7 @@ namespace internal {
 inline char end_of_region;
 }  // namespace internal
 
-// Calls body(thread) in each of `threads` threads, 0 being the caller's.
+// Calls body(thread) in each of `threads` threads; 0 is the caller's.
 template <typename Body>
 void InTeam(int threads, const Body& body) {
 #pragma omp parallel num_threads(threads)
@@ -25,8 +25,8 @@ void InTeam(int threads, const Body& body) {
   TsanAcquire(&internal::end_of_region);
 }
 
-// Calls body(i) for i in [0, n), spread over the OpenMP threads in fixed equal parts. The bodies
-// must write different places: then the result does not depend on the number of threads.
+// Calls body(i) for i in [0, n) in fixed equal parts on the OpenMP threads. The bodies must write
+// disjoint data, so the result does not depend on the number of threads.
 template <typename Body>
 void ParallelFor(int64_t n, const Body& body) {
 #pragma omp parallel
@@ -38,7 +38,8 @@ void ParallelFor(int64_t n, const Body& body) {
   TsanAcquire(&internal::end_of_region);
 }
 
-// After a region of a library: what the threads of the team have done is done.
+// After a parallel region of a library: informs ThreadSanitizer that the team's threads have
+// finished.
 inline void AfterForeignRegion() {
 #ifdef __SANITIZE_THREAD__
   InTeam(omp_get_max_threads(), [](int) {});

@@ -1,5 +1,5 @@
-// mean_squared_error over one output: loss = (x - t)², its gradient 2 (x - t), where t is the float
-// whose bits the label has.
+// mean_squared_error over one output: loss = (x - t)², with the gradient 2 (x - t), where the label
+// holds the bits of the float t.
 #include <bit>
 
 #include "worker/backend/cpu/loss_counts.h"
@@ -34,7 +34,7 @@ class ValueError final : public LossOp {
   }
 
  private:
-  // NaN, not 0, of an x that is not finite.
+  // NaN, not 0, if x is not finite.
   static double Difference(float x, int32_t label) {
     return double{x} - (label == kNoLabel ? x : std::bit_cast<float>(label));
   }

@@ -1,5 +1,5 @@
-// Eight floats at a time, in the compiler's own vector types: AVX2 instructions here, and correct
-// code anywhere else.
+// Vectors of eight floats as compiler vector types: AVX2 instructions if available, and portable
+// code otherwise.
 #pragma once
 
 #ifdef __AVX2__
@@ -26,11 +26,11 @@ inline FloatVec LoadFloats(const float* from) { return Load<FloatVec>(from); }
 inline void Store(float* to, FloatVec vec) { std::memcpy(to, &vec, sizeof(vec)); }
 inline FloatVec Broadcast(float value) { return value - FloatVec{}; }
 
-// Small integers are kept in bytes where they fit, and in 32 bits where they do not.
+// Small integers are stored in bytes if they fit, else in 32 bits.
 inline IntVec LoadIndices(const int32_t* from) { return Load<IntVec>(from); }
 inline IntVec LoadIndices(const uint8_t* from) {
 #ifdef __AVX2__
-  // GCC 12 makes of the conversion below eight loads and inserts, in place of one instruction.
+  // GCC 12 compiles the conversion below to eight loads and inserts instead of one instruction.
   return reinterpret_cast<IntVec>(
       _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
 #else

@@ -20,10 +20,10 @@ class CpuWeightLayouts final : public WeightLayouts {
   size_t bytes() const override;
   void Allocate() override;
 
-  // The one for these arguments, made when it is first asked for. Valid as long as this object.
+  // The copy for these arguments, made by the first call. Valid as long as this object.
   winograd::TransformedWeights& Transformed(int layer, int64_t inputs, int64_t outputs,
                                             winograd::TransformedWeights::Use use);
-  // Likewise; `outside` follows from the layer.
+  // Likewise; `outside` must depend on the layer only.
   ReorderedWeights& Reordered(const OneDnn& dnn, int layer, const dnnl::memory::desc& outside,
                               const dnnl::memory::desc& inside);
 

@@ -8,8 +8,8 @@
 namespace muster::cpu::winograd {
 namespace {
 
-// Tiles at a time: as many as let both sets of transformed values stay in the outer caches, but
-// enough that the weights, which are read once per block, cost little.
+// The number of tiles in a block: few enough for both sets of transformed values to stay in the
+// outer caches, and enough to make reading the weights, once for each block, cheap.
 int64_t BlockTiles(int64_t tiles, int64_t channels) {
   constexpr int64_t kBlockFloats = 1 << 20;
   const int64_t fitting = kBlockFloats / (kPositions * channels) / 4 * 4;

@@ -1,7 +1,7 @@
 // A 3x3 convolution of stride 1 by Winograd's F(2x2, 3x3): forward, and backward with respect to
-// the input, which is the same with turned filters.
+// the input, which is the same with rotated filters.
 //
-// Block by block of tiles, so that what is transformed stays in the cache: all channels of the
+// Works in blocks of tiles, so that transformed data stays in the cache: all channels of the
 // block's 4x4 squares are transformed, multiplied with the weights in each of the 16 positions, and
 // transformed back to 2x2 squares of the result. Results depend neither on the number of threads
 // nor on the size of the blocks.
@@ -18,14 +18,15 @@ namespace muster::cpu::winograd {
 
 class Convolution {
  public:
-  // result(y, x) = Σ source(y + i - top, x + j - left) * filter(i, j), where pixels outside of the
+  // result(y, x) = Σ source(y + i - top, x + j - left) * filter(i, j), where pixels outside the
   // source are zero. Channels of both are multiples of 8.
   Convolution(int64_t batch, const Shape& source, const Shape& result, int64_t top, int64_t left);
 
   size_t scratch_floats() const { return source_tiles_.floats() + result_tiles_.floats(); }
 
-  // What is done to the result in the same pass: the bias is added, then relu (NaN stays NaN), then
-  // it is zeroed where `mask`, of the result's shape, is not above zero. Null and false: nothing.
+  // Applied to the result in the same pass, in this order: adds the bias, applies relu (NaN stays
+  // NaN), zeroes where `mask`, of the result's shape, is not above zero. Null and false have no
+  // effect.
   struct Finish {
     const float* bias = nullptr;
     bool relu = false;

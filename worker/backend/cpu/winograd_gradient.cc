@@ -8,7 +8,8 @@
 namespace muster::cpu::winograd {
 namespace {
 
-// Tiles at a time: more than in forward, since each block reads and writes all the sums.
+// The number of tiles in a block: more than in forward, because each block reads and writes all
+// sums.
 int64_t BlockTiles(int64_t tiles, int64_t channels) {
   constexpr int64_t kBlockFloats = 1 << 20;
   const int64_t fitting = kBlockFloats / (kPositions * channels) / 4 * 4;

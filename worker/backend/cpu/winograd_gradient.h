@@ -1,10 +1,10 @@
-// The gradient of the weights and the bias of a 3x3 convolution of stride 1, by the transposed
-// form of Winograd's F(2x2, 3x3), which is F(3x3, 2x2).
+// The gradient of the weights and the bias of a 3x3 convolution of stride 1, by the transposed form
+// of Winograd's F(2x2, 3x3), which is F(3x3, 2x2).
 //
-// Block by block of tiles: the 4x4 squares of the input and the 2x2 squares of the output's
+// Works in blocks of tiles: the 4x4 squares of the input and the 2x2 squares of the output's
 // gradient are transformed, and in each of the 16 positions the products of all tiles are added to
-// a matrix of outputs x inputs. At the end those are transformed to 3x3 windows. Sums run in an
-// order that depends on the shape alone, not on the number of threads.
+// a matrix of outputs x inputs. At the end these are transformed to 3x3 windows. The order of
+// additions only depends on the shape, not on the number of threads.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,8 @@ class WeightsGradient {
   size_t scratch_floats() const;
 
   // source: [batch, height, width, inputs]; output_gradient: [batch, height, width, outputs];
-  // weights_gradient: [outputs, 3, 3, inputs]; bias_gradient: [outputs], or null. All written.
+  // weights_gradient: [outputs, 3, 3, inputs]; bias_gradient: [outputs], or null. The gradients are
+  // written, not added.
   void Run(const float* source, const float* output_gradient, float* weights_gradient,
            float* bias_gradient, float* scratch) const;
 

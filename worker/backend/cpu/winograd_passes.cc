@@ -1,4 +1,4 @@
-// Convolution passes by Winograd's F(2x2, 3x3), and which convolutions they are for.
+// Convolution passes by Winograd's F(2x2, 3x3), and the choice of convolutions that use it.
 #include "worker/backend/cpu/convolution_passes.h"
 #include "worker/backend/cpu/weight_layouts.h"
 #include "worker/backend/cpu/winograd_convolution.h"
@@ -34,7 +34,7 @@ class WinogradForward : public ForwardPass {
   TransformedWeights& weights_;
 };
 
-// dx(y, x) = Σ dy(y + top - i, x + left - j) w(i, j): the turned filter, padded by 2 - top, 2 -
+// dx(y, x) = Σ dy(y + top - i, x + left - j) w(i, j): the rotated filter, padded by 2 - top, 2 -
 // left.
 class WinogradBackwardData : public BackwardPass {
  public:
@@ -81,10 +81,10 @@ class WinogradBackwardWeights : public BackwardPass {
 
 }  // namespace
 
-// Measured on Zen 3 against oneDNN 2.6's AVX2 kernels. With 8 channels the transforms cost what the
-// products save. With fewer than 16 tiles, transforming the weights costs more than the rest: it
-// shows from 512 channels on. Images down to 2x2 gain, although half of a tile and more lies
-// outside of them. With AVX-512 both do twice as much a cycle.
+// Measured on Zen 3 against oneDNN 2.6's AVX2 kernels. With 8 channels the transforms cost as much
+// as the products save. With fewer than 16 tiles, transforming the weights costs more than
+// everything else, noticeably from 512 channels on. Images down to 2x2 gain, although more than
+// half of a tile lies outside them. With AVX-512 both are twice as fast per cycle.
 bool WinogradFits(const Layer& layer, int64_t batch) {
   constexpr int64_t kLeastChannels = 16, kLeastTiles = 16;
   const auto& spec = std::get<Conv2dSpec>(layer.spec);

@@ -1,4 +1,4 @@
-// How images are cut into the tiles of Winograd's F(2x2, 3x3), and where the transformed tiles lie.
+// The tiles of Winograd's F(2x2, 3x3) and the layout of the transformed tiles.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,8 @@ struct Tile {
   int64_t image, row, column;
 };
 
-// The 2x2 tiles that cover a batch of images; the last ones may stand out at the right and below.
+// The 2x2 tiles that cover a batch of images; the last ones may extend beyond the right and lower
+// edges.
 class TileGrid {
  public:
   TileGrid(int64_t batch, const Shape& image)
@@ -40,8 +41,8 @@ struct Square {
   Float* pixels[kSize][kSize];
 };
 
-// The square whose upper left pixel is (row, column), which may be negative. Pixels outside of the
-// image are at `outside`.
+// The square whose upper left pixel is (row, column), which may be negative. Pixels outside the
+// image have the address `outside`.
 template <int kSize, typename Float>
 inline Square<kSize, Float> SquareAt(Float* images, const Shape& shape, int64_t image, int64_t row,
                                      int64_t column, Float* outside) {
@@ -58,8 +59,8 @@ inline Square<kSize, Float> SquareAt(Float* images, const Shape& shape, int64_t 
 }
 
 // 16 matrices of tiles x channels, one for each position, each in panels. The distances are odd
-// numbers of cache lines: the transforms write one vector to each matrix at a time, and powers of
-// two would have them all in the same set of the cache.
+// numbers of cache lines: the transforms write to all matrices in turn, and powers of two would map
+// them to the same cache set.
 class TileMatrices {
  public:
   TileMatrices(int64_t tiles, int64_t channels)
@@ -75,8 +76,8 @@ class TileMatrices {
   int64_t panel_, position_;
 };
 
-// What one thread transforms at a time: a few tiles and channels, whose 16 streams of results stay
-// in the first-level cache until their lines are full.
+// A thread's unit of transformation: a few tiles and channels, whose 16 streams of results stay in
+// the L1 cache until their lines are full.
 struct TransformPart {
   Range tiles, panels;
 };
@@ -96,7 +97,7 @@ class TransformParts {
   int64_t tiles_, panels_, strips_;
 };
 
-// Transforms 4x4 squares of channels-last images: the tiles' own 2x2 pixels and one around them.
+// Transforms 4x4 squares of channels-last images: the tiles' own 2x2 pixels and a border of one.
 class SourceTransform {
  public:
   // The square of a tile at (row, column) begins at (row - top, column - left).

@@ -10,14 +10,15 @@
 //        0 -1  1  0          1/2 -1/2 1/2         0  1 -1 -1
 //        0  1  0 -1           0   0   1
 //
-// 16 products in place of 36, and over many channels the products of each of the 16 positions are
-// one matrix product. The derivative of all this is the same matrices transposed: dg = G' [(A dy
-// A') * (B' d B)] G, where dy is 2x2.
+// This takes 16 products instead of 36, and over many channels the products of each of the 16
+// positions are one matrix product. The derivative uses the same matrices transposed: dg = G' [(A
+// dy A') * (B' d B)] G, where dy is 2x2.
 //
-// Nothing but additions and halves, so that rounding stays near that of the direct sum; and a value
-// that is not finite makes every result that it takes part in not finite.
+// The transforms only use additions and halves, so rounding stays near that of the direct sum, and
+// a non-finite value makes every result that it contributes to non-finite.
 //
-// get(row, column) returns, put(position, vector) takes; positions are counted row by row.
+// get(row, column) returns a vector, put(position, vector) stores one; positions are counted row by
+// row.
 #pragma once
 
 #include "worker/backend/cpu/vec.h"

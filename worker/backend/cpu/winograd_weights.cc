@@ -61,7 +61,7 @@ ConstPanels TransformedWeights::At(int64_t position) const {
   return {data_.floats().data() + position * position_, rows * kLanes};
 }
 
-// Vectors go over the inputs, as the weights lie; the panels want them over the outputs.
+// Vectors run over the inputs as in the weights; the panels need them over the outputs.
 void TransformedWeights::TransformForward(const float* weights, int64_t output) {
   for (int64_t c = 0; c < inputs_; c += kLanes) {
     FloatVec rows[kPositions][kLanes];

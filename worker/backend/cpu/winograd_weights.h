@@ -1,6 +1,6 @@
-// The weights of a 3x3 convolution, transformed for Winograd's F(2x2, 3x3): made once per version,
-// since several slices of a step and the batches of an evaluation share them. Takes 16/9 of the
-// weights' memory.
+// The weights of a 3x3 convolution, transformed for Winograd's F(2x2, 3x3). Made once for each
+// version, because the slices of a step and the batches of an evaluation share them. Takes 16/9 of
+// the weights' memory.
 #pragma once
 
 #include <cstddef>
@@ -16,18 +16,18 @@ class TransformedWeights {
  public:
   enum class Use {
     kForward,       // 16 matrices of inputs x outputs
-    kBackwardData,  // 16 matrices of outputs x inputs, of the filters turned by 180 degrees
+    kBackwardData,  // 16 matrices of outputs x inputs, with the filters rotated by 180 degrees
   };
-  // Both multiples of 8. Allocate comes before the first Update.
+  // Both are multiples of 8. Allocate must precede the first Update.
   TransformedWeights(int64_t inputs, int64_t outputs, Use use);
 
   size_t bytes() const;
-  void Allocate();  // once; does nothing the second time
+  void Allocate();  // only allocates in the first call
 
-  // weights: [outputs, 3, 3, inputs]. Does nothing where it has this version.
+  // weights: [outputs, 3, 3, inputs]. Does nothing if it has this version.
   void Update(const float* weights, int64_t version);
 
-  // For MultiplyStrip.
+  // The operand for MultiplyStrip.
   ConstPanels At(int64_t position) const;
 
  private:

@@ -1,4 +1,4 @@
-// Ops of several inputs: add and concat.
+// Ops with several inputs: add and concat.
 #include "common/base/error.h"
 #include "worker/backend/cuda/kernels.h"
 #include "worker/backend/cuda/ops.h"

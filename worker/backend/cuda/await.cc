@@ -14,7 +14,7 @@ bool HasHappened(cudaEvent_t event) {
   return true;
 }
 
-// A wait of the driver's own has no deadline. What is short is not worth a sleep.
+// The driver's own waits have no deadline. Short waits do not sleep.
 bool AwaitEvent(cudaEvent_t event, double seconds) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::microseconds kSpin{50}, kShort{20}, kLong{200};

@@ -1,13 +1,13 @@
-// The host's wait for an event of the card.
+// Waits of the host for an event of the GPU.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 namespace muster::cuda {
 
-// Whether it has happened; throws what failed on the card since.
+// Whether the event has happened; throws an error of the GPU since then.
 bool HasHappened(cudaEvent_t event);
-// Waits for that, up to `seconds`.
+// Waits until HasHappened(event), at most `seconds`, and returns it.
 bool AwaitEvent(cudaEvent_t event, double seconds);
 
 }  // namespace muster::cuda

@@ -1,11 +1,11 @@
-// Batch normalisation; worker/backend/cpu/batch_norm.cc has the formulas, and what is fused.
+// Batch normalization; worker/backend/cpu/batch_norm.cc has the formulas and the list of fused ops.
 #include "worker/backend/cuda/column_sums.h"
 
 namespace muster::cuda {
 namespace {
 
-// The sums of x - shift and its square, where shift is the first value of the part: without it
-// Σx² - (Σx)²/n would lose all digits where the mean is large against the spread.
+// The sums of x - shift and of its square, where shift is the part's first value: without it Σx² -
+// (Σx)²/n would lose all digits if the mean is large compared to the spread.
 template <typename T>
 struct FirstOfPart {
   const T* in;
@@ -36,7 +36,8 @@ __device__ inline void SetInverse(const NormState& state, int64_t c, float epsil
   state.slope[c] = scale[c] * state.inverse[c];
 }
 
-// Part by part: the mean so far, and the squared distances from it (Chan, Golub, LeVeque 1979).
+// Combines the parts: the mean so far, and the squared distances from it (Chan, Golub, LeVeque
+// 1979).
 template <typename T>
 __global__ void StatisticsKernel(const T* in, int64_t rows, int parts, int channels,
                                  const double* scratch, float epsilon, const float* scale,
@@ -57,7 +58,7 @@ __global__ void StatisticsKernel(const T* in, int64_t rows, int parts, int chann
     }
     const double variance = squares / n;
     state.mean[c] = static_cast<float>(mean);
-    state.variance[c] = variance < 0 ? 0.0f : static_cast<float>(variance);  // a NaN comes through
+    state.variance[c] = variance < 0 ? 0.0f : static_cast<float>(variance);  // NaN propagates
     SetInverse(state, c, epsilon, scale);
   }
 }
@@ -71,20 +72,21 @@ __global__ void GivenStatisticsKernel(const float* mean, const float* variance, 
   }
 }
 
-// The same expression in both directions: where backward finds the sign of z again, it must be the
-// one that forward saw.
+// Forward and backward must use the same expression, so that backward recomputes the same sign of
+// z.
 __device__ inline float Affine(float x, const NormState& state, const float* shift, int channel) {
   return fmaf(x - state.mean[channel], state.slope[channel], shift[channel]);
 }
 
-// A NaN comes through.
+// NaN propagates.
 __device__ inline float Activate(Activation activation, float z) {
   if (activation == Activation::kNone) return z;
   const float positive = z < 0 ? 0.0f : z;
   return activation == Activation::kRelu6 && positive > 6 ? 6.0f : positive;
 }
 
-// dy where the activation let its argument (or, equally, its result) y pass, else zero.
+// dy where the activation passed its argument y, else zero. `y` may also be the activation's
+// result.
 __device__ inline float Mask(Activation activation, float dy, float y) {
   if (activation == Activation::kNone) return dy;
   if (!(y > 0)) return 0;
@@ -109,7 +111,7 @@ __global__ void NormaliseKernel(NormState state, const float* shift, Activation 
   }
 }
 
-// What backward looks at.
+// The tensors that backward reads.
 template <typename T>
 struct NormTensors {
   const T *in, *out, *out_gradient;

@@ -13,18 +13,18 @@ namespace {
 
 double Megabytes(size_t bytes) { return static_cast<double>(bytes) * 1e-6; }
 
-// "13.0" of 13000.
+// Formats 13000 as "13.0".
 std::string VersionText(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
 int Attribute(cudaDeviceAttr attribute, int card) {
   int value = 0;
-  Check(cudaDeviceGetAttribute(&value, attribute, card), "be asked what it is");
+  Check(cudaDeviceGetAttribute(&value, attribute, card), "be queried");
   return value;
 }
 
-// Variables by which NVIDIA's libraries round otherwise than they are asked to.
+// Variables that change the rounding of NVIDIA's libraries.
 std::string Overrides() {
   std::string text;
   for (const char* const name :
@@ -35,8 +35,8 @@ std::string Overrides() {
   return text;
 }
 
-// The launcher has locked a card for this worker, and names it by its UUID: other workers may have
-// cards that work.
+// Whether the launcher has assigned a GPU to this worker by its UUID. Then other workers may have
+// GPUs that work.
 bool HasCardOfItsOwn() {
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
   const std::string_view name = visible == nullptr ? "" : visible;
@@ -53,40 +53,39 @@ Card::Card(const CudaOptions& options) : options_(options) {
 }
 
 void Card::FindCard() {
-  int count = 0;  // left alone where there is no driver
+  int count = 0;  // unchanged if there is no driver
   const cudaError_t found = cudaGetDeviceCount(&count);
   if (found == cudaErrorInsufficientDriver) {
     (void)cudaGetLastError();
-    throw NoGpu(
-        ExitCode::kFailure,
-        "no NVIDIA driver (libcuda.so.1) that is new enough for CUDA {} is on this machine; "
-        "install one, or set worker.backend=CPU",
-        VersionText(CUDART_VERSION));
+    throw NoGpu(ExitCode::kFailure,
+                "this machine has no NVIDIA driver (libcuda.so.1) for CUDA {} or later; install "
+                "one, or set worker.backend=CPU",
+                VersionText(CUDART_VERSION));
   }
   const bool none = found == cudaErrorNoDevice || (found == cudaSuccess && count == 0);
   if (none && HasCardOfItsOwn()) Check(cudaErrorNoDevice, "be found");
   if (none) {
     (void)cudaGetLastError();
     throw NoGpu(ExitCode::kFailure,
-                "there is no card that CUDA can use (CUDA_VISIBLE_DEVICES may hide it; `muster "
-                "gpus` shows what is there); set worker.backend=CPU to compute without");
+                "CUDA finds no usable GPU (CUDA_VISIBLE_DEVICES may hide it; `muster gpus` lists "
+                "the GPUs); set worker.backend=CPU to compute without a GPU");
   }
   Check(found, "be found");
   card_ = options_.card % count;
   Enter();
   cudaDeviceProp properties{};
-  Check(cudaGetDeviceProperties(&properties, card_), "be asked what it is");
+  Check(cudaGetDeviceProperties(&properties, card_), "be queried");
   name_ = properties.name;
   architecture_ = fmt::format("sm_{}{}", properties.major, properties.minor);
   has_tf32_ = properties.major >= 8;
   if (!HasCode()) {
     throw Error(ExitCode::kFailure,
-                "this build has no code that {} ({}) runs: it has some for {}; build with "
-                "MUSTER_CUDA_ARCHITECTURES (docs/CUDA.md), or set worker.backend=CPU",
+                "this build has no code for {} ({}), only for {}; build with "
+                "MUSTER_CUDA_ARCHITECTURES (docs/GPUS.md), or set worker.backend=CPU",
                 name_, architecture_, Architectures());
   }
   multiprocessors_ = properties.multiProcessorCount;
-  // Of 256 threads, all that its multiprocessors can hold: of some kinds 4 or 6 each, of others 8.
+  // Blocks of 256 threads that its multiprocessors can hold together: 4, 6 or 8 each.
   most_blocks_ = std::max(1, properties.maxThreadsPerMultiProcessor / 256) * multiprocessors_;
   total_bytes_ = properties.totalGlobalMem;
   registers_read_only_ = Attribute(cudaDevAttrHostRegisterReadOnlySupported, card_) != 0;
@@ -97,10 +96,11 @@ void Card::MakeLibraries() {
   cublasHandle_t cublas{};
   Check(cublasCreate(&cublas), "start cuBLAS");
   cublas_ = CublasHandle(cublas);
-  Check(cublasSetStream(cublas, stream(Queue::kCompute)), "give cuBLAS its stream");
-  Check(cublasSetWorkspace(cublas, workspace_.get(), kWorkspaceBytes), "give cuBLAS its workspace");
-  // Fp32 is never silently TF32: which one is said with each product. Partial sums of products in
-  // BF16 stay in float, which cuBLAS would by default round to the result's type.
+  Check(cublasSetStream(cublas, stream(Queue::kCompute)), "set the stream of cuBLAS");
+  Check(cublasSetWorkspace(cublas, workspace_.get(), kWorkspaceBytes),
+        "set the workspace of cuBLAS");
+  // FP32 must not silently become TF32: each product names its compute type. Partial sums of
+  // products in BF16 stay in float; by default cuBLAS would round them to the result's type.
   constexpr auto kMath = static_cast<cublasMath_t>(
       CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
   Check(cublasSetMathMode(cublas, kMath), "set up cuBLAS");
@@ -117,17 +117,16 @@ void Card::MakeLibraries() {
   }
 }
 
-// Cards before sm_80 may have none: better said now than by the first product.
+// GPUs before sm_80 may not support it. Report this now, not at the first product.
 void Card::RequireBf16() const {
   if (activation_type() != ElementType::kBFloat16) return;
   constexpr int kSize = 16;
   const LtShape shape{.rows = kSize, .columns = kSize, .inner = kSize, .type = CUDA_R_16BF};
   if (LtProduct(*this, shape).supported()) return;
-  throw Error(
-      ExitCode::kFailure,
-      "worker.precision=BF16, but cuBLAS multiplies no bfloat16 on {} ({}): expected a card "
-      "of sm_80 or later; set worker.precision=FP32",
-      name_, architecture_);
+  throw Error(ExitCode::kFailure,
+              "worker.precision=BF16, but cuBLAS has no bfloat16 products on {} ({}): expected a "
+              "GPU with sm_80 or later; set worker.precision=FP32",
+              name_, architecture_);
 }
 
 void Card::Enter() const { Check(cudaSetDevice(card_), "be used"); }
@@ -139,14 +138,14 @@ cublasComputeType_t Card::compute_type() const {
 
 std::string Card::Arithmetic() const {
   int runtime = 0, cublas = 0;
-  Check(cudaRuntimeGetVersion(&runtime), "be asked for its version");
-  Check(cublasGetVersion(cublas_.get(), &cublas), "be asked for its version");
+  Check(cudaRuntimeGetVersion(&runtime), "report the CUDA version");
+  Check(cublasGetVersion(cublas_.get(), &cublas), "report the cuBLAS version");
   constexpr const char* kPrecisions[] = {"FP32", "TF32", "BF16"};
   const bool tf32 = options_.precision == CudaOptions::Precision::kTf32;
   return fmt::format(
       "{} ({}, {} SMs), CUDA {}, cuBLAS {}.{}.{}, {}, convolutions {}{}", name_, architecture_,
       multiprocessors_, VersionText(runtime), cublas / 10000, cublas / 100 % 100, cublas % 100,
-      tf32 && !has_tf32_ ? "FP32 (this card has no TF32)"
+      tf32 && !has_tf32_ ? "FP32 (this GPU has no TF32)"
                          : kPrecisions[static_cast<int>(options_.precision)],
       cudnn_ == nullptr ? std::string("GEMM") : "cuDNN " + VersionOf(*cudnn_), Overrides());
 }
@@ -155,9 +154,9 @@ DeviceMemory Card::Allocate(size_t bytes) {
   if (options_.memory_fraction < 1 && static_cast<double>(allocated_ + bytes) > limit()) {
     throw OutOfDeviceMemory(
         ExitCode::kFailure,
-        "out of memory: the GPU of this worker ({}) was asked for {:.1f} MB more, but it may use "
-        "{:.1f} MB (worker.gpu_memory_fraction, worker.workers_per_gpu) and has {:.1f} MB; use a "
-        "smaller batch or more slices, or --devices cpu",
+        "out of memory: this worker requested {1:.1f} MB more on its GPU ({0}), but its limit is "
+        "{2:.1f} MB (worker.gpu_memory_fraction, worker.workers_per_gpu) and it holds {3:.1f} MB; "
+        "use a smaller batch, more slices, or --devices cpu",
         name_, Megabytes(bytes), limit() * 1e-6, Megabytes(allocated_));
   }
   void* memory = nullptr;
@@ -187,9 +186,9 @@ void Card::ThrowOutOfMemory(size_t bytes) const {
   if (cudaMemGetInfo(&available, &total) != cudaSuccess) available = 0;
   throw OutOfDeviceMemory(
       ExitCode::kFailure,
-      "out of memory: the GPU of this worker ({}) was asked for {:.1f} MB more; {:.1f} of its "
-      "{:.1f} MB are free, this worker holds {:.1f} MB and others the rest (`muster gpus` shows "
-      "who); use a smaller batch or more slices, or --devices cpu",
+      "out of memory: this worker requested {1:.1f} MB more on its GPU ({0}); {2:.1f} of {3:.1f} "
+      "MB are free, this worker holds {4:.1f} MB and others the rest (see `muster gpus`); use a "
+      "smaller batch, more slices, or --devices cpu",
       name_, Megabytes(bytes), Megabytes(available), Megabytes(total_bytes_),
       Megabytes(allocated_));
 }

@@ -1,4 +1,4 @@
-// The card of this worker: its streams, its libraries' handles, its memory. What ops need to queue
+// The GPU of this worker: its streams, its libraries' handles, its memory. Ops use it to queue
 // their work.
 //
 // Owner and thread: the backend's. Outlives all ops and buffers.
@@ -23,11 +23,11 @@ namespace muster::cuda {
 
 class Card {
  public:
-  // Throws Error where there is no driver, no such card, or a library does not work.
+  // Throws Error if there is no driver or no such GPU, or if a library does not work.
   explicit Card(const CudaOptions& options);
   Card(const Card&) = delete;
 
-  // The calling thread works with this card from now on.
+  // Makes this the GPU of the calling thread.
   void Enter() const;
 
   const CudaOptions& options() const { return options_; }
@@ -35,7 +35,7 @@ class Card {
     return options_.precision == CudaOptions::Precision::kBf16 ? ElementType::kBFloat16
                                                                : ElementType::kFloat32;
   }
-  // In words: "NVIDIA H100 (sm_90, 132 SMs), CUDA 13.0, …".
+  // As text: "NVIDIA H100 (sm_90, 132 SMs), CUDA 13.0, …".
   std::string Arithmetic() const;
   const std::string& name() const { return name_; }
 
@@ -43,19 +43,19 @@ class Card {
   Target target(Queue queue = Queue::kCompute) const { return {stream(queue), most_blocks_}; }
   cublasHandle_t cublas() const { return cublas_.get(); }
   cublasLtHandle_t cublas_lt() const { return cublas_lt_.get(); }
-  // Of both: of the compute stream alone.
+  // Shared by both; only for the compute stream.
   void* workspace() const { return workspace_.get(); }
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
   cublasComputeType_t compute_type() const;
   ConvolutionRecord& convolutions() { return convolutions_; }
   const ConvolutionRecord& convolutions() const { return convolutions_; }
-  // Null: not found, or not wanted (worker.convolution).
+  // Null: not found, or not requested (worker.convolution).
   const Cudnn* cudnn() const { return cudnn_.get(); }
-  // Also watches how all of this is given back in the end.
+  // Also watches the release of all these resources at the end.
   Watchdog& watchdog() { return *watchdog_; }
   bool registers_read_only() const { return registers_read_only_; }
 
-  // Throws Error that says how much was asked for and how much there is.
+  // Throws Error with the requested and the available size.
   DeviceMemory Allocate(size_t bytes);
   DeviceMemoryUse memory_use() const;
   void Freed(size_t bytes) { allocated_ -= bytes; }
@@ -69,12 +69,12 @@ class Card {
 
   const CudaOptions options_;
   std::string name_, architecture_;
-  int card_ = 0;  // of those that CUDA_VISIBLE_DEVICES leaves
+  int card_ = 0;  // among the GPUs in CUDA_VISIBLE_DEVICES
   int multiprocessors_ = 1, most_blocks_ = 1;
   bool registers_read_only_ = false, has_tf32_ = true;
   size_t total_bytes_ = 0, allocated_ = 0, most_allocated_ = 0;
   std::unique_ptr<Watchdog> watchdog_;
-  std::array<StreamHandle, 4> streams_;  // by Queue
+  std::array<StreamHandle, 4> streams_;  // indexed by Queue
   DeviceMemory workspace_;
   CublasHandle cublas_;
   CublasLtHandle cublas_lt_;

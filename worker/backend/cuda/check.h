@@ -1,5 +1,5 @@
-// Calls of CUDA and its libraries that are checked: a call that fails throws an Error that says
-// what was to be done and what the library says.
+// Checked calls of CUDA and its libraries: a failed call throws an Error with the purpose of the
+// call and the library's message.
 #pragma once
 
 #include <cublas_v2.h>
@@ -12,7 +12,7 @@ namespace muster::cuda {
 // `what` completes "cannot …".
 void Check(cudaError_t result, const char* what);
 void Check(cublasStatus_t result, const char* what);
-// CUDA reports too little page-locked memory as it reports too little of the card's.
+// CUDA reports a lack of page-locked memory with the same code as a lack of GPU memory.
 void CheckHostAlloc(cudaError_t result, size_t bytes);
 
 }  // namespace muster::cuda

@@ -4,7 +4,7 @@
 namespace muster::cuda {
 namespace {
 
-// All kernels are compiled for the same cards; this one stands for them.
+// All kernels are compiled for the same GPUs, so any one will do.
 __global__ void AnyKernel() {}
 
 }  // namespace
@@ -16,11 +16,11 @@ bool HasCode() {
   switch (result) {
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorInvalidDeviceFunction:
-    case cudaErrorUnsupportedPtxVersion:  // made by a newer toolkit than the driver knows
+    case cudaErrorUnsupportedPtxVersion:  // made by a toolkit newer than the driver
       (void)cudaGetLastError();
       return false;
     default:
-      Check(result, "be asked for its kernels");
+      Check(result, "look up its kernels");
       return true;
   }
 }
@@ -31,9 +31,9 @@ std::string Architectures() {
   for (const int architecture : {__CUDA_ARCH_LIST__}) {
     text += (text.empty() ? "sm_" : ", sm_") + std::to_string(architecture / 10);
   }
-  return text + " and what their code serves";
+  return text + " and compatible GPUs";
 #else
-  return "no card at all";
+  return "unknown GPUs";
 #endif
 }
 

@@ -1,13 +1,13 @@
-// The code that nvcc made: it is for some cards only.
+// Which GPUs the kernels were compiled for.
 #pragma once
 
 #include <string>
 
 namespace muster::cuda {
 
-// Whether the card of this thread can run it.
+// Whether the GPU of this thread can run them.
 bool HasCode();
-// "sm_75, sm_80, sm_90", in words that end a clause.
+// A list such as "sm_75, sm_80, sm_90 and compatible GPUs".
 std::string Architectures();
 
 }  // namespace muster::cuda

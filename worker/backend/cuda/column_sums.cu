@@ -30,7 +30,7 @@ __global__ void OverPartsKernel(const double* scratch, int parts, int channels, 
 
 }  // namespace
 
-// Enough blocks to fill a card, and enough rows in each to be worth it.
+// Enough blocks to fill a GPU, and enough rows in each to keep it efficient.
 ColumnParts::ColumnParts(int64_t row_count, int channel_count)
     : rows(row_count),
       channels(channel_count),

@@ -1,6 +1,6 @@
-// Sums over the rows of a matrix, several at a time, in a fixed order: each part of the rows by a
-// block, whose threads add up a few rows each in float, then in double; a tree over the threads of
-// a channel; then part after part. Only included by .cu files.
+// Several sums over the rows of a matrix, in a fixed order. A block sums a part of the rows: each
+// thread adds a few rows in float, then in double; a tree adds the threads of a channel. The parts
+// are added one after the other. Only included by .cu files.
 #pragma once
 
 #include "worker/backend/cuda/elements.h"
@@ -10,7 +10,7 @@
 namespace muster::cuda {
 
 constexpr int kColumns = 32, kRowThreads = kBlock / kColumns;
-constexpr int kFloatRows = 16;  // added up in float
+constexpr int kFloatRows = 16;  // summed in float
 
 struct PartRows {
   int64_t begin, end;
@@ -19,9 +19,9 @@ __device__ inline PartRows RowsOf(int64_t rows, int parts, int part) {
   return {rows * part / parts, rows * (part + 1) / parts};
 }
 
-// Writes, for each part and channel, N sums to scratch[(part * N + sum) * channels + channel].
-// prepare(channel, first row) makes what add(sums, row, channel, prepared) is given, which adds to
-// float sums[N]. Grid: [tiles of 32 channels, parts].
+// Writes N sums for each part and channel to scratch[(part * N + sum) * channels + channel].
+// add(sums, row, channel, prepared) adds a row to float sums[N]; `prepared` is the result of
+// prepare(channel, first row). Grid: [tiles of 32 channels, parts].
 template <int N, typename Prepare, typename AddRow>
 __device__ inline void SumPart(int64_t rows, int channels, double* scratch, const Prepare& prepare,
                                const AddRow& add) {
@@ -59,7 +59,7 @@ __device__ inline void SumPart(int64_t rows, int channels, double* scratch, cons
   }
 }
 
-// Sum n of a channel, over the parts.
+// Sum n of a channel over all parts.
 template <int N>
 __device__ inline double OverParts(const double* scratch, int parts, int channels, int n,
                                    int channel) {
@@ -70,7 +70,7 @@ __device__ inline double OverParts(const double* scratch, int parts, int channel
   return sum;
 }
 
-// Grid and block of SumPart.
+// Launches a kernel with the grid and block of SumPart.
 template <typename... Parameters, typename... Arguments>
 void LaunchParts(const Target& target, const ColumnParts& parts, void (*kernel)(Parameters...),
                  Arguments... arguments) {

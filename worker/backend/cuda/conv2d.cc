@@ -1,5 +1,5 @@
-// A convolution: each of its passes in the way that suits its shape. Nothing else decides, so that
-// the bits are the same in every run.
+// A convolution whose passes each use the implementation that suits the shape. The choice only
+// depends on the shape, so the bits are the same in every run.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -78,14 +78,14 @@ class Conv2dOp : public TypedOp<T> {
         [&] { return MakeGemmInputGradient<T>(c, weights_); });
   }
 
-  // The first way that can do it: own kernels, cuDNN, cuBLAS.
+  // Chooses the first implementation that supports the pass: own kernels, cuDNN, cuBLAS.
   template <typename Own, typename ByCudnn, typename Gemm>
   static auto Choose(const char* pass, const ConvolutionRequest& c, const Own& own,
                      const ByCudnn& by_cudnn, const Gemm& gemm) {
     const char* way = "own";
     auto made = own();
     if (made == nullptr) {
-      way = "cudnn 1";  // cuDNN's number of the algorithm, which is 1 for each of the passes
+      way = "cudnn 1";  // cuDNN's number of the algorithm: 1 for each pass
       made = by_cudnn();
     }
     if (made == nullptr) {

@@ -1,5 +1,4 @@
-// The three passes of a convolution, each of which may be done in another way. conv2d.cc chooses;
-// the makers are where the ways are.
+// The three passes of a convolution. Each may use another implementation, chosen in conv2d.cc.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +12,9 @@
 
 namespace muster::cuda {
 
-// Made with all it needs; allocates nothing when it runs. All addresses are the card's; those of
-// activations are of its activation type. Bias, activation and the derivative of a relu before are
-// the pass's, too. The passes of an op run one after the other in the same scratch.
+// Allocates nothing in Run. All addresses are on the GPU; activations have the GPU's activation
+// type. A pass also applies the bias, the activation, and the derivative of a relu before it. The
+// passes of an op run one after the other in the same scratch.
 class ConvolutionForward {
  public:
   virtual ~ConvolutionForward() = default;
@@ -29,7 +28,7 @@ class ConvolutionBackward {
   virtual void Run(const BackwardArgs& args) = 0;
 };
 
-// What a pass is made from. It keeps a copy; card and weights must outlive it.
+// The parameters of a pass, which copies them; `card` and the weights must outlive it.
 struct ConvolutionRequest {
   Card& card;
   ConvShape shape;
@@ -38,10 +37,10 @@ struct ConvolutionRequest {
   bool after_relu;  // OpOptions::input_is_relu
 };
 
-// `pass` ("forward") and the numbers of the convolution.
+// `pass` ("forward") and the parameters of the convolution.
 std::string ConvolutionKey(const char* pass, const ConvolutionRequest& request);
 
-// By im2col and cuBLAS, for any convolution.
+// im2col and cuBLAS, for any convolution.
 template <typename T>
 std::unique_ptr<ConvolutionForward> MakeGemmForward(const ConvolutionRequest& request,
                                                     const TypedWeights<T>& weights);
@@ -51,7 +50,7 @@ std::unique_ptr<ConvolutionBackward> MakeGemmInputGradient(const ConvolutionRequ
 template <typename T>
 std::unique_ptr<ConvolutionBackward> MakeGemmWeightsGradient(const ConvolutionRequest& request);
 
-// By cuDNN; null where it is not there or does not do this convolution in this type.
+// cuDNN. Null if it is missing or does not support this convolution in this type.
 template <typename T>
 std::unique_ptr<ConvolutionForward> MakeCudnnForward(const ConvolutionRequest& request,
                                                      const TypedWeights<T>& weights);
@@ -61,7 +60,7 @@ std::unique_ptr<ConvolutionBackward> MakeCudnnInputGradient(const ConvolutionReq
 template <typename T>
 std::unique_ptr<ConvolutionBackward> MakeCudnnWeightsGradient(const ConvolutionRequest& request);
 
-// By own kernels; null unless each group has one input channel.
+// Own kernels. Null unless each group has one input channel.
 template <typename T>
 std::unique_ptr<ConvolutionForward> MakeDepthwiseForward(const ConvolutionRequest& request);
 template <typename T>

@@ -1,5 +1,5 @@
-// MUSTER_INSTANTIATE_CONVOLUTIONS(Gemm): the makers of a way that reads typed weights, for both
-// types. Stands at the end of the file that defines them.
+// MUSTER_INSTANTIATE_CONVOLUTIONS(Gemm) instantiates the makers of an implementation with typed
+// weights for both types. Used at the end of the file that defines them.
 #pragma once
 
 #include <cuda_bf16.h>

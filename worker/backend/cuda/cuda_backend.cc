@@ -18,7 +18,7 @@
 namespace muster::cuda {
 namespace {
 
-// Each with what a wait for its end is for.
+// The queues, and the purpose of a wait for their end.
 constexpr std::pair<Queue, const char*> kQueues[] = {
     {Queue::kCompute, "finish its computations"},
     {Queue::kCopyIn, "finish the copies from the host"},
@@ -50,12 +50,12 @@ class CudaBackend : public Backend {
   explicit CudaBackend(const CudaOptions& options) : card_(options), copies_(card_) {}
   ~CudaBackend() override {
     Drain();
-    card_.watchdog().Expect("give back what this process has of it");
+    card_.watchdog().Expect("release this process's resources");
   }
 
   std::string Arithmetic() const { return card_.Arithmetic(); }
 
-  // The thread that polls for events sleeps as briefly as it says, and not 50 µs longer.
+  // Reduces the timer slack, which would add 50 µs to each short sleep of the polling thread.
   void Enter() override {
     (void)::prctl(PR_SET_TIMERSLACK, 1);
     card_.Enter();
@@ -86,7 +86,7 @@ class CudaBackend : public Backend {
     if (!recorded.recorded()) return;
     Check(cudaStreamWaitEvent(card_.stream(queue), recorded.get(), 0), "wait for an event");
   }
-  // A card that is lost has nothing left to wait for.
+  // Nothing to wait for on a lost GPU.
   void Drain() override {
     for (const auto& [queue, work] : kQueues) {
       card_.watchdog().Expect(work);
@@ -137,7 +137,7 @@ class CudaBackend : public Backend {
   }
 
  private:
-  // What the layer's Make makes (ops.h), which must be of this type.
+  // Calls the layer's Make (ops.h). Its result must be of type Wanted.
   template <typename Wanted>
   std::unique_ptr<Wanted> MakeAny(const Layer& layer, const OpOptions& options) {
     const OpRequest request{layer, options, card_};
@@ -145,7 +145,7 @@ class CudaBackend : public Backend {
       if constexpr (std::is_same_v<decltype(cuda::Make(spec, request)), std::unique_ptr<Wanted>>) {
         return cuda::Make(spec, request);
       }
-      MUSTER_CHECK(!"a layer is asked for an op, a loss for a loss, flatten for neither");
+      MUSTER_CHECK(!"MakeOp is not for losses, MakeLoss only for losses, neither for flatten");
     };
     try {
       return std::visit(make, layer.spec);
@@ -166,7 +166,7 @@ int RequireCount(const OpRequest& request, int64_t elements) {
   const int64_t count = request.options.batch * elements;
   if (count < int64_t{1} << 31) return static_cast<int>(count);
   throw Error(ExitCode::kFailure,
-              "a batch of {} has {} numbers here; expected fewer than 2^31: use more slices",
+              "a batch of {} has {} values here, expected fewer than 2^31: use more slices",
               request.options.batch, count);
 }
 

@@ -1,7 +1,7 @@
-// The CUDA backend: products by cuBLAS, convolutions by cuBLAS or cuDNN, everything else by own
-// kernels, in float or with activations in bfloat16.
+// The CUDA backend: cuBLAS for products, cuBLAS or cuDNN for convolutions, own kernels for
+// everything else, in float or with activations in bfloat16.
 //
-// Results have the same bits from run to run for the same card, libraries and options.
+// Results are bit-identical from run to run for the same GPU, libraries and options.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace muster::cuda {
 
-// Throws Error where there is no card to work with.
+// Throws Error if there is no usable GPU.
 CudaWorker MakeCudaWorker(const CudaOptions& options);
 
 }  // namespace muster::cuda

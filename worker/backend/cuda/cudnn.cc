@@ -19,7 +19,8 @@ std::optional<CudnnFunctions> FindFunctions() {
   MUSTER_CUDNN_FUNCTIONS(MUSTER_FIND)
 #undef MUSTER_FIND
 #else
-  // Loaded for good, by its name: whoever loaded it from another folder has done so before.
+  // Loaded by name and never unloaded. A library from another folder was loaded earlier under the
+  // same name.
   void* const library = ::dlopen("libcudnn.so.9", RTLD_NOW);
   if (library == nullptr) return std::nullopt;
 #define MUSTER_FIND(name)                                                        \
@@ -31,10 +32,10 @@ std::optional<CudnnFunctions> FindFunctions() {
   return functions;
 }
 
-// What it says when it starts and is of no use here, whatever the job does: a library that it
-// consists of is missing or of another version, or it has no code for this card or driver.
+// Whether cuDNN reports at its start that it can never work here: a sublibrary is missing or of
+// another version, or it has no code for this GPU or driver.
 bool IsUnusable(cudnnStatus_t result) {
-  constexpr int kSublibraryLoadingFailed = 1008;  // has no name in the first releases of cuDNN 9
+  constexpr int kSublibraryLoadingFailed = 1008;  // unnamed in the first releases of cuDNN 9
   return result == CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH ||
          static_cast<int>(result) == kSublibraryLoadingFailed ||
          CUDNN_STATUS_CATEGORY(result) == CUDNN_STATUS_NOT_SUPPORTED;
@@ -45,7 +46,7 @@ bool IsUnusable(cudnnStatus_t result) {
 void Cudnn::Check(cudnnStatus_t result, const char* what) const {
   if (result == CUDNN_STATUS_SUCCESS) return;
   const std::string text = fmt::format(
-      "the card of this worker cannot {}: cuDNN says {} ({}); worker.convolution=GEMM does without "
+      "this worker's GPU cannot {}: cuDNN reports {} ({}); set worker.convolution=GEMM to avoid "
       "cuDNN",
       what, functions_.cudnnGetErrorString(result), static_cast<int>(result));
   if (result == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
@@ -69,13 +70,12 @@ std::shared_ptr<const Cudnn> FindCudnn(cudaStream_t stream, bool required) {
   const cudnnStatus_t started = functions->cudnnCreate(&handle);
   const auto cudnn = std::make_shared<const Cudnn>(*functions, handle);
   if (!required && IsUnusable(started)) {
-    fmt::print(stderr,
-               "cuDNN {} is found, but does not work here ({}): cuBLAS does the convolutions\n",
+    fmt::print(stderr, "cuDNN {} does not work here ({}): using cuBLAS for convolutions\n",
                VersionOf(*cudnn), functions->cudnnGetErrorString(started));
     return nullptr;
   }
   cudnn->Check(started, "start cuDNN");
-  cudnn->Check(functions->cudnnSetStream(handle, stream), "give cuDNN its stream");
+  cudnn->Check(functions->cudnnSetStream(handle, stream), "set the stream of cuDNN");
   return cudnn;
 }
 
@@ -85,7 +85,7 @@ std::string VersionOf(const Cudnn& cudnn) {
 }
 
 std::string WhyNoCudnn() {
-  return "cuDNN 9 (libcudnn.so.9) is not found; put its folder on LD_LIBRARY_PATH";
+  return "cuDNN 9 (libcudnn.so.9) was not found; add its folder to LD_LIBRARY_PATH";
 }
 
 }  // namespace muster::cuda

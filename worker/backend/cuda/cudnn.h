@@ -1,4 +1,4 @@
-// What is used of cuDNN: its legacy convolutions.
+// The used part of cuDNN: its legacy convolutions.
 #pragma once
 
 #include <cudnn.h>
@@ -7,7 +7,7 @@
 
 namespace muster::cuda {
 
-// Every function that is used.
+// All used functions.
 #define MUSTER_CUDNN_FUNCTIONS(X)                   \
   X(cudnnCreate)                                    \
   X(cudnnDestroy)                                   \
@@ -33,7 +33,7 @@ namespace muster::cuda {
   X(cudnnConvolutionBackwardFilter)
 
 struct CudnnFunctions {
-// NOLINTNEXTLINE(bugprone-macro-parentheses): a name that is declared cannot be in any
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a declared name cannot be parenthesized
 #define MUSTER_DECLARE(name) decltype(&::name) name = nullptr;
   MUSTER_CUDNN_FUNCTIONS(MUSTER_DECLARE)
 #undef MUSTER_DECLARE
@@ -41,14 +41,14 @@ struct CudnnFunctions {
 
 class Cudnn {
  public:
-  // Takes the handle; null: there is none.
+  // Takes ownership of the handle; it may be null.
   Cudnn(const CudnnFunctions& functions, cudnnHandle_t handle);
   ~Cudnn();
   Cudnn(const Cudnn&) = delete;
 
   const CudnnFunctions* operator->() const { return &functions_; }
   cudnnHandle_t handle() const { return handle_; }
-  // Throws what cuDNN says, if that is no success. `what` completes "cannot …".
+  // Throws cuDNN's error unless `result` is success. `what` completes "cannot …".
   void Check(cudnnStatus_t result, const char* what) const;
 
  private:

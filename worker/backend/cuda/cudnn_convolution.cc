@@ -1,7 +1,6 @@
-// Convolutions by cuDNN, channels-last, by one algorithm for each pass that gives the same bits
-// each time. Each pass is tried once when it is made, which is before the first step. What cuDNN
-// does not support is left to others then. A failure after that is an error, never a change of
-// arithmetic.
+// Convolutions by cuDNN, channels-last, with one deterministic algorithm for each pass. Each pass
+// is tried once when it is made, which is before the first step; unsupported ones are left to other
+// implementations. A later failure is an error, never a change of arithmetic.
 #include <cuda_bf16.h>
 #include <fmt/core.h>
 
@@ -18,25 +17,25 @@
 namespace muster::cuda {
 namespace {
 
-// Without workspaces that are larger than what im2col takes.
+// Excludes workspaces larger than im2col's.
 constexpr size_t kMostScratch = size_t{256} << 20;
 constexpr double kPatience = 60;  // seconds, for the trial of a pass
 constexpr auto kForward = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
 constexpr auto kInputGradient = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
 constexpr auto kWeightsGradient = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
 
-// Whether cuDNN supports what it was asked for. Throws any other failure: lack of memory, for
-// example, says nothing about the shape, and another worker may not see it.
+// Whether cuDNN supports the request. Throws any other failure: lack of memory, for example, does
+// not depend on the shape, and another worker may not see it.
 bool IsSupported(const Cudnn& cudnn, cudnnStatus_t status, const char* what) {
   if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) return false;
   cudnn.Check(status, what);
   return true;
 }
 
-// The convolution in cuDNN's words.
+// cuDNN's descriptors of the convolution.
 class Descriptors {
  public:
-  // Delegates, so that what is made goes where the rest fails.
+  // Delegates, so that the destructor frees the descriptors if the rest fails.
   explicit Descriptors(const ConvolutionRequest& request) : Descriptors(*request.card.cudnn()) {
     cudnn_.Check(cudnn_->cudnnCreateTensorDescriptor(&in), "describe a tensor");
     cudnn_.Check(cudnn_->cudnnCreateTensorDescriptor(&out), "describe a tensor");
@@ -55,7 +54,7 @@ class Descriptors {
   cudnnTensorDescriptor_t in{}, out{};
   cudnnFilterDescriptor_t weights{};
   cudnnConvolutionDescriptor_t convolution{};
-  bool known = false;  // false: cuDNN cannot say it
+  bool known = false;  // false: cuDNN cannot describe it
 
  private:
   explicit Descriptors(const Cudnn& cudnn) : cudnn_(cudnn) {}
@@ -64,7 +63,7 @@ class Descriptors {
     const ConvShape& s = request.shape;
     const bool bf16 = request.card.activation_type() == ElementType::kBFloat16;
     const cudnnDataType_t type = bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
-    // Fp32 is never silently TF32, which the default would allow.
+    // FP32 must not silently become TF32, which the default would allow.
     const bool fp32 = request.card.options().precision == CudaOptions::Precision::kFp32;
     const cudnnMathType_t math = fp32 ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH;
     const auto good = [this](cudnnStatus_t status) {
@@ -87,7 +86,7 @@ class Descriptors {
   const Cudnn& cudnn_;
 };
 
-// Null where cuDNN is not there, or pads differently before and behind.
+// Null if cuDNN is missing, or if the padding differs before and after.
 std::unique_ptr<Descriptors> DescribeFor(const ConvolutionRequest& request) {
   const Pads& pads = request.pads;
   if (request.card.cudnn() == nullptr) return nullptr;
@@ -98,7 +97,7 @@ std::unique_ptr<Descriptors> DescribeFor(const ConvolutionRequest& request) {
 
 constexpr float kOne = 1, kZero = 0;
 
-// What the passes have in common.
+// The common part of the passes.
 struct CudnnPass {
   ConvolutionRequest request;
   std::unique_ptr<Descriptors> convolution;
@@ -129,8 +128,8 @@ struct CudnnPass {
   }
 };
 
-// Tries a pass once, on zeros; false: cuDNN does not support it. Where there is no memory to try it
-// in, it is taken at its word.
+// Tries a pass once on zeros. Returns false if cuDNN does not support it, and true without a trial
+// if there is no memory for it.
 template <typename Run>
 bool IsDone(const char* name, const CudnnPass& pass, const Run& run) {
   Card& card = pass.request.card;
@@ -151,7 +150,7 @@ bool IsDone(const char* name, const CudnnPass& pass, const Run& run) {
     (void)cudaGetLastError();
     return true;
   }
-  Check(allocated, "allocate memory to try a convolution in");
+  Check(allocated, "allocate memory to try a convolution");
   const DeviceMemory memory(address);
   const cudaStream_t stream = card.stream(Queue::kCompute);
   const EventHandle end = MakeEventHandle();
@@ -160,11 +159,11 @@ bool IsDone(const char* name, const CudnnPass& pass, const Run& run) {
   const cudnnStatus_t status = run(at, at + in, at + in + weights, at + in + weights + out);
   Check(cudaEventRecord(end.get(), stream), "record an event");
   if (!AwaitEvent(end.get(), kPatience)) {
-    throw Error(ExitCode::kFailure, "the GPU of this worker did not end a convolution in {:.0f} s",
-                kPatience);
+    throw Error(ExitCode::kFailure,
+                "this worker's GPU did not finish a convolution within {:.0f} s", kPatience);
   }
   if (IsSupported(pass.cudnn(), status, "convolve")) return true;
-  fmt::print(stderr, "cuDNN does not support the convolution \"{}\": cuBLAS does it\n",
+  fmt::print(stderr, "cuDNN does not support the convolution \"{}\": using cuBLAS\n",
              ConvolutionKey(name, pass.request));
   return false;
 }
@@ -211,7 +210,7 @@ class CudnnInputGradient : public ConvolutionBackward {
   const TypedWeights<T>& weights_;
 };
 
-// Of floats.
+// For floats only.
 class CudnnWeightsGradient : public ConvolutionBackward {
  public:
   explicit CudnnWeightsGradient(CudnnPass pass) : pass_(std::move(pass)) {}
@@ -266,7 +265,7 @@ std::unique_ptr<ConvolutionBackward> MakeCudnnInputGradient(const ConvolutionReq
 
 template <typename T>
 std::unique_ptr<ConvolutionBackward> MakeCudnnWeightsGradient(const ConvolutionRequest& request) {
-  // Of bfloat16 activations the gradient would be bfloat16, too.
+  // With bfloat16 activations the gradient would be bfloat16, too.
   if (sizeof(T) != sizeof(float)) return nullptr;
   CudnnPass pass{request, DescribeFor(request)};
   if (pass.convolution == nullptr) return nullptr;

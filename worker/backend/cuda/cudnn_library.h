@@ -1,5 +1,4 @@
-// cuDNN, where it is found: the backend works without, both when it is built (no_cudnn.cc) and when
-// it runs.
+// cuDNN is optional, both when the backend is built (no_cudnn.cc) and when it runs.
 #pragma once
 
 #include <driver_types.h>
@@ -11,11 +10,11 @@ namespace muster::cuda {
 
 class Cudnn;
 
-// Null where the library is not there or not version 9, and, unless it is required, where it does
-// not work with this card or lacks parts of its own; a line then says so.
+// Returns null if the library is missing or not version 9. Unless it is `required`, also returns
+// null, with a log line, if it does not work with this GPU or lacks sublibraries.
 std::shared_ptr<const Cudnn> FindCudnn(cudaStream_t stream, bool required);
 std::string VersionOf(const Cudnn& cudnn);
-// Where there is none: what is missing, and what to do.
+// Reason and advice if there is none.
 std::string WhyNoCudnn();
 
 }  // namespace muster::cuda

@@ -5,7 +5,7 @@
 namespace muster::cuda {
 namespace {
 
-// A grid has no more places of the window than that (blockIdx.z).
+// The grid limits the number of window positions (blockIdx.z).
 bool Fits(const ConvShape& shape) {
   return shape.groups > 1 && shape.group_channels() == 1 &&
          int64_t{shape.kernel_height} * shape.kernel_width <= 65535;

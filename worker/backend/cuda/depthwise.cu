@@ -1,5 +1,5 @@
 // Convolutions whose groups have one input channel each: too thin for matrix products. Each input
-// channel is read by group_filters() filters; a filter has a weight for each place of the window.
+// channel is read by group_filters() filters; a filter has a weight for each window position.
 #include "worker/backend/cuda/column_sums.h"
 
 namespace muster::cuda {
@@ -70,7 +70,7 @@ struct NoShift {};
 struct PrepareNoShift {
   __device__ NoShift operator()(int, int64_t) const { return {}; }
 };
-// One place of the window; a row is an output pixel, a column a filter.
+// One window position; a row is an output pixel, a column a filter.
 template <typename T>
 struct AddProduct {
   ConvShape s;
@@ -88,7 +88,7 @@ struct AddProduct {
   }
 };
 
-// blockIdx.z: the place of the window.
+// blockIdx.z: the window position.
 template <typename T>
 __global__ void DepthwisePartsKernel(ConvShape s, const T* in, const T* out_gradient,
                                      double* scratch) {

@@ -1,4 +1,4 @@
-// Dropout with the numbers that the CPU draws: Philox of common/base/random.h.
+// Dropout with the same random numbers as on the CPU: Philox of common/base/random.h.
 #include "worker/backend/cuda/kernels.h"
 #include "worker/backend/cuda/map.h"
 #include "worker/backend/cuda/philox.h"
@@ -6,7 +6,7 @@
 namespace muster::cuda {
 namespace {
 
-// A thread for each four elements of a sample, which one block of random bits decides.
+// A thread for each four elements of a sample, which use one block of random bits.
 template <typename T>
 __global__ void DropoutKernel(DropoutDraw draw, const int64_t* sample_ids, uint8_t* kept, T* to,
                               const T* from, int64_t quads, int elements) {

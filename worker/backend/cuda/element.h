@@ -1,4 +1,4 @@
-// The types of activations, as host code names them.
+// The types of activations for host code.
 #pragma once
 
 #include <library_types.h>
@@ -18,7 +18,7 @@ inline cudaDataType_t CudaTypeOf(ElementType type) {
   return type == ElementType::kBFloat16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-// An object of class Of<float> or Of<Bf16>.
+// Makes an object of class Of<float> or Of<Bf16>.
 template <typename Base, template <typename> typename Of, typename... Arguments>
 std::unique_ptr<Base> MakeFor(ElementType type, Arguments&&... arguments) {
   if (type == ElementType::kBFloat16) {

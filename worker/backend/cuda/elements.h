@@ -1,5 +1,5 @@
-// Numbers as kernels read and write them: arithmetic is in float, memory holds floats or bfloat16.
-// Only included by .cu files.
+// Element access of kernels: arithmetic is in float, memory holds floats or bfloat16. Only included
+// by .cu files.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -16,7 +16,7 @@ namespace muster::cuda {
 __device__ inline float ToFloat(float x) { return x; }
 __device__ inline float ToFloat(Bf16 x) { return __bfloat162float(x); }
 
-// To the nearest, ties to even.
+// Rounds to nearest, ties to even.
 template <typename T>
 __device__ inline T FromFloat(float x) {
   if constexpr (sizeof(T) == sizeof(float)) {
@@ -26,7 +26,7 @@ __device__ inline T FromFloat(float x) {
   }
 }
 
-// W neighbours, loaded and stored 16 bytes at a time where they are at least that many.
+// W adjacent elements, loaded and stored in units of 16 bytes if they are a multiple of that.
 template <typename T, int W>
 struct Pack {
   T at[W];
@@ -58,7 +58,7 @@ __device__ inline void StorePack(T* to, const Pack<T, W>& pack) {
   }
 }
 
-// Elements of 16 bytes.
+// The number of elements in 16 bytes.
 template <typename T>
 constexpr int kWide = 16 / static_cast<int>(sizeof(T));
 
@@ -66,7 +66,7 @@ inline bool IsAligned(const void* address) {
   return reinterpret_cast<uintptr_t>(address) % 16 == 0;
 }
 
-// This thread's number in the grid, and how many there are: the loop of every kernel.
+// This thread's index in the grid, and the number of threads: the loop of every kernel.
 __device__ inline int64_t ThreadInGrid() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
@@ -75,7 +75,7 @@ __device__ inline int64_t ThreadsOfGrid() { return static_cast<int64_t>(gridDim.
 constexpr unsigned kAllLanes = 0xffffffffu;
 __device__ inline int Lane() { return static_cast<int>(threadIdx.x) % 32; }
 
-// The sum over a warp, in a fixed tree; every lane gets it.
+// The sum over a warp in a fixed tree; every lane gets it.
 template <typename T>
 __device__ inline T WarpSum(T x) {
   for (int distance = 16; distance > 0; distance /= 2) {

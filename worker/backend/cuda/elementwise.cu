@@ -1,12 +1,12 @@
-// What is done element by element.
+// Elementwise kernels.
 #include "worker/backend/cuda/kernels.h"
 #include "worker/backend/cuda/map.h"
 
 namespace muster::cuda {
 namespace {
 
-// Layers that are a function of each element: y = Value(layer, x), dx = Gradient(layer, y, dy).
-// Not fmaxf: a NaN must come through.
+// Elementwise layers: y = Value(layer, x), dx = Gradient(layer, y, dy). Not fmaxf: NaN must
+// propagate.
 __device__ float Value(const ReluSpec&, float x) { return x < 0 ? 0.0f : x; }
 __device__ float Gradient(const ReluSpec&, float y, float dy) { return y > 0 ? dy : 0.0f; }
 

@@ -1,4 +1,4 @@
-// Places in the card's queues.
+// Positions in the GPU's queues.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class CudaEvent final : public Event {
     recorded_ = true;
     landed_ = copies_out ? copies_.copies_out() : 0;
   }
-  // Not of one that was never recorded.
+  // get() requires recorded().
   bool recorded() const { return recorded_; }
   cudaEvent_t get() const { return event_.get(); }
 
@@ -30,7 +30,7 @@ class CudaEvent final : public Event {
   }
 
  private:
-  // What was copied out by then is where it belongs.
+  // Moves the data copied out by then to its destination.
   bool Landed(bool happened) {
     if (happened) copies_.Land(landed_);
     return happened;

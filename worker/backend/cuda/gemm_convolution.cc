@@ -1,4 +1,4 @@
-// Convolutions by im2col and cuBLAS: a few images at a time, so that the columns stay small. A
+// Convolutions by im2col and cuBLAS, for a few images at once to keep the columns small. A
 // convolution of one pixel needs no columns: the images are the matrix.
 #include <cuda_bf16.h>
 
@@ -12,11 +12,11 @@
 namespace muster::cuda {
 namespace {
 
-// What the passes have in common.
+// The common part of the passes.
 template <typename T>
 class GemmPass {
  public:
-  // column_bytes: of a number of the columns.
+  // column_bytes: the size of a value in the columns.
   GemmPass(const ConvolutionRequest& request, size_t column_bytes)
       : card_(request.card), shape_(request.shape), type_(CudaTypeOf(card_.activation_type())) {
     const ConvShape& s = shape_;
@@ -71,7 +71,7 @@ class GemmPass {
   const ConvShape shape_;
   const cudaDataType_t type_;
   bool direct_ = false;
-  int images_ = 1;  // of one product
+  int images_ = 1;  // images of one product
   size_t bytes_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// What CUDA and its libraries give out, freed when it goes.
+// Handles of CUDA and its libraries, freed with the object.
 #pragma once
 
 #include <cublasLt.h>
@@ -12,7 +12,7 @@
 
 namespace muster::cuda {
 
-// A handle of type T and the function that frees it, whose result is of no interest.
+// A handle of type T and the function that frees it, whose result is ignored.
 template <typename T, auto kFree>
 class Handle {
  public:

@@ -13,15 +13,15 @@
 namespace muster::cuda {
 namespace {
 
-constexpr double kPatience = 60;  // for a copy of a piece to end
+constexpr double kPatience = 60;  // seconds, for the copy of a piece
 
 void AwaitPiece(cudaEvent_t event) {
   if (AwaitEvent(event, kPatience)) return;
-  throw Error(ExitCode::kDeadline, "the card of this worker has copied nothing for {} s",
+  throw Error(ExitCode::kDeadline, "this worker's GPU has not completed a copy for {} s",
               kPatience);
 }
 
-// A limit that some drivers count against.
+// A limit that some drivers apply.
 std::string LockedMemoryHint() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
@@ -71,8 +71,8 @@ std::unique_ptr<HostRegistration> HostCopies::Register(const HostMemory& memory)
   return std::make_unique<Registration>(*this, begin);
 }
 
-// Few drivers lock pages that are mapped for reading alone. The others lock them if they can be
-// written at that moment, and do not look again.
+// Few drivers lock read-only mappings. The others do if the pages are writable at that moment, and
+// do not check again.
 cudaError_t HostCopies::Lock(const HostMemory& memory) const {
   void* const begin = const_cast<void*>(memory.begin);
   if (!memory.read_only) return cudaHostRegister(begin, memory.bytes, cudaHostRegisterDefault);
@@ -80,7 +80,7 @@ cudaError_t HostCopies::Lock(const HostMemory& memory) const {
     return cudaHostRegister(begin, memory.bytes, cudaHostRegisterReadOnly);
   }
   if (::mprotect(begin, memory.bytes, PROT_READ | PROT_WRITE) != 0) {
-    return cudaErrorNotPermitted;  // whoever made it has sealed it
+    return cudaErrorNotPermitted;  // the memory is sealed
   }
   const cudaError_t result = cudaHostRegister(begin, memory.bytes, cudaHostRegisterDefault);
   MUSTER_CHECK(::mprotect(begin, memory.bytes, PROT_READ) == 0);
@@ -91,9 +91,8 @@ void HostCopies::SayUnlocked(const HostMemory& memory, cudaError_t why) {
   if (!said_unlocked_.insert(memory.what).second) return;
   card_.options().Log(
       LogLevel::kWarning,
-      fmt::format("GPU {}: the host's memory of {} ({:.1f} MB) cannot be page-locked: CUDA says {} "
-                  "({}){}; the "
-                  "thread that computes copies it piece by piece, which takes time in each step",
+      fmt::format("GPU {}: cannot page-lock the host memory of {} ({:.1f} MB): CUDA reports {} "
+                  "({}){}; the compute thread copies it piece by piece, which slows down each step",
                   card_.name(), memory.what, static_cast<double>(memory.bytes) * 1e-6,
                   cudaGetErrorString(why), cudaGetErrorName(why), LockedMemoryHint()));
 }

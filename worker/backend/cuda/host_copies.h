@@ -1,7 +1,7 @@
-// Copies between the host's memory and the card's. What is page-locked the card reads and writes
-// itself; other memory goes through page-locked rings, because the driver would make the host wait.
+// Copies between host memory and GPU memory. The GPU accesses page-locked memory directly; other
+// memory is copied through page-locked rings, because the driver would block the host.
 //
-// Owner and thread: the backend's. Nothing is allocated after the constructor.
+// Owner and thread: the backend's. Only the constructor allocates memory.
 #pragma once
 
 #include <array>
@@ -21,20 +21,20 @@ class HostCopies {
  public:
   explicit HostCopies(const Card& card);
 
-  // Null where the driver does not lock these pages: then copies bounce, and a line of the log says
-  // so once for each kind of memory.
+  // Returns null if the driver does not lock these pages. Then copies use the rings, and a warning
+  // is logged once for each kind of memory.
   std::unique_ptr<HostRegistration> Register(const HostMemory& memory);
   void In(void* device, const void* host, size_t bytes);
   void Out(void* host, const void* device, size_t bytes);
 
-  // A number for all copies out so far. Land: those up to this number are done on the card; what
-  // bounced goes to where it belongs.
+  // The number of copies out so far. Land: the GPU has completed copies up to `until`; moves their
+  // data from the ring to its destination.
   int64_t copies_out() const { return copies_out_; }
   void Land(int64_t until);
 
  private:
   class Registration;
-  // A piece of page-locked memory, and when the card is done with it.
+  // A piece of page-locked memory, and the event when the GPU has finished with it.
   struct Piece {
     std::byte* memory = nullptr;
     EventHandle done;
@@ -60,7 +60,7 @@ class HostCopies {
 
   const Card& card_;
   std::map<const std::byte*, size_t> locked_;  // begin → bytes
-  std::set<std::string> said_unlocked_;        // what
+  std::set<std::string> said_unlocked_;        // by HostMemory::what
   LockedMemory in_memory_, out_memory_;
   std::array<Piece, kPieces> in_;
   std::array<Piece, kOutPieces> out_;

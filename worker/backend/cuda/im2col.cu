@@ -1,5 +1,5 @@
-// Convolutions as matrix products: each output pixel's patch of the images is a row of a matrix,
-// and the way back. Groups are matrices of their own, one after the other.
+// Convolutions as matrix products: each output pixel's patch of the images becomes a row of a
+// matrix, and back. Each group has its own matrix, one after the other.
 #include "worker/backend/cuda/elements.h"
 #include "worker/backend/cuda/kernels.h"
 #include "worker/backend/cuda/launch.h"
@@ -36,7 +36,8 @@ __global__ void ImageToColumnsKernel(ConvShape s, const T* images, T* columns, i
   }
 }
 
-// A thread for each pack of W channels of an input pixel, which adds up its places in fixed order.
+// A thread for each pack of W channels of an input pixel, which adds its occurrences in fixed
+// order.
 template <int W, typename T>
 __global__ void ColumnsToImageKernel(ConvShape s, const float* columns, const T* relu_output,
                                      T* images, int64_t packs) {

@@ -32,7 +32,8 @@ class ImagesOp : public ImageOp {
   size_t scratch_bytes(int64_t count) const override { return PartsOf(count).all; }
 
   void Run(const ImageArgs& args) override {
-    MUSTER_CHECK(args.count * plan_.cropped() < int64_t{1} << 31);  // as the first layer's input
+    // limited like the first layer's input
+    MUSTER_CHECK(args.count * plan_.cropped() < int64_t{1} << 31);
     const Parts parts = PartsOf(args.count);
     auto* const scratch = static_cast<std::byte*>(args.scratch);
     const ImageBatch batch{.images = args.images,
@@ -49,7 +50,7 @@ class ImagesOp : public ImageOp {
   }
 
  private:
-  // Of the scratch, in bytes; the sums come first.
+  // Offsets in the scratch, in bytes; the sums come first.
   struct Parts {
     size_t maps, places, all;
   };

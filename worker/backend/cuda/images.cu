@@ -1,6 +1,6 @@
-// Batches from stored images. What is computed is said in worker/data/preprocess.cc and
-// augmentation.cc, and each operation here is one of theirs: in the same order, with a fused
-// multiply-add where the host's compiler makes one. So a batch has the same bits whoever makes it.
+// Batches from stored images. Each operation corresponds to one in worker/data/preprocess.cc and
+// augmentation.cc, in the same order, with a fused multiply-add where the host's compiler makes
+// one. So host and GPU make batches with the same bits.
 #include <cmath>
 
 #include "worker/backend/cuda/elements.h"
@@ -45,12 +45,12 @@ __device__ inline Choices Choose(const ImagePlan& plan, int64_t sample) {
   return {place, brightness, contrast};
 }
 
-// 0 … size
+// Clamps to 0 … size.
 __device__ inline int Clamp(int value, int size) {
   return value < 0 ? 0 : value > size ? size : value;
 }
 
-// A warp for each channel of each image. Sums of integers are the same in any order.
+// A warp for each channel of each image. The sums are of integers, so their order does not matter.
 __global__ void MeasureImagesKernel(ImagePlan plan, ImageBatch batch) {
   const int64_t all = int64_t{batch.count} * plan.channels;
   for (int64_t i = ThreadInGrid() / 32; i < all; i += ThreadsOfGrid() / 32) {
@@ -87,7 +87,7 @@ __device__ inline Moments MomentsOf(const ImageSums& sums, int64_t n) {
   return {static_cast<double>(sums.sum) / count, spread / (count * count)};
 }
 
-// A thread for each image: its map of each channel.
+// A thread for each image: computes its map of each channel.
 __global__ void MUSTER_FOUR_BLOCKS MapImagesKernel(ImagePlan plan, ImageBatch batch) {
   const int64_t n = int64_t{plan.crop_height} * plan.crop_width;
   for (int64_t i = ThreadInGrid(); i < batch.count; i += ThreadsOfGrid()) {
@@ -123,7 +123,7 @@ __global__ void MUSTER_FOUR_BLOCKS MapImagesKernel(ImagePlan plan, ImageBatch ba
   }
 }
 
-// A thread for each number of the batch.
+// A thread for each value of the batch.
 template <typename T>
 __global__ void ConvertImagesKernel(ImagePlan plan, ImageBatch batch, T* to) {
   const int elements = plan.cropped(), row_elements = plan.crop_width * plan.channels;

@@ -1,6 +1,6 @@
-// Own kernels, as host code calls them: each function queues work and returns. T is float or Bf16.
-// Counts of elements are below 2^31 (RequireCount). Tensors are channels-last. Reductions are fixed
-// trees that depend on shapes alone.
+// The own kernels' interface for host code: each function queues work and returns. T is float or
+// Bf16. Numbers of elements are below 2^31 (RequireCount). Tensors are channels-last. Reductions
+// are fixed trees that only depend on shapes.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ void ElementwiseGradient(const Target& target, const Spec& spec, T* to, const T*
                          const T* gradient, int64_t count);
 template <typename T>
 void Add(const Target& target, T* to, const T* a, const T* b, bool relu, int64_t count);
-// As Backend::AddGradients.
+// Like Backend::AddGradients.
 template <typename T>
 void AddGradients(const Target& target, T* to, const T* a, const T* b, const T* relu_output,
                   int64_t count);
@@ -34,7 +34,7 @@ void Convert(const Target& target, To* to, const float* from, int64_t count);
 void RoundSlice(const Target& target, ElementType wire, float* values, int64_t count);
 void AddSlices(const Target& target, ElementType wire, float* to, const float* a, const float* b,
                int64_t count);
-// Adds bias (null: none) to each row of `channels`, then the activation. In place.
+// Adds bias (may be null) to each row of `channels`, then applies the activation. In place.
 template <typename T>
 void AddBias(const Target& target, T* values, const float* bias, bool relu, int64_t rows,
              int channels);
@@ -53,28 +53,28 @@ struct DropoutDraw {
 template <typename T>
 void Dropout(const Target& target, const DropoutDraw& draw, const int64_t* sample_ids,
              uint8_t* kept, T* to, const T* from, int64_t batch, int elements);
-// relu_output: null, or what the gradient is masked by.
+// relu_output: masks the gradient; may be null.
 template <typename T>
 void DropoutGradient(const Target& target, float scale, const uint8_t* kept, T* to,
                      const T* gradient, const T* relu_output, int64_t count);
 
-// images.cu: ImageRecipe as kernels read it, with the epoch and the stream's key.
+// images.cu. ImageRecipe for kernels, with the epoch and the stream's key.
 struct ImagePlan {
   int height, width, channels, crop_height, crop_width, padding;
   uint32_t key[2], epoch;
   bool augment, flip, standardize;
   float brightness, contrast_low, contrast_high;
 
-  // constexpr: kernels call them, too.
+  // constexpr because kernels call them, too.
   constexpr int64_t stored() const { return int64_t{height} * width * channels; }
   constexpr int cropped() const { return crop_height * crop_width * channels; }
-  // Whether what is done to an image depends on its mean.
+  // Whether the changes to an image depend on its mean.
   constexpr bool measures() const {
     return standardize || (augment && (contrast_low != 1 || contrast_high != 1));
   }
 };
 // For each image and channel: Σ x and Σ x² of the crop, and y = (x - centre) * scale + offset. For
-// each image: where its crop begins.
+// each image: the origin of its crop.
 struct ImageSums {
   uint64_t sum, squares;
 };
@@ -89,7 +89,7 @@ struct ImageBatch {
   const uint8_t* images;
   const int64_t* sample_ids;
   int count;
-  ImageSums* sums;  // not used unless the plan measures()
+  ImageSums* sums;  // unused unless the plan measures()
   ImageMap* maps;
   ImagePlace* places;
 };
@@ -103,8 +103,8 @@ struct PoolShape {
   int batch, in_height, in_width, out_height, out_width, channels;
   int kernel_height, kernel_width, stride_height, stride_width, pad_top, pad_left;
 };
-// index: per output its place in the window; null in inference. after_relu: an output that is not
-// above zero gets no gradient.
+// index: the maximum's index in the window for each output; null in inference. after_relu: an
+// output that is not above zero gets no gradient.
 template <typename T, typename Index>
 void MaxPool(const Target& target, const PoolShape& shape, const T* in, T* out, Index* index,
              bool after_relu);
@@ -137,12 +137,12 @@ template <typename T>
 void SoftmaxGradient(const Target& target, const T* out, const T* out_gradient, T* in_gradient,
                      int64_t pixels, int channels);
 
-// column_sums.cu: sums over the rows of a matrix [rows, channels].
+// column_sums.cu. Sums over the rows of a matrix [rows, channels].
 struct ColumnParts {
   ColumnParts(int64_t rows, int channels);
   int64_t rows;
   int channels;
-  int parts;  // summed each by itself, then one after the other
+  int parts;  // each is summed separately, then one after the other
   size_t scratch_bytes(int sums) const;
 };
 // to[c] = Σ values[r, c]. scratch: scratch_bytes(1).
@@ -150,14 +150,14 @@ template <typename T>
 void ColumnSums(const Target& target, const ColumnParts& parts, const T* values, double* scratch,
                 float* to);
 
-// batch_norm.cu. Each a number per channel.
+// batch_norm.cu. One number for each channel.
 struct NormState {
   float *mean, *variance, *inverse, *slope;  // inverse: 1 / √(variance + epsilon)
 };
 struct NormGradients {
   float *mean, *slope;  // Σ dz / n, Σ dz (x - mean) / (n (variance + epsilon))
 };
-// Of the batch; scratch: scratch_bytes(2).
+// Statistics of the batch; scratch: scratch_bytes(2).
 template <typename T>
 void BatchStatistics(const Target& target, const ColumnParts& parts, const T* in, double* scratch,
                      float epsilon, const float* scale, const NormState& state);
@@ -172,14 +172,15 @@ struct NormBackward {
   NormState state;
   const float* shift;
   Activation activation;
-  bool from_output;  // where the activation let pass is seen in the output, not worked out again
+  // read from the output where the activation passed its argument, instead of recomputing it
+  bool from_output;
   float statistic_weight;
   bool unbiased;
   float *scale_gradient, *shift_gradient, *mean_statistic, *variance_statistic;
   NormGradients gradients;
 };
-// scratch: scratch_bytes(2). dz (may be null, may be out_gradient) gets the gradient of what the
-// activation was given.
+// scratch: scratch_bytes(2). dz (may be null, may be out_gradient) receives the gradient of the
+// activation's argument.
 template <typename T>
 void NormSums(const Target& target, const ColumnParts& parts, const NormBackward& norm, const T* in,
               const T* out, const T* out_gradient, T* dz, double* scratch);
@@ -197,7 +198,7 @@ struct SampleLoss {
 struct LossBatch {
   int samples, outputs, first_class;  // as Layer::first_class
   SampleLoss* results;                // [samples]
-  float* probabilities;               // of softmax: [samples, outputs], kept for the gradient
+  float* probabilities;               // of softmax: [samples, outputs], saved for the gradient
 };
 // args.state is not used.
 template <typename T, typename Spec>
@@ -220,22 +221,22 @@ struct ConvShape {
   int batch, in_height, in_width, in_channels, out_height, out_width, filters, groups;
   int kernel_height, kernel_width, stride_height, stride_width, pad_top, pad_left;
 
-  // constexpr: kernels call them, too.
+  // constexpr because kernels call them, too.
   constexpr int group_channels() const { return in_channels / groups; }
   constexpr int group_filters() const { return filters / groups; }
   constexpr int patch() const { return kernel_height * kernel_width * group_channels(); }
   constexpr int64_t out_pixels() const { return int64_t{out_height} * out_width; }  // of an image
   constexpr int64_t in_elements() const { return int64_t{in_height} * in_width * in_channels; }
 };
-// Of shape.batch images; columns: [groups, batch * out_pixels, patch].
+// For shape.batch images; columns: [groups, batch * out_pixels, patch].
 template <typename T>
 void ImageToColumns(const Target& target, const ConvShape& shape, const T* images, T* columns);
-// The other way round: the sum of an input's places; zero where relu_output (may be null) is.
+// The reverse: sums an input's occurrences in the columns; zero where relu_output (may be null) is.
 template <typename T>
 void ColumnsToImage(const Target& target, const ConvShape& shape, const float* columns,
                     const T* relu_output, T* images);
 
-// depthwise.cu: convolutions whose groups have one input channel.
+// depthwise.cu. Convolutions whose groups have one input channel.
 template <typename T>
 void Depthwise(const Target& target, const ConvShape& shape, const T* in, const float* weights,
                const float* bias, bool relu, T* out);

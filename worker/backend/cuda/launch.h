@@ -1,4 +1,4 @@
-// How every kernel of this backend is started: Launch(kernel, grid, block, stream, arguments...).
+// Every kernel of this backend is started by Launch(kernel, grid, block, stream, arguments...).
 // Only included by .cu files. With MUSTER_SOFTWARE_GPU the same template runs the kernel on the
 // host (tests/cuda).
 #pragma once
@@ -34,11 +34,11 @@ namespace muster::cuda {
 
 constexpr int kBlock = 256;
 
-// Of a kernel for which some nvcc takes more than 64 registers if it is not told otherwise: four
-// blocks live on a multiprocessor.
+// For kernels where some nvcc versions would use more than 64 registers: makes four blocks fit on a
+// multiprocessor.
 #define MUSTER_FOUR_BLOCKS __launch_bounds__(::muster::cuda::kBlock, 4)
 
-// Calls kernel(arguments...), which goes over `work` pieces in a grid-stride loop.
+// Starts kernel(arguments...), which processes `work` items in a grid-stride loop.
 template <typename... Parameters, typename... Arguments>
 void LaunchOver(const Target& target, int64_t work, void (*kernel)(Parameters...),
                 Arguments... arguments) {
@@ -48,7 +48,7 @@ void LaunchOver(const Target& target, int64_t work, void (*kernel)(Parameters...
          static_cast<Parameters>(arguments)...);
 }
 
-// … one warp for each of `rows`; see ForWarps.
+// Starts a kernel that uses one warp for each of `rows`.
 template <typename... Parameters, typename... Arguments>
 void LaunchWarps(const Target& target, int64_t rows, void (*kernel)(Parameters...),
                  Arguments... arguments) {

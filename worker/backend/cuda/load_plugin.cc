@@ -39,9 +39,8 @@ std::string FindPlugin() {
   }
   throw NoGpu(
       ExitCode::kFailure,
-      "this build of Muster has no CUDA backend: {} is neither beside muster-worker ({}) nor "
-      "in ../lib; build Muster where the CUDA toolkit is (docs/CUDA.md), or set "
-      "worker.backend=CPU",
+      "this build of Muster has no CUDA backend: {} is neither next to muster-worker ({}) nor in "
+      "../lib; build Muster with the CUDA toolkit (docs/GPUS.md), or set worker.backend=CPU",
       kPlugin, here.string());
 }
 
@@ -57,33 +56,30 @@ std::string LastError() {
   return message == nullptr ? "" : message;
 }
 
-// " of CUDA 13.0", where it is known.
+// " of CUDA 13.0", if the version is known.
 std::string OfVersion() {
   constexpr const char* kVersion = MUSTER_CUDA_VERSION;
   return *kVersion == '\0' ? "" : std::string(" of CUDA ") + kVersion;
 }
 
-// What the loader says of a library that is there: one that lacks what the plugin calls, or that is
-// no library.
+// Explains the loader's message: the library is not one, or lacks a symbol.
 [[noreturn]] void ThrowUnloadable(const std::string& message) {
   const bool lacks = message.find("undefined symbol") != std::string::npos ||
                      message.find("version `") != std::string::npos;
   if (lacks) {
     throw NoGpu(
         ExitCode::kFailure,
-        "the CUDA backend cannot be loaded: {}: a library that is found is too old for it, or "
-        "of another release; put the folder of the CUDA toolkit's cuBLAS{} first on "
-        "LD_LIBRARY_PATH, or set worker.backend=CPU",
+        "cannot load the CUDA backend: {}: a library is too old or of another release; put the "
+        "folder of the CUDA toolkit's cuBLAS{} first on LD_LIBRARY_PATH, or set worker.backend=CPU",
         message, OfVersion());
   }
   throw NoGpu(ExitCode::kFailure,
-              "the CUDA backend cannot be loaded: {}; install Muster anew, or set "
-              "worker.backend=CPU",
+              "cannot load the CUDA backend: {}; reinstall Muster, or set worker.backend=CPU",
               message);
 }
 
-// Opens a library, and before it those that it misses and that lie in one of the folders: once they
-// are loaded, the loader finds them by their names. `depth` bounds a circle.
+// Opens a library after opening its missing dependencies from the folders: the loader then finds
+// them by name. `depth` limits circular dependencies.
 void* Open(const std::string& path, const std::vector<std::string>& folders, int depth) {
   for (int attempt = 0;; ++attempt) {
     if (void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
@@ -100,15 +96,14 @@ void* Open(const std::string& path, const std::vector<std::string>& folders, int
     }
     if (found != nullptr) continue;
     if (!missing) ThrowUnloadable(message);
-    throw NoGpu(
-        ExitCode::kFailure,
-        "the CUDA backend needs {}, which is not found; install the CUDA toolkit's cuBLAS{}, "
-        "or put its folder on LD_LIBRARY_PATH, or set worker.backend=CPU",
-        *missing, OfVersion());
+    throw NoGpu(ExitCode::kFailure,
+                "the CUDA backend needs {}, which was not found; install the CUDA toolkit's "
+                "cuBLAS{}, add its folder to LD_LIBRARY_PATH, or set worker.backend=CPU",
+                *missing, OfVersion());
   }
 }
 
-// So that the plugin finds cuDNN by its name, if it is there at all.
+// Lets the plugin find cuDNN by name, if it exists at all.
 void OpenCudnn(const std::vector<std::string>& folders) {
   if (::dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL) != nullptr) return;
   for (const std::string& folder : folders) {
@@ -122,8 +117,8 @@ Function* Find(void* library, const char* name, const std::string& path) {
   void* const symbol = ::dlsym(library, name);
   if (symbol == nullptr) {
     throw NoGpu(ExitCode::kFailure,
-                "{} is no CUDA backend of this build of Muster: it has no {}; install programs and "
-                "plugin of one build, or set worker.backend=CPU",
+                "{} is not a CUDA backend of this build of Muster: it has no {}; install programs "
+                "and plugin of the same build, or set worker.backend=CPU",
                 path, name);
   }
   return reinterpret_cast<Function*>(symbol);
@@ -131,7 +126,7 @@ Function* Find(void* library, const char* name, const std::string& path) {
 
 }  // namespace
 
-// Where the build found them, and where NVIDIA's packages and its installer put them.
+// The folders where the build found them, and where NVIDIA's packages and installer put them.
 std::string CudaLibraryFolders() {
   return std::string(MUSTER_CUDA_LIBRARY_FOLDERS) +
          ":/usr/local/cuda/lib64:/usr/local/cuda/targets/x86_64-linux/lib";
@@ -144,8 +139,8 @@ CudaWorker LoadCudaWorker(const CudaOptions& options, const std::string& folder_
   const std::string build = Find<CudaPluginBuild>(library, kCudaPluginBuildName, path)();
   if (build != kCudaSources) {
     throw NoGpu(ExitCode::kFailure,
-                "{} is of another build of Muster: expected one of sources {}, got {}; install "
-                "programs and plugin of one build, or set worker.backend=CPU",
+                "{} is from another build of Muster: expected sources {}, got {}; install programs "
+                "and plugin of the same build, or set worker.backend=CPU",
                 path, kCudaSources, build);
   }
   if (options.convolution != CudaOptions::Convolution::kGemm) OpenCudnn(folders);

@@ -1,4 +1,4 @@
-// Loads libmuster_cuda.so, and with it CUDA: only in a worker that is to compute on a card.
+// Loads libmuster_cuda.so, and with it CUDA: only in a worker that computes on a GPU.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace muster {
 
-// The plugin lies beside this program or in ../lib. The libraries that it needs are found as always
-// (LD_LIBRARY_PATH, ldconfig), or in one of `folders`, separated by colons. It stays loaded. Throws
-// NoGpu (also where the plugin is of another build), and Error(kFailure) for a card that does not
-// work.
+// The plugin lies next to this program or in ../lib. Its libraries are found by the loader
+// (LD_LIBRARY_PATH, ldconfig), or in one of `folders`, separated by colons. It is never unloaded.
+// Throws NoGpu (also if the plugin is from another build), and Error(kFailure) for a GPU that does
+// not work.
 CudaWorker LoadCudaWorker(const CudaOptions& options, const std::string& folders);
 
-// Where the CUDA toolkit's libraries may be, if the system's loader does not find them.
+// Folders of the CUDA toolkit's libraries, in case the system's loader does not find them.
 std::string CudaLibraryFolders();
 
 }  // namespace muster

@@ -1,5 +1,5 @@
-// Losses: a warp for each sample, then one block that adds up the samples. The CPU's label_loss.h,
-// and one file for each loss there, have what is computed.
+// Losses: a warp for each sample, then one block that adds the samples. The formulas are in
+// label_loss.h and the loss files of worker/backend/cpu.
 #include <cmath>
 
 #include "worker/backend/cuda/elements.h"
@@ -9,7 +9,7 @@
 namespace muster::cuda {
 namespace {
 
-// What all losses say about one sample beside its loss. In every lane.
+// The results for one sample that do not depend on the kind of loss. The same in every lane.
 struct Counted {
   int prediction;  // the first largest
   float largest;
@@ -42,12 +42,12 @@ __device__ Counted CountSample(const T* logits, int label, int classes) {
   int as_large = 0;
   for (int j = Lane(); j < classes; j += 32) as_large += ToFloat(logits[j]) >= own ? 1 : 0;
   as_large = WarpSum(as_large);
-  counted.correct = counts && as_large == 1;  // itself
+  counted.correct = counts && as_large == 1;  // only the label's own logit
   counted.correct_top5 = counts && as_large <= 5;
   return counted;
 }
 
-// The same for a single logit x, that of class 1: as for the logits 0 and x.
+// The same for a single logit x of class 1: uses the logits 0 and x.
 template <typename T>
 __device__ Counted CountAgainstZero(const T* logit, int label) {
   const float x = ToFloat(*logit);
@@ -55,14 +55,14 @@ __device__ Counted CountAgainstZero(const T* logit, int label) {
   return {x > 0 ? 1 : 0, fmaxf(x, 0.0f), finite, counts && (label == 1 ? x > 0 : x < 0), counts};
 }
 
-// A label that is no class makes the loss NaN, as a logit that is not finite does: never hidden.
+// An invalid label makes the loss NaN, like a non-finite logit, so that it is noticed.
 __device__ inline bool IsBroken(const Counted& counted, int label, int classes) {
   return !counted.finite || label < kNoLabel || label >= classes;
 }
 
-// The loss of one sample, in all lanes of a warp. own: the place of its label's logit; negative: it
-// has none. probability: what softmax keeps, one for each logit. The results are not finite where
-// `largest` is not.
+// The loss of one sample, in all lanes of a warp. own: the index of its label's logit, or negative
+// if there is none. probability: saved by softmax, one for each logit. Results are non-finite if
+// `largest` is.
 template <typename T>
 __device__ double Loss(const SoftmaxCrossEntropySpec& spec, const T* x, int own, float largest,
                        int outputs, float* probability) {
@@ -103,7 +103,7 @@ __device__ double Loss(const SigmoidCrossEntropySpec&, const T* logits, int own,
   return WarpSum(sum) / outputs;
 }
 
-// d loss / d x_j is Factor times Slope. probability: what softmax kept for this logit.
+// d loss / d x_j is Factor times Slope. probability: softmax's saved value for this logit.
 __device__ inline float Slope(const SoftmaxCrossEntropySpec& spec, float, const float* probability,
                               bool own, int outputs) {
   const float everywhere = spec.label_smoothing / static_cast<float>(outputs);
@@ -169,7 +169,7 @@ __global__ void LossGradientKernel(Spec spec, LossArgs args, LossBatch batch, fl
   }
 }
 
-// This is NaN, not 0, where the logit is not finite.
+// NaN, not 0, if the logit is not finite.
 template <typename T>
 __device__ double ValueDifference(const LossArgs& args, int64_t n) {
   const double x = ToFloat(static_cast<const T*>(args.logits)[n]);
@@ -196,7 +196,7 @@ __global__ void ValueGradientKernel(LossArgs args, float scale, bool after_relu,
   }
 }
 
-// One block: each thread some samples in their order, then a tree.
+// One block: each thread adds some samples in order, then a tree.
 __global__ void AddUpKernel(const SampleLoss* results, LossSums* sums, int batch) {
   __shared__ double loss[kBlock];
   __shared__ int correct[kBlock], correct_top5[kBlock];

@@ -6,7 +6,7 @@
 namespace muster::cuda {
 namespace {
 
-// State holds a result for each sample and, behind them, the probabilities of a softmax.
+// State holds a result for each sample, followed by the probabilities of a softmax.
 template <typename T, typename Spec>
 class LabelLossOp : public LossOp {
  public:

@@ -1,4 +1,4 @@
-// Local response normalisation; worker/backend/cpu/lrn.cc has the formulas.
+// Local response normalization; worker/backend/cpu/lrn.cc has the formulas.
 #include "worker/backend/cuda/elements.h"
 #include "worker/backend/cuda/kernels.h"
 #include "worker/backend/cuda/launch.h"
@@ -6,7 +6,7 @@
 namespace muster::cuda {
 namespace {
 
-// The spec, as kernels want it: without windows that reach further than there are channels.
+// The spec for kernels, with windows limited to the number of channels.
 struct Window {
   int radius;
   float bias, alpha, beta;
@@ -18,7 +18,7 @@ struct Powers {
 
 __device__ inline float Square(float x) { return x * x; }
 
-// Of a channel, by `row`, the channels of its pixel.
+// The powers of a channel. `row`: the channels of its pixel.
 template <typename T>
 __device__ inline Powers PowersAt(const Window& window, const T* row, int channel, int channels) {
   const int first = channel > window.radius ? channel - window.radius : 0;

@@ -9,8 +9,8 @@ void Set(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t attribute,
         "describe a product");
 }
 
-// Without workspaces that are too large, for addresses that are aligned as ours are, and without
-// algorithms that add parts up in the result itself, or in its type.
+// Limits the workspace, requires the alignment of activations, and excludes algorithms that add
+// partial sums in the result or in its type.
 class Preference {
  public:
   Preference() {
@@ -18,12 +18,12 @@ class Preference {
     Check(cublasLtMatmulPreferenceCreate(&preference), "describe a product");
     preference_ = decltype(preference_)(preference);
     Prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{Card::kWorkspaceBytes});
-    constexpr uint32_t kAlignment = 64;  // that of activations
+    constexpr uint32_t kAlignment = 64;  // of activations
     Prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, kAlignment);
     Prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, kAlignment);
     Prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, kAlignment);
     Prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, kAlignment);
-    constexpr uint32_t kInFloat = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;  // or no parts at all
+    constexpr uint32_t kInFloat = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;  // or no partial sums
     Prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kInFloat);
   }
   cublasLtMatmulPreference_t get() const { return preference_.get(); }
@@ -42,7 +42,7 @@ cublasLtEpilogue_t EpilogueOf(const LtShape& shape) {
   return shape.relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-// cublasLt's matrices are column-major: a row-major one is given as its transpose.
+// cublasLt's matrices are column-major: a row-major one is passed as its transpose.
 cublasLtMatrixLayout_t MakeLayout(cudaDataType_t type, int rows, int columns) {
   cublasLtMatrixLayout_t layout{};
   Check(cublasLtMatrixLayoutCreate(&layout, type, static_cast<uint64_t>(columns),
@@ -53,7 +53,7 @@ cublasLtMatrixLayout_t MakeLayout(cudaDataType_t type, int rows, int columns) {
 
 }  // namespace
 
-// cublasLt is told cᵀ = b aᵀ, whose memory is the same.
+// cublasLt computes cᵀ = b aᵀ, which has the same memory layout.
 LtProduct::LtProduct(const Card& card, const LtShape& shape) : card_(card), bias_(shape.bias) {
   cublasLtMatmulDesc_t product{};
   Check(cublasLtMatmulDescCreate(&product, card_.compute_type(), CUDA_R_32F), "describe a product");

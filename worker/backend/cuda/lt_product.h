@@ -1,4 +1,4 @@
-// One product by cublasLt, by the algorithm that cublasLt's own heuristic chooses for its shape.
+// One product by cublasLt, with the algorithm that its heuristic chooses for the shape.
 #pragma once
 
 #include <cublasLt.h>
@@ -23,9 +23,9 @@ class LtProduct {
  public:
   LtProduct(const Card& card, const LtShape& shape);
 
-  // Whether cublasLt can do it.
+  // Whether cublasLt supports this product.
   bool supported() const { return algorithm_.has_value(); }
-  // All addresses are aligned to 64 bytes.
+  // All addresses must be aligned to 64 bytes.
   void Run(const void* a, const void* b, const void* bias, void* c) const;
 
  private:

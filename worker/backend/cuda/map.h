@@ -1,5 +1,5 @@
-// One function of the same element of several tensors: the kernel behind all that works element by
-// element. Only included by .cu files.
+// Applies one function to the same element of several tensors: the kernel behind all elementwise
+// operations. Only included by .cu files.
 #pragma once
 
 #include "worker/backend/cuda/elements.h"

@@ -1,4 +1,4 @@
-// In the place of cuDNN where Muster is built without its headers.
+// Replaces the cuDNN files if Muster is built without its headers.
 #include <cuda_bf16.h>
 
 #include "worker/backend/cuda/convolution.h"
@@ -11,7 +11,7 @@ std::shared_ptr<const Cudnn> FindCudnn(cudaStream_t, bool) { return nullptr; }
 std::string VersionOf(const Cudnn&) { return ""; }
 std::string WhyNoCudnn() {
   return "this CUDA backend was built without cuDNN's headers; build it with "
-         "MUSTER_CUDNN_INCLUDE_DIR (docs/CUDA.md)";
+         "MUSTER_CUDNN_INCLUDE_DIR (docs/GPUS.md)";
 }
 
 template <typename T>

@@ -1,4 +1,4 @@
-// Ops that normalise each pixel: LRN and softmax.
+// Ops that normalize each pixel: LRN and softmax.
 #include "worker/backend/cuda/kernels.h"
 #include "worker/backend/cuda/ops.h"
 

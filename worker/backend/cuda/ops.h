@@ -1,5 +1,5 @@
-// What each source file of the CUDA backend offers to cuda_backend.cc, which finds a layer's op by
-// the type of its spec: a spec without a Make does not compile.
+// The functions through which cuda_backend.cc makes an op from the type of a layer's spec. A spec
+// without a Make does not compile.
 #pragma once
 
 #include <cstddef>
@@ -34,16 +34,16 @@ std::unique_ptr<LossOp> Make(const SoftmaxCrossEntropySpec&, const OpRequest& re
 std::unique_ptr<LossOp> Make(const MeanSquaredErrorSpec&, const OpRequest& request);
 std::unique_ptr<LossOp> Make(const SigmoidCrossEntropySpec&, const OpRequest& request);
 std::unique_ptr<ImageOp> MakeImageOp(const ImageRecipe& recipe, Card& card);
-// Moves nothing: has none.
+// Flatten moves nothing and has no op.
 inline std::nullptr_t Make(const FlattenSpec&, const OpRequest&) { return nullptr; }
 
-// `elements` for each of the batch's samples: throws Error where kernels could not count that many.
+// The number of `elements` of the whole batch. Throws Error if kernels cannot count that many.
 int RequireCount(const OpRequest& request, int64_t elements);
-// Of the layer's input and output.
+// For the layer's input and output.
 int InputCount(const OpRequest& request);
 int OutputCount(const OpRequest& request);
 
-// Ops of this backend: their untyped addresses as those of T.
+// The base class of this backend's ops: converts untyped addresses to T.
 template <typename T>
 class TypedOp : public Op {
  public:
@@ -57,7 +57,7 @@ class TypedOp : public Op {
   static T* Out(void* at) { return static_cast<T*>(at); }
   Target target() const { return card_.target(); }
   bool trains() const { return options_.mode == Mode::kTraining; }
-  // The output of a relu before, where its derivative is this op's to apply.
+  // The output of the relu before this op, if this op must apply its derivative.
   const T* ReluBefore(const BackwardArgs& args) const {
     return options_.input_is_relu ? In(args.input) : nullptr;
   }

@@ -1,4 +1,4 @@
-// The random numbers of common/base/random.h, on the card. Only included by .cu files.
+// The random numbers of common/base/random.h on the GPU. Only included by .cu files.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ __device__ inline Bits PhiloxBits(Bits counter, uint32_t key0, uint32_t key1) {
   return counter;
 }
 
-// [0, 1): the 24 upper bits.
+// Maps the upper 24 bits to [0, 1).
 __device__ inline float ToUniform(uint32_t bits) {
   return static_cast<float>(bits >> 8) * 0x1p-24f;
 }

@@ -1,4 +1,4 @@
-// What libmuster_cuda.so offers; nothing else of it is visible.
+// The interface of libmuster_cuda.so; nothing else in it is visible.
 #include "worker/backend/cuda/plugin.h"
 
 #include "cuda_sources.h"  // made by sources_hash.cmake

@@ -1,5 +1,6 @@
-// Between muster-worker and libmuster_cuda.so, which it loads when a config asks for CUDA: what the
-// worker says, what it gets, and by which names. Both are of the same sources, which is checked.
+// The interface between muster-worker and libmuster_cuda.so, which it loads if the config selects
+// CUDA: options, result, and symbol names. Both must be built from the same sources, which is
+// checked.
 #pragma once
 
 #include <fmt/core.h>
@@ -18,12 +19,12 @@ struct CudaOptions {
   enum class Convolution { kAuto, kGemm, kCudnn };
   Precision precision = Precision::kFp32;
   Convolution convolution = Convolution::kAuto;
-  int card =
-      0;  // among those that CUDA_VISIBLE_DEVICES leaves; counted around where there are fewer
-  double memory_fraction = 1;  // of the card's memory, at most
-  // Of im2col, for one product; more if one image needs more.
+  // The index among the GPUs in CUDA_VISIBLE_DEVICES, modulo their number.
+  int card = 0;
+  double memory_fraction = 1;  // maximal share of the GPU's memory
+  // The limit of im2col for one product; more if one image needs more.
   int64_t columns_bytes = int64_t{64} << 20;
-  double drain_s = 300;  // for Backend::Drain; then the process ends
+  double drain_s = 300;  // limit of Backend::Drain; then the process ends
   // The worker's log. Null: standard error.
   void (*log)(LogLevel level, const std::string& line) = nullptr;
 
@@ -34,7 +35,7 @@ struct CudaOptions {
 
 struct CudaWorker {
   std::unique_ptr<Backend> backend;
-  // What its bits depend on, in words, as CpuArithmetic.
+  // What the bits depend on, as text, like CpuArithmetic.
   std::string arithmetic;
 };
 
@@ -42,7 +43,7 @@ struct CudaWorker {
 // backend's sources and of its interface.
 constexpr const char* kCudaPluginBuildName = "muster_cuda_plugin_build";
 using CudaPluginBuild = const char*();
-// Makes what is asked for. Throws Error: no driver, no card, a library that does not work.
+// Makes the worker's backend. Throws Error: no driver, no GPU, a library that does not work.
 constexpr const char* kCudaPluginMakeName = "muster_cuda_make_worker";
 using CudaPluginMake = void(const CudaOptions& options, CudaWorker& made);
 

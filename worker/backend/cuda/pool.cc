@@ -49,7 +49,7 @@ class MaxPoolOp : public TypedOp<T> {
   const PoolShape shape_;
   const size_t outputs_;
 };
-// A byte where it counts all places of the window; its largest value says that there is none.
+// A byte if it can count all places of the window; its largest value means: no gradient.
 template <typename T>
 using SmallMaxPool = MaxPoolOp<T, uint8_t>;
 template <typename T>

@@ -1,5 +1,5 @@
-// Pooling. Forward has a thread for each output, backward one for each input, which adds up what
-// its outputs say: every gradient is written once, in a fixed order.
+// Pooling. Forward has a thread for each output, backward one for each input, which adds the
+// gradients of its outputs: every gradient is written once, in a fixed order.
 #include <cmath>
 #include <limits>
 
@@ -14,20 +14,20 @@ struct Span {
   int begin, end;
 };
 
-// Inputs that output `o` sees along one axis; input i is place i - Start of the window.
+// The inputs of output `o` along one axis; input i has index i - Start in the window.
 __device__ inline int Start(int o, int stride, int pad) { return o * stride - pad; }
 __device__ inline Span Inputs(int o, int kernel, int stride, int pad, int size) {
   const int start = Start(o, stride, pad);
   return {start > 0 ? start : 0, start + kernel < size ? start + kernel : size};
 }
-// Outputs that see input `i`.
+// The outputs of input `i`.
 __device__ inline Span Outputs(int i, int kernel, int stride, int pad, int size) {
   const int last = (i + pad) / stride, before = i + pad - kernel;
   const int first = before < 0 ? 0 : before / stride + 1;
   return {first < size ? first : size, last + 1 < size ? last + 1 : size};
 }
 
-// Element number `i` of a tensor [batch, height, width, channels].
+// The position of element `i` of a tensor [batch, height, width, channels].
 struct Place {
   int n, row, column, channel;
 };
@@ -50,7 +50,7 @@ __global__ void MaxPoolKernel(PoolShape s, const T* in, T* out, Index* index, bo
       for (int column = columns.begin; column < columns.end; ++column) {
         const int from = ((at.n * s.in_height + row) * s.in_width + column) * s.channels;
         const float x = ToFloat(in[from + at.channel]);
-        if (!(x > best) && x == x) continue;  // a NaN wins, and stays
+        if (!(x > best) && x == x) continue;  // a NaN wins and stays
         best = x;
         place_of_best =
             static_cast<Index>((row - Start(at.row, s.stride_height, s.pad_top)) * s.kernel_width +

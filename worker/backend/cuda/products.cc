@@ -11,7 +11,7 @@ cublasOperation_t Operation(bool transposed) { return transposed ? CUBLAS_OP_T :
 
 }  // namespace
 
-// cuBLAS's matrices are column-major, so it is told cᵀ = bᵀ aᵀ, whose memory is the same.
+// cuBLAS's matrices are column-major, so it computes cᵀ = bᵀ aᵀ, which has the same memory layout.
 void Multiply(const Card& card, const ProductShape& shape, const Matrix& a, const Matrix& b,
               const MutableMatrix& c, bool add) {
   const float one = 1, before = add ? 1 : 0;

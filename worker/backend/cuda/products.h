@@ -1,4 +1,4 @@
-// Products of matrices by cuBLAS, in the words of row-major matrices.
+// Products of row-major matrices by cuBLAS.
 #pragma once
 
 #include <library_types.h>
@@ -11,7 +11,7 @@
 
 namespace muster::cuda {
 
-// A row-major matrix, or as many of them as a product has batches.
+// A row-major matrix, or one for each batch of a product.
 struct Matrix {
   const void* data = nullptr;
   cudaDataType_t type = CUDA_R_32F;
@@ -26,30 +26,30 @@ struct MutableMatrix {
   int64_t batch_stride = 0;
 };
 struct ProductShape {
-  int rows, columns, inner;  // of the result; what is summed over
+  int rows, columns, inner;  // rows and columns of the result; inner: summed over
   int batches = 1;
 };
 
-// c = a b, or, if `add`, c += a b. Sums are in float.
+// c = a b, or c += a b with `add`. Sums are in float.
 void Multiply(const Card& card, const ProductShape& shape, const Matrix& a, const Matrix& b,
               const MutableMatrix& c, bool add = false);
 
-// c = activation(a bᵀ + bias), with bias and relu in the same pass where cuBLASLt has that for the
-// shape, else in a pass of its own. a, b, bias and c are of the card's activation type.
+// c = activation(a bᵀ + bias). Bias and relu are part of the product if cuBLASLt supports this for
+// the shape, else a separate pass. a, b, bias and c have the GPU's activation type.
 class FusedProduct {
  public:
   // a: [rows, inner], b: [columns, inner], both without gaps.
   FusedProduct(const Card& card, const ProductShape& shape, bool bias, bool relu);
   FusedProduct(const FusedProduct&) = delete;
 
-  // bias32: the same as floats, for the pass of its own.
+  // bias32: the bias as floats, for the separate pass.
   void Run(const void* a, const void* b, const void* bias, const float* bias32, void* c) const;
 
  private:
   const Card& card_;
   const ProductShape shape_;
   const bool relu_;
-  std::optional<LtProduct> fused_;  // none: two passes
+  std::optional<LtProduct> fused_;  // empty: two passes
 };
 
 }  // namespace muster::cuda

@@ -1,4 +1,4 @@
-// Parts of rows, from one matrix to another: concat and its gradients.
+// Copies parts of rows between matrices: concat and its gradients.
 #include "worker/backend/cuda/elements.h"
 #include "worker/backend/cuda/kernels.h"
 #include "worker/backend/cuda/launch.h"
@@ -6,7 +6,7 @@
 namespace muster::cuda {
 namespace {
 
-// In units of packs.
+// All sizes are in packs.
 template <int W, typename T>
 __global__ void CopyRowsKernel(T* to, int to_stride, const T* from, int from_stride, int width,
                                int64_t packs) {

@@ -1,4 +1,4 @@
-// Softmax over the channels of each pixel: a warp for each.
+// Softmax over the channels of each pixel: a warp for each pixel.
 #include <cmath>
 
 #include "worker/backend/cuda/elements.h"
@@ -8,7 +8,7 @@
 namespace muster::cuda {
 namespace {
 
-// Not finite where any input of the pixel is a NaN or +infinity.
+// The output is not finite if any input of the pixel is NaN or +infinity.
 template <typename T>
 __global__ void SoftmaxKernel(const T* in, T* out, int64_t pixels, int channels) {
   for (int64_t pixel = ThreadInGrid() / 32; pixel < pixels; pixel += ThreadsOfGrid() / 32) {

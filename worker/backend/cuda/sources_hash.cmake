@@ -1,5 +1,7 @@
-# Writes cuda_sources.h: a hash of the CUDA backend's sources and of all headers that it shares with the
-# worker. Programs and plugin compare theirs. cmake -DOUTPUT=FILE -DFOLDER=SOURCES "-DFILES=a b" -P FILE
+# Writes cuda_sources.h: a hash of the CUDA backend's sources and of all headers that it shares with
+# the
+# worker, compared by programs and plugin. cmake -DOUTPUT=FILE -DFOLDER=SOURCES "-DFILES=a b" -P
+# FILE
 separate_arguments(FILES)
 set(all "")
 foreach(file ${FILES})

@@ -1,4 +1,4 @@
-// Where kernels are queued.
+// The stream for kernels and the limit of their grids.
 #pragma once
 
 #include <driver_types.h>
@@ -7,7 +7,7 @@ namespace muster::cuda {
 
 struct Target {
   cudaStream_t stream = nullptr;
-  // As many as keep the card busy; more work is done in loops. No result depends on it.
+  // Enough blocks to fill the GPU; more work is done in loops. No result depends on it.
   int most_blocks = 1;
 };
 

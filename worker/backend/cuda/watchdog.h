@@ -1,5 +1,5 @@
-// Ends this process when a wait for its GPU lasts too long. A driver that hangs does not return
-// from the calls that wait or free, so no error can be thrown there.
+// Ends this process if a wait for its GPU lasts too long. A hanging driver does not return from
+// calls that wait or free, so no error can be thrown there.
 #pragma once
 
 #include <condition_variable>
@@ -11,15 +11,15 @@
 
 namespace muster::cuda {
 
-// Owner and thread: the backend's. Outlives everything that frees what the driver gave.
+// Owner and thread: the backend's. Must outlive everything that frees the driver's resources.
 class Watchdog {
  public:
-  // `gpu`: its name, for people.
+  // `gpu`: its name, for messages.
   Watchdog(const CudaOptions& options, std::string gpu);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
 
-  // Until the next call the process has `drain_s` to do this: "finish its kernels". Null: nothing.
+  // Until the next call the process has `drain_s` to do this: "finish its kernels". Null: no limit.
   void Expect(const char* what);
 
  private:
@@ -31,7 +31,7 @@ class Watchdog {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   const char* expected_ = nullptr;
-  int calls_ = 0;  // of Expect
+  int calls_ = 0;  // calls of Expect
   std::jthread thread_;
 };
 

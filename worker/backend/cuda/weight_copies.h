@@ -1,5 +1,5 @@
-// Weights in the type that the card's products take: floats as they are; bfloat16 as copies, one
-// for each variable of the layers of a tower, made anew with each version.
+// Weights in the type of the GPU's products: the original floats, or bfloat16 copies, one for each
+// variable of a tower's layers, renewed with each version.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class WeightCopy {
 
   size_t bytes() const { return static_cast<size_t>(count_) * 2; }
   void Allocate();
-  // Queues the conversion of weights of another version than the last.
+  // Queues the conversion if the version differs from the last one.
   const Bf16* Of(const float* weights, int64_t version);
 
  private:
@@ -40,7 +40,7 @@ class WeightCopies final : public WeightLayouts {
   explicit WeightCopies(Card& card) : card_(card) {}
   size_t bytes() const override;
   void Allocate() override;
-  // Made when it is first asked for. Valid as long as this object.
+  // The copy for these arguments, made by the first call. Valid as long as this object.
   WeightCopy& Copy(int layer, Kind kind, int64_t count);
 
  private:
@@ -48,11 +48,11 @@ class WeightCopies final : public WeightLayouts {
   std::map<std::pair<int, Kind>, std::unique_ptr<WeightCopy>> copies_;
 };
 
-// What an op uses: the copies of its tower, or, where it has none, its own.
+// The weights of an op: the copies of its tower, or its own if there are none.
 template <typename T>
 class TypedWeights {
  public:
-  // Counts of 0: there is none.
+  // Counts of 0 mean that there is no such variable.
   TypedWeights(Card& card, const OpOptions& options, int64_t weights, int64_t bias) {
     if constexpr (sizeof(T) == sizeof(float)) return;
     auto* copies = static_cast<WeightCopies*>(options.layouts);
