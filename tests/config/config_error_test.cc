@@ -244,7 +244,7 @@ TEST_F(ConfigErrorTest, MistakesOfTheFileOfItsModelAndOfSettingsAreReportedAtOnc
                                    HasSubstr("--set run.seeds=1: "), HasSubstr("cluster.workers")));
 }
 
-// A value that cannot be read must not make other settings look wrong.
+// An unreadable value must not make other settings seem wrong.
 TEST_F(ConfigErrorTest, NoMistakeIsReportedThatFollowsFromAnother) {
   EXPECT_THAT(Lines(ErrorOf(Config("data { format: MNITS preprocess { crop_height: 30 crop_width: "
                                    "99 } } #"))),

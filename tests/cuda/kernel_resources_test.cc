@@ -36,7 +36,7 @@ TEST(KernelResourcesTest, AFileThatIsNoLibraryIsAnError) {
   EXPECT_THAT(ReadKernelResources("/proc/self/exe"), IsEmpty());  // not made by nvcc
 }
 
-// What docs/GPUS.md says of them.
+// Checks the numbers in docs/GPUS.md.
 TEST(KernelResourcesTest, FourBlocksLiveOnAMultiprocessor) {
   if (*MUSTER_REAL_PLUGIN == '\0') GTEST_SKIP() << "built without nvcc";
   const auto kernels = ReadKernelResources(MUSTER_REAL_PLUGIN);

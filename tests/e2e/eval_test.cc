@@ -318,7 +318,7 @@ TEST_F(Evaluate, ACheckpointIsExportedAndInspected) {
   EXPECT_THAT(Muster({"inspect", checkpoint + "/"}).log,
               AllOf(HasSubstr("optimizer_state_0.conv/weights"), HasSubstr("average.conv/weights"),
                     HasSubstr("step             4 of 4"), HasSubstr("checksums        correct")));
-  // By whatever path it is reached; a link to it lies elsewhere, in another run's directory even.
+  // The path may differ, and a link may even be in another run's directory.
   fs::create_directories(Path("other/checkpoints"));
   std::ofstream(Path("other/checkpoints/run_id")) << std::string(32, 'a');
   fs::create_directory_symlink(checkpoint, Path("other/checkpoints/latest"));

@@ -202,7 +202,8 @@ TEST_F(ByHand, WhatDoesNotFitIsRefusedByName) {
   const auto stranger = PlainWorker({"muster", "worker", Path("config.txtpb"), "--rank", "0",
                                      "--endpoint", endpoint, "--token-file", Path("other")});
   EXPECT_EQ(stranger->Wait(30), Code(ExitCode::kRefused));
-  // The local link's name follows from the token: the way round it is taken, which does not help.
+  // The local link's name is derived from the token, so the worker tries ZeroMQ, which fails as
+  // well.
   EXPECT_THAT(stranger->Log(), AllOf(HasSubstr("shares no memory"), HasSubstr("its token differs"),
                                      HasSubstr("refused this worker"), HasSubstr("token")));
   EXPECT_THAT(server->Log(), AllOf(HasSubstr("Refused rank 0"), HasSubstr("run.seed")));
@@ -299,7 +300,7 @@ TEST_F(ByHand, AWorkerGivesAStoppedServerUp) {
   ::kill(pid, SIGSTOP);
   EXPECT_EQ(first->Wait(20), Code(ExitCode::kDeadline)) << first->Log();
   EXPECT_THAT(first->Log(), HasSubstr("no message from the server for"));
-  ::kill(pid, SIGCONT);  // and the server finds that it is gone
+  ::kill(pid, SIGCONT);  // the server then finds that it is gone
   EXPECT_EQ(server->Wait(20), Code(ExitCode::kPeerFailed)) << server->Log();
   EXPECT_THAT(server->Log(), HasSubstr("rank 0"));
 }

@@ -87,7 +87,7 @@ TEST_F(Lost, ItsReplacementTakesPart) {
   const int64_t step = Metrics("run").back()["step"];
   EXPECT_TRUE(Reaches("run", step + 50));
   Kill(1, step + 50);
-  // The launcher has heard of it, too.
+  // The launcher is notified as well.
   EXPECT_TRUE(job->Says("Joined: rank 1"));
   EXPECT_TRUE(Happens("worker_joined", 2)) << job->Log();
   EXPECT_EQ(job->EndBy(SIGINT, 15), Code(ExitCode::kInterrupted)) << job->Log();

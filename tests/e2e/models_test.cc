@@ -224,7 +224,7 @@ TEST_F(WeightFiles, ExportSaysWhatItCannotDo) {
   refused({"onnx", bare}, ExitCode::kUsage, "the file does not describe its network");
   refused({"onnx", bare, "--config", Path("tiny.txtpb").string()}, ExitCode::kData,
           "it has none of the network's variables");
-  // Devices are left alone.
+  // Devices are not overwritten.
   const Outcome device = Muster({"export", Weights(), "--format", "npz", "/dev/null"});
   EXPECT_EQ(device.exit_code, Code(ExitCode::kUsage)) << device.log;
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));

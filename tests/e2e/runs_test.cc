@@ -161,7 +161,7 @@ TEST_F(Runs, CtrlCEndsTheSeries) {
   EXPECT_EQ(process.EndBy(SIGINT, 15), Code(ExitCode::kInterrupted));
   EXPECT_FALSE(fs::exists(Path("series/seed-2")));
   EXPECT_TRUE(NothingLeft(2));
-  // What to do now.
+  // The message includes the remedy.
   EXPECT_THAT(
       process.Log(),
       AllOf(ContainsRegex("To resume from step [0-9,]+: muster launch --resume .*/series/seed-1"),
@@ -226,7 +226,7 @@ TEST_F(Runs, AWorkerKnowsItsMemoryBeforeItRuns) {
   constexpr double kTransformed = 2 * 16 * (16 * 32 + 16) * 4;
   EXPECT_GE(rows["weights in kernel layouts"], kTransformed);
   EXPECT_LE(rows["weights in kernel layouts"], kTransformed + 2 * 4 * 9 * 16 * 16);
-  // Images of 16x16x3 floats, a label, and an index: five slices of 32, and five blocks of 250 of
+  // Images of 16x16x3 floats, a label and an index. Five slices of 32, and five blocks of 250, of
   // which the test set has only two.
   const double sample = 4 * 16 * 16 * 3 + 4 + 8;
   EXPECT_EQ(rows["batches made ahead"], 5 * 32 * sample);

@@ -82,7 +82,7 @@ TEST_F(Split, TheValidationSetChoosesAndTheTestSetComesLast) {
               AllOf(HasSubstr(" images to choose the best weights; "),
                     HasSubstr(" validation images"), HasSubstr("validation accuracy "),
                     HasSubstr("test accuracy "), Not(HasSubstr("also used to choose"))));
-  // All 40 of the test set, not those of the validation set.
+  // The test set's 40 samples, not those of the validation set.
   const std::string counts = Slurp(Path("run0") / "confusion_matrix.csv");
   EXPECT_THAT(counts, HasSubstr(",40\n"));
 

@@ -183,7 +183,7 @@ TEST_F(Verify, WhatCannotBeVerifiedIsRefused) {
                 "expected checkpoints of at least two steps, got step-00000012-g1-evaluated; ");
   ExpectRefused({"verify", Path("one/checkpoints")}, ExitCode::kUsage,
                 "checkpoints: expected a run directory");
-  // By default two steps are kept.
+  // By default the checkpoints of two steps are kept.
   ASSERT_EQ(Start("run", {})->Wait(60), 0);
   EXPECT_THAT(Succeeded(Run("run")).log,
               MatchesRegex("steps [06] to 12: the same bits in 12 tensors on 2 workers "

@@ -45,7 +45,7 @@ TEST_F(Watch, AStallSaysWhomItWaitsForBeforeADeadlineEndsIt) {
   ASSERT_TRUE(Reaches("run", 100));
   const pid_t worker = Find("run", 1);
   ASSERT_EQ(::kill(worker, SIGSTOP), 0);
-  const bool said = job->Says("has waited", 19);  // by deadlines.silence_s it would be lost
+  const bool said = job->Says("has waited", 19);  // at deadlines.silence_s it would be lost
   EXPECT_THAT(job->Log(), AllOf(HasSubstr("from rank 1 ("), HasSubstr("the limit is ")));
   if (said) {
     EXPECT_TRUE(

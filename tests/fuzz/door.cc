@@ -46,8 +46,8 @@ void Ask(Door& door, const std::vector<std::string>& request) {
 }  // namespace fuzz_door
 }  // namespace muster::fuzz
 
-// A request as libzmq makes it, of which the bits of the first byte say what comes of the input; or
-// any frames.
+// A request like libzmq's, with parts replaced by the input according to the first byte's bits, or
+// arbitrary frames.
 FUZZ_TARGET(door) {
   using namespace muster::fuzz;
   using namespace muster::fuzz::fuzz_door;

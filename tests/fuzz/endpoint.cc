@@ -44,7 +44,7 @@ void CheckListen(const std::string& endpoint, const std::string& bind) {
 FUZZ_TARGET(endpoint) {
   muster::fuzz::SilenceLogs();
   const std::string text(reinterpret_cast<const char*>(data), size);
-  if (text.find('\0') != text.npos) return 0;  // none of a command line has one
+  if (text.find('\0') != text.npos) return 0;  // impossible on a command line
   muster::fuzz::fuzz_endpoint::CheckTcp(text);
   muster::fuzz::fuzz_endpoint::CheckTcp("tcp://" + text);
   muster::fuzz::fuzz_endpoint::CheckLocal("local://@" + text);

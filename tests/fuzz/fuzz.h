@@ -30,7 +30,7 @@ struct RegisteredTarget {
   RegisteredTarget(const char* name, Target target);
 };
 
-// A promise is broken: says so, and aborts, which a fuzzer and a test both notice.
+// Reports a failed check and aborts, which both fuzzers and tests notice.
 [[noreturn]] void Broken(const std::string& what);
 inline void Require(bool holds, const char* what) {
   if (!holds) Broken(what);

@@ -56,7 +56,7 @@ void CheckTensorNames(const std::string& text) {
 }  // namespace fuzz_lists
 }  // namespace muster::fuzz
 
-// The first byte says which of them.
+// The first byte selects the kind.
 FUZZ_TARGET(lists) {
   using namespace muster::fuzz;
   using namespace muster::fuzz::fuzz_lists;

@@ -34,7 +34,7 @@ void CheckScalars(const std::string& text, int64_t last, const LastSteps& writte
 }  // namespace fuzz_metrics_text
 }  // namespace muster::fuzz
 
-// Three small numbers, then the text.
+// The input: three small numbers, then the text.
 FUZZ_TARGET(metrics_text) {
   using namespace muster::fuzz;
   using namespace muster::fuzz::fuzz_metrics_text;

@@ -62,11 +62,11 @@ bool Unquote(std::string_view line, std::vector<uint8_t>& input) {
 
 // The buffer has exactly this size, so that a sanitizer notices reads beyond it.
 void Play(Target target, const std::string& name, const std::vector<uint8_t>& input) {
-  std::fprintf(stderr, "%s\n", name.c_str());  // the last one is the one that failed
+  std::fprintf(stderr, "%s\n", name.c_str());  // the last name printed is the failing input
   (void)target(std::vector<uint8_t>(input).data(), input.size());
 }
 
-// How many inputs there were.
+// Returns the number of inputs.
 size_t PlayLines(Target target, const fs::path& path) {
   std::ifstream file(path);
   size_t number = 0;

@@ -70,7 +70,7 @@ void CheckToken(const std::string& text) {
 }  // namespace fuzz_texts
 }  // namespace muster::fuzz
 
-// The first byte says which of them.
+// The first byte selects the kind.
 FUZZ_TARGET(texts) {
   using namespace muster::fuzz;
   using namespace muster::fuzz::fuzz_texts;

@@ -41,7 +41,7 @@ void CheckTrace(const Folder& folder, const std::string& text) {
 }  // namespace fuzz_trace
 }  // namespace muster::fuzz
 
-// The first byte says whether the rest is a trace, or two parts.
+// The first byte tells whether the rest is a trace or two parts.
 FUZZ_TARGET(trace) {
   muster::fuzz::SilenceLogs();
   static const muster::fuzz::Folder folder;

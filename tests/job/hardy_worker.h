@@ -13,16 +13,16 @@
 namespace muster::testing {
 
 enum class Point {
-  kJoined,      // welcomed, and has not said Ready
+  kJoined,      // welcomed, but has not sent Ready
   kReady,       // has reported that it is ready
-  kForward,     // has the weights of a step, and has reported no loss
+  kForward,     // has the weights of a step, but has reported no loss
   kLosses,      // has reported all losses, and pushed nothing
-  kHalfPushed,  // some chunks, which have been updated and published
-  kPushed,      // everything
-  kTakenOver,   // as kForward, of what somebody else was to compute
+  kHalfPushed,  // has pushed some chunks, which have been updated and published
+  kPushed,      // has pushed everything
+  kTakenOver,   // as kForward, but for work taken over from another worker
   kEvaluate,    // before its first block
   kEvaluated,   // has reported its second block
-  kLastBlock,   // before the last one of the test set
+  kLastBlock,   // before the last block of the test set
   kReset,       // others have done its work
   kEnd,         // the server has sent Stop
 };

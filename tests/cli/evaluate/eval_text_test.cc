@@ -28,7 +28,7 @@ TEST(Confusion, EachClass) {
   EXPECT_THAT(text,
               AllOf(HasSubstr("confusions:\n  1 mistaken for dog: 2\n  cat mistaken for 1: 1\n"),
                     HasSubstr("label / predicted  0  1  2")));
-  // No image is of the last one: nothing is right or wrong.
+  // The last class has no images, so it has no recall.
   EXPECT_THAT(text, HasSubstr("2 dog       0      0       -      0.0 %  -"));
 }
 

@@ -50,7 +50,7 @@ TEST(ChoiceTest, WhyACardIsBusy) {
   small.free_bytes = kCardBytes * 9 / 10;
   EXPECT_EQ(WhyBusy(small, 0.9), "");
   EXPECT_THAT(WhyBusy(small, 0.95), HasSubstr("is needed"));
-  small.free_bytes = kCardBytes * 96 / 100;  // the driver keeps the rest
+  small.free_bytes = kCardBytes * 96 / 100;  // the driver reserves the rest
   EXPECT_EQ(WhyBusy(small, 1), "");
 
   Gpu hot = IdleCard(0);

@@ -103,7 +103,7 @@ TEST(SummaryTest, SharesOfAStepNeverExceedIt) {
   EXPECT_LE(total(step_row(summary)), 100);
   measured.set_timed_steps(1);
   EXPECT_THAT(step_row(summary), HasSubstr("from 1 of 100 steps, because the others began during"));
-  // In a resumed run only this process's own steps were timed.
+  // Only this process's own steps of a resumed run were timed.
   summary.set_steps_before(80);
   measured.set_timed_steps(19);
   EXPECT_THAT(step_row(summary), HasSubstr("from 19 of 100 steps, because the others came before"));

@@ -130,7 +130,7 @@ TEST_F(SupervisorStopTest, ASilentServerIsLost) {
   EXPECT_EQ(Outcome().lost_server->cause, "silent");
 }
 
-// The workers run into their own deadline a little earlier.
+// The workers reach their own deadline slightly earlier.
 TEST_F(SupervisorStopTest, AStoppedServerThatItsWorkersGiveUpIsLost) {
   Running();
   members_.Stop(kServer);
@@ -143,7 +143,7 @@ TEST_F(SupervisorStopTest, AStoppedServerThatItsWorkersGiveUpIsLost) {
   EXPECT_EQ(Outcome().lost_server->cause, "silent");
 }
 
-// However many workers give it up, and however few of them may be replaced.
+// This does not depend on how many workers give up, nor on the limit of replacements.
 TEST_F(SupervisorStopTest, WorkersThatGiveUpAStoppedServerAreNotCountedAsLost) {
   cluster_.set_on_lost_worker(config::Cluster::REPLACE);
   cluster_.set_max_restarts(1);
@@ -256,7 +256,7 @@ TEST_F(SupervisorStopTest, AServerThatWritesTheStateIsWaitedFor) {
   EXPECT_THAT(Sent(), ElementsAre(std::pair{0, SIGTERM}, std::pair{1, SIGTERM}));
 }
 
-// Before the server listens the signal would end it.
+// Before the server listens, the signal would end it.
 TEST_F(SupervisorStopTest, ACheckpointIsAskedForOnceTheServerListens) {
   supervisor_->AskForCheckpoint();
   EXPECT_THAT(Sent(), IsEmpty());
@@ -275,7 +275,7 @@ TEST_F(SupervisorStopTest, OnceTheServerIsGoneTheWorkersFollow) {
   EXPECT_EQ(Outcome().exit_code, ExitCode::kInterrupted);
 }
 
-// What was on its way when somebody pressed Ctrl-C, and what the server says until it ends.
+// Reports that were on their way at Ctrl-C, and those of the server until it ends.
 TEST_F(SupervisorStopTest, AfterARequestWhatTheRunHasReachedIsTold) {
   Running();
   Signalled(SIGINT);

@@ -272,9 +272,9 @@ TEST_F(TraceFileTest, WhatIsNoTraceIsLeftAsItIs) {
     refused({parts[0], garbage}, Path("trace.json"), garbage + ": expected a part");
   }
   refused({parts[0], Path("nowhere")}, Path("trace.json"), "No such file");
-  MergeTrace(parts, Path("whole.json"));  // a trace in the place of a part
+  MergeTrace(parts, Path("whole.json"));  // a trace in place of a part
   refused({parts[0], Path("whole.json")}, Path("trace.json"), "whole.json: expected a part");
-  // An older trace is replaced, and a new file made.
+  // Replaces an older trace and creates a new file.
   EXPECT_GT(MergeTrace(parts, Path("trace.json"), MergeMode::kRefuseOthers).spans, 0u);
   EXPECT_GT(MergeTrace(parts, Path("new.json"), MergeMode::kRefuseOthers).spans, 0u);
 }

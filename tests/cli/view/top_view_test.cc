@@ -73,7 +73,7 @@ TEST(TopViewTest, TheNextCheckpoint) {
   status["checkpoint"] = {{"next_s", 90.0}};
   const TopScreen screen{.width = 80, .height = 30};
   EXPECT_THAT(Screen(status, screen), HasSubstr("no checkpoint yet  next in 90 s"));
-  status.erase("checkpoint");  // none are wanted
+  status.erase("checkpoint");  // checkpoints are disabled
   EXPECT_THAT(Screen(status, screen), Not(HasSubstr("checkpoint")));
 }
 
@@ -194,7 +194,7 @@ TEST(TopViewTest, HowARunIs) {
   const TopRun full{
       .name = "a", .state = RunState::kRunning, .age_s = 42, .disk = "its disk is full"};
   EXPECT_THAT(Screen(status, {}, full), HasSubstr("this status is old: its disk is full"));
-  // Its last status had no room, the last line of its metrics had.
+  // The disk was too full for the last status, but not for the last line of metrics.
   EXPECT_THAT(Screen(status, {}, {"a", RunState::kCompleted}), HasSubstr("a  completed"));
   status["state"] = "completed";
   EXPECT_THAT(Screen(status, {}, {.name = "a", .age_s = 4200}), HasSubstr("a  completed"));

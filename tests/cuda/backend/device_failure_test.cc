@@ -34,8 +34,8 @@ bool IsCleaning(const std::string& call) {
 
 class CudaDeviceFailureTest : public CudaDeviceTest {};
 
-// Each function that a step calls, failing once, the first, second and last time: an Error, or,
-// where there is another way, the right result; never a hang, and nothing is left behind.
+// Makes the first, middle and last call of each function that a step uses fail. Expects an Error,
+// or the right result if there is a fallback; never a hang or a leak.
 TEST_F(CudaDeviceFailureTest, ACallThatFailsIsAnErrorOrDoesNotMatter) {
   (void)Step();
   const std::map<std::string, int> calls = software_gpu::AllCalls();
@@ -60,7 +60,7 @@ TEST_F(CudaDeviceFailureTest, ACallThatFailsIsAnErrorOrDoesNotMatter) {
   EXPECT_GT(errors, 20);
 }
 
-// Its driver never comes back from the wait.
+// The driver never returns from the wait.
 TEST_F(CudaDeviceFailureTest, AGpuThatHangsEndsTheProcessInTime) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   options_.drain_s = 0.2;
@@ -109,7 +109,7 @@ TEST_F(CudaDeviceFailureTest, OutOfMemorySaysWhatWasWantedAndWhatIsThere) {
   (void)backend->Allocate(1024);
 }
 
-// What a tower wants is known before it is allocated, and the error says what would do.
+// The tower's needs are known before allocation, and the error says what would fit.
 TEST_F(CudaDeviceFailureTest, OutOfMemoryOfATowerNamesTheLayerAndWhatFits) {
   constexpr int64_t kTooMany = 1 << 15;
   const auto prepare = [&](int64_t count) {

@@ -58,7 +58,6 @@ TEST_F(CudaDeviceStartTest, WithoutACardOrDriverALineSaysSo) {
   ::unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
-// Said before the first step.
 TEST_F(CudaDeviceStartTest, ACardThatTheBuildHasNoCodeForIsNamed) {
   for (const cudaError_t error :
        {cudaErrorNoKernelImageForDevice, cudaErrorUnsupportedPtxVersion}) {
@@ -85,8 +84,8 @@ TEST_F(CudaDeviceStartTest, TheBitsNameWhatOverridesTheLibraries) {
   ::unsetenv("NVIDIA_TF32_OVERRIDE");
 }
 
-// cuDNN said that it does this convolution when it was asked for its workspace. It is tried before
-// the first step, so that the arithmetic never changes after that.
+// cuDNN returned a workspace size for this convolution but cannot run it. Each one is tried before
+// the first step, so that the arithmetic never changes later.
 TEST_F(CudaDeviceStartTest, WhatCudnnDoesNotSupportIsFoundBeforeTheFirstStep) {
   const std::vector<float> by_cudnn = Step();
   const int products = software_gpu::Calls("cublasGemmEx");
@@ -113,8 +112,7 @@ TEST_F(CudaDeviceStartTest, WhatCudnnDoesNotSupportAfterItsTrialIsAnError) {
   }
 }
 
-// A worker that has no step left does without the test before the first step, and must say the
-// same.
+// A worker with no steps left skips the self-test, and must report the same line.
 TEST_F(CudaDeviceStartTest, TheTestBeforeTheFirstStepChangesNothingOfTheLineOfConvolutions) {
   std::set<std::string> lines;
   for (const bool tested : {false, true}) {
@@ -131,7 +129,7 @@ TEST_F(CudaDeviceStartTest, TheTestBeforeTheFirstStepChangesNothingOfTheLineOfCo
   EXPECT_THAT(lines, ElementsAre(HasSubstr("input cudnn 1 x1")));
 }
 
-// Another worker may have the memory, and would compute other bits.
+// No fallback: another worker may have enough memory and would compute different bits.
 TEST_F(CudaDeviceStartTest, OnlyWhatIsNotSupportedIsLeftToOthers) {
   for (const char* const call :
        {"cudnnConvolutionForward", "cudnnConvolutionBackwardData", "cudnnConvolutionBackwardFilter",
@@ -143,8 +141,8 @@ TEST_F(CudaDeviceStartTest, OnlyWhatIsNotSupportedIsLeftToOthers) {
   }
 }
 
-// An installation without all of its libraries, or a card that it no longer serves: as without it,
-// unless the config insists.
+// If cuDNN is incompletely installed or no longer supports the GPU, it is not used, unless the
+// config requires it.
 TEST_F(CudaDeviceStartTest, ACudnnThatDoesNotWorkHereIsDoneWithout) {
   for (const cudnnStatus_t status :
        {CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH, CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED,

@@ -73,8 +73,8 @@ TEST_F(CudaJob, HasTheSameBitsWhereverTheImagesLie) {
   const std::string hash = HashOf({"cluster.workers=2"});
   EXPECT_THAT(LogOf(Path("run0"), 1), AllOf(HasSubstr("the training set is in device memory"),
                                             HasSubstr("the test set is in device memory")));
-  // 300 images for training, 40 to test. Room for all, but not twice for those of training; for
-  // hardly any.
+  // 300 training images, 40 test images. First there is memory for all, but not for a second copy
+  // of the training images; then for hardly any.
   const auto predicted = [&] { return PredictedOnCard(Path("run0")); };
   const std::map<std::string, double> rows = predicted();
   const double images = rows.at("images of the data set");
@@ -218,7 +218,7 @@ TEST_F(CudaJob, WithoutACardALineSaysSo) {
   const Outcome hard = OnCards({});
   EXPECT_EQ(hard.exit_code, 1);
   EXPECT_THAT(hard.log, HasSubstr("CUDA finds no usable GPU"));
-  // With soft placement the same job runs, and says on what.
+  // With soft placement the same job runs and logs the device.
   const Outcome soft = Succeeded(Launch({"worker.backend=CUDA"}));
   ::unsetenv("MUSTER_SOFTWARE_GPU");
 }

@@ -10,7 +10,7 @@
 namespace muster::software_gpu {
 
 struct KernelResources {
-  int registers = 0;  // of each thread
+  int registers = 0;  // per thread
   // Static shared memory of each block; on sm_90 including the KiB that the GPU reserves.
   size_t shared_bytes = 0;
   int most_threads = 0;  // the block size limit from __launch_bounds__, or 0

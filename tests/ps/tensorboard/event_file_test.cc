@@ -153,7 +153,7 @@ TEST_F(EventFileTest, TheEndSaysWhatIsMissing) {
     ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
     EXPECT_THAT(missing, HasSubstr(file.path() + ": missing: 199999 events of steps 2 to "
                                                  "200000: cannot be written: "));
-    EXPECT_EQ(file.Missing(), "");  // there is room by now
+    EXPECT_EQ(file.Missing(), "");  // there is space again
   }
   EXPECT_EQ(ValuesOf(ReadEvents(dir_), "x").size(), size_t{kMany});
 }
