@@ -30,7 +30,7 @@ T* Here(T* device) {
 
 void RequireHost(const void* host) {
   if ((reinterpret_cast<uintptr_t>(host) & kAway) != 0) {
-    throw Error(ExitCode::kFailure, "a device address where one of the host is expected");
+    throw Error(ExitCode::kFailure, "a device address where a host address is expected");
   }
 }
 

@@ -105,9 +105,9 @@ TEST_F(DeviceMemoryTest, FindsWrongCopies) {
   EXPECT_THAT(copy(there + 50, here, 51, cudaMemcpyHostToDevice),
               ElementsAre(HasSubstr("byte 50 of an allocation of 100 bytes")));
   EXPECT_THAT(copy(here, there, 100, cudaMemcpyHostToDevice),
-              ElementsAre(HasSubstr("a device address where one of the host is expected")));
+              ElementsAre(HasSubstr("a device address where a host address is expected")));
   EXPECT_THAT(copy(there, here, 100, cudaMemcpyDefault),
-              ElementsAre(HasSubstr("does not say from where to where")));
+              ElementsAre(HasSubstr("a copy without a direction")));
 }
 
 TEST_F(DeviceMemoryTest, FindsTheDefaultStream) {
@@ -157,7 +157,7 @@ TEST_F(DeviceMemoryTest, FindsMemoryGivenBackThatACopyUses) {
               cudaSuccess);
     EXPECT_EQ(cudaHostUnregister(host.data()), cudaSuccess);
   }
-  EXPECT_THAT(recorder.Take(), ElementsAre(HasSubstr("while a copy of it is on its way")));
+  EXPECT_THAT(recorder.Take(), ElementsAre(HasSubstr("is freed during a copy")));
   ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
 }
 

@@ -69,7 +69,7 @@ __global__ void ForeignMaskKernel() { (void)__shfl_xor_sync(0x0000ffff, 1, 1); }
 
 TEST_F(WrongKernelTest, FindsAThreadThatIsNotInItsMask) {
   EXPECT_THAT(Violations(ForeignMaskKernel, dim3(1), dim3(32)),
-              ElementsAre(HasSubstr("is without this thread")));
+              ElementsAre(HasSubstr("does not include this thread")));
 }
 
 __global__ void OutsideOfMaskKernel() {
@@ -78,13 +78,13 @@ __global__ void OutsideOfMaskKernel() {
 
 TEST_F(WrongKernelTest, FindsAShuffleFromOutsideOfTheMask) {
   EXPECT_THAT(Violations(OutsideOfMaskKernel, dim3(1), dim3(32)),
-              ElementsAre(HasSubstr("which the mask 0xffff is without")));
+              ElementsAre(HasSubstr("not in the mask 0xffff")));
 }
 
 TEST_F(WrongKernelTest, FindsAMaskOfMoreThreadsThanTheBlockHas) {
   int* const out = Allocate<int>(32);
   EXPECT_THAT(Violations(HalfAWarpKernel, dim3(1), dim3(16), out),
-              ElementsAre(HasSubstr("the block, of 16, does not have")));
+              ElementsAre(HasSubstr("beyond the 16 of the block")));
 }
 
 __global__ void NoBarrierKernel(float* out) {
@@ -97,7 +97,7 @@ TEST_F(WrongKernelTest, FindsARaceInSharedMemory) {
   float* const out = Allocate<float>(64);
   EXPECT_THAT(Violations(NoBarrierKernel, dim3(1), dim3(64), out),
               ElementsAre(AnyOf(HasSubstr("without a barrier between"),
-                                HasSubstr("nobody of this block has written it"))));
+                                HasSubstr("this block has not written it"))));
 }
 
 __global__ void StaleSharedKernel(float* out) {
@@ -109,7 +109,7 @@ __global__ void StaleSharedKernel(float* out) {
 TEST_F(WrongKernelTest, FindsSharedMemoryThatTheBlockBeforeLeft) {
   float* const out = Allocate<float>(2);
   EXPECT_THAT(Violations(StaleSharedKernel, dim3(2), dim3(1), out),
-              ElementsAre(HasSubstr("nobody of this block has written it")));
+              ElementsAre(HasSubstr("this block has not written it")));
 }
 
 __global__ void SharedIndexKernel(float* out, int index) {
@@ -135,7 +135,7 @@ TEST_F(WrongKernelTest, FindsDynamicSharedMemoryThatIsTooSmall) {
 TEST_F(WrongKernelTest, FindsAnAccessBehindAnAllocation) {
   float* const values = Upload<float>({1, 2, 3});
   EXPECT_THAT(Violations(ScaleKernel, dim3(1), dim3(32), values, 2, 4),
-              ElementsAre(AllOf(HasSubstr("0 bytes behind an allocation of 12 bytes"),
+              ElementsAre(AllOf(HasSubstr("0 bytes after an allocation of 12 bytes"),
                                 HasSubstr("kernels_test.cu"))));
 }
 
@@ -150,7 +150,7 @@ TEST_F(WrongKernelTest, FindsAnAccessOfFreedMemory) {
 TEST_F(WrongKernelTest, FindsMemoryThatNobodyHasWritten) {
   float* const values = Allocate<float>(3);
   EXPECT_THAT(Violations(ScaleKernel, dim3(1), dim3(32), values, 2, 3),
-              ElementsAre(HasSubstr("nobody has written it")));
+              ElementsAre(HasSubstr("it was never written")));
 }
 
 TEST_F(WrongKernelTest, FindsAHostAddressInAKernel) {
@@ -233,7 +233,7 @@ TEST_F(WrongKernelTest, RefusesBlocksThatNeedMoreThanACardHas) {
   declare({.registers = 65});
   EXPECT_THAT(launch(1024, 0),
               AllOf(HasSubstr("GreedyKernel"), HasSubstr("1024 threads that need 65 registers"),
-                    HasSubstr("73728 of the 65536 that a card has")));
+                    HasSubstr("73728 of the 65536 that a GPU has")));
   EXPECT_EQ(launch(896, 0), "");
   declare({.registers = 255});
   EXPECT_EQ(launch(256, 0), "");

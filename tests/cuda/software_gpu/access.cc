@@ -92,7 +92,7 @@ class RangeAccess {
     return Report(work_, kind_ == AccessKind::kRead ? "reads" : "writes", memory_.AddressOf(offset),
                   what);
   }
-  bool RefuseUndefined(size_t offset) const { return Refuse(offset, "nobody has written it"); }
+  bool RefuseUndefined(size_t offset) const { return Refuse(offset, "it was never written"); }
 
   // The bytes lie in one page.
   bool TouchPart(size_t offset, size_t bytes) const {
@@ -209,8 +209,8 @@ std::string Describe(const Accessor& who, const Collision& collision) {
     default: {
       Stream* const stream = Device::Get().InSlot(static_cast<int>(SlotOf(cell)));
       return fmt::format(
-          "{} {} it on another stream, and no event says that this is done",
-          stream != nullptr ? stream->DescribeSegment(SegmentOf(cell)) : "work that is done", did);
+          "{} {} it on another stream, and no event orders them",
+          stream != nullptr ? stream->DescribeSegment(SegmentOf(cell)) : "earlier work", did);
     }
   }
 }

@@ -200,7 +200,7 @@ void BlockRunner::ReportStuck() {
   const auto other = std::find_if(lanes_.begin(), lanes_.end(),
                                   [&](const Lane& lane) { return lane.state != waiting.state; });
   ReportViolation(fmt::format(
-      "kernel {}: {} of {} threads of block {} wait for others that never come: thread {} {}{}",
+      "kernel {}: {} of {} threads of block {} wait for others that never arrive: thread {} {}{}",
       DescribeCode(kernel_->function), std::count_if(lanes_.begin(), lanes_.end(), waits),
       lanes_.size(), Show(block_index_), Show(waiting.thread), describe(waiting),
       other == lanes_.end()

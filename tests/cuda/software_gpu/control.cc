@@ -53,7 +53,7 @@ void SetOption(Options& options, const std::string& name, const std::string& val
                               static_cast<int>(NumberOf(value.substr(first + 1, last - first - 1))),
                               static_cast<int>(NumberOf(value.substr(last + 1)))});
   } else {
-    throw Error(ExitCode::kUsage, "MUSTER_SOFTWARE_GPU: there is no '{}'", name);
+    throw Error(ExitCode::kUsage, "MUSTER_SOFTWARE_GPU: unknown option '{}'", name);
   }
 }
 

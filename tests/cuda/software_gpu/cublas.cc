@@ -70,7 +70,8 @@ cublasStatus_t EnqueueGemm(cublasHandle_t handle, const char* call, const Stride
                       WrongMatrix("C", args.c, args.m, args.n);
   if (args.m < 0 || args.n < 0 || args.k < 0 || strided.count < 0) wrong += "a negative size";
   if (args.a.type != args.b.type) wrong += "A and B are of different types";
-  if (args.a.type == CUDA_R_32F && args.c.type != CUDA_R_32F) wrong += "C is of less than A";
+  if (args.a.type == CUDA_R_32F && args.c.type != CUDA_R_32F)
+    wrong += "C has less precision than A";
   if (args.c.type != CUDA_R_32F && (handle->math & kSumsInFloat) == 0) {
     wrong += "partial sums may be rounded to the type of C";
   }
@@ -105,7 +106,7 @@ std::string WrongCompute(cublasComputeType_t compute, const void* alpha, const v
   }
   const DeviceMemory& memory = Device::Get().memory();
   if (memory.Contains(alpha) || memory.Contains(beta)) {
-    return "alpha or beta is in the device's memory (the pointer mode is that of the host)";
+    return "alpha or beta is in device memory, but the pointer mode is host";
   }
   return "";
 }
@@ -178,7 +179,7 @@ cublasStatus_t cublasSetPointerMode_v2(cublasHandle_t handle, cublasPointerMode_
     return mode == CUBLAS_POINTER_MODE_HOST
                ? CUBLAS_STATUS_SUCCESS
                : RefuseBlas(CUBLAS_STATUS_NOT_SUPPORTED,
-                            "cublasSetPointerMode: only that of the host is known here");
+                            "cublasSetPointerMode: only host mode is supported here");
   });
 }
 
@@ -187,7 +188,7 @@ cublasStatus_t cublasSetAtomicsMode(cublasHandle_t handle, cublasAtomicsMode_t m
     return mode == CUBLAS_ATOMICS_NOT_ALLOWED
                ? CUBLAS_STATUS_SUCCESS
                : RefuseBlas(CUBLAS_STATUS_NOT_SUPPORTED,
-                            "cublasSetAtomicsMode: atomics make the bits depend on chance");
+                            "cublasSetAtomicsMode: atomics make the bits nondeterministic");
   });
 }
 

@@ -95,7 +95,7 @@ std::string WrongAlignment(uint64_t packed, const std::array<const void*, 4>& ma
   for (size_t i = 0; i < matrices.size(); ++i) {
     const uint64_t alignment = packed >> 16 * i & 0xffff;
     if (reinterpret_cast<uintptr_t>(matrices[i]) % alignment != 0) {
-      return fmt::format("{} is not aligned to {} bytes, as the heuristic was told", "ABCD"[i],
+      return fmt::format("{} is not aligned to {} bytes, which the heuristic assumed", "ABCD"[i],
                          alignment);
     }
   }
@@ -119,11 +119,11 @@ cublasLtMatmulHeuristicResult_t Result(uint64_t fingerprint, uint64_t alignments
 // Returns the error in the algorithm or workspace of a call, or "".
 std::string WrongAlgorithm(const cublasLtMatmulAlgo_t* algorithm, uint64_t fingerprint,
                            const Workspace& workspace) {
-  if (algorithm == nullptr) return "no algorithm: which one is taken may change";
-  if (algorithm->data[0] != kAlgorithm) return "an algorithm that no heuristic gave";
+  if (algorithm == nullptr) return "no algorithm: cublasLt may choose different ones";
+  if (algorithm->data[0] != kAlgorithm) return "an algorithm that is not from the heuristic";
   if (algorithm->data[1] != fingerprint) return "an algorithm for another product";
   if (algorithm->data[2] > workspace.bytes) {
-    return fmt::format("a workspace of {} bytes, but the algorithm wants {}", workspace.bytes,
+    return fmt::format("a workspace of {} bytes, but the algorithm needs {}", workspace.bytes,
                        algorithm->data[2]);
   }
   return WrongWorkspace(workspace);

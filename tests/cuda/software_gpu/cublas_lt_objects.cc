@@ -37,7 +37,8 @@ cublasStatus_t Make(Handle* handle, const Object& object, const char* what) {
 template <typename Object>
 cublasStatus_t Destroy(const void* handle, const char* what) {
   if (!Device::Get().Untrack(handle)) {
-    return RefuseLt(CUBLAS_STATUS_INVALID_VALUE, fmt::format("{} is destroyed, but is none", what));
+    return RefuseLt(CUBLAS_STATUS_INVALID_VALUE,
+                    fmt::format("the object to destroy is not {}", what));
   }
   delete static_cast<const Object*>(handle);
   return CUBLAS_STATUS_SUCCESS;

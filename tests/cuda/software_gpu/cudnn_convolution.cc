@@ -92,7 +92,7 @@ cudnnStatus_t Enqueue(cudnnHandle_t handle, const char* call, const Pass& pass, 
   const size_t wanted = WorkspaceOf(pass.problem);
   if (pass.workspace.bytes < wanted) {
     wrong =
-        fmt::format("a workspace of {} bytes (the call wants {})", pass.workspace.bytes, wanted);
+        fmt::format("a workspace of {} bytes (the call needs {})", pass.workspace.bytes, wanted);
   } else if (wrong.empty()) {
     wrong = WrongWorkspace({pass.workspace.data, wanted}, 16);
   }

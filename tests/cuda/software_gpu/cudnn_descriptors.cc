@@ -39,7 +39,7 @@ cudnnStatus_t Create(T** made, const char* call, CallKind kind) {
 template <typename T>
 cudnnStatus_t Destroy(T* object, const char* call) {
   if (!Device::Get().Untrack(object)) {
-    return RefuseDnn(CUDNN_STATUS_BAD_PARAM, std::string(call) + " of what does not exist");
+    return RefuseDnn(CUDNN_STATUS_BAD_PARAM, std::string(call) + ": no such descriptor");
   }
   delete object;
   return CUDNN_STATUS_SUCCESS;

@@ -38,7 +38,7 @@ cudnnStatus_t CheckAll(const ConvolutionProblem& p, bool deterministic, bool kno
   const std::string wrong = WrongProblem(p);
   if (!wrong.empty()) return RefuseDnn(CUDNN_STATUS_BAD_PARAM, wrong);
   if (!deterministic) {
-    return RefuseDnn(CUDNN_STATUS_NOT_SUPPORTED, "an algorithm that gives other bits each time");
+    return RefuseDnn(CUDNN_STATUS_NOT_SUPPORTED, "a nondeterministic algorithm");
   }
   return known && IsSupported(p) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
 }

@@ -20,7 +20,7 @@ void CheckAtExit() {
   StopExplaining();
   const std::vector<std::string> leaks = Device::Get().Leaks();
   if (leaks.empty()) return;
-  fmt::print(stderr, "software GPU: {} not given back when the process ends:\n", leaks.size());
+  fmt::print(stderr, "software GPU: {} objects leaked when the process ends:\n", leaks.size());
   for (const std::string& leak : leaks) fmt::print(stderr, "  {}\n", leak);
   std::abort();
 }
@@ -41,7 +41,7 @@ Device::Device() : options_(OptionsOfEnvironment()), faults_(options_.faults) {
 
 void Device::Reset(const Options& options) {
   const std::vector<std::string> leaks = Leaks();
-  for (const std::string& leak : leaks) ReportViolation("still there at a Reset: " + leak);
+  for (const std::string& leak : leaks) ReportViolation("leaked before Reset: " + leak);
   const std::lock_guard lock(mutex_);
   options_ = options;
   memory_.set_limit(options.memory_bytes);
@@ -61,9 +61,9 @@ void Device::CheckCard(const char* call) {
   const int card = CardOfThread();
   int used = kNoCard;
   if (card_.compare_exchange_strong(used, card) || used == card) return;
-  ReportViolation(fmt::format(
-      "{} of a thread that works with card {}: all that the program has made is on card {}", call,
-      card, used));
+  ReportViolation(
+      fmt::format("{} of a thread that uses GPU {}, but the program's objects are on GPU {}", call,
+                  card, used));
 }
 
 bool Device::Begin(const char* call, CallKind kind, int* error) {

@@ -127,7 +127,7 @@ std::string DeviceMemory::Describe(const void* address) const {
       return fmt::format("byte {} of an allocation of {} bytes", offset, after->second);
     }
     if (offset < after->second + kGap) {
-      return fmt::format("{} bytes behind an allocation of {} bytes", offset - after->second,
+      return fmt::format("{} bytes after an allocation of {} bytes", offset - after->second,
                          after->second);
     }
   }

@@ -21,7 +21,7 @@ std::string_view NameAt(std::string_view names, uint64_t offset) {
 
 void RequireBytes(std::string_view bytes, uint64_t offset, uint64_t count) {
   if (offset <= bytes.size() && count <= bytes.size() - offset) return;
-  throw Error(ExitCode::kFailure, "a file of code: expected {} bytes at {}, got {} in all", count,
+  throw Error(ExitCode::kFailure, "truncated file: expected {} bytes at {}, got {} in total", count,
               offset, bytes.size());
 }
 

@@ -27,7 +27,7 @@ bool HostMemory::Remove(const void* begin, bool allocated) {
   const auto found = regions_.find(reinterpret_cast<uintptr_t>(begin));
   if (found == regions_.end() || found->second.allocated != allocated) return false;
   if (IsTouched(found->first, found->second.bytes, false)) {
-    ReportViolation("page-locked host memory is given back while a copy of it is on its way");
+    ReportViolation("page-locked host memory is freed during a copy");
   }
   regions_.erase(found);
   return true;

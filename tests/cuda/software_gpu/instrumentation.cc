@@ -145,7 +145,7 @@ void __ubsan_handle_type_mismatch_v1(const SanitizerMismatch* mismatch, uintptr_
   const uintptr_t alignment = uintptr_t{1} << mismatch->log_alignment;
   if (address % alignment == 0) return;  // null, which faults anyway
   Report(mismatch->place,
-         fmt::format("the address {:#x} is not a multiple of {}, as its type wants", address,
+         fmt::format("the address {:#x} is not a multiple of {}, as its type requires", address,
                      alignment));
   LeaveKernel();
 }

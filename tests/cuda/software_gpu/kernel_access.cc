@@ -50,16 +50,16 @@ bool BlockRunner::TouchPage(size_t offset, size_t bytes, AccessKind kind, const 
     return false;
   };
   PageWords* const words = memory_.shadow().WordsOf(offset);
-  if (words == nullptr) return refuse(offset, "not all of it is allocated");
+  if (words == nullptr) return refuse(offset, "it is partly unallocated");
   uint8_t* const states = words->states.data() + offset % kPage;
   const bool defined = IsAllDefined(states, bytes);
   if (!defined) {
     if (std::memchr(states, kNotAllocated, bytes) != nullptr) {
-      return refuse(offset, "not all of it is allocated");
+      return refuse(offset, "it is partly unallocated");
     }
     if (kind != AccessKind::kWrite) {
       const auto* const first = static_cast<uint8_t*>(std::memchr(states, kUndefined, bytes));
-      return refuse(offset + static_cast<size_t>(first - states), "nobody has written it");
+      return refuse(offset + static_cast<size_t>(first - states), "it was never written");
     }
   }
   const size_t end = offset + bytes;
@@ -79,10 +79,10 @@ void BlockRunner::TouchShared(const SharedMemory::Place& place, size_t bytes, Ac
   const auto refuse = [&](const std::string& what) {
     Abandon(fmt::format("{} {} shared memory: {}", DescribeCode(code), Verb(kind), what));
   };
-  if (bytes > region.bytes - place.offset) return refuse("behind its end");
+  if (bytes > region.bytes - place.offset) return refuse("beyond its end");
   for (size_t i = place.offset; i < place.offset + bytes; ++i) {
     if (kind != AccessKind::kWrite && region.written_in[i] != who_.block_segment) {
-      return refuse("nobody of this block has written it");
+      return refuse("this block has not written it");
     }
     region.written_in[i] = who_.block_segment;
   }

@@ -176,7 +176,7 @@ std::string WhyTooLarge(const KernelResources& kernel, size_t threads, size_t dy
       (kernel.registers * kThreadsOfWarp + kRegisterUnit - 1) / kRegisterUnit * kRegisterUnit;
   const size_t registers = warps * static_cast<size_t>(of_warp);
   if (registers > kRegisterFile) {
-    return fmt::format("{} threads that need {} registers each: {} of the {} that a card has",
+    return fmt::format("{} threads that need {} registers each: {} of the {} that a GPU has",
                        threads, kernel.registers, registers, kRegisterFile);
   }
   const size_t shared = kernel.shared_bytes + dynamic_bytes;

@@ -16,7 +16,7 @@ constexpr const char* kPlugin = MUSTER_REAL_PLUGIN;
 std::map<std::string, KernelResources> ReadPlugin() {
   if (*kPlugin == '\0') return {};
   if (std::filesystem::exists(kPlugin)) return ReadKernelResources(kPlugin);
-  ReportViolation(fmt::format("what kernels need of a card is not known: build {} first", kPlugin));
+  ReportViolation(fmt::format("the resources of kernels are unknown: build {} first", kPlugin));
   return {};
 }
 

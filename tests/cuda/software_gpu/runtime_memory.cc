@@ -46,7 +46,7 @@ bool IsWritable(const void* begin, size_t bytes) {
 // Checks page-locked host memory for a copy. Returns "" if it may be used.
 std::string WrongHostMemory(const void* host, size_t bytes, bool written) {
   Device& device = Device::Get();
-  if (device.memory().Contains(host)) return "a device address where one of the host is expected";
+  if (device.memory().Contains(host)) return "a device address where a host address is expected";
   const HostMemory::Region* const region = device.host().Find(host, bytes);
   if (region == nullptr) {
     return fmt::format("{} bytes of host memory that is not page-locked", bytes);
@@ -78,7 +78,7 @@ void* MapOnes(size_t bytes) {
 
 std::string WrongDeviceMemory(const void* address, size_t bytes) {
   const DeviceMemory& memory = Device::Get().memory();
-  if (!memory.Contains(address)) return "a host address where one of the device is expected";
+  if (!memory.Contains(address)) return "a host address where a device address is expected";
   if (memory.IsAllocated(address, bytes)) return "";
   return fmt::format("{} bytes at {}", bytes, memory.Describe(address));
 }
@@ -153,7 +153,7 @@ cudaError_t Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, 
   } else if (kind == cudaMemcpyDeviceToDevice) {
     wrong = WrongDeviceMemory(from, bytes) + WrongDeviceMemory(to, bytes);
   } else {
-    wrong = "a copy that does not say from where to where";
+    wrong = "a copy without a direction";
   }
   if (!wrong.empty()) return Refuse(cudaErrorInvalidValue, "cudaMemcpyAsync: " + wrong);
   if (kind == cudaMemcpyHostToDevice) return CopyIn(stream, to, from, bytes);
@@ -207,7 +207,7 @@ cudaError_t cudaFreeHost(void* address) {
     const HostMemory::Region* const region = Device::Get().host().Find(address, 1);
     const size_t bytes = region != nullptr ? region->bytes : 0;
     if (!Device::Get().host().Remove(address, true)) {
-      return Refuse(cudaErrorInvalidValue, "cudaFreeHost of what cudaHostAlloc did not give");
+      return Refuse(cudaErrorInvalidValue, "cudaFreeHost of memory that is not from cudaHostAlloc");
     }
     munmap(address, bytes);
     return cudaSuccess;
@@ -234,7 +234,8 @@ cudaError_t cudaHostRegister(void* address, size_t bytes, unsigned flags) {
 cudaError_t cudaHostUnregister(void* address) {
   return RuntimeCall("cudaHostUnregister", CallKind::kNotInAStep, [&] {
     if (Device::Get().host().Remove(address, false)) return cudaSuccess;
-    return Refuse(cudaErrorHostMemoryNotRegistered, "cudaHostUnregister of what is not registered");
+    return Refuse(cudaErrorHostMemoryNotRegistered,
+                  "cudaHostUnregister of memory that is not registered");
   });
 }
 

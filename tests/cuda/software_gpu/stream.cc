@@ -139,7 +139,7 @@ void Stream::Do(Item& item) {
   if (item.wait) {
     CloseMemory();
     if (!item.wait->Wait(kPatience))
-      ReportViolation("a stream waits for an event that never comes");
+      ReportViolation("a stream waits for an event that never occurs");
     MergeInto(clock_, item.wait->clock());
   } else if (item.reach) {
     CloseMemory();
@@ -173,7 +173,7 @@ void Stream::Delay() {
 }
 
 std::string Stream::DescribeSegment(uint64_t segment) {
-  Past found = {0, "work that is long done", nullptr};
+  Past found = {0, "work that ended long ago", nullptr};
   {
     const std::lock_guard lock(mutex_);
     for (auto past = past_.rbegin(); past != past_.rend(); ++past) {

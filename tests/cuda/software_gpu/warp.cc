@@ -43,11 +43,11 @@ void BlockRunner::WarpTogether(WarpOperation operation, uint32_t mask, void* val
     Abandon(fmt::format("the warp operation of {}:{}: {}", where.file, where.line, what));
   };
   if ((mask >> (lane.number % kWarp) & 1) == 0) {
-    return refuse(fmt::format("the mask {:#x} is without this thread", mask));
+    return refuse(fmt::format("the mask {:#x} does not include this thread", mask));
   }
   if (there < kWarp && mask >> there != 0) {
-    return refuse(fmt::format("the mask {:#x} names threads that the block, of {}, does not have",
-                              mask, lanes_.size()));
+    return refuse(fmt::format("the mask {:#x} includes threads beyond the {} of the block", mask,
+                              lanes_.size()));
   }
   if (!std::has_single_bit(width) || width > kWarp) {
     return refuse(fmt::format("a width of {}", width));
@@ -95,7 +95,7 @@ void BlockRunner::CompleteWarp(uint32_t first, uint32_t mask) {
     } else if (lane.bytes > 0) {
       const uint32_t source = SourceLane(lane);
       if ((mask >> source & 1) == 0) {
-        Abandon(fmt::format("the shuffle of {}:{} reads lane {}, which the mask {:#x} is without",
+        Abandon(fmt::format("the shuffle of {}:{} reads lane {}, which is not in the mask {:#x}",
                             last.where.file, last.where.line, source, mask));
         return;
       }
