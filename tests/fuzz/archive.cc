@@ -69,13 +69,13 @@ void Check(const Folder& folder, std::string_view bytes) {
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder.path())) {
     const bool expected = entry.path() == archive || entry.path() == folder / "to" ||
                           entry.path().parent_path() == folder / "to";
-    Require(expected, "something lies outside of the folder");
+    Require(expected, "an entry is outside of the folder");
     Require(entry.symlink_status().type() == fs::file_type::directory ||
                 entry.symlink_status().type() == fs::file_type::regular,
-            "something is no plain file");
+            "an entry is not a regular file");
     ++files;
   }
-  Require(files < 110, "a great many files");
+  Require(files < 110, "too many files");
 }
 
 }  // namespace fuzz_archive

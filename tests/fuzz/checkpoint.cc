@@ -58,7 +58,7 @@ class BookLink : public ServerLink {
       std::this_thread::sleep_for(std::chrono::microseconds(200));  // the disk is busy
       return std::nullopt;
     }
-    if (patience_ > -2) throw Error(ExitCode::kTerminated, "nobody has anything to do");
+    if (patience_ > -2) throw Error(ExitCode::kTerminated, "all sides are idle");
     if (ended_ >= kWorkers) return std::nullopt;
     return FromWorker{.kind = FromWorker::Kind::kLost, .peer = ++ended_};
   }
@@ -169,14 +169,15 @@ void Check(Input input, const Folder& folder) {
   config.mutable_run()->set_dir(folder.path());
   std::optional<ResumePoint> point;
   if (!OrError("", [&] { point = FindResumePoint(config); })) {
-    Require(changed || (how & 1) != 0, "a checkpoint that is as it was written is refused");
+    Require(changed || (how & 1) != 0, "an unchanged checkpoint is refused");
     return;
   }
-  Require(!broken, "tensors were changed under their checksums");
+  Require(!broken, "a change of tensors with a wrong checksum is accepted");
   uint64_t hash = 0;
   const bool ended =
       OrError("", [&] { hash = Run(RunConfig(4), &*point, changed ? 20 : kPatience); });
-  Require(changed || (ended && hash == original.weights_hash), "other weights than without a stop");
+  Require(changed || (ended && hash == original.weights_hash),
+          "the weights differ from an uninterrupted run");
 }
 
 }  // namespace fuzz_checkpoint

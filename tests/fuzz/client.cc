@@ -171,13 +171,13 @@ class ScriptLink : public ClientLink {
 
 void CheckOrder(const Client& client, const Order& order) {
   const int64_t slices = client.plan().slices;
-  Require(order.samples > 0, "an order to train on no samples");
+  Require(order.samples > 0, "a training order without samples");
   for (const OrderPart& part : order.parts) {
     Require(part.node.level <= Root(slices).level && !Covers(part.node, slices).empty(),
-            "an order for slices that there are not");
+            "an order for unknown slices");
   }
   for (const uint32_t chunk : order.chunks) {
-    Require(chunk < client.chunks().size(), "an order for a chunk that there is not");
+    Require(chunk < client.chunks().size(), "an order for an unknown chunk");
   }
 }
 
@@ -191,27 +191,27 @@ void Compute(Client& client, const Order& order) {
     const Range slices = Covers(part.node, plan.slices);
     for (int64_t s = slices.begin; s < std::min(slices.end, slices.begin + 10); ++s) {
       const int64_t samples = plan.Slice(plan.At(order.version), s).size();
-      Require(samples >= 0, "a slice of less than no samples");
+      Require(samples >= 0, "a slice with a negative number of samples");
       client.ReportLoss(order.version, part, s, samples, 1, 0);
     }
     const std::span<float> gradient = client.GradientBuffer(part.buffer);
-    Require(gradient.size() == kArena, "a gradient buffer of another size");
+    Require(gradient.size() == kArena, "a gradient buffer of the wrong size");
     std::ranges::fill(gradient, client.Weights(order.version)[kArena - 1]);
     for (size_t c = 0; c < client.chunks().size(); ++c) client.PushChunk(order.version, part, c);
   }
 }
 
 void Evaluate(Client& client, const Order& order) {
-  Require(order.version >= 0 && order.block_size > 0, "an evaluation of nothing");
+  Require(order.version >= 0 && order.block_size > 0, "an evaluation without blocks");
   Require(0 <= order.blocks.begin && order.blocks.begin <= order.blocks.end,
-          "an evaluation that ends before it begins");
+          "an evaluation with a negative number of blocks");
   const auto of = order.average ? Client::Of::kAverage : Client::Of::kWeights;
   for (size_t c = 0; c < client.chunks().size(); ++c) {
     if (!client.AwaitChunk(order.version, c, Client::Wait::kForUrgent, of)) return;
   }
   const std::span<const float> weights =
       order.average ? client.Average() : client.Weights(order.version);
-  Require(weights.size() == kArena && weights[kArena - 1] == 0.5f, "weights that are not there");
+  Require(weights.size() == kArena && weights[kArena - 1] == 0.5f, "weights are missing");
 }
 
 void Work(Client& client) {

@@ -40,9 +40,9 @@ void Check(const std::string& text) {
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   RequireSameNetwork(graph, again.model(), InputShape(again.data()));
   try {
-    Require(CheckResumable(FrozenConfigText(config), again).empty(), "another config of the run");
+    Require(CheckResumable(FrozenConfigText(config), again).empty(), "the run's config differs");
   } catch (const std::exception& error) {
-    Broken("a run does not go on with its own config: " + std::string(error.what()));
+    Broken("a run cannot be resumed with its own config: " + std::string(error.what()));
   }
 }
 

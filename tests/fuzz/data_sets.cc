@@ -125,7 +125,7 @@ void CheckSets(const Datasets& sets, const Dataset& test) {
   CheckSet(*sets.train);
   CheckSet(*sets.test);
   Require(test.Fingerprint() == sets.test->Fingerprint(),
-          "another test set without the training files");
+          "the test set differs without the training files");
 }
 
 }  // namespace fuzz_data_sets

@@ -20,7 +20,7 @@ std::vector<std::string> Answer(Door& door) {
   std::vector<std::string> frames;
   for (bool more = true; more;) {
     zmq::message_t frame;
-    Require(door.asks.recv(frame, zmq::recv_flags::dontwait).has_value(), "there is no answer");
+    Require(door.asks.recv(frame, zmq::recv_flags::dontwait).has_value(), "no reply");
     frames.push_back(frame.to_string());
     more = frame.more();
   }
@@ -35,12 +35,13 @@ void Ask(Door& door, const std::vector<std::string>& request) {
   }
   const auto who = door.admission.Answer();
   const std::vector<std::string> answer = Answer(door);
-  Require(who.has_value() && answer.size() == 6, "not one answer of six frames");
+  Require(who.has_value() && answer.size() == 6, "expected one reply of six frames");
   const bool right = request.size() == 8 && request[5] == "PLAIN" && request[6] == "muster" &&
                      request[7] == kToken;
-  Require((answer[2] == "200") == right, right ? "a worker was turned away" : "a stranger got in");
-  Require(who->empty() || !right, "somebody was let in and turned away");
-  Require(request.size() < 6 || answer[1] == request[1], "an answer to somebody else");
+  Require((answer[2] == "200") == right,
+          right ? "a worker was refused" : "a stranger was accepted");
+  Require(who->empty() || !right, "a peer was both accepted and refused");
+  Require(request.size() < 6 || answer[1] == request[1], "a reply to another request");
 }
 
 }  // namespace fuzz_door

@@ -12,8 +12,9 @@ void CheckTcp(const std::string& text) {
     const TcpAddress address = TcpAddress::Parse(text);
     const TcpAddress again = TcpAddress::Parse(address.ToEndpoint());
     Require(again.host == address.host && again.port == address.port,
-            "another address when it is written and read again");
-    Require(again.ToEndpoint() == address.ToEndpoint(), "written in two ways");
+            "the address changes when printed and parsed");
+    Require(again.ToEndpoint() == address.ToEndpoint(),
+            "the address prints differently the second time");
   });
 }
 
@@ -25,16 +26,17 @@ void CheckLocal(const std::string& text) {
     const std::string name = text.substr(std::string_view("local://@").size());
     const size_t before = offsetof(sockaddr_un, sun_path) + 1;
     Require(std::string_view(address.address.sun_path + 1, address.size - before) == name,
-            "not the name that was given");
+            "the name differs");
   });
 }
 
 void CheckListen(const std::string& endpoint, const std::string& bind) {
   OrError(endpoint.empty() ? bind : "", [&] {
     const ListenAddress address = ChooseListenAddress(endpoint, bind);
-    Require(!address.bind.empty() && !address.endpoint.empty(), "nowhere to listen");
+    Require(!address.bind.empty() && !address.endpoint.empty(), "no address to listen on");
     if (!IsTcp(address.endpoint)) return;
-    Require(!TcpAddress::Parse(address.endpoint).any_host(), "workers cannot connect to that");
+    Require(!TcpAddress::Parse(address.endpoint).any_host(),
+            "workers cannot connect to the address");
   });
 }
 

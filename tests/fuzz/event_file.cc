@@ -36,9 +36,9 @@ void CheckPrefix(const Folder& folder, const std::string& bytes) {
   start.set_step(7);
   start.mutable_session_log()->set_status(tensorboard::SessionLog::START);
   folder.Write("events.out.tfevents.0000000003.c.muster", FrameRecord(start.SerializeAsString()));
-  Require(LastStepIn(folder) < 7, "a run that began anew still has the event");
+  Require(LastStepIn(folder) < 7, "a restarted run still has the event");
   folder.Write("events.out.tfevents.0000000003.c.muster", "");
-  Require(LastStepIn(folder) == last, "not the same answer twice");
+  Require(LastStepIn(folder) == last, "a second read differs");
 }
 
 // A file is either cut between records, or left unchanged if it has no later steps.
@@ -48,7 +48,7 @@ void CheckCut(const Folder& folder, const std::string& bytes) {
   (void)CutEvents(folder.path(), 7);
   std::ostringstream left;
   left << std::ifstream(folder.path() + "/" + name, std::ios::binary).rdbuf();
-  Require(bytes.starts_with(left.str()), "what is left is not the file's beginning");
+  Require(bytes.starts_with(left.str()), "the rest is not the start of the file");
   const auto size = left.str().size();
   (void)CutEvents(folder.path(), 7);
   Require(std::filesystem::file_size(folder.path() + "/" + name) == size, "cut twice");

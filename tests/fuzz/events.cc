@@ -9,9 +9,9 @@ FUZZ_TARGET(events) {
   fuzz::OrError("expected an event", [&] {
     const events::Event event = ParseEventLine({reinterpret_cast<const char*>(data), size});
     const std::string line = EventLine(event);
-    fuzz::Require(line.ends_with('\n') && line.find('\n') == line.size() - 1, "not one line");
+    fuzz::Require(line.ends_with('\n') && line.find('\n') == line.size() - 1, "not a single line");
     const events::Event again = ParseEventLine(std::string_view(line).substr(0, line.size() - 1));
-    fuzz::Require(EventLine(again) == line, "another event when it is printed and read again");
+    fuzz::Require(EventLine(again) == line, "the event changes when printed and parsed");
   });
   return 0;
 }

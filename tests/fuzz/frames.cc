@@ -22,7 +22,7 @@ struct Pipe {
 
 Frames CutUp(Pipe& pipe, FrameSender& sender, const wire::WorkerMessage& message,
              std::span<const std::byte> tensor) {
-  Require(sender.Send(message, tensor, {}), "a frame is not sent");
+  Require(sender.Send(message, tensor, {}), "a frame was not sent");
   return ReceiveFrames(pipe.to, zmq::recv_flags::dontwait, 1 << 20);
 }
 
@@ -43,10 +43,10 @@ void CheckMixture(Frames frames, const std::vector<wire::WorkerMessage>& sent) {
   if (!payload) return;
   const uint32_t rank = message.address().rank();
   Require(rank < sent.size() && message.SerializeAsString() == sent[rank].SerializeAsString(),
-          "a header of two messages");
+          "a header mixes two messages");
   const auto* bytes = static_cast<const uint8_t*>(payload->data);
   for (size_t i = 0; i < payload->bytes; ++i) {
-    Require(bytes[i] == static_cast<uint8_t>(0xa0 + rank), "a tensor of another message");
+    Require(bytes[i] == static_cast<uint8_t>(0xa0 + rank), "a tensor belongs to another message");
   }
 }
 
@@ -65,9 +65,9 @@ void CheckCut(Input input) {
     for (const zmq::message_t& frame : frames) copy.push_back(Copy(frame));
     wire::WorkerMessage message;
     const auto whole = Assemble(std::move(copy), message);
-    Require(whole && whole->bytes == tensor.size(), "a tensor is not put together");
+    Require(whole && whole->bytes == tensor.size(), "a tensor was not reassembled");
     Require(tensor.empty() || std::memcmp(whole->data, tensor.data(), tensor.size()) == 0,
-            "a tensor has other bytes");
+            "a tensor has changed");
     Require(reinterpret_cast<uintptr_t>(whole->data) % alignof(float) == 0, "not aligned");
     CheckMixture(std::move(frames), sent);
     // Copies, because frames refer to the tensor.
@@ -96,7 +96,7 @@ void CheckAny(Input input) {
   }
   wire::WorkerMessage message;
   const auto payload = Assemble(std::move(frames), message);
-  Require(!payload || payload->bytes <= bytes, "more bytes than came");
+  Require(!payload || payload->bytes <= bytes, "more bytes than received");
 }
 
 }  // namespace fuzz_frames

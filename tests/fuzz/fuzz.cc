@@ -14,7 +14,7 @@ namespace muster::fuzz {
 namespace fs = std::filesystem;
 
 void Broken(const std::string& what) {
-  std::fprintf(stderr, "broken promise: %s\n", what.c_str());
+  std::fprintf(stderr, "check failed: %s\n", what.c_str());
   std::abort();
 }
 
@@ -26,10 +26,10 @@ bool OrError(std::string_view names, const std::function<void()>& parse) {
     const std::string_view text = error.what();
     if (names.find('\0') != names.npos) return false;  // what() ends there
     if (text.size() <= names.size() || text.find(names) == text.npos) {
-      Broken("an error that does not name " + std::string(names) + ": \"" + error.what() + "\"");
+      Broken("an error does not name " + std::string(names) + ": \"" + error.what() + "\"");
     }
   } catch (const std::exception& error) {
-    Broken(std::string("not an Error of ours: ") + error.what());
+    Broken(std::string("not a muster::Error: ") + error.what());
   }
   return false;
 }
@@ -45,7 +45,7 @@ void SilenceLogs() {
 
 Folder::Folder() {
   std::string name = (fs::temp_directory_path() / "muster-fuzz-XXXXXX").string();
-  if (::mkdtemp(name.data()) == nullptr) Broken("no folder can be made: " + name);
+  if (::mkdtemp(name.data()) == nullptr) Broken("cannot create the folder " + name);
   path_ = name;
 }
 

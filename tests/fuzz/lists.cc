@@ -19,7 +19,7 @@ void CheckNumbers(const std::string& text) {
     std::set<int64_t> seen;
     for (const int64_t number : ParseNumberList("--samples", text, kEnd)) {
       Require(0 <= number && number < kEnd, "a number out of range");
-      Require(seen.insert(number).second, "a number twice");
+      Require(seen.insert(number).second, "a duplicate number");
     }
   });
 }
@@ -30,15 +30,15 @@ void CheckDevices(const std::string& text) {
     std::string again;
     for (const std::string& name : wish.names) again += (again.empty() ? "" : ",") + name;
     Require(wish.names.empty() || ParseDevices(again).names == wish.names,
-            "other cards when they are written and read again");
-    Require(wish.names.empty() == (wish.kind != DeviceWish::Kind::kNamed), "cards without a name");
+            "the GPUs change when printed and parsed");
+    Require(wish.names.empty() == (wish.kind != DeviceWish::Kind::kNamed), "GPUs without names");
   });
 }
 
 void CheckCheckpointName(const std::string& text) {
   const auto name = ParseCheckpointName(text);
-  Require(!name || name->Text() == text, "a checkpoint with two names");
-  Require(!name || (name->step >= 0 && name->generation >= 0), "a step before the first");
+  Require(!name || name->Text() == text, "the name changes when printed and parsed");
+  Require(!name || (name->step >= 0 && name->generation >= 0), "a negative step");
 }
 
 // The lines of the file for `muster import --map`.
@@ -47,8 +47,8 @@ void CheckTensorNames(const std::string& text) {
   const std::string path = folder.Write("names.txt", text);
   OrError(path, [&] {
     for (const auto& [theirs, ours] : ReadTensorNames(path)) {
-      Require(!theirs.empty() && ours != "-", "a name that is none");
-      Require((theirs + ours).find_first_of(" #\t\n") == std::string::npos, "no single word");
+      Require(!theirs.empty() && ours != "-", "an invalid name");
+      Require((theirs + ours).find_first_of(" #\t\n") == std::string::npos, "not a single word");
     }
   });
 }

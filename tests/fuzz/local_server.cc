@@ -34,7 +34,7 @@ class Play {
     // Their messages come first: a ring may be full of empty messages.
     constexpr size_t kMost = kMostWorkers * sizeof(RingMemory) / MessageRing::kLengthBytes;
     for (size_t i = 0; i < 200 + kMost / kAtATime && !peers_.empty(); ++i) ReceiveAll();
-    Require(peers_.empty(), "a worker that has gone is not lost");
+    Require(peers_.empty(), "a disconnected worker is not lost");
   }
 
  private:
@@ -100,7 +100,7 @@ class Play {
     std::string message;
     std::vector<UniqueFd> fds;
     const auto status = worker.connection.Receive(true, message, fds);
-    Require(status != LocalConnection::Status::kMalformed, "the server wrote what cannot be");
+    Require(status != LocalConnection::Status::kMalformed, "the server wrote malformed data");
     if (fds.size() != 4) return;
     worker.to_server = testing::MapAgain(fds[2], SharedMemory::Access::kReadWrite);
     testing::AttachRaw(worker.connection, fds);
@@ -132,12 +132,12 @@ class Play {
       (void)link_->PrepareToSleep();  // looks at the sockets immediately
       const auto event = link_->Receive();
       if (!event) continue;
-      Require(!lost_.contains(event->peer), "something came from a peer after its loss");
+      Require(!lost_.contains(event->peer), "a message from a peer after its loss");
       if (event->kind == FromWorker::Kind::kLost) {
         lost_.insert(event->peer);
         peers_.erase(event->peer);
         Require(link_->Send(event->peer, testing::RawWelcome(), {}) == SendResult::kGone,
-                "a peer that was lost is sent something");
+                "a message to a lost peer");
         continue;
       }
       peers_.insert(event->peer);

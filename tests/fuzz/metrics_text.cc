@@ -11,12 +11,12 @@ namespace fuzz_metrics_text {
 
 void CheckKept(const std::string& text, const DueLines& due) {
   const KeptLines kept = KeptLinesOf(text, due);
-  Require(kept.bytes <= text.size(), "more than is there");
-  Require(kept.bytes == 0 || text[kept.bytes - 1] == '\n', "half a line");
+  Require(kept.bytes <= text.size(), "more bytes than the text");
+  Require(kept.bytes == 0 || text[kept.bytes - 1] == '\n', "an incomplete line");
   const KeptLines again = KeptLinesOf(text.substr(0, kept.bytes), due);
   Require(again.bytes == kept.bytes && again.logs == kept.logs &&
               again.evaluations == kept.evaluations && again.unreadable == kept.unreadable,
-          "other lines when the rest is cut off");
+          "the lines differ after the cut");
   for (const int64_t step : kept.logs) Require(step <= due.step, "a line of a later step");
   Require(LackingText(due, kept).size() < 1000, "a long text");
 }
@@ -26,8 +26,8 @@ void CheckScalars(const std::string& text, int64_t last, const LastSteps& writte
     Require(event.step() <= last, "a scalar of a later step");
     const auto last_written =
         std::ranges::min_element(written, {}, [](const auto& one) { return one.second; });
-    Require(event.step() > last_written->second, "a scalar that is there already");
-    Require(event.summary().value_size() > 0, "an event of nothing");
+    Require(event.step() > last_written->second, "a duplicate scalar");
+    Require(event.summary().value_size() > 0, "an empty event");
   }
 }
 

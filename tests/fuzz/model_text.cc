@@ -17,14 +17,14 @@ void CheckLayout(const VariableLayout& layout) {
   size_t end = 0;
   for (const Variable& variable : layout.variables()) {
     Require(variable.offset >= end && variable.offset % VariableLayout::kAlignFloats == 0,
-            "a variable begins within another, or is not aligned");
+            "a variable overlaps another, or is not aligned");
     int64_t count = 1;
     for (const int64_t extent : variable.shape) count *= extent;
     Require(count > 0 && static_cast<size_t>(count) == variable.count,
-            "a variable's count is not that of its shape");
+            "a variable's count does not match its shape");
     end = variable.offset + variable.count;
   }
-  Require(end <= layout.arena_floats(), "a variable ends behind the arena");
+  Require(end <= layout.arena_floats(), "a variable exceeds the buffer");
 }
 
 // Feature permutations are tables with one entry per feature.
@@ -33,16 +33,17 @@ void CheckTensors(const Graph& graph) {
   const TorchTensors torch(graph);
   std::set<std::string> names;
   for (const TorchTensor& tensor : torch.tensors()) {
-    Require(names.insert(tensor.name()).second, "two tensors of one name");
+    Require(names.insert(tensor.name()).second, "two tensors with the same name");
     Require(tensor.count() == graph.variables()[static_cast<size_t>(tensor.variable())].count,
-            "a tensor has more or fewer elements than its variable");
+            "a tensor's size differs from its variable");
   }
   Require(names.size() == graph.variables().size(), "a variable has no tensor");
 }
 
 std::string Print(const config::Model& model) {
   std::string printed;
-  Require(google::protobuf::TextFormat::PrintToString(model, &printed), "cannot be printed");
+  Require(google::protobuf::TextFormat::PrintToString(model, &printed),
+          "the model cannot be printed");
   return printed;
 }
 

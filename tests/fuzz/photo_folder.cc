@@ -55,20 +55,20 @@ void CheckListing(const std::string& dir, const std::string& folder, const std::
   for (const PhotoListing& listing : {all, left}) {
     for (size_t i = 0; i < listing.photos.size(); ++i) {
       const Photo& photo = listing.photos[i];
-      Require(fs::is_regular_file(fs::path(folder) / photo.path), "no file is there");
+      Require(fs::is_regular_file(fs::path(folder) / photo.path), "a file is missing");
       Require(photo.path.starts_with(classes.at(static_cast<size_t>(photo.label)) + "/"),
-              "a photo of another class");
+              "a photo has the wrong class");
       if (i == 0) continue;
       const Photo& before = listing.photos[i - 1];
       Require(
           before.label < photo.label || (before.label == photo.label && before.path < photo.path),
-          "twice, or out of order");
+          "photos are duplicate or out of order");
     }
   }
-  Require(all.others == left.others, "a list leaves out images alone");
+  Require(all.others == left.others, "a list omitted files other than images");
   const auto used = std::ranges::count_if(some.paths(), [](const auto& one) { return one.second; });
   Require(all.photos.size() == left.photos.size() + static_cast<size_t>(used),
-          "what is left out is counted");
+          "omitted images are miscounted");
   (void)some.Remark();
 }
 

@@ -86,15 +86,15 @@ class Play {
     std::string message;
     const MessageRing::Status status = side.ring.Take(message);
     (void)side.ring.MustRing(MessageRing::Reason::kTaken);
-    Require(!broken_ || status == MessageRing::Status::kBroken, "a broken ring works again");
+    Require(!broken_ || status == MessageRing::Status::kBroken, "a broken ring recovered");
     if (status == MessageRing::Status::kBroken) {
-      Require(hostile_, "an honest peer broke the ring");
+      Require(hostile_, "a correct peer broke the ring");
       broken_ = true;
     }
     if (status != MessageRing::Status::kMessage) return;
-    Require(message.size() <= MessageRing::kMaxMessageBytes, "a message that is too long");
+    Require(message.size() <= MessageRing::kMaxMessageBytes, "a message is too long");
     if (hostile_) return;
-    Require(!said.empty() && said.front() == message, "not what the other side said");
+    Require(!said.empty() && said.front() == message, "the message differs from the one sent");
     said.pop_front();
   }
 

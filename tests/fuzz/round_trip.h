@@ -21,16 +21,17 @@ Message ReadAgain(const Message& taken, const std::function<std::string(const Me
   try {
     again = read(printed);
   } catch (const std::exception& error) {
-    Broken("what was printed is not taken: " + std::string(error.what()) + "\n" + printed);
+    Broken("the printed text is refused: " + std::string(error.what()) + "\n" + printed);
   }
-  if (print(again) != printed) Broken("printed twice: " + printed + "\nand\n" + print(again));
+  if (print(again) != printed)
+    Broken("printing twice differs: " + printed + "\nand\n" + print(again));
   return again;
 }
 
 // Requires that it is the same network.
 inline void RequireSameNetwork(const Graph& taken, const config::Model& again, const Shape& input) {
   Require(BuildGraph(again, input).layout().hash() == taken.layout().hash(),
-          "the network that was printed has other variables");
+          "the printed network has different variables");
 }
 
 }  // namespace muster::fuzz

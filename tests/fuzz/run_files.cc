@@ -33,7 +33,7 @@ void CheckPicture(const RunRecord& run) {
   for (const PlotAxis axis : {PlotAxis::kStep, PlotAxis::kEpoch, PlotAxis::kTime}) {
     const std::string text = DrawRuns({run}, axis);
     for (const char* none : {"nan", "\"inf", "-inf", ",inf", " inf"}) {
-      Require(text.find(none) == std::string::npos, "a place that is no number");
+      Require(text.find(none) == std::string::npos, "a coordinate is not a number");
     }
   }
 }
@@ -85,10 +85,11 @@ void CheckCut(const Folder& folder, const std::string& text, const checkpoint::M
       Require(left.starts_with(before + kept.unwritten()), "a line was changed");
     } else {
       const size_t bytes = KeptLinesOf(text, due).bytes;
-      Require(bytes == 0 || text[bytes - 1] == '\n', "cut in the middle of a line");
+      Require(bytes == 0 || text[bytes - 1] == '\n', "the file was cut within a line");
       Require(left.starts_with(text.substr(0, bytes)), "a line was changed");
     }
-    Require(static_cast<size_t>(file.Keep().bytes()) == left.size(), "another length than it says");
+    Require(static_cast<size_t>(file.Keep().bytes()) == left.size(),
+            "the recorded length is wrong");
   });
   std::filesystem::remove(std::filesystem::path(path).replace_filename("metrics-cut.jsonl"));
 }

@@ -34,25 +34,25 @@ std::string FileOf(Input input) {
 
 void CheckHeader(const SafetensorsReader& reader, uint64_t file_bytes) {
   const SafetensorsHeader& header = reader.header();
-  Require(header.file_bytes() == file_bytes, "the file is longer than its header says");
+  Require(header.file_bytes() == file_bytes, "the file's size does not match its header");
   uint64_t end = 0;
   for (const StoredTensor& tensor : header.tensors) {
     Require(tensor.begin >= end && tensor.end >= tensor.begin, "tensors overlap");
     end = tensor.end;
     std::vector<std::byte> bytes(tensor.bytes());
     reader.ReadBytes(tensor, bytes);
-    Require(header.Find(tensor.name) != nullptr, "a tensor is not found by its name");
+    Require(header.Find(tensor.name) != nullptr, "a tensor cannot be found by its name");
   }
   const SafetensorsHeader laid_out = LayOutSafetensors(header.tensors, header.metadata);
   const std::string bytes = HeaderBytes(laid_out);
   const SafetensorsHeader again =
       ParseSafetensorsHeader("again", std::string_view(bytes).substr(8), laid_out.file_bytes());
   Require(again.metadata == header.metadata && again.tensors.size() == header.tensors.size(),
-          "another header when it is written and read again");
+          "the header changes when written and read");
   for (const StoredTensor& tensor : header.tensors) {
     const StoredTensor* const other = again.Find(tensor.name);
     Require(other != nullptr && other->shape == tensor.shape && other->type == tensor.type,
-            "another tensor when it is written and read again");
+            "a tensor changes when written and read");
   }
 }
 

@@ -57,7 +57,7 @@ class ScriptLink : public ServerLink {
       // The loop checks for the end of the run after it has read all messages.
       if (pauses_++ < patience_) return Pause();
       over_ = true;
-      throw Error(ExitCode::kTerminated, "the script is over");
+      throw Error(ExitCode::kTerminated, "the input has ended");
     }
     return flowing_ ? Flow() : Do(input_.Byte());
   }
@@ -68,7 +68,7 @@ class ScriptLink : public ServerLink {
     if (!slot) return SendResult::kGone;
     CheckSent(message, tensor);
     // Valid until the peer is told that it lost its rank.
-    if (message.has_welcome()) Require(seated_.insert(peer).second, "a connection has two seats");
+    if (message.has_welcome()) Require(seated_.insert(peer).second, "a connection has two ranks");
     if (message.has_stop()) seated_.erase(peer);
     workers_[*slot]->Hear(message);
     return SendResult::kQueued;
@@ -91,8 +91,8 @@ class ScriptLink : public ServerLink {
 
   static void CheckSent(const wire::ServerMessage& message, const OutgoingTensor& tensor) {
     Require(message.has_refused() || message.address().job() == JobOf(testing::TestToken()),
-            "a message of another job");
-    Require(message.has_weights_chunk() == !tensor.bytes.empty(), "a tensor without its header");
+            "a message belongs to another job");
+    Require(message.has_weights_chunk() == !tensor.bytes.empty(), "a tensor without a header");
     uint8_t sum = 0;
     for (const std::byte byte : tensor.bytes) sum ^= static_cast<uint8_t>(byte);
     volatile uint8_t read = sum;  // all of it is readable
@@ -248,7 +248,7 @@ uint64_t UndisturbedHash(uint8_t how) {
   if (!is_new) return at->second;
   constexpr uint8_t kScript[] = {0, 1, 9 * kSlots, 9 * kSlots, 9 * kSlots, 9 * kSlots};
   const Outcome outcome = Run(how, {kScript, sizeof kScript}, 5000);
-  Require(outcome.completed && outcome.honest, "the undisturbed run did not end well");
+  Require(outcome.completed && outcome.honest, "the undisturbed run failed");
   return at->second = outcome.weights_hash;
 }
 
@@ -263,6 +263,6 @@ FUZZ_TARGET(server) {
   const uint8_t how = input.Byte() % 16;
   const Outcome outcome = Run(how, input);
   Require(!outcome.completed || !outcome.honest || outcome.weights_hash == UndisturbedHash(how),
-          "other weights than those of the run that nothing disturbed");
+          "the weights differ from the undisturbed run");
   return 0;
 }

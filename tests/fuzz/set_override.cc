@@ -39,9 +39,9 @@ void Check(const std::string& text, const std::string& path) {
   try {
     config::Config again = ParseConfigText(printed, "printed");
     ResolveForMachine(again, 2);
-    if (ConfigText(again) != printed) Broken("printed twice: " + ConfigText(again));
+    if (ConfigText(again) != printed) Broken("printing twice differs: " + ConfigText(again));
   } catch (const std::exception& error) {
-    Broken("what was printed is not taken: " + std::string(error.what()) + "\n" + printed);
+    Broken("the printed text is refused: " + std::string(error.what()) + "\n" + printed);
   }
 }
 

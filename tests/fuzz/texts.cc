@@ -16,7 +16,7 @@ namespace fuzz_texts {
 
 void CheckLine(const std::string& line) {
   Require(line.size() <= 3 * 1000, "a long line");  // each byte may have become U+FFFD
-  Require(ValidUtf8(line) == line, "a line that is no UTF-8");
+  Require(ValidUtf8(line) == line, "a line is not UTF-8");
   for (size_t i = 0; i < line.size(); ++i) {
     const auto byte = static_cast<unsigned char>(line[i]);
     Require(byte >= 0x20 && byte != 0x7f, "a line with a control character");
@@ -29,7 +29,7 @@ void CheckLog(const std::string& text) {
   static const Folder folder;
   const std::string path = folder.Write("worker-0.log", text);
   const std::vector<std::string> lines = LastLines(path, 5);
-  Require(lines.size() <= 5, "more lines than were asked for");
+  Require(lines.size() <= 5, "more lines than requested");
   for (const std::string& line : lines) CheckLine(line);
   CheckLine(LastError(path));
 }
@@ -42,9 +42,9 @@ void CheckClassNames(const std::string& text) {
   data.set_dir(folder.path());
   ResolveFromFiles(data);
   Require(data.class_names_size() == 0 || data.class_names_size() == DataClasses(data),
-          "some classes have a name, and others none");
+          "only some classes have names");
   for (const std::string& name : data.class_names()) {
-    Require(!name.empty() && ValidUtf8(name) == name, "a name that is no text");
+    Require(!name.empty() && ValidUtf8(name) == name, "a name is not text");
   }
 }
 
@@ -52,7 +52,7 @@ void CheckRunMark(const std::string& text) {
   static const Folder folder;
   folder.Write("run/run_id", text);
   const std::string id = RunIdIn(folder / "run");
-  Require(id.empty() || (id == text && IsRunId(id)), "a mark that is none");
+  Require(id.empty() || (id == text && IsRunId(id)), "an invalid run ID");
 }
 
 void CheckToken(const std::string& text) {
@@ -62,8 +62,8 @@ void CheckToken(const std::string& text) {
   OrError(path, [&] {
     const std::string token = ReadToken(path);
     Require(token.size() == 32 && token.find_first_not_of("0123456789abcdef") == token.npos,
-            "a token of other characters");
-    Require(text.find(token) != text.npos, "not the token that was written");
+            "a token has invalid characters");
+    Require(text.find(token) != text.npos, "the token differs");
   });
 }
 

@@ -25,7 +25,7 @@ void CheckParts(const Folder& folder, const std::string& first, const std::strin
     for (const std::string& line : TraceSummary(trace))
       Require(line.size() < 1 << 20, "a long line");
   } catch (const std::exception& error) {
-    Broken("what was merged cannot be read: " + std::string(error.what()));
+    Broken("the merged trace cannot be read: " + std::string(error.what()));
   }
   // An existing file is replaced only if it could be read.
   if (!OrError("", [&] { (void)MergeTrace(parts, merged, MergeMode::kRefuseOthers); })) {
