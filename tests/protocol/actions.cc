@@ -32,7 +32,7 @@ std::vector<Action> ParseActions(const std::string& text) {
     }
     if (kind == kKinds.end()) {
       throw Error(ExitCode::kUsage,
-                  "\"{}\" is no action: expected one of those that a failure prints", word);
+                  "unknown action \"{}\": expected an action as printed for a failure", word);
     }
     actions.push_back(
         {static_cast<Action::Kind>(kind - kKinds.begin()), static_cast<uint8_t>(worker)});

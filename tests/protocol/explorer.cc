@@ -162,7 +162,7 @@ std::string Search::FindCircle() {
   if (done == found_.size()) return "";
   const auto first = std::ranges::find_if(into, [](uint32_t count) { return count > 0; });
   result_.path = PathTo(static_cast<uint32_t>(first - into.begin()));
-  return "this state comes again without any fault: the run need never end";
+  return "this state recurs without a fault, so the run may never end";
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ std::string Replay(const ModelJob& job, const std::vector<Action>& path, bool ve
     if (std::string wrong = world.Wrong(); !wrong.empty()) return wrong;
   }
   const auto enabled = world.Enabled();
-  fmt::print("      what can happen next:");
+  fmt::print("      possible actions:");
   for (const Action& action : enabled) fmt::print(" {}", TextOf(action));
   fmt::print("\n");
   return "";
@@ -56,18 +56,18 @@ int Run(const Arguments& arguments) {
   const ModelJob job(arguments.bounds);
   if (!arguments.replay.empty()) {
     const std::string wrong = Replay(job, ParseActions(arguments.replay), arguments.verbose);
-    fmt::print("{}\n", wrong.empty() ? "nothing is wrong" : "WRONG: " + wrong);
+    fmt::print("{}\n", wrong.empty() ? "no error" : "ERROR: " + wrong);
     return wrong.empty() ? 0 : 1;
   }
   const auto begin = std::chrono::steady_clock::now();
   const Exploration found = Explore(job, arguments.explore);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   if (!found.wrong.empty()) {
-    fmt::print("The shortest way to what is wrong has {} actions:\n", found.path.size());
+    fmt::print("The shortest path to the error has {} actions:\n", found.path.size());
     (void)Replay(job, found.path, false);
     std::string replay;
     for (const Action& action : found.path) replay += (replay.empty() ? "" : ",") + TextOf(action);
-    fmt::print("WRONG: {}\nThe same again: --replay {}\n", found.wrong, replay);
+    fmt::print("ERROR: {}\nTo repeat it: --replay {}\n", found.wrong, replay);
   }
   fmt::print("{} states, {} transitions, {} ends, depth {}, {:.1f} s{}\n", found.states,
              found.transitions, found.ends, found.depth, took.count(),
@@ -86,50 +86,52 @@ int main(int argc, char** argv) {
   testing::Arguments arguments;
   testing::Bounds& bounds = arguments.bounds;
   ProgramOptions program(
-      "Goes through all states of a small job under faults, and looks whether what the protocol "
-      "promises holds in each (docs/MODEL.md).");
+      "Explores all states of a small job with faults, and checks the protocol's guarantees in "
+      "each (docs/MODEL.md).");
   program.Add("--workers", bounds.workers).ShowDefault().InRange(1, 4);
   program.Add("--slices", bounds.slices).ShowDefault().InRange(1, 6);
   program.Add("--steps", bounds.steps).ShowDefault().InRange(1, 8);
   program.Add("--crashes", bounds.crashes, "workers that end").ShowDefault();
-  program.Add("--silences", bounds.silences, "workers that are given up, and go on").ShowDefault();
+  program.Add("--silences", bounds.silences, "workers that the server drops while they continue")
+      .ShowDefault();
   program.Add("--replacements", bounds.replacements, "of lost workers").ShowDefault();
   program.Add("--newcomers", bounds.newcomers, "workers that join on their own").ShowDefault();
-  program.Add("--stalls", bounds.stalls, "times at which all who are not done are late")
+  program.Add("--stalls", bounds.stalls, "stalls that make all unfinished workers slow")
       .ShowDefault();
-  program.Add("--leaves", bounds.leaves, "workers that want to go").ShowDefault();
+  program.Add("--leaves", bounds.leaves, "workers that request to leave").ShowDefault();
   program
       .Add("--restarts", bounds.restarts,
-           "servers that end, with all workers; others go on from the newest checkpoint or the one "
-           "before, or begin anew where there is none")
+           "servers that end with all workers; new ones resume from the newest or the previous "
+           "checkpoint, or start from the beginning")
       .ShowDefault();
-  program.Add("--in-flight", bounds.in_flight, "messages on their way of who has an order unread")
+  program
+      .Add("--in-flight", bounds.in_flight, "undelivered messages of a worker with an unread order")
       .ShowDefault();
-  program.AddFlag("--ahead", bounds.ahead, "… and of everybody else");
+  program.AddFlag("--ahead", bounds.ahead, "apply --in-flight to all workers");
   program.AddFlag("--evaluate", bounds.evaluates, "W(v) is evaluated after each step");
   program.AddFlag("--split", bounds.splits,
-                  "--evaluate is of a validation set; the test set is evaluated at the end");
+                  "--evaluate uses a validation set; the test set is evaluated at the end");
   program.AddFlag("--two-phases", bounds.two_phases, "as with optimizer.clip_norm");
   program.AddFlag("--momentum", bounds.momentum, "the optimizer has a state");
-  program.AddFlag("--average", bounds.average, "with a moving average, which --evaluate evaluates");
+  program.AddFlag("--average", bounds.average, "a moving average, which --evaluate evaluates");
   program.AddFlag("--long-steps", bounds.long_steps,
                   "steps take more than a second: from the third one on slices are pushed one by "
                   "one");
-  program.AddFlag("--remote", bounds.remote, "workers share no memory with the server");
+  program.AddFlag("--remote", bounds.remote, "workers do not share memory with the server");
   program.Add("--bad-loss", bounds.bad_loss, "skip this step, for a loss that is not finite");
-  program.Add("--bad-gradient", bounds.bad_gradient, "skip this step, for such a gradient");
+  program.Add("--bad-gradient", bounds.bad_gradient,
+              "skip this step, for a gradient that is not finite");
   program.Add("--threads", arguments.explore.threads).ShowDefault().InRange(1, 256);
-  program.Add("--most-states", arguments.explore.most_states, "stop after so many");
-  program.Add("--replay", arguments.replay, "play these actions, as a failure printed them");
-  program.Add("--expect", arguments.expect,
-              "succeed if what is wrong has this in it, and only then");
-  program.AddFlag("--verbose", arguments.verbose, "states as text, and how far it is");
+  program.Add("--most-states", arguments.explore.most_states, "stop after this many");
+  program.Add("--replay", arguments.replay, "replay these actions, as printed for a failure");
+  program.Add("--expect", arguments.expect, "succeed only if the error contains this text");
+  program.AddFlag("--verbose", arguments.verbose, "print states and progress");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   SetLogLevel(LogLevel::kError);
   std::signal(SIGABRT, testing::TellOfAbort);
   if (arguments.verbose) {
     arguments.explore.progress = [](const testing::Exploration& so_far, size_t waiting) {
-      fmt::print(stderr, "depth {}: {} states, {} transitions, {} to look at\n", so_far.depth,
+      fmt::print(stderr, "depth {}: {} states, {} transitions, {} pending\n", so_far.depth,
                  so_far.states, so_far.transitions, waiting);
     };
   }

@@ -56,18 +56,17 @@ void ModelCheckpoints::Check(const checkpoint::State& state) {
   const checkpoint::Sums& sums = state.progress().total();
   const auto compare = [&](const char* what, int64_t is, int64_t must) {
     if (is == must || !wrong_.empty()) return;
-    wrong_ =
-        fmt::format("the checkpoint of step {} counts {} {}: expected {}", step, is, what, must);
+    wrong_ = fmt::format("the checkpoint of step {} has {} {}: expected {}", step, is, what, must);
   };
   compare("updates", state.updates(), job_.Updates(step));
-  compare("steps that were skipped in a row", state.skipped_in_a_row(), job_.SkippedInARow(step));
+  compare("skipped steps in a row", state.skipped_in_a_row(), job_.SkippedInARow(step));
   compare("steps", sums.steps(), step);
   compare("skipped steps", sums.skipped_steps(), skipped);
   compare("samples", sums.samples(), step * job_.plan().global_batch);
   if (state.evaluated()) {
-    compare("as the last step that was evaluated", state.progress().last_evaluation().step(), step);
+    compare("as the last evaluated step", state.progress().last_evaluation().step(), step);
     if (job_.bounds().splits && step == job_.plan().total_steps) {
-      compare("as the step that was tested", state.progress().test().step(), step);
+      compare("as the tested step", state.progress().test().step(), step);
     }
   }
 }

@@ -9,7 +9,7 @@ using std::chrono::milliseconds;
 
 // Its last messages are lost with it.
 void ModelWorld::End(ModelWorker& worker) {
-  Say(WhoIs(worker) + " has ended, and the server learns of it");
+  Say(WhoIs(worker) + " has ended, and the server notices it");
   const std::optional<uint32_t> rank = probe_->roster().RankOf(PeerOf(worker));
   worker.End();
   worker.in_flight().clear();
@@ -19,33 +19,33 @@ void ModelWorld::End(ModelWorker& worker) {
 
 // The server drops a worker that is silent or disconnected, while the worker continues.
 void ModelWorld::Silence(ModelWorker& worker) {
-  Say(WhoIs(worker) + " is cut off, and the server gives it up");
+  Say(WhoIs(worker) + " is cut off, and the server drops it");
   const std::optional<uint32_t> rank = probe_->roster().RankOf(PeerOf(worker));
   Hand({FromWorker::Kind::kLost, PeerOf(worker), {}, {}});
   const std::string text = probe_->Text();
   for (int i = 0; i < 3 && worker.CanSay(); ++i) {
     const Saying late = worker.Say();
-    Say("… " + late.words + ", which comes too late");
+    Say("… " + late.words + ", too late");
     Hand({FromWorker::Kind::kMessage, PeerOf(worker), late.message, late.payload});
   }
   worker.End();
   worker.in_flight().clear();
   Hand({FromWorker::Kind::kLost, PeerOf(worker), {}, {}});
-  if (probe_->Text() != text) Fail("what a worker said that had been given up changed something");
+  if (probe_->Text() != text) Fail("messages of a dropped worker changed the state");
   Replace(rank);
 }
 
 // A launcher ends the old workers before it restarts the server, so their messages are lost.
 void ModelWorld::Restart(size_t lost) {
-  Say("the server has ended, and with it all workers; the newest checkpoint" +
+  Say("the server and all workers have ended; the newest checkpoint" +
       std::string(lost > 0 ? " is damaged" : " is whole"));
   for (const auto& worker : workers_) {
     worker->End();
     worker->in_flight().clear();
   }
   const std::optional<ResumePoint> from = checkpoints_.GoOn(lost);
-  Say(from ? fmt::format("another goes on from {}", from->checkpoint.name.Text())
-           : "another begins anew");
+  Say(from ? fmt::format("a new one resumes from {}", from->checkpoint.name.Text())
+           : "a new one starts from the beginning");
   Serve(from ? &*from : nullptr);
 }
 
@@ -66,7 +66,7 @@ void ModelWorld::Pass(milliseconds time) {
 // All processes live, but no messages arrive for longer than the server waits.
 void ModelWorld::Stall() {
   const auto patience = std::chrono::ceil<milliseconds>(probe_->Patience());
-  Say("time passes: who has not done its part is late");
+  Say("time passes: unfinished workers become slow");
   Pass(patience + 2 * kTick);
   Settle();
 }

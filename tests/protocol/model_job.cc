@@ -147,7 +147,7 @@ std::string ModelJob::SlicesIn(float difference, int64_t step) const {
   auto left = static_cast<int64_t>(std::ldexp(difference, static_cast<int>(-step)));
   for (int64_t slice = 0; slice < static_cast<int64_t>(bounds_.slices); ++slice, left /= 16) {
     if (left % 16 == 1) continue;
-    text += fmt::format("; slice {} is in it {} times", slice, left % 16);
+    text += fmt::format("; it includes slice {} {} times", slice, left % 16);
   }
   return text;
 }

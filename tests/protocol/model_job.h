@@ -75,7 +75,7 @@ class ModelJob {
     for (int64_t block = 0; block < kBlocks; ++block) loss += BlockLoss(version, set, block);
     return loss / (kBlocks * kBlockSize);
   }
-  // Explains a value by the slices in its sum: "slice 2 is in it 2 times".
+  // Explains a value by the slices in its sum: "it includes slice 2 2 times".
   std::string SlicesIn(float difference, int64_t step) const;
 
   static constexpr int64_t kSamplesPerSlice = 4, kBlockSize = 4, kBlocks = 2;

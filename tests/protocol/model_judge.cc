@@ -61,8 +61,8 @@ std::string ModelWorld::WrongIfRepeated() {
     if (probe_->done() || !probe_->failure().empty()) break;
     Hand({FromWorker::Kind::kMessage, peer, saying.message, saying.payload});
     if (probe_->Text() == text && wrong_.empty()) continue;
-    return fmt::format("process {} {} once more, which changed something:\n{}instead of\n{}",
-                       peer - 1, saying.words, probe_->Text(), text);
+    return fmt::format("process {} {} again, which changed the state:\n{}instead of\n{}", peer - 1,
+                       saying.words, probe_->Text(), text);
   }
   return Wrong();
 }
@@ -73,11 +73,11 @@ std::string ModelWorld::WrongAtEnd() {
   if (!probe_->done() && probe_->failure().empty()) {
     // Before the start all wait for missing workers until a deadline.
     if (alive && probe_->has_begun())
-      return "nobody can do anything, and the run is not over: a deadlock\n" + Text();
+      return "no action is possible before the end of the run: a deadlock\n" + Text();
     const auto until = Clock::now() + kPatience;
     while (Clock::now() < until && probe_->failure().empty()) Pass(milliseconds(1));
     if (probe_->failure().find("missing") == std::string::npos) {
-      return "workers are missing, and the server waits for ever\n" + Text();
+      return "workers are missing, and the server waits forever\n" + Text();
     }
   }
   const bool completes = probe_->done();
@@ -85,14 +85,14 @@ std::string ModelWorld::WrongAtEnd() {
   const auto begin = Clock::now();
   try {
     const ServerResult result = server_->Serve();
-    if (!completes) return "the run was not completed, and says that it was";
+    if (!completes) return "the run reports completion although it was not completed";
     if (result.weights_hash != job_.weights_hash()) {
-      return "the weights at the end are not those of the undisturbed run";
+      return "the final weights differ from those of the undisturbed run";
     }
   } catch (const Error& error) {
-    if (completes) return fmt::format("the end of the run has failed: {}", error.what());
+    if (completes) return fmt::format("the run has failed at its end: {}", error.what());
   }
-  if (completes && Clock::now() - begin >= kGoodbyes) return "a worker says no Goodbye";
+  if (completes && Clock::now() - begin >= kGoodbyes) return "a worker did not send Goodbye";
   return "";
 }
 

@@ -40,13 +40,13 @@ void ModelWorker::Take(const wire::ServerMessage& message) {
     incarnation_ = address.incarnation();
     buffers_.resize(message.welcome().buffers());
   } else if (!welcomed_ || address.rank() != rank_ || address.incarnation() > incarnation_) {
-    if (!message.has_stop()) trouble_ = "is sent a message that is for somebody else";
+    if (!message.has_stop()) trouble_ = "receives a message for another worker";
   } else if (address.incarnation() < incarnation_) {
     return;  // sent before this worker was reset
   } else if (message.has_weights_chunk()) {
     const wire::WeightsChunk& weights = message.weights_chunk();
     if (!arrived_.IsNext(weights)) {
-      trouble_ = fmt::format("is sent chunk {} of W({}), which is not the one that comes next",
+      trouble_ = fmt::format("receives chunk {} of W({}), which is not the next one",
                              weights.chunk(), weights.version());
       return;
     }
@@ -230,7 +230,7 @@ Saying ModelWorker::LossOf(const ModelOrder& order, const ModelOrder::Part& part
   loss.set_correct(0);
   loss.set_order(part.order);
   saying.words = fmt::format("reports the loss of slice {} of step {} under order {}{}", slice,
-                             order.version, part.order, intact ? "" : ", of overwritten weights");
+                             order.version, part.order, intact ? "" : ", from overwritten weights");
   return saying;
 }
 
@@ -255,7 +255,7 @@ Saying ModelWorker::PartOf(const ModelOrder& order, const ModelOrder::Part& part
   saying.words =
       fmt::format("pushes chunk {} of subtree {}.{} of step {} under order {} from buffer {}{}",
                   chunk, part.node.level, part.node.index, order.version, part.order, part.buffer,
-                  intact ? "" : ", of overwritten weights");
+                  intact ? "" : ", from overwritten weights");
   return saying;
 }
 
@@ -271,7 +271,7 @@ Saying ModelWorker::BlockOf(const ModelOrder& order, int64_t block) const {
   result.set_correct(0);
   result.set_correct_top5(0);
   saying.words = fmt::format("reports block {} of the {} set of W({}){}", block, SetName(order.set),
-                             order.version, intact ? "" : ", of overwritten weights");
+                             order.version, intact ? "" : ", from overwritten weights");
   return saying;
 }
 

@@ -124,14 +124,14 @@ bool ModelWorld::Do(const Action& action) {
     }
     case Kind::kAhead:
       worker->in_flight().push_back(worker->Say());
-      Say(WhoIs(*worker) + " " + worker->in_flight().back().words + ": on its way");
+      Say(WhoIs(*worker) + " " + worker->in_flight().back().words + ", undelivered");
       break;
     case Kind::kRead:
-      Say(WhoIs(*worker) + " reads what has come");
+      Say(WhoIs(*worker) + " reads its messages");
       worker->Read();
       break;
     case Kind::kWait:
-      Say("time passes: the pause of a suspected slice or block is over");
+      Say("time passes: the pause of a suspected slice or block ends");
       Pass(PoisonWatch::kPause + 2 * kTick);
       Settle();
       break;
@@ -212,7 +212,7 @@ SendResult ModelWorld::OnSent(PeerId peer, const wire::ServerMessage& message,
     if (!words.empty()) Say("    " + WhoIs(worker) + " ◀─ " + words);
   }
   if (message.has_weights_chunk() && message.weights_chunk().version() > job_.plan().total_steps) {
-    Fail(fmt::format("W({}) goes out, which there never is", message.weights_chunk().version()));
+    Fail(fmt::format("W({}) is sent, which does not exist", message.weights_chunk().version()));
   } else if (message.has_weights_chunk()) {
     const wire::WeightsChunk& weights = message.weights_chunk();
     const Chunk& chunk = job_.chunks()[weights.chunk()];
@@ -221,7 +221,7 @@ SendResult ModelWorld::OnSent(PeerId peer, const wire::ServerMessage& message,
     const auto must = all.subspan(chunk.begin, chunk.floats());
     if (tensor.size() != must.size_bytes() ||
         std::memcmp(tensor.data(), must.data(), tensor.size()) != 0) {
-      Fail(fmt::format("chunk {} of {}W({}) goes out with other bits than in the undisturbed run{}",
+      Fail(fmt::format("chunk {} of {}W({}) is sent with other bits than in the undisturbed run{}",
                        weights.chunk(), weights.average() ? "the average of " : "",
                        weights.version(), probe_ ? "; " + probe_->Wrong(job_) : ""));
     }
@@ -241,7 +241,7 @@ void ModelWorld::CheckSeats() {
       Replace(worker->rank());
       continue;
     }
-    Fail(WhoIs(*worker) + " is well, and has no seat any more");
+    Fail(WhoIs(*worker) + " has lost its rank without a fault");
   }
 }
 

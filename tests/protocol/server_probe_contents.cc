@@ -19,7 +19,7 @@ std::string ServerProbe::Wrong(const testing::ModelJob& job) const {
   const StepLosses& losses = run().parts().work.slices.losses();
   for (int64_t slice = 0; slice < job.plan().slices; ++slice) {
     if (!losses.Has(slice) || losses.LossOf(slice) == job.Loss(step, slice)) continue;
-    return fmt::format("the loss of slice {} of step {} is not that of the undisturbed run", slice,
+    return fmt::format("the loss of slice {} of step {} differs from the undisturbed run", slice,
                        step);
   }
   for (const uint32_t rank : roster().Seated()) {
@@ -27,7 +27,7 @@ std::string ServerProbe::Wrong(const testing::ModelJob& job) const {
     const RunWork& work = run().parts().work;
     if (!member.leaving || member.state >= MemberState::kReleased || !member.weights_from) continue;
     if (work.slices.Owes(rank) || work.evaluator.Owes(rank)) continue;
-    return fmt::format("rank {} has delivered all that it had, and may not leave", rank);
+    return fmt::format("rank {} has delivered everything, but may not leave", rank);
   }
   return WrongParts(job);
 }
@@ -49,16 +49,16 @@ std::string ServerProbe::WrongChunk(const testing::ModelJob& job, size_t c) cons
       const float before = job.Weights(version - 1)[chunk.begin];
       why = job.SlicesIn(before - Weights(version)[chunk.begin], version - 1);
     }
-    return fmt::format("chunk {} of W({}) is not that of the undisturbed run{}", c, version, why);
+    return fmt::format("chunk {} of W({}) differs from the undisturbed run{}", c, version, why);
   }
   const int64_t at = step + (updated ? 1 : 0), updates = job.Updates(at);
   if (variables.state_arenas() > 0 && differs(variables.State(0, updates), job.Momentum(at))) {
-    return fmt::format("chunk {} of the momentum before step {} is not that of the undisturbed run",
+    return fmt::format("chunk {} of the momentum before step {} differs from the undisturbed run",
                        c, at);
   }
   if (variables.has_average() && differs(variables.Average(updates), job.Average(at))) {
-    return fmt::format("chunk {} of the average before step {} is not that of the undisturbed run",
-                       c, at);
+    return fmt::format("chunk {} of the average before step {} differs from the undisturbed run", c,
+                       at);
   }
   return "";
 }
@@ -90,7 +90,7 @@ std::string ServerProbe::WrongCounts(const testing::ModelJob& job) const {
     if (!result) continue;
     const double loss = testing::ModelJob::EvaluationLoss(result->version, result->set);
     if (result->loss == loss) continue;
-    return fmt::format("the evaluation of W({}) on the {} set came to a loss of {}: expected {}",
+    return fmt::format("the evaluation of W({}) on the {} set has loss {}: expected {}",
                        result->version, SetName(result->set), result->loss, loss);
   }
   return "";
@@ -105,19 +105,19 @@ std::string ServerProbe::WrongParts(const testing::ModelJob& job) const {
       const Range range = Covers(part.node, job.plan().slices);
       for (int64_t slice = range.begin; slice < range.end; ++slice) {
         if (++times[static_cast<size_t>(slice)] == 1) continue;
-        return fmt::format("slice {} of chunk {} of step {} has come twice", slice, c, step());
+        return fmt::format("slice {} of chunk {} of step {} has arrived twice", slice, c, step());
       }
       if (part.payload.data == nullptr) continue;
       const auto must =
           job.Gradient(step(), part.node).subspan(job.chunks()[c].begin, job.chunks()[c].floats());
       if (std::ranges::equal(part.payload.floats(), must)) continue;
       return fmt::format(
-          "the gradient of subtree {}.{} of chunk {} of step {} is not what it was in the "
+          "the gradient of subtree {}.{} of chunk {} of step {} differs from the "
           "undisturbed run, or was overwritten before it was added",
           part.node.level, part.node.index, c, step());
     }
     if (gradients.Complete(c) && std::ranges::count(times, 1) != std::ssize(times)) {
-      return fmt::format("chunk {} of step {} counts as complete and lacks a slice", c, step());
+      return fmt::format("chunk {} of step {} counts as complete but lacks a slice", c, step());
     }
   }
   return "";

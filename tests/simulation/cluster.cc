@@ -89,7 +89,7 @@ void Cluster::StartServer(std::unique_ptr<ResumePoint> from) {
 }
 
 void Cluster::Serve(const ResumePoint* from) {
-  Say("a server begins{}", from ? " from " + from->checkpoint.name.Text() : "");
+  Say("a server starts{}", from ? " from " + from->checkpoint.name.Text() : "");
   Recorder recorder(config_, job_.graph(), -1, from ? &from->state().metrics() : nullptr);
   Server server(config_, TestToken(), network_.Listen(*servers_.back()), recorder, -1, from);
   server_ = &server;
@@ -110,7 +110,7 @@ void Cluster::Serve(const ResumePoint* from) {
   try {
     const ServerResult result = server.Serve();
     if (result.weights_hash != job_.weights_hash()) {
-      Fail("the weights at the end are not those of the undisturbed run");
+      Fail("the final weights differ from those of the undisturbed run");
     }
     Say("the run is complete");
   } catch (const Error& error) {
@@ -142,7 +142,7 @@ void Cluster::CheckSent(const Connection& connection, const wire::ServerMessage&
   }
   const wire::WeightsChunk& weights = message.weights_chunk();
   if (weights.version() > job_.plan().total_steps) {
-    return Fail(fmt::format("W({}) goes out, which there never is", weights.version()));
+    return Fail(fmt::format("W({}) is sent, which does not exist", weights.version()));
   }
   const Chunk& chunk = job_.chunks()[weights.chunk()];
   const auto all =
@@ -152,7 +152,7 @@ void Cluster::CheckSent(const Connection& connection, const wire::ServerMessage&
       std::memcmp(tensor.data(), must.data(), tensor.size()) == 0) {
     return;
   }
-  Fail(fmt::format("chunk {} of {}W({}) goes out with other bits than in the undisturbed run",
+  Fail(fmt::format("chunk {} of {}W({}) is sent with other bits than in the undisturbed run",
                    weights.chunk(), weights.average() ? "the average of " : "", weights.version()));
 }
 
@@ -211,7 +211,7 @@ void Cluster::Supervise() {
     if (std::exchange(member.seated, seated) && !seated) {
       scheduler_.After(chance_.Between(seconds(0), seconds(5)), [this, &member] {
         if (member.buried || member.process->ended()) return;
-        Say("the launcher kills {}, which has no seat any more", NameOf(member));
+        Say("the launcher kills {}, which has lost its rank", NameOf(member));
         Kill(member, true);
       });
     }

@@ -61,13 +61,13 @@ bool Play(const NamedScenario& one, uint64_t seed, const std::string& how,
   const std::string guilty = GuiltyIn(one.scenario);
   const bool by_chance = guilty.empty() && one.name == nullptr;
   if (wrong.empty() && !by_chance && guilty.empty() != cluster.blamed().empty()) {
-    wrong = guilty.empty() ? "work is blamed that ended nobody" : "no work is blamed";
+    wrong = guilty.empty() ? "the blamed work killed no worker" : "no work is blamed";
   } else if (wrong.empty() && cluster.blamed().find(guilty) == std::string::npos) {
-    wrong = "blamed is not " + guilty + ": " + cluster.blamed();
+    wrong = "expected the server to blame " + guilty + ", got: " + cluster.blamed();
   } else if (wrong.empty() && one.within_s && seconds > *one.within_s) {
-    wrong = fmt::format("it took {:.1f} s, and has {:g} s", seconds, *one.within_s);
+    wrong = fmt::format("it took {:.1f} s, more than {:g} s", seconds, *one.within_s);
   } else if (wrong.empty() && seconds < one.after_s) {
-    wrong = fmt::format("it took {:.1f} s, and must wait until {:g} s", seconds, one.after_s);
+    wrong = fmt::format("it took {:.1f} s, less than {:g} s", seconds, one.after_s);
   }
   const std::lock_guard lock(totals.mutex);
   ++totals.runs;
@@ -78,7 +78,7 @@ bool Play(const NamedScenario& one, uint64_t seed, const std::string& how,
   if (wrong.empty()) return true;
   ++totals.wrong;
   fmt::print(
-      "seed {}: {}\n  {}\n  the same again, step by step: simulate {}--first {} --seeds 1 --log\n",
+      "seed {}: {}\n  {}\n  to repeat it step by step: simulate {}--first {} --seeds 1 --log\n",
       seed, TextOf(one.scenario), wrong, how, seed);
   std::fflush(stdout);
   return false;
@@ -119,11 +119,11 @@ int Run(const Arguments& arguments) {
   arguments.scenario.empty() ? PlaySeeds(arguments, totals) : PlayScenarios(arguments, totals);
   const std::chrono::duration<double> took = std::chrono::system_clock::now() - begin;
   fmt::print(
-      "{} runs, {} wrong, {} ended by work that ended three workers; {:.0f} hours of the cluster, "
-      "{} orders to compute again, in {:.1f} s\n",
+      "{} runs, {} errors, {} ended by work that killed three workers; {:.0f} simulated hours, "
+      "{} repeated orders, in {:.1f} s\n",
       totals.runs, totals.wrong, totals.blamed, totals.seconds / 3600, totals.redone, took.count());
   if (totals.runs == 0)
-    throw Error(ExitCode::kUsage, "--scenario {}: there is none", arguments.scenario);
+    throw Error(ExitCode::kUsage, "--scenario {}: unknown scenario", arguments.scenario);
   return totals.wrong == 0 ? 0 : 1;
 }
 
@@ -134,17 +134,15 @@ int main(int argc, char** argv) {
   using namespace muster;
   testing::Arguments arguments;
   ProgramOptions program(
-      "Plays runs of a job in a simulated cluster, with faults, and looks whether the result has "
-      "the bits of the undisturbed run and everybody comes to an end.");
+      "Plays runs of a job in a simulated cluster with faults. Checks that the result has "
+      "the bits of the undisturbed run and that all processes end.");
   program.Add("--first", arguments.first, "the first seed").ShowDefault();
   program.Add("--seeds", arguments.seeds, "how many").ShowDefault();
   program.Add("--threads", arguments.threads).ShowDefault().InRange(1, 256);
-  program.Add(
-      "--scenario", arguments.scenario,
-      "one of those in tests/simulation/scenario.cc by its name, or all, each with every seed");
-  program.AddFlag("--log", arguments.log, "what happens, in words");
-  program.AddFlag("--keep-going", arguments.keep_going,
-                  "past a seed with which something is wrong");
+  program.Add("--scenario", arguments.scenario,
+              "a scenario in tests/simulation/scenario.cc, or all, with every seed");
+  program.AddFlag("--log", arguments.log, "print all events");
+  program.AddFlag("--keep-going", arguments.keep_going, "after a seed with an error");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   spdlog::set_level(spdlog::level::off);  // failures are reported at the end
   try {
