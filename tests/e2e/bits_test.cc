@@ -79,7 +79,7 @@ TEST_F(Bits, SixteenBitsOnTheWireKeepTheCurve) {
   };
   const std::vector<double> exact = curve("FP32");
   ASSERT_GT(exact.size(), 30u);
-  EXPECT_LT(exact.back(), 0.8 * exact.front()) << "it trains";
+  EXPECT_LT(exact.back(), 0.8 * exact.front()) << "the loss should fall";
   for (const auto& [type, bound] : {std::pair{"BF16", 0.01}, {"FP16", 0.002}}) {
     const std::vector<double> rounded = curve(type);
     ASSERT_EQ(rounded.size(), exact.size());

@@ -89,7 +89,7 @@ TEST_F(ResumeJob, SkippedStepsInARow) {
   TestJob job(Config(settings, kSteps, 2, dir));
   EXPECT_ANY_THROW((void)RunWorkers(job, {.gradient = bad}));
   EXPECT_THAT(job.FinishError(), HasSubstr("3 steps skipped in a row"));
-  EXPECT_THAT(ListCheckpoints(dir).front().step, 4) << "what is not finite is no place to go on";
+  EXPECT_THAT(ListCheckpoints(dir).front().step, 4) << "the failed step gets no checkpoint";
 }
 
 TEST_F(ResumeJob, WithOtherDataItIsRefused) {

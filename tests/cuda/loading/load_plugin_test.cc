@@ -108,7 +108,7 @@ TEST_F(LoadPluginTest, OfACopyThatStoppedHalfway) {
 TEST_F(LoadPluginTest, WithoutADriver) {
   if (*MUSTER_REAL_PLUGIN == '\0') GTEST_SKIP() << "built without nvcc";
   fs::create_symlink(MUSTER_REAL_PLUGIN, Plugin());
-  if (Run(false) == 0) GTEST_SKIP() << "there is a card";
+  if (Run(false) == 0) GTEST_SKIP() << "this machine has a GPU";
   EXPECT_THAT(Refusal(),
               AnyOf(HasSubstr("no NVIDIA driver"), HasSubstr("CUDA finds no usable GPU")));
 }
