@@ -35,7 +35,7 @@ TEST_F(Resume, AfterAKillOnOtherWorkersAndAnotherTransport) {
   EXPECT_THAT(rest.log, ContainsRegex("resumes +[0-9]+ of 360 steps done"));
 }
 
-// Two signals: SIGTERM stops the run with a checkpoint, and SIGUSR1 only requests a checkpoint.
+// Two signals: SIGUSR1 only requests a checkpoint, and SIGINT stops the run.
 TEST_F(Resume, AfterASignalItGoesOnWhereItStopped) {
   const Outcome whole = Launch(kLong);
   std::vector<std::string> settings = kLong;

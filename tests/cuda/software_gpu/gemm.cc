@@ -62,8 +62,8 @@ const float* Load(const Matrix& matrix, int64_t rows, int64_t columns, bool tf32
   return made.data();
 }
 
-// Sums the products of each result one after another. Computes four products per pass, in the same
-// order, with the sum in a register.
+// Sums the products of each result one after another. Adds four at a time to a sum in a register,
+// in the same order.
 void Product(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k) {
   for (int64_t j = 0; j < n; ++j) {
     float* const column = c + j * m;
