@@ -25,7 +25,7 @@ status=0
 for program in "$@"; do
   timeout 60 "$qemu" -cpu Nehalem "$program" --version >"$folder/out" 2>"$folder/err"
   code=$?
-  expected="^$(basename "$program"): error: this processor lacks .*AVX2.*; expected one for $arch,"
+  expected="^$(basename "$program"): error: this processor lacks .*AVX2.*; this program was built for $arch:"
   if [ $code -ne 2 ] || [ -s "$folder/out" ] || [ "$(wc -l <"$folder/err")" -ne 1 ] ||
     ! grep -q "$expected" "$folder/err"; then
     echo "$program --version: expected exit code 2 and one line, '$expected'; got $code and"

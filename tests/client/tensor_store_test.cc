@@ -150,12 +150,13 @@ TEST(SharedTensorStore, RefusesWhatDoesNotFit) {
   };
   EXPECT_EQ(refused(2, 3, wire::FP32), "");
   EXPECT_NE(refused(1, 3, wire::FP32)
-                .find("65536 bytes of weights and 196608 of gradient buffers, expected at "
-                      "least 131072 and 196608"),
+                .find("65536 bytes of weights and 196608 bytes of gradient buffers, expected "
+                      "at least 131072 and 196608"),
             std::string::npos);
-  EXPECT_NE(refused(2, 1, wire::FP32).find("131072 bytes of weights and 65536 of gradient buffers"),
-            std::string::npos);
-  EXPECT_NE(refused(2, 3, wire::BF16).find("round"), std::string::npos);
+  EXPECT_NE(
+      refused(2, 1, wire::FP32).find("131072 bytes of weights and 65536 bytes of gradient buffers"),
+      std::string::npos);
+  EXPECT_NE(refused(2, 3, wire::BF16).find("16-bit tensors in shared memory"), std::string::npos);
 }
 
 }  // namespace tensor_store_test

@@ -252,8 +252,9 @@ TEST_F(CheckPhotosTest, AListOfExclusionsMakesTheSetFit) {
 TEST_F(CheckPhotosTest, LinesOfAListMayBeCommentsOrNameNoFile) {
   const Datasets sets = Open(List("# comment\r\n\r\n./train//cat/1.png\r\ntrain/cat/none.png\n"));
   EXPECT_EQ(sets.train->size(), 2);
-  EXPECT_THAT(sets.remark, AllOf(HasSubstr("left out"), HasSubstr("such as train/cat/none.png")));
-  EXPECT_THAT(Open(List("train/dog/1.jpeg.txt\n")).remark, Not(HasSubstr("left out")));
+  EXPECT_THAT(sets.remark,
+              AllOf(HasSubstr("images excluded by "), HasSubstr("for example train/cat/none.png")));
+  EXPECT_THAT(Open(List("train/dog/1.jpeg.txt\n")).remark, Not(HasSubstr("images excluded by ")));
   EXPECT_MUSTER_ERROR(Open(List("train/dog/1.jpeg")), ExitCode::kData, HasSubstr("train/dog"));
   EXPECT_MUSTER_ERROR(Open((dir_ / "none").string()), ExitCode::kData,
                       AllOf(HasSubstr("data.image_folder.exclude"), HasSubstr("none")));

@@ -255,7 +255,7 @@ TEST_F(Evaluate, WhatCannotBe) {
   EXPECT_EQ(got["test_loss"], Reported("run0", 3)["test_loss"]);
   WriteNan(bare);
   ExpectRefused({"eval", bare, "--config", Path("tiny.txtpb"), "--data", Path("data")},
-                ExitCode::kData, "not finite: 1 of the 216 of conv.weight");
+                ExitCode::kData, "non-finite numbers: 1 of the 216 of conv.weight");
   EXPECT_TRUE(NothingLeft(10));
 }
 

@@ -36,7 +36,7 @@ TEST_F(Mistakes, OtherKindsOfFilesAreNamed) {
        std::map<std::string, const char*>{{pipe, "is a pipe"},
                                           {sparse, "is not a safetensors file"},
                                           {archive, "is a NumPy archive (.npz)"},
-                                          {onnx, "is not a safetensors file"},
+                                          {onnx, "is damaged, or not a safetensors file"},
                                           {config, "is not a safetensors file"},
                                           {"/dev/zero", "is a device"},
                                           {"/proc/self/maps", "is a virtual file of the kernel"}}) {
@@ -98,7 +98,7 @@ TEST_F(Mistakes, AnotherDirectoryThanTheRuns) {
   ExpectRefused({"eval", checkpoint + "/tensors.safetensors"}, ExitCode::kUsage,
                 "is part of a checkpoint: give its folder, " + checkpoint);
   ExpectRefused({"eval", Path("run0") / "checkpoints"}, ExitCode::kUsage,
-                "expected the directory of a run, a checkpoint or a file of weights");
+                "expected the directory of a run, a checkpoint or a weights file");
   fs::create_directory(Path("series"));
   fs::create_directory_symlink(run, Path("series") / "seed-1");
   for (const std::vector<std::string>& command :

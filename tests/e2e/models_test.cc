@@ -89,7 +89,8 @@ TEST_F(WeightFiles, WeightsThatAreNotFiniteAreRefused) {
     for (const char* const key : {"contents_hash", "weights_hash"}) header[header.find(key)] = 'X';
     file.seekp(0).write(header.data(), static_cast<std::streamsize>(header.size()));
   }
-  const std::string what = "not finite: 1 of the 216 of conv.weight; 2 of the 10 of out.bias";
+  const std::string what =
+      "non-finite numbers: 1 of the 216 of conv.weight; 2 of the 10 of out.bias";
   const Outcome run = Launch(Frozen(Weights()));
   EXPECT_EQ(run.exit_code, Code(ExitCode::kData)) << run.log;
   EXPECT_THAT(run.log, AllOf(HasSubstr(what), Not(HasSubstr("Starting"))));

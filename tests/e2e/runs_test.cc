@@ -263,8 +263,8 @@ TEST_F(Runs, TheMemoryOfADryRunIsWhatAWorkerUses) {
   for (const char* name : {"run/worker-0.log", "run/worker-1.log"}) {
     std::ifstream log(Path(name));
     for (std::string line; std::getline(log, line);) {
-      const size_t at = line.find("used ");
-      if (at != std::string::npos) peak = std::max(peak, 1e6 * std::stod(line.substr(at + 5)));
+      const size_t at = line.find("peak memory ");
+      if (at != std::string::npos) peak = std::max(peak, 1e6 * std::stod(line.substr(at + 12)));
     }
   }
   EXPECT_GT(expected, 60e6);

@@ -253,7 +253,7 @@ TEST(Jpeg, DamageIsCountedOrRefused) {
   const size_t size_at = MarkerAt(file, 0xC0) + 5;
   Bytes changed = file;
   changed[size_at] = changed[size_at + 2] = 0xFF;
-  ExpectRefused(changed, "expected at most 178956970 in all");
+  ExpectRefused(changed, "expected at most 178956970 in total");
   changed = file;
   changed[size_at] = changed[size_at + 2] = 0x20;
   ExpectRefused(changed, "the file is truncated: 8256 x 8240 pixels take at least 132870 bytes");

@@ -110,7 +110,7 @@ TEST(Png, HugeSizesAreRefused) {
   spec.claimed_height = 0x7FFFFFFF;
   ExpectRefused(EncodePng(spec), "20000 x 2147483647 pixels: expected at most 65535 on each side");
   spec.claimed_height = 60000;
-  ExpectRefused(EncodePng(spec), "20000 x 60000 pixels: expected at most 178956970 in all");
+  ExpectRefused(EncodePng(spec), "20000 x 60000 pixels: expected at most 178956970 in total");
   spec.claimed_height = 8000;
   ExpectRefused(EncodePng(spec), "the file is truncated: 20000 x 8000 pixels take at least 155046");
 }

@@ -84,7 +84,7 @@ TEST_F(WholeFileTest, TheOrderOfTensorsIsFree) {
   EXPECT_EQ(DamageOf(other_), "");
   tensors.pop_back();
   Rewrite(tensors, header.metadata);
-  EXPECT_THAT(DamageOf(other_), HasSubstr("is damaged, or was changed"));
+  EXPECT_THAT(DamageOf(other_), HasSubstr("is damaged or was changed"));
 }
 
 TEST_F(WholeFileTest, FilesOfOthersPass) {

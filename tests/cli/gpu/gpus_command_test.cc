@@ -158,7 +158,7 @@ TEST_F(GpusTest, TheDoctorLooksAtGpusAndOpensOne) {
   EXPECT_THAT(finished.out, ContainsRegex("note +GPU 3 .*GPU is lost"));
   EXPECT_THAT(
       finished.out,
-      ContainsRegex("ok +GPU backend +Fake H100, cuBLAS 13.1, cuDNN 9.2: computes as .*\n"));
+      ContainsRegex("ok +GPU backend +Fake H100, cuBLAS 13.1, cuDNN 9.2: matches .*\n"));
   EXPECT_TRUE(AreIdle(2));  // its lock was released
 }
 

@@ -38,7 +38,7 @@ TEST_F(JobFailureTest, AWorkerIsKilled) {
   EXPECT_THAT(finished.err,
               AllOf(HasSubstr("muster: error: rank 1 (pid "),
                     HasSubstr("was killed by SIGKILL at step 57 of 3,910"),
-                    HasSubstr("the server says: rank 1 was lost"),
+                    HasSubstr("the server reports: rank 1 was lost"),
                     HasSubstr("    | first words\n    | last words\n"), HasSubstr("worker-1.log")));
 }
 
