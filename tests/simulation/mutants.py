@@ -211,7 +211,7 @@ MUTANTS = [
      "    dispatcher_.OrderEvaluation(parts_.state.step, wire::TEST, now);", "losses of workers count across sets"),
     ("ps/evaluate/evaluation.cc", "block.set() != set_", "false", "blocks of another set count"),
     ("ps/evaluate/evaluation.cc", "owners_[static_cast<size_t>(number)] != rank || ", "",
-     "a block counts from a worker that does not own it", "workers send only blocks that were assigned to them"),
+     "a block counts from a worker that does not own it"),
     ("ps/evaluate/evaluation.cc", "std::ranges::replace(owners_, rank, kNobody)", "",
      "the evaluation forgets to unassign the blocks of a lost worker"),
     "13",
