@@ -152,6 +152,7 @@ void Membership::Vacate(uint32_t rank, const std::string& why, Time now) {
 
 void Membership::Release(uint32_t rank) {
   roster_.at(rank).state = MemberState::kReleased;
+  roster_.at(rank).weights_from.reset();  // it gets no work, even if no other worker is there
   wire::ServerMessage message;
   message.mutable_stop()->set_completed(true);
   message.mutable_stop()->set_reason("it asked to leave");

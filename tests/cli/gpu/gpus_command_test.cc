@@ -156,9 +156,8 @@ TEST_F(GpusTest, TheDoctorLooksAtGpusAndOpensOne) {
   EXPECT_THAT(finished.out, ContainsRegex(fmt::format("ok +GPU 1 .*pid {}.*busy", ::getpid())));
   EXPECT_THAT(finished.out, ContainsRegex("note +GPU 2 .*3 memory errors.*EXCLUSIVE_PROCESS"));
   EXPECT_THAT(finished.out, ContainsRegex("note +GPU 3 .*GPU is lost"));
-  EXPECT_THAT(
-      finished.out,
-      ContainsRegex("ok +GPU backend +Fake H100, cuBLAS 13.1, cuDNN 9.2: matches .*\n"));
+  EXPECT_THAT(finished.out,
+              ContainsRegex("ok +GPU backend +Fake H100, cuBLAS 13.1, cuDNN 9.2: matches .*\n"));
   EXPECT_TRUE(AreIdle(2));  // its lock was released
 }
 
