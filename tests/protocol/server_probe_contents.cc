@@ -25,11 +25,6 @@ std::string ServerProbe::Wrong(const testing::ModelJob& job) const {
   for (const uint32_t rank : roster().Seated()) {
     const Member& member = roster().at(rank);
     const RunWork& work = run().parts().work;
-<<<<<<< HEAD
-    if (!member.leaving || member.state >= MemberState::kReleased || !member.weights_from) continue;
-    if (work.slices.Owes(rank) || work.evaluator.Owes(rank)) continue;
-    return fmt::format("rank {} has delivered everything, but may not leave", rank);
-=======
     const bool released = member.state >= MemberState::kReleased;
     if (!member.leaving || (!released && !member.weights_from)) continue;
     const bool owes = work.slices.Owes(rank) || work.evaluator.Owes(rank);
@@ -37,7 +32,6 @@ std::string ServerProbe::Wrong(const testing::ModelJob& job) const {
       return fmt::format("rank {} leaves, {} work, and was {}released", rank,
                          owes ? "owes" : "has delivered all its", released ? "" : "not ");
     }
->>>>>>> w-rec
   }
   return WrongParts(job);
 }
