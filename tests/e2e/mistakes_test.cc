@@ -34,10 +34,10 @@ TEST_F(Mistakes, OtherKindsOfFilesAreNamed) {
   ASSERT_EQ(Muster({"export", Path("run0"), "--format", "onnx", onnx}).exit_code, 0);
   for (const auto& [file, what] :
        std::map<std::string, const char*>{{pipe, "is a pipe"},
-                                          {sparse, "is not a safetensors file"},
+                                          {sparse, "is damaged, or not a safetensors file"},
                                           {archive, "is a NumPy archive (.npz)"},
                                           {onnx, "is damaged, or not a safetensors file"},
-                                          {config, "is not a safetensors file"},
+                                          {config, "is damaged, or not a safetensors file"},
                                           {"/dev/zero", "is a device"},
                                           {"/proc/self/maps", "is a virtual file of the kernel"}}) {
     const std::vector<std::string> commands[] = {
