@@ -115,7 +115,7 @@ TEST_F(ConfigOnCards, RunsOnTheCpuWhereCudaFindsNone) {
   const Outcome outcome = Train("smoke", 1, {"--set", "worker.backend=CUDA"});
   ::unsetenv("MUSTER_SOFTWARE_GPU");
   EXPECT_THAT(outcome.log, HasSubstr("Warning: worker.backend=CUDA, but all workers compute on the "
-                                     "CPU, with oneDNN"));
+                                     "CPU with oneDNN"));
   std::ifstream file(Path("run") / "worker-0.log");
   const std::string log(std::istreambuf_iterator<char>(file), {});
   EXPECT_THAT(log, HasSubstr("(worker.soft_placement): CUDA finds no usable GPU"));
