@@ -260,6 +260,8 @@ std::vector<NamedScenario> NamedScenarios() {
       WithWorkers(Small(kShort, {{Kind::kLoseHost, seconds(1), 0}}), 1, 4));
   add("the server is killed during the evaluation of an average", 8,
       WithAverage(Small(kShort, {{Kind::kKillServer, seconds(1)}}), 12));
+  add("all workers are killed during the evaluation of an average", 8,
+      WithAverage(Small(kShort, {{Kind::kKillAll, seconds(1)}}), 12));
   add("CONTINUE: nobody waits for a worker that was lost before the start", 8,
       Continues(Small(kShort, {{Kind::kKill, milliseconds(200), 0}}), 2));
   Scenario incomplete = Continues(Small(kShort, {{Kind::kJoin, seconds(204)}}), 2);
