@@ -43,10 +43,9 @@ MUTANTS = [
     ("ps/step/step_work.cc", "found->open && found->rank == rank &&\n", "found->rank == rank &&\n",
      "a loss counts under a closed order", "the order's worker is reset or lost: its messages are dropped"),
     ("ps/step/step_work.cc", "order->open && order->rank == rank && order->step == step_;",
-     "order->rank == rank && order->step == step_;", "a gradient counts under a closed order",
-     "the order's worker is reset or lost: its messages are dropped"),
+     "order->rank == rank && order->step == step_;", "a gradient counts under a closed order"),
     ("ps/step/step_work.cc", "std::erase_if(orders_, [step](const StepOrder& order) { return order.step < step; })",
-     "", "orders of completed steps are kept", "they are delivered, and owe nothing"),
+     "", "orders of completed steps are kept"),
     ("ps/run/dispatcher.cc", "  work_.slices.Lose(rank);\n", "", "a lost worker keeps its slices"),
     ("ps/members/membership.cc", "if (roster_.Matches(*rank, event.message.address())) return rank", "return rank",
      "messages of an earlier incarnation are accepted",
@@ -63,7 +62,7 @@ MUTANTS = [
     ("ps/step/step_work.cc", "if (order.open || order.parts[i].in_use)", "if (order.open)",
      "the buffer of a closed order is reused while a sum may read it"),
     ("ps/step/step_work.cc", "} else if (!found->missing[part.chunk()]) {", "} else if (false) {",
-     "a gradient is added twice", "simulated workers send nothing twice"),
+     "a gradient is added twice"),
     ("ps/step/arrived_gradients.cc", "arrived_.assign(", "arrived_.resize(",
      "gradients of the previous step count as arrived"),
     ("ps/step/arrived_gradients.cc", "counts_.assign(static_cast<size_t>(slices), 0)",
@@ -97,7 +96,7 @@ MUTANTS = [
      "an urgent order waits for earlier orders"),
     "5",
     ("ps/step/step_work.cc", "order.given += suspension", "(void)suspension",
-     "a suspension counts for an order given before it", "the limit of the wait is extended as well"),
+     "a suspension counts for an order given before it"),
     ("ps/step/step_work.cc", "now - std::max(order.given, since) > limit", "now - since > limit",
      "the time before an order counts for it"),
     ("ps/run/late_workers.cc", "return idle.empty() ? std::vector<uint32_t>() : late", "return {}",
@@ -123,7 +122,7 @@ MUTANTS = [
      "if (failure_.is_set()) return \"\"", "an update does not wait for all losses"),
     "7",
     ("ps/step/step_losses.cc", "return same ? Added::kSame : Added::kDiffers", "return Added::kSame",
-     "different losses of a slice are accepted", "simulated workers never compute one from the same weights"),
+     "different losses of a slice are accepted"),
     "8",
     ("ps/step/step_work.cc", "some_unassigned_ = needs_helpers_ = true;", "some_unassigned_ = true;",
      "waiting workers do not help when slices wait"),
@@ -192,8 +191,7 @@ MUTANTS = [
      "a leaving worker becomes active again"),
     ("ps/members/roster.cc", "member.weights_from.has_value() && !member.leaving", "member.weights_from.has_value()",
      "a leaving worker gets new orders"),
-    ("worker/client/session.cc", "leave_said_ = false;", "", "Leave is not repeated after a Reset",
-     "no simulated worker leaves by its heartbeat"),
+    ("worker/client/session.cc", "leave_said_ = false;", "", "Leave is not repeated after a Reset"),
     "12",
     ("ps/run/dispatcher.cc", "return until ? Evaluator::Give::kLater : Evaluator::Give::kAlone",
      "return Evaluator::Give::kWithOthers", "a block at which a worker was lost is assigned with others",
@@ -377,7 +375,7 @@ def first_notice(path, place, build, link, arguments):
             if found:
                 return (f"scenario: {found[3]}" if found[3] else f"seed {found[1]}"), found[2]
             if done.returncode != 0:
-                return "a simulated run", f"ended with {done.returncode}: {done.stdout[:60]}"
+                return "a crash of the simulation", f"exit code {done.returncode}"
         return noticed_by_a_unit_test(path, place, build)
     except subprocess.TimeoutExpired:
         return f"a run that takes more than {arguments.limit} s", ""
