@@ -390,6 +390,7 @@ def main():
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--check", action="store_true", help="only check the mutants' places and the table")
     parser.add_argument("--only", default="", help="run the mutants whose file or text contains this")
+    parser.add_argument("--missing", action="store_true", help=f"run the mutants without a result in {TABLE}")
     parser.add_argument("--record", action="store_true", help=f"write the results to {TABLE}")
     parser.add_argument("--limit", type=int, default=900, help="seconds for the simulated runs of a mutant")
     arguments = parser.parse_args()
@@ -397,11 +398,11 @@ def main():
         return check()
     build = os.path.abspath(arguments.build)
     commands, link = compile_commands(build), link_command(build, "simulate")
-    tried, survivors = 0, 0
+    noticed, tried, survivors = split_table()[1], 0, 0
     with tempfile.TemporaryDirectory() as folder:
         for number, (rule, mutant) in enumerate(rules_and_mutants()):
             path, _, _, what, *equivalent = mutant
-            if arguments.only not in path + ": " + what:
+            if arguments.only not in path + ": " + what or arguments.missing and noticed.get(what, "not run") != "not run":
                 continue
             tried += 1
             place = compile_mutant(number, mutant, commands, folder)
