@@ -138,10 +138,13 @@ function(muster_test folder label timeout)
                          TEST_PREFIX ${name}. TEST_LIST ${list} NO_PRETTY_VALUES
                          PROPERTIES LABELS ${label} TIMEOUT ${timeout} COST ${cost})
     if(NOT labels STREQUAL label)
-      # gtest_discover_tests passes on no property that is a list: set when ctest has found the cases.
+      # gtest_discover_tests passes on no property that is a list: set when ctest has found the cases, or
+      # that the program is not built.
       set(labels_file ${CMAKE_CURRENT_BINARY_DIR}/${list}_labels.cmake)
       file(WRITE ${labels_file} "if(${list})
   set_tests_properties(\${${list}} PROPERTIES LABELS \"${labels}\")
+else()
+  set_tests_properties(${program}_NOT_BUILT PROPERTIES LABELS \"${labels}\")
 endif()
 ")
       set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${labels_file})

@@ -98,7 +98,6 @@ void ServerProbe::PutMembers(std::string& text) const {
 }
 
 void ServerProbe::PutWork(std::string& text) const {
-  const Dispatcher& dispatcher = run().dispatcher();
   text += "shares ";
   PutNodes(text, run().parts().work.shares.assignment().nodes);
   text += " for ";
