@@ -16,12 +16,11 @@ namespace {
 constexpr uint64_t kMostImages = 1'000'000'000;  // 3 TB
 constexpr int64_t kTrainFiles = 5;               // of CIFAR-10's layout
 
-constexpr const char* kDataFooter =
+constexpr const char* kGetFooter =
     "Examples:\n"
     "  muster data get cifar10 data\n"
     "  muster data get mnist data/mnist\n"
     "  muster data get fashion-mnist data/fashion-mnist\n"
-    "  muster data synth data --train 5000 --test 1000\n"
     "\n"
     "Exit codes: 0 done; 1 no network, or the folder cannot be written; 2 command line; 3 the "
     "folder holds another data set, or the download is not the published one.";
@@ -37,7 +36,7 @@ void DescribeGet(CLI::App& command, GetOptions& options) {
       ->required()
       ->type_name("NAME");
   command.add_option("DIR", options.dir, "The folder to put it in")->required()->type_name("PATH");
-  command.footer(kDataFooter);
+  command.footer(kGetFooter);
 }
 
 int Get(const GetOptions& options) {
@@ -53,6 +52,13 @@ int Get(const GetOptions& options) {
   }
   return 0;
 }
+
+constexpr const char* kSynthFooter =
+    "Examples:\n"
+    "  muster data synth data --train 5000 --test 1000\n"
+    "\n"
+    "Exit codes: 0 done; 1 the folder cannot be written; 2 command line; 3 the folder holds another "
+    "data set.";
 
 struct SynthOptions {
   std::string dir;
@@ -74,7 +80,7 @@ void DescribeSynth(CLI::App& command, SynthOptions& options) {
       ->type_name("N")
       ->check(WholeNumber(1, kMostImages))
       ->capture_default_str();
-  command.footer(kDataFooter);
+  command.footer(kSynthFooter);
 }
 
 int Synthesize(const SynthOptions& options) {

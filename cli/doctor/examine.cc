@@ -200,8 +200,7 @@ Finding JobData(const JobNeeds& needs) {
     return {Grade::kOk, "job's data", "synthetic: " + images, ""};
   }
   if (!needs.data.problem.empty()) {
-    return {Grade::kWrong, "job's data", needs.data.problem,
-            "give their directory with --data DIR; `muster data get` downloads CIFAR-10"};
+    return {Grade::kWrong, "job's data", needs.data.problem, ""};
   }
   return NoteIf(
       !needs.data.remark.empty(), "job's data",

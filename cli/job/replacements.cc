@@ -123,7 +123,7 @@ void Replacements::EndOutsiders() {
 JobFailure Replacements::TooMany(const EndedProcess& ended, const std::string& how) const {
   return {.code = CodeOf(ended.end),
           .rank = static_cast<uint32_t>(ended.rank),
-          .what = fmt::format("{}; more than {} were lost within {} (cluster.max_restarts)", how,
+          .what = fmt::format("{}; lost more than {} within {} (cluster.max_restarts)", how,
                               Plural(int64_t{plan_.config->cluster().max_restarts()}, "worker"),
                               FormatDuration(plan_.config->cluster().restart_window_s()))};
 }

@@ -24,6 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string ReadWholeFile(const std::string& path) {
+  errno = 0;
   std::ifstream file = ReadPlainFile(path);
   std::ostringstream text;
   if (file) text << file.rdbuf();

@@ -164,8 +164,6 @@ void CheckMessage(const pb::Message& message, const std::string& path, ConfigErr
   }
 }
 
-namespace pb = google::protobuf;
-
 std::vector<std::string> Split(const std::string& text, const std::string& separator) {
   std::vector<std::string> parts;
   for (size_t begin = 0;;) {

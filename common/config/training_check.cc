@@ -185,7 +185,8 @@ void CheckEvaluation(const config::Config& config, ConfigErrors& errors) {
   }
   if (no_images) {
     errors.Fail("learning_rate.type",
-                "PLATEAU needs test images: expected data.synthetic.test_samples above 0");
+                "PLATEAU needs images to evaluate: expected data.synthetic.test_samples or "
+                "data.validation_fraction above 0");
   }
 }
 

@@ -89,11 +89,9 @@ class PartWriter {
 };
 
 void WriteWhole(const std::string& path, const std::string& text) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
-      std::fopen(path.c_str(), "we"), [](std::FILE* f) { return std::fclose(f); });
-  const bool written = file &&
-                       std::fwrite(text.data(), 1, text.size(), file.get()) == text.size() &&
-                       std::fflush(file.get()) == 0;
+  std::FILE* const file = std::fopen(path.c_str(), "we");
+  bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (file != nullptr) written = std::fclose(file) == 0 && written;
   if (!written) LogWarning("cannot write the trace part {}: {}", path, ErrorText(errno));
 }
 

@@ -58,6 +58,7 @@ void EventFile::Events::Add(int64_t step) {
 }
 
 std::string EventFile::Events::Text() const {
+  if (count == 1) return fmt::format("1 event of step {}", first);
   return fmt::format("{} events of steps {} to {}", count, first, last);
 }
 

@@ -277,7 +277,7 @@ TEST_F(BoardTest, ADiskThatIsTooSlowLosesPicturesAndSaysSo) {
     running.thread.Submit([&] { missing.set_value(running.board.file()->Missing()); });
   }
   EXPECT_THAT(said_, ElementsAre(HasSubstr("the disk is too slow")));
-  EXPECT_THAT(missing.get_future().get(), HasSubstr("missing: 1 events of steps 5003 to 5003"));
+  EXPECT_THAT(missing.get_future().get(), HasSubstr("missing: 1 event of step 5003"));
   EXPECT_EQ(ValuesOf(ReadEvents(dir_), "loss/train").size(), size_t{kMany});
 }
 
