@@ -5,8 +5,8 @@
 namespace muster {
 namespace {
 
-// Like PyTorch's ReduceLROnPlateau and Keras's EarlyStopping: an improvement of min_delta or less
-// does not replace the best value, so it cannot creep up.
+// As in PyTorch's ReduceLROnPlateau and Keras's EarlyStopping, an improvement of min_delta or less
+// does not replace the best value, so small improvements add up.
 void Count(const EvaluationResult& result, double min_delta,
            checkpoint::Decisions::Waited& waited) {
   if (waited.best_step() == 0 || result.accuracy > waited.best() + min_delta) {

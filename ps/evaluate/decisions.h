@@ -17,15 +17,17 @@ class Decisions {
   explicit Decisions(const config::Config& config)
       : evaluation_(config.evaluation()), rate_(config.learning_rate()) {}
 
-  // Whether a result may end the run or reduce its rate, so that the next step must wait for it.
+  // Whether a result can end the run or reduce the learning rate. If so, the next step must wait
+  // for it.
   bool any() const;
-  // Adds a regular evaluation, in order. Evaluations that are only due at the end of a run must not
-  // be added, so that an extended run decides as if it had been longer from the beginning.
+  // Adds the result of a regular evaluation. Call in order. Do not add the evaluation at the end of
+  // a run unless it was due anyway: an extended run must decide as if it had been longer from the
+  // beginning.
   void Add(const EvaluationResult& result);
 
   // Why the run must stop after the last result, or "".
   std::string StopReason() const;
-  // How often the rate has been multiplied by learning_rate.factor.
+  // Number of times the learning rate has been multiplied by learning_rate.factor.
   int64_t reductions() const { return state_.reductions(); }
   std::string ReductionReason() const;
 

@@ -18,9 +18,9 @@ const char* SetName(wire::EvaluationSet set);
 
 struct EvaluationResult {
   wire::EvaluationSet set = wire::TEST;
-  int64_t version = 0;  // of the weights
-  double loss = 0;      // mean
-  double accuracy = 0;  // share of correct samples; with values, minus the loss (IsAccuracy)
+  int64_t version = 0;  // version of the weights
+  double loss = 0;      // mean over the samples
+  double accuracy = 0;  // share of correct samples; for regression, the negated loss (IsAccuracy)
   std::optional<double> top5_accuracy;  // see EvaluationScores
 };
 
@@ -40,12 +40,12 @@ class Evaluation {
   int64_t blocks() const { return sums_.blocks(); }
   int64_t done() const { return sums_.done(); }
   const std::vector<uint32_t>& ranks() const { return ranks_; }
-  // The initial share of a rank; empty if it does not take part.
+  // The blocks initially assigned to a rank; empty if it does not take part.
   Range BlocksOf(uint32_t rank) const;
   // The range of samples in a block.
   Range SamplesOf(int64_t block) const { return sums_.SamplesOf(block); }
 
-  // Assigns blocks to a rank. A block has arrived, is assigned to one rank, or is unassigned.
+  // Assigns blocks to a rank. Every block has arrived, is assigned to one rank, or is unassigned.
   void Give(uint32_t rank, const Range& blocks, Time now);
   // Unassigns the blocks of a rank and returns their number.
   int64_t Drop(uint32_t rank);
@@ -59,7 +59,8 @@ class Evaluation {
   bool Owes(uint32_t rank) const;
   std::vector<uint32_t> OwingRanks() const;
 
-  // The last arrival, the last assignment, and the longest time between two arrivals.
+  // Times of the last arrival and the last assignment of blocks, and the longest time between two
+  // arrivals.
   Time last_progress() const { return last_progress_; }
   Time last_given() const { return last_given_; }
   std::chrono::steady_clock::duration longest_gap() const { return longest_gap_; }
@@ -78,9 +79,9 @@ class Evaluation {
   const wire::EvaluationSet set_;
   const std::vector<uint32_t> ranks_;
   EvaluationSums sums_;
-  std::vector<Range> shares_;     // by position in ranks_
-  std::vector<uint32_t> owners_;  // by block, until it has arrived
-  // Number of assigned blocks by rank. Cached because a set may have 100,000 blocks.
+  std::vector<Range> shares_;     // indexed by position in ranks_
+  std::vector<uint32_t> owners_;  // the rank of each block until it has arrived
+  // Number of assigned blocks per rank. Cached because a set may have 100,000 blocks.
   std::map<uint32_t, int64_t> owed_;
   int64_t unassigned_ = 0;
   Time last_progress_, last_given_;

@@ -1,6 +1,6 @@
 // The evaluations of a run: when they are due, on which set, their assignment and results.
 // Evaluations during the run select the best weights and use the validation set, if there is one.
-// Then the test set is only evaluated once, after the last step.
+// In that case, the test set is evaluated only once, after the last step.
 //
 // Owner: the run.
 #pragma once
@@ -25,7 +25,7 @@ class Evaluator {
  public:
   using Time = Evaluation::Time;
 
-  // `classes`: number of logits. `images`: number of samples per evaluation to show to users.
+  // `classes`: number of logits. `images`: number of samples to show to users per evaluation.
   // `class_names` may be empty.
   Evaluator(const config::Evaluation& settings, int64_t classes, uint32_t images,
             std::vector<std::string> class_names = {})
@@ -46,7 +46,7 @@ class Evaluator {
     return validation_samples_ > 0 && test_samples_ > 0 && !settings_.skip_final();
   }
   bool IsDueAfter(int64_t step) const;
-  // Whether an evaluation is due after this step in a run of any length.
+  // Whether an evaluation is due after this step, however long the run is.
   bool IsRegularAfter(int64_t step) const;
   // Whether the evaluation of W(version) uses its moving average.
   bool AverageIsDue(int64_t version) const {
@@ -70,8 +70,9 @@ class Evaluator {
   // Unassigns the blocks of a rank and returns their number.
   int64_t Drop(uint32_t rank) { return evaluation_ ? evaluation_->Drop(rank) : 0; }
   bool Owes(uint32_t rank) const { return evaluation_ && evaluation_->Owes(rank); }
-  // Assigns unassigned blocks to these ranks and returns the orders. kAlone: only to a rank that
-  // owes nothing, one block per order, so that a lost worker identifies the block.
+  // Assigns unassigned blocks to these ranks and returns the orders. `how` decides for each block.
+  // kAlone: only to a rank that owes nothing, one block per order, so that the loss of the worker
+  // identifies the block. kLater: leaves it unassigned.
   enum class Give { kWithOthers, kAlone, kLater };
   std::vector<std::pair<uint32_t, wire::Evaluate>> GiveUnassigned(
       const std::vector<uint32_t>& ranks, const std::function<Give(int64_t block)>& how, Time now);
