@@ -37,13 +37,13 @@ class JoinCheck {
   bool HasToken(const wire::Hello& hello) const;
   // Checks token and protocol version before the worker gets a rank. Returns an error or "".
   std::string CheckProtocol(const wire::Hello& hello) const;
-  // Checks whether the worker can take part on this rank. Returns an error or "".
+  // Checks whether the worker can take part with this rank. Returns an error or "".
   std::string CheckWork(uint32_t rank, const wire::Hello& hello) const;
-  // The worker has joined. All later ones must have the same data as the first one.
+  // Called when a worker has joined. All later ones must have the same data as the first one.
   void Joined(uint32_t rank, const wire::Hello& hello);
 
   const std::optional<uint32_t>& first() const { return first_; }
-  const SeenData& data() const { return data_; }  // of the first worker
+  const SeenData& data() const { return data_; }  // data of the first worker
 
  private:
   std::string CheckGraph(const wire::Hello& hello) const;

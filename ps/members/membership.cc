@@ -85,7 +85,7 @@ void Membership::Welcome(uint32_t rank) {
   welcome.set_global_batch(terms_.plan.global_batch);
   welcome.set_total_steps(terms_.plan.total_steps);
   welcome.set_slices(static_cast<uint32_t>(terms_.plan.slices));
-  // A worker that joins late gets its real work in orders.
+  // A worker that joins late gets its actual work later, in orders.
   for (const TreeNode& node : terms_.assignment.nodes[rank % roster_.workers()]) {
     *welcome.add_subtree() = SubtreeOf(node);
   }
@@ -95,8 +95,8 @@ void Membership::Welcome(uint32_t rank) {
   Send(rank, std::move(message));
 }
 
-// One buffer per slice and one more, so that even a single remaining member can hold the work of
-// all. Unused buffers take no memory.
+// One buffer per slice and one more, so that even a single remaining member can do all the work.
+// Unused buffers take no memory.
 uint32_t Membership::Buffers() const { return static_cast<uint32_t>(terms_.plan.slices) + 1; }
 
 void Membership::OnReady(uint32_t rank) {
@@ -133,7 +133,7 @@ void Membership::Activate(uint32_t rank, int64_t version) {
   Send(rank, std::move(message));
 }
 
-// Addressed to the old incarnation, which still receives messages.
+// The message is addressed to the old incarnation, which the worker still has.
 void Membership::Reset(uint32_t rank, Time now) {
   wire::ServerMessage message;
   message.mutable_reset()->set_incarnation(roster_.at(rank).incarnation + 1);
@@ -141,7 +141,7 @@ void Membership::Reset(uint32_t rank, Time now) {
   roster_.BeginAnew(rank, now);
 }
 
-// Later messages from the worker are ignored. It is told to stop in case it still runs.
+// Later messages from the worker are ignored. It gets Stop in case it is still running.
 void Membership::Vacate(uint32_t rank, const std::string& why, Time now) {
   wire::ServerMessage message;
   message.mutable_stop()->set_completed(false);
@@ -152,7 +152,7 @@ void Membership::Vacate(uint32_t rank, const std::string& why, Time now) {
 
 void Membership::Release(uint32_t rank) {
   roster_.at(rank).state = MemberState::kReleased;
-  roster_.at(rank).weights_from.reset();  // it gets no work, even if no other worker is there
+  roster_.at(rank).weights_from.reset();  // gets no work even if it is the only worker left
   wire::ServerMessage message;
   message.mutable_stop()->set_completed(true);
   message.mutable_stop()->set_reason("it asked to leave");
@@ -166,7 +166,7 @@ std::optional<uint32_t> Membership::SenderOf(const FromWorker& event, Time now, 
   } else if (!rank) {
     why = "its sender has not joined";
   } else {
-    // Counts even if the worker does not know yet that it was reset.
+    // A sign of life, even if the worker does not know yet that it was reset.
     roster_.at(*rank).last_heard = now;
     if (roster_.Matches(*rank, event.message.address())) return rank;
     // A worker that has not been welcomed does not know its address yet.

@@ -39,7 +39,7 @@ struct ToWorker {
   std::shared_ptr<wire::ServerMessage> message;  // without rank and incarnation
   std::span<const std::byte> tensor;             // see ServerLink::Send
 
-  // Fills in the address of the member.
+  // Fills in the member's address and returns the message.
   const wire::ServerMessage& Addressed() const;
 };
 
@@ -53,8 +53,8 @@ class Membership {
   const Roster& roster() const { return roster_; }
   uint32_t size() const { return roster_.size(); }
 
-  // Handles a worker that wants to join. A rejected worker gets the reason. kWaits: until the
-  // start. kJoinedLate: the job has already started. kCameBack: reconnected over ZeroMQ.
+  // Handles a worker that wants to join. A rejected worker receives the reason. kWaits: must wait
+  // for the start. kJoinedLate: joined after the start. kCameBack: reconnected over ZeroMQ.
   enum class Outcome { kRefused, kJoined, kWaits, kJoinedLate, kCameBack };
   struct Arrival {
     Outcome outcome;
@@ -63,7 +63,7 @@ class Membership {
   Arrival OnHello(PeerId peer, const wire::Hello& hello, bool shares_memory, Time now);
   // Logs and records a rejected connection.
   void Refuse(const std::string& who, const std::string& why);
-  // All initial workers have joined. Stores `terms` and welcomes them.
+  // Called when all initial workers have joined. Stores `terms` and welcomes the workers.
   void WelcomeAll(WelcomeTerms terms);
   // Welcomes a worker that joined late or reconnected.
   void Welcome(uint32_t rank);
@@ -73,28 +73,28 @@ class Membership {
   bool Start();
   // Accepts the workers that the start did not wait for and returns their ranks.
   std::vector<uint32_t> AdmitWaiting(Time now);
-  // From now on, the member gets orders and weights, starting with W(version).
+  // Activates the member: from now on it gets orders and weights, starting with W(version).
   void Activate(uint32_t rank, int64_t version);
   // Stops sending orders and weights to the member and ignores its messages, until it has reported
   // Ready and is active again.
   void Reset(uint32_t rank, Time now);
-  // The member is lost or must stop. Frees its rank.
+  // Called when a member is lost or must stop. Frees its rank.
   void Vacate(uint32_t rank, const std::string& why, Time now);
   // Releases a member that requested to leave and has finished its work.
   void Release(uint32_t rank);
-  // The rank was lost before the start or never joined: the start does not wait for it.
+  // Called when a rank was lost before the start or never joined. The start does not wait for it.
   void GiveUp(uint32_t rank) { roster_.at(rank).state = MemberState::kGivenUp; }
   // The number of gradient buffers of a member, as in its Welcome.
   uint32_t Buffers() const;
 
-  // Returns the rank that sent the message, or sets `why`. Counts as a sign of life.
+  // Returns the rank that sent the message, or sets `why`. The message counts as a sign of life.
   std::optional<uint32_t> SenderOf(const FromWorker& event, Time now, std::string& why);
   // Members without a sign of life for longer than `silence_s`.
   std::vector<uint32_t> Silent(Time now, double silence_s) const;
-  // The server was suspended: extends all deadlines by this time.
+  // Called after the server was suspended. Extends all deadlines by this time.
   void Extend(std::chrono::steady_clock::duration suspension);
 
-  // Queues a message. Fills in the address.
+  // Queues a message and fills in its address.
   void Send(uint32_t rank, wire::ServerMessage message, std::span<const std::byte> tensor = {});
   // Queues a message to all active members.
   void Broadcast(wire::ServerMessage message, std::span<const std::byte> tensor = {});
@@ -104,7 +104,7 @@ class Membership {
   // Answers a worker that connects after StopAll.
   void TurnAway(PeerId peer, const wire::Hello& hello);
   void OnClosed(PeerId peer) { ask_again_.erase(peer); }
-  // The member said Goodbye or is unreachable.
+  // Called when the member has said Goodbye or is unreachable.
   void MarkFinished(uint32_t rank) { roster_.at(rank).state = MemberState::kFinished; }
   bool AllFinished() const;
 
@@ -125,7 +125,7 @@ class Membership {
   WelcomeTerms terms_;
   wire::ServerMessage stop_;  // the message that StopAll sent
   RareLine refused_;
-  std::set<PeerId> ask_again_;  // were rejected because their rank is taken, and retry
+  std::set<PeerId> ask_again_;  // rejected because their rank is taken; they retry
   std::vector<ToWorker> outgoing_;
 };
 

@@ -20,7 +20,7 @@ enum class MemberState {
   kWaiting,    // joined before the start, which does not wait for it
   kPreparing,  // has not reported Ready since it joined or was reset
   kReady,
-  kReleased,  // asked to leave and was told to stop
+  kReleased,  // requested to leave and received Stop
   kFinished,  // said Goodbye
 };
 
@@ -35,10 +35,11 @@ struct Member {
   uint32_t threads = 0;
   std::string arithmetic;  // describes its backend
   bool shares_memory = false;
-  bool was_ready = false;  // at least once since it got this rank
-  bool leaving = false;    // asked to leave; gets no new orders
-  bool left = false;       // absent because it left on request
-  // The first version of the weights that it gets; none: it gets neither weights nor orders.
+  bool was_ready = false;  // has been ready since it got this rank
+  bool leaving = false;    // requested to leave; gets no new orders
+  bool left = false;       // absent because it left at its own request
+  // The first version of the weights that the member gets. Without one, it gets neither weights nor
+  // orders.
   std::optional<int64_t> weights_from;
   std::chrono::steady_clock::time_point unready_since, last_heard;
 
@@ -63,9 +64,9 @@ class Roster {
   Seating Reseat(PeerId peer, const wire::Hello& hello, Time now);
   // Resets the member: its earlier messages no longer count.
   void BeginAnew(uint32_t rank, Time now);
-  // Frees the rank. The last member's name stays.
+  // Frees the rank. Name() still returns the last member.
   void Vacate(uint32_t rank, Time now);
-  // The job has started: workers that join later need not wait.
+  // Called when the job has started. Workers that join later need not wait.
   void Open() { open_ = true; }
 
   const JoinCheck& check() const { return check_; }
@@ -79,8 +80,8 @@ class Roster {
   // Whether the address is correct for this rank's current member.
   bool Matches(uint32_t rank, const wire::Address& address) const;
 
-  // The ranks below workers() whose member has not reached this state. By default: the ranks that
-  // the start waits for.
+  // The ranks below workers() whose member has not reached this state. The default returns the
+  // ranks that the start waits for.
   std::vector<uint32_t> MissingRanks(MemberState least = MemberState::kGivenUp) const;
   bool IsEnough() const;
   // Members that have joined, except those that wait for the start.
@@ -93,7 +94,7 @@ class Roster {
   // Active members that have this version; leaving ones only if there are no others.
   std::vector<uint32_t> Helpers(int64_t version) const;
   std::vector<uint32_t> ReadyToEnter() const;
-  // Whether the member has this version; it keeps it until version + 2 arrives.
+  // Whether the member has this version. It keeps a version until version + 2 arrives.
   bool HasVersion(uint32_t rank, int64_t version) const;
 
   // "rank 1 (host lab3, pid 77)".
