@@ -13,7 +13,7 @@ namespace muster {
 
 // "weights", "optimizer_state_0", …, "average".
 std::vector<std::string> CheckpointArenaNames(const Variables& variables);
-// In the same order: W(version) and its current optimizer state and average.
+// W(version) and its current optimizer state and average, in the order of CheckpointArenaNames.
 std::vector<std::span<float>> CheckpointArenas(Variables& variables, int64_t version);
 
 // Reads the tensors of one buffer. Throws Error(kData).

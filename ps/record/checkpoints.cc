@@ -16,10 +16,10 @@
 namespace muster {
 namespace {
 
-// The loop copies less than this itself, which is faster than waking threads.
+// The loop thread copies fewer bytes than this itself, which is faster than waking threads.
 constexpr size_t kAtOnceBytes = 1 << 20;
-constexpr double kSlowSeconds = 1;               // of a write before it is reported
-constexpr std::chrono::minutes kLongestWait{1};  // for the lines of metrics.jsonl
+constexpr double kSlowSeconds = 1;               // a longer write is reported
+constexpr std::chrono::minutes kLongestWait{1};  // for the lines of metrics.jsonl to be written
 
 // Runs on the writer thread. Waits until the metrics lines that the checkpoint counts are on disk
 // or have failed. Returns why the checkpoint could not be written, or "".
@@ -62,7 +62,7 @@ Checkpoints::Checkpoints(const config::Config& config, const std::string& run_id
 
 bool Checkpoints::IsDue(const StepPlan& plan, int64_t step) {
   if (asked_ || retry_.IsDue()) return true;
-  // Checkpointing the first weights reveals immediately if the disk fails.
+  // Saving the initial weights reveals a failing disk immediately.
   if (step == 0) return true;
   switch (settings_.every_case()) {
     case config::Checkpoint::kEverySteps:
@@ -82,7 +82,7 @@ std::optional<RunStatus::Checkpoint> Checkpoints::Status(const StepPlan& plan, i
   if (!image_) return std::nullopt;
   RunStatus::Checkpoint status;
   if (kept_.newest()) status.newest_step = kept_.newest()->step;
-  // The end of the run always has a checkpoint.
+  // A checkpoint is always taken at the end of the run.
   const auto after = [&](int64_t steps) {
     status.next_step =
         std::min(steps > 0 ? (step / steps + 1) * steps : plan.total_steps, plan.total_steps);
@@ -112,7 +112,7 @@ void Checkpoints::AtBoundary(const StepPlan& plan, int64_t step) {
 }
 
 void Checkpoints::LeaveOut(int64_t step) {
-  if (asked_) return;  // taken at a later boundary
+  if (asked_) return;  // the requested checkpoint is taken at a later boundary
   // Epochs shorter than a disk write are not worth a warning.
   const double writing_s = std::chrono::duration<double>(Clock::now() - last_taken_).count();
   if (writing_s < kSlowSeconds || slow_said_) return;

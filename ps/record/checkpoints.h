@@ -46,18 +46,18 @@ class Checkpoints {
               ThreadPool& pool, BackgroundThread& files, Recorder& recorder, Describe describe);
   void Restore(const ResumePoint& resume) { kept_.Restore(resume); }
 
-  // The run is at a step boundary. Takes a checkpoint if one is due or requested.
+  // Called at a step boundary. Takes a checkpoint if one is due or requested.
   void AtBoundary(const StepPlan& plan, int64_t step);
-  // While this is true, the state must not change.
+  // The state must not change while this is true.
   bool copying() const { return copying_ > 0; }
   // Requests a checkpoint at the next boundary.
   void Ask() { asked_ = true; }
-  // The run has ended at this boundary: takes a checkpoint as soon as possible.
+  // Called when the run has ended at this boundary. Takes a checkpoint as soon as possible.
   void TakeLast();
-  // The weights of a checkpoint may have been evaluated.
+  // Called after an evaluation, possibly of the weights of a checkpoint.
   void OnEvaluated(int64_t step, double accuracy) { kept_.OnEvaluated(step, accuracy); }
 
-  // A checkpoint is being copied or written, or is pending.
+  // Whether a checkpoint is pending, being copied or being written.
   bool busy() const { return copying() || writing_ || last_is_due_; }
   size_t bytes() const { return image_ ? image_->bytes() : 0; }
   // Why the last attempt failed, or "".

@@ -7,7 +7,7 @@
 
 namespace muster {
 
-// Only used by the server's loop.
+// Used only on the loop thread.
 class EventPipe {
  public:
   // `fd` may be -1: no events. It is made non-blocking; the caller keeps ownership.

@@ -33,10 +33,10 @@ class KeptCheckpoints {
   // The checkpoints to remove after this one has been written.
   std::vector<CheckpointName> ExpiredBy(const CheckpointName& name,
                                         const config::Checkpoint& settings) const;
-  // This checkpoint was written and the expired ones were removed.
+  // Called when this checkpoint has been written and the expired ones have been removed.
   void Add(const CheckpointName& name, const std::vector<CheckpointName>& expired,
            const std::string& folder);
-  // Weights have been evaluated, possibly those of a checkpoint.
+  // Called when weights have been evaluated, possibly those of a checkpoint.
   void OnEvaluated(int64_t step, double accuracy);
 
   const std::optional<CheckpointName>& newest() const { return newest_; }

@@ -19,7 +19,7 @@ struct DueLines {
 };
 
 struct KeptLines {
-  size_t bytes = 0;                        // up to the first line that will be repeated
+  size_t bytes = 0;                        // up to the first line that will be written again
   std::vector<int64_t> logs, evaluations;  // in file order
   std::vector<int64_t> unreadable;         // line numbers from 1
 };

@@ -59,7 +59,7 @@ size_t MetricsFile::FindCut(std::string_view text, const DueLines& due) {
   const size_t bytes = KeptLinesOf(text, due).bytes;
   const std::string_view kept = text.substr(0, bytes);
   std::istringstream lines(std::exchange(unwritten_, ""));
-  for (std::string line; std::getline(lines, line);) {  // lines that the disk accepted later
+  for (std::string line; std::getline(lines, line);) {  // skips lines that were written later
     line += '\n';
     if (kept.find(line) == std::string_view::npos) unwritten_ += line;
   }
@@ -75,7 +75,7 @@ size_t MetricsFile::FindCut(std::string_view text, const DueLines& due) {
   return bytes;
 }
 
-// Archives the lines, which a person may have added.
+// Archives the lines, because a person may have added them.
 void MetricsFile::PutAside(std::string_view lines) {
   const std::string path = std::filesystem::path(path_).replace_filename("metrics-cut.jsonl");
   try {

@@ -51,7 +51,7 @@ class MetricsFile {
   checkpoint::Metrics Keep() const;
   // Why lines are not on disk, or "".
   const std::string& trouble() const { return retry_.trouble(); }
-  // For fsync; -1 without a file.
+  // The file descriptor, for fsync; -1 without a file.
   int fd() const { return fd_.get(); }
 
  private:

@@ -11,8 +11,8 @@ namespace muster {
 nlohmann::ordered_json MetricsLine(const events::Log& line);
 nlohmann::ordered_json MetricsLine(const events::Evaluation& line);
 nlohmann::ordered_json MetricsLine(const events::Summary& summary);
-// The line of any event except a summary; null if it has none. Restarts and changes of members and
-// shares have an `event` key; they stay when steps are undone.
+// Returns the line of any event except a summary, or null if the event has none. Restarts and
+// changes of members and shares have an `event` key. Their lines stay when steps are undone.
 nlohmann::ordered_json MetricsLine(const events::Event& event);
 
 // How the run ended: "completed", "failed", "interrupted".

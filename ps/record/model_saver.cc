@@ -56,8 +56,8 @@ void Put(const EvaluationResult& result, ModelInfo& info) {
 
 void ModelSaver::OnEvaluated(int64_t step) {
   if (!writes() || progress_.evaluations().best_step() != step) return;
-  // W(step) has not been overwritten: a rank's blocks arrive before its losses, and without those
-  // there is no update.
+  // W(step) has not been overwritten: each rank sends its blocks before its losses, and an update
+  // needs the losses.
   MUSTER_CHECK(progress_.evaluations().last()->version == step);
   lost_.clear();
   const bool average = config_.evaluation().use_ema();
@@ -79,7 +79,7 @@ void ModelSaver::Restore(const ResumePoint& resume) {
   const std::string& dir = config_.run().dir();
   const BestFile file = BestFileIn(dir);
   if (file.step == best.step) return Note(kBest, best, "");
-  if (file.step > best.step) return;  // a later one was better, and will be produced again
+  if (file.step > best.step) return;  // from after the checkpoint; the run will produce it again
   if (WriteBestAgain(resume, best)) {
     if (!file.damage.empty()) recorder_.Warn(file.damage + "; rewriting it in " + dir);
     return;
@@ -95,7 +95,7 @@ void ModelSaver::Restore(const ResumePoint& resume) {
 }
 
 bool ModelSaver::WriteBestAgain(const ResumePoint& resume, const ModelInfo& best) {
-  // Any checkpoint of that step contains them, evaluated or not.
+  // Any checkpoint of that step contains the best weights, evaluated or not.
   if (resume.state().step() == best.step) {
     WriteBestOf(*resume.checkpoint.reader, best);
     return true;
@@ -127,13 +127,13 @@ void ModelSaver::WriteBest(std::span<const float> weights, const ModelInfo& info
     std::memcpy(best.weights.floats().data(), weights.data(), weights.size_bytes());
     const std::lock_guard lock(mutex_);
     waiting_ = std::move(best);
-  } catch (const std::bad_alloc&) {  // do not fail the run for the best weights
+  } catch (const std::bad_alloc&) {  // must not end the run
     return MissBest(info.step);
   }
   SubmitBest();
 }
 
-// Without a copy, there is nothing to retry.
+// Called when there is no memory for a copy. There is nothing to retry.
 void ModelSaver::MissBest(int64_t step) {
   const std::string trouble =
       fmt::format("{}/{}: out of memory for a copy of the weights of step {}", config_.run().dir(),

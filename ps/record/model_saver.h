@@ -59,8 +59,8 @@ class ModelSaver {
   // from it does not produce them again, and periodically by SubmitBestIfDue.
   void SubmitBest();
   void SubmitBestIfDue();
-  // Writes the last weights, W(step), when nothing is updated any more. The future is ready when
-  // everything has been written or has failed.
+  // Writes the final weights, W(step). Call when the weights no longer change. The future is ready
+  // when everything has been written or has failed.
   std::future<void> SaveLast(int64_t step);
 
   bool writes() const { return !config_.run().dir().empty(); }

@@ -126,7 +126,7 @@ void Progress::AddBalance(const std::optional<StepBalance>& step) {
 void Progress::BeginEvaluation() { evaluation_began_ = Clock::now(); }
 
 void Progress::EndEvaluation(const EvaluationResult& result) {
-  step_began_ = Clock::now();  // steps only end after the evaluation
+  step_began_ = Clock::now();  // no step ends during an evaluation
   after_evaluation_ = true;
   evaluation_seconds_ += Seconds(step_began_ - evaluation_began_);
   evaluations_.Add(result);

@@ -30,8 +30,8 @@ class Progress {
   // `has_values`: regression, which has no accuracy.
   explicit Progress(bool has_values = false) : has_values_(has_values) {}
 
-  // All workers are ready: training time starts. `seats`: the number of possible ranks; 0:
-  // `workers`.
+  // Called when all workers are ready. Starts the training time. `seats`: the number of possible
+  // ranks; 0: `workers`.
   void Begin(const StepPlan& plan, uint32_t workers, uint32_t seats = 0);
   // Sets the number of workers whose reports are expected.
   void SetWorkers(uint32_t workers) { balances_.SetRanks(workers); }
@@ -41,14 +41,14 @@ class Progress {
   // The time between BeginEvaluation and EndEvaluation is not training time.
   void BeginEvaluation();
   void EndEvaluation(const EvaluationResult& result);
-  // Why the run ends before its last step ("reached ..."), or "".
+  // Sets the reason why the run ends before its last step ("reached ..."), or "".
   void StopEarly(const std::string& reason) { stop_reason_ = reason; }
   const std::string& stop_reason() const { return stop_reason_; }
 
   int64_t steps() const { return total_.steps; }
   double last_step_s() const { return last_step_s_; }
   const EvaluationRecord& evaluations() const { return evaluations_; }
-  // In seconds; empty before this process's first step.
+  // Median duration of the recent steps in seconds; empty before this process's first step.
   std::optional<double> MedianStep() const;
 
   // The state that checkpoints save. Restore it before Begin. Step times are not saved.
@@ -59,11 +59,11 @@ class Progress {
   events::Log LogLine();
   // The line of the evaluation that just ended.
   events::Evaluation EvaluationLine(const EvaluationResult& result) const;
-  // Only the position of the run.
+  // Reports only the position of the run.
   events::Progress PositionLine() const;
   // For the launcher's live display: statistics since the last LiveLine.
   events::Progress LiveLine();
-  // The same during an evaluation.
+  // Like LiveLine, but during an evaluation.
   events::Progress EvaluatingLine(int64_t done, int64_t blocks) const;
   events::Summary Summary(events::Summary::End end, uint64_t weights_hash) const;
 
@@ -81,15 +81,15 @@ class Progress {
     int64_t steps = 0, samples = 0, correct = 0;
     int64_t skipped_steps = 0, skipped_samples = 0;  // included above
     double loss = 0, seconds = 0;
-    Times times;          // of all workers
-    StepBalance balance;  // of the steps with a known balance
+    Times times;          // sums over all workers
+    StepBalance balance;  // sum over the steps with a known balance
 
     double ImagesPerSecond() const {
       return seconds > 0 ? static_cast<double>(samples) / seconds : 0;
     }
-    // The duration of a step and its parts on a worker. Both only cover steps with a known balance,
-    // so that the parts add up to the step: after an evaluation, ranks begin a step before the
-    // server measures it.
+    // The duration of a step and its parts on a worker. Both cover only steps with a known balance,
+    // so that the parts add up to the step. The first step after an evaluation has none, because
+    // ranks begin it before the server measures it.
     double StepMs() const;
     StepParts Parts() const;
     double WaitingShare() const;
@@ -101,7 +101,7 @@ class Progress {
   };
   double Elapsed() const;
   double Epoch() const;
-  // Until the end of the run, at the mean speed so far.
+  // Time until the end of the run, at the mean speed so far.
   double RemainingSeconds() const;
   events::Position Position() const;
   events::Measured Measured(const Sums& sums) const;
@@ -114,14 +114,14 @@ class Progress {
     int64_t steps = 0;
     double seconds = 0;
   };
-  Earlier earlier_;  // by earlier processes of this run
+  Earlier earlier_;  // totals of earlier processes of this run
   Clock::time_point step_began_ = Clock::now();
   double last_step_s_ = 0;
   double learning_rate_ = 0;
-  std::vector<double> recent_seconds_;  // of the last steps, a ring buffer
+  std::vector<double> recent_seconds_;  // durations of the last steps; a ring buffer
   Sums total_, since_log_, last_log_, since_live_;
-  uint32_t workers_ = 0;      // initial number
-  std::vector<Times> ranks_;  // of the whole run, including later ranks
+  uint32_t workers_ = 0;      // initial number of workers
+  std::vector<Times> ranks_;  // totals of the whole run by rank, including ranks that joined later
   StepBalances balances_;
   bool after_evaluation_ = false;  // ranks begin this step at different times
   EvaluationRecord evaluations_;

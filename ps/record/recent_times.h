@@ -23,7 +23,7 @@ class RecentTimes {
 
   explicit RecentTimes(size_t ranks) : ranks_(ranks) {}
 
-  // The rank is lost or was reset: drops its times and excludes it until it reports again.
+  // Called when a rank is lost or reset. Drops its times and excludes it until it reports again.
   void Forget(uint32_t rank);
   bool Reports(uint32_t rank) const { return ranks_[rank].reports; }
 
@@ -34,12 +34,12 @@ class RecentTimes {
     double p50 = 0, p99 = 0;
   };
   using Parts = std::array<Spread, kStepPartCount>;
-  // In milliseconds; all 0 before the first report.
+  // The spread of the rank's times in milliseconds; all 0 before its first report.
   Parts Of(uint32_t rank) const;
-  // Mean time for compute and input of the last `steps` steps, without the longest one, which may
-  // be an outlier. 0 if there are fewer.
+  // Mean compute and input time of the last `steps` steps, without the longest one, which may be an
+  // outlier. 0 if fewer are stored.
   double UsualBusy(uint32_t rank, size_t steps) const;
-  // Mean time for compute and input of all stored steps.
+  // Mean compute and input time of all stored steps.
   double MeanBusy(uint32_t rank) const;
 
   size_t ranks() const { return ranks_.size(); }

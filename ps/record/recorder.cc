@@ -18,7 +18,7 @@ namespace muster {
 namespace {
 
 constexpr std::chrono::seconds kSavingInterval{1};
-constexpr std::chrono::minutes kLongestWait{1};  // for the disk, after the run has ended
+constexpr std::chrono::minutes kLongestWait{1};  // waits for the disk after the run has ended
 
 std::string FileIn(const std::string& dir, const char* name) {
   return dir.empty() ? "" : dir + "/" + name;
@@ -96,7 +96,7 @@ void Recorder::Begin(int64_t step, const std::optional<DueLines>& due) {
 std::shared_future<checkpoint::Metrics> Recorder::KeepMetrics() {
   const auto kept = std::make_shared<std::promise<checkpoint::Metrics>>();
   thread_.Submit([this, kept] {
-    // A resumed run does not rewrite the TensorBoard records of earlier steps.
+    // Sync the TensorBoard records, because a resumed run does not rewrite those of earlier steps.
     if (board_.file() != nullptr) board_.file()->Sync();
     kept->set_value(metrics_.Keep());
   });
@@ -192,7 +192,7 @@ events::Summary Recorder::Finish(events::Summary summary, RunStatus status) {
   return summary;
 }
 
-// The launcher waits as long as it receives saving events.
+// Sends saving events meanwhile, because the launcher waits as long as it receives them.
 Recorder::Missing Recorder::AwaitAll(int64_t step) {
   const auto written = std::make_shared<std::promise<Missing>>();
   std::future<Missing> missing = written->get_future();

@@ -42,25 +42,26 @@ class Recorder {
            const checkpoint::Metrics* resumed = nullptr, std::vector<LostServer> losses = {});
   Recorder(const Recorder&) = delete;
 
-  // `images`: for TensorBoard, from an evaluation. Summaries go to Finish instead.
+  // Records an event. Summaries go to Finish instead. `images`: sample images of an evaluation, for
+  // TensorBoard.
   void Record(const events::Event& event, const std::vector<SampleImage>& images = {});
   void Warn(const std::string& message) { Record(WarningEvent(message)); }
-  // A warning from any thread; recorded with the next event.
+  // Takes a warning from any thread. It is recorded with the next event.
   void Notice(const std::string& message);
 
-  // The run begins or resumes at W(step). Lines of metrics.jsonl are only written from now on, so a
-  // run that never begins leaves none. `due`: the lines that a resumed run must have
+  // Called when the run begins or resumes at W(step). Lines of metrics.jsonl are written only from
+  // then on, so a run that never begins leaves none. `due`: the lines that a resumed run must have
   // (MetricsFile::Cut). Throws Error(kFailure).
   void Begin(int64_t step, const std::optional<DueLines>& due = std::nullopt);
 
-  // The state of metrics.jsonl at this moment. Ready when everything recorded so far has been
-  // written or has failed.
+  // The state of metrics.jsonl at this moment. The future is ready when everything recorded so far
+  // has been written or has failed.
   std::shared_future<checkpoint::Metrics> KeepMetrics();
-  // For fsync; -1 without a file.
+  // The descriptor of metrics.jsonl, for fsync; -1 without a file.
   int metrics_fd() const { return metrics_.fd(); }
 
-  // Replaces status.json. Fills in learning rate and measurements. Dropped while an earlier status
-  // waits for the disk.
+  // Replaces status.json. Fills in learning rate and measurements. Drops the status if an earlier
+  // one still waits for the disk.
   bool wants_status() const { return status_file_.wanted(); }
   void Status(RunStatus status);
   // Writes a small file in the run directory atomically.
@@ -72,7 +73,7 @@ class Recorder {
   events::Summary Finish(events::Summary summary, RunStatus status);
 
  private:
-  // What could not be written: `trouble` may succeed later, `lost` is lost for good.
+  // What could not be written. `trouble` may still be written later; `lost` is lost for good.
   struct Missing {
     std::string trouble, lost;
   };
@@ -81,9 +82,9 @@ class Recorder {
   void Count(const events::Event& event);
   std::vector<std::string> TakeNotices();
   Missing AwaitAll(int64_t step);
-  // On the writer thread:
+  // Called on the writer thread:
   void TryAgain();
-  void EndRetries();  // the run is over: the summary reports what is missing
+  void EndRetries();  // the run is over; the summary reports what is missing
   void WriteFiles();
   Missing WriteAll();
 
@@ -91,9 +92,9 @@ class Recorder {
   EventPipe pipe_;
   std::vector<LostServer> losses_;
   bool begun_ = false;
-  std::string lines_;          // waiting for Begin
+  std::string lines_;          // lines that wait for Begin
   events::Summary so_far_;     // changes and restarts for the summary
-  events::Measured measured_;  // of the last interval
+  events::Measured measured_;  // measurements of the last interval
   double learning_rate_ = 0;
 
   std::mutex mutex_;
@@ -106,7 +107,8 @@ class Recorder {
   std::map<std::string, std::string> files_;  // pending writes
   Retry files_retry_;
 
-  // Used by the loop; submits work to thread_, which is last so that it joins first.
+  // board_ is used on the loop thread and submits work to thread_. thread_ is declared last so that
+  // it joins first.
   Board board_;
   BackgroundThread thread_;
 };

@@ -46,11 +46,11 @@ std::string TensorDifference(const CheckpointReader& kept, int64_t step, Variabl
 }
 
 std::string BytesOf(checkpoint::Sums sums) {
-  sums.clear_seconds();  // differs in any case
+  sums.clear_seconds();  // differs in every run
   return sums.SerializeAsString();
 }
 
-// What differs besides the tensors, or "".
+// Returns what differs besides the tensors, or "".
 std::string StateDifference(const checkpoint::State& kept, const checkpoint::State& now) {
   if (kept.updates() != now.updates()) {
     return fmt::format("{} updates before, {} now", kept.updates(), now.updates());
@@ -62,8 +62,8 @@ std::string StateDifference(const checkpoint::State& kept, const checkpoint::Sta
   if (BytesOf(kept.progress().total()) != BytesOf(now.progress().total())) {
     return "the sums of samples and losses";
   }
-  // A checkpoint saved before the evaluation contains the decisions before it. An evaluation at the
-  // end of a run is no longer due if the run was extended.
+  // Decisions are comparable only if both states were saved before the evaluation, or both after
+  // it. An evaluation at the end of a run is no longer due if the run was extended.
   if (kept.evaluated() != now.evaluated()) return "";
   if (kept.decisions().SerializeAsString() == now.decisions().SerializeAsString()) return "";
   return "the decisions from evaluations";

@@ -25,7 +25,7 @@ class Replay {
 
   bool is_on() const { return !kept_.empty(); }
   bool over() const { return same_ == kept_.size(); }
-  // There is a checkpoint of this step to compare.
+  // Whether there is a checkpoint of this step to compare.
   bool IsDue(int64_t step) const { return !over() && kept_[same_]->state().step() == step; }
   // The last step of a replay of a run with this many steps.
   int64_t LastStep(int64_t total_steps) const;

@@ -14,7 +14,7 @@ namespace muster {
 inline constexpr const char* kServerRestarted = "server_restarted";
 
 struct LostServer {
-  std::optional<int64_t> step;  // the last one that the launcher knew
+  std::optional<int64_t> step;  // the last step that the launcher knew
   double at = 0;                // seconds on CLOCK_MONOTONIC
   std::string cause;
 };
@@ -22,7 +22,7 @@ struct LostServer {
 // Parses --lost: "120,4711.250,signal 9"; -1 for an unknown step. Throws Error(kUsage).
 std::vector<LostServer> ParseLosses(const std::vector<std::string>& arguments);
 
-// The run resumes now at this step.
+// Describes a run that resumes now at this step.
 events::Restarted RestartAfter(const LostServer& loss, int64_t from_step);
 
 struct MetricsEvents {
@@ -30,7 +30,7 @@ struct MetricsEvents {
   std::vector<std::string> undone;          // event lines after `bytes`, each with its newline
 };
 
-// The events in metrics.jsonl. Ignores unreadable lines, such as a truncated last one.
+// Reads the events in metrics.jsonl. Ignores unreadable lines, such as a truncated last one.
 MetricsEvents ReadMetricsEvents(std::string_view text, size_t bytes);
 
 }  // namespace muster

@@ -27,8 +27,8 @@ struct ResumePoint {
 // setting prevents resuming.
 ResumePoint FindResumePoint(const config::Config& config);
 
-// For a replay from the first of these checkpoints. Their files stay open, so the run may remove
-// them meanwhile. Throws Error as above, and Error(kData) if a checkpoint cannot be read.
+// Prepares a replay from the first of these checkpoints. Keeps their files open, so the run may
+// remove them meanwhile. Throws Error as above, and Error(kData) if a checkpoint cannot be read.
 ResumePoint FindReplay(const std::vector<std::string>& checkpoints, const config::Config& config);
 
 // "the workers computed with "A" before and with "B" now", or "" if equal or unknown.

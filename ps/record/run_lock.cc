@@ -5,7 +5,7 @@
 namespace muster {
 namespace {
 
-// Enough for a job to stop after its launcher was killed.
+// Long enough for a job to stop after its launcher was killed.
 constexpr double kWaitSeconds = 5;
 
 }  // namespace

@@ -8,10 +8,11 @@
 
 namespace muster {
 
-// Held during its lifetime. Waits for a server that is still exiting.
+// A lock that is held while this object exists.
 class RunLock {
  public:
-  // Throws Error(kUsage) that names the holder. Without run.dir there is nothing to lock.
+  // Locks the run directory and waits for a server that is still exiting. Locks nothing without
+  // run.dir. Throws Error(kUsage) that names the holder.
   static RunLock OfServer(const config::Config& config);
 
  private:

@@ -14,7 +14,7 @@ class StallWatch {
   // `waited`: duration of this wait so far; `usual`: its usual duration, both in seconds. Returns
   // whether to warn.
   bool Look(double waited, double usual);
-  // The wait is over. Returns its duration if there was a warning.
+  // Called when the wait is over. Returns its duration if there was a warning.
   std::optional<double> Done(double waited);
 
   bool stalls() const { return next_.has_value(); }

@@ -46,7 +46,7 @@ void PutProgress(const RunStatus& status, Json& json) {
   json["elapsed_s"] = progress.at().elapsed_s();
   if (progress.has_eta_s()) json["eta_s"] = progress.eta_s();
   if (status.learning_rate > 0)
-    json["learning_rate"] = status.learning_rate;  // after the first log line
+    json["learning_rate"] = status.learning_rate;  // known after the first log line
   if (measured.has_train_loss()) json["train_loss"] = measured.train_loss();
   if (measured.has_train_accuracy()) json["train_accuracy"] = measured.train_accuracy();
   if (measured.has_images_per_second()) json["images_per_second"] = measured.images_per_second();

@@ -18,8 +18,8 @@ namespace muster {
 struct RankStatus {
   std::string host;
   int64_t pid = 0;
-  int64_t slices = 0;            // per batch
-  double images_per_second = 0;  // that its compute and input would allow
+  int64_t slices = 0;            // slices per batch
+  double images_per_second = 0;  // the speed that its compute and input would allow
   RecentTimes::Parts parts;
   std::string state;  // "lost", "left", "joining", "late", "leaving"; "" if it takes part
 };
@@ -37,7 +37,7 @@ struct RunStatus {
   std::vector<RankStatus> ranks;
   std::optional<StragglerWatch::Slowest> slowest;
   std::string waits;  // what a stall waits for, or ""
-  // With checkpoints: the newest one on disk, and when the next is due.
+  // The newest checkpoint on disk, and when the next one is due. Empty if checkpoints are disabled.
   struct Checkpoint {
     std::optional<int64_t> newest_step, next_step;
     std::optional<double> next_s;

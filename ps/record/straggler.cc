@@ -16,8 +16,9 @@ Slowest Compare(const std::vector<uint32_t>& ranks, std::vector<double> busy, pt
   return one;
 }
 
-// The slowest rank and the median of the others, or nothing if a rank has too few reports. Among
-// nearly equal ranks, `before` stays the slowest while it is not faster than the others.
+// Returns the slowest rank and the median of the others, or nothing if a rank has too few reports.
+// Among nearly equal ranks, the previous slowest rank, `before`, stays the slowest unless it is
+// faster than the others.
 std::optional<Slowest> FindSlowest(const RecentTimes& recent,
                                    const std::optional<Slowest>& before) {
   std::vector<double> busy;
@@ -57,7 +58,7 @@ std::optional<StragglerWatch::Change> StragglerWatch::Look(const RecentTimes& re
     slowest_ = found;
     return std::nullopt;
   }
-  // The means changed gradually; assume half of their steps.
+  // The rank became slow gradually; assume half the steps of the mean ago.
   found->since_step = std::max<int64_t>(0, step - static_cast<int64_t>(kSteps) / 2);
   found->since = now;
   const std::optional<Slowest> before = std::exchange(slowest_, found);

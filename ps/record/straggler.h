@@ -36,8 +36,8 @@ class StragglerWatch {
     bool over = false;  // it is no longer slow
   };
 
-  // Checks the last steps; `step` steps have ended. Finds nothing with one rank or before each rank
-  // has reported kSteps steps.
+  // Checks the last steps. `step`: number of finished steps. Finds nothing if there is only one
+  // rank, or before each rank has reported kSteps steps.
   std::optional<Change> Look(const RecentTimes& recent, int64_t step, Time now);
   const std::optional<Slowest>& slowest() const { return slowest_; }
 

@@ -16,8 +16,8 @@ namespace {
 
 constexpr size_t kJobFloats = 512 << 10;  // 2 MiB per job
 
-// Bypasses the cache: the copy is next read by the disk, and fully written cache lines need not be
-// fetched. memcpy only does this for much larger sizes.
+// Copies without the cache, because the disk reads the copy next, and cache lines that are fully
+// overwritten need not be fetched. memcpy does this only for much larger sizes.
 void StreamCopy(const float* from, float* to, size_t count) {
 #ifdef __SSE2__
   for (; count > 0 && reinterpret_cast<uintptr_t>(to) % sizeof(__m128) != 0; --count) {

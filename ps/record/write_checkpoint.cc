@@ -98,7 +98,7 @@ void WriteTensors(const std::string& path, const CheckpointToWrite& what, const 
 
   described.set_bytes(header.file_bytes());
   described.set_header_xxh3(XXH3_64bits(text.data(), text.size()));
-  // Hash while the disk works; the writing thread mostly waits.
+  // Compute hashes while the writing thread waits for the disk.
   const std::jthread describing([&] {
     for (const StoredTensor& tensor : header.tensors) {
       const std::span<const std::byte> bytes = image.Tensor(tensor);
@@ -140,8 +140,8 @@ void TakeFolder(const std::string& folder, const std::string& run_id) {
               folder, run_id, Printable(there));
 }
 
-// Marks the run directory once it has a checkpoint. A failure does not fail the checkpoint; the
-// next one retries.
+// Writes the run id to the run directory, which now has a checkpoint. If this fails, the checkpoint
+// still counts, and the next one retries.
 void MarkRun(const std::string& run_dir, const std::string& run_id) {
   if (RunIdIn(run_dir) == run_id) return;
   try {
@@ -165,7 +165,7 @@ void WriteFolder(const std::string& folder, const CheckpointToWrite& what,
   if (::mkdir(folder.c_str(), 0777) != 0) Fail(folder, "created");
   WriteTensors(folder + "/" + kTensorFile, what, image, *state.mutable_tensors());
   WriteText(folder + "/" + kStateFile, StateFileBytes(state));
-  // Some file systems and pipes do not support sync.
+  // Pipes and some file systems do not support fsync.
   if (what.metrics_fd >= 0 && ::fsync(what.metrics_fd) != 0 && errno != EINVAL && errno != EROFS) {
     Fail(what.run_dir + "/metrics.jsonl", "synced");
   }
@@ -187,7 +187,7 @@ void WriteCheckpoint(const CheckpointToWrite& what, const TensorImage& image) {
     TakeFolder(all, what.state.run_id());
     fs::remove_all(unfinished, ignored);
     WriteFolder(unfinished, what, image);
-    // Left by an attempt that failed at the end.
+    // An earlier attempt may have failed after the rename.
     if (fs::exists(path, ignored)) Remove(path);
     if (::rename(unfinished.c_str(), path.c_str()) != 0) Fail(path, "renamed");
     SyncFolder(all);

@@ -15,15 +15,16 @@ struct CheckpointToWrite {
   CheckpointName name;
   checkpoint::State state;  // without its tensors, which WriteCheckpoint adds
   std::vector<StoredTensor> tensors;
-  // Synced before the checkpoint that counts its bytes; -1: none.
+  // Descriptor of metrics.jsonl, which is synced before the checkpoint that counts its bytes; -1:
+  // none.
   int metrics_fd = -1;
-  // Removed after the new checkpoint is on disk.
+  // Checkpoints to remove after the new one is on disk.
   std::vector<CheckpointName> expired;
 };
 
 // Writes and syncs both files in a temporary folder, syncs and renames the folder, syncs its
-// parent, and then removes expired checkpoints. Throws Error(kFailure) that names the file; then
-// nothing has been removed. May block as long as the disk does, so do not call it on the loop
+// parent, and then removes expired checkpoints. If this fails, throws Error(kFailure) that names
+// the file, and removes nothing. May block as long as the disk does, so do not call it on the loop
 // thread.
 void WriteCheckpoint(const CheckpointToWrite& what, const TensorImage& image);
 
