@@ -1,6 +1,6 @@
 // The convolution algorithms that workers report in Ready, as an opaque line. Workers with the same
-// arithmetic (Hello) must choose the same algorithms: otherwise the bits of the run would depend on
-// which worker computed a slice. Workers on different hardware differ in bits in any case.
+// arithmetic (Hello) must choose the same algorithms. Otherwise the bits of the run would depend on
+// which worker computed a slice. Workers on different hardware compute different bits anyway.
 //
 // Owner: the run. Used on the loop thread.
 #pragma once
@@ -21,13 +21,13 @@ class ConvolutionChoices {
 
   struct Taken {
     std::string refusal;  // why this worker is rejected, or ""
-    std::string warning;  // the bits of the run may change from here on, or ""
+    std::string warning;  // says that the bits of the run may change from here on, or ""
   };
   Taken Take(const std::string& arithmetic, const std::string& line);
 
  private:
   std::map<std::string, std::string> lines_,
-      before_;  // arithmetic → line; before_: before the resume
+      before_;  // map arithmetic to line; before_: before the run resumed
 };
 
 }  // namespace muster

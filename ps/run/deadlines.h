@@ -17,7 +17,7 @@ class Deadlines {
   Deadlines(const config::Deadlines& limits, Time now)
       : limits_(limits), began_(now), since_(now) {}
 
-  // A new wait begins: for the workers' readiness, a step, or the step after an evaluation.
+  // Called when a wait begins: for the workers' readiness, a step, or the step after an evaluation.
   void Restart(Time now) { since_ = now; }
   // Moves the start of all waits forward by the time in which this process was suspended.
   void Extend(Clock::duration suspension);
@@ -29,11 +29,11 @@ class Deadlines {
   std::optional<double> ReadyMissed(Time now) const {
     return Missed(now, since_, limits_.first_step_s());
   }
-  // The run waits for workers after its start.
+  // Limits how long a run that has started may wait for more workers.
   std::optional<double> StarvedTooLong(Time now, Time since) const {
     return Missed(now, since, limits_.start_s());
   }
-  // A member must report Ready after it joined (`came`) or was reset.
+  // Limits the time until a member reports Ready after it joined (`came`) or was reset.
   std::optional<double> UnreadyTooLong(Time now, Time since, bool came,
                                        std::optional<double> median) const {
     return Missed(now, since, came ? limits_.first_step_s() : StepLimit(median));
@@ -41,7 +41,8 @@ class Deadlines {
   // `last_block`: when the last result arrived. An evaluation may begin before the wait for it
   // does.
   std::optional<double> EvaluationMissed(Time now, Time last_block) const;
-  // `median`: median duration of the steps so far, in seconds; none before the first has ended.
+  // `median`: median duration of the steps so far, in seconds; none before the first step has
+  // ended.
   std::optional<double> StepMissed(Time now, std::optional<double> median) const;
 
   // The limit for a step; without a median, the limit for the first step.

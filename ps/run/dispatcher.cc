@@ -11,10 +11,10 @@
 namespace muster {
 namespace {
 
-// Work that a lost worker has not pushed is lost. If steps take at least this long, workers push
+// A lost worker's work is lost unless it was pushed. If steps take at least this long, workers push
 // each slice separately, within the two limits below.
 constexpr double kLongStepSeconds = 1;
-// Limits on the gradients of all slices.
+// Limits on the gradients of all slices together.
 constexpr size_t kMostBytesBySlice = 64 << 20;
 constexpr size_t kMostPartsBySlice = 4096;
 
@@ -140,7 +140,7 @@ void Dispatcher::OnLoss(uint32_t rank) {
 }
 
 void Dispatcher::OnGradient(uint32_t rank, const StepOrder& order, double seconds) {
-  if (members_.roster().at(rank).leaving) MarkChanged();  // this may have been the last
+  if (members_.roster().at(rank).leaving) MarkChanged();  // this may have been its last work
   late_.OnGradient(order, seconds);
 }
 
@@ -200,7 +200,7 @@ void Dispatcher::CatchUp(Time now) {
   const std::vector<uint32_t> active = roster.Active();
   const bool goes_on = std::ranges::any_of(active, has_version);
   if (!goes_on) {
-    // No worker has W(step). Workers that were to begin with the next step are reset.
+    // No worker has W(step). Reset the workers that were about to begin with the next step.
     for (const uint32_t rank : active) Reset(rank, "needed one step earlier", now);
     changed_ = false;
   }
@@ -229,8 +229,8 @@ void Dispatcher::Activate(uint32_t rank) {
 }
 
 // Gives one piece at a time to workers that have reported all losses of their own slices, so the
-// first free worker gets the next piece. Backward still runs then, so no worker waits for the
-// order.
+// first free worker gets the next piece. The worker is still in its backward pass then, so it does
+// not wait for the order.
 void Dispatcher::GiveOutSlices(Time now) {
   paused_until_.reset();
   if (state_.phase != RunPosition::Phase::kTraining || ordered_ < state_.step) return;

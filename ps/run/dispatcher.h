@@ -39,17 +39,17 @@ class Dispatcher {
   // Plans the work of a run that starts at the current step.
   void Begin();
   void BeginStep();
-  // Only evaluations follow.
+  // Called when only evaluations follow.
   void BeginFinalEvaluation();
-  // Orders the step now, or as soon as there are cluster.min_workers.
+  // Orders the step now, or as soon as there are enough workers (cluster.min_workers).
   void Want(int64_t step, Time now);
   void OrderEvaluation(int64_t version, wire::EvaluationSet set, Time now);
 
-  // Workers joined, left or fell behind, so slices and blocks may have become unassigned.
+  // Called when workers joined, left or fell behind. Slices and blocks may now be unassigned.
   void MarkChanged() { changed_ = recovers_; }
   void CatchUp(Time now);
   void OnLoss(uint32_t rank);
-  // A gradient has arrived, `seconds` after the start of the step.
+  // Called when a gradient has arrived, `seconds` after the start of the step.
   void OnGradient(uint32_t rank, const StepOrder& order, double seconds);
   void OnBlock(uint32_t rank);
 
@@ -63,7 +63,7 @@ class Dispatcher {
   // whether any was reset.
   bool ResetLate(Time now, Time since);
   bool TimeIsUp(Time now) const { return paused_until_ && now >= *paused_until_; }
-  // Some work waits for a pause to end.
+  // Whether some work waits for a pause to end.
   bool pauses() const { return paused_until_.has_value(); }
   void Extend(std::chrono::steady_clock::duration suspension);
 

@@ -8,12 +8,13 @@
 namespace muster {
 namespace {
 
-// Blocks are evaluated in order, so the block that killed a worker is among the first missing ones,
-// after those whose results were lost with it. More results wait to be sent on a wire.
+// Number of missing blocks that are suspected when a worker is lost. Blocks are evaluated in order,
+// so the block that killed it is the first one, except that results that it had not sent were lost
+// too. Over a network, more results wait to be sent.
 constexpr size_t kMostBlocks = 16, kMostBlocksOverAWire = 256;
 
-// In a worker's processing order: urgent slices, its share of the evaluation of W(step), its own
-// slices, and last the blocks of other workers.
+// Returns a worker's items in processing order: urgent slices, its share of the evaluation of
+// W(step), its own slices, and last the blocks of other workers.
 std::vector<WorkItem> HeldItems(const RunWork& work, const RunPosition& state, const Roster& roster,
                                 uint32_t rank) {
   std::vector<WorkItem> items;
@@ -32,7 +33,7 @@ std::vector<WorkItem> HeldItems(const RunWork& work, const RunPosition& state, c
       const bool is_own = share.begin <= block && block < share.end;
       if (is_own == own) items.push_back({WorkItem::Kind::kBlock, block});
     }
-    // A worker with a suspected block has nothing else, except what it was assigned later.
+    // Suspected blocks come first: a worker gets one only when it has no other work.
     std::stable_partition(items.begin(), items.end(),
                           [&](const WorkItem& item) { return work.poison.Suspects(item); });
     if (items.size() > most) items.resize(most);

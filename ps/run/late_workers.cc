@@ -51,7 +51,7 @@ std::vector<uint32_t> LateWorkers::Find(Time now, Time since) const {
     std::erase_if(idle, [&](uint32_t rank) { return work_.slices.Owes(rank, state_.step); });
   }
   if (idle.empty()) {
-    // Workers that are ready, or were to begin with the next step, can begin with this one.
+    // Workers that are ready, or would begin with the next step, can begin with this one.
     idle = roster_.ReadyToEnter();
     for (const uint32_t rank : roster_.Active()) {
       if (!roster_.HasVersion(rank, state_.step)) idle.push_back(rank);

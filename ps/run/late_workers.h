@@ -19,7 +19,7 @@ class LateWorkers {
  public:
   using Time = std::chrono::steady_clock::time_point;
   using Duration = std::chrono::steady_clock::duration;
-  // The minimum: on a busy machine a worker may pause for a moment.
+  // The minimum limit, because a worker may pause for a moment on a busy machine.
   static constexpr std::chrono::seconds kLeast{1};
 
   // All must outlive this object.
@@ -28,16 +28,16 @@ class LateWorkers {
       : state_(state), work_(work), roster_(roster), progress_(progress) {}
 
   void BeginStep();
-  // Only evaluations follow.
+  // Called when only evaluations follow.
   void BeginFinalEvaluation();
-  // A gradient for this order has arrived, `seconds` after the start of the step.
+  // Called when a gradient for this order has arrived, `seconds` after the start of the step.
   void OnGradient(const StepOrder& order, double seconds);
 
-  // How long after the start of a wait a worker counts as slow.
+  // How long a wait must last before a worker counts as slow.
   Duration After() const;
-  // The slow workers. The current step is ordered and has waited since `since`.
+  // Returns the slow workers. The current step was ordered and has waited since `since`.
   std::vector<uint32_t> Find(Time now, Time since) const;
-  // Slow workers were reset: extends the limit for the next ones.
+  // Called when slow workers were reset. Extends the limit for the next ones.
   void OnReset();
 
  private:
@@ -46,7 +46,7 @@ class LateWorkers {
   const Roster& roster_;
   const Progress& progress_;
   std::optional<double> first_part_s_;  // when the first worker had delivered its part of this step
-  int resets_ = 0;                      // in this step
+  int resets_ = 0;                      // number of resets in this step
 };
 
 }  // namespace muster

@@ -25,7 +25,7 @@ class NonfinitePolicy {
   bool may_skip() const { return settings_.on_nonfinite() == config::Run::SKIP_STEP; }
 
   void BeginStep(int64_t step);
-  // Saved in checkpoints.
+  // The number of consecutive skipped steps, which checkpoints save.
   int64_t skipped_in_a_row() const { return skipped_in_a_row_; }
   void Restore(int64_t skipped_in_a_row) { skipped_in_a_row_ = skipped_in_a_row; }
   // Checks a loss of this step. With ABORT, a non-finite loss fails the job.
@@ -34,7 +34,7 @@ class NonfinitePolicy {
   bool bad_loss() const { return bad_loss_.has_value(); }
   // Fails the job if the aggregator found a non-finite value that cannot be skipped.
   void CheckGradient(const Aggregator& aggregator);
-  // The step is complete. With SKIP_STEP, fails the job after too many skipped steps.
+  // Called when the step is complete. With SKIP_STEP, fails the job after too many skipped steps.
   void EndStep(const Aggregator& aggregator);
 
  private:
@@ -47,7 +47,7 @@ class NonfinitePolicy {
   Recorder& recorder_;
   FirstFailure& failure_;
   int64_t step_ = 0;
-  std::optional<Nonfinite> bad_loss_;  // of this step
+  std::optional<Nonfinite> bad_loss_;  // the first one of this step
   int64_t skipped_in_a_row_ = 0;
 };
 

@@ -92,7 +92,7 @@ std::string Resumption::CheckPlan() {
   return "";
 }
 
-// Compares the data, which only the workers know, and checks whether steps are left.
+// Compares the data, which only the workers know, and checks that the run is not too short now.
 std::string Resumption::Misfit() const {
   const checkpoint::Plan& then = resumed_->plan();
   const StepPlan& plan = parts_.state.plan;
@@ -141,7 +141,7 @@ bool Resumption::TestIsDue() const {
   return parts_.work.evaluator.TestsAtEnd() && (!tested || tested->version != parts_.state.step);
 }
 
-// A longer run, or more patience, can mean that the run is not over after all.
+// A run that stopped early may continue if it was made longer or got more patience.
 bool Resumption::StopsEarly() {
   if (!resumed_) return false;
   const config::Evaluation& settings = parts_.config.evaluation();
@@ -153,8 +153,8 @@ bool Resumption::StopsEarly() {
   return true;
 }
 
-// If the server is lost while it writes the final files, its workers have already been told to stop
-// and will not be restarted.
+// A server that is lost while it writes the final files has already stopped its workers, which will
+// not be restarted.
 bool Resumption::IsDoneAlready() {
   if (!resumed_) return false;
   const checkpoint::Plan& then = resumed_->plan();

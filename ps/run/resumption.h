@@ -24,10 +24,10 @@ class Resumption {
   // The state of the run at a step boundary.
   checkpoint::State Describe() const;
 
-  // Call when the run is planned. Returns why the run is too large to count, or does not match the
-  // run to resume; or "".
+  // Call when the run is planned. Returns an error if the run is too large to count or does not
+  // match the run to resume; otherwise "".
   std::string CheckPlan();
-  // The run was already complete, so no workers are needed to write its final files.
+  // Whether the run was already complete, so that no workers are needed to write its final files.
   bool IsDoneAlready();
   // Stops a resumed run if its last evaluations require it. Returns whether it is over.
   bool StopsEarly();
@@ -36,11 +36,12 @@ class Resumption {
 
   // The run's last step, or the last step of the replay.
   int64_t LastStep() const { return replay_.LastStep(parts_.state.plan.total_steps); }
-  // W(step) has been evaluated on the set that drives decisions.
+  // Whether W(step) has been evaluated on the set that drives decisions.
   bool IsEvaluated() const;
-  // The final test is still due.
+  // Whether the final test is still due.
   bool TestIsDue() const;
-  // At a boundary of a replay: compares the run with the original. A difference fails the job.
+  // Called at a boundary. In a replay, compares the run with the original; a difference fails the
+  // job.
   bool IsAsKept(bool is_end);
   void Put(events::Summary& summary) const { replay_.Put(summary); }
 

@@ -72,7 +72,7 @@ Run::Run(const config::Config& config, const Graph& graph, Membership& members, 
 
 // ---------------------------------------------------------------------------------- a step
 
-// All losses are checked before anything is updated.
+// A step checks all losses before it updates anything.
 void Run::BeginStep(int64_t step, Time now) {
   trace::AtStep(step);
   parts_.state.step = step;
@@ -98,8 +98,8 @@ std::string Run::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss, Time no
   const StepLosses::Added added = work.AddLoss(rank, loss, why);
   if (added == StepLosses::Added::kUnexpected) return why;
   if (added == StepLosses::Added::kDiffers) {
-    // Losses are compared, gradients are not: if the loss is bitwise equal, the worker read the
-    // same samples and the same weights.
+    // Comparing losses is enough. If two losses are bitwise equal, both workers read the same
+    // samples and the same weights.
     const Roster& roster = members_.roster();
     failure_.Set({ExitCode::kFailure, std::nullopt,
                   fmt::format("{} and {} computed different losses for slice {} at step {}: their "
@@ -118,7 +118,7 @@ std::string Run::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss, Time no
 }
 
 // The evaluation of W(v) reads the buffer that the update to W(v + 1) may overwrite, so it must end
-// first. The average is overwritten by the next evaluation's average.
+// first. The average is overwritten only by the next evaluation's average.
 bool Run::MayProceed() const {
   return parts_.state.losses_complete && !parts_.keeper.checkpoints.copying() &&
          !parts_.work.evaluator.Evaluates(parts_.state.step);
@@ -130,8 +130,8 @@ void Run::Proceed(Time now) {
   parts_.state.losses_complete = false;
   const int64_t next = parts_.state.step + 1;
   Evaluator& evaluator = parts_.work.evaluator;
-  // The evaluation of W(v), which may change the learning rate, has ended, and no step was ordered
-  // before.
+  // The learning rate is final: the evaluation of W(v), which may change it, has ended, and the
+  // next step was not ordered before.
   learning_rate_ = schedule_.At(parts_.work.slices.losses().batch().samples_before,
                                 parts_.decisions.reductions());
   // Activate workers before the first chunk of W(v + 1) is sent.
@@ -251,7 +251,7 @@ void Run::EndEvaluation(Time now) {
   if (parts_.state.finishing() || !parts_.keeper.progress.stop_reason().empty()) {
     Finish(now);  // stopped early: no step after this evaluation was ordered
   } else if (parts_.decisions.any()) {
-    dispatcher_.Want(parts_.state.step, now);  // it had to wait for this evaluation
+    dispatcher_.Want(parts_.state.step, now);  // the step had to wait for this evaluation
   }
 }
 

@@ -43,13 +43,14 @@ class Run {
   const Dispatcher& dispatcher() const { return dispatcher_; }
   const Resumption& resumption() const { return resumption_; }
 
-  // If all initial workers have joined: plans the run, welcomes the workers, and sends W(step).
+  // If all initial workers have joined, plans the run, welcomes the workers, and sends W(step).
   void BeginIfComplete(Time now);
-  // A worker joined that the start does not wait for, joined late, or reconnected.
+  // Called when a worker has joined that the start does not wait for, has joined late, or has
+  // reconnected.
   void OnJoined(uint32_t rank, Time now);
   // Returns why the worker is rejected, or "".
   std::string OnReady(uint32_t rank, const wire::Ready& ready, Time now);
-  // A member was lost. `code`: the exit code if the run cannot continue without it.
+  // Called when a member was lost. `code`: the exit code if the run cannot continue without it.
   void OnLost(uint32_t rank, ExitCode code, const std::string& why, Time now);
   void OnLeave(uint32_t rank, Time now);
   void OnLeft(uint32_t rank, Time now);
@@ -64,12 +65,13 @@ class Run {
   void Advance(bool collect, Time now);
   // Handles timeouts: slow and lost workers, deadlines, and the status shown to users.
   void CheckTime(Time now);
-  // When workers that have not finished the current step become slow, if that is before `end`.
+  // The time at which workers that have not finished the current step count as slow, if before
+  // `end`.
   std::optional<Time> LateBefore(Time end) const;
-  // The server was suspended: extends all deadlines by this time.
+  // Called after the server was suspended. Extends all deadlines by this time.
   void Extend(std::chrono::steady_clock::duration suspension);
 
-  // The run is over and its last checkpoint is saved or has failed.
+  // Whether the run is over and its last checkpoint was saved or has failed.
   bool done() const;
   events::Summary End(events::Summary::End end);
 

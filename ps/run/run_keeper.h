@@ -1,5 +1,5 @@
-// What a run records and saves: progress, checkpoints, weights and status. The recorder writes
-// small files; a background thread writes large ones, in order.
+// Records and saves a run: progress, checkpoints, weights and status. The recorder writes small
+// files; a background thread writes large ones, in order.
 //
 // Owner: the run. Used on the loop thread.
 #pragma once
@@ -33,7 +33,8 @@ class RunKeeper {
             Checkpoints::Describe describe);
 
   void Restore(const ResumePoint& resume);
-  // The role of a worker changed. `slices` and `blocks`: the work that others take over.
+  // Called when the role of a worker changed. `slices` and `blocks`: the work that others take
+  // over.
   void MemberChanged(events::MemberChange::Kind kind, uint32_t rank, const std::string& why,
                      int64_t slices = 0, int64_t blocks = 0);
   const std::string& last_loss() const { return last_loss_; }  // describes the last lost worker

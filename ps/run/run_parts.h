@@ -26,7 +26,7 @@ struct RunParts {
            Recorder& recorder, FirstFailure& failure, bool restored,
            Checkpoints::Describe describe);
 
-  // Nothing has been updated since W(step) was completed.
+  // Whether nothing has been updated since W(step) was completed.
   bool AtBoundary() const;
 
   const config::Config& config;

@@ -29,13 +29,13 @@ class RunWatch {
   // All must outlive this object.
   RunWatch(const Roster& roster, const Progress& progress, Recorder& recorder);
 
-  // From now on, the ranks have these shares of a batch.
+  // Sets the ranks' shares of a batch from now on.
   void Begin(const StepPlan& plan, const Assignment& assignment);
-  // The rank is lost or was reset.
+  // Called when the rank is lost or was reset.
   void Lost(uint32_t rank) { recent_.Forget(rank); }
   void AddTimes(uint32_t rank, const wire::StepTimes& times) { recent_.Add(rank, times); }
 
-  // The current activity. `waits` describes what the run waits for; it is only called for a
+  // The current activity. `waits` describes what the run waits for; it is called only for a
   // warning. `waited` and `usual`: the current and the usual duration of this wait, in seconds.
   struct Moment {
     const char* state;
@@ -52,17 +52,17 @@ class RunWatch {
  private:
   void LookForStragglers(Clock::time_point now);
   void LookForStall(const Moment& moment);
-  void Went();  // the wait is over
+  void Went();  // called when the wait is over
 
   const Roster& roster_;
   const Progress& progress_;
   Recorder& recorder_;
   RecentTimes recent_;
   std::vector<int64_t> slices_;  // by rank
-  std::vector<double> samples_;  // of a batch, by rank
+  std::vector<double> samples_;  // samples of a batch, by rank
   StragglerWatch stragglers_;
   StallWatch stall_;
-  double stalled_ = 0;  // seconds at the last look
+  double stalled_ = 0;  // how long the wait had lasted at the last look, in seconds
   std::optional<RunStatus::Checkpoint> checkpoint_;
   std::string waits_;
   Clock::time_point next_look_, next_status_;

@@ -16,10 +16,10 @@
 namespace muster {
 
 struct RunWork {
-  // `chunks`: of a gradient. `seats`: the number of possible ranks.
+  // `chunks`: number of chunks of a gradient. `seats`: the number of possible ranks.
   RunWork(const config::Config& config, const Graph& graph, size_t chunks, uint32_t seats);
 
-  StepWork slices;  // of the current step
+  StepWork slices;  // work of the current step
   Shares shares;
   Evaluator evaluator;
   PoisonWatch poison;

@@ -85,7 +85,8 @@ ServerResult Server::Serve() {
 
 void Server::RunOnce() {
   AwaitInput();
-  // Before reading messages: a fast worker may answer the step's last chunk with the next step.
+  // Advance before reading messages: a fast worker may answer the step's last chunk with messages
+  // of the next step.
   Clock::time_point now = Clock::now();
   run_.Advance(/*collect=*/true, now);
   Flush();
@@ -114,7 +115,7 @@ void Server::Flush() {
     if (message.has_welcome()) {
       link_->ShareGradients(next.peer, GradientLayoutOf(message.welcome()));
     }
-    // If the worker has gone, the link reports that after its last messages, which may say why.
+    // If the worker is gone, the link reports that after its last messages, which may explain why.
     const OutgoingTensor tensor{next.tensor, UrgencyOf(message.weights_chunk())};
     if (link_->Send(next.peer, message, tensor) != SendResult::kFull) continue;
     if (next.rank && members_.roster().RankOf(next.peer) == next.rank) {
@@ -139,7 +140,7 @@ void Server::AwaitInput() {
   if (link_->may_spin()) spin_.Slept();
 }
 
-// The timeout, at most until the next worker counts as slow.
+// Returns how long to sleep, at most until the next worker counts as slow.
 std::chrono::milliseconds Server::Patience() const {
   constexpr std::chrono::milliseconds kMost{100};
   const Clock::time_point now = Clock::now();
@@ -150,7 +151,7 @@ std::chrono::milliseconds Server::Patience() const {
   return std::chrono::ceil<std::chrono::milliseconds>(next - now);
 }
 
-// Runs periodic work, but not after each message.
+// Runs periodic work, at most once per kTimerInterval.
 void Server::RunTimers(Clock::time_point now) {
   if (now < next_timers_) return;
   next_timers_ = now + kTimerInterval;
@@ -171,8 +172,8 @@ void Server::RunTimers(Clock::time_point now) {
   if (interrupt_) recorder_.Record(SavingEvent(run_.parts().state.step));
 }
 
-// Does not count time in which this process was suspended: messages that arrived meanwhile are
-// still unread, and the workers may have been suspended too.
+// Excludes the time in which this process was suspended: messages that arrived meanwhile are still
+// unread, and the workers may have been suspended too.
 void Server::Extend(Clock::duration suspension) {
   if (suspension == Clock::duration::zero()) return;
   if (suspension > std::chrono::seconds(2)) {  // shorter gaps only mean a busy machine
@@ -286,7 +287,8 @@ void Server::OnGoodbye(uint32_t rank, Clock::time_point now) {
   }
 }
 
-// The failure of one worker only ends the run if every worker would fail the same way.
+// Unless the config requires ABORT, the failure of one worker ends the run only if every worker
+// would fail the same way.
 void Server::OnFailure(uint32_t rank, const wire::Failure& failure) {
   const std::string what = Printable(failure.message());
   if (config_.cluster().on_lost_worker() != config::Cluster::ABORT &&
@@ -305,7 +307,7 @@ void Server::OnLost(uint32_t rank, ExitCode code, const std::string& why) {
 void Server::TakeLosses(Clock::time_point now) {
   while (!losses_.empty() && !failure_.is_set()) {
     for (const Loss& loss : std::exchange(losses_, {})) {
-      // Skip a worker that was lost for another reason meanwhile and whose rank was reassigned.
+      // Skip a worker that was lost for another reason meanwhile, even if its rank was reassigned.
       const Member& member = members_.roster().at(loss.rank);
       if (!member.present() || member.incarnation != loss.incarnation) continue;
       run_.OnLost(loss.rank, loss.code, loss.why, now);

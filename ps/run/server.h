@@ -29,7 +29,7 @@ struct ServerResult {
   int64_t steps = 0;
   uint64_t weights_hash = 0;
   std::optional<double> test_accuracy;
-  uint64_t dropped_messages = 0;  // were invalid, late or duplicate
+  uint64_t dropped_messages = 0;  // messages that were invalid, late or duplicate
   std::string trouble;            // what could not be saved, and why
 };
 
@@ -100,7 +100,7 @@ class Server {
   std::vector<Loss> losses_;
   std::vector<ToWorker> sending_;
   std::optional<JobFailure> interrupt_;  // why the run stops at the next step boundary
-  Clock::time_point stop_by_;            // the run stops now even within a step
+  Clock::time_point stop_by_;            // when the run stops even within a step
   bool job_failed_ = false;              // reported by SIGUSR2
   Membership members_;
   Run run_;

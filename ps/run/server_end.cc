@@ -16,12 +16,12 @@ namespace {
 
 constexpr std::chrono::milliseconds kSavingInterval{1000};
 constexpr std::chrono::milliseconds kGoodbyeWait{3000};
-// Messages from late workers to read between two checks of the files being written.
+// Number of messages from late workers to read before checking again whether the files are written.
 constexpr int kLateMessages = 64;
 
 }  // namespace
 
-// The launcher keeps waiting for the disk while it gets this event, once per second.
+// Sends an event once per second. The launcher keeps waiting for the disk while it gets this event.
 void Server::TellOfSaving() {
   const Clock::time_point now = Clock::now();
   if (now < next_saving_) return;
@@ -30,7 +30,7 @@ void Server::TellOfSaving() {
 }
 
 void Server::StopAll(bool completed, const std::string& reason) {
-  Flush();  // messages left by an error, with their tensors
+  Flush();  // sends messages that an error left unsent, with their tensors
   members_.StopAll(completed, reason);
   members_.TakeOutgoing(sending_);
   for (const ToWorker& stop : sending_) {

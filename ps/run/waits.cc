@@ -98,7 +98,7 @@ Waits::Verdict Waits::CheckEvaluation(Time now) const {
           .lost = {}};
 }
 
-// Too few workers are left for the next step.
+// Called when too few workers are left for the next step.
 std::optional<JobFailure> Waits::CheckStarved(Time now) {
   const std::vector<uint32_t> missing = parts_.roster.MissingRanks(MemberState::kReady);
   if (!starved_since_) {
@@ -108,9 +108,8 @@ std::optional<JobFailure> Waits::CheckStarved(Time now) {
   if (const auto limit = deadlines_.StarvedTooLong(now, *starved_since_)) {
     const std::string& last = parts_.keeper.last_loss();
     return Missed(fmt::format(
-        "only {} of at least {} workers (cluster.min_workers) for {:g} s (deadlines.start_s): rank "
-        "{} "
-        "missing at step {}{}",
+        "only {} of the required {} workers (cluster.min_workers) for {:g} s (deadlines.start_s): "
+        "rank {} missing at step {}{}",
         parts_.roster.Staying().size(), std::max(1U, parts_.config.cluster().min_workers()), *limit,
         Join(missing, ", "), parts_.state.step, last.empty() ? "" : "; last lost worker: " + last));
   }
@@ -146,7 +145,8 @@ Waits::Verdict Waits::Blame(const std::vector<uint32_t>& ranks, const std::strin
   return verdict;
 }
 
-// The workers that block the current step. `what` describes what they owe.
+// Returns the workers that block the current step, and sets `what` to a description of what they
+// owe.
 std::vector<uint32_t> Waits::OwingRanks(std::string& what) const {
   const StepWork& work = parts_.work.slices;
   std::set<uint32_t> no_loss, no_gradient;
@@ -165,7 +165,7 @@ std::vector<uint32_t> Waits::OwingRanks(std::string& what) const {
   return {owing.begin(), owing.end()};
 }
 
-// The slices without a loss or, if all have one, the variables without a gradient.
+// Lists the slices without a loss or, if all have one, the variables without a gradient.
 std::string Waits::WhatIsMissing() const {
   const StepWork& work = parts_.work.slices;
   std::vector<MissingPart> parts;

@@ -23,11 +23,11 @@ class Waits {
   // All must outlive this object.
   Waits(RunParts& parts, const Dispatcher& dispatcher, Time now);
 
-  // A new wait begins: for the workers' readiness, a step, or the step after an evaluation.
+  // Called when a wait begins: for the workers' readiness, a step, or the step after an evaluation.
   void Restart(Time now) { deadlines_.Restart(now); }
   Time since() const { return deadlines_.since(); }
   double seconds(Time now) const { return deadlines_.waited_since_restart(now); }
-  // The server was suspended: extends all deadlines by this time.
+  // Called after the server was suspended. Extends all deadlines by this time.
   void Extend(std::chrono::steady_clock::duration suspension);
 
   // The result of a check: the run has failed, or workers are lost.
@@ -42,7 +42,7 @@ class Waits {
   std::string StallText(Time now) const;
 
  private:
-  // There are too few workers for the current step, or none is active.
+  // Whether there are too few workers for the current step, or none is active.
   bool Starves() const;
   Verdict CheckEvaluation(Time now) const;
   std::optional<JobFailure> CheckStarved(Time now);

@@ -19,14 +19,15 @@ class WeightsFeed {
   WeightsFeed(Membership& members, const Engine& engine)
       : members_(members), engine_(engine), published_(engine.chunks().size()) {}
 
-  // W(step) is complete, and nothing of W(step + 1) exists.
+  // Called when W(step) is complete and nothing of W(step + 1) exists.
   void BeginStep(int64_t step);
-  // A chunk of W(version) was written: sends it to all active workers.
+  // Called when a chunk of W(version) was written. Sends it to all active workers.
   void Publish(int64_t version, size_t chunk);
-  // A chunk of the average of W(version) was written: sends it to all active workers.
+  // Called when a chunk of the average of W(version) was written. Sends it to all active workers.
   void PublishAverage(int64_t version, size_t chunk);
   // Activates a worker and sends it W(step) and the existing chunks of W(step + 1). It gets the
-  // other chunks like all workers. `average_of`: the version whose average is being evaluated.
+  // remaining chunks together with all other workers. `average_of`: the version whose average is
+  // being evaluated.
   void Activate(uint32_t rank, std::optional<int64_t> average_of);
 
   // For each chunk, whether W(step + 1) exists.

@@ -31,7 +31,7 @@ TEST(LostWorkers, FewerThanTheLeastAreWaitedForAndNamed) {
   crew.Add(1, DiesAt(Point::kLosses));
   ExitCode code{};
   EXPECT_THAT(job.FinishError(&code),
-              AllOf(HasSubstr("1 of at least 2 workers (cluster.min_workers)"),
+              AllOf(HasSubstr("1 of the required 2 workers (cluster.min_workers)"),
                     HasSubstr("rank 1 missing"), HasSubstr("its connection ended")));
   EXPECT_EQ(code, ExitCode::kDeadline);
 }
