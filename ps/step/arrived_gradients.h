@@ -18,7 +18,7 @@ class ArrivedGradients {
 
   // Starts a step with this number of slices.
   void BeginStep(int64_t slices);
-  // The chunk's gradient for this subtree has arrived.
+  // Records that the chunk's gradient for this subtree has arrived.
   void Add(size_t chunk, const TreeNode& node);
 
   // Whether all chunks of the slice have arrived.

@@ -1,5 +1,5 @@
-// Finds poison work: a slice of a step or a block of an evaluation that several workers were lost
-// at. Pure logic without a clock.
+// Finds poison work: a slice of a step or a block of an evaluation that several workers did not
+// survive. Pure logic without a clock.
 //
 // Owner: the dispatcher.
 #pragma once
@@ -28,16 +28,16 @@ class PoisonWatch {
   using Time = std::chrono::steady_clock::time_point;
   // After this many losses in one step, the work is not assigned again.
   static constexpr int kMostLosses = 3;
-  // Workers that die together (with their host or out of memory) are not noticed together, so the
-  // first one's work may be assigned to others that are also dead. The last attempt therefore waits
-  // this long after the previous loss.
+  // Workers that die together, with their host or for lack of memory, are not detected together.
+  // The work of the first one may be assigned to others that are also dead. The last attempt
+  // therefore waits this long after the previous loss.
   static constexpr std::chrono::seconds kPause{1};
 
   void BeginStep() { losses_.clear(); }
 
-  // A worker that held `items`, in processing order, was lost. All of them become suspects.
-  // Suspects are assigned separately, so a second loss identifies one item. Returns the item that
-  // kMostLosses workers were lost at, if any.
+  // Called when a worker that held `items`, in processing order, was lost. All of them become
+  // suspects. Suspects are assigned separately, so a second loss identifies one item. Returns the
+  // item that kMostLosses workers did not survive, if any.
   std::optional<WorkItem> OnLost(const std::vector<WorkItem>& items, Time now);
   bool Suspects(const WorkItem& item) const { return losses_.contains(item); }
   // When the item may be assigned again; none: now.

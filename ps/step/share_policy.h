@@ -1,5 +1,5 @@
-// Decides when and how to redivide the slices (cluster.shares: MEASURED), from each worker's time
-// per slice, if that saves more than it costs. It reads no clock and knows no ranks: workers are
+// Decides when and how to redivide the slices (cluster.shares: MEASURED) by each worker's time per
+// slice, if that saves more than it costs. It reads no clock and knows no ranks: workers are
 // positions in a list.
 //
 // Owner: Shares.
@@ -29,7 +29,7 @@ class SharePolicy {
     bool taken_back = false;
   };
 
-  // The first step of a process is cold and not measured.
+  // The first step of a process is not measured, because it is cold.
   void Begin(int64_t first_step) { from_step_ = first_step; }
   void EndStep(int64_t step, double seconds);
   bool IsDue() const;
@@ -38,7 +38,8 @@ class SharePolicy {
   // division would begin at `step` and last for the `left` remaining steps.
   std::optional<Decision> Look(int64_t step, int64_t left, const std::vector<int64_t>& slices,
                                const std::vector<double>& times);
-  // A different set of workers shares the slices from `step` on. `times` is empty if unknown.
+  // Called when a different set of workers shares the slices from `step` on. Returns the new
+  // division. `times` is empty if unknown.
   std::vector<int64_t> Divide(int64_t step, int64_t slices, const std::vector<double>& times,
                               size_t workers);
 
@@ -46,7 +47,7 @@ class SharePolicy {
   // A change whose effect is not known yet.
   struct Trial {
     std::vector<int64_t> before;
-    double usual_s = 0, promised_s = 0;  // per step
+    double usual_s = 0, promised_s = 0;  // seconds per step
   };
   // The best division, or even shares if they are nearly as good.
   static std::vector<int64_t> Best(int64_t slices, const std::vector<double>& times);
@@ -58,7 +59,7 @@ class SharePolicy {
   double first_s_ = 0;           // duration of that step
   std::vector<double> seconds_;  // durations of later steps since the last review
   double sum_s_ = 0;
-  std::optional<double> cost_s_;  // of the last change
+  std::optional<double> cost_s_;  // cost of the last change
   std::optional<Trial> trial_;
   int64_t patience_ = 1;
 };

@@ -82,7 +82,7 @@ void Shares::Disturbed(uint32_t rank, int64_t step) {
   if (rank < disturbed_until_.size()) disturbed_until_[rank] = step;
 }
 
-// A reset worker reports no times, but its step takes at least this long.
+// A worker that was reset reports no times, but its step takes at least this long.
 void Shares::WasLate(uint32_t rank, double seconds, int64_t done) {
   constexpr double kHalf = 0.5;
   if (measured_) times_.Add(rank, 1e3 * seconds / std::max(static_cast<double>(done), kHalf));

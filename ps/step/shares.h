@@ -33,15 +33,16 @@ class Shares {
   bool by_slice() const { return by_slice_; }
 
   // Divides the slices among these ranks from `step` on. The shares change if the ranks or their
-  // speeds changed. Each rank gets neighbouring slices. It adds up their gradients where it can, or
-  // pushes each one separately with `by_slice`. Returns an event if there is something to report.
+  // speeds changed. Each rank gets adjacent slices and adds up their gradients where it can; with
+  // `by_slice`, it pushes each one separately. Returns an event if there is something to report.
   std::optional<events::SharesChanged> Divide(int64_t step, const std::vector<uint32_t>& ranks,
                                               bool by_slice);
 
   void AddTimes(uint32_t rank, const wire::StepTimes& times);
-  // The rank computes other work too, so its times up to this step are ignored.
+  // Ignores the rank's times up to this step, because it also computes other work.
   void Disturbed(uint32_t rank, int64_t step);
-  // The rank was reset `seconds` after the start of a step, having done `done` of its slices.
+  // Called when the rank was reset `seconds` after the start of a step. `done`: the number of its
+  // slices that it had finished.
   void WasLate(uint32_t rank, double seconds, int64_t done);
   void Forget(uint32_t rank) { times_.Forget(rank); }
   void EndStep(int64_t step, double seconds) { policy_.EndStep(step, seconds); }
@@ -68,7 +69,7 @@ class Shares {
   std::vector<int64_t> slices_;  // by sharing rank
   bool by_slice_ = false;
   SliceTimes times_;
-  std::vector<int64_t> disturbed_until_;  // by rank
+  std::vector<int64_t> disturbed_until_;  // last step whose times are ignored, by rank
   SharePolicy policy_;
   bool uneven_ = false;
 };

@@ -19,14 +19,14 @@ class SliceTimes {
 
   // Ignores unknown ranks and impossible times.
   void Add(uint32_t rank, double ms);
-  // Another process will get the rank.
+  // Drops the rank's times, because another process will get the rank.
   void Forget(uint32_t rank);
 
-  // The median since the last Renew in milliseconds or, with too few reports, the median before it.
-  // Nothing if there were never enough reports.
+  // The median in milliseconds since the last Renew or, if there are too few reports since then,
+  // the median before it. Empty if there were never enough reports.
   std::optional<double> Of(uint32_t rank) const;
-  // The same for several ranks. Ranks without a measurement get the median of the others. Empty if
-  // no rank has one.
+  // The medians of several ranks. Ranks without a measurement get the median of the others. Empty
+  // if no rank has one.
   std::vector<double> OfEach(const std::vector<uint32_t>& ranks) const;
   // From now on, uses new reports as soon as there are enough.
   void Renew();

@@ -266,7 +266,7 @@ std::vector<bool> StepWork::Unassigned() const {
   return unassigned;
 }
 
-// Uses as few subtrees as possible. Slices at which a worker was lost become separate pieces.
+// Uses as few subtrees as possible. Suspected slices become separate pieces.
 void StepWork::Collect(const TreeNode& node, const std::vector<bool>& unassigned,
                        const PoisonWatch& poison, std::vector<TreeNode>& pieces) const {
   const Range range = Covers(node, plan_.slices);

@@ -2,7 +2,7 @@
 // assigned to exactly one open order, or is unassigned.
 //
 // An order names a step, subtrees of slices, the missing chunks of their gradients, and gradient
-// buffers of its worker. Losses and gradients only count under an open order. A worker has one
+// buffers of its worker. Losses and gradients count only under an open order. A worker has one
 // order for the current step and, when all losses of that step have arrived, one for the next step.
 // Slices of lost and slow workers are assigned in additional urgent orders, one at a time.
 //
@@ -39,14 +39,14 @@ struct StepOrder {
   uint64_t id = 0;
   uint32_t rank = 0;
   int64_t step = 0;
-  uint32_t buffer = 0;  // of the first part; later parts use the following buffers
+  uint32_t buffer = 0;  // buffer of the first part; later parts use the following buffers
   bool urgent = false;  // slices taken over from other workers
   bool open = true;
   std::chrono::steady_clock::time_point given;
   std::vector<Part> parts;
   std::set<int64_t> losses;  // slices whose loss was reported under this order
 
-  // All gradients have arrived, and therefore their losses.
+  // Whether all gradients, and therefore all losses, have arrived.
   bool IsDelivered() const;
 };
 
@@ -66,9 +66,9 @@ class StepWork {
   // the weights of the step and `buffers` gradient buffers.
   std::vector<StepOrder> GiveUnassigned(std::vector<uint32_t> helpers, uint32_t buffers,
                                         const PoisonWatch& poison, Time now);
-  // Some slices may be unassigned.
+  // Whether some slices may be unassigned.
   bool some_unassigned() const { return some_unassigned_; }
-  // Since GiveUnassigned, some unassigned slices wait for a free worker.
+  // Whether the last GiveUnassigned left slices that wait for a free worker.
   bool needs_helpers() const { return needs_helpers_; }
   // When the next pause of a poison suspect ends.
   const std::optional<Time>& paused_until() const { return paused_until_; }
@@ -80,8 +80,8 @@ class StepWork {
 
   // Adds a loss under an order of the current step, or returns kUnexpected and sets `why`.
   StepLosses::Added AddLoss(uint32_t rank, const wire::SliceLoss& loss, std::string& why);
-  // The order of an expected gradient: the losses of its slices have arrived, this chunk of the
-  // subtree has not. Null if it is not expected; then `why` is set.
+  // Returns the order of an expected gradient: the losses of its slices have arrived, but this
+  // chunk of the subtree has not. If the gradient is not expected, returns null and sets `why`.
   const StepOrder* Find(uint32_t rank, const wire::GradientPart& part, std::string& why) const;
   void Arrive(const StepOrder& order, const wire::GradientPart& part);
 
@@ -100,7 +100,7 @@ class StepWork {
   int64_t OpenSlices(uint32_t rank) const;
   // The number of losses that the worker reported for its own share of the current step.
   int64_t OwnLosses(uint32_t rank) const;
-  // The server was suspended: extends all deadlines by this time.
+  // Called after the server was suspended. Extends all deadlines by this time.
   void Extend(std::chrono::steady_clock::duration suspension);
 
   int64_t step() const { return step_; }
