@@ -14,7 +14,7 @@
 namespace muster {
 namespace {
 
-// More curves would not be readable.
+// A chart with more curves would be unreadable.
 constexpr uint32_t kMostRanks = 64;
 constexpr size_t kSmallEvent = 32 << 10, kMostInFlight = 64 << 20;
 
@@ -85,7 +85,8 @@ void Board::Begin(int64_t steps_done) {
   if (wanted.hparams()) {
     AddPluginData(summary, kHparamsStartTag, kHparamsPlugin,
                   HparamsOf(config_, GroupName(config_), UnixTime()).SerializeAsString());
-    // The hparams table keeps the settings at the start of the run. Scalars show the last value.
+    // The hparams table keeps the settings at the start of the run. A scalar shows the latest
+    // value.
     AddScalar(summary, "run/workers", config_.cluster().workers());
   }
   if (ranks_.size() > 1) AddLayout(summary, RankCharts());
@@ -157,7 +158,7 @@ void Board::Log(const nlohmann::ordered_json& line) {
 }
 
 void Board::Evaluation(const nlohmann::ordered_json& line, const std::vector<SampleImage>& images) {
-  // The run may resume from a checkpoint before this evaluation, which was already written.
+  // The files may already contain this evaluation, if the run resumed from a checkpoint before it.
   const std::string tag = TagOf(line);
   if (!writes_ || line["step"].get<int64_t>() <= written_.at(tag)) return;
   const std::string set = tag == kTestLossTag ? "test" : "validation";

@@ -26,16 +26,17 @@ namespace muster {
 class Board {
  public:
   // `config` is resolved. Without a run directory there is no file. `config` and `graph` must
-  // outlive this object, and `thread` must be joined first. `warn` receives warnings on any thread.
+  // outlive this object. Join `thread` before destroying this object. `warn` receives warnings on
+  // any thread.
   Board(const config::Config& config, const Graph& graph, BackgroundThread& thread,
         EventFile::Warn warn);
 
-  // Training begins after `steps_done` steps. Removes later steps from the files of earlier
-  // servers, creates a file, and writes the initial data.
+  // Called when training begins, after `steps_done` steps. Removes later steps from the files of
+  // earlier servers, creates a file, and writes the initial data.
   void Begin(int64_t steps_done);
 
-  // For a resumed run whose metrics.jsonl has been restored: writes the last steps that are missing
-  // from the files of earlier servers because of write errors.
+  // Call for a resumed run when metrics.jsonl has been restored. Writes the last steps that are
+  // missing from the files of earlier servers because of write errors.
   void WriteAgain(const std::string& metrics);
 
   // What to observe in the step after which `steps_done` steps are done.
@@ -43,7 +44,7 @@ class Board {
   void Observed(int64_t steps_done, const Observation& observation);
 
   void AddTimes(uint32_t rank, const wire::StepTimes& times);
-  // These take lines of metrics.jsonl.
+  // These functions take lines of metrics.jsonl.
   void Log(const nlohmann::ordered_json& line);
   void Evaluation(const nlohmann::ordered_json& line, const std::vector<SampleImage>& images);
   void End(const events::Summary& summary);

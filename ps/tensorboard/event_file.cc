@@ -23,8 +23,8 @@ double UnixTime() {
 
 namespace {
 
-// The number of bytes that may be pending when a large event is added; otherwise the event is lost.
-// The size up to which an event is small.
+// kMostPending: a large event is lost if more bytes than this would be pending. kSmall: maximum
+// size of a small event.
 constexpr size_t kMostPending = 8 << 20, kSmall = 32 << 10;
 
 // TensorBoard reads files in the order of their names. This file must sort after all existing ones,

@@ -12,7 +12,7 @@
 
 namespace muster {
 
-// In seconds, as in wall_time.
+// The current time in seconds, as in wall_time.
 double UnixTime();
 
 // Not thread-safe.
@@ -37,7 +37,7 @@ class EventFile {
   void TryAgain();
   // Disables retries from now on.
   void EndRetries() { retry_.End(); }
-  // Which appended events are missing from the file, and why, or "". Retries first.
+  // Retries, and returns which appended events are missing from the file and why, or "".
   std::string Missing();
   const std::string& path() const { return path_; }
 

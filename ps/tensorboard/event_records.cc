@@ -47,7 +47,7 @@ template <typename Visit>
 End ForEachEvent(const std::string& path, const Visit& visit) {
   constexpr uint64_t kHead = 8 + 4, kFrame = kHead + 4, kMostBytes = uint64_t{1} << 30;
   std::error_code error;
-  // Limits lengths to the rest of the file, so that a corrupt length allocates nothing.
+  // Lengths are limited to the rest of the file, so that a corrupt length allocates nothing.
   const uint64_t size = fs::file_size(path, error);
   End end;
   if (error) return end;
@@ -148,7 +148,7 @@ std::vector<std::string> CutEvents(const std::string& dir, int64_t steps_done) {
 
 namespace {
 
-constexpr uint32_t kPolynomial = 0x82f63b78;  // 0x1edc6f41, its bits reversed
+constexpr uint32_t kPolynomial = 0x82f63b78;  // 0x1edc6f41 with its bits reversed
 
 constexpr std::array<uint32_t, 256> MakeTable() {
   std::array<uint32_t, 256> table{};
@@ -164,7 +164,7 @@ constexpr std::array<uint32_t, 256> kTable = MakeTable();
 
 }  // namespace
 
-// Bytewise is fast enough for some kilobytes per interval.
+// Processing one byte at a time is fast enough for a few kilobytes per interval.
 uint32_t Crc32c(std::string_view bytes) {
   uint32_t crc = ~0U;
   for (const char c : bytes) crc = kTable[(crc ^ static_cast<uint8_t>(c)) & 0xff] ^ (crc >> 8);

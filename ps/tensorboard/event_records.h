@@ -21,7 +21,7 @@ std::string FrameRecord(const std::string& event);
 // The contents of the existing event files of a run.
 struct EarlierEvents {
   bool has_graph = false;
-  // By tag: the last step, up to `most`, that has a valid value; -1: none.
+  // For each tag, the last step up to `most` that has a valid value; -1: none.
   std::map<std::string, int64_t> last_steps;
 };
 EarlierEvents ReadEarlierEvents(const std::string& dir, const std::vector<std::string>& tags,
@@ -35,7 +35,7 @@ std::vector<std::string> CutEvents(const std::string& dir, int64_t steps_done);
 // CRC-32C (Castagnoli; RFC 3720, appendix B.4).
 uint32_t Crc32c(std::string_view bytes);
 
-// The stored form, because a CRC of data that contains CRCs is unreliable.
+// The form in which TFRecord stores a CRC, because a CRC of data that contains CRCs is unreliable.
 uint32_t MaskedCrc32c(std::string_view bytes);
 
 }  // namespace muster

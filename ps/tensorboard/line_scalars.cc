@@ -85,7 +85,7 @@ std::vector<tensorboard::Event> LaterScalars(const std::string& metrics, int64_t
     rest.remove_suffix(rest.size() - begin);
     if (!line.is_object() || line.contains("event") || line.contains("final")) continue;
     const int64_t step = WholeNumberOf(Number(line, "step").value_or(-1)).value_or(-1);
-    // A step may have an interval and an evaluation of each set.
+    // A step may have a line for the interval and one for the evaluation of each set.
     if (step < written.at(kIntervalTag) && step < last_evaluation) break;
     if (step > last_step || step <= written.at(TagOf(line))) continue;
     tensorboard::Event event;

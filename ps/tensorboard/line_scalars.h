@@ -20,7 +20,7 @@ inline constexpr const char* kValidationLossTag = "loss/validation";
 const char* TagOf(const nlohmann::ordered_json& line);
 void AddScalars(tensorboard::Summary& summary, const nlohmann::ordered_json& line);
 
-// By tag: the last step that event files have a value for; -1: none.
+// For each tag, the last step for which the event files have a value; -1: none.
 using LastSteps = std::map<std::string, int64_t>;
 
 // The intervals and evaluations in `metrics` (the text of metrics.jsonl) up to `last_step` that are

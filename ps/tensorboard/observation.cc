@@ -59,7 +59,7 @@ tensorboard::Histogram ValueHistogram::ToProto() const {
     proto.mutable_bucket()->RemoveLast();
     proto.mutable_bucket_limit()->RemoveLast();
   }
-  // Readers do not accept infinities and NaNs, which end the run anyway.
+  // Replace infinities and NaNs, which readers reject and which end the run anyway.
   for (double& limit : *proto.mutable_bucket_limit()) {
     if (!std::isfinite(limit)) limit = std::copysign(std::numeric_limits<float>::max(), limit);
   }

@@ -20,7 +20,7 @@ class ValueHistogram {
   void Add(const ValueHistogram& other);
 
   uint64_t count() const { return count_; }
-  // From the first to the last nonempty bucket, in ascending order.
+  // Contains the buckets from the first to the last nonempty one, in ascending order.
   tensorboard::Histogram ToProto() const;
 
  private:
@@ -39,7 +39,7 @@ class ValueHistogram {
 enum class Observe { kNothing, kNorms, kHistograms };
 
 struct Observation {
-  // Euclidean norms over all trained variables; the gradient's before clip_norm.
+  // Euclidean norms over all trained variables. The gradient norm is taken before clip_norm.
   double gradient_norm = 0, weight_norm = 0;
 
   struct OfVariable {

@@ -11,7 +11,7 @@ namespace muster {
 
 // The image as stored, before preprocessing.
 struct SampleImage {
-  int64_t index = 0;  // in the set
+  int64_t index = 0;  // position in the set
   uint32_t height = 0, width = 0, channels = 0;
   std::string pixels;  // height x width x channels bytes, channels fastest
   uint32_t label = 0, predicted = 0;

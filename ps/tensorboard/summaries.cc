@@ -63,7 +63,7 @@ namespace {
 
 constexpr const char* kImage = "data";
 
-// -1: the batch size.
+// Sets the output shape; -1 stands for the batch size.
 void SetShape(const Shape& shape, tensorboard::Node& node) {
   tensorboard::Shape& output =
       *(*node.mutable_attr())["_output_shapes"].mutable_list()->add_shape();
@@ -160,7 +160,7 @@ tensorboard::HparamsPluginData HparamsOf(const config::Config& config, const std
   Put("learning_rate", config.learning_rate(), hparams);
   Put("preprocess", config.data().preprocess(), hparams);
   config::Run run = config.run();
-  run.clear_dir();  // in the run's name; files do not affect the result
+  run.clear_dir();  // already in the group's name; paths do not affect the result
   run.clear_trace_file();
   run.clear_trace_first_step();
   run.clear_trace_steps();

@@ -17,7 +17,7 @@ void AddText(tensorboard::Summary& summary, const std::string& tag, const std::s
 void AddPluginData(tensorboard::Summary& summary, const std::string& tag, const std::string& plugin,
                    const std::string& content);
 
-// The charts of the "Custom Scalars" tab.
+// Adds the charts of the "Custom Scalars" tab.
 void AddLayout(tensorboard::Summary& summary, const tensorboard::Layout& layout);
 
 // Formats text as a Markdown code block.
