@@ -207,7 +207,7 @@ std::optional<Observation> Aggregator::TakeObservation() {
   return observation;
 }
 
-// The whole gradient has been averaged.
+// Called when the whole gradient has been averaged.
 void Aggregator::EndAveraging() {
   if (nonfinite_) return Enter(Phase::kKeeping);
   if (optimizer_.clip_norm() > 0) {

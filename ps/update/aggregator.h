@@ -36,7 +36,8 @@ class Aggregator {
              const config::Optimizer& optimizer, const UpdateKernelTable& kernels, bool may_skip,
              Publish publish);
 
-  // W(step) is complete. From now on, parts of its gradient may arrive, for this number of slices.
+  // Called when W(step) is complete. From then on, parts of its gradient may arrive for this number
+  // of slices.
   void BeginStep(int64_t step, int64_t slices);
   // What to do with the gradient when all losses of the step have arrived.
   struct Decision {
@@ -51,7 +52,7 @@ class Aggregator {
   // See PartialGradients::Add.
   bool Add(uint32_t rank, size_t chunk, const TreeNode& node, bool empty, Payload payload);
 
-  // Nothing of this step has been updated or added yet.
+  // Whether nothing of this step has been updated or added yet.
   bool collects() const { return phase_ == Phase::kCollecting; }
   // The observation of a complete step, if it was requested and the step was not skipped.
   std::optional<Observation> TakeObservation();
@@ -62,7 +63,7 @@ class Aggregator {
   // Whether this step changes nothing, because of Decision::skip or because of SKIP_STEP and
   // nonfinite(). If nonfinite() is set and this is false, the step will never complete.
   bool skips() const { return phase_ == Phase::kKeeping; }
-  // The first phase of a two-phase step is running.
+  // Whether the first phase of a two-phase step is running.
   bool sums() const { return phase_ == Phase::kAveraging; }
 
   const std::vector<Chunk>& chunks() const { return chunks_; }
@@ -78,8 +79,8 @@ class Aggregator {
   // What happens to a chunk when all its parts have arrived.
   enum class Phase {
     kCollecting,   // nothing, because losses are missing
-    kFusedUpdate,  // added and applied
-    kAveraging,    // added
+    kFusedUpdate,  // the parts are added and applied
+    kAveraging,    // the parts are added
     kApplying,     // the sum is applied
     kKeeping,      // the weights are copied to the other weight buffer
   };
@@ -105,7 +106,7 @@ class Aggregator {
   const bool two_phase_;
   const Publish publish_;
   PartialGradients gradients_;
-  Arena averaged_;                    // two_phase_
+  Arena averaged_;                    // only if two_phase_
   std::vector<double> line_squares_;  // of averaged_; only with clip_norm
 
   int64_t step_ = -1;

@@ -1,4 +1,4 @@
-// Selects the instruction set of the update kernels. All give the same bits.
+// Selects the instruction set of the update kernels. All of them compute the same bits.
 #pragma once
 
 #include <vector>

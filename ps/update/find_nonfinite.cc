@@ -24,7 +24,8 @@ float ValueAt(const ChunkGradient& gradient, size_t part, size_t i) {
   return value;
 }
 
-// In the second phase of a two-phase step the parts have been freed, but all were finite.
+// Finds nothing in the second phase of a two-phase step: the parts have been freed, and all were
+// finite.
 std::optional<Nonfinite> InParts(const Suspect& suspect) {
   const ChunkGradient gradient = suspect.gradients.PartsOf(suspect.chunk);
   for (size_t part = 0; part < gradient.parts.size(); ++part) {

@@ -25,8 +25,8 @@ struct Suspect {
   size_t chunk;  // its index
   Chunk range;   // its position
   int64_t step;
-  // The sums, in the first phase of a two-phase step, when nothing has been updated. Otherwise
-  // empty.
+  // The sums, if this is the first phase of a two-phase step, in which nothing has been updated.
+  // Otherwise empty.
   std::span<const float> averaged;
 };
 

@@ -12,7 +12,7 @@
 
 namespace muster {
 
-// The parameters of one step's update that hold for all variables. Computed once per step in
+// The parameters of one step's update that apply to all variables. Computed once per step in
 // double, and rounded to float for the kernels.
 struct UpdateRule {
   const UpdateKernelTable* kernels = nullptr;
@@ -25,7 +25,7 @@ struct UpdateRule {
   double correction2 = 1;       // 1 - beta2^t
   double epsilon = 0;
   float clip_value = 0;      // 0: no clipping
-  float gradient_scale = 1;  // of clip_norm
+  float gradient_scale = 1;  // the factor from clip_norm
   double ema_decay = 0;      // 0: no moving average
 
   // The coefficients for the variables of one trained segment.

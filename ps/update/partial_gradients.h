@@ -48,7 +48,7 @@ class PartialGradients {
     int64_t slices = 0;             // number of slices that have arrived
     const TreeSum* tree = nullptr;  // adds the parts of a complete chunk
   };
-  // The sum that adds these subtrees.
+  // Returns the TreeSum that adds these subtrees.
   const TreeSum* SumOf(const std::vector<Part>& parts);
 
   const std::span<const Chunk> chunks_;

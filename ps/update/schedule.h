@@ -1,4 +1,4 @@
-// Learning-rate schedules, counted in samples. See LearningRate in proto/config.proto.
+// Learning-rate schedules, measured in samples. See LearningRate in proto/config.proto.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class LearningRateSchedule {
   // The base rate, scaled by the number of workers.
   double base() const { return base_; }
   // The rate of the update after `samples` samples. Past its end, a schedule keeps its last value.
-  // `reductions`: how often the rate has been reduced; only used by PLATEAU.
+  // `reductions`: number of times that the rate has been reduced; used only by PLATEAU.
   double At(int64_t samples, int64_t reductions = 0) const;
 
  private:

@@ -7,7 +7,7 @@
 namespace muster {
 namespace {
 
-constexpr size_t kMaxDepth = 64;  // of a tree with at most 2^32 slices
+constexpr size_t kMaxDepth = 64;  // enough for a tree of 2^32 slices
 
 }  // namespace
 

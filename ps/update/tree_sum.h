@@ -35,7 +35,7 @@ class TreeSum {
   Addends RunToLast(const UpdateKernelTable& kernels, WireType type,
                     std::span<const void* const> parts, size_t at, size_t count,
                     std::span<float> scratch) const;
-  // Includes the last addition. Null if there are no samples.
+  // Like RunToLast, but includes the last addition. Null if there are no samples.
   const float* Run(const UpdateKernelTable& kernels, WireType type,
                    std::span<const void* const> parts, size_t at, size_t count,
                    std::span<float> scratch) const;

@@ -27,7 +27,7 @@ inline constexpr size_t kStreamBytes = 8 << 20;
 // The gradient parts of a chunk.
 struct ChunkGradient {
   const TreeSum* tree = nullptr;
-  WireType type = wire::FP32;      // of the parts
+  WireType type = wire::FP32;      // type of the parts
   std::vector<const void*> parts;  // each starts at the chunk's first value; null: no samples
 };
 

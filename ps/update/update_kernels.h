@@ -47,7 +47,7 @@ struct NamedUpdateKernel {
 
 constexpr size_t kLineFloats = 16;
 
-// The kernels of one instruction set. Any length; 4-byte alignment is enough.
+// The kernels of one instruction set. They accept any length; 4-byte alignment is enough.
 struct UpdateKernelTable {
   const char* name;  // as in server.instruction_set: "SCALAR", "AVX2", "AVX512"
 
@@ -65,20 +65,20 @@ struct UpdateKernelTable {
   void (*average)(const float* weights, const float* average, float* next, size_t count,
                   float decay, float one_minus_decay);
 
-  // to ← from, clipped to [-limit, limit]; an infinity or NaN is kept. May be in place. Returns
+  // to ← from, clipped to [-limit, limit]; infinities and NaNs stay. `to` may be `from`. Returns
   // nonzero if a value is not finite.
   uint32_t (*clip_values)(const float* from, float* to, size_t count, float limit);
-  // to ← from * factor. May be in place.
+  // to ← from * factor. `to` may be `from`.
   void (*scale)(const float* from, float* to, size_t count, float factor);
   // to ← from. Returns nonzero if a value is not finite.
   uint32_t (*copy_finite)(const float* from, float* to, size_t count);
 
   // squares[i] = the sum of the squares of floats [16 i, 16 i + 16), in double, for count / 16
-  // lines. In a fixed order: (f_j² + f_{j+8}²) for j = 0 … 7, then halves added to halves.
+  // lines. The order is fixed: (f_j² + f_{j+8}²) for j = 0 … 7, then halves added to halves.
   void (*line_squares)(const float* from, double* squares, size_t count);
 
-  // to ← from, with non-temporal stores, for floats that are not read soon: they are not fetched
-  // first and evict nothing from the cache. Call fence_streams before announcing the data. Fastest
+  // to ← from, with non-temporal stores, for floats that are not read soon: their cache lines are
+  // not fetched first and evict nothing. Call fence_streams before announcing the data. Fastest
   // with 64-byte alignment.
   void (*stream_out)(const float* from, float* to, size_t count);
   void (*fence_streams)();

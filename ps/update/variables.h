@@ -25,7 +25,7 @@ namespace muster {
 
 struct VariablesOptions {
   size_t state_arenas = 0;  // number of optimizer state buffers, at most 2
-  bool average = false;     // with optimizer.ema_decay
+  bool average = false;     // keep a moving average (optimizer.ema_decay)
   // Also keep the previous state and average, so that everything that belongs to W(v) is intact at
   // any time. Doubles their memory and slows the update of large models by a tenth
   // (docs/RESULTS.md).
@@ -42,7 +42,7 @@ class Variables {
   // zero. `layout` must outlive this object.
   Variables(const VariableLayout& layout, const VariablesOptions& options);
 
-  // Weights(0) was changed: resets what is derived from it.
+  // Called after Weights(0) was changed. Resets everything that is derived from it.
   void StartFromWeights();
 
   const VariableLayout& layout() const { return layout_; }
@@ -58,7 +58,7 @@ class Variables {
   void Restore(int64_t updates) { updates_ = updates; }
   void RestoreDerived(int64_t version);
 
-  // Whole buffers of a version or after a number of updates.
+  // Whole buffers: the weights of a version, and the state after a number of updates.
   std::span<float> Weights(int64_t version);
   std::span<const float> Weights(int64_t version) const;
   std::span<float> State(size_t i, int64_t updates) {
