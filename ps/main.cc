@@ -57,7 +57,7 @@ void RequireLimits(const config::Config& config, size_t checkpoints) {
   RequireThreads(who, config.server().threads() + config.server().io_threads() + 3);
 }
 
-// Finds where to resume or replay, logs it, and adds the warnings for the launcher.
+// Finds the checkpoint to resume or replay from, logs it, and adds warnings for the launcher.
 ResumePoint GoOnFrom(const Arguments& arguments, const config::Config& config,
                      std::vector<std::string>& warnings) {
   if (arguments.resume && config.run().dir().empty()) {
@@ -85,7 +85,7 @@ ResumePoint GoOnFrom(const Arguments& arguments, const config::Config& config,
   return point;
 }
 
-// Returns which data could not be written, or "".
+// Runs the server. Returns a message about data that could not be written, or "".
 std::string Serve(const Arguments& arguments, int signal_fd) {
   const config::Config config = ReadResolvedConfig(arguments.config);
   RequireLimits(config, arguments.replay.size());
