@@ -29,7 +29,7 @@ constexpr int kMostBenchWorkers = 64;  // the limit of sync_bench and update_ben
 constexpr double kSmall = 4096, kMedium = 1 << 20, kLarge = 32 << 20;
 constexpr double kNearlySame = 1.2;  // of two sizes within this ratio, only one is measured
 
-// Generous: a bench of 4 GB takes minutes.
+// Generous, because a benchmark of 4 GB takes minutes.
 constexpr double kBenchDeadline = 3600;
 
 std::vector<Json> RunProgram(const std::string& program,
@@ -43,7 +43,7 @@ std::vector<Json> RunProgram(const std::string& program,
   try {
     return RunJsonProgram(program, arguments, kBenchDeadline);
   } catch (const Error& error) {
-    throw Error(ExitCode::kFailure, error.what());  // its exit code is not one of ours
+    throw Error(ExitCode::kFailure, error.what());  // the program's exit code is not one of ours
   }
 }
 
@@ -56,7 +56,7 @@ double Seconds(const Json& result, const char* key) {
   return found->get<double>() * 1e-6;
 }
 
-// The standard sizes and the model's, ascending, without standard sizes close to the model's.
+// Returns the model's size and the standard sizes that are not close to it, in ascending order.
 std::vector<double> SizesFor(double model_bytes) {
   const double mine = std::max(model_bytes, kSmall);
   std::vector<double> sizes{mine};
@@ -75,8 +75,8 @@ BenchModel ModelOfSize(double bytes) {
   return model;
 }
 
-// Also sets the optimizer, the workers and the server's threads of `result`. Resolves only the size
-// of the job, because the data may not be on this host.
+// Reads the model from the config. Also sets the optimizer, the workers and the server's threads of
+// `result`. Resolves only the size of the job, because the data may not be on this host.
 BenchModel ModelOf(const BenchArguments& arguments, BenchResult& result) {
   config::Config config = LoadConfig(arguments.config_path, arguments.settings);
   if (arguments.workers > 0) {
@@ -102,7 +102,7 @@ BenchModel ModelOf(const BenchArguments& arguments, BenchResult& result) {
   result.chunk_bytes = config.cluster().chunk_bytes();
   result.io_threads = std::max(1u, config.server().io_threads());
   result.wire_dtype = config::Cluster::WireDtype_Name(config.cluster().wire_dtype());
-  // Backward costs about twice as much as forward.
+  // The backward pass costs about twice as much as the forward pass.
   model.flops_per_worker = 3 * graph.forward_flops() * ResolveBatch(config).per_worker;
   return model;
 }

@@ -1,4 +1,5 @@
-// `muster bench`: measures how fast this machine does a round of push, average, update and pull.
+// `muster bench`: measures how fast this machine completes a round of push, average, update and
+// pull.
 #pragma once
 
 #include <string>
@@ -10,11 +11,12 @@ namespace muster {
 
 struct BenchArguments {
   std::string update_program, sync_program;  // paths of update_bench and sync_bench
-  // The model, as a size in bytes or a config; without both, a typical size.
+  // The model, given by its size in bytes or by a config. If neither is given, a typical size is
+  // used.
   double size = 0;
   std::string config_path;
   std::vector<Setting> settings;  // for the config
-  int workers = 0;                // 0: that of the config, or 2
+  int workers = 0;                // 0: the config's number, or 2 without a config
   bool json = false;
 };
 

@@ -87,7 +87,7 @@ const BenchRow& ModelRow(const BenchResult& result) {
   });
 }
 
-// The length of a step from which a round takes less than `share` of it.
+// Returns the duration of a step in which a round takes the given share.
 std::string StepFor(double round_s, double share) { return Time(round_s / share); }
 
 void AddModel(const BenchResult& result, std::vector<std::string>& lines) {
@@ -99,12 +99,13 @@ void AddModel(const BenchResult& result, std::vector<std::string>& lines) {
                   "over TCP on this host.",
                   Time(row.local_s), Time(row.local_p99_s), Time(row.tcp_s)));
   lines.push_back(
-      fmt::format("  Even without overlap with backward, that is less than 5 % of steps longer "
-                  "than {} ({} over TCP).",
+      fmt::format("  Even without overlap with the backward pass, it takes less than 5 % of any "
+                  "step longer than {} ({} over TCP).",
                   StepFor(row.local_s, 0.05), StepFor(row.tcp_s, 0.05)));
   if (result.model.flops_per_worker > 0) {
     lines.push_back(
-        fmt::format("  A worker computes {} per step: steps are that long up to {:.0f} GFLOP/s.",
+        fmt::format("  A worker computes {} per step, so steps are that long at up to {:.0f} "
+                    "GFLOP/s.",
                     FormatFlops(result.model.flops_per_worker),
                     result.model.flops_per_worker / (row.local_s / 0.05) / 1e9));
   }
@@ -140,7 +141,7 @@ MachineCosts CostsOf(const BenchResult& result) {
   const BenchRow& large = result.rows.back();
   const RoundShape shape = ShapeAt(result, large.bytes);
   const double both_ways = 2.0 * result.workers;
-  // The lower bound keeps noise from looking like a speed.
+  // The lower bound of the time prevents noise from looking like a high speed.
   const double loopback = both_ways * (large.bytes - small.bytes) /
                           std::max(large.tcp_s - small.tcp_s, large.tcp_s / 10);
   return {.local_latency_s = std::max(0.0, small.local_s - small.update_s),
@@ -167,10 +168,10 @@ std::vector<std::string> BenchLines(const BenchResult& result) {
         "the machine at times. Run this again when it is idle.");
   }
   lines.push_back("");
-  lines.push_back(
-      fmt::format("Memory moves {:.1f} GB/s in such a pass; the update reaches {} of that.",
-                  UpdateBytes(ShapeAt(result, large.bytes)) / large.limit_s / 1e9,
-                  FormatPercent(large.limit_s / large.update_s)));
+  lines.push_back(fmt::format(
+      "The memory bandwidth for an update is {:.1f} GB/s; the update reaches {} of that.",
+      UpdateBytes(ShapeAt(result, large.bytes)) / large.limit_s / 1e9,
+      FormatPercent(large.limit_s / large.update_s)));
   lines.push_back(fmt::format(
       "A round costs {} over shared memory and {} over TCP before the first byte; TCP on this host "
       "moves {:.1f} GB/s through the server.",

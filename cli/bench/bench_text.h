@@ -9,17 +9,17 @@
 namespace muster {
 
 struct RoundShape {
-  double bytes = 0;  // M: of the weights
-  int workers = 1;   // K
-  int states = 1;    // s: arrays of the optimizer (SGD 0, momentum 1, Adam 2)
+  double bytes = 0;  // M: size of the weights
+  int workers = 1;   // K: number of workers
+  int states = 1;    // s: number of optimizer state arrays (SGD 0, momentum 1, Adam 2)
   double chunk_bytes = 1 << 20;
 };
 
 // The costs of one machine, as `muster bench` measures them.
 struct MachineCosts {
-  double local_latency_s = 0;       // of a round of almost no bytes, over shared memory
-  double tcp_latency_s = 0;         // the same, over TCP on the loopback interface
-  double memory_bytes_per_s = 0;    // of the update pass, by all server threads
+  double local_latency_s = 0;       // a round of almost no bytes over shared memory
+  double tcp_latency_s = 0;         // the same over TCP on the loopback interface
+  double memory_bytes_per_s = 0;    // the update pass on all server threads
   double loopback_bytes_per_s = 0;  // through the server's sockets, both directions together
 };
 
@@ -29,18 +29,18 @@ double UpdateBytes(const RoundShape& shape);
 // The time for the update pass, in seconds.
 double UpdateSeconds(const RoundShape& shape, double memory_bytes_per_s);
 // The time for a round with all workers on the server's host, over shared memory: the latency and
-// the update pass. For models that do not fit into the cache.
+// the update pass. Valid for models that do not fit into the cache.
 double LocalRound(const RoundShape& shape, const MachineCosts& costs);
-// The same over TCP: K gradients and K copies of the weights pass through the kernel, on the same
-// cores as everything else.
+// The time for the same round over TCP: K gradients and K copies of the weights pass through the
+// kernel, on the same cores as everything else.
 double LoopbackRound(const RoundShape& shape, const MachineCosts& costs);
 
 // A network of full-duplex links of equal speed, one worker per host.
 struct HostNetwork {
   double bits_per_s = 0;
-  double hop_s = 50e-6;  // from a process on one host to one on another
+  double hop_s = 50e-6;  // time from a process on one host to one on another
 
-  // The payload rate of TCP over Ethernet: 1,448 of 1,538 bytes of a frame.
+  // The payload rate of TCP over Ethernet: 1,448 of a frame's 1,538 bytes.
   double BytesPerSecond() const { return bits_per_s / 8 * 1448 / 1538; }
 };
 
@@ -49,8 +49,8 @@ struct HostNetwork {
 // weights of a chunk leave after its gradients arrive. If the update pass takes longer, its time
 // counts instead.
 double ServerRound(const RoundShape& shape, const HostNetwork& network, double memory_bytes_per_s);
-// The time for a ring all-reduce among the workers (Patarasu, Yuan 2009), then an optimizer step in
-// each.
+// The time for a ring all-reduce among the workers (Patarasu, Yuan 2009), followed by an optimizer
+// step in each worker.
 double RingRound(const RoundShape& shape, const HostNetwork& network, double memory_bytes_per_s);
 
 // The times for one size of the weights, in seconds.
@@ -65,7 +65,7 @@ struct BenchRow {
 struct BenchModel {
   std::string name;
   RoundShape shape;
-  // For a worker's share of a step; a multiply-add counts as two. 0: unknown.
+  // Operations in a worker's share of a step; a multiply-add counts as two. 0: unknown.
   double flops_per_worker = 0;
 };
 
@@ -73,11 +73,11 @@ struct BenchResult {
   int workers = 2;
   int server_threads = 1;
   std::string optimizer, instruction_set;
-  std::string wire_dtype = "FP32";              // for TCP
+  std::string wire_dtype = "FP32";              // for rounds over TCP
   std::string wanted_instruction_set = "AUTO";  // server.instruction_set
   int64_t chunk_bytes = 0;                      // cluster.chunk_bytes; 0: chosen by size
   uint32_t io_threads = 1;                      // server.io_threads
-  std::vector<BenchRow> rows;  // by size: the first has almost no bytes, the last is large
+  std::vector<BenchRow> rows;  // ascending: the first has almost no bytes, the last is large
   BenchModel model;
 };
 
