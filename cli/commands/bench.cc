@@ -36,7 +36,7 @@ constexpr const char* kBenchFooter =
     "\n"
     "Exit codes: 0 done; 1 a benchmark failed or is not installed; 2 command line or config.";
 
-// Unlike CLI11's own message, this does not list 24 units.
+// Unlike CLI11's validator, this one does not list 24 units in its message.
 CLI::Validator ByteSize() {
   return {[as_size = CLI::AsSizeValue(true)](std::string& text) {
             try {

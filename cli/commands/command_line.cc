@@ -91,10 +91,10 @@ std::string MissingText(const CLI::App& command) {
   return "";
 }
 
-// Rewords CLI11's messages. Validators already produce ours.
+// Rewords CLI11's messages, except those of our own validators.
 std::string InOurWords(const CLI::ParseError& error, const CLI::App& command) {
   std::string text = error.what();
-  const std::string subject = text.substr(0, text.find_first_of(": "));  // in most messages
+  const std::string subject = text.substr(0, text.find_first_of(": "));  // begins most messages
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
     std::string missing = MissingText(command);
     if (!missing.empty()) return missing;

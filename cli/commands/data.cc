@@ -14,7 +14,7 @@ namespace muster {
 namespace {
 
 constexpr uint64_t kMostImages = 1'000'000'000;  // 3 TB
-constexpr int64_t kTrainFiles = 5;               // of CIFAR-10's layout
+constexpr int64_t kTrainFiles = 5;               // number of training files in CIFAR-10's layout
 
 constexpr const char* kGetFooter =
     "Examples:\n"
@@ -57,8 +57,8 @@ constexpr const char* kSynthFooter =
     "Examples:\n"
     "  muster data synth data --train 5000 --test 1000\n"
     "\n"
-    "Exit codes: 0 done; 1 the folder cannot be written; 2 command line; 3 the folder holds another "
-    "data set.";
+    "Exit codes: 0 done; 1 the folder cannot be written; 2 command line; 3 the folder holds "
+    "another data set.";
 
 struct SynthOptions {
   std::string dir;

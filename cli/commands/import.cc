@@ -20,7 +20,7 @@ constexpr const char* kImportFooter =
     "  muster launch configs/cifar10.txtpb --data data \\\n"
     "      --initial-weights ours.safetensors\n"
     "\n"
-    "Convert a file of torch.save to safetensors first; the error message shows how.\n"
+    "Convert a file written by torch.save to safetensors first; the error message shows how.\n"
     "\n"
     "Exit codes: 0 done; 1 OUT cannot be written; 2 command line or config, or OUT exists; 3 FILE "
     "cannot be read, has values that are not finite, or does not fit the network.";

@@ -9,7 +9,7 @@ namespace {
 struct LaunchOptions : JobOptions {
   int repeat = 0;
   bool dry_run = false, verbose = false, log_placement = false;
-  std::optional<double> wait_minutes;  // for GPUs
+  std::optional<double> wait_minutes;  // how long to wait for GPUs
 };
 
 constexpr const char* kLaunchFooter =

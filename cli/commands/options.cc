@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Parses --trace-steps A-B, or A for one step. Returns the first step and their number.
+// Parses --trace-steps A-B, or A for one step. Returns the first step and the number of steps.
 std::pair<std::string, std::string> TraceSteps(const std::string& text) {
   const std::vector<std::string> found = FirstMatch("^([0-9]{1,15})(-([0-9]{1,15}))?$", text);
   const int64_t first = found.empty() ? -1 : std::stoll(found[1]);
@@ -69,7 +69,7 @@ CLI::Validator WholeNumber(uint64_t least, uint64_t most) {
           ""};
 }
 
-// Unlike CLI::IsMember, this does not mention a set.
+// Unlike CLI::IsMember, this does not mention a set in its message.
 CLI::Validator OneOf(const std::vector<std::string>& names) {
   return {[=](const std::string& text) {
             const bool known = std::ranges::find(names, text) != names.end();

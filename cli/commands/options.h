@@ -17,7 +17,7 @@
 
 namespace muster {
 
-inline constexpr uint32_t kMostWorkers = 1024;  // as cluster.workers
+inline constexpr uint32_t kMostWorkers = 1024;  // the limit of cluster.workers
 inline constexpr const char* kResumeAuto = "auto";
 
 // The words that run the command, such as "muster data get".
@@ -30,10 +30,10 @@ std::filesystem::path ProgramFolder();
 // The path of another program in the same folder.
 std::string Sibling(const std::string& name);
 
-// Returns the path of the config `name`. If it does not exist here but came with the program,
-// returns the installed file, so that the README's commands work in any folder. With
+// Returns the path of the config `name`. If there is no such file here but one was installed with
+// the program, returns the installed file, so that the README's commands work in any folder. With
 // `program_folder` PREFIX/bin, a package has configs at PREFIX/name and `cmake --install` at
-// PREFIX/share/muster/name. Never fails: whoever reads a missing file reports it.
+// PREFIX/share/muster/name. Never fails: the caller reports a missing file when it reads it.
 std::string FindConfig(const std::string& name, const std::filesystem::path& program_folder);
 
 // Adds a command. `describe(command, options)` adds its options; `run(options)` is its action.
@@ -61,7 +61,7 @@ CLI::Validator SomeText();
 // Adds an option whose value must not be empty.
 CLI::Option* AddOption(CLI::App& command, const char* name, std::string& value, const char* type,
                        const char* text);
-// Adds an option with an optional number. Without one, its value is `usual`.
+// Adds an option with an optional number. If the number is omitted, the value is `usual`.
 void AddOptionalNumber(CLI::App& command, const char* name, std::optional<double>& value,
                        double usual, double least, double most, const char* type, const char* text);
 void AddWait(CLI::App& command, std::optional<double>& minutes);
@@ -93,7 +93,7 @@ class ConfigOptions {
     std::string value;
   };
   std::vector<std::string> set_;
-  std::vector<std::unique_ptr<Shorthand>> shorthands_;  // CLI11 keeps addresses of their values
+  std::vector<std::unique_ptr<Shorthand>> shorthands_;  // CLI11 keeps pointers to their values
   std::string trace_steps_;
   bool skip_mismatched_ = false;
 };

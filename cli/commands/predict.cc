@@ -11,7 +11,7 @@ struct PredictOptions : EvaluationOptions {
   std::vector<std::string> images;
   std::string samples;
   bool training_set = false;
-  uint32_t top = 3;  // classes
+  uint32_t top = 3;  // number of classes to show
   bool csv = false;
 };
 

@@ -14,7 +14,7 @@ constexpr const char* kRunsFooter =
     "States:\n"
     "  not begun    the run never reached its first step\n"
     "  running      the server is alive, no matter who started it\n"
-    "  completed    all steps are done, or the run ended early as its config asks\n"
+    "  completed    all steps are done, or the run ended early as configured\n"
     "  failed       the run ended with an error, which is in metrics.jsonl\n"
     "  interrupted  a signal ended the run, as Ctrl-C does\n"
     "  killed       the server is gone and left no final line in metrics.jsonl\n"

@@ -14,7 +14,7 @@ constexpr const char* kTopFooter =
     "Reads status.json in the run directory, which the server replaces every second, and does not "
     "contact the run. So it can show any run, even one on another host that shares the disk. Times "
     "are the median and the 99th percentile of each rank's last 200 steps. images/s is the rate "
-    "that a rank's compute and input would allow. Set NO_COLOR to switch off colours. q or Ctrl-C "
+    "that a rank's compute and input would allow. Set NO_COLOR to turn off colors. q or Ctrl-C "
     "quits; the run continues.\n"
     "\n"
     "Exit codes: 0 done; 1 status.json is damaged; 2 no such run, or it has no status yet; 3 "

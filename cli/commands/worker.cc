@@ -21,7 +21,7 @@ namespace {
 struct WorkerOptions {
   ConfigOptions config;
   std::optional<uint32_t> rank;
-  bool join = false;  // instead of a rank
+  bool join = false;  // take any free rank
   std::string endpoint, token_file;
 };
 
@@ -67,7 +67,7 @@ void DescribeWorker(CLI::App& command, WorkerOptions& options) {
   command.footer(kWorkerFooter);
 }
 
-// Replaces this process by the sibling program.
+// Replaces this process with another program of the same folder.
 [[noreturn]] void Become(const std::string& name, const std::vector<std::string>& arguments) {
   std::string program = Sibling(name);
   std::vector<std::string> words{program};
@@ -89,7 +89,7 @@ void CheckRank(const WorkerOptions& options, const config::Config& config, bool 
               most > workers ? fmt::format(" and the job allows up to {}", most) : "");
 }
 
-// Checks the whole command line here, because the worker itself only writes log lines.
+// Checks the whole command line here, because the worker program reports errors only as log lines.
 int DoWorker(const WorkerOptions& options) {
   if (!options.rank && !options.join) {
     throw Error(ExitCode::kUsage,
@@ -104,7 +104,7 @@ int DoWorker(const WorkerOptions& options) {
   const HeldFile held = HeldFile::OfText(ConfigText(config));
   held.KeepOverExec();
   std::vector<std::string> words{"--config", held.path(), "--endpoint", options.endpoint};
-  // The config is in a run directory, or a copy of one.
+  // The config is in a run directory or in a copy of one, so the log goes there.
   if (path.filename() == "config.txtpb") {
     words.insert(words.end(), {"--log-dir", path.parent_path()});
   }
