@@ -56,9 +56,9 @@ struct Checked {
   size_t set = 0;
   int32_t label = 0;
   int64_t bytes = 0;
-  // Set by Decoder:
+  // The following are set by Decoder.
   uint64_t hash = 0;
-  ImageSize size;  // none if it is damaged
+  ImageSize size;  // empty if the image is damaged
   ImageKind kind = ImageKind::kJpeg;
   int64_t warnings = 0;
   std::string text;  // why it is damaged, or the first warning
@@ -75,7 +75,7 @@ class Decoder {
       photo.hash = hash.value();
       const ImageInfo info = ReadImageInfo(file_);
       const ImageSize size = info.shown();
-      // A reduced image also reads the whole file.
+      // Decoding at reduced size still reads the whole file.
       DecodeWarnings warnings = Decode(
           file_, info, {.region = {.height = size.height, .width = size.width}, .reduction = 8},
           scratch_, image_);
@@ -181,8 +181,8 @@ void AddFileIssues(const std::vector<Checked>& photos, PhotoReport& report) {
   }
 }
 
-// Sorts the photos so that copies are neighbours, with those for evaluation first. The first one is
-// kept, so that excluding copies does not change the meaning of the accuracy.
+// Sorts the photos so that copies are adjacent, with those for evaluation first. The first copy is
+// kept, so that excluding the others does not change the meaning of the accuracy.
 void AddDuplicates(std::vector<Checked>& photos, PhotoReport& report) {
   const auto key = [](const Checked& photo) {
     return std::tuple(photo.hash, photo.bytes, photo.size == ImageSize());

@@ -21,7 +21,7 @@ enum class PhotoGrade {
 
 struct PhotoIssueKind {
   PhotoGrade grade;
-  const char* name;     // in JSON
+  const char* name;     // name in JSON
   const char* heading;  // for the text report
 };
 
@@ -35,14 +35,14 @@ inline constexpr std::array<PhotoIssueKind, 12> kPhotoIssues{{
     {PhotoGrade::kSuspicious, "duplicates_between_classes", "images that are in several classes"},
     {PhotoGrade::kSuspicious, "duplicates_between_sets", "images that are in both sets"},
     {PhotoGrade::kNote, "duplicates", "images that occur several times in a class"},
-    {PhotoGrade::kNote, "other_kind", "images of another type than their name says"},
+    {PhotoGrade::kNote, "other_kind", "images whose type does not match their name"},
     {PhotoGrade::kNote, "warnings", "images with libjpeg warnings, parts of which may be wrong"},
-    {PhotoGrade::kNote, "foreign", "files that are not JPEG or PNG by their name"},
+    {PhotoGrade::kNote, "foreign", "files whose names are not those of JPEG or PNG files"},
     {PhotoGrade::kNote, "remarks", "remarks"},
 }};
 
 struct PhotoIssue {
-  size_t kind = 0;  // in kPhotoIssues
+  size_t kind = 0;  // index in kPhotoIssues
   std::vector<std::string> paths =
       {};  // relative to the folder; the first of several copies is kept
   std::string text = {};
@@ -55,14 +55,14 @@ struct PhotoReport {
     int64_t bytes = 0;
   };
   std::string dir;
-  std::vector<std::string> classes;       // of all sets
+  std::vector<std::string> classes;       // classes of all sets
   std::vector<Set> sets;                  // the training set is the first
   ImageSize smallest, median, largest;    // by area, of the images that can be decoded
-  int64_t warnings = 0;                   // of libjpeg
-  std::vector<PhotoIssue> issues;         // the worst first
+  int64_t warnings = 0;                   // number of warnings from libjpeg
+  std::vector<PhotoIssue> issues;         // worst first
   std::set<std::string> left_out_before;  // excluded by the caller's list
 
-  PhotoGrade grade() const;  // of the worst issue
+  PhotoGrade grade() const;  // grade of the worst issue
 };
 
 // Reads and decodes all images on all cores. `exclude` is a list of images to exclude, or "". Calls

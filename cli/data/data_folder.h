@@ -8,16 +8,18 @@
 
 namespace muster {
 
-// Makes `dir` if it is missing, and keeps other Muster processes from writing data sets there while
-// the descriptor is open. Throws Error(kFailure).
+// Creates `dir` if it is missing, and keeps other Muster processes from writing data sets there
+// while the descriptor is open. Throws Error(kFailure).
 UniqueFd LockDataFolder(const std::filesystem::path& dir);
 
-// The path in `dir` from which a data set in CIFAR-10's layout would be read, if anything is there,
-// complete or not. Empty if a new data set can be made; an empty directory does not count.
+// Returns the path in `dir` from which a data set in CIFAR-10's layout would be read, if anything
+// is there, complete or not. Returns an empty path if a new data set can be created; an empty
+// directory does not count.
 std::filesystem::path ExistingCifar10(const std::filesystem::path& dir);
 
-// Makes the folder `target` atomically: calls fill() with a hidden folder next to it, and renames
-// that. Removes the rest of an interrupted call. The caller holds the lock of the directory.
+// Creates the folder `target` atomically: calls fill() with a hidden folder next to it, and then
+// renames that folder. Removes what an interrupted call left. The caller must hold the lock of the
+// directory.
 void StageFolder(const std::filesystem::path& target,
                  const std::function<void(const std::filesystem::path&)>& fill);
 

@@ -126,7 +126,7 @@ std::string Md5OfFile(const fs::path& path) {
   return text;
 }
 
-// How the file differs from the published one, or "".
+// Returns how the file differs from the published one, or "".
 std::string Difference(const fs::path& path, const PublishedFile& file) {
   const auto bytes = static_cast<int64_t>(fs::file_size(path));
   if (bytes != file.bytes) return fmt::format("expected {} bytes, found {}", file.bytes, bytes);
@@ -144,8 +144,8 @@ int64_t SizeOf(const fs::path& path) {
 struct Sink {
   CURL* curl;
   std::FILE* file;
-  int64_t bytes, total;  // of the file
-  int error = 0;         // from writing it
+  int64_t bytes, total;  // current and final size of the file
+  int error = 0;         // errno of a failed write
   bool terminal = ::isatty(STDERR_FILENO) == 1;
   int64_t shown = 0;  // percent
 };
@@ -179,8 +179,8 @@ struct Outcome {
   std::string reason;
 };
 
-// Appends the missing rest to `part`. Throws Error(kFailure) for the disk, Error(kData) if the
-// server sends too much.
+// Appends the missing rest to `part`. Throws Error(kFailure) if the disk fails, and Error(kData) if
+// the server sends too much.
 Outcome Transfer(const PublishedFile& file, const fs::path& part) {
   const std::unique_ptr<CURL, Freed<curl_easy_cleanup>> curl(curl_easy_init());
   if (curl == nullptr) throw Error(ExitCode::kFailure, "cannot start libcurl");
@@ -201,8 +201,8 @@ Outcome Transfer(const PublishedFile& file, const fs::path& part) {
   set(CURLOPT_MAXREDIRS, 10L);
   set(CURLOPT_FAILONERROR, 1L);
   set(CURLOPT_CONNECTTIMEOUT, 30L);
-  set(CURLOPT_LOW_SPEED_LIMIT, 1000L);  // bytes per second ...
-  set(CURLOPT_LOW_SPEED_TIME, 30L);     // seconds at this speed that end the transfer
+  set(CURLOPT_LOW_SPEED_LIMIT, 1000L);  // in bytes per second
+  set(CURLOPT_LOW_SPEED_TIME, 30L);     // seconds below that speed that end the transfer
   set(CURLOPT_RESUME_FROM_LARGE, static_cast<curl_off_t>(sink.bytes));
   set(CURLOPT_ERRORBUFFER, message.data());
   set(CURLOPT_WRITEFUNCTION, OnBytes);
@@ -241,7 +241,7 @@ void Fetch(const PublishedFile& file, const fs::path& part) {
   }
 }
 
-// Throws if the folder has another file in the place of the published one: it may belong to another
+// Throws if the folder has a different file with the published one's name: it may belong to another
 // set or to the user.
 void RequirePlace(const PublishedFile& file, const fs::path& dir) {
   const fs::path by_hand = dir / NameOf(file);
@@ -256,7 +256,7 @@ void RequirePlace(const PublishedFile& file, const fs::path& dir) {
               by_hand.string(), difference);
 }
 
-// The published file in `dir`, verified: the one that was put there by hand, or a downloaded
+// Returns the verified published file in `dir`: one that was put there by hand, or a downloaded
 // FILE.part. `otherwise` is appended to the error.
 fs::path Obtain(const PublishedFile& file, const fs::path& dir, const std::string& otherwise) {
   fs::path by_hand = dir / NameOf(file), part = by_hand.string() + ".part";

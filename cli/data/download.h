@@ -10,8 +10,8 @@ namespace muster {
 
 // Writes the regular files directly in `folder` of the .tar.gz `archive` to the existing directory
 // `target`, each atomically. Rejects all other entries except directories (links, files of other
-// folders, paths with ".."), so that nothing is written elsewhere. Throws Error: kData for a bad
-// archive, kFailure for the disk.
+// folders, paths with ".."), so that nothing is written elsewhere. Throws Error: kData if the
+// archive is bad, kFailure if the disk fails.
 void Unpack(const std::filesystem::path& archive, const std::string& folder,
             const std::filesystem::path& target);
 
@@ -29,14 +29,14 @@ std::vector<PublishedFile> MnistFiles();
 std::vector<PublishedFile> FashionMnistFiles();
 
 // Writes CIFAR-10 to dir/cifar-10-batches-bin, and MNIST's four compressed files to `dir`. If the
-// set exists, only reports that. If `dir` has a file with the name in the URL, it is used instead
-// of the network; if it is not the published file, the call fails.
+// set exists, only reports that. If `dir` has a file with the name in the URL, uses that file
+// instead of the network, and fails if it is not the published one.
 //
 // Each set or file appears atomically. An interruption leaves at most FILE.part, which the next
 // call resumes, and a hidden folder, which the next call removes.
 //
-// Throws Error: kData for a wrong file, or if something else is in the place of the set; kFailure
-// for the network and the disk. The message says which file to copy where by hand.
+// Throws Error: kData if a file is wrong or something else is in the place of the set; kFailure if
+// the network or the disk fails. The message says which file to copy by hand, and where to.
 void DownloadCifar10(const std::string& dir, const PublishedFile& archive = Cifar10Archive());
 void DownloadMnist(const std::string& dir, const std::vector<PublishedFile>& files = MnistFiles(),
                    const std::string& name = "MNIST");

@@ -23,7 +23,7 @@ constexpr int kWidth = 80;
 
 ChannelMoments MeasureTrainingSet(const config::Config& config) {
   config::Data data = config.data();
-  if (data.format() == config::Data::NPZ) {  // with a mean, bytes are not divided by 255
+  if (data.format() == config::Data::NPZ) {  // bytes are divided by 255 unless there is a mean
     const int64_t channels = StoredShape(data).channels;
     for (int64_t i = 0; i < channels; ++i) data.mutable_preprocess()->add_mean(0);
   }

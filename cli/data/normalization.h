@@ -1,4 +1,4 @@
-// data.preprocess.measure_mean_stddev: measures on the command line, before the run.
+// data.preprocess.measure_mean_stddev: the command line measures mean and stddev before the run.
 #pragma once
 
 #include <string>

@@ -23,9 +23,9 @@ namespace muster {
 namespace {
 
 constexpr int64_t kSheetEpochs = 5;
-// Sizes in pixels of the picture.
+// Sizes in the picture, in pixels.
 constexpr double kGap = 8, kTitleLine = 22, kTextLine = 16;
-constexpr double kSmallest = 112, kLargest = 256;  // of an image's longer side
+constexpr double kSmallest = 112, kLargest = 256;  // limits of an image's longer side
 
 using Values = std::vector<float>;
 
@@ -52,14 +52,14 @@ void Denormalize(const config::Preprocess& settings, int64_t channels, Values& v
   }
 }
 
-// The values that become black and white.
+// The values that are drawn as black and as white.
 struct Tones {
   float black = 0, white = 1;
 };
 
-// `row` has the images of one sample, the evaluation first. Normally, pixels are from 0 to 1. If
-// they are not (standardized images, or numbers of another unit), the range of the whole row is
-// used.
+// Chooses the tones of a row: the images of one sample, the one for evaluation first. Normally,
+// pixels are from 0 to 1. If they are not (standardized images, or numbers of another unit), the
+// range of the whole row is used.
 Tones TonesOf(const std::vector<Values>& row) {
   constexpr float kRounding = 1e-3f;
   const auto [least, most] = std::ranges::minmax(row.front());
@@ -155,7 +155,7 @@ int RunShow(const ShowArguments& arguments) {
                 arguments.output);
   }
   config::Config config = LoadConfig(arguments.config_path, arguments.settings);
-  (void)AtomicFile(arguments.output);  // throws before the work if it cannot be written
+  (void)AtomicFile(arguments.output);  // fails early if the file cannot be written
   PrintResult(MeasureNormalization(config));
   const Datasets sets = OpenDatasets(config.data(), config.run().seed());
   WriteFileAtomically(arguments.output,

@@ -16,14 +16,14 @@ struct ShowArguments {
   std::vector<Setting> settings;
   std::string output;
   int64_t samples = 8;
-  int64_t epoch = 0;  // the first one shown
+  int64_t epoch = 0;  // the first epoch shown
 };
 
 // Writes the first training samples of an epoch as a picture. Returns the exit code.
 int RunShow(const ShowArguments& arguments);
 
-// The picture, as SVG: a row for each sample, with its image in an evaluation and in five epochs of
-// training. Colors are those before data.preprocess.mean and stddev.
+// Returns the picture, as SVG: a row for each sample, with its image in an evaluation and in five
+// epochs of training. The colors are those before applying data.preprocess.mean and stddev.
 std::string ContactSheet(const Dataset& set, const config::Config& config, int64_t samples,
                          int64_t epoch);
 

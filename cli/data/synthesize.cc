@@ -20,7 +20,8 @@
 namespace muster {
 namespace {
 
-// Draws the random numbers of one image in sequence. Blocks from kNoiseBlocks on are for the noise.
+// Draws the random numbers of one image in sequence. Blocks from kNoiseBlocks on are reserved for
+// noise.
 constexpr uint32_t kNoiseBlocks = 1000;
 
 class Draws {
@@ -61,10 +62,10 @@ constexpr float kHalfTangent45 = 0.41421356f;
 
 struct Figure {
   int label;
-  float x, y;              // centre, in pixels
-  float radius;            // of the figure, or of the window that shows a texture
-  float period;            // of a texture, in pixels
-  float shift_x, shift_y;  // of a texture, in periods
+  float x, y;              // center, in pixels
+  float radius;            // radius of the figure, or of the window that shows a texture
+  float period;            // period of a texture, in pixels
+  float shift_x, shift_y;  // offset of a texture, in periods
   bool round;              // the window is a disk, not a square
   Rotation turn;
 };
@@ -103,8 +104,8 @@ float StripeDistance(float x, float period, float shift) {
   return (std::abs(phase - std::floor(phase) - 0.5f) - 0.25f) * period;
 }
 
-// Signed distance in pixels from the outline of the figure, roughly; negative inside. (x, y) is
-// relative to the centre and turned.
+// Approximate signed distance in pixels from the outline of the figure, negative inside. (x, y) is
+// relative to the center and rotated.
 float Distance(const Figure& figure, float x, float y) {
   const float r = figure.radius, ax = std::abs(x), ay = std::abs(y);
   const float from_centre = std::sqrt(x * x + y * y);
@@ -116,7 +117,7 @@ float Distance(const Figure& figure, float x, float y) {
       return std::abs(from_centre - 0.7f * r) - 0.2f * r;
     case 2:
       return std::max(ax, ay) - 0.75f * r;
-    case 3: {  // sides at 90°, 210° and 330°; a negative radius turns it round
+    case 3: {  // sides at 90°, 210° and 330°; a negative radius flips it
       const float t = r < 0 ? -y : y;
       return std::max(t, 0.8660254f * ax - 0.5f * t) - 0.5f * std::abs(r);
     }
@@ -130,7 +131,7 @@ float Distance(const Figure& figure, float x, float y) {
     case 8: {
       const float horizontal = StripeDistance(y, 1.5f * figure.period, figure.shift_y);
       const float vertical = StripeDistance(x, 1.5f * figure.period, figure.shift_x);
-      // Inside exactly one of the two.
+      // Exactly one of the two covers the point.
       return std::max(window,
                       std::max(std::min(horizontal, vertical), -std::max(horizontal, vertical)));
     }
@@ -143,10 +144,10 @@ float Distance(const Figure& figure, float x, float y) {
   }
 }
 
-// The colours of ground and figure in each channel, and their variation over the image.
+// The colors of background and figure in each channel, and their variation over the image.
 struct Colours {
   std::array<float, 3> ground, difference;
-  float slope_x, slope_y;      // shading of the ground, per pixel
+  float slope_x, slope_y;      // shading of the background, per pixel
   float edge_x, edge_y, edge;  // a straight edge behind the figure, and the step across it
   float noise;                 // standard deviation
 };
