@@ -53,7 +53,7 @@ JobNeeds NeedsOf(const config::Config& config, const DoctorArguments& arguments)
   return needs;
 }
 
-// Where the run directory would be made.
+// Where the run directory would be created.
 std::string RunParent(const config::Config* config) {
   if (config == nullptr || config->run().dir().empty()) return "runs";
   return std::filesystem::absolute(config->run().dir()).parent_path();

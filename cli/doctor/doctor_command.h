@@ -1,4 +1,4 @@
-// `muster doctor`: checks whether runs would work here, and says what to do if not.
+// `muster doctor`: checks whether runs would work here, and suggests what to do if not.
 #pragma once
 
 #include <functional>

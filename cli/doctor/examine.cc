@@ -57,7 +57,7 @@ Finding Programs(const MachineFacts& facts) {
   return {Grade::kOk, "libraries", Join(known, ", "), ""};
 }
 
-// A note with the remedy if `less_good`, otherwise ok without it.
+// Returns a note with the remedy if `less_good`, otherwise kOk without it.
 Finding NoteIf(bool less_good, std::string subject, std::string found, std::string remedy) {
   return {less_good ? Grade::kNote : Grade::kOk, std::move(subject), std::move(found),
           less_good ? std::move(remedy) : ""};
@@ -139,7 +139,7 @@ Finding Clocks(const MachineFacts& facts) {
     return {Grade::kNote, "clocks", fmt::format("the clock shows the year {}", facts.year),
             "set it: names of run directories, log times and downloads depend on it"};
   }
-  const std::string& source = facts.clock_source;  // a container may hide it
+  const std::string& source = facts.clock_source;  // empty if a container hides it
   return NoteIf(source == "hpet" || source == "acpi_pm" || source == "refined-jiffies", "clocks",
                 fmt::format("{}{}synchronized", source.empty() ? "" : source + ", ",
                             facts.clock_synchronized ? "" : "not "),

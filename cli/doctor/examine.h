@@ -34,10 +34,10 @@ struct JobNeeds {
   unsigned workers = 1;
   unsigned worker_threads = 1;
   bool over_tcp = false;              // cluster.transport
-  std::string instruction_set_error;  // of server.instruction_set, or ""
+  std::string instruction_set_error;  // error of server.instruction_set, or ""
   DataCount data;
   std::string data_dir;         // "": the data are synthetic
-  bool data_is_listed = false;  // photos that were listed, but not decoded
+  bool data_is_listed = false;  // the data are photos that were listed, but not decoded
 };
 Findings ExamineJob(const JobNeeds& needs, const MachineFacts& facts);
 

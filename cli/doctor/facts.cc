@@ -48,7 +48,7 @@ template <typename Address>
 std::string TryToListen(int family, const Address& address, socklen_t size) {
   const UniqueFd socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return ErrorText(errno);
-  const int yes = 1;  // works with a port that a run has just closed
+  const int yes = 1;  // allows a port that a run has just closed
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
       ::listen(socket.get(), 1) != 0) {
@@ -95,7 +95,7 @@ std::string Quoted(const std::string& path) {
   return quoted + "'";
 }
 
-// Asks the loader, like ldd, without running the program.
+// Queries the loader, as ldd does, without running the program.
 ProgramFacts ReadProgram(const std::string& path) {
   ProgramFacts facts{.path = path, .there = ::access(path.c_str(), X_OK) == 0};
   if (!facts.there) return facts;
@@ -151,7 +151,7 @@ void ReadClocks(MachineFacts& facts) {
   std::ifstream("/sys/devices/system/clocksource/clocksource0/current_clocksource") >>
       facts.clock_source;
   timex state{};
-  const int answer = ::adjtimex(&state);  // only reads
+  const int answer = ::adjtimex(&state);  // changes nothing
   facts.clock_synchronized = answer >= 0 && answer != TIME_ERROR;
   const std::time_t now = std::time(nullptr);
   std::tm utc{};

@@ -30,7 +30,7 @@ struct MachineFacts {
   std::vector<ProgramFacts> programs;
 
   std::string processor;
-  int cores = 0;                              // that this process may use
+  int cores = 0;                              // cores that this process may use
   double load = 0;                            // the load average over the last minute
   std::vector<std::string> instruction_sets;  // as in server.instruction_set, the widest last
 
@@ -40,10 +40,10 @@ struct MachineFacts {
   double address_space = kUnlimited, locked_memory = kUnlimited, file_size = kUnlimited;
   double processes = kUnlimited;
 
-  double disk_free = 0;    // in the place for run directories
+  double disk_free = 0;    // free bytes in the place for run directories
   std::string disk_error;  // why nothing can be written there, or ""
   std::string shared_memory_error, tcp_error, unix_error;  // "" if they work
-  std::string clock_source;                                // of the kernel; "" if unknown
+  std::string clock_source;                                // the kernel's; "" if unknown
   bool clock_synchronized = true;
   int64_t year = 0;  // according to the clock
 };
@@ -58,19 +58,19 @@ std::string TryToWrite(const std::string& directory);
 
 struct GpuFacts {
   GpuSnapshot seen;
-  std::vector<TicketText> tickets;  // of the jobs that hold or want GPUs
+  std::vector<TicketText> tickets;  // tickets of the jobs that hold or want GPUs
 
   bool job = false;        // the config or --devices describes a job that would use GPUs
   bool wanted = false;     // that job requests them explicitly
-  uint32_t workers = 0;    // on GPUs; 0: the job uses none
+  uint32_t workers = 0;    // number of workers on GPUs; 0: the job uses none
   std::string taken;       // the GPUs that could be locked now, as text
   std::string take_error;  // why they could not be locked
   std::string why_cpu;     // why the job would run on the CPU although it requests GPUs
 
-  // The description by workers that computed on the locked GPUs: the GPU, the versions of CUDA,
-  // cuBLAS and cuDNN, and the precision. Both texts are empty if no GPU could be locked.
+  // What workers on the locked GPUs reported: the GPU, the versions of CUDA, cuBLAS and cuDNN, and
+  // the precision. Both texts are empty if no GPU could be locked.
   std::string backend;
-  std::string backend_error;      // of the first GPU that failed
+  std::string backend_error;      // error of the first GPU that failed
   bool computes_wrongly = false;  // the results differ from the CPU: no run starts on that GPU
 };
 
