@@ -24,7 +24,7 @@ namespace {
 // Up to this many classes, results are counted per class by default.
 constexpr int64_t kMostClasses = 1000;
 
-// One process computes, on one GPU, or on the CPU with one thread for each configured worker.
+// One process evaluates, on one GPU, or on the CPU with one thread for each configured worker.
 std::shared_ptr<JobGpus> PlanCard(const EvalArguments& arguments, const OpenedModel& model,
                                   config::Config& config) {
   PreferTypedCpu(arguments.source.settings, config);

@@ -11,11 +11,11 @@ namespace muster {
 
 struct EvalArguments {
   EvaluationSource source;
-  bool validation_set = false;  // even if there is a test set
+  bool validation_set = false;  // use it even if there is a test set
   bool confusion = false;       // show all classes and the confusion matrix
   std::string csv;              // also write the matrix to this file; or ""
   bool json = false;
-  double wait_s = 0;  // for GPUs
+  double wait_s = 0;  // how long to wait for GPUs
   std::string worker_program;
   std::function<DataCount(const config::Config&)> count_data;
 };

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kWidth = 80;
 constexpr size_t kLongestName = 32;
-constexpr size_t kMostRows = 12;  // of classes, unless all are requested
+constexpr size_t kMostRows = 12;  // rows of classes, unless all are requested
 constexpr size_t kMostConfusions = 10;
 constexpr const char* kNone = "-";
 
@@ -163,7 +163,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// All digits that distinguish the number from its neighbours.
+// Prints as many digits as are needed to restore the number exactly.
 std::string Exact(const std::optional<double>& number) {
   return number ? fmt::format("{}", *number) : "not finite";
 }

@@ -33,7 +33,7 @@ struct EvaluationReport {
   bool average = false;
   std::string data;          // "/data/cifar10", "made-up data"
   std::string set = "test";  // or "validation"
-  int64_t images = 0;        // in the set
+  int64_t images = 0;        // number in the set
   uint32_t workers = 0, threads = 0;
   Scores scores;
   // The run's own evaluation of these weights, if there was one.
@@ -44,7 +44,8 @@ struct EvaluationReport {
   std::string csv;           // the file with the confusion matrix, or ""
 };
 
-// The evaluation of exactly these weights on the set, from the metadata of a weights file.
+// Returns the run's evaluation of exactly these weights on the set, from the metadata of a weights
+// file.
 std::optional<Scores> ReportedScores(const Metadata& metadata, const std::string& set);
 
 std::vector<std::string> EvaluationLines(const EvaluationReport& report);

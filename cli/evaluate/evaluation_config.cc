@@ -32,7 +32,7 @@ constexpr double kDeadlineSeconds = 24 * 3600;
 
 config::Config RunConfig(const EvaluationSource& source, const OpenedModel& model) {
   if (!source.config_path.empty()) {
-    std::vector<Setting> of_data;  // because a folder of photos determines the classes
+    std::vector<Setting> of_data;  // a folder of photos determines the classes
     std::ranges::copy_if(source.settings, std::back_inserter(of_data),
                          [](const Setting& setting) { return setting.path.starts_with("data."); });
     config::Config config = LoadConfig(source.config_path, of_data);

@@ -25,7 +25,7 @@ struct EvaluationSource {
 };
 
 // Returns the parts of the run's config, or of the given one, that an evaluation depends on, with
-// the settings applied; not resolved. Throws Error(kUsage), also if there is no config.
+// the settings applied; not resolved. Throws Error(kUsage), for example if there is no config.
 config::Config LoadEvaluationConfig(const EvaluationSource& source, const OpenedModel& model);
 
 struct EvaluationJob {
@@ -44,8 +44,8 @@ struct SampleSet {
 // kTest is the test set, or the validation set if there is none.
 enum class SetChoice { kTest, kValidation, kTraining };
 
-// Returns the set to evaluate. Throws Error, also if the set has no samples; kUsage if the data
-// have no validation set.
+// Returns the set to evaluate. Throws Error, for example if the set has no samples, and with kUsage
+// if the data have no validation set.
 SampleSet CountSet(const config::Config& config, SetChoice choice,
                    const std::function<DataCount(const config::Config&)>& count_data);
 

@@ -58,7 +58,7 @@ std::vector<Candidate> MostLikely(std::span<const float> outputs, ProbabilitiesB
 
 bool IsRight(std::span<const float> outputs, int64_t label) {
   const float of_label = outputs[static_cast<size_t>(label)];
-  return std::ranges::count_if(outputs, [&](float x) { return x >= of_label; }) == 1;  // itself
+  return std::ranges::count_if(outputs, [&](float x) { return x >= of_label; }) == 1;  // the label
 }
 
 namespace {
@@ -78,7 +78,8 @@ ProbabilitiesBy ProbabilitiesOf(const Graph& graph) {
   if (std::holds_alternative<SigmoidCrossEntropySpec>(loss.spec) && graph.outputs() > 1) {
     return ProbabilitiesBy::kSigmoid;
   }
-  // A network that ends in a softmax and is trained with a squared error.
+  // If a network ends in a softmax and is trained with a squared error, its outputs are already
+  // probabilities.
   const bool has_softmax = read >= 0 && std::holds_alternative<SoftmaxSpec>(
                                             graph.layers()[static_cast<size_t>(read)].spec);
   return has_softmax && std::holds_alternative<MeanSquaredErrorSpec>(loss.spec)
@@ -265,7 +266,7 @@ int ShowImages(const PredictArguments& arguments, const OpenedModel& model,
   const HeldFile list = HeldFile::OfText(paths);
   const bool as_text = !arguments.json && !arguments.csv;
   const ProbabilitiesBy by = ProbabilitiesOf(job.graph);
-  std::vector<std::string> heading;  // printed with the first image, so that errors stand alone
+  std::vector<std::string> heading;  // printed with the first image, not before an error
   const bool has_values = HasValues(job.config.data());
   if (arguments.csv) heading = {has_values ? "image,value" : "image,class,name,probability"};
   if (as_text) heading = {DescribeModel(model), ""};

@@ -19,8 +19,9 @@ struct Candidate {
 
 // How outputs become probabilities: by a softmax, by a sigmoid of each, or unchanged.
 enum class ProbabilitiesBy { kSoftmax, kSigmoid, kNothing };
-// The most likely classes first; among equals the lower number first. `outputs` are the inputs of
-// the network's loss, finite, one per class. Computes in double precision.
+// Returns the most likely classes, the most likely one first. Of equal ones, the lower number comes
+// first. `outputs` are the inputs of the network's loss: finite, and one per class. Computes in
+// double precision.
 std::vector<Candidate> MostLikely(std::span<const float> outputs, ProbabilitiesBy by, size_t count);
 // Whether the label is more likely than every other class, as an evaluation counts it.
 bool IsRight(std::span<const float> outputs, int64_t label);
@@ -29,17 +30,17 @@ struct PredictArguments {
   EvaluationSource source;
   std::vector<std::string> images;  // files and folders
   std::string samples;              // such as "0-9,17"; used if there are no images
-  bool training_set = false;        // instead of the test set
+  bool training_set = false;        // use it instead of the test set
   uint32_t top = 3;                 // classes to show per image
   bool json = false, csv = false;   // csv needs images
   std::string worker_program;
   std::function<DataCount(const config::Config&)> count_data;
 };
 
-// Lets a worker program compute the predictions. Prints images as they are done, and samples in the
-// requested order, with the same bits as an evaluation because they are computed in its blocks.
-// Writes no files. Throws Error, after the last image also if some could not be read. Call it from
-// the main thread, while there is no other thread.
+// Lets a worker program compute the predictions. Prints each image when it is done. Prints samples
+// in the requested order, with the same bits as an evaluation, because they are computed in its
+// blocks. Writes no files. Throws Error; if some images could not be read, only after the last one.
+// Call it from the main thread, while there is no other thread.
 int RunPredict(const PredictArguments& arguments);
 
 }  // namespace muster
