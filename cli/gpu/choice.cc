@@ -17,7 +17,7 @@ bool IsQuiet(const Gpu& gpu) {
   return gpu.processes.empty() && gpu.utilization.value_or(0) < kQuietPercent;
 }
 
-// The score of a group of GPUs; the least is the best.
+// The score of a group of GPUs. Lower is better.
 struct Score {
   size_t faulty = 0;   // the number of GPUs with memory errors
   size_t stirred = 0;  // the number of GPUs that are not quiet
@@ -60,7 +60,8 @@ constexpr const char* kLinkTexts[] = {
 
 }  // namespace
 
-// Greedy: grows a group from each candidate, always by the best next GPU, and takes the best group.
+// Greedy: grows a group from each candidate by adding the best next GPU, and returns the best
+// group.
 std::vector<size_t> ChooseGpus(const GpuSnapshot& snapshot, const std::vector<size_t>& candidates,
                                size_t count) {
   MUSTER_CHECK(0 < count && count <= candidates.size());

@@ -15,7 +15,7 @@ namespace muster {
 struct GpuProcess {
   pid_t pid = 0;  // in the process namespace of the driver
   std::optional<uint64_t> bytes;
-  bool computes = true;  // false: it only draws, like a desktop
+  bool computes = true;  // false: it only draws, as a desktop does
 };
 
 // One GPU, or one part of a divided GPU (MIG): the unit that a worker can have for itself.

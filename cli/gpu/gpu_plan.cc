@@ -38,7 +38,7 @@ std::vector<const Gpu*> GpusNamed(const std::string& name, const GpuSnapshot& se
   return found;
 }
 
-// The UUID of the GPU that `name` means. Throws if there is not exactly one.
+// Returns the UUID of the GPU that `name` refers to. Throws unless there is exactly one.
 std::string Resolve(const std::string& name, const GpuRequest& request, const GpuSnapshot& seen) {
   const std::vector<const Gpu*> found = GpusNamed(name, seen);
   if (found.size() == 1 && !found[0]->uuid.empty()) return found[0]->uuid;
@@ -122,8 +122,8 @@ void PlanAuto(const GpuRequest& request, const VisibleGpus& visible, GpuWish& wi
               request.origin, wish.pool.size(), among, wish.count);
 }
 
-// Without a request for GPUs: one for each requested worker, otherwise a single one, because other
-// users may share the machine.
+// Plans for a job that does not request GPUs: one GPU for each requested worker, or a single one if
+// no number is requested, because other users may share the machine.
 void PlanDefault(const GpuRequest& request, const GpuSnapshot& seen, const VisibleGpus& visible,
                  GpuWish& wish, GpuPlan& plan) {
   wish.pool = visible.uuids;

@@ -16,12 +16,12 @@ namespace muster {
 struct GpuRequest {
   DeviceWish devices;
   std::string origin;               // as the user gave it: "--devices auto:4"
-  bool typed = false;               // on the command line
+  bool typed = false;               // given on the command line
   std::optional<uint32_t> workers;  // empty if not given
   uint32_t workers_per_gpu = 1;
   double memory_fraction = 0;  // the part of a GPU's memory for each worker; 0: not given
   std::string what;            // the job, in a few words
-  // The job does not mention devices: it takes idle GPUs, if there are any.
+  // Whether the job does not mention devices. It then takes idle GPUs, if there are any.
   bool by_default = false;
   // For by_default, the UUIDs of the idle GPUs. Empty: the job waits for GPUs.
   std::optional<std::vector<std::string>> idle;
@@ -30,15 +30,15 @@ struct GpuRequest {
 struct GpuPlan {
   std::optional<GpuWish> wish;  // empty: use the CPU
   uint32_t workers = 0;         // the number of workers for these GPUs
-  std::string reason;           // for the wish, or why there is none
+  std::string reason;           // reason for the wish, or why there is none
   std::string hint;             // how to get more GPUs or none; may be empty
 };
 
 // GPUs named on the command line are used even if CUDA_VISIBLE_DEVICES hides them. Otherwise only
-// visible GPUs are used, even if the config names others. Throws Error(kUsage) for GPUs that do not
-// exist, for more GPUs than there are, and if the number of workers does not match. By default,
-// throws Error(kFailure) if only some of the GPUs that the workers need are idle, and plans the CPU
-// if none is.
+// visible GPUs are used, even if the config names others. Throws Error(kUsage) if GPUs do not
+// exist, if more are requested than there are, or if the number of workers does not match. By
+// default, throws Error(kFailure) if only some of the GPUs that the workers need are idle, and
+// plans the CPU if none is idle.
 GpuPlan PlanGpus(const GpuRequest& request, const GpuSnapshot& seen, const VisibleGpus& visible);
 
 }  // namespace muster

@@ -46,7 +46,7 @@ WorkerPlace PlaceOf(const Gpu& gpu) {
       if (core < CPU_SETSIZE && CPU_ISSET(core, &ours)) place.cores.push_back(core);
     }
   }
-  // Without cores on that node, its memory would only be farther away.
+  // If the worker has no core on that node, the node's memory would only be farther away.
   if (!place.cores.empty() && !gpu.memory_nodes.empty()) place.memory_node = gpu.memory_nodes[0];
   return place;
 }
@@ -83,7 +83,7 @@ JobGpus::JobGpus(const config::Config& config, const std::string& config_path,
   named_ = request.devices.kind == DeviceWish::Kind::kNamed;
   if (request.by_default) {
     if (worker.has_backend() && !unused_.empty()) return;
-    if (worker.convolution() == config::Worker::DIRECT) return;  // only exists on the CPU
+    if (worker.convolution() == config::Worker::DIRECT) return;  // exists only on the CPU
   } else if (!request.devices.WantsCards()) {
     return;
   }
@@ -139,7 +139,7 @@ std::vector<std::string> JobGpus::Lines() const {
   return lines;
 }
 
-// In an exclusive mode, the second worker on a GPU could not start, unless MPS serves them all.
+// In exclusive mode, a second worker on the GPU could not start, unless MPS serves all of them.
 void JobGpus::CheckComputeModes() const {
   if (workers_per_gpu_ == 1) return;
   const char* const pipes = std::getenv("CUDA_MPS_PIPE_DIRECTORY");

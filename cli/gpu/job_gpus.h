@@ -17,23 +17,23 @@ namespace muster {
 struct GpuTerms {
   std::string typed;   // the option that set worker.devices on the command line, or ""
   bool waits = false;  // --wait: wait for busy GPUs
-  // Why no worker could compute on a GPU (WhyNoGpuBackend), or "". A job that does not mention
-  // devices takes no GPUs then.
+  // Why no worker could compute on a GPU (WhyNoGpuBackend), or "". If set, a job that does not
+  // mention devices takes no GPUs.
   std::string no_backend;
 };
 
 class JobGpus {
  public:
-  // Takes a config that is not resolved yet. Throws Error(kUsage). Throws Error(kFailure) if there
-  // is no GPU but the job or CUDA_VISIBLE_DEVICES names one or the job has
-  // worker.soft_placement=false, or if fewer are idle than its workers need.
+  // `config` is not resolved yet. Throws Error(kUsage). Throws Error(kFailure) if there is no GPU
+  // although the job or CUDA_VISIBLE_DEVICES names one or worker.soft_placement is false, or if
+  // fewer GPUs are idle than the workers need.
   JobGpus(const config::Config& config, const std::string& config_path, const GpuTerms& terms);
 
   // Whether the job requests GPUs, or would take idle ones.
   bool asked() const { return asked_; }
   // Whether there are GPUs to take.
   bool wanted() const { return plan_.wish.has_value(); }
-  uint32_t workers() const { return plan_.workers; }     // for these GPUs
+  uint32_t workers() const { return plan_.workers; }     // number of workers for these GPUs
   const std::string& origin() const { return origin_; }  // how they were requested
   bool named() const { return named_; }  // by index or UUID, in the job or the environment
   // Why the workers do not use the GPUs that the job takes; "" if they do.
@@ -42,12 +42,13 @@ class JobGpus {
   // See TakeGpus. Throws Error.
   void Take(const TakeOptions& options);
 
-  // For the header: the GPUs with a reason, or why there are none. Empty if none were requested.
+  // Lines for the header: the GPUs with a reason, or why there are none. Empty if none were
+  // requested.
   std::vector<std::string> Lines() const;
   // One for each rank; empty on the CPU.
   std::vector<WorkerPlace> Places() const;
-  // Where to run the replacement for an ended worker: on the same GPU. If that is lost, takes
-  // another GPU that the job may use and that is idle.
+  // Returns where to run the replacement of a worker that ended: on the same GPU. If that GPU is
+  // lost, takes another idle GPU that the job may use.
   WorkerPlace PlaceAgain(uint32_t rank);
 
  private:

@@ -97,8 +97,8 @@ LockFolder LockFolder::OfHost() {
 }
 
 // Opens without O_CREAT, which fs.protected_regular forbids on another user's file in such a
-// folder, and only for reading, because other users' files are not writable. A link or a pipe in
-// its place must neither lead elsewhere nor block.
+// folder, and only for reading, because other users' files are not writable. If there is a link or
+// a pipe in its place, opening it must not follow the link or block.
 UniqueFd LockFolder::Open(const std::string& name) const {
   return UniqueFd(
       ::open(File(name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));

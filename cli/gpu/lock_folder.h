@@ -1,9 +1,9 @@
-// The lock files that the jobs of all users of this host share its GPUs by.
+// The lock files with which the jobs of all users of this host share its GPUs.
 //
 // There is one file for each GPU (muster-gpu-<UUID>.lock) and one for each job that wants or has
-// GPUs (muster-gpu-job-…, see ticket.h). Its user has locked it. The lock (flock) belongs to the
-// open file: it holds while any process has that open, even an inherited copy, and the kernel
-// releases it when the last one ends, even by a crash.
+// GPUs (muster-gpu-job-…, see ticket.h). The file is locked while the GPU is used or the job runs.
+// The lock (flock) belongs to the open file: it holds while any process has the file open, even an
+// inherited copy, and the kernel releases it when the last one ends, even by a crash.
 #pragma once
 
 #include <string>
@@ -12,10 +12,10 @@
 
 namespace muster {
 
-// A folder like /tmp: every user may make files in it, but not remove those of others.
+// A folder like /tmp: every user may create files in it, but not remove those of others.
 class LockFolder {
  public:
-  // For tests, any such folder. Throws Error(kFailure) for other folders.
+  // Uses any such folder, for tests. Throws Error(kFailure) for other folders.
   explicit LockFolder(std::string path);
 
   // The folder of this host, the same for every user: /run/lock if that is such a folder, otherwise
@@ -25,17 +25,18 @@ class LockFolder {
   const std::string& path() const { return path_; }
   std::string File(const std::string& name) const { return path_ + "/" + name; }
 
-  // Opens a file of any user for reading, but no link. Invalid, with errno, if that fails.
+  // Opens a file of any user for reading, but does not follow links. If that fails, returns an
+  // invalid descriptor and sets errno.
   UniqueFd Open(const std::string& name) const;
-  // Atomically makes a locked file with this text, which all users may read but only this user may
-  // write. Invalid if the file exists. Throws Error(kFailure).
+  // Atomically creates a locked file with this text, which all users may read but only this user
+  // may write. Returns an invalid descriptor if the file exists. Throws Error(kFailure).
   UniqueFd Make(const std::string& name, const std::string& text) const;
 
-  // Locks this GPU for this process and those that inherit the file. Invalid if it is locked.
-  // Throws Error(kFailure) if locking does not work at all.
+  // Locks this GPU for this process and those that inherit the file. Returns an invalid descriptor
+  // if the GPU is locked. Throws Error(kFailure) if locking does not work at all.
   UniqueFd LockGpu(const std::string& uuid) const;
-  // The holder of the lock of a GPU without a ticket, as far as this process can see:
-  // "anna's flock /run/lock/… (pid 4242)"; "" if it is not locked.
+  // Describes who has locked a GPU without a ticket, as far as this process can see: "anna's flock
+  // /run/lock/… (pid 4242)"; "" if it is not locked.
   std::string LockHolder(const std::string& uuid) const;
 
  private:

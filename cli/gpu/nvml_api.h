@@ -1,8 +1,7 @@
-// Declarations of the part of NVML that Muster calls. NVML's own header belongs to the CUDA
-// toolkit, which is not needed to build Muster. Names, numbers and layouts are those of the
-// documented binary interface (docs.nvidia.com, "NVML API Reference"). It only grows: changed
-// functions get new names
-// (_v2, _v3).
+// Declares the part of NVML that Muster calls. NVML's own header belongs to the CUDA toolkit, which
+// is not needed to build Muster. Names, numbers and layouts follow the documented binary interface
+// (docs.nvidia.com, "NVML API Reference"). That interface only grows: changed functions get new
+// names (_v2, _v3).
 #pragma once
 
 #include <dlfcn.h>
@@ -29,7 +28,7 @@ struct Memory {
 
 struct MemoryV2 {
   unsigned version;
-  unsigned long long total, reserved, free, used;  // used: excludes it, like nvidia-smi
+  unsigned long long total, reserved, free, used;  // used: excludes that memory, as in nvidia-smi
 };
 inline constexpr unsigned kMemoryV2 = sizeof(MemoryV2) | (2u << 24);
 
@@ -37,7 +36,7 @@ struct Utilization {
   unsigned gpu, memory;  // percent
 };
 
-// Filled by _v2 and _v3 of the calls that list processes.
+// Filled in by _v2 and _v3 of the calls that list processes.
 struct ProcessInfo {
   unsigned pid;
   unsigned long long used_bytes;  // all ones: unknown
@@ -51,7 +50,7 @@ inline constexpr int kComputeProhibited = 2;  // a compute mode
 inline constexpr int kComputeExclusive = 3;   // a compute mode: EXCLUSIVE_PROCESS
 inline constexpr int kEccUncorrected = 1;     // a kind of memory error
 inline constexpr int kEccVolatile = 0;        // a counter: since the driver was loaded
-inline constexpr int kP2pNvlink = 2;          // a question about a pair
+inline constexpr int kP2pNvlink = 2;          // a query about a pair of GPUs
 inline constexpr int kP2pOk = 0;              // its answer
 inline constexpr unsigned kAffinityNode = 0;  // a scope
 // Levels of nvmlDeviceGetTopologyCommonAncestor.

@@ -17,7 +17,7 @@ namespace {
 constexpr unsigned kMostCards = 256;
 constexpr unsigned kHottest = 200;      // degrees; higher readings are invalid
 constexpr double kMostWatts = 100'000;  // higher readings are invalid
-constexpr unsigned kMostParts = 64;     // of one GPU
+constexpr unsigned kMostParts = 64;     // parts of one GPU
 constexpr unsigned kMostNodes = 1024;
 
 std::string ErrorOf(const Api& api, Result result) {
@@ -116,7 +116,7 @@ void AddProcesses(Result (*list)(Device, unsigned*, ProcessInfo*), Device device
   for (const ProcessInfo& process : found) {
     const auto pid = static_cast<pid_t>(process.pid);
     if (std::ranges::any_of(all, [pid](const GpuProcess& known) { return known.pid == pid; })) {
-      continue;  // it also draws
+      continue;  // already listed, because it also computes
     }
     GpuProcess seen{.pid = pid, .computes = computes};
     if (process.used_bytes != kBytesUnknown) seen.bytes = process.used_bytes;
@@ -137,8 +137,8 @@ std::vector<int> ReadSet(Result (*read)(Device, unsigned, unsigned long*, unsign
   return numbers;
 }
 
-// Numbers that NVML does not report, or that are impossible, stay empty. Without a UUID or its
-// memory, the GPU has its `trouble` set.
+// Numbers that NVML does not report, or that are impossible, stay empty. If the UUID or the memory
+// cannot be read, sets the GPU's `trouble`.
 Gpu ReadCard(const Api& api, Device device, const std::string& index) {
   Gpu gpu{.index = index};
   std::string trouble;

@@ -13,7 +13,7 @@ struct ProcessText {
   pid_t pid = 0;
   bool seen = false;                 // it exists in this process namespace
   std::string user;                  // its owner's name, or number
-  std::string command;               // its command line, cut short, without control characters
+  std::string command;               // its command line, truncated, without control characters
   std::optional<std::time_t> since;  // its start time
 };
 

@@ -20,7 +20,7 @@ namespace {
 constexpr double kTurnSeconds = 0.002;  // the poll interval while an earlier job chooses
 constexpr double kWaitSeconds = 0.5;    // the poll interval while GPUs are busy
 
-constexpr std::chrono::seconds kNewsInterval{60};  // between lines about the wait
+constexpr std::chrono::seconds kNewsInterval{60};  // between messages about the wait
 
 using QueueClock = std::chrono::steady_clock;
 
@@ -84,7 +84,7 @@ class Taker {
     });
   }
 
-  // The pool without all GPUs that earlier jobs may take, even ones that are busy.
+  // Returns the pool without the GPUs that earlier jobs may take, even if those are busy.
   std::vector<std::string> LeftBy(const std::vector<TicketText>& before) const {
     std::set<std::string> theirs;
     for (const TicketText& other : before) {
@@ -119,7 +119,7 @@ class Taker {
     return {.others_choose = others_choose};
   }
 
-  // In the order of `uuids`.
+  // Returns the idle GPUs, in the order of `uuids`.
   std::vector<size_t> IdleOf(const GpuSnapshot& seen, const std::vector<std::string>& uuids) const {
     std::vector<size_t> idle;
     for (const std::string& uuid : uuids) {
@@ -165,7 +165,7 @@ class Taker {
   }
 
   // Reports changes, but at most once per kNewsInterval, because memory use and temperatures change
-  // all the time.
+  // constantly.
   void SayNews(const Ticket& ticket, double at_most_s) {
     if (QueueClock::now() < next_news_) return;
     next_news_ = QueueClock::now() + kNewsInterval;
@@ -187,7 +187,7 @@ class Taker {
     return line;
   }
 
-  // A suggestion that would start at once, or "".
+  // Suggests options with which the job would start at once. Returns "" if there are none.
   std::string WouldStart(const GpuSnapshot& seen) const {
     const std::vector<std::string> idle = IdleGpus(seen, folder_, wish_.pool, wish_.free_share);
     if (idle.empty() || idle.size() >= wish_.count) return "";

@@ -22,8 +22,8 @@ namespace {
 
 constexpr const char* kPrefix = "muster-gpu-job-";
 constexpr size_t kMostTicketBytes = 1 << 17;
-constexpr int64_t kMostWanted = 1 << 20;    // GPUs of a valid ticket
-constexpr std::time_t kAsleepSeconds = 30;  // without a Beat()
+constexpr int64_t kMostWanted = 1 << 20;    // maximum number of GPUs of a valid ticket
+constexpr std::time_t kAsleepSeconds = 30;  // a job without a Beat() for this long is asleep
 
 std::string NewName() {
   timespec now{};
@@ -45,7 +45,7 @@ int64_t NumberIn(const std::string& text, int64_t most) {
   return 0 < number && number <= most ? number : 0;
 }
 
-// Ignores unknown lines: later versions may write them.
+// Ignores unknown lines, because later versions may write them.
 TicketText Parse(const std::string& text) {
   TicketText ticket;
   std::istringstream lines(text);

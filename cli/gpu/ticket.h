@@ -1,5 +1,5 @@
-// The queue of jobs on this host that want or have GPUs: their order, and who uses which GPU since
-// when.
+// The queue of jobs on this host that want or have GPUs. It records their order, and which job has
+// held which GPU since when.
 #pragma once
 
 #include <sys/types.h>
@@ -15,25 +15,25 @@ namespace muster {
 
 enum class TicketState : char {
   kTaking = 'T',   // looking for GPUs right now
-  kWaiting = 'W',  // there were not enough
+  kWaiting = 'W',  // found too few GPUs
   kHolding = 'H',  // has its GPUs
 };
 
 // The content of a ticket, in a file that only the job's user can write.
 struct TicketText {
-  std::string name;  // of the file; the queue is in the order of the names
+  std::string name;  // name of the file; the queue is sorted by it
   TicketState state = TicketState::kTaking;
-  pid_t pid = 0;                  // of the launcher
-  size_t wants = 0;               // GPUs
+  pid_t pid = 0;                  // pid of the launcher
+  size_t wants = 0;               // number of GPUs
   std::string what;               // "launch configs/cifar10.txtpb"
   std::vector<std::string> gpus;  // UUIDs of the GPUs that it has or, before that, may take
   // From the status of the file.
   uid_t user = 0;
-  std::time_t changed = 0;  // if it holds GPUs: since when
+  std::time_t changed = 0;  // for kHolding, when the job got its GPUs
   bool asleep = false;      // its job is stopped (Ctrl-Z): others need not wait for it
 };
 
-// A locked file. If the lock is free, the job is gone, however it ended. Owned by one thread.
+// A locked file. The lock is released when the job ends, however it ends. Owned by one thread.
 class Ticket {
  public:
   // Joins the end of the queue. Removes tickets that earlier jobs of this user (for root: of all

@@ -15,7 +15,7 @@ constexpr double kUnseenShare = 0.1;
 // A job that wants a whole GPU gets at most this share, because the driver reserves some memory.
 constexpr double kMostShare = 0.95;
 
-// "" for the MPS server, which computes nothing itself: its clients are listed, too.
+// Returns "" for the MPS server, which computes nothing itself; its clients are listed, too.
 std::string ProcessWords(pid_t pid) {
   const ProcessText text = DescribeProcess(pid);
   if (text.command.starts_with("nvidia-cuda-mps-server")) return "";
@@ -51,7 +51,7 @@ std::string WhyBusy(const Gpu& gpu, double free_share) {
   }
   if (gpu.temperature && gpu.slowdown_temperature &&
       *gpu.temperature >= *gpu.slowdown_temperature) {
-    return fmt::format("it is too hot: {} degrees, it slows down at {}", *gpu.temperature,
+    return fmt::format("it is too hot: {} degrees; it slows down at {}", *gpu.temperature,
                        *gpu.slowdown_temperature);
   }
   return "";

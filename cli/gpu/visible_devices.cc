@@ -30,7 +30,7 @@ constexpr int kInvalidDevice = 101;      // CUDA_VISIBLE_DEVICES names an unknow
 
 using Uuid = std::array<char, 16>;
 
-// Asks the driver. Returns false if it fails.
+// Queries the driver. Returns false if that fails.
 bool ListUuids(const char* library, std::vector<Uuid>& uuids) {
   void* const cuda = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);
   if (cuda == nullptr) return false;
@@ -83,7 +83,8 @@ std::string Digits(const std::string& uuid) {
   return digits;
 }
 
-// The UUIDs of the GPUs that the driver names. A GPU that NVML does not report cannot be locked.
+// Returns the UUIDs of the GPUs that the driver lists. A GPU that NVML does not report cannot be
+// locked.
 std::vector<std::string> Matched(const std::vector<std::string>& answered,
                                  const GpuSnapshot& seen) {
   std::vector<std::string> uuids;
@@ -107,7 +108,7 @@ std::optional<std::vector<std::string>> AskCuda(const char* library) {
   const pid_t child = ::fork();
   if (child == 0) AnswerInChild(write_end.get(), parent, library);
   if (child < 0) {
-    throw Error(ExitCode::kFailure, "cannot start a process that asks CUDA: {}", ErrorText(errno));
+    throw Error(ExitCode::kFailure, "cannot start a process to query CUDA: {}", ErrorText(errno));
   }
   write_end.Reset();
   // The child writes all UUIDs at once, or none.
@@ -141,7 +142,7 @@ VisibleGpus ReadVisibleDevices(
   }
   visible.limited = true;
   visible.value = OneLine(value, 200);
-  if (*value == '\0' || seen.gpus.empty()) return visible;  // none
+  if (*value == '\0' || seen.gpus.empty()) return visible;  // no GPU is visible
   const std::optional<std::vector<std::string>> answer = ask();
   visible.no_driver = !answer;
   if (answer) visible.uuids = Matched(*answer, seen);

@@ -12,12 +12,12 @@ namespace muster {
 
 struct VisibleGpus {
   bool limited = false;            // whether the variable is set
-  std::string value;               // of the variable
-  std::vector<std::string> uuids;  // of the visible GPUs, in its order; of all, if not limited
+  std::string value;               // value of the variable
+  std::vector<std::string> uuids;  // visible GPUs in the variable's order; all GPUs if not limited
   bool no_driver = false;          // the CUDA driver did not answer
 
-  // Whether it names GPUs and the first does not exist. Other values, such as NoDevFiles, mean
-  // none.
+  // Whether the variable names GPUs but the first one does not exist. Other values, such as
+  // NoDevFiles, make no GPU visible.
   bool NamesMissing() const {
     const bool names = value.starts_with("GPU-") || value.starts_with("MIG-") ||
                        (!value.empty() && '0' <= value[0] && value[0] <= '9');
@@ -25,16 +25,16 @@ struct VisibleGpus {
   }
 };
 
-// The GPUs that CUDA offers to a process with this environment, in CUDA's order, as the 32
+// Returns the GPUs that CUDA offers to a process with this environment, in CUDA's order, as the 32
 // hexadecimal digits of their UUIDs. Loads the CUDA driver library in a child process, to keep it
-// out of this one. Nothing if the driver is missing, fails, crashes, or does not answer in time.
-// Call it while this process has one thread.
+// out of this one. Returns nothing if the driver is missing, fails, crashes, or does not answer in
+// time. Call it while this process has one thread.
 std::optional<std::vector<std::string>> AskCuda(const char* library);
 
-// The GPUs that `value` (null: not set) leaves visible. Integers count in CUDA's order, a UUID may
-// be shortened, and the list ends at the first unknown entry: only the driver knows these rules, so
-// `ask` asks it (AskCuda). If it does not answer, no GPU is visible, because no program could use
-// one.
+// Returns the GPUs that `value` (null: not set) leaves visible. Integers count in CUDA's order, a
+// UUID may be shortened, and the list ends at the first unknown entry. Only the driver knows these
+// rules, so `ask` queries it (AskCuda). If it does not answer, no GPU is visible, because no
+// program could use one.
 VisibleGpus ReadVisibleDevices(const char* value, const GpuSnapshot& seen,
                                const std::function<std::optional<std::vector<std::string>>()>& ask);
 
