@@ -80,8 +80,8 @@ std::string WriteAgain(const Model& model, const std::string& run_dir) {
   return "";
 }
 
-// The files that the run has written, and those that it failed to write at its end (on a full
-// disk, for example) but that a checkpoint holds.
+// The files that the run has written, and those that it could not write at its end, for example on
+// a full disk, but that a checkpoint can restore.
 std::vector<Model> ModelsOf(const config::Config& config, int64_t last_step, const RunEnd& end,
                             const std::string& run_dir) {
   const bool use_average = config.evaluation().use_ema();

@@ -12,9 +12,9 @@ namespace muster {
 
 // Returns nothing if work is left with these settings: more steps, or a last line or newest
 // checkpoint that is damaged. Otherwise prints that the run is complete and how to train longer,
-// and restores damaged or missing weights files from checkpoints; nothing else changes. kFailure:
-// no checkpoint holds some of them. Throws Error(kUsage) if the run cannot continue with these
-// settings.
+// and restores damaged or missing weights files from checkpoints. Changes nothing else. Returns
+// kFailure if no checkpoint holds some of these weights. Throws Error(kUsage) if the run cannot
+// continue with these settings.
 std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setting>& settings);
 
 // Whether a run without checkpoints has reached its end, all its weights files are intact, and

@@ -181,8 +181,8 @@ FailureCause FindFailureCause(const std::vector<EndedProcess>& ended, const Obse
   }
   if (ended.empty()) return {.failure = {.what = "the server reported a failure and did not exit"}};
   const EndedProcess& process = ended[cause.value_or(0)];
-  // Without a cause, all that ended are victims: the process that they lost may be stopped or
-  // stuck.
+  // Without a cause, every process that ended is a victim. The process that they lost may be
+  // stopped or stuck.
   const char* const found = cause ? "" : "no process failed by itself; the first to give up: ";
   JobFailure failure{.code = CodeOf(process.end),
                      .what = found + DescribeEnd(process, at, words_of(process.rank))};

@@ -25,13 +25,13 @@ struct EndedProcess {
   ChildEnd end;
 };
 
-// The index in `ended` (in order of their ends) of the process that failed first; empty if each
-// process was asked to end or was a victim. `reported_rank` is the worker that the server blames,
-// or -1. It decides between processes that ended at the same moment, and whether a worker that
-// ended with exit code 0 left too early.
+// Returns the index in `ended` of the process that failed first; empty if each process was told to
+// end or was a victim. `ended` is in the order in which the processes ended. `reported_rank` is the
+// worker that the server blames, or -1. It decides between processes that ended at the same moment,
+// and whether a worker that ended with exit code 0 left too early.
 std::optional<size_t> FindCause(const std::vector<EndedProcess>& ended, int reported_rank);
 
-// The signal that killed the server; empty if it ended otherwise, or was asked to end.
+// The signal that killed the server; empty if it ended otherwise, or was told to end.
 std::optional<int> SignalOfServer(const std::vector<EndedProcess>& ended);
 
 // "rank 1 (pid 4242)", "server (pid 4241)"
@@ -72,15 +72,16 @@ std::string DescribeSilence(const Observed& observed, const std::string& at);
 // The failure that the server reports. An unknown exit code becomes kProcessDied.
 JobFailure FailureOf(const events::Failure& reported);
 
-// The cause of a failed job. The log to show is that of its rank.
+// The cause of a failed job. The log of failure.rank is the one to show.
 struct FailureCause {
   JobFailure failure;
   bool in_server_words = false;  // the failure is the server's own report
   bool server_is_stuck = false;
 };
 
-// A process that gave up waiting for a stuck server is a victim, too. `reported` is the server's
-// report, if it sent one. `words_of` finds the error that a process wrote to its log.
+// Finds the cause. A process that gave up waiting for a stuck server is a victim, too. `reported`
+// is the server's report, if it sent one. `words_of` finds the error that a process wrote to its
+// log.
 FailureCause FindFailureCause(const std::vector<EndedProcess>& ended, const Observed& observed,
                               const std::optional<JobFailure>& reported, const std::string& at,
                               const std::function<std::string(int rank)>& words_of);

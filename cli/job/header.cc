@@ -130,8 +130,8 @@ std::string UpdateText(const config::Config& config) {
   return text;
 }
 
-// What the accuracy decides during the run. Accuracy on the images that decided is optimistic, so
-// the header names them.
+// Lists what the accuracy decides during the run. Accuracy is optimistic on the images that decide,
+// so the header names them.
 std::string ChoiceText(const config::Config& config) {
   std::string chosen = "the best weights";
   if (config.learning_rate().type() == config::LearningRate::PLATEAU)
@@ -140,7 +140,7 @@ std::string ChoiceText(const config::Config& config) {
   return chosen;
 }
 
-// The row about the set that makes these choices.
+// Returns the row that names the set on which these choices are based.
 std::string ChoiceRow(const config::Config& config, const DataCount& data) {
   const config::Evaluation& evaluation = config.evaluation();
   if (evaluation.every_epochs() == 0 && evaluation.every_steps() == 0) return "";

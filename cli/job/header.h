@@ -19,13 +19,13 @@
 namespace muster {
 
 struct HeaderOptions {
-  int cores = 1;         // of this host, for the workers
+  int cores = 1;         // cores of this host for the workers
   bool by_hand = false;  // the workers are started by hand
   std::string memory;    // a warning, or ""
   DataCount data = {};
   std::string resumed = {};                       // the progress of a resumed run, or ""
   std::vector<std::string> cards = {};            // the workers' GPUs, or why they have none
-  std::vector<std::string> initial_weights = {};  // their source
+  std::vector<std::string> initial_weights = {};  // the source of the initial weights
   bool all_of_bits = false;                       // also print what the bits depend on
 };
 
@@ -37,7 +37,7 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
 // The optimizer, the schedule and the rate, with its scaling by the number of workers:
 // "SGD, COSINE 0.4 = 0.1 (base) x 4/1 (LINEAR scaling of workers / base_workers)".
 std::string LearningRateText(const config::Config& config);
-// The same, with warm-up, weight decay, clipping and moving average.
+// LearningRateText with warm-up, weight decay, clipping and moving average.
 std::string UpdateText(const config::Config& config);
 
 // The cores that a process of this host may use, as "0-3,8"; "-" if unknown.

@@ -25,8 +25,8 @@ struct CardTerms {
   double wait_s = 0;
 };
 
-// Plans the GPUs, and sets what follows from them in `config`, which is not resolved yet. Throws
-// what JobGpus throws, and Error(kUsage) for --wait without GPUs.
+// Plans the GPUs and applies the settings that follow from them to `config`, which is not resolved
+// yet. Throws what JobGpus throws, and Error(kUsage) for --wait without GPUs.
 std::shared_ptr<JobGpus> PlanCards(const CardTerms& terms, config::Config& config);
 
 // Print messages about GPUs, of one or more lines. The first writes to standard output; the second

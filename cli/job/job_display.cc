@@ -113,7 +113,7 @@ std::string JobDisplay::AtStep() const {
 }
 
 void JobDisplay::OnEvent(const events::Event& event) {
-  // The caller of a replay shows its results.
+  // The caller shows the results of a replay.
   if (!plan_.replay.empty() && event.kind_case() != events::Event::kProgress &&
       event.kind_case() != events::Event::kWarning &&
       event.kind_case() != events::Event::kMemberChange) {

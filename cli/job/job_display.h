@@ -26,14 +26,14 @@ class JobDisplay {
 
   void OnEvent(const events::Event& event);
 
-  // Another server resumes the run; its progress is still unknown.
+  // Called when another server resumes the run. Its progress is still unknown.
   void BeginAgain() { progress_.clear_at(); }
   // The number of servers that reported resuming the run of a lost server.
   int64_t restarts_told() const { return restarts_told_; }
   // Whether any worker reported that it computes on a GPU.
   bool on_gpus() const { return on_gpus_; }
 
-  std::optional<int64_t> step() const;  // the last one reported
+  std::optional<int64_t> step() const;  // the last reported step
   // " at step 57 of 3,910", or "" before the first step.
   std::string AtStep() const;
 
@@ -52,7 +52,7 @@ class JobDisplay {
   bool on_gpus_ = false;
 };
 
-// "rank 1", "ranks 1, 3 and 4"; long lists are cut.
+// "rank 1", "ranks 1, 3 and 4"; long lists are truncated.
 std::string RankList(std::span<const uint32_t> ranks);
 
 // step 57/3,910  epoch 0.15/10  loss 1.901  accuracy 31.0 %  1,200 images/s  waiting 2 %
@@ -61,7 +61,7 @@ std::string RankList(std::span<const uint32_t> ranks);
 // ones are always omitted.
 std::string ProgressLine(const events::Progress& progress, int width);
 
-// The same for a permanent line, in columns of fixed width, with no part dropped.
+// Like ProgressLine, but for a permanent line, in columns of fixed width, with no part dropped.
 std::string IntervalLine(const events::Progress& progress);
 
 // epoch 1.00  step 391  test accuracy 55.12 %  test loss 1.2842

@@ -17,14 +17,14 @@
 
 namespace muster {
 
-inline constexpr double kNever = 1e300;  // on the supervisor's clock
+inline constexpr double kNever = 1e300;  // a time on the supervisor's clock
 
-// The loss of a server, to a signal from outside the job or to silence. Its files are intact, so
-// another server can resume from them. Unlike a wrong config, missing data or a NaN, such a failure
-// need not happen again.
+// The loss of a server that a signal from outside the job has killed, or that became silent. Its
+// files are intact, so another server can resume from them. Unlike a wrong config, missing data or
+// a NaN, such a failure need not happen again.
 struct ServerLoss {
   std::string cause;            // "signal 9", "silent"
-  std::optional<int64_t> step;  // the last one reported
+  std::optional<int64_t> step;  // the last reported step
   double at = 0;                // seconds, on CLOCK_MONOTONIC
 };
 
@@ -40,7 +40,7 @@ struct JobPlan {
   std::string bind;      // the address that the server listens at; empty: `endpoint`
   std::string token;
   bool resume = false;             // the server resumes from the newest checkpoint
-  std::vector<ServerLoss> losses;  // of earlier servers, for the next one to record
+  std::vector<ServerLoss> losses;  // losses of earlier servers, for the next one to record
   // The worker changes under those servers, and how workers ended: see JobOutcome.
   events::Summary changes;
   std::map<int64_t, std::string> ends;
@@ -62,8 +62,8 @@ class Members {
  public:
   virtual ~Members() = default;
 
-  // Called once, when the server listens. Throws Error if a worker cannot be started; the ones
-  // before it are members then.
+  // Called once, when the server listens. Throws Error if a worker cannot be started; the workers
+  // started before it stay members.
   virtual void StartWorkers(const std::string& endpoint) = 0;
 
   // Starts a replacement for the worker of this rank, which has ended. Throws Error.
@@ -90,7 +90,7 @@ struct JobOutcome {
   int stop_signal = 0;  // the signal that ended the job, or 0
   std::optional<JobFailure> failure;
   std::string server_said;  // the server's report of the failure, if it differs from `failure`
-  std::string log_path;     // of the process that failed
+  std::string log_path;     // log of the process that failed
   std::optional<events::Summary> summary;
   std::optional<ServerLoss> lost_server;  // set if the failure is the loss of the server
   std::string not_restarted;              // why the lost server was not restarted

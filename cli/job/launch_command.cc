@@ -80,8 +80,8 @@ void ForgetOwnDirectory(config::Config& config, const LaunchArguments& arguments
   }
 }
 
-// A worker takes a while to compute its memory. It is asked only if the known minimum is a large
-// part of this machine's memory.
+// Asking a worker for its memory takes a while, so this is done only if the known minimum is a
+// large part of this machine's memory.
 void CheckLargeJob(const LaunchArguments& arguments, const PreparedJob& job) {
   const MachineMemory machine = ReadMachineMemory();
   if (4 * LeastMemoryOf(job.config, job.graph).all() < machine.all) return;
@@ -127,7 +127,7 @@ config::Config LoadWritten(const LaunchArguments& arguments) {
   return config;
 }
 
-// The first steps of a run and of a dry run.
+// The first steps, which a run and a dry run share.
 PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   config::Config config = LoadWritten(arguments);
   PreferTypedCpu(arguments.settings, config);
@@ -170,7 +170,7 @@ int RunLaunch(const LaunchArguments& as_asked) {
   }
   CheckPrograms(arguments);
   const uint32_t workers = job.config.cluster().workers();
-  // The server's limit is that of this process.
+  // The server inherits the limit of this process.
   RequireOpenFiles(fmt::format("a job of {}", Plural(int64_t{workers}, "worker")),
                    OpenFilesOfServer(workers));
   if (arguments.by_hand) CheckWorkersByHand(*arguments.by_hand);

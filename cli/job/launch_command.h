@@ -19,8 +19,8 @@ class SignalSource;
 
 struct LaunchArguments {
   std::string config_path;
-  std::shared_ptr<const HeldFile> held_config = {};  // backs config_path if it is not on a disk
-  std::vector<Setting> settings;                     // --set and the options that stand for it
+  std::shared_ptr<const HeldFile> held_config = {};  // file at config_path, if it is not on a disk
+  std::vector<Setting> settings;                     // --set and its shorthands
   std::string server_program, worker_program;
   std::string resume;  // the directory of the run to resume, instead of config_path
   // Resume the run in run.dir if it has a checkpoint; otherwise start it there.
@@ -34,8 +34,8 @@ struct LaunchArguments {
   std::function<DataCount(const config::Config&)> count_data;
   // Measures mean and stddev for data.preprocess.measure_mean_stddev. Returns lines to print.
   std::function<std::vector<std::string>(config::Config&)> measure;
-  // Replaces the run: gets the job when it is checked and has its GPUs, and returns the exit code.
-  // The config is then that of an earlier run.
+  // Called instead of running the job, when the job has been checked and has its GPUs. Returns the
+  // exit code. In this case, the config is that of an earlier run.
   std::function<int(const PreparedJob& job, SignalSource& signals)> in_place_of_run;
 };
 

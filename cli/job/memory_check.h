@@ -1,5 +1,5 @@
 // Checks whether a job fits into this machine before it starts. `muster launch --dry-run` is more
-// exact: it asks a worker, which builds its kernels for that.
+// exact: it runs a worker, which builds its kernels and reports their memory.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ namespace muster {
 
 // The memory of this machine, or of the control group of this process if that is less. In bytes.
 struct MachineMemory {
-  double all = 0;        // with swap
-  double available = 0;  // now, without it
+  double all = 0;        // including swap
+  double available = 0;  // available now, without swap
 };
 MachineMemory ReadMachineMemory();
 
-// The least that a job needs, in bytes: weights, gradients, optimizer state, outputs that layers
+// The minimum memory of a job, in bytes: weights, gradients, optimizer state, outputs that layers
 // keep for the backward pass, and the sample order. The job uses more.
 struct LeastMemory {
   double server = 0, each_worker = 0;
@@ -30,7 +30,7 @@ struct LeastMemory {
 // `config` is resolved.
 LeastMemory LeastMemoryOf(const config::Config& config, const Graph& graph);
 
-// The same, but with everything that the worker reported.
+// Like LeastMemoryOf, but includes everything that the worker reported.
 LeastMemory WholeMemoryOf(const config::Config& config, const Graph& graph,
                           const std::vector<MemoryRow>& worker);
 

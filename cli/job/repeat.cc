@@ -271,8 +271,8 @@ class Series {
     if (trouble_.empty()) lines.push_back("  results        " + base_.shown() + "/repeat.json");
     if (ended_) {
       lines.insert(lines.end(), {"",
-                                 "A series cannot be resumed as a whole. Above the table is how to "
-                                 "resume its last run."});
+                                 "A series cannot be resumed as a whole. The lines above the table "
+                                 "show how to resume its last run."});
       if (const auto left = arguments_.repeat - std::ssize(runs_); left > 0) {
         lines.emplace_back("To run the rest, with your other options:");
         lines.push_back(fmt::format("  muster launch {} --seed {} --repeat {} --run-dir ANOTHER",
@@ -296,7 +296,7 @@ class Series {
 
   const LaunchArguments& arguments_;
   PreparedJob job_;
-  const config::Config config_ = job_.config;  // before any run
+  const config::Config config_ = job_.config;  // as it was before the first run
   SignalSource& signals_;
   RunDir base_;
   std::vector<RepeatedRun> runs_;

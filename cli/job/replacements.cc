@@ -52,7 +52,8 @@ bool Replacements::CameTooEarly(const EndedProcess& ended, double now) const {
          now - lost->second <= plan_.config->deadlines().silence_s() + kNoticeMargin;
 }
 
-// A worker that fails at the start would fail again: no GPU memory, or a missing library.
+// Whether a worker that failed may be replaced. One that fails at the start would fail again, for
+// example because GPU memory or a library is missing.
 bool Replacements::MayFailHere() const {
   return has_begun_ || plan_.config->cluster().on_lost_worker() == config::Cluster::CONTINUE;
 }

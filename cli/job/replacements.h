@@ -21,12 +21,12 @@ class Replacements {
   // a moment (stopped, disconnected or stuck) is killed so that it can be replaced.
   void OnChange(const events::MemberChange& change, double now);
 
-  // A step or a part of an evaluation is done, so the workers have been ready.
+  // Called when a step or a part of an evaluation is done, so the workers have been ready.
   void OnProgress() { has_begun_ = true; }
 
-  // Handles the end of a worker while the server runs. kFatal: the job cannot continue without it.
-  // kTooMany: it could, but too many have ended recently. Throws Error if the replacement cannot be
-  // started.
+  // Handles the end of a worker while the server runs. kFatal: the job cannot continue without the
+  // worker. kTooMany: it could, but too many workers have ended recently. Throws Error if the
+  // replacement cannot be started.
   enum class Answer { kGoesOn, kFatal, kTooMany };
   Answer OnEnd(const EndedProcess& ended, double now);
   // Starts the replacements that are due, if they are still `wanted`. Throws Error.
@@ -35,7 +35,7 @@ class Replacements {
   // The failure for kTooMany; `how` describes the end of the worker.
   JobFailure TooMany(const EndedProcess& ended, const std::string& how) const;
 
-  // Whether a job survives this end of a worker, regardless of how often it has happened.
+  // Whether the job can continue after this end of a worker, regardless of how many have ended.
   bool MayEnd(const EndedProcess& ended, double now) const;
 
   // Counts a worker that ended with exit code 0 as lost, although the server did not report it.
@@ -54,7 +54,7 @@ class Replacements {
   // Kills these workers: they would wait for a server that is gone.
   void EndOutsiders();
 
-  // How ended processes ended, by pid: "killed by SIGKILL"; "" if the launcher killed it.
+  // How each process ended, by pid: "killed by SIGKILL"; "" if the launcher killed it.
   const std::map<int64_t, std::string>& ends() const { return ends_; }
 
  private:

@@ -19,7 +19,7 @@
 namespace muster {
 namespace {
 
-// -1 if there is none.
+// Returns -1 if there is no checkpoint.
 int64_t NewestStep(const std::string& run_dir) {
   const std::vector<CheckpointName> names = ListCheckpoints(run_dir);
   return names.empty() ? -1 : names.front().step;

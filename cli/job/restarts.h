@@ -1,6 +1,6 @@
-// Continues a job after the loss of its server, with which the weights are lost. All workers end,
-// and a new server with new workers resumes from the newest intact checkpoint in the same
-// directory. Before its first checkpoint, the run starts over.
+// Continues a job after the loss of its server, and of the weights with it. All workers end, and a
+// new server with new workers resumes from the newest intact checkpoint in the same directory.
+// Before its first checkpoint, the run starts over.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace muster {
 // Decides whether a lost server is restarted, based on the run's checkpoints.
 class Restarts {
  public:
-  // Give up after this many restarts in a row without a newer checkpoint.
+  // Maximum number of restarts in a row without a newer checkpoint.
   static constexpr int kMostInVain = 3;
 
   // `goes_on`: the run started in an earlier job.

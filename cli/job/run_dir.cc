@@ -31,7 +31,7 @@ constexpr int kMostPerSecond = 10000;
               ErrorText(error), hint);
 }
 
-// Makes the directory and its missing parents. Returns whether the directory is new.
+// Creates the directory and its missing parents. Returns whether the directory is new.
 bool MakeDirectories(const std::string& path) {
   std::error_code error;
   bool created = fs::create_directories(path, error);
@@ -110,7 +110,7 @@ RunDir RunDir::Resume(const std::string& path) {
 
 void RunDir::CheckUnused(const std::string& path) {
   const bool metrics = HasMetrics(fs::path(path) / "metrics.jsonl");
-  // A run that was killed before its first line has neither.
+  // A run that was killed before its first line has neither metrics nor checkpoints.
   if (!metrics && ListCheckpoints(path).empty()) return;
   throw Error(ExitCode::kUsage,
               "the run directory {} already holds the {} of another run; resume that run with "
@@ -216,7 +216,8 @@ std::string PutAside(const RunDir& dir, const std::string& input) {
     throw Error(ExitCode::kUsage, "{}: cannot archive the run that left no checkpoint: {}",
                 dir.shown(), error.message());
   }
-  // A checkpoint folder that stays, as a link or mount point, has no checkpoints but a run id.
+  // A checkpoint folder that stays, because it is a link or a mount point, has no checkpoints but
+  // still a run id.
   fs::remove(checkpoints / kRunIdFile, ignored);
   return aside.filename();
 }

@@ -16,11 +16,11 @@ namespace muster {
 // failures throw Error(kUsage) with the path and what to do.
 class RunDir {
  public:
-  // Makes <parent>/<name>-<YYYYmmdd-HHMMSS>, with -2, -3 … appended if that exists. Two jobs
+  // Creates <parent>/<name>-<YYYYmmdd-HHMMSS>, with -2, -3 … appended if that exists. Two jobs
   // started in the same second get two directories, because mkdir is atomic.
   static RunDir CreateNew(const std::string& parent, const std::string& name, std::time_t now);
 
-  // Opens `path`, and makes it if it is missing. Fails if it holds another run's metrics.jsonl or
+  // Opens `path`, and creates it if it is missing. Fails if it holds another run's metrics.jsonl or
   // checkpoints, or if another launcher is using it. Removes an empty metrics.jsonl, left by a run
   // that failed before it started.
   static RunDir Open(const std::string& path);
@@ -29,10 +29,10 @@ class RunDir {
   // it.
   static RunDir Resume(const std::string& path);
 
-  // Opens `asked`; if that is empty, makes a new directory below runs/, named after the config.
+  // Opens `asked`; if that is empty, creates a new directory below runs/, named after the config.
   static RunDir Make(const std::string& asked, const std::string& config_path);
 
-  // Throws as Open would for another run's files; makes and removes nothing.
+  // Throws if the directory holds another run's files, as Open does. Creates and removes nothing.
   static void CheckUnused(const std::string& path);
 
   const std::string& path() const { return path_; }    // absolute
@@ -61,11 +61,11 @@ class RunDir {
   bool Follow();
 
   // Prepares a restart from the beginning, after the server was lost before the first checkpoint:
-  // removes what the next server would reject. Logs stay, because they tell the cause; the next
+  // removes what the next server would reject. Logs stay, because they show the cause; the next
   // server overwrites the rest.
   void ForgetAttempt() const;
 
-  // Removes the directory if this object made it, after the job failed to start.
+  // Removes the directory if this object created it, after the job failed to start.
   void Discard();
 
  private:

@@ -28,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kLogLinesShown = 10;
-constexpr double kOutputSeconds = 60;  // as in every other command
+constexpr double kOutputSeconds = 60;  // the same limit as in every other command
 
 // The resolved config as a file that all processes of a job read: config.txtpb in the run
 // directory. If a resumed run cannot write it (on a full disk), this is a file in memory that lives
@@ -189,7 +189,7 @@ std::string EndpointFor(const config::Config& config) {
 }
 
 void CheckTracePlace(const std::string& path) {
-  std::error_code ignored;  // a later write reports it
+  std::error_code ignored;  // a later write reports the error
   const bool something =
       fs::is_regular_file(fs::symlink_status(path, ignored)) && fs::file_size(path, ignored) > 0;
   if (!something || LooksLikeTrace(path)) return;

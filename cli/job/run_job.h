@@ -28,12 +28,12 @@ struct PreparedJob {
 // The address that the server of a launch listens at.
 std::string EndpointFor(const config::Config& config);
 
-// Throws Error(kUsage) if the trace (--trace FILE) would overwrite anything but a trace. Writes
-// nothing.
+// Throws Error(kUsage) if the trace (--trace FILE) would overwrite a file that is not a trace.
+// Writes nothing.
 void CheckTracePlace(const std::string& path);
 
-// Throws Error if the job could not be started, and removes a new directory then. If results could
-// not be written or printed, the exit code is not kOk.
+// Throws Error if the job cannot be started; in that case, it removes a new directory. If results
+// could not be written or printed, the exit code is not kOk.
 JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDir& dir,
                   SignalSource& signals);
 

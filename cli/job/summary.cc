@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whole percents of shares whose sum is at most 1. They never add up to more than 100: each share
+// Converts shares, whose sum is at most 1, to whole percents, whose sum is at most 100: each share
 // is rounded down, and the remainder goes to those that lost most.
 std::vector<int> WholePercents(const std::vector<double>& shares) {
   std::vector<int> percents;
@@ -80,7 +80,7 @@ std::string StepText(const events::Summary& summary) {
   return texts.empty() ? text : text + ": " + Join(texts, ", ");
 }
 
-// The cost of the parameter server, and the separate cost of ranks of different speed.
+// Describes the cost of the parameter server and, separately, of ranks of different speed.
 std::string BalanceText(const events::StepShares& shares, int workers) {
   if (!shares.has_overhead() || !shares.has_imbalance()) return "";
   std::string text = FormatPercent(std::max(0.0, shares.overhead()), 1) + " of a step";
@@ -158,10 +158,10 @@ std::string Named(const events::Summary& summary, Change::Kind kind, int64_t cou
   return text;
 }
 
-// The number of lost workers whose rank another worker took over. Workers that were reset, that
-// left before, or that are additional also join, and do not count.
+// The number of lost workers whose rank another worker took over. Workers that join after a reset,
+// after leaving, or as additional ones do not count.
 int64_t Replaced(const events::Summary& summary) {
-  std::map<int64_t, Change::Kind> last;  // of each rank
+  std::map<int64_t, Change::Kind> last;  // last change of each rank
   int64_t losses = 0, replaced = 0;
   for (const Change& change : summary.changes()) {
     const auto before = last.find(change.rank());
@@ -206,7 +206,7 @@ bool HasWeights(const events::Summary& summary) {
   return false;
 }
 
-// How to get what could not be saved.
+// Describes how to get what could not be saved.
 std::string HowToMend(const events::Summary& summary, const KeptRun& run) {
   const std::optional<int64_t> kept = KeptStep(summary, run);
   if (kept && *kept == summary.at().step() && summary.end() == events::Summary::COMPLETED) {

@@ -13,7 +13,7 @@ namespace muster {
 namespace {
 
 constexpr double kStartMargin = 15;    // added to start_s, in case the server fails to enforce it
-constexpr double kFinishSeconds = 10;  // for all to end after the server completes the run
+constexpr double kFinishSeconds = 10;  // for processes to end after the run is complete
 constexpr double kSaveSeconds = 300;   // for the server to write the weights
 constexpr double kEarlyExitSeconds = 10;  // for the server to explain the end of a worker
 // Lets workers that wait for the server give up first, so that they report what they waited for.
@@ -154,7 +154,8 @@ void Supervisor::OnEnds(const std::vector<EndedProcess>& ended, double now) {
   if (!server_.failure && SignalOfServer(ended)) stages_.BeginWithoutServer(now);
 }
 
-// False if the server has ended, is saving, or is about to end: the workers end with it then.
+// Returns false if the server has ended, is saving, or is about to end, because the workers then
+// end with it.
 bool Supervisor::GoesOnWithout(const EndedProcess& process, double now) {
   if (process.rank < 0 || !ServerReports() || !members_.running(0) || server_.saved_by)
     return false;
@@ -192,7 +193,7 @@ bool Supervisor::IsNoLoss(const EndedProcess& process, double now) {
   return true;
 }
 
-// Handles workers that ended with exit code 0 and that the server lost like other lost workers.
+// Treats workers that ended with exit code 0, but that the server lost, like other lost workers.
 void Supervisor::TakeLostExits(double now) {
   if (early_exit_by_ == kNever || phase_ == Phase::kStopping) return;
   for (const EndedProcess& process : std::exchange(ended_, {})) {
@@ -257,7 +258,7 @@ void Supervisor::CheckPhaseDeadline(double now) {
   KillLeftovers(now);
 }
 
-// The run and its files are complete, so a process that does not end is no failure.
+// The run and its files are complete, so a process that does not end is not a failure.
 void Supervisor::KillLeftovers(double now) {
   for (size_t i = 0; i < members_.size(); ++i) {
     if (!members_.running(i)) continue;
@@ -292,7 +293,8 @@ void Supervisor::CheckServerSilence(double now) {
 }
 
 bool Supervisor::ServerMayHang(double now) const {
-  // Less than silence_s: the launcher may have received a heartbeat later than the workers did.
+  // Less than silence_s, because the launcher may have received a heartbeat later than the workers
+  // did.
   return ServerReports() && members_.running(0) &&
          now - server_.heard_at > 0.75 * plan_.config->deadlines().silence_s();
 }

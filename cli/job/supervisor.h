@@ -4,13 +4,11 @@
 //
 // Guarantees, whatever the members do:
 // - Every wait is limited: for the server's endpoint, for the start, for the server's next event,
-// and
-//   for each stage of stopping.
+//   and for each stage of stopping.
 // - The first failure is the one reported, and the other processes are told to stop within 5 s.
 // - SIGINT, SIGTERM and SIGHUP stop the job within 5 s. The server stops first, so that it can
-// write
-//   the last line and the state of the run; while it reports that it is writing, it gets up to 5
-//   minutes. A second signal kills at once.
+//   write the last line and the state of the run; while it reports that it is writing, it gets up
+//   to 5 minutes. A second signal kills at once.
 #pragma once
 
 #include <functional>
@@ -31,24 +29,24 @@ namespace muster {
 // seconds on the supervisor's clock; this class touches no process.
 class StopStages {
  public:
-  // After a failure, gives the others a while to notice it by themselves; less if they may not be
-  // connected yet (`joined` is false).
+  // Called after a failure. Gives the other processes a while to notice it by themselves, or less
+  // if they may not be connected yet (`joined` is false).
   void BeginAfterFailure(double now, bool joined);
-  // After a failure that the other processes cannot notice.
+  // Called after a failure that the other processes cannot notice. Stops them at once.
   void BeginAtOnce(double now);
-  // After the server is gone.
+  // Called after the server is gone.
   void BeginWithoutServer(double now);
-  // After a stop request: the server stops first, so that it can write the last line.
+  // Called after a stop request. The server stops first, so that it can write the last line.
   void BeginWithServer(double now);
 
-  // The server reports that it is writing the state: postpones SIGTERM and SIGKILL a little, up to
-  // 5 minutes in total.
+  // Called when the server reports that it is writing the state. Postpones SIGTERM and SIGKILL a
+  // little, up to 5 minutes in total.
   void WaitForServer(double now);
 
-  void Hurry(double now);  // SIGTERM now, SIGKILL soon
-  void Kill(double now);   // SIGKILL now
+  void Hurry(double now);  // sends SIGTERM now and SIGKILL soon
+  void Kill(double now);   // sends SIGKILL now
 
-  // Takes what is due; each action is returned once. If `server_gone`, the others no longer wait
+  // Returns the actions that are due, each only once. If `server_gone`, the others no longer wait
   // for the server to end first.
   struct Due {
     bool terminate_server = false, terminate_all = false, kill_all = false;
@@ -64,19 +62,19 @@ class StopStages {
 
   double terminate_server_at_ = kNever, terminate_all_at_ = kNever, kill_at_ = kNever;
   double give_up_at_ = kNever;
-  double wait_until_ = kNever;  // at most; set when stopping begins
+  double wait_until_ = kNever;  // the latest time for WaitForServer; set when stopping begins
   bool server_first_ = false;
 };
 
 class Supervisor {
  public:
-  // Created just after the server is started. `now`, here and below, is in seconds on a clock that
-  // excludes time in which the launcher was suspended. The arguments must outlive this.
+  // Create it just after starting the server. `now`, here and below, is in seconds on a clock that
+  // excludes time in which the launcher was suspended. The arguments must outlive this object.
   Supervisor(const JobPlan& plan, Members& members, JobDisplay& display, double now);
 
   void OnEvent(const events::Event& event, double now);
-  // `ended` is in the order of the ends. The server's events from before its end must have been
-  // passed to OnEvent.
+  // `ended` is in the order in which the processes ended. The server's events from before its end
+  // must have been passed to OnEvent.
   void OnEnds(const std::vector<EndedProcess>& ended, double now);
   void OnSignal(const ReceivedSignal& signal, double now);  // a signal that stops the job
   void AskForCheckpoint();
@@ -100,7 +98,7 @@ class Supervisor {
   struct SaidByServer {
     double heard_at = 0;             // the time of its last event
     std::optional<double> saved_by;  // the deadline while it writes the weights
-    std::vector<uint32_t> missing;   // ranks
+    std::vector<uint32_t> missing;   // ranks that have not joined
     std::optional<JobFailure> failure;
     std::optional<events::Summary> summary;
   };
@@ -124,7 +122,7 @@ class Supervisor {
   bool GoesOnWithout(const EndedProcess& process, double now);
   bool IsNoLoss(const EndedProcess& process, double now);
   void TakeLostExits(double now);
-  // Calls `start`, which starts processes; the job fails if it throws.
+  // Calls `start`, which starts processes, and fails the job if it throws.
   void OrFail(const std::function<void()>& start, double now);
   void OnSaving(const events::Saving& saving, double now);
   void OnSummary(const events::Summary& summary, double now);
@@ -153,8 +151,8 @@ class Supervisor {
   Phase phase_ = Phase::kServerStarting;
   double deadline_;              // of the current phase, unless it is kRunning or kStopping
   double given_up_at_ = kNever;  // when to stop waiting for processes killed after the run
-  // Workers in ended_ that ended with exit code 0 are lost if the server has not explained it by
-  // then.
+  // When workers in ended_ that ended with exit code 0 count as lost, unless the server has
+  // explained their end before.
   double early_exit_by_ = kNever;
   SaidByServer server_;
   // Workers that ended while the server may hang, perhaps because of that. They are neither counted

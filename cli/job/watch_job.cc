@@ -58,7 +58,7 @@ class JobProcesses : public Members {
   // Starts the server. Throws Error.
   JobProcesses(const JobPlan& plan, Console& console);
 
-  // If the workers are started by hand, only prints how.
+  // If the workers are started by hand, only prints how to start them.
   void StartWorkers(const std::string& endpoint) override;
   void Replace(int rank) override;
 
@@ -89,7 +89,7 @@ class JobProcesses : public Members {
   Console& console_;
   const HeldFile token_;
   LineReader reports_;
-  std::string endpoint_;  // of the server
+  std::string endpoint_;  // the server's endpoint
   std::vector<Member> members_;
   std::vector<WorkerPlace> places_;
 };
@@ -239,7 +239,7 @@ class Watch {
     processes_.reports().Read([this](const std::string& line) { TakeReport(line); });
   }
 
-  // The run continues despite an unreadable event: a deadline decides instead.
+  // An unreadable event does not end the run. If it was important, a deadline will expire.
   void TakeReport(const std::string& line) {
     events::Event event;
     try {
@@ -266,7 +266,7 @@ class Watch {
   WatchClock clock_;
   JobProcesses processes_;
   Supervisor supervisor_;
-  RareLine unreadable_;  // events
+  RareLine unreadable_;  // counts unreadable events
 };
 
 }  // namespace

@@ -25,7 +25,7 @@ void CheckWorkersByHand(const WorkersByHand& by_hand);
 void ResolveEncryption(const WorkersByHand& by_hand, config::Config& config);
 
 // Adds the address, the token and the lines that invite these workers to the plan. The plan must
-// stay at its address.
+// not be moved afterwards.
 void PlanWorkersByHand(const WorkersByHand& by_hand, JobPlan& plan);
 
 // Removes the token of a run that has started. The token of a server that failed to start stays for
