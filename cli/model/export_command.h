@@ -13,7 +13,7 @@ struct ExportArguments {
   std::string from;    // a run directory, a checkpoint or a file
   std::string format;  // safetensors, npz, onnx
   ModelChoice choice;
-  std::string config_path;  // of the network, for ONNX, if the file has no config; or ""
+  std::string config_path;  // the network's config, for ONNX, if the file has none; or ""
   std::vector<Setting> settings;
   std::string out;
   bool force = false;  // may overwrite OUT

@@ -13,7 +13,7 @@ namespace muster {
 
 struct Inspected {
   std::vector<std::string> lines;
-  std::optional<Error> trouble;  // with the weights of a run; `lines` still describe the run
+  std::optional<Error> trouble;  // an error about a run's weights; `lines` still describe the run
 };
 
 // For a run directory: the state of the run, a list of its weights, and the chosen weights. For a

@@ -100,7 +100,7 @@ OpenedModel OfFile(const std::string& path, const ModelChoice& choice) {
   for (int attempt = 1;; ++attempt) {
     HeldFile held = HeldFile::Of(path);
     OpenedModel model{path, std::move(held), SafetensorsReader(path)};
-    if (attempt < kAttempts && !model.held.IsAt(path)) continue;  // replaced while opening it twice
+    if (attempt < kAttempts && !model.held.IsAt(path)) continue;  // the file was replaced meanwhile
     RequireWhole(model.file);
     CheckChoice(model, choice);
     return model;
@@ -233,7 +233,7 @@ bool IsCheckpoint(const std::string& path) {
 bool IsModel(const std::string& path) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored) || path.ends_with(".safetensors")) return true;
-  if (!fs::is_regular_file(path, ignored)) return false;  // a config may come out of a pipe
+  if (!fs::is_regular_file(path, ignored)) return false;  // a config may be a pipe
   // Unlike a config, a safetensors file has zero bytes at its start, in the length of its header.
   std::string first(64, ' ');
   std::ifstream(path, std::ios::binary).read(first.data(), std::ssize(first));
@@ -262,7 +262,7 @@ void WriteCheckpointModel(const CheckpointReader& checkpoint, bool average,
 }
 
 void CheckOutputFile(const std::string& path, bool force) {
-  std::error_code ignored;  // a later write reports it
+  std::error_code ignored;  // a later write reports the error
   if (path.empty() || path == "-" || fs::is_directory(path, ignored)) {
     throw Error(ExitCode::kUsage, "OUT is \"{}\": expected the name of a file", path);
   }

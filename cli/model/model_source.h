@@ -38,16 +38,17 @@ std::string DescribeModel(const OpenedModel& model);
 // safetensors file, or a file that is not text.
 bool IsModel(const std::string& path);
 
-// Whether it is the folder of a checkpoint.
+// Whether `path` is the folder of a checkpoint.
 bool IsCheckpoint(const std::string& path);
 
-// Writes the weights, or their average, to `path` like model.safetensors of a run. Verifies what it
-// reads. Throws Error: kData; kUsage if this version lays out the network differently; kFailure.
+// Writes the weights, or their average, to `path` in the form of a run's model.safetensors.
+// Verifies what it reads. Throws Error: kData; kUsage if this version lays out the network
+// differently; kFailure.
 void WriteCheckpointModel(const CheckpointReader& checkpoint, bool average,
                           const std::string& path);
 
 // Throws Error(kUsage) if `path` cannot be the name of a file, or if it exists and `force` is not
-// set: weights may be a day's work.
+// set, because weights may be a day's work.
 void CheckOutputFile(const std::string& path, bool force);
 
 // Checks run.initial_weights before anything starts. Returns lines for the header with the file and

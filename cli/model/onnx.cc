@@ -46,7 +46,8 @@ class NodeBuilder {
     node_->add_output(output);
     return output;
   }
-  // False if it was called with this name before: several layers may need the same converted value.
+  // Returns false if it was called with this name before: several layers may need the same
+  // converted value.
   bool IsNew(const std::string& name) { return forms_.insert(name).second; }
   NodeBuilder& Int(const char* name, int64_t value) {
     Attribute(name, onnx::Attribute::INT).set_i(value);
