@@ -164,7 +164,8 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
 ChildProcess::~ChildProcess() {
   if (!running_) return;
   Signal(SIGKILL);
-  // Do not wait forever for a process in uninterruptible sleep: it is reaped after this one ends.
+  // Do not wait forever for a process in uninterruptible sleep. It is reaped after this process
+  // ends.
   for (int i = 0; i < 100 && !CheckEnd(); ++i) ::usleep(10000);
 }
 
@@ -176,7 +177,7 @@ std::optional<ChildEnd> ChildProcess::CheckEnd() {
       info.si_pid != pid_) {
     return std::nullopt;
   }
-  ::kill(-pid_, SIGKILL);  // the rest of its group
+  ::kill(-pid_, SIGKILL);  // kills the rest of its group
   ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED);
   running_ = false;
   AwaitGroup();
@@ -204,7 +205,7 @@ bool ChildProcess::stopped() const {
 
 void ChildProcess::Signal(int signal) {
   if (!running_) return;
-  // SIGUSR1 and SIGUSR2 are no requests to end.
+  // SIGUSR1 and SIGUSR2 are not requests to end.
   asked_ |= signal != SIGUSR1 && signal != SIGUSR2;
   ::kill(-pid_, signal);
   // A stopped process would not see the signal before it continues.

@@ -16,7 +16,7 @@ struct ChildOptions {
   int output_fd = -1;                  // receives standard output instead of the log, unless -1
   std::vector<int> inherited_fds;      // keep their numbers; all others except 0-2 are closed
   std::vector<std::string> environment = {};  // NAME=VALUE, added to or replacing this process's
-  std::vector<int> cores = {};                // to run on; empty: those of this process
+  std::vector<int> cores = {};                // cores to run on; empty: those of this process
   int memory_node = -1;                       // the preferred NUMA node for memory; -1: any
   // Append to the log. If the log cannot be opened, the child runs without one: a failing disk must
   // not stop a run.
@@ -49,7 +49,7 @@ class ChildProcess {
   // Whether it is stopped by SIGSTOP, SIGTSTP or a debugger.
   bool stopped() const;
 
-  // If the child has ended, kills and reaps its process group. Returns the end once.
+  // If the child has ended, kills and reaps its process group. Returns how it ended, only once.
   std::optional<ChildEnd> CheckEnd();
 
   // Sends `signal` to the child and its process group; with SIGTERM, also continues stopped

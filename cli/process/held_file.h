@@ -9,16 +9,17 @@
 
 namespace muster {
 
-// A file made here disappears when this process ends, even by a crash. All failures throw Error.
+// A file that Make or OfText creates disappears when this process ends, even by a crash. All
+// failures throw Error.
 class HeldFile {
  public:
   // Opens an existing file. Throws kData if it cannot be read.
   static HeldFile Of(const std::string& path);
-  // `write` makes the file at the given path. The file has no name when this returns.
+  // `write` creates the file at the given path. The file has no name when this returns.
   static HeldFile Make(const std::function<void(const std::string& path)>& write);
 
-  // A sealed file in memory with this text, for full disks and for secrets. Only its owner can read
-  // it.
+  // A sealed file in memory with this text, for secrets and for when the disk is full. Only its
+  // owner can read it.
   static HeldFile OfText(const std::string& text);
 
   // /proc/PID/fd/N, valid for this process and its children while this object lives.
@@ -29,7 +30,7 @@ class HeldFile {
   // this process hides its /proc entries (KeepOutOfCoreDumps).
   std::string InheritedPath() const;
   int fd() const { return fd_.get(); }
-  // Whether `path` names this very file.
+  // Whether `path` names this same file.
   bool IsAt(const std::string& path) const;
 
  private:
@@ -40,7 +41,7 @@ class HeldFile {
 
 class TemporaryFolder {
  public:
-  // Makes a folder below $TMPDIR, or /tmp, and removes those of killed processes. Throws
+  // Creates a folder below $TMPDIR, or /tmp, and removes those of killed processes. Throws
   // Error(kFailure).
   TemporaryFolder();
   // Removes the folder and its contents.

@@ -64,7 +64,7 @@ void StreamJsonProgram(ChildOptions program, double deadline_s,
   ChildProcess child(program);
   write_end.Reset();
   bool any = false, wanted = true;
-  std::string said;  // its last line that is no object
+  std::string said;  // its last line that is not an object
   const auto on_line = [&](const std::string& line) {
     Json json = ParseJson(line);
     if (json.is_object()) {

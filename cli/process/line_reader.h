@@ -9,16 +9,16 @@
 
 namespace muster {
 
-// Owned and used by one thread. A line longer than `max_line_bytes` is cut there, which bounds the
-// memory; its parser will reject it.
+// Owned and used by one thread. A line longer than `max_line_bytes` is truncated, which bounds the
+// memory; the parser will reject the line.
 class LineReader {
  public:
   LineReader() = default;  // at_end()
   LineReader(UniqueFd fd, size_t max_line_bytes);
 
   // Reads the available bytes without waiting, at most about 1 MiB, and calls `on_line` for each
-  // complete line, without its newline. At the end of the file, also for a last line without
-  // newline.
+  // complete line, without its newline. At the end of the file, also passes a last line that lacks
+  // a newline.
   void Read(const std::function<void(const std::string&)>& on_line);
 
   int fd() const { return fd_.get(); }  // -1 after the other side has closed

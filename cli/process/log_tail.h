@@ -6,11 +6,11 @@
 
 namespace muster {
 
-// At most `count` non-empty lines from the end of the file, each cut to 1,000 bytes and without
-// control characters (OneLine). Empty if the file cannot be read.
+// At most `count` non-empty lines from the end of the file, each truncated to 1,000 bytes and
+// without control characters (OneLine). Empty if the file cannot be read.
 std::vector<std::string> LastLines(const std::string& path, size_t count);
 
-// The last error in the log of a process: the text behind "error: " in the last such line, or "".
+// The last error in the log of a process: the text after "error: " in the last such line, or "".
 std::string LastError(const std::string& path);
 
 }  // namespace muster
