@@ -31,8 +31,9 @@ bool Writable(int fd, int timeout_ms) {
   return ::poll(&request, 1, timeout_ms) > 0;
 }
 
-// Writes the beginning of `text` and returns how many bytes; 0 if the descriptor is not ready, -1
-// if it failed for good. After poll, a pipe takes up to PIPE_BUF bytes without blocking.
+// Writes the beginning of `text` and returns the number of bytes written: 0 if the descriptor is
+// not ready, -1 if it failed for good. After poll, a pipe takes up to PIPE_BUF bytes without
+// blocking.
 ssize_t WriteSome(int fd, std::string_view text, int timeout_ms) {
   if (!Writable(fd, timeout_ms)) return 0;
   ssize_t wrote = ::write(fd, text.data(), std::min<size_t>(text.size(), 4096));
@@ -91,7 +92,7 @@ void Console::SetLive(std::string line) {
 }
 
 void Console::DrawLive() {
-  live_stale_ = !pending_.empty() && pending_.size() > 4096;  // a slow terminal skips some
+  live_stale_ = !pending_.empty() && pending_.size() > 4096;  // a slow terminal skips some texts
   if (live_stale_ || (live_.empty() && !live_shown_)) return;
   Queue(kEraseLine + live_);
   live_shown_ = !live_.empty();

@@ -31,12 +31,13 @@ class Console {
   int poll_fd() const { return pending_.empty() || closed_ ? -1 : output_fd(); }
   void WritePending();  // without waiting
   void Flush(double seconds);
-  // For a command whose output is its result. Waits up to `seconds`, then throws Error(kFailure) if
-  // some output could not be written. A reader that has gone away is not an error.
+  // Call this if the output of a command is its result. Waits up to `seconds`, then throws
+  // Error(kFailure) if some output could not be written. A reader that has gone away is not an
+  // error.
   void Finish(double seconds);
-  // Some printed output has not been written.
+  // Whether some printed output has not been written.
   bool cut() const { return !pending_.empty() || dropped_lines_ > 0; }
-  // Nothing more can be written.
+  // Whether nothing more can be written.
   bool closed() const { return closed_; }
   // Why writing failed; "" if it did not, or if the reader has gone away.
   std::string trouble() const;
@@ -58,8 +59,9 @@ class Console {
   bool live_stale_ = false;  // the screen shows an older text
 };
 
-// These write a command's result to standard output. They write all of it or throw Error(kFailure).
-// Each line is made printable, but not truncated. Return false if the reader has gone away.
+// These functions write a command's result to standard output. They write all of it or throw
+// Error(kFailure). Each line is made printable, but not truncated. They return false if the reader
+// has gone away.
 bool PrintResult(std::string_view line);
 bool PrintResult(const std::vector<std::string>& lines);
 bool PrintResultAsIs(std::string_view text);  // for colors or the input of another program

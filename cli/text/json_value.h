@@ -1,4 +1,4 @@
-// JSON values of what may be unknown.
+// JSON values for data that may be unknown.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,7 +6,7 @@
 
 namespace muster {
 
-// The value, or null without one.
+// Returns the value, or null if there is none.
 template <typename T>
 nlohmann::ordered_json OrNull(const std::optional<T>& value) {
   return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();

@@ -36,7 +36,7 @@ std::string SmallSlicesText(const config::Config& config) {
       kLeastCardSamples, advice, FormatCount(kLeastCardSamples * slices));
 }
 
-// What else the bits depend on if the CPU computes.
+// Describes what else the bits depend on if the CPU computes.
 std::string OnProcessor(bool by_hand) {
   return fmt::format(
       "on the workers' instruction set{} and on the versions of oneDNN, the C library and Muster",
