@@ -13,7 +13,7 @@ namespace muster {
 struct PathPart {
   std::string who;                      // "worker 1, compute", "worker 1 to server"
   std::string first, last;              // names of its first and last span
-  std::map<std::string, double> kinds;  // microseconds
+  std::map<std::string, double> kinds;  // kind → microseconds
   double total() const;
 };
 

@@ -40,8 +40,8 @@ int ReadPart(const std::string& path, std::vector<OrderedJson>& events) {
     OrderedJson event = ParseJson<OrderedJson>(line, kMostJsonNesting - 2);
     const bool is_event = IsTraceEvent(event);
     if (is_event) events.push_back(std::move(event));
-    // If the first line is not an event, this is another file. A merged trace would have lines
-    // further down that are events.
+    // If the first line is not an event, this is a different file. A merged trace would have events
+    // only further down.
     if (std::exchange(first, false) && !is_event) break;
   }
   return 0;
@@ -121,7 +121,7 @@ std::string Text(const std::vector<OrderedJson>& events, const MergedTrace& merg
   return text + "]}\n";
 }
 
-// Protects a file that the user named by mistake, such as a part, in place of the trace.
+// Protects a file that the user named by mistake instead of the trace, such as a part.
 void CheckReplaceable(const std::string& path) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) return;  // new, or writing will report the error

@@ -12,7 +12,7 @@ namespace muster {
 
 struct MergedTrace {
   size_t spans = 0;
-  uint64_t dropped = 0;              // did not fit into the buffers
+  uint64_t dropped = 0;              // number of spans that did not fit into the buffers
   std::vector<std::string> missing;  // parts that could not be read
 };
 
@@ -24,11 +24,11 @@ void CheckTracePath(const std::string& path);
 bool LooksLikeTrace(const std::string& path);
 
 enum class MergeMode {
-  // For the launcher. Uses whatever truncated parts hold, skips missing parts, and replaces any
-  // file at `path`.
+  // Used by the launcher. Takes whatever truncated parts contain, skips missing parts, and replaces
+  // any file at `path`.
   kTakeWhatThereIs,
-  // For files that the user named. Every part must hold an event, and an existing file at `path`
-  // must be a trace. Otherwise throws Error(kData) and writes nothing.
+  // Used for files that the user named. Every part must contain an event, and an existing file at
+  // `path` must be a trace. Otherwise throws Error(kData) and writes nothing.
   kRefuseOthers,
 };
 

@@ -22,7 +22,8 @@ struct Window {
   double length() const { return end - begin; }
 };
 
-// The time of the steps, without what server and prefetch threads record after the last one.
+// Returns the time of the steps, without what server and prefetch threads record after the last
+// one.
 Window WindowOf(const Trace& trace) {
   Window window;
   bool any = false;
@@ -52,7 +53,7 @@ std::string KindOf(const TraceTrack& track, const TraceSpan& span) {
   return span.kind == "evaluate" ? span.kind : IsFrame(span) ? "other" : span.kind;
 }
 
-// The largest first.
+// Returns the times in descending order.
 std::vector<std::pair<double, std::string>> Descending(const std::map<std::string, double>& times) {
   std::vector<std::pair<double, std::string>> order;
   order.reserve(times.size());
@@ -165,9 +166,9 @@ void AddOverlap(const Trace& trace, const std::vector<WorkerStep>& steps,
   if (hidden.empty()) return;
   lines.push_back("");
   lines.push_back("Overlap (medians over the steps)");
-  lines.push_back(fmt::format("  {} of the {} of updates is done before the last backward ends",
-                              FormatPercent(MedianOf(hidden), 1),
-                              FormatMilliseconds(MedianOf(update_time))));
+  lines.push_back(
+      fmt::format("  {} of the {} of updates is done before the last backward pass ends",
+                  FormatPercent(MedianOf(hidden), 1), FormatMilliseconds(MedianOf(update_time))));
   lines.push_back(fmt::format(
       "  the last worker begins the next step {} after the last push begins, {}",
       FormatMilliseconds(MedianOf(answer)),
@@ -177,7 +178,7 @@ void AddOverlap(const Trace& trace, const std::vector<WorkerStep>& steps,
 
 void AddCriticalPath(const Trace& trace, const std::vector<WorkerStep>& steps,
                      std::vector<std::string>& lines) {
-  std::map<int64_t, double> lengths;  // of the slowest worker
+  std::map<int64_t, double> lengths;  // length of each step on its slowest worker
   for (const WorkerStep& step : steps) {
     lengths[step.step] = std::max(lengths[step.step], step.end - step.begin);
   }

@@ -58,7 +58,7 @@ struct WorkerStep {
 // step, then track.
 std::vector<WorkerStep> WorkerSteps(const Trace& trace);
 
-// 0 for no values.
+// Returns 0 if there are no values.
 double MedianOf(std::vector<double> values);
 
 }  // namespace muster
