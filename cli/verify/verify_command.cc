@@ -167,7 +167,7 @@ class Verify {
 
   void Print(const events::Replayed& result, const config::Config& config) const {
     const uint32_t workers = config.cluster().workers();
-    const auto same = static_cast<size_t>(result.same());  // equal ones, after the first
+    const auto same = static_cast<size_t>(result.same());  // equal checkpoints after the first
     const int64_t from = names_.front().step, to = names_.at(same).step;
     if (arguments_.json) {
       nlohmann::ordered_json json{

@@ -13,9 +13,9 @@ namespace muster {
 struct VerifyArguments {
   std::string run;                // its directory, which is not changed
   std::vector<Setting> settings;  // --set and its shorthands
-  bool last = false;              // only between the last two steps that have a checkpoint
+  bool last = false;              // verify only the last two steps that have a checkpoint
   bool json = false;
-  double wait_s = 0;  // for GPUs
+  double wait_s = 0;  // how long to wait for GPUs
   std::string server_program, worker_program;
   std::function<DataCount(const config::Config&)> count_data;
 };
