@@ -118,7 +118,7 @@ struct Bounds {
   Point low, high;
 };
 
-// Finite, and small enough that differences and positions are finite too.
+// Whether the point is finite, and so small that differences and positions are finite too.
 bool CanBeShown(const Point& point) {
   constexpr double kMost = 1e30;
   return std::abs(point.x) < kMost && std::abs(point.y) < kMost;

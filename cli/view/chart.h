@@ -37,7 +37,7 @@ class Svg {
   void AddText(Point at, const std::string& text, const TextStyle& style);
   // `url`: a link, or the image itself as data:image/png;base64,… Pixels are not smoothed.
   void AddImage(Point corner, Point size, const std::string& url);
-  // The whole file.
+  // Returns the whole file.
   std::string Finish() const;
 
  private:
@@ -57,7 +57,7 @@ struct Axis {
 // `low` and `high` must be finite.
 Axis RoundAxis(double low, double high, int most);
 
-// Enough digits to distinguish neighbouring ticks; thousands as k, millions as M.
+// Uses enough digits to distinguish adjacent ticks; thousands as k, millions as M.
 std::string TickText(const Axis& axis, double tick);
 
 struct Curve {

@@ -16,7 +16,7 @@
 namespace muster {
 namespace {
 
-// Distinguishable with colour blindness (Okabe, Ito 2008).
+// Colors that people with color blindness can distinguish (Okabe, Ito 2008).
 constexpr std::array kColors = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                 "#e69f00", "#56b4e9", "#000000", "#b5a900"};
 constexpr Point kPlotSize{1040, 720};
@@ -93,7 +93,7 @@ double DrawLegend(const std::vector<RunRecord>& runs, Svg& svg) {
   double height = kMargin + kLegendLine * static_cast<double>(rows);
   if (runs.size() > shown) {
     svg.AddText({kMargin + 20, height + 14},
-                fmt::format("and {} more runs, with repeated colours", runs.size() - shown),
+                fmt::format("and {} more runs, with repeated colors", runs.size() - shown),
                 {.size = 12, .color = "#666666"});
     height += kLegendLine;
   }
@@ -147,7 +147,7 @@ int PlotRuns(const PlotArguments& arguments) {
     runs.push_back(ReadRun(dir));
     const RunRecord& run = runs.back();
     if (run.rows.empty()) {
-      throw Error(ExitCode::kUsage, "{}: nothing to plot, no interval has been logged yet", dir);
+      throw Error(ExitCode::kUsage, "{}: nothing to plot: no interval has been logged yet", dir);
     }
     if (run.unreadable_lines > 0) {
       PrintError(fmt::format("muster: warning: {}/metrics.jsonl: {} could not be read\n", dir,

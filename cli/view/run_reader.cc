@@ -149,8 +149,8 @@ RunState StateOf(const RunRecord& run, const std::optional<Json>& status) {
   const bool begun =
       !run.rows.empty() || run.end || (status && WholeNumberIn(*status, "step").value_or(0) > 0);
   if (!begun) return RunState::kNotBegun;
-  // A server that resumes a run removes the final line. So if the run is completed and the status
-  // has another end, that end comes from a refused attempt.
+  // A server that resumes a run removes the final line. If that line still reports completion but
+  // the status reports another end, the status comes from an attempt that was refused.
   if (run.end && run.end->state == RunState::kCompleted) return RunState::kCompleted;
   if (end) return *end;
   return run.end ? run.end->state : RunState::kKilled;
@@ -158,13 +158,13 @@ RunState StateOf(const RunRecord& run, const std::optional<Json>& status) {
 
 // Takes the length and progress of a running run, which the metrics lack.
 void TakeStatus(const Json& status, RunRecord& run) {
-  // 0: unknown until the workers have joined.
+  // The total is 0 until the workers have joined.
   const int64_t total = WholeNumberIn(status, "total_steps").value_or(0);
   if (!run.total_steps && total > 0) run.total_steps = total;
   if (!run.workers) run.workers = SizeOfArrayIn(status, "ranks");
   const auto step = WholeNumberIn(status, "step");
   if (run.state != RunState::kRunning) {
-    if (!run.steps && step.value_or(0) > 0) run.steps = step;  // gone before its first line
+    if (!run.steps && step.value_or(0) > 0) run.steps = step;  // ended before its first line
   } else if (step && *step >= run.steps.value_or(0)) {
     run.steps = step;
     run.latest.elapsed_s = NumberIn(status, "elapsed_s");
@@ -252,7 +252,7 @@ std::optional<RunRecord> ReadRunIfThere(const std::string& dir) {
 std::vector<RunRecord> FindRuns(const std::string& dir, std::vector<std::string>& troubles) {
   std::error_code ignored;
   if (!fs::is_directory(dir, ignored)) {
-    throw Error(ExitCode::kUsage, "{}: no such directory, expected one with run directories", dir);
+    throw Error(ExitCode::kUsage, "{}: no such directory; expected one with run directories", dir);
   }
   std::vector<std::string> found;
   Find(dir, kLevels, found);
@@ -275,7 +275,7 @@ std::optional<Json> ReadStatus(const std::string& run_dir) {
   if (!file) return std::nullopt;
   Json status = ParseJson(std::string(std::istreambuf_iterator<char>(file), {}));
   if (!status.is_object() || !status.contains("server") || !status["server"].is_object()) {
-    throw Error(ExitCode::kFailure, "{}: damaged, expected the status of a Muster run", path);
+    throw Error(ExitCode::kFailure, "{}: damaged; expected the status of a Muster run", path);
   }
   return status;
 }

@@ -36,10 +36,10 @@ enum class RunState {
   kCompleted,    // includes early stopping
   kFailed,       // the run recorded its failure
   kInterrupted,  // by a signal
-  kKilled,       // the server is gone and recorded no end
+  kKilled,       // the server is gone and did not record an end
 };
 const char* StateName(RunState state);
-// The run's server, if it had one, ended without recording it.
+// Whether the run's server, if it had one, ended without recording that.
 inline bool IsGone(RunState state) {
   return state == RunState::kKilled || state == RunState::kNotBegun;
 }
@@ -64,8 +64,8 @@ struct RunRecord {
   int64_t server_restarts = 0;
   int64_t unreadable_lines = 0;  // in metrics.jsonl, except a partial last line
 
-  // The run evaluates a validation set, which then chooses the best weights. Otherwise the test set
-  // does.
+  // Whether the run evaluates a validation set, which then chooses the best weights. Otherwise the
+  // test set chooses them.
   bool validates() const { return latest.validation.loss.has_value(); }
   const SetScores& choosing(const RunNumbers& of) const {
     return validates() ? of.validation : of.test;
@@ -104,7 +104,7 @@ std::optional<nlohmann::json> ReadStatus(const std::string& run_dir);
 std::optional<RunState> EndIn(const nlohmann::json& status);
 
 // Whether the server that wrote the status is alive. On the same host, looks for its process. On
-// another host, a status that is too old means no.
+// another host, the server counts as gone if the status is too old.
 bool ServerIsAlive(const nlohmann::json& status);
 
 // Seconds since the status was written; negative if another host's clock is ahead.

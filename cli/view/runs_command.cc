@@ -30,7 +30,7 @@ std::string State(const RunRecord& run) {
   return fmt::format("{}, {}", StateName(run.state), Plural(run.server_restarts, "restart"));
 }
 
-// In the order of the columns of RunsTable.
+// Returns the cells of a row, in the order of RunsTable's columns.
 std::vector<std::string> CellsOf(const RunRecord& run) {
   const auto share = [](double value) { return FormatPercent(value, 2); };
   return {run.name,

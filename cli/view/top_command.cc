@@ -137,7 +137,8 @@ TopScreen TerminalScreen() {
   return screen;
 }
 
-// Waits for the next refresh; true means quit. A resized window is redrawn at the next refresh.
+// Waits for the next refresh. Returns true to quit. A resized window is redrawn at the next
+// refresh.
 bool WaitForStop(const SignalSource& signals) {
   pollfd events[] = {{STDIN_FILENO, POLLIN, 0}, {signals.fd(), POLLIN, 0}};
   if (::poll(events, 2, kIntervalMs) <= 0) return false;

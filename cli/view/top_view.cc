@@ -62,7 +62,7 @@ std::string StateText(const Json& status, const TopRun& run) {
   if (EndIn(status)) return state;
   if (IsGone(run.state)) return "killed while " + state;
   if (run.state != RunState::kRunning) return StateName(run.state);
-  // The server cannot run, or the disk hangs or is full.
+  // The status is old: the server cannot run, or the disk hangs or is full.
   if (run.age_s > kOldSeconds) {
     return fmt::format("{}, as of {} ago", state, FormatDuration(run.age_s));
   }

@@ -18,7 +18,7 @@ struct TopScreen {
 struct TopRun {
   std::string name;
   RunState state = RunState::kKilled;  // kRunning: its server is alive
-  double age_s = 0;                    // of the status
+  double age_s = 0;                    // age of the status
   std::string disk;                    // why the server cannot write the status, or ""
   // Bytes of memory that each rank's process uses; NaN on other hosts.
   std::vector<double> rank_bytes;
