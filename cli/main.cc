@@ -19,9 +19,9 @@ void OpenStandardDescriptors() {
 }
 
 // OpenMP's threads spin before they sleep, with libgomp's default for milliseconds. If other
-// processes use the same cores, each barrier of a step then costs a time slice (272 ms a step
-// instead of 6, measured beside two busy processes). Spinning for some 10 µs is as fast on idle
-// cores. The workers inherit the setting. The user's own settings take precedence.
+// processes use the same cores, each barrier of a step then costs a time slice (beside two busy
+// processes, a step took 272 ms instead of 6). Spinning for about 10 µs is as fast on idle cores.
+// The workers inherit the setting. The user's own settings take precedence.
 void BoundOpenMpSpinning() {
   if (::getenv("OMP_WAIT_POLICY") == nullptr) ::setenv("GOMP_SPINCOUNT", "10000", 0);
 }
