@@ -38,7 +38,7 @@ std::string Base64(const std::string& bytes) {
   return text;
 }
 
-// A sample without height and width is shown as a row of grey pixels.
+// A sample without height and width is shown as a row of gray pixels.
 Shape ShownShape(const Shape& shape) {
   return shape.height == 1 && shape.width == 1 ? Shape{1, shape.channels, 1} : shape;
 }
@@ -74,7 +74,8 @@ Tones TonesOf(const std::vector<Values>& row) {
   return tones;
 }
 
-// Shows the first three channels as red, green and blue, or, with fewer, the first one as grey.
+// Shows the first three channels as red, green and blue, or, if there are fewer, the first one as
+// gray.
 std::string PngOf(const Values& image, const Shape& shape, const Tones& tones) {
   const auto channels = static_cast<size_t>(shape.channels);
   std::string pixels;

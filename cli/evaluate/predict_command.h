@@ -19,7 +19,7 @@ struct Candidate {
 
 // How outputs become probabilities: by a softmax, by a sigmoid of each, or unchanged.
 enum class ProbabilitiesBy { kSoftmax, kSigmoid, kNothing };
-// Returns the most likely classes, the most likely one first. Of equal ones, the lower number comes
+// Returns the most likely classes, the most likely one first. Among equals, the lower number comes
 // first. `outputs` are the inputs of the network's loss: finite, and one per class. Computes in
 // double precision.
 std::vector<Candidate> MostLikely(std::span<const float> outputs, ProbabilitiesBy by, size_t count);
@@ -39,8 +39,8 @@ struct PredictArguments {
 
 // Lets a worker program compute the predictions. Prints each image when it is done. Prints samples
 // in the requested order, with the same bits as an evaluation, because they are computed in its
-// blocks. Writes no files. Throws Error; if some images could not be read, only after the last one.
-// Call it from the main thread, while there is no other thread.
+// blocks. Writes no files. Throws Error; if some images could not be read, it throws after the last
+// one. Call it from the main thread, while there is no other thread.
 int RunPredict(const PredictArguments& arguments);
 
 }  // namespace muster

@@ -60,7 +60,7 @@ struct GpuSnapshot {
 // Where a worker runs: its GPU, and the nearby cores and memory of the host.
 struct WorkerPlace {
   Gpu gpu;
-  // Locks that the worker inherits, so that they hold as long as it lives.
+  // Locks that the worker inherits and therefore holds as long as it lives.
   std::vector<int> lock_fds;
   std::vector<std::string> environment;  // CUDA_VISIBLE_DEVICES=<UUID>: it sees only this GPU
   std::vector<int> cores;                // of the GPU's NUMA node; empty: all

@@ -78,7 +78,7 @@ std::string SinceText(const ProcessText& process) {
   return process.since ? ClockText(*process.since) : "-";
 }
 
-// Processes that compute or draw, and jobs that hold GPUs or wait for them.
+// Lists processes that compute or draw, and jobs that hold GPUs or wait for them.
 std::vector<std::string> UserLines(const GpuSnapshot& seen,
                                    const std::vector<TicketText>& tickets) {
   TextTable table({{"GPU", true}, {"pid", true}, {"owner"}, {"MiB", true}, {"since"}, {"what"}});

@@ -45,7 +45,7 @@ class JobGpus {
   // Lines for the header: the GPUs with a reason, or why there are none. Empty if none were
   // requested.
   std::vector<std::string> Lines() const;
-  // One for each rank; empty on the CPU.
+  // Returns a place for each rank; empty on the CPU.
   std::vector<WorkerPlace> Places() const;
   // Returns where to run the replacement of a worker that ended: on the same GPU. If that GPU is
   // lost, takes another idle GPU that the job may use.

@@ -108,7 +108,8 @@ UniqueFd LockFolder::Make(const std::string& name, const std::string& text) cons
   const std::string path = File(name);
   std::string temporary = path + ".XXXXXX.new";
   UniqueFd file(::mkostemps(temporary.data(), 4, O_CLOEXEC));
-  // Other users must be able to read it, whatever the umask is. It gets its name when complete.
+  // Other users must be able to read the file, whatever the umask is. It gets its name only when it
+  // is complete.
   const bool complete =
       file.valid() && ::fchmod(file.get(), 0644) == 0 && TryLock(file.get()) == Locked::kYes &&
       ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());

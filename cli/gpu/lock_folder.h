@@ -43,7 +43,8 @@ class LockFolder {
   std::string path_;
 };
 
-// Releases a lock at once, even if a process that is just being started still has a copy.
+// Releases a lock immediately, even if a process that is being started still has a copy of the
+// descriptor.
 void Unlock(UniqueFd& lock);
 
 }  // namespace muster

@@ -26,7 +26,7 @@ std::vector<std::string> IdleGpus(const GpuSnapshot& seen, const LockFolder& fol
                                   const std::vector<std::string>& uuids, double free_share);
 
 // A line for each of these GPUs: "GPU 2: idle", "GPU 3: anna's … since 10:31". For a GPU that no
-// job holds, tells why it is not idle or who has locked it.
+// job holds, explains why it is not idle or who has locked it.
 std::vector<std::string> UsageLines(const GpuSnapshot& seen, const LockFolder& folder,
                                     const std::vector<std::string>& uuids, double free_share);
 

@@ -24,7 +24,7 @@ namespace muster {
 namespace {
 
 constexpr unsigned kDriverSeconds = 60;  // the first use of a driver takes several seconds
-constexpr size_t kMostGpus = 256;        // 4 KiB of UUIDs, which a pipe takes at once
+constexpr size_t kMostGpus = 256;        // 4 KiB of UUIDs, which a pipe takes in one write
 constexpr int kNoDevice = 100;           // an error code of CUDA
 constexpr int kInvalidDevice = 101;      // CUDA_VISIBLE_DEVICES names an unknown GPU
 

@@ -11,10 +11,10 @@
 
 namespace muster {
 
-// The header, the slices of each rank, the steps and the memory, without the resolved config. Lines
-// without newlines. `config` is resolved. `worker_memory` describes the last rank, which has as
-// many slices as any other. `shown_dir` is where the files of the run would go. `cards` describes
-// the GPUs that a run would get. `initial_weights`: see DescribeInitialWeights.
+// Returns lines, without newlines: the header, the slices of each rank, the steps and the memory,
+// but not the resolved config. `config` is resolved. `worker_memory` describes the last rank, which
+// has as many slices as any other. `shown_dir` is where the files of the run would go. `cards`
+// describes the GPUs that a run would get. `initial_weights`: see DescribeInitialWeights.
 std::vector<std::string> DryRunLines(const std::string& config_path, const config::Config& config,
                                      const Graph& graph, const DataCount& data,
                                      const std::vector<MemoryRow>& worker_memory,

@@ -29,8 +29,8 @@ struct CardTerms {
 // yet. Throws what JobGpus throws, and Error(kUsage) for --wait without GPUs.
 std::shared_ptr<JobGpus> PlanCards(const CardTerms& terms, config::Config& config);
 
-// Print messages about GPUs, of one or more lines. The first writes to standard output; the second
-// writes to standard error, for commands whose standard output holds only a result.
+// Both print a message about GPUs, of one or more lines. The first writes to standard output, the
+// second to standard error, for commands whose standard output holds only a result.
 void SayInResult(const std::string& text);
 void SayBesideResult(const std::string& text);
 

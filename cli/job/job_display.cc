@@ -65,7 +65,7 @@ std::string JoinParts(const std::vector<Part>& parts) {
   return line;
 }
 
-// Cuts `text` to `width` characters; a cut text ends in "..".
+// Truncates `text` to `width` characters. A truncated text ends in "..".
 std::string FitTo(const std::string& text, int width) {
   const auto most = static_cast<size_t>(std::max(0, width));
   if (text.size() <= most) return text;

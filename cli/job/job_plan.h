@@ -47,8 +47,8 @@ struct JobPlan {
   // Checkpoint folders. The server repeats the run from the first one, compares it with the others,
   // and writes nothing.
   std::vector<std::string> replay;
-  // Set if the workers are started by hand: returns the lines to print when the server listens at
-  // this endpoint. The server is then the only process on this host.
+  // Set only if the workers are started by hand. Returns the lines to print when the server listens
+  // at this endpoint. The server is then the only process on this host.
   std::function<std::vector<std::string>(const std::string& endpoint)> invite_workers;
 
   int workers() const { return static_cast<int>(config->cluster().workers()); }

@@ -80,8 +80,8 @@ void ForgetOwnDirectory(config::Config& config, const LaunchArguments& arguments
   }
 }
 
-// Asking a worker for its memory takes a while, so this is done only if the known minimum is a
-// large part of this machine's memory.
+// Querying a worker's memory takes a while, so this is done only if the known minimum is a large
+// part of this machine's memory.
 void CheckLargeJob(const LaunchArguments& arguments, const PreparedJob& job) {
   const MachineMemory machine = ReadMachineMemory();
   if (4 * LeastMemoryOf(job.config, job.graph).all() < machine.all) return;
@@ -90,8 +90,8 @@ void CheckLargeJob(const LaunchArguments& arguments, const PreparedJob& job) {
   (void)CheckMemory(WholeMemoryOf(job.config, job.graph, worker), machine);
 }
 
-// The config.txtpb of a run has worker.soft_placement=true even if that was only the default. It
-// must not make a GPU named on the command line optional.
+// The config.txtpb of a run has worker.soft_placement=true even if that was only the default. That
+// setting must not make a GPU named on the command line optional.
 void ForgetSoftPlacement(config::Config& config, const LaunchArguments& arguments) {
   const bool typed = std::ranges::any_of(arguments.settings, [](const Setting& setting) {
     return setting.path == "worker.soft_placement";
@@ -127,7 +127,7 @@ config::Config LoadWritten(const LaunchArguments& arguments) {
   return config;
 }
 
-// The first steps, which a run and a dry run share.
+// Takes the first steps, which a run and a dry run share.
 PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   config::Config config = LoadWritten(arguments);
   PreferTypedCpu(arguments.settings, config);

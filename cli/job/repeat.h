@@ -30,7 +30,7 @@ Spread SpreadOf(std::span<const double> values);
 // are values) and of images per second over the completed runs.
 std::vector<std::string> RepeatLines(std::span<const RepeatedRun> runs);
 
-// The same as the text of repeat.json.
+// Returns the text of repeat.json, which has the same results.
 std::string RepeatJson(std::span<const RepeatedRun> runs);
 
 // The last of `repeat` seeds that begin with `first`. Throws Error(kUsage) if it overflows.

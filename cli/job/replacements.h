@@ -41,7 +41,7 @@ class Replacements {
   // Counts a worker that ended with exit code 0 as lost, although the server did not report it.
   void Lose(pid_t pid) { lost_.insert(pid); }
   bool IsLost(pid_t pid) const { return lost_.contains(pid); }
-  // Whether the worker left of its own accord and told the server.
+  // Whether the worker left by itself and notified the server.
   bool HasLeft(pid_t pid) const { return left_.contains(pid); }
 
   // Kills the processes that are due.
@@ -69,7 +69,7 @@ class Replacements {
   std::map<int, double> last_lost_;  // rank → when its last worker, other than a refused one, ended
   std::map<int, double> again_at_;     // rank → when its replacement is started
   std::map<pid_t, double> condemned_;  // pid → when it is killed
-  std::set<pid_t> left_;               // told the server that they leave
+  std::set<pid_t> left_;               // notified the server that they leave
   std::set<pid_t> lost_;               // reported lost by the server
   std::set<pid_t> outside_;
   std::map<int64_t, std::string> ends_;

@@ -26,10 +26,10 @@ RunDir TakeUp(const LaunchArguments& arguments);
 // checkpoint is intact.
 std::string ConfigToResume(const std::string& run_dir);
 
-// Writes the config of the newest checkpoint to the run directory, and makes it that of the job.
+// Writes the config of the newest checkpoint to the run directory, and uses it for the job.
 void KeepConfig(const RunDir& dir, LaunchArguments& arguments);
 
-// Whether the two configs differ in when the run ends.
+// Whether the two configs let the run end at different points.
 bool EndsElsewhere(const config::Config& then, const config::Config& now);
 
 // Throws Error(kUsage) if the run cannot continue with this config. Returns a remark for the
@@ -37,9 +37,9 @@ bool EndsElsewhere(const config::Config& then, const config::Config& now);
 std::string CheckTakenUp(const RunDir& dir, const config::Config& config);
 
 // Chooses the steps that a resumed run traces. Steps named in `settings` must still be ahead;
-// otherwise throws Error(kUsage) with the possible ones. By default the run traces the same steps
-// as a new run, counted from where it resumes, or its last ones. A trace from an earlier launch is
-// dropped if the run is past its first step.
+// otherwise throws Error(kUsage) with the possible ones. By default, the run traces the same steps
+// as a new run, counted from where it resumes, or its last steps if too few are left. A trace from
+// an earlier launch is dropped if the run is past its first step.
 void PlanTrace(const RunDir& dir, const std::vector<Setting>& settings, config::Config& config);
 
 }  // namespace muster

@@ -49,7 +49,8 @@ std::string TimedText(const events::Summary& summary) {
                      Plural(steps, "step"), Join(why, " or "));
 }
 
-// The parts of a step as shares of it, the largest first. The rest of the step is "other".
+// Lists the parts of a step as shares of its time, the largest first. The rest of the step is
+// "other".
 std::string StepText(const events::Summary& summary) {
   const events::Measured& measured = summary.measured();
   const double step = measured.step_ms();

@@ -155,14 +155,14 @@ class Supervisor {
   // explained their end before.
   double early_exit_by_ = kNever;
   SaidByServer server_;
-  // Workers that ended while the server may hang, perhaps because of that. They are neither counted
-  // as lost nor replaced until the server sends an event or is given up.
+  // Workers that ended while the server may hang, perhaps for that reason. They are neither counted
+  // as lost nor replaced until the server sends an event or the supervisor gives up on it.
   std::vector<EndedProcess> held_;
   std::vector<EndedProcess> ended_;
   AtFailure at_failure_;
   std::optional<Finding> found_;
 
-  events::Summary changes_;  // those of the plan, and the ones since then
+  events::Summary changes_;  // the changes of the plan, and those since then
   Replacements replacements_;
   StopStages stages_;
   std::optional<StopRequest> stop_request_;  // the first one

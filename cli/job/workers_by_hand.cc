@@ -134,7 +134,7 @@ std::string NewToken() {
 void WriteTokenFile(const std::string& path, const std::string& token) {
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   const std::string line = token + "\n";
-  if (!fd.valid() || ::fchmod(fd.get(), 0600) != 0 ||  // whatever the umask
+  if (!fd.valid() || ::fchmod(fd.get(), 0600) != 0 ||  // regardless of the umask
       ::write(fd.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
     const int error = errno;
     if (fd.valid()) ::unlink(path.c_str());

@@ -165,7 +165,7 @@ std::string FileOf(const std::string& run_dir, const ModelChoice& choice) {
 // removed.
 void CheckIsBest(const std::string& run_dir, const std::string& file) {
   const auto run = ReadRunIfThere(run_dir);
-  if (!run || run->state == RunState::kRunning) return;  // the weights may be about to be written
+  if (!run || run->state == RunState::kRunning) return;  // it may not have written the weights yet
   const MetricsRow* const best = run->best();
   if (best == nullptr) return;
   const int64_t step = StepOf(SafetensorsReader(file).header().metadata).value_or(0);

@@ -172,7 +172,7 @@ ChildProcess::~ChildProcess() {
 std::optional<ChildEnd> ChildProcess::CheckEnd() {
   if (!running_) return std::nullopt;
   siginfo_t info{};
-  // Do not reap it yet: while the child is a zombie, its number and its group's stay reserved.
+  // Do not reap it yet: while the child is a zombie, its pid and its process group stay reserved.
   if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
       info.si_pid != pid_) {
     return std::nullopt;

@@ -31,7 +31,7 @@ std::vector<std::string> LastLines(const std::string& path, size_t count) {
   }
   std::vector<std::string> lines;
   std::string line;
-  bool partial = size > kTailBytes;  // the first line is cut at its start
+  bool partial = size > kTailBytes;  // the first line may be incomplete
   while (std::getline(tail, line)) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (!partial && !line.empty()) lines.push_back(OneLine(line, kMostLogLineBytes));

@@ -92,7 +92,7 @@ void Console::SetLive(std::string line) {
 }
 
 void Console::DrawLive() {
-  live_stale_ = !pending_.empty() && pending_.size() > 4096;  // a slow terminal skips some texts
+  live_stale_ = !pending_.empty() && pending_.size() > 4096;  // a slow terminal skips some updates
   if (live_stale_ || (live_.empty() && !live_shown_)) return;
   Queue(kEraseLine + live_);
   live_shown_ = !live_.empty();

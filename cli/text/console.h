@@ -11,8 +11,8 @@
 namespace muster {
 
 // Prints permanent lines and, on a terminal, one live line below them that is redrawn. Output that
-// cannot be written at once is buffered, up to a bound, and written when poll_fd() is writable, so
-// that a stopped terminal or an idle pager cannot stop the supervision. Used by one thread. After
+// cannot be written at once is buffered, up to a limit, and written when poll_fd() is writable, so
+// that a stopped terminal or an idle pager cannot block the supervisor. Used by one thread. After
 // EPIPE or a full disk, all output is dropped.
 class Console {
  public:

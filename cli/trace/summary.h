@@ -8,8 +8,8 @@
 
 namespace muster {
 
-// For each track, the shares of time by kind; for the compute threads, the longest gaps between
-// layers; the overlap of pushes, updates and the next forward pass with backward.
+// Lists the shares of time by kind for each track, the longest gaps between layers for the compute
+// threads, and the overlap of pushes, updates and the next forward pass with the backward pass.
 std::vector<std::string> TraceSummary(const Trace& trace);
 
 }  // namespace muster

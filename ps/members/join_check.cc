@@ -84,7 +84,7 @@ std::string JoinCheck::CheckGraph(const wire::Hello& hello) const {
 }
 
 std::string JoinCheck::CheckSettings(const wire::Hello& hello) const {
-  if (hello.setting_size() == 0) return "";  // a program without a config
+  if (hello.setting_size() == 0) return "";  // the worker's program has no config
   const auto difference =
       FirstDifference(terms_.settings, {hello.setting().begin(), hello.setting().end()});
   if (!difference) return "";

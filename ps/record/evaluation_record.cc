@@ -44,7 +44,7 @@ void EvaluationRecord::Add(const EvaluationResult& result) {
 }
 
 void EvaluationRecord::StepEnded() {
-  if (validated_) tested_.reset();  // the run was extended
+  if (validated_) tested_.reset();  // the run was extended past its final test
 }
 
 void EvaluationRecord::Keep(checkpoint::Progress& kept) const {

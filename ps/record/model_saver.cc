@@ -79,7 +79,7 @@ void ModelSaver::Restore(const ResumePoint& resume) {
   const std::string& dir = config_.run().dir();
   const BestFile file = BestFileIn(dir);
   if (file.step == best.step) return Note(kBest, best, "");
-  if (file.step > best.step) return;  // from after the checkpoint; the run will produce it again
+  if (file.step > best.step) return;  // written after the checkpoint; the run will write it again
   if (WriteBestAgain(resume, best)) {
     if (!file.damage.empty()) recorder_.Warn(file.damage + "; rewriting it in " + dir);
     return;

@@ -61,7 +61,7 @@ class Progress {
   events::Evaluation EvaluationLine(const EvaluationResult& result) const;
   // Reports only the position of the run.
   events::Progress PositionLine() const;
-  // For the launcher's live display: statistics since the last LiveLine.
+  // Statistics since the last LiveLine, for the launcher's live display.
   events::Progress LiveLine();
   // Like LiveLine, but during an evaluation.
   events::Progress EvaluatingLine(int64_t done, int64_t blocks) const;

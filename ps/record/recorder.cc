@@ -192,7 +192,7 @@ events::Summary Recorder::Finish(events::Summary summary, RunStatus status) {
   return summary;
 }
 
-// Sends saving events meanwhile, because the launcher waits as long as it receives them.
+// Sends saving events while it waits, because the launcher waits as long as it receives them.
 Recorder::Missing Recorder::AwaitAll(int64_t step) {
   const auto written = std::make_shared<std::promise<Missing>>();
   std::future<Missing> missing = written->get_future();

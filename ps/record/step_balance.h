@@ -50,7 +50,7 @@ class StepBalances {
   // steps other than the current and the previous one are ignored.
   std::optional<StepBalance> AddTimes(const wire::StepTimes& times);
   std::optional<StepBalance> EndStep(int64_t step, double seconds);
-  // Sets the number of ranks that report. The current step may have no balance then.
+  // Sets the number of ranks that report. The current step may then have no balance.
   void SetRanks(size_t ranks) { ranks_ = ranks; }
 
  private:

@@ -8,9 +8,9 @@
 namespace muster {
 namespace {
 
-// Number of missing blocks that are suspected when a worker is lost. Blocks are evaluated in order,
-// so the block that killed it is the first one, except that results that it had not sent were lost
-// too. Over a network, more results wait to be sent.
+// Number of missing blocks to suspect when a worker is lost. Blocks are evaluated in order, so the
+// block that killed the worker is the first missing one, unless results that it had not sent yet
+// were lost too. Over a network, more results wait to be sent.
 constexpr size_t kMostBlocks = 16, kMostBlocksOverAWire = 256;
 
 // Returns a worker's items in processing order: urgent slices, its share of the evaluation of

@@ -29,7 +29,7 @@ class Resumption {
   std::string CheckPlan();
   // Whether the run was already complete, so that no workers are needed to write its final files.
   bool IsDoneAlready();
-  // Stops a resumed run if its last evaluations require it. Returns whether it is over.
+  // Stops a resumed run if its last evaluations require it. Returns whether the run is over.
   bool StopsEarly();
   // The lines that metrics.jsonl must have so far, whatever length the run had before.
   DueLines LinesSoFar() const;

@@ -45,7 +45,7 @@ class Run {
 
   // If all initial workers have joined, plans the run, welcomes the workers, and sends W(step).
   void BeginIfComplete(Time now);
-  // Called when a worker has joined that the start does not wait for, has joined late, or has
+  // Called when a worker has joined but the start does not wait for it, has joined late, or has
   // reconnected.
   void OnJoined(uint32_t rank, Time now);
   // Returns why the worker is rejected, or "".

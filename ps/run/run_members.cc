@@ -167,7 +167,7 @@ void Run::OnLost(uint32_t rank, ExitCode code, const std::string& why, Time now)
   if (parts_.state.phase == Phase::kGathering &&
       parts_.config.cluster().on_lost_worker() == config::Cluster::CONTINUE &&
       rank < roster.workers()) {
-    // The worker will not be replaced. The others start without it if they are enough.
+    // The worker will not be replaced. The others start without it if there are enough of them.
     members_.GiveUp(rank);
     BeginIfComplete(now);
   }

@@ -38,7 +38,7 @@ class Server {
   // `config` is resolved (slices and threads are set). `interrupt_fd`, if not -1, is a signalfd.
   // SIGUSR1 requests a checkpoint. SIGUSR2 reports that the job has failed, so a later stop is
   // recorded as a failure. Any other signal stops the server. `resume`: where the run resumes, or
-  // null; only used by the constructor.
+  // null; used only by the constructor.
   Server(const config::Config& config, const std::string& token, std::unique_ptr<ServerLink> link,
          Recorder& recorder, int interrupt_fd = -1, const ResumePoint* resume = nullptr);
 

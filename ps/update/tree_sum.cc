@@ -45,7 +45,7 @@ TreeSum::Addends TreeSum::RunToLast(const UpdateKernelTable& kernels, WireType t
 TreeSum::Addends TreeSum::RunFloats(const UpdateKernelTable& kernels,
                                     std::span<const void* const> parts, size_t at, size_t count,
                                     std::span<float> scratch) const {
-  Addends stack[kMaxDepth];  // `right` is only used for the last addition
+  Addends stack[kMaxDepth];  // `right` is used only for the last addition
   size_t depth = 0;
   for (size_t op = 0; op < program_.size(); ++op) {
     if (program_[op] != kAdd) {
