@@ -37,7 +37,7 @@ struct Order {
   wire::EvaluationSet set = wire::TEST;  // kEvaluate
   bool average = false;                  // kEvaluate: use the moving average of W(version)
   bool predictions = false;              // kEvaluate: report label and prediction of each sample
-  uint32_t images = 0;                   // kEvaluate: the number of samples to send with block 0
+  uint32_t images = 0;                   // kEvaluate: the number of samples of the set to send
   bool completed = false;                // kStop: the run reached its end
   std::string reason;                    // kStop
 

@@ -9,8 +9,9 @@
 
 namespace muster {
 
-// Adds the first samples of the set: as many as there are predictions and as fit into a message.
-void AddSampleImages(const Dataset& set, std::span<const int32_t> predictions,
-                     wire::EvaluatedBlock& block);
+// Of `images` samples that are spread evenly over the set, adds those of the block that begins at
+// sample `begin` and has these predictions, as many as fit into a message.
+void AddSampleImages(const Dataset& set, int64_t images, int64_t begin,
+                     std::span<const int32_t> predictions, wire::EvaluatedBlock& block);
 
 }  // namespace muster
