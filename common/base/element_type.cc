@@ -109,8 +109,8 @@ __m256 Eight(const uint16_t* from) {
   return Format::WidenEight(from);
 }
 
-// For data that is read once from memory: saves a quarter of the time (AMD Zen 3). Has no effect
-// beyond the end of an array.
+// Prefetches data that is read once from memory, which saves a quarter of the time (AMD Zen 3).
+// Harmless beyond the end of an array.
 template <typename T>
 void Prefetch(const T* at) {
   _mm_prefetch(reinterpret_cast<const char*>(at) + 2048, _MM_HINT_NTA);

@@ -1,4 +1,4 @@
-// Opening plain files only, reading whole files, and locking. See atomic_file.h for atomic writes.
+// Opens plain files only, reads whole files, and locks files. See atomic_file.h for atomic writes.
 #pragma once
 
 #include <fcntl.h>
@@ -21,7 +21,7 @@ UniqueFd OpenPlainFile(const std::string& path, const char* expected = "a plain 
 // The same as a stream. Callers include <fstream>.
 std::ifstream ReadPlainFile(const std::string& path);
 
-// Reads one of our own files; "" if it is unreadable or not a plain file.
+// Reads one of our own files. Returns "" if it is unreadable or not a plain file.
 std::string ReadFileIfThere(const std::string& path);
 
 // Limits for reading a file named by the user, which may be anything.
@@ -44,15 +44,15 @@ enum class Locked {
 // Does not block.
 Locked TryLock(int fd, LockMode mode = LockMode::kExclusive);
 
-// Whether the descriptor still belongs to the file at that path. If the file was removed or
-// replaced between opening and locking, the next process locks another file, and both hold a lock.
+// Whether the descriptor still refers to the file at that path. If the file was removed or replaced
+// between opening and locking, the next process locks a different file, and both hold a lock.
 bool IsStillAt(int fd, const std::string& path);
 
 // A lock file that names its holder. The file remains after unlocking, with the last holder's name.
 class FileLock {
  public:
   // Creates `path` if it is missing and locks it, waiting up to `wait_s` for the current holder. On
-  // a file system without locks, every process gets it.
+  // a file system without locks, every process gets the lock.
   FileLock(const std::string& path, double wait_s);
 
   // Whether this process holds the lock. If not, holder() names the holder: "pid 42 on host lab3".

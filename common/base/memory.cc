@@ -12,7 +12,7 @@ namespace muster {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
-constexpr size_t kLarge = 2 * kHugePage;  // less would waste up to half the memory
+constexpr size_t kLarge = 2 * kHugePage;  // smaller blocks would waste up to half the memory
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// The command line of a program without subcommands. Wraps CLI11, whose header takes several
-// seconds to compile in each file that includes it.
+// The command line of a program without subcommands. Wraps CLI11, because its header adds several
+// seconds of compile time to each file that includes it.
 #pragma once
 
 #include <cstdint>
@@ -23,18 +23,18 @@ class ProgramOptions {
   class Option {
    public:
     Option Required();
-    // Conflicts with `other`; required without it.
+    // Excludes `other`. Exactly one of the two is required.
     Option RequiredUnless(const Option& other);
-    // Allowed with `other`; required without it.
+    // Optional if `other` is given, otherwise required.
     Option OptionalWith(const Option& other);
     Option ShowDefault();
     Option InRange(int64_t least, int64_t most);
     Option OneOf(std::initializer_list<const char*> values);
-    // 64KiB (2^10), 400MB (10^6), or a plain number.
+    // Accepts 64KiB (2^10), 400MB (10^6) or a plain number.
     Option AsBytes();
-    // For a vector: 1,2,3.
+    // For a vector: accepts 1,2,3.
     Option SeparatedBy(char separator);
-    // For a vector: one value per use of the option.
+    // For a vector: accepts one value each time the option is given.
     Option Repeatable();
 
    private:
@@ -56,8 +56,8 @@ class ProgramOptions {
   Option Add(const std::string& name, T& value, const std::string& text = "");
   Option AddFlag(const std::string& name, bool& value, const std::string& text);
 
-  // Fills the values. Returns the exit code if the program must exit: after --help, or after an
-  // error, which has been printed.
+  // Fills the values. Returns an exit code if the program must exit, either after --help or after
+  // an error that has already been printed.
   std::optional<int> Parse(int argc, char** argv);
 
  private:

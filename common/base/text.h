@@ -33,14 +33,15 @@ std::string Join(const Range& range, std::string_view separator) {
 std::string ShellWord(const std::string& word);
 
 // The first, longest match of `pattern`, a POSIX extended regular expression, in `text`: the whole
-// match, then each group, "" for a group that took no part. Empty: no match. It uses the C library,
-// because std::regex takes seconds to compile wherever it is used.
+// match, then each group, "" for a group that did not participate. Empty if there is no match. Uses
+// the C library, because std::regex takes seconds to compile wherever it is used.
 std::vector<std::string> FirstMatch(const char* pattern, const std::string& text);
 
 std::string FormatCount(int64_t value);  // 1,068,298
 
-// Parses a list such as "0-9,17": in the given order, without duplicates. `what` names the list in
-// errors ("--samples"). Throws Error(kUsage) if it is invalid or has a number not below `end`.
+// Parses a list such as "0-9,17". Keeps the given order and drops duplicates. `what` names the list
+// in errors ("--samples"). Throws Error(kUsage) if the list is invalid or contains a number that is
+// not below `end`.
 std::vector<int64_t> ParseNumberList(const std::string& what, const std::string& text, int64_t end);
 
 // Truncates an untrusted number; empty if int64_t cannot hold it (the cast would be undefined).
@@ -63,15 +64,16 @@ inline constexpr size_t kMostShown = 2000;
 // \xe9. Longer text is cut to `most` bytes and ends with "... (N more characters)". Idempotent.
 std::string Shown(std::string_view text, size_t most = kMostShown);
 
-// The same for each line of `text`. A newline followed by two spaces is one of ours; any other
-// newline comes from a name or a value and is shown as \n.
+// The same for each line of `text`. A newline followed by two spaces is kept as one of our own line
+// breaks. Any other newline comes from a name or a value and is shown as \n.
 std::string ShownLines(std::string_view text, size_t most = kMostShown);
 
-// One line for a terminal: control characters and invalid UTF-8 replaced, cut to `most` bytes.
+// `text` as one line for a terminal: control characters and invalid UTF-8 are replaced, and the
+// line is cut to `most` bytes.
 std::string OneLine(std::string_view text, size_t most);
 
-// Text from another host, made safe for a log line or a terminal: ASCII without control characters
-// (others become '?'), cut to 500.
+// Text from another host, made safe for a log line or a terminal. Everything except printable ASCII
+// becomes '?', and the text is cut to 500 characters.
 std::string Printable(std::string_view words);
 
 }  // namespace muster
