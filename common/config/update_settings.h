@@ -13,7 +13,8 @@ namespace muster {
 std::vector<std::string> OptimizerTypes();
 
 struct OptimizerTraits {
-  // The number of arrays of the weights' size that the optimizer keeps between steps: 0 to 2.
+  // The number of arrays, each as large as the weights, that the optimizer keeps between steps: 0
+  // to 2.
   int state_arrays = 0;
   // The configured value or the type's default. 0 for types without momentum.
   float momentum = 0;

@@ -53,12 +53,12 @@ class OutputOrder {
         inputs_, [this](const FeatureOrder* order) { return *order == First(); });
     return same ? Result(First()) : std::nullopt;
   }
-  // Neighbouring channels, and classes, are identified by their positions.
+  // These layers depend on the positions of channels: their neighbours, or their classes.
   Result operator()(const LrnSpec&) const { return OnlyNatural(); }
   Result operator()(const SoftmaxCrossEntropySpec&) const { return OnlyNatural(); }
   Result operator()(const MeanSquaredErrorSpec&) const { return OnlyNatural(); }
   Result operator()(const SigmoidCrossEntropySpec&) const { return OnlyNatural(); }
-  // Each channel is handled separately, or all in the same way.
+  // These layers handle each channel separately, or all channels in the same way.
   Result operator()(const ElementwiseSpec auto&) const { return First(); }
   Result operator()(const PoolSpec&) const { return First(); }
   Result operator()(const GlobalAvgPoolSpec&) const { return First(); }
