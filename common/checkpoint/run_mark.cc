@@ -22,7 +22,7 @@ std::string Begun(const checkpoint::State& state) {
   }
 }
 
-// The folder's absolute path, even if `folder` is a link to it or ".".
+// Returns the folder's absolute path, even if `folder` is a link to it or ".".
 fs::path WholePath(const std::string& folder) {
   std::error_code error;
   fs::path whole;

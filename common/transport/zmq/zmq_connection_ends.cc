@@ -70,11 +70,11 @@ std::string ConnectionEnds::WhyRefused() {
 std::string WhyCut(int rule) {
   switch (rule) {
     case ZMQ_PROTOCOL_ERROR_ZMTP_INVALID_SEQUENCE:
-      return "a frame was repeated or out of order: a third party tampers with the connection";
+      return "a frame was repeated or out of order: a third party is tampering with the connection";
     case ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC:
       return "a frame was modified in transit, by a third party or a faulty network";
     default:
-      return "the peer broke the rules of ZMTP";
+      return "the peer violated the ZMTP protocol";
   }
 }
 
