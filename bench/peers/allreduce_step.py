@@ -32,7 +32,7 @@ def make_optimizer(name, parameters):
 
 
 def first_step(name, gradient):
-    """The first step's change of weights that are 0, ignoring the epsilon of the optimizer."""
+    """Returns the change of zero weights in the first step, ignoring the optimizer's epsilon."""
     if name in ("ADAM", "ADAMW"):
         return -RATE
     if name == "RMSPROP":
