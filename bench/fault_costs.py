@@ -84,10 +84,10 @@ class Costs:
                  f"median {1e3 * median(noticed):.0f} ms, at most {1e3 * max(noticed):.0f} ms", max(noticed) <= 0.1)
         self.row("… steps lost", "0", f"{lost} of {len(numbers)}", lost == 0)
         limit = [u + 0.2 for u in usual]
-        self.row("… that step longer by", "redone compute (a step at most) + 0.2 s",
+        self.row("… that step takes longer by", "redone compute (a step at most) + 0.2 s",
                  f"median {1e3 * median(longer):.0f} ms, at most {1e3 * max(longer):.0f} ms; a step: "
                  f"{1e3 * median(usual):.0f} ms", all(a <= b for a, b in zip(longer, limit)))
-        self.row("… the new worker has done a step after its start in", "2 s",
+        self.row("… new worker: first step after its start", "2 s",
                  f"median {median(joined):.2f} s, at most {max(joined):.2f} s", max(joined) <= 2)
 
     def stop(self):
