@@ -31,8 +31,9 @@ class FusedUpdateRun {
  public:
   FusedUpdateRun(Team& team, const FusedUpdateOptions& options);
 
-  // Runs a few updates from the start and compares them with the optimizer's formula in double
-  // precision, and bit by bit with each other across the buffer. Returns an error or "".
+  // Runs a few updates from the initial state. Compares the weights with the optimizer's formula in
+  // double precision, and those that must be equal with each other, bit by bit. Returns an error or
+  // "".
   std::string Verify(const UpdateKernelTable& kernels);
 
   // Returns the duration of one pass in seconds. This is the mean of `repeats` passes, which each

@@ -19,9 +19,9 @@ struct PassShape {
 // The number of bytes that a pass of this shape must move.
 double UpdateBytes(const PassShape& shape);
 
-// The fastest of two plain loops over arrays of this shape: reads gradients, weights and states,
-// writes states and new weights (past the cache if that is faster). It has its own arrays, which
-// start at different page offsets.
+// Times the faster of two plain loops over arrays of this shape. The loops read gradients, weights
+// and states, and write states and new weights; one of them writes past the cache. The arrays start
+// at different page offsets.
 class MemoryLimit {
  public:
   MemoryLimit(Team& team, const PassShape& shape);
@@ -40,7 +40,7 @@ class MemoryLimit {
   bool stream_ = false;          // whether streaming was faster
 };
 
-// The median of several passes with `threads` threads.
+// Returns the median duration of several passes with `threads` threads, in seconds.
 double MemoryLimitSeconds(const PassShape& shape, int threads, int passes = 7);
 
 }  // namespace muster::bench

@@ -58,7 +58,8 @@ nlohmann::ordered_json Measure(const SyncOptions& options) {
       .gradients = static_cast<int>(options.workers),
       .states = static_cast<int>(
           Optimizer(job.config.optimizer(), *AvailableKernels().back()).state_arenas())};
-  // Measured before and after, because the memory speed of a shared machine changes within seconds.
+  // Measure the limit before and after, because the memory speed of a shared machine changes within
+  // seconds.
   const auto limit_now = [&] {
     return MemoryLimitSeconds(shape, static_cast<int>(options.server_threads));
   };

@@ -37,7 +37,7 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The shortest times of one op, in seconds.
+// The shortest measured times of one op, in seconds.
 struct OpTimes {
   std::string name;
   double forward_flops = 0, backward_flops = 0;  // per batch

@@ -19,7 +19,7 @@ inline float InputAt(int64_t i, uint32_t salt) {
       (static_cast<uint64_t>(i) + salt * uint64_t{0x51ed270b}) * uint64_t{0x9e3779b97f4a7c15};
   return 0.25f * (static_cast<float>((mixed >> 40) % 17) - 8);
 }
-// The same with digits that bfloat16 cannot represent.
+// The same with more digits than bfloat16 can represent.
 inline float LongInputAt(int64_t i, uint32_t salt) { return InputAt(i, salt) * 1.0009765625f; }
 
 // Throws Error if there is no driver or GPU, or if the build has no code for this GPU.
@@ -32,7 +32,7 @@ class BenchDevice {
   Target target() const { return {stream(), most_blocks_}; }
   void Wait() const;
 
-  // Owned by this object.
+  // This object owns the memory that these functions allocate.
   template <typename T>
   T* Allocate(int64_t count) {
     return static_cast<T*>(AllocateBytes(count * static_cast<int64_t>(sizeof(T))));
@@ -59,7 +59,7 @@ class BenchDevice {
   void Copy(void* to, const void* from, size_t bytes) const;  // on the GPU
   void FreeAll() { memory_.clear(); }
 
-  // The median duration in seconds, measured with events, after one warm-up run.
+  // Returns the median duration in seconds, measured with events after one warm-up run.
   double MedianSeconds(const std::function<void()>& run, int repeats) const;
 
  private:

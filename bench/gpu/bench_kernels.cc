@@ -28,7 +28,7 @@ void CheckCase(const BenchDevice& device, const char* type, const KernelCase& ke
     const bool compared = i < kAtEnds || i >= count - kAtEnds || i % step == 0;
     const double expected = compared ? kernel.expected(i) : 0;
     const double most = kernel.tolerance * std::max(1.0, std::abs(expected));
-    // A NaN must fail.
+    // Written so that a NaN fails.
     if (std::isfinite(number) && (!compared || std::abs(number - expected) <= most)) continue;
     throw Error(ExitCode::kFailure, "{}, {}: value {} of {}: expected {:.9g}, got {:.9g}",
                 kernel.name, type, i, count, compared ? expected : kernel.expected(i), number);

@@ -14,7 +14,7 @@ constexpr int kColours = 3;
 
 uint8_t ByteAt(int64_t i) { return static_cast<uint8_t>(100 + 12 * InputAt(i, 0)); }
 
-// The mean and the spread of image `image`, which has `bytes` bytes.
+// The mean and standard deviation of image `image`, which has `bytes` bytes.
 struct Moments {
   Moments(int64_t image, int64_t bytes) {
     double sum = 0, squares = 0;

@@ -49,7 +49,8 @@ void ConvolutionCases(BenchDevice& device, const KernelSizes& sizes, const UseCa
 template <typename T>
 void ImageCases(BenchDevice& device, const KernelSizes& sizes, const UseCase& use);
 
-// Verifies and times all kernels, and prints a table. Throws Error at the first wrong value.
+// Options for BenchKernels, which verifies and times all kernels and prints a table. It throws
+// Error at the first wrong value.
 struct KernelOptions {
   KernelSizes sizes;
   int repeats = 11;

@@ -128,7 +128,7 @@ void PixelCases(const Tensors<T>& t, const Arrays& arrays, const UseCase& use) {
       [channels](int64_t i) {
         const int64_t c = i % channels;
         const double distance = InputAt(i, 0) - MeanAt(c);
-        // The gradient arrays hold slopes and means.
+        // In this case, the gradient arrays contain slopes and means.
         return SlopeAt(c) * (GradientAt(i, c) - SlopeAt(c) - distance * MeanAt(c));
       }));
 }

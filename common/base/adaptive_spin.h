@@ -20,7 +20,8 @@ class AdaptiveSpin {
   using Clock = std::chrono::steady_clock;
   using Duration = Clock::duration;
 
-  // Begins a wait. True: `ready()` holds. False: the caller must sleep and then call Slept.
+  // Begins a wait. Returns true if `ready()` holds. Otherwise the caller must sleep and then call
+  // Slept.
   template <typename Ready>
   bool Spin(const Ready& ready);
   // Call when the sleep that followed a failed Spin is over.

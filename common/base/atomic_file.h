@@ -23,7 +23,7 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
 
   void Write(std::span<const std::byte> bytes);
-  // Replaces bytes that have been written already, starting at offset `at`.
+  // Replaces bytes that have already been written, starting at offset `at`.
   void Overwrite(uint64_t at, std::span<const std::byte> bytes);
   uint64_t written() const { return written_; }
   // Syncs the file, renames it, and syncs the directory. Nothing may be written afterwards.

@@ -26,7 +26,7 @@
 namespace muster {
 namespace {
 
-// "" for a plain file.
+// Names the kind of a special file; "" for a plain file.
 const char* NameOfSpecialFile(mode_t mode) {
   if (S_ISREG(mode)) return "";
   if (S_ISDIR(mode)) return "a folder";
@@ -86,7 +86,8 @@ bool MayHold(const std::string& text) {
   return pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM);
 }
 
-// A new holder writes its name a moment after taking the lock.
+// Returns the name of the current holder. Waits for it, because a new holder writes its name
+// shortly after taking the lock.
 std::string HolderOf(int fd) {
   std::string text = Read(fd);
   for (const auto end = Clock::now() + kUntilSaid; !MayHold(text) && Clock::now() < end;) {

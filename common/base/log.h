@@ -12,7 +12,8 @@ namespace muster {
 // Names this process in its log lines: "server", "worker-3". Call once, at the start of main.
 void InitLog(const std::string& process);
 
-// Also appends later lines to this file, unless it is standard error. Returns false on failure.
+// From now on, also appends lines to this file, unless it is standard error. Returns false on
+// failure.
 bool AlsoLogTo(const std::string& path);
 
 enum class LogLevel { kInfo, kWarning, kError };

@@ -30,7 +30,7 @@ void GiveBackPages(void* memory, size_t bytes, PagesOf whose) {
   const auto begin = reinterpret_cast<uintptr_t>(memory);
   const uintptr_t first = (begin + page - 1) / page * page, end = (begin + bytes) / page * page;
   if (end <= first) return;
-  // Kernels without support keep the pages.
+  // Kernels that do not support this keep the pages.
   (void)::madvise(static_cast<std::byte*>(memory) + (first - begin), end - first,
                   whose == PagesOf::kShared ? MADV_REMOVE : MADV_DONTNEED);
 }

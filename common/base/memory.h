@@ -60,9 +60,10 @@ class Arena : public AlignedArray<float> {
   std::span<const float> floats() const { return values(); }
 };
 
-// Makes malloc keep freed memory. libzmq allocates a new buffer per received message. By default
-// glibc maps and unmaps large buffers each time, and the kernel clears every page (a fifth of a
-// round of 100 MB over TCP). Call before starting threads. The process stays at its peak size.
+// Makes malloc keep freed memory. libzmq allocates a new buffer per received message. By default,
+// glibc maps and unmaps large buffers each time, and the kernel must clear every page, which takes
+// a fifth of a 100 MB round over TCP. Call before starting threads. The process stays at its peak
+// size.
 void KeepFreedMemory();
 
 // Annotate memory that is passed between threads inside a library built without ThreadSanitizer,

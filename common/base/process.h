@@ -21,18 +21,19 @@ struct ProcessIdentity {
 std::string HostName();
 ProcessIdentity ThisProcess();
 
-// Whether a process on this host runs or is stopped. A zombie is not alive.
+// Whether a process on this host is running or stopped. A zombie is not alive.
 bool IsAlive(const ProcessIdentity& process);
 
-// The resident size (RES in `top`) of a process on this host; 0: this process. Empty if none.
+// Returns the resident size (RES in `top`) of a process on this host; 0: this process. Empty if
+// there is no such process.
 std::optional<int64_t> ResidentBytes(int64_t pid = 0);
 
 // Makes the kernel kill this process when `parent` dies, and exits at once (kPeerFailed) if
 // `parent` is already gone. Call early in main.
 void DieWithParent(pid_t parent);
 
-// Prevents core dumps of this process. Other processes of its user can no longer attach to it or
-// read its descriptors. Linux always allows this call.
+// Prevents core dumps of this process. Afterwards, other processes of the same user can no longer
+// attach to it or read its descriptors. Linux always allows this call.
 void KeepOutOfCoreDumps();
 
 // Detects periods in which this process was suspended: stopped (SIGSTOP, Ctrl-Z), frozen, without a

@@ -19,7 +19,7 @@ namespace muster {
 
 class ProgramOptions {
  public:
-  // Each function adds a property to the option.
+  // Each function adds a property to the option and returns it.
   class Option {
    public:
     Option Required();
@@ -45,13 +45,13 @@ class ProgramOptions {
     CLI::Option* option_;
   };
 
-  // --help wraps all texts for a terminal of 80 columns.
+  // --help wraps all texts to 80 columns.
   explicit ProgramOptions(const std::string& description);
   ~ProgramOptions();
   ProgramOptions(const ProgramOptions&) = delete;
 
-  // `name`: "--option", or "argument" for a positional argument. T: string, int, uint32_t, int64_t,
-  // uint64_t, double, or a vector of string, int or uint64_t.
+  // `name` is "--option", or "argument" for a positional argument. T is string, int, uint32_t,
+  // int64_t, uint64_t, double, or a vector of string, int or uint64_t.
   template <typename T>
   Option Add(const std::string& name, T& value, const std::string& text = "");
   Option AddFlag(const std::string& name, bool& value, const std::string& text);

@@ -11,7 +11,7 @@ namespace muster {
 // Ten rounds of Philox4x32 on `counter` with `key`.
 std::array<uint32_t, 4> Philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
-// What a random number is used for. Streams of different purposes are independent.
+// The purpose of a random number. Streams for different purposes are independent.
 enum class RandomPurpose : uint32_t {
   kInitialWeights = 1,
   kShuffle = 2,

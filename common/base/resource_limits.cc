@@ -49,7 +49,7 @@ double NumberIn(const std::string& path) {
   return file >> number ? number : ControlGroupLimits::kNone;  // "max" is not a number
 }
 
-// The format is "QUOTA PERIOD" in microseconds.
+// Returns the cores that cpu.max allows. Its format is "QUOTA PERIOD", in microseconds.
 double CoresIn(const std::string& path) {
   std::ifstream file(path);
   double quota = 0, period = 0;

@@ -15,18 +15,18 @@ void IgnoreFileSizeSignal();
 // (ulimit -f allows 4096 bytes a file, shared memory included)".
 std::string ErrorText(int error);
 
-// " (ulimit -n allows 1024 open files)"
+// Returns a hint such as " (ulimit -n allows 1024 open files)".
 std::string OpenFilesHint();
 
 // Ensures that this process may have `count` open files, raising the soft limit if necessary. `who`
-// needs them: "the server of 4 workers". Throws Error(kFailure).
+// names what needs them, for the error: "the server of 4 workers". Throws Error(kFailure).
 void RequireOpenFiles(const std::string& who, unsigned count);
 
 // The maximum number of files that a server may open.
 inline unsigned OpenFilesOfServer(unsigned workers) { return 64 + 8 * workers; }
 
 // Ensures that this process can start `count` more threads now, because libzmq and OpenMP abort if
-// they cannot. Throws Error(kFailure).
+// they cannot start theirs. Throws Error(kFailure).
 void RequireThreads(const std::string& who, unsigned count);
 
 // The limits of this process's control groups (cgroup v2). Containers, systemd and batch systems

@@ -7,7 +7,7 @@
 
 namespace muster {
 
-// Used by one thread.
+// Use from one thread only.
 class Retry {
  public:
   using Clock = std::chrono::steady_clock;

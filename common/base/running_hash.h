@@ -1,4 +1,4 @@
-// XXH3-64 of bytes that arrive in pieces.
+// Computes XXH3-64 of bytes that arrive in pieces.
 #pragma once
 
 #include <cstddef>

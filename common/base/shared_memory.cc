@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
-// The size to map, because empty mappings are impossible.
+// Returns the size to map. It is at least 1, because empty mappings are impossible.
 size_t MappedBytes(size_t bytes) { return bytes == 0 ? 1 : bytes; }
 
 }  // namespace

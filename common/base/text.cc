@@ -40,7 +40,7 @@ size_t CharacterLength(std::string_view text) {
   return wrong ? 0 : length;
 }
 
-// Replaces each byte of `text` that is not part of a character with `replaced(byte)`.
+// Replaces each byte of `text` that is not part of a valid character with `replaced(byte)`.
 template <typename Replaced>
 std::string Replace(std::string_view text, const Replaced& replaced) {
   std::string valid;

@@ -12,7 +12,7 @@
 
 namespace muster {
 
-// "a, b, c" for strings or integers. fmt::join is more general but takes seconds to compile.
+// Joins strings or integers: "a, b, c". fmt::join is more general but takes seconds to compile.
 template <typename Range>
 std::string Join(const Range& range, std::string_view separator) {
   std::string text;
@@ -29,7 +29,7 @@ std::string Join(const Range& range, std::string_view separator) {
   return text;
 }
 
-// A command line word, quoted if a shell would interpret it.
+// Returns a command line word, quoted if a shell would interpret it.
 std::string ShellWord(const std::string& word);
 
 // The first, longest match of `pattern`, a POSIX extended regular expression, in `text`: the whole
@@ -57,7 +57,7 @@ std::string EscapedUtf8(std::string_view text);
 // `text` with U+FFFD for each byte that is not part of a UTF-8 character.
 std::string ValidUtf8(std::string_view text);
 
-// The maximum length of a line in errors and logs, in bytes: a config can hold 100,000 numbers.
+// The maximum length of a line in errors and logs, in bytes. A config can contain 100,000 numbers.
 inline constexpr size_t kMostShown = 2000;
 
 // `text` made safe for a terminal or a log: control characters as \n or \x1b, invalid UTF-8 as

@@ -60,7 +60,7 @@ void RequireOwnCheckpoints(const std::string& run_dir) {
       if (state.run_id() == own) return;
       if (others.empty()) others = state.run_id() + Begun(state);
     } catch (const Error&) {
-      // ChooseCheckpoint reports what is wrong with it.
+      // ChooseCheckpoint reports what is wrong with this checkpoint.
     }
   }
   if (others.empty()) return;

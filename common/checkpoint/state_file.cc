@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kMagic = "MUSTERCK";
 
-// Little-endian, like everything in a checkpoint.
+// The header of the file, little-endian like everything in a checkpoint.
 struct Head {
   uint32_t format = 0;
   uint32_t format_xxh3 = 0;  // the lower half of the hash of the file up to here

@@ -12,7 +12,7 @@
 namespace muster {
 
 // Throws Error(kUsage) with a line for each mistake: location, key, expected value, actual value.
-// `errors` holds the mistakes found while reading, which are thrown with the others.
+// `errors` contains the mistakes found while reading the config, which are thrown with the others.
 void CheckConfig(const config::Config& config, ConfigErrors& errors);
 
 // Checks optimizer, learning rate, data and evaluation. Adds every mistake to `errors`.

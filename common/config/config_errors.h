@@ -1,4 +1,5 @@
-// Collects all mistakes of a config so that one error reports them all, and records locations.
+// Collects all mistakes in a config, so that one error reports them all, and records the locations
+// of settings.
 #pragma once
 
 #include <fmt/core.h>

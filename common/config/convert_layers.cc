@@ -1,4 +1,4 @@
-// Converts each kind of layer to its shapes, variables and FLOPs.
+// Converts each kind of layer: its settings, output shape, variables and FLOPs.
 #include <algorithm>
 #include <tuple>
 

@@ -22,7 +22,7 @@ namespace {
 namespace pb = google::protobuf;
 using pb::FieldDescriptor;
 
-// The range of the type itself.
+// Returns the range of the integer type T.
 template <typename T>
 std::pair<std::string, std::string> BoundsOf() {
   return {fmt::format("{}", std::numeric_limits<T>::min()),
@@ -50,7 +50,7 @@ bool IsNumber(const FieldDescriptor& field) {
          type != FieldDescriptor::CPPTYPE_STRING && type != FieldDescriptor::CPPTYPE_MESSAGE;
 }
 
-// For example "a whole number, at least 1 and at most 1024 (processes)".
+// Describes the allowed values: "a whole number, at least 1 and at most 1024 (processes)".
 std::string RangeText(const FieldDescriptor& field) {
   const config::Limits& limits = field.options().GetExtension(config::limits);
   auto [least, most] = TypeBounds(field);

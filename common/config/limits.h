@@ -25,7 +25,7 @@ const google::protobuf::EnumValueDescriptor* FindEnumValue(
 std::string WrongValue(const google::protobuf::FieldDescriptor& field, const std::string& value);
 
 // The first unmet `needs` condition of a field of `message` in this config, as written in
-// config.proto: "run.on_nonfinite=SKIP_STEP". "" if all are met.
+// config.proto: "run.on_nonfinite=SKIP_STEP". Returns "" if all are met.
 std::string UnmetNeed(const config::Config& config, const google::protobuf::Message& message,
                       const google::protobuf::FieldDescriptor& field);
 

@@ -12,7 +12,7 @@
 
 namespace muster {
 
-// A file and the names of two arrays in it.
+// A file and the names of two arrays in the file.
 struct NpzSet {
   std::string file, x, y;
 };

@@ -53,7 +53,7 @@ class Collector : public pb::io::ErrorCollector {
   Complaints& found_;
 };
 
-// The message that holds a setting, and its field; nullptr if it does not exist.
+// The message that contains a setting, and the setting's field. nullptr if it does not exist.
 struct Key {
   const pb::Descriptor* in = nullptr;
   const pb::FieldDescriptor* field = nullptr;
@@ -119,7 +119,7 @@ void NoteLocations(const pb::Message& message, const pb::TextFormat::ParseInfoTr
   }
 }
 
-// The parser silently skips removed settings.
+// Records removed settings, which the parser silently skips.
 void NoteRemoved(const std::string& text, const PlaceOfLine& place, const std::string& before,
                  const pb::Descriptor* root, ConfigErrors& errors) {
   VisitNames(text, [&](const SettingName& name) {

@@ -1,4 +1,4 @@
-// Update settings whose values are derived from other settings.
+// Derives update settings from other settings.
 #pragma once
 
 #include <cstdint>

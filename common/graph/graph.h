@@ -1,4 +1,4 @@
-// The network as all processes see it: layers, shapes, variables, FLOPs. worker/nn executes it.
+// The network as seen by all processes: layers, shapes, variables, FLOPs. worker/nn executes it.
 #pragma once
 
 #include <cstdint>

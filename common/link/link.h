@@ -110,7 +110,8 @@ class ServerLink {
     (void)layout;
   }
 
-  // Whether this peer reads the weights in place, so that it has all of them at once.
+  // Whether this peer reads the weights in place. Such a peer can see all of them as soon as they
+  // are written.
   virtual bool SharesMemory(PeerId peer) const {
     (void)peer;
     return false;
@@ -207,7 +208,8 @@ struct LinkOptions {
   size_t max_message_bytes = 0;  // sent by a worker; a larger frame closes the connection
   // The same for messages of the server, whose chunk size may differ from this config's.
   size_t max_server_message_bytes = 0;
-  // Messages per peer that libzmq queues for sending. Further messages wait in this process.
+  // The maximum number of messages per peer that libzmq queues for sending. Further messages wait
+  // in this process.
   int max_queued_messages = 0;
   // Server: the maximum number of bytes of messages without tensors that may wait in this process
   // for one peer. A peer that exceeds the limit is considered not to read its messages.

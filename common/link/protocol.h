@@ -30,8 +30,8 @@ inline constexpr const char* kTokenVariable = "MUSTER_TOKEN";
 std::string ReadToken(const std::string& path);
 
 // Reads the token from `path`, or from MUSTER_TOKEN if `path` is empty. Removes MUSTER_TOKEN from
-// the environment and /proc, so that no child inherits it. Empty if there is none. Throws
-// Error(kUsage).
+// the environment and from /proc, so that no child inherits it. Returns "" if there is no token.
+// Throws Error(kUsage).
 std::string FindToken(const std::string& path);
 
 // The same for a process that needs a token: throws if there is none. `who` is the process's name

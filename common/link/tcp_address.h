@@ -1,5 +1,5 @@
-// tcp://HOST:PORT endpoints: their syntax, their meaning on this host, and whether a job's
-// connections to them are encrypted.
+// Endpoints of the form tcp://HOST:PORT: their syntax, what they mean on this host, and whether a
+// job's connections to them are encrypted.
 //
 // HOST is an IPv4 address, a name, an IPv6 address in brackets, or, for listening only, * for all
 // IPv4 addresses of this host. PORT is 1 … 65535, or, for listening only, * (or 0) for any free
@@ -44,7 +44,7 @@ class ResolvedAddress {
   bool loopback() const;
   // Whether this is one of this host's own addresses, so that a server there runs on this host.
   bool of_this_host() const;
-  // The numeric endpoint with the given port.
+  // Returns the numeric endpoint with the given port.
   std::string ToEndpoint() const;
   // Whether a process accepts connections at this address. Blocks, so use it only for this host's
   // addresses.

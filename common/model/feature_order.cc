@@ -21,8 +21,8 @@ FeatureOrder Flattened(const Shape& shape, const FeatureOrder& channels) {
 }
 
 // Computes the order of a layer's output from those of its inputs; empty if another order would
-// change the layer's result. There is deliberately one overload per kind of layer, so that new
-// kinds are not forgotten.
+// change the layer's result. There is deliberately one overload per kind of layer, so that a new
+// kind cannot be forgotten.
 class OutputOrder {
  public:
   using Result = std::optional<FeatureOrder>;

@@ -20,7 +20,7 @@ struct MemoryRow {
   Holder holder = Holder::kProcess;
 };
 
-// The sums of host memory and of GPU memory.
+// Return the sums of host memory and of GPU memory, in bytes.
 double SumOf(const std::vector<MemoryRow>& rows);
 double SumOfCard(const std::vector<MemoryRow>& rows);
 

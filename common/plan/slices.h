@@ -8,7 +8,7 @@
 
 namespace muster {
 
-// [begin, end)
+// The half-open range [begin, end).
 struct Range {
   int64_t begin = 0, end = 0;
   int64_t size() const { return end - begin; }
@@ -16,8 +16,9 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// Part `index` of `parts` nearly equal contiguous parts of [0, n): floor(n i / parts) … floor(n (i
-// + 1) / parts). Used for the samples of a slice and for the slices of a worker.
+// Returns part `index` of `parts` nearly equal contiguous parts of [0, n): floor(n i / parts) …
+// floor(n (i + 1) / parts) for i = index. Used for the samples of a slice and for the slices of a
+// worker.
 Range EvenPart(int64_t n, int64_t parts, int64_t index);
 
 // A node of the tree covers the slices [index << level, min((index + 1) << level, slices)). Its

@@ -129,7 +129,7 @@ class NpzReader::Archive {
         .zerror_file = [](void*, void*) { return 0; },
         .opaque = this};
     zip_.reset(unzOpen2_64("", &functions));
-    // Some versions of minizip open an archive without members, others do not.
+    // Some versions of minizip open an archive without members and others do not.
     unz_global_info64 all{};
     if (zip_) (void)unzGetGlobalInfo64(zip_.get(), &all);
     if (all.number_entry == 0) {

@@ -48,7 +48,7 @@ Event* Begin(const char* kind, std::string_view name, const Tags& tags);
 int64_t Now();
 }  // namespace internal
 
-// True during the traced steps.
+// Whether spans are being recorded: true during the traced steps.
 inline bool Recording() { return internal::recording.load(std::memory_order_relaxed); }
 
 // Gives the calling thread a track, and shows `name` in the system's thread lists. Continues the
@@ -61,7 +61,7 @@ void AtStep(int64_t step);
 
 class Span {
  public:
-  // `kind` must be a literal.
+  // `kind` must be a string literal, because only its address is stored.
   explicit Span(const char* kind, std::string_view name = {}, const Tags& tags = {})
       : event_(Recording() ? internal::Begin(kind, name, tags) : nullptr) {}
   ~Span() {

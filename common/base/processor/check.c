@@ -21,7 +21,8 @@ static const struct {
     {kNeedAvx512bw, "AVX512BW"}, {kNeedAvx512dq, "AVX512DQ"},
 };
 
-// Also checks that the kernel saves the registers.
+// Returns the missing extensions. __builtin_cpu_supports also checks that the kernel saves the
+// registers.
 static unsigned Missing(void) {
   unsigned has = 0;
   __builtin_cpu_init();

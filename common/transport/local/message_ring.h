@@ -69,7 +69,7 @@ class MessageRing {
   Status Take(std::string& message);
   // Call when the connection has ended. Ignores everything that is written afterwards.
   void EndInput() { input_end_ = theirs_.written.load(std::memory_order_seq_cst); }
-  // Whether there is anything to take. Costs one atomic load.
+  // Whether there is anything to take. Costs only one atomic load.
   bool Pending() const {
     return theirs_.written.load(std::memory_order_seq_cst) != taken_ || broken_;
   }

@@ -36,7 +36,7 @@ class PacketSocket {
   bool Flush();
   // Number of bytes that wait for room in the socket's buffer.
   size_t unsent() const { return unsent_bytes_; }
-  // Wakes the other side. If its buffer is full, it is awake or about to wake.
+  // Wakes the other side. If its socket buffer is full, it is already awake or about to wake.
   void Ring();
 
   enum class Status { kMessage, kDoorbell, kNothing, kClosed, kMalformed };
@@ -48,7 +48,7 @@ class PacketSocket {
     std::string bytes;
     std::vector<UniqueFd> fds;
   };
-  // Enough for a Hello with thousands of layers.
+  // Large enough for a Hello with thousands of layers.
   static constexpr size_t kMaxPacketBytes = 512 << 10;
   static constexpr size_t kMaxDescriptors = 4;
 

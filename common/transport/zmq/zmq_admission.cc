@@ -21,7 +21,8 @@ constexpr std::string_view kUser = "muster";
 enum Request { kVersion, kId, kTheDomain, kAddress, kRoutingId, kMechanism, kName, kPassword };
 constexpr size_t kPlainFrames = kPassword + 1, kCurveFrames = kName + 1;
 
-// Formats a ZAP address: TCP addresses are unchanged, local ones are ":user:group:process".
+// Formats a ZAP address for messages. TCP addresses stay unchanged; local ones have the form
+// ":user:group:process".
 std::string Describe(const std::string& address) {
   if (!address.starts_with(":")) return address;
   const size_t group = address.find(':', 1);

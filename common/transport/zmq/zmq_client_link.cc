@@ -75,7 +75,8 @@ class ZmqClientLink : public ClientLink {
   bool Send(const wire::WorkerMessage& message, std::span<const std::byte> tensor,
             Release release) override {
     if (sender_.Send(message, tensor, release)) return true;
-    // libzmq accepts nothing more for a refused connection, and reports that to the monitor first.
+    // libzmq accepts nothing more for a refused connection, but it reports the refusal to the
+    // monitor first.
     (void)ConnectionIsLost();
     return false;
   }

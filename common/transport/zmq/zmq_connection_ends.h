@@ -34,7 +34,7 @@ class ConnectionEnds {
   const bool encrypted_;
   ConnectionMonitor monitor_;
   std::unordered_map<int, std::string> from_;
-  // Whether and how the handshake failed on the connection whose end is reported next.
+  // Whether and how the handshake failed on the connection whose end will be reported next.
   std::optional<int> failed_;
 };
 

@@ -186,7 +186,8 @@ PeerId ZmqServerLink::FindPeer(const zmq::message_t& identity, const Frames& fra
   const std::string key = identity.to_string();
   const auto found = by_identity_.find(key);
   if (found != by_identity_.end()) return found->second;
-  // The end of an older connection with the same descriptor was reported before this one began.
+  // Handle the end of an older connection with the same descriptor, which was reported before this
+  // one began.
   DrainMonitor();
   const PeerId peer = next_peer_++;
   by_identity_[key] = peer;
@@ -238,7 +239,7 @@ void ZmqServerLink::AdmitThisUserOnly() {
 // refused worker whose host has vanished. Heartbeats detect lost members.
 void ZmqServerLink::CloseDeadConnections(double silence_s) {
   constexpr int kProbes = 3;
-  // The kernel's limit; libzmq drops connections for which setting an option fails.
+  // The kernel's limit. If setting an option fails, libzmq drops the connection.
   static constexpr double kMost = 32767;
   const auto seconds = [](double s) { return static_cast<int>(std::clamp(s, 1.0, kMost)); };
   socket_.set(zmq::sockopt::tcp_keepalive, 1);
