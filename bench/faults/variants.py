@@ -1,9 +1,9 @@
-"""The configs that bench/chaos.py trains: every optimizer and schedule, average, clipping, SKIP_STEP, 16 bits, and
-evaluations of every kind; and which results two runs of one config must have in common."""
+"""The configs that bench/chaos.py trains, with every optimizer and schedule, the moving average, clipping, SKIP_STEP,
+16 bits, and evaluations of every kind. Also defines which results two runs of one config must have in common."""
 import json
 import os
 
-STEPS = 1650  # 150 epochs of 11
+STEPS = 1650  # 150 epochs of 11 steps
 SILENCE_S = 2
 
 NETWORK = """

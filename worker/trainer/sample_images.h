@@ -9,8 +9,8 @@
 
 namespace muster {
 
-// Of `images` samples that are spread evenly over the set, adds those of the block that begins at
-// sample `begin` and has these predictions, as many as fit into a message.
+// Adds samples of one block, as many as fit into a message. `images` samples are spread evenly over
+// the set; those of the block are added. `begin`: its first sample. `predictions`: one per sample.
 void AddSampleImages(const Dataset& set, int64_t images, int64_t begin,
                      std::span<const int32_t> predictions, wire::EvaluatedBlock& block);
 
