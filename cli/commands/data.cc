@@ -57,7 +57,8 @@ constexpr const char* kSynthFooter =
     "Examples:\n"
     "  muster data synth data --train 5000 --test 1000\n"
     "\n"
-    "Exit codes: 0 done; 1 the folder cannot be written; 2 command line; 3 the folder holds another "
+    "Exit codes: 0 done; 1 the folder cannot be written; 2 command line; 3 the folder holds "
+    "another "
     "data set.";
 
 struct SynthOptions {
