@@ -16,6 +16,7 @@ MOST_WORKERS = 4
 # launcher knows why.
 WORKERS_LOST = {"worker": 1, "stop": 1, "workers": MOST_WORKERS, "server": MOST_WORKERS, "hang": MOST_WORKERS,
                 "damage": MOST_WORKERS, "disk": MOST_WORKERS}
+SERVERS_LOST = ("server", "hang", "damage", "disk")
 
 
 class LaunchedRun(Run):
@@ -24,9 +25,11 @@ class LaunchedRun(Run):
         self.failed_before = 0  # number of failed calls when the launcher was started
 
     def start(self, arguments):
-        # The exact maximum, so that counting a worker twice would end the run.
-        lost = sum(WORKERS_LOST.get(fault.kind, 0) for fault in self.plan.faults)
-        settings = [f"cluster.transport={self.plan.transport}", f"cluster.max_restarts={lost}", *self.plan.settings]
+        # The exact maxima, so that counting a worker or a server twice would end the run.
+        workers = sum(WORKERS_LOST.get(fault.kind, 0) for fault in self.plan.faults)
+        servers = sum(fault.kind in SERVERS_LOST for fault in self.plan.faults)
+        settings = [f"cluster.transport={self.plan.transport}", f"cluster.max_restarts={workers}",
+                    f"run.max_restarts={servers}", *self.plan.settings]
         size = os.path.getsize(self.log) if os.path.exists(self.log) else 0
         if self.preloaded:
             self.preloaded.heal()

@@ -7,7 +7,7 @@ STEPS = 1650  # 150 epochs of 11 steps
 SILENCE_S = 2
 
 NETWORK = """
-run { epochs: 150 global_batch: 48 slices: 4 log_every_steps: 3 max_restarts: 100000 %(run)s }
+run { epochs: 150 global_batch: 48 slices: 4 log_every_steps: 3 %(run)s }
 data { format: SYNTHETIC synthetic { train_samples: 500 test_samples: 90 height: 14 width: 14 }
        preprocess { crop_height: 12 crop_width: 12 flip: true } }
 model {
