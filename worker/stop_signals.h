@@ -1,4 +1,4 @@
-// Signals that stop a worker started by hand.
+// Handlers of the signals that stop a worker started by hand.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@ void SayWhenStopped(const std::string& who);
 // second SIGTERM ends the process at once.
 void LeaveOnSignal(uint32_t rank);
 
-// Whether this worker shall leave; set by a signal.
+// Whether a signal has asked this worker to leave the job.
 const std::atomic<bool>& WantedToLeave();
 
 }  // namespace muster
