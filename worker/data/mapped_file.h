@@ -16,7 +16,7 @@ namespace muster {
 class MappedFile {
  public:
   // Throws Error(kData) that names the file if it cannot be opened or mapped, or is not a regular
-  // file. An empty file gives no bytes.
+  // file. An empty file has no bytes.
   explicit MappedFile(const std::string& path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;

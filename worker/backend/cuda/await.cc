@@ -10,7 +10,7 @@ namespace muster::cuda {
 bool HasHappened(cudaEvent_t event) {
   const cudaError_t result = cudaEventQuery(event);
   if (result == cudaErrorNotReady) return false;
-  Check(result, "do its work");
+  Check(result, "finish its work");
   return true;
 }
 
