@@ -20,8 +20,8 @@ void PrintImagePredictions(const WorkerArguments& arguments);
 void PrintEvaluation(const WorkerArguments& arguments);
 
 // --describe-gpu: prints the GPU, the versions of CUDA, cuBLAS and cuDNN, and the precision. Before
-// that, compares the results of the config's layers (or, without a config, of a small network's)
-// with the CPU's. Throws Error(kFailure) if there is no GPU or CUDA does not work, and
+// that, compares the GPU's results with the CPU's for the layers of the config or, without a
+// config, of a small network. Throws Error(kFailure) if there is no GPU or CUDA does not work, and
 // Error(kRefused) if the GPU's results are wrong.
 void PrintGpu(const WorkerArguments& arguments);
 

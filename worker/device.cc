@@ -65,7 +65,7 @@ WorkerDevice MakeCuda(const config::Config& config, uint32_t rank) {
   return {std::move(made.backend), std::move(made.arithmetic)};
 }
 
-// Advice for a GPU that does not work.
+// Returns advice for a GPU that does not work.
 std::string OtherDevices() {
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
   return fmt::format("try another GPU{} (--devices) or --devices cpu",

@@ -201,7 +201,7 @@ int Main(int argc, char** argv) {
     SayWhenStopped(arguments.join ? NameOf(arguments) : fmt::format("rank {}", arguments.rank));
   }
   std::signal(SIGPIPE, SIG_IGN);
-  // schedulers send it to every process of a job; only the server handles it
+  // schedulers send SIGUSR1 to every process of a job; only the server handles it
   std::signal(SIGUSR1, SIG_IGN);
   IgnoreFileSizeSignal();
   KeepFreedMemory();

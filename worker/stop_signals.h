@@ -7,7 +7,7 @@
 
 namespace muster {
 
-// From now on SIGINT and SIGTERM end the process with a line that begins with `who`.
+// From now on SIGINT and SIGTERM end the process after writing a line that names `who`.
 void SayWhenStopped(const std::string& who);
 
 // Like SayWhenStopped, but the first SIGTERM (from a service manager or scheduler) makes the worker

@@ -1,4 +1,5 @@
-// Forwards every call to another backend. The base class of backends that measure or monitor it.
+// Forwards every call to another backend. The base class of backends that measure or monitor
+// another one.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Makes batches on a device from images stored in its memory. They equal the batches of the
-// Preprocessor on the host (worker/data/preprocess.h), including the random numbers.
+// Makes batches on a device from images stored in its memory. The batches equal those that the
+// Preprocessor makes on the host (worker/data/preprocess.h), with the same random numbers.
 #pragma once
 
 #include <cstddef>

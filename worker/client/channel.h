@@ -42,8 +42,8 @@ class Channel {
    public:
     // Handles one message. An exception ends the channel.
     virtual void Handle(FromServer&& event) = 0;
-    // Returns the heartbeat message. Called every kHeartbeatInterval, after all received messages
-    // have been handled.
+    // Returns the heartbeat message. Called every kHeartbeatInterval, after an attempt to receive
+    // messages.
     virtual wire::WorkerMessage Heartbeat() = 0;
     // Called when an error has ended the channel's thread.
     virtual void Fail(std::exception_ptr why) = 0;

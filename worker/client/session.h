@@ -1,8 +1,8 @@
 // The protocol state of a worker: joining, orders, arrived weights, and the end of the run.
 //
-// A session only decides. It has no thread, lock, channel or clock; callers pass `now`. The client
-// calls it under its lock, except address() and reset_pending(), which any thread may call at any
-// time.
+// A session only makes decisions. It has no thread, lock, channel or clock; callers pass `now`. The
+// client calls it under its lock, except address() and reset_pending(), which any thread may call
+// at any time.
 #pragma once
 
 #include <atomic>

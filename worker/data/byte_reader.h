@@ -14,7 +14,7 @@ namespace muster {
 // thread-safe.
 class ByteReader {
  public:
-  // Throws Error(kData) that names the file if it cannot be read.
+  // Throws an Error(kData) that names the file if it cannot be read.
   explicit ByteReader(const std::string& path);
   ~ByteReader();
 

@@ -28,8 +28,8 @@ class Dataset {
   // Whether Planes are the stored pixels before preprocessing. For photos, they are instead the
   // input of an evaluation before normalization.
   virtual bool stores_planes() const { return true; }
-  // The loader that makes the network's input; the dataset must outlive it. Throws Error(kUsage)
-  // for settings that contradict each other or the images.
+  // Makes the loader that produces the network's input. The dataset must outlive it. Throws
+  // Error(kUsage) for settings that contradict each other or the images.
   virtual std::unique_ptr<SampleLoader> MakeLoader(const config::Data& data) const;
   // The number of bytes that the dataset stores or maps (is_mapped). Mapped files share the
   // system's cache among all processes of the host.

@@ -13,12 +13,12 @@ namespace muster {
 // Lists the files below dir/train, dir/val and dir/test (FindImageFolders), or below `dir` itself.
 // Without val, data.validation_fraction splits photos off by their path relative to `dir`. Files
 // without a JPEG or PNG extension, and those listed in data.image_folder.exclude, are ignored; the
-// remark counts them. Throws Error(kData) that names the class if there are no images for
+// remark counts them. Throws an Error(kData) that names the class if there are no images for
 // evaluation, if the classes of the sets or of data.class_names differ, if a class has no image, or
 // if the names of two folders differ only in case.
 //
-// A sample's file is read and decoded when the sample is used. A file that cannot be decoded throws
-// Error(kData) that names it.
+// A sample's file is read and decoded when the sample is used. If the file cannot be decoded,
+// throws an Error(kData) that names it.
 Datasets OpenImageFolder(const config::Data& data, uint64_t seed);
 // Does the same for one set only: the test set or, if there is none, the validation set. A folder
 // without train, val and test is a test set if validation_fraction is 0.

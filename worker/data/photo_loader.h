@@ -61,7 +61,7 @@ class PhotoLoader final : public SampleLoader {
   const Normalizer normalizer_;
 };
 
-// Reads a whole file. Throws Error; the message begins with `path`.
+// Reads a whole file. Throws an Error whose message begins with `path`.
 void ReadPhotoFile(const std::string& path, std::vector<uint8_t>& bytes);
 
 // A hash of this build's JPEG decoder, computed from the decoded pixels of a small image: versions

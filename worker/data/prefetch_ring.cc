@@ -40,7 +40,7 @@ PrefetchRing::PrefetchRing(std::unique_ptr<BatchSource> source, int threads, int
   MUSTER_CHECK(threads >= 1 && depth >= 1);
   slots_.resize(SlotCount(source_->batches(), depth));
   Allocate();
-  // A thread beyond the depth would never find a free buffer.
+  // Any threads beyond the depth would never find a free buffer.
   const int useful = std::min(threads, depth);
   try {
     for (int i = 0; i < useful; ++i) {

@@ -14,7 +14,7 @@
 namespace muster {
 
 enum class ResizeFilter {
-  // Pillow's BILINEAR, torchvision's with antialias=True: a triangle that widens with the
+  // Pillow's BILINEAR, and torchvision's with antialias=True: a triangle that widens with the
   // reduction.
   kBilinear,
   // The mean over the area of a result pixel; partly covered pixels are weighted by their covered

@@ -46,7 +46,8 @@ class InputStage {
   }
 
   // Makes the device prepare batches from these images, so that only sample numbers are copied. If
-  // null, batches are prepared on the host. Must be null if the device computes in host memory.
+  // `images` is null, batches are prepared on the host. It must be null if the device computes in
+  // host memory.
   void Use(StoredImages* images);
 
   // Prepares the batch of the next Bring in advance, if possible, while kCompute is busy. Its

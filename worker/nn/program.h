@@ -60,8 +60,8 @@ class Program {
   int LossTime() const { return static_cast<int>(plan_.steps.size()); }
   int BackwardTime(size_t step) const { return LossTime() + 2 + static_cast<int>(step); }
 
-  // Returns the size of `elements` values for each sample of the batch, of the backend's
-  // activation_type.
+  // Returns the bytes of a tensor with `elements` values for each sample of the batch, of the
+  // backend's activation_type.
   size_t ActivationBytes(int64_t elements) const;
   LossArgs LossArguments(const DeviceInput& input, std::byte* workspace) const;
   const void* Value(int value, const DeviceInput& input, const std::byte* workspace) const;

@@ -50,8 +50,8 @@ class Tower {
   TowerMemory memory() const;
 
   // Makes the device prepare batches of this mode from these images; it then reads only sample_ids
-  // and epoch of an input. If null, batches are copied from the host. The images must outlive their
-  // use.
+  // and epoch of an input. If `images` is null, batches are copied from the host. The images must
+  // outlive this use.
   void UseImages(Mode mode, StoredImages* images);
   // Announces the next batch of this mode. If the device makes batches, it makes this one while it
   // still computes on the previous one. The next Forward uses it if its key is the same; otherwise

@@ -179,7 +179,8 @@ bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t
   });
   StageNext(*work_.batches, Mode::kTraining);
   report_.BookCompute(forward);
-  // Rounds gradients that are added on this worker as the server would receive them.
+  // Rounds the gradient, which will be added on this worker, to what the server would have
+  // received.
   if (!last) {
     guard_.Check(gradients_.Level(level), 0, graph_.arena_floats(), slice, work_.order.version);
   }

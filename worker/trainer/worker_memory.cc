@@ -38,8 +38,7 @@ void AddGradients(const config::Config& config, const Graph& graph, double arena
                   shared ? Holder::kServer : Holder::kProcess});
   const WireType wire = WireTypeOf(config.cluster());
   if (!shared) {
-    // Messages that are received before they are copied to a weight buffer. malloc keeps their
-    // memory.
+    // Received messages, before they are copied to a weight buffer. malloc keeps their memory.
     rows.push_back({"received weights (at most)", arena * static_cast<double>(BytesOf(wire)) / 4});
   }
   if (wire != wire::FP32) {

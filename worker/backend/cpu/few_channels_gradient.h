@@ -16,8 +16,8 @@ namespace muster::cpu {
 
 class FewChannelsGradient {
  public:
-  // Whether this is faster than oneDNN. It is for one group, few input channels and a multiple of 8
-  // filters, on a processor without AVX-512 (where oneDNN's kernels are faster).
+  // Whether this is faster than oneDNN. That is the case for one group, few input channels and a
+  // multiple of 8 filters, on a processor without AVX-512 (with which oneDNN's kernels are faster).
   static bool Fits(const Layer& layer);
 
   FewChannelsGradient(const Layer& layer, int64_t batch);

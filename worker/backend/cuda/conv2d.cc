@@ -78,7 +78,7 @@ class Conv2dOp : public TypedOp<T> {
         [&] { return MakeGemmInputGradient<T>(c, weights_); });
   }
 
-  // Chooses the first implementation that supports the pass, in the order own kernels, cuDNN,
+  // Chooses the first implementation that supports the pass, in this order: own kernels, cuDNN,
   // cuBLAS.
   template <typename Own, typename ByCudnn, typename Gemm>
   static auto Choose(const char* pass, const ConvolutionRequest& c, const Own& own,

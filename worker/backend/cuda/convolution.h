@@ -37,7 +37,7 @@ struct ConvolutionRequest {
   bool after_relu;  // OpOptions::input_is_relu
 };
 
-// Text that names `pass` (such as "forward") and the parameters of the convolution.
+// Returns text that names `pass` (such as "forward") and the parameters of the convolution.
 std::string ConvolutionKey(const char* pass, const ConvolutionRequest& request);
 
 // These passes use im2col and cuBLAS and support any convolution.

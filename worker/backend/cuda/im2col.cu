@@ -1,6 +1,6 @@
 // Turns convolutions into matrix products: each output pixel's patch of the images becomes a row of
-// a matrix, and rows are added back to images. Each group has its own matrix; the matrices are
-// stored one after the other.
+// a matrix. In the reverse direction, rows are added back to the images. Each group has its own
+// matrix; the matrices are stored one after the other.
 #include "worker/backend/cuda/elements.h"
 #include "worker/backend/cuda/kernels.h"
 #include "worker/backend/cuda/launch.h"

@@ -34,8 +34,8 @@ namespace muster::cuda {
 
 constexpr int kBlock = 256;
 
-// Makes four blocks fit on a multiprocessor. For kernels in which some nvcc versions would use more
-// than 64 registers.
+// Makes four blocks fit on a multiprocessor. Used for kernels in which some nvcc versions would use
+// more than 64 registers.
 #define MUSTER_FOUR_BLOCKS __launch_bounds__(::muster::cuda::kBlock, 4)
 
 // Starts kernel(arguments...), which processes `work` items in a grid-stride loop.

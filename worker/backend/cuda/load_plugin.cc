@@ -78,8 +78,8 @@ std::string OfVersion() {
               message);
 }
 
-// Opens a library. Before that, opens its missing dependencies from the folders, so that the loader
-// finds them by name. `depth` limits circular dependencies.
+// Opens a library. If dependencies are missing, first opens them from the folders, so that the
+// loader finds them by name. `depth` limits circular dependencies.
 void* Open(const std::string& path, const std::vector<std::string>& folders, int depth) {
   for (int attempt = 0;; ++attempt) {
     if (void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;

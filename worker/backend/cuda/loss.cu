@@ -61,9 +61,9 @@ __device__ inline bool IsBroken(const Counted& counted, int label, int classes) 
   return !counted.finite || label < kNoLabel || label >= classes;
 }
 
-// Return the loss of one sample in all lanes of a warp. `own` is the index of its label's logit, or
-// negative if there is none. Softmax saves a probability for each logit. Results are non-finite if
-// `largest` is.
+// These functions return the loss of one sample in all lanes of a warp. `own` is the index of its
+// label's logit, or negative if there is none. Softmax saves a probability for each logit; its
+// results are non-finite if `largest` is.
 template <typename T>
 __device__ double Loss(const SoftmaxCrossEntropySpec& spec, const T* x, int own, float largest,
                        int outputs, float* probability) {

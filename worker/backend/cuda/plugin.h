@@ -39,8 +39,8 @@ struct CudaWorker {
   std::string arithmetic;
 };
 
-// muster_cuda_plugin_build() returns kCudaSources (cuda_sources.h) of the plugin's build, a hash of
-// the backend's sources and its interface.
+// muster_cuda_plugin_build() returns the plugin's kCudaSources (cuda_sources.h), a hash of the
+// backend's sources and its interface.
 constexpr const char* kCudaPluginBuildName = "muster_cuda_plugin_build";
 using CudaPluginBuild = const char*();
 // Makes the worker's backend. Throws Error if there is no driver or no GPU, or if a library does

@@ -20,7 +20,7 @@ class Watchdog {
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
 
-  // Ends the process unless the next call follows within `drain_s`. `what` tells what the GPU must
+  // Ends the process unless the next call follows within `drain_s`. `what` says what the GPU must
   // do by then, such as "finish its kernels". Null means that there is no limit.
   void Expect(const char* what);
 
