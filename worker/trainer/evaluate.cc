@@ -39,7 +39,7 @@ const Dataset* Trainer::SetOf(const Order& order) const {
   return order.set == wire::VALIDATION ? data_.validation.get() : data_.test.get();
 }
 
-// Waits for the whole average: the server writes the next one to the same place.
+// Waits for the whole average, because the server writes the next one to the same place.
 void Trainer::AwaitAverage() {
   for (size_t c = 0; c < client_.chunks().size();) {
     if (client_.AwaitChunk(work_.order.version, c, Client::Wait::kForUrgent,
