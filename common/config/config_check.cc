@@ -126,8 +126,8 @@ std::string PlaceOfLayer(const config::Model& model, const std::string& message,
   return errors.Where("");
 }
 
-// Reports a wrong loss for values before the graph is built, because the graph does not know what y
-// holds.
+// Checks that a config whose targets are values has a loss for values. The graph cannot check it,
+// because it does not know what the targets are.
 void CheckLossOfValues(const config::Config& config, ConfigErrors& errors) {
   if (!HasValues(config.data()) || config.model().layer_size() == 0) return;
   const int last = config.model().layer_size() - 1;

@@ -165,7 +165,7 @@ UniqueFd ResolvedAddress::StartToConnect() const {
 ListenAddress ChooseListenAddress(const std::string& endpoint, const std::string& bind) {
   if (endpoint.empty() && bind.empty()) return {"tcp://127.0.0.1:*", "tcp://127.0.0.1:*"};
   if (!IsTcp(endpoint.empty() ? bind : endpoint)) {
-    // A name on this host is both the listening and the workers' address.
+    // For local endpoints, the server and its workers use the same name.
     if (!endpoint.empty() && !bind.empty() && endpoint != bind) {
       throw Error(ExitCode::kUsage, "--bind {} and --endpoint {}: only tcp:// endpoints allow both",
                   bind, endpoint);
