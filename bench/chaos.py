@@ -4,8 +4,8 @@
     bench/chaos.py [--bin DIR] [--runs N] [--faults N | --each] [--kinds KIND,KIND] [--seed S]
 
 Each run trains a small network (about 4,000 parameters, 1,650 steps of about a millisecond) with one of the configs in
-faults/variants.py: every optimizer, average, clipping, SKIP_STEP, 16 bits on the wire. The seed of the run determines
-which fault happens at which step. Runs with odd seeds use `muster launch` with a random transport:
+faults/variants.py: every optimizer, the moving average, clipping, SKIP_STEP, 16 bits on the wire. The run's
+seed determines which fault happens at which step. Runs with odd seeds use `muster launch` with a random transport:
 
     server     SIGKILL, SIGSEGV or SIGABRT to the server: the launcher starts another one
     hang       permanent SIGSTOP to the server: it is replaced after deadlines.silence_s (2 s here)
@@ -16,15 +16,15 @@ which fault happens at which step. Runs with odd seeds use `muster launch` with 
     slow       a worker gets 20 % of a core for a while
     disk       ENOSPC or EIO for some consecutive calls of the server or the launcher that open, write, sync or rename
                files of the run; a run that ends because of this must say so, and continues with --resume
-    damage     the newest checkpoint is damaged before the launcher or --resume reads it: it must be reported
-    clock      the wall clock jumps, up to an hour from the correct time
+    damage     the newest checkpoint is damaged before the launcher or --resume reads it: the damage must be reported
+    clock      the wall clock jumps to within an hour of the correct time
 
-Runs with even seeds are started by hand with `muster server --resume auto` and `muster worker`, and restarted like a
-service manager would do; over TCP, encrypted or not, and between network namespaces if permitted:
+Runs with even seeds are started by hand with `muster server --resume auto` and `muster worker`, and restarted as a
+service manager would do. They use TCP, encrypted or not, and network namespaces if permitted:
 
     server, hang, launcher, stop, worker, slow  as above
-    twice      a rank is started a second time and keeps requesting its rank during the next faults: it only gets the
-               rank if the first worker is lost; otherwise it is refused or notified of the end of the run
+    twice      a second worker with a taken rank is started and keeps requesting the rank during the next faults: it
+               gets the rank only if the first worker is lost; otherwise it is refused or notified that the run is over
     resize     from 2 workers to 4, to 1, to 3: workers join, and leave on SIGTERM
     partition  one link or all links drop everything, in one or both directions, for up to 1.5 x silence_s
     loss       a link loses up to 30 % of its packets for a while
@@ -54,11 +54,11 @@ from faults.schedule import KINDS, NETWORK, schedule
 from faults.tensorboard_steps import shown
 from faults.variants import STEPS, VARIANTS, config_of, metrics
 
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # CPU only: a job would use idle GPUs
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # CPU only: otherwise a job would use idle GPUs
 
 
 class Chaos:
-    """State shared by all runs."""
+    """The state shared by all runs."""
 
     def __init__(self, arguments, work, has_network):
         self.bin, self.work, self.wanted, self.has_network = arguments.bin, work, arguments, has_network
@@ -91,7 +91,7 @@ class Chaos:
         return self.expected[variant]
 
     def foreign(self, variant):
-        """A checkpoint of another run with the same config."""
+        """Returns a checkpoint of another run with the same config."""
         self.undisturbed(variant)
         return f"{self.work}/foreign-{variant}"
 
@@ -119,7 +119,7 @@ def arguments_of():
 
 
 def leave_out(arguments, kinds, why):
-    """Removes kinds of faults and reports it."""
+    """Removes kinds of faults and reports this."""
     lacking = [kind for kind in arguments.kinds if kind in kinds]
     if lacking:
         arguments.kinds = [kind for kind in arguments.kinds if kind not in lacking]
@@ -172,7 +172,7 @@ def main():
             runs += 1
     except KeyboardInterrupt:
         print(f"stopped at seed {seed}")
-    # Counts of reactions to faults are not faults.
+    # `total` also counts reactions to faults, which are not faults themselves.
     faults = {kind: total[kind] for kind in KINDS if total[kind]}
     print(f"{runs - len(failures)} of {runs} runs gave the undisturbed result, after "
           f"{sum(faults.values())} faults ({', '.join(f'{n} {kind}' for kind, n in faults.items())})")

@@ -7,15 +7,15 @@ about 2.3).
     bench/compare_curves.py [--bin build/release/bin] [--models linear,tutorial,...] [--steps 200]
                             [--slices 2] [--data DIR] [--double] [--out DIR] [--set path.to.key=value …]
 
-Muster trains with 2 workers. PyTorch gets initial weights and preprocessed batches from
-bench/dump_training (scripts/build.sh release dump_training) and emulates slices: it runs forward and backward for each slice separately (batch
-norm's statistics are per slice), divides the loss by the size of the whole batch, and adds the gradients.
+Muster trains with 2 workers. PyTorch gets the initial weights and preprocessed batches from bench/dump_training
+(scripts/build.sh release dump_training) and emulates slices: it runs forward and backward for each slice separately
+(batch norm's statistics are per slice), divides the loss by the size of the whole batch, and adds the gradients.
 
-Rounding makes any two runs diverge, faster with a higher learning rate, which is therefore small here.
---double shows by how much: PyTorch computes with 64 bits, and the distance of PyTorch with 32 bits from
-that is also printed.
---data is a folder with CIFAR-10; default: a procedural set (muster data synth). MobileNetV2, whose images
-are larger, trains on 64 random images, which it memorizes.
+Rounding makes any two runs diverge. They diverge faster with a higher learning rate, so the rate is small here.
+--double shows how much is due to rounding: PyTorch computes with 64 bits, and its difference from PyTorch with 32 bits
+is printed too.
+--data is a folder with CIFAR-10; default: a procedural set (muster data synth). MobileNetV2, whose images are larger,
+trains on 64 random images, which it memorizes.
 Needs PyTorch (Debian: python3-torch).
 """
 import argparse
@@ -35,13 +35,13 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "bench/peers"))
 from models import MODELS  # noqa: E402
 
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # CPU only: a job would use idle GPUs
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # CPU only: otherwise a job would use idle GPUs
 
-# (steps, largest difference allowed in them)
+# (number of first steps, largest difference allowed in them)
 LIMITS = [(10, 1e-4), (50, 1e-3)]
 MOMENTUM = 0.9
 
-# model: file, data, samples of a batch, learning rate
+# model: file, data, samples per batch, learning rate
 CASES = {
     "linear": ("linear", "CIFAR10 32", 64, 0.0005),
     "tutorial": ("cifar10_tutorial", "CIFAR10 24", 64, 0.01),
@@ -60,11 +60,11 @@ def data_section(format_and_size):
 
 
 def write_config(name, folder):
-    """Writes the config of the run: no dropout, plain momentum, images only standardized."""
+    """Writes the run's config: no dropout, plain momentum, images only standardized."""
     file, data, batch, rate = CASES[name]
     with open(os.path.join(ROOT, "configs/models", file + ".txtpb")) as model:
         lines = [line for line in model if " dropout {" not in line]
-    # MobileNetV2's last layer has one output per class of the data; the PyTorch model has 1000.
+    # MobileNetV2's last layer has one output per class of the data, but the PyTorch model has 1000.
     text = "".join(lines).replace("  dense { weights", "  dense { units: 1000 weights")
     with open(os.path.join(folder, "model.txtpb"), "w") as out:
         out.write(text)

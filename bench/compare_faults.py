@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compares Muster and torchft while their workers are killed on the same schedule at the same time: which share of
-their workers' time is useful?
+"""Compares Muster and torchft by the share of their workers' time that is useful while workers are killed on the same
+schedule. Both run at the same time.
 
     bench/compare_faults.py --python VENV/bin/python [--bin DIR] [--kills N]
 
-Each system has two workers (replicas), which are restarted as soon as they have been killed. Steps take 5 s, which both
-mostly spend sleeping, so that the two jobs do not disturb each other. One run has a SIGKILL in every 5th step, another in
-every step. Useful time is the time of committed steps (torchft) or of all slices of a step (Muster, which loses none).
+Each system has two workers (replicas), which are restarted as soon as they have been killed. Steps take 5 s and mostly
+sleep, so that the two jobs do not disturb each other. One run has a SIGKILL in every 5th step, another in every step.
+Useful time is the time of committed steps (torchft) or of all slices of a step (Muster, which loses no steps).
 """
 import argparse
 import json
@@ -74,7 +74,7 @@ class Torchft:
             time.sleep(0.01)
 
     def together(self):
-        """Waits until both take part in a committed step."""
+        """Waits until both replicas participate in a committed step."""
         end = time.monotonic() + 400
         while not all(r.steps() and r.steps()[-1]["replicas"] == 2 and r.steps()[-1]["committed"]
                       for r in self.replicas):

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Compares photos per second that training reads from a folder: Muster's prefetch threads against torchvision's
-DataLoader with its best number of workers, and tf.data. All of them decode, cut a RandomResizedCrop of 224, flip and
-normalize the same files, in turn, for --rounds rounds. Ratios are of medians, of the first contender to each other one.
+"""Compares how many photos per second training reads from a folder: with Muster's prefetch threads, with torchvision's
+DataLoader with its best number of workers, and with tf.data. All of them decode the same files, cut a
+RandomResizedCrop of 224, flip and normalize. They take turns for --rounds rounds. Each ratio is the median of the
+first contender divided by the median of another one.
 
     bench/compare_input.py --python VENV/bin/python [--tensorflow TFVENV/bin/python] --data DIR
                            [--rounds 5 --seconds 5]
 
-VENV has torchvision, TFVENV has TensorFlow (pip install tensorflow-cpu). The measured folder DIR/train has a folder of
-JPEG files per class; Muster also needs DIR/val. The files should fit in the page cache, because this does not measure
-the disk.
+VENV has torchvision, TFVENV has TensorFlow (pip install tensorflow-cpu). DIR/train, which is measured, has a folder of
+JPEG files per class; Muster also needs DIR/val. The files should fit in the page cache, so that the disk is not
+measured.
 
-Muster runs with data.preprocess.scaled_decoding (the default) and without. TensorFlow only decodes the crop
-(decode_and_crop_jpeg), at full size, and resizes without antialiasing, as its training programs do; the others
+Muster runs with and without data.preprocess.scaled_decoding, which is on by default. TensorFlow decodes only the crop
+(decode_and_crop_jpeg), at full size, and resizes without antialiasing, as its training programs do. The others
 antialias.
 """
 import argparse
@@ -69,7 +70,7 @@ data = data.map(load, num_parallel_calls=tf.data.AUTOTUNE).batch(32).prefetch(tf
 options = tf.data.Options()
 options.threading.private_threadpool_size = threads
 batches = iter(data.with_options(options))
-for _ in range(len(files) // 32 + 1):  # wait until the threads have started and their number is tuned
+for _ in range(len(files) // 32 + 1):  # wait until the threads have started and tf.data has tuned their number
     assert bool(tf.reduce_all(tf.math.is_finite(next(batches)[0])))
 count, start = 0, time.monotonic()
 while time.monotonic() - start < seconds:

@@ -1,18 +1,18 @@
 #!/usr/bin/python3
-"""Compares a round of push, average, update and pull: Muster against its peers, interleaved in one run.
+"""Compares a round of push, average, update and pull between Muster and its peers, interleaved in one run.
 
     bench/compare_sync.py [--bin build/release/bin] [--sizes 4096,1048576,104857600] [--workers 1,2,4,8]
                           [--optimizer MOMENTUM] [--rounds 3] [--only 'LOCAL|PyTorch'] [--json]
                           [--python /usr/bin/python3] [--bf16] [--compile]
 
-Contenders: Muster with the whole update (sync_bench) over LOCAL, also with workers that write their
-gradients and read the weights, over IPC, TCP, and TCP in 16 bits; PyTorch with all_reduce over gloo and
-the same optimizer in each process (peers/allreduce_step.py); a bare chunked ZeroMQ server over TCP and IPC
-that averages and updates nothing (peers/zmq_server.cc). Each round runs every contender once. The output
-shows medians of the p50s and of the ratios within a round. Only verified results are shown.
+Contenders: Muster with the whole update (sync_bench) over LOCAL (with and without workers that write their gradients
+and read the weights), IPC, TCP, and TCP with 16 bits; PyTorch with all_reduce over gloo and the same optimizer in each
+process (peers/allreduce_step.py); and a bare ZeroMQ server over TCP and IPC that averages chunks but updates nothing
+(peers/zmq_server.cc). Each round runs every contender once. The output shows medians of the p50s and of the ratios
+within a round. Only verified results are shown.
 
 --python selects the Python with PyTorch; if it has no PyTorch, that peer is skipped with a message.
---bf16 sends the peer's gradients as bfloat16, --compile runs its optimizer through torch.compile.
+--bf16 sends the peer's gradients as bfloat16; --compile runs its optimizer through torch.compile.
 """
 import argparse
 import json
@@ -85,7 +85,7 @@ def main():
     arguments = parser.parse_args()
     peer = peer_python.describe(arguments)
     arguments.has_peer = peer is not None
-    # On stderr, because with --json, stdout must only contain objects.
+    # On stderr, because with --json, stdout must contain only objects.
     print(peer or f"no PyTorch in {arguments.python}: skipping that peer", file=sys.stderr, flush=True)
     if not arguments.json:
         print(f"{arguments.optimizer}; times are p50 and p99 of a round, medians of {arguments.rounds} runs\n")

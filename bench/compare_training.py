@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Compares the images per second of Muster with PyTorch DDP, and with Muster on one core: interleaved in
-one run, with medians and ratios.
+"""Compares Muster's images per second with those of PyTorch DDP and of Muster on one core. The runs are interleaved;
+prints medians and ratios.
 
     bench/compare_training.py [--bin build/release/bin] [--what lrn,nolrn,scaling,...] [--rounds 3]
                               [--seconds 15] [--batch N] [--quiet-check]
@@ -15,12 +15,12 @@ one run, with medians and ratios.
                   others momentum)
 Each round runs every contender once, in turn: Muster with 2 workers of 1 thread each, and PyTorch with
 2 processes of 1 thread each on data in memory (bench/peers/ddp.py), with the same network and batch. A
-Muster run only counts if it completed and trained: its loss fell or, on random images, stayed finite and
-changed.
+Muster run counts only if it completed and trained: its loss must fall or, on random images, stay finite
+and change.
 
 --python selects the Python with PyTorch, for example the newest in a virtual environment:
 `python3 -m venv DIR && DIR/bin/pip install torch numpy`, then --python DIR/bin/python. --bf16 runs the
-peer's forward pass and loss under torch.autocast, --compile its network through torch.compile.
+peer's forward pass and loss under torch.autocast; --compile runs its network through torch.compile.
 """
 import argparse
 import json
@@ -35,7 +35,7 @@ import peer_python
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-# what: model file, image (height, width, channels), classes, batch of a worker, optimizer
+# what: model file, image (height, width, channels), classes, batch per worker, optimizer
 MADE_UP = {
     "resnet20": ("resnet20", (32, 32, 3), 10, 128, "type: MOMENTUM momentum: 0.9"),
     "resnet18": ("resnet18", (32, 32, 3), 10, 64, "type: MOMENTUM momentum: 0.9"),
@@ -50,7 +50,7 @@ LOGGED = 10  # number of intervals of metrics.jsonl per run
 
 
 def model_without_lrn(folder):
-    """The tutorial's network without its two LRN layers."""
+    """Writes the tutorial's network without its two LRN layers."""
     path = os.path.join(folder, "no_lrn.txtpb")
     with open(os.path.join(ROOT, "configs/models/cifar10_tutorial.txtpb")) as model:
         lines = [line for line in model if " lrn {" not in line]
@@ -60,7 +60,7 @@ def model_without_lrn(folder):
 
 
 def made_up_config(what, folder):
-    """Writes the config of a run of one of configs/models on random images."""
+    """Writes a config that trains one of configs/models on random images."""
     model, (height, width, channels), classes, batch, optimizer = MADE_UP[what]
     path = os.path.join(folder, what + ".txtpb")
     with open(path, "w") as out:
@@ -83,7 +83,7 @@ learning_rate {{ type: CONSTANT base: 0.001 }}
 
 
 def launch(arguments, folder, what, workers, steps, settings=(), pin=None):
-    """One run. Returns (images per second of each logging interval, losses, the summary)."""
+    """Runs Muster once. Returns (images per second of each logging interval, losses, the summary)."""
     run = tempfile.mkdtemp(dir=folder)
     os.rmdir(run)
     tutorial = what not in MADE_UP
@@ -93,8 +93,8 @@ def launch(arguments, folder, what, workers, steps, settings=(), pin=None):
                "--set", "worker.threads=1", "--set", "evaluation.skip_final=true",
                "--set", "evaluation.every_epochs=0", "--set", f"run.log_every_steps={max(1, steps // LOGGED)}"]
     if tutorial:
-        # Lower than the config's rate, which suits a long training, so that a few steps suffice to
-        # lower the loss.
+        # A lower rate than the config's, which suits a long training, so that the loss falls within
+        # a few steps.
         command += ["--data", os.path.join(folder, "data"), "--set", "learning_rate.base=0.02"]
     for setting in settings:
         command += ["--set", setting]
@@ -136,7 +136,7 @@ class Muster:
             assert all(loss == loss and loss < 1e3 for loss in losses) and len(set(losses)) > 1, f"did not train: {losses}"
         else:
             assert min(losses[len(losses) // 2:]) < losses[0], f"the loss did not fall: {losses}"
-        # Excludes the first interval, whose caches are cold, as PyTorch excludes its warm-up.
+        # Exclude the first interval, which has cold caches, just as PyTorch's warm-up is excluded.
         return statistics.median(rates[1:])
 
 
@@ -155,7 +155,7 @@ class Ddp:
 
 
 class Twice:
-    """Twice the rate of one worker: ideal scaling to two."""
+    """Twice the rate of one worker, which is ideal scaling to two workers."""
 
     def __init__(self, one):
         self.one = one
@@ -183,21 +183,21 @@ def report(what, ours, theirs, batch):
 
 def where_a_step_goes(what, summary):
     times = ", ".join(f"{key} {summary[key + '_ms']:.1f} ms" for key in ("input", "compute", "push", "wait", "pull"))
-    # From the last run. Separate from the times, because the server measures only the shares:
-    # ps/record/step_balance.h.
+    # Shares of the last run. They are separate from the times, because the server measures only
+    # shares (ps/record/step_balance.h).
     shares = f"overhead {100 * summary['overhead_share']:.1f} %, imbalance between ranks {100 * summary['imbalance_share']:.1f} %"
     print(f"{TITLES[what]}, where a step goes: {times}; {shares}")
 
 
 def cpu_ticks():
-    """Returns (idle, all) of /proc/stat, over all cores."""
+    """Returns (idle, all) ticks from /proc/stat, summed over all cores."""
     with open("/proc/stat") as file:
         ticks = [int(field) for field in file.readline().split()[1:9]]
     return ticks[3] + ticks[4], sum(ticks)
 
 
 def warn_if_busy(label, seconds=2, allowed=0.05):
-    """Warns about other work on the machine, which distorts the figures of both sides unequally. Call while no
+    """Warns about other work on the machine, which would distort the figures of the two sides unequally. Call while no
     contender runs."""
     idle, total = cpu_ticks()
     time.sleep(seconds)

@@ -1,9 +1,9 @@
 // Dumps the initial weights and the batches of a run as plain arrays, so that another library can
-// repeat it:
+// repeat the run:
 //
 //   dump_training CONFIG DIR [--data DATA] [--steps N] [--set path.to.key=value …]
 //
-// writes to DIR, with the functions that server and workers use:
+// writes these files to DIR, using the same functions as server and workers:
 //   weights.f32     the initial weights: the graph's parameter buffer, little-endian floats
 //   images.f32      the preprocessed images of steps 0 … N-1, in batch order:
 //                   [samples, height, width, channels]
@@ -52,7 +52,7 @@ struct Options {
 
 constexpr double kBatchDeadlineSeconds = 60;
 
-// Throws an Error unless the whole file is written.
+// An output file. Throws an Error unless everything is written.
 class OutputFile {
  public:
   explicit OutputFile(const std::string& path)

@@ -3,8 +3,8 @@
 
     bench/fault_costs.py [--bin DIR] [--only NAME,NAME]
 
-Four workers and 16 slices (`server`: two and two) over shared memory (`kill`: also TCP and IPC), `muster launch` with
-its defaults. Takes less than ten minutes. Parts:
+Uses four workers and 16 slices (`server`: two of each), shared memory (`kill`: also TCP and IPC), and the other
+defaults of `muster launch`. Takes less than ten minutes. Parts:
 
     kill       SIGKILL to a worker: time until the server reports it, how much longer that step is, time from
                the start of the new worker until it takes part, lost steps
@@ -31,7 +31,7 @@ from faults.share import of_muster
 from faults.watched import Watched
 from job_processes import descriptors_of
 
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # CPU only: a job would use idle GPUs
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # CPU only: otherwise a job would use idle GPUs
 
 PARTS = ("kill", "stop", "server", "machinery", "leaks", "share")
 LARGE = 'layer { name: "large" dense { units: 6104 } }'  # 16 x 16 x 16 inputs: 25 million weights
@@ -75,7 +75,8 @@ class Costs:
                 job.reach(line["step"] + 2)
                 joined.append(next(now for now, step in job.steps if step["step"] >= line["step"] + 2) - started)
                 usual.append(median([d for _, d, _ in job.durations()[:-2]][-20:]))
-                # The step of the loss, or the next one, which was restarted.
+                # Either the step in which the worker was lost, or the next one, which was
+                # restarted.
                 longer.append(max(d for _, d, _ in job.durations(begin)[:2]) - usual[-1])
             numbers = [line["step"] for _, line in job.steps]
             lost = sum(b != a + 1 for a, b in zip(numbers, numbers[1:]))
@@ -83,10 +84,10 @@ class Costs:
                  f"median {1e3 * median(noticed):.0f} ms, at most {1e3 * max(noticed):.0f} ms", max(noticed) <= 0.1)
         self.row("… steps lost", "0", f"{lost} of {len(numbers)}", lost == 0)
         limit = [u + 0.2 for u in usual]
-        self.row("… that step longer by", "redone compute (a step at most) + 0.2 s",
+        self.row("… that step takes longer by", "redone compute (a step at most) + 0.2 s",
                  f"median {1e3 * median(longer):.0f} ms, at most {1e3 * max(longer):.0f} ms; a step: "
                  f"{1e3 * median(usual):.0f} ms", all(a <= b for a, b in zip(longer, limit)))
-        self.row("… the new worker has done a step after its start in", "2 s",
+        self.row("… new worker: first step after its start", "2 s",
                  f"median {median(joined):.2f} s, at most {max(joined):.2f} s", max(joined) <= 2)
 
     def stop(self):
@@ -119,7 +120,7 @@ class Costs:
                 old, begin = job.server(), time.monotonic()
                 os.kill(old, signal.SIGKILL)
                 said += 1
-                # The next line of a step that is written by another server.
+                # Wait for the next step line that another server has written.
                 job.wait(lambda: open(job.log).read().count("Resumed from step") >= said, 300, "a server")
                 job.wait(lambda: job.steps[-1][0] > begin + 0.01 and job.server() != old, 300, "a step")
                 at = next(now for now, _ in job.steps if now > begin + 0.05)

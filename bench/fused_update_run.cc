@@ -31,7 +31,7 @@ TreeSum TreeOf(int parts) {
   return TreeSum(leaves, parts);
 }
 
-// Similar to the server's chunks for a model of this size, and at least one chunk per thread.
+// Returns chunks similar to the server's for a model of this size, but at least one per thread.
 std::vector<Chunk> Cut(size_t floats, int threads) {
   const size_t target = std::clamp<size_t>(floats / 24, 1 << 18, 1 << 20);
   const size_t count =

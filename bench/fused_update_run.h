@@ -1,5 +1,5 @@
-// The server's fused update without a server: buffers laid out as the server and its local workers
-// do, updated chunk by chunk by a team of threads.
+// Runs the server's fused update without a server. The buffers have the same layout as those of the
+// server and its local workers; a team of threads updates them chunk by chunk.
 #pragma once
 
 #include <array>
@@ -31,12 +31,13 @@ class FusedUpdateRun {
  public:
   FusedUpdateRun(Team& team, const FusedUpdateOptions& options);
 
-  // Runs a few updates from the start and compares them with the optimizer's formula in double
-  // precision, and bit by bit with each other across the buffer. Returns an error or "".
+  // Runs a few updates from the initial state. Compares the weights with the optimizer's formula in
+  // double precision, and those that must be equal with each other, bit by bit. Returns an error or
+  // "".
   std::string Verify(const UpdateKernelTable& kernels);
 
-  // The duration of one pass in seconds: the mean of `repeats` passes, which each thread runs one
-  // after another on its chunks.
+  // Returns the duration of one pass in seconds. This is the mean of `repeats` passes, which each
+  // thread runs back to back on its chunks.
   double Seconds(const UpdateKernelTable& kernels, int repeats = 1);
 
  private:

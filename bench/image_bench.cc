@@ -1,11 +1,11 @@
-// Photos per second on one core, from the bytes of a JPEG to normalized floats: decode, random
-// resized crop, flip, resize, normalize, with and without decoding at reduced size. The photos are
-// generated, 4:2:0, by default as large as the average ImageNet photo. Figures use this program's
-// processor time.
+// Measures how many photos per second one core turns from JPEG bytes into normalized floats:
+// decode, random resized crop, flip, resize, normalize, with and without decoding at reduced size.
+// The photos are generated, with 4:2:0 subsampling and by default as large as the average ImageNet
+// photo. Figures are based on this program's processor time.
 //
 //   image_bench --seconds 3 --width 500 --height 375 --sample 224
 //
-// With --data: training batches from a folder of photos, in wall-clock time:
+// With --data, measures training batches from a folder of photos, in wall-clock time:
 //
 //   image_bench --data DIR --threads 2
 #include <fmt/core.h>
@@ -47,7 +47,7 @@ struct Options {
 };
 
 Bytes MakePhoto(ImageSize size, int number) {
-  // The first rows and columns differ each time.
+  // Make the photos differ by starting at different rows.
   const auto height = static_cast<int>(size.height), width = static_cast<int>(size.width);
   testing::JpegSpec spec{.height = height, .width = width, .quality = 96, .across = 2, .down = 2};
   const Bytes large = testing::Photo(height + number, width, 3);
@@ -57,7 +57,7 @@ Bytes MakePhoto(ImageSize size, int number) {
 
 // The buffers of one thread.
 struct Reader {
-  // Decodes only the needed region, or the whole photo.
+  // Decodes the whole photo if `all` is set, otherwise only the needed region.
   void Read(const Bytes& file, SampleGeometry geometry, int64_t reduction, bool all, float* out) {
     const ImageInfo info = ReadImageInfo(file);
     const ImageBox whole{0, 0, info.shown().height, info.shown().width};

@@ -3,7 +3,7 @@ import os
 
 
 def processes_of(folder):
-    """All processes whose command line contains the folder: launcher, server and workers."""
+    """Returns all processes whose command line contains the folder: launcher, server and workers."""
     found = []
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
@@ -19,7 +19,7 @@ def processes_of(folder):
 
 
 def member(folder, program):
-    """The processes of the run that execute this program."""
+    """Returns the processes of the run that execute this program."""
     found = []
     for pid in processes_of(folder):
         try:
@@ -33,7 +33,7 @@ def member(folder, program):
 
 
 def descriptors_of(pid):
-    """The number of open descriptors; 0 if the process has ended."""
+    """Returns the number of open descriptors; 0 if the process has ended."""
     try:
         return len(os.listdir(f"/proc/{pid}/fd"))
     except OSError:

@@ -11,8 +11,8 @@
 namespace muster::bench {
 namespace {
 
-// Processes floats [begin, end) of all streams, with the least arithmetic that keeps the compiler
-// from dropping a stream. kGradients 0 means `gradients`.
+// Processes floats [begin, end) of all streams, with just enough arithmetic that the compiler
+// cannot drop a stream. If kGradients is 0, the number of gradients is `gradients`.
 template <int kGradients, int kStates, bool kStream>
 void Pass(float* const* streams, size_t gradients, size_t begin, size_t end) {
   const size_t read = (kGradients > 0 ? kGradients : gradients) + 1;
@@ -34,7 +34,7 @@ void Pass(float* const* streams, size_t gradients, size_t begin, size_t end) {
 }
 
 using PassFunction = void (*)(float* const*, size_t, size_t, size_t);
-constexpr int kUnrolled = 8;        // gradients
+constexpr int kUnrolled = 8;        // maximum number of gradients
 constexpr size_t kPiece = 1 << 18;  // floats that a thread takes at once
 
 template <bool kStream, int kStates, int... kGradients>

@@ -1,5 +1,5 @@
-// Measures the memory bandwidth limit for the traffic of one update in the same run as the
-// benchmark that is compared with it.
+// Measures the limit that memory bandwidth sets for the traffic of one update. It is measured in
+// the same run as the benchmark that is compared with it.
 #pragma once
 
 #include <cstddef>
@@ -12,22 +12,22 @@ namespace muster::bench {
 
 struct PassShape {
   size_t floats = 0;
-  int gradients = 2;  // arrays that are read and added up
+  int gradients = 2;  // arrays that are read and summed
   int states = 1;     // arrays that are read and written (momentum, Adam's moments)
 };
 
-// The number of bytes that such a pass must move.
+// The number of bytes that a pass of this shape must move.
 double UpdateBytes(const PassShape& shape);
 
-// The fastest of two plain loops over arrays of this shape: reads gradients, weights and states,
-// writes states and new weights (past the cache if that is faster). It has its own arrays, which
-// start at different page offsets.
+// Times the faster of two plain loops over arrays of this shape. The loops read gradients, weights
+// and states, and write states and new weights; one of them writes past the cache. The arrays start
+// at different page offsets.
 class MemoryLimit {
  public:
   MemoryLimit(Team& team, const PassShape& shape);
 
-  // The duration of one pass in seconds: the mean of `repeats` passes, which each thread runs one
-  // after another on its part.
+  // Returns the duration of one pass in seconds. This is the mean of `repeats` passes, which each
+  // thread runs back to back on its part.
   double Seconds(int repeats = 1);
 
  private:
@@ -40,7 +40,7 @@ class MemoryLimit {
   bool stream_ = false;          // whether streaming was faster
 };
 
-// The median of several passes with `threads` threads.
+// Returns the median duration of several passes with `threads` threads, in seconds.
 double MemoryLimitSeconds(const PassShape& shape, int threads, int passes = 7);
 
 }  // namespace muster::bench

@@ -21,7 +21,8 @@ def command(arguments, program):
 
 
 def describe(arguments):
-    """Describes PyTorch, its oneDNN and the processor in one line. None if that Python has no PyTorch."""
+    """Describes PyTorch, its oneDNN and the processor in one line. Returns None if the selected Python has no
+    PyTorch."""
     try:
         done = subprocess.run([arguments.python, os.path.join(PEERS, "versions.py")], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True, timeout=300)

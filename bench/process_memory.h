@@ -1,4 +1,4 @@
-// Measures how much memory some processes use together, counting shared pages once.
+// Measures how much memory a group of processes uses, counting shared pages only once.
 #pragma once
 
 #include <sys/types.h>
@@ -8,7 +8,7 @@
 
 namespace muster::bench {
 
-// Measures periodically on its own thread.
+// Measures periodically in its own thread.
 class MemoryWatch {
  public:
   explicit MemoryWatch(std::vector<pid_t> processes);

@@ -16,7 +16,7 @@
 namespace muster::bench {
 namespace {
 
-constexpr size_t kFloats = 64;  // of a chunk: whole cache lines
+constexpr size_t kFloats = 64;  // chunk size, a multiple of the cache line
 
 float RateOf(const config::Config& config) { return config.learning_rate().base(); }
 

@@ -1,5 +1,5 @@
-// The expected results of rounds of push, average and update: gradients in closed form and the
-// resulting weights.
+// Computes the expected results of rounds of push, average and update: gradients in closed form,
+// and the resulting weights.
 #pragma once
 
 #include <array>
@@ -15,18 +15,19 @@ namespace muster::bench {
 
 constexpr size_t kPattern = 61;  // gradients, and therefore weights, repeat after this many floats
 
-// The gradient of element i by `rank` in round `step`; sums of a few gradients are exact. Equal in
-// all rounds unless `changes`.
+// Returns the gradient of element i that `rank` pushes in round `step`. Sums of a few gradients are
+// exact. Gradients are equal in all rounds unless `changes` is set.
 float GradientAt(size_t i, uint32_t rank, int64_t step, bool changes);
 
-// The weights after each round, starting from zero, if each worker has one slice of `config`'s job:
-// tree sums by definition, and the SCALAR update kernels, whose bits all instruction sets match.
+// Computes the weights after each round, starting from zero, for a job in which each worker has one
+// slice. Gradients are added in the order of the slice tree. The update uses the SCALAR kernels,
+// whose bits all instruction sets must match.
 class RoundReference {
  public:
   RoundReference(const config::Config& config, bool gradients_change);
 
-  // The first kPattern weights after `steps` rounds as workers see them, rounded to the wire type.
-  // `steps` must not decrease between calls.
+  // Returns the first kPattern weights after `steps` rounds as workers see them, rounded to the
+  // wire type. `steps` must not decrease between calls.
   std::vector<float> WeightsAfter(int64_t steps);
 
   // Compares the update kernels after a few rounds with the optimizer's formula in double

@@ -1,13 +1,13 @@
 // Measures a round of synchronous training without the computation: K worker processes push
-// prepared gradients, the server averages and updates, every worker gets the new weights.
+// prepared gradients, the server averages and updates, and every worker gets the new weights.
 //
 //   sync_bench --workers 2 --size 104857600 --transport LOCAL --optimizer MOMENTUM [--memory]
 //   [--json]
 //
 // Uses real processes, the real server and the real client. Every worker compares the weights after
-// the last round with a reference (round_reference.h), bit by bit; figures are only printed if all
-// agree. The limit is the unavoidable memory traffic of the update, measured with the same number
-// of threads in the same run (memory_limit.h).
+// the last round bit by bit with a reference (round_reference.h), and figures are printed only if
+// all agree. The limit is the time for the unavoidable memory traffic of the update, measured with
+// the same number of threads in the same run (memory_limit.h).
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -34,8 +34,8 @@ int64_t DefaultRounds(size_t bytes) {
                              8000);
 }
 
-// The memory of a job, minus that of a job with a tiny model, relative to the necessary memory: two
-// weight buffers, the optimizer state and, over shared memory, one gradient buffer per worker.
+// Compares the memory of a job, minus that of a job with a tiny model, with the necessary memory:
+// two weight buffers, the optimizer state and, over shared memory, one gradient buffer per worker.
 nlohmann::ordered_json MemoryResult(const SyncJob& job, double memory, double arena, int states) {
   SyncOptions small = job.options;
   small.bytes = 4096;
@@ -58,7 +58,8 @@ nlohmann::ordered_json Measure(const SyncOptions& options) {
       .gradients = static_cast<int>(options.workers),
       .states = static_cast<int>(
           Optimizer(job.config.optimizer(), *AvailableKernels().back()).state_arenas())};
-  // Measured before and after, because the memory speed of a shared machine changes within seconds.
+  // Measure the limit before and after, because the memory speed of a shared machine changes within
+  // seconds.
   const auto limit_now = [&] {
     return MemoryLimitSeconds(shape, static_cast<int>(options.server_threads));
   };

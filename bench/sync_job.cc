@@ -12,10 +12,10 @@
 namespace muster::bench {
 namespace {
 
-// With decay, constant gradients do not make the weights grow indefinitely.
+// Weight decay keeps constant gradients from making the weights grow indefinitely.
 constexpr float kRate = 0.125f, kMomentum = 0.5f, kDecay = 0.125f;
 
-// `parse`: the protobuf parser of the enum's names.
+// `parse` is the protobuf parser for the enum's names.
 template <typename Enum, typename Parser>
 Enum Parse(const Parser& parse, const char* option, const std::string& name,
            const std::string& expected) {
@@ -64,7 +64,7 @@ void SetUpdate(const SyncOptions& options, config::Config& config) {
   config.mutable_learning_rate()->set_base(kRate);
 }
 
-// One dense layer of about that many floats.
+// Sets the model to one dense layer of about `floats` floats.
 void SetModel(size_t floats, config::Config& config) {
   const auto units = static_cast<uint32_t>(std::max<size_t>(2, floats / 1024));
   config.mutable_data()->set_format(config::Data::SYNTHETIC);

@@ -1,4 +1,4 @@
-// The job of sync_bench, from its options.
+// Derives the job of sync_bench from its options.
 #pragma once
 
 #include <cstddef>

@@ -48,7 +48,7 @@ void ReadAll(int fd, void* data, size_t bytes) {
   }
 }
 
-// The server; writes its endpoint to `endpoint_fd` in 256 bytes.
+// Runs the server, which writes its endpoint to `endpoint_fd` in 256 bytes.
 int Serve(const SyncJob& job, int endpoint_fd) {
   const Graph graph = BuildGraph(job.config.model(), InputShape(job.config.data()));
   LinkOptions options = LinkOptionsFor(job.config, graph.layout());

@@ -44,7 +44,7 @@ class Traffic {
   void Read(std::span<const float> weights) {
     for (const float w : weights) sum_ += std::bit_cast<uint32_t>(w);
   }
-  // Writes the gradients of floats [chunk.begin, chunk.end) of round `step`.
+  // Writes the gradients of floats [chunk.begin, chunk.end) for round `step`.
   void Write(std::span<float> gradient_buffer, const ChunkRange& chunk, int64_t step) {
     if (step != step_) {
       step_ = step;

@@ -1,4 +1,4 @@
-// Threads that start together and are timed together.
+// A team of threads that start together and are timed together.
 #pragma once
 
 #include <barrier>
@@ -9,7 +9,7 @@
 
 namespace muster::bench {
 
-// Owner: one thread, which does the work itself in a team of one. All threads flush denormals.
+// Owned by one thread, which does the work itself in a team of one. All threads flush denormals.
 class Team {
  public:
   explicit Team(int threads);
@@ -17,10 +17,10 @@ class Team {
   Team(const Team&) = delete;
 
   int threads() const { return threads_; }
-  // The duration of job(repeat, 0 … count - 1) in seconds, from the first thread's start to the
-  // last one's end, divided by `repeats`. With 1 repeat, threads take pieces dynamically like the
-  // server's pool. With more, for passes too short to time separately, each thread has fixed pieces
-  // and does not wait between passes.
+  // Returns the duration of job(repeat, 0 … count - 1) in seconds: the time from the first thread's
+  // start to the last thread's end, divided by `repeats`. With 1 repeat, threads take pieces
+  // dynamically, as in the server's pool. With more repeats, for passes that are too short to time
+  // separately, each thread has fixed pieces and does not wait between passes.
   double TimeEach(size_t count, int repeats, const std::function<void(int, size_t)>& job);
 
  private:

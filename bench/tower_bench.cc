@@ -1,7 +1,7 @@
-// Runs forward and backward of one tower on random data and prints images/s, and milliseconds and
+// Runs forward and backward of one tower on random data. Prints images/s, and the milliseconds and
 // GFLOP/s of each op. Compare the GFLOP/s with the multiply-add peak of the cores, which is also
-// measured. GFLOP/s count the operations of a layer's direct sums, however they were computed, so
-// Winograd convolutions, which need 2.25 times fewer multiplications, may exceed the peak.
+// measured. GFLOP/s always count the operations of direct sums. So Winograd convolutions, which
+// need 2.25 times fewer multiplications, may exceed the peak.
 //
 //   tower_bench configs/models/cifar10_tutorial.txtpb --input 24x24x3 --batch 64 --threads 1
 #include <fmt/core.h>
@@ -37,7 +37,7 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The shortest times of one op, in seconds.
+// The shortest measured times of one op, in seconds.
 struct OpTimes {
   std::string name;
   double forward_flops = 0, backward_flops = 0;  // per batch
@@ -88,8 +88,8 @@ class TimedLoss : public LossOp {
   OpTimes& times_;
 };
 
-// Measures each op of another backend that runs on the host. Sums of gradients belong to no op;
-// they are the difference between the step and the sum of the ops.
+// Measures each op of another backend that runs on the host. Adding gradients is not part of any
+// op; its time is the difference between the step and the sum of the ops.
 class TimedBackend : public BackendWrapper {
  public:
   using BackendWrapper::BackendWrapper;
@@ -121,7 +121,7 @@ class TimedBackend : public BackendWrapper {
   std::vector<std::unique_ptr<OpTimes>> times_;
 };
 
-// GFLOP/s of one thread that only multiplies and adds.
+// Returns the GFLOP/s of one thread that only multiplies and adds.
 double PeakGflops() {
   using Vec = float __attribute__((vector_size(32)));
   constexpr int kChains = 12, kRounds = 2'000'000;
@@ -205,7 +205,7 @@ void Run(const Options& options) {
   }
   const TowerInput batch = {options.batch, images.floats().data(), labels.data(), ids.data(), 0};
 
-  // A new version in each step, as in training.
+  // Each step has a new version of the weights, as in training.
   std::vector<double> steps;
   const auto start = Clock::now();
   for (int64_t step = 0; step < 5 || SecondsSince(start) < options.seconds; ++step) {

@@ -1,10 +1,10 @@
-// Measures the server's fused update alone: tree sum of the parts, optimizer, new weights.
-// Alternates with the limit: a plain loop over the same number of arrays (memory_limit.h).
+// Measures only the server's fused update: tree sum of the parts, optimizer, new weights.
+// Alternates with the limit, which is a plain loop over the same number of arrays (memory_limit.h).
 //
 //   update_bench [--size 4096,104857600] [--parts 1,2,8] [--optimizer MOMENTUM,ADAM]
 //                [--threads 1,2] [--instruction-set AUTO,SCALAR] [--json]
 //
-// Measures every combination, after verifying it: compares every weight after a few updates with
+// Measures every combination after verifying it, by comparing every weight after a few updates with
 // the optimizer's formula in double precision.
 #include <algorithm>
 #include <cstdio>
@@ -58,7 +58,7 @@ struct Samples {
   std::vector<double> seconds, ratios;
 };
 
-// Alternates one pass of each version with one of the limit, for about `budget` seconds.
+// Alternates one pass of each version with one pass of the limit, for about `budget` seconds.
 void Measure(FusedUpdateRun& run, MemoryLimit& limit, double budget, std::vector<Samples>& versions,
              std::vector<double>& limits) {
   constexpr double kSample = 1e-3;

@@ -1,5 +1,5 @@
-// Forward declarations of the messages in proto/config.proto. The generated header takes a second
-// to compile.
+// Forward declarations of the messages in proto/config.proto. Including the generated header adds a
+// second of compile time.
 #pragma once
 
 namespace muster::config {

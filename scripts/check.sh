@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the static checks: formatting, includes, words, shell scripts, and clang-tidy on changed sources.
+# Runs the static checks: formatting, includes, words, mutants (each still names one place of the sources), shell
+# scripts, and clang-tidy on changed sources.
 #
 #   scripts/check.sh [--all] [BASE]
 #
@@ -120,6 +121,7 @@ scripts/setup.sh --checks
 run formatting formatting
 run includes scripts/check_includes.sh
 run words scripts/check_words.py
+run mutants tests/simulation/mutants.py --check build
 run "shell scripts" shell_scripts
 run clang-tidy tidy
 if ((${#failed[@]})); then

@@ -54,7 +54,7 @@ Datasets OpenIfThere(const config::Config& config) {
   try {
     return OpenDatasets(config.data(), config.run().seed());
   } catch (const Error&) {
-    return {};  // a run would report the error; the sizes do not depend on it
+    return {};  // a run would report the error; the sizes can be computed without the data
   }
 }
 
@@ -72,7 +72,7 @@ void PrintLogits(nlohmann::json line, const std::string& name, std::span<const f
   PrintLine(line);
 }
 
-// The weights as a worker of the run gets them: rounded if they travel in 16 bits.
+// Reads the weights and rounds them if the run sends 16-bit weights, so that they equal a worker's.
 Arena ReadWeights(const config::Config& config, const Graph& graph, const std::string& path) {
   Arena weights(graph.arena_floats());
   const SafetensorsReader file(path);

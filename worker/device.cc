@@ -65,15 +65,15 @@ WorkerDevice MakeCuda(const config::Config& config, uint32_t rank) {
   return {std::move(made.backend), std::move(made.arithmetic)};
 }
 
-// Advice for a GPU that does not work.
+// Returns advice for a GPU that does not work.
 std::string OtherDevices() {
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
   return fmt::format("try another GPU{} (--devices) or --devices cpu",
                      visible == nullptr ? "" : fmt::format(" than {}", visible));
 }
 
-// Relative to a tensor's largest value: far above the effect of another summation order, far below
-// that of a wrong product.
+// The tolerance relative to a tensor's largest value. It is far above the effect of a different
+// summation order and far below that of a wrong product.
 double ToleranceOf(config::Worker::Precision precision) {
   switch (precision) {
     case config::Worker::TF32:
@@ -110,7 +110,8 @@ void TestDevice(const config::Config& config, const Graph& graph, int64_t batch,
   const config::Worker& worker = config.worker();
   if (device.backend->shares_host_memory() || batch == 0) return;
   const auto begin = std::chrono::steady_clock::now();
-  // In a separate thread, because the CPU backend changes how its thread treats denormal numbers.
+  // Runs in a separate thread because the CPU backend changes how its thread treats denormal
+  // numbers.
   const SelfTestResult result =
       std::async(std::launch::async, [&] {
         const std::unique_ptr<Backend> cpu =

@@ -1,4 +1,4 @@
-// The device of a worker as the config selects it: the CPU or a GPU.
+// The device that a worker computes on, as selected by the config: the CPU or a GPU.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@ namespace muster {
 
 struct WorkerDevice {
   std::unique_ptr<Backend> backend;
-  std::string arithmetic;  // what the bits depend on, as text
+  std::string arithmetic;  // text that names what the bits depend on
 };
 
 // `config` must be resolved. With worker.soft_placement, falls back to the CPU with a warning if
-// this machine has no usable CUDA (NoGpu). A GPU that fails or has too little memory is always an
-// Error.
+// this machine has no usable CUDA (NoGpu). Always throws Error if a GPU fails or has too little
+// memory.
 WorkerDevice MakeWorkerDevice(const config::Config& config, uint32_t rank);
 
-// On a GPU: compares the operations of this job with the CPU (worker/nn/self_test.h), with slices
-// of up to `batch` samples. Throws Error(kRefused) that names GPU and operation if they differ or
-// the GPU fails.
+// If the device is a GPU, compares its results for this job's operations with the CPU's
+// (worker/nn/self_test.h), in slices of up to `batch` samples. If they differ or the GPU fails,
+// throws an Error(kRefused) that names the GPU and the operation.
 void TestDevice(const config::Config& config, const Graph& graph, int64_t batch,
                 const WorkerDevice& device);
 

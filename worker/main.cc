@@ -69,7 +69,7 @@ double PeakBytes() {
   return kibibytes * 1024;
 }
 
-// Without these limits OpenMP would end the process and libzmq would abort.
+// If these limits were too low, OpenMP would end the process and libzmq would abort.
 void RequireLimits(const config::Config& config) {
   RequireOpenFiles("a worker", 64);
   const unsigned input = config.data().prefetch_threads() + 1;
@@ -77,7 +77,7 @@ void RequireLimits(const config::Config& config) {
 }
 
 // `muster launch` saves the log of the workers that it starts. A worker started by hand writes its
-// own into the run directory, if there is one.
+// own log to the run directory, if there is one.
 void KeepLog(const std::string& folder, uint32_t rank) {
   const std::string log = fmt::format("{}/worker-{}.log", folder, rank);
   if (!folder.empty() && AlsoLogTo(log)) {
@@ -114,7 +114,7 @@ void Work(const WorkerArguments& arguments) {
   }
   LogInfo("joining the job at {} as {}", options.endpoint, NameOf(arguments));
   const bool by_hand = arguments.parent == 0;
-  // before joining, to log a refusal too
+  // before joining, so that the log includes a refusal
   if (by_hand && !arguments.join) KeepLog(arguments.log_dir, arguments.rank);
   Client client(std::move(options));
   if (by_hand) LeaveOnSignal(client.rank());
@@ -201,7 +201,7 @@ int Main(int argc, char** argv) {
     SayWhenStopped(arguments.join ? NameOf(arguments) : fmt::format("rank {}", arguments.rank));
   }
   std::signal(SIGPIPE, SIG_IGN);
-  // schedulers send it to every process of a job; only the server handles it
+  // schedulers send SIGUSR1 to every process of a job; only the server handles it
   std::signal(SIGUSR1, SIG_IGN);
   IgnoreFileSizeSignal();
   KeepFreedMemory();

@@ -23,10 +23,10 @@ void OnStopSignal(int signal) {
   (void)!::write(STDERR_FILENO, stop_line.data(), stop_line_size);
   const char* const by = signal == SIGINT ? "SIGINT (Ctrl-C)\n" : "SIGTERM\n";
   (void)!::write(STDERR_FILENO, by, std::strlen(by));
-  ::raise(signal);  // with its default effect: the server notices the end of this process
+  ::raise(signal);  // with its default effect, so that the server sees this process end
 }
 
-// Leaves an ignored signal ignored, as in a shell's background job.
+// Installs the handler, but leaves an ignored signal ignored, as in a shell's background job.
 void Handle(int signal, const struct sigaction& action) {
   struct sigaction before {};
   if (::sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) {
@@ -36,7 +36,7 @@ void Handle(int signal, const struct sigaction& action) {
 
 void OnLeaveSignal(int) {
   constexpr char kText[] =
-      "muster: this worker will leave after its current work (SIGTERM again: exit now)\n";
+      "muster: this worker will leave after its current work (send SIGTERM again to exit now)\n";
   (void)!::write(STDERR_FILENO, kText, sizeof kText - 1);
   leave = true;
 }

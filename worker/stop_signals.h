@@ -1,4 +1,4 @@
-// Signals that stop a worker started by hand.
+// Handlers of the signals that stop a worker started by hand.
 #pragma once
 
 #include <atomic>
@@ -7,7 +7,7 @@
 
 namespace muster {
 
-// From now on SIGINT and SIGTERM end the process with a line that begins with `who`.
+// From now on SIGINT and SIGTERM end the process after writing a line that names `who`.
 void SayWhenStopped(const std::string& who);
 
 // Like SayWhenStopped, but the first SIGTERM (from a service manager or scheduler) makes the worker
@@ -15,7 +15,7 @@ void SayWhenStopped(const std::string& who);
 // second SIGTERM ends the process at once.
 void LeaveOnSignal(uint32_t rank);
 
-// Whether this worker shall leave; set by a signal.
+// Whether a signal has asked this worker to leave the job.
 const std::atomic<bool>& WantedToLeave();
 
 }  // namespace muster

@@ -1,5 +1,5 @@
-"""Compares two runs that alternate: one is stopped while the other runs, so that changes of the machine's speed affect
-both."""
+"""Compares two runs that take turns: one is stopped while the other runs, so that changes in the machine's speed
+affect both."""
 import os
 import signal
 import statistics
@@ -8,7 +8,7 @@ import time
 from job_processes import processes_of
 
 TURN_S = 0.4
-PAUSE_S = 0.2  # a longer step contained a pause
+PAUSE_S = 0.2  # steps longer than this contained a pause
 
 
 class _One:
@@ -31,7 +31,7 @@ class _One:
         self.signal(signal.SIGCONT)
         time.sleep(seconds)
         self.signal(signal.SIGSTOP)
-        time.sleep(0.01)  # until the last line has been read
+        time.sleep(0.01)  # lets the reader read the last line
         self.turns.append((begin, time.monotonic()))
         self.cpu["few"] += self._seconds_of(self.few) - before[0]
         self.cpu["all"] += self._seconds_of(self.all) - before[1]
@@ -47,7 +47,8 @@ class _One:
         return total / 1e9
 
     def step_times(self):
-        """The mean of each turn's steps, without the first and the slowest ones; None if there are too few."""
+        """Returns the mean duration of each turn's steps, without the first and the slowest ones; None if there are
+        too few."""
         steps = list(self.job.steps)
         took = [(at, after["elapsed_s"] - before["elapsed_s"])
                 for (_, before), (at, after) in zip(steps, steps[1:])]
@@ -59,8 +60,9 @@ class _One:
 
 
 def compare(first, second, turns):
-    """Compares the second job with the first: how much longer its steps are (relative), and how much more processor time
-    its server and launcher need per step, relative to that of all the first job's processes."""
+    """Compares the second job with the first. Returns by which fraction its steps are longer, and how much more
+    processor time its server and launcher need per step, as a fraction of the time of all processes of the first
+    job."""
     both = [_One(first), _One(second)]
     for one in both:
         one.signal(signal.SIGSTOP)

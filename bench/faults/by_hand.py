@@ -1,5 +1,5 @@
-"""Faults in a run whose server and workers are started one by one and restarted like a service manager does: on
-separate hosts (network namespaces) if this machine supports that."""
+"""Faults in a run whose server and workers are started one by one and restarted as a service manager would do. They
+run on separate hosts (network namespaces) if this machine supports that."""
 import os
 import signal
 import socket
@@ -12,7 +12,7 @@ from faults.run import PATIENCE_S, START_S, Lost, Run, Stuck, eventually
 from faults.variants import SILENCE_S
 from job_processes import processes_of
 
-SERVER_ENDS = (1, 5, 6, 7)  # exit codes after which a service manager restarts it; < 0: killed
+SERVER_ENDS = (1, 5, 6, 7)  # exit codes after which a service manager restarts the server; < 0: killed
 HOSTS = 2
 
 
@@ -42,7 +42,7 @@ class Worker:
         return self.said("joined as rank")
 
     def asks(self):
-        """… again and again for its rank, which is taken."""
+        """Returns whether the worker keeps requesting its rank because the rank is taken."""
         return self.said("retrying for up to")
 
     def alive(self):
@@ -66,7 +66,7 @@ class HandRun(Run):
         self.token = self.folder + ".token"
         self.workers, self.started = [], 0
         self.rivals = Rivals(self)
-        self.troubles = 0  # after which a worker may find no server
+        self.troubles = 0  # number of faults after which a worker may find no server
         self.again_at = None
         self.worker_settings = [s for s in self.plan.settings if "encryption" in s]
 
@@ -118,7 +118,7 @@ class HandRun(Run):
         eventually(lambda: self.over() or is_there(), PATIENCE_S, "another server is started")
 
     def victim(self, program, rng):
-        """A random process, but not a rival that waits for its rank."""
+        """Returns a random process, but not a rival that waits for its rank."""
         return rng.choice([pid for pid in self.member(program) if pid not in self.rivals.pids()] or [0]) or None
 
     def lose_server(self, number, program, rng):
@@ -143,15 +143,15 @@ class HandRun(Run):
         return [worker for worker in self.workers if worker.alive() and worker.joined()]
 
     def do_twice(self, rng):
-        """Starts a rank a second time: only one of the two may have it. The second one keeps requesting it during the
-        next faults."""
+        """Starts a second worker with the same rank. Only one of the two may have it, and the second one keeps
+        requesting it during the next faults."""
         ranked = [worker for worker in self.seated() if worker.rank is not None]
         if not ranked:
             return False
         return self.rivals.add(Worker(self, rng.choice(ranked).rank))
 
     def do_resize(self, _rng):
-        """From 2 workers to 4, to 1, to 3."""
+        """Changes the number of workers from 2 to 4, to 1, to 3."""
         for many in (4, 1, 3):
             while len(self.workers) < many and not self.over():
                 worker = Worker(self, None)
@@ -162,7 +162,7 @@ class HandRun(Run):
                 eventually(lambda: self.over() or worker not in self.workers or worker.alive() and worker.joined(),
                            PATIENCE_S, f"{worker.log}: it is there")
                 if worker not in self.workers:
-                    continue  # a second worker with its rank has replaced it
+                    continue  # a second worker with the same rank has replaced it
                 self.workers.remove(worker)
                 worker.process.send_signal(signal.SIGTERM)
                 eventually(lambda: self.over() or not worker.alive(), 20, f"{worker.log}: it leaves")
@@ -172,7 +172,7 @@ class HandRun(Run):
         return rng.choice(self.network.links)
 
     def do_partition(self, rng):
-        """In one or both directions, possibly for longer than deadlines.silence_s."""
+        """Cuts links in one or both directions, possibly for longer than deadlines.silence_s."""
         self.troubles += 1
         links = rng.choice([self.network.links, [self.troubled(rng)], [self.troubled(rng)]])
         ways = rng.choice([(True, True), (True, True), (True, False), (False, True)])
@@ -206,7 +206,7 @@ class HandRun(Run):
             raise Lost(f"the server exited with code {self.first.returncode}")
         self.rivals.finish()
         for worker in self.workers:
-            if not worker.joined():  # it was just restarted, and there is no server any more
+            if not worker.joined():  # it has just been restarted, but there is no server any more
                 worker.process.kill()
             try:
                 worker.process.wait(20)

@@ -8,13 +8,13 @@ KINDS = ("cut", "flip", "flip", "flip", "zeros", "grow", "swap", "foreign", "gon
 
 
 def age(name):
-    """The age as in docs/CHECKPOINTS.md: the server's generation, then the step."""
+    """Returns a sort key for the age as in docs/CHECKPOINTS.md: the server's generation, then the step."""
     step, generation, evaluated = re.fullmatch(r"step-(\d+)-g(\d+)(-evaluated)?", name).groups()
     return int(generation), int(step), evaluated is not None
 
 
 def checkpoints_of(folder):
-    """Their names, newest last."""
+    """Returns the names of a run's checkpoints, newest last."""
     try:
         names = os.listdir(folder + "/checkpoints")
     except FileNotFoundError:
@@ -37,7 +37,7 @@ def damage(rng, newest, before, foreign):
             file.seek(at)
             old = file.read(1 if kind == "flip" else 4096)
             new = bytes([old[0] ^ (1 << rng.randrange(8))]) if kind == "flip" else bytes(len(old))
-            if new == old:  # there were zeros already
+            if new == old:  # the bytes were zeros already
                 new = bytes([1]) + old[1:]
             file.seek(at)
             file.write(new)
@@ -50,7 +50,7 @@ def damage(rng, newest, before, foreign):
         shutil.copy(f"{before}/{name}", path)
     elif kind == "foreign":
         shutil.copy(f"{foreign}/{name}", path)
-    else:  # replace the newest by an older one or by another run's, under the newest one's name
+    else:  # replace the newest with an older one or with one of another run, keeping the name
         shutil.rmtree(newest)
         shutil.copytree(before if kind == "renamed" else foreign, newest)
     return f"{kind} {name}"

@@ -12,21 +12,24 @@ NO_DISK = (os.strerror(errno.ENOSPC), os.strerror(errno.EIO))
 
 
 MOST_WORKERS = 4
-# How many workers a fault may cost. Losing a server ends all of them, perhaps before the launcher
-# knows why.
+# The number of workers that a fault may cost. Losing a server ends all workers, perhaps before the
+# launcher knows why.
 WORKERS_LOST = {"worker": 1, "stop": 1, "workers": MOST_WORKERS, "server": MOST_WORKERS, "hang": MOST_WORKERS,
                 "damage": MOST_WORKERS, "disk": MOST_WORKERS}
+SERVERS_LOST = ("server", "hang", "damage", "disk")
 
 
 class LaunchedRun(Run):
     def __init__(self, chaos, seed):
         super().__init__(chaos, seed)
-        self.failed_before = 0  # number of failed calls when it was started
+        self.failed_before = 0  # number of failed calls when the launcher was started
 
     def start(self, arguments):
-        # No more: a worker counted twice would end the run.
-        lost = sum(WORKERS_LOST.get(fault.kind, 0) for fault in self.plan.faults)
-        settings = [f"cluster.transport={self.plan.transport}", f"cluster.max_restarts={lost}", *self.plan.settings]
+        # The exact maxima, so that counting a worker or a server twice would end the run.
+        workers = sum(WORKERS_LOST.get(fault.kind, 0) for fault in self.plan.faults)
+        servers = sum(fault.kind in SERVERS_LOST for fault in self.plan.faults)
+        settings = [f"cluster.transport={self.plan.transport}", f"cluster.max_restarts={workers}",
+                    f"run.max_restarts={servers}", *self.plan.settings]
         size = os.path.getsize(self.log) if os.path.exists(self.log) else 0
         if self.preloaded:
             self.preloaded.heal()
@@ -45,7 +48,7 @@ class LaunchedRun(Run):
         self.start(["--resume", self.folder, "--workers", str(rng.randint(1, MOST_WORKERS))])
 
     def over(self):
-        """A run that ends because of the disk must say so; resumes it when the disk works again."""
+        """Checks that a run that ends because of the disk says so, and resumes it when the disk works again."""
         if self.first.poll() is None:
             return False
         if self.first.returncode in (0, -signal.SIGKILL) or not self.preloaded:
@@ -93,7 +96,7 @@ class LaunchedRun(Run):
         self.resume(rng)
 
     def do_damage(self, rng):
-        """Damages the newest checkpoint; the launcher or --resume must report that and use the previous one."""
+        """Damages the newest checkpoint. The launcher or --resume must report this and use the previous one."""
         restarted, before = rng.random() < 0.5, self.went_on()
         if restarted:
             self.first.send_signal(signal.SIGSTOP)
@@ -119,11 +122,11 @@ class LaunchedRun(Run):
                    f"a message that {names[-1]} is damaged ({what})")
 
     def do_clock(self, rng):
-        """The wall clock of this job jumps, to within an hour of the correct time."""
+        """Makes the wall clock of this job jump to within an hour of the correct time."""
         self.preloaded.set_clock(rng.randint(-3600, 3600))
 
     def do_disk(self, rng):
-        """Fails some calls of one program that change files of the run. The launcher makes few such calls."""
+        """Makes some calls of one program fail that change files of the run. The launcher makes few of these calls."""
         before, went_on = self.preloaded.failed(), self.went_on()
         error, many = rng.choice([errno.ENOSPC, errno.EIO]), rng.choice([1, 1, 1, 2, 5, 40])
         if rng.random() < 0.8:

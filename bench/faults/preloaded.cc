@@ -1,8 +1,8 @@
-// Preloaded into a job's programs (LD_PRELOAD): makes calls that change files in the run's
-// directory fail on request, shifts the job's wall clock, and makes workers sleep in each oneDNN
-// operation, which gives steps as long as those of large networks without using the processor.
-// faults/preloaded.py controls it through a small file while the job runs. MUSTER_CHAOS_FILE names
-// that file, MUSTER_CHAOS_BELOW the directory.
+// A library that is preloaded into a job's programs (LD_PRELOAD). On request, it makes calls fail
+// that change files in the run's directory, shifts the job's wall clock, and makes workers sleep in
+// each oneDNN operation. With these sleeps, steps take as long as those of large networks without
+// using the processor. faults/preloaded.py controls the library through a small file while the job
+// runs. MUSTER_CHAOS_FILE names this file and MUSTER_CHAOS_BELOW the directory.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -65,7 +65,8 @@ bool WatchesCalls() { return disk != nullptr && disk->next.load() > 0; }
 
 Fault OnCall(const char* /*name*/, const std::string& path, const std::string& /*to*/) {
   if (!path.starts_with(below)) return Fault::kNone;
-  // The call at 1 fails. It stays at 1 until enough calls have failed.
+  // A call fails if it finds the counter at 1. The counter stays at 1 until enough calls have
+  // failed.
   int64_t next = disk->next.load();
   while (next > 1) {
     if (disk->next.compare_exchange_weak(next, next - 1)) return Fault::kNone;

@@ -3,9 +3,9 @@ import mmap
 import os
 import struct
 
-# The layout of preloaded.cc: for server and launcher, the index of the call to fail, how many fail,
-# with which error, and how many have failed; then the shift of the wall clock, the sleep per
-# operation of a worker, and the number of operations.
+# The memory layout of preloaded.cc: for server and launcher, the index of the first call to fail,
+# the number of calls to fail, the error, and the number of failed calls so far; then the shift of
+# the wall clock, the sleep per operation of a worker, and the number of operations.
 NEXT, MANY, ERROR, FAILED, FIELDS = 0, 1, 2, 3, 4
 PROGRAMS = ("server", "launcher")
 CLOCK = FIELDS * len(PROGRAMS)
@@ -40,7 +40,7 @@ class Preloaded:
             self._set(FIELDS * PROGRAMS.index(program) + NEXT, 0)
 
     def failed(self):
-        """The number of calls that have failed so far."""
+        """Returns the number of calls that have failed so far."""
         return sum(self._get(FIELDS * number + FAILED) for number in range(len(PROGRAMS)))
 
     def set_clock(self, seconds_ahead):

@@ -13,7 +13,7 @@ class Rivals:
     def __init__(self, run):
         self.run = run
         self.asking = []
-        self.replaced = []  # with the time by which they must have exited
+        self.replaced = []  # workers, with the time by which they must have exited
 
     def add(self, second):
         """Returns False if the run ended first."""
@@ -53,7 +53,7 @@ class Rivals:
             workers.append(second)
             return
         workers[workers.index(first)] = second
-        if not first.joined():  # it was restarted and also requests the rank
+        if not first.joined():  # it was restarted and is also requesting the rank
             first.process.kill()
         self.replaced.append((first, time.monotonic() + END_S))
 

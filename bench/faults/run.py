@@ -1,4 +1,4 @@
-"""One training run, until its end or the first error."""
+"""One training run, up to its end or the first error."""
 import collections
 import json
 import os
@@ -14,13 +14,13 @@ from faults.tensorboard_steps import Twice, shown
 from faults.variants import SILENCE_S, STEPS, VARIANTS, metrics
 from job_processes import descriptors_of, member, processes_of
 
-START_S = 30  # until the first output
-PATIENCE_S = 60  # for the reaction to a fault
+START_S = 30  # time until the first output
+PATIENCE_S = 60  # time for the reaction to a fault
 OF_OTHERS = ("muster-model-", "muster-fuzz-")  # files of tests and fuzzers that may run at the same time
 
 
 class Lost(Exception):
-    """The run is wrong."""
+    """The run gave a wrong result."""
 
 
 class Stuck(Lost):
@@ -36,7 +36,7 @@ def eventually(condition, seconds, what):
 
 
 class Run:
-    """Common to launched runs and runs started by hand. `chaos`: state shared by all runs."""
+    """The common base of launched runs and runs started by hand. `chaos` is the state shared by all runs."""
 
     def __init__(self, chaos, seed):
         self.chaos, self.seed = chaos, seed
@@ -64,8 +64,8 @@ class Run:
             return file.read().count(text)
 
     def step(self):
-        """The current step, from the last whole line of metrics and from the status, which is written less often, but
-        also when the disk accepts no metrics."""
+        """Returns the current step, from the last whole line of metrics and from the status. The status is written
+        less often, but even when the disk accepts no metrics."""
         found = []
         try:
             with open(f"{self.folder}/metrics.jsonl", "rb") as file:
@@ -81,7 +81,7 @@ class Run:
         return self.first.poll() is not None
 
     def reach(self, step):
-        """Waits as long as the run makes progress, however slow the machine is."""
+        """Waits for a step, as long as the run makes any progress. Returns False if the run ends first."""
         while not self.over() and self.step() < step:
             before = self.step()
             eventually(lambda: self.over() or self.step() != before, PATIENCE_S, f"a step after {before}")
@@ -103,12 +103,12 @@ class Run:
         return member(self.folder, program)
 
     def do(self, fault):
-        """Returns whether the fault happened: a run that has just ended has no more faults."""
+        """Causes a fault. Returns whether it happened; it does not if the run has just ended."""
         if not self.reach(fault.step):
             return False
         # Without a checkpoint, losing the server correctly ends the run.
         eventually(lambda: self.over() or self.kept(), PATIENCE_S, "the first checkpoint")
-        # A server that is stopped while it starts is replaced after deadlines.start_s, but only
+        # A server that is stopped during its start is replaced after deadlines.start_s, but only
         # once.
         eventually(lambda: self.over() or self.member("muster-worker"), PATIENCE_S, "workers")
         time.sleep(fault.delay)
@@ -117,7 +117,7 @@ class Run:
         try:
             return getattr(self, "do_" + fault.kind)(fault.random) is not False
         except (ProcessLookupError, IndexError):
-            return False  # it has just ended by itself
+            return False  # the process has just ended by itself
 
     def victim(self, program, rng):
         return rng.choice(self.member(program) or [0]) or None
@@ -132,7 +132,8 @@ class Run:
         self.kill("muster-worker", signal.SIGKILL, rng)
 
     def do_stop(self, rng):
-        """Stops the server too briefly to be given up, or a worker, which may become slow, be reset or replaced."""
+        """Stops the server, too briefly for it to be given up, or a worker, which may become slow, be reset or be
+        replaced."""
         program = rng.choice(["muster-server", "muster-worker", "muster-worker"])
         pid = self.victim(program, rng)
         if pid is None:
@@ -195,7 +196,7 @@ class Run:
             return file.read()
 
     def board_may_lack(self):
-        """TensorBoard data lost on a full disk are not written again."""
+        """Returns whether TensorBoard data may be missing: data lost on a full disk is not written again."""
         return self.preloaded is not None and self.preloaded.failed() > 0
 
     def note_descriptors(self):

@@ -1,4 +1,4 @@
-"""The schedule that a seed determines: how a run is started, and which fault happens when."""
+"""Makes the schedule that a seed determines: how a run is started, and which fault happens when."""
 import collections
 import random
 
@@ -15,8 +15,8 @@ Schedule = collections.namedtuple("Schedule", "by_hand variant transport setting
 
 
 def schedule(seed, wanted, steps, variants):
-    """`wanted` has `kinds`, `faults` (their number) and `each` (instead: each kind once). Runs with odd seeds are
-    launched, those with even seeds are started by hand, if the kinds allow both."""
+    """`wanted` has `kinds`, `faults` (the number of faults) and `each` (each kind once, instead of a number). Runs
+    with odd seeds are launched and runs with even seeds are started by hand, if the kinds allow both."""
     rng = random.Random(seed)
     ours = [[kind for kind in possible if kind in wanted.kinds] for possible in (LAUNCHED, BY_HAND)]
     by_hand = not ours[0] or bool(ours[1]) and seed % 2 == 0

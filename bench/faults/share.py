@@ -1,4 +1,4 @@
-"""Measures which share of all live workers' time goes into steps that count, while workers are killed."""
+"""Measures the share of all live workers' time that goes into steps that count, while workers are killed."""
 import os
 import random
 import signal
@@ -10,7 +10,7 @@ from faults.watched import Watched
 
 
 def kills_at(every, kills, seed):
-    """The step of each kill and the position within it: the same schedule for all systems."""
+    """Returns the step of each kill and the position within the step. The schedule is the same for all systems."""
     rng = random.Random(seed)
     return [(kill * every + (every - 1) // 2, rng.random()) for kill in range(kills)]
 
@@ -37,7 +37,8 @@ class LiveTime:
 
 
 class Share:
-    """The result: `share` of `live` seconds; a step takes `step` seconds without and `disturbed` with kills."""
+    """The result: the useful `share` of `live` seconds. A step takes `step` seconds without kills and `disturbed`
+    seconds with kills."""
 
     def __init__(self, share, live, step, disturbed):
         self.share, self.live, self.step, self.disturbed = share, live, step, disturbed
@@ -48,7 +49,7 @@ class Share:
 
 
 def operations_in_a_step(bin_dir, folder, workers):
-    """The number of operations of all workers per step, which only depends on the config."""
+    """Returns the number of operations of all workers per step, which depends only on the config."""
     preloaded = Preloaded(f"{bin_dir}/libfaults_preloaded.so", folder + ".faults", folder)
     with Watched(bin_dir, folder, preloaded, batch=64, workers=workers) as job:
         job.reach(20)
@@ -58,8 +59,8 @@ def operations_in_a_step(bin_dir, folder, workers):
 
 
 def of_muster(bin_dir, folder, workers, every, kills, seconds=5.0):
-    """Measures Muster with steps in which each worker sleeps for `seconds` in total, in its operations, so that it needs
-    no core. Only this sleep counts as useful, not the delays of a busy machine. All steps take this long, because the
+    """Measures Muster with steps in which the operations of each worker sleep for `seconds` in total, so that it needs
+    no core. Only this sleep counts as useful, not delays due to a busy machine. All steps take this long, because the
     server's limit for slow workers depends on the duration of earlier steps."""
     in_a_step = operations_in_a_step(bin_dir, folder + ".counted", workers)
     preloaded = Preloaded(f"{bin_dir}/libfaults_preloaded.so", folder + ".faults", folder)

@@ -43,7 +43,7 @@ def records(path):
             yield dict(fields(body[:size])), [value for number, value in fields(body[:size]) if number == 5]
 
 
-# The layout of charts, which each start of the server writes again.
+# The tag of the chart layout, which the server writes again each time it starts.
 LAYOUT = "custom_scalars__config__"
 
 
@@ -62,5 +62,6 @@ def shown(folder):
                         if step in steps[tag]:
                             raise Twice(f"{tag} of step {step} appears twice: {name}")
                         steps[tag].append(step)
-    # Excludes times of ranks, which depend on the reports and are not part of the result.
+    # Exclude the times of ranks, which depend on when workers report and are not part of the
+    # result.
     return {tag: sorted(each) for tag, each in steps.items() if each and "/rank_" not in tag}

@@ -1,13 +1,13 @@
-"""The configs that bench/chaos.py trains: every optimizer and schedule, average, clipping, SKIP_STEP, 16 bits, and
-evaluations of every kind; and which results two runs of one config must have in common."""
+"""The configs that bench/chaos.py trains, with every optimizer and schedule, the moving average, clipping, SKIP_STEP,
+16 bits, and evaluations of every kind. Also defines which results two runs of one config must have in common."""
 import json
 import os
 
-STEPS = 1650  # 150 epochs of 11
+STEPS = 1650  # 150 epochs of 11 steps
 SILENCE_S = 2
 
 NETWORK = """
-run { epochs: 150 global_batch: 48 slices: 4 log_every_steps: 3 max_restarts: 100000 %(run)s }
+run { epochs: 150 global_batch: 48 slices: 4 log_every_steps: 3 %(run)s }
 data { format: SYNTHETIC synthetic { train_samples: 500 test_samples: 90 height: 14 width: 14 }
        preprocess { crop_height: 12 crop_width: 12 flip: true } }
 model {

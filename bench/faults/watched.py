@@ -1,4 +1,4 @@
-"""A run of `muster launch` whose metrics are read as they are written and timestamped with this program's clock, to
+"""A run of `muster launch`. Its metrics are read as they are written and timestamped with this program's clock, to
 measure durations."""
 import json
 import os
@@ -96,7 +96,7 @@ class Watched:
         self.wait(lambda: self.step() >= step, seconds, f"step {step}")
 
     def event(self, name, after, seconds=60):
-        """Returns the time and the line of the first event of this name after `after`."""
+        """Returns the time and the line of the first event with this name after `after`."""
         return self.wait(lambda: next(((at, line) for at, line in list(self.lines)
                                        if at >= after and line["event"] == name), None), seconds, name)
 
@@ -112,6 +112,6 @@ class Watched:
         self.launcher.wait(60)
 
     def durations(self, begin=0.0, end=float("inf")):
-        """The durations of the steps that ended between these times, from line to line."""
+        """Returns the durations, from line to line, of the steps that ended between these times."""
         steps = list(self.steps)
         return [(b, b - a, line) for (a, _), (b, line) in zip(steps, steps[1:]) if begin <= b <= end]

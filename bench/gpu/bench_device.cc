@@ -34,7 +34,7 @@ BenchDevice::BenchDevice() {
         "rebuild (docs/GPUS.md)",
         Architectures(), properties.name, properties.major, properties.minor);
   }
-  // The same number as the backend uses (card.cc).
+  // The same number that the backend uses (card.cc).
   most_blocks_ =
       std::max(1, properties.maxThreadsPerMultiProcessor / 256) * properties.multiProcessorCount;
   stream_ = MakeStream();

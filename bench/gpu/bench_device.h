@@ -13,16 +13,16 @@
 
 namespace muster::cuda {
 
-// Element i of input `salt`: between -2 and 2, and exact in bfloat16.
+// Returns element i of input `salt`, a number between -2 and 2 that is exact in bfloat16.
 inline float InputAt(int64_t i, uint32_t salt) {
   const uint64_t mixed =
       (static_cast<uint64_t>(i) + salt * uint64_t{0x51ed270b}) * uint64_t{0x9e3779b97f4a7c15};
   return 0.25f * (static_cast<float>((mixed >> 40) % 17) - 8);
 }
-// The same with digits that bfloat16 cannot represent.
+// The same with more digits than bfloat16 can represent.
 inline float LongInputAt(int64_t i, uint32_t salt) { return InputAt(i, salt) * 1.0009765625f; }
 
-// Throws Error without driver or GPU, or if the build has no code for this GPU.
+// Throws Error if there is no driver or GPU, or if the build has no code for this GPU.
 class BenchDevice {
  public:
   BenchDevice();
@@ -32,7 +32,7 @@ class BenchDevice {
   Target target() const { return {stream(), most_blocks_}; }
   void Wait() const;
 
-  // Owned by this object.
+  // This object owns the memory that these functions allocate.
   template <typename T>
   T* Allocate(int64_t count) {
     return static_cast<T*>(AllocateBytes(count * static_cast<int64_t>(sizeof(T))));
@@ -43,7 +43,7 @@ class BenchDevice {
     CopyIn(to, values.data(), values.size() * sizeof(T));
     return to;
   }
-  // T: float or Bf16. Uploads value(i) for each i.
+  // Uploads value(i) for each i. T is float or Bf16.
   template <typename T>
   T* Make(int64_t count, const std::function<float(int64_t)>& value);
   template <typename T>
@@ -54,12 +54,12 @@ class BenchDevice {
   }
   std::vector<float> Numbers(const float* from, int64_t count) const;
   std::vector<float> Numbers(const Bf16* from, int64_t count) const;
-  // Fills with NaNs, so that values that a kernel does not write are noticed.
+  // Fills memory with NaNs, to detect values that a kernel does not write.
   void Poison(void* at, size_t bytes) const;
   void Copy(void* to, const void* from, size_t bytes) const;  // on the GPU
   void FreeAll() { memory_.clear(); }
 
-  // The median duration in seconds, measured with events, after one warm-up run.
+  // Returns the median duration in seconds, measured with events after one warm-up run.
   double MedianSeconds(const std::function<void()>& run, int repeats) const;
 
  private:

@@ -10,7 +10,7 @@
 namespace muster::cuda {
 namespace {
 
-// Checks that all values are written, and compares some thousand with their expected values.
+// Checks that all values are written, and compares a few thousand of them with the expected values.
 void CheckCase(const BenchDevice& device, const char* type, const KernelCase& kernel) {
   if (kernel.prepare) {
     kernel.prepare();
@@ -28,7 +28,7 @@ void CheckCase(const BenchDevice& device, const char* type, const KernelCase& ke
     const bool compared = i < kAtEnds || i >= count - kAtEnds || i % step == 0;
     const double expected = compared ? kernel.expected(i) : 0;
     const double most = kernel.tolerance * std::max(1.0, std::abs(expected));
-    // A NaN must fail.
+    // Written so that a NaN fails.
     if (std::isfinite(number) && (!compared || std::abs(number - expected) <= most)) continue;
     throw Error(ExitCode::kFailure, "{}, {}: value {} of {}: expected {:.9g}, got {:.9g}",
                 kernel.name, type, i, count, compared ? expected : kernel.expected(i), number);
@@ -55,7 +55,7 @@ class Bench {
     if (kernel.name.find(options_.only) == std::string::npos) return;
     CheckCase(device_, type, kernel);
     const double seconds = device_.MedianSeconds(kernel.run, options_.repeats);
-    // A copy reads and writes, so half as many bytes give the same traffic.
+    // A copy both reads and writes, so half as many bytes cause the same traffic.
     const auto half = static_cast<size_t>(std::max<int64_t>(1, kernel.bytes / 2));
     copies_.FreeAll();
     auto* const from = copies_.Allocate<std::byte>(static_cast<int64_t>(half));

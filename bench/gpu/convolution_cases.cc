@@ -34,7 +34,8 @@ ConvShape ShapeOf(const KernelSizes& sizes, int batch, int groups) {
 struct Pixels {
   explicit Pixels(const KernelSizes& sizes) : side(sizes.side), channels(sizes.channels) {}
 
-  // The pixel at tap 0..8 of the window centered on `pixel`; -1: outside the image.
+  // Returns the pixel at tap 0..8 of the window centered on `pixel`, or -1 if it is outside the
+  // image.
   int64_t Seen(int64_t pixel, int tap) const {
     const int64_t x = pixel % side + tap % 3 - 1, y = pixel / side % side + tap / 3 - 1;
     if (x < 0 || x >= side || y < 0 || y >= side) return -1;
@@ -74,7 +75,7 @@ void ColumnCases(BenchDevice& device, const KernelSizes& sizes, const UseCase& u
       [=](int64_t i) {
         double sum = 0;
         for (int tap = 0; tap < kTaps; ++tap) {
-          // The window that has this pixel at `tap` is in the opposite direction.
+          // The center of the window that has this pixel at `tap` lies in the opposite direction.
           const int64_t seen = pixels.Seen(i / channels, kTaps - 1 - tap);
           if (seen >= 0) sum += InputAt((seen * kTaps + tap) * channels + i % channels, 1);
         }

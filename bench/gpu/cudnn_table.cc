@@ -18,7 +18,7 @@
 namespace muster::cuda {
 namespace {
 
-// A square convolution, padded so that stride 1 preserves the size.
+// A convolution with square images and kernels, padded so that stride 1 preserves the size.
 struct Problem {
   const char* name;
   int batch, side, channels, filters, kernel, stride;
@@ -60,8 +60,8 @@ constexpr Type kTypes[] = {
     {"BF16, weights FP32", kBf16, kFloat, CUDNN_TENSOR_OP_MATH, true, 5e-2},
 };
 
-// cuDNN's deterministic algorithms. cuDNN does not implement the direct one for forward; the
-// algorithms omitted for the gradients add in random order.
+// cuDNN's deterministic algorithms. The direct one is omitted for forward, because cuDNN does not
+// implement it. Some are omitted for the gradients, because they add in random order.
 constexpr cudnnConvolutionFwdAlgo_t kForward[] = {CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
                                                   CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
                                                   CUDNN_CONVOLUTION_FWD_ALGO_GEMM,
@@ -314,7 +314,7 @@ class Table {
     return device_.Numbers(static_cast<const Bf16*>(at), pass.count);
   }
 
-  // The largest error of some sampled elements, compared with plain loops and relative to their
+  // Returns the largest error of some sampled elements compared with plain loops, relative to their
   // root mean square. NaN if any element is not finite.
   static double ErrorOf(const Pass& pass, const std::vector<float>& got) {
     for (const float number : got) {

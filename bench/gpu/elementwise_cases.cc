@@ -27,8 +27,8 @@ void DropoutCases(const Tensors<T>& t, const UseCase& use) {
   const int64_t* const sample_ids = device.Upload(ids);
   auto* const kept = device.Allocate<uint8_t>(t.sizes.count());
   const DropoutDraw draw{.key = {1, 2}, .epoch = 3, .rate = 0.5f, .scale = 2};
-  // Tests compare the random numbers with the CPU's; this only checks that the mask matches the
-  // output.
+  // Tests compare the random numbers with the CPU's. The benchmark only checks that the mask
+  // matches the output.
   auto mask = std::make_shared<std::vector<uint8_t>>();
   KernelCase dropout = t.Whole(
       "dropout", 2,
@@ -57,7 +57,7 @@ void DropoutCases(const Tensors<T>& t, const UseCase& use) {
   use(gradient);
 }
 
-// Kernels for gradients of variables, which are floats.
+// Kernels for the gradients of variables, which are always floats.
 void SliceCases(BenchDevice& device, const KernelSizes& sizes, const UseCase& use) {
   const int64_t count = sizes.count();
   const auto a = [](int64_t i) { return LongInputAt(i, 0); };

@@ -1,11 +1,11 @@
 // Measures properties of a GPU machine that Muster depends on and that are not documented reliably:
-// which host memory the driver can lock, the speed of copies, the length of waits, the time to load
-// libraries. Prints tables. Only needs the driver, so it also runs without cuBLAS and cuDNN.
+// which host memory the driver can lock, the speed of copies, the length of waits, and the time to
+// load libraries. Prints tables. Needs only the driver, so it also runs without cuBLAS and cuDNN.
 //
 //   gpu_probe                          # all parts
-//   gpu_probe --parts find             # only whether there is a GPU
+//   gpu_probe --parts find             # only checks whether there is a GPU
 //
-// Exit code 2: no driver or no GPU.
+// The exit code is 2 if there is no driver or no GPU.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <fmt/core.h>
@@ -98,7 +98,7 @@ class Machine {
   void ToDevice(const void* from, size_t bytes) const { Copy(device_, from, bytes, true, stream_); }
   void FromDevice(void* to, size_t bytes) const { Copy(to, device_, bytes, false, stream_); }
   void Wait() const { Require(cudaStreamSynchronize(stream_), "wait for a copy"); }
-  // Copies in both directions at once.
+  // Copies in both directions at the same time.
   void BothWays(size_t bytes) const {
     ToDevice(locked(), bytes);
     Copy(locked() + bytes_, device() + bytes_, bytes, false, other_stream_);
@@ -185,7 +185,8 @@ class Mapping {
   Mapping(const Mapping&) = delete;
 
   void* memory() const { return memory_; }
-  // The server's writable mapping. Null: not writable after the memory is protected.
+  // The server's mapping, which stays writable after the memory is protected. Null for private
+  // memory.
   void* writer() const { return file_ >= 0 ? writer_ : nullptr; }
   void Protect() const {
     if (::mprotect(memory_, bytes_, PROT_READ) != 0) {
@@ -206,7 +207,7 @@ class Mapping {
   void *memory_ = nullptr, *writer_ = nullptr;
 };
 
-// Whether the GPU reads `value` in each byte of the memory.
+// Whether the GPU reads `value` from every byte of the memory.
 bool Arrives(const Machine& machine, const void* memory, int value) {
   std::memset(machine.locked(), ~value, machine.bytes());
   machine.ToDevice(memory, machine.bytes());
@@ -266,7 +267,7 @@ void ShowRegistrations(const Machine& machine) {
       ShowRegistration(machine, shared, c);
     }
   }
-  // The second of two ranges that share a page.
+  // Also try to register two ranges that share a page.
   const Mapping mapping(machine.bytes(), true);
   auto* const memory = static_cast<std::byte*>(mapping.memory());
   const size_t half = machine.bytes() / 2 + 64;

@@ -1,4 +1,4 @@
-// Batches of stored images, standardized.
+// Assembling and standardizing batches of stored images.
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ constexpr int kColours = 3;
 
 uint8_t ByteAt(int64_t i) { return static_cast<uint8_t>(100 + 12 * InputAt(i, 0)); }
 
-// The mean and the spread of image `image`, which has `bytes` bytes.
+// The mean and standard deviation of image `image`, which has `bytes` bytes.
 struct Moments {
   Moments(int64_t image, int64_t bytes) {
     double sum = 0, squares = 0;
@@ -52,7 +52,7 @@ void ImageCases(BenchDevice& device, const KernelSizes& sizes, const UseCase& us
                        .contrast_high = 1};
   std::vector<uint8_t> stored(static_cast<size_t>(count * bytes));
   for (size_t i = 0; i < stored.size(); ++i) stored[i] = ByteAt(static_cast<int64_t>(i));
-  // Reversed, so that images are looked up by id.
+  // In reverse order, so that the kernel must look up images by ID.
   std::vector<int64_t> ids(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) ids[static_cast<size_t>(i)] = count - 1 - i;
   const ImageBatch batch{.images = device.Upload(stored),

@@ -1,4 +1,4 @@
-// One kernel to benchmark: how to start it, how much it moves, and its expected result.
+// A kernel to benchmark: how to start it, how many bytes it moves, and its expected result.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@ namespace muster::cuda {
 
 struct KernelCase {
   std::string name;
-  int64_t bytes = 0;  // that it must move, each counted once
+  int64_t bytes = 0;  // number of bytes that it must move, each counted once
   std::function<void()> run;
-  // The output, for Poison and as values.
+  // The output, as memory for Poison and as values.
   void* output = nullptr;
   size_t output_bytes = 0;
   std::function<std::vector<float>()> result;
-  // Value i of the result.
+  // Returns the expected value i of the result.
   std::function<double(int64_t)> expected;
-  double tolerance = 0;  // relative to the expected value, or to 1 if that is larger
-  // Called instead of Poison before the verified run, for kernels that work in place.
+  double tolerance = 0;  // relative to the larger of the expected value and 1
+  // For kernels that work in place: called instead of Poison before the verified run.
   std::function<void()> prepare = nullptr;
 };
 
@@ -33,7 +33,8 @@ struct KernelSizes {
   int64_t count() const { return rows() * channels; }
 };
 
-// Calls `use` with each case of T (float or Bf16). A case is only valid until `use` returns.
+// These functions call `use` with each case of T (float or Bf16). A case is valid only until `use`
+// returns.
 using UseCase = std::function<void(const KernelCase&)>;
 template <typename T>
 void ElementwiseCases(BenchDevice& device, const KernelSizes& sizes, const UseCase& use);
@@ -48,11 +49,12 @@ void ConvolutionCases(BenchDevice& device, const KernelSizes& sizes, const UseCa
 template <typename T>
 void ImageCases(BenchDevice& device, const KernelSizes& sizes, const UseCase& use);
 
-// Verifies and times all kernels, and prints a table. Throws Error at the first wrong value.
+// Options for BenchKernels, which verifies and times all kernels and prints a table. It throws
+// Error at the first wrong value.
 struct KernelOptions {
   KernelSizes sizes;
   int repeats = 11;
-  std::string only;  // only names that contain this
+  std::string only;  // run only kernels whose names contain this
 };
 void BenchKernels(const KernelOptions& options);
 
@@ -66,7 +68,7 @@ struct Tensors {
     }
   }
 
-  // A case whose output, `count` values of type U, is at `at`.
+  // Makes a case whose output consists of `count` values of type U at `at`.
   template <typename U>
   KernelCase Case(std::string name, int64_t bytes, U* at, int64_t count, std::function<void()> run,
                   std::function<double(int64_t)> expected, double tolerance = -1) const {
@@ -81,7 +83,7 @@ struct Tensors {
     made.tolerance = tolerance >= 0 ? tolerance : sizeof(U) == 2 ? 0x1p-8 : 1e-5;
     return made;
   }
-  // A case on the whole tensor that moves `elements` values of T per element.
+  // Makes a case on the whole tensor that moves `elements` values of T per element.
   KernelCase Whole(std::string name, double elements, std::function<void()> run,
                    std::function<double(int64_t)> expected) const {
     const auto bytes = static_cast<int64_t>(elements * static_cast<double>(bytes_of_one()));

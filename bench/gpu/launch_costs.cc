@@ -23,7 +23,7 @@ class Costs {
  public:
   explicit Costs(int calls) : calls_(calls) { fmt::print("| call | µs |\n|---|---|\n"); }
 
-  // The median of several rounds in µs per call; waits for the GPU after each round.
+  // Prints the median of several rounds, in µs per call. Waits for the GPU after each round.
   void Row(const char* name, const std::function<void()>& call) {
     call();
     device_.Wait();

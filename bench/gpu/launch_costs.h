@@ -1,4 +1,4 @@
-// The cost of calls that queue work, for the host.
+// Measures the cost of calls that queue work on the GPU, as seen by the host.
 #pragma once
 
 namespace muster::cuda {

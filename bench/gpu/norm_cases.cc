@@ -13,7 +13,7 @@ namespace {
 
 constexpr float kEpsilon = 1e-3f;
 
-// The values per channel that a kernel is given.
+// The per-channel values that kernels receive.
 double MeanAt(int64_t c) { return InputAt(c, 5); }
 double InverseAt(int64_t c) { return 1 + 0.5 * std::abs(InputAt(c, 6)); }
 double SlopeAt(int64_t c) { return InputAt(c, 7); }
@@ -21,10 +21,10 @@ double ShiftAt(int64_t c) { return InputAt(c, 8); }
 double OutputAt(int64_t i, int64_t c) {
   return (InputAt(i, 0) - MeanAt(c)) * SlopeAt(c) + ShiftAt(c);
 }
-// The gradient after the relu.
+// The gradient after the relu's mask.
 double GradientAt(int64_t i, int64_t c) { return OutputAt(i, c) > 0 ? InputAt(i, 1) : 0; }
 
-// The sum of value(index, channel) over all elements, by channel; computed once.
+// The sums of value(index, channel) over all elements of each channel, computed only once.
 using ChannelSums = std::shared_ptr<std::vector<double>>;
 template <typename Value>
 ChannelSums SumOver(const KernelSizes& sizes, const Value& value) {
@@ -128,7 +128,7 @@ void PixelCases(const Tensors<T>& t, const Arrays& arrays, const UseCase& use) {
       [channels](int64_t i) {
         const int64_t c = i % channels;
         const double distance = InputAt(i, 0) - MeanAt(c);
-        // The gradient arrays hold slopes and means.
+        // In this case, the gradient arrays contain slopes and means.
         return SlopeAt(c) * (GradientAt(i, c) - SlopeAt(c) - distance * MeanAt(c));
       }));
 }

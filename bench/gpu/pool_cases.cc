@@ -9,12 +9,12 @@
 namespace muster::cuda {
 namespace {
 
-// Maps elements of a tensor to those of one with half its height and width, and back.
+// Maps elements of a tensor to those of a tensor with half its height and width, and back.
 struct Windows {
   explicit Windows(const KernelSizes& sizes)
       : side(sizes.side), half(sizes.side / 2), channels(sizes.channels) {}
 
-  // The input at place 0..3 of output o's window.
+  // Returns the input element at place 0..3 of the window of output o.
   int64_t In(int64_t o, int place) const {
     const int64_t channel = o % channels, pixel = o / channels;
     const int64_t x = pixel % half, y = pixel / half % half, n = pixel / half / half;
@@ -34,7 +34,7 @@ struct Windows {
   int64_t side, half, channels;
 };
 
-// The index that an output holds.
+// The max pool index of output o.
 uint8_t IndexAt(int64_t o) { return static_cast<uint8_t>(o / 3 % 4); }
 
 template <typename T>

@@ -95,7 +95,7 @@ void SoftmaxCases(const Tensors<T>& t, const UseCase& use) {
 
 int LabelAt(int64_t n, int classes) { return static_cast<int>((7 * n + 3) % classes); }
 
-// For as many samples of 1,000 classes as the tensors hold.
+// Losses over as many samples of 1,000 classes as fit into the tensors.
 template <typename T>
 void LossCases(const Tensors<T>& t, const UseCase& use) {
   const int classes = static_cast<int>(std::min<int64_t>(1000, t.sizes.count()));

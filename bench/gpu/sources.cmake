@@ -1,4 +1,4 @@
-# The sources of gpu_bench, for a GPU and for the software GPU of the tests.
+# The sources of gpu_bench, used for real GPUs and for the tests' software GPU.
 set(MUSTER_GPU_BENCH_SOURCES bench_device.cc bench_kernels.cc convolution_cases.cc elementwise_cases.cc gpu_bench.cc
     image_cases.cc launch_costs.cc norm_cases.cc pool_cases.cc row_cases.cc)
 if(MUSTER_CUDNN_INCLUDE_DIR)

@@ -32,7 +32,7 @@ def make_optimizer(name, parameters):
 
 
 def first_step(name, gradient):
-    """The first step's change of weights that are 0, ignoring the epsilon of the optimizer."""
+    """Returns the change of zero weights in the first step, ignoring the optimizer's epsilon."""
     if name in ("ADAM", "ADAMW"):
         return -RATE
     if name == "RMSPROP":
@@ -60,7 +60,7 @@ def work(rank, arguments, folder):
         weights.grad.div_(arguments.workers)
         step()
 
-    # The first round is verified: the mean of 1 ... K is (K + 1) / 2.
+    # Verify the first round: the mean of 1 ... K is (K + 1) / 2.
     weights.grad.fill_(rank + 1.0)
     one_round()
     expected = first_step(arguments.optimizer, (arguments.workers + 1) / 2)

@@ -23,7 +23,8 @@ from torch.nn.parallel import DistributedDataParallel
 from models import MODELS
 
 
-# Whether running statistics are sent before each step; newer releases warn about the old name.
+# The name of the argument that controls whether running statistics are sent before each step. Newer
+# releases warn about the old name.
 SEND_BUFFERS = next(name for name in ("forward_sync_buffers", "broadcast_buffers")
                        if name in inspect.signature(DistributedDataParallel.__init__).parameters)
 
@@ -70,7 +71,7 @@ def train(rank, arguments, folder):
         steps(count)
         dist.barrier()
         rates.append(2 * arguments.batch * count / (time.perf_counter() - begin))
-    # The processes must end with the same weights: one training, not two.
+    # The processes must end with the same weights, which shows that they did not train separately.
     total = torch.stack([p.detach().double().sum() for p in model.parameters()]).sum()
     both = [torch.zeros_like(total) for _ in range(2)]
     dist.all_gather(both, total)

@@ -1,4 +1,4 @@
-"""The networks of configs/models in PyTorch: the same layers, in the order of the model files.
+"""PyTorch versions of the networks in configs/models, with the same layers in the order of the model files.
 
 Every module takes images as [batch, channels, height, width] and returns logits. Modules with parameters are
 created in the order in which Muster's forward pass uses them, so that the n-th one is Muster's n-th layer

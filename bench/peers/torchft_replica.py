@@ -1,5 +1,6 @@
-"""A replica of a torchft job (Manager, DistributedDataParallel and Optimizer over gloo) whose steps mostly sleep: prints
-one line of JSON per step, including whether it was committed. Or the job's lighthouse, which prints its address.
+"""A replica of a torchft job (Manager, DistributedDataParallel and Optimizer over gloo) whose steps mostly sleep:
+prints one line of JSON per step, including whether it was committed. With `lighthouse`, runs the job's lighthouse
+instead, which prints its address.
 
     torchft_replica.py lighthouse
     torchft_replica.py ADDRESS NUMBER SECONDS

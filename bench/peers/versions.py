@@ -17,7 +17,7 @@ def processor():
 
 
 def onednn():
-    # PyTorch 1 calls it MKL-DNN.
+    # PyTorch 1 calls oneDNN MKL-DNN.
     found = re.search(r"(?:MKL-DNN|oneDNN) v([0-9.]+)", torch.__config__.show())
     return found.group(1) if found else "unknown"
 

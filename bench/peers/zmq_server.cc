@@ -1,6 +1,6 @@
-// A minimal ZeroMQ parameter server: workers push their gradients in chunks without copying; when a
-// chunk has arrived from all workers, the server averages it and sends the average back. No update,
-// no headers except a chunk number, no supervision.
+// A minimal ZeroMQ parameter server. Workers push their gradients in chunks without copying. When a
+// chunk has arrived from all workers, the server averages it and sends the average back. There is
+// no update, no header except a chunk number, and no supervision.
 //
 //   zmq_server [--workers 2] [--size 104857600] [--chunk-bytes 1048576] [--transport TCP|IPC]
 //
@@ -55,8 +55,8 @@ zmq::message_t Borrow(float* data, size_t floats) {
       data, floats * sizeof(float), [](void*, void*) {}, nullptr);
 }
 
-// Two results, used alternately: the previous one may still be in transit, and so may the last one
-// when the server has finished.
+// Two buffers for results, used alternately, because the previous result may still be in transit.
+// The last one may be in transit even after the server has finished.
 using Results = std::array<std::vector<float>, 2>;
 
 // Returns false if a worker was silent for too long.
@@ -105,7 +105,7 @@ bool Serve(const Options& options, zmq::socket_t& socket, Results& results) {
   return true;
 }
 
-// The duration of each round in seconds; empty if a float was wrong.
+// Returns the duration of each round in seconds. Empty if a float was wrong.
 std::vector<double> Work(const Options& options, uint32_t rank, const std::string& endpoint) {
   zmq::context_t context(1);
   zmq::socket_t socket = MakeSocket(context, zmq::socket_type::dealer);
@@ -143,7 +143,7 @@ int Run(Options options) {
     options.rounds = std::clamp<int64_t>(
         static_cast<int64_t>(2e9 / (static_cast<double>(options.bytes) + 4e5)), 20, 4000);
   }
-  // Sockets do not survive fork(), so workers start first and get the address later.
+  // ZeroMQ sockets do not survive fork(), so workers are started first and get the address later.
   int address[2], result[2];
   if (::pipe(address) != 0 || ::pipe(result) != 0) return 1;
   std::vector<pid_t> children;
@@ -176,7 +176,7 @@ int Run(Options options) {
   for (uint32_t rank = 0; rank < options.workers; ++rank) {
     (void)!::write(address[1], endpoint, sizeof endpoint);
   }
-  ::close(result[1]);  // a failed worker closes its end, so reads return end of file
+  ::close(result[1]);  // a failed worker closes its end, and a read then returns end of file
   socket.set(zmq::sockopt::rcvtimeo, 30000);
   Results results;
   if (!Serve(options, socket, results)) {

@@ -15,7 +15,7 @@ namespace muster {
 // A folder like /tmp: every user may create files in it, but not remove those of others.
 class LockFolder {
  public:
-  // Uses any such folder, for tests. Throws Error(kFailure) for other folders.
+  // Uses the given folder, for tests. Throws Error(kFailure) if it has other permissions.
   explicit LockFolder(std::string path);
 
   // The folder of this host, the same for every user: /run/lock if that is such a folder, otherwise

@@ -132,7 +132,8 @@ Ticket::Ticket(const LockFolder& folder, size_t wants, std::vector<std::string> 
   path_ = folder.File(text_.name);
   file_ = folder.Make(text_.name, TextOf(text_));
   if (file_.valid()) return;
-  throw Error(ExitCode::kFailure, "{} exists already, although its name should be new", path_);
+  throw Error(ExitCode::kFailure,
+              "{} already exists, although no other process should use this name", path_);
 }
 
 Ticket::~Ticket() {

@@ -130,8 +130,8 @@ std::string UpdateText(const config::Config& config) {
   return text;
 }
 
-// Lists what the accuracy decides during the run. Accuracy is optimistic on the images that decide,
-// so the header names them.
+// Describes what the evaluated set is used for during the run. Accuracy is optimistic on a set that
+// was used to choose weights or settings, so the header names the set.
 std::string ChoiceText(const config::Config& config) {
   std::string chosen = "the best weights";
   if (config.learning_rate().type() == config::LearningRate::PLATEAU)

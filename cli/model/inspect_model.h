@@ -24,7 +24,7 @@ Inspected InspectSource(const std::string& from, const ModelChoice& choice);
 // The config in the model, as text. Throws Error; kUsage if there is none.
 std::string ConfigTextIn(const std::string& from, const ModelChoice& choice);
 
-// A text for each tensor with infinite numbers or NaNs: "3 of conv1.weight".
+// Describes each tensor with infinities or NaNs: "3 of conv1.weight".
 std::vector<std::string> NonfiniteTensors(const SafetensorsReader& model);
 
 }  // namespace muster

@@ -171,8 +171,8 @@ void CheckIsBest(const std::string& run_dir, const std::string& file) {
   const int64_t step = StepOf(SafetensorsReader(file).header().metadata).value_or(0);
   if (step >= best->step) return;
   throw Error(ExitCode::kData,
-              "{}: its weights are of step {}, but the best evaluation of the run was at step {}, "
-              "whose weights are missing; to use those of step {}, name the file itself",
+              "{} has the weights of step {}, but the run's best evaluation was at step {}, whose "
+              "weights are missing; to use those of step {}, pass this file instead of the run",
               file, step, best->step, step);
 }
 

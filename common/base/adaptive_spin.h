@@ -1,12 +1,12 @@
-// Waits for another process to change memory: polls briefly before sleeping, if recent waits were
-// short, like adaptive mutexes and Linux' haltpoll.
+// Waits for another process to change memory. If recent waits were short, polls briefly before
+// sleeping, like adaptive mutexes and Linux's haltpoll.
 //
 // Sleeping and waking costs two context switches and, on a virtual machine with an idle core, tens
 // of microseconds. Polling costs a core. So the thread yields the core (sched_yield) after every
-// poll, for the case of more waiting threads than cores, and stops after 50 µs. If polling failed,
-// or the thread got the core back late, it does not poll during a pause, which doubles each time.
+// poll, in case more threads wait than there are cores, and stops after 50 µs. If polling failed,
+// or if the thread got the core back late, it stops polling for a pause that doubles each time.
 //
-// Threads: one.
+// Use from one thread only.
 #pragma once
 
 #include <sched.h>
@@ -20,30 +20,33 @@ class AdaptiveSpin {
   using Clock = std::chrono::steady_clock;
   using Duration = Clock::duration;
 
-  // Begins a wait. True: `ready()` holds. False: the caller must sleep and then call Slept.
+  // Begins a wait. Returns true if `ready()` holds. Otherwise the caller must sleep and then call
+  // Slept.
   template <typename Ready>
   bool Spin(const Ready& ready);
-  // The sleep after a Spin that returned false is over.
+  // Call when the sleep that followed a failed Spin is over.
   void Slept() { End(Clock::now()); }
 
-  // The policy without the polling. Begin: a wait begins; true: poll. End: the wait is over.
+  // The policy without the polling itself. Call Begin at the start of a wait; it returns whether to
+  // poll. Call End when the wait is over.
   bool Begin(Clock::time_point now);
   void End(Clock::time_point now);
 
-  // How long a wait polls.
+  // The longest time that a wait polls.
   static constexpr std::chrono::microseconds kPollTime{50};
-  // Polling would have ended a wait up to this long, including sleep and wake-up, sooner.
+  // A wait is short if it took at most this long, including sleep and wake-up. Polling would have
+  // ended it sooner.
   static constexpr std::chrono::microseconds kShort{200};
-  // If polling failed but the wait was short, the other side slept; it polls again after its pause.
-  // Tolerate this many in a row: if each side stopped whenever another does, none would ever
-  // resume.
+  // If polling failed but the wait was short, the other side was asleep and will poll again after
+  // its pause. Tolerate this many such waits in a row. If each side stopped polling whenever
+  // another one stops, none would ever resume.
   static constexpr int kTolerated = 32;
   // Poll after this many short waits in a row.
   static constexpr int kShortWaits = 3;
-  // The first and the longest pause after polling failed.
+  // The first and the longest pause after polling has failed.
   static constexpr std::chrono::milliseconds kFirstPause{1}, kLongestPause{1000};
-  // This many successes in a row halve the next pause: together they save as much as one failure
-  // may cost, a time slice of another thread.
+  // This many successes in a row halve the next pause. Together they save about as much as one
+  // failure can cost, which is a time slice of another thread.
   static constexpr int kForgiven = 256;
 
  private:

@@ -54,7 +54,7 @@ void AtomicFile::Reserve(uint64_t bytes) {
   do {
     failed = ::fallocate(fd_.get(), 0, 0, static_cast<off_t>(bytes));
   } while (failed != 0 && errno == EINTR);
-  // Not all file systems support it.
+  // Not all file systems support fallocate.
   if (failed != 0 && errno != EOPNOTSUPP && errno != ENOSYS) Fail("be written");
   reserved_ = failed == 0 ? bytes : 0;
 }

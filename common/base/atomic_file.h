@@ -1,4 +1,4 @@
-// A file that appears completely or not at all.
+// Writes files that appear completely or not at all.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +11,19 @@
 namespace muster {
 
 // Writes to `path`.partial and renames it to `path` when everything is on disk. The old file at
-// `path` stays until then. On failure throws Error(kFailure) with the file name and removes the
-// partial file. One left by a killed process is overwritten by the next writer.
+// `path` stays until then. On failure, removes the partial file and throws Error(kFailure) with the
+// file name. If a killed process leaves a partial file, the next writer overwrites it.
 class AtomicFile {
  public:
-  // `expected_bytes` are allocated first, so that a full disk is detected before writing; 0:
-  // unknown. Refuses a `path` that is not a plain file, or that another process is writing.
+  // Reserves `expected_bytes` first, so that a full disk is detected before writing; 0: unknown.
+  // Throws if `path` is not a plain file or if another process is writing it.
   explicit AtomicFile(const std::string& path, uint64_t expected_bytes = 0);
   // Removes the partial file unless committed.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
 
   void Write(std::span<const std::byte> bytes);
-  // Replaces bytes that have been written already, starting at offset `at`.
+  // Replaces bytes that have already been written, starting at offset `at`.
   void Overwrite(uint64_t at, std::span<const std::byte> bytes);
   uint64_t written() const { return written_; }
   // Syncs the file, renames it, and syncs the directory. Nothing may be written afterwards.
@@ -39,11 +39,11 @@ class AtomicFile {
   uint64_t written_ = 0, reserved_ = 0;
 };
 
-// The same for a text.
+// Writes a text file in the same way.
 void WriteFileAtomically(const std::string& path, const std::string& text);
 
-// Makes files created, renamed or removed in a folder, or in the folder of the file `path`, survive
-// a power loss. Throws Error(kFailure).
+// Syncs a folder, or the folder of the file `path`, so that creating, renaming or removing files in
+// it survives a power loss. Throws Error(kFailure).
 void SyncFolder(const std::string& folder);
 void SyncFolderOf(const std::string& path);
 

@@ -20,7 +20,7 @@ void BackgroundThread::Submit(std::function<void()> job) {
   bool sleeps = false;
   {
     const std::scoped_lock lock(mutex_);
-    sleeps = jobs_.empty();  // or is about to check
+    sleeps = jobs_.empty();  // the thread sleeps, or is about to check for jobs
     jobs_.push_back(std::move(job));
   }
   if (sleeps) wake_.notify_one();

@@ -9,14 +9,15 @@
 
 namespace muster {
 
-// Runs jobs in the order of Submit. The destructor runs all remaining jobs.
+// Runs jobs in the order in which they were submitted. The destructor runs all remaining jobs.
 class BackgroundThread {
  public:
   BackgroundThread() = default;
   BackgroundThread(const BackgroundThread&) = delete;
 
   // Call from one thread. `job` must not throw. Never blocks, so callers with large jobs must limit
-  // how many wait. The thread starts with the first job; if it cannot start, the caller runs jobs.
+  // how many are pending. The thread starts with the first job. If it cannot be started, jobs run
+  // in the calling thread.
   void Submit(std::function<void()> job);
 
  private:

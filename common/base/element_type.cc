@@ -22,7 +22,7 @@ struct Bf16 {
 
   static uint16_t Narrow(float value) {
     const auto bits = std::bit_cast<uint32_t>(value);
-    // Ties to even: add half a unit, less one if the last remaining bit is zero.
+    // Ties to even: add half a unit, minus one if the last remaining bit is zero.
     const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
     const uint32_t nan = (bits >> 16) | 0x40;  // rounding could turn it into an infinity
     const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
@@ -109,8 +109,8 @@ __m256 Eight(const uint16_t* from) {
   return Format::WidenEight(from);
 }
 
-// For data that is read once from memory: saves a quarter of the time (AMD Zen 3). Has no effect
-// beyond the end of an array.
+// Prefetches data that is read once from memory, which saves a quarter of the time (AMD Zen 3).
+// Harmless beyond the end of an array.
 template <typename T>
 void Prefetch(const T* at) {
   _mm_prefetch(reinterpret_cast<const char*>(at) + 2048, _MM_HINT_NTA);

@@ -5,8 +5,8 @@
 //   FP16  IEEE 754 binary16: 2^-11 = 0.05 % between 6.1e-5 and 65504, less precise below, zero
 //         below 3e-8, infinite above
 //
-// Rounds to nearest, ties to even, like the processor's own conversions: all instruction sets give
-// the same bits. A NaN stays a NaN.
+// Conversions round to nearest, ties to even, like the processor's own, so all instruction sets
+// give the same bits. A NaN stays a NaN.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,12 @@ enum class ElementType { kFloat32, kBFloat16, kFloat16 };
 
 constexpr size_t BytesOf(ElementType type) { return type == ElementType::kFloat32 ? 4 : 2; }
 
-// `to` must hold from.size() elements. 16-bit types only. Nonzero if a rounded value is not finite.
+// Supports 16-bit types only. `to` must have room for from.size() elements. Returns nonzero if a
+// rounded value is not finite.
 uint32_t ToHalves(ElementType type, std::span<const float> from, uint16_t* to);
 void FromHalves(ElementType type, std::span<const uint16_t> from, float* to);
-// The same with non-temporal stores, for many values that are not read soon: their cache lines are
-// not fetched first. `to` must be 32-byte aligned.
+// The same with non-temporal stores, which do not fetch the cache lines first. Use it for many
+// values that are not read soon. `to` must be 32-byte aligned.
 void FromHalvesPastCache(ElementType type, std::span<const uint16_t> from, float* to);
 
 // Rounds in place to values that `type` can represent. FP32: no change.

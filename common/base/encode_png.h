@@ -1,4 +1,4 @@
-// Encodes pictures as PNG files.
+// Encodes images as PNG files.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace muster {
 
-// `pixels`: rows of red, green and blue bytes. Returns the whole file.
+// Returns the whole file. `pixels` has rows of red, green and blue bytes.
 std::string EncodePng(uint32_t height, uint32_t width, const std::string& pixels);
 
 }  // namespace muster

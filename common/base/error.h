@@ -1,8 +1,8 @@
-// The two kinds of failure.
+// Error handling distinguishes two kinds of failure.
 //
 // Failures of the environment (a bad file, a lost peer, a full disk) throw muster::Error. It holds
 // the exit code of the process and a message: what failed, where, expected and actual value, and
-// what to do. A broken invariant is a bug and aborts: MUSTER_CHECK.
+// what to do. A broken invariant is a bug, and MUSTER_CHECK aborts the program.
 #pragma once
 
 #include <fmt/core.h>
@@ -24,8 +24,8 @@ enum class ExitCode : int {
   kNonfinite = 4,    // a loss, gradient or weight was not finite
   kDeadline = 5,     // a deadline expired
   kProcessDied = 6,  // a worker or the server was killed or crashed
-  kPeerFailed = 7,   // this process is fine, but another one of the job failed
-  kRefused = 8,      // a worker did not fit the job (token, version, graph, settings, data)
+  kPeerFailed = 7,   // this process is fine, but another process of the job failed
+  kRefused = 8,      // a worker did not match the job (token, version, graph, settings, data)
   kInterrupted = 130,
   kTerminated = 143,
 };
@@ -45,10 +45,10 @@ class Error : public std::runtime_error {
   ExitCode code_;
 };
 
-// Why a job cannot continue, as a value: reported by the server and printed by the launcher.
+// The reason why a job cannot continue. The server reports it and the launcher prints it.
 struct JobFailure {
   ExitCode code = ExitCode::kFailure;
-  std::optional<uint32_t> rank;  // the worker concerned; empty: the server, or several workers
+  std::optional<uint32_t> rank;  // the affected worker; empty: the server, or several workers
   std::string what;              // one line: what failed, where, and when
 };
 

@@ -12,7 +12,7 @@
 namespace muster {
 namespace {
 
-// A time of zero disarms it.
+// A time of zero disarms the timer.
 void SetTimer(int fd, const timespec& in) {
   const itimerspec when{.it_interval = {}, .it_value = in};
   (void)::timerfd_settime(fd, 0, &when, nullptr);

@@ -1,4 +1,4 @@
-// File descriptors: an owned one, a bell and an alarm.
+// File descriptors: RAII ownership, an event and a timer.
 #pragma once
 
 #include <unistd.h>
@@ -22,7 +22,7 @@ class UniqueFd {
 
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
-  // The caller closes it.
+  // Gives up ownership. The caller must close the descriptor.
   int Release() { return std::exchange(fd_, -1); }
   void Reset(int fd = -1) {
     if (fd_ >= 0) ::close(fd_);
@@ -33,7 +33,7 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-// A bell that one thread rings and another polls for (eventfd(2)).
+// An event that one thread signals and another polls for (eventfd(2)).
 class EventFd {
  public:
   EventFd();  // throws Error(kFailure)
@@ -47,12 +47,12 @@ class EventFd {
   UniqueFd fd_;
 };
 
-// An alarm to poll for (timerfd_create(2)).
+// A timer to poll for (timerfd_create(2)).
 class TimerFd {
  public:
   TimerFd();  // throws Error(kFailure)
 
-  // Readable from the alarm until the next RingIn or Clear.
+  // Readable from the time it expires until the next RingIn or Clear.
   int get() const { return fd_.get(); }
   void RingIn(int64_t nanoseconds) const;
   void Clear() const;

@@ -26,7 +26,7 @@
 namespace muster {
 namespace {
 
-// "" for a plain file.
+// Names the kind of a special file; "" for a plain file.
 const char* NameOfSpecialFile(mode_t mode) {
   if (S_ISREG(mode)) return "";
   if (S_ISDIR(mode)) return "a folder";
@@ -35,7 +35,8 @@ const char* NameOfSpecialFile(mode_t mode) {
   return "a device";
 }
 
-// Whether it is a virtual file of the kernel. Those have no length; reading some of them blocks.
+// Whether the descriptor refers to a virtual file of the kernel. Such files have no length, and
+// reading some of them blocks.
 bool IsMadeUp(int fd, const struct stat& status) {
   struct statfs system {};
   if (status.st_size > 0 || ::fstatfs(fd, &system) != 0) return false;
@@ -57,13 +58,14 @@ void Await(int fd, const std::string& path, double patience_s) {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kInterval{20};
-// The time from taking the lock to writing the holder's name; the holder may wait for a CPU.
+// The longest time between taking the lock and writing the holder's name. The holder may have to
+// wait for a CPU.
 constexpr std::chrono::seconds kUntilSaid{2};
 
 std::string On(const std::string& host) { return " on host " + host; }
 
 void SayWho(int fd) {
-  // Readers only use the first line; the rest may be left from an earlier holder.
+  // Readers use only the first line. Anything after it may be left over from an earlier holder.
   const std::string text = fmt::format("pid {}{}\n", ::getpid(), On(HostName()));
   (void)!::pwrite(fd, text.data(), text.size(), 0);
   (void)!::ftruncate(fd, static_cast<off_t>(text.size()));
@@ -84,7 +86,8 @@ bool MayHold(const std::string& text) {
   return pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM);
 }
 
-// A new holder writes its name a moment after taking the lock.
+// Returns the name of the current holder. Waits for it, because a new holder writes its name
+// shortly after taking the lock.
 std::string HolderOf(int fd) {
   std::string text = Read(fd);
   for (const auto end = Clock::now() + kUntilSaid; !MayHold(text) && Clock::now() < end;) {
@@ -97,11 +100,11 @@ std::string HolderOf(int fd) {
 }  // namespace
 
 UniqueFd OpenPlainFile(const std::string& path, const char* expected, int flags, mode_t mode) {
-  // Do not block if it is a pipe.
+  // O_NONBLOCK: opening a pipe must not block.
   UniqueFd fd(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode));
   const int error = errno;
   struct stat status {};
-  // Some special files cannot be opened this way: a folder for writing, a socket.
+  // Some special files cannot be opened this way: a socket, or a folder for writing.
   const bool is_there =
       (fd.valid() ? ::fstat(fd.get(), &status) : ::stat(path.c_str(), &status)) == 0;
   if (is_there) {
@@ -119,7 +122,7 @@ UniqueFd OpenPlainFile(const std::string& path, const char* expected, int flags,
 
 std::ifstream ReadPlainFile(const std::string& path) {
   std::ifstream file;
-  // Open the checked file itself; its name may refer to another file by now.
+  // Open the file that was checked; its name may refer to another file by now.
   if (const UniqueFd fd = OpenPlainFile(path); fd.valid()) {
     file.open("/proc/self/fd/" + std::to_string(fd.get()), std::ios::binary);
   } else {
@@ -139,7 +142,7 @@ std::string ReadFileIfThere(const std::string& path) {
 
 std::string ReadTextFile(const std::string& path, const ReadTextOptions& options) {
   constexpr size_t kBlock = 1 << 16;
-  // Do not wait for a writer if it is a pipe.
+  // O_NONBLOCK: opening a pipe must not wait for a writer.
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat status {};
   if (!fd.valid() || ::fstat(fd.get(), &status) != 0) {
@@ -187,7 +190,7 @@ bool IsStillAt(int fd, const std::string& path) {
 FileLock::FileLock(const std::string& path, double wait_s) {
   fd_.Reset(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
   held_ = true;
-  if (!fd_.valid()) return;  // without write permission, the caller's next write fails
+  if (!fd_.valid()) return;  // no write permission: the caller's next write fails
   const auto end = Clock::now() + std::chrono::duration<double>(wait_s);
   while (TryLock(fd_.get()) == Locked::kTaken) {
     held_ = Clock::now() < end;

@@ -1,4 +1,4 @@
-// Opening plain files only, reading whole files, and locking. See atomic_file.h for atomic writes.
+// Opens plain files only, reads whole files, and locks files. See atomic_file.h for atomic writes.
 #pragma once
 
 #include <fcntl.h>
@@ -11,17 +11,17 @@
 
 namespace muster {
 
-// Opens plain files only, and never blocks: a pipe could block forever, and a device has no end.
-// Sets O_CLOEXEC. If the file cannot be opened, the result is invalid and errno is set. Throws
+// Opens plain files only: a pipe could block forever, and a device has no end. Never blocks. Sets
+// O_CLOEXEC. If the file cannot be opened, the result is invalid and errno is set. Throws
 // Error(kData) for anything that is not a plain file: a folder, a pipe, a device, or a virtual file
 // of the kernel (/proc). `expected` is for the error: "a safetensors file".
 UniqueFd OpenPlainFile(const std::string& path, const char* expected = "a plain file",
                        int flags = O_RDONLY, mode_t mode = 0644);
 
-// The same as a stream. Callers include <fstream>.
+// The same, but returns a stream. Callers must include <fstream>.
 std::ifstream ReadPlainFile(const std::string& path);
 
-// Reads one of our own files; "" if it is unreadable or not a plain file.
+// Reads one of our own files. Returns "" if it is unreadable or not a plain file.
 std::string ReadFileIfThere(const std::string& path);
 
 // Limits for reading a file named by the user, which may be anything.
@@ -34,25 +34,26 @@ struct ReadTextOptions {
 // unreadable or too large, or if a pipe is silent for too long.
 std::string ReadTextFile(const std::string& path, const ReadTextOptions& options = {});
 
-// File locks (flock). The kernel releases one when the last process closes the open file or dies.
+// File locks (flock). The kernel releases a lock when the last process that has the file open
+// closes it or dies.
 enum class LockMode { kExclusive, kShared };
 enum class Locked {
   kYes,
   kTaken,   // another process holds the lock
   kCannot,  // locking is unsupported; errno gives the reason
 };
-// Does not block.
+// Tries to take a lock. Does not block.
 Locked TryLock(int fd, LockMode mode = LockMode::kExclusive);
 
-// Whether the descriptor still belongs to the file at that path. If the file was removed or
-// replaced between opening and locking, the next process locks another file, and both hold a lock.
+// Whether the descriptor still refers to the file at that path. If the file was removed or replaced
+// between opening and locking, the next process locks a different file, and both hold a lock.
 bool IsStillAt(int fd, const std::string& path);
 
 // A lock file that names its holder. The file remains after unlocking, with the last holder's name.
 class FileLock {
  public:
   // Creates `path` if it is missing and locks it, waiting up to `wait_s` for the current holder. On
-  // a file system without locks, every process gets it.
+  // a file system without locks, every process gets the lock.
   FileLock(const std::string& path, double wait_s);
 
   // Whether this process holds the lock. If not, holder() names the holder: "pid 42 on host lab3".

@@ -1,4 +1,4 @@
-// JSON that may come from other programs.
+// Parses JSON that may come from other programs.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,8 +6,8 @@
 
 namespace muster {
 
-// More nesting than our own files have, but little enough for the stack: JSON trees are parsed
-// without recursion, but copied, compared and printed recursively.
+// The nesting limit. It exceeds the nesting of our own files but protects the stack: JSON trees are
+// parsed without recursion but copied, compared and printed recursively.
 constexpr int kMostJsonNesting = 100;
 
 // Whether brackets outside strings are nested deeper than `most`. `text` may be invalid JSON.
@@ -30,7 +30,8 @@ inline bool IsNestedDeeper(std::string_view text, int most) {
   return false;
 }
 
-// Discarded (`is_discarded()`) if it is invalid JSON or nested too deeply. Throws nothing.
+// Returns a discarded value (`is_discarded()`) if the text is invalid JSON or nested too deeply.
+// Never throws.
 template <typename Json = nlohmann::json>
 Json ParseJson(std::string_view text, int most_nesting = kMostJsonNesting) {
   if (IsNestedDeeper(text, most_nesting)) return Json(nlohmann::detail::value_t::discarded);

@@ -12,7 +12,7 @@ namespace muster {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
-constexpr size_t kLarge = 2 * kHugePage;  // less would waste up to half the memory
+constexpr size_t kLarge = 2 * kHugePage;  // smaller blocks would waste up to half the memory
 
 }  // namespace
 
@@ -30,7 +30,7 @@ void GiveBackPages(void* memory, size_t bytes, PagesOf whose) {
   const auto begin = reinterpret_cast<uintptr_t>(memory);
   const uintptr_t first = (begin + page - 1) / page * page, end = (begin + bytes) / page * page;
   if (end <= first) return;
-  // Kernels without support keep the pages.
+  // Kernels that do not support this keep the pages.
   (void)::madvise(static_cast<std::byte*>(memory) + (first - begin), end - first,
                   whose == PagesOf::kShared ? MADV_REMOVE : MADV_DONTNEED);
 }

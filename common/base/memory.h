@@ -14,15 +14,15 @@
 namespace muster {
 
 constexpr size_t kCacheLine = 64;
-constexpr size_t kMostPage = size_t{64} << 10;  // the maximum of any processor, except huge pages
+constexpr size_t kMostPage = size_t{64} << 10;  // the largest base page of any processor
 
 // Free with std::free. `least_alignment` must be a power of two. Large blocks use 2 MiB pages if
-// the kernel has any, which reduces TLB misses. Throws std::bad_alloc.
+// available, which reduces TLB misses. Throws std::bad_alloc.
 void* AllocateAligned(size_t bytes, size_t least_alignment = kCacheLine);
 
-// Returns all whole pages in this memory to the system. They become zeros, and take memory again
-// when they are written. The memory stays allocated; concurrent readers see old values or zeros.
-// kShared: pages of a memfd, for all processes that map it.
+// Returns all whole pages in this range to the system. They read as zeros and occupy memory again
+// when they are written. The range stays allocated; concurrent readers see old values or zeros.
+// kShared: the pages belong to a memfd and are released for all processes that map it.
 enum class PagesOf { kProcess, kShared };
 void GiveBackPages(void* memory, size_t bytes, PagesOf whose);
 
@@ -60,14 +60,15 @@ class Arena : public AlignedArray<float> {
   std::span<const float> floats() const { return values(); }
 };
 
-// Makes malloc keep freed memory. libzmq allocates a new buffer per received message. By default
-// glibc maps and unmaps large buffers each time, and the kernel clears every page (a fifth of a
-// round of 100 MB over TCP). Call before starting threads. The process stays at its peak size.
+// Makes malloc keep freed memory. libzmq allocates a new buffer per received message. By default,
+// glibc maps and unmaps large buffers each time, and the kernel must clear every page, which takes
+// a fifth of a 100 MB round over TCP. Call before starting threads. The process stays at its peak
+// size.
 void KeepFreedMemory();
 
-// For memory that passes between threads inside a library built without ThreadSanitizer, such as
-// libzmq: everything before TsanRelease happens before everything after TsanAcquire of the same
-// address. No-ops in other builds.
+// Annotate memory that is passed between threads inside a library built without ThreadSanitizer,
+// such as libzmq. Everything before TsanRelease happens before everything after TsanAcquire of the
+// same address. No-ops in other builds.
 inline void TsanRelease([[maybe_unused]] void* address) {
 #ifdef __SANITIZE_THREAD__
   __tsan_release(address);

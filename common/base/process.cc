@@ -19,7 +19,8 @@ struct Stat {
   uint64_t started = 0;
 };
 
-// See proc(5). The second field, the name, may hold any bytes, so fields are counted from its end.
+// See proc(5). The second field, the name, may contain any bytes, so fields are counted from its
+// end.
 Stat ReadStat(int64_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   const std::string text{std::istreambuf_iterator<char>(file), {}};

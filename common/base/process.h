@@ -1,4 +1,4 @@
-// Processes: their identity and size, and this one's parent, core dumps and suspensions.
+// The identity and size of processes, and this process's parent, core dumps and suspensions.
 #pragma once
 
 #include <sys/types.h>
@@ -21,25 +21,26 @@ struct ProcessIdentity {
 std::string HostName();
 ProcessIdentity ThisProcess();
 
-// Whether a process on this host runs or is stopped. A zombie is not alive.
+// Whether a process on this host is running or stopped. A zombie is not alive.
 bool IsAlive(const ProcessIdentity& process);
 
-// The resident size (RES in `top`) of a process on this host; 0: this process. Empty if none.
+// Returns the resident size (RES in `top`) of a process on this host; 0: this process. Empty if
+// there is no such process.
 std::optional<int64_t> ResidentBytes(int64_t pid = 0);
 
 // Makes the kernel kill this process when `parent` dies, and exits at once (kPeerFailed) if
 // `parent` is already gone. Call early in main.
 void DieWithParent(pid_t parent);
 
-// Prevents core dumps of this process. Other processes of its user can no longer attach to it or
-// read its descriptors. Linux always allows this call.
+// Prevents core dumps of this process. Afterwards, other processes of the same user can no longer
+// attach to it or read its descriptors. Linux always allows this call.
 void KeepOutOfCoreDumps();
 
-// Detects times in which this process was suspended: stopped (SIGSTOP, Ctrl-Z), frozen, without a
+// Detects periods in which this process was suspended: stopped (SIGSTOP, Ctrl-Z), frozen, without a
 // CPU, or busy with one long task.
 //
-// A process that waits for heartbeats must not count this time. Messages received meanwhile may be
-// unread, and processes that were stopped together with this one sent none.
+// A process that waits for heartbeats must not count this time. Messages that arrived in the
+// meantime may be unread, and processes that were stopped together with this one sent none.
 //
 // Use from one thread or under one lock.
 class SuspensionDetector {
@@ -49,8 +50,8 @@ class SuspensionDetector {
   // Call Look at least this often while the process runs.
   explicit SuspensionDetector(Clock::duration usual) : usual_(usual) {}
 
-  // The time since the last look if it exceeds `usual`, otherwise zero. A quarter of `usual` always
-  // counts, so that a permanently slow process still hits its deadlines.
+  // Returns the time since the last call if it exceeds `usual`, otherwise zero. A quarter of
+  // `usual` is always subtracted, so that a permanently slow process still hits its deadlines.
   Clock::duration Look(Clock::time_point now = Clock::now());
 
  private:
@@ -58,8 +59,8 @@ class SuspensionDetector {
   Clock::time_point last_ = Clock::now();
 };
 
-// Shifts the begin of a wait by a suspension of this process, but never into the future. Messages
-// read at the end of the suspension count as that recent.
+// Shifts the start of a wait by a suspension of this process, but never into the future. Messages
+// read after the suspension count as having just arrived.
 inline SuspensionDetector::Clock::time_point WithoutSuspension(
     SuspensionDetector::Clock::time_point began, SuspensionDetector::Clock::duration suspension,
     SuspensionDetector::Clock::time_point now = SuspensionDetector::Clock::now()) {

@@ -9,7 +9,7 @@
 namespace muster {
 namespace {
 
-// Wraps text for a terminal of 80 columns. CLI11 keeps newlines and indents continuation lines.
+// Wraps text for a terminal of 80 columns. CLI11 keeps line breaks and indents continuation lines.
 std::string InLines(std::string text, size_t width) {
   for (size_t begin = 0; text.size() - begin > width;) {
     size_t end = std::min(text.find('\n', begin), text.size());

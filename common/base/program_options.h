@@ -1,5 +1,5 @@
-// The command line of a program without subcommands. Wraps CLI11, whose header takes several
-// seconds to compile in each file that includes it.
+// The command line of a program without subcommands. Wraps CLI11, because its header adds several
+// seconds of compile time to each file that includes it.
 #pragma once
 
 #include <cstdint>
@@ -19,22 +19,22 @@ namespace muster {
 
 class ProgramOptions {
  public:
-  // Each function adds a property to the option.
+  // Each function adds a property to the option and returns it.
   class Option {
    public:
     Option Required();
-    // Conflicts with `other`; required without it.
+    // Excludes `other`. Exactly one of the two is required.
     Option RequiredUnless(const Option& other);
-    // Allowed with `other`; required without it.
+    // Optional if `other` is given, otherwise required.
     Option OptionalWith(const Option& other);
     Option ShowDefault();
     Option InRange(int64_t least, int64_t most);
     Option OneOf(std::initializer_list<const char*> values);
-    // 64KiB (2^10), 400MB (10^6), or a plain number.
+    // Accepts 64KiB (2^10), 400MB (10^6) or a plain number.
     Option AsBytes();
-    // For a vector: 1,2,3.
+    // For a vector: accepts 1,2,3.
     Option SeparatedBy(char separator);
-    // For a vector: one value per use of the option.
+    // For a vector: accepts one value each time the option is given.
     Option Repeatable();
 
    private:
@@ -45,19 +45,19 @@ class ProgramOptions {
     CLI::Option* option_;
   };
 
-  // --help wraps all texts for a terminal of 80 columns.
+  // --help wraps all texts to 80 columns.
   explicit ProgramOptions(const std::string& description);
   ~ProgramOptions();
   ProgramOptions(const ProgramOptions&) = delete;
 
-  // `name`: "--option", or "argument" for a positional argument. T: string, int, uint32_t, int64_t,
-  // uint64_t, double, or a vector of string, int or uint64_t.
+  // `name` is "--option", or "argument" for a positional argument. T is string, int, uint32_t,
+  // int64_t, uint64_t, double, or a vector of string, int or uint64_t.
   template <typename T>
   Option Add(const std::string& name, T& value, const std::string& text = "");
   Option AddFlag(const std::string& name, bool& value, const std::string& text);
 
-  // Fills the values. Returns the exit code if the program must exit: after --help, or after an
-  // error, which has been printed.
+  // Fills the values. Returns an exit code if the program must exit, either after --help or after
+  // an error that has already been printed.
   std::optional<int> Parse(int argc, char** argv);
 
  private:

@@ -1,6 +1,6 @@
-// Random numbers as pure functions of their use: Philox4x32-10 (Salmon et al., "Parallel random
-// numbers: as easy as 1, 2, 3", SC 2011), keyed by seed and purpose, counted by epoch, sample and
-// element. There is no state to save and no order to preserve.
+// Random numbers as pure functions of what they are used for: Philox4x32-10 (Salmon et al.,
+// "Parallel random numbers: as easy as 1, 2, 3", SC 2011). Seed and purpose form the key; epoch,
+// sample and element form the counter. There is no state to save and no order to preserve.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@ namespace muster {
 // Ten rounds of Philox4x32 on `counter` with `key`.
 std::array<uint32_t, 4> Philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
-// What a random number is used for. Streams of different purposes are independent.
+// The purpose of a random number. Streams for different purposes are independent.
 enum class RandomPurpose : uint32_t {
   kInitialWeights = 1,
   kShuffle = 2,
@@ -30,7 +30,7 @@ class RandomStream {
                uint64_t sample);
 
   std::array<uint32_t, 4> Block(uint32_t index) const;
-  // For GPUs, which compute Block(i) as Philox of {epoch, both halves of the sample, i}.
+  // The key, for GPUs, which compute Block(i) as Philox of {epoch, both halves of the sample, i}.
   const std::array<uint32_t, 2>& key() const { return key_; }
 
  private:
@@ -38,7 +38,7 @@ class RandomStream {
   std::array<uint32_t, 4> counter_;  // [3] is the block index
 };
 
-// [0, 1): the 24 upper bits.
+// Maps the 24 upper bits to [0, 1).
 inline float ToUniform(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
 
 }  // namespace muster

@@ -35,8 +35,9 @@ std::string MemoryHint() {
   return Hint(RLIMIT_AS, "v", "bytes of address space") + Hint(RLIMIT_DATA, "d", "bytes of data");
 }
 
-// A thread needs stack memory, and lack of it gives the same error. Memory limits are rarely set,
-// but all systems limit threads, so a memory limit is the likelier cause.
+// A thread needs memory for its stack, and a lack of memory gives the same error as a limit on
+// threads. Memory limits are rarely set, but all systems limit threads. So if there is a memory
+// limit, it is the likelier cause.
 std::string ThreadsHint() {
   const std::string memory = MemoryHint();
   return memory.empty() ? Hint(RLIMIT_NPROC, "u", "processes and threads of this user") : memory;
@@ -48,7 +49,7 @@ double NumberIn(const std::string& path) {
   return file >> number ? number : ControlGroupLimits::kNone;  // "max" is not a number
 }
 
-// The format is "QUOTA PERIOD" in microseconds.
+// Returns the cores that cpu.max allows. Its format is "QUOTA PERIOD", in microseconds.
 double CoresIn(const std::string& path) {
   std::ifstream file(path);
   double quota = 0, period = 0;
@@ -56,7 +57,7 @@ double CoresIn(const std::string& path) {
   return quota / period;
 }
 
-// The page cache, which the system frees when memory is needed.
+// Size of the page cache, which the system frees when memory is needed.
 double FileBytesIn(const std::string& path) {
   std::ifstream file(path);
   std::string key;
@@ -133,7 +134,7 @@ void RequireThreads(const std::string& who, unsigned count) {
   all.count_down();  // before the threads are joined, even after a failure
   threads.clear();
   if (failure == 0) return;
-  throw Error(ExitCode::kFailure, "{} needs {} more threads, but the system only started {}: {}",
+  throw Error(ExitCode::kFailure, "{} needs {} more threads, but the system started only {}: {}",
               who, count, started, ErrorText(failure));
 }
 

@@ -1,5 +1,5 @@
-// Resource limits: those of the shell (ulimit), checked before a library aborts because of them and
-// named in error messages, and those of control groups.
+// Resource limits of the shell (ulimit) and of control groups. Shell limits are checked before a
+// library aborts because of them, and error messages mention them.
 #pragma once
 
 #include <limits>
@@ -7,30 +7,30 @@
 
 namespace muster {
 
-// Makes exceeding the file size limit an error of write(2), EFBIG, instead of SIGXFSZ, which kills
+// Makes write(2) fail with EFBIG when the file size limit is exceeded. By default, SIGXFSZ kills
 // the process silently. Call early in main.
 void IgnoreFileSizeSignal();
 
-// The error's text. If a limit is the likely cause, it is added: "File too large (ulimit -f allows
-// 4096 bytes a file, shared memory included)".
+// The text of an errno value. If a limit is the likely cause, the text names it: "File too large
+// (ulimit -f allows 4096 bytes a file, shared memory included)".
 std::string ErrorText(int error);
 
-// " (ulimit -n allows 1024 open files)"
+// Returns a hint such as " (ulimit -n allows 1024 open files)".
 std::string OpenFilesHint();
 
 // Ensures that this process may have `count` open files, raising the soft limit if necessary. `who`
-// needs them: "the server of 4 workers". Throws Error(kFailure).
+// names what needs them, for the error: "the server of 4 workers". Throws Error(kFailure).
 void RequireOpenFiles(const std::string& who, unsigned count);
 
 // The maximum number of files that a server may open.
 inline unsigned OpenFilesOfServer(unsigned workers) { return 64 + 8 * workers; }
 
 // Ensures that this process can start `count` more threads now, because libzmq and OpenMP abort if
-// they cannot. Throws Error(kFailure).
+// they cannot start theirs. Throws Error(kFailure).
 void RequireThreads(const std::string& who, unsigned count);
 
-// The limits of this process's control groups (cgroup v2), set by containers, systemd and batch
-// systems, not only at the root that a container sees.
+// The limits of this process's control groups (cgroup v2). Containers, systemd and batch systems
+// set them, not only at the root that a container sees.
 struct ControlGroupLimits {
   static constexpr double kNone = std::numeric_limits<double>::infinity();
   double cores = kNone;        // CPU time per wall time
@@ -38,8 +38,9 @@ struct ControlGroupLimits {
   double memory_left = kNone;  // currently available bytes; includes the page cache
 };
 
-// The minimum over all groups from this process's own up to the root. Unreadable limits are
-// ignored. `membership` has the format of /proc/self/cgroup; `mount` is the cgroup mount point.
+// Returns the minimum over all groups from this process's own group up to the root. Unreadable
+// limits are ignored. `membership` has the format of /proc/self/cgroup; `mount` is the cgroup mount
+// point.
 ControlGroupLimits ReadControlGroupLimits(const std::string& membership = "/proc/self/cgroup",
                                           const std::string& mount = "/sys/fs/cgroup");
 

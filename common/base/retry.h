@@ -1,4 +1,5 @@
-// Retries a failed write after ten seconds, and with every later write to the same place.
+// Decides when to retry a failed write: every ten seconds, and with every later write to the same
+// file.
 #pragma once
 
 #include <chrono>
@@ -6,21 +7,21 @@
 
 namespace muster {
 
-// Used by one thread.
+// Use from one thread only.
 class Retry {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kInterval{10};
 
-  // Records the result of a write: why it failed, or "". True: the previous write succeeded, so the
-  // user should be told about the retries.
+  // Records the result of a write: why it failed, or "". Returns true for the first failure after a
+  // success, so that the user is warned once about the retries.
   bool Note(const std::string& trouble) {
     const bool first = trouble_.empty() && !trouble.empty();
     trouble_ = trouble;
     next_ = Clock::now() + kInterval;
     return first && !ended_;
   }
-  // The following writes are the last ones; failures are not retried.
+  // Call before the last writes. Their failures are not retried.
   void End() { ended_ = true; }
   // Why the last write failed; "" if it succeeded.
   const std::string& trouble() const { return trouble_; }

@@ -1,4 +1,4 @@
-// XXH3-64 of bytes that arrive in pieces.
+// Computes XXH3-64 of bytes that arrive in pieces.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ class RunningHash {
   RunningHash();
   void Add(std::span<const std::byte> bytes);
   void Add(std::string_view bytes) { Add(std::as_bytes(std::span(bytes))); }
-  // The hash of all bytes added so far. It does not depend on the pieces.
+  // The hash of all bytes added so far. It does not depend on how they were split into pieces.
   uint64_t value() const;
 
  private:

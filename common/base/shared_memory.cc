@@ -11,7 +11,7 @@
 #include "common/base/error.h"
 #include "common/base/resource_limits.h"
 
-// Since Linux 5.1; glibc's headers may be older than the kernel.
+// Available since Linux 5.1, but glibc's headers may be older than the kernel.
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
-// The size to map, because empty mappings are impossible.
+// Returns the size to map. It is at least 1, because empty mappings are impossible.
 size_t MappedBytes(size_t bytes) { return bytes == 0 ? 1 : bytes; }
 
 }  // namespace
@@ -47,7 +47,7 @@ SharedMemory SharedMemory::Create(const char* name, size_t bytes, Access access,
     throw Error(ExitCode::kFailure, "cannot create {} bytes of shared memory: {}", bytes,
                 ErrorText(errno));
   }
-  // posix_fallocate returns the error.
+  // posix_fallocate returns the error instead of setting errno.
   const auto size = static_cast<off_t>(MappedBytes(reserved.value_or(bytes)));
   if (const int error = ::posix_fallocate(fd.get(), 0, size); error != 0) {
     throw Error(ExitCode::kFailure, "cannot reserve {} bytes of shared memory: {}", size,

@@ -1,8 +1,8 @@
 // Memory shared by processes on one host: a memfd and this process's mapping of it.
 //
-// It has no name in a file system, so nothing must be cleaned up and other users cannot find it.
-// Processes that may map it receive the file descriptor over a socket. The memory exists while a
-// process maps it or holds the descriptor.
+// It has no name in a file system, so there is nothing to clean up and other users cannot find it.
+// Processes that may map it receive the file descriptor over a socket. The memory exists as long as
+// a process maps it or holds the descriptor.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,10 @@ class SharedMemory {
   enum class Access { kRead, kReadWrite };
 
   SharedMemory() = default;
-  // Creates zeroed memory and reserves its pages, so that lack of memory shows here and not at the
-  // first write. With `reserved` only the first that many bytes; the rest is allocated when
-  // written. The size is sealed, so that no holder of the descriptor can make another's access
-  // fail. `name` appears in /proc/PID/maps. Throws Error(kFailure).
+  // Creates zeroed memory and reserves its pages, so that a lack of memory is detected here and not
+  // at the first write. With `reserved`, only that many bytes at the beginning are reserved; the
+  // rest is allocated when written. The size is sealed, so that no holder of the descriptor can
+  // make accesses by others fail. `name` appears in /proc/PID/maps. Throws Error(kFailure).
   static SharedMemory Create(const char* name, size_t bytes, Access access,
                              std::optional<size_t> reserved = std::nullopt);
   // Maps another process's memory. Throws Error(kFailure) unless it is a memfd sealed as in Create.

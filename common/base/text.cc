@@ -34,13 +34,13 @@ size_t CharacterLength(std::string_view text) {
   for (size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xc0) != 0x80) return 0;
   }
-  // Overlong, a surrogate, or beyond the last character.
+  // Overlong, a surrogate, or beyond the last code point.
   const bool wrong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) >= 0xa0) ||
                      (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) >= 0x90);
   return wrong ? 0 : length;
 }
 
-// Replaces each byte of `text` that is not part of a character with `replaced(byte)`.
+// Replaces each byte of `text` that is not part of a valid character with `replaced(byte)`.
 template <typename Replaced>
 std::string Replace(std::string_view text, const Replaced& replaced) {
   std::string valid;

@@ -1,4 +1,4 @@
-// The version of Muster, from the CMake project; also in packages, checkpoints and model files.
+// The version of Muster, from the CMake project. Packages, checkpoints and model files contain it.
 #pragma once
 
 namespace muster {

@@ -8,7 +8,7 @@
 namespace muster {
 namespace {
 
-constexpr int64_t kMost = int64_t{1} << 53;  // as in a checkpoint's state: leaves room to count on
+constexpr int64_t kMost = int64_t{1} << 53;  // as in a checkpoint's state; room to count on
 
 // Removes the number at the start of `text` and returns it.
 std::optional<int64_t> TakeNumber(std::string_view& text) {

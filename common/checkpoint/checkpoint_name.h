@@ -1,5 +1,5 @@
 // The names of checkpoints: step-00000120-g2 is W(120) saved by the run's second server.
-// "-evaluated" means that a due evaluation of it is finished.
+// "-evaluated" means that the evaluation due at this step is finished.
 #pragma once
 
 #include <compare>
@@ -9,8 +9,9 @@
 
 namespace muster {
 
-// Ordered from old to new. Checkpoints of a later server are newer, whatever their step, because it
-// may have resumed from an older one. File times are not used, because clocks may be set.
+// Names are ordered from old to new. Checkpoints of a later server are newer regardless of their
+// step, because the server may have resumed from an older one. File times are not used, because
+// clocks can be changed.
 struct CheckpointName {
   int64_t generation = 0;
   int64_t step = 0;
@@ -21,7 +22,7 @@ struct CheckpointName {
   auto operator<=>(const CheckpointName&) const = default;
 };
 
-// Empty if it is not the name of a complete checkpoint.
+// Returns nothing if `text` is not the name of a complete checkpoint.
 std::optional<CheckpointName> ParseCheckpointName(const std::string& text);
 
 }  // namespace muster

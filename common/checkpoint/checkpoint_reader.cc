@@ -36,8 +36,8 @@ CheckpointName NameIn(const checkpoint::State& state) {
   return {state.generation(), state.step(), state.evaluated()};
 }
 
-// The checksum proves that the state is unchanged, but not who wrote it. Counts of steps are
-// limited by the step; counts of samples leave room to count on.
+// The checksum proves that the state is unchanged, but not who wrote it. Counts of steps must not
+// exceed the step. Counts of samples must leave room for further counting.
 void CheckNumbers(const std::string& file, const checkpoint::State& state) {
   constexpr int64_t kMostSteps = int64_t{1} << 53, kMostSamples = int64_t{1} << 62;
   const auto check = [&](const char* what, int64_t value, int64_t most) {
@@ -65,7 +65,7 @@ void CheckNumbers(const std::string& file, const checkpoint::State& state) {
   check("length of metrics.jsonl", state.metrics().bytes(), kMostSamples);
 }
 
-// The folder's real name, for paths such as a link to it or ".".
+// Returns the folder's real name, even if the path is a link to it or ".".
 std::string OwnName(const std::string& folder) {
   std::error_code error;
   const fs::path whole = fs::canonical(folder, error);

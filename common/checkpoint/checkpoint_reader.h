@@ -21,7 +21,7 @@ std::string CheckpointsFolder(const std::string& run_dir);
 // Reads and checks the state of a checkpoint folder without its tensors. Throws Error(kData) with
 // the file and the reason, and Error(kUsage) for a newer version of the format.
 checkpoint::State ReadCheckpointState(const std::string& folder);
-// The same for a checkpoint of any run.
+// The same, but accepts a checkpoint of any run.
 checkpoint::State ReadAnyState(const std::string& folder);
 
 // The metadata that a tensor file of this checkpoint must have.
@@ -29,8 +29,8 @@ std::map<std::string, std::string> TensorMetadata(const checkpoint::State& state
 
 class CheckpointReader {
  public:
-  // Reads the state and the tensors' header. Throws as above, and also if the two files and the
-  // folder's name do not belong to the same checkpoint.
+  // Reads the state and the tensors' header. Throws like ReadCheckpointState, and also if the two
+  // files and the folder's name do not belong to the same checkpoint.
   explicit CheckpointReader(const std::string& folder);
 
   const std::string& folder() const { return folder_; }

@@ -40,7 +40,8 @@ std::string StopReason(const config::Evaluation& settings, const checkpoint::Dec
 
 std::string StopReasonAt(const config::Evaluation& settings, const checkpoint::State& state,
                          int64_t total_steps) {
-  // Between evaluations the next one decides.
+  // Only a state saved right after an evaluation stops the run. Otherwise the next evaluation
+  // decides.
   const bool decides = state.decisions().step() == state.step() && state.step() < total_steps;
   return decides ? StopReason(settings, state.decisions()) : "";
 }

@@ -1,5 +1,5 @@
-// Decides whether a run ends early because of its evaluations. Pure functions: the server uses them
-// to decide, and the launcher to announce the decision.
+// Decides whether a run ends early because of its evaluations. All functions are pure: the server
+// uses them to decide, and the launcher to announce the decision.
 #pragma once
 
 #include <cmath>
@@ -11,20 +11,21 @@
 
 namespace muster {
 
-// Why the run ends at its last counted evaluation; "" if it continues.
+// Explains why the run ends at its last counted evaluation; "" if it continues.
 std::string StopReason(const config::Evaluation& settings, const checkpoint::Decisions& decisions);
 
-// Why a run resumed from this state would end before its first step; "" if it would not.
+// Explains why a run resumed from this state would end before its first step; "" if it would not.
 std::string StopReasonAt(const config::Evaluation& settings, const checkpoint::State& state,
                          int64_t total_steps);
 
-// Settings that let the run continue: "--set evaluation.patience=N with N above 3, or 0".
+// Lists settings that let the run continue: "--set evaluation.patience=N with N above 3, or 0".
 std::string HowToGoOn(const config::Evaluation& settings, const checkpoint::Decisions& decisions);
 
-// The score of an evaluation is the accuracy; for values, which have no accuracy, minus the loss.
+// Whether a score is an accuracy. Values have no accuracy, so their score is the negative loss.
 inline bool IsAccuracy(double score) { return score >= 0 && !std::signbit(score); }
 
-// "no better test accuracy than 0.62 (step 800) in 3 evaluations". `waited` is part of `decisions`.
+// Returns, for example, "no better test accuracy than 0.62 (step 800) in 3 evaluations". `waited`
+// must be part of `decisions`.
 std::string NoBetterText(const checkpoint::Decisions& decisions,
                          const checkpoint::Decisions::Waited& waited, int64_t evaluations,
                          double min_delta);

@@ -10,7 +10,8 @@
 
 namespace muster {
 
-// Newest first, without partly written ones. Throws Error(kData) if the folder cannot be read.
+// Lists the checkpoints, newest first, without partly written ones. Throws Error(kData) if the
+// folder cannot be read.
 std::vector<CheckpointName> ListCheckpoints(const std::string& run_dir);
 
 std::string CheckpointFolder(const std::string& run_dir, const CheckpointName& name);
@@ -26,15 +27,15 @@ struct ChosenCheckpoint {
   std::vector<DamagedCheckpoint> damaged;  // newer than the chosen one, newest first
 };
 
-// Verifies a whole checkpoint before choosing it. Throws Error(kUsage) for a newer version of the
-// format, because skipping that checkpoint would lose its progress.
+// Chooses the newest checkpoint that passes a full verification. Throws Error(kUsage) if a
+// checkpoint has a newer version of the format, because skipping it would lose its progress.
 ChosenCheckpoint ChooseCheckpoint(const std::string& run_dir);
 
-// The state of the newest checkpoint that looks intact, without verifying its tensors, for
-// decisions that precede that.
+// Returns the state of the newest checkpoint that looks intact. Does not verify its tensors; use it
+// for decisions that come before the verification.
 checkpoint::State NewestState(const std::string& run_dir);
 
-// Throws Error(kData) that lists the damage of each checkpoint, if there are any.
+// Throws Error(kData) that lists the damage to each checkpoint, if there are any.
 [[noreturn]] void NoCheckpoint(const std::string& run_dir,
                                const std::vector<DamagedCheckpoint>& damaged);
 

@@ -19,8 +19,8 @@ namespace pb = google::protobuf;
 
 using Values = std::map<std::string, std::string>;
 
-// Settings of place, speed, length and output, which do not influence what a step computes. A path
-// that ends with a dot includes everything below it.
+// Settings that do not affect what a step computes: file locations, speed, length and output. A
+// path that ends with a dot includes everything below it.
 constexpr std::string_view kFree[] = {"checkpoint.",
                                       "cluster.chunk_bytes",
                                       "cluster.shares",
@@ -48,7 +48,7 @@ constexpr std::string_view kFree[] = {"checkpoint.",
                                       "worker.gpu_memory_fraction",
                                       "worker.soft_placement",
                                       "worker.workers_per_gpu"};
-// Settings that may change the bits of the result, but not its quality.
+// Settings that may change the bits of the result but not its quality.
 constexpr std::string_view kRounding[] = {"worker."};
 
 template <size_t N>
@@ -135,7 +135,8 @@ std::string FrozenConfigText(const config::Config& config) {
 }
 
 std::vector<std::string> CheckResumable(const std::string& kept, const config::Config& now) {
-  // The defaults that a text spells out depend on the version that wrote it and on other settings.
+  // Fill in the defaults, because which ones a text spells out depends on the version that wrote it
+  // and on other settings.
   const config::Config then = WithDefaults(ParseKeptConfig(kept));
   const config::Config here = WithDefaults(ParseKeptConfig(FrozenConfigText(now)));
   CheckLength(then, here);

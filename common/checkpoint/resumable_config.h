@@ -1,4 +1,4 @@
-// Decides which settings may change when a run is resumed. Pure functions.
+// Decides which settings may change when a run is resumed. All functions are pure.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace muster {
 
-// A resolved config with everything that depends on the number of workers spelled out:
-// run.global_batch in place of batch_per_worker, and the scaled learning rate. It means the same
-// for any number of workers.
+// Returns a resolved config in which everything that depends on the number of workers is spelled
+// out: run.global_batch in place of batch_per_worker, and the scaled learning rate. It has the same
+// meaning for any number of workers.
 config::Config FrozenConfig(const config::Config& config);
 std::string FrozenConfigText(const config::Config& config);
 
@@ -18,8 +18,8 @@ std::string FrozenConfigText(const config::Config& config);
 config::Config ParseKeptConfig(const std::string& text);
 
 // `kept` is the text in the checkpoint, `now` the resolved config of the resumed run. Throws
-// Error(kUsage) with the first setting that differs but must not. Returns a line for each setting
-// that may differ but changes bits.
+// Error(kUsage) with the first setting that has changed but must not. Returns a line for each
+// changed setting that is allowed but may change the bits.
 std::vector<std::string> CheckResumable(const std::string& kept, const config::Config& now);
 
 // Whether the learning rate of a step depends on the length of the run.

@@ -22,7 +22,7 @@ std::string Begun(const checkpoint::State& state) {
   }
 }
 
-// The folder's absolute path, even if `folder` is a link to it or ".".
+// Returns the folder's absolute path, even if `folder` is a link to it or ".".
 fs::path WholePath(const std::string& folder) {
   std::error_code error;
   fs::path whole;
@@ -60,7 +60,7 @@ void RequireOwnCheckpoints(const std::string& run_dir) {
       if (state.run_id() == own) return;
       if (others.empty()) others = state.run_id() + Begun(state);
     } catch (const Error&) {
-      // ChooseCheckpoint reports what is wrong with it.
+      // ChooseCheckpoint reports what is wrong with this checkpoint.
     }
   }
   if (others.empty()) return;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kMagic = "MUSTERCK";
 
-// Little-endian, like everything in a checkpoint.
+// The header of the file, little-endian like everything in a checkpoint.
 struct Head {
   uint32_t format = 0;
   uint32_t format_xxh3 = 0;  // the lower half of the hash of the file up to here
@@ -26,7 +26,7 @@ uint64_t ChecksumOf(std::string_view body, uint32_t format) {
   return XXH3_64bits_withSeed(body.data(), body.size(), format);
 }
 
-// Distinguishes a newer version from a damaged one.
+// Checksum of the format version. It distinguishes a newer version from a damaged one.
 uint32_t ChecksumOf(uint32_t format) {
   std::string begin(kMagic);
   begin.append(reinterpret_cast<const char*>(&format), sizeof format);

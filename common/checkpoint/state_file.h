@@ -9,7 +9,7 @@
 
 namespace muster {
 
-// Readers refuse newer versions, because they could lose what those hold.
+// Readers refuse files of newer versions, because they could lose information in them.
 constexpr uint32_t kCheckpointFormat = 1;
 
 std::string StateFileBytes(const checkpoint::State& state);

@@ -8,8 +8,8 @@
 
 namespace muster {
 
-// Infers all shapes. Throws Error(kUsage) with the layer, what was expected and what was found.
-// `input` is the shape of a preprocessed sample.
+// Infers all shapes. `input` is the shape of a preprocessed sample. Throws Error(kUsage) that names
+// the layer, the expected value and the actual value.
 Graph BuildGraph(const config::Model& model, const Shape& input);
 
 // Describes what is wrong if the last layer is not a loss; "" if it is.

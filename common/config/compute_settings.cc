@@ -27,7 +27,7 @@ bool IsAtDefault(const pb::Message& message, const pb::FieldDescriptor* field) {
          ValueText(message, field, -1) == ValueText(*untouched, field, -1);
 }
 
-// Adds every non-message field below `message` whose value is not its default.
+// Adds every scalar field below `message` whose value differs from its default.
 void Flatten(const pb::Message& message, const std::string& path, std::vector<std::string>& lines) {
   std::vector<const pb::FieldDescriptor*> fields;
   message.GetReflection()->ListFields(message, &fields);
@@ -37,7 +37,7 @@ void Flatten(const pb::Message& message, const std::string& path, std::vector<st
     for (int i = 0; i < count; ++i) {
       const std::string name = field->is_repeated() ? fmt::format("{}[{}]", here, i) : here;
       if (field->message_type() == config::Variable::descriptor())
-        continue;  // the server's business
+        continue;  // only the server uses these
       if (field->message_type() != nullptr) {
         const pb::Reflection* r = message.GetReflection();
         Flatten(field->is_repeated() ? r->GetRepeatedMessage(message, field, i)

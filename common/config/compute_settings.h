@@ -2,9 +2,9 @@
 // refuses workers whose settings differ before the first step, so that they cannot produce
 // different bits.
 //
-// All other settings belong to the server: it sends workers the plan, the batch and the slices, and
-// alone uses the optimizer and the initial weights. Convolutions, dense layers and pools are
-// compared as layers of the graph (Graph::Describe).
+// Only the server uses the other settings: it sends the plan, the batch and the slices to the
+// workers, and keeps the optimizer and the initial weights to itself. Convolutions, dense layers
+// and pools are compared as layers of the graph (Graph::Describe).
 #pragma once
 
 #include <optional>
@@ -15,9 +15,9 @@
 
 namespace muster {
 
-// "path: value", sorted by path: run.seed, the data's format, preprocessing, synthesis and class
-// weights, the convolution algorithm, and the layers' settings. A setting at its default is left
-// out, even if it is written in the config.
+// Returns lines "path: value", sorted by path: run.seed; the data's format, preprocessing,
+// synthesis and class weights; the convolution algorithm; and the layers' settings. A setting at
+// its default is omitted, even if the config contains it.
 std::vector<std::string> ComputeSettings(const config::Config& config);
 
 // Describes the first setting that differs between the lists; empty if they are equal.

@@ -35,8 +35,8 @@ void IncludeModel(config::Config& config, const fs::path& directory, ConfigError
   *config.mutable_model() = std::move(model);
 }
 
-// Spells out the default of every non-message field of the messages that are present. With
-// `config`, skips fields that have no effect in it.
+// Sets every unset scalar field of the messages that are present to its default. With `config`,
+// skips fields that have no effect in that config.
 void SpellOutDefaults(const config::Config* config, pb::Message& message) {
   const pb::Descriptor* type = message.GetDescriptor();
   const pb::Reflection* r = message.GetReflection();
@@ -84,7 +84,7 @@ void SpellOutDefaults(const config::Config* config, pb::Message& message) {
   }
 }
 
-// Adds the messages whose defaults are to be spelled out.
+// Adds the messages whose defaults a written config must contain.
 config::Config WithMessages(const config::Config& config) {
   config::Config full = config;
   full.mutable_run();
@@ -188,7 +188,7 @@ std::string ConfigText(const config::Config& config) {
   printer.SetUseShortRepeatedPrimitives(true);
   printer.SetUseUtf8StringEscaping(true);
   MUSTER_CHECK(printer.PrintToString(full, &text));
-  // Paths may hold any byte, but checkpoints and weight files store this text as UTF-8.
+  // Paths may contain any byte, but checkpoints and weight files store this text as UTF-8.
   return EscapedUtf8(text);
 }
 

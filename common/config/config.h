@@ -1,4 +1,4 @@
-// Reading, checking and resolving a run's config. See proto/config.proto for the settings.
+// Reads, checks and resolves a run's config. See proto/config.proto for the settings.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ namespace muster {
 struct Setting {
   std::string path;    // run.epochs
   std::string value;   // 5, "text" (quotes optional), TCP, [3, 3], { type: SGD }
-  std::string origin;  // how it was given, for error messages: --set run.epochs=5
+  std::string origin;  // as given by the user, for error messages: --set run.epochs=5
 };
 // Splits "path.to.key=value". Throws Error(kUsage).
 Setting ParseSetting(const std::string& text);
 
 // Reads `path`, includes its model file, applies `settings`, looks up the classes of the data and
 // checks every value. Throws Error(kUsage) with a line for each mistake: file, line, key, expected
-// value, actual value, nearest name. `removed` receives the given settings that no longer exist,
+// value, actual value, nearest name. Adds to `removed` the given settings that no longer exist,
 // with their locations.
 config::Config LoadConfig(const std::string& path, const std::vector<Setting>& settings,
                           std::vector<std::string>* removed = nullptr);
@@ -41,16 +41,16 @@ config::Config ParseConfigText(const std::string& text, const std::string& origi
 // absolute data directory, optimizer defaults), so that the written result reproduces the run.
 // `cores` is the number of usable cores. Throws Error(kUsage) if the data's directory is missing.
 void ResolveConfig(config::Config& config, int cores);
-// The same without requiring the data.
+// The same, but does not require the data.
 void ResolveForMachine(config::Config& config, int cores);
-// The config with every default spelled out.
+// Returns the config with every default spelled out.
 config::Config WithDefaults(const config::Config& config);
-// A resolved config as text, with every default that has an effect spelled out.
+// Returns a resolved config as text, with every default that has an effect spelled out.
 std::string ConfigText(const config::Config& config);
-// Writes that text atomically.
+// Writes the output of ConfigText atomically.
 void WriteConfig(const config::Config& config, const std::string& path);
 
-// The cores this process may use (affinity mask and cgroup quota).
+// The number of cores that this process may use (affinity mask and cgroup quota).
 int AvailableCores();
 
 }  // namespace muster

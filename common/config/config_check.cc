@@ -28,7 +28,7 @@ void CheckTrace(const config::Config& config, ConfigErrors& errors) {
   if (!trouble.empty()) errors.Fail("run.trace_first_step", "{}", trouble);
 }
 
-// Counts of samples in files are known only to the server, after workers report them.
+// Only synthetic data has known sample counts. For files, the server learns them from the workers.
 void CheckCounts(const config::Config& config, ConfigErrors& errors) {
   if (NeedsFiles(config.data())) return;
   const config::SyntheticData& made_up = config.data().synthetic();
@@ -116,7 +116,7 @@ void CheckContradictions(const config::Config& config, ConfigErrors& errors) {
   CheckBackend(config.worker(), errors);
 }
 
-// The location of the layer that `message` names; the file if it names none.
+// Returns the location of the layer that `message` names, or of the file if it names none.
 std::string PlaceOfLayer(const config::Model& model, const std::string& message,
                          const ConfigErrors& errors) {
   for (int i = 0; i < model.layer_size(); ++i) {
@@ -126,7 +126,8 @@ std::string PlaceOfLayer(const config::Model& model, const std::string& message,
   return errors.Where("");
 }
 
-// Reports this mistake first, because the graph does not know what y holds.
+// Checks that a config whose targets are values has a loss for values. The graph cannot check it,
+// because it does not know what the targets are.
 void CheckLossOfValues(const config::Config& config, ConfigErrors& errors) {
   if (!HasValues(config.data()) || config.model().layer_size() == 0) return;
   const int last = config.model().layer_size() - 1;
@@ -147,7 +148,7 @@ Graph GraphOf(const config::Config& config, const ConfigErrors& errors) {
 }
 
 // Checks every step that can be planned here. The last batch of an epoch depends on the size of the
-// training set, which only synthetic data tell before the workers report it.
+// training set, which is known only for synthetic data before the workers report it.
 void CheckSlices(const config::Config& config, const Graph& graph, const ConfigErrors& errors) {
   const bool known = !NeedsFiles(config.data());
   StepPlan plan = PlanSteps(config, known ? config.data().synthetic().train_samples()
@@ -168,7 +169,8 @@ void CheckChunks(const config::Config& config, const Graph& graph, const ConfigE
   }
 }
 
-// Shapes are unknown if part of the network could not be read, but its last layer can be checked.
+// If part of the network could not be read, shapes are unknown, but the last layer can still be
+// checked.
 void CheckLoss(const config::Model& model, ConfigErrors& errors) {
   const std::string trouble = model.layer_size() == 0 ? "" : LossTrouble(model);
   if (trouble.empty()) return;

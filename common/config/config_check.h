@@ -1,4 +1,4 @@
-// Checks that need more than one field's type: ranges, required fields, contradictions.
+// Checks that go beyond a field's type: ranges, required fields, contradictions.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@
 namespace muster {
 
 // Throws Error(kUsage) with a line for each mistake: location, key, expected value, actual value.
-// `errors` holds the mistakes found while reading, which are thrown with the others.
+// `errors` contains the mistakes found while reading the config, which are thrown with the others.
 void CheckConfig(const config::Config& config, ConfigErrors& errors);
 
-// Checks optimizer, learning rate, data and evaluation. Notes every mistake in `errors`.
+// Checks optimizer, learning rate, data and evaluation. Adds every mistake to `errors`.
 void CheckTraining(const config::Config& config, ConfigErrors& errors);
 
 // Describes what is wrong with the traced steps in a run of `steps` steps; "" if nothing is.
 std::string TraceTrouble(const config::Run& run, int64_t steps);
 
-// In training, batch norm over one value has variance 0 and passes no gradient. Throws
-// Error(kUsage) with the layer if a step of `plan` has a slice of one sample and a batch norm's
-// input is 1x1.
+// Throws Error(kUsage) that names the layer if a step of `plan` has a slice of one sample and the
+// input of a batch norm is 1x1. In training, batch norm over a single value has variance 0 and
+// passes no gradient.
 void CheckBatchNorms(const Graph& graph, const StepPlan& plan);
 
 }  // namespace muster

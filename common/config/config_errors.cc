@@ -8,7 +8,7 @@
 namespace muster {
 namespace {
 
-// Turns model.layer[2].name into model.layer.name: the text reader does not count elements.
+// Turns model.layer[2].name into model.layer.name, because the text reader does not count elements.
 std::string WithoutIndices(const std::string& key) {
   std::string result;
   bool inside = false;
@@ -58,7 +58,8 @@ void ConfigErrors::ThrowIfAny() const {
 bool ConfigErrors::MayFollow(const std::string& key) const {
   return std::any_of(unread_.begin(), unread_.end(), [&](const std::string& unread) {
     if (IsWithin(key, unread) || IsWithin(unread, key)) return true;
-    // Settings of one message depend on each other. Separate layers and separate messages do not.
+    // Settings within one message depend on each other. Settings of different layers or messages do
+    // not.
     const size_t dot = unread.rfind('.');
     const std::string message = dot == std::string::npos ? "" : unread.substr(0, dot);
     return !message.empty() && message != "model.layer" && IsWithin(key, message);

@@ -1,4 +1,5 @@
-// Collects all mistakes of a config so that one error reports them all, and records locations.
+// Collects all mistakes in a config, so that one error reports them all, and records the locations
+// of settings.
 #pragma once
 
 #include <fmt/core.h>
@@ -12,27 +13,27 @@ namespace muster {
 
 class ConfigErrors {
  public:
-  // `file` is the location of settings that appear nowhere.
+  // `file` serves as the location of settings that do not appear anywhere.
   explicit ConfigErrors(std::string file) : file_(std::move(file)) {}
 
   // The location of each setting: "run.epochs" → "configs/cifar10.txtpb:7". A repeated field has an
   // entry for each element: "model.layer[2].name".
   std::map<std::string, std::string> locations;
-  // Settings that have been removed from Muster but were given, each with its location.
+  // Given settings that have been removed from Muster, each with its location.
   std::vector<std::string> removed;
 
-  // The location of the key, or of the innermost enclosing message that has one.
+  // Returns the location of the key, or of the innermost enclosing message that has a location.
   std::string Where(std::string key) const;
 
-  // Notes a mistake with its location, its key and what was expected.
+  // Records a mistake with its location, its key and the expected value.
   template <typename... Args>
   void Fail(const std::string& key, fmt::format_string<Args...> format, Args&&... args) {
     Add(key, fmt::format("{}: {}: {}", Where(key), key,
                          fmt::format(format, std::forward<Args>(args)...)));
   }
-  // Notes a mistake as a complete line.
+  // Records a mistake as a complete line.
   void Add(const std::string& key, const std::string& line);
-  // Notes that this setting could not be read. Mistakes that may result from that are suppressed.
+  // Records that this setting could not be read. Mistakes that may follow from it are suppressed.
   void AddUnread(const std::string& key, const std::string& line);
 
   bool empty() const { return lines_.empty(); }

@@ -1,4 +1,4 @@
-// Converts each kind of layer to its shapes, variables and FLOPs.
+// Converts each kind of layer: its settings, output shape, variables and FLOPs.
 #include <algorithm>
 #include <tuple>
 
@@ -189,7 +189,7 @@ LayerSpec GraphBuilder::Convert(const config::BatchNorm& norm) {
   current_->shift = add("shift", Kind::kShift, norm.shift(), 0);
   current_->running_mean = add_statistic("running_mean", 0);
   current_->running_variance = add_statistic("running_variance", 1);
-  // Sum, squared distance from the mean, and two multiply-adds to normalise.
+  // One sum, one squared distance from the mean, and two multiply-adds for the normalisation.
   current_->forward_flops = 7.0 * static_cast<double>(current_->input_shape.elements());
   return BatchNormSpec{norm.momentum(), norm.epsilon(),
                        norm.running_variance() == config::BatchNorm::UNBIASED};

@@ -1,5 +1,5 @@
-// The data set formats (data.format), one row each in data_format.cc: the facts about the data that
-// are needed to build the network before any file is opened. worker/data reads the files.
+// The data set formats (data.format), with one table row each in data_format.cc. They provide what
+// is needed to build the network before any file is opened. worker/data reads the files.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,16 @@
 
 namespace muster {
 
-// The shape of a sample as stored, and after preprocessing.
+// The shape of a sample as stored and after preprocessing.
 Shape StoredShape(const config::Data& data);
 Shape InputShape(const config::Data& data);
-// 0 for values, or if the number is stored in files that have not been read yet.
+// The number of classes. 0 for values, or if the number is in files that have not been read yet.
 int64_t DataClasses(const config::Data& data);
 // Whether samples have values to predict instead of classes.
 bool HasValues(const config::Data& data);
 
-// data.class_weights, data.class_names and data.preprocess.mixup_alpha; empty or 0 for values.
+// These return data.class_weights, data.class_names and data.preprocess.mixup_alpha; empty or 0 for
+// values.
 std::vector<float> ClassWeights(const config::Data& data);
 std::vector<std::string> NamesOfClasses(const config::Data& data);
 double MixupAlpha(const config::Data& data);
@@ -34,21 +35,21 @@ void RequireDataDir(const config::Data& data);
 void ResolveFromFiles(config::Data& data);
 
 // Whether mean and stddev must be measured: data.preprocess.measure_mean_stddev is set and has an
-// effect, and neither of them is given.
+// effect, and neither mean nor stddev is given.
 bool MeasuresNormalization(const config::Data& data);
 
-// The length to which the shorter side of a photo is resized before its centre is cropped; 0: not
-// resized. By default 256 for a crop of 224, as in torchvision's recipes.
+// The length to which the shorter side of a photo is resized before the centre crop; 0: not
+// resized. The default for a crop of 224 is 256, as in torchvision's recipes.
 int64_t ShorterSide(const config::Preprocess& settings);
 
-// Where an IMAGE_FOLDER has its images: dir/train, dir/val and dir/test, in any case and under
-// other usual names. Each must hold folders. A missing one is "". If all are missing, `dir` itself
-// holds the class folders and is `training`.
+// The folders that contain the images of an IMAGE_FOLDER: dir/train, dir/val and dir/test, or other
+// usual names for them, in upper or lower case. Each must contain class folders. A missing one is
+// "". If all are missing, `dir` itself contains the class folders and is `training`.
 struct ImageFolders {
   std::string training, validation, test;
 };
 ImageFolders FindImageFolders(const std::string& dir);
-// The sorted names of the folders in `folder`, except hidden ones. Throws Error(kData).
+// Returns the sorted names of the folders in `folder`, except hidden ones. Throws Error(kData).
 std::vector<std::string> ClassFolders(const std::string& folder);
 
 }  // namespace muster

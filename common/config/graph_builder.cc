@@ -55,7 +55,7 @@ void GraphBuilder::Add(const config::Layer& layer) {
 }
 
 LayerSpec GraphBuilder::Convert(const config::Layer& layer) {
-  // A few operations per element; layers with FLOPs that matter set their own count.
+  // By default, count a few operations per element. Layers with more FLOPs set their own count.
   current_->forward_flops = 0;
   const auto per_element = [&](double flops) {
     current_->forward_flops = flops * static_cast<double>(current_->input_shape.elements());
@@ -133,7 +133,7 @@ void GraphBuilder::FindInputs(const config::Layer& layer) {
     }
   }
   if (inputs.empty())
-    inputs.push_back(static_cast<int>(layers.size()) - 1);  // the data for the first layer
+    inputs.push_back(static_cast<int>(layers.size()) - 1);  // for the first layer: the data
   const bool takes_several = layer.has_add() || layer.has_concat();
   if (takes_several && inputs.size() < 2) {
     Fail("expected at least 2 inputs, got {}: write input: [\"...\", \"...\"]", inputs.size());

@@ -1,5 +1,6 @@
 // Turns the layers of a model, in order, into a Graph: infers shapes, places variables, counts
-// FLOPs. Errors have the layer, what was expected and what was found. Only BuildGraph uses this.
+// FLOPs. Errors name the layer, the expected value and the actual value. Only BuildGraph uses this
+// class.
 #pragma once
 
 #include <map>
@@ -20,7 +21,7 @@ class GraphBuilder {
 
   // Throws Error(kUsage).
   void Add(const config::Layer& layer);
-  // Checks the whole graph after the last layer was added.
+  // Checks the whole graph. Call after the last layer has been added.
   void Finish() const;
 
   std::vector<Layer> layers;
@@ -47,7 +48,7 @@ class GraphBuilder {
   LayerSpec Convert(const config::BatchNorm& norm);
   LayerSpec ConvertAdd();
   LayerSpec ConvertConcat();
-  // The losses read one row per sample.
+  // Checks that the input is one row per sample, as losses require.
   void PrepareLoss(double flops_per_output, int64_t least_outputs);
 
   struct Window {
@@ -59,7 +60,7 @@ class GraphBuilder {
                      int64_t default_stride_width) const;
   std::pair<int64_t, int64_t> Pair(const google::protobuf::RepeatedField<uint32_t>& values,
                                    const char* key) const;
-  // What initialisers need: the number of inputs per output, and of outputs per input.
+  // The number of inputs per output and of outputs per input, which initialisers need.
   struct Fans {
     int64_t in, out;
   };

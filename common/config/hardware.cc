@@ -35,7 +35,7 @@ bool IsNumber(const std::string& text) {
          text.find_first_not_of("0123456789") == std::string::npos;
 }
 
-// An index without leading zeros, or a UUID as NVML writes it: the prefix in capitals.
+// Returns an index without leading zeros, or a UUID as NVML writes it, with the prefix in capitals.
 std::string CardName(const std::string& word, const std::string& text) {
   if (IsNumber(word)) return std::to_string(std::stoi(word));
   const std::string lower = Lower(word);

@@ -21,7 +21,7 @@ struct DeviceWish {
 // Accepts "", "cpu", "auto", "auto:4", or a list "0,2,GPU-8f3a". Throws Error(kUsage).
 DeviceWish ParseDevices(const std::string& text);
 
-// In ascending order of width. SCALAR is always included.
+// Returns the supported sets in ascending order of width. SCALAR is always included.
 std::vector<config::Server::InstructionSet> HostInstructionSets();
 
 // Returns `wanted`, or the widest for AUTO. Throws Error(kUsage) if this host does not support it.

@@ -11,8 +11,8 @@ namespace {
 constexpr uint32_t kMostSlices = 8;
 constexpr uint32_t kMostWorkers = 1024;  // as for cluster.workers
 
-// With 16 bits half as much, so that the rounded chunks in flight stay in the cache. This saves a
-// twentieth of a round of 100 MB over TCP.
+// A 16-bit wire format halves the chunk size, so that the rounded chunks in flight stay in the
+// cache. This saves a twentieth of the time of a 100 MB round over TCP.
 int64_t ChunkBytes(const VariableLayout& layout, const config::Cluster& cluster) {
   if (cluster.chunk_bytes() > 0) return cluster.chunk_bytes();
   const auto arena_bytes = static_cast<int64_t>(layout.arena_floats() * sizeof(float));
@@ -51,7 +51,7 @@ void ResolveJobSize(config::Config& config, int cores) {
   config::Run& run = *config.mutable_run();
   config::Cluster& cluster = *config.mutable_cluster();
   if (!cluster.has_workers()) {
-    // A batch per worker grows with the number of workers, so it does not limit them.
+    // With batch_per_worker, the batch grows with the number of workers and does not limit it.
     const uint32_t slices = run.has_slices()         ? run.slices()
                             : run.has_global_batch() ? SlicesOfBatch(run.global_batch())
                                                      : kMostSlices;

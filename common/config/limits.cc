@@ -22,7 +22,7 @@ namespace {
 namespace pb = google::protobuf;
 using pb::FieldDescriptor;
 
-// The range of the type itself.
+// Returns the range of the integer type T.
 template <typename T>
 std::pair<std::string, std::string> BoundsOf() {
   return {fmt::format("{}", std::numeric_limits<T>::min()),
@@ -50,7 +50,7 @@ bool IsNumber(const FieldDescriptor& field) {
          type != FieldDescriptor::CPPTYPE_STRING && type != FieldDescriptor::CPPTYPE_MESSAGE;
 }
 
-// For example "a whole number, at least 1 and at most 1024 (processes)".
+// Describes the allowed values: "a whole number, at least 1 and at most 1024 (processes)".
 std::string RangeText(const FieldDescriptor& field) {
   const config::Limits& limits = field.options().GetExtension(config::limits);
   auto [least, most] = TypeBounds(field);
@@ -73,7 +73,7 @@ std::string WithoutQuotes(const std::string& text) {
   return quoted ? text.substr(1, text.size() - 2) : text;
 }
 
-// Advice for a plain value in place of a message, which other frameworks accept there.
+// Advice for a scalar given in place of a message. Other frameworks accept scalars there.
 std::string MessageFor(const pb::Descriptor& type, const std::string& value) {
   if (type.name() == "LearningRate")
     return fmt::format("; write learning_rate {{ base: {} }}", value);
@@ -117,7 +117,7 @@ void CheckNumber(const FieldDescriptor* field, const std::string& key, double va
                   !(limits.has_above() && value <= limits.above()) &&
                   !(limits.has_below() && value >= limits.below());
   if (ok) return;
-  // Print what was typed: 0.1f is not 0.1 as a double.
+  // Print the value as typed: 0.1f is not 0.1 as a double.
   const bool single = field->cpp_type() == FieldDescriptor::CPPTYPE_FLOAT;
   errors.Fail(key, "expected {}, got {}", RangeText(*field),
               single ? fmt::format("{}", static_cast<float>(value)) : fmt::format("{}", value));
@@ -186,8 +186,8 @@ bool IsDefault(const pb::Message& message, const pb::FieldDescriptor* field) {
   return field->has_default_value() && ValueText(message, field) == ValueText(*untouched, field);
 }
 
-// Whether a condition such as "run.trace_file" or "type=ADAM|ADAMW" holds. Its path starts in
-// `message` if the first name is a field of it, otherwise in the config.
+// Whether a condition such as "run.trace_file" or "type=ADAM|ADAMW" holds. The condition's path
+// starts in `message` if `message` has a field of the first name, otherwise in the config.
 bool Holds(const std::string& condition, const pb::Message& config, const pb::Message& message) {
   const size_t equals = condition.find('=');
   const std::vector<std::string> path = Split(condition.substr(0, equals), ".");

@@ -1,5 +1,5 @@
-// Evaluates the (limits) of config.proto: the values that a setting may have, and the settings that
-// it needs to have an effect.
+// Evaluates the (limits) of config.proto: the values that a setting may have, and the conditions
+// under which it has an effect.
 #pragma once
 
 #include <google/protobuf/descriptor.h>
@@ -13,10 +13,10 @@
 
 namespace muster {
 
-// Notes each setting that is missing or out of range.
+// Records each setting that is missing or out of range.
 void CheckRanges(const config::Config& config, ConfigErrors& errors);
 
-// Ignores case; null if there is no such value.
+// Ignores case. Returns null if there is no such value.
 const google::protobuf::EnumValueDescriptor* FindEnumValue(
     const google::protobuf::EnumDescriptor& type, std::string name);
 
@@ -25,12 +25,13 @@ const google::protobuf::EnumValueDescriptor* FindEnumValue(
 std::string WrongValue(const google::protobuf::FieldDescriptor& field, const std::string& value);
 
 // The first unmet `needs` condition of a field of `message` in this config, as written in
-// config.proto: "run.on_nonfinite=SKIP_STEP". "" if all are met.
+// config.proto: "run.on_nonfinite=SKIP_STEP". Returns "" if all are met.
 std::string UnmetNeed(const config::Config& config, const google::protobuf::Message& message,
                       const google::protobuf::FieldDescriptor& field);
 
-// One line per setting without effect: "run.max_skipped_steps=3: needs run.on_nonfinite=SKIP_STEP".
-// Settings at their default are skipped, because written configs spell out defaults.
+// Returns one line per setting without effect: "run.max_skipped_steps=3: needs
+// run.on_nonfinite=SKIP_STEP". Settings at their default are skipped, because written configs spell
+// out defaults.
 std::vector<std::string> WithoutEffect(const config::Config& config);
 
 }  // namespace muster

@@ -12,8 +12,8 @@ namespace {
 
 namespace pb = google::protobuf;
 
-// Damerau-Levenshtein distance in half edits. Swapping neighbours costs 1 and any other edit 2,
-// because swaps are the most common typo.
+// Damerau-Levenshtein distance in half edits. Swapping neighbours costs 1 and any other edit costs
+// 2, because swaps are the most common typo.
 size_t Distance(const std::string& a, const std::string& b) {
   const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
   std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
@@ -119,7 +119,7 @@ constexpr Word kWords[] = {
      "it with model_file"},
 };
 
-// The message of the config that has this key, for a key at the top level: "run" for epochs.
+// For a key given at the top level, the config message that it belongs in: "run" for epochs.
 std::string Owner(const pb::Descriptor* config, const std::string& key) {
   for (int i = 0; i < config->field_count(); ++i) {
     const pb::Descriptor* type = config->field(i)->message_type();
@@ -128,7 +128,7 @@ std::string Owner(const pb::Descriptor* config, const std::string& key) {
   return "";
 }
 
-// What to write instead of a word from another framework.
+// Returns what to write instead of a word from another framework.
 std::string InsteadOf(const pb::Descriptor* in, const std::string& key) {
   std::string lower = key;
   std::transform(lower.begin(), lower.end(), lower.begin(),
@@ -149,7 +149,7 @@ std::string InsteadOf(const pb::Descriptor* in, const std::string& key) {
 
 std::string NearestName(const std::string& name, const std::vector<std::string>& candidates) {
   std::string best;
-  size_t best_distance = std::max<size_t>(4, name.size());  // half of the name may be wrong
+  size_t best_distance = std::max<size_t>(4, name.size());  // up to half of the name may be wrong
   for (const std::string& candidate : candidates) {
     const size_t distance = Distance(name, candidate);
     if (distance < best_distance) {

@@ -1,4 +1,4 @@
-// Suggests names for misspelled ones.
+// Suggests correct names for misspelled ones.
 #pragma once
 
 #include <google/protobuf/descriptor.h>

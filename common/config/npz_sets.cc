@@ -31,7 +31,7 @@ T At(const std::byte* bytes) {
 
 bool IsFloat(TensorType type) { return type == TensorType::kF32 || type == TensorType::kF64; }
 
-// Little-endian, like this machine.
+// `bytes` is little-endian, like this machine.
 int64_t IntegerAt(const std::byte* bytes, size_t size, bool is_signed) {
   uint64_t bits = 0;
   std::memcpy(&bits, bytes, size);

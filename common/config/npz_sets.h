@@ -12,16 +12,16 @@
 
 namespace muster {
 
-// A file and the names of two arrays in it.
+// A file and the names of two arrays in the file.
 struct NpzSet {
   std::string file, x, y;
 };
 struct NpzSets {
   std::optional<NpzSet> training, validation, test;
 };
-// In a folder `dir`: x and y of train.npz, val.npz and test.npz. In a file `dir`: x_train and
-// y_train, x_val and y_val, x_test and y_test, or otherwise x and y for training. Throws
-// Error(kData) if there are none.
+// If `dir` is a folder, finds x and y in train.npz, val.npz and test.npz. If `dir` is a file, finds
+// x_train and y_train, x_val and y_val, x_test and y_test, or otherwise x and y for training.
+// Throws Error(kData) if there are none.
 NpzSets FindNpzSets(const std::string& dir);
 
 struct NpzSamples {
@@ -36,8 +36,8 @@ struct NpzLabels {
   bool are_values = false;
   std::vector<int32_t> labels;  // classes, or the bits of finite floats
 };
-// Reads the array y for this many samples. Throws Error(kData) if its length or shape is wrong, or
-// if it holds anything but classes from 0 or finite values.
+// Reads the array y of `samples` samples. Throws Error(kData) if its length or shape is wrong, or
+// if it contains anything but finite values or classes numbered from 0.
 NpzLabels ReadNpzLabels(const NpzReader& reader, const std::string& y, int64_t samples);
 
 // Fills in missing fields of data.npz from the files in data.dir. Throws Error(kData).

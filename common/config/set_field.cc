@@ -35,7 +35,7 @@ std::vector<std::string> SplitPath(const std::string& path) {
   return parts;
 }
 
-// The index of the element that "[2]" or "[conv1]" names.
+// Returns the index of the element that "[2]" or "[conv1]" refers to.
 int FindElement(pb::Message& parent, const pb::FieldDescriptor* field, const std::string& which,
                 const std::string& origin) {
   const pb::Reflection* reflection = parent.GetReflection();
@@ -60,7 +60,7 @@ int FindElement(pb::Message& parent, const pb::FieldDescriptor* field, const std
 }
 
 // Refuses two command line settings that exclude each other; otherwise the later one would silently
-// win. A setting of the file may be replaced.
+// win. A setting from the file may be replaced.
 void RefuseSecondOfOneof(const pb::FieldDescriptor* field, const std::string& walked,
                          const std::string& origin, const ConfigErrors& errors) {
   const pb::OneofDescriptor* const oneof = field->real_containing_oneof();
@@ -85,7 +85,7 @@ bool ParsePlain(const std::string& text, const pb::FieldDescriptor* field, pb::M
   return parser.ParseFieldValueFromString(text, field, &message);
 }
 
-// Replaces the field's value by the setting's.
+// Replaces the field's value with the setting's value.
 void SetValue(pb::Message& message, const pb::FieldDescriptor* field, const std::string& walked,
               const Setting& setting, ConfigErrors& errors) {
   RefuseSecondOfOneof(field, walked, setting.origin, errors);

@@ -21,7 +21,8 @@ namespace {
 
 namespace pb = google::protobuf;
 
-// The most mistakes to report, and the largest text in bytes that is parsed again after a mistake.
+// The maximum number of mistakes to report, and the size in bytes of the largest text that is
+// parsed again after a mistake.
 constexpr size_t kMostMistakes = 50;
 constexpr size_t kMostReadAgain = size_t{1} << 20;
 constexpr const char* kExpected =
@@ -52,7 +53,7 @@ class Collector : public pb::io::ErrorCollector {
   Complaints& found_;
 };
 
-// The message that holds a setting, and its field; nullptr if it does not exist.
+// The message that contains a setting, and the setting's field. nullptr if it does not exist.
 struct Key {
   const pb::Descriptor* in = nullptr;
   const pb::FieldDescriptor* field = nullptr;
@@ -70,7 +71,7 @@ Key KeyAt(const pb::Descriptor* root, const std::string& path) {
   }
 }
 
-// Explains what is wrong with a setting; "" if the complaint is about the text around it.
+// Explains what is wrong with a setting. Returns "" if the complaint is about the text around it.
 std::string Explain(const pb::FieldDescriptor* field, const std::string& value,
                     const std::string& complaint) {
   const auto is = [&](const char* start) { return complaint.starts_with(start); };
@@ -85,7 +86,7 @@ std::string Explain(const pb::FieldDescriptor* field, const std::string& value,
   return WrongValue(*field, value);
 }
 
-// Users easily pass a run directory instead of the config in it.
+// Users often pass a run directory instead of the config in it.
 void RefuseRunDir(const std::string& file) {
   std::error_code ignored;
   const std::filesystem::path config = std::filesystem::path(file) / "config.txtpb";
@@ -118,7 +119,7 @@ void NoteLocations(const pb::Message& message, const pb::TextFormat::ParseInfoTr
   }
 }
 
-// The parser silently skips removed settings.
+// Records removed settings, which the parser silently skips.
 void NoteRemoved(const std::string& text, const PlaceOfLine& place, const std::string& before,
                  const pb::Descriptor* root, ConfigErrors& errors) {
   VisitNames(text, [&](const SettingName& name) {
@@ -130,7 +131,7 @@ void NoteRemoved(const std::string& text, const PlaceOfLine& place, const std::s
   });
 }
 
-// Parses one text repeatedly, leaving out one more bad setting each time, until it succeeds.
+// Parses a text repeatedly, leaving out one more bad setting each time, until parsing succeeds.
 class Reading {
  public:
   Reading(const std::string& text, const PlaceOfLine& place, const std::string& prefix,
@@ -165,8 +166,8 @@ class Reading {
     std::string path, text;
   };
 
-  // Enum values may be in any case, as on the command line. The parser also accepts numbers, which
-  // are refused here: PyTorch's padding=1 is not VALID.
+  // Enum values may be in upper or lower case, as on the command line. The parser also accepts
+  // numbers, which are refused here: PyTorch's padding=1 does not mean VALID.
   void CheckEnums(std::string& rest) {
     VisitNames(text_, [&](const SettingName& name) {
       const pb::FieldDescriptor* const field = KeyAt(root_, name.path).field;
@@ -224,7 +225,7 @@ class Reading {
     const SettingName name = NameBefore(text_, unknown.line, unknown.column);
     if (name.line < 0 || IsLeftOut(rest, name.offset)) return;
     const Key key = KeyAt(root_, name.path);
-    // A network in place of a config repeats the same unknown key many times.
+    // A network file given in place of a config repeats the same unknown key many times.
     const bool again = key.in == root_ && std::ranges::any_of(mistakes_, [&](const Mistake& m) {
                          return m.path == name.path;
                        });
@@ -233,7 +234,7 @@ class Reading {
     Add(name, is_key ? UnknownKey(key.in, key.name) : unknown.message);
   }
 
-  // After a missing "}" all following settings look unknown. Reports only the first.
+  // Reports a missing "}". All settings after it look unknown, so only the first one is reported.
   bool NoteMissingBracket() {
     const auto last_part = [](const Mistake& mistake) {
       return mistake.path.substr(mistake.path.rfind('.') + 1);
@@ -251,7 +252,7 @@ class Reading {
     return true;
   }
 
-  // The parser stopped at something that is not a setting.
+  // Called when the parser stopped at something that is not a setting.
   void NoteEnd() {
     const Complaint end = found_.error.value_or(Complaint{});
     if (end.message == "Expected identifier, got: }") {

@@ -1,4 +1,4 @@
-// Update settings whose values are derived from other settings.
+// Derives update settings from other settings.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ namespace muster {
 std::vector<std::string> OptimizerTypes();
 
 struct OptimizerTraits {
-  // The number of arrays of the weights' size that the optimizer keeps between steps: 0 to 2.
+  // The number of arrays, each as large as the weights, that the optimizer keeps between steps: 0
+  // to 2.
   int state_arrays = 0;
   // The configured value or the type's default. 0 for types without momentum.
   float momentum = 0;

@@ -1,4 +1,4 @@
-// Updates a summary for a change of the members.
+// Counts a change of the members in a run's summary.
 #pragma once
 
 #include "proto/events.pb.h"

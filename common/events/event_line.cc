@@ -16,7 +16,7 @@ using protobuf::FieldDescriptor;
 
 constexpr size_t kQuotedBytes = 80;  // of an unreadable line
 
-// Otherwise libprotobuf prints to stderr for each string that is not UTF-8.
+// Replaces invalid UTF-8, because libprotobuf prints to stderr for each string that is not UTF-8.
 void MakePlain(protobuf::Message& message) {
   const protobuf::Reflection& reflection = *message.GetReflection();
   std::vector<const FieldDescriptor*> fields;

@@ -12,11 +12,12 @@ namespace muster {
 // The maximum length of a line with its newline; readers refuse longer ones.
 inline constexpr size_t kMostEventBytes = 1 << 20;
 
-// Includes the newline. Replaces invalid UTF-8 and drops non-finite numbers.
+// Returns the line with its newline. Replaces invalid UTF-8 and drops non-finite numbers.
 std::string EventLine(const events::Event& event);
 
-// `line` has no newline. Unknown events and fields are skipped; the kind of an unknown event is
-// KIND_NOT_SET. Throws Error(kFailure), which quotes the line, if it is not an event.
+// Parses a line without its newline. Unknown events and fields are skipped; the kind of an unknown
+// event is KIND_NOT_SET. Throws Error(kFailure), which quotes the line, if the line is not an
+// event.
 events::Event ParseEventLine(std::string_view line);
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// The network as all processes see it: layers, shapes, variables, FLOPs. worker/nn executes it.
+// The network as seen by all processes: layers, shapes, variables, FLOPs. worker/nn executes it.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +27,12 @@ struct Layer {
   static constexpr int kData = -1;
 
   bool has_variables() const { return weights >= 0 || scale >= 0; }
-  // Whether the labels of this loss are the bits of values to predict instead of classes.
+  // Whether the labels of this loss are the bits of float values to predict, not classes.
   bool is_of_values() const {
     return std::holds_alternative<MeanSquaredErrorSpec>(spec) && input_shape.channels == 1;
   }
-  // The class of the loss's first logit: 1 for sigmoid_cross_entropy with a single logit, which
-  // belongs to class 1 of two. Otherwise 0.
+  // The class of the loss's first logit. This is 0 except for sigmoid_cross_entropy with a single
+  // logit, which belongs to class 1 of two classes.
   int64_t first_class() const {
     return std::holds_alternative<SigmoidCrossEntropySpec>(spec) && input_shape.channels == 1;
   }
@@ -40,7 +40,7 @@ struct Layer {
 };
 
 // An immutable, directed acyclic graph. Layers are in execution order, each after all layers that
-// it reads. Every output except the loss's is read, by one or more layers. The last layer is the
+// it reads. Every output except the loss's is read by at least one layer. The last layer is the
 // loss.
 class Graph {
  public:
@@ -49,7 +49,7 @@ class Graph {
 
   const Shape& input_shape() const { return input_shape_; }
   const std::vector<Layer>& layers() const { return layers_; }
-  // Its description has one line for the input and one per layer.
+  // The layout's description has one line for the input and one per layer.
   const VariableLayout& layout() const { return layout_; }
   const std::vector<Variable>& variables() const { return layout_.variables(); }
   size_t arena_floats() const { return layout_.arena_floats(); }

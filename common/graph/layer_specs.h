@@ -1,4 +1,4 @@
-// The settings of each kind of layer, with everything that follows from the input's shape resolved
+// The settings of each kind of layer, with everything resolved that depends on the input's shape
 // (proto/config.proto has the formulas), and the traits that planning, checks and descriptions use.
 // docs/HACKING.md lists the other files that a new kind of layer needs.
 #pragma once
@@ -12,25 +12,25 @@ namespace muster {
 
 // A function that an op applies to its result in the same pass.
 enum class Activation { kNone, kRelu, kRelu6 };
-// "relu"; "" for kNone.
+// Returns "relu", for example, and "" for kNone.
 const char* Name(Activation activation);
 
-// What may be done with a kind of layer. The defaults fit a layer whose backward only needs the
-// gradient of its output and the state left by forward; see worker/backend/op.h.
+// The optimizations that a kind of layer allows. The defaults fit a layer whose backward needs only
+// the gradient of its output and the state left by forward; see worker/backend/op.h.
 struct LayerTraits {
   bool is_loss = false;
-  // The output is the input, always or only in inference, so the layer needs no op there.
+  // The output is the input, either always or only in inference, so the layer needs no op then.
   bool moves_nothing = false, moves_nothing_in_inference = false;
-  // There is no backward: the gradient of the output is also that of each input.
+  // The layer needs no backward: the gradient of the output is also the gradient of each input.
   bool passes_gradient_on = false;
 
   // This activation may be fused into a preceding layer.
   Activation activation = Activation::kNone;
-  // kRelu: the layer that writes the gradient of the output then applies the relu's derivative.
-  // kEverything: any activation, whose derivative the op applies itself, and a sum with another
-  // tensor.
+  // What can be fused into this layer. kRelu: a relu; the layer that writes the gradient of the
+  // output then applies the relu's derivative. kEverything: any activation, whose derivative the op
+  // applies itself, and a sum with another tensor.
   enum class Fuses { kNothing, kRelu, kEverything } fuses = Fuses::kNothing;
-  // Backward can multiply by the derivative of a relu before the layer.
+  // Backward can also multiply by the derivative of a relu that precedes the layer.
   bool applies_relu_before = false;
 
   // Whether forward may write its output over its input, and whether positive elements then stay
@@ -38,11 +38,12 @@ struct LayerTraits {
   bool output_in_place = false, keeps_signs = false;
   // Backward may write the gradient of the input over that of the output.
   bool gradient_in_place = false;
-  // What backward reads; kAfterRelu: only if it applies the derivative of a preceding relu.
+  // When backward reads its input or output. kAfterRelu: only if it applies the derivative of a
+  // preceding relu.
   enum class Reads { kNever, kAfterRelu, kAlways };
   Reads backward_reads_input = Reads::kNever, backward_reads_output = Reads::kNever;
-  // The output is a separate tensor that is kept until backward in all networks. It counts towards
-  // the minimum memory of a job.
+  // In every network, the output is a separate tensor that is kept until backward. It counts
+  // towards the minimum memory of a job.
   bool keeps_output = false;
 };
 
@@ -51,13 +52,14 @@ struct Pads {
   int64_t top = 0, bottom = 0, left = 0, right = 0;
 };
 
-// Each spec has traits(), unless they are the default, and numbers(), if it has any: the part that
-// workers and server compare. An elementwise function has kOnnxOperator, which computes it.
+// Each spec has traits() unless the defaults apply, and numbers() if it has settings, which workers
+// and server compare. The spec of an elementwise function has kOnnxOperator, the ONNX operator that
+// computes it.
 struct Conv2dSpec {
   int64_t filters, kernel_height, kernel_width, stride_height, stride_width;
   Pads pads;
   bool use_bias;
-  int64_t groups = 1;  // the filters of a group read only the channels of that group
+  int64_t groups = 1;  // the filters of a group read only that group's channels
 
   LayerTraits traits() const {
     return {.fuses = LayerTraits::Fuses::kRelu,
@@ -184,7 +186,7 @@ concept ElementwiseSpec = requires {
 };
 
 LayerTraits TraitsOf(const LayerSpec& spec);
-// "" if it has no numbers.
+// Returns "" if the layer has no numbers.
 std::string NumbersOf(const LayerSpec& spec);
 
 }  // namespace muster

@@ -1,6 +1,6 @@
-// The variables of a job: names, shapes, and positions in the one parameter buffer whose layout
-// server and workers share. The server needs no other knowledge of the model; jobs whose network
-// was not built by Muster have a layout, too.
+// The variables of a job: names, shapes, and positions in the parameter buffer, whose layout is the
+// same in the server and all workers. The server needs no other knowledge of the model. Jobs whose
+// network was not built by Muster have a layout too.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace muster {
 
-// config::Initializer as plain values, with the same numbers for the kinds.
+// config::Initializer as a plain struct; the kinds have the same numbers.
 struct Initializer {
   enum class Kind { kConstant = 1, kTruncatedNormal, kHe, kXavier };
   Kind kind = Kind::kConstant;
@@ -28,9 +28,10 @@ struct Variable {
     kBias,
     kScale,  // of a normalisation
     kShift,
-    // Not trained. In place of a slice's gradient a worker delivers the slice's statistic times its
-    // share of the batch's samples, so that the tree sum is the batch's statistic s. The server
-    // updates w ← w + statistic_momentum (s - w), without learning rate and weight decay.
+    // A running statistic, which is not trained. In place of a gradient, a worker delivers the
+    // slice's statistic multiplied by the slice's share of the batch's samples, so that the tree
+    // sum is the batch's statistic s. The server updates w ← w + statistic_momentum (s - w),
+    // without learning rate or weight decay.
     kStatistic,
   };
   std::string name;  // <layer>/weights, bias, scale, shift, running_mean or running_variance
@@ -48,23 +49,23 @@ struct Variable {
   std::string ShapeString() const;  // [64,5,5,3]
 };
 
-// Immutable. The variables lie in one buffer in the order of the forward pass.
+// Immutable. The variables are stored in one buffer, in the order of the forward pass.
 class VariableLayout {
  public:
   // Every variable begins at a multiple of this many floats (64 bytes).
   static constexpr size_t kAlignFloats = 16;
 
   VariableLayout() = default;
-  // `description`: a line per layer with everything that workers and server must agree on.
+  // `description` has a line per layer with everything that workers and server must agree on.
   VariableLayout(std::vector<Variable> variables, std::vector<std::string> description);
 
   const std::vector<Variable>& variables() const { return variables_; }
   size_t arena_floats() const { return arena_floats_; }
-  int64_t parameter_count() const;  // trained variables only, without running statistics
+  int64_t parameter_count() const;  // counts only trained variables, not running statistics
   const std::vector<std::string>& description() const { return description_; }
   // XXH3-64 of the description.
   uint64_t hash() const { return hash_; }
-  // The variable that holds this float, or the padding after it.
+  // Returns the variable that contains the float at this offset, or that precedes this padding.
   const Variable& VariableAt(size_t at) const;
 
  private:

@@ -1,4 +1,4 @@
-// Waiting for file descriptors.
+// Waits for file descriptors.
 #pragma once
 
 #include <sys/epoll.h>
@@ -21,7 +21,7 @@ class Epoll {
   }
 
   int get() const { return fd_.get(); }
-  // The event returns `number`.
+  // Events of this descriptor carry `number`.
   void Add(int fd, uint64_t number = 0, uint32_t events = EPOLLIN) {
     Control(EPOLL_CTL_ADD, fd, number, events);
   }
@@ -42,12 +42,13 @@ class Epoll {
   UniqueFd fd_;
 };
 
-// Decides when to poll a socket although most news arrives through memory: after a sleep, and
+// Decides when to poll a socket although most messages arrive through memory: after a sleep, and
 // otherwise once per millisecond.
 class PollInterval {
  public:
   void DueNow() { due_ = true; }
-  // Whether to poll now. Afterwards false for a millisecond, unless DueNow is called.
+  // Returns whether to poll now. After returning true, returns false for a millisecond unless
+  // DueNow is called.
   bool Due() {
     const auto now = std::chrono::steady_clock::now();
     if (!due_ && now - last_ < std::chrono::milliseconds(1)) return false;

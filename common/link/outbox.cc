@@ -8,7 +8,7 @@ bool SendWindow::Fits(size_t bytes) const {
 
 bool SendWindow::Take(size_t bytes) {
   if (!Fits(bytes)) {
-    // A GiveBack after this sees `wanted_`; an earlier one is noticed by the second check.
+    // A GiveBack after this line sees `wanted_`. The second check notices an earlier one.
     wanted_ = true;
     if (!Fits(bytes)) return false;
   }

@@ -1,10 +1,11 @@
-// Messages that wait to be sent to one peer: control messages first, in order, then tensors by
-// urgency. The caller sets a tensor's urgency.
+// Holds the messages that wait to be sent to one peer: first control messages, in order, then
+// tensors by urgency. The caller sets a tensor's urgency.
 //
-// libzmq sends in the order in which it receives messages, so it is passed few tensors at a time
-// (SendWindow). The others wait here, where more urgent ones can still overtake them.
+// libzmq sends messages in the order in which it receives them, so it gets only a few tensors at a
+// time (SendWindow). The others wait here, where more urgent ones can still overtake them.
 //
-// Owned by one end of a connection. Threads: one; but any thread may report that a tensor was sent.
+// Owned by one end of a connection. One thread makes all calls, but any thread may report that a
+// tensor was sent.
 #pragma once
 
 #include <atomic>
@@ -19,21 +20,23 @@
 
 namespace muster {
 
-// Counts how much of one connection's tensors libzmq holds and has not sent yet. The rest waits
-// outside, where more urgent messages can still overtake it, such as a request to stop or a lower
-// layer's chunk. One thread takes; any thread gives back.
+// Limits how many tensors of one connection libzmq holds and has not sent yet. The rest wait
+// outside, where more urgent messages can still overtake them, such as a request to stop or a lower
+// layer's chunk. One thread calls Take; any thread may call GiveBack.
 class SendWindow : public std::enable_shared_from_this<SendWindow> {
  public:
-  // Enough to keep ZeroMQ's thread busy while the next message is passed on (bench/sync_bench).
+  // Enough to keep ZeroMQ's thread busy until it gets the next message (bench/sync_bench).
   static constexpr size_t kMessages = 3, kBytes = 6 << 20;
 
-  // `room` is called, in the thread that gives back, when there is room again after a failed Take.
+  // After a failed Take, `room` is called when there is room again, in the thread that calls
+  // GiveBack.
   explicit SendWindow(Release room) : room_(room) {}
 
-  // True: `bytes` fit and are now counted.
+  // Returns true if `bytes` fit, and counts them.
   bool Take(size_t bytes);
   void GiveBack(size_t bytes);
-  // Call the result after the taken `bytes` were sent: it calls `next`, then gives them back.
+  // Returns a callback to invoke when the taken `bytes` have been sent. It calls `next` and then
+  // gives them back.
   Release GivesBack(size_t bytes, Release next = {});
 
  private:
@@ -44,19 +47,20 @@ class SendWindow : public std::enable_shared_from_this<SendWindow> {
   std::atomic<bool> wanted_{false};
 };
 
-// Item: a message and a reference to its tensor.
+// Item is a message with a reference to its tensor.
 template <typename Item>
 class Outbox {
  public:
-  // `room` is called, from any thread, when waiting tensors may be sent: call Send.
+  // `room` is called from any thread when waiting tensors may be sent. The owner must then call
+  // Send.
   explicit Outbox(Release room) : window_(std::make_shared<SendWindow>(room)) {}
 
-  // `bytes`: the size of the message on the wire.
+  // `bytes` is the size of the message on the wire.
   void AddControl(size_t bytes, Item message) {
     control_.push_back({bytes, std::move(message)});
     control_bytes_ += bytes;
   }
-  // `bytes`: the size of the tensor on the wire.
+  // `bytes` is the size of the tensor on the wire.
   void AddTensor(const Urgency& urgency, size_t bytes, Item message) {
     tensors_.emplace(urgency, Waiting{bytes, std::move(message)});
   }
@@ -65,9 +69,9 @@ class Outbox {
   size_t tensors() const { return tensors_.size(); }       // waiting
   size_t control_bytes() const { return control_bytes_; }  // waiting
 
-  // Calls bool hand_over(Item&, Release sent) for everything that may go now. Call `sent` once,
-  // from any thread, when the tensor has left or is dropped. False: this item and all after it
-  // stay.
+  // Calls bool hand_over(Item&, Release sent) for each item that may be sent now. `sent` must be
+  // called once, from any thread, when the tensor has been sent or dropped. If hand_over returns
+  // false, this item and all later ones stay.
   template <typename HandOver>
   void Send(const HandOver& hand_over);
 

@@ -19,7 +19,7 @@
 namespace muster {
 namespace {
 
-// The error must not contain the text: it may be a token with one wrong digit.
+// The error must not contain the text, because it may be a token with one wrong digit.
 std::string CheckToken(std::string text, const std::string& source) {
   constexpr const char* kSpace = " \t\r\n";
   const size_t begin = text.find_first_not_of(kSpace);

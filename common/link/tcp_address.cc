@@ -29,7 +29,7 @@ constexpr std::string_view kScheme = "tcp://";
       endpoint);
 }
 
-// An endpoint other than tcp:// must be a name on this host.
+// Checks that an endpoint other than tcp:// is a name on this host.
 void CheckName(const std::string& endpoint) {
   for (const std::string_view scheme : {"ipc://", "local://@"}) {
     if (endpoint.starts_with(scheme) && endpoint.size() > scheme.size()) return;
@@ -123,8 +123,8 @@ bool ResolvedAddress::loopback() const {
 
 bool ResolvedAddress::of_this_host() const {
   if (loopback()) return true;
-  // The kernel uses a local destination address also as the source address. Unlike netlink, this
-  // check works in a sandbox; nothing is sent.
+  // If the destination address is local, the kernel also uses it as the source address. Unlike
+  // netlink, this check works in a sandbox. It sends nothing.
   const UniqueFd fd(::socket(storage_.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const auto* mine = reinterpret_cast<const sockaddr*>(&storage_);
   sockaddr_storage storage{};
@@ -165,7 +165,7 @@ UniqueFd ResolvedAddress::StartToConnect() const {
 ListenAddress ChooseListenAddress(const std::string& endpoint, const std::string& bind) {
   if (endpoint.empty() && bind.empty()) return {"tcp://127.0.0.1:*", "tcp://127.0.0.1:*"};
   if (!IsTcp(endpoint.empty() ? bind : endpoint)) {
-    // A name on this host is both.
+    // For local endpoints, the server and its workers use the same name.
     if (!endpoint.empty() && !bind.empty() && endpoint != bind) {
       throw Error(ExitCode::kUsage, "--bind {} and --endpoint {}: only tcp:// endpoints allow both",
                   bind, endpoint);
@@ -196,7 +196,7 @@ bool IsEncrypted(const config::Cluster& cluster, const std::string& endpoint) {
   if (cluster.has_encryption()) return cluster.encryption() == config::Cluster::CURVE;
   try {
     return !ResolvedAddress(TcpAddress::Parse(endpoint)).loopback();
-  } catch (const Error&) {  // no address here, so another host's
+  } catch (const Error&) {  // the name has no address here, so it belongs to another host
     return true;
   }
 }

@@ -1,5 +1,5 @@
-// tcp://HOST:PORT endpoints: their syntax, their meaning on this host, and whether a job's
-// connections to them are encrypted.
+// Endpoints of the form tcp://HOST:PORT: their syntax, what they mean on this host, and whether a
+// job's connections to them are encrypted.
 //
 // HOST is an IPv4 address, a name, an IPv6 address in brackets, or, for listening only, * for all
 // IPv4 addresses of this host. PORT is 1 … 65535, or, for listening only, * (or 0) for any free
@@ -29,12 +29,12 @@ struct TcpAddress {
 
 bool IsTcp(const std::string& endpoint);
 
-// Throws Error(kUsage) unless a worker can connect to `endpoint`: tcp://HOST:PORT with a host that
-// has an address, ipc://NAME or local://@NAME.
+// Throws Error(kUsage) unless a worker can connect to `endpoint`: tcp://HOST:PORT with a resolvable
+// host, ipc://NAME or local://@NAME.
 void CheckConnectable(const std::string& endpoint);
 
 // A socket address. A name resolves to its first IPv4 address, or to its first IPv6 address if it
-// has no IPv4 address. So server and workers agree whatever the resolver's order.
+// has no IPv4 address. So server and workers agree regardless of the resolver's order.
 class ResolvedAddress {
  public:
   // Throws Error(kUsage) at once if a name has no address.
@@ -44,11 +44,13 @@ class ResolvedAddress {
   bool loopback() const;
   // Whether this is one of this host's own addresses, so that a server there runs on this host.
   bool of_this_host() const;
-  // The numeric endpoint with the given port.
+  // Returns the numeric endpoint with the given port.
   std::string ToEndpoint() const;
-  // True if a process accepts connections there. Blocks, so use it for own addresses only.
+  // Whether a process accepts connections at this address. Blocks, so use it only for this host's
+  // addresses.
   bool Answers() const;
-  // A non-blocking socket that has started to connect; invalid if there is no route.
+  // Returns a non-blocking socket that has started to connect, or an invalid one if there is no
+  // route.
   UniqueFd StartToConnect() const;
 
  private:
@@ -59,23 +61,25 @@ class ResolvedAddress {
   uint16_t port_;
 };
 
-// Where a server listens, and where its workers connect.
+// The addresses at which a server listens and to which its workers connect.
 struct ListenAddress {
   std::string bind;
   std::string endpoint;
 };
 
-// Combines --endpoint and --bind, which may be empty. Without --bind the server listens where its
-// workers connect; without both, on any free port of the loopback interface. It only listens on all
-// interfaces if --bind requests it. Throws Error(kUsage).
+// Combines --endpoint and --bind, which may be empty. Without --bind, the server listens at the
+// address that its workers connect to. Without both, it listens on any free port of the loopback
+// interface. It listens on all interfaces only if --bind requests it. Throws Error(kUsage).
 ListenAddress ChooseListenAddress(const std::string& endpoint, const std::string& bind);
 
-// Whether a job's connections are encrypted, for a worker that connects to `endpoint`. Never if
-// they stay on this host (ipc://, local://). Otherwise as cluster.encryption says; if unset, for
-// all but the loopback interface. Names without an address here count as remote.
+// Whether a worker that connects to `endpoint` encrypts its connection. Connections that stay on
+// this host (ipc://, local://) are never encrypted. For others, cluster.encryption decides; if it
+// is unset, all are encrypted except those on the loopback interface. Names that cannot be resolved
+// here count as remote.
 bool IsEncrypted(const config::Cluster& cluster, const std::string& endpoint);
 
-// For a server: true if that holds for its listening address or for the workers' endpoint.
+// The same for a server: true if connections to its listening address or to the workers' endpoint
+// are encrypted.
 bool IsEncrypted(const config::Cluster& cluster, const ListenAddress& address);
 
 }  // namespace muster

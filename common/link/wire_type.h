@@ -29,9 +29,9 @@ inline void WidenPastCache(WireType type, std::span<const uint16_t> from, float*
   FromHalvesPastCache(ElementTypeOf(type), from, to);
 }
 
-// Rounds values in place to what they would become on the wire; FP32: no change. Sums of gradients
-// are also rounded here: each node of the slice tree is rounded once, so that the bits do not
-// depend on which part of the tree a worker adds.
+// Rounds values in place to the values that they would have on the wire; FP32: no change. Sums of
+// gradients are also rounded this way: each node of the slice tree is rounded once, so that the
+// bits do not depend on which part of the tree a worker adds.
 inline void RoundToWire(WireType type, std::span<float> values) {
   RoundTo(ElementTypeOf(type), values);
 }

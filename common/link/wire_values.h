@@ -17,7 +17,7 @@ Urgency UrgencyOf(const wire::GradientPart& part);
 TreeNode NodeOf(const wire::Subtree& subtree);
 wire::Subtree SubtreeOf(const TreeNode& node);
 std::vector<TreeNode> NodesOf(const google::protobuf::RepeatedPtrField<wire::Subtree>& subtrees);
-// Both ends compute it from the Welcome.
+// Both ends compute the layout from the Welcome message.
 GradientLayout GradientLayoutOf(const wire::Welcome& welcome);
 
 }  // namespace muster

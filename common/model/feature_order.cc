@@ -21,8 +21,8 @@ FeatureOrder Flattened(const Shape& shape, const FeatureOrder& channels) {
 }
 
 // Computes the order of a layer's output from those of its inputs; empty if another order would
-// change the layer's result. There is deliberately one overload per kind of layer, so that new
-// kinds are not forgotten.
+// change the layer's result. There is deliberately one overload per kind of layer, so that a new
+// kind cannot be forgotten.
 class OutputOrder {
  public:
   using Result = std::optional<FeatureOrder>;
@@ -53,12 +53,12 @@ class OutputOrder {
         inputs_, [this](const FeatureOrder* order) { return *order == First(); });
     return same ? Result(First()) : std::nullopt;
   }
-  // Neighbouring channels, and classes, are identified by their positions.
+  // These layers depend on the positions of channels: their neighbours, or their classes.
   Result operator()(const LrnSpec&) const { return OnlyNatural(); }
   Result operator()(const SoftmaxCrossEntropySpec&) const { return OnlyNatural(); }
   Result operator()(const MeanSquaredErrorSpec&) const { return OnlyNatural(); }
   Result operator()(const SigmoidCrossEntropySpec&) const { return OnlyNatural(); }
-  // Each channel is handled separately, or all in the same way.
+  // These layers handle each channel separately, or all channels in the same way.
   Result operator()(const ElementwiseSpec auto&) const { return First(); }
   Result operator()(const PoolSpec&) const { return First(); }
   Result operator()(const GlobalAvgPoolSpec&) const { return First(); }

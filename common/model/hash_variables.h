@@ -1,4 +1,4 @@
-// Identifies a set of weights by a hash.
+// Computes a hash that identifies a set of weights.
 #pragma once
 
 #include <cstdint>

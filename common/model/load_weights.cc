@@ -23,7 +23,7 @@ namespace muster {
 namespace {
 
 constexpr size_t kMostNamed = 10;
-constexpr const char* kCounter = ".num_batches_tracked";  // PyTorch's; not used here
+constexpr const char* kCounter = ".num_batches_tracked";  // PyTorch's counter; not used here
 
 std::string Renamed(const std::string& name, const TensorNames& names) {
   for (size_t length = name.size();; length = name.rfind('.', length - 1)) {
@@ -36,7 +36,7 @@ std::string Renamed(const std::string& name, const TensorNames& names) {
   }
 }
 
-// The file's tensors by our names.
+// Returns the file's tensors by our names.
 std::map<std::string, const StoredTensor*> ByOurNames(const SafetensorsReader& file,
                                                       const TensorNames& names) {
   std::map<std::string, const StoredTensor*> tensors;
@@ -61,7 +61,7 @@ std::string Why(const StoredTensor& stored, const TorchTensor& wanted) {
                      stored.ShapeString(), wanted.ShapeString());
 }
 
-// The first few texts, and the number of the others.
+// Joins the first few texts, followed by the number of the others.
 std::string FirstOf(std::vector<std::string> texts) {
   if (texts.size() > kMostNamed) {
     const auto more = static_cast<int64_t>(texts.size() - kMostNamed);
@@ -71,14 +71,14 @@ std::string FirstOf(std::vector<std::string> texts) {
   return Join(texts, "; ");
 }
 
-// `hint`: advice, or an explanation of all mismatches.
+// `hint` is advice, or an explanation that covers all mismatches.
 [[noreturn]] void Refuse(const std::string& path, const std::vector<std::string>& mismatches,
                          const char* hint) {
   throw Error(ExitCode::kData, "{}: does not fit the network{}: {}", path, hint,
               FirstOf(mismatches));
 }
 
-// A tensor of the file and its variable.
+// A tensor in the file and the variable that it belongs to.
 struct Fit {
   const StoredTensor* stored;
   const TorchTensor* variable;
@@ -185,7 +185,7 @@ namespace {
 
 constexpr const char* kWeightsHash = "weights_hash";
 
-// The hash of the variables in the network's layout. Empty if this version cannot compute it.
+// Hashes the variables in the network's layout. Empty if this version cannot compute the hash.
 std::optional<std::string> WeightsHashOf(const SafetensorsReader& file) {
   try {
     const auto config = ConfigOf(file.header().metadata, file.path());
@@ -194,7 +194,7 @@ std::optional<std::string> WeightsHashOf(const SafetensorsReader& file) {
     Arena weights(graph.arena_floats());
     (void)LoadWeights(file, graph, {}, weights.floats());
     return fmt::format("{:016x}", HashVariables(graph.layout(), weights.floats()));
-  } catch (const Error&) {  // from another version; or it does not fit, which its reader reports
+  } catch (const Error&) {  // from another version, or a mismatch that is reported elsewhere
     return std::nullopt;
   }
 }

@@ -1,4 +1,4 @@
-// Loads the variables of a network from a safetensors file in PyTorch's names and layouts, and
+// Loads the variables of a network from a safetensors file with PyTorch's names and layouts, and
 // checks the integrity of weight files.
 #pragma once
 
@@ -12,8 +12,9 @@
 
 namespace muster {
 
-// Maps the names of a file's tensors to ours. A key applies to itself and to names that begin with
-// it and a '.': "features.0" for "features.0.weight". The longest match wins. "" skips the tensor.
+// Maps the names of a file's tensors to ours. A key matches a name that is equal to it or begins
+// with it and a '.': "features.0" matches "features.0.weight". The longest match wins. Mapping to
+// "" skips the tensor.
 using TensorNames = std::map<std::string, std::string>;
 
 struct LoadOptions {
@@ -28,25 +29,25 @@ struct WeightsMatch {
   std::vector<std::string> skipped;  // a line for each mismatch; with skip_mismatched
 };
 
-// Ignores num_batches_tracked, which may be missing. Throws Error(kData) with every variable that
-// is missing, unknown, or of another shape or type, and also if nothing fits.
+// Ignores num_batches_tracked, which may be missing. Throws Error(kData) that lists every variable
+// that is missing, unknown, or of another shape or type. Also throws if no variable matches.
 WeightsMatch MatchWeights(const SafetensorsReader& file, const Graph& graph,
                           const LoadOptions& options);
-// The same, and copies the variables to `weights`, a buffer with the graph's layout.
+// The same, but also copies the variables to `weights`, a buffer with the graph's layout.
 WeightsMatch LoadWeights(const SafetensorsReader& file, const Graph& graph,
                          const LoadOptions& options, std::span<float> weights);
 
-// Throws Error(kData) if any of these variables has non-finite numbers, with their PyTorch names
-// and counts, followed by `advice` ("; …").
+// Throws Error(kData) if any of these variables has non-finite numbers. The message lists their
+// PyTorch names and counts, followed by `advice` ("; …").
 void RequireFinite(const std::string& file, const Graph& graph, const WeightsMatch& match,
                    std::span<const float> weights, const char* advice = "");
 
 // Reads the whole file and compares it with its metadata: contents_hash or, if that is missing, a
-// run's weights_hash. A file of another program has neither and passes. Throws Error(kData) with
-// the file, the expected and the actual hash.
+// run's weights_hash. A file from another program has neither and passes. Throws Error(kData) with
+// the file, the expected hash and the actual hash.
 void RequireWhole(const SafetensorsReader& file);
 
-// Describes the damage of the file at `path`; "" if it is intact.
+// Describes the damage to the file at `path`; "" if it is intact.
 std::string DamageOf(const std::string& path);
 
 }  // namespace muster

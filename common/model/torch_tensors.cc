@@ -53,7 +53,7 @@ TorchTensors::TorchTensors(const Graph& graph) {
   Add(graph, orders, /*dots=*/true);
   std::set<std::string> names(counters_.begin(), counters_.end());
   for (const TorchTensor& tensor : tensors_) names.insert(tensor.name());
-  // "a/b" and "a.b" are two layers.
+  // "a/b" and "a.b" are different layers whose names would be the same.
   if (names.size() < tensors_.size() + counters_.size()) Add(graph, orders, /*dots=*/false);
 }
 

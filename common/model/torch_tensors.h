@@ -1,5 +1,5 @@
-// The variables of a network as in PyTorch's state_dict of the same network: names, shapes and the
-// order of elements.
+// The variables of a network as they appear in the state_dict of the same network in PyTorch:
+// names, shapes and the order of elements.
 //
 //   layer            Muster                                  PyTorch
 //   conv2d           weights [out, height, width, in]        weight [out, in, height, width]
@@ -43,7 +43,7 @@ class TorchTensor {
   int variable() const { return variable_; }
   size_t count() const;
 
-  // Whether both have the elements in the same order.
+  // Whether Muster and PyTorch store the elements in the same order.
   bool is_same() const { return arrangement_.pixels == 1 && arrangement_.order.empty(); }
   // Copy all elements from one order to the other.
   void ToTorch(std::span<const float> ours, std::span<float> torch) const;

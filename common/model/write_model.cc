@@ -34,7 +34,7 @@ void WriteModel(const std::string& path, const Graph& graph, std::span<const flo
     const TorchTensor& tensor = *found->second;
     const Variable& variable = graph.variables()[static_cast<size_t>(tensor.variable())];
     const std::span<const float> ours = weights.subspan(variable.offset, variable.count);
-    if (tensor.is_same()) {  // the case for most of a large network
+    if (tensor.is_same()) {  // true for most of a large network
       writer.Write(std::as_bytes(ours));
       continue;
     }

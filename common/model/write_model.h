@@ -10,8 +10,9 @@
 
 namespace muster {
 
-// `weights`: a buffer with the graph's layout. Needs memory for one more tensor. Writes atomically;
-// throws Error(kFailure). With `variables` (indices into Graph::variables()) writes only these.
+// `weights` is a buffer with the graph's layout. Needs memory for one additional tensor. Writes the
+// file atomically. Throws Error(kFailure). With `variables` (indices into Graph::variables()),
+// writes only these variables.
 void WriteModel(const std::string& path, const Graph& graph, std::span<const float> weights,
                 int64_t updates, Metadata metadata, const std::vector<int>* variables = nullptr);
 

@@ -10,7 +10,7 @@ namespace muster {
 
 struct Assignment {
   int64_t from_step = 0;  // valid from this step until the next assignment
-  int64_t slices = 0;     // of a batch
+  int64_t slices = 0;     // number of slices of a batch
   // The subtrees whose gradients each rank pushes, from left to right. They cover each slice once.
   std::vector<std::vector<TreeNode>> nodes;
 
@@ -21,11 +21,11 @@ struct Assignment {
   bool operator==(const Assignment&) const = default;
 };
 
-// Nearly equal contiguous shares: rank r gets part r of the slices (EvenPart).
+// Returns nearly equal contiguous shares: rank r gets part r of the slices (EvenPart).
 Assignment AssignEvenly(int64_t slices, uint32_t ranks);
 
-// Contiguous shares of these sizes, which must add up to all slices. Each share is as few subtrees
-// as possible or, with `by_slice`, one subtree per slice.
+// Returns contiguous shares of the given sizes, which must add up to all slices. Each share
+// consists of as few subtrees as possible or, with `by_slice`, of one subtree per slice.
 std::vector<std::vector<TreeNode>> NeighbouringShares(const std::vector<int64_t>& sizes,
                                                       bool by_slice = false);
 

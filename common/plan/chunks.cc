@@ -8,12 +8,13 @@
 namespace muster {
 namespace {
 
-// A Welcome contains the end of each chunk, in one packet of the local link.
+// The limit exists because Welcome contains the end of each chunk and must fit into one packet of
+// the local link.
 constexpr size_t kMostChunks = 65536;
 
 constexpr size_t kAlignFloats = VariableLayout::kAlignFloats;
 
-// The floats of the buffer that belong to one layer.
+// The range of floats in the buffer that belongs to one layer.
 struct Block {
   int layer;
   size_t begin, end;

@@ -9,8 +9,8 @@
 
 namespace muster {
 
-// Floats [begin, end) of the parameter buffer, and the layers whose variables they hold. begin and
-// end are multiples of 16 floats, so that every chunk is 64-byte aligned.
+// The floats [begin, end) of the parameter buffer, and the layers whose variables they contain.
+// begin and end are multiples of 16 floats, so that every chunk is 64-byte aligned.
 struct Chunk {
   size_t begin = 0, end = 0;
   int first_layer = 0, last_layer = 0;
@@ -18,9 +18,9 @@ struct Chunk {
 };
 
 // Cuts the buffer in forward order into chunks of about `target_bytes`. Small layers share a chunk
-// until it is full; a larger layer is cut into nearly equal pieces. The first chunk is closed early
-// (at a quarter of the target), because backward completes it last and the next forward pass needs
-// it first. Throws Error(kUsage) if there would be more chunks than a message can number.
+// until it is full; a larger layer is cut into nearly equal pieces. The first chunk is closed at a
+// quarter of the target, because backward completes it last and the next forward pass needs it
+// first. Throws Error(kUsage) if there would be more chunks than a message can number.
 std::vector<Chunk> CutChunks(const VariableLayout& layout, size_t target_bytes);
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// Counts which classes are predicted for which labels.
+// Counts how often each class is predicted for each label.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ class ConfusionMatrix {
 
   const ConfusionCounts& counts() const { return counts_; }
 
-  // Comma-separated: a header "label,cat,dog,…,total" (a column per predicted class), a row per
-  // label with its total, and a row "total". Without a name for every class the header is
-  // "label,0,1,…".
+  // Returns the matrix as comma-separated values: a header "label,cat,dog,…,total" with a column
+  // per predicted class, a row per label with its total, and a row "total". If not every class has
+  // a name, the header is "label,0,1,…".
   std::string Csv(const std::vector<std::string>& class_names) const;
 
  private:

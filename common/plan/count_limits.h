@@ -8,10 +8,11 @@
 
 namespace muster {
 
-// The maximum number of blocks in a test set. The evaluating worker is stored for each.
+// The maximum number of blocks in a test set. The server stores a worker for each block.
 inline constexpr int64_t kMostTestBlocks = int64_t{1} << 20;
 
-// Describes what in this plan or test set is too large, and the setting to change; otherwise "".
+// Describes what is too large in this plan or test set, and which setting to change. Returns "" if
+// everything fits.
 std::string CountTrouble(const StepPlan& plan, int64_t test_samples, int64_t evaluation_batch);
 
 }  // namespace muster

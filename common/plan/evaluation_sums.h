@@ -1,6 +1,6 @@
-// How an evaluation is cut into blocks, and their sums. Blocks are added in order, whatever worker
-// computed them and whenever they arrived. So the bits of the result depend on the block size, but
-// not on the number of workers.
+// Divides an evaluation into blocks and adds their results. Blocks are added in order, regardless
+// of which worker computed them and when they arrived. So the bits of the result depend on the
+// block size but not on the number of workers.
 #pragma once
 
 #include <cstdint>
@@ -18,32 +18,32 @@ struct EvaluatedSamples {
   double loss = 0;  // sum over the samples
   int64_t correct = 0;
   int64_t correct_top5 = 0;  // the label is among the five largest logits
-  // For each sample, in the order of the set.
+  // The label and the prediction of each sample, in the order of the set. Empty if not requested.
   std::span<const uint32_t> labels = {}, predicted = {};
 };
 
 struct EvaluationScores {
   double loss = 0;      // mean
   double accuracy = 0;  // share of the samples; for values minus the loss (IsAccuracy)
-  // Empty for five classes or fewer, where it would always be 1.
+  // Empty for five classes or fewer, because it would always be 1.
   std::optional<double> top5_accuracy;
 };
 
 class EvaluationSums {
  public:
-  // `classes`: the number of logits; 1: the network predicts values. `predictions`: blocks contain
-  // each sample's label and prediction, for the confusion matrix.
+  // `classes` is the number of logits; 1 means that the network predicts values. `predictions`:
+  // blocks contain each sample's label and prediction, for the confusion matrix.
   EvaluationSums(int64_t samples, int64_t block_size, int64_t classes, bool predictions);
 
   int64_t blocks() const { return static_cast<int64_t>(results_.size()); }
   int64_t done() const { return done_; }
   bool Complete() const { return done_ == blocks(); }
   bool Has(int64_t block) const { return results_[static_cast<size_t>(block)].present; }
-  // The samples of the set in a block.
+  // Returns the range of samples in a block.
   Range SamplesOf(int64_t block) const;
 
-  // kHere: a duplicate. kUnexpected: there is no such block, its size is wrong, or its counts or
-  // classes are impossible.
+  // kHere: the block is a duplicate. kUnexpected: there is no such block, its size is wrong, or its
+  // counts or classes are impossible.
   enum class Added { kNew, kHere, kUnexpected };
   Added Add(int64_t block, const EvaluatedSamples& result);
 

@@ -1,5 +1,6 @@
-// The position of a gradient in a worker's gradient memory. The memory is a sequence of gradient
-// buffers, each of which holds the gradient of one subtree at a time, as assigned by an order.
+// Computes the position of a gradient in a worker's gradient memory. The memory is a sequence of
+// gradient buffers. Each buffer holds the gradient of one subtree at a time, as assigned by an
+// order.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +12,8 @@
 
 namespace muster {
 
-// The distance in floats between buffers that processes on one host share. Buffers share no pages,
-// so that a GPU driver can lock the pages of each.
+// The distance in floats between shared buffers. No two buffers have a page in common, so that a
+// GPU driver can lock the pages of each buffer.
 constexpr size_t SharedArenaFloats(size_t arena_floats) {
   constexpr size_t kPageFloats = kMostPage / sizeof(float);
   return (arena_floats + kPageFloats - 1) / kPageFloats * kPageFloats;
@@ -21,8 +22,9 @@ constexpr size_t SharedArenaFloats(size_t arena_floats) {
 class GradientLayout {
  public:
   GradientLayout() = default;
-  // `chunk_end`: the ends of the chunks of a buffer, ascending; the first one begins at 0. `used`:
-  // how many buffers every step uses; the others, for repeated work, take memory when written.
+  // `chunk_end` has the ends of the chunks of a buffer in ascending order; the first chunk begins
+  // at 0. `used` is the number of buffers that every step uses. The others are for repeated work
+  // and occupy memory only when written.
   GradientLayout(std::vector<uint64_t> chunk_end, size_t arenas, size_t used)
       : chunk_end_(std::move(chunk_end)), arenas_(arenas), used_(used) {}
 
@@ -30,13 +32,14 @@ class GradientLayout {
     size_t begin = 0, count = 0;
     friend bool operator==(const Span&, const Span&) = default;
   };
-  // The floats of one buffer in the memory.
+  // The floats of one buffer, as a range of the memory.
   Span Arena(size_t arena) const {
     return {arena * SharedArenaFloats(arena_floats()), arena_floats()};
   }
-  // The floats of a chunk within a buffer; empty if there is no such chunk.
+  // The floats of a chunk, as a range of a buffer. Empty if there is no such chunk.
   std::optional<Span> Chunk(uint32_t chunk) const;
-  // The floats of a chunk in the memory; empty if there is no such chunk or buffer.
+  // The floats of a chunk in one buffer, as a range of the memory. Empty if there is no such chunk
+  // or buffer.
   std::optional<Span> Chunk(uint32_t chunk, uint32_t arena) const;
 
   size_t arena_floats() const { return chunk_end_.empty() ? 0 : chunk_end_.back(); }

@@ -1,4 +1,4 @@
-// Rows of a table of the memory that a job's processes use.
+// Rows of the table that shows the memory use of a job's processes.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@ namespace muster {
 // A piece of memory of one process.
 struct MemoryRow {
   enum class Holder {
-    kProcess,  // the process's own
-    kServer,   // the server's, mapped by this process; counted at the server
+    kProcess,  // private to the process
+    kServer,   // owned by the server and mapped by this process; counted only for the server
     kHost,     // one copy for all processes of the host: a file in the page cache
-    kCard,     // on the process's GPU, not in host memory
+    kCard,     // on the process's GPU, not in the host's memory
   };
   std::string what;
   double bytes = 0;
   Holder holder = Holder::kProcess;
 };
 
-// The sums of host memory and of GPU memory.
+// Return the sums of host memory and of GPU memory, in bytes.
 double SumOf(const std::vector<MemoryRow>& rows);
 double SumOfCard(const std::vector<MemoryRow>& rows);
 

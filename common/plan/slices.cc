@@ -43,7 +43,7 @@ std::vector<TreeNode> Decompose(Range range, int64_t slices) {
   std::vector<TreeNode> nodes;
   for (int64_t at = range.begin; at < range.end;) {
     TreeNode node{0, static_cast<uint32_t>(at)};
-    // Climb while the parent begins here and does not exceed the range.
+    // Move up while the parent begins at the same slice and does not exceed the range.
     while (node.level < top && node.index % 2 == 0) {
       const TreeNode parent{node.level + 1, node.index / 2};
       if (Covers(parent, slices).end > range.end) break;

@@ -1,6 +1,6 @@
-// How a batch is cut into slices, and the order in which their gradients are added: one fixed
-// binary tree over the slice index, whichever worker computed a slice. So the bits of the sum
-// depend only on the number of slices.
+// Divides a batch into slices and defines the order in which their gradients are added: a fixed
+// binary tree over the slice index. The order does not depend on which worker computed a slice, so
+// the bits of the sum depend only on the number of slices.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace muster {
 
-// [begin, end)
+// The half-open range [begin, end).
 struct Range {
   int64_t begin = 0, end = 0;
   int64_t size() const { return end - begin; }
@@ -16,8 +16,9 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// Part `index` of `parts` nearly equal contiguous parts of [0, n): floor(n i / parts) … floor(n (i
-// + 1) / parts). Used for the samples of a slice and for the slices of a worker.
+// Returns part `index` of `parts` nearly equal contiguous parts of [0, n): floor(n i / parts) …
+// floor(n (i + 1) / parts) for i = index. Used for the samples of a slice and for the slices of a
+// worker.
 Range EvenPart(int64_t n, int64_t parts, int64_t index);
 
 // A node of the tree covers the slices [index << level, min((index + 1) << level, slices)). Its
@@ -31,11 +32,12 @@ struct TreeNode {
 Range Covers(const TreeNode& node, int64_t slices);
 TreeNode Root(int64_t slices);
 
-// The slices that these nodes cover; adjacent slices form one range. `nodes`: disjoint, in order.
+// Returns the slices that these nodes cover; adjacent slices form one range. `nodes` must be
+// disjoint and in order.
 std::vector<Range> CoveredBy(const std::vector<TreeNode>& nodes, int64_t slices);
 
-// The fewest nodes that together cover exactly `range`, from left to right. A worker with these
-// slices pushes one gradient per node.
+// Returns the smallest set of nodes that together cover exactly `range`, from left to right. A
+// worker with these slices pushes one gradient per node.
 std::vector<TreeNode> Decompose(Range range, int64_t slices);
 
 }  // namespace muster

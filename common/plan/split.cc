@@ -18,10 +18,10 @@ std::vector<int64_t> EvenSizes(int64_t pieces, size_t parts) {
   return sizes;
 }
 
-// Greedy: gives each piece to the worker that would finish it first. This is optimal: in a division
-// with a shorter maximum, the slowest worker here would have fewer pieces and another worker more.
-// But when the slowest worker got its last piece, no other worker could have finished one more
-// piece sooner.
+// Greedily gives each piece to the worker that would finish it first. This is optimal: in a
+// division with a shorter maximum, the slowest worker would have fewer pieces and some other worker
+// more. But when the slowest worker got its last piece, no other worker could have finished one
+// more piece sooner.
 std::vector<int64_t> SplitByTime(int64_t pieces, std::span<const double> times, int64_t least) {
   const auto parts = static_cast<int64_t>(times.size());
   MUSTER_CHECK(parts > 0 && pieces >= 0 && least >= 0);

@@ -1,4 +1,4 @@
-// The assignment of samples to steps: a pure function of the data set's size and the config, so
+// Assigns samples to steps. The assignment depends only on the data set's size and the config, so
 // that server, prefetch threads and restarted workers agree without communication.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace muster {
 
-// One global batch: `samples` positions [first, first + samples) in the shuffled order of `epoch`.
+// One global batch: the positions [first, first + samples) in the shuffled order of `epoch`.
 struct Batch {
   int64_t step = 0;   // counted from 0
   int64_t epoch = 0;  // counted from 0
@@ -26,13 +26,14 @@ struct StepPlan {
   static constexpr int64_t kMostSamples = int64_t{1} << 33;  // of a data set
   static constexpr int64_t kMostSlices = 65536;
 
-  // Whether the values are valid and the samples of all steps can be counted. Check this first for
-  // a plan from another process.
+  // Whether the values are valid and the samples of all steps can be counted. Check this before
+  // using a plan from another process.
   bool IsSane() const;
   // Every epoch visits each sample once; its last batch has the remaining samples.
   int64_t StepsPerEpoch() const { return (train_samples + global_batch - 1) / global_batch; }
   Batch At(int64_t step) const;
-  // The positions in the epoch's order that belong to slice `slice` of this batch; may be empty.
+  // Returns the positions in the epoch's order that belong to slice `slice` of this batch. May be
+  // empty.
   Range Slice(const Batch& batch, int64_t slice) const;
 };
 

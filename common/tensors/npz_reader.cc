@@ -44,7 +44,7 @@ struct NpyHeader {
   std::vector<int64_t> shape;
 };
 
-// Empty if the text has another form.
+// Returns nothing if the text is not a valid header.
 std::optional<NpyHeader> ParseHeader(std::string_view text) {
   const auto after = [&](std::string_view key) {
     const size_t at = text.find(key);
@@ -82,7 +82,7 @@ std::optional<TensorType> TypeOf(const std::string& numpy_type) {
   return static_cast<TensorType>(found - kNumpyTypes.begin());
 }
 
-// What to do about an array of an unsupported type.
+// Returns advice for an array of an unsupported type.
 std::string Advice(const std::string& type, const std::string& name) {
   if (type.starts_with('>')) {
     return fmt::format("big-endian numbers: store {0}.astype({0}.dtype.newbyteorder(\"<\"))", name);
@@ -108,7 +108,8 @@ std::string NpzArray::Text() const {
   return fmt::format("{} [{}]", kLongNames[static_cast<size_t>(type)], Join(shape, ", "));
 }
 
-// The archive as minizip sees it. The callbacks return errors: no exception may cross minizip.
+// The archive as minizip sees it. The callbacks return errors, because exceptions must not pass
+// through minizip.
 class NpzReader::Archive {
  public:
   explicit Archive(const std::string& path)
@@ -128,7 +129,7 @@ class NpzReader::Archive {
         .zerror_file = [](void*, void*) { return 0; },
         .opaque = this};
     zip_.reset(unzOpen2_64("", &functions));
-    // Some versions of minizip open an archive without members, others do not.
+    // Some versions of minizip open an archive without members and others do not.
     unz_global_info64 all{};
     if (zip_) (void)unzGetGlobalInfo64(zip_.get(), &all);
     if (all.number_entry == 0) {
@@ -142,7 +143,7 @@ class NpzReader::Archive {
   const std::string& path() const { return path_; }
   const std::map<std::string, unz64_file_pos>& places() const { return places_; }
 
-  // Opens the array's member of the archive. Returns its size in bytes.
+  // Opens the archive member of the array. Returns its size in bytes.
   uint64_t Enter(const std::string& name) {
     const auto found = places_.find(name);
     if (found == places_.end()) {
@@ -183,11 +184,11 @@ class NpzReader::Archive {
     }
   }
 
-  // Call after the last byte was read.
+  // Closes the member and verifies its checksum. Call after the last byte has been read.
   void Leave(const std::string& name) {
     Require(unzCloseCurrentFile(zip_.get()) == UNZ_OK, name, "its checksum does not match");
   }
-  // Closes the member without checking it.
+  // Closes the member without verifying its checksum.
   void Abandon() { (void)unzCloseCurrentFile(zip_.get()); }
 
   [[noreturn]] void Fail(const std::string& name, const std::string& trouble) const {

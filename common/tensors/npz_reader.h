@@ -15,7 +15,7 @@
 
 namespace muster {
 
-// "<f4", as in a .npy header; "" for a type that NumPy lacks.
+// Returns the type as in a .npy header, such as "<f4", or "" for a type that NumPy lacks.
 const char* NumpyType(TensorType type);
 
 struct NpzArray {
@@ -28,9 +28,9 @@ struct NpzArray {
   std::string Text() const;  // "float32 [150, 4]"
 };
 
-// Use from one thread. Throws Error(kData) with the file and the array if the file is damaged or
-// truncated, or if an array is not a plain array of numbers. Allocates no more memory than the
-// file's size justifies.
+// Use from one thread. Throws Error(kData), naming the file and the array, if the file is damaged
+// or truncated, or if an array is not a plain array of numbers. Never allocates more memory than
+// the file's size justifies.
 class NpzReader {
  public:
   // Reads the archive's directory.
@@ -42,8 +42,8 @@ class NpzReader {
 
   // Reads the header of an array. Throws if there is no such array.
   NpzArray Describe(const std::string& name) const;
-  // Passes the bytes of a described array to `take`, in pieces of whole elements. Checks the
-  // archive's checksum before it returns.
+  // Passes the bytes of a described array to `take`, in pieces of whole elements. Verifies the
+  // archive's checksum before returning.
   void Read(const NpzArray& array,
             const std::function<void(std::span<const std::byte> piece)>& take) const;
 

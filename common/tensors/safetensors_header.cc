@@ -59,7 +59,7 @@ static_assert(std::endian::native == std::endian::little);
 constexpr size_t kLengthBytes = 8;
 constexpr const char* kMetadata = "__metadata__";
 
-// Throws errors about an invalid header, with the file's name.
+// Throws errors about an invalid header that include the file's name.
 class Complaint {
  public:
   explicit Complaint(const std::string& file) : file_(file) {}
@@ -79,10 +79,11 @@ class Complaint {
   const std::string& file_;
 };
 
-// Parses a tree, and refuses duplicate keys, of which nlohmann::json would silently keep the last.
+// Parses a JSON tree. Refuses duplicate keys, because nlohmann::json would silently keep the last
+// one.
 json ParseJson(std::string_view text, const Complaint& complaint) {
   constexpr int kMostNesting = 4;
-  std::vector<std::set<std::string>> names;  // of the open objects
+  std::vector<std::set<std::string>> names;  // keys of the open objects
   const auto look = [&](int depth, json::parse_event_t event, json& parsed) {
     if (depth > kMostNesting)
       complaint.Say("its header is nested more than {} levels deep", kMostNesting);
@@ -187,8 +188,8 @@ void ParseMetadata(const json& entry, SafetensorsHeader& header, const Complaint
   }
 }
 
-// The tensors are sorted by position. Each must begin where the previous one ends, and the last one
-// must end with the file.
+// Checks the positions of the tensors, which must be sorted. Each must begin where the previous one
+// ends, and the last one must end with the file.
 void CheckPlaces(const SafetensorsHeader& header, uint64_t file_bytes, const Complaint& complaint) {
   const uint64_t available = file_bytes - header.data_begin;
   const StoredTensor* before = nullptr;
@@ -305,7 +306,7 @@ SafetensorsHeader ParseSafetensorsHeader(const std::string& file, std::string_vi
       header.tensors.push_back(ParseTensor(name, entry, complaint));
     }
   }
-  // A tensor without elements may begin where another begins.
+  // A tensor without elements may begin at the same position as another one.
   std::ranges::sort(header.tensors, [](const StoredTensor& a, const StoredTensor& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });

@@ -1,6 +1,6 @@
-// The header of a safetensors file (https://huggingface.co/docs/safetensors). The file has eight
-// bytes with the length N of a JSON text, the text, and then the tensors, without gaps,
-// little-endian, the last index fastest:
+// The header of a safetensors file (https://huggingface.co/docs/safetensors). The file consists of
+// eight bytes with the length N of a JSON text, the text itself, and the tensors without gaps,
+// little-endian, with the last index fastest:
 //
 //   {"__metadata__": {"step": "100"}, "conv1.weight": {"dtype": "F32", "shape": [64, 3, 5, 5],
 //    "data_offsets": [0, 19200]}, ...}
@@ -15,7 +15,7 @@
 
 namespace muster {
 
-// The element types, by the format's names. All can be listed and copied as bytes; see
+// The element types, under the format's names. All can be listed and copied as bytes; see
 // SafetensorsReader for those that can be read as numbers.
 enum class TensorType {
   kBool,
@@ -50,30 +50,30 @@ struct StoredTensor {
 };
 
 struct SafetensorsHeader {
-  // Longer headers are refused, as by all readers of the format.
+  // Longer headers are refused, as other readers of the format do.
   static constexpr uint64_t kMostTextBytes = 100'000'000;
 
   std::vector<StoredTensor> tensors;  // in the order of their bytes
   std::map<std::string, std::string> metadata;
-  uint64_t data_begin = 0;  // where the first tensor begins in the file
+  uint64_t data_begin = 0;  // the position of the first tensor in the file
 
-  // Null if there is no tensor of this name.
+  // Returns null if there is no tensor with this name.
   const StoredTensor* Find(std::string_view name) const;
   uint64_t file_bytes() const { return data_begin + (tensors.empty() ? 0 : tensors.back().end); }
 };
 
-// Places the tensors, those with the largest elements first so that all are aligned, otherwise in
-// the given order. Names must be unique; sets `begin` and `end`. The first tensor begins at a
-// multiple of `alignment`, which must be a multiple of 8.
+// Places the tensors by setting their `begin` and `end`. Tensors with the largest elements come
+// first so that all are aligned; otherwise the given order is kept. Names must be unique. The first
+// tensor begins at a multiple of `alignment`, which must be a multiple of 8.
 SafetensorsHeader LayOutSafetensors(std::vector<StoredTensor> tensors,
                                     std::map<std::string, std::string> metadata,
                                     size_t alignment = 8);
 
-// The first data_begin bytes of the file.
+// Returns the first data_begin bytes of the file.
 std::string HeaderBytes(const SafetensorsHeader& header);
 
-// The length of the JSON text, from the first 8 bytes of a file of `file_bytes` bytes. Errors name
-// `file`. Throws Error(kData) if it cannot be a safetensors file.
+// Returns the length of the JSON text, given the first 8 bytes of a file of `file_bytes` bytes.
+// Throws Error(kData) if this cannot be a safetensors file. Errors name `file`.
 uint64_t SafetensorsTextBytes(const std::string& file, std::string_view first_bytes,
                               uint64_t file_bytes);
 

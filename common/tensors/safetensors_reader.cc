@@ -38,7 +38,7 @@ std::string DescribeDirectory(const std::string& path) {
   return text;
 }
 
-// torch.save writes a zip archive with a data.pkl; before version 1.6 it wrote a pickle.
+// torch.save writes a zip archive with a data.pkl. Before version 1.6, it wrote a pickle.
 bool IsTorch(std::string_view first) {
   if (first.starts_with("PK\3\4")) return first.find("data.pkl") != std::string_view::npos;
   return first.size() > 1 && first[0] == '\x80' && first[1] >= 2 && first[1] <= 5;
@@ -92,7 +92,8 @@ UniqueFd Open(const std::string& path) {
   return OpenPlainFile(path, "a safetensors file");
 }
 
-// The header's JSON follows its length.
+// Refuses a file of another format. In a safetensors file, the JSON text follows 8 bytes with its
+// length.
 void RefuseWrongFile(const std::string& path, std::string_view first) {
   if (first.size() > 8 && first[8] == '{') return;
   const std::string wrong = DescribeWrongFile(path, first);
@@ -193,7 +194,7 @@ namespace {
 
 constexpr uint64_t kReadBytes = 4 << 20;
 
-// The length makes the concatenation of texts unambiguous.
+// Prefixes a text with its length, which makes the concatenation of texts unambiguous.
 std::string WithLength(const std::string& text) { return fmt::format("{}:{}", text.size(), text); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Reads safetensors files, and recognises damaged files and those of other formats.
+// Reads safetensors files, and recognises damaged files and files of other formats.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,13 @@ inline constexpr size_t kWrongFileBytes = 4096;
 
 // Recognizes PyTorch pickles, NumPy archives, Git LFS pointers and directories. Returns what `path`
 // is and what to do, such as "is a PyTorch file (torch.save), expected a safetensors file. Convert
-// it: ..."; "" for any other file. `first`: up to kWrongFileBytes bytes from its beginning.
+// it: ..."; "" for any other file. `first` has up to kWrongFileBytes bytes from the beginning of
+// the file.
 std::string DescribeWrongFile(const std::string& path, std::string_view first);
 
 // Checks the header when it opens the file, and the length in each read. Files are not mapped, so
-// one that shrinks is an error. Throws Error(kData) with the file's name. Thread-safe.
+// if one shrinks, reading fails instead of crashing. Throws Error(kData) with the file's name.
+// Thread-safe.
 class SafetensorsReader {
  public:
   explicit SafetensorsReader(const std::string& path);
@@ -29,11 +31,12 @@ class SafetensorsReader {
   const std::string& path() const { return path_; }
   const SafetensorsHeader& header() const { return header_; }
 
-  // Reads a tensor of this file's header. `to` must have exactly its size.
+  // Reads a tensor that this file's header lists. `to` must have exactly its size.
   void ReadBytes(const StoredTensor& tensor, std::span<std::byte> to) const;
   // Accepts F32, BF16, F16 and F64 (rounded to the nearest float).
   void ReadFloats(const StoredTensor& tensor, std::span<float> to) const;
-  // Read a part, starting at a byte or element, because a tensor may be larger than memory.
+  // Read a part of a tensor, starting at byte or element `from`, because a tensor may be larger
+  // than memory.
   void ReadSomeBytes(const StoredTensor& tensor, uint64_t from, std::span<std::byte> to) const;
   void ReadSomeFloats(const StoredTensor& tensor, uint64_t from, std::span<float> to) const;
   // Accepts I64.
@@ -49,17 +52,17 @@ class SafetensorsReader {
   SafetensorsHeader header_;
 };
 
-// The metadata key; its value has 16 hexadecimal digits.
+// The metadata key of the contents hash. Its value has 16 hexadecimal digits.
 inline constexpr const char* kContentsHash = "contents_hash";
 
 // XXH3-64 of each tensor's bytes, by its name.
 using TensorHashes = std::map<std::string, uint64_t>;
 
-// Hashes the metadata except the hash itself, and the tensors: names, types, shapes and bytes.
-// Positions in the file do not matter, so another program may rewrite the file.
+// Hashes the metadata (except this hash) and the tensors: names, types, shapes and bytes. Positions
+// in the file do not matter, so another program may rewrite the file.
 std::string ContentsHash(const SafetensorsHeader& header, const TensorHashes& tensors);
 
-// Reads the whole file.
+// Computes the same hash from the whole file.
 std::string ContentsHashOf(const SafetensorsReader& file);
 
 }  // namespace muster

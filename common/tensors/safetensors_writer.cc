@@ -8,7 +8,7 @@ namespace muster {
 
 namespace {
 
-// The hash is only known at the end; zeros reserve its space.
+// The hash is not known until the end, so zeros reserve space for it.
 SafetensorsHeader WithRoomForHash(const SafetensorsHeader& header) {
   auto metadata = header.metadata;
   metadata[kContentsHash] = std::string(16, '0');
@@ -24,7 +24,7 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, const SafetensorsH
   PassWritten();
 }
 
-// Advances past complete tensors. Those without elements are complete at once.
+// Advances past complete tensors. Tensors without elements are complete at once.
 void SafetensorsWriter::PassWritten() {
   while (next_ < header_.tensors.size() && next_written_ == header_.tensors[next_].bytes()) {
     hashes_[header_.tensors[next_].name] = next_hash_.value();

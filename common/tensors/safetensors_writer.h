@@ -12,9 +12,9 @@
 
 namespace muster {
 
-// Writes the tensors in the order of the header and in pieces, so that no tensor must be in memory
-// as a whole. Adds the contents_hash to the metadata. Throws Error(kFailure) like AtomicFile;
-// without Commit nothing is left behind.
+// Writes the tensors in the order of the header and in pieces, so that no tensor has to be in
+// memory as a whole. Adds the contents_hash to the metadata. Throws Error(kFailure) like
+// AtomicFile. Without Commit, no file is left behind.
 class SafetensorsWriter {
  public:
   // Lays out the tensors again, allocates the whole file on disk and writes the header.
@@ -34,7 +34,7 @@ class SafetensorsWriter {
   size_t next_ = 0;            // the current tensor
   uint64_t next_written_ = 0;  // bytes of the current tensor
   RunningHash next_hash_;
-  TensorHashes hashes_;  // of the previous tensors
+  TensorHashes hashes_;  // hashes of the completed tensors
 };
 
 }  // namespace muster

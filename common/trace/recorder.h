@@ -1,4 +1,4 @@
-// The memory behind trace.h: one buffer per thread, kept until the session writes them.
+// Stores the events of trace.h in one buffer per thread until the session writes them.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,8 @@
 
 namespace muster::trace {
 
-// Written by one thread at a time without a lock. Read after that thread has ended, or by itself.
+// Written by one thread at a time without a lock. Read only after that thread has ended, or by the
+// thread itself.
 struct ThreadBuffer {
   ThreadBuffer(std::string thread, size_t events) : name(std::move(thread)), events(events) {}
 
@@ -28,7 +29,7 @@ class Recorder {
  public:
   static Recorder& Get();  // never destroyed: threads may outlive main
 
-  // Traces the steps [first, end) in new buffers of `capacity` events.
+  // Starts to record the steps [first, end) in new buffers of `capacity` events.
   void Start(int64_t first, int64_t end, size_t capacity);
   // Ends recording and returns the buffers.
   std::vector<std::shared_ptr<ThreadBuffer>> Stop();

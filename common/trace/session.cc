@@ -49,7 +49,7 @@ class PartWriter {
   }
 
   void Thread(size_t index, const ThreadBuffer& buffer) {
-    // Perfetto takes the thread with its process's number for the main thread.
+    // Perfetto treats the thread with the number of its process as the main thread.
     const int number =
         index == 0 ? options_.number : 1000 * options_.number + static_cast<int>(index);
     Metadata(number, "thread_name", "name", Quoted(buffer.name));

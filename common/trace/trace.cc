@@ -12,7 +12,7 @@
 namespace muster::trace {
 namespace {
 
-// A thread's buffer; released when the thread ends.
+// Holds a thread's buffer and releases it when the thread ends.
 class Handle {
  public:
   ~Handle() { Reset(nullptr); }
@@ -59,7 +59,8 @@ Event* Begin(const char* kind, std::string_view name, const Tags& tags) {
 }  // namespace internal
 
 void NameThread(const std::string& name) {
-  // For top, perf and debuggers (15 characters). The main thread keeps the program's name.
+  // Set the name shown by top, perf and debuggers (15 characters). The main thread keeps the
+  // program's name.
   if (::gettid() != ::getpid())
     (void)::pthread_setname_np(::pthread_self(), name.substr(0, 15).c_str());
   this_thread.Reset(nullptr);
@@ -106,7 +107,7 @@ std::shared_ptr<ThreadBuffer> Recorder::Acquire(const std::string& thread) {
       buffer.step = -1;
       return buffers_[i];
     }
-    name = thread + " (" + std::to_string(++same) + ")";  // created after the first: found later
+    name = thread + " (" + std::to_string(++same) + ")";  // its index is higher
   }
   return buffers_.emplace_back(std::make_shared<ThreadBuffer>(name, capacity_));
 }

@@ -26,7 +26,7 @@ class CombinedServerLink : public ServerLink {
   bool Pending() override { return links_[0]->Pending() || SecondPending(); }
   bool may_spin() const override { return links_[0]->may_spin(); }
   bool PrepareToSleep() override {
-    second_.DueNow();  // its input may wake us
+    second_.DueNow();  // input of this link may end the sleep
     return links_[0]->PrepareToSleep() && links_[1]->PrepareToSleep();
   }
 
@@ -49,7 +49,8 @@ class CombinedServerLink : public ServerLink {
   }
 
  private:
-  // Polling ZeroMQ costs system calls, so poll less often while local messages keep us awake.
+  // Polling ZeroMQ costs system calls, so it is polled less often while local messages keep this
+  // thread awake.
   bool SecondPending() {
     if (links_[0]->may_spin() && !second_.Due()) return false;
     if (!links_[1]->Pending()) return false;

@@ -7,7 +7,7 @@
 
 namespace muster {
 
-// Input of `first` is read first. The endpoint is that of `second`, which workers connect to.
+// Reads input of `first` first. endpoint() returns that of `second`, to which workers connect.
 std::unique_ptr<ServerLink> Combine(std::unique_ptr<ServerLink> first,
                                     std::unique_ptr<ServerLink> second);
 

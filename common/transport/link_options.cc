@@ -9,7 +9,7 @@
 namespace muster {
 namespace {
 
-// Limits what a peer can make the server hold, besides the one gradient that it accepts, to
+// Limits the memory that a peer can occupy in the server, besides the one accepted gradient, to
 //   64 MiB + 16 messages
 // even if every message has the maximum size. Further messages wait at the sender.
 int ReceiveWindow(size_t max_message_bytes) {
@@ -17,9 +17,9 @@ int ReceiveWindow(size_t max_message_bytes) {
   return static_cast<int>((64 << 20) / max_message_bytes + kFewest);
 }
 
-// Over the local link a worker gets a notice for each chunk of two versions of the weights and of
-// their averages, besides orders and heartbeats. A worker with more waiting bytes has not read for
-// a long time; usually its silence was detected before.
+// Over the local link, a worker gets orders, heartbeats, and a notice for each chunk of two
+// versions of the weights and of their averages. A worker with more waiting bytes has not read for
+// a long time; usually its silence has been detected before.
 size_t MostWaitingBytes(size_t chunks) {
   constexpr size_t kNotices = 4, kNoticeBytes = 128, kOtherBytes = 16 << 20;
   return kOtherBytes + kNotices * chunks * kNoticeBytes;
@@ -37,7 +37,8 @@ LinkOptions LinkOptionsFor(const config::Config& config, const VariableLayout& l
   options.max_server_message_bytes =
       std::max(largest, std::min(layout.arena_floats() * sizeof(float), 2 * kMostChunk)) +
       kMostHeader;
-  // All parts of one gradient may be in flight: at most two subtrees per level of the slice tree.
+  // All parts of one gradient may be in flight, with at most two subtrees per level of the slice
+  // tree.
   options.max_queued_messages = static_cast<int>(chunks.size()) * 64 + 1000;
   options.max_waiting_bytes = MostWaitingBytes(chunks.size());
   options.max_received_messages = ReceiveWindow(options.max_message_bytes);

@@ -1,4 +1,4 @@
-// The link options that follow from a config, for both ends.
+// Derives the link options of both ends from a config.
 #pragma once
 
 #include "common/graph/variable_layout.h"

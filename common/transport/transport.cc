@@ -20,7 +20,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// Retries until the server appears.
+// Connects to the local link. Retries until the server appears.
 std::unique_ptr<ClientLink> AwaitLocal(const std::string& endpoint,
                                        std::chrono::duration<double> patience,
                                        const LinkOptions& options) {
@@ -35,7 +35,7 @@ std::unique_ptr<ClientLink> AwaitLocal(const std::string& endpoint,
   }
 }
 
-// True if a server listens at an endpoint of this host.
+// Whether a server listens at an endpoint of this host.
 bool Answers(const std::string& endpoint) {
   if (IsTcp(endpoint)) return ResolvedAddress(TcpAddress::Parse(endpoint)).Answers();
   const std::string name = endpoint.substr(std::string_view("ipc://").size());
@@ -55,8 +55,8 @@ bool IsOnThisHost(const std::string& endpoint) {
          (IsTcp(endpoint) && ResolvedAddress(TcpAddress::Parse(endpoint)).of_this_host());
 }
 
-// The local link to the server at `endpoint`, whichever starts first. Null, with a log line, if the
-// server is reachable but its local link is not.
+// Returns the local link to the server at `endpoint`. Worker and server may start in any order.
+// Returns null, with a log line, if the server is reachable but its local link is not.
 std::unique_ptr<ClientLink> AwaitServerOfThisHost(const std::string& endpoint, uint64_t job,
                                                   std::chrono::duration<double> patience,
                                                   const LinkOptions& options) {
@@ -69,8 +69,9 @@ std::unique_ptr<ClientLink> AwaitServerOfThisHost(const std::string& endpoint, u
     } catch (const Error& error) {
       if (error.code() != ExitCode::kPeerFailed) throw;
       if (is_there) {
-        // The server's config usually rules out the local link; the worker's own config may differ.
-        // The name of the local link is derived from the token.
+        // Usually the server's config, which may differ from the worker's, rules out the local
+        // link. A wrong token also has this effect, because the name of the local link is derived
+        // from it.
         LogInfo(
             "falling back to ZeroMQ: the server shares no memory with this process. Its "
             "cluster.wire_dtype is not FP32, its cluster.transport is not AUTO, its token differs "
@@ -100,12 +101,12 @@ void CheckTransport(const std::string& endpoint, config::Cluster::Transport tran
       endpoint);
 }
 
-// Refuses a second server with the same token; workers would join the wrong job.
+// Refuses to start a second server with the same token, because workers could join the wrong job.
 void CheckAlone(const std::string& local_endpoint, const LinkOptions& options) {
   try {
     (void)ConnectLocal(local_endpoint, options);
   } catch (const Error&) {
-    return;  // no server, or another user's
+    return;  // there is no other server, or it belongs to another user
   }
   throw Error(ExitCode::kUsage,
               "another server on this host has the same token: every job needs its own token "

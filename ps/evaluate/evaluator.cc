@@ -1,6 +1,7 @@
 #include "ps/evaluate/evaluator.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace muster {
 
@@ -45,7 +46,7 @@ wire::Evaluate Evaluator::OrderOf(const Range& blocks) const {
   order.set_block_end(static_cast<uint32_t>(blocks.end));
   order.set_average(settings_.use_ema());
   order.set_predictions(settings_.confusion_matrix());
-  if (images_ > 0 && blocks.begin == 0 && blocks.end > 0) order.set_images(images_);
+  if (images_ > 0) order.set_images(images_);
   return order;
 }
 
@@ -87,8 +88,9 @@ std::vector<std::pair<uint32_t, wire::Evaluate>> Evaluator::GiveUnassigned(
 bool Evaluator::Add(uint32_t rank, const wire::EvaluatedBlock& block, Time now) {
   if (!evaluation_ || !evaluation_->Add(rank, block, now)) return false;
   for (const wire::SampleImage& image : block.image()) {
-    if (block.block() != 0 || seen_images_.size() >= images_) break;
-    seen_images_.push_back({.index = static_cast<int64_t>(seen_images_.size()),
+    const bool in_block = image.index() / settings_.batch() == block.block();
+    if (!in_block || seen_images_.size() >= images_) break;
+    seen_images_.push_back({.index = image.index(),
                             .height = image.height(),
                             .width = image.width(),
                             .channels = image.channels(),
@@ -97,6 +99,11 @@ bool Evaluator::Add(uint32_t rank, const wire::EvaluatedBlock& block, Time now) 
                             .predicted = image.predicted()});
   }
   return true;
+}
+
+std::vector<SampleImage> Evaluator::TakeImages() {
+  std::ranges::sort(seen_images_, {}, &SampleImage::index);
+  return std::exchange(seen_images_, {});
 }
 
 EvaluationResult Evaluator::Finish() {

@@ -79,8 +79,8 @@ class Evaluator {
 
   // Returns false if the block is invalid (Evaluation::Add) or no evaluation is running.
   bool Add(uint32_t rank, const wire::EvaluatedBlock& block, Time now);
-  // The sample images of the last evaluation.
-  std::vector<SampleImage> TakeImages() { return std::exchange(seen_images_, {}); }
+  // The sample images of the last evaluation, in the order of the set.
+  std::vector<SampleImage> TakeImages();
   // Ends a complete evaluation and returns its result.
   EvaluationResult Finish();
   // The confusion matrix of the last evaluation as CSV, or "" if not requested.

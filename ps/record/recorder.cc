@@ -155,7 +155,7 @@ Recorder::Missing Recorder::WriteAll() {
   if (board_.file() != nullptr) missing.lost = board_.file()->Missing();
   if (!missing.lost.empty()) {
     missing.lost +=
-        "; TensorBoard will not show them. To restore the most recent ones from metrics.jsonl, "
+        "; TensorBoard will not show these data. To restore the most recent from metrics.jsonl, "
         "continue the run with --resume";
   }
   return missing;

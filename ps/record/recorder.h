@@ -68,8 +68,8 @@ class Recorder {
   void WriteFile(const std::string& name, std::string text);
   Board& board() { return board_; }
 
-  // Writes the final summary and status. Returns the summary, completed with changes of members,
-  // restarts and write errors. Waits up to a minute until everything is written.
+  // Writes the final summary and status, and waits up to a minute until everything is written. Adds
+  // membership changes, restarts and write errors to the summary and returns it.
   events::Summary Finish(events::Summary summary, RunStatus status);
 
  private:

@@ -1,4 +1,5 @@
-// Restarts after a lost server: their arguments from the launcher and their lines in metrics.jsonl.
+// Records restarts of the server: the arguments that the launcher passes to the new server, and the
+// lines in metrics.jsonl.
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -99,8 +100,10 @@ ServerLoad LoadMeter::Measure() {
   ::getrusage(RUSAGE_SELF, &usage);
   const double wall = Now<std::chrono::steady_clock>();
   const double cpu = Seconds(usage.ru_utime) + Seconds(usage.ru_stime);
-  ServerLoad load{.resident_bytes = ResidentBytes().value_or(0),
-                  .peak_bytes = int64_t{1024} * usage.ru_maxrss};
+  const int64_t resident = ResidentBytes().value_or(0);
+  // The kernel updates its maximum late.
+  ServerLoad load{.resident_bytes = resident,
+                  .peak_bytes = std::max(resident, int64_t{1024} * usage.ru_maxrss)};
   if (wall_s_ > 0 && wall > wall_s_) load.cores = (cpu - cpu_s_) / (wall - wall_s_);
   wall_s_ = wall;
   cpu_s_ = cpu;

@@ -24,7 +24,7 @@ class Shares {
   Shares(bool measured, uint32_t seats)
       : measured_(measured), times_(seats), disturbed_until_(seats, -1) {}
 
-  // Divides evenly among the initial workers, starting with this step.
+  // Divides the slices evenly among the initial workers, starting with this step.
   void Begin(const StepPlan& plan, int64_t first_step, uint32_t workers);
   // The current share of each rank.
   const Assignment& assignment() const { return assignment_; }

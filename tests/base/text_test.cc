@@ -68,7 +68,8 @@ TEST(Shown, WhatIsTooLongIsCutBetweenCharacters) {
   EXPECT_TRUE(shown.ends_with(" more characters)")) << shown;
   EXPECT_EQ(Shown(shown, 1000), shown);
   EXPECT_EQ(Shown(text, 200'002), text);
-  const std::string euros = std::string(50, ' ').append("\u20ac\u20ac\u20ac\u20ac\u20ac\u20ac\u20ac");
+  const std::string euros =
+      std::string(50, ' ').append("\u20ac\u20ac\u20ac\u20ac\u20ac\u20ac\u20ac");
   for (size_t most = 60; most < 70; ++most) {
     const std::string cut = Shown(euros, most);
     EXPECT_EQ(Utf8Prefix(cut), cut.size()) << most;

@@ -58,7 +58,7 @@ TEST_F(BestWeights, OlderOnesAreNotTakenForTheBest) {
                          << lines.substr(last);
   const Outcome best = Muster({"inspect", Path("run0"), "--best"});
   EXPECT_EQ(best.exit_code, 3);
-  EXPECT_THAT(best.log, HasSubstr("the best evaluation of the run was at step 500"));
+  EXPECT_THAT(best.log, HasSubstr("best evaluation was at step 500"));
 }
 
 }  // namespace

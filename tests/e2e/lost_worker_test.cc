@@ -122,7 +122,7 @@ TEST_F(Lost, TooManyEndTheRun) {
   Kill(1, 20);
   EXPECT_EQ(job->Wait(30), Code(ExitCode::kProcessDied)) << job->Log();
   EXPECT_THAT(Unwrapped(job->Log()),
-              AllOf(HasSubstr("rank 1"), HasSubstr("more than 1 worker were lost"),
+              AllOf(HasSubstr("rank 1"), HasSubstr("lost more than 1 worker"),
                     HasSubstr("cluster.max_restarts"), HasSubstr("To resume from step")));
   EXPECT_TRUE(NothingLeft(5));
   EXPECT_EQ(Metrics("run").back()["reason"], "failed") << "the end was not requested";

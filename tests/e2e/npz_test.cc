@@ -166,7 +166,7 @@ TEST_F(Arrays, ValuesArePredictedAsLeastSquaresDo) {
       << R"({"step":500,"test_accuracy":null,"test_loss":0.01})"
       << "\n";
   EXPECT_THAT(Print({"inspect", Path("one"), "--best"}, ExitCode::kData),
-              HasSubstr("the best evaluation of the run was at step 500"));
+              HasSubstr("best evaluation was at step 500"));
 }
 
 TEST_F(Arrays, WhatNeedsClassesHasNoEffectOnValues) {

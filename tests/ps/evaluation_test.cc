@@ -122,6 +122,28 @@ TEST(EvaluatorTest, SuspectedBlocksAreGivenOneByOne) {
   EXPECT_THAT(give(), ::testing::ElementsAre(Given{2, 7}));
 }
 
+TEST(EvaluatorTest, ImagesAreInTheOrderOfTheSet) {
+  config::Evaluation settings;
+  settings.set_batch(4);
+  Evaluator evaluator(settings, 10, 3);
+  evaluator.Plan({}, 0, 12);
+  for (const wire::Evaluate& order : evaluator.Begin(7, wire::TEST, {0}, kNow)) {
+    EXPECT_EQ(order.images(), 3u);
+  }
+  const auto add = [&](uint32_t number, const std::vector<int64_t>& indexes) {
+    wire::EvaluatedBlock block = Block(number, 4, 1, 1, 2);
+    for (const int64_t index : indexes) block.add_image()->set_index(index);
+    EXPECT_TRUE(evaluator.Add(0, block, kNow));
+  };
+  add(2, {8});
+  add(0, {0, 7});  // the second one belongs to another block
+  add(1, {4, 5});  // one too many
+  std::vector<int64_t> indexes;
+  for (const SampleImage& image : evaluator.TakeImages()) indexes.push_back(image.index);
+  EXPECT_THAT(indexes, ::testing::ElementsAre(0, 4, 8));
+  EXPECT_THAT(evaluator.TakeImages(), ::testing::IsEmpty());
+}
+
 TEST(EvaluatorTest, ABlockOfTheOtherSetIsRefused) {
   config::Evaluation settings;
   settings.set_batch(4);

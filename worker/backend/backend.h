@@ -1,14 +1,13 @@
-// The interface of a device that runs a network for worker/nn: memory, copies, an order of work,
+// The interface of a device that runs a network for worker/nn: memory, copies, ordering of work,
 // and one op for each layer of the graph.
 //
-// All backends follow this contract; nn and trainer do not depend on other differences. A device
-// works asynchronously: all work is queued, and an Event shows when it is done. If the device is
-// the host, work is done immediately and nothing is copied (host_backend.h).
+// All backends follow this contract; nn and trainer rely on nothing else. A device works
+// asynchronously: all work is queued, and an Event shows when it is done. If the device is the
+// host, work is done immediately and nothing is copied (host_backend.h).
 //
-// Owner and thread: a backend, its ops, events and buffers are used by one thread, the one that
-// calls Enter. Failures: if the device's library does not support a shape, MakeOp throws
-// Error(kFailure); a later failure on the device is an Error from the next call that checks an
-// Event.
+// Threads: a backend and its ops, events and buffers are used only by the thread that calls Enter.
+// Failures: if the device's library does not support a shape, MakeOp throws Error(kFailure); a
+// later failure on the device is thrown as an Error by the next call that checks an Event.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +23,7 @@
 
 namespace muster {
 
-// Each queue works in order. Only Await orders work of different queues. kInput makes batches
+// Each queue runs its work in order. Only Await orders work across queues. kInput prepares batches
 // (image_op.h).
 enum class Queue { kCompute, kCopyIn, kCopyOut, kInput };
 
@@ -33,9 +32,9 @@ class Event {
  public:
   virtual ~Event() = default;
   // Whether everything queued before the last Record is done; true before the first Record. Throws
-  // the error of a failure on the device.
+  // an Error if the device has failed.
   virtual bool IsDone() = 0;
-  // Waits until IsDone(), at most `seconds`. Returns IsDone().
+  // Waits until IsDone(), but at most `seconds`. Returns IsDone().
   virtual bool Wait(double seconds) = 0;
 };
 
@@ -59,7 +58,8 @@ class NoGpu : public Error {
   using Error::Error;
 };
 
-// Host memory that is copied repeatedly, from or to the device. It must have separate pages.
+// Host memory that is copied repeatedly, from or to the device. It must not share pages with other
+// data.
 struct HostMemory {
   const char* what;  // "weights", for messages
   const void* begin;
@@ -67,31 +67,31 @@ struct HostMemory {
   bool read_only;  // mapped read-only in this process
 };
 
-// Keeps the memory registered with the device.
+// Keeps host memory registered with the device as long as this object exists.
 class HostRegistration {
  public:
   virtual ~HostRegistration() = default;
 };
 
-// Memory use of a device with separate memory, in bytes. All 0 if the device computes in host
-// memory.
+// Memory use of a device with separate memory, in bytes. All values are 0 if the device computes in
+// host memory.
 struct DeviceMemoryUse {
-  size_t held = 0;       // allocated by this process, including the backend's own
+  size_t held = 0;       // allocated by this process, including the backend's own memory
   size_t most = 0;       // the maximum of `held` so far
-  size_t available = 0;  // what it could still allocate
+  size_t available = 0;  // what this process could still allocate
 };
 
 class Backend {
  public:
   virtual ~Backend() = default;
-  // Called first whenever the tower starts to work: the calling thread is the compute thread.
+  // Called first whenever the tower starts to work. The calling thread is the compute thread.
   virtual void Enter() = 0;
   // The type of activations and their gradients. Variables and their gradients are always floats,
   // and so is everything on a device that computes in host memory.
   virtual ElementType activation_type() const = 0;
 
   // Memory. If the device computes in host memory, host addresses are device addresses, and nothing
-  // is copied. Otherwise the host never accesses device memory: worker/nn/device_view.h.
+  // is copied. Otherwise the host never accesses device memory (see worker/nn/device_view.h).
   virtual bool shares_host_memory() const = 0;
   // Throws Error(kFailure) with the requested and the available size.
   virtual std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) = 0;
@@ -100,45 +100,45 @@ class Backend {
   // this; copies work anyway.
   virtual std::unique_ptr<HostRegistration> Register(const HostMemory& memory) = 0;
   // Copies to the device on kCopyIn, and from it on kCopyOut. The host's memory must stay valid
-  // until done.
+  // until the copy is done.
   virtual void CopyIn(void* device, const void* host, size_t bytes) = 0;
   virtual void CopyOut(void* host, const void* device, size_t bytes) = 0;
 
-  // Order.
+  // Ordering.
   virtual std::unique_ptr<Event> MakeEvent() = 0;
-  // Sets the event to this queue's current end.
+  // Sets the event to the current end of the queue.
   virtual void Record(Queue queue, Event& event) = 0;
-  // Work queued here from now on waits for the event as last recorded.
+  // Makes all work added to the queue from now on wait for the event as last recorded.
   virtual void Await(Queue queue, Event& event) = 0;
-  // Waits until all queues are empty, before memory that they use is freed. Does not throw.
+  // Waits until all queues are empty. Called before memory that they use is freed. Does not throw.
   virtual void Drain() = 0;
 
   virtual std::unique_ptr<WeightLayouts> MakeWeightLayouts() = 0;
-  // For any layer except flatten (which moves nothing) and the loss.
+  // Makes the op of any layer except flatten (which moves no data) and the loss.
   virtual std::unique_ptr<Op> MakeOp(const Layer& layer, const OpOptions& options) = 0;
   virtual std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) = 0;
-  // If the device has several convolution algorithms, lists in one line which one each op made so
-  // far uses, because they differ in bits. Else empty.
+  // If the device has several convolution algorithms, which differ in bits, returns one line that
+  // lists the algorithm of each op made so far. Otherwise returns an empty string.
   virtual std::string Convolutions() const = 0;
-  // Null if batches are made on the host.
+  // Returns null if batches are prepared on the host.
   virtual std::unique_ptr<ImageOp> MakeImageOp(const ImageRecipe& recipe) = 0;
 
-  // The following work on kCompute.
+  // The following functions queue their work on kCompute.
   virtual void Zero(void* to, size_t bytes) = 0;
   // Converts images, which are floats on the host.
   virtual void ToActivations(void* to, const float* from, int64_t count) = 0;
-  // to = a + b, or a if b is null; zero where relu_output is given and not above zero. All are of
-  // activation_type(); `to` may be a or b.
+  // to = a + b, or a if b is null; zero where relu_output is given and not above zero. All arrays
+  // are of activation_type(); `to` may be a or b.
   virtual void AddGradients(void* to, const void* a, const void* b, const void* relu_output,
                             int64_t count) = 0;
-  // Gradients of variables, summed over slices. Each gradient and each sum is rounded as on the way
-  // to the server: RoundTo and AddRounded of common/base/element_type.h.
+  // Round and sum the gradients of variables over slices. Each gradient and each sum is rounded as
+  // for sending to the server (RoundTo and AddRounded in common/base/element_type.h).
   virtual void RoundSlice(ElementType wire, float* values, size_t count) = 0;
   virtual void AddSlices(ElementType wire, const float* a, const float* b, float* to,
                          size_t count) = 0;
 };
 
-// Drains at the end of a scope, even after an exception.
+// Drains the backend at the end of a scope, even after an exception.
 struct DrainAtExit {
   Backend& backend;
   ~DrainAtExit() { backend.Drain(); }

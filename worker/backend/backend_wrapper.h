@@ -1,4 +1,5 @@
-// Forwards everything to another backend: the base class of backends that measure or watch.
+// Forwards every call to another backend. The base class of backends that measure or monitor
+// another one.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// The base class of backends whose device is the host: no copies, and work is done when the call
-// returns. They add the ops.
+// The base class of backends whose device is the host: nothing is copied, and work is done when the
+// call returns. Derived classes add the ops.
 #pragma once
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// Makes batches on a device from stored images in its memory: the same as the Preprocessor on the
-// host (worker/data/preprocess.h), with the same random numbers.
+// Makes batches on a device from images stored in its memory. The batches equal those that the
+// Preprocessor makes on the host (worker/data/preprocess.h), with the same random numbers.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,10 @@
 
 namespace muster {
 
-// config.Preprocess and the shapes of the images.
+// The settings of config.Preprocess and the shapes of the images.
 struct ImageRecipe {
   Shape stored, crop;
-  // In training the choices of DrawAugmentation, otherwise CentreCrop.
+  // Whether to use the choices of DrawAugmentation (in training) or CentreCrop.
   bool augment = false;
   uint64_t seed = 0;
   int64_t padding = 0;
@@ -28,7 +28,7 @@ struct ImageArgs {
   const int64_t* sample_ids = nullptr;  // of the batch
   int64_t count = 0;                    // the number of samples in the batch
   int64_t epoch = 0;
-  void* batch = nullptr;  // written: [count, crop], of Backend::activation_type()
+  void* batch = nullptr;  // output: [count, crop], of Backend::activation_type()
   int32_t* batch_labels = nullptr;
   void* scratch = nullptr;  // scratch_bytes(count)
 };
@@ -37,7 +37,7 @@ class ImageOp {
  public:
   virtual ~ImageOp() = default;
   virtual size_t scratch_bytes(int64_t count) const = 0;
-  // Queued on Queue::kInput.
+  // Queues its work on Queue::kInput.
   virtual void Run(const ImageArgs& args) = 0;
 };
 

@@ -17,17 +17,17 @@ enum class Mode { kTraining, kInference };
 // Sums (not means) over the samples of one input. Copied bytewise from the device.
 struct LossSums {
   double loss = 0;
-  // Counts samples whose largest logit is the label's, without ties. A single logit is that of
-  // class 1, and that of class 0 is 0 (Layer::first_class).
+  // Counts samples whose largest logit is the label's, without ties. A single logit belongs to
+  // class 1; the logit of class 0 is then 0 (Layer::first_class).
   int64_t correct = 0;
   int64_t correct_top5 = 0;  // counts samples with fewer than five other logits ≥ the label's
 };
 
 // Copies of a tower's weights in other layouts: reordered or transformed. They do not depend on
 // batch size and mode, so all ops of a layer share them. Different towers never share them, because
-// equal version numbers name different weights there.
+// the same version number denotes different weights in each.
 //
-// Owner: the tower. Must outlive the ops that use it.
+// Owned by the tower. Must outlive the ops that use it.
 class WeightLayouts {
  public:
   virtual ~WeightLayouts() = default;
@@ -39,7 +39,7 @@ class WeightLayouts {
 
 // The parameters of an op.
 //
-// Which op multiplies a gradient by an activation's derivative: batch_norm and a separate relu6
+// Backward passes apply the derivatives of activations as follows. batch_norm and a separate relu6
 // apply their own. A relu has no backward, whether it is an op or part of conv2d, dense or add. Its
 // derivative (zero where its output is not above zero) is applied where the gradient of its output
 // is written: by the only op that reads it (input_is_relu), or by Backend::AddGradients.
@@ -50,22 +50,22 @@ struct OpOptions {
   Activation activation = Activation::kNone;
   // batch_norm: a second input is added to the normalized one, before the activation.
   bool fuse_add = false;
-  // False: nothing upstream is trained, so Backward writes no input gradient.
+  // False if nothing upstream is trained. Backward then writes no input gradient.
   bool input_gradient = true;
-  // The input is the output of a relu: Backward also multiplies by that relu's derivative. Only
-  // with LayerTraits::applies_relu_before.
+  // Whether the input is the output of a relu, by whose derivative Backward must also multiply.
+  // Only with LayerTraits::applies_relu_before.
   bool input_is_relu = false;
   // dropout: the key of its random numbers.
   uint64_t seed = 0;
   // The layer's index, which also identifies its copies in `layouts`.
   int layer = 0;
-  // From the same backend. Null: the op has its own copies, allocated by its constructor.
+  // Made by the same backend. If null, the op has its own copies, which its constructor allocates.
   WeightLayouts* layouts = nullptr;
 };
 
 // Addresses are in device memory. Tensors between layers, and their gradients, have
 // Backend::activation_type(); variables and their gradients are floats. The arguments, and what
-// their spans refer to, are only valid during the call: an op that runs later must copy them.
+// their spans refer to, are valid only during the call: an op that runs later must copy them.
 struct ForwardArgs {
   const void* input = nullptr;
   std::span<const void* const> inputs;  // add, concat, batch_norm with fuse_add: all inputs
@@ -81,20 +81,20 @@ struct ForwardArgs {
   int64_t epoch = 0;                    // dropout
 };
 
-// `weights` and `state` are as Forward left them. `input` and `output` only are if Backward reads
-// them (LayerTraits::backward_reads_input and _output; the output also for an op with fuse_add and
-// an activation); otherwise their contents are undefined. A following relu may have overwritten
-// dropout's output. Conv2d does not read its output, so the relu after it may have been fused into
-// it, and the dropout after that may have worked in place.
+// `weights` and `state` are as Forward left them. `input` and `output` are too if Backward reads
+// them (LayerTraits::backward_reads_input and _output; an op with fuse_add and an activation also
+// reads its output); otherwise their contents are undefined. A following relu may have overwritten
+// dropout's output. Conv2d does not read its output, so a following relu may have been fused into
+// it, and a dropout after that may have worked in place.
 struct BackwardArgs {
   const void* input = nullptr;
   const void* output = nullptr;
-  // Only written by batch_norm with fuse_add and an activation, see input_gradients.
+  // Written only by batch_norm with fuse_add and an activation (see input_gradients).
   const void* output_gradient = nullptr;
   // May be `output_gradient` with LayerTraits::gradient_in_place, but not with fuse_add.
   void* input_gradient = nullptr;
   // concat: one for each input, null if not needed. batch_norm with fuse_add and an activation: the
-  // gradients of the input and of the added one (may be `output_gradient`, or null).
+  // gradient of the input and that of the added input, which may be `output_gradient` or null.
   std::span<void* const> input_gradients;
   const float* weights = nullptr;
   const float* bias = nullptr;  // batch_norm
@@ -116,8 +116,8 @@ class Op {
   virtual size_t state_bytes() const = 0;
   virtual size_t scratch_bytes() const = 0;
   virtual void Forward(const ForwardArgs& args) = 0;
-  // Only after a Forward of the same op. Relu and add have none: the gradient of their output is
-  // also that of each input.
+  // Called only after a Forward of the same op. Relu and add have no Backward: the gradient of
+  // their output is also that of each input.
   virtual void Backward(const BackwardArgs& args) = 0;
 };
 
@@ -128,11 +128,12 @@ struct LossArgs {
   const void* logits = nullptr;  // [batch, outputs]
   // kNoLabel, or a class; for values (Layer::is_of_values) the bits of floats other than NaN.
   const int32_t* labels = nullptr;
-  void* state = nullptr;  // from Forward to Backward; LossOp::state_bytes()
+  void* state = nullptr;  // valid from Forward to Backward; LossOp::state_bytes()
   // The loss weight of each class. Null: all are 1.
   const float* class_weights = nullptr;
-  // Below 1: the loss is this share of the loss for the sample's own label, plus the rest of the
-  // loss for the label of the sample before it in the batch (for the first sample: of the last).
+  // If below 1, the loss is `share` times the loss for the sample's own label, plus 1 - share times
+  // the loss for the label of the preceding sample in the batch (for the first sample, of the
+  // last).
   float share = 1;
 
   constexpr int parts() const { return share < 1 ? 2 : 1; }
@@ -143,8 +144,8 @@ struct WeightedLabel {
   int32_t label;
   float weight;
 };
-// The labels of sample n of a batch. part: 0, or 1 for that of the sample before. A label outside
-// the classes becomes kNoLabel. CUDA kernels call this, too.
+// Returns a label of sample n of a batch: its own if `part` is 0, or that of the preceding sample
+// if `part` is 1. A label outside the classes becomes kNoLabel. CUDA kernels also call this.
 constexpr WeightedLabel LabelOf(const LossArgs& args, int64_t batch, int64_t classes, int64_t n,
                                 int part) {
   const int32_t label = args.labels[part == 0 ? n : (n + batch - 1) % batch];
@@ -153,7 +154,7 @@ constexpr WeightedLabel LabelOf(const LossArgs& args, int64_t batch, int64_t cla
   return {label, args.class_weights == nullptr ? share : share * args.class_weights[label]};
 }
 
-// A loss and its count of correct predictions. Queues its work like an op.
+// Computes a loss and counts correct predictions. Queues its work like an op.
 class LossOp {
  public:
   virtual ~LossOp() = default;
@@ -161,8 +162,7 @@ class LossOp {
   // Writes *sums and, unless `predictions` is null, the class of the first largest logit of each
   // sample; both are in device memory. A non-finite logit gives a non-finite loss.
   virtual void Forward(const LossArgs& args, LossSums* sums, int32_t* predictions) = 0;
-  // Writes scale * d(sum of losses)/d(logits) of the last Forward, whose arguments must be the
-  // same.
+  // Writes scale * d(sum of losses)/d(logits). The arguments must be those of the last Forward.
   virtual void Backward(const LossArgs& args, float scale, void* logits_gradient) = 0;
 };
 

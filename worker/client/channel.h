@@ -36,16 +36,16 @@ class Channel {
   static constexpr std::chrono::milliseconds kHeartbeatInterval{1000};
   static constexpr std::chrono::milliseconds kFlushLimit{2000};  // for Finish
 
-  // The user of the channel. Calls arrive on the channel's thread and on waiting threads, which
-  // hold none of the owner's locks then.
+  // The user of the channel. Its methods are called on the channel's thread and on waiting threads,
+  // which then hold none of the owner's locks.
   class Owner {
    public:
     // Handles one message. An exception ends the channel.
     virtual void Handle(FromServer&& event) = 0;
-    // Returns the heartbeat message. Called every kHeartbeatInterval, after all received messages
-    // were handled.
+    // Returns the heartbeat message. Called every kHeartbeatInterval, after an attempt to receive
+    // messages.
     virtual wire::WorkerMessage Heartbeat() = 0;
-    // The channel's thread has ended.
+    // Called when an error has ended the channel's thread.
     virtual void Fail(std::exception_ptr why) = 0;
 
    protected:
@@ -60,14 +60,14 @@ class Channel {
   virtual void Start() = 0;
   // Ends the channel's threads. The connection stays open until the channel is destroyed.
   virtual void Stop() = 0;
-  // Stops, sends the queued messages (tensors only while there is room for them) and `last`, and
-  // waits at most kFlushLimit until they have left.
+  // Stops the channel, sends the queued messages (tensors only while there is room for them) and
+  // `last`, and waits at most kFlushLimit for them to be sent.
   virtual void Finish(wire::WorkerMessage last) = 0;
 
-  // kSoon: together with the next kNow message, or as soon as a thread waits.
+  // kSoon messages are sent together with the next kNow message, or as soon as a thread waits.
   enum class When { kNow, kSoon };
   virtual void Send(Outgoing outgoing, When when) = 0;
-  // When the last kNow message was handed to the link.
+  // The time at which the last kNow message was handed to the link.
   virtual Clock::time_point HandedOverAt() const = 0;
 
   // Waits until `ready()`. `lock` must be locked, and guards the state that `ready` reads and
@@ -77,7 +77,7 @@ class Channel {
   virtual bool Wait(std::unique_lock<std::mutex>& lock, const Ready& ready,
                     Clock::time_point until = kForEver) = 0;
 
-  // Rounds tensors on the wire to `type`; the largest tensor has `floats` values. Only called from
+  // Rounds tensors on the wire to `type`; the largest tensor has `floats` values. Called only from
   // Owner::Handle.
   virtual void SetWireType(WireType type, size_t floats) = 0;
 };
@@ -89,7 +89,7 @@ std::unique_ptr<Channel> MakeThreadedChannel(std::unique_ptr<ClientLink> link,
                                              Channel::Owner& owner);
 std::unique_ptr<Channel> MakeDirectChannel(std::unique_ptr<ClientLink> link, Channel::Owner& owner);
 
-// The exception being caught, as an Error.
+// Returns the exception being handled, as an Error.
 std::exception_ptr CommunicationError();
 
 }  // namespace muster

@@ -66,7 +66,7 @@ wire::GradientPart Part(int64_t step, const OrderPart& part, size_t chunk) {
   return body;
 }
 
-// Uses the memory that came with Welcome, if it is shared.
+// Uses the shared memory that arrived with Welcome, if there is any.
 std::unique_ptr<TensorStore> MakeTensors(FromServer& event, WireType wire_type) {
   const GradientLayout layout = GradientLayoutOf(event.message.welcome());
   return event.shared ? MakeSharedTensors(std::move(*event.shared), layout, wire_type)
@@ -97,18 +97,19 @@ Client::Client(ClientOptions options)
   try {
     Join(Attempt::kFirst);
   } catch (const HandOverFailed& error) {
-    // AUTO allows this, unless the endpoint only exists for the local link.
+    // AUTO allows a fallback, unless the endpoint exists only for the local link.
     const bool may_fall_back =
         options_.transport == config::Cluster::AUTO && !options_.endpoint.starts_with("local://");
     if (!may_fall_back) throw;
     LogWarning("falling back to ZeroMQ: shared memory unavailable ({})", error.what());
     channel_->Stop();
-    // The server would treat the end of this connection as the loss of the worker.
+    // Keeps the local connection open, because the server would treat its end as the loss of the
+    // worker.
     const std::unique_ptr<Channel> local = std::move(channel_);
     Join(Attempt::kInsteadOfLocal);
   }
   if (terms().wire_type != wire::FP32 && options_.link.share_memory) {
-    LogInfo("the server's cluster.wire_dtype overrides FP32: tensors travel as {} (16 bits)",
+    LogInfo("the server's cluster.wire_dtype overrides FP32: tensors are sent as {} (16 bits)",
             wire::TensorType_Name(terms().wire_type));
   }
 }
@@ -226,7 +227,7 @@ void Client::ReportLoss(int64_t step, const OrderPart& part, int64_t slice, int6
   body.set_loss(loss);
   body.set_correct(correct);
   body.set_order(part.order);
-  Send(std::move(message), When::kSoon);  // nothing can be done with the loss before the gradients
+  Send(std::move(message), When::kSoon);  // the server needs the loss no earlier than the gradients
 }
 
 void Client::PushChunk(int64_t step, const OrderPart& part, size_t chunk) {
@@ -257,8 +258,8 @@ void Client::PushEmpty(int64_t step, const OrderPart& part, size_t chunk) {
 bool Client::ReportEvaluated(const wire::EvaluatedBlock& block) {
   wire::WorkerMessage message = NewMessage();
   *message.mutable_evaluated_block() = block;
-  // Checked after NewMessage read the address, because Reset sets this flag first. The server could
-  // not detect otherwise that a block belongs to the former incarnation.
+  // Checked after NewMessage has read the address, because Reset sets this flag before the address
+  // changes. Otherwise the server could not detect that a block belongs to the former incarnation.
   if (session_.reset_pending()) return false;
   Send(std::move(message));
   const std::lock_guard lock(mutex_);
@@ -277,7 +278,7 @@ void Client::ReportFailure(const std::string& message, ExitCode code) {
   failure.mutable_failure()->set_exit_code(static_cast<int>(code));
   {
     const std::lock_guard lock(mutex_);
-    if (session_.error() != nullptr) return;                                 // nothing to send to
+    if (session_.error() != nullptr) return;                                 // no server to send to
     session_.SetError(std::make_exception_ptr(Error(code, "{}", message)));  // prevents Goodbye
   }
   channel_->Finish(std::move(failure));
@@ -306,8 +307,8 @@ wire::WorkerMessage Client::Heartbeat() {
 }
 
 void Client::Handle(FromServer&& event) {
-  // Copy into the weight buffer without the lock: no thread reads the chunk before it is marked as
-  // arrived, and only the receiving thread marks it.
+  // Copies into the weight buffer without the lock: no thread reads the chunk before it is marked
+  // as arrived, and only the receiving thread marks it.
   const bool is_weights =
       event.kind == FromServer::Kind::kMessage && event.message.has_weights_chunk();
   const wire::WeightsChunk& weights = event.message.weights_chunk();
@@ -315,7 +316,7 @@ void Client::Handle(FromServer&& event) {
                       Store(weights, event.payload, chunks()[weights.chunk()], *tensors_);
   const bool is_welcome = event.kind == FromServer::Kind::kMessage && event.message.has_welcome();
   if (is_welcome && channel_->link().shares_memory() && !event.shared) {
-    throw HandOverFailed("the server's Welcome came without shared memory; see the server's log");
+    throw HandOverFailed("the server's Welcome has no shared memory; see the server's log");
   }
   const std::lock_guard lock(mutex_);
   session_.Handle(event, stored, Clock::now());

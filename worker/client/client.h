@@ -1,4 +1,4 @@
-// A worker's side of the protocol: join, receive weights, push gradients.
+// A worker's side of the protocol: joins the job, receives weights and pushes gradients.
 //
 // This library does not depend on networks: it moves chunks of one parameter buffer, whose layout
 // the caller describes. A program that trains its own model links it, computes gradients of its
@@ -20,15 +20,14 @@
 //
 // NextOrder returns urgent orders first: slices taken over from another worker, or a Reset. A
 // program that can abandon its forward pass waits with Wait::kForUrgent: AwaitChunk then returns
-// false if there is an urgent order. A program that cannot receives none while it waits; if another
-// worker is lost then, the job ends by its deadline.
+// false if there is an urgent order. A program that cannot do so receives no urgent orders while it
+// waits; if another worker is lost during that time, the job ends by its deadline.
 //
 // Threads: one compute thread calls the public methods. The receiving thread (channel.h) handles
-// messages, one after the other. Shared state is under one lock. Every wait ends, either
-// successfully or with Error(kPeerFailed, kDeadline, kRefused) if the server is lost, silent, or
-// has refused or stopped this worker. Error(kOk) means that the worker is not needed any more or
-// that the run is complete.
-// run is complete.
+// messages one by one. One lock guards the shared state. Every wait ends: either successfully, or
+// with Error(kPeerFailed, kDeadline, kRefused) if the server is lost, is silent, or has refused or
+// stopped this worker. Error(kOk) means that the worker is no longer needed or that the run is
+// complete.
 #pragma once
 
 #include <atomic>
@@ -61,7 +60,7 @@ namespace muster {
 struct ClientOptions {
   std::string endpoint;
   std::string token;
-  std::optional<uint32_t> rank;  // none: any free rank
+  std::optional<uint32_t> rank;  // empty: any free rank
   // What the worker presents: its parameter layout, data and threads. The client fills in rank,
   // token, host and pid.
   wire::Hello hello;
@@ -76,7 +75,7 @@ struct ClientOptions {
   double silence_s = 20;  // limit without any message from the server
   // Detects gradients that were not written. Null: no check.
   std::shared_ptr<const GradientGuard> guard;
-  // Set to true when this worker shall leave; checked every second. Null: it never leaves.
+  // Set to true when this worker should leave; checked every second. If null, it never leaves.
   const std::atomic<bool>* leave = nullptr;
 };
 
@@ -103,28 +102,28 @@ class Client final : private Channel::Owner {
 
   const std::shared_ptr<const GradientGuard>& guard() const { return options_.guard; }
 
-  // `convolutions`: Backend::Convolutions, after everything that a step needs was made.
+  // Reports that everything a step needs has been made. `convolutions` is Backend::Convolutions.
   void ReportReady(const std::string& convolutions = "");
   // Announces that this worker wants to leave. It still completes its orders; then a Stop arrives.
   // May be called on any thread after construction.
   void Leave();
   Order NextOrder();
-  // The next order if it is urgent.
+  // Returns the next order if it is urgent.
   std::optional<Order> NextUrgentOrder();
 
-  // A gradient of all parameters. Chunk c may be written from the arrival of W(step) chunk c until
-  // PushChunk. A buffer for slices that were taken over is separate and may be written at once.
-  // Every step must write all of it. With a guard, AwaitChunk marks the arrived chunk as unwritten
-  // and PushChunk checks it.
+  // A buffer for the gradient of all parameters. Chunk c may be written from the arrival of chunk c
+  // of W(step) until PushChunk. A buffer for slices that were taken over is separate and may be
+  // written immediately. Every step must write the whole buffer. With a guard, AwaitChunk marks the
+  // arrived chunk as unwritten and PushChunk checks it.
   std::span<float> GradientBuffer(size_t buffer) { return tensors_->GradientBuffer(buffer); }
-  // Releases the buffer's memory until its next use, unless every step uses it. For slices that
-  // were taken over, after a later step has begun: by then the server has their gradients or does
-  // not want them.
+  // Releases the buffer's memory until its next use, unless every step uses it. Called for slices
+  // that were taken over, after a later step has begun: by then the server has their gradients or
+  // no longer wants them.
   void GiveBackGradientBuffer(size_t buffer) { tensors_->GiveBack(buffer); }
   std::span<const float> Weights(int64_t version) const;
-  // The moving average of W(version), for an evaluation of it. Every chunk must be awaited before
-  // this worker resumes training, even if it evaluates nothing: the server takes gradients of the
-  // next step as the sign that the average has arrived.
+  // The moving average of W(version), for its evaluation. Every chunk must be awaited before this
+  // worker resumes training, even if it evaluates nothing: the server takes gradients of the next
+  // step as the sign that the average has arrived.
   std::span<const float> Average() const;
 
   // Returns false if an urgent order (with kForUrgent) or a Reset arrived instead of the chunk.
@@ -137,21 +136,21 @@ class Client final : private Channel::Owner {
   void ReportLoss(int64_t step, const OrderPart& part, int64_t slice, int64_t samples, double loss,
                   int64_t correct);
   void PushChunk(int64_t step, const OrderPart& part, size_t chunk);
-  // The subtree holds no samples in this step.
+  // Reports that the subtree holds no samples in this step.
   void PushEmpty(int64_t step, const OrderPart& part, size_t chunk);
-  // Returns false if the remaining blocks are not wanted any more.
+  // Returns false if the remaining blocks are no longer wanted.
   bool ReportEvaluated(const wire::EvaluatedBlock& block);
   void ReportTimes(const wire::StepTimes& times);
 
-  // When the latest message was handed to the transport. For statistics.
+  // The time at which the latest message was handed to the transport. For statistics.
   Clock::time_point HandedOverAt() const { return channel_->HandedOverAt(); }
 
-  // Reports to the server why this worker fails, and waits briefly until the message has left.
+  // Reports to the server why this worker fails, and waits briefly for the message to be sent.
   void ReportFailure(const std::string& message, ExitCode code);
 
  private:
   enum class Attempt { kFirst, kInsteadOfLocal };
-  // Connects, sends Hello, waits for Welcome.
+  // Connects, sends Hello, and waits for Welcome.
   void Join(Attempt attempt);
 
   using When = Channel::When;
@@ -170,7 +169,7 @@ class Client final : private Channel::Owner {
   mutable std::mutex mutex_;
   Session session_;                        // guarded by mutex_ (see session.h)
   std::unique_ptr<TensorStore> tensors_;   // declared before the channel, which sends from it
-  std::optional<GuardedGradients> guard_;  // with options_.guard only
+  std::optional<GuardedGradients> guard_;  // only with options_.guard
   SuspensionDetector suspensions_{2 * Channel::kHeartbeatInterval};  // checked with each heartbeat
   std::unique_ptr<Channel> channel_;
 };

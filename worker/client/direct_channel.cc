@@ -1,5 +1,5 @@
-// The calling thread sends; the waiting thread receives. Another thread sends heartbeats, and
-// receives at each one in case no thread waits.
+// The calling thread sends; the waiting thread receives. Another thread sends heartbeats and, with
+// each one, receives messages in case no thread is waiting.
 #include <poll.h>
 
 #include <algorithm>
@@ -38,13 +38,13 @@ class DirectChannel : public Channel {
   Clock::time_point HandedOverAt() const override { return handed_over_; }
   bool Wait(std::unique_lock<std::mutex>& lock, const Ready& ready,
             Clock::time_point until) override;
-  void SetWireType(WireType, size_t) override {}  // nothing travels over a wire
+  void SetWireType(WireType, size_t) override {}  // nothing is sent over a wire
 
  private:
   void Run(std::stop_token stop);
-  // Sleeps until a message arrives, at most `limit`. Requires receiving_.
+  // Sleeps until a message arrives, but at most `limit`. Requires receiving_ to be locked.
   void Sleep(milliseconds limit);
-  void Receive();  // requires receiving_
+  void Receive();  // requires receiving_ to be locked
 
   Owner& owner_;
   std::unique_ptr<ClientLink> link_;
@@ -102,7 +102,8 @@ void DirectChannel::Receive() {
     std::optional<FromServer> event = link_->Receive();
     if (!event) return;
     owner_.Handle(std::move(*event));
-    // All messages of one packet are handled; looking for another packet costs a system call.
+    // All messages of the packet have been handled. Looking for another packet would cost a system
+    // call.
     if (!link_->Pending()) return;
   }
 }

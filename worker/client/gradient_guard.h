@@ -1,6 +1,6 @@
-// Detects gradients that were not written completely. Such a buffer still holds values of another
-// step, which would be added as if they belonged to this one. Gradient memory is filled with a
-// distinctive NaN, and searched for it before use.
+// Detects gradient buffers that were not written completely. Such a buffer still holds values from
+// another step, which would be added as if they belonged to this one. The guard fills gradient
+// memory with a distinctive NaN and searches for it before the memory is used.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace muster {
 class GradientGuard {
  public:
   // A quiet NaN, so that sums propagate it. Processors produce other NaNs (0xffc00000, 0x7fc00000,
-  // 0x7fffffff), so a non-finite gradient is not taken for an unwritten one.
+  // 0x7fffffff), so a non-finite gradient is not mistaken for an unwritten one.
   static constexpr uint32_t kUnwritten = 0x7fd5a11e;
 
   explicit GradientGuard(const VariableLayout& layout);
@@ -27,8 +27,8 @@ class GradientGuard {
   // Marks the variables in [begin, end) of the gradient buffer `arena` as unwritten. The padding
   // between them stays unchanged.
   void Fill(std::span<float> arena, size_t begin, size_t end) const;
-  // Throws Error(kFailure) naming the variable and its first marked index. `of` identifies the
-  // gradient: "slice 3 of step 12".
+  // Throws an Error(kFailure) that names the variable and its first marked index. `of` identifies
+  // the gradient: "slice 3 of step 12".
   void Check(std::span<const float> arena, size_t begin, size_t end, const std::string& of) const;
 
  private:
@@ -49,10 +49,10 @@ class GuardedGradients {
                    BufferOf buffer_of)
       : guard_(guard), chunks_(chunks), buffer_of_(std::move(buffer_of)) {}
 
-  // The worker begins an order. Buffers of slices that were taken over are marked whole, because no
-  // thread reads them.
+  // Called when the worker begins an order. Marks the whole buffers of slices that were taken over,
+  // because no thread reads them.
   void Begin(const Order& order);
-  // W(version) of the chunk has arrived: marks the chunk in the gradient buffers.
+  // Called when the chunk of W(version) has arrived. Marks the chunk in the gradient buffers.
   void Mark(int64_t version, size_t chunk);
   // Throws like GradientGuard::Check.
   void Check(size_t buffer, size_t chunk, const std::string& of) const;

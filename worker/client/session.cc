@@ -16,8 +16,8 @@ Duration Seconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
-// How long a worker repeats Hello for a rank that is taken. By then the server has noticed if that
-// rank's worker is gone.
+// How long a worker repeats Hello for a rank that is taken. If that rank's worker is gone, the
+// server notices it within this time.
 double RankPatience(const SessionOptions& options) { return options.silence_s + 2; }
 
 }  // namespace
@@ -123,7 +123,7 @@ void Session::Handle(const FromServer& event, bool stored, Time now) {
     Fail(Error(ExitCode::kPeerFailed,
                "the server sent a malformed message, or one for another worker"));
   } else if (addressee == Addressee::kFormer) {
-    return;  // it was on its way when this worker was reset
+    return;  // the message was sent before this worker was reset
   } else if (message.has_welcome()) {
     HandleWelcome(event);
   } else if (message.has_weights_chunk()) {
@@ -160,14 +160,15 @@ void Session::HandleWeights(const wire::WeightsChunk& weights, bool stored) {
 void Session::HandleOrder(std::optional<Order> order, const google::protobuf::Message& message) {
   if (!order) return SetMisfit(message);
   if (IsOver(*order)) return;
-  // Goes before earlier orders, but after earlier urgent ones.
+  // Urgent orders go before all others, but after earlier urgent ones.
   const auto place =
       order->urgent() ? std::ranges::find_if_not(orders_, &Order::urgent) : orders_.end();
   orders_.insert(place, std::move(*order));
 }
 
-// A step is over as soon as all weights that it produces have arrived: other workers have completed
-// it. Computing it now would overwrite a gradient of the next step in the same buffer.
+// A step is over as soon as all weights that it produces have arrived, because other workers have
+// then completed it. Computing it now would overwrite a gradient of the next step in the same
+// buffer.
 bool Session::IsOver(const Order& order) const {
   if (!order.taken_over) return false;
   for (size_t c = 0; c < terms_.chunks.size(); ++c) {
@@ -231,7 +232,7 @@ Session::Arrival Session::Look(int64_t version, size_t chunk, Of of, Wait wait) 
 std::exception_ptr Session::WhyNever(int64_t version) const {
   if (error_ != nullptr) return error_;
   if (!arrived_.BeginAfter(version)) {
-    // A worker without a part in the last steps may still wait for weights when the run completes.
+    // A worker without work in the last steps may still wait for weights when the run completes.
     return std::make_exception_ptr(Error(stop_completed_ ? ExitCode::kOk : ExitCode::kPeerFailed,
                                          "the server stopped the run: {}", stop_reason_));
   }

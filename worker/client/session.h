@@ -1,7 +1,8 @@
-// The protocol state of a worker: joining, orders, arrived weights, the end.
+// The protocol state of a worker: joining, orders, arrived weights, and the end of the run.
 //
-// A decider: no thread, lock, channel or clock; `now` is passed in. The client calls it under its
-// lock, except address() and reset_pending(), which any thread may call at any time.
+// A session only makes decisions. It has no thread, lock, channel or clock; callers pass `now`. The
+// client calls it under its lock, except address() and reset_pending(), which any thread may call
+// at any time.
 #pragma once
 
 #include <atomic>
@@ -31,7 +32,7 @@ class Session {
   using Time = std::chrono::steady_clock::time_point;
   enum class State {
     kJoining,
-    kRankTaken,  // joining; another worker has the rank, and may be gone unnoticed
+    kRankTaken,  // joining; another worker, perhaps a lost one, has the rank
     kWelcomed,
     kStopped,  // the server sent Stop
   };
@@ -46,28 +47,31 @@ class Session {
     if (error_ == nullptr) error_ = std::move(error);
   }
   const Terms& terms() const { return terms_; }
-  // The sender address for messages from now on.
+  // The sender's address in messages from now on.
   wire::Address address() const;
-  // Reset has arrived and its order has not been taken yet: messages of this worker are dropped.
+  // Whether a Reset has arrived whose order has not been taken yet. Until it is taken, this
+  // worker's messages are dropped.
   bool reset_pending() const { return reset_pending_; }
 
-  // Handles a message. `stored`: its weights were copied to their buffer (see IsNextWeights).
+  // Handles a message. `stored`: whether its weights were copied to their buffer (see
+  // IsNextWeights).
   void Handle(const FromServer& event, bool stored, Time now);
   bool IsNextWeights(const wire::WeightsChunk& weights) const {
     return terms_.IsVersion(weights.version()) && arrived_.IsNext(weights);
   }
-  // Sets an error if the server has been silent for too long. `suspension`: how long this process
-  // did not run since the last call.
+  // Sets an error if the server has been silent for too long. `suspension` is the time for which
+  // this process was suspended since the last call.
   void CheckSilence(Time now, std::chrono::steady_clock::duration suspension);
 
-  // The worker sends Hello, for the first time or over another connection (Hello.instead_of_local).
+  // Called when the worker sends Hello, for the first time or over another connection
+  // (Hello.instead_of_local).
   void BeginJoin(Time now);
-  // The deadline for the next call of CheckJoin while joining.
+  // The time by which CheckJoin must be called again while joining.
   Time JoinBy() const;
   // Sets an error if joining has taken too long.
   void CheckJoin(Time now);
-  // The rank is taken, and the caller must send Hello again. Returns the reason and the time limit,
-  // for the log.
+  // Called when the rank is taken and the worker will send Hello again. Returns the reason and the
+  // time limit, for the log.
   std::string AskAgain();
 
   // The next order, or null.
@@ -76,7 +80,7 @@ class Session {
 
   // Whether to wait for a chunk of W(version) or of its average.
   enum class Of { kWeights, kAverage };
-  // Reset ends both kinds of wait; other urgent orders only end kForUrgent.
+  // Reset ends both kinds of wait; other urgent orders end only kForUrgent.
   enum class Wait { kForChunk, kForUrgent };
   enum class Arrival {
     kComing,
@@ -96,7 +100,7 @@ class Session {
   void HandleWelcome(const FromServer& event);
   void HandleRefused(const wire::Refused& refused);
   void HandleWeights(const wire::WeightsChunk& weights, bool stored);
-  // `order` is what was read from `message`; empty if it does not fit.
+  // `order` was read from `message`. It is empty if the message does not fit this job.
   void HandleOrder(std::optional<Order> order, const google::protobuf::Message& message);
   void HandleReset(const wire::Reset& reset);
   void HandleStop(const wire::Stop& stop);

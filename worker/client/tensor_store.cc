@@ -50,12 +50,12 @@ class OwnTensors : public TensorStore {
   }
 
  private:
-  // Separate pages, so that the GPU driver can lock them.
+  // Uses separate pages, so that the GPU driver can lock them.
   static Arena NewBuffer(size_t floats) { return Arena(floats, kMostPage); }
 
   const WireType type_;
   const size_t used_;
-  std::array<Arena, 3> weight_buffers_;  // the average is only allocated when used
+  std::array<Arena, 3> weight_buffers_;  // the average is allocated only when used
   std::vector<Arena> gradient_buffers_;
 };
 
@@ -83,7 +83,7 @@ class SharedTensorStore : public TensorStore {
     return weight_buffers.subspan(begin, layout_.arena_floats());
   }
 
-  // The server has written it already. False for an average without memory.
+  // The server has already written the chunk. Returns false for an average without memory.
   bool Store(int buffer, const GradientLayout::Span& chunk, const Payload&) override {
     return WeightBuffer(buffer).size() >= chunk.begin + chunk.count;
   }

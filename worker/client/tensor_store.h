@@ -19,10 +19,10 @@ class TensorStore {
   static constexpr int kAverageBuffer = 2;
 
   virtual ~TensorStore() = default;
-  // Buffers from GradientLayout::used on are allocated at their first use.
+  // Buffers with index GradientLayout::used or higher are allocated on first use.
   virtual std::span<float> GradientBuffer(size_t arena) = 0;
-  // Returns the memory of a gradient buffer to the system until its next use. A link that still has
-  // it to send may read zeros. No effect on a buffer that every step uses.
+  // Returns the memory of a gradient buffer to the system until its next use. A link that has not
+  // sent the buffer yet may read zeros. Has no effect on buffers that every step uses.
   virtual void GiveBack(size_t arena) = 0;
   // The average is empty until its first chunk arrives.
   virtual std::span<const float> WeightBuffer(int buffer) const = 0;
@@ -31,11 +31,11 @@ class TensorStore {
   virtual bool Store(int buffer, const GradientLayout::Span& chunk, const Payload& payload) = 0;
 };
 
-// In this process's own memory: arriving weights of `type` are copied.
+// Makes tensors in this process's own memory, to which arriving weights of `type` are copied.
 std::unique_ptr<TensorStore> MakeOwnTensors(const GradientLayout& layout, WireType type);
 
-// In memory shared by the server: arriving weights need no copy. Throws Error(kPeerFailed) if the
-// memory is too small for the layout, or if `type` is not FP32.
+// Makes tensors in memory shared by the server, so that arriving weights need no copy. Throws
+// Error(kPeerFailed) if the memory is too small for the layout, or if `type` is not FP32.
 std::unique_ptr<TensorStore> MakeSharedTensors(SharedTensors shared, const GradientLayout& layout,
                                                WireType type);
 

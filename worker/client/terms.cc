@@ -18,7 +18,8 @@ std::optional<Terms> ReadWelcome(const wire::Welcome& welcome, size_t arena_floa
                       .global_batch = welcome.global_batch(),
                       .total_steps = welcome.total_steps(),
                       .slices = welcome.slices()};
-  // One buffer for each slice and one more (PROTOCOL.md). The limit bounds memory use.
+  // There is at most one buffer for each slice and one more (PROTOCOL.md). The limit bounds memory
+  // use.
   const bool sane = plan.IsSane() && welcome.first_step() >= 0 &&
                     welcome.buffers() <= plan.slices + 1 && welcome.chunk_end_size() > 0 &&
                     welcome.chunk_end(welcome.chunk_end_size() - 1) == arena_floats &&

@@ -30,14 +30,14 @@ struct Order {
   int64_t version = 0;                   // the weights to use, W(version); for kTrain also the step
   int64_t samples = 0;                   // kTrain: samples of the whole batch
   std::vector<OrderPart> parts;          // kTrain: from left to right
-  std::vector<uint32_t> chunks;          // kTrain: push these only; empty: all
+  std::vector<uint32_t> chunks;          // kTrain: the chunks to push; all if empty
   bool taken_over = false;               // kTrain: the slices were assigned to another worker
   int64_t block_size = 0;                // kEvaluate
   Range blocks;                          // kEvaluate: this worker's blocks
   wire::EvaluationSet set = wire::TEST;  // kEvaluate
   bool average = false;                  // kEvaluate: use the moving average of W(version)
   bool predictions = false;              // kEvaluate: report label and prediction of each sample
-  uint32_t images = 0;                   // kEvaluate: the number of samples to send with block 0
+  uint32_t images = 0;                   // kEvaluate: the number of samples of the set to send
   bool completed = false;                // kStop: the run reached its end
   std::string reason;                    // kStop
 
@@ -64,11 +64,11 @@ struct Terms {
   bool IsVersion(int64_t version) const { return 0 <= version && version <= plan.total_steps; }
 };
 
-// Returns nothing if it contradicts itself or the size of the parameter buffer.
+// Returns nothing if the message contradicts itself or the size of the parameter buffer.
 std::optional<Terms> ReadWelcome(const wire::Welcome& welcome, size_t arena_floats);
 
-// The subtrees of an order. Returns nothing if they do not belong to this plan or need more
-// buffers.
+// Reads the subtrees of an order. Returns nothing if they do not belong to this plan or need more
+// than `buffers` buffers.
 std::optional<std::vector<TreeNode>> ReadNodes(
     const google::protobuf::RepeatedPtrField<wire::Subtree>& subtrees, const StepPlan& plan,
     size_t buffers);
@@ -81,15 +81,15 @@ std::optional<Order> ReadEvaluate(const wire::Evaluate& evaluate, const Terms& t
 class Arrivals {
  public:
   Arrivals() = default;  // expects nothing
-  // Before W(first), the first weights, arrived. A resumed run may begin with an evaluation of
-  // their average.
+  // The state before W(first), the first weights, has arrived. A resumed run may begin with an
+  // evaluation of their average.
   Arrivals(size_t chunks, int64_t first)
       : first_(first), weights_(chunks, first - 1), average_(chunks, first - 1) {}
 
-  // Weights of this version have not arrived, and never will.
+  // Whether weights of this version have not arrived and never will.
   bool BeginAfter(int64_t version) const { return version < first_; }
 
-  // Whether this chunk, or a later version, has arrived. Later weights only arrive when the
+  // Whether this chunk, or a later version, has arrived. Later weights arrive only when the
   // evaluation of the average is over.
   bool Has(int64_t version, size_t chunk, bool average) const {
     if (BeginAfter(version) || chunk >= weights_.size()) return false;
@@ -97,7 +97,7 @@ class Arrivals {
                    : weights_[chunk] >= version;
   }
 
-  // Versions arrive in increasing order; unneeded ones may be skipped. An average only arrives for
+  // Versions arrive in increasing order; unneeded ones may be skipped. An average arrives only for
   // an evaluation, after its weights. Chunks arrive in any order.
   bool IsNext(const wire::WeightsChunk& weights) const {
     const size_t chunk = weights.chunk();
@@ -114,8 +114,8 @@ class Arrivals {
   std::vector<int64_t> weights_, average_;
 };
 
-// The hash decides whether a worker fits; names, shapes and lines let the server report the
-// difference.
+// The hash decides whether a worker's layout matches; names, shapes and lines let the server report
+// the difference.
 void DescribeLayout(const VariableLayout& layout, wire::Hello& hello);
 
 // Drops details that only help to report a difference, until the Hello fits into a message. Must be

@@ -58,7 +58,7 @@ class ThreadedChannel : public Channel {
   std::mutex mutex_;
   std::deque<Outgoing> queued_;  // guarded by mutex_
 
-  // Used by the communication thread, and after it by Finish.
+  // Used by the communication thread and, after its end, by Finish.
   Outbox<Outgoing> outbox_;
   WireType wire_type_ = wire::FP32;
   std::optional<WireBuffers> wire_buffers_;  // for 16-bit types; the link's threads return them
@@ -78,7 +78,7 @@ void ThreadedChannel::Finish(wire::WorkerMessage last) {
   const Clock::time_point until = Clock::now() + kFlushLimit;
   try {
     SendQueued();
-    outbox_.DropTensors();  // gradients are not needed any more
+    outbox_.DropTensors();  // gradients are no longer needed
     // The link accepts more when the server has read earlier messages.
     while (!outbox_.empty() && Clock::now() < until) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -142,7 +142,7 @@ void ThreadedChannel::Sleep(Clock::time_point until) {
   bell_.Clear();
 }
 
-// Handles a limited number, so that gradients do not wait behind many weights.
+// Handles a limited number of messages, so that gradients do not wait behind many weights.
 void ThreadedChannel::Receive() {
   for (int i = 0; i < 16; ++i) {
     std::optional<FromServer> event = link_->Receive();
@@ -187,7 +187,7 @@ bool ThreadedChannel::HandOver(const Outgoing& outgoing, Release sent) {
     sent = buffer->GivesBack(sent);
   }
   if (link_->Send(outgoing.message, bytes, sent)) return true;
-  // The server is stopped, or slower than the blocks of an evaluation arrive. The message stays
+  // The server is stopped, or cannot keep up with the blocks of an evaluation. The message stays
   // queued; the heartbeat check notices a silent server.
   if (sent.call != nullptr) sent.call(sent.hint);
   return false;

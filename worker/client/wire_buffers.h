@@ -1,7 +1,7 @@
-// A few reused buffers that hold gradients rounded to 16 bits while they are sent. Their small
-// number keeps what ZeroMQ's thread reads in the cache.
+// A few reused buffers that hold gradients rounded to 16 bits while they are sent. There are only a
+// few so that the data that ZeroMQ's thread reads stays in the cache.
 //
-// One thread takes; any thread returns. A buffer must not be returned twice.
+// One thread takes buffers; any thread may return them. A buffer must not be returned twice.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ class WireBuffers {
     Buffer(WireBuffers& owner, size_t values) : owner_(owner), values_(values) {}
     std::span<uint16_t> values() { return values_.values(); }
     void GiveBack();
-    // A Release for the send of this buffer: returns the buffer, then calls `next`.
+    // Makes the Release for sending this buffer. It returns the buffer, then calls `next`.
     Release GivesBack(Release next);
 
    private:
@@ -34,7 +34,7 @@ class WireBuffers {
     std::atomic<bool> taken_{false};
   };
 
-  // Fewer leave ZeroMQ's thread idle; more do not stay in the cache (bench/sync_bench).
+  // Fewer buffers leave ZeroMQ's thread idle; more do not stay in the cache (bench/sync_bench).
   static constexpr size_t kCount = 6;
 
   // Each buffer holds `values` numbers. `bell` must outlive this.

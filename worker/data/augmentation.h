@@ -21,14 +21,14 @@ struct Augmentation {
 // The shape of a preprocessed image. Throws Error(kUsage) if the crop is larger than `stored`.
 Shape CropShape(const config::Preprocess& settings, const Shape& stored);
 
-// For training. Every choice has its own random number, even if it is unused, so that enabling one
-// choice does not change the others. Any thread.
+// Draws the changes for training. Every choice has its own random number, even if it is unused, so
+// that enabling one choice does not change the others. Any thread.
 //   block 0: row, column, flip, brightness    block 1: contrast
 Augmentation DrawAugmentation(const config::Preprocess& settings, const Shape& stored,
                               uint64_t seed, int64_t epoch, int64_t sample);
 
-// For evaluation: the centre crop, nothing else. An odd margin puts the larger part below and
-// right.
+// Returns the centre crop, which is the only change for evaluation. If a margin is odd, its larger
+// part is below or on the right.
 Augmentation CentreCrop(const config::Preprocess& settings, const Shape& stored);
 
 }  // namespace muster

@@ -38,7 +38,7 @@ class ByteReader::Inflater {
   }
 
  private:
-  // One call of inflate, limited by its 32-bit counters.
+  // Calls inflate once, limited by its 32-bit counters.
   size_t Some(std::span<uint8_t> to) {
     const std::span<const uint8_t> rest = file_.bytes().subspan(used_);
     const size_t most = std::numeric_limits<uInt>::max();

@@ -14,7 +14,7 @@ namespace muster {
 // thread-safe.
 class ByteReader {
  public:
-  // Throws Error(kData) that names the file if it cannot be read.
+  // Throws an Error(kData) that names the file if it cannot be read.
   explicit ByteReader(const std::string& path);
   ~ByteReader();
 
@@ -25,8 +25,8 @@ class ByteReader {
   // limit) if compressed. A header that claims more is wrong.
   int64_t MostBytes() const;
 
-  // Fills `to` as far as the file has bytes, and returns their number. Throws Error(kData) if the
-  // compressed data is damaged or ends early.
+  // Reads until `to` is full or the file ends. Returns the number of bytes read. Throws
+  // Error(kData) if the compressed data is damaged or ends early.
   size_t Read(std::span<uint8_t> to);
 
  private:

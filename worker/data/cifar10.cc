@@ -52,7 +52,7 @@ struct FileRecords {
   int64_t records;
 };
 
-// The number of records that the files must have; empty if unknown.
+// The number of records that the files must have. `says` names the source of these numbers.
 struct ExpectedRecords {
   std::string says;
   int64_t train, test;
@@ -82,7 +82,7 @@ std::optional<ExpectedRecords> ExpectRecords(const fs::path& folder,
   return std::nullopt;
 }
 
-// Files that are all cut off alike look like a custom set.
+// Files that are all cut off at the same length look like a custom set.
 std::string RemarkOn(const std::vector<FileRecords>& train) {
   const int64_t records = train.front().records;
   const bool alike =
@@ -92,7 +92,7 @@ std::string RemarkOn(const std::vector<FileRecords>& train) {
                      FormatCount(kCifar10PublishedRecords), FormatCount(records));
 }
 
-// A file that ends early between two records only shows by comparison with the others.
+// A file that was cut off between two records can be detected only by comparison with the others.
 void CheckCount(const FileRecords& file, int64_t records, const ExpectedRecords& expected) {
   if (file.records == records) return;
   throw Error(ExitCode::kData,
@@ -241,9 +241,10 @@ std::string Cifar10Remedy(const std::string& dir) {
   const bool something = fs::exists(found + "/" + kCifar10TrainFiles[0], ignored) ||
                          fs::exists(found + "/" + kCifar10TestFile, ignored);
   if (!something && HoldsOtherFiles(dir)) {
-    return "The directory has other files. For a folder of photos set data.format to IMAGE_FOLDER, "
-           "as in configs/imagefolder_resnet18.txtpb. For CIFAR-10 download to a separate folder, "
-           "such as `muster data get cifar10 data/cifar10`, and pass that folder with --data.";
+    return "The directory contains other files. For a folder of photos set data.format to "
+           "IMAGE_FOLDER, as in configs/imagefolder_resnet18.txtpb. For CIFAR-10, download it to a "
+           "separate folder, such as `muster data get cifar10 data/cifar10`, and pass that folder "
+           "with --data.";
   }
   return fmt::format(
       "{} with `muster data get cifar10 {}` or, without a network, generate a substitute with "

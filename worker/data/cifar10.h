@@ -25,8 +25,8 @@ inline constexpr std::array<const char*, 5> kCifar10TrainFiles = {
 inline constexpr const char* kCifar10TestFile = "test_batch.bin";
 inline constexpr int64_t kCifar10PublishedRecords = 10000;  // in each of the six files
 
-// The file that records how a synthetic data set (`muster data synth`) was made: lines "name
-// value".
+// The file that records how a synthetic data set (`muster data synth`) was made, in lines of the
+// form "name value".
 inline constexpr const char* kSyntheticNote = "synthetic.txt";
 inline constexpr const char* kNoteTrainPerFile = "images_per_training_file";
 inline constexpr const char* kNoteTest = "test_images";
@@ -40,10 +40,10 @@ std::string FindCifar10(const std::string& dir);
 // match its note. Other sets may have files of any size, but five equal smaller sizes cause a
 // remark. Throws Error(kData) with the file, the expectation and what was found.
 Datasets OpenCifar10(const std::string& dir);
-// The same for test_batch.bin alone. Training files may be missing; only their sizes are read.
+// Does the same for test_batch.bin alone. Training files may be missing; only their sizes are read.
 std::unique_ptr<Dataset> OpenCifar10Test(const std::string& dir);
 
-// Advice for data in `dir` that cannot be used.
+// Returns advice for data in `dir` that cannot be used.
 std::string Cifar10Remedy(const std::string& dir);
 
 }  // namespace muster

@@ -24,7 +24,7 @@ struct Reader {
   std::string (*remedy)(const std::string& dir) = nullptr;  // null: the errors contain the advice
 };
 
-// Adapts functions that only need the directory.
+// Adapts functions that need only the directory.
 template <typename Open>
 auto InDir(Open open) {
   return [open](const config::Data& data, uint64_t /*seed*/) { return open(data.dir()); };
@@ -53,7 +53,7 @@ Reader ReaderOf(const config::Data& data) {
   throw Error(ExitCode::kUsage, "data.format: no reader for {}", static_cast<int>(data.format()));
 }
 
-// Calls `open` of the reader. Adds advice to its errors.
+// Calls `open` with the reader for the format, and adds advice to its errors.
 template <typename Open>
 auto OpenFiles(const config::Data& data, const Open& open) {
   RequireDataDir(data);
@@ -79,7 +79,7 @@ void CheckShape(const config::Data& data, const Dataset& set) {
 
 std::unique_ptr<SampleLoader> Dataset::MakeLoader(const config::Data& data) const {
   config::Preprocess settings = data.preprocess();
-  settings.clear_mean();  // only apply to other formats
+  settings.clear_mean();  // mean and stddev apply only to other formats
   settings.clear_stddev();
   return MakePlanesLoader(*this, settings);
 }

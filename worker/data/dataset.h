@@ -1,4 +1,4 @@
-// Labelled images, as a reader of some file format produces them.
+// Labelled images, as produced by the reader of a file format.
 #pragma once
 
 #include <cstddef>
@@ -28,15 +28,15 @@ class Dataset {
   // Whether Planes are the stored pixels before preprocessing. For photos, they are instead the
   // input of an evaluation before normalization.
   virtual bool stores_planes() const { return true; }
-  // The loader that makes the network's input; the dataset must outlive it. Throws Error(kUsage)
-  // for settings that contradict each other or the images.
+  // Makes the loader that produces the network's input. The dataset must outlive it. Throws
+  // Error(kUsage) for settings that contradict each other or the images.
   virtual std::unique_ptr<SampleLoader> MakeLoader(const config::Data& data) const;
-  // Bytes that it stores or maps (is_mapped). Mapped files share the system's cache among all
-  // processes of the host.
+  // The number of bytes that the dataset stores or maps (is_mapped). Mapped files share the
+  // system's cache among all processes of the host.
   virtual size_t bytes() const = 0;
   virtual bool is_mapped() const { return false; }
-  // A 64-bit hash of all labels and pixels, or of what determines them. If workers differ, the job
-  // is refused.
+  // A 64-bit hash of all labels and pixels, or of what determines them. If the hashes of the
+  // workers differ, the job is refused.
   virtual uint64_t Fingerprint() const = 0;
 };
 
@@ -47,7 +47,7 @@ struct Datasets {
   std::string remark = {};                              // a warning about the sets, or ""
 };
 
-// 0 for null.
+// Returns 0 for null.
 inline int64_t SizeOf(const std::shared_ptr<const Dataset>& set) {
   return set == nullptr ? 0 : set->size();
 }

@@ -15,7 +15,7 @@ __extension__ using Wide = unsigned __int128;
 
 }  // namespace
 
-// Fisher and Yates' shuffle (Durstenfeld, CACM 7, 1964): place i swaps with one of 0 … i. j =
+// The Fisher-Yates shuffle (Durstenfeld, CACM 7, 1964): place i swaps with one of 0 … i. The choice
 // floor(r (i + 1) / 2^64) from 64 random bits r has a bias below (i + 1) / 2^64. Each numbered
 // block of random bits serves two places; kMostSamples is the limit of 32-bit block numbers.
 std::vector<int64_t> EpochOrder(int64_t size, uint64_t seed, int64_t epoch) {

@@ -11,7 +11,7 @@ namespace muster {
 using Order = std::vector<int64_t>;
 
 // Caches the orders of the two epochs requested last: near the end of an epoch some threads already
-// work on the next one. Any thread may call.
+// work on the next one. Thread-safe.
 class EpochOrders {
  public:
   EpochOrders(int64_t size, uint64_t seed) : size_(size), seed_(seed) {}

@@ -95,7 +95,7 @@ class ImageFolder final : public Dataset {
   uint64_t Fingerprint() const override {
     std::call_once(fingerprint_once_, [this] {
       RunningHash hash;
-      // The hash excludes file sizes, so that a run can continue after a damaged photo was
+      // The hash excludes file sizes, so that a run can continue after a damaged photo has been
       // repaired.
       for (const std::string& name : data_.class_names()) hash.Add(name + "\n");
       for (const Photo& photo : files_.photos) hash.Add(photo.path + "\n");
@@ -118,7 +118,7 @@ std::string RemarkOn(size_t others, const Exclusions& exclusions) {
                      FormatCount(static_cast<int64_t>(others)), remark.empty() ? "" : "; ", remark);
 }
 
-// Moves the photos of the validation set out of `photos`.
+// Removes the photos of the validation set from `photos` and returns them.
 std::vector<Photo> TakeHeldBack(const std::string& folder, const config::Data& data, uint64_t seed,
                                 std::vector<Photo>& photos) {
   const double fraction = data.validation_fraction();

@@ -15,8 +15,8 @@ namespace muster {
 // stay intact until they are unmapped.
 class MappedFile {
  public:
-  // Throws Error(kData) that names the file if it cannot be opened or mapped, or is not a regular
-  // file. An empty file gives no bytes.
+  // Throws an Error(kData) that names the file if it cannot be opened or mapped, or is not a
+  // regular file. An empty file has no bytes.
   explicit MappedFile(const std::string& path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;

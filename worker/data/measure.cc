@@ -41,7 +41,8 @@ std::vector<float> LoadSample(const SampleLoader& loader, int64_t sample, Loader
 
 ChannelMoments MeasureChannels(const Dataset& set, const SampleLoader& loader, int threads) {
   const Shape shape = loader.shape();
-  // The number of samples whose sums are in memory at the same time: at most 16 MiB.
+  // The number of samples whose sums are in memory at the same time. These sums take at most 16
+  // MiB.
   const int64_t block = std::clamp<int64_t>((1 << 20) / shape.channels, 1, 256);
   const auto channels = static_cast<size_t>(shape.channels);
   const int64_t samples = std::min(set.size(), kMostMeasured);

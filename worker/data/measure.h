@@ -17,8 +17,8 @@ struct ChannelMoments {
   int64_t samples = 0;  // the number of measured samples
 };
 
-// Measures up to kMostMeasured samples, spread evenly over the set, as `loader` makes them for an
-// evaluation. Uses `threads` threads; the bits do not depend on their number. Throws what the
+// Measures up to kMostMeasured samples, spread evenly over the set, as `loader` prepares them for
+// an evaluation. Uses `threads` threads; the bits do not depend on their number. Throws what the
 // loader throws.
 ChannelMoments MeasureChannels(const Dataset& set, const SampleLoader& loader, int threads);
 

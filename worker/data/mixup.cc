@@ -10,8 +10,8 @@
 namespace muster {
 namespace {
 
-// base^exponent for base in (0, 1]. Only uses *, / and √, which every processor rounds correctly:
-// the bits of pow depend on the version of libm.
+// base^exponent for base in (0, 1]. Uses only *, / and √, which every processor rounds correctly,
+// because the bits of pow depend on the version of libm.
 double Power(double base, double exponent) {
   double result = 1, whole = std::floor(exponent), rest = exponent - whole;
   for (double square = base; whole > 0; square *= square) {
@@ -32,9 +32,9 @@ double Uniform(uint32_t bits) { return (bits + 0.5) * 0x1p-32; }
 
 }  // namespace
 
-// |2 b - 1| for b from Beta(alpha, alpha), from a point in the quarter of the unit circle (Devroye,
-// "Random variate generation in one line of code", 1996, with Bailey's polar method): the square of
-// its radius is uniform and independent of its angle.
+// Returns (1 + |2 b - 1|) / 2, where b is drawn from Beta(alpha, alpha), from a random point in a
+// quarter of the unit circle (Devroye, "Random variate generation in one line of code", 1996, with
+// Bailey's polar method). The square of the point's radius is uniform and independent of its angle.
 float MixupShare(double alpha, uint64_t seed, int64_t step, int64_t slice) {
   const RandomStream stream(seed, RandomPurpose::kMixup, static_cast<uint32_t>(slice), /*epoch=*/0,
                             static_cast<uint64_t>(step));

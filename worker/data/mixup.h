@@ -6,9 +6,9 @@
 
 namespace muster {
 
-// The share of one slice: drawn from Beta(alpha, alpha), then replaced by 1 - share if that is
-// larger. This does not change the distribution of the mixed samples, because their order is
-// random, and gives the sample's own label, which accuracy uses, the larger weight.
+// Returns the share of one slice. It is drawn from Beta(alpha, alpha), then replaced by 1 - share
+// if that is larger. This does not change the distribution of the mixed samples, because their
+// order is random. It gives the larger weight to the sample's own label, which accuracy uses.
 float MixupShare(double alpha, uint64_t seed, int64_t step, int64_t slice);
 
 // Mixes in place. Each image has `elements` elements.

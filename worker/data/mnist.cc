@@ -49,7 +49,7 @@ IdxFile ReadIdx(const std::string& path, size_t dimensions) {
                 path, header.size(), magic, dimensions, dimensions == 1 ? "" : "s", found);
   }
   IdxFile file{.path = path};
-  constexpr int64_t kMost = int64_t{1} << 62;  // represents anything larger
+  constexpr int64_t kMost = int64_t{1} << 62;  // stands for anything larger
   int64_t expected = 1;
   std::string factors;
   for (size_t d = 0; d < dimensions; ++d) {
@@ -119,7 +119,7 @@ bool IsThere(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// The file or its compressed version; empty if neither exists.
+// Returns the path of the file or of its compressed version, or "" if neither exists.
 std::string Find(const fs::path& dir, const std::string& name) {
   for (const std::string& candidate : {name, name + ".gz"}) {
     if (IsThere(dir / candidate)) return (dir / candidate).string();

@@ -2,9 +2,10 @@
 // format: train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and
 // t10k-labels-idx1-ubyte, each plain or gzip-compressed with the suffix .gz.
 //
-// IDX: two zero bytes, one for the type of the elements (8: unsigned byte), one for the number of
-// dimensions, the dimensions as 32-bit big-endian numbers, then the elements, the last dimension
-// fastest. Images: count, rows, columns. Labels: count.
+// An IDX file has two zero bytes, a byte for the type of the elements (8: unsigned byte), a byte
+// for the number of dimensions, the dimensions as 32-bit big-endian numbers, and the elements; the
+// last dimension varies fastest. The dimensions of images are count, rows and columns; labels have
+// only a count.
 #pragma once
 
 #include <memory>
@@ -21,7 +22,7 @@ inline constexpr int64_t kMnistClasses = 10;
 // at least one, and any image size is allowed. A plain file takes precedence over a compressed one.
 // Throws Error(kData) with the file, the expectation and what was found.
 Datasets OpenMnist(const std::string& dir);
-// The same for the two test files only.
+// Does the same for the two test files only.
 std::unique_ptr<Dataset> OpenMnistTest(const std::string& dir);
 
 }  // namespace muster

@@ -108,14 +108,14 @@ class NpzDataset final : public Dataset {
       return InPlanes(
           arrays_.Sample(arrays_.bytes, index), [](uint8_t x) { return x; }, buffer);
     }
-    // For display: from the sample's smallest value (black) to its largest (white).
+    // For display, maps the sample's smallest value to black and its largest to white.
     const std::span<const float> sample = arrays_.Sample(arrays_.floats, index);
     const auto [least, largest] = std::ranges::minmax(sample);
     const double low = least, range = std::max<double>(largest - low, FLT_MIN);
     return InPlanes(
         sample, [&](float x) { return static_cast<uint8_t>((x - low) / range * 255); }, buffer);
   }
-  // A device does not apply mean and stddev.
+  // Devices do not apply mean and stddev.
   bool stores_planes() const override { return arrays_.floats.empty() && !normalizes_; }
   std::unique_ptr<SampleLoader> MakeLoader(const config::Data& data) const override {
     if (arrays_.floats.empty()) return MakePlanesLoader(*this, data.preprocess());

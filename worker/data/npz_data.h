@@ -16,9 +16,10 @@ namespace muster {
 // uint8 arrays are planes, preprocessed like those of other formats. float32 arrays are cropped,
 // mirrored and normalized.
 Datasets OpenNpz(const config::Data& data);
-// Like OpenEvaluatedSet; a file with a single set is used whole if validation_fraction is 0.
+// Like OpenEvaluatedSet. If there is only a training set and validation_fraction is 0, all of it is
+// evaluated.
 Datasets OpenNpzTest(const config::Data& data, uint64_t seed);
-// The array x of a file; each sample's label is 0.
+// Opens the array x of a file. The label of each sample is 0.
 std::shared_ptr<const Dataset> OpenNpzSamples(const std::string& file, const config::Data& data);
 
 }  // namespace muster

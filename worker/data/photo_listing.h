@@ -1,4 +1,4 @@
-// Lists the images of an IMAGE_FOLDER, without the excluded ones.
+// Lists the images of an IMAGE_FOLDER except excluded ones.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ class Exclusions {
 
   // Whether an image is excluded. `path` is relative to data.dir.
   bool Has(const std::string& path);
-  // The number of excluded images, and of lines that match none. "" if both are 0.
+  // Reports the number of excluded images and of lines that match no image. Returns "" if both are
+  // 0.
   std::string Remark() const;
   // The listed paths, and whether Has was called for each.
   const std::map<std::string, bool>& paths() const { return paths_; }
@@ -35,15 +36,15 @@ struct PhotoListing {
 };
 
 // Lists the files in the class folders below `folder`, which is `dir` or lies in it. A class may
-// have no folder. Throws Error(kData) if one cannot be read.
+// have no folder. Throws Error(kData) if a folder cannot be read.
 PhotoListing ListPhotos(const std::string& dir, const std::string& folder,
                         const std::vector<std::string>& classes, Exclusions& exclusions);
 
-// Pairs of names that only differ in upper and lower case, such as "cat" and "Cat".
+// Returns the pairs of names that differ only in case, such as "cat" and "Cat".
 std::vector<std::pair<std::string, std::string>> TwoSpellings(
     const std::vector<std::string>& names);
 
-// The extension in lower case, with the dot.
+// Returns the extension in lower case, with the dot.
 std::string ExtensionOf(const std::string& path);
 
 }  // namespace muster

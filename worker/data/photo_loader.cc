@@ -20,7 +20,7 @@
 namespace muster {
 namespace {
 
-// A color image of 8 x 8 pixels with chroma at half the size, which decoders decode differently.
+// An 8 x 8 color image with chroma at half the resolution, which decoders decode differently.
 constexpr uint8_t kProbe[] = {
     0xff, 0xd8, 0xff, 0xe0, 0x00, 0x10, 0x4a, 0x46, 0x49, 0x46, 0x00, 0x01, 0x01, 0x00, 0x00, 0x01,
     0x00, 0x01, 0x00, 0x00, 0xff, 0xdb, 0x00, 0x43, 0x00, 0x08, 0x06, 0x06, 0x07, 0x06, 0x05, 0x08,
@@ -65,7 +65,7 @@ Normalizer NormalizerOf(const config::Preprocess& settings, int64_t channels) {
 }  // namespace
 
 void ReadPhotoFile(const std::string& path, std::vector<uint8_t>& bytes) {
-  constexpr int64_t kMostBytes = int64_t{1} << 30;  // larger than any image that is accepted
+  constexpr int64_t kMostBytes = int64_t{1} << 30;  // larger than any accepted image
   const UniqueFd fd = OpenPlainFile(path);
   struct stat status {};
   if (!fd.valid() || ::fstat(fd.get(), &status) != 0) {

@@ -23,8 +23,8 @@ struct Photo {
 struct PhotoFiles {
   std::string folder;  // "": the current folder
   std::vector<Photo> photos;
-  // Receives the error for a photo that cannot be read, which is then black. Null: such a photo
-  // throws.
+  // Receives the error for each photo that cannot be read; the photo is then black. If null, such a
+  // photo throws.
   std::shared_ptr<std::vector<std::string>> troubles = nullptr;
 };
 
@@ -45,8 +45,8 @@ class PhotoLoader final : public SampleLoader {
  private:
   struct Scratch;
   SampleGeometry DrawGeometry(ImageSize photo, const RandomStream& stream) const;
-  // Reads the file, chooses the geometry from the photo's size, and makes the pixels in the
-  // scratch. `choose` also decides whether a smaller decoded image suffices.
+  // Reads the file, chooses the geometry from the photo's size, and computes the pixels in scratch.
+  // `choose` also decides whether a smaller decoded image suffices.
   template <typename Choose>
   void MakePixels(int64_t sample, const Choose& choose, Scratch& scratch) const;
   template <typename Choose>
@@ -61,7 +61,7 @@ class PhotoLoader final : public SampleLoader {
   const Normalizer normalizer_;
 };
 
-// Reads a whole file. Throws Error; the message begins with `path`.
+// Reads a whole file. Throws an Error whose message begins with `path`.
 void ReadPhotoFile(const std::string& path, std::vector<uint8_t>& bytes);
 
 // A hash of this build's JPEG decoder, computed from the decoded pixels of a small image: versions

@@ -27,13 +27,14 @@ struct PreparedBatch {
   float share = 1;  // below 1: each image is mixed with the one before it (mixup.h)
 };
 
-// Where stored images become a batch: in these threads, or on the device, which stores the images.
-// For the device, the threads only determine the samples of a batch (worker/nn/stored_images.h).
+// Where batches are made from stored images: in these threads, or on the device, which stores the
+// images. For the device, the threads only determine the samples of a batch
+// (worker/nn/stored_images.h).
 enum class ImagesBy { kHost, kDevice };
 
-// Owner: the trainer. One thread calls Next(); the batch it returns stays valid until the next
+// Owned by the trainer. One thread calls Next(); the batch it returns stays valid until the next
 // call. The contents of a batch are a pure function of (seed, step, slice): they do not depend on
-// threads, depth or worker.
+// the threads, the depth or the worker.
 class BatchPipeline {
  public:
   virtual ~BatchPipeline() = default;
@@ -63,8 +64,8 @@ struct TrainPipelineOptions {
 std::unique_ptr<BatchPipeline> MakeTrainPipeline(const Dataset& dataset,
                                                  const TrainPipelineOptions& options);
 
-// One pass over the blocks [blocks.begin, blocks.end) of a set. Each has `block_size` samples,
-// except the set's last one, which may be smaller.
+// One pass over the blocks [blocks.begin, blocks.end) of a set. Each block has `block_size`
+// samples, except the set's last block, which may be smaller.
 std::unique_ptr<BatchPipeline> MakeEvaluationPipeline(const Dataset& dataset,
                                                       const config::Data& data, int64_t block_size,
                                                       Range blocks,

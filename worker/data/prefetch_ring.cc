@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-// One more buffer than the depth, for the batch in use; not more than there are batches.
+// One more buffer than the depth, for the batch in use, but no more than there are batches.
 size_t SlotCount(int64_t batches, int depth) {
   return static_cast<size_t>(std::clamp<int64_t>(batches, 1, depth + 1));
 }
@@ -40,7 +40,7 @@ PrefetchRing::PrefetchRing(std::unique_ptr<BatchSource> source, int threads, int
   MUSTER_CHECK(threads >= 1 && depth >= 1);
   slots_.resize(SlotCount(source_->batches(), depth));
   Allocate();
-  // A thread beyond the depth would never find a free buffer.
+  // Any threads beyond the depth would never find a free buffer.
   const int useful = std::min(threads, depth);
   try {
     for (int i = 0; i < useful; ++i) {
@@ -57,7 +57,7 @@ PrefetchRing::PrefetchRing(std::unique_ptr<BatchSource> source, int threads, int
   }
 }
 
-// Requests all threads to stop before the first join; this also wakes waiting threads.
+// Requests a stop of all threads before the first is joined. This also wakes waiting threads.
 PrefetchRing::~PrefetchRing() {
   for (std::jthread& thread : threads_) thread.request_stop();
 }
@@ -82,13 +82,13 @@ void PrefetchRing::Allocate() {
 const PreparedBatch& PrefetchRing::Next(double deadline_s) {
   std::unique_lock lock(mutex_);
   MUSTER_CHECK(next_ < source_->batches());
-  if (released_ != next_) {  // the caller is done with the former batch
+  if (released_ != next_) {  // the caller is done with the previous batch
     released_ = next_;
     slot_freed_.notify_one();
   }
   Slot& slot = SlotOf(next_);
   const trace::Span span("wait", "batch");
-  // The limit prevents an overflow of clock plus deadline.
+  // Clamping prevents an overflow of clock plus deadline.
   const std::chrono::duration<double> deadline(std::clamp(deadline_s, 0.0, 1e9));
   if (!batch_ready_.wait_for(lock, deadline, [&] { return slot.ready == next_; })) {
     throw Error(

@@ -23,7 +23,7 @@ struct BatchBuffer {
   int64_t* sample_ids;
 };
 
-// The contents of the batches. All methods are thread-safe.
+// Provides the contents of the batches. All methods are thread-safe.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
@@ -37,9 +37,9 @@ class BatchSource {
   virtual void Fill(int64_t number, const BatchBuffer& buffer, std::stop_token stop) = 0;
 };
 
-// `depth` batches are made ahead of the one in use, each by one thread; all buffers are allocated
-// at the start. If a thread throws, Next rethrows for its batch: earlier batches are still handed
-// over, and no new ones are begun. Waiting threads block.
+// Makes `depth` batches ahead of the one in use, each in one thread. All buffers are allocated at
+// the start. If a thread throws, Next rethrows the exception when it reaches that thread's batch:
+// earlier batches are still handed over, but no new ones are begun. Waiting threads block.
 class PrefetchRing final : public BatchPipeline {
  public:
   // Throws Error(kFailure) if threads or memory are unavailable.
@@ -64,7 +64,7 @@ class PrefetchRing final : public BatchPipeline {
 
   void Allocate();
   void Run(std::stop_token stop);
-  // The number of a batch to fill, or -1 if none is left.
+  // Returns the number of a batch to fill, or -1 if none is left.
   int64_t Claim(const std::stop_token& stop);
   void Make(int64_t number, Slot& slot, const std::stop_token& stop);
   Slot& SlotOf(int64_t number) { return slots_[static_cast<size_t>(number) % slots_.size()]; }

@@ -127,7 +127,7 @@ void Preprocessor::Apply(std::span<const uint8_t> planes, const Augmentation& ch
       variance +=
           (choices.contrast * choices.contrast * m.variance + distance * distance) / channels;
     }
-    // A single-colour image has no variance: the lower limit prevents amplified noise.
+    // A single-colour image has no variance; the lower limit keeps its noise from being amplified.
     divisor = std::max(std::sqrt(variance), 1 / std::sqrt(shape_.elements()));
   }
 

@@ -1,4 +1,4 @@
-// Converts stored pixels to the network's input: the steps of config.Preprocess.
+// Converts stored pixels to the network's input, by the steps of config.Preprocess.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@
 namespace muster {
 namespace {
 
-// Must be incremented whenever the same settings produce other bytes.
+// Must be incremented whenever the same settings produce different bytes.
 constexpr int kVersion = 1;
 
 constexpr int64_t kTile = 8, kBlock = 2;
@@ -24,8 +24,8 @@ constexpr int64_t kNoise = 48;
 // The streams of random numbers; see RandomStream's `place`.
 enum Place : uint32_t { kTrainPlace = 0, kTestPlace = 1, kTexturePlace = 2, kNoisePlace = 3 };
 
-// The noise of an image's rows: a table of random bytes; each row starts at its own offset. Drawing
-// new noise for every pixel would cost more than everything else.
+// The noise comes from a table of random bytes, in which each row of an image starts at its own
+// offset. Drawing new noise for every pixel would cost more than everything else.
 constexpr int64_t kNoiseOffsets = 1 << 16;
 
 std::vector<uint8_t> MakeNoise(uint64_t seed, int64_t width) {
@@ -67,8 +67,8 @@ class SyntheticDataset final : public Dataset {
     const int64_t down = shape_.height < kTile ? 0 : bits[0] % kTile;
     const int64_t right = shape_.width < kTile ? 0 : bits[1] % kTile;
     const int64_t pixels = shape_.elements(), width = shape_.width;
-    // Space after the image for the rows of blocks of one channel's texture, shifted and as wide as
-    // the image.
+    // Leaves space after the image for the rows of blocks of one channel's texture, which are
+    // shifted and as wide as the image.
     buffer.resize(static_cast<size_t>(pixels + kBlocksAcross * width));
     uint8_t* const textures = buffer.data() + pixels;
     uint8_t* row = buffer.data();
@@ -88,7 +88,7 @@ class SyntheticDataset final : public Dataset {
 
   size_t bytes() const override { return noise_->size(); }
 
-  // Hashes the recipe of the images, so that none has to be drawn.
+  // Hashes the recipe of the images, so that no image has to be drawn.
   uint64_t Fingerprint() const override {
     const std::array<uint64_t, 8> recipe{kVersion,
                                          seed_,

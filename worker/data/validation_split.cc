@@ -12,8 +12,8 @@
 namespace muster {
 namespace {
 
-// For data sets with their own loader. A sample's random choices depend on its number in the whole
-// set.
+// Loads selected samples of a data set with its own loader. A sample's random choices depend on its
+// number in the whole set.
 class SelectionLoader final : public SampleLoader {
  public:
   SelectionLoader(std::unique_ptr<SampleLoader> all, const std::vector<int64_t>& samples)
@@ -51,7 +51,7 @@ class Selection final : public Dataset {
     if (stores_planes()) return Dataset::MakeLoader(data);
     return std::make_unique<SelectionLoader>(all_->MakeLoader(data), samples_);
   }
-  // Its part of the bytes; the other selection counts the rest.
+  // Counts this selection's share of the bytes; the other selection counts the rest.
   size_t bytes() const override {
     const double part = static_cast<double>(size()) / static_cast<double>(all_->size());
     return static_cast<size_t>(part * static_cast<double>(all_->bytes())) +

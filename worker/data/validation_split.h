@@ -8,13 +8,13 @@
 
 namespace muster {
 
-// Whether a sample of this name belongs to the validation set. Depends on the arguments only, so
-// that additional samples do not move others.
+// Whether a sample with this name belongs to the validation set. Depends only on the arguments, so
+// that adding samples does not move others.
 bool IsHeldBack(std::string_view name, double fraction, uint64_t seed);
 
 // Splits sets.train; a sample's name is its number. Each part renumbers its samples in order: if
-// they are stored as planes, training gives the same result as with a training set of these samples
-// only. Throws Error(kData) if a part would be empty.
+// they are stored as planes, training gives the same result as with a training set that has only
+// these samples. Throws Error(kData) if a part would be empty.
 void HoldBack(double fraction, uint64_t seed, Datasets& sets);
 
 }  // namespace muster

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kColorBlock = 10;
 
-// Draws from 1 - spread to 1 + spread, but not below 0.
+// Draws a factor from 1 - spread to 1 + spread, but at least 0.
 int32_t DrawFactor(double spread, uint32_t bits) {
   MUSTER_CHECK(spread >= 0 && spread <= 16);
   const int64_t distance = std::llround(spread * kColorUnit);

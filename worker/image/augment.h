@@ -1,4 +1,4 @@
-// The steps after a sample was cut out and resized: colour in 8 bits, normalization to float,
+// The steps after a sample has been cut out and resized: colour in 8 bits, normalization to float,
 // erasing. Colour is computed in integers, and normalization has no sum that a compiler could fuse
 // with a product, so the bits depend neither on the compiler nor on the processor.
 #pragma once
@@ -19,14 +19,14 @@ struct ColorFactors {
   bool operator==(const ColorFactors&) const = default;
 };
 
-// The maximal distance of each factor from 1, between 0 and 16. No factor is negative.
+// The maximum distance of each factor from 1, between 0 and 16. No factor is negative.
 struct ColorJitter {
   double brightness = 0, contrast = 0, saturation = 0;
 };
 ColorFactors DrawColor(const ColorJitter& settings, const RandomStream& stream);
 
-// Pillow's enhancers, as in torchvision's ColorJitter, always in this order. Each step rounds and
-// clamps to 0 … 255:
+// Applies Pillow's enhancers, as torchvision's ColorJitter does, but always in this order. Each
+// step rounds and clamps to 0 … 255:
 //   brightness: x ← x f
 //   contrast:   x ← m + (x - m) f, where m is the rounded mean grey of the sample
 //   saturation: x ← g + (x - g) f, where g is the pixel's grey; no effect on a grey sample
@@ -39,7 +39,7 @@ class Normalizer {
   // One mean and one stddev, greater than 0, for each channel. 1 or 3 channels.
   Normalizer(std::span<const double> mean, std::span<const double> stddev);
 
-  // `count`: the number of values of all channels. Input and output are [row][column][channel].
+  // `count` is the number of values in all channels. Input and output are [row][column][channel].
   void Apply(const uint8_t* sample, int64_t count, float* out) const;
 
  private:

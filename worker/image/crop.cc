@@ -18,8 +18,8 @@ double Between(double low, double high, uint32_t bits) {
   return low + (high - low) * Uniform(bits);
 }
 
-// Returns the first random box not larger than `most` in both directions, placed anywhere in
-// `whole`, or an empty box if there is none.
+// Returns the first random box that is no larger than `most` in either direction, placed anywhere
+// in `whole`, or an empty box if there is none.
 ImageBox DrawBox(const RandomBox& settings, ImageSize whole, ImageSize most,
                  const RandomStream& stream, uint32_t first_block) {
   const double all = static_cast<double>(whole.height) * static_cast<double>(whole.width);
@@ -41,15 +41,15 @@ ImageBox DrawBox(const RandomBox& settings, ImageSize whole, ImageSize most,
 
 ImageBox Whole(ImageSize size) { return {0, 0, size.height, size.width}; }
 
-// The shorter side becomes `side`, the other one in proportion, rounded down.
+// Returns the size with a shorter side of `side`. The other side is in proportion, rounded down.
 ImageSize WithShorterSide(ImageSize photo, int64_t side) {
   if (side == 0) return photo;
   if (photo.width <= photo.height) return {side * photo.height / photo.width, side};
   return {side, side * photo.width / photo.height};
 }
 
-// The offset of torchvision's CenterCrop: half of the margin, rounded to even; for a negative
-// margin, half of the missing size, rounded down.
+// Returns the offset of torchvision's CenterCrop: half of the margin, rounded to even; for a
+// negative margin, half of the missing size, rounded down.
 int64_t CentreOf(int64_t margin) {
   if (margin < 0) return -(-margin / 2);
   return margin / 2 + (margin % 4 == 3 ? 1 : 0);

@@ -37,7 +37,7 @@ inline int64_t PickBelow(uint32_t bits, int64_t choices) {
   return static_cast<int64_t>((static_cast<uint64_t>(bits) * static_cast<uint64_t>(choices)) >> 32);
 }
 
-// A box of random size: area / (area of the whole) is uniform within `scale`, the logarithm of
+// A box of random size: area / (area of the whole) is uniform within `scale`, and the logarithm of
 // width / height is uniform within `ratio`.
 struct RandomBox {
   double scale_min, scale_max;
@@ -53,7 +53,7 @@ SampleGeometry DrawResizedCrop(const RandomBox& settings, ImageSize sample, Imag
 struct CropSettings {
   ImageSize sample;
   int64_t shorter_side = 0;  // resize the shorter side to this many pixels first; 0: keep the size
-  int64_t margin = 0;        // then add this padding; only used by DrawPaddedCrop
+  int64_t margin = 0;        // then add this padding; used only by DrawPaddedCrop
   ImagePadding padding = ImagePadding::kZero;
 };
 
@@ -63,11 +63,12 @@ SampleGeometry DrawPaddedCrop(const CropSettings& settings, ImageSize photo,
 // torchvision's Resize and CenterCrop, for evaluation.
 SampleGeometry CentreSample(const CropSettings& settings, ImageSize photo);
 
-// True for half of the samples.
+// Returns true for half of the samples.
 bool DrawFlip(const RandomStream& stream);
 
 // torchvision's RandomErasing: the first of ten random boxes that is smaller than the sample in
-// both directions. The box is empty if there is none, and with the probability 1 - `probability`.
+// both directions. Returns an empty box with probability 1 - `probability`, or if no box is
+// smaller.
 inline constexpr RandomBox kErasingBox{0.02, 0.33, 0.3, 3.3};
 ImageBox DrawErasing(const RandomBox& settings, double probability, ImageSize sample,
                      const RandomStream& stream);

@@ -45,8 +45,8 @@ struct ImageInfo {
   bool operator==(const ImageInfo&) const = default;
 };
 
-// Only reads the header. Rejects more than kMaxImagePixels, and sizes that are impossible for a
-// file of this length.
+// Reads only the header. Rejects images of more than kMaxImagePixels, and sizes that are impossible
+// for a file of this length.
 ImageInfo ReadImageInfo(std::span<const uint8_t> bytes);
 
 struct DecodeRequest {
@@ -68,9 +68,9 @@ struct DecodeScratch {
 };
 
 // Decodes the pixels that the region touches, with the same bits as in the whole image. `info` must
-// be ReadImageInfo's result for these bytes. Bytes for rows below the region may not be read, so
-// damage there can go unnoticed. Apart from the libraries' own memory, memory is only allocated for
-// an image larger than the former ones.
+// be ReadImageInfo's result for these bytes. Bytes for rows below the region might not be read, so
+// damage there can go unnoticed. Apart from the libraries' own memory, memory is allocated only for
+// an image larger than all previous ones.
 DecodeWarnings Decode(std::span<const uint8_t> bytes, const ImageInfo& info,
                       const DecodeRequest& request, DecodeScratch& scratch, Image& image);
 

@@ -11,7 +11,8 @@ using std::literals::operator""sv;
 constexpr uint32_t kOrientationTag = 0x112, kShort = 3;
 constexpr size_t kEntryBytes = 12;
 
-// A TIFF file: "II" little-endian, "MM" big-endian. Reads 0 beyond its end.
+// A TIFF file. It begins with "II" if it is little-endian, or "MM" if it is big-endian. Bytes
+// beyond its end read as 0.
 struct Tiff {
   std::span<const uint8_t> bytes;
   bool big_endian;

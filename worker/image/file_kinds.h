@@ -12,11 +12,11 @@ namespace muster {
 
 struct ImageHeader {
   ImageInfo info;
-  int64_t least_bytes = 0;  // the minimal length of a complete file with this many pixels
+  int64_t least_bytes = 0;  // the minimum length of a complete file with this many pixels
 };
 
-// `box`: in pixels of the stored image; for a JPEG, after reduction. Writes [row][column][channel]
-// to `pixels`.
+// `box` is in pixels of the stored image (for a JPEG, after reduction). Writes
+// [row][column][channel] to `pixels`.
 ImageHeader ReadJpegHeader(std::span<const uint8_t> bytes);
 DecodeWarnings ReadJpeg(std::span<const uint8_t> bytes, int64_t reduction, const ImageBox& box,
                         int64_t channels, DecodeScratch& scratch, uint8_t* pixels);
@@ -29,7 +29,7 @@ inline uint8_t Grey(uint32_t red, uint32_t green, uint32_t blue) {
   return static_cast<uint8_t>((19595 * red + 38470 * green + 7471 * blue + 32768) >> 16);
 }
 
-// Copies RGB pixels or their grey.
+// Copies RGB pixels, or their grey values if `channels` is 1.
 inline void StoreRgb(const uint8_t* rgb, int64_t count, int64_t channels, uint8_t* out) {
   if (channels == 3) {
     std::copy_n(rgb, 3 * count, out);

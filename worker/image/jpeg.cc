@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kMaxPixelsPerByte = 512;
 // Each scan of a progressive file is work for the whole image. Encoders write 10 to 20 scans.
 constexpr int kMaxScans = 200;
-// Upsampling of chroma reads neighbours, which are missing at the edge of a decoded part.
+// Chroma upsampling reads neighbouring pixels, which are missing at the edge of a decoded part.
 constexpr int64_t kContext = 2;
 
 // libjpeg reports errors through a function that must not return.
@@ -52,8 +52,8 @@ void OnProgress(j_common_ptr common) {
   std::longjmp(errors.jump, 1);
 }
 
-// A JPEG file being read. Each file needs a new one: tables defined by one file must not be used
-// for another that lacks them.
+// A JPEG file being read. Each file needs a new Decompressor: tables defined by one file must not
+// be used for another that lacks them.
 class Decompressor {
  public:
   explicit Decompressor(std::span<const uint8_t> bytes) : Decompressor() {

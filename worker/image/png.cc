@@ -8,7 +8,7 @@
 namespace muster {
 namespace {
 
-// The maximal compression ratio of deflate.
+// The maximum compression ratio of deflate.
 constexpr int64_t kMaxInflation = 1032;
 // Limits text chunks and profiles, which are not used.
 constexpr size_t kMaxChunkBytes = 16 << 20;

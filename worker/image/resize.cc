@@ -22,11 +22,12 @@ struct Range {
 };
 
 // One direction of a resize. Positions in the photo are integers in units of 1 / (2 resized) of its
-// pixels: a pixel of the image has the length `pixel`, one of the resized region 2 `length`.
+// pixels: a pixel of the image has the length `pixel`, and one of the resized region has 2
+// `length`.
 class Direction {
  public:
-  // The image: `pixels` pixels from the photo's pixel `origin` on, each `reduction` long. The
-  // region: [begin, begin + length) of the photo, resized to `resized` pixels.
+  // The image has `pixels` pixels, each `reduction` long, starting at the photo's pixel `origin`.
+  // The region is [begin, begin + length) of the photo; it is resized to `resized` pixels.
   Direction(int64_t origin, int64_t pixels, int64_t reduction, int64_t begin, int64_t length,
             int64_t resized, ResizeFilter filter)
       : origin_(2 * resized * origin),
@@ -46,7 +47,8 @@ class Direction {
             std::min(CeilDivide(centre + reach_, pixel_), inside_.end)};
   }
 
-  // The weight of the image's pixel for pixel `at`, not normalized.
+  // Returns the weight of the image's pixel `pixel` in pixel `at` of the resized region. Weights
+  // are not normalized.
   int64_t Weight(int64_t at, int64_t pixel) const {
     const int64_t start = origin_ + pixel * pixel_, centre = Centre(at);
     const int64_t weight =
@@ -56,7 +58,7 @@ class Direction {
     return std::max<int64_t>(weight, 0);
   }
 
-  // The maximal number of the image's pixels for one pixel of the result.
+  // The maximum number of image pixels that contribute to one pixel of the result.
   int64_t MostPixels() const { return 2 * reach_ / pixel_ + 2; }
 
  private:
@@ -88,8 +90,8 @@ Direction Columns(const Image& image, const SampleGeometry& geometry, ResizeFilt
           filter};
 }
 
-// The pixel of the resized region of length `size` that is shown at position `at`, which may lie
-// outside. -1 means black.
+// Returns the pixel of the resized region, which is `size` long, that appears at position `at`.
+// `at` may lie outside the region. -1 means black.
 int64_t Padded(int64_t at, int64_t size, ImagePadding padding) {
   if (at >= 0 && at < size) return at;
   if (padding == ImagePadding::kZero) return -1;
@@ -99,7 +101,7 @@ int64_t Padded(int64_t at, int64_t size, ImagePadding padding) {
   return std::min(folded, period - folded);
 }
 
-// The image's pixels that the window needs; at least one.
+// Returns the range of the image's pixels that the window needs, at least one.
 Range Needed(const Direction& direction, int64_t begin, int64_t length, int64_t resized,
              ImagePadding padding) {
   Range needed{INT64_MAX, 0};
@@ -142,8 +144,8 @@ void FillAxis(const Direction& direction, int64_t begin, int64_t length, int64_t
   }
 }
 
-// Resizes one row of the image, its bytes widened, to one row of the window. Three channels are
-// computed as lanes of a vector of four, so one value beyond the end of `row` is read.
+// Resizes one row of the image, whose bytes have been widened, to one row of the window. Three
+// channels are computed as lanes of a vector of four, so one value beyond the end of `row` is read.
 template <int kChannels>
 void ResizeRow(const int32_t* row, const ResizeScratch::Axis& columns, uint8_t* out) {
   constexpr int kLanes = kChannels == 1 ? 1 : 4;
@@ -203,7 +205,7 @@ void Resize(const Image& image, const SampleGeometry& geometry, ResizeFilter fil
   FillAxis(right, window.left, window.width, geometry.resized.width, geometry.padding,
            geometry.flip, scratch.raw, scratch.columns);
 
-  // First along the rows that are needed.
+  // First resizes along the rows that are needed.
   const Range needed =
       Needed(down, window.top, window.height, geometry.resized.height, geometry.padding);
   const int64_t source_row = image.width * image.channels, row = window.width * image.channels;
@@ -219,7 +221,7 @@ void Resize(const Image& image, const SampleGeometry& geometry, ResizeFilter fil
     }
   }
 
-  // Then along the columns.
+  // Then resizes along the columns.
   scratch.sums.resize(static_cast<size_t>(row));
   int32_t* sums = scratch.sums.data();
   for (int64_t y = 0; y < window.height; ++y, sample += row) {

@@ -1,7 +1,7 @@
 // Resizes decoded pixels to a sample of 8-bit pixels.
 //
 // The arithmetic is Pillow's: weights with 22 fractional bits; first all rows, rounded to 8 bits,
-// then all columns. All of it uses integers, so the bits depend neither on the compiler nor on the
+// then all columns. It uses only integers, so the bits depend neither on the compiler nor on the
 // processor, and the bilinear filter gives Pillow's bits.
 #pragma once
 
@@ -14,10 +14,11 @@
 namespace muster {
 
 enum class ResizeFilter {
-  // Pillow's BILINEAR, torchvision's with antialias=True: a triangle that widens with the
+  // Pillow's BILINEAR, and torchvision's with antialias=True: a triangle that widens with the
   // reduction.
   kBilinear,
-  // The mean over the area of a result pixel; partly covered pixels are weighted.
+  // The mean over the area of a result pixel; partly covered pixels are weighted by their covered
+  // share.
   kArea,
 };
 
@@ -35,11 +36,11 @@ struct ResizeScratch {
   std::vector<int32_t> source, sums;  // one row each
 };
 
-// The pixels that Resize uses for this sample; at least one. Decode this region.
+// Returns the region of pixels that Resize uses for this sample, at least one. It must be decoded.
 ImageBox NeededRegion(const SampleGeometry& geometry, ResizeFilter filter);
 
 // The largest reduction, 1, 2, 4 or 8, at which a decoded region is not smaller than its resized
-// size. A sample from a reduced image is similar, not equal, and faster to decode.
+// size. A sample from a reduced image is similar but not equal, and faster to decode.
 int64_t LargestReduction(const SampleGeometry& geometry);
 
 // Writes window.height x window.width x image.channels to `sample`, [row][column][channel]. `image`

@@ -35,8 +35,8 @@ class BackwardPlanner {
     return static_cast<int>(holders_.size()) - 1;
   }
 
-  // A reader of `value` delivers its part of the gradient. `own`: the buffer may be overwritten if
-  // it holds no value's gradient.
+  // Called when a reader of `value` delivers its part of the gradient in `buffer`. `own`: whether
+  // the buffer may be overwritten if it holds no value's gradient.
   void Contribute(int value, int buffer, bool own) {
     const PlanValue& v = plan_.values[value];
     const bool last = --missing_[value] == 0;
@@ -80,7 +80,7 @@ class BackwardPlanner {
       back.input_gradients.push_back(InputGradient(step, layer, j, gradient));
     }
     result_.steps.push_back(back);
-    // A sum inside the op whose gradient the op did not have to change.
+    // Without an activation, the output's gradient is also that of the input that the op added.
     const bool shares = step.fuse_add && step.activation == Activation::kNone;
     for (size_t j = 0; j < step.inputs.size(); ++j) {
       const int buffer = back.input_gradients[j];
@@ -103,7 +103,7 @@ class BackwardPlanner {
                                                        : plan_.values[step.inputs[j]].elements);
   }
 
-  // The gradient of a sum is passed to all summands.
+  // Passes the gradient of a sum to all summands.
   void PassOn(const std::vector<int>& inputs, int gradient) {
     size_t wanted = 0;
     for (const int input : inputs) wanted += plan_.NeedsGradient(input);

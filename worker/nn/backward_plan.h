@@ -1,10 +1,11 @@
 // The backward pass of a plan: the gradient buffer of each value, which buffers are shared or
 // reused, and where contributions are added.
 //
-// The gradient of a sum is also the gradient of all its summands. They share the buffer, which is
-// not overwritten while one of them still needs it. A value that several steps read gets a
-// contribution from each, last reader first; all but the first are added. A relu's derivative is
-// applied once, after the last contribution, unless the only reader applies it.
+// The gradient of a sum is also the gradient of all its summands. The summands share its buffer,
+// which is not overwritten while one of them still needs it. A value that several steps read gets a
+// contribution from each, starting with the last reader. The first contribution is stored, and the
+// others are added. A relu's derivative is applied once, after the last contribution, unless the
+// only reader applies it.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ struct BackwardStep {
   // step < 0: to = a + b (b may be kNoGradient), masked by the relu whose output is relu_value
   // (unless that is kNoGradient).
   int to = kNoGradient, a = kNoGradient, b = kNoGradient, relu_value = kNoGradient;
-  int layer = -1;  // the layer that is complete after this, for the hook; -1: none
+  int layer = -1;  // the layer that is complete after this step, for the hook; -1: none
 };
 
 struct BackwardPlan {
@@ -34,7 +35,7 @@ struct BackwardPlan {
   std::vector<int64_t> buffer_elements;  // per sample
 };
 
-// Only for a plan for training.
+// `plan` must be a plan for training.
 BackwardPlan MakeBackwardPlan(const Graph& graph, const Plan& plan);
 
 }  // namespace muster

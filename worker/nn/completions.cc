@@ -7,7 +7,7 @@ namespace muster {
 void AwaitDevice(Event& event, double seconds) {
   if (event.IsDone() || event.Wait(seconds)) return;
   throw Error(ExitCode::kDeadline,
-              "this worker's device did not finish its work within {} s; check the system's log "
+              "this worker's device did not finish its work within {} s; check the system log "
               "(dmesg) for device errors",
               seconds);
 }

@@ -1,6 +1,6 @@
-// Runs actions of the host when the device has reached a point: reporting a loss after its copy,
-// pushing a gradient. The host's thread runs them itself whenever it checks, and immediately if the
-// device is the host.
+// Runs actions on the host when the device has reached a point, such as reporting a loss after it
+// was copied, or pushing a gradient. The host's thread runs them whenever it checks, or immediately
+// if the device is the host.
 #pragma once
 
 #include <deque>

@@ -15,7 +15,7 @@ DeviceView::DeviceView(Backend& backend, const HostMemory& host, float* writable
     : backend_(backend), host_(static_cast<const float*>(host.begin)), writable_(writable) {
   const size_t size = host.bytes / sizeof(float);
   if (backend.shares_host_memory()) {
-    // Not written if the host's memory is read-only.
+    // Nothing writes to it if the host's memory is read-only.
     device_ = {const_cast<float*>(host_), size};
     return;
   }

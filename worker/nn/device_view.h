@@ -1,8 +1,8 @@
-// The device's view of floats of the host. If the device computes in host memory, this is the same
-// memory and nothing is copied. Otherwise it is device memory of the same size, with queued copies,
-// and the host's floats must have separate pages.
+// The device's view of floats on the host. If the device computes in host memory, this is the same
+// memory and nothing is copied. Otherwise it is device memory of the same size, copies are queued,
+// and the host's floats must not share pages with other data.
 //
-// Owner and thread: the backend's. The host's memory must outlive the queued work.
+// Used on the backend's thread. The host's memory must outlive the queued work.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,13 @@ namespace muster {
 
 class DeviceView {
  public:
-  // A view of floats that are only read: weights. `read_only`: they are mapped read-only.
+  // Makes a view of floats that the device only reads, such as weights. `read_only`: whether they
+  // are mapped read-only.
   DeviceView(Backend& backend, std::span<const float> host, bool read_only = false);
-  // A view that the device writes: gradients. Initialized with zeros.
+  // Makes a view that the device writes, such as gradients. Device memory is filled with zeros.
   DeviceView(Backend& backend, std::span<float> host);
 
-  // The bytes of device memory for a view of `floats` floats.
+  // Returns the bytes of device memory for a view of `floats` floats.
   static size_t BytesFor(const Backend& backend, size_t floats) {
     return backend.shares_host_memory() ? 0 : floats * sizeof(float);
   }
@@ -29,11 +30,11 @@ class DeviceView {
   std::span<const float> floats() const { return device_; }
   const float* host() const { return host_; }
 
-  // Copies floats [begin, end) to the device for what is queued on kCompute from now on. Earlier
-  // queued work must not read them any more.
+  // Copies floats [begin, end) to the device for work that is queued on kCompute from now on. Work
+  // queued earlier must no longer read them.
   void CopyIn(size_t begin, size_t end);
-  // Copies [begin, end), as written by the work queued on kCompute so far, to the host. They have
-  // arrived when the work queued on kCopyOut is done.
+  // Copies floats [begin, end), as written by the work queued on kCompute so far, to the host. They
+  // have arrived when the work queued on kCopyOut is done.
   void CopyOut(size_t begin, size_t end);
 
  private:
@@ -41,7 +42,7 @@ class DeviceView {
 
   Backend& backend_;
   const float* const host_;
-  float* const writable_;                 // the same, or null
+  float* const writable_;                 // host_, or null if the device only reads
   std::unique_ptr<DeviceBuffer> memory_;  // null if the host's memory is used
   std::unique_ptr<HostRegistration> registration_;
   std::unique_ptr<Event> event_;

@@ -54,7 +54,7 @@ void InputStage::Use(StoredImages* images) {
   staged_ = {};
 }
 
-// Lets kCopyIn wait until the set may be overwritten.
+// Makes kCopyIn wait until the set may be overwritten.
 void InputStage::AwaitUses(Set& set) {
   backend_.Await(Queue::kCopyIn, *set.released);
   backend_.Await(Queue::kCopyIn, *set.returned);

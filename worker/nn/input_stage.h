@@ -2,7 +2,7 @@
 // memory, it uses the host's addresses. Otherwise there are two sets of device memory, so that one
 // batch can be copied, or made from stored images, while the device still computes on the other.
 //
-// Owner and thread: the tower, its compute thread.
+// Owned by the tower and used on its compute thread.
 #pragma once
 
 #include <array>
@@ -33,32 +33,34 @@ struct DeviceInput {
 
 class InputStage {
  public:
-  // `image`: the number of elements of one sample.
+  // `image` is the number of elements of one sample.
   InputStage(Backend& backend, int64_t image);
 
-  // Allocates memory for batches of up to `count` samples, or returns its size in bytes.
+  // Allocate allocates the memory for batches of up to `count` samples. BytesFor returns its size.
   void Allocate(int64_t count);
   size_t BytesFor(int64_t count) const;
-  // Queued work must not use the memory any more.
+  // Frees the memory. Queued work must no longer use it.
   void Free() {
     sets_ = {};
     staged_ = {};
   }
 
-  // Makes batches from these images on the device (null: on the host); only their sample numbers
-  // are copied. Not on a device that computes in host memory.
+  // Makes the device prepare batches from these images, so that only sample numbers are copied. If
+  // `images` is null, batches are prepared on the host. It must be null if the device computes in
+  // host memory.
   void Use(StoredImages* images);
 
-  // Prepares the batch of the next Bring ahead, if possible, while kCompute is busy. Its sample_ids
-  // must stay valid until the work queued on kCopyIn by then is done.
+  // Prepares the batch of the next Bring in advance, if possible, while kCompute is busy. Its
+  // sample_ids must stay valid until the work queued on kCopyIn by then is done.
   void Stage(const TowerInput& input);
-  // Brings the batch to the device for what is queued on kCompute from now on. The host's memory
-  // may change again when the work queued on kCopyIn is done, unless the device computes in it.
+  // Brings the batch to the device for work that is queued on kCompute from now on. The host's
+  // memory may change again when the work queued on kCopyIn is done, unless the device computes in
+  // it.
   DeviceInput Bring(const TowerInput& input, LossSums& sums);
-  // Called after forward was queued. Copies *sums and the predictions of the last batch to the
-  // host: they have arrived when the work queued on kCopyOut is done.
+  // Called after the forward pass has been queued. Copies *sums and the predictions of the last
+  // batch to the host: they have arrived when the work queued on kCopyOut is done.
   void BringBack(const TowerInput& input, LossSums& sums);
-  // The work queued on kCompute so far is the last that reads the current batch.
+  // Called when all work that reads the current batch has been queued on kCompute.
   void Release();
 
  private:

@@ -6,8 +6,8 @@
 namespace muster {
 namespace {
 
-// The gap of a few cache lines prevents that buffers of equal power-of-two sizes all start at the
-// same offset in a page: such streams slow each other down.
+// A gap of a few cache lines keeps buffers of equal power-of-two sizes from starting at the same
+// offset in a page, because such streams slow each other down.
 constexpr size_t kAlign = 64, kGap = 192;
 
 size_t Room(const Lifetime& buffer) { return (buffer.bytes + kAlign - 1) / kAlign * kAlign + kGap; }

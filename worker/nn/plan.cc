@@ -29,14 +29,13 @@ class Planner {
   }
 
  private:
-  // Layers that neither move nor compute anything: their output is their input.
+  // Whether a layer neither moves nor computes anything, so that its output is its input.
   bool IsNothing(const Layer& layer) const {
     const LayerTraits traits = layer.traits();
     return traits.moves_nothing || (traits.moves_nothing_in_inference && mode_ == Mode::kInference);
   }
 
-  // Counts for each layer's output the inputs that read it, without those of layers that do
-  // nothing.
+  // Counts the inputs that read each layer's output, except those of layers that do nothing.
   void CountReaders() {
     readers_.assign(layers_.size(), 0);
     for (size_t i = layers_.size(); i-- > 0;) {
@@ -77,29 +76,29 @@ class Planner {
     plan_.steps.push_back(std::move(step));
   }
 
-  // If a relu's output has a single reader, it may apply the derivative; see Run.
+  // If a relu's output has a single reader, that reader may apply the relu's derivative (see Run).
   void NoteReads(const PlanStep& step) {
     for (const int input : step.inputs) {
       if (input >= 0) plan_.values[input].relu_by_reader = TraitsOf(step).applies_relu_before;
     }
   }
 
-  // Each step adds one value, so their indices are equal.
+  // Each step adds one value, so a step and its value have the same index.
   PlanStep& MakerOf(int value) {
     PlanStep& step = plan_.steps[static_cast<size_t>(value)];
     MUSTER_CHECK(step.output == value);
     return step;
   }
 
-  // The step that made `value`, or null if its output must not change: another step reads it, or it
-  // includes an activation.
+  // Returns the step that made `value`, or null if the step's output must not change because
+  // several inputs read it or it already includes an activation.
   PlanStep* MakerOfOwn(int value) {
     if (value < 0 || plan_.values[value].readers != 1) return nullptr;
     PlanStep& step = MakerOf(value);
     return step.activation == Activation::kNone ? &step : nullptr;
   }
 
-  // The maker's output becomes the output of layer `index`.
+  // Makes the maker's output the output of layer `index`.
   void TakeOver(int index, PlanStep& maker) {
     value_of_[index] = maker.output;
     plan_.values[maker.output].readers = readers_[index];
@@ -122,7 +121,8 @@ class Planner {
     return true;
   }
 
-  // When the later batch norm runs, the other summand exists already.
+  // Fuses a sum into the batch norm that makes the later summand. When this batch norm runs, the
+  // other summand already exists.
   bool FuseAdd(const PlanStep& step) {
     const bool is_sum = std::holds_alternative<AddSpec>(layers_[step.layer].spec);
     if (!is_sum || step.inputs.size() != 2) return false;
@@ -145,7 +145,7 @@ class Planner {
     if (mode_ == Mode::kInference) return true;
     const PlanStep& maker = MakerOf(input);
     const Layer& layer = layers_[maker.layer];
-    // A relu's derivative needs its output; if the relu is fused, only the signs.
+    // A relu's derivative needs the relu's output; if the relu is fused, it needs only the signs.
     return !BackwardReadsOutput(layer, maker, true) &&
            layer.traits().activation != Activation::kRelu &&
            (!plan_.values[input].relu || traits.keeps_signs);

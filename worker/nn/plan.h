@@ -1,9 +1,9 @@
 // The forward pass of a network: which op runs which layers, and which values they read and make.
-// Chosen once for the whole graph, for any batch size.
+// The plan is made once for the whole graph and serves any batch size.
 //
 // Decisions:
 //   - relu is fused into the convolution, dense layer, sum or batch norm that it follows, relu6
-//     into the batch norm, and a sum of two into the batch norm that made the later one;
+//     into the batch norm, and a sum of two into the batch norm that made the later summand;
 //   - relu, relu6 and dropout work in place if the overwritten value is not needed;
 //   - flatten, and in inference dropout, have no op;
 //   - which op applies a relu's derivative: see OpOptions.
@@ -26,7 +26,8 @@ struct PlanValue {
   int place = 0;          // the value whose memory it uses: itself, or the value that it overwrote
   int readers = 0;        // the number of inputs of steps, including the loss, that read it
   bool gradient = false;  // whether an upstream variable is trained
-  // a relu's output whose derivative is applied after this value's gradient is complete
+  // Whether this is a relu's output whose derivative is applied when this value's gradient is
+  // complete.
   bool relu = false;
   bool relu_by_reader = false;  // the only reader can apply that derivative itself
 };
@@ -53,7 +54,7 @@ struct Plan {
 
 Plan MakePlan(const Graph& graph, Mode mode);
 
-// Whether the backward of a step's op reads the op's input, or its output (see BackwardArgs).
+// Whether the backward pass of a step's op reads the op's input, or its output (see BackwardArgs).
 bool BackwardReadsInput(const Layer& layer, bool input_is_relu);
 bool BackwardReadsOutput(const Layer& layer, const PlanStep& step, bool input_is_relu);
 

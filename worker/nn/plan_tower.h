@@ -9,8 +9,8 @@
 namespace muster {
 
 // Plans every batch size that a worker may compute: each slice size of the plan, because a worker
-// can take over any slice, and the blocks of at most `block` samples of evaluations on sets of
-// these sizes.
+// can take over any slice, and the blocks of at most `block` samples in evaluations of sets with
+// the sizes `evaluated`.
 void PlanTower(const StepPlan& plan, std::initializer_list<int64_t> evaluated, int64_t block,
                Tower& tower);
 

@@ -76,7 +76,7 @@ void Program::PlaceAll(Mode mode) {
   scratch_ = all.back().offset;
 }
 
-// The lifetimes of the values' memory. A value that uses another's memory has none.
+// Returns the lifetimes of the values' memory. A value that uses another value's memory has none.
 std::vector<Lifetime> Program::ValueLifetimes() const {
   std::vector<Lifetime> values(plan_.values.size());
   for (const PlanStep& step : plan_.steps) {
@@ -136,7 +136,7 @@ std::vector<Lifetime> Program::GradientLifetimes() const {
   return gradients;
 }
 
-// The states of the ops and the loss, and their shared scratch.
+// Returns the lifetimes of the states of the ops and the loss, and of their shared scratch.
 std::vector<Lifetime> Program::StateLifetimes(Mode mode) const {
   std::vector<Lifetime> states;
   size_t scratch = 0;
@@ -229,7 +229,7 @@ void Program::BringLogits(const void* logits, float* to) {
   backend_.Record(Queue::kCompute, *computed);
   backend_.Await(Queue::kCopyOut, *computed);
   backend_.CopyOut(to, logits, bytes);
-  // The next computation may overwrite them.
+  // The next computation must wait for the copy, because it may overwrite the logits.
   backend_.Record(Queue::kCopyOut, *copied);
   backend_.Await(Queue::kCompute, *copied);
 }

@@ -1,7 +1,7 @@
 // A plan for one batch size and mode: its ops, and the places of values, gradients and states in
 // the workspace, which the tower owns and all programs of a mode share.
 //
-// Owner and thread: the tower, its compute thread.
+// Owned by the tower and used on its compute thread.
 #pragma once
 
 #include <cstddef>
@@ -22,13 +22,13 @@ namespace muster {
 
 class Program {
  public:
-  // `backward` is only used in training. Both plans and the tower's `layouts` must outlive the
+  // `backward` is used only in training. Both plans and the tower's `layouts` must outlive the
   // program. Allocates no large memory.
   Program(const Graph& graph, const Plan& plan, const BackwardPlan& backward, Backend& backend,
           WeightLayouts& layouts, int64_t count, Mode mode, uint64_t seed);
 
   size_t workspace_bytes() const { return workspace_bytes_; }
-  // The layer with the largest share: its output, its state for backward, its scratch.
+  // The layer that needs the most memory for its output, its state for backward, and its scratch.
   struct LayerBytes {
     const Layer* layer = nullptr;
     size_t bytes = 0;
@@ -56,11 +56,12 @@ class Program {
   std::vector<Lifetime> GradientLifetimes() const;
   std::vector<Lifetime> StateLifetimes(Mode mode) const;
 
-  // Time counts steps from 0: forward, the loss forward, the loss backward, backward.
+  // Times are numbered from 0: forward steps, the loss forward, the loss backward, backward steps.
   int LossTime() const { return static_cast<int>(plan_.steps.size()); }
   int BackwardTime(size_t step) const { return LossTime() + 2 + static_cast<int>(step); }
 
-  // The size of `elements` values of the backend's activation_type for each sample of the batch.
+  // Returns the bytes of a tensor with `elements` values for each sample of the batch, of the
+  // backend's activation_type.
   size_t ActivationBytes(int64_t elements) const;
   LossArgs LossArguments(const DeviceInput& input, std::byte* workspace) const;
   const void* Value(int value, const DeviceInput& input, const std::byte* workspace) const;

@@ -21,7 +21,7 @@ constexpr double kMostFlops = 2e10;  // of the reference in total: about a secon
 // A tensor of very small values is compared as if this were its largest value.
 constexpr double kLeastScale = 0.1;
 
-// Values in [-1, 1) that only depend on `place` and the index.
+// Returns values in [-1, 1) that depend only on `place` and the index.
 Floats RandomFloats(int64_t count, uint64_t place) {
   Floats floats(static_cast<size_t>(count));
   uint64_t state = place << 40;
@@ -34,14 +34,14 @@ Floats RandomFloats(int64_t count, uint64_t place) {
   return floats;
 }
 
-// The inputs of both sides, for the samples that the reference computes.
+// The inputs of both backends, for the samples that the reference computes.
 struct Given {
   Floats input, output_gradient, weights, bias;
   std::vector<int32_t> labels;
 };
 
-// A result of one side. Gradients of variables are for the reference's samples. The device's
-// activation tensors appear twice: for the first samples and for the last.
+// A result of one backend. Gradients of variables are for the reference's samples. The device's
+// activation tensors appear twice: for the first samples and for the last ones.
 struct Tensor {
   std::string name;
   Floats values;
@@ -102,7 +102,7 @@ class Bench {
     Await(Queue::kCompute);
     CopyOut(to, from, bytes);
   }
-  // Downloads the first samples and the last.
+  // Downloads the first samples and the last ones.
   void DownloadActivations(Made& made, const std::string& name, void* from, int64_t per_sample) {
     if (from == nullptr) return;
     Await(Queue::kCompute);
@@ -231,7 +231,7 @@ Made RunLoss(Backend& backend, const Layer& layer, const OpOptions& options, con
   return made;
 }
 
-// Only products, convolutions, and layers that sum over a batch, an image or channels.
+// Returns true for products, convolutions, and layers that sum over a batch, an image or channels.
 bool IsTested(const Layer& layer) {
   if (const auto* pool = std::get_if<PoolSpec>(&layer.spec)) {
     return pool->kind == PoolSpec::Kind::kAverage;
@@ -256,8 +256,8 @@ std::vector<Tested> WhatToTest(const Graph& graph) {
     if (!IsTested(layer)) continue;
     OpOptions options{.input_gradient = plan.NeedsGradient(step.inputs[0]),
                       .input_is_relu = plan.InputIsRelu(step)};
-    // Without a batch norm's activation: its backward depends on whether rounded sums are above
-    // zero.
+    // Omits a batch norm's activation, because its backward pass depends on whether rounded sums
+    // are above zero.
     if (layer.traits().fuses == LayerTraits::Fuses::kRelu) options.activation = step.activation;
     const std::string key =
         fmt::format("{} {} {} {} {} {} {}", layer.kind, NumbersOf(layer.spec),
@@ -294,7 +294,7 @@ Given MakeGiven(const Tested& tested, const Graph& graph, int64_t samples, Eleme
   return given;
 }
 
-// Describes the first difference; "" if there is none.
+// Describes the first difference. Returns "" if there is none.
 std::string Compare(const Made& device, const Made& reference, double tolerance) {
   for (const Tensor& got : device) {
     const auto expected = std::ranges::find_if(
@@ -314,7 +314,7 @@ std::string Compare(const Made& device, const Made& reference, double tolerance)
   return "";
 }
 
-// The largest divisor of the batch within the limits.
+// Returns the largest divisor of the batch that is within the limits.
 int64_t SamplesFor(const std::vector<Tested>& all, int64_t batch) {
   double flops = 0;
   for (const Tested& tested : all) flops += 3 * tested.layer.forward_flops;

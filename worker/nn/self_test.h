@@ -18,10 +18,11 @@ struct SelfTestResult {
 };
 
 // Ops on `device` are made for `batch` samples, those on `reference` (which computes in host
-// memory) for a few samples. The device gets copies of these: it must repeat the results, and its
-// gradients of variables are larger by the number of copies. Results may differ by `tolerance`,
-// relative to the largest value of a tensor. Each kind and shape of op is tested once, with what
-// the plan fuses into it. The calling thread uses both backends. Throws OutOfDeviceMemory.
+// memory) for a few samples. The device gets copies of these few samples. It must repeat their
+// results; its gradients of variables are larger by a factor of the number of copies. Results may
+// differ by `tolerance`, relative to the largest value of a tensor. Each kind and shape of op is
+// tested once, with what the plan fuses into it. The calling thread uses both backends. Throws
+// OutOfDeviceMemory if the device has too little memory.
 SelfTestResult RunSelfTest(const Graph& graph, int64_t batch, double tolerance, Backend& device,
                            Backend& reference);
 

@@ -1,7 +1,7 @@
-// The images and labels of a data set in device memory, as they are stored. The device makes
-// batches of them; the host only passes the sample numbers.
+// The stored images and labels of a data set, in device memory. The device makes batches from them;
+// the host passes only the sample numbers.
 //
-// Owner and thread: the backend's. Only Upload allocates memory.
+// Used on the backend's thread. Only Upload allocates memory.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,8 @@ namespace muster {
 
 class StoredImages {
  public:
-  // For batches of up to `most` of the `samples` samples. The backend must make an ImageOp.
+  // Holds `samples` samples and makes batches of up to `most` of them. The backend must support
+  // MakeImageOp.
   StoredImages(Backend& backend, const ImageRecipe& recipe, int64_t samples, int64_t most);
 
   int64_t samples() const { return samples_; }
@@ -25,7 +26,7 @@ class StoredImages {
 
   // One sample on the host.
   struct Sample {
-    std::span<const uint8_t> planes;  // [channel][row][column]; valid until the next one
+    std::span<const uint8_t> planes;  // [channel][row][column]; valid until the next sample
     int32_t label = 0;
   };
   using Read = std::function<Sample(int64_t index)>;

@@ -127,13 +127,13 @@ class Tower::Impl {
     BackwardPlan backward;                                 // for training
     std::map<int64_t, std::unique_ptr<Program>> programs;  // by batch size
     InputStage input;
-    // The largest planned batch and workspace, and the allocated ones, which are smaller until
-    // Allocate.
+    // The largest planned batch and workspace, and the allocated ones, which may be smaller until
+    // Allocate is called.
     int64_t planned_count = 0, count = 0;
     size_t planned_bytes = 0, workspace_bytes = 0;
     std::unique_ptr<DeviceBuffer> workspace;
   };
-  // The training Forward whose Backward is still missing. No program: an empty batch.
+  // The training Forward that still awaits its Backward. `program` is null for an empty batch.
   struct Pending {
     bool valid = false;
     Program* program = nullptr;
@@ -177,8 +177,8 @@ class Tower::Impl {
                        static_cast<double>(most.bytes) * 1e-6, most.layer->name);
   }
 
-  // "; a slice of up to 12 samples would fit" into the memory without this mode's buffers, found by
-  // planning smaller batches. The tower must not be used after that.
+  // Returns a text such as "; a slice of up to 12 samples would fit". Frees this mode's buffers and
+  // plans smaller batches for the free memory. The tower must not be used afterwards.
   std::string WhatFits(Mode mode, ModeState& state) {
     state.workspace.reset();
     state.input.Free();

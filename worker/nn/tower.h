@@ -4,8 +4,8 @@
 // and gradients belong to the caller, in device memory (device_view.h) with the Graph's layout;
 // samples and results are on the host.
 //
-// Owner and thread: one compute thread owns a tower. The tower owns activations and everything that
-// the backend makes. Plan makes everything except the large buffers, which Allocate makes; a step
+// Threads: one compute thread owns a tower. The tower owns activations and everything that the
+// backend makes. Plan makes everything except the large buffers, which Allocate makes; a step
 // allocates nothing.
 #pragma once
 
@@ -33,37 +33,38 @@ struct TowerMemory {
 
 class Tower {
  public:
-  // `seed` is the run's, for dropout. `graph` and `backend` must outlive the tower. class_weights:
-  // the loss weight of each class in training; 1 for missing ones.
+  // `seed` is the run's seed, for dropout. `graph` and `backend` must outlive the tower.
+  // class_weights holds the loss weight of each class in training; missing weights are 1.
   Tower(const Graph& graph, Backend& backend, uint64_t seed, std::vector<float> class_weights = {});
   ~Tower();
 
   // Makes everything for batches of `count` samples except the large buffers, which memory()
-  // includes from now on. Not between Forward and Backward.
+  // includes from now on. Must not be called between Forward and Backward.
   void Plan(int64_t count, Mode mode);
-  // Allocates the buffers for everything that was planned. Not between Forward and Backward.
+  // Allocates the buffers for everything that was planned. Must not be called between Forward and
+  // Backward.
   void Allocate();
-  // Calls Plan and Allocate. Forward and Backward only accept prepared counts, and 0: an empty
-  // batch has the loss 0 and gradients of 0.
+  // Calls Plan and Allocate. Forward and Backward accept only prepared counts and 0: an empty batch
+  // has the loss 0 and gradients of 0.
   void Prepare(int64_t count, Mode mode);
   TowerMemory memory() const;
 
-  // Makes batches of this mode from these images on the device, which then only reads sample_ids
-  // and epoch of an input. Null: batches are copied from the host. The images must outlive their
-  // use.
+  // Makes the device prepare batches of this mode from these images; it then reads only sample_ids
+  // and epoch of an input. If `images` is null, batches are copied from the host. The images must
+  // outlive this use.
   void UseImages(Mode mode, StoredImages* images);
   // Announces the next batch of this mode. If the device makes batches, it makes this one while it
-  // still computes on the one before. The next Forward uses it if its key is the same; otherwise
+  // still computes on the previous one. The next Forward uses it if its key is the same; otherwise
   // only time is lost. Its sample_ids must stay valid until the work queued on Queue::kCopyIn is
   // done.
   void Stage(const TowerInput& input, Mode mode);
 
   // Runs all layers on `input` with `weights` (graph.arena_floats() floats). Calls before_layer(i)
   // for each layer with variables, in execution order, before the ops that read them are queued.
-  // When the hook returns, the weights must be available to what is queued on Queue::kCompute from
-  // then on. `sums` and input.predictions are written when the work then queued on Queue::kCopyOut
-  // is done. `weights_version` identifies the contents of `weights`: layouts derived from them are
-  // reused while it stays the same.
+  // When the hook returns, the weights must be available to work that is queued on Queue::kCompute
+  // from then on. `sums` and input.predictions have been written when the work that Forward queues
+  // on Queue::kCopyOut is done. `weights_version` identifies the contents of `weights`: layouts
+  // derived from them are reused as long as the version stays the same.
   void Forward(const TowerInput& input, Mode mode, std::span<const float> weights,
                int64_t weights_version, const LayerHook& before_layer, LossSums& sums);
 

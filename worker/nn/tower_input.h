@@ -1,4 +1,4 @@
-// The input of a pass through the network other than weights, and the layer hooks.
+// The input of a pass through the network, except the weights, and the layer hooks.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 namespace muster {
 
 // Identifies a batch that may have been prepared ahead: equal keys mean equal samples, order, epoch
-// and labels. Default: not prepared.
+// and labels. The default key means that the batch was not prepared.
 struct BatchKey {
   int64_t step = -1, index = -1;
   bool operator==(const BatchKey&) const = default;
@@ -16,8 +16,8 @@ struct BatchKey {
 // `count` samples on the host. images: [count, height, width, channels], 64-byte aligned. With
 // StoredImages, images and labels are not read. The pointers must stay valid until the work queued
 // on Queue::kCopyIn is done and, if the device computes in host memory, until the Backward that
-// follows a training Forward. A sample with label -1 has weight zero: no loss, no gradient, not
-// correct.
+// follows a training Forward. A sample with label -1 has weight zero: it adds no loss and no
+// gradient, and is never correct.
 struct TowerInput {
   int64_t count = 0;
   const float* images = nullptr;
@@ -26,10 +26,9 @@ struct TowerInput {
   const int64_t* sample_ids = nullptr;
   int64_t epoch = 0;
   BatchKey key = {};  // see Tower::Stage
-  // Below 1: each sample was mixed with the one before it (LossArgs). Only in training.
+  // If below 1, each sample was mixed with the preceding one (LossArgs). Only in training.
   float share = 1;
-  // If not null, receives the class of the largest logit of each sample; for when, see
-  // Tower::Forward.
+  // If not null, receives the class of the largest logit of each sample (see Tower::Forward).
   int32_t* predictions = nullptr;
   // If not null, receives the input of the loss, [count, outputs]. Only in inference with a backend
   // whose activations are floats. Available with the predictions, until the next Forward begins.

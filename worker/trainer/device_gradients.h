@@ -1,8 +1,8 @@
 // The gradients of a step on the device. Level 0 is the gradient buffer to push; each further level
-// holds the sum of a subtree, or a slice, to be added to the level before.
+// holds the sum of a subtree, or a slice, to be added to the previous level.
 //
-// Owner and thread: the trainer's. All calls are queued except the constructor, MakeLevels, UseSlot
-// and Forget.
+// Owned by the trainer and used on its thread. All calls queue their work except the constructor,
+// MakeLevels, UseSlot and Forget.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ namespace muster {
 
 class DeviceGradients {
  public:
-  // `wire`: the format in which gradients travel; see Round and AddNextTo.
+  // `wire` is the format in which gradients are sent (see Round and AddNextTo).
   DeviceGradients(Backend& backend, size_t floats, ElementType wire)
       : backend_(backend), floats_(floats), wire_(wire) {}
 
@@ -40,7 +40,7 @@ class DeviceGradients {
       found = gradient_buffers_.try_emplace(host.data(), backend_, host).first;
     slot_ = &found->second;
   }
-  // Frees the device's view of this buffer. No queued work may use it any more.
+  // Frees the device's view of this buffer. No queued work may still use it.
   void Forget(std::span<float> host) {
     const auto found = gradient_buffers_.find(host.data());
     if (found == gradient_buffers_.end()) return;
@@ -56,12 +56,13 @@ class DeviceGradients {
   void Round(size_t level, size_t begin, size_t end) {
     backend_.RoundSlice(wire_, Level(level).data() + begin, end - begin);
   }
-  // Adds the same floats of the next level, rounded likewise.
+  // Adds the same floats of the next level and rounds the sums likewise.
   void AddNextTo(size_t level, size_t begin, size_t end) {
     float* const sum = Level(level).data() + begin;
     backend_.AddSlices(wire_, sum, Level(level + 1).data() + begin, sum, end - begin);
   }
-  // Copies these floats of level 0 to the host: done when the work queued on kCopyOut is done.
+  // Copies these floats of level 0 to the host. They have arrived when the work queued on kCopyOut
+  // is done.
   void CopyOut(size_t begin, size_t end) { slot_->CopyOut(begin, end); }
 
  private:

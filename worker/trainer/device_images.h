@@ -1,7 +1,7 @@
-// Which data sets lie in the worker's device memory, where the device prepares their batches; see
-// worker/nn/stored_images.h. The choice only affects speed: the batches are the same.
+// Decides which data sets are stored in the worker's device memory, where the device prepares their
+// batches (see worker/nn/stored_images.h). The choice affects only speed: the batches are the same.
 //
-// Owner and thread: the trainer's.
+// Owned by the trainer and used on its thread.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace muster {
 
-// The largest batch of each set, in samples; 0: none is used.
+// The largest batch of each set, in samples; 0 if the set is not used.
 struct LargestBatches {
   int64_t train = 0, test = 0, validation = 0;
 };
@@ -26,25 +26,26 @@ struct LargestBatches {
 struct EvaluatedSizes {
   int64_t test = 0, validation = 0;
 };
-// For a run of this plan from `first_step` on, with evaluations in blocks of `block` samples.
+// Returns the largest batches of a run of this plan that begins with `first_step` and evaluates in
+// blocks of `block` samples.
 LargestBatches LargestBatchesOf(const StepPlan& plan, int64_t first_step,
                                 const EvaluatedSizes& sizes, int64_t block);
 
 class DeviceImages {
  public:
-  // Chooses the sets: the training set first, then the others, each if it takes at most half of the
-  // remaining `left` bytes of device memory. The rest is for later needs: the work of a lost
-  // worker, and libraries. Sets in `data` may be null; `data` must outlive this.
+  // Chooses the sets, beginning with the training set. A set is chosen if it takes at most half of
+  // the device memory that is left, at first `left` bytes. The rest remains available for libraries
+  // and for the work of a lost worker. Sets in `data` may be null; `data` must outlive this.
   DeviceImages(const config::Config& config, const Datasets& data, Backend& backend,
                const LargestBatches& largest, size_t left);
 
-  // The number of bytes that Upload will allocate.
+  // Returns the number of bytes that Upload will allocate.
   size_t bytes() const;
   // Uploads the chosen sets and logs where each is. A set for which allocation fails stays in host
   // memory, with a warning.
   void Upload();
 
-  // Null: in host memory.
+  // Null if the set is in host memory.
   StoredImages* train() const { return train_.get(); }
   StoredImages* of(wire::EvaluationSet set) const {
     return set == wire::VALIDATION ? validation_.get() : test_.get();

@@ -1,6 +1,6 @@
 // The device's view of the weights that a worker receives.
 //
-// Owner and thread: the trainer's.
+// Owned by the trainer and used on its thread.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +17,12 @@ namespace muster {
 
 class DeviceWeights {
  public:
-  // `read_only`: the weights are mapped read-only.
+  // `read_only`: whether the weights are mapped read-only.
   DeviceWeights(Backend& backend, std::vector<ChunkRange> chunks, bool read_only)
       : backend_(backend), chunks_(std::move(chunks)), read_only_(read_only) {}
 
-  // Selects the weights at this host address: one of two buffers, or the average. All work on its
-  // former contents must be done.
+  // Selects the weights at this host address: one of two buffers, or the average. All work on the
+  // previous contents must be done.
   void Use(std::span<const float> host) {
     auto found = weight_buffers_.find(host.data());
     if (found == weight_buffers_.end()) {
@@ -32,8 +32,8 @@ class DeviceWeights {
   }
   std::span<const float> floats() const { return used_->view.floats(); }
 
-  // Copies the arrived chunk to the device, unless it has these `contents` already, for work that
-  // is queued on kCompute afterwards.
+  // Copies the arrived chunk to the device, unless the device already has these `contents`, for
+  // work that is queued on kCompute afterwards.
   void Bring(size_t chunk, int64_t contents) {
     int64_t& there = used_->contents[chunk];
     if (there == contents) return;

@@ -39,7 +39,7 @@ const Dataset* Trainer::SetOf(const Order& order) const {
   return order.set == wire::VALIDATION ? data_.validation.get() : data_.test.get();
 }
 
-// Waits for the whole average: the server writes the next one to the same place.
+// Waits for the whole average, because the server writes the next one to the same place.
 void Trainer::AwaitAverage() {
   for (size_t c = 0; c < client_.chunks().size();) {
     if (client_.AwaitChunk(work_.order.version, c, Client::Wait::kForUrgent,
@@ -106,9 +106,9 @@ bool Trainer::ReportBlock(const PreparedBatch& batch, const LossSums& sums) {
       result.add_predicted(static_cast<uint32_t>(predicted));
     }
   }
-  if (batch.index == 0 && work_.order.images > 0) {
-    const auto count = static_cast<size_t>(std::min<int64_t>(work_.order.images, batch.count));
-    AddSampleImages(*SetOf(work_.order), std::span(work_.predictions).first(count), result);
+  if (work_.order.images > 0) {
+    AddSampleImages(*SetOf(work_.order), work_.order.images, batch.index * work_.order.block_size,
+                    std::span(work_.predictions).first(static_cast<size_t>(batch.count)), result);
   }
   return client_.ReportEvaluated(result);
 }

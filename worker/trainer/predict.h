@@ -15,7 +15,7 @@
 
 namespace muster {
 
-// `logits`: the input of the loss, one value for each class. Valid during the call.
+// `logits` is the input of the loss. It is valid during the call.
 using OnPrediction =
     std::function<void(int64_t sample, int32_t label, std::span<const float> logits)>;
 
@@ -25,13 +25,13 @@ void PredictSamples(const config::Config& config, const Graph& graph, Backend& b
                     std::span<const float> weights, const Dataset& set,
                     std::vector<int64_t> samples, const OnPrediction& on_prediction);
 
-// `predicted`: the class of each sample; empty if the network predicts values. All arguments are
-// valid during the call.
+// `predicted` holds the class of each sample; it is empty if the network predicts values. All
+// arguments are valid during the call.
 using OnBlock = std::function<void(const PreparedBatch& batch, const LossSums& sums,
                                    std::span<const int32_t> predicted)>;
 
 // Computes all blocks of `set` in as many threads as the config has workers. Each thread makes its
-// own backend. Calls of `on_block` are serialized; the blocks come in any order.
+// own backend. Calls of `on_block` are serialized; the blocks arrive in any order.
 void EvaluateBlocks(const config::Config& config, const Graph& graph,
                     const std::function<std::unique_ptr<Backend>()>& make_backend,
                     std::span<const float> weights, const Dataset& set, const OnBlock& on_block);

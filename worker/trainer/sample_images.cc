@@ -1,5 +1,6 @@
 #include "worker/trainer/sample_images.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -22,20 +23,23 @@ std::string Interleaved(std::span<const uint8_t> planes, size_t channels) {
 
 }  // namespace
 
-void AddSampleImages(const Dataset& set, std::span<const int32_t> predictions,
-                     wire::EvaluatedBlock& block) {
+void AddSampleImages(const Dataset& set, int64_t images, int64_t begin,
+                     std::span<const int32_t> predictions, wire::EvaluatedBlock& block) {
   const Shape shape = set.shape();
-  const size_t most = kMostBytes / static_cast<size_t>(shape.elements());
+  const int64_t most = static_cast<int64_t>(kMostBytes) / shape.elements();
+  const int64_t shown = std::min(images, set.size());
   std::vector<uint8_t> buffer;
-  for (size_t i = 0; i < std::min(predictions.size(), most); ++i) {
-    const auto index = static_cast<int64_t>(i);
+  for (int64_t i = 0; i < shown && block.image_size() < most; ++i) {
+    const int64_t index = i * set.size() / shown;
+    if (index < begin || index - begin >= std::ssize(predictions)) continue;
     wire::SampleImage& image = *block.add_image();
+    image.set_index(index);
     image.set_height(static_cast<uint32_t>(shape.height));
     image.set_width(static_cast<uint32_t>(shape.width));
     image.set_channels(static_cast<uint32_t>(shape.channels));
     image.set_pixels(Interleaved(set.Planes(index, buffer), static_cast<size_t>(shape.channels)));
     image.set_label(static_cast<uint32_t>(set.Label(index)));
-    image.set_predicted(static_cast<uint32_t>(predictions[i]));
+    image.set_predicted(static_cast<uint32_t>(predictions[static_cast<size_t>(index - begin)]));
   }
 }
 

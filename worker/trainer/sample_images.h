@@ -9,8 +9,9 @@
 
 namespace muster {
 
-// Adds the first samples of the set: as many as there are predictions and as fit into a message.
-void AddSampleImages(const Dataset& set, std::span<const int32_t> predictions,
-                     wire::EvaluatedBlock& block);
+// Adds samples of one block, as many as fit into a message. `images` samples are spread evenly over
+// the set; those of the block are added. `begin`: its first sample. `predictions`: one per sample.
+void AddSampleImages(const Dataset& set, int64_t images, int64_t begin,
+                     std::span<const int32_t> predictions, wire::EvaluatedBlock& block);
 
 }  // namespace muster

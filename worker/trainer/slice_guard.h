@@ -1,8 +1,8 @@
 // Applies the gradient guard to each slice, on any device and level of DeviceGradients, before it
-// is rounded or added to another slice, which would hide unwritten values. For debugging: it waits
-// for the device.
+// is rounded or added to another slice, which would hide unwritten values. It is meant for
+// debugging, because it waits for the device.
 //
-// Owner and thread: the trainer's.
+// Owned by the trainer and used on its thread.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +18,12 @@ namespace muster {
 
 class SliceGuard {
  public:
-  // `guard` may be null: then no call has an effect. `floats`: the size of a gradient buffer.
+  // If `guard` is null, calls have no effect. `floats` is the size of a gradient buffer.
   SliceGuard(Backend& backend, std::shared_ptr<const GradientGuard> guard, size_t floats);
 
   // Marks a whole gradient on the device as unwritten, before a slice is computed into it.
   void Fill(std::span<float> level);
-  // Checks [begin, end) after it was computed. Throws like GradientGuard::Check.
+  // Checks [begin, end) after it has been computed. Throws like GradientGuard::Check.
   void Check(std::span<const float> level, size_t begin, size_t end, int64_t slice, int64_t step);
 
  private:

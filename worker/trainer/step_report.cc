@@ -15,7 +15,7 @@ double Milliseconds(Clock::duration d) {
 }  // namespace
 
 // Between steps a worker waits in three stages: until its gradients are handed over (push), until
-// the first layer's new weights arrive, that is, until the slowest worker's gradient was added
+// the first layer's new weights arrive, that is, until the slowest worker's gradient has been added
 // (wait), and until the other layers' weights arrive (pull).
 void StepReport::BookWait(Time begin, Time handed_over) {
   const Time end = Clock::now();

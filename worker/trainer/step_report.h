@@ -1,6 +1,6 @@
 // A worker's report of each step (StepTimes): how long each stage took, and the device's memory.
 //
-// Owner and thread: the trainer's.
+// Owned by the trainer and used on its thread.
 #pragma once
 
 #include <chrono>
@@ -15,25 +15,26 @@ class StepReport {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // A step was ordered; none of its weights have arrived.
+  // Called when a step has been ordered and none of its weights have arrived.
   void BeginStep() { first_weights_seen_ = false; }
-  // Counts the time since `begin` as waiting for the step's order or for weights. `handed_over`:
-  // when the latest message was handed over.
+  // Counts the time since `begin` as waiting for the step's order or for weights. `handed_over` is
+  // the time at which the latest message was handed over.
   void BookWait(Time begin, Time handed_over);
   void SawWeights() { first_weights_seen_ = true; }
-  void BookInput(Time begin);  // counts the time since `begin`
+  void BookInput(Time begin);  // counts the time since `begin` as input
 
-  // The passes of a slice begin. Waits and pushes within them do not count as compute time.
+  // Called when the passes of a slice begin. Waits and pushes within them do not count as compute
+  // time.
   void BeginPasses() { waited_ms_ = pushed_ms_ = 0; }
   void AddWaited(Time begin);
   void AddPushed(Time begin);
-  // The passes restart: counts all time since `begin` as waiting.
+  // Called when the passes restart. Counts all time since `begin` as waiting.
   void BeginPassesAgain(Time begin);
   // Counts the remaining time since `begin` as compute time.
   void BookCompute(Time begin);
 
-  // Bytes of device memory that this process holds from this step on; 0: unknown, or no device
-  // memory.
+  // Sets the bytes of device memory that this process holds from this step on. 0 means unknown, or
+  // no device memory.
   void SetDeviceMemory(size_t bytes) { device_bytes_ = bytes; }
 
   // Returns the report of a step and begins the next one.

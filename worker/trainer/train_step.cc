@@ -24,7 +24,8 @@ std::unique_ptr<BatchPipeline> Trainer::MakeBatches(int64_t first_step, int64_t 
 void Trainer::TrainStep(Order order) {
   trace::AtStep(order.version);
   const trace::Span span("step");
-  // Batches were made ahead for the former share and the next step. Discard them if either differs.
+  // Batches were made ahead for the former share and the next step. Discards them if either
+  // differs.
   std::vector<TreeNode> nodes;
   for (const OrderPart& part : order.parts) nodes.push_back(part.node);
   if (share_.batches == nullptr || nodes != share_.nodes || order.version != share_.next_step) {
@@ -44,8 +45,8 @@ void Trainer::TrainStep(Order order) {
   first_step_done_ = true;
 }
 
-// Frees buffers of takeovers or of a formerly larger share, each as large as the model. They are
-// kept for some steps in case more workers are lost.
+// Frees the buffers of takeovers and of a formerly larger share, each as large as the model. They
+// are kept for a few steps after their last use, in case more workers are lost.
 void Trainer::GiveBackBuffers() {
   constexpr int64_t kKeptSteps = 8;
   std::erase_if(buffer_used_, [&](const auto& buffer) {
@@ -89,8 +90,9 @@ void Trainer::ComputePart(const OrderPart& part) {
   }
 }
 
-// Restarts as long as urgent orders arrive. Only the first slice of a step can meet one: a pass
-// only ends after all weights of its version have arrived, and then the step before is complete.
+// Restarts the pass as long as urgent orders arrive. This can happen only in the first slice of a
+// step: a pass ends only after all weights of its version have arrived, and then the previous step
+// is complete.
 LossSums& Trainer::Forward(const PreparedBatch& batch) {
   const Clock::time_point begin = Clock::now();
   report_.BeginPasses();
@@ -146,13 +148,13 @@ bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t
                            bool last) {
   const trace::Span span("slice", {}, {.slice = static_cast<int32_t>(slice)});
   const Clock::time_point begin = Clock::now();
-  // The pipeline overwrites the last batch.
+  // The copy of the last batch must be complete, because the pipeline overwrites the batch.
   AwaitDevice(*input_copied_, StepLimit());
   const PreparedBatch& batch = work_.batches->Next(StepLimit());
   MUSTER_CHECK(batch.step == work_.order.version && batch.index == slice);
   report_.BookInput(begin);
   if (batch.count == 0) {
-    // Orders arrive early: the step only begins when all its weights have arrived.
+    // Orders arrive early: the step begins only when all its weights have arrived.
     AwaitAll();
     client_.ReportLoss(work_.order.version, *work_.part, slice, 0, 0, 0);
     return false;
@@ -167,7 +169,8 @@ bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t
     client_.ReportLoss(work_.order.version, part, slice, count, sums.loss, sums.correct);
   });
   report_.AddPushed(loss);
-  // Scaled for the mean over the whole batch, so that workers and server only add.
+  // Gradients are scaled for the mean over the whole batch, so that the workers and the server only
+  // add.
   guard_.Fill(gradients_.Level(level));
   work_.last_slice = slice;
   const float scale = 1.0f / static_cast<float>(work_.order.samples);
@@ -176,7 +179,8 @@ bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t
   });
   StageNext(*work_.batches, Mode::kTraining);
   report_.BookCompute(forward);
-  // Round what is added here as the server would receive it.
+  // Rounds the gradient, which will be added on this worker, to what the server would have
+  // received.
   if (!last) {
     guard_.Check(gradients_.Level(level), 0, graph_.arena_floats(), slice, work_.order.version);
   }
@@ -218,7 +222,7 @@ void Trainer::CopyOutAndPush(size_t chunk) {
 
 double Trainer::StepLimit() const {
   const config::Deadlines& limits = config_.deadlines();
-  // includes reads from a cold disk
+  // the first step includes reads from a cold disk
   return first_step_done_ ? limits.step_s() : limits.first_step_s();
 }
 

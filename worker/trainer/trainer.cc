@@ -27,7 +27,8 @@ LayerChunks ChunksByLayer(const Graph& graph, const std::vector<ChunkRange>& chu
       }
     }
     for (const int layer : layers) result.reads[static_cast<size_t>(layer)].push_back(c);
-    // Backward ends with the first layer. A chunk of padding only is pushed with any layer.
+    // Backward ends with the first layer. A chunk that holds only padding may be pushed with any
+    // layer.
     const int first = layers.empty() ? graph.variables().back().layer : *layers.begin();
     result.finishes[static_cast<size_t>(first)].push_back(c);
   }
@@ -69,7 +70,7 @@ Trainer::Trainer(const config::Config& config, const Graph& graph, const Dataset
   report_.SetDeviceMemory(backend_.memory_use().held);
 }
 
-// Called last: the images get a share of the remaining device memory.
+// Called last, because the images get a share of the remaining device memory.
 void Trainer::BringImages() {
   size_t left = backend_.memory_use().available;
   if (config_.evaluation().use_ema()) {  // allocated by the first evaluation
@@ -84,7 +85,7 @@ void Trainer::BringImages() {
   tower_.UseImages(Mode::kTraining, images_->train());
 }
 
-// Before memory is freed that the device may be using.
+// Drains the queues before memory that the device may be using is freed.
 Trainer::~Trainer() { backend_.Drain(); }
 
 void Trainer::Run() {

@@ -25,19 +25,19 @@
 
 namespace muster {
 
-// Thrown out of a forward pass while it waits for weights: an urgent order has arrived.
+// Thrown out of a forward pass that waits for weights when an urgent order arrives.
 struct Superseded {};
-// Thrown while urgent orders are executed: the worker was reset, so its work is not wanted any
-// more.
+// Thrown while urgent orders are executed if the worker was reset, so that its work is no longer
+// wanted.
 struct WasReset {};
 
 // The chunks of each layer.
 struct LayerChunks {
   std::vector<std::vector<size_t>> reads;     // chunks that hold the layer's variables
-  std::vector<std::vector<size_t>> finishes;  // chunks complete after the layer's backward pass
+  std::vector<std::vector<size_t>> finishes;  // chunks that are complete after the layer's backward
 };
 
-// Owner and thread: the worker's main thread. It may run ahead of the device: work that needs the
+// Owned and used by the worker's main thread. It may run ahead of the device: work that needs the
 // device's results (reporting a loss, pushing a gradient) is done by the same thread when the
 // device has finished. The references must outlive the trainer.
 class Trainer {
@@ -48,7 +48,7 @@ class Trainer {
   Trainer(const Trainer&) = delete;
 
   // Follows the server's orders until Stop. Throws Error(kPeerFailed) if the run did not complete,
-  // and Error(kOk) if it did while this worker still waited for weights.
+  // and Error(kOk) if it completed while this worker still waited for weights.
   void Run();
 
  private:
@@ -64,9 +64,9 @@ class Trainer {
   // Computes the gradient of the subtree of `part` and pushes it.
   void ComputePart(const OrderPart& part);
   // Adds the gradients of the slices below `node` in tree order into the buffer of `level`. Returns
-  // false if they hold no samples. `last`: `node` is on the rightmost path of the part's tree, on
-  // which each chunk is summed and pushed while backward continues. `pending`: the levels whose
-  // sums still lack this subtree, innermost first.
+  // false if they hold no samples. `last`: whether `node` is on the rightmost path of the part's
+  // tree, on which each chunk is summed and pushed while backward continues. `pending`: the levels
+  // whose sums still lack this subtree, innermost first.
   bool Accumulate(const TreeNode& node, size_t level, const std::vector<size_t>& pending,
                   bool last);
   bool ComputeSlice(int64_t slice, size_t level, const std::vector<size_t>& pending, bool last);
@@ -87,13 +87,13 @@ class Trainer {
   void Evaluate(const Order& order);
   const Dataset* SetOf(const Order& order) const;
   void AwaitAverage();
-  // Returns false if the remaining blocks are not wanted any more.
+  // Returns false if the remaining blocks are no longer wanted.
   bool EvaluateBlock(const PreparedBatch& batch, BatchPipeline& blocks);
   bool ReportBlock(const PreparedBatch& batch, const LossSums& sums);
 
   // Executes urgent orders.
   void DoUrgent();
-  // The worker was reset: drops all current work.
+  // Called when the worker was reset. Drops all current work.
   void BeginAnew();
   // Throws Superseded if an urgent order arrives first.
   void AwaitChunk(size_t chunk);
@@ -113,7 +113,7 @@ class Trainer {
   const std::unique_ptr<Event> input_copied_, results_copied_;
   const LayerChunks layer_chunks_;
   const std::shared_ptr<EpochOrders> orders_;  // shared by all pipelines
-  // The subtrees that this worker computes in each step from `next_step` on.
+  // The subtrees that this worker computes in each step, starting with `next_step`.
   struct Share {
     std::vector<TreeNode> nodes;
     int64_t next_step = 0;

@@ -38,7 +38,7 @@ void AddGradients(const config::Config& config, const Graph& graph, double arena
                   shared ? Holder::kServer : Holder::kProcess});
   const WireType wire = WireTypeOf(config.cluster());
   if (!shared) {
-    // Received messages before they are copied to a weight buffer; malloc keeps their memory.
+    // Received messages, before they are copied to a weight buffer. malloc keeps their memory.
     rows.push_back({"received weights (at most)", arena * static_cast<double>(BytesOf(wire)) / 4});
   }
   if (wire != wire::FP32) {
@@ -54,8 +54,7 @@ void AddGradients(const config::Config& config, const Graph& graph, double arena
   if (deepest > 0 && !on_card) rows.push_back({"accumulated gradients", deepest * arena});
 }
 
-// The memory of a tower: on the GPU, or on the host, where weights and gradients are not part of
-// it.
+// Adds the memory of a tower. On a GPU it includes weights and gradients; on the host it does not.
 void AddTower(const config::Config& config, const Graph& graph, uint32_t rank,
               const Backend& backend, const Tower& tower, std::vector<MemoryRow>& rows) {
   const bool on_card = !backend.shares_host_memory();
@@ -84,7 +83,7 @@ void AddTower(const config::Config& config, const Graph& graph, uint32_t rank,
   }
 }
 
-// The sets that are stored on the device after everything else was allocated.
+// Chooses the sets that are stored on the device after everything else has been allocated.
 DeviceImages ImagesOn(Backend& backend, const config::Config& config, const StepPlan& plan,
                       const EvaluatedSizes& sizes, const Datasets& data,
                       const std::vector<MemoryRow>& rows) {
@@ -95,7 +94,7 @@ DeviceImages ImagesOn(Backend& backend, const config::Config& config, const Step
           static_cast<size_t>(left)};
 }
 
-// Batches made ahead, and their data.
+// Adds the batches that are made ahead, and the data sets.
 void AddData(const config::Config& config, const StepPlan& plan, const Range& slices,
              const EvaluatedSizes& sizes, const Datasets& data, const DeviceImages& images,
              uint32_t rank, std::vector<MemoryRow>& rows) {
@@ -107,7 +106,7 @@ void AddData(const config::Config& config, const StepPlan& plan, const Range& sl
                   static_cast<double>(PrefetchBytes(plan.total_steps * slices.size(), slice, shape,
                                                     depth, images.train_by()))});
   const int64_t block = config.evaluation().batch();
-  // Only one evaluation runs at the same time.
+  // Only one evaluation runs at a time.
   size_t evaluated = 0;
   for (const auto& [samples, by] : {std::pair(sizes.test, images.by(wire::TEST)),
                                     std::pair(sizes.validation, images.by(wire::VALIDATION))}) {

@@ -1,4 +1,4 @@
-// The memory of a worker, computed without a job: for `muster-worker --memory` and dry runs.
+// The memory of a worker, computed without a job, for `muster-worker --memory` and dry runs.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace muster {
 
-// All arrays of the worker of this rank. The tower is planned but not allocated; what `backend`
-// holds already is included. Without data (null) every batch counts as full. Throws Error if the
-// network cannot run as configured.
+// Lists all arrays of the worker with this rank. The tower is planned but not allocated; what
+// `backend` already holds is included. Without data (null) every batch counts as full. Throws Error
+// if the network cannot run as configured.
 std::vector<MemoryRow> WorkerMemory(const config::Config& config, const Graph& graph,
                                     const Datasets& data, uint32_t rank, Backend& backend,
                                     Tower& tower);

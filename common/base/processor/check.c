@@ -1,8 +1,9 @@
-// Exits with one line before the program reaches an instruction that this processor lacks.
+// Exits with a one-line message before the program reaches an instruction that this processor
+// lacks.
 //
-// It runs before all constructors, of the program and its libraries, and is compiled for any x86-64
-// (CMakeLists.txt). It is written in C because C++ headers bring inline functions, of which the
-// linker keeps any one copy, perhaps one from another file.
+// The check runs before all constructors of the program and its libraries, and is compiled for any
+// x86-64 (CMakeLists.txt). It is written in C because C++ headers contain inline functions. The
+// linker keeps only one copy of each, possibly one compiled with other flags.
 #include <string.h>
 #include <unistd.h>
 
@@ -20,7 +21,8 @@ static const struct {
     {kNeedAvx512bw, "AVX512BW"}, {kNeedAvx512dq, "AVX512DQ"},
 };
 
-// Also checks that the kernel saves the registers.
+// Returns the missing extensions. __builtin_cpu_supports also checks that the kernel saves the
+// registers.
 static unsigned Missing(void) {
   unsigned has = 0;
   __builtin_cpu_init();

@@ -1,5 +1,5 @@
-// Compiled with the same flags as all other code, to record what they allow. It holds only data,
-// because an instruction could be one that the processor lacks.
+// This file is compiled with the same flags as all other code and records what they allow. It
+// contains only data, because any code could use instructions that the processor lacks.
 #include "common/base/processor/needs.h"
 
 const unsigned kProcessorNeeds = 0

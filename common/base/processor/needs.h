@@ -1,4 +1,5 @@
-// Extensions of the x86-64 instruction set that a build may require. In C; see check.c.
+// Extensions of the x86-64 instruction set that a build may require. In C for the reason given in
+// check.c.
 #pragma once
 
 // Extensions that always come with these (F16C, LZCNT, MOVBE with AVX2) are not checked.
@@ -16,5 +17,5 @@ enum ProcessorNeed {
   kNeedAvx512dq = 1 << 10,
 };
 
-// What the compiler was allowed to use, as a sum of the above.
+// The extensions that the compiler was allowed to use, as a sum of the above values.
 extern const unsigned kProcessorNeeds;

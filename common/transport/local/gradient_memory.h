@@ -21,9 +21,9 @@ class GradientMemory {
 
   int fd() const { return gradient_buffers_->fd(); }
 
-  // The gradient in the gradient buffers that `message` describes. Empty if it describes none, or
-  // if the buffer does not belong to this worker. The payload shares ownership of the buffers, so
-  // that they outlive the worker until the last chunk is added.
+  // Returns the gradient in the gradient buffers that `message` describes. Empty if the message
+  // describes none, or if the buffer does not belong to this worker. The payload shares ownership
+  // of the buffers, so that they survive the worker until the last chunk has been added.
   Payload Find(const wire::WorkerMessage& message) const;
 
  private:

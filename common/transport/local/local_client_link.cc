@@ -70,7 +70,7 @@ std::unique_ptr<SharedTensors> LocalClientLink::Attach() {
 bool LocalClientLink::PrepareToSleep() {
   connection_.PrepareToSleep();
   socket_.DueNow();
-  (void)Deliver();  // there may be room by now
+  (void)Deliver();  // the ring may have room by now
   return !connection_.Pending();
 }
 

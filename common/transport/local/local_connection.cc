@@ -83,14 +83,16 @@ LocalConnection::Status LocalConnection::Receive(bool look_at_socket, std::strin
         break;
     }
   }
-  // By now, memory holds everything written before the doorbell or the end of file.
+  // By now, everything that was written before the doorbell or the end of file is visible in
+  // memory.
   return memory_ ? TakeFromMemory(message) : closed_ ? Status::kClosed : Status::kNothing;
 }
 
 LocalConnection::Status LocalConnection::TakeFromMemory(std::string& message) {
   switch (memory_->ring.Take(message)) {
     case MessageRing::Status::kMessage:
-      // Ring with the last message: the reader may go to sleep without another call.
+      // Ring when the last message is taken, because the reader may go to sleep without another
+      // call.
       if (!memory_->ring.Pending() && memory_->ring.MustRing(MessageRing::Reason::kTaken)) {
         socket_.Ring();
       }

@@ -1,7 +1,7 @@
-// One end of a connection of the local link. Messages travel as socket packets until both sides
-// have the memory that comes with Welcome, and then through rings in that memory; the socket then
-// carries doorbells and reports the end of the connection. Nothing blocks; what does not fit waits
-// here.
+// One end of a connection of the local link. Messages are sent as socket packets until both sides
+// have the memory that comes with Welcome, and then through rings in that memory. From then on, the
+// socket carries doorbells and reports the end of the connection. Nothing blocks; messages that do
+// not fit wait here.
 //
 // Threads: one sender (Append, Flush, unsent) and one receiver (everything else) at a time; they
 // may be different threads. No other call may run during Attach.
@@ -28,33 +28,34 @@ class LocalConnection {
   int fd() const { return socket_.fd(); }
   int64_t PeerUser() const { return socket_.PeerUser(); }
 
-  // From now on, appended messages go through memory: this side writes `mine`, the other side
-  // writes `theirs`. Throws Error(kPeerFailed) if one is too small.
+  // Sends all further messages through memory: this side writes `mine`, the other side writes
+  // `theirs`. Throws Error(kPeerFailed) if one of them is too small.
   void Attach(SharedMemory mine, SharedMemory theirs);
   bool attached() const { return memory_ != nullptr; }
 
-  // Queues a message for the next Flush. Descriptors are only allowed before Attach.
+  // Queues a message for the next Flush. Descriptors are allowed only before Attach.
   void Append(std::string_view message, std::span<const int> fds = {});
-  // Sends as much as fits, and wakes the other side if it sleeps. False: the socket is closed.
+  // Sends as much as fits, and wakes the other side if it sleeps. Returns false if the socket is
+  // closed.
   bool Flush();
-  // Bytes that wait for room.
+  // Number of bytes that wait for room in the ring or in the socket's buffer.
   size_t unsent() const { return socket_.unsent() + (memory_ ? memory_->unsent_bytes : 0); }
-  // Whether they wait for room in the socket's buffer.
+  // Whether unsent bytes wait for room in the socket's buffer.
   bool WaitsForSocket() const { return socket_.unsent() > 0; }
 
   // Whether a message can be taken from memory.
   bool Pending() const { return memory_ && memory_->ring.Pending(); }
-  // kMalformed: an invalid packet, or invalid memory if broken(). kClosed: reported after
+  // kMalformed: the packet is invalid or, if broken(), the memory is. kClosed is reported after
   // everything that the other side sent.
   enum class Status { kMessage, kNothing, kClosed, kMalformed };
-  // The next message, from memory. The socket carries doorbells, descriptors and the end of file.
-  // Reading it costs a system call, so it is only read (first) if `look_at_socket`.
+  // Receives the next message. Reads the socket first if `look_at_socket` is set, for doorbells,
+  // descriptors and the end of file; this costs a system call. Then reads from memory.
   Status Receive(bool look_at_socket, std::string& message, std::vector<UniqueFd>& fds);
-  // The other side wrote invalid data to its memory; nothing more can be received.
+  // Whether the other side wrote invalid data to its memory. If so, nothing more can be received.
   bool broken() const { return broken_; }
 
-  // Makes the other side ring from now on. Call Flush if something is unsent, and Pending once
-  // more, before polling fd().
+  // Makes the other side ring from now on. Before polling fd(), call Flush if anything is unsent,
+  // and check Pending once more.
   void PrepareToSleep();
   void WakeUp();
 

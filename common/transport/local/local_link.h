@@ -2,11 +2,11 @@
 // message goes through the kernel while all processes are awake.
 //
 // The server listens on an AF_UNIX SOCK_SEQPACKET socket in the abstract namespace, named after the
-// job. With Welcome it hands a worker four descriptors: the weight buffers, sealed so that the
-// worker can only read them; a gradient buffer for this connection, which the server can only read;
-// and message memory of either kind (message_ring.h). The socket stays open for doorbells, which
-// wake a sleeping side, and its end of file signals the loss of the peer. Nothing has a name in a
-// file system, and all of it vanishes with the processes.
+// job. With Welcome, it passes four descriptors to the worker: the weight buffers, sealed so that
+// the worker can only read them; the gradient buffers of this connection, which the server can only
+// read; and message memory for each direction (message_ring.h). The socket stays open for
+// doorbells, which wake a sleeping side, and its end of file signals the loss of the peer. Nothing
+// has a name in a file system, and everything disappears when the processes end.
 //
 //   worker's process                          server's process
 //   gradient buffer  (read, write) ───────►  gradient buffer  (read)         one per connection
@@ -23,13 +23,14 @@
 
 namespace muster {
 
-// local://@NAME at which the server of a job listens. The name is derived from the token.
+// Returns the local://@NAME at which the server of a job listens. The name is derived from the
+// token.
 std::string LocalEndpoint(uint64_t job);
 
 // Throws Error(kFailure) if the name is taken or the kernel cannot seal memory against writers.
 std::unique_ptr<ServerLink> ListenLocal(const std::string& endpoint, const LinkOptions& options);
 
-// Throws Error(kPeerFailed) at once if no process listens there, or one of another user.
+// Throws Error(kPeerFailed) at once if no process listens there, or if another user's process does.
 std::unique_ptr<ClientLink> ConnectLocal(const std::string& endpoint, const LinkOptions& options);
 
 }  // namespace muster

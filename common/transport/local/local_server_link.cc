@@ -24,7 +24,7 @@ namespace {
 
 constexpr uint64_t kListener = 0;  // in place of a PeerId in epoll
 
-// Throws if the kernel cannot protect the weights, before a job depends on it.
+// Throws if the kernel cannot protect the weights. Called before a job depends on the protection.
 void CheckSealing() {
   SharedMemory::Create("muster-probe", 1, SharedMemory::Access::kReadWrite).SealAgainstNewWriters();
 }
@@ -64,7 +64,7 @@ class LocalServerLink : public ServerLink {
     PeerId id;
     LocalConnection connection;
     std::optional<GradientMemory> gradients;
-    // Memory for messages, until it is handed over with the next message.
+    // Memory for messages. Kept here until it is handed over with the next message.
     struct Rings {
       SharedMemory theirs, mine;
     };
@@ -75,7 +75,8 @@ class LocalServerLink : public ServerLink {
   void Accept();
   void PollSockets();
   void PollMemory();
-  // Queues the peer's next message, if there is one. The peer may be gone afterwards.
+  // Reads the peer's next message, if there is one, into `received_`. `peer` may be destroyed
+  // afterwards.
   void Read(Peer& peer, bool look_at_socket);
   void Write(Peer& peer);
   void Lose(Peer& peer);
@@ -134,7 +135,7 @@ FromWorker LocalServerLink::Parse(const Peer& peer, const std::string& bytes) co
 }
 
 void LocalServerLink::Read(Peer& peer, bool look_at_socket) {
-  std::vector<UniqueFd> unwanted;  // workers send no descriptors; closes any
+  std::vector<UniqueFd> unwanted;  // workers should send no descriptors; any that arrive are closed
   switch (peer.connection.Receive(look_at_socket, taken_, unwanted)) {
     case LocalConnection::Status::kMessage:
       received_.push_back(Parse(peer, taken_));
@@ -158,7 +159,7 @@ void LocalServerLink::Read(Peer& peer, bool look_at_socket) {
 void LocalServerLink::Lose(Peer& peer) {
   std::erase(attached_, &peer);
   const PeerId id = peer.id;
-  peers_.erase(id);  // closing it also removes it from epoll
+  peers_.erase(id);  // closing the socket also removes it from epoll
   received_.push_back({FromWorker::Kind::kLost, id, {}, {}});
 }
 
@@ -194,12 +195,13 @@ void LocalServerLink::PollSockets() {
   }
 }
 
-// Takes one message of each worker, so that no worker waits behind another's flood.
+// Takes one message from each worker, so that no worker has to wait for another's flood of
+// messages.
 void LocalServerLink::PollMemory() {
   for (size_t i = 0; i < attached_.size();) {
     Peer* const peer = attached_[i];
     peer->connection.WakeUp();
-    if (peer->connection.unsent() > 0) Write(*peer);  // there may be room by now
+    if (peer->connection.unsent() > 0) Write(*peer);  // the ring may have room by now
     Read(*peer, false);
     if (i < attached_.size() && attached_[i] == peer) ++i;  // otherwise the peer is gone
   }
@@ -214,13 +216,14 @@ std::optional<FromWorker> LocalServerLink::Receive() {
   return result;
 }
 
-// Without memory, Welcome is sent without descriptors; with AUTO the worker reconnects over ZeroMQ.
+// If memory is unavailable, Welcome is sent without descriptors. With AUTO, the worker then
+// reconnects over ZeroMQ.
 void LocalServerLink::ShareGradients(PeerId id, const GradientLayout& layout) {
   const auto found = peers_.find(id);
   if (found == peers_.end()) return;
   Peer& peer = found->second;
   MUSTER_CHECK(weight_buffers_ != nullptr);
-  // A worker that lost its rank and rejoined keeps its memory.
+  // A worker that lost its rank and joined again keeps its memory.
   if (peer.connection.attached()) return;
   using Access = SharedMemory::Access;
   try {
@@ -236,7 +239,7 @@ void LocalServerLink::ShareGradients(PeerId id, const GradientLayout& layout) {
   }
 }
 
-// The descriptors travel with the message that needs them.
+// Sends the descriptors together with the message that needs them.
 void LocalServerLink::HandOver(Peer& peer, const std::string& message) {
   const int fds[] = {weight_buffers_->fd(), peer.gradients->fd(), peer.rings->theirs.fd(),
                      peer.rings->mine.fd()};
@@ -273,7 +276,7 @@ void LocalServerLink::Deliver() {
 }
 
 void LocalServerLink::Write(Peer& peer) {
-  if (!peer.connection.Flush()) return;  // closed; its end of file is read after its last messages
+  if (!peer.connection.Flush()) return;  // closed; the end of file is read after the last messages
   const bool waits = peer.connection.WaitsForSocket();
   if (waits == peer.waits_for_socket) return;
   peer.waits_for_socket = waits;

@@ -13,8 +13,8 @@ static_assert(std::has_single_bit(kBytes) && std::endian::native == std::endian:
 
 }  // namespace
 
-// The number of writable bytes. Only reads the other side's memory if fewer than `enough` are
-// known.
+// Returns the number of writable bytes. Reads the other side's memory only if fewer than `enough`
+// bytes are known to be free.
 size_t MessageRing::Room(size_t enough) {
   if (const size_t known = kBytes - (written_ - seen_taken_); known >= enough) return known;
   const uint64_t taken = theirs_.taken.load(kInOrder);
@@ -43,7 +43,7 @@ void MessageRing::CopyOut(uint64_t at, char* to, size_t bytes) const {
 
 size_t MessageRing::Write(std::string_view message, size_t begin) {
   size_t room = Room(kLengthBytes + message.size());
-  if (begin < kLengthBytes) {  // never written in pieces
+  if (begin < kLengthBytes) {  // the length is never written in pieces
     if (room < kLengthBytes) return begin;
     const auto length = static_cast<uint32_t>(message.size());
     char prefix[kLengthBytes];

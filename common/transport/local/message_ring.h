@@ -1,15 +1,15 @@
 // Passes messages between two processes through shared memory, without system calls. A MessageRing
-// is one end of a pair of rings, each with one writer and one reader.
+// is one end of a pair of rings. Each ring has one writer and one reader.
 //
-// Each process writes one RingMemory and can only read the other's. It holds the bytes sent, their
-// count, the count of bytes taken from the other ring, and whether this side sleeps. A ring carries
-// a stream of (length: 4 bytes, little-endian; message). A message may be larger than the ring and
-// then passes through it in pieces.
+// Each process writes its own RingMemory and can only read the other's. A RingMemory contains the
+// bytes sent, their count, the count of bytes taken from the other ring, and whether this side
+// sleeps. A ring carries a stream of messages, each after its length (4 bytes, little-endian). A
+// message that is larger than the ring passes through it in pieces.
 //
-// Only a sleeping process is woken. A reader sets its doorbell before it sleeps and then checks the
-// ring again; a writer publishes and then checks the doorbell. All four accesses are sequentially
-// consistent, so that one side sees the other and no message goes unnoticed. Waiting for room in a
-// full ring works in the same way.
+// Only a sleeping process is woken. Before it sleeps, a reader sets its doorbell and then checks
+// the ring again. A writer publishes and then checks the doorbell. All four accesses are
+// sequentially consistent, so at least one side sees the other's change and no message goes
+// unnoticed. Waiting for room in a full ring works in the same way.
 //
 // Data from the other side is untrusted: impossible counts and lengths above the limit break the
 // connection, and a message is copied out before it is parsed.
@@ -26,14 +26,14 @@
 
 namespace muster {
 
-// Written by one process and read by the other. Counts are bytes since the connection began. The
-// initial state is all zeros, as in fresh memory.
+// Memory that one process writes and the other reads. Counts are in bytes since the connection
+// began. The initial state is all zeros, as in fresh memory.
 struct RingMemory {
   static constexpr size_t kBytes = 64 << 10;
 
   alignas(64) std::atomic<uint64_t> written;  // bytes written to the ring
-  std::atomic<uint32_t> wants_room;           // 1: ring when there is room
-  alignas(64) std::atomic<uint64_t> taken;    // bytes taken from the other's ring
+  std::atomic<uint32_t> wants_room;           // 1: ring the doorbell when there is room
+  alignas(64) std::atomic<uint64_t> taken;    // bytes taken from the other side's ring
   alignas(64)
       std::atomic<uint32_t> doorbell;  // odd while this side sleeps; never the same odd value twice
   alignas(64) char ring[kBytes];       // byte n of the stream is at n mod kBytes
@@ -46,28 +46,30 @@ static_assert(offsetof(RingMemory, wants_room) == 8 && offsetof(RingMemory, take
 
 class MessageRing {
  public:
-  // A longer message breaks the connection. Also the limit of a header over ZeroMQ.
+  // A longer message breaks the connection. This is also the limit for a header over ZeroMQ.
   static constexpr size_t kMaxMessageBytes = 4 << 20;
-  // The length in front of each message.
+  // The size of the length before each message.
   static constexpr size_t kLengthBytes = 4;
 
-  // Both must outlive this object.
+  // `mine` and `theirs` must outlive this object.
   MessageRing(RingMemory& mine, const RingMemory& theirs) : mine_(mine), theirs_(theirs) {}
 
-  // Writes as much of a message as fits, starting at its byte `begin` (of 4 + message.size(): the
-  // length is first). Returns where to continue; 4 + message.size() if all was written. The other
-  // side sees it after Publish.
+  // Writes as much of a message as fits, starting at byte `begin` of the length and the message (4
+  // + message.size() bytes). Returns the position at which to continue, which is 4 + message.size()
+  // after the last byte. The other side sees the bytes after Publish.
   size_t Write(std::string_view message, size_t begin = 0);
   void Publish();
-  // Requests a ring when there is room again, or cancels the request. True: there is room already.
+  // Requests a doorbell when there is room again, or cancels the request. Returns true if there is
+  // room already.
   bool WantRoom(bool wanted);
 
   enum class Status { kMessage, kNothing, kBroken };
-  // Takes the next complete message. kBroken: the other side wrote invalid data; permanent.
+  // Takes the next complete message. Returns kBroken, now and in all later calls, if the other side
+  // wrote invalid data.
   Status Take(std::string& message);
-  // The connection has ended. Ignores whatever is written from now on.
+  // Call when the connection has ended. Ignores everything that is written afterwards.
   void EndInput() { input_end_ = theirs_.written.load(std::memory_order_seq_cst); }
-  // Whether there is anything to take. Costs one atomic load.
+  // Whether there is anything to take. Costs only one atomic load.
   bool Pending() const {
     return theirs_.written.load(std::memory_order_seq_cst) != taken_ || broken_;
   }
@@ -77,7 +79,7 @@ class MessageRing {
   void WakeUp();
 
   enum class Reason { kPublished, kTaken };
-  // Whether the other side sleeps and waits for this. True at most once per sleep.
+  // Whether the other side sleeps and waits for this event. True at most once per sleep.
   bool MustRing(Reason reason);
 
  private:
@@ -91,13 +93,13 @@ class MessageRing {
   uint64_t written_ = 0;
   uint64_t taken_ = 0;
   uint64_t input_end_ = ~uint64_t{0};
-  uint64_t seen_taken_ = 0;          // by the other side, when last checked
+  uint64_t seen_taken_ = 0;          // bytes taken by the other side when last checked
   std::atomic<bool> broken_{false};  // set by the sender and the receiver
   // The received part of the message that is being taken.
   std::string partial_;
   size_t length_ = 0;
   bool has_length_ = false;
-  std::atomic<uint32_t> rung_{0};  // the other's doorbell value when last rung
+  std::atomic<uint32_t> rung_{0};  // the other side's doorbell value when last rung
 };
 
 }  // namespace muster

@@ -54,7 +54,7 @@ int PacketSocket::Send(const Packet& packet) {
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == ENOBUFS) return 0;
     if (errno != EMSGSIZE) return -1;
-    // A large Hello must fit into the buffer as a whole.
+    // The buffer must be large enough for a whole Hello.
     const int wanted = static_cast<int>(2 * packet.bytes.size());
     int now = 0;
     socklen_t size = sizeof now;

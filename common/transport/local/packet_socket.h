@@ -1,10 +1,11 @@
-// An AF_UNIX SOCK_SEQPACKET socket. Its packets are messages and may carry file descriptors. What
-// does not fit into the socket's buffer waits here; nothing blocks.
+// An AF_UNIX SOCK_SEQPACKET socket. Its packets are messages and may carry file descriptors.
+// Nothing blocks; packets that do not fit into the socket's buffer wait here.
 //
 // A packet of one zero byte is a doorbell: it only wakes the process that polls the socket. No
 // message begins with that byte.
 //
-// Threads: one sender (Append, Flush) and one receiver at a time; Ring at any time.
+// Threads: one sender (Append, Flush) and one receiver at a time. Any thread may call Ring at any
+// time.
 #pragma once
 
 #include <sys/types.h>
@@ -31,11 +32,11 @@ class PacketSocket {
 
   // Queues a packet, with duplicates of `fds`, for the next Flush.
   void Append(std::string_view message, std::span<const int> fds = {});
-  // Sends as much as the socket accepts. False: the connection is closed.
+  // Sends as much as the socket accepts. Returns false if the connection is closed.
   bool Flush();
-  // Bytes that wait for room in the socket's buffer.
+  // Number of bytes that wait for room in the socket's buffer.
   size_t unsent() const { return unsent_bytes_; }
-  // Wakes the other side. If its buffer is full, it is awake or about to wake.
+  // Wakes the other side. If its socket buffer is full, it is already awake or about to wake.
   void Ring();
 
   enum class Status { kMessage, kDoorbell, kNothing, kClosed, kMalformed };
@@ -47,7 +48,7 @@ class PacketSocket {
     std::string bytes;
     std::vector<UniqueFd> fds;
   };
-  // Enough for a Hello with thousands of layers.
+  // Large enough for a Hello with thousands of layers.
   static constexpr size_t kMaxPacketBytes = 512 << 10;
   static constexpr size_t kMaxDescriptors = 4;
 

@@ -16,11 +16,13 @@ namespace {
 constexpr const char* kDomain = "muster";
 constexpr std::string_view kUser = "muster";
 
-// The frames of a ZAP request, in order. PLAIN: name and password; CURVE: the worker's public key.
+// The frames of a ZAP request, in order. With PLAIN, the last two are name and password. With
+// CURVE, the last one is the worker's public key, in the place of the name.
 enum Request { kVersion, kId, kTheDomain, kAddress, kRoutingId, kMechanism, kName, kPassword };
 constexpr size_t kPlainFrames = kPassword + 1, kCurveFrames = kName + 1;
 
-// Formats a ZAP address: TCP addresses are unchanged, local ones are ":user:group:process".
+// Formats a ZAP address for messages. TCP addresses stay unchanged; local ones have the form
+// ":user:group:process".
 std::string Describe(const std::string& address) {
   if (!address.starts_with(":")) return address;
   const size_t group = address.find(':', 1);

@@ -1,8 +1,8 @@
-// Access control for ZeroMQ: only peers that know the job's token may connect. libzmq calls it
-// through ZAP (ZeroMQ's RFC 27) during the handshake, before it accepts any message. Without
-// encryption a worker sends the token as the password of ZMTP's PLAIN mechanism. With encryption
-// both sides use CURVE to prove that they have the keys derived from the token (zmq_keys.h),
-// without revealing them.
+// Access control for ZeroMQ: only peers that know the job's token may connect. libzmq asks for a
+// decision through ZAP (ZeroMQ's RFC 27) during the handshake, before it accepts any message.
+// Without encryption, a worker sends the token as the password of ZMTP's PLAIN mechanism. With
+// encryption, both sides use CURVE to prove that they have the keys derived from the token
+// (zmq_keys.h), without revealing them.
 #pragma once
 
 #include <optional>
@@ -28,7 +28,8 @@ class Admission {
 
   int fd() const { return requests_.get(zmq::sockopt::fd); }
   bool Pending();
-  // Answers the next request, if any. Returns the refused peer, or "" for an accepted one.
+  // Answers the next request, if there is one. Returns the address of the refused peer, or "" if
+  // the peer was accepted.
   std::optional<std::string> Answer();
 
  private:
@@ -36,7 +37,7 @@ class Admission {
 
   const std::string token_;
   const bool encrypt_;
-  std::string worker_key_;  // encrypt: the public key in ZAP's form
+  std::string worker_key_;  // if encrypted: the public key in ZAP's form
   zmq::socket_t requests_;
 };
 

@@ -1,5 +1,5 @@
-// The worker's end of the ZeroMQ link (zmq_server_link.cc): a DEALER. Its owner decides the order
-// of tensors (worker/client).
+// The worker's end of the ZeroMQ link (zmq_server_link.cc), a DEALER socket. Its owner decides the
+// order of tensors (worker/client).
 #include <algorithm>
 #include <cerrno>
 
@@ -19,7 +19,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How long to wait for a greeting from a server that has just answered.
+// The time to wait for a greeting from a server that has just answered.
 constexpr milliseconds kGreetingLimit{2000};
 
 class ZmqClientLink : public ClientLink {
@@ -37,7 +37,7 @@ class ZmqClientLink : public ClientLink {
         std::max(options.max_message_bytes, options.max_server_message_bytes) + kFrameOverhead);
     // The server may start later, so connecting is retried. After the handshake, a loss is final.
     socket_.set(zmq::sockopt::reconnect_ivl, 100);
-    // A booting host drops the first packet, and the kernel would retry ever more rarely.
+    // A booting host drops the first packet, and the kernel would retry at ever longer intervals.
     socket_.set(zmq::sockopt::connect_timeout, 3000);
     monitor_ = std::make_unique<ConnectionMonitor>(
         context_, socket_,
@@ -75,7 +75,8 @@ class ZmqClientLink : public ClientLink {
   bool Send(const wire::WorkerMessage& message, std::span<const std::byte> tensor,
             Release release) override {
     if (sender_.Send(message, tensor, release)) return true;
-    // libzmq accepts nothing more for a refused connection, and reports that to the monitor first.
+    // libzmq accepts nothing more for a refused connection, but it reports the refusal to the
+    // monitor first.
     (void)ConnectionIsLost();
     return false;
   }
@@ -89,7 +90,7 @@ class ZmqClientLink : public ClientLink {
   }
 
   ~ZmqClientLink() override {
-    // Frames borrow tensors. After this the I/O thread no longer uses them.
+    // Frames borrow tensors. After these calls, the I/O thread no longer uses them.
     monitor_.reset();
     socket_.close();
     context_.close();
@@ -113,8 +114,8 @@ class ZmqClientLink : public ClientLink {
   std::unique_ptr<ConnectionMonitor> monitor_;
 };
 
-// Processes the connection's events. True: the connection is lost. Throws Error(kRefused) if the
-// server, whatever it is, refuses this worker.
+// Processes the connection's events. Returns true if the connection is lost. Throws Error(kRefused)
+// if the server refuses this worker or is not a Muster server.
 bool ZmqClientLink::ConnectionIsLost() {
   while (const std::optional<ConnectionMonitor::Event> event = monitor_->Next()) {
     switch (event->what) {
@@ -140,7 +141,7 @@ bool ZmqClientLink::ConnectionIsLost() {
   return false;
 }
 
-// Throws Error(kRefused) if one side encrypts and the other does not.
+// Throws Error(kRefused) if only one of the two sides encrypts.
 void ZmqClientLink::CheckMechanism(const std::string& mechanism) const {
   if (mechanism == "CURVE" && !encrypt_) {
     throw Error(ExitCode::kRefused,
@@ -158,7 +159,7 @@ void ZmqClientLink::CheckMechanism(const std::string& mechanism) const {
   }
 }
 
-// Reports a peer that cannot be talked to, using its greeting.
+// Throws an error about a peer that does not speak this protocol, based on its greeting.
 void ZmqClientLink::NotOfThisProtocol() const {
   if (IsTcp(endpoint_)) CheckMechanism(MechanismOf(address_, kGreetingLimit));
   throw Error(ExitCode::kRefused,
@@ -167,9 +168,9 @@ void ZmqClientLink::NotOfThisProtocol() const {
               endpoint_, kProtocolVersion);
 }
 
-// A server with another mechanism may hang up before this worker learns why. With CURVE a server
-// cannot report a wrong key and hangs up. A tunnel whose server has not started yet also hangs up,
-// but without a greeting.
+// Called when the connection was closed during the handshake. A server with another mechanism may
+// hang up before this worker learns why. With CURVE, a server cannot report a wrong key and just
+// hangs up. A tunnel whose server has not started yet also hangs up, but without a greeting.
 void ZmqClientLink::OnClosedInHandshake() {
   constexpr int kOften = 3;
   if (!IsTcp(endpoint_) || ++closed_in_handshake_ % kOften != 0) return;

@@ -9,7 +9,8 @@
 namespace muster {
 namespace {
 
-// The peer's address; "an unknown peer" if the connection has already ended or is not TCP.
+// Returns the peer's address, or "an unknown peer" if the connection has already ended or is not
+// TCP.
 std::string PeerAddress(int fd) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
@@ -25,8 +26,8 @@ std::string PeerAddress(int fd) {
 
 // With CURVE, libzmq (4.3.4, 4.3.5) keeps a connection with a forged frame open, without reading
 // it, if protocol errors are monitored: reporting them overwrites the errno that its engine checks.
-// So with encryption only handshake failures without a protocol error are monitored; any other
-// connection that ends during its handshake broke the protocol.
+// So with encryption, only handshake failures without a protocol error are monitored. Any other
+// connection that ends during its handshake has violated the protocol.
 int Watched(bool encrypted) {
   return ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED |
          (encrypted ? ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL : ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL);
@@ -69,11 +70,11 @@ std::string ConnectionEnds::WhyRefused() {
 std::string WhyCut(int rule) {
   switch (rule) {
     case ZMQ_PROTOCOL_ERROR_ZMTP_INVALID_SEQUENCE:
-      return "a frame was repeated or out of order: a third party tampers with the connection";
+      return "a frame was repeated or out of order: a third party is tampering with the connection";
     case ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC:
       return "a frame was modified in transit, by a third party or a faulty network";
     default:
-      return "the peer broke the rules of ZMTP";
+      return "the peer violated the ZMTP protocol";
   }
 }
 

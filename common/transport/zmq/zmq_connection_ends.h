@@ -1,4 +1,4 @@
-// Reports the ends of a server's connections: the peer, and the reason if it was refused.
+// Reports when a server's connections end: the peer, and the reason if it was refused.
 //
 // Owned by the server's link. Memory: one entry per open connection.
 #pragma once
@@ -14,7 +14,7 @@ namespace muster {
 
 class ConnectionEnds {
  public:
-  // `encrypted`: by CURVE.
+  // `encrypted`: whether connections use CURVE.
   ConnectionEnds(zmq::context_t& context, zmq::socket_t& watched, bool encrypted);
 
   int fd() const { return monitor_.fd(); }
@@ -23,9 +23,9 @@ class ConnectionEnds {
   struct End {
     int fd = -1;
     std::string from;         // an address, or "an unknown peer"
-    std::string why_refused;  // for people; "" if it ended otherwise or Admission knows why
+    std::string why_refused;  // for users; "" if it was not refused or Admission knows why
   };
-  // The next one, in order of occurrence.
+  // Returns the next end, in order of occurrence.
   std::optional<End> Next();
 
  private:
@@ -34,11 +34,11 @@ class ConnectionEnds {
   const bool encrypted_;
   ConnectionMonitor monitor_;
   std::unordered_map<int, std::string> from_;
-  // Whether and how the handshake failed on the connection whose end is reported next.
+  // Whether and how the handshake failed on the connection whose end will be reported next.
   std::optional<int> failed_;
 };
 
-// Why libzmq closed an accepted connection (ZMQ_PROTOCOL_ERROR_…), for people.
+// Explains to users why libzmq closed an accepted connection (ZMQ_PROTOCOL_ERROR_…).
 std::string WhyCut(int rule);
 
 }  // namespace muster

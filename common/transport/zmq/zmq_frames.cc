@@ -94,7 +94,8 @@ Frames ReceiveFrames(zmq::socket_t& socket, zmq::recv_flags first, size_t most) 
 
 namespace {
 
-// The number of frames starting at `at` that hold exactly `bytes` in total; 0 if there is none.
+// Returns the number of frames starting at `at` that contain exactly `bytes` in total, or 0 if no
+// number of frames does.
 size_t CountFrames(const Frames& frames, size_t at, size_t end, size_t bytes) {
   size_t count = 0, sum = 0;
   for (; at + count < end && sum < bytes; ++count) sum += frames[at + count].size();
@@ -148,7 +149,8 @@ std::optional<Payload> Assemble(Frames frames, google::protobuf::MessageLite& me
   if (words == 0) return std::nullopt;
   const std::span<zmq::message_t> all(frames);
   const std::span<zmq::message_t> tensor = all.subspan(1 + words, end - 1 - words);
-  // Otherwise frames are missing, perhaps of the header, with a piece of the tensor in its place.
+  // If the sizes differ, frames are missing. They may even be frames of the header, with a piece of
+  // the tensor in their place.
   if (SizeOf(tensor) != bracket->tensor_bytes) return std::nullopt;
   const bool parsed =
       words == 1 ? Parse(frames[1], message) : message.ParseFromString(Join(all.subspan(1, words)));

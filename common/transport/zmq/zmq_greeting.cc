@@ -17,10 +17,12 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// ZMTP 3 greeting: 10 bytes of signature, 2 of version, 20 of mechanism; the rest is not needed.
+// The ZMTP 3 greeting has 10 bytes of signature, 2 of version and 20 of mechanism. The rest is not
+// needed.
 constexpr size_t kGreeting = 64, kMechanismAt = 12, kMechanismBytes = 20;
 
-// Send only this: a peer with another mechanism would hang up before sending its own.
+// The part of the greeting that is sent. If the mechanism were sent too, a peer with another
+// mechanism would hang up before sending its own.
 constexpr std::string_view kBeginning{"\xff\0\0\0\0\0\0\0\1\x7f\3\0", kMechanismAt};
 
 bool Await(int fd, short event, steady_clock::time_point until) {

@@ -1,5 +1,5 @@
-// Reads the greeting of a ZeroMQ server to find out its mechanism. A failed handshake does not tell
-// the client why it failed.
+// Reads the greeting of a ZeroMQ server to find out its mechanism. The client needs it because a
+// failed handshake does not report the reason.
 #pragma once
 
 #include <chrono>
@@ -7,8 +7,8 @@
 
 namespace muster {
 
-// The mechanism ("CURVE", "PLAIN", "NULL") of the server at `address`, a numeric tcp:// endpoint;
-// "" if there is none, or if it is not ZeroMQ. Waits for `limit` at most.
+// Returns the mechanism ("CURVE", "PLAIN", "NULL") of the server at `address`, a numeric tcp://
+// endpoint. Returns "" if there is no server or it does not use ZeroMQ. Waits at most `limit`.
 std::string MechanismOf(const std::string& address, std::chrono::milliseconds limit);
 
 }  // namespace muster

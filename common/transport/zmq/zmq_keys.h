@@ -1,6 +1,7 @@
-// The keys of ZeroMQ's CURVE, derived from the job's token. The server has one pair and all workers
+// Derives the keys for ZeroMQ's CURVE from the job's token. The server has one pair and all workers
 // share another, so that each side can verify that the other belongs to the job. CURVE encrypts
-// each connection with new keys: a token that leaks later does not decrypt recorded traffic.
+// each connection with new keys, so recorded traffic cannot be decrypted with a token that leaks
+// later.
 #pragma once
 
 #include <array>
@@ -14,7 +15,7 @@ struct CurvePair {
   std::array<uint8_t, 32> public_half{};
 };
 
-// Throw Error(kFailure) if libzmq was built without CURVE or OpenSSL cannot compute the hash.
+// Both throw Error(kFailure) if libzmq was built without CURVE or OpenSSL cannot compute the hash.
 CurvePair ServerKeys(const std::string& token);
 CurvePair WorkerKeys(const std::string& token);
 

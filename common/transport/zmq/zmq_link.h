@@ -10,7 +10,7 @@ namespace muster {
 
 std::unique_ptr<ServerLink> ListenZmq(const std::string& endpoint, const LinkOptions& options);
 
-// Starts to connect. The server may appear later; messages wait until it does.
+// Starts to connect. The server may appear later; messages wait until then.
 std::unique_ptr<ClientLink> ConnectZmq(const std::string& endpoint, const LinkOptions& options);
 
 }  // namespace muster

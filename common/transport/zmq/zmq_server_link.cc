@@ -1,14 +1,14 @@
-// The ZeroMQ link: a ROUTER at the server and a DEALER, and so one connection, per worker.
-// zmq_frames.h defines the frames of a message.
+// The server's end of the ZeroMQ link, a ROUTER socket. Each worker has a DEALER socket and
+// therefore one connection. zmq_frames.h defines the frames of a message.
 //
-// libzmq sends messages in the order in which it receives them. So the server passes it few tensors
-// at a time; the others wait in the peer's outbox (outbox.h). The client does the same
+// libzmq sends messages in the order in which it receives them. So the server passes it only a few
+// tensors at a time; the others wait in the peer's outbox (outbox.h). The client does the same
 // (worker/client).
 //
 // Only connections that know the job's token can send messages (zmq_admission.h).
 //
-// A lost connection is a lost peer. libzmq reports it on a monitor socket with the connection's
-// file descriptor, which each received message also carries.
+// When a connection is lost, so is the peer. libzmq reports the loss on a monitor socket, with the
+// connection's file descriptor, which each received message also carries.
 #include <ifaddrs.h>
 
 #include <algorithm>
@@ -52,8 +52,8 @@ const char* Hint(int error) {
   }
 }
 
-// Before libzmq listens at a TCP address it lists the host's interfaces, because the host may be
-// given as an interface name. It aborts if listing is not permitted.
+// Before libzmq listens at a TCP address, it lists the host's interfaces, because the address may
+// be an interface name. It aborts if listing them is not permitted.
 void CheckInterfacesCanBeListed(const std::string& endpoint) {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) {
@@ -97,7 +97,7 @@ class ZmqServerLink : public ServerLink {
     }
     endpoint_ = endpoint;
     if (!IsTcp(endpoint)) return;
-    // The advertised or given name, with the actual port.
+    // Report the advertised or given name, with the actual port.
     TcpAddress told = TcpAddress::Parse(options.advertised.empty() ? endpoint : options.advertised);
     if (told.port == 0) {
       told.port = TcpAddress::Parse(socket_.get(zmq::sockopt::last_endpoint)).port;
@@ -119,8 +119,8 @@ class ZmqServerLink : public ServerLink {
   void Deliver() override { SendHeldBack(); }
 
  private:
-  // Messages that a peer sent before it died may still be in libzmq when the loss is reported, so
-  // losses are passed on with a delay.
+  // Losses are reported with a delay, because messages that a peer sent before it died may still be
+  // in libzmq.
   static constexpr milliseconds kLossDelay{50};
   struct Loss {
     PeerId peer;
@@ -142,14 +142,15 @@ class ZmqServerLink : public ServerLink {
   }
   bool LossIsDue() const { return steady_clock::now() >= losses_.front().due; }
   void SetLossAlarm() const;
-  // Sends waiting messages while there is room. False: the peer is gone.
+  // Sends waiting messages while there is room. Returns false if the peer is gone.
   bool SendWaiting(Peer& peer);
   void SendAllWaiting();
-  // Retries what libzmq did not accept, because libzmq does not report when it accepts more.
+  // Retries messages that libzmq did not accept, because libzmq does not report when it accepts
+  // more.
   void SendHeldBack() {
     if (std::exchange(held_back_, false)) SendAllWaiting();
   }
-  // kFull: libzmq accepts nothing more for this peer at the moment.
+  // Returns kFull if libzmq currently accepts nothing more for this peer.
   SendResult HandOver(const Peer& peer, const Outgoing& outgoing, Release sent);
   PeerId FindPeer(const zmq::message_t& identity, const Frames& frames);
   void DrainMonitor();
@@ -158,9 +159,10 @@ class ZmqServerLink : public ServerLink {
   std::optional<FromWorker> NextRefused();
   void CloseDeadConnections(double silence_s);
 
-  // A send window has room again. Used by ZeroMQ's threads, so these must outlive the context.
+  // Signals that a send window has room again. ZeroMQ's threads use these two, so they must outlive
+  // the context.
   const EventFd room_bell_;
-  std::atomic<bool> room_{false};  // set after the bell was rung
+  std::atomic<bool> room_{false};  // set after the bell has been rung
   Epoll epoll_;
   bool held_back_ = false;     // libzmq did not accept a message
   const size_t most_waiting_;  // bytes of a peer's messages without tensors
@@ -176,7 +178,7 @@ class ZmqServerLink : public ServerLink {
   std::unordered_map<PeerId, Peer> peers_;
   std::unordered_map<int, PeerId> by_fd_;
   std::deque<Loss> losses_;
-  const TimerFd loss_alarm_;  // for the first entry
+  const TimerFd loss_alarm_;  // expires when the first loss is due
   std::deque<FromWorker> refused_;
 };
 
@@ -184,7 +186,8 @@ PeerId ZmqServerLink::FindPeer(const zmq::message_t& identity, const Frames& fra
   const std::string key = identity.to_string();
   const auto found = by_identity_.find(key);
   if (found != by_identity_.end()) return found->second;
-  // The end of an older connection with the same descriptor was reported before this one began.
+  // Handle the end of an older connection with the same descriptor, which was reported before this
+  // one began.
   DrainMonitor();
   const PeerId peer = next_peer_++;
   by_identity_[key] = peer;
@@ -215,7 +218,7 @@ void ZmqServerLink::SetLossAlarm() const {
   loss_alarm_.RingIn(in.count());
 }
 
-// The end of a connection that never sent a message. The queue is bounded against floods.
+// Handles the end of a connection that never sent a message. The queue is bounded against floods.
 void ZmqServerLink::OnStrangersEnd(const ConnectionEnds::End& end) {
   constexpr size_t kMostRefused = 100;
   if (end.why_refused.empty() || refused_.size() >= kMostRefused) return;
@@ -223,7 +226,8 @@ void ZmqServerLink::OnStrangersEnd(const ConnectionEnds::End& end) {
       {.kind = FromWorker::Kind::kRefused, .refused = end.from, .why_refused = end.why_refused});
 }
 
-// Restricts a Unix-domain socket to this user, like the local link, before libzmq's handshake.
+// Restricts a Unix-domain socket to this user even before libzmq's handshake, as the local link
+// does.
 void ZmqServerLink::AdmitThisUserOnly() {
   const uid_t user = ::geteuid();
   if (zmq_setsockopt(socket_.handle(), ZMQ_IPC_FILTER_UID, &user, sizeof user) != 0) {
@@ -231,11 +235,11 @@ void ZmqServerLink::AdmitThisUserOnly() {
   }
 }
 
-// Heartbeats detect lost members. Keepalive is for connections outside the membership, such as that
-// of a refused worker whose host then vanished.
+// Enables TCP keepalive, which closes dead connections of peers that are not members, such as a
+// refused worker whose host has vanished. Heartbeats detect lost members.
 void ZmqServerLink::CloseDeadConnections(double silence_s) {
   constexpr int kProbes = 3;
-  // The kernel's limit; libzmq drops connections for which setting an option fails.
+  // The kernel's limit. If setting an option fails, libzmq drops the connection.
   static constexpr double kMost = 32767;
   const auto seconds = [](double s) { return static_cast<int>(std::clamp(s, 1.0, kMost)); };
   socket_.set(zmq::sockopt::tcp_keepalive, 1);

@@ -14,7 +14,7 @@
 
 namespace muster {
 
-// A small frame may be unaligned in libzmq's receive buffer; it is then copied to aligned memory.
+// A small frame may be unaligned in libzmq's receive buffer. It is then copied to aligned memory.
 Payload MakePayload(zmq::message_t frame) {
   Payload payload;
   payload.bytes = frame.size();
@@ -63,8 +63,8 @@ ConnectionMonitor::ConnectionMonitor(zmq::context_t& context, zmq::socket_t& wat
   if (zmq_socket_monitor(watched.handle(), address.c_str(), events) != 0) {
     throw Error(ExitCode::kFailure, "zmq_socket_monitor: {}", zmq_strerror(zmq_errno()));
   }
-  // libzmq's threads must not block on a full queue: not here, when many connections end, and not
-  // in the destructor, which waits for them.
+  // libzmq's threads must not block on a full queue, neither when many connections end nor in the
+  // destructor, which waits for these threads.
   events_.set(zmq::sockopt::rcvhwm, 0);
   events_.connect(address);
 }
@@ -84,7 +84,8 @@ std::optional<ConnectionMonitor::Event> ConnectionMonitor::Next() {
 
 namespace {
 
-// Enough for some round trips. Limits how long a stranger can occupy the server's resources.
+// The time limit of a handshake. It allows several round trips and limits how long a stranger can
+// occupy the server's resources.
 constexpr int kHandshakeMs = 5000;
 
 }  // namespace
@@ -96,8 +97,8 @@ void SetCommonOptions(zmq::socket_t& socket, const LinkOptions& options,
   socket.set(zmq::sockopt::rcvhwm,
              std::max(1, options.max_received_messages));  // 0 would mean no limit
   socket.set(zmq::sockopt::maxmsgsize, static_cast<int64_t>(max_received_bytes));
-  // Our own heartbeats detect silence. ZMTP's are off: libzmq 4.3.4 aborts if their timer finds a
-  // connection that failed while its input was stopped.
+  // Our own heartbeats detect silence. ZMTP's heartbeats stay off, because libzmq 4.3.4 aborts if
+  // their timer finds a connection that failed while its input was stopped.
   const int silence_ms = static_cast<int>(options.silence_s * 1000);
   socket.set(zmq::sockopt::handshake_ivl, std::clamp(silence_ms, 1, kHandshakeMs));
 }

@@ -11,7 +11,7 @@
 
 namespace muster {
 
-// A frame's bytes as a tensor.
+// Returns a frame's bytes as a tensor.
 Payload MakePayload(zmq::message_t frame);
 
 zmq::message_t Serialize(const google::protobuf::MessageLite& message);
@@ -20,13 +20,13 @@ zmq::message_t Serialize(const google::protobuf::MessageLite& message);
 // thread, or in the thread that closes the message or the context.
 zmq::message_t Borrow(std::span<const std::byte> tensor, Release release = {});
 
-// True if there is input, whose edge on ZMQ_FD may have been consumed already.
+// Whether there is input. Its edge on ZMQ_FD may have been consumed already.
 bool HasInput(zmq::socket_t& socket);
 
 // Reports events of a socket's connections.
 class ConnectionMonitor {
  public:
-  // `events`: the ZMQ_EVENT_… flags to report. Throws Error(kFailure).
+  // `events` are the ZMQ_EVENT_… flags to report. Throws Error(kFailure).
   ConnectionMonitor(zmq::context_t& context, zmq::socket_t& watched, int events);
   ~ConnectionMonitor() { zmq_socket_monitor(watched_.handle(), nullptr, 0); }
 

@@ -127,7 +127,7 @@ class BatchNorm : public FloatOp {
     });
   }
 
-  // Calls `body` for all parts of the rows, in parallel; rows are independent.
+  // Calls `body` for every row, in parallel; rows are independent.
   template <typename Body>
   void ForRows(const Body& body) const {
     ParallelFor(parts_.count(), [&](int64_t part) {
@@ -136,9 +136,10 @@ class BatchNorm : public FloatOp {
     });
   }
 
-  // Backward finds out where the activation passed z from its result if another value was added,
-  // else by normalizing again, which costs no memory access. The gradient of z is also that of the
-  // added value: if needed, the first pass writes it and the second reads it.
+  // Backward must know where the activation passed z. If another value was added, it checks the
+  // activation's result; otherwise it normalizes again, which costs no memory access. The gradient
+  // of z is also the gradient of the added value: if that is needed, the first pass writes it and
+  // the second reads it.
   template <Activation kActivation>
   void BackwardThrough(const FloatBackwardArgs& args) const {
     constexpr bool kActivates = kActivation != Activation::kNone;
@@ -176,8 +177,8 @@ class BatchNorm : public FloatOp {
     WriteInputGradient(args, state, gradient);
   }
 
-  // Computes the sums Σ dz and Σ dz (x - mean) of each channel, and from them and the statistics
-  // the variables' gradients. Leaves in scratch what WriteInputGradient needs.
+  // Computes each channel's sums Σ dz and Σ dz (x - mean), and from these the gradients of the
+  // variables. Also reports the statistics. Leaves in scratch what WriteInputGradient needs.
   template <typename Gradient>
   void AddUp(const FloatBackwardArgs& args, const State& state, const Gradient& gradient) const {
     auto* const sums = reinterpret_cast<double*>(args.scratch);

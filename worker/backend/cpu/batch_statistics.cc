@@ -88,8 +88,8 @@ void BatchStatistics::SumPart(const float* x, int64_t part, const Sums& sums) co
   });
 }
 
-// Combines all parts into the first one: there `sum` becomes the mean so far and `squares` the
-// squared distances from it.
+// Combines all parts into the first one, where `sum` becomes the mean so far and `squares` becomes
+// the sum of the squared distances from it.
 void BatchStatistics::Combine(float* scratch, float* mean, float* variance) const {
   const Sums total = SumsOf(0, scratch);
   double n = 0;

@@ -1,9 +1,9 @@
 // Mean and variance of each channel of a [rows, channels] matrix, in one pass over memory.
 //
-// Σx² - (Σx)²/n would lose all digits if the mean is large compared to the spread. Each part of the
-// rows is therefore shifted by the mean k of its first block: with the block's share f of the part,
-// (mean - k)² is at most (1 - f)/f times the variance, so Σ(x-k)² - (Σ(x-k))²/n loses at most one
-// digit. Parts are combined in double precision     (Chan, Golub, LeVeque 1979).
+// Σx² - (Σx)²/n would lose all its digits if the mean were large compared to the spread. Each part
+// of the rows is therefore shifted by the mean k of its first block: with the block's share f of
+// the part, (mean - k)² is at most (1 - f)/f times the variance, so Σ(x-k)² - (Σ(x-k))²/n loses at
+// most one digit. Parts are combined in double precision (Chan, Golub, LeVeque 1979).
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class BatchStatistics {
   BatchStatistics(int64_t rows, int64_t channels);
 
   size_t scratch_floats() const;
-  // variance: divided by the number of rows.
+  // The variance is divided by the number of rows (not rows - 1).
   void Run(const float* x, float* scratch, float* mean, float* variance) const;
 
  private:

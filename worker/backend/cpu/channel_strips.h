@@ -1,6 +1,6 @@
-// Kernels on channels-last matrices that hold a few vectors of channels in registers while they
-// iterate over the rows. The channels are cut into strips of up to four vectors, the rest into
-// single floats; the same code serves both.
+// Helpers for kernels that iterate over the rows of a channels-last matrix and hold a few vectors
+// of channels in registers. The channels are cut into strips of up to four vectors, and the
+// remainder into single floats; the same code handles both.
 #pragma once
 
 #include <cstdint>

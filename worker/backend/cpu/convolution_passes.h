@@ -1,4 +1,4 @@
-// The three passes of a convolution. Each may use another algorithm, chosen in conv2d.cc.
+// The three passes of a convolution. Each may use a different algorithm, chosen in conv2d.cc.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace muster::cpu {
 
-// Forward. Like Op: allocates nothing in Run.
+// The forward pass. As in Op, Run allocates nothing.
 class ForwardPass {
  public:
   virtual ~ForwardPass() = default;
@@ -20,8 +20,8 @@ class ForwardPass {
 
 class CpuWeightLayouts;
 
-// Backward with respect to the input (with the mask of OpOptions::input_is_relu), or to the weights
-// and the bias.
+// The backward pass with respect to the input (with the mask of OpOptions::input_is_relu), or to
+// the weights and the bias.
 class BackwardPass {
  public:
   virtual ~BackwardPass() = default;
@@ -31,7 +31,7 @@ class BackwardPass {
 
 // The passes store copies of the weights in `layouts`, which must outlive them.
 
-// oneDNN, for any convolution.
+// These passes use oneDNN and support any convolution.
 std::unique_ptr<ForwardPass> MakeDirectForward(OneDnn& dnn, const Layer& layer,
                                                const OpOptions& options, CpuWeightLayouts& layouts);
 std::unique_ptr<BackwardPass> MakeDirectBackwardData(OneDnn& dnn, const Layer& layer,
@@ -40,7 +40,8 @@ std::unique_ptr<BackwardPass> MakeDirectBackwardData(OneDnn& dnn, const Layer& l
 std::unique_ptr<BackwardPass> MakeDirectBackwardWeights(OneDnn& dnn, const Layer& layer,
                                                         const OpOptions& options);
 
-// Winograd's F(2x2, 3x3), if WinogradFits. Either all three passes use it or none.
+// These passes use Winograd's F(2x2, 3x3) and require WinogradFits. Either all three passes use it
+// or none does.
 bool WinogradFits(const Layer& layer, int64_t batch);
 std::unique_ptr<ForwardPass> MakeWinogradForward(const Layer& layer, const OpOptions& options,
                                                  CpuWeightLayouts& layouts);

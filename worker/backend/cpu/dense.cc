@@ -1,6 +1,6 @@
-// y = W x + b by oneDNN's inner product, with weights and gradients in the caller's layout: its
-// matrix product packs the operands itself, so blocked copies gain nothing. The input gradient of
-// large layers uses DenseInputGradient.
+// Computes y = W x + b with oneDNN's inner product. Weights and gradients stay in the caller's
+// layout: oneDNN's matrix product packs its operands itself, so blocked copies would gain nothing.
+// The input gradient of large layers uses DenseInputGradient.
 #include <algorithm>
 #include <optional>
 

@@ -1,13 +1,13 @@
-// The differences between oneDNN 2.6 and 3.x: making a primitive's descriptor, and appending a relu
-// to it. oneDNN 3 has no operation descriptors; the arguments are the same, in the same order. Only
-// included inside worker/backend/cpu.
+// Hides the differences between oneDNN 2.6 and 3.x in making a primitive's descriptor and in
+// appending a relu to it. oneDNN 3 has no operation descriptors; the arguments are the same, in the
+// same order. Included only inside worker/backend/cpu.
 #pragma once
 
 #include <dnnl.hpp>
 
 namespace muster::cpu {
 
-// If oneDNN has no implementation: throw dnnl::error, or return an empty descriptor.
+// What to do if oneDNN has no implementation: throw dnnl::error, or return an empty descriptor.
 enum class IfNone { kThrow, kEmpty };
 
 // Makes the descriptor of a forward primitive, for example dnnl::convolution_forward, from the

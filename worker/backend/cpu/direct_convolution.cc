@@ -1,11 +1,11 @@
 // Convolution passes by oneDNN, on channels-last activations.
 //
-// oneDNN's fast kernels need blocked weights, possibly in other layouts for forward and for
-// backward-data: these copies are made once for each version of the weights. Gradients are
+// oneDNN's fast kernels need blocked weights, possibly in different layouts for forward and
+// backward-data. These copies are made once for each version of the weights. Gradients are
 // reordered from the kernel's layout straight into the caller's. Two kinds of convolution run in
-// oneDNN's preferred layout, through copies in scratch: channel counts without a channels-last
-// kernel (mostly those that are not multiples of 8 or 16), and large 3x3 kernels, whose blocked
-// versions save more than the copies cost.
+// oneDNN's preferred layout, through copies in scratch: those with channel counts for which oneDNN
+// has no channels-last kernel (mostly counts that are not multiples of 8 or 16), and large 3x3
+// convolutions, whose blocked versions save more than the copies cost.
 #include <algorithm>
 
 #include "worker/backend/cpu/convolution_passes.h"
@@ -24,7 +24,7 @@ memory::desc Describe(const memory::dims& dims, Tag tag) {
   return memory::desc(dims, memory::data_type::f32, tag);
 }
 
-// The shapes of one convolution, with activations in a layout still to be chosen.
+// The shapes of one convolution. The layout of the activations is chosen later.
 struct Geometry {
   Geometry(const Layer& layer, int64_t batch) : spec(std::get<Conv2dSpec>(layer.spec)) {
     const Shape &in = layer.input_shape, &out = layer.output_shape;
@@ -63,18 +63,18 @@ bool OverrunsScratchpad(const Geometry& g) {
          g.spec.stride_height * g.spec.stride_width > 1 && g.source[1] / g.spec.groups % 16 != 0;
 }
 
-// Whether blocked activations are faster although they have to be copied. With channels-last ones,
-// the rows of a 3x3 window over many channels map to the same few sets of the L1 cache: oneDNN
-// 2.6's AVX2 kernels reach 62–95 of 103 GFLOP/s, with blocked ones 73–101. A copy costs as much as
-// some hundred multiply-adds per value. 5x5 kernels gain nothing.
+// Whether blocked activations are faster even though they must be copied. With channels-last
+// activations, the rows of a 3x3 window over many channels map to the same few sets of the L1
+// cache: oneDNN 2.6's AVX2 kernels reach 62–95 of 103 GFLOP/s, and 73–101 with blocked activations.
+// Copying a value costs as much as about a hundred multiply-adds. 5x5 kernels gain nothing.
 bool PrefersBlocked(const Geometry& g) {
   const int64_t window = g.spec.kernel_height * g.spec.kernel_width;
   return g.spec.groups == 1 && g.source[1] >= 64 && g.destination[1] >= 64 && window >= 9 &&
          window < 25;
 }
 
-// Calls make(tag) for channels-last activations, and for a layout of oneDNN's choice if it has no
-// good kernel for those or a better one for others.
+// Calls make(tag) for channels-last activations. Also calls it for the layout that oneDNN prefers
+// if oneDNN has no good kernel for channels-last, or a better one for another layout.
 template <typename Make>
 auto ChooseLayout(const Geometry& geometry, const Make& make) {
   if (PrefersBlocked(geometry)) {

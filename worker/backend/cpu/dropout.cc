@@ -1,6 +1,6 @@
 // y = x / (1 - rate) with probability 1 - rate, else 0. Element i of a sample uses number i mod 4
-// of block i / 4 of the stream (seed, kDropout, layer, epoch, sample): the same in any batch, on
-// any worker.
+// of block i / 4 of the stream (seed, kDropout, layer, epoch, sample), which is the same in any
+// batch and on any worker.
 #include <cstring>
 
 #include "common/base/random.h"
@@ -18,7 +18,7 @@ class Dropout : public FloatOp {
         rate_(std::get<DropoutSpec>(layer.spec).rate),
         scale_(1.0f / (1.0f - rate_)) {}
 
-  // One byte for each element: whether it was not dropped.
+  // One byte per element: whether it was kept.
   size_t state_floats() const override { return (options_.batch * elements_ + 3) / 4; }
 
   void ForwardFloats(const FloatForwardArgs& args) override {
@@ -35,8 +35,8 @@ class Dropout : public FloatOp {
       const int64_t at = n * elements_;
       Select(args.output_gradient + at, kept + at, args.input_gradient + at);
       if (!options_.input_is_relu) return;
-      // The output may have overwritten the input. It is above zero exactly where the input was and
-      // was not dropped.
+      // The output may have overwritten the input. The output is above zero exactly where the input
+      // was above zero and was not dropped.
       for (int64_t i = at; i < at + elements_; ++i) {
         args.input_gradient[i] = args.output[i] > 0 ? args.input_gradient[i] : 0.0f;
       }

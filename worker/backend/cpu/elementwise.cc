@@ -1,4 +1,4 @@
-// Elementwise layers that could not be fused into the layer before.
+// Elementwise layers that could not be fused into the preceding layer.
 #include "common/base/error.h"
 #include "worker/backend/cpu/kernels.h"
 #include "worker/backend/cpu/ops.h"
@@ -6,8 +6,8 @@
 namespace muster::cpu {
 namespace {
 
-// y = Value(layer, x). dx = Gradient(layer, y, dy): none with LayerTraits::passes_gradient_on. Not
-// std::max and std::clamp: NaN must propagate.
+// y = Value(layer, x), dx = Gradient(layer, y, dy). Layers with LayerTraits::passes_gradient_on
+// have no Gradient. std::max and std::clamp are avoided because NaN must propagate.
 float Value(const ReluSpec&, float x) { return x < 0 ? 0.0f : x; }
 
 float Value(const Relu6Spec&, float x) {

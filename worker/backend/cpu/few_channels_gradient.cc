@@ -18,8 +18,8 @@ size_t RoundUp(int64_t floats) { return static_cast<size_t>((floats + 15) / 16 *
 // sums stay in registers (6 x 2 of 16) over `rows` x `columns` outputs.
 struct Tile {
   const float* image;     // the first tap of the first output
-  int64_t image_row;      // floats from an output row's taps to the next one's
-  int64_t image_column;   // floats from an output's taps to the next one's
+  int64_t image_row;      // floats between the taps of consecutive output rows
+  int64_t image_column;   // floats between the taps of consecutive outputs
   const float* gradient;  // the first filter of the first output
   int64_t rows, columns, filters;
 };
@@ -102,7 +102,7 @@ void FewChannelsGradient::PadImage(const float* source, float* image) const {
 
 void FewChannelsGradient::AddImage(const float* image, const float* output_gradient,
                                    float* sums) const {
-  // Rows of gradients that fit into the L1 cache beside the sums.
+  // The size of a tile's gradient rows. They fit into the L1 cache beside the sums.
   constexpr int64_t kTileFloats = 3072;
   constexpr int64_t kMaxTaps = 6;
   const int64_t rows_at_a_time = std::max<int64_t>(1, kTileFloats / (out_.width * spec_.filters));
@@ -155,7 +155,7 @@ void FewChannelsGradient::Run(const float* source, const float* output_gradient,
     const Range images =
         EvenPart(batch_, static_cast<int64_t>(threads_), static_cast<int64_t>(thread));
     for (int64_t n = images.begin; n < images.end; ++n) {
-      // Summing each image separately keeps the sums of many small numbers short.
+      // Summing each image separately keeps each sum short, which limits its rounding error.
       std::fill_n(mine.image_sums, sum_floats_, 0.0f);
       PadImage(source + n * in_floats, mine.image);
       AddImage(mine.image, output_gradient + n * out_floats, mine.image_sums);

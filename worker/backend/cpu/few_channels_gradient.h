@@ -1,10 +1,10 @@
-// The gradient of the weights of a convolution over an image of few channels: a network's first
-// layer. oneDNN's AVX2 kernels use vectors of input channels, which are mostly empty there. Here
-// vectors run over the filters, and the window's row (width x channels, contiguous in a
+// Computes the weight gradient of a convolution over an image with few channels, as in a network's
+// first layer. oneDNN's AVX2 kernels use vectors of input channels, which would be mostly empty.
+// Here the vectors run over the filters, and the window's row (width x channels, contiguous in a
 // channels-last image) takes the place of the channels.
 //
-// Owner and thread: an op; made once, allocates nothing afterwards. The order of the additions only
-// depends on the number of OpenMP threads.
+// Owned and used by one op. Allocates nothing after construction. The order of the additions
+// depends only on the number of OpenMP threads.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ namespace muster::cpu {
 
 class FewChannelsGradient {
  public:
-  // Whether this is faster than oneDNN: one group, few input channels, filters a multiple of 8, and
-  // a processor without AVX-512 (where oneDNN's kernels are faster).
+  // Whether this is faster than oneDNN. That is the case for one group, few input channels and a
+  // multiple of 8 filters, on a processor without AVX-512 (with which oneDNN's kernels are faster).
   static bool Fits(const Layer& layer);
 
   FewChannelsGradient(const Layer& layer, int64_t batch);
 
-  // For all threads.
+  // The scratch of all threads together.
   size_t scratch_floats() const { return threads_ * thread_floats_; }
 
   // source: [batch, height, width, channels]; output_gradient: [batch, height, width, filters];
@@ -32,7 +32,7 @@ class FewChannelsGradient {
            float* bias_gradient, float* scratch) const;
 
  private:
-  // The scratch of one thread: a padded image, the sums of one image, and the sums of all.
+  // The scratch of one thread: a padded image, the sums of one image, and the sums of all images.
   struct Scratch {
     float *image, *image_sums, *sums;
   };

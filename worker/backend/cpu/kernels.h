@@ -1,4 +1,4 @@
-// Helpers of the own kernels.
+// Helpers for the kernels that do not use oneDNN.
 #pragma once
 
 #include <cstddef>

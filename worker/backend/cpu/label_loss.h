@@ -1,7 +1,7 @@
 // The common part of all losses. A Formula has:
 //   kKeepsFloats                whether it saves a float for each logit until Backward
-//   Loss(x, own, result, kept)  the loss of one sample with logits x, all of which are finite; own:
-//                               the index of its label's logit, or negative if there is none
+//   Loss(x, own, result, kept)  the loss of one sample with logits x, ignored unless result.finite;
+//                               own: the index of its label's logit, or negative if there is none
 //   Slope(x, kept, j, own)      d loss / d x[j], divided by the factor; own: j is the label's index
 //   Factor(scale, outputs)      scale times the common factor of all slopes
 #pragma once

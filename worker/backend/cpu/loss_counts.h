@@ -34,7 +34,7 @@ inline SampleResult CountSample(std::span<const float> logits, int32_t label) {
   return result;
 }
 
-// Adds in the order of the samples, independent of threads.
+// Adds in the order of the samples, so that the sums do not depend on the number of threads.
 inline LossSums AddUp(const std::vector<SampleResult>& results, int32_t* predictions) {
   LossSums sums;
   for (size_t n = 0; n < results.size(); ++n) {

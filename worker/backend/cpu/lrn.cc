@@ -2,7 +2,7 @@
 //   y_c  = x_c n_c^-β                 with n_c = bias + α Σ_{|j-c| <= r} x_j²
 //   dx_c = dy_c n_c^-β - 2 α β x_c Σ_{|j-c| <= r} dy_j y_j / n_j
 //
-// oneDNN only has fast kernels for r = 2. Backward recomputes n instead of loading it: the window
+// oneDNN has fast kernels only for r = 2. Backward recomputes n instead of loading it: the window
 // sum is cheaper than the memory access. β = 3/4, the usual value, needs two square roots and a
 // division; other powers use std::pow.
 #include <omp.h>

@@ -13,7 +13,8 @@
 namespace muster::cpu {
 namespace {
 
-// `Index` is uint8_t for windows of fewer than 255 places. The largest value means: no gradient.
+// `Index` is uint8_t for windows of fewer than 255 places. Its largest value means that no input
+// receives the gradient.
 template <typename Index>
 class MaxPool : public FloatOp {
  public:
@@ -99,7 +100,7 @@ class MaxPool : public FloatOp {
     }
   }
 
-  // Computes kVectors * 8 channels from `c` on.
+  // Computes kVectors * 8 channels, starting with channel `c`.
   template <int kVectors>
   void Maximum(const float* image, int64_t o, int64_t p, int64_t c, float* output,
                Index* index) const {

@@ -58,8 +58,8 @@ dnnl::primitive_attr UserScratchpad(bool relu) {
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (relu) {
     dnnl::post_ops ops;
-    // A minimal slope below zero. With 0, oneDNN uses the maximum of x and 0, and the CPU's maximum
-    // turns NaN into 0: a diverged network would show a finite loss.
+    // A tiny slope below zero. With slope 0, oneDNN uses the maximum of x and 0, but the CPU's
+    // maximum instruction turns NaN into 0, so a diverged network would show a finite loss.
     AppendRelu(ops, std::numeric_limits<float>::min());
     attributes.set_post_ops(ops);
   }

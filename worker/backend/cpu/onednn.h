@@ -1,4 +1,4 @@
-// Parts of oneDNN that several ops share. Only included inside worker/backend/cpu.
+// Parts of oneDNN that several ops share. Included only inside worker/backend/cpu.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ struct OneDnn {
 // Divides an op's scratch area, which all ops use in turn, into parts.
 class ScratchLayout {
  public:
-  // Returns the offset of `bytes` bytes, in floats; a multiple of 64 bytes.
+  // Reserves `bytes` bytes. Returns their offset in floats, which is a multiple of 64 bytes.
   size_t Add(size_t bytes);
   size_t floats() const { return floats_; }
 
@@ -38,8 +38,8 @@ class ScratchLayout {
   size_t floats_ = 0;
 };
 
-// A tensor that a primitive reads or writes: in the caller's layout outside, in the primitive's
-// layout inside. If they differ, there is a copy in scratch.
+// A tensor that a primitive reads or writes. Outside it has the caller's layout, inside the
+// primitive's. If the layouts differ, there is a copy in scratch.
 class StagedTensor {
  public:
   StagedTensor() = default;
@@ -52,7 +52,7 @@ class StagedTensor {
 
   void Bind(const float* address, float* scratch);
   void CopyIn(OneDnn& dnn);   // before the primitive reads it
-  void CopyOut(OneDnn& dnn);  // after the primitive wrote it
+  void CopyOut(OneDnn& dnn);  // after the primitive has written it
 
  private:
   bool staged_ = false;
@@ -65,7 +65,7 @@ class StagedTensor {
 class Primitive {
  public:
   Primitive() = default;
-  // `scratchpad`: from the primitive's descriptor, which was made with UserScratchpad().
+  // `scratchpad` comes from the primitive's descriptor, which was made with UserScratchpad().
   Primitive(const OneDnn& dnn, const dnnl::primitive& primitive,
             const dnnl::memory::desc& scratchpad, std::unordered_map<int, dnnl::memory> arguments,
             ScratchLayout& layout);
@@ -83,7 +83,7 @@ class Primitive {
 // NaN.
 dnnl::primitive_attr UserScratchpad(bool relu = false);
 
-// A memory without an address.
+// Returns a memory object without an address.
 dnnl::memory Unbound(const OneDnn& dnn, const dnnl::memory::desc& desc);
 inline void SetAddress(dnnl::memory& memory, const float* address) {
   memory.set_data_handle(const_cast<float*>(address));

@@ -1,5 +1,5 @@
-// The functions through which cpu_backend.cc makes an op from the type of a layer's spec. A spec
-// without a Make does not compile.
+// The functions with which cpu_backend.cc makes ops. The type of a layer's spec selects the
+// overload; a spec without a Make does not compile.
 #pragma once
 
 #include <memory>
@@ -33,12 +33,12 @@ std::unique_ptr<LossOp> Make(const MeanSquaredErrorSpec&, const OpRequest& reque
 std::unique_ptr<LossOp> Make(const SigmoidCrossEntropySpec&, const OpRequest& request);
 template <ElementwiseSpec Spec>
 std::unique_ptr<Op> Make(const Spec& spec, const OpRequest& request);
-// Flatten moves nothing and has no op.
+// Flatten moves no data and has no op.
 inline std::nullptr_t Make(const FlattenSpec&, const OpRequest&) { return nullptr; }
 
 // The part of Make(MeanSquaredErrorSpec) for values.
 std::unique_ptr<LossOp> MakeValueError(const OpOptions& options);
-// Part of Make(PoolSpec).
+// The part of Make(PoolSpec) for average pooling.
 std::unique_ptr<Op> MakeAvgPool(const Layer& layer, const OpOptions& options);
 
 // See Backend.

@@ -8,8 +8,8 @@
 namespace muster::cpu {
 namespace {
 
-// A block of 4 x 3 vectors of sums: 12 registers, three for a row of b and one for a value of a.
-// Seven loads for twelve multiply-adds.
+// A block of 4 x 3 vectors of sums: 12 registers, three for a row of b and one for a value of a. It
+// takes seven loads for twelve multiply-adds.
 constexpr int kBlockRows = 4;
 
 template <int kRows, int kPanels>
@@ -94,7 +94,7 @@ bool IsWide() {
 #endif
 }
 
-// The unit of strips: panels, or pairs of them.
+// The number of units that strips are made of: panels, or pairs of panels.
 int64_t Pieces(int64_t panels) { return IsWide() ? (panels + 1) / 2 : panels; }
 
 }  // namespace
@@ -116,7 +116,7 @@ void MultiplyStrip(const ConstPanels& a, const ConstPanels& b, const Panels& out
                                 strip.size(), first);
   }
 #endif
-  // Rows of a strip of b that fit into the L1 cache while those of a are read.
+  // The number of rows of a strip of b that fit into the L1 cache while those of a are read.
   constexpr int64_t kChannels = 256;
   ForPanels(strip.size(), [&]<int kPanels>() {
     for (int64_t c = 0; c < channels; c += kChannels) {

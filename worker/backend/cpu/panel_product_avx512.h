@@ -1,4 +1,4 @@
-// panel_product_wide.h, compiled for AVX-512 (F, VL, DQ). Only for panel_product.cc.
+// panel_product_wide.h, compiled for AVX-512 (F, VL, DQ). Used only by panel_product.cc.
 #pragma once
 
 #include <cstdint>

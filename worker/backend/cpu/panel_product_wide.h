@@ -1,10 +1,10 @@
-// The products of panel_product.h with vectors of 16 floats from two panels, for AVX-512, whose 32
-// registers hold 8 x 3 of them as sums. The order of additions is the same as with 8 floats, and so
-// are the bits.
+// The products of panel_product.h for AVX-512, with vectors of 16 floats from two panels. 8 x 3 of
+// the 32 registers hold sums. The order of additions and thus the bits are the same as with 8
+// floats.
 //
-// Everything here has internal linkage and calls no outside functions: it is compiled for
-// instructions that other files must not use, and the linker must not use its copies for them.
-// (Compiled without AVX-512, it uses two instructions of 8 floats; this is how it is tested.)
+// Everything here has internal linkage and calls no outside functions: this code is compiled for
+// instructions that other files must not use, so the linker must not use its copies for them.
+// (Compiled without AVX-512, each operation becomes two on 8 floats; the tests use this.)
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ constexpr int64_t kPanelFloats = 8, kRows = 8;
 using Pair = float __attribute__((vector_size(64)));
 using Panel = float __attribute__((vector_size(32)));
 
-// The offsets of two panels. If their number is odd, the second is the first again: its sums are
-// computed twice and stored twice to the same place.
+// The offsets of a pair of panels. If the number of panels is odd, the last pair holds one panel
+// twice: its sums are computed twice and stored twice in the same place.
 struct PairAt {
   int64_t low, high;  // offsets
 };
@@ -71,7 +71,7 @@ void MultiplyBlock(const float* a, int64_t a_panel, const float* b, int64_t b_pa
 template <int kPairs>
 void Multiply(const float* a, int64_t a_panel, const float* b, int64_t b_panel, float* out,
               int64_t out_panel, int64_t rows, int64_t channels, int64_t panels, bool first) {
-  // Rows of the strip of b that fit into the L1 cache while those of a are read.
+  // The number of rows of the strip of b that fit into the L1 cache while those of a are read.
   constexpr int64_t kChannels = 128;
   for (int64_t c = 0; c < channels; c += kChannels) {
     const int64_t count = channels - c < kChannels ? channels - c : kChannels;
@@ -118,7 +118,8 @@ void AddOuter(const float* a, int64_t a_panel, const float* b, int64_t b_panel, 
   }
 }
 
-// MultiplyStrip and AddOuterStrip for a strip of 1 to 6 panels, at which b, out and sums begin.
+// MultiplyStrip and AddOuterStrip for a strip of 1 to 6 panels. b, out and sums begin at this
+// strip.
 inline void MultiplyPanels(const float* a, int64_t a_panel, const float* b, int64_t b_panel,
                            float* out, int64_t out_panel, int64_t rows, int64_t channels,
                            int64_t panels, bool first) {

@@ -27,7 +27,7 @@ class PoolAxis {
     }
   }
 
-  // The inputs of output `o` without padding; input i has index i - Start(o) in the window.
+  // The inputs of output `o`, excluding padding; input i has index i - Start(o) in the window.
   const Range& Inputs(int64_t o) const { return inputs_[static_cast<size_t>(o)]; }
   // The outputs of input `i`.
   const Range& Outputs(int64_t i) const { return outputs_[static_cast<size_t>(i)]; }

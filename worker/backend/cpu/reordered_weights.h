@@ -10,8 +10,8 @@
 
 namespace muster::cpu {
 
-// A copy that is renewed when the weights' version changes; no copy if the primitive accepts the
-// weights' own layout. Allocate must precede the first Update.
+// A copy that is updated when the weights' version changes. If the primitive accepts the weights'
+// own layout, no copy is made. Allocate must precede the first Update.
 class ReorderedWeights {
  public:
   ReorderedWeights(const OneDnn& dnn, const dnnl::memory::desc& outside,
@@ -19,11 +19,11 @@ class ReorderedWeights {
 
   const dnnl::memory::desc& layout() const { return layout_; }
   size_t bytes() const { return same_ ? 0 : layout_.get_size(); }
-  void Allocate();  // only allocates in the first call
+  void Allocate();  // only the first call allocates
 
   // The memory to pass to the primitive.
   const dnnl::memory& inside() const { return inside_; }
-  // Does nothing if the copy has this version.
+  // Does nothing if the copy already has this version.
   void Update(OneDnn& dnn, const float* weights, int64_t version);
 
  private:

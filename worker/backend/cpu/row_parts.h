@@ -1,6 +1,7 @@
-// Divides a matrix of rows x channels for kernels that sum its rows: into parts, which threads take
-// and whose sums are combined in order, and parts into blocks that fit into the L1 cache. The
-// division only depends on the shape, so the sums do not depend on the number of threads.
+// Divides a matrix of rows x channels for kernels that sum its rows. Threads sum separate parts,
+// whose sums are then combined in order. Each part is divided into blocks that fit into the L1
+// cache. The division depends only on the shape, so the sums do not depend on the number of
+// threads.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// OpenMP's parallel regions. All regions of this backend are here: libgomp is built without
-// ThreadSanitizer, which must be informed that a region ends before its caller continues.
+// The OpenMP parallel regions of this backend. They are all in this file because libgomp is built
+// without ThreadSanitizer, which must be informed that a region ends before its caller continues.
 #pragma once
 
 #include <omp.h>
@@ -14,7 +14,7 @@ namespace internal {
 inline char end_of_region;
 }  // namespace internal
 
-// Calls body(thread) in each of `threads` threads; 0 is the caller's.
+// Calls body(thread) in each of `threads` threads; thread 0 is the caller.
 template <typename Body>
 void InTeam(int threads, const Body& body) {
 #pragma omp parallel num_threads(threads)
@@ -38,7 +38,7 @@ void ParallelFor(int64_t n, const Body& body) {
   TsanAcquire(&internal::end_of_region);
 }
 
-// After a parallel region of a library: informs ThreadSanitizer that the team's threads have
+// Called after a library's parallel region. Informs ThreadSanitizer that the team's threads have
 // finished.
 inline void AfterForeignRegion() {
 #ifdef __SANITIZE_THREAD__

@@ -34,7 +34,7 @@ class ValueError final : public LossOp {
   }
 
  private:
-  // NaN, not 0, if x is not finite.
+  // Returns NaN, not 0, if x is not finite.
   static double Difference(float x, int32_t label) {
     return double{x} - (label == kNoLabel ? x : std::bit_cast<float>(label));
   }

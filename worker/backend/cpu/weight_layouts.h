@@ -20,10 +20,11 @@ class CpuWeightLayouts final : public WeightLayouts {
   size_t bytes() const override;
   void Allocate() override;
 
-  // The copy for these arguments, made by the first call. Valid as long as this object.
+  // Returns the copy for these arguments, which the first call makes. It is valid as long as this
+  // object.
   winograd::TransformedWeights& Transformed(int layer, int64_t inputs, int64_t outputs,
                                             winograd::TransformedWeights::Use use);
-  // Likewise; `outside` must depend on the layer only.
+  // Likewise; `outside` must depend only on the layer.
   ReorderedWeights& Reordered(const OneDnn& dnn, int layer, const dnnl::memory::desc& outside,
                               const dnnl::memory::desc& inside);
 
@@ -31,7 +32,7 @@ class CpuWeightLayouts final : public WeightLayouts {
   std::map<std::pair<int, winograd::TransformedWeights::Use>,
            std::unique_ptr<winograd::TransformedWeights>>
       transformed_;
-  std::map<int, std::vector<std::unique_ptr<ReorderedWeights>>> reordered_;  // few for each layer
+  std::map<int, std::vector<std::unique_ptr<ReorderedWeights>>> reordered_;  // a few per layer
 };
 
 }  // namespace muster::cpu

@@ -1,5 +1,5 @@
 // A 3x3 convolution of stride 1 by Winograd's F(2x2, 3x3): forward, and backward with respect to
-// the input, which is the same with rotated filters.
+// the input, which is the same operation with rotated filters.
 //
 // Works in blocks of tiles, so that transformed data stays in the cache: all channels of the
 // block's 4x4 squares are transformed, multiplied with the weights in each of the 16 positions, and
@@ -24,15 +24,15 @@ class Convolution {
 
   size_t scratch_floats() const { return source_tiles_.floats() + result_tiles_.floats(); }
 
-  // Applied to the result in the same pass, in this order: adds the bias, applies relu (NaN stays
-  // NaN), zeroes where `mask`, of the result's shape, is not above zero. Null and false have no
-  // effect.
+  // What to apply to the result in the same pass, in this order: add the bias, apply relu (NaN
+  // stays NaN), and zero the values where `mask`, of the result's shape, is not above zero. Null
+  // and false have no effect.
   struct Finish {
     const float* bias = nullptr;
     bool relu = false;
     const float* mask = nullptr;
   };
-  // source: [batch, height, width, channels]; result likewise, written.
+  // source and result: [batch, height, width, channels]. Overwrites result.
   void Run(const float* source, const TransformedWeights& weights, const Finish& finish,
            float* result, float* scratch) const;
 

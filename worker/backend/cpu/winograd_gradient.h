@@ -3,8 +3,8 @@
 //
 // Works in blocks of tiles: the 4x4 squares of the input and the 2x2 squares of the output's
 // gradient are transformed, and in each of the 16 positions the products of all tiles are added to
-// a matrix of outputs x inputs. At the end these are transformed to 3x3 windows. The order of
-// additions only depends on the shape, not on the number of threads.
+// a matrix of outputs x inputs. At the end these matrices are transformed to 3x3 windows. The order
+// of additions depends only on the shape, not on the number of threads.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,8 @@ namespace muster::cpu::winograd {
 
 class WeightsGradient {
  public:
-  // The shapes and padding of the forward pass; channels of both are multiples of 8.
+  // Takes the shapes and padding of the forward pass. The channels of both shapes are multiples of
+  // 8.
   WeightsGradient(int64_t batch, const Shape& source, const Shape& output, int64_t top,
                   int64_t left);
 
@@ -40,7 +41,7 @@ class WeightsGradient {
   const int64_t block_;  // tiles
   const TileMatrices source_tiles_, gradient_tiles_;
   const SourceTransform transform_;
-  const int64_t sums_position_;  // floats from the sums of one position to the next
+  const int64_t sums_position_;  // floats from one position's sums to the next
   const std::vector<float> zeros_;
 };
 

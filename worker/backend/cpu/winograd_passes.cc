@@ -34,8 +34,8 @@ class WinogradForward : public ForwardPass {
   TransformedWeights& weights_;
 };
 
-// dx(y, x) = Σ dy(y + top - i, x + left - j) w(i, j): the rotated filter, padded by 2 - top, 2 -
-// left.
+// dx(y, x) = Σ dy(y + top - i, x + left - j) w(i, j): a convolution with the rotated filter, padded
+// by 2 - top and 2 - left.
 class WinogradBackwardData : public BackwardPass {
  public:
   WinogradBackwardData(const Layer& layer, const OpOptions& options, CpuWeightLayouts& layouts)
@@ -83,8 +83,8 @@ class WinogradBackwardWeights : public BackwardPass {
 
 // Measured on Zen 3 against oneDNN 2.6's AVX2 kernels. With 8 channels the transforms cost as much
 // as the products save. With fewer than 16 tiles, transforming the weights costs more than
-// everything else, noticeably from 512 channels on. Images down to 2x2 gain, although more than
-// half of a tile lies outside them. With AVX-512 both are twice as fast per cycle.
+// everything else, noticeably from 512 channels on. Even 2x2 images gain, although more than half
+// of a tile lies outside them. With AVX-512 both algorithms are twice as fast per cycle.
 bool WinogradFits(const Layer& layer, int64_t batch) {
   constexpr int64_t kLeastChannels = 16, kLeastTiles = 16;
   const auto& spec = std::get<Conv2dSpec>(layer.spec);

@@ -58,9 +58,9 @@ inline Square<kSize, Float> SquareAt(Float* images, const Shape& shape, int64_t 
   return square;
 }
 
-// 16 matrices of tiles x channels, one for each position, each in panels. The distances are odd
-// numbers of cache lines: the transforms write to all matrices in turn, and powers of two would map
-// them to the same cache set.
+// 16 matrices of tiles x channels, one for each position, each in panels. The distances between
+// them are odd numbers of cache lines: the transforms write to all matrices in turn, and powers of
+// two would map them to the same cache set.
 class TileMatrices {
  public:
   TileMatrices(int64_t tiles, int64_t channels)
@@ -97,7 +97,8 @@ class TransformParts {
   int64_t tiles_, panels_, strips_;
 };
 
-// Transforms 4x4 squares of channels-last images: the tiles' own 2x2 pixels and a border of one.
+// Transforms 4x4 squares of channels-last images: the tiles' own 2x2 pixels and a border of one
+// pixel.
 class SourceTransform {
  public:
   // The square of a tile at (row, column) begins at (row - top, column - left).

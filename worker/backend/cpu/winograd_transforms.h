@@ -14,11 +14,11 @@
 // positions are one matrix product. The derivative uses the same matrices transposed: dg = G' [(A
 // dy A') * (B' d B)] G, where dy is 2x2.
 //
-// The transforms only use additions and halves, so rounding stays near that of the direct sum, and
+// The transforms use only additions and halving, so rounding stays near that of the direct sum, and
 // a non-finite value makes every result that it contributes to non-finite.
 //
-// get(row, column) returns a vector, put(position, vector) stores one; positions are counted row by
-// row.
+// get(row, column) returns a vector, and put(position, vector) stores one; positions are counted
+// row by row.
 #pragma once
 
 #include "worker/backend/cpu/vec.h"

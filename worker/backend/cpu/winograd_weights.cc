@@ -61,7 +61,8 @@ ConstPanels TransformedWeights::At(int64_t position) const {
   return {data_.floats().data() + position * position_, rows * kLanes};
 }
 
-// Vectors run over the inputs as in the weights; the panels need them over the outputs.
+// The weights are stored and loaded as vectors over the inputs; the panels need vectors over the
+// outputs.
 void TransformedWeights::TransformForward(const float* weights, int64_t output) {
   for (int64_t c = 0; c < inputs_; c += kLanes) {
     FloatVec rows[kPositions][kLanes];

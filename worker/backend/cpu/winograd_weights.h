@@ -1,6 +1,6 @@
-// The weights of a 3x3 convolution, transformed for Winograd's F(2x2, 3x3). Made once for each
-// version, because the slices of a step and the batches of an evaluation share them. Takes 16/9 of
-// the weights' memory.
+// The weights of a 3x3 convolution, transformed for Winograd's F(2x2, 3x3). They are computed once
+// for each version, because the slices of a step and the batches of an evaluation share them. They
+// take 16/9 of the memory of the weights.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +18,13 @@ class TransformedWeights {
     kForward,       // 16 matrices of inputs x outputs
     kBackwardData,  // 16 matrices of outputs x inputs, with the filters rotated by 180 degrees
   };
-  // Both are multiples of 8. Allocate must precede the first Update.
+  // Both counts must be multiples of 8. Allocate must precede the first Update.
   TransformedWeights(int64_t inputs, int64_t outputs, Use use);
 
   size_t bytes() const;
-  void Allocate();  // only allocates in the first call
+  void Allocate();  // only the first call allocates
 
-  // weights: [outputs, 3, 3, inputs]. Does nothing if it has this version.
+  // weights: [outputs, 3, 3, inputs]. Does nothing if this version has already been transformed.
   void Update(const float* weights, int64_t version);
 
   // The operand for MultiplyStrip.

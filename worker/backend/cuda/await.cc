@@ -10,11 +10,11 @@ namespace muster::cuda {
 bool HasHappened(cudaEvent_t event) {
   const cudaError_t result = cudaEventQuery(event);
   if (result == cudaErrorNotReady) return false;
-  Check(result, "do its work");
+  Check(result, "finish its work");
   return true;
 }
 
-// The driver's own waits have no deadline. Short waits do not sleep.
+// Polls because the driver's own waits have no deadline. Short waits do not sleep.
 bool AwaitEvent(cudaEvent_t event, double seconds) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::microseconds kSpin{50}, kShort{20}, kLong{200};

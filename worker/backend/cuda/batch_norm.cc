@@ -17,7 +17,7 @@ class BatchNormOp : public TypedOp<T> {
         stride_((static_cast<size_t>(channels_) + 15) / 16 * 16),
         parts_(rows_, channels_) {}
 
-  // See NormState and, after the sums, NormGradients.
+  // The state is a NormState. Scratch holds the sums, followed by NormGradients.
   size_t state_bytes() const override { return 4 * stride_ * sizeof(float); }
   size_t scratch_bytes() const override { return SumsBytes() + 2 * stride_ * sizeof(float); }
 
@@ -36,8 +36,8 @@ class BatchNormOp : public TypedOp<T> {
   }
 
   void Backward(const BackwardArgs& args) override {
-    // An added value hides where the activation passed its argument, so it is read from the output.
-    // Then the gradient of the sum is also that of the added value.
+    // With an added value, only the output shows where the activation passed its argument. The
+    // gradient of the sum is then also the gradient of the added value.
     const bool added = this->options_.fuse_add && this->options_.activation != Activation::kNone;
     T* const added_gradient = added ? this->Out(args.input_gradients[1]) : nullptr;
     const NormBackward norm = Describe(args, added);

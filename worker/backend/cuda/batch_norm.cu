@@ -4,8 +4,8 @@
 namespace muster::cuda {
 namespace {
 
-// The sums of x - shift and of its square, where shift is the part's first value: without it Σx² -
-// (Σx)²/n would lose all digits if the mean is large compared to the spread.
+// The sums of x - shift and of its square, where shift is the part's first value. Without the
+// shift, Σx² - (Σx)²/n would lose all its digits if the mean were large compared to the spread.
 template <typename T>
 struct FirstOfPart {
   const T* in;
@@ -36,7 +36,7 @@ __device__ inline void SetInverse(const NormState& state, int64_t c, float epsil
   state.slope[c] = scale[c] * state.inverse[c];
 }
 
-// Combines the parts: the mean so far, and the squared distances from it (Chan, Golub, LeVeque
+// Combines the parts into the mean so far and the squared distances from it (Chan, Golub, LeVeque
 // 1979).
 template <typename T>
 __global__ void StatisticsKernel(const T* in, int64_t rows, int parts, int channels,

@@ -24,7 +24,7 @@ int Attribute(cudaDeviceAttr attribute, int card) {
   return value;
 }
 
-// Variables that change the rounding of NVIDIA's libraries.
+// Environment variables that change how NVIDIA's libraries round.
 std::string Overrides() {
   std::string text;
   for (const char* const name :
@@ -35,8 +35,8 @@ std::string Overrides() {
   return text;
 }
 
-// Whether the launcher has assigned a GPU to this worker by its UUID. Then other workers may have
-// GPUs that work.
+// Whether the launcher has assigned a GPU to this worker by its UUID. In that case other workers
+// may have working GPUs.
 bool HasCardOfItsOwn() {
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
   const std::string_view name = visible == nullptr ? "" : visible;
@@ -85,7 +85,7 @@ void Card::FindCard() {
                 name_, architecture_, Architectures());
   }
   multiprocessors_ = properties.multiProcessorCount;
-  // Blocks of 256 threads that its multiprocessors can hold together: 4, 6 or 8 each.
+  // The number of 256-thread blocks that fit on the GPU: 4, 6 or 8 on each multiprocessor.
   most_blocks_ = std::max(1, properties.maxThreadsPerMultiProcessor / 256) * multiprocessors_;
   total_bytes_ = properties.totalGlobalMem;
   registers_read_only_ = Attribute(cudaDevAttrHostRegisterReadOnlySupported, card_) != 0;
@@ -117,7 +117,7 @@ void Card::MakeLibraries() {
   }
 }
 
-// GPUs before sm_80 may not support it. Report this now, not at the first product.
+// GPUs before sm_80 may not support bfloat16. Reports this now rather than at the first product.
 void Card::RequireBf16() const {
   if (activation_type() != ElementType::kBFloat16) return;
   constexpr int kSize = 16;

@@ -1,7 +1,7 @@
-// The GPU of this worker: its streams, its libraries' handles, its memory. Ops use it to queue
-// their work.
+// The GPU of this worker, with its streams, library handles and memory. Ops use it to queue their
+// work.
 //
-// Owner and thread: the backend's. Outlives all ops and buffers.
+// Owned by the backend and used on its thread. Outlives all ops and buffers.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ class Card {
     return options_.precision == CudaOptions::Precision::kBf16 ? ElementType::kBFloat16
                                                                : ElementType::kFloat32;
   }
-  // As text: "NVIDIA H100 (sm_90, 132 SMs), CUDA 13.0, …".
+  // Returns, for example, "NVIDIA H100 (sm_90, 132 SMs), CUDA 13.0, …".
   std::string Arithmetic() const;
   const std::string& name() const { return name_; }
 
@@ -43,15 +43,15 @@ class Card {
   Target target(Queue queue = Queue::kCompute) const { return {stream(queue), most_blocks_}; }
   cublasHandle_t cublas() const { return cublas_.get(); }
   cublasLtHandle_t cublas_lt() const { return cublas_lt_.get(); }
-  // Shared by both; only for the compute stream.
+  // Shared by cuBLAS and cuBLASLt. Only for the compute stream.
   void* workspace() const { return workspace_.get(); }
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
   cublasComputeType_t compute_type() const;
   ConvolutionRecord& convolutions() { return convolutions_; }
   const ConvolutionRecord& convolutions() const { return convolutions_; }
-  // Null: not found, or not requested (worker.convolution).
+  // Null if cuDNN was not found or not requested (worker.convolution).
   const Cudnn* cudnn() const { return cudnn_.get(); }
-  // Also watches the release of all these resources at the end.
+  // Also monitors the release of all these resources at the end.
   Watchdog& watchdog() { return *watchdog_; }
   bool registers_read_only() const { return registers_read_only_; }
 

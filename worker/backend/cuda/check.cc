@@ -11,14 +11,14 @@
 namespace muster::cuda {
 namespace {
 
-// The name that the launcher has given, because a lost GPU cannot be queried.
+// Uses the name that the launcher has given, because a lost GPU cannot be queried.
 std::string CardOfThisWorker() {
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (visible == nullptr || *visible == '\0') return "this worker's GPU";
   return fmt::format("this worker's GPU ({})", visible);
 }
 
-// Advice for errors whose names do not suggest it.
+// Advice for errors whose names do not suggest what to do.
 const char* HintFor(cudaError_t result) {
   switch (result) {
     case cudaErrorSystemNotReady:
@@ -68,7 +68,7 @@ void CheckHostAlloc(cudaError_t result, size_t bytes) {
 
 void Check(cublasStatus_t result, const char* what) {
   if (result == CUBLAS_STATUS_SUCCESS) return;
-  // cuBLAS reports these if it cannot allocate memory at its start.
+  // cuBLAS reports these if it cannot allocate memory when it starts.
   const bool memory =
       result == CUBLAS_STATUS_ALLOC_FAILED || result == CUBLAS_STATUS_NOT_INITIALIZED;
   const std::string text =
@@ -77,7 +77,7 @@ void Check(cublasStatus_t result, const char* what) {
   if (!memory) throw Error(ExitCode::kFailure, text);
   throw OutOfDeviceMemory(
       ExitCode::kFailure,
-      "{}; the GPU may be out of memory (see `muster gpus`); free some, or use --devices cpu",
+      "{}; the GPU may be out of memory (see `muster gpus`); free memory, or use --devices cpu",
       text);
 }
 

@@ -1,5 +1,5 @@
-// Checked calls of CUDA and its libraries: a failed call throws an Error with the purpose of the
-// call and the library's message.
+// Checks the results of calls to CUDA and its libraries. If a call has failed, throws an Error with
+// the call's purpose and the library's message.
 #pragma once
 
 #include <cublas_v2.h>

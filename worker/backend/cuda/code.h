@@ -5,7 +5,7 @@
 
 namespace muster::cuda {
 
-// Whether the GPU of this thread can run them.
+// Whether this thread's GPU can run the kernels.
 bool HasCode();
 // A list such as "sm_75, sm_80, sm_90 and compatible GPUs".
 std::string Architectures();

@@ -30,7 +30,7 @@ __global__ void OverPartsKernel(const double* scratch, int parts, int channels, 
 
 }  // namespace
 
-// Enough blocks to fill a GPU, and enough rows in each to keep it efficient.
+// Makes enough parts to fill a GPU, each with enough rows to be efficient.
 ColumnParts::ColumnParts(int64_t row_count, int channel_count)
     : rows(row_count),
       channels(channel_count),

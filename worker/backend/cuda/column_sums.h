@@ -1,6 +1,6 @@
-// Several sums over the rows of a matrix, in a fixed order. A block sums a part of the rows: each
-// thread adds a few rows in float, then in double; a tree adds the threads of a channel. The parts
-// are added one after the other. Only included by .cu files.
+// Computes several sums over the rows of a matrix, in a fixed order. Each block sums a part of the
+// rows: a thread adds a few rows at a time in float, and these sums in double; then a tree adds the
+// sums of a channel's threads. The parts are added one after the other. Included only by .cu files.
 #pragma once
 
 #include "worker/backend/cuda/elements.h"
@@ -59,7 +59,7 @@ __device__ inline void SumPart(int64_t rows, int channels, double* scratch, cons
   }
 }
 
-// Sum n of a channel over all parts.
+// Returns sum n of a channel over all parts.
 template <int N>
 __device__ inline double OverParts(const double* scratch, int parts, int channels, int n,
                                    int channel) {

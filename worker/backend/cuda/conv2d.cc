@@ -1,5 +1,5 @@
-// A convolution whose passes each use the implementation that suits the shape. The choice only
-// depends on the shape, so the bits are the same in every run.
+// A convolution whose passes each use the implementation that suits the shape. The choice depends
+// only on the shape, so the bits are the same in every run.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -78,14 +78,15 @@ class Conv2dOp : public TypedOp<T> {
         [&] { return MakeGemmInputGradient<T>(c, weights_); });
   }
 
-  // Chooses the first implementation that supports the pass: own kernels, cuDNN, cuBLAS.
+  // Chooses the first implementation that supports the pass, in this order: own kernels, cuDNN,
+  // cuBLAS.
   template <typename Own, typename ByCudnn, typename Gemm>
   static auto Choose(const char* pass, const ConvolutionRequest& c, const Own& own,
                      const ByCudnn& by_cudnn, const Gemm& gemm) {
     const char* way = "own";
     auto made = own();
     if (made == nullptr) {
-      way = "cudnn 1";  // cuDNN's number of the algorithm: 1 for each pass
+      way = "cudnn 1";  // cuDNN's algorithm number, which is 1 for each pass
       made = by_cudnn();
     }
     if (made == nullptr) {

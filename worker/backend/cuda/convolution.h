@@ -1,4 +1,4 @@
-// The three passes of a convolution. Each may use another implementation, chosen in conv2d.cc.
+// The three passes of a convolution. Each may use a different implementation, chosen in conv2d.cc.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@
 
 namespace muster::cuda {
 
-// Allocates nothing in Run. All addresses are on the GPU; activations have the GPU's activation
-// type. A pass also applies the bias, the activation, and the derivative of a relu before it. The
-// passes of an op run one after the other in the same scratch.
+// Run allocates nothing. All addresses are on the GPU; activations have the GPU's activation type.
+// A pass also applies the bias, the activation, and the derivative of a preceding relu. The passes
+// of an op run one after the other in the same scratch.
 class ConvolutionForward {
  public:
   virtual ~ConvolutionForward() = default;
@@ -37,10 +37,10 @@ struct ConvolutionRequest {
   bool after_relu;  // OpOptions::input_is_relu
 };
 
-// `pass` ("forward") and the parameters of the convolution.
+// Returns text that names `pass` (such as "forward") and the parameters of the convolution.
 std::string ConvolutionKey(const char* pass, const ConvolutionRequest& request);
 
-// im2col and cuBLAS, for any convolution.
+// These passes use im2col and cuBLAS and support any convolution.
 template <typename T>
 std::unique_ptr<ConvolutionForward> MakeGemmForward(const ConvolutionRequest& request,
                                                     const TypedWeights<T>& weights);
@@ -50,7 +50,8 @@ std::unique_ptr<ConvolutionBackward> MakeGemmInputGradient(const ConvolutionRequ
 template <typename T>
 std::unique_ptr<ConvolutionBackward> MakeGemmWeightsGradient(const ConvolutionRequest& request);
 
-// cuDNN. Null if it is missing or does not support this convolution in this type.
+// These passes use cuDNN. Null if cuDNN is missing or does not support this convolution in this
+// type.
 template <typename T>
 std::unique_ptr<ConvolutionForward> MakeCudnnForward(const ConvolutionRequest& request,
                                                      const TypedWeights<T>& weights);
@@ -60,7 +61,8 @@ std::unique_ptr<ConvolutionBackward> MakeCudnnInputGradient(const ConvolutionReq
 template <typename T>
 std::unique_ptr<ConvolutionBackward> MakeCudnnWeightsGradient(const ConvolutionRequest& request);
 
-// Own kernels. Null unless each group has one input channel.
+// These passes use our own kernels. Null unless there are several groups with one input channel
+// each.
 template <typename T>
 std::unique_ptr<ConvolutionForward> MakeDepthwiseForward(const ConvolutionRequest& request);
 template <typename T>

@@ -9,7 +9,7 @@ namespace muster::cuda {
 
 std::string ConvolutionRecord::Line() const {
   if (ways_.empty()) return "";
-  std::map<std::string, int> counts;  // "forward cudnn 1"
+  std::map<std::string, int> counts;  // keys such as "forward cudnn 1"
   uint64_t hash = 0xcbf29ce484222325;
   for (const auto& [key, way] : ways_) {
     ++counts[fmt::format("{} {}", key.substr(0, key.find(' ')), way)];

@@ -18,7 +18,7 @@
 namespace muster::cuda {
 namespace {
 
-// The queues, and the purpose of a wait for their end.
+// The queues, and what the GPU must do before a wait for each one returns.
 constexpr std::pair<Queue, const char*> kQueues[] = {
     {Queue::kCompute, "finish its computations"},
     {Queue::kCopyIn, "finish the copies from the host"},
@@ -86,7 +86,7 @@ class CudaBackend : public Backend {
     if (!recorded.recorded()) return;
     Check(cudaStreamWaitEvent(card_.stream(queue), recorded.get(), 0), "wait for an event");
   }
-  // Nothing to wait for on a lost GPU.
+  // Ignores errors: on a lost GPU there is nothing to wait for.
   void Drain() override {
     for (const auto& [queue, work] : kQueues) {
       card_.watchdog().Expect(work);

@@ -1,4 +1,4 @@
-// The CUDA backend: cuBLAS for products, cuBLAS or cuDNN for convolutions, own kernels for
+// The CUDA backend: cuBLAS for products, cuBLAS or cuDNN for convolutions, and our own kernels for
 // everything else, in float or with activations in bfloat16.
 //
 // Results are bit-identical from run to run for the same GPU, libraries and options.

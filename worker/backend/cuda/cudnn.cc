@@ -19,8 +19,8 @@ std::optional<CudnnFunctions> FindFunctions() {
   MUSTER_CUDNN_FUNCTIONS(MUSTER_FIND)
 #undef MUSTER_FIND
 #else
-  // Loaded by name and never unloaded. A library from another folder was loaded earlier under the
-  // same name.
+  // The library is loaded by name and never unloaded. If it lies in another folder, it was already
+  // loaded under the same name.
   void* const library = ::dlopen("libcudnn.so.9", RTLD_NOW);
   if (library == nullptr) return std::nullopt;
 #define MUSTER_FIND(name)                                                        \
@@ -32,8 +32,8 @@ std::optional<CudnnFunctions> FindFunctions() {
   return functions;
 }
 
-// Whether cuDNN reports at its start that it can never work here: a sublibrary is missing or of
-// another version, or it has no code for this GPU or driver.
+// Whether cuDNN reports on startup that it can never work here: a sublibrary is missing or has
+// another version, or cuDNN has no code for this GPU or driver.
 bool IsUnusable(cudnnStatus_t result) {
   constexpr int kSublibraryLoadingFailed = 1008;  // unnamed in the first releases of cuDNN 9
   return result == CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH ||

@@ -1,4 +1,4 @@
-// The used part of cuDNN: its legacy convolutions.
+// The part of cuDNN that Muster uses: its legacy convolutions.
 #pragma once
 
 #include <cudnn.h>
@@ -7,7 +7,7 @@
 
 namespace muster::cuda {
 
-// All used functions.
+// All cuDNN functions that Muster uses.
 #define MUSTER_CUDNN_FUNCTIONS(X)                   \
   X(cudnnCreate)                                    \
   X(cudnnDestroy)                                   \

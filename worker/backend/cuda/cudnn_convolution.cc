@@ -1,5 +1,5 @@
-// Convolutions by cuDNN, channels-last, with one deterministic algorithm for each pass. Each pass
-// is tried once when it is made, which is before the first step; unsupported ones are left to other
+// Channels-last convolutions by cuDNN, with one deterministic algorithm for each pass. Each pass is
+// tried once when it is made, which is before the first step; unsupported passes are left to other
 // implementations. A later failure is an error, never a change of arithmetic.
 #include <cuda_bf16.h>
 #include <fmt/core.h>
@@ -17,15 +17,15 @@
 namespace muster::cuda {
 namespace {
 
-// Excludes workspaces larger than im2col's.
+// The largest allowed workspace. Excludes those larger than im2col's.
 constexpr size_t kMostScratch = size_t{256} << 20;
 constexpr double kPatience = 60;  // seconds, for the trial of a pass
 constexpr auto kForward = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
 constexpr auto kInputGradient = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
 constexpr auto kWeightsGradient = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
 
-// Whether cuDNN supports the request. Throws any other failure: lack of memory, for example, does
-// not depend on the shape, and another worker may not see it.
+// Whether cuDNN supports the request. Throws an Error for any other failure: running out of memory,
+// for example, does not depend on the shape and may not happen to other workers.
 bool IsSupported(const Cudnn& cudnn, cudnnStatus_t status, const char* what) {
   if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) return false;
   cudnn.Check(status, what);
@@ -54,7 +54,7 @@ class Descriptors {
   cudnnTensorDescriptor_t in{}, out{};
   cudnnFilterDescriptor_t weights{};
   cudnnConvolutionDescriptor_t convolution{};
-  bool known = false;  // false: cuDNN cannot describe it
+  bool known = false;  // false if cuDNN cannot describe it
 
  private:
   explicit Descriptors(const Cudnn& cudnn) : cudnn_(cudnn) {}
@@ -86,7 +86,8 @@ class Descriptors {
   const Cudnn& cudnn_;
 };
 
-// Null if cuDNN is missing, or if the padding differs before and after.
+// Returns null if cuDNN is missing or cannot describe the convolution, or if the padding before and
+// after differs.
 std::unique_ptr<Descriptors> DescribeFor(const ConvolutionRequest& request) {
   const Pads& pads = request.pads;
   if (request.card.cudnn() == nullptr) return nullptr;
@@ -210,7 +211,7 @@ class CudnnInputGradient : public ConvolutionBackward {
   const TypedWeights<T>& weights_;
 };
 
-// For floats only.
+// Supports only float activations.
 class CudnnWeightsGradient : public ConvolutionBackward {
  public:
   explicit CudnnWeightsGradient(CudnnPass pass) : pass_(std::move(pass)) {}
@@ -265,7 +266,7 @@ std::unique_ptr<ConvolutionBackward> MakeCudnnInputGradient(const ConvolutionReq
 
 template <typename T>
 std::unique_ptr<ConvolutionBackward> MakeCudnnWeightsGradient(const ConvolutionRequest& request) {
-  // With bfloat16 activations the gradient would be bfloat16, too.
+  // With bfloat16 activations the gradient would also be bfloat16.
   if (sizeof(T) != sizeof(float)) return nullptr;
   CudnnPass pass{request, DescribeFor(request)};
   if (pass.convolution == nullptr) return nullptr;

@@ -10,11 +10,11 @@ namespace muster::cuda {
 
 class Cudnn;
 
-// Returns null if the library is missing or not version 9. Unless it is `required`, also returns
-// null, with a log line, if it does not work with this GPU or lacks sublibraries.
+// Returns null if the library is missing or not version 9. Unless cuDNN is `required`, also logs a
+// line and returns null if cuDNN does not work with this GPU or lacks sublibraries.
 std::shared_ptr<const Cudnn> FindCudnn(cudaStream_t stream, bool required);
 std::string VersionOf(const Cudnn& cudnn);
-// Reason and advice if there is none.
+// Explains why there is no cuDNN, with advice.
 std::string WhyNoCudnn();
 
 }  // namespace muster::cuda

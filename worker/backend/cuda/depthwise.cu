@@ -1,5 +1,6 @@
-// Convolutions whose groups have one input channel each: too thin for matrix products. Each input
-// channel is read by group_filters() filters; a filter has a weight for each window position.
+// Convolutions whose groups have one input channel each, which is too thin for matrix products.
+// Each input channel is read by group_filters() filters; a filter has a weight for each window
+// position.
 #include "worker/backend/cuda/column_sums.h"
 
 namespace muster::cuda {
@@ -70,7 +71,7 @@ struct NoShift {};
 struct PrepareNoShift {
   __device__ NoShift operator()(int, int64_t) const { return {}; }
 };
-// One window position; a row is an output pixel, a column a filter.
+// Adds the product for one window position. A row is an output pixel, a column is a filter.
 template <typename T>
 struct AddProduct {
   ConvShape s;
@@ -88,7 +89,7 @@ struct AddProduct {
   }
 };
 
-// blockIdx.z: the window position.
+// blockIdx.z is the window position.
 template <typename T>
 __global__ void DepthwisePartsKernel(ConvShape s, const T* in, const T* out_gradient,
                                      double* scratch) {

@@ -14,7 +14,7 @@ class DropoutOp : public TypedOp<T> {
         elements_(static_cast<int>(request.layer.input_shape.elements())),
         count_(InputCount(request)) {}
 
-  // One byte for each element: whether it was not dropped.
+  // One byte per element: whether it was kept.
   size_t state_bytes() const override { return static_cast<size_t>(count_); }
 
   void Forward(const ForwardArgs& args) override {
@@ -25,8 +25,8 @@ class DropoutOp : public TypedOp<T> {
     Dropout(this->target(), draw, args.sample_ids, static_cast<uint8_t*>(args.state),
             this->Out(args.output), this->In(args.input), this->options_.batch, elements_);
   }
-  // The output may have overwritten the input. It is above zero exactly where the input was and was
-  // not dropped.
+  // The output may have overwritten the input. The output is above zero exactly where the input was
+  // above zero and was not dropped.
   void Backward(const BackwardArgs& args) override {
     DropoutGradient(this->target(), scale(), static_cast<const uint8_t*>(args.state),
                     this->Out(args.input_gradient), this->In(args.output_gradient),

@@ -6,7 +6,7 @@
 namespace muster::cuda {
 namespace {
 
-// A thread for each four elements of a sample, which use one block of random bits.
+// Each thread handles four elements of a sample, which share one block of random bits.
 template <typename T>
 __global__ void DropoutKernel(DropoutDraw draw, const int64_t* sample_ids, uint8_t* kept, T* to,
                               const T* from, int64_t quads, int elements) {

@@ -1,4 +1,4 @@
-// The types of activations for host code.
+// The activation types in host code.
 #pragma once
 
 #include <library_types.h>

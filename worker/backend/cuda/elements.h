@@ -1,5 +1,5 @@
-// Element access of kernels: arithmetic is in float, memory holds floats or bfloat16. Only included
-// by .cu files.
+// How kernels access elements: they compute in float, while memory holds float or bfloat16.
+// Included only by .cu files.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -26,7 +26,7 @@ __device__ inline T FromFloat(float x) {
   }
 }
 
-// W adjacent elements, loaded and stored in units of 16 bytes if they are a multiple of that.
+// W adjacent elements, loaded and stored in units of 16 bytes if their size is a multiple of 16.
 template <typename T, int W>
 struct Pack {
   T at[W];
@@ -66,7 +66,7 @@ inline bool IsAligned(const void* address) {
   return reinterpret_cast<uintptr_t>(address) % 16 == 0;
 }
 
-// This thread's index in the grid, and the number of threads: the loop of every kernel.
+// This thread's index in the grid and the number of threads, with which every kernel loops.
 __device__ inline int64_t ThreadInGrid() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
@@ -75,7 +75,7 @@ __device__ inline int64_t ThreadsOfGrid() { return static_cast<int64_t>(gridDim.
 constexpr unsigned kAllLanes = 0xffffffffu;
 __device__ inline int Lane() { return static_cast<int>(threadIdx.x) % 32; }
 
-// The sum over a warp in a fixed tree; every lane gets it.
+// Sums x over a warp in a fixed tree. Every lane gets the sum.
 template <typename T>
 __device__ inline T WarpSum(T x) {
   for (int distance = 16; distance > 0; distance /= 2) {

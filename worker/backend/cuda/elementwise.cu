@@ -5,8 +5,8 @@
 namespace muster::cuda {
 namespace {
 
-// Elementwise layers: y = Value(layer, x), dx = Gradient(layer, y, dy). Not fmaxf: NaN must
-// propagate.
+// Elementwise layers: y = Value(layer, x), dx = Gradient(layer, y, dy). fmaxf is avoided because
+// NaN must propagate.
 __device__ float Value(const ReluSpec&, float x) { return x < 0 ? 0.0f : x; }
 __device__ float Gradient(const ReluSpec&, float y, float dy) { return y > 0 ? dy : 0.0f; }
 
@@ -44,7 +44,7 @@ struct SumMasked {
   }
 };
 
-// RoundTo of common/base/element_type.h.
+// Rounds like RoundTo in common/base/element_type.h.
 template <ElementType kType>
 struct Rounded {
   __device__ float operator()(float x) const {

@@ -30,7 +30,7 @@ class CudaEvent final : public Event {
   }
 
  private:
-  // Moves the data copied out by then to its destination.
+  // Moves the data copied out before the event to its destination.
   bool Landed(bool happened) {
     if (happened) copies_.Land(landed_);
     return happened;

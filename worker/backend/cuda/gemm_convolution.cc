@@ -1,5 +1,5 @@
-// Convolutions by im2col and cuBLAS, for a few images at once to keep the columns small. A
-// convolution of one pixel needs no columns: the images are the matrix.
+// Convolutions by im2col and cuBLAS, a few images at a time to keep the columns small. A 1x1
+// convolution needs no columns: the images already are the matrix.
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class GemmPass {
   }
 
  protected:
-  // Calls body(shape of these images, first image).
+  // Calls body(shape, first image) for each set of images that are multiplied together.
   template <typename Body>
   void ForImages(const Body& body) const {
     for (int first = 0; first < shape_.batch; first += images_) {
@@ -71,7 +71,7 @@ class GemmPass {
   const ConvShape shape_;
   const cudaDataType_t type_;
   bool direct_ = false;
-  int images_ = 1;  // images of one product
+  int images_ = 1;  // images per product
   size_t bytes_ = 0;
 };
 

@@ -17,11 +17,11 @@ constexpr double kPatience = 60;  // seconds, for the copy of a piece
 
 void AwaitPiece(cudaEvent_t event) {
   if (AwaitEvent(event, kPatience)) return;
-  throw Error(ExitCode::kDeadline, "this worker's GPU has not completed a copy for {} s",
+  throw Error(ExitCode::kDeadline, "this worker's GPU did not complete a copy within {} s",
               kPatience);
 }
 
-// A limit that some drivers apply.
+// Mentions the limit on locked memory, which some drivers apply.
 std::string LockedMemoryHint() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
@@ -71,8 +71,8 @@ std::unique_ptr<HostRegistration> HostCopies::Register(const HostMemory& memory)
   return std::make_unique<Registration>(*this, begin);
 }
 
-// Few drivers lock read-only mappings. The others do if the pages are writable at that moment, and
-// do not check again.
+// Few drivers lock read-only mappings. The others lock them if the pages are writable at that
+// moment, and do not check again.
 cudaError_t HostCopies::Lock(const HostMemory& memory) const {
   void* const begin = const_cast<void*>(memory.begin);
   if (!memory.read_only) return cudaHostRegister(begin, memory.bytes, cudaHostRegisterDefault);

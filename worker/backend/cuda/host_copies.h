@@ -1,7 +1,7 @@
 // Copies between host memory and GPU memory. The GPU accesses page-locked memory directly; other
 // memory is copied through page-locked rings, because the driver would block the host.
 //
-// Owner and thread: the backend's. Only the constructor allocates memory.
+// Owned by the backend and used on its thread. Only the constructor allocates memory.
 #pragma once
 
 #include <array>
@@ -21,20 +21,20 @@ class HostCopies {
  public:
   explicit HostCopies(const Card& card);
 
-  // Returns null if the driver does not lock these pages. Then copies use the rings, and a warning
-  // is logged once for each kind of memory.
+  // Returns null if the driver does not lock these pages. In that case copies use the rings, and a
+  // warning is logged once for each kind of memory.
   std::unique_ptr<HostRegistration> Register(const HostMemory& memory);
   void In(void* device, const void* host, size_t bytes);
   void Out(void* host, const void* device, size_t bytes);
 
-  // The number of copies out so far. Land: the GPU has completed copies up to `until`; moves their
-  // data from the ring to its destination.
+  // The number of copies out so far. Land is called when the GPU has completed the copies up to
+  // `until`; it moves their data from the ring to its destination.
   int64_t copies_out() const { return copies_out_; }
   void Land(int64_t until);
 
  private:
   class Registration;
-  // A piece of page-locked memory, and the event when the GPU has finished with it.
+  // A piece of page-locked memory, and an event that shows when the GPU has finished with it.
   struct Piece {
     std::byte* memory = nullptr;
     EventHandle done;

@@ -1,5 +1,6 @@
-// Convolutions as matrix products: each output pixel's patch of the images becomes a row of a
-// matrix, and back. Each group has its own matrix, one after the other.
+// Turns convolutions into matrix products: each output pixel's patch of the images becomes a row of
+// a matrix. In the reverse direction, rows are added back to the images. Each group has its own
+// matrix; the matrices are stored one after the other.
 #include "worker/backend/cuda/elements.h"
 #include "worker/backend/cuda/kernels.h"
 #include "worker/backend/cuda/launch.h"
@@ -7,7 +8,7 @@
 namespace muster::cuda {
 namespace {
 
-// A thread for each pack of W channels of a patch.
+// One thread per pack of W channels of a patch.
 template <int W, typename T>
 __global__ void ImageToColumnsKernel(ConvShape s, const T* images, T* columns, int64_t packs) {
   const int group_packs = s.group_channels() / W;
@@ -36,7 +37,7 @@ __global__ void ImageToColumnsKernel(ConvShape s, const T* images, T* columns, i
   }
 }
 
-// A thread for each pack of W channels of an input pixel, which adds its occurrences in fixed
+// One thread per pack of W channels of an input pixel. It adds the pack's occurrences in a fixed
 // order.
 template <int W, typename T>
 __global__ void ColumnsToImageKernel(ConvShape s, const float* columns, const T* relu_output,

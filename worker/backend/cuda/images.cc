@@ -32,7 +32,7 @@ class ImagesOp : public ImageOp {
   size_t scratch_bytes(int64_t count) const override { return PartsOf(count).all; }
 
   void Run(const ImageArgs& args) override {
-    // limited like the first layer's input
+    // the first layer's input has the same limit
     MUSTER_CHECK(args.count * plan_.cropped() < int64_t{1} << 31);
     const Parts parts = PartsOf(args.count);
     auto* const scratch = static_cast<std::byte*>(args.scratch);
@@ -50,7 +50,7 @@ class ImagesOp : public ImageOp {
   }
 
  private:
-  // Offsets in the scratch, in bytes; the sums come first.
+  // Offsets in scratch, in bytes. The sums come first.
   struct Parts {
     size_t maps, places, all;
   };

@@ -1,6 +1,6 @@
-// Batches from stored images. Each operation corresponds to one in worker/data/preprocess.cc and
-// augmentation.cc, in the same order, with a fused multiply-add where the host's compiler makes
-// one. So host and GPU make batches with the same bits.
+// Makes batches from stored images. Each operation corresponds to one in worker/data/preprocess.cc
+// and augmentation.cc, in the same order, with a fused multiply-add wherever the host's compiler
+// uses one. The host and the GPU therefore make batches with the same bits.
 #include <cmath>
 
 #include "worker/backend/cuda/elements.h"
@@ -20,7 +20,7 @@ __device__ inline int Pick(uint32_t bits, int choices) {
   return static_cast<int>((static_cast<uint64_t>(bits) * static_cast<uint64_t>(choices)) >> 32);
 }
 
-// DrawAugmentation, or CentreCrop.
+// Chooses like DrawAugmentation, or like CentreCrop if the plan does not augment.
 __device__ inline Choices Choose(const ImagePlan& plan, int64_t sample) {
   if (!plan.augment) {
     const ImagePlace centre = {(plan.height - plan.crop_height) / 2,
@@ -45,12 +45,13 @@ __device__ inline Choices Choose(const ImagePlan& plan, int64_t sample) {
   return {place, brightness, contrast};
 }
 
-// Clamps to 0 … size.
+// Clamps `value` to 0 … `size`.
 __device__ inline int Clamp(int value, int size) {
   return value < 0 ? 0 : value > size ? size : value;
 }
 
-// A warp for each channel of each image. The sums are of integers, so their order does not matter.
+// One warp per channel of each image. The pixels are integers, so the order of summation does not
+// matter.
 __global__ void MeasureImagesKernel(ImagePlan plan, ImageBatch batch) {
   const int64_t all = int64_t{batch.count} * plan.channels;
   for (int64_t i = ThreadInGrid() / 32; i < all; i += ThreadsOfGrid() / 32) {
@@ -87,7 +88,7 @@ __device__ inline Moments MomentsOf(const ImageSums& sums, int64_t n) {
   return {static_cast<double>(sums.sum) / count, spread / (count * count)};
 }
 
-// A thread for each image: computes its map of each channel.
+// One thread per image. It computes the map of each channel.
 __global__ void MUSTER_FOUR_BLOCKS MapImagesKernel(ImagePlan plan, ImageBatch batch) {
   const int64_t n = int64_t{plan.crop_height} * plan.crop_width;
   for (int64_t i = ThreadInGrid(); i < batch.count; i += ThreadsOfGrid()) {
@@ -107,7 +108,7 @@ __global__ void MUSTER_FOUR_BLOCKS MapImagesKernel(ImagePlan plan, ImageBatch ba
       for (int k = 0; k < plan.channels; ++k) {
         const Moments m = moments(k);
         const double distance = m.mean + choices.brightness - mean;
-        const double squared = choices.contrast * choices.contrast;  // in float
+        const double squared = choices.contrast * choices.contrast;  // computed in float
         variance += fma(squared, m.variance, distance * distance) / plan.channels;
       }
       const double floor = 1 / sqrt(static_cast<double>(plan.cropped()));
@@ -123,7 +124,7 @@ __global__ void MUSTER_FOUR_BLOCKS MapImagesKernel(ImagePlan plan, ImageBatch ba
   }
 }
 
-// A thread for each value of the batch.
+// One thread per value of the batch.
 template <typename T>
 __global__ void ConvertImagesKernel(ImagePlan plan, ImageBatch batch, T* to) {
   const int elements = plan.cropped(), row_elements = plan.crop_width * plan.channels;

@@ -1,6 +1,6 @@
-// The own kernels' interface for host code: each function queues work and returns. T is float or
-// Bf16. Numbers of elements are below 2^31 (RequireCount). Tensors are channels-last. Reductions
-// are fixed trees that only depend on shapes.
+// The interface of our own kernels for host code. Each function queues work and returns. T is float
+// or Bf16. Element counts are below 2^31 (RequireCount). Tensors are channels-last. Reductions are
+// fixed trees that depend only on shapes.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +44,8 @@ template <typename T>
 void CopyRows(const Target& target, T* to, int to_stride, const T* from, int from_stride, int width,
               int64_t rows);
 
-// dropout.cu. The stream of RandomStream: `key`, and counters of epoch, sample and block.
+// dropout.cu. The random numbers are those of a RandomStream with this key, for the epoch and
+// sample.
 struct DropoutDraw {
   uint32_t key[2];
   uint32_t epoch;
@@ -53,7 +54,7 @@ struct DropoutDraw {
 template <typename T>
 void Dropout(const Target& target, const DropoutDraw& draw, const int64_t* sample_ids,
              uint8_t* kept, T* to, const T* from, int64_t batch, int elements);
-// relu_output: masks the gradient; may be null.
+// relu_output masks the gradient. It may be null.
 template <typename T>
 void DropoutGradient(const Target& target, float scale, const uint8_t* kept, T* to,
                      const T* gradient, const T* relu_output, int64_t count);
@@ -65,7 +66,7 @@ struct ImagePlan {
   bool augment, flip, standardize;
   float brightness, contrast_low, contrast_high;
 
-  // constexpr because kernels call them, too.
+  // constexpr because kernels also call them.
   constexpr int64_t stored() const { return int64_t{height} * width * channels; }
   constexpr int cropped() const { return crop_height * crop_width * channels; }
   // Whether the changes to an image depend on its mean.
@@ -73,8 +74,8 @@ struct ImagePlan {
     return standardize || (augment && (contrast_low != 1 || contrast_high != 1));
   }
 };
-// For each image and channel: Σ x and Σ x² of the crop, and y = (x - centre) * scale + offset. For
-// each image: the origin of its crop.
+// For each image and channel, ImageSums holds Σ x and Σ x² of the crop, and ImageMap holds the map
+// y = (x - centre) * scale + offset. For each image, ImagePlace holds the origin of its crop.
 struct ImageSums {
   uint64_t sum, squares;
 };
@@ -103,8 +104,8 @@ struct PoolShape {
   int batch, in_height, in_width, out_height, out_width, channels;
   int kernel_height, kernel_width, stride_height, stride_width, pad_top, pad_left;
 };
-// index: the maximum's index in the window for each output; null in inference. after_relu: an
-// output that is not above zero gets no gradient.
+// `index` holds the position of each output's maximum in its window; it is null in inference. With
+// after_relu, outputs that are not above zero get no gradient.
 template <typename T, typename Index>
 void MaxPool(const Target& target, const PoolShape& shape, const T* in, T* out, Index* index,
              bool after_relu);
@@ -122,7 +123,7 @@ template <typename T>
 void GlobalAvgPoolGradient(const Target& target, const T* out_gradient, T* in_gradient, int batch,
                            int pixels, int channels);
 
-// lrn.cu. terms: a float for each element.
+// lrn.cu. `terms` holds a float for each element.
 template <typename T>
 void Lrn(const Target& target, const LrnSpec& spec, const T* in, T* out, int64_t count,
          int channels);
@@ -142,10 +143,10 @@ struct ColumnParts {
   ColumnParts(int64_t rows, int channels);
   int64_t rows;
   int channels;
-  int parts;  // each is summed separately, then one after the other
+  int parts;  // summed separately, then added one after the other
   size_t scratch_bytes(int sums) const;
 };
-// to[c] = Σ values[r, c]. scratch: scratch_bytes(1).
+// to[c] = Σ values[r, c]. `scratch` has scratch_bytes(1).
 template <typename T>
 void ColumnSums(const Target& target, const ColumnParts& parts, const T* values, double* scratch,
                 float* to);
@@ -157,7 +158,7 @@ struct NormState {
 struct NormGradients {
   float *mean, *slope;  // Σ dz / n, Σ dz (x - mean) / (n (variance + epsilon))
 };
-// Statistics of the batch; scratch: scratch_bytes(2).
+// Computes the statistics of the batch. `scratch` has scratch_bytes(2).
 template <typename T>
 void BatchStatistics(const Target& target, const ColumnParts& parts, const T* in, double* scratch,
                      float epsilon, const float* scale, const NormState& state);
@@ -172,19 +173,19 @@ struct NormBackward {
   NormState state;
   const float* shift;
   Activation activation;
-  // read from the output where the activation passed its argument, instead of recomputing it
+  // Whether the output shows where the activation passed its argument. Otherwise it is recomputed.
   bool from_output;
   float statistic_weight;
   bool unbiased;
   float *scale_gradient, *shift_gradient, *mean_statistic, *variance_statistic;
   NormGradients gradients;
 };
-// scratch: scratch_bytes(2). dz (may be null, may be out_gradient) receives the gradient of the
-// activation's argument.
+// `scratch` has scratch_bytes(2). dz receives the gradient of the activation's argument. It may be
+// null or equal to out_gradient.
 template <typename T>
 void NormSums(const Target& target, const ColumnParts& parts, const NormBackward& norm, const T* in,
               const T* out, const T* out_gradient, T* dz, double* scratch);
-// `has_dz`: out_gradient is already dz of NormSums.
+// `has_dz`: whether out_gradient is already the dz of NormSums.
 template <typename T>
 void NormInputGradient(const Target& target, const NormBackward& norm, const T* in, const T* out,
                        const T* out_gradient, bool has_dz, T* in_gradient, int64_t rows,
@@ -221,17 +222,18 @@ struct ConvShape {
   int batch, in_height, in_width, in_channels, out_height, out_width, filters, groups;
   int kernel_height, kernel_width, stride_height, stride_width, pad_top, pad_left;
 
-  // constexpr because kernels call them, too.
+  // constexpr because kernels also call them.
   constexpr int group_channels() const { return in_channels / groups; }
   constexpr int group_filters() const { return filters / groups; }
   constexpr int patch() const { return kernel_height * kernel_width * group_channels(); }
   constexpr int64_t out_pixels() const { return int64_t{out_height} * out_width; }  // of an image
   constexpr int64_t in_elements() const { return int64_t{in_height} * in_width * in_channels; }
 };
-// For shape.batch images; columns: [groups, batch * out_pixels, patch].
+// Converts shape.batch images. columns: [groups, batch * out_pixels, patch].
 template <typename T>
 void ImageToColumns(const Target& target, const ConvShape& shape, const T* images, T* columns);
-// The reverse: sums an input's occurrences in the columns; zero where relu_output (may be null) is.
+// The reverse: sums each input's occurrences in the columns. The sum is zero where relu_output,
+// which may be null, is not above zero.
 template <typename T>
 void ColumnsToImage(const Target& target, const ConvShape& shape, const float* columns,
                     const T* relu_output, T* images);

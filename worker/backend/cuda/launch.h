@@ -1,5 +1,5 @@
 // Every kernel of this backend is started by Launch(kernel, grid, block, stream, arguments...).
-// Only included by .cu files. With MUSTER_SOFTWARE_GPU the same template runs the kernel on the
+// Included only by .cu files. With MUSTER_SOFTWARE_GPU the same template runs the kernel on the
 // host (tests/cuda).
 #pragma once
 
@@ -34,8 +34,8 @@ namespace muster::cuda {
 
 constexpr int kBlock = 256;
 
-// For kernels where some nvcc versions would use more than 64 registers: makes four blocks fit on a
-// multiprocessor.
+// Makes four blocks fit on a multiprocessor. Used for kernels in which some nvcc versions would use
+// more than 64 registers.
 #define MUSTER_FOUR_BLOCKS __launch_bounds__(::muster::cuda::kBlock, 4)
 
 // Starts kernel(arguments...), which processes `work` items in a grid-stride loop.
@@ -48,7 +48,7 @@ void LaunchOver(const Target& target, int64_t work, void (*kernel)(Parameters...
          static_cast<Parameters>(arguments)...);
 }
 
-// Starts a kernel that uses one warp for each of `rows`.
+// Starts a kernel that uses one warp for each of `rows` rows.
 template <typename... Parameters, typename... Arguments>
 void LaunchWarps(const Target& target, int64_t rows, void (*kernel)(Parameters...),
                  Arguments... arguments) {

@@ -56,20 +56,20 @@ std::string LastError() {
   return message == nullptr ? "" : message;
 }
 
-// " of CUDA 13.0", if the version is known.
+// Returns a text such as " of CUDA 13.0", or nothing if the version is unknown.
 std::string OfVersion() {
   constexpr const char* kVersion = MUSTER_CUDA_VERSION;
   return *kVersion == '\0' ? "" : std::string(" of CUDA ") + kVersion;
 }
 
-// Explains the loader's message: the library is not one, or lacks a symbol.
+// Explains the loader's message: the file is not a valid library, or lacks a symbol.
 [[noreturn]] void ThrowUnloadable(const std::string& message) {
   const bool lacks = message.find("undefined symbol") != std::string::npos ||
                      message.find("version `") != std::string::npos;
   if (lacks) {
     throw NoGpu(
         ExitCode::kFailure,
-        "cannot load the CUDA backend: {}: a library is too old or of another release; put the "
+        "cannot load the CUDA backend: {}: a library is too old or from another release; put the "
         "folder of the CUDA toolkit's cuBLAS{} first on LD_LIBRARY_PATH, or set worker.backend=CPU",
         message, OfVersion());
   }
@@ -78,8 +78,8 @@ std::string OfVersion() {
               message);
 }
 
-// Opens a library after opening its missing dependencies from the folders: the loader then finds
-// them by name. `depth` limits circular dependencies.
+// Opens a library. If dependencies are missing, first opens them from the folders, so that the
+// loader finds them by name. `depth` limits circular dependencies.
 void* Open(const std::string& path, const std::vector<std::string>& folders, int depth) {
   for (int attempt = 0;; ++attempt) {
     if (void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
@@ -103,7 +103,7 @@ void* Open(const std::string& path, const std::vector<std::string>& folders, int
   }
 }
 
-// Lets the plugin find cuDNN by name, if it exists at all.
+// Lets the plugin find cuDNN by name, if cuDNN is installed.
 void OpenCudnn(const std::vector<std::string>& folders) {
   if (::dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL) != nullptr) return;
   for (const std::string& folder : folders) {
@@ -118,7 +118,7 @@ Function* Find(void* library, const char* name, const std::string& path) {
   if (symbol == nullptr) {
     throw NoGpu(ExitCode::kFailure,
                 "{} is not a CUDA backend of this build of Muster: it has no {}; install programs "
-                "and plugin of the same build, or set worker.backend=CPU",
+                "and plugin from the same build, or set worker.backend=CPU",
                 path, name);
   }
   return reinterpret_cast<Function*>(symbol);
@@ -126,7 +126,8 @@ Function* Find(void* library, const char* name, const std::string& path) {
 
 }  // namespace
 
-// The folders where the build found them, and where NVIDIA's packages and installer put them.
+// Returns the folders in which the build found the libraries, and those that NVIDIA's packages and
+// installer use.
 std::string CudaLibraryFolders() {
   return std::string(MUSTER_CUDA_LIBRARY_FOLDERS) +
          ":/usr/local/cuda/lib64:/usr/local/cuda/targets/x86_64-linux/lib";
@@ -140,7 +141,7 @@ CudaWorker LoadCudaWorker(const CudaOptions& options, const std::string& folder_
   if (build != kCudaSources) {
     throw NoGpu(ExitCode::kFailure,
                 "{} is from another build of Muster: expected sources {}, got {}; install programs "
-                "and plugin of the same build, or set worker.backend=CPU",
+                "and plugin from the same build, or set worker.backend=CPU",
                 path, kCudaSources, build);
   }
   if (options.convolution != CudaOptions::Convolution::kGemm) OpenCudnn(folders);

@@ -1,5 +1,5 @@
-// Losses: a warp for each sample, then one block that adds the samples. The formulas are in
-// label_loss.h and the loss files of worker/backend/cpu.
+// Losses. One warp computes the loss of each sample, then one block adds the samples. The formulas
+// are in label_loss.h and the loss files of worker/backend/cpu.
 #include <cmath>
 
 #include "worker/backend/cuda/elements.h"
@@ -9,9 +9,10 @@
 namespace muster::cuda {
 namespace {
 
-// The results for one sample that do not depend on the kind of loss. The same in every lane.
+// The results for one sample that do not depend on the kind of loss. Every lane has the same
+// results.
 struct Counted {
-  int prediction;  // the first largest
+  int prediction;  // the first of the largest logits
   float largest;
   bool finite, correct, correct_top5;
 };
@@ -47,7 +48,7 @@ __device__ Counted CountSample(const T* logits, int label, int classes) {
   return counted;
 }
 
-// The same for a single logit x of class 1: uses the logits 0 and x.
+// Like CountSample, for a single logit x of class 1. Uses the logits 0 and x.
 template <typename T>
 __device__ Counted CountAgainstZero(const T* logit, int label) {
   const float x = ToFloat(*logit);
@@ -60,9 +61,9 @@ __device__ inline bool IsBroken(const Counted& counted, int label, int classes) 
   return !counted.finite || label < kNoLabel || label >= classes;
 }
 
-// The loss of one sample, in all lanes of a warp. own: the index of its label's logit, or negative
-// if there is none. probability: saved by softmax, one for each logit. Results are non-finite if
-// `largest` is.
+// These functions return the loss of one sample in all lanes of a warp. `own` is the index of its
+// label's logit, or negative if there is none. Softmax saves a probability for each logit; its
+// results are non-finite if `largest` is.
 template <typename T>
 __device__ double Loss(const SoftmaxCrossEntropySpec& spec, const T* x, int own, float largest,
                        int outputs, float* probability) {
@@ -103,7 +104,7 @@ __device__ double Loss(const SigmoidCrossEntropySpec&, const T* logits, int own,
   return WarpSum(sum) / outputs;
 }
 
-// d loss / d x_j is Factor times Slope. probability: softmax's saved value for this logit.
+// d loss / d x_j is Factor times Slope. `probability` is softmax's saved value for this logit.
 __device__ inline float Slope(const SoftmaxCrossEntropySpec& spec, float, const float* probability,
                               bool own, int outputs) {
   const float everywhere = spec.label_smoothing / static_cast<float>(outputs);
@@ -169,7 +170,7 @@ __global__ void LossGradientKernel(Spec spec, LossArgs args, LossBatch batch, fl
   }
 }
 
-// NaN, not 0, if the logit is not finite.
+// Returns NaN, not 0, if the logit is not finite.
 template <typename T>
 __device__ double ValueDifference(const LossArgs& args, int64_t n) {
   const double x = ToFloat(static_cast<const T*>(args.logits)[n]);
@@ -196,7 +197,7 @@ __global__ void ValueGradientKernel(LossArgs args, float scale, bool after_relu,
   }
 }
 
-// One block: each thread adds some samples in order, then a tree.
+// Runs as one block: each thread adds some samples in order, then a tree adds the threads' sums.
 __global__ void AddUpKernel(const SampleLoss* results, LossSums* sums, int batch) {
   __shared__ double loss[kBlock];
   __shared__ int correct[kBlock], correct_top5[kBlock];

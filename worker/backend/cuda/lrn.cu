@@ -6,7 +6,7 @@
 namespace muster::cuda {
 namespace {
 
-// The spec for kernels, with windows limited to the number of channels.
+// The layer's parameters for kernels. The radius is limited to the number of channels.
 struct Window {
   int radius;
   float bias, alpha, beta;
@@ -18,7 +18,7 @@ struct Powers {
 
 __device__ inline float Square(float x) { return x * x; }
 
-// The powers of a channel. `row`: the channels of its pixel.
+// Returns the powers of a channel. `row` holds the channels of its pixel.
 template <typename T>
 __device__ inline Powers PowersAt(const Window& window, const T* row, int channel, int channels) {
   const int first = channel > window.radius ? channel - window.radius : 0;

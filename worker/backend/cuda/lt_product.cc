@@ -42,7 +42,7 @@ cublasLtEpilogue_t EpilogueOf(const LtShape& shape) {
   return shape.relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-// cublasLt's matrices are column-major: a row-major one is passed as its transpose.
+// cublasLt's matrices are column-major, so a row-major matrix is passed as its transpose.
 cublasLtMatrixLayout_t MakeLayout(cudaDataType_t type, int rows, int columns) {
   cublasLtMatrixLayout_t layout{};
   Check(cublasLtMatrixLayoutCreate(&layout, type, static_cast<uint64_t>(columns),

@@ -11,8 +11,8 @@
 
 namespace muster::cuda {
 
-// c = activation(a bᵀ + bias). Row-major matrices without gaps: a [rows, inner], b [columns,
-// inner], c [rows, columns].
+// c = activation(a bᵀ + bias). The matrices are row-major without gaps: a is [rows, inner], b is
+// [columns, inner], and c is [rows, columns].
 struct LtShape {
   int rows, columns, inner;
   cudaDataType_t type;  // of a, b, bias and c

@@ -1,5 +1,5 @@
 // Applies one function to the same element of several tensors: the kernel behind all elementwise
-// operations. Only included by .cu files.
+// operations. Included only by .cu files.
 #pragma once
 
 #include "worker/backend/cuda/elements.h"

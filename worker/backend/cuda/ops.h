@@ -1,5 +1,5 @@
-// The functions through which cuda_backend.cc makes an op from the type of a layer's spec. A spec
-// without a Make does not compile.
+// The functions with which cuda_backend.cc makes ops. The type of a layer's spec selects the
+// overload; a spec without a Make does not compile.
 #pragma once
 
 #include <cstddef>
@@ -34,12 +34,13 @@ std::unique_ptr<LossOp> Make(const SoftmaxCrossEntropySpec&, const OpRequest& re
 std::unique_ptr<LossOp> Make(const MeanSquaredErrorSpec&, const OpRequest& request);
 std::unique_ptr<LossOp> Make(const SigmoidCrossEntropySpec&, const OpRequest& request);
 std::unique_ptr<ImageOp> MakeImageOp(const ImageRecipe& recipe, Card& card);
-// Flatten moves nothing and has no op.
+// Flatten moves no data and has no op.
 inline std::nullptr_t Make(const FlattenSpec&, const OpRequest&) { return nullptr; }
 
-// The number of `elements` of the whole batch. Throws Error if kernels cannot count that many.
+// Returns the number of elements of a batch with `elements` per sample. Throws Error if kernels
+// cannot count that many.
 int RequireCount(const OpRequest& request, int64_t elements);
-// For the layer's input and output.
+// The same for the layer's input and output.
 int InputCount(const OpRequest& request);
 int OutputCount(const OpRequest& request);
 
@@ -57,7 +58,7 @@ class TypedOp : public Op {
   static T* Out(void* at) { return static_cast<T*>(at); }
   Target target() const { return card_.target(); }
   bool trains() const { return options_.mode == Mode::kTraining; }
-  // The output of the relu before this op, if this op must apply its derivative.
+  // Returns the output of the preceding relu if this op must apply its derivative, else null.
   const T* ReluBefore(const BackwardArgs& args) const {
     return options_.input_is_relu ? In(args.input) : nullptr;
   }

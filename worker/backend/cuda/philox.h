@@ -1,4 +1,4 @@
-// The random numbers of common/base/random.h on the GPU. Only included by .cu files.
+// The random numbers of common/base/random.h on the GPU. Included only by .cu files.
 #pragma once
 
 #include <cstdint>

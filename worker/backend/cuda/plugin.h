@@ -1,6 +1,6 @@
-// The interface between muster-worker and libmuster_cuda.so, which it loads if the config selects
-// CUDA: options, result, and symbol names. Both must be built from the same sources, which is
-// checked.
+// The interface between muster-worker and libmuster_cuda.so, which the worker loads if the config
+// selects CUDA: options, result, and symbol names. Both must be built from the same sources; the
+// worker checks this.
 #pragma once
 
 #include <fmt/core.h>
@@ -21,11 +21,11 @@ struct CudaOptions {
   Convolution convolution = Convolution::kAuto;
   // The index among the GPUs in CUDA_VISIBLE_DEVICES, modulo their number.
   int card = 0;
-  double memory_fraction = 1;  // maximal share of the GPU's memory
-  // The limit of im2col for one product; more if one image needs more.
+  double memory_fraction = 1;  // the share of the GPU's memory that this worker may use
+  // The memory that im2col may use for one product. It uses more if a single image needs more.
   int64_t columns_bytes = int64_t{64} << 20;
-  double drain_s = 300;  // limit of Backend::Drain; then the process ends
-  // The worker's log. Null: standard error.
+  double drain_s = 300;  // time limit of Backend::Drain; after it the process ends
+  // Writes to the worker's log. If null, lines are written to standard error.
   void (*log)(LogLevel level, const std::string& line) = nullptr;
 
   void Log(LogLevel level, const std::string& line) const {
@@ -35,15 +35,16 @@ struct CudaOptions {
 
 struct CudaWorker {
   std::unique_ptr<Backend> backend;
-  // What the bits depend on, as text, like CpuArithmetic.
+  // Describes what the bits depend on, like CpuArithmetic.
   std::string arithmetic;
 };
 
-// const char* muster_cuda_plugin_build(): kCudaSources of its build (cuda_sources.h), a hash of the
-// backend's sources and of its interface.
+// muster_cuda_plugin_build() returns the plugin's kCudaSources (cuda_sources.h), a hash of the
+// backend's sources and its interface.
 constexpr const char* kCudaPluginBuildName = "muster_cuda_plugin_build";
 using CudaPluginBuild = const char*();
-// Makes the worker's backend. Throws Error: no driver, no GPU, a library that does not work.
+// Makes the worker's backend. Throws Error if there is no driver or no GPU, or if a library does
+// not work.
 constexpr const char* kCudaPluginMakeName = "muster_cuda_make_worker";
 using CudaPluginMake = void(const CudaOptions& options, CudaWorker& made);
 

@@ -49,7 +49,8 @@ class MaxPoolOp : public TypedOp<T> {
   const PoolShape shape_;
   const size_t outputs_;
 };
-// A byte if it can count all places of the window; its largest value means: no gradient.
+// An index is a byte if that can count all places of the window. Its largest value means that no
+// input receives the gradient.
 template <typename T>
 using SmallMaxPool = MaxPoolOp<T, uint8_t>;
 template <typename T>

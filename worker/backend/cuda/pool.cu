@@ -1,5 +1,5 @@
-// Pooling. Forward has a thread for each output, backward one for each input, which adds the
-// gradients of its outputs: every gradient is written once, in a fixed order.
+// Pooling. Forward uses one thread per output. Backward uses one thread per input, which adds the
+// gradients of its outputs, so every gradient is written once, in a fixed order.
 #include <cmath>
 #include <limits>
 

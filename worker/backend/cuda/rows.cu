@@ -1,4 +1,4 @@
-// Copies parts of rows between matrices: concat and its gradients.
+// Copies parts of rows between matrices, for concat and its gradients.
 #include "worker/backend/cuda/elements.h"
 #include "worker/backend/cuda/kernels.h"
 #include "worker/backend/cuda/launch.h"

@@ -1,4 +1,4 @@
-// Softmax over the channels of each pixel: a warp for each pixel.
+// Softmax over the channels of each pixel, with one warp per pixel.
 #include <cmath>
 
 #include "worker/backend/cuda/elements.h"

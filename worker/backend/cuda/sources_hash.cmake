@@ -1,7 +1,6 @@
-# Writes cuda_sources.h: a hash of the CUDA backend's sources and of all headers that it shares with
-# the
-# worker, compared by programs and plugin. cmake -DOUTPUT=FILE -DFOLDER=SOURCES "-DFILES=a b" -P
-# FILE
+# Writes cuda_sources.h with a hash of the CUDA backend's sources and of all headers that it shares
+# with the worker. The programs and the plugin compare this hash.
+# Usage: cmake -DOUTPUT=FILE -DFOLDER=SOURCES "-DFILES=a b" -P sources_hash.cmake
 separate_arguments(FILES)
 set(all "")
 foreach(file ${FILES})

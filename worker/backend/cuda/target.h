@@ -1,4 +1,4 @@
-// The stream for kernels and the limit of their grids.
+// The stream for kernels, and a limit on the size of their grids.
 #pragma once
 
 #include <driver_types.h>
@@ -7,7 +7,7 @@ namespace muster::cuda {
 
 struct Target {
   cudaStream_t stream = nullptr;
-  // Enough blocks to fill the GPU; more work is done in loops. No result depends on it.
+  // This many blocks fill the GPU; they loop over any further work. Results do not depend on it.
   int most_blocks = 1;
 };
 

@@ -43,8 +43,8 @@ void Watchdog::Work(const std::stop_token& stop) {
 void Watchdog::EndProcess(const char* what) const {
   options_.Log(
       LogLevel::kError,
-      fmt::format("GPU {} did not {} within {} s (deadlines.first_step_s, step_s): its driver may "
-                  "hang; exiting now; check the system's log (dmesg) for its errors",
+      fmt::format("GPU {} did not {} within {} s (deadlines.first_step_s, step_s); its driver may "
+                  "be hanging. Exiting now; check the system log (dmesg) for its errors",
                   gpu_, what, options_.drain_s));
   std::_Exit(static_cast<int>(ExitCode::kDeadline));
 }

@@ -1,5 +1,5 @@
-// Ends this process if a wait for its GPU lasts too long. A hanging driver does not return from
-// calls that wait or free, so no error can be thrown there.
+// Ends this process if a wait for its GPU lasts too long. If the driver hangs, calls that wait or
+// free resources do not return, so they cannot throw an error.
 #pragma once
 
 #include <condition_variable>
@@ -11,15 +11,17 @@
 
 namespace muster::cuda {
 
-// Owner and thread: the backend's. Must outlive everything that frees the driver's resources.
+// Owned by the backend and used on its thread. Must outlive everything that frees the driver's
+// resources.
 class Watchdog {
  public:
-  // `gpu`: its name, for messages.
+  // `gpu` is the GPU's name, for messages.
   Watchdog(const CudaOptions& options, std::string gpu);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
 
-  // Until the next call the process has `drain_s` to do this: "finish its kernels". Null: no limit.
+  // Ends the process unless the next call follows within `drain_s`. `what` says what the GPU must
+  // do by then, such as "finish its kernels". Null means that there is no limit.
   void Expect(const char* what);
 
  private:

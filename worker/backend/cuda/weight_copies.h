@@ -1,5 +1,5 @@
-// Weights in the type of the GPU's products: the original floats, or bfloat16 copies, one for each
-// variable of a tower's layers, renewed with each version.
+// Weights in the type of the GPU's products: the original floats, or bfloat16 copies. There is one
+// copy for each variable of a tower's layers; it is updated with each version.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,8 @@ class WeightCopies final : public WeightLayouts {
   explicit WeightCopies(Card& card) : card_(card) {}
   size_t bytes() const override;
   void Allocate() override;
-  // The copy for these arguments, made by the first call. Valid as long as this object.
+  // Returns the copy for these arguments, which the first call makes. It is valid as long as this
+  // object.
   WeightCopy& Copy(int layer, Kind kind, int64_t count);
 
  private:
@@ -48,7 +49,7 @@ class WeightCopies final : public WeightLayouts {
   std::map<std::pair<int, Kind>, std::unique_ptr<WeightCopy>> copies_;
 };
 
-// The weights of an op: the copies of its tower, or its own if there are none.
+// The weights of an op: the copies of its tower, or the op's own copies if the tower has none.
 template <typename T>
 class TypedWeights {
  public:
