@@ -1,6 +1,5 @@
-// Whether the compiler emits fused multiply-adds wherever it can in Muster's libraries, as it does in
-// the kernels.
-// Sanitizers prevent it by inserting checks between the operations.
+// Whether the compiler emits fused multiply-adds wherever it can in Muster's libraries, as it does
+// in the kernels. Sanitizers prevent it by inserting checks between the operations.
 #pragma once
 
 namespace muster {
