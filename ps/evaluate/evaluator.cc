@@ -88,7 +88,7 @@ std::vector<std::pair<uint32_t, wire::Evaluate>> Evaluator::GiveUnassigned(
 bool Evaluator::Add(uint32_t rank, const wire::EvaluatedBlock& block, Time now) {
   if (!evaluation_ || !evaluation_->Add(rank, block, now)) return false;
   for (const wire::SampleImage& image : block.image()) {
-    const bool in_block = image.index() / settings_.batch() == block.block();
+    const bool in_block = image.index() >= 0 && image.index() / settings_.batch() == block.block();
     if (!in_block || seen_images_.size() >= images_) break;
     seen_images_.push_back({.index = image.index(),
                             .height = image.height(),

@@ -5,7 +5,7 @@ simulated run is wrong, a scenario of tests/simulation/scenario.cc, or a unit te
     tests/simulation/mutants.py build/release [--seeds 20000] [--only WORD] [--record]
 
 A mutant changes one place of one file, and is compiled and linked with the rest of the build. Configure the build with
--DMUSTER_UNITY=OFF: otherwise each mutant compiles a whole batch of files. --record writes the results to the table in
+-DMUSTER_UNITY=OFF: otherwise each mutant compiles a whole batch of files. --record writes the results to
 docs/MODEL.md. The exit code is 1 if a mutant survives that is not marked as equivalent.
 """
 import argparse
@@ -17,6 +17,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 # Run if no simulated run notices: rules that save time, and messages that the simulation does not send.
 UNIT_TESTS = {
@@ -243,8 +244,8 @@ MUTANTS = [
 ]
 
 
-TABLE = "docs/MODEL.md"
-TABLE_HEAD = "| Rule | Mistake | Noticed by |\n| --- | --- | --- |\n"
+LIST = "docs/MODEL.md"
+ENTRY = " → "  # between a mistake and what notices it
 
 
 def rules_and_mutants():
@@ -256,35 +257,37 @@ def rules_and_mutants():
             yield rule, entry
 
 
-def split_table():
-    """The document before the rows, what noticed each mistake, and the document after the rows."""
-    with open(TABLE) as file:
-        before, rows = file.read().split(TABLE_HEAD)
-    rows, blank, after = rows.partition("\n\n")
-    noticed = {}
-    for row in rows.splitlines():
-        _, what, how = row.strip("| ").split(" | ")
-        noticed[what] = how
-    return before, noticed, blank + after
+def split_list():
+    """The document before the list of mistakes, and what noticed each."""
+    with open(LIST) as file:
+        before, entries = re.split(r"(?=^\*\*Rule 1\*\*$)", file.read(), maxsplit=1, flags=re.M)
+    found = re.findall(r"^- (.*(?:\n  .*)*)", entries, re.M)
+    return before, dict(" ".join(entry.split()).split(ENTRY) for entry in found)
 
 
-def write_table(results):
-    before, noticed, after = split_table()
+def write_list(results):
+    before, noticed = split_list()
     noticed.update(results)
-    rows = [f"| {rule} | {what} | {noticed.get(what, 'not run')} |" for rule, (_, _, _, what, *_) in rules_and_mutants()]
-    with open(TABLE, "w") as file:
-        file.write(before + TABLE_HEAD + "\n".join(rows) + (after or "\n"))
+    lines, last = [], None
+    for rule, (_, _, _, what, *_) in rules_and_mutants():
+        if rule != last:
+            lines += ["", f"**Rule {rule}**" if rule.isdigit() else "**Loss of a worker**", ""]
+            last = rule
+        lines += textwrap.wrap(f"- {what}{ENTRY}{noticed.get(what, 'not run')}", 100, subsequent_indent="  ",
+                               break_long_words=False, break_on_hyphens=False)
+    with open(LIST, "w") as file:
+        file.write(before + "\n".join(lines[1:]) + "\n")
 
 
 def check():
-    """Each mutant can be made, and the table lists it."""
+    """Each mutant can be made, and the document lists it."""
     names = []
     for _, mutant in rules_and_mutants():
         mutated(mutant)
         names.append(mutant[3])
-    noticed = split_table()[1]
+    noticed = split_list()[1]
     if list(noticed) != names:
-        sys.exit(f"mutants.py: the table in {TABLE} is out of date: run the new mutants with --record")
+        sys.exit(f"mutants.py: the list in {LIST} is out of date: run the new mutants with --record")
     print(f"{len(names)} mutants, {list(noticed.values()).count('not run')} of them not run since they changed")
 
 
@@ -396,17 +399,17 @@ def main():
     parser.add_argument("build")
     parser.add_argument("--seeds", type=int, default=20000)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--check", action="store_true", help="only check the mutants' places and the table")
+    parser.add_argument("--check", action="store_true", help="only check the mutants' places and the list")
     parser.add_argument("--only", default="", help="run the mutants whose file or text contains this")
-    parser.add_argument("--missing", action="store_true", help=f"run the mutants without a result in {TABLE}")
-    parser.add_argument("--record", action="store_true", help=f"write the results to {TABLE}")
+    parser.add_argument("--missing", action="store_true", help=f"run the mutants without a result in {LIST}")
+    parser.add_argument("--record", action="store_true", help=f"write the results to {LIST}")
     parser.add_argument("--limit", type=int, default=900, help="seconds for the simulated runs of a mutant")
     arguments = parser.parse_args()
     if arguments.check:
         return check()
     build = os.path.abspath(arguments.build)
     commands, link = compile_commands(build), link_command(build, "simulate")
-    noticed, tried, survivors = split_table()[1], 0, 0
+    noticed, tried, survivors = split_list()[1], 0, 0
     with tempfile.TemporaryDirectory() as folder:
         for number, (rule, mutant) in enumerate(rules_and_mutants()):
             path, _, _, what, *equivalent = mutant
@@ -421,7 +424,7 @@ def main():
                 how = f"equivalent: {equivalent[0]}" if equivalent else f"SURVIVES {arguments.seeds} seeds"
             print(f"| {rule} | {what} | {how} | {wrong[:90]}", flush=True)
             if arguments.record:
-                write_table({what: how})
+                write_list({what: how})
     print(f"{tried} mutants, {survivors} survive")
     return 1 if survivors else 0
 

@@ -107,7 +107,7 @@ bool Trainer::ReportBlock(const PreparedBatch& batch, const LossSums& sums) {
     }
   }
   if (work_.order.images > 0) {
-    AddSampleImages(*SetOf(work_.order), work_.order.images, batch.index * work_.order.block_size,
+    AddSampleImages(*SetOf(work_.order), work_.order.images, work_.order.block_size,
                     std::span(work_.predictions).first(static_cast<size_t>(batch.count)), result);
   }
   return client_.ReportEvaluated(result);

@@ -23,13 +23,15 @@ std::string Interleaved(std::span<const uint8_t> planes, size_t channels) {
 
 }  // namespace
 
-void AddSampleImages(const Dataset& set, int64_t images, int64_t begin,
+void AddSampleImages(const Dataset& set, int64_t images, int64_t block_size,
                      std::span<const int32_t> predictions, wire::EvaluatedBlock& block) {
   const Shape shape = set.shape();
   const int64_t most = static_cast<int64_t>(kMostBytes) / shape.elements();
-  const int64_t shown = std::min(images, set.size());
+  const int64_t fit = most * set.size() / std::min(block_size, set.size());
+  const int64_t shown = std::min({images, set.size(), fit});
+  const int64_t begin = block.block() * block_size;
   std::vector<uint8_t> buffer;
-  for (int64_t i = 0; i < shown && block.image_size() < most; ++i) {
+  for (int64_t i = 0; i < shown; ++i) {
     const int64_t index = i * set.size() / shown;
     if (index < begin || index - begin >= std::ssize(predictions)) continue;
     wire::SampleImage& image = *block.add_image();

@@ -9,9 +9,10 @@
 
 namespace muster {
 
-// Adds samples of one block, as many as fit into a message. `images` samples are spread evenly over
-// the set; those of the block are added. `begin`: its first sample. `predictions`: one per sample.
-void AddSampleImages(const Dataset& set, int64_t images, int64_t begin,
+// Adds the samples of `block` to show to users, with their predictions (one per sample of the
+// block). At most `images` samples are shown, spread evenly over the set; fewer if they would not
+// fit into the messages of the blocks.
+void AddSampleImages(const Dataset& set, int64_t images, int64_t block_size,
                      std::span<const int32_t> predictions, wire::EvaluatedBlock& block);
 
 }  // namespace muster
