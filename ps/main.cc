@@ -22,6 +22,7 @@
 #include "ps/record/restart_record.h"
 #include "ps/record/resume.h"
 #include "ps/record/run_lock.h"
+#include "ps/run/intake.h"
 #include "ps/run/server.h"
 
 namespace muster {
@@ -100,7 +101,8 @@ std::string Serve(const Arguments& arguments, int signal_fd) {
   if (arguments.resume || replays) resume = GoOnFrom(arguments, config, warnings);
   const trace::Session session(trace::ServerSession(config), "loop");
   const std::string token = RequireToken(arguments.token_file, "the server");
-  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
+  Graph graph;  // of a program's job: empty until its variables are known
+  if (!HasProgram(config)) graph = BuildGraph(config.model(), InputShape(config.data()));
   const ListenAddress address = ChooseListenAddress(arguments.endpoint, arguments.bind);
   LinkOptions options = LinkOptionsFor(config, graph.layout());
   options.token = token;
@@ -112,7 +114,17 @@ std::string Serve(const Arguments& arguments, int signal_fd) {
   Recorder recorder(config, graph, arguments.report_fd,
                     resume ? &resume->state().metrics() : nullptr, ParseLosses(arguments.lost));
   for (const std::string& warning : warnings) recorder.Warn(warning);
-  return Server(config, token, std::move(link), recorder, signal_fd, resume ? &*resume : nullptr)
+  events::Event event;
+  event.mutable_listening()->set_endpoint(link->endpoint());
+  recorder.Record(event);
+  LogInfo("listening on {}", link->endpoint());
+  Taken taken;
+  if (HasProgram(config)) {
+    taken = Intake(config, token, *link, recorder, signal_fd, resume.has_value()).Await();
+    graph = Graph(taken.layout);
+  }
+  return Server(config, graph, token, std::move(link), recorder, signal_fd,
+                resume ? &*resume : nullptr, &taken)
       .Serve()
       .trouble;
 }

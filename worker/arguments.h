@@ -10,6 +10,7 @@ struct WorkerArguments {
   std::string config, endpoint, token_file, log_dir;
   uint32_t rank = 0;
   int parent = 0;
+  int program_fd = -1;
   bool memory = false, join = false, evaluate = false, describe_gpu = false;
   std::string predict, images, weights;
   bool training_set = false, validation_set = false;

@@ -26,6 +26,7 @@
 #include "worker/client/terms.h"
 #include "worker/data/photo_loader.h"
 #include "worker/device.h"
+#include "worker/serve_program.h"
 #include "worker/stop_signals.h"
 #include "worker/trainer/device_images.h"
 #include "worker/trainer/trainer.h"
@@ -193,12 +194,19 @@ int Main(int argc, char** argv) {
               "File with the job token, 32 hexadecimal digits. Default: $MUSTER_TOKEN");
   program.Add("--log-dir", arguments.log_dir,
               "Without --parent: also write worker-RANK.log to this folder");
+  program.Add("--program-fd", arguments.program_fd,
+              "Serve the program at the other end of this socket, which trains its own model "
+              "(libmuster_client.so)");
   program.Add("--parent", arguments.parent, "Exit when the parent process with this pid exits");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   if (arguments.parent != 0) {
     DieWithParent(arguments.parent);
-  } else {
+  } else if (arguments.program_fd < 0) {
     SayWhenStopped(arguments.join ? NameOf(arguments) : fmt::format("rank {}", arguments.rank));
+  }
+  if (arguments.program_fd >= 0) {  // the program decides what its signals mean
+    std::signal(SIGINT, SIG_IGN);
+    std::signal(SIGTERM, SIG_IGN);
   }
   std::signal(SIGPIPE, SIG_IGN);
   // schedulers send SIGUSR1 to every process of a job; only the server handles it
@@ -207,7 +215,9 @@ int Main(int argc, char** argv) {
   KeepFreedMemory();
   InitLog(arguments.join ? "worker" : "worker-" + std::to_string(arguments.rank));
   try {
-    if (arguments.describe_gpu) {
+    if (arguments.program_fd >= 0) {
+      ServeProgram(arguments);
+    } else if (arguments.describe_gpu) {
       PrintGpu(arguments);
     } else if (arguments.memory) {
       PrintMemory(arguments);

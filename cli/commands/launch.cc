@@ -1,4 +1,6 @@
 // `muster launch`.
+#include <fmt/core.h>
+
 #include "cli/commands/job_options.h"
 #include "cli/data/count_samples.h"
 #include "cli/data/normalization.h"
@@ -10,6 +12,7 @@ struct LaunchOptions : JobOptions {
   int repeat = 0;
   bool dry_run = false, verbose = false, log_placement = false;
   std::optional<double> wait_minutes;  // how long to wait for GPUs
+  std::vector<std::string> behind;     // the command of worker.program
 };
 
 constexpr const char* kLaunchFooter =
@@ -19,6 +22,7 @@ constexpr const char* kLaunchFooter =
     "  muster launch configs/cifar10.txtpb --data data --set learning_rate.base=0.05\n"
     "  muster launch configs/cifar10.txtpb --data data --dry-run\n"
     "  muster launch --resume runs/NAME --epochs 20\n"
+    "  muster launch job.txtpb --workers 4 -- ./train   your own program (worker.program)\n"
     "\n"
     "Useful settings for --set (proto/config.proto describes all, with default, unit and "
     "range):\n"
@@ -108,8 +112,23 @@ void DescribeLaunch(CLI::App& command, LaunchOptions& options) {
   command.footer(kLaunchFooter);
 }
 
+// --set worker.program with these words.
+Setting ProgramSetting(const std::vector<std::string>& words) {
+  std::string list;
+  for (const std::string& word : words) {
+    std::string quoted;
+    for (const char c : word) {
+      if (c == '"' || c == '\\') quoted += '\\';
+      quoted += c;
+    }
+    list += fmt::format("{}\"{}\"", list.empty() ? "" : ", ", quoted);
+  }
+  return {"worker.program", "[" + list + "]", "the command after --"};
+}
+
 int DoLaunch(const LaunchOptions& options) {
   LaunchArguments arguments = options.arguments();
+  if (!options.behind.empty()) arguments.settings.push_back(ProgramSetting(options.behind));
   arguments.repeat = options.repeat;
   arguments.log_placement = options.log_placement;
   arguments.verbose = options.verbose;

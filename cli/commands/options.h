@@ -36,7 +36,8 @@ std::string Sibling(const std::string& name);
 // PREFIX/share/muster/name. Never fails: the caller reports a missing file when it reads it.
 std::string FindConfig(const std::string& name, const std::filesystem::path& program_folder);
 
-// Adds a command. `describe(command, options)` adds its options; `run(options)` is its action.
+// Adds a command. `describe(command, options)` adds its options; `run(options)` is its action. Only
+// options with a member `behind` accept words after "--", and get them.
 template <typename Options, typename Describe, typename Run>
 CLI::App* AddCommand(CLI::App& app, Action& action, const char* name, const char* text,
                      const Describe& describe, Run run) {
@@ -46,7 +47,11 @@ CLI::App* AddCommand(CLI::App& app, Action& action, const char* name, const char
   command->callback([command, &action, options, run] {
     if (!command->get_subcommands().empty()) return;  // a subcommand sets the action
     action = [command, options, run](const std::vector<std::string>& behind) {
-      RefuseBehind(*command, behind);
+      if constexpr (requires { options->behind; }) {
+        options->behind = behind;
+      } else {
+        RefuseBehind(*command, behind);
+      }
       return run(*options);
     };
   });

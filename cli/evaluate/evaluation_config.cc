@@ -59,6 +59,10 @@ config::Config RunConfig(const EvaluationSource& source, const OpenedModel& mode
 // Keeps the settings of the network, the data, the workers, the wire format and the block size. The
 // rest is the minimum of a valid config.
 config::Config EvaluationConfig(const config::Config& run, const std::vector<Setting>& settings) {
+  if (HasProgram(run)) {
+    throw Error(ExitCode::kUsage, "the model of this run is only in its program, {}",
+                run.worker().program(0));
+  }
   config::Config config;
   *config.mutable_data() = run.data();
   *config.mutable_model() = run.model();

@@ -13,7 +13,9 @@
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
 #include "cli/text/wrapped.h"
+#include "common/base/text.h"
 #include "common/base/version.h"
+#include "common/config/config.h"
 #include "common/config/data_format.h"
 #include "common/config/limits.h"
 #include "common/config/update_settings.h"
@@ -169,9 +171,13 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
   };
   const char* label = "devices";
   for (const std::string& text : options.cards) row(std::exchange(label, ""), text);
-  row("network", fmt::format("{}{}, {}", model.empty() ? "" : model + ", ",
-                             Plural(static_cast<int64_t>(graph.layers().size()), "layer"),
-                             Plural(graph.layout().parameter_count(), "parameter")));
+  if (HasProgram(config)) {
+    row("program", Join(config.worker().program(), " "));
+  } else {
+    row("network", fmt::format("{}{}, {}", model.empty() ? "" : model + ", ",
+                               Plural(static_cast<int64_t>(graph.layers().size()), "layer"),
+                               Plural(graph.layout().parameter_count(), "parameter")));
+  }
   row("processes", fmt::format("1 server x {}, {}", Plural(config.server().threads(), "thread"),
                                options.by_hand ? Plural(config.cluster().workers(), "worker") +
                                                      " started by hand"
@@ -185,7 +191,7 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
   if (std::string text = ChoiceRow(config, options.data); !text.empty()) {
     lines.push_back(std::move(text));
   }
-  row("data", DataText(config.data()));
+  if (!HasProgram(config)) row("data", DataText(config.data()));
   row("", options.data.remark);
   label = "weights";
   for (const std::string& text : options.initial_weights) row(std::exchange(label, ""), text);

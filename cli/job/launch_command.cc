@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <sstream>
 
 #include "cli/job/complete_run.h"
 #include "cli/job/job_cards.h"
@@ -43,10 +45,29 @@ void CheckPrograms(const LaunchArguments& arguments) {
   }
 }
 
+// The absolute path of a program, as a shell finds it.
+std::string FindProgram(const std::string& name) {
+  if (name.find('/') != std::string::npos) {
+    if (::access(name.c_str(), X_OK) == 0 && !fs::is_directory(name)) return fs::absolute(name);
+    throw Error(ExitCode::kUsage, "worker.program {}: {}", name,
+                fs::is_directory(name) ? "it is a directory" : ErrorText(errno));
+  }
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "/usr/bin:/bin" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const fs::path place = fs::path(folder.empty() ? "." : folder) / name;
+    std::error_code ignored;
+    if (::access(place.c_str(), X_OK) == 0 && !fs::is_directory(place, ignored))
+      return fs::absolute(place);
+  }
+  throw Error(ExitCode::kUsage, "worker.program {}: there is no such program in PATH{}", name,
+              fs::exists(name) ? fmt::format("; did you mean ./{}?", name) : "");
+}
+
 // Checks the data before any process starts: an error is then reported once, with nothing to clean
 // up. A run reads its data many times, so reading them once more costs little.
 DataCount CheckData(const LaunchArguments& arguments, const PreparedJob& job) {
-  if (!arguments.count_data) return {};
+  if (!arguments.count_data || HasProgram(job.config)) return {};
   const config::Config& config = job.config;
   const config::SyntheticData& made_up = config.data().synthetic();
   DataCount data{.train = made_up.train_samples(), .test = made_up.test_samples()};
@@ -146,7 +167,17 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   }
   // The server runs on this host: report an unsupported instruction set before it starts.
   (void)ChooseInstructionSet(config.server().instruction_set());
-  Graph graph = BuildGraph(config.model(), InputShape(config.data()));
+  Graph graph;  // of a program's job: only the program knows it
+  if (HasProgram(config)) {
+    if (arguments.by_hand) {
+      throw Error(ExitCode::kUsage,
+                  "muster server cannot start a job with worker.program yet: use muster launch");
+    }
+    if (dry) throw Error(ExitCode::kUsage, "--dry-run: only the program knows its model");
+    config.mutable_worker()->set_program(0, FindProgram(config.worker().program(0)));
+  } else {
+    graph = BuildGraph(config.model(), InputShape(config.data()));
+  }
   return {.config = std::move(config), .graph = std::move(graph), .cards = std::move(cards)};
 }
 

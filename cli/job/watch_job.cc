@@ -22,6 +22,7 @@
 #include "common/base/log.h"
 #include "common/base/process.h"
 #include "common/base/resource_limits.h"
+#include "common/config/config.h"
 #include "common/events/event_line.h"
 
 namespace muster {
@@ -83,6 +84,7 @@ class JobProcesses : public Members {
     std::unique_ptr<ChildProcess> process;
   };
   std::unique_ptr<ChildProcess> StartWorker(int rank, bool append) const;
+  void UseProgram(ChildOptions& worker, int rank) const;
   std::unique_ptr<ChildProcess> Started(const ChildOptions& options) const;
 
   const JobPlan& plan_;
@@ -145,14 +147,31 @@ std::unique_ptr<ChildProcess> JobProcesses::StartWorker(int rank, bool append) c
                       .log_path = plan_.dir->WorkerLogPath(rank),
                       .inherited_fds = {token_.fd()},
                       .append = append};
+  if (HasProgram(*plan_.config)) UseProgram(worker, rank);
   if (places_.empty()) return Started(worker);
   const WorkerPlace& place = places_[static_cast<size_t>(rank)];
   worker.inherited_fds.insert(worker.inherited_fds.end(), place.lock_fds.begin(),
                               place.lock_fds.end());
-  worker.environment = place.environment;
+  worker.environment.insert(worker.environment.end(), place.environment.begin(),
+                            place.environment.end());
   worker.cores = place.cores;
   worker.memory_node = place.memory_node;
   return Started(worker);
+}
+
+// The client library reads these variables (client/muster.cc).
+void JobProcesses::UseProgram(ChildOptions& worker, int rank) const {
+  const auto& words = plan_.config->worker().program();
+  worker.program = words[0];
+  worker.arguments.assign(words.begin() + 1, words.end());
+  worker.inherited_fds.clear();
+  const std::string folder = plan_.worker_program.substr(0, plan_.worker_program.rfind('/'));
+  worker.environment = {"MUSTER_ENDPOINT=" + endpoint_,
+                        "MUSTER_CONFIG=" + plan_.config_path,
+                        "MUSTER_TOKEN=" + plan_.token,
+                        "MUSTER_PROGRAMS=" + folder,
+                        fmt::format("MUSTER_RANK={}", rank),
+                        fmt::format("OMP_NUM_THREADS={}", plan_.config->worker().threads())};
 }
 
 std::unique_ptr<ChildProcess> JobProcesses::Started(const ChildOptions& options) const {

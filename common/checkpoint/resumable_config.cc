@@ -20,7 +20,7 @@ namespace pb = google::protobuf;
 using Values = std::map<std::string, std::string>;
 
 // Settings that do not affect what a step computes: file locations, speed, length and output. A
-// path that ends with a dot includes everything below it.
+// path that ends with a dot or a bracket includes everything below it.
 constexpr std::string_view kFree[] = {"checkpoint.",
                                       "cluster.chunk_bytes",
                                       "cluster.shares",
@@ -46,6 +46,7 @@ constexpr std::string_view kFree[] = {"checkpoint.",
                                       "worker.check_gradients",
                                       "worker.devices",
                                       "worker.gpu_memory_fraction",
+                                      "worker.program[",
                                       "worker.soft_placement",
                                       "worker.workers_per_gpu"};
 // Settings that may change the bits of the result but not its quality.
@@ -54,7 +55,7 @@ constexpr std::string_view kRounding[] = {"worker."};
 template <size_t N>
 bool IsOneOf(const std::string_view (&paths)[N], std::string_view path) {
   return std::ranges::any_of(paths, [&](std::string_view one) {
-    return one.ends_with('.') ? path.starts_with(one) : path == one;
+    return one.ends_with('.') || one.ends_with('[') ? path.starts_with(one) : path == one;
   });
 }
 

@@ -89,11 +89,13 @@ config::Config WithMessages(const config::Config& config) {
   config::Config full = config;
   full.mutable_run();
   full.mutable_cluster();
-  config::Data& data = *full.mutable_data();
-  for (int f = 0; f < data.GetDescriptor()->field_count(); ++f) {
-    const pb::FieldDescriptor* const field = data.GetDescriptor()->field(f);
-    if (field->message_type() == nullptr || !UnmetNeed(config, data, *field).empty()) continue;
-    data.GetReflection()->MutableMessage(&data, field);
+  if (!HasProgram(config)) {
+    config::Data& data = *full.mutable_data();
+    for (int f = 0; f < data.GetDescriptor()->field_count(); ++f) {
+      const pb::FieldDescriptor* const field = data.GetDescriptor()->field(f);
+      if (field->message_type() == nullptr || !UnmetNeed(config, data, *field).empty()) continue;
+      data.GetReflection()->MutableMessage(&data, field);
+    }
   }
   full.mutable_optimizer();
   full.mutable_evaluation();
@@ -115,6 +117,8 @@ void FillInUnits(config::Config& config) {
 }
 
 }  // namespace
+
+bool HasProgram(const config::Config& config) { return config.worker().program_size() > 0; }
 
 Setting ParseSetting(const std::string& text) {
   const size_t equals = text.find('=');

@@ -43,6 +43,8 @@ config::Config ParseConfigText(const std::string& text, const std::string& origi
 void ResolveConfig(config::Config& config, int cores);
 // The same, but does not require the data.
 void ResolveForMachine(config::Config& config, int cores);
+// Whether the workers are programs that train their own model (worker.program).
+bool HasProgram(const config::Config& config);
 // Returns the config with every default spelled out.
 config::Config WithDefaults(const config::Config& config);
 // Returns a resolved config as text, with every default that has an effect spelled out.

@@ -85,6 +85,22 @@ void CheckCluster(const config::Cluster& cluster, ConfigErrors& errors) {
               config::Cluster::WireDtype_Name(cluster.wire_dtype()));
 }
 
+// The server learns the variables and the number of samples from the programs.
+void CheckProgramJob(const config::Config& config, ConfigErrors& errors) {
+  const auto refuse = [&](bool is_set, const char* key) {
+    if (is_set) errors.Fail(key, "contradicts worker.program, which trains its own model");
+  };
+  refuse(config.has_model() || config.has_model_file(), "model");
+  refuse(config.has_data(), "data");
+  refuse(config.evaluation().confusion_matrix(), "evaluation.confusion_matrix");
+  refuse(config.evaluation().has_stop_at_accuracy(), "evaluation.stop_at_accuracy");
+  refuse(!config.run().initial_weights().empty(), "run.initial_weights");
+  refuse(!config.run().trace_file().empty(), "run.trace_file");
+  if (config.worker().program(0).empty()) {
+    errors.Fail("worker.program", "expected a command, got an empty word");
+  }
+}
+
 void CheckPresence(const config::Config& config, ConfigErrors& errors) {
   const config::Run& run = config.run();
   if (run.length_case() == config::Run::LENGTH_NOT_SET) {
@@ -93,11 +109,18 @@ void CheckPresence(const config::Config& config, ConfigErrors& errors) {
   if (run.batch_case() == config::Run::BATCH_NOT_SET) {
     errors.Fail("run", "expected exactly one of global_batch, batch_per_worker");
   }
-  if (!config.has_data()) errors.Fail("data", "missing: expected data {{ format: … }}");
   if (!config.has_learning_rate())
     errors.Fail("learning_rate", "missing: expected learning_rate {{ base: … }}");
-  if (!config.has_model())
-    errors.Fail("model", "missing: expected model {{ … }} or model_file: \"…\"");
+  if (HasProgram(config)) {
+    CheckProgramJob(config, errors);
+    return;
+  }
+  if (!config.has_data()) errors.Fail("data", "missing: expected data {{ format: … }}");
+  if (!config.has_model()) {
+    errors.Fail("model",
+                "missing: expected model {{ … }} or model_file: \"…\"; a program that trains its "
+                "own model is started with `muster launch CONFIG -- COMMAND`");
+  }
 }
 
 void CheckContradictions(const config::Config& config, ConfigErrors& errors) {
@@ -206,6 +229,7 @@ void CheckConfig(const config::Config& config, ConfigErrors& errors) {
     CheckLoss(config.model(), errors);
     errors.ThrowIfAny();
   }
+  if (HasProgram(config)) return;
   CheckLossOfValues(config, errors);
   const Graph graph = GraphOf(config, errors);
   config::Config sized = config;

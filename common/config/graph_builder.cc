@@ -154,7 +154,9 @@ const Shape& GraphBuilder::OutputOf(int layer) const {
 }
 
 std::string LossTrouble(const config::Model& model) {
-  if (model.layer_size() == 0) return "model: expected at least one layer";
+  if (model.layer_size() == 0)
+    return "model: expected at least one layer; the model of a run with worker.program is only in "
+           "that program";
   const config::Layer& last = model.layer(model.layer_size() - 1);
   if (last.has_softmax_cross_entropy() || last.has_mean_squared_error() ||
       last.has_sigmoid_cross_entropy()) {

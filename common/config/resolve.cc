@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 }  // namespace
 
 void ResolveConfig(config::Config& config, int cores) {
-  RequireDataDir(config.data());
+  if (!HasProgram(config)) RequireDataDir(config.data());
   ResolveForMachine(config, cores);
 }
 
@@ -29,11 +29,10 @@ void ResolveForMachine(config::Config& config, int cores) {
   const auto absolute = [](const std::string& path) {
     return fs::absolute(path).lexically_normal().string();
   };
-  config::Data& data = *config.mutable_data();
   config::Run& run = *config.mutable_run();
-  if (!data.dir().empty()) data.set_dir(absolute(data.dir()));
-  if (const std::string& exclude = data.image_folder().exclude(); !exclude.empty()) {
-    data.mutable_image_folder()->set_exclude(absolute(exclude));
+  if (!config.data().dir().empty()) config.mutable_data()->set_dir(absolute(config.data().dir()));
+  if (const std::string& exclude = config.data().image_folder().exclude(); !exclude.empty()) {
+    config.mutable_data()->mutable_image_folder()->set_exclude(absolute(exclude));
   }
   if (!run.trace_file().empty()) run.set_trace_file(absolute(run.trace_file()));
   if (!run.initial_weights().empty()) run.set_initial_weights(absolute(run.initial_weights()));

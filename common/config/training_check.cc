@@ -216,6 +216,7 @@ void CheckPreprocess(const config::Data& data, ConfigErrors& errors) {
 void CheckTraining(const config::Config& config, ConfigErrors& errors) {
   CheckOptimizer(config, errors);
   CheckLearningRate(config.learning_rate(), errors);
+  if (HasProgram(config)) return CheckEvaluation(config, errors);
   CheckData(config.data(), errors);
   if (HasValues(config.data()) || DataClasses(config.data()) > 0)
     CheckUnits(config.model(), errors);

@@ -33,9 +33,11 @@ Graph::Graph(const Shape& input, std::vector<Layer> layers, std::vector<Variable
   layout_ = VariableLayout(std::move(variables), std::move(description));
 }
 
-int64_t Graph::outputs() const { return layers_.back().input_shape.channels; }
+int64_t Graph::outputs() const { return layers_.empty() ? 0 : layers_.back().input_shape.channels; }
 
-int64_t Graph::classes() const { return outputs() + layers_.back().first_class(); }
+int64_t Graph::classes() const {
+  return layers_.empty() ? 0 : outputs() + layers_.back().first_class();
+}
 
 double Graph::forward_flops() const {
   double flops = 0;

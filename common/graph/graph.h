@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -41,11 +42,13 @@ struct Layer {
 
 // An immutable, directed acyclic graph. Layers are in execution order, each after all layers that
 // it reads. Every output except the loss's is read by at least one layer. The last layer is the
-// loss.
+// loss. The graph of a program that trains its own model has variables, but no layers.
 class Graph {
  public:
   // See BuildGraph (common/config/build_graph.h).
   Graph(const Shape& input, std::vector<Layer> layers, std::vector<Variable> variables);
+  // Only variables: the network is in a program that trains its own model.
+  explicit Graph(VariableLayout layout = {}) : layout_(std::move(layout)) {}
 
   const Shape& input_shape() const { return input_shape_; }
   const std::vector<Layer>& layers() const { return layers_; }
@@ -53,8 +56,8 @@ class Graph {
   const VariableLayout& layout() const { return layout_; }
   const std::vector<Variable>& variables() const { return layout_.variables(); }
   size_t arena_floats() const { return layout_.arena_floats(); }
-  int64_t outputs() const;  // the width of the loss layer's input
-  int64_t classes() const;  // the number of classes that the loss distinguishes
+  int64_t outputs() const;  // the width of the loss layer's input; 0 without layers
+  int64_t classes() const;  // the number of classes that the loss distinguishes; 0 without layers
   double forward_flops() const;
 
  private:

@@ -90,19 +90,21 @@ std::optional<Number> NumberIn(const Metadata& metadata, const std::string& key)
 }  // namespace
 
 Metadata ModelMetadata(const config::Config& config, const Graph& graph, const ModelInfo& info) {
-  const Shape& input = graph.input_shape();
   Metadata metadata{
       {"format", "pt"},  // expected by PyTorch's loaders
       {"muster_version", kVersion},
-      {"model", config.model().name()},
       {"config", ConfigText(config)},
       {"step", std::to_string(info.step)},
       {"weights", info.average ? "average" : "raw"},
       {"weights_hash", fmt::format("{:016x}", info.weights_hash)},
-      {"input", Dump({input.channels, input.height, input.width})},
-      {"preprocessing", Dump(Preprocessing(config.data()))},
-      {"flatten", FeatureOrders(graph).flattens_channels_first() ? "CHW" : "HWC"},
   };
+  if (!graph.layers().empty()) {
+    metadata["model"] = config.model().name();
+    const Shape& input = graph.input_shape();
+    metadata["input"] = Dump({input.channels, input.height, input.width});
+    metadata["preprocessing"] = Dump(Preprocessing(config.data()));
+    metadata["flatten"] = FeatureOrders(graph).flattens_channels_first() ? "CHW" : "HWC";
+  }
   const std::vector<std::string> names = NamesOfClasses(config.data());
   if (!names.empty()) metadata["class_names"] = Dump(names);
   const auto put = [&](const char* key, const std::optional<double>& value) {

@@ -60,6 +60,14 @@ TorchTensors::TorchTensors(const Graph& graph) {
 void TorchTensors::Add(const Graph& graph, const FeatureOrders& orders, bool dots) {
   tensors_.clear();
   counters_.clear();
+  if (graph.layers().empty()) {  // the variables of a program that trains its own model
+    for (size_t i = 0; i < graph.variables().size(); ++i) {
+      const Variable& variable = graph.variables()[i];
+      tensors_.emplace_back(variable.name, variable.shape, static_cast<int>(i),
+                            InOrder(static_cast<int64_t>(variable.count)));
+    }
+    return;
+  }
   for (const Layer& layer : graph.layers()) {
     std::string name = layer.name;
     if (dots) std::ranges::replace(name, '/', '.');

@@ -10,6 +10,8 @@
 //                    running_mean, running_variance          running_mean, running_var
 //                    (the number of updates)                 num_batches_tracked
 //
+// The variables of a program that trains its own model stay as they are.
+//
 // A tensor's name is the layer's, '/' replaced by '.', then '.', then the name in the table.
 #pragma once
 

@@ -28,19 +28,23 @@ size_t MostWaitingBytes(size_t chunks) {
 }  // namespace
 
 LinkOptions LinkOptionsFor(const config::Config& config, const VariableLayout& layout) {
-  size_t largest = 0;
-  const std::vector<Chunk> chunks = CutChunks(layout, config.cluster());
-  for (const Chunk& chunk : chunks) largest = std::max(largest, chunk.floats() * sizeof(float));
-  LinkOptions options;
   constexpr size_t kMostHeader = 4 << 20, kMostChunk = 64 << 20;  // cluster.chunk_bytes
+  // The server of a program's job listens before it knows the variables.
+  size_t largest = layout.variables().empty() ? kMostChunk : 0, count = 1024;
+  if (!layout.variables().empty()) {
+    const std::vector<Chunk> chunks = CutChunks(layout, config.cluster());
+    for (const Chunk& chunk : chunks) largest = std::max(largest, chunk.floats() * sizeof(float));
+    count = chunks.size();
+  }
+  LinkOptions options;
   options.max_message_bytes = std::max(largest, kMostHeader);
   options.max_server_message_bytes =
       std::max(largest, std::min(layout.arena_floats() * sizeof(float), 2 * kMostChunk)) +
       kMostHeader;
   // All parts of one gradient may be in flight, with at most two subtrees per level of the slice
   // tree.
-  options.max_queued_messages = static_cast<int>(chunks.size()) * 64 + 1000;
-  options.max_waiting_bytes = MostWaitingBytes(chunks.size());
+  options.max_queued_messages = static_cast<int>(count) * 64 + 1000;
+  options.max_waiting_bytes = MostWaitingBytes(count);
   options.max_received_messages = ReceiveWindow(options.max_message_bytes);
   options.silence_s = config.deadlines().silence_s();
   options.share_memory = config.cluster().wire_dtype() == config::Cluster::FP32;

@@ -7,6 +7,7 @@
 
 namespace muster {
 
+// An empty layout is not known yet.
 LinkOptions LinkOptionsFor(const config::Config& config, const VariableLayout& layout);
 
 }  // namespace muster

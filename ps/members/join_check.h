@@ -41,6 +41,8 @@ class JoinCheck {
   std::string CheckWork(uint32_t rank, const wire::Hello& hello) const;
   // Called when a worker has joined. All later ones must have the same data as the first one.
   void Joined(uint32_t rank, const wire::Hello& hello);
+  // Called when nobody is left before the start: the next worker may have other data.
+  void Forget() { first_.reset(); }
 
   const std::optional<uint32_t>& first() const { return first_; }
   const SeenData& data() const { return data_; }  // data of the first worker

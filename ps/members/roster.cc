@@ -84,6 +84,7 @@ void Roster::Vacate(uint32_t rank, Time now) {
   members_[rank].left = members_[rank].leaving && state >= MemberState::kReleased;
   BeginAnew(rank, now);
   members_[rank].state = MemberState::kAbsent;
+  if (!open_ && std::ranges::none_of(members_, &Member::present)) check_.Forget();
 }
 
 std::optional<uint32_t> Roster::RankOf(PeerId peer) const {

@@ -28,6 +28,13 @@ ConvolutionChoices::Taken ConvolutionChoices::Take(const std::string& arithmetic
                         kMostConvolutionsBytes),
             ""};
   }
+  constexpr size_t kMostKinds = 256;  // of processors and libraries in one job
+  if (lines_.size() >= kMostKinds && !lines_.contains(arithmetic)) {
+    return {fmt::format("it is the {}th kind of worker: expected at most {} kinds of processors "
+                        "and libraries in one job",
+                        kMostKinds + 1, kMostKinds),
+            ""};
+  }
   const auto [agreed, first] = lines_.emplace(arithmetic, line);
   if (!first) {
     if (agreed->second == line) return {};

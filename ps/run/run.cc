@@ -222,7 +222,11 @@ void Run::EndStep(Time now) {
 
 std::string Run::OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block, Time now) {
   Evaluator& evaluator = parts_.work.evaluator;
-  if (!evaluator.Add(rank, block, now)) return fmt::format("an unexpected block {}", block.block());
+  // Evaluations are ordered ahead of time, but their weights exist only when the step has ended.
+  if (!evaluator.Evaluates(parts_.state.step) || !evaluator.Add(rank, block, now)) {
+    return fmt::format("an unexpected block {} of W({}) at step {}", block.block(), block.version(),
+                       parts_.state.step);
+  }
   dispatcher_.OnBlock(rank);
   const Evaluation& evaluation = evaluator.current();
   if (evaluation.Complete()) {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/config/config.h"
 #include "common/config/data_format.h"
 #include "common/trace/trace.h"
 #include "ps/record/event_texts.h"
@@ -22,7 +23,7 @@ RunKeeper::RunKeeper(const config::Config& config, const Graph& graph, const Run
       roster_(roster),
       run_id_(NewRunId()),
       recorder(the_recorder),
-      progress(HasValues(config.data())),
+      progress(HasValues(config.data()) || HasProgram(config)),
       saver(config, graph, engine.variables, progress, files_, recorder),
       watch(roster, progress, recorder),
       checkpoints(config, run_id_, engine.variables, engine.pool, files_, recorder,

@@ -179,10 +179,11 @@ void Run::OnLeave(uint32_t rank, Time now) {
   const bool ends = parts_.config.cluster().on_lost_worker() == config::Cluster::ABORT;
   if (ends || !parts_.state.has_begun()) return OnLost(rank, ExitCode::kPeerFailed, "it left", now);
   // A worker that was reset may repeat its request.
-  if (members_.roster().at(rank).state >= MemberState::kReleased) return;
+  const Member& member = members_.roster().at(rank);
+  if (member.leaving || member.state >= MemberState::kReleased) return;
   members_.OnLeave(rank);
   LogInfo("{} will leave after finishing its work", members_.roster().Name(rank));
-  if (!members_.roster().at(rank).weights_from) members_.Release(rank);
+  if (!member.weights_from) members_.Release(rank);
   dispatcher_.MarkChanged();
 }
 

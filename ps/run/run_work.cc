@@ -1,5 +1,6 @@
 #include "ps/run/run_work.h"
 
+#include "common/config/config.h"
 #include "common/config/data_format.h"
 
 namespace muster {
@@ -13,7 +14,8 @@ config::Evaluation EvaluationOf(const config::Config& config) {
 }
 
 uint32_t ImagesOf(const config::Config& config) {
-  const bool shows_images = config.tensorboard().enabled() && !HasValues(config.data());
+  const bool shows_images =
+      config.tensorboard().enabled() && !HasValues(config.data()) && !HasProgram(config);
   return shows_images ? config.tensorboard().images() : 0;
 }
 
@@ -22,7 +24,7 @@ uint32_t ImagesOf(const config::Config& config) {
 RunWork::RunWork(const config::Config& config, const Graph& graph, size_t chunks, uint32_t seats)
     : slices(chunks),
       shares(config.cluster().shares() == config::Cluster::MEASURED, seats),
-      evaluator(EvaluationOf(config), graph.classes(), ImagesOf(config),
+      evaluator(EvaluationOf(config), HasProgram(config) ? 1 : graph.classes(), ImagesOf(config),
                 NamesOfClasses(config.data())) {}
 
 }  // namespace muster

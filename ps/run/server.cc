@@ -11,10 +11,8 @@
 
 #include "common/base/error.h"
 #include "common/base/text.h"
-#include "common/config/build_graph.h"
 #include "common/config/compute_settings.h"
 #include "common/config/config.h"
-#include "common/config/data_format.h"
 #include "common/config/job_size.h"
 #include "common/link/protocol.h"
 #include "common/link/wire_values.h"
@@ -50,11 +48,11 @@ bool IsFinal(int exit_code) {
 
 }  // namespace
 
-Server::Server(const config::Config& config, const std::string& token,
+Server::Server(const config::Config& config, Graph graph, const std::string& token,
                std::unique_ptr<ServerLink> link, Recorder& recorder, int interrupt_fd,
-               const ResumePoint* resume)
+               const ResumePoint* resume, const Taken* taken)
     : config_(config),
-      graph_(BuildGraph(config.model(), InputShape(config.data()))),
+      graph_(std::move(graph)),
       recorder_(recorder),
       interrupt_fd_(interrupt_fd),
       members_(graph_.layout(),
@@ -65,16 +63,20 @@ Server::Server(const config::Config& config, const std::string& token,
       link_(std::move(link)) {
   MUSTER_CHECK(config.run().slices() > 0 && config.server().threads() > 0);
   link_->ShareWeights(run_.engine().variables.shared());
+  if (taken == nullptr) return;
+  waiting_ = taken->waiting;
+  if (taken->initial.empty()) return;
+  Variables& variables = run_.engine().variables;
+  std::ranges::copy(taken->initial, variables.Weights(0).begin());
+  variables.StartFromWeights();
 }
 
 ServerResult Server::Serve() {
   FlushDenormals();  // this thread updates small chunks
-  events::Event event;
-  event.mutable_listening()->set_endpoint(link_->endpoint());
-  recorder_.Record(event);
-  LogInfo("listening on {}; update threads: {} x {}", link_->endpoint(),
-          run_.parts().engine.pool.threads(), run_.parts().engine.aggregator.instruction_set());
+  LogInfo("update threads: {} x {}", run_.parts().engine.pool.threads(),
+          run_.parts().engine.aggregator.instruction_set());
   try {
+    for (const FromWorker& event : std::exchange(waiting_, {})) Receive(event, Clock::now());
     while (!run_.done() && !failure_.is_set()) RunOnce();
   } catch (const Error& error) {
     failure_.Set({error.code(), std::nullopt, error.what()});

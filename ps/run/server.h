@@ -21,6 +21,7 @@
 #include "ps/members/membership.h"
 #include "ps/record/recorder.h"
 #include "ps/run/first_failure.h"
+#include "ps/run/intake.h"
 #include "ps/run/run.h"
 
 namespace muster {
@@ -38,9 +39,11 @@ class Server {
   // `config` is resolved (slices and threads are set). `interrupt_fd`, if not -1, is a signalfd.
   // SIGUSR1 requests a checkpoint. SIGUSR2 reports that the job has failed, so a later stop is
   // recorded as a failure. Any other signal stops the server. `resume`: where the run resumes, or
-  // null; used only by the constructor.
-  Server(const config::Config& config, const std::string& token, std::unique_ptr<ServerLink> link,
-         Recorder& recorder, int interrupt_fd = -1, const ResumePoint* resume = nullptr);
+  // null; used only by the constructor. `taken`: from the programs of a job with worker.program,
+  // or null. `graph` is the network, or the programs' variables.
+  Server(const config::Config& config, Graph graph, const std::string& token,
+         std::unique_ptr<ServerLink> link, Recorder& recorder, int interrupt_fd = -1,
+         const ResumePoint* resume = nullptr, const Taken* taken = nullptr);
 
   // Runs the job to its end. Throws Error (kDeadline, kPeerFailed, kNonfinite, kTerminated, ...)
   // after telling the workers to stop and, if training has begun, writing the final metrics line.
@@ -98,6 +101,7 @@ class Server {
     std::string why;
   };
   std::vector<Loss> losses_;
+  std::vector<FromWorker> waiting_;  // arrived before the server was made
   std::vector<ToWorker> sending_;
   std::optional<JobFailure> interrupt_;  // why the run stops at the next step boundary
   Clock::time_point stop_by_;            // when the run stops even within a step

@@ -75,7 +75,8 @@ void Board::Begin(int64_t steps_done) {
   written_ = earlier.last_steps;
   writes_ = true;
   thread_.Submit([this, steps_done] { file_.emplace(config_.run().dir(), steps_done, warn_); });
-  if (wanted.graph() && !earlier.has_graph) {  // TensorBoard expects it only once
+  if (wanted.graph() && !earlier.has_graph &&
+      !graph_.layers().empty()) {  // TensorBoard expects it only once
     tensorboard::Event event;
     event.set_graph_def(GraphDefOf(graph_).SerializeAsString());
     Append(std::move(event));

@@ -54,7 +54,10 @@ std::string InTag(std::string name) {
 
 void AddImage(tensorboard::Summary& summary, const std::string& set, const SampleImage& image,
               const ClassNames& names) {
-  const bool known = image.channels == 1 || image.channels == 3;
+  // These limits also prevent an overflow, and bound the work for a peer's numbers.
+  constexpr uint32_t kMostSide = 4096;
+  const bool known = (image.channels == 1 || image.channels == 3) && image.height <= kMostSide &&
+                     image.width <= kMostSide;
   const size_t bytes = size_t{image.height} * image.width * image.channels;
   if (!known || bytes == 0 || image.pixels.size() != bytes) return;
   const Stamp stamp = StampOf(image);

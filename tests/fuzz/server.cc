@@ -231,7 +231,7 @@ Outcome Run(uint8_t how, Input input, int patience = kFewPauses) {
   Recorder recorder(config, graph, -1);
   auto link = std::make_unique<ScriptLink>(config, input, patience);
   const ScriptLink& script = *link;
-  Server server(config, testing::TestToken(), std::move(link), recorder);
+  Server server(config, graph, testing::TestToken(), std::move(link), recorder);
   Outcome outcome;
   OrError("", [&] {
     outcome.weights_hash = server.Serve().weights_hash;

@@ -101,7 +101,7 @@ TestJob::TestJob(config::Config config, const std::string& transport, const Wrap
   if (!ListCheckpoints(config_.run().dir()).empty()) resume = FindResumePoint(config_);
   recorder_ = std::make_unique<Recorder>(config_, graph_, -1,
                                          resume ? &resume->state().metrics() : nullptr);
-  auto server = std::make_shared<Server>(config_, token_, std::move(link), *recorder_, -1,
+  auto server = std::make_shared<Server>(config_, graph_, token_, std::move(link), *recorder_, -1,
                                          resume ? &*resume : nullptr);
   result_ = std::async(std::launch::async, [server]() mutable {
     const std::shared_ptr<Server> owned = std::move(server);

@@ -47,8 +47,8 @@ void ModelWorld::Serve(const ResumePoint* from) {
                                          from ? &from->state().metrics() : nullptr);
   auto link = std::make_unique<Link>(*this);
   link_ = link.get();
-  server_ =
-      std::make_unique<Server>(job_.config(), TestToken(), std::move(link), *recorder_, -1, from);
+  server_ = std::make_unique<Server>(job_.config(), job_.graph(), TestToken(), std::move(link),
+                                     *recorder_, -1, from);
   probe_ = std::make_unique<ServerProbe>(*server_);
   long_until_ = 0;
   to_start_.clear();

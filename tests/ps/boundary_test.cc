@@ -167,5 +167,30 @@ TEST_F(Boundary, TheTestSetIsEvaluatedAfterTheValidationSet) {
   EXPECT_EQ(NewestState(dir_).progress().test().step(), 2);
 }
 
+// The evaluation of W(1) is ordered while step 0 is computed. A block of it that comes before W(1)
+// exists cannot be honest, and ends neither the evaluation nor the server.
+TEST_F(Boundary, BlocksOfWeightsThatDoNotExistYetAreDropped) {
+  config::Config config = Config(4);
+  config.mutable_evaluation()->set_every_steps(1);
+  config.mutable_checkpoint()->set_every_steps(0);
+  HandRun job(config, kTestSamples);
+  Await(job, [&] { return !job.checkpoints().busy(); });
+  const auto tasks = job.Train(0);
+  for (const auto& task : tasks) job.Losses(0, task);
+  wire::EvaluatedBlock block;
+  block.set_version(1);
+  block.set_set(wire::TEST);
+  block.set_block(0);
+  block.set_samples(kBlock);
+  block.set_loss(1);
+  block.set_correct(1);
+  block.set_correct_top5(kBlock);
+  EXPECT_NE(job.run().OnEvaluatedBlock(0, block, HandRun::Now()), "");
+  for (const auto& task : tasks) job.PushAll(0, task);
+  job.Settle();
+  EXPECT_EQ(job.step(), 1);
+  EXPECT_EQ(job.run().OnEvaluatedBlock(0, block, HandRun::Now()), "");
+}
+
 }  // namespace
 }  // namespace muster::testing

@@ -272,5 +272,17 @@ TEST_F(RosterTest, WordsOfAStrangerAreMadePrintable) {
   EXPECT_EQ(roster_.Name(1), "rank 1 (host lab??[31m, pid 77)");
 }
 
+TEST_F(RosterTest, TheDataOfAWorkerThatIsGoneDoNotBindTheNext) {
+  Roster roster(layout_, {kToken, 9, 2, {"run.seed: 1"}});
+  wire::Hello wrong = Hello();
+  wrong.set_data_fingerprint(6);
+  wrong.set_rank(0);
+  EXPECT_EQ(roster.Join(1, wrong, {}).refusal, "");
+  roster.Vacate(0, {});
+  wire::Hello right = Hello();
+  right.set_rank(0);
+  EXPECT_EQ(roster.Join(2, right, {}).refusal, "");
+}
+
 }  // namespace
 }  // namespace muster

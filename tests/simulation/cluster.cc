@@ -91,7 +91,8 @@ void Cluster::StartServer(std::unique_ptr<ResumePoint> from) {
 void Cluster::Serve(const ResumePoint* from) {
   Say("a server starts{}", from ? " from " + from->checkpoint.name.Text() : "");
   Recorder recorder(config_, job_.graph(), -1, from ? &from->state().metrics() : nullptr);
-  Server server(config_, TestToken(), network_.Listen(*servers_.back()), recorder, -1, from);
+  Server server(config_, job_.graph(), TestToken(), network_.Listen(*servers_.back()), recorder, -1,
+                from);
   server_ = &server;
   probe_ = std::make_unique<ServerProbe>(server);
   struct Forget {

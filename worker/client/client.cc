@@ -40,7 +40,7 @@ wire::Hello Hello(const ClientOptions& options, uint64_t process) {
   hello.set_protocol_version(kProtocolVersion);
   hello.set_token(options.token);
   hello.set_host(HostName());
-  hello.set_pid(::getpid());
+  if (!hello.has_pid()) hello.set_pid(::getpid());
   hello.set_process(process);
   if (options.rank) hello.set_rank(*options.rank);
   return hello;
@@ -64,6 +64,19 @@ wire::GradientPart Part(int64_t step, const OrderPart& part, size_t chunk) {
   body.set_order(part.order);
   body.set_buffer(static_cast<uint32_t>(part.buffer));
   return body;
+}
+
+wire::InitialValues Initial(const wire::InitialWanted& wanted, std::span<const float> all) {
+  if (wanted.begin() > all.size() || wanted.floats() > all.size() - wanted.begin()) {
+    throw Error(ExitCode::kPeerFailed,
+                "the server asked for the initial weights {} to {}, but this worker has {}",
+                wanted.begin(), wanted.begin() + wanted.floats(), all.size());
+  }
+  const auto bytes = std::as_bytes(all.subspan(wanted.begin(), wanted.floats()));
+  wire::InitialValues values;
+  values.set_begin(wanted.begin());
+  values.set_values(bytes.data(), bytes.size());
+  return values;
 }
 
 // Uses the shared memory that arrived with Welcome, if there is any.
@@ -128,10 +141,23 @@ void Client::Join(Attempt attempt) {
   bool asks_again = false;
   while (!session_.welcomed()) {
     (void)channel_->Wait(
-        lock, [this] { return session_.state() != Session::State::kJoining || session_.error(); },
+        lock,
+        [this] {
+          return session_.state() != Session::State::kJoining || session_.error() ||
+                 initial_wanted_;
+        },
         session_.JoinBy());
     session_.CheckJoin(Clock::now());
     ThrowIfFailed(session_);
+    if (const auto wanted = std::exchange(initial_wanted_, std::nullopt)) {
+      session_.BeginJoin(Clock::now());  // the server is alive, and a large model takes a while
+      wire::WorkerMessage values = NewMessage();
+      *values.mutable_initial_values() = Initial(*wanted, options_.initial);
+      lock.unlock();
+      Send(std::move(values));
+      lock.lock();
+      continue;
+    }
     if (session_.state() != Session::State::kRankTaken) continue;
     const std::string why = session_.AskAgain();
     if (!std::exchange(asks_again, true)) LogInfo("{}", why);
@@ -168,11 +194,7 @@ void Client::ReportReady(const std::string& convolutions) {
   Send(std::move(message));
 }
 
-void Client::Leave() {
-  wire::WorkerMessage message = NewMessage();
-  message.mutable_leave();
-  Send(std::move(message));
-}
+void Client::Leave() { wants_to_leave_ = true; }
 
 Order Client::NextOrder() {
   std::unique_lock lock(mutex_);
@@ -292,7 +314,7 @@ void Client::Fail(std::exception_ptr why) {
 }
 
 wire::WorkerMessage Client::Heartbeat() {
-  const bool wants_to_leave = options_.leave != nullptr && *options_.leave;
+  const bool wants_to_leave = wants_to_leave_ || (options_.leave != nullptr && *options_.leave);
   const std::lock_guard lock(mutex_);
   // read only once: a later value could include another suspension
   const Clock::time_point now = Clock::now();
@@ -319,6 +341,8 @@ void Client::Handle(FromServer&& event) {
     throw HandOverFailed("the server's Welcome has no shared memory; see the server's log");
   }
   const std::lock_guard lock(mutex_);
+  if (event.kind == FromServer::Kind::kMessage && event.message.has_initial_wanted())
+    initial_wanted_ = event.message.initial_wanted();
   session_.Handle(event, stored, Clock::now());
   if (!is_welcome || session_.error() || tensors_ != nullptr) return;
   try {

@@ -65,6 +65,9 @@ struct ClientOptions {
   // token, host and pid.
   wire::Hello hello;
   size_t arena_floats = 0;
+  // The initial weights of a program that trains its own model, laid out, until Welcome. The server
+  // asks rank 0 for them.
+  std::span<const float> initial = {};
   config::Cluster::Transport transport = config::Cluster::AUTO;
   LinkOptions link;
   // Replaces the link that endpoint and transport select. For tests.
@@ -104,8 +107,9 @@ class Client final : private Channel::Owner {
 
   // Reports that everything a step needs has been made. `convolutions` is Backend::Convolutions.
   void ReportReady(const std::string& convolutions = "");
-  // Announces that this worker wants to leave. It still completes its orders; then a Stop arrives.
-  // May be called on any thread after construction.
+  // Makes this worker leave, as if options.leave were true: the next heartbeat says so, and repeats
+  // it after a Reset. The worker still completes its orders; then a Stop arrives. May be called on
+  // any thread.
   void Leave();
   Order NextOrder();
   // Returns the next order if it is urgent.
@@ -170,6 +174,8 @@ class Client final : private Channel::Owner {
   Session session_;                        // guarded by mutex_ (see session.h)
   std::unique_ptr<TensorStore> tensors_;   // declared before the channel, which sends from it
   std::optional<GuardedGradients> guard_;  // only with options_.guard
+  std::atomic<bool> wants_to_leave_{false};
+  std::optional<wire::InitialWanted> initial_wanted_;                // guarded by mutex_
   SuspensionDetector suspensions_{2 * Channel::kHeartbeatInterval};  // checked with each heartbeat
   std::unique_ptr<Channel> channel_;
 };

@@ -38,12 +38,13 @@ std::vector<int64_t> EpochOrder(int64_t size, uint64_t seed, int64_t epoch) {
   return order;
 }
 
-std::shared_ptr<const Order> EpochOrders::Of(int64_t epoch) {
+std::shared_ptr<const SampleOrder> EpochOrders::Of(int64_t epoch) {
   // Held while shuffling, so that no other thread shuffles the same order.
   const std::lock_guard lock(mutex_);
   if (newer_.epoch == epoch) return newer_.order;
   if (older_.epoch == epoch) return older_.order;
-  older_ = std::exchange(newer_, {epoch, std::make_shared<Order>(EpochOrder(size_, seed_, epoch))});
+  older_ = std::exchange(newer_,
+                         {epoch, std::make_shared<SampleOrder>(EpochOrder(size_, seed_, epoch))});
   return newer_.order;
 }
 

@@ -8,19 +8,19 @@
 
 namespace muster {
 
-using Order = std::vector<int64_t>;
+using SampleOrder = std::vector<int64_t>;
 
 // Caches the orders of the two epochs requested last: near the end of an epoch some threads already
 // work on the next one. Thread-safe.
 class EpochOrders {
  public:
   EpochOrders(int64_t size, uint64_t seed) : size_(size), seed_(seed) {}
-  std::shared_ptr<const Order> Of(int64_t epoch);
+  std::shared_ptr<const SampleOrder> Of(int64_t epoch);
 
  private:
   struct Entry {
     int64_t epoch = -1;
-    std::shared_ptr<const Order> order;
+    std::shared_ptr<const SampleOrder> order;
   };
   const int64_t size_;
   const uint64_t seed_;

@@ -66,7 +66,7 @@ class TrainSource final : public BatchSource {
     const trace::Span span("load", {},
                            {.step = batch.step, .slice = static_cast<int32_t>(batch.index)});
     const Range places = options_.plan.Slice(options_.plan.At(batch.step), batch.index);
-    const std::shared_ptr<const Order> order = orders_->Of(batch.epoch);
+    const std::shared_ptr<const SampleOrder> order = orders_->Of(batch.epoch);
     const std::unique_ptr<LoaderScratch> scratch = loader_->MakeScratch();
     for (int64_t i = 0; i < batch.count && !stop.stop_requested(); ++i) {
       const int64_t sample = (*order)[static_cast<size_t>(places.begin + i)];

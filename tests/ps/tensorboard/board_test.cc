@@ -13,6 +13,7 @@
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
 #include "common/config/data_format.h"
+#include "ps/tensorboard/sample_image.h"
 #include "tests/data/temp_dir.h"
 #include "tests/ps/tensorboard/event_reader.h"
 
@@ -285,6 +286,21 @@ TEST_F(BoardTest, NoFileWhereNoneIsWanted) {
   config_.mutable_tensorboard()->set_enabled(false);
   EXPECT_TRUE(Run().empty());
   EXPECT_EQ(wants_[1], Observe::kNothing);
+}
+
+// 1517737427 x 4051369217 x 3 is 202361 modulo 2^64.
+TEST(AddImage, SizesThatOverflowAreDropped) {
+  tensorboard::Summary summary;
+  AddImage(summary, "test",
+           {.index = 0,
+            .height = 1517737427,
+            .width = 4051369217,
+            .channels = 3,
+            .pixels = std::string(202361, 'x'),
+            .label = 0,
+            .predicted = 0},
+           {});
+  EXPECT_EQ(summary.value_size(), 0);
 }
 
 }  // namespace

@@ -1,0 +1,151 @@
+/* Trains your own model with Muster: the C interface of libmuster_client.so.
+ *
+ * `muster launch CONFIG -- COMMAND` starts a server and several processes that run COMMAND. Each
+ * process describes its variables, joins, and computes the gradients of slices of every batch. The
+ * server adds them in a fixed order and updates the weights, so the result has the same bits on any
+ * number of processes, even if some are killed. docs/OWN_MODEL.md has an example.
+ *
+ *     muster_job *job = muster_create();
+ *     int w = muster_add_variable(job, "w", shape, 2, NULL);
+ *     fill(muster_weights(job, w));                    // initial values; those of rank 0 are used
+ *     muster_join(job, training_samples, 0, test_samples);
+ *     muster_work work;
+ *     while (muster_next(job, -1, &work) == MUSTER_OK && work.kind != MUSTER_END) {
+ *       if (work.kind == MUSTER_STEP_END) continue;
+ *       double loss = forward(muster_weights(job, w), work.samples, work.count);
+ *       muster_report(job, loss, correct);
+ *       if (work.kind == MUSTER_SLICE) backward(muster_gradient(job, w), 1.0 / work.batch);
+ *       muster_done(job);
+ *     }
+ *     muster_destroy(job);
+ *
+ * Neither the transport nor the number of servers is visible here. A helper process,
+ * `muster-worker`, communicates with the server; it ends with this process.
+ *
+ * Threads: one thread at a time may use a job. Different jobs are independent.
+ *
+ * Errors: a function that returns int returns MUSTER_OK or another muster_code, and muster_error
+ * says what happened. After an error other than MUSTER_USAGE the job is over: call muster_destroy.
+ *
+ * Memory: all pointers belong to the job.
+ */
+#ifndef MUSTER_H
+#define MUSTER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct muster_job muster_job;
+
+/* The positive codes are those of all Muster programs. Exit with the code that you got. */
+typedef enum muster_code {
+  MUSTER_OK = 0,
+  MUSTER_FAILURE = 1,
+  MUSTER_USAGE = 2,       /* a wrong call or config; nothing has changed */
+  MUSTER_PEER_FAILED = 7, /* the server or another process of the job has failed */
+  MUSTER_REFUSED = 8,     /* this process does not fit the job: other variables or samples */
+  MUSTER_AGAIN = -1       /* the time is up; call muster_next again */
+} muster_code;
+
+typedef enum muster_kind {
+  MUSTER_SLICE,            /* compute the loss and the gradient of these samples */
+  MUSTER_STEP_END,         /* the step is complete; the weights are those of the next step */
+  MUSTER_TEST_BLOCK,       /* compute only the loss, of samples of the test set */
+  MUSTER_VALIDATION_BLOCK, /* the same for the validation set */
+  MUSTER_END               /* the run is complete */
+} muster_kind;
+
+typedef struct muster_work {
+  muster_kind kind;
+  int64_t step;           /* from 0; for a block, the number of completed steps */
+  int64_t epoch;          /* from 0 */
+  int64_t index;          /* of the slice in its step, or of the block in its set */
+  int64_t count;          /* number of samples */
+  const int64_t* samples; /* their indices in the set; valid until the next muster_next */
+  int64_t batch;          /* samples of the whole step, of all processes */
+} muster_work;
+
+/* Settings of a variable. Zero-initialise it and set what differs. */
+typedef struct muster_variable_options {
+  int has_weight_decay; /* otherwise the config's optimizer.weight_decay */
+  float weight_decay;
+  int has_learning_rate_multiplier; /* otherwise 1 */
+  float learning_rate_multiplier;   /* 0: never changed */
+} muster_variable_options;
+
+/* A job that has not joined yet. NULL if memory is exhausted. */
+muster_job* muster_create(void);
+
+/* Ends this process's part in the job and frees it. Before MUSTER_END, the other processes take
+ * over its slices. NULL is allowed. */
+void muster_destroy(muster_job* job);
+
+/* What the last failed call on this job reported, or "". Valid until the next call. */
+const char* muster_error(const muster_job* job);
+
+/* Adds a float variable and returns its number, from 0, or -1. All processes must add the same
+ * variables in the same order: best in the order of the forward pass, because gradients are sent
+ * from the last to the first. `shape` has `dimensions` positive numbers; a scalar has none. `name`
+ * is unique; it is the tensor's name in model.safetensors. `options` may be NULL. Not allowed after
+ * the first muster_weights, muster_gradient or muster_join. */
+int muster_add_variable(muster_job* job, const char* name, const int64_t* shape, int dimensions,
+                        const muster_variable_options* options);
+
+/* The current values of a variable, row by row, 64-byte aligned; NULL if it does not exist. Write
+ * the initial values here before muster_join; only read it afterwards. Muster changes the values
+ * only within muster_next. The address never changes. */
+float* muster_weights(muster_job* job, int variable);
+
+/* Where to write the gradient of the current slice: the sum over its samples of the gradients of
+ * their losses, divided by muster_work.batch. All elements must be written for every slice. Same
+ * layout as muster_weights. */
+float* muster_gradient(muster_job* job, int variable);
+
+/* Joins the job that the environment names (MUSTER_ENDPOINT, set by `muster launch`), and waits
+ * until all processes have joined, at most deadlines.start_s. The numbers of samples must be the
+ * same in all processes; 0: there is no such set. */
+int muster_join(muster_job* job, int64_t training_samples, int64_t validation_samples,
+                int64_t test_samples);
+
+/* Facts about the run, after muster_join. */
+int64_t muster_rank(const muster_job* job);
+int64_t muster_first_step(const muster_job* job); /* 0, or where a resumed run continues */
+int64_t muster_total_steps(const muster_job* job);
+int64_t muster_steps_per_epoch(const muster_job* job);
+int64_t muster_slices(const muster_job* job); /* of each step */
+
+/* Waits for the next work, at most `seconds` (negative: without limit; the server's deadlines end
+ * the wait). A step may have more or fewer slices than usual, because slices of a lost process go
+ * to the others. A process that was too slow may miss the end of a step. */
+int muster_next(muster_job* job, double seconds, muster_work* work);
+
+/* Reports the sum of the losses of the current samples, and how many were predicted correctly (0 if
+ * that has no meaning). Once for each slice or block, before the first muster_push. */
+int muster_report(muster_job* job, double loss, int64_t correct);
+
+/* Says that the gradient of this variable is complete, so that it is sent while the others are
+ * computed. Optional: muster_done does it for all. */
+int muster_push(muster_job* job, int variable);
+
+/* Completes the current slice or block. */
+int muster_done(muster_job* job);
+
+/* Ends the whole job with this message, because this program cannot go on and another process would
+ * fail in the same way. */
+int muster_fail(muster_job* job, const char* message);
+
+/* Asks to leave. The process still completes its slices; then muster_next returns MUSTER_END. */
+int muster_leave(muster_job* job);
+
+/* After MUSTER_END: whether muster_weights holds the weights after the last step. */
+int muster_has_last_weights(const muster_job* job);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,180 @@
+#include "ps/run/intake.h"
+
+#include <fmt/core.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "common/link/program_variables.h"
+#include "common/link/protocol.h"
+
+namespace muster {
+namespace {
+
+constexpr std::chrono::milliseconds kPatience{100};
+constexpr std::chrono::seconds kBeatInterval{1};
+constexpr size_t kPieceFloats = 64 << 10;  // 256 KiB, which every transport carries in one message
+constexpr size_t kMostWaiting = 4096;      // workers
+
+wire::ServerMessage NewMessage(const std::string& token) {
+  wire::ServerMessage message;
+  message.mutable_address()->set_job(JobOf(token));
+  return message;
+}
+
+}  // namespace
+
+Intake::Intake(const config::Config& config, const std::string& token, ServerLink& link,
+               Recorder& recorder, int interrupt_fd, bool resumed)
+    : config_(config),
+      token_(token),
+      link_(link),
+      recorder_(recorder),
+      interrupt_fd_(interrupt_fd),
+      resumed_(resumed) {}
+
+Taken Intake::Await() {
+  LogInfo("waiting for the variables of the program of rank 0");
+  while (!IsComplete()) {
+    if (link_.PrepareToSleep()) {
+      pollfd fds[] = {{link_.fd(), POLLIN, 0}, {interrupt_fd_, POLLIN, 0}};
+      (void)::poll(fds, 2, static_cast<int>(kPatience.count()));
+    }
+    while (!IsComplete()) {
+      std::optional<FromWorker> event = link_.Receive();
+      if (!event) break;
+      Handle(std::move(*event));
+    }
+    link_.Deliver();
+    CheckTime(Clock::now());
+  }
+  CheckValues();
+  LogInfo("{} variables, {} parameters", taken_.layout.variables().size(),
+          taken_.layout.parameter_count());
+  return std::move(taken_);
+}
+
+bool Intake::IsComplete() const {
+  return source_ && (resumed_ || received_ == taken_.layout.arena_floats());
+}
+
+void Intake::Handle(FromWorker event) {
+  if (event.kind == FromWorker::Kind::kRefused) {
+    LogWarning("refused a connection from {}: {}", event.refused, event.why_refused);
+  } else if (event.kind == FromWorker::Kind::kLost) {
+    // The launcher or a service replaces the program; the next one of rank 0 is the source.
+    std::erase_if(taken_.waiting,
+                  [&](const FromWorker& hello) { return hello.peer == event.peer; });
+    if (source_ == event.peer) source_.reset();
+  } else if (event.message.has_hello()) {
+    OnHello(std::move(event));
+  } else if (event.message.has_initial_values()) {
+    OnValues(event);
+  }
+}
+
+void Intake::OnHello(FromWorker event) {
+  const wire::Hello& hello = event.message.hello();
+  if (!SameToken(hello.token(), token_)) return Refuse(event.peer, kWrongToken);
+  if (hello.protocol_version() != kProtocolVersion) {
+    return Refuse(event.peer,
+                  fmt::format("protocol version {}: expected {}; use the same release of Muster "
+                              "for server and workers",
+                              hello.protocol_version(), kProtocolVersion));
+  }
+  if (taken_.waiting.size() >= kMostWaiting) return Refuse(event.peer, "the job is starting");
+  const bool is_source = !source_ && (resumed_ || hello.rank() == 0);
+  if (is_source) {
+    try {
+      taken_.layout = LayOutVariables(hello.variable());
+    } catch (const Error& error) {
+      return Refuse(event.peer, error.what());
+    }
+    source_ = event.peer;
+    received_ = 0;
+    taken_.initial.assign(resumed_ ? 0 : taken_.layout.arena_floats(), 0.0f);
+  }
+  taken_.waiting.push_back(std::move(event));
+  if (is_source && !resumed_) Ask();
+}
+
+void Intake::Ask() {
+  wire::ServerMessage message = NewMessage(token_);
+  wire::InitialWanted& wanted = *message.mutable_initial_wanted();
+  wanted.set_begin(received_);
+  wanted.set_floats(std::min(kPieceFloats, taken_.layout.arena_floats() - received_));
+  link_.Send(*source_, message, {});
+}
+
+void Intake::OnValues(const FromWorker& event) {
+  const wire::InitialValues& piece = event.message.initial_values();
+  if (source_ != event.peer || piece.begin() != received_) return;  // of an earlier source
+  const size_t floats = std::min(kPieceFloats, taken_.layout.arena_floats() - received_);
+  if (piece.values().size() != floats * sizeof(float)) {
+    throw Error(ExitCode::kPeerFailed,
+                "the program of rank 0 sent {} bytes of initial values, expected {}",
+                piece.values().size(), floats * sizeof(float));
+  }
+  std::memcpy(taken_.initial.data() + received_, piece.values().data(), piece.values().size());
+  received_ += floats;
+  if (!IsComplete()) Ask();
+}
+
+void Intake::Refuse(PeerId peer, const std::string& why) {
+  LogWarning("refused a worker: {}", why);
+  wire::ServerMessage message = NewMessage(token_);
+  message.mutable_refused()->set_reason(why);
+  link_.Send(peer, message, {});
+}
+
+void Intake::CheckTime(Clock::time_point now) {
+  signalfd_siginfo info;
+  while (interrupt_fd_ >= 0 && ::read(interrupt_fd_, &info, sizeof info) > 0) {
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGUSR1 || signal == SIGUSR2) continue;  // there is nothing to save
+    throw Error(signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated,
+                "stopped by SIG{} before the start", ::sigabbrev_np(signal));
+  }
+  if (now >= next_beat_) {
+    next_beat_ = now + kBeatInterval;
+    events::Event event;
+    event.mutable_beat();
+    recorder_.Record(event);
+  }
+  const double limit_s = config_.deadlines().start_s();
+  if (now < began_ + std::chrono::duration<double>(limit_s)) return;
+  if (source_) {
+    throw Error(
+        ExitCode::kDeadline,
+        "the program of rank 0 did not send its initial weights within {:g} s (deadlines.start_s)",
+        limit_s);
+  }
+  throw Error(ExitCode::kDeadline,
+              "the program of rank 0 did not join within {:g} s (deadlines.start_s); does it call "
+              "muster_join?",
+              limit_s);
+}
+
+void Intake::CheckValues() const {
+  for (const Variable& variable : taken_.layout.variables()) {
+    if (taken_.initial.empty()) return;
+    const auto begin = taken_.initial.begin() + static_cast<std::ptrdiff_t>(variable.offset);
+    const auto end = begin + static_cast<std::ptrdiff_t>(variable.count);
+    const auto found = std::find_if(begin, end, [](float value) { return !std::isfinite(value); });
+    if (found == end) continue;
+    throw Error(ExitCode::kNonfinite,
+                "the initial value of variable \"{}\" is not finite: {} at {}", variable.name,
+                *found, found - begin);
+  }
+}
+
+}  // namespace muster

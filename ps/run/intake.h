@@ -1,0 +1,64 @@
+// The start of a job whose workers are programs with their own model: before the run can be made,
+// the server learns the variables and their initial values from the program of rank 0.
+//
+// Used on the loop thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/graph/graph.h"
+#include "common/link/link.h"
+#include "proto/config.pb.h"
+#include "ps/record/recorder.h"
+
+namespace muster {
+
+// What the programs have sent by the end of the intake.
+struct Taken {
+  VariableLayout layout;
+  std::vector<float> initial;       // laid out; empty for a resumed run
+  std::vector<FromWorker> waiting;  // their Hellos, which the server must still answer
+};
+
+class Intake {
+ public:
+  // `resumed`: the initial values are in a checkpoint. `interrupt_fd`: see Server. All arguments
+  // must outlive this object.
+  Intake(const config::Config& config, const std::string& token, ServerLink& link,
+         Recorder& recorder, int interrupt_fd, bool resumed);
+
+  // Waits until the variables and their values have arrived. Throws Error: kDeadline after
+  // deadlines.start_s, kNonfinite for an initial value, kInterrupted or kTerminated for a signal.
+  Taken Await();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void Handle(FromWorker event);
+  void OnHello(FromWorker event);
+  void OnValues(const FromWorker& event);
+  void Refuse(PeerId peer, const std::string& why);
+  // Asks the source for the next piece of the values.
+  void Ask();
+  bool IsComplete() const;
+  void CheckTime(Clock::time_point now);
+  void CheckValues() const;
+
+  const config::Config& config_;
+  const std::string& token_;
+  ServerLink& link_;
+  Recorder& recorder_;
+  const int interrupt_fd_;
+  const bool resumed_;
+  const Clock::time_point began_ = Clock::now();
+  Clock::time_point next_beat_ = began_;
+  std::optional<PeerId> source_;  // whose variables these are
+  size_t received_ = 0;           // floats
+  Taken taken_;
+};
+
+}  // namespace muster

@@ -1,0 +1,82 @@
+// The messages between a program that trains its own model and its helper, muster-worker
+// --program-fd. The client library (client/muster.cc) is the program's end.
+//
+// They share memory with two buffers of all variables, each variable at a multiple of 64 bytes: the
+// weights, which the helper writes between slices, and the gradient of the current slice, which
+// the program writes. Over a stream socket they send frames: a Frame, then `bytes` bytes. The
+// program sends variables and Join, with the memory's descriptor. From then on the program sends
+// Next whenever it waits, and the helper answers each with one frame.
+//
+// Both ends are of the same build: the first frame says so.
+#pragma once
+
+#include <cstdint>
+
+namespace muster::program {
+
+// Changes with every change to this file.
+inline constexpr uint32_t kVersion = 1;
+
+enum class Kind : uint32_t {
+  // From the program:
+  kVariable,  // Variable, its dimensions as int64, its name
+  kJoin,      // Join; carries the memory's descriptor
+  kNext,      // empty
+  kLoss,      // Loss: of the current slice or block
+  kPushed,    // uint64: the gradient of this variable is written
+  kDone,      // empty: everything of the current slice or block is written
+  kFailed,    // text: why the program cannot go on
+  kLeave,     // empty
+  // From the helper:
+  kJoined,  // Joined
+  kWork,    // Work, then the indices of the samples as int64
+  kEnd,     // End, then a text
+};
+
+struct Frame {
+  Kind kind;
+  uint32_t bytes;
+};
+
+struct Variable {
+  uint32_t dimensions;
+  uint32_t has_weight_decay;
+  float weight_decay;
+  float learning_rate_multiplier;
+};
+
+struct Join {
+  uint32_t version;
+  uint32_t pid;
+  int64_t train_samples, validation_samples, test_samples;
+};
+
+struct Joined {
+  uint32_t rank;
+  uint32_t unused;
+  int64_t first_step, total_steps, steps_per_epoch, slices;
+};
+
+struct Loss {
+  int64_t correct;
+  double loss;  // sum over the samples
+};
+
+enum class WorkKind : uint32_t { kSlice, kStepEnd, kTestBlock, kValidationBlock };
+
+struct Work {
+  WorkKind kind;
+  uint32_t unused;
+  int64_t step, epoch;
+  int64_t index;    // of the slice in the step, or of the block in the set
+  int64_t samples;  // of this slice or block; their indices follow
+  int64_t batch;    // samples of the whole step
+};
+
+// The run is over for this program.
+struct End {
+  int32_t code;               // an ExitCode; 0: the run is complete
+  uint32_t has_last_weights;  // whether the memory holds the weights after the last step
+};
+
+}  // namespace muster::program

@@ -1,0 +1,65 @@
+// The helper's end of the connection to a program that trains its own model (messages.h).
+//
+// Used on the main thread; a watching thread ends this process when the program has ended.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <thread>
+
+#include "common/base/fd.h"
+#include "common/base/shared_memory.h"
+#include "proto/wire.pb.h"
+#include "worker/program/messages.h"
+
+namespace muster {
+
+// What a program presents before it joins.
+struct ProgramDescription {
+  program::Join join{};
+  google::protobuf::RepeatedPtrField<wire::VariableShape> variables;
+};
+
+class ProgramLink {
+ public:
+  // Watches `fd` and the process `program`.
+  ProgramLink(UniqueFd fd, pid_t program);
+  ~ProgramLink();
+  ProgramLink(const ProgramLink&) = delete;
+
+  // Reads up to Join. Throws Error(kUsage) if the program's library is of another build.
+  ProgramDescription ReadDescription();
+  // Maps the memory that came with Join. Throws Error(kFailure) unless it holds two buffers of
+  // `floats`.
+  void MapMemory(size_t floats);
+  std::span<float> weights() const { return memory_.writable_floats().first(floats_); }
+  std::span<float> gradient() const { return memory_.writable_floats().subspan(floats_, floats_); }
+
+  struct Received {
+    program::Kind kind;
+    std::string body;
+    // The body as a message. Throws Error(kPeerFailed) if it has another size.
+    template <typename Message>
+    Message As() const;
+  };
+  // Throws Error(kPeerFailed) if the program sends nonsense. Does not return when it is gone.
+  Received Receive();
+  void Send(program::Kind kind, const void* message, size_t bytes,
+            std::span<const int64_t> indices = {}, const std::string& text = "");
+  // From now on this process may outlive the program.
+  void StopWatching();
+
+ private:
+  bool Read(void* to, size_t bytes);
+  void Write(const void* from, size_t bytes);
+  [[noreturn]] void AwaitEnd();
+
+  const UniqueFd fd_;
+  UniqueFd stop_, memory_fd_;
+  SharedMemory memory_;
+  size_t floats_ = 0;
+  std::thread watch_;
+};
+
+}  // namespace muster

@@ -1,0 +1,324 @@
+#include "worker/program/program_trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "common/base/error.h"
+#include "common/base/log.h"
+
+namespace muster {
+namespace {
+
+using program::Kind;
+using program::WorkKind;
+
+// Thrown while the program waits, if the worker was reset: its work is no longer wanted.
+struct WasReset {};
+
+// Buffers of slices that were taken over are kept for a few steps after their last use.
+constexpr int64_t kKeptSteps = 8;
+
+}  // namespace
+
+ProgramTrainer::ProgramTrainer(const VariableLayout& layout, const program::Join& join,
+                               uint64_t seed, Client& client, ProgramLink& link)
+    : layout_(layout),
+      join_(join),
+      client_(client),
+      link_(link),
+      orders_(join.train_samples, seed),
+      chunks_of_(layout.variables().size()),
+      variables_in_(client.chunks().size(), 0) {
+  for (size_t c = 0; c < client.chunks().size(); ++c) {
+    for (size_t v = 0; v < layout.variables().size(); ++v) {
+      const Variable& variable = layout.variables()[v];
+      const ChunkRange& chunk = client.chunks()[c];
+      if (variable.offset >= chunk.end || variable.offset + variable.count <= chunk.begin) continue;
+      chunks_of_[v].push_back(c);
+      ++variables_in_[c];
+    }
+  }
+}
+
+void ProgramTrainer::Run() {
+  client_.ReportReady();
+  for (;;) {
+    const Order order = client_.NextOrder();
+    try {
+      switch (order.kind) {
+        case Order::Kind::kTrain:
+          Train(order);
+          break;
+        case Order::Kind::kEvaluate:
+          Evaluate(order);
+          break;
+        case Order::Kind::kReset:
+          throw WasReset();
+        case Order::Kind::kStop:
+          return End(order);
+      }
+    } catch (const WasReset&) {
+      LogWarning("Fell behind; other workers took over. Resynchronizing.");
+      client_.ReportReady();
+    }
+  }
+}
+
+void ProgramTrainer::DoUrgent() {
+  while (const std::optional<Order> order = client_.NextUrgentOrder()) {
+    if (order->kind == Order::Kind::kReset) throw WasReset();
+    Train(*order);
+  }
+}
+
+bool ProgramTrainer::Bring(int64_t version, Client::Of of) {
+  const bool average = of == Client::Of::kAverage;
+  for (size_t c = 0; c < client_.chunks().size();) {
+    if (client_.AwaitChunk(version, c, Client::Wait::kForUrgent, of)) {
+      ++c;
+    } else {
+      DoUrgent();
+    }
+  }
+  if (version_ == version && average_ == average) return true;
+  const std::span<const float> from = average ? client_.Average() : client_.Weights(version);
+  std::ranges::copy(from.first(layout_.arena_floats()), link_.weights().begin());
+  version_ = version;
+  average_ = average;
+  // The server overwrites the weights of a worker that it has given up, perhaps while they were
+  // copied.
+  for (size_t c = 0; c < client_.chunks().size(); ++c) {
+    if (!client_.AwaitChunk(version, c, Client::Wait::kForChunk, of)) version_ = -1;
+  }
+  return version_ == version;
+}
+
+void ProgramTrainer::EnterStep(int64_t step) {
+  if (step_ >= 0 && step_ != step) {
+    Give({.kind = WorkKind::kStepEnd, .step = step_}, {});
+  }
+  step_ = step;
+}
+
+void ProgramTrainer::Train(const Order& order) {
+  // Slices that were taken over belong to a step whose weights have all arrived, and the program
+  // may have newer ones.
+  if (!Bring(order.version)) throw WasReset();
+  EnterStep(order.version);
+  const Clock::time_point begin = Clock::now();
+  for (const OrderPart& part : order.parts) ComputePart(order, part);
+  if (order.taken_over) return;
+  wire::StepTimes times;
+  times.set_step(order.version);
+  times.set_compute_ms(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
+  client_.ReportTimes(times);
+  GiveBackBuffers(order.version);
+}
+
+void ProgramTrainer::GiveBackBuffers(int64_t step) {
+  std::erase_if(buffer_used_, [&](const auto& buffer) {
+    if (step - buffer.second < kKeptSteps) return false;
+    client_.GiveBackGradientBuffer(buffer.first);
+    return true;
+  });
+}
+
+void ProgramTrainer::ComputePart(const Order& order, const OrderPart& part) {
+  buffer_used_[part.buffer] = order.version;
+  while (levels_.size() < part.node.level) levels_.emplace_back(layout_.arena_floats());
+  Part state{.order = order, .part = part};
+  state.wanted.assign(client_.chunks().size(), order.chunks.empty());
+  for (const uint32_t chunk : order.chunks) state.wanted[chunk] = true;
+  const bool any = Accumulate(state, part.node, 0, {}, true);
+  if (state.pushed) return;
+  for (size_t c = 0; c < client_.chunks().size(); ++c) {
+    if (!state.wanted[c]) continue;
+    if (any) {
+      client_.PushChunk(order.version, part, c);
+    } else {
+      client_.PushEmpty(order.version, part, c);
+    }
+  }
+}
+
+std::span<float> ProgramTrainer::Level(const OrderPart& part, size_t level) {
+  return level == 0 ? client_.GradientBuffer(part.buffer) : levels_[level - 1].floats();
+}
+
+bool ProgramTrainer::Accumulate(Part& part, const TreeNode& node, size_t level,
+                                const std::vector<size_t>& pending, bool last) {
+  if (node.level == 0) return ComputeSlice(part, node.index, level, pending, last);
+  const TreeNode left{node.level - 1, 2 * node.index}, right{node.level - 1, 2 * node.index + 1};
+  if (Covers(right, client_.plan().slices).empty())
+    return Accumulate(part, left, level, pending, last);
+  if (!Accumulate(part, left, level, {}, false)) {
+    return Accumulate(part, right, level, pending, last);
+  }
+  std::vector<size_t> waiting{level};
+  waiting.insert(waiting.end(), pending.begin(), pending.end());
+  if (Accumulate(part, right, level + 1, waiting, last)) return true;
+  // The right half is empty: the left half is the sum.
+  for (const size_t to : pending) {
+    float* const sum = Level(part.part, to).data();
+    AddOnWire(client_.terms().wire_type, sum, Level(part.part, to + 1).data(), sum,
+              layout_.arena_floats());
+  }
+  return true;
+}
+
+bool ProgramTrainer::ComputeSlice(Part& part, int64_t slice, size_t level,
+                                  const std::vector<size_t>& pending, bool last) {
+  const StepPlan& plan = client_.plan();
+  const int64_t step = part.order.version;
+  const Batch batch = plan.At(step);
+  const Range range = plan.Slice(batch, slice);
+  const int64_t samples = range.end - range.begin;
+  if (samples == 0) {
+    client_.ReportLoss(step, part.part, slice, 0, 0, 0);
+    return false;
+  }
+  const std::shared_ptr<const SampleOrder> order = orders_.Of(batch.epoch);
+  Give({.kind = WorkKind::kSlice,
+        .step = step,
+        .epoch = batch.epoch,
+        .index = slice,
+        .samples = samples,
+        .batch = batch.samples},
+       std::span(*order).subspan(static_cast<size_t>(range.begin), static_cast<size_t>(samples)));
+  std::vector<size_t> missing = variables_in_;
+  std::vector<bool> written(layout_.variables().size());
+  const auto write = [&](size_t variable) {
+    if (written[variable]) return;
+    written[variable] = true;
+    for (const size_t c : chunks_of_[variable]) {
+      if (--missing[c] == 0) Fold(part, c, level, pending, last);
+    }
+  };
+  bool has_loss = false;
+  for (;;) {
+    const ProgramLink::Received received = Receive();
+    if (received.kind == Kind::kLoss) {
+      const auto loss = received.As<program::Loss>();
+      client_.ReportLoss(step, part.part, slice, samples, loss.loss, loss.correct);
+      has_loss = true;
+    } else if (received.kind == Kind::kPushed && has_loss) {
+      const auto variable = received.As<uint64_t>();
+      if (variable < layout_.variables().size()) write(variable);
+    } else if (received.kind == Kind::kDone && has_loss) {
+      for (size_t v = 0; v < layout_.variables().size(); ++v) write(v);
+      break;
+    } else {
+      throw Error(ExitCode::kPeerFailed, "the program sent frame {} within a slice",
+                  static_cast<uint32_t>(received.kind));
+    }
+  }
+  for (size_t c = 0; c < missing.size(); ++c) {
+    if (variables_in_[c] == 0) Fold(part, c, level, pending, last);  // only padding
+  }
+  if (last) part.pushed = true;
+  return true;
+}
+
+void ProgramTrainer::Fold(Part& part, size_t chunk, size_t level,
+                          const std::vector<size_t>& pending, bool last) {
+  const auto& [begin, end] = client_.chunks()[chunk];
+  const std::span<float> slice = link_.gradient().subspan(begin, end - begin);
+  const WireType type = client_.terms().wire_type;
+  RoundToWire(type, slice);
+  if (pending.empty()) {
+    std::ranges::copy(slice, Level(part.part, level).begin() + static_cast<std::ptrdiff_t>(begin));
+  }
+  const float* from = slice.data();
+  for (const size_t to : pending) {
+    float* const sum = Level(part.part, to).data() + begin;
+    AddOnWire(type, sum, from, sum, slice.size());
+    from = sum;
+  }
+  if (last && part.wanted[chunk]) client_.PushChunk(part.order.version, part.part, chunk);
+}
+
+void ProgramTrainer::Evaluate(const Order& order) {
+  if (order.average && order.blocks.empty()) Bring(order.version, Client::Of::kAverage);
+  const int64_t size =
+      order.set == wire::VALIDATION ? join_.validation_samples : join_.test_samples;
+  for (int64_t block = order.blocks.begin; block < order.blocks.end; ++block) {
+    EnterStep(-1);
+    if (!Bring(order.version, order.average ? Client::Of::kAverage : Client::Of::kWeights))
+      throw WasReset();
+    const int64_t first = block * order.block_size;
+    const int64_t samples = std::min(order.block_size, size - first);
+    MUSTER_CHECK(samples > 0);
+    std::vector<int64_t> indices(static_cast<size_t>(samples));
+    std::iota(indices.begin(), indices.end(), first);
+    Give({.kind = order.set == wire::VALIDATION ? WorkKind::kValidationBlock : WorkKind::kTestBlock,
+          .step = order.version,
+          .index = block,
+          .samples = samples},
+         indices);
+    wire::EvaluatedBlock result;
+    result.set_version(order.version);
+    result.set_set(order.set);
+    result.set_block(static_cast<uint32_t>(block));
+    result.set_samples(samples);
+    for (bool done = false; !done;) {
+      const ProgramLink::Received received = Receive();
+      if (received.kind == Kind::kLoss) {
+        const auto loss = received.As<program::Loss>();
+        result.set_loss(loss.loss);
+        result.set_correct(loss.correct);
+        result.set_correct_top5(loss.correct);
+      }
+      done = received.kind == Kind::kDone;
+    }
+    if (!client_.ReportEvaluated(result)) return;
+  }
+}
+
+// The last weights have arrived unless this worker had no work on them and they travel slowly.
+void ProgramTrainer::End(const Order& stop) {
+  bool has_last = false;
+  if (stop.completed) {
+    try {
+      has_last = Bring(client_.plan().total_steps);
+      if (has_last) EnterStep(-1);
+    } catch (const Error&) {
+      has_last = false;
+    } catch (const WasReset&) {
+      has_last = false;
+    }
+  }
+  AwaitNext();
+  const program::End end{
+      .code = static_cast<int32_t>(stop.completed ? ExitCode::kOk : ExitCode::kPeerFailed),
+      .has_last_weights = has_last};
+  link_.StopWatching();
+  link_.Send(Kind::kEnd, &end, sizeof end, {}, stop.reason);
+}
+
+void ProgramTrainer::Give(const program::Work& work, std::span<const int64_t> indices) {
+  AwaitNext();
+  link_.Send(Kind::kWork, &work, sizeof work, indices);
+}
+
+void ProgramTrainer::AwaitNext() {
+  while (Receive().kind != Kind::kNext) {
+  }
+}
+
+ProgramLink::Received ProgramTrainer::Receive() {
+  for (;;) {
+    ProgramLink::Received received = link_.Receive();
+    if (received.kind == Kind::kLeave) {
+      client_.Leave();
+    } else if (received.kind == Kind::kFailed) {
+      throw Error(ExitCode::kUsage, received.body);
+    } else {
+      return received;
+    }
+  }
+}
+
+}  // namespace muster
