@@ -265,6 +265,10 @@ PhotoReport CheckPhotos(const std::string& dir, const std::string& exclude,
       ++set.images[static_cast<size_t>(photo.label)];
       set.bytes += photo.bytes;
     }
+    for (Photo& link : listing.broken) {
+      ++set.images[static_cast<size_t>(link.label)];
+      report.issues.push_back({KindNamed("damaged"), {std::move(link.path)}, kBrokenLink});
+    }
     for (std::string& other : listing.others) {
       report.issues.push_back({KindNamed("foreign"), {std::move(other)}, ""});
     }

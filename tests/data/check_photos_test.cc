@@ -249,6 +249,19 @@ TEST_F(CheckPhotosTest, AListOfExclusionsMakesTheSetFit) {
   EXPECT_THAT(sets.remark, HasSubstr("list: 3"));
 }
 
+TEST_F(CheckPhotosTest, ABrokenLinkIsADamagedFile) {
+  fs::create_symlink("nowhere", dir_ / "train/cat/gone.png");
+  fs::create_symlink("nowhere", dir_ / "train/cat/gone.txt");  // not an image
+  EXPECT_EQ(Damage(), "broken symbolic link");
+  EXPECT_THAT(Found("damaged"), ElementsAre(Paths{"train/cat/gone.png"}));
+  EXPECT_THAT(Check().sets[0].images, ElementsAre(3, 1));
+  EXPECT_MUSTER_ERROR(Open(""), ExitCode::kData,
+                      HasSubstr(dir_.string() + "/train/cat/gone.png: broken symbolic link"));
+  const std::string list = List(ExclusionsText(Check()));
+  EXPECT_EQ(Check(list).grade(), PhotoGrade::kNote);
+  EXPECT_EQ(Open(list).train->size(), 3);
+}
+
 TEST_F(CheckPhotosTest, LinesOfAListMayBeCommentsOrNameNoFile) {
   const Datasets sets = Open(List("# comment\r\n\r\n./train//cat/1.png\r\ntrain/cat/none.png\n"));
   EXPECT_EQ(sets.train->size(), 2);
