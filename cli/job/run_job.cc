@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <optional>
 
 #include "cli/job/header.h"
@@ -246,12 +247,13 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
     if (!plan.places.empty()) {
       plan.place_again = [&](uint32_t rank) { return job.cards->PlaceAgain(rank); };
     }
-    if (by_hand) PlanWorkersByHand(*arguments.by_hand, plan);
+    std::unique_ptr<MadeToken> made_token;
+    if (by_hand) made_token = PlanWorkersByHand(*arguments.by_hand, plan);
     JobDisplay display(console, plan, arguments.log_placement);
     JobOutcome outcome = WatchJobThroughLosses(plan, signals, console, display);
-    if (by_hand) ForgetToken(*arguments.by_hand, dir);
     std::string was = dir.shown();
     if (!dir.Follow()) was.clear();
+    made_token.reset();  // before the output, whose reader may pause
     ReportOutcome(outcome, workers, {.dir = dir, .by_hand = by_hand, .on_gpus = display.on_gpus()},
                   was, display.AtStep(), console);
     if (traced) FinishTrace(config, dir, console, outcome);
