@@ -73,7 +73,7 @@ TEST_F(DryRunTest, AJobThatCannotFitIsNamed) {
 
 TEST_F(DryRunTest, TheWorkersErrorAndExitCodeComeThrough) {
   Workers("say:2026-01-01 10:00:00.000 worker-1 error: layer conv1: no such kernel;exit:4");
-  ExpectFailure(4, "muster-worker ended with exit code 4: layer conv1: no such kernel");
+  ExpectFailure(4, "muster: error: layer conv1: no such kernel");
 }
 
 TEST_F(DryRunTest, AWorkerThatIsKilledIsNamed) {
