@@ -117,6 +117,10 @@ TEST_F(CheckPhotosTest, AFolderWithoutSetsNeedsAFraction) {
   ASSERT_EQ(report.issues.size(), 1U);
   EXPECT_THAT(report.issues[0].text, HasSubstr("validation_fraction"));
   EXPECT_EQ(Found("remarks").size(), 1U);
+  EXPECT_EQ(PhotoReportLines(report).back(),
+            "Training would work with data.validation_fraction=0.1.");
+  EXPECT_EQ(nlohmann::json::parse(PhotoReportJson(report))["verdict"],
+            "Training would work with data.validation_fraction=0.1.");
 }
 
 TEST_F(CheckPhotosTest, NoClassesAreAnError) {
@@ -200,6 +204,9 @@ TEST_F(CheckPhotosTest, ClassesMustBeTheSame) {
   EXPECT_THAT(Found("empty_classes"), ElementsAre(Paths{"train/bird"}));
   EXPECT_THAT(Found("missing_classes"), ElementsAre(Paths{"train/Cat"}, Paths{"val/bird"}));
   EXPECT_THAT(Found("spellings"), ElementsAre(Paths{"Cat", "cat"}));
+  EXPECT_THAT(PhotoReportLines(Check()),
+              AllOf(Contains("WRONG       classes missing from a set: 2"),
+                    Contains("  train/Cat: there is no such folder")));
   EXPECT_EQ(Check().grade(), PhotoGrade::kWrong);
 }
 
