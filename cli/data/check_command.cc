@@ -214,6 +214,16 @@ int RunCheck(const CheckArguments& arguments) {
     const std::string text = ExclusionsText(report);
     list->Write(std::as_bytes(std::span(text)));
     list->Commit();
+    const std::string& path = arguments.write_exclusions;
+    const auto images = std::ranges::count(text, '\n') - 1;  // without the header
+    const std::string line =
+        fmt::format("Wrote {}, {}; train with --set {}", path, Plural(images, "image"),
+                    ShellWord("data.image_folder.exclude=" + path));
+    if (arguments.json) {  // standard output is for programs
+      PrintError(line + "\n");
+    } else {
+      PrintResult(line);
+    }
   }
   return static_cast<int>(WordsOf(report.grade()).code);
 }

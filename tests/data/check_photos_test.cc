@@ -1,4 +1,5 @@
 // `muster data check` on small sets with one mistake each.
+#include <fmt/core.h>
 #include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
 
@@ -22,6 +23,7 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -310,7 +312,11 @@ TEST_F(CheckPhotosTest, TheCommandPrintsAndWritesTheList) {
   const CheckArguments arguments{.dir = dir_.string(), .write_exclusions = (dir_ / "new").string()};
   ::testing::internal::CaptureStdout();
   EXPECT_EQ(RunCheck(arguments), static_cast<int>(ExitCode::kData));
-  EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("train/cat/bad.jpg: "));
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(),
+              AllOf(HasSubstr("train/cat/bad.jpg: "),
+                    EndsWith(fmt::format("Wrote {0}, 1 image; train with --set "
+                                         "data.image_folder.exclude={0}\n",
+                                         arguments.write_exclusions))));
   EXPECT_THAT(ReadBytes(arguments.write_exclusions), HasSubstr("\ntrain/cat/bad.jpg\n"));
   EXPECT_MUSTER_ERROR(RunCheck({.dir = dir_.string(), .write_exclusions = dir_.string()}),
                       ExitCode::kData, HasSubstr(dir_.string()));
