@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "cli/job/bottleneck.h"
 #include "cli/job/header.h"
 #include "cli/job/job_display.h"
 #include "cli/job/memory_check.h"
@@ -254,7 +255,11 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
     std::string was = dir.shown();
     if (!dir.Follow()) was.clear();
     made_token.reset();  // before the output, whose reader may pause
-    ReportOutcome(outcome, workers, {.dir = dir, .by_hand = by_hand, .on_gpus = display.on_gpus()},
+    // Workers that are started by hand may run on other hosts.
+    const std::string crowd =
+        by_hand ? "" : CrowdText(workers, config.worker().threads(), AvailableCores());
+    ReportOutcome(outcome, workers,
+                  {.dir = dir, .by_hand = by_hand, .on_gpus = display.on_gpus(), .crowd = crowd},
                   was, display.AtStep(), console);
     if (traced) FinishTrace(config, dir, console, outcome);
     FinishOutput(console, dir.shown(), outcome);

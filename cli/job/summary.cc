@@ -328,7 +328,7 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
     row("speed", SpeedText(measured.images_per_second(), workers));
   row("step", StepText(summary));
   row("overhead", BalanceText(measured.shares(), workers));
-  row("limit", Bottleneck(summary, run.on_gpus));
+  row("limit", Bottleneck(summary, run.on_gpus, run.crowd));
   row("weights hash", summary.weights_hash());
   row("weights", ModelsText(summary));
   row("run directory", run.dir.shown());
