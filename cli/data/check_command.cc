@@ -38,16 +38,21 @@ OrderedJson SizeJson(const ImageSize& size) {
 
 struct GradeWords {
   const char* text;
-  const char* verdict;
   ExitCode code;
 };
 
 const GradeWords& WordsOf(PhotoGrade grade) {
   static constexpr GradeWords kWords[] = {
-      {"note", "Training would work.", ExitCode::kOk},
-      {"SUSPICIOUS", "Training would work, but its results would mislead.", ExitCode::kFailure},
-      {"WRONG", "Training would stop.", ExitCode::kData}};
+      {"note", ExitCode::kOk}, {"SUSPICIOUS", ExitCode::kFailure}, {"WRONG", ExitCode::kData}};
   return kWords[static_cast<size_t>(grade)];
+}
+
+std::string Verdict(const PhotoReport& report) {
+  const PhotoGrade grade = report.grade();
+  if (grade == PhotoGrade::kWrong) return "Training would stop.";
+  return fmt::format("Training would work{}{}.",
+                     report.needs_fraction ? " with data.validation_fraction=0.1" : "",
+                     grade == PhotoGrade::kSuspicious ? ", but its results would mislead" : "");
 }
 
 std::vector<std::string> ClassTable(const PhotoReport& report) {
@@ -119,14 +124,13 @@ std::vector<std::string> PhotoReportLines(const PhotoReport& report) {
   for (size_t kind = 0; kind < kPhotoIssues.size(); ++kind) {
     AddIssueLines(kind, IssuesOf(report, kind), lines);
   }
-  lines.emplace_back(WordsOf(report.grade()).verdict);
+  lines.push_back(Verdict(report));
   return lines;
 }
 
 std::string PhotoReportJson(const PhotoReport& report) {
-  OrderedJson json{{"dir", report.dir},
-                   {"verdict", WordsOf(report.grade()).verdict},
-                   {"sets", OrderedJson::array()}};
+  OrderedJson json{
+      {"dir", report.dir}, {"verdict", Verdict(report)}, {"sets", OrderedJson::array()}};
   for (const PhotoReport::Set& set : report.sets) {
     OrderedJson classes = OrderedJson::object();
     for (size_t c = 0; c < report.classes.size(); ++c) classes[report.classes[c]] = set.images[c];
@@ -210,6 +214,16 @@ int RunCheck(const CheckArguments& arguments) {
     const std::string text = ExclusionsText(report);
     list->Write(std::as_bytes(std::span(text)));
     list->Commit();
+    const std::string& path = arguments.write_exclusions;
+    const auto images = std::ranges::count(text, '\n') - 1;  // without the header
+    const std::string line =
+        fmt::format("Wrote {}, {}; train with --set {}", path, Plural(images, "image"),
+                    ShellWord("data.image_folder.exclude=" + path));
+    if (arguments.json) {  // standard output is for programs
+      PrintError(line + "\n");
+    } else {
+      PrintResult(line);
+    }
   }
   return static_cast<int>(WordsOf(report.grade()).code);
 }

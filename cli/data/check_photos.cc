@@ -154,7 +154,7 @@ void AddClassIssues(const std::vector<std::vector<std::string>>& folders, PhotoR
       if (there && set.images[c] > 0) continue;
       report.issues.push_back({there ? KindNamed("empty_classes") : KindNamed("missing_classes"),
                                {fs::path(set.name) / report.classes[c]},
-                               ""});
+                               there ? "" : "there is no such folder"});
     }
   }
   for (const auto& [one, other] : TwoSpellings(report.classes)) {
@@ -265,6 +265,10 @@ PhotoReport CheckPhotos(const std::string& dir, const std::string& exclude,
       ++set.images[static_cast<size_t>(photo.label)];
       set.bytes += photo.bytes;
     }
+    for (Photo& link : listing.broken) {
+      ++set.images[static_cast<size_t>(link.label)];
+      report.issues.push_back({KindNamed("damaged"), {std::move(link.path)}, kBrokenLink});
+    }
     for (std::string& other : listing.others) {
       report.issues.push_back({KindNamed("foreign"), {std::move(other)}, ""});
     }
@@ -281,7 +285,8 @@ PhotoReport CheckPhotos(const std::string& dir, const std::string& exclude,
     if (!text.empty()) report.issues.push_back({KindNamed("remarks"), {}, text});
   };
   remark(exclusions.Remark());
-  if (found.validation.empty() && found.test.empty()) {
+  report.needs_fraction = found.validation.empty() && found.test.empty();
+  if (report.needs_fraction) {
     remark("there is no folder val; training needs data.validation_fraction");
   }
   for (const auto& [path, used] : exclusions.paths()) report.left_out_before.insert(path);

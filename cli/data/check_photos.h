@@ -30,7 +30,7 @@ inline constexpr std::array<PhotoIssueKind, 12> kPhotoIssues{{
     {PhotoGrade::kWrong, "layout", "folders that training cannot use"},
     {PhotoGrade::kWrong, "damaged", "files that cannot be decoded"},
     {PhotoGrade::kWrong, "empty_classes", "classes without an image"},
-    {PhotoGrade::kWrong, "missing_classes", "classes that exist only in the other set"},
+    {PhotoGrade::kWrong, "missing_classes", "classes missing from a set"},
     {PhotoGrade::kWrong, "spellings", "classes that differ only in upper and lower case"},
     {PhotoGrade::kSuspicious, "duplicates_between_classes", "images that are in several classes"},
     {PhotoGrade::kSuspicious, "duplicates_between_sets", "images that are in both sets"},
@@ -61,6 +61,7 @@ struct PhotoReport {
   int64_t warnings = 0;                   // number of warnings from libjpeg
   std::vector<PhotoIssue> issues;         // worst first
   std::set<std::string> left_out_before;  // excluded by the caller's list
+  bool needs_fraction = false;  // data.validation_fraction, as there is no set to evaluate
 
   PhotoGrade grade() const;  // grade of the worst issue
 };

@@ -36,7 +36,18 @@ std::string LateText(const events::Summary& summary, const char* devices) {
 
 }  // namespace
 
-std::string Bottleneck(const events::Summary& summary, bool on_gpus) {
+std::string CrowdText(int64_t workers, int64_t threads_each, int64_t cores) {
+  if (workers < 2 || cores < 1 || workers * threads_each <= cores) return "";
+  if (workers > cores) {
+    return fmt::format("{} share {}: use --workers {}", Plural(workers, "worker"),
+                       Plural(cores, "core"), cores);
+  }
+  return fmt::format("{} with {} each share {}: use --set worker.threads={}",
+                     Plural(workers, "worker"), Plural(threads_each, "thread"),
+                     Plural(cores, "core"), cores / workers);
+}
+
+std::string Bottleneck(const events::Summary& summary, bool on_gpus, const std::string& crowd) {
   const events::StepShares& shares = summary.measured().shares();
   const double overhead = shares.overhead(), input = shares.input(), imbalance = shares.imbalance();
   if (summary.ranks().empty() || summary.measured().step_ms() <= 0) return "";
@@ -44,6 +55,8 @@ std::string Bottleneck(const events::Summary& summary, bool on_gpus) {
   for (const auto& rank : summary.ranks()) {
     if (!rank.parts().has_compute_ms() || !rank.parts().has_input_ms()) return "";
   }
+
+  if (!crowd.empty() && !on_gpus) return "cores: " + crowd;
 
   const StepPart compute{1 - overhead - imbalance, "compute",
                          on_gpus ? "more GPUs (--workers), worker.precision=TF32 or BF16, or a "

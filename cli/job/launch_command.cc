@@ -256,7 +256,9 @@ int DryRun(const LaunchArguments& arguments) {
     PrintError(fmt::format("muster: error: a run would fail: {}\n", error.what()));
     return static_cast<int>(error.code());
   }
-  if (data.problem.empty() || job.config.data().dir().empty()) return 0;
+  // A dry run may leave out data.dir, but not be wrong about data without files.
+  const bool left_out = job.config.data().dir().empty() && NeedsFiles(job.config.data());
+  if (data.problem.empty() || left_out) return 0;
   PrintError(fmt::format("muster: error: a run would fail: {}\n", data.problem));
   return static_cast<int>(data.code);
 }

@@ -94,6 +94,7 @@ RunDir TakeUp(const LaunchArguments& arguments) {
   RequireRun(arguments.resume);
   RunDir dir = RunDir::Resume(arguments.resume);
   RequireOwnCheckpoints(dir.path());
+  RequireOwnFolder(dir.path());
   return dir;
 }
 

@@ -20,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kMostPerSecond = 10000;
+constexpr int kMostLevels = 3;  // of folders in a run directory
 
 [[noreturn]] void CannotCreate(const std::string& path, int error) {
   const char* hint = "choose another place with --run-dir";
@@ -54,6 +55,40 @@ bool HasMetrics(const fs::path& metrics) {
   return !empty && fs::exists(fs::symlink_status(metrics, ignored));
 }
 
+bool HoldsRun(const fs::path& dir) {
+  std::error_code ignored;
+  // Other programs also write a metrics.jsonl.
+  return (fs::exists(dir / "config.txtpb", ignored) && HasMetrics(dir / "metrics.jsonl")) ||
+         !ListCheckpoints(dir).empty();
+}
+
+// In another run's directory, the new run could replace its files. In its checkpoints/, the new
+// run's run_id would stop the other run from writing checkpoints.
+void RefuseInsideRun(const std::string& path) {
+  std::error_code error;
+  fs::path around = fs::weakly_canonical(fs::absolute(path), error);
+  if (error) return;  // creating the directory reports it
+  if (!around.has_filename()) around = around.parent_path();
+  for (int level = 0; level < kMostLevels; ++level) {
+    around = around.parent_path();
+    if (!HoldsRun(around)) continue;
+    throw Error(ExitCode::kUsage,
+                "the run directory {} is inside the directory of another run, {}; choose another "
+                "with --run-dir",
+                path, around.native());
+  }
+}
+
+void RefuseUsed(const std::string& path) {
+  const bool metrics = HasMetrics(fs::path(path) / "metrics.jsonl");
+  // A run that was killed before its first line has neither metrics nor checkpoints.
+  if (!metrics && ListCheckpoints(path).empty()) return;
+  throw Error(ExitCode::kUsage,
+              "the run directory {} already holds the {} of another run; resume that run with "
+              "--resume {}, choose another directory with --run-dir, or move that run away",
+              path, metrics ? "metrics.jsonl" : "checkpoints", path);
+}
+
 }  // namespace
 
 RunDir::RunDir(std::string shown, bool created, bool goes_on)
@@ -85,14 +120,15 @@ RunDir RunDir::CreateNew(const std::string& parent, const std::string& name, std
 }
 
 RunDir RunDir::Make(const std::string& asked, const std::string& config_path) {
-  if (!asked.empty()) return Open(asked);
-  return CreateNew("runs", RunName(config_path), std::time(nullptr));
+  if (asked.empty()) return CreateNew("runs", RunName(config_path), std::time(nullptr));
+  RefuseInsideRun(asked);
+  return Open(asked);
 }
 
 RunDir RunDir::Open(const std::string& path) {
   bool created = MakeDirectories(path);
   RunDir dir(path, created);
-  CheckUnused(path);  // under the lock, so that no launcher can start a run meanwhile
+  RefuseUsed(path);  // under the lock, so that no launcher can start a run meanwhile
   std::error_code ignored;
   fs::remove(dir.MetricsPath(), ignored);                  // empty, if it exists
   fs::remove(fs::path(dir.path()) / kRunIdFile, ignored);  // left by a run that was moved away
@@ -109,13 +145,8 @@ RunDir RunDir::Resume(const std::string& path) {
 }
 
 void RunDir::CheckUnused(const std::string& path) {
-  const bool metrics = HasMetrics(fs::path(path) / "metrics.jsonl");
-  // A run that was killed before its first line has neither metrics nor checkpoints.
-  if (!metrics && ListCheckpoints(path).empty()) return;
-  throw Error(ExitCode::kUsage,
-              "the run directory {} already holds the {} of another run; resume that run with "
-              "--resume {}, choose another directory with --run-dir, or move that run away",
-              path, metrics ? "metrics.jsonl" : "checkpoints", path);
+  RefuseInsideRun(path);
+  RefuseUsed(path);
 }
 
 std::string RunDir::WorkerLogPath(int rank) const {

@@ -29,10 +29,12 @@ class RunDir {
   // it.
   static RunDir Resume(const std::string& path);
 
-  // Opens `asked`; if that is empty, creates a new directory below runs/, named after the config.
+  // Opens `asked`, which must not be inside the directory of another run; if that is empty, creates
+  // a new directory below runs/, named after the config.
   static RunDir Make(const std::string& asked, const std::string& config_path);
 
-  // Throws if the directory holds another run's files, as Open does. Creates and removes nothing.
+  // Throws if the directory holds another run's files or is inside that run's directory, as Make
+  // does. Creates and removes nothing.
   static void CheckUnused(const std::string& path);
 
   const std::string& path() const { return path_; }    // absolute

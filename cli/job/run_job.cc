@@ -6,8 +6,10 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <optional>
 
+#include "cli/job/bottleneck.h"
 #include "cli/job/header.h"
 #include "cli/job/job_display.h"
 #include "cli/job/memory_check.h"
@@ -246,13 +248,18 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
     if (!plan.places.empty()) {
       plan.place_again = [&](uint32_t rank) { return job.cards->PlaceAgain(rank); };
     }
-    if (by_hand) PlanWorkersByHand(*arguments.by_hand, plan);
+    std::unique_ptr<MadeToken> made_token;
+    if (by_hand) made_token = PlanWorkersByHand(*arguments.by_hand, plan);
     JobDisplay display(console, plan, arguments.log_placement);
     JobOutcome outcome = WatchJobThroughLosses(plan, signals, console, display);
-    if (by_hand) ForgetToken(*arguments.by_hand, dir);
     std::string was = dir.shown();
     if (!dir.Follow()) was.clear();
-    ReportOutcome(outcome, workers, {.dir = dir, .by_hand = by_hand, .on_gpus = display.on_gpus()},
+    made_token.reset();  // before the output, whose reader may pause
+    // Workers that are started by hand may run on other hosts.
+    const std::string crowd =
+        by_hand ? "" : CrowdText(workers, config.worker().threads(), AvailableCores());
+    ReportOutcome(outcome, workers,
+                  {.dir = dir, .by_hand = by_hand, .on_gpus = display.on_gpus(), .crowd = crowd},
                   was, display.AtStep(), console);
     if (traced) FinishTrace(config, dir, console, outcome);
     FinishOutput(console, dir.shown(), outcome);

@@ -328,7 +328,7 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
     row("speed", SpeedText(measured.images_per_second(), workers));
   row("step", StepText(summary));
   row("overhead", BalanceText(measured.shares(), workers));
-  row("limit", Bottleneck(summary, run.on_gpus));
+  row("limit", Bottleneck(summary, run.on_gpus, run.crowd));
   row("weights hash", summary.weights_hash());
   row("weights", ModelsText(summary));
   row("run directory", run.dir.shown());
@@ -342,7 +342,8 @@ std::string TraceLine(const std::string& path, size_t spans, uint64_t dropped) {
     text += fmt::format(" ({} more did not fit: trace fewer steps)",
                         FormatCount(static_cast<int64_t>(dropped)));
   }
-  return Row("trace", text + "; open it in https://ui.perfetto.dev, or: muster trace FILE");
+  return Row("trace",
+             text + "; open it in https://ui.perfetto.dev, or: muster trace " + ShellWord(path));
 }
 
 std::string GoOnText(const std::optional<events::Summary>& summary, const KeptRun& run) {

@@ -15,8 +15,9 @@ namespace muster {
 
 struct KeptRun {
   const RunDir& dir;
-  bool by_hand = false;  // run by `muster server`
-  bool on_gpus = false;  // some worker computes on a GPU
+  bool by_hand = false;    // run by `muster server`
+  bool on_gpus = false;    // some worker computes on a GPU
+  std::string crowd = "";  // see CrowdText
 };
 
 // Accuracy, speed, the parts of a step, the hash of the weights, and their files; at most 15 lines

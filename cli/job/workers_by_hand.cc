@@ -96,29 +96,31 @@ void ResolveEncryption(const WorkersByHand& by_hand, config::Config& config) {
   KeepOutOfCoreDumps();  // this process creates the token
 }
 
-void PlanWorkersByHand(const WorkersByHand& by_hand, JobPlan& plan) {
+MadeToken::~MadeToken() { ::unlink(dir_.TokenPath().c_str()); }
+
+std::unique_ptr<MadeToken> PlanWorkersByHand(const WorkersByHand& by_hand, JobPlan& plan) {
   const ListenAddress address = AddressByHand(by_hand, *plan.config, plan.endpoint);
   plan.endpoint = address.endpoint;
   plan.bind = address.bind;
   std::string file = by_hand.token_file;  // stays empty if the token is in the environment
   plan.token = FindToken(file);
+  std::unique_ptr<MadeToken> made;
   if (plan.token.empty()) {
     file = plan.dir->shown() + "/token";
-    if (fs::exists(fs::symlink_status(plan.dir->TokenPath()))) {  // left by a failed start
+    // Left by a server that was killed; it may have been copied to other hosts.
+    if (fs::exists(fs::symlink_status(plan.dir->TokenPath()))) {
       plan.token = ReadToken(plan.dir->TokenPath());
     } else {
       plan.token = NewToken();
       WriteTokenFile(plan.dir->TokenPath(), plan.token);
     }
+    made = std::make_unique<MadeToken>(*plan.dir);
   }
   const bool encrypted = IsEncrypted(plan.config->cluster(), address);
   plan.invite_workers = [=, &plan](const std::string& endpoint) {
     return HandLines(address, endpoint, encrypted, plan.workers(), *plan.dir, file);
   };
-}
-
-void ForgetToken(const WorkersByHand& by_hand, const RunDir& dir) {
-  if (by_hand.token_file.empty() && dir.IsUsed()) ::unlink(dir.TokenPath().c_str());
+  return made;
 }
 
 std::string NewToken() {

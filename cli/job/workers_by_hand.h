@@ -2,6 +2,7 @@
 // others. Also creates the tokens of all other jobs.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,13 +25,22 @@ void CheckWorkersByHand(const WorkersByHand& by_hand);
 // read it agree with the server. Never sets NONE: the file may be used again for another address.
 void ResolveEncryption(const WorkersByHand& by_hand, config::Config& config);
 
-// Adds the address, the token and the lines that invite these workers to the plan. The plan must
-// not be moved afterwards.
-void PlanWorkersByHand(const WorkersByHand& by_hand, JobPlan& plan);
+// The token file that a server made in its run directory. The destructor removes it, so that it
+// does not outlive the server, even if the run never began.
+class MadeToken {
+ public:
+  explicit MadeToken(const RunDir& dir) : dir_(dir) {}
+  MadeToken(const MadeToken&) = delete;
+  MadeToken& operator=(const MadeToken&) = delete;
+  ~MadeToken();
 
-// Removes the token of a run that has started. The token of a server that failed to start stays for
-// the next attempt, because it may have been copied to other hosts.
-void ForgetToken(const WorkersByHand& by_hand, const RunDir& dir);
+ private:
+  const RunDir& dir_;
+};
+
+// Adds the address, the token and the lines that invite these workers to the plan. The plan must
+// not be moved afterwards. Returns the token file that it made; null if the user gave a token.
+std::unique_ptr<MadeToken> PlanWorkersByHand(const WorkersByHand& by_hand, JobPlan& plan);
 
 // The lines with the address of the server and the commands of its workers. `endpoint` is the one
 // that the server reported, with its port. `token_file` is empty if the token is in the

@@ -148,9 +148,10 @@ class Report {
     return row;
   }
 
-  static std::string RowOf(const std::string& key, const std::string& value) {
+  std::string RowOf(const std::string& key, const std::string& value) const {
     const std::string shown =
-        key == "config" ? "to show it: muster inspect FILE --config" : Printable(value);
+        key == "config" ? fmt::format("to show it: muster inspect {} --config", ShellWord(shown_))
+                        : Printable(value);
     return fmt::format("  {:<16} {}", Printable(key), shown);
   }
 

@@ -88,10 +88,13 @@ void StreamJsonProgram(ChildOptions program, double deadline_s,
     }
   }
   if (!end->by_signal && end->value == 0 && any) return;
-  if (const std::string words = LastWords(program.log_path); !words.empty()) said = words;
   const auto code = end->by_signal    ? ExitCode::kProcessDied
                     : end->value != 0 ? static_cast<ExitCode>(end->value)
                                       : ExitCode::kFailure;
+  // An error line of a Muster program is complete. How the program ended adds nothing.
+  const std::string error = LastError(program.log_path);
+  if (!end->by_signal && end->value != 0 && !error.empty()) throw Error(code, error);
+  if (const std::string words = LastWords(program.log_path); !words.empty()) said = words;
   throw Error(code, "{} {}{}", name,
               end->by_signal    ? fmt::format("was killed by signal {}", end->value)
               : end->value != 0 ? fmt::format("ended with exit code {}", end->value)

@@ -71,4 +71,15 @@ void RequireOwnCheckpoints(const std::string& run_dir) {
               run_dir, own, run_dir, kRunIdFile, others);
 }
 
+void RequireOwnFolder(const std::string& run_dir) {
+  const std::string own = RunIdIn(run_dir), folder = CheckpointsFolder(run_dir);
+  const std::string there = RunIdIn(folder);
+  if (own.empty() || there.empty() || there == own) return;
+  throw Error(ExitCode::kData,
+              "{0}: expected run {1} ({2}/{3}), got run {4} ({0}/{3}): another run uses this "
+              "folder, so this one could not write checkpoints. Nothing was changed. If no other "
+              "run uses it any more, remove {0}/{3} and resume again",
+              folder, own, run_dir, kRunIdFile, there);
+}
+
 }  // namespace muster

@@ -22,4 +22,8 @@ std::string ExpectedRunId(const std::string& checkpoint_folder);
 // checkpoints belong to another.
 void RequireOwnCheckpoints(const std::string& run_dir);
 
+// Throws Error(kData) if another run has claimed the folder for checkpoints, in which this run then
+// cannot write any.
+void RequireOwnFolder(const std::string& run_dir);
+
 }  // namespace muster

@@ -128,7 +128,8 @@ void CheckContradictions(const config::Config& config, ConfigErrors& errors) {
   if (run.has_slices() && run.slices() < config.cluster().workers()) {
     errors.Fail("run.slices",
                 "{0} cannot keep {1} workers busy, because workers do not share slices: expected "
-                "--workers {2}, which keeps the bits, or --set run.slices={1}, which changes them",
+                "--workers {2}, which keeps the bits, or, for a new run, --set run.slices={1}, "
+                "which changes them",
                 run.slices() == 1 ? "1 slice" : fmt::format("{} slices", run.slices()),
                 config.cluster().workers(),
                 run.slices() == 1 ? "1" : fmt::format("{} or fewer", run.slices()));

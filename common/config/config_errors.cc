@@ -27,6 +27,9 @@ bool IsWithin(const std::string& key, const std::string& outer) {
 }  // namespace
 
 std::string ConfigErrors::Where(std::string key) const {
+  // In a file, a list begins at its first element.
+  const auto first = locations.find(key + "[0]");
+  if (first != locations.end() && !locations.contains(key)) return first->second;
   while (!key.empty()) {
     const auto found = locations.find(key);
     if (found != locations.end()) return found->second;

@@ -22,7 +22,8 @@ class ConfigErrors {
   // Given settings that have been removed from Muster, each with its location.
   std::vector<std::string> removed;
 
-  // Returns the location of the key, or of the innermost enclosing message that has a location.
+  // Returns the location of the key, of its first element, or of the innermost enclosing message
+  // that has a location.
   std::string Where(std::string key) const;
 
   // Records a mistake with its location, its key and the expected value.

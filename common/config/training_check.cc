@@ -76,7 +76,7 @@ void CheckUnits(const config::Model& model, ConfigErrors& errors) {
 void CheckNormalization(const config::Preprocess& p, int channels, ConfigErrors& errors) {
   for (const auto& [key, count] : {std::pair{"mean", p.mean_size()}, {"stddev", p.stddev_size()}}) {
     if (count == 0 || count == channels) continue;
-    errors.Fail(fmt::format("data.preprocess.{}[0]", key),
+    errors.Fail(fmt::format("data.preprocess.{}", key),
                 "expected one number for each of {} channels, got {}", channels, count);
   }
 }
@@ -141,11 +141,10 @@ void CheckData(const config::Data& data, ConfigErrors& errors) {
   }
   const std::vector<float> weights = ClassWeights(data);
   if (!weights.empty() && std::ssize(weights) != DataClasses(data)) {
-    errors.Fail("data.class_weights[0]", "expected {} numbers, one for each class, got {}",
+    errors.Fail("data.class_weights", "expected {} numbers, one for each class, got {}",
                 DataClasses(data), weights.size());
   } else if (!weights.empty() && std::ranges::all_of(weights, [](float w) { return w == 0; })) {
-    errors.Fail("data.class_weights[0]",
-                "expected at least one above 0, otherwise no sample counts");
+    errors.Fail("data.class_weights", "expected at least one above 0, otherwise no sample counts");
   }
   constexpr int64_t kMostElements = int64_t{1} << 31;  // of an image: 8 GiB as floats
   if (StoredShape(data).elements() > kMostElements) {

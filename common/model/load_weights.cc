@@ -199,27 +199,32 @@ std::optional<std::string> WeightsHashOf(const SafetensorsReader& file) {
   }
 }
 
-}  // namespace
-
-void RequireWhole(const SafetensorsReader& file) {
+// "" if the file is intact.
+std::string DamageIn(const SafetensorsReader& file) {
   const Metadata& metadata = file.header().metadata;
   const char* const key = metadata.contains(kContentsHash) ? kContentsHash : kWeightsHash;
   const auto expected = metadata.find(key);
-  if (expected == metadata.end()) return;
+  if (expected == metadata.end()) return "";
   const std::optional<std::string> got =
       key == kContentsHash ? ContentsHashOf(file) : WeightsHashOf(file);
-  if (!got || *got == expected->second) return;
-  throw Error(
-      ExitCode::kData,
-      "{}: is damaged or was changed: expected the {} {} from its metadata, got {}; use another "
-      "copy, or write it again with muster launch --resume RUN_DIR",
-      file.path(), key, Printable(expected->second), *got);
+  if (!got || *got == expected->second) return "";
+  return fmt::format("{}: is damaged or was changed: expected the {} {} from its metadata, got {}",
+                     file.path(), key, Printable(expected->second), *got);
+}
+
+}  // namespace
+
+void RequireWhole(const SafetensorsReader& file) {
+  const std::string damage = DamageIn(file);
+  if (damage.empty()) return;
+  throw Error(ExitCode::kData,
+              "{}; use another copy, or write it again with muster launch --resume RUN_DIR",
+              damage);
 }
 
 std::string DamageOf(const std::string& path) {
   try {
-    RequireWhole(SafetensorsReader(path));
-    return "";
+    return DamageIn(SafetensorsReader(path));
   } catch (const Error& error) {
     return error.what();
   }

@@ -44,10 +44,10 @@ void RequireFinite(const std::string& file, const Graph& graph, const WeightsMat
 
 // Reads the whole file and compares it with its metadata: contents_hash or, if that is missing, a
 // run's weights_hash. A file from another program has neither and passes. Throws Error(kData) with
-// the file, the expected hash and the actual hash.
+// the file, the expected hash, the actual hash, and what to do.
 void RequireWhole(const SafetensorsReader& file);
 
-// Describes the damage to the file at `path`; "" if it is intact.
+// Describes the damage to the file at `path`, without advice; "" if it is intact.
 std::string DamageOf(const std::string& path);
 
 }  // namespace muster

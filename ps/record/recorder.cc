@@ -10,6 +10,7 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "common/checkpoint/list_checkpoints.h"
 #include "common/events/count_change.h"
 #include "ps/record/metrics_line.h"
 #include "ps/record/utc_now.h"
@@ -154,9 +155,11 @@ Recorder::Missing Recorder::WriteAll() {
   Missing missing{.trouble = JoinTroubles(metrics_.trouble(), files_retry_.trouble())};
   if (board_.file() != nullptr) missing.lost = board_.file()->Missing();
   if (!missing.lost.empty()) {
-    missing.lost +=
-        "; TensorBoard will not show these data. To restore the most recent from metrics.jsonl, "
-        "continue the run with --resume";
+    missing.lost += "; TensorBoard will not show these data";
+    if (!ListCheckpoints(dir_).empty()) {  // otherwise the run cannot be resumed
+      missing.lost +=
+          ". To restore the most recent from metrics.jsonl, continue the run with --resume";
+    }
   }
   return missing;
 }

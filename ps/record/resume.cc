@@ -33,6 +33,7 @@ std::vector<KeptCheckpoint> KeptBefore(const std::string& run_dir, const ChosenC
 ResumePoint FindResumePoint(const config::Config& config) {
   const std::string& run_dir = config.run().dir();
   RequireOwnCheckpoints(run_dir);
+  RequireOwnFolder(run_dir);
   ResumePoint point{.checkpoint = ChooseCheckpoint(run_dir)};
   if (!point.checkpoint.reader) NoCheckpoint(run_dir, point.checkpoint.damaged);
   for (const CheckpointName& name : ListCheckpoints(run_dir)) {

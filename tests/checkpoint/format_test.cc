@@ -223,6 +223,21 @@ TEST_F(DamageTest, CheckpointsOfAnotherRunAreRefused) {
   EXPECT_EQ(run_.Newest(), kNewer);
 }
 
+// The run's own checkpoints are there, but it could not write more.
+TEST_F(DamageTest, AFolderThatAnotherRunHasClaimedIsRefused) {
+  RequireOwnFolder(run_.dir());
+  WriteBytes(fs::path(CheckpointsFolder(run_.dir())) / kRunIdFile, kOtherRun);
+  RequireOwnCheckpoints(run_.dir());
+  const auto refuse = [&] { RequireOwnFolder(run_.dir()); };
+  EXPECT_THAT(
+      ErrorOf(ExitCode::kData, refuse),
+      ::testing::AllOf(HasSubstr(fmt::format("expected run {} ({}/run_id)", kSomeRun, run_.dir())),
+                       HasSubstr(fmt::format("got run {}", kOtherRun)),
+                       HasSubstr(fmt::format("remove {}/run_id", CheckpointsFolder(run_.dir())))));
+  fs::remove(fs::path(CheckpointsFolder(run_.dir())) / kRunIdFile);
+  refuse();
+}
+
 // The file was damaged by an editor or a disk.
 TEST_F(DamageTest, ARunsNumberThatIsNoneIsWrittenAgain) {
   WriteBytes(fs::path(CheckpointsFolder(run_.dir())) / kRunIdFile, "");

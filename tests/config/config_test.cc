@@ -220,8 +220,20 @@ TEST_F(ConfigTest, ClassesHaveTheNamesThatTheDataGiveThem) {
 
 TEST_F(ConfigTest, AClassWeightForEachClass) {
   EXPECT_THAT(ErrorOf(Config(""), {"data.class_weights=[1, 2]"}),
-              AllOf(HasSubstr("data.class_weights[0]"),
-                    HasSubstr("expected 10 numbers, one for each class, got 2")));
+              HasSubstr("data.class_weights: expected 10 numbers, one for each class, got 2"));
+  const std::string path = Write("weights.txtpb", R"(run { epochs: 2 global_batch: 64 }
+learning_rate { base: 0.1 }
+model_file: "model.txtpb"
+data {
+  format: CIFAR10
+  class_weights: [1, 2]
+})");
+  EXPECT_THAT(ErrorOf(path),
+              StartsWith(dir_ + "/weights.txtpb:6: data.class_weights: expected 10 numbers"));
+  EXPECT_THAT(ErrorOf(Config(""),
+                      {"data.format=NPZ", "data.npz={ height: 4 width: 4 channels: 3 classes: 10 }",
+                       "data.preprocess.mean=[0.5]"}),
+              HasSubstr("data.preprocess.mean: expected one number for each of 3 channels, got 1"));
   EXPECT_THAT(ErrorOf(Config(""), {"data.class_weights=[0, 0, 0, 0, 0, 0, 0, 0, 0, 0]"}),
               HasSubstr("expected at least one above 0"));
   EXPECT_THAT(ErrorOf(Config(""), {"data.class_weights=[1, 1, 1, 1, -1, 1, 1, 1, 1, 1]"}),

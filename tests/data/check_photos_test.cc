@@ -1,4 +1,5 @@
 // `muster data check` on small sets with one mistake each.
+#include <fmt/core.h>
 #include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
 
@@ -22,6 +23,7 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -117,6 +119,10 @@ TEST_F(CheckPhotosTest, AFolderWithoutSetsNeedsAFraction) {
   ASSERT_EQ(report.issues.size(), 1U);
   EXPECT_THAT(report.issues[0].text, HasSubstr("validation_fraction"));
   EXPECT_EQ(Found("remarks").size(), 1U);
+  EXPECT_EQ(PhotoReportLines(report).back(),
+            "Training would work with data.validation_fraction=0.1.");
+  EXPECT_EQ(nlohmann::json::parse(PhotoReportJson(report))["verdict"],
+            "Training would work with data.validation_fraction=0.1.");
 }
 
 TEST_F(CheckPhotosTest, NoClassesAreAnError) {
@@ -200,6 +206,9 @@ TEST_F(CheckPhotosTest, ClassesMustBeTheSame) {
   EXPECT_THAT(Found("empty_classes"), ElementsAre(Paths{"train/bird"}));
   EXPECT_THAT(Found("missing_classes"), ElementsAre(Paths{"train/Cat"}, Paths{"val/bird"}));
   EXPECT_THAT(Found("spellings"), ElementsAre(Paths{"Cat", "cat"}));
+  EXPECT_THAT(PhotoReportLines(Check()),
+              AllOf(Contains("WRONG       classes missing from a set: 2"),
+                    Contains("  train/Cat: there is no such folder")));
   EXPECT_EQ(Check().grade(), PhotoGrade::kWrong);
 }
 
@@ -249,6 +258,19 @@ TEST_F(CheckPhotosTest, AListOfExclusionsMakesTheSetFit) {
   EXPECT_THAT(sets.remark, HasSubstr("list: 3"));
 }
 
+TEST_F(CheckPhotosTest, ABrokenLinkIsADamagedFile) {
+  fs::create_symlink("nowhere", dir_ / "train/cat/gone.png");
+  fs::create_symlink("nowhere", dir_ / "train/cat/gone.txt");  // not an image
+  EXPECT_EQ(Damage(), "broken symbolic link");
+  EXPECT_THAT(Found("damaged"), ElementsAre(Paths{"train/cat/gone.png"}));
+  EXPECT_THAT(Check().sets[0].images, ElementsAre(3, 1));
+  EXPECT_MUSTER_ERROR(Open(""), ExitCode::kData,
+                      HasSubstr(dir_.string() + "/train/cat/gone.png: broken symbolic link"));
+  const std::string list = List(ExclusionsText(Check()));
+  EXPECT_EQ(Check(list).grade(), PhotoGrade::kNote);
+  EXPECT_EQ(Open(list).train->size(), 3);
+}
+
 TEST_F(CheckPhotosTest, LinesOfAListMayBeCommentsOrNameNoFile) {
   const Datasets sets = Open(List("# comment\r\n\r\n./train//cat/1.png\r\ntrain/cat/none.png\n"));
   EXPECT_EQ(sets.train->size(), 2);
@@ -290,7 +312,11 @@ TEST_F(CheckPhotosTest, TheCommandPrintsAndWritesTheList) {
   const CheckArguments arguments{.dir = dir_.string(), .write_exclusions = (dir_ / "new").string()};
   ::testing::internal::CaptureStdout();
   EXPECT_EQ(RunCheck(arguments), static_cast<int>(ExitCode::kData));
-  EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("train/cat/bad.jpg: "));
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(),
+              AllOf(HasSubstr("train/cat/bad.jpg: "),
+                    EndsWith(fmt::format("Wrote {0}, 1 image; train with --set "
+                                         "data.image_folder.exclude={0}\n",
+                                         arguments.write_exclusions))));
   EXPECT_THAT(ReadBytes(arguments.write_exclusions), HasSubstr("\ntrain/cat/bad.jpg\n"));
   EXPECT_MUSTER_ERROR(RunCheck({.dir = dir_.string(), .write_exclusions = dir_.string()}),
                       ExitCode::kData, HasSubstr(dir_.string()));

@@ -330,7 +330,8 @@ TEST_F(Evaluate, ACheckpointIsExportedAndInspected) {
   EXPECT_THAT(Muster({"eval", Path("run0/checkpoints/.")}).log,
               HasSubstr("expected the directory of a run"));
   EXPECT_THAT(Muster({"inspect", checkpoint, "--ema"}).log,
-              AllOf(HasSubstr("conv.weight"), HasSubstr("weights          average")));
+              AllOf(HasSubstr("conv.weight"), HasSubstr("weights          average"),
+                    HasSubstr("to show it: muster inspect " + checkpoint + " --config")));
   EXPECT_THAT(Muster({"inspect", checkpoint, "--config"}).log, HasSubstr("global_batch: 50"));
   EXPECT_THAT(Muster({"inspect", Path("run0")}).log,
               AllOf(HasSubstr("run              completed, 4 steps"),

@@ -266,11 +266,11 @@ TEST_F(ByHand, APortInUseIsNamed) {
   EXPECT_THAT(second->Log(), AllOf(HasSubstr(endpoint), HasSubstr("another process")));
 }
 
-// The token may have been copied to other hosts, so the next attempt in this directory reuses it.
-TEST_F(ByHand, TheTokenOfARunThatNeverBeganStays) {
+TEST_F(ByHand, TheTokenOfARunThatNeverBeganIsRemoved) {
   const auto server = Server({"--set", "deadlines.start_s=0.5"});
   EXPECT_EQ(server->Wait(20), Code(ExitCode::kDeadline)) << server->Log();
-  EXPECT_TRUE(std::filesystem::exists(Path("run/token")));
+  EXPECT_TRUE(std::filesystem::exists(Path("run/config.txtpb")));
+  EXPECT_FALSE(std::filesystem::exists(Path("run/token")));
 }
 
 // Workers that wait for it time out and report it.

@@ -67,7 +67,8 @@ void CheckListing(const std::string& dir, const std::string& folder, const std::
   }
   Require(all.others == left.others, "a list omitted files other than images");
   const auto used = std::ranges::count_if(some.paths(), [](const auto& one) { return one.second; });
-  Require(all.photos.size() == left.photos.size() + static_cast<size_t>(used),
+  Require(all.photos.size() + all.broken.size() ==
+              left.photos.size() + left.broken.size() + static_cast<size_t>(used),
           "omitted images are miscounted");
   (void)some.Remark();
 }

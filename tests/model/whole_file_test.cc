@@ -12,6 +12,7 @@
 #include "common/tensors/safetensors_reader.h"
 #include "common/tensors/safetensors_writer.h"
 #include "proto/config.pb.h"
+#include "tests/data/expect_error.h"
 #include "tests/data/temp_dir.h"
 #include "tests/model/small_graph.h"
 
@@ -19,7 +20,9 @@ namespace muster::testing {
 namespace whole_file_test {
 
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 const char kLayers[] = R"(
     layer { name: "stem/conv" conv2d { filters: 4 kernel: 3 } }
@@ -70,8 +73,12 @@ TEST_F(WholeFileTest, WhatWasExpectedAndWhatIsThereIsNamed) {
   flipped.back() = static_cast<char>(flipped.back() ^ 1);
   WriteBytes(other_, flipped);
   const SafetensorsReader file(other_);
-  EXPECT_THAT(DamageOf(other_), AllOf(HasSubstr("is damaged"), HasSubstr(ContentsHashOf(file)),
-                                      HasSubstr(file.header().metadata.at(kContentsHash))));
+  const std::string damage = DamageOf(other_);
+  EXPECT_THAT(damage, AllOf(HasSubstr("is damaged"), EndsWith("got " + ContentsHashOf(file)),
+                            HasSubstr(file.header().metadata.at(kContentsHash))));
+  // Only the error has advice, because --resume itself repairs what is damaged.
+  EXPECT_MUSTER_ERROR(RequireWhole(file), ExitCode::kData,
+                      AllOf(StartsWith(damage + "; "), HasSubstr("--resume RUN_DIR")));
 }
 
 // Like a program that reads and rewrites the file.

@@ -54,6 +54,7 @@ PhotoListing List(const std::string& folder, const config::Data& data, Exclusion
   CheckClasses(folder, found, data);
   const std::vector<std::string> classes(data.class_names().begin(), data.class_names().end());
   PhotoListing listing = ListPhotos(data.dir(), folder, classes, exclusions);
+  RequireNoBroken(data.dir(), listing);
   std::vector<bool> has_images(classes.size());
   for (const Photo& photo : listing.photos) has_images[static_cast<size_t>(photo.label)] = true;
   if (const auto none = std::ranges::find(has_images, false); none != has_images.end()) {
@@ -203,6 +204,7 @@ LoosePhotos OpenLoosePhotos(const std::vector<std::string>& paths, const config:
       continue;
     }
     const PhotoListing listing = ListPhotos("", "", {path}, none);
+    RequireNoBroken("", listing);
     if (listing.photos.empty()) {
       throw Error(ExitCode::kData, "{}: expected at least one JPEG or PNG file, found none", path);
     }

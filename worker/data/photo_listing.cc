@@ -79,17 +79,17 @@ PhotoListing ListPhotos(const std::string& dir, const std::string& folder,
           entry.disable_recursion_pending();
           continue;
         }
-        if (!entry->is_regular_file()) {
-          if (entry->is_symlink() && !entry->exists() && IsPhoto(entry->path())) {
-            throw Error(ExitCode::kData, "{}: broken symbolic link", entry->path().string());
-          }
-          continue;
-        }
+        const bool broken = entry->is_symlink() && !entry->exists();
+        if (!entry->is_regular_file() && !(broken && IsPhoto(entry->path()))) continue;
         const fs::path path = classes[label] / entry->path().lexically_relative(top);
         const std::string path_in_dir = (in_dir / path).lexically_normal();
         if (!IsPhoto(path)) {
           listing.others.push_back(path_in_dir);
-        } else if (!exclusions.Has(path_in_dir)) {
+        } else if (exclusions.Has(path_in_dir)) {
+          continue;
+        } else if (broken) {
+          listing.broken.push_back({.path = path_in_dir, .label = static_cast<int32_t>(label)});
+        } else {
           listing.photos.push_back({.path = path,
                                     .bytes = static_cast<int64_t>(entry->file_size()),
                                     .label = static_cast<int32_t>(label)});
@@ -104,6 +104,12 @@ PhotoListing ListPhotos(const std::string& dir, const std::string& folder,
   }
   std::ranges::sort(listing.others);
   return listing;
+}
+
+void RequireNoBroken(const std::string& dir, const PhotoListing& listing) {
+  if (listing.broken.empty()) return;
+  throw Error(ExitCode::kData, "{}: {}", (fs::path(dir) / listing.broken[0].path).string(),
+              kBrokenLink);
 }
 
 std::vector<std::pair<std::string, std::string>> TwoSpellings(

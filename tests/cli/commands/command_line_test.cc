@@ -190,6 +190,7 @@ TEST_F(CommandLineTest, WrongValues) {
                 "--rank -1: expected a number that is not negative");
   ExpectRefused(Run({"bench", "--size", "12"}), "expected 1KiB to 4GB, got 12 bytes");
   ExpectRefused(RunLaunch({"--set", "run.slices=1"}), "1 slice cannot keep 2 workers busy");
+  ExpectRefused(RunLaunch({"--set", "run.slices=1"}), "or, for a new run, --set run.slices=2");
   ExpectRefused(Run({"data", "get", "imagenet", "x"}), "cifar10");
 }
 

@@ -64,6 +64,21 @@ TEST(BottleneckTest, OnGpus) {
               HasSubstr("GPU"));
 }
 
+// Otherwise the server would be blamed for waiting.
+TEST(BottleneckTest, WorkersThatShareCores) {
+  EXPECT_EQ(CrowdText(4, 1, 2), "4 workers share 2 cores: use --workers 2");
+  EXPECT_EQ(CrowdText(2, 4, 1), "2 workers share 1 core: use --workers 1");
+  EXPECT_EQ(CrowdText(2, 4, 6),
+            "2 workers with 4 threads each share 6 cores: use --set worker.threads=3");
+  EXPECT_THAT(CrowdText(2, 3, 6), IsEmpty());
+  EXPECT_THAT(CrowdText(1, 8, 2), IsEmpty());
+  const events::Summary summary = Summary(50, {0.76, 0.01, 0.02}, {{10, 0.5}, {12, 0.5}});
+  EXPECT_EQ(Bottleneck(summary, false, CrowdText(4, 1, 2)),
+            "cores: 4 workers share 2 cores: use --workers 2");
+  EXPECT_THAT(Bottleneck(summary, true, CrowdText(4, 1, 2)), StartsWith("server and"));
+  EXPECT_THAT(Bottleneck({}, false, CrowdText(4, 1, 2)), IsEmpty());
+}
+
 TEST(BottleneckTest, NothingIsSaidWithoutNumbers) {
   EXPECT_THAT(Bottleneck({}), IsEmpty());
   EXPECT_THAT(Bottleneck(Summary(0, {0, 0, 0}, {{1, 1}})), IsEmpty());

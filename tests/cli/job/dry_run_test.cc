@@ -52,6 +52,17 @@ TEST_F(DryRunTest, DataThatARunCouldNotReadEndIt) {
   EXPECT_THAT(finished.out, HasSubstr("total, shared parts counted once"));
 }
 
+// They need no data.dir.
+TEST_F(DryRunTest, MadeUpDataThatCannotBeSplitEndIt) {
+  Workers(R"(print:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
+  const Finished finished =
+      Run({"launch", config(), "--dry-run", "--set", "data.format=SYNTHETIC", "--set",
+           "data.synthetic={ height: 32 width: 32 channels: 3 classes: 10 }", "--set",
+           "data.validation_fraction=0.99999"});
+  EXPECT_EQ(finished.exit_code, 3);
+  EXPECT_THAT(finished.err, AllOf(HasSubstr("a run would fail: "), HasSubstr("validation")));
+}
+
 TEST_F(DryRunTest, AJobThatCannotFitIsNamed) {
   Workers(R"(print:{"what":"evaluation","bytes":1e16,"holder":"process"};exit:0)");
   const Finished finished = RunLaunch({"--dry-run"});
@@ -62,7 +73,7 @@ TEST_F(DryRunTest, AJobThatCannotFitIsNamed) {
 
 TEST_F(DryRunTest, TheWorkersErrorAndExitCodeComeThrough) {
   Workers("say:2026-01-01 10:00:00.000 worker-1 error: layer conv1: no such kernel;exit:4");
-  ExpectFailure(4, "muster-worker ended with exit code 4: layer conv1: no such kernel");
+  ExpectFailure(4, "muster: error: layer conv1: no such kernel");
 }
 
 TEST_F(DryRunTest, AWorkerThatIsKilledIsNamed) {

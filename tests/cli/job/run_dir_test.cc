@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <set>
 #include <thread>
 
@@ -76,6 +77,42 @@ TEST_F(RunDirTest, AnotherRunsCheckpointsAreRefused) {
             std::string::npos);
   fs::create_directories(root_ + "/none/checkpoints");
   RunDir::CheckUnused(root_ + "/none");
+}
+
+// Its run_id would stop the other run from writing checkpoints.
+TEST_F(RunDirTest, ADirectoryInsideAnotherRunIsRefused) {
+  fs::create_directories(root_ + "/old/checkpoints");
+  std::ofstream(root_ + "/old/metrics.jsonl") << "{}\n";
+  RunDir::CheckUnused(root_ + "/old/new");  // without a config, the metrics are not of a run
+  std::ofstream(root_ + "/old/config.txtpb") << "run { steps: 1 }\n";
+  fs::create_directory_symlink(root_ + "/old/checkpoints", root_ + "/link");
+  for (const char* const name : {"/old/new", "/old/checkpoints/", "/old/checkpoints/step/new",
+                                 "/link", "/none/../old/checkpoints"}) {
+    for (const auto& open : {std::function<void()>([&] { RunDir::Make(root_ + name, ""); }),
+                             std::function<void()>([&] { RunDir::CheckUnused(root_ + name); })}) {
+      try {
+        open();
+        ADD_FAILURE() << name;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::kUsage);
+        EXPECT_NE(std::string(error.what())
+                      .find("inside the directory of another run, " +
+                            fs::canonical(root_ + "/old").native() + ";"),
+                  std::string::npos)
+            << error.what();
+      }
+    }
+  }
+  EXPECT_FALSE(fs::exists(root_ + "/old/new"));
+  EXPECT_FALSE(fs::exists(root_ + "/old/checkpoints/step"));
+  RunDir::CheckUnused(root_ + "/new");
+  // The folder of a config, with the output of a command.
+  std::ofstream(root_ + "/config.txtpb") << "run { steps: 1 }\n";
+  std::ofstream(root_ + "/server.log") << "Listening\n";
+  RunDir::CheckUnused(root_ + "/new");
+  // Killed before its first line of metrics.
+  fs::create_directories(root_ + "/checkpoints/step-00000000-g1");
+  EXPECT_THROW(RunDir::CheckUnused(root_ + "/new"), Error);
 }
 
 TEST_F(RunDirTest, MetricsWithoutALineAreOfNoRun) {

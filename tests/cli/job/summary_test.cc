@@ -68,6 +68,12 @@ TEST(SummaryTest, PartsOfAStepAddUp) {
   EXPECT_THAT(dir.MissingFiles(0, summary), SizeIs(5));
 }
 
+// The command can be copied.
+TEST(SummaryTest, TheTraceIsNamed) {
+  EXPECT_THAT(TraceLine("my runs/a.json", 5, 0),
+              ::testing::EndsWith("muster trace 'my runs/a.json'"));
+}
+
 // Rounded shares never exceed 100 %, and work outside of the step's length is reported.
 TEST(SummaryTest, SharesOfAStepNeverExceedIt) {
   const testing::TempDir parent;

@@ -27,6 +27,19 @@ TEST(JsonProgram, ObjectsComeFromStandardOutputAloneAsTheyArePrinted) {
   EXPECT_EQ(objects, 3);
 }
 
+// A user need not know which program found it.
+TEST(JsonProgram, AnErrorOfTheProgramIsTheWholeMessage) {
+  try {
+    (void)RunJsonProgram(
+        "/bin/sh", {"-c", "echo '12:00 worker error: x.bin: no {file}' >&2; echo bye >&2; exit 3"},
+        60);
+    ADD_FAILURE() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kData);
+    EXPECT_STREQ(error.what(), "x.bin: no {file}");
+  }
+}
+
 TEST(JsonProgram, AFailureHasItsCodeAndLastWords) {
   try {
     (void)RunJsonProgram("/bin/sh", {"-c", "echo '{}'; echo out; echo err >&2; exit 3"}, 60);

@@ -268,6 +268,28 @@ TEST_F(RecorderTest, AtTheEndTheSummaryAloneTellsOfAFullDisk) {
   EXPECT_THAT(Warnings(), IsEmpty());
 }
 
+TEST_F(RecorderTest, ARunWithoutACheckpointIsNotToBeResumed) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  config_.mutable_tensorboard()->set_enabled(true);
+  const rlimit none{0, before.rlim_max};
+  for (const bool kept : {false, true}) {
+    if (kept) std::filesystem::create_directories(dir_ / "checkpoints/step-00000000-g1");
+    Make();
+    recorder_->Begin(0);
+    recorder_->KeepMetrics().wait();  // its files are there
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
+    Log(1);
+    const std::string lost = recorder_->Finish({}, {}).lost();
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+    EXPECT_THAT(lost, HasSubstr("TensorBoard will not show these data"));
+    EXPECT_EQ(lost.find("--resume") != std::string::npos, kept) << lost;
+    recorder_.reset();
+    std::filesystem::remove(path_);
+  }
+}
+
 TEST_F(RecorderTest, TheLastWordHasAllThatWasCounted) {
   Make(nullptr, {{.step = 25, .at = 1, .cause = "signal 9"}});
   recorder_->Begin(10);
