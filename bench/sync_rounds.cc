@@ -59,7 +59,7 @@ int Serve(const SyncJob& job, int endpoint_fd) {
   std::strncpy(endpoint, link->endpoint().c_str(), sizeof endpoint - 1);
   (void)!::write(endpoint_fd, endpoint, sizeof endpoint);
   Recorder recorder(job.config, graph, -1);
-  Server(job.config, job.token, std::move(link), recorder).Serve();
+  Server(job.config, graph, job.token, std::move(link), recorder).Serve();
   return 0;
 }
 

@@ -89,7 +89,7 @@ class BookLink : public ServerLink {
 uint64_t Run(const config::Config& config, const ResumePoint* resume, int patience) {
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   Recorder recorder(config, graph, -1);
-  return Server(config, testing::TestToken(), std::make_unique<BookLink>(config, patience),
+  return Server(config, graph, testing::TestToken(), std::make_unique<BookLink>(config, patience),
                 recorder, -1, resume)
       .Serve()
       .weights_hash;
