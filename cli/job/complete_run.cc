@@ -16,6 +16,8 @@
 #include "common/checkpoint/resumable_config.h"
 #include "common/config/job_size.h"
 #include "common/model/load_weights.h"
+#include "common/model/model_metadata.h"
+#include "common/tensors/safetensors_reader.h"
 
 namespace muster {
 namespace {
@@ -61,6 +63,7 @@ struct Model {
   std::string name;
   int64_t step = 0;
   bool average = false;
+  std::string damage = {};
 };
 
 // Rewrites the file from a checkpoint. Returns the name of the checkpoint, or "" if none holds its
@@ -96,23 +99,29 @@ std::vector<Model> ModelsOf(const config::Config& config, int64_t last_step, con
     return std::ranges::find(end.weights, model.name) == end.weights.end() &&
            std::ranges::find(kept, model.step, &CheckpointName::step) == kept.end();
   });
+  for (Model& model : models) model.damage = DamageOf(run_dir + "/" + model.name);
   return models;
+}
+
+bool IsOfAnotherStep(const Model& model, const std::string& run_dir) {
+  if (!model.damage.empty()) return false;
+  const auto step = StepOf(SafetensorsReader(run_dir + "/" + model.name).header().metadata);
+  return step && step != model.step;
 }
 
 ExitCode Mend(const std::vector<Model>& models, const RunDir& dir) {
   ExitCode code = ExitCode::kOk;
   for (const Model& model : models) {
-    const std::string damage = DamageOf(dir.path() + "/" + model.name);
-    if (damage.empty()) continue;
+    if (model.damage.empty()) continue;
     if (const std::string from = WriteAgain(model, dir.path()); !from.empty()) {
-      PrintError(fmt::format("muster: warning: {}; restored it from {}\n", damage, from));
+      PrintError(fmt::format("muster: warning: {}; restored it from {}\n", model.damage, from));
       continue;
     }
     code = ExitCode::kFailure;
     PrintError(fmt::format(
         "muster: error: {}; no remaining checkpoint holds the weights of step {}. Repeat the run "
         "to get the same bits: muster launch {}\n",
-        damage, model.step, dir.ConfigPath()));
+        model.damage, model.step, dir.ConfigPath()));
   }
   return code;
 }
@@ -151,8 +160,13 @@ std::optional<ExitCode> EndIfComplete(const RunDir& dir, const std::vector<Setti
   const int64_t total = PlanSteps(config, state.plan().train_samples()).total_steps;
   const bool stopped = !StopReasonAt(config.evaluation(), state, total).empty();
   if (!stopped && state.step() < total) return std::nullopt;
+  // The line or the weights are of another end if the checkpoints after this one were removed.
+  if (end->step != state.step()) return std::nullopt;
+  const std::vector<Model> models = ModelsOf(config, state.step(), *end, dir.path());
+  const auto is_other = [&](const Model& model) { return IsOfAnotherStep(model, dir.path()); };
+  if (std::ranges::any_of(models, is_other)) return std::nullopt;
   PlanTrace(dir, settings, config);  // rejects a trace of a run that is over
-  const ExitCode code = Mend(ModelsOf(config, state.step(), *end, dir.path()), dir);
+  const ExitCode code = Mend(models, dir);
   PrintResult(fmt::format("The run in {} is complete: nothing is left to do ({}){}", dir.shown(),
                           done, stopped ? "" : ". " + HowToTrainLonger(dir, config)));
   return code;

@@ -38,10 +38,16 @@ void Replacements::OnChange(const events::MemberChange& change, double now) {
   const auto pid = static_cast<pid_t>(change.pid());
   if (change.kind() == events::MemberChange::LEFT) left_.insert(pid);
   if (change.kind() == events::MemberChange::JOINED) outside_.erase(pid);
-  if (change.kind() != events::MemberChange::LOST || ends_.contains(pid)) return;
+  if (change.kind() != events::MemberChange::LOST || ended_.contains(pid)) return;
   lost_.insert(pid);
   outside_.insert(pid);
   condemned_.emplace(pid, now + kLastWordsSeconds);
+}
+
+void Replacements::OnStarted(const events::Started& started) {
+  for (const events::Started::Worker& worker : started.workers()) {
+    outside_.erase(static_cast<pid_t>(worker.pid()));
+  }
 }
 
 // Whether the server refused this worker because it had not noticed yet that the rank is free.
@@ -85,6 +91,7 @@ Replacements::Answer Replacements::OnEnd(const EndedProcess& ended, double now) 
   if (!MayEnd(ended, now)) return Answer::kFatal;
   // If the launcher killed it, the server knows the real cause of the loss.
   const bool killed = ended.end.asked && ended.end.by_signal && ended.end.value == SIGKILL;
+  ended_.insert(ended.pid);
   ends_[ended.pid] = killed ? "" : EndText(ended.end);
   if (plan_.config->cluster().on_lost_worker() == config::Cluster::CONTINUE || HasLeft(ended.pid)) {
     return Answer::kGoesOn;
@@ -106,8 +113,16 @@ Replacements::Answer Replacements::OnEnd(const EndedProcess& ended, double now) 
 void Replacements::Replace(int rank) {
   members_.Replace(rank);
   for (size_t i = 0; i < members_.size(); ++i) {
-    if (members_.rank(i) == rank) outside_.insert(members_.pid(i));
+    if (members_.rank(i) != rank) continue;
+    Forget(members_.pid(i));
+    outside_.insert(members_.pid(i));
   }
+}
+
+// The system may give a new process the PID of one that has ended. How that one ended stays known.
+void Replacements::Forget(pid_t pid) {
+  condemned_.erase(pid);
+  for (std::set<pid_t>* const set : {&left_, &lost_, &outside_, &ended_}) set->erase(pid);
 }
 
 void Replacements::StartAgain(bool wanted, double now) {

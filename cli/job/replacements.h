@@ -21,6 +21,9 @@ class Replacements {
   // a moment (stopped, disconnected or stuck) is killed so that it can be replaced.
   void OnChange(const events::MemberChange& change, double now);
 
+  // The workers that a run begins with are not reported as membership changes.
+  void OnStarted(const events::Started& started);
+
   // Called when a step or a part of an evaluation is done, so the workers have been ready.
   void OnProgress() { has_begun_ = true; }
 
@@ -61,6 +64,7 @@ class Replacements {
   bool CameTooEarly(const EndedProcess& ended, double now) const;
   bool MayFailHere() const;
   void Replace(int rank);
+  void Forget(pid_t pid);
 
   const JobPlan& plan_;
   Members& members_;
@@ -72,6 +76,7 @@ class Replacements {
   std::set<pid_t> left_;               // notified the server that they leave
   std::set<pid_t> lost_;               // reported lost by the server
   std::set<pid_t> outside_;
+  std::set<pid_t> ended_;
   std::map<int64_t, std::string> ends_;
 };
 

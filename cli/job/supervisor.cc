@@ -58,6 +58,7 @@ void Supervisor::OnEvent(const events::Event& event, double now) {
       break;
     case events::Event::kStarted:
       if (phase_ == Phase::kWorkersJoining) phase_ = Phase::kRunning;
+      replacements_.OnStarted(event.started());
       break;
     case events::Event::kProgress:
       replacements_.OnProgress();

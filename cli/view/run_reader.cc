@@ -79,6 +79,7 @@ std::optional<RunState> EndOfName(const std::string& name) {
 
 RunEnd EndOf(const Json& line) {
   RunEnd end{.state = EndOfName(TextIn(line, "reason")).value_or(RunState::kFailed),
+             .step = WholeNumberIn(line, "step"),
              .best_step = WholeNumberIn(line, "best_step")};
   for (const Json& model : line.value("models", Json::array())) {
     if (const std::string file = TextIn(model, "file"); !file.empty()) {

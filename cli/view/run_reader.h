@@ -47,7 +47,7 @@ inline bool IsGone(RunState state) {
 // The final line in metrics.jsonl of a run that has ended.
 struct RunEnd {
   RunState state = RunState::kCompleted;
-  std::optional<int64_t> best_step;
+  std::optional<int64_t> step, best_step;
   std::vector<std::string> weights;  // names of the weights files that were written
 };
 

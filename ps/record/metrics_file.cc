@@ -39,7 +39,7 @@ MetricsFile::Kept MetricsFile::Cut(const DueLines& due) {
   const bool as_it_was = resumed_->has_xxh3() && text.size() >= bytes &&
                          HashOf(std::string_view(text).substr(0, bytes)) == resumed_->xxh3();
   if (!as_it_was) bytes = FindCut(text, due);
-  MetricsEvents told = ReadMetricsEvents(text, bytes);
+  KeepEvents(std::string_view(text).substr(0, bytes), std::string_view(text).substr(bytes));
   bytes_ = static_cast<int64_t>(bytes);
   if (text.size() > bytes && ::ftruncate(fd_.get(), bytes_) != 0) {
     throw Error(ExitCode::kFailure, "{}: cannot be truncated to {} bytes: {}", path_, bytes,
@@ -47,10 +47,39 @@ MetricsFile::Kept MetricsFile::Cut(const DueLines& due) {
   }
   text.resize(bytes);
   hash_.Add(text);
-  for (const std::string& line : told.undone) {
-    if (unwritten_.find(line) == std::string::npos) unwritten_ += line;
+  text += unwritten_;
+  return {ReadMetricsEvents(text).restarts, text};
+}
+
+// Makes the event lines in `removed` pending. A server that is killed before it has written them
+// would lose them, so another file has them until then. The next server also reads that file.
+void MetricsFile::KeepEvents(std::string_view kept, std::string_view removed) {
+  const std::string path = EventsPath();
+  std::string events;
+  for (const std::string& line :
+       ReadMetricsEvents(ReadFileIfThere(path) + std::string(removed)).lines) {
+    if (kept.find(line) != kept.npos || unwritten_.find(line) != kept.npos) continue;
+    events += line;
+    unwritten_ += line;
   }
-  return {std::move(told.restarts), text + unwritten_};
+  try {
+    if (!events.empty()) WriteFileAtomically(path, events);
+  } catch (const Error& error) {  // for example a full disk, which need not end the run
+    LogWarning("{}", error.what());
+  }
+  std::error_code ignored;
+  has_events_file_ = std::filesystem::is_regular_file(path, ignored);
+}
+
+void MetricsFile::RemoveEventsFile() {
+  if (::fsync(fd_.get()) != 0) return;
+  std::error_code ignored;
+  std::filesystem::remove(EventsPath(), ignored);
+  has_events_file_ = false;
+}
+
+std::string MetricsFile::EventsPath() const {
+  return std::filesystem::path(path_).replace_filename("metrics-events.jsonl");
 }
 
 // Called if the file differs from the checkpoint's record, or the checkpoint is from a version that
@@ -112,6 +141,7 @@ void MetricsFile::WriteUnwritten() {
     hash_.Add(std::string_view(unwritten_).substr(0, static_cast<size_t>(n)));
     unwritten_.erase(0, static_cast<size_t>(n));
   }
+  if (has_events_file_ && unwritten_.empty()) RemoveEventsFile();
   if (retry_.Note(trouble)) warn_(trouble + ". The run continues; retrying later");
 }
 

@@ -32,11 +32,12 @@ class MetricsFile {
   MetricsFile(std::string path, const checkpoint::Metrics* resumed, Warn warn);
 
   // Truncates the file of a resumed run to its state at the checkpoint, so that each step appears
-  // once. Event lines stay, because the events did happen. If the file was changed, `due`
-  // determines where to cut, a warning lists what is missing, and removed lines go to
-  // metrics-cut.jsonl. Throws Error(kFailure).
+  // once. Event lines stay, because the events did happen; until they are in the file again,
+  // metrics-events.jsonl has them. If the file was changed, `due` determines where to cut, a
+  // warning lists what is missing, and removed lines go to metrics-cut.jsonl. Throws
+  // Error(kFailure).
   struct Kept {
-    std::vector<events::Restarted> restarts;  // recorded in the file
+    std::vector<events::Restarted> restarts;  // recorded in `lines`
     std::string lines;                        // all lines, whether on disk or not
   };
   Kept Cut(const DueLines& due);
@@ -57,6 +58,9 @@ class MetricsFile {
  private:
   size_t FindCut(std::string_view text, const DueLines& due);
   void PutAside(std::string_view lines);
+  void KeepEvents(std::string_view kept, std::string_view removed);
+  void RemoveEventsFile();
+  std::string EventsPath() const;
   void WriteUnwritten();
   void WarnIfRemoved();
 
@@ -69,6 +73,7 @@ class MetricsFile {
   std::string unwritten_;  // pending lines
   Retry retry_;
   bool removal_reported_ = false;
+  bool has_events_file_ = false;
 };
 
 }  // namespace muster

@@ -79,7 +79,6 @@ void ModelSaver::Restore(const ResumePoint& resume) {
   const std::string& dir = config_.run().dir();
   const BestFile file = BestFileIn(dir);
   if (file.step == best.step) return Note(kBest, best, "");
-  if (file.step > best.step) return;  // written after the checkpoint; the run will write it again
   if (WriteBestAgain(resume, best)) {
     if (!file.damage.empty()) recorder_.Warn(file.damage + "; rewriting it in " + dir);
     return;
@@ -91,7 +90,9 @@ void ModelSaver::Restore(const ResumePoint& resume) {
       IsAccuracy(kept.best_accuracy()) ? fmt::format(" ({:.2f} %)", 100 * kept.best_accuracy())
                                        : "",
       ShellWord(dir + "/config.txtpb"));
-  recorder_.Warn(lost_);
+  // A later file is of steps that this run repeats and will probably write again. They are lost
+  // only if it ends before.
+  if (file.step <= best.step) recorder_.Warn(lost_);
 }
 
 bool ModelSaver::WriteBestAgain(const ResumePoint& resume, const ModelInfo& best) {

@@ -47,8 +47,8 @@ class ModelSaver {
   // weights on the loop thread, which is idle while the workers compute the next step. Another
   // thread writes the copy.
   void OnEvaluated(int64_t step);
-  // Call when a run is resumed. If best.safetensors is missing or damaged, rewrites it from a
-  // checkpoint that has the weights. Warns about damaged and lost files.
+  // Call when a run is resumed. If best.safetensors is missing, damaged or of another step,
+  // rewrites it from a checkpoint that has the weights. Warns about damaged and lost files.
   void Restore(const ResumePoint& resume);
   // A message if a resumed run has lost its best weights, or "". Cleared by a better evaluation.
   const std::string& lost() const { return lost_; }

@@ -65,7 +65,7 @@ events::Restarted RestartAfter(const LostServer& loss, int64_t from_step) {
   return restarted;
 }
 
-MetricsEvents ReadMetricsEvents(std::string_view text, size_t bytes) {
+MetricsEvents ReadMetricsEvents(std::string_view text) {
   MetricsEvents read;
   size_t at = 0;
   for (size_t end; (end = text.find('\n', at)) != std::string_view::npos; at = end + 1) {
@@ -74,7 +74,7 @@ MetricsEvents ReadMetricsEvents(std::string_view text, size_t bytes) {
     const nlohmann::json line = ParseJson(one);
     if (!line.is_object() || !line.contains("event")) continue;
     if (line["event"] == kServerRestarted) read.restarts.push_back(RestartOf(line));
-    if (at >= bytes) read.undone.emplace_back(text.substr(at, end + 1 - at));
+    read.lines.emplace_back(text.substr(at, end + 1 - at));
   }
   return read;
 }

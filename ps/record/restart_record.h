@@ -27,11 +27,12 @@ std::vector<LostServer> ParseLosses(const std::vector<std::string>& arguments);
 events::Restarted RestartAfter(const LostServer& loss, int64_t from_step);
 
 struct MetricsEvents {
-  std::vector<events::Restarted> restarts;  // in the whole file
-  std::vector<std::string> undone;          // event lines after `bytes`, each with its newline
+  std::vector<events::Restarted> restarts;
+  std::vector<std::string> lines;  // of all events, each with its newline
 };
 
-// Reads the events in metrics.jsonl. Ignores unreadable lines, such as a truncated last one.
-MetricsEvents ReadMetricsEvents(std::string_view text, size_t bytes);
+// Reads the events in lines of metrics.jsonl. Ignores unreadable lines, such as a truncated last
+// one.
+MetricsEvents ReadMetricsEvents(std::string_view text);
 
 }  // namespace muster

@@ -142,6 +142,40 @@ TEST_F(Resume, ALongerRun) {
   EXPECT_EQ(Curve(Metrics("run1")), Curve(whole.metrics));
 }
 
+// The later checkpoints were removed, so the last line and the weights are of another end.
+TEST_F(Resume, ARunThatNowEndsEarlier) {
+  const std::vector<std::string> names{"model.safetensors", "best.safetensors"};
+  const auto is_like = [&](const std::string& run) {
+    for (const std::string& name : names) {
+      const auto metadata = SafetensorsReader(Path(run) / name).header().metadata;
+      const auto expected = SafetensorsReader(Path("run0") / name).header().metadata;
+      for (const char* key : {"step", "weights_hash"}) {
+        EXPECT_EQ(metadata.at(key), expected.at(key)) << name << " " << key;
+      }
+    }
+  };
+  std::vector<std::string> settings{"run.epochs=1", "checkpoint.every_steps=3",
+                                    "checkpoint.keep_last=9"};
+  const Outcome shorter = Succeeded(Launch(settings));
+  settings[0] = "run.epochs=3";
+  const Outcome longer = Succeeded(Launch(settings));
+  fs::copy(Path("run1"), Path("copy"), fs::copy_options::recursive);
+  for (const fs::path& one : Checkpoints("copy")) {
+    if (one.filename() > "step-00000006-h") fs::remove_all(one);
+  }
+  const Outcome again = Succeeded(GoOn("copy", {"--epochs", "1"}));
+  EXPECT_EQ(again.hash(), shorter.hash());
+  EXPECT_EQ(Curve(again.metrics), Curve(shorter.metrics));
+  is_like("copy");
+  // Only the weights are.
+  for (const std::string& name : names) {
+    fs::copy_file(Path("run1") / name, Path("copy") / name, fs::copy_options::overwrite_existing);
+  }
+  EXPECT_EQ(Succeeded(GoOn("copy")).hash(), shorter.hash());
+  is_like("copy");
+  EXPECT_THAT(Succeeded(GoOn("copy")).log, HasSubstr("is complete: nothing is left to do"));
+}
+
 // Its checkpoints were removed, but the run is not repeated.
 TEST_F(Resume, ACompleteRunWithoutCheckpoints) {
   ASSERT_EQ(Launch({"run.epochs=1"}).exit_code, 0);

@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <thread>
 
+#include "common/model/model_metadata.h"
+#include "common/tensors/safetensors_reader.h"
 #include "tests/job/run_dirs.h"
 #include "tests/ps/hand_run.h"
 
@@ -14,6 +17,7 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::Not;
 using Body = wire::ServerMessage::BodyCase;
 
@@ -50,7 +54,7 @@ class Boundary : public RunDirs {
     AwaitCheckpoint(job);
   }
   static void Evaluate(HandRun& job, int64_t version, wire::EvaluationSet set = wire::TEST,
-                       double loss = 1) {
+                       double loss = 1, int64_t more_correct = 0) {
     for (int64_t number = 0; number < kTestSamples / kBlock; ++number) {
       wire::EvaluatedBlock block;
       block.set_version(version);
@@ -58,7 +62,7 @@ class Boundary : public RunDirs {
       block.set_block(static_cast<uint32_t>(number));
       block.set_samples(kBlock);
       block.set_loss(loss);
-      block.set_correct(number);
+      block.set_correct(number + more_correct);
       block.set_correct_top5(kBlock);
       EXPECT_EQ(job.run().OnEvaluatedBlock(0, block, HandRun::Now()), "");
     }
@@ -190,6 +194,68 @@ TEST_F(Boundary, BlocksOfWeightsThatDoNotExistYetAreDropped) {
   job.Settle();
   EXPECT_EQ(job.step(), 1);
   EXPECT_EQ(job.run().OnEvaluatedBlock(0, block, HandRun::Now()), "");
+}
+
+// The server was lost after the best evaluation so far, which the resumed run may never repeat.
+class LaterBest : public Boundary {
+ protected:
+  // Evaluates step 1, then step 3, which is better, with a checkpoint every `every_steps`. Goes
+  // back to the checkpoint of step 2 and ends there, after an evaluation with this many correct
+  // samples.
+  events::Summary EndAtStep2(int64_t every_steps, int64_t correct) {
+    config::Config config = Config(6);
+    config.mutable_evaluation()->set_every_steps(1);
+    config.mutable_evaluation()->set_skip_final(false);
+    config.mutable_checkpoint()->set_every_steps(every_steps);
+    config.mutable_checkpoint()->set_keep_last(10);
+    {
+      HandRun job(config, kTestSamples);
+      AwaitCheckpoint(job);
+      for (const int64_t step : {1, 2, 3}) {
+        job.WholeStep();
+        if (step % every_steps == 0) AwaitCheckpoint(job);
+        EvaluateStep(job, 5 * step);
+      }
+    }
+    EXPECT_EQ(StepInFile(), 3);
+    for (const CheckpointName& name : ListCheckpoints(dir_)) {
+      if (name.step > 2) std::filesystem::remove_all(CheckpointFolder(dir_, name));
+    }
+    config.mutable_run()->set_steps(2);
+    HandRun job(config, kTestSamples);
+    EXPECT_EQ(job.step(), 2);
+    EvaluateStep(job, correct);
+    Await(job, [&] { return job.run().done(); });
+    job.run().keeper().saver.SaveLast(2).wait();
+    return job.run().End(events::Summary::COMPLETED);
+  }
+  static void EvaluateStep(HandRun& job, int64_t correct) {
+    Evaluate(job, job.step(), wire::TEST, 1, correct);
+    job.Settle();
+  }
+  std::optional<int64_t> StepInFile() const {
+    return StepOf(SafetensorsReader(dir_ + "/best.safetensors").header().metadata);
+  }
+};
+
+TEST_F(LaterBest, IsReplacedByThatOfTheCheckpoint) {
+  const auto summary = EndAtStep2(1, 2);
+  EXPECT_EQ(summary.best_step(), 1);
+  EXPECT_EQ(StepInFile(), 1);
+  EXPECT_EQ(summary.lost(), "");
+}
+
+TEST_F(LaterBest, WithoutItsCheckpointItIsLost) {
+  const auto summary = EndAtStep2(2, 2);
+  EXPECT_EQ(summary.best_step(), 1);
+  EXPECT_THAT(summary.lost(), HasSubstr("the weights of the best evaluation, at step 1"));
+}
+
+TEST_F(LaterBest, ABetterOneIsWritten) {
+  const auto summary = EndAtStep2(2, 9);
+  EXPECT_EQ(summary.best_step(), 2);
+  EXPECT_EQ(StepInFile(), 2);
+  EXPECT_EQ(summary.lost(), "");
 }
 
 }  // namespace

@@ -92,6 +92,40 @@ TEST_F(ReplacementsTest, OneThatHasJoinedEndsByItself) {
   EXPECT_THAT(Sent(), IsEmpty());
 }
 
+// The server names it among the workers that the run begins with.
+TEST_F(ReplacementsTest, OneThatHasJoinedBeforeTheStartEndsByItself) {
+  for (const bool joined : {true, false}) {
+    Anew();
+    Listening();
+    IsKilled(1);
+    EXPECT_THAT(members_.replaced_, ElementsAre(1));
+    events::Event event;
+    event.mutable_started()->add_workers()->set_pid(101);
+    if (joined) event.mutable_started()->add_workers()->set_pid(102);
+    Tell(event);
+    AtStep(5);
+    Completed();
+    EXPECT_EQ(Sent().size(), joined ? 0u : 1u);
+  }
+}
+
+// A new process may have the PID of one that has ended.
+TEST_F(ReplacementsTest, OneWithThePidOfALostOneIsAnother) {
+  Running();
+  Changed(events::MemberChange::LOST, 1);
+  Exits(1, ExitCode::kPeerFailed);
+  Changed(events::MemberChange::JOINED, 1);
+  EXPECT_THAT(members_.replaced_, ElementsAre(1));
+  Exits(1, 0);
+  EXPECT_EQ(members_.replaced_.size(), 1u) << "the run may be ending";
+  Changed(events::MemberChange::LOST, 1);
+  EXPECT_EQ(members_.replaced_.size(), 2u);
+  Changed(events::MemberChange::JOINED, 1);
+  Changed(events::MemberChange::LOST, 1);
+  Pass(2);
+  EXPECT_THAT(Sent(), ElementsAre(std::pair(1, SIGKILL)));
+}
+
 TEST_F(ReplacementsTest, OneThatLeftIsNot) {
   Running();
   Changed(events::MemberChange::LEFT, 1);

@@ -33,6 +33,40 @@ class MetricsFileTest : public ::testing::Test {
   std::vector<std::string> warnings_;
 };
 
+// A server that resumes the run is killed after it has cut the file and before it writes again.
+TEST_F(MetricsFileTest, NoEventIsLostIfTheServerIsKilledAfterTheCut) {
+  const std::string before = "{\"step\":10}\n", lost = "{\"event\":\"worker_lost\"}\n",
+                    restarted = "{\"event\":\"server_restarted\",\"from_step\":10}\n";
+  const std::filesystem::path events = dir_ / "metrics-events.jsonl";
+  checkpoint::Metrics resumed;
+  resumed.set_bytes(std::ssize(before));
+  resumed.set_xxh3(HashOf(before));
+  const DueLines due{.step = 10, .logs = {10}};
+  WriteBytes(path_, before + lost + "{\"step\":20}\n" + restarted);
+  for (int i = 0; i < 2; ++i) {
+    MetricsFile killed = Open(&resumed);
+    const MetricsFile::Kept kept = killed.Cut(due);
+    EXPECT_EQ(kept.restarts.size(), 1u);
+    EXPECT_EQ(kept.lines, before + lost + restarted);
+    EXPECT_EQ(ReadBytes(path_), before);
+  }
+  const std::string aside = ReadBytes(events);
+  {
+    MetricsFile file = Open(&resumed);
+    (void)file.Cut(due);
+    file.Append("{\"step\":20}\n");
+    EXPECT_EQ(ReadBytes(path_), before + lost + restarted + "{\"step\":20}\n");
+    EXPECT_FALSE(std::filesystem::exists(events));
+    resumed = file.Keep();
+  }
+  WriteBytes(events, aside);  // the server was killed before it removed the file
+  MetricsFile file = Open(&resumed);
+  EXPECT_EQ(file.Cut({.step = 20, .logs = {10, 20}}).restarts.size(), 1u);
+  file.Append("");
+  EXPECT_EQ(ReadBytes(path_), before + lost + restarted + "{\"step\":20}\n");
+  EXPECT_FALSE(std::filesystem::exists(events));
+}
+
 // The file was changed by someone after the checkpoint of step 30.
 class ChangedMetrics : public MetricsFileTest {
  protected:
@@ -148,6 +182,20 @@ TEST_F(FullDisk, LinesThatHadNoRoomComeWithTheNextOne) {
   EXPECT_EQ(file.trouble(), "");
   EXPECT_EQ(ReadBytes(path_), "1\n23\n4\n5\n");
   EXPECT_EQ(file.Keep().xxh3(), HashOf(ReadBytes(path_)));
+}
+
+// The events have no second file, but the run goes on.
+TEST_F(FullDisk, EventsHaveNoRoomWhenTheRunIsResumed) {
+  const std::string event = "{\"event\":\"worker_lost\"}\n";
+  WriteBytes(path_, event);
+  checkpoint::Metrics resumed;
+  resumed.set_xxh3(HashOf(""));
+  MetricsFile file = Open(&resumed);
+  SetRoom(0);
+  EXPECT_EQ(file.Cut({}).lines, event);
+  SetRoom(before_.rlim_cur);
+  file.Append("");
+  EXPECT_EQ(ReadBytes(path_), event);
 }
 
 TEST_F(FullDisk, LinesThatHadNoRoomComeAfterTenSeconds) {
