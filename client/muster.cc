@@ -2,26 +2,19 @@
 // the C library, so it fits into any process: protobuf and ZeroMQ are in the helper process.
 #include "client/muster.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <spawn.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
-#include <cmath>
-#include <csignal>
 #include <cstdarg>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <new>
 #include <string>
 #include <vector>
 
+#include "client/helper.h"
 #include "worker/program/messages.h"
 
 using namespace muster::program;
@@ -30,7 +23,6 @@ namespace {
 
 constexpr size_t kAlignFloats = 16;
 constexpr int kMostDimensions = 64;
-constexpr std::chrono::seconds kHelperEnds{5};
 
 struct Described {
   std::string name;
@@ -38,31 +30,6 @@ struct Described {
   Variable settings{};
   size_t offset = 0;  // in floats
 };
-
-std::string InEnvironment(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-bool IsProgram(const std::string& path) { return ::access(path.c_str(), X_OK) == 0; }
-
-// The muster-worker of this installation: beside the launcher, or relative to this library.
-std::string FindHelper() {
-  std::vector<std::string> folders;
-  if (std::string folder = InEnvironment("MUSTER_PROGRAMS"); !folder.empty())
-    folders.push_back(std::move(folder));
-  Dl_info info{};
-  if (::dladdr(reinterpret_cast<const void*>(&muster_create), &info) != 0) {
-    const std::string library = info.dli_fname;
-    const std::string folder = library.substr(0, library.rfind('/') + 1);
-    for (const char* place : {"", "../bin/", "../../bin/"}) folders.push_back(folder + place);
-  }
-  for (const std::string& folder : folders) {
-    std::string path = folder + "/muster-worker";
-    if (IsProgram(path)) return path;
-  }
-  return "";
-}
 
 }  // namespace
 
@@ -72,8 +39,7 @@ struct muster_job {
   size_t floats = 0;        // of one buffer
   float* memory = nullptr;  // weights, then gradient
   int memory_fd = -1;
-  int fd = -1;
-  pid_t helper = -1;
+  Helper helper;
   Joined joined{};
   bool has_joined = false, is_over = false, has_last_weights = false;
   bool asked = false;  // Next was sent, and the answer has not come
@@ -84,31 +50,15 @@ struct muster_job {
   ~muster_job();
   __attribute__((format(printf, 3, 4))) int Fail(int code, const char* format, ...);
   bool Allocate();
-  int Start();
   int Send(Kind kind, const void* body, size_t bytes, int with_fd = -1);
   int SendText(Kind kind, const std::string& text) { return Send(kind, text.data(), text.size()); }
   int Lost();
-  int Read(void* to, size_t bytes);
-  // Waits for a frame, at most until `seconds` have passed.
-  int Await(double seconds);
-  int Receive(Frame& frame, std::string& body);
+  int Receive(Kind& kind, std::string& body);
   int ReadEnd(const std::string& body);
   int RequireWork(const char* call);
 };
 
 muster_job::~muster_job() {
-  if (fd >= 0) ::close(fd);
-  if (helper > 0) {  // it ends by itself, and says goodbye to the server before
-    const auto until = std::chrono::steady_clock::now() + kHelperEnds;
-    while (::waitpid(helper, nullptr, WNOHANG) == 0) {
-      if (std::chrono::steady_clock::now() > until) {
-        ::kill(helper, SIGKILL);
-        ::waitpid(helper, nullptr, 0);
-        break;
-      }
-      ::usleep(2000);
-    }
-  }
   if (memory != nullptr) ::munmap(memory, 2 * floats * sizeof(float));
   if (memory_fd >= 0) ::close(memory_fd);
 }
@@ -131,137 +81,38 @@ bool muster_job::Allocate() {
     return false;
   }
   const size_t bytes = 2 * floats * sizeof(float);
+  const auto fail = [&](int code) {
+    Fail(MUSTER_FAILURE, "cannot allocate %zu bytes of shared memory: %s", bytes,
+         std::strerror(code));
+    return false;
+  };
   memory_fd = ::memfd_create("muster-program", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (memory_fd >= 0 && ::ftruncate(memory_fd, static_cast<off_t>(bytes)) == 0 &&
-      ::posix_fallocate(memory_fd, 0, static_cast<off_t>(bytes)) == 0 &&
-      ::fcntl(memory_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0) {
-    void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory_fd, 0);
-    if (at != MAP_FAILED) {
-      memory = static_cast<float*>(at);
-      return true;
-    }
-  }
-  Fail(MUSTER_FAILURE, "cannot allocate %zu bytes of shared memory: %s", bytes,
-       std::strerror(errno));
-  return false;
+  if (memory_fd < 0 || ::ftruncate(memory_fd, static_cast<off_t>(bytes)) != 0) return fail(errno);
+  // Reserves the pages, so that a lack of memory is an error here and not a signal later.
+  if (const int code = ::posix_fallocate(memory_fd, 0, static_cast<off_t>(bytes)); code != 0)
+    return fail(code);
+  if (::fcntl(memory_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) return fail(errno);
+  void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory_fd, 0);
+  if (at == MAP_FAILED) return fail(errno);
+  memory = static_cast<float*>(at);
+  return true;
 }
 
-// Starts the helper. Its socket keeps its number in the helper.
-int muster_job::Start() {
-  const std::string endpoint = InEnvironment("MUSTER_ENDPOINT"),
-                    config = InEnvironment("MUSTER_CONFIG"), rank = InEnvironment("MUSTER_RANK");
-  if (endpoint.empty() || config.empty() || rank.empty()) {
-    return Fail(MUSTER_USAGE,
-                "MUSTER_ENDPOINT, MUSTER_CONFIG or MUSTER_RANK is not set: start this program with "
-                "`muster launch CONFIG -- COMMAND`");
-  }
-  const std::string helper_path = FindHelper();
-  if (helper_path.empty()) {
-    return Fail(MUSTER_USAGE,
-                "muster-worker was not found: set MUSTER_PROGRAMS to the folder of Muster's "
-                "programs");
-  }
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-    return Fail(MUSTER_FAILURE, "socketpair: %s", std::strerror(errno));
-  }
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  // dup2 onto itself clears the close-on-exec flag.
-  posix_spawn_file_actions_adddup2(&actions, ends[1], ends[1]);
-  const std::string number = std::to_string(ends[1]);
-  const char* arguments[] = {helper_path.c_str(), "--config", config.c_str(), "--endpoint",
-                             endpoint.c_str(),    "--rank",   rank.c_str(),   "--program-fd",
-                             number.c_str(),      nullptr};
-  const int code = ::posix_spawn(&helper, helper_path.c_str(), &actions, nullptr,
-                                 const_cast<char* const*>(arguments), ::environ);
-  posix_spawn_file_actions_destroy(&actions);
-  ::close(ends[1]);
-  fd = ends[0];
-  ::unsetenv("MUSTER_TOKEN");  // nobody else needs it
-  if (code == 0) return MUSTER_OK;
-  helper = -1;
-  return Fail(MUSTER_FAILURE, "cannot start %s: %s", helper_path.c_str(), std::strerror(code));
+int muster_job::Send(Kind kind, const void* body, size_t bytes, int with_fd) {
+  if (helper.Send(kind, body, bytes, with_fd)) return MUSTER_OK;
+  // What the helper has said before its end explains more.
+  std::string text;
+  if (helper.Await(1) && helper.Receive(kind, text) && kind == Kind::kEnd) return ReadEnd(text);
+  return Lost();
+}
+
+int muster_job::Receive(Kind& kind, std::string& body) {
+  return helper.Receive(kind, body) ? MUSTER_OK : Lost();
 }
 
 int muster_job::Lost() {
   if (is_over) return MUSTER_PEER_FAILED;
   return Fail(MUSTER_PEER_FAILED, "the helper process muster-worker has ended; see its messages");
-}
-
-int muster_job::Send(Kind kind, const void* body, size_t bytes, int with_fd) {
-  Frame frame{kind, static_cast<uint32_t>(bytes)};
-  iovec parts[] = {{&frame, sizeof frame}, {const_cast<void*>(body), bytes}};
-  msghdr message{};
-  message.msg_iov = parts;
-  message.msg_iovlen = 2;
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  if (with_fd >= 0) {
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    cmsghdr* const header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(header), &with_fd, sizeof with_fd);
-  }
-  size_t left = sizeof frame + bytes;
-  while (left > 0) {
-    const ssize_t sent = ::sendmsg(fd, &message, MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent <= 0) {
-      // What the helper has said before its end explains more.
-      if (Await(1) == MUSTER_OK) {
-        std::string text;
-        if (Receive(frame, text) == MUSTER_OK && frame.kind == Kind::kEnd) return ReadEnd(text);
-      }
-      return Lost();
-    }
-    left -= static_cast<size_t>(sent);
-    message.msg_control = nullptr;
-    message.msg_controllen = 0;
-    auto rest = static_cast<size_t>(sent);
-    for (iovec& part : parts) {
-      const size_t of_part = rest < part.iov_len ? rest : part.iov_len;
-      part.iov_base = static_cast<char*>(part.iov_base) + of_part;
-      part.iov_len -= of_part;
-      rest -= of_part;
-    }
-  }
-  return MUSTER_OK;
-}
-
-int muster_job::Await(double seconds) {
-  const auto limit = std::chrono::duration<double>(seconds);
-  const auto began = std::chrono::steady_clock::now();
-  for (;;) {
-    const double left = (limit - (std::chrono::steady_clock::now() - began)).count();
-    const bool forever = seconds < 0;
-    if (!forever && left < 0) return MUSTER_AGAIN;
-    const double wait_s = forever || left > 60 ? 60 : left;
-    pollfd one{fd, POLLIN, 0};
-    const int ready = ::poll(&one, 1, static_cast<int>(std::ceil(wait_s * 1000)));
-    if (ready > 0) return MUSTER_OK;
-    if (ready < 0 && errno == EINTR && !forever) return MUSTER_AGAIN;
-  }
-}
-
-int muster_job::Read(void* to, size_t bytes) {
-  auto* at = static_cast<char*>(to);
-  while (bytes > 0) {
-    const ssize_t got = ::recv(fd, at, bytes, 0);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return Lost();
-    at += got;
-    bytes -= static_cast<size_t>(got);
-  }
-  return MUSTER_OK;
-}
-
-int muster_job::Receive(Frame& frame, std::string& body) {
-  if (const int code = Read(&frame, sizeof frame); code != MUSTER_OK) return code;
-  body.resize(frame.bytes);
-  return Read(body.data(), body.size());
 }
 
 int muster_job::ReadEnd(const std::string& body) {
@@ -345,7 +196,9 @@ int muster_join(muster_job* job, int64_t training_samples, int64_t validation_sa
                      "muster_join: expected more than 0 training samples and at least 0 others");
   }
   if (!job->Allocate()) return job->variables.empty() ? MUSTER_USAGE : MUSTER_FAILURE;
-  if (const int code = job->Start(); code != MUSTER_OK) return code;
+  std::string why;
+  if (const int code = job->helper.Start(why); code != MUSTER_OK)
+    return job->Fail(code, "%s", why.c_str());
   for (const Described& variable : job->variables) {
     std::string body(reinterpret_cast<const char*>(&variable.settings), sizeof variable.settings);
     body.append(reinterpret_cast<const char*>(variable.shape.data()),
@@ -362,11 +215,11 @@ int muster_join(muster_job* job, int64_t training_samples, int64_t validation_sa
       code != MUSTER_OK) {
     return code;
   }
-  Frame frame{};
+  Kind kind{};
   std::string body;
-  if (const int code = job->Receive(frame, body); code != MUSTER_OK) return code;
-  if (frame.kind == Kind::kEnd) return job->ReadEnd(body);
-  if (frame.kind != Kind::kJoined || body.size() != sizeof job->joined) return job->Lost();
+  if (const int code = job->Receive(kind, body); code != MUSTER_OK) return code;
+  if (kind == Kind::kEnd) return job->ReadEnd(body);
+  if (kind != Kind::kJoined || body.size() != sizeof job->joined) return job->Lost();
   std::memcpy(&job->joined, body.data(), sizeof job->joined);
   job->has_joined = true;
   return MUSTER_OK;
@@ -388,18 +241,18 @@ int muster_next(muster_job* job, double seconds, muster_work* work) {
     if (const int code = job->Send(Kind::kNext, nullptr, 0); code != MUSTER_OK) return code;
     job->asked = true;
   }
-  if (const int code = job->Await(seconds); code != MUSTER_OK) return code;
-  Frame frame{};
+  if (!job->helper.Await(seconds)) return MUSTER_AGAIN;
+  Kind kind{};
   std::string body;
-  if (const int code = job->Receive(frame, body); code != MUSTER_OK) return code;
+  if (const int code = job->Receive(kind, body); code != MUSTER_OK) return code;
   job->asked = false;
   *work = {};
-  if (frame.kind == Kind::kEnd) {
+  if (kind == Kind::kEnd) {
     work->kind = MUSTER_END;
     return job->ReadEnd(body);
   }
   Work given{};
-  if (frame.kind != Kind::kWork || body.size() < sizeof given) return job->Lost();
+  if (kind != Kind::kWork || body.size() < sizeof given) return job->Lost();
   std::memcpy(&given, body.data(), sizeof given);
   job->samples.resize((body.size() - sizeof given) / sizeof(int64_t));
   std::memcpy(job->samples.data(), body.data() + sizeof given, body.size() - sizeof given);
@@ -418,15 +271,17 @@ int muster_next(muster_job* job, double seconds, muster_work* work) {
   return MUSTER_OK;
 }
 
-int muster_report(muster_job* job, double loss, int64_t correct) {
+int muster_report(muster_job* job, double loss) {
   if (const int code = job->RequireWork("muster_report"); code != MUSTER_OK) return code;
   if (job->has_reported) return job->Fail(MUSTER_USAGE, "muster_report: called twice");
-  if (correct < 0 || correct > job->work.count) {
-    return job->Fail(MUSTER_USAGE, "muster_report: expected 0 to %lld correct samples, got %lld",
-                     static_cast<long long>(job->work.count), static_cast<long long>(correct));
+  if (job->work.kind != MUSTER_SLICE && loss < 0) {
+    return job->Fail(MUSTER_USAGE,
+                     "muster_report: the loss of a block must not be negative, got %g: add a "
+                     "constant for each sample",
+                     loss);
   }
   job->has_reported = true;
-  const Loss body{.correct = correct, .loss = loss};
+  const Loss body{.loss = loss};
   return job->Send(Kind::kLoss, &body, sizeof body);
 }
 
@@ -455,9 +310,17 @@ int muster_fail(muster_job* job, const char* message) {
   if (!job->has_joined || job->is_over) {
     return job->Fail(MUSTER_USAGE, "muster_fail: this job is not running");
   }
-  const int code = job->SendText(Kind::kFailed, message);
-  job->is_over = true;
-  return code;
+  if (const int code = job->SendText(Kind::kFailed, message); code != MUSTER_OK) return code;
+  // The helper answers when the server has the message; the end of this process would cut it off.
+  Kind kind{};
+  std::string body;
+  constexpr double kPatience = 10;
+  while (job->helper.Await(kPatience) && job->helper.Receive(kind, body)) {
+    if (kind != Kind::kEnd) continue;
+    job->ReadEnd(body);
+    return MUSTER_OK;
+  }
+  return job->Lost();
 }
 
 int muster_leave(muster_job* job) {

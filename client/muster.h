@@ -13,7 +13,7 @@
  *     while (muster_next(job, -1, &work) == MUSTER_OK && work.kind != MUSTER_END) {
  *       if (work.kind == MUSTER_STEP_END) continue;
  *       double loss = forward(muster_weights(job, w), work.samples, work.count);
- *       muster_report(job, loss, correct);
+ *       muster_report(job, loss);
  *       if (work.kind == MUSTER_SLICE) backward(muster_gradient(job, w), 1.0 / work.batch);
  *       muster_done(job);
  *     }
@@ -123,9 +123,10 @@ int64_t muster_slices(const muster_job* job); /* of each step */
  * to the others. A process that was too slow may miss the end of a step. */
 int muster_next(muster_job* job, double seconds, muster_work* work);
 
-/* Reports the sum of the losses of the current samples, and how many were predicted correctly (0 if
- * that has no meaning). Once for each slice or block, before the first muster_push. */
-int muster_report(muster_job* job, double loss, int64_t correct);
+/* Reports the sum of the losses of the current samples. Once for each slice or block, before the
+ * first muster_push. Of a block it must not be negative, because a negative score means a loss in
+ * Muster's files: add a constant for each sample if it can be. */
+int muster_report(muster_job* job, double loss);
 
 /* Says that the gradient of this variable is complete, so that it is sent while the others are
  * computed. Optional: muster_done does it for all. */
@@ -135,13 +136,15 @@ int muster_push(muster_job* job, int variable);
 int muster_done(muster_job* job);
 
 /* Ends the whole job with this message, because this program cannot go on and another process would
- * fail in the same way. */
+ * fail in the same way. Returns MUSTER_OK when the server has the message. */
 int muster_fail(muster_job* job, const char* message);
 
 /* Asks to leave. The process still completes its slices; then muster_next returns MUSTER_END. */
 int muster_leave(muster_job* job);
 
-/* After MUSTER_END: whether muster_weights holds the weights after the last step. */
+/* After MUSTER_END: whether muster_weights holds the weights after the last step. It may not if this
+ * process had no work in the last step, or if the run stopped early (evaluation.patience);
+ * model.safetensors in the run directory always does. */
 int muster_has_last_weights(const muster_job* job);
 
 #ifdef __cplusplus

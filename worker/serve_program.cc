@@ -25,6 +25,9 @@ void Refuse(ProgramLink& link, const Error& error) {
 
 void Join(const WorkerArguments& arguments, ProgramLink& link) {
   const ProgramDescription program = link.ReadDescription();
+  if (program.join.pid != static_cast<uint32_t>(::getppid())) {
+    throw Error(ExitCode::kPeerFailed, "the program ended before it joined");
+  }
   const config::Config config = ReadResolvedConfig(arguments.config);
   RequireOpenFiles("a worker", 64);
   RequireThreads("a worker", 8);

@@ -88,7 +88,7 @@ void CheckCluster(const config::Cluster& cluster, ConfigErrors& errors) {
 // The server learns the variables and the number of samples from the programs.
 void CheckProgramJob(const config::Config& config, ConfigErrors& errors) {
   const auto refuse = [&](bool is_set, const char* key) {
-    if (is_set) errors.Fail(key, "contradicts worker.program, which trains its own model");
+    if (is_set) errors.Fail(key, "cannot be used with worker.program");
   };
   refuse(config.has_model() || config.has_model_file(), "model");
   refuse(config.has_data(), "data");

@@ -58,7 +58,7 @@ int main(void) {
       dw[1] += error * x[1] / (float)work.batch;
       *db += error / (float)work.batch;
     }
-    check(job, muster_report(job, loss, 0));
+    check(job, muster_report(job, loss));
     check(job, muster_done(job));
   }
   if (muster_rank(job) == 0 && muster_has_last_weights(job))

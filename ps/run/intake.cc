@@ -92,7 +92,7 @@ void Intake::OnHello(FromWorker event) {
                               hello.protocol_version(), kProtocolVersion));
   }
   if (taken_.waiting.size() >= kMostWaiting) return Refuse(event.peer, "the job is starting");
-  const bool is_source = !source_ && (resumed_ || hello.rank() == 0);
+  const bool is_source = !source_ && (resumed_ || (hello.has_rank() && hello.rank() == 0));
   if (is_source) {
     try {
       taken_.layout = LayOutVariables(hello.variable());
@@ -126,6 +126,7 @@ void Intake::OnValues(const FromWorker& event) {
   }
   std::memcpy(taken_.initial.data() + received_, piece.values().data(), piece.values().size());
   received_ += floats;
+  progress_ = Clock::now();
   if (!IsComplete()) Ask();
 }
 
@@ -146,12 +147,10 @@ void Intake::CheckTime(Clock::time_point now) {
   }
   if (now >= next_beat_) {
     next_beat_ = now + kBeatInterval;
-    events::Event event;
-    event.mutable_beat();
-    recorder_.Record(event);
+    Beat();
   }
   const double limit_s = config_.deadlines().start_s();
-  if (now < began_ + std::chrono::duration<double>(limit_s)) return;
+  if (now < progress_ + std::chrono::duration<double>(limit_s)) return;
   if (source_) {
     throw Error(
         ExitCode::kDeadline,
@@ -162,6 +161,15 @@ void Intake::CheckTime(Clock::time_point now) {
               "the program of rank 0 did not join within {:g} s (deadlines.start_s); does it call "
               "muster_join?",
               limit_s);
+}
+
+void Intake::Beat() {
+  events::Event event;
+  event.mutable_beat();
+  recorder_.Record(event);
+  wire::ServerMessage message = NewMessage(token_);
+  message.mutable_heartbeat();
+  for (const FromWorker& hello : taken_.waiting) link_.Send(hello.peer, message, {});
 }
 
 void Intake::CheckValues() const {

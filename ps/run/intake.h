@@ -32,7 +32,8 @@ class Intake {
          Recorder& recorder, int interrupt_fd, bool resumed);
 
   // Waits until the variables and their values have arrived. Throws Error: kDeadline after
-  // deadlines.start_s, kNonfinite for an initial value, kInterrupted or kTerminated for a signal.
+  // deadlines.start_s without progress, kNonfinite for an initial value, kInterrupted or
+  // kTerminated for a signal.
   Taken Await();
 
  private:
@@ -46,6 +47,8 @@ class Intake {
   void Ask();
   bool IsComplete() const;
   void CheckTime(Clock::time_point now);
+  // Tells the launcher and the waiting workers that the server is alive.
+  void Beat();
   void CheckValues() const;
 
   const config::Config& config_;
@@ -54,8 +57,8 @@ class Intake {
   Recorder& recorder_;
   const int interrupt_fd_;
   const bool resumed_;
-  const Clock::time_point began_ = Clock::now();
-  Clock::time_point next_beat_ = began_;
+  Clock::time_point progress_ = Clock::now();  // of the last piece of the values
+  Clock::time_point next_beat_ = progress_;
   std::optional<PeerId> source_;  // whose variables these are
   size_t received_ = 0;           // floats
   Taken taken_;

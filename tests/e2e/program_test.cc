@@ -1,14 +1,20 @@
 // Programs that train their own model through libmuster_client.so: real processes, killed and
-// resumed. The program is examples/c_linear.
+// resumed. The programs are examples/c_linear and own_program.cc.
+#include <fmt/core.h>
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <fstream>
+#include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "client/muster.h"
+#include "common/tensors/safetensors_reader.h"
+#include "tests/e2e/own_program.h"
 #include "tests/e2e/real_job.h"
 
 namespace muster::testing {
@@ -36,7 +42,12 @@ class Program : public RealJob {
                    const std::string& transport = "AUTO") {
     return Succeeded(Muster(Words(run, workers, epochs, transport), run)).hash();
   }
-  // The processes that were started with the words `name` of the run `run`.
+  std::unique_ptr<Process> Begin(const std::string& run, int workers, int epochs) {
+    std::vector<std::string> words = Words(run, workers, epochs);
+    words.insert(words.begin(), "muster");
+    return std::make_unique<Process>(words, Path("log"));
+  }
+  // A process of the program in this run.
   pid_t FindProgram(const std::string& run) const {
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
       const std::string pid = entry.path().filename();
@@ -72,9 +83,7 @@ TEST_F(Program, TheBitsDoNotDependOnWorkersOrTransport) {
 
 TEST_F(Program, KilledProgramsHelpersAndServersChangeNothing) {
   const std::string expected = Hash("undisturbed", 2, 400);
-  Process job({"muster", "launch", config_, "--run-dir", Path("run"), "--workers", "3", "--epochs",
-               "400", "--", program_},
-              Path("log"));
+  const auto job = Begin("run", 3, 400);
   ASSERT_TRUE(Reaches("run", 300));
   const pid_t program = FindProgram("run");
   ASSERT_GT(program, 0);
@@ -87,18 +96,16 @@ TEST_F(Program, KilledProgramsHelpersAndServersChangeNothing) {
   const pid_t helper = Find("run", 0);
   ASSERT_GT(helper, 0);
   EXPECT_EQ(::kill(helper, SIGKILL), 0);
-  EXPECT_EQ(job.Wait(90), 0) << job.Log();
+  EXPECT_EQ(job->Wait(90), 0) << job->Log();
   EXPECT_EQ(Outcome{.metrics = Metrics("run")}.hash(), expected);
   EXPECT_TRUE(NothingLeft(5));
 }
 
 TEST_F(Program, AStoppedRunGoesOnWithAnotherNumberOfWorkers) {
   const std::string expected = Hash("undisturbed", 1, 400);
-  Process job({"muster", "launch", config_, "--run-dir", Path("run"), "--workers", "4", "--epochs",
-               "400", "--", program_},
-              Path("log"));
+  const auto job = Begin("run", 4, 400);
   ASSERT_TRUE(Reaches("run", 500));
-  EXPECT_EQ(job.EndBy(SIGINT, 30), 128 + SIGINT);
+  EXPECT_EQ(job->EndBy(SIGINT, 30), 128 + SIGINT);
   const Outcome outcome = Succeeded(GoOn("run", {"--workers", "2"}));
   EXPECT_EQ(outcome.hash(), expected);
   EXPECT_TRUE(NothingLeft(5));
@@ -121,6 +128,84 @@ TEST_F(Program, MistakesEndWithOneMessage) {
   EXPECT_TRUE(NothingLeft(5));
 }
 
+class OwnProgram : public RealJob {
+ protected:
+  // Of 24 slices of a batch of 16, eight have no samples.
+  Outcome Run(const std::string& run, const std::string& mode, int workers,
+              const std::vector<std::string>& settings = {}) {
+    const std::string config = Write("job.txtpb", R"(
+      run { epochs: 3 global_batch: 16 slices: 24 }
+      cluster { chunk_bytes: 65536 }
+      optimizer { type: SGD }
+      learning_rate { base: 0.5 }
+    )");
+    std::vector<std::string> words{"launch",  config,      "--run-dir",
+                                   Path(run), "--workers", std::to_string(workers)};
+    for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+    words.insert(words.end(), {"--", std::string(MUSTER_BIN_DIR) + "/own_program", mode});
+    return Muster(words, run);
+  }
+};
+
+// Each epoch has every sample once, so after three the weights are w - 3 r (1/16) Σ a_i. Floats
+// add these numbers exactly.
+TEST_F(OwnProgram, TheWeightsHaveTheirClosedForm) {
+  std::string hash;
+  for (const auto& [mode, workers, transport] :
+       {std::tuple{"push", 1, "AUTO"}, {"whole", 2, "TCP"}, {"push", 3, "LOCAL"}}) {
+    const std::string run = fmt::format("run-{}", workers);
+    const Outcome outcome =
+        Succeeded(Run(run, mode, workers, {std::string("cluster.transport=") + transport}));
+    if (hash.empty()) hash = outcome.hash();
+    EXPECT_EQ(outcome.hash(), hash);
+    const SafetensorsReader model(Path(run) / "model.safetensors");
+    ASSERT_EQ(model.header().tensors.size(), std::size(own_program::kCounts));
+    for (const StoredTensor& tensor : model.header().tensors) {
+      const auto* const name = std::ranges::find(own_program::kNames, tensor.name);
+      ASSERT_NE(name, std::end(own_program::kNames)) << tensor.name;
+      const int64_t count = own_program::kCounts[name - own_program::kNames];
+      std::vector<float> got(static_cast<size_t>(count)), expected(got.size());
+      model.ReadFloats(tensor, got);
+      for (int64_t j = 0; j < count; ++j) {
+        float sum = 0;
+        for (int64_t i = 0; i < own_program::kSamples; ++i) sum += own_program::Slope(i, j);
+        expected[static_cast<size_t>(j)] =
+            own_program::Initial(j) - 3 * 0.5f * sum / own_program::kBatch;
+      }
+      EXPECT_EQ(got, expected) << tensor.name;
+      // rank 0 has the same last weights
+      EXPECT_THAT(Slurp(Path(run) / "worker-0.log"),
+                  HasSubstr(fmt::format("{} {:.9g}", tensor.name, expected[1])));
+    }
+  }
+}
+
+// With 16 bits on the wire, each node of the slice tree is rounded once, wherever it is added.
+TEST_F(OwnProgram, SixteenBitsAveragesAndSkippedStepsKeepTheBits) {
+  const std::vector<std::string> settings{"cluster.wire_dtype=BF16", "optimizer.ema_decay=0.5",
+                                          "evaluation.use_ema=true", "run.on_nonfinite=SKIP_STEP",
+                                          "optimizer.type=ADAM"};
+  const std::string hash = Succeeded(Run("one", "push", 1, settings)).hash();
+  EXPECT_EQ(Succeeded(Run("two", "whole", 2, settings)).hash(), hash);
+  EXPECT_EQ(Succeeded(Run("three", "push", 3, settings)).hash(), hash);
+}
+
+TEST_F(OwnProgram, AProgramThatFailsEndsTheJobWithItsMessage) {
+  const Outcome fails = Run("fails", "fail", 2);
+  EXPECT_NE(fails.exit_code, 0);
+  EXPECT_THAT(fails.log, HasSubstr("no more fuel"));
+  const Outcome ends = Run("ends", "ends", 2);
+  EXPECT_EQ(ends.exit_code, 3) << ends.log;
+  const Outcome other = Run("other", "other", 2);
+  EXPECT_EQ(other.exit_code, static_cast<int>(ExitCode::kRefused)) << other.log;
+  EXPECT_TRUE(NothingLeft(5));
+}
+
+TEST_F(OwnProgram, AProgramMayLeave) {
+  const std::string hash = Succeeded(Run("one", "push", 1)).hash();
+  EXPECT_EQ(Succeeded(Run("two", "leave", 2)).hash(), hash);
+}
+
 TEST(ClientLibrary, RefusesWrongCalls) {
   muster_job* const job = muster_create();
   muster_work work;
@@ -139,7 +224,7 @@ TEST(ClientLibrary, RefusesWrongCalls) {
   EXPECT_EQ(muster_weights(job, 2), nullptr);
   EXPECT_EQ(muster_add_variable(job, "late", shape, 2, nullptr), -1);
   EXPECT_EQ(muster_next(job, 0, &work), MUSTER_USAGE);
-  EXPECT_EQ(muster_report(job, 0, 0), MUSTER_USAGE);
+  EXPECT_EQ(muster_report(job, 0), MUSTER_USAGE);
   EXPECT_EQ(muster_push(job, 0), MUSTER_USAGE);
   EXPECT_EQ(muster_done(job), MUSTER_USAGE);
   EXPECT_EQ(muster_fail(job, "no"), MUSTER_USAGE);

@@ -77,6 +77,10 @@ class Channel {
   virtual bool Wait(std::unique_lock<std::mutex>& lock, const Ready& ready,
                     Clock::time_point until = kForEver) = 0;
 
+  // Handles messages that have already arrived, if no other thread does so. Must be called without
+  // the owner's locks.
+  virtual void Poll() {}
+
   // Rounds tensors on the wire to `type`; the largest tensor has `floats` values. Called only from
   // Owner::Handle.
   virtual void SetWireType(WireType type, size_t floats) = 0;

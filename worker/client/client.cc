@@ -205,6 +205,7 @@ Order Client::NextOrder() {
 }
 
 std::optional<Order> Client::NextUrgentOrder() {
+  channel_->Poll();
   const std::lock_guard lock(mutex_);
   const Order* const next = session_.NextOrder();
   if (next == nullptr || !next->urgent()) return std::nullopt;

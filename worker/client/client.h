@@ -1,8 +1,8 @@
 // A worker's side of the protocol: joins the job, receives weights and pushes gradients.
 //
 // This library does not depend on networks: it moves chunks of one parameter buffer, whose layout
-// the caller describes. A program that trains its own model links it, computes gradients of its
-// slices and calls:
+// the caller describes. Trainer uses it for networks, ProgramTrainer for programs with their own
+// model. A caller computes gradients of its slices and calls:
 //
 //   Client client(options);                       // a. Hello, Welcome
 //   client.ReportReady();
@@ -19,8 +19,8 @@
 //   }
 //
 // NextOrder returns urgent orders first: slices taken over from another worker, or a Reset. A
-// program that can abandon its forward pass waits with Wait::kForUrgent: AwaitChunk then returns
-// false if there is an urgent order. A program that cannot do so receives no urgent orders while it
+// caller that can abandon its forward pass waits with Wait::kForUrgent: AwaitChunk then returns
+// false if there is an urgent order. One that cannot do so receives no urgent orders while it
 // waits; if another worker is lost during that time, the job ends by its deadline.
 //
 // Threads: one compute thread calls the public methods. The receiving thread (channel.h) handles
@@ -112,7 +112,8 @@ class Client final : private Channel::Owner {
   // any thread.
   void Leave();
   Order NextOrder();
-  // Returns the next order if it is urgent.
+  // Returns the next order if it is urgent. If a Reset was sent before something that the caller
+  // has seen in shared memory, returns that Reset.
   std::optional<Order> NextUrgentOrder();
 
   // A buffer for the gradient of all parameters. Chunk c may be written from the arrival of chunk c

@@ -38,6 +38,7 @@ class DirectChannel : public Channel {
   Clock::time_point HandedOverAt() const override { return handed_over_; }
   bool Wait(std::unique_lock<std::mutex>& lock, const Ready& ready,
             Clock::time_point until) override;
+  void Poll() override;
   void SetWireType(WireType, size_t) override {}  // nothing is sent over a wire
 
  private:
@@ -88,6 +89,12 @@ bool DirectChannel::Wait(std::unique_lock<std::mutex>& lock, const Ready& ready,
     lock.lock();
   }
   return true;
+}
+
+void DirectChannel::Poll() {
+  const std::lock_guard receiving(receiving_);
+  constexpr int kMost = 1000;  // a link whose other end is gone may stay pending
+  for (int i = 0; i < kMost && link_->Pending(); ++i) Receive();
 }
 
 void DirectChannel::Sleep(milliseconds limit) {

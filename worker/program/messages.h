@@ -58,7 +58,6 @@ struct Joined {
 };
 
 struct Loss {
-  int64_t correct;
   double loss;  // sum over the samples
 };
 

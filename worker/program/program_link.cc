@@ -34,7 +34,6 @@ void Watch(int fd, int process, int stop) {
 ProgramLink::ProgramLink(UniqueFd fd, pid_t program)
     : fd_(std::move(fd)), stop_(::eventfd(0, EFD_CLOEXEC)) {
   const int process = static_cast<int>(::syscall(SYS_pidfd_open, program, 0));
-  if (::getppid() != program) Exit();
   watch_ = std::thread([fd = fd_.get(), process, stop = stop_.get()] {
     const UniqueFd closes(process);
     Watch(fd, process, stop);

@@ -74,7 +74,7 @@ void ProgramTrainer::DoUrgent() {
   }
 }
 
-bool ProgramTrainer::Bring(int64_t version, Client::Of of) {
+void ProgramTrainer::Bring(int64_t version, Client::Of of) {
   const bool average = of == Client::Of::kAverage;
   for (size_t c = 0; c < client_.chunks().size();) {
     if (client_.AwaitChunk(version, c, Client::Wait::kForUrgent, of)) {
@@ -83,17 +83,15 @@ bool ProgramTrainer::Bring(int64_t version, Client::Of of) {
       DoUrgent();
     }
   }
-  if (version_ == version && average_ == average) return true;
+  if (version_ == version && average_ == average) return;
   const std::span<const float> from = average ? client_.Average() : client_.Weights(version);
   std::ranges::copy(from.first(layout_.arena_floats()), link_.weights().begin());
+  version_ = -1;
+  // The server overwrites the weights of a worker that it has reset, perhaps while they were
+  // copied.
+  DoUrgent();
   version_ = version;
   average_ = average;
-  // The server overwrites the weights of a worker that it has given up, perhaps while they were
-  // copied.
-  for (size_t c = 0; c < client_.chunks().size(); ++c) {
-    if (!client_.AwaitChunk(version, c, Client::Wait::kForChunk, of)) version_ = -1;
-  }
-  return version_ == version;
 }
 
 void ProgramTrainer::EnterStep(int64_t step) {
@@ -106,7 +104,7 @@ void ProgramTrainer::EnterStep(int64_t step) {
 void ProgramTrainer::Train(const Order& order) {
   // Slices that were taken over belong to a step whose weights have all arrived, and the program
   // may have newer ones.
-  if (!Bring(order.version)) throw WasReset();
+  Bring(order.version);
   EnterStep(order.version);
   const Clock::time_point begin = Clock::now();
   for (const OrderPart& part : order.parts) ComputePart(order, part);
@@ -202,7 +200,7 @@ bool ProgramTrainer::ComputeSlice(Part& part, int64_t slice, size_t level,
     const ProgramLink::Received received = Receive();
     if (received.kind == Kind::kLoss) {
       const auto loss = received.As<program::Loss>();
-      client_.ReportLoss(step, part.part, slice, samples, loss.loss, loss.correct);
+      client_.ReportLoss(step, part.part, slice, samples, loss.loss, 0);
       has_loss = true;
     } else if (received.kind == Kind::kPushed && has_loss) {
       const auto variable = received.As<uint64_t>();
@@ -246,8 +244,7 @@ void ProgramTrainer::Evaluate(const Order& order) {
       order.set == wire::VALIDATION ? join_.validation_samples : join_.test_samples;
   for (int64_t block = order.blocks.begin; block < order.blocks.end; ++block) {
     EnterStep(-1);
-    if (!Bring(order.version, order.average ? Client::Of::kAverage : Client::Of::kWeights))
-      throw WasReset();
+    Bring(order.version, order.average ? Client::Of::kAverage : Client::Of::kWeights);
     const int64_t first = block * order.block_size;
     const int64_t samples = std::min(order.block_size, size - first);
     MUSTER_CHECK(samples > 0);
@@ -268,8 +265,6 @@ void ProgramTrainer::Evaluate(const Order& order) {
       if (received.kind == Kind::kLoss) {
         const auto loss = received.As<program::Loss>();
         result.set_loss(loss.loss);
-        result.set_correct(loss.correct);
-        result.set_correct_top5(loss.correct);
       }
       done = received.kind == Kind::kDone;
     }
@@ -277,17 +272,17 @@ void ProgramTrainer::Evaluate(const Order& order) {
   }
 }
 
-// The last weights have arrived unless this worker had no work on them and they travel slowly.
+// The last weights may not have arrived if this worker had no work on them. A run that stops early
+// does not say which weights are the last.
 void ProgramTrainer::End(const Order& stop) {
   bool has_last = false;
   if (stop.completed) {
     try {
-      has_last = Bring(client_.plan().total_steps);
-      if (has_last) EnterStep(-1);
-    } catch (const Error&) {
-      has_last = false;
+      Bring(client_.plan().total_steps);
+      EnterStep(-1);
+      has_last = true;
+    } catch (const Error&) {  // they have not arrived
     } catch (const WasReset&) {
-      has_last = false;
     }
   }
   AwaitNext();

@@ -55,8 +55,8 @@ class ProgramTrainer {
   void GiveBackBuffers(int64_t step);
 
   void Evaluate(const Order& order);
-  // Copies W(version), or its average, to the program. Returns false if the worker was reset.
-  bool Bring(int64_t version, Client::Of of = Client::Of::kWeights);
+  // Copies W(version), or its average, to the program when all of it has arrived.
+  void Bring(int64_t version, Client::Of of = Client::Of::kWeights);
   // Tells the program that its step is complete if `step` is another one.
   void EnterStep(int64_t step);
   void DoUrgent();

@@ -1,0 +1,38 @@
+// The helper process of a program that trains its own model, and the frames to and from it
+// (worker/program/messages.h).
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "worker/program/messages.h"
+
+namespace muster::program {
+
+class Helper {
+ public:
+  Helper() = default;
+  // Waits a few seconds until the helper has said goodbye to the server, then kills it.
+  ~Helper();
+  Helper(const Helper&) = delete;
+
+  // Starts the helper for the job that the environment names. Returns a muster_code, and in `why`
+  // what is wrong.
+  int Start(std::string& why);
+
+  // Send and Receive return false if the helper is gone. `with_fd` is sent along unless it is -1.
+  bool Send(Kind kind, const void* body, size_t bytes, int with_fd = -1);
+  bool Receive(Kind& kind, std::string& body);
+  // Waits for a frame, at most for this time; negative: without limit. Returns false if there is
+  // none, or if a signal arrived during a limited wait.
+  bool Await(double seconds);
+
+ private:
+  bool Read(void* to, size_t bytes);
+
+  int fd_ = -1;
+  pid_t pid_ = -1;
+};
+
+}  // namespace muster::program

@@ -1,0 +1,82 @@
+// A program whose weights have a closed form: the loss of sample i is a_i w, with a_i from
+// tests/e2e/own_program.h. All numbers are exact in float.
+//
+//   own_program [push | whole | fail | other | leave | ends]
+#include "tests/e2e/own_program.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "client/muster.h"
+
+namespace {
+
+using namespace muster::testing::own_program;
+
+muster_job* job;
+
+void Check(int code) {
+  if (code == MUSTER_OK) return;
+  std::fprintf(stderr, "error: %s\n", muster_error(job));
+  muster_destroy(job);
+  std::exit(code);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string mode = argc > 1 ? argv[1] : "push";
+  const char* const rank = std::getenv("MUSTER_RANK");
+  const bool is_second = rank != nullptr && *rank == '1';
+  job = muster_create();
+  std::vector<int> numbers;
+  for (size_t v = 0; v < std::size(kCounts); ++v) {
+    const int64_t shape[] = {kCounts[v] + (mode == "other" && is_second && v == 1 ? 1 : 0)};
+    numbers.push_back(muster_add_variable(job, kNames[v], shape, 1, nullptr));
+  }
+  for (size_t v = 0; v < std::size(kCounts); ++v) {
+    float* const weights = muster_weights(job, numbers[v]);
+    for (int64_t j = 0; j < kCounts[v]; ++j) weights[j] = Initial(j);
+  }
+  Check(muster_join(job, kSamples, 0, kSamples));
+  for (;;) {
+    muster_work work;
+    Check(muster_next(job, -1, &work));
+    if (work.kind == MUSTER_END) break;
+    if (work.kind == MUSTER_STEP_END) continue;
+    if (is_second && work.step == 2 && mode == "fail") {
+      Check(muster_fail(job, "no more fuel"));
+      muster_destroy(job);
+      return 2;
+    }
+    if (is_second && work.step == 2 && mode == "leave") Check(muster_leave(job));
+    if (is_second && work.step == 2 && mode == "ends") std::exit(3);
+    double loss = 0;
+    for (int64_t i = 0; i < work.count; ++i) loss += Slope(work.samples[i], 0);
+    if (work.kind == MUSTER_TEST_BLOCK) {
+      if (muster_report(job, -1) != MUSTER_USAGE) std::exit(1);
+      loss += static_cast<double>(work.count);
+    }
+    Check(muster_report(job, loss));
+    for (size_t v = std::size(kCounts); v-- > 0 && work.kind == MUSTER_SLICE;) {
+      float* const gradient = muster_gradient(job, numbers[v]);
+      for (int64_t j = 0; j < kCounts[v]; ++j) {
+        float sum = 0;
+        for (int64_t i = 0; i < work.count; ++i) sum += Slope(work.samples[i], j);
+        gradient[j] = sum / static_cast<float>(work.batch);
+      }
+      if (mode != "whole") Check(muster_push(job, numbers[v]));
+    }
+    Check(muster_done(job));
+  }
+  // The last weights are here, too.
+  for (size_t v = 0; v < std::size(kCounts) && muster_has_last_weights(job) != 0; ++v) {
+    std::printf("%s %.9g\n", kNames[v], muster_weights(job, numbers[v])[1]);
+  }
+  muster_destroy(job);
+  return 0;
+}

@@ -1,0 +1,16 @@
+// The model of own_program, which its test knows, too.
+#pragma once
+
+#include <cstdint>
+
+namespace muster::testing::own_program {
+
+inline constexpr int64_t kSamples = 32, kBatch = 16;
+inline constexpr const char* kNames[] = {"first/weights", "scalar", "last"};
+inline constexpr int64_t kCounts[] = {70'000, 2, 30'000};  // several pieces of initial values
+
+inline float Initial(int64_t j) { return static_cast<float>(j % 5); }
+// The gradient of sample i's loss with respect to element j.
+inline float Slope(int64_t i, int64_t j) { return static_cast<float>((i * 7 + j) % 13 - 6) / 8; }
+
+}  // namespace muster::testing::own_program
