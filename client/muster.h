@@ -142,8 +142,8 @@ int muster_fail(muster_job* job, const char* message);
 /* Asks to leave. The process still completes its slices; then muster_next returns MUSTER_END. */
 int muster_leave(muster_job* job);
 
-/* After MUSTER_END: whether muster_weights holds the weights after the last step. It may not if this
- * process had no work in the last step, or if the run stopped early (evaluation.patience);
+/* After MUSTER_END: whether muster_weights holds the weights after the last step. It may not if
+ * this process had no work in the last step, or if the run stopped early (evaluation.patience);
  * model.safetensors in the run directory always does. */
 int muster_has_last_weights(const muster_job* job);
 

@@ -130,7 +130,7 @@ TEST_F(Program, MistakesEndWithOneMessage) {
 
 class OwnProgram : public RealJob {
  protected:
-  // Of 24 slices of a batch of 16, eight have no samples.
+  // A batch of 16 samples in 24 slices leaves eight slices empty.
   Outcome Run(const std::string& run, const std::string& mode, int workers,
               const std::vector<std::string>& settings = {}) {
     const std::string config = Write("job.txtpb", R"(
