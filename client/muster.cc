@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <new>
 #include <string>
 #include <vector>
@@ -44,7 +46,10 @@ struct muster_job {
   bool has_joined = false, is_over = false, has_last_weights = false;
   bool asked = false;  // Next was sent, and the answer has not come
   bool at_work = false, has_reported = false;
-  std::vector<int64_t> samples;
+  int64_t steps = 0;  // of the complete run
+  std::string optimizer;
+  double learning_rate = std::numeric_limits<double>::quiet_NaN();
+  std::vector<int64_t> samples, planned;
   muster_work work{};
 
   ~muster_job();
@@ -121,6 +126,7 @@ int muster_job::ReadEnd(const std::string& body) {
   std::memcpy(&end, body.data(), sizeof end);
   is_over = true;
   has_last_weights = end.has_last_weights != 0;
+  steps = end.steps;
   error = body.substr(sizeof end);
   return end.code;
 }
@@ -129,6 +135,30 @@ int muster_job::RequireWork(const char* call) {
   if (at_work) return MUSTER_OK;
   return Fail(MUSTER_USAGE, "%s: there is no current slice or block", call);
 }
+
+namespace {
+
+// Returns false if the body is too short.
+bool ReadWork(const std::string& body, muster_work& work, std::vector<int64_t>& samples) {
+  Work given{};
+  if (body.size() < sizeof given) return false;
+  std::memcpy(&given, body.data(), sizeof given);
+  samples.resize((body.size() - sizeof given) / sizeof(int64_t));
+  std::memcpy(samples.data(), body.data() + sizeof given, samples.size() * sizeof(int64_t));
+  constexpr muster_kind kKinds[] = {MUSTER_SLICE, MUSTER_STEP_END, MUSTER_TEST_BLOCK,
+                                    MUSTER_VALIDATION_BLOCK};
+  work = {.kind = kKinds[static_cast<uint32_t>(given.kind)],
+          .step = given.step,
+          .epoch = given.epoch,
+          .index = given.index,
+          .count = static_cast<int64_t>(samples.size()),
+          .samples = samples.data(),
+          .batch = given.batch,
+          .seed = given.seed};
+  return true;
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -167,9 +197,32 @@ int muster_add_variable(muster_job* job, const char* name, const int64_t* shape,
   }
   if (options != nullptr && options->has_learning_rate_multiplier != 0)
     variable.settings.learning_rate_multiplier = options->learning_rate_multiplier;
+  variable.settings.averaged = options != nullptr && options->is_averaged != 0;
   job->floats += (count + kAlignFloats - 1) / kAlignFloats * kAlignFloats;
   job->variables.push_back(std::move(variable));
   return static_cast<int>(job->variables.size()) - 1;
+}
+
+int muster_set_optimizer(muster_job* job, const char* optimizer, double learning_rate) {
+  if (job->has_joined || job->is_over) {
+    return job->Fail(MUSTER_USAGE, "muster_set_optimizer: call it before muster_join");
+  }
+  if (optimizer == nullptr || *optimizer == '\0') {
+    return job->Fail(MUSTER_USAGE, "muster_set_optimizer: expected an optimizer, got nothing");
+  }
+  job->optimizer = optimizer;
+  return muster_set_learning_rate(job, learning_rate);
+}
+
+int muster_set_learning_rate(muster_job* job, double learning_rate) {
+  if (job->optimizer.empty()) {
+    return job->Fail(MUSTER_USAGE, "muster_set_learning_rate: call muster_set_optimizer first");
+  }
+  if (!std::isfinite(learning_rate) || learning_rate < 0) {
+    return job->Fail(MUSTER_USAGE, "the learning rate: expected 0 or more, got %g", learning_rate);
+  }
+  job->learning_rate = learning_rate;
+  return MUSTER_OK;
 }
 
 float* muster_weights(muster_job* job, int variable) {
@@ -205,6 +258,10 @@ int muster_join(muster_job* job, int64_t training_samples, int64_t validation_sa
                 variable.shape.size() * sizeof(int64_t));
     body += variable.name;
     if (const int code = job->SendText(Kind::kVariable, body); code != MUSTER_OK) return code;
+  }
+  if (!job->optimizer.empty()) {
+    const int code = job->SendText(Kind::kOptimizer, job->optimizer);
+    if (code != MUSTER_OK) return code;
   }
   const Join join{.version = kVersion,
                   .pid = static_cast<uint32_t>(::getpid()),
@@ -248,26 +305,32 @@ int muster_next(muster_job* job, double seconds, muster_work* work) {
   job->asked = false;
   *work = {};
   if (kind == Kind::kEnd) {
+    const int code = job->ReadEnd(body);
     work->kind = MUSTER_END;
-    return job->ReadEnd(body);
+    work->step = job->steps;
+    return code;
   }
-  Work given{};
-  if (kind != Kind::kWork || body.size() < sizeof given) return job->Lost();
-  std::memcpy(&given, body.data(), sizeof given);
-  job->samples.resize((body.size() - sizeof given) / sizeof(int64_t));
-  std::memcpy(job->samples.data(), body.data() + sizeof given, body.size() - sizeof given);
-  constexpr muster_kind kKinds[] = {MUSTER_SLICE, MUSTER_STEP_END, MUSTER_TEST_BLOCK,
-                                    MUSTER_VALIDATION_BLOCK};
-  work->kind = kKinds[static_cast<uint32_t>(given.kind)];
-  work->step = given.step;
-  work->epoch = given.epoch;
-  work->index = given.index;
-  work->count = static_cast<int64_t>(job->samples.size());
-  work->samples = job->samples.data();
-  work->batch = given.batch;
+  if (kind != Kind::kWork || !ReadWork(body, *work, job->samples)) return job->Lost();
   job->at_work = work->kind != MUSTER_STEP_END;
   job->has_reported = false;
   job->work = *work;
+  return MUSTER_OK;
+}
+
+int muster_plan(muster_job* job, int64_t step, int64_t slice, muster_work* work) {
+  if (const int code = job->RequireWork("muster_plan"); code != MUSTER_OK) return code;
+  if (step < 0 || step >= job->joined.total_steps || slice < 0 || slice >= job->joined.slices) {
+    return job->Fail(MUSTER_USAGE, "muster_plan: there is no slice %lld of step %lld",
+                     static_cast<long long>(slice), static_cast<long long>(step));
+  }
+  const Planned planned{.step = step, .index = slice};
+  if (const int code = job->Send(Kind::kPlanned, &planned, sizeof planned); code != MUSTER_OK)
+    return code;
+  Kind kind{};
+  std::string body;
+  if (const int code = job->Receive(kind, body); code != MUSTER_OK) return code;
+  if (kind == Kind::kEnd) return job->ReadEnd(body);
+  if (kind != Kind::kSamples || !ReadWork(body, *work, job->planned)) return job->Lost();
   return MUSTER_OK;
 }
 
@@ -281,7 +344,7 @@ int muster_report(muster_job* job, double loss) {
                      loss);
   }
   job->has_reported = true;
-  const Loss body{.loss = loss};
+  const Loss body{.loss = loss, .learning_rate = job->learning_rate};
   return job->Send(Kind::kLoss, &body, sizeof body);
 }
 

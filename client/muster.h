@@ -61,12 +61,13 @@ typedef enum muster_kind {
 
 typedef struct muster_work {
   muster_kind kind;
-  int64_t step;           /* from 0; for a block, the number of completed steps */
+  int64_t step;           /* from 0; for a block and at the end, the number of completed steps */
   int64_t epoch;          /* from 0 */
   int64_t index;          /* of the slice in its step, or of the block in its set */
   int64_t count;          /* number of samples */
   const int64_t* samples; /* their indices in the set; valid until the next muster_next */
   int64_t batch;          /* samples of the whole step, of all processes */
+  uint64_t seed;          /* for random numbers: the same in every process that gets this work */
 } muster_work;
 
 /* Settings of a variable. Zero-initialise it and set what differs. */
@@ -75,6 +76,9 @@ typedef struct muster_variable_options {
   float weight_decay;
   int has_learning_rate_multiplier; /* otherwise 1 */
   float learning_rate_multiplier;   /* 0: never changed */
+  /* Not trained, like the running statistics of a batch norm. Instead of a gradient, write the new
+   * values, multiplied by work.count / work.batch. The next step's values are the sum. */
+  int is_averaged;
 } muster_variable_options;
 
 /* A job that has not joined yet. NULL if memory is exhausted. */
@@ -94,6 +98,15 @@ const char* muster_error(const muster_job* job);
  * the first muster_weights, muster_gradient or muster_join. */
 int muster_add_variable(muster_job* job, const char* name, const int64_t* shape, int dimensions,
                         const muster_variable_options* options);
+
+/* Makes this program set the optimizer and the learning rate of every step, instead of the config,
+ * which then has no learning_rate. `optimizer` is an Optimizer of the config in its text format, for
+ * example "type: ADAM beta1: 0.9"; it must be the same in all processes. Only before muster_join. */
+int muster_set_optimizer(muster_job* job, const char* optimizer, double learning_rate);
+
+/* The learning rate of the current step and the following ones, after muster_set_optimizer. It must
+ * be a function of the step. Call it before muster_report. */
+int muster_set_learning_rate(muster_job* job, double learning_rate);
 
 /* The current values of a variable, row by row, 64-byte aligned; NULL if it does not exist. Write
  * the initial values here before muster_join; only read it afterwards. Muster changes the values
@@ -123,6 +136,11 @@ int64_t muster_slices(const muster_job* job); /* of each step */
  * to the others. A process that was too slow may miss the end of a step. */
 int muster_next(muster_job* job, double seconds, muster_work* work);
 
+/* Describes the work of any step and slice of this run without waiting for it, so that its samples
+ * can be loaded ahead of time. Call it between muster_next and muster_done. work.samples is valid
+ * until the next call of muster_plan. count is 0 if the slice has no samples. */
+int muster_plan(muster_job* job, int64_t step, int64_t slice, muster_work* work);
+
 /* Reports the sum of the losses of the current samples. Once for each slice or block, before the
  * first muster_push. Of a block it must not be negative, because a negative score means a loss in
  * Muster's files: add a constant for each sample if it can be. */
@@ -143,8 +161,7 @@ int muster_fail(muster_job* job, const char* message);
 int muster_leave(muster_job* job);
 
 /* After MUSTER_END: whether muster_weights holds the weights after the last step. It may not if
- * this process had no work in the last step, or if the run stopped early (evaluation.patience);
- * model.safetensors in the run directory always does. */
+ * this process had no work in the last step; model.safetensors in the run directory always does. */
 int muster_has_last_weights(const muster_job* job);
 
 #ifdef __cplusplus

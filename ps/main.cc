@@ -11,6 +11,7 @@
 #include "common/base/process.h"
 #include "common/base/program_options.h"
 #include "common/base/resource_limits.h"
+#include "common/checkpoint/resumable_config.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
 #include "common/config/data_format.h"
@@ -88,7 +89,7 @@ ResumePoint GoOnFrom(const Arguments& arguments, const config::Config& config,
 
 // Runs the server. Returns a message about data that could not be written, or "".
 std::string Serve(const Arguments& arguments, int signal_fd) {
-  const config::Config config = ReadResolvedConfig(arguments.config);
+  config::Config config = ReadResolvedConfig(arguments.config);
   RequireLimits(config, arguments.replay.size());
   const RunLock lock = RunLock::OfServer(config);
   std::vector<std::string> warnings;
@@ -122,6 +123,8 @@ std::string Serve(const Arguments& arguments, int signal_fd) {
   if (HasProgram(config)) {
     taken = Intake(config, token, *link, recorder, signal_fd, resume.has_value()).Await();
     graph = Graph(taken.layout);
+    *config.mutable_optimizer() = taken.optimizer;
+    if (resume) (void)CheckResumable(resume->state().config(), config);
   }
   return Server(config, graph, token, std::move(link), recorder, signal_fd,
                 resume ? &*resume : nullptr, &taken)

@@ -18,7 +18,7 @@ namespace muster {
 namespace {
 
 void Refuse(ProgramLink& link, const Error& error) {
-  const program::End end{.code = static_cast<int32_t>(error.code()), .has_last_weights = 0};
+  const program::End end{.code = static_cast<int32_t>(error.code()), .has_last_weights = 0, .steps = 0};
   link.StopWatching();
   link.Send(program::Kind::kEnd, &end, sizeof end, {}, error.what());
 }
@@ -37,6 +37,7 @@ void Join(const WorkerArguments& arguments, ProgramLink& link) {
   options.hello.set_train_samples(program.join.train_samples);
   options.hello.set_validation_samples(program.join.validation_samples);
   options.hello.set_test_samples(program.join.test_samples);
+  if (!program.optimizer.empty()) options.hello.set_optimizer(program.optimizer);
   const VariableLayout layout = DescribeVariables(program.variables, options.hello);
   link.MapMemory(layout.arena_floats());
   options.endpoint = arguments.endpoint;

@@ -106,7 +106,8 @@ std::string LearningRateText(const config::Config& config) {
 std::string UpdateText(const config::Config& config) {
   const config::Optimizer& optimizer = config.optimizer();
   const config::LearningRate& rate = config.learning_rate();
-  std::string text = LearningRateText(config);
+  std::string text = config.has_learning_rate() ? LearningRateText(config)
+                                                : "optimizer and learning rate of the program";
   if (rate.type() == config::LearningRate::PLATEAU) {
     text += fmt::format(", times {:g} after {} without a {}", rate.factor(),
                         Plural(rate.plateau_patience(), "evaluation"),

@@ -124,6 +124,7 @@ bool RateFollowsLength(const config::LearningRate& rate) {
 config::Config FrozenConfig(const config::Config& config) {
   config::Config frozen = config;
   frozen.mutable_run()->set_global_batch(ResolveBatch(config).global_batch);
+  if (!config.has_learning_rate()) return frozen;  // the program sets it
   config::LearningRate& rate = *frozen.mutable_learning_rate();
   rate.set_base(ScaledBase(config.learning_rate(), config.cluster().workers()));
   rate.clear_scaling();
@@ -139,7 +140,9 @@ std::vector<std::string> CheckResumable(const std::string& kept, const config::C
   // Fill in the defaults, because which ones a text spells out depends on the version that wrote it
   // and on other settings.
   const config::Config then = WithDefaults(ParseKeptConfig(kept));
-  const config::Config here = WithDefaults(ParseKeptConfig(FrozenConfigText(now)));
+  config::Config here = WithDefaults(ParseKeptConfig(FrozenConfigText(now)));
+  // The optimizer of a program is compared when the program has joined (Intake).
+  if (HasProgram(now) && !now.has_learning_rate()) *here.mutable_optimizer() = then.optimizer();
   CheckLength(then, here);
   const Values before = ValuesOf(then), after = ValuesOf(here);
   Values paths = before;

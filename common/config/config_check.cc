@@ -109,7 +109,7 @@ void CheckPresence(const config::Config& config, ConfigErrors& errors) {
   if (run.batch_case() == config::Run::BATCH_NOT_SET) {
     errors.Fail("run", "expected exactly one of global_batch, batch_per_worker");
   }
-  if (!config.has_learning_rate())
+  if (!config.has_learning_rate() && !HasProgram(config))
     errors.Fail("learning_rate", "missing: expected learning_rate {{ base: … }}");
   if (HasProgram(config)) {
     CheckProgramJob(config, errors);

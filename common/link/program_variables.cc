@@ -51,13 +51,15 @@ std::string LineOf(const Variable& variable) {
   if (variable.weight_decay) line += fmt::format(" weight decay {}", *variable.weight_decay);
   if (variable.learning_rate_multiplier != 1)
     line += fmt::format(" learning rate x {}", variable.learning_rate_multiplier);
+  if (variable.kind == Variable::Kind::kStatistic) line += " averaged";
   return line;
 }
 
 }  // namespace
 
 VariableLayout LayOutVariables(
-    const google::protobuf::RepeatedPtrField<wire::VariableShape>& variables) {
+    const google::protobuf::RepeatedPtrField<wire::VariableShape>& variables,
+    const std::string& optimizer) {
   if (variables.empty()) throw Error(ExitCode::kUsage, "expected at least one variable, got none");
   std::vector<Variable> laid_out;
   std::vector<std::string> description;
@@ -82,17 +84,22 @@ VariableLayout LayOutVariables(
     if (one.has_weight_decay()) variable.weight_decay = one.weight_decay();
     if (one.has_learning_rate_multiplier())
       variable.learning_rate_multiplier = one.learning_rate_multiplier();
+    if (one.averaged()) {
+      variable.kind = Variable::Kind::kStatistic;
+      variable.statistic_momentum = 1;
+    }
     constexpr size_t kAlign = VariableLayout::kAlignFloats;
     offset += (variable.count + kAlign - 1) / kAlign * kAlign;
     description.push_back(LineOf(variable));
     laid_out.push_back(std::move(variable));
   }
+  if (!optimizer.empty()) description.push_back("optimizer " + Printable(optimizer));
   return VariableLayout(std::move(laid_out), std::move(description));
 }
 
 VariableLayout DescribeVariables(
     const google::protobuf::RepeatedPtrField<wire::VariableShape>& variables, wire::Hello& hello) {
-  VariableLayout layout = LayOutVariables(variables);
+  VariableLayout layout = LayOutVariables(variables, hello.optimizer());
   *hello.mutable_variable() = variables;
   hello.set_graph_hash(layout.hash());
   for (const std::string& line : layout.description()) hello.add_layer(line);

@@ -233,11 +233,12 @@ void Membership::SendHeartbeats() {
   for (uint32_t rank = 0; rank < size(); ++rank) Send(rank, message);
 }
 
-void Membership::StopAll(bool completed, const std::string& reason) {
+void Membership::StopAll(bool completed, const std::string& reason, int64_t step) {
   phase_ = Phase::kClosed;
   stop_.mutable_address()->set_job(roster_.job());
   stop_.mutable_stop()->set_completed(completed);
   stop_.mutable_stop()->set_reason(reason);
+  if (completed) stop_.mutable_stop()->set_step(step);
   for (uint32_t rank = 0; rank < size(); ++rank) Send(rank, stop_);
   for (const PeerId peer : ask_again_) {
     outgoing_.push_back({.peer = peer,

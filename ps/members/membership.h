@@ -100,7 +100,8 @@ class Membership {
   void Broadcast(wire::ServerMessage message, std::span<const std::byte> tensor = {});
   void SendHeartbeats();
   // Tells all workers to stop, including those that wait for a taken rank. Closes the job.
-  void StopAll(bool completed, const std::string& reason);
+  // `step`: the number of completed steps.
+  void StopAll(bool completed, const std::string& reason, int64_t step);
   // Answers a worker that connects after StopAll.
   void TurnAway(PeerId peer, const wire::Hello& hello);
   void OnClosed(PeerId peer) { ask_again_.erase(peer); }

@@ -1,6 +1,7 @@
 #include "ps/run/intake.h"
 
 #include <fmt/core.h>
+#include <google/protobuf/text_format.h>
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -14,6 +15,8 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "common/config/config_check.h"
+#include "common/config/update_settings.h"
 #include "common/link/program_variables.h"
 #include "common/link/protocol.h"
 
@@ -95,7 +98,8 @@ void Intake::OnHello(FromWorker event) {
   const bool is_source = !source_ && (resumed_ || (hello.has_rank() && hello.rank() == 0));
   if (is_source) {
     try {
-      taken_.layout = LayOutVariables(hello.variable());
+      taken_.optimizer = Complete(hello.optimizer());
+      taken_.layout = LayOutVariables(hello.variable(), hello.optimizer());
     } catch (const Error& error) {
       return Refuse(event.peer, error.what());
     }
@@ -105,6 +109,34 @@ void Intake::OnHello(FromWorker event) {
   }
   taken_.waiting.push_back(std::move(event));
   if (is_source && !resumed_) Ask();
+}
+
+config::Optimizer Intake::Complete(const std::string& optimizer) const {
+  config::Optimizer complete = config_.optimizer();
+  if (optimizer.empty() && config_.has_learning_rate()) return complete;
+  if (optimizer.empty()) {
+    throw Error(ExitCode::kUsage,
+                "neither the config (learning_rate) nor the program (muster_set_optimizer) sets "
+                "the learning rate");
+  }
+  if (config_.has_learning_rate()) {
+    throw Error(ExitCode::kUsage,
+                "both the config (learning_rate) and the program (muster_set_optimizer) set the "
+                "learning rate: remove one of them");
+  }
+  config::Optimizer own;
+  if (!google::protobuf::TextFormat::ParseFromString(optimizer, &own)) {
+    throw Error(ExitCode::kUsage,
+                "the program's optimizer is not a config::Optimizer in protobuf text format: \"{}\"",
+                Printable(optimizer));
+  }
+  complete.MergeFrom(own);
+  ResolveOptimizer(complete);
+  config::Config config = config_;
+  *config.mutable_optimizer() = complete;
+  ConfigErrors errors("the program's optimizer");
+  CheckConfig(config, errors);
+  return complete;
 }
 
 void Intake::Ask() {

@@ -108,6 +108,14 @@ std::string Run::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss, Time no
                               loss.slice(), parts_.state.step)});
     return "";
   }
+  if (added == StepLosses::Added::kOtherRate) {
+    failure_.Set({ExitCode::kUsage, std::nullopt,
+                  fmt::format("the program of {} set learning rate {} at step {}, another program "
+                              "{}: the rate must be a function of the step",
+                              members_.roster().Name(rank), loss.learning_rate(), parts_.state.step,
+                              work.losses().learning_rate().value_or(0))});
+    return "";
+  }
   dispatcher_.OnLoss(rank);
   if (added == StepLosses::Added::kSame) return "";
   parts_.nonfinite.CheckLoss(rank, loss.slice(), loss.loss());
@@ -132,8 +140,9 @@ void Run::Proceed(Time now) {
   Evaluator& evaluator = parts_.work.evaluator;
   // The learning rate is final: the evaluation of W(v), which may change it, has ended, and the
   // next step was not ordered before.
-  learning_rate_ = schedule_.At(parts_.work.slices.losses().batch().samples_before,
-                                parts_.decisions.reductions());
+  const StepLosses& losses = parts_.work.slices.losses();
+  learning_rate_ = losses.learning_rate().value_or(
+      schedule_.At(losses.batch().samples_before, parts_.decisions.reductions()));
   // Activate workers before the first chunk of W(v + 1) is sent.
   for (const uint32_t rank : members_.roster().ReadyToEnter()) {
     members_.Activate(rank, next);

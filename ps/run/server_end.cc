@@ -31,7 +31,7 @@ void Server::TellOfSaving() {
 
 void Server::StopAll(bool completed, const std::string& reason) {
   Flush();  // sends messages that an error left unsent, with their tensors
-  members_.StopAll(completed, reason);
+  members_.StopAll(completed, reason, run_.parts().state.step);
   members_.TakeOutgoing(sending_);
   for (const ToWorker& stop : sending_) {
     const bool gone = link_->Send(stop.peer, stop.Addressed(), {}) == SendResult::kGone;

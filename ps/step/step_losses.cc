@@ -7,6 +7,7 @@ namespace muster {
 void StepLosses::Begin(const StepPlan& plan, const Batch& batch) {
   batch_ = batch;
   count_ = 0;
+  learning_rate_.reset();
   results_.assign(static_cast<size_t>(plan.slices), {});
   for (int64_t s = 0; s < plan.slices; ++s) {
     results_[static_cast<size_t>(s)].samples = plan.Slice(batch, s).size();
@@ -14,7 +15,7 @@ void StepLosses::Begin(const StepPlan& plan, const Batch& batch) {
 }
 
 StepLosses::Added StepLosses::Add(uint32_t rank, int64_t slice, int64_t samples, double loss,
-                                  int64_t correct) {
+                                  int64_t correct, std::optional<double> learning_rate) {
   if (slice < 0 || slice >= static_cast<int64_t>(results_.size())) return Added::kUnexpected;
   Result& result = results_[static_cast<size_t>(slice)];
   if (result.samples != samples || correct < 0 || correct > samples) return Added::kUnexpected;
@@ -23,6 +24,9 @@ StepLosses::Added StepLosses::Add(uint32_t rank, int64_t slice, int64_t samples,
                       result.correct == correct;
     return same ? Added::kSame : Added::kDiffers;
   }
+  if (learning_rate && learning_rate_.value_or(*learning_rate) != *learning_rate)
+    return Added::kOtherRate;
+  if (learning_rate) learning_rate_ = learning_rate;
   result = {true, rank, samples, loss, correct};
   ++count_;
   return Added::kNew;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "common/plan/step_plan.h"
@@ -15,13 +16,18 @@ class StepLosses {
 
   // kUnexpected: the slice is unknown or has a different number of samples. kSame, kDiffers: the
   // slice was already reported with a bitwise equal or a different result.
-  enum class Added { kNew, kSame, kDiffers, kUnexpected };
-  Added Add(uint32_t rank, int64_t slice, int64_t samples, double loss, int64_t correct);
+  // kOtherRate: another slice was reported with another learning rate.
+  enum class Added { kNew, kSame, kDiffers, kOtherRate, kUnexpected };
+  Added Add(uint32_t rank, int64_t slice, int64_t samples, double loss, int64_t correct,
+            std::optional<double> learning_rate = {});
   bool Complete() const { return count_ == results_.size(); }
   bool Has(int64_t slice) const { return results_[static_cast<size_t>(slice)].present; }
   // The rank that reported the loss.
   uint32_t RankOf(int64_t slice) const { return results_[static_cast<size_t>(slice)].rank; }
   double LossOf(int64_t slice) const { return results_[static_cast<size_t>(slice)].loss; }
+
+  // Of this step, if the workers' programs set it.
+  std::optional<double> learning_rate() const { return learning_rate_; }
 
   const Batch& batch() const { return batch_; }
   // Sums over all samples of the step, added in slice order.
@@ -39,6 +45,7 @@ class StepLosses {
   Batch batch_;
   std::vector<Result> results_;
   size_t count_ = 0;
+  std::optional<double> learning_rate_;
 };
 
 }  // namespace muster

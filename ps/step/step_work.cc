@@ -114,8 +114,10 @@ StepLosses::Added StepWork::AddLoss(uint32_t rank, const wire::SliceLoss& loss, 
   } else if (found->losses.contains(slice)) {
     why = fmt::format("a duplicate loss for slice {}", slice);
   } else {
+    std::optional<double> rate;
+    if (loss.has_learning_rate()) rate = loss.learning_rate();
     const StepLosses::Added added =
-        losses_.Add(rank, slice, loss.samples(), loss.loss(), loss.correct());
+        losses_.Add(rank, slice, loss.samples(), loss.loss(), loss.correct(), rate);
     if (added == StepLosses::Added::kUnexpected) {
       why = fmt::format("an invalid loss for slice {}", slice);
     } else {

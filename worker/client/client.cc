@@ -240,7 +240,7 @@ bool Client::AwaitChunk(int64_t version, size_t chunk, Wait wait, Of of) {
 }
 
 void Client::ReportLoss(int64_t step, const OrderPart& part, int64_t slice, int64_t samples,
-                        double loss, int64_t correct) {
+                        double loss, int64_t correct, std::optional<double> learning_rate) {
   if (session_.reset_pending()) return;
   wire::WorkerMessage message = NewMessage();
   wire::SliceLoss& body = *message.mutable_slice_loss();
@@ -249,6 +249,7 @@ void Client::ReportLoss(int64_t step, const OrderPart& part, int64_t slice, int6
   body.set_samples(samples);
   body.set_loss(loss);
   body.set_correct(correct);
+  if (learning_rate) body.set_learning_rate(*learning_rate);
   body.set_order(part.order);
   Send(std::move(message), When::kSoon);  // the server needs the loss no earlier than the gradients
 }

@@ -195,8 +195,10 @@ void Session::HandleStop(const wire::Stop& stop) {
   } else if (!welcomed_) {
     Fail(Error(ExitCode::kPeerFailed, "the server stopped the run: {}", stop_reason_));
   }
-  orders_.push_back(
-      {.kind = Order::Kind::kStop, .completed = stop.completed(), .reason = stop_reason_});
+  orders_.push_back({.kind = Order::Kind::kStop,
+                     .version = stop.has_step() ? stop.step() : -1,
+                     .completed = stop.completed(),
+                     .reason = stop_reason_});
 }
 
 void Session::CheckSilence(Time now, Duration suspension) {

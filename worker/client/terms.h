@@ -27,7 +27,9 @@ struct Order {
   // kReset: drop all work that was not sent yet, and send Ready again.
   enum class Kind { kTrain, kEvaluate, kReset, kStop };
   Kind kind;
-  int64_t version = 0;                   // the weights to use, W(version); for kTrain also the step
+  // The weights to use, W(version); for kTrain also the step. For kStop: the last weights of a
+  // completed run, or -1.
+  int64_t version = 0;
   int64_t samples = 0;                   // kTrain: samples of the whole batch
   std::vector<OrderPart> parts;          // kTrain: from left to right
   std::vector<uint32_t> chunks;          // kTrain: the chunks to push; all if empty

@@ -15,21 +15,24 @@
 namespace muster::program {
 
 // Changes with every change to this file.
-inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kVersion = 2;
 
 enum class Kind : uint32_t {
   // From the program:
-  kVariable,  // Variable, its dimensions as int64, its name
-  kJoin,      // Join; carries the memory's descriptor
+  kVariable,   // Variable, its dimensions as int64, its name
+  kOptimizer,  // text: of the program, which then sets Loss.learning_rate
+  kJoin,       // Join; carries the memory's descriptor
   kNext,      // empty
   kLoss,      // Loss: of the current slice or block
   kPushed,    // uint64: the gradient of this variable is written
   kDone,      // empty: everything of the current slice or block is written
   kFailed,    // text: why the program cannot go on
   kLeave,     // empty
+  kPlanned,   // Planned: asks for the samples of a slice that may come later
   // From the helper:
   kJoined,  // Joined
   kWork,    // Work, then the indices of the samples as int64
+  kSamples, // the answer to Planned: Work as if it were given, then the indices
   kEnd,     // End, then a text
 };
 
@@ -43,6 +46,7 @@ struct Variable {
   uint32_t has_weight_decay;
   float weight_decay;
   float learning_rate_multiplier;
+  uint32_t averaged;
 };
 
 struct Join {
@@ -58,7 +62,12 @@ struct Joined {
 };
 
 struct Loss {
-  double loss;  // sum over the samples
+  double loss;           // sum over the samples
+  double learning_rate;  // of this step; NaN: the config sets it
+};
+
+struct Planned {
+  int64_t step, index;
 };
 
 enum class WorkKind : uint32_t { kSlice, kStepEnd, kTestBlock, kValidationBlock };
@@ -70,12 +79,14 @@ struct Work {
   int64_t index;    // of the slice in the step, or of the block in the set
   int64_t samples;  // of this slice or block; their indices follow
   int64_t batch;    // samples of the whole step
+  uint64_t seed;    // for random numbers; a function of the run's seed, step, index and kind
 };
 
 // The run is over for this program.
 struct End {
   int32_t code;               // an ExitCode; 0: the run is complete
   uint32_t has_last_weights;  // whether the memory holds the weights after the last step
+  int64_t steps;              // the number of completed steps of a completed run
 };
 
 }  // namespace muster::program

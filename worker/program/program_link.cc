@@ -61,6 +61,10 @@ ProgramDescription ProgramLink::ReadDescription() {
                   "installation",
                   description.join.version, program::kVersion);
     }
+    if (received.kind == program::Kind::kOptimizer) {
+      description.optimizer = received.body;
+      continue;
+    }
     program::Variable variable;
     const std::string& body = received.body;
     if (received.kind != program::Kind::kVariable || body.size() < sizeof variable) {
@@ -82,6 +86,7 @@ ProgramDescription ProgramLink::ReadDescription() {
     if (variable.has_weight_decay != 0) shape.set_weight_decay(variable.weight_decay);
     if (variable.learning_rate_multiplier != 1)
       shape.set_learning_rate_multiplier(variable.learning_rate_multiplier);
+    if (variable.averaged != 0) shape.set_averaged(true);
   }
 }
 
@@ -105,6 +110,7 @@ Message ProgramLink::Received::As() const {
 }
 template program::Join ProgramLink::Received::As() const;
 template program::Loss ProgramLink::Received::As() const;
+template program::Planned ProgramLink::Received::As() const;
 template uint64_t ProgramLink::Received::As() const;
 
 ProgramLink::Received ProgramLink::Receive() {

@@ -19,6 +19,7 @@ namespace muster {
 struct ProgramDescription {
   program::Join join{};
   google::protobuf::RepeatedPtrField<wire::VariableShape> variables;
+  std::string optimizer;  // empty: the config's
 };
 
 class ProgramLink {

@@ -1,5 +1,7 @@
 #include "worker/program/program_trainer.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -29,6 +31,7 @@ ProgramTrainer::ProgramTrainer(const VariableLayout& layout, const program::Join
       join_(join),
       client_(client),
       link_(link),
+      seed_(seed),
       orders_(join.train_samples, seed),
       chunks_of_(layout.variables().size()),
       variables_in_(client.chunks().size(), 0) {
@@ -169,23 +172,14 @@ bool ProgramTrainer::Accumulate(Part& part, const TreeNode& node, size_t level,
 
 bool ProgramTrainer::ComputeSlice(Part& part, int64_t slice, size_t level,
                                   const std::vector<size_t>& pending, bool last) {
-  const StepPlan& plan = client_.plan();
   const int64_t step = part.order.version;
-  const Batch batch = plan.At(step);
-  const Range range = plan.Slice(batch, slice);
-  const int64_t samples = range.end - range.begin;
+  const Slice given = SliceOf(step, slice);
+  const int64_t samples = given.work.samples;
   if (samples == 0) {
     client_.ReportLoss(step, part.part, slice, 0, 0, 0);
     return false;
   }
-  const std::shared_ptr<const SampleOrder> order = orders_.Of(batch.epoch);
-  Give({.kind = WorkKind::kSlice,
-        .step = step,
-        .epoch = batch.epoch,
-        .index = slice,
-        .samples = samples,
-        .batch = batch.samples},
-       std::span(*order).subspan(static_cast<size_t>(range.begin), static_cast<size_t>(samples)));
+  Give(given.work, given.indices);
   std::vector<size_t> missing = variables_in_;
   std::vector<bool> written(layout_.variables().size());
   const auto write = [&](size_t variable) {
@@ -200,7 +194,9 @@ bool ProgramTrainer::ComputeSlice(Part& part, int64_t slice, size_t level,
     const ProgramLink::Received received = Receive();
     if (received.kind == Kind::kLoss) {
       const auto loss = received.As<program::Loss>();
-      client_.ReportLoss(step, part.part, slice, samples, loss.loss, 0);
+      std::optional<double> rate;
+      if (!std::isnan(loss.learning_rate)) rate = loss.learning_rate;
+      client_.ReportLoss(step, part.part, slice, samples, loss.loss, 0, rate);
       has_loss = true;
     } else if (received.kind == Kind::kPushed && has_loss) {
       const auto variable = received.As<uint64_t>();
@@ -272,13 +268,12 @@ void ProgramTrainer::Evaluate(const Order& order) {
   }
 }
 
-// The last weights may not have arrived if this worker had no work on them. A run that stops early
-// does not say which weights are the last.
+// The last weights may not have arrived if this worker had no work on them.
 void ProgramTrainer::End(const Order& stop) {
   bool has_last = false;
-  if (stop.completed) {
+  if (stop.version >= 0) {
     try {
-      Bring(client_.plan().total_steps);
+      Bring(stop.version);
       EnterStep(-1);
       has_last = true;
     } catch (const Error&) {  // they have not arrived
@@ -288,12 +283,37 @@ void ProgramTrainer::End(const Order& stop) {
   AwaitNext();
   const program::End end{
       .code = static_cast<int32_t>(stop.completed ? ExitCode::kOk : ExitCode::kPeerFailed),
-      .has_last_weights = has_last};
+      .has_last_weights = has_last,
+      .steps = stop.version};
   link_.StopWatching();
   link_.Send(Kind::kEnd, &end, sizeof end, {}, stop.reason);
 }
 
-void ProgramTrainer::Give(const program::Work& work, std::span<const int64_t> indices) {
+ProgramTrainer::Slice ProgramTrainer::SliceOf(int64_t step, int64_t index) {
+  const StepPlan& plan = client_.plan();
+  const Batch batch = plan.At(step);
+  const Range range = plan.Slice(batch, index);
+  Slice slice{.work = {.kind = WorkKind::kSlice,
+                       .step = step,
+                       .epoch = batch.epoch,
+                       .index = index,
+                       .samples = range.size(),
+                       .batch = batch.samples},
+              .order = orders_.Of(batch.epoch)};
+  slice.work.seed = SeedOf(WorkKind::kSlice, step, index);
+  slice.indices = std::span(*slice.order)
+                      .subspan(static_cast<size_t>(range.begin), static_cast<size_t>(range.size()));
+  return slice;
+}
+
+uint64_t ProgramTrainer::SeedOf(WorkKind kind, int64_t step, int64_t index) const {
+  const uint64_t key[] = {seed_, static_cast<uint64_t>(kind), static_cast<uint64_t>(step),
+                          static_cast<uint64_t>(index)};
+  return XXH3_64bits(key, sizeof key);
+}
+
+void ProgramTrainer::Give(program::Work work, std::span<const int64_t> indices) {
+  work.seed = SeedOf(work.kind, work.step, work.index);
   AwaitNext();
   link_.Send(Kind::kWork, &work, sizeof work, indices);
 }
@@ -310,6 +330,10 @@ ProgramLink::Received ProgramTrainer::Receive() {
       client_.Leave();
     } else if (received.kind == Kind::kFailed) {
       throw Error(ExitCode::kUsage, received.body);
+    } else if (received.kind == Kind::kPlanned) {
+      const auto planned = received.As<program::Planned>();
+      const Slice slice = SliceOf(planned.step, planned.index);
+      link_.Send(Kind::kSamples, &slice.work, sizeof slice.work, slice.indices);
     } else {
       return received;
     }

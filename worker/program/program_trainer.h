@@ -8,6 +8,8 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -62,8 +64,16 @@ class ProgramTrainer {
   void DoUrgent();
   void End(const Order& stop);
 
+  // The slice as work for the program, and the indices of its samples.
+  struct Slice {
+    program::Work work;
+    std::shared_ptr<const SampleOrder> order;
+    std::span<const int64_t> indices;
+  };
+  Slice SliceOf(int64_t step, int64_t index);
+  uint64_t SeedOf(program::WorkKind kind, int64_t step, int64_t index) const;
   // Waits until the program wants the next work, and hands it over.
-  void Give(const program::Work& work, std::span<const int64_t> indices);
+  void Give(program::Work work, std::span<const int64_t> indices);
   void AwaitNext();
   ProgramLink::Received Receive();
 
@@ -71,6 +81,7 @@ class ProgramTrainer {
   const program::Join join_;
   Client& client_;
   ProgramLink& link_;
+  const uint64_t seed_;
   EpochOrders orders_;
   std::vector<std::vector<size_t>> chunks_of_;  // of each variable
   std::vector<size_t> variables_in_;            // number, of each chunk

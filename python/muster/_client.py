@@ -1,0 +1,217 @@
+"""libmuster_client.so (client/muster.h) as a Python class."""
+
+import ctypes
+import os
+import pathlib
+import sys
+from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int, c_int64, c_uint64, c_void_p
+from typing import NamedTuple, NoReturn, Optional, Sequence
+
+import numpy as np
+
+OK, FAILURE, USAGE, AGAIN = 0, 1, 2, -1
+SLICE, STEP_END, TEST_BLOCK, VALIDATION_BLOCK, END = range(5)
+
+
+class Error(RuntimeError):
+    """The job cannot go on. ``code`` is the exit code that Muster's programs use."""
+
+    def __init__(self, message: str, code: int = FAILURE) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class UsageError(Error):
+    """A wrong call, config or model."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, USAGE)
+
+
+class Work(NamedTuple):
+    """A slice of a step, or a block of an evaluation."""
+
+    kind: int
+    step: int
+    epoch: int
+    index: int  # of the slice in its step, or of the block in its set
+    samples: np.ndarray  # int64, their indices in the set
+    batch: int  # samples of the whole step
+    seed: int  # the same in every process that gets this work
+
+
+class _Work(ctypes.Structure):
+    _fields_ = [("kind", c_int), ("step", c_int64), ("epoch", c_int64), ("index", c_int64),
+                ("count", c_int64), ("samples", POINTER(c_int64)), ("batch", c_int64),
+                ("seed", c_uint64)]
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [("has_weight_decay", c_int), ("weight_decay", c_float),
+                ("has_learning_rate_multiplier", c_int), ("learning_rate_multiplier", c_float),
+                ("is_averaged", c_int)]
+
+
+def programs() -> pathlib.Path:
+    """The folder of muster, muster-server and muster-worker."""
+    given = os.environ.get("MUSTER_PROGRAMS")
+    return pathlib.Path(given) if given else pathlib.Path(__file__).parent / "bin"
+
+
+_functions = {
+    "muster_create": (c_void_p, []),
+    "muster_error": (c_char_p, [c_void_p]),
+    "muster_add_variable": (c_int, [c_void_p, c_char_p, POINTER(c_int64), c_int,
+                                    POINTER(_Options)]),
+    "muster_set_optimizer": (c_int, [c_void_p, c_char_p, c_double]),
+    "muster_set_learning_rate": (c_int, [c_void_p, c_double]),
+    "muster_weights": (c_void_p, [c_void_p, c_int]),
+    "muster_gradient": (c_void_p, [c_void_p, c_int]),
+    "muster_join": (c_int, [c_void_p, c_int64, c_int64, c_int64]),
+    "muster_rank": (c_int64, [c_void_p]),
+    "muster_first_step": (c_int64, [c_void_p]),
+    "muster_total_steps": (c_int64, [c_void_p]),
+    "muster_steps_per_epoch": (c_int64, [c_void_p]),
+    "muster_slices": (c_int64, [c_void_p]),
+    "muster_next": (c_int, [c_void_p, c_double, POINTER(_Work)]),
+    "muster_plan": (c_int, [c_void_p, c_int64, c_int64, POINTER(_Work)]),
+    "muster_add_scalar": (c_int, [c_void_p, c_char_p, c_double]),
+    "muster_report": (c_int, [c_void_p, c_double]),
+    "muster_push": (c_int, [c_void_p, c_int]),
+    "muster_done": (c_int, [c_void_p]),
+    "muster_fail": (c_int, [c_void_p, c_char_p]),
+    "muster_has_last_weights": (c_int, [c_void_p]),
+}
+_library: Optional[ctypes.CDLL] = None
+
+
+def _load() -> ctypes.CDLL:
+    global _library
+    if _library is not None:
+        return _library
+    name = "libmuster_client.so"
+    places = [pathlib.Path(__file__).parent / "lib" / name, programs().parent / "lib" / name]
+    found = next((place for place in places if place.exists()), None)
+    try:
+        library = ctypes.CDLL(str(found or name))
+    except OSError as error:
+        raise UsageError(
+            f"{name} was not found in {', '.join(str(place.parent) for place in places)}: install "
+            f"the package muster-train, or set MUSTER_PROGRAMS to the folder of Muster's programs"
+        ) from error
+    for function, (result, arguments) in _functions.items():
+        one = getattr(library, function, None)
+        if one is None: continue
+        one.restype, one.argtypes = result, arguments
+    _library = library
+    return library
+
+
+class Client:
+    """A job of client/muster.h. Used by one thread.
+
+    It lives as long as the process, because the program's arrays are in its memory.
+    """
+
+    def __init__(self) -> None:
+        self._library = _load()
+        self._job = self._library.muster_create()
+        if not self._job:
+            raise MemoryError
+        self._counts: list[int] = []
+        self.joined = False
+
+    @property
+    def has_last_weights(self) -> bool:
+        return bool(self._library.muster_has_last_weights(self._job))
+
+    def add_variable(self, name: str, shape: Sequence[int], *, weight_decay: Optional[float] = None,
+                     learning_rate_multiplier: float = 1, averaged: bool = False) -> int:
+        options = _Options(weight_decay is not None, weight_decay or 0, 1, learning_rate_multiplier,
+                           averaged)
+        sizes = (c_int64 * len(shape))(*shape)
+        number = self._library.muster_add_variable(self._job, name.encode(), sizes, len(shape),
+                                                   byref(options))
+        if number < 0:
+            self._raise(USAGE)
+        self._counts.append(int(np.prod(shape, dtype=np.int64)))
+        return number
+
+    def weights(self, variable: int) -> np.ndarray:
+        return self._array(self._library.muster_weights(self._job, variable), variable)
+
+    def gradient(self, variable: int) -> np.ndarray:
+        return self._array(self._library.muster_gradient(self._job, variable), variable)
+
+    def _array(self, address: Optional[int], variable: int) -> np.ndarray:
+        if address is None:
+            self._raise(FAILURE)
+        array = (c_float * self._counts[variable]).from_address(address)
+        return np.frombuffer(array, dtype=np.float32)
+
+    def set_optimizer(self, text: str, learning_rate: float) -> None:
+        self._check(self._library.muster_set_optimizer(self._job, text.encode(), learning_rate))
+
+    def set_learning_rate(self, learning_rate: float) -> None:
+        self._check(self._library.muster_set_learning_rate(self._job, learning_rate))
+
+    def join(self, training: int, validation: int, test: int) -> None:
+        self._check(self._library.muster_join(self._job, training, validation, test))
+        library = self._library
+        self.joined = True
+        self.rank: int = library.muster_rank(self._job)
+        self.first_step: int = library.muster_first_step(self._job)
+        self.total_steps: int = library.muster_total_steps(self._job)
+        self.steps_per_epoch: int = library.muster_steps_per_epoch(self._job)
+        self.slices: int = library.muster_slices(self._job)
+
+    def next(self) -> Work:
+        work = _Work()
+        # Signals interrupt a limited wait, so that Ctrl-C is handled at once.
+        while (code := self._library.muster_next(self._job, 1.0, byref(work))) == AGAIN:
+            pass
+        self._check(code)
+        return self._work(work)
+
+    def plan(self, step: int, index: int) -> Work:
+        work = _Work()
+        self._check(self._library.muster_plan(self._job, step, index, byref(work)))
+        return self._work(work)
+
+    @staticmethod
+    def _work(work: _Work) -> Work:
+        samples = np.empty(0, np.int64)
+        if work.count > 0:
+            samples = np.ctypeslib.as_array(work.samples, (work.count,)).copy()
+        return Work(work.kind, work.step, work.epoch, work.index, samples, work.batch, work.seed)
+
+    def add_scalar(self, name: str, total: float) -> None:
+        if not hasattr(self._library, "muster_add_scalar"): return
+        self._check(self._library.muster_add_scalar(self._job, name.encode(), total))
+
+    def report(self, loss: float) -> None:
+        self._check(self._library.muster_report(self._job, loss))
+
+    def push(self, variable: int) -> None:
+        self._check(self._library.muster_push(self._job, variable))
+
+    def done(self) -> None:
+        self._check(self._library.muster_done(self._job))
+
+    def fail(self, message: str) -> None:
+        if self.joined:
+            self._library.muster_fail(self._job, message.encode())
+
+    def _check(self, code: int) -> None:
+        if code != OK:
+            self._raise(code)
+
+    def _raise(self, code: int) -> NoReturn:
+        message = self._library.muster_error(self._job).decode(errors="replace")
+        if code == USAGE:
+            raise UsageError(message)
+        if code == FAILURE:
+            raise Error(message)
+        # The job has ended elsewhere. A traceback of this process would explain nothing.
+        print(f"muster: {message}", file=sys.stderr)
+        raise SystemExit(code)

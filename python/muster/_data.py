@@ -1,0 +1,104 @@
+"""The samples of slices and blocks, for muster.torch."""
+
+import collections
+from typing import Any, Callable, Deque, Iterator, List, Optional, Tuple
+
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
+
+from muster._client import Client, UsageError, Work
+from muster._job import seed_all
+
+_Slice = Tuple[int, int]  # step, index
+
+
+class Samples(Dataset):
+    """A data set whose items are whole slices. Each is loaded with the generators seeded for it, so
+    random augmentation has the same result in every process, with and without loader workers."""
+
+    def __init__(self, dataset: Any, collate: Optional[Callable[[List[Any]], Any]]) -> None:
+        if isinstance(dataset, IterableDataset):
+            raise UsageError("the data set is an IterableDataset: expected one with indices "
+                             "(__len__ and __getitem__), because slices name their samples")
+        if isinstance(dataset, (tuple, list)) and dataset and \
+                all(isinstance(one, torch.Tensor) for one in dataset):
+            dataset = TensorDataset(*dataset)
+        for method in ("__len__", "__getitem__"):
+            if not hasattr(dataset, method):
+                raise UsageError(f"the data set {type(dataset).__name__} has no {method}: expected "
+                                 f"a map-style data set or a tuple of tensors")
+        self._dataset = dataset
+        self._collate = collate
+        self._is_tensors = isinstance(dataset, TensorDataset) and collate is None
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, item: Tuple[int, Any]) -> Any:
+        seed, indices = item
+        if self._is_tensors:
+            rows = torch.from_numpy(indices)
+            return [tensor[rows] for tensor in self._dataset.tensors]
+        seed_all(seed)
+        if hasattr(self._dataset, "__getitems__"):
+            samples = self._dataset.__getitems__(indices.tolist())
+        else:
+            samples = [self._dataset[index] for index in indices.tolist()]
+        return (self._collate or default_collate)(samples)
+
+
+class Loader:
+    """Loads the slices of one process, ahead of time if it has workers.
+
+    It expects that this process gets the same slices in every step. A slice that was not expected,
+    because another process was lost or joined, is loaded when it is needed.
+    """
+
+    def __init__(self, samples: Samples, client: Client, workers: int, prefetch: int) -> None:
+        self._samples = samples
+        self._client = client
+        self._workers = workers
+        self._prefetch = prefetch
+        self._expected: Deque[_Slice] = collections.deque()  # asked of the workers, oldest first
+        self._ahead: Optional[Iterator[Any]] = None
+        self._mine: List[int] = []  # the slices of a step that the workers load
+        self._step = -1
+        self._now: List[int] = []  # the slices of the current step so far
+
+    def load(self, work: Work) -> Any:
+        if self._workers == 0:
+            return self._samples[work.seed, work.samples]
+        if work.step != self._step:
+            # The steps of two losses in a row may differ, but work is stable again soon.
+            if self._step >= 0 and sorted(self._now) != self._mine:
+                self._restart(work.step, self._now)
+            self._step, self._now = work.step, []
+        self._now.append(work.index)
+        wanted = (work.step, work.index)
+        while self._ahead is not None and self._expected and self._expected[0] < wanted:
+            self._take()  # another process has it
+        if self._ahead is not None and self._expected and self._expected[0] == wanted:
+            return self._take()
+        return self._samples[work.seed, work.samples]
+
+    def _take(self) -> Any:
+        assert self._ahead is not None
+        data = next(self._ahead)
+        self._expected.popleft()
+        return data
+
+    def _restart(self, step: int, slices: List[int]) -> None:
+        self._mine = sorted(slices)
+        self._expected.clear()
+        self._ahead = iter(DataLoader(self._samples, sampler=self._forecast(step, self._mine),
+                                      batch_size=None, num_workers=self._workers,
+                                      prefetch_factor=self._prefetch))
+
+    # The loader asks for one slice whenever one is taken, which is always within a slice.
+    def _forecast(self, step: int, slices: List[int]) -> Iterator[Tuple[int, Any]]:
+        for later in range(step, self._client.total_steps):
+            for index in slices:
+                planned = self._client.plan(later, index)
+                if len(planned.samples) > 0:
+                    self._expected.append((later, index))
+                    yield planned.seed, planned.samples

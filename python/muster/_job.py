@@ -1,0 +1,219 @@
+"""What muster.torch and muster.numpy share: the loop over steps, slices and evaluations."""
+
+import random
+import sys
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import numpy as np
+
+from muster import _client, _private
+from muster._client import Client, UsageError, Work
+
+
+class Step:
+    """One training step. Iterate over it to get this process's slices, and complete each one.
+
+    ``number`` counts from 0, ``epoch`` too. ``ends_epoch`` is true in the last step of an epoch.
+    ``is_missed`` is true if this process has no slice of the step: it came later, or the run was
+    resumed after it. The body of the loop still runs, so that counters and schedulers stay right.
+    """
+
+    def __init__(self, job: "Job", number: int) -> None:
+        self._job = job
+        self.number = number
+        self.epoch = number // job.steps_per_epoch
+        self.ends_epoch = (number + 1) % job.steps_per_epoch == 0
+        self.is_missed = job._pending is None or job._pending.step != number
+
+    def __iter__(self) -> Iterator[Any]:
+        job = self._job
+        while (work := job._take(self.number)) is not None:
+            yield job._begin(work)
+            job._end(work)
+            job._work = None
+
+
+class Steps:
+    """The steps of a run, from its first. ``len`` is their number."""
+
+    def __init__(self, job: "Job") -> None:
+        self._job = job
+
+    def __len__(self) -> int:
+        return self._job.total_steps
+
+    def __iter__(self) -> Iterator[Step]:
+        job = self._job
+        number = 0
+        while job._advance():
+            next_slice = job._pending
+            assert next_slice is not None
+            # The body runs for missed steps, too.
+            for number in range(number, next_slice.step + 1):
+                yield job._step(job, number)
+            if job._pending is next_slice:
+                raise UsageError(f"step {number} was left with a slice that is not done: iterate "
+                                 f"over the whole step")
+            number += 1
+        for number in range(number, job._end_step):
+            yield job._step(job, number)
+        job._finish()
+
+
+class Job:
+    """One process's part in a job. Subclasses say what a slice is and how its gradient is made."""
+
+    _step = Step
+
+    def __init__(self, config: Optional[str] = None) -> None:
+        _private.ensure_job(config)
+        self._client = Client()
+        self._evaluations: Dict[int, Tuple[Any, Callable[..., Any]]] = {}
+        self._pending: Optional[Work] = None  # a slice that nobody has taken yet
+        self._work: Optional[Work] = None
+        self._end_step: Optional[int] = None  # the number of steps, when the run is complete
+        _watch_exceptions(self._client)
+
+    @property
+    def rank(self) -> int:
+        return self._joined().rank
+
+    @property
+    def total_steps(self) -> int:
+        return self._joined().total_steps
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self._joined().steps_per_epoch
+
+    @property
+    def has_last_weights(self) -> bool:
+        """After the loop: whether this process has the weights of the last step. model.safetensors
+        in the run directory always has them."""
+        return self._client.has_last_weights
+
+    def _joined(self) -> Client:
+        if not self._client.joined:
+            raise UsageError("call steps first, which joins the job")
+        return self._client
+
+    # What subclasses define.
+
+    def _size(self, dataset: Any) -> int:
+        raise NotImplementedError
+
+    def _ready(self, dataset: Any) -> None:
+        """The job has been joined, and training on this set begins."""
+
+    def _begin(self, work: Work) -> Any:
+        """Prepares for a slice, and returns what the inner loop yields."""
+        raise NotImplementedError
+
+    def _end(self, work: Work) -> None:
+        """Completes the slice."""
+        raise NotImplementedError
+
+    def _evaluate(self, work: Work, dataset: Any, function: Callable[..., Any]) -> Any:
+        """Returns what the function returns for this block."""
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        """The run is complete."""
+
+    # The loop.
+
+    def _evaluate_on(self, kind: int, dataset: Any, function: Callable[..., Any]) -> None:
+        if self._client.joined:
+            raise UsageError("say what to evaluate before steps")
+        self._evaluations[kind] = (dataset, function)
+
+    def _join(self, dataset: Any) -> "Steps":
+        if self._client.joined:
+            raise UsageError("steps was called twice: a job has one loop over its steps")
+        sizes = [self._size(dataset)]
+        for kind in (_client.VALIDATION_BLOCK, _client.TEST_BLOCK):
+            sizes.append(self._size(self._evaluations[kind][0]) if kind in self._evaluations else 0)
+        self._client.join(*sizes)
+        self._ready(dataset)
+        return Steps(self)
+
+    def _advance(self) -> bool:
+        """Waits for a slice, and evaluates meanwhile. Returns false at the end of the run."""
+        while self._pending is None:
+            work = self._client.next()
+            if work.kind == _client.END:
+                self._end_step = work.step
+                return False
+            if work.kind == _client.SLICE:
+                self._pending = work
+            elif work.kind != _client.STEP_END:
+                self._run_evaluation(work)
+        return True
+
+    def _take(self, step: int) -> Optional[Work]:
+        """The next slice of this step, or None."""
+        if self._work is not None:
+            raise UsageError("the previous slice is not done")
+        if self._pending is None and self._end_step is None:
+            work = self._client.next()
+            if work.kind == _client.STEP_END:
+                return None
+            if work.kind == _client.SLICE:
+                self._pending = work
+            elif work.kind == _client.END:
+                self._end_step = work.step
+            else:
+                self._run_evaluation(work)
+                return None
+        if self._pending is None or self._pending.step != step:
+            return None
+        self._work, self._pending = self._pending, None
+        return self._work
+
+    def _run_evaluation(self, work: Work) -> None:
+        dataset, function = self._evaluations[work.kind]
+        seed_all(work.seed)
+        result = self._evaluate(work, dataset, function)
+        if not isinstance(result, dict):
+            result = {"loss": result}
+        values = {name: float(value) for name, value in result.items()}
+        if "loss" not in values:
+            raise UsageError(f"the evaluation returned {sorted(values)}: expected a loss, or a "
+                             f"dictionary with a loss")
+        count = len(work.samples)
+        loss = values.pop("loss")
+        self._add_scalars(values, count)
+        self._client.report(loss * count)
+        self._client.done()
+
+    def _add_scalars(self, means: Dict[str, float], count: int) -> None:
+        for name, value in means.items():
+            self._client.add_scalar(name, float(value) * count)
+
+
+def seed_all(seed: int) -> None:
+    """Seeds the generators of Python, NumPy and, if it is loaded, torch."""
+    random.seed(seed)
+    np.random.seed(seed & 0xFFFFFFFF)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
+
+
+_watched: List[Client] = []
+
+
+def _watch_exceptions(client: Client) -> None:
+    """An exception that nobody catches ends the whole job, with its text: another process would
+    fail in the same way."""
+    if not _watched:
+        before = sys.excepthook
+
+        def tell(kind: Any, error: BaseException, trace: Any) -> None:
+            before(kind, error, trace)
+            if not isinstance(error, KeyboardInterrupt):
+                for one in _watched:
+                    one.fail(f"{kind.__name__}: {error}")
+
+        sys.excepthook = tell
+    _watched.append(client)

@@ -1,0 +1,78 @@
+"""A server for a program that was not started by ``muster launch``.
+
+It starts ``muster launch CONFIG --workers 1``, whose only worker is muster/_relay.py. That hands
+over its environment, so this process becomes the worker.
+"""
+
+import atexit
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+from typing import Optional
+
+from muster._client import UsageError, programs
+
+_START_S = 60
+
+
+def ensure_job(config: Optional[str]) -> None:
+    """Leaves the environment as ``muster launch`` sets it."""
+    if os.environ.get("MUSTER_ENDPOINT"):
+        return
+    if config is None:
+        raise UsageError("this program was not started by `muster launch CONFIG -- COMMAND`: start "
+                         "it so, or name a config: Job(config=\"job.txtpb\")")
+    if not os.path.isfile(config):
+        raise UsageError(f"{config}: expected a config file")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    name = f"muster-private-{os.getpid()}-{os.urandom(8).hex()}"
+    listener.bind("\0" + name)
+    listener.listen(1)
+    listener.settimeout(_START_S)
+    launcher = programs() / "muster"
+    command = [str(launcher) if launcher.exists() else "muster", "launch", config, "--workers", "1",
+               "--", sys.executable, "-I", str(pathlib.Path(__file__).parent / "_relay.py"), name]
+    try:
+        # In a session of its own: Ctrl-C reaches this process, which then stops the launcher.
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+    except OSError as error:
+        raise UsageError(f"cannot start {command[0]}: {error}; set MUSTER_PROGRAMS to the folder "
+                         f"of Muster's programs") from error
+    relay = _accept(listener, process)
+    with relay.makefile("r") as lines:
+        os.environ.update(json.loads(lines.readline()))
+    atexit.register(_end, relay, process)
+
+
+def _accept(listener: socket.socket, process: "subprocess.Popen[bytes]") -> socket.socket:
+    listener.settimeout(0.2)
+    for _ in range(int(_START_S / 0.2)):
+        if process.poll() is not None:
+            raise SystemExit(process.returncode or 1)  # the launcher has said why
+        try:
+            relay, _ = listener.accept()
+        except socket.timeout:
+            continue
+        relay.settimeout(None)
+        return relay
+    process.kill()
+    raise UsageError(f"the server did not start within {_START_S} s")
+
+
+def _end(relay: socket.socket, process: "subprocess.Popen[bytes]") -> None:
+    failed = getattr(sys, "last_value", None) is not None
+    try:
+        relay.sendall(b"1" if failed else b"0")
+    except OSError:
+        pass
+    relay.close()
+    if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
+        process.send_signal(signal.SIGINT)
+    try:
+        process.wait(_START_S)
+    except subprocess.TimeoutExpired:
+        process.kill()

@@ -1,0 +1,20 @@
+"""The worker of a private server (muster/_private.py): hands its environment to the program at the
+other end of the socket, and ends when the program does."""
+
+import json
+import os
+import socket
+import sys
+
+
+def main() -> int:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.connect("\0" + sys.argv[1])
+    job = {name: value for name, value in os.environ.items()
+           if name.startswith("MUSTER_") or name == "OMP_NUM_THREADS"}
+    connection.sendall(json.dumps(job).encode() + b"\n")
+    return 0 if connection.recv(1) == b"0" else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

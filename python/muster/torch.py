@@ -1,0 +1,345 @@
+"""Trains a PyTorch model with the same bits on any number of workers.
+
+    job = muster.torch.Job()
+    model, optimizer = job.prepare(model, optimizer)
+    job.evaluation(test_set, evaluate)
+    for step in job.steps(train_set):
+        for x, y in step:
+            step.backward(loss_function(model(x), y))
+        optimizer.step()
+        scheduler.step()
+
+An iteration of the outer loop is one step of the whole job. The inner loop gives this process's
+slices of the step's batch, whose size is run.global_batch in the config. step.backward computes the
+gradient of a slice, which goes to the server while backward continues. The server adds the gradients
+of all slices and updates the weights with the optimizer's settings; optimizer.step() itself changes
+nothing here, but schedulers work as usual.
+"""
+
+import os
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, TypeVar
+
+import numpy as np
+import torch
+
+from muster import _client, _data, _job
+from muster._client import UsageError, Work
+from muster._optimizer import describe
+
+_Model = TypeVar("_Model", bound=torch.nn.Module)
+
+
+class Step(_job.Step):
+    __doc__ = _job.Step.__doc__ + "\n    A slice is a batch of the data set, on the job's device."
+    _job: "Job"
+
+    def backward(self, loss: torch.Tensor, **means: Any) -> None:
+        """Adds the gradient of this loss, the mean over the slice's samples, and reports it.
+
+        ``means`` are other values to report, such as accuracy=0.9: means over the samples, too.
+        May be called several times for a slice; the slice's loss is then the sum.
+        """
+        self._job._backward(loss, means)
+
+
+class _Taken(torch.Tensor):
+    """The gradient of a parameter after Muster has taken it."""
+
+    _allowed = {torch.Tensor.zero_, torch.Tensor.detach_, torch.Tensor.requires_grad_}
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function in cls._allowed:
+            return args[0]
+        raise UsageError(
+            f"{getattr(function, '__name__', function)}: the gradient of this slice has gone to the "
+            f"server, which adds and applies the gradients of all slices. Instead of "
+            f"clip_grad_norm_, set optimizer.clip_norm in the config; instead of GradScaler, use "
+            f"bfloat16, which needs no scaling")
+
+
+class _Parameter:
+    """A parameter of the model, and its place in the job."""
+
+    def __init__(self, name: str, tensor: torch.nn.Parameter, number: int) -> None:
+        self.name = name
+        self.tensor = tensor
+        self.number = number
+        self.is_trained = tensor.requires_grad
+        self.is_used = False  # in any slice so far
+        self.is_pushed = False  # in this slice
+        # No memory: all elements are the same one.
+        self.taken = torch.zeros((), dtype=tensor.dtype, device=tensor.device).expand(
+            tensor.shape).as_subclass(_Taken)
+
+
+class Job(_job.Job):
+    """This process's part in a job. ``config`` is for a program that was not started by ``muster
+    launch``: it then trains alone, with a server of its own.
+
+    ``device`` is where slices go: the GPU that ``muster launch`` has chosen for this process, or
+    the CPU. Move the model there before prepare.
+    """
+
+    _step = Step
+
+    def __init__(self, config: Optional[str] = None) -> None:
+        super().__init__(config)
+        if threads := os.environ.get("OMP_NUM_THREADS"):
+            torch.set_num_threads(int(threads))
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._parameters: List[_Parameter] = []
+        self._model: Optional[torch.nn.Module] = None
+        self._learning_rate: Optional[Callable[[], float]] = None
+        self._usual_calls: Optional[int] = None  # of backward in a slice
+        self._in_backward = False
+        self._has_named_unused = False
+
+    # ------------------------------------------------------------------------------- preparation
+
+    def prepare(self, model: _Model, optimizer: Optional[torch.optim.Optimizer] = None) -> Any:
+        """Makes the job train this model in place, and returns the arguments.
+
+        With an optimizer, the server uses its type and settings, and in every step the learning
+        rate of its parameter groups; the config then has no learning_rate. Without one, the config
+        has optimizer and learning_rate, and only the model is returned.
+        """
+        if self._model is not None:
+            raise UsageError("prepare was called twice: a job trains one model")
+        self._model = model
+        plan = describe(model, optimizer) if optimizer is not None else None
+        add = self._client.add_variable
+        # Gradients are sent from the last variable to the first. Statistics are complete last.
+        self._statistics = [(name, buffer, add(name, tuple(buffer.shape), averaged=True))
+                            for name, buffer in _statistics(model)]
+        for name, tensor in model.named_parameters():
+            if tensor.dtype != torch.float32:
+                raise UsageError(f"parameter {name} is {tensor.dtype}: expected float32; for "
+                                 f"mixed precision, keep it so and use torch.autocast")
+            options: Dict[str, Any] = plan.options[tensor] if plan is not None else {}
+            if not tensor.requires_grad:
+                options = {"learning_rate_multiplier": 0}
+            number = add(name, tuple(tensor.shape), **options)
+            self._parameters.append(_Parameter(name, tensor, number))
+        if plan is not None:
+            self._client.set_optimizer(plan.text, plan.learning_rate())
+            self._learning_rate = plan.learning_rate
+            optimizer.register_step_pre_hook(self._before_optimizer)
+        self._share_memory()
+        for one in self._parameters:
+            if one.is_trained:
+                one.tensor.register_post_accumulate_grad_hook(self._hook(one))
+        self._counters = [buffer for name, buffer in model.named_buffers()
+                          if name.endswith("num_batches_tracked")]
+        known = {id(buffer) for _, buffer, _ in self._statistics}
+        known.update(id(counter) for counter in self._counters)
+        self._constants = [(name, buffer, buffer._version) for name, buffer in model.named_buffers()
+                           if id(buffer) not in known]
+        return model if optimizer is None else (model, optimizer)
+
+    def _share_memory(self) -> None:
+        views = self._views = {}
+        for number, shape, tensor in [
+                *((one.number, one.tensor.shape, one.tensor.data) for one in self._parameters),
+                *((number, buffer.shape, buffer) for _, buffer, number in self._statistics)]:
+            weights = torch.from_numpy(self._client.weights(number)).view(shape)
+            gradient = torch.from_numpy(self._client.gradient(number)).view(shape)
+            weights.copy_(tensor)
+            views[number] = (weights, gradient)
+        for one in self._parameters:
+            if one.tensor.device.type == "cpu":
+                one.tensor.data = views[one.number][0]
+
+    def evaluation(self, dataset: Any, function: Callable[..., Any], *, validation: bool = False,
+                   collate: Optional[Callable[[List[Any]], Any]] = None) -> None:
+        """Has this test set (or validation set) evaluated when the config says so.
+
+        ``function(x, y)`` is called with batches of it, with the model in evaluation mode and
+        without gradients. It returns the mean loss, or a dictionary of means with a "loss".
+        """
+        kind = _client.VALIDATION_BLOCK if validation else _client.TEST_BLOCK
+        self._evaluate_on(kind, _data.Samples(dataset, collate), function)
+
+    def steps(self, dataset: Any, *, workers: int = 0, prefetch: int = 2,
+              collate: Optional[Callable[[List[Any]], Any]] = None) -> _job.Steps:
+        """Joins the job, and returns its steps.
+
+        ``dataset`` is a map-style data set or a tuple of tensors. ``workers``: processes that load
+        slices ahead of time, ``prefetch`` slices each. ``collate``: as in DataLoader.
+        """
+        if self._model is None:
+            raise UsageError("steps: call prepare first")
+        self._loading = (workers, prefetch)
+        return self._join(_data.Samples(dataset, collate))
+
+    # --------------------------------------------------------------------------------- the loop
+
+    def _size(self, dataset: _data.Samples) -> int:
+        return len(dataset)
+
+    def _ready(self, dataset: _data.Samples) -> None:
+        self._loader = _data.Loader(dataset, self._client, *self._loading)
+        self._version = -1
+
+    def _begin(self, work: Work) -> Any:
+        data = _to_device(self._loader.load(work), self.device)
+        self._bring_weights(work.step)
+        self._calls = 0
+        self._loss = 0.0
+        self._means: Dict[str, float] = {}
+        self._is_reported = False
+        for one in self._parameters:
+            one.tensor.grad = None
+            one.is_pushed = False
+            if one.tensor.requires_grad != one.is_trained:
+                raise UsageError(f"parameter {one.name}: requires_grad has changed since prepare; "
+                                 f"set it before")
+        _job.seed_all(work.seed ^ 1)  # other numbers than those of the data
+        return data
+
+    # Statistics start each slice with those of W(step), and the model's own buffers hold them.
+    def _bring_weights(self, step: int) -> None:
+        for name, buffer, number in self._statistics:
+            buffer.copy_(self._views[number][0])
+        for counter in self._counters:
+            counter.fill_(step)
+        if self._version == step:
+            return
+        self._version = step
+        for one in self._parameters:
+            if one.tensor.device.type != "cpu":
+                with torch.no_grad():
+                    one.tensor.copy_(self._views[one.number][0])
+
+    def _backward(self, loss: torch.Tensor, means: Dict[str, Any]) -> None:
+        work = self._work
+        if work is None:
+            raise UsageError("backward: expected a call within the inner loop")
+        if loss.numel() != 1:
+            raise UsageError(f"backward: expected the mean loss of the slice, one number, got shape "
+                             f"{tuple(loss.shape)}")
+        self._calls += 1
+        if self._is_reported:
+            raise UsageError(f"backward was called {self._calls} times in a slice, before "
+                             f"{self._usual_calls} times: expected the same number in each")
+        self._loss += float(loss.detach())
+        for name, value in means.items():
+            self._means[name] = self._means.get(name, 0.0) + float(value)
+        if self._calls == self._usual_calls:
+            self._report(work)
+        self._in_backward = True
+        try:
+            (loss * (len(work.samples) / work.batch)).backward()
+        finally:
+            self._in_backward = False
+
+    def _report(self, work: Work) -> None:
+        count = len(work.samples)
+        self._add_scalars(self._means, count)
+        if self._learning_rate is not None:
+            self._client.set_learning_rate(self._learning_rate())
+        self._client.report(self._loss * count)
+        self._is_reported = True
+
+    def _hook(self, one: _Parameter) -> Callable[[torch.Tensor], None]:
+        gradient = self._views[one.number][1]
+
+        def take(parameter: torch.Tensor) -> None:
+            if not self._in_backward:
+                raise UsageError("loss.backward() was called on a model of a job: call "
+                                 "step.backward(loss) instead")
+            if not self._is_reported:  # other calls may follow
+                return
+            gradient.copy_(parameter.grad)
+            self._push(one)
+
+        return take
+
+    def _push(self, one: _Parameter) -> None:
+        one.tensor.grad = one.taken
+        one.is_pushed = one.is_used = True
+        self._client.push(one.number)
+
+    def _end(self, work: Work) -> None:
+        if self._calls == 0:
+            raise UsageError("a slice has no gradient: call step.backward for each one")
+        if not self._is_reported:
+            self._report(work)
+        if self._usual_calls is None:
+            self._usual_calls = self._calls
+        for name, buffer, version in self._constants:
+            if buffer._version != version:
+                raise UsageError(f"the model changes its buffer {name}: only running statistics of "
+                                 f"normalisations may change; compute "
+                                 f"it without changing the buffer, or make it a parameter")
+        share = len(work.samples) / work.batch
+        for _, buffer, number in self._statistics:
+            torch.mul(buffer, share, out=self._views[number][1])
+        for one in self._parameters:
+            if one.is_pushed:
+                continue
+            gradient = self._views[one.number][1]
+            if one.tensor.grad is None:
+                gradient.zero_()
+            else:
+                gradient.copy_(one.tensor.grad)
+                one.tensor.grad = one.taken
+                one.is_used = True
+        self._client.done()
+        if not self._has_named_unused:
+            self._name_unused()
+
+    def _name_unused(self) -> None:
+        self._has_named_unused = True
+        unused = [one.name for one in self._parameters if one.is_trained and not one.is_used]
+        if unused and self.rank == 0:
+            print(f"muster: no gradient in the first slice, taken as zero: {', '.join(unused)}")
+
+    def _before_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if len(args) > 1 or kwargs.get("closure") is not None:  # args[0] is the optimizer
+            raise UsageError("optimizer.step(closure): the server updates the weights, so the "
+                             "closure cannot be called")
+        for one in self._parameters:
+            one.tensor.grad = None  # the optimizer has nothing to do here
+
+    def _evaluate(self, work: Work, dataset: _data.Samples, function: Callable[..., Any]) -> Any:
+        assert self._model is not None
+        self._bring_weights(work.step)
+        self._version = -1  # the weights may be an average
+        data = _to_device(dataset[work.seed, work.samples], self.device)
+        _job.seed_all(work.seed ^ 1)
+        training = [module for module in self._model.modules() if module.training]
+        self._model.eval()
+        try:
+            with torch.no_grad():
+                return function(*data) if isinstance(data, (tuple, list)) else function(data)
+        finally:
+            for module in training:
+                module.training = True
+
+    def _finish(self) -> None:
+        for one in self._parameters:
+            one.tensor.grad = None
+        if self.has_last_weights and self._end_step is not None:
+            self._bring_weights(self._end_step)
+
+
+def _statistics(model: torch.nn.Module) -> Iterator[Tuple[str, torch.Tensor]]:
+    """The running statistics of normalisations, which training changes."""
+    kinds = (torch.nn.modules.batchnorm._NormBase,)
+    for prefix, module in model.named_modules():
+        if isinstance(module, kinds) and module.running_mean is not None:
+            for name in ("running_mean", "running_var"):
+                yield f"{prefix}.{name}" if prefix else name, getattr(module, name)
+
+
+def _to_device(data: Any, device: torch.device) -> Any:
+    if device.type == "cpu":
+        return data
+    if isinstance(data, torch.Tensor):
+        return data.to(device, non_blocking=True)
+    if isinstance(data, dict):
+        return {key: _to_device(one, device) for key, one in data.items()}
+    if isinstance(data, (tuple, list)):
+        return type(data)(_to_device(one, device) for one in data)
+    return data

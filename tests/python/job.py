@@ -1,0 +1,107 @@
+"""Starts jobs of Python programs, for the tests of this folder."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ["MUSTER_BIN"])
+CONFIG = "run { steps: 10 global_batch: 40 slices: 4 } evaluation { every_steps: 5 }"
+
+
+class Outcome:
+    """An ended job: its exit code, its output and logs, and its last weights' hash."""
+
+    def __init__(self, code, log, run):
+        self.code = code
+        self.run = run
+        self.log = log + "".join(one.read_text(errors="replace") for one in sorted(run.glob("worker-*.log")))
+        self.metrics = []
+        if (run / "metrics.jsonl").exists():
+            self.metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        self.hash = self.metrics[-1].get("weights_hash") if self.metrics else None
+
+    def ok(self):
+        assert self.code == 0 and self.hash, f"exit code {self.code}\n{self.log}"
+        return self
+
+
+class Job:
+    """A running `muster launch` of a program of this folder."""
+
+    def __init__(self, program, *words, workers=1, config=CONFIG, options=(), resume=None, alone=False):
+        self.folder = tempfile.TemporaryDirectory()
+        folder = pathlib.Path(self.folder.name)
+        self.run = resume or folder / "run"
+        (folder / "job.txtpb").write_text(config)
+        self.log_path = folder / "log"
+        environment = dict(os.environ, MUSTER_PROGRAMS=str(BIN), MUSTER_TEST_RUN=str(self.run))
+        environment["PYTHONPATH"] = str(SOURCE / "python")
+        command = [sys.executable, program, *words]
+        if not alone:
+            start = ["--resume", str(resume)] if resume else [str(folder / "job.txtpb"), "--run-dir", str(self.run)]
+            command = [BIN / "muster", "launch", *start, "--workers", str(workers), *options,
+                       *([] if resume else ["--", *command])]
+        with open(self.log_path, "w") as log:
+            self.process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log,
+                                            stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+
+    def reaches(self, step, seconds=60):
+        """Waits until the run is at this step."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and self.process.poll() is None:
+            try:
+                if json.loads((self.run / "status.json").read_text())["step"] >= step:
+                    return
+            except (OSError, ValueError, KeyError):
+                pass
+            time.sleep(0.02)
+        self.process.kill()
+        raise AssertionError(f"step {step} was not reached: {self.text()}")
+
+    def processes(self, *words):
+        """The processes of this run whose arguments contain these words."""
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            try:
+                arguments = (entry / "cmdline").read_bytes().decode(errors="replace")
+                environment = (entry / "environ").read_bytes().decode(errors="replace")
+            except OSError:
+                continue
+            if str(self.run) in environment and all(word in arguments for word in words):
+                found.append(int(entry.name))
+        return found
+
+    def kill(self, *words, number=0):
+        os.kill(sorted(self.processes(*words))[number], signal.SIGKILL)
+
+    def text(self):
+        return self.log_path.read_text(errors="replace")
+
+    def end(self, seconds=100):
+        try:
+            code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise AssertionError(f"the job did not end: {self.text()}") from None
+        outcome = Outcome(code, self.text(), self.run)
+        deadline = time.monotonic() + 10
+        while self.processes("muster") and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not self.processes("muster"), f"processes are left: {self.processes('muster')}"
+        return outcome
+
+
+def skip_without(*modules):
+    """Ends this test program with 77, which ctest counts as skipped, if a module is missing."""
+    try:
+        for module in modules:
+            __import__(module)
+    except ImportError as error:
+        print(f"skipped: {error}")
+        sys.exit(77)

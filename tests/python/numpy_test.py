@@ -1,0 +1,55 @@
+"""muster.numpy, and what it shares with muster.torch."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+from job import BIN, SOURCE, Job, skip_without
+
+skip_without("numpy")
+PROGRAM = str(pathlib.Path(__file__).with_name("numpy_program.py"))
+CONFIG = ("run { epochs: 20 global_batch: 40 slices: 4 } optimizer { type: MOMENTUM } "
+          "learning_rate { base: 0.05 } evaluation { every_epochs: 5 }")
+
+
+def run(mode, workers=1, **more):
+    return Job(PROGRAM, mode, workers=workers, config=CONFIG, **more).end()
+
+
+class Numpy(unittest.TestCase):
+    def test_fits_with_the_same_bits(self):
+        outcomes = [run("fit", workers).ok() for workers in (1, 2, 4)]
+        self.assertEqual(len({one.hash for one in outcomes}), 1)
+        for one in outcomes:
+            fit = [float(number) for number in re.search(r"y = (\S+) a \+ (\S+) b \+ (\S+)", one.log).groups()]
+            for number, expected in zip(fit, (2, -3, 1)):
+                self.assertAlmostEqual(number, expected, delta=0.05)
+            self.assertLess(one.metrics[-1]["test_loss"], 1e-3)
+
+    def test_alone_it_has_a_server_of_its_own(self):
+        outcome = Job(PROGRAM, "fit", "job.txtpb", config=CONFIG, alone=True).end()
+        self.assertEqual(outcome.code, 0, outcome.log)
+        self.assertIn(run("fit").ok().hash, outcome.log)
+
+    def test_mistakes(self):
+        for mode, words in {"missing": "['b', 'w']", "shape": "expected shape ()",
+                            "write": "read-only"}.items():
+            with self.subTest(mode):
+                outcome = run(mode, 2)
+                self.assertNotEqual(outcome.code, 0)
+                self.assertIn(words, outcome.log)
+
+    def test_without_a_job(self):
+        environment = dict(os.environ, PYTHONPATH=str(SOURCE / "python"), MUSTER_PROGRAMS=str(BIN))
+        for words in ((), ("no-such-config",)):
+            done = subprocess.run([sys.executable, PROGRAM, "fit", *words], env=environment, text=True,
+                                  stderr=subprocess.PIPE, timeout=60)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("UsageError", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

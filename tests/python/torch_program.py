@@ -1,0 +1,199 @@
+"""A small torch training program with many variants, which test_torch.py starts.
+
+usage: torch_program.py MODE
+"""
+
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+
+import muster.torch
+
+MODE = sys.argv[1]
+SAMPLES = 96
+
+
+def tensors():
+    generator = torch.Generator().manual_seed(7)
+    labels = torch.randint(0, 4, (SAMPLES,), generator=generator)
+    images = torch.randn(SAMPLES, 3, 8, 8, generator=generator) + labels.view(-1, 1, 1, 1)
+    return images, labels
+
+
+class Augmented(torch.utils.data.Dataset):
+    """Random numbers of torch change each sample."""
+
+    def __init__(self):
+        self.images, self.labels = tensors()
+
+    def __len__(self):
+        return SAMPLES
+
+    def __getitem__(self, index):
+        return self.images[index] + 0.1 * torch.randn(3, 8, 8), self.labels[index]
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 8, 3, bias=False)  # a bias has no effect before a norm
+        self.norm = torch.nn.BatchNorm2d(8)
+        self.dropout = torch.nn.Dropout(0.2)
+        self.dense = torch.nn.Linear(8 * 6 * 6, 4)
+        if MODE == "unused":
+            self.spare = torch.nn.Linear(3, 3)
+        if MODE == "tied":
+            self.second = torch.nn.Conv2d(3, 8, 3, bias=False)
+            self.second.weight = self.conv.weight
+        self.register_buffer("shift", torch.full((4,), 0.1))
+        self.register_buffer("mask", torch.full((4,), float("-inf")))
+
+    def forward(self, x):
+        y = self.conv(x)
+        if MODE == "tied":
+            y = y + self.second(x)
+        y = self.dropout(F.relu(self.norm(y)))
+        if MODE == "buffer":
+            self.shift += 1
+        return self.dense(y.flatten(1)) + self.shift
+
+
+def make_optimizer(model):
+    groups = [{"params": list(model.dense.parameters()), "lr": 0.02, "weight_decay": 0.01},
+              {"params": [p for n, p in model.named_parameters() if not n.startswith("dense")]}]
+    if MODE == "adamw":
+        return torch.optim.AdamW(groups, lr=0.01)
+    if MODE == "adam":
+        return torch.optim.Adam(groups, lr=0.01)
+    if MODE == "rmsprop":
+        return torch.optim.RMSprop(groups, lr=0.001, momentum=0.5)
+    if MODE == "lbfgs":
+        return torch.optim.LBFGS(model.parameters())
+    if MODE == "sgd":
+        return torch.optim.SGD(groups, lr=0.01)
+    return torch.optim.SGD(groups, lr=0.01, momentum=0.9, nesterov=MODE == "nesterov")
+
+
+def main():
+    torch.manual_seed(1)
+    torch.use_deterministic_algorithms(True)
+    model = Net()
+    if MODE == "channels_last":
+        model = model.to(memory_format=torch.channels_last)
+    if MODE == "frozen":
+        model.conv.weight.requires_grad = False
+    if MODE == "half":
+        model.half()
+    job = muster.torch.Job()
+    rank = int(__import__("os").environ["MUSTER_RANK"])
+    optimizer = make_optimizer(model)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    if MODE == "compile_before":
+        model = torch.compile(model)
+    job.prepare(model, optimizer)
+    if MODE == "compile_after":
+        model = torch.compile(model)
+    twin = Twin(model, before) if MODE in TWINS else None
+
+    def evaluate(x, y):
+        assert not model.training and not torch.is_grad_enabled()
+        logits = model(x)
+        return {"loss": F.cross_entropy(logits, y), "accuracy": (logits.argmax(1) == y).float().mean()}
+
+    job.evaluation(tensors(), evaluate)
+    augmented = MODE in ("augmented", "loader")
+    steps = job.steps(Augmented() if augmented else tensors(), workers=2 if MODE == "loader" else 0)
+    scaler = torch.amp.GradScaler("cpu")
+    seen = 0
+    for step in steps:
+        assert step.number == seen and model.training
+        seen += 1
+        if MODE == "slow":
+            time.sleep(0.1)
+        for x, y in step:
+            if MODE == "channels_last":
+                x = x.to(memory_format=torch.channels_last)
+            with torch.autocast("cpu", torch.bfloat16, enabled=MODE == "amp"):
+                logits = model(x)
+                loss = F.cross_entropy(logits, y)
+            if MODE == "raises" and rank == 1 and step.number == 3:
+                raise ZeroDivisionError("no more fuel")
+            if MODE == "exits" and rank == 1 and step.number == 3:
+                sys.exit(5)
+            if MODE == "plain_backward":
+                loss.backward()
+            elif MODE == "twice":
+                step.backward(0.5 * loss)
+                step.backward(0.5 * F.cross_entropy(model(x), y))
+            elif MODE == "scaler":
+                step.backward(scaler.scale(loss))
+            elif MODE != "no_backward":
+                step.backward(loss, accuracy=(logits.argmax(1) == y).float().mean())
+            if MODE == "clip":
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            if MODE == "break" and step.number == 2:
+                break
+            if twin is not None:
+                twin.add(x, y, job._work)
+        if MODE == "scaler":
+            scaler.step(optimizer)
+        elif MODE == "closure":
+            optimizer.step(lambda: 0.0)
+        else:
+            optimizer.step()
+        optimizer.zero_grad()
+        if twin is not None:
+            twin.step()
+        schedule.step()
+    assert seen == len(steps)
+    if twin is not None:
+        print(f"difference {twin.difference(model):.3g}")
+    if MODE == "keys":
+        print("keys", *model.state_dict())
+
+
+TWINS = ("sgd", "momentum", "nesterov", "adam", "adamw", "rmsprop")
+
+
+class Twin:
+    """A plain loop over the same slices, with the torch optimizer."""
+
+    def __init__(self, model, values):
+        self.model = Net()
+        with torch.no_grad():
+            for parameter, value in zip(self.model.parameters(), values):
+                parameter.copy_(value)
+        self.optimizer = make_optimizer(self.model)
+        self.schedule = torch.optim.lr_scheduler.StepLR(self.optimizer, 2, 0.5)
+        self.statistics = [self.model.norm.running_mean.clone(), self.model.norm.running_var.clone()]
+        self.sums = [torch.zeros_like(one) for one in self.statistics]
+
+    def add(self, x, y, work):
+        norm = self.model.norm
+        norm.running_mean.copy_(self.statistics[0])
+        norm.running_var.copy_(self.statistics[1])
+        torch.manual_seed((work.seed ^ 1) & 0x7FFFFFFFFFFFFFFF)
+        share = len(work.samples) / work.batch
+        (F.cross_entropy(self.model(x), y) * share).backward()
+        for total, one in zip(self.sums, (norm.running_mean, norm.running_var)):
+            total += share * one
+
+    def step(self):
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.schedule.step()
+        for total, one in zip(self.sums, self.statistics):
+            one.copy_(total)
+            total.zero_()
+
+    def difference(self, model):
+        pairs = [*zip(model.parameters(), self.model.parameters()),
+                 (model.norm.running_mean, self.statistics[0]),
+                 (model.norm.running_var, self.statistics[1])]
+        return max(float((one - other).detach().abs().max()) for one, other in pairs)
+
+
+main()

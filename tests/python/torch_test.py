@@ -1,0 +1,110 @@
+"""muster.torch: real jobs of torch_program.py."""
+
+import pathlib
+import re
+import signal
+import unittest
+
+from job import Job, skip_without
+
+skip_without("numpy", "torch")
+PROGRAM = str(pathlib.Path(__file__).with_name("torch_program.py"))
+USAGE = 2
+LONG = "run { steps: 40 global_batch: 40 slices: 4 } checkpoint { every_steps: 5 }"
+
+
+def run(mode, workers=1, **more):
+    return Job(PROGRAM, mode, workers=workers, **more).end()
+
+
+class Bits(unittest.TestCase):
+    def same(self, mode, *workers):
+        hashes = {count: run(mode, count).ok().hash for count in workers}
+        self.assertEqual(len(set(hashes.values())), 1, hashes)
+        return hashes[workers[0]]
+
+    def test_workers(self):
+        """Dropout, batch norm, schedulers and groups with their own rates."""
+        self.same("momentum", 1, 2, 4)
+
+    def test_random_augmentation_with_and_without_loader_workers(self):
+        self.assertEqual(self.same("augmented", 1, 3), self.same("loader", 1, 2))
+
+    def test_kinds_of_models(self):
+        for mode in ("amp", "channels_last", "tied", "twice", "frozen", "unused"):
+            with self.subTest(mode):
+                self.same(mode, 1, 2)
+
+    def test_compile(self):
+        self.assertEqual(self.same("compile_before", 1, 2), run("compile_after", 1).ok().hash)
+
+    def test_kills(self):
+        expected = run("slow", 1, config=LONG).ok().hash
+        job = Job(PROGRAM, "slow", workers=2, config=LONG)
+        job.reaches(5)
+        job.kill("torch_program.py", number=-1)
+        job.reaches(15)
+        job.kill("muster-server")
+        job.reaches(25)
+        job.kill("muster-worker")
+        self.assertEqual(job.end().ok().hash, expected)
+
+    def test_resume_with_other_workers(self):
+        expected = run("slow", 1, config=LONG).ok().hash
+        job = Job(PROGRAM, "slow", workers=3, config=LONG)
+        job.reaches(12)
+        job.process.send_signal(signal.SIGINT)
+        self.assertEqual(job.end().code, 128 + signal.SIGINT)
+        self.assertEqual(Job(PROGRAM, workers=2, resume=job.run).end().ok().hash, expected)
+
+    def test_alone(self):
+        expected = run("momentum").ok().hash
+        outcome = Job(PROGRAM, "momentum", "job.txtpb", alone=True).end()
+        self.assertEqual(outcome.code, 0, outcome.log)
+        self.assertIn(expected, outcome.log)
+
+
+class Values(unittest.TestCase):
+    def test_optimizers_are_those_of_torch(self):
+        """The twin is a plain loop with the torch optimizer. The gradients of slices are added in
+        another order, and the server's update rounds differently."""
+        for mode in ("sgd", "momentum", "nesterov", "adam", "adamw", "rmsprop"):
+            with self.subTest(mode):
+                log = run(mode).ok().log
+                difference = float(re.search(r"difference (\S+)", log)[1])
+                self.assertLess(difference, 2e-6)
+
+    def test_accuracy_is_recorded(self):
+        metrics = run("momentum", 2).ok().metrics
+        self.assertTrue(any("accuracy" in line.get("test_scalars", {}) for line in metrics), metrics)
+
+    def test_keys_have_no_prefix(self):
+        log = run("keys").ok().log
+        self.assertIn("keys shift mask conv.weight norm.weight", log)
+
+    def test_unused_parameters_are_named(self):
+        self.assertEqual(run("unused", 2).ok().log.count("spare.weight, spare.bias"), 1)
+
+
+class Mistakes(unittest.TestCase):
+    def test_each_ends_the_job_with_its_reason(self):
+        for mode, words in {
+                "clip": "optimizer.clip_norm", "scaler": "bfloat16", "closure": "closure",
+                "half": "float32", "lbfgs": "LBFGS", "buffer": "buffer shift", "break": "step 2",
+                "plain_backward": "step.backward", "no_backward": "step.backward",
+                "raises": "ZeroDivisionError: no more fuel"}.items():
+            with self.subTest(mode):
+                outcome = run(mode, 2)
+                self.assertNotEqual(outcome.code, 0)
+                self.assertIn(words, outcome.log)
+
+    def test_an_exit_code_is_the_jobs(self):
+        self.assertEqual(run("exits", 2).code, 5)
+
+    def test_one_of_config_and_program_sets_the_rate(self):
+        outcome = run("momentum", 1, options=("--set", "learning_rate.base=0.1"))
+        self.assertEqual(outcome.code, 8, outcome.log)
+
+
+if __name__ == "__main__":
+    unittest.main()
