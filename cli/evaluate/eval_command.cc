@@ -115,7 +115,7 @@ EvaluationReport ReportOf(const EvalArguments& arguments, const OpenedModel& mod
                           .class_names = job.class_names,
                           .all_classes = arguments.confusion,
                           .csv = arguments.csv};
-  if (!HasValues(data)) report.scores.accuracy = scores.accuracy;
+  report.scores.accuracy = scores.accuracy;
   if (std::isfinite(scores.loss)) report.scores.loss = scores.loss;
   if (const ConfusionMatrix* const matrix = sums.confusion_matrix()) {
     report.confusion = matrix->counts();

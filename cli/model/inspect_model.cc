@@ -250,7 +250,7 @@ std::vector<std::string> StateLines(const checkpoint::State& state) {
   if (!state.weights_hash().empty()) lines.push_back(KeyRow("weights hash", state.weights_hash()));
   const auto add = [&](const checkpoint::Evaluated& last) {
     std::string text = fmt::format("at step {}: ", FormatCount(last.step()));
-    if (IsAccuracy(last.accuracy())) {
+    if (!IsByLoss(last)) {
       text += Measure{last.validation(), false}.Named(last.accuracy()) + ", ";
     }
     lines.push_back(

@@ -68,7 +68,7 @@ ModelInfo InfoOf(const CheckpointReader& checkpoint, bool average, bool evaluate
   const checkpoint::Progress& progress = state.progress();
   if (progress.has_last_evaluation() && progress.last_evaluation().step() == state.step()) {
     const checkpoint::Evaluated& last = progress.last_evaluation();
-    if (IsAccuracy(last.accuracy())) {
+    if (!IsByLoss(last)) {
       (last.validation() ? info.validation_accuracy : info.test_accuracy) = last.accuracy();
     }
     (last.validation() ? info.validation_loss : info.test_loss) = last.loss();
@@ -76,7 +76,7 @@ ModelInfo InfoOf(const CheckpointReader& checkpoint, bool average, bool evaluate
     AddMetrics(checkpoint, info);
   }
   if (progress.has_test() && progress.test().step() == state.step()) {
-    if (IsAccuracy(progress.test().accuracy())) info.test_accuracy = progress.test().accuracy();
+    if (!IsByLoss(progress.test())) info.test_accuracy = progress.test().accuracy();
     info.test_loss = progress.test().loss();
   }
   return info;

@@ -209,7 +209,7 @@ const char* StateName(RunState state) {
 }
 
 const MetricsRow* RunRecord::best() const {
-  // Without accuracy, compares losses; their scores are lower than any accuracy.
+  // Without accuracies, the lowest loss is the best.
   const auto score = [&](const MetricsRow& row) {
     const SetScores& scores = choosing(row);
     return scores.accuracy.value_or(-scores.loss.value_or(INFINITY));
