@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "cli/evaluate/eval_text.h"
@@ -138,6 +139,9 @@ int RunEval(const EvalArguments& arguments) {
   const SetChoice choice = arguments.validation_set ? SetChoice::kValidation : SetChoice::kTest;
   const SampleSet set = CountSet(job.config, choice, arguments.count_data);
   CheckWeights(model, job.graph);
+  if (set.name == std::string_view("validation")) {
+    RefuseTrainedSamples(arguments.source, model, job.config);
+  }
   EvaluationSums sums(set.size, job.config.evaluation().batch(), job.graph.classes(), counts);
   Evaluate(arguments, model, job, *cards, sums);
   const EvaluationReport report = ReportOf(arguments, model, job, set, sums);
