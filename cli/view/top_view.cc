@@ -60,6 +60,7 @@ constexpr double kOldSeconds = 5;  // the status is replaced each second
 std::string StateText(const Json& status, const TopRun& run) {
   std::string state = Text(status, "state");
   if (EndIn(status)) return state;
+  if (run.state == RunState::kDiskFull) return state + ", then its disk was full";
   if (IsGone(run.state)) return "killed while " + state;
   if (run.state != RunState::kRunning) return StateName(run.state);
   // The status is old: the server cannot run, or the disk hangs or is full.
