@@ -109,6 +109,7 @@ EvaluationReport ReportOf(const EvalArguments& arguments, const OpenedModel& mod
                           .data = NeedsFiles(data) ? data.dir() : "made-up data",
                           .set = set.name,
                           .images = set.size,
+                          .sample = SampleNoun(job.config),
                           .workers = job.config.cluster().workers(),
                           .threads = job.config.worker().threads(),
                           .scores = {.top5_accuracy = scores.top5_accuracy},
@@ -138,10 +139,10 @@ int RunEval(const EvalArguments& arguments) {
   const bool counts = CountsClasses(arguments, model, job);
   const SetChoice choice = arguments.validation_set ? SetChoice::kValidation : SetChoice::kTest;
   const SampleSet set = CountSet(job.config, choice, arguments.count_data);
-  CheckWeights(model, job.graph);
   if (set.name == std::string_view("validation")) {
     RefuseTrainedSamples(arguments.source, model, job.config);
   }
+  CheckWeights(model, job.graph);
   EvaluationSums sums(set.size, job.config.evaluation().batch(), job.graph.classes(), counts);
   Evaluate(arguments, model, job, *cards, sums);
   const EvaluationReport report = ReportOf(arguments, model, job, set, sums);

@@ -226,8 +226,8 @@ std::vector<std::string> EvaluationLines(const EvaluationReport& report) {
   }
   std::vector<std::string> lines{
       report.described,
-      Row("data",
-          fmt::format("{} in {}", Plural(report.images, report.set + " image"), report.data)),
+      Row("data", fmt::format("{} in {}", Plural(report.images, report.set + " " + report.sample),
+                              report.data)),
       Row("workers", fmt::format("{} x {}", FormatCount(int64_t{report.workers}),
                                  Plural(int64_t{report.threads}, "thread")))};
   if (!accuracy.empty()) lines.push_back(Row(report.set + " accuracy", accuracy));

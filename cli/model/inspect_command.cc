@@ -133,7 +133,8 @@ std::vector<std::string> InspectLines(config::Config config, int width) {
                   FormatBytes(bytes), Plural(static_cast<int64_t>(chunks.size()), "chunk")));
   row("steps per epoch",
       NeedsFiles(config.data())
-          ? "unknown without the data: training images / global_batch, rounded up"
+          ? fmt::format("unknown without the data: training {}s / global_batch, rounded up",
+                        SampleNoun(config))
           : FormatCount(
                 PlanSteps(config, config.data().synthetic().train_samples()).StepsPerEpoch()));
   row("graph hash", fmt::format("{:016x}", graph.layout().hash()));

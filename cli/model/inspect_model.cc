@@ -227,9 +227,9 @@ void Append(std::vector<std::string>& lines, std::vector<std::string> more) {
 std::string EvaluatedText(const checkpoint::Plan& plan) {
   std::string text;
   if (plan.validation_samples() > 0) {
-    text = Plural(plan.validation_samples(), "validation image") + " and ";
+    text = Plural(plan.validation_samples(), "validation sample") + " and ";
   }
-  return text + Plural(plan.test_samples(), "test image");
+  return text + Plural(plan.test_samples(), "test sample");
 }
 
 // Describes the state of a checkpoint whose tensors have been verified.
@@ -243,7 +243,7 @@ std::vector<std::string> StateLines(const checkpoint::State& state) {
       KeyRow("plan",
              fmt::format("global batch {}, {}, {} and {}", FormatCount(state.plan().global_batch()),
                          Plural(state.plan().slices(), "slice"),
-                         Plural(state.plan().train_samples(), "training image"),
+                         Plural(state.plan().train_samples(), "training sample"),
                          EvaluatedText(state.plan()))),
       KeyRow("computed with", Join(state.arithmetic().worker(), "; ")),
       KeyRow("checksums", "correct")};

@@ -160,7 +160,7 @@ void CheckData(const config::Data& data, ConfigErrors& errors) {
   }
   constexpr int64_t kMostElements = int64_t{1} << 31;  // of an image: 8 GiB as floats
   if (StoredShape(data).elements() > kMostElements) {
-    errors.Fail("data", "an image of {} has more than {} elements", StoredShape(data).ToString(),
+    errors.Fail("data", "a sample of {} has more than {} elements", StoredShape(data).ToString(),
                 kMostElements);
   }
 }
@@ -196,7 +196,7 @@ void CheckEvaluation(const config::Config& config, ConfigErrors& errors) {
   }
   if (no_images) {
     errors.Fail("learning_rate.type",
-                "PLATEAU needs images to evaluate: expected data.synthetic.test_samples or "
+                "PLATEAU needs samples to evaluate: expected data.synthetic.test_samples or "
                 "data.validation_fraction above 0");
   }
 }
