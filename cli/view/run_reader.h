@@ -42,8 +42,7 @@ enum class RunState {
 const char* StateName(RunState state);
 // Whether the run's server, if it had one, ended without recording that.
 inline bool IsGone(RunState state) {
-  return state == RunState::kKilled || state == RunState::kNotBegun ||
-         state == RunState::kDiskFull;
+  return state == RunState::kKilled || state == RunState::kNotBegun || state == RunState::kDiskFull;
 }
 
 // The final line in metrics.jsonl of a run that has ended.
