@@ -337,12 +337,6 @@ int muster_plan(muster_job* job, int64_t step, int64_t slice, muster_work* work)
 int muster_report(muster_job* job, double loss) {
   if (const int code = job->RequireWork("muster_report"); code != MUSTER_OK) return code;
   if (job->has_reported) return job->Fail(MUSTER_USAGE, "muster_report: called twice");
-  if (job->work.kind != MUSTER_SLICE && loss < 0) {
-    return job->Fail(MUSTER_USAGE,
-                     "muster_report: the loss of a block must not be negative, got %g: add a "
-                     "constant for each sample",
-                     loss);
-  }
   job->has_reported = true;
   const Loss body{.loss = loss, .learning_rate = job->learning_rate};
   return job->Send(Kind::kLoss, &body, sizeof body);

@@ -142,8 +142,7 @@ int muster_next(muster_job* job, double seconds, muster_work* work);
 int muster_plan(muster_job* job, int64_t step, int64_t slice, muster_work* work);
 
 /* Reports the sum of the losses of the current samples. Once for each slice or block, before the
- * first muster_push. Of a block it must not be negative, because a negative score means a loss in
- * Muster's files: add a constant for each sample if it can be. */
+ * first muster_push. */
 int muster_report(muster_job* job, double loss);
 
 /* Says that the gradient of this variable is complete, so that it is sent while the others are

@@ -53,8 +53,8 @@ int InspectWeights(const InspectOptions& options, const std::string& path) {
     for (std::string line; std::getline(text, line);) PrintResult(line);
     return 0;
   }
-  const Inspected inspected = InspectSource(path, options.choice);
-  PrintResult(inspected.lines);
+  const Inspected inspected = InspectSource(path, options.choice, ResultWidth());
+  PrintRows(inspected.lines);
   if (inspected.trouble) throw Error(*inspected.trouble);
   return 0;
 }
@@ -70,7 +70,7 @@ int DoInspect(const InspectOptions& options) {
                 "{}: {} is a config, expected a run directory, a checkpoint or a file of weights",
                 option, path);
   }
-  PrintResult(InspectLines(LoadConfig(path, options.config.settings())));
+  PrintRows(InspectLines(LoadConfig(path, options.config.settings()), ResultWidth()));
   return 0;
 }
 

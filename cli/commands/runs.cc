@@ -13,6 +13,7 @@ struct RunsOptions {
 constexpr const char* kRunsFooter =
     "States:\n"
     "  not begun    the run never reached its first step\n"
+    "  disk full    the run could not record its end, because its disk was full\n"
     "  running      the server is alive, no matter who started it\n"
     "  completed    all steps are done, or the run ended early as configured\n"
     "  failed       the run ended with an error, which is in metrics.jsonl\n"

@@ -13,7 +13,7 @@ struct TopOptions {
 constexpr const char* kTopFooter =
     "Reads status.json in the run directory, which the server replaces every second, and does not "
     "contact the run. So it can show any run, even one on another host that shares the disk. Times "
-    "are the median and the 99th percentile of each rank's last 200 steps. images/s is the rate "
+    "are the median and the 99th percentile of each rank's last 200 steps. samples/s is the rate "
     "that a rank's compute and input would allow. Set NO_COLOR to turn off colors. q or Ctrl-C "
     "quits; the run continues.\n"
     "\n"

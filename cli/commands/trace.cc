@@ -34,7 +34,7 @@ void DescribeTrace(CLI::App& command, TraceOptions& options) {
 int DoTrace(const TraceOptions& options) {
   if (!options.parts.empty())
     (void)MergeTrace(options.parts, options.file, MergeMode::kRefuseOthers);
-  PrintResult(TraceSummary(ReadTrace(options.file)));
+  PrintRows(TraceSummary(ReadTrace(options.file)));
   return 0;
 }
 

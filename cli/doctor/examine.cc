@@ -190,14 +190,14 @@ Finding JobCores(const JobNeeds& needs, const MachineFacts& facts) {
 }
 
 Finding JobData(const JobNeeds& needs) {
-  const std::string images =
-      fmt::format("{} images{} and {} for testing", FormatCount(needs.data.train),
+  const std::string samples =
+      fmt::format("{} samples{} and {} for testing", FormatCount(needs.data.train),
                   needs.data.validation > 0
                       ? fmt::format(", {} for validation", FormatCount(needs.data.validation))
                       : "",
                   FormatCount(needs.data.test));
   if (needs.data_dir.empty() && needs.data.problem.empty()) {
-    return {Grade::kOk, "job's data", "synthetic: " + images, ""};
+    return {Grade::kOk, "job's data", "synthetic: " + samples, ""};
   }
   if (!needs.data.problem.empty()) {
     return {Grade::kWrong, "job's data", needs.data.problem, ""};
@@ -206,7 +206,7 @@ Finding JobData(const JobNeeds& needs) {
       !needs.data.remark.empty(), "job's data",
       fmt::format("{}: {} in {}",
                   needs.data_is_listed ? "listed, not decoded (see muster data check)" : "complete",
-                  images, needs.data_dir),
+                  samples, needs.data_dir),
       needs.data.remark);
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "cli/evaluate/eval_text.h"
@@ -108,6 +109,7 @@ EvaluationReport ReportOf(const EvalArguments& arguments, const OpenedModel& mod
                           .data = NeedsFiles(data) ? data.dir() : "made-up data",
                           .set = set.name,
                           .images = set.size,
+                          .sample = SampleNoun(job.config),
                           .workers = job.config.cluster().workers(),
                           .threads = job.config.worker().threads(),
                           .scores = {.top5_accuracy = scores.top5_accuracy},
@@ -115,7 +117,7 @@ EvaluationReport ReportOf(const EvalArguments& arguments, const OpenedModel& mod
                           .class_names = job.class_names,
                           .all_classes = arguments.confusion,
                           .csv = arguments.csv};
-  if (!HasValues(data)) report.scores.accuracy = scores.accuracy;
+  report.scores.accuracy = scores.accuracy;
   if (std::isfinite(scores.loss)) report.scores.loss = scores.loss;
   if (const ConfusionMatrix* const matrix = sums.confusion_matrix()) {
     report.confusion = matrix->counts();
@@ -137,6 +139,9 @@ int RunEval(const EvalArguments& arguments) {
   const bool counts = CountsClasses(arguments, model, job);
   const SetChoice choice = arguments.validation_set ? SetChoice::kValidation : SetChoice::kTest;
   const SampleSet set = CountSet(job.config, choice, arguments.count_data);
+  if (set.name == std::string_view("validation")) {
+    RefuseTrainedSamples(arguments.source, model, job.config);
+  }
   CheckWeights(model, job.graph);
   EvaluationSums sums(set.size, job.config.evaluation().batch(), job.graph.classes(), counts);
   Evaluate(arguments, model, job, *cards, sums);

@@ -70,21 +70,19 @@ std::vector<size_t> WorstClasses(const ConfusionCounts& counts) {
 
 void AddClasses(const ConfusionCounts& counts, const std::vector<size_t>& classes,
                 const std::vector<std::string>& names, std::vector<std::string>& lines) {
-  std::vector<FittedColumn> columns{{0, {"class"}},           {0, {"images", true}},
-                                    {0, {"right", true}},     {0, {"recall", true}},
-                                    {0, {"precision", true}}, {2, {"most often mistaken for"}}};
+  TextTable table({{"class"},
+                   {"samples", true},
+                   {"right", true},
+                   {"recall", true},
+                   {"precision", true},
+                   {"most often mistaken for", false, 1}});
   for (const size_t c : classes) {
     const int64_t images = std::reduce(counts[c].begin(), counts[c].end());
     const int64_t right = counts[c][c];
-    const std::string cells[] = {RowName(c, names),
-                                 FormatCount(images),
-                                 FormatCount(right),
-                                 Share(right, images),
-                                 Share(right, TakenFor(counts, c)),
-                                 Mistake(counts[c], c, names)};
-    for (size_t i = 0; i < columns.size(); ++i) columns[i].cells.push_back(cells[i]);
+    table.AddRow({RowName(c, names), FormatCount(images), FormatCount(right), Share(right, images),
+                  Share(right, TakenFor(counts, c)), Mistake(counts[c], c, names)});
   }
-  for (std::string& line : FittedTable(columns, kWidth)) lines.push_back(std::move(line));
+  for (std::string& line : table.Lines(kWidth)) lines.push_back(std::move(line));
 }
 
 std::string PlainName(size_t label, const std::vector<std::string>& names) {
@@ -228,8 +226,8 @@ std::vector<std::string> EvaluationLines(const EvaluationReport& report) {
   }
   std::vector<std::string> lines{
       report.described,
-      Row("data",
-          fmt::format("{} in {}", Plural(report.images, report.set + " image"), report.data)),
+      Row("data", fmt::format("{} in {}", Plural(report.images, report.set + " " + report.sample),
+                              report.data)),
       Row("workers", fmt::format("{} x {}", FormatCount(int64_t{report.workers}),
                                  Plural(int64_t{report.threads}, "thread")))};
   if (!accuracy.empty()) lines.push_back(Row(report.set + " accuracy", accuracy));

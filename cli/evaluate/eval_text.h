@@ -31,9 +31,10 @@ struct EvaluationReport {
   std::string described;  // the same, with a description of the weights
   std::optional<int64_t> step;
   bool average = false;
-  std::string data;          // "/data/cifar10", "made-up data"
-  std::string set = "test";  // or "validation"
-  int64_t images = 0;        // number in the set
+  std::string data;              // "/data/cifar10", "made-up data"
+  std::string set = "test";      // or "validation"
+  int64_t images = 0;            // number in the set
+  std::string sample = "image";  // see SampleNoun
   uint32_t workers = 0, threads = 0;
   Scores scores;
   // The run's own evaluation of these weights, if there was one.

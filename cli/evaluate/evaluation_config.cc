@@ -7,6 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "cli/job/job_cards.h"
@@ -85,7 +86,64 @@ config::Config EvaluationConfig(const config::Config& run, const std::vector<Set
   return config;
 }
 
+bool IsIn(const std::string& path, const std::string& message) {
+  return path == message || path.starts_with(message + ".");
+}
+
+// Whether an evaluation depends on the setting. Most of data.preprocess only changes training
+// samples.
+bool AffectsEvaluation(const std::string& path) {
+  constexpr const char* kPreprocess = "data.preprocess";
+  if (path.starts_with(kPreprocess) && path != kPreprocess) {
+    static const std::set<std::string> kOfEvaluations{
+        "crop_height", "crop_width", "standardize", "resize", "padding", "mean", "stddev"};
+    return kOfEvaluations.contains(path.substr(path.rfind('.') + 1));
+  }
+  if (path == "data.class_weights" || path == "worker.check_gradients") return false;
+  static const std::set<std::string> kOthers{"model_file", "run.seed", "evaluation.batch",
+                                             "cluster.workers", "cluster.wire_dtype"};
+  return IsIn(path, "data") || IsIn(path, "model") || IsIn(path, "worker") ||
+         kOthers.contains(path);
+}
+
+void RefuseTrainingSettings(const std::vector<Setting>& settings) {
+  for (const Setting& setting : settings) {
+    if (AffectsEvaluation(setting.path)) continue;
+    throw Error(ExitCode::kUsage,
+                "{}: has no effect on an evaluation; expected a setting of data, model or worker "
+                "that does not only concern training, or run.seed, evaluation.batch, "
+                "cluster.workers or cluster.wire_dtype",
+                setting.origin);
+  }
+}
+
+bool HasSameData(const config::Config& a, const config::Config& b) {
+  if (a.data().format() != b.data().format()) return false;
+  if (!NeedsFiles(a.data())) return a.run().seed() == b.run().seed();
+  std::error_code ignored;
+  return a.data().dir() == b.data().dir() ||
+         fs::equivalent(a.data().dir(), b.data().dir(), ignored);
+}
+
 }  // namespace
+
+void RefuseTrainedSamples(const EvaluationSource& source, const OpenedModel& model,
+                          const config::Config& config) {
+  const double fraction = config.data().validation_fraction();
+  if (fraction == 0 || !source.config_path.empty()) return;
+  const auto trained = ConfigOf(model.file.header().metadata, model.shown);
+  if (!trained || !HasSameData(*trained, config)) return;
+  const double held_back = trained->data().validation_fraction();
+  // A smaller share is a part of a larger one, if the seed is the same.
+  if (fraction <= held_back && config.run().seed() == trained->run().seed()) return;
+  throw Error(
+      ExitCode::kUsage,
+      "this validation set (data.validation_fraction={}, run.seed={}) contains samples that "
+      "the model was trained on; expected the run's, data.validation_fraction={} and "
+      "run.seed={}{}",
+      fraction, config.run().seed(), held_back, trained->run().seed(),
+      held_back > 0 ? "" : ": it had no validation set, so use the test set");
+}
 
 config::Config LoadEvaluationConfig(const EvaluationSource& source, const OpenedModel& model) {
   const config::Config config = EvaluationConfig(RunConfig(source, model), source.settings);
@@ -93,7 +151,9 @@ config::Config LoadEvaluationConfig(const EvaluationSource& source, const Opened
   MUSTER_CHECK(google::protobuf::TextFormat::PrintToString(config, &text));
   const HeldFile written = HeldFile::OfText(text);
   try {
-    return LoadConfig(written.path(), source.settings);
+    config::Config loaded = LoadConfig(written.path(), source.settings);
+    RefuseTrainingSettings(source.settings);
+    return loaded;
   } catch (const Error& error) {
     throw Renamed(error, written.path(), model.shown + " (config)");
   }

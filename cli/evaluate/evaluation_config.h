@@ -25,8 +25,14 @@ struct EvaluationSource {
 };
 
 // Returns the parts of the run's config, or of the given one, that an evaluation depends on, with
-// the settings applied; not resolved. Throws Error(kUsage), for example if there is no config.
+// the settings applied; not resolved. Throws Error(kUsage), for example if there is no config, or
+// if a setting has no effect on an evaluation.
 config::Config LoadEvaluationConfig(const EvaluationSource& source, const OpenedModel& model);
+
+// Throws Error(kUsage) if the validation set of this config contains samples that the run trained
+// on.
+void RefuseTrainedSamples(const EvaluationSource& source, const OpenedModel& model,
+                          const config::Config& config);
 
 struct EvaluationJob {
   explicit EvaluationJob(config::Config resolved);

@@ -110,7 +110,9 @@ JobGpus::JobGpus(const config::Config& config, const std::string& config_path,
   }
   const bool may_use_cpu = worker.soft_placement() && (!named_ || worker.has_soft_placement());
   if (!wanted() && !may_use_cpu) {
-    throw Error(ExitCode::kFailure, "{}; to train on the CPU, set worker.soft_placement=true",
+    throw Error(ExitCode::kFailure,
+                "{}; to compute on the CPU, use --devices cpu, or allow both "
+                "with --set worker.soft_placement=true",
                 plan_.reason);
   }
 }

@@ -30,7 +30,7 @@ std::string LateText(const events::Summary& summary, const char* devices) {
   }
   return fmt::format(
       "rank {} computes for {} per step (mean of all ranks: {}), and the others wait for it: look "
-      "for other load on its {}, or for slices or images that do not divide evenly",
+      "for other load on its {}, or for slices or samples that do not divide evenly",
       slowest.rank(), FormatMilliseconds(ComputeMs(slowest)), FormatMilliseconds(mean), devices);
 }
 

@@ -8,6 +8,7 @@
 #include "cli/job/memory_check.h"
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
+#include "cli/text/wrapped.h"
 #include "common/config/config.h"
 #include "common/config/config_check.h"
 #include "common/config/data_format.h"
@@ -25,14 +26,15 @@ std::string RangeText(const Range& range) {
   return fmt::format("{} ... {}", range.begin, range.end - 1);
 }
 
-// A table with the slices of each rank and its number of images in a full batch.
+// A table with the slices of each rank and its number of samples in a full batch.
 std::vector<std::string> RankLines(const config::Config& config) {
+  const std::string samples = SampleNoun(config) + std::string("s");
   const bool measured = config.cluster().shares() == config::Cluster::MEASURED;
   TextTable table({{"rank", true},
                    {"device"},
                    {"threads", true},
                    {measured ? "slices at first" : "slices"},
-                   {"images per step", true}});
+                   {samples + " per step", true}});
   const uint32_t workers = config.cluster().workers();
   const int64_t slices = config.run().slices(), batch = ResolveBatch(config).global_batch;
   const Assignment assignment = FirstAssignment(config);
@@ -40,10 +42,10 @@ std::vector<std::string> RankLines(const config::Config& config) {
   const std::string device = cuda ? "cuda" : "cpu";
   for (uint32_t rank = 0; rank < std::min(workers, kMostRanks); ++rank) {
     const Range mine = assignment.SlicesOf(rank).front();
-    const int64_t images =
+    const int64_t count =
         EvenPart(batch, slices, mine.end - 1).end - EvenPart(batch, slices, mine.begin).begin;
     table.AddRow({std::to_string(rank), device, FormatCount(int64_t{config.worker().threads()}),
-                  RangeText(mine), FormatCount(images)});
+                  RangeText(mine), FormatCount(count)});
   }
   std::vector<std::string> lines = table.Lines();
   if (workers > kMostRanks) lines.push_back(fmt::format("  ... and {} more", workers - kMostRanks));
@@ -52,22 +54,25 @@ std::vector<std::string> RankLines(const config::Config& config) {
 
 std::vector<std::string> LengthLines(const config::Config& config, const Graph& graph,
                                      const DataCount& data) {
-  const auto row = [](const char* label, const std::string& text) {
+  const auto row = [](const std::string& label, const std::string& text) {
     return fmt::format("  {:<18} {}", label, text);
   };
+  const std::string samples = SampleNoun(config) + std::string("s");
   if (!data.problem.empty()) {
-    return {row("images", "unknown: " + data.problem),
-            row("steps per epoch", "unknown: images / global_batch, rounded up"),
-            row("steps in total",
-                config.run().has_steps() ? FormatCount(config.run().steps()) : "unknown")};
+    std::vector<std::string> lines = WrappedRow(row(samples, "unknown: " + data.problem), 80);
+    lines.push_back(
+        row("steps per epoch", fmt::format("unknown: {} / global_batch, rounded up", samples)));
+    lines.push_back(row("steps in total",
+                        config.run().has_steps() ? FormatCount(config.run().steps()) : "unknown"));
+    return lines;
   }
   const StepPlan plan = PlanSteps(config, data.train);
   CheckBatchNorms(graph, plan);
   const std::string validation =
       data.validation > 0 ? FormatCount(data.validation) + " for validation, " : "";
   std::vector<std::string> lines{
-      row("images", fmt::format("{} for training, {}{} for testing", FormatCount(data.train),
-                                validation, FormatCount(data.test))),
+      row(samples, fmt::format("{} for training, {}{} for testing", FormatCount(data.train),
+                               validation, FormatCount(data.test))),
       row("steps per epoch", FormatCount(plan.StepsPerEpoch())),
       row("steps in total", FormatCount(plan.total_steps))};
   if (MeasuresNormalization(config.data())) {

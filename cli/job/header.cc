@@ -114,7 +114,8 @@ std::string UpdateText(const config::Config& config) {
                         HasValues(config.data()) ? "lower loss" : "better accuracy");
   }
   if (rate.warmup_samples() > 0 && rate.type() != config::LearningRate::ONE_CYCLE) {
-    text += fmt::format(", after a warm-up of {}", Plural(rate.warmup_samples(), "image"));
+    text +=
+        fmt::format(", after a warm-up of {}", Plural(rate.warmup_samples(), SampleNoun(config)));
   }
   if (optimizer.weight_decay() > 0) {
     const bool beside = TraitsOf(optimizer).decay_type == config::Optimizer::DECOUPLED;
@@ -150,10 +151,11 @@ std::string ChoiceRow(const config::Config& config, const DataCount& data) {
   const std::string chosen = ChoiceText(config);
   if (data.validation > 0) {
     const bool tests = data.test > 0 && !evaluation.skip_final();
-    return Row("validation",
-               fmt::format("{} to choose {}; {} to train{}", Plural(data.validation, "image"),
-                           chosen, FormatCount(data.train),
-                           tests ? ", " + FormatCount(data.test) + " to test at the end" : ""));
+    return Row(
+        "validation",
+        fmt::format("{} to choose {}; {} to train{}", Plural(data.validation, SampleNoun(config)),
+                    chosen, FormatCount(data.train),
+                    tests ? ", " + FormatCount(data.test) + " to test at the end" : ""));
   }
   // Workers started by hand may have data that this host lacks.
   const bool unknown = data.train < 0 && (config.data().validation_fraction() > 0 ||

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cctype>
+#include <limits>
 #include <vector>
 
 #include "cli/job/header.h"
 #include "cli/text/measure.h"
 #include "cli/text/units.h"
 #include "common/base/text.h"
+#include "common/config/data_format.h"
 
 namespace muster {
 namespace {
@@ -23,7 +25,7 @@ struct Part {
 };
 
 // With `columns`, the parts have the same width in every line.
-std::vector<Part> Parts(const events::Progress& p, bool columns) {
+std::vector<Part> Parts(const events::Progress& p, bool columns, const char* sample) {
   std::vector<Part> parts;
   const auto add = [&](int rank, bool known, const std::string& text) {
     if (known) parts.push_back({rank, text});
@@ -52,7 +54,8 @@ std::vector<Part> Parts(const events::Progress& p, bool columns) {
   add(2, m.has_train_loss(), "loss " + wide(fmt::format("{:.3f}", m.train_loss()), 6));
   add(5, m.has_train_accuracy(), "accuracy " + wide(FormatPercent(m.train_accuracy(), 1), 6));
   if (evaluating) return parts;  // speed and time left describe training
-  add(3, m.has_images_per_second(), wide(FormatRate(m.images_per_second()), 6) + " images/s");
+  add(3, m.has_images_per_second(),
+      fmt::format("{} {}s/s", wide(FormatRate(m.images_per_second()), 6), sample));
   add(8, m.has_step_ms() && columns, wide(FormatMilliseconds(m.step_ms()), 7) + "/step");
   add(7, m.has_waiting_share(), "waiting " + wide(FormatPercent(m.waiting_share()), 4));
   add(6, p.has_eta_s() && p.eta_s() >= 0, FormatDuration(p.eta_s()) + " left");
@@ -63,6 +66,17 @@ std::string JoinParts(const std::vector<Part>& parts) {
   std::string line;
   for (const Part& part : parts) line += (line.empty() ? "" : "  ") + part.text;
   return line;
+}
+
+// Drops the least important parts until the line has at most `width` characters. The parts of rank
+// 0 stay.
+std::string FittedLine(std::vector<Part> parts, int width) {
+  while (parts.size() > 1 && std::ssize(JoinParts(parts)) > width) {
+    const auto last = std::ranges::max_element(parts, {}, &Part::rank);
+    if (last->rank == 0) break;
+    parts.erase(last);
+  }
+  return JoinParts(parts);
 }
 
 // Truncates `text` to `width` characters. A truncated text ends in "..".
@@ -139,9 +153,9 @@ void JobDisplay::OnEvent(const events::Event& event) {
     case events::Event::kSaving:
       return ShowStage("Writing state and weights");
     case events::Event::kMemberChange:
-      return console_.Print(ChangeLine(event.member_change()));
+      return console_.PrintRow(ChangeLine(event.member_change()));
     case events::Event::kSharesChanged:
-      return console_.Print("Shares " + event.shares_changed().text());
+      return console_.PrintRow("Shares " + event.shares_changed().text());
     case events::Event::kWarning:
       return console_.Print("Warning: " + event.warning().message());
     case events::Event::kRestarted:
@@ -162,7 +176,7 @@ void JobDisplay::OnProgress(const events::Progress& progress) {
   progress_.clear_evaluating();
   progress_.MergeFrom(progress);
   if (!plan_.replay.empty()) progress_.clear_eta_s();  // a replay ends before the run would
-  console_.SetLive(ProgressLine(progress_, console_.Width()));
+  console_.SetLive(ProgressLine(progress_, console_.Width(), SampleNoun(*plan_.config)));
 }
 
 void JobDisplay::OnLog(const events::Log& log) {
@@ -170,19 +184,21 @@ void JobDisplay::OnLog(const events::Log& log) {
   progress_.mutable_at()->MergeFrom(log.at());
   progress_.mutable_measured()->MergeFrom(log.measured());
   if (log.has_eta_s()) progress_.set_eta_s(log.eta_s());
-  if (!console_.is_terminal()) console_.Print(IntervalLine(progress_));
+  if (!console_.is_terminal()) console_.Print(IntervalLine(progress_, SampleNoun(*plan_.config)));
 }
 
 void JobDisplay::OnEvaluation(const events::Evaluation& evaluation) {
-  console_.Print(EvaluationLine(evaluation));
+  const bool wide = !console_.is_terminal();
+  console_.PrintRow(
+      EvaluationLine(evaluation, wide ? std::numeric_limits<int>::max() : console_.Width() + 1));
   if (evaluation.decision().empty()) return;
   std::string text = evaluation.decision();
   text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
-  console_.Print(text);
+  console_.PrintRow(text);
 }
 
 void JobDisplay::OnWaiting(const events::Waiting& waiting) {
-  console_.Print(fmt::format(
+  console_.PrintRow(fmt::format(
       "Waiting for {}: {} of at most {} (deadlines.start_s)",
       RankList({waiting.missing().data(), static_cast<size_t>(waiting.missing_size())}),
       FormatDuration(waiting.elapsed_s()), FormatDuration(plan_.config->deadlines().start_s())));
@@ -192,15 +208,16 @@ void JobDisplay::OnStarted(const events::Started& started) {
   if (started.has_total_steps()) progress_.set_total_steps(started.total_steps());
   if (started.has_epochs()) progress_.set_epochs(started.epochs());
   std::string text;
-  auto add = [&](bool known, int64_t count, const char* noun, const char* more = "") {
+  const std::string sample = SampleNoun(*plan_.config);
+  auto add = [&](bool known, int64_t count, const std::string& noun, const char* more = "") {
     if (known) text += (text.empty() ? "" : ", ") + Plural(count, noun) + more;
   };
-  add(started.has_train_samples(), started.train_samples(), "training image");
-  add(started.has_validation_samples(), started.validation_samples(), "validation image");
-  add(started.has_test_samples(), started.test_samples(), "test image");
+  add(started.has_train_samples(), started.train_samples(), "training " + sample);
+  add(started.has_validation_samples(), started.validation_samples(), "validation " + sample);
+  add(started.has_test_samples(), started.test_samples(), "test " + sample);
   add(started.has_steps_per_epoch(), started.steps_per_epoch(), "step", " per epoch");
   add(started.has_total_steps(), started.total_steps(), "step", " in total");
-  console_.Print("Started: " + (text.empty() ? "all workers are connected" : text));
+  console_.PrintRow("Started: " + (text.empty() ? "all workers are connected" : text));
   on_gpus_ = AreOnGpus(started);
   for (const std::string& line : DeviceTexts(*plan_.config, started)) console_.Print(line);
   if (log_placement_) {
@@ -211,30 +228,28 @@ void JobDisplay::OnStarted(const events::Started& started) {
   ShowStage("Waiting for the first step");
 }
 
-std::string ProgressLine(const events::Progress& progress, int width) {
-  std::vector<Part> parts = Parts(progress, /*columns=*/false);
-  while (parts.size() > 1 && std::ssize(JoinParts(parts)) > width) {
-    parts.erase(std::ranges::max_element(parts, {}, &Part::rank));
-  }
-  return FitTo(JoinParts(parts), width);
+std::string ProgressLine(const events::Progress& progress, int width, const char* sample) {
+  return FitTo(FittedLine(Parts(progress, /*columns=*/false, sample), width), width);
 }
 
-std::string IntervalLine(const events::Progress& progress) {
-  return JoinParts(Parts(progress, /*columns=*/true));
+std::string IntervalLine(const events::Progress& progress, const char* sample) {
+  return JoinParts(Parts(progress, /*columns=*/true, sample));
 }
 
-std::string EvaluationLine(const events::Evaluation& evaluation) {
+std::string EvaluationLine(const events::Evaluation& evaluation, int width) {
   const events::Position& at = evaluation.at();
   const bool validates = evaluation.has_validation();
   const events::Scores& scores = validates ? evaluation.validation() : evaluation.test();
-  std::string line = "evaluation";
-  if (at.has_epoch()) line += fmt::format("  epoch {:.2f}", at.epoch());
-  if (at.has_step()) line += "  step " + FormatCount(at.step());
-  if (scores.has_accuracy()) line += "  " + Measure{validates, false}.Named(scores.accuracy());
-  if (scores.has_top5_accuracy()) line += "  top 5 " + FormatPercent(scores.top5_accuracy(), 2);
-  if (scores.has_loss()) line += "  " + Measure{validates, true}.Named(scores.loss());
-  if (at.has_elapsed_s()) line += "  after " + FormatDuration(at.elapsed_s());
-  return line;
+  std::vector<Part> parts{{0, "evaluation"}};
+  if (at.has_epoch()) parts.push_back({2, fmt::format("epoch {:.2f}", at.epoch())});
+  if (at.has_step()) parts.push_back({0, "step " + FormatCount(at.step())});
+  if (scores.has_accuracy())
+    parts.push_back({0, Measure{validates, false}.Named(scores.accuracy())});
+  if (scores.has_top5_accuracy())
+    parts.push_back({1, "top 5 " + FormatPercent(scores.top5_accuracy(), 2)});
+  if (scores.has_loss()) parts.push_back({0, Measure{validates, true}.Named(scores.loss())});
+  if (at.has_elapsed_s()) parts.push_back({3, "after " + FormatDuration(at.elapsed_s())});
+  return FittedLine(std::move(parts), width);
 }
 
 std::string ChangeLine(const events::MemberChange& change) {

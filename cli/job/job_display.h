@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -58,14 +59,16 @@ std::string RankList(std::span<const uint32_t> ranks);
 // step 57/3,910  epoch 0.15/10  loss 1.901  accuracy 31.0 %  1,200 images/s  waiting 2 %
 //   5 min 00 s left
 // in one line of at most `width` characters. The least important parts are dropped first; unknown
-// ones are always omitted.
-std::string ProgressLine(const events::Progress& progress, int width);
+// ones are always omitted. `sample`: see SampleNoun.
+std::string ProgressLine(const events::Progress& progress, int width, const char* sample = "image");
 
 // Like ProgressLine, but for a permanent line, in columns of fixed width, with no part dropped.
-std::string IntervalLine(const events::Progress& progress);
+std::string IntervalLine(const events::Progress& progress, const char* sample = "image");
 
-// epoch 1.00  step 391  test accuracy 55.12 %  test loss 1.2842
-std::string EvaluationLine(const events::Evaluation& evaluation);
+// evaluation  epoch 1.00  step 391  test accuracy 55.12 %  test loss 1.2842  after 12 s
+// The time, the epoch and the top 5 are dropped if the line would be longer than `width`.
+std::string EvaluationLine(const events::Evaluation& evaluation,
+                           int width = std::numeric_limits<int>::max());
 
 // "Lost rank 1 (pid 42) at step 120: its connection ended; 4 slices reassigned; 1 worker now"
 std::string ChangeLine(const events::MemberChange& change);

@@ -140,7 +140,7 @@ std::vector<std::string> RepeatLines(std::span<const RepeatedRun> runs) {
   TextTable table({{"seed", true},
                    {label, true},
                    {"best", true},
-                   {"images/s", true},
+                   {"samples/s", true},
                    {"steps", true},
                    {"result"},
                    {"run directory"}});
@@ -155,7 +155,7 @@ std::vector<std::string> RepeatLines(std::span<const RepeatedRun> runs) {
   lines.push_back("");
   lines.push_back(
       fmt::format("  {}  {}", label, SpreadText(ScoresOfCompleted(runs, measure), text)));
-  lines.push_back(fmt::format("  {:<{}}  {}", "images/s", label.size(),
+  lines.push_back(fmt::format("  {:<{}}  {}", "samples/s", label.size(),
                               SpreadText(SpreadOfCompleted(runs, ImagesPerSecond), FormatRate)));
   return lines;
 }

@@ -23,6 +23,7 @@
 #include "cli/trace/merge.h"
 #include "common/base/error.h"
 #include "common/base/text.h"
+#include "common/config/data_format.h"
 
 namespace muster {
 namespace {
@@ -259,7 +260,11 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
     const std::string crowd =
         by_hand ? "" : CrowdText(workers, config.worker().threads(), AvailableCores());
     ReportOutcome(outcome, workers,
-                  {.dir = dir, .by_hand = by_hand, .on_gpus = display.on_gpus(), .crowd = crowd},
+                  {.dir = dir,
+                   .by_hand = by_hand,
+                   .on_gpus = display.on_gpus(),
+                   .crowd = crowd,
+                   .sample = SampleNoun(config)},
                   was, display.AtStep(), console);
     if (traced) FinishTrace(config, dir, console, outcome);
     FinishOutput(console, dir.shown(), outcome);

@@ -111,8 +111,8 @@ std::string ScoresText(const events::Summary& summary, const events::Scores& sco
   return text;
 }
 
-std::string SpeedText(double images_per_second, int workers) {
-  std::string text = FormatRate(images_per_second) + " images/s";
+std::string SpeedText(double images_per_second, int workers, const char* sample) {
+  std::string text = fmt::format("{} {}s/s", FormatRate(images_per_second), sample);
   if (workers > 1) text += fmt::format(", {} per worker", FormatRate(images_per_second / workers));
   return text;
 }
@@ -306,7 +306,7 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
   };
   const events::Measured& measured = summary.measured();
   std::string done = Plural(std::max<int64_t>(0, summary.steps()), "step");
-  if (summary.at().has_samples()) done += ", " + Plural(summary.at().samples(), "image");
+  if (summary.at().has_samples()) done += ", " + Plural(summary.at().samples(), run.sample);
   const bool completed = summary.end() == events::Summary::COMPLETED;
   lines.push_back(fmt::format("{}: {} in {}", completed ? "Completed" : "Ended early", done,
                               FormatDuration(summary.at().elapsed_s())));
@@ -325,7 +325,7 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
     row("skipped", Plural(measured.skipped_steps(), "step") + ": a value was not finite");
   }
   if (measured.has_images_per_second())
-    row("speed", SpeedText(measured.images_per_second(), workers));
+    row("speed", SpeedText(measured.images_per_second(), workers, run.sample));
   row("step", StepText(summary));
   row("overhead", BalanceText(measured.shares(), workers));
   row("limit", Bottleneck(summary, run.on_gpus, run.crowd));

@@ -15,9 +15,10 @@ namespace muster {
 
 struct KeptRun {
   const RunDir& dir;
-  bool by_hand = false;    // run by `muster server`
-  bool on_gpus = false;    // some worker computes on a GPU
-  std::string crowd = "";  // see CrowdText
+  bool by_hand = false;          // run by `muster server`
+  bool on_gpus = false;          // some worker computes on a GPU
+  std::string crowd = "";        // see CrowdText
+  const char* sample = "image";  // see SampleNoun
 };
 
 // Accuracy, speed, the parts of a step, the hash of the weights, and their files; at most 15 lines

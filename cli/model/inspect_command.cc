@@ -35,11 +35,11 @@ double ActivationBytes(const Layer& layer) {
 
 TextTable LayerTable(const Graph& graph) {
   TextTable table({{"layer"},
-                   {"kind"},
+                   {"kind", false, 3},
                    {"output shape"},
                    {"parameters", true},
-                   {"forward", true},
-                   {"activations", true}});
+                   {"forward", true, 1},
+                   {"activations", true, 2}});
   double activations = 0;
   for (const Layer& layer : graph.layers()) {
     activations += ActivationBytes(layer);
@@ -63,11 +63,11 @@ TextTable VariableTable(const Graph& graph) {
   TextTable table({{"variable"},
                    {"shape"},
                    {"parameters", true},
-                   {"bytes", true},
-                   {"offset", true},
-                   {"initializer"},
-                   {"weight decay", true},
-                   {""}});
+                   {"bytes", true, 4},
+                   {"offset", true, 5},
+                   {"initializer", false, 3},
+                   {"weight decay", true, 2},
+                   {"", false, 1}});
   for (const Variable& variable : graph.variables()) {
     table.AddRow({variable.name, variable.ShapeString(),
                   FormatCount(static_cast<int64_t>(variable.count)),
@@ -97,8 +97,8 @@ TextTable ChunkTable(const Graph& graph, const std::vector<Chunk>& chunks) {
   return table;
 }
 
-void Append(std::vector<std::string>& lines, const TextTable& table) {
-  std::vector<std::string> more = table.Lines();
+void Append(std::vector<std::string>& lines, const TextTable& table, int width) {
+  std::vector<std::string> more = table.Lines(width);
   lines.insert(lines.end(), std::make_move_iterator(more.begin()),
                std::make_move_iterator(more.end()));
   lines.push_back("");
@@ -106,7 +106,7 @@ void Append(std::vector<std::string>& lines, const TextTable& table) {
 
 }  // namespace
 
-std::vector<std::string> InspectLines(config::Config config) {
+std::vector<std::string> InspectLines(config::Config config, int width) {
   ResolveJobSize(config, AvailableCores());
   Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   std::vector<Chunk> chunks = CutChunks(graph.layout(), config.cluster());
@@ -115,9 +115,9 @@ std::vector<std::string> InspectLines(config::Config config) {
       fmt::format("{}input {}, {} classes; per sample, float32", name.empty() ? "" : name + ": ",
                   graph.input_shape().ToString(), graph.classes()),
       ""};
-  Append(lines, LayerTable(graph));
-  Append(lines, VariableTable(graph));
-  Append(lines, ChunkTable(graph, chunks));
+  Append(lines, LayerTable(graph), width);
+  Append(lines, VariableTable(graph), width);
+  Append(lines, ChunkTable(graph, chunks), width);
 
   double bytes = kFloatBytes * static_cast<double>(graph.arena_floats());
   auto row = [&](const char* label, const std::string& text) {
@@ -133,7 +133,8 @@ std::vector<std::string> InspectLines(config::Config config) {
                   FormatBytes(bytes), Plural(static_cast<int64_t>(chunks.size()), "chunk")));
   row("steps per epoch",
       NeedsFiles(config.data())
-          ? "unknown without the data: training images / global_batch, rounded up"
+          ? fmt::format("unknown without the data: training {}s / global_batch, rounded up",
+                        SampleNoun(config))
           : FormatCount(
                 PlanSteps(config, config.data().synthetic().train_samples()).StepsPerEpoch()));
   row("graph hash", fmt::format("{:016x}", graph.layout().hash()));

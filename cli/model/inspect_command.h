@@ -10,6 +10,6 @@ namespace muster {
 
 // Layers, variables, chunks and totals as tables; lines have no newline. `config` comes from
 // LoadConfig, so the lines do not depend on the machine, except for the number of workers.
-std::vector<std::string> InspectLines(config::Config config);
+std::vector<std::string> InspectLines(config::Config config, int width);
 
 }  // namespace muster

@@ -99,21 +99,21 @@ class Report {
         shown_(shown),
         rates_(LearningRates(model.header().metadata, model.path())) {}
 
-  std::vector<std::string> Lines() {
+  std::vector<std::string> Lines(int width) {
     TextTable table({{"variable"},
-                     {"type"},
+                     {"type", false, 4},
                      {"shape"},
-                     {"numbers", true},
+                     {"numbers", true, 3},
                      {"norm", true},
-                     {"least", true},
-                     {"most", true},
-                     {""}});
+                     {"least", true, 2},
+                     {"most", true, 2},
+                     {"", false, 1}});
     for (const StoredTensor& tensor : model_.header().tensors) table.AddRow(RowOf(tensor));
     table.AddRule();
     table.AddRow({"total", "", "", FormatCount(static_cast<int64_t>(elements_)),
                   fmt::format("{:.4g}", std::sqrt(squares_)), "", "", ""});
     std::vector<std::string> lines{shown_, ""};
-    for (std::string& line : table.Lines()) lines.push_back(std::move(line));
+    for (std::string& line : table.Lines(width)) lines.push_back(std::move(line));
     lines.push_back("");
     for (const auto& [key, value] : model_.header().metadata) lines.push_back(RowOf(key, value));
     lines.push_back(fmt::format("  {:<16} {}", "not finite",
@@ -227,9 +227,9 @@ void Append(std::vector<std::string>& lines, std::vector<std::string> more) {
 std::string EvaluatedText(const checkpoint::Plan& plan) {
   std::string text;
   if (plan.validation_samples() > 0) {
-    text = Plural(plan.validation_samples(), "validation image") + " and ";
+    text = Plural(plan.validation_samples(), "validation sample") + " and ";
   }
-  return text + Plural(plan.test_samples(), "test image");
+  return text + Plural(plan.test_samples(), "test sample");
 }
 
 // Describes the state of a checkpoint whose tensors have been verified.
@@ -243,14 +243,14 @@ std::vector<std::string> StateLines(const checkpoint::State& state) {
       KeyRow("plan",
              fmt::format("global batch {}, {}, {} and {}", FormatCount(state.plan().global_batch()),
                          Plural(state.plan().slices(), "slice"),
-                         Plural(state.plan().train_samples(), "training image"),
+                         Plural(state.plan().train_samples(), "training sample"),
                          EvaluatedText(state.plan()))),
       KeyRow("computed with", Join(state.arithmetic().worker(), "; ")),
       KeyRow("checksums", "correct")};
   if (!state.weights_hash().empty()) lines.push_back(KeyRow("weights hash", state.weights_hash()));
   const auto add = [&](const checkpoint::Evaluated& last) {
     std::string text = fmt::format("at step {}: ", FormatCount(last.step()));
-    if (IsAccuracy(last.accuracy())) {
+    if (!IsByLoss(last)) {
       text += Measure{last.validation(), false}.Named(last.accuracy()) + ", ";
     }
     lines.push_back(
@@ -268,11 +268,11 @@ std::string WithoutSlash(std::string path) {
   return path;
 }
 
-std::vector<std::string> CheckpointLines(const std::string& folder) {
+std::vector<std::string> CheckpointLines(const std::string& folder, int width) {
   const CheckpointReader checkpoint(folder);
   checkpoint.Verify();
   std::vector<std::string> lines =
-      Report(SafetensorsReader(folder + "/" + std::string(kTensorFile)), folder).Lines();
+      Report(SafetensorsReader(folder + "/" + std::string(kTensorFile)), folder).Lines(width);
   Append(lines, StateLines(checkpoint.state()));
   return lines;
 }
@@ -289,9 +289,9 @@ std::vector<std::string> NonfiniteTensors(const SafetensorsReader& model) {
   return texts;
 }
 
-Inspected InspectSource(const std::string& as_given, const ModelChoice& choice) {
+Inspected InspectSource(const std::string& as_given, const ModelChoice& choice, int width) {
   const std::string from = WithoutSlash(as_given);
-  if (IsCheckpoint(from) && !IsChosen(choice)) return {.lines = CheckpointLines(from)};
+  if (IsCheckpoint(from) && !IsChosen(choice)) return {.lines = CheckpointLines(from, width)};
   std::error_code ignored;
   Inspected result;
   std::vector<std::string>& lines = result.lines;
@@ -304,7 +304,7 @@ Inspected InspectSource(const std::string& as_given, const ModelChoice& choice) 
   }
   try {
     const OpenedModel model = OpenModel(from, choice);
-    Append(lines, Report(model.file, model.shown).Lines());
+    Append(lines, Report(model.file, model.shown).Lines(width));
   } catch (const Error& error) {
     if (lines.empty()) throw;
     lines.pop_back();  // the empty line before the weights

@@ -19,7 +19,7 @@ struct Inspected {
 // For a run directory: the state of the run, a list of its weights, and the chosen weights. For a
 // checkpoint without a choice: all tensors, including those of the optimizer. Throws Error like
 // OpenModel if there is nothing to show.
-Inspected InspectSource(const std::string& from, const ModelChoice& choice);
+Inspected InspectSource(const std::string& from, const ModelChoice& choice, int width);
 
 // The config in the model, as text. Throws Error; kUsage if there is none.
 std::string ConfigTextIn(const std::string& from, const ModelChoice& choice);

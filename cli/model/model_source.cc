@@ -30,6 +30,8 @@ namespace fs = std::filesystem;
 // A running job replaces its files and removes its checkpoints, so reading may have to be repeated.
 constexpr int kAttempts = 5;
 
+constexpr size_t kLookedAt = 1 << 16;  // bytes of a file that is weights or a config
+
 config::Config ConfigIn(const CheckpointReader& checkpoint) {
   const checkpoint::State& state = checkpoint.state();
   return *ConfigOf({{"config", state.config()}, {"muster_version", state.muster_version()}},
@@ -68,7 +70,7 @@ ModelInfo InfoOf(const CheckpointReader& checkpoint, bool average, bool evaluate
   const checkpoint::Progress& progress = state.progress();
   if (progress.has_last_evaluation() && progress.last_evaluation().step() == state.step()) {
     const checkpoint::Evaluated& last = progress.last_evaluation();
-    if (IsAccuracy(last.accuracy())) {
+    if (!IsByLoss(last)) {
       (last.validation() ? info.validation_accuracy : info.test_accuracy) = last.accuracy();
     }
     (last.validation() ? info.validation_loss : info.test_loss) = last.loss();
@@ -76,7 +78,7 @@ ModelInfo InfoOf(const CheckpointReader& checkpoint, bool average, bool evaluate
     AddMetrics(checkpoint, info);
   }
   if (progress.has_test() && progress.test().step() == state.step()) {
-    if (IsAccuracy(progress.test().accuracy())) info.test_accuracy = progress.test().accuracy();
+    if (!IsByLoss(progress.test())) info.test_accuracy = progress.test().accuracy();
     info.test_loss = progress.test().loss();
   }
   return info;
@@ -234,10 +236,12 @@ bool IsModel(const std::string& path) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored) || path.ends_with(".safetensors")) return true;
   if (!fs::is_regular_file(path, ignored)) return false;  // a config may be a pipe
-  // Unlike a config, a safetensors file has zero bytes at its start, in the length of its header.
-  std::string first(64, ' ');
+  // Unlike a config, weights have zero bytes. If a damaged file has none at its start, the keys of
+  // a safetensors header tell.
+  std::string first(kLookedAt, ' ');
   std::ifstream(path, std::ios::binary).read(first.data(), std::ssize(first));
-  return first.find('\0') != std::string::npos;
+  return first.find('\0') != std::string::npos ||
+         first.find("\"data_offsets\"") != std::string::npos;
 }
 
 void WriteCheckpointModel(const CheckpointReader& checkpoint, bool average,

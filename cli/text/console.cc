@@ -11,7 +11,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 
+#include "cli/text/wrapped.h"
 #include "common/base/error.h"
 #include "common/base/text.h"
 
@@ -68,6 +70,11 @@ void Console::Print(std::string_view line) {
     PrintAsIs(Shown(line.substr(begin, end - begin)));
     begin = end + 1;
   }
+}
+
+void Console::PrintRow(const std::string& line) {
+  if (!terminal_) return Print(line);
+  for (const std::string& part : WrappedRow(line, Width() + 1)) Print(part);
 }
 
 void Console::PrintAsIs(std::string_view line) {
@@ -142,12 +149,25 @@ void Console::Finish(double seconds) {
                       : fmt::format("its reader read too little in {:.0f} s", seconds).c_str());
 }
 
+int ResultWidth() {
+  const Console console(STDOUT_FILENO);
+  return console.is_terminal() ? console.Width() + 1 : std::numeric_limits<int>::max();
+}
+
 bool PrintResult(std::string_view line) { return PrintResult(std::vector{std::string(line)}); }
 
 bool PrintResult(const std::vector<std::string>& lines) {
   std::string text;
   for (const std::string& line : lines) text += Shown(line, std::string::npos) + "\n";
   return PrintResultAsIs(text);
+}
+
+bool PrintRows(const std::vector<std::string>& lines) {
+  std::vector<std::string> rows;
+  for (const std::string& line : lines) {
+    for (std::string& row : WrappedRow(line, ResultWidth())) rows.push_back(std::move(row));
+  }
+  return PrintResult(rows);
 }
 
 bool PrintResultAsIs(std::string_view text) {

@@ -24,6 +24,8 @@ class Console {
 
   // Adds a newline. Escapes control characters: see Shown.
   void Print(std::string_view line);
+  // On a terminal, breaks the line between words. Not for commands, which users copy.
+  void PrintRow(const std::string& line);
   void PrintAsIs(std::string_view line);  // for colors or the input of another program
   void SetLive(std::string line);         // no effect unless the output is a terminal
   void ClearLive() { SetLive(""); }
@@ -59,11 +61,15 @@ class Console {
   bool live_stale_ = false;  // the screen shows an older text
 };
 
+// The columns of standard output if it is a terminal, otherwise no limit.
+int ResultWidth();
+
 // These functions write a command's result to standard output. They write all of it or throw
 // Error(kFailure). Each line is made printable, but not truncated. They return false if the reader
 // has gone away.
 bool PrintResult(std::string_view line);
 bool PrintResult(const std::vector<std::string>& lines);
+bool PrintRows(const std::vector<std::string>& lines);  // see Console::PrintRow
 bool PrintResultAsIs(std::string_view text);  // for colors or the input of another program
 
 // Writes to standard error, waiting at most a second. Makes each line printable and truncates it to

@@ -4,6 +4,7 @@
 
 #include "cli/text/units.h"
 #include "common/config/config.h"
+#include "common/config/data_format.h"
 #include "common/config/hardware.h"
 #include "common/config/job_size.h"
 
@@ -31,7 +32,7 @@ std::string SmallSlicesText(const config::Config& config) {
     advice = fmt::format("run.slices={} or ", workers);
   }
   return fmt::format(
-      "; fewer than {} images in a slice leave a GPU partly idle: {}a batch of {} would fill it, "
+      "; fewer than {} samples in a slice leave a GPU partly idle: {}a batch of {} would fill it, "
       "with other bits",
       kLeastCardSamples, advice, FormatCount(kLeastCardSamples * slices));
 }
@@ -56,7 +57,7 @@ constexpr const char* kOnCard =
 std::string BatchText(const config::Config& config) {
   const BatchSizes batch = ResolveBatch(config);
   const int64_t workers = config.cluster().workers();
-  std::string text = Plural(batch.global_batch, "image");
+  std::string text = Plural(batch.global_batch, SampleNoun(config));
   if (workers == 1) return text + " (global_batch = batch_per_worker)";
   const bool even = batch.global_batch % workers == 0;
   return fmt::format(

@@ -3,18 +3,41 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace muster {
+namespace {
 
-std::vector<std::string> TextTable::Lines() const {
+constexpr size_t kGap = 2;  // before each column
+
+}  // namespace
+
+std::vector<size_t> TextTable::Widths() const {
   std::vector<size_t> widths;
   for (const Column& column : columns_) widths.push_back(column.title.size());
   for (const auto& row : rows_) {
     for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
   }
-  auto format = [&](const std::vector<std::string>& cells) {
+  return widths;
+}
+
+std::vector<std::string> TextTable::Lines(int width) const {
+  const std::vector<size_t> widths = Widths();
+  std::vector<size_t> shown(columns_.size());
+  std::iota(shown.begin(), shown.end(), 0);
+  const auto rank = [&](size_t c) { return columns_[c].rank; };
+  const auto sum = [&] {
+    return std::accumulate(shown.begin(), shown.end(), size_t{0},
+                           [&](size_t all, size_t c) { return all + kGap + widths[c]; });
+  };
+  while (!shown.empty() && sum() > static_cast<size_t>(std::max(0, width))) {
+    const int last = rank(*std::ranges::max_element(shown, {}, rank));
+    if (last == 0) break;
+    std::erase_if(shown, [&](size_t c) { return rank(c) == last; });
+  }
+  const auto format = [&](const std::vector<std::string>& cells) {
     std::string line;
-    for (size_t c = 0; c < cells.size(); ++c) {
+    for (const size_t c : shown) {
       line += columns_[c].number ? fmt::format("  {:>{}}", cells[c], widths[c])
                                  : fmt::format("  {:<{}}", cells[c], widths[c]);
     }
@@ -27,34 +50,6 @@ std::vector<std::string> TextTable::Lines() const {
   }
   std::vector<std::string> lines{format(titles), format(dashes)};
   for (const auto& row : rows_) lines.push_back(format(row.empty() ? dashes : row));
-  return lines;
-}
-
-namespace {
-
-std::vector<std::string> Table(const std::vector<FittedColumn>& columns, int most_rank) {
-  std::vector<TextTable::Column> titles;
-  std::vector<std::vector<std::string>> rows(columns.empty() ? 0 : columns[0].cells.size());
-  for (const FittedColumn& one : columns) {
-    if (one.rank > most_rank) continue;
-    titles.push_back(one.column);
-    for (size_t row = 0; row < rows.size(); ++row) rows[row].push_back(one.cells[row]);
-  }
-  TextTable table(titles);
-  for (std::vector<std::string>& row : rows) table.AddRow(std::move(row));
-  return table.Lines();
-}
-
-}  // namespace
-
-std::vector<std::string> FittedTable(const std::vector<FittedColumn>& columns, int width) {
-  int most_rank = 1;
-  for (const FittedColumn& one : columns) most_rank = std::max(most_rank, one.rank);
-  std::vector<std::string> lines = Table(columns, most_rank);
-  const auto widest = [&] { return std::ranges::max(lines, {}, &std::string::size).size(); };
-  while (most_rank > 1 && widest() > static_cast<size_t>(std::max(0, width))) {
-    lines = Table(columns, --most_rank);
-  }
   return lines;
 }
 

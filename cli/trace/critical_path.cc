@@ -14,6 +14,31 @@ struct SpanOnTrack {
   const TraceSpan* span;
 };
 
+// Adds parts that are too short to be shown to the part before them, or at the beginning to the one
+// after, and joins the parts of one thread that then follow each other.
+std::vector<PathPart> Joined(std::vector<PathPart> parts) {
+  std::vector<PathPart> joined;
+  for (PathPart& part : parts) {
+    if (joined.empty()) {
+      joined.push_back(std::move(part));
+      continue;
+    }
+    PathPart& before = joined.back();
+    if (before.who == part.who) {
+      for (const auto& [kind, us] : part.kinds) before.kinds[kind] += us;
+      if (part.last != "other") before.last = part.last;
+    } else if (part.total() < kLeastUs) {
+      before.kinds["other"] += part.total();
+    } else if (before.total() < kLeastUs) {
+      part.kinds["other"] += before.total();
+      before = std::move(part);
+    } else {
+      joined.push_back(std::move(part));
+    }
+  }
+  return joined;
+}
+
 class Walk {
  public:
   // `begins`: when each compute thread begins the step; the path ends there.
@@ -30,7 +55,7 @@ class Walk {
       if (!Back()) break;
     }
     std::reverse(parts_.begin(), parts_.end());
-    return std::move(parts_);
+    return Joined(std::move(parts_));
   }
 
  private:
@@ -114,7 +139,9 @@ class Walk {
   }
 
   void Go(const TraceTrack& track, double time) {
-    const std::string way = fmt::format("{} to {}", track.process, track_->process);
+    const std::string way = track.process == track_->process
+                                ? track.process + " to server and back"
+                                : fmt::format("{} to {}", track.process, track_->process);
     if (time < time_) Add(way, "in transit", "in transit", time);
     track_ = &track;
     time_ = std::min(time_, time);

@@ -9,6 +9,8 @@
 
 namespace muster {
 
+constexpr double kLeastUs = 5;  // anything shorter would be shown as 0.00 ms
+
 // A part of the path on one thread, or between two.
 struct PathPart {
   std::string who;                      // "worker 1, compute", "worker 1 to server"
@@ -20,7 +22,8 @@ struct PathPart {
 // Walks backwards to the beginning of `step`, starting at the worker that begins the next step
 // last. A wait for a chunk leads to its update. An update leads to the push or the loss that
 // completed it, or to the update before it on that thread. A wait for an order leads to the last
-// loss. Returns the parts in order of time; empty if the trace lacks a part of the step.
+// loss. Parts too short to be shown are joined to others. Returns the parts in order of time; empty
+// if the trace lacks a part of the step.
 std::vector<PathPart> CriticalPath(const Trace& trace, const std::vector<WorkerStep>& steps,
                                    int64_t step);
 

@@ -193,7 +193,7 @@ void AddCriticalPath(const Trace& trace, const std::vector<WorkerStep>& steps,
     for (const PathPart& part : CriticalPath(trace, steps, step)) {
       std::vector<std::string> kinds;
       for (const auto& [time, kind] : Descending(part.kinds)) {
-        if (time < 0.001 * part.total()) continue;
+        if (time < std::max(kLeastUs, 0.001 * part.total())) continue;
         kinds.push_back(fmt::format("{} {}", kind, FormatMilliseconds(time / 1e3)));
       }
       lines.push_back(fmt::format(

@@ -109,7 +109,7 @@ std::string DrawRuns(const std::vector<RunRecord>& runs, PlotAxis axis) {
       {"accuracy, % (line: training, dots: evaluations)", &MetricsRow::train_accuracy,
        &SetScores::accuracy, 100, false},
       {"learning rate", &MetricsRow::learning_rate, nullptr, 1, true},
-      {"images per second", &MetricsRow::images_per_second, nullptr, 1, true},
+      {"samples per second", &MetricsRow::images_per_second, nullptr, 1, true},
   }};
   Svg svg(kPlotSize);
   const double top = DrawLegend(runs, svg);

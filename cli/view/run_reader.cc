@@ -1,14 +1,21 @@
 #include "cli/view/run_reader.h"
 
+#include <fmt/core.h>
+#include <sys/statvfs.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "cli/process/log_tail.h"
+#include "cli/text/units.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
@@ -141,7 +148,7 @@ void ReadMetrics(const std::string& path, RunRecord& run) {
   }
 }
 
-// The only place that decides the state. The status is newer than the metrics: a resumed run keeps
+// The status is newer than the metrics: a resumed run keeps
 // its old final line until its workers have joined, and a full disk may hold the final status but
 // not the final line.
 RunState StateOf(const RunRecord& run, const std::optional<Json>& status) {
@@ -155,6 +162,18 @@ RunState StateOf(const RunRecord& run, const std::optional<Json>& status) {
   if (run.end && run.end->state == RunState::kCompleted) return RunState::kCompleted;
   if (end) return *end;
   return run.end ? run.end->state : RunState::kKilled;
+}
+
+// Whether the server of a run that has no recorded end could not record it. An empty log could not
+// be written either.
+bool DiskWasFull(const std::string& dir) {
+  const std::vector<std::string> log = LastLines(dir + "/server.log", 100);
+  if (log.empty()) return !DiskTrouble(dir).empty();
+  for (auto line = log.rbegin(); line != log.rend(); ++line) {
+    if (line->find(std::strerror(ENOSPC)) != std::string::npos) return true;
+    if (line->ends_with("written again")) return false;
+  }
+  return false;
 }
 
 // Takes the length and progress of a running run, which the metrics lack.
@@ -186,6 +205,16 @@ void Find(const fs::path& dir, int levels, std::vector<std::string>& found) {
 
 }  // namespace
 
+std::string DiskTrouble(const std::string& run_dir) {
+  constexpr uint64_t kLeast = 64 << 10;  // more than a status needs
+  struct statvfs disk {};
+  if (::statvfs(run_dir.c_str(), &disk) != 0) return "";
+  if ((disk.f_flag & ST_RDONLY) != 0) return "its disk is read-only";
+  const uint64_t free = uint64_t{disk.f_bavail} * disk.f_frsize;
+  if (free >= kLeast && (disk.f_files == 0 || disk.f_favail > 0)) return "";
+  return fmt::format("its disk is full ({} free)", FormatBytes(static_cast<double>(free)));
+}
+
 std::optional<double> NumberIn(const Json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_number()) return std::nullopt;
@@ -203,13 +232,13 @@ std::string TextIn(const Json& object, const char* key) {
 }
 
 const char* StateName(RunState state) {
-  static constexpr std::array kNames = {"not begun", "running",     "completed",
-                                        "failed",    "interrupted", "killed"};
+  static constexpr std::array kNames = {"not begun",   "running", "completed", "failed",
+                                        "interrupted", "killed",  "disk full"};
   return kNames[static_cast<size_t>(state)];
 }
 
 const MetricsRow* RunRecord::best() const {
-  // Without accuracy, compares losses; their scores are lower than any accuracy.
+  // Without accuracies, the lowest loss is the best.
   const auto score = [&](const MetricsRow& row) {
     const SetScores& scores = choosing(row);
     return scores.accuracy.value_or(-scores.loss.value_or(INFINITY));
@@ -246,6 +275,7 @@ std::optional<RunRecord> ReadRunIfThere(const std::string& dir) {
     // Ignore a damaged status, because the metrics suffice.
   }
   run.state = StateOf(run, status);
+  if (IsGone(run.state) && DiskWasFull(dir)) run.state = RunState::kDiskFull;
   if (status) TakeStatus(*status, run);
   return run;
 }

@@ -37,11 +37,12 @@ enum class RunState {
   kFailed,       // the run recorded its failure
   kInterrupted,  // by a signal
   kKilled,       // the server is gone and did not record an end
+  kDiskFull,     // the same, because the disk was full
 };
 const char* StateName(RunState state);
 // Whether the run's server, if it had one, ended without recording that.
 inline bool IsGone(RunState state) {
-  return state == RunState::kKilled || state == RunState::kNotBegun;
+  return state == RunState::kKilled || state == RunState::kNotBegun || state == RunState::kDiskFull;
 }
 
 // The final line in metrics.jsonl of a run that has ended.
@@ -106,6 +107,9 @@ std::optional<RunState> EndIn(const nlohmann::json& status);
 // Whether the server that wrote the status is alive. On the same host, looks for its process. On
 // another host, the server counts as gone if the status is too old.
 bool ServerIsAlive(const nlohmann::json& status);
+
+// Why a run's server cannot write to the directory now, or "".
+std::string DiskTrouble(const std::string& run_dir);
 
 // Seconds since the status was written; negative if another host's clock is ahead.
 double StatusAge(const nlohmann::json& status);

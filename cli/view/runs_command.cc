@@ -1,9 +1,7 @@
 #include "cli/view/runs_command.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "cli/text/console.h"
@@ -49,16 +47,23 @@ std::vector<std::string> CellsOf(const RunRecord& run) {
 }  // namespace
 
 std::vector<std::string> RunsTable(const std::vector<RunRecord>& runs, int width) {
-  std::vector<FittedColumn> columns{
-      {0, {"run"}, {}},        {1, {"state"}, {}},          {2, {"accuracy", true}, {}},
-      {9, {"best", true}, {}}, {6, {"loss", true}, {}},     {5, {"steps", true}, {}},
-      {3, {"time", true}, {}}, {7, {"images/s", true}, {}}, {10, {"workers", true}, {}},
-      {8, {"began"}, {}},      {4, {"weights hash"}, {}}};
+  TextTable table({{"run"},
+                   {"state"},
+                   {"accuracy", true, 2},
+                   {"best", true, 9},
+                   {"loss", true, 6},
+                   {"steps", true, 5},
+                   {"time", true, 3},
+                   {"samples/s", true, 7},
+                   {"workers", true, 10},
+                   {"began", false, 8},
+                   {"weights hash", false, 4}});
   for (const RunRecord& run : runs) {
-    const std::vector<std::string> cells = CellsOf(run);
-    for (size_t i = 0; i < columns.size(); ++i) columns[i].cells.push_back(Shown(cells[i]));
+    std::vector<std::string> cells = CellsOf(run);
+    for (std::string& cell : cells) cell = Shown(cell);
+    table.AddRow(std::move(cells));
   }
-  return FittedTable(columns, width);
+  return table.Lines(width);
 }
 
 std::string RunsJson(const std::vector<RunRecord>& runs) {
@@ -104,9 +109,7 @@ int ListRuns(const std::string& dir, bool json) {
     PrintResult("no runs in " + dir);
     return 0;
   }
-  const Console console(STDOUT_FILENO);
-  const int width = console.is_terminal() ? console.Width() : std::numeric_limits<int>::max();
-  PrintResult(RunsTable(runs, width));
+  PrintResult(RunsTable(runs, ResultWidth()));
   return 0;
 }
 

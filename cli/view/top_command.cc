@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <poll.h>
 #include <sys/ioctl.h>
-#include <sys/statvfs.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -33,17 +32,6 @@ double RankBytes(const Json& rank) {
   const int64_t pid = WholeNumberIn(rank, "pid").value_or(0);
   const auto bytes = pid > 0 ? ResidentBytes(pid) : std::nullopt;
   return bytes ? static_cast<double>(*bytes) : NAN;
-}
-
-// Why a run's server cannot write to the directory, or "".
-std::string DiskTrouble(const std::string& run_dir) {
-  constexpr uint64_t kLeast = 64 << 10;  // more than a status needs
-  struct statvfs disk {};
-  if (::statvfs(run_dir.c_str(), &disk) != 0) return "";
-  if ((disk.f_flag & ST_RDONLY) != 0) return "its disk is read-only";
-  const uint64_t free = uint64_t{disk.f_bavail} * disk.f_frsize;
-  if (free >= kLeast && (disk.f_files == 0 || disk.f_favail > 0)) return "";
-  return fmt::format("its disk is full ({} free)", FormatBytes(static_cast<double>(free)));
 }
 
 // Reads the metrics, which may be long, only if the server is gone.

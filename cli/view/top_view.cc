@@ -60,6 +60,7 @@ constexpr double kOldSeconds = 5;  // the status is replaced each second
 std::string StateText(const Json& status, const TopRun& run) {
   std::string state = Text(status, "state");
   if (EndIn(status)) return state;
+  if (run.state == RunState::kDiskFull) return state + ", then its disk was full";
   if (IsGone(run.state)) return "killed while " + state;
   if (run.state != RunState::kRunning) return StateName(run.state);
   // The status is old: the server cannot run, or the disk hangs or is full.
@@ -100,7 +101,7 @@ std::vector<std::string> ProgressLines(const Json& status, int width) {
   put("learning_rate", [](double rate) { return fmt::format("learning rate {:.4g}", rate); });
   lines.push_back(Fitted(parts, width));
   parts.clear();
-  put("images_per_second", [](double rate) { return FormatRate(rate) + " images/s"; });
+  put("images_per_second", [](double rate) { return FormatRate(rate) + " samples/s"; });
   put("step_ms", [](double ms) { return FormatMilliseconds(ms) + "/step"; });
   put("gpu_memory_mb", [](double mb) { return "GPU memory " + FormatBytes(1e6 * mb); });
   if (const auto blocks = status.find("evaluating"); blocks != status.end()) {
@@ -182,30 +183,30 @@ std::vector<std::string> RankLines(const Json& ranks, const std::vector<size_t>&
     int rank;
     const char *title, *key;
   };
-  static constexpr std::array<Kind, 5> kParts{{{1, "compute ms", "compute_ms"},
+  static constexpr std::array<Kind, 5> kParts{{{0, "compute ms", "compute_ms"},
                                                {4, "input ms", "input_ms"},
                                                {7, "push ms", "push_ms"},
                                                {3, "wait ms", "wait_ms"},
                                                {8, "pull ms", "pull_ms"}}};
-  std::vector<FittedColumn> columns{{0, {"rank", true}, {}},   {9, {"host", false}, {}},
-                                    {10, {"pid", true}, {}},   {5, {"memory", true}, {}},
-                                    {6, {"slices", true}, {}}, {2, {"images/s", true}, {}}};
-  for (const Kind& part : kParts) columns.push_back({part.rank, {part.title, true}, {}});
+  std::vector<TextTable::Column> columns{{"rank", true},      {"host", false, 9},
+                                         {"pid", true, 10},   {"memory", true, 5},
+                                         {"slices", true, 6}, {"samples/s", true, 2}};
+  for (const Kind& part : kParts) columns.push_back({part.title, true, part.rank});
+  TextTable table(columns);
   for (const size_t index : shown) {
     const Json& rank = ranks[index];
-    columns[0].cells.push_back(FormatCount(Number(rank, "rank")));
     const std::string state = Text(rank, "state");
-    columns[1].cells.push_back(Text(rank, "host") + (state.empty() ? "" : " (" + state + ")"));
-    columns[2].cells.push_back(fmt::format("{}", Number(rank, "pid")));
     const double bytes = index < run.rank_bytes.size() ? run.rank_bytes[index] : NAN;
-    columns[3].cells.push_back(FormatBytes(bytes));
-    columns[4].cells.push_back(FormatCount(Number(rank, "slices")));
-    columns[5].cells.push_back(FormatRate(Number(rank, "images_per_second")));
-    for (size_t part = 0; part < kParts.size(); ++part) {
-      columns[6 + part].cells.push_back(SpreadText(rank, kParts[part].key));
-    }
+    std::vector<std::string> row{FormatCount(Number(rank, "rank")),
+                                 Text(rank, "host") + (state.empty() ? "" : " (" + state + ")"),
+                                 fmt::format("{}", Number(rank, "pid")),
+                                 FormatBytes(bytes),
+                                 FormatCount(Number(rank, "slices")),
+                                 FormatRate(Number(rank, "images_per_second"))};
+    for (const Kind& part : kParts) row.push_back(SpreadText(rank, part.key));
+    table.AddRow(std::move(row));
   }
-  return FittedTable(columns, width);
+  return table.Lines(width);
 }
 
 }  // namespace

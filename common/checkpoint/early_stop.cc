@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <cmath>
 #include <vector>
 
 #include "common/base/text.h"
@@ -11,7 +10,7 @@ namespace muster {
 namespace {
 
 bool Reached(const config::Evaluation& settings, const checkpoint::Decisions& decisions) {
-  return settings.has_stop_at_accuracy() && decisions.step() > 0 &&
+  return settings.has_stop_at_accuracy() && decisions.step() > 0 && !IsByLoss(decisions) &&
          decisions.accuracy() >= settings.stop_at_accuracy();
 }
 
@@ -65,10 +64,10 @@ std::string HowToGoOn(const config::Evaluation& settings, const checkpoint::Deci
 std::string NoBetterText(const checkpoint::Decisions& decisions,
                          const checkpoint::Decisions::Waited& waited, int64_t evaluations,
                          double min_delta) {
-  const bool is_accuracy = IsAccuracy(waited.best());
+  const bool by_loss = IsByLoss(decisions);
   return fmt::format("no {} {} {} than {:g} (step {}){} in {} evaluation{}",
-                     is_accuracy ? "better" : "lower", SetOf(decisions),
-                     is_accuracy ? "accuracy" : "loss", std::abs(waited.best()), waited.best_step(),
+                     by_loss ? "lower" : "better", SetOf(decisions), by_loss ? "loss" : "accuracy",
+                     by_loss ? -waited.best() : waited.best(), waited.best_step(),
                      min_delta > 0 ? fmt::format(", by more than {:g},", min_delta) : "",
                      evaluations, evaluations == 1 ? "" : "s");
 }

@@ -21,8 +21,13 @@ std::string StopReasonAt(const config::Evaluation& settings, const checkpoint::S
 // Lists settings that let the run continue: "--set evaluation.patience=N with N above 3, or 0".
 std::string HowToGoOn(const config::Evaluation& settings, const checkpoint::Decisions& decisions);
 
-// Whether a score is an accuracy. Values have no accuracy, so their score is the negative loss.
-inline bool IsAccuracy(double score) { return score >= 0 && !std::signbit(score); }
+// Whether the state's `accuracy` is the negative loss, because there is no accuracy. Early versions
+// did not write by_loss.
+template <typename Scored>
+bool IsByLoss(const Scored& state) {
+  if (state.has_by_loss()) return state.by_loss();
+  return !(state.accuracy() >= 0) || std::signbit(state.accuracy());
+}
 
 // Returns, for example, "no better test accuracy than 0.62 (step 800) in 3 evaluations". `waited`
 // must be part of `decisions`.

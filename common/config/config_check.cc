@@ -140,14 +140,20 @@ void CheckContradictions(const config::Config& config, ConfigErrors& errors) {
   CheckBackend(config.worker(), errors);
 }
 
-// Returns the location of the layer that `message` names, or of the file if it names none.
+// Returns the location of the layer that `message` names, or of the file if it names none. If two
+// layers have the same name, the second is the mistake.
 std::string PlaceOfLayer(const config::Model& model, const std::string& message,
                          const ConfigErrors& errors) {
-  for (int i = 0; i < model.layer_size(); ++i) {
+  for (int i = model.layer_size() - 1; i >= 0; --i) {
     const bool names = message.starts_with(fmt::format("layer \"{}\"", model.layer(i).name()));
     if (names) return errors.Where(fmt::format("model.layer[{}]", i));
   }
   return errors.Where("");
+}
+
+[[noreturn]] void ThrowAtLayer(const config::Model& model, const Error& error,
+                               const ConfigErrors& errors) {
+  throw Error(error.code(), "{}: {}", PlaceOfLayer(model, error.what(), errors), error.what());
 }
 
 // Checks that a config whose targets are values has a loss for values. The graph cannot check it,
@@ -166,8 +172,7 @@ Graph GraphOf(const config::Config& config, const ConfigErrors& errors) {
   try {
     return BuildGraph(config.model(), InputShape(config.data()));
   } catch (const Error& error) {
-    throw Error(error.code(), "{}: {}", PlaceOfLayer(config.model(), error.what(), errors),
-                error.what());
+    ThrowAtLayer(config.model(), error, errors);
   }
 }
 
@@ -181,7 +186,7 @@ void CheckSlices(const config::Config& config, const Graph& graph, const ConfigE
   try {
     CheckBatchNorms(graph, plan);
   } catch (const Error& error) {
-    throw Error(error.code(), "{}: {}", errors.Where(""), error.what());
+    ThrowAtLayer(config.model(), error, errors);
   }
 }
 
@@ -200,6 +205,26 @@ void CheckLoss(const config::Model& model, ConfigErrors& errors) {
   if (trouble.empty()) return;
   const std::string last = fmt::format("model.layer[{}]", model.layer_size() - 1);
   errors.Add("model.layer.loss", fmt::format("{}: {}", errors.Where(last), trouble));
+}
+
+// Checks that the loss and the number of outputs suit the data.
+void CheckOutputs(const config::Config& config, const Graph& graph, const ConfigErrors& errors) {
+  const Layer& loss = graph.layers().back();
+  const std::string where =
+      errors.Where(fmt::format("model.layer[{}]", config.model().layer_size() - 1));
+  if (HasValues(config.data()) != loss.is_of_values()) {
+    throw Error(
+        ExitCode::kUsage, "{}: layer \"{}\": expected {}, got {} of {}", where, loss.name,
+        HasValues(config.data())
+            ? "mean_squared_error of 1 output, because y holds values (data.npz.classes is 0)"
+            : "at least 2 classes: mean_squared_error of 1 output is for values",
+        loss.kind, graph.classes());
+  }
+  if (graph.classes() < DataClasses(config.data())) {
+    throw Error(ExitCode::kUsage,
+                "{}: layer \"{}\": expected at least {} logits, one per class of the data, got {}",
+                where, loss.name, DataClasses(config.data()), graph.outputs());
+  }
 }
 
 const Layer* FirstWithoutArea(const Graph& graph) {
@@ -240,21 +265,7 @@ void CheckConfig(const config::Config& config, ConfigErrors& errors) {
   errors.ThrowIfAny();
   CheckSlices(sized, graph, errors);
   CheckChunks(config, graph, errors);
-  if (HasValues(config.data()) != graph.layers().back().is_of_values()) {
-    throw Error(
-        ExitCode::kUsage, "{}: layer \"{}\": expected {}, got {} of {}", errors.Where(""),
-        graph.layers().back().name,
-        HasValues(config.data())
-            ? "mean_squared_error of 1 output, because y holds values (data.npz.classes is 0)"
-            : "at least 2 classes: mean_squared_error of 1 output is for values",
-        graph.layers().back().kind, graph.classes());
-  }
-  if (graph.classes() < DataClasses(config.data())) {
-    throw Error(ExitCode::kUsage,
-                "{}: layer \"{}\": expected at least {} logits, one per class of the data, got {}",
-                errors.Where(""), graph.layers().back().name, DataClasses(config.data()),
-                graph.outputs());
-  }
+  CheckOutputs(config, graph, errors);
 }
 
 void CheckBatchNorms(const Graph& graph, const StepPlan& plan) {

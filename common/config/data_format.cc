@@ -12,6 +12,7 @@
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/text.h"
+#include "common/config/config.h"
 #include "common/config/npz_sets.h"
 #include "proto/config.pb.h"
 
@@ -156,6 +157,13 @@ int64_t DataClasses(const config::Data& data) {
 bool HasValues(const config::Data& data) {
   return data.format() == config::Data::NPZ && data.npz().has_classes() &&
          data.npz().classes() == 0;
+}
+
+const char* SampleNoun(const config::Config& config) {
+  const config::NpzData& npz = config.data().npz();
+  const bool are_rows =
+      config.data().format() == config::Data::NPZ && npz.height() == 1 && npz.width() == 1;
+  return HasProgram(config) || are_rows ? "sample" : "image";
 }
 
 std::vector<float> ClassWeights(const config::Data& data) {

@@ -19,6 +19,10 @@ int64_t DataClasses(const config::Data& data);
 // Whether samples have values to predict instead of classes.
 bool HasValues(const config::Data& data);
 
+// What a message calls a sample: "image", or "sample" for rows of features and for programs with
+// their own model.
+const char* SampleNoun(const config::Config& config);
+
 // These return data.class_weights, data.class_names and data.preprocess.mixup_alpha; empty or 0 for
 // values.
 std::vector<float> ClassWeights(const config::Data& data);

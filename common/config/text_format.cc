@@ -71,13 +71,30 @@ Key KeyAt(const pb::Descriptor* root, const std::string& path) {
   }
 }
 
+// The last name with this path, or another of its oneof, before the one at `name`.
+SettingName GivenBefore(const std::string& text, const pb::Descriptor* root,
+                        const SettingName& name) {
+  const pb::FieldDescriptor* const field = KeyAt(root, name.path).field;
+  const pb::OneofDescriptor* const oneof = field->real_containing_oneof();
+  const auto parent = [](const std::string& path) { return path.substr(0, path.rfind('.') + 1); };
+  SettingName before;
+  VisitNames(text, [&](const SettingName& other) {
+    if (other.offset == name.offset) return false;
+    if (parent(other.path) != parent(name.path)) return true;
+    const pb::FieldDescriptor* const given = KeyAt(root, other.path).field;
+    const bool excludes =
+        given != nullptr && oneof != nullptr && given->containing_oneof() == oneof;
+    if (given == field || excludes) before = other;
+    return true;
+  });
+  return before;
+}
+
 // Explains what is wrong with a setting. Returns "" if the complaint is about the text around it.
 std::string Explain(const pb::FieldDescriptor* field, const std::string& value,
                     const std::string& complaint) {
   const auto is = [&](const char* start) { return complaint.starts_with(start); };
   if (field == nullptr) return "";
-  if (is("Field ") || is("Non-repeated field "))
-    return complaint;  // another member of the oneof, or repeated
   if (!is("Expected integer") && !is("Expected double") && !is("Expected string") &&
       !is("Expected \"{\"") && !is("Unknown enum") && !is("Integer out of range") &&
       !is("Invalid value")) {
@@ -200,6 +217,30 @@ class Reading {
     mistakes_.push_back({name.line, name.path, fmt::format("{}{}: {}", before_, name.path, what)});
   }
 
+  std::string Explain(const SettingName& name, const std::string& complaint) const {
+    const pb::FieldDescriptor* const field = KeyAt(root_, name.path).field;
+    // The parser's words for a setting that is given again, or with another of its oneof.
+    if (field != nullptr &&
+        (complaint.starts_with("Field ") || complaint.starts_with("Non-repeated field "))) {
+      return GivenAgain(*field, name);
+    }
+    return muster::Explain(field, name.value, complaint);
+  }
+
+  std::string GivenAgain(const pb::FieldDescriptor& field, const SettingName& name) const {
+    const SettingName before = GivenBefore(text_, root_, name);
+    const Key first = KeyAt(root_, before.path);
+    if (first.field == nullptr) return "given twice: keep one";
+    const std::string where = place_(before.line);
+    if (first.field != &field) {
+      return fmt::format("expected one of {} ({}) and {}, got both: remove one", first.name, where,
+                         field.name());
+    }
+    return fmt::format(
+        "given twice, first at {}: {}", where,
+        field.message_type() == nullptr ? "remove one" : "put all its settings into one block");
+  }
+
   // Whether LeaveOut or CheckEnums changed this name to make the parser skip it.
   bool IsLeftOut(const std::string& rest, size_t offset) const {
     return rest[offset] == '_' && text_[offset] != '_';
@@ -212,8 +253,7 @@ class Reading {
       return false;
     const SettingName name = NameBefore(text_, found_.error->line, found_.error->column);
     if (name.line < 0) return false;
-    const std::string what =
-        Explain(KeyAt(root_, name.path).field, name.value, found_.error->message);
+    const std::string what = Explain(name, found_.error->message);
     const size_t offset = name.offset;
     if (what.empty() || rest[offset] == '_') return false;
     Add(name, what);
@@ -271,8 +311,7 @@ class Reading {
       if (cause->path == name.path) cause->text += "; " + advice;
       return;
     }
-    const std::string what =
-        name.line < 0 ? "" : Explain(KeyAt(root_, name.path).field, name.value, end.message);
+    const std::string what = name.line < 0 ? "" : Explain(name, end.message);
     if (!what.empty() && !at_end) return Add(name, what);  // a second value, or too much text
     const std::string setting = name.line == end.line ? before_ + name.path + ": " : "";
     mistakes_.push_back({end.line, "", setting + (at_end ? "" : end.message + "; ") + advice});

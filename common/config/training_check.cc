@@ -131,13 +131,25 @@ void CheckImageFolder(const config::Data& data, ConfigErrors& errors) {
   }
 }
 
+// How to change the number of classes if the names are right.
+std::string ClassesHint(const config::Data& data, int64_t names) {
+  if (names < 2) return "";
+  if (data.format() == config::Data::NPZ) return fmt::format(", set data.npz.classes={}", names);
+  return data.format() == config::Data::SYNTHETIC
+             ? fmt::format(", set data.synthetic.classes={}", names)
+             : "";
+}
+
 void CheckData(const config::Data& data, ConfigErrors& errors) {
   if (data.format() == config::Data::IMAGE_FOLDER) CheckImageFolder(data, errors);
   if (data.format() == config::Data::NPZ) CheckNpz(data, errors);
   const auto names = std::ssize(NamesOfClasses(data));
   if (names > 0 && names != DataClasses(data)) {
-    errors.Fail("data.class_names", "expected {} names, one for each class, got {}",
-                DataClasses(data), names);
+    errors.Fail(
+        "data.class_names",
+        "expected {} names, one for each class, got {}: name every class in the order of the "
+        "labels{}, or remove class_names",
+        DataClasses(data), names, ClassesHint(data, names));
   }
   const std::vector<float> weights = ClassWeights(data);
   if (!weights.empty() && std::ssize(weights) != DataClasses(data)) {
@@ -148,7 +160,7 @@ void CheckData(const config::Data& data, ConfigErrors& errors) {
   }
   constexpr int64_t kMostElements = int64_t{1} << 31;  // of an image: 8 GiB as floats
   if (StoredShape(data).elements() > kMostElements) {
-    errors.Fail("data", "an image of {} has more than {} elements", StoredShape(data).ToString(),
+    errors.Fail("data", "a sample of {} has more than {} elements", StoredShape(data).ToString(),
                 kMostElements);
   }
 }
@@ -184,7 +196,7 @@ void CheckEvaluation(const config::Config& config, ConfigErrors& errors) {
   }
   if (no_images) {
     errors.Fail("learning_rate.type",
-                "PLATEAU needs images to evaluate: expected data.synthetic.test_samples or "
+                "PLATEAU needs samples to evaluate: expected data.synthetic.test_samples or "
                 "data.validation_fraction above 0");
   }
 }

@@ -1,7 +1,6 @@
 #include "common/plan/evaluation_sums.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace muster {
 
@@ -43,8 +42,8 @@ EvaluationScores EvaluationSums::Scores() const {
     correct_top5 += block.correct_top5;
   }
   const double n = static_cast<double>(samples_);
-  EvaluationScores scores{.loss = loss / n, .accuracy = static_cast<double>(correct) / n};
-  if (classes_ == 1) scores.accuracy = std::isnan(scores.loss) ? -HUGE_VAL : -scores.loss;
+  EvaluationScores scores{.loss = loss / n};
+  if (classes_ != 1) scores.accuracy = static_cast<double>(correct) / n;
   if (classes_ > 5) scores.top5_accuracy = static_cast<double>(correct_top5) / n;
   return scores;
 }

@@ -23,8 +23,8 @@ struct EvaluatedSamples {
 };
 
 struct EvaluationScores {
-  double loss = 0;      // mean
-  double accuracy = 0;  // share of the samples; for values minus the loss (IsAccuracy)
+  double loss = 0;                 // mean
+  std::optional<double> accuracy;  // share of the samples; values have none
   // Empty for five classes or fewer, because it would always be 1.
   std::optional<double> top5_accuracy;
 };

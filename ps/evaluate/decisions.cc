@@ -9,8 +9,8 @@ namespace {
 // does not replace the best value, so small improvements add up.
 void Count(const EvaluationResult& result, double min_delta,
            checkpoint::Decisions::Waited& waited) {
-  if (waited.best_step() == 0 || result.accuracy > waited.best() + min_delta) {
-    waited.set_best(result.accuracy);
+  if (waited.best_step() == 0 || result.score() > waited.best() + min_delta) {
+    waited.set_best(result.score());
     waited.set_best_step(result.version);
     waited.set_evaluations(0);
   } else {
@@ -28,7 +28,8 @@ bool Decisions::any() const {
 void Decisions::Add(const EvaluationResult& result) {
   state_.set_step(result.version);
   state_.set_validation(result.set == wire::VALIDATION);
-  state_.set_accuracy(result.accuracy);
+  state_.set_accuracy(result.score());
+  state_.set_by_loss(!result.accuracy);
   // Counted even without a limit, because a resumed run may set one.
   Count(result, evaluation_.min_delta(), *state_.mutable_stop());
   if (rate_.type() != config::LearningRate::PLATEAU) return;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -18,10 +19,13 @@ const char* SetName(wire::EvaluationSet set);
 
 struct EvaluationResult {
   wire::EvaluationSet set = wire::TEST;
-  int64_t version = 0;  // version of the weights
-  double loss = 0;      // mean over the samples
-  double accuracy = 0;  // share of correct samples; for regression, the negated loss (IsAccuracy)
+  int64_t version = 0;                  // version of the weights
+  double loss = 0;                      // mean over the samples
+  std::optional<double> accuracy;       // share of correct samples; regression has none
   std::optional<double> top5_accuracy;  // see EvaluationScores
+
+  // What decides which weights are better: the accuracy, or without one the negative loss.
+  double score() const { return accuracy ? *accuracy : std::isnan(loss) ? -HUGE_VAL : -loss; }
 };
 
 class Evaluation {

@@ -8,7 +8,8 @@ namespace {
 checkpoint::Evaluated Kept(const EvaluationResult& result) {
   checkpoint::Evaluated kept;
   kept.set_step(result.version);
-  kept.set_accuracy(result.accuracy);
+  kept.set_accuracy(result.score());
+  kept.set_by_loss(!result.accuracy);
   kept.set_loss(result.loss);
   if (result.top5_accuracy) kept.set_top5_accuracy(*result.top5_accuracy);
   kept.set_validation(result.set == wire::VALIDATION);
@@ -18,8 +19,8 @@ checkpoint::Evaluated Kept(const EvaluationResult& result) {
 EvaluationResult Restored(const checkpoint::Evaluated& kept) {
   EvaluationResult result{.set = kept.validation() ? wire::VALIDATION : wire::TEST,
                           .version = kept.step(),
-                          .loss = kept.loss(),
-                          .accuracy = kept.accuracy()};
+                          .loss = kept.loss()};
+  if (!IsByLoss(kept)) result.accuracy = kept.accuracy();
   if (kept.has_top5_accuracy()) result.top5_accuracy = kept.top5_accuracy();
   return result;
 }
@@ -28,7 +29,7 @@ EvaluationResult Restored(const checkpoint::Evaluated& kept) {
 
 events::Scores ScoresOf(const EvaluationResult& result) {
   events::Scores scores;
-  if (IsAccuracy(result.accuracy)) scores.set_accuracy(result.accuracy);
+  if (result.accuracy) scores.set_accuracy(*result.accuracy);
   if (result.top5_accuracy) scores.set_top5_accuracy(*result.top5_accuracy);
   scores.set_loss(result.loss);
   return scores;
@@ -37,8 +38,8 @@ events::Scores ScoresOf(const EvaluationResult& result) {
 void EvaluationRecord::Add(const EvaluationResult& result) {
   std::optional<EvaluationResult>& last = result.set == wire::VALIDATION ? validated_ : tested_;
   const bool chooses = result.set == wire::VALIDATION || !validated_;
-  if (chooses && (!last || result.accuracy > best_.accuracy)) {
-    best_ = {.accuracy = result.accuracy, .loss = result.loss, .step = result.version};
+  if (chooses && (!last || result.score() > best_.score)) {
+    best_ = {.score = result.score(), .loss = result.loss, .step = result.version};
   }
   last = result;
 }
@@ -50,7 +51,7 @@ void EvaluationRecord::StepEnded() {
 void EvaluationRecord::Keep(checkpoint::Progress& kept) const {
   if (last()) *kept.mutable_last_evaluation() = Kept(*last());
   if (validated_ && tested_) *kept.mutable_test() = Kept(*tested_);
-  kept.set_best_accuracy(best_.accuracy);
+  kept.set_best_accuracy(best_.score);
   if (best_.loss) kept.set_best_loss(*best_.loss);
   kept.set_best_step(best_.step);
 }
@@ -61,7 +62,7 @@ void EvaluationRecord::Restore(const checkpoint::Progress& kept) {
     (last.set == wire::VALIDATION ? validated_ : tested_) = last;
   }
   if (kept.has_test()) tested_ = Restored(kept.test());
-  best_.accuracy = kept.best_accuracy();
+  best_.score = kept.best_accuracy();
   if (kept.has_best_loss()) best_.loss = kept.best_loss();
   best_.step = kept.best_step();
 }
@@ -70,7 +71,7 @@ void EvaluationRecord::Put(events::Summary& summary) const {
   if (validated_) *summary.mutable_validation() = ScoresOf(*validated_);
   if (tested_) *summary.mutable_test() = ScoresOf(*tested_);
   if (!last()) return;
-  if (IsAccuracy(best_.accuracy)) summary.set_best_accuracy(best_.accuracy);
+  if (last()->accuracy) summary.set_best_accuracy(best_.score);
   summary.set_best_step(best_.step);
 }
 

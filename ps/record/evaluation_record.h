@@ -33,7 +33,7 @@ class EvaluationRecord {
 
  private:
   struct Best {
-    double accuracy = 0;
+    double score = 0;
     std::optional<double> loss;
     int64_t step = 0;
   };

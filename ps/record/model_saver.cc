@@ -46,7 +46,7 @@ BestFile BestFileIn(const std::string& folder) {
 
 void Put(const EvaluationResult& result, ModelInfo& info) {
   const bool validates = result.set == wire::VALIDATION;
-  if (IsAccuracy(result.accuracy)) {
+  if (result.accuracy) {
     (validates ? info.validation_accuracy : info.test_accuracy) = result.accuracy;
   }
   (validates ? info.validation_loss : info.test_loss) = result.loss;
@@ -70,7 +70,8 @@ void ModelSaver::Restore(const ResumePoint& resume) {
   if (!writes() || !kept.has_last_evaluation()) return;
   ModelInfo best{.step = kept.best_step(), .average = config_.evaluation().use_ema()};
   const bool validates = kept.last_evaluation().validation();
-  if (IsAccuracy(kept.best_accuracy())) {
+  const bool by_loss = IsByLoss(kept.last_evaluation());
+  if (!by_loss) {
     (validates ? best.validation_accuracy : best.test_accuracy) = kept.best_accuracy();
   }
   if (kept.has_best_loss()) {
@@ -87,8 +88,7 @@ void ModelSaver::Restore(const ResumePoint& resume) {
       "{}: the weights of the best evaluation, at step {}{}, are lost: no file and no remaining "
       "checkpoint contains them. To reproduce them with the same bits, run: muster launch {}",
       file.damage.empty() ? file.path : file.damage, best.step,
-      IsAccuracy(kept.best_accuracy()) ? fmt::format(" ({:.2f} %)", 100 * kept.best_accuracy())
-                                       : "",
+      by_loss ? "" : fmt::format(" ({:.2f} %)", 100 * kept.best_accuracy()),
       ShellWord(dir + "/config.txtpb"));
   // A later file is of steps that this run repeats and will probably write again. They are lost
   // only if it ends before.

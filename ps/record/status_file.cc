@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/process.h"
-#include "common/checkpoint/early_stop.h"
 
 namespace muster {
 namespace {
@@ -30,8 +29,8 @@ double Seconds(const timeval& time) {
 
 // Regression has no accuracy, so the loss is written instead.
 void PutScore(const char* set, const RunStatus::Evaluated& evaluated, Json& json) {
-  if (IsAccuracy(evaluated.accuracy)) {
-    json[std::string(set) + "_accuracy"] = evaluated.accuracy;
+  if (evaluated.accuracy) {
+    json[std::string(set) + "_accuracy"] = *evaluated.accuracy;
   } else {
     json[std::string(set) + "_loss"] = evaluated.loss;
   }

@@ -30,7 +30,8 @@ struct RunStatus {
   double learning_rate = 0;
   // The last evaluation of a set.
   struct Evaluated {
-    double accuracy = 0, loss = 0;  // see IsAccuracy
+    std::optional<double> accuracy;  // regression has none
+    double loss = 0;
     int64_t step = 0;
   };
   std::optional<Evaluated> validated, tested;

@@ -258,7 +258,7 @@ void Run::EndEvaluation(Time now) {
   parts_.keeper.EvaluationEnded(result, decision, evaluator);
   if (chooses) {
     parts_.keeper.saver.OnEvaluated(parts_.state.step);
-    parts_.keeper.checkpoints.OnEvaluated(result.version, result.accuracy);
+    parts_.keeper.checkpoints.OnEvaluated(result.version, result.score());
   }
   waits_.Restart(now);
   if (parts_.state.finishing() || !parts_.keeper.progress.stop_reason().empty()) {

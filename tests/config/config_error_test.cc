@@ -50,8 +50,9 @@ TEST_F(ConfigErrorTest, AMistakeHasAPlaceAKeyAndAdvice) {
             "less than 1 (factor)"},
            {"deadlines { start_s: inf }", "deadlines.start_s", "inf"},
            {"evaluation { skip_final: 2 }", "evaluation.skip_final", "true or false"},
-           {"evaluation { batch: 1 batch: 2 }", "evaluation.batch", "multiple times"},
-           {"checkpoint { every_steps: 1 every_epochs: 2 }", "checkpoint.every_epochs", "oneof"},
+           {"evaluation { batch: 1 batch: 2 }", "evaluation.batch", "/c.txtpb:2: "},
+           {"checkpoint { every_steps: 1 every_epochs: 2 }", "checkpoint.every_epochs",
+            "every_steps"},
            {"worker { devices: auto }", "worker.devices", "in quotes"},
        }) {
     EXPECT_THAT(ErrorOf(Config(one.text)),
@@ -147,9 +148,11 @@ TEST_F(ConfigErrorTest, MistakesOfTheModelNameItsFileLineAndLayer) {
   EXPECT_THAT(
       error("layer { name: \"c\" conv2d { filters: 4 kernel: 99 } }\n" + std::string(kModel)),
       AllOf(HasSubstr("model.txtpb:1"), HasSubstr("\"c\" (conv2d)")));
-  EXPECT_THAT(error("layer { name: \"fc\" dense { units: 9 } } layer { name: \"loss\" "
+  EXPECT_THAT(error("layer { name: \"fc\" dense { units: 9 } }\nlayer { name: \"loss\" "
                     "softmax_cross_entropy {} }"),
-              HasSubstr("10 logits"));
+              AllOf(HasSubstr("model.txtpb:2: "), HasSubstr("10 logits")));
+  EXPECT_THAT(error("layer { name: \"fc\" dense {} }\n" + std::string(kModel)),
+              AllOf(HasSubstr("model.txtpb:2: "), HasSubstr("\"fc\" (dense)")));
   EXPECT_THAT(error(std::string("name: \"caf\xe9\"\n") + kModel),
               AllOf(HasSubstr("model.txtpb:1: model.name: "), HasSubstr("0xe9")));
   std::filesystem::remove(dir_ + "/model.txtpb");
@@ -244,11 +247,22 @@ TEST_F(ConfigErrorTest, MistakesOfTheFileOfItsModelAndOfSettingsAreReportedAtOnc
                                    HasSubstr("--set run.seeds=1: "), HasSubstr("cluster.workers")));
 }
 
+TEST_F(ConfigErrorTest, WhatIsGivenTwiceNamesBothLines) {
+  EXPECT_THAT(ErrorOf(Config("optimizer { type: SGD }\nserver { threads: 1 }\noptimizer {}")),
+              AllOf(StartsWith(dir_ + "/c.txtpb:4: optimizer: "), HasSubstr("/c.txtpb:2: ")));
+  Write("model.txtpb",
+        "layer { name: \"a\" dense { units: 1 } }\n"
+        "layer { name: \"b\"\n relu {}\n dense { units: 1 } }\n" +
+            std::string(kModel));
+  EXPECT_THAT(ErrorOf(Config("")), AllOf(StartsWith(dir_ + "/model.txtpb:4: model.layer.dense: "),
+                                         HasSubstr("relu (" + dir_ + "/model.txtpb:3) ")));
+}
+
 // An unreadable value must not make other settings seem wrong.
 TEST_F(ConfigErrorTest, NoMistakeIsReportedThatFollowsFromAnother) {
   EXPECT_THAT(Lines(ErrorOf(Config("data { format: MNITS preprocess { crop_height: 30 crop_width: "
                                    "99 } } #"))),
-              ElementsAre("2 mistakes:", HasSubstr("data.format"), HasSubstr("multiple times")));
+              ElementsAre("2 mistakes:", HasSubstr("data.format"), HasSubstr("c.txtpb:3: data: ")));
   EXPECT_THAT(Lines(ErrorOf(Config("cluster { workers: two min_workers: 5 }"))), SizeIs(1));
 }
 
@@ -264,7 +278,7 @@ TEST_F(ConfigErrorTest, OneMistakeIsOneLine) {
            {"optimizer { type: \"Adam\" }",
             "2: optimizer.type: expected ADAM without quotes, got \"Adam\""},
            {"worker { devices: auto, 1 }", "2: worker.devices: expected text in quotes"},
-           {"run { dir: runs/a }", "2: run: Non-repeated field"},
+           {"run { dir: runs/a }", "2: run: given twice"},
        }) {
     const std::string all = ErrorOf(Config(text));
     EXPECT_THAT(all, StartsWith(dir_ + "/c.txtpb:" + error)) << text;

@@ -216,6 +216,8 @@ TEST_F(ConfigTest, ClassesHaveTheNamesThatTheDataGiveThem) {
               ElementsAre("0", "1", "2", "3", "4", "5", "6", "7", "8", "9"));
   EXPECT_THAT(ErrorOf(Config(""), {"data.class_names=[\"cat\", \"dog\"]"}),
               HasSubstr("expected 10 names, one for each class, got 2"));
+  EXPECT_THAT(ErrorOf(Config(""), {"data.format=SYNTHETIC", "data.class_names=[\"cat\", \"dog\"]"}),
+              HasSubstr("data.synthetic.classes=2"));
 }
 
 TEST_F(ConfigTest, AClassWeightForEachClass) {

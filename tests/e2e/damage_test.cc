@@ -103,6 +103,10 @@ TEST_F(Damage, OfAFileOfWeightsIsNamedByEveryReader) {
   EXPECT_FALSE(fs::exists(out));
   EXPECT_FALSE(fs::exists(Path("tuned/metrics.jsonl")));
   EXPECT_THAT(Muster({"inspect", alone}).log, HasSubstr("use another copy"));
+  // It is no config, whatever its name and its first bytes.
+  const std::string bytes = Slurp(alone);
+  std::ofstream(Path("alone"), std::ios::binary) << std::string(8, 'x') + bytes.substr(8);
+  EXPECT_EQ(Muster({"inspect", Path("alone")}).exit_code, 3);
   const Outcome run = Muster({"inspect", Path("run0")});
   EXPECT_THAT(run.log, HasSubstr("write it again with muster launch --resume RUN_DIR"));
   // The rest of the run is still described.

@@ -219,6 +219,11 @@ TEST_F(Evaluate, WhatCannotBe) {
   ExpectRefused({"eval", run, "--set", "model.layer[hidden].dense.units=24"}, ExitCode::kData,
                 "hidden.weight is [16,288] in the file, and [24,288] in the network");
   ExpectRefused({"eval", run, "--ema"}, ExitCode::kUsage, "is not a moving average");
+  for (const char* setting :
+       {"optimizer.momentum=0.5", "run.global_batch=8", "data.class_weights=[]",
+        "evaluation.use_ema=true", "data.preprocess.flip=true"}) {
+    ExpectRefused({"eval", run, "--set", setting}, ExitCode::kUsage, setting);
+  }
   ExpectRefused({"eval", run, "--set", "data.preprocess.crop_width=100"}, ExitCode::kUsage,
                 "model.safetensors (config)");
   ExpectRefused({"eval", run, "--worker", "2"}, ExitCode::kUsage, "did you mean '--workers'?");

@@ -64,6 +64,13 @@ TEST_F(FullDisk, ARunWithoutRoomComesToItsEndAndNamesWhatIsMissing) {
   EXPECT_EQ(repeated.hash(), lost.hash());
 }
 
+TEST_F(FullDisk, ARunWithoutARecordedEndSaysWhy) {
+  ASSERT_TRUE(Mount("size=8k", MS_REMOUNT));  // the config and little else
+  EXPECT_EQ(LaunchIn("small/run", {"run.steps=2"}).exit_code, 1);
+  const Outcome runs = Muster({"runs", Path("small"), "--json"});
+  EXPECT_EQ(nlohmann::json::parse(runs.log).at(0)["state"], "disk full") << runs.log;
+}
+
 TEST_F(FullDisk, CheckpointsAreWrittenAgainWhenThereIsRoom) {
   ASSERT_TRUE(Mount("size=8m", MS_REMOUNT));
   const auto job = Begin({"checkpoint.every_steps=50", "tensorboard.enabled=false"});

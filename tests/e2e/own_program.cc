@@ -57,10 +57,7 @@ int main(int argc, char** argv) {
     if (is_second && work.step == 2 && mode == "ends") std::exit(3);
     double loss = 0;
     for (int64_t i = 0; i < work.count; ++i) loss += Slope(work.samples[i], 0);
-    if (work.kind == MUSTER_TEST_BLOCK) {
-      if (muster_report(job, -1) != MUSTER_USAGE) std::exit(1);
-      loss += static_cast<double>(work.count);
-    }
+    if (work.kind == MUSTER_TEST_BLOCK) loss -= static_cast<double>(work.count);  // negative
     Check(muster_report(job, loss));
     for (size_t v = std::size(kCounts); v-- > 0 && work.kind == MUSTER_SLICE;) {
       float* const gradient = muster_gradient(job, numbers[v]);

@@ -158,6 +158,10 @@ TEST_F(OwnProgram, TheWeightsHaveTheirClosedForm) {
         Succeeded(Run(run, mode, workers, {std::string("cluster.transport=") + transport}));
     if (hash.empty()) hash = outcome.hash();
     EXPECT_EQ(outcome.hash(), hash);
+    double loss = -own_program::kSamples;
+    for (int64_t i = 0; i < own_program::kSamples; ++i) loss += own_program::Slope(i, 0);
+    EXPECT_EQ(outcome.metrics.back()["test_loss"], loss / own_program::kSamples);
+    EXPECT_FALSE(outcome.metrics.back().contains("test_accuracy"));
     const SafetensorsReader model(Path(run) / "model.safetensors");
     ASSERT_EQ(model.header().tensors.size(), std::size(own_program::kCounts));
     for (const StoredTensor& tensor : model.header().tensors) {

@@ -95,6 +95,15 @@ TEST_F(Split, TheValidationSetChoosesAndTheTestSetComesLast) {
                 ExitCode::kUsage, "--validation-set: the data have no validation set");
   EXPECT_THAT(Muster({"inspect", Path("run0")}).log,
               AllOf(HasSubstr("validation accuracy"), HasSubstr("test accuracy")));
+  // A larger share, or another seed, would contain samples that the run trained on.
+  for (const char* setting : {"data.validation_fraction=0.3", "run.seed=2"}) {
+    ExpectRefused({"eval", Path("run0"), "--validation-set", "--set", setting}, ExitCode::kUsage,
+                  "data.validation_fraction=0.2 and run.seed=1");
+  }
+  EXPECT_EQ(
+      Muster({"eval", Path("run0"), "--validation-set", "--set", "data.validation_fraction=0.1"})
+          .exit_code,
+      0);
   EXPECT_THAT(Muster({"top", Path("run0"), "--once"}).log, HasSubstr("validation accuracy"));
 }
 

@@ -28,8 +28,8 @@ TEST_F(Watch, ARunIsSeenWhileItRunsAndAfterwards) {
       Eventually(60, [&] { return Status("run").find("\"train_loss\"") != std::string::npos; }));
   const Outcome live = Muster({"top", "--once", Path("run")});
   EXPECT_EQ(live.exit_code, 0);
-  EXPECT_THAT(live.log, AllOf(HasSubstr("training"), HasSubstr("/1,000,000"), HasSubstr("images/s"),
-                              HasSubstr("compute ms")));
+  EXPECT_THAT(live.log, AllOf(HasSubstr("training"), HasSubstr("/1,000,000"),
+                              HasSubstr("samples/s"), HasSubstr("compute ms")));
   EXPECT_THAT(Muster({"runs", Path("run")}).log, HasSubstr("running"));
 
   EXPECT_EQ(job->EndBy(SIGTERM, 30), 143);

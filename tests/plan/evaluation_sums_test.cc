@@ -46,7 +46,7 @@ TEST(EvaluationSumsTest, FiveClassesHaveNoTopFiveAndValuesNoAccuracy) {
   EXPECT_FALSE(classes.Scores().top5_accuracy.has_value());
   EXPECT_EQ(classes.Scores().accuracy, 0.25);
   ASSERT_EQ(values.Add(0, {.samples = 4, .loss = 2}), Added::kNew);
-  EXPECT_EQ(values.Scores().accuracy, -0.5);
+  EXPECT_EQ(values.Scores().accuracy, std::nullopt);
 }
 
 TEST(EvaluationSumsTest, PredictionsMakeTheConfusionMatrix) {

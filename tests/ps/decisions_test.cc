@@ -74,6 +74,21 @@ TEST(DecisionsTest, AnAccuracyThatIsReachedComesFirst) {
             "reached the test accuracy 0.6 at step 20: evaluation.stop_at_accuracy is 0.5");
 }
 
+// Early versions did not say what the score is. Their losses were not negative.
+TEST(DecisionsTest, AStateSaysWhetherTheLossDecides) {
+  checkpoint::Evaluated state;
+  EXPECT_FALSE(IsByLoss(state));  // the accuracy is 0
+  state.set_accuracy(-0.5);
+  EXPECT_TRUE(IsByLoss(state));
+  state.set_by_loss(false);
+  EXPECT_FALSE(IsByLoss(state));
+  Decisions decisions(Parse("evaluation { patience: 1 stop_at_accuracy: 0.5 }"));
+  decisions.Add({.version = 10, .loss = -3});
+  decisions.Add({.version = 20, .loss = -2});
+  EXPECT_TRUE(IsByLoss(decisions.Keep()));
+  EXPECT_THAT(decisions.StopReason(), HasSubstr("test loss than -3 (step 10)"));
+}
+
 // A state saved without patience can continue with any. The reason names the current patience.
 TEST(DecisionsTest, PatienceMayBeChosenLater) {
   Decisions without(Parse(""));

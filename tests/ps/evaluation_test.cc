@@ -64,10 +64,10 @@ TEST(EvaluationTest, BlocksOfALostRankAreGivenToAnother) {
   EXPECT_FALSE(evaluation.Owes(0));
 }
 
-// Value outputs have no accuracy, so the lowest loss is the best.
+// Value outputs have no accuracy, so the lowest loss is the best. A program's loss may be negative.
 TEST(EvaluationTest, OfValuesTheLossDecides) {
   Progress progress(/*has_values=*/true);
-  for (const auto& [version, loss] : {std::pair{3, 8.0}, {6, 4.0}, {9, 6.0}}) {
+  for (const auto& [version, loss] : {std::pair{3, 8.0}, {6, -4.0}, {9, -2.0}}) {
     Evaluation evaluation(version, wire::TEST, 4, 4, {0}, /*classes=*/1, false, kNow);
     wire::EvaluatedBlock block = Block(0, 4, loss, 0, 0);
     block.set_version(version);
@@ -76,7 +76,7 @@ TEST(EvaluationTest, OfValuesTheLossDecides) {
   }
   EXPECT_EQ(progress.evaluations().best_step(), 6);
   const auto line = MetricsLine(progress.EvaluationLine(*progress.evaluations().last()));
-  EXPECT_EQ(line["test_loss"], 1.5);
+  EXPECT_EQ(line["test_loss"], -0.5);
   EXPECT_TRUE(line["test_accuracy"].is_null());
   const auto summary = MetricsLine(progress.Summary(events::Summary::COMPLETED, 1));
   EXPECT_EQ(summary["best_step"], 6);
@@ -185,7 +185,7 @@ TEST(EvaluationTest, SumsBlocksOfAllRanks) {
   const EvaluationResult result = evaluation.Result();
   EXPECT_EQ(result.version, 7);
   EXPECT_DOUBLE_EQ(result.loss, 0.35);
-  EXPECT_DOUBLE_EQ(result.accuracy, 0.5);
+  EXPECT_EQ(result.accuracy, 0.5);
   EXPECT_DOUBLE_EQ(result.top5_accuracy.value(), 0.8);
   EXPECT_EQ(evaluation.confusion_matrix(), nullptr);
 }

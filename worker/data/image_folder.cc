@@ -39,7 +39,8 @@ void CheckClasses(const std::string& folder, const std::vector<std::string>& fou
   std::ranges::set_difference(sorted, found, std::back_inserter(missing));
   std::ranges::set_difference(found, sorted, std::back_inserter(extra));
   if (missing.empty() && extra.empty()) return;
-  throw Error(ExitCode::kData, "{}: expected a folder for each of the {} classes, found {}{}{}",
+  throw Error(ExitCode::kData,
+              "{}: expected a folder for each of the {} classes (data.class_names), found {}{}{}",
               folder, expected.size(), missing.empty() ? "" : "none for " + Join(missing, ", "),
               missing.empty() || extra.empty() ? "" : ", and ",
               extra.empty() ? "" : "others: " + Join(extra, ", "));

@@ -41,7 +41,7 @@ TEST_P(ConfigsTest, ReadsChecksAndInspects) {
     settings.push_back(ParseSetting("data.npz={height: 1 width: 1 channels: 30 classes: 2}"));
   }
   config::Config config = LoadConfig(path, settings);
-  EXPECT_GT(InspectLines(config).size(), 10u);
+  EXPECT_GT(InspectLines(config, 80).size(), 10u);
   ResolveForMachine(config, 2);
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   const std::vector<MemoryRow> rows{{"activations", 5e6},

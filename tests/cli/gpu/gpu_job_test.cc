@@ -309,7 +309,7 @@ TEST_F(LaunchOnCardsTest, NoSoftPlacement) {
   const Finished none = run();
   EXPECT_EQ(none.exit_code, 1);
   EXPECT_THAT(none.err, AllOf(HasSubstr("the NVIDIA driver has no GPUs"),
-                              HasSubstr("worker.soft_placement=true")));
+                              HasSubstr("--devices cpu"), HasSubstr("worker.soft_placement=true")));
   IdleCards(1);
   std::filesystem::remove(Path("libmuster_cuda.so"));
   const Finished some = run();

@@ -98,6 +98,10 @@ TEST(ProgressLineTest, Evaluation) {
   EXPECT_EQ(
       EvaluationLine(evaluation),
       "evaluation  epoch 1.00  step 391  test accuracy 55.12 %  test loss 1.2842  after 41 s");
+  EXPECT_EQ(EvaluationLine(evaluation, 80),
+            "evaluation  epoch 1.00  step 391  test accuracy 55.12 %  test loss 1.2842");
+  EXPECT_EQ(EvaluationLine(evaluation, 10),
+            "evaluation  step 391  test accuracy 55.12 %  test loss 1.2842");
   *evaluation.mutable_validation() = evaluation.test();
   evaluation.clear_test();
   EXPECT_EQ(EvaluationLine(evaluation),

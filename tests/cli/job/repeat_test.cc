@@ -55,7 +55,7 @@ TEST(RepeatTest, TheTableHasEachRunAndTheSpreadOfTheCompletedOnes) {
   EXPECT_THAT(lines[3], HasSubstr("x/seed-4"));
   EXPECT_THAT(lines[4], HasSubstr("exit code 6"));
   EXPECT_EQ(lines[6], "  test accuracy  60.00 % ± 14.14 % (2 runs)");
-  EXPECT_EQ(lines[7], "  images/s       1,100 ± 141 (2 runs)");
+  EXPECT_EQ(lines[7], "  samples/s      1,100 ± 141 (2 runs)");
 }
 
 TEST(RepeatTest, TheFileHasTheSame) {

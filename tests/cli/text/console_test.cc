@@ -121,6 +121,17 @@ TEST_F(ConsoleTerminalTest, TheLiveLineStaysLast) {
       "\r\x1b[Kstep 1\r\x1b[Kstep 2\r\x1b[Kevaluation\r\n\r\x1b[Kstep 2\r\x1b[Kstep 3\r\x1b[K");
 }
 
+TEST_F(ConsoleTerminalTest, ARowIsBrokenBetweenWords) {
+  {
+    Console console(terminal_.get());
+    console.PrintRow("  label  " + std::string(20, 'a') + " " + std::string(20, 'b'));
+    console.PrintRow(std::string(20, 'a') + " " + std::string(19, 'b'));  // fits exactly
+  }
+  EXPECT_EQ(Drain(master_.get()), "  label  " + std::string(20, 'a') + "\r\n         " +
+                                      std::string(20, 'b') + "\r\n" + std::string(20, 'a') + " " +
+                                      std::string(19, 'b') + "\r\n");
+}
+
 TEST_F(ConsoleTerminalTest, ATerminalThatDoesNotReadDoesNotBlock) {
   Console console(terminal_.get());
   for (int i = 0; i < 20000; ++i) console.SetLive("step " + std::to_string(i));

@@ -183,6 +183,36 @@ TEST_F(TraceFileTest, AnEvaluationIsNoGap) {
   EXPECT_THAT(lines, Contains(AllOf(HasSubstr("worker 2"), HasSubstr("evaluate 24.1 %"))));
 }
 
+// The notices of two chunks go back and forth within microseconds.
+TEST_F(TraceFileTest, ShortPartsOfTheCriticalPathAreJoined) {
+  const auto chunk = [](int number) { return Json{{"step", 1}, {"chunk", number}}; };
+  const std::string server =
+      Write("server", Named(1, "server", "pool 0") + Span(1, "update", 952, 956, chunk(0)) +
+                          Span(1, "update", 962, 1000, chunk(1)));
+  const Json first{{"step", 1}}, second{{"step", 2}};
+  const std::string worker =
+      Write("worker-0",
+            Named(2, "worker 0", "compute") + Span(2, "step", 0, 960, first) +
+                Span(2, "forward", 0, 500, first) + Span(2, "backward", 500, 940, first) +
+                Span(2, "push", 940, 950, chunk(0)) +
+                Span(2, "wait", 950, 957, {{"step", 2}, {"chunk", 0}}) +
+                Span(2, "push", 957, 960, chunk(1)) + Span(2, "step", 960, 2000, second) +
+                Span(2, "wait", 960, 1010, {{"step", 2}, {"chunk", 1}}) +
+                Span(2, "forward", 1010, 1500, second) + Span(2, "backward", 1500, 2000, second) +
+                Span(2, "step", 2000, 2100, {{"step", 3}}) +
+                Span(2, "forward", 2000, 2100, {{"step", 3}}));
+  MergeTrace({server, worker}, Path("trace.json"));
+  const Trace trace = ReadTrace(Path("trace.json"));
+  std::vector<std::string> who;
+  double sum = 0;
+  for (const PathPart& part : CriticalPath(trace, WorkerSteps(trace), 1)) {
+    who.push_back(part.who);
+    sum += part.total();
+  }
+  EXPECT_THAT(who, ElementsAre("worker 0, compute", "server, pool 0", "server to worker 0"));
+  EXPECT_NEAR(sum, 1010, 0.01);
+}
+
 TEST_F(TraceFileTest, AProcessThatWasKilledLeavesWhatItCould) {
   std::vector<std::string> parts = TwoSteps();
   std::filesystem::resize_file(parts[1], std::filesystem::file_size(parts[1]) - 20);

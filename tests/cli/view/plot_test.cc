@@ -25,7 +25,7 @@ TEST_F(PlotTest, OneRunHasItsPictureInItsDirectory) {
   EXPECT_EQ(PlotRuns({.run_dirs = {run_}}), 0);
   EXPECT_THAT(ReadBytes(run_ + "/plot.svg"),
               AllOf(StartsWith("<svg"), HasSubstr(">loss"), HasSubstr(">accuracy"),
-                    HasSubstr(">learning rate<"), HasSubstr(">images per second<"),
+                    HasSubstr(">learning rate<"), HasSubstr(">samples per second<"),
                     HasSubstr("a  (completed, 75.00 %)")));
 }
 

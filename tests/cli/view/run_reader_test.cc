@@ -98,6 +98,21 @@ TEST_F(RunReaderTest, HowARunEnded) {
   EXPECT_EQ(ReadRun(MakeRun("n", {})).state, RunState::kNotBegun);
 }
 
+TEST_F(RunReaderTest, AFullDiskMayHaveTakenTheEnd) {
+  const std::string full =
+      "server warning: metrics.jsonl: cannot be written: No space left on device\n";
+  EXPECT_EQ(ReadRun(MakeRun("d", {IntervalText(3, 1)})).state, RunState::kKilled);
+  Write("d/server.log", full + "server info: step 4\n");
+  EXPECT_EQ(ReadRun(Dir() + "/d").state, RunState::kDiskFull);
+  Write("d/metrics.jsonl", "");
+  EXPECT_EQ(ReadRun(Dir() + "/d").state, RunState::kDiskFull);
+  Write("d/server.log", full + "server info: checkpoints are written again\n");
+  EXPECT_EQ(ReadRun(Dir() + "/d").state, RunState::kNotBegun);
+  EXPECT_EQ(ReadRun(MakeRun("e", {FinalText(3, "completed")})).state, RunState::kCompleted);
+  Write("e/server.log", full);
+  EXPECT_EQ(ReadRun(Dir() + "/e").state, RunState::kCompleted);
+}
+
 TEST_F(RunReaderTest, AnEventIsNoRow) {
   const std::string event =
       R"({"time":"2026-01-31T12:00:05.123Z","event":"server_restarted","lost_at_step":120,)"

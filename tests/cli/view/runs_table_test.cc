@@ -31,7 +31,7 @@ class RunsTableTest : public RunFiles {
 TEST_F(RunsTableTest, AWideOneHasEveryColumn) {
   const std::vector<std::string> lines = RunsTable(runs_, 200);
   ASSERT_EQ(lines.size(), 4u);
-  EXPECT_THAT(lines[0], AllOf(HasSubstr("state"), HasSubstr("best"), HasSubstr("images/s"),
+  EXPECT_THAT(lines[0], AllOf(HasSubstr("state"), HasSubstr("best"), HasSubstr("samples/s"),
                               HasSubstr("workers"), HasSubstr("began"), HasSubstr("hash")));
   EXPECT_THAT(lines[2], AllOf(HasSubstr("completed"), HasSubstr("90.12 %"), HasSubstr("1,000"),
                               HasSubstr("00112233445566ff")));

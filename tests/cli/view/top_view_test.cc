@@ -87,7 +87,7 @@ TEST(TopViewTest, AWideTerminalHasEverything) {
                            "loss 0.912",
                            "accuracy 67.3 %",
                            "test accuracy 65.12 % at step 1,173",
-                           "684 images/s",
+                           "684 samples/s",
                            "146 ms/step",
                            "GPU memory 2.5",
                            "lab3, pid 812",
@@ -130,7 +130,7 @@ TEST(TopViewTest, NoLineIsLongerThanTheTerminal) {
 
 TEST(TopViewTest, EightyColumnsKeepComputeAndWait) {
   EXPECT_THAT(Screen(Status(2), {.width = 79}),
-              AllOf(HasSubstr("compute ms"), HasSubstr("wait ms"), HasSubstr("images/s"),
+              AllOf(HasSubstr("compute ms"), HasSubstr("wait ms"), HasSubstr("samples/s"),
                     Not(HasSubstr("  pid  "))));
 }
 

@@ -19,7 +19,7 @@ TEST(StatusFileTest, IsReplacedAsAWhole) {
   StatusFile status_file(path);
   RunStatus status{.state = "training", .learning_rate = 0.5, .waits = "for \xff"};
   status.progress.mutable_at()->set_step(7);
-  status.validated = {.accuracy = -0.5, .loss = 0.5, .step = 6};  // of values
+  status.validated = {.loss = 0.5, .step = 6};  // of values
   status.tested = {.accuracy = 0.25, .loss = 2, .step = 5};
   status.ranks.resize(2);
   status.ranks[1].parts[0] = {3, 4};
