@@ -44,6 +44,7 @@ struct muster_job {
   bool has_joined = false, is_over = false, has_last_weights = false;
   bool asked = false;  // Next was sent, and the answer has not come
   bool at_work = false, has_reported = false;
+  std::vector<std::string> scalars;  // names, of the current slice or block
   std::vector<int64_t> samples;
   muster_work work{};
 
@@ -267,6 +268,7 @@ int muster_next(muster_job* job, double seconds, muster_work* work) {
   work->batch = given.batch;
   job->at_work = work->kind != MUSTER_STEP_END;
   job->has_reported = false;
+  job->scalars.clear();
   job->work = *work;
   return MUSTER_OK;
 }
@@ -283,6 +285,31 @@ int muster_report(muster_job* job, double loss) {
   job->has_reported = true;
   const Loss body{.loss = loss};
   return job->Send(Kind::kLoss, &body, sizeof body);
+}
+
+int muster_add_scalar(muster_job* job, const char* name, double sum) {
+  if (const int code = job->RequireWork("muster_add_scalar"); code != MUSTER_OK) return code;
+  if (name == nullptr) name = "";
+  const auto refuse = [&](const char* why) {
+    return job->Fail(MUSTER_USAGE, "muster_add_scalar \"%.80s\": %s", name, why);
+  };
+  if (job->has_reported) return refuse("call it before muster_report");
+  const size_t bytes = std::strlen(name);
+  const size_t allowed =
+      std::strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-");
+  if (bytes == 0 || bytes > kMostScalarName || allowed < bytes) {
+    return refuse("expected a name of 1 to 64 characters of A-Z a-z 0-9 _ . / -");
+  }
+  for (const std::string& other : job->scalars) {
+    if (other == name) return refuse("called twice for this slice or block");
+  }
+  if (job->scalars.size() == kMostScalars) {
+    return refuse("expected at most 32 names for a slice or block");
+  }
+  job->scalars.emplace_back(name);
+  std::string body(reinterpret_cast<const char*>(&sum), sizeof sum);
+  body += name;
+  return job->SendText(Kind::kScalar, body);
 }
 
 int muster_push(muster_job* job, int variable) {

@@ -128,6 +128,16 @@ int muster_next(muster_job* job, double seconds, muster_work* work);
  * Muster's files: add a constant for each sample if it can be. */
 int muster_report(muster_job* job, double loss);
 
+/* Adds a named quantity of the current samples, such as the number of correct ones: its sum over
+ * them. Like the loss, it is reported as the mean over samples, in the terminal, metrics.jsonl and
+ * TensorBoard. Between muster_next and muster_report, at most 32 names for each slice or block. A
+ * name has 1 to 64 characters of [A-Za-z0-9_./-]; it comes once in a slice or block and may be
+ * missing in others, whose samples then do not count. Processes that compute the same slice must
+ * report the same bits. Any value is allowed, even NaN. Of more than 32 different names of the
+ * steps between two log lines, or of an evaluation, 32 are reported. Returns MUSTER_USAGE for a
+ * wrong name or time; the work goes on. */
+int muster_add_scalar(muster_job* job, const char* name, double sum);
+
 /* Says that the gradient of this variable is complete, so that it is sent while the others are
  * computed. Optional: muster_done does it for all. */
 int muster_push(muster_job* job, int variable);

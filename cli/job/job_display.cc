@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 #include <vector>
 
 #include "cli/job/header.h"
@@ -52,6 +53,9 @@ std::vector<Part> Parts(const events::Progress& p, bool columns) {
   add(2, m.has_train_loss(), "loss " + wide(fmt::format("{:.3f}", m.train_loss()), 6));
   add(5, m.has_train_accuracy(), "accuracy " + wide(FormatPercent(m.train_accuracy(), 1), 6));
   if (evaluating) return parts;  // speed and time left describe training
+  for (int i = 0; i < m.scalars_size() && !columns; ++i) {
+    add(9 + i, true, ScalarText(m.scalars(i)));
+  }
   add(3, m.has_images_per_second(), wide(FormatRate(m.images_per_second()), 6) + " images/s");
   add(8, m.has_step_ms() && columns, wide(FormatMilliseconds(m.step_ms()), 7) + "/step");
   add(7, m.has_waiting_share(), "waiting " + wide(FormatPercent(m.waiting_share()), 4));
@@ -160,6 +164,8 @@ void JobDisplay::OnEvent(const events::Event& event) {
 
 void JobDisplay::OnProgress(const events::Progress& progress) {
   progress_.clear_evaluating();
+  // MergeFrom would append them.
+  if (progress.has_measured()) progress_.mutable_measured()->clear_scalars();
   progress_.MergeFrom(progress);
   if (!plan_.replay.empty()) progress_.clear_eta_s();  // a replay ends before the run would
   console_.SetLive(ProgressLine(progress_, console_.Width()));
@@ -168,17 +174,31 @@ void JobDisplay::OnProgress(const events::Progress& progress) {
 void JobDisplay::OnLog(const events::Log& log) {
   progress_.clear_evaluating();
   progress_.mutable_at()->MergeFrom(log.at());
+  progress_.mutable_measured()->clear_scalars();
   progress_.mutable_measured()->MergeFrom(log.measured());
   if (log.has_eta_s()) progress_.set_eta_s(log.eta_s());
-  if (!console_.is_terminal()) console_.Print(IntervalLine(progress_));
+  if (!console_.is_terminal()) Print(IntervalLine(progress_), log.measured().scalars());
 }
 
 void JobDisplay::OnEvaluation(const events::Evaluation& evaluation) {
-  console_.Print(EvaluationLine(evaluation));
+  Print(EvaluationLine(evaluation),
+        (evaluation.has_validation() ? evaluation.validation() : evaluation.test()).scalars());
   if (evaluation.decision().empty()) return;
   std::string text = evaluation.decision();
   text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
   console_.Print(text);
+}
+
+// The scalars follow in the line, or in further lines if they do not fit.
+void JobDisplay::Print(std::string line,
+                       const google::protobuf::RepeatedPtrField<events::Scalar>& scalars) {
+  constexpr size_t kColumns = 80;
+  for (const events::Scalar& scalar : scalars) {
+    const std::string text = "  " + ScalarText(scalar);
+    if (line.size() + text.size() > kColumns) console_.Print(std::exchange(line, ""));
+    line += text;
+  }
+  console_.Print(line);
 }
 
 void JobDisplay::OnWaiting(const events::Waiting& waiting) {
@@ -209,6 +229,11 @@ void JobDisplay::OnStarted(const events::Started& started) {
     }
   }
   ShowStage("Waiting for the first step");
+}
+
+std::string ScalarText(const events::Scalar& scalar) {
+  return scalar.name() +
+         (scalar.has_value() ? fmt::format(" {:.4g}", scalar.value()) : " not finite");
 }
 
 std::string ProgressLine(const events::Progress& progress, int width) {

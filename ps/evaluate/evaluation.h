@@ -22,6 +22,7 @@ struct EvaluationResult {
   double loss = 0;      // mean over the samples
   double accuracy = 0;  // share of correct samples; for regression, the negated loss (IsAccuracy)
   std::optional<double> top5_accuracy;  // see EvaluationScores
+  ScalarSums scalars = {};
 };
 
 class Evaluation {

@@ -1,6 +1,7 @@
 #include "ps/record/evaluation_record.h"
 
 #include "common/checkpoint/early_stop.h"
+#include "ps/record/scalar_fields.h"
 
 namespace muster {
 namespace {
@@ -12,6 +13,7 @@ checkpoint::Evaluated Kept(const EvaluationResult& result) {
   kept.set_loss(result.loss);
   if (result.top5_accuracy) kept.set_top5_accuracy(*result.top5_accuracy);
   kept.set_validation(result.set == wire::VALIDATION);
+  *kept.mutable_scalars() = KeptScalars(result.scalars);
   return kept;
 }
 
@@ -21,6 +23,7 @@ EvaluationResult Restored(const checkpoint::Evaluated& kept) {
                           .loss = kept.loss(),
                           .accuracy = kept.accuracy()};
   if (kept.has_top5_accuracy()) result.top5_accuracy = kept.top5_accuracy();
+  result.scalars = RestoredScalars(kept.scalars());
   return result;
 }
 
@@ -31,6 +34,7 @@ events::Scores ScoresOf(const EvaluationResult& result) {
   if (IsAccuracy(result.accuracy)) scores.set_accuracy(result.accuracy);
   if (result.top5_accuracy) scores.set_top5_accuracy(*result.top5_accuracy);
   scores.set_loss(result.loss);
+  *scores.mutable_scalars() = MeansOf(result.scalars);
   return scores;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/plan/scalar_sums.h"
 #include "common/plan/step_plan.h"
 
 namespace muster {
@@ -16,7 +17,8 @@ class StepLosses {
   // kUnexpected: the slice is unknown or has a different number of samples. kSame, kDiffers: the
   // slice was already reported with a bitwise equal or a different result.
   enum class Added { kNew, kSame, kDiffers, kUnexpected };
-  Added Add(uint32_t rank, int64_t slice, int64_t samples, double loss, int64_t correct);
+  Added Add(uint32_t rank, int64_t slice, int64_t samples, double loss, int64_t correct,
+            ScalarSums scalars = {});
   bool Complete() const { return count_ == results_.size(); }
   bool Has(int64_t slice) const { return results_[static_cast<size_t>(slice)].present; }
   // The rank that reported the loss.
@@ -27,6 +29,7 @@ class StepLosses {
   // Sums over all samples of the step, added in slice order.
   double Loss() const;
   int64_t Correct() const;
+  ScalarSums Scalars() const;
 
  private:
   struct Result {
@@ -35,6 +38,7 @@ class StepLosses {
     int64_t samples = 0;
     double loss = 0;
     int64_t correct = 0;
+    ScalarSums scalars = {};
   };
   Batch batch_;
   std::vector<Result> results_;

@@ -114,8 +114,10 @@ StepLosses::Added StepWork::AddLoss(uint32_t rank, const wire::SliceLoss& loss, 
   } else if (found->losses.contains(slice)) {
     why = fmt::format("a duplicate loss for slice {}", slice);
   } else {
+    const std::optional<ScalarSums> scalars = ScalarsOf(loss.scalar(), loss.samples());
     const StepLosses::Added added =
-        losses_.Add(rank, slice, loss.samples(), loss.loss(), loss.correct());
+        scalars ? losses_.Add(rank, slice, loss.samples(), loss.loss(), loss.correct(), *scalars)
+                : StepLosses::Added::kUnexpected;
     if (added == StepLosses::Added::kUnexpected) {
       why = fmt::format("an invalid loss for slice {}", slice);
     } else {

@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -24,6 +25,29 @@ void Check(int code) {
   std::fprintf(stderr, "error: %s\n", muster_error(job));
   muster_destroy(job);
   std::exit(code);
+}
+
+// The bits of "inexact" depend on the order of additions. "index" is of all samples, "odd" of the
+// slices or blocks that begin with an odd sample.
+void AddScalars(const muster_work& work) {
+  double sum = 0;
+  for (int64_t i = 0; i < work.count; ++i) sum += static_cast<double>(work.samples[i]);
+  Check(muster_add_scalar(job, "index", sum));
+  Check(muster_add_scalar(job, "inexact", sum / 7));
+  if (work.samples[0] % 2 == 1) Check(muster_add_scalar(job, "odd", sum));
+  if (work.kind != MUSTER_TEST_BLOCK) return;
+  const auto refuses = [](const char* name) {
+    if (muster_add_scalar(job, name, 1) != MUSTER_USAGE) std::exit(1);
+  };
+  for (const char* name : {"", "a b", "index", "\xc3\xa4"}) refuses(name);
+  refuses(std::string(65, 'a').c_str());
+  refuses(nullptr);
+  Check(muster_add_scalar(job, "nan", std::nan("")));
+  Check(muster_add_scalar(job, std::string(64, 'z').c_str(), 0));
+  for (int i = 0; i < 27; ++i) {
+    Check(muster_add_scalar(job, ("more/" + std::to_string(i)).c_str(), 0));
+  }
+  if (work.samples[0] % 2 == 1) refuses("the 33rd");
 }
 
 }  // namespace
@@ -61,7 +85,9 @@ int main(int argc, char** argv) {
       if (muster_report(job, -1) != MUSTER_USAGE) std::exit(1);
       loss += static_cast<double>(work.count);
     }
+    AddScalars(work);
     Check(muster_report(job, loss));
+    if (muster_add_scalar(job, "late", 0) != MUSTER_USAGE) std::exit(1);
     for (size_t v = std::size(kCounts); v-- > 0 && work.kind == MUSTER_SLICE;) {
       float* const gradient = muster_gradient(job, numbers[v]);
       for (int64_t j = 0; j < kCounts[v]; ++j) {

@@ -180,6 +180,36 @@ TEST_F(OwnProgram, TheWeightsHaveTheirClosedForm) {
   }
 }
 
+// Each interval is an epoch, and each of its slices has one sample. Blocks begin at 0, 5, 10, …, so
+// those of the odd samples 5, 15 and 25 are odd.
+TEST_F(OwnProgram, ScalarsHaveTheirClosedForm) {
+  const std::vector<std::string> settings{"run.log_every_steps=2", "evaluation.batch=5"};
+  std::vector<nlohmann::json> expected;
+  for (const int workers : {1, 2, 3}) {
+    const Outcome outcome =
+        Succeeded(Run(fmt::format("run-{}", workers), "push", workers, settings));
+    int intervals = 0, tests = 0;
+    for (const nlohmann::json& line : outcome.metrics) {
+      EXPECT_EQ(line["scalars"].size(), 3u) << line;
+      EXPECT_EQ(line["scalars"]["index"], 15.5) << line;
+      EXPECT_EQ(line["scalars"]["odd"], 16) << line;
+      ++(line.contains("test_loss") ? tests : intervals);
+      if (!line.contains("test_loss")) continue;
+      const nlohmann::json& scalars = line["test_scalars"];
+      EXPECT_EQ(scalars["index"], 15.5) << line;
+      EXPECT_EQ(scalars["odd"], 17) << line;
+      EXPECT_TRUE(scalars.contains("nan") && scalars["nan"].is_null()) << line;
+      EXPECT_EQ(scalars.size(), 32u) << line;
+    }
+    EXPECT_EQ(intervals, 3);
+    EXPECT_EQ(tests, 4) << "of each epoch, and the last in the summary";
+    if (expected.empty()) expected = Curve(outcome.metrics);
+    EXPECT_EQ(Curve(outcome.metrics), expected);
+    EXPECT_THAT(outcome.log, HasSubstr("  index 15.5"));
+    EXPECT_THAT(outcome.log, HasSubstr("  nan not finite"));
+  }
+}
+
 // With 16 bits on the wire, each node of the slice tree is rounded once, wherever it is added.
 TEST_F(OwnProgram, SixteenBitsAveragesAndSkippedStepsKeepTheBits) {
   const std::vector<std::string> settings{"cluster.wire_dtype=BF16", "optimizer.ema_decay=0.5",
@@ -226,6 +256,7 @@ TEST(ClientLibrary, RefusesWrongCalls) {
   EXPECT_EQ(muster_next(job, 0, &work), MUSTER_USAGE);
   EXPECT_EQ(muster_report(job, 0), MUSTER_USAGE);
   EXPECT_EQ(muster_push(job, 0), MUSTER_USAGE);
+  EXPECT_EQ(muster_add_scalar(job, "a", 0), MUSTER_USAGE);
   EXPECT_EQ(muster_done(job), MUSTER_USAGE);
   EXPECT_EQ(muster_fail(job, "no"), MUSTER_USAGE);
   EXPECT_EQ(muster_join(job, 0, 0, 0), MUSTER_USAGE) << "no training samples";

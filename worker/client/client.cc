@@ -240,7 +240,8 @@ bool Client::AwaitChunk(int64_t version, size_t chunk, Wait wait, Of of) {
 }
 
 void Client::ReportLoss(int64_t step, const OrderPart& part, int64_t slice, int64_t samples,
-                        double loss, int64_t correct) {
+                        double loss, int64_t correct,
+                        const google::protobuf::RepeatedPtrField<wire::Scalar>& scalars) {
   if (session_.reset_pending()) return;
   wire::WorkerMessage message = NewMessage();
   wire::SliceLoss& body = *message.mutable_slice_loss();
@@ -250,6 +251,7 @@ void Client::ReportLoss(int64_t step, const OrderPart& part, int64_t slice, int6
   body.set_loss(loss);
   body.set_correct(correct);
   body.set_order(part.order);
+  *body.mutable_scalar() = scalars;
   Send(std::move(message), When::kSoon);  // the server needs the loss no earlier than the gradients
 }
 
