@@ -50,6 +50,7 @@ struct muster_job {
   std::string optimizer;
   double learning_rate = std::numeric_limits<double>::quiet_NaN();
   std::vector<int64_t> samples, planned;
+  std::vector<std::string> scalars;  // names, of the current slice or block
   muster_work work{};
 
   ~muster_job();
@@ -313,6 +314,7 @@ int muster_next(muster_job* job, double seconds, muster_work* work) {
   if (kind != Kind::kWork || !ReadWork(body, *work, job->samples)) return job->Lost();
   job->at_work = work->kind != MUSTER_STEP_END;
   job->has_reported = false;
+  job->scalars.clear();
   job->work = *work;
   return MUSTER_OK;
 }
@@ -340,6 +342,31 @@ int muster_report(muster_job* job, double loss) {
   job->has_reported = true;
   const Loss body{.loss = loss, .learning_rate = job->learning_rate};
   return job->Send(Kind::kLoss, &body, sizeof body);
+}
+
+int muster_add_scalar(muster_job* job, const char* name, double sum) {
+  if (const int code = job->RequireWork("muster_add_scalar"); code != MUSTER_OK) return code;
+  if (name == nullptr) name = "";
+  const auto refuse = [&](const char* why) {
+    return job->Fail(MUSTER_USAGE, "muster_add_scalar \"%.80s\": %s", name, why);
+  };
+  if (job->has_reported) return refuse("call it before muster_report");
+  const size_t bytes = std::strlen(name);
+  const size_t allowed =
+      std::strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-");
+  if (bytes == 0 || bytes > kMostScalarName || allowed < bytes) {
+    return refuse("expected a name of 1 to 64 characters of A-Z a-z 0-9 _ . / -");
+  }
+  for (const std::string& other : job->scalars) {
+    if (other == name) return refuse("called twice for this slice or block");
+  }
+  if (job->scalars.size() == kMostScalars) {
+    return refuse("expected at most 32 names for a slice or block");
+  }
+  job->scalars.emplace_back(name);
+  std::string body(reinterpret_cast<const char*>(&sum), sizeof sum);
+  body += name;
+  return job->SendText(Kind::kScalar, body);
 }
 
 int muster_push(muster_job* job, int variable) {

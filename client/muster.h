@@ -100,8 +100,9 @@ int muster_add_variable(muster_job* job, const char* name, const int64_t* shape,
                         const muster_variable_options* options);
 
 /* Makes this program set the optimizer and the learning rate of every step, instead of the config,
- * which then has no learning_rate. `optimizer` is an Optimizer of the config in its text format, for
- * example "type: ADAM beta1: 0.9"; it must be the same in all processes. Only before muster_join. */
+ * which then has no learning_rate. `optimizer` is an Optimizer of the config in its text format,
+ * for example "type: ADAM beta1: 0.9"; it must be the same in all processes. Only before
+ * muster_join. */
 int muster_set_optimizer(muster_job* job, const char* optimizer, double learning_rate);
 
 /* The learning rate of the current step and the following ones, after muster_set_optimizer. It must
@@ -144,6 +145,16 @@ int muster_plan(muster_job* job, int64_t step, int64_t slice, muster_work* work)
 /* Reports the sum of the losses of the current samples. Once for each slice or block, before the
  * first muster_push. */
 int muster_report(muster_job* job, double loss);
+
+/* Adds a named quantity of the current samples, such as the number of correct ones: its sum over
+ * them. Like the loss, it is reported as the mean over samples, in the terminal, metrics.jsonl and
+ * TensorBoard. Between muster_next and muster_report, at most 32 names for each slice or block. A
+ * name has 1 to 64 characters of [A-Za-z0-9_./-]; it comes once in a slice or block and may be
+ * missing in others, whose samples then do not count. Processes that compute the same slice must
+ * report the same bits. Any value is allowed, even NaN. Of more than 32 different names of the
+ * steps between two log lines, or of an evaluation, 32 are reported. Returns MUSTER_USAGE for a
+ * wrong name or time; the work goes on. */
+int muster_add_scalar(muster_job* job, const char* name, double sum);
 
 /* Says that the gradient of this variable is complete, so that it is sent while the others are
  * computed. Optional: muster_done does it for all. */

@@ -68,6 +68,6 @@ scheduler = torch.optim.lr_scheduler.LambdaLR(
 for step in steps:
     for batch in step:
         loss = loss_of(model, *batch)
-        step.backward(loss, perplexity=loss.detach().exp())
+        step.backward(loss, bits_per_character=loss.detach() / math.log(2))
     optimizer.step()
     scheduler.step()

@@ -7,13 +7,14 @@ namespace {
 
 struct PlotOptions {
   std::vector<std::string> run_dirs;
-  std::string output, axis = "step";
+  std::string output, axis = "step", scalar;
 };
 
 constexpr const char* kPlotFooter =
     "Examples:\n"
     "  muster plot runs/a\n"
     "  muster plot runs/a runs/b --axis time --output both.svg\n"
+    "  muster plot runs/a --scalar perplexity\n"
     "\n"
     "Exit codes: 0 done; 1 the output cannot be written; 2 command line, or no such run; 3 "
     "metrics.jsonl is not a regular file.";
@@ -29,6 +30,8 @@ void DescribePlot(CLI::App& command, PlotOptions& options) {
       ->type_name("NAME")
       ->check(OneOf({"step", "epoch", "time"}))
       ->capture_default_str();
+  AddOption(command, "--scalar", options.scalar, "NAME",
+            "Draw this scalar of a program of your own instead of the accuracy");
   command.footer(kPlotFooter);
 }
 
@@ -36,7 +39,10 @@ int DoPlot(const PlotOptions& options) {
   const PlotAxis axis = options.axis == "epoch"  ? PlotAxis::kEpoch
                         : options.axis == "time" ? PlotAxis::kTime
                                                  : PlotAxis::kStep;
-  return PlotRuns({.run_dirs = options.run_dirs, .output = options.output, .axis = axis});
+  return PlotRuns({.run_dirs = options.run_dirs,
+                   .output = options.output,
+                   .axis = axis,
+                   .scalar = options.scalar});
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "cli/job/header.h"
@@ -54,6 +55,9 @@ std::vector<Part> Parts(const events::Progress& p, bool columns, const char* sam
   add(2, m.has_train_loss(), "loss " + wide(fmt::format("{:.3f}", m.train_loss()), 6));
   add(5, m.has_train_accuracy(), "accuracy " + wide(FormatPercent(m.train_accuracy(), 1), 6));
   if (evaluating) return parts;  // speed and time left describe training
+  for (int i = 0; i < m.scalars_size() && !columns; ++i) {
+    add(9 + i, true, ScalarText(m.scalars(i)));
+  }
   add(3, m.has_images_per_second(),
       fmt::format("{} {}s/s", wide(FormatRate(m.images_per_second()), 6), sample));
   add(8, m.has_step_ms() && columns, wide(FormatMilliseconds(m.step_ms()), 7) + "/step");
@@ -174,6 +178,8 @@ void JobDisplay::OnEvent(const events::Event& event) {
 
 void JobDisplay::OnProgress(const events::Progress& progress) {
   progress_.clear_evaluating();
+  // MergeFrom would append them.
+  if (progress.has_measured()) progress_.mutable_measured()->clear_scalars();
   progress_.MergeFrom(progress);
   if (!plan_.replay.empty()) progress_.clear_eta_s();  // a replay ends before the run would
   console_.SetLive(ProgressLine(progress_, console_.Width(), SampleNoun(*plan_.config)));
@@ -182,19 +188,33 @@ void JobDisplay::OnProgress(const events::Progress& progress) {
 void JobDisplay::OnLog(const events::Log& log) {
   progress_.clear_evaluating();
   progress_.mutable_at()->MergeFrom(log.at());
+  progress_.mutable_measured()->clear_scalars();
   progress_.mutable_measured()->MergeFrom(log.measured());
   if (log.has_eta_s()) progress_.set_eta_s(log.eta_s());
-  if (!console_.is_terminal()) console_.Print(IntervalLine(progress_, SampleNoun(*plan_.config)));
+  if (!console_.is_terminal())
+    Print(IntervalLine(progress_, SampleNoun(*plan_.config)), log.measured().scalars());
 }
 
 void JobDisplay::OnEvaluation(const events::Evaluation& evaluation) {
   const bool wide = !console_.is_terminal();
-  console_.PrintRow(
-      EvaluationLine(evaluation, wide ? std::numeric_limits<int>::max() : console_.Width() + 1));
+  Print(EvaluationLine(evaluation, wide ? std::numeric_limits<int>::max() : console_.Width() + 1),
+        (evaluation.has_validation() ? evaluation.validation() : evaluation.test()).scalars());
   if (evaluation.decision().empty()) return;
   std::string text = evaluation.decision();
   text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
   console_.PrintRow(text);
+}
+
+// The scalars follow in the line, or in further lines if they do not fit.
+void JobDisplay::Print(std::string line,
+                       const google::protobuf::RepeatedPtrField<events::Scalar>& scalars) {
+  constexpr size_t kColumns = 80;
+  for (const events::Scalar& scalar : scalars) {
+    const std::string text = "  " + ScalarText(scalar);
+    if (line.size() + text.size() > kColumns) console_.PrintRow(std::exchange(line, ""));
+    line += text;
+  }
+  console_.PrintRow(line);
 }
 
 void JobDisplay::OnWaiting(const events::Waiting& waiting) {
@@ -226,6 +246,11 @@ void JobDisplay::OnStarted(const events::Started& started) {
     }
   }
   ShowStage("Waiting for the first step");
+}
+
+std::string ScalarText(const events::Scalar& scalar) {
+  return scalar.name() +
+         (scalar.has_value() ? fmt::format(" {:.4g}", scalar.value()) : " not finite");
 }
 
 std::string ProgressLine(const events::Progress& progress, int width, const char* sample) {

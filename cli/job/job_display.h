@@ -44,6 +44,7 @@ class JobDisplay {
   void OnProgress(const events::Progress& progress);
   void OnEvaluation(const events::Evaluation& evaluation);
   void OnLog(const events::Log& log);
+  void Print(std::string line, const google::protobuf::RepeatedPtrField<events::Scalar>& scalars);
 
   Console& console_;
   const JobPlan& plan_;
@@ -55,6 +56,9 @@ class JobDisplay {
 
 // "rank 1", "ranks 1, 3 and 4"; long lists are truncated.
 std::string RankList(std::span<const uint32_t> ranks);
+
+// "accuracy 0.913"
+std::string ScalarText(const events::Scalar& scalar);
 
 // step 57/3,910  epoch 0.15/10  loss 1.901  accuracy 31.0 %  1,200 images/s  waiting 2 %
 //   5 min 00 s left

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cli/job/bottleneck.h"
+#include "cli/job/job_display.h"
 #include "cli/text/units.h"
 #include "cli/text/wrapped.h"
 #include "common/base/text.h"
@@ -91,6 +92,13 @@ std::string BalanceText(const events::StepShares& shares, int workers) {
   return text;
 }
 
+// ", accuracy 0.913, perplexity 4.2"
+std::string ScalarsText(const google::protobuf::RepeatedPtrField<events::Scalar>& scalars) {
+  std::string text;
+  for (const events::Scalar& scalar : scalars) text += ", " + ScalarText(scalar);
+  return text;
+}
+
 // `chooses`: the scores on this set decide which weights are the best.
 std::string ScoresText(const events::Summary& summary, const events::Scores& scores, bool chooses) {
   if (!scores.has_loss() && !scores.has_accuracy()) return "";
@@ -99,7 +107,7 @@ std::string ScoresText(const events::Summary& summary, const events::Scores& sco
     if (chooses && summary.has_best_step()) {
       text += ", lowest at step " + FormatCount(summary.best_step());
     }
-    return text;
+    return text + ScalarsText(scores.scalars());
   }
   std::string text = FormatPercent(scores.accuracy(), 2);
   if (chooses && summary.has_best_accuracy()) {
@@ -108,7 +116,7 @@ std::string ScoresText(const events::Summary& summary, const events::Scores& sco
   }
   if (scores.has_top5_accuracy()) text += ", top 5 " + FormatPercent(scores.top5_accuracy(), 2);
   if (scores.has_loss()) text += fmt::format(", loss {:.4f}", scores.loss());
-  return text;
+  return text + ScalarsText(scores.scalars());
 }
 
 std::string SpeedText(double images_per_second, int workers, const char* sample) {
@@ -316,7 +324,10 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
   }
   row(summary.test().has_accuracy() ? "test accuracy" : "test loss",
       ScoresText(summary, summary.test(), !summary.has_validation()));
-  if (measured.has_train_loss()) row("training loss", fmt::format("{:.4f}", measured.train_loss()));
+  if (measured.has_train_loss()) {
+    row("training loss",
+        fmt::format("{:.4f}", measured.train_loss()) + ScalarsText(measured.scalars()));
+  }
   row("stopped early", summary.stop_reason());
   for (const std::string& text : ChangesTexts(summary, ends)) row("workers", text);
   row("restarts", RestartsText(summary));

@@ -5,13 +5,16 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <optional>
+#include <set>
 
 #include "cli/text/console.h"
 #include "cli/text/units.h"
 #include "cli/view/chart.h"
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {
@@ -44,8 +47,8 @@ const char* AxisTitle(PlotAxis axis) {
 
 struct ChartKind {
   std::string title;
-  std::optional<double> MetricsRow::*interval;
-  std::optional<double> SetScores::*evaluated;  // null if evaluations do not measure it
+  std::function<std::optional<double>(const MetricsRow&)> interval;
+  std::function<std::optional<double>(const SetScores&)> evaluated;  // null: not measured
   double factor;
   bool from_zero;
 };
@@ -56,7 +59,7 @@ Curve CurveOf(const RunRecord& run, PlotAxis axis, const ChartKind& kind, bool o
   for (const MetricsRow& row : run.rows) {
     const SetScores& scores = run.choosing(row);
     if (of_evaluations ? !scores.loss : row.is_evaluation()) continue;
-    const auto& value = of_evaluations ? scores.*kind.evaluated : row.*kind.interval;
+    const auto value = of_evaluations ? kind.evaluated(scores) : kind.interval(row);
     curve.points.push_back({AxisValue(row, axis), kind.factor * value.value_or(NAN)});
   }
   return curve;
@@ -102,8 +105,8 @@ double DrawLegend(const std::vector<RunRecord>& runs, Svg& svg) {
 
 }  // namespace
 
-std::string DrawRuns(const std::vector<RunRecord>& runs, PlotAxis axis) {
-  const std::array<ChartKind, 4> kinds{{
+std::string DrawRuns(const std::vector<RunRecord>& runs, PlotAxis axis, const std::string& scalar) {
+  std::array<ChartKind, 4> kinds{{
       {"loss (line: training, dots: evaluations)", &MetricsRow::train_loss, &SetScores::loss, 1,
        true},
       {"accuracy, % (line: training, dots: evaluations)", &MetricsRow::train_accuracy,
@@ -111,6 +114,13 @@ std::string DrawRuns(const std::vector<RunRecord>& runs, PlotAxis axis) {
       {"learning rate", &MetricsRow::learning_rate, nullptr, 1, true},
       {"samples per second", &MetricsRow::images_per_second, nullptr, 1, true},
   }};
+  if (!scalar.empty()) {
+    const auto find = [&](const auto& row) {
+      const auto found = row.scalars.find(scalar);
+      return found == row.scalars.end() ? std::nullopt : std::optional(found->second);
+    };
+    kinds[1] = {scalar + " (line: training, dots: evaluations)", find, find, 1, false};
+  }
   Svg svg(kPlotSize);
   const double top = DrawLegend(runs, svg);
   const Point size{(kPlotSize.x - 3 * kMargin) / 2, (kPlotSize.y - top - 2 * kMargin) / 2};
@@ -138,6 +148,18 @@ std::string OutputFile(const PlotArguments& arguments) {
   return arguments.output;
 }
 
+std::set<std::string> ScalarNames(const std::vector<RunRecord>& runs) {
+  std::set<std::string> names;
+  for (const RunRecord& run : runs) {
+    for (const MetricsRow& row : run.rows) {
+      for (const auto* scalars : {&row.scalars, &row.test.scalars, &row.validation.scalars}) {
+        for (const auto& [name, value] : *scalars) names.insert(name);
+      }
+    }
+  }
+  return names;
+}
+
 }  // namespace
 
 int PlotRuns(const PlotArguments& arguments) {
@@ -154,7 +176,12 @@ int PlotRuns(const PlotArguments& arguments) {
                              Plural(run.unreadable_lines, "line")));
     }
   }
-  WriteFileAtomically(file, DrawRuns(runs, arguments.axis));
+  if (const std::set<std::string> names = ScalarNames(runs);
+      !arguments.scalar.empty() && !names.contains(arguments.scalar)) {
+    throw Error(ExitCode::kUsage, "--scalar {}: no such scalar in these runs; they have: {}",
+                arguments.scalar, names.empty() ? "none" : Join(names, ", "));
+  }
+  WriteFileAtomically(file, DrawRuns(runs, arguments.axis, arguments.scalar));
   PrintResult("wrote " + file);
   return 0;
 }

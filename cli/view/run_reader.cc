@@ -61,6 +61,17 @@ void TakeNumbers(const Json& line, RunNumbers& numbers) {
   take("best_test_accuracy", numbers.test.best_accuracy);
 }
 
+// The scalars of a program that trains its own model.
+std::map<std::string, double> ScalarsIn(const Json& line, const char* key) {
+  std::map<std::string, double> scalars;
+  const auto found = line.find(key);
+  if (found == line.end() || !found->is_object()) return scalars;
+  for (const auto& [name, value] : found->items()) {
+    if (value.is_number()) scalars[Printable(name)] = value.get<double>();
+  }
+  return scalars;
+}
+
 MetricsRow RowOf(const Json& line) {
   MetricsRow row;
   TakeNumbers(line, row);
@@ -68,6 +79,9 @@ MetricsRow RowOf(const Json& line) {
   row.epoch = NumberIn(line, "epoch");
   row.train_accuracy = NumberIn(line, "train_accuracy");
   row.learning_rate = NumberIn(line, "learning_rate");
+  row.scalars = ScalarsIn(line, "scalars");
+  row.test.scalars = ScalarsIn(line, "test_scalars");
+  row.validation.scalars = ScalarsIn(line, "validation_scalars");
   return row;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@ namespace muster {
 // Results of evaluations of one set. Regressions have losses, but no accuracies.
 struct SetScores {
   std::optional<double> loss, accuracy, best_accuracy;
+  std::map<std::string, double> scalars = {};  // of a program; only in rows
 };
 
 // Measured values of a run; empty if unknown.
@@ -26,6 +28,7 @@ struct RunNumbers {
 struct MetricsRow : RunNumbers {
   int64_t step = 0;
   std::optional<double> epoch, train_accuracy, learning_rate;
+  std::map<std::string, double> scalars;
 
   bool is_evaluation() const { return validation.loss || test.loss; }
 };

@@ -25,6 +25,18 @@ std::vector<TreeNode> NodesOf(const google::protobuf::RepeatedPtrField<wire::Sub
   return nodes;
 }
 
+std::optional<ScalarSums> ScalarsOf(const google::protobuf::RepeatedPtrField<wire::Scalar>& scalars,
+                                    int64_t samples) {
+  ScalarSums sums;
+  if (scalars.empty()) return sums;
+  if (scalars.size() > static_cast<int>(kMostScalars) || samples <= 0) return std::nullopt;
+  for (const wire::Scalar& scalar : scalars) {
+    const bool is_new = sums.try_emplace(scalar.name(), ScalarSum{scalar.sum(), samples}).second;
+    if (!is_new || !IsScalarName(scalar.name())) return std::nullopt;
+  }
+  return sums;
+}
+
 GradientLayout GradientLayoutOf(const wire::Welcome& welcome) {
   return {{welcome.chunk_end().begin(), welcome.chunk_end().end()},
           welcome.buffers(),

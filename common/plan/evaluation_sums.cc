@@ -28,7 +28,8 @@ EvaluationSums::Added EvaluationSums::Add(int64_t block, const EvaluatedSamples&
                   !matrix_->Add(result.labels, result.predicted))) {
     return Added::kUnexpected;
   }
-  results_[static_cast<size_t>(block)] = {true, result.loss, result.correct, result.correct_top5};
+  results_[static_cast<size_t>(block)] = {true, result.loss, result.correct, result.correct_top5,
+                                          result.scalars};
   ++done_;
   return Added::kNew;
 }
@@ -44,6 +45,7 @@ EvaluationScores EvaluationSums::Scores() const {
   const double n = static_cast<double>(samples_);
   EvaluationScores scores{.loss = loss / n};
   if (classes_ != 1) scores.accuracy = static_cast<double>(correct) / n;
+  for (const Block& block : results_) AddScalarSums(block.scalars, scores.scalars);
   if (classes_ > 5) scores.top5_accuracy = static_cast<double>(correct_top5) / n;
   return scores;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/plan/confusion_matrix.h"
+#include "common/plan/scalar_sums.h"
 #include "common/plan/slices.h"
 
 namespace muster {
@@ -20,6 +21,7 @@ struct EvaluatedSamples {
   int64_t correct_top5 = 0;  // the label is among the five largest logits
   // The label and the prediction of each sample, in the order of the set. Empty if not requested.
   std::span<const uint32_t> labels = {}, predicted = {};
+  ScalarSums scalars = {};
 };
 
 struct EvaluationScores {
@@ -27,6 +29,7 @@ struct EvaluationScores {
   std::optional<double> accuracy;  // share of the samples; values have none
   // Empty for five classes or fewer, because it would always be 1.
   std::optional<double> top5_accuracy;
+  ScalarSums scalars = {};
 };
 
 class EvaluationSums {
@@ -56,6 +59,7 @@ class EvaluationSums {
     bool present = false;
     double loss = 0;
     int64_t correct = 0, correct_top5 = 0;
+    ScalarSums scalars = {};
   };
   int64_t samples_, block_size_, classes_;
   int64_t done_ = 0;

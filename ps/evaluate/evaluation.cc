@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/link/wire_values.h"
 #include "common/plan/split.h"
 
 namespace muster {
@@ -80,14 +81,16 @@ bool Evaluation::Add(uint32_t rank, const wire::EvaluatedBlock& block, Time now)
   const int64_t number = block.block();
   if (block.version() != version_ || block.set() != set_ || number >= blocks()) return false;
   if (owners_[static_cast<size_t>(number)] != rank || sums_.Has(number)) return false;
+  const std::optional<ScalarSums> scalars = ScalarsOf(block.scalar(), block.samples());
+  if (!scalars) return false;
   const auto added = sums_.Add(
-      number,
-      {.samples = block.samples(),
-       .loss = block.loss(),
-       .correct = block.correct(),
-       .correct_top5 = block.correct_top5(),
-       .labels = {block.label().data(), static_cast<size_t>(block.label_size())},
-       .predicted = {block.predicted().data(), static_cast<size_t>(block.predicted_size())}});
+      number, {.samples = block.samples(),
+               .loss = block.loss(),
+               .correct = block.correct(),
+               .correct_top5 = block.correct_top5(),
+               .labels = {block.label().data(), static_cast<size_t>(block.label_size())},
+               .predicted = {block.predicted().data(), static_cast<size_t>(block.predicted_size())},
+               .scalars = *scalars});
   if (added != EvaluationSums::Added::kNew) return false;
   --owed_[rank];
   longest_gap_ = std::max(longest_gap_, now - last_progress_);
@@ -96,12 +99,13 @@ bool Evaluation::Add(uint32_t rank, const wire::EvaluatedBlock& block, Time now)
 }
 
 EvaluationResult Evaluation::Result() const {
-  const EvaluationScores scores = sums_.Scores();
+  EvaluationScores scores = sums_.Scores();
   return {.set = set_,
           .version = version_,
           .loss = scores.loss,
           .accuracy = scores.accuracy,
-          .top5_accuracy = scores.top5_accuracy};
+          .top5_accuracy = scores.top5_accuracy,
+          .scalars = std::move(scores.scalars)};
 }
 
 }  // namespace muster

@@ -23,6 +23,7 @@ struct EvaluationResult {
   double loss = 0;                      // mean over the samples
   std::optional<double> accuracy;       // share of correct samples; regression has none
   std::optional<double> top5_accuracy;  // see EvaluationScores
+  ScalarSums scalars = {};
 
   // What decides which weights are better: the accuracy, or without one the negative loss.
   double score() const { return accuracy ? *accuracy : std::isnan(loss) ? -HUGE_VAL : -loss; }

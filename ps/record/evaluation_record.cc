@@ -1,6 +1,7 @@
 #include "ps/record/evaluation_record.h"
 
 #include "common/checkpoint/early_stop.h"
+#include "ps/record/scalar_fields.h"
 
 namespace muster {
 namespace {
@@ -13,6 +14,7 @@ checkpoint::Evaluated Kept(const EvaluationResult& result) {
   kept.set_loss(result.loss);
   if (result.top5_accuracy) kept.set_top5_accuracy(*result.top5_accuracy);
   kept.set_validation(result.set == wire::VALIDATION);
+  *kept.mutable_scalars() = KeptScalars(result.scalars);
   return kept;
 }
 
@@ -22,6 +24,7 @@ EvaluationResult Restored(const checkpoint::Evaluated& kept) {
                           .loss = kept.loss()};
   if (!IsByLoss(kept)) result.accuracy = kept.accuracy();
   if (kept.has_top5_accuracy()) result.top5_accuracy = kept.top5_accuracy();
+  result.scalars = RestoredScalars(kept.scalars());
   return result;
 }
 
@@ -32,6 +35,7 @@ events::Scores ScoresOf(const EvaluationResult& result) {
   if (result.accuracy) scores.set_accuracy(*result.accuracy);
   if (result.top5_accuracy) scores.set_top5_accuracy(*result.top5_accuracy);
   scores.set_loss(result.loss);
+  *scores.mutable_scalars() = MeansOf(result.scalars);
   return scores;
 }
 

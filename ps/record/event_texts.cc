@@ -30,9 +30,12 @@ const char* Verb(events::MemberChange::Kind kind) {
 void LogEvaluation(const events::Evaluation& line) {
   const char* const set = line.has_validation() ? "validation" : "test";
   const events::Scores& scores = line.has_validation() ? line.validation() : line.test();
-  LogInfo("step {}: {}{} loss {:.4f}", line.at().step(),
+  std::string scalars;
+  for (const events::Scalar& scalar : scores.scalars())
+    scalars += fmt::format(", {} {:.4g}", scalar.name(), scalar.value());
+  LogInfo("step {}: {}{} loss {:.4f}{}", line.at().step(),
           scores.has_accuracy() ? fmt::format("{} accuracy {:.4f}, ", set, scores.accuracy()) : "",
-          set, scores.loss());
+          set, scores.loss(), scalars);
   if (!line.decision().empty()) LogInfo("{}", line.decision());
 }
 

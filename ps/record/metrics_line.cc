@@ -25,6 +25,11 @@ void Put(Json& json, const events::StepParts& parts) {
   json["pull_ms"] = parts.pull_ms();
 }
 
+void Put(Json& json, const std::string& key,
+         const google::protobuf::RepeatedPtrField<events::Scalar>& scalars) {
+  for (const events::Scalar& scalar : scalars) json[key][scalar.name()] = scalar.value();
+}
+
 void Put(Json& json, const events::Measured& measured) {
   json["train_loss"] = nullptr;  // null if all steps were skipped
   json["train_accuracy"] = nullptr;
@@ -42,6 +47,7 @@ void Put(Json& json, const events::Measured& measured) {
   }
   json["skipped_steps"] = measured.skipped_steps();
   if (measured.has_gpu_memory_mb()) json["gpu_memory_mb"] = measured.gpu_memory_mb();
+  Put(json, "scalars", measured.scalars());
 }
 
 void Put(Json& json, const std::string& set, const events::Scores& scores) {
@@ -49,6 +55,7 @@ void Put(Json& json, const std::string& set, const events::Scores& scores) {
   if (scores.has_accuracy()) json[set + "_accuracy"] = scores.accuracy();
   if (scores.has_top5_accuracy()) json[set + "_top5_accuracy"] = scores.top5_accuracy();
   json[set + "_loss"] = scores.loss();
+  Put(json, set + "_scalars", scores.scalars());
 }
 
 const char* Name(events::MemberChange::Kind kind) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "ps/record/scalar_fields.h"
+
 namespace muster {
 namespace {
 
@@ -40,6 +42,7 @@ double Progress::Sums::WaitingShare() const {
 void Progress::Sums::PutLoss(events::Measured& measured) const {
   measured.clear_train_loss();
   measured.clear_train_accuracy();
+  *measured.mutable_scalars() = MeansOf(scalars);
   if (samples > 0 && samples == skipped_samples) return;
   const double n = static_cast<double>(std::max<int64_t>(samples - skipped_samples, 1));
   measured.set_train_loss(loss / n);
@@ -109,6 +112,7 @@ void Progress::EndStep(const StepResult& result, double learning_rate, bool skip
     }
     sums->correct += result.correct;
     sums->loss += result.loss;
+    AddScalarSums(result.scalars, sums->scalars);
   }
 }
 
@@ -229,7 +233,7 @@ events::Summary Progress::Summary(events::Summary::End end, uint64_t weights_has
   summary.set_total_steps(plan_.total_steps);
   summary.set_learning_rate(learning_rate_);
   *summary.mutable_measured() = Measured(total_);
-  // Speed and times cover the whole run; the loss covers its last interval.
+  // Speed and times cover the whole run; loss and scalars cover its last interval.
   const Sums& last = since_log_.steps > 0 || last_log_.steps == 0 ? since_log_ : last_log_;
   last.PutLoss(*summary.mutable_measured());
   if (has_values_) summary.mutable_measured()->clear_train_accuracy();

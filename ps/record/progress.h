@@ -1,5 +1,5 @@
-// Turns finished steps into statistics: loss and accuracy over an interval, images per second, and
-// where the time was spent. Owner: the server's loop.
+// Turns finished steps into statistics: loss, accuracy and scalars over an interval, images per
+// second, and where the time was spent. Owner: the server's loop.
 #pragma once
 
 #include <chrono>
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/plan/scalar_sums.h"
 #include "common/plan/step_plan.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/events.pb.h"
@@ -21,6 +22,7 @@ namespace muster {
 struct StepResult {
   int64_t samples = 0, correct = 0;
   double loss = 0;  // sum over the samples
+  ScalarSums scalars = {};
 };
 
 class Progress {
@@ -81,6 +83,7 @@ class Progress {
     int64_t steps = 0, samples = 0, correct = 0;
     int64_t skipped_steps = 0, skipped_samples = 0;  // included above
     double loss = 0, seconds = 0;
+    ScalarSums scalars;
     Times times;          // sums over all workers
     StepBalance balance;  // sum over the steps with a known balance
 

@@ -1,4 +1,5 @@
 #include "ps/record/progress.h"
+#include "ps/record/scalar_fields.h"
 
 namespace muster {
 
@@ -11,6 +12,7 @@ checkpoint::Sums Progress::Sums::Keep() const {
   kept.set_skipped_samples(skipped_samples);
   kept.set_loss(loss);
   kept.set_seconds(seconds);
+  *kept.mutable_scalars() = KeptScalars(scalars);
   return kept;
 }
 
@@ -22,6 +24,7 @@ void Progress::Sums::Restore(const checkpoint::Sums& kept) {
   skipped_samples = kept.skipped_samples();
   loss = kept.loss();
   seconds = kept.seconds();
+  scalars = RestoredScalars(kept.scalars());
 }
 
 checkpoint::Progress Progress::Keep() const {

@@ -101,10 +101,12 @@ std::string Run::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss, Time no
     // Comparing losses is enough. If two losses are bitwise equal, both workers read the same
     // samples and the same weights.
     const Roster& roster = members_.roster();
+    const bool same_loss = work.losses().LossOf(loss.slice()) == loss.loss();
     failure_.Set({ExitCode::kFailure, std::nullopt,
-                  fmt::format("{} and {} computed different losses for slice {} at step {}: their "
+                  fmt::format("{} and {} computed different {} for slice {} at step {}: their "
                               "processors, thread counts or libraries differ, or one is faulty",
                               roster.Name(work.losses().RankOf(loss.slice())), roster.Name(rank),
+                              same_loss && loss.scalar_size() > 0 ? "scalars" : "losses",
                               loss.slice(), parts_.state.step)});
     return "";
   }
@@ -205,9 +207,11 @@ void Run::EndStep(Time now) {
   const trace::Span span("end step");
   const int64_t next = parts_.state.step + 1;
   const StepLosses& losses = parts_.work.slices.losses();
-  parts_.keeper.progress.EndStep(
-      {.samples = losses.batch().samples, .correct = losses.Correct(), .loss = losses.Loss()},
-      learning_rate_, parts_.engine.aggregator.skips());
+  parts_.keeper.progress.EndStep({.samples = losses.batch().samples,
+                                  .correct = losses.Correct(),
+                                  .loss = losses.Loss(),
+                                  .scalars = losses.Scalars()},
+                                 learning_rate_, parts_.engine.aggregator.skips());
   parts_.work.shares.EndStep(parts_.state.step, parts_.keeper.progress.last_step_s());
   parts_.nonfinite.EndStep(parts_.engine.aggregator);
   if (failure_.is_set()) return;

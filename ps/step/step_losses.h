@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/plan/scalar_sums.h"
 #include "common/plan/step_plan.h"
 
 namespace muster {
@@ -19,7 +20,7 @@ class StepLosses {
   // kOtherRate: another slice was reported with another learning rate.
   enum class Added { kNew, kSame, kDiffers, kOtherRate, kUnexpected };
   Added Add(uint32_t rank, int64_t slice, int64_t samples, double loss, int64_t correct,
-            std::optional<double> learning_rate = {});
+            ScalarSums scalars = {}, std::optional<double> learning_rate = {});
   bool Complete() const { return count_ == results_.size(); }
   bool Has(int64_t slice) const { return results_[static_cast<size_t>(slice)].present; }
   // The rank that reported the loss.
@@ -33,6 +34,7 @@ class StepLosses {
   // Sums over all samples of the step, added in slice order.
   double Loss() const;
   int64_t Correct() const;
+  ScalarSums Scalars() const;
 
  private:
   struct Result {
@@ -41,6 +43,7 @@ class StepLosses {
     int64_t samples = 0;
     double loss = 0;
     int64_t correct = 0;
+    ScalarSums scalars = {};
   };
   Batch batch_;
   std::vector<Result> results_;

@@ -116,8 +116,10 @@ StepLosses::Added StepWork::AddLoss(uint32_t rank, const wire::SliceLoss& loss, 
   } else {
     std::optional<double> rate;
     if (loss.has_learning_rate()) rate = loss.learning_rate();
-    const StepLosses::Added added =
-        losses_.Add(rank, slice, loss.samples(), loss.loss(), loss.correct(), rate);
+    const std::optional<ScalarSums> scalars = ScalarsOf(loss.scalar(), loss.samples());
+    const StepLosses::Added added = scalars ? losses_.Add(rank, slice, loss.samples(), loss.loss(),
+                                                          loss.correct(), *scalars, rate)
+                                            : StepLosses::Added::kUnexpected;
     if (added == StepLosses::Added::kUnexpected) {
       why = fmt::format("an invalid loss for slice {}", slice);
     } else {

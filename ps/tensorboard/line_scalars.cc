@@ -57,6 +57,10 @@ constexpr LineScalar kEvaluation[] = {{"test_loss", kTestLossTag},
                                       {"validation_accuracy", "accuracy/validation"},
                                       {"validation_top5_accuracy", "accuracy/validation_top5"}};
 
+// The same for the named scalars of programs; the scalar's name follows the tag.
+constexpr LineScalar kNamed[] = {
+    {"scalars", "train/"}, {"test_scalars", "test/"}, {"validation_scalars", "validation/"}};
+
 }  // namespace
 
 const char* TagOf(const Json& line) {
@@ -69,6 +73,15 @@ void AddScalars(tensorboard::Summary& summary, const Json& line) {
   for (const LineScalar& one :
        interval ? std::span<const LineScalar>(kInterval) : std::span(kEvaluation)) {
     if (const auto value = Number(line, one.key)) AddScalar(summary, one.tag, *value);
+  }
+  // The line of an evaluation repeats the scalars of an interval.
+  for (const LineScalar& one :
+       interval ? std::span(kNamed).first(1) : std::span(kNamed).subspan(1)) {
+    const auto scalars = line.find(one.key);
+    if (scalars == line.end() || !scalars->is_object()) continue;
+    for (const auto& [name, value] : scalars->items()) {
+      if (value.is_number()) AddScalar(summary, one.tag + name, value.get<double>());
+    }
   }
 }
 

@@ -100,8 +100,7 @@ def _load() -> ctypes.CDLL:
             f"the package muster-train, or set MUSTER_PROGRAMS to the folder of Muster's programs"
         ) from error
     for function, (result, arguments) in _functions.items():
-        one = getattr(library, function, None)
-        if one is None: continue
+        one = getattr(library, function)
         one.restype, one.argtypes = result, arguments
     _library = library
     return library
@@ -186,7 +185,6 @@ class Client:
         return Work(work.kind, work.step, work.epoch, work.index, samples, work.batch, work.seed)
 
     def add_scalar(self, name: str, total: float) -> None:
-        if not hasattr(self._library, "muster_add_scalar"): return
         self._check(self._library.muster_add_scalar(self._job, name.encode(), total))
 
     def report(self, loss: float) -> None:

@@ -1,11 +1,13 @@
 // A program whose weights have a closed form: the loss of sample i is a_i w, with a_i from
 // tests/e2e/own_program.h. All numbers are exact in float.
 //
-//   own_program [push | whole | fail | other | leave | ends]
+//   own_program [push | whole | fail | other | leave | ends | rate]
 #include "tests/e2e/own_program.h"
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -26,6 +28,39 @@ void Check(int code) {
   std::exit(code);
 }
 
+// The bits of "inexact" depend on the order of additions. "index" is of all samples, "odd" of the
+// slices or blocks that begin with an odd sample.
+void AddScalars(const muster_work& work) {
+  double sum = 0;
+  for (int64_t i = 0; i < work.count; ++i) sum += static_cast<double>(work.samples[i]);
+  Check(muster_add_scalar(job, "index", sum));
+  Check(muster_add_scalar(job, "inexact", sum / 7));
+  if (work.samples[0] % 2 == 1) Check(muster_add_scalar(job, "odd", sum));
+  if (work.kind != MUSTER_TEST_BLOCK) return;
+  const auto refuses = [](const char* name) {
+    if (muster_add_scalar(job, name, 1) != MUSTER_USAGE) std::exit(1);
+  };
+  for (const char* name : {"", "a b", "index", "\xc3\xa4"}) refuses(name);
+  refuses(std::string(65, 'a').c_str());
+  refuses(nullptr);
+  Check(muster_add_scalar(job, "nan", std::nan("")));
+  Check(muster_add_scalar(job, std::string(64, 'z').c_str(), 0));
+  for (int i = 0; i < 27; ++i) {
+    Check(muster_add_scalar(job, ("more/" + std::to_string(i)).c_str(), 0));
+  }
+  if (work.samples[0] % 2 == 1) refuses("the 33rd");
+}
+
+// The plan of this work is this work.
+void CheckPlan(const muster_work& work) {
+  muster_work planned;
+  Check(muster_plan(job, work.step, work.index, &planned));
+  const bool same = planned.epoch == work.epoch && planned.batch == work.batch &&
+                    planned.seed == work.seed && planned.count == work.count &&
+                    std::equal(work.samples, work.samples + work.count, planned.samples);
+  if (!same || muster_plan(job, 1 << 20, 0, &planned) != MUSTER_USAGE) std::exit(1);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -37,6 +72,13 @@ int main(int argc, char** argv) {
   for (size_t v = 0; v < std::size(kCounts); ++v) {
     const int64_t shape[] = {kCounts[v] + (mode == "other" && is_second && v == 1 ? 1 : 0)};
     numbers.push_back(muster_add_variable(job, kNames[v], shape, 1, nullptr));
+  }
+  int averaged = -1;
+  if (mode == "rate") {
+    const muster_variable_options options{.is_averaged = 1};
+    averaged = muster_add_variable(job, "averaged", nullptr, 0, &options);
+    if (muster_set_learning_rate(job, 1) != MUSTER_USAGE) std::exit(1);
+    Check(muster_set_optimizer(job, "type: SGD", Rate(0)));
   }
   for (size_t v = 0; v < std::size(kCounts); ++v) {
     float* const weights = muster_weights(job, numbers[v]);
@@ -58,7 +100,15 @@ int main(int argc, char** argv) {
     double loss = 0;
     for (int64_t i = 0; i < work.count; ++i) loss += Slope(work.samples[i], 0);
     if (work.kind == MUSTER_TEST_BLOCK) loss -= static_cast<double>(work.count);  // negative
+    AddScalars(work);
+    if (mode == "rate" && work.kind == MUSTER_SLICE) {
+      CheckPlan(work);
+      Check(muster_set_learning_rate(job, Rate(work.epoch)));
+      *muster_gradient(job, averaged) =
+          Averaged(work.step) * static_cast<float>(work.count) / static_cast<float>(work.batch);
+    }
     Check(muster_report(job, loss));
+    if (muster_add_scalar(job, "late", 0) != MUSTER_USAGE) std::exit(1);
     for (size_t v = std::size(kCounts); v-- > 0 && work.kind == MUSTER_SLICE;) {
       float* const gradient = muster_gradient(job, numbers[v]);
       for (int64_t j = 0; j < kCounts[v]; ++j) {

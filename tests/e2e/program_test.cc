@@ -133,11 +133,13 @@ class OwnProgram : public RealJob {
   // A batch of 16 samples in 24 slices leaves eight slices empty.
   Outcome Run(const std::string& run, const std::string& mode, int workers,
               const std::vector<std::string>& settings = {}) {
-    const std::string config = Write("job.txtpb", R"(
-      run { epochs: 3 global_batch: 16 slices: 24 }
-      cluster { chunk_bytes: 65536 }
+    const std::string own = mode == "rate" ? "" : R"(
       optimizer { type: SGD }
       learning_rate { base: 0.5 }
+    )";
+    const std::string config = Write("job.txtpb", own + R"(
+      run { epochs: 3 global_batch: 16 slices: 24 }
+      cluster { chunk_bytes: 65536 }
     )");
     std::vector<std::string> words{"launch",  config,      "--run-dir",
                                    Path(run), "--workers", std::to_string(workers)};
@@ -181,6 +183,77 @@ TEST_F(OwnProgram, TheWeightsHaveTheirClosedForm) {
       EXPECT_THAT(Slurp(Path(run) / "worker-0.log"),
                   HasSubstr(fmt::format("{} {:.9g}", tensor.name, expected[1])));
     }
+  }
+}
+
+// As above, but the program halves the learning rate after each epoch.
+TEST_F(OwnProgram, SetsItsOptimizerAndLearningRate) {
+  std::string hash;
+  for (const int workers : {1, 3}) {
+    const std::string run = fmt::format("run-{}", workers);
+    const Outcome outcome = Succeeded(Run(run, "rate", workers));
+    if (hash.empty()) hash = outcome.hash();
+    EXPECT_EQ(outcome.hash(), hash);
+    EXPECT_EQ(outcome.metrics.back()["learning_rate"], own_program::Rate(2));
+    const SafetensorsReader model(Path(run) / "model.safetensors");
+    for (const StoredTensor& tensor : model.header().tensors) {
+      std::vector<float> got(static_cast<size_t>(tensor.bytes()) / sizeof(float));
+      model.ReadFloats(tensor, got);
+      if (tensor.name == "averaged") {
+        EXPECT_EQ(got, std::vector<float>{own_program::Averaged(5)});
+        continue;
+      }
+      std::vector<float> expected(got.size());
+      for (size_t j = 0; j < got.size(); ++j) {
+        float sum = 0;
+        for (int64_t i = 0; i < own_program::kSamples; ++i)
+          sum += own_program::Slope(i, static_cast<int64_t>(j));
+        expected[j] = own_program::Initial(static_cast<int64_t>(j)) -
+                      (0.5f + 0.25f + 0.125f) * sum / own_program::kBatch;
+      }
+      EXPECT_EQ(got, expected) << tensor.name;
+    }
+  }
+  // Exactly one of config and program sets the rate.
+  const int refused = static_cast<int>(ExitCode::kRefused);
+  EXPECT_EQ(Run("both", "rate", 1, {"learning_rate.base=0.5"}).exit_code, refused);
+  const std::string neither = Write("neither.txtpb", "run { epochs: 1 global_batch: 16 }");
+  EXPECT_EQ(Muster({"launch", neither, "--run-dir", Path("neither"), "--",
+                    std::string(MUSTER_BIN_DIR) + "/own_program", "push"})
+                .exit_code,
+            refused);
+  // A resumed run must keep its optimizer, which the program sends again.
+  EXPECT_EQ(Succeeded(GoOn("run-3", {"--epochs", "4", "--workers", "2"})).metrics.back()["steps"],
+            8);
+}
+
+// Each interval is an epoch, and each of its slices has one sample. Blocks begin at 0, 5, 10, …, so
+// those of the odd samples 5, 15 and 25 are odd.
+TEST_F(OwnProgram, ScalarsHaveTheirClosedForm) {
+  const std::vector<std::string> settings{"run.log_every_steps=2", "evaluation.batch=5"};
+  std::vector<nlohmann::json> expected;
+  for (const int workers : {1, 2, 3}) {
+    const Outcome outcome =
+        Succeeded(Run(fmt::format("run-{}", workers), "push", workers, settings));
+    int intervals = 0, tests = 0;
+    for (const nlohmann::json& line : outcome.metrics) {
+      EXPECT_EQ(line["scalars"].size(), 3u) << line;
+      EXPECT_EQ(line["scalars"]["index"], 15.5) << line;
+      EXPECT_EQ(line["scalars"]["odd"], 16) << line;
+      ++(line.contains("test_loss") ? tests : intervals);
+      if (!line.contains("test_loss")) continue;
+      const nlohmann::json& scalars = line["test_scalars"];
+      EXPECT_EQ(scalars["index"], 15.5) << line;
+      EXPECT_EQ(scalars["odd"], 17) << line;
+      EXPECT_TRUE(scalars.contains("nan") && scalars["nan"].is_null()) << line;
+      EXPECT_EQ(scalars.size(), 32u) << line;
+    }
+    EXPECT_EQ(intervals, 3);
+    EXPECT_EQ(tests, 4) << "of each epoch, and the last in the summary";
+    if (expected.empty()) expected = Curve(outcome.metrics);
+    EXPECT_EQ(Curve(outcome.metrics), expected);
+    EXPECT_THAT(outcome.log, HasSubstr("  index 15.5"));
+    EXPECT_THAT(outcome.log, HasSubstr("  nan not finite"));
   }
 }
 
@@ -230,6 +303,7 @@ TEST(ClientLibrary, RefusesWrongCalls) {
   EXPECT_EQ(muster_next(job, 0, &work), MUSTER_USAGE);
   EXPECT_EQ(muster_report(job, 0), MUSTER_USAGE);
   EXPECT_EQ(muster_push(job, 0), MUSTER_USAGE);
+  EXPECT_EQ(muster_add_scalar(job, "a", 0), MUSTER_USAGE);
   EXPECT_EQ(muster_done(job), MUSTER_USAGE);
   EXPECT_EQ(muster_fail(job, "no"), MUSTER_USAGE);
   EXPECT_EQ(muster_join(job, 0, 0, 0), MUSTER_USAGE) << "no training samples";

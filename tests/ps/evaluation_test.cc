@@ -180,13 +180,18 @@ TEST(EvaluationTest, SumsBlocksOfAllRanks) {
   wire::EvaluatedBlock other_version = Block(2, 2, 0.5, 1, 2);
   other_version.set_version(8);
   EXPECT_FALSE(Takes(evaluation, 1, other_version));
-  EXPECT_TRUE(Takes(evaluation, 1, Block(2, 2, 0.5, 1, 2)));
+  wire::EvaluatedBlock last = Block(2, 2, 0.5, 1, 2);
+  last.add_scalar()->set_sum(3);
+  EXPECT_FALSE(Takes(evaluation, 1, last)) << "a scalar without a name";
+  last.mutable_scalar(0)->set_name("a");
+  EXPECT_TRUE(Takes(evaluation, 1, last));
   ASSERT_TRUE(evaluation.Complete());
   const EvaluationResult result = evaluation.Result();
   EXPECT_EQ(result.version, 7);
   EXPECT_DOUBLE_EQ(result.loss, 0.35);
   EXPECT_EQ(result.accuracy, 0.5);
   EXPECT_DOUBLE_EQ(result.top5_accuracy.value(), 0.8);
+  EXPECT_EQ(result.scalars.at("a").Mean(), 1.5);
   EXPECT_EQ(evaluation.confusion_matrix(), nullptr);
 }
 
@@ -363,6 +368,39 @@ TEST(ProgressTest, KeepsTheFirstBestAndTheLastEvaluation) {
   EXPECT_EQ(summary["best_step"], 4);
   EXPECT_EQ(summary["stopped_early"], false);
   EXPECT_FALSE(summary.contains("test_top5_accuracy"));
+}
+
+TEST(ProgressTest, ScalarsAreMeansOfIntervalsWithoutSkippedSteps) {
+  const auto step = [](double a) {
+    return StepResult{.samples = 4, .scalars = {{"a", {a, 4}}, {"b", {1, 2}}}};
+  };
+  const StepPlan plan{.train_samples = 8, .global_batch = 4, .total_steps = 9, .slices = 2};
+  Progress progress, resumed;
+  progress.Begin(plan, 1);
+  progress.EndStep(step(4), 0.1, false);
+  progress.EndStep(step(NAN), 0.1, true);
+  resumed.Restore(progress.Keep());
+  resumed.Begin(plan, 1);
+  for (Progress* one : {&progress, &resumed}) {
+    one->EndStep(step(8), 0.1, false);
+    EXPECT_EQ(MetricsLine(one->LogLine())["scalars"].dump(), R"({"a":1.5,"b":0.5})");
+    one->EndStep(step(NAN), 0.1, true);
+    EXPECT_FALSE(MetricsLine(one->LogLine()).contains("scalars"));
+    one->EndStep(step(NAN), 0.1, false);
+    EXPECT_EQ(MetricsLine(one->LogLine())["scalars"].dump(), R"({"a":null,"b":0.5})");
+    EvaluationResult result{.set = wire::VALIDATION, .version = 5};
+    result.scalars["c"] = {3, 2};
+    one->EndEvaluation(result);
+    const auto line = MetricsLine(one->EvaluationLine(result));
+    EXPECT_EQ(line["validation_scalars"].dump(), R"({"c":1.5})");
+    EXPECT_EQ(line["scalars"]["b"], 0.5) << "those of the last interval";
+  }
+  Progress ended;
+  ended.Restore(progress.Keep());
+  const auto summary = MetricsLine(ended.Summary(events::Summary::COMPLETED, 1));
+  EXPECT_EQ(summary["scalars"].dump(), R"({"a":null,"b":0.5})");
+  EXPECT_EQ(summary["validation_scalars"].dump(), R"({"c":1.5})");
+  EXPECT_FALSE(summary.contains("test_scalars"));
 }
 
 TEST(ProgressTest, SaysThatARunStoppedEarly) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 
 #include "common/link/wire_values.h"
@@ -36,12 +37,17 @@ class StepWorkTest : public ::testing::Test {
     work_.BeginStep(step);
   }
   // Reports a loss. Returns "" if it counts.
-  std::string Loss(uint32_t rank, uint64_t order, uint32_t slice, double loss = 1) {
+  std::string Loss(uint32_t rank, uint64_t order, uint32_t slice, double loss = 1,
+                   const std::vector<std::pair<std::string, double>>& scalars = {}) {
     wire::SliceLoss message;
     message.set_order(order);
     message.set_slice(slice);
     message.set_samples(2);
     message.set_loss(loss);
+    for (const auto& [name, sum] : scalars) {
+      message.add_scalar()->set_name(name);
+      message.mutable_scalar()->rbegin()->set_sum(sum);
+    }
     std::string why;
     const StepLosses::Added added = work_.AddLoss(rank, message, why);
     return added == StepLosses::Added::kDiffers ? "differs" : why;
@@ -103,6 +109,41 @@ TEST_F(StepWorkTest, OnlyWhatAnOpenOrderAsksForCounts) {
   EXPECT_EQ(Part(0, mine_, kLeft, 1), "a duplicate of chunk 1");
   work_.Close(0);
   EXPECT_THAT(Part(0, mine_, kLeft, 0), HasSubstr("which is not assigned to it"));
+}
+
+// Slices are added in order, whoever reports first.
+TEST_F(StepWorkTest, ScalarsAreAddedInTheOrderOfTheSlices) {
+  EXPECT_EQ(Loss(1, theirs_, 3, 1, {{"a", -1e17}, {"b", NAN}}), "");
+  EXPECT_EQ(Loss(0, mine_, 1, 1, {{"a", 1e17}}), "");
+  EXPECT_EQ(Loss(1, theirs_, 2), "");
+  EXPECT_EQ(Loss(0, mine_, 0, 1, {{"c", 6}, {"a", 0.1}}), "");
+  ScalarSums sums = work_.losses().Scalars();
+  EXPECT_EQ(sums.size(), 3u);
+  EXPECT_EQ(sums["a"].Mean(), ((0.1 + 1e17) - 1e17) / 6);
+  EXPECT_TRUE(std::isnan(sums["b"].Mean()));
+  EXPECT_EQ(sums["c"].Mean(), 3);
+}
+
+TEST_F(StepWorkTest, ASliceComputedAgainHasTheSameScalars) {
+  Deliver(0, mine_, kLeft);
+  EXPECT_EQ(Loss(1, theirs_, 2, 1, {{"a", NAN}}), "");
+  EXPECT_EQ(Loss(1, theirs_, 3, 1, {{"a", 1}}), "");
+  work_.Lose(1);
+  const std::vector<StepOrder> given = GiveUnassigned({0});
+  ASSERT_EQ(given.size(), 1u);
+  EXPECT_EQ(Loss(0, given[0].id, 2, 1, {{"a", NAN}}), "");
+  EXPECT_EQ(Loss(0, given[0].id, 3, 1, {{"b", 1}}), "differs");
+}
+
+TEST_F(StepWorkTest, ScalarsThatCannotBeAreRefused) {
+  std::vector<std::pair<std::string, double>> many;
+  for (int i = 0; i < 33; ++i) many.emplace_back(std::to_string(i), 1);
+  EXPECT_EQ(Loss(0, mine_, 0, 1, many), "an invalid loss for slice 0");
+  EXPECT_EQ(Loss(0, mine_, 0, 1, {{"a b", 1}}), "an invalid loss for slice 0");
+  EXPECT_EQ(Loss(0, mine_, 0, 1, {{"a", 1}, {"a", 1}}), "an invalid loss for slice 0");
+  EXPECT_FALSE(work_.losses().Has(0));
+  many.pop_back();
+  EXPECT_EQ(Loss(0, mine_, 0, 1, many), "");
 }
 
 // Chunks that have arrived are kept. Only the others are reassigned.

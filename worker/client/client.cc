@@ -240,7 +240,9 @@ bool Client::AwaitChunk(int64_t version, size_t chunk, Wait wait, Of of) {
 }
 
 void Client::ReportLoss(int64_t step, const OrderPart& part, int64_t slice, int64_t samples,
-                        double loss, int64_t correct, std::optional<double> learning_rate) {
+                        double loss, int64_t correct,
+                        const google::protobuf::RepeatedPtrField<wire::Scalar>& scalars,
+                        std::optional<double> learning_rate) {
   if (session_.reset_pending()) return;
   wire::WorkerMessage message = NewMessage();
   wire::SliceLoss& body = *message.mutable_slice_loss();
@@ -251,6 +253,7 @@ void Client::ReportLoss(int64_t step, const OrderPart& part, int64_t slice, int6
   body.set_correct(correct);
   if (learning_rate) body.set_learning_rate(*learning_rate);
   body.set_order(part.order);
+  *body.mutable_scalar() = scalars;
   Send(std::move(message), When::kSoon);  // the server needs the loss no earlier than the gradients
 }
 

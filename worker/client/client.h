@@ -139,7 +139,9 @@ class Client final : private Channel::Owner {
 
   // The following send nothing between a Reset and the moment its order is taken.
   void ReportLoss(int64_t step, const OrderPart& part, int64_t slice, int64_t samples, double loss,
-                  int64_t correct, std::optional<double> learning_rate = {});
+                  int64_t correct,
+                  const google::protobuf::RepeatedPtrField<wire::Scalar>& scalars = {},
+                  std::optional<double> learning_rate = {});
   void PushChunk(int64_t step, const OrderPart& part, size_t chunk);
   // Reports that the subtree holds no samples in this step.
   void PushEmpty(int64_t step, const OrderPart& part, size_t chunk);

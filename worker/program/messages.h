@@ -17,23 +17,28 @@ namespace muster::program {
 // Changes with every change to this file.
 inline constexpr uint32_t kVersion = 2;
 
+// Scalars of a slice or block, and bytes of a name, of [A-Za-z0-9_./-]. The server has the same
+// limits (common/plan/scalar_sums.h).
+inline constexpr uint32_t kMostScalars = 32, kMostScalarName = 64;
+
 enum class Kind : uint32_t {
   // From the program:
   kVariable,   // Variable, its dimensions as int64, its name
   kOptimizer,  // text: of the program, which then sets Loss.learning_rate
   kJoin,       // Join; carries the memory's descriptor
-  kNext,      // empty
-  kLoss,      // Loss: of the current slice or block
-  kPushed,    // uint64: the gradient of this variable is written
-  kDone,      // empty: everything of the current slice or block is written
-  kFailed,    // text: why the program cannot go on
-  kLeave,     // empty
-  kPlanned,   // Planned: asks for the samples of a slice that may come later
+  kNext,       // empty
+  kScalar,     // the sum as double, the name: of the current slice or block, before Loss
+  kLoss,       // Loss: of the current slice or block
+  kPushed,     // uint64: the gradient of this variable is written
+  kDone,       // empty: everything of the current slice or block is written
+  kFailed,     // text: why the program cannot go on
+  kLeave,      // empty
+  kPlanned,    // Planned: asks for the samples of a slice that may come later
   // From the helper:
-  kJoined,  // Joined
-  kWork,    // Work, then the indices of the samples as int64
-  kSamples, // the answer to Planned: Work as if it were given, then the indices
-  kEnd,     // End, then a text
+  kJoined,   // Joined
+  kWork,     // Work, then the indices of the samples as int64
+  kSamples,  // the answer to Planned: Work as if it were given, then the indices
+  kEnd,      // End, then a text
 };
 
 struct Frame {

@@ -23,6 +23,18 @@ struct WasReset {};
 // Buffers of slices that were taken over are kept for a few steps after their last use.
 constexpr int64_t kKeptSteps = 8;
 
+wire::Scalar ScalarOf(const std::string& body) {
+  double sum;
+  if (body.size() < sizeof sum) {
+    throw Error(ExitCode::kPeerFailed, "the program sent an incomplete scalar");
+  }
+  std::memcpy(&sum, body.data(), sizeof sum);
+  wire::Scalar scalar;
+  scalar.set_name(body.substr(sizeof sum));
+  scalar.set_sum(sum);
+  return scalar;
+}
+
 }  // namespace
 
 ProgramTrainer::ProgramTrainer(const VariableLayout& layout, const program::Join& join,
@@ -190,13 +202,16 @@ bool ProgramTrainer::ComputeSlice(Part& part, int64_t slice, size_t level,
     }
   };
   bool has_loss = false;
+  google::protobuf::RepeatedPtrField<wire::Scalar> scalars;
   for (;;) {
     const ProgramLink::Received received = Receive();
-    if (received.kind == Kind::kLoss) {
+    if (received.kind == Kind::kScalar && !has_loss) {
+      *scalars.Add() = ScalarOf(received.body);
+    } else if (received.kind == Kind::kLoss) {
       const auto loss = received.As<program::Loss>();
       std::optional<double> rate;
       if (!std::isnan(loss.learning_rate)) rate = loss.learning_rate;
-      client_.ReportLoss(step, part.part, slice, samples, loss.loss, 0, rate);
+      client_.ReportLoss(step, part.part, slice, samples, loss.loss, 0, scalars, rate);
       has_loss = true;
     } else if (received.kind == Kind::kPushed && has_loss) {
       const auto variable = received.As<uint64_t>();
@@ -258,6 +273,7 @@ void ProgramTrainer::Evaluate(const Order& order) {
     result.set_samples(samples);
     for (bool done = false; !done;) {
       const ProgramLink::Received received = Receive();
+      if (received.kind == Kind::kScalar) *result.add_scalar() = ScalarOf(received.body);
       if (received.kind == Kind::kLoss) {
         const auto loss = received.As<program::Loss>();
         result.set_loss(loss.loss);

@@ -127,6 +127,11 @@ TEST(JobDisplayTest, ALogLineBeforeAnyProgressHasTheTotals) {
     display.OnEvent(event);
     events::Evaluation& evaluation = *event.mutable_evaluation();
     evaluation.mutable_at()->set_step(1500);
+    for (const char* name : {"a", "b", "c", "d"}) {
+      events::Scalar& scalar = *evaluation.mutable_test()->add_scalars();
+      scalar.set_name(name + std::string(20, '.'));
+      scalar.set_value(1.5);
+    }
     evaluation.set_decision("the learning rate falls from 0.1 to 0.01: because");
     display.OnEvent(event);
     console.Flush(1);
@@ -135,8 +140,27 @@ TEST(JobDisplayTest, ALogLineBeforeAnyProgressHasTheTotals) {
   text << std::ifstream(pattern).rdbuf();
   EXPECT_THAT(text.str(),
               AllOf(HasSubstr("\nstep 1,500/2,000  epoch  15.00/20\n"),
+                    HasSubstr("\nevaluation  step 1,500  a.................... 1.5"
+                              "  b.................... 1.5\n"
+                              "  c.................... 1.5  d.................... 1.5\n"),
                     HasSubstr("\nThe learning rate falls from 0.1 to 0.01: because\n")));
   std::filesystem::remove(pattern);
+}
+
+TEST(ProgressLineTest, ScalarsAreDroppedFirst) {
+  events::Progress progress = Example();
+  for (const char* name : {"recall", "f1"}) {
+    progress.mutable_measured()->add_scalars()->set_name(name);
+    progress.mutable_measured()->mutable_scalars()->rbegin()->set_value(0.91349);
+  }
+  progress.mutable_measured()->mutable_scalars(1)->clear_value();
+  EXPECT_EQ(ProgressLine(progress, 1000),
+            "step 57/3,910  epoch 0.15/10  loss 1.901  accuracy 31.0 %  recall 0.9135  "
+            "f1 not finite  1,200 images/s  waiting 2 %  5 min 00 s left");
+  EXPECT_EQ(ProgressLine(progress, 130),
+            "step 57/3,910  epoch 0.15/10  loss 1.901  accuracy 31.0 %  recall 0.9135  "
+            "1,200 images/s  waiting 2 %  5 min 00 s left");
+  EXPECT_EQ(ProgressLine(progress, 60), "step 57/3,910  epoch 0.15/10  loss 1.901  1,200 images/s");
 }
 
 TEST(RankListTest, NamesRanks) {

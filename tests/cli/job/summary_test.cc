@@ -51,6 +51,16 @@ TEST(SummaryTest, PartsOfAStepAddUp) {
   EXPECT_THAT(SummaryLines(summary, 2, {.dir = dir}),
               IsSupersetOf({"  validation     accuracy 72.00 %, best 75.00 % at step 2,000",
                             "  test accuracy  70.00 %"}));
+  // Scalars of a program follow.
+  summary.mutable_test()->add_scalars()->set_name("f1");
+  summary.mutable_test()->mutable_scalars(0)->set_value(0.25);
+  measured.set_train_loss(1.5);
+  *measured.mutable_scalars() = summary.test().scalars();
+  EXPECT_THAT(
+      SummaryLines(summary, 2, {.dir = dir}),
+      IsSupersetOf({"  test accuracy  70.00 %, f1 0.25", "  training loss  1.5000, f1 0.25"}));
+  summary.mutable_test()->clear_scalars();
+  measured.clear_scalars();
   summary.clear_validation();
   // Lists the weights, each file with its step, and the files that have been removed.
   EXPECT_THAT(dir.MissingFiles(0, summary), SizeIs(3));

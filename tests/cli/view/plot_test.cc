@@ -59,6 +59,28 @@ TEST_F(PlotTest, SeveralRunsShareAPicture) {
               AllOf(HasSubstr("a  (completed"), HasSubstr("b  (killed)"), HasSubstr(">epoch<")));
 }
 
+TEST_F(PlotTest, AScalarTakesThePlaceOfTheAccuracy) {
+  const auto with = [](std::string line, const std::string& more) {
+    line.insert(line.size() - 1, more);
+    return line;
+  };
+  const std::string dir =
+      MakeRun("own", {with(IntervalText(10, 2), R"(,"scalars":{"f1":0.5,"nan":null})"),
+                      with(IntervalText(20, 1), R"(,"scalars":{"f1":0.75})"),
+                      with(LossText(20, "test", 0.5), R"(,"test_scalars":{"f1":0.625,"top":7})")});
+  EXPECT_EQ(PlotRuns({.run_dirs = {dir}, .scalar = "f1"}), 0);
+  EXPECT_THAT(ReadBytes(dir + "/plot.svg"), AllOf(HasSubstr(">f1 ("), Not(HasSubstr(">accuracy")),
+                                                  HasSubstr(">0.75<"), HasSubstr("<circle")));
+  try {
+    PlotRuns({.run_dirs = {dir}, .scalar = "f2"});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_THAT(error.what(),
+                HasSubstr("--scalar f2: no such scalar in these runs; they have: f1, top"));
+  }
+}
+
 TEST_F(PlotTest, MoreRunsThanTheLegendHolds) {
   EXPECT_THAT(DrawRuns(std::vector<RunRecord>(11, ReadRun(run_)), PlotAxis::kStep),
               HasSubstr("and 3 more runs"));

@@ -49,10 +49,16 @@ class BoardTest : public ::testing::Test {
             {"step_ms", 8},
             {"images_per_second", 640},
             {"train_accuracy", nullptr},
-            {"gpu_memory_mb", 1.5}};
+            {"gpu_memory_mb", 1.5},
+            {"scalars", {{"top/5", 0.5}, {"nan", nullptr}}}};
   }
   static Json Evaluation(int64_t step, double accuracy) {
-    return {{"step", step}, {"train_loss", 1.5}, {"test_accuracy", accuracy}, {"test_loss", 2}};
+    return {{"step", step},
+            {"train_loss", 1.5},
+            {"scalars", {{"top/5", 7}}},
+            {"test_accuracy", accuracy},
+            {"test_loss", 2},
+            {"test_scalars", {{"top/5", 0.25}}}};
   }
   // Joins the thread before the board is destroyed.
   struct RunningBoard {
@@ -107,6 +113,10 @@ TEST_F(BoardTest, ScalarsOfIntervalsAndEvaluations) {
   EXPECT_EQ(scalar("norm/gradient"), 3);
   EXPECT_EQ(scalar("norm/weights"), 5);
   EXPECT_EQ(scalar("accuracy/test"), 0.75F);
+  EXPECT_EQ(scalar("train/top/5"), 0.5F);
+  EXPECT_EQ(ValuesOf(events, "train/top/5").size(), 2u) << "one of each interval";
+  EXPECT_EQ(scalar("test/top/5"), 0.25F);
+  EXPECT_EQ(ValuesOf(events, "train/nan").size(), 0u);
   EXPECT_EQ(ValuesOf(events, "accuracy/test")[0].step, 20);
   // The mean of each rank's reports since the last line. Ranks without reports are left out.
   EXPECT_EQ(scalar("compute_ms/rank_0"), 3);
