@@ -171,6 +171,12 @@ std::string ServerProbe::Text() const {
     Put(text, " {}{}:{}{}", item.kind == WorkItem::Kind::kBlock ? "block " : "", item.index,
         losses.count, run().parts().work.poison.PausedUntil(item, now) ? " paused" : "");
   }
+  for (const auto& [rank, items] : run().parts().work.poison.taken()) {
+    Put(text, " taken from {}:", rank);
+    for (const WorkItem& item : items) {
+      Put(text, " {}{}", item.kind == WorkItem::Kind::kBlock ? "block " : "", item.index);
+    }
+  }
   const Resumption& resumption = run().resumption();
   Put(text, "\n{}{}{}{}\n", resumption.is_resumed() ? "resumed" : "new",
       resumption.is_resumed() && resumption.IsEvaluated() ? " evaluated" : "",
