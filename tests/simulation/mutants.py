@@ -163,7 +163,7 @@ MUTANTS = [
      "a worker that computes an urgent order is suspected at its own slices"),
     ("ps/step/poison_watch.cc", "if (known != items.end()) items = {WorkItem(*known)}", "",
      "a loss is blamed on all that the worker held, not on the suspected item"),
-    ("ps/step/poison_watch.h", "taken_[rank] = std::move(items);", "",
+    ("ps/run/dispatcher.cc", "work_.poison.OnReset(rank, HeldItems(work_, state_, members_.roster(), rank));", "",
      "a worker that hangs is not blamed on what it held when it was reset"),
     ("ps/run/run_members.cc", "parts_.work.poison.Forget(rank);", "", "a worker that returns still counts as one that hangs"),
     ("ps/step/poison_watch.cc", "taken_.clear();", "", "work of the previous step is blamed when a reset worker is lost"),
@@ -247,7 +247,7 @@ MUTANTS = [
      "no worker gets the rank between the report and the loss"),
     ("ps/run/waits.cc", "if (limit) verdict.lost.emplace_back(rank, fmt::format(\"no Ready",
      "if (false) verdict.lost.emplace_back(rank, fmt::format(\"no Ready",
-     "a worker that never sends Ready is waited for", "no simulated worker sends heartbeats only"),
+     "a worker that never sends Ready is waited for"),
 ]
 
 
