@@ -17,24 +17,19 @@
 #include "common/checkpoint/run_mark.h"
 
 namespace muster {
-namespace {
-
-// Returns -1 if there is no checkpoint.
-int64_t NewestStep(const std::string& run_dir) {
-  const std::vector<CheckpointName> names = ListCheckpoints(run_dir);
-  return names.empty() ? -1 : names.front().step;
-}
-
-}  // namespace
-
 std::string Restarts::WhyNot() {
   const uint32_t most = config_.run().max_restarts();
   if (most == 0) return "run.max_restarts is 0";
-  const int64_t newest = NewestStep(dir_.path());
+  // The server resumes from the same one.
+  const ChosenCheckpoint chosen = ChooseCheckpoint(dir_.path());
+  const int64_t newest = chosen.reader ? chosen.name.step : -1;
   if (newest < 0 && config_.checkpoint().keep_last() == 0)
     return "there is no checkpoint to resume from, because checkpoint.keep_last is 0";
   // The first checkpoint of a run also writes its id.
   had_checkpoint_ = had_checkpoint_ || newest >= 0 || !RunIdIn(dir_.path()).empty();
+  if (newest < 0 && !chosen.damaged.empty()) {
+    return fmt::format("its checkpoints are damaged; the newest: {}", chosen.damaged.front().why);
+  }
   if (newest < 0 && (had_checkpoint_ || !std::filesystem::is_directory(dir_.path()))) {
     return fmt::format("its checkpoints are gone from {}", CheckpointsFolder(dir_.path()));
   }

@@ -25,7 +25,7 @@ class Restarts {
   // Counts a loss. Returns why the server is not restarted, or "" if it is.
   std::string WhyNot();
   uint32_t count() const { return count_; }
-  // The step of the newest checkpoint, from which the server resumes if it is intact; -1: none yet.
+  // The step of the newest intact checkpoint, from which the server resumes; -1: none yet.
   int64_t from_step() const { return newest_; }
 
  private:

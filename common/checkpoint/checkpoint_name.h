@@ -1,5 +1,5 @@
 // The names of checkpoints: step-00000120-g2 is W(120) saved by the run's second server.
-// "-evaluated" means that the evaluation due at this step is finished.
+// "-evaluated" means that the evaluations due at this step are finished.
 #pragma once
 
 #include <compare>

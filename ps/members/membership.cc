@@ -19,9 +19,12 @@ Membership::Arrival Membership::OnHello(PeerId peer, const wire::Hello& hello, b
                                         Time now) {
   const bool comes_back = hello.instead_of_local() && phase_ != Phase::kGathering;
   Roster::Seating seating;
-  if (const auto seated = roster_.RankOf(peer)) {
-    // A link can share memory with a connection only once.
-    seating = {*seated, fmt::format("its connection already has rank {}", *seated)};
+  if (had_rank_.contains(peer)) {
+    // A link shares memory with a connection only once. If its worker got another rank, it would
+    // write over gradients that have arrived.
+    const auto seated = roster_.RankOf(peer);
+    seating = {hello.rank(), seated ? fmt::format("its connection already has rank {}", *seated)
+                                    : "its connection has lost its rank; connect again"};
   } else if (comes_back) {
     seating = roster_.Reseat(peer, hello, now);
   } else if (phase_ == Phase::kClosed || (phase_ != Phase::kGathering && !may_join_late_)) {
@@ -43,6 +46,7 @@ Membership::Arrival Membership::OnHello(PeerId peer, const wire::Hello& hello, b
     return {Outcome::kRefused, rank};
   }
   ask_again_.erase(peer);
+  had_rank_.insert(peer);
   roster_.at(rank).shares_memory = shares_memory;
   if (comes_back) {
     LogWarning(
@@ -59,6 +63,11 @@ Membership::Arrival Membership::OnHello(PeerId peer, const wire::Hello& hello, b
   recorder_.Record(joined);
   if (roster_.at(rank).state == MemberState::kWaiting) return {Outcome::kWaits, rank};
   return {phase_ == Phase::kGathering ? Outcome::kJoined : Outcome::kJoinedLate, rank};
+}
+
+void Membership::OnClosed(PeerId peer) {
+  had_rank_.erase(peer);
+  ask_again_.erase(peer);
 }
 
 void Membership::Refuse(const std::string& who, const std::string& why) {

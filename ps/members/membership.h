@@ -104,7 +104,7 @@ class Membership {
   void StopAll(bool completed, const std::string& reason, int64_t step);
   // Answers a worker that connects after StopAll.
   void TurnAway(PeerId peer, const wire::Hello& hello);
-  void OnClosed(PeerId peer) { ask_again_.erase(peer); }
+  void OnClosed(PeerId peer);
   // Called when the member has said Goodbye or is unreachable.
   void MarkFinished(uint32_t rank) { roster_.at(rank).state = MemberState::kFinished; }
   bool AllFinished() const;
@@ -126,6 +126,7 @@ class Membership {
   WelcomeTerms terms_;
   wire::ServerMessage stop_;  // the message that StopAll sent
   RareLine refused_;
+  std::set<PeerId> had_rank_;   // open connections that have a rank or have lost it
   std::set<PeerId> ask_again_;  // rejected because their rank is taken; they retry
   std::vector<ToWorker> outgoing_;
 };

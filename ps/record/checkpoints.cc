@@ -39,6 +39,13 @@ std::string Write(CheckpointToWrite what, const TensorImage& image,
   }
 }
 
+// Whether both states have the same weights and evaluations.
+bool AreSame(const checkpoint::State& a, const checkpoint::State& b) {
+  return a.step() == b.step() && a.evaluated() == b.evaluated() &&
+         a.progress().last_evaluation().step() == b.progress().last_evaluation().step() &&
+         a.progress().test().step() == b.progress().test().step();
+}
+
 }  // namespace
 
 Checkpoints::Checkpoints(const config::Config& config, const std::string& run_id,
@@ -58,6 +65,11 @@ Checkpoints::Checkpoints(const config::Config& config, const std::string& run_id
   tensors_ = CheckpointTensors(variables.layout(), arenas);
   image_ = std::make_shared<TensorImage>(variables.layout(), arenas.size());
   RemoveLeftovers(run_dir_);
+}
+
+void Checkpoints::Restore(const ResumePoint& resume) {
+  kept_.Restore(resume);
+  current_.state = resume.state();
 }
 
 bool Checkpoints::IsDue(const StepPlan& plan, int64_t step) {
@@ -137,8 +149,8 @@ void Checkpoints::Take() {
   checkpoint::State state = describe_();
   const CheckpointName name = kept_.NameOf(state.step(), state.evaluated());
   asked_ = false;
-  // Do not rewrite an existing checkpoint.
-  if (trouble().empty() && kept_.HasState(name)) return;
+  // Do not rewrite an existing checkpoint, possibly of an older generation.
+  if (trouble().empty() && kept_.newest() && AreSame(current_.state, state)) return;
   last_taken_ = Clock::now();
   state.set_run_id(run_id_);
   state.set_config(config_text_);

@@ -44,7 +44,7 @@ class Checkpoints {
   // checkpoints.
   Checkpoints(const config::Config& config, const std::string& run_id, Variables& variables,
               ThreadPool& pool, BackgroundThread& files, Recorder& recorder, Describe describe);
-  void Restore(const ResumePoint& resume) { kept_.Restore(resume); }
+  void Restore(const ResumePoint& resume);
 
   // Called at a step boundary. Takes a checkpoint if one is due or requested.
   void AtBoundary(const StepPlan& plan, int64_t step);
@@ -89,7 +89,7 @@ class Checkpoints {
 
   size_t copying_ = 0;  // number of running copy jobs
   bool writing_ = false;
-  CheckpointToWrite current_;                        // being copied or written
+  CheckpointToWrite current_;                        // the newest one, perhaps not on disk yet
   std::shared_future<checkpoint::Metrics> metrics_;  // of current_
   bool asked_ = false, last_is_due_ = false;
   Retry retry_;

@@ -24,10 +24,6 @@ class KeptCheckpoints {
   CheckpointName NameOf(int64_t step, bool evaluated) const {
     return {generation_, step, evaluated};
   }
-  // Whether the newest checkpoint has the same state, possibly under an older generation.
-  bool HasState(const CheckpointName& name) const {
-    return newest_ && newest_->step == name.step && newest_->evaluated == name.evaluated;
-  }
   // Adds the known accuracies to the state of the next checkpoint.
   void PutAccuracies(checkpoint::State& state) const;
   // The checkpoints to remove after this one has been written.

@@ -17,8 +17,6 @@ class StallWatch {
   // Called when the wait is over. Returns its duration if there was a warning.
   std::optional<double> Done(double waited);
 
-  bool stalls() const { return next_.has_value(); }
-
  private:
   std::optional<double> next_;  // when to warn next
 };

@@ -7,6 +7,7 @@
 
 #include "common/base/log.h"
 #include "common/link/wire_values.h"
+#include "ps/run/find_poison.h"
 
 namespace muster {
 namespace {
@@ -152,6 +153,7 @@ void Dispatcher::OnBlock(uint32_t rank) {
 Dispatcher::Dropped Dispatcher::Drop(uint32_t rank) {
   const Dropped dropped{work_.slices.OpenSlices(rank), work_.evaluator.Drop(rank)};
   work_.slices.Lose(rank);
+  work_.poison.Forget(rank);
   work_.shares.Forget(rank);
   keeper_.watch.Lost(rank);
   MarkChanged();
@@ -176,6 +178,7 @@ bool Dispatcher::ResetLate(Time now, Time since) {
 }
 
 void Dispatcher::Reset(uint32_t rank, const char* why, Time now) {
+  work_.poison.OnReset(rank, HeldItems(work_, state_, members_.roster(), rank));
   const int64_t slices = work_.slices.OpenSlices(rank), blocks = work_.evaluator.Drop(rank);
   work_.slices.Close(rank);
   members_.Reset(rank, now);

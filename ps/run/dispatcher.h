@@ -63,8 +63,6 @@ class Dispatcher {
   // whether any was reset.
   bool ResetLate(Time now, Time since);
   bool TimeIsUp(Time now) const { return paused_until_ && now >= *paused_until_; }
-  // Whether some work waits for a pause to end.
-  bool pauses() const { return paused_until_.has_value(); }
   void Extend(std::chrono::steady_clock::duration suspension);
 
  private:

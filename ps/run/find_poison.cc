@@ -13,8 +13,22 @@ namespace {
 // were lost too. Over a network, more results wait to be sent.
 constexpr size_t kMostBlocks = 16, kMostBlocksOverAWire = 256;
 
-// Returns a worker's items in processing order: urgent slices, its share of the evaluation of
-// W(step), its own slices, and last the blocks of other workers.
+std::string NameOf(const WorkItem& item, const RunWork& work, const RunPosition& state) {
+  const int64_t step = state.step;
+  if (item.kind == WorkItem::Kind::kBlock) {
+    const Evaluation& evaluation = work.evaluator.current();
+    const Range samples = evaluation.SamplesOf(item.index);
+    return fmt::format("block {} of the evaluation of step {} (samples {} to {} of the {} set)",
+                       item.index, step, samples.begin, samples.end - 1, SetName(evaluation.set()));
+  }
+  const Batch batch = state.plan.At(step);
+  const Range places = state.plan.Slice(batch, item.index);
+  return fmt::format("slice {} of step {} (positions {} to {} of epoch {})", item.index, step,
+                     places.begin, places.end - 1, batch.epoch);
+}
+
+}  // namespace
+
 std::vector<WorkItem> HeldItems(const RunWork& work, const RunPosition& state, const Roster& roster,
                                 uint32_t rank) {
   std::vector<WorkItem> items;
@@ -45,25 +59,9 @@ std::vector<WorkItem> HeldItems(const RunWork& work, const RunPosition& state, c
   return items;
 }
 
-std::string NameOf(const WorkItem& item, const RunWork& work, const RunPosition& state) {
-  const int64_t step = state.step;
-  if (item.kind == WorkItem::Kind::kBlock) {
-    const Evaluation& evaluation = work.evaluator.current();
-    const Range samples = evaluation.SamplesOf(item.index);
-    return fmt::format("block {} of the evaluation of step {} (samples {} to {} of the {} set)",
-                       item.index, step, samples.begin, samples.end - 1, SetName(evaluation.set()));
-  }
-  const Batch batch = state.plan.At(step);
-  const Range places = state.plan.Slice(batch, item.index);
-  return fmt::format("slice {} of step {} (positions {} to {} of epoch {})", item.index, step,
-                     places.begin, places.end - 1, batch.epoch);
-}
-
-}  // namespace
-
 std::string FindPoison(RunWork& work, const RunPosition& state, const Roster& roster, uint32_t rank,
                        std::chrono::steady_clock::time_point now) {
-  const auto item = work.poison.OnLost(HeldItems(work, state, roster, rank), now);
+  const auto item = work.poison.OnLost(rank, HeldItems(work, state, roster, rank), now);
   return item ? NameOf(*item, work, state) : "";
 }
 

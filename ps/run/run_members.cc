@@ -93,6 +93,7 @@ std::string Run::OnReady(uint32_t rank, const wire::Ready& ready, Time now) {
     if (!warning.empty()) parts_.keeper.recorder.Warn(warning);
   }
   members_.OnReady(rank);
+  parts_.work.poison.Forget(rank);
   StartIfReady(now);
   dispatcher_.MarkChanged();
   return "";

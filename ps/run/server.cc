@@ -284,7 +284,7 @@ void Server::OnGoodbye(uint32_t rank, Clock::time_point now) {
   members_.MarkFinished(rank);
   if (released) {
     run_.OnLeft(rank, now);
-  } else if (!run_.parts().state.finishing()) {
+  } else if (run_.parts().state.phase != RunPosition::Phase::kDone) {
     run_.OnLost(rank, ExitCode::kPeerFailed, "it left before the end", now);
   }
 }

@@ -55,8 +55,6 @@ class Server {
   Run& run() { return run_; }
   const Membership& members() const { return members_; }
   const FirstFailure& failure() const { return failure_; }
-  // The number of lost workers that have not been handled.
-  size_t pending_losses() const { return losses_.size(); }
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace muster {
@@ -33,13 +34,19 @@ class PoisonWatch {
   // therefore waits this long after the previous loss.
   static constexpr std::chrono::seconds kPause{1};
 
-  void BeginStep() { losses_.clear(); }
+  void BeginStep();
 
-  // Called when a worker that held `items`, in processing order, was lost. All of them become
-  // suspects. Suspects are assigned separately, so a second loss identifies one item. Returns the
-  // item that kMostLosses workers did not survive, if any.
-  std::optional<WorkItem> OnLost(const std::vector<WorkItem>& items, Time now);
-  bool Suspects(const WorkItem& item) const { return losses_.contains(item); }
+  // Called when `items`, in processing order, are taken from a slow worker. It may hang in one of
+  // them: they are suspects until Forget.
+  void OnReset(uint32_t rank, std::vector<WorkItem> items) { taken_[rank] = std::move(items); }
+  // Called when the worker is ready again, or is gone.
+  void Forget(uint32_t rank) { taken_.erase(rank); }
+  // Called when a worker that held `items`, in processing order, was lost. If some were taken
+  // from it, it held those. All of them become suspects. Suspects are assigned separately, so a
+  // second loss identifies one item. Returns the item that kMostLosses workers did not survive, if
+  // any.
+  std::optional<WorkItem> OnLost(uint32_t rank, std::vector<WorkItem> items, Time now);
+  bool Suspects(const WorkItem& item) const;
   // When the item may be assigned again; none: now.
   std::optional<Time> PausedUntil(const WorkItem& item, Time now) const;
 
@@ -48,9 +55,12 @@ class PoisonWatch {
     Time last;
   };
   const std::map<WorkItem, Losses>& losses() const { return losses_; }  // in this step
+  // The items taken from workers that may hang, by rank.
+  const std::map<uint32_t, std::vector<WorkItem>>& taken() const { return taken_; }
 
  private:
   std::map<WorkItem, Losses> losses_;
+  std::map<uint32_t, std::vector<WorkItem>> taken_;
 };
 
 }  // namespace muster

@@ -147,7 +147,7 @@ TEST_F(Handover, AGradientIsReadWhereItWasWritten) {
   EXPECT_EQ(event.payload.floats()[0], 7);
 }
 
-// A worker that lost its rank sends Hello again on the same connection. It already has its memory.
+// Even if a connection were welcomed again, it would keep its memory.
 TEST_F(Handover, MemoryIsHandedOverOnce) {
   Worker worker = Join();
   const wire::ServerMessage welcome = RawWelcome();

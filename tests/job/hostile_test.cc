@@ -1,8 +1,12 @@
 // Invalid bytes: the server drops and counts them, and the result is unchanged.
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <chrono>
 #include <future>
+#include <memory>
+#include <optional>
 #include <random>
 #include <thread>
 #include <zmq.hpp>
@@ -11,10 +15,13 @@
 #include "common/link/protocol.h"
 #include "common/transport/zmq/zmq_admission.h"
 #include "common/transport/zmq/zmq_link.h"
+#include "tests/job/crew.h"
 #include "tests/job/test_job.h"
 
 namespace muster::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 float Slope(int64_t step, int64_t slice, size_t i) {
   return 0.01f * static_cast<float>(step + 1) / static_cast<float>(slice + 1) +
@@ -95,26 +102,105 @@ TEST(Hostile, StrangersChangeNothing) {
   }
 }
 
+// A peer over ZeroMQ that writes its messages by hand.
+class HandPeer {
+ public:
+  HandPeer(const TestJob& job, uint32_t rank)
+      : options_(job.OptionsFor(rank)), link_(ConnectZmq(job.endpoint(), options_.link)) {
+    address_.set_job(JobOf(job.token()));
+    address_.set_rank(rank);
+  }
+  void SayHello() {
+    wire::WorkerMessage message;
+    *message.mutable_hello() = options_.hello;
+    message.mutable_hello()->set_token(TestToken());
+    message.mutable_hello()->set_protocol_version(kProtocolVersion);
+    message.mutable_hello()->set_rank(address_.rank());
+    Send(message);
+  }
+  void Send(wire::WorkerMessage message) {
+    *message.mutable_address() = address_;
+    link_->Send(message, {});
+  }
+  // Waits for a message of this kind.
+  template <typename Is>
+  wire::ServerMessage Await(const Is& is) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (std::chrono::steady_clock::now() < deadline) {
+      std::optional<FromServer> event = link_->Receive();
+      if (event && is(event->message)) return std::move(event->message);
+      if (!event) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ADD_FAILURE() << "it did not come";
+    return {};
+  }
+  std::string AwaitRefusal() {
+    return Await([](const auto& message) { return message.has_refused(); }).refused().reason();
+  }
+
+ private:
+  const ClientOptions options_;
+  wire::Address address_;
+  std::unique_ptr<ClientLink> link_;
+};
+
 // If a connection sends Hello twice, the first one counts.
 TEST(Hostile, AConnectionHasOneSeat) {
   TestJob job(SmallConfig(2, 3));
-  auto link = ConnectZmq(job.endpoint(), job.OptionsFor(0).link);
-  wire::WorkerMessage hello;
-  *hello.mutable_hello() = job.OptionsFor(0).hello;
-  hello.mutable_hello()->set_token(job.token());
-  hello.mutable_hello()->set_protocol_version(kProtocolVersion);
-  link->Send(hello, {});  // any rank
-  link->Send(hello, {});
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  std::string answer;
-  while (answer.empty() && std::chrono::steady_clock::now() < deadline) {
-    const std::optional<FromServer> event = link->Receive();
-    if (event && event->message.has_refused()) answer = event->message.refused().reason();
-    if (!event) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  {
+    HandPeer peer(job, 0);
+    peer.SayHello();
+    peer.SayHello();
+    EXPECT_EQ(peer.AwaitRefusal(), "its connection already has rank 0");
   }
-  EXPECT_EQ(answer, "its connection already has rank 0");
-  link.reset();
   EXPECT_NE(job.FinishError(), "");
+}
+
+TEST(Hostile, AConnectionThatHasLostItsRankGetsNoOther) {
+  const config::Config config = CrewConfig("", 2);
+  TestJob job(config);
+  job.test_samples = kCrewTestSamples;
+  HandPeer peer(job, 0);
+  peer.SayHello();
+  wire::WorkerMessage failure;
+  failure.mutable_failure()->set_message("once");
+  peer.Send(failure);
+  peer.SayHello();
+  EXPECT_EQ(peer.AwaitRefusal(), "its connection has lost its rank; connect again");
+  {
+    Crew crew(job);
+    crew.Add(0);
+    crew.Add(1);
+  }
+  EXPECT_EQ(job.Finish().weights_hash, Undisturbed(config));
+}
+
+// Rank 0 has no slice. It says Goodbye when the only step is done and its blocks are not.
+TEST(Hostile, AGoodbyeDuringTheLastEvaluationIsALoss) {
+  config::Config config = SmallConfig(2, 1);
+  config.mutable_run()->set_steps(1);
+  config.mutable_evaluation()->set_batch(4);
+  config.mutable_evaluation()->clear_skip_final();
+  TestJob job(config);
+  job.test_samples = kCrewTestSamples;
+  HandPeer peer(job, 0);
+  peer.SayHello();
+  Crew crew(job);
+  crew.Add(1);
+  int left = peer.Await([](const auto& message) { return message.has_welcome(); })
+                 .welcome()
+                 .chunk_end_size();
+  wire::WorkerMessage ready, goodbye;
+  ready.mutable_ready();
+  peer.Send(ready);
+  (void)peer.Await([&](const wire::ServerMessage& message) {
+    return message.has_weights_chunk() && message.weights_chunk().version() == 1 && --left == 0;
+  });
+  goodbye.mutable_goodbye();
+  peer.Send(goodbye);
+  ExitCode code = ExitCode::kOk;
+  EXPECT_THAT(job.FinishError(&code), HasSubstr("it left before the end"));
+  EXPECT_EQ(code, ExitCode::kPeerFailed);
 }
 
 }  // namespace

@@ -50,6 +50,14 @@ std::optional<ServerProbe::BoundaryName> ServerProbe::AtBoundary() const {
                       step() > 0 && evaluator.IsDueAfter(step() - 1) && !evaluator.running()};
 }
 
+bool ServerProbe::HoldsBack() const {
+  const PoisonWatch& poison = run().parts().work.poison;
+  const auto now = std::chrono::steady_clock::now();
+  return std::ranges::any_of(poison.losses(), [&](const auto& losses) {
+    return poison.PausedUntil(losses.first, now).has_value();
+  });
+}
+
 ServerProbe::Boundary ServerProbe::Keep() {
   Variables& variables = server_.run().engine().variables;
   const std::vector<std::string> names = CheckpointArenaNames(variables);
@@ -151,12 +159,12 @@ std::string ServerProbe::Text() const {
   const RunPosition& state = run().parts().state;
   std::string text;
   text.reserve(1024);
-  Put(text, "phase {} step {} ordered {} wanted {}{}{}{} lost {}\npublished ",
+  Put(text, "phase {} step {} ordered {} wanted {}{}{}{}\npublished ",
       static_cast<int>(state.phase), state.step, dispatcher.ordered() - state.step,
       dispatcher.wanted() - state.step,
       run().parts().work.slices.some_unassigned() ? " unassigned" : "",
       run().parts().work.slices.needs_helpers() ? " needs-helpers" : "",
-      run().parts().state.losses_complete ? " waits" : "", server_.pending_losses());
+      run().parts().state.losses_complete ? " waits" : "");
   PutBits(text, run().parts().feed.published());
   text += " losses";
   if (state.phase == RunPosition::Phase::kTraining) {
@@ -170,6 +178,12 @@ std::string ServerProbe::Text() const {
     const auto now = std::chrono::steady_clock::now();
     Put(text, " {}{}:{}{}", item.kind == WorkItem::Kind::kBlock ? "block " : "", item.index,
         losses.count, run().parts().work.poison.PausedUntil(item, now) ? " paused" : "");
+  }
+  for (const auto& [rank, items] : run().parts().work.poison.taken()) {
+    Put(text, " taken from {}:", rank);
+    for (const WorkItem& item : items) {
+      Put(text, " {}{}", item.kind == WorkItem::Kind::kBlock ? "block " : "", item.index);
+    }
   }
   const Resumption& resumption = run().resumption();
   Put(text, "\n{}{}{}{}\n", resumption.is_resumed() ? "resumed" : "new",

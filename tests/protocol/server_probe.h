@@ -26,8 +26,8 @@ class ServerProbe {
   bool has_begun() const { return run().parts().state.has_begun(); }
   bool done() const { return run().done(); }
   std::string failure() const;
-  // Whether an unassigned slice is paused.
-  bool HoldsBack() const { return run().dispatcher().pauses(); }
+  // Whether some work is paused.
+  bool HoldsBack() const;
   const Run& run() const { return std::as_const(server_).run(); }
   const Roster& roster() const { return server_.members().roster(); }
   int64_t step() const { return run().parts().state.step; }

@@ -16,6 +16,7 @@ std::string ServerProbe::Wrong(const testing::ModelJob& job) const {
   }
   if (std::string wrong = WrongCounts(job); !wrong.empty()) return wrong;
   if (over || run().parts().state.phase != RunPosition::Phase::kTraining) return "";
+  if (server_.failure().is_set()) return "";  // Goodbye ends work that nobody waits for
   const StepLosses& losses = run().parts().work.slices.losses();
   for (int64_t slice = 0; slice < job.plan().slices; ++slice) {
     if (!losses.Has(slice) || losses.LossOf(slice) == job.Loss(step, slice)) continue;

@@ -128,13 +128,17 @@ TEST_F(Boundary, NoStepIsOrderedWhileADecisionIsPending) {
   EXPECT_EQ(job.Train(0).at(0).step, 2);
 }
 
-// The validation set decides. The test set is evaluated a single time, when no step is left.
-TEST_F(Boundary, TheTestSetIsEvaluatedAfterTheValidationSet) {
+// The validation set decides. The test set is evaluated a single time, when no step is left. Here
+// the run is stopped during it, sometimes with a checkpoint from before the validation.
+class TestAtTheEnd : public Boundary, public ::testing::WithParamInterface<int64_t> {};
+INSTANTIATE_TEST_SUITE_P(CheckpointEverySteps, TestAtTheEnd, ::testing::Values(0, 2));
+
+TEST_P(TestAtTheEnd, ItIsEvaluatedAfterTheValidationSet) {
   config::Config config = Config(4);
   config.mutable_evaluation()->set_every_steps(2);
   config.mutable_evaluation()->set_skip_final(false);
   config.mutable_evaluation()->set_stop_at_accuracy(0.02);
-  config.mutable_checkpoint()->set_every_steps(0);  // only one when it stops
+  config.mutable_checkpoint()->set_every_steps(GetParam());
   const auto order = [](HandRun& job) {
     return job.Next(0, [](const auto& message) { return message.has_evaluate(); })->evaluate();
   };
@@ -142,6 +146,7 @@ TEST_F(Boundary, TheTestSetIsEvaluatedAfterTheValidationSet) {
     HandRun job(config, kTestSamples, kTestSamples);
     AwaitCheckpoint(job);  // of the initial weights
     for (int step = 0; step < 2; ++step) job.WholeStep();
+    Await(job, [&] { return !job.checkpoints().busy(); });
     EXPECT_EQ(order(job).set(), wire::VALIDATION);
     Evaluate(job, 2, wire::VALIDATION);  // 1 of 40 is correct, which is enough
     EXPECT_FALSE(job.run().done());

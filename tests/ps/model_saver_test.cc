@@ -8,8 +8,11 @@
 #include <fstream>
 #include <future>
 
+#include "common/checkpoint/list_checkpoints.h"
 #include "common/model/model_metadata.h"
 #include "common/tensors/safetensors_reader.h"
+#include "ps/record/checkpoint_arenas.h"
+#include "ps/record/write_checkpoint.h"
 #include "tests/data/temp_dir.h"
 #include "tests/model/small_graph.h"
 #include "tests/protocol/scripted_clock.h"
@@ -124,6 +127,38 @@ TEST_F(ModelSaverTest, OlderOnesNeverTakeTheirPlace) {
   EXPECT_EQ(StepInFile(), 7);
   ASSERT_THAT(saver_.saved(), SizeIs(1));
   EXPECT_EQ(saver_.saved().begin()->second.step(), 7);
+}
+
+// Two of three steps were not skipped. The file has their number as PyTorch's counter.
+TEST_F(ModelSaverTest, FromACheckpointTheyKeepTheirNumberOfUpdates) {
+  ThereIsRoom();
+  const char* const layers =
+      R"(layer { name: "norm" batch_norm {} } layer { name: "fc" dense { units: 5 } })";
+  const Graph graph = SmallGraph(layers, {2, 2, 1});
+  Variables variables(graph.layout(), {});
+  const std::vector<std::string> names = CheckpointArenaNames(variables);
+  const std::vector<std::span<float>> arenas = CheckpointArenas(variables, 0);
+  TensorImage image(graph.layout(), names.size());
+  for (const auto& job : image.CopyJobs({arenas.begin(), arenas.end()})) job();
+  CheckpointToWrite what{.run_dir = run_dir_,
+                         .name = {.generation = 1, .step = 3},
+                         .tensors = CheckpointTensors(graph.layout(), names)};
+  what.state.set_run_id(std::string(32, 'a'));
+  what.state.set_generation(1);
+  what.state.set_step(3);
+  what.state.set_updates(2);
+  what.state.mutable_progress()->mutable_last_evaluation()->set_step(3);
+  what.state.mutable_progress()->set_best_step(3);
+  WriteCheckpoint(what, image);
+  ModelSaver saver(config_, graph, variables, progress_, files_, recorder_);
+  saver.Restore({.checkpoint = ChooseCheckpoint(run_dir_)});
+  Await();
+  const SafetensorsReader file(run_dir_ + "/best.safetensors");
+  const StoredTensor* const counter = file.header().Find("norm.num_batches_tracked");
+  ASSERT_NE(counter, nullptr);
+  int64_t updates = 0;
+  file.ReadIntegers(*counter, {&updates, 1});
+  EXPECT_EQ(updates, 2);
 }
 
 }  // namespace

@@ -269,7 +269,7 @@ TEST_F(StepWorkTest, SuspectedSlicesComeByThemselves) {
     for (const int64_t slice : work_.NextSlices(rank, urgent))
       items.push_back({Kind::kSlice, slice});
     work_.Lose(rank);
-    return poison_.OnLost(items, now);
+    return poison_.OnLost(rank, items, now);
   };
   EXPECT_FALSE(lose(1, false, kNow));
   auto given = GiveUnassigned({2});
@@ -292,11 +292,49 @@ TEST(PoisonWatchTest, WhatWasSuspectedBeforeIsBlamedAlone) {
   using Kind = WorkItem::Kind;
   const WorkItem before{Kind::kSlice, 1}, suspected{Kind::kSlice, 2}, after{Kind::kSlice, 3};
   PoisonWatch poison;
-  EXPECT_FALSE(poison.OnLost({suspected}, kNow));
-  EXPECT_FALSE(poison.OnLost({before, suspected, after}, kNow));
+  EXPECT_FALSE(poison.OnLost(0, {suspected}, kNow));
+  EXPECT_FALSE(poison.OnLost(0, {before, suspected, after}, kNow));
   EXPECT_FALSE(poison.Suspects(before));
   EXPECT_FALSE(poison.Suspects(after));
-  EXPECT_EQ(poison.OnLost({before, suspected, after}, kNow), suspected);
+  EXPECT_EQ(poison.OnLost(0, {before, suspected, after}, kNow), suspected);
+}
+
+// Workers hang. Their work is taken away, and later they are lost.
+TEST(PoisonWatchTest, WhatWasTakenFromALostWorkerIsBlamed) {
+  using Kind = WorkItem::Kind;
+  const WorkItem before{Kind::kBlock, 1}, deadly{Kind::kBlock, 2}, after{Kind::kBlock, 3};
+  PoisonWatch poison;
+  poison.OnReset(0, {before, deadly, after});
+  EXPECT_TRUE(poison.Suspects(after));
+  poison.OnReset(1, {deadly});
+  poison.OnReset(2, {deadly});
+  EXPECT_FALSE(poison.OnLost(0, {}, kNow));
+  EXPECT_FALSE(poison.Suspects(after)) << "two others hang in the one before it";
+  EXPECT_FALSE(poison.OnLost(1, {}, kNow));
+  EXPECT_EQ(poison.OnLost(2, {}, kNow), deadly);
+}
+
+TEST(PoisonWatchTest, AWorkerThatIsReadyAgainDidNotHang) {
+  const WorkItem item{WorkItem::Kind::kSlice, 1};
+  PoisonWatch poison;
+  for (const uint32_t rank : {0, 1, 2, 3}) {
+    poison.OnReset(rank, {item});
+    EXPECT_TRUE(poison.Suspects(item));
+    poison.Forget(rank);
+    EXPECT_FALSE(poison.Suspects(item));
+    EXPECT_FALSE(poison.OnLost(rank, {}, kNow));
+  }
+}
+
+TEST(PoisonWatchTest, AStepForgetsWhatWasTakenInThePreviousOne) {
+  const WorkItem item{WorkItem::Kind::kSlice, 1};
+  PoisonWatch poison;
+  for (const uint32_t rank : {0, 1, 2, 3}) {
+    poison.OnReset(rank, {item});
+    poison.BeginStep();
+    EXPECT_FALSE(poison.Suspects(item));
+    EXPECT_FALSE(poison.OnLost(rank, {}, kNow));
+  }
 }
 
 TEST_F(StepWorkTest, AnOrderMayHaveSeveralSubtrees) {

@@ -161,8 +161,12 @@ MUTANTS = [
      "a slice at which a worker was lost is assigned with others"),
     ("ps/step/step_work.cc", "order.urgent != urgent)\n      continue", "false) continue",
      "a worker that computes an urgent order is suspected at its own slices"),
-    ("ps/step/poison_watch.cc", "if (known != items.end()) suspects = {*known}", "",
+    ("ps/step/poison_watch.cc", "if (known != items.end()) items = {WorkItem(*known)}", "",
      "a loss is blamed on all that the worker held, not on the suspected item"),
+    ("ps/run/dispatcher.cc", "work_.poison.OnReset(rank, HeldItems(work_, state_, members_.roster(), rank));", "",
+     "a worker that hangs is not blamed on what it held when it was reset"),
+    ("ps/run/run_members.cc", "parts_.work.poison.Forget(rank);", "", "a worker that returns still counts as one that hangs"),
+    ("ps/step/poison_watch.cc", "taken_.clear();", "", "work of the previous step is blamed when a reset worker is lost"),
     ("ps/step/poison_watch.cc", "if (++losses.count >= kMostLosses) return item", "++losses.count",
      "a slice is assigned again after three losses"),
     ("ps/run/dispatcher.cc", "work_.slices.BeginStep(state_.step);\n  work_.poison.BeginStep();",
@@ -228,6 +232,9 @@ MUTANTS = [
     ("ps/record/checkpoint_arenas.cc", "i < names.size()", "i < 1", "a checkpoint lacks the optimizer state"),
     ("ps/record/kept_checkpoints.cc", "evaluated_ && evaluated_->first == name.step", "false",
      "a checkpoint that is written after its evaluation counts as not evaluated"),
+    ("ps/record/checkpoints.cc",
+     "a.progress().last_evaluation().step() == b.progress().last_evaluation().step() &&", "",
+     "a checkpoint that lacks the last evaluation is not written again"),
     ("ps/record/model_saver.cc", "info.updates = reader.state().updates();", "",
      "best weights that are written again lose their number of updates"),
     "lost",
@@ -240,7 +247,7 @@ MUTANTS = [
      "no worker gets the rank between the report and the loss"),
     ("ps/run/waits.cc", "if (limit) verdict.lost.emplace_back(rank, fmt::format(\"no Ready",
      "if (false) verdict.lost.emplace_back(rank, fmt::format(\"no Ready",
-     "a worker that never sends Ready is waited for", "no simulated worker sends heartbeats only"),
+     "a worker that never sends Ready is waited for"),
 ]
 
 

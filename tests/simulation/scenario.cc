@@ -289,6 +289,20 @@ std::vector<NamedScenario> NamedScenarios() {
   add("a block of each set ends two workers", 14, sets);
   add("a block ends whoever evaluates it", 6,
       WithDeadly(Small(kShort, {}), {.step = 5, .block = 1, .times = 100}));
+  // Each worker was reset, so it held nothing when it was lost.
+  for (const uint32_t workers : {2, 4}) {
+    const Scenario many = WithWorkers(Small(kShort, {}), workers, 8);
+    add(workers == 2 ? "two workers: a block hangs whoever evaluates it"
+                     : "four workers: a block hangs whoever evaluates it",
+        170, WithDeadly(many, {.step = 5, .block = 1, .times = 100, .hangs = true}));
+    add(workers == 2 ? "two workers: a slice hangs whoever computes it"
+                     : "four workers: a slice hangs whoever computes it",
+        170, WithDeadly(many, {.step = 5, .slice = 2, .times = 100, .hangs = true}));
+  }
+  add("a block hangs two workers", 90,
+      WithDeadly(Small(kShort, {}), {.step = 5, .block = 1, .times = 2, .hangs = true}));
+  add("a slice hangs one worker", 12,
+      WithDeadly(Small(kShort, {}), {.step = 5, .slice = 2, .times = 1, .hangs = true}));
   return all;
 }
 

@@ -35,12 +35,13 @@ struct ClusterFault {
   int64_t factor = 1;
 };
 
-// Work that ends the process that computes it. Each set of an evaluation has a block of that
-// number.
+// Work that ends the process that computes it, or that it never returns from. Each set of an
+// evaluation has a block of that number.
 struct Deadly {
   int64_t step = -1;
-  int64_t slice = -1, block = -1;                  // one of the two
-  int times = 0;                                   // for each set
+  int64_t slice = -1, block = -1;  // one of the two
+  int times = 0;                   // for each set
+  bool hangs = false;
   std::map<wire::EvaluationSet, int> losses = {};  // so far
 };
 

@@ -122,6 +122,7 @@ void SimulatedWorker::DieIfDeadly(const Deadly& work, wire::EvaluationSet set) {
   Deadly& deadly = *traits_.deadly;
   if (work.step != deadly.step || work.slice != deadly.slice || work.block != deadly.block) return;
   if (deadly.losses[set]++ >= deadly.times) return;
+  if (deadly.hangs) process_.Sleep(std::chrono::hours(24));  // until it is killed
   network_.Abandon(process_, true);
   throw Killed();
 }

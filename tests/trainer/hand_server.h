@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <future>
 #include <map>
@@ -13,6 +14,8 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/base/log.h"
@@ -42,11 +45,13 @@ class HandServer {
     bool threaded_backend = false;
     std::vector<TreeNode> nodes{{0, 0}};
     int64_t first_step = 0;
+    std::chrono::milliseconds read_time{};  // of a sample
+    double step_s = 60;
   };
 
   explicit HandServer(const Options& options)
       : options_(options),
-        config_(Config()),
+        config_(Config(options)),
         graph_(BuildGraph(config_.model(), InputShape(config_.data()))),
         chunks_(CutChunks(graph_.layout(), config_.cluster())),
         shared_weights_(SharedMemory::Create(
@@ -188,18 +193,21 @@ class HandServer {
   }
 
  private:
-  static config::Config Config() {
+  static config::Config Config(const Options& options) {
     config::Config config = SmallConfig(2, 2);
     for (config::Layer& layer : *config.mutable_model()->mutable_layer()) {
       if (layer.has_dense()) layer.mutable_dense()->clear_weights();
     }
     config.mutable_evaluation()->set_batch(kBlock);
+    config.mutable_deadlines()->set_step_s(options.step_s);
     return config;
   }
 
   std::string RunWorker() {
     try {
-      const Datasets data{std::make_unique<MemorySet>(TestJob::kSamples, Shape{1, 1, 3}),
+      auto train = std::make_unique<MemorySet>(TestJob::kSamples, Shape{1, 1, 3});
+      train->on_read = [this](int64_t) { std::this_thread::sleep_for(options_.read_time); };
+      const Datasets data{std::move(train),
                           std::make_unique<MemorySet>(kTestSamples, Shape{1, 1, 3}, 2)};
       ClientOptions terms = WorkerOptions(config_, link_->endpoint(), 0, kTestSamples);
       terms.rank.reset();  // the server knows it

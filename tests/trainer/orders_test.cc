@@ -207,6 +207,17 @@ TEST_P(Orders, AnOrderThatCannotBeEndsTheWorker) {
               HasSubstr("chunk: 77"));
 }
 
+// The server's limit is a multiple of the median step, if that is more than deadlines.step_s.
+TEST(Limits, AStepMayTakeLongerThanStepSecondsIfTheOthersDo) {
+  HandServer server({.read_time = std::chrono::milliseconds(25), .step_s = 0.02});
+  for (int64_t step = 0; step < 3; ++step) {
+    if (step > 0) server.SendWeights(step);
+    server.Train(step, static_cast<uint64_t>(step + 1));
+    server.AwaitAll(static_cast<uint64_t>(step + 1));
+  }
+  EXPECT_EQ(server.Stop(), "");
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Orders,
                          ::testing::Values(Case{"Local", "local"}, Case{"Ipc", "ipc"},
                                            Case{"LocalThreaded", "local", true},

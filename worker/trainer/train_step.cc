@@ -1,4 +1,6 @@
 // Computes the gradients of one step: slices, their sums, and the push to the server.
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "common/base/error.h"
@@ -24,6 +26,7 @@ std::unique_ptr<BatchPipeline> Trainer::MakeBatches(int64_t first_step, int64_t 
 void Trainer::TrainStep(Order order) {
   trace::AtStep(order.version);
   const trace::Span span("step");
+  const Clock::time_point begin = Clock::now();
   // Batches were made ahead for the former share and the next step. Discards them if either
   // differs.
   std::vector<TreeNode> nodes;
@@ -42,7 +45,8 @@ void Trainer::TrainStep(Order order) {
   report_.BookCompute(queued);
   GiveBackBuffers();
   client_.ReportTimes(report_.Take(work_.order.version));
-  first_step_done_ = true;
+  const std::chrono::duration<double> took = Clock::now() - begin;
+  longest_step_s_ = std::max(longest_step_s_.value_or(0), took.count());
 }
 
 // Frees the buffers of takeovers and of a formerly larger share, each as large as the model. They
@@ -222,8 +226,10 @@ void Trainer::CopyOutAndPush(size_t chunk) {
 
 double Trainer::StepLimit() const {
   const config::Deadlines& limits = config_.deadlines();
-  // the first step includes reads from a cold disk
-  return first_step_done_ ? limits.step_s() : limits.first_step_s();
+  // The first step includes reads from a cold disk.
+  if (!longest_step_s_) return limits.first_step_s();
+  // At least the server's limit, which depends on the median.
+  return std::max(limits.step_s(), limits.step_median_factor() * *longest_step_s_);
 }
 
 }  // namespace muster

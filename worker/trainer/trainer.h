@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "common/graph/graph.h"
@@ -79,6 +80,7 @@ class Trainer {
   void CopyOutAndPush(size_t chunk);
   void LayerDone(int layer, const std::vector<size_t>& pending);
   void GiveBackBuffers();
+  // How long to wait for input and device within a step.
   double StepLimit() const;
   std::unique_ptr<BatchPipeline> MakeBatches(int64_t first_step, int64_t end_step,
                                              const std::vector<TreeNode>& nodes) const;
@@ -120,7 +122,7 @@ class Trainer {
     std::unique_ptr<BatchPipeline> batches;
   };
   Share share_;
-  bool first_step_done_ = false;
+  std::optional<double> longest_step_s_;  // none before the end of the first step
   std::map<size_t, int64_t> buffer_used_;  // buffer → the last step that used it
 
   // The current work.

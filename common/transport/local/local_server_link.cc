@@ -223,7 +223,7 @@ void LocalServerLink::ShareGradients(PeerId id, const GradientLayout& layout) {
   if (found == peers_.end()) return;
   Peer& peer = found->second;
   MUSTER_CHECK(weight_buffers_ != nullptr);
-  // A worker that lost its rank and joined again keeps its memory.
+  // Memory is handed over only once.
   if (peer.connection.attached()) return;
   using Access = SharedMemory::Access;
   try {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/job/run_dir.h"
+#include "tests/checkpoint/some_run.h"
 #include "tests/data/temp_dir.h"
 
 namespace muster {
@@ -27,10 +28,17 @@ TEST(LossArgumentTest, IsWhatTheServerReads) {
 class RestartsTest : public ::testing::Test {
  protected:
   RestartsTest() { config_.mutable_run()->set_max_restarts(5); }
-  void Checkpoint(const std::string& name) {
-    std::filesystem::create_directories(dir_ / ("run/checkpoints/" + name));
+  void Checkpoint(int64_t generation, int64_t step) {
+    CheckpointToWrite what = some_.At({generation, step});
+    what.run_dir = run_.path();
+    WriteCheckpoint(what, some_.image());
+  }
+  void Damage(int64_t generation, int64_t step) {
+    const std::string file = CheckpointFolder(run_.path(), {generation, step}) + "/" + kTensorFile;
+    std::fstream(file, std::ios::in | std::ios::out).seekp(-1, std::ios::end).put('x');
   }
 
+  testing::SomeRun some_;
   const testing::TempDir dir_;
   RunDir run_ = RunDir::Open(dir_ / "run");
   config::Config config_;
@@ -39,24 +47,47 @@ class RestartsTest : public ::testing::Test {
 
 TEST_F(RestartsTest, AsOftenAsWanted) {
   for (int i = 1; i <= 5; ++i) {
-    Checkpoint("step-0000000" + std::to_string(i) + "-g1");
+    Checkpoint(1, i);
     EXPECT_EQ(restarts_.WhyNot(), "");
     EXPECT_EQ(restarts_.count(), static_cast<uint32_t>(i));
     EXPECT_EQ(restarts_.from_step(), i);
   }
-  Checkpoint("step-00000009-g1");
+  Checkpoint(1, 9);
   EXPECT_EQ(restarts_.WhyNot(), "it has already been restarted 5 times (run.max_restarts)");
 }
 
 TEST_F(RestartsTest, NotInACircle) {
-  Checkpoint("step-00000100-g1");
+  Checkpoint(1, 100);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(restarts_.WhyNot(), "");
   // A later server's checkpoint of the same step is no progress.
-  Checkpoint("step-00000100-g2");
+  Checkpoint(2, 100);
   EXPECT_THAT(restarts_.WhyNot(),
               HasSubstr("the last 3 starts did not get from step 100 to another checkpoint"));
-  Checkpoint("step-00000101-g2");
+  Checkpoint(2, 101);
   EXPECT_EQ(restarts_.WhyNot(), "");
+}
+
+// The server resumes from an older one, and its next checkpoints are of earlier steps than the
+// damaged one.
+TEST_F(RestartsTest, ADamagedCheckpointDoesNotCount) {
+  Checkpoint(1, 100);
+  Checkpoint(1, 200);
+  Damage(1, 200);
+  EXPECT_EQ(restarts_.WhyNot(), "");
+  EXPECT_EQ(restarts_.from_step(), 100);
+  for (int64_t step = 101; step <= 103; ++step) {
+    Checkpoint(2, step);
+    EXPECT_EQ(restarts_.WhyNot(), "");
+    EXPECT_EQ(restarts_.from_step(), step);
+  }
+  EXPECT_EQ(restarts_.count(), 4u);
+}
+
+TEST_F(RestartsTest, NotIfAllCheckpointsAreDamaged) {
+  Checkpoint(1, 100);
+  Damage(1, 100);
+  std::filesystem::remove(dir_ / "run/run_id");
+  EXPECT_THAT(restarts_.WhyNot(), HasSubstr(std::string("step-00000100-g1/") + kTensorFile));
 }
 
 TEST_F(RestartsTest, FromTheBeginningBeforeTheFirstCheckpoint) {
@@ -65,19 +96,20 @@ TEST_F(RestartsTest, FromTheBeginningBeforeTheFirstCheckpoint) {
     EXPECT_EQ(restarts_.from_step(), -1);
   }
   EXPECT_THAT(restarts_.WhyNot(), HasSubstr("the last 3 starts did not reach a first checkpoint"));
-  Checkpoint("step-00000100-g1");
+  Checkpoint(1, 100);
   EXPECT_EQ(restarts_.WhyNot(), "");
   EXPECT_EQ(restarts_.from_step(), 100);
 }
 
 // The checkpoints were removed or their file system is not mounted. A restart would lose all work.
 TEST_F(RestartsTest, NotFromTheBeginningWhereCheckpointsHaveBeen) {
-  Checkpoint("step-00000100-g1");
+  Checkpoint(1, 100);
   EXPECT_EQ(restarts_.WhyNot(), "");
   std::filesystem::remove_all(dir_ / "run/checkpoints");
   EXPECT_THAT(restarts_.WhyNot(), HasSubstr("its checkpoints are gone from"));
   Restarts resumed(config_, run_, true);
   EXPECT_THAT(resumed.WhyNot(), HasSubstr("its checkpoints are gone"));
+  std::filesystem::remove(dir_ / "run/run_id");
   Restarts another(config_, run_, false);
   EXPECT_EQ(another.WhyNot(), "");
   std::ofstream(dir_ / "run/run_id") << std::string(32, 'a');
@@ -86,7 +118,7 @@ TEST_F(RestartsTest, NotFromTheBeginningWhereCheckpointsHaveBeen) {
 
 // The files are removed so that the next server can start, but the logs remain.
 TEST_F(RestartsTest, OfAnAttemptTheLogsStay) {
-  Checkpoint("step-00000000-g1.partial");
+  std::filesystem::create_directories(dir_ / "run/checkpoints/step-00000000-g1.partial");
   for (const char* name : {"metrics.jsonl", "server.log", "worker-0.log", "config.txtpb",
                            "model.safetensors", "checkpoints/run_id"}) {
     std::ofstream(dir_ / (std::string("run/") + name)) << name;
@@ -140,7 +172,7 @@ TEST_F(RestartsTest, NotWithoutCheckpointsOrAWish) {
   EXPECT_EQ(restarts_.WhyNot(),
             "there is no checkpoint to resume from, because checkpoint.keep_last is 0");
   config_.mutable_run()->set_max_restarts(0);
-  Checkpoint("step-00000100-g1");
+  Checkpoint(1, 100);
   EXPECT_EQ(restarts_.WhyNot(), "run.max_restarts is 0");
 }
 
