@@ -52,10 +52,9 @@ class _Taken(torch.Tensor):
         if function in cls._allowed:
             return args[0]
         raise UsageError(
-            f"{getattr(function, '__name__', function)}: the gradient of this slice has gone to the "
-            f"server, which adds and applies the gradients of all slices. Instead of "
-            f"clip_grad_norm_, set optimizer.clip_norm in the config; instead of GradScaler, use "
-            f"bfloat16, which needs no scaling")
+            "the program used a parameter's grad: it has gone to the server, which adds and applies "
+            "the gradients of all slices. Instead of clip_grad_norm_, set optimizer.clip_norm in the "
+            "config; instead of GradScaler, use bfloat16, which needs no scaling")
 
 
 class _Parameter:
@@ -106,6 +105,7 @@ class Job(_job.Job):
         """
         if self._model is not None:
             raise UsageError("prepare was called twice: a job trains one model")
+        given, model = model, getattr(model, "_orig_mod", model)  # torch.compile adds a prefix
         self._model = model
         plan = describe(model, optimizer) if optimizer is not None else None
         add = self._client.add_variable
@@ -135,7 +135,7 @@ class Job(_job.Job):
         known.update(id(counter) for counter in self._counters)
         self._constants = [(name, buffer, buffer._version) for name, buffer in model.named_buffers()
                            if id(buffer) not in known]
-        return model if optimizer is None else (model, optimizer)
+        return given if optimizer is None else (given, optimizer)
 
     def _share_memory(self) -> None:
         views = self._views = {}

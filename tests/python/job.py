@@ -14,6 +14,9 @@ BIN = pathlib.Path(os.environ["MUSTER_BIN"])
 CONFIG = "run { steps: 10 global_batch: 40 slices: 4 } evaluation { every_steps: 5 }"
 
 
+_FOLDER = tempfile.TemporaryDirectory()  # of all jobs, until this process ends
+
+
 class Outcome:
     """An ended job: its exit code, its output and logs, and its last weights' hash."""
 
@@ -34,11 +37,12 @@ class Outcome:
 class Job:
     """A running `muster launch` of a program of this folder."""
 
-    def __init__(self, program, *words, workers=1, config=CONFIG, options=(), resume=None, alone=False):
-        self.folder = tempfile.TemporaryDirectory()
-        folder = pathlib.Path(self.folder.name)
+    def __init__(self, program, *words, workers=1, files=None, config=CONFIG, options=(), resume=None, alone=False):
+        folder = pathlib.Path(tempfile.mkdtemp(dir=_FOLDER.name))
         self.run = resume or folder / "run"
         (folder / "job.txtpb").write_text(config)
+        for name, content in (files or {}).items():
+            (folder / name).write_bytes(content)
         self.log_path = folder / "log"
         environment = dict(os.environ, MUSTER_PROGRAMS=str(BIN), MUSTER_TEST_RUN=str(self.run))
         environment["PYTHONPATH"] = str(SOURCE / "python")

@@ -34,6 +34,11 @@ class Numpy(unittest.TestCase):
         self.assertEqual(outcome.code, 0, outcome.log)
         self.assertIn(run("fit").ok().hash, outcome.log)
 
+    def test_example(self):
+        config = (SOURCE / "examples" / "numpy_linear.txtpb").read_text()
+        outcome = Job(str(SOURCE / "examples" / "numpy_linear.py"), workers=2, config=config).end().ok()
+        self.assertLess(outcome.metrics[-1]["test_loss"], 1e-3)
+
     def test_mistakes(self):
         for mode, words in {"missing": "['b', 'w']", "shape": "expected shape ()",
                             "write": "read-only"}.items():

@@ -1,11 +1,12 @@
 """muster.torch: real jobs of torch_program.py."""
 
 import pathlib
+import random
 import re
 import signal
 import unittest
 
-from job import Job, skip_without
+from job import SOURCE, Job, skip_without
 
 skip_without("numpy", "torch")
 PROGRAM = str(pathlib.Path(__file__).with_name("torch_program.py"))
@@ -104,6 +105,39 @@ class Mistakes(unittest.TestCase):
     def test_one_of_config_and_program_sets_the_rate(self):
         outcome = run("momentum", 1, options=("--set", "learning_rate.base=0.1"))
         self.assertEqual(outcome.code, 8, outcome.log)
+
+
+class Examples(unittest.TestCase):
+    """Few steps on made-up data, on one worker and on two."""
+
+    def check(self, name, words, files, options):
+        folder = SOURCE / "examples"
+        config = (folder / f"{name}.txtpb").read_text()
+        outcomes = [Job(str(folder / f"{name}.py"), *words, workers=workers, config=config, files=files,
+                        options=[word for one in options for word in ("--set", one)]).end().ok()
+                    for workers in (1, 2)]
+        self.assertEqual(outcomes[0].hash, outcomes[1].hash)
+
+    def test_mnist(self):
+        files = {}
+        for part, count in ("train", 200), ("t10k", 40):
+            pixels = random.Random(1).randbytes(16 + count * 784)
+            files[f"{part}-images-idx3-ubyte"] = pixels
+            files[f"{part}-labels-idx1-ubyte"] = bytes(8) + bytes(i % 10 for i in range(count))
+        self.check("pytorch_mnist", ["."], files, ["run.epochs=1", "run.global_batch=40"])
+
+    def test_resnet18(self):
+        try:
+            import torchvision  # noqa: F401
+        except ImportError as error:
+            self.skipTest(str(error))
+        names = [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]
+        files = {name: b"".join(bytes([i]) + random.Random(i).randbytes(3072) for i in range(4)) for name in names}
+        self.check("pytorch_resnet18", ["."], files, ["run.epochs=1", "run.global_batch=10"])
+
+    def test_transformer(self):
+        text = ("All work and no play makes Jack a dull boy. " * 20).encode()
+        self.check("pytorch_transformer", ["text"], {"text": text}, ["run.steps=4"])
 
 
 if __name__ == "__main__":
