@@ -151,7 +151,7 @@ TEST_F(ConfigErrorTest, MistakesOfTheModelNameItsFileLineAndLayer) {
   EXPECT_THAT(error("layer { name: \"fc\" dense { units: 9 } }\nlayer { name: \"loss\" "
                     "softmax_cross_entropy {} }"),
               AllOf(HasSubstr("model.txtpb:2: "), HasSubstr("10 logits")));
-  EXPECT_THAT(error("layer { name: \"fc\" dense {} }\n" + std::string(kModel)),
+  EXPECT_THAT(error("layer { name: \"fc\" dense { units: 9 } }\n" + std::string(kModel)),
               AllOf(HasSubstr("model.txtpb:2: "), HasSubstr("\"fc\" (dense)")));
   EXPECT_THAT(error(std::string("name: \"caf\xe9\"\n") + kModel),
               AllOf(HasSubstr("model.txtpb:1: model.name: "), HasSubstr("0xe9")));

@@ -140,7 +140,7 @@ layer { name: "norm" batch_norm {} }
 layer { name: "loss" softmax_cross_entropy {} }
 )");
   EXPECT_THAT(ErrorOf(Config("", "run { steps: 1 global_batch: 3 slices: 2 }")),
-              StartsWith(dir_ + "/c.txtpb: layer \"norm\""));
+              StartsWith(dir_ + "/model.txtpb:3: layer \"norm\""));
 }
 
 // A written config has the values in use, and loads to the same config.

@@ -29,7 +29,7 @@ TEST(Confusion, EachClass) {
               AllOf(HasSubstr("confusions:\n  1 mistaken for dog: 2\n  cat mistaken for 1: 1\n"),
                     HasSubstr("label / predicted  0  1  2")));
   // The last class has no images, so it has no recall.
-  EXPECT_THAT(text, HasSubstr("2 dog       0      0       -      0.0 %  -"));
+  EXPECT_THAT(text, HasSubstr("2 dog        0      0       -      0.0 %  -"));
 }
 
 TEST(Confusion, OfManyClassesTheWorstComeFirst) {

@@ -28,6 +28,8 @@ TEST(BatchTextTest, BothWays) {
             "127 images (global_batch) = 2 workers x about 63.5 (batch_per_worker)");
   config.mutable_run()->set_batch_per_worker(64);
   EXPECT_EQ(BatchText(config), "128 images (global_batch) = 2 workers x 64 (batch_per_worker)");
+  config.mutable_worker()->add_program("program");
+  EXPECT_EQ(BatchText(config), "128 samples (global_batch) = 2 workers x 64 (batch_per_worker)");
 }
 
 TEST(SlicesTextTest, SaysWhereWorkersHaveDifferentNumbers) {
@@ -42,7 +44,7 @@ TEST(SlicesTextTest, SaysWhatACardLosesBySmallOnes) {
   config::Config config = JobOf(2, 256);
   config.mutable_worker()->set_backend(config::Worker::CUDA);
   EXPECT_EQ(SlicesText(config),
-            "8 slices; fewer than 64 images in a slice leave a GPU partly idle: "
+            "8 slices; fewer than 64 samples in a slice leave a GPU partly idle: "
             "run.slices=2 or a batch of 512 would fill it, with other bits");
   config.mutable_run()->set_global_batch(100);
   EXPECT_THAT(SlicesText(config), HasSubstr("partly idle: a batch of 512 would"));
