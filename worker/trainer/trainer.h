@@ -122,7 +122,7 @@ class Trainer {
     std::unique_ptr<BatchPipeline> batches;
   };
   Share share_;
-  std::optional<double> longest_step_s_;  // none before the end of the first step
+  std::optional<double> longest_step_s_;   // none before the end of the first step
   std::map<size_t, int64_t> buffer_used_;  // buffer → the last step that used it
 
   // The current work.
