@@ -1,11 +1,12 @@
 """libmuster_client.so (client/muster.h) as a Python class."""
 
 import ctypes
+import dataclasses
 import os
 import pathlib
 import sys
 from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int, c_int64, c_uint64, c_void_p
-from typing import NamedTuple, NoReturn, Optional, Sequence
+from typing import NoReturn, Optional, Sequence
 
 import numpy as np
 
@@ -28,7 +29,8 @@ class UsageError(Error):
         super().__init__(message, USAGE)
 
 
-class Work(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Work:
     """A slice of a step, or a block of an evaluation."""
 
     kind: int
@@ -129,7 +131,7 @@ class Client:
         options = _Options(weight_decay is not None, weight_decay or 0, 1, learning_rate_multiplier,
                            averaged)
         sizes = (c_int64 * len(shape))(*shape)
-        number = self._library.muster_add_variable(self._job, name.encode(), sizes, len(shape),
+        number: int = self._library.muster_add_variable(self._job, name.encode(), sizes, len(shape),
                                                    byref(options))
         if number < 0:
             self._raise(USAGE)
@@ -145,8 +147,8 @@ class Client:
     def _array(self, address: Optional[int], variable: int) -> np.ndarray:
         if address is None:
             self._raise(FAILURE)
-        array = (c_float * self._counts[variable]).from_address(address)
-        return np.frombuffer(array, dtype=np.float32)
+        pointer = ctypes.cast(address, POINTER(c_float))
+        return np.ctypeslib.as_array(pointer, (self._counts[variable],))
 
     def set_optimizer(self, text: str, learning_rate: float) -> None:
         self._check(self._library.muster_set_optimizer(self._job, text.encode(), learning_rate))

@@ -12,7 +12,7 @@ from muster._job import seed_all
 _Slice = Tuple[int, int]  # step, index
 
 
-class Samples(Dataset):
+class Samples(Dataset[Any]):
     """A data set whose items are whole slices. Each is loaded with the generators seeded for it, so
     random augmentation has the same result in every process, with and without loader workers."""
 

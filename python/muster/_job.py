@@ -2,7 +2,7 @@
 
 import random
 import sys
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class Steps:
                 raise UsageError(f"step {number} was left with a slice that is not done: iterate "
                                  f"over the whole step")
             number += 1
-        for number in range(number, job._end_step):
+        for number in range(number, job._end_step or 0):
             yield job._step(job, number)
         job._finish()
 
@@ -186,7 +186,7 @@ class Job:
         self._client.report(loss * count)
         self._client.done()
 
-    def _add_scalars(self, means: Dict[str, float], count: int) -> None:
+    def _add_scalars(self, means: Mapping[str, float], count: int) -> None:
         for name, value in means.items():
             self._client.add_scalar(name, float(value) * count)
 

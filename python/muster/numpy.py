@@ -18,7 +18,7 @@ from muster._client import UsageError, Work
 
 
 class Step(_job.Step):
-    __doc__ = _job.Step.__doc__ + "\n    A slice is an int64 array: the indices of its samples."
+    __doc__ = f"{_job.Step.__doc__}\n    A slice is an int64 array: the indices of its samples."
     _job: "Job"
 
     def gradient(self, loss: float, gradients: Mapping[str, Any], **scalars: float) -> None:
@@ -34,7 +34,7 @@ class Job(_job.Job):
     _step = Step
 
     def variables(self, initial: Mapping[str, Any],
-                  options: Optional[Mapping[str, Mapping[str, float]]] = None
+                  options: Optional[Mapping[str, Mapping[str, Any]]] = None
                   ) -> Dict[str, np.ndarray]:
         """Describes all variables, and returns their weights (float32, read-only), which change
         from step to step. The initial values of rank 0 are used. ``options`` may have

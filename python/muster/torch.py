@@ -30,7 +30,7 @@ _Model = TypeVar("_Model", bound=torch.nn.Module)
 
 
 class Step(_job.Step):
-    __doc__ = _job.Step.__doc__ + "\n    A slice is a batch of the data set, on the job's device."
+    __doc__ = f"{_job.Step.__doc__}\n    A slice is a batch of the data set, on the job's device."
     _job: "Job"
 
     def backward(self, loss: torch.Tensor, **means: Any) -> None:
@@ -121,14 +121,14 @@ class Job(_job.Job):
                 options = {"learning_rate_multiplier": 0}
             number = add(name, tuple(tensor.shape), **options)
             self._parameters.append(_Parameter(name, tensor, number))
-        if plan is not None:
+        if plan is not None and optimizer is not None:
             self._client.set_optimizer(plan.text, plan.learning_rate())
             self._learning_rate = plan.learning_rate
             optimizer.register_step_pre_hook(self._before_optimizer)
         self._share_memory()
         for one in self._parameters:
             if one.is_trained:
-                one.tensor.register_post_accumulate_grad_hook(self._hook(one))
+                one.tensor.register_post_accumulate_grad_hook(self._hook(one))  # type: ignore[no-untyped-call]
         self._counters = [buffer for name, buffer in model.named_buffers()
                           if name.endswith("num_batches_tracked")]
         known = {id(buffer) for _, buffer, _ in self._statistics}
@@ -138,7 +138,8 @@ class Job(_job.Job):
         return given if optimizer is None else (given, optimizer)
 
     def _share_memory(self) -> None:
-        views = self._views = {}
+        views: Dict[int, Tuple[torch.Tensor, torch.Tensor]] = {}
+        self._views = views
         for number, shape, tensor in [
                 *((one.number, one.tensor.shape, one.tensor.data) for one in self._parameters),
                 *((number, buffer.shape, buffer) for _, buffer, number in self._statistics)]:
@@ -229,7 +230,7 @@ class Job(_job.Job):
             self._report(work)
         self._in_backward = True
         try:
-            (loss * (len(work.samples) / work.batch)).backward()
+            (loss * (len(work.samples) / work.batch)).backward()  # type: ignore[no-untyped-call]
         finally:
             self._in_backward = False
 
@@ -250,6 +251,7 @@ class Job(_job.Job):
                                  "step.backward(loss) instead")
             if not self._is_reported:  # other calls may follow
                 return
+            assert parameter.grad is not None
             gradient.copy_(parameter.grad)
             self._push(one)
 
