@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs the Debian (or Ubuntu) packages that are needed to build Muster, if any is missing.
 # The README says what each is for. Needs root or sudo only if something is missing.
-# With --checks, installs instead the tools of scripts/check.sh, as far as this release has them, and a tool
-# without which one test is skipped.
+# With --checks, installs instead the tools of scripts/check.sh, as far as this release has them, and tools
+# without which tests are skipped.
 set -euo pipefail
 
 packages=(
@@ -22,7 +22,8 @@ packages=(
 
 if [[ ${1:-} == --checks ]]; then
   packages=(git clang-tidy shellcheck
-            qemu-user)  # emulates a processor without AVX2
+            qemu-user      # emulates a processor without AVX2
+            python3-numpy) # tests of the Python package
   # Other versions format differently. If the release lacks this one, scripts/check.sh reports it.
   case $(sed -n "s/^VERSION_CODENAME=//p" /etc/os-release) in
     bookworm | jammy | noble) packages+=(clang-format-14) ;;

@@ -10,6 +10,7 @@
 #include "common/link/program_variables.h"
 #include "common/link/protocol.h"
 #include "common/link/tcp_address.h"
+#include "common/trace/session.h"
 #include "common/transport/link_options.h"
 #include "worker/program/program_link.h"
 #include "worker/program/program_trainer.h"
@@ -18,7 +19,8 @@ namespace muster {
 namespace {
 
 void Refuse(ProgramLink& link, const Error& error) {
-  const program::End end{.code = static_cast<int32_t>(error.code()), .has_last_weights = 0, .steps = 0};
+  const program::End end{
+      .code = static_cast<int32_t>(error.code()), .has_last_weights = 0, .steps = 0};
   link.StopWatching();
   link.Send(program::Kind::kEnd, &end, sizeof end, {}, error.what());
 }
@@ -29,6 +31,7 @@ void Join(const WorkerArguments& arguments, ProgramLink& link) {
     throw Error(ExitCode::kPeerFailed, "the program ended before it joined");
   }
   const config::Config config = ReadResolvedConfig(arguments.config);
+  const trace::Session session(trace::WorkerSession(config, arguments.rank), "program");
   RequireOpenFiles("a worker", 64);
   RequireThreads("a worker", 8);
   ClientOptions options;

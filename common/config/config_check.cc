@@ -95,7 +95,6 @@ void CheckProgramJob(const config::Config& config, ConfigErrors& errors) {
   refuse(config.evaluation().confusion_matrix(), "evaluation.confusion_matrix");
   refuse(config.evaluation().has_stop_at_accuracy(), "evaluation.stop_at_accuracy");
   refuse(!config.run().initial_weights().empty(), "run.initial_weights");
-  refuse(!config.run().trace_file().empty(), "run.trace_file");
   if (config.worker().program(0).empty()) {
     errors.Fail("worker.program", "expected a command, got an empty word");
   }

@@ -278,6 +278,31 @@ TEST_F(OwnProgram, AProgramThatFailsEndsTheJobWithItsMessage) {
   EXPECT_TRUE(NothingLeft(5));
 }
 
+// Gradients are sent while the program computes others.
+TEST_F(OwnProgram, TheTraceHasBothPassesAndTheirOverlapWithPushes) {
+  Succeeded(
+      Run("run", "push", 2,
+          {fmt::format("run.trace_file={}", Path("trace.json").string()), "run.trace_steps=4"}));
+  const auto trace = nlohmann::json::parse(Slurp(Path("trace.json")));
+  const nlohmann::json& events = trace.is_array() ? trace : trace["traceEvents"];
+  const auto spans = [&](const std::string& category) {
+    std::vector<nlohmann::json> found;
+    for (const nlohmann::json& event : events) {
+      if (event.value("cat", "") == category) found.push_back(event);
+    }
+    return found;
+  };
+  int within = 0;
+  for (const nlohmann::json& push : spans("push")) {
+    for (const nlohmann::json& pass : spans("backward")) {
+      const double begin = pass["ts"], end = begin + pass["dur"].get<double>(), at = push["ts"];
+      if (pass["pid"] == push["pid"] && begin <= at && at < end) ++within;
+    }
+  }
+  EXPECT_EQ(spans("forward").size(), spans("backward").size());
+  EXPECT_GT(within, 0);
+}
+
 TEST_F(OwnProgram, AProgramMayLeave) {
   const std::string hash = Succeeded(Run("one", "push", 1)).hash();
   EXPECT_EQ(Succeeded(Run("two", "leave", 2)).hash(), hash);

@@ -6,10 +6,12 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "common/base/error.h"
 #include "common/base/log.h"
+#include "common/trace/trace.h"
 
 namespace muster {
 namespace {
@@ -117,6 +119,8 @@ void ProgramTrainer::EnterStep(int64_t step) {
 }
 
 void ProgramTrainer::Train(const Order& order) {
+  trace::AtStep(order.version);
+  const trace::Span span("step");
   // Slices that were taken over belong to a step whose weights have all arrived, and the program
   // may have newer ones.
   Bring(order.version);
@@ -191,7 +195,10 @@ bool ProgramTrainer::ComputeSlice(Part& part, int64_t slice, size_t level,
     client_.ReportLoss(step, part.part, slice, 0, 0, 0);
     return false;
   }
+  const trace::Span span("slice", {}, {.slice = static_cast<int32_t>(slice)});
   Give(given.work, given.indices);
+  // The program reports the loss between the two.
+  std::optional<trace::Span> pass(std::in_place, "forward");
   std::vector<size_t> missing = variables_in_;
   std::vector<bool> written(layout_.variables().size());
   const auto write = [&](size_t variable) {
@@ -213,6 +220,7 @@ bool ProgramTrainer::ComputeSlice(Part& part, int64_t slice, size_t level,
       if (!std::isnan(loss.learning_rate)) rate = loss.learning_rate;
       client_.ReportLoss(step, part.part, slice, samples, loss.loss, 0, scalars, rate);
       has_loss = true;
+      pass.emplace("backward");
     } else if (received.kind == Kind::kPushed && has_loss) {
       const auto variable = received.As<uint64_t>();
       if (variable < layout_.variables().size()) write(variable);
@@ -250,6 +258,8 @@ void ProgramTrainer::Fold(Part& part, size_t chunk, size_t level,
 }
 
 void ProgramTrainer::Evaluate(const Order& order) {
+  trace::AtStep(order.version);
+  const trace::Span span("evaluate");
   if (order.average && order.blocks.empty()) Bring(order.version, Client::Of::kAverage);
   const int64_t size =
       order.set == wire::VALIDATION ? join_.validation_samples : join_.test_samples;
