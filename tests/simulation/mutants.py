@@ -376,7 +376,7 @@ def noticed_by_a_unit_test(path, place, build):
         done = subprocess.run([program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=300)
         os.remove(program)
         if done.returncode != 0:
-            found = re.search(r"^\[  FAILED  \] (\S+)", done.stdout, re.M)
+            found = re.search(r"^\[  FAILED  \] ([^\s,]+)", done.stdout, re.M)
             return f"{test} {found[1]}" if found else test, f"ended with {done.returncode}"
     return None
 
