@@ -61,7 +61,7 @@ def evaluate(images, labels):
 
 job.evaluation(test_set, evaluate)
 steps = job.steps(train_set, workers=1)
-scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=len(steps))
+scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=len(steps), cycle_momentum=False)
 for step in steps:
     for images, labels in step:
         with torch.autocast(job.device.type, torch.bfloat16):

@@ -1,6 +1,6 @@
 """Describes a torch optimizer so that the server can apply it."""
 
-from typing import Any, Callable, Dict, List, NamedTuple
+from typing import Any, Dict
 
 import torch
 
@@ -9,41 +9,60 @@ from muster._client import UsageError
 _RATIO_TOLERANCE = 1e-6
 
 
-class Plan(NamedTuple):
-    text: str  # an Optimizer of Muster's config
-    options: Dict[torch.Tensor, Dict[str, float]]  # of each parameter
-    learning_rate: Callable[[], float]  # of the first group, now
+class Plan:
+    """How the server applies an optimizer, and the learning rate of each step."""
 
+    def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        self._optimizer = optimizer
+        groups = optimizer.param_groups
+        texts = {_text(optimizer, group) for group in groups}
+        if len(texts) > 1:
+            raise UsageError(f"the optimizer's parameter groups differ in more than learning rate "
+                             f"and weight decay: {' and '.join(sorted(texts))}")
+        self.text = texts.pop()  # an Optimizer of Muster's config
+        self._settings = [_settings(optimizer, group) for group in groups]
+        rates = [float(group.get("initial_lr", group["lr"])) for group in groups]
+        self._base = max(range(len(groups)), key=lambda i: rates[i])
+        highest = rates[self._base]
+        self._factors = [rate / highest if highest > 0 else 1.0 for rate in rates]
+        trained = set(model.parameters())
+        # of each parameter
+        self.options: Dict[torch.Tensor, Dict[str, float]] = {
+            parameter: {"learning_rate_multiplier": 0} for parameter in trained}
+        for group, factor in zip(groups, self._factors):
+            for parameter in group["params"]:
+                if parameter not in trained:
+                    raise UsageError("the optimizer has a parameter that is not the model's")
+                self.options[parameter] = {"learning_rate_multiplier": factor,
+                                           "weight_decay": float(group["weight_decay"])}
+        self.learning_rate()  # checks
 
-def describe(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Plan:
-    groups = optimizer.param_groups
-    texts = {_text(optimizer, group) for group in groups}
-    if len(texts) > 1:
-        raise UsageError(f"the optimizer's parameter groups differ in more than learning rate and "
-                         f"weight decay: {' and '.join(sorted(texts))}")
-    rates = [float(group.get("initial_lr", group["lr"])) for group in groups]
-    base = max(range(len(groups)), key=lambda i: rates[i])
-    factors = [rate / rates[base] if rates[base] > 0 else 1.0 for rate in rates]
-
-    def learning_rate() -> float:
-        now = float(groups[base]["lr"])
-        for group, factor in zip(groups, factors):
-            if abs(float(group["lr"]) - factor * now) > _RATIO_TOLERANCE * now:
+    def learning_rate(self) -> float:
+        """The rate of the highest group now. Raises UsageError if the program has changed what
+        only the server could apply."""
+        groups = self._optimizer.param_groups
+        now = [_settings(self._optimizer, group) for group in groups]
+        if now != self._settings:
+            changed = [f"{was} to {is_now}" for was, is_now in zip(self._settings, now)
+                       if was != is_now] or ["the number of groups"]
+            raise UsageError(f"the optimizer's parameter groups have changed since prepare "
+                             f"({changed[0]}): only learning rates may change; schedulers with "
+                             f"cycle_momentum need cycle_momentum=False")
+        if self._optimizer.state:
+            raise UsageError("the optimizer has state, but the server keeps the state: give prepare "
+                             "a new optimizer; `muster launch --resume` restores the server's")
+        rate = float(groups[self._base]["lr"])
+        for group, factor in zip(groups, self._factors):
+            if abs(float(group["lr"]) - factor * rate) > _RATIO_TOLERANCE * rate:
                 raise UsageError(f"the learning rates of the parameter groups are "
                                  f"{[float(one['lr']) for one in groups]}: expected the ratio that "
-                                 f"they had in prepare, {factors}")
-        return now
+                                 f"they had in prepare, {self._factors}")
+        return rate
 
-    trained = {parameter for parameter in model.parameters()}
-    options: Dict[torch.Tensor, Dict[str, float]] = {
-        parameter: {"learning_rate_multiplier": 0} for parameter in trained}
-    for group, factor in zip(groups, factors):
-        for parameter in group["params"]:
-            if parameter not in trained:
-                raise UsageError("the optimizer has a parameter that is not the model's")
-            options[parameter] = {"learning_rate_multiplier": factor,
-                                  "weight_decay": float(group["weight_decay"])}
-    return Plan(texts.pop(), options, learning_rate)
+
+def _settings(optimizer: torch.optim.Optimizer, group: Dict[str, Any]) -> str:
+    return (f"{_text(optimizer, group)}, weight decay {group['weight_decay']}, "
+            f"{len(group['params'])} parameters")
 
 
 def _text(optimizer: torch.optim.Optimizer, group: Dict[str, Any]) -> str:

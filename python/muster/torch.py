@@ -24,7 +24,7 @@ import torch
 
 from muster import _client, _data, _job
 from muster._client import UsageError, Work
-from muster._optimizer import describe
+from muster._optimizer import Plan
 
 _Model = TypeVar("_Model", bound=torch.nn.Module)
 
@@ -67,6 +67,7 @@ class _Parameter:
         self.is_trained = tensor.requires_grad
         self.is_used = False  # in any slice so far
         self.is_pushed = False  # in this slice
+        self.version = tensor._version
         # No memory: all elements are the same one.
         self.taken = torch.zeros((), dtype=tensor.dtype, device=tensor.device).expand(
             tensor.shape).as_subclass(_Taken)
@@ -107,7 +108,7 @@ class Job(_job.Job):
             raise UsageError("prepare was called twice: a job trains one model")
         given, model = model, getattr(model, "_orig_mod", model)  # torch.compile adds a prefix
         self._model = model
-        plan = describe(model, optimizer) if optimizer is not None else None
+        plan = Plan(model, optimizer) if optimizer is not None else None
         add = self._client.add_variable
         # Gradients are sent from the last variable to the first. Statistics are complete last.
         self._statistics = [(name, buffer, add(name, tuple(buffer.shape), averaged=True))
@@ -179,6 +180,8 @@ class Job(_job.Job):
         return len(dataset)
 
     def _ready(self, dataset: _data.Samples) -> None:
+        for one in self._parameters:
+            one.version = one.tensor._version
         self._loader = _data.Loader(dataset, self._client, *self._loading)
         self._version = -1
 
@@ -195,6 +198,9 @@ class Job(_job.Job):
             if one.tensor.requires_grad != one.is_trained:
                 raise UsageError(f"parameter {one.name}: requires_grad has changed since prepare; "
                                  f"set it before")
+            if one.tensor._version != one.version:
+                raise UsageError(f"the program has changed parameter {one.name}: the server has the "
+                                 f"weights; load or initialise them before steps")
         _job.seed_all(work.seed ^ 1)  # other numbers than those of the data
         return data
 
@@ -211,6 +217,7 @@ class Job(_job.Job):
             if one.tensor.device.type != "cpu":
                 with torch.no_grad():
                     one.tensor.copy_(self._views[one.number][0])
+                one.version = one.tensor._version
 
     def _backward(self, loss: torch.Tensor, means: Dict[str, Any]) -> None:
         work = self._work

@@ -93,7 +93,15 @@ def main():
     before = [parameter.detach().clone() for parameter in model.parameters()]
     if MODE == "compile_before":
         model = torch.compile(model)
+    if MODE == "cycle":
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, [0.02, 0.01], total_steps=20)
     job.prepare(model, optimizer)
+    if MODE == "state":
+        other = make_optimizer(model)
+        for parameter in model.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        other.step()
+        optimizer.load_state_dict(other.state_dict())
     if MODE == "compile_after":
         model = torch.compile(model)
     twin = Twin(model, before) if MODE in TWINS else None
@@ -148,6 +156,10 @@ def main():
         if twin is not None:
             twin.step()
         schedule.step()
+        if MODE == "group":
+            optimizer.add_param_group({"params": [torch.nn.Parameter(torch.zeros(2))]})
+        if MODE == "load":
+            model.load_state_dict(model.state_dict())
     assert seen == len(steps)
     if twin is not None:
         print(f"difference {twin.difference(model):.3g}")

@@ -93,7 +93,8 @@ class Mistakes(unittest.TestCase):
                 "clip": "optimizer.clip_norm", "scaler": "bfloat16", "closure": "closure",
                 "half": "float32", "lbfgs": "LBFGS", "buffer": "buffer shift", "break": "step 2",
                 "plain_backward": "step.backward", "no_backward": "step.backward",
-                "raises": "ZeroDivisionError: no more fuel"}.items():
+                "cycle": "cycle_momentum=False", "state": "has state", "group": "groups have changed",
+                "load": "has changed parameter", "raises": "ZeroDivisionError: no more fuel"}.items():
             with self.subTest(mode):
                 outcome = run(mode, 2)
                 self.assertNotEqual(outcome.code, 0)
