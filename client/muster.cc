@@ -14,6 +14,7 @@
 #include <limits>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/helper.h"
@@ -25,12 +26,13 @@ namespace {
 
 constexpr size_t kAlignFloats = 16;
 constexpr int kMostDimensions = 64;
+constexpr size_t kPushFloats = 64 << 10;  // 256 KiB
 
 struct Described {
   std::string name;
   std::vector<int64_t> shape;
   Variable settings{};
-  size_t offset = 0;  // in floats
+  size_t offset = 0, count = 0;  // in floats
 };
 
 }  // namespace
@@ -47,8 +49,11 @@ struct muster_job {
   bool asked = false;  // Next was sent, and the answer has not come
   bool at_work = false, has_reported = false;
   int64_t steps = 0;  // of the complete run
+  uint64_t fingerprint = 0;
   std::string optimizer;
   double learning_rate = std::numeric_limits<double>::quiet_NaN();
+  std::vector<uint64_t> pushed;  // written, but not sent yet
+  size_t pushed_floats = 0;
   std::vector<int64_t> samples, planned;
   std::vector<std::string> scalars;  // names, of the current slice or block
   muster_work work{};
@@ -189,7 +194,8 @@ int muster_add_variable(muster_job* job, const char* name, const int64_t* shape,
       return refuse("expected positive dimensions and at most 2^36 elements");
     count *= static_cast<size_t>(shape[i]);
   }
-  Described variable{.name = name, .shape = {shape, shape + dimensions}, .offset = job->floats};
+  Described variable{
+      .name = name, .shape = {shape, shape + dimensions}, .offset = job->floats, .count = count};
   variable.settings.dimensions = static_cast<uint32_t>(dimensions);
   variable.settings.learning_rate_multiplier = 1;
   if (options != nullptr && options->has_weight_decay != 0) {
@@ -224,6 +230,10 @@ int muster_set_learning_rate(muster_job* job, double learning_rate) {
   }
   job->learning_rate = learning_rate;
   return MUSTER_OK;
+}
+
+void muster_set_fingerprint(muster_job* job, uint64_t fingerprint) {
+  job->fingerprint = fingerprint;
 }
 
 float* muster_weights(muster_job* job, int variable) {
@@ -266,6 +276,7 @@ int muster_join(muster_job* job, int64_t training_samples, int64_t validation_sa
   }
   const Join join{.version = kVersion,
                   .pid = static_cast<uint32_t>(::getpid()),
+                  .fingerprint = job->fingerprint,
                   .train_samples = training_samples,
                   .validation_samples = validation_samples,
                   .test_samples = test_samples};
@@ -377,8 +388,14 @@ int muster_push(muster_job* job, int variable) {
   if (variable < 0 || static_cast<size_t>(variable) >= job->variables.size()) {
     return job->Fail(MUSTER_USAGE, "muster_push: there is no variable %d", variable);
   }
-  const auto number = static_cast<uint64_t>(variable);
-  return job->Send(Kind::kPushed, &number, sizeof number);
+  // Many small variables go in one frame.
+  const Described& described = job->variables[static_cast<size_t>(variable)];
+  job->pushed.push_back(static_cast<uint64_t>(variable));
+  job->pushed_floats += described.count;
+  if (job->pushed_floats < kPushFloats) return MUSTER_OK;
+  const std::vector<uint64_t> numbers = std::exchange(job->pushed, {});
+  job->pushed_floats = 0;
+  return job->Send(Kind::kPushed, numbers.data(), numbers.size() * sizeof(uint64_t));
 }
 
 int muster_done(muster_job* job) {
@@ -387,6 +404,8 @@ int muster_done(muster_job* job) {
     return job->Fail(MUSTER_USAGE, "muster_done: call muster_report first");
   }
   job->at_work = false;
+  job->pushed.clear();  // that all are written says as much
+  job->pushed_floats = 0;
   return job->Send(Kind::kDone, nullptr, 0);
 }
 

@@ -109,6 +109,11 @@ int muster_set_optimizer(muster_job* job, const char* optimizer, double learning
  * be a function of the step. Call it before muster_report. */
 int muster_set_learning_rate(muster_job* job, double learning_rate);
 
+/* A number that must be the same in all processes of a job, also when it is resumed: for example a
+ * hash of the data, or of what the program computes with besides its variables. Only before
+ * muster_join. */
+void muster_set_fingerprint(muster_job* job, uint64_t fingerprint);
+
 /* The current values of a variable, row by row, 64-byte aligned; NULL if it does not exist. Write
  * the initial values here before muster_join; only read it afterwards. Muster changes the values
  * only within muster_next. The address never changes. */

@@ -38,6 +38,7 @@ void Join(const WorkerArguments& arguments, ProgramLink& link) {
   options.hello.set_threads(config.worker().threads());
   options.hello.set_pid(program.join.pid);
   options.hello.set_train_samples(program.join.train_samples);
+  options.hello.set_data_fingerprint(program.join.fingerprint);
   options.hello.set_validation_samples(program.join.validation_samples);
   options.hello.set_test_samples(program.join.test_samples);
   if (!program.optimizer.empty()) options.hello.set_optimizer(program.optimizer);

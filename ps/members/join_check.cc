@@ -112,8 +112,8 @@ std::string JoinCheck::CheckData(uint32_t rank, const wire::Hello& hello) const 
   }
   if (hello.data_fingerprint() != data_.fingerprint) {
     return fmt::format(
-        "the data of rank {} and rank {} have the same size but different contents: all "
-        "workers need the same data",
+        "the data of rank {} and rank {} (or the constants of their programs) have the same size "
+        "but different contents: all workers need the same data",
         rank, *first_);
   }
   return "";

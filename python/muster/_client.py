@@ -67,6 +67,7 @@ _functions = {
                                     POINTER(_Options)]),
     "muster_set_optimizer": (c_int, [c_void_p, c_char_p, c_double]),
     "muster_set_learning_rate": (c_int, [c_void_p, c_double]),
+    "muster_set_fingerprint": (None, [c_void_p, c_uint64]),
     "muster_weights": (c_void_p, [c_void_p, c_int]),
     "muster_gradient": (c_void_p, [c_void_p, c_int]),
     "muster_join": (c_int, [c_void_p, c_int64, c_int64, c_int64]),
@@ -155,6 +156,9 @@ class Client:
 
     def set_learning_rate(self, learning_rate: float) -> None:
         self._check(self._library.muster_set_learning_rate(self._job, learning_rate))
+
+    def set_fingerprint(self, fingerprint: int) -> None:
+        self._library.muster_set_fingerprint(self._job, fingerprint)
 
     def join(self, training: int, validation: int, test: int) -> None:
         self._check(self._library.muster_join(self._job, training, validation, test))

@@ -20,8 +20,7 @@ class Samples(Dataset[Any]):
         if isinstance(dataset, IterableDataset):
             raise UsageError("the data set is an IterableDataset: expected one with indices "
                              "(__len__ and __getitem__), because slices name their samples")
-        if isinstance(dataset, (tuple, list)) and dataset and \
-                all(isinstance(one, torch.Tensor) for one in dataset):
+        if isinstance(dataset, tuple) and dataset and all(isinstance(one, torch.Tensor) for one in dataset):
             dataset = TensorDataset(*dataset)
         for method in ("__len__", "__getitem__"):
             if not hasattr(dataset, method):
@@ -70,7 +69,7 @@ class Loader:
             return self._samples[work.seed, work.samples]
         if work.step != self._step:
             # The steps of two losses in a row may differ, but work is stable again soon.
-            if self._step >= 0 and sorted(self._now) != self._mine:
+            if self._step >= 0 and sorted(self._now) != self._planned_now():
                 self._restart(work.step, self._now)
             self._step, self._now = work.step, []
         self._now.append(work.index)
@@ -80,6 +79,11 @@ class Loader:
         if self._ahead is not None and self._expected and self._expected[0] == wanted:
             return self._take()
         return self._samples[work.seed, work.samples]
+
+    def _planned_now(self) -> List[int]:
+        """The slices that the workers load of the current step: a short last one has fewer."""
+        return [index for index in self._mine
+                if len(self._client.plan(self._step, index).samples) > 0]
 
     def _take(self) -> Any:
         assert self._ahead is not None

@@ -1,5 +1,6 @@
 """What muster.torch and muster.numpy share: the loop over steps, slices and evaluations."""
 
+import atexit
 import random
 import sys
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
@@ -31,6 +32,11 @@ class Step:
             yield job._begin(work)
             job._end(work)
             job._work = None
+        job._end_of_step(self.number)
+
+
+_jobs: "List[Job]" = []  # of this process: at most one
+_hook_before: Any = None
 
 
 class Steps:
@@ -44,6 +50,10 @@ class Steps:
 
     def __iter__(self) -> Iterator[Step]:
         job = self._job
+        if job._is_iterated:
+            raise UsageError("a job has one loop over its steps; step.epoch and step.ends_epoch say "
+                             "where its epochs are")
+        job._is_iterated = True
         number = 0
         while job._advance():
             next_slice = job._pending
@@ -51,12 +61,13 @@ class Steps:
             # The body runs for missed steps, too.
             for number in range(number, next_slice.step + 1):
                 yield job._step(job, number)
-            if job._pending is next_slice:
-                raise UsageError(f"step {number} was left with a slice that is not done: iterate "
-                                 f"over the whole step")
+            if job._pending is next_slice or job._work is not None:
+                raise UsageError(f"step {number} was left before all of its slices were done: "
+                                 f"iterate over the whole step")
             number += 1
         for number in range(number, job._end_step or 0):
             yield job._step(job, number)
+        job._is_over = True
         job._finish()
 
 
@@ -66,13 +77,21 @@ class Job:
     _step = Step
 
     def __init__(self, config: Optional[str] = None) -> None:
+        if _jobs:
+            raise UsageError("this process has a job already: a process has one job")
         _private.ensure_job(config)
         self._client = Client()
         self._evaluations: Dict[int, Tuple[Any, Callable[..., Any]]] = {}
         self._pending: Optional[Work] = None  # a slice that nobody has taken yet
         self._work: Optional[Work] = None
         self._end_step: Optional[int] = None  # the number of steps, when the run is complete
-        _watch_exceptions(self._client)
+        self._is_iterated = False  # the loop over the steps has begun
+        self._is_over = False  # and has seen the end of the run
+        self._has_failed = False
+        _jobs.append(self)
+        global _hook_before
+        _hook_before, sys.excepthook = sys.excepthook, _tell
+        atexit.register(self._at_exit)
 
     @property
     def rank(self) -> int:
@@ -113,12 +132,22 @@ class Job:
         """Completes the slice."""
         raise NotImplementedError
 
+    def _end_of_step(self, number: int) -> None:
+        """The client's memory may hold the weights of the next step."""
+
     def _evaluate(self, work: Work, dataset: Any, function: Callable[..., Any]) -> Any:
         """Returns what the function returns for this block."""
         raise NotImplementedError
 
     def _finish(self) -> None:
         """The run is complete."""
+
+    # A program that just ends would be replaced, and its replacement would end in the same way.
+    def _at_exit(self) -> None:
+        if self._client.joined and not self._is_over and not self._has_failed:
+            self._client.fail("the program ended before its run; to end a run early, use "
+                              "evaluation.patience or run.steps in the config")
+        _private.end(self._is_over)
 
     # The loop.
 
@@ -197,23 +226,17 @@ def seed_all(seed: int) -> None:
     np.random.seed(seed & 0xFFFFFFFF)
     torch = sys.modules.get("torch")
     if torch is not None:
-        torch.manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
+        seed &= 0x7FFFFFFFFFFFFFFF
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed takes 100 times as long
+        if torch.cuda.is_initialized():
+            torch.cuda.manual_seed_all(seed)
 
 
-_watched: List[Client] = []
-
-
-def _watch_exceptions(client: Client) -> None:
+def _tell(kind: Any, error: BaseException, trace: Any) -> None:
     """An exception that nobody catches ends the whole job, with its text: another process would
     fail in the same way."""
-    if not _watched:
-        before = sys.excepthook
-
-        def tell(kind: Any, error: BaseException, trace: Any) -> None:
-            before(kind, error, trace)
-            if not isinstance(error, KeyboardInterrupt):
-                for one in _watched:
-                    one.fail(f"{kind.__name__}: {error}")
-
-        sys.excepthook = tell
-    _watched.append(client)
+    _hook_before(kind, error, trace)
+    for job in _jobs:
+        if not job._is_over and not isinstance(error, KeyboardInterrupt):
+            job._client.fail(f"{kind.__name__}: {error}")
+            job._has_failed = True

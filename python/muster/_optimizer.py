@@ -14,6 +14,9 @@ class Plan:
 
     def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
         self._optimizer = optimizer
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise UsageError(f"prepare got {type(optimizer).__name__} as optimizer: expected one "
+                             f"torch.optim.Optimizer, for all trained parameters")
         groups = optimizer.param_groups
         texts = {_text(optimizer, group) for group in groups}
         if len(texts) > 1:
@@ -26,15 +29,17 @@ class Plan:
         highest = rates[self._base]
         self._factors = [rate / highest if highest > 0 else 1.0 for rate in rates]
         trained = set(model.parameters())
-        # of each parameter
-        self.options: Dict[torch.Tensor, Dict[str, float]] = {
-            parameter: {"learning_rate_multiplier": 0} for parameter in trained}
+        self.options: Dict[torch.Tensor, Dict[str, float]] = {}  # of each parameter
         for group, factor in zip(groups, self._factors):
             for parameter in group["params"]:
                 if parameter not in trained:
                     raise UsageError("the optimizer has a parameter that is not the model's")
                 self.options[parameter] = {"learning_rate_multiplier": factor,
                                            "weight_decay": float(group["weight_decay"])}
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad and parameter not in self.options:
+                raise UsageError(f"parameter {name} is not in the optimizer: add it, or set its "
+                                 f"requires_grad to False before prepare")
         self.learning_rate()  # checks
 
     def learning_rate(self) -> float:
@@ -76,15 +81,15 @@ def _text(optimizer: torch.optim.Optimizer, group: Dict[str, Any]) -> str:
         if group["momentum"] == 0:
             return "type: SGD decay_type: COUPLED"
         name = "NESTEROV" if group["nesterov"] else "MOMENTUM"
-        return f"type: {name} momentum: {group['momentum']!r} decay_type: COUPLED"
+        return f"type: {name} momentum: {float(group['momentum'])!r} decay_type: COUPLED"
     if kind in (torch.optim.Adam, torch.optim.AdamW):
         is_decoupled = kind is torch.optim.AdamW or group.get("decoupled_weight_decay", False)
         beta1, beta2 = (float(beta) for beta in group["betas"])
         name, decay = ("ADAMW", "DECOUPLED") if is_decoupled else ("ADAM", "COUPLED")
-        return (f"type: {name} beta1: {beta1!r} beta2: {beta2!r} epsilon: {group['eps']!r} "
+        return (f"type: {name} beta1: {beta1!r} beta2: {beta2!r} epsilon: {float(group['eps'])!r} "
                 f"decay_type: {decay}")
     if kind is torch.optim.RMSprop:
-        return (f"type: RMSPROP rho: {group['alpha']!r} epsilon: {group['eps']!r} momentum: "
-                f"{group['momentum']!r} decay_type: COUPLED")
+        return (f"type: RMSPROP rho: {float(group['alpha'])!r} epsilon: {float(group['eps'])!r} momentum: "
+                f"{float(group['momentum'])!r} decay_type: COUPLED")
     raise UsageError(f"the server does not have the optimizer {kind.__module__}.{kind.__name__}: "
                      f"expected torch.optim.SGD, Adam, AdamW or RMSprop")

@@ -4,7 +4,6 @@ It starts ``muster launch CONFIG --workers 1``, whose only worker is muster/_rel
 over its environment, so this process becomes the worker.
 """
 
-import atexit
 import json
 import os
 import pathlib
@@ -12,11 +11,12 @@ import signal
 import socket
 import subprocess
 import sys
-from typing import Optional
+from typing import List, Optional, Tuple
 
 from muster._client import UsageError, programs
 
 _START_S = 60
+_server: "Optional[Tuple[socket.socket, subprocess.Popen[bytes]]]" = None
 
 
 def ensure_job(config: Optional[str]) -> None:
@@ -34,8 +34,10 @@ def ensure_job(config: Optional[str]) -> None:
     listener.listen(1)
     listener.settimeout(_START_S)
     launcher = programs() / "muster"
+    # A replacement would have nobody to hand its environment to. A resumed run starts this program.
     command = [str(launcher) if launcher.exists() else "muster", "launch", config, "--workers", "1",
-               "--", sys.executable, "-I", str(pathlib.Path(__file__).parent / "_relay.py"), name]
+               "--set", "cluster.on_lost_worker=ABORT", "--", sys.executable, "-I",
+               str(pathlib.Path(__file__).parent / "_relay.py"), name, sys.executable, *_arguments()]
     try:
         # In a session of its own: Ctrl-C reaches this process, which then stops the launcher.
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
@@ -45,7 +47,13 @@ def ensure_job(config: Optional[str]) -> None:
     relay = _accept(listener, process)
     with relay.makefile("r") as lines:
         os.environ.update(json.loads(lines.readline()))
-    atexit.register(_end, relay, process)
+    global _server
+    _server = relay, process
+
+
+def _arguments() -> List[str]:
+    """Those of this Python, including -m and -c where it knows them."""
+    return list(getattr(sys, "orig_argv", [""] + sys.argv)[1:])
 
 
 def _accept(listener: socket.socket, process: "subprocess.Popen[bytes]") -> socket.socket:
@@ -63,15 +71,18 @@ def _accept(listener: socket.socket, process: "subprocess.Popen[bytes]") -> sock
     raise UsageError(f"the server did not start within {_START_S} s")
 
 
-def _end(relay: socket.socket, process: "subprocess.Popen[bytes]") -> None:
-    failed = getattr(sys, "last_value", None) is not None
+def end(is_over: bool) -> None:
+    """Waits for the private server, if there is one."""
+    if _server is None:
+        return
+    relay, process = _server
     try:
-        relay.sendall(b"1" if failed else b"0")
+        relay.sendall(b"0" if is_over else b"1")
     except OSError:
         pass
     relay.close()
-    if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
-        process.send_signal(signal.SIGINT)
+    if not is_over:
+        process.send_signal(signal.SIGINT)  # it saves the run
     try:
         process.wait(_START_S)
     except subprocess.TimeoutExpired:

@@ -1,5 +1,8 @@
 """The worker of a private server (muster/_private.py): hands its environment to the program at the
-other end of the socket, and ends when the program does."""
+other end of the socket, and ends when the program does.
+
+usage: _relay.py SOCKET PROGRAM [ARGUMENT...]
+"""
 
 import json
 import os
@@ -9,7 +12,10 @@ import sys
 
 def main() -> int:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.connect("\0" + sys.argv[1])
+    try:
+        connection.connect("\0" + sys.argv[1])
+    except ConnectionRefusedError:  # a resumed run: start the program
+        os.execv(sys.argv[2], sys.argv[2:])
     job = {name: value for name, value in os.environ.items()
            if name.startswith("MUSTER_") or name == "OMP_NUM_THREADS"}
     connection.sendall(json.dumps(job).encode() + b"\n")

@@ -39,6 +39,10 @@ class Job(_job.Job):
         """Describes all variables, and returns their weights (float32, read-only), which change
         from step to step. The initial values of rank 0 are used. ``options`` may have
         weight_decay and learning_rate_multiplier for a variable."""
+        for name in options or {}:
+            if name not in initial:
+                raise UsageError(f"options: there is no variable {name}: expected one of "
+                                 f"{sorted(initial)}")
         values = {name: np.asarray(one, np.float32) for name, one in initial.items()}
         self._numbers = {
             name: self._client.add_variable(name, one.shape, **(options or {}).get(name, {}))

@@ -1,7 +1,7 @@
 """Trains a PyTorch model with the same bits on any number of workers.
 
     job = muster.torch.Job()
-    model, optimizer = job.prepare(model, optimizer)
+    job.prepare(model, optimizer)
     job.evaluation(test_set, evaluate)
     for step in job.steps(train_set):
         for x, y in step:
@@ -16,8 +16,9 @@ of all slices and updates the weights with the optimizer's settings; optimizer.s
 nothing here, but schedulers work as usual.
 """
 
+import hashlib
 import os
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, TypeVar
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import numpy as np
 import torch
@@ -25,8 +26,6 @@ import torch
 from muster import _client, _data, _job
 from muster._client import UsageError, Work
 from muster._optimizer import Plan
-
-_Model = TypeVar("_Model", bound=torch.nn.Module)
 
 
 class Step(_job.Step):
@@ -64,10 +63,11 @@ class _Parameter:
         self.name = name
         self.tensor = tensor
         self.number = number
-        self.is_trained = tensor.requires_grad
-        self.is_used = False  # in any slice so far
-        self.is_pushed = False  # in this slice
         self.version = tensor._version
+        self.weights = self.gradient = torch.empty(0)  # in the job's memory
+        self.hook: Any = None
+        self.is_used = False  # in any slice so far
+        self.is_seen = self.is_pushed = False  # in this slice
         # No memory: all elements are the same one.
         self.taken = torch.zeros((), dtype=tensor.dtype, device=tensor.device).expand(
             tensor.shape).as_subclass(_Taken)
@@ -97,60 +97,86 @@ class Job(_job.Job):
 
     # ------------------------------------------------------------------------------- preparation
 
-    def prepare(self, model: _Model, optimizer: Optional[torch.optim.Optimizer] = None) -> Any:
-        """Makes the job train this model in place, and returns the arguments.
+    def prepare(self, model: torch.nn.Module,
+                optimizer: Optional[torch.optim.Optimizer] = None) -> None:
+        """Makes the job train this model, in place.
 
         With an optimizer, the server uses its type and settings, and in every step the learning
         rate of its parameter groups; the config then has no learning_rate. Without one, the config
-        has optimizer and learning_rate, and only the model is returned.
+        has optimizer and learning_rate.
+
+        Afterwards the program must not change parameters, their memory or requires_grad. Frozen
+        parameters and other buffers must be the same in every process.
         """
         if self._model is not None:
             raise UsageError("prepare was called twice: a job trains one model")
-        given, model = model, getattr(model, "_orig_mod", model)  # torch.compile adds a prefix
+        model = getattr(model, "_orig_mod", model)  # torch.compile adds a prefix
         self._model = model
         plan = Plan(model, optimizer) if optimizer is not None else None
         add = self._client.add_variable
         # Gradients are sent from the last variable to the first. Statistics are complete last.
-        self._statistics = [(name, buffer, add(name, tuple(buffer.shape), averaged=True))
+        self._statistics = [(buffer, add(name, tuple(buffer.shape), averaged=True))
                             for name, buffer in _statistics(model)]
         for name, tensor in model.named_parameters():
-            if tensor.dtype != torch.float32:
-                raise UsageError(f"parameter {name} is {tensor.dtype}: expected float32; for "
-                                 f"mixed precision, keep it so and use torch.autocast")
-            options: Dict[str, Any] = plan.options[tensor] if plan is not None else {}
             if not tensor.requires_grad:
-                options = {"learning_rate_multiplier": 0}
+                continue
+            if tensor.dtype != torch.float32:
+                raise UsageError(f"parameter {name} is {tensor.dtype}: expected float32; for mixed "
+                                 f"precision, keep it so and use torch.autocast")
+            if tensor.is_meta or isinstance(tensor, torch.nn.UninitializedParameter):
+                raise UsageError(f"parameter {name} has no values yet: expected a complete model")
+            options: Dict[str, Any] = plan.options[tensor] if plan is not None else {}
             number = add(name, tuple(tensor.shape), **options)
             self._parameters.append(_Parameter(name, tensor, number))
         if plan is not None and optimizer is not None:
             self._client.set_optimizer(plan.text, plan.learning_rate())
             self._learning_rate = plan.learning_rate
             optimizer.register_step_pre_hook(self._before_optimizer)
-        self._share_memory()
         for one in self._parameters:
-            if one.is_trained:
-                one.tensor.register_post_accumulate_grad_hook(self._hook(one))  # type: ignore[no-untyped-call]
-        self._counters = [buffer for name, buffer in model.named_buffers()
-                          if name.endswith("num_batches_tracked")]
-        known = {id(buffer) for _, buffer, _ in self._statistics}
-        known.update(id(counter) for counter in self._counters)
-        self._constants = [(name, buffer, buffer._version) for name, buffer in model.named_buffers()
-                           if id(buffer) not in known]
-        return given if optimizer is None else (given, optimizer)
-
-    def _share_memory(self) -> None:
-        views: Dict[int, Tuple[torch.Tensor, torch.Tensor]] = {}
-        self._views = views
-        for number, shape, tensor in [
-                *((one.number, one.tensor.shape, one.tensor.data) for one in self._parameters),
-                *((number, buffer.shape, buffer) for _, buffer, number in self._statistics)]:
-            weights = torch.from_numpy(self._client.weights(number)).view(shape)
-            gradient = torch.from_numpy(self._client.gradient(number)).view(shape)
-            weights.copy_(tensor)
-            views[number] = (weights, gradient)
-        for one in self._parameters:
+            one.weights = self._tensor(self._client.weights(one.number), one.tensor)
+            one.gradient = self._tensor(self._client.gradient(one.number), one.tensor)
+            one.weights.copy_(one.tensor.detach())
             if one.tensor.device.type == "cpu":
-                one.tensor.data = views[one.number][0]
+                one.tensor.data = one.weights
+            one.hook = one.tensor.register_post_accumulate_grad_hook(  # type: ignore
+                self._hook(one))
+        self._values = {number: self._tensor(self._client.weights(number), buffer)
+                        for buffer, number in self._statistics}
+        self._changes = {number: self._tensor(self._client.gradient(number), buffer)
+                         for buffer, number in self._statistics}
+
+    @staticmethod
+    def _tensor(array: np.ndarray, like: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(array).view(like.shape)
+
+    # Weights may have been loaded since prepare.
+    def _take_values(self) -> None:
+        assert self._model is not None
+        known = {id(one.tensor) for one in self._parameters}
+        digest = hashlib.blake2b(digest_size=8)
+        for name, tensor in self._model.named_parameters():
+            if tensor.requires_grad and id(tensor) not in known:
+                raise UsageError(f"parameter {name} was added or replaced after prepare")
+            if not tensor.requires_grad:
+                digest.update(_bytes(tensor))
+        for one in self._parameters:
+            if one.tensor.device.type != "cpu":
+                one.weights.copy_(one.tensor.detach())
+            one.version = one.tensor._version
+        for buffer, number in self._statistics:
+            self._values[number].copy_(buffer)
+        averaged = {id(buffer) for buffer, _ in self._statistics}
+        self._counters: List[torch.Tensor] = []
+        self._constants: List[Tuple[torch.nn.Module, str, str, torch.Tensor, int]] = []
+        for prefix, module in self._model.named_modules():
+            for name, buffer in module.named_buffers(recurse=False):
+                if name == "num_batches_tracked":
+                    self._counters.append(buffer)
+                elif id(buffer) not in averaged:
+                    self._constants.append((module, name, f"{prefix}.{name}".lstrip("."), buffer,
+                                            buffer._version))
+                    digest.update(_bytes(buffer))
+        self._client.set_fingerprint(int.from_bytes(digest.digest(), "little"))
 
     def evaluation(self, dataset: Any, function: Callable[..., Any], *, validation: bool = False,
                    collate: Optional[Callable[[List[Any]], Any]] = None) -> None:
@@ -172,6 +198,7 @@ class Job(_job.Job):
         if self._model is None:
             raise UsageError("steps: call prepare first")
         self._loading = (workers, prefetch)
+        self._take_values()
         return self._join(_data.Samples(dataset, collate))
 
     # --------------------------------------------------------------------------------- the loop
@@ -180,8 +207,6 @@ class Job(_job.Job):
         return len(dataset)
 
     def _ready(self, dataset: _data.Samples) -> None:
-        for one in self._parameters:
-            one.version = one.tensor._version
         self._loader = _data.Loader(dataset, self._client, *self._loading)
         self._version = -1
 
@@ -191,23 +216,24 @@ class Job(_job.Job):
         self._calls = 0
         self._loss = 0.0
         self._means: Dict[str, float] = {}
-        self._is_reported = False
+        self._is_reported = self._has_partial_gradient = False
         for one in self._parameters:
-            one.tensor.grad = None
-            one.is_pushed = False
-            if one.tensor.requires_grad != one.is_trained:
-                raise UsageError(f"parameter {one.name}: requires_grad has changed since prepare; "
-                                 f"set it before")
-            if one.tensor._version != one.version:
-                raise UsageError(f"the program has changed parameter {one.name}: the server has the "
-                                 f"weights; load or initialise them before steps")
+            tensor = one.tensor
+            tensor.grad = None
+            one.is_seen = one.is_pushed = False
+            on_cpu = tensor.device.type == "cpu"
+            if not tensor.requires_grad or tensor._version != one.version or \
+                    (on_cpu and tensor.data_ptr() != one.weights.data_ptr()):
+                raise UsageError(f"the program has changed parameter {one.name}, its memory or its "
+                                 f"requires_grad: the server has the weights; do so before prepare, "
+                                 f"or load values before steps")
         _job.seed_all(work.seed ^ 1)  # other numbers than those of the data
         return data
 
-    # Statistics start each slice with those of W(step), and the model's own buffers hold them.
+    # Each slice starts with the statistics of W(step). Parameters on the CPU are in the memory.
     def _bring_weights(self, step: int) -> None:
-        for name, buffer, number in self._statistics:
-            buffer.copy_(self._views[number][0])
+        for buffer, number in self._statistics:
+            buffer.copy_(self._values[number])
         for counter in self._counters:
             counter.fill_(step)
         if self._version == step:
@@ -216,8 +242,13 @@ class Job(_job.Job):
         for one in self._parameters:
             if one.tensor.device.type != "cpu":
                 with torch.no_grad():
-                    one.tensor.copy_(self._views[one.number][0])
+                    one.tensor.copy_(one.weights)
                 one.version = one.tensor._version
+
+    def _end_of_step(self, number: int) -> None:
+        # If the step's end was missed, the memory still has older weights.
+        if self._pending is None and self._end_step is None:
+            self._bring_weights(number + 1)
 
     def _backward(self, loss: torch.Tensor, means: Dict[str, Any]) -> None:
         work = self._work
@@ -226,7 +257,11 @@ class Job(_job.Job):
         if loss.numel() != 1:
             raise UsageError(f"backward: expected the mean loss of the slice, one number, got shape "
                              f"{tuple(loss.shape)}")
+        for name in ("retain_graph", "create_graph", "inputs", "gradient"):
+            if name in means:
+                raise UsageError(f"backward({name}): expected a loss, and values to report")
         self._calls += 1
+        self._has_partial_gradient = True
         if self._is_reported:
             raise UsageError(f"backward was called {self._calls} times in a slice, before "
                              f"{self._usual_calls} times: expected the same number in each")
@@ -237,9 +272,11 @@ class Job(_job.Job):
             self._report(work)
         self._in_backward = True
         try:
-            (loss * (len(work.samples) / work.batch)).backward()  # type: ignore[no-untyped-call]
+            share = len(work.samples) / work.batch
+            (loss.float() * share).backward()  # type: ignore[no-untyped-call]
         finally:
             self._in_backward = False
+        self._has_partial_gradient = False
 
     def _report(self, work: Work) -> None:
         count = len(work.samples)
@@ -250,61 +287,67 @@ class Job(_job.Job):
         self._is_reported = True
 
     def _hook(self, one: _Parameter) -> Callable[[torch.Tensor], None]:
-        gradient = self._views[one.number][1]
-
         def take(parameter: torch.Tensor) -> None:
             if not self._in_backward:
                 raise UsageError("loss.backward() was called on a model of a job: call "
                                  "step.backward(loss) instead")
-            if not self._is_reported:  # other calls may follow
-                return
-            assert parameter.grad is not None
-            gradient.copy_(parameter.grad)
-            self._push(one)
+            if one.is_pushed:
+                raise UsageError(f"parameter {one.name} got two gradients in one backward: use "
+                                 f"checkpoint(…, use_reentrant=False)")
+            one.is_seen = True
+            if self._is_reported:  # otherwise other calls may follow
+                self._copy_gradient(one)
+                self._client.push(one.number)
 
         return take
 
-    def _push(self, one: _Parameter) -> None:
+    @staticmethod
+    def _copy_gradient(one: _Parameter) -> None:
+        gradient = one.tensor.grad
+        assert gradient is not None
+        one.gradient.copy_(gradient.to_dense() if gradient.is_sparse else gradient)
         one.tensor.grad = one.taken
         one.is_pushed = one.is_used = True
-        self._client.push(one.number)
 
     def _end(self, work: Work) -> None:
-        if self._calls == 0:
-            raise UsageError("a slice has no gradient: call step.backward for each one")
+        if self._calls == 0 or self._has_partial_gradient:
+            raise UsageError("a slice has no gradient: call step.backward for each one, and let its "
+                             "errors end the program")
+        for module, name, path, buffer, version in self._constants:
+            if module._buffers.get(name) is not buffer or buffer._version != version:
+                raise UsageError(f"the model changes its buffer {path}: only running statistics of "
+                                 f"batch and instance norms may change")
         if not self._is_reported:
             self._report(work)
         if self._usual_calls is None:
             self._usual_calls = self._calls
-        for name, buffer, version in self._constants:
-            if buffer._version != version:
-                raise UsageError(f"the model changes its buffer {name}: only running statistics of "
-                                 f"normalisations may change; compute "
-                                 f"it without changing the buffer, or make it a parameter")
         share = len(work.samples) / work.batch
-        for _, buffer, number in self._statistics:
-            torch.mul(buffer, share, out=self._views[number][1])
+        for buffer, number in self._statistics:
+            self._changes[number].copy_(buffer * share)
         for one in self._parameters:
-            if one.is_pushed:
-                continue
-            gradient = self._views[one.number][1]
-            if one.tensor.grad is None:
-                gradient.zero_()
-            else:
-                gradient.copy_(one.tensor.grad)
-                one.tensor.grad = one.taken
-                one.is_used = True
+            gradient = one.tensor.grad
+            if (one.is_pushed and gradient is not one.taken) or (one.is_seen and gradient is None):
+                raise UsageError(f"the program has changed or cleared the gradient of {one.name} "
+                                 f"within a slice: call optimizer.step() and zero_grad() after the "
+                                 f"inner loop")
+            if gradient is None:
+                one.gradient.zero_()
+            elif not one.is_pushed:
+                self._copy_gradient(one)
         self._client.done()
         if not self._has_named_unused:
             self._name_unused()
 
     def _name_unused(self) -> None:
         self._has_named_unused = True
-        unused = [one.name for one in self._parameters if one.is_trained and not one.is_used]
+        unused = [one.name for one in self._parameters if not one.is_used]
         if unused and self.rank == 0:
             print(f"muster: no gradient in the first slice, taken as zero: {', '.join(unused)}")
 
     def _before_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if self._work is not None:
+            raise UsageError("optimizer.step() was called within a slice: call it once for each "
+                             "step, after the inner loop")
         if len(args) > 1 or kwargs.get("closure") is not None:  # args[0] is the optimizer
             raise UsageError("optimizer.step(closure): the server updates the weights, so the "
                              "closure cannot be called")
@@ -329,6 +372,7 @@ class Job(_job.Job):
     def _finish(self) -> None:
         for one in self._parameters:
             one.tensor.grad = None
+            one.hook.remove()
         if self.has_last_weights and self._end_step is not None:
             self._bring_weights(self._end_step)
 
@@ -342,6 +386,10 @@ def _statistics(model: torch.nn.Module) -> Iterator[Tuple[str, torch.Tensor]]:
                 yield f"{prefix}.{name}" if prefix else name, getattr(module, name)
 
 
+def _bytes(tensor: torch.Tensor) -> bytes:
+    return tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
+
+
 def _to_device(data: Any, device: torch.device) -> Any:
     if device.type == "cpu":
         return data
@@ -349,6 +397,8 @@ def _to_device(data: Any, device: torch.device) -> Any:
         return data.to(device, non_blocking=True)
     if isinstance(data, dict):
         return {key: _to_device(one, device) for key, one in data.items()}
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*(_to_device(one, device) for one in data))
     if isinstance(data, (tuple, list)):
         return type(data)(_to_device(one, device) for one in data)
     return data

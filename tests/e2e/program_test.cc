@@ -280,9 +280,9 @@ TEST_F(OwnProgram, AProgramThatFailsEndsTheJobWithItsMessage) {
 
 // Gradients are sent while the program computes others.
 TEST_F(OwnProgram, TheTraceHasBothPassesAndTheirOverlapWithPushes) {
-  Succeeded(
-      Run("run", "push", 2,
-          {fmt::format("run.trace_file={}", Path("trace.json").string()), "run.trace_steps=4"}));
+  Succeeded(Run("run", "push", 2,
+                {fmt::format("run.trace_file={}", Path("trace.json").string()),
+                 "run.trace_first_step=1", "run.trace_steps=3"}));
   const auto trace = nlohmann::json::parse(Slurp(Path("trace.json")));
   const nlohmann::json& events = trace.is_array() ? trace : trace["traceEvents"];
   const auto spans = [&](const std::string& category) {

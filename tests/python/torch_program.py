@@ -1,8 +1,9 @@
-"""A small torch training program with many variants, which test_torch.py starts.
+"""A small torch training program with many variants, which torch_test.py starts.
 
 usage: torch_program.py MODE
 """
 
+import os
 import sys
 import time
 
@@ -42,12 +43,16 @@ class Net(torch.nn.Module):
         self.norm = torch.nn.BatchNorm2d(8)
         self.dropout = torch.nn.Dropout(0.2)
         self.dense = torch.nn.Linear(8 * 6 * 6, 4)
+        if MODE == "sparse":
+            self.embedding = torch.nn.Embedding(4, 3, sparse=True)
         if MODE == "unused":
             self.spare = torch.nn.Linear(3, 3)
         if MODE == "tied":
             self.second = torch.nn.Conv2d(3, 8, 3, bias=False)
             self.second.weight = self.conv.weight
         self.register_buffer("shift", torch.full((4,), 0.1))
+        if MODE == "other_constant":
+            self.shift += int(os.environ["MUSTER_RANK"])
         self.register_buffer("mask", torch.full((4,), float("-inf")))
 
     def forward(self, x):
@@ -57,6 +62,8 @@ class Net(torch.nn.Module):
         y = self.dropout(F.relu(self.norm(y)))
         if MODE == "buffer":
             self.shift += 1
+        if MODE == "buffer_anew":
+            self.shift = self.shift + 1
         return self.dense(y.flatten(1)) + self.shift
 
 
@@ -69,6 +76,10 @@ def make_optimizer(model):
         return torch.optim.Adam(groups, lr=0.01)
     if MODE == "rmsprop":
         return torch.optim.RMSprop(groups, lr=0.001, momentum=0.5)
+    if MODE == "missing":
+        del groups[1]
+    if MODE == "list":
+        return [torch.optim.SGD(groups, lr=0.01)]
     if MODE == "lbfgs":
         return torch.optim.LBFGS(model.parameters())
     if MODE == "sgd":
@@ -87,9 +98,11 @@ def main():
     if MODE == "half":
         model.half()
     job = muster.torch.Job()
-    rank = int(__import__("os").environ["MUSTER_RANK"])
+    if MODE == "second":
+        muster.torch.Job()
+    rank = int(os.environ["MUSTER_RANK"])
     optimizer = make_optimizer(model)
-    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+    schedule = None if MODE == "list" else torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
     before = [parameter.detach().clone() for parameter in model.parameters()]
     if MODE == "compile_before":
         model = torch.compile(model)
@@ -138,8 +151,22 @@ def main():
                 step.backward(0.5 * F.cross_entropy(model(x), y))
             elif MODE == "scaler":
                 step.backward(scaler.scale(loss))
-            elif MODE != "no_backward":
+            elif MODE == "sparse":
+                step.backward(loss + model.embedding(y).square().mean())
+            elif MODE not in ("no_backward", "caught"):
                 step.backward(loss, accuracy=(logits.argmax(1) == y).float().mean())
+            if MODE == "caught":
+                try:
+                    step.backward(loss.sum().view(1, 1).expand(2, 2))
+                except muster.Error:
+                    pass
+            if MODE == "inner_step":
+                optimizer.step()
+            if MODE == "inner_zero":
+                optimizer.zero_grad()
+            if MODE == "assign":
+                for parameter in model.parameters():
+                    parameter.grad = torch.zeros_like(parameter)
             if MODE == "clip":
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             if MODE == "break" and step.number == 2:
@@ -158,9 +185,13 @@ def main():
         schedule.step()
         if MODE == "group":
             optimizer.add_param_group({"params": [torch.nn.Parameter(torch.zeros(2))]})
+        if MODE == "leaves" and step.number == 3:
+            break
+        if MODE == "clamp":
+            model.conv.weight.data = model.conv.weight.data.clamp(-1, 1)
         if MODE == "load":
             model.load_state_dict(model.state_dict())
-    assert seen == len(steps)
+    assert seen == len(steps) or MODE == "leaves"
     if twin is not None:
         print(f"difference {twin.difference(model):.3g}")
     if MODE == "keys":

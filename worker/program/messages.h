@@ -29,7 +29,7 @@ enum class Kind : uint32_t {
   kNext,       // empty
   kScalar,     // the sum as double, the name: of the current slice or block, before Loss
   kLoss,       // Loss: of the current slice or block
-  kPushed,     // uint64: the gradient of this variable is written
+  kPushed,     // uint64 each: the gradients of these variables are written
   kDone,       // empty: everything of the current slice or block is written
   kFailed,     // text: why the program cannot go on
   kLeave,      // empty
@@ -57,6 +57,7 @@ struct Variable {
 struct Join {
   uint32_t version;
   uint32_t pid;
+  uint64_t fingerprint;  // of data and constants; 0: none
   int64_t train_samples, validation_samples, test_samples;
 };
 

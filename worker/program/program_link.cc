@@ -111,7 +111,12 @@ Message ProgramLink::Received::As() const {
 template program::Join ProgramLink::Received::As() const;
 template program::Loss ProgramLink::Received::As() const;
 template program::Planned ProgramLink::Received::As() const;
-template uint64_t ProgramLink::Received::As() const;
+
+std::vector<uint64_t> ProgramLink::Received::Numbers() const {
+  std::vector<uint64_t> numbers(body.size() / sizeof(uint64_t));
+  std::memcpy(numbers.data(), body.data(), numbers.size() * sizeof(uint64_t));
+  return numbers;
+}
 
 ProgramLink::Received ProgramLink::Receive() {
   program::Frame frame;

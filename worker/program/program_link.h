@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "common/base/fd.h"
 #include "common/base/shared_memory.h"
@@ -43,6 +44,8 @@ class ProgramLink {
     // The body as a message. Throws Error(kPeerFailed) if it has another size.
     template <typename Message>
     Message As() const;
+    // The body as numbers.
+    std::vector<uint64_t> Numbers() const;
   };
   // Throws Error(kPeerFailed) if the program sends nonsense. Does not return when it is gone.
   Received Receive();

@@ -222,8 +222,9 @@ bool ProgramTrainer::ComputeSlice(Part& part, int64_t slice, size_t level,
       has_loss = true;
       pass.emplace("backward");
     } else if (received.kind == Kind::kPushed && has_loss) {
-      const auto variable = received.As<uint64_t>();
-      if (variable < layout_.variables().size()) write(variable);
+      for (const uint64_t variable : received.Numbers()) {
+        if (variable < layout_.variables().size()) write(variable);
+      }
     } else if (received.kind == Kind::kDone && has_loss) {
       for (size_t v = 0; v < layout_.variables().size(); ++v) write(v);
       break;
