@@ -16,6 +16,7 @@ of all slices and updates the weights with the optimizer's settings; optimizer.s
 nothing here, but schedulers work as usual.
 """
 
+import ctypes
 import hashlib
 import os
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
@@ -87,6 +88,7 @@ class Job(_job.Job):
         super().__init__(config)
         if threads := os.environ.get("OMP_NUM_THREADS"):
             torch.set_num_threads(int(threads))
+        _keep_freed_memory()
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._parameters: List[_Parameter] = []
         self._model: Optional[torch.nn.Module] = None
@@ -375,6 +377,18 @@ class Job(_job.Job):
             one.hook.remove()
         if self.has_last_weights and self._end_step is not None:
             self._bring_weights(self._end_step)
+
+
+def _keep_freed_memory() -> None:
+    """Gradients of many megabytes are allocated anew in every slice. Without this, each would be
+    new pages of the kernel."""
+    m_trim_threshold, m_mmap_max = -1, -4  # malloc.h
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except AttributeError:
+        return  # another C library
+    mallopt(m_trim_threshold, 2**31 - 1)
+    mallopt(m_mmap_max, 0)
 
 
 def _statistics(model: torch.nn.Module) -> Iterator[Tuple[str, torch.Tensor]]:
