@@ -27,7 +27,7 @@ class StepLosses {
   uint32_t RankOf(int64_t slice) const { return results_[static_cast<size_t>(slice)].rank; }
   double LossOf(int64_t slice) const { return results_[static_cast<size_t>(slice)].loss; }
 
-  // Of this step, if the workers' programs set it.
+  // The step's, if the workers' programs set it.
   std::optional<double> learning_rate() const { return learning_rate_; }
 
   const Batch& batch() const { return batch_; }
