@@ -6,6 +6,7 @@
 #
 # Makes build/package/muster-VERSION-linux-x86_64.tar.gz, with
 #   bin/ lib/                 the programs, and every library except glibc, libstdc++ and libgcc_s
+#   include/ python/          for programs that train their own model
 #   PACKAGE.txt configs/ README.md CHANGELOG.md docs/ proto/
 #   NOTICE licences/          licences of the bundled libraries, and a list of their sources
 set -euo pipefail
@@ -21,7 +22,8 @@ archive=$(static_libarchive) || { echo "package_here.sh: expected libarchive.a i
 echo "Building $build (a few minutes) ..."
 cmake -S . -B $build -G Ninja -Wno-dev -DCMAKE_BUILD_TYPE=Release -DMUSTER_BUILD_TESTS=OFF \
   -DMUSTER_CUDA=OFF -DLibArchive_LIBRARY="$archive" >/dev/null
-cmake --build $build --target muster muster-server muster-worker sync_bench update_bench -- --quiet
+cmake --build $build --target muster muster-server muster-worker muster_client_library sync_bench update_bench \
+  -- --quiet
 version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' $build/CMakeCache.txt)
 name=muster-$version-linux-x86_64
 stage=$build/$name
@@ -30,6 +32,10 @@ rm -rf "$stage" $build/installed
 cmake --install $build --prefix $build/installed --strip >/dev/null
 mkdir -p "$stage"/{bin,lib,docs,proto,licences}
 cp $build/installed/bin/* "$stage/bin/"
+cp -a $build/installed/lib/libmuster_client.so* "$stage/lib/"
+cp -r $build/installed/include "$stage/"
+cp -r python "$stage/"
+find "$stage/python" -name __pycache__ -prune -exec rm -r {} +
 cp -r configs README.md CHANGELOG.md NOTICE "$stage/"
 cat >"$stage/PACKAGE.txt" <<END
 Muster $version for Linux on x86-64 with AVX2. Nothing needs to be installed:

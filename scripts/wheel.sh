@@ -18,7 +18,8 @@ inside=$workspace/wheel/muster
 rm -rf "$inside/__pycache__"
 mkdir "$inside"/{bin,lib,licences}
 cp "$workspace"/package/bin/muster{,-server,-worker} "$inside/bin/"
-cp "$workspace"/package/lib/* "$inside/lib/"
+find "$workspace/package/lib" -type f ! -name 'libmuster_client.so.*' -exec cp {} "$inside/lib/" \;
+cp -L "$workspace/package/lib/libmuster_client.so" "$inside/lib/"  # without its version
 cp "$workspace"/package/licences/* "$workspace/package/NOTICE" "$inside/licences/"
 version=$(basename "$package" | cut -d- -f2)
 echo "$version" >"$workspace/wheel/VERSION"
