@@ -127,7 +127,7 @@ config::Optimizer Intake::Complete(const std::string& optimizer) const {
   config::Optimizer own;
   if (!google::protobuf::TextFormat::ParseFromString(optimizer, &own)) {
     throw Error(ExitCode::kUsage,
-                "the program's optimizer is not a config::Optimizer in protobuf text format: \"{}\"",
+                "the program's optimizer is not an Optimizer in protobuf text format: \"{}\"",
                 Printable(optimizer));
   }
   complete.MergeFrom(own);

@@ -20,7 +20,7 @@ namespace muster {
 // What the programs have sent by the end of the intake.
 struct Taken {
   VariableLayout layout;
-  config::Optimizer optimizer;  // the config's, completed by the program's
+  config::Optimizer optimizer;      // the config's, completed by the program's
   std::vector<float> initial;       // laid out; empty for a resumed run
   std::vector<FromWorker> waiting;  // their Hellos, which the server must still answer
 };
