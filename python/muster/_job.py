@@ -145,7 +145,9 @@ class Job:
     # A program that just ends would be replaced, and its replacement would end in the same way.
     def _at_exit(self) -> None:
         if self._client.joined and not self._is_over and not self._has_failed:
-            self._client.fail("the program ended before its run; to end a run early, use "
+            interrupted = isinstance(getattr(sys, "last_value", None), KeyboardInterrupt)
+            self._client.fail("the program was interrupted" if interrupted else
+                              "the program ended before its run; to end a run early, use "
                               "evaluation.patience or run.steps in the config")
         _private.end(self._is_over)
 

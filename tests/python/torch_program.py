@@ -97,7 +97,7 @@ def main():
         model.conv.weight.requires_grad = False
     if MODE == "half":
         model.half()
-    job = muster.torch.Job()
+    job = muster.torch.Job(*sys.argv[2:])
     if MODE == "second":
         muster.torch.Job()
     rank = int(os.environ["MUSTER_RANK"])
