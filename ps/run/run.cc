@@ -3,9 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/config/config.h"
 #include "common/trace/trace.h"
 
 namespace muster {
@@ -92,6 +94,13 @@ std::string Run::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss, Time no
   const trace::Span span("receive", "loss", {.rank = static_cast<int32_t>(rank)});
   if (parts_.state.phase != Phase::kTraining || loss.step() != parts_.state.step) {
     return fmt::format("a loss for step {} at step {}", loss.step(), parts_.state.step);
+  }
+  // Exactly one of config and program sets the rate.
+  const bool program_sets_rate = HasProgram(parts_.config) && !parts_.config.has_learning_rate();
+  const bool is_rate = std::isfinite(loss.learning_rate()) && loss.learning_rate() >= 0;
+  if (loss.has_learning_rate() != (program_sets_rate && loss.samples() > 0) || !is_rate) {
+    return fmt::format("a loss {} learning rate {}", loss.has_learning_rate() ? "with" : "without",
+                       loss.learning_rate());
   }
   StepWork& work = parts_.work.slices;
   std::string why;

@@ -32,7 +32,6 @@ class Step:
             yield job._begin(work)
             job._end(work)
             job._work = None
-        job._end_of_step(self.number)
 
 
 _jobs: "List[Job]" = []  # of this process: at most one
@@ -133,7 +132,7 @@ class Job:
         raise NotImplementedError
 
     def _end_of_step(self, number: int) -> None:
-        """The client's memory may hold the weights of the next step."""
+        """The client's memory has the weights of the next step."""
 
     def _evaluate(self, work: Work, dataset: Any, function: Callable[..., Any]) -> Any:
         """Returns what the function returns for this block."""
@@ -188,6 +187,7 @@ class Job:
         if self._pending is None and self._end_step is None:
             work = self._client.next()
             if work.kind == _client.STEP_END:
+                self._end_of_step(step)
                 return None
             if work.kind == _client.SLICE:
                 self._pending = work

@@ -248,9 +248,7 @@ class Job(_job.Job):
                 one.version = one.tensor._version
 
     def _end_of_step(self, number: int) -> None:
-        # If the step's end was missed, the memory still has older weights.
-        if self._pending is None and self._end_step is None:
-            self._bring_weights(number + 1)
+        self._bring_weights(number + 1)
 
     def _backward(self, loss: torch.Tensor, means: Dict[str, Any]) -> None:
         work = self._work

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <cmath>
 #include <future>
 #include <memory>
 #include <optional>
@@ -201,6 +202,28 @@ TEST(Hostile, AGoodbyeDuringTheLastEvaluationIsALoss) {
   ExitCode code = ExitCode::kOk;
   EXPECT_THAT(job.FinishError(&code), HasSubstr("it left before the end"));
   EXPECT_EQ(code, ExitCode::kPeerFailed);
+}
+
+// Only a program without learning_rate in its config may set the rate. Losses with one are dropped.
+TEST(Hostile, AWorkerDoesNotSetTheLearningRateOfTheConfig) {
+  const auto run = [](std::optional<double> rate) {
+    TestJob job(SmallConfig(1, 2));
+    const auto client = job.Join(0);
+    const auto lie = [&](const Order& order) {
+      if (!rate) return;
+      const StepPlan& plan = client->plan();
+      client->ReportLoss(order.version, order.parts.at(0), 0,
+                         plan.Slice(plan.At(order.version), 0).size(), 1, 0, {}, rate);
+    };
+    RunWorker(*client, {.gradient = Slope, .on_train = lie}, job.graph().arena_floats());
+    return job.Finish();
+  };
+  const ServerResult honest = run({});
+  for (const double rate : {0.5, -1.0, std::nan("")}) {
+    const ServerResult result = run(rate);
+    EXPECT_EQ(result.weights_hash, honest.weights_hash) << rate;
+    EXPECT_GT(result.dropped_messages, honest.dropped_messages) << rate;
+  }
 }
 
 }  // namespace

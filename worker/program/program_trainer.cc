@@ -272,10 +272,13 @@ void ProgramTrainer::Evaluate(const Order& order) {
     MUSTER_CHECK(samples > 0);
     std::vector<int64_t> indices(static_cast<size_t>(samples));
     std::iota(indices.begin(), indices.end(), first);
-    Give({.kind = order.set == wire::VALIDATION ? WorkKind::kValidationBlock : WorkKind::kTestBlock,
+    const bool validates = order.set == wire::VALIDATION;
+    const WorkKind kind = validates ? WorkKind::kValidationBlock : WorkKind::kTestBlock;
+    Give({.kind = kind,
           .step = order.version,
           .index = block,
-          .samples = samples},
+          .samples = samples,
+          .seed = SeedOf(kind, order.version, block)},
          indices);
     wire::EvaluatedBlock result;
     result.set_version(order.version);
@@ -339,8 +342,7 @@ uint64_t ProgramTrainer::SeedOf(WorkKind kind, int64_t step, int64_t index) cons
   return XXH3_64bits(key, sizeof key);
 }
 
-void ProgramTrainer::Give(program::Work work, std::span<const int64_t> indices) {
-  work.seed = SeedOf(work.kind, work.step, work.index);
+void ProgramTrainer::Give(const program::Work& work, std::span<const int64_t> indices) {
   AwaitNext();
   link_.Send(Kind::kWork, &work, sizeof work, indices);
 }

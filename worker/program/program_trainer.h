@@ -73,7 +73,7 @@ class ProgramTrainer {
   Slice SliceOf(int64_t step, int64_t index);
   uint64_t SeedOf(program::WorkKind kind, int64_t step, int64_t index) const;
   // Waits until the program wants the next work, and hands it over.
-  void Give(program::Work work, std::span<const int64_t> indices);
+  void Give(const program::Work& work, std::span<const int64_t> indices);
   void AwaitNext();
   ProgramLink::Received Receive();
 
