@@ -1,9 +1,11 @@
 #include "client/helper.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,6 +66,20 @@ Helper::~Helper() {
 }
 
 int Helper::Start(std::string& why) {
+  if (const std::string number = InEnvironment("MUSTER_UPDATE_FD"); !number.empty()) {
+    ::unsetenv("MUSTER_UPDATE_FD");
+    fd_ = std::atoi(number.c_str());
+    struct stat status {};
+    if (fd_ > 2 && ::fstat(fd_, &status) == 0 && S_ISSOCK(status.st_mode)) {
+      ::fcntl(fd_, F_SETFD, FD_CLOEXEC);
+      return MUSTER_OK;
+    }
+    fd_ = -1;
+    why =
+        "the connection to the server (MUSTER_UPDATE_FD) is closed: expected a command after -- "
+        "that leaves open files to the program that it starts";
+    return MUSTER_USAGE;
+  }
   const std::string endpoint = InEnvironment("MUSTER_ENDPOINT"),
                     config = InEnvironment("MUSTER_CONFIG"), rank = InEnvironment("MUSTER_RANK");
   if (endpoint.empty() || config.empty() || rank.empty()) {

@@ -1,12 +1,12 @@
 // The helper process of a program that trains its own model, and the frames to and from it
-// (worker/program/messages.h).
+// (common/program/messages.h).
 #pragma once
 
 #include <sys/types.h>
 
 #include <string>
 
-#include "worker/program/messages.h"
+#include "common/program/messages.h"
 
 namespace muster::program {
 
@@ -17,8 +17,8 @@ class Helper {
   ~Helper();
   Helper(const Helper&) = delete;
 
-  // Starts the helper for the job that the environment names. Returns a muster_code, and in `why`
-  // what is wrong.
+  // Starts the helper for the job that the environment names, or connects to the server that has
+  // started this program to update the weights. Returns a muster_code, and in `why` what is wrong.
   int Start(std::string& why);
 
   // Send and Receive return false if the helper is gone. `with_fd` is sent along unless it is -1.

@@ -1,4 +1,4 @@
-// libmuster_client.so: the program's end of worker/program/messages.h. It depends on nothing but
+// libmuster_client.so: the program's end of common/program/messages.h. It depends on nothing but
 // the C library, so it fits into any process: protobuf and ZeroMQ are in the helper process.
 #include "client/muster.h"
 
@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "client/helper.h"
-#include "worker/program/messages.h"
+#include "common/program/messages.h"
 
 using namespace muster::program;
 
@@ -56,6 +56,7 @@ struct muster_job {
   size_t pushed_floats = 0;
   std::vector<int64_t> samples, planned;
   std::vector<std::string> scalars;  // names, of the current slice or block
+  std::string state;                 // restored
   muster_work work{};
 
   ~muster_job();
@@ -67,6 +68,7 @@ struct muster_job {
   int Receive(Kind& kind, std::string& body);
   int ReadEnd(const std::string& body);
   int RequireWork(const char* call);
+  bool Updates() const { return work.kind == MUSTER_UPDATE || work.kind == MUSTER_SAVE; }
 };
 
 muster_job::~muster_job() {
@@ -138,7 +140,7 @@ int muster_job::ReadEnd(const std::string& body) {
 }
 
 int muster_job::RequireWork(const char* call) {
-  if (at_work) return MUSTER_OK;
+  if (at_work && !Updates()) return MUSTER_OK;
   return Fail(MUSTER_USAGE, "%s: there is no current slice or block", call);
 }
 
@@ -151,8 +153,9 @@ bool ReadWork(const std::string& body, muster_work& work, std::vector<int64_t>& 
   std::memcpy(&given, body.data(), sizeof given);
   samples.resize((body.size() - sizeof given) / sizeof(int64_t));
   std::memcpy(samples.data(), body.data() + sizeof given, samples.size() * sizeof(int64_t));
-  constexpr muster_kind kKinds[] = {MUSTER_SLICE, MUSTER_STEP_END, MUSTER_TEST_BLOCK,
-                                    MUSTER_VALIDATION_BLOCK};
+  constexpr muster_kind kKinds[] = {MUSTER_SLICE,      MUSTER_STEP_END,
+                                    MUSTER_TEST_BLOCK, MUSTER_VALIDATION_BLOCK,
+                                    MUSTER_UPDATE,     MUSTER_SAVE};
   work = {.kind = kKinds[static_cast<uint32_t>(given.kind)],
           .step = given.step,
           .epoch = given.epoch,
@@ -290,6 +293,13 @@ int muster_join(muster_job* job, int64_t training_samples, int64_t validation_sa
   if (kind == Kind::kEnd) return job->ReadEnd(body);
   if (kind != Kind::kJoined || body.size() != sizeof job->joined) return job->Lost();
   std::memcpy(&job->joined, body.data(), sizeof job->joined);
+  const auto state_bytes = static_cast<size_t>(job->joined.state_bytes);
+  while (job->state.size() < state_bytes) {
+    if (const int code = job->Receive(kind, body); code != MUSTER_OK) return code;
+    if (kind == Kind::kEnd) return job->ReadEnd(body);
+    if (kind != Kind::kRestored || body.empty()) return job->Lost();
+    job->state += body;
+  }
   job->has_joined = true;
   return MUSTER_OK;
 }
@@ -398,9 +408,29 @@ int muster_push(muster_job* job, int variable) {
   return job->Send(Kind::kPushed, numbers.data(), numbers.size() * sizeof(uint64_t));
 }
 
+const void* muster_state(const muster_job* job, size_t* bytes) {
+  *bytes = job->state.size();
+  return job->state.empty() ? nullptr : job->state.data();
+}
+
+int muster_save(muster_job* job, const void* state, size_t bytes) {
+  if (!job->at_work || job->work.kind != MUSTER_SAVE) {
+    return job->Fail(MUSTER_USAGE, "muster_save: only in work of kind MUSTER_SAVE");
+  }
+  constexpr size_t kMost = 4 << 20;
+  const auto* at = static_cast<const char*>(state);
+  while (bytes > 0) {
+    const size_t count = bytes < kMost ? bytes : kMost;
+    if (const int code = job->Send(Kind::kState, at, count); code != MUSTER_OK) return code;
+    at += count;
+    bytes -= count;
+  }
+  return MUSTER_OK;
+}
+
 int muster_done(muster_job* job) {
-  if (const int code = job->RequireWork("muster_done"); code != MUSTER_OK) return code;
-  if (!job->has_reported) {
+  if (!job->at_work) return job->RequireWork("muster_done");
+  if (!job->has_reported && !job->Updates()) {
     return job->Fail(MUSTER_USAGE, "muster_done: call muster_report first");
   }
   job->at_work = false;

@@ -56,7 +56,9 @@ typedef enum muster_kind {
   MUSTER_STEP_END,         /* the step is complete; the weights are those of the next step */
   MUSTER_TEST_BLOCK,       /* compute only the loss, of samples of the test set */
   MUSTER_VALIDATION_BLOCK, /* the same for the validation set */
-  MUSTER_END               /* the run is complete */
+  MUSTER_END,              /* the run is complete */
+  MUSTER_UPDATE, /* only with optimizer PROGRAM: change the weights (muster_set_optimizer) */
+  MUSTER_SAVE    /* the same: call muster_save */
 } muster_kind;
 
 typedef struct muster_work {
@@ -102,7 +104,13 @@ int muster_add_variable(muster_job* job, const char* name, const int64_t* shape,
 /* Makes this program set the optimizer and the learning rate of every step, instead of the config,
  * which then has no learning_rate. `optimizer` is an Optimizer of the config in its text format,
  * for example "type: ADAM beta1: 0.9"; it must be the same in all processes. Only before
- * muster_join. */
+ * muster_join.
+ *
+ * "type: PROGRAM": this program has an optimizer of its own. The server then starts one more copy
+ * of the program on its host. That one gets no slices, but a MUSTER_UPDATE at the end of each step:
+ * muster_gradient has the mean gradient of the batch, and the program changes muster_weights and
+ * calls muster_done. At each checkpoint it gets a MUSTER_SAVE. Variables that are averaged are not
+ * its concern. */
 int muster_set_optimizer(muster_job* job, const char* optimizer, double learning_rate);
 
 /* The learning rate of the current step and the following ones, after muster_set_optimizer. It must
@@ -131,7 +139,7 @@ int muster_join(muster_job* job, int64_t training_samples, int64_t validation_sa
                 int64_t test_samples);
 
 /* Facts about the run, after muster_join. */
-int64_t muster_rank(const muster_job* job);
+int64_t muster_rank(const muster_job* job);       /* -1: the process that updates the weights */
 int64_t muster_first_step(const muster_job* job); /* 0, or where a resumed run continues */
 int64_t muster_total_steps(const muster_job* job);
 int64_t muster_steps_per_epoch(const muster_job* job);
@@ -160,6 +168,14 @@ int muster_report(muster_job* job, double loss);
  * steps between two log lines, or of an evaluation, 32 are reported. Returns MUSTER_USAGE for a
  * wrong name or time; the work goes on. */
 int muster_add_scalar(muster_job* job, const char* name, double sum);
+
+/* Stores what the updates need besides the weights, such as momenta, in the checkpoint that is
+ * being written. In work of kind MUSTER_SAVE, before muster_done; several calls append. */
+int muster_save(muster_job* job, const void* state, size_t bytes);
+
+/* What muster_save stored in the checkpoint that the run resumes from, and its size; NULL and 0 if
+ * there is none. After muster_join. */
+const void* muster_state(const muster_job* job, size_t* bytes);
 
 /* Says that the gradient of this variable is complete, so that it is sent while the others are
  * computed. Optional: muster_done does it for all. */

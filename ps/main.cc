@@ -121,7 +121,9 @@ std::string Serve(const Arguments& arguments, int signal_fd) {
   LogInfo("listening on {}", link->endpoint());
   Taken taken;
   if (HasProgram(config)) {
-    taken = Intake(config, token, *link, recorder, signal_fd, resume.has_value()).Await();
+    taken = Intake(config, arguments.config, token, *link, recorder, signal_fd,
+                   resume ? resume->checkpoint.reader.get() : nullptr)
+                .Await();
     graph = Graph(taken.layout);
     *config.mutable_optimizer() = taken.optimizer;
     if (resume) (void)CheckResumable(resume->state().config(), config);

@@ -12,7 +12,7 @@
 #include "common/link/tcp_address.h"
 #include "common/trace/session.h"
 #include "common/transport/link_options.h"
-#include "worker/program/program_link.h"
+#include "common/program/program_link.h"
 #include "worker/program/program_trainer.h"
 
 namespace muster {
@@ -58,11 +58,11 @@ void Join(const WorkerArguments& arguments, ProgramLink& link) {
   Client client(std::move(options));
   LogInfo("joined as rank {} over {}", client.rank(), client.link().transport());
   const program::Joined joined{.rank = client.rank(),
-                               .unused = 0,
                                .first_step = client.terms().first_step,
                                .total_steps = client.plan().total_steps,
                                .steps_per_epoch = client.plan().StepsPerEpoch(),
-                               .slices = client.plan().slices};
+                               .slices = client.plan().slices,
+                               .state_bytes = 0};
   link.Send(program::Kind::kJoined, &joined, sizeof joined);
   try {
     ProgramTrainer(layout, program.join, config.run().seed(), client, link).Run();

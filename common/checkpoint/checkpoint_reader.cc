@@ -154,7 +154,19 @@ void CheckpointReader::Read(const std::string& tensor, std::span<float> to) cons
               tensors_.path(), tensor, expected, got);
 }
 
+std::string CheckpointReader::ProgramState() const {
+  if (!state_.has_program()) return "";
+  const std::string path = folder_ + "/" + kProgramFile;
+  std::string text = ReadWholeFile(path);
+  const checkpoint::ProgramState& expected = state_.program();
+  if (text.size() == expected.bytes() && XXH3_64bits(text.data(), text.size()) == expected.xxh3())
+    return text;
+  throw Error(ExitCode::kData, "{}: is damaged: expected {} bytes with another checksum, got {}",
+              path, expected.bytes(), text.size());
+}
+
 void CheckpointReader::Verify() const {
+  (void)ProgramState();
   std::vector<float> scratch;
   for (const checkpoint::TensorFile::Tensor& tensor : state_.tensors().tensor()) {
     (void)Find(tensor.name());

@@ -14,6 +14,7 @@ namespace muster {
 
 inline constexpr const char* kStateFile = "state.pb";
 inline constexpr const char* kTensorFile = "tensors.safetensors";
+inline constexpr const char* kProgramFile = "program.state";
 
 // The folder with a run's checkpoints.
 std::string CheckpointsFolder(const std::string& run_dir);
@@ -38,7 +39,9 @@ class CheckpointReader {
 
   // Reads one tensor and verifies its checksum. Throws Error(kData).
   void Read(const std::string& tensor, std::span<float> to) const;
-  // Verifies all tensors.
+  // Reads and verifies what the program has saved; "" if there is nothing. Throws Error(kData).
+  std::string ProgramState() const;
+  // Verifies everything.
   void Verify() const;
 
  private:

@@ -95,6 +95,15 @@ void CheckProgramJob(const config::Config& config, ConfigErrors& errors) {
   refuse(config.evaluation().confusion_matrix(), "evaluation.confusion_matrix");
   refuse(config.evaluation().has_stop_at_accuracy(), "evaluation.stop_at_accuracy");
   refuse(!config.run().initial_weights().empty(), "run.initial_weights");
+  if (config.optimizer().type() == config::Optimizer::PROGRAM) {
+    const auto leave = [&](bool is_set, const char* key) {
+      if (is_set) errors.Fail(key, "cannot be used with optimizer.type PROGRAM");
+    };
+    leave(config.optimizer().has_clip_value(), "optimizer.clip_value");
+    leave(config.optimizer().has_clip_norm(), "optimizer.clip_norm");
+    leave(config.optimizer().has_ema_decay(), "optimizer.ema_decay");
+    leave(config.optimizer().weight_decay() > 0, "optimizer.weight_decay");
+  }
   if (config.worker().program(0).empty()) {
     errors.Fail("worker.program", "expected a command, got an empty word");
   }
@@ -114,6 +123,8 @@ void CheckPresence(const config::Config& config, ConfigErrors& errors) {
     CheckProgramJob(config, errors);
     return;
   }
+  if (config.optimizer().type() == config::Optimizer::PROGRAM)
+    errors.Fail("optimizer.type", "PROGRAM is only for a program that trains its own model");
   if (!config.has_data()) errors.Fail("data", "missing: expected data {{ format: … }}");
   if (!config.has_model()) {
     errors.Fail("model",

@@ -6,8 +6,11 @@ namespace muster {
 
 std::vector<std::string> OptimizerTypes() {
   const auto* types = config::Optimizer::Type_descriptor();
-  std::vector<std::string> names(static_cast<size_t>(types->value_count()));
-  for (size_t i = 0; i < names.size(); ++i) names[i] = types->value(static_cast<int>(i))->name();
+  std::vector<std::string> names;
+  for (int i = 0; i < types->value_count(); ++i) {
+    if (types->value(i)->number() != config::Optimizer::PROGRAM)
+      names.push_back(types->value(i)->name());
+  }
   return names;
 }
 
@@ -15,6 +18,7 @@ OptimizerTraits TraitsOf(const config::Optimizer& optimizer) {
   OptimizerTraits traits;
   switch (optimizer.type()) {
     case config::Optimizer::SGD:
+    case config::Optimizer::PROGRAM:
       break;
     case config::Optimizer::MOMENTUM:
     case config::Optimizer::NESTEROV:

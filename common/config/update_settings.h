@@ -9,7 +9,7 @@
 
 namespace muster {
 
-// The names in Optimizer.Type: "SGD", "MOMENTUM", …
+// The names in Optimizer.Type that have a formula: "SGD", "MOMENTUM", …
 std::vector<std::string> OptimizerTypes();
 
 struct OptimizerTraits {

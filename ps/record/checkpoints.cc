@@ -165,24 +165,34 @@ void Checkpoints::Take() {
   metrics_ = recorder_.KeepMetrics();
   const std::vector<std::span<float>> arenas = CheckpointArenas(variables_, name.step);
   auto jobs = image_->CopyJobs({arenas.begin(), arenas.end()});
+  copying_ = 1 + (fetch_program_ ? 1 : 0);
+  if (fetch_program_) {
+    fetch_program_(name.step, [this](ProgramState state) {
+      current_.program = std::move(state);
+      PartCopied();
+    });
+  }
   if (image_->bytes() <= kAtOnceBytes) {
     for (const auto& job : jobs) job();
-    return Copied();
+    return PartCopied();
   }
-  copying_ = jobs.size();
+  copying_ += jobs.size() - 1;
   for (auto& job : jobs) {
     // The image outlives jobs that are still running at shutdown.
     pool_.Submit([this, job = std::move(job), image = image_]() -> ThreadPool::Completion {
       const trace::Span copy("checkpoint", "copy");
       job();
-      return [this] {
-        if (--copying_ == 0) Copied();
-      };
+      return [this] { PartCopied(); };
     });
   }
 }
 
+void Checkpoints::PartCopied() {
+  if (--copying_ == 0) Copied();
+}
+
 void Checkpoints::Copied() {
+  if (fetch_program_ && !current_.program) return NoteFailure("the program has not given its state");
   current_.expired = kept_.ExpiredBy(current_.name, settings_);
   writing_ = true;
   files_.Submit([this, what = current_, image = image_, metrics = metrics_] {

@@ -45,6 +45,11 @@ class Checkpoints {
   Checkpoints(const config::Config& config, const std::string& run_id, Variables& variables,
               ThreadPool& pool, BackgroundThread& files, Recorder& recorder, Describe describe);
   void Restore(const ResumePoint& resume);
+  // Fetches the state of the program that updates the weights, after the update to W(step). It must
+  // call `done` on the loop thread, with null if the program has failed.
+  using ProgramState = std::shared_ptr<const std::string>;
+  using Fetch = std::function<void(int64_t step, std::function<void(ProgramState)> done)>;
+  void SaveProgram(Fetch fetch) { fetch_program_ = std::move(fetch); }
 
   // Called at a step boundary. Takes a checkpoint if one is due or requested.
   void AtBoundary(const StepPlan& plan, int64_t step);
@@ -69,6 +74,7 @@ class Checkpoints {
  private:
   bool IsDue(const StepPlan& plan, int64_t step);
   void Take();
+  void PartCopied();
   void Copied();
   void Written(const std::string& trouble);
   void NoteFailure(const std::string& trouble);
@@ -81,13 +87,14 @@ class Checkpoints {
   BackgroundThread& files_;
   Recorder& recorder_;
   const Describe describe_;
+  Fetch fetch_program_;
 
   std::string config_text_;
   KeptCheckpoints kept_;
   std::shared_ptr<TensorImage> image_;  // null: checkpoints are disabled
   std::vector<StoredTensor> tensors_;
 
-  size_t copying_ = 0;  // number of running copy jobs
+  size_t copying_ = 0;  // number of parts that are being copied
   bool writing_ = false;
   CheckpointToWrite current_;                        // the newest one, perhaps not on disk yet
   std::shared_future<checkpoint::Metrics> metrics_;  // of current_

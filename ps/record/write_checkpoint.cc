@@ -164,6 +164,11 @@ void WriteFolder(const std::string& folder, const CheckpointToWrite& what,
   checkpoint::State state = what.state;
   if (::mkdir(folder.c_str(), 0777) != 0) Fail(folder, "created");
   WriteTensors(folder + "/" + kTensorFile, what, image, *state.mutable_tensors());
+  if (what.program != nullptr) {
+    WriteText(folder + "/" + kProgramFile, *what.program);
+    state.mutable_program()->set_bytes(what.program->size());
+    state.mutable_program()->set_xxh3(XXH3_64bits(what.program->data(), what.program->size()));
+  }
   WriteText(folder + "/" + kStateFile, StateFileBytes(state));
   // Pipes and some file systems do not support fsync.
   if (what.metrics_fd >= 0 && ::fsync(what.metrics_fd) != 0 && errno != EINVAL && errno != EROFS) {

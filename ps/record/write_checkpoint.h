@@ -1,6 +1,7 @@
 // Writes a checkpoint atomically: the folder is complete or does not exist.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct CheckpointToWrite {
   CheckpointName name;
   checkpoint::State state;  // without its tensors, which WriteCheckpoint adds
   std::vector<StoredTensor> tensors;
+  std::shared_ptr<const std::string> program;  // null: the program has no state
   // Descriptor of metrics.jsonl, which is synced before the checkpoint that counts its bytes; -1:
   // none.
   int metrics_fd = -1;
@@ -22,7 +24,7 @@ struct CheckpointToWrite {
   std::vector<CheckpointName> expired;
 };
 
-// Writes and syncs both files in a temporary folder, syncs and renames the folder, syncs its
+// Writes and syncs all files in a temporary folder, syncs and renames the folder, syncs its
 // parent, and then removes expired checkpoints. If this fails, throws Error(kFailure) that names
 // the file, and removes nothing. May block as long as the disk does, so do not call it on the loop
 // thread.

@@ -16,6 +16,7 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/config/config_check.h"
+#include "common/config/job_size.h"
 #include "common/config/update_settings.h"
 #include "common/link/program_variables.h"
 #include "common/link/protocol.h"
@@ -36,17 +37,28 @@ wire::ServerMessage NewMessage(const std::string& token) {
 
 }  // namespace
 
-Intake::Intake(const config::Config& config, const std::string& token, ServerLink& link,
-               Recorder& recorder, int interrupt_fd, bool resumed)
+Intake::Intake(const config::Config& config, const std::string& config_path,
+               const std::string& token, ServerLink& link, Recorder& recorder, int interrupt_fd,
+               const CheckpointReader* resume)
     : config_(config),
+      config_path_(config_path),
       token_(token),
       link_(link),
       recorder_(recorder),
       interrupt_fd_(interrupt_fd),
-      resumed_(resumed) {}
+      resume_(resume) {}
 
 Taken Intake::Await() {
   LogInfo("waiting for the variables of the program of rank 0");
+  AwaitPrograms();
+  CheckValues();
+  if (taken_.updater) BeginUpdates();
+  LogInfo("{} variables, {} parameters", taken_.layout.variables().size(),
+          taken_.layout.parameter_count());
+  return std::move(taken_);
+}
+
+void Intake::AwaitPrograms() {
   while (!IsComplete()) {
     if (link_.PrepareToSleep()) {
       pollfd fds[] = {{link_.fd(), POLLIN, 0}, {interrupt_fd_, POLLIN, 0}};
@@ -60,14 +72,19 @@ Taken Intake::Await() {
     link_.Deliver();
     CheckTime(Clock::now());
   }
-  CheckValues();
-  LogInfo("{} variables, {} parameters", taken_.layout.variables().size(),
-          taken_.layout.parameter_count());
-  return std::move(taken_);
+}
+
+void Intake::BeginUpdates() {
+  const wire::Hello& hello = taken_.waiting.front().message.hello();
+  taken_.updater->Begin(taken_.layout, hello,
+                        {.plan = PlanSteps(config_, hello.train_samples()),
+                         .first_step = resume_ == nullptr ? 0 : resume_->state().step(),
+                         .state = resume_ == nullptr ? "" : resume_->ProgramState()});
 }
 
 bool Intake::IsComplete() const {
-  return source_ && (resumed_ || received_ == taken_.layout.arena_floats());
+  const bool has_values = resume_ != nullptr || received_ == taken_.layout.arena_floats();
+  return source_ && has_values && (!taken_.updater || taken_.updater->HasJoined());
 }
 
 void Intake::Handle(FromWorker event) {
@@ -95,7 +112,8 @@ void Intake::OnHello(FromWorker event) {
                               hello.protocol_version(), kProtocolVersion));
   }
   if (taken_.waiting.size() >= kMostWaiting) return Refuse(event.peer, "the job is starting");
-  const bool is_source = !source_ && (resumed_ || (hello.has_rank() && hello.rank() == 0));
+  const bool is_source =
+      !source_ && (resume_ != nullptr || (hello.has_rank() && hello.rank() == 0));
   if (is_source) {
     try {
       taken_.optimizer = Complete(hello.optimizer());
@@ -105,14 +123,23 @@ void Intake::OnHello(FromWorker event) {
     }
     source_ = event.peer;
     received_ = 0;
-    taken_.initial.assign(resumed_ ? 0 : taken_.layout.arena_floats(), 0.0f);
+    taken_.initial.assign(resume_ != nullptr ? 0 : taken_.layout.arena_floats(), 0.0f);
+    if (taken_.optimizer.type() == config::Optimizer::PROGRAM && !taken_.updater) {
+      taken_.updater = std::make_unique<ProgramUpdater>(config_, config_path_, link_.endpoint());
+      progress_ = Clock::now();
+    }
   }
   taken_.waiting.push_back(std::move(event));
-  if (is_source && !resumed_) Ask();
+  if (is_source && resume_ == nullptr) Ask();
 }
 
 config::Optimizer Intake::Complete(const std::string& optimizer) const {
   config::Optimizer complete = config_.optimizer();
+  if (optimizer.empty() && complete.type() == config::Optimizer::PROGRAM) {
+    throw Error(
+        ExitCode::kUsage,
+        "optimizer.type is PROGRAM, but the program does not say so (muster_set_optimizer)");
+  }
   if (optimizer.empty() && config_.has_learning_rate()) return complete;
   if (optimizer.empty()) {
     throw Error(ExitCode::kUsage,
@@ -159,7 +186,7 @@ void Intake::OnValues(const FromWorker& event) {
   std::memcpy(taken_.initial.data() + received_, piece.values().data(), piece.values().size());
   received_ += floats;
   progress_ = Clock::now();
-  if (!IsComplete()) Ask();
+  if (received_ < taken_.layout.arena_floats()) Ask();
 }
 
 void Intake::Refuse(PeerId peer, const std::string& why) {
@@ -183,6 +210,12 @@ void Intake::CheckTime(Clock::time_point now) {
   }
   const double limit_s = config_.deadlines().start_s();
   if (now < progress_ + std::chrono::duration<double>(limit_s)) return;
+  if (source_ && taken_.updater && received_ == taken_.initial.size()) {
+    throw Error(ExitCode::kDeadline,
+                "the program's copy that updates the weights did not join within {:g} s "
+                "(deadlines.start_s)",
+                limit_s);
+  }
   if (source_) {
     throw Error(
         ExitCode::kDeadline,

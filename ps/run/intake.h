@@ -6,31 +6,36 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "common/checkpoint/checkpoint_reader.h"
 #include "common/graph/graph.h"
 #include "common/link/link.h"
 #include "proto/config.pb.h"
 #include "ps/record/recorder.h"
+#include "ps/update/program_updater.h"
 
 namespace muster {
 
 // What the programs have sent by the end of the intake.
 struct Taken {
   VariableLayout layout;
-  config::Optimizer optimizer;      // the config's, completed by the program's
-  std::vector<float> initial;       // laid out; empty for a resumed run
-  std::vector<FromWorker> waiting;  // their Hellos, which the server must still answer
+  config::Optimizer optimizer;              // the config's, completed by the program's
+  std::vector<float> initial;               // laid out; empty for a resumed run
+  std::vector<FromWorker> waiting;          // their Hellos, which the server must still answer
+  std::unique_ptr<ProgramUpdater> updater;  // if optimizer.type is PROGRAM
 };
 
 class Intake {
  public:
-  // `resumed`: the initial values are in a checkpoint. `interrupt_fd`: see Server. All arguments
-  // must outlive this object.
-  Intake(const config::Config& config, const std::string& token, ServerLink& link,
-         Recorder& recorder, int interrupt_fd, bool resumed);
+  // `config_path`: where `config` was read. `interrupt_fd`: see Server. `resume`: the checkpoint
+  // with the initial values, or null. All arguments must outlive this object, and `config` what
+  // Await returns.
+  Intake(const config::Config& config, const std::string& config_path, const std::string& token,
+         ServerLink& link, Recorder& recorder, int interrupt_fd, const CheckpointReader* resume);
 
   // Waits until the variables and their values have arrived. Throws Error: kDeadline after
   // deadlines.start_s without progress, kNonfinite for an initial value, kInterrupted or
@@ -40,6 +45,8 @@ class Intake {
  private:
   using Clock = std::chrono::steady_clock;
 
+  void AwaitPrograms();
+  void BeginUpdates();
   void Handle(FromWorker event);
   void OnHello(FromWorker event);
   void OnValues(const FromWorker& event);
@@ -55,11 +62,12 @@ class Intake {
   void CheckValues() const;
 
   const config::Config& config_;
+  const std::string& config_path_;
   const std::string& token_;
   ServerLink& link_;
   Recorder& recorder_;
   const int interrupt_fd_;
-  const bool resumed_;
+  const CheckpointReader* const resume_;
   Clock::time_point progress_ = Clock::now();  // of the last piece of the values
   Clock::time_point next_beat_ = progress_;
   std::optional<PeerId> source_;  // whose variables these are

@@ -50,7 +50,7 @@ bool IsFinal(int exit_code) {
 
 Server::Server(const config::Config& config, Graph graph, const std::string& token,
                std::unique_ptr<ServerLink> link, Recorder& recorder, int interrupt_fd,
-               const ResumePoint* resume, const Taken* taken)
+               const ResumePoint* resume, Taken* taken)
     : config_(config),
       graph_(std::move(graph)),
       recorder_(recorder),
@@ -63,12 +63,32 @@ Server::Server(const config::Config& config, Graph graph, const std::string& tok
       link_(std::move(link)) {
   MUSTER_CHECK(config.run().slices() > 0 && config.server().threads() > 0);
   link_->ShareWeights(run_.engine().variables.shared());
-  if (taken == nullptr) return;
-  waiting_ = taken->waiting;
-  if (taken->initial.empty()) return;
-  Variables& variables = run_.engine().variables;
-  std::ranges::copy(taken->initial, variables.Weights(0).begin());
-  variables.StartFromWeights();
+  if (taken != nullptr) Take(*taken);
+}
+
+void Server::Take(Taken& taken) {
+  waiting_ = taken.waiting;
+  Engine& engine = run_.engine();
+  if (!taken.initial.empty()) {
+    std::ranges::copy(taken.initial, engine.variables.Weights(0).begin());
+    engine.variables.StartFromWeights();
+  }
+  updater_ = std::move(taken.updater);
+  if (!updater_) return;
+  const std::span<const float> weights = engine.variables.Weights(run_.parts().state.step);
+  std::ranges::copy(weights, updater_->weights().begin());
+  updater_->Attach(engine.pool, [this](const Error& error) {
+    failure_.Set({error.code(), std::nullopt, error.what()});
+  });
+  engine.aggregator.UpdateBy({.gradient = updater_->gradient(),
+                              .weights = updater_->weights(),
+                              .update = [this](int64_t step, std::function<void()> done) {
+                                updater_->Update(step, std::move(done));
+                              }});
+  run_.keeper().checkpoints.SaveProgram(
+      [this](int64_t step, std::function<void(Checkpoints::ProgramState)> done) {
+        updater_->Save(step, std::move(done));
+      });
 }
 
 ServerResult Server::Serve() {

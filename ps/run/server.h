@@ -43,7 +43,7 @@ class Server {
   // or null. `graph` is the network, or the programs' variables.
   Server(const config::Config& config, Graph graph, const std::string& token,
          std::unique_ptr<ServerLink> link, Recorder& recorder, int interrupt_fd = -1,
-         const ResumePoint* resume = nullptr, const Taken* taken = nullptr);
+         const ResumePoint* resume = nullptr, Taken* taken = nullptr);
 
   // Runs the job to its end. Throws Error (kDeadline, kPeerFailed, kNonfinite, kTerminated, ...)
   // after telling the workers to stop and, if training has begun, writing the final metrics line.
@@ -59,6 +59,7 @@ class Server {
  private:
   using Clock = std::chrono::steady_clock;
 
+  void Take(Taken& taken);
   void AwaitInput();
   std::chrono::milliseconds Patience() const;
   void RunTimers(Clock::time_point now);
@@ -106,6 +107,7 @@ class Server {
   bool job_failed_ = false;              // reported by SIGUSR2
   Membership members_;
   Run run_;
+  std::unique_ptr<ProgramUpdater> updater_;  // if optimizer.type is PROGRAM
   SuspensionDetector suspensions_{std::chrono::seconds(1)};
   AdaptiveSpin spin_;
   Clock::time_point next_timers_ = Clock::now();

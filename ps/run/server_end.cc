@@ -110,6 +110,7 @@ void Server::EndFailed() {
 
 ServerResult Server::EndCompleted() {
   StopAll(true, "the run is complete");
+  if (updater_) updater_->End(run_.parts().state.step);
   SaveModels();
   const events::Summary summary = run_.End(events::Summary::COMPLETED);
   LogInfo("completed: {}", MetricsLine(summary).dump());

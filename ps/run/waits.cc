@@ -42,7 +42,8 @@ Waits::Verdict Waits::Check(Time now) {
     }
   } else if (parts_.work.evaluator.Evaluates(parts_.state.step)) {
     verdict = CheckEvaluation(now);
-  } else if (parts_.state.phase == RunPosition::Phase::kTraining) {
+  } else if (parts_.state.phase == RunPosition::Phase::kTraining &&
+             !parts_.engine.aggregator.is_program_updating()) {
     if (const auto limit = deadlines_.StepMissed(now, median)) {
       std::string what;
       std::vector<uint32_t> owing = OwingRanks(what);

@@ -32,12 +32,20 @@ Aggregator::Aggregator(Variables& variables, ThreadPool& pool, std::vector<Chunk
       segments_(CutSegments(variables.layout().variables(), variables.layout().arena_floats(),
                             optimizer)),
       may_skip_(may_skip),
-      two_phase_(may_skip || optimizer_.clip_norm() > 0),
+      two_phase_(may_skip || optimizer_.clip_norm() > 0 || optimizer_.is_program()),
       publish_(std::move(publish)),
       gradients_(chunks_, variables.wire_type()) {
   const size_t floats = variables.layout().arena_floats();
-  if (two_phase_) averaged_ = Arena(floats);
+  if (two_phase_ && !optimizer_.is_program()) {
+    average_memory_ = Arena(floats);
+    averaged_ = average_memory_.floats();
+  }
   if (optimizer_.clip_norm() > 0) line_squares_.resize(floats / kLineFloats);
+}
+
+void Aggregator::UpdateBy(Program program) {
+  program_ = std::move(program);
+  averaged_ = program_.gradient;
 }
 
 void Aggregator::BeginStep(int64_t step, int64_t slices) {
@@ -53,7 +61,7 @@ void Aggregator::BeginStep(int64_t step, int64_t slices) {
 void Aggregator::Proceed(const Decision& decision) {
   evaluate_average_ = decision.evaluate_average;
   observers_.clear();
-  if (decision.observe != Observe::kNothing && !decision.skip) {
+  if (decision.observe != Observe::kNothing && !decision.skip && !program_.update) {
     observers_.assign(chunks_.size(),
                       {variables_.layout(), decision.observe == Observe::kHistograms});
   }
@@ -112,6 +120,8 @@ Aggregator::Job Aggregator::MakeJob(size_t c) {
       return Traced("average", step_, c, AverageJob(c));
     case Phase::kKeeping:
       return Traced("update", step_, c, KeepJob(chunks_[c]));
+    case Phase::kTaking:
+      return Traced("take", step_, c, TakeJob(chunks_[c]));
     default:
       return Traced("update", step_, c, UpdateJob(c));
   }
@@ -146,16 +156,27 @@ Aggregator::Job Aggregator::AverageJob(size_t c) {
                              .gradient = gradients_.PartsOf(c),
                              .clip_value = rule_.clip_value,
                              .segments = segments_,
-                             .averaged = averaged_.floats(),
+                             .averaged = averaged_,
                              .line_squares = line_squares_};
   return [average] { return AverageGradient(average); };
+}
+
+Aggregator::Job Aggregator::TakeJob(const Chunk& chunk) {
+  return [this, chunk, step = step_] {
+    const std::span<const float> from = program_.weights.subspan(chunk.begin, chunk.floats());
+    float* const to = variables_.Weights(step + 1).data() + chunk.begin;
+    uint32_t bad = optimizer_.kernels().copy_finite(from.data(), to, from.size());
+    const std::span<uint16_t> halves = variables_.HalfWeights(step + 1);
+    if (!halves.empty()) bad |= Narrow(variables_.wire_type(), from, halves.data() + chunk.begin);
+    return bad == 0;
+  };
 }
 
 Aggregator::Job Aggregator::UpdateJob(size_t c) {
   const int64_t updates = variables_.updates();
   ChunkUpdate update{.chunk = chunks_[c],
                      .gradient = {.type = variables_.wire_type()},
-                     .averaged = averaged_.floats(),
+                     .averaged = averaged_,
                      .rule = rule_,
                      .segments = segments_,
                      .weights = variables_.Weights(step_),
@@ -185,7 +206,7 @@ void Aggregator::Finish(size_t c, bool finite) {
                                 .chunk = c,
                                 .range = chunks_[c],
                                 .step = step_,
-                                .averaged = sums() ? averaged_.floats() : std::span<float>()});
+                                .averaged = sums() ? averaged_ : std::span<float>()});
   }
   const bool skippable = may_skip_ && sums();
   if (!finite && !skippable) return;  // not published: the step never completes
@@ -215,7 +236,13 @@ void Aggregator::EndAveraging() {
     rule_.gradient_scale =
         static_cast<float>(std::min(1.0, optimizer_.clip_norm() / (norm + 1e-6)));
   }
-  Enter(Phase::kApplying);
+  if (!program_.update) return Enter(Phase::kApplying);
+  phase_ = Phase::kUpdating;
+  done_ = 0;
+  program_.update(step_, [this] {
+    Enter(Phase::kTaking);
+    SubmitReady();
+  });
 }
 
 }  // namespace muster

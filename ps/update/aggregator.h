@@ -1,6 +1,7 @@
 // Turns partial gradients into new weights. When all parts of a chunk have arrived, they are added
 // and applied in one pass. If the whole gradient must be known first (clip_norm, SKIP_STEP), there
-// are two phases: all sums, then all updates.
+// are two phases: all sums, then all updates. With optimizer.type PROGRAM, another process turns
+// the mean gradient into the new weights.
 //
 // Owner: the server's loop, which makes all calls. The arithmetic runs in the pool.
 #pragma once
@@ -35,6 +36,16 @@ class Aggregator {
   Aggregator(Variables& variables, ThreadPool& pool, std::vector<Chunk> chunks,
              const config::Optimizer& optimizer, const UpdateKernelTable& kernels, bool may_skip,
              Publish publish);
+
+  // What changes the weights if optimizer.type is PROGRAM. It reads `gradient` and changes
+  // `weights` from `update` until the completion is called on the loop thread. `weights` holds
+  // W(step).
+  struct Program {
+    std::span<float> gradient;
+    std::span<const float> weights;
+    std::function<void(int64_t step, std::function<void()> done)> update;
+  };
+  void UpdateBy(Program program);
 
   // Called when W(step) is complete. From then on, parts of its gradient may arrive for this number
   // of slices.
@@ -72,6 +83,8 @@ class Aggregator {
   size_t done() const { return done_; }
   // The number of complete chunks that wait for a thread.
   size_t waiting() const { return ready_.size(); }
+  // Whether the program updates the weights now.
+  bool is_program_updating() const { return phase_ == Phase::kUpdating; }
   // The instruction set of the arithmetic, as in server.instruction_set.
   const char* instruction_set() const { return optimizer_.kernels().name; }
 
@@ -82,6 +95,8 @@ class Aggregator {
     kFusedUpdate,  // the parts are added and applied
     kAveraging,    // the parts are added
     kApplying,     // the sum is applied
+    kUpdating,     // nothing, until the program has updated its weights
+    kTaking,       // the program's weights are copied
     kKeeping,      // the weights are copied to the other weight buffer
   };
   // Work on a chunk. Runs on any thread and returns true if all values are finite.
@@ -93,6 +108,7 @@ class Aggregator {
   Job KeepJob(const Chunk& chunk);
   Job AverageJob(size_t chunk);
   Job UpdateJob(size_t chunk);
+  Job TakeJob(const Chunk& chunk);
   static Job Traced(const char* kind, int64_t step, size_t chunk, Job job);
   void Finish(size_t chunk, bool finite);
   void EndAveraging();
@@ -106,7 +122,9 @@ class Aggregator {
   const bool two_phase_;
   const Publish publish_;
   PartialGradients gradients_;
-  Arena averaged_;                    // only if two_phase_
+  Program program_;
+  Arena average_memory_;              // only if two_phase_, without a program
+  std::span<float> averaged_;         // only if two_phase_
   std::vector<double> line_squares_;  // of averaged_; only with clip_norm
 
   int64_t step_ = -1;

@@ -10,6 +10,7 @@ namespace muster {
 namespace {
 
 UpdateKernel Choose(const config::Optimizer& settings, const UpdateKernelTable& kernels) {
+  if (settings.type() == config::Optimizer::PROGRAM) return nullptr;
   const std::string& type = config::Optimizer::Type_Name(settings.type());
   for (const NamedUpdateKernel& one : kernels.updates) {
     if (one.optimizer != nullptr && type == one.optimizer) return one.kernel;

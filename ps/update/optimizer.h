@@ -41,6 +41,8 @@ class Optimizer {
   // The number of float buffers that a kernel keeps between steps, initially zero.
   size_t state_arenas() const { return static_cast<size_t>(TraitsOf(settings_).state_arrays); }
   const UpdateKernelTable& kernels() const { return kernels_; }
+  // The program updates the weights; there is no rule.
+  bool is_program() const { return settings_.type() == config::Optimizer::PROGRAM; }
   // 0: the norm is not clipped.
   double clip_norm() const { return settings_.clip_norm(); }
 

@@ -5,13 +5,14 @@ import dataclasses
 import os
 import pathlib
 import sys
-from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int, c_int64, c_uint64, c_void_p
+from ctypes import (POINTER, byref, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint64,
+                    c_void_p)
 from typing import NoReturn, Optional, Sequence
 
 import numpy as np
 
 OK, FAILURE, USAGE, AGAIN = 0, 1, 2, -1
-SLICE, STEP_END, TEST_BLOCK, VALIDATION_BLOCK, END = range(5)
+SLICE, STEP_END, TEST_BLOCK, VALIDATION_BLOCK, END, UPDATE, SAVE = range(7)
 
 
 class Error(RuntimeError):
@@ -31,7 +32,7 @@ class UsageError(Error):
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """A slice of a step, or a block of an evaluation."""
+    """A slice of a step, a block of an evaluation, or an update."""
 
     kind: int
     step: int
@@ -81,6 +82,8 @@ _functions = {
     "muster_add_scalar": (c_int, [c_void_p, c_char_p, c_double]),
     "muster_report": (c_int, [c_void_p, c_double]),
     "muster_push": (c_int, [c_void_p, c_int]),
+    "muster_save": (c_int, [c_void_p, c_char_p, c_size_t]),
+    "muster_state": (c_void_p, [c_void_p, POINTER(c_size_t)]),
     "muster_done": (c_int, [c_void_p]),
     "muster_fail": (c_int, [c_void_p, c_char_p]),
     "muster_has_last_weights": (c_int, [c_void_p]),
@@ -198,6 +201,14 @@ class Client:
 
     def push(self, variable: int) -> None:
         self._check(self._library.muster_push(self._job, variable))
+
+    def save(self, state: bytes) -> None:
+        self._check(self._library.muster_save(self._job, state, len(state)))
+
+    def state(self) -> bytes:
+        size = c_size_t()
+        address = self._library.muster_state(self._job, byref(size))
+        return ctypes.string_at(address, size.value) if address else b""
 
     def done(self) -> None:
         self._check(self._library.muster_done(self._job))

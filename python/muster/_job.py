@@ -1,6 +1,7 @@
 """What muster.torch and muster.numpy share: the loop over steps, slices and evaluations."""
 
 import atexit
+import os
 import random
 import sys
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
@@ -24,7 +25,7 @@ class Step:
         self.number = number
         self.epoch = number // job.steps_per_epoch
         self.ends_epoch = (number + 1) % job.steps_per_epoch == 0
-        self.is_missed = job._pending is None or job._pending.step != number
+        self.is_missed = job._updates or job._pending is None or job._pending.step != number
 
     def __iter__(self) -> Iterator[Any]:
         job = self._job
@@ -32,6 +33,7 @@ class Step:
             yield job._begin(work)
             job._end(work)
             job._work = None
+        job._after_slices()
 
 
 _jobs: "List[Job]" = []  # of this process: at most one
@@ -55,12 +57,21 @@ class Steps:
         job._is_iterated = True
         number = 0
         while job._advance():
-            next_slice = job._pending
-            assert next_slice is not None
+            work = job._pending
+            assert work is not None
+            if work.kind == _client.SAVE:
+                for number in range(number, work.step):
+                    yield job._step(job, number)
+                number = work.step
+                job._pending = None
+                job._save()
+                continue
             # The body runs for missed steps, too.
-            for number in range(number, next_slice.step + 1):
+            for number in range(number, work.step + 1):
                 yield job._step(job, number)
-            if job._pending is next_slice or job._work is not None:
+                if job._is_updating:
+                    job._end_update()
+            if job._pending is work or job._work is not None:
                 raise UsageError(f"step {number} was left before all of its slices were done: "
                                  f"iterate over the whole step")
             number += 1
@@ -78,6 +89,8 @@ class Job:
     def __init__(self, config: Optional[str] = None) -> None:
         if _jobs:
             raise UsageError("this process has a job already: a process has one job")
+        self._updates = "MUSTER_UPDATE_FD" in os.environ  # this process updates the weights
+        self._is_updating = False
         _private.ensure_job(config)
         self._client = Client()
         self._evaluations: Dict[int, Tuple[Any, Callable[..., Any]]] = {}
@@ -94,6 +107,7 @@ class Job:
 
     @property
     def rank(self) -> int:
+        """From 0. -1 in the process that updates the weights."""
         return self._joined().rank
 
     @property
@@ -109,6 +123,11 @@ class Job:
         """After the loop: whether this process has the weights of the last step. model.safetensors
         in the run directory always has them."""
         return self._client.has_last_weights
+
+    @property
+    def is_updater(self) -> bool:
+        """Whether this process updates the weights. It gets no slices."""
+        return self._updates
 
     def _joined(self) -> Client:
         if not self._client.joined:
@@ -133,6 +152,18 @@ class Job:
 
     def _end_of_step(self, number: int) -> None:
         """The client's memory has the weights of the next step."""
+
+    def _after_slices(self) -> None:
+        """The inner loop has ended."""
+
+    def _begin_update(self, work: Work) -> None:
+        """The client's memory has the mean gradient of the step, and the body will use it."""
+
+    def _end_update(self) -> None:
+        """The body has changed the weights."""
+
+    def _save(self) -> None:
+        """Gives the client what updates need besides the weights, and completes the work."""
 
     def _evaluate(self, work: Work, dataset: Any, function: Callable[..., Any]) -> Any:
         """Returns what the function returns for this block."""
@@ -168,13 +199,13 @@ class Job:
         return Steps(self)
 
     def _advance(self) -> bool:
-        """Waits for a slice, and evaluates meanwhile. Returns false at the end of the run."""
+        """Waits for a slice or an update, and evaluates meanwhile. Returns false at the end of the run."""
         while self._pending is None:
             work = self._client.next()
             if work.kind == _client.END:
                 self._end_step = work.step
                 return False
-            if work.kind == _client.SLICE:
+            if work.kind in (_client.SLICE, _client.UPDATE, _client.SAVE):
                 self._pending = work
             elif work.kind != _client.STEP_END:
                 self._run_evaluation(work)
@@ -198,8 +229,14 @@ class Job:
                 return None
         if self._pending is None or self._pending.step != step:
             return None
-        self._work, self._pending = self._pending, None
-        return self._work
+        work, self._pending = self._pending, None
+        if work.kind == _client.UPDATE:
+            seed_all(work.seed)
+            self._begin_update(work)
+            self._is_updating = True
+            return None
+        self._work = work
+        return work
 
     def _run_evaluation(self, work: Work) -> None:
         dataset, function = self._evaluations[work.kind]

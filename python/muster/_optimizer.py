@@ -12,11 +12,12 @@ _RATIO_TOLERANCE = 1e-6
 class Plan:
     """How the server applies an optimizer, and the learning rate of each step."""
 
-    def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        self._optimizer = optimizer
+    def __init__(self, model: torch.nn.Module, optimizer: Any) -> None:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise UsageError(f"prepare got {type(optimizer).__name__} as optimizer: expected one "
-                             f"torch.optim.Optimizer, for all trained parameters")
+                             f"torch.optim.Optimizer, for all trained parameters; several are "
+                             f"possible with update=\"program\"")
+        self.optimizer: torch.optim.Optimizer = optimizer
         groups = optimizer.param_groups
         texts = {_text(optimizer, group) for group in groups}
         if len(texts) > 1:
@@ -45,7 +46,7 @@ class Plan:
     def learning_rate(self) -> float:
         """The rate of the highest group now. Raises UsageError if the program has changed what
         only the server could apply."""
-        groups = self._optimizer.param_groups
+        groups = self.optimizer.param_groups
         now = [_settings(self._optimizer, group) for group in groups]
         if now != self._settings:
             changed = [f"{was} to {is_now}" for was, is_now in zip(self._settings, now)
@@ -53,7 +54,7 @@ class Plan:
             raise UsageError(f"the optimizer's parameter groups have changed since prepare "
                              f"({changed[0]}): only learning rates may change; schedulers with "
                              f"cycle_momentum need cycle_momentum=False")
-        if self._optimizer.state:
+        if self.optimizer.state:
             raise UsageError("the optimizer has state, but the server keeps the state: give prepare "
                              "a new optimizer; `muster launch --resume` restores the server's")
         rate = float(groups[self._base]["lr"])
@@ -74,10 +75,12 @@ def _text(optimizer: torch.optim.Optimizer, group: Dict[str, Any]) -> str:
     kind = type(optimizer)
     for name in ("maximize", "amsgrad", "centered", "differentiable"):
         if group.get(name):
-            raise UsageError(f"{kind.__name__}({name}=True): the server does not have it")
+            raise UsageError(f"{kind.__name__}({name}=True): the server does not have it; use prepare(..., "
+                             f"update=\"program\")")
     if kind is torch.optim.SGD:
         if group["dampening"] != 0:
-            raise UsageError("SGD(dampening): the server does not have it")
+            raise UsageError("SGD(dampening): the server does not have it; use prepare(..., "
+                             "update=\"program\")")
         if group["momentum"] == 0:
             return "type: SGD decay_type: COUPLED"
         name = "NESTEROV" if group["nesterov"] else "MOMENTUM"
@@ -92,4 +95,5 @@ def _text(optimizer: torch.optim.Optimizer, group: Dict[str, Any]) -> str:
         return (f"type: RMSPROP rho: {float(group['alpha'])!r} epsilon: {float(group['eps'])!r} momentum: "
                 f"{float(group['momentum'])!r} decay_type: COUPLED")
     raise UsageError(f"the server does not have the optimizer {kind.__module__}.{kind.__name__}: "
-                     f"expected torch.optim.SGD, Adam, AdamW or RMSprop")
+                     f"expected torch.optim.SGD, Adam, AdamW or RMSprop, or prepare(..., "
+                     f"update=\"program\")")

@@ -11,6 +11,8 @@ import sys
 
 
 def main() -> int:
+    if "MUSTER_UPDATE_FD" in os.environ:  # one more process of the program
+        os.execv(sys.argv[2], sys.argv[2:])
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.connect("\0" + sys.argv[1])

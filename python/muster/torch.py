@@ -13,13 +13,15 @@ An iteration of the outer loop is one step of the whole job. The inner loop give
 slices of the step's batch, whose size is run.global_batch in the config. step.backward computes the
 gradient of a slice, which goes to the server while backward continues. The server adds the gradients
 of all slices and updates the weights with the optimizer's settings; optimizer.step() itself changes
-nothing here, but schedulers work as usual.
+nothing here, but schedulers work as usual. With prepare(..., update="program"), the program's own
+optimizer updates the weights instead, in a process of its own.
 """
 
 import ctypes
 import hashlib
+import io
 import os
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import torch
@@ -53,8 +55,9 @@ class _Taken(torch.Tensor):
             return args[0]
         raise UsageError(
             "the program used a parameter's grad: it has gone to the server, which adds and applies "
-            "the gradients of all slices. Instead of clip_grad_norm_, set optimizer.clip_norm in the "
-            "config; instead of GradScaler, use bfloat16, which needs no scaling")
+            "the gradients of all slices. For clip_grad_norm_, set optimizer.clip_norm in the config, or "
+            "use prepare(..., update=\"program\"); instead of GradScaler, use bfloat16, which needs no "
+            "scaling")
 
 
 class _Parameter:
@@ -96,16 +99,26 @@ class Job(_job.Job):
         self._usual_calls: Optional[int] = None  # of backward in a slice
         self._in_backward = False
         self._has_named_unused = False
+        self._optimizers: List[torch.optim.Optimizer] = []  # with update="program"
+        self._kept: Dict[str, Any] = {}
+        self._is_restored = False
 
     # ------------------------------------------------------------------------------- preparation
 
     def prepare(self, model: torch.nn.Module,
-                optimizer: Optional[torch.optim.Optimizer] = None) -> None:
+                optimizer: Union[None, torch.optim.Optimizer, Sequence[torch.optim.Optimizer]] = None,
+                *, update: str = "server") -> None:
         """Makes the job train this model, in place.
 
         With an optimizer, the server uses its type and settings, and in every step the learning
         rate of its parameter groups; the config then has no learning_rate. Without one, the config
         has optimizer and learning_rate.
+
+        With update="program", any optimizers of torch.optim.Optimizer update the weights, and the
+        body of the outer loop may change the gradients before. One more process runs the program
+        for this, on the server's host and CPU. It gets no slices; after its inner loop, p.grad is
+        the mean gradient of the batch. In the other processes, p.grad is that of their last slice,
+        and optimizer.step() changes nothing.
 
         Afterwards the program must not change parameters, their memory or requires_grad. Frozen
         parameters and other buffers must be the same in every process.
@@ -114,7 +127,13 @@ class Job(_job.Job):
             raise UsageError("prepare was called twice: a job trains one model")
         model = getattr(model, "_orig_mod", model)  # torch.compile adds a prefix
         self._model = model
-        plan = Plan(model, optimizer) if optimizer is not None else None
+        if update not in ("server", "program"):
+            raise UsageError(f"prepare(update={update!r}): expected \"server\" or \"program\"")
+        plan = None
+        if update == "program":
+            self._use_program(optimizer)
+        elif optimizer is not None:
+            plan = Plan(model, optimizer)
         add = self._client.add_variable
         # Gradients are sent from the last variable to the first. Statistics are complete last.
         self._statistics = [(buffer, add(name, tuple(buffer.shape), averaged=True))
@@ -130,10 +149,10 @@ class Job(_job.Job):
             options: Dict[str, Any] = plan.options[tensor] if plan is not None else {}
             number = add(name, tuple(tensor.shape), **options)
             self._parameters.append(_Parameter(name, tensor, number))
-        if plan is not None and optimizer is not None:
+        if plan is not None:
             self._client.set_optimizer(plan.text, plan.learning_rate())
             self._learning_rate = plan.learning_rate
-            optimizer.register_step_pre_hook(self._before_optimizer)
+            plan.optimizer.register_step_pre_hook(self._before_optimizer)
         for one in self._parameters:
             one.weights = self._tensor(self._client.weights(one.number), one.tensor)
             one.gradient = self._tensor(self._client.gradient(one.number), one.tensor)
@@ -146,6 +165,33 @@ class Job(_job.Job):
                         for buffer, number in self._statistics}
         self._changes = {number: self._tensor(self._client.gradient(number), buffer)
                          for buffer, number in self._statistics}
+
+    def _use_program(self, optimizers: Any) -> None:
+        given = optimizers if isinstance(optimizers, (list, tuple)) else [optimizers]
+        for one in given:
+            if not isinstance(one, torch.optim.Optimizer):
+                raise UsageError(f"prepare(update=\"program\") got {type(one).__name__}: expected "
+                                 f"one torch.optim.Optimizer or several")
+            if one.state:
+                raise UsageError("an optimizer has state before the run: give prepare a new one; "
+                                 "`muster launch --resume` restores the state")
+            one.register_step_pre_hook(self._before_optimizer)
+        _refuse_scaler()
+        self._optimizers = list(given)
+
+        def learning_rate() -> float:
+            return max(float(group["lr"]) for group in given[0].param_groups)
+
+        self._client.set_optimizer("type: PROGRAM", learning_rate())
+        self._learning_rate = learning_rate
+
+    def keep(self, **objects: Any) -> None:
+        """Saves these objects in checkpoints, with update="program": by state_dict(), of tensors,
+        numbers, strings, lists and dictionaries. load_state_dict() gets it when the run is resumed,
+        before its first update."""
+        if not self._optimizers:
+            raise UsageError("keep: expected prepare(..., update=\"program\") before")
+        self._kept.update(objects)
 
     @staticmethod
     def _tensor(array: np.ndarray, like: torch.Tensor) -> torch.Tensor:
@@ -209,7 +255,8 @@ class Job(_job.Job):
         return len(dataset)
 
     def _ready(self, dataset: _data.Samples) -> None:
-        self._loader = _data.Loader(dataset, self._client, *self._loading)
+        workers, prefetch = self._loading
+        self._loader = _data.Loader(dataset, self._client, 0 if self._updates else workers, prefetch)
         self._version = -1
 
     def _begin(self, work: Work) -> Any:
@@ -249,6 +296,60 @@ class Job(_job.Job):
 
     def _end_of_step(self, number: int) -> None:
         self._bring_weights(number + 1)
+
+    # ------------------------------------------------------------------------ update="program"
+
+    def _after_slices(self) -> None:
+        if not self._optimizers or self._updates:
+            return
+        for one in self._parameters:
+            on_cpu = one.tensor.device.type == "cpu"
+            one.tensor.grad = one.gradient if on_cpu else torch.zeros_like(one.tensor)
+
+    def _begin_update(self, work: Work) -> None:
+        if not self._is_restored:
+            self._restore()
+        for one in self._parameters:
+            one.tensor.grad = one.gradient
+        for buffer, number in self._statistics:
+            buffer.copy_(self._values[number])
+
+    def _end_update(self) -> None:
+        self._is_updating = False
+        for one in self._parameters:
+            one.tensor.grad = None
+            if one.tensor.data_ptr() != one.weights.data_ptr():
+                one.weights.copy_(one.tensor.detach())
+                one.tensor.data = one.weights
+        self._client.done()
+
+    def _save(self) -> None:
+        if not self._is_restored:
+            self._restore()
+        state = {"optimizers": [one.state_dict() for one in self._optimizers],
+                 "kept": {name: one.state_dict() for name, one in self._kept.items()}}
+        file = io.BytesIO()
+        torch.save(state, file)
+        self._client.save(file.getvalue())
+        self._client.done()
+
+    def _restore(self) -> None:
+        self._is_restored = True
+        state = self._client.state()
+        if not state:
+            return
+        values = torch.load(io.BytesIO(state), weights_only=True)
+        if len(values["optimizers"]) != len(self._optimizers) or \
+                set(values["kept"]) != set(self._kept):
+            raise UsageError(f"the checkpoint has {len(values['optimizers'])} optimizers and keeps "
+                             f"{sorted(values['kept'])}; this program has {len(self._optimizers)} and "
+                             f"{sorted(self._kept)}")
+        for optimizer, one in zip(self._optimizers, values["optimizers"]):
+            optimizer.load_state_dict(one)
+        for name, one in values["kept"].items():
+            self._kept[name].load_state_dict(one)
+
+    # -------------------------------------------------------------------------------- gradients
 
     def _backward(self, loss: torch.Tensor, means: Dict[str, Any]) -> None:
         work = self._work
@@ -349,8 +450,10 @@ class Job(_job.Job):
             raise UsageError("optimizer.step() was called within a slice: call it once for each "
                              "step, after the inner loop")
         if len(args) > 1 or kwargs.get("closure") is not None:  # args[0] is the optimizer
-            raise UsageError("optimizer.step(closure): the server updates the weights, so the "
-                             "closure cannot be called")
+            raise UsageError("optimizer.step(closure): the weights are updated after the step's "
+                             "slices, so the closure cannot be called")
+        if self._is_updating:
+            return
         for one in self._parameters:
             one.tensor.grad = None  # the optimizer has nothing to do here
 
@@ -375,6 +478,18 @@ class Job(_job.Job):
             one.hook.remove()
         if self.has_last_weights and self._end_step is not None:
             self._bring_weights(self._end_step)
+
+
+def _refuse_scaler() -> None:
+    """Each process would have a scale of its own."""
+    plain = torch.amp.GradScaler.step
+
+    def step(self: torch.amp.GradScaler, *args: Any, **kwargs: Any) -> Any:
+        if self.is_enabled():
+            raise UsageError("GradScaler cannot be used in a job: use bfloat16, which needs no scaling")
+        return plain(self, *args, **kwargs)
+
+    torch.amp.GradScaler.step = step  # type: ignore[method-assign]
 
 
 def _keep_freed_memory() -> None:

@@ -1,7 +1,7 @@
 // A program whose weights have a closed form: the loss of sample i is a_i w, with a_i from
 // tests/e2e/own_program.h. All numbers are exact in float.
 //
-//   own_program [push | whole | fail | other | leave | ends | rate]
+//   own_program [push | whole | fail | other | leave | ends | rate | momentum | own]
 #include "tests/e2e/own_program.h"
 
 #include <unistd.h>
@@ -61,6 +61,54 @@ void CheckPlan(const muster_work& work) {
   if (!same || muster_plan(job, 1 << 20, 0, &planned) != MUSTER_USAGE) std::exit(1);
 }
 
+// "type: MOMENTUM momentum: 0.5" of this program itself.
+class Momentum {
+ public:
+  explicit Momentum(const std::vector<int>& numbers) : numbers_(numbers) {
+    for (const int64_t count : kCounts) sums_.emplace_back(count);
+    size_t bytes = 0;
+    const auto* from = static_cast<const float*>(muster_state(job, &bytes));
+    for (std::vector<float>& sum : sums_) {
+      if (from == nullptr) break;
+      std::copy_n(from, sum.size(), sum.begin());
+      from += sum.size();
+    }
+    if (bytes != 0 && bytes != (kCounts[0] + kCounts[1] + kCounts[2]) * sizeof(float)) std::exit(1);
+  }
+
+  // Returns false if this work is none of the updates.
+  bool Do(const muster_work& work) {
+    if (work.kind == MUSTER_SAVE) {
+      for (const std::vector<float>& sum : sums_)
+        Check(muster_save(job, sum.data(), sum.size() * sizeof(float)));
+    } else if (work.kind == MUSTER_UPDATE) {
+      if (muster_rank(job) != -1 || muster_save(job, "", 1) != MUSTER_USAGE ||
+          muster_report(job, 0) != MUSTER_USAGE || work.batch != kBatch)
+        std::exit(1);
+      Update(static_cast<float>(Rate(work.epoch)));
+    } else {
+      return false;
+    }
+    Check(muster_done(job));
+    return true;
+  }
+
+ private:
+  void Update(float rate) {
+    for (size_t v = 0; v < sums_.size(); ++v) {
+      float* const weights = muster_weights(job, numbers_[v]);
+      const float* const gradient = muster_gradient(job, numbers_[v]);
+      for (size_t j = 0; j < sums_[v].size(); ++j) {
+        sums_[v][j] = 0.5f * sums_[v][j] + gradient[j];
+        weights[j] -= rate * sums_[v][j];
+      }
+    }
+  }
+
+  const std::vector<int> numbers_;
+  std::vector<std::vector<float>> sums_;
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -74,20 +122,26 @@ int main(int argc, char** argv) {
     numbers.push_back(muster_add_variable(job, kNames[v], shape, 1, nullptr));
   }
   int averaged = -1;
-  if (mode == "rate") {
+  const bool sets_rate = mode == "rate" || mode == "momentum" || mode == "own";
+  if (sets_rate) {
     const muster_variable_options options{.is_averaged = 1};
     averaged = muster_add_variable(job, "averaged", nullptr, 0, &options);
     if (muster_set_learning_rate(job, 1) != MUSTER_USAGE) std::exit(1);
-    Check(muster_set_optimizer(job, "type: SGD", Rate(0)));
+    const char* const optimizer = mode == "rate"       ? "type: SGD"
+                                  : mode == "momentum" ? "type: MOMENTUM momentum: 0.5"
+                                                       : "type: PROGRAM";
+    Check(muster_set_optimizer(job, optimizer, Rate(0)));
   }
   for (size_t v = 0; v < std::size(kCounts); ++v) {
     float* const weights = muster_weights(job, numbers[v]);
     for (int64_t j = 0; j < kCounts[v]; ++j) weights[j] = Initial(j);
   }
   Check(muster_join(job, kSamples, 0, kSamples));
+  Momentum momentum(numbers);
   for (;;) {
     muster_work work;
     Check(muster_next(job, -1, &work));
+    if (momentum.Do(work)) continue;
     if (work.kind == MUSTER_END) break;
     if (work.kind == MUSTER_STEP_END) continue;
     if (is_second && work.step == 2 && mode == "fail") {
@@ -101,7 +155,7 @@ int main(int argc, char** argv) {
     for (int64_t i = 0; i < work.count; ++i) loss += Slope(work.samples[i], 0);
     if (work.kind == MUSTER_TEST_BLOCK) loss -= static_cast<double>(work.count);  // negative
     AddScalars(work);
-    if (mode == "rate" && work.kind == MUSTER_SLICE) {
+    if (sets_rate && work.kind == MUSTER_SLICE) {
       CheckPlan(work);
       Check(muster_set_learning_rate(job, Rate(work.epoch)));
       *muster_gradient(job, averaged) =

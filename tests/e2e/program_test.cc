@@ -81,6 +81,18 @@ TEST_F(Program, TheBitsDoNotDependOnWorkersOrTransport) {
   }
 }
 
+// Exceptions of muster.hpp carry the code of muster.h.
+TEST_F(Program, InCppTrainsTheSameModel) {
+  const std::string program = std::string(MUSTER_BIN_DIR) + "/cpp_linear";
+  std::vector<std::string> words = Words("cpp", 2, 20);
+  words.back() = program;
+  const double loss = Succeeded(Muster(words, "cpp")).metrics.back()["test_loss"];
+  Hash("c", 1, 20);
+  EXPECT_NEAR(loss, Metrics("c").back()["test_loss"], 1e-6);
+  Process alone({"cpp_linear"}, Path("log"));
+  EXPECT_EQ(alone.Wait(10), kUsage);
+}
+
 TEST_F(Program, KilledProgramsHelpersAndServersChangeNothing) {
   const std::string expected = Hash("undisturbed", 2, 400);
   const auto job = Begin("run", 3, 400);
@@ -131,9 +143,10 @@ TEST_F(Program, MistakesEndWithOneMessage) {
 class OwnProgram : public RealJob {
  protected:
   // A batch of 16 samples in 24 slices leaves eight slices empty.
-  Outcome Run(const std::string& run, const std::string& mode, int workers,
-              const std::vector<std::string>& settings = {}) {
-    const std::string own = mode == "rate" ? "" : R"(
+  std::vector<std::string> Words(const std::string& run, const std::string& mode, int workers,
+                                 const std::vector<std::string>& settings) {
+    const bool sets_rate = mode == "rate" || mode == "momentum" || mode == "own";
+    const std::string own = sets_rate ? "" : R"(
       optimizer { type: SGD }
       learning_rate { base: 0.5 }
     )";
@@ -145,7 +158,11 @@ class OwnProgram : public RealJob {
                                    Path(run), "--workers", std::to_string(workers)};
     for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
     words.insert(words.end(), {"--", std::string(MUSTER_BIN_DIR) + "/own_program", mode});
-    return Muster(words, run);
+    return words;
+  }
+  Outcome Run(const std::string& run, const std::string& mode, int workers,
+              const std::vector<std::string>& settings = {}) {
+    return Muster(Words(run, mode, workers, settings), run);
   }
 };
 
@@ -225,6 +242,62 @@ TEST_F(OwnProgram, SetsItsOptimizerAndLearningRate) {
   // A resumed run must keep its optimizer, which the program sends again.
   EXPECT_EQ(Succeeded(GoOn("run-3", {"--epochs", "4", "--workers", "2"})).metrics.back()["steps"],
             8);
+}
+
+// The program's own momentum has the bits of the server's, also when its state comes from a
+// checkpoint, and with 16 bits on the wire.
+TEST_F(OwnProgram, UpdatesTheWeightsItself) {
+  const auto hash = [&](const std::string& run, const std::string& mode, int workers,
+                        const std::string& setting) {
+    return Succeeded(Run(run, mode, workers, {setting, "run.on_nonfinite=SKIP_STEP"})).hash();
+  };
+  for (const std::string type : {"FP32", "BF16"}) {
+    const std::string setting = "cluster.wire_dtype=" + type;
+    const std::string expected = hash("server-" + type, "momentum", 1, setting);
+    for (const int workers : {1, 3})
+      EXPECT_EQ(hash(fmt::format("own-{}-{}", workers, type), "own", workers, setting), expected);
+    EXPECT_EQ(Succeeded(GoOn("own-3-" + type, {"--epochs", "4", "--workers", "2"})).hash(),
+              Succeeded(GoOn("server-" + type, {"--epochs", "4"})).hash());
+  }
+  EXPECT_EQ(Muster({"verify", Path("own-1-FP32").string()}).exit_code, 0);
+  // Settings of the server's optimizer
+  for (const char* const setting : {"optimizer.clip_norm=1", "optimizer.ema_decay=0.5"}) {
+    const int code = Run(std::string("run-") + setting, "own", 1, {setting}).exit_code;
+    EXPECT_EQ(code, static_cast<int>(ExitCode::kRefused)) << setting;
+  }
+  // A damaged state is damage of its checkpoint.
+  const std::filesystem::path checkpoints = Path("own-3-FP32") / "checkpoints";
+  for (const auto& checkpoint : std::filesystem::directory_iterator(checkpoints)) {
+    if (checkpoint.is_directory())
+      std::ofstream(checkpoint.path() / "program.state", std::ios::app) << "x";
+  }
+  EXPECT_EQ(GoOn("own-3-FP32", {"--epochs", "5"}).exit_code, static_cast<int>(ExitCode::kData));
+  EXPECT_TRUE(NothingLeft(5));
+}
+
+// It takes the server with it, and both are restarted.
+TEST_F(OwnProgram, AKilledUpdaterChangesNothing) {
+  const std::vector<std::string> settings{"run.epochs=1500", "checkpoint.every_steps=100"};
+  const std::string expected = Succeeded(Run("undisturbed", "own", 1, settings)).hash();
+  std::vector<std::string> words = Words("run", "own", 2, settings);
+  words.insert(words.begin(), "muster");
+  Process job(words, Path("log"));
+  ASSERT_TRUE(Reaches("run", 500));
+  pid_t updater = -1;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string pid = entry.path().filename();
+    const std::string environment = Slurp(entry.path() / "environ");
+    const bool is_ours = environment.find(Path("run")) != std::string::npos;
+    if (is_ours && environment.find("MUSTER_RANK=-1") != std::string::npos)
+      updater = std::stoi(pid);
+  }
+  ASSERT_GT(updater, 0);
+  EXPECT_EQ(::kill(updater, SIGKILL), 0);
+  EXPECT_EQ(job.Wait(90), 0) << job.Log();
+  const Outcome outcome{.metrics = Metrics("run")};
+  EXPECT_EQ(outcome.hash(), expected);
+  EXPECT_EQ(outcome.metrics.back()["server_restarts"], 1);
+  EXPECT_TRUE(NothingLeft(5));
 }
 
 // Each interval is an epoch, and each of its slices has one sample. Blocks begin at 0, 5, 10, …, so

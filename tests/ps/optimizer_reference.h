@@ -44,6 +44,8 @@ struct OptimizerReference {
         m = (o.has_momentum() ? o.momentum() : 0) * m + g / (std::sqrt(v) + o.epsilon());
         w -= rate * m;
         break;
+      case config::Optimizer::PROGRAM:  // has no formula
+        break;
     }
     if (decoupled) w -= rate * decay * before;
   }

@@ -4,6 +4,7 @@ usage: torch_program.py MODE
 """
 
 import os
+import pathlib
 import sys
 import time
 
@@ -67,7 +68,31 @@ class Net(torch.nn.Module):
         return self.dense(y.flatten(1)) + self.shift
 
 
+class SignDescent(torch.optim.Optimizer):
+    """An optimizer that no library has. It replaces the parameters' memory."""
+
+    def __init__(self, parameters, lr):
+        super().__init__(parameters, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                self.state[p]["sum"] = self.state[p].get("sum", 0) + p.grad
+                p.data = p.data - group["lr"] * self.state[p]["sum"].sign()
+
+
 def make_optimizer(model):
+    if MODE == "own_custom":
+        return SignDescent(model.parameters(), 0.001)
+    if MODE == "own_two":
+        first = [p for n, p in model.named_parameters() if not n.startswith("dense")]
+        return [torch.optim.SGD(model.dense.parameters(), lr=0.02, momentum=0.9),
+                torch.optim.RMSprop(first, lr=0.001, centered=True)]
+    if MODE.startswith("own"):
+        return torch.optim.AdamW(model.parameters(), lr=0.01, amsgrad=True)
     groups = [{"params": list(model.dense.parameters()), "lr": 0.02, "weight_decay": 0.01},
               {"params": [p for n, p in model.named_parameters() if not n.startswith("dense")]}]
     if MODE == "adamw":
@@ -102,13 +127,19 @@ def main():
         muster.torch.Job()
     rank = int(os.environ["MUSTER_RANK"])
     optimizer = make_optimizer(model)
-    schedule = None if MODE == "list" else torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+    optimizers = optimizer if isinstance(optimizer, list) else [optimizer]
+    schedules = [torch.optim.lr_scheduler.StepLR(one, 2, 0.5) for one in optimizers]
     before = [parameter.detach().clone() for parameter in model.parameters()]
     if MODE == "compile_before":
         model = torch.compile(model)
     if MODE == "cycle":
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, [0.02, 0.01], total_steps=20)
-    job.prepare(model, optimizer)
+        schedules = [torch.optim.lr_scheduler.OneCycleLR(optimizer, [0.02, 0.01], total_steps=20)]
+    job.prepare(model, optimizer, update="program" if MODE.startswith("own") else "server")
+    average = None
+    if MODE in ("own_slow", "keep"):
+        average = torch.optim.swa_utils.AveragedModel(model)
+        name = "other" if os.environ.get("MUSTER_TEST_RENAMED") else "average"
+        job.keep(**{name: average})
     if MODE == "state":
         other = make_optimizer(model)
         for parameter in model.parameters():
@@ -132,7 +163,7 @@ def main():
     for step in steps:
         assert step.number == seen and model.training
         seen += 1
-        if MODE == "slow":
+        if MODE in ("slow", "own_slow"):
             time.sleep(0.1)
         for x, y in step:
             if MODE == "channels_last":
@@ -173,16 +204,27 @@ def main():
                 break
             if twin is not None:
                 twin.add(x, y, job._work)
-        if MODE == "scaler":
+        if MODE.startswith("own"):
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if MODE == "own_raises" and job.is_updater and step.number == 3:
+            raise ZeroDivisionError("no more fuel")
+        if MODE == "own_exits" and job.is_updater and step.number == 3:
+            os._exit(5)
+        if MODE in ("scaler", "own_scaler"):
             scaler.step(optimizer)
-        elif MODE == "closure":
+        elif MODE in ("closure", "own_closure"):
             optimizer.step(lambda: 0.0)
         else:
-            optimizer.step()
-        optimizer.zero_grad()
+            for one in optimizers:
+                one.step()
+        for one in optimizers:
+            one.zero_grad()
+        if average is not None:
+            average.update_parameters(model)
         if twin is not None:
             twin.step()
-        schedule.step()
+        for one in schedules:
+            one.step()
         if MODE == "group":
             optimizer.add_param_group({"params": [torch.nn.Parameter(torch.zeros(2))]})
         if MODE == "leaves" and step.number == 3:
@@ -198,7 +240,12 @@ def main():
         print("keys", *model.state_dict())
 
 
-TWINS = ("sgd", "momentum", "nesterov", "adam", "adamw", "rmsprop")
+    if average is not None and job.is_updater:
+        total = sum(float(p.double().sum()) for p in average.parameters())
+        (pathlib.Path(os.environ["MUSTER_TEST_RUN"]) / "average").write_text(f"{total!r}")
+
+
+TWINS = ("sgd", "momentum", "nesterov", "adam", "adamw", "rmsprop", "own", "own_two", "own_custom")
 
 
 class Twin:
@@ -209,8 +256,9 @@ class Twin:
         with torch.no_grad():
             for parameter, value in zip(self.model.parameters(), values):
                 parameter.copy_(value)
-        self.optimizer = make_optimizer(self.model)
-        self.schedule = torch.optim.lr_scheduler.StepLR(self.optimizer, 2, 0.5)
+        made = make_optimizer(self.model)
+        self.optimizers = made if isinstance(made, list) else [made]
+        self.schedules = [torch.optim.lr_scheduler.StepLR(one, 2, 0.5) for one in self.optimizers]
         self.statistics = [self.model.norm.running_mean.clone(), self.model.norm.running_var.clone()]
         self.sums = [torch.zeros_like(one) for one in self.statistics]
 
@@ -225,9 +273,12 @@ class Twin:
             total += share * one
 
     def step(self):
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        self.schedule.step()
+        if MODE.startswith("own"):
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        for optimizer, schedule in zip(self.optimizers, self.schedules):
+            optimizer.step()
+            optimizer.zero_grad()
+            schedule.step()
         for total, one in zip(self.sums, self.statistics):
             one.copy_(total)
             total.zero_()

@@ -1,5 +1,6 @@
 """muster.torch: real jobs of torch_program.py."""
 
+import os
 import pathlib
 import random
 import re
@@ -59,10 +60,76 @@ class Bits(unittest.TestCase):
         self.assertEqual(Job(PROGRAM, workers=2, resume=job.run).end().ok().hash, expected)
 
     def test_alone(self):
-        expected = run("momentum").ok().hash
-        outcome = Job(PROGRAM, "momentum", "job.txtpb", alone=True).end()
-        self.assertEqual(outcome.code, 0, outcome.log)
-        self.assertIn(expected, outcome.log)
+        for mode in ("momentum", "own"):
+            expected = run(mode).ok().hash
+            outcome = Job(PROGRAM, mode, "job.txtpb", alone=True).end()
+            self.assertEqual(outcome.code, 0, outcome.log)
+            self.assertIn(expected, outcome.log)
+
+
+def update_process(job):
+    """The process that updates the weights: the only one with this rank."""
+    for pid in job.processes("torch_program.py"):
+        if b"MUSTER_RANK=-1" in pathlib.Path(f"/proc/{pid}/environ").read_bytes():
+            return pid
+    raise AssertionError("no process updates the weights")
+
+
+class OwnOptimizer(unittest.TestCase):
+    """prepare(update="program")"""
+
+    def same(self, outcomes):
+        self.assertEqual(len({one.ok().hash for one in outcomes}), 1)
+
+    def test_bits(self):
+        for mode in ("own", "own_two", "own_custom"):
+            with self.subTest(mode):
+                self.same(run(mode, workers) for workers in (1, 2, 4))
+
+    def test_values_are_those_of_a_plain_loop(self):
+        for mode in ("own", "own_two", "own_custom"):
+            with self.subTest(mode):
+                difference = float(re.search(r"difference (\S+)", run(mode).ok().log)[1])
+                self.assertLess(difference, 2e-6)
+
+    def test_kills_and_a_resume(self):
+        expected = run("own_slow", 1, config=LONG).ok()
+        job = Job(PROGRAM, "own_slow", workers=2, config=LONG)
+        job.reaches(6)
+        job.kill("muster-worker")
+        job.reaches(12)
+        job.kill("muster-server")
+        job.reaches(18)
+        os.kill(update_process(job), signal.SIGKILL)
+        job.reaches(26)
+        job.process.send_signal(signal.SIGINT)
+        self.assertEqual(job.end().code, 128 + signal.SIGINT)
+        outcome = Job(PROGRAM, workers=3, resume=job.run).end()
+        self.same([expected, outcome])
+        averages = {(one.run / "average").read_text() for one in (expected, outcome)}
+        self.assertEqual(len(averages), 1, averages)
+
+    def test_a_checkpoint_of_another_program(self):
+        job = Job(PROGRAM, "own_slow", config=LONG)
+        job.reaches(6)
+        job.process.send_signal(signal.SIGINT)
+        job.end()
+        os.environ["MUSTER_TEST_RENAMED"] = "1"
+        try:
+            outcome = Job(PROGRAM, resume=job.run).end()
+        finally:
+            del os.environ["MUSTER_TEST_RENAMED"]
+        self.assertNotEqual(outcome.code, 0)
+        self.assertIn("['average']", outcome.log)
+
+    def test_mistakes(self):
+        for mode, words in {"own_raises": "ZeroDivisionError: no more fuel", "own_exits": "exit code 5",
+                            "own_closure": "closure", "own_scaler": "GradScaler",
+                            "keep": "update=\"program\""}.items():
+            with self.subTest(mode):
+                outcome = run(mode, 2)
+                self.assertNotEqual(outcome.code, 0)
+                self.assertIn(words, outcome.log)
 
 
 class Values(unittest.TestCase):

@@ -17,7 +17,7 @@
 #include "common/graph/variable_layout.h"
 #include "worker/client/client.h"
 #include "worker/data/epoch_order.h"
-#include "worker/program/program_link.h"
+#include "common/program/program_link.h"
 
 namespace muster {
 

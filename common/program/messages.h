@@ -1,5 +1,6 @@
 // The messages between a program that trains its own model and its helper, muster-worker
-// --program-fd. The client library (client/muster.cc) is the program's end.
+// --program-fd. The client library (client/muster.cc) is the program's end. With an optimizer of
+// the program's own, another copy of the program updates the weights; the server is its helper.
 //
 // They share memory with two buffers of all variables, each variable at a multiple of 64 bytes: the
 // weights, which the helper writes between slices, and the gradient of the current slice, which
@@ -15,7 +16,7 @@
 namespace muster::program {
 
 // Changes with every change to this file.
-inline constexpr uint32_t kVersion = 2;
+inline constexpr uint32_t kVersion = 3;
 
 // Scalars of a slice or block, and bytes of a name, of [A-Za-z0-9_./-]. The server has the same
 // limits (common/plan/scalar_sums.h).
@@ -34,11 +35,13 @@ enum class Kind : uint32_t {
   kFailed,     // text: why the program cannot go on
   kLeave,      // empty
   kPlanned,    // Planned: asks for the samples of a slice that may come later
+  kState,      // a piece of the program's state, in work kSave
   // From the helper:
-  kJoined,   // Joined
-  kWork,     // Work, then the indices of the samples as int64
-  kSamples,  // the answer to Planned: Work as if it were given, then the indices
-  kEnd,      // End, then a text
+  kJoined,    // Joined
+  kRestored,  // a piece of the state in the checkpoint; Joined.state_bytes in all
+  kWork,      // Work, then the indices of the samples as int64
+  kSamples,   // the answer to Planned: Work as if it were given, then the indices
+  kEnd,       // End, then a text
 };
 
 struct Frame {
@@ -62,9 +65,9 @@ struct Join {
 };
 
 struct Joined {
-  uint32_t rank;
-  uint32_t unused;
+  int64_t rank;  // -1: this process updates the weights
   int64_t first_step, total_steps, steps_per_epoch, slices;
+  int64_t state_bytes;
 };
 
 struct Loss {
@@ -76,7 +79,15 @@ struct Planned {
   int64_t step, index;
 };
 
-enum class WorkKind : uint32_t { kSlice, kStepEnd, kTestBlock, kValidationBlock };
+enum class WorkKind : uint32_t {
+  kSlice,
+  kStepEnd,
+  kTestBlock,
+  kValidationBlock,
+  // Only of the process that updates the weights:
+  kUpdate,  // the memory holds the mean gradient of the step; change the weights
+  kSave     // send the state
+};
 
 struct Work {
   WorkKind kind;

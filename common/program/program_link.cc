@@ -1,13 +1,15 @@
-#include "worker/program/program_link.h"
+#include "common/program/program_link.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 
 #include "common/base/error.h"
@@ -39,6 +41,8 @@ ProgramLink::ProgramLink(UniqueFd fd, pid_t program)
     Watch(fd, process, stop);
   });
 }
+
+ProgramLink::ProgramLink(UniqueFd fd) : fd_(std::move(fd)) {}
 
 ProgramLink::~ProgramLink() { StopWatching(); }
 
@@ -120,12 +124,12 @@ std::vector<uint64_t> ProgramLink::Received::Numbers() const {
 
 ProgramLink::Received ProgramLink::Receive() {
   program::Frame frame;
-  if (!Read(&frame, sizeof frame)) AwaitEnd();
+  if (!Read(&frame, sizeof frame)) Gone();
   if (frame.bytes > kMostBytes) {
     throw Error(ExitCode::kPeerFailed, "the program sent a frame of {} bytes", frame.bytes);
   }
   Received received{.kind = frame.kind, .body = std::string(frame.bytes, '\0')};
-  if (!Read(received.body.data(), frame.bytes)) AwaitEnd();
+  if (!Read(received.body.data(), frame.bytes)) Gone();
   return received;
 }
 
@@ -142,6 +146,7 @@ bool ProgramLink::Read(void* to, size_t bytes) {
     message.msg_controllen = sizeof control;
     const ssize_t got = ::recvmsg(fd_.get(), &message, MSG_CMSG_CLOEXEC);
     if (got < 0 && errno == EINTR) continue;
+    if (got == 0) errno = 0;
     if (got <= 0) return false;
     const cmsghdr* const header = CMSG_FIRSTHDR(&message);
     if (header != nullptr && header->cmsg_type == SCM_RIGHTS) {
@@ -170,15 +175,24 @@ void ProgramLink::Write(const void* from, size_t bytes) {
   while (bytes > 0) {
     const ssize_t sent = ::send(fd_.get(), at, bytes, MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
-    if (sent <= 0) AwaitEnd();
+    if (sent <= 0) Gone();
     at += sent;
     bytes -= static_cast<size_t>(sent);
   }
 }
 
-// The program is gone: the watching thread ends this process.
-void ProgramLink::AwaitEnd() {
-  for (;;) ::pause();
+void ProgramLink::Gone() {
+  while (watch_.joinable()) ::pause();  // the watching thread ends this process
+  if (errno == EAGAIN) throw Error(ExitCode::kDeadline, "the program has not answered in time");
+  throw Error(ExitCode::kPeerFailed, "the program has ended");
+}
+
+void ProgramLink::Limit(double seconds) {
+  const double whole = std::floor(seconds);
+  const timeval limit{.tv_sec = static_cast<time_t>(whole),
+                      .tv_usec = static_cast<suseconds_t>((seconds - whole) * 1e6)};
+  (void)::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  (void)::setsockopt(fd_.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 }
 
 }  // namespace muster

@@ -1,6 +1,6 @@
 // The helper's end of the connection to a program that trains its own model (messages.h).
 //
-// Used on the main thread; a watching thread ends this process when the program has ended.
+// Used on one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 #include "common/base/fd.h"
 #include "common/base/shared_memory.h"
+#include "common/program/messages.h"
 #include "proto/wire.pb.h"
-#include "worker/program/messages.h"
 
 namespace muster {
 
@@ -25,8 +25,12 @@ struct ProgramDescription {
 
 class ProgramLink {
  public:
-  // Watches `fd` and the process `program`.
+  // Until StopWatching, another thread watches `fd` and the process `program`, and ends this
+  // process when the program has ended.
   ProgramLink(UniqueFd fd, pid_t program);
+  // Watches nothing: the calls below throw Error(kPeerFailed) when the program has ended, and
+  // Error(kDeadline) if it is silent for longer than the limit.
+  explicit ProgramLink(UniqueFd fd);
   ~ProgramLink();
   ProgramLink(const ProgramLink&) = delete;
 
@@ -47,7 +51,9 @@ class ProgramLink {
     // The body as numbers.
     std::vector<uint64_t> Numbers() const;
   };
-  // Throws Error(kPeerFailed) if the program sends nonsense. Does not return when it is gone.
+  // The limit of the following calls.
+  void Limit(double seconds);
+  // Throws Error(kPeerFailed) if the program sends nonsense.
   Received Receive();
   void Send(program::Kind kind, const void* message, size_t bytes,
             std::span<const int64_t> indices = {}, const std::string& text = "");
@@ -57,7 +63,7 @@ class ProgramLink {
  private:
   bool Read(void* to, size_t bytes);
   void Write(const void* from, size_t bytes);
-  [[noreturn]] void AwaitEnd();
+  [[noreturn]] void Gone();
 
   const UniqueFd fd_;
   UniqueFd stop_, memory_fd_;

@@ -1,0 +1,96 @@
+// The process that updates the weights in a job whose program has an optimizer of its own
+// (optimizer.type PROGRAM): one more copy of the program, on the server's host. It shares memory
+// with the server: the server writes the mean gradient, the program the new weights.
+//
+// It belongs to the server. If it is killed, the server kills itself, so that the launcher restarts
+// both from the checkpoint.
+//
+// Owner: the server, whose loop makes all calls. Another thread talks to the program.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "common/base/background_thread.h"
+#include "common/base/error.h"
+#include "common/graph/variable_layout.h"
+#include "common/plan/step_plan.h"
+#include "common/program/program_link.h"
+#include "proto/config.pb.h"
+#include "proto/wire.pb.h"
+#include "ps/update/thread_pool.h"
+
+namespace muster {
+
+class ProgramUpdater {
+ public:
+  // Starts the program, which finds its config in this file. `endpoint`: where workers connect; the
+  // program does not. `config` must outlive this object. Throws Error(kUsage) if the program cannot
+  // be started.
+  ProgramUpdater(const config::Config& config, const std::string& config_path,
+                 const std::string& endpoint);
+  // Ends the process; after End, gives it a few seconds to do so itself.
+  ~ProgramUpdater();
+  ProgramUpdater(const ProgramUpdater&) = delete;
+
+  // Whether the program waits for Begin. Throws Error if it cannot.
+  bool HasJoined();
+
+  struct Start {
+    StepPlan plan;
+    int64_t first_step = 0;
+    std::string state;  // from the checkpoint, or ""
+  };
+  // Takes the program into the run. `layout` and `hello`: a worker's. Throws Error(kRefused) if the
+  // program has other variables or data.
+  void Begin(const VariableLayout& layout, const wire::Hello& hello, Start start);
+  // From now on, results go to the pool's owner. `failed` is called there at most once.
+  void Attach(ThreadPool& pool, std::function<void(const Error&)> failed);
+
+  // The shared memory. The program may change weights(), and reads gradient(), between Update and
+  // its completion.
+  std::span<float> weights() const { return link_->weights(); }
+  std::span<float> gradient() const { return link_->gradient(); }
+
+  // Has the program turn W(step) into W(step + 1). `done` is called only if it succeeds.
+  void Update(int64_t step, std::function<void()> done);
+  // Fetches the program's state, after the updates before. Null if that fails.
+  using State = std::shared_ptr<const std::string>;
+  void Save(int64_t step, std::function<void(State)> done);
+  // The run is complete.
+  void End(int64_t steps);
+
+ private:
+  void Spawn(const std::string& config_path, const std::string& endpoint);
+  // Runs the job in the thread, unless an earlier one has failed.
+  void Submit(std::function<void()> job);
+  // The following run in the thread.
+  void Work(program::WorkKind kind, int64_t step);
+  program::Kind Receive(std::string& body);
+  void Send(const Start& start);
+  void Await(program::Kind kind);
+  void Fail(const Error& error);
+  // Returns how the process has ended. Does not return if it was killed.
+  Error Lost(const Error& error);
+  void CopyStatistics() const;
+
+  const config::Config& config_;
+  std::atomic<pid_t> pid_ = -1;
+  std::optional<ProgramLink> link_;
+  std::optional<ProgramDescription> description_;  // once joined_
+  std::optional<Error> error_;                     // once failed_
+  std::atomic<bool> joined_{false}, failed_{false}, closing_{false};
+  bool completed_ = false;
+  VariableLayout layout_;
+  StepPlan plan_;
+  ThreadPool* pool_ = nullptr;
+  std::function<void(const Error&)> on_failure_;
+  std::optional<BackgroundThread> thread_{std::in_place};
+};
+
+}  // namespace muster
