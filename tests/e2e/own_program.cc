@@ -1,7 +1,9 @@
 // A program whose weights have a closed form: the loss of sample i is a_i w, with a_i from
 // tests/e2e/own_program.h. All numbers are exact in float.
 //
-//   own_program [push | whole | fail | other | leave | ends | rate | momentum | own]
+//   own_program [push | whole | fail | other | leave | ends | rate | momentum | own | own_nan |
+//   own_hangs |
+//                own_ends]
 #include "tests/e2e/own_program.h"
 
 #include <unistd.h>
@@ -64,7 +66,8 @@ void CheckPlan(const muster_work& work) {
 // "type: MOMENTUM momentum: 0.5" of this program itself.
 class Momentum {
  public:
-  explicit Momentum(const std::vector<int>& numbers) : numbers_(numbers) {
+  Momentum(const std::vector<int>& numbers, const std::string& mode)
+      : numbers_(numbers), mode_(mode) {
     for (const int64_t count : kCounts) sums_.emplace_back(count);
     size_t bytes = 0;
     const auto* from = static_cast<const float*>(muster_state(job, &bytes));
@@ -86,6 +89,9 @@ class Momentum {
           muster_report(job, 0) != MUSTER_USAGE || work.batch != kBatch)
         std::exit(1);
       Update(static_cast<float>(Rate(work.epoch)));
+      if (mode_ == "own_nan") muster_weights(job, numbers_[1])[1] = std::nanf("");
+      if (mode_ == "own_hangs") ::pause();
+      if (mode_ == "own_ends") std::exit(3);
     } else {
       return false;
     }
@@ -106,6 +112,7 @@ class Momentum {
   }
 
   const std::vector<int> numbers_;
+  const std::string mode_;
   std::vector<std::vector<float>> sums_;
 };
 
@@ -122,7 +129,7 @@ int main(int argc, char** argv) {
     numbers.push_back(muster_add_variable(job, kNames[v], shape, 1, nullptr));
   }
   int averaged = -1;
-  const bool sets_rate = mode == "rate" || mode == "momentum" || mode == "own";
+  const bool sets_rate = mode == "rate" || mode == "momentum" || mode.starts_with("own");
   if (sets_rate) {
     const muster_variable_options options{.is_averaged = 1};
     averaged = muster_add_variable(job, "averaged", nullptr, 0, &options);
@@ -137,7 +144,7 @@ int main(int argc, char** argv) {
     for (int64_t j = 0; j < kCounts[v]; ++j) weights[j] = Initial(j);
   }
   Check(muster_join(job, kSamples, 0, kSamples));
-  Momentum momentum(numbers);
+  Momentum momentum(numbers, mode);
   for (;;) {
     muster_work work;
     Check(muster_next(job, -1, &work));

@@ -145,7 +145,7 @@ class OwnProgram : public RealJob {
   // A batch of 16 samples in 24 slices leaves eight slices empty.
   std::vector<std::string> Words(const std::string& run, const std::string& mode, int workers,
                                  const std::vector<std::string>& settings) {
-    const bool sets_rate = mode == "rate" || mode == "momentum" || mode == "own";
+    const bool sets_rate = mode == "rate" || mode == "momentum" || mode.starts_with("own");
     const std::string own = sets_rate ? "" : R"(
       optimizer { type: SGD }
       learning_rate { base: 0.5 }
@@ -265,6 +265,10 @@ TEST_F(OwnProgram, UpdatesTheWeightsItself) {
     const int code = Run(std::string("run-") + setting, "own", 1, {setting}).exit_code;
     EXPECT_EQ(code, static_cast<int>(ExitCode::kRefused)) << setting;
   }
+  EXPECT_EQ(Run("nan", "own_nan", 2).exit_code, static_cast<int>(ExitCode::kNonfinite));
+  EXPECT_EQ(Run("ends", "own_ends", 2).exit_code, static_cast<int>(ExitCode::kPeerFailed));
+  EXPECT_EQ(Run("hangs", "own_hangs", 2, {"deadlines.first_step_s=1"}).exit_code,
+            static_cast<int>(ExitCode::kDeadline));
   // A damaged state is damage of its checkpoint.
   const std::filesystem::path checkpoints = Path("own-3-FP32") / "checkpoints";
   for (const auto& checkpoint : std::filesystem::directory_iterator(checkpoints)) {
@@ -277,12 +281,12 @@ TEST_F(OwnProgram, UpdatesTheWeightsItself) {
 
 // It takes the server with it, and both are restarted.
 TEST_F(OwnProgram, AKilledUpdaterChangesNothing) {
-  const std::vector<std::string> settings{"run.epochs=1500", "checkpoint.every_steps=100"};
+  const std::vector<std::string> settings{"run.epochs=300", "checkpoint.every_steps=50"};
   const std::string expected = Succeeded(Run("undisturbed", "own", 1, settings)).hash();
   std::vector<std::string> words = Words("run", "own", 2, settings);
   words.insert(words.begin(), "muster");
   Process job(words, Path("log"));
-  ASSERT_TRUE(Reaches("run", 500));
+  ASSERT_TRUE(Reaches("run", 150));
   pid_t updater = -1;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const std::string pid = entry.path().filename();
