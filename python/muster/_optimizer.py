@@ -47,7 +47,7 @@ class Plan:
         """The rate of the highest group now. Raises UsageError if the program has changed what
         only the server could apply."""
         groups = self.optimizer.param_groups
-        now = [_settings(self._optimizer, group) for group in groups]
+        now = [_settings(self.optimizer, group) for group in groups]
         if now != self._settings:
             changed = [f"{was} to {is_now}" for was, is_now in zip(self._settings, now)
                        if was != is_now] or ["the number of groups"]

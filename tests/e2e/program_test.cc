@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -111,6 +113,20 @@ TEST_F(Program, KilledProgramsHelpersAndServersChangeNothing) {
   EXPECT_EQ(job->Wait(90), 0) << job->Log();
   EXPECT_EQ(Outcome{.metrics = Metrics("run")}.hash(), expected);
   EXPECT_TRUE(NothingLeft(5));
+}
+
+// The other program takes over its slices. Continued, it catches up.
+TEST_F(Program, ASuspendedProgramChangesNothing) {
+  const std::string expected = Hash("undisturbed", 1, 400);
+  const auto job = Begin("run", 2, 400);
+  ASSERT_TRUE(Reaches("run", 300));
+  const pid_t program = FindProgram("run");
+  ASSERT_GT(program, 0);
+  EXPECT_EQ(::kill(program, SIGSTOP), 0);
+  EXPECT_TRUE(Reaches("run", 1500));
+  EXPECT_EQ(::kill(program, SIGCONT), 0);
+  EXPECT_EQ(job->Wait(90), 0) << job->Log();
+  EXPECT_EQ(Outcome{.metrics = Metrics("run")}.hash(), expected);
 }
 
 TEST_F(Program, AStoppedRunGoesOnWithAnotherNumberOfWorkers) {
@@ -296,6 +312,11 @@ TEST_F(OwnProgram, AKilledUpdaterChangesNothing) {
       updater = std::stoi(pid);
   }
   ASSERT_GT(updater, 0);
+  // Without it, the run waits.
+  EXPECT_EQ(::kill(updater, SIGSTOP), 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_EQ(::kill(updater, SIGCONT), 0);
+  ASSERT_TRUE(Reaches("run", 250));
   EXPECT_EQ(::kill(updater, SIGKILL), 0);
   EXPECT_EQ(job.Wait(90), 0) << job.Log();
   const Outcome outcome{.metrics = Metrics("run")};

@@ -179,15 +179,26 @@ class Mistakes(unittest.TestCase):
 
 
 class Examples(unittest.TestCase):
-    """Few steps on made-up data, on one worker and on two."""
+    """Some steps on made-up data: the same bits on 1, 2 and 4 workers, after kills of a worker and of
+    the server, and when a stopped run is resumed on 3."""
 
-    def check(self, name, words, files, options):
+    def check(self, name, words, files, steps, batch):
         folder = SOURCE / "examples"
-        config = (folder / f"{name}.txtpb").read_text()
-        outcomes = [Job(str(folder / f"{name}.py"), *words, workers=workers, config=config, files=files,
-                        options=[word for one in options for word in ("--set", one)]).end().ok()
-                    for workers in (1, 2)]
-        self.assertEqual(outcomes[0].hash, outcomes[1].hash)
+        program = str(folder / f"{name}.py")
+        more = {"config": (folder / f"{name}.txtpb").read_text(), "files": files,
+                "options": ["--steps", str(steps), "--set", f"run.global_batch={batch}",
+                            "--set", f"checkpoint.every_steps={steps // 10}"]}
+        hashes = {workers: Job(program, *words, workers=workers, **more).end().ok().hash for workers in (1, 2, 4)}
+        job = Job(program, *words, workers=2, **more)
+        job.reaches(steps // 5)
+        job.kill(name + ".py", number=-1)
+        job.reaches(2 * steps // 5)
+        job.kill("muster-server")
+        job.reaches(3 * steps // 5)
+        job.process.send_signal(signal.SIGINT)
+        self.assertEqual(job.end().code, 128 + signal.SIGINT)
+        hashes["disturbed"] = Job(program, workers=3, resume=job.run).end().ok().hash
+        self.assertEqual(len(set(hashes.values())), 1, hashes)
 
     def test_mnist(self):
         files = {}
@@ -195,7 +206,7 @@ class Examples(unittest.TestCase):
             pixels = random.Random(1).randbytes(16 + count * 784)
             files[f"{part}-images-idx3-ubyte"] = pixels
             files[f"{part}-labels-idx1-ubyte"] = bytes(8) + bytes(i % 10 for i in range(count))
-        self.check("pytorch_mnist", ["."], files, ["run.epochs=1", "run.global_batch=40"])
+        self.check("pytorch_mnist", ["."], files, steps=200, batch=40)
 
     def test_resnet18(self):
         try:
@@ -204,11 +215,11 @@ class Examples(unittest.TestCase):
             self.skipTest(str(error))
         names = [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]
         files = {name: b"".join(bytes([i]) + random.Random(i).randbytes(3072) for i in range(4)) for name in names}
-        self.check("pytorch_resnet18", ["."], files, ["run.epochs=1", "run.global_batch=10"])
+        self.check("pytorch_resnet18", ["."], files, steps=40, batch=10)
 
     def test_transformer(self):
         text = ("All work and no play makes Jack a dull boy. " * 20).encode()
-        self.check("pytorch_transformer", ["text"], {"text": text}, ["run.steps=4"])
+        self.check("pytorch_transformer", ["text"], {"text": text}, steps=100, batch=16)
 
 
 if __name__ == "__main__":
