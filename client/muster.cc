@@ -436,6 +436,9 @@ int muster_done(muster_job* job) {
   job->at_work = false;
   job->pushed.clear();  // that all are written says as much
   job->pushed_floats = 0;
+  if (job->work.kind == MUSTER_UPDATE) {
+    return job->Send(Kind::kDone, &job->learning_rate, sizeof job->learning_rate);
+  }
   return job->Send(Kind::kDone, nullptr, 0);
 }
 

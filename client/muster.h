@@ -110,11 +110,12 @@ int muster_add_variable(muster_job* job, const char* name, const int64_t* shape,
  * of the program on its host. That one gets no slices, but a MUSTER_UPDATE at the end of each step:
  * muster_gradient has the mean gradient of the batch, and the program changes muster_weights and
  * calls muster_done. At each checkpoint it gets a MUSTER_SAVE. Variables that are averaged are not
- * its concern. */
+ * its concern. Weight decays and learning rate multipliers of variables have no effect. The
+ * learning rate is only shown, and only that process may change it. */
 int muster_set_optimizer(muster_job* job, const char* optimizer, double learning_rate);
 
 /* The learning rate of the current step and the following ones, after muster_set_optimizer. It must
- * be a function of the step. Call it before muster_report. */
+ * be a function of the step. Call it before muster_report, or before muster_done of an update. */
 int muster_set_learning_rate(muster_job* job, double learning_rate);
 
 /* A number that must be the same in all processes of a job, also when it is resumed: for example a

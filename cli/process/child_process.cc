@@ -52,28 +52,6 @@ void Place(const ExecPlan& plan) {
   ::syscall(SYS_set_mempolicy, kPreferred, nodes.data(), 1024ul + 1);
 }
 
-// This process's environment with some variables replaced.
-std::vector<std::string> EnvironmentWith(const std::vector<std::string>& replaced) {
-  std::vector<std::string> all = replaced;
-  for (char** variable = ::environ; *variable != nullptr; ++variable) {
-    const std::string text = *variable;
-    const std::string name = text.substr(0, text.find('=')) + "=";
-    const bool known = std::ranges::any_of(
-        replaced, [&](const std::string& other) { return other.starts_with(name); });
-    if (!known) all.push_back(text);
-  }
-  return all;
-}
-
-// A null-terminated array for exec; valid as long as `texts`.
-std::vector<char*> Pointers(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  pointers.reserve(texts.size() + 1);
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 [[noreturn]] void ExecChild(const ExecPlan& plan) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);

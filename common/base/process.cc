@@ -61,6 +61,26 @@ std::optional<int64_t> ResidentBytes(int64_t pid) {
   return resident * ::sysconf(_SC_PAGESIZE);
 }
 
+std::vector<std::string> EnvironmentWith(const std::vector<std::string>& replaced) {
+  std::vector<std::string> all = replaced;
+  for (char** variable = ::environ; *variable != nullptr; ++variable) {
+    const std::string text = *variable;
+    const std::string name = text.substr(0, text.find('=')) + "=";
+    const bool known = std::ranges::any_of(
+        replaced, [&](const std::string& other) { return other.starts_with(name); });
+    if (!known) all.push_back(text);
+  }
+  return all;
+}
+
+std::vector<char*> Pointers(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
 void DieWithParent(pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The parent may have died before the call above.

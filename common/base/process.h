@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace muster {
 
@@ -27,6 +28,11 @@ bool IsAlive(const ProcessIdentity& process);
 // Returns the resident size (RES in `top`) of a process on this host; 0: this process. Empty if
 // there is no such process.
 std::optional<int64_t> ResidentBytes(int64_t pid = 0);
+
+// This process's environment with some variables, "NAME=value", replaced.
+std::vector<std::string> EnvironmentWith(const std::vector<std::string>& replaced);
+// A null-terminated array for exec; valid as long as `texts`.
+std::vector<char*> Pointers(std::vector<std::string>& texts);
 
 // Makes the kernel kill this process when `parent` dies, and exits at once (kPeerFailed) if
 // `parent` is already gone. Call early in main.

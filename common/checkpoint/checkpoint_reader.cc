@@ -159,10 +159,13 @@ std::string CheckpointReader::ProgramState() const {
   const std::string path = folder_ + "/" + kProgramFile;
   std::string text = ReadWholeFile(path);
   const checkpoint::ProgramState& expected = state_.program();
-  if (text.size() == expected.bytes() && XXH3_64bits(text.data(), text.size()) == expected.xxh3())
-    return text;
-  throw Error(ExitCode::kData, "{}: is damaged: expected {} bytes with another checksum, got {}",
-              path, expected.bytes(), text.size());
+  const bool is_whole = XXH3_64bits(text.data(), text.size()) == expected.xxh3();
+  if (is_whole && text.size() == expected.bytes()) return text;
+  if (text.size() != expected.bytes()) {
+    throw Error(ExitCode::kData, "{}: is damaged: expected {} bytes, got {}", path,
+                expected.bytes(), text.size());
+  }
+  throw Error(ExitCode::kData, "{}: is damaged: its checksum is wrong", path);
 }
 
 void CheckpointReader::Verify() const {

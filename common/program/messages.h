@@ -31,7 +31,7 @@ enum class Kind : uint32_t {
   kScalar,     // the sum as double, the name: of the current slice or block, before Loss
   kLoss,       // Loss: of the current slice or block
   kPushed,     // uint64 each: the gradients of these variables are written
-  kDone,       // empty: everything of the current slice or block is written
+  kDone,       // everything of the current work is written; of kUpdate: the learning rate as double
   kFailed,     // text: why the program cannot go on
   kLeave,      // empty
   kPlanned,    // Planned: asks for the samples of a slice that may come later

@@ -42,7 +42,8 @@ ProgramLink::ProgramLink(UniqueFd fd, pid_t program)
   });
 }
 
-ProgramLink::ProgramLink(UniqueFd fd) : fd_(std::move(fd)) {}
+ProgramLink::ProgramLink(UniqueFd fd, pid_t program, Unwatched)
+    : fd_(std::move(fd)), process_(static_cast<int>(::syscall(SYS_pidfd_open, program, 0))) {}
 
 ProgramLink::~ProgramLink() { StopWatching(); }
 
@@ -61,7 +62,7 @@ ProgramDescription ProgramLink::ReadDescription() {
       description.join = received.As<program::Join>();
       if (description.join.version == program::kVersion) return description;
       throw Error(ExitCode::kUsage,
-                  "libmuster_client.so has version {}, muster-worker {}: use both from the same "
+                  "libmuster_client.so has version {}, the programs {}: use both from the same "
                   "installation",
                   description.join.version, program::kVersion);
     }
@@ -144,6 +145,7 @@ bool ProgramLink::Read(void* to, size_t bytes) {
     message.msg_iovlen = 1;
     message.msg_control = control;
     message.msg_controllen = sizeof control;
+    if (!AwaitBytes()) return false;
     const ssize_t got = ::recvmsg(fd_.get(), &message, MSG_CMSG_CLOEXEC);
     if (got < 0 && errno == EINTR) continue;
     if (got == 0) errno = 0;
@@ -183,16 +185,29 @@ void ProgramLink::Write(const void* from, size_t bytes) {
 
 void ProgramLink::Gone() {
   while (watch_.joinable()) ::pause();  // the watching thread ends this process
-  if (errno == EAGAIN) throw Error(ExitCode::kDeadline, "the program has not answered in time");
+  if (errno == EAGAIN) {
+    throw Error(ExitCode::kDeadline, "the program has not answered within {:g} s", limit_s_);
+  }
   throw Error(ExitCode::kPeerFailed, "the program has ended");
 }
 
 void ProgramLink::Limit(double seconds) {
-  const double whole = std::floor(seconds);
-  const timeval limit{.tv_sec = static_cast<time_t>(whole),
-                      .tv_usec = static_cast<suseconds_t>((seconds - whole) * 1e6)};
-  (void)::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  limit_s_ = seconds;
+  const timeval limit{.tv_sec = static_cast<time_t>(std::ceil(seconds)), .tv_usec = 0};
   (void)::setsockopt(fd_.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+}
+
+// Returns false, with errno, if the process has ended or is silent for too long. Forked children of
+// the program may hold its end of the socket open.
+bool ProgramLink::AwaitBytes() const {
+  if (!process_.valid()) return true;
+  pollfd fds[] = {{fd_.get(), POLLIN, 0}, {process_.get(), POLLIN, 0}};
+  int ready;
+  while ((ready = ::poll(fds, 2, static_cast<int>(std::ceil(limit_s_ * 1000)))) < 0 &&
+         errno == EINTR) {
+  }
+  errno = ready == 0 ? EAGAIN : 0;
+  return fds[0].revents != 0;
 }
 
 }  // namespace muster

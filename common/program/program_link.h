@@ -28,9 +28,10 @@ class ProgramLink {
   // Until StopWatching, another thread watches `fd` and the process `program`, and ends this
   // process when the program has ended.
   ProgramLink(UniqueFd fd, pid_t program);
-  // Watches nothing: the calls below throw Error(kPeerFailed) when the program has ended, and
+  // Without this thread, the calls below throw Error(kPeerFailed) when the process has ended, and
   // Error(kDeadline) if it is silent for longer than the limit.
-  explicit ProgramLink(UniqueFd fd);
+  struct Unwatched {};
+  ProgramLink(UniqueFd fd, pid_t program, Unwatched);
   ~ProgramLink();
   ProgramLink(const ProgramLink&) = delete;
 
@@ -65,8 +66,12 @@ class ProgramLink {
   void Write(const void* from, size_t bytes);
   [[noreturn]] void Gone();
 
+  bool AwaitBytes() const;
+
   const UniqueFd fd_;
   UniqueFd stop_, memory_fd_;
+  UniqueFd process_;  // with Unwatched
+  double limit_s_ = 0;
   SharedMemory memory_;
   size_t floats_ = 0;
   std::thread watch_;

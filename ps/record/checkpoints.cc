@@ -192,7 +192,10 @@ void Checkpoints::PartCopied() {
 }
 
 void Checkpoints::Copied() {
-  if (fetch_program_ && !current_.program) return NoteFailure("the program has not given its state");
+  if (fetch_program_ && !current_.program) {
+    last_is_due_ = false;  // the program has failed, which ends the run
+    return NoteFailure("the program has not given its state");
+  }
   current_.expired = kept_.ExpiredBy(current_.name, settings_);
   writing_ = true;
   files_.Submit([this, what = current_, image = image_, metrics = metrics_] {

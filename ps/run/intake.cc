@@ -75,7 +75,9 @@ void Intake::AwaitPrograms() {
 }
 
 void Intake::BeginUpdates() {
-  const wire::Hello& hello = taken_.waiting.front().message.hello();
+  const auto source = std::ranges::find(taken_.waiting, *source_, &FromWorker::peer);
+  MUSTER_CHECK(source != taken_.waiting.end());
+  const wire::Hello& hello = source->message.hello();
   taken_.updater->Begin(taken_.layout, hello,
                         {.plan = PlanSteps(config_, hello.train_samples()),
                          .first_step = resume_ == nullptr ? 0 : resume_->state().step(),

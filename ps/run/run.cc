@@ -220,7 +220,8 @@ void Run::EndStep(Time now) {
                                   .correct = losses.Correct(),
                                   .loss = losses.Loss(),
                                   .scalars = losses.Scalars()},
-                                 learning_rate_, parts_.engine.aggregator.skips());
+                                 parts_.engine.aggregator.program_rate().value_or(learning_rate_),
+                                 parts_.engine.aggregator.skips());
   parts_.work.shares.EndStep(parts_.state.step, parts_.keeper.progress.last_step_s());
   parts_.nonfinite.EndStep(parts_.engine.aggregator);
   if (failure_.is_set()) return;

@@ -16,6 +16,7 @@
 #include "common/config/job_size.h"
 #include "common/link/protocol.h"
 #include "common/link/wire_values.h"
+#include "ps/run/attach_updater.h"
 
 namespace muster {
 namespace {
@@ -63,32 +64,25 @@ Server::Server(const config::Config& config, Graph graph, const std::string& tok
       link_(std::move(link)) {
   MUSTER_CHECK(config.run().slices() > 0 && config.server().threads() > 0);
   link_->ShareWeights(run_.engine().variables.shared());
-  if (taken != nullptr) Take(*taken);
-}
-
-void Server::Take(Taken& taken) {
-  waiting_ = taken.waiting;
-  Engine& engine = run_.engine();
-  if (!taken.initial.empty()) {
-    std::ranges::copy(taken.initial, engine.variables.Weights(0).begin());
-    engine.variables.StartFromWeights();
+  if (taken == nullptr) return;
+  waiting_ = taken->waiting;
+  if (!taken->initial.empty()) {
+    Variables& variables = run_.engine().variables;
+    std::ranges::copy(taken->initial, variables.Weights(0).begin());
+    variables.StartFromWeights();
   }
-  updater_ = std::move(taken.updater);
+  updater_ = std::move(taken->updater);
   if (!updater_) return;
-  const std::span<const float> weights = engine.variables.Weights(run_.parts().state.step);
-  std::ranges::copy(weights, updater_->weights().begin());
-  updater_->Attach(engine.pool, [this](const Error& error) {
+  AttachUpdater(*updater_, run_, [this](const Error& error) {
+    const bool was_killed = error.code() == ExitCode::kProcessDied;
+    const bool restarts = was_killed && !interrupt_ && !failure_.is_set();
     failure_.Set({error.code(), std::nullopt, error.what()});
+    if (!restarts) return;
+    // The launcher restarts a server that was killed, and the program with it.
+    recorder_.Warn(std::string(error.what()) + "; the server ends with it");
+    LogError("{}; this server ends with it", error.what());
+    ::kill(::getpid(), SIGKILL);
   });
-  engine.aggregator.UpdateBy({.gradient = updater_->gradient(),
-                              .weights = updater_->weights(),
-                              .update = [this](int64_t step, std::function<void()> done) {
-                                updater_->Update(step, std::move(done));
-                              }});
-  run_.keeper().checkpoints.SaveProgram(
-      [this](int64_t step, std::function<void(Checkpoints::ProgramState)> done) {
-        updater_->Save(step, std::move(done));
-      });
 }
 
 ServerResult Server::Serve() {

@@ -59,7 +59,6 @@ class Server {
  private:
   using Clock = std::chrono::steady_clock;
 
-  void Take(Taken& taken);
   void AwaitInput();
   std::chrono::milliseconds Patience() const;
   void RunTimers(Clock::time_point now);

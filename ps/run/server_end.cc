@@ -9,6 +9,7 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "ps/record/metrics_line.h"
+#include "ps/run/attach_updater.h"
 #include "ps/run/server.h"
 
 namespace muster {
@@ -110,8 +111,14 @@ void Server::EndFailed() {
 
 ServerResult Server::EndCompleted() {
   StopAll(true, "the run is complete");
-  if (updater_) updater_->End(run_.parts().state.step);
   SaveModels();
+  if (updater_) {
+    const std::string trouble = EndUpdater(*updater_, run_.parts().state.step, [this] {
+      TellOfSaving();
+      TurnAway();
+    });
+    if (!trouble.empty()) recorder_.Warn(trouble);
+  }
   const events::Summary summary = run_.End(events::Summary::COMPLETED);
   LogInfo("completed: {}", MetricsLine(summary).dump());
   ServerResult result{

@@ -203,6 +203,12 @@ std::string Waits::StallText(Time now) const {
     return fmt::format("step {} has waited {:.0f} s for more workers (cluster.min_workers)",
                        parts_.state.step, waited);
   }
+  if (parts_.engine.aggregator.is_program_updating()) {
+    return fmt::format(
+        "step {} has waited {:.0f} s, now for the program's update; the limit is {:g} s "
+        "(deadlines.first_step_s)",
+        parts_.state.step, waited, parts_.config.deadlines().first_step_s());
+  }
   std::string what;
   const std::vector<uint32_t> owing = OwingRanks(what);
   const std::string missing = WhatIsMissing();

@@ -239,7 +239,8 @@ void Aggregator::EndAveraging() {
   if (!program_.update) return Enter(Phase::kApplying);
   phase_ = Phase::kUpdating;
   done_ = 0;
-  program_.update(step_, [this] {
+  program_.update(step_, [this](double learning_rate) {
+    program_rate_ = learning_rate;
     Enter(Phase::kTaking);
     SubmitReady();
   });

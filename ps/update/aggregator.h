@@ -38,12 +38,12 @@ class Aggregator {
              Publish publish);
 
   // What changes the weights if optimizer.type is PROGRAM. It reads `gradient` and changes
-  // `weights` from `update` until the completion is called on the loop thread. `weights` holds
+  // `weights` from `update` until it calls `done` on the loop thread. `weights` holds
   // W(step).
   struct Program {
     std::span<float> gradient;
     std::span<const float> weights;
-    std::function<void(int64_t step, std::function<void()> done)> update;
+    std::function<void(int64_t step, std::function<void(double learning_rate)> done)> update;
   };
   void UpdateBy(Program program);
 
@@ -83,8 +83,12 @@ class Aggregator {
   size_t done() const { return done_; }
   // The number of complete chunks that wait for a thread.
   size_t waiting() const { return ready_.size(); }
-  // Whether the program updates the weights now.
-  bool is_program_updating() const { return phase_ == Phase::kUpdating; }
+  // Whether the program's update has begun, so that no worker owes anything.
+  bool is_program_updating() const {
+    return phase_ == Phase::kUpdating || phase_ == Phase::kTaking;
+  }
+  // The learning rate of the program's last update.
+  std::optional<double> program_rate() const { return program_rate_; }
   // The instruction set of the arithmetic, as in server.instruction_set.
   const char* instruction_set() const { return optimizer_.kernels().name; }
 
@@ -123,6 +127,7 @@ class Aggregator {
   const Publish publish_;
   PartialGradients gradients_;
   Program program_;
+  std::optional<double> program_rate_;
   Arena average_memory_;              // only if two_phase_, without a program
   std::span<float> averaged_;         // only if two_phase_
   std::vector<double> line_squares_;  // of averaged_; only with clip_norm

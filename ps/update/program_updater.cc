@@ -11,7 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <thread>
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "common/base/log.h"
+#include "common/base/process.h"
 #include "common/base/text.h"
 #include "common/link/program_variables.h"
 #include "common/trace/trace.h"
@@ -30,58 +31,47 @@ using program::Kind;
 using program::WorkKind;
 
 constexpr size_t kPieceBytes = 4 << 20;
-constexpr std::chrono::seconds kGrace{5};  // for the program to end after the run
-
-std::vector<std::string> Environment(const config::Config& config, const std::string& config_path,
-                                     const std::string& endpoint, int fd) {
-  std::vector<std::string> all{
-      "MUSTER_ENDPOINT=" + endpoint, "MUSTER_CONFIG=" + config_path, "MUSTER_RANK=-1",
-      fmt::format("MUSTER_UPDATE_FD={}", fd),
-      fmt::format("OMP_NUM_THREADS={}", config.server().threads()),
-      // The server's variables are in the memory of the host.
-      "CUDA_VISIBLE_DEVICES=",
-      "MUSTER_PROGRAMS=" + std::filesystem::read_symlink("/proc/self/exe").parent_path().string()};
-  const size_t own = all.size();
-  for (char** at = ::environ; *at != nullptr; ++at) {
-    const std::string text = *at;
-    const std::string name = text.substr(0, text.find('=') + 1);
-    const bool known = std::any_of(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(own),
-                                   [&](const std::string& one) { return one.starts_with(name); });
-    if (!known && name != "MUSTER_TOKEN=") all.push_back(text);
-  }
-  return all;
-}
-
-std::vector<char*> Pointers(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
+constexpr std::chrono::seconds kGrace{5};  // for a process whose connection has ended
 
 // Between fork and exec, a process of several threads may only make system calls.
 [[noreturn]] void Exec(pid_t parent, int fd, char* const* words, char* const* environment) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
-  for (const int signal : {SIGINT, SIGTERM, SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_DFL);
+  // A signal to stop may reach all processes of a job; then the server still needs this one.
+  for (const int signal : {SIGINT, SIGTERM}) ::signal(signal, SIG_IGN);
+  for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
   ::fcntl(fd, F_SETFD, 0);
   ::execvpe(words[0], words, environment);
+  ::perror(words[0]);
   ::_exit(127);
 }
 
-bool HasEnded(pid_t pid, std::chrono::steady_clock::duration patience, int& status) {
+// Returns whether the process has ended within this time, and how.
+bool AwaitEnd(pid_t pid, std::chrono::steady_clock::duration patience, int& status) {
   const auto until = std::chrono::steady_clock::now() + patience;
   for (;;) {
     const pid_t got = ::waitpid(pid, &status, WNOHANG);
-    if (got != 0) return true;
+    if (got == pid || (got < 0 && errno == ECHILD)) return true;
     if (std::chrono::steady_clock::now() >= until) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
+}
+
+bool WasKilled(int status) {
+  // A shell reports its child's signal so.
+  return WIFSIGNALED(status) || (WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGKILL);
+}
+
+std::string EndText(int status) {
+  return fmt::format("the process of the program that updates the weights (MUSTER_RANK=-1) {}",
+                     WIFSIGNALED(status)
+                         ? fmt::format("was killed by SIG{}", ::sigabbrev_np(WTERMSIG(status)))
+                         : fmt::format("ended with exit code {}", WEXITSTATUS(status)));
 }
 
 }  // namespace
@@ -114,30 +104,35 @@ void ProgramUpdater::Spawn(const std::string& config_path, const std::string& en
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     throw Error(ExitCode::kFailure, "socketpair: {}", std::strerror(errno));
   }
-  link_.emplace(UniqueFd(ends[0]));
+  UniqueFd ours(ends[0]);
   const UniqueFd theirs(ends[1]);
   std::vector<std::string> words{config_.worker().program().begin(),
                                  config_.worker().program().end()};
-  std::vector<std::string> environment = Environment(config_, config_path, endpoint, theirs.get());
+  std::vector<std::string> environment = EnvironmentWith(
+      {"MUSTER_ENDPOINT=" + endpoint, "MUSTER_CONFIG=" + config_path, "MUSTER_RANK=-1",
+       fmt::format("MUSTER_UPDATE_FD={}", theirs.get()), "MUSTER_TOKEN=",
+       // The bits of norms and products may depend on it.
+       fmt::format("OMP_NUM_THREADS={}", config_.worker().threads()),
+       // The server's variables are in the memory of the host.
+       "CUDA_VISIBLE_DEVICES=",
+       "MUSTER_PROGRAMS=" +
+           std::filesystem::read_symlink("/proc/self/exe").parent_path().string()});
   const std::vector<char*> word_pointers = Pointers(words), pointers = Pointers(environment);
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   if (child == 0) Exec(parent, theirs.get(), word_pointers.data(), pointers.data());
   pid_ = child;
   if (child < 0) throw Error(ExitCode::kFailure, "fork: {}", std::strerror(errno));
+  link_.emplace(std::move(ours), child, ProgramLink::Unwatched());
   LogInfo("process {} of the program will update the weights", child);
 }
 
 ProgramUpdater::~ProgramUpdater() {
-  const auto kill = [this] {
-    closing_ = true;
-    if (pid_ > 0) ::kill(-pid_, SIGKILL);
-  };
-  if (!completed_) kill();  // the thread may wait for the program
+  closing_ = true;
+  if (pid_ > 0) ::kill(-pid_, SIGKILL);
   thread_.reset();
-  kill();
   int status = 0;
-  if (pid_ > 0) (void)HasEnded(pid_, kGrace, status);
+  if (pid_ > 0) (void)AwaitEnd(pid_, kGrace, status);
 }
 
 bool ProgramUpdater::HasJoined() {
@@ -154,27 +149,26 @@ void ProgramUpdater::Begin(const VariableLayout& theirs, const wire::Hello& hell
                          own.join.fingerprint == hello.data_fingerprint();
   if (layout.hash() != theirs.hash() || !same_data) {
     throw Error(ExitCode::kRefused,
-                "the program's copy that updates the weights (MUSTER_RANK=-1) has other {} than "
-                "the workers'",
+                "the process of the program that updates the weights (MUSTER_RANK=-1) has other {} "
+                "than the workers",
                 same_data ? "variables" : "data or constants");
   }
   layout_ = layout;
-  plan_ = start.plan;
+  start_ = std::move(start);
   link_->MapMemory(layout_.arena_floats());
-  Submit([this, start = std::make_shared<Start>(std::move(start))] { Send(*start); });
 }
 
-void ProgramUpdater::Send(const Start& start) {
+void ProgramUpdater::SendStart() {
+  const std::string state = std::exchange(start_.state, "");
   const program::Joined joined{.rank = -1,
-                               .first_step = start.first_step,
-                               .total_steps = start.plan.total_steps,
-                               .steps_per_epoch = start.plan.StepsPerEpoch(),
-                               .slices = start.plan.slices,
-                               .state_bytes = std::ssize(start.state)};
+                               .first_step = start_.first_step,
+                               .total_steps = start_.plan.total_steps,
+                               .steps_per_epoch = start_.plan.StepsPerEpoch(),
+                               .slices = start_.plan.slices,
+                               .state_bytes = std::ssize(state)};
   link_->Send(Kind::kJoined, &joined, sizeof joined);
-  for (size_t at = 0; at < start.state.size(); at += kPieceBytes) {
-    link_->Send(Kind::kRestored, start.state.data() + at,
-                std::min(kPieceBytes, start.state.size() - at));
+  for (size_t at = 0; at < state.size(); at += kPieceBytes) {
+    link_->Send(Kind::kRestored, state.data() + at, std::min(kPieceBytes, state.size() - at));
   }
 }
 
@@ -182,15 +176,18 @@ void ProgramUpdater::Attach(ThreadPool& pool, std::function<void(const Error&)> 
   pool_ = &pool;
   on_failure_ = std::move(failed);
   link_->Limit(config_.deadlines().first_step_s());
+  Submit([this] { SendStart(); });
 }
 
-void ProgramUpdater::Update(int64_t step, std::function<void()> done) {
+void ProgramUpdater::Update(int64_t step, std::function<void(double)> done) {
   Submit([this, step, done = std::move(done)] {
     const trace::Span span("program", "update", {.step = step});
     CopyStatistics();
     Work(WorkKind::kUpdate, step);
-    Await(Kind::kDone);
-    pool_->Post(done);
+    const std::string body = Await(Kind::kDone);
+    double rate = 0;
+    if (body.size() == sizeof rate) std::memcpy(&rate, body.data(), sizeof rate);
+    pool_->Post([done, rate] { done(rate); });
   });
 }
 
@@ -218,23 +215,32 @@ void ProgramUpdater::Save(int64_t step, std::function<void(State)> done) {
 }
 
 void ProgramUpdater::End(int64_t steps) {
-  completed_ = true;
   Submit([this, steps] {
-    closing_ = true;
-    link_->Limit(kGrace.count());
-    Await(Kind::kNext);
+    (void)Await(Kind::kNext);
     const program::End end{.code = 0, .has_last_weights = 1, .steps = steps};
     link_->Send(Kind::kEnd, &end, sizeof end);
-    int status = 0;
-    if (HasEnded(pid_, kGrace, status)) pid_ = -1;
+    told_end_ = true;
   });
 }
 
+bool ProgramUpdater::HasEnded(std::string& trouble) {
+  trouble.clear();
+  if (failed_) {
+    trouble = error_->what();
+    return true;
+  }
+  int status = 0;
+  if (!told_end_ || !AwaitEnd(pid_, {}, status)) return false;
+  pid_ = -1;
+  if (status != 0) trouble = EndText(status) + " after the run";
+  return true;
+}
+
 void ProgramUpdater::Work(WorkKind kind, int64_t step) {
-  Await(Kind::kNext);
+  (void)Await(Kind::kNext);
   const uint64_t key[] = {config_.run().seed(), static_cast<uint64_t>(kind),
                           static_cast<uint64_t>(step)};
-  const Batch batch = plan_.At(step);
+  const Batch batch = start_.plan.At(step);
   const program::Work work{.kind = kind,
                            .unused = 0,
                            .step = step,
@@ -251,37 +257,28 @@ Kind ProgramUpdater::Receive(std::string& body) {
   if (received.kind == Kind::kFailed) {
     const program::End end{.code = 0, .has_last_weights = 0, .steps = 0};
     link_->Send(Kind::kEnd, &end, sizeof end);  // muster_fail waits for it
-    throw Error(ExitCode::kUsage, "{}", Printable(received.body));
+    throw Error(ExitCode::kUsage, "{} (in the process that updates the weights)",
+                Printable(received.body));
   }
   body = std::move(received.body);
   return received.kind;
 }
 
-void ProgramUpdater::Await(Kind kind) {
+std::string ProgramUpdater::Await(Kind kind) {
   std::string body;
   const Kind got = Receive(body);
-  if (got == kind) return;
-  throw Error(ExitCode::kFailure, "the process that updates the weights sent frame {}, expected {}",
+  if (got == kind) return body;
+  throw Error(ExitCode::kFailure,
+              "the process of the program that updates the weights sent frame {}, expected {}",
               static_cast<uint32_t>(got), static_cast<uint32_t>(kind));
 }
 
 Error ProgramUpdater::Lost(const Error& error) {
   int status = 0;
-  const pid_t pid = pid_;
-  if (closing_ || !HasEnded(pid, kGrace, status)) return error;
+  if (closing_ || !AwaitEnd(pid_, kGrace, status) || closing_) return error;
   pid_ = -1;
-  if (WIFEXITED(status)) {
-    return Error(ExitCode::kPeerFailed,
-                 "the process that updates the weights (pid {}) ended with exit code {}; see its "
-                 "messages in the server's log",
-                 pid, WEXITSTATUS(status));
-  }
-  LogError(
-      "the process that updates the weights (pid {}) was killed by SIG{}; this server ends, "
-      "too, so that both are restarted",
-      pid, ::sigabbrev_np(WTERMSIG(status)));
-  ::kill(::getpid(), SIGKILL);
-  return error;
+  return Error(WasKilled(status) ? ExitCode::kProcessDied : ExitCode::kPeerFailed,
+               "{}; its messages are in the server's log", EndText(status));
 }
 
 void ProgramUpdater::Fail(const Error& error) {

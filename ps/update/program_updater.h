@@ -2,7 +2,7 @@
 // (optimizer.type PROGRAM): one more copy of the program, on the server's host. It shares memory
 // with the server: the server writes the mean gradient, the program the new weights.
 //
-// It belongs to the server. If it is killed, the server kills itself, so that the launcher restarts
+// It belongs to the server. If it is killed, the server ends, too, so that the launcher restarts
 // both from the checkpoint.
 //
 // Owner: the server, whose loop makes all calls. Another thread talks to the program.
@@ -34,7 +34,7 @@ class ProgramUpdater {
   // be started.
   ProgramUpdater(const config::Config& config, const std::string& config_path,
                  const std::string& endpoint);
-  // Ends the process; after End, gives it a few seconds to do so itself.
+  // Ends the process.
   ~ProgramUpdater();
   ProgramUpdater(const ProgramUpdater&) = delete;
 
@@ -49,7 +49,8 @@ class ProgramUpdater {
   // Takes the program into the run. `layout` and `hello`: a worker's. Throws Error(kRefused) if the
   // program has other variables or data.
   void Begin(const VariableLayout& layout, const wire::Hello& hello, Start start);
-  // From now on, results go to the pool's owner. `failed` is called there at most once.
+  // From now on, the program takes part, and results go to the pool's owner. `failed` is called
+  // there at most once, with kProcessDied if the process was killed.
   void Attach(ThreadPool& pool, std::function<void(const Error&)> failed);
 
   // The shared memory. The program may change weights(), and reads gradient(), between Update and
@@ -58,12 +59,14 @@ class ProgramUpdater {
   std::span<float> gradient() const { return link_->gradient(); }
 
   // Has the program turn W(step) into W(step + 1). `done` is called only if it succeeds.
-  void Update(int64_t step, std::function<void()> done);
+  void Update(int64_t step, std::function<void(double learning_rate)> done);
   // Fetches the program's state, after the updates before. Null if that fails.
   using State = std::shared_ptr<const std::string>;
   void Save(int64_t step, std::function<void(State)> done);
-  // The run is complete.
+  // The run is complete: lets the program end.
   void End(int64_t steps);
+  // After End: whether the process has ended. `trouble`: a warning, or "".
+  bool HasEnded(std::string& trouble);
 
  private:
   void Spawn(const std::string& config_path, const std::string& endpoint);
@@ -72,10 +75,10 @@ class ProgramUpdater {
   // The following run in the thread.
   void Work(program::WorkKind kind, int64_t step);
   program::Kind Receive(std::string& body);
-  void Send(const Start& start);
-  void Await(program::Kind kind);
+  void SendStart();
+  std::string Await(program::Kind kind);
   void Fail(const Error& error);
-  // Returns how the process has ended. Does not return if it was killed.
+  // Returns how the process has ended.
   Error Lost(const Error& error);
   void CopyStatistics() const;
 
@@ -84,10 +87,9 @@ class ProgramUpdater {
   std::optional<ProgramLink> link_;
   std::optional<ProgramDescription> description_;  // once joined_
   std::optional<Error> error_;                     // once failed_
-  std::atomic<bool> joined_{false}, failed_{false}, closing_{false};
-  bool completed_ = false;
+  std::atomic<bool> joined_{false}, failed_{false}, closing_{false}, told_end_{false};
   VariableLayout layout_;
-  StepPlan plan_;
+  Start start_;
   ThreadPool* pool_ = nullptr;
   std::function<void(const Error&)> on_failure_;
   std::optional<BackgroundThread> thread_{std::in_place};

@@ -18,6 +18,7 @@ class Step:
     ``number`` counts from 0, ``epoch`` too. ``ends_epoch`` is true in the last step of an epoch.
     ``is_missed`` is true if this process has no slice of the step: it came later, or the run was
     resumed after it. The body of the loop still runs, so that counters and schedulers stay right.
+    In the process that updates the weights, it is false in the steps that it updates.
     """
 
     def __init__(self, job: "Job", number: int) -> None:
@@ -25,7 +26,7 @@ class Step:
         self.number = number
         self.epoch = number // job.steps_per_epoch
         self.ends_epoch = (number + 1) % job.steps_per_epoch == 0
-        self.is_missed = job._updates or job._pending is None or job._pending.step != number
+        self.is_missed = job._pending is None or job._pending.step != number
 
     def __iter__(self) -> Iterator[Any]:
         job = self._job

@@ -21,6 +21,7 @@ import ctypes
 import hashlib
 import io
 import os
+import types
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -72,6 +73,7 @@ class _Parameter:
         self.hook: Any = None
         self.is_used = False  # in any slice so far
         self.is_seen = self.is_pushed = False  # in this slice
+        self.spare: Optional[torch.Tensor] = None  # a gradient without a meaning
         # No memory: all elements are the same one.
         self.taken = torch.zeros((), dtype=tensor.dtype, device=tensor.device).expand(
             tensor.shape).as_subclass(_Taken)
@@ -101,7 +103,7 @@ class Job(_job.Job):
         self._has_named_unused = False
         self._optimizers: List[torch.optim.Optimizer] = []  # with update="program"
         self._kept: Dict[str, Any] = {}
-        self._is_restored = False
+        self._is_restored = self._is_checked = False
 
     # ------------------------------------------------------------------------------- preparation
 
@@ -116,9 +118,9 @@ class Job(_job.Job):
 
         With update="program", any optimizers of torch.optim.Optimizer update the weights, and the
         body of the outer loop may change the gradients before. One more process runs the program
-        for this, on the server's host and CPU. It gets no slices; after its inner loop, p.grad is
-        the mean gradient of the batch. In the other processes, p.grad is that of their last slice,
-        and optimizer.step() changes nothing.
+        for this, on the server's host and CPU (is_updater). It gets no slices; after its inner loop,
+        p.grad is the mean gradient of the batch. In the other processes, and in missed steps, p.grad
+        has no meaning, and optimizer.step() changes nothing.
 
         Afterwards the program must not change parameters, their memory or requires_grad. Frozen
         parameters and other buffers must be the same in every process.
@@ -172,23 +174,33 @@ class Job(_job.Job):
             if not isinstance(one, torch.optim.Optimizer):
                 raise UsageError(f"prepare(update=\"program\") got {type(one).__name__}: expected "
                                  f"one torch.optim.Optimizer or several")
-            if one.state:
-                raise UsageError("an optimizer has state before the run: give prepare a new one; "
-                                 "`muster launch --resume` restores the state")
-            one.register_step_pre_hook(self._before_optimizer)
+        if not given:
+            raise UsageError("prepare(update=\"program\") got no optimizer: expected one or several")
         _refuse_scaler()
         self._optimizers = list(given)
+        for one in given:
+            self._replace_step(one)
+        self._client.set_optimizer("type: PROGRAM", self._shown_rate())
 
-        def learning_rate() -> float:
-            return max(float(group["lr"]) for group in given[0].param_groups)
+    def _shown_rate(self) -> float:
+        rates = (group.get("lr") for group in self._optimizers[0].param_groups)
+        return max((float(rate) for rate in rates if rate is not None), default=0.0)
 
-        self._client.set_optimizer("type: PROGRAM", learning_rate())
-        self._learning_rate = learning_rate
+    def _replace_step(self, optimizer: torch.optim.Optimizer) -> None:
+        plain = optimizer.step
+
+        def step(this: Any, *args: Any, **kwargs: Any) -> Any:
+            self._refuse_step(args, kwargs)
+            this._opt_called = True  # schedulers check the order of the calls
+            return plain(*args, **kwargs) if self._is_updating else None
+
+        optimizer.step = types.MethodType(step, optimizer)  # type: ignore[method-assign]
 
     def keep(self, **objects: Any) -> None:
         """Saves these objects in checkpoints, with update="program": by state_dict(), of tensors,
-        numbers, strings, lists and dictionaries. load_state_dict() gets it when the run is resumed,
-        before its first update."""
+        numbers, strings, lists and dictionaries. When the run is resumed, load_state_dict() gets it
+        before the first update. Only the process that updates the weights does both; its objects
+        alone have seen all updates."""
         if not self._optimizers:
             raise UsageError("keep: expected prepare(..., update=\"program\") before")
         self._kept.update(objects)
@@ -300,17 +312,22 @@ class Job(_job.Job):
     # ------------------------------------------------------------------------ update="program"
 
     def _after_slices(self) -> None:
-        if not self._optimizers or self._updates:
+        if not self._optimizers or self._is_updating:
             return
-        for one in self._parameters:
+        for one in self._parameters:  # the body expects gradients
             on_cpu = one.tensor.device.type == "cpu"
-            one.tensor.grad = one.gradient if on_cpu else torch.zeros_like(one.tensor)
+            if on_cpu and not self._updates:
+                one.tensor.grad = one.gradient
+                continue
+            if one.spare is None:
+                one.spare = torch.zeros_like(one.tensor)
+            one.tensor.grad = one.spare
 
     def _begin_update(self, work: Work) -> None:
         if not self._is_restored:
             self._restore()
         for one in self._parameters:
-            one.tensor.grad = one.gradient
+            one.tensor.grad = one.gradient.clone()  # optimizers may keep it
         for buffer, number in self._statistics:
             buffer.copy_(self._values[number])
 
@@ -321,15 +338,18 @@ class Job(_job.Job):
             if one.tensor.data_ptr() != one.weights.data_ptr():
                 one.weights.copy_(one.tensor.detach())
                 one.tensor.data = one.weights
+        self._client.set_learning_rate(max(0.0, self._shown_rate()))
         self._client.done()
 
     def _save(self) -> None:
         if not self._is_restored:
             self._restore()
-        state = {"optimizers": [one.state_dict() for one in self._optimizers],
-                 "kept": {name: one.state_dict() for name, one in self._kept.items()}}
         file = io.BytesIO()
-        torch.save(state, file)
+        torch.save(_plain({"optimizers": [one.state_dict() for one in self._optimizers],
+                           "kept": {name: one.state_dict() for name, one in self._kept.items()}}), file)
+        if not self._is_checked:
+            self._is_checked = True
+            _load(file.getvalue())
         self._client.save(file.getvalue())
         self._client.done()
 
@@ -338,7 +358,7 @@ class Job(_job.Job):
         state = self._client.state()
         if not state:
             return
-        values = torch.load(io.BytesIO(state), weights_only=True)
+        values = _load(state)
         if len(values["optimizers"]) != len(self._optimizers) or \
                 set(values["kept"]) != set(self._kept):
             raise UsageError(f"the checkpoint has {len(values['optimizers'])} optimizers and keeps "
@@ -445,15 +465,16 @@ class Job(_job.Job):
         if unused and self.rank == 0:
             print(f"muster: no gradient in the first slice, taken as zero: {', '.join(unused)}")
 
-    def _before_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def _refuse_step(self, args: Any, kwargs: Any) -> None:
+        if args or kwargs.get("closure") is not None:
+            raise UsageError("optimizer.step(closure): the weights are updated after the step's "
+                             "slices, so the closure cannot be called")
         if self._work is not None:
             raise UsageError("optimizer.step() was called within a slice: call it once for each "
                              "step, after the inner loop")
-        if len(args) > 1 or kwargs.get("closure") is not None:  # args[0] is the optimizer
-            raise UsageError("optimizer.step(closure): the weights are updated after the step's "
-                             "slices, so the closure cannot be called")
-        if self._is_updating:
-            return
+
+    def _before_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self._refuse_step(args[1:], kwargs)  # args[0] is the optimizer
         for one in self._parameters:
             one.tensor.grad = None  # the optimizer has nothing to do here
 
@@ -473,6 +494,8 @@ class Job(_job.Job):
                 module.training = True
 
     def _finish(self) -> None:
+        if self._updates and not self._is_restored:
+            self._restore()  # the run was complete already
         for one in self._parameters:
             one.tensor.grad = None
             one.hook.remove()
@@ -482,14 +505,34 @@ class Job(_job.Job):
 
 def _refuse_scaler() -> None:
     """Each process would have a scale of its own."""
-    plain = torch.amp.GradScaler.step
+    scaler: Any = getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler)  # torch 2.3
+    plain = scaler.step
 
-    def step(self: torch.amp.GradScaler, *args: Any, **kwargs: Any) -> Any:
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self.is_enabled():
             raise UsageError("GradScaler cannot be used in a job: use bfloat16, which needs no scaling")
         return plain(self, *args, **kwargs)
 
-    torch.amp.GradScaler.step = step  # type: ignore[method-assign]
+    scaler.step = step
+
+
+def _plain(value: Any) -> Any:
+    """Without NumPy's numbers, which torch.load refuses; schedulers may make them."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, dict):
+        return {_plain(key): _plain(one) for key, one in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_plain(one) for one in value)
+    return value
+
+
+def _load(state: bytes) -> Any:
+    try:
+        return torch.load(io.BytesIO(state), weights_only=True)
+    except Exception as error:
+        raise UsageError(f"the state_dict of an optimizer or a kept object cannot be restored: "
+                         f"expected tensors, numbers, strings, lists and dictionaries ({error})") from error
 
 
 def _keep_freed_memory() -> None:

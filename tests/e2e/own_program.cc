@@ -1,9 +1,9 @@
 // A program whose weights have a closed form: the loss of sample i is a_i w, with a_i from
 // tests/e2e/own_program.h. All numbers are exact in float.
 //
-//   own_program [push | whole | fail | other | leave | ends | rate | momentum | own | own_nan |
-//   own_hangs |
-//                own_ends]
+//   own_program MODE
+//
+// Modes: push, whole, fail, other, leave, ends, rate, momentum, own, own_nan, own_hangs, own_ends.
 #include "tests/e2e/own_program.h"
 
 #include <unistd.h>
