@@ -10,9 +10,9 @@
 #include "common/link/program_variables.h"
 #include "common/link/protocol.h"
 #include "common/link/tcp_address.h"
+#include "common/program/program_link.h"
 #include "common/trace/session.h"
 #include "common/transport/link_options.h"
-#include "common/program/program_link.h"
 #include "worker/program/program_trainer.h"
 
 namespace muster {

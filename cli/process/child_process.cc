@@ -18,6 +18,7 @@
 #include "common/base/error.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
+#include "common/base/process.h"
 #include "common/base/resource_limits.h"
 
 namespace muster {

@@ -15,9 +15,9 @@
 
 #include "common/base/memory.h"
 #include "common/graph/variable_layout.h"
+#include "common/program/program_link.h"
 #include "worker/client/client.h"
 #include "worker/data/epoch_order.h"
-#include "common/program/program_link.h"
 
 namespace muster {
 
