@@ -97,7 +97,8 @@ void CheckProgramJob(const config::Config& config, ConfigErrors& errors) {
   refuse(!config.run().initial_weights().empty(), "run.initial_weights");
   if (config.optimizer().type() == config::Optimizer::PROGRAM) {
     const auto leave = [&](bool is_set, const char* key) {
-      if (is_set) errors.Fail(key, "cannot be used with optimizer.type PROGRAM");
+      if (is_set)
+        errors.Fail(key, "cannot be used if the program updates the weights: do it there");
     };
     leave(config.optimizer().has_clip_value(), "optimizer.clip_value");
     leave(config.optimizer().has_clip_norm(), "optimizer.clip_norm");

@@ -149,9 +149,10 @@ config::Optimizer Intake::Complete(const std::string& optimizer) const {
                 "the learning rate");
   }
   if (config_.has_learning_rate()) {
-    throw Error(ExitCode::kUsage,
-                "both the config (learning_rate) and the program (muster_set_optimizer) set the "
-                "learning rate: remove one of them");
+    throw Error(
+        ExitCode::kUsage,
+        "both the config (learning_rate) and the program (muster_set_optimizer, or prepare in "
+        "Python) set the learning rate: remove one of them");
   }
   config::Optimizer own;
   if (!google::protobuf::TextFormat::ParseFromString(optimizer, &own)) {

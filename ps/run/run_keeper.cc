@@ -100,7 +100,8 @@ events::Summary RunKeeper::Finish(events::Summary summary) {
     summary.set_checkpoint_step(newest->step);
   }
   summary.set_lost(saver.lost());
-  summary.set_trouble(JoinTroubles(checkpoints.trouble(), saver.trouble()));
+  summary.set_trouble(
+      JoinTroubles(JoinTroubles(checkpoints.trouble(), saver.trouble()), program_trouble));
   return recorder.Finish(std::move(summary), watch.Status(""));
 }
 

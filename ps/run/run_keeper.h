@@ -61,6 +61,7 @@ class RunKeeper {
   ModelSaver saver;
   RunWatch watch;
   Checkpoints checkpoints;
+  std::string program_trouble;  // of the program that updates the weights, after the run
 
  private:
   // Writes checkpoints and weights. Declared last, so that it joins before what it reads is

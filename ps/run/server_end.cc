@@ -113,11 +113,11 @@ ServerResult Server::EndCompleted() {
   StopAll(true, "the run is complete");
   SaveModels();
   if (updater_) {
-    const std::string trouble = EndUpdater(*updater_, run_.parts().state.step, [this] {
+    const auto meanwhile = [this] {
       TellOfSaving();
       TurnAway();
-    });
-    if (!trouble.empty()) recorder_.Warn(trouble);
+    };
+    run_.keeper().program_trouble = EndUpdater(*updater_, run_.parts().state.step, meanwhile);
   }
   const events::Summary summary = run_.End(events::Summary::COMPLETED);
   LogInfo("completed: {}", MetricsLine(summary).dump());

@@ -232,7 +232,7 @@ bool ProgramUpdater::HasEnded(std::string& trouble) {
   int status = 0;
   if (!told_end_ || !AwaitEnd(pid_, {}, status)) return false;
   pid_ = -1;
-  if (status != 0) trouble = EndText(status) + " after the run";
+  if (status != 0) trouble = EndText(status) + " after the run; its messages are in server.log";
   return true;
 }
 
@@ -278,7 +278,7 @@ Error ProgramUpdater::Lost(const Error& error) {
   if (closing_ || !AwaitEnd(pid_, kGrace, status) || closing_) return error;
   pid_ = -1;
   return Error(WasKilled(status) ? ExitCode::kProcessDied : ExitCode::kPeerFailed,
-               "{}; its messages are in the server's log", EndText(status));
+               "{}; its messages are in server.log", EndText(status));
 }
 
 void ProgramUpdater::Fail(const Error& error) {

@@ -60,24 +60,25 @@ class Steps:
         while job._advance():
             work = job._pending
             assert work is not None
+            # The body runs for missed steps, too.
+            for number in range(number, work.step):
+                yield job._step(job, number)
+            number = work.step
+            job._missed_steps_end()
             if work.kind == _client.SAVE:
-                for number in range(number, work.step):
-                    yield job._step(job, number)
-                number = work.step
                 job._pending = None
                 job._save()
                 continue
-            # The body runs for missed steps, too.
-            for number in range(number, work.step + 1):
-                yield job._step(job, number)
-                if job._is_updating:
-                    job._end_update()
+            yield job._step(job, number)
+            if job._is_updating:
+                job._end_update()
             if job._pending is work or job._work is not None:
                 raise UsageError(f"step {number} was left before all of its slices were done: "
                                  f"iterate over the whole step")
             number += 1
         for number in range(number, job._end_step or 0):
             yield job._step(job, number)
+        job._missed_steps_end()
         job._is_over = True
         job._finish()
 
@@ -153,6 +154,9 @@ class Job:
 
     def _end_of_step(self, number: int) -> None:
         """The client's memory has the weights of the next step."""
+
+    def _missed_steps_end(self) -> None:
+        """The next step, if there is one, is not missed."""
 
     def _after_slices(self) -> None:
         """The inner loop has ended."""

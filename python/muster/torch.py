@@ -73,6 +73,7 @@ class _Parameter:
         self.hook: Any = None
         self.is_used = False  # in any slice so far
         self.is_seen = self.is_pushed = False  # in this slice
+        self.before: Optional[torch.Tensor] = None  # the weights before missed steps
         self.spare: Optional[torch.Tensor] = None  # a gradient without a meaning
         # No memory: all elements are the same one.
         self.taken = torch.zeros((), dtype=tensor.dtype, device=tensor.device).expand(
@@ -203,6 +204,10 @@ class Job(_job.Job):
         alone have seen all updates."""
         if not self._optimizers:
             raise UsageError("keep: expected prepare(..., update=\"program\") before")
+        for name, one in objects.items():
+            if not (hasattr(one, "state_dict") and hasattr(one, "load_state_dict")):
+                raise UsageError(f"keep({name}=…): {type(one).__name__} has no state_dict and "
+                                 f"load_state_dict")
         self._kept.update(objects)
 
     @staticmethod
@@ -287,7 +292,8 @@ class Job(_job.Job):
                     (on_cpu and tensor.data_ptr() != one.weights.data_ptr()):
                 raise UsageError(f"the program has changed parameter {one.name}, its memory or its "
                                  f"requires_grad: the server has the weights; do so before prepare, "
-                                 f"or load values before steps")
+                                 f"or load values before steps. With update=\"program\", change "
+                                 f"weights in the body if job.is_updater")
         _job.seed_all(work.seed ^ 1)  # other numbers than those of the data
         return data
 
@@ -319,13 +325,39 @@ class Job(_job.Job):
             if on_cpu and not self._updates:
                 one.tensor.grad = one.gradient
                 continue
+            if self._updates and one.before is None:
+                one.before = one.weights.clone()
             if one.spare is None:
                 one.spare = torch.zeros_like(one.tensor)
             one.tensor.grad = one.spare
 
-    def _begin_update(self, work: Work) -> None:
+    def _check_parameters(self) -> None:
+        assert self._model is not None
+        known = {id(one.tensor) for one in self._parameters}
+        for name, tensor in self._model.named_parameters():
+            if tensor.requires_grad and id(tensor) not in known:
+                raise UsageError(f"parameter {name} was added, replaced or unfrozen after prepare")
+        frozen = {id(tensor) for tensor in self._model.parameters()}
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                if any(id(tensor) not in frozen for tensor in group["params"]):
+                    raise UsageError("an optimizer has a parameter that is not the model's: give prepare "
+                                     "one module that holds all of them")
+
+    # What the body did to the weights in missed steps is in them already.
+    def _missed_steps_end(self) -> None:
+        if not self._updates:
+            return
+        for one in self._parameters:
+            if one.before is not None:
+                one.weights.copy_(one.before)
+                one.before = None
         if not self._is_restored:
-            self._restore()
+            self._is_restored = True
+            self._restore(self._client.state())
+
+    def _begin_update(self, work: Work) -> None:
+        self._check_parameters()
         for one in self._parameters:
             one.tensor.grad = one.gradient.clone()  # optimizers may keep it
         for buffer, number in self._statistics:
@@ -342,23 +374,21 @@ class Job(_job.Job):
         self._client.done()
 
     def _save(self) -> None:
-        if not self._is_restored:
-            self._restore()
-        file = io.BytesIO()
-        torch.save(_plain({"optimizers": [one.state_dict() for one in self._optimizers],
-                           "kept": {name: one.state_dict() for name, one in self._kept.items()}}), file)
+        kept = {name: _plain(one.state_dict()) for name, one in self._kept.items()}
+        optimizers = [_plain(one.state_dict()) for one in self._optimizers]
         if not self._is_checked:
             self._is_checked = True
-            _load(file.getvalue())
-        self._client.save(file.getvalue())
+            for number, one in enumerate(optimizers):
+                _load(f"optimizer {number}", _pickle(one))
+            for name, one in kept.items():
+                _load(name, _pickle(one))
+        self._client.save(_pickle({"optimizers": optimizers, "kept": kept}))
         self._client.done()
 
-    def _restore(self) -> None:
-        self._is_restored = True
-        state = self._client.state()
+    def _restore(self, state: bytes) -> None:
         if not state:
             return
-        values = _load(state)
+        values = _load("program.state", state)
         if len(values["optimizers"]) != len(self._optimizers) or \
                 set(values["kept"]) != set(self._kept):
             raise UsageError(f"the checkpoint has {len(values['optimizers'])} optimizers and keeps "
@@ -494,8 +524,6 @@ class Job(_job.Job):
                 module.training = True
 
     def _finish(self) -> None:
-        if self._updates and not self._is_restored:
-            self._restore()  # the run was complete already
         for one in self._parameters:
             one.tensor.grad = None
             one.hook.remove()
@@ -527,12 +555,18 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _load(state: bytes) -> Any:
+def _pickle(value: Any) -> bytes:
+    file = io.BytesIO()
+    torch.save(value, file)
+    return file.getvalue()
+
+
+def _load(name: str, state: bytes) -> Any:
     try:
         return torch.load(io.BytesIO(state), weights_only=True)
-    except Exception as error:
-        raise UsageError(f"the state_dict of an optimizer or a kept object cannot be restored: "
-                         f"expected tensors, numbers, strings, lists and dictionaries ({error})") from error
+    except Exception as error:  # whose text is about the safety of pickles
+        raise UsageError(f"the state_dict of {name} could not be restored: expected tensors, numbers, "
+                         f"strings, lists and dictionaries") from error
 
 
 def _keep_freed_memory() -> None:

@@ -3,7 +3,8 @@
 //
 //   own_program MODE
 //
-// Modes: push, whole, fail, other, leave, ends, rate, momentum, own, own_nan, own_hangs, own_ends.
+// Modes: push, whole, fail, other, leave, ends, rate, momentum, own, own_nan, own_hangs, own_ends,
+// own_late.
 #include "tests/e2e/own_program.h"
 
 #include <unistd.h>
@@ -185,6 +186,7 @@ int main(int argc, char** argv) {
   for (size_t v = 0; v < std::size(kCounts) && muster_has_last_weights(job) != 0; ++v) {
     std::printf("%s %.9g\n", kNames[v], muster_weights(job, numbers[v])[1]);
   }
+  const bool fails = mode == "own_late" && muster_rank(job) == -1;
   muster_destroy(job);
-  return 0;
+  return fails ? 5 : 0;
 }

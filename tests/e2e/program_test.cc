@@ -285,6 +285,9 @@ TEST_F(OwnProgram, UpdatesTheWeightsItself) {
   EXPECT_EQ(Run("ends", "own_ends", 2).exit_code, static_cast<int>(ExitCode::kPeerFailed));
   EXPECT_EQ(Run("hangs", "own_hangs", 2, {"deadlines.first_step_s=1"}).exit_code,
             static_cast<int>(ExitCode::kDeadline));
+  const Outcome late = Run("late", "own_late", 2);
+  EXPECT_EQ(late.exit_code, static_cast<int>(ExitCode::kFailure));
+  EXPECT_THAT(late.log, HasSubstr("ended with exit code 5"));
   // A damaged state is damage of its checkpoint.
   const std::filesystem::path checkpoints = Path("own-3-FP32") / "checkpoints";
   for (const auto& checkpoint : std::filesystem::directory_iterator(checkpoints)) {

@@ -87,6 +87,7 @@ float Updater::Direction(size_t i, float g) {
   };
   switch (settings_.type()) {
     case Optimizer::SGD:
+    case Optimizer::PROGRAM:  // has no formula
       return g;
     case Optimizer::MOMENTUM:
       return first_[i] = mu * first_[i] + g;

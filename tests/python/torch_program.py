@@ -91,6 +91,8 @@ def make_optimizer(model):
         first = [p for n, p in model.named_parameters() if not n.startswith("dense")]
         return [torch.optim.SGD(model.dense.parameters(), lr=0.02, momentum=0.9),
                 torch.optim.RMSprop(first, lr=0.001, centered=True)]
+    if MODE == "own_foreign":
+        return torch.optim.Adagrad([*model.parameters(), torch.nn.Parameter(torch.zeros(2))], lr=0.01)
     if MODE.startswith("own"):
         return torch.optim.AdamW(model.parameters(), lr=0.01, amsgrad=True)
     groups = [{"params": list(model.dense.parameters()), "lr": 0.02, "weight_decay": 0.01},
@@ -165,6 +167,9 @@ def main():
         seen += 1
         if MODE in ("slow", "own_slow"):
             time.sleep(0.1)
+        if MODE == "own_slow":
+            for group in optimizer.param_groups:
+                group["lr"] = 0.01 / (1 + step.number)
         for x, y in step:
             if MODE == "channels_last":
                 x = x.to(memory_format=torch.channels_last)
@@ -219,6 +224,9 @@ def main():
                 one.step()
         for one in optimizers:
             one.zero_grad()
+        if MODE == "own_slow" and job.is_updater:
+            with torch.no_grad():
+                model.conv.weight.mul_(0.99)
         if average is not None:
             average.update_parameters(model)
         if twin is not None:

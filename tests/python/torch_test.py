@@ -124,7 +124,7 @@ class OwnOptimizer(unittest.TestCase):
 
     def test_mistakes(self):
         for mode, words in {"own_raises": "ZeroDivisionError: no more fuel", "own_exits": "exit code 5",
-                            "own_closure": "closure", "own_scaler": "GradScaler",
+                            "own_closure": "closure", "own_foreign": "not the model's", "own_scaler": "GradScaler",
                             "keep": "update=\"program\""}.items():
             with self.subTest(mode):
                 outcome = run(mode, 2)
