@@ -25,7 +25,7 @@ WARM_UP = 3
 def run(arguments, mode, name):
     """Returns samples per second and the losses."""
     batch, steps, _ = MODELS[name]
-    words = [arguments.python, PROGRAM, mode, name, str(batch), str(steps)]
+    words = [arguments.python, PROGRAM, mode, name, str(batch), str(steps), arguments.update]
     environment = dict(os.environ, PYTHONPATH=os.path.join(SOURCE, "python"))
     with tempfile.TemporaryDirectory() as folder:
         if mode == "ddp":
@@ -60,6 +60,8 @@ def main():
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--update", default="server", choices=("server", "program"),
+                        help="what updates the weights with muster (prepare(update=...))")
     arguments = parser.parse_args()
     print(f"{'model':12} {'samples/s':>10}: plain, DDP, muster; muster / DDP, muster / plain (median, range)")
     for name in arguments.models.split(","):

@@ -1,6 +1,6 @@
 """Trains one of several models for a number of steps: alone, with DDP over gloo, or with muster.torch.
 
-    own_model.py plain|ddp|muster MODEL BATCH STEPS
+    own_model.py plain|ddp|muster MODEL BATCH STEPS server|program
 
 Every step has the same samples, so the losses of the three are the same up to rounding. The process of rank 0 prints a
 line of JSON: the loss of each step (muster: see its metrics.jsonl), and the seconds of all steps but the first WARM_UP
@@ -75,7 +75,7 @@ def main():
     if mode == "muster":
         import muster.torch
         job = muster.torch.Job()
-        job.prepare(model, optimizer)
+        job.prepare(model, optimizer, update=sys.argv[5])
         for step in job.steps((x, y)):
             for images, labels in step:
                 loss = F.cross_entropy(model(images), labels)

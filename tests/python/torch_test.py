@@ -197,7 +197,7 @@ class Examples(unittest.TestCase):
         job.reaches(3 * steps // 5)
         job.process.send_signal(signal.SIGINT)
         self.assertEqual(job.end().code, 128 + signal.SIGINT)
-        hashes["disturbed"] = Job(program, workers=3, resume=job.run).end().ok().hash
+        hashes["disturbed"] = Job(program, workers=3, resume=job.run, files=files).end().ok().hash
         self.assertEqual(len(set(hashes.values())), 1, hashes)
 
     def test_mnist(self):
