@@ -21,6 +21,9 @@ class Helper {
   // started this program to update the weights. Returns a muster_code, and in `why` what is wrong.
   int Start(std::string& why);
 
+  // Whether the other end is the server.
+  bool is_server() const { return fd_ >= 0 && pid_ < 0; }
+
   // Send and Receive return false if the helper is gone. `with_fd` is sent along unless it is -1.
   bool Send(Kind kind, const void* body, size_t bytes, int with_fd = -1);
   bool Receive(Kind& kind, std::string& body);

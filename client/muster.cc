@@ -2,22 +2,16 @@
 // the C library, so it fits into any process: protobuf and ZeroMQ are in the helper process.
 #include "client/muster.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cmath>
-#include <cstdarg>
-#include <cstdio>
 #include <cstring>
-#include <limits>
 #include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "client/helper.h"
+#include "client/job.h"
 #include "common/program/messages.h"
 
 using namespace muster::program;
@@ -27,124 +21,6 @@ namespace {
 constexpr size_t kAlignFloats = 16;
 constexpr int kMostDimensions = 64;
 constexpr size_t kPushFloats = 64 << 10;  // 256 KiB
-
-struct Described {
-  std::string name;
-  std::vector<int64_t> shape;
-  Variable settings{};
-  size_t offset = 0, count = 0;  // in floats
-};
-
-}  // namespace
-
-struct muster_job {
-  std::string error;
-  std::vector<Described> variables;
-  size_t floats = 0;        // of one buffer
-  float* memory = nullptr;  // weights, then gradient
-  int memory_fd = -1;
-  Helper helper;
-  Joined joined{};
-  bool has_joined = false, is_over = false, has_last_weights = false;
-  bool asked = false;  // Next was sent, and the answer has not come
-  bool at_work = false, has_reported = false;
-  int64_t steps = 0;  // of the complete run
-  uint64_t fingerprint = 0;
-  std::string optimizer;
-  double learning_rate = std::numeric_limits<double>::quiet_NaN();
-  std::vector<uint64_t> pushed;  // written, but not sent yet
-  size_t pushed_floats = 0;
-  std::vector<int64_t> samples, planned;
-  std::vector<std::string> scalars;  // names, of the current slice or block
-  std::string state;                 // restored
-  muster_work work{};
-
-  ~muster_job();
-  __attribute__((format(printf, 3, 4))) int Fail(int code, const char* format, ...);
-  bool Allocate();
-  int Send(Kind kind, const void* body, size_t bytes, int with_fd = -1);
-  int SendText(Kind kind, const std::string& text) { return Send(kind, text.data(), text.size()); }
-  int Lost();
-  int Receive(Kind& kind, std::string& body);
-  int ReadEnd(const std::string& body);
-  int RequireWork(const char* call);
-  bool Updates() const { return work.kind == MUSTER_UPDATE || work.kind == MUSTER_SAVE; }
-};
-
-muster_job::~muster_job() {
-  if (memory != nullptr) ::munmap(memory, 2 * floats * sizeof(float));
-  if (memory_fd >= 0) ::close(memory_fd);
-}
-
-int muster_job::Fail(int code, const char* format, ...) {
-  char text[1024];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  error = text;
-  if (code != MUSTER_USAGE) is_over = true;
-  return code;
-}
-
-bool muster_job::Allocate() {
-  if (memory != nullptr) return true;
-  if (variables.empty()) {
-    Fail(MUSTER_USAGE, "there is no variable: call muster_add_variable first");
-    return false;
-  }
-  const size_t bytes = 2 * floats * sizeof(float);
-  const auto fail = [&](int code) {
-    Fail(MUSTER_FAILURE, "cannot allocate %zu bytes of shared memory: %s", bytes,
-         std::strerror(code));
-    return false;
-  };
-  memory_fd = ::memfd_create("muster-program", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (memory_fd < 0 || ::ftruncate(memory_fd, static_cast<off_t>(bytes)) != 0) return fail(errno);
-  // Reserves the pages, so that a lack of memory is an error here and not a signal later.
-  if (const int code = ::posix_fallocate(memory_fd, 0, static_cast<off_t>(bytes)); code != 0)
-    return fail(code);
-  if (::fcntl(memory_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) return fail(errno);
-  void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory_fd, 0);
-  if (at == MAP_FAILED) return fail(errno);
-  memory = static_cast<float*>(at);
-  return true;
-}
-
-int muster_job::Send(Kind kind, const void* body, size_t bytes, int with_fd) {
-  if (helper.Send(kind, body, bytes, with_fd)) return MUSTER_OK;
-  // What the helper has said before its end explains more.
-  std::string text;
-  if (helper.Await(1) && helper.Receive(kind, text) && kind == Kind::kEnd) return ReadEnd(text);
-  return Lost();
-}
-
-int muster_job::Receive(Kind& kind, std::string& body) {
-  return helper.Receive(kind, body) ? MUSTER_OK : Lost();
-}
-
-int muster_job::Lost() {
-  if (is_over) return MUSTER_PEER_FAILED;
-  return Fail(MUSTER_PEER_FAILED, "the helper process muster-worker has ended; see its messages");
-}
-
-int muster_job::ReadEnd(const std::string& body) {
-  End end{};
-  if (body.size() < sizeof end) return Lost();
-  std::memcpy(&end, body.data(), sizeof end);
-  is_over = true;
-  has_last_weights = end.has_last_weights != 0;
-  steps = end.steps;
-  error = body.substr(sizeof end);
-  return end.code;
-}
-
-int muster_job::RequireWork(const char* call) {
-  if (at_work && !Updates()) return MUSTER_OK;
-  return Fail(MUSTER_USAGE, "%s: there is no current slice or block", call);
-}
-
-namespace {
 
 // Returns false if the body is too short.
 bool ReadWork(const std::string& body, muster_work& work, std::vector<int64_t>& samples) {

@@ -49,6 +49,12 @@ class Program : public RealJob {
     words.insert(words.begin(), "muster");
     return std::make_unique<Process>(words, Path("log"));
   }
+  // Sends the signal to a process of the program when the run has reached the step. Returns the
+  // process, or -1.
+  pid_t Signal(const std::string& run, int64_t step, int signal) {
+    const pid_t program = Reaches(run, step) ? FindProgram(run) : -1;
+    return program > 0 && ::kill(program, signal) == 0 ? program : -1;
+  }
   // A process of the program in this run.
   pid_t FindProgram(const std::string& run) const {
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -98,10 +104,7 @@ TEST_F(Program, InCppTrainsTheSameModel) {
 TEST_F(Program, KilledProgramsHelpersAndServersChangeNothing) {
   const std::string expected = Hash("undisturbed", 2, 400);
   const auto job = Begin("run", 3, 400);
-  ASSERT_TRUE(Reaches("run", 300));
-  const pid_t program = FindProgram("run");
-  ASSERT_GT(program, 0);
-  EXPECT_EQ(::kill(program, SIGKILL), 0);
+  ASSERT_GT(Signal("run", 300, SIGKILL), 0);
   ASSERT_TRUE(Reaches("run", 1500));
   const pid_t server = Find("run", -1);
   ASSERT_GT(server, 0);
@@ -119,10 +122,8 @@ TEST_F(Program, KilledProgramsHelpersAndServersChangeNothing) {
 TEST_F(Program, ASuspendedProgramChangesNothing) {
   const std::string expected = Hash("undisturbed", 1, 400);
   const auto job = Begin("run", 2, 400);
-  ASSERT_TRUE(Reaches("run", 300));
-  const pid_t program = FindProgram("run");
+  const pid_t program = Signal("run", 300, SIGSTOP);
   ASSERT_GT(program, 0);
-  EXPECT_EQ(::kill(program, SIGSTOP), 0);
   EXPECT_TRUE(Reaches("run", 1500));
   EXPECT_EQ(::kill(program, SIGCONT), 0);
   EXPECT_EQ(job->Wait(90), 0) << job->Log();
