@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Compares Muster's images per second with those of PyTorch DDP and of Muster on one core. The runs are interleaved;
-prints medians and ratios.
+"""Compares Muster's images per second with those of PyTorch DDP, of TensorFlow, and of Muster on one core. The runs are
+interleaved; prints medians, and the ratio to the fastest peer of the same round.
 
     bench/compare_training.py [--bin build/release/bin] [--what lrn,nolrn,scaling,...] [--rounds 3]
                               [--seconds 15] [--batch N] [--quiet-check]
-                              [--python /usr/bin/python3] [--bf16] [--compile]
+                              [--python /usr/bin/python3] [--tensorflow PYTHON] [--bf16] [--compile]
 
 --what, any of:
     lrn           the tutorial network of configs/cifar10.txtpb with its augmentation
@@ -13,14 +13,16 @@ prints medians and ratios.
     resnet20, resnet18, multigpu_cnn, mobilenet_v2
                   the models of configs/models on random images (multigpu_cnn: 28x28x1 and Adam, the
                   others momentum)
-Each round runs every contender once, in turn: Muster with 2 workers of 1 thread each, and PyTorch with
-2 processes of 1 thread each on data in memory (bench/peers/ddp.py), with the same network and batch. A
-Muster run counts only if it completed and trained: its loss must fall or, on random images, stay finite
-and change.
+Each round runs every contender once, in turn: Muster with 2 workers of 1 thread each, PyTorch with 2
+processes of 1 thread each (bench/peers/ddp.py), and with --tensorflow one process of TensorFlow with all
+cores, and one with MirroredStrategy over logical CPUs (bench/peers/tensorflow_train.py). All have the same
+network and batch; the peers have their data in memory. A Muster run counts only if it completed and
+trained: its loss must fall or, on random images, stay finite and change.
 
 --python selects the Python with PyTorch, for example the newest in a virtual environment:
-`python3 -m venv DIR && DIR/bin/pip install torch numpy`, then --python DIR/bin/python. --bf16 runs the
-peer's forward pass and loss under torch.autocast; --compile runs its network through torch.compile.
+`python3 -m venv DIR && DIR/bin/pip install torch numpy`, then --python DIR/bin/python; --tensorflow one
+with tensorflow-cpu. --bf16 runs the peers' forward pass and loss under torch.autocast, or with
+mixed_bfloat16; --compile runs PyTorch's network through torch.compile. (Keras compiles by itself.)
 """
 import argparse
 import json
@@ -140,18 +142,19 @@ class Muster:
         return statistics.median(rates[1:])
 
 
-class Ddp:
-    def __init__(self, arguments, what):
+class Peer:
+    """A program of bench/peers that prints its images per second."""
+
+    def __init__(self, arguments, command, what, batch):
         model = {"lrn": "tutorial", "nolrn": "tutorial_no_lrn"}.get(what, what)
         repeat = 3
         self.timeout = 1800 if arguments.compile else 600
-        self.command = peer_python.command(arguments, "ddp.py") + [
-            "--model", model, "--batch", str(batch_of(arguments, what)), "--seconds", str(arguments.seconds / repeat),
-            "--repeat", str(repeat)]
+        self.command = command + ["--model", model, "--batch", str(batch), "--seconds",
+                                  str(arguments.seconds / repeat), "--repeat", str(repeat)]
 
     def run(self):
         done = subprocess.run(self.command, check=True, stdout=subprocess.PIPE, text=True, timeout=self.timeout)
-        return json.loads(done.stdout)["images_per_second"]
+        return json.loads(done.stdout.splitlines()[-1])["images_per_second"]
 
 
 class Twice:
@@ -165,20 +168,30 @@ class Twice:
 
 
 def contenders(arguments, folder, what):
+    """By name; Muster first."""
     if what == "scaling":
         # One worker and its server share core 0, so that exactly one core is used.
-        return Muster(arguments, folder, what), Twice(Muster(arguments, folder, what, workers=1, pin="0"))
+        return {"Muster": Muster(arguments, folder, what),
+                "2 x one worker": Twice(Muster(arguments, folder, what, workers=1, pin="0"))}
     settings = [f"model_file={model_without_lrn(folder)}"] if what == "nolrn" else []
-    return Muster(arguments, folder, what, settings=settings), Ddp(arguments, what)
+    batch = batch_of(arguments, what)
+    found = {"Muster": Muster(arguments, folder, what, settings=settings),
+             "PyTorch DDP": Peer(arguments, peer_python.command(arguments, "ddp.py"), what, batch)}
+    if arguments.tensorflow:
+        command = peer_python.tensorflow_command(arguments)
+        found["TensorFlow"] = Peer(arguments, command, what, 2 * batch)
+        found["MirroredStrategy"] = Peer(arguments, command + ["--mirrored"], what, 2 * batch)
+    return found
 
 
-def report(what, ours, theirs, batch):
-    ratios = [a / b for a, b in zip(ours, theirs)]
-    show = lambda values: " ".join(f"{v:,.0f}" for v in values)
-    peer = "2 x one worker" if what == "scaling" else "PyTorch DDP"
-    print(f"{TITLES[what]:<22} batch {batch:3}  {statistics.median(ours):8,.0f}  {peer} {statistics.median(theirs):8,.0f}  "
-          f"ratio {statistics.median(ratios):.2f} [{min(ratios):.2f} .. {max(ratios):.2f}]   ({show(ours)} / {show(theirs)})",
-          flush=True)
+def report(what, rates, batch):
+    ours, peers = rates["Muster"], {name: got for name, got in rates.items() if name != "Muster"}
+    fastest = max(peers, key=lambda name: statistics.median(peers[name]))
+    ratios = [own / max(got) for own, got in zip(ours, zip(*peers.values()))]
+    medians = ", ".join(f"{name} {statistics.median(got):,.0f}" for name, got in peers.items())
+    rounds = "; ".join(f"{name} " + " ".join(f"{rate:,.0f}" for rate in got) for name, got in rates.items())
+    print(f"{TITLES[what]}, batch {batch} per worker: {statistics.median(ours):,.0f}; {medians}; to the fastest, {fastest}: "
+          f"ratio {statistics.median(ratios):.2f} [{min(ratios):.2f} .. {max(ratios):.2f}]   (rounds: {rounds})", flush=True)
 
 
 def where_a_step_goes(what, summary):
@@ -216,6 +229,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=15, help="duration of each contender in each round")
     parser.add_argument("--what", default="lrn,nolrn,scaling")
     peer_python.add_arguments(parser)
+    parser.add_argument("--tensorflow", metavar="PYTHON", help="a Python with TensorFlow; default: no TensorFlow")
     parser.add_argument("--quiet-check", action="store_true", help="check for other work on the machine before each round")
     arguments = parser.parse_args()
     what = arguments.what.split(",")
@@ -232,21 +246,21 @@ def main():
         if any(one not in MADE_UP for one in what):
             subprocess.run([os.path.join(arguments.bin, "muster"), "data", "synth", os.path.join(folder, "data")],
                            check=True, stdout=subprocess.DEVNULL)
-        pairs = {one: contenders(arguments, folder, one) for one in what}
-        got = {one: ([], []) for one in what}
+        all_contenders = {one: contenders(arguments, folder, one) for one in what}
+        got = {one: {name: [] for name in all_contenders[one]} for one in what}
         for number in range(arguments.rounds):
             label = f"round {number + 1} of {arguments.rounds}"
             if arguments.quiet_check:
                 warn_if_busy(label)
             print(f"{label} ...", file=sys.stderr, flush=True)
-            for one, pair in pairs.items():
-                for contender, rates in zip(pair, got[one]):
-                    rates.append(contender.run())
+            for one, found in all_contenders.items():
+                for name, contender in found.items():
+                    got[one][name].append(contender.run())
         print(f"images/s, medians of {arguments.rounds} interleaved rounds")
         for one in what:
-            report(one, *got[one], batch_of(arguments, one))
+            report(one, got[one], batch_of(arguments, one))
         for one in what:
-            where_a_step_goes(one, pairs[one][0].summary)
+            where_a_step_goes(one, all_contenders[one]["Muster"].summary)
 
 
 if __name__ == "__main__":

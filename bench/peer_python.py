@@ -1,4 +1,4 @@
-"""Selects the Python that runs a PyTorch peer: Debian's by default, or that of a virtual environment."""
+"""Selects the Pythons that run the peers: Debian's by default, or those of virtual environments."""
 import json
 import os
 import subprocess
@@ -18,6 +18,19 @@ def command(arguments, program):
     """Returns the command that runs bench/peers/PROGRAM with these options."""
     flags = [flag for flag, on in (("--bf16", arguments.bf16), ("--compile", arguments.compile)) if on]
     return [arguments.python, os.path.join(PEERS, program)] + flags
+
+
+def tensorflow_command(arguments):
+    """Returns the command that runs bench/peers/tensorflow_train.py. Ends the program if that Python has no TensorFlow."""
+    try:
+        done = subprocess.run([arguments.tensorflow, "-c", "import tensorflow; print(tensorflow.__version__)"],
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=300)
+    except OSError as error:
+        sys.exit(f"--tensorflow {arguments.tensorflow}: {error.strerror}; expected a Python with TensorFlow")
+    if done.returncode != 0:
+        sys.exit(f"--tensorflow {arguments.tensorflow}: cannot import tensorflow; expected a virtual environment with it "
+                 "(pip install tensorflow-cpu)")
+    return [arguments.tensorflow, os.path.join(PEERS, "tensorflow_train.py")] + ["--bf16"] * arguments.bf16
 
 
 def describe(arguments):

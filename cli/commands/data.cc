@@ -1,4 +1,4 @@
-// `muster data get`, `synth`, `check` and `show`.
+// `muster data get`, `synth`, `check`, `show` and `whiten`.
 #include <strings.h>
 
 #include <limits>
@@ -8,6 +8,7 @@
 #include "cli/data/download.h"
 #include "cli/data/show_command.h"
 #include "cli/data/synthesize.h"
+#include "cli/data/whiten_command.h"
 #include "common/base/error.h"
 
 namespace muster {
@@ -162,6 +163,51 @@ int DrawSamples(const ShowOptions& options) {
                   .epoch = options.epoch});
 }
 
+struct WhitenOptions {
+  ConfigOptions config;
+  WhitenArguments arguments;
+};
+
+constexpr const char* kWhitenFooter =
+    "The filters are the eigenvectors of the covariance of image patches, each divided by the "
+    "deviation along it, and their negatives. Networks that begin with them, fixed by "
+    "learning_rate_multiplier 0, need fewer epochs. The layer must read the images and have two "
+    "filters for each number of a patch: 24 for 2 x 2 pixels of 3 channels. An existing file is "
+    "replaced.\n"
+    "\n"
+    "Examples:\n"
+    "  muster data whiten configs/cifar10_fast.txtpb --data data --output whiten.safetensors\n"
+    "\n"
+    "Exit codes: 0 done; 1 the file cannot be written; 2 command line or config; 3 data.";
+
+void DescribeWhiten(CLI::App& command, WhitenOptions& options) {
+  options.config.AddConfig(command);
+  options.config.AddShorthand(command, "--data", "data.dir", "DIR", "Data directory (data.dir)");
+  WhitenArguments& arguments = options.arguments;
+  AddOption(command, "--output", arguments.output, "FILE", "The safetensors file to write")
+      ->required();
+  AddOption(command, "--layer", arguments.layer, "NAME",
+            "The convolution; default: the network's first");
+  command.add_option("--samples", arguments.samples, "Number of training samples to measure")
+      ->type_name("N")
+      ->check(WholeNumber(1, 1'000'000'000))
+      ->capture_default_str();
+  command
+      .add_option("--epsilon", arguments.epsilon,
+                  "Added to the variances, so that noise is not amplified")
+      ->type_name("X")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command.footer(kWhitenFooter);
+}
+
+int Whiten(const WhitenOptions& options) {
+  WhitenArguments arguments = options.arguments;
+  arguments.config_path = options.config.path();
+  arguments.settings = options.config.settings();
+  return RunWhiten(arguments);
+}
+
 }  // namespace
 
 void AddData(CLI::App& app, Action& action) {
@@ -176,6 +222,9 @@ void AddData(CLI::App& app, Action& action) {
                              RunCheck);
   AddCommand<ShowOptions>(*data, action, "show", "Draw training samples as the network sees them",
                           DescribeShow, DrawSamples);
+  AddCommand<WhitenOptions>(*data, action, "whiten",
+                            "Compute weights of a first convolution from the training images",
+                            DescribeWhiten, Whiten);
 }
 
 }  // namespace muster

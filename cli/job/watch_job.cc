@@ -70,7 +70,7 @@ class JobProcesses : public Members {
   bool stopped(size_t member) const override { return members_[member].process->stopped(); }
   void Signal(size_t member, int signal) override { members_[member].process->Signal(signal); }
   void TellServerOfFailure() override { Signal(0, SIGUSR2); }
-  std::string LastWords(int rank) const override { return LastError(LogPath(rank)); }
+  std::string LastWords(int rank) const override;
   std::string LogPath(int rank) const override;
 
   // The processes that have ended since the last call.
@@ -193,6 +193,14 @@ void JobProcesses::Replace(int rank) {
   for (Member& member : members_) {
     if (member.rank == rank) member.process = StartWorker(rank, true);
   }
+}
+
+// A program of the user's own has its own form of errors: Python's last line names the exception.
+std::string JobProcesses::LastWords(int rank) const {
+  std::string words = LastError(LogPath(rank));
+  if (!words.empty() || rank < 0 || !HasProgram(*plan_.config)) return words;
+  const std::vector<std::string> lines = LastLines(LogPath(rank), 1);
+  return lines.empty() ? "" : lines[0];
 }
 
 std::string JobProcesses::LogPath(int rank) const {

@@ -1,5 +1,6 @@
 """muster.numpy, and what it shares with muster.torch."""
 
+import importlib.util
 import os
 import pathlib
 import re
@@ -38,6 +39,19 @@ class Numpy(unittest.TestCase):
         config = (SOURCE / "examples" / "numpy_linear.txtpb").read_text()
         outcome = Job(str(SOURCE / "examples" / "numpy_linear.py"), workers=2, config=config).end().ok()
         self.assertLess(outcome.metrics[-1]["test_loss"], 1e-3)
+
+    def test_beside_other_libraries_in_any_order(self):
+        """Each brings its own protobuf, threads and C++ library."""
+        others = [name for name in ("torch", "tensorflow", "pyarrow") if importlib.util.find_spec(name)]
+        if not others:
+            self.skipTest("torch, tensorflow and pyarrow are missing")
+        expected = run("fit").ok().hash
+        ours = "muster.numpy"
+        for order in ([ours, *others], [*others, ours], [*reversed(others), ours], [others[0], ours, *others[1:]]):
+            with self.subTest(order):
+                code = f"import {', '.join(order)}, runpy; runpy.run_path({PROGRAM!r})"
+                outcome = Job("-c", code, "fit", config=CONFIG, workers=2).end().ok()
+                self.assertEqual(outcome.hash, expected)
 
     def test_mistakes(self):
         for mode, words in {"missing": "['b', 'w']", "shape": "expected shape ()",
