@@ -101,6 +101,14 @@ std::vector<std::string> ProgressLines(const Json& status, int width) {
   put("learning_rate", [](double rate) { return fmt::format("learning rate {:.4g}", rate); });
   lines.push_back(Fitted(parts, width));
   parts.clear();
+  const Json scalars = Object(status, "scalars");  // of a program that trains its own model
+  for (const auto& [name, value] : scalars.items()) {
+    if (value.is_number()) {
+      parts.push_back(fmt::format("{} {:.4g}", Printable(name), value.get<double>()));
+    }
+  }
+  lines.push_back(Fitted(parts, width));
+  parts.clear();
   put("images_per_second", [](double rate) { return FormatRate(rate) + " samples/s"; });
   put("step_ms", [](double ms) { return FormatMilliseconds(ms) + "/step"; });
   put("gpu_memory_mb", [](double mb) { return "GPU memory " + FormatBytes(1e6 * mb); });

@@ -49,6 +49,9 @@ void PutProgress(const RunStatus& status, Json& json) {
     json["learning_rate"] = status.learning_rate;  // known after the first log line
   if (measured.has_train_loss()) json["train_loss"] = measured.train_loss();
   if (measured.has_train_accuracy()) json["train_accuracy"] = measured.train_accuracy();
+  for (const events::Scalar& scalar : measured.scalars()) {
+    json["scalars"][scalar.name()] = scalar.value();
+  }
   if (measured.has_images_per_second()) json["images_per_second"] = measured.images_per_second();
   if (measured.has_step_ms()) json["step_ms"] = measured.step_ms();
   if (measured.has_gpu_memory_mb()) json["gpu_memory_mb"] = measured.gpu_memory_mb();

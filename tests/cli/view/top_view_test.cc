@@ -106,6 +106,12 @@ TEST(TopViewTest, AWideTerminalHasEverything) {
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
 }
 
+TEST(TopViewTest, ScalarsOfAProgram) {
+  Json status = Status(1);
+  status["scalars"] = {{"bits", 1.234567}, {"broken", nullptr}, {"top5", 0.5}};
+  EXPECT_THAT(Screen(status, {.width = 79, .height = 50}), HasSubstr("bits 1.235  top5 0.5"));
+}
+
 TEST(TopViewTest, ValuesHaveALoss) {
   Json status = Status(1);
   status.erase("test_accuracy");
