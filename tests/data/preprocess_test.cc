@@ -236,6 +236,21 @@ TEST(Augmentation, IsAFunctionOfSeedEpochAndSample) {
   EXPECT_NE(one, DrawAugmentation(settings, kStored, 1, 2, 4));
 }
 
+TEST(Augmentation, AlternateFlipShowsBothSidesInTurn) {
+  config::Preprocess settings = Everything();
+  config::Preprocess random = settings;
+  settings.set_alternate_flip(true);
+  for (int64_t sample = 0; sample < 100; ++sample) {
+    Augmentation expected = DrawAugmentation(random, kStored, kSeed, 0, sample);
+    const bool first = expected.flip;
+    for (int64_t epoch = 0; epoch < 6; ++epoch) {
+      expected = DrawAugmentation(random, kStored, kSeed, epoch, sample);
+      expected.flip = first != (epoch % 2 == 1);
+      EXPECT_EQ(DrawAugmentation(settings, kStored, kSeed, epoch, sample), expected);
+    }
+  }
+}
+
 TEST(Augmentation, EachChoiceHasItsOwnRandomNumber) {
   const config::Preprocess all = Everything();
   config::Preprocess fewer = all;

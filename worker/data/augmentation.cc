@@ -43,6 +43,11 @@ Augmentation DrawAugmentation(const config::Preprocess& settings, const Shape& s
   drawn.top = Pick(first[0], stored.height + 2 * padding - crop.height + 1) - padding;
   drawn.left = Pick(first[1], stored.width + 2 * padding - crop.width + 1) - padding;
   drawn.flip = settings.flip() && (first[2] >> 31) != 0;
+  if (settings.alternate_flip()) {
+    const RandomStream in_epoch_0(seed, RandomPurpose::kAugment, 0, 0,
+                                  static_cast<uint64_t>(sample));
+    drawn.flip = ((in_epoch_0.Block(0)[2] >> 31) ^ (static_cast<uint64_t>(epoch) & 1)) != 0;
+  }
   drawn.brightness = settings.brightness() * (2 * ToUniform(first[3]) - 1);
   const float low = settings.contrast_min(), high = settings.contrast_max();
   drawn.contrast = low == high ? low : low + (high - low) * ToUniform(stream.Block(1)[0]);

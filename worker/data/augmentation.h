@@ -24,6 +24,7 @@ Shape CropShape(const config::Preprocess& settings, const Shape& stored);
 // Draws the changes for training. Every choice has its own random number, even if it is unused, so
 // that enabling one choice does not change the others. Any thread.
 //   block 0: row, column, flip, brightness    block 1: contrast
+// With alternate_flip, flip is that of epoch 0, inverted in odd epochs.
 Augmentation DrawAugmentation(const config::Preprocess& settings, const Shape& stored,
                               uint64_t seed, int64_t epoch, int64_t sample);
 

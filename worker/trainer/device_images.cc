@@ -20,6 +20,7 @@ ImageRecipe RecipeOf(const config::Config& config, const Shape& stored, bool aug
           .seed = config.run().seed(),
           .padding = settings.crop_padding(),
           .flip = settings.flip(),
+          .alternate_flip = settings.alternate_flip(),
           .brightness = settings.brightness(),
           .contrast_low = settings.contrast_min(),
           .contrast_high = settings.contrast_max(),

@@ -20,6 +20,7 @@ class ImagesOp : public ImageOp {
              .padding = static_cast<int>(recipe.padding),
              .augment = recipe.augment,
              .flip = recipe.flip,
+             .alternate_flip = recipe.alternate_flip,
              .standardize = recipe.standardize,
              .brightness = recipe.brightness,
              .contrast_low = recipe.contrast_low,

@@ -28,20 +28,21 @@ __device__ inline Choices Choose(const ImagePlan& plan, int64_t sample) {
     return {centre, 0.0f, 1.0f};
   }
   const auto id = static_cast<uint64_t>(sample);
-  const auto block = [&](uint32_t index) {
-    return PhiloxBits(
-        {{plan.epoch, static_cast<uint32_t>(id), static_cast<uint32_t>(id >> 32), index}},
-        plan.key[0], plan.key[1]);
+  const auto block = [&](uint32_t epoch, uint32_t index) {
+    return PhiloxBits({{epoch, static_cast<uint32_t>(id), static_cast<uint32_t>(id >> 32), index}},
+                      plan.key[0], plan.key[1]);
   };
-  const Bits first = block(0);
+  const Bits first = block(plan.epoch, 0);
   const int rows = plan.height + 2 * plan.padding - plan.crop_height + 1;
   const int columns = plan.width + 2 * plan.padding - plan.crop_width + 1;
-  const ImagePlace place = {Pick(first.at[0], rows) - plan.padding,
-                            Pick(first.at[1], columns) - plan.padding,
-                            plan.flip && (first.at[2] >> 31) != 0};
+  const ImagePlace place = {
+      Pick(first.at[0], rows) - plan.padding, Pick(first.at[1], columns) - plan.padding,
+      plan.alternate_flip ? ((block(0, 0).at[2] >> 31) ^ (plan.epoch & 1)) != 0
+                          : plan.flip && (first.at[2] >> 31) != 0};
   const float brightness = plan.brightness * (2 * ToUniform(first.at[3]) - 1);
   const float low = plan.contrast_low, high = plan.contrast_high;
-  const float contrast = low == high ? low : fmaf(high - low, ToUniform(block(1).at[0]), low);
+  const float contrast =
+      low == high ? low : fmaf(high - low, ToUniform(block(plan.epoch, 1).at[0]), low);
   return {place, brightness, contrast};
 }
 

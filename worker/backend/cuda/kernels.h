@@ -63,7 +63,7 @@ void DropoutGradient(const Target& target, float scale, const uint8_t* kept, T* 
 struct ImagePlan {
   int height, width, channels, crop_height, crop_width, padding;
   uint32_t key[2], epoch;
-  bool augment, flip, standardize;
+  bool augment, flip, alternate_flip, standardize;
   float brightness, contrast_low, contrast_high;
 
   // constexpr because kernels also call them.
