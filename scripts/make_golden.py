@@ -181,8 +181,8 @@ def lrn(name, batch, shape, depth_radius, bias, alpha, beta):
     return case
 
 
-def elementwise(name, kind, function, batch, shape, scale=1):
-    case = Case(name, f"{kind} {{}}")
+def elementwise(name, kind, function, batch, shape, scale=1, settings=""):
+    case = Case(name, f"{kind} {{ {settings} }}" if settings else f"{kind} {{}}")
     x = case.give_image(scale * case.draw(batch, *shape))
     case.differentiate(function(x), {"input": x})
     return case
@@ -279,6 +279,15 @@ def cases():
     yield dense("an image, no bias", 2, (2, 3, 5), 7, bias=False)
     yield elementwise("any values", "relu", torch.relu, 3, (3, 5, 7))
     yield elementwise("both bends", "relu6", functional.relu6, 3, (3, 5, 7), scale=5)
+    yield elementwise("exact", "gelu", functional.gelu, 2, (3, 5, 7), scale=3)
+    yield elementwise("approximation", "gelu", lambda x: functional.gelu(x, approximate="tanh"), 2, (3, 5, 7), scale=3,
+                      settings="approximate: TANH")
+    yield elementwise("any values", "silu", functional.silu, 2, (3, 5, 7), scale=5)
+    yield elementwise("any values", "sigmoid", torch.sigmoid, 2, (3, 5, 7), scale=5)
+    yield elementwise("any values", "tanh", torch.tanh, 2, (3, 5, 7), scale=2)
+    yield elementwise("the default slope", "leaky_relu", functional.leaky_relu, 2, (3, 5, 7))
+    yield elementwise("another slope", "leaky_relu", lambda x: functional.leaky_relu(x, 0.25), 2, (3, 5, 7),
+                      settings="slope: 0.25")
     yield max_pool("2x2", 2, (6, 5, 5), kernel=(2, 2))
     yield max_pool("same 3x3, overlapping", 2, (6, 5, 3), kernel=(3, 3), stride=(2, 2), padding="SAME")
     yield max_pool("explicit padding", 1, (5, 7, 8), kernel=(3, 3), stride=(2, 2), padding="EXPLICIT", pad=1)

@@ -135,16 +135,38 @@ class LayerNodes {
     return Made(false);
   }
   template <ElementwiseSpec Spec>
-  OnnxValue operator()(const Spec&) {
+  requires(Spec::kOnnxOperator != nullptr) OnnxValue operator()(const Spec&) {
     return Alike(Spec::kOnnxOperator);
   }
   OnnxValue operator()(const Relu6Spec&) {
-    const auto constant = [&](const char* suffix, float value) {
-      return nodes_.Constant<float>(Out() + suffix, onnx::Tensor::FLOAT, {value}, true);
-    };
-    const std::string least = constant(":min", 0), most = constant(":max", 6);
+    const std::string least = Scalar("min", 0), most = Scalar("max", 6);
     nodes_.Add(Relu6Spec::kOnnxOperator, {inputs_[0].name, least, most}, Out());
     return Made(inputs_[0].is_row);
+  }
+  OnnxValue operator()(const LeakyReluSpec& leaky) {
+    OnnxValue value = Alike(LeakyReluSpec::kOnnxOperator);
+    nodes_.Float("alpha", leaky.slope);
+    return value;
+  }
+  OnnxValue operator()(const SiluSpec&) {
+    return TimesInput(Step("Sigmoid", {inputs_[0].name}, "sigmoid"));
+  }
+  // The operator Gelu needs opset 20.
+  OnnxValue operator()(const GeluSpec& gelu) {
+    const std::string& x = inputs_[0].name;
+    const std::string half = Scalar("half", 0.5f), one = Scalar("one", 1);
+    std::string curve;  // from -1 to 1
+    if (gelu.tanh) {
+      const std::string square = Step("Mul", {x, x}, "square");
+      const std::string share = Step("Mul", {square, Scalar("cubic", 0.044715f)}, "share");
+      const std::string factor = Step("Add", {share, one}, "factor");
+      const std::string sum = Step("Mul", {x, factor}, "sum");
+      curve = Step("Tanh", {Step("Mul", {sum, Scalar("root", 0.79788456f)}, "scaled")}, "tanh");
+    } else {
+      curve = Step("Erf", {Step("Mul", {x, Scalar("root", 0.70710678f)}, "scaled")}, "erf");
+    }
+    const std::string above_zero = Step("Add", {curve, one}, "above_zero");
+    return TimesInput(Step("Mul", {above_zero, half}, "below"));
   }
   OnnxValue operator()(const SoftmaxSpec&) {
     OnnxValue value = Alike("Softmax");
@@ -181,6 +203,17 @@ class LayerNodes {
   // Names of layers and variables have no ':', so this name is unique.
   std::string Out() const { return layer_.name + ":out"; }
   OnnxValue Made(bool is_row) const { return {Out(), layer_.output_shape, is_row}; }
+  std::string Scalar(const char* suffix, float value) {
+    return nodes_.Constant<float>(layer_.name + ":" + suffix, onnx::Tensor::FLOAT, {value}, true);
+  }
+  // Adds a node whose output only this layer reads.
+  std::string Step(const char* type, const Strings& inputs, const char* suffix) {
+    return nodes_.Add(type, inputs, layer_.name + ":" + suffix);
+  }
+  OnnxValue TimesInput(const std::string& factor) {
+    nodes_.Add("Mul", {inputs_[0].name, factor}, Out());
+    return Made(inputs_[0].is_row);
+  }
   OnnxValue Alike(const char* type) {
     nodes_.Add(type, {inputs_[0].name}, Out());
     return Made(inputs_[0].is_row);

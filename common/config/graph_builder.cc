@@ -69,6 +69,16 @@ LayerSpec GraphBuilder::Convert(const config::Layer& layer) {
       return ReluSpec{};
     case config::Layer::kRelu6:
       return Relu6Spec{};
+    case config::Layer::kGelu:
+      return GeluSpec{.tanh = layer.gelu().approximate() == config::Gelu::TANH};
+    case config::Layer::kSilu:
+      return SiluSpec{};
+    case config::Layer::kSigmoid:
+      return SigmoidSpec{};
+    case config::Layer::kTanh:
+      return TanhSpec{};
+    case config::Layer::kLeakyRelu:
+      return LeakyReluSpec{.slope = layer.leaky_relu().slope()};
     case config::Layer::kMaxPool:
       return Convert(layer.max_pool(), PoolSpec::Kind::kMax);
     case config::Layer::kAvgPool:

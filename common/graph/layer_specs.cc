@@ -44,6 +44,10 @@ std::string BatchNormSpec::numbers() const {
   return fmt::format("momentum {} epsilon {} unbiased {}", momentum, epsilon, unbiased);
 }
 
+std::string GeluSpec::numbers() const { return fmt::format("tanh {}", tanh); }
+
+std::string LeakyReluSpec::numbers() const { return fmt::format("slope {}", slope); }
+
 std::string SoftmaxCrossEntropySpec::numbers() const {
   return fmt::format("label_smoothing {}", label_smoothing);
 }

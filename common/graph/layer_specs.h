@@ -54,7 +54,7 @@ struct Pads {
 
 // Each spec has traits() unless the defaults apply, and numbers() if it has settings, which workers
 // and server compare. The spec of an elementwise function has kOnnxOperator, the ONNX operator that
-// computes it.
+// computes it, or null if it takes several.
 struct Conv2dSpec {
   int64_t filters, kernel_height, kernel_width, stride_height, stride_width;
   Pads pads;
@@ -146,6 +146,42 @@ struct Relu6Spec {
             .backward_reads_output = LayerTraits::Reads::kAlways};
   }
 };
+// The traits of an elementwise function whose slope is computed from its input, which must then not
+// be overwritten, or from its output.
+inline LayerTraits SlopeFromInput() {
+  return {.gradient_in_place = true, .backward_reads_input = LayerTraits::Reads::kAlways};
+}
+inline LayerTraits SlopeFromOutput() {
+  return {.output_in_place = true,
+          .gradient_in_place = true,
+          .backward_reads_output = LayerTraits::Reads::kAlways};
+}
+struct GeluSpec {
+  static constexpr const char* kOnnxOperator = nullptr;
+  bool tanh = false;  // the approximation
+
+  LayerTraits traits() const { return SlopeFromInput(); }
+  std::string numbers() const;
+};
+struct SiluSpec {
+  static constexpr const char* kOnnxOperator = nullptr;
+  LayerTraits traits() const { return SlopeFromInput(); }
+};
+struct SigmoidSpec {
+  static constexpr const char* kOnnxOperator = "Sigmoid";
+  LayerTraits traits() const { return SlopeFromOutput(); }
+};
+struct TanhSpec {
+  static constexpr const char* kOnnxOperator = "Tanh";
+  LayerTraits traits() const { return SlopeFromOutput(); }
+};
+struct LeakyReluSpec {
+  static constexpr const char* kOnnxOperator = "LeakyRelu";
+  float slope = 0.01f;
+
+  LayerTraits traits() const { return SlopeFromOutput(); }
+  std::string numbers() const;
+};
 struct AddSpec {
   LayerTraits traits() const {
     return {.passes_gradient_on = true, .fuses = LayerTraits::Fuses::kRelu};
@@ -177,8 +213,9 @@ struct SigmoidCrossEntropySpec {
 
 using LayerSpec =
     std::variant<Conv2dSpec, DenseSpec, ReluSpec, PoolSpec, LrnSpec, FlattenSpec, DropoutSpec,
-                 BatchNormSpec, Relu6Spec, AddSpec, ConcatSpec, GlobalAvgPoolSpec, SoftmaxSpec,
-                 SoftmaxCrossEntropySpec, MeanSquaredErrorSpec, SigmoidCrossEntropySpec>;
+                 BatchNormSpec, Relu6Spec, GeluSpec, SiluSpec, SigmoidSpec, TanhSpec, LeakyReluSpec,
+                 AddSpec, ConcatSpec, GlobalAvgPoolSpec, SoftmaxSpec, SoftmaxCrossEntropySpec,
+                 MeanSquaredErrorSpec, SigmoidCrossEntropySpec>;
 
 template <typename Spec>
 concept ElementwiseSpec = requires {

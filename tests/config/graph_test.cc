@@ -172,6 +172,23 @@ TEST(Graph, BatchNormHasStatisticsThatAreNotTrained) {
   EXPECT_TRUE(graph.layers()[0].has_variables());
 }
 
+TEST(Graph, FunctionsOfAnElementKeepTheShapeAndHaveTheirSettings) {
+  const Graph graph = Build(std::string(R"(
+    layer { name: "g" gelu {} }
+    layer { name: "t" gelu { approximate: TANH } }
+    layer { name: "l" leaky_relu {} }
+    layer { name: "m" leaky_relu { slope: 0.5 } }
+    layer { name: "s" silu {} } layer { name: "i" sigmoid {} } layer { name: "h" tanh {} })") +
+                            kEnd);
+  const char* const numbers[] = {"tanh false", "tanh true", "slope 0.01", "slope 0.5", "", "", ""};
+  for (size_t i = 0; i < 7; ++i) {
+    const Layer& layer = graph.layers()[i];
+    EXPECT_EQ(NumbersOf(layer.spec), numbers[i]);
+    EXPECT_EQ(layer.output_shape, layer.input_shape);
+    EXPECT_FALSE(layer.has_variables());
+  }
+}
+
 TEST(Graph, HashTellsGraphsApart) {
   const std::string base = R"(layer { name: "c" conv2d { filters: 8 kernel: 3 padding: SAME } })";
   const uint64_t hash = Build(base + kEnd).layout().hash();

@@ -35,7 +35,8 @@ TEST_F(ElementwiseTest, MatchesTheReferenceWithTwoThreads) {
                                     .other_channels = {15, 15}});
   ExpectMatchesReference(
       *backend, {.layer = "concat {}", .input = input, .batch = 3, .other_channels = {1, 16}});
-  for (const char* layer : {"relu {}", "relu6 {}", "softmax {}", "global_avg_pool {}"}) {
+  for (const char* layer :
+       {"relu {}", "relu6 {}", "gelu {}", "tanh {}", "softmax {}", "global_avg_pool {}"}) {
     ExpectMatchesReference(*backend, {.layer = layer, .input = input, .batch = 3});
   }
 }
@@ -91,6 +92,26 @@ TEST_F(ElementwiseTest, FunctionsOfAnElementMatchTheReferenceAndLetNanThrough) {
     }
     EXPECT_TRUE(std::isnan(OutputOf(golden.settings, {kNan})[0])) << golden.settings;
   }
+}
+
+// Extreme arguments neither overflow nor give NaN, forward and back.
+TEST_F(ElementwiseTest, SmoothFunctionsReachTheirLimits) {
+  const float huge = 3e38f;
+  const auto expect = [&](const std::string& layer, const std::vector<float>& values,
+                          const std::vector<float>& slopes) {
+    const OpCase c{.layer = layer, .input = {1, 1, 2}};
+    const OpResult r = RunOp(*backend_, c, {.inputs = {{-huge, huge}}, .dy = {1, 1}});
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(r.output.floats()[i], values[i]) << layer;
+      EXPECT_EQ(r.dx[0].floats()[i], slopes[i]) << layer;
+    }
+  };
+  for (const char* const layer : {"gelu {}", "gelu { approximate: TANH }", "silu {}"}) {
+    expect(layer, {0, huge}, {0, 1});
+  }
+  expect("sigmoid {}", {0, 1}, {0, 0});
+  expect("tanh {}", {-1, 1}, {0, 0});
+  expect("leaky_relu { slope: 0.25 }", {-0.25f * huge, huge}, {0.25f, 1});
 }
 
 TEST_F(ElementwiseTest, Relu6IsFiniteForInfinity) {

@@ -316,9 +316,12 @@ Doubles Forward(const Layer& layer, int64_t batch, const std::vector<Doubles>& i
   if (Is<BatchNormSpec>(layer)) return BatchNormalisation{layer, context}.Forward(x);
   if (Is<DropoutSpec>(layer)) return Times(x, DropoutFactors(layer, batch, context));
   if (Is<SoftmaxSpec>(layer)) return Softmax(x, channels);
-  if (Is<ReluSpec>(layer)) return Activate(x, Activation::kRelu);
-  if (Is<Relu6Spec>(layer)) return Activate(x, Activation::kRelu6);
   if (Is<FlattenSpec>(layer)) return x;
+  if (ElementwiseAt(layer.spec, 0)) {
+    Doubles y;
+    for (const double value : x) y.push_back(ElementwiseAt(layer.spec, value)->value);
+    return y;
+  }
   Doubles y(batch * layer.output_shape.elements());
   if (Is<AddSpec>(layer)) {
     for (const Doubles& input : inputs)
@@ -348,10 +351,11 @@ Gradients Backward(const Layer& layer, int64_t batch, const std::vector<Doubles>
   Gradients g;
   if (Is<DropoutSpec>(layer)) {
     g.inputs = {Times(dy, DropoutFactors(layer, batch, context))};
-  } else if (Is<ReluSpec>(layer)) {
-    g.inputs = {ActivationGradient(x, dy, Activation::kRelu)};
-  } else if (Is<Relu6Spec>(layer)) {
-    g.inputs = {ActivationGradient(x, dy, Activation::kRelu6)};
+  } else if (ElementwiseAt(layer.spec, 0)) {
+    g.inputs = {dy};
+    for (size_t i = 0; i < x.size(); ++i) {
+      g.inputs[0][i] *= ElementwiseAt(layer.spec, x[i])->slope;
+    }
   } else if (Is<FlattenSpec>(layer)) {
     g.inputs = {dy};
   } else if (Is<AddSpec>(layer)) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,12 @@ Doubles Forward(const Layer& layer, int64_t batch, const std::vector<Doubles>& i
                 const Context& context);
 Gradients Backward(const Layer& layer, int64_t batch, const std::vector<Doubles>& inputs,
                    const Doubles& dy, const Context& context);
+
+// A function of one element: its value and slope at x. Empty for other layers.
+struct Curve {
+  double value, slope;
+};
+std::optional<Curve> ElementwiseAt(const LayerSpec& layer, double x);
 
 Doubles Activate(Doubles x, Activation activation);
 // dy where the activation has slope 1 at x, otherwise zero.

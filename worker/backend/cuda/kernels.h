@@ -14,11 +14,12 @@
 
 namespace muster::cuda {
 
-// elementwise.cu. `to` may be any of the inputs.
+// elementwise.cu. `to` may be any of the inputs. `kept`: the function's input or output, whichever
+// its traits say that backward reads.
 template <ElementwiseSpec Spec, typename T>
 void Elementwise(const Target& target, const Spec& spec, T* to, const T* from, int64_t count);
 template <ElementwiseSpec Spec, typename T>
-void ElementwiseGradient(const Target& target, const Spec& spec, T* to, const T* output,
+void ElementwiseGradient(const Target& target, const Spec& spec, T* to, const T* kept,
                          const T* gradient, int64_t count);
 template <typename T>
 void Add(const Target& target, T* to, const T* a, const T* b, bool relu, int64_t count);

@@ -77,9 +77,12 @@ class ElementwiseOp : public TypedOp<T> {
     Elementwise(this->target(), spec_, this->Out(args.output), this->In(args.input), count_);
   }
   void Backward(const BackwardArgs& args) override {
-    MUSTER_CHECK(!spec_.traits().passes_gradient_on);
+    const LayerTraits traits = spec_.traits();
+    MUSTER_CHECK(!traits.passes_gradient_on);
+    const bool of_input = traits.backward_reads_input == LayerTraits::Reads::kAlways;
     ElementwiseGradient(this->target(), spec_, this->Out(args.input_gradient),
-                        this->In(args.output), this->In(args.output_gradient), count_);
+                        this->In(of_input ? args.input : args.output),
+                        this->In(args.output_gradient), count_);
   }
 
  private:
