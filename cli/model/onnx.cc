@@ -57,6 +57,10 @@ class NodeBuilder {
     Attribute(name, onnx::Attribute::FLOAT).set_f(value);
     return *this;
   }
+  NodeBuilder& Text(const char* name, const char* value) {
+    Attribute(name, onnx::Attribute::STRING).set_s(value);
+    return *this;
+  }
   NodeBuilder& List(const char* name, const Ints& values) {
     onnx::Attribute& attribute = Attribute(name, onnx::Attribute::INTS);
     for (const int64_t value : values) attribute.add_ints(value);
@@ -111,6 +115,15 @@ class LayerNodes {
     if (average) nodes_.Int("count_include_pad", 0);
     return Window(pool);
   }
+  OnnxValue operator()(const ReflectPadSpec& pad) {
+    const Ints sizes = {0, 0, pad.rows, pad.columns};
+    Ints both = sizes;  // before and after
+    both.insert(both.end(), sizes.begin(), sizes.end());
+    const std::string pads = nodes_.Constant(Out() + ":pads", onnx::Tensor::INT64, both, false);
+    nodes_.Add("Pad", {Image(inputs_[0]), pads}, Out());
+    nodes_.Text("mode", "reflect");
+    return Made(false);
+  }
   OnnxValue operator()(const DenseSpec&) {
     Strings inputs{Row(inputs_[0])};
     inputs.insert(inputs.end(), weights_.begin(), weights_.end());
@@ -123,6 +136,24 @@ class LayerNodes {
     inputs.insert(inputs.end(), weights_.begin(), weights_.end());
     nodes_.Add("BatchNormalization", inputs, Out());
     nodes_.Float("epsilon", norm.epsilon);
+    return Made(false);
+  }
+  // The operator LayerNormalization needs opset 17, and GroupNormalization 21.
+  OnnxValue operator()(const GroupNormSpec& norm) {
+    const std::string image = Image(inputs_[0]);
+    std::string h;
+    if (norm.per_pixel) {
+      h = Standardized(image, 1, norm.epsilon);
+    } else {
+      const std::string groups = Reshaped(image, {0, norm.groups, -1}, "groups");
+      const Shape& shape = inputs_[0].shape;
+      h = Reshaped(Standardized(groups, 2, norm.epsilon),
+                   {0, shape.channels, shape.height, shape.width}, "standardized");
+    }
+    // One number for each channel, as for an image without the batch.
+    const Ints channels = {-1, 1, 1};
+    const std::string scaled = Step("Mul", {h, Reshaped(weights_[0], channels, "scale")}, "scaled");
+    nodes_.Add("Add", {scaled, Reshaped(weights_[1], channels, "shift")}, Out());
     return Made(false);
   }
   OnnxValue operator()(const LrnSpec& lrn) {
@@ -209,6 +240,22 @@ class LayerNodes {
   // Adds a node whose output only this layer reads.
   std::string Step(const char* type, const Strings& inputs, const char* suffix) {
     return nodes_.Add(type, inputs, layer_.name + ":" + suffix);
+  }
+  std::string Reshaped(const std::string& value, const Ints& shape, const std::string& suffix) {
+    const std::string sizes =
+        nodes_.Constant(layer_.name + ":" + suffix + ":shape", onnx::Tensor::INT64, shape, false);
+    return Step("Reshape", {value, sizes}, suffix.c_str());
+  }
+  // (x - mean) / √(variance + epsilon) along an axis.
+  std::string Standardized(const std::string& x, int64_t axis, float epsilon) {
+    const std::string mean = Step("ReduceMean", {x}, "mean");
+    nodes_.List("axes", {axis});
+    const std::string distance = Step("Sub", {x, mean}, "distance");
+    const std::string square = Step("Mul", {distance, distance}, "square");
+    const std::string variance = Step("ReduceMean", {square}, "variance");
+    nodes_.List("axes", {axis});
+    const std::string sum = Step("Add", {variance, Scalar("epsilon", epsilon)}, "sum");
+    return Step("Div", {distance, Step("Sqrt", {sum}, "deviation")}, "h");
   }
   OnnxValue TimesInput(const std::string& factor) {
     nodes_.Add("Mul", {inputs_[0].name, factor}, Out());

@@ -87,10 +87,17 @@ LayerSpec GraphBuilder::Convert(const config::Layer& layer) {
       per_element(1);
       current_->output_shape = {1, 1, current_->input_shape.channels};
       return GlobalAvgPoolSpec{};
+    case config::Layer::kReflectPad:
+      return Convert(layer.reflect_pad());
     case config::Layer::kLrn:
       return Convert(layer.lrn());
     case config::Layer::kBatchNorm:
       return Convert(layer.batch_norm());
+    case config::Layer::kGroupNorm:
+      return Convert(layer.group_norm());
+    case config::Layer::kLayerNorm:
+      AddScaleAndShift(layer.layer_norm());
+      return GroupNormSpec{1, layer.layer_norm().epsilon(), /*per_pixel=*/true};
     case config::Layer::kFlatten:
       current_->output_shape = {1, 1, current_->input_shape.elements()};
       return FlattenSpec{};

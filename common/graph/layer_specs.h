@@ -99,6 +99,10 @@ struct PoolSpec {
   }
   std::string numbers() const;
 };
+struct ReflectPadSpec {
+  int64_t rows, columns;  // added on each side
+  std::string numbers() const;
+};
 struct LrnSpec {  // y_c = x_c / (bias + alpha Σ_{|j-c| <= depth_radius} x_j²)^beta
   int64_t depth_radius;
   float bias, alpha, beta;
@@ -132,6 +136,19 @@ struct BatchNormSpec {
 
   LayerTraits traits() const {
     return {.fuses = LayerTraits::Fuses::kEverything,
+            .gradient_in_place = true,
+            .backward_reads_input = LayerTraits::Reads::kAlways};
+  }
+  std::string numbers() const;
+};
+// Normalises the channels of each group over a sample's pixels or, if per_pixel, of each pixel.
+struct GroupNormSpec {
+  int64_t groups;
+  float epsilon;
+  bool per_pixel;
+
+  LayerTraits traits() const {
+    return {.fuses = LayerTraits::Fuses::kRelu,
             .gradient_in_place = true,
             .backward_reads_input = LayerTraits::Reads::kAlways};
   }
@@ -211,11 +228,11 @@ struct SigmoidCrossEntropySpec {
   LayerTraits traits() const { return {.is_loss = true, .applies_relu_before = true}; }
 };
 
-using LayerSpec =
-    std::variant<Conv2dSpec, DenseSpec, ReluSpec, PoolSpec, LrnSpec, FlattenSpec, DropoutSpec,
-                 BatchNormSpec, Relu6Spec, GeluSpec, SiluSpec, SigmoidSpec, TanhSpec, LeakyReluSpec,
-                 AddSpec, ConcatSpec, GlobalAvgPoolSpec, SoftmaxSpec, SoftmaxCrossEntropySpec,
-                 MeanSquaredErrorSpec, SigmoidCrossEntropySpec>;
+using LayerSpec = std::variant<Conv2dSpec, DenseSpec, ReluSpec, PoolSpec, ReflectPadSpec, LrnSpec,
+                               FlattenSpec, DropoutSpec, BatchNormSpec, GroupNormSpec, Relu6Spec,
+                               GeluSpec, SiluSpec, SigmoidSpec, TanhSpec, LeakyReluSpec, AddSpec,
+                               ConcatSpec, GlobalAvgPoolSpec, SoftmaxSpec, SoftmaxCrossEntropySpec,
+                               MeanSquaredErrorSpec, SigmoidCrossEntropySpec>;
 
 template <typename Spec>
 concept ElementwiseSpec = requires {

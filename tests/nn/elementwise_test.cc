@@ -145,6 +145,17 @@ TEST_F(ElementwiseTest, SoftmaxNeverHidesAValueThatIsNotFinite) {
   }
 }
 
+TEST_F(ElementwiseTest, ReflectPadMatchesTheReference) {
+  for (const int64_t channels : {1, 5, 16}) {
+    for (const char* const pad : {"0", "1", "[2, 0]", "[3, 4]"}) {  // at most 3 rows and 4 columns
+      const std::string layer = std::string("reflect_pad { pad: ") + pad + " }";
+      ExpectMatchesReference(*backend_, {.layer = layer, .input = {4, 5, channels}, .batch = 3});
+    }
+  }
+  ExpectMatchesReference(*MakeTestBackend(2),
+                         {.layer = "reflect_pad { pad: 2 }", .input = {9, 11, 7}, .batch = 3});
+}
+
 TEST_F(ElementwiseTest, GlobalAvgPoolMatchesTheReference) {
   for (const int64_t channels : {1, 5, 16, 130}) {
     for (const int64_t size : {1, 2, 7}) {

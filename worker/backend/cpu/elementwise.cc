@@ -19,18 +19,21 @@ float Value(const Relu6Spec&, float x) {
 }
 float Gradient(const Relu6Spec&, float y, float dy) { return (y > 0) & (y < 6) ? dy : 0.0f; }
 
-// x Φ(x), or for the approximation x sigmoid(2 u) with u = √(2/π) (x + 0.044715 x³).
+// Types of their own, because a loop that chooses between two formulas is four times slower.
+struct ExactGelu : GeluSpec {};  // x Φ(x)
+struct TanhGelu : GeluSpec {};   // x sigmoid(2 u) with u = √(2/π) (x + 0.044715 x³)
+
+float Value(const ExactGelu&, double x) { return static_cast<float>(x * NormalAt(x).below); }
+float Gradient(const ExactGelu&, double x, float dy) {
+  const Normal normal = NormalAt(x);
+  return static_cast<float>(dy * (normal.below + x * normal.density));
+}
+
 constexpr double kRootOfTwoOverPi = 0.7978845608028654, kCubic = 0.044715;
 double TwiceU(double x) { return 2 * kRootOfTwoOverPi * (x + kCubic * x * x * x); }
 
-float Value(const GeluSpec& gelu, double x) {
-  return static_cast<float>(x * (gelu.tanh ? Sigmoid(TwiceU(x)) : NormalAt(x).below));
-}
-float Gradient(const GeluSpec& gelu, double x, float dy) {
-  if (!gelu.tanh) {
-    const Normal normal = NormalAt(x);
-    return static_cast<float>(dy * (normal.below + x * normal.density));
-  }
+float Value(const TanhGelu&, double x) { return static_cast<float>(x * Sigmoid(TwiceU(x))); }
+float Gradient(const TanhGelu&, double x, float dy) {
   const double share = Sigmoid(TwiceU(x));
   const double slope = 2 * kRootOfTwoOverPi * (1 + 3 * kCubic * x * x);
   return static_cast<float>(dy * (share + x * (share * (1 - share)) * slope));
@@ -80,17 +83,26 @@ class Elementwise : public FloatOp {
   const int64_t elements_;
 };
 
-}  // namespace
-
-template <ElementwiseSpec Spec>
-std::unique_ptr<Op> Make(const Spec& spec, const OpRequest& request) {
+template <typename Spec>
+std::unique_ptr<Op> MakeElementwise(const Spec& spec, const OpRequest& request) {
   return std::make_unique<Elementwise<Spec>>(
       spec, request.options.batch * request.layer.input_shape.elements());
 }
 
+}  // namespace
+
+template <ElementwiseSpec Spec>
+std::unique_ptr<Op> Make(const Spec& spec, const OpRequest& request) {
+  return MakeElementwise(spec, request);
+}
+template <>
+std::unique_ptr<Op> Make(const GeluSpec& spec, const OpRequest& request) {
+  if (spec.tanh) return MakeElementwise(TanhGelu{spec}, request);
+  return MakeElementwise(ExactGelu{spec}, request);
+}
+
 template std::unique_ptr<Op> Make(const ReluSpec&, const OpRequest&);
 template std::unique_ptr<Op> Make(const Relu6Spec&, const OpRequest&);
-template std::unique_ptr<Op> Make(const GeluSpec&, const OpRequest&);
 template std::unique_ptr<Op> Make(const SiluSpec&, const OpRequest&);
 template std::unique_ptr<Op> Make(const SigmoidSpec&, const OpRequest&);
 template std::unique_ptr<Op> Make(const TanhSpec&, const OpRequest&);
