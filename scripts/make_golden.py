@@ -172,6 +172,14 @@ def avg_pool(name, batch, shape, **settings):
     return case
 
 
+def reflect_pad(name, batch, shape, rows, columns):
+    case = Case(name, f"reflect_pad {{ pad: [{rows}, {columns}] }}")
+    x = case.give_image(case.draw(batch, *shape))
+    y = functional.pad(first_channels(x), (columns, columns, rows, rows), mode="reflect")
+    case.differentiate(last_channels(y), {"input": x})
+    return case
+
+
 def lrn(name, batch, shape, depth_radius, bias, alpha, beta):
     case = Case(name, f"lrn {{ depth_radius: {depth_radius} bias: {bias} alpha: {alpha} beta: {beta} }}")
     x = case.give_image(case.draw(batch, *shape))
@@ -181,8 +189,8 @@ def lrn(name, batch, shape, depth_radius, bias, alpha, beta):
     return case
 
 
-def elementwise(name, kind, function, batch, shape, scale=1):
-    case = Case(name, f"{kind} {{}}")
+def elementwise(name, kind, function, batch, shape, scale=1, settings=""):
+    case = Case(name, f"{kind} {{ {settings} }}" if settings else f"{kind} {{}}")
     x = case.give_image(scale * case.draw(batch, *shape))
     case.differentiate(function(x), {"input": x})
     return case
@@ -207,6 +215,24 @@ def batch_norm(name, batch, shape, mode="training", momentum=0.1, epsilon=1e-5, 
     case.expect("mean_statistic", mean)
     case.expect("variance_statistic", var * (values - 1) / values if variance == "BIASED" else var)
     case.differentiate(last_channels(y), {"input": x, "scale": scale, "shift": shift})
+    return case
+
+
+def group_norm(name, batch, shape, groups, epsilon=1e-5):
+    case = Case(name, f"group_norm {{ groups: {groups} epsilon: {epsilon} }}")
+    x = case.give_image(case.draw(batch, *shape) + 0.5)
+    scale, shift = case.give("scale", case.draw(shape[2])), case.give("shift", case.draw(shape[2]))
+    y = functional.group_norm(first_channels(x), groups, scale, shift, epsilon)
+    case.differentiate(last_channels(y), {"input": x, "scale": scale, "shift": shift})
+    return case
+
+
+def layer_norm(name, batch, shape, epsilon=1e-5):
+    case = Case(name, f"layer_norm {{ epsilon: {epsilon} }}")
+    x = case.give_image(case.draw(batch, *shape) + 0.5)
+    scale, shift = case.give("scale", case.draw(shape[2])), case.give("shift", case.draw(shape[2]))
+    y = functional.layer_norm(x, shape[2:], scale, shift, epsilon)
+    case.differentiate(y, {"input": x, "scale": scale, "shift": shift})
     return case
 
 
@@ -279,12 +305,23 @@ def cases():
     yield dense("an image, no bias", 2, (2, 3, 5), 7, bias=False)
     yield elementwise("any values", "relu", torch.relu, 3, (3, 5, 7))
     yield elementwise("both bends", "relu6", functional.relu6, 3, (3, 5, 7), scale=5)
+    yield elementwise("exact", "gelu", functional.gelu, 2, (3, 5, 7), scale=3)
+    yield elementwise("approximation", "gelu", lambda x: functional.gelu(x, approximate="tanh"), 2, (3, 5, 7), scale=3,
+                      settings="approximate: TANH")
+    yield elementwise("any values", "silu", functional.silu, 2, (3, 5, 7), scale=5)
+    yield elementwise("any values", "sigmoid", torch.sigmoid, 2, (3, 5, 7), scale=5)
+    yield elementwise("any values", "tanh", torch.tanh, 2, (3, 5, 7), scale=2)
+    yield elementwise("the default slope", "leaky_relu", functional.leaky_relu, 2, (3, 5, 7))
+    yield elementwise("another slope", "leaky_relu", lambda x: functional.leaky_relu(x, 0.25), 2, (3, 5, 7),
+                      settings="slope: 0.25")
     yield max_pool("2x2", 2, (6, 5, 5), kernel=(2, 2))
     yield max_pool("same 3x3, overlapping", 2, (6, 5, 3), kernel=(3, 3), stride=(2, 2), padding="SAME")
     yield max_pool("explicit padding", 1, (5, 7, 8), kernel=(3, 3), stride=(2, 2), padding="EXPLICIT", pad=1)
     yield avg_pool("2x2", 2, (6, 5, 5), kernel=(2, 2))
     yield avg_pool("same 3x3, overlapping", 2, (6, 5, 3), kernel=(3, 3), stride=(2, 2), padding="SAME")
     yield avg_pool("explicit padding", 1, (5, 7, 8), kernel=(3, 2), stride=(2, 1), padding="EXPLICIT", pad=1)
+    yield reflect_pad("one pixel", 2, (3, 4, 3), 1, 1)
+    yield reflect_pad("as far as possible, other columns", 2, (3, 5, 2), 2, 3)
     yield lrn("the tutorial's, made strong", 2, (2, 3, 13), 4, 1.0, 0.05, 0.75)
     yield lrn("another power, fewer channels than the window", 2, (3, 2, 5), 3, 2.0, 0.5, 0.5)
     yield batch_norm("unbiased running variance (PyTorch)", 3, (3, 2, 5))
@@ -293,6 +330,11 @@ def cases():
     yield batch_norm("rows of 16", 7, (1, 1, 16))
     yield batch_norm("inference", 2, (3, 2, 5), mode="inference")
     yield batch_norm("inference with a large epsilon", 1, (2, 2, 16), mode="inference", epsilon=0.01)
+    yield group_norm("two groups", 2, (3, 2, 6), 2)
+    yield group_norm("one group, a large epsilon", 2, (2, 3, 5), 1, epsilon=0.01)
+    yield group_norm("as many groups as channels", 1, (3, 3, 4), 4)
+    yield layer_norm("each pixel", 2, (3, 2, 5))
+    yield layer_norm("rows of 16, a large epsilon", 3, (1, 1, 16), epsilon=0.01)
     yield add("two", 2, (3, 2, 5), 2)
     yield add("three", 2, (2, 3, 8), 3)
     yield concat("two, odd numbers of channels", 2, (3, 2), (3, 5))

@@ -2,7 +2,9 @@
 #include <cuda_bf16.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
+#include <numbers>
 #include <optional>
 
 #include "bench/gpu/kernel_case.h"
@@ -87,6 +89,11 @@ void SliceCases(BenchDevice& device, const KernelSizes& sizes, const UseCase& us
   use(sum);
 }
 
+double NormalBelow(double x) { return std::erfc(-x / std::numbers::sqrt2) / 2; }
+double NormalDensity(double x) {
+  return std::exp(-x * x / 2) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
+}
+
 template <typename T>
 void ActivationCases(const Tensors<T>& t, const UseCase& use) {
   const int64_t count = t.sizes.count();
@@ -102,6 +109,15 @@ void ActivationCases(const Tensors<T>& t, const UseCase& use) {
   use(t.Whole(
       "relu6, gradient", 3, [=] { ElementwiseGradient(target, Relu6Spec(), out, x, y, count); },
       [](int64_t i) { return InputAt(i, 0) > 0 ? InputAt(i, 1) : 0; }));
+  use(t.Whole(
+      "gelu", 2, [=] { Elementwise(target, GeluSpec(), out, x, count); },
+      [](int64_t i) { return InputAt(i, 0) * NormalBelow(InputAt(i, 0)); }));
+  use(t.Whole(
+      "gelu, gradient", 3, [=] { ElementwiseGradient(target, GeluSpec(), out, x, y, count); },
+      [](int64_t i) {
+        const double at = InputAt(i, 0);
+        return InputAt(i, 1) * (NormalBelow(at) + at * NormalDensity(at));
+      }));
   use(t.Whole(
       "add, relu", 3, [=] { Add(target, out, x, y, true, count); },
       [](int64_t i) { return std::max(0.0f, InputAt(i, 0) + InputAt(i, 1)); }));

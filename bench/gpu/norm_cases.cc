@@ -1,9 +1,10 @@
-// Batch normalization and sums over rows.
+// Batch and group normalization, and sums over rows.
 #include <cuda_bf16.h>
 
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <vector>
 
 #include "bench/gpu/kernel_case.h"
 #include "worker/backend/cuda/kernels.h"
@@ -133,6 +134,71 @@ void PixelCases(const Tensors<T>& t, const Arrays& arrays, const UseCase& use) {
       }));
 }
 
+// What group_norm computes of the first input and, as the gradient, the second.
+class Groups {
+ public:
+  Groups(const KernelSizes& sizes, const GroupShape& shape) : shape_(shape) {
+    mean_ = Means(sizes, [](int64_t i) { return InputAt(i, 0); });
+    const auto squares =
+        Means(sizes, [this](int64_t i) { return std::pow(InputAt(i, 0) - Of(mean_, i), 2); });
+    for (const double square : squares) inverse_.push_back(1 / std::sqrt(square + kEpsilon));
+    gradient_ = Means(sizes, [this](int64_t i) { return Gradient(i); });
+    product_ = Means(sizes, [this](int64_t i) { return Gradient(i) * Normalized(i); });
+  }
+  double Output(int64_t i) const {
+    const int64_t c = i % shape_.channels;
+    return Normalized(i) * SlopeAt(c) + ShiftAt(c);
+  }
+  double InputGradient(int64_t i) const {
+    return Of(inverse_, i) * (Gradient(i) - Of(gradient_, i) - Normalized(i) * Of(product_, i));
+  }
+
+ private:
+  template <typename Value>
+  std::vector<double> Means(const KernelSizes& sizes, const Value& value) const {
+    std::vector<double> means(static_cast<size_t>(shape_.count));
+    for (int64_t i = 0; i < sizes.count(); ++i) {
+      means[GroupOf(i)] += value(i) / static_cast<double>(shape_.values());
+    }
+    return means;
+  }
+  size_t GroupOf(int64_t i) const {
+    return static_cast<size_t>(
+        shape_.GroupOf(i / shape_.channels, static_cast<int>(i % shape_.channels)));
+  }
+  double Of(const std::vector<double>& numbers, int64_t i) const { return numbers[GroupOf(i)]; }
+  double Normalized(int64_t i) const { return (InputAt(i, 0) - Of(mean_, i)) * Of(inverse_, i); }
+  double Gradient(int64_t i) const { return InputAt(i, 1) * SlopeAt(i % shape_.channels); }
+
+  const GroupShape shape_;
+  std::vector<double> mean_, inverse_, gradient_, product_;
+};
+
+template <typename T>
+void GroupCases(const Tensors<T>& t, const Arrays& arrays, const UseCase& use) {
+  const int channels = t.sizes.channels, groups = channels % 8 == 0 ? 8 : 1;
+  const GroupShape shape{int64_t{t.sizes.batch} * groups, t.sizes.side * t.sizes.side, channels,
+                         groups};
+  auto* const numbers = t.device.template Allocate<float>(4 * shape.count);
+  const GroupState state{numbers, numbers + shape.count};
+  const GroupState means{numbers + 2 * shape.count, numbers + 3 * shape.count};
+  const Target target = t.device.target();
+  const T *const x = t.input[0], *const y = t.input[1];
+  T* const out = t.output;
+  const float *const scale = arrays.state.slope, *const shift = arrays.shift;
+  const auto expected = std::make_shared<Groups>(t.sizes, shape);
+  const auto forward = [=] {
+    GroupNorm(target, shape, kEpsilon, scale, shift, false, x, out, state);
+  };
+  use(t.Whole("group norm", 4, forward, [expected](int64_t i) { return expected->Output(i); }));
+  KernelCase gradient = t.Whole(
+      "group norm, input gradient", 7,
+      [=] { GroupNormInputGradient(target, shape, state, means, scale, x, y, out); },
+      [expected](int64_t i) { return expected->InputGradient(i); });
+  gradient.prepare = forward;  // writes the state
+  use(gradient);
+}
+
 }  // namespace
 
 template <typename T>
@@ -141,6 +207,7 @@ void NormCases(BenchDevice& device, const KernelSizes& sizes, const UseCase& use
   const Arrays arrays(device, sizes.channels);
   SumCases(tensors, arrays, use);
   PixelCases(tensors, arrays, use);
+  GroupCases(tensors, arrays, use);
 }
 
 template void NormCases<float>(BenchDevice&, const KernelSizes&, const UseCase&);

@@ -57,6 +57,10 @@ class NodeBuilder {
     Attribute(name, onnx::Attribute::FLOAT).set_f(value);
     return *this;
   }
+  NodeBuilder& Text(const char* name, const char* value) {
+    Attribute(name, onnx::Attribute::STRING).set_s(value);
+    return *this;
+  }
   NodeBuilder& List(const char* name, const Ints& values) {
     onnx::Attribute& attribute = Attribute(name, onnx::Attribute::INTS);
     for (const int64_t value : values) attribute.add_ints(value);
@@ -111,6 +115,15 @@ class LayerNodes {
     if (average) nodes_.Int("count_include_pad", 0);
     return Window(pool);
   }
+  OnnxValue operator()(const ReflectPadSpec& pad) {
+    const Ints sizes = {0, 0, pad.rows, pad.columns};
+    Ints both = sizes;  // before and after
+    both.insert(both.end(), sizes.begin(), sizes.end());
+    const std::string pads = nodes_.Constant(Out() + ":pads", onnx::Tensor::INT64, both, false);
+    nodes_.Add("Pad", {Image(inputs_[0]), pads}, Out());
+    nodes_.Text("mode", "reflect");
+    return Made(false);
+  }
   OnnxValue operator()(const DenseSpec&) {
     Strings inputs{Row(inputs_[0])};
     inputs.insert(inputs.end(), weights_.begin(), weights_.end());
@@ -125,6 +138,24 @@ class LayerNodes {
     nodes_.Float("epsilon", norm.epsilon);
     return Made(false);
   }
+  // The operator LayerNormalization needs opset 17, and GroupNormalization 21.
+  OnnxValue operator()(const GroupNormSpec& norm) {
+    const std::string image = Image(inputs_[0]);
+    std::string h;
+    if (norm.per_pixel) {
+      h = Standardized(image, 1, norm.epsilon);
+    } else {
+      const std::string groups = Reshaped(image, {0, norm.groups, -1}, "groups");
+      const Shape& shape = inputs_[0].shape;
+      h = Reshaped(Standardized(groups, 2, norm.epsilon),
+                   {0, shape.channels, shape.height, shape.width}, "standardized");
+    }
+    // One number for each channel, as for an image without the batch.
+    const Ints channels = {-1, 1, 1};
+    const std::string scaled = Step("Mul", {h, Reshaped(weights_[0], channels, "scale")}, "scaled");
+    nodes_.Add("Add", {scaled, Reshaped(weights_[1], channels, "shift")}, Out());
+    return Made(false);
+  }
   OnnxValue operator()(const LrnSpec& lrn) {
     const int64_t size = 2 * lrn.depth_radius + 1;
     nodes_.Add("LRN", {Image(inputs_[0])}, Out());
@@ -135,16 +166,38 @@ class LayerNodes {
     return Made(false);
   }
   template <ElementwiseSpec Spec>
-  OnnxValue operator()(const Spec&) {
+  requires(Spec::kOnnxOperator != nullptr) OnnxValue operator()(const Spec&) {
     return Alike(Spec::kOnnxOperator);
   }
   OnnxValue operator()(const Relu6Spec&) {
-    const auto constant = [&](const char* suffix, float value) {
-      return nodes_.Constant<float>(Out() + suffix, onnx::Tensor::FLOAT, {value}, true);
-    };
-    const std::string least = constant(":min", 0), most = constant(":max", 6);
+    const std::string least = Scalar("min", 0), most = Scalar("max", 6);
     nodes_.Add(Relu6Spec::kOnnxOperator, {inputs_[0].name, least, most}, Out());
     return Made(inputs_[0].is_row);
+  }
+  OnnxValue operator()(const LeakyReluSpec& leaky) {
+    OnnxValue value = Alike(LeakyReluSpec::kOnnxOperator);
+    nodes_.Float("alpha", leaky.slope);
+    return value;
+  }
+  OnnxValue operator()(const SiluSpec&) {
+    return TimesInput(Step("Sigmoid", {inputs_[0].name}, "sigmoid"));
+  }
+  // The operator Gelu needs opset 20.
+  OnnxValue operator()(const GeluSpec& gelu) {
+    const std::string& x = inputs_[0].name;
+    const std::string half = Scalar("half", 0.5f), one = Scalar("one", 1);
+    std::string curve;  // from -1 to 1
+    if (gelu.tanh) {
+      const std::string square = Step("Mul", {x, x}, "square");
+      const std::string share = Step("Mul", {square, Scalar("cubic", 0.044715f)}, "share");
+      const std::string factor = Step("Add", {share, one}, "factor");
+      const std::string sum = Step("Mul", {x, factor}, "sum");
+      curve = Step("Tanh", {Step("Mul", {sum, Scalar("root", 0.79788456f)}, "scaled")}, "tanh");
+    } else {
+      curve = Step("Erf", {Step("Mul", {x, Scalar("root", 0.70710678f)}, "scaled")}, "erf");
+    }
+    const std::string above_zero = Step("Add", {curve, one}, "above_zero");
+    return TimesInput(Step("Mul", {above_zero, half}, "below"));
   }
   OnnxValue operator()(const SoftmaxSpec&) {
     OnnxValue value = Alike("Softmax");
@@ -181,6 +234,33 @@ class LayerNodes {
   // Names of layers and variables have no ':', so this name is unique.
   std::string Out() const { return layer_.name + ":out"; }
   OnnxValue Made(bool is_row) const { return {Out(), layer_.output_shape, is_row}; }
+  std::string Scalar(const char* suffix, float value) {
+    return nodes_.Constant<float>(layer_.name + ":" + suffix, onnx::Tensor::FLOAT, {value}, true);
+  }
+  // Adds a node whose output only this layer reads.
+  std::string Step(const char* type, const Strings& inputs, const char* suffix) {
+    return nodes_.Add(type, inputs, layer_.name + ":" + suffix);
+  }
+  std::string Reshaped(const std::string& value, const Ints& shape, const std::string& suffix) {
+    const std::string sizes =
+        nodes_.Constant(layer_.name + ":" + suffix + ":shape", onnx::Tensor::INT64, shape, false);
+    return Step("Reshape", {value, sizes}, suffix.c_str());
+  }
+  // (x - mean) / √(variance + epsilon) along an axis.
+  std::string Standardized(const std::string& x, int64_t axis, float epsilon) {
+    const std::string mean = Step("ReduceMean", {x}, "mean");
+    nodes_.List("axes", {axis});
+    const std::string distance = Step("Sub", {x, mean}, "distance");
+    const std::string square = Step("Mul", {distance, distance}, "square");
+    const std::string variance = Step("ReduceMean", {square}, "variance");
+    nodes_.List("axes", {axis});
+    const std::string sum = Step("Add", {variance, Scalar("epsilon", epsilon)}, "sum");
+    return Step("Div", {distance, Step("Sqrt", {sum}, "deviation")}, "h");
+  }
+  OnnxValue TimesInput(const std::string& factor) {
+    nodes_.Add("Mul", {inputs_[0].name, factor}, Out());
+    return Made(inputs_[0].is_row);
+  }
   OnnxValue Alike(const char* type) {
     nodes_.Add(type, {inputs_[0].name}, Out());
     return Made(inputs_[0].is_row);

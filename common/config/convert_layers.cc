@@ -16,12 +16,19 @@ static_assert(AreNumberedAlike(Initializer::Kind::kConstant, config::Initializer
               AreNumberedAlike(Initializer::Kind::kTruncatedNormal,
                                config::Initializer::TRUNCATED_NORMAL) &&
               AreNumberedAlike(Initializer::Kind::kHe, config::Initializer::HE) &&
-              AreNumberedAlike(Initializer::Kind::kXavier, config::Initializer::XAVIER));
+              AreNumberedAlike(Initializer::Kind::kXavier, config::Initializer::XAVIER) &&
+              AreNumberedAlike(Initializer::Kind::kDirac, config::Initializer::DIRAC) &&
+              AreNumberedAlike(Initializer::Kind::kOrthogonal, config::Initializer::ORTHOGONAL));
 
 Initializer Plain(const config::Initializer& settings) {
   return {.kind = static_cast<Initializer::Kind>(settings.type()),
           .value = settings.value(),
-          .stddev = settings.stddev()};
+          .stddev = settings.stddev(),
+          .gain = settings.gain()};
+}
+
+bool IsOnlyForWeights(config::Initializer::Type type) {
+  return type == config::Initializer::DIRAC || type == config::Initializer::ORTHOGONAL;
 }
 
 Initializer He() { return {.kind = Initializer::Kind::kHe}; }
@@ -91,6 +98,11 @@ GraphBuilder::Window GraphBuilder::PlaceWindow(const M& message, int64_t default
 
 int GraphBuilder::AddVariable(const char* suffix, Variable::Kind kind, std::vector<int64_t> shape,
                               Fans fans, const config::Variable& settings, Initializer fallback) {
+  const config::Initializer::Type type = settings.initializer().type();
+  if (kind != Variable::Kind::kWeights && IsOnlyForWeights(type)) {
+    Fail("{}: the initializer {} is only for weights, expected another one, such as CONSTANT",
+         suffix, config::Initializer::Type_Name(type));
+  }
   Variable variable;
   variable.name = current_->name + "/" + suffix;
   variable.kind = kind;
@@ -166,33 +178,59 @@ LayerSpec GraphBuilder::Convert(const config::Pool& pool, PoolSpec::Kind kind) {
                   window.pads};
 }
 
+LayerSpec GraphBuilder::Convert(const config::ReflectPad& pad) {
+  const auto [rows, columns] = Pair(pad.pad(), "pad");
+  const Shape& in = current_->input_shape;
+  if (rows >= in.height || columns >= in.width) {
+    Fail("expected fewer rows and columns than the input, {}, has, got pad: [{}, {}]",
+         in.ToString(), rows, columns);
+  }
+  current_->output_shape = {in.height + 2 * rows, in.width + 2 * columns, in.channels};
+  return ReflectPadSpec{rows, columns};
+}
+
 LayerSpec GraphBuilder::Convert(const config::Lrn& lrn) {
   const double window = 2.0 * lrn.depth_radius() + 1;
   current_->forward_flops = static_cast<double>(current_->input_shape.elements()) * (window + 4);
   return LrnSpec{lrn.depth_radius(), lrn.bias(), lrn.alpha(), lrn.beta()};
 }
 
-LayerSpec GraphBuilder::Convert(const config::BatchNorm& norm) {
-  using Kind = Variable::Kind;
+template <typename M>
+void GraphBuilder::AddScaleAndShift(const M& norm) {
   const int64_t channels = current_->input_shape.channels;
-  const auto add = [&](const char* suffix, Kind kind, const config::Variable& settings,
+  const auto add = [&](const char* suffix, Variable::Kind kind, const config::Variable& settings,
                        float initial) {
     return AddVariable(suffix, kind, {channels}, {1, 1}, settings, Constant(initial));
   };
+  current_->scale = add("scale", Variable::Kind::kScale, norm.scale(), 1);
+  current_->shift = add("shift", Variable::Kind::kShift, norm.shift(), 0);
+  // One sum, one squared distance from the mean, and two multiply-adds for the normalisation.
+  current_->forward_flops = 7.0 * static_cast<double>(current_->input_shape.elements());
+}
+template void GraphBuilder::AddScaleAndShift(const config::LayerNorm& norm);
+
+LayerSpec GraphBuilder::Convert(const config::BatchNorm& norm) {
+  AddScaleAndShift(norm);
   const auto add_statistic = [&](const char* suffix, float initial) {
-    const int index = add(suffix, Kind::kStatistic, {}, initial);
+    const int index = AddVariable(suffix, Variable::Kind::kStatistic,
+                                  {current_->input_shape.channels}, {1, 1}, {}, Constant(initial));
     variables[index].weight_decay = 0;
     variables[index].statistic_momentum = norm.momentum();
     return index;
   };
-  current_->scale = add("scale", Kind::kScale, norm.scale(), 1);
-  current_->shift = add("shift", Kind::kShift, norm.shift(), 0);
   current_->running_mean = add_statistic("running_mean", 0);
   current_->running_variance = add_statistic("running_variance", 1);
-  // One sum, one squared distance from the mean, and two multiply-adds for the normalisation.
-  current_->forward_flops = 7.0 * static_cast<double>(current_->input_shape.elements());
   return BatchNormSpec{norm.momentum(), norm.epsilon(),
                        norm.running_variance() == config::BatchNorm::UNBIASED};
+}
+
+LayerSpec GraphBuilder::Convert(const config::GroupNorm& norm) {
+  const int64_t channels = current_->input_shape.channels;
+  if (channels % norm.groups() != 0) {
+    Fail("{} channels cannot be split into {} equal groups", channels, norm.groups());
+  }
+  AddScaleAndShift(norm);
+  return GroupNormSpec{norm.groups(), norm.epsilon(), /*per_pixel=*/false};
 }
 
 LayerSpec GraphBuilder::ConvertAdd() {

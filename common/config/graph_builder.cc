@@ -69,6 +69,16 @@ LayerSpec GraphBuilder::Convert(const config::Layer& layer) {
       return ReluSpec{};
     case config::Layer::kRelu6:
       return Relu6Spec{};
+    case config::Layer::kGelu:
+      return GeluSpec{.tanh = layer.gelu().approximate() == config::Gelu::TANH};
+    case config::Layer::kSilu:
+      return SiluSpec{};
+    case config::Layer::kSigmoid:
+      return SigmoidSpec{};
+    case config::Layer::kTanh:
+      return TanhSpec{};
+    case config::Layer::kLeakyRelu:
+      return LeakyReluSpec{.slope = layer.leaky_relu().slope()};
     case config::Layer::kMaxPool:
       return Convert(layer.max_pool(), PoolSpec::Kind::kMax);
     case config::Layer::kAvgPool:
@@ -77,10 +87,17 @@ LayerSpec GraphBuilder::Convert(const config::Layer& layer) {
       per_element(1);
       current_->output_shape = {1, 1, current_->input_shape.channels};
       return GlobalAvgPoolSpec{};
+    case config::Layer::kReflectPad:
+      return Convert(layer.reflect_pad());
     case config::Layer::kLrn:
       return Convert(layer.lrn());
     case config::Layer::kBatchNorm:
       return Convert(layer.batch_norm());
+    case config::Layer::kGroupNorm:
+      return Convert(layer.group_norm());
+    case config::Layer::kLayerNorm:
+      AddScaleAndShift(layer.layer_norm());
+      return GroupNormSpec{1, layer.layer_norm().epsilon(), /*per_pixel=*/true};
     case config::Layer::kFlatten:
       current_->output_shape = {1, 1, current_->input_shape.elements()};
       return FlattenSpec{};

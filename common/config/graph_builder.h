@@ -44,8 +44,10 @@ class GraphBuilder {
   LayerSpec Convert(const config::Conv2d& conv);
   LayerSpec Convert(const config::Dense& dense);
   LayerSpec Convert(const config::Pool& pool, PoolSpec::Kind kind);
+  LayerSpec Convert(const config::ReflectPad& pad);
   LayerSpec Convert(const config::Lrn& lrn);
   LayerSpec Convert(const config::BatchNorm& norm);
+  LayerSpec Convert(const config::GroupNorm& norm);
   LayerSpec ConvertAdd();
   LayerSpec ConvertConcat();
   // Checks that the input is one row per sample, as losses require.
@@ -66,6 +68,9 @@ class GraphBuilder {
   };
   int AddVariable(const char* suffix, Variable::Kind kind, std::vector<int64_t> shape, Fans fans,
                   const config::Variable& settings, Initializer fallback);
+  // The variables of a normalisation, with a number for each channel, and its FLOPs.
+  template <typename M>
+  void AddScaleAndShift(const M& norm);
 
   const Shape data_shape_;
   Layer* current_ = nullptr;

@@ -21,9 +21,10 @@ struct Layer {
   Shape input_shape;        // of the first input; all inputs have it except for concat
   Shape output_shape;
   // Indices into Graph::variables(); -1: none.
-  int weights = -1, bias = -1;                                           // conv2d, dense
-  int scale = -1, shift = -1, running_mean = -1, running_variance = -1;  // batch_norm
-  double forward_flops = 0;  // per sample; a multiply-add counts as two
+  int weights = -1, bias = -1;                   // conv2d, dense
+  int scale = -1, shift = -1;                    // normalisations
+  int running_mean = -1, running_variance = -1;  // batch_norm
+  double forward_flops = 0;                      // per sample; a multiply-add counts as two
 
   static constexpr int kData = -1;
 

@@ -34,6 +34,8 @@ std::string DenseSpec::numbers() const { return fmt::format("units {}", units); 
 
 std::string PoolSpec::numbers() const { return Window(*this); }
 
+std::string ReflectPadSpec::numbers() const { return fmt::format("pad {}x{}", rows, columns); }
+
 std::string LrnSpec::numbers() const {
   return fmt::format("depth_radius {} bias {} alpha {} beta {}", depth_radius, bias, alpha, beta);
 }
@@ -43,6 +45,14 @@ std::string DropoutSpec::numbers() const { return fmt::format("rate {}", rate); 
 std::string BatchNormSpec::numbers() const {
   return fmt::format("momentum {} epsilon {} unbiased {}", momentum, epsilon, unbiased);
 }
+
+std::string GroupNormSpec::numbers() const {
+  return fmt::format("groups {} epsilon {} per_pixel {}", groups, epsilon, per_pixel);
+}
+
+std::string GeluSpec::numbers() const { return fmt::format("tanh {}", tanh); }
+
+std::string LeakyReluSpec::numbers() const { return fmt::format("slope {}", slope); }
 
 std::string SoftmaxCrossEntropySpec::numbers() const {
   return fmt::format("label_smoothing {}", label_smoothing);

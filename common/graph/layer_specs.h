@@ -54,7 +54,7 @@ struct Pads {
 
 // Each spec has traits() unless the defaults apply, and numbers() if it has settings, which workers
 // and server compare. The spec of an elementwise function has kOnnxOperator, the ONNX operator that
-// computes it.
+// computes it, or null if it takes several.
 struct Conv2dSpec {
   int64_t filters, kernel_height, kernel_width, stride_height, stride_width;
   Pads pads;
@@ -99,6 +99,10 @@ struct PoolSpec {
   }
   std::string numbers() const;
 };
+struct ReflectPadSpec {
+  int64_t rows, columns;  // added on each side
+  std::string numbers() const;
+};
 struct LrnSpec {  // y_c = x_c / (bias + alpha Σ_{|j-c| <= depth_radius} x_j²)^beta
   int64_t depth_radius;
   float bias, alpha, beta;
@@ -137,6 +141,19 @@ struct BatchNormSpec {
   }
   std::string numbers() const;
 };
+// Normalises the channels of each group over a sample's pixels or, if per_pixel, of each pixel.
+struct GroupNormSpec {
+  int64_t groups;
+  float epsilon;
+  bool per_pixel;
+
+  LayerTraits traits() const {
+    return {.fuses = LayerTraits::Fuses::kRelu,
+            .gradient_in_place = true,
+            .backward_reads_input = LayerTraits::Reads::kAlways};
+  }
+  std::string numbers() const;
+};
 struct Relu6Spec {
   static constexpr const char* kOnnxOperator = "Clip";
   LayerTraits traits() const {
@@ -145,6 +162,42 @@ struct Relu6Spec {
             .gradient_in_place = true,
             .backward_reads_output = LayerTraits::Reads::kAlways};
   }
+};
+// The traits of an elementwise function whose slope is computed from its input, which must then not
+// be overwritten, or from its output.
+inline LayerTraits SlopeFromInput() {
+  return {.gradient_in_place = true, .backward_reads_input = LayerTraits::Reads::kAlways};
+}
+inline LayerTraits SlopeFromOutput() {
+  return {.output_in_place = true,
+          .gradient_in_place = true,
+          .backward_reads_output = LayerTraits::Reads::kAlways};
+}
+struct GeluSpec {
+  static constexpr const char* kOnnxOperator = nullptr;
+  bool tanh = false;  // the approximation
+
+  LayerTraits traits() const { return SlopeFromInput(); }
+  std::string numbers() const;
+};
+struct SiluSpec {
+  static constexpr const char* kOnnxOperator = nullptr;
+  LayerTraits traits() const { return SlopeFromInput(); }
+};
+struct SigmoidSpec {
+  static constexpr const char* kOnnxOperator = "Sigmoid";
+  LayerTraits traits() const { return SlopeFromOutput(); }
+};
+struct TanhSpec {
+  static constexpr const char* kOnnxOperator = "Tanh";
+  LayerTraits traits() const { return SlopeFromOutput(); }
+};
+struct LeakyReluSpec {
+  static constexpr const char* kOnnxOperator = "LeakyRelu";
+  float slope = 0.01f;
+
+  LayerTraits traits() const { return SlopeFromOutput(); }
+  std::string numbers() const;
 };
 struct AddSpec {
   LayerTraits traits() const {
@@ -175,10 +228,11 @@ struct SigmoidCrossEntropySpec {
   LayerTraits traits() const { return {.is_loss = true, .applies_relu_before = true}; }
 };
 
-using LayerSpec =
-    std::variant<Conv2dSpec, DenseSpec, ReluSpec, PoolSpec, LrnSpec, FlattenSpec, DropoutSpec,
-                 BatchNormSpec, Relu6Spec, AddSpec, ConcatSpec, GlobalAvgPoolSpec, SoftmaxSpec,
-                 SoftmaxCrossEntropySpec, MeanSquaredErrorSpec, SigmoidCrossEntropySpec>;
+using LayerSpec = std::variant<Conv2dSpec, DenseSpec, ReluSpec, PoolSpec, ReflectPadSpec, LrnSpec,
+                               FlattenSpec, DropoutSpec, BatchNormSpec, GroupNormSpec, Relu6Spec,
+                               GeluSpec, SiluSpec, SigmoidSpec, TanhSpec, LeakyReluSpec, AddSpec,
+                               ConcatSpec, GlobalAvgPoolSpec, SoftmaxSpec, SoftmaxCrossEntropySpec,
+                               MeanSquaredErrorSpec, SigmoidCrossEntropySpec>;
 
 template <typename Spec>
 concept ElementwiseSpec = requires {

@@ -13,10 +13,11 @@ namespace muster {
 
 // config::Initializer as a plain struct; the kinds have the same numbers.
 struct Initializer {
-  enum class Kind { kConstant = 1, kTruncatedNormal, kHe, kXavier };
+  enum class Kind { kConstant = 1, kTruncatedNormal, kHe, kXavier, kDirac, kOrthogonal };
   Kind kind = Kind::kConstant;
   float value = 0;   // kConstant
   float stddev = 0;  // kTruncatedNormal
+  float gain = 1;    // kOrthogonal
 };
 
 // A trained tensor, or a running statistic of a normalisation. Its elements are at [offset, offset

@@ -33,6 +33,9 @@ class OutputOrder {
     return conv.groups == 1 ? FeatureOrder() : OnlyNatural();
   }
   Result operator()(const DenseSpec&) const { return FeatureOrder(); }
+  Result operator()(const GroupNormSpec& norm) const {
+    return norm.groups == 1 ? Result(First()) : OnlyNatural();
+  }
   Result operator()(const FlattenSpec&) const { return Flattened(layer_.input_shape, First()); }
   Result operator()(const ConcatSpec& concat) const {
     FeatureOrder order;
@@ -61,6 +64,7 @@ class OutputOrder {
   // These layers handle each channel separately, or all channels in the same way.
   Result operator()(const ElementwiseSpec auto&) const { return First(); }
   Result operator()(const PoolSpec&) const { return First(); }
+  Result operator()(const ReflectPadSpec&) const { return First(); }
   Result operator()(const GlobalAvgPoolSpec&) const { return First(); }
   Result operator()(const BatchNormSpec&) const { return First(); }
   Result operator()(const DropoutSpec&) const { return First(); }

@@ -27,8 +27,9 @@ class FeatureOrders {
   FeatureOrder OfFlattenedInput(const Layer& layer) const;
 
   // False if some layer depends on the order itself: local response normalisation of a flattened
-  // image, a sum of two rows in different orders, or pixels as classes. All orders are then
-  // Muster's, and a PyTorch network must permute to channels-last before it flattens.
+  // image, or normalisation of several groups of it, a sum of two rows in different orders, or
+  // pixels as classes. All orders are then Muster's, and a PyTorch network must permute to
+  // channels-last before it flattens.
   bool flattens_channels_first() const { return flattens_channels_first_; }
 
  private:

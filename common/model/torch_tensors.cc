@@ -97,6 +97,7 @@ void TorchTensors::Add(const Graph& graph, const FeatureOrders& orders, bool dot
     };
     add_channels("weight", layer.scale);
     add_channels("bias", layer.shift);
+    if (layer.running_mean < 0) continue;
     add_channels("running_mean", layer.running_mean);
     add_channels("running_var", layer.running_variance);
     counters_.push_back(name + ".num_batches_tracked");

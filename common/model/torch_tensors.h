@@ -6,8 +6,8 @@
 //   dense            weights [out, in]                       weight [out, in], the columns in the
 //                                                            order of feature_order.h
 //   both             bias                                    bias
-//   batch_norm       scale, shift                            weight, bias
-//                    running_mean, running_variance          running_mean, running_var
+//   normalisations   scale, shift                            weight, bias
+//   batch_norm       running_mean, running_variance          running_mean, running_var
 //                    (the number of updates)                 num_batches_tracked
 //
 // The variables of a program that trains its own model stay as they are.

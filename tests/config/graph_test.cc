@@ -172,6 +172,56 @@ TEST(Graph, BatchNormHasStatisticsThatAreNotTrained) {
   EXPECT_TRUE(graph.layers()[0].has_variables());
 }
 
+TEST(Graph, FunctionsOfAnElementKeepTheShapeAndHaveTheirSettings) {
+  const Graph graph = Build(std::string(R"(
+    layer { name: "g" gelu {} }
+    layer { name: "t" gelu { approximate: TANH } }
+    layer { name: "l" leaky_relu {} }
+    layer { name: "m" leaky_relu { slope: 0.5 } }
+    layer { name: "s" silu {} } layer { name: "i" sigmoid {} } layer { name: "h" tanh {} })") +
+                            kEnd);
+  const char* const numbers[] = {"tanh false", "tanh true", "slope 0.01", "slope 0.5", "", "", ""};
+  for (size_t i = 0; i < 7; ++i) {
+    const Layer& layer = graph.layers()[i];
+    EXPECT_EQ(NumbersOf(layer.spec), numbers[i]);
+    EXPECT_EQ(layer.output_shape, layer.input_shape);
+    EXPECT_FALSE(layer.has_variables());
+  }
+}
+
+TEST(Graph, ReflectPadAddsFewerPixelsThanThereAre) {
+  const Graph graph =
+      Build(std::string(R"(layer { name: "p" reflect_pad { pad: [2, 3] } })") + kEnd, {3, 4, 3});
+  EXPECT_EQ(graph.layers()[0].output_shape, (Shape{7, 10, 3}));
+  EXPECT_EQ(NumbersOf(graph.layers()[0].spec), "pad 2x3");
+  EXPECT_EQ(
+      ErrorOf(std::string(R"(layer { name: "p" reflect_pad { pad: 7 } })") + kEnd),
+      "layer \"p\" (reflect_pad): expected fewer rows and columns than the input, 9x7x3, has, "
+      "got pad: [7, 7]");
+}
+
+TEST(Graph, GroupNormHasScaleAndShiftOfEachChannel) {
+  const Graph graph = Build(std::string(R"(
+    layer { name: "g" group_norm { groups: 3 epsilon: 0.5 scale { learning_rate_multiplier: 0 } } }
+    layer { name: "l" layer_norm {} })") +
+                            kEnd);
+  const char* const names[] = {"g/scale", "g/shift", "l/scale", "l/shift"};
+  using Kind = Variable::Kind;
+  for (size_t i = 0; i < 4; ++i) {
+    const Variable& variable = graph.variables()[i];
+    EXPECT_EQ(variable.name, names[i]);
+    EXPECT_EQ(variable.kind, i % 2 == 0 ? Kind::kScale : Kind::kShift);
+    EXPECT_EQ(variable.ShapeString(), "[3]");
+    EXPECT_EQ(variable.initializer.value, i % 2 == 0 ? 1 : 0);
+    EXPECT_FALSE(variable.weight_decay.has_value());
+  }
+  EXPECT_EQ(graph.variables()[0].learning_rate_multiplier, 0);
+  EXPECT_EQ(NumbersOf(graph.layers()[0].spec), "groups 3 epsilon 0.5 per_pixel false");
+  EXPECT_EQ(NumbersOf(graph.layers()[1].spec), "groups 1 epsilon 1e-05 per_pixel true");
+  EXPECT_EQ(ErrorOf(std::string(R"(layer { name: "g" group_norm { groups: 2 } })") + kEnd),
+            "layer \"g\" (group_norm): 3 channels cannot be split into 2 equal groups");
+}
+
 TEST(Graph, HashTellsGraphsApart) {
   const std::string base = R"(layer { name: "c" conv2d { filters: 8 kernel: 3 padding: SAME } })";
   const uint64_t hash = Build(base + kEnd).layout().hash();

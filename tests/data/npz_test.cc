@@ -11,6 +11,7 @@
 #include "tests/data/expect_error.h"
 #include "tests/data/npz_file.h"
 #include "tests/data/temp_dir.h"
+#include "worker/data/augmentation.h"
 #include "worker/data/npz_data.h"
 
 namespace muster {
@@ -255,6 +256,30 @@ TEST_F(NpzTest, Uint8ArePlanesForTheUsualPreprocessing) {
   EXPECT_FALSE(normalized.train->stores_planes());
   data_.mutable_preprocess()->set_standardize(true);
   EXPECT_THAT(Open().remark, HasSubstr("mean and stddev have no effect"));
+}
+
+TEST_F(NpzTest, FloatsAreReflectedInThePadding) {
+  WriteBoth(Npy({1, 4, 4, 2}, Count<float>(32)), Npy<int64_t>({1}, {1}));
+  config::Preprocess& settings = *data_.mutable_preprocess();
+  settings.set_crop_height(4);
+  settings.set_crop_width(4);
+  settings.set_crop_padding(3);
+  settings.set_padding(config::Preprocess::REFLECT);
+  const Datasets sets = Open();
+  const auto loader = sets.train->MakeLoader(data_);
+  const auto scratch = loader->MakeScratch();
+  for (int64_t epoch = 0; epoch < 16; ++epoch) {
+    const Augmentation drawn = DrawAugmentation(settings, {4, 4, 2}, 5, epoch, 0);
+    const auto mirror = [](int64_t at) { return at < 0 ? -at : at > 3 ? 6 - at : at; };
+    std::array<float, 32> image{};
+    loader->Train(0, 5, epoch, *scratch, image.data());
+    for (int64_t i = 0; i < 16; ++i) {
+      const int64_t row = mirror(drawn.top + i / 4), column = mirror(drawn.left + i % 4);
+      const auto first = static_cast<float>(2 * (4 * row + column));
+      EXPECT_EQ(image[static_cast<size_t>(2 * i)], first);
+      EXPECT_EQ(image[static_cast<size_t>(2 * i + 1)], first + 1);
+    }
+  }
 }
 
 TEST_F(NpzTest, FloatsAreCroppedMirroredAndNormalized) {

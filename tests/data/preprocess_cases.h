@@ -32,7 +32,7 @@ inline config::Preprocess AllPreprocessing(uint32_t crop) {
 // All combinations of settings for images of this shape.
 inline std::vector<config::Preprocess> PreprocessVariants(const Shape& stored) {
   std::vector<config::Preprocess> variants;
-  for (int variant = 0; variant < 32; ++variant) {
+  for (int variant = 0; variant < 64; ++variant) {
     config::Preprocess& settings = variants.emplace_back();
     if (variant & 1) {
       settings.set_crop_height(static_cast<uint32_t>((stored.height + 1) / 2));
@@ -43,6 +43,7 @@ inline std::vector<config::Preprocess> PreprocessVariants(const Shape& stored) {
     settings.set_alternate_flip((variant & 5) == 5);
     settings.set_standardize(variant & 8);
     if (variant & 16) SetColours(settings);
+    if (variant & 32) settings.set_padding(config::Preprocess::REFLECT);
   }
   return variants;
 }

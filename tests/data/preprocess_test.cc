@@ -23,6 +23,16 @@ using ::testing::HasSubstr;
 constexpr uint64_t kSeed = 42;
 const Shape kStored{32, 32, 3};
 
+// Walks `at` steps from 0 and turns at both ends.
+int64_t Mirrored(int64_t at, int64_t size) {
+  int64_t place = 0, step = 1;
+  for (int64_t i = 0; i < std::abs(at) && size > 1; ++i) {
+    if (place + step < 0 || place + step == size) step = -step;
+    place += step;
+  }
+  return place;
+}
+
 // The oracle: each step on a whole image of doubles, in the order of the config's fields.
 std::vector<double> Naive(const config::Preprocess& settings, std::span<const uint8_t> planes,
                           const Shape& stored, const Shape& crop, const Augmentation& choices) {
@@ -33,7 +43,11 @@ std::vector<double> Naive(const config::Preprocess& settings, std::span<const ui
   for (int64_t row = 0; row < crop.height; ++row) {
     for (int64_t column = 0; column < crop.width; ++column) {
       for (int64_t channel = 0; channel < crop.channels; ++channel) {
-        const int64_t y = choices.top + row, x = choices.left + column;
+        int64_t y = choices.top + row, x = choices.left + column;
+        if (settings.padding() == config::Preprocess::REFLECT) {
+          y = Mirrored(y, stored.height);
+          x = Mirrored(x, stored.width);
+        }
         const bool inside = 0 <= y && y < stored.height && 0 <= x && x < stored.width;
         const int64_t target = choices.flip ? crop.width - 1 - column : column;
         image[at(row, target, channel)] =
@@ -164,6 +178,24 @@ TEST(Preprocess, BrightnessAddsAndContrastScalesAroundTheChannelsMean) {
   EXPECT_FLOAT_EQ(image[0], 20 / 255.0f);
   EXPECT_FLOAT_EQ(image[2], 20 / 255.0f);
   EXPECT_FLOAT_EQ(image[3], 150 / 255.0f);
+}
+
+// torch.nn.functional.pad(torch.arange(6.0).reshape(1, 2, 3), (2, 2, 1, 1), mode="reflect"), and a
+// crop of it.
+TEST(Preprocess, ReflectsAsPyTorchDoes) {
+  const Shape stored{2, 3, 1};
+  const std::vector<uint8_t> planes = {0, 51, 102, 153, 204, 255};  // 0, 1, … 5 times 255 / 5
+  config::Preprocess settings;
+  settings.set_padding(config::Preprocess::REFLECT);
+  std::vector<float> image(6);
+  const auto crop = [&](int64_t top, int64_t left) {
+    Preprocessor(settings, stored).Apply(planes, {.top = top, .left = left}, image.data());
+    for (float& value : image) value = std::round(value * 5);
+    return image;
+  };
+  EXPECT_EQ(crop(-1, -2), (std::vector<float>{5, 4, 3, 2, 1, 0}));
+  EXPECT_EQ(crop(0, -1), (std::vector<float>{1, 0, 1, 4, 3, 4}));
+  EXPECT_EQ(crop(1, 2), (std::vector<float>{5, 4, 3, 2, 1, 0}));
 }
 
 TEST(Preprocess, GivesTheShapeThatTheNetworkExpects) {

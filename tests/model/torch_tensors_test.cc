@@ -56,6 +56,31 @@ TEST(TorchTensors, NamesAndShapes) {
   EXPECT_TRUE(torch.flattens_channels_first());
 }
 
+TEST(TorchTensors, NormalisationsOfSamplesHaveNoStatistics) {
+  const TorchTensors torch(SmallGraph(R"(
+      layer { name: "group" group_norm { groups: 2 } }
+      layer { name: "layer" layer_norm {} }
+      layer { name: "fc" dense { units: 2 } })",
+                                      {1, 1, 4}));
+  EXPECT_THAT(Described(torch),
+              ElementsAre("group.weight [4]", "group.bias [4]", "layer.weight [4]",
+                          "layer.bias [4]", "fc.weight [2,4]", "fc.bias [2]"));
+  EXPECT_TRUE(torch.counters().empty());
+}
+
+// Groups of a flattened image are other channels in PyTorch's order, unless there is only one.
+TEST(TorchTensors, GroupsOfAFlattenedImageNeedMustersOrder) {
+  const auto channels_first = [](const std::string& norm) {
+    return TorchTensors(SmallGraph("layer { name: \"flat\" flatten {} } layer { name: \"n\" " +
+                                       norm + " } layer { name: \"fc\" dense { units: 2 } }",
+                                   {2, 2, 3}))
+        .flattens_channels_first();
+  };
+  EXPECT_FALSE(channels_first("group_norm { groups: 3 }"));
+  EXPECT_TRUE(channels_first("group_norm { groups: 1 }"));
+  EXPECT_TRUE(channels_first("layer_norm {}"));
+}
+
 TEST(TorchTensors, ALayerOfEachNameHasItsOwn) {
   const TorchTensors torch(SmallGraph(R"(
       layer { name: "a/b" dense { units: 2 } }

@@ -35,7 +35,8 @@ TEST_F(ElementwiseTest, MatchesTheReferenceWithTwoThreads) {
                                     .other_channels = {15, 15}});
   ExpectMatchesReference(
       *backend, {.layer = "concat {}", .input = input, .batch = 3, .other_channels = {1, 16}});
-  for (const char* layer : {"relu {}", "relu6 {}", "softmax {}", "global_avg_pool {}"}) {
+  for (const char* layer :
+       {"relu {}", "relu6 {}", "gelu {}", "tanh {}", "softmax {}", "global_avg_pool {}"}) {
     ExpectMatchesReference(*backend, {.layer = layer, .input = input, .batch = 3});
   }
 }
@@ -93,6 +94,26 @@ TEST_F(ElementwiseTest, FunctionsOfAnElementMatchTheReferenceAndLetNanThrough) {
   }
 }
 
+// Extreme arguments neither overflow nor give NaN, forward and back.
+TEST_F(ElementwiseTest, SmoothFunctionsReachTheirLimits) {
+  const float huge = 3e38f;
+  const auto expect = [&](const std::string& layer, const std::vector<float>& values,
+                          const std::vector<float>& slopes) {
+    const OpCase c{.layer = layer, .input = {1, 1, 2}};
+    const OpResult r = RunOp(*backend_, c, {.inputs = {{-huge, huge}}, .dy = {1, 1}});
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(r.output.floats()[i], values[i]) << layer;
+      EXPECT_EQ(r.dx[0].floats()[i], slopes[i]) << layer;
+    }
+  };
+  for (const char* const layer : {"gelu {}", "gelu { approximate: TANH }", "silu {}"}) {
+    expect(layer, {0, huge}, {0, 1});
+  }
+  expect("sigmoid {}", {0, 1}, {0, 0});
+  expect("tanh {}", {-1, 1}, {0, 0});
+  expect("leaky_relu { slope: 0.25 }", {-0.25f * huge, huge}, {0.25f, 1});
+}
+
 TEST_F(ElementwiseTest, Relu6IsFiniteForInfinity) {
   EXPECT_EQ(OutputOf("relu6 {}", {kInfinity, -kInfinity, 3}), (std::vector<float>{6, 0, 3}));
 }
@@ -122,6 +143,17 @@ TEST_F(ElementwiseTest, SoftmaxNeverHidesAValueThatIsNotFinite) {
       EXPECT_TRUE(std::isnan(sum)) << bad << " at " << at;
     }
   }
+}
+
+TEST_F(ElementwiseTest, ReflectPadMatchesTheReference) {
+  for (const int64_t channels : {1, 5, 16}) {
+    for (const char* const pad : {"0", "1", "[2, 0]", "[3, 4]"}) {  // at most 3 rows and 4 columns
+      const std::string layer = std::string("reflect_pad { pad: ") + pad + " }";
+      ExpectMatchesReference(*backend_, {.layer = layer, .input = {4, 5, channels}, .batch = 3});
+    }
+  }
+  ExpectMatchesReference(*MakeTestBackend(2),
+                         {.layer = "reflect_pad { pad: 2 }", .input = {9, 11, 7}, .batch = 3});
 }
 
 TEST_F(ElementwiseTest, GlobalAvgPoolMatchesTheReference) {

@@ -73,9 +73,11 @@ OpInputs RandomInputs(const OpCase& c) {
   } else if (const auto* dense = std::get_if<DenseSpec>(&layer.spec)) {
     inputs.weights = RandomFloats(dense->units * c.input.elements(), 3);
     if (dense->use_bias) inputs.bias = RandomFloats(dense->units, 4);
-  } else if (IsNorm(layer)) {
+  } else if (layer.scale >= 0) {
     inputs.weights = RandomFloats(c.input.channels, 3);
     inputs.bias = RandomFloats(c.input.channels, 4);
+  }
+  if (IsNorm(layer)) {
     inputs.running_mean = RandomFloats(c.input.channels, 5);
     inputs.running_variance = RandomFloats(c.input.channels, 6);
     for (float& v : inputs.running_variance) v = v * v + 0.1f;

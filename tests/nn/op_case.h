@@ -37,7 +37,7 @@ Layer LayerOf(const OpCase& c);
 struct OpInputs {
   std::vector<std::vector<float>> inputs;
   std::vector<float> dy;
-  std::vector<float> weights, bias;                   // batch_norm: scale, shift
+  std::vector<float> weights, bias;                   // normalisations: scale, shift
   std::vector<float> running_mean, running_variance;  // batch_norm, in inference
 };
 struct OpResult {

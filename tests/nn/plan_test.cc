@@ -81,6 +81,25 @@ TEST(PlanTest, KeepsWhatSeveralLayersRead) {
   for (const PlanValue& value : plan.values) EXPECT_TRUE(places.insert(value.place).second);
 }
 
+// Only a function whose slope is computed from its output may overwrite its input.
+TEST(PlanTest, KeepsTheInputsOfFunctionsThatBackwardReads) {
+  const Graph graph = reference::MakeGraph(R"(
+      layer { name: "conv1" conv2d { filters: 4 kernel: 1 } }
+      layer { name: "gelu" gelu {} }
+      layer { name: "conv2" conv2d { filters: 4 kernel: 1 } }
+      layer { name: "sigmoid" sigmoid {} }
+      layer { name: "silu" silu {} }
+      layer { name: "tanh" tanh {} }
+      layer { name: "logits" dense { units: 3 } }
+      layer { name: "loss" softmax_cross_entropy {} })",
+                                           {4, 4, 3});
+  const Plan plan = MakePlan(graph, Mode::kTraining);
+  std::vector<int> places;
+  for (const PlanValue& value : plan.values) places.push_back(value.place);
+  // The sigmoid is where conv2's output was, and the tanh where the silu's was.
+  EXPECT_EQ(places, (std::vector<int>{0, 1, 2, 2, 4, 4, 6}));
+}
+
 TEST(PlanTest, AChainAddsNoGradients) {
   const Graph graph = reference::MakeGraph(R"(
       layer { name: "conv" conv2d { filters: 8 kernel: 3 } }

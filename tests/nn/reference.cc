@@ -154,6 +154,32 @@ struct Pool {
   }
 };
 
+// dy flows back along the way that x took.
+struct ReflectPadding {
+  const Layer& layer;
+  const ReflectPadSpec& spec = std::get<ReflectPadSpec>(layer.spec);
+
+  // Calls body(output element, input element).
+  template <typename Body>
+  void ForElements(int64_t batch, const Body& body) const {
+    const Shape &in = layer.input_shape, &out = layer.output_shape;
+    const auto mirror = [](int64_t at, int64_t size) {
+      if (at < 0) at = -at;
+      return at >= size ? 2 * (size - 1) - at : at;
+    };
+    size_t o = 0;
+    for (int64_t n = 0; n < batch; ++n)
+      for (int64_t i = 0; i < out.height; ++i)
+        for (int64_t j = 0; j < out.width; ++j)
+          for (int64_t c = 0; c < in.channels; ++c, ++o) {
+            const int64_t row = mirror(i - spec.rows, in.height),
+                          column = mirror(j - spec.columns, in.width);
+            body(o, static_cast<size_t>(((n * in.height + row) * in.width + column) * in.channels +
+                                        c));
+          }
+  }
+};
+
 struct ResponseNormalisation {
   const Layer& layer;
   int64_t batch;
@@ -314,15 +340,21 @@ Doubles Forward(const Layer& layer, int64_t batch, const std::vector<Doubles>& i
   if (Is<PoolSpec>(layer)) return Pool{layer, batch}.Forward(x);
   if (Is<LrnSpec>(layer)) return ResponseNormalisation{layer, batch}.Forward(x);
   if (Is<BatchNormSpec>(layer)) return BatchNormalisation{layer, context}.Forward(x);
+  if (Is<GroupNormSpec>(layer)) return GroupNormForward(layer, x, context);
   if (Is<DropoutSpec>(layer)) return Times(x, DropoutFactors(layer, batch, context));
   if (Is<SoftmaxSpec>(layer)) return Softmax(x, channels);
-  if (Is<ReluSpec>(layer)) return Activate(x, Activation::kRelu);
-  if (Is<Relu6Spec>(layer)) return Activate(x, Activation::kRelu6);
   if (Is<FlattenSpec>(layer)) return x;
+  if (ElementwiseAt(layer.spec, 0)) {
+    Doubles y;
+    for (const double value : x) y.push_back(ElementwiseAt(layer.spec, value)->value);
+    return y;
+  }
   Doubles y(batch * layer.output_shape.elements());
   if (Is<AddSpec>(layer)) {
     for (const Doubles& input : inputs)
       for (size_t i = 0; i < y.size(); ++i) y[i] += input[i];
+  } else if (Is<ReflectPadSpec>(layer)) {
+    ReflectPadding{layer}.ForElements(batch, [&](size_t o, size_t i) { y[o] = x[i]; });
   } else if (Is<ConcatSpec>(layer)) {
     Joined{layer}.ForElements(y.size(), [&](size_t j, size_t i, size_t o) { y[o] = inputs[j][i]; });
   } else if (Is<GlobalAvgPoolSpec>(layer)) {
@@ -345,15 +377,20 @@ Gradients Backward(const Layer& layer, int64_t batch, const std::vector<Doubles>
   if (Is<PoolSpec>(layer)) return Pool{layer, batch}.Backward(x, dy);
   if (Is<LrnSpec>(layer)) return ResponseNormalisation{layer, batch}.Backward(x, dy);
   if (Is<BatchNormSpec>(layer)) return BatchNormalisation{layer, context}.Backward(x, dy);
+  if (Is<GroupNormSpec>(layer)) return GroupNormBackward(layer, x, dy, context);
   Gradients g;
   if (Is<DropoutSpec>(layer)) {
     g.inputs = {Times(dy, DropoutFactors(layer, batch, context))};
-  } else if (Is<ReluSpec>(layer)) {
-    g.inputs = {ActivationGradient(x, dy, Activation::kRelu)};
-  } else if (Is<Relu6Spec>(layer)) {
-    g.inputs = {ActivationGradient(x, dy, Activation::kRelu6)};
+  } else if (ElementwiseAt(layer.spec, 0)) {
+    g.inputs = {dy};
+    for (size_t i = 0; i < x.size(); ++i) {
+      g.inputs[0][i] *= ElementwiseAt(layer.spec, x[i])->slope;
+    }
   } else if (Is<FlattenSpec>(layer)) {
     g.inputs = {dy};
+  } else if (Is<ReflectPadSpec>(layer)) {
+    g.inputs = {Doubles(x.size())};
+    ReflectPadding{layer}.ForElements(batch, [&](size_t o, size_t i) { g.inputs[0][i] += dy[o]; });
   } else if (Is<AddSpec>(layer)) {
     g.inputs.assign(inputs.size(), dy);
   } else if (Is<ConcatSpec>(layer)) {

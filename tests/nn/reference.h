@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,7 @@ using Doubles = std::vector<double>;
 
 // A layer's data besides its inputs. Weights and bias may be empty.
 struct Context {
-  Doubles weights, bias;                   // batch_norm: scale, shift
+  Doubles weights, bias;                   // normalisations: scale, shift
   Doubles running_mean, running_variance;  // batch_norm, in inference
   // dropout: whether this is training
   bool training = true;
@@ -36,6 +37,17 @@ Doubles Forward(const Layer& layer, int64_t batch, const std::vector<Doubles>& i
                 const Context& context);
 Gradients Backward(const Layer& layer, int64_t batch, const std::vector<Doubles>& inputs,
                    const Doubles& dy, const Context& context);
+
+// A function of one element: its value and slope at x. Empty for other layers.
+struct Curve {
+  double value, slope;
+};
+std::optional<Curve> ElementwiseAt(const LayerSpec& layer, double x);
+
+// The parts of Forward and Backward for GroupNormSpec.
+Doubles GroupNormForward(const Layer& layer, const Doubles& x, const Context& context);
+Gradients GroupNormBackward(const Layer& layer, const Doubles& x, const Doubles& dy,
+                            const Context& context);
 
 Doubles Activate(Doubles x, Activation activation);
 // dy where the activation has slope 1 at x, otherwise zero.

@@ -134,6 +134,50 @@ inline const NetworkCase kNetworks[] = {
     {"OneLayer", {1, 1, 7}, R"(
        layer { name: "logits" dense { units: 4 } }
        layer { name: "loss" softmax_cross_entropy {} })"},
+    // Normalisations of samples and pixels: after convolutions, of the data, of a row, before a
+    // fused relu, with several readers.
+    {"GroupNorms", {6, 5, 4}, R"(
+       layer { name: "ln0" layer_norm {} }
+       layer { name: "conv1" conv2d { filters: 12 kernel: 3 padding: SAME use_bias: false } }
+       layer { name: "gn1" group_norm { groups: 3 } }
+       layer { name: "relu1" relu {} }
+       layer { name: "conv2" conv2d { filters: 12 kernel: 3 padding: SAME } }
+       layer { name: "gn2" group_norm { groups: 1 } }
+       layer { name: "sum" input: ["gn2", "relu1"] add {} }
+       layer { name: "ln3" layer_norm { epsilon: 0.01 } }
+       layer { name: "gelu" gelu {} }
+       layer { name: "cat" input: ["gelu", "gn2", "ln3"] concat {} }
+       layer { name: "pool" global_avg_pool {} }
+       layer { name: "ln4" layer_norm {} }
+       layer { name: "relu4" relu {} }
+       layer { name: "logits" dense { units: 4 } }
+       layer { name: "loss" softmax_cross_entropy {} })"},
+    // Functions whose slopes need their inputs or outputs: beside layers that overwrite, after a
+    // fused relu, in a chain, and with several readers.
+    {"Smooth", {6, 5, 3}, R"(
+       layer { name: "tanh0" tanh {} }
+       layer { name: "conv1" conv2d { filters: 8 kernel: 3 padding: SAME } }
+       layer { name: "gelu1" gelu {} }
+       layer { name: "conv2" conv2d { filters: 8 kernel: 3 padding: SAME use_bias: false } }
+       layer { name: "bn2" batch_norm {} }
+       layer { name: "silu2" silu {} }
+       layer { name: "drop2" dropout { rate: 0.2 } }
+       layer { name: "sum" input: ["drop2", "gelu1", "silu2"] add {} }
+       layer { name: "pad3" reflect_pad { pad: [2, 1] } }
+       layer { name: "conv3" conv2d { filters: 8 kernel: [5, 3] } }
+       layer { name: "relu3" relu {} }
+       layer { name: "sigmoid3" sigmoid {} }
+       layer { name: "leaky3" input: "conv3" leaky_relu { slope: 0.125 } }
+       layer { name: "gelu3" gelu { approximate: TANH } }
+       layer { name: "cat" input: ["sigmoid3", "gelu3", "sum"] concat {} }
+       layer { name: "leaky" leaky_relu {} }
+       layer { name: "pool" max_pool { kernel: 2 } }
+       layer { name: "hidden" dense { units: 9 } }
+       layer { name: "silu" silu {} }
+       layer { name: "tanh" tanh {} }
+       layer { name: "logits" dense { units: 4 } }
+       layer { name: "sigmoid" sigmoid {} }
+       layer { name: "loss" mean_squared_error {} })"},
 };
 
 }  // namespace muster

@@ -105,7 +105,7 @@ TEST_P(TowerTest, RepeatsTheSameBitsWhateverRanBetween) {
 TEST_P(TowerTest, SlicesAddUpToTheBatch) {
   TowerRun trainer(graph_);
   bool normalises = false;
-  for (const Layer& layer : graph_.layers()) normalises |= layer.scale >= 0;
+  for (const Layer& layer : graph_.layers()) normalises |= layer.running_mean >= 0;
   const auto run = [&](int64_t first, int64_t count) {
     const SampleBatch batch(graph_, first, count);
     return reference::Run(graph_, ToDoubles(weights_.floats()), ToDoubles(batch.images.floats()),

@@ -45,19 +45,27 @@ SHAPES = {
 # again, sums and concatenations of rows and of images, a batch norm of a row.
 ALL_LAYERS = """
 layer { name: "c1" conv2d { filters: 8 kernel: [3, 2] stride: 2 padding: SAME groups: 2 } }
+layer { name: "l1" leaky_relu { slope: 0.3 } }
 layer { name: "n1" lrn { depth_radius: 2 bias: 1.5 alpha: 0.3 beta: 0.75 } }
 layer { name: "p1" avg_pool { kernel: 3 stride: 2 padding: SAME } }
 layer { name: "r6" relu6 {} }
 layer { name: "c2" conv2d { filters: 8 kernel: 1 use_bias: false } }
+layer { name: "g2" gelu {} }
+layer { name: "gn2" group_norm { groups: 4 epsilon: 0.001 } }
+layer { name: "ln2" layer_norm {} }
 layer { name: "b2" batch_norm { epsilon: 0.01 } }
 layer { name: "a" input: ["b2", "r6"] add {} }
 layer { name: "p2" input: "c1" max_pool { kernel: 3 stride: 2 padding: EXPLICIT pad: 1 } }
 layer { name: "both" input: ["a", "p2", "a"] concat {} }
 layer { name: "s" softmax {} }
+layer { name: "mirror" reflect_pad { pad: [2, 1] } }
 layer { name: "f" flatten {} }
 layer { name: "bf" batch_norm {} }
+layer { name: "lf" layer_norm { epsilon: 0.1 } }
 layer { name: "d" dropout { rate: 0.5 } }
 layer { name: "h1" dense { units: 12 use_bias: false } }
+layer { name: "g1" gelu { approximate: TANH } }
+layer { name: "i1" silu {} }
 layer { name: "h1/relu" relu {} }
 layer { name: "c3" conv2d { filters: 12 kernel: 1 } }
 layer { name: "sum" input: ["c3", "h1/relu", "c3"] add {} }
@@ -65,6 +73,8 @@ layer { name: "g" input: "both" global_avg_pool {} }
 layer { name: "rows" input: ["sum", "g"] concat {} }
 layer { name: "ln" lrn { depth_radius: 1 } }
 layer { name: "rp" max_pool { kernel: 1 } }
+layer { name: "t" tanh {} }
+layer { name: "si" sigmoid {} }
 layer { name: "out" dense { units: 7 } }
 layer { name: "loss" softmax_cross_entropy {} }
 """
@@ -72,6 +82,7 @@ layer { name: "loss" softmax_cross_entropy {} }
 HWC_LAYERS = """
 layer { name: "c" conv2d { filters: 4 kernel: 3 } }
 layer { name: "f" flatten {} }
+layer { name: "gn" group_norm { groups: 4 } }
 layer { name: "n" lrn { depth_radius: 2 } }
 layer { name: "out" dense { units: 5 } }
 layer { name: "loss" mean_squared_error {} }

@@ -16,6 +16,7 @@ struct ImageRecipe {
   bool augment = false;
   uint64_t seed = 0;
   int64_t padding = 0;
+  bool reflect = false;  // mirror the image in the padding, which is black otherwise
   bool flip = false, alternate_flip = false;
   float brightness = 0, contrast_low = 1, contrast_high = 1;
   bool standardize = false;

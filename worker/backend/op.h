@@ -40,13 +40,14 @@ class WeightLayouts {
 // The parameters of an op.
 //
 // Backward passes apply the derivatives of activations as follows. batch_norm and a separate relu6
-// apply their own. A relu has no backward, whether it is an op or part of conv2d, dense or add. Its
-// derivative (zero where its output is not above zero) is applied where the gradient of its output
-// is written: by the only op that reads it (input_is_relu), or by Backend::AddGradients.
+// apply their own. A relu has no backward, whether it is an op or part of conv2d, dense, add or
+// group_norm. Its derivative (zero where its output is not above zero) is applied where the
+// gradient of its output is written: by the only op that reads it (input_is_relu), or by
+// Backend::AddGradients.
 struct OpOptions {
   int64_t batch = 0;
   Mode mode = Mode::kTraining;
-  // conv2d, dense, add: kNone or kRelu. batch_norm: any.
+  // conv2d, dense, add, group_norm: kNone or kRelu. batch_norm: any.
   Activation activation = Activation::kNone;
   // batch_norm: a second input is added to the normalized one, before the activation.
   bool fuse_add = false;
@@ -70,8 +71,8 @@ struct ForwardArgs {
   const void* input = nullptr;
   std::span<const void* const> inputs;  // add, concat, batch_norm with fuse_add: all inputs
   void* output = nullptr;               // may be `input` with LayerTraits::output_in_place
-  const float* weights = nullptr;       // batch_norm: scale
-  const float* bias = nullptr;          // batch_norm: shift
+  const float* weights = nullptr;       // normalisations: scale
+  const float* bias = nullptr;          // normalisations: shift
   const float* running_mean = nullptr;  // batch_norm, in inference
   const float* running_variance = nullptr;
   int64_t weights_version = 0;          // see Tower::Forward

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/base/reflected.h"
 #include "common/config/data_format.h"
 #include "common/config/npz_sets.h"
 #include "worker/data/preprocess.h"
@@ -73,8 +74,12 @@ class FloatLoader final : public SampleLoader {
     const Shape& from = arrays_.samples.shape;
     for (int64_t row = 0; row < shape_.height; ++row) {
       for (int64_t column = 0; column < shape_.width; ++column) {
-        const int64_t y = choices.top + row;
-        const int64_t x = choices.left + (choices.flip ? shape_.width - 1 - column : column);
+        int64_t y = choices.top + row;
+        int64_t x = choices.left + (choices.flip ? shape_.width - 1 - column : column);
+        if (settings_.padding() == config::Preprocess::REFLECT) {
+          y = Reflected(y, from.height);
+          x = Reflected(x, from.width);
+        }
         const bool inside = 0 <= y && y < from.height && 0 <= x && x < from.width;
         const float* pixel = inside ? &stored[(y * from.width + x) * from.channels] : nullptr;
         for (size_t i = 0; i < maps_.size(); ++i) *image++ = maps_[i](inside ? pixel[i] : 0);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/base/error.h"
+#include "common/base/reflected.h"
 
 namespace muster {
 namespace {
@@ -34,6 +35,23 @@ Window MakeWindow(const uint8_t* plane, const Shape& stored, const Shape& crop,
           .row_end = clamp(stored.height - choices.top, crop.height),
           .column_begin = clamp(-choices.left, crop.width),
           .column_end = clamp(stored.width - choices.left, crop.width)};
+}
+
+// The planes of the crop, mirrored where it leaves the image.
+std::vector<uint8_t> MirroredCrop(std::span<const uint8_t> planes, const Shape& stored,
+                                  const Shape& crop, const Augmentation& choices) {
+  std::vector<uint8_t> pixels;
+  pixels.reserve(static_cast<size_t>(crop.elements()));
+  for (int64_t channel = 0; channel < crop.channels; ++channel) {
+    for (int64_t row = 0; row < crop.height; ++row) {
+      const int64_t from = Reflected(choices.top + row, stored.height);
+      const uint8_t* const line = &planes[(channel * stored.height + from) * stored.width];
+      for (int64_t column = 0; column < crop.width; ++column) {
+        pixels.push_back(line[Reflected(choices.left + column, stored.width)]);
+      }
+    }
+  }
+  return pixels;
 }
 
 // Mean and variance over the n values of a channel of the crop. Σx and Σx² are integers, so they
@@ -102,13 +120,22 @@ Preprocessor::Preprocessor(const config::Preprocess& settings, const Shape& stor
 //   (x - m_k) c + m_k + d,
 // whose mean is m_k + d and whose variance is c² v_k. So one pass over the bytes suffices for
 // standardisation, and all steps after the crop are one affine map per channel.
-void Preprocessor::Apply(std::span<const uint8_t> planes, const Augmentation& choices,
+void Preprocessor::Apply(std::span<const uint8_t> planes, const Augmentation& drawn,
                          float* image) const {
   MUSTER_CHECK(static_cast<int64_t>(planes.size()) == stored_.elements());
+  Augmentation choices = drawn;
+  Shape stored = stored_;
+  std::vector<uint8_t> mirrored;
+  if (settings_.padding() == config::Preprocess::REFLECT) {
+    mirrored = MirroredCrop(planes, stored_, shape_, drawn);
+    planes = mirrored;
+    stored = shape_;
+    choices.top = choices.left = 0;
+  }
   const int64_t channels = shape_.channels;
-  const int64_t plane_size = stored_.height * stored_.width;
+  const int64_t plane_size = stored.height * stored.width;
   const auto window = [&](int64_t channel) {
-    return MakeWindow(planes.data() + channel * plane_size, stored_, shape_, choices);
+    return MakeWindow(planes.data() + channel * plane_size, stored, shape_, choices);
   };
 
   std::vector<Moments> moments(static_cast<size_t>(channels));

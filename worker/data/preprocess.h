@@ -30,7 +30,7 @@ class Preprocessor {
   // Reads `planes` ([channel][row][column], 0 … 255) and writes shape().elements() floats to
   // `image` ([row][column][channel]). With mean or stddev, and without standardize, pixels become
   // (x - mean) / stddev in units of pixel values.
-  void Apply(std::span<const uint8_t> planes, const Augmentation& choices, float* image) const;
+  void Apply(std::span<const uint8_t> planes, const Augmentation& drawn, float* image) const;
 
  private:
   config::Preprocess settings_;

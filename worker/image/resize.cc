@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "common/base/error.h"
+#include "common/base/reflected.h"
 
 namespace muster {
 namespace {
@@ -94,11 +95,7 @@ Direction Columns(const Image& image, const SampleGeometry& geometry, ResizeFilt
 // `at` may lie outside the region. -1 means black.
 int64_t Padded(int64_t at, int64_t size, ImagePadding padding) {
   if (at >= 0 && at < size) return at;
-  if (padding == ImagePadding::kZero) return -1;
-  if (size == 1) return 0;
-  const int64_t period = 2 * (size - 1);
-  const int64_t folded = (at % period + period) % period;
-  return std::min(folded, period - folded);
+  return padding == ImagePadding::kZero ? -1 : Reflected(at, size);
 }
 
 // Returns the range of the image's pixels that the window needs, at least one.

@@ -2,9 +2,9 @@
 // The plan is made once for the whole graph and serves any batch size.
 //
 // Decisions:
-//   - relu is fused into the convolution, dense layer, sum or batch norm that it follows, relu6
+//   - relu is fused into the convolution, dense layer, sum or normalisation that it follows, relu6
 //     into the batch norm, and a sum of two into the batch norm that made the later summand;
-//   - relu, relu6 and dropout work in place if the overwritten value is not needed;
+//   - functions of an element and dropout work in place if the overwritten value is not needed;
 //   - flatten, and in inference dropout, have no op;
 //   - which op applies a relu's derivative: see OpOptions.
 // The backward pass is in backward_plan.h.

@@ -186,7 +186,7 @@ Made RunOp(Backend& backend, const Layer& layer, const OpOptions& options, const
   backward.weights_gradient = bench.Variable(Floats(given.weights.size()));
   backward.bias_gradient = bench.Variable(Floats(given.bias.size()));
   const bool is_norm = layer.scale >= 0;
-  const size_t statistics = is_norm ? given.weights.size() : 0;
+  const size_t statistics = layer.running_mean >= 0 ? given.weights.size() : 0;
   backward.mean_statistic = bench.Variable(Floats(statistics));
   backward.variance_statistic = bench.Variable(Floats(statistics));
   backward.statistic_weight = 1;

@@ -19,6 +19,7 @@ ImageRecipe RecipeOf(const config::Config& config, const Shape& stored, bool aug
           .augment = augment,
           .seed = config.run().seed(),
           .padding = settings.crop_padding(),
+          .reflect = settings.padding() == config::Preprocess::REFLECT,
           .flip = settings.flip(),
           .alternate_flip = settings.alternate_flip(),
           .brightness = settings.brightness(),

@@ -119,9 +119,10 @@ struct Sizes {
     } else if (const auto* dense = std::get_if<DenseSpec>(&layer.spec)) {
       bias = dense->use_bias ? dense->units : 0;
       weights = dense->units * layer.input_shape.elements();
-    } else if (std::holds_alternative<BatchNormSpec>(layer.spec)) {
-      weights = bias = statistics = channels;
+    } else if (layer.scale >= 0) {
+      weights = bias = channels;
     }
+    if (layer.running_mean >= 0) statistics = channels;
     if (const auto* concat = std::get_if<ConcatSpec>(&layer.spec)) {
       for (const int64_t some : concat->channels) inputs.push_back(input / channels * some);
     }

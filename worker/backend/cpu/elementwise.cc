@@ -1,13 +1,16 @@
-// Elementwise layers that could not be fused into the preceding layer.
+// Elementwise layers that could not be fused into the preceding layer. Compiled with
+// -ffp-contract=off (see smooth_functions.h).
 #include "common/base/error.h"
 #include "worker/backend/cpu/kernels.h"
 #include "worker/backend/cpu/ops.h"
+#include "worker/backend/cpu/smooth_functions.h"
 
 namespace muster::cpu {
 namespace {
 
-// y = Value(layer, x), dx = Gradient(layer, y, dy). Layers with LayerTraits::passes_gradient_on
-// have no Gradient. std::max and std::clamp are avoided because NaN must propagate.
+// y = Value(layer, x), dx = Gradient(layer, v, dy), where v is what the layer's backward reads: x
+// or y. Layers with LayerTraits::passes_gradient_on have no Gradient. std::max and std::clamp are
+// avoided because NaN must propagate.
 float Value(const ReluSpec&, float x) { return x < 0 ? 0.0f : x; }
 
 float Value(const Relu6Spec&, float x) {
@@ -16,20 +19,60 @@ float Value(const Relu6Spec&, float x) {
 }
 float Gradient(const Relu6Spec&, float y, float dy) { return (y > 0) & (y < 6) ? dy : 0.0f; }
 
+// Types of their own, because a loop that chooses between two formulas is four times slower.
+struct ExactGelu : GeluSpec {};  // x Φ(x)
+struct TanhGelu : GeluSpec {};   // x sigmoid(2 u) with u = √(2/π) (x + 0.044715 x³)
+
+float Value(const ExactGelu&, double x) { return static_cast<float>(x * NormalAt(x).below); }
+float Gradient(const ExactGelu&, double x, float dy) {
+  const Normal normal = NormalAt(x);
+  return static_cast<float>(dy * (normal.below + x * normal.density));
+}
+
+constexpr double kRootOfTwoOverPi = 0.7978845608028654, kCubic = 0.044715;
+double TwiceU(double x) { return 2 * kRootOfTwoOverPi * (x + kCubic * x * x * x); }
+
+float Value(const TanhGelu&, double x) { return static_cast<float>(x * Sigmoid(TwiceU(x))); }
+float Gradient(const TanhGelu&, double x, float dy) {
+  const double share = Sigmoid(TwiceU(x));
+  const double slope = 2 * kRootOfTwoOverPi * (1 + 3 * kCubic * x * x);
+  return static_cast<float>(dy * (share + x * (share * (1 - share)) * slope));
+}
+
+float Value(const SiluSpec&, double x) { return static_cast<float>(x * Sigmoid(x)); }
+float Gradient(const SiluSpec&, double x, float dy) {
+  const double share = Sigmoid(x);
+  return static_cast<float>(dy * share * (1 + x * (1 - share)));
+}
+
+float Value(const SigmoidSpec&, double x) { return static_cast<float>(Sigmoid(x)); }
+float Gradient(const SigmoidSpec&, float y, float dy) { return dy * (y * (1 - y)); }
+
+float Value(const TanhSpec&, double x) { return static_cast<float>(Tanh(x)); }
+float Gradient(const TanhSpec&, double y, float dy) { return static_cast<float>(dy * (1 - y * y)); }
+
+float Value(const LeakyReluSpec& leaky, float x) { return x < 0 ? leaky.slope * x : x; }
+float Gradient(const LeakyReluSpec& leaky, float y, float dy) {
+  return y > 0 ? dy : leaky.slope * dy;
+}
+
 template <ElementwiseSpec Spec>
 class Elementwise : public FloatOp {
  public:
   Elementwise(const Spec& spec, int64_t elements) : spec_(spec), elements_(elements) {}
 
   void ForwardFloats(const FloatForwardArgs& args) override {
-    ForElements(elements_, [&](int64_t i) { args.output[i] = Value(spec_, args.input[i]); });
+    ForElements(elements_, [x = args.input, y = args.output, spec = spec_](int64_t i) {
+      y[i] = Value(spec, x[i]);
+    });
   }
 
   void BackwardFloats([[maybe_unused]] const FloatBackwardArgs& args) override {
     if constexpr (requires { Gradient(spec_, 0.0f, 0.0f); }) {
-      ForElements(elements_, [&](int64_t i) {
-        args.input_gradient[i] = Gradient(spec_, args.output[i], args.output_gradient[i]);
-      });
+      const bool of_input = spec_.traits().backward_reads_input == LayerTraits::Reads::kAlways;
+      ForElements(elements_, [v = of_input ? args.input : args.output, dy = args.output_gradient,
+                              dx = args.input_gradient,
+                              spec = spec_](int64_t i) { dx[i] = Gradient(spec, v[i], dy[i]); });
     } else {
       MUSTER_CHECK(!"a layer that passes its gradient on has no backward");
     }
@@ -40,15 +83,29 @@ class Elementwise : public FloatOp {
   const int64_t elements_;
 };
 
-}  // namespace
-
-template <ElementwiseSpec Spec>
-std::unique_ptr<Op> Make(const Spec& spec, const OpRequest& request) {
+template <typename Spec>
+std::unique_ptr<Op> MakeElementwise(const Spec& spec, const OpRequest& request) {
   return std::make_unique<Elementwise<Spec>>(
       spec, request.options.batch * request.layer.input_shape.elements());
 }
 
+}  // namespace
+
+template <ElementwiseSpec Spec>
+std::unique_ptr<Op> Make(const Spec& spec, const OpRequest& request) {
+  return MakeElementwise(spec, request);
+}
+template <>
+std::unique_ptr<Op> Make(const GeluSpec& spec, const OpRequest& request) {
+  if (spec.tanh) return MakeElementwise(TanhGelu{spec}, request);
+  return MakeElementwise(ExactGelu{spec}, request);
+}
+
 template std::unique_ptr<Op> Make(const ReluSpec&, const OpRequest&);
 template std::unique_ptr<Op> Make(const Relu6Spec&, const OpRequest&);
+template std::unique_ptr<Op> Make(const SiluSpec&, const OpRequest&);
+template std::unique_ptr<Op> Make(const SigmoidSpec&, const OpRequest&);
+template std::unique_ptr<Op> Make(const TanhSpec&, const OpRequest&);
+template std::unique_ptr<Op> Make(const LeakyReluSpec&, const OpRequest&);
 
 }  // namespace muster::cpu

@@ -21,9 +21,11 @@ struct OpRequest {
 std::unique_ptr<Op> Make(const Conv2dSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const DenseSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const PoolSpec&, const OpRequest& request);
+std::unique_ptr<Op> Make(const ReflectPadSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const LrnSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const DropoutSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const BatchNormSpec&, const OpRequest& request);
+std::unique_ptr<Op> Make(const GroupNormSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const AddSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const ConcatSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const GlobalAvgPoolSpec&, const OpRequest& request);

@@ -5,8 +5,9 @@
 namespace muster::cuda {
 namespace {
 
-// Elementwise layers: y = Value(layer, x), dx = Gradient(layer, y, dy). fmaxf is avoided because
-// NaN must propagate.
+// Elementwise layers: y = Value(layer, x), dx = Gradient(layer, v, dy), where v is what the layer's
+// backward reads: x or y. fmaxf is avoided because NaN must propagate. worker/backend/cpu has the
+// formulas.
 __device__ float Value(const ReluSpec&, float x) { return x < 0 ? 0.0f : x; }
 __device__ float Gradient(const ReluSpec&, float y, float dy) { return y > 0 ? dy : 0.0f; }
 
@@ -18,6 +19,45 @@ __device__ float Gradient(const Relu6Spec&, float y, float dy) {
   return y > 0 && y < 6 ? dy : 0.0f;
 }
 
+__device__ inline float Sigmoid(float x) { return 1 / (1 + expf(-x)); }
+
+constexpr float kRootOfTwoOverPi = 0.79788456f, kRootOfHalf = 0.70710678f;
+constexpr float kInverseRoot = 0.39894228f;  // 1 / √(2π)
+constexpr float kCubic = 0.044715f;
+__device__ inline float TwiceU(float x) { return 2 * kRootOfTwoOverPi * (x + kCubic * x * x * x); }
+
+__device__ float Value(const GeluSpec& gelu, float x) {
+  return gelu.tanh ? x * Sigmoid(TwiceU(x)) : x * (0.5f * erfcf(-kRootOfHalf * x));
+}
+__device__ float Gradient(const GeluSpec& gelu, float x, float dy) {
+  // The slope is 0 or 1 beyond ±16, where the powers below might overflow.
+  x = x < -16 ? -16 : x;
+  x = x > 16 ? 16 : x;
+  if (!gelu.tanh) {
+    return dy * (0.5f * erfcf(-kRootOfHalf * x) + x * (kInverseRoot * expf(-0.5f * x * x)));
+  }
+  const float share = Sigmoid(TwiceU(x));
+  const float slope = 2 * kRootOfTwoOverPi * (1 + 3 * kCubic * x * x);
+  return dy * (share + x * (share * (1 - share)) * slope);
+}
+
+__device__ float Value(const SiluSpec&, float x) { return x * Sigmoid(x); }
+__device__ float Gradient(const SiluSpec&, float x, float dy) {
+  const float share = Sigmoid(x);
+  return dy * share * (1 + x * (1 - share));
+}
+
+__device__ float Value(const SigmoidSpec&, float x) { return Sigmoid(x); }
+__device__ float Gradient(const SigmoidSpec&, float y, float dy) { return dy * (y * (1 - y)); }
+
+__device__ float Value(const TanhSpec&, float x) { return tanhf(x); }
+__device__ float Gradient(const TanhSpec&, float y, float dy) { return dy * (1 - y * y); }
+
+__device__ float Value(const LeakyReluSpec& leaky, float x) { return x < 0 ? leaky.slope * x : x; }
+__device__ float Gradient(const LeakyReluSpec& leaky, float y, float dy) {
+  return y > 0 ? dy : leaky.slope * dy;
+}
+
 template <ElementwiseSpec Spec>
 struct ValueOf {
   Spec spec;
@@ -26,7 +66,7 @@ struct ValueOf {
 template <ElementwiseSpec Spec>
 struct GradientOf {
   Spec spec;
-  __device__ float operator()(float y, float dy) const { return Gradient(spec, y, dy); }
+  __device__ float operator()(float v, float dy) const { return Gradient(spec, v, dy); }
 };
 
 struct Same {
@@ -91,9 +131,9 @@ void Elementwise(const Target& target, const Spec& spec, T* to, const T* from, i
 }
 
 template <ElementwiseSpec Spec, typename T>
-void ElementwiseGradient(const Target& target, const Spec& spec, T* to, const T* output,
+void ElementwiseGradient(const Target& target, const Spec& spec, T* to, const T* kept,
                          const T* gradient, int64_t count) {
-  Map(target, GradientOf<Spec>{spec}, to, count, output, gradient);
+  Map(target, GradientOf<Spec>{spec}, to, count, kept, gradient);
 }
 
 template <typename T>
@@ -152,6 +192,11 @@ void AddBias(const Target& target, T* values, const float* bias, bool relu, int6
 #define MUSTER_INSTANTIATE(T)                                                           \
   MUSTER_INSTANTIATE_LAYER(ReluSpec, T)                                                 \
   MUSTER_INSTANTIATE_LAYER(Relu6Spec, T)                                                \
+  MUSTER_INSTANTIATE_LAYER(GeluSpec, T)                                                 \
+  MUSTER_INSTANTIATE_LAYER(SiluSpec, T)                                                 \
+  MUSTER_INSTANTIATE_LAYER(SigmoidSpec, T)                                              \
+  MUSTER_INSTANTIATE_LAYER(TanhSpec, T)                                                 \
+  MUSTER_INSTANTIATE_LAYER(LeakyReluSpec, T)                                            \
   template void Add(const Target&, T*, const T*, const T*, bool, int64_t);              \
   template void AddGradients(const Target&, T*, const T*, const T*, const T*, int64_t); \
   template void MaskByRelu(const Target&, T*, const T*, int64_t);                       \

@@ -18,6 +18,7 @@ class ImagesOp : public ImageOp {
              .crop_height = static_cast<int>(recipe.crop.height),
              .crop_width = static_cast<int>(recipe.crop.width),
              .padding = static_cast<int>(recipe.padding),
+             .reflect = recipe.reflect,
              .augment = recipe.augment,
              .flip = recipe.flip,
              .alternate_flip = recipe.alternate_flip,

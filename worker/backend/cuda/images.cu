@@ -3,6 +3,7 @@
 // uses one. The host and the GPU therefore make batches with the same bits.
 #include <cmath>
 
+#include "common/base/reflected.h"
 #include "worker/backend/cuda/elements.h"
 #include "worker/backend/cuda/kernels.h"
 #include "worker/backend/cuda/launch.h"
@@ -58,17 +59,23 @@ __global__ void MeasureImagesKernel(ImagePlan plan, ImageBatch batch) {
   for (int64_t i = ThreadInGrid() / 32; i < all; i += ThreadsOfGrid() / 32) {
     const int64_t sample = batch.sample_ids[i / plan.channels];
     const ImagePlace place = Choose(plan, sample).place;
-    const int row = Clamp(-place.top, plan.crop_height);
-    const int column = Clamp(-place.left, plan.crop_width);
-    const int rows = Clamp(plan.height - place.top, plan.crop_height) - row;
-    const int columns = Clamp(plan.width - place.left, plan.crop_width) - column;
+    // Black padding adds nothing, so it is left out.
+    const bool all_of_it = plan.reflect;
+    const int row = all_of_it ? 0 : Clamp(-place.top, plan.crop_height);
+    const int column = all_of_it ? 0 : Clamp(-place.left, plan.crop_width);
+    const int last_row =
+        all_of_it ? plan.crop_height : Clamp(plan.height - place.top, plan.crop_height);
+    const int last_column =
+        all_of_it ? plan.crop_width : Clamp(plan.width - place.left, plan.crop_width);
+    const int rows = last_row - row, columns = last_column - column;
     const uint8_t* const pixels =
-        batch.images + sample * plan.stored() +
-        ((i % plan.channels) * plan.height + place.top + row) * plan.width + place.left + column;
+        batch.images + sample * plan.stored() + (i % plan.channels) * plan.height * plan.width;
     uint64_t sum = 0, squares = 0;
     for (int at = Lane(); at < rows * columns; at += 32) {
       const int down = at / columns;
-      const uint32_t pixel = pixels[int64_t{down} * plan.width + (at - down * columns)];
+      const int64_t y = Reflected(place.top + row + down, plan.height);
+      const int64_t x = Reflected(place.left + column + (at - down * columns), plan.width);
+      const uint32_t pixel = pixels[y * plan.width + x];
       sum += pixel;
       squares += pixel * pixel;
     }
@@ -136,12 +143,16 @@ __global__ void ConvertImagesKernel(ImagePlan plan, ImageBatch batch, T* to) {
     const int row = at / row_elements, in_row = at - row * row_elements;
     const int column = in_row / plan.channels, channel = in_row - column * plan.channels;
     const ImagePlace place = batch.places[image];
-    const int y = place.top + row;
-    const int x = place.left + (place.flip ? plan.crop_width - 1 - column : column);
+    int64_t y = place.top + row;
+    int64_t x = place.left + (place.flip ? plan.crop_width - 1 - column : column);
+    if (plan.reflect) {
+      y = Reflected(y, plan.height);
+      x = Reflected(x, plan.width);
+    }
     float pixel = 0;  // padding
     if (0 <= y && y < plan.height && 0 <= x && x < plan.width) {
       pixel = batch.images[batch.sample_ids[image] * plan.stored() +
-                           (int64_t{channel} * plan.height + y) * plan.width + x];
+                           (channel * plan.height + y) * plan.width + x];
     }
     const ImageMap map = batch.maps[int64_t{image} * plan.channels + channel];
     to[i] = FromFloat<T>(fmaf(pixel - map.centre, map.scale, map.offset));

@@ -14,11 +14,12 @@
 
 namespace muster::cuda {
 
-// elementwise.cu. `to` may be any of the inputs.
+// elementwise.cu. `to` may be any of the inputs. `kept`: the function's input or output, whichever
+// its traits say that backward reads.
 template <ElementwiseSpec Spec, typename T>
 void Elementwise(const Target& target, const Spec& spec, T* to, const T* from, int64_t count);
 template <ElementwiseSpec Spec, typename T>
-void ElementwiseGradient(const Target& target, const Spec& spec, T* to, const T* output,
+void ElementwiseGradient(const Target& target, const Spec& spec, T* to, const T* kept,
                          const T* gradient, int64_t count);
 template <typename T>
 void Add(const Target& target, T* to, const T* a, const T* b, bool relu, int64_t count);
@@ -63,7 +64,7 @@ void DropoutGradient(const Target& target, float scale, const uint8_t* kept, T* 
 struct ImagePlan {
   int height, width, channels, crop_height, crop_width, padding;
   uint32_t key[2], epoch;
-  bool augment, flip, alternate_flip, standardize;
+  bool reflect, augment, flip, alternate_flip, standardize;
   float brightness, contrast_low, contrast_high;
 
   // constexpr because kernels also call them.
@@ -122,6 +123,21 @@ void GlobalAvgPool(const Target& target, const T* in, T* out, int batch, int pix
 template <typename T>
 void GlobalAvgPoolGradient(const Target& target, const T* out_gradient, T* in_gradient, int batch,
                            int pixels, int channels);
+
+// reflect_pad.cu
+struct ReflectPadShape {
+  int batch, height, width, channels;  // of the input
+  int rows, columns;                   // added on each side
+
+  // constexpr because kernels also call them.
+  constexpr int out_height() const { return height + 2 * rows; }
+  constexpr int out_width() const { return width + 2 * columns; }
+};
+template <typename T>
+void ReflectPad(const Target& target, const ReflectPadShape& shape, const T* in, T* out);
+template <typename T>
+void ReflectPadGradient(const Target& target, const ReflectPadShape& shape, const T* out_gradient,
+                        T* in_gradient);
 
 // lrn.cu. `terms` holds a float for each element.
 template <typename T>
@@ -190,6 +206,40 @@ template <typename T>
 void NormInputGradient(const Target& target, const NormBackward& norm, const T* in, const T* out,
                        const T* out_gradient, bool has_dz, T* in_gradient, int64_t rows,
                        int channels);
+
+// group_norm.cu. A block, which is normalised on its own, has `pixels` rows of channels, divided
+// into groups. `count` groups of all blocks.
+struct GroupShape {
+  int64_t count;
+  int pixels, channels, groups;
+
+  // constexpr because kernels also call them.
+  constexpr int width() const { return channels / groups; }
+  constexpr int64_t values() const { return int64_t{pixels} * width(); }  // of a group
+  constexpr int64_t elements() const { return count * values(); }
+  constexpr int64_t GroupOf(int64_t row, int channel) const {
+    return row / pixels * groups + channel / width();
+  }
+};
+// One number for each group: mean and 1 / √(variance + epsilon), or the means of scale dy and of
+// scale dy (x - mean) inverse.
+struct GroupState {
+  float *mean, *inverse;
+};
+// Writes `state`.
+template <typename T>
+void GroupNorm(const Target& target, const GroupShape& shape, float epsilon, const float* scale,
+               const float* shift, bool relu, const T* in, T* out, const GroupState& state);
+// `scratch` has scratch_bytes(2) of `parts`.
+template <typename T>
+void GroupNormScaleGradient(const Target& target, const GroupShape& shape, const ColumnParts& parts,
+                            const GroupState& state, const T* in, const T* out_gradient,
+                            double* scratch, float* scale_gradient, float* shift_gradient);
+// Writes `means` and in_gradient, which may be out_gradient.
+template <typename T>
+void GroupNormInputGradient(const Target& target, const GroupShape& shape, const GroupState& state,
+                            const GroupState& means, const float* scale, const T* in,
+                            const T* out_gradient, T* in_gradient);
 
 // loss.cu
 struct SampleLoss {

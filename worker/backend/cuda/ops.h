@@ -23,9 +23,11 @@ struct OpRequest {
 std::unique_ptr<Op> Make(const Conv2dSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const DenseSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const PoolSpec&, const OpRequest& request);
+std::unique_ptr<Op> Make(const ReflectPadSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const LrnSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const DropoutSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const BatchNormSpec&, const OpRequest& request);
+std::unique_ptr<Op> Make(const GroupNormSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const AddSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const ConcatSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const GlobalAvgPoolSpec&, const OpRequest& request);
@@ -77,9 +79,12 @@ class ElementwiseOp : public TypedOp<T> {
     Elementwise(this->target(), spec_, this->Out(args.output), this->In(args.input), count_);
   }
   void Backward(const BackwardArgs& args) override {
-    MUSTER_CHECK(!spec_.traits().passes_gradient_on);
+    const LayerTraits traits = spec_.traits();
+    MUSTER_CHECK(!traits.passes_gradient_on);
+    const bool of_input = traits.backward_reads_input == LayerTraits::Reads::kAlways;
     ElementwiseGradient(this->target(), spec_, this->Out(args.input_gradient),
-                        this->In(args.output), this->In(args.output_gradient), count_);
+                        this->In(of_input ? args.input : args.output),
+                        this->In(args.output_gradient), count_);
   }
 
  private:
