@@ -24,7 +24,8 @@ Initializer Plain(const config::Initializer& settings) {
   return {.kind = static_cast<Initializer::Kind>(settings.type()),
           .value = settings.value(),
           .stddev = settings.stddev(),
-          .gain = settings.gain()};
+          .gain = settings.gain(),
+          .draw_others = settings.draw_others()};
 }
 
 bool IsOnlyForWeights(config::Initializer::Type type) {

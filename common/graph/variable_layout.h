@@ -15,9 +15,10 @@ namespace muster {
 struct Initializer {
   enum class Kind { kConstant = 1, kTruncatedNormal, kHe, kXavier, kDirac, kOrthogonal };
   Kind kind = Kind::kConstant;
-  float value = 0;   // kConstant
-  float stddev = 0;  // kTruncatedNormal
-  float gain = 1;    // kOrthogonal
+  float value = 0;           // kConstant
+  float stddev = 0;          // kTruncatedNormal
+  float gain = 1;            // kOrthogonal
+  bool draw_others = false;  // kDirac
 };
 
 // A trained tensor, or a running statistic of a normalisation. Its elements are at [offset, offset

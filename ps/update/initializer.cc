@@ -29,15 +29,29 @@ double TruncatedNormal(uint64_t seed, uint32_t variable, uint64_t element) {
   }
 }
 
-void Dirac(const Variable& variable, std::span<float> values) {
+void He(const Variable& variable, uint32_t index, uint64_t seed, std::span<float> values) {
+  const double stddev = std::sqrt(2.0 / static_cast<double>(variable.fan_in));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const RandomStream stream(seed, RandomPurpose::kInitialWeights, index, 0, i);
+    const auto bits = stream.Block(0);
+    values[i] = static_cast<float>(stddev * Normal(bits[0], bits[1]));
+  }
+}
+
+void Dirac(const Variable& variable, uint32_t index, uint64_t seed, std::span<float> values) {
   const bool is_image = variable.shape.size() == 4;
   const int64_t height = is_image ? variable.shape[1] : 1, width = is_image ? variable.shape[2] : 1;
   const int64_t filters = variable.shape.front(), channels = variable.shape.back();
   const int64_t group_filters = variable.fan_out / (height * width);
-  std::fill(values.begin(), values.end(), 0.0f);
+  const auto count = static_cast<size_t>(height * width * channels);  // of a filter
+  He(variable, index, seed, values);
   for (int64_t filter = 0; filter < filters; ++filter) {
     const int64_t channel = filter % group_filters;
-    if (channel >= channels) continue;
+    const bool copies = channel < channels;
+    if (copies || !variable.initializer.draw_others) {
+      std::ranges::fill(values.subspan(static_cast<size_t>(filter) * count, count), 0.0f);
+    }
+    if (!copies) continue;
     const int64_t centre = (filter * height + height / 2) * width + width / 2;
     values[static_cast<size_t>(centre * channels + channel)] = 1;
   }
@@ -101,14 +115,8 @@ void Initialize(const Variable& variable, uint32_t index, uint64_t seed, std::sp
         values[i] = static_cast<float>(how.stddev * TruncatedNormal(seed, index, i));
       }
       return;
-    case Initializer::Kind::kHe: {
-      const double stddev = std::sqrt(2.0 / static_cast<double>(variable.fan_in));
-      for (size_t i = 0; i < values.size(); ++i) {
-        const auto bits = stream(i);
-        values[i] = static_cast<float>(stddev * Normal(bits[0], bits[1]));
-      }
-      return;
-    }
+    case Initializer::Kind::kHe:
+      return He(variable, index, seed, values);
     case Initializer::Kind::kXavier: {
       const double limit = std::sqrt(6.0 / static_cast<double>(variable.fan_in + variable.fan_out));
       for (size_t i = 0; i < values.size(); ++i) {
@@ -117,7 +125,7 @@ void Initialize(const Variable& variable, uint32_t index, uint64_t seed, std::sp
       return;
     }
     case Initializer::Kind::kDirac:
-      return Dirac(variable, values);
+      return Dirac(variable, index, seed, values);
     case Initializer::Kind::kOrthogonal:
       return Orthogonal(variable, index, seed, values);
   }

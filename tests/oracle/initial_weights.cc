@@ -71,6 +71,13 @@ std::vector<double> Orthogonal(const Variable& variable, uint64_t seed, uint32_t
   return result;
 }
 
+// Whether this element is of a filter with an input channel of its own.
+bool Copies(const Variable& variable, int64_t i) {
+  const int64_t size = static_cast<int64_t>(variable.count) / variable.shape[0];
+  const int64_t area = size / variable.shape.back();
+  return i / size % (variable.fan_out / area) < variable.shape.back();
+}
+
 double Draw(const Variable& variable, const RandomStream& random) {
   const auto bits = random.Block(0);
   const auto fan_in = static_cast<double>(variable.fan_in),
@@ -102,6 +109,12 @@ std::vector<float> InitialWeights(const VariableLayout& layout, uint64_t seed) {
     if (kind == Initializer::Kind::kOrthogonal) orthogonal = Orthogonal(variable, seed, place);
     for (size_t i = 0; i < variable.count; ++i) {
       const RandomStream random(seed, RandomPurpose::kInitialWeights, place, 0, i);
+      if (variable.initializer.draw_others && !Copies(variable, static_cast<int64_t>(i))) {
+        Variable he = variable;
+        he.initializer = {.kind = Initializer::Kind::kHe};
+        weights[variable.offset + i] = static_cast<float>(Draw(he, random));
+        continue;
+      }
       weights[variable.offset + i] = static_cast<float>(
           kind == Initializer::Kind::kOrthogonal ? orthogonal[i]
           : kind == Initializer::Kind::kDirac    ? Dirac(variable, static_cast<int64_t>(i))

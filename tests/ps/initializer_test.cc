@@ -62,6 +62,19 @@ TEST(Initializer, DiracIsThatOfPyTorch) {
   EXPECT_THAT(weights, ElementsAreArray(expected));
 }
 
+TEST(Initializer, DiracMayDrawTheFiltersThatCopyNothing) {
+  const std::string layer = "conv2d {{ filters: 5 kernel: 3 weights {{ initializer {{ {} }} }} }}";
+  const auto weights = [&](const char* initializer) {
+    return WeightsOf(fmt::format(fmt::runtime(layer), initializer), {4, 4, 2}, 7);
+  };
+  const std::vector<float> dirac = weights("type: DIRAC"), he = weights("type: HE"),
+                           both = weights("type: DIRAC draw_others: true");
+  constexpr size_t kCopies = 2 * 3 * 3 * 2;
+  for (size_t i = 0; i < both.size(); ++i) {
+    EXPECT_EQ(both[i], (i < kCopies ? dirac : he)[i]) << i;
+  }
+}
+
 TEST(Initializer, DiracOfADenseLayerIsTheIdentity) {
   const char* const wide = "dense { units: 2 weights { initializer { type: DIRAC } } }";
   EXPECT_THAT(WeightsOf(wide, {1, 1, 3}, 1), ElementsAreArray({1, 0, 0, 0, 1, 0}));
