@@ -19,9 +19,11 @@ Curve At(const Relu6Spec&, double x) {
 Curve At(const GeluSpec& gelu, double x) {
   if (gelu.tanh) {
     const double root = 2 * kInverseRootOfTwoPi;  // √(2/π)
-    const double t = std::tanh(root * (x + 0.044715 * std::pow(x, 3)));
-    const double inner_slope = root * (1 + 3 * 0.044715 * x * x);
-    return {x * (1 + t) / 2, (1 + t) / 2 + x / 2 * (1 - t * t) * inner_slope};
+    const double u = root * (x + 0.044715 * std::pow(x, 3));
+    const double u_slope = root * (1 + 3 * 0.044715 * x * x);
+    const double share =
+        Logistic(2 * u);  // (1 + tanh(u)) / 2, which would lose its digits for u below 0
+    return {x * share, share + x * share * Logistic(-2 * u) * 2 * u_slope};
   }
   const double below = std::erfc(-x / std::numbers::sqrt2) / 2;
   return {x * below, below + x * kInverseRootOfTwoPi * std::exp(-x * x / 2)};

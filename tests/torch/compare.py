@@ -3,8 +3,8 @@
 
     compare.py --bin DIR --source DIR --dump PROGRAM CASE
 
-CASE: a model of configs/models; onnx-MODEL: the same as ONNX; onnx-all, onnx-hwc: networks of every kind of layer;
-onnx-binary: a single logit; npz; trained: a real run.
+CASE: a model of configs/models; modern: layers that they lack; onnx-MODEL: the same as ONNX; onnx-all, onnx-hwc:
+networks of every kind of layer; onnx-binary: a single logit; npz; trained: a real run.
 
 Exit code 77, which ctest counts as skipped, if PyTorch or safetensors is missing.
 """
@@ -31,6 +31,7 @@ SHAPES = {
     "all": ((13, 10, 6), 7, 8),
     "hwc": ((6, 4, 3), 5, 8),
     "binary": ((5, 4, 3), 2, 8),
+    "modern": ((7, 6, 3), 5, 8),
 
     "linear": ((32, 32, 3), 10, 8),
     "cifar10_tutorial": ((24, 24, 3), 10, 8),
@@ -95,6 +96,52 @@ layer { name: "loss" sigmoid_cross_entropy {} }
 """
 
 
+# Layers that none of the models has, next to modern() below.
+MODERN_LAYERS = """
+layer { name: "pad" reflect_pad { pad: [2, 1] } }
+layer { name: "conv" conv2d { filters: 8 kernel: [5, 3] } }
+layer { name: "group" group_norm { groups: 4 epsilon: 0.01 } }
+layer { name: "gelu" gelu {} }
+layer { name: "point" conv2d { filters: 8 kernel: 1 } }
+layer { name: "pixel" layer_norm {} }
+layer { name: "silu" silu {} }
+layer { name: "leaky" leaky_relu { slope: 0.2 } }
+layer { name: "flat" flatten {} }
+layer { name: "row" layer_norm { epsilon: 0.001 } }
+layer { name: "hidden" dense { units: 9 } }
+layer { name: "approximate" gelu { approximate: TANH } }
+layer { name: "tanh" tanh {} }
+layer { name: "sigmoid" sigmoid {} }
+layer { name: "out" dense { units: 5 } }
+layer { name: "loss" softmax_cross_entropy {} }
+"""
+
+
+def modern():
+    nn = torch.nn
+
+    class Modern(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.pad = nn.ReflectionPad2d((1, 1, 2, 2))
+            self.conv = nn.Conv2d(3, 8, (5, 3))
+            self.group = nn.GroupNorm(4, 8, eps=0.01)
+            self.point = nn.Conv2d(8, 8, 1)
+            self.pixel = nn.LayerNorm(8)
+            self.row = nn.LayerNorm(7 * 6 * 8, eps=0.001)
+            self.hidden = nn.Linear(7 * 6 * 8, 9)
+            self.out = nn.Linear(9, 5)
+
+        def forward(self, x):
+            x = nn.functional.gelu(self.group(self.conv(self.pad(x))))
+            x = self.pixel(self.point(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+            x = nn.functional.leaky_relu(nn.functional.silu(x), 0.2)
+            x = nn.functional.gelu(self.hidden(self.row(x.flatten(1))), approximate="tanh")
+            return self.out(torch.sigmoid(torch.tanh(x)))
+
+    return Modern()
+
+
 def smoke():
     class Smoke(torch.nn.Module):
         def __init__(self):
@@ -114,7 +161,7 @@ def smoke():
 def write_config(folder, model, source):
     (height, width, channels), classes, _ = SHAPES[model]
     path = os.path.join(folder, "config.txtpb")
-    layers = {"all": ALL_LAYERS, "hwc": HWC_LAYERS, "binary": BINARY_LAYERS}.get(model)
+    layers = {"all": ALL_LAYERS, "hwc": HWC_LAYERS, "binary": BINARY_LAYERS, "modern": MODERN_LAYERS}.get(model)
     network = f"model {{ {layers} }}" if layers else f'model_file: "{source}/configs/models/{model}.txtpb"'
     with open(path, "w") as out:
         out.write(f"""
@@ -162,7 +209,8 @@ def compare_models(arguments, folder, name):
     height, width, channels = SHAPES[name][0]
     ours = dump(arguments, folder, name)
     shape = {"shape": (channels, height, width)} if name in ("linear", "cifar10_tutorial", "multigpu_cnn") else {}
-    theirs = logits_of(MODELS[name](**shape), os.path.join(folder, "model.safetensors"), ours["images"])
+    made = modern() if name == "modern" else MODELS[name](**shape)
+    theirs = logits_of(made, os.path.join(folder, "model.safetensors"), ours["images"])
     compare_logits(name, ours["logits"], theirs)
 
 
