@@ -223,7 +223,9 @@ struct BatchNormalisation {
   const BatchNormSpec& spec = std::get<BatchNormSpec>(layer.spec);
   size_t channels = static_cast<size_t>(layer.input_shape.channels);
 
-  double Count(const Doubles& x) const { return static_cast<double>(x.size() / channels); }
+  double Count(const Doubles& x) const {
+    return static_cast<double>(x.size()) / static_cast<double>(channels);
+  }
   // Statistics of each channel over the batch. The variance is divided by the number of values.
   Doubles Mean(const Doubles& x) const {
     Doubles mean(channels);

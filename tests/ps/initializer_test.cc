@@ -97,7 +97,8 @@ TEST(Initializer, OrthogonalRowsOrColumnsAreOrthonormalAndDependOnTheSeed) {
   struct Size {
     int64_t units, inputs;
   };
-  for (const auto& [units, inputs] : {Size{40, 100}, Size{100, 40}, Size{64, 64}, Size{1, 7}}) {
+  for (const Size& size : {Size{40, 100}, Size{100, 40}, Size{64, 64}, Size{1, 7}}) {
+    const int64_t units = size.units, inputs = size.inputs;
     const std::string layer = Orthogonal(fmt::format("dense {{ units: {}", units), 1.5f);
     const std::vector<float> weights = WeightsOf(layer, {1, 1, inputs}, 3);
     EXPECT_EQ(weights, WeightsOf(layer, {1, 1, inputs}, 3));
