@@ -327,6 +327,60 @@ TEST_F(CommandLineTest, WrongCommandLinesOfAWorker) {
   ExpectRefused(Run({"worker", config(), "--endpoint", "ipc://@x"}), "--rank");
 }
 
+TEST_F(CommandLineTest, AWorkerTakesTheRankOfItsLauncher) {
+  ASSERT_EQ(Run({"token", Path("token")}).exit_code, 0);
+  const auto worker = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"worker",     config(),   "--workers",    "2",          "--data", ".",
+                                   "--endpoint", "ipc://@x", "--token-file", Path("token")};
+    words.insert(words.end(), more.begin(), more.end());
+    return Run(words);
+  };
+  Workers("dump:" + Path("dump") + ";exit:17");
+  ExpectRefused(worker({"--rank", "AUTO"}), "no launcher gave this process a rank");
+  SetVariable("OMPI_COMM_WORLD_RANK", "1");
+  SetVariable("OMPI_COMM_WORLD_SIZE", "2");
+  SetVariable("OMPI_COMM_WORLD_LOCAL_RANK", "0");
+  for (const std::vector<std::string>& rank :
+       {std::vector<std::string>{}, {"--rank", "AUTO"}, {"--rank", "auto"}}) {
+    EXPECT_EQ(worker(rank).exit_code, 17);
+    EXPECT_THAT(ReadFile(Path("dump")),
+                HasSubstr("--rank\n1\n--local-rank\n0\n--rank-from\nOpen MPI, "
+                          "OMPI_COMM_WORLD_RANK=1"));
+  }
+  // What is typed counts.
+  EXPECT_EQ(worker({"--rank", "0"}).exit_code, 17);
+  EXPECT_THAT(ReadFile(Path("dump")),
+              AllOf(HasSubstr("--rank\n0\n"), Not(HasSubstr("--rank-from"))));
+  EXPECT_EQ(worker({"--join"}).exit_code, 17);
+  EXPECT_THAT(ReadFile(Path("dump")), HasSubstr("--join\n"));
+
+  SetVariable("OMPI_COMM_WORLD_SIZE", "16");
+  ExpectRefused(worker({}), "16 workers (OMPI_COMM_WORLD_SIZE), but cluster.workers is 2");
+  SetVariable("PMI_RANK", "0");
+  SetVariable("PMI_SIZE", "16");
+  ExpectRefused(worker({}), "OMPI_COMM_WORLD_RANK=1 and PMI_RANK=0 contradict");
+  SetVariable("PMI_RANK", "one");
+  ExpectRefused(worker({}), "PMI_RANK=one: expected a whole number");
+}
+
+// srun passes it on to all of its workers.
+TEST_F(CommandLineTest, AWorkerReadsTheTokenFromStandardInput) {
+  ASSERT_EQ(Run({"token", Path("token")}).exit_code, 0);
+  Workers("dump:" + Path("dump") + ";exit:17");
+  const auto worker = [&](const std::string& input) {
+    Job job;
+    Start(job,
+          {"worker", config(), "--rank", "0", "--workers", "2", "--data", ".", "--endpoint",
+           "ipc://@x", "--token-file", "-"},
+          "<" + input);
+    return job.Finish();
+  };
+  EXPECT_EQ(worker(Path("token")).exit_code, 17);
+  EXPECT_THAT(ReadFile(Path("dump")), StartsWith(ReadFile(Path("token"))));
+  ExpectRefused(worker("/dev/null"), "standard input");
+  ExpectRefused(worker(config()), "standard input");
+}
+
 TEST_F(CommandLineTest, WrongAddressesOfAServer) {
   const auto server = [&](const std::vector<std::string>& more) {
     std::vector<std::string> all{"server", config(), "--data", "."};
