@@ -118,6 +118,7 @@ class Supervisor {
   };
 
   void StartWorkers(const std::string& endpoint, double now);
+  void OnSrunEnd(const EndedProcess& process, double now);
   // Returns whether the job continues without this worker, or with a replacement.
   bool GoesOnWithout(const EndedProcess& process, double now);
   bool IsNoLoss(const EndedProcess& process, double now);
