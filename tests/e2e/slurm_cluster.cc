@@ -110,9 +110,22 @@ SlurmCluster::~SlurmCluster() {
     return true;
   };
   if (!Eventually(10, has_init)) return ::testing::AssertionFailure() << "no namespaces";
-  const auto ready = [&] { return Run({"sinfo", "-h", "-o", "%T %D"}) == "idle 2\n"; };
-  if (Eventually(30, ready)) return ::testing::AssertionSuccess();
+  if (Eventually(30, [&] { return NodesAreIdle(); })) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << namespaces_->Log() << Slurp(dir_ / "ctld.log");
+}
+
+bool SlurmCluster::NodesAreIdle() { return Run({"sinfo", "-h", "-o", "%T %D"}) == "idle 2\n"; }
+
+::testing::AssertionResult SlurmCluster::Requeue(const std::string& job) {
+  (void)Run({"scontrol", "requeue", job});
+  if (Eventually(30, [&] { return NodesAreIdle(); })) return Becomes(job, "PENDING");
+  return ::testing::AssertionFailure() << "the nodes did not become idle";
+}
+
+// Slurm itself would wait for two minutes. In the second of the requeue a node would take the new
+// credential for the one that it has just revoked.
+void SlurmCluster::Restart(const std::string& job) {
+  (void)Run({"scontrol", "update", "JobId=" + job, "StartTime=now+2"});
 }
 
 std::vector<std::string> SlurmCluster::Inside(const std::vector<std::string>& words) const {
@@ -162,7 +175,8 @@ std::string SlurmCluster::JobField(const std::string& job, const std::string& fi
   if (Eventually(seconds, [&] { return (now = JobField(job, "JobState")) == state; })) {
     return ::testing::AssertionSuccess();
   }
-  return ::testing::AssertionFailure() << "job " << job << " is " << now << ", not " << state;
+  return ::testing::AssertionFailure() << "job " << job << " is " << now << ", not " << state << "\n"
+                                       << Slurp(dir_ / "ctld.log");
 }
 
 std::vector<pid_t> SlurmCluster::Find(const std::string& text) const {

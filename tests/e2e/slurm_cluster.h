@@ -34,10 +34,15 @@ class SlurmCluster {
   // Waits until the job has this state.
   ::testing::AssertionResult Becomes(const std::string& job, const std::string& state,
                                      double seconds = 60);
+  // Requeues a running job, and waits until nothing of it is left. It starts again at Restart().
+  ::testing::AssertionResult Requeue(const std::string& job);
+  void Restart(const std::string& job);
   // The PIDs of processes inside whose command line contains this text.
   std::vector<pid_t> Find(const std::string& text) const;
 
  private:
+  bool NodesAreIdle();
+
   std::filesystem::path dir_;
   std::unique_ptr<Process> namespaces_;
   pid_t init_ = -1;  // the first process inside

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
-#include <fstream>
+#include <cstdio>
 
 #include "common/base/text.h"
 #include "tests/e2e/hand_job.h"
@@ -36,6 +36,22 @@ class Slurm : public HandJob {
   std::string Submit(const Words& more) {
     return slurm_->Submit({"-N2", "-n2", "--no-kill", "--requeue", "--open-mode=append", "-o", Path("run.log")},
                           LaunchLine(more));
+  }
+  // The PID of the worker on node n2, or -1.
+  pid_t SecondWorker() const {
+    const std::vector<pid_t> found = slurm_->Find("--rank 1 --local-rank");
+    return found.size() == 1 ? found[0] : -1;
+  }
+  static pid_t ParentOf(pid_t pid) {
+    const std::string stat = Slurp(fmt::format("/proc/{}/stat", pid));
+    pid_t parent = -1;
+    (void)std::sscanf(stat.c_str() + stat.rfind(')'), ") %*c %d", &parent);
+    return parent;
+  }
+  // Kills the daemon of node n2, and its part of the step.
+  void KillSecondNode(pid_t step) const {
+    for (const pid_t daemon : slurm_->Find("slurmd -D -N n2")) ::kill(daemon, SIGKILL);
+    ::kill(step, SIGKILL);
   }
   std::string JobLog() const { return Slurp(Path("run.log")); }
   // Expects a completed job, and weights with the bits of a launch on one host.
@@ -72,19 +88,17 @@ TEST_F(Slurm, ScancelLeavesNothing) {
 }
 
 TEST_F(Slurm, ARequeuedJobGoesOn) {
-  const std::vector<std::string> settings{"run.epochs=1000", "evaluation.every_epochs=0",
+  const std::vector<std::string> settings{"run.epochs=300", "evaluation.every_epochs=0",
                                           "checkpoint.every_steps=100000"};
   Words words;
   for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
   const std::string job = Submit(words);
   ASSERT_TRUE(Reaches("run", 20)) << JobLog();
-  (void)slurm_->Run({"scontrol", "requeue", job});
-  ASSERT_TRUE(slurm_->Becomes(job, "PENDING"));
-  EXPECT_TRUE(NothingLeft(20));
+  ASSERT_TRUE(slurm_->Requeue(job));
+  EXPECT_TRUE(NothingLeft(0));
   // That of the first weights, and that of the step at which it was stopped.
   EXPECT_EQ(Checkpoints("run").size(), 2u);
-  // Slurm would wait two minutes.
-  (void)slurm_->Run({"scontrol", "update", "JobId=" + job, "StartTime=now"});
+  slurm_->Restart(job);
   ExpectTheSameBits(job, settings);
   EXPECT_THAT(JobLog(), HasSubstr("  resumes "));
 }
@@ -100,21 +114,39 @@ TEST_F(Slurm, Usr1SavesTheStateAndEndsTheJob) {
   EXPECT_FALSE(Checkpoints("run").empty());
 }
 
-// The daemons of node n2 die, with or without the worker there.
-TEST_F(Slurm, OneLostNode) {
-  const std::vector<std::string> settings{"run.epochs=1000", "evaluation.every_epochs=0"};
+TEST_F(Slurm, ALostNode) {
+  const std::vector<std::string> settings{"run.epochs=300", "evaluation.every_epochs=0"};
   const std::string job = Submit({"--set", settings[0], "--set", settings[1]});
   ASSERT_TRUE(Reaches("run", 20)) << JobLog();
-  const pid_t worker = RealJob::Find("run", 1);
+  const pid_t worker = SecondWorker();
   ASSERT_GT(worker, 0);
-  for (const pid_t daemon : slurm_->Find("slurmd -D -N n2")) ::kill(daemon, SIGKILL);
+  KillSecondNode(ParentOf(worker));
   ::kill(worker, SIGKILL);
   ExpectTheSameBits(job, settings);
   EXPECT_THAT(JobLog(), HasSubstr("rank 1"));
 }
 
+// The node's daemons are gone, and Slurm believes that its task is, too. But the task wakes up when
+// others have its slices.
+TEST_F(Slurm, AnOrphanOfALostNode) {
+  const std::vector<std::string> settings{"run.epochs=300", "evaluation.every_epochs=0"};
+  const std::string job = Submit({"--set", settings[0], "--set", settings[1], "--set",
+                                  "deadlines.silence_s=2", "--set", "cluster.transport=TCP"});
+  ASSERT_TRUE(Reaches("run", 20)) << JobLog();
+  const pid_t worker = SecondWorker();
+  ASSERT_GT(worker, 0);
+  KillSecondNode(ParentOf(worker));
+  // Not before: the system ends a stopped process that becomes an orphan.
+  ::kill(worker, SIGSTOP);
+  EXPECT_TRUE(Eventually(20, [&] { return JobLog().find("Lost rank 1") != std::string::npos; }))
+      << JobLog();
+  ::kill(worker, SIGCONT);
+  ExpectTheSameBits(job, settings);
+  EXPECT_TRUE(NothingLeft(20));
+}
+
 TEST_F(Slurm, ALostServerIsStartedAgain) {
-  const std::vector<std::string> settings{"run.epochs=1000", "evaluation.every_epochs=0"};
+  const std::vector<std::string> settings{"run.epochs=300", "evaluation.every_epochs=0"};
   const std::string job = Submit({"--set", settings[0], "--set", settings[1]});
   ASSERT_TRUE(Reaches("run", 20)) << JobLog();
   ::kill(RealJob::Find("run", -1), SIGKILL);
