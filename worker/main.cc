@@ -97,7 +97,8 @@ void Work(const WorkerArguments& arguments) {
   const Datasets data = OpenDatasets(config.data(), config.run().seed());
   // Each worker of a host uses another GPU.
   const WorkerDevice device = MakeWorkerDevice(
-      config, arguments.local_rank < 0 ? arguments.rank : static_cast<uint32_t>(arguments.local_rank));
+      config,
+      arguments.local_rank < 0 ? arguments.rank : static_cast<uint32_t>(arguments.local_rank));
   ClientOptions options;
   options.endpoint = arguments.endpoint;
   options.token = RequireToken(arguments.token_file, NameOf(arguments));

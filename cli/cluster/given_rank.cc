@@ -70,10 +70,11 @@ bool Agree(const GivenRank& a, const GivenRank& b) {
 
 [[noreturn]] void Contradict(const GivenRank& a, const GivenRank& b) {
   const bool ranks = a.rank != b.rank;
-  throw Error(ExitCode::kUsage,
-              "{}={} and {}={} contradict each other: unset the one that is wrong, or give --rank R",
-              ranks ? a.variable : a.size_variable, ranks ? a.rank : *a.size,
-              ranks ? b.variable : b.size_variable, ranks ? b.rank : *b.size);
+  throw Error(
+      ExitCode::kUsage,
+      "{}={} and {}={} contradict each other: unset the one that is wrong, or give --rank R",
+      ranks ? a.variable : a.size_variable, ranks ? a.rank : *a.size,
+      ranks ? b.variable : b.size_variable, ranks ? b.rank : *b.size);
 }
 
 }  // namespace

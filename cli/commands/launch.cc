@@ -21,7 +21,7 @@ struct LaunchOptions : JobOptions {
   std::optional<double> wait_minutes;  // how long to wait for GPUs
   std::string slurm;                   // options of sbatch
   bool print = false, no_slurm = false;
-  std::vector<std::string> behind;     // the command of worker.program
+  std::vector<std::string> behind;  // the command of worker.program
 };
 
 constexpr const char* kLaunchFooter =
@@ -68,8 +68,10 @@ constexpr const char* kLaunchFooter =
     "a scheduler can repeat the same command. The launcher restarts a server that is killed or "
     "crashes, up to run.max_restarts times.\n"
     "\n"
-    "In a Slurm job of several nodes, one srun starts the workers on all of them, one for each task "
-    "or GPU. A requeued job resumes its run in --run-dir, and SIGUSR1 and SIGTERM save the state and "
+    "In a Slurm job of several nodes, one srun starts the workers on all of them, one for each "
+    "task "
+    "or GPU. A requeued job resumes its run in --run-dir, and SIGUSR1 and SIGTERM save the state "
+    "and "
     "end the run. --slurm submits such a job.\n"
     "\n"
     "--trace FILE is written when the run ends. It replaces an older trace, but no other file. If "
@@ -100,7 +102,8 @@ void DescribeLaunch(CLI::App& command, LaunchOptions& options) {
       command, "--slurm", options.slurm, "OPTIONS",
       "Submit this launch to Slurm with these options of sbatch, such as \"-N 2 --gpus-per-node "
       "4\"");
-  command.add_flag("--print", options.print, "With --slurm: print the batch script, submit nothing")
+  command
+      .add_flag("--print", options.print, "With --slurm: print the batch script, submit nothing")
       ->needs(slurm);
   command
       .add_flag("--no-slurm", options.no_slurm,

@@ -60,8 +60,9 @@ constexpr const char* kWorkerFooter =
 
 void DescribeWorker(CLI::App& command, WorkerOptions& options) {
   options.config.AddConfig(command);
-  CLI::Option& rank = *command.add_option(
-      "--rank", options.rank, "This worker's rank, from 0; AUTO: the one that its launcher gave it");
+  CLI::Option& rank =
+      *command.add_option("--rank", options.rank,
+                          "This worker's rank, from 0; AUTO: the one that its launcher gave it");
   rank.type_name("R|AUTO")->check([](const std::string& text) {
     return IsAuto(text) ? "" : WholeNumber(0, kMostWorkers - 1)(text);
   });
@@ -104,8 +105,7 @@ void CheckRank(const GivenRank& given, const config::Config& config, bool known)
 std::optional<GivenRank> RankOf(const WorkerOptions& options, const Environment& environment) {
   if (options.join) return std::nullopt;
   if (!options.rank.empty() && !IsAuto(options.rank)) {
-    return GivenRank{.variable = "--rank",
-                     .rank = static_cast<uint32_t>(std::stoul(options.rank))};
+    return GivenRank{.variable = "--rank", .rank = static_cast<uint32_t>(std::stoul(options.rank))};
   }
   std::optional<GivenRank> given = FindGivenRank(environment);
   if (given) return given;
@@ -113,11 +113,11 @@ std::optional<GivenRank> RankOf(const WorkerOptions& options, const Environment&
     throw Error(ExitCode::kUsage,
                 "--rank is missing: give this worker's rank, or --join (see muster worker --help)");
   }
-  throw Error(ExitCode::kUsage,
-              "--rank AUTO: no launcher gave this process a rank; expected {}; start it with one of "
-              "them{}, or give --rank R",
-              KnownLaunchers(),
-              environment.contains("SLURM_JOB_ID") ? ", in a Slurm job with srun" : "");
+  throw Error(
+      ExitCode::kUsage,
+      "--rank AUTO: no launcher gave this process a rank; expected {}; start it with one of "
+      "them{}, or give --rank R",
+      KnownLaunchers(), environment.contains("SLURM_JOB_ID") ? ", in a Slurm job with srun" : "");
 }
 
 constexpr const char* kInput = "-";
@@ -128,8 +128,8 @@ HeldFile HoldInput() {
   std::string text;
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(kInputMs);
   while (text.find('\n') == std::string::npos && text.size() < 4096) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-        end - std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
     pollfd input{.fd = STDIN_FILENO, .events = POLLIN};
     if (left.count() <= 0 || ::poll(&input, 1, static_cast<int>(left.count())) == 0) {
       throw Error(ExitCode::kUsage,
@@ -185,8 +185,8 @@ int DoWorker(const WorkerOptions& options) {
     words.insert(words.end(), {"--token-file", options.token_file});
   } else if (const char* const token = std::getenv(kTokenVariable);
              token == nullptr || *token == '\0') {
-    (void)RequireToken("", given ? fmt::format("worker {}", given->rank)
-                                 : std::string("a joining worker"));
+    (void)RequireToken(
+        "", given ? fmt::format("worker {}", given->rank) : std::string("a joining worker"));
   }
   ReplaceProcess(Sibling("muster-worker"), words);
 }

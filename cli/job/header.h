@@ -19,7 +19,7 @@
 namespace muster {
 
 struct HeaderOptions {
-  int cores = 1;         // cores of this host for the workers
+  int cores = 1;  // cores of this host for the workers
   // Where the workers run if not on this host: "started by hand".
   std::string elsewhere = {};
   std::string memory;  // a warning, or ""

@@ -262,8 +262,9 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
     if (!dir.Follow()) was.clear();
     made_token.reset();  // before the output, whose reader may pause
     // Workers that are started by hand may run on other hosts.
-    const std::string crowd =
-        arguments.elsewhere() ? "" : CrowdText(workers, config.worker().threads(), AvailableCores());
+    const std::string crowd = arguments.elsewhere()
+                                  ? ""
+                                  : CrowdText(workers, config.worker().threads(), AvailableCores());
     ReportOutcome(outcome, workers,
                   {.dir = dir,
                    .by_hand = by_hand,

@@ -69,15 +69,15 @@ void PlanStep(const LaunchArguments& arguments, JobPlan& plan) {
   const WorkersByHand addresses = AddressesInSlurm();
   plan.endpoint = addresses.endpoint;
   plan.bind = addresses.bind;
-  plan.srun = [&plan, job = *arguments.slurm, muster = arguments.worker_program](
-                  const std::string& endpoint) {
-    std::vector<std::string> words = StepArguments(
-        job, plan.config->cluster().workers(),
-        {.muster = fs::path(muster).parent_path() / "muster",
-         .config = plan.config_path,
-         .logs = plan.dir->path(),
-         .append = plan.goes_on()},
-        endpoint);
+  plan.srun = [&plan, job = *arguments.slurm,
+               muster = arguments.worker_program](const std::string& endpoint) {
+    std::vector<std::string> words =
+        StepArguments(job, plan.config->cluster().workers(),
+                      {.muster = fs::path(muster).parent_path() / "muster",
+                       .config = plan.config_path,
+                       .logs = plan.dir->path(),
+                       .append = plan.goes_on()},
+                      endpoint);
     words.insert(words.begin(), ProgramInPath("srun"));
     return words;
   };

@@ -17,8 +17,13 @@ using ::testing::HasSubstr;
 class Launchers : public HandJob {
  protected:
   Words WorkerWords(const std::string& endpoint) const {
-    return {std::string(MUSTER_BIN_DIR) + "/muster", "worker", Path("run/config.txtpb"),
-            "--endpoint", endpoint, "--token-file", TokenFile()};
+    return {std::string(MUSTER_BIN_DIR) + "/muster",
+            "worker",
+            Path("run/config.txtpb"),
+            "--endpoint",
+            endpoint,
+            "--token-file",
+            TokenFile()};
   }
 
   // Starts a server, and `launcher` with two workers.
@@ -27,12 +32,11 @@ class Launchers : public HandJob {
     const Words worker = WorkerWords(Endpoint(*server));
     launcher.insert(launcher.end(), worker.begin(), worker.end());
     // Open MPI refuses root otherwise, and more processes than cores.
-    const std::map<std::string, std::string> environment{
-        {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
-        {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
-        {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
-        {"PRTE_ALLOW_RUN_AS_ROOT", "1"},
-        {"PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+    const std::map<std::string, std::string> environment{{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                                                         {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                                                         {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+                                                         {"PRTE_ALLOW_RUN_AS_ROOT", "1"},
+                                                         {"PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
     const auto workers = PlainWorker(launcher, {.environment = environment});
     ExpectSuccess(workers, server);
     for (int rank = 0; rank < 2; ++rank) {
@@ -79,10 +83,9 @@ TEST_F(Launchers, Kubernetes) {
 // mpirun starts all processes, but the job has room for fewer.
 TEST_F(Launchers, TooManyProcesses) {
   const auto server = Server({"--token-file", TokenFile()});
-  const auto worker = PlainWorker(WorkerWords(Endpoint(*server)),
-                                  {.environment = {{"PMI_RANK", "0"},
-                                                   {"PMI_SIZE", "64"},
-                                                   {"MPI_LOCALRANKID", "0"}}});
+  const auto worker = PlainWorker(
+      WorkerWords(Endpoint(*server)),
+      {.environment = {{"PMI_RANK", "0"}, {"PMI_SIZE", "64"}, {"MPI_LOCALRANKID", "0"}}});
   EXPECT_EQ(worker->Wait(20), Code(ExitCode::kUsage));
   EXPECT_THAT(worker->Log(), AllOf(HasSubstr("PMI_SIZE"), HasSubstr("cluster.workers is 2")));
   server->Signal(SIGTERM);

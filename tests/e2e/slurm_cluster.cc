@@ -175,8 +175,9 @@ std::string SlurmCluster::JobField(const std::string& job, const std::string& fi
   if (Eventually(seconds, [&] { return (now = JobField(job, "JobState")) == state; })) {
     return ::testing::AssertionSuccess();
   }
-  return ::testing::AssertionFailure() << "job " << job << " is " << now << ", not " << state << "\n"
-                                       << Slurp(dir_ / "ctld.log");
+  return ::testing::AssertionFailure()
+         << "job " << job << " is " << now << ", not " << state << "\n"
+         << Slurp(dir_ / "ctld.log");
 }
 
 std::vector<pid_t> SlurmCluster::Find(const std::string& text) const {

@@ -34,8 +34,9 @@ class Slurm : public HandJob {
   }
   // Submits a launch with a worker on each node. Returns the job's number.
   std::string Submit(const Words& more) {
-    return slurm_->Submit({"-N2", "-n2", "--no-kill", "--requeue", "--open-mode=append", "-o", Path("run.log")},
-                          LaunchLine(more));
+    return slurm_->Submit(
+        {"-N2", "-n2", "--no-kill", "--requeue", "--open-mode=append", "-o", Path("run.log")},
+        LaunchLine(more));
   }
   // The PID of the worker on node n2, or -1.
   pid_t SecondWorker() const {
@@ -170,9 +171,10 @@ TEST_F(Slurm, ALaunchSubmitsItself) {
 TEST_F(Slurm, ARunOfOneHostGoesOn) {
   ASSERT_EQ(Launch({}).exit_code, 0);
   std::filesystem::rename(Path("run0"), Path("run"));
-  const std::string job = slurm_->Submit(
-      {"-N2", "-n2", "-o", Path("run.log")},
-      fmt::format("exec {}/muster launch --resume {} --epochs 4\n", MUSTER_BIN_DIR, Path("run").string()));
+  const std::string job =
+      slurm_->Submit({"-N2", "-n2", "-o", Path("run.log")},
+                     fmt::format("exec {}/muster launch --resume {} --epochs 4\n", MUSTER_BIN_DIR,
+                                 Path("run").string()));
   ExpectTheSameBits(job, {"run.epochs=4"});
   EXPECT_THAT(JobLog(), HasSubstr("  resumes "));
 }
@@ -184,8 +186,8 @@ TEST_F(Slurm, TheJobCanBeIgnored) {
 }
 
 TEST_F(Slurm, SrunThatRefusesIsNamed) {
-  const std::string job = Submit({"--workers", "64", "--set", "run.slices=64", "--set",
-                                  "run.global_batch=64"});
+  const std::string job =
+      Submit({"--workers", "64", "--set", "run.slices=64", "--set", "run.global_batch=64"});
   ASSERT_TRUE(slurm_->Becomes(job, "FAILED")) << JobLog();
   EXPECT_EQ(slurm_->JobField(job, "ExitCode"), "1:0");
   EXPECT_THAT(JobLog(), AllOf(HasSubstr("error: srun (pid "), HasSubstr("failed")));

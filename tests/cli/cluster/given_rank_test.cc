@@ -16,24 +16,23 @@ Environment Joined(Environment a, const Environment& b) {
   return a;
 }
 
-const Environment kSrun{{"SLURM_JOB_ID", "42"},          {"SLURM_STEP_ID", "0"},
-                        {"SLURM_PROCID", "3"},           {"SLURM_NTASKS", "4"},
-                        {"SLURM_STEP_NUM_TASKS", "4"},   {"SLURM_LOCALID", "1"},
+const Environment kSrun{{"SLURM_JOB_ID", "42"},
+                        {"SLURM_STEP_ID", "0"},
+                        {"SLURM_PROCID", "3"},
+                        {"SLURM_NTASKS", "4"},
+                        {"SLURM_STEP_NUM_TASKS", "4"},
+                        {"SLURM_LOCALID", "1"},
                         {"SLURM_STEP_NODELIST", "n[1-2]"}};
 // The batch script of an allocation is a task, but srun has not started it.
-const Environment kBatchScript{{"SLURM_JOB_ID", "42"},
-                         {"SLURM_PROCID", "0"},
-                         {"SLURM_NTASKS", "4"},
-                         {"SLURM_LOCALID", "0"}};
+const Environment kBatchScript{
+    {"SLURM_JOB_ID", "42"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_LOCALID", "0"}};
 const Environment kOpenMpi{{"OMPI_COMM_WORLD_RANK", "5"},
                            {"OMPI_COMM_WORLD_SIZE", "8"},
                            {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
                            {"PMIX_RANK", "5"}};
 const Environment kMpich{{"PMI_RANK", "2"}, {"PMI_SIZE", "3"}, {"MPI_LOCALRANKID", "0"}};
-const Environment kTorchrun{{"RANK", "6"},
-                            {"WORLD_SIZE", "8"},
-                            {"LOCAL_RANK", "2"},
-                            {"TORCHELASTIC_RUN_ID", "none"}};
+const Environment kTorchrun{
+    {"RANK", "6"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "2"}, {"TORCHELASTIC_RUN_ID", "none"}};
 const Environment kKubernetes{{"JOB_COMPLETION_INDEX", "1"},
                               {"KUBERNETES_SERVICE_HOST", "10.0.0.1"}};
 

@@ -14,12 +14,13 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // What a batch script of `sbatch -N2 -n4` gets.
-const Environment kBatchJob{{"SLURM_JOB_ID", "42"},       {"SLURM_JOB_NUM_NODES", "2"},
-                         {"SLURM_NTASKS", "4"},        {"SLURM_JOB_CPUS_PER_NODE", "2(x2)"},
-                         {"SLURM_PROCID", "0"},        {"SLURM_JOB_NAME", "train"},
-                         {"SLURMD_NODENAME", "n1"}};
+const Environment kBatchJob{{"SLURM_JOB_ID", "42"},   {"SLURM_JOB_NUM_NODES", "2"},
+                            {"SLURM_NTASKS", "4"},    {"SLURM_JOB_CPUS_PER_NODE", "2(x2)"},
+                            {"SLURM_PROCID", "0"},    {"SLURM_JOB_NAME", "train"},
+                            {"SLURMD_NODENAME", "n1"}};
 
-Environment WithVariable(Environment environment, const std::string& name, const std::string& value) {
+Environment WithVariable(Environment environment, const std::string& name,
+                         const std::string& value) {
   environment[name] = value;
   return environment;
 }
@@ -39,8 +40,9 @@ std::string SlurmRefusal(const Call& call) {
 TEST(SlurmJobTest, OnlyWhatRunsInAJobButInNoStep) {
   EXPECT_FALSE(FindSlurmJob({}));
   EXPECT_FALSE(FindSlurmJob({{"SLURM_CONF", "/etc/slurm.conf"}}));  // srun exists, but no job
-  EXPECT_FALSE(FindSlurmJob(WithVariable(kBatchJob, "SLURM_STEP_ID", "0")));   // srun --pty bash
-  EXPECT_TRUE(FindSlurmJob(WithVariable(kBatchJob, "SLURM_STEP_ID", "4294967290")));  // salloc on a node
+  EXPECT_FALSE(FindSlurmJob(WithVariable(kBatchJob, "SLURM_STEP_ID", "0")));  // srun --pty bash
+  EXPECT_TRUE(
+      FindSlurmJob(WithVariable(kBatchJob, "SLURM_STEP_ID", "4294967290")));  // salloc on a node
   EXPECT_TRUE(FindSlurmJob(WithVariable(kBatchJob, "SLURM_JOB_NAME", "interactive")));
 }
 
@@ -52,9 +54,8 @@ TEST(SlurmJobTest, ItsSize) {
   EXPECT_EQ(job.tasks, 4u);
   EXPECT_EQ(job.restarts, 0u);
   EXPECT_FALSE(job.is_here);
-  const SlurmJob mixed =
-      *FindSlurmJob(WithVariable(WithVariable(kBatchJob, "SLURM_JOB_CPUS_PER_NODE", "2(x3),4"), "SLURM_RESTART_COUNT",
-                         "2"));
+  const SlurmJob mixed = *FindSlurmJob(WithVariable(
+      WithVariable(kBatchJob, "SLURM_JOB_CPUS_PER_NODE", "2(x3),4"), "SLURM_RESTART_COUNT", "2"));
   EXPECT_EQ(mixed.cores, 10u);
   EXPECT_EQ(mixed.restarts, 2u);
 }
@@ -72,14 +73,16 @@ TEST(SlurmJobTest, WorkersAreTasksOrGpus) {
   environment.erase("SLURM_NTASKS");
   EXPECT_EQ(FindSlurmJob(environment)->Workers(), std::nullopt);
   EXPECT_EQ(FindSlurmJob(WithVariable(environment, "SLURM_GPUS_ON_NODE", "8"))->Workers(), 16u);
-  EXPECT_EQ(FindSlurmJob(WithVariable(environment, "SLURM_GPUS_PER_NODE", "a100:4"))->Workers(), 8u);
+  EXPECT_EQ(FindSlurmJob(WithVariable(environment, "SLURM_GPUS_PER_NODE", "a100:4"))->Workers(),
+            8u);
 }
 
 TEST(SlurmJobTest, InvalidValuesAreNamed) {
   EXPECT_THAT(SlurmRefusal([] { FindSlurmJob(WithVariable(kBatchJob, "SLURM_NTASKS", "four")); }),
               HasSubstr("SLURM_NTASKS=four"));
-  EXPECT_THAT(SlurmRefusal([] { FindSlurmJob(WithVariable(kBatchJob, "SLURM_JOB_CPUS_PER_NODE", "2(x")); }),
-              HasSubstr("SLURM_JOB_CPUS_PER_NODE=2(x"));
+  EXPECT_THAT(
+      SlurmRefusal([] { FindSlurmJob(WithVariable(kBatchJob, "SLURM_JOB_CPUS_PER_NODE", "2(x")); }),
+      HasSubstr("SLURM_JOB_CPUS_PER_NODE=2(x"));
 }
 
 TEST(SlurmJobTest, TheConfigFollowsTheJob) {

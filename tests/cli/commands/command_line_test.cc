@@ -330,8 +330,9 @@ TEST_F(CommandLineTest, WrongCommandLinesOfAWorker) {
 TEST_F(CommandLineTest, AWorkerTakesTheRankOfItsLauncher) {
   ASSERT_EQ(Run({"token", Path("token")}).exit_code, 0);
   const auto worker = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> words{"worker",     config(),   "--workers",    "2",          "--data", ".",
-                                   "--endpoint", "ipc://@x", "--token-file", Path("token")};
+    std::vector<std::string> words{"worker",       config(),     "--workers",  "2",
+                                   "--data",       ".",          "--endpoint", "ipc://@x",
+                                   "--token-file", Path("token")};
     words.insert(words.end(), more.begin(), more.end());
     return Run(words);
   };
@@ -383,8 +384,8 @@ TEST_F(CommandLineTest, AWorkerReadsTheTokenFromStandardInput) {
 
 TEST_F(CommandLineTest, ALaunchPrintsItsBatchScript) {
   const auto launch = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> words{"launch", config(), "--workers", "4", "--slurm", "-N 2 -n 4",
-                                   "--print"};
+    std::vector<std::string> words{"launch",  config(),    "--workers", "4",
+                                   "--slurm", "-N 2 -n 4", "--print"};
     words.insert(words.end(), more.begin(), more.end());
     return Run(words);
   };
@@ -393,7 +394,8 @@ TEST_F(CommandLineTest, ALaunchPrintsItsBatchScript) {
   EXPECT_THAT(printed.out,
               AllOf(StartsWith("#!/bin/bash\n#SBATCH --job-name=tiny "),
                     HasSubstr("\n#SBATCH -N 2 -n 4\nexec "),
-                    HasSubstr("/muster launch " + config() + " --set cluster.workers=4 --set "
+                    HasSubstr("/muster launch " + config() +
+                              " --set cluster.workers=4 --set "
                               "'data.dir=my data' --run-dir runs/tiny-job$SLURM_JOB_ID\n")));
   EXPECT_THAT(launch({"--run-dir", Path("run")}).out,
               AllOf(HasSubstr("--set run.dir=" + Path("run")), Not(HasSubstr("SLURM_JOB_ID"))));

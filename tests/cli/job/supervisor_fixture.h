@@ -68,9 +68,7 @@ class FakeMembers : public Members {
   struct State {
     bool running = true, stopped = false;
   };
-  static size_t MemberOf(int rank) {
-    return rank == kSrunRank ? 1 : static_cast<size_t>(rank + 1);
-  }
+  static size_t MemberOf(int rank) { return rank == kSrunRank ? 1 : static_cast<size_t>(rank + 1); }
   void Add() { states_.emplace_back(); }
   std::vector<State> states_;
 };

@@ -27,7 +27,7 @@ TEST_F(SrunTest, ALostWorkerIsNoFailure) {
   Beat();
   EXPECT_THAT(members_.replaced_, IsEmpty());
   EXPECT_THAT(Sent(), IsEmpty());  // its process may have the number of one of this host
-  Exits(kSrunRank, 137);  // that of the lost worker, after the last step
+  Exits(kSrunRank, 137);           // that of the lost worker, after the last step
   Completed();
   Exits(kServer, 0);
   EXPECT_TRUE(Over());
@@ -41,7 +41,8 @@ TEST_F(SrunTest, SrunThatCannotStartTheWorkersIsTheCause) {
   Exits(kServer, ExitCode::kTerminated);
   const JobOutcome outcome = Outcome();
   EXPECT_EQ(outcome.exit_code, ExitCode::kFailure);
-  EXPECT_THAT(outcome.failure->what, HasSubstr("srun (pid 99) failed with exit code 1: words of -2"));
+  EXPECT_THAT(outcome.failure->what,
+              HasSubstr("srun (pid 99) failed with exit code 1: words of -2"));
   EXPECT_EQ(outcome.log_path, "log of -2");
   EXPECT_FALSE(outcome.lost_server);
 }
