@@ -53,7 +53,7 @@ std::string FindProgram(const std::string& name) {
     throw Error(ExitCode::kUsage, "worker.program {}: {}", name,
                 fs::is_directory(name) ? "it is a directory" : ErrorText(errno));
   }
-  if (const std::string path = ProgramInPath(name); !path.empty()) return path;
+  if (std::string path = ProgramInPath(name); !path.empty()) return path;
   throw Error(ExitCode::kUsage, "worker.program {}: there is no such program in PATH{}", name,
               fs::exists(name) ? fmt::format("; did you mean ./{}?", name) : "");
 }

@@ -105,6 +105,7 @@ class Supervisor {
   struct AtFailure {
     Observed observed;
     double at = 0;
+    bool joining = false;  // before all workers had joined
   };
   // A failure that the supervisor found itself, not one inferred from the members' ends.
   struct Finding {

@@ -98,6 +98,7 @@ void Supervisor::FailWithOthers(double now) {
   if (phase_ == Phase::kStopping) return;
   at_failure_.observed = Observe(now);
   at_failure_.at = now;
+  at_failure_.joining = phase_ == Phase::kWorkersJoining;
   if (phase_ > Phase::kServerStarting) members_.TellServerOfFailure();
   stages_.BeginAfterFailure(now, phase_ > Phase::kWorkersJoining);
   phase_ = Phase::kStopping;
@@ -184,7 +185,9 @@ JobOutcome Supervisor::Outcome() const {
                          [this](int rank) { return members_.LastWords(rank); });
     const JobFailure& failure = judgement.failure;
     stuck = judgement.server_is_stuck;
-    outcome.log_path = members_.LogPath(failure.rank ? static_cast<int>(*failure.rank) : -1);
+    // srun knows best why a worker did not start.
+    const int shown = plan_.srun && at_failure_.joining ? kSrunRank : kServerRank;
+    outcome.log_path = members_.LogPath(failure.rank ? static_cast<int>(*failure.rank) : shown);
     if (judgement.in_server_words) outcome.server_said.clear();
     outcome.failure = std::move(judgement.failure);
   }

@@ -28,7 +28,7 @@ MpiDefault=none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 ReturnToService=2
-SchedulerParameters=batch_sched_delay=0,sched_min_interval=0
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=1
 StateSaveLocation=DIR/ctld
 SlurmdSpoolDir=DIR/%n
 SlurmctldPidFile=DIR/ctld.pid

@@ -179,6 +179,20 @@ TEST_F(Slurm, ARunOfOneHostGoesOn) {
   EXPECT_THAT(JobLog(), HasSubstr("  resumes "));
 }
 
+// Then the launcher can replace workers.
+TEST_F(Slurm, OneNodeNeedsNoSrun) {
+  const std::string job =
+      slurm_->Submit({"-N1", "-n2", "--requeue", "--open-mode=append", "-o", Path("run.log")},
+                     LaunchLine({"--set", kManyEpochs}));
+  ASSERT_TRUE(Reaches("run", 3)) << JobLog();
+  EXPECT_FALSE(std::filesystem::exists(Path("run/srun.log")));
+  (void)slurm_->Run({"scancel", "--batch", "--signal=USR1", job});
+  ASSERT_TRUE(slurm_->Becomes(job, "FAILED")) << JobLog();
+  EXPECT_EQ(slurm_->JobField(job, "ExitCode"), "143:0");
+  EXPECT_TRUE(NothingLeft(20));
+  EXPECT_FALSE(Checkpoints("run").empty());
+}
+
 TEST_F(Slurm, TheJobCanBeIgnored) {
   const std::string job = Submit({"--no-slurm"});
   ExpectTheSameBits(job, {});

@@ -47,6 +47,19 @@ TEST_F(SrunTest, SrunThatCannotStartTheWorkersIsTheCause) {
   EXPECT_FALSE(outcome.lost_server);
 }
 
+TEST_F(SrunTest, SrunsLogShowsWhyWorkersAreMissing) {
+  Listening();
+  ServerFails("rank 1 did not join", 5);
+  Exits(kServer, 5);
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kDeadline);
+  EXPECT_EQ(Outcome().log_path, "log of -2");
+  Anew();
+  Running();
+  ServerFails("a disk", 1);
+  Exits(kServer, 1);
+  EXPECT_EQ(Outcome().log_path, "log of -1");
+}
+
 TEST_F(SrunTest, WithoutWorkersTheJobEnds) {
   for (const int code : {0, 137}) {
     Anew();
