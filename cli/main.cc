@@ -36,7 +36,8 @@ int main(int argc, char** argv) {
   OpenStandardDescriptors();
   muster::IgnoreFileSizeSignal();
   const std::string_view command = argc < 2 ? "" : argv[1];
-  if (command == "launch" || command == "server") IgnoreRequestsForCheckpoints();
+  if (command == "launch" || command == "server" || command == "worker")
+    IgnoreRequestsForCheckpoints();
   // `muster gpus run` passes its environment on unchanged.
   if (command != "gpus") BoundOpenMpSpinning();
   return muster::RunCommandLine(argc, argv);

@@ -9,6 +9,8 @@ namespace muster {
 struct WorkerArguments {
   std::string config, endpoint, token_file, log_dir;
   uint32_t rank = 0;
+  int local_rank = -1;    // among the workers on this host; -1: unknown
+  std::string rank_from;  // the launcher that gave the rank, for the log
   int parent = 0;
   int program_fd = -1;
   bool memory = false, join = false, evaluate = false, describe_gpu = false;

@@ -95,7 +95,10 @@ void Work(const WorkerArguments& arguments) {
   const trace::Session session(trace::WorkerSession(config, arguments.rank), "compute");
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   const Datasets data = OpenDatasets(config.data(), config.run().seed());
-  const WorkerDevice device = MakeWorkerDevice(config, arguments.rank);
+  // Each worker of a host uses another GPU.
+  const WorkerDevice device = MakeWorkerDevice(
+      config,
+      arguments.local_rank < 0 ? arguments.rank : static_cast<uint32_t>(arguments.local_rank));
   ClientOptions options;
   options.endpoint = arguments.endpoint;
   options.token = RequireToken(arguments.token_file, NameOf(arguments));
@@ -113,10 +116,11 @@ void Work(const WorkerArguments& arguments) {
   if (config.worker().check_gradients() || MUSTER_DEBUG_BUILD) {
     options.guard = std::make_shared<GradientGuard>(graph.layout());
   }
-  LogInfo("joining the job at {} as {}", options.endpoint, NameOf(arguments));
   const bool by_hand = arguments.parent == 0;
   // before joining, so that the log includes a refusal
   if (by_hand && !arguments.join) KeepLog(arguments.log_dir, arguments.rank);
+  LogInfo("joining the job at {} as {}{}", options.endpoint, NameOf(arguments),
+          arguments.rank_from.empty() ? "" : fmt::format(" ({})", arguments.rank_from));
   Client client(std::move(options));
   if (by_hand) LeaveOnSignal(client.rank());
   if (by_hand && arguments.join) KeepLog(arguments.log_dir, client.rank());
@@ -155,6 +159,9 @@ int Main(int argc, char** argv) {
       program.Add("--rank", arguments.rank, "This worker's number, from 0");
   rank.RequiredUnless(program.AddFlag("--join", arguments.join,
                                       "Take any free rank; the job may already be running"));
+  program.Add("--local-rank", arguments.local_rank,
+              "Its number among the workers on this host, which chooses its GPU. Default: --rank");
+  program.Add("--rank-from", arguments.rank_from, "The launcher that gave the rank, for the log");
   ProgramOptions::Option endpoint =
       program.Add("--endpoint", arguments.endpoint,
                   "The server's endpoint: local://@NAME, ipc://@NAME or tcp://HOST:PORT");

@@ -144,6 +144,7 @@ std::string Explain(const CLI::ParseError& error, const CLI::App& command,
   }
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
+    if (i > 0 && words[i - 1] == "--slurm") continue;  // its value has options of sbatch
     std::string option = word.substr(0, word.find('='));
     // A negative number is the value of the option before it.
     if (i > 0 && word.size() > 1 && word[0] == '-' &&

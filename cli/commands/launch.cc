@@ -4,6 +4,13 @@
 #include "cli/commands/job_options.h"
 #include "cli/data/count_samples.h"
 #include "cli/data/normalization.h"
+#include "cli/job/run_dir.h"
+#include "cli/process/child_process.h"
+#include "cli/process/held_file.h"
+#include "cli/text/console.h"
+#include "common/base/error.h"
+#include "common/base/process.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {
@@ -12,7 +19,9 @@ struct LaunchOptions : JobOptions {
   int repeat = 0;
   bool dry_run = false, verbose = false, log_placement = false;
   std::optional<double> wait_minutes;  // how long to wait for GPUs
-  std::vector<std::string> behind;     // the command of worker.program
+  std::string slurm;                   // options of sbatch
+  bool print = false, no_slurm = false;
+  std::vector<std::string> behind;  // the command of worker.program
 };
 
 constexpr const char* kLaunchFooter =
@@ -41,7 +50,7 @@ constexpr const char* kLaunchFooter =
     "Files in the run directory:\n"
     "  config.txtpb                  every setting; launch it to repeat the run\n"
     "  metrics.jsonl                 JSON lines: metrics, evaluations, the summary\n"
-    "  server.log, worker-RANK.log   logs\n"
+    "  server.log, worker-RANK.log   logs; srun.log in a Slurm job\n"
     "  model.safetensors             the weights, however the run ends\n"
     "  best.safetensors              the weights of the best evaluation\n"
     "  checkpoints/                  what --resume continues from\n"
@@ -58,6 +67,12 @@ constexpr const char* kLaunchFooter =
     "--resume auto, with CONFIG and --run-dir, resumes the run in that directory or starts it, so "
     "a scheduler can repeat the same command. The launcher restarts a server that is killed or "
     "crashes, up to run.max_restarts times.\n"
+    "\n"
+    "In a Slurm job of several nodes, one srun starts the workers on all of them, one for each "
+    "task "
+    "or GPU. A requeued job resumes its run in --run-dir, and SIGUSR1 and SIGTERM save the state "
+    "and "
+    "end the run. --slurm submits such a job.\n"
     "\n"
     "--trace FILE is written when the run ends. It replaces an older trace, but no other file. If "
     "writing fails, or the run ends before the steps to trace, the exit code of a successful run "
@@ -78,11 +93,22 @@ constexpr const char* kLaunchFooter =
     "  7    another process of the job was lost for an unknown reason\n"
     "  8    a worker was refused (token, version, data), or a GPU failed its test\n"
     "  130  stopped by Ctrl-C (SIGINT)\n"
-    "  143  stopped by SIGTERM or SIGHUP";
+    "  143  stopped by SIGTERM or SIGHUP; in a Slurm job also by SIGUSR1";
 
 void DescribeLaunch(CLI::App& command, LaunchOptions& options) {
   options.Add(command);
   CLI::Option* const resume = command.get_option("--resume");
+  CLI::Option* const slurm = AddOption(
+      command, "--slurm", options.slurm, "OPTIONS",
+      "Submit this launch to Slurm with these options of sbatch, such as \"-N 2 --gpus-per-node "
+      "4\"");
+  command
+      .add_flag("--print", options.print, "With --slurm: print the batch script, submit nothing")
+      ->needs(slurm);
+  command
+      .add_flag("--no-slurm", options.no_slurm,
+                "Start the workers on this host, even in a Slurm job of several nodes")
+      ->excludes(slurm);
   command
       .add_option("--repeat", options.repeat,
                   "Run N times with seeds S to S+N-1, and print mean and standard deviation")
@@ -92,7 +118,8 @@ void DescribeLaunch(CLI::App& command, LaunchOptions& options) {
   command
       .add_flag("--dry-run", options.dry_run,
                 "Print what would run (ranks, steps, memory) without starting or writing anything")
-      ->excludes(resume);
+      ->excludes(resume)
+      ->excludes(slurm);
   command
       .add_flag("--verbose", options.verbose, "With --dry-run: also print all resolved settings")
       ->needs("--dry-run");
@@ -126,9 +153,62 @@ Setting ProgramSetting(const std::vector<std::string>& words) {
   return {"worker.program", "[" + list + "]", "the command after --"};
 }
 
+// The command line of the launch that the batch script runs. Shorthands become --set.
+std::string LaunchLine(const LaunchOptions& options, const LaunchArguments& arguments) {
+  std::string line = ShellWord(Sibling("muster")) + " launch";
+  const auto add = [&](const std::string& option, const std::string& value) {
+    for (const std::string& word : {option, value.empty() ? "" : ShellWord(value)}) {
+      if (!word.empty()) line += " " + word;
+    }
+  };
+  if (!arguments.config_path.empty()) add("", arguments.config_path);
+  bool has_dir = !options.resume.empty();
+  for (const Setting& setting : options.config.settings()) {
+    has_dir |= setting.path == "run.dir";
+    add("--set", setting.path + "=" + setting.value);
+  }
+  if (!options.resume.empty()) add("--resume", options.resume);
+  if (options.repeat > 0) add("--repeat", std::to_string(options.repeat));
+  if (options.log_placement) add("--log-placement", "");
+  // The same directory after a requeue.
+  if (!has_dir) {
+    line += " --run-dir runs/" + ShellWord(RunName(arguments.config_path)) + "-job$SLURM_JOB_ID";
+  }
+  if (!options.behind.empty()) line += " --";
+  for (const std::string& word : options.behind) add("", word);
+  return line;
+}
+
+// Replaces this process with sbatch.
+int Submit(const LaunchOptions& options, const LaunchArguments& arguments) {
+  std::string name;
+  if (arguments.config_path.empty()) {
+    name = RunName(arguments.resume + "/config.txtpb");
+  } else {
+    name = RunName(arguments.config_path);
+    // A mistake is reported now, not when the job begins.
+    const config::Config config = LoadConfig(arguments.config_path, arguments.settings);
+    const std::string& dir = config.run().dir();
+    if (options.resume.empty() && !dir.empty()) RunDir::CheckUnused(dir);
+  }
+  const std::string script = BatchScript(options.slurm, name, LaunchLine(options, arguments));
+  if (options.print) {
+    PrintResultAsIs(script);
+    return 0;
+  }
+  const std::string sbatch = ProgramInPath("sbatch");
+  if (sbatch.empty()) {
+    throw Error(ExitCode::kFailure,
+                "--slurm: there is no sbatch in PATH; use a host from which jobs are submitted");
+  }
+  ReplaceProcess(sbatch, {}, HeldFile::OfText(script).path());
+}
+
 int DoLaunch(const LaunchOptions& options) {
   LaunchArguments arguments = options.arguments();
   if (!options.behind.empty()) arguments.settings.push_back(ProgramSetting(options.behind));
+  if (!options.slurm.empty()) return Submit(options, arguments);
+  if (!options.no_slurm) arguments.slurm = FindSlurmJob(ThisEnvironment());
   arguments.repeat = options.repeat;
   arguments.log_placement = options.log_placement;
   arguments.verbose = options.verbose;

@@ -1,13 +1,16 @@
 // `muster worker`.
 #include <fmt/core.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 
+#include "cli/cluster/given_rank.h"
 #include "cli/commands/options.h"
+#include "cli/process/child_process.h"
 #include "cli/process/held_file.h"
 #include "common/base/error.h"
 #include "common/config/job_size.h"
@@ -18,9 +21,11 @@
 namespace muster {
 namespace {
 
+bool IsAuto(const std::string& rank) { return rank == "AUTO" || rank == "auto"; }
+
 struct WorkerOptions {
   ConfigOptions config;
-  std::optional<uint32_t> rank;
+  std::string rank;   // as typed; "": from the environment, if it has one
   bool join = false;  // take any free rank
   std::string endpoint, token_file;
 };
@@ -37,6 +42,13 @@ constexpr const char* kWorkerFooter =
     "      --token-file runs/cifar10-20250131-120000/token\n"
     "  MUSTER_TOKEN=$(cat token) muster worker config.txtpb --rank 1 \\\n"
     "      --data /data/cifar10 --endpoint tcp://10.0.0.5:7700\n"
+    "  mpirun -np 4 muster worker config.txtpb --rank AUTO \\\n"
+    "      --endpoint tcp://10.0.0.5:7700 --token-file token\n"
+    "\n"
+    "AUTO reads the rank that srun, mpirun (Open MPI, MPICH, Intel MPI), torchrun or an indexed "
+    "Kubernetes Job gave this process. It is the default if there is one. The number of processes "
+    "must fit cluster.workers. On hosts with several GPUs, each worker takes that of its local "
+    "rank.\n"
     "\n"
     "With --join, a worker may join in the middle of a run, up to cluster.max_workers. On SIGTERM "
     "it finishes its part and leaves; the others continue (cluster.on_lost_worker).\n"
@@ -48,8 +60,12 @@ constexpr const char* kWorkerFooter =
 
 void DescribeWorker(CLI::App& command, WorkerOptions& options) {
   options.config.AddConfig(command);
-  CLI::Option& rank = *command.add_option("--rank", options.rank, "This worker's rank, from 0");
-  rank.type_name("R")->check(WholeNumber(0, kMostWorkers - 1));
+  CLI::Option& rank =
+      *command.add_option("--rank", options.rank,
+                          "This worker's rank, from 0; AUTO: the one that its launcher gave it");
+  rank.type_name("R|AUTO")->check([](const std::string& text) {
+    return IsAuto(text) ? "" : WholeNumber(0, kMostWorkers - 1)(text);
+  });
   command
       .add_flag("--join", options.join, "Take any free rank, even in a job that is already running")
       ->excludes(&rank);
@@ -57,7 +73,7 @@ void DescribeWorker(CLI::App& command, WorkerOptions& options) {
       ->required()
       ->type_name("tcp://HOST:PORT");
   AddOption(command, "--token-file", options.token_file, "FILE",
-            "The job's token; default: $MUSTER_TOKEN");
+            "The job's token; -: standard input; default: $MUSTER_TOKEN");
   options.config.AddShorthand(command, "--workers", "cluster.workers", "N",
                               "Same value as for the server (cluster.workers)");
   options.config.AddShorthand(command, "--data", "data.dir", "DIR",
@@ -67,39 +83,76 @@ void DescribeWorker(CLI::App& command, WorkerOptions& options) {
   command.footer(kWorkerFooter);
 }
 
-// Replaces this process with another program of the same folder.
-[[noreturn]] void Become(const std::string& name, const std::vector<std::string>& arguments) {
-  std::string program = Sibling(name);
-  std::vector<std::string> words{program};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  std::vector<char*> pointers;
-  pointers.reserve(words.size() + 1);
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  ::execv(program.c_str(), pointers.data());
-  throw Error(ExitCode::kFailure, "cannot execute {}: {}", program, std::strerror(errno));
+// `known`: the config sets the number of workers. Otherwise it depends on the server's cores.
+void CheckRank(const GivenRank& given, const config::Config& config, bool known) {
+  const uint32_t most = MostWorkers(config), workers = config.cluster().workers();
+  if (!known) return;
+  // Others may join later only if the config says so: more often the number is a mistake.
+  const uint32_t most_started = config.cluster().has_max_workers() ? most : workers;
+  if (given.size && (*given.size < workers || *given.size > most_started)) {
+    throw Error(ExitCode::kUsage,
+                "{} started {} workers ({}), but cluster.workers is {}: start {}, or give the "
+                "server --workers {}",
+                given.engine, *given.size, given.size_variable, workers, workers, *given.size);
+  }
+  if (given.rank < most) return;
+  throw Error(ExitCode::kUsage, "{} {}: expected 0 to {}, because cluster.workers is {}{}",
+              given.variable, given.rank, most - 1, workers,
+              most > workers ? fmt::format(" and the job allows up to {}", most) : "");
 }
 
-// `known`: the config sets the number of workers. Otherwise it depends on the server's cores.
-void CheckRank(const WorkerOptions& options, const config::Config& config, bool known) {
-  const uint32_t most = MostWorkers(config), workers = config.cluster().workers();
-  if (!known || !options.rank || *options.rank < most) return;
-  throw Error(ExitCode::kUsage, "--rank {}: expected 0 to {}, because cluster.workers is {}{}",
-              *options.rank, most - 1, workers,
-              most > workers ? fmt::format(" and the job allows up to {}", most) : "");
+// Empty if the worker joins with any rank.
+std::optional<GivenRank> RankOf(const WorkerOptions& options, const Environment& environment) {
+  if (options.join) return std::nullopt;
+  if (!options.rank.empty() && !IsAuto(options.rank)) {
+    return GivenRank{.variable = "--rank", .rank = static_cast<uint32_t>(std::stoul(options.rank))};
+  }
+  std::optional<GivenRank> given = FindGivenRank(environment);
+  if (given) return given;
+  if (options.rank.empty()) {
+    throw Error(ExitCode::kUsage,
+                "--rank is missing: give this worker's rank, or --join (see muster worker --help)");
+  }
+  throw Error(
+      ExitCode::kUsage,
+      "--rank AUTO: no launcher gave this process a rank; expected {}; start it with one of "
+      "them{}, or give --rank R",
+      KnownLaunchers(), environment.contains("SLURM_JOB_ID") ? ", in a Slurm job with srun" : "");
+}
+
+constexpr const char* kInput = "-";
+constexpr int kInputMs = 60'000;
+
+// A file with the first line of standard input.
+HeldFile HoldInput() {
+  std::string text;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(kInputMs);
+  while (text.find('\n') == std::string::npos && text.size() < 4096) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    pollfd input{.fd = STDIN_FILENO, .events = POLLIN};
+    if (left.count() <= 0 || ::poll(&input, 1, static_cast<int>(left.count())) == 0) {
+      throw Error(ExitCode::kUsage,
+                  "--token-file -: expected a line with the token on standard input, got none "
+                  "within {} s",
+                  kInputMs / 1000);
+    }
+    char buffer[256];
+    const ssize_t count = ::read(STDIN_FILENO, buffer, sizeof buffer);
+    if (count > 0) text.append(buffer, static_cast<size_t>(count));
+    if (count == 0 || (count < 0 && errno != EINTR)) break;
+  }
+  return HeldFile::OfText(text);
 }
 
 // Checks the whole command line here, because the worker program reports errors only as log lines.
 int DoWorker(const WorkerOptions& options) {
-  if (!options.rank && !options.join) {
-    throw Error(ExitCode::kUsage,
-                "--rank is missing: give this worker's rank, or --join (see muster worker --help)");
-  }
+  const std::optional<GivenRank> given = RankOf(options, ThisEnvironment());
   const std::filesystem::path path = std::filesystem::absolute(options.config.path());
   config::Config config = LoadConfig(options.config.path(), options.config.settings());
   const bool known = config.cluster().has_workers();
   ResolveConfig(config, AvailableCores());
-  CheckRank(options, config, known);
+  if (given) CheckRank(*given, config, known);
   CheckConnectable(options.endpoint);
   const HeldFile held = HeldFile::OfText(ConfigText(config));
   held.KeepOverExec();
@@ -108,20 +161,34 @@ int DoWorker(const WorkerOptions& options) {
   if (path.filename() == "config.txtpb") {
     words.insert(words.end(), {"--log-dir", path.parent_path()});
   }
-  if (options.join) {
-    words.emplace_back("--join");
+  if (given) {
+    words.insert(words.end(), {"--rank", std::to_string(given->rank)});
   } else {
-    words.insert(words.end(), {"--rank", std::to_string(*options.rank)});
+    words.emplace_back("--join");
   }
-  if (!options.token_file.empty()) {
+  if (given && !given->engine.empty()) {
+    words.insert(words.end(), {"--local-rank", std::to_string(given->local_rank), "--rank-from",
+                               Describe(*given)});
+  }
+  std::optional<HeldFile> token;
+  if (options.token_file == kInput) {
+    token = HoldInput();
+    token->KeepOverExec();
+    try {
+      (void)ReadToken(token->path());
+    } catch (const Error& error) {
+      throw Renamed(error, token->path(), "standard input");
+    }
+    words.insert(words.end(), {"--token-file", token->path()});
+  } else if (!options.token_file.empty()) {
     (void)ReadToken(options.token_file);
     words.insert(words.end(), {"--token-file", options.token_file});
   } else if (const char* const token = std::getenv(kTokenVariable);
              token == nullptr || *token == '\0') {
-    (void)RequireToken("", options.join ? std::string("a joining worker")
-                                        : fmt::format("worker {}", *options.rank));
+    (void)RequireToken(
+        "", given ? fmt::format("worker {}", given->rank) : std::string("a joining worker"));
   }
-  Become("muster-worker", words);
+  ReplaceProcess(Sibling("muster-worker"), words);
 }
 
 }  // namespace

@@ -59,12 +59,15 @@ std::optional<size_t> FindCause(const std::vector<EndedProcess>& ended, int repo
 
 std::optional<int> SignalOfServer(const std::vector<EndedProcess>& ended) {
   for (const EndedProcess& process : ended) {
-    if (process.rank < 0 && process.end.by_signal && !process.end.asked) return process.end.value;
+    if (process.rank == kServerRank && process.end.by_signal && !process.end.asked) {
+      return process.end.value;
+    }
   }
   return std::nullopt;
 }
 
 std::string Name(int rank, pid_t pid) {
+  if (rank == kSrunRank) return fmt::format("srun (pid {})", pid);
   return rank < 0 ? fmt::format("server (pid {})", pid)
                   : fmt::format("rank {} (pid {})", rank, pid);
 }

@@ -18,9 +18,13 @@
 
 namespace muster {
 
+// The ranks of processes that are not workers.
+inline constexpr int kServerRank = -1;
+inline constexpr int kSrunRank = -2;  // the srun that carries all workers of a Slurm job
+
 // A process of the job that has ended.
 struct EndedProcess {
-  int rank = -1;  // -1: the server
+  int rank = kServerRank;
   pid_t pid = 0;
   ChildEnd end;
 };
@@ -34,7 +38,7 @@ std::optional<size_t> FindCause(const std::vector<EndedProcess>& ended, int repo
 // The signal that killed the server; empty if it ended otherwise, or was told to end.
 std::optional<int> SignalOfServer(const std::vector<EndedProcess>& ended);
 
-// "rank 1 (pid 4242)", "server (pid 4241)"
+// "rank 1 (pid 4242)", "server (pid 4241)", "srun (pid 4243)"
 std::string Name(int rank, pid_t pid);
 
 // "rank 1 (pid 4242) was killed by SIGKILL at step 57 of 3,910 …". `at` is "" or " at step …";

@@ -181,13 +181,14 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
                                Plural(static_cast<int64_t>(graph.layers().size()), "layer"),
                                Plural(graph.layout().parameter_count(), "parameter")));
   }
-  row("processes", fmt::format("1 server x {}, {}", Plural(config.server().threads(), "thread"),
-                               options.by_hand ? Plural(config.cluster().workers(), "worker") +
-                                                     " started by hand"
-                                               : WorkersText(config)));
-  if (!options.by_hand) row("cores", CoresText(config, options.cores));
+  row("processes",
+      fmt::format("1 server x {}, {}", Plural(config.server().threads(), "thread"),
+                  options.elsewhere.empty()
+                      ? WorkersText(config)
+                      : Plural(config.cluster().workers(), "worker") + " " + options.elsewhere));
+  if (options.elsewhere.empty()) row("cores", CoresText(config, options.cores));
   row("batch", fmt::format("{}, cut into {}", BatchText(config), SlicesText(config)));
-  const std::vector<std::string> bits = BitsTexts(config, options.by_hand);
+  const std::vector<std::string> bits = BitsTexts(config, !options.elsewhere.empty());
   row("bits", bits.front());
   if (options.all_of_bits) row("", bits.back());
   row("training", fmt::format("{}, {}", LengthText(config), UpdateText(config)));

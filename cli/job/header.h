@@ -19,9 +19,10 @@
 namespace muster {
 
 struct HeaderOptions {
-  int cores = 1;         // cores of this host for the workers
-  bool by_hand = false;  // the workers are started by hand
-  std::string memory;    // a warning, or ""
+  int cores = 1;  // cores of this host for the workers
+  // Where the workers run if not on this host: "started by hand".
+  std::string elsewhere = {};
+  std::string memory;  // a warning, or ""
   DataCount data = {};
   std::string resumed = {};                       // the progress of a resumed run, or ""
   std::vector<std::string> cards = {};            // the workers' GPUs, or why they have none

@@ -142,7 +142,7 @@ void JobDisplay::OnEvent(const events::Event& event) {
       if (plan_.invite_workers) console_.Print(event.joined().message());
       return;
     case events::Event::kRefused:
-      if (plan_.invite_workers) console_.Print(event.refused().message());
+      if (!plan_.owns_workers()) console_.Print(event.refused().message());
       return;
     case events::Event::kWaiting:
       return OnWaiting(event.waiting());
@@ -241,7 +241,10 @@ void JobDisplay::OnStarted(const events::Started& started) {
   on_gpus_ = AreOnGpus(started);
   for (const std::string& line : DeviceTexts(*plan_.config, started)) console_.Print(line);
   if (log_placement_) {
-    for (const std::string& line : PlacementLines(started, CoresOf, plan_.places)) {
+    const auto cores_of = [this](pid_t pid) {  // a process of another host may have the number
+      return plan_.owns_workers() ? CoresOf(pid) : "-";
+    };
+    for (const std::string& line : PlacementLines(started, cores_of, plan_.places)) {
       console_.Print(line);
     }
   }

@@ -50,7 +50,15 @@ struct JobPlan {
   // Set only if the workers are started by hand. Returns the lines to print when the server listens
   // at this endpoint. The server is then the only process on this host.
   std::function<std::vector<std::string>(const std::string& endpoint)> invite_workers;
+  // Set only if the workers run on the nodes of a Slurm job. Returns the command that starts all of
+  // them, for a server that listens at this endpoint. Its process is then the only member beside
+  // the server.
+  std::function<std::vector<std::string>(const std::string& endpoint)> srun;
+  // In a Slurm job, SIGUSR1 stops the run like SIGTERM, and Slurm itself kills what does not end.
+  bool in_slurm = false;
 
+  // Whether each worker is a process of the launcher, which can replace it.
+  bool owns_workers() const { return !invite_workers && !srun; }
   int workers() const { return static_cast<int>(config->cluster().workers()); }
   // Whether to append to the logs, because the run is resumed or an earlier server wrote to them.
   bool goes_on() const { return resume || !losses.empty(); }
@@ -70,7 +78,7 @@ class Members {
   virtual void Replace(int rank) = 0;
 
   virtual size_t size() const = 0;
-  virtual int rank(size_t member) const = 0;  // -1: the server
+  virtual int rank(size_t member) const = 0;  // or kServerRank, kSrunRank
   virtual pid_t pid(size_t member) const = 0;
   virtual bool running(size_t member) const = 0;
   virtual bool stopped(size_t member) const = 0;  // by SIGSTOP or a debugger; still `running`

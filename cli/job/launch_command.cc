@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <sstream>
 
 #include "cli/job/complete_run.h"
 #include "cli/job/job_cards.h"
@@ -17,7 +16,9 @@
 #include "cli/job/repeat.h"
 #include "cli/job/resume_run.h"
 #include "cli/job/run_job.h"
+#include "cli/job/workers_in_slurm.h"
 #include "cli/model/model_source.h"
+#include "cli/process/child_process.h"
 #include "cli/text/console.h"
 #include "cli/text/units.h"
 #include "cli/view/run_reader.h"
@@ -45,21 +46,14 @@ void CheckPrograms(const LaunchArguments& arguments) {
   }
 }
 
-// The absolute path of a program, as a shell finds it.
+// The absolute path of the user's program, as a shell finds it.
 std::string FindProgram(const std::string& name) {
   if (name.find('/') != std::string::npos) {
     if (::access(name.c_str(), X_OK) == 0 && !fs::is_directory(name)) return fs::absolute(name);
     throw Error(ExitCode::kUsage, "worker.program {}: {}", name,
                 fs::is_directory(name) ? "it is a directory" : ErrorText(errno));
   }
-  const char* const path = std::getenv("PATH");
-  std::istringstream folders(path == nullptr ? "/usr/bin:/bin" : path);
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const fs::path place = fs::path(folder.empty() ? "." : folder) / name;
-    std::error_code ignored;
-    if (::access(place.c_str(), X_OK) == 0 && !fs::is_directory(place, ignored))
-      return fs::absolute(place);
-  }
+  if (std::string path = ProgramInPath(name); !path.empty()) return path;
   throw Error(ExitCode::kUsage, "worker.program {}: there is no such program in PATH{}", name,
               fs::exists(name) ? fmt::format("; did you mean ./{}?", name) : "");
 }
@@ -152,18 +146,22 @@ config::Config LoadWritten(const LaunchArguments& arguments) {
 PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   config::Config config = LoadWritten(arguments);
   PreferTypedCpu(arguments.settings, config);
-  std::shared_ptr<JobGpus> cards;  // null if workers are started by hand: the user assigns theirs
-  if (!arguments.by_hand) {
+  std::shared_ptr<JobGpus> cards;  // null if the user or Slurm assigns them
+  if (arguments.in_step()) {
+    PlanInSlurm(arguments, config);
+  } else if (!arguments.by_hand) {
     cards = PlanCards({.config_path = arguments.config_path,
                        .settings = arguments.settings,
                        .worker_program = arguments.worker_program,
                        .wait_s = arguments.wait_s},
                       config);
   }
+  const int cores =
+      arguments.in_step() ? static_cast<int>(arguments.slurm->cores) : AvailableCores();
   if (dry) {
-    ResolveForMachine(config, AvailableCores());
+    ResolveForMachine(config, cores);
   } else {
-    ResolveConfig(config, AvailableCores());
+    ResolveConfig(config, cores);
   }
   // The server runs on this host: report an unsupported instruction set before it starts.
   (void)ChooseInstructionSet(config.server().instruction_set());
@@ -186,6 +184,7 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
 int RunLaunch(const LaunchArguments& as_asked) {
   LaunchArguments arguments = as_asked;
   std::optional<RunDir> resumed;
+  if (IsRequeued(arguments)) arguments.resume_or_begin = true;
   if (arguments.resume_or_begin) ResumeOrBegin(arguments);
   if (!arguments.resume.empty()) {
     resumed = TakeUp(arguments);
@@ -211,7 +210,7 @@ int RunLaunch(const LaunchArguments& as_asked) {
   job.data = CheckData(arguments, job);
   // A series measures again for each seed, because seeds may split off different samples.
   if (arguments.measure && arguments.repeat == 0) PrintResult(arguments.measure(job.config));
-  if (!arguments.by_hand) CheckLargeJob(arguments, job);
+  if (!arguments.elsewhere()) CheckLargeJob(arguments, job);
   SignalSource signals;
   if (job.cards) {
     const auto say = arguments.in_place_of_run ? SayBesideResult : SayInResult;
@@ -225,6 +224,11 @@ int RunLaunch(const LaunchArguments& as_asked) {
 }
 
 int DryRun(const LaunchArguments& arguments) {
+  if (arguments.in_step()) {
+    throw Error(ExitCode::kUsage,
+                "--dry-run describes a job on one host, not Slurm job {}: add --no-slurm",
+                arguments.slurm->id);
+  }
   const PreparedJob job = Prepare(arguments, /*dry=*/true);
   std::string shown_dir = "runs/" + RunName(arguments.config_path) + "-<date>-<time>";
   if (!job.config.run().dir().empty()) {

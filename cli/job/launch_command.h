@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/cluster/slurm_job.h"
 #include "cli/job/dry_run.h"
 #include "cli/job/workers_by_hand.h"
 #include "cli/process/held_file.h"
@@ -30,6 +31,7 @@ struct LaunchArguments {
   bool verbose = false;  // a dry run prints every setting, too
   double wait_s = 0;     // the longest wait for free GPUs (worker.devices)
   std::optional<WorkersByHand> by_hand;
+  std::optional<SlurmJob> slurm;  // the job around this process, unless the user ignores it
   // Counts the samples. Empty: the data are on other hosts.
   std::function<DataCount(const config::Config&)> count_data;
   // Measures mean and stddev for data.preprocess.measure_mean_stddev. Returns lines to print.
@@ -37,6 +39,11 @@ struct LaunchArguments {
   // Called instead of running the job, when the job has been checked and has its GPUs. Returns the
   // exit code. In this case, the config is that of an earlier run.
   std::function<int(const PreparedJob& job, SignalSource& signals)> in_place_of_run;
+
+  // Whether the workers run on the nodes of a Slurm job.
+  bool in_step() const { return slurm && !slurm->is_here; }
+  // Whether the workers may run on other hosts.
+  bool elsewhere() const { return by_hand || in_step(); }
 };
 
 // Runs the job, or the series of jobs, and returns the launcher's exit code. Throws Error for a

@@ -34,7 +34,7 @@ std::vector<Key> TakeDue(std::map<Key, double>& times, double now) {
 }  // namespace
 
 void Replacements::OnChange(const events::MemberChange& change, double now) {
-  if (plan_.invite_workers) return;  // the launcher does not own its process
+  if (!plan_.owns_workers()) return;
   const auto pid = static_cast<pid_t>(change.pid());
   if (change.kind() == events::MemberChange::LEFT) left_.insert(pid);
   if (change.kind() == events::MemberChange::JOINED) outside_.erase(pid);

@@ -45,6 +45,7 @@ class RunDir {
   std::string RepeatPath() const { return path_ + "/repeat.json"; }
   std::string ServerLogPath() const { return path_ + "/server.log"; }
   std::string WorkerLogPath(int rank) const;
+  std::string SrunLogPath() const { return path_ + "/srun.log"; }
   // The parts of a trace (run.trace_file), written by each process when it ends; the server's
   // first.
   std::vector<std::string> TraceParts(int workers) const;

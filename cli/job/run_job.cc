@@ -16,6 +16,7 @@
 #include "cli/job/restarts.h"
 #include "cli/job/summary.h"
 #include "cli/job/workers_by_hand.h"
+#include "cli/job/workers_in_slurm.h"
 #include "cli/process/held_file.h"
 #include "cli/process/log_tail.h"
 #include "cli/text/console.h"
@@ -175,10 +176,10 @@ void FinishTrace(const config::Config& config, const RunDir& dir, Console& conso
   }
 }
 
-// Throws if the job cannot fit. Workers started by hand do not count: they may run on other hosts.
-std::string MemoryWarning(const config::Config& config, const Graph& graph, bool by_hand) {
+// Throws if the job cannot fit. Workers that may run on other hosts do not count.
+std::string MemoryWarning(const config::Config& config, const Graph& graph, bool elsewhere) {
   LeastMemory needed = LeastMemoryOf(config, graph);
-  if (by_hand) needed.each_worker = 0;
+  if (elsewhere) needed.each_worker = 0;
   return CheckMemory(needed, ReadMachineMemory());
 }
 
@@ -206,7 +207,9 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
                   SignalSource& signals) {
   config::Config config = job.config;
   config.mutable_run()->set_dir(dir.path());
-  if (arguments.by_hand) ResolveEncryption(*arguments.by_hand, config);
+  const std::optional<WorkersByHand> addresses =
+      arguments.in_step() ? AddressesInSlurm() : arguments.by_hand;
+  if (addresses) ResolveEncryption(*addresses, config);
   const int workers = static_cast<int>(config.cluster().workers());
   try {
     const bool traced = !config.run().trace_file().empty();
@@ -225,8 +228,8 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
          HeaderLines(arguments.held_config ? dir.ConfigPath() : arguments.config_path, config,
                      job.graph, dir.shown(),
                      {.cores = AvailableCores(),
-                     .by_hand = by_hand,
-                     .memory = MemoryWarning(config, job.graph, by_hand),
+                     .elsewhere = by_hand ? "started by hand" : StepText(arguments),
+                     .memory = MemoryWarning(config, job.graph, arguments.elsewhere()),
                      .data = job.data,
                      .resumed = job.resume_remark,
                      .cards = job.cards ? job.cards->Lines() : std::vector<std::string>(),
@@ -243,6 +246,8 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
                  .endpoint = EndpointFor(config),
                  .token = NewToken(),
                  .resume = resumed};
+    plan.in_slurm = arguments.slurm.has_value();
+    if (arguments.in_step()) PlanStep(arguments, plan);
     if (resumed && by_hand) {
       if (auto loss = LostBefore(dir.path())) plan.losses.push_back(std::move(*loss));
     }
@@ -257,8 +262,9 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
     if (!dir.Follow()) was.clear();
     made_token.reset();  // before the output, whose reader may pause
     // Workers that are started by hand may run on other hosts.
-    const std::string crowd =
-        by_hand ? "" : CrowdText(workers, config.worker().threads(), AvailableCores());
+    const std::string crowd = arguments.elsewhere()
+                                  ? ""
+                                  : CrowdText(workers, config.worker().threads(), AvailableCores());
     ReportOutcome(outcome, workers,
                   {.dir = dir,
                    .by_hand = by_hand,

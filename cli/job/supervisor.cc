@@ -132,6 +132,10 @@ void Supervisor::OnSummary(const events::Summary& summary, double now) {
 void Supervisor::OnEnds(const std::vector<EndedProcess>& ended, double now) {
   bool failed = false;
   for (const EndedProcess& process : ended) {
+    if (process.rank == kSrunRank) {
+      OnSrunEnd(process, now);
+      continue;
+    }
     if (phase_ == Phase::kFinishing && process.end.asked) continue;
     if (server_.saved_by || phase_ == Phase::kFinishing) {
       if (replacements_.IsOutside(process.pid)) continue;
@@ -153,6 +157,20 @@ void Supervisor::OnEnds(const std::vector<EndedProcess>& ended, double now) {
   if (failed) FailWithOthers(now);
   // The workers can do nothing without a server, and the user waits for the next one.
   if (!server_.failure && SignalOfServer(ended)) stages_.BeginWithoutServer(now);
+}
+
+// srun ends when all workers have ended, with the exit code of the one that fared worst. The server
+// knows better how each ended and whether that matters, so it gets time to report.
+void Supervisor::OnSrunEnd(const EndedProcess& process, double now) {
+  if (phase_ >= Phase::kFinishing) return;
+  if (phase_ == Phase::kWorkersJoining && !EndedWell(process)) {
+    return Fail({{.code = CodeOf(process.end),
+                  .what = DescribeEnd(process, "", members_.LastWords(kSrunRank))},
+                 members_.LogPath(kSrunRank)},
+                now);
+  }
+  ended_.push_back(process);
+  if (early_exit_by_ == kNever) early_exit_by_ = now + kEarlyExitSeconds;
 }
 
 // Returns false if the server has ended, is saving, or is about to end, because the workers then
@@ -253,7 +271,7 @@ void Supervisor::CheckPhaseDeadline(double now) {
           .what = fmt::format("the job did not start within {} (deadlines.start_s); missing: {}",
                               FormatDuration(plan_.config->deadlines().start_s()),
                               RankList(server_.missing))},
-         members_.LogPath(-1)},
+         members_.LogPath(plan_.srun ? kSrunRank : kServerRank)},
         now);
   }
   KillLeftovers(now);

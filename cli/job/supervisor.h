@@ -105,6 +105,7 @@ class Supervisor {
   struct AtFailure {
     Observed observed;
     double at = 0;
+    bool joining = false;  // before all workers had joined
   };
   // A failure that the supervisor found itself, not one inferred from the members' ends.
   struct Finding {
@@ -118,6 +119,7 @@ class Supervisor {
   };
 
   void StartWorkers(const std::string& endpoint, double now);
+  void OnSrunEnd(const EndedProcess& process, double now);
   // Returns whether the job continues without this worker, or with a replacement.
   bool GoesOnWithout(const EndedProcess& process, double now);
   bool IsNoLoss(const EndedProcess& process, double now);

@@ -98,6 +98,7 @@ void Supervisor::FailWithOthers(double now) {
   if (phase_ == Phase::kStopping) return;
   at_failure_.observed = Observe(now);
   at_failure_.at = now;
+  at_failure_.joining = phase_ == Phase::kWorkersJoining;
   if (phase_ > Phase::kServerStarting) members_.TellServerOfFailure();
   stages_.BeginAfterFailure(now, phase_ > Phase::kWorkersJoining);
   phase_ = Phase::kStopping;
@@ -118,6 +119,8 @@ void Supervisor::Fail(Finding finding, double now) {
 void Supervisor::OnSignal(const ReceivedSignal& received, double now) {
   const int signal = received.number;
   if (stop_request_) {
+    // USR1 before the time limit, and then TERM, must not end the writing of the state.
+    if (plan_.in_slurm && !received.from_terminal) return;
     // Two keystrokes are two requests, however fast. A signal that a process sends shortly after
     // the first may be the same request.
     const bool again = (received.from_terminal && stop_request_->by_key) ||
@@ -169,10 +172,12 @@ JobOutcome Supervisor::Outcome() const {
     stuck = found_->server_is_silent;
   } else {
     std::vector<EndedProcess> ended = ended_;
-    // If the server reported a cause, the end of a replaceable worker is not the cause.
+    // If the server reported a cause, the end of a replaceable worker is not the cause, nor is that
+    // of all workers together.
     if (server_.failure && !server_.failure->what.empty()) {
       std::erase_if(ended, [this](const EndedProcess& process) {
-        return process.rank >= 0 && replacements_.MayEnd(process, at_failure_.at);
+        return process.rank == kSrunRank ||
+               (process.rank >= 0 && replacements_.MayEnd(process, at_failure_.at));
       });
     }
     FailureCause judgement =
@@ -180,7 +185,9 @@ JobOutcome Supervisor::Outcome() const {
                          [this](int rank) { return members_.LastWords(rank); });
     const JobFailure& failure = judgement.failure;
     stuck = judgement.server_is_stuck;
-    outcome.log_path = members_.LogPath(failure.rank ? static_cast<int>(*failure.rank) : -1);
+    // srun knows best why a worker did not start.
+    const int shown = plan_.srun && at_failure_.joining ? kSrunRank : kServerRank;
+    outcome.log_path = members_.LogPath(failure.rank ? static_cast<int>(*failure.rank) : shown);
     if (judgement.in_server_words) outcome.server_said.clear();
     outcome.failure = std::move(judgement.failure);
   }

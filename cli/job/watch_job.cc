@@ -59,7 +59,8 @@ class JobProcesses : public Members {
   // Starts the server. Throws Error.
   JobProcesses(const JobPlan& plan, Console& console);
 
-  // If the workers are started by hand, only prints how to start them.
+  // If the workers are started by hand, only prints how to start them. In a Slurm job, starts one
+  // srun for all of them.
   void StartWorkers(const std::string& endpoint) override;
   void Replace(int rank) override;
 
@@ -134,6 +135,15 @@ void JobProcesses::StartWorkers(const std::string& endpoint) {
     return;
   }
   endpoint_ = endpoint;
+  if (plan_.srun) {
+    const std::vector<std::string> words = plan_.srun(endpoint);
+    members_.push_back({kSrunRank, Started({.program = words[0],
+                                            .arguments = {words.begin() + 1, words.end()},
+                                            .log_path = plan_.dir->SrunLogPath(),
+                                            .input_path = token_.InheritedPath(),
+                                            .append = plan_.goes_on()})});
+    return;
+  }
   for (int rank = 0; rank < plan_.workers(); ++rank) {
     members_.push_back({rank, StartWorker(rank, plan_.goes_on())});
   }
@@ -195,15 +205,18 @@ void JobProcesses::Replace(int rank) {
   }
 }
 
-// A program of the user's own has its own form of errors: Python's last line names the exception.
+// srun and programs of the user's own have their own form of errors. Python's last line names the
+// exception.
 std::string JobProcesses::LastWords(int rank) const {
   std::string words = LastError(LogPath(rank));
-  if (!words.empty() || rank < 0 || !HasProgram(*plan_.config)) return words;
+  const bool is_ours = rank != kSrunRank && (rank < 0 || !HasProgram(*plan_.config));
+  if (!words.empty() || is_ours) return words;
   const std::vector<std::string> lines = LastLines(LogPath(rank), 1);
   return lines.empty() ? "" : lines[0];
 }
 
 std::string JobProcesses::LogPath(int rank) const {
+  if (rank == kSrunRank) return plan_.dir->SrunLogPath();
   const bool ours = rank >= 0 && rank < plan_.workers() && !plan_.invite_workers;
   return ours ? plan_.dir->WorkerLogPath(rank) : plan_.dir->ServerLogPath();
 }
@@ -221,7 +234,8 @@ std::vector<EndedProcess> JobProcesses::TakeEnds() {
 class Watch {
  public:
   Watch(const JobPlan& plan, SignalSource& signals, Console& console, JobDisplay& display)
-      : signals_(signals),
+      : plan_(plan),
+        signals_(signals),
         console_(console),
         processes_(plan, console),
         supervisor_(plan, processes_, display, clock_.Now()) {}
@@ -254,7 +268,7 @@ class Watch {
 
   void TakeSignals() {
     while (const std::optional<ReceivedSignal> signal = signals_.Next()) {
-      if (signal->number == SIGUSR1) {
+      if (signal->number == SIGUSR1 && !plan_.in_slurm) {
         supervisor_.AskForCheckpoint();
       } else if (signal->number != SIGCHLD) {  // every iteration checks for ended processes anyway
         supervisor_.OnSignal(*signal, clock_.Now());
@@ -288,6 +302,7 @@ class Watch {
     supervisor_.OnEnds(ended, clock_.Now());
   }
 
+  const JobPlan& plan_;
   SignalSource& signals_;
   Console& console_;
   WatchClock clock_;

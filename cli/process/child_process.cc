@@ -13,7 +13,10 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "common/base/error.h"
 #include "common/base/fd.h"
@@ -24,13 +27,15 @@
 namespace muster {
 namespace {
 
+namespace fs = std::filesystem;
+
 // Everything that the child needs between fork and exec. It is prepared before the fork, because
 // only async-signal-safe calls are allowed in between.
 struct ExecPlan {
   const char* program;
   char* const* arguments;
   char* const* environment;
-  int null_fd, output_fd, log_fd, error_fd;
+  int input_fd, output_fd, log_fd, error_fd;
   const int* inherited;
   size_t inherited_count;
   pid_t parent;
@@ -64,7 +69,7 @@ void Place(const ExecPlan& plan) {
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 
-  ::dup2(plan.null_fd, 0);
+  ::dup2(plan.input_fd, 0);
   ::dup2(plan.output_fd, 1);
   ::dup2(plan.log_fd, 2);
   ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
@@ -78,6 +83,31 @@ void Place(const ExecPlan& plan) {
 }
 
 }  // namespace
+
+std::string ProgramInPath(const std::string& name) {
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "/usr/bin:/bin" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const fs::path place = fs::path(folder.empty() ? "." : folder) / name;
+    std::error_code ignored;
+    if (::access(place.c_str(), X_OK) == 0 && !fs::is_directory(place, ignored))
+      return fs::absolute(place);
+  }
+  return "";
+}
+
+void ReplaceProcess(const std::string& program, const std::vector<std::string>& arguments,
+                    const std::string& input_path) {
+  std::vector<std::string> words{program};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  const std::vector<char*> pointers = Pointers(words);
+  const bool has_input = !input_path.empty();
+  const UniqueFd input(has_input ? ::open(input_path.c_str(), O_RDONLY | O_CLOEXEC) : -1);
+  if (!has_input || ::dup2(input.get(), STDIN_FILENO) == STDIN_FILENO) {
+    ::execv(program.c_str(), pointers.data());
+  }
+  throw Error(ExitCode::kFailure, "cannot execute {}: {}", program, ErrorText(errno));
+}
 
 ChildProcess::ChildProcess(const ChildOptions& options) {
   UniqueFd log;
@@ -93,7 +123,11 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
     log_trouble_ = error.what();
     log.Reset(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   }
-  UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const std::string& source = options.input_path;
+  UniqueFd input(::open(source.empty() ? "/dev/null" : source.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!input.valid()) {
+    throw Error(ExitCode::kFailure, "cannot open {}: {}", source, ErrorText(errno));
+  }
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
     throw Error(ExitCode::kFailure, "cannot create a pipe: {}", ErrorText(errno));
@@ -110,7 +144,7 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
   ExecPlan plan{.program = options.program.c_str(),
                 .arguments = arguments.data(),
                 .environment = environment.data(),
-                .null_fd = null.get(),
+                .input_fd = input.get(),
                 .output_fd = options.output_fd < 0 ? log.get() : options.output_fd,
                 .log_fd = log.get(),
                 .error_fd = error_write.get(),

@@ -13,6 +13,7 @@ struct ChildOptions {
   std::string program;                 // path of the executable
   std::vector<std::string> arguments;  // without argv[0]
   std::string log_path;                // receives standard output and standard error
+  std::string input_path = {};         // standard input; empty: none
   int output_fd = -1;                  // receives standard output instead of the log, unless -1
   std::vector<int> inherited_fds;      // keep their numbers; all others except 0-2 are closed
   std::vector<std::string> environment = {};  // NAME=VALUE, added to or replacing this process's
@@ -22,6 +23,15 @@ struct ChildOptions {
   // not stop a run.
   bool append = false;
 };
+
+// The absolute path of a program, as a shell finds it in PATH, or "".
+std::string ProgramInPath(const std::string& name);
+
+// Replaces this process with a program. `input_path` is its standard input; empty: this process's.
+// Throws Error(kFailure).
+[[noreturn]] void ReplaceProcess(const std::string& program,
+                                 const std::vector<std::string>& arguments,
+                                 const std::string& input_path = "");
 
 // How a child ended.
 struct ChildEnd {

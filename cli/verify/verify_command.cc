@@ -28,7 +28,7 @@
 namespace muster {
 namespace {
 
-constexpr size_t kLogLinesShown = 5;
+constexpr size_t kReplayLogLines = 5;
 
 // The checkpoints to compare with, in the order in which a run reaches them. If two servers of the
 // run saved the same step, both are compared.
@@ -158,7 +158,7 @@ class Verify {
     std::string text = outcome.failure ? outcome.failure->what : "the job ended without a result";
     if (!outcome.server_said.empty()) text += "\nthe server reports: " + outcome.server_said;
     if (!outcome.log_path.empty()) {
-      for (const std::string& line : LastLines(outcome.log_path, kLogLinesShown)) {
+      for (const std::string& line : LastLines(outcome.log_path, kReplayLogLines)) {
         text += "\n  | " + line;
       }
     }

@@ -23,6 +23,7 @@ using Values = std::map<std::string, std::string>;
 // path that ends with a dot or a bracket includes everything below it.
 constexpr std::string_view kFree[] = {"checkpoint.",
                                       "cluster.chunk_bytes",
+                                      "cluster.encryption",
                                       "cluster.shares",
                                       "cluster.transport",
                                       "cluster.workers",

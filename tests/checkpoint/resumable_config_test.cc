@@ -45,9 +45,9 @@ std::string ErrorOf(const std::string& change, const std::string& before = "") {
 TEST(ResumableConfigTest, WhereAndHowFastMayChange) {
   for (const char* change :
        {"", "cluster { workers: 4 transport: TCP chunk_bytes: 4096 shares: MEASURED }",
-        "server { threads: 3 }", "run { dir: 'elsewhere' }", "run { epochs: 9 }",
-        "run { steps: 90 }", "data { dir: 'moved' prefetch_threads: 2 }", "deadlines { step_s: 5 }",
-        "run { max_restarts: 7 }", "worker { check_gradients: true }",
+        "cluster { encryption: CURVE }", "server { threads: 3 }", "run { dir: 'elsewhere' }",
+        "run { epochs: 9 }", "run { steps: 90 }", "data { dir: 'moved' prefetch_threads: 2 }",
+        "deadlines { step_s: 5 }", "run { max_restarts: 7 }", "worker { check_gradients: true }",
         "checkpoint { every_steps: 3 keep_last: 9 }", "run { trace_file: 't.json' }",
         "evaluation { patience: 5 stop_at_accuracy: 0.9 }",
         "tensorboard { histograms_every_steps: 5 }", "worker { devices: 'cpu' }"}) {

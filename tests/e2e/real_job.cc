@@ -121,7 +121,7 @@ Process::Process(const std::vector<std::string>& argv, const fs::path& log,
                  const ProcessOptions& options)
     : log_(log) {
   std::vector<std::string> words = argv;
-  words[0] = std::string(MUSTER_BIN_DIR) + "/" + words[0];
+  if (!words[0].starts_with("/")) words[0] = std::string(MUSTER_BIN_DIR) + "/" + words[0];
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
@@ -326,6 +326,15 @@ pid_t RealJob::Find(const std::string& name, int rank) const {
   });
   if (gone) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << "still running: " << left;
+}
+
+std::string ProgramInPath(const std::string& name) {
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(std::string(path == nullptr ? "/usr/bin:/bin" : path) + ":/usr/sbin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (::access((folder + "/" + name).c_str(), X_OK) == 0) return folder + "/" + name;
+  }
+  return "";
 }
 
 bool EveryoneMayRunThePrograms() {

@@ -39,7 +39,8 @@ struct ProcessOptions {
 // A process started by the test. The destructor kills and reaps it.
 class Process {
  public:
-  // Standard output and error go to `log`. argv[0] is the name of a built program.
+  // Standard output and error go to `log`. argv[0] is the name of a built program, or
+  // the path of another one.
   Process(const std::vector<std::string>& argv, const std::filesystem::path& log,
           const ProcessOptions& options = {});
   ~Process();
@@ -120,6 +121,9 @@ std::vector<std::string> LaunchWords(const std::string& config, const std::strin
                                      const std::string& run,
                                      const std::vector<std::string>& settings,
                                      const std::vector<std::string>& more = {});
+
+// The path of an installed program, or "".
+std::string ProgramInPath(const std::string& name);
 
 bool Eventually(double seconds, const std::function<bool()>& condition);
 

@@ -327,6 +327,102 @@ TEST_F(CommandLineTest, WrongCommandLinesOfAWorker) {
   ExpectRefused(Run({"worker", config(), "--endpoint", "ipc://@x"}), "--rank");
 }
 
+TEST_F(CommandLineTest, AWorkerTakesTheRankOfItsLauncher) {
+  ASSERT_EQ(Run({"token", Path("token")}).exit_code, 0);
+  const auto worker = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"worker",       config(),     "--workers",  "2",
+                                   "--data",       ".",          "--endpoint", "ipc://@x",
+                                   "--token-file", Path("token")};
+    words.insert(words.end(), more.begin(), more.end());
+    return Run(words);
+  };
+  Workers("dump:" + Path("dump") + ";exit:17");
+  ExpectRefused(worker({"--rank", "AUTO"}), "no launcher gave this process a rank");
+  SetVariable("OMPI_COMM_WORLD_RANK", "1");
+  SetVariable("OMPI_COMM_WORLD_SIZE", "2");
+  SetVariable("OMPI_COMM_WORLD_LOCAL_RANK", "0");
+  for (const std::vector<std::string>& rank :
+       {std::vector<std::string>{}, {"--rank", "AUTO"}, {"--rank", "auto"}}) {
+    EXPECT_EQ(worker(rank).exit_code, 17);
+    EXPECT_THAT(ReadFile(Path("dump")),
+                HasSubstr("--rank\n1\n--local-rank\n0\n--rank-from\nOpen MPI, "
+                          "OMPI_COMM_WORLD_RANK=1"));
+  }
+  // What is typed counts.
+  EXPECT_EQ(worker({"--rank", "0"}).exit_code, 17);
+  EXPECT_THAT(ReadFile(Path("dump")),
+              AllOf(HasSubstr("--rank\n0\n"), Not(HasSubstr("--rank-from"))));
+  EXPECT_EQ(worker({"--join"}).exit_code, 17);
+  EXPECT_THAT(ReadFile(Path("dump")), HasSubstr("--join\n"));
+
+  SetVariable("OMPI_COMM_WORLD_SIZE", "16");
+  ExpectRefused(worker({}), "16 workers (OMPI_COMM_WORLD_SIZE), but cluster.workers is 2");
+  SetVariable("PMI_RANK", "0");
+  SetVariable("PMI_SIZE", "16");
+  ExpectRefused(worker({}), "OMPI_COMM_WORLD_RANK=1 and PMI_RANK=0 contradict");
+  SetVariable("PMI_RANK", "one");
+  ExpectRefused(worker({}), "PMI_RANK=one: expected a whole number");
+}
+
+// srun passes it on to all of its workers.
+TEST_F(CommandLineTest, AWorkerReadsTheTokenFromStandardInput) {
+  ASSERT_EQ(Run({"token", Path("token")}).exit_code, 0);
+  Workers("dump:" + Path("dump") + ";exit:17");
+  const auto worker = [&](const std::string& input) {
+    Job job;
+    Start(job,
+          {"worker", config(), "--rank", "0", "--workers", "2", "--data", ".", "--endpoint",
+           "ipc://@x", "--token-file", "-"},
+          "<" + input);
+    return job.Finish();
+  };
+  EXPECT_EQ(worker(Path("token")).exit_code, 17);
+  EXPECT_THAT(ReadFile(Path("dump")), StartsWith(ReadFile(Path("token"))));
+  ExpectRefused(worker("/dev/null"), "standard input");
+  ExpectRefused(worker(config()), "standard input");
+}
+
+TEST_F(CommandLineTest, ALaunchPrintsItsBatchScript) {
+  const auto launch = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"launch",  config(),    "--workers", "4",
+                                   "--slurm", "-N 2 -n 4", "--print"};
+    words.insert(words.end(), more.begin(), more.end());
+    return Run(words);
+  };
+  const Finished printed = launch({"--data", "my data"});
+  EXPECT_EQ(printed.exit_code, 0) << printed.err;
+  EXPECT_THAT(printed.out,
+              AllOf(StartsWith("#!/bin/bash\n#SBATCH --job-name=tiny "),
+                    HasSubstr("\n#SBATCH -N 2 -n 4\nexec "),
+                    HasSubstr("/muster launch " + config() +
+                              " --set cluster.workers=4 --set "
+                              "'data.dir=my data' --run-dir runs/tiny-job$SLURM_JOB_ID\n")));
+  EXPECT_THAT(launch({"--run-dir", Path("run")}).out,
+              AllOf(HasSubstr("--set run.dir=" + Path("run")), Not(HasSubstr("SLURM_JOB_ID"))));
+  EXPECT_THAT(RunDirs(), ::testing::IsEmpty());
+  ExpectRefused(launch({"--no-slurm"}), "expected one of --");
+  ExpectRefused(launch({"--dry-run"}), "expected one of --");
+  ExpectRefused(launch({"--set", "run.epoch=1"}), "epoch");
+  ExpectRefused(Run({"launch", config(), "--print"}), "--print requires --slurm");
+  ExpectRefused(Run({"launch", config(), "--slurm", "2 nodes", "--print"}), "options of sbatch");
+}
+
+// What Slurm tells a batch script; there is no srun.
+TEST_F(CommandLineTest, ALaunchInASlurmJob) {
+  SetVariable("SLURM_JOB_ID", "42");
+  SetVariable("SLURM_JOB_NUM_NODES", "2");
+  SetVariable("SLURM_JOB_CPUS_PER_NODE", "2(x2)");
+  SetVariable("PATH", Path("nowhere"));
+  Workers(R"(print:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
+  EXPECT_THAT(RunLaunch({}).err, HasSubstr("needs srun"));
+  ExpectRefused(RunLaunch({"--devices", "0"}), "Slurm chooses the GPUs of job 42");
+  ExpectRefused(RunLaunch({"--wait", "1"}), "Slurm chooses the GPUs of job 42");
+  ExpectRefused(RunLaunch({"--dry-run"}), "--no-slurm");
+  EXPECT_EQ(RunLaunch({"--dry-run", "--no-slurm"}).exit_code, 0);
+  SetVariable("SLURM_NTASKS", "x");
+  ExpectRefused(RunLaunch({}), "SLURM_NTASKS=x");
+}
+
 TEST_F(CommandLineTest, WrongAddressesOfAServer) {
   const auto server = [&](const std::vector<std::string>& more) {
     std::vector<std::string> all{"server", config(), "--data", "."};

@@ -113,7 +113,8 @@ int main(int argc, char** argv) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::signal(SIGUSR2, SIG_IGN);  // the launcher's notice that the job has failed
   // A launched process gets --parent. One started by hand has a named token file.
-  const bool by_hand = !options.contains("--parent") && options["--token-file"].find("/proc/") != 0;
+  const bool by_hand =
+      !options.contains("--parent") && options["--token-file"].find("/proc/self/") != 0;
   if (!by_hand && std::to_string(::getppid()) != options["--parent"]) return 98;
   if (options.contains("--report-fd")) report_fd = std::stoi(options["--report-fd"]);
 

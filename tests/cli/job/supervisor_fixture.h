@@ -29,15 +29,18 @@ class FakeMembers : public Members {
   }
   void StartWorkers(const std::string& endpoint) override {
     endpoint_ = endpoint;
+    if (by_srun_) return Add();
     for (int i = 0; i < workers_ && i != cannot_start_; ++i) Add();
     if (cannot_start_ >= 0) throw Error(ExitCode::kFailure, "no such program");
   }
   void Replace(int rank) override {
-    states_[static_cast<size_t>(rank) + 1] = {};
+    states_[MemberOf(rank)] = {};
     replaced_.push_back(rank);
   }
   size_t size() const override { return states_.size(); }
-  int rank(size_t member) const override { return static_cast<int>(member) - 1; }
+  int rank(size_t member) const override {
+    return by_srun_ && member == 1 ? kSrunRank : static_cast<int>(member) - 1;
+  }
   pid_t pid(size_t member) const override { return 100 + static_cast<pid_t>(member); }
   bool running(size_t member) const override { return states_[member].running; }
   bool stopped(size_t member) const override {
@@ -50,11 +53,12 @@ class FakeMembers : public Members {
   std::string LastWords(int rank) const override { return "words of " + std::to_string(rank); }
   std::string LogPath(int rank) const override { return "log of " + std::to_string(rank); }
 
-  void Stop(int rank) { states_[static_cast<size_t>(rank) + 1].stopped = true; }
-  void Gone(int rank) { states_[static_cast<size_t>(rank) + 1].running = false; }
+  void Stop(int rank) { states_[MemberOf(rank)].stopped = true; }
+  void Gone(int rank) { states_[MemberOf(rank)].running = false; }
 
   const int workers_;
   int cannot_start_ = -1;
+  bool by_srun_ = false;  // one member carries all workers
   std::string endpoint_;
   std::vector<int> replaced_;
   int failures_told_ = 0;
@@ -64,6 +68,7 @@ class FakeMembers : public Members {
   struct State {
     bool running = true, stopped = false;
   };
+  static size_t MemberOf(int rank) { return rank == kSrunRank ? 1 : static_cast<size_t>(rank + 1); }
   void Add() { states_.emplace_back(); }
   std::vector<State> states_;
 };

@@ -1,0 +1,53 @@
+// The Slurm job around this process: the srun command that starts a job's workers in it, and the
+// batch script that submits a launch. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/cluster/given_rank.h"
+#include "proto/config_fwd.h"
+
+namespace muster {
+
+struct SlurmJob {
+  std::string id;
+  uint32_t nodes = 1;
+  uint32_t cores = 1;                     // of all nodes
+  std::optional<uint32_t> tasks;          // --ntasks, --ntasks-per-node
+  std::optional<uint32_t> gpus_per_node;  // --gpus-per-node
+  std::optional<uint32_t> cores_per_task;
+  uint32_t restarts = 0;  // how often Slurm has requeued it
+  // Whether this process is on the job's only node, where it can start the workers itself.
+  bool is_here = false;
+
+  // The workers that the user asked Slurm for; empty: only nodes or cores.
+  std::optional<uint32_t> Workers() const;
+};
+
+// The job whose batch script or salloc shell runs this process. Empty outside a job, and in a step:
+// srun has given this process a part of the job, which it cannot divide again. Throws Error(kUsage)
+// if a variable has an invalid value.
+std::optional<SlurmJob> FindSlurmJob(const Environment& environment);
+
+// Fills in what Slurm decides: the workers and their GPUs. `has_cuda`: this build can use GPUs.
+// Throws Error(kUsage) if a setting contradicts the job.
+void PlanForSlurm(const SlurmJob& job, bool has_cuda, config::Config& config);
+
+struct StepFiles {
+  std::string muster;  // this program
+  std::string config, logs;
+  bool append = false;
+};
+// The arguments of the srun that starts all workers. They read the token from standard input.
+std::vector<std::string> StepArguments(const SlurmJob& job, uint32_t workers,
+                                       const StepFiles& files, const std::string& endpoint);
+
+// The script for `sbatch` that runs the command line `launch`, with the user's options for sbatch.
+// Throws Error(kUsage) if the options do not fit.
+std::string BatchScript(const std::string& options, const std::string& name,
+                        const std::string& launch);
+
+}  // namespace muster

@@ -1,0 +1,147 @@
+#include "cli/cluster/slurm_job.h"
+
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include "common/base/error.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// What a batch script of `sbatch -N2 -n4` gets.
+const Environment kBatchJob{{"SLURM_JOB_ID", "42"},   {"SLURM_JOB_NUM_NODES", "2"},
+                            {"SLURM_NTASKS", "4"},    {"SLURM_JOB_CPUS_PER_NODE", "2(x2)"},
+                            {"SLURM_PROCID", "0"},    {"SLURM_JOB_NAME", "train"},
+                            {"SLURMD_NODENAME", "n1"}};
+
+Environment WithVariable(Environment environment, const std::string& name,
+                         const std::string& value) {
+  environment[name] = value;
+  return environment;
+}
+
+template <typename Call>
+std::string SlurmRefusal(const Call& call) {
+  try {
+    call();
+    ADD_FAILURE() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(SlurmJobTest, OnlyWhatRunsInAJobButInNoStep) {
+  EXPECT_FALSE(FindSlurmJob({}));
+  EXPECT_FALSE(FindSlurmJob({{"SLURM_CONF", "/etc/slurm.conf"}}));  // srun exists, but no job
+  EXPECT_FALSE(FindSlurmJob(WithVariable(kBatchJob, "SLURM_STEP_ID", "0")));  // srun --pty bash
+  EXPECT_TRUE(
+      FindSlurmJob(WithVariable(kBatchJob, "SLURM_STEP_ID", "4294967290")));  // salloc on a node
+  EXPECT_TRUE(FindSlurmJob(WithVariable(kBatchJob, "SLURM_JOB_NAME", "interactive")));
+}
+
+TEST(SlurmJobTest, ItsSize) {
+  const SlurmJob job = *FindSlurmJob(kBatchJob);
+  EXPECT_EQ(job.id, "42");
+  EXPECT_EQ(job.nodes, 2u);
+  EXPECT_EQ(job.cores, 4u);
+  EXPECT_EQ(job.tasks, 4u);
+  EXPECT_EQ(job.restarts, 0u);
+  EXPECT_FALSE(job.is_here);
+  const SlurmJob mixed = *FindSlurmJob(WithVariable(
+      WithVariable(kBatchJob, "SLURM_JOB_CPUS_PER_NODE", "2(x3),4"), "SLURM_RESTART_COUNT", "2"));
+  EXPECT_EQ(mixed.cores, 10u);
+  EXPECT_EQ(mixed.restarts, 2u);
+}
+
+TEST(SlurmJobTest, OneNodeIsHereUnlessTheShellIsElsewhere) {
+  Environment one = WithVariable(kBatchJob, "SLURM_JOB_NUM_NODES", "1");
+  EXPECT_TRUE(FindSlurmJob(one)->is_here);
+  one.erase("SLURMD_NODENAME");  // salloc on a login node
+  EXPECT_FALSE(FindSlurmJob(one)->is_here);
+}
+
+TEST(SlurmJobTest, WorkersAreTasksOrGpus) {
+  Environment environment = kBatchJob;
+  EXPECT_EQ(FindSlurmJob(environment)->Workers(), 4u);
+  environment.erase("SLURM_NTASKS");
+  EXPECT_EQ(FindSlurmJob(environment)->Workers(), std::nullopt);
+  EXPECT_EQ(FindSlurmJob(WithVariable(environment, "SLURM_GPUS_ON_NODE", "8"))->Workers(), 16u);
+  EXPECT_EQ(FindSlurmJob(WithVariable(environment, "SLURM_GPUS_PER_NODE", "a100:4"))->Workers(),
+            8u);
+}
+
+TEST(SlurmJobTest, InvalidValuesAreNamed) {
+  EXPECT_THAT(SlurmRefusal([] { FindSlurmJob(WithVariable(kBatchJob, "SLURM_NTASKS", "four")); }),
+              HasSubstr("SLURM_NTASKS=four"));
+  EXPECT_THAT(
+      SlurmRefusal([] { FindSlurmJob(WithVariable(kBatchJob, "SLURM_JOB_CPUS_PER_NODE", "2(x")); }),
+      HasSubstr("SLURM_JOB_CPUS_PER_NODE=2(x"));
+}
+
+TEST(SlurmJobTest, TheConfigFollowsTheJob) {
+  SlurmJob job = *FindSlurmJob(kBatchJob);
+  job.gpus_per_node = 2;
+  config::Config config;
+  config.mutable_worker()->set_devices("auto");
+  PlanForSlurm(job, /*has_cuda=*/true, config);
+  EXPECT_EQ(config.cluster().workers(), 4u);
+  EXPECT_EQ(config.worker().backend(), config::Worker::CUDA);
+  EXPECT_FALSE(config.worker().has_devices());
+
+  config.Clear();
+  config.mutable_cluster()->set_workers(3);
+  config.mutable_worker()->set_devices("cpu");
+  PlanForSlurm(job, /*has_cuda=*/true, config);
+  EXPECT_EQ(config.cluster().workers(), 3u);
+  EXPECT_EQ(config.worker().backend(), config::Worker::CPU);
+
+  config.Clear();
+  PlanForSlurm(job, /*has_cuda=*/false, config);
+  EXPECT_EQ(config.worker().backend(), config::Worker::CPU);
+
+  config.mutable_cluster()->set_transport(config::Cluster::LOCAL);
+  EXPECT_THAT(SlurmRefusal([&] { PlanForSlurm(job, false, config); }),
+              HasSubstr("cluster.transport=LOCAL"));
+  config.Clear();
+  config.mutable_worker()->add_program("./train");
+  EXPECT_THAT(SlurmRefusal([&] { PlanForSlurm(job, false, config); }), HasSubstr("worker.program"));
+}
+
+TEST(SlurmJobTest, TheStep) {
+  SlurmJob job = *FindSlurmJob(kBatchJob);
+  const StepFiles files{.muster = "/bin/muster", .config = "/r/config.txtpb", .logs = "/r 5%t"};
+  std::vector<std::string> words = StepArguments(job, 4, files, "tcp://n1:7700");
+  for (const char* word :
+       {"--ntasks=4", "--no-kill", "--kill-on-bad-exit=0", "--wait=0", "--input=all",
+        "--output=/r 5%%t/worker-%t.log", "--open-mode=truncate", "tcp://n1:7700", "AUTO"}) {
+    EXPECT_THAT(words, Contains(word));
+  }
+  EXPECT_THAT(words, Not(Contains(HasSubstr("--cpus-per-task"))));
+  job.cores_per_task = 8;
+  words = StepArguments(job, 4, {.append = true}, "tcp://n1:7700");
+  EXPECT_THAT(words, Contains("--cpus-per-task=8"));
+  EXPECT_THAT(words, Contains("--open-mode=append"));
+}
+
+TEST(SlurmJobTest, TheBatchScript) {
+  EXPECT_EQ(BatchScript("-N 2 --gpus-per-node 4", "my run", "/bin/muster launch c.txtpb"),
+            "#!/bin/bash\n"
+            "#SBATCH --job-name='my run' --requeue --open-mode=append --no-kill\n"
+            "#SBATCH -N 2 --gpus-per-node 4\n"
+            "exec /bin/muster launch c.txtpb\n");
+  for (const char* wrong : {"", "  ", "2 nodes", "-N 2\nrm -rf x", "-N 2 --array=1-4", "-a 1-4",
+                            "--wrap=x -N 2", "-N2 --test-only"}) {
+    EXPECT_THAT(SlurmRefusal([&] { BatchScript(wrong, "a", "b"); }), HasSubstr("--slurm")) << wrong;
+  }
+  EXPECT_NE(BatchScript("-A project --array-of-things", "a", "b"), "");
+}
+
+}  // namespace
+}  // namespace muster
