@@ -168,7 +168,7 @@ class Twice:
 
 
 def contenders(arguments, folder, what):
-    """By name; Muster first."""
+    """Returns the contenders by name, Muster first."""
     if what == "scaling":
         # One worker and its server share core 0, so that exactly one core is used.
         return {"Muster": Muster(arguments, folder, what),
@@ -186,12 +186,11 @@ def contenders(arguments, folder, what):
 
 def report(what, rates, batch):
     ours, peers = rates["Muster"], {name: got for name, got in rates.items() if name != "Muster"}
-    fastest = max(peers, key=lambda name: statistics.median(peers[name]))
     ratios = [own / max(got) for own, got in zip(ours, zip(*peers.values()))]
     medians = ", ".join(f"{name} {statistics.median(got):,.0f}" for name, got in peers.items())
     rounds = "; ".join(f"{name} " + " ".join(f"{rate:,.0f}" for rate in got) for name, got in rates.items())
-    print(f"{TITLES[what]}, batch {batch} per worker: {statistics.median(ours):,.0f}; {medians}; to the fastest, {fastest}: "
-          f"ratio {statistics.median(ratios):.2f} [{min(ratios):.2f} .. {max(ratios):.2f}]   (rounds: {rounds})", flush=True)
+    print(f"{TITLES[what]}, batch {batch} per worker: {statistics.median(ours):,.0f}; {medians}; ratio to the "
+          f"fastest of each round {statistics.median(ratios):.2f} [{min(ratios):.2f} .. {max(ratios):.2f}]   (rounds: {rounds})", flush=True)
 
 
 def where_a_step_goes(what, summary):

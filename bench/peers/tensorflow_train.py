@@ -21,7 +21,7 @@ L = tf.keras.layers
 
 @tf.keras.utils.register_keras_serializable()
 class Lrn(L.Layer):
-    """In fp32: there is no kernel for bf16."""
+    """Computes in fp32, because there is no kernel for bf16."""
 
     def call(self, x):
         return tf.nn.local_response_normalization(x, 4, 1.0, 0.001 / 9, 0.75)

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "cli/data/normalization.h"
@@ -13,6 +14,7 @@
 #include "cli/text/units.h"
 #include "common/base/error.h"
 #include "common/config/build_graph.h"
+#include "common/model/torch_tensors.h"
 #include "common/tensors/safetensors_writer.h"
 #include "proto/config.pb.h"
 
@@ -21,6 +23,7 @@ namespace {
 
 constexpr int kMostSweeps = 100;
 constexpr size_t kLargestOrder = 1024;
+constexpr double kMostProducts = 1e11;  // half a minute
 
 // A rotation of rows and columns p and q that makes element (p, q) zero.
 void Rotate(std::vector<double>& matrix, std::vector<double>& vectors, size_t order, size_t p,
@@ -130,11 +133,19 @@ std::vector<double> PatchCovariance(const Dataset& set, const config::Data& data
       for (size_t j = 0; j <= i; ++j) products[i * order + j] += patch[i] * patch[j];
     }
   };
+  const int64_t measured = std::min(samples, set.size());
+  const double products_of_all = static_cast<double>(measured) *
+                                 static_cast<double>(shape.height * shape.width) *
+                                 static_cast<double>(order * order / 2);
+  const auto stride = static_cast<int64_t>(std::ceil(std::sqrt(products_of_all / kMostProducts)));
   int64_t patches = 0;
-  for (int64_t sample = 0; sample < std::min(samples, set.size()); ++sample) {
-    loader->Evaluate(sample, *scratch, image.data());
-    for (int64_t top = 0; top + height <= shape.height; ++top) {
-      for (int64_t left = 0; left + width <= shape.width; ++left, ++patches) take(top, left);
+  for (int64_t i = 0; i < measured; ++i) {
+    // The set may be in the order of its classes.
+    loader->Evaluate(i * set.size() / measured, *scratch, image.data());
+    for (int64_t top = 0; top + height <= shape.height; top += stride) {
+      for (int64_t left = 0; left + width <= shape.width; left += stride, ++patches) {
+        take(top, left);
+      }
     }
   }
   const auto count = static_cast<double>(patches);
@@ -167,20 +178,19 @@ int RunWhiten(const WhitenArguments& arguments) {
                                               conv.kernel_width, arguments.samples),
                               order);
   const std::vector<float> filters = WhiteningFilters(eigen, order, arguments.epsilon);
-  const std::string name = layer.name + ".weight";
-  SafetensorsWriter writer(arguments.output,
-                           {.tensors = {{.name = name,
-                                         .type = TensorType::kF32,
-                                         .shape = {conv.filters, layer.input_shape.channels,
-                                                   conv.kernel_height, conv.kernel_width},
-                                         .end = filters.size() * sizeof(float)}},
-                            .metadata = {}});
+  const TorchTensors torch(graph);
+  const auto tensor = std::ranges::find(torch.tensors(), layer.weights, &TorchTensor::variable);
+  SafetensorsWriter writer(arguments.output, {.tensors = {{.name = tensor->name(),
+                                                           .type = TensorType::kF32,
+                                                           .shape = tensor->shape(),
+                                                           .end = filters.size() * sizeof(float)}},
+                                              .metadata = {}});
   writer.Write(std::as_bytes(std::span(filters)));
   writer.Commit();
   PrintResult(fmt::format(
       "wrote {}: {} from {}; use it with run {{ initial_weights: \"{}\" skip_mismatched: true }}",
-      arguments.output, name, Plural(std::min(arguments.samples, sets.train->size()), "sample"),
-      arguments.output));
+      arguments.output, tensor->name(),
+      Plural(std::min(arguments.samples, sets.train->size()), "sample"), arguments.output));
   return 0;
 }
 

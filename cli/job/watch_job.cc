@@ -22,6 +22,7 @@
 #include "common/base/log.h"
 #include "common/base/process.h"
 #include "common/base/resource_limits.h"
+#include "common/base/text.h"
 #include "common/config/config.h"
 #include "common/events/event_line.h"
 
@@ -205,14 +206,18 @@ void JobProcesses::Replace(int rank) {
   }
 }
 
-// srun and programs of the user's own have their own form of errors. Python's last line names the
-// exception.
+// srun and programs of the user's own have their own form of errors. Python names the exception at
+// the beginning of a line.
 std::string JobProcesses::LastWords(int rank) const {
   std::string words = LastError(LogPath(rank));
   const bool is_ours = rank != kSrunRank && (rank < 0 || !HasProgram(*plan_.config));
   if (!words.empty() || is_ours) return words;
-  const std::vector<std::string> lines = LastLines(LogPath(rank), 1);
-  return lines.empty() ? "" : lines[0];
+  const std::vector<std::string> lines = LastLines(LogPath(rank), 100);
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    if (!FirstMatch("^[A-Za-z_][A-Za-z0-9_.]*(Error|Exception|Exit)\\b", *line).empty())
+      return *line;
+  }
+  return "";
 }
 
 std::string JobProcesses::LogPath(int rank) const {

@@ -150,7 +150,7 @@ class LayerNodes {
       h = Reshaped(Standardized(groups, 2, norm.epsilon),
                    {0, shape.channels, shape.height, shape.width}, "standardized");
     }
-    // One number for each channel, as for an image without the batch.
+    // The shape has no batch axis, so that the numbers apply to every sample and pixel.
     const Ints channels = {-1, 1, 1};
     const std::string scaled = Step("Mul", {h, Reshaped(weights_[0], channels, "scale")}, "scaled");
     nodes_.Add("Add", {scaled, Reshaped(weights_[1], channels, "shift")}, Out());

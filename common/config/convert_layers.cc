@@ -230,6 +230,9 @@ LayerSpec GraphBuilder::Convert(const config::GroupNorm& norm) {
   if (channels % norm.groups() != 0) {
     Fail("{} channels cannot be split into {} equal groups", channels, norm.groups());
   }
+  if (current_->input_shape.elements() == norm.groups()) {
+    Fail("a group of one value would always become the shift: expected fewer groups or an image");
+  }
   AddScaleAndShift(norm);
   return GroupNormSpec{norm.groups(), norm.epsilon(), /*per_pixel=*/false};
 }

@@ -96,6 +96,9 @@ LayerSpec GraphBuilder::Convert(const config::Layer& layer) {
     case config::Layer::kGroupNorm:
       return Convert(layer.group_norm());
     case config::Layer::kLayerNorm:
+      if (current_->input_shape.channels == 1) {
+        Fail("the only channel of a pixel would always become the shift: expected more channels");
+      }
       AddScaleAndShift(layer.layer_norm());
       return GroupNormSpec{1, layer.layer_norm().epsilon(), /*per_pixel=*/true};
     case config::Layer::kFlatten:

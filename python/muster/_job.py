@@ -15,7 +15,8 @@ from muster._client import Client, UsageError, Work
 class Step:
     """One training step. Iterate over it to get this process's slices, and complete each one.
 
-    ``number`` counts from 0, ``epoch`` too; Muster's messages count from 1. ``ends_epoch`` is true in the last step of an epoch.
+    ``number`` and ``epoch`` count from 0; Muster's messages count from 1. ``ends_epoch`` is true in
+    the last step of an epoch.
     ``is_missed`` is true if this process has no slice of the step: it came later, or the run was
     resumed after it. The body of the loop still runs, so that counters and schedulers stay right.
     In the process that updates the weights, it is false in the steps that it updates.

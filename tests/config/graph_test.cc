@@ -220,6 +220,13 @@ TEST(Graph, GroupNormHasScaleAndShiftOfEachChannel) {
   EXPECT_EQ(NumbersOf(graph.layers()[1].spec), "groups 1 epsilon 1e-05 per_pixel true");
   EXPECT_EQ(ErrorOf(std::string(R"(layer { name: "g" group_norm { groups: 2 } })") + kEnd),
             "layer \"g\" (group_norm): 3 channels cannot be split into 2 equal groups");
+  // Groups of one value.
+  for (const char* const norm : {"group_norm { groups: 3 }", "layer_norm {}"}) {
+    const std::string row = std::string(R"(layer { name: "p" global_avg_pool {} })") +
+                            R"(layer { name: "d" dense { units: )" + (norm[0] == 'g' ? "3" : "1") +
+                            R"( } } layer { name: "n" )" + norm + " }";
+    EXPECT_THAT(ErrorOf(row + kEnd), HasSubstr("\"n\"")) << norm;
+  }
 }
 
 TEST(Graph, HashTellsGraphsApart) {

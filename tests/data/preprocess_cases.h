@@ -40,7 +40,7 @@ inline std::vector<config::Preprocess> PreprocessVariants(const Shape& stored) {
     }
     settings.set_crop_padding(variant & 2 ? 4 : 0);
     settings.set_flip(variant & 4);
-    settings.set_alternate_flip((variant & 5) == 5);
+    settings.set_alternate_flip(variant & 1);
     settings.set_standardize(variant & 8);
     if (variant & 16) SetColours(settings);
     if (variant & 32) settings.set_padding(config::Preprocess::REFLECT);

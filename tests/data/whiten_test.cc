@@ -62,10 +62,11 @@ TEST(EigenTest, VectorsTimesValuesAreTheMatrix) {
 TEST(PatchCovarianceTest, IsThatOfAllPatches) {
   const MemorySet set(4, {3, 4, 2});
   const std::vector<double> covariance = PatchCovariance(set, {}, 2, 2, 3);
+  constexpr int64_t kEvenlySpaced[] = {0, 1, 2};  // floor(4 i / 3)
   const auto loader = MakePlanesLoader(set, {});
   const auto scratch = loader->MakeScratch();
   std::vector<std::vector<double>> patches;
-  for (int64_t sample = 0; sample < 3; ++sample) {
+  for (const int64_t sample : kEvenlySpaced) {
     float image[3][4][2];
     loader->Evaluate(sample, *scratch, &image[0][0][0]);
     for (int y = 0; y < 2; ++y) {
@@ -120,11 +121,12 @@ class WhitenTest : public ::testing::Test {
 };
 
 TEST_F(WhitenTest, FilteredPatchesHaveTheCovarianceOne) {
-  ASSERT_EQ(Run("layer { name: \"white\" conv2d { filters: 24 kernel: 2 } } layer { name: \"out\" "
-                "dense { units: 10 } }"),
-            0);
+  ASSERT_EQ(
+      Run("layer { name: \"stem/white\" conv2d { filters: 24 kernel: 2 } } layer { name: \"out\" "
+          "dense { units: 10 } }"),
+      0);
   const SafetensorsReader file(dir_ / "whiten.safetensors");
-  const StoredTensor* const tensor = file.header().Find("white.weight");
+  const StoredTensor* const tensor = file.header().Find("stem.white.weight");
   ASSERT_NE(tensor, nullptr);
   EXPECT_THAT(tensor->shape, ElementsAre(24, 3, 2, 2));
   std::vector<float> filters(24 * 12);

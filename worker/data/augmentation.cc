@@ -43,7 +43,7 @@ Augmentation DrawAugmentation(const config::Preprocess& settings, const Shape& s
   drawn.top = Pick(first[0], stored.height + 2 * padding - crop.height + 1) - padding;
   drawn.left = Pick(first[1], stored.width + 2 * padding - crop.width + 1) - padding;
   drawn.flip = settings.flip() && (first[2] >> 31) != 0;
-  if (settings.alternate_flip()) {
+  if (settings.flip() && settings.alternate_flip()) {
     const RandomStream in_epoch_0(seed, RandomPurpose::kAugment, 0, 0,
                                   static_cast<uint64_t>(sample));
     drawn.flip = ((in_epoch_0.Block(0)[2] >> 31) ^ (static_cast<uint64_t>(epoch) & 1)) != 0;

@@ -1,5 +1,7 @@
 // Elementwise layers that could not be fused into the preceding layer. Compiled with
 // -ffp-contract=off (see smooth_functions.h).
+#include <type_traits>
+
 #include "common/base/error.h"
 #include "worker/backend/cpu/kernels.h"
 #include "worker/backend/cpu/ops.h"
@@ -19,7 +21,8 @@ float Value(const Relu6Spec&, float x) {
 }
 float Gradient(const Relu6Spec&, float y, float dy) { return (y > 0) & (y < 6) ? dy : 0.0f; }
 
-// Types of their own, because a loop that chooses between two formulas is four times slower.
+// These are types of their own, because a loop that chooses between two formulas is four times
+// slower.
 struct ExactGelu : GeluSpec {};  // x Φ(x)
 struct TanhGelu : GeluSpec {};   // x sigmoid(2 u) with u = √(2/π) (x + 0.044715 x³)
 
@@ -93,16 +96,17 @@ std::unique_ptr<Op> MakeElementwise(const Spec& spec, const OpRequest& request) 
 
 template <ElementwiseSpec Spec>
 std::unique_ptr<Op> Make(const Spec& spec, const OpRequest& request) {
-  return MakeElementwise(spec, request);
-}
-template <>
-std::unique_ptr<Op> Make(const GeluSpec& spec, const OpRequest& request) {
-  if (spec.tanh) return MakeElementwise(TanhGelu{spec}, request);
-  return MakeElementwise(ExactGelu{spec}, request);
+  if constexpr (std::is_same_v<Spec, GeluSpec>) {
+    if (spec.tanh) return MakeElementwise(TanhGelu{spec}, request);
+    return MakeElementwise(ExactGelu{spec}, request);
+  } else {
+    return MakeElementwise(spec, request);
+  }
 }
 
 template std::unique_ptr<Op> Make(const ReluSpec&, const OpRequest&);
 template std::unique_ptr<Op> Make(const Relu6Spec&, const OpRequest&);
+template std::unique_ptr<Op> Make(const GeluSpec&, const OpRequest&);
 template std::unique_ptr<Op> Make(const SiluSpec&, const OpRequest&);
 template std::unique_ptr<Op> Make(const SigmoidSpec&, const OpRequest&);
 template std::unique_ptr<Op> Make(const TanhSpec&, const OpRequest&);

@@ -38,8 +38,8 @@ __device__ inline Choices Choose(const ImagePlan& plan, int64_t sample) {
   const int columns = plan.width + 2 * plan.padding - plan.crop_width + 1;
   const ImagePlace place = {
       Pick(first.at[0], rows) - plan.padding, Pick(first.at[1], columns) - plan.padding,
-      plan.alternate_flip ? ((block(0, 0).at[2] >> 31) ^ (plan.epoch & 1)) != 0
-                          : plan.flip && (first.at[2] >> 31) != 0};
+      plan.flip && (plan.alternate_flip ? ((block(0, 0).at[2] >> 31) ^ (plan.epoch & 1)) != 0
+                                        : (first.at[2] >> 31) != 0)};
   const float brightness = plan.brightness * (2 * ToUniform(first.at[3]) - 1);
   const float low = plan.contrast_low, high = plan.contrast_high;
   const float contrast =
