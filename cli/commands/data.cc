@@ -176,7 +176,8 @@ constexpr const char* kWhitenFooter =
     "replaced.\n"
     "\n"
     "Examples:\n"
-    "  muster data whiten configs/cifar10_fast.txtpb --data data --output whiten.safetensors\n"
+    "  muster data whiten configs/cifar10_fast.txtpb --data data \\\n"
+    "      --output whiten.safetensors\n"
     "\n"
     "Exit codes: 0 done; 1 the file cannot be written; 2 command line or config; 3 data.";
 
@@ -194,7 +195,7 @@ void DescribeWhiten(CLI::App& command, WhitenOptions& options) {
       ->capture_default_str();
   command
       .add_option("--epsilon", arguments.epsilon,
-                  "Added to the variances, so that noise is not amplified")
+                  "Added to the variances, against noise")
       ->type_name("X")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
