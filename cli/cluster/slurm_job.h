@@ -15,25 +15,27 @@ namespace muster {
 struct SlurmJob {
   std::string id;
   uint32_t nodes = 1;
-  uint32_t cores = 1;                     // of all nodes
-  std::optional<uint32_t> tasks;          // --ntasks, --ntasks-per-node
-  std::optional<uint32_t> gpus_per_node;  // --gpus-per-node
+  std::vector<uint32_t> node_cores;  // empty: unknown
+  uint32_t cores = 1;                // of all nodes
+  std::optional<uint32_t> tasks;     // --ntasks, --ntasks-per-node
+  std::optional<uint32_t> gpus;      // of all nodes
   std::optional<uint32_t> cores_per_task;
   uint32_t restarts = 0;  // how often Slurm has requeued it
-  // Whether this process is on the job's only node, where it can start the workers itself.
+  // Whether srun runs this process: it then has a part of the job, which it cannot divide again.
+  bool in_srun = false;
+  // Whether this process starts the workers itself: on the job's only node, or in srun.
   bool is_here = false;
 
   // The workers that the user asked Slurm for; empty: only nodes or cores.
   std::optional<uint32_t> Workers() const;
 };
 
-// The job whose batch script or salloc shell runs this process. Empty outside a job, and in a step:
-// srun has given this process a part of the job, which it cannot divide again. Throws Error(kUsage)
-// if a variable has an invalid value.
+// The job whose batch script, salloc shell or srun runs this process. Empty outside a job. Throws
+// Error(kUsage) if a variable has an invalid value, or if srun has started several launches.
 std::optional<SlurmJob> FindSlurmJob(const Environment& environment);
 
 // Fills in what Slurm decides: the workers and their GPUs. `has_cuda`: this build can use GPUs.
-// Throws Error(kUsage) if a setting contradicts the job.
+// Throws Error(kUsage) if a setting contradicts the job, or if the job has too few cores or GPUs.
 void PlanForSlurm(const SlurmJob& job, bool has_cuda, config::Config& config);
 
 struct StepFiles {

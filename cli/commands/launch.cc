@@ -98,10 +98,10 @@ constexpr const char* kLaunchFooter =
 void DescribeLaunch(CLI::App& command, LaunchOptions& options) {
   options.Add(command);
   CLI::Option* const resume = command.get_option("--resume");
-  CLI::Option* const slurm = AddOption(
-      command, "--slurm", options.slurm, "OPTIONS",
-      "Submit this launch to Slurm with these options of sbatch, such as \"-N 2 --gpus-per-node "
-      "4\"");
+  CLI::Option* const slurm =
+      AddOption(command, "--slurm", options.slurm, "OPTIONS",
+                "Submit this launch to Slurm with these options of sbatch, such as \"-N 2 "
+                "--ntasks-per-node 4 --gpus-per-node 4\"");
   command
       .add_flag("--print", options.print, "With --slurm: print the batch script, submit nothing")
       ->needs(slurm);

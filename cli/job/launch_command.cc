@@ -184,6 +184,7 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
 int RunLaunch(const LaunchArguments& as_asked) {
   LaunchArguments arguments = as_asked;
   std::optional<RunDir> resumed;
+  WarnOfOneHost(arguments);
   if (IsRequeued(arguments)) arguments.resume_or_begin = true;
   if (arguments.resume_or_begin) ResumeOrBegin(arguments);
   if (!arguments.resume.empty()) {

@@ -49,6 +49,14 @@ bool IsRequeued(const LaunchArguments& arguments) {
   return false;
 }
 
+void WarnOfOneHost(const LaunchArguments& arguments) {
+  if (!arguments.slurm || !arguments.slurm->in_srun || arguments.slurm->nodes == 1) return;
+  PrintResult(
+      fmt::format("Warning: srun runs this launch, so it uses this host only, not all {} nodes of "
+                  "Slurm job {}; leave out srun to use them all",
+                  arguments.slurm->nodes, arguments.slurm->id));
+}
+
 std::string StepText(const LaunchArguments& arguments) {
   if (!arguments.in_step()) return "";
   return fmt::format("on {} of Slurm job {}", Plural(int64_t{arguments.slurm->nodes}, "node"),

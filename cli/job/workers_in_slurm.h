@@ -20,6 +20,9 @@ void PlanInSlurm(const LaunchArguments& arguments, config::Config& config);
 // because it has no directory of its own.
 bool IsRequeued(const LaunchArguments& arguments);
 
+// Prints a warning if srun limits this launch to one of the job's hosts.
+void WarnOfOneHost(const LaunchArguments& arguments);
+
 // The addresses of a server for workers on other nodes.
 WorkersByHand AddressesInSlurm();
 

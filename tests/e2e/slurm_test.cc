@@ -200,8 +200,8 @@ TEST_F(Slurm, TheJobCanBeIgnored) {
 }
 
 TEST_F(Slurm, SrunThatRefusesIsNamed) {
-  const std::string job =
-      Submit({"--workers", "64", "--set", "run.slices=64", "--set", "run.global_batch=64"});
+  const std::string job = slurm_->Submit({"-N2", "-n2", "-o", Path("run.log")},
+                                         "export SRUN_CPUS_PER_TASK=9\n" + LaunchLine({}));
   ASSERT_TRUE(slurm_->Becomes(job, "FAILED")) << JobLog();
   EXPECT_EQ(slurm_->JobField(job, "ExitCode"), "1:0");
   EXPECT_THAT(JobLog(), AllOf(HasSubstr("error: srun (pid "), HasSubstr("failed")));

@@ -37,13 +37,27 @@ std::string SlurmRefusal(const Call& call) {
   return "";
 }
 
-TEST(SlurmJobTest, OnlyWhatRunsInAJobButInNoStep) {
+TEST(SlurmJobTest, OnlyInAJob) {
   EXPECT_FALSE(FindSlurmJob({}));
   EXPECT_FALSE(FindSlurmJob({{"SLURM_CONF", "/etc/slurm.conf"}}));  // srun exists, but no job
-  EXPECT_FALSE(FindSlurmJob(WithVariable(kBatchJob, "SLURM_STEP_ID", "0")));  // srun --pty bash
-  EXPECT_TRUE(
-      FindSlurmJob(WithVariable(kBatchJob, "SLURM_STEP_ID", "4294967290")));  // salloc on a node
   EXPECT_TRUE(FindSlurmJob(WithVariable(kBatchJob, "SLURM_JOB_NAME", "interactive")));
+}
+
+TEST(SlurmJobTest, SrunGivesAPartOfTheJob) {
+  EXPECT_FALSE(FindSlurmJob(kBatchJob)->in_srun);
+  // A salloc shell on a node.
+  EXPECT_FALSE(FindSlurmJob(WithVariable(kBatchJob, "SLURM_STEP_ID", "4294967290"))->in_srun);
+  Environment step = WithVariable(kBatchJob, "SLURM_STEP_ID", "0");
+  step["SLURM_STEP_NUM_TASKS"] = "1";
+  step["SLURM_RESTART_COUNT"] = "1";
+  const SlurmJob job = *FindSlurmJob(step);
+  EXPECT_TRUE(job.in_srun);
+  EXPECT_TRUE(job.is_here);
+  EXPECT_EQ(job.restarts, 1u);
+  step["SLURM_STEP_NUM_TASKS"] = "4";
+  EXPECT_THAT(SlurmRefusal([&] { FindSlurmJob(step); }), HasSubstr("SLURM_STEP_NUM_TASKS"));
+  step["SLURM_STEP_ID"] = "4294967290";
+  EXPECT_TRUE(FindSlurmJob(step));
 }
 
 TEST(SlurmJobTest, ItsSize) {
@@ -77,6 +91,58 @@ TEST(SlurmJobTest, WorkersAreTasksOrGpus) {
             8u);
 }
 
+TEST(SlurmJobTest, GpusOfAllNodes) {
+  Environment environment = kBatchJob;
+  EXPECT_EQ(FindSlurmJob(environment)->gpus, std::nullopt);
+  environment["SLURM_GPUS_PER_TASK"] = "a100:2";
+  EXPECT_EQ(FindSlurmJob(environment)->gpus, 8u);
+  environment["SLURM_GPUS_PER_NODE"] = "a100:2,h100:1";
+  EXPECT_EQ(FindSlurmJob(environment)->gpus, 6u);
+  environment["SLURM_GPUS_ON_NODE"] = "2";
+  EXPECT_EQ(FindSlurmJob(environment)->gpus, 4u);
+  environment["SLURM_GPUS"] = "3";  // one node has two
+  EXPECT_EQ(FindSlurmJob(environment)->gpus, 3u);
+  environment["SLURM_GPUS"] = "a100";
+  EXPECT_THAT(SlurmRefusal([&] { FindSlurmJob(environment); }), HasSubstr("SLURM_GPUS=a100"));
+}
+
+TEST(SlurmJobTest, TooFewCoresOrGpusAreRefused) {
+  SlurmJob job = *FindSlurmJob(kBatchJob);
+  config::Config config;
+  config.mutable_cluster()->set_workers(5);
+  EXPECT_THAT(SlurmRefusal([&] { PlanForSlurm(job, false, config); }),
+              HasSubstr("--ntasks-per-node=3"));
+  job.node_cores = {4, 4};
+  job.cores = 8;
+  EXPECT_NO_THROW(PlanForSlurm(job, false, config));
+  job.gpus = 4;
+  EXPECT_NO_THROW(PlanForSlurm(job, /*has_cuda=*/false, config));
+  EXPECT_THAT(SlurmRefusal([&] { PlanForSlurm(job, /*has_cuda=*/true, config); }),
+              HasSubstr("worker.workers_per_gpu=2"));
+  config.mutable_worker()->set_workers_per_gpu(2);
+  EXPECT_NO_THROW(PlanForSlurm(job, /*has_cuda=*/true, config));
+  EXPECT_EQ(config.cluster().workers(), 5u);
+  job.tasks.reset();
+  config.mutable_cluster()->clear_workers();
+  PlanForSlurm(job, /*has_cuda=*/true, config);
+  EXPECT_EQ(config.cluster().workers(), 8u);
+}
+
+TEST(SlurmJobTest, OtherNumbersOfWorkersShareTheCores) {
+  SlurmJob job{.nodes = 2, .node_cores = {16, 16}, .cores = 32, .tasks = 2, .cores_per_task = 16};
+  const auto has = [&](uint32_t workers, const std::string& word) {
+    EXPECT_THAT(StepArguments(job, workers, {}, "tcp://n1:7700"), Contains(word)) << workers;
+  };
+  has(1, "--cpus-per-task=16");
+  has(2, "--cpus-per-task=16");
+  has(8, "--cpus-per-task=4");
+  has(32, "--cpus-per-task=1");
+  job.node_cores = {3, 3};  // 2 cores each would leave room for only two workers
+  has(3, "--cpus-per-task=1");
+  job.node_cores.clear();  // unknown
+  has(2, "--cpus-per-task=16");
+}
+
 TEST(SlurmJobTest, InvalidValuesAreNamed) {
   EXPECT_THAT(SlurmRefusal([] { FindSlurmJob(WithVariable(kBatchJob, "SLURM_NTASKS", "four")); }),
               HasSubstr("SLURM_NTASKS=four"));
@@ -87,7 +153,7 @@ TEST(SlurmJobTest, InvalidValuesAreNamed) {
 
 TEST(SlurmJobTest, TheConfigFollowsTheJob) {
   SlurmJob job = *FindSlurmJob(kBatchJob);
-  job.gpus_per_node = 2;
+  job.gpus = 4;
   config::Config config;
   config.mutable_worker()->set_devices("auto");
   PlanForSlurm(job, /*has_cuda=*/true, config);
@@ -118,9 +184,9 @@ TEST(SlurmJobTest, TheStep) {
   SlurmJob job = *FindSlurmJob(kBatchJob);
   const StepFiles files{.muster = "/bin/muster", .config = "/r/config.txtpb", .logs = "/r 5%t"};
   std::vector<std::string> words = StepArguments(job, 4, files, "tcp://n1:7700");
-  for (const char* word :
-       {"--ntasks=4", "--no-kill", "--kill-on-bad-exit=0", "--wait=0", "--input=all",
-        "--output=/r 5%%t/worker-%t.log", "--open-mode=truncate", "tcp://n1:7700", "AUTO"}) {
+  for (const char* word : {"--ntasks=4", "--no-kill", "--kill-on-bad-exit=0", "--wait=0",
+                           "--input=all", "--export=ALL", "--output=/r 5%%t/worker-%t.log",
+                           "--open-mode=truncate", "tcp://n1:7700", "AUTO"}) {
     EXPECT_THAT(words, Contains(word));
   }
   EXPECT_THAT(words, Not(Contains(HasSubstr("--cpus-per-task"))));
