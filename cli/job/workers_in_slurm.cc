@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <filesystem>
 
 #include "cli/gpu/job_gpus.h"
@@ -40,9 +39,7 @@ bool IsRequeued(const LaunchArguments& arguments) {
   const bool started_anew = arguments.resume.empty() && !arguments.resume_or_begin &&
                             arguments.repeat == 0 && !arguments.in_place_of_run;
   if (!arguments.slurm || arguments.slurm->restarts == 0 || !started_anew) return false;
-  const bool has_dir = std::ranges::any_of(
-      arguments.settings, [](const Setting& setting) { return setting.path == "run.dir"; });
-  if (has_dir) return true;
+  if (!RunDirFor(arguments).empty()) return true;
   PrintResult(fmt::format(
       "Warning: Slurm has requeued job {}, but without --run-dir the run starts from the beginning",
       arguments.slurm->id));
