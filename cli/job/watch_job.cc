@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <memory>
 
 #include "cli/gpu/job_gpus.h"
@@ -85,6 +86,8 @@ class JobProcesses : public Members {
     std::unique_ptr<ChildProcess> process;
   };
   std::unique_ptr<ChildProcess> StartWorker(int rank, bool append) const;
+  std::unique_ptr<ChildProcess> StartSrun(const std::string& endpoint);
+  std::optional<int> FirstFailedInSrun() const;
   void UseProgram(ChildOptions& worker, int rank) const;
   std::unique_ptr<ChildProcess> Started(const ChildOptions& options) const;
 
@@ -95,6 +98,7 @@ class JobProcesses : public Members {
   std::string endpoint_;  // the server's endpoint
   std::vector<Member> members_;
   std::vector<WorkerPlace> places_;
+  std::vector<int64_t> log_begins_;  // the sizes of the workers' logs before srun
 };
 
 JobProcesses::JobProcesses(const JobPlan& plan, Console& console)
@@ -136,17 +140,26 @@ void JobProcesses::StartWorkers(const std::string& endpoint) {
   }
   endpoint_ = endpoint;
   if (plan_.srun) {
-    const std::vector<std::string> words = plan_.srun(endpoint);
-    members_.push_back({kSrunRank, Started({.program = words[0],
-                                            .arguments = {words.begin() + 1, words.end()},
-                                            .log_path = plan_.dir->SrunLogPath(),
-                                            .input_path = token_.InheritedPath(),
-                                            .append = plan_.goes_on()})});
+    members_.push_back({kSrunRank, StartSrun(endpoint)});
     return;
   }
   for (int rank = 0; rank < plan_.workers(); ++rank) {
     members_.push_back({rank, StartWorker(rank, plan_.goes_on())});
   }
+}
+
+std::unique_ptr<ChildProcess> JobProcesses::StartSrun(const std::string& endpoint) {
+  for (int rank = 0; rank < plan_.workers(); ++rank) {
+    std::error_code missing;
+    const auto size = std::filesystem::file_size(plan_.dir->WorkerLogPath(rank), missing);
+    log_begins_.push_back(missing || !plan_.goes_on() ? 0 : static_cast<int64_t>(size));
+  }
+  const std::vector<std::string> words = plan_.srun(endpoint);
+  return Started({.program = words[0],
+                  .arguments = {words.begin() + 1, words.end()},
+                  .log_path = plan_.dir->SrunLogPath(),
+                  .input_path = token_.InheritedPath(),
+                  .append = plan_.goes_on()});
 }
 
 std::unique_ptr<ChildProcess> JobProcesses::StartWorker(int rank, bool append) const {
@@ -205,14 +218,29 @@ void JobProcesses::Replace(int rank) {
   }
 }
 
+// srun itself tells only the exit codes of the workers.
+std::optional<int> JobProcesses::FirstFailedInSrun() const {
+  for (size_t i = 0; i < log_begins_.size(); ++i) {
+    const int rank = static_cast<int>(i);
+    if (!LastError(plan_.dir->WorkerLogPath(rank), log_begins_[i]).empty()) return rank;
+  }
+  return std::nullopt;
+}
+
 std::string JobProcesses::LastWords(int rank) const {
   if (rank != kSrunRank) return LastError(LogPath(rank));
+  if (const auto failed = FirstFailedInSrun()) {
+    return fmt::format("rank {}: {}", *failed, LastError(LogPath(*failed)));
+  }
   const std::vector<std::string> lines = LastLines(LogPath(rank), 1);
   return lines.empty() ? "" : lines[0];
 }
 
 std::string JobProcesses::LogPath(int rank) const {
-  if (rank == kSrunRank) return plan_.dir->SrunLogPath();
+  if (rank == kSrunRank) {
+    const auto failed = FirstFailedInSrun();
+    return failed ? plan_.dir->WorkerLogPath(*failed) : plan_.dir->SrunLogPath();
+  }
   const bool ours = rank >= 0 && rank < plan_.workers() && !plan_.invite_workers;
   return ours ? plan_.dir->WorkerLogPath(rank) : plan_.dir->ServerLogPath();
 }
