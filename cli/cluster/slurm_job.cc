@@ -191,27 +191,59 @@ std::vector<std::string> StepArguments(const SlurmJob& job, uint32_t workers,
   return words;
 }
 
-std::string BatchScript(const std::string& options, const std::string& name,
-                        const std::string& launch) {
+std::vector<std::string> BatchOptions(const std::string& text) {
   const auto refuse = [&](const std::string& expected) {
-    throw Error(ExitCode::kUsage, "--slurm {}: expected {}", ShellWord(Shown(options)), expected);
+    throw Error(ExitCode::kUsage, "--slurm {}: expected {}", ShellWord(Shown(text)), expected);
   };
-  const std::vector<std::string> first = FirstMatch("^ *(-[^ ]+)", options);
+  const std::vector<std::string> first = FirstMatch("^ *(-[^ ]+)", text);
   if (first.empty()) refuse("options of sbatch, such as \"-N 2 --ntasks-per-node 4\"");
-  if (options.find_first_of("\n\r") != std::string::npos) refuse("one line");
+  if (text.find_first_of("\n\r") != std::string::npos) refuse("one line");
   for (const char* const wrong : {"--wrap", "--array", "-a", "--test-only", "--parsable"}) {
     const std::string pattern = fmt::format("(^| ){}([ =0-9]|$)", wrong);
-    if (FirstMatch(pattern.c_str(), options).empty()) continue;
+    if (FirstMatch(pattern.c_str(), text).empty()) continue;
     refuse(fmt::format("no {}: this submits one run of muster launch", wrong));
   }
+  std::vector<std::string> words;
+  bool in_word = false;
+  char quote = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    char c = text[i];
+    if (quote == 0 && (c == ' ' || c == '\t')) {
+      in_word = false;
+      continue;
+    }
+    if (!in_word) words.emplace_back();
+    in_word = true;
+    if (c == quote) {
+      quote = 0;
+    } else if (quote == 0 && (c == '\'' || c == '"')) {
+      quote = c;
+    } else {
+      if (c == '\\' && quote != '\'' && i + 1 < text.size()) c = text[++i];
+      words.back() += c;
+    }
+  }
+  if (quote != 0) refuse(fmt::format("another {}", quote));
+  return words;
+}
+
+std::string BatchScript(const BatchJob& job) {
   // A script's later options count, so the user's come last. Without --no-kill Slurm ends the whole
   // job when it loses a node.
   return fmt::format(
       "#!/bin/bash\n"
-      "#SBATCH --job-name={} --requeue --open-mode=append --no-kill\n"
+      "#SBATCH --job-name={} {} --open-mode=append --no-kill\n"
       "#SBATCH {}\n"
       "exec {}\n",
-      ShellWord(name), options, launch);
+      ShellWord(job.name), job.can_resume ? "--requeue" : "--no-requeue", job.options, job.launch);
+}
+
+std::vector<std::string> VariablesOfOuterJob(const Environment& environment) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : environment) {
+    if (name.starts_with("SLURM_") && name != "SLURM_CONF") names.push_back(name);
+  }
+  return names;
 }
 
 }  // namespace muster

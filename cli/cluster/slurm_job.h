@@ -47,9 +47,20 @@ struct StepFiles {
 std::vector<std::string> StepArguments(const SlurmJob& job, uint32_t workers,
                                        const StepFiles& files, const std::string& endpoint);
 
-// The script for `sbatch` that runs the command line `launch`, with the user's options for sbatch.
-// Throws Error(kUsage) if the options do not fit.
-std::string BatchScript(const std::string& options, const std::string& name,
-                        const std::string& launch);
+// The options of sbatch that the user typed in one text, in which quotes and \ work as in a shell.
+// Throws Error(kUsage) if they do not fit.
+std::vector<std::string> BatchOptions(const std::string& text);
+
+struct BatchJob {
+  std::string options;  // see BatchOptions
+  std::string name;
+  std::string launch;  // the command line
+  bool can_resume = true;
+};
+// The script for `sbatch`.
+std::string BatchScript(const BatchJob& job);
+
+// The variables of a job around this process that must not reach a job that it submits.
+std::vector<std::string> VariablesOfOuterJob(const Environment& environment);
 
 }  // namespace muster

@@ -10,6 +10,7 @@ namespace muster {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -197,16 +198,37 @@ TEST(SlurmJobTest, TheStep) {
 }
 
 TEST(SlurmJobTest, TheBatchScript) {
-  EXPECT_EQ(BatchScript("-N 2 --gpus-per-node 4", "my run", "/bin/muster launch c.txtpb"),
+  BatchJob job{.options = "-N 2 --gpus-per-node 4",
+               .name = "my run",
+               .launch = "/bin/muster launch c.txtpb"};
+  EXPECT_EQ(BatchScript(job),
             "#!/bin/bash\n"
             "#SBATCH --job-name='my run' --requeue --open-mode=append --no-kill\n"
             "#SBATCH -N 2 --gpus-per-node 4\n"
             "exec /bin/muster launch c.txtpb\n");
+  job.can_resume = false;
+  EXPECT_THAT(BatchScript(job), HasSubstr(" --no-requeue "));
+}
+
+TEST(SlurmJobTest, TheOptionsOfSbatch) {
+  EXPECT_THAT(BatchOptions(" -N 2  --comment 'it is' --mem=\"a 'b' \\\" c\" -x \\'n1 ''"),
+              ElementsAre("-N", "2", "--comment", "it is", "--mem=a 'b' \" c", "-x", "'n1", ""));
+  EXPECT_THAT(BatchOptions("--constraint=[a|b]&c"), ElementsAre("--constraint=[a|b]&c"));
+  EXPECT_THAT(BatchOptions("-A project --array-of-things"),
+              ElementsAre("-A", "project", "--array-of-things"));
   for (const char* wrong : {"", "  ", "2 nodes", "-N 2\nrm -rf x", "-N 2 --array=1-4", "-a 1-4",
-                            "--wrap=x -N 2", "-N2 --test-only"}) {
-    EXPECT_THAT(SlurmRefusal([&] { BatchScript(wrong, "a", "b"); }), HasSubstr("--slurm")) << wrong;
+                            "--wrap=x -N 2", "-N2 --test-only", "-N 2 --comment 'a"}) {
+    EXPECT_THAT(SlurmRefusal([&] { BatchOptions(wrong); }), HasSubstr("--slurm")) << wrong;
   }
-  EXPECT_NE(BatchScript("-A project --array-of-things", "a", "b"), "");
+}
+
+TEST(SlurmJobTest, AnOuterJobIsForgotten) {
+  EXPECT_THAT(VariablesOfOuterJob({{"SLURM_CONF", "/etc/slurm.conf"},
+                                   {"SLURM_STEP_ID", "0"},
+                                   {"SLURM_JOB_ID", "42"},
+                                   {"SBATCH_ACCOUNT", "a"},
+                                   {"PATH", "/bin"}}),
+              ElementsAre("SLURM_JOB_ID", "SLURM_STEP_ID"));
 }
 
 }  // namespace
