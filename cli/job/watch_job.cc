@@ -87,6 +87,8 @@ class JobProcesses : public Members {
   };
   std::unique_ptr<ChildProcess> StartWorker(int rank, bool append) const;
   std::unique_ptr<ChildProcess> StartSrun(const std::string& endpoint);
+  // The error that made this worker fail, not one that was only a consequence.
+  std::string WordsInSrun(int rank) const;
   std::optional<int> FirstFailedInSrun() const;
   void UseProgram(ChildOptions& worker, int rank) const;
   std::unique_ptr<ChildProcess> Started(const ChildOptions& options) const;
@@ -218,11 +220,15 @@ void JobProcesses::Replace(int rank) {
   }
 }
 
+std::string JobProcesses::WordsInSrun(int rank) const {
+  return LastError(plan_.dir->WorkerLogPath(rank), log_begins_[static_cast<size_t>(rank)],
+                   static_cast<int>(ExitCode::kPeerFailed));
+}
+
 // srun itself tells only the exit codes of the workers.
 std::optional<int> JobProcesses::FirstFailedInSrun() const {
-  for (size_t i = 0; i < log_begins_.size(); ++i) {
-    const int rank = static_cast<int>(i);
-    if (!LastError(plan_.dir->WorkerLogPath(rank), log_begins_[i]).empty()) return rank;
+  for (int rank = 0; rank < static_cast<int>(log_begins_.size()); ++rank) {
+    if (!WordsInSrun(rank).empty()) return rank;
   }
   return std::nullopt;
 }
@@ -230,7 +236,7 @@ std::optional<int> JobProcesses::FirstFailedInSrun() const {
 std::string JobProcesses::LastWords(int rank) const {
   if (rank != kSrunRank) return LastError(LogPath(rank));
   if (const auto failed = FirstFailedInSrun()) {
-    return fmt::format("rank {}: {}", *failed, LastError(LogPath(*failed)));
+    return fmt::format("rank {}: {}", *failed, WordsInSrun(*failed));
   }
   const std::vector<std::string> lines = LastLines(LogPath(rank), 1);
   return lines.empty() ? "" : lines[0];

@@ -1,5 +1,7 @@
 #include "cli/process/log_tail.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <fstream>
 #include <sstream>
@@ -41,12 +43,12 @@ std::vector<std::string> LastLines(const std::string& path, size_t count, int64_
   return lines;
 }
 
-std::string LastError(const std::string& path, int64_t begin) {
+std::string LastError(const std::string& path, int64_t begin, int except) {
   std::vector<std::string> lines = LastLines(path, 100, begin);
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
     const std::vector<std::string> error =
         FirstMatch("(^|[^A-Za-z0-9_])error: (exit code [0-9]+: )?(.*)", *line);
-    if (!error.empty()) return error[3];
+    if (!error.empty() && error[2] != fmt::format("exit code {}: ", except)) return error[3];
   }
   return "";
 }

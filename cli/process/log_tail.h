@@ -13,6 +13,7 @@ namespace muster {
 std::vector<std::string> LastLines(const std::string& path, size_t count, int64_t begin = 0);
 
 // The last error in the log of a process: the text after "error: " in the last such line, or "".
-std::string LastError(const std::string& path, int64_t begin = 0);
+// Errors with the exit code `except` do not count.
+std::string LastError(const std::string& path, int64_t begin = 0, int except = -1);
 
 }  // namespace muster

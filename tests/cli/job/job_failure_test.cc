@@ -85,7 +85,7 @@ class SrunJobTest : public JobFailureTest {
 
 TEST_F(SrunJobTest, TheFirstWorkerThatSaysWhyIsNamed) {
   Srun(
-      "echo starting >worker-0.log\n"
+      "echo '12:00 worker-0 error: exit code 7: the server stopped the run' >worker-0.log\n"
       "echo '12:00 worker-1 error: exit code 3: /nowhere: no data set' >worker-1.log\n"
       "echo 'srun: error: n2: task 1: Exited with exit code 3' >&2\n"
       "exit 3");

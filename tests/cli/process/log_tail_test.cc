@@ -52,6 +52,13 @@ TEST(LastErrorTest, LeavesOutTheExitCode) {
   EXPECT_EQ(LastErrorOf("12:00 server error: exit code 5: too late\n"), "too late");
 }
 
+TEST(LastErrorTest, OneExitCodeMayNotCount) {
+  const Log log("error: exit code 3: no data\nerror: exit code 7: the server is gone\n");
+  EXPECT_EQ(LastError(log.path()), "the server is gone");
+  EXPECT_EQ(LastError(log.path(), 0, 7), "no data");
+  EXPECT_EQ(LastError(log.path(), 0, 3), "the server is gone");
+}
+
 TEST(LastErrorTest, BeginsAtTheFirstErrorOfALine) {
   EXPECT_EQ(LastErrorOf("error: cannot read x: error: exit code 3: gone\n"),
             "cannot read x: error: exit code 3: gone");
