@@ -148,15 +148,15 @@ void PlanForSlurm(const SlurmJob& job, bool has_cuda, config::Config& config) {
   if (cluster.transport() == config::Cluster::LOCAL ||
       cluster.transport() == config::Cluster::IPC) {
     throw Error(ExitCode::kUsage,
-                "cluster.transport={} works on one host only, but Slurm job {} has {} nodes; "
-                "expected AUTO or TCP, or --no-slurm",
-                config::Cluster::Transport_Name(cluster.transport()), job.id, job.nodes);
+                "cluster.transport={} works on one host only, but {} has {} nodes; expected "
+                "AUTO or TCP, or one node",
+                config::Cluster::Transport_Name(cluster.transport()), job.name(), job.nodes);
   }
   if (!config.worker().program().empty()) {
     throw Error(ExitCode::kUsage,
-                "worker.program: muster launch cannot start a program on the nodes of Slurm job {} "
-                "yet; expected a job of one node, or --no-slurm",
-                job.id);
+                "worker.program: muster launch cannot start a program on other hosts of {} yet; "
+                "expected a job of one node, or --no-slurm",
+                job.name());
   }
   config::Worker& worker = *config.mutable_worker();
   if (const auto workers = job.Workers(); workers && !cluster.has_workers()) {
@@ -225,6 +225,20 @@ std::vector<std::string> BatchOptions(const std::string& text) {
   }
   if (quote != 0) refuse(fmt::format("another {}", quote));
   return words;
+}
+
+uint32_t NodesAskedFor(const std::vector<std::string>& batch_options) {
+  uint32_t nodes = 1;
+  const std::string line = " " + Join(batch_options, " ") + " ";
+  // The last one counts; "2-4" is at least 2.
+  for (std::string rest = line; !rest.empty();) {
+    const std::vector<std::string> found =
+        FirstMatch(" (-N *|--nodes[= ])([0-9]{1,6})[^0-9].*", rest);
+    if (found.empty()) break;
+    nodes = static_cast<uint32_t>(std::stoul(found[2]));
+    rest = found[0].substr(1 + found[1].size());
+  }
+  return nodes;
 }
 
 std::string BatchScript(const BatchJob& job) {

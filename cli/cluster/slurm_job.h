@@ -13,7 +13,7 @@
 namespace muster {
 
 struct SlurmJob {
-  std::string id;
+  std::string id;  // empty: it is still to be submitted
   uint32_t nodes = 1;
   std::vector<uint32_t> node_cores;  // empty: unknown
   uint32_t cores = 1;                // of all nodes
@@ -26,6 +26,7 @@ struct SlurmJob {
   // Whether this process starts the workers itself: on the job's only node, or in srun.
   bool is_here = false;
 
+  std::string name() const { return id.empty() ? "a Slurm job" : "Slurm job " + id; }
   // The workers that the user asked Slurm for; empty: only nodes or cores.
   std::optional<uint32_t> Workers() const;
 };
@@ -50,6 +51,9 @@ std::vector<std::string> StepArguments(const SlurmJob& job, uint32_t workers,
 // The options of sbatch that the user typed in one text, in which quotes and \ work as in a shell.
 // Throws Error(kUsage) if they do not fit.
 std::vector<std::string> BatchOptions(const std::string& text);
+
+// The nodes that these options ask for; 1 if they do not say.
+uint32_t NodesAskedFor(const std::vector<std::string>& batch_options);
 
 struct BatchJob {
   std::string options;  // see BatchOptions

@@ -7,6 +7,7 @@
 #include "cli/data/count_samples.h"
 #include "cli/data/normalization.h"
 #include "cli/job/run_dir.h"
+#include "cli/job/workers_in_slurm.h"
 #include "cli/process/child_process.h"
 #include "cli/process/held_file.h"
 #include "cli/text/console.h"
@@ -197,6 +198,10 @@ int Submit(const LaunchOptions& options, const LaunchArguments& arguments) {
     // A mistake is reported now, not when the job begins.
     const std::string dir = RunDirFor(arguments);
     if (!has_dir && !dir.empty()) RunDir::CheckUnused(dir);
+    if (const uint32_t nodes = NodesAskedFor(words); nodes > 1) {
+      CheckForSlurm(arguments, {.nodes = nodes},
+                    LoadConfig(arguments.config_path, arguments.settings));
+    }
     has_dir |= !dir.empty();
   }
   const std::string script = BatchScript({.options = options.slurm,

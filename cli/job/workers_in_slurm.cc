@@ -17,14 +17,19 @@ namespace muster {
 
 namespace fs = std::filesystem;
 
-void PlanInSlurm(const LaunchArguments& arguments, config::Config& config) {
+void CheckForSlurm(const LaunchArguments& arguments, const SlurmJob& job, config::Config config) {
   if (const std::string typed = TypedDevices(arguments.settings);
       arguments.wait_s > 0 || (!typed.empty() && config.worker().devices() != "cpu")) {
     throw Error(ExitCode::kUsage,
-                "{}: Slurm chooses the GPUs of job {}; expected options of sbatch such as "
+                "{}: in {} Slurm chooses the GPUs; expected options of sbatch such as "
                 "--gpus-per-node, or --no-slurm",
-                typed.empty() ? "--wait" : typed, arguments.slurm->id);
+                typed.empty() ? "--wait" : typed, job.name());
   }
+  PlanForSlurm(job, /*has_cuda=*/false, config);
+}
+
+void PlanInSlurm(const LaunchArguments& arguments, config::Config& config) {
+  CheckForSlurm(arguments, *arguments.slurm, config);
   if (ProgramInPath("srun").empty()) {
     throw Error(ExitCode::kFailure,
                 "Slurm job {} needs srun to start the workers, but there is none in PATH; to start "

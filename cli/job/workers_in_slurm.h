@@ -12,6 +12,9 @@
 
 namespace muster {
 
+// Throws Error(kUsage) if settings do not fit this Slurm job of several nodes.
+void CheckForSlurm(const LaunchArguments& arguments, const SlurmJob& job, config::Config config);
+
 // Fills in what Slurm decides. Throws Error if settings contradict the Slurm job, or if there is no
 // srun.
 void PlanInSlurm(const LaunchArguments& arguments, config::Config& config);

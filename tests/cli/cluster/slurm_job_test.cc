@@ -222,6 +222,14 @@ TEST(SlurmJobTest, TheOptionsOfSbatch) {
   }
 }
 
+TEST(SlurmJobTest, TheNodesOfTheOptions) {
+  EXPECT_EQ(NodesAskedFor({"-N", "2"}), 2u);
+  EXPECT_EQ(NodesAskedFor({"-N3"}), 3u);
+  EXPECT_EQ(NodesAskedFor({"--nodes=2-4", "-n", "8"}), 2u);
+  EXPECT_EQ(NodesAskedFor({"--nodes", "2", "-N1"}), 1u);
+  EXPECT_EQ(NodesAskedFor({"-n", "8", "--ntasks-per-node=4"}), 1u);
+}
+
 TEST(SlurmJobTest, AnOuterJobIsForgotten) {
   EXPECT_THAT(VariablesOfOuterJob({{"SLURM_CONF", "/etc/slurm.conf"},
                                    {"SLURM_STEP_ID", "0"},

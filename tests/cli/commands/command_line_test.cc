@@ -410,6 +410,9 @@ TEST_F(CommandLineTest, ALaunchPrintsItsBatchScript) {
   EXPECT_THAT(RunDirs(), ::testing::IsEmpty());
   EXPECT_THAT(launch({"--repeat", "2"}).out, HasSubstr(" --no-requeue "));
   ExpectRefused(launch({"--wait"}), "--wait");
+  ExpectRefused(launch({"--devices", "0"}), "--devices");
+  EXPECT_EQ(launch({"--devices", "cpu"}).exit_code, 0);
+  ExpectRefused(launch({"--set", "cluster.transport=LOCAL"}), "cluster.transport=LOCAL");
   ExpectRefused(launch({"--no-slurm"}), "expected one of --");
   ExpectRefused(launch({"--dry-run"}), "expected one of --");
   ExpectRefused(launch({"--set", "run.epoch=1"}), "epoch");
@@ -426,6 +429,7 @@ TEST_F(CommandLineTest, ASubmittedLaunchKeepsTheWordsOfItsProgram) {
     return Run(words);
   };
   EXPECT_THAT(program({"--slurm", "-N 1"}).out, HasSubstr(" -- ./train '' 'a b'\n"));
+  ExpectRefused(program({"--slurm", "-N 2"}), "worker.program");
 }
 
 TEST_F(CommandLineTest, ASubmittedLaunchUsesTheDirectoryOfItsConfig) {
@@ -506,8 +510,8 @@ TEST_F(CommandLineTest, ALaunchInASlurmJob) {
   SetVariable("PATH", Path("nowhere"));
   Workers(R"(print:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
   EXPECT_THAT(RunLaunch({}).err, HasSubstr("needs srun"));
-  ExpectRefused(RunLaunch({"--devices", "0"}), "Slurm chooses the GPUs of job 42");
-  ExpectRefused(RunLaunch({"--wait", "1"}), "Slurm chooses the GPUs of job 42");
+  ExpectRefused(RunLaunch({"--devices", "0"}), "in Slurm job 42 Slurm chooses the GPUs");
+  ExpectRefused(RunLaunch({"--wait", "1"}), "in Slurm job 42 Slurm chooses the GPUs");
   ExpectRefused(RunLaunch({"--dry-run"}), "--no-slurm");
   EXPECT_EQ(RunLaunch({"--dry-run", "--no-slurm"}).exit_code, 0);
   SetVariable("SLURM_NTASKS", "x");
