@@ -199,6 +199,14 @@ TEST_F(Slurm, TheJobCanBeIgnored) {
   EXPECT_FALSE(std::filesystem::exists(Path("run/srun.log")));
 }
 
+// Each of the two nodes has two cores, which were meant for one task.
+TEST_F(Slurm, MoreWorkersThanTasksShareTheCores) {
+  const std::string job =
+      slurm_->Submit({"-N2", "-c2", "-o", Path("run.log")}, LaunchLine({"--workers", "4"}));
+  ExpectTheSameBits(job, {});
+  EXPECT_TRUE(std::filesystem::exists(Path("run/worker-3.log")));
+}
+
 TEST_F(Slurm, SrunThatRefusesIsNamed) {
   const std::string job = slurm_->Submit({"-N2", "-n2", "-o", Path("run.log")},
                                          "export SRUN_CPUS_PER_TASK=9\n" + LaunchLine({}));
