@@ -242,7 +242,7 @@ int Main(int argc, char** argv) {
     if (error.code() == ExitCode::kOk) {
       LogInfo("{}", error.what());
     } else {
-      LogError("{}", error.what());
+      LogError("exit code {}: {}", static_cast<int>(error.code()), error.what());
     }
     return static_cast<int>(error.code());
   } catch (const std::bad_alloc&) {

@@ -129,6 +129,14 @@ std::optional<GivenRank> FindGivenRank(const Environment& environment) {
   return best->given;
 }
 
+std::optional<GivenRank> FindGivenRankIfClear(const Environment& environment) {
+  try {
+    return FindGivenRank(environment);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 std::string Describe(const GivenRank& given) {
   std::string text = fmt::format("{}, {}={}", given.engine, given.variable, given.rank);
   if (given.size) text += fmt::format(", {}={}", given.size_variable, *given.size);

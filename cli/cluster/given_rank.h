@@ -31,6 +31,9 @@ struct GivenRank {
 // variables contradict each other.
 std::optional<GivenRank> FindGivenRank(const Environment& environment);
 
+// The same, but empty instead of an error.
+std::optional<GivenRank> FindGivenRankIfClear(const Environment& environment);
+
 // "Slurm, SLURM_PROCID=3, SLURM_STEP_NUM_TASKS=4, local rank 1"
 std::string Describe(const GivenRank& given);
 

@@ -1,10 +1,13 @@
 // `muster launch`.
 #include <fmt/core.h>
 
+#include <cstdlib>
+
 #include "cli/commands/job_options.h"
 #include "cli/data/count_samples.h"
 #include "cli/data/normalization.h"
 #include "cli/job/run_dir.h"
+#include "cli/job/workers_in_slurm.h"
 #include "cli/process/child_process.h"
 #include "cli/process/held_file.h"
 #include "cli/text/console.h"
@@ -98,10 +101,10 @@ constexpr const char* kLaunchFooter =
 void DescribeLaunch(CLI::App& command, LaunchOptions& options) {
   options.Add(command);
   CLI::Option* const resume = command.get_option("--resume");
-  CLI::Option* const slurm = AddOption(
-      command, "--slurm", options.slurm, "OPTIONS",
-      "Submit this launch to Slurm with these options of sbatch, such as \"-N 2 --gpus-per-node "
-      "4\"");
+  CLI::Option* const slurm =
+      AddOption(command, "--slurm", options.slurm, "OPTIONS",
+                "Submit this launch to Slurm with these options of sbatch, such as \"-N 2 "
+                "--ntasks-per-node 4 --gpus-per-node 4\"");
   command
       .add_flag("--print", options.print, "With --slurm: print the batch script, submit nothing")
       ->needs(slurm);
@@ -154,7 +157,8 @@ Setting ProgramSetting(const std::vector<std::string>& words) {
 }
 
 // The command line of the launch that the batch script runs. Shorthands become --set.
-std::string LaunchLine(const LaunchOptions& options, const LaunchArguments& arguments) {
+std::string LaunchLine(const LaunchOptions& options, const LaunchArguments& arguments,
+                       bool has_dir) {
   std::string line = ShellWord(Sibling("muster")) + " launch";
   const auto add = [&](const std::string& option, const std::string& value) {
     for (const std::string& word : {option, value.empty() ? "" : ShellWord(value)}) {
@@ -162,9 +166,7 @@ std::string LaunchLine(const LaunchOptions& options, const LaunchArguments& argu
     }
   };
   if (!arguments.config_path.empty()) add("", arguments.config_path);
-  bool has_dir = !options.resume.empty();
   for (const Setting& setting : options.config.settings()) {
-    has_dir |= setting.path == "run.dir";
     add("--set", setting.path + "=" + setting.value);
   }
   if (!options.resume.empty()) add("--resume", options.resume);
@@ -175,23 +177,37 @@ std::string LaunchLine(const LaunchOptions& options, const LaunchArguments& argu
     line += " --run-dir runs/" + ShellWord(RunName(arguments.config_path)) + "-job$SLURM_JOB_ID";
   }
   if (!options.behind.empty()) line += " --";
-  for (const std::string& word : options.behind) add("", word);
+  for (const std::string& word : options.behind) line += " " + ShellWord(word);
   return line;
 }
 
 // Replaces this process with sbatch.
 int Submit(const LaunchOptions& options, const LaunchArguments& arguments) {
+  if (options.wait_minutes) {
+    throw Error(ExitCode::kUsage,
+                "--wait: the job waits in Slurm's queue for its GPUs; expected no --wait with "
+                "--slurm");
+  }
+  const std::vector<std::string> words = BatchOptions(options.slurm);
   std::string name;
+  bool has_dir = !options.resume.empty();
   if (arguments.config_path.empty()) {
     name = RunName(arguments.resume + "/config.txtpb");
   } else {
     name = RunName(arguments.config_path);
     // A mistake is reported now, not when the job begins.
-    const config::Config config = LoadConfig(arguments.config_path, arguments.settings);
-    const std::string& dir = config.run().dir();
-    if (options.resume.empty() && !dir.empty()) RunDir::CheckUnused(dir);
+    const std::string dir = RunDirFor(arguments);
+    if (!has_dir && !dir.empty()) RunDir::CheckUnused(dir);
+    if (const uint32_t nodes = NodesAskedFor(words); nodes > 1) {
+      CheckForSlurm(arguments, {.nodes = nodes},
+                    LoadConfig(arguments.config_path, arguments.settings));
+    }
+    has_dir |= !dir.empty();
   }
-  const std::string script = BatchScript(options.slurm, name, LaunchLine(options, arguments));
+  const std::string script = BatchScript({.options = options.slurm,
+                                          .name = name,
+                                          .launch = LaunchLine(options, arguments, has_dir),
+                                          .can_resume = options.repeat == 0});
   if (options.print) {
     PrintResultAsIs(script);
     return 0;
@@ -201,7 +217,11 @@ int Submit(const LaunchOptions& options, const LaunchArguments& arguments) {
     throw Error(ExitCode::kFailure,
                 "--slurm: there is no sbatch in PATH; use a host from which jobs are submitted");
   }
-  ReplaceProcess(sbatch, {}, HeldFile::OfText(script).path());
+  for (const std::string& variable : VariablesOfOuterJob(ThisEnvironment())) {
+    ::unsetenv(variable.c_str());
+  }
+  // Also as arguments, because variables such as SBATCH_PARTITION count more than the script.
+  ReplaceProcess(sbatch, words, HeldFile::OfText(script).path());
 }
 
 int DoLaunch(const LaunchOptions& options) {

@@ -166,9 +166,12 @@ int DoWorker(const WorkerOptions& options) {
   } else {
     words.emplace_back("--join");
   }
-  if (given && !given->engine.empty()) {
-    words.insert(words.end(), {"--local-rank", std::to_string(given->local_rank), "--rank-from",
-                               Describe(*given)});
+  // A worker that joins with any rank still needs a GPU of its own.
+  const std::optional<GivenRank> launcher =
+      options.join ? FindGivenRankIfClear(ThisEnvironment()) : given;
+  if (launcher && !launcher->engine.empty()) {
+    words.insert(words.end(), {"--local-rank", std::to_string(launcher->local_rank), "--rank-from",
+                               Describe(*launcher)});
   }
   std::optional<HeldFile> token;
   if (options.token_file == kInput) {

@@ -56,6 +56,7 @@ struct JobPlan {
   std::function<std::vector<std::string>(const std::string& endpoint)> srun;
   // In a Slurm job, SIGUSR1 stops the run like SIGTERM, and Slurm itself kills what does not end.
   bool in_slurm = false;
+  bool has_terminal = false;  // the launcher's controlling terminal, such as a salloc shell
 
   // Whether each worker is a process of the launcher, which can replace it.
   bool owns_workers() const { return !invite_workers && !srun; }

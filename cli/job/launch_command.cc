@@ -181,9 +181,16 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
 
 }  // namespace
 
+std::string RunDirFor(const LaunchArguments& arguments) {
+  config::Config config = LoadConfig(arguments.config_path, arguments.settings);
+  ForgetOwnDirectory(config, arguments);
+  return config.run().dir();
+}
+
 int RunLaunch(const LaunchArguments& as_asked) {
   LaunchArguments arguments = as_asked;
   std::optional<RunDir> resumed;
+  WarnOfOneHost(arguments);
   if (IsRequeued(arguments)) arguments.resume_or_begin = true;
   if (arguments.resume_or_begin) ResumeOrBegin(arguments);
   if (!arguments.resume.empty()) {

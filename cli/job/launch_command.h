@@ -46,6 +46,10 @@ struct LaunchArguments {
   bool elsewhere() const { return by_hand || in_step(); }
 };
 
+// The directory that a launch of this config uses; "": a new one below runs/. Throws Error(kUsage)
+// if the config is wrong.
+std::string RunDirFor(const LaunchArguments& arguments);
+
 // Runs the job, or the series of jobs, and returns the launcher's exit code. Throws Error for a
 // wrong config, wrong data, an unusable run directory or an incomplete installation before it
 // starts any process. Call it from the main thread while there is no other thread.

@@ -71,7 +71,9 @@ void ResumeOrBegin(LaunchArguments& arguments) {
         ExitCode::kUsage,
         "--resume auto: expected --run-dir DIR, the directory of the run to resume or start");
   }
-  if (config.checkpoint().keep_last() == 0) {
+  // A requeued job without checkpoints starts over; nobody has asked it to resume.
+  const bool requeued = arguments.slurm && arguments.slurm->restarts > 0;
+  if (config.checkpoint().keep_last() == 0 && !requeued) {
     throw Error(
         ExitCode::kUsage,
         "--resume auto: checkpoint.keep_last is 0, so there is never a checkpoint to resume from");

@@ -1,5 +1,6 @@
 #include "cli/job/run_job.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -23,6 +24,7 @@
 #include "cli/text/units.h"
 #include "cli/trace/merge.h"
 #include "common/base/error.h"
+#include "common/base/fd.h"
 #include "common/base/text.h"
 #include "common/config/data_format.h"
 
@@ -103,14 +105,13 @@ void ReportMissing(const std::vector<std::string>& missing, const RunDir& dir,
        fmt::format("{}: missing {}; only the output above is left", what, Join(missing, ", ")));
 }
 
-// `was`: see ReportMissing.
-void ReportOutcome(JobOutcome& outcome, int workers, const KeptRun& run, const std::string& was,
-                   const std::string& at_step, Console& console) {
+// `was`: see ReportMissing. `logs_here`: of the workers whose logs must be in the directory.
+void ReportOutcome(JobOutcome& outcome, int workers, int logs_here, const KeptRun& run,
+                   const std::string& was, const std::string& at_step, Console& console) {
   const RunDir& dir = run.dir;
   console.ClearLive();
   std::vector<std::string> missing;
   if (outcome.summary && outcome.summary->steps() > 0) {
-    const int logs_here = run.by_hand ? 0 : workers;
     missing = dir.MissingFiles(logs_here, *outcome.summary);
     console.Print("");
     for (const std::string& line : SummaryLines(*outcome.summary, workers, run, outcome.ends)) {
@@ -247,6 +248,7 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
                  .token = NewToken(),
                  .resume = resumed};
     plan.in_slurm = arguments.slurm.has_value();
+    plan.has_terminal = UniqueFd(::open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC)).valid();
     if (arguments.in_step()) PlanStep(arguments, plan);
     if (resumed && by_hand) {
       if (auto loss = LostBefore(dir.path())) plan.losses.push_back(std::move(*loss));
@@ -265,7 +267,8 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
     const std::string crowd = arguments.elsewhere()
                                   ? ""
                                   : CrowdText(workers, config.worker().threads(), AvailableCores());
-    ReportOutcome(outcome, workers,
+    // Slurm may have started only some of the workers.
+    ReportOutcome(outcome, workers, arguments.elsewhere() ? 0 : workers,
                   {.dir = dir,
                    .by_hand = by_hand,
                    .on_gpus = display.on_gpus(),

@@ -156,7 +156,9 @@ void Supervisor::OnEnds(const std::vector<EndedProcess>& ended, double now) {
   }
   if (failed) FailWithOthers(now);
   // The workers can do nothing without a server, and the user waits for the next one.
-  if (!server_.failure && SignalOfServer(ended)) stages_.BeginWithoutServer(now);
+  if (!server_.failure && SignalOfServer(ended)) {
+    stages_.BeginWithoutServer(now, static_cast<bool>(plan_.srun));
+  }
 }
 
 // srun ends when all workers have ended, with the exit code of the one that fared worst. The server

@@ -35,7 +35,7 @@ class StopStages {
   // Called after a failure that the other processes cannot notice. Stops them at once.
   void BeginAtOnce(double now);
   // Called after the server is gone.
-  void BeginWithoutServer(double now);
+  void BeginWithoutServer(double now, bool by_srun);
   // Called after a stop request. The server stops first, so that it can write the last line.
   void BeginWithServer(double now);
 

@@ -17,6 +17,7 @@ constexpr double kGraceSeconds = 2.5;       // for the others to notice a failur
 constexpr double kStartGraceSeconds = 0.5;  // the same while they may not be connected yet
 constexpr double kServerFirstSeconds = 2;   // for the server to write the last line
 constexpr double kLostServerSeconds = 0.4;  // for workers to end without it, and again by SIGTERM
+constexpr double kSrunSeconds = 5;          // the same for srun, which passes SIGTERM on
 constexpr double kTermSeconds = 1.5;        // from SIGTERM to SIGKILL
 constexpr double kGiveUpSeconds = 5;        // from SIGKILL to giving up on the process
 constexpr double kWriteSeconds = 3;         // between two events of a server that is writing
@@ -41,9 +42,9 @@ void StopStages::BeginAtOnce(double now) {
   wait_until_ = now + kWriteSeconds;  // the server may have been writing for too long
 }
 
-void StopStages::BeginWithoutServer(double now) {
+void StopStages::BeginWithoutServer(double now, bool by_srun) {
   Begin(kNever, now + kLostServerSeconds);
-  kill_at_ = terminate_all_at_ + kLostServerSeconds;
+  kill_at_ = terminate_all_at_ + (by_srun ? kSrunSeconds : kLostServerSeconds);
 }
 
 void StopStages::BeginWithServer(double now) {
@@ -119,8 +120,10 @@ void Supervisor::Fail(Finding finding, double now) {
 void Supervisor::OnSignal(const ReceivedSignal& received, double now) {
   const int signal = received.number;
   if (stop_request_) {
-    // USR1 before the time limit, and then TERM, must not end the writing of the state.
-    if (plan_.in_slurm && !received.from_terminal) return;
+    // Slurm sends USR1 before the time limit, and then TERM, which must not end the writing of the
+    // state. In a shell the second signal is the user's.
+    const bool of_slurm = plan_.in_slurm && (stop_signal_ == SIGUSR1 || !plan_.has_terminal);
+    if (of_slurm && !received.from_terminal) return;
     // Two keystrokes are two requests, however fast. A signal that a process sends shortly after
     // the first may be the same request.
     const bool again = (received.from_terminal && stop_request_->by_key) ||

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <memory>
 
 #include "cli/gpu/job_gpus.h"
@@ -86,6 +87,10 @@ class JobProcesses : public Members {
     std::unique_ptr<ChildProcess> process;
   };
   std::unique_ptr<ChildProcess> StartWorker(int rank, bool append) const;
+  std::unique_ptr<ChildProcess> StartSrun(const std::string& endpoint);
+  // The error that made this worker fail, not one that was only a consequence.
+  std::string WordsInSrun(int rank) const;
+  std::optional<int> FirstFailedInSrun() const;
   void UseProgram(ChildOptions& worker, int rank) const;
   std::unique_ptr<ChildProcess> Started(const ChildOptions& options) const;
 
@@ -96,6 +101,7 @@ class JobProcesses : public Members {
   std::string endpoint_;  // the server's endpoint
   std::vector<Member> members_;
   std::vector<WorkerPlace> places_;
+  std::vector<int64_t> log_begins_;  // the sizes of the workers' logs before srun
 };
 
 JobProcesses::JobProcesses(const JobPlan& plan, Console& console)
@@ -137,17 +143,26 @@ void JobProcesses::StartWorkers(const std::string& endpoint) {
   }
   endpoint_ = endpoint;
   if (plan_.srun) {
-    const std::vector<std::string> words = plan_.srun(endpoint);
-    members_.push_back({kSrunRank, Started({.program = words[0],
-                                            .arguments = {words.begin() + 1, words.end()},
-                                            .log_path = plan_.dir->SrunLogPath(),
-                                            .input_path = token_.InheritedPath(),
-                                            .append = plan_.goes_on()})});
+    members_.push_back({kSrunRank, StartSrun(endpoint)});
     return;
   }
   for (int rank = 0; rank < plan_.workers(); ++rank) {
     members_.push_back({rank, StartWorker(rank, plan_.goes_on())});
   }
+}
+
+std::unique_ptr<ChildProcess> JobProcesses::StartSrun(const std::string& endpoint) {
+  for (int rank = 0; rank < plan_.workers(); ++rank) {
+    std::error_code missing;
+    const auto size = std::filesystem::file_size(plan_.dir->WorkerLogPath(rank), missing);
+    log_begins_.push_back(missing || !plan_.goes_on() ? 0 : static_cast<int64_t>(size));
+  }
+  const std::vector<std::string> words = plan_.srun(endpoint);
+  return Started({.program = words[0],
+                  .arguments = {words.begin() + 1, words.end()},
+                  .log_path = plan_.dir->SrunLogPath(),
+                  .input_path = token_.InheritedPath(),
+                  .append = plan_.goes_on()});
 }
 
 std::unique_ptr<ChildProcess> JobProcesses::StartWorker(int rank, bool append) const {
@@ -206,22 +221,44 @@ void JobProcesses::Replace(int rank) {
   }
 }
 
-// srun and programs of the user's own have their own form of errors. Python names the exception at
-// the beginning of a line.
+std::string JobProcesses::WordsInSrun(int rank) const {
+  return LastError(plan_.dir->WorkerLogPath(rank), log_begins_[static_cast<size_t>(rank)],
+                   static_cast<int>(ExitCode::kPeerFailed));
+}
+
+// srun itself tells only the exit codes of the workers.
+std::optional<int> JobProcesses::FirstFailedInSrun() const {
+  for (int rank = 0; rank < static_cast<int>(log_begins_.size()); ++rank) {
+    if (!WordsInSrun(rank).empty()) return rank;
+  }
+  return std::nullopt;
+}
+
 std::string JobProcesses::LastWords(int rank) const {
+  if (rank == kSrunRank) {
+    if (const auto failed = FirstFailedInSrun()) {
+      return fmt::format("rank {}: {}", *failed, WordsInSrun(*failed));
+    }
+    const std::vector<std::string> lines = LastLines(LogPath(rank), 1);
+    return lines.empty() ? "" : lines[0];
+  }
   std::string words = LastError(LogPath(rank));
-  const bool is_ours = rank != kSrunRank && (rank < 0 || !HasProgram(*plan_.config));
-  if (!words.empty() || is_ours) return words;
+  if (!words.empty() || rank < 0 || !HasProgram(*plan_.config)) return words;
+  // Python names the exception at the beginning of a line.
   const std::vector<std::string> lines = LastLines(LogPath(rank), 100);
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
-    if (!FirstMatch("^[A-Za-z_][A-Za-z0-9_.]*(Error|Exception|Exit)\\b", *line).empty())
+    if (!FirstMatch("^[A-Za-z_][A-Za-z0-9_.]*(Error|Exception|Exit)\\b", *line).empty()) {
       return *line;
+    }
   }
   return "";
 }
 
 std::string JobProcesses::LogPath(int rank) const {
-  if (rank == kSrunRank) return plan_.dir->SrunLogPath();
+  if (rank == kSrunRank) {
+    const auto failed = FirstFailedInSrun();
+    return failed ? plan_.dir->WorkerLogPath(*failed) : plan_.dir->SrunLogPath();
+  }
   const bool ours = rank >= 0 && rank < plan_.workers() && !plan_.invite_workers;
   return ours ? plan_.dir->WorkerLogPath(rank) : plan_.dir->ServerLogPath();
 }

@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <filesystem>
 
 #include "cli/gpu/job_gpus.h"
@@ -18,14 +17,19 @@ namespace muster {
 
 namespace fs = std::filesystem;
 
-void PlanInSlurm(const LaunchArguments& arguments, config::Config& config) {
+void CheckForSlurm(const LaunchArguments& arguments, const SlurmJob& job, config::Config config) {
   if (const std::string typed = TypedDevices(arguments.settings);
       arguments.wait_s > 0 || (!typed.empty() && config.worker().devices() != "cpu")) {
     throw Error(ExitCode::kUsage,
-                "{}: Slurm chooses the GPUs of job {}; expected options of sbatch such as "
+                "{}: in {} Slurm chooses the GPUs; expected options of sbatch such as "
                 "--gpus-per-node, or --no-slurm",
-                typed.empty() ? "--wait" : typed, arguments.slurm->id);
+                typed.empty() ? "--wait" : typed, job.name());
   }
+  PlanForSlurm(job, /*has_cuda=*/false, config);
+}
+
+void PlanInSlurm(const LaunchArguments& arguments, config::Config& config) {
+  CheckForSlurm(arguments, *arguments.slurm, config);
   if (ProgramInPath("srun").empty()) {
     throw Error(ExitCode::kFailure,
                 "Slurm job {} needs srun to start the workers, but there is none in PATH; to start "
@@ -40,13 +44,19 @@ bool IsRequeued(const LaunchArguments& arguments) {
   const bool started_anew = arguments.resume.empty() && !arguments.resume_or_begin &&
                             arguments.repeat == 0 && !arguments.in_place_of_run;
   if (!arguments.slurm || arguments.slurm->restarts == 0 || !started_anew) return false;
-  const bool has_dir = std::ranges::any_of(
-      arguments.settings, [](const Setting& setting) { return setting.path == "run.dir"; });
-  if (has_dir) return true;
+  if (!RunDirFor(arguments).empty()) return true;
   PrintResult(fmt::format(
       "Warning: Slurm has requeued job {}, but without --run-dir the run starts from the beginning",
       arguments.slurm->id));
   return false;
+}
+
+void WarnOfOneHost(const LaunchArguments& arguments) {
+  if (!arguments.slurm || !arguments.slurm->in_srun || arguments.slurm->nodes == 1) return;
+  PrintResult(
+      fmt::format("Warning: srun runs this launch, so it uses this host only, not all {} nodes of "
+                  "Slurm job {}; leave out srun to use them all",
+                  arguments.slurm->nodes, arguments.slurm->id));
 }
 
 std::string StepText(const LaunchArguments& arguments) {

@@ -12,6 +12,9 @@
 
 namespace muster {
 
+// Throws Error(kUsage) if settings do not fit this Slurm job of several nodes.
+void CheckForSlurm(const LaunchArguments& arguments, const SlurmJob& job, config::Config config);
+
 // Fills in what Slurm decides. Throws Error if settings contradict the Slurm job, or if there is no
 // srun.
 void PlanInSlurm(const LaunchArguments& arguments, config::Config& config);
@@ -19,6 +22,9 @@ void PlanInSlurm(const LaunchArguments& arguments, config::Config& config);
 // Whether Slurm has requeued this job, so that its run goes on. Prints a warning if it cannot,
 // because it has no directory of its own.
 bool IsRequeued(const LaunchArguments& arguments);
+
+// Prints a warning if srun limits this launch to one of the job's hosts.
+void WarnOfOneHost(const LaunchArguments& arguments);
 
 // The addresses of a server for workers on other nodes.
 WorkersByHand AddressesInSlurm();

@@ -1,5 +1,7 @@
 #include "cli/process/log_tail.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <fstream>
 #include <sstream>
@@ -16,22 +18,22 @@ constexpr size_t kMostLogLineBytes = 1000;
 
 }  // namespace
 
-std::vector<std::string> LastLines(const std::string& path, size_t count) {
+std::vector<std::string> LastLines(const std::string& path, size_t count, int64_t begin) {
   std::stringstream tail;
-  std::streamoff size = 0;
+  bool partial = false;  // the first line may be incomplete
   try {
     std::ifstream file = ReadPlainFile(path);
     if (!file) return {};
     file.seekg(0, std::ios::end);
-    size = file.tellg();
-    file.seekg(std::max<std::streamoff>(0, size - kTailBytes));
+    const std::streamoff tail_begin = std::streamoff{file.tellg()} - kTailBytes;
+    partial = tail_begin > begin;
+    file.seekg(std::max<std::streamoff>(begin, tail_begin));
     tail << file.rdbuf();
   } catch (const Error& error) {
     return {error.what()};
   }
   std::vector<std::string> lines;
   std::string line;
-  bool partial = size > kTailBytes;  // the first line may be incomplete
   while (std::getline(tail, line)) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (!partial && !line.empty()) lines.push_back(OneLine(line, kMostLogLineBytes));
@@ -41,12 +43,12 @@ std::vector<std::string> LastLines(const std::string& path, size_t count) {
   return lines;
 }
 
-std::string LastError(const std::string& path) {
-  std::vector<std::string> lines = LastLines(path, 100);
+std::string LastError(const std::string& path, int64_t begin, int except) {
+  std::vector<std::string> lines = LastLines(path, 100, begin);
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
     const std::vector<std::string> error =
         FirstMatch("(^|[^A-Za-z0-9_])error: (exit code [0-9]+: )?(.*)", *line);
-    if (!error.empty()) return error[3];
+    if (!error.empty() && error[2] != fmt::format("exit code {}: ", except)) return error[3];
   }
   return "";
 }

@@ -199,9 +199,17 @@ TEST_F(Slurm, TheJobCanBeIgnored) {
   EXPECT_FALSE(std::filesystem::exists(Path("run/srun.log")));
 }
 
-TEST_F(Slurm, SrunThatRefusesIsNamed) {
+// Each of the two nodes has two cores, which were meant for one task.
+TEST_F(Slurm, MoreWorkersThanTasksShareTheCores) {
   const std::string job =
-      Submit({"--workers", "64", "--set", "run.slices=64", "--set", "run.global_batch=64"});
+      slurm_->Submit({"-N2", "-c2", "-o", Path("run.log")}, LaunchLine({"--workers", "4"}));
+  ExpectTheSameBits(job, {});
+  EXPECT_TRUE(std::filesystem::exists(Path("run/worker-3.log")));
+}
+
+TEST_F(Slurm, SrunThatRefusesIsNamed) {
+  const std::string job = slurm_->Submit({"-N2", "-n2", "-o", Path("run.log")},
+                                         "export SRUN_CPUS_PER_TASK=9\n" + LaunchLine({}));
   ASSERT_TRUE(slurm_->Becomes(job, "FAILED")) << JobLog();
   EXPECT_EQ(slurm_->JobField(job, "ExitCode"), "1:0");
   EXPECT_THAT(JobLog(), AllOf(HasSubstr("error: srun (pid "), HasSubstr("failed")));

@@ -108,6 +108,12 @@ TEST(GivenRankTest, ContradictionsAreNamed) {
               AllOf(HasSubstr("JOB_COMPLETION_INDEX=1"), HasSubstr("RANK=0")));
 }
 
+TEST(GivenRankTest, AWorkerWithAnyRankNeedsOnlyAClearLocalRank) {
+  EXPECT_EQ(FindGivenRankIfClear(kSrun)->local_rank, 1u);
+  EXPECT_FALSE(FindGivenRankIfClear({}));
+  EXPECT_FALSE(FindGivenRankIfClear({{"RANK", "3"}}));
+}
+
 TEST(GivenRankTest, InvalidValuesAreNamed) {
   for (const char* value : {"x", "-1", "1.5", "3 ", "0x1", "4294967296", "18446744073709551617"}) {
     Environment environment = kSrun;

@@ -3,6 +3,9 @@
 #include <gmock/gmock-matchers.h>
 
 #include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <map>
 
 #include "tests/cli/job/job_fixture.h"
 
@@ -59,6 +62,55 @@ TEST_F(JobFailureTest, AWorkerFailsBeforeItJoins) {
   EXPECT_THAT(finished.err, AllOf(HasSubstr("rank 1 (pid "),
                                   HasSubstr("failed with exit code 3: /nowhere: no data set\n")));
   EXPECT_THAT(finished.out, Not(HasSubstr("Ended early")));
+}
+
+// A program in place of srun runs in a Slurm job of two nodes.
+class SrunJobTest : public JobFailureTest {
+ protected:
+  SrunJobTest() {
+    for (const auto& [variable, value] :
+         std::map<std::string, std::string>{{"SLURM_JOB_ID", "42"},
+                                            {"SLURM_JOB_NUM_NODES", "2"},
+                                            {"SLURM_JOB_CPUS_PER_NODE", "1(x2)"},
+                                            {"PATH", Path("bin") + ":/usr/bin:/bin"}}) {
+      SetVariable(variable, value);
+    }
+  }
+  void Srun(const std::string& script) {
+    std::filesystem::create_directory(Path("bin"));
+    std::ofstream(Path("bin/srun")) << "#!/bin/sh\ncd " << Path("run") << "\n" << script << "\n";
+    std::filesystem::permissions(Path("bin/srun"), std::filesystem::perms::owner_all);
+  }
+};
+
+TEST_F(SrunJobTest, TheFirstWorkerThatSaysWhyIsNamed) {
+  Srun(
+      "echo '12:00 worker-0 error: exit code 7: the server stopped the run' >worker-0.log\n"
+      "echo '12:00 worker-1 error: exit code 3: /nowhere: no data set' >worker-1.log\n"
+      "echo 'srun: error: n2: task 1: Exited with exit code 3' >&2\n"
+      "exit 3");
+  Server(std::string(kListen) +
+         R"(on-term:{"summary":{"end":"INTERRUPTED","steps":0,"at":{"elapsed_s":1}}})");
+  const Finished finished = ExpectFailure(3, {"--run-dir", Path("run")});
+  EXPECT_THAT(finished.err,
+              AllOf(HasSubstr("failed with exit code 3: rank 1: /nowhere: no data set\n"),
+                    HasSubstr("run/worker-1.log:\n"), Not(HasSubstr("Exited with"))));
+}
+
+TEST_F(SrunJobTest, OtherwiseSrunIsNamed) {
+  Srun("echo 'srun: error: no such node' >&2; exit 1");
+  Server(std::string(kListen) +
+         R"(on-term:{"summary":{"end":"INTERRUPTED","steps":0,"at":{"elapsed_s":1}}})");
+  EXPECT_THAT(ExpectFailure(1, {"--run-dir", Path("run")}).err,
+              AllOf(HasSubstr("srun: error: no such node\n"), HasSubstr("run/srun.log:\n")));
+}
+
+TEST_F(SrunJobTest, AWorkerThatNeverStartedHasNoLog) {
+  Srun("while [ ! -e " + Path("done") + " ]; do sleep 0.05; done");
+  Server(running_ + kSummary + "touch:" + Path("done") + ";exit:0");
+  const Finished finished = RunLaunch({"--run-dir", Path("run")});
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_THAT(finished.err, Not(HasSubstr("worker-")));
 }
 
 TEST_F(JobFailureTest, OnlyTheLastLinesOfTheLogAreShown) {

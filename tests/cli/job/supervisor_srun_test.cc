@@ -108,5 +108,40 @@ TEST_F(SrunTest, TermAfterUsr1DoesNotEndTheWriting) {
   EXPECT_EQ(Outcome().stop_signal, SIGUSR1);
 }
 
+// A user in a salloc shell who sends a second signal wants an end at once; Slurm does not.
+TEST_F(SrunTest, ASecondSignalInAShell) {
+  for (const auto& [first, kills] : {std::pair(SIGTERM, true), {SIGUSR1, false}}) {
+    plan_.has_terminal = true;
+    Anew();
+    Running();
+    Signalled(first);
+    Pass(1);
+    (void)Sent();
+    Signalled(SIGTERM);
+    bool killed = false;
+    for (const auto& [rank, signal] : Sent()) killed |= signal == SIGKILL;
+    EXPECT_EQ(killed, kills) << first;
+    plan_.has_terminal = false;
+    Anew();
+    Running();
+    Signalled(first);
+    Pass(1);
+    (void)Sent();
+    Signalled(SIGTERM);
+    for (const auto& [rank, signal] : Sent()) EXPECT_NE(signal, SIGKILL) << first;
+  }
+}
+
+TEST_F(SrunTest, SrunHasTimeToEndTheWorkersOfALostServer) {
+  Running();
+  Ends(kServer, {.by_signal = true, .value = SIGKILL});
+  Pass(1);
+  EXPECT_THAT(Sent(), ::testing::Contains(std::pair(kSrunRank, SIGTERM)));
+  Pass(4);
+  EXPECT_THAT(Sent(), IsEmpty());
+  Pass(1);
+  EXPECT_THAT(Sent(), ::testing::Contains(std::pair(kSrunRank, SIGKILL)));
+}
+
 }  // namespace
 }  // namespace muster

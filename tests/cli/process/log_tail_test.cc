@@ -35,8 +35,28 @@ TEST(LastErrorTest, IsTheTextOfTheLastErrorLine) {
       "the second");
 }
 
+TEST(LastErrorTest, OlderLinesDoNotCount) {
+  const std::string old = "server error: of the last run\n";
+  const auto begin = static_cast<int64_t>(old.size());
+  {
+    const Log log(old + "started\n");
+    EXPECT_EQ(LastError(log.path()), "of the last run");
+    EXPECT_EQ(LastError(log.path(), begin), "");
+    EXPECT_EQ(LastLines(log.path(), 5, begin), std::vector<std::string>{"started"});
+    EXPECT_EQ(LastError(log.path(), 1000), "");  // it has been truncated since
+  }
+  EXPECT_EQ(LastError(Log(old + "server error: of this run\n").path(), begin), "of this run");
+}
+
 TEST(LastErrorTest, LeavesOutTheExitCode) {
   EXPECT_EQ(LastErrorOf("12:00 server error: exit code 5: too late\n"), "too late");
+}
+
+TEST(LastErrorTest, OneExitCodeMayNotCount) {
+  const Log log("error: exit code 3: no data\nerror: exit code 7: the server is gone\n");
+  EXPECT_EQ(LastError(log.path()), "the server is gone");
+  EXPECT_EQ(LastError(log.path(), 0, 7), "no data");
+  EXPECT_EQ(LastError(log.path(), 0, 3), "the server is gone");
 }
 
 TEST(LastErrorTest, BeginsAtTheFirstErrorOfALine) {
