@@ -193,9 +193,7 @@ void DescribeWhiten(CLI::App& command, WhitenOptions& options) {
       ->type_name("N")
       ->check(WholeNumber(1, 1'000'000'000))
       ->capture_default_str();
-  command
-      .add_option("--epsilon", arguments.epsilon,
-                  "Added to the variances, against noise")
+  command.add_option("--epsilon", arguments.epsilon, "Added to the variances, against noise")
       ->type_name("X")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

@@ -207,7 +207,8 @@ TEST_F(CommandLineTest, WhatIsMissingOrTooMuchIsSaidInPlainWords) {
     const char* message;
   } cases[] = {
       {{"data"},
-       "a command is missing: expected one of get, synth, check, show, whiten (see muster data --help)"},
+       "a command is missing: expected one of get, synth, check, show, whiten (see muster data "
+       "--help)"},
       {{"launch"}, "CONFIG is missing: Config file"},
       {{"worker", "c"}, "--endpoint is missing: The address"},
       {{"worker", "c", "--endpoint", "ipc://@x"}, "--rank is missing: give this worker's rank"},
