@@ -32,7 +32,7 @@ struct Eigen {
 Eigen EigenOf(std::vector<double> matrix, size_t order);
 
 // The covariance of the patches of height x width pixels in `samples` training samples, evenly
-// spaced, as an evaluation sees them. Of large images, only some patches count. The order of a
+// spaced, as an evaluation sees them. If there are many patches, only some count. The order of a
 // patch is [channel][row][column].
 std::vector<double> PatchCovariance(const Dataset& set, const config::Data& data, int64_t height,
                                     int64_t width, int64_t samples);
