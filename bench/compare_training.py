@@ -21,8 +21,8 @@ trained: its loss must fall or, on random images, stay finite and change.
 
 --python selects the Python with PyTorch, for example the newest in a virtual environment:
 `python3 -m venv DIR && DIR/bin/pip install torch numpy`, then --python DIR/bin/python; --tensorflow one
-with tensorflow-cpu. --bf16 runs the peers' forward pass and loss under torch.autocast, or with
-mixed_bfloat16; --compile runs PyTorch's network through torch.compile. (Keras compiles by itself.)
+with tensorflow-cpu. --bf16 runs Muster with worker.precision BF16, and the peers' forward pass and loss
+under torch.autocast, or with mixed_bfloat16; --compile runs PyTorch's network through torch.compile. (Keras compiles by itself.)
 """
 import argparse
 import json
@@ -174,6 +174,7 @@ def contenders(arguments, folder, what):
         return {"Muster": Muster(arguments, folder, what),
                 "2 x one worker": Twice(Muster(arguments, folder, what, workers=1, pin="0"))}
     settings = [f"model_file={model_without_lrn(folder)}"] if what == "nolrn" else []
+    settings += ["worker.precision=BF16", "worker.soft_placement=false"] if arguments.bf16 else []
     batch = batch_of(arguments, what)
     found = {"Muster": Muster(arguments, folder, what, settings=settings),
              "PyTorch DDP": Peer(arguments, peer_python.command(arguments, "ddp.py"), what, batch)}

@@ -10,7 +10,7 @@ PEERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers")
 def add_arguments(parser):
     parser.add_argument("--python", default="/usr/bin/python3", metavar="PATH",
                         help="the Python with the peer's PyTorch (default: %(default)s)")
-    parser.add_argument("--bf16", action="store_true", help="run the peer in bfloat16; Muster still uses 32 bits")
+    parser.add_argument("--bf16", action="store_true", help="run the peer in bfloat16")
     parser.add_argument("--compile", action="store_true", help="run the peer with torch.compile")
 
 

@@ -154,7 +154,7 @@ struct Options {
   int64_t batch = 64;
   int threads = 1;
   double seconds = 2;
-  bool direct = false;
+  bool direct = false, bf16 = false;
 };
 
 void PrintOps(const TimedBackend& backend) {
@@ -187,7 +187,8 @@ void Run(const Options& options) {
     throw Error(ExitCode::kUsage, "--input: expected 24x24x3, got {}", options.input);
   }
   const Graph graph = BuildGraph(model, input);
-  TimedBackend backend(MakeCpuBackend(options.threads, {.winograd = !options.direct}));
+  TimedBackend backend(
+      MakeCpuBackend(options.threads, {.winograd = !options.direct, .bf16 = options.bf16}));
   Tower tower(graph, backend, 1);
   tower.Prepare(options.batch, Mode::kTraining);
 
@@ -244,7 +245,12 @@ int main(int argc, char** argv) {
   program.Add("--threads", options.threads).ShowDefault();
   program.Add("--seconds", options.seconds, "duration").ShowDefault();
   program.AddFlag("--direct", options.direct, "use worker.convolution DIRECT");
+  program.AddFlag("--bf16", options.bf16, "use worker.precision BF16");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
+  if (options.bf16 && !muster::CpuHasBf16()) {
+    fmt::print(stderr, "tower_bench: this processor has no AVX512-BF16\n");
+    return 1;
+  }
   try {
     muster::Run(options);
   } catch (const muster::Error& error) {

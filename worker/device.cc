@@ -15,12 +15,26 @@
 namespace muster {
 namespace {
 
-WorkerDevice MakeCpu(const config::Worker& worker) {
-  if (worker.precision() != config::Worker::FP32) {
-    LogWarning("worker.precision={} only applies to GPUs: computing in FP32",
-               config::Worker::Precision_Name(worker.precision()));
+// Whether the CPU can compute in worker.precision BF16. Otherwise it computes in FP32, if it may.
+bool UsesBf16(const config::Worker& worker) {
+  if (worker.precision() == config::Worker::FP32) return false;
+  if (worker.precision() == config::Worker::TF32) {
+    LogWarning("worker.precision=TF32 only applies to GPUs: computing in FP32");
+    return false;
   }
-  const CpuOptions options{.winograd = worker.convolution() != config::Worker::DIRECT};
+  if (CpuHasBf16()) return true;
+  constexpr char kWhy[] = "worker.precision=BF16: this processor has no AVX512-BF16";
+  if (!worker.soft_placement()) {
+    throw Error(ExitCode::kUsage,
+                "{}. Use FP32, or worker.soft_placement=true, which falls back to it", kWhy);
+  }
+  LogWarning("{}: computing in FP32 (worker.soft_placement)", kWhy);
+  return false;
+}
+
+WorkerDevice MakeCpu(const config::Worker& worker) {
+  const CpuOptions options{.winograd = worker.convolution() != config::Worker::DIRECT,
+                           .bf16 = UsesBf16(worker)};
   const auto threads = static_cast<int>(worker.threads());
   return {MakeCpuBackend(threads, options), CpuArithmetic(threads, options)};
 }
@@ -98,7 +112,7 @@ WorkerDevice MakeWorkerDevice(const config::Config& config, uint32_t rank) {
     throw;
   } catch (const NoGpu& error) {
     if (!worker.soft_placement()) throw;
-    LogWarning("falling back to the CPU in FP32 (worker.soft_placement): {}", error.what());
+    LogWarning("falling back to the CPU (worker.soft_placement): {}", error.what());
     return MakeCpu(worker);
   } catch (const Error& error) {
     throw Error(error.code(), "{}; {}", error.what(), OtherDevices());

@@ -15,6 +15,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "common/checkpoint/checkpoint_name.h"
 #include "proto/config.pb.h"
 #include "tests/data/test_sets.h"
 
@@ -209,7 +210,7 @@ std::vector<fs::path> RealJob::Checkpoints(const std::string& run) const {
   std::vector<fs::path> found;
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(Path(run) / "checkpoints", none)) {
-    if (entry.path().filename().string().starts_with("step-")) found.push_back(entry.path());
+    if (ParseCheckpointName(entry.path().filename())) found.push_back(entry.path());
   }
   std::ranges::sort(found);
   return found;

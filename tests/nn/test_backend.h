@@ -9,7 +9,7 @@
 
 namespace muster {
 
-// A backend that computes in host memory, or looks like it (tests/cuda/host_facing.h). `threads`
+// A backend that computes in host memory, or looks like it (host_facing.h). `threads`
 // only matters if the host computes.
 std::unique_ptr<Backend> MakeTestBackend(int threads);
 

@@ -86,9 +86,11 @@ class Backend {
   virtual ~Backend() = default;
   // Called first whenever the tower starts to work. The calling thread is the compute thread.
   virtual void Enter() = 0;
-  // The type of activations and their gradients. Variables and their gradients are always floats,
-  // and so is everything on a device that computes in host memory.
+  // The type of activations and their gradients. Variables and their gradients are always floats.
   virtual ElementType activation_type() const = 0;
+  // The type of the logits that a dense layer makes, and of their gradients. In 16 bits two logits
+  // are often equal, and equal logits count as a wrong prediction.
+  virtual ElementType logits_type() const { return activation_type(); }
 
   // Memory. If the device computes in host memory, host addresses are device addresses, and nothing
   // is copied. Otherwise the host never accesses device memory (see worker/nn/device_view.h).

@@ -16,6 +16,7 @@ class BackendWrapper : public Backend {
 
   void Enter() override { backend_->Enter(); }
   ElementType activation_type() const override { return backend_->activation_type(); }
+  ElementType logits_type() const override { return backend_->logits_type(); }
 
   bool shares_host_memory() const override { return backend_->shares_host_memory(); }
   std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) override {

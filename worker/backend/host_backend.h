@@ -15,7 +15,6 @@ namespace muster {
 
 class HostBackend : public Backend {
  public:
-  ElementType activation_type() const final { return ElementType::kFloat32; }
   bool shares_host_memory() const final { return true; }
   std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) final {
     return std::make_unique<HostBuffer>(bytes);
@@ -34,7 +33,6 @@ class HostBackend : public Backend {
   std::unique_ptr<ImageOp> MakeImageOp(const ImageRecipe&) final { return nullptr; }
 
   void Zero(void* to, size_t bytes) final { std::memset(to, 0, bytes); }
-  void ToActivations(void*, const float*, int64_t) final { MUSTER_CHECK(!"they are floats"); }
 
  private:
   class Done : public Event {

@@ -56,6 +56,9 @@ struct OpOptions {
   // Whether the input is the output of a relu, by whose derivative Backward must also multiply.
   // Only with LayerTraits::applies_relu_before.
   bool input_is_relu = false;
+  // dense, losses: whether the logits and their gradient are floats (Backend::logits_type) although
+  // the activation type is another.
+  bool float_logits = false;
   // dropout: the key of its random numbers.
   uint64_t seed = 0;
   // The layer's index, which also identifies its copies in `layouts`.

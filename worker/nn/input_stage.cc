@@ -12,9 +12,7 @@ T* At(DeviceBuffer& memory, size_t offset) {
 
 }  // namespace
 
-InputStage::InputStage(Backend& backend, int64_t image) : backend_(backend), image_(image) {
-  MUSTER_CHECK(needed() || !converts());  // images on the host are floats
-}
+InputStage::InputStage(Backend& backend, int64_t image) : backend_(backend), image_(image) {}
 
 InputStage::Places InputStage::PlacesFor(int64_t count) const {
   const auto n = static_cast<size_t>(count), numbers = n * static_cast<size_t>(image_);
@@ -29,16 +27,25 @@ InputStage::Places InputStage::PlacesFor(int64_t count) const {
   places.sample_ids = take(n * sizeof(int64_t));
   places.sums = take(sizeof(LossSums));
   places.predictions = take(n * sizeof(int32_t));
-  places.activations = take(converts() ? numbers * BytesOf(backend_.activation_type()) : 0);
+  places.activations = take(ConvertedBytes(count));
   return places;
 }
 
+size_t InputStage::ConvertedBytes(int64_t count) const {
+  return converts() ? static_cast<size_t>(count * image_) * BytesOf(backend_.activation_type()) : 0;
+}
+
 size_t InputStage::BytesFor(int64_t count) const {
-  return needed() && count > 0 ? sets_.size() * PlacesFor(count).all : 0;
+  if (count == 0) return 0;
+  if (!needed()) return ConvertedBytes(count);
+  return sets_.size() * PlacesFor(count).all;
 }
 
 void InputStage::Allocate(int64_t count) {
-  if (!needed()) return;
+  if (!needed()) {
+    if (converts()) converted_ = backend_.Allocate(ConvertedBytes(count));
+    return;
+  }
   staged_ = {};
   for (Set& set : sets_) {
     set = {.memory = backend_.Allocate(PlacesFor(count).all),
@@ -99,8 +106,11 @@ void InputStage::Stage(const TowerInput& input) {
 
 DeviceInput InputStage::Bring(const TowerInput& input, LossSums& sums) {
   if (!needed()) {
+    if (converts()) {
+      backend_.ToActivations(converted_->data(), input.images, input.count * image_);
+    }
     return {.count = input.count,
-            .images = input.images,
+            .images = converts() ? converted_->data() : input.images,
             .labels = input.labels,
             .sample_ids = input.sample_ids,
             .epoch = input.epoch,

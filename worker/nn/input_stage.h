@@ -1,6 +1,7 @@
 // Transfers batches to the device and the results of a pass back. If the device computes in host
-// memory, it uses the host's addresses. Otherwise there are two sets of device memory, so that one
-// batch can be copied, or made from stored images, while the device still computes on the other.
+// memory, it uses the host's addresses, except of images that must be converted. Otherwise there
+// are two sets of device memory, so that one batch can be copied, or made from stored images, while
+// the device still computes on the other.
 //
 // Owned by the tower and used on its compute thread.
 #pragma once
@@ -43,6 +44,7 @@ class InputStage {
   void Free() {
     sets_ = {};
     staged_ = {};
+    converted_ = {};
   }
 
   // Makes the device prepare batches from these images, so that only sample numbers are copied. If
@@ -73,6 +75,8 @@ class InputStage {
     size_t images, labels, sample_ids, sums, predictions, activations, all;
   };
   Places PlacesFor(int64_t count) const;
+  // The size of the images of a batch as activations, if these are not floats.
+  size_t ConvertedBytes(int64_t count) const;
   void AwaitUses(Set& set);
   void CopyIn(Set& set, const TowerInput& input);
   void MakeIn(Set& set, const TowerInput& input);
@@ -82,6 +86,7 @@ class InputStage {
   Backend& backend_;
   const int64_t image_;
   std::array<Set, 2> sets_;
+  std::unique_ptr<DeviceBuffer> converted_;  // if the device computes in host memory
   size_t current_ = 0;
   StoredImages* images_ = nullptr;
   BatchKey staged_;  // the contents of the other set

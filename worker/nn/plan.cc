@@ -160,7 +160,16 @@ class Planner {
 
 }  // namespace
 
-Plan MakePlan(const Graph& graph, Mode mode) { return Planner(graph, mode).Run(); }
+Plan MakePlan(const Graph& graph, Mode mode) {
+  Plan plan = Planner(graph, mode).Run();
+  if (!plan.steps.empty()) {
+    const PlanStep& last = plan.steps.back();
+    plan.dense_logits = last.output == plan.loss.inputs[0] &&
+                        last.activation == Activation::kNone &&
+                        std::holds_alternative<DenseSpec>(graph.layers()[last.layer].spec);
+  }
+  return plan;
+}
 
 bool BackwardReadsInput(const Layer& layer, bool input_is_relu) {
   return DoesRead(layer.traits().backward_reads_input, input_is_relu);

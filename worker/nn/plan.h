@@ -45,6 +45,7 @@ struct Plan {
   std::vector<PlanStep> steps;  // all except the loss, in execution order
   PlanStep loss;
   std::vector<PlanValue> values;
+  bool dense_logits = false;  // whether the loss reads what a dense layer without relu wrote
 
   bool NeedsGradient(int value) const { return value >= 0 && values[value].gradient; }
   bool InputIsRelu(const PlanStep& step) const {

@@ -40,6 +40,8 @@ OpOptions Program::Options(const PlanStep& step, Mode mode, uint64_t seed) const
           .fuse_add = step.fuse_add,
           .input_gradient = plan_.NeedsGradient(step.inputs[0]),
           .input_is_relu = plan_.InputIsRelu(step),
+          .float_logits = HasFloatLogits() &&
+                          (step.output == plan_.loss.inputs[0] || step.layer == plan_.loss.layer),
           .seed = seed,
           .layer = step.layer,
           .layouts = &layouts_};
@@ -84,7 +86,8 @@ std::vector<Lifetime> Program::ValueLifetimes() const {
     const PlanValue& value = plan_.values[step.output];
     Lifetime& memory = values[value.place];
     if (value.place == step.output) {
-      memory = {ActivationBytes(value.elements), time, time};
+      const bool logits = step.output == plan_.loss.inputs[0];
+      memory = {logits ? LogitsBytes() : ActivationBytes(value.elements), time, time};
     }
     for (const int input : step.inputs) {
       if (input >= 0) values[plan_.values[input].place].last = time;
@@ -120,6 +123,7 @@ std::vector<Lifetime> Program::GradientLifetimes() const {
   for (const int64_t elements : backward_.buffer_elements) {
     gradients.push_back({ActivationBytes(elements), LossTime() + 1, -1});
   }
+  gradients[backward_.loss_gradient].bytes = LogitsBytes();
   const auto use = [&](int buffer, int time) {
     if (buffer == kNoGradient) return;
     Lifetime& gradient = gradients[buffer];
@@ -166,6 +170,16 @@ Program::LayerBytes Program::LargestLayer() const {
     if (bytes >= largest.bytes) largest = {&graph_.layers()[step.layer], bytes};
   }
   return largest;
+}
+
+bool Program::HasFloatLogits() const {
+  return plan_.dense_logits && backend_.logits_type() != backend_.activation_type();
+}
+
+size_t Program::LogitsBytes() const {
+  const size_t activations = ActivationBytes(graph_.outputs());
+  return HasFloatLogits() ? static_cast<size_t>(count_ * graph_.outputs()) * sizeof(float)
+                          : activations;
 }
 
 size_t Program::ActivationBytes(int64_t elements) const {
@@ -219,7 +233,7 @@ void Program::Forward(const DeviceInput& input, std::span<const float> weights,
 }
 
 void Program::BringLogits(const void* logits, float* to) {
-  MUSTER_CHECK(backend_.activation_type() == ElementType::kFloat32);
+  MUSTER_CHECK(backend_.activation_type() == ElementType::kFloat32 || HasFloatLogits());
   const size_t bytes = static_cast<size_t>(count_ * graph_.outputs()) * sizeof(float);
   if (backend_.shares_host_memory()) {
     std::memcpy(to, logits, bytes);

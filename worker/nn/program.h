@@ -63,6 +63,9 @@ class Program {
   // Returns the bytes of a tensor with `elements` values for each sample of the batch, of the
   // backend's activation_type.
   size_t ActivationBytes(int64_t elements) const;
+  // Whether the logits are floats although activations are not (Backend::logits_type).
+  bool HasFloatLogits() const;
+  size_t LogitsBytes() const;
   LossArgs LossArguments(const DeviceInput& input, std::byte* workspace) const;
   const void* Value(int value, const DeviceInput& input, const std::byte* workspace) const;
   void* Gradient(int buffer, std::byte* workspace) const;

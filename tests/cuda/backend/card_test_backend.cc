@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "common/base/error.h"
-#include "tests/cuda/backend/host_facing.h"
+#include "tests/nn/host_facing.h"
 #include "tests/nn/test_backend.h"
 #include "worker/backend/cuda/load_plugin.h"
 
@@ -43,7 +43,7 @@ auto* const card = static_cast<TheCard*>(::testing::AddGlobalTestEnvironment(new
 
 }  // namespace
 
-std::unique_ptr<Backend> MakeTestBackend(int) { return testing::MakeHostFacing(card->backend); }
+std::unique_ptr<Backend> MakeTestBackend(int) { return MakeHostFacing(card->backend); }
 
 std::vector<int> TestThreads() { return {1}; }
 

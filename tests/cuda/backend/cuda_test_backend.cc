@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/cuda/backend/host_facing.h"
+#include "tests/nn/host_facing.h"
 #include "tests/cuda/software_gpu/control.h"
 #include "tests/nn/test_backend.h"
 #include "worker/backend/cuda/cuda_backend.h"
@@ -31,7 +31,7 @@ auto* const card = static_cast<OneCard*>(::testing::AddGlobalTestEnvironment(new
 
 }  // namespace
 
-std::unique_ptr<Backend> MakeTestBackend(int) { return testing::MakeHostFacing(card->backend); }
+std::unique_ptr<Backend> MakeTestBackend(int) { return MakeHostFacing(card->backend); }
 
 std::vector<int> TestThreads() { return {1}; }
 

@@ -6,7 +6,8 @@
 namespace muster::cpu {
 namespace {
 
-class Add : public FloatOp {
+template <typename T>
+class Add : public TypedOp<T> {
  public:
   Add(const Layer& layer, const OpOptions& options)
       : elements_(options.batch * layer.input_shape.elements()),
@@ -14,9 +15,9 @@ class Add : public FloatOp {
     MUSTER_CHECK(options.activation != Activation::kRelu6);
   }
 
-  void ForwardFloats(const FloatForwardArgs& args) override {
-    float* const y = args.output;
-    const float *const a = args.inputs[0], *const b = args.inputs[1];
+  void ForwardTyped(const TypedForwardArgs<T>& args) override {
+    T* const y = args.output;
+    const T *const a = args.inputs[0], *const b = args.inputs[1];
     const bool two = args.inputs.size() == 2;
     AddTwo(y, a, b, relu_ && two);
     for (size_t j = 2; j < args.inputs.size(); ++j) {
@@ -24,10 +25,12 @@ class Add : public FloatOp {
     }
   }
 
-  void BackwardFloats(const FloatBackwardArgs&) override { MUSTER_CHECK(!"a sum has no backward"); }
+  void BackwardTyped(const TypedBackwardArgs<T>&) override {
+    MUSTER_CHECK(!"a sum has no backward");
+  }
 
  private:
-  void AddTwo(float* y, const float* a, const float* b, bool relu) const {
+  void AddTwo(T* y, const T* a, const T* b, bool relu) const {
     if (relu) {
       ForElements(elements_, [=](int64_t i) {
         const float sum = a[i] + b[i];
@@ -45,21 +48,24 @@ class Add : public FloatOp {
 }  // namespace
 
 std::unique_ptr<Op> Make(const AddSpec&, const OpRequest& request) {
-  return std::make_unique<Add>(request.layer, request.options);
+  return MakeTyped<Add>(request, request.layer, request.options);
 }
 
-void AddGradients(float* to, const float* a, const float* b, const float* relu_output,
-                  int64_t floats) {
-  const float* const y = relu_output;
+template <typename T>
+void AddGradients(T* to, const T* a, const T* b, const T* relu_output, int64_t count) {
+  const T* const y = relu_output;
   if (b == nullptr && y == nullptr) {
-    ForElements(floats, [=](int64_t i) { to[i] = a[i]; });
+    ForElements(count, [=](int64_t i) { to[i] = a[i]; });
   } else if (b == nullptr) {
-    ForElements(floats, [=](int64_t i) { to[i] = y[i] > 0 ? a[i] : 0.0f; });
+    ForElements(count, [=](int64_t i) { to[i] = y[i] > 0 ? float{a[i]} : 0.0f; });
   } else if (y == nullptr) {
-    ForElements(floats, [=](int64_t i) { to[i] = a[i] + b[i]; });
+    ForElements(count, [=](int64_t i) { to[i] = a[i] + b[i]; });
   } else {
-    ForElements(floats, [=](int64_t i) { to[i] = y[i] > 0 ? a[i] + b[i] : 0.0f; });
+    ForElements(count, [=](int64_t i) { to[i] = y[i] > 0 ? a[i] + b[i] : 0.0f; });
   }
 }
+
+template void AddGradients(float*, const float*, const float*, const float*, int64_t);
+template void AddGradients(Bf16*, const Bf16*, const Bf16*, const Bf16*, int64_t);
 
 }  // namespace muster::cpu

@@ -8,7 +8,7 @@
 namespace muster::cpu {
 namespace {
 
-class AvgPool : public FloatOp {
+class AvgPool : public TypedOp<float> {
  public:
   AvgPool(const Layer& layer, const OpOptions& options)
       : options_(options), channels_(layer.input_shape.channels) {
@@ -18,7 +18,7 @@ class AvgPool : public FloatOp {
     columns_ = {in.width, out.width, spec.kernel_width, spec.stride_width, spec.pads.left};
   }
 
-  void ForwardFloats(const FloatForwardArgs& args) override {
+  void ForwardTyped(const TypedForwardArgs<float>& args) override {
     ParallelFor(options_.batch * rows_.out, [&](int64_t row) {
       const int64_t n = row / rows_.out, o = row % rows_.out;
       const float* const image = args.input + n * rows_.in * columns_.in * channels_;
@@ -39,7 +39,7 @@ class AvgPool : public FloatOp {
     });
   }
 
-  void BackwardFloats(const FloatBackwardArgs& args) override {
+  void BackwardTyped(const TypedBackwardArgs<float>& args) override {
     ParallelFor(options_.batch * rows_.in, [&](int64_t row) {
       const int64_t n = row / rows_.in, i = row % rows_.in;
       const float* const image = args.output_gradient + n * rows_.out * columns_.out * channels_;

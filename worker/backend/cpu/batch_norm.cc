@@ -48,7 +48,8 @@ Vec Mask(const Vec& dy, const Vec& y) {
   return y < 6 ? above : Vec{};
 }
 
-class BatchNorm : public FloatOp {
+template <typename T>
+class BatchNorm : public TypedOp<T> {
  public:
   BatchNorm(const Layer& layer, const OpOptions& options)
       : options_(options),
@@ -65,7 +66,7 @@ class BatchNorm : public FloatOp {
     return std::max(statistics_.scratch_floats(), sums + 3 * stride_);
   }
 
-  void ForwardFloats(const FloatForwardArgs& args) override {
+  void ForwardTyped(const TypedForwardArgs<T>& args) override {
     const State state = StateOf(args.state);
     if (options_.mode == Mode::kTraining) {
       statistics_.Run(args.input, args.scratch, state.mean, state.variance);
@@ -87,7 +88,7 @@ class BatchNorm : public FloatOp {
     }
   }
 
-  void BackwardFloats(const FloatBackwardArgs& args) override {
+  void BackwardTyped(const TypedBackwardArgs<T>& args) override {
     switch (options_.activation) {
       case Activation::kNone:
         return BackwardThrough<Activation::kNone>(args);
@@ -108,18 +109,18 @@ class BatchNorm : public FloatOp {
   }
 
   template <Activation kActivation>
-  void Normalise(const FloatForwardArgs& args, const State& state) const {
+  void Normalise(const TypedForwardArgs<T>& args, const State& state) const {
     const Affine affine{state.mean, state.slope, args.bias};
-    const float* const added = options_.fuse_add ? args.inputs[1] : nullptr;
+    const T* const added = options_.fuse_add ? args.inputs[1] : nullptr;
     ForRows([&](int64_t row) {
-      const float* const x = args.input + row * channels_;
-      float* const y = args.output + row * channels_;
+      const T* const x = args.input + row * channels_;
+      T* const y = args.output + row * channels_;
       if (added == nullptr) {
         ForChannelVectors(channels_, [&]<typename Vec>(int64_t c) {
           Store(y + c, Activate<kActivation>(affine.Apply(Load<Vec>(x + c), c)));
         });
       } else {
-        const float* const a = added + row * channels_;
+        const T* const a = added + row * channels_;
         ForChannelVectors(channels_, [&]<typename Vec>(int64_t c) {
           Store(y + c, Activate<kActivation>(affine.Apply(Load<Vec>(x + c), c) + Load<Vec>(a + c)));
         });
@@ -141,7 +142,7 @@ class BatchNorm : public FloatOp {
   // of z is also the gradient of the added value: if that is needed, the first pass writes it and
   // the second reads it.
   template <Activation kActivation>
-  void BackwardThrough(const FloatBackwardArgs& args) const {
+  void BackwardThrough(const TypedBackwardArgs<T>& args) const {
     constexpr bool kActivates = kActivation != Activation::kNone;
     const State state = StateOf(args.state);
     const Affine affine{state.mean, state.slope, args.bias};
@@ -156,7 +157,7 @@ class BatchNorm : public FloatOp {
       const int64_t at = row * channels_ + c;
       return Mask<kActivation>(Load<Vec>(args.output_gradient + at), Load<Vec>(args.output + at));
     };
-    float* const added = args.input_gradients[1];
+    T* const added = args.input_gradients[1];
     if (added == nullptr) return RunBackward(args, state, from_output);
     const auto writing = [&]<typename Vec>(int64_t row, int64_t c) {
       const Vec dz = from_output.template operator()<Vec>(row, c);
@@ -171,7 +172,7 @@ class BatchNorm : public FloatOp {
   }
 
   template <typename Gradient>
-  void RunBackward(const FloatBackwardArgs& args, const State& state,
+  void RunBackward(const TypedBackwardArgs<T>& args, const State& state,
                    const Gradient& gradient) const {
     AddUp(args, state, gradient);
     WriteInputGradient(args, state, gradient);
@@ -180,7 +181,7 @@ class BatchNorm : public FloatOp {
   // Computes each channel's sums Σ dz and Σ dz (x - mean), and from these the gradients of the
   // variables. Also reports the statistics. Leaves in scratch what WriteInputGradient needs.
   template <typename Gradient>
-  void AddUp(const FloatBackwardArgs& args, const State& state, const Gradient& gradient) const {
+  void AddUp(const TypedBackwardArgs<T>& args, const State& state, const Gradient& gradient) const {
     auto* const sums = reinterpret_cast<double*>(args.scratch);
     ParallelFor(parts_.count(), [&](int64_t part) {
       double* const sum = sums + part * 2 * stride_;
@@ -211,7 +212,7 @@ class BatchNorm : public FloatOp {
   }
 
   template <typename Vec, int V, typename Gradient>
-  void AddStrip(const float* input, const float* mean, const Gradient& gradient, int64_t row,
+  void AddStrip(const T* input, const float* mean, const Gradient& gradient, int64_t row,
                 int64_t rows, int64_t c, double* sum, double* product) const {
     Vec m[V], s[V], p[V];
     for (int v = 0; v < V; ++v) {
@@ -233,13 +234,13 @@ class BatchNorm : public FloatOp {
   }
 
   template <typename Gradient>
-  void WriteInputGradient(const FloatBackwardArgs& args, const State& state,
+  void WriteInputGradient(const TypedBackwardArgs<T>& args, const State& state,
                           const Gradient& gradient) const {
     if (!options_.input_gradient) return;
     const Gradients g = GradientsIn(args.scratch);
     ForRows([&](int64_t row) {
-      const float* const x = args.input + row * channels_;
-      float* const dx = args.input_gradient + row * channels_;
+      const T* const x = args.input + row * channels_;
+      T* const dx = args.input_gradient + row * channels_;
       ForChannelVectors(channels_, [&]<typename Vec>(int64_t c) {
         const Vec distance = Load<Vec>(x + c) - Load<Vec>(state.mean + c);
         const Vec dz = gradient.template operator()<Vec>(row, c);
@@ -268,7 +269,7 @@ class BatchNorm : public FloatOp {
 }  // namespace
 
 std::unique_ptr<Op> Make(const BatchNormSpec&, const OpRequest& request) {
-  return std::make_unique<BatchNorm>(request.layer, request.options);
+  return MakeTyped<BatchNorm>(request, request.layer, request.options);
 }
 
 }  // namespace muster::cpu

@@ -10,16 +10,16 @@ namespace {
 
 // Adds the sums of x - shift and of its square over `rows` rows of V vectors of channels. U rows
 // are processed together, so that there are enough independent sums to keep the adders busy.
-template <typename Vec, int V>
-void AddShiftedSums(const float* x, int64_t rows, int64_t row_stride, const float* shift,
-                    double* sum, double* squares) {
+template <typename Vec, int V, typename T>
+void AddShiftedSums(const T* x, int64_t rows, int64_t row_stride, const float* shift, double* sum,
+                    double* squares) {
   constexpr int U = 4 / V;
   Vec k[V], s[U][V], q[U][V];
   for (int v = 0; v < V; ++v) {
     k[v] = Load<Vec>(shift + v * kWidth<Vec>);
     for (int u = 0; u < U; ++u) s[u][v] = q[u][v] = Vec{};
   }
-  const auto add_row = [&](const float* row, int u) {
+  const auto add_row = [&](const T* row, int u) {
     for (int v = 0; v < V; ++v) {
       const Vec d = Load<Vec>(row + v * kWidth<Vec>) - k[v];
       s[u][v] += d;
@@ -39,7 +39,8 @@ void AddShiftedSums(const float* x, int64_t rows, int64_t row_stride, const floa
   }
 }
 
-void AddBlock(const float* x, int64_t rows, int64_t channels, const float* shift, double* sum,
+template <typename T>
+void AddBlock(const T* x, int64_t rows, int64_t channels, const float* shift, double* sum,
               double* squares) {
   ForChannelStrips<4>(channels, [&]<typename Vec, int V>(int64_t c) {
     AddShiftedSums<Vec, V>(x + c, rows, channels, shift + c, sum + c, squares + c);
@@ -63,15 +64,17 @@ BatchStatistics::Sums BatchStatistics::SumsOf(int64_t part, float* scratch) cons
   return {sum, sum + stride_, at + 4 * stride_};
 }
 
-void BatchStatistics::Run(const float* x, float* scratch, float* mean, float* variance) const {
+template <typename T>
+void BatchStatistics::Run(const T* x, float* scratch, float* mean, float* variance) const {
   ParallelFor(parts_.count(), [&](int64_t part) { SumPart(x, part, SumsOf(part, scratch)); });
   Combine(scratch, mean, variance);
 }
 
-void BatchStatistics::SumPart(const float* x, int64_t part, const Sums& sums) const {
+template <typename T>
+void BatchStatistics::SumPart(const T* x, int64_t part, const Sums& sums) const {
   bool first = true;
   parts_.ForBlocks(part, [&](int64_t row, int64_t rows) {
-    const float* const block = x + row * channels_;
+    const T* const block = x + row * channels_;
     if (first) {
       std::fill_n(sums.shift, channels_, 0.0f);
       std::fill_n(sums.sum, channels_, 0.0);
@@ -116,5 +119,8 @@ void BatchStatistics::Combine(float* scratch, float* mean, float* variance) cons
     variance[c] = v < 0 ? 0.0f : static_cast<float>(v);
   }
 }
+
+template void BatchStatistics::Run(const float*, float*, float*, float*) const;
+template void BatchStatistics::Run(const Bf16*, float*, float*, float*) const;
 
 }  // namespace muster::cpu

@@ -20,7 +20,9 @@ class BatchStatistics {
 
   size_t scratch_floats() const;
   // The variance is divided by the number of rows (not rows - 1).
-  void Run(const float* x, float* scratch, float* mean, float* variance) const;
+  // `T`: float or Bf16.
+  template <typename T>
+  void Run(const T* x, float* scratch, float* mean, float* variance) const;
 
  private:
   // The sums of one part, in scratch.
@@ -29,7 +31,8 @@ class BatchStatistics {
     float* shift;
   };
   Sums SumsOf(int64_t part, float* scratch) const;
-  void SumPart(const float* x, int64_t part, const Sums& sums) const;
+  template <typename T>
+  void SumPart(const T* x, int64_t part, const Sums& sums) const;
   void Combine(float* scratch, float* mean, float* variance) const;
 
   const int64_t rows_, channels_;

@@ -54,6 +54,4 @@ inline void ForChannelVectors(int64_t channels, const Body& body) {
   for (; c < channels; ++c) body.template operator()<float>(c);
 }
 
-inline void Store(float* to, float value) { *to = value; }
-
 }  // namespace muster::cpu

@@ -7,25 +7,26 @@
 namespace muster::cpu {
 namespace {
 
-class Concat : public FloatOp {
+template <typename T>
+class Concat : public TypedOp<T> {
  public:
   Concat(const Layer& layer, const OpOptions& options)
       : channels_(std::get<ConcatSpec>(layer.spec).channels),
         out_channels_(layer.output_shape.channels),
         pixels_(options.batch * layer.output_shape.height * layer.output_shape.width) {}
 
-  void ForwardFloats(const FloatForwardArgs& args) override {
+  void ForwardTyped(const TypedForwardArgs<T>& args) override {
     ParallelFor(pixels_, [&](int64_t pixel) {
-      float* to = args.output + pixel * out_channels_;
+      T* to = args.output + pixel * out_channels_;
       for (size_t j = 0; j < channels_.size(); ++j) {
         to = std::copy_n(args.inputs[j] + pixel * channels_[j], channels_[j], to);
       }
     });
   }
 
-  void BackwardFloats(const FloatBackwardArgs& args) override {
+  void BackwardTyped(const TypedBackwardArgs<T>& args) override {
     ParallelFor(pixels_, [&](int64_t pixel) {
-      const float* from = args.output_gradient + pixel * out_channels_;
+      const T* from = args.output_gradient + pixel * out_channels_;
       for (size_t j = 0; j < channels_.size(); ++j) {
         if (args.input_gradients[j] != nullptr) {
           std::copy_n(from, channels_[j], args.input_gradients[j] + pixel * channels_[j]);
@@ -43,7 +44,7 @@ class Concat : public FloatOp {
 }  // namespace
 
 std::unique_ptr<Op> Make(const ConcatSpec&, const OpRequest& request) {
-  return std::make_unique<Concat>(request.layer, request.options);
+  return MakeTyped<Concat>(request, request.layer, request.options);
 }
 
 }  // namespace muster::cpu

@@ -16,9 +16,9 @@ class FewChannelsBackwardWeights : public BackwardPass {
   FewChannelsBackwardWeights(const Layer& layer, const OpOptions& options)
       : gradient_(layer, options.batch), use_bias_(std::get<Conv2dSpec>(layer.spec).use_bias) {}
   size_t scratch_floats() const override { return gradient_.scratch_floats(); }
-  void Run(const FloatBackwardArgs& args) override {
-    gradient_.Run(args.input, args.output_gradient, args.weights_gradient,
-                  use_bias_ ? args.bias_gradient : nullptr, args.scratch);
+  void Run(const BackwardArgs& args) override {
+    gradient_.Run(Floats(args.input), Floats(args.output_gradient), args.weights_gradient,
+                  use_bias_ ? args.bias_gradient : nullptr, Floats(args.scratch));
   }
 
  private:
@@ -26,46 +26,46 @@ class FewChannelsBackwardWeights : public BackwardPass {
   const bool use_bias_;
 };
 
-class Conv2d : public FloatOp {
+class Conv2d : public Op {
  public:
-  Conv2d(OneDnn& dnn, const Layer& layer, const OpOptions& options, bool winograd_allowed) {
-    auto* layouts = dynamic_cast<CpuWeightLayouts*>(options.layouts);
-    MUSTER_CHECK((layouts == nullptr) == (options.layouts == nullptr));
-    if (layouts == nullptr) layouts = &own_layouts_;
-    const bool winograd = winograd_allowed && WinogradFits(layer, options.batch);
-    MakePasses(dnn, layer, options, winograd, *layouts);
+  explicit Conv2d(const OpRequest& request) {
+    MakePasses(request, LayoutsOf(request.options, own_layouts_));
     own_layouts_.Allocate();
   }
 
   // The passes run one after the other in the same scratch.
-  size_t scratch_floats() const override {
+  size_t scratch_bytes() const override {
     const auto floats = [](const auto& pass) { return pass ? pass->scratch_floats() : 0; };
-    return std::max({floats(forward_), floats(backward_data_), floats(backward_weights_)});
+    return std::max({floats(forward_), floats(backward_data_), floats(backward_weights_)}) *
+           sizeof(float);
   }
+  size_t state_bytes() const override { return 0; }
 
-  void ForwardFloats(const FloatForwardArgs& args) override { forward_->Run(args); }
+  void Forward(const ForwardArgs& args) override { forward_->Run(args); }
 
-  void BackwardFloats(const FloatBackwardArgs& args) override {
+  void Backward(const BackwardArgs& args) override {
     backward_weights_->Run(args);
     if (backward_data_) backward_data_->Run(args);
   }
 
  private:
-  void MakePasses(OneDnn& dnn, const Layer& layer, const OpOptions& options, bool winograd,
-                  CpuWeightLayouts& layouts) {
+  void MakePasses(const OpRequest& request, CpuWeightLayouts& layouts) {
+    const Layer& layer = request.layer;
+    const OpOptions& options = request.options;
+    const bool winograd = request.winograd && !request.bf16 && WinogradFits(layer, options.batch);
     forward_ = winograd ? MakeWinogradForward(layer, options, layouts)
-                        : MakeDirectForward(dnn, layer, options, layouts);
+                        : MakeDirectForward(request, layouts);
     if (options.mode != Mode::kTraining) return;
     if (options.input_gradient) {
       backward_data_ = winograd ? MakeWinogradBackwardData(layer, options, layouts)
-                                : MakeDirectBackwardData(dnn, layer, options, layouts);
+                                : MakeDirectBackwardData(request, layouts);
     }
     if (winograd) {
       backward_weights_ = MakeWinogradBackwardWeights(layer, options);
-    } else if (FewChannelsGradient::Fits(layer)) {
+    } else if (!request.bf16 && FewChannelsGradient::Fits(layer)) {
       backward_weights_ = std::make_unique<FewChannelsBackwardWeights>(layer, options);
     } else {
-      backward_weights_ = MakeDirectBackwardWeights(dnn, layer, options);
+      backward_weights_ = MakeDirectBackwardWeights(request);
     }
   }
 
@@ -77,7 +77,7 @@ class Conv2d : public FloatOp {
 }  // namespace
 
 std::unique_ptr<Op> Make(const Conv2dSpec&, const OpRequest& request) {
-  return std::make_unique<Conv2d>(request.dnn, request.layer, request.options, request.winograd);
+  return std::make_unique<Conv2d>(request);
 }
 
 }  // namespace muster::cpu

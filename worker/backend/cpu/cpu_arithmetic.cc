@@ -30,11 +30,17 @@ std::string InstructionSetOfOneDnn() {
 
 }  // namespace
 
+bool CpuHasBf16() {
+  return __builtin_cpu_supports("avx512bf16") &&
+         dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_bf16;
+}
+
 std::string CpuArithmetic(int threads, const CpuOptions& options) {
   const dnnl_version_t& version = *dnnl::version();
-  return fmt::format("oneDNN {}.{}.{} ({}), {} thread{}, convolutions {}", version.major,
-                     version.minor, version.patch, InstructionSetOfOneDnn(), threads,
-                     threads == 1 ? "" : "s", options.winograd ? "AUTO" : "DIRECT");
+  return fmt::format("oneDNN {}.{}.{} ({}){}, {} thread{}, convolutions {}", version.major,
+                     version.minor, version.patch, InstructionSetOfOneDnn(),
+                     options.bf16 ? " in BF16" : "", threads, threads == 1 ? "" : "s",
+                     options.winograd && !options.bf16 ? "AUTO" : "DIRECT");
 }
 
 }  // namespace muster

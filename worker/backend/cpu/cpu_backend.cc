@@ -6,6 +6,9 @@
 #include <thread>
 
 #include "common/base/error.h"
+#include "worker/backend/cpu/bf16.h"
+#include "worker/backend/cpu/in_floats.h"
+#include "worker/backend/cpu/kernels.h"
 #include "worker/backend/cpu/onednn.h"
 #include "worker/backend/cpu/ops.h"
 #include "worker/backend/cpu/weight_layouts.h"
@@ -18,6 +21,15 @@ namespace {
 void FlushDenormals() {
   constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x0040;
   _mm_setcsr(_mm_getcsr() | kFlushToZero | kDenormalsAreZero);
+}
+
+// Whether an op of this layer has kernels for Bf16. The others work on copies (in_floats.h).
+bool HasBf16Kernels(const LayerSpec& spec) {
+  const auto* const pool = std::get_if<PoolSpec>(&spec);
+  if (pool != nullptr) return pool->kind == PoolSpec::Kind::kMax;
+  return !std::holds_alternative<GroupNormSpec>(spec) &&
+         !std::holds_alternative<ReflectPadSpec>(spec) &&
+         !std::holds_alternative<SoftmaxSpec>(spec);
 }
 
 class CpuBackend : public HostBackend {
@@ -37,22 +49,38 @@ class CpuBackend : public HostBackend {
     cpu::InTeam(threads_, [](int) { FlushDenormals(); });
   }
 
+  ElementType activation_type() const override {
+    return options_.bf16 ? ElementType::kBFloat16 : ElementType::kFloat32;
+  }
+  ElementType logits_type() const override { return ElementType::kFloat32; }
+
   std::unique_ptr<WeightLayouts> MakeWeightLayouts() override {
     return std::make_unique<cpu::CpuWeightLayouts>();
   }
 
   std::unique_ptr<Op> MakeOp(const Layer& layer, const OpOptions& options) override {
-    return MakeAny<Op>(layer, options);
+    const bool bf16 = options_.bf16 && !options.float_logits && HasBf16Kernels(layer.spec);
+    auto op = MakeAny<Op>(layer, options, bf16);
+    return options_.bf16 && !bf16 ? cpu::InFloats(layer, options, std::move(op)) : std::move(op);
   }
 
   std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) override {
-    return MakeAny<LossOp>(layer, options);
+    auto loss = MakeAny<LossOp>(layer, options, false);
+    return options_.bf16 ? cpu::LossInFloats(layer, options, std::move(loss)) : std::move(loss);
   }
 
   void AddGradients(void* to, const void* a, const void* b, const void* relu_output,
                     int64_t count) override {
-    cpu::AddGradients(static_cast<float*>(to), static_cast<const float*>(a),
-                      static_cast<const float*>(b), static_cast<const float*>(relu_output), count);
+    const auto add = [&]<typename T>(T* sum) {
+      cpu::AddGradients(sum, static_cast<const T*>(a), static_cast<const T*>(b),
+                        static_cast<const T*>(relu_output), count);
+    };
+    options_.bf16 ? add(static_cast<cpu::Bf16*>(to)) : add(static_cast<float*>(to));
+  }
+
+  void ToActivations(void* to, const float* from, int64_t count) override {
+    MUSTER_CHECK(options_.bf16);
+    cpu::ForElements(count, [=, to = static_cast<cpu::Bf16*>(to)](int64_t i) { to[i] = from[i]; });
   }
 
   void RoundSlice(ElementType wire, float* values, size_t count) override {
@@ -67,8 +95,8 @@ class CpuBackend : public HostBackend {
  private:
   // Calls the layer's Make (ops.h). Its result must be of type Wanted.
   template <typename Wanted>
-  std::unique_ptr<Wanted> MakeAny(const Layer& layer, const OpOptions& options) {
-    const cpu::OpRequest request{layer, options, dnn_, options_.winograd};
+  std::unique_ptr<Wanted> MakeAny(const Layer& layer, const OpOptions& options, bool bf16) {
+    const cpu::OpRequest request{layer, options, dnn_, options_.winograd, bf16};
     const auto make = [&](const auto& spec) -> std::unique_ptr<Wanted> {
       if constexpr (std::is_same_v<decltype(cpu::Make(spec, request)), std::unique_ptr<Wanted>>) {
         return cpu::Make(spec, request);

@@ -16,7 +16,14 @@ namespace muster {
 struct CpuOptions {
   // If false, all convolutions are plain sums of products; see worker.convolution in config.proto.
   bool winograd = true;
+  // Activations, their gradients and the weights that convolutions and dense layers multiply by are
+  // in bfloat16. Sums, statistics, losses, weights and their gradients are floats. Without
+  // CpuHasBf16() oneDNN may have no such products: making their ops then throws an Error.
+  bool bf16 = false;
 };
+
+// Whether the processor (AVX512-BF16) and oneDNN have products of bfloat16.
+bool CpuHasBf16();
 
 // `threads`: the number of compute threads, including the caller; at least 1.
 std::unique_ptr<Backend> MakeCpuBackend(int threads, const CpuOptions& options = {});

@@ -12,6 +12,7 @@
 #include "worker/backend/cpu/descriptors.h"
 #include "worker/backend/cpu/kernels.h"
 #include "worker/backend/cpu/onednn.h"
+#include "worker/backend/cpu/ops.h"
 #include "worker/backend/cpu/weight_layouts.h"
 
 namespace muster::cpu {
@@ -20,13 +21,15 @@ namespace {
 using dnnl::memory;
 using Tag = memory::format_tag;
 
-memory::desc Describe(const memory::dims& dims, Tag tag) {
-  return memory::desc(dims, memory::data_type::f32, tag);
-}
+constexpr auto kF32 = memory::data_type::f32;
 
 // The shapes of one convolution. The layout of the activations is chosen later.
 struct Geometry {
-  Geometry(const Layer& layer, int64_t batch) : spec(std::get<Conv2dSpec>(layer.spec)) {
+  explicit Geometry(const OpRequest& request)
+      : spec(std::get<Conv2dSpec>(request.layer.spec)),
+        type(request.bf16 ? memory::data_type::bf16 : kF32) {
+    const Layer& layer = request.layer;
+    const int64_t batch = request.options.batch;
     const Shape &in = layer.input_shape, &out = layer.output_shape;
     source = {batch, in.channels, in.height, in.width};
     const int64_t g = spec.groups, h = spec.kernel_height, w = spec.kernel_width;
@@ -44,12 +47,18 @@ struct Geometry {
     pads_before = {spec.pads.top, spec.pads.left};
     pads_after = {spec.pads.bottom, spec.pads.right};
   }
-  memory::desc PlainWeights() const {
-    return memory::desc(weights, memory::data_type::f32, weights_strides);
+  memory::desc PlainWeights() const { return memory::desc(weights, kF32, weights_strides); }
+  memory::desc Bias() const {
+    return spec.use_bias ? memory::desc(bias, kF32, Tag::x) : memory::desc();
   }
-  memory::desc Bias() const { return spec.use_bias ? Describe(bias, Tag::x) : memory::desc(); }
+  memory::desc Source(Tag tag) const { return {source, type, tag}; }
+  memory::desc Destination(Tag tag) const { return {destination, type, tag}; }
+  // As the kernels multiply by them. Their gradients are always floats.
+  memory::desc AnyWeights() const { return {weights, type, Tag::any}; }
+  memory::desc AnyWeightsGradient() const { return {weights, kF32, Tag::any}; }
 
   Conv2dSpec spec;
+  memory::data_type type;  // of the activations
   memory::dims source, weights, weights_strides, bias, destination;
   memory::dims strides, pads_before, pads_after;
 };
@@ -97,8 +106,8 @@ dnnl::convolution_forward::primitive_desc ForwardDescriptor(const OneDnn& dnn, c
   return ChooseLayout(g, [&](Tag tag) {
     return ForwardDescriptorOf<dnnl::convolution_forward>(
         dnn.engine, IfNone::kEmpty, UserScratchpad(options.activation == Activation::kRelu), kind,
-        kAlgorithm, Describe(g.source, tag), Describe(g.weights, Tag::any), g.Bias(),
-        Describe(g.destination, tag), g.strides, g.pads_before, g.pads_after);
+        kAlgorithm, g.Source(tag), g.AnyWeights(), g.Bias(), g.Destination(tag), g.strides,
+        g.pads_before, g.pads_after);
   });
 }
 
@@ -108,9 +117,8 @@ dnnl::convolution_backward_data::primitive_desc BackwardDataDescriptor(const One
   const auto forward = ForwardDescriptor(dnn, g, options);
   return ChooseLayout(g, [&](Tag tag) {
     return BackwardDescriptorOf<dnnl::convolution_backward_data>(
-        dnn.engine, IfNone::kEmpty, UserScratchpad(), forward, kAlgorithm, Describe(g.source, tag),
-        Describe(g.weights, Tag::any), Describe(g.destination, tag), g.strides, g.pads_before,
-        g.pads_after);
+        dnn.engine, IfNone::kEmpty, UserScratchpad(), forward, kAlgorithm, g.Source(tag),
+        g.AnyWeights(), g.Destination(tag), g.strides, g.pads_before, g.pads_after);
   });
 }
 
@@ -119,19 +127,18 @@ dnnl::convolution_backward_weights::primitive_desc BackwardWeightsDescriptor(
   const auto forward = ForwardDescriptor(dnn, g, options);
   return ChooseLayout(g, [&](Tag tag) {
     return BackwardDescriptorOf<dnnl::convolution_backward_weights>(
-        dnn.engine, IfNone::kEmpty, UserScratchpad(), forward, kAlgorithm, Describe(g.source, tag),
-        Describe(g.weights, Tag::any), g.Bias(), Describe(g.destination, tag), g.strides,
-        g.pads_before, g.pads_after);
+        dnn.engine, IfNone::kEmpty, UserScratchpad(), forward, kAlgorithm, g.Source(tag),
+        g.AnyWeightsGradient(), g.Bias(), g.Destination(tag), g.strides, g.pads_before,
+        g.pads_after);
   });
 }
 
 // The common part of the passes; `source` and `destination` are values or gradients.
 struct Direct {
-  Direct(OneDnn& dnn, const Layer& layer, const OpOptions& options)
-      : dnn(dnn), geometry(layer, options.batch) {}
+  explicit Direct(const OpRequest& request) : dnn(request.dnn), geometry(request) {}
 
-  memory::desc PlainSource() const { return Describe(geometry.source, Tag::nhwc); }
-  memory::desc PlainDestination() const { return Describe(geometry.destination, Tag::nhwc); }
+  memory::desc PlainSource() const { return geometry.Source(Tag::nhwc); }
+  memory::desc PlainDestination() const { return geometry.Destination(Tag::nhwc); }
 
   OneDnn& dnn;
   const Geometry geometry;
@@ -142,14 +149,13 @@ struct Direct {
 
 class DirectForward : public ForwardPass {
  public:
-  DirectForward(OneDnn& dnn, const Layer& layer, const OpOptions& options,
-                CpuWeightLayouts& layouts)
-      : pass_(dnn, layer, options) {
-    const auto d = ForwardDescriptor(dnn, pass_.geometry, options);
+  DirectForward(const OpRequest& request, CpuWeightLayouts& layouts) : pass_(request) {
+    OneDnn& dnn = request.dnn;
+    const auto d = ForwardDescriptor(dnn, pass_.geometry, request.options);
     pass_.source = StagedTensor(dnn, pass_.PlainSource(), d.src_desc(), pass_.scratch);
     pass_.destination = StagedTensor(dnn, pass_.PlainDestination(), d.dst_desc(), pass_.scratch);
-    weights_ =
-        &layouts.Reordered(dnn, options.layer, pass_.geometry.PlainWeights(), d.weights_desc());
+    weights_ = &layouts.Reordered(dnn, request.options.layer, pass_.geometry.PlainWeights(),
+                                  d.weights_desc());
     std::unordered_map<int, memory> arguments = {{DNNL_ARG_SRC, pass_.source.inside()},
                                                  {DNNL_ARG_WEIGHTS, weights_->inside()},
                                                  {DNNL_ARG_DST, pass_.destination.inside()}};
@@ -162,7 +168,7 @@ class DirectForward : public ForwardPass {
 
   size_t scratch_floats() const override { return pass_.scratch.floats(); }
 
-  void Run(const FloatForwardArgs& args) override {
+  void Run(const ForwardArgs& args) override {
     pass_.source.Bind(args.input, args.scratch);
     pass_.destination.Bind(args.output, args.scratch);
     weights_->Update(pass_.dnn, args.weights, args.weights_version);
@@ -180,17 +186,17 @@ class DirectForward : public ForwardPass {
 
 class DirectBackwardData : public BackwardPass {
  public:
-  DirectBackwardData(OneDnn& dnn, const Layer& layer, const OpOptions& options,
-                     CpuWeightLayouts& layouts)
-      : pass_(dnn, layer, options),
-        input_is_relu_(options.input_is_relu),
-        input_floats_(options.batch * layer.input_shape.elements()) {
-    const auto d = BackwardDataDescriptor(dnn, pass_.geometry, options);
+  DirectBackwardData(const OpRequest& request, CpuWeightLayouts& layouts)
+      : pass_(request),
+        input_is_relu_(request.options.input_is_relu),
+        elements_(request.options.batch * request.layer.input_shape.elements()) {
+    OneDnn& dnn = request.dnn;
+    const auto d = BackwardDataDescriptor(dnn, pass_.geometry, request.options);
     pass_.source = StagedTensor(dnn, pass_.PlainSource(), d.diff_src_desc(), pass_.scratch);
     pass_.destination =
         StagedTensor(dnn, pass_.PlainDestination(), d.diff_dst_desc(), pass_.scratch);
-    weights_ =
-        &layouts.Reordered(dnn, options.layer, pass_.geometry.PlainWeights(), d.weights_desc());
+    weights_ = &layouts.Reordered(dnn, request.options.layer, pass_.geometry.PlainWeights(),
+                                  d.weights_desc());
     pass_.primitive = Primitive(dnn, dnnl::convolution_backward_data(d), d.scratchpad_desc(),
                                 {{DNNL_ARG_DIFF_SRC, pass_.source.inside()},
                                  {DNNL_ARG_WEIGHTS, weights_->inside()},
@@ -200,28 +206,37 @@ class DirectBackwardData : public BackwardPass {
 
   size_t scratch_floats() const override { return pass_.scratch.floats(); }
 
-  void Run(const FloatBackwardArgs& args) override {
+  void Run(const BackwardArgs& args) override {
     pass_.source.Bind(args.input_gradient, args.scratch);
     pass_.destination.Bind(args.output_gradient, args.scratch);
     weights_->Update(pass_.dnn, args.weights, args.weights_version);
     pass_.destination.CopyIn(pass_.dnn);
     pass_.primitive.Execute(pass_.dnn, args.scratch);
     pass_.source.CopyOut(pass_.dnn);
-    if (input_is_relu_) MaskByRelu(args.input_gradient, args.input, input_floats_);
+    if (input_is_relu_) Mask(args);
   }
 
  private:
+  void Mask(const BackwardArgs& args) const {
+    if (pass_.geometry.type == kF32) {
+      MaskByRelu(Floats(args.input_gradient), Floats(args.input), elements_);
+    } else {
+      MaskByRelu(static_cast<Bf16*>(args.input_gradient), static_cast<const Bf16*>(args.input),
+                 elements_);
+    }
+  }
+
   Direct pass_;
   const bool input_is_relu_;
-  const int64_t input_floats_;
+  const int64_t elements_;  // of the input
   ReorderedWeights* weights_ = nullptr;
 };
 
 class DirectBackwardWeights : public BackwardPass {
  public:
-  DirectBackwardWeights(OneDnn& dnn, const Layer& layer, const OpOptions& options)
-      : pass_(dnn, layer, options) {
-    const auto d = BackwardWeightsDescriptor(dnn, pass_.geometry, options);
+  explicit DirectBackwardWeights(const OpRequest& request) : pass_(request) {
+    OneDnn& dnn = request.dnn;
+    const auto d = BackwardWeightsDescriptor(dnn, pass_.geometry, request.options);
     pass_.source = StagedTensor(dnn, pass_.PlainSource(), d.src_desc(), pass_.scratch);
     pass_.destination =
         StagedTensor(dnn, pass_.PlainDestination(), d.diff_dst_desc(), pass_.scratch);
@@ -239,7 +254,7 @@ class DirectBackwardWeights : public BackwardPass {
 
   size_t scratch_floats() const override { return pass_.scratch.floats(); }
 
-  void Run(const FloatBackwardArgs& args) override {
+  void Run(const BackwardArgs& args) override {
     pass_.source.Bind(args.input, args.scratch);
     pass_.destination.Bind(args.output_gradient, args.scratch);
     gradient_.Bind(args.weights_gradient, args.scratch);
@@ -258,21 +273,18 @@ class DirectBackwardWeights : public BackwardPass {
 
 }  // namespace
 
-std::unique_ptr<ForwardPass> MakeDirectForward(OneDnn& dnn, const Layer& layer,
-                                               const OpOptions& options,
+std::unique_ptr<ForwardPass> MakeDirectForward(const OpRequest& request,
                                                CpuWeightLayouts& layouts) {
-  return std::make_unique<DirectForward>(dnn, layer, options, layouts);
+  return std::make_unique<DirectForward>(request, layouts);
 }
 
-std::unique_ptr<BackwardPass> MakeDirectBackwardData(OneDnn& dnn, const Layer& layer,
-                                                     const OpOptions& options,
+std::unique_ptr<BackwardPass> MakeDirectBackwardData(const OpRequest& request,
                                                      CpuWeightLayouts& layouts) {
-  return std::make_unique<DirectBackwardData>(dnn, layer, options, layouts);
+  return std::make_unique<DirectBackwardData>(request, layouts);
 }
 
-std::unique_ptr<BackwardPass> MakeDirectBackwardWeights(OneDnn& dnn, const Layer& layer,
-                                                        const OpOptions& options) {
-  return std::make_unique<DirectBackwardWeights>(dnn, layer, options);
+std::unique_ptr<BackwardPass> MakeDirectBackwardWeights(const OpRequest& request) {
+  return std::make_unique<DirectBackwardWeights>(request);
 }
 
 }  // namespace muster::cpu

@@ -10,7 +10,8 @@
 namespace muster::cpu {
 namespace {
 
-class Dropout : public FloatOp {
+template <typename T>
+class Dropout : public TypedOp<T> {
  public:
   Dropout(const Layer& layer, const OpOptions& options)
       : options_(options),
@@ -21,7 +22,7 @@ class Dropout : public FloatOp {
   // One byte per element: whether it was kept.
   size_t state_floats() const override { return (options_.batch * elements_ + 3) / 4; }
 
-  void ForwardFloats(const FloatForwardArgs& args) override {
+  void ForwardTyped(const TypedForwardArgs<T>& args) override {
     auto* const kept = reinterpret_cast<uint8_t*>(args.state);
     ParallelFor(options_.batch, [&](int64_t n) {
       DrawKept(args.epoch, args.sample_ids[n], kept + n * elements_);
@@ -29,7 +30,7 @@ class Dropout : public FloatOp {
     });
   }
 
-  void BackwardFloats(const FloatBackwardArgs& args) override {
+  void BackwardTyped(const TypedBackwardArgs<T>& args) override {
     const auto* const kept = reinterpret_cast<const uint8_t*>(args.state);
     ParallelFor(options_.batch, [&](int64_t n) {
       const int64_t at = n * elements_;
@@ -38,7 +39,7 @@ class Dropout : public FloatOp {
       // The output may have overwritten the input. The output is above zero exactly where the input
       // was above zero and was not dropped.
       for (int64_t i = at; i < at + elements_; ++i) {
-        args.input_gradient[i] = args.output[i] > 0 ? args.input_gradient[i] : 0.0f;
+        args.input_gradient[i] = args.output[i] > 0 ? float{args.input_gradient[i]} : 0.0f;
       }
     });
   }
@@ -55,7 +56,7 @@ class Dropout : public FloatOp {
     }
   }
 
-  void Select(const float* from, const uint8_t* kept, float* to) const {
+  void Select(const T* from, const uint8_t* kept, T* to) const {
     for (int64_t i = 0; i < elements_; ++i) to[i] = kept[i] ? from[i] * scale_ : 0.0f;
   }
 
@@ -67,7 +68,7 @@ class Dropout : public FloatOp {
 }  // namespace
 
 std::unique_ptr<Op> Make(const DropoutSpec&, const OpRequest& request) {
-  return std::make_unique<Dropout>(request.layer, request.options);
+  return MakeTyped<Dropout>(request, request.layer, request.options);
 }
 
 }  // namespace muster::cpu

@@ -59,18 +59,18 @@ float Gradient(const LeakyReluSpec& leaky, float y, float dy) {
   return y > 0 ? dy : leaky.slope * dy;
 }
 
-template <ElementwiseSpec Spec>
-class Elementwise : public FloatOp {
+template <typename T, ElementwiseSpec Spec>
+class Elementwise : public TypedOp<T> {
  public:
   Elementwise(const Spec& spec, int64_t elements) : spec_(spec), elements_(elements) {}
 
-  void ForwardFloats(const FloatForwardArgs& args) override {
+  void ForwardTyped(const TypedForwardArgs<T>& args) override {
     ForElements(elements_, [x = args.input, y = args.output, spec = spec_](int64_t i) {
       y[i] = Value(spec, x[i]);
     });
   }
 
-  void BackwardFloats([[maybe_unused]] const FloatBackwardArgs& args) override {
+  void BackwardTyped([[maybe_unused]] const TypedBackwardArgs<T>& args) override {
     if constexpr (requires { Gradient(spec_, 0.0f, 0.0f); }) {
       const bool of_input = spec_.traits().backward_reads_input == LayerTraits::Reads::kAlways;
       ForElements(elements_, [v = of_input ? args.input : args.output, dy = args.output_gradient,
@@ -88,8 +88,9 @@ class Elementwise : public FloatOp {
 
 template <typename Spec>
 std::unique_ptr<Op> MakeElementwise(const Spec& spec, const OpRequest& request) {
-  return std::make_unique<Elementwise<Spec>>(
-      spec, request.options.batch * request.layer.input_shape.elements());
+  const int64_t elements = request.options.batch * request.layer.input_shape.elements();
+  if (request.bf16) return std::make_unique<Elementwise<Bf16, Spec>>(spec, elements);
+  return std::make_unique<Elementwise<float, Spec>>(spec, elements);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ double Sum(const double* terms, int64_t count) {
   return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
 
-class GroupNorm : public FloatOp {
+class GroupNorm : public TypedOp<float> {
  public:
   GroupNorm(const GroupNormSpec& spec, const OpRequest& request)
       : spec_(spec),
@@ -46,11 +46,11 @@ class GroupNorm : public FloatOp {
     return static_cast<size_t>(parts_ * kRowFloats * channels_);
   }
 
-  void ForwardFloats(const FloatForwardArgs& args) override {
+  void ForwardTyped(const TypedForwardArgs<float>& args) override {
     ForParts(args.scratch, [&](int64_t block, const Rows& rows) { Normalise(args, block, rows); });
   }
 
-  void BackwardFloats(const FloatBackwardArgs& args) override {
+  void BackwardTyped(const TypedBackwardArgs<float>& args) override {
     ParallelFor(parts_, [&](int64_t part) {
       const Rows rows = RowsOf(args.scratch, part);
       std::fill_n(rows.scale_gradient, channels_, 0.0);
@@ -130,7 +130,7 @@ class GroupNorm : public FloatOp {
   float* Means(float* state, int64_t block) const { return state + 2 * block * spec_.groups; }
   float* Inverses(float* state, int64_t block) const { return Means(state, block) + spec_.groups; }
 
-  void Normalise(const FloatForwardArgs& args, int64_t block, const Rows& rows) const {
+  void Normalise(const TypedForwardArgs<float>& args, int64_t block, const Rows& rows) const {
     const float* const x = args.input + block * pixels_ * channels_;
     float* const y = args.output + block * pixels_ * channels_;
     float *const means = Means(args.state, block), *const inverses = Inverses(args.state, block);
@@ -156,7 +156,7 @@ class GroupNorm : public FloatOp {
     });
   }
 
-  void Differentiate(const FloatBackwardArgs& args, int64_t block, const Rows& rows) const {
+  void Differentiate(const TypedBackwardArgs<float>& args, int64_t block, const Rows& rows) const {
     const float* const x = args.input + block * pixels_ * channels_;
     const float* const dy = args.output_gradient + block * pixels_ * channels_;
     Spread(Means(args.state, block), rows.mean);

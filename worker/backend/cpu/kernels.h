@@ -20,8 +20,9 @@ void ForElements(int64_t n, const Body& body) {
 }
 
 // gradient[i] = 0 where relu_output[i] is not above zero.
-inline void MaskByRelu(float* gradient, const float* relu_output, int64_t n) {
-  ForElements(n, [=](int64_t i) { gradient[i] = relu_output[i] > 0 ? gradient[i] : 0.0f; });
+template <typename T>
+void MaskByRelu(T* gradient, const T* relu_output, int64_t n) {
+  ForElements(n, [=](int64_t i) { gradient[i] = relu_output[i] > 0 ? float{gradient[i]} : 0.0f; });
 }
 
 }  // namespace muster::cpu

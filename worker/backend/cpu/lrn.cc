@@ -54,7 +54,8 @@ inline void Powers(const LrnSpec& spec, const float* __restrict sum, int64_t cha
   }
 }
 
-class Lrn : public FloatOp {
+template <typename T>
+class Lrn : public TypedOp<T> {
  public:
   Lrn(const Layer& layer, const OpOptions& options)
       : spec_(std::get<LrnSpec>(layer.spec)),
@@ -67,21 +68,21 @@ class Lrn : public FloatOp {
 
   size_t scratch_floats() const override { return threads_ * (2 * padded_ + 3 * padded_); }
 
-  void ForwardFloats(const FloatForwardArgs& args) override {
+  void ForwardTyped(const TypedForwardArgs<T>& args) override {
     ForPixels(args.scratch, [&](auto radius, int64_t pixel, const Rows& rows) {
-      const float* const x = args.input + pixel * channels_;
-      float* const y = args.output + pixel * channels_;
+      const T* const x = args.input + pixel * channels_;
+      T* const y = args.output + pixel * channels_;
       Normalise<radius.value>(x, rows);
       for (int64_t c = 0; c < channels_; ++c) y[c] = x[c] * rows.power[c];
     });
   }
 
-  void BackwardFloats(const FloatBackwardArgs& args) override {
+  void BackwardTyped(const TypedBackwardArgs<T>& args) override {
     const float factor = 2 * spec_.alpha * spec_.beta;
     ForPixels(args.scratch, [&](auto radius, int64_t pixel, const Rows& rows) {
-      const float* const x = args.input + pixel * channels_;
-      const float* const dy = args.output_gradient + pixel * channels_;
-      float* const dx = args.input_gradient + pixel * channels_;
+      const T* const x = args.input + pixel * channels_;
+      const T* const dy = args.output_gradient + pixel * channels_;
+      T* const dx = args.input_gradient + pixel * channels_;
       Normalise<radius.value>(x, rows);
       for (int64_t c = 0; c < channels_; ++c) {
         rows.terms[c] = dy[c] * x[c] * rows.power[c] * rows.inverse[c];
@@ -128,8 +129,8 @@ class Lrn : public FloatOp {
   }
 
   template <int kRadius>
-  void Normalise(const float* x, const Rows& rows) const {
-    for (int64_t c = 0; c < channels_; ++c) rows.squares[c] = x[c] * x[c];
+  void Normalise(const T* x, const Rows& rows) const {
+    for (int64_t c = 0; c < channels_; ++c) rows.squares[c] = float{x[c]} * x[c];
     WindowSum<kRadius>(rows.squares, channels_, radius_, rows.sum);
     Powers(spec_, rows.sum, channels_, rows.power, rows.inverse);
   }
@@ -142,7 +143,7 @@ class Lrn : public FloatOp {
 }  // namespace
 
 std::unique_ptr<Op> Make(const LrnSpec&, const OpRequest& request) {
-  return std::make_unique<Lrn>(request.layer, request.options);
+  return MakeTyped<Lrn>(request, request.layer, request.options);
 }
 
 }  // namespace muster::cpu

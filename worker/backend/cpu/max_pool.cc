@@ -15,8 +15,8 @@ namespace {
 
 // `Index` is uint8_t for windows of fewer than 255 places. Its largest value means that no input
 // receives the gradient.
-template <typename Index>
-class MaxPool : public FloatOp {
+template <typename T, typename Index>
+class MaxPool : public TypedOp<T> {
  public:
   MaxPool(const Layer& layer, const OpOptions& options)
       : options_(options), channels_(layer.input_shape.channels) {
@@ -32,11 +32,11 @@ class MaxPool : public FloatOp {
     return (bytes + 3) / 4;
   }
 
-  void ForwardFloats(const FloatForwardArgs& args) override {
+  void ForwardTyped(const TypedForwardArgs<T>& args) override {
     auto* const indices = reinterpret_cast<Index*>(args.state);
     ParallelFor(options_.batch * rows_.out, [&](int64_t row) {
       const int64_t n = row / rows_.out, o = row % rows_.out;
-      const float* const image = args.input + n * rows_.in * columns_.in * channels_;
+      const T* const image = args.input + n * rows_.in * columns_.in * channels_;
       for (int64_t p = 0; p < columns_.out; ++p) {
         const int64_t at = (row * columns_.out + p) * channels_;
         Index* const index = options_.mode == Mode::kTraining ? indices + at : nullptr;
@@ -52,13 +52,13 @@ class MaxPool : public FloatOp {
     });
   }
 
-  void BackwardFloats(const FloatBackwardArgs& args) override {
+  void BackwardTyped(const TypedBackwardArgs<T>& args) override {
     const auto* const indices = reinterpret_cast<const Index*>(args.state);
     ParallelFor(options_.batch * rows_.in, [&](int64_t row) {
       const int64_t n = row / rows_.in, i = row % rows_.in;
       const int64_t image = n * rows_.out * columns_.out * channels_;
       for (int64_t j = 0; j < columns_.in; ++j) {
-        float* const dx = args.input_gradient + (row * columns_.in + j) * channels_;
+        T* const dx = args.input_gradient + (row * columns_.in + j) * channels_;
         int64_t c = 0;
         for (; c + 4 * kLanes <= channels_; c += 4 * kLanes) {
           Gather<4>(args.output_gradient + image, indices + image, i, j, c, dx);
@@ -102,8 +102,7 @@ class MaxPool : public FloatOp {
 
   // Computes kVectors * 8 channels, starting with channel `c`.
   template <int kVectors>
-  void Maximum(const float* image, int64_t o, int64_t p, int64_t c, float* output,
-               Index* index) const {
+  void Maximum(const T* image, int64_t o, int64_t p, int64_t c, T* output, Index* index) const {
     FloatVec best[kVectors];
     IntVec place_of_best[kVectors];
     for (int v = 0; v < kVectors; ++v) {
@@ -127,7 +126,7 @@ class MaxPool : public FloatOp {
     }
   }
 
-  void MaximumOfOne(const float* image, int64_t o, int64_t p, int64_t c, float* output,
+  void MaximumOfOne(const T* image, int64_t o, int64_t p, int64_t c, T* output,
                     Index* index) const {
     float best = -std::numeric_limits<float>::infinity();
     Index place_of_best = kNowhere;
@@ -143,8 +142,7 @@ class MaxPool : public FloatOp {
   }
 
   template <int kVectors>
-  void Gather(const float* dy, const Index* indices, int64_t i, int64_t j, int64_t c,
-              float* dx) const {
+  void Gather(const T* dy, const Index* indices, int64_t i, int64_t j, int64_t c, T* dx) const {
     FloatVec sum[kVectors] = {};
     ForOutputs(i, j, [&](int64_t at, int32_t place) {
       for (int v = 0; v < kVectors; ++v) {
@@ -155,8 +153,7 @@ class MaxPool : public FloatOp {
     for (int v = 0; v < kVectors; ++v) Store(dx + c + v * kLanes, sum[v]);
   }
 
-  void GatherOne(const float* dy, const Index* indices, int64_t i, int64_t j, int64_t c,
-                 float* dx) const {
+  void GatherOne(const T* dy, const Index* indices, int64_t i, int64_t j, int64_t c, T* dx) const {
     float sum = 0;
     ForOutputs(i, j, [&](int64_t at, int32_t place) {
       if (static_cast<int32_t>(indices[at + c]) == place) sum += dy[at + c];
@@ -169,14 +166,19 @@ class MaxPool : public FloatOp {
   PoolAxis rows_, columns_;
 };
 
+template <typename T>
+using SmallMaxPool = MaxPool<T, uint8_t>;
+template <typename T>
+using LargeMaxPool = MaxPool<T, int32_t>;
+
 }  // namespace
 
 std::unique_ptr<Op> Make(const PoolSpec& spec, const OpRequest& request) {
   if (spec.kind == PoolSpec::Kind::kAverage) return MakeAvgPool(request.layer, request.options);
   if (spec.kernel_height * spec.kernel_width < std::numeric_limits<uint8_t>::max()) {
-    return std::make_unique<MaxPool<uint8_t>>(request.layer, request.options);
+    return MakeTyped<SmallMaxPool>(request, request.layer, request.options);
   }
-  return std::make_unique<MaxPool<int32_t>>(request.layer, request.options);
+  return MakeTyped<LargeMaxPool>(request, request.layer, request.options);
 }
 
 }  // namespace muster::cpu

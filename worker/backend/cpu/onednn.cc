@@ -24,9 +24,9 @@ StagedTensor::StagedTensor(const OneDnn& dnn, const dnnl::memory::desc& outside,
   out_ = dnnl::reorder(inside_, outside_);
 }
 
-void StagedTensor::Bind(const float* address, float* scratch) {
+void StagedTensor::Bind(const void* address, void* scratch) {
   SetAddress(outside_, address);
-  if (staged_) SetAddress(inside_, scratch + offset_);
+  if (staged_) SetAddress(inside_, static_cast<float*>(scratch) + offset_);
 }
 
 void StagedTensor::CopyIn(OneDnn& dnn) {
@@ -48,8 +48,8 @@ Primitive::Primitive(const OneDnn& dnn, const dnnl::primitive& primitive,
   arguments_[DNNL_ARG_SCRATCHPAD] = scratchpad_;
 }
 
-void Primitive::Execute(OneDnn& dnn, float* scratch) {
-  if (has_scratchpad_) SetAddress(scratchpad_, scratch + offset_);
+void Primitive::Execute(OneDnn& dnn, void* scratch) {
+  if (has_scratchpad_) SetAddress(scratchpad_, static_cast<float*>(scratch) + offset_);
   dnn.Run(primitive_, arguments_);
 }
 

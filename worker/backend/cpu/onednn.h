@@ -50,7 +50,7 @@ class StagedTensor {
   const dnnl::memory& inside() const { return inside_; }
   bool staged() const { return staged_; }
 
-  void Bind(const float* address, float* scratch);
+  void Bind(const void* address, void* scratch);
   void CopyIn(OneDnn& dnn);   // before the primitive reads it
   void CopyOut(OneDnn& dnn);  // after the primitive has written it
 
@@ -69,7 +69,7 @@ class Primitive {
   Primitive(const OneDnn& dnn, const dnnl::primitive& primitive,
             const dnnl::memory::desc& scratchpad, std::unordered_map<int, dnnl::memory> arguments,
             ScratchLayout& layout);
-  void Execute(OneDnn& dnn, float* scratch);
+  void Execute(OneDnn& dnn, void* scratch);
 
  private:
   dnnl::primitive primitive_;
@@ -85,8 +85,8 @@ dnnl::primitive_attr UserScratchpad(bool relu = false);
 
 // Returns a memory object without an address.
 dnnl::memory Unbound(const OneDnn& dnn, const dnnl::memory::desc& desc);
-inline void SetAddress(dnnl::memory& memory, const float* address) {
-  memory.set_data_handle(const_cast<float*>(address));
+inline void SetAddress(dnnl::memory& memory, const void* address) {
+  memory.set_data_handle(const_cast<void*>(address));
 }
 
 // True for oneDNN's reference loops, which are hundreds of times slower than other kernels.

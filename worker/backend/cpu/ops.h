@@ -5,7 +5,8 @@
 #include <memory>
 
 #include "common/graph/graph.h"
-#include "worker/backend/cpu/float_op.h"
+#include "worker/backend/cpu/bf16.h"
+#include "worker/backend/cpu/typed_op.h"
 
 namespace muster::cpu {
 
@@ -16,7 +17,15 @@ struct OpRequest {
   const OpOptions& options;
   OneDnn& dnn;
   bool winograd;  // whether Winograd's algorithm is allowed
+  bool bf16;      // whether activations are Bf16
 };
+
+// Makes an op that has kernels for both types of activations.
+template <template <typename> class OpOf, typename... Arguments>
+std::unique_ptr<Op> MakeTyped(const OpRequest& request, const Arguments&... arguments) {
+  if (request.bf16) return std::make_unique<OpOf<Bf16>>(arguments...);
+  return std::make_unique<OpOf<float>>(arguments...);
+}
 
 std::unique_ptr<Op> Make(const Conv2dSpec&, const OpRequest& request);
 std::unique_ptr<Op> Make(const DenseSpec&, const OpRequest& request);
@@ -44,7 +53,7 @@ std::unique_ptr<LossOp> MakeValueError(const OpOptions& options);
 std::unique_ptr<Op> MakeAvgPool(const Layer& layer, const OpOptions& options);
 
 // See Backend.
-void AddGradients(float* to, const float* a, const float* b, const float* relu_output,
-                  int64_t floats);
+template <typename T>
+void AddGradients(T* to, const T* a, const T* b, const T* relu_output, int64_t count);
 
 }  // namespace muster::cpu

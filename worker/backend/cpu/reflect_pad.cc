@@ -8,7 +8,7 @@
 namespace muster::cpu {
 namespace {
 
-class ReflectPad : public FloatOp {
+class ReflectPad : public TypedOp<float> {
  public:
   ReflectPad(const ReflectPadSpec& spec, const OpRequest& request)
       : spec_(spec),
@@ -16,7 +16,7 @@ class ReflectPad : public FloatOp {
         out_(request.layer.output_shape),
         batch_(request.options.batch) {}
 
-  void ForwardFloats(const FloatForwardArgs& args) override {
+  void ForwardTyped(const TypedForwardArgs<float>& args) override {
     ParallelFor(batch_ * out_.height, [&](int64_t row) {
       const int64_t sample = row / out_.height;
       const int64_t in_row = Reflected(row % out_.height - spec_.rows, in_.height);
@@ -29,7 +29,7 @@ class ReflectPad : public FloatOp {
     });
   }
 
-  void BackwardFloats(const FloatBackwardArgs& args) override {
+  void BackwardTyped(const TypedBackwardArgs<float>& args) override {
     ParallelFor(batch_ * in_.height, [&](int64_t row) {
       const int64_t sample = row / in_.height;
       const ReflectedPlaces rows = PlacesOf(row % in_.height, in_.height, spec_.rows);

@@ -8,14 +8,14 @@
 namespace muster::cpu {
 namespace {
 
-class Softmax : public FloatOp {
+class Softmax : public TypedOp<float> {
  public:
   Softmax(const Layer& layer, const OpOptions& options)
       : channels_(layer.input_shape.channels),
         pixels_(options.batch * layer.input_shape.height * layer.input_shape.width) {}
 
   // The output is not finite if any input of the pixel is NaN or +infinity.
-  void ForwardFloats(const FloatForwardArgs& args) override {
+  void ForwardTyped(const TypedForwardArgs<float>& args) override {
     ParallelFor(pixels_, [&](int64_t pixel) {
       const float* const x = args.input + pixel * channels_;
       float* const y = args.output + pixel * channels_;
@@ -27,7 +27,7 @@ class Softmax : public FloatOp {
     });
   }
 
-  void BackwardFloats(const FloatBackwardArgs& args) override {
+  void BackwardTyped(const TypedBackwardArgs<float>& args) override {
     ParallelFor(pixels_, [&](int64_t pixel) {
       const int64_t at = pixel * channels_;
       const float *const y = args.output + at, *const dy = args.output_gradient + at;

@@ -1,5 +1,7 @@
 #include "worker/backend/cpu/weight_layouts.h"
 
+#include "common/base/error.h"
+
 namespace muster::cpu {
 
 using winograd::TransformedWeights;
@@ -36,6 +38,13 @@ ReorderedWeights& CpuWeightLayouts::Reordered(const OneDnn& dnn, int layer,
   }
   layouts.push_back(std::make_unique<ReorderedWeights>(dnn, outside, inside));
   return *layouts.back();
+}
+
+CpuWeightLayouts& LayoutsOf(const OpOptions& options, CpuWeightLayouts& own) {
+  if (options.layouts == nullptr) return own;
+  auto* const layouts = dynamic_cast<CpuWeightLayouts*>(options.layouts);
+  MUSTER_CHECK(layouts != nullptr);
+  return *layouts;
 }
 
 }  // namespace muster::cpu

@@ -35,4 +35,7 @@ class CpuWeightLayouts final : public WeightLayouts {
   std::map<int, std::vector<std::unique_ptr<ReorderedWeights>>> reordered_;  // a few per layer
 };
 
+// The tower's layouts, or `own` if the op was made without a tower.
+CpuWeightLayouts& LayoutsOf(const OpOptions& options, CpuWeightLayouts& own);
+
 }  // namespace muster::cpu

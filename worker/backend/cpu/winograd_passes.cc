@@ -1,5 +1,6 @@
 // Convolution passes by Winograd's F(2x2, 3x3), and the choice of convolutions that use it.
 #include "worker/backend/cpu/convolution_passes.h"
+#include "worker/backend/cpu/typed_op.h"
 #include "worker/backend/cpu/weight_layouts.h"
 #include "worker/backend/cpu/winograd_convolution.h"
 #include "worker/backend/cpu/winograd_gradient.h"
@@ -20,11 +21,11 @@ class WinogradForward : public ForwardPass {
         weights_(layouts.Transformed(options.layer, layer.input_shape.channels, spec_.filters,
                                      TransformedWeights::Use::kForward)) {}
   size_t scratch_floats() const override { return convolution_.scratch_floats(); }
-  void Run(const FloatForwardArgs& args) override {
+  void Run(const ForwardArgs& args) override {
     weights_.Update(args.weights, args.weights_version);
-    convolution_.Run(args.input, weights_,
-                     {.bias = spec_.use_bias ? args.bias : nullptr, .relu = relu_}, args.output,
-                     args.scratch);
+    convolution_.Run(Floats(args.input), weights_,
+                     {.bias = spec_.use_bias ? args.bias : nullptr, .relu = relu_},
+                     Floats(args.output), Floats(args.scratch));
   }
 
  private:
@@ -41,11 +42,11 @@ class WinogradBackwardData : public BackwardPass {
   WinogradBackwardData(const Layer& layer, const OpOptions& options, CpuWeightLayouts& layouts)
       : WinogradBackwardData(layer, options, std::get<Conv2dSpec>(layer.spec), layouts) {}
   size_t scratch_floats() const override { return convolution_.scratch_floats(); }
-  void Run(const FloatBackwardArgs& args) override {
+  void Run(const BackwardArgs& args) override {
     weights_.Update(args.weights, args.weights_version);
-    convolution_.Run(args.output_gradient, weights_,
-                     {.mask = input_is_relu_ ? args.input : nullptr}, args.input_gradient,
-                     args.scratch);
+    convolution_.Run(Floats(args.output_gradient), weights_,
+                     {.mask = input_is_relu_ ? Floats(args.input) : nullptr},
+                     Floats(args.input_gradient), Floats(args.scratch));
   }
 
  private:
@@ -69,9 +70,9 @@ class WinogradBackwardWeights : public BackwardPass {
         gradient_(options.batch, layer.input_shape, layer.output_shape, spec_.pads.top,
                   spec_.pads.left) {}
   size_t scratch_floats() const override { return gradient_.scratch_floats(); }
-  void Run(const FloatBackwardArgs& args) override {
-    gradient_.Run(args.input, args.output_gradient, args.weights_gradient,
-                  spec_.use_bias ? args.bias_gradient : nullptr, args.scratch);
+  void Run(const BackwardArgs& args) override {
+    gradient_.Run(Floats(args.input), Floats(args.output_gradient), args.weights_gradient,
+                  spec_.use_bias ? args.bias_gradient : nullptr, Floats(args.scratch));
   }
 
  private:

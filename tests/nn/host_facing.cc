@@ -1,5 +1,6 @@
-#include "tests/cuda/backend/host_facing.h"
+#include "tests/nn/host_facing.h"
 
+#include <cstring>
 #include <map>
 #include <span>
 #include <utility>
@@ -9,7 +10,7 @@
 #include "worker/backend/host_backend.h"
 #include "worker/nn/plan.h"
 
-namespace muster::testing {
+namespace muster {
 namespace {
 
 constexpr double kPatience = 60;
@@ -47,7 +48,11 @@ class Call {
       const bool as_is = array.activations == 0 || !narrow();
       if (!as_is) array.halves.resize(static_cast<size_t>(array.activations));
       void* const to = as_is ? const_cast<void*>(host) : array.halves.data();
-      device_.CopyOut(to, array.memory->data(), array.bytes);
+      if (device_.shares_host_memory()) {
+        std::memcpy(to, array.memory->data(), array.bytes);
+      } else {
+        device_.CopyOut(to, array.memory->data(), array.bytes);
+      }
     }
     const auto copied = device_.MakeEvent();
     device_.Record(Queue::kCopyOut, *copied);
@@ -94,6 +99,10 @@ class Call {
       ToHalves(device_.activation_type(), {static_cast<const float*>(host), count},
                array.halves.data());
       host = array.halves.data();
+    }
+    if (device_.shares_host_memory()) {
+      std::memcpy(array.memory->data(), host, array.bytes);
+      return;
     }
     device_.CopyIn(array.memory->data(), host, array.bytes);
     device_.Record(Queue::kCopyIn, *copied_in_);
@@ -246,6 +255,8 @@ class HostFacing : public HostBackend {
   explicit HostFacing(std::shared_ptr<Backend> device) : device_(std::move(device)) {}
 
   void Enter() override { device_->Enter(); }
+  ElementType activation_type() const override { return ElementType::kFloat32; }
+  void ToActivations(void*, const float*, int64_t) override { MUSTER_CHECK(!"they are floats"); }
   std::unique_ptr<WeightLayouts> MakeWeightLayouts() override {
     return device_->MakeWeightLayouts();
   }
@@ -289,4 +300,4 @@ std::unique_ptr<Backend> MakeHostFacing(std::shared_ptr<Backend> device) {
   return std::make_unique<HostFacing>(std::move(device));
 }
 
-}  // namespace muster::testing
+}  // namespace muster
