@@ -66,8 +66,9 @@ Finding NoteIf(bool less_good, std::string subject, std::string found, std::stri
 Finding Processor(const MachineFacts& facts) {
   const std::string& widest = facts.instruction_sets.back();
   return NoteIf(widest == "SCALAR", "processor",
-                fmt::format("{}; updates with {}{}", facts.processor, widest,
-                            widest == "AVX512" ? "; oneDNN uses it, too" : ""),
+                fmt::format("{}; updates with {}{}{}", facts.processor, widest,
+                            widest == "AVX512" ? "; oneDNN uses it, too" : "",
+                            facts.bf16 ? "; AVX512-BF16 (worker.precision BF16)" : ""),
                 "training is several times slower than with AVX2; use a newer processor");
 }
 

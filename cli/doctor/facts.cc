@@ -190,6 +190,7 @@ MachineFacts ReadMachineFacts(const std::vector<std::string>& programs,
   facts.libc = std::string("glibc ") + ::gnu_get_libc_version();
   for (const std::string& program : programs) facts.programs.push_back(ReadProgram(program));
   facts.processor = FirstLineAfter("/proc/cpuinfo", "model name");
+  facts.bf16 = __builtin_cpu_supports("avx512bf16");
   facts.cores = AvailableCores();
   if (double load[1]; ::getloadavg(load, 1) == 1) facts.load = load[0];
   for (const auto set : HostInstructionSets()) {

@@ -33,6 +33,7 @@ struct MachineFacts {
   int cores = 0;                              // cores that this process may use
   double load = 0;                            // the load average over the last minute
   std::vector<std::string> instruction_sets;  // as in server.instruction_set, the widest last
+  bool bf16 = false;                          // AVX512-BF16, for worker.precision BF16
 
   MachineMemory memory;
   // Soft limits, except the hard limit most_open_files.

@@ -73,7 +73,7 @@ void CheckUnits(const config::Model& model, ConfigErrors& errors) {
   }
 }
 
-void CheckNormalization(const config::Preprocess& p, int channels, ConfigErrors& errors) {
+void CheckNormalization(const config::Preprocess& p, int64_t channels, ConfigErrors& errors) {
   for (const auto& [key, count] : {std::pair{"mean", p.mean_size()}, {"stddev", p.stddev_size()}}) {
     if (count == 0 || count == channels) continue;
     errors.Fail(fmt::format("data.preprocess.{}", key),
@@ -92,7 +92,6 @@ void CheckNpz(const config::Data& data, ConfigErrors& errors) {
   if (npz.classes() == 1) {
     errors.Fail("data.npz.classes", "expected at least 2, or 0 for values to predict, got 1");
   }
-  CheckNormalization(data.preprocess(), static_cast<int>(npz.channels()), errors);
 }
 
 void CheckImageFolder(const config::Data& data, ConfigErrors& errors) {
@@ -113,7 +112,6 @@ void CheckImageFolder(const config::Data& data, ConfigErrors& errors) {
     errors.Fail("data.image_folder.channels", "expected 1 (grey) or 3 (red, green, blue), got 2");
     return;
   }
-  CheckNormalization(p, static_cast<int>(data.image_folder().channels()), errors);
   for (const auto& [key, values] : {std::pair{"mean", &p.mean()}, {"stddev", &p.stddev()}}) {
     for (int i = 0; i < values->size(); ++i) {
       if (std::abs(values->Get(i)) <= 10) continue;
@@ -143,6 +141,7 @@ std::string ClassesHint(const config::Data& data, int64_t names) {
 void CheckData(const config::Data& data, ConfigErrors& errors) {
   if (data.format() == config::Data::IMAGE_FOLDER) CheckImageFolder(data, errors);
   if (data.format() == config::Data::NPZ) CheckNpz(data, errors);
+  CheckNormalization(data.preprocess(), StoredShape(data).channels, errors);
   const auto names = std::ssize(NamesOfClasses(data));
   if (names > 0 && names != DataClasses(data)) {
     errors.Fail(

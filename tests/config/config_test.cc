@@ -236,6 +236,8 @@ data {
                       {"data.format=NPZ", "data.npz={ height: 4 width: 4 channels: 3 classes: 10 }",
                        "data.preprocess.mean=[0.5]"}),
               HasSubstr("data.preprocess.mean: expected one number for each of 3 channels, got 1"));
+  EXPECT_THAT(ErrorOf(Config(""), {"data.preprocess.stddev=[63, 62]"}),
+              HasSubstr("data.preprocess.stddev: expected one number for each of 3 channels"));
   EXPECT_THAT(ErrorOf(Config(""), {"data.class_weights=[0, 0, 0, 0, 0, 0, 0, 0, 0, 0]"}),
               HasSubstr("expected at least one above 0"));
   EXPECT_THAT(ErrorOf(Config(""), {"data.class_weights=[1, 1, 1, 1, -1, 1, 1, 1, 1, 1]"}),

@@ -253,7 +253,6 @@ TEST_F(NpzTest, Uint8ArePlanesForTheUsualPreprocessing) {
   for (int i = 0; i < 3; ++i) data_.mutable_preprocess()->add_stddev(0.5);
   const Datasets normalized = Open();
   EXPECT_THAT(Evaluated(*normalized.train, 1), ElementsAre(4, 4, 4));
-  EXPECT_FALSE(normalized.train->stores_planes());
   data_.mutable_preprocess()->set_standardize(true);
   EXPECT_THAT(Open().remark, HasSubstr("mean and stddev have no effect"));
 }

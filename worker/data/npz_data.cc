@@ -96,9 +96,7 @@ class FloatLoader final : public SampleLoader {
 class NpzDataset final : public Dataset {
  public:
   NpzDataset(Arrays arrays, const config::Data& data)
-      : arrays_(std::move(arrays)),
-        classes_(DataClasses(data)),
-        normalizes_(data.preprocess().mean_size() > 0 || data.preprocess().stddev_size() > 0) {}
+      : arrays_(std::move(arrays)), classes_(DataClasses(data)) {}
 
   int64_t size() const override { return arrays_.samples.count; }
   Shape shape() const override { return arrays_.samples.shape; }
@@ -120,8 +118,7 @@ class NpzDataset final : public Dataset {
     return InPlanes(
         sample, [&](float x) { return static_cast<uint8_t>((x - low) / range * 255); }, buffer);
   }
-  // Devices do not apply mean and stddev.
-  bool stores_planes() const override { return arrays_.floats.empty() && !normalizes_; }
+  bool stores_planes() const override { return arrays_.floats.empty(); }
   std::unique_ptr<SampleLoader> MakeLoader(const config::Data& data) const override {
     if (arrays_.floats.empty()) return MakePlanesLoader(*this, data.preprocess());
     return std::make_unique<FloatLoader>(arrays_, data.preprocess());
@@ -161,7 +158,6 @@ class NpzDataset final : public Dataset {
 
   const Arrays arrays_;
   const int64_t classes_;
-  const bool normalizes_;
   mutable std::once_flag fingerprint_once_;
   mutable uint64_t fingerprint_ = 0;
 };

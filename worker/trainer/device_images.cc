@@ -51,9 +51,12 @@ DeviceImages::DeviceImages(const config::Config& config, const Datasets& data, B
 std::unique_ptr<StoredImages> DeviceImages::Choose(const config::Config& config, const char* name,
                                                    const Dataset* set, bool augment,
                                                    int64_t largest) {
-  const bool mixes = augment && MixupAlpha(config.data()) > 0;  // mixed on the host
+  // Some steps run only on the host.
+  const config::Preprocess& preprocess = config.data().preprocess();
+  const bool mixes = augment && MixupAlpha(config.data()) > 0;
+  const bool normalizes = preprocess.mean_size() > 0 || preprocess.stddev_size() > 0;
   if (backend_.shares_host_memory() || set == nullptr || !set->stores_planes() ||
-      set->size() == 0 || largest == 0 || mixes) {
+      set->size() == 0 || largest == 0 || mixes || normalizes) {
     return nullptr;
   }
   const ImageRecipe recipe = RecipeOf(config, set->shape(), augment);

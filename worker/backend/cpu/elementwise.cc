@@ -1,6 +1,8 @@
 // Elementwise layers that could not be fused into the preceding layer. Compiled with
 // -ffp-contract=off (see smooth_functions.h).
+#include <bit>
 #include <type_traits>
+#include <vector>
 
 #include "common/base/error.h"
 #include "worker/backend/cpu/kernels.h"
@@ -59,6 +61,55 @@ float Gradient(const LeakyReluSpec& leaky, float y, float dy) {
   return y > 0 ? dy : leaky.slope * dy;
 }
 
+// The values and slopes of a function at all 65,536 numbers in bfloat16. Reading them is ten times
+// faster than the formulas, and values are rounded only once.
+template <typename Spec>
+struct Table {
+  Table() : values(size_t{1} << 16), slopes(values.size()) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      const float x = std::bit_cast<Bf16>(static_cast<uint16_t>(i));
+      values[i] = Value(Spec{}, x);
+      slopes[i] = Gradient(Spec{}, x, 1.0f);
+    }
+  }
+  static const Table& Get() {
+    static const Table table;
+    return table;
+  }
+  static size_t Index(Bf16 x) { return std::bit_cast<uint16_t>(x); }
+
+  std::vector<Bf16> values;
+  std::vector<float> slopes;
+};
+
+template <typename Spec>
+class Tabulated : public TypedOp<Bf16> {
+ public:
+  explicit Tabulated(int64_t elements) : table_(Table<Spec>::Get()), elements_(elements) {}
+
+  void ForwardTyped(const TypedForwardArgs<Bf16>& args) override {
+    ForElements(elements_, [x = args.input, y = args.output, values = table_.values.data()](
+                               int64_t i) { y[i] = values[Table<Spec>::Index(x[i])]; });
+  }
+  void BackwardTyped(const TypedBackwardArgs<Bf16>& args) override {
+    const bool of_input = Spec{}.traits().backward_reads_input == LayerTraits::Reads::kAlways;
+    ForElements(elements_, [v = of_input ? args.input : args.output, dy = args.output_gradient,
+                            dx = args.input_gradient, slopes = table_.slopes.data()](int64_t i) {
+      dx[i] = dy[i] * slopes[Table<Spec>::Index(v[i])];
+    });
+  }
+
+ private:
+  const Table<Spec>& table_;
+  const int64_t elements_;
+};
+
+// Whether the formulas take long. These functions have no parameters.
+template <typename Spec>
+constexpr bool kIsTabulated = std::is_same_v<Spec, ExactGelu> || std::is_same_v<Spec, TanhGelu> ||
+                              std::is_same_v<Spec, SiluSpec> || std::is_same_v<Spec, SigmoidSpec> ||
+                              std::is_same_v<Spec, TanhSpec>;
+
 template <typename T, ElementwiseSpec Spec>
 class Elementwise : public TypedOp<T> {
  public:
@@ -89,7 +140,11 @@ class Elementwise : public TypedOp<T> {
 template <typename Spec>
 std::unique_ptr<Op> MakeElementwise(const Spec& spec, const OpRequest& request) {
   const int64_t elements = request.options.batch * request.layer.input_shape.elements();
-  if (request.bf16) return std::make_unique<Elementwise<Bf16, Spec>>(spec, elements);
+  if constexpr (kIsTabulated<Spec>) {
+    if (request.bf16) return std::make_unique<Tabulated<Spec>>(elements);
+  } else {
+    if (request.bf16) return std::make_unique<Elementwise<Bf16, Spec>>(spec, elements);
+  }
   return std::make_unique<Elementwise<float, Spec>>(spec, elements);
 }
 
