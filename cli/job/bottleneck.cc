@@ -47,7 +47,8 @@ std::string CrowdText(int64_t workers, int64_t threads_each, int64_t cores) {
                      Plural(cores, "core"), cores / workers);
 }
 
-std::string Bottleneck(const events::Summary& summary, bool on_gpus, const std::string& crowd) {
+std::string Bottleneck(const events::Summary& summary, bool on_gpus, const std::string& crowd,
+                       bool could_use_bf16) {
   const events::StepShares& shares = summary.measured().shares();
   const double overhead = shares.overhead(), input = shares.input(), imbalance = shares.imbalance();
   if (summary.ranks().empty() || summary.measured().step_ms() <= 0) return "";
@@ -58,11 +59,11 @@ std::string Bottleneck(const events::Summary& summary, bool on_gpus, const std::
 
   if (!crowd.empty() && !on_gpus) return "cores: " + crowd;
 
+  std::string faster = on_gpus ? "more GPUs (--workers), worker.precision=TF32 or BF16"
+                               : "more cores (worker.threads, workers)";
+  if (could_use_bf16) faster += ", worker.precision=BF16";
   const StepPart compute{1 - overhead - imbalance, "compute",
-                         on_gpus ? "more GPUs (--workers), worker.precision=TF32 or BF16, or a "
-                                   "smaller network would help"
-                                 : "more cores (worker.threads, workers) or a smaller network "
-                                   "would help"};
+                         faster + ", or a smaller network would help"};
   const StepPart others[] = {
       {imbalance, "slowest rank", LateText(summary, on_gpus ? "GPUs and cores" : "cores")},
       {input, "input pipeline",

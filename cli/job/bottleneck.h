@@ -21,7 +21,9 @@ std::string CrowdText(int64_t workers, int64_t threads_each, int64_t cores);
 //   slowest   the extra compute time of the slowest rank of each step: shares.imbalance
 //   input     the extra time for the input pipeline
 //   server    the rest of shares.overhead: reduction, update and communication
+//
+// could_use_bf16: whether these CPUs would be faster with worker.precision BF16.
 std::string Bottleneck(const events::Summary& summary, bool on_gpus = false,
-                       const std::string& crowd = "");
+                       const std::string& crowd = "", bool could_use_bf16 = false);
 
 }  // namespace muster

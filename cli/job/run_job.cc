@@ -36,6 +36,12 @@ namespace fs = std::filesystem;
 constexpr size_t kLogLinesShown = 10;
 constexpr double kOutputSeconds = 60;  // the same limit as in every other command
 
+// Whether worker.precision BF16 would be faster on this host's CPU.
+bool CouldUseBf16(const config::Config& config) {
+  return !HasProgram(config) && config.worker().precision() == config::Worker::FP32 &&
+         __builtin_cpu_supports("avx512bf16");
+}
+
 // The resolved config as a file that all processes of a job read: config.txtpb in the run
 // directory. If a resumed run cannot write it (on a full disk), this is a file in memory that lives
 // as long as the object.
@@ -268,13 +274,15 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
                                   ? ""
                                   : CrowdText(workers, config.worker().threads(), AvailableCores());
     // Slurm may have started only some of the workers.
-    ReportOutcome(outcome, workers, arguments.elsewhere() ? 0 : workers,
-                  {.dir = dir,
-                   .by_hand = by_hand,
-                   .on_gpus = display.on_gpus(),
-                   .crowd = crowd,
-                   .sample = SampleNoun(config)},
-                  was, display.AtStep(), console);
+    ReportOutcome(
+        outcome, workers, arguments.elsewhere() ? 0 : workers,
+        {.dir = dir,
+         .by_hand = by_hand,
+         .on_gpus = display.on_gpus(),
+         .could_use_bf16 = CouldUseBf16(config) && !display.on_gpus() && !arguments.elsewhere(),
+         .crowd = crowd,
+         .sample = SampleNoun(config)},
+        was, display.AtStep(), console);
     if (traced) FinishTrace(config, dir, console, outcome);
     FinishOutput(console, dir.shown(), outcome);
     return outcome;

@@ -339,7 +339,7 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
     row("speed", SpeedText(measured.images_per_second(), workers, run.sample));
   row("step", StepText(summary));
   row("overhead", BalanceText(measured.shares(), workers));
-  row("limit", Bottleneck(summary, run.on_gpus, run.crowd));
+  row("limit", Bottleneck(summary, run.on_gpus, run.crowd, run.could_use_bf16));
   row("weights hash", summary.weights_hash());
   row("weights", ModelsText(summary));
   row("run directory", run.dir.shown());

@@ -17,6 +17,7 @@ struct KeptRun {
   const RunDir& dir;
   bool by_hand = false;          // run by `muster server`
   bool on_gpus = false;          // some worker computes on a GPU
+  bool could_use_bf16 = false;   // computed in FP32 on CPUs that have AVX512-BF16
   std::string crowd = "";        // see CrowdText
   const char* sample = "image";  // see SampleNoun
 };

@@ -54,6 +54,24 @@ TEST_F(Bits, DoNotDependOnHowTheJobIsRun) {
   }
 }
 
+// On other processors the workers warn, and the bits are those of FP32.
+TEST_F(Bits, OfBfloat16DoNotDependOnTheWorkersEither) {
+  const Outcome one = Succeeded(Launch({"worker.precision=BF16", "cluster.workers=1"}));
+  EXPECT_EQ(HashOf({"worker.precision=BF16", "cluster.workers=3", "cluster.transport=TCP"}),
+            one.hash());
+  const std::string log = Slurp(Path("run0/worker-0.log"));
+  const Outcome refused = Launch({"worker.precision=BF16", "worker.soft_placement=false",
+                                  "worker.devices=cpu", "run.steps=1"});
+  if (__builtin_cpu_supports("avx512bf16")) {
+    EXPECT_NE(HashOf({}), one.hash());
+    EXPECT_EQ(refused.exit_code, 0) << refused.log;
+  } else {
+    EXPECT_EQ(HashOf({}), one.hash());
+    EXPECT_THAT(log, ::testing::HasSubstr("no AVX512-BF16"));
+    EXPECT_NE(refused.exit_code, 0) << refused.log;
+  }
+}
+
 TEST_F(Bits, OneSliceAndSeveralAgreeToRounding) {
   const std::vector<std::string> one{"cluster.workers=1", "run.slices=1", "run.steps=3"};
   const std::vector<std::string> four{"cluster.workers=2", "run.slices=4", "run.steps=3"};

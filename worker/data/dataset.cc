@@ -78,10 +78,7 @@ void CheckShape(const config::Data& data, const Dataset& set) {
 }  // namespace
 
 std::unique_ptr<SampleLoader> Dataset::MakeLoader(const config::Data& data) const {
-  config::Preprocess settings = data.preprocess();
-  settings.clear_mean();  // mean and stddev apply only to other formats
-  settings.clear_stddev();
-  return MakePlanesLoader(*this, settings);
+  return MakePlanesLoader(*this, data.preprocess());
 }
 
 Datasets OpenDatasets(const config::Data& data, uint64_t seed) {

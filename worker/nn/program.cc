@@ -233,8 +233,10 @@ void Program::Forward(const DeviceInput& input, std::span<const float> weights,
 }
 
 void Program::BringLogits(const void* logits, float* to) {
-  MUSTER_CHECK(backend_.activation_type() == ElementType::kFloat32 || HasFloatLogits());
-  const size_t bytes = static_cast<size_t>(count_ * graph_.outputs()) * sizeof(float);
+  const auto count = static_cast<size_t>(count_ * graph_.outputs());
+  const ElementType type = HasFloatLogits() ? ElementType::kFloat32 : backend_.activation_type();
+  if (type != ElementType::kFloat32) return BringRoundedLogits(logits, {to, count});
+  const size_t bytes = count * sizeof(float);
   if (backend_.shares_host_memory()) {
     std::memcpy(to, logits, bytes);
     return;
@@ -246,6 +248,26 @@ void Program::BringLogits(const void* logits, float* to) {
   // The next computation must wait for the copy, because it may overwrite the logits.
   backend_.Record(Queue::kCopyOut, *copied);
   backend_.Await(Queue::kCompute, *copied);
+}
+
+// Waits for a device, because only the host converts.
+void Program::BringRoundedLogits(const void* logits, std::span<float> to) {
+  std::vector<uint16_t> halves(to.size());
+  const size_t bytes = halves.size() * sizeof(uint16_t);
+  if (backend_.shares_host_memory()) {
+    std::memcpy(halves.data(), logits, bytes);
+  } else {
+    constexpr double kPatience = 60;
+    const std::unique_ptr<Event> computed = backend_.MakeEvent(), copied = backend_.MakeEvent();
+    backend_.Record(Queue::kCompute, *computed);
+    backend_.Await(Queue::kCopyOut, *computed);
+    backend_.CopyOut(halves.data(), logits, bytes);
+    backend_.Record(Queue::kCopyOut, *copied);
+    if (!copied->Wait(kPatience)) {
+      throw Error(ExitCode::kDeadline, "the device did not finish within {:g} s", kPatience);
+    }
+  }
+  FromHalves(backend_.activation_type(), halves, to.data());
 }
 
 void Program::Backward(float loss_scale, const DeviceInput& input, std::span<const float> weights,

@@ -70,6 +70,7 @@ class Program {
   const void* Value(int value, const DeviceInput& input, const std::byte* workspace) const;
   void* Gradient(int buffer, std::byte* workspace) const;
   void BringLogits(const void* logits, float* to);
+  void BringRoundedLogits(const void* logits, std::span<float> to);
   void RunBackward(const BackwardStep& back, float loss_scale, const DeviceInput& input,
                    std::span<const float> weights, int64_t weights_version,
                    std::span<float> gradients, std::byte* workspace);

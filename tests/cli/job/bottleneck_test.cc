@@ -55,6 +55,12 @@ TEST(BottleneckTest, ThePartThatTakesMost) {
   EXPECT_THAT(Bottleneck(Summary(100, {0.03, 0, 0}, {{97, 0}})), StartsWith("compute: "));
 }
 
+TEST(BottleneckTest, CpusThatComputeFasterInBf16) {
+  const auto summary = Summary(100, {0.08, 0.01, 0.005}, {{92, 1}, {91, 1}});
+  EXPECT_THAT(Bottleneck(summary), Not(HasSubstr("BF16")));
+  EXPECT_THAT(Bottleneck(summary, false, "", true), HasSubstr("worker.precision=BF16"));
+}
+
 // Advice about CPUs does not apply to a job on GPUs.
 TEST(BottleneckTest, OnGpus) {
   EXPECT_THAT(Bottleneck(Summary(100, {0.08, 0.01, 0.005}, {{92, 1}, {91, 1}}), true),
