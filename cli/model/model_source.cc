@@ -277,6 +277,13 @@ void CheckOutputFile(const std::string& path, bool force) {
 
 std::vector<std::string> DescribeInitialWeights(const config::Run& run, const Graph& graph) {
   if (run.initial_weights().empty()) return {};
+  if (std::error_code ignored; !fs::exists(run.initial_weights(), ignored)) {
+    throw Error(ExitCode::kData,
+                "run.initial_weights: {} does not exist: expected a safetensors file, as `muster "
+                "import` or `muster data whiten` writes it; the config's comments may name the "
+                "command that makes it",
+                run.initial_weights());
+  }
   const SafetensorsReader file(run.initial_weights());
   RequireWhole(file);
   Arena weights(graph.arena_floats());

@@ -23,15 +23,6 @@ void FlushDenormals() {
   _mm_setcsr(_mm_getcsr() | kFlushToZero | kDenormalsAreZero);
 }
 
-// Whether an op of this layer has kernels for Bf16. The others work on copies (in_floats.h).
-bool HasBf16Kernels(const LayerSpec& spec) {
-  const auto* const pool = std::get_if<PoolSpec>(&spec);
-  if (pool != nullptr) return pool->kind == PoolSpec::Kind::kMax;
-  return !std::holds_alternative<GroupNormSpec>(spec) &&
-         !std::holds_alternative<ReflectPadSpec>(spec) &&
-         !std::holds_alternative<SoftmaxSpec>(spec);
-}
-
 class CpuBackend : public HostBackend {
  public:
   CpuBackend(int threads, const CpuOptions& options) : threads_(threads), options_(options) {
@@ -59,9 +50,10 @@ class CpuBackend : public HostBackend {
   }
 
   std::unique_ptr<Op> MakeOp(const Layer& layer, const OpOptions& options) override {
-    const bool bf16 = options_.bf16 && !options.float_logits && HasBf16Kernels(layer.spec);
-    auto op = MakeAny<Op>(layer, options, bf16);
-    return options_.bf16 && !bf16 ? cpu::InFloats(layer, options, std::move(op)) : std::move(op);
+    auto op = MakeAny<Op>(layer, options, options_.bf16 && !options.float_logits);
+    const bool has_only_floats = dynamic_cast<cpu::TypedOp<float>*>(op.get()) != nullptr;
+    if (options_.bf16 && has_only_floats) return cpu::InFloats(layer, options, std::move(op));
+    return op;
   }
 
   std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) override {

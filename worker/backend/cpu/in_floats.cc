@@ -39,6 +39,7 @@ class OpInFloats : public Op {
   }
 
   void Forward(const ForwardArgs& args) override {
+    MUSTER_CHECK(args.inputs.size() <= 1);
     const Copies copies = CopiesIn(args.scratch);
     ToFloats(args.input, inputs_, copies.input);
     ForwardArgs floats = args;

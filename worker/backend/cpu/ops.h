@@ -17,7 +17,7 @@ struct OpRequest {
   const OpOptions& options;
   OneDnn& dnn;
   bool winograd;  // whether Winograd's algorithm is allowed
-  bool bf16;      // whether activations are Bf16
+  bool bf16;      // whether activations are Bf16; a TypedOp<float> then works on copies
 };
 
 // Makes an op that has kernels for both types of activations.
