@@ -29,8 +29,10 @@ double TruncatedNormal(uint64_t seed, uint32_t variable, uint64_t element) {
   }
 }
 
-void He(const Variable& variable, uint32_t index, uint64_t seed, std::span<float> values) {
-  const double stddev = std::sqrt(2.0 / static_cast<double>(variable.fan_in));
+// N(0, `variance` / fan_in)
+void Normals(double variance, const Variable& variable, uint32_t index, uint64_t seed,
+             std::span<float> values) {
+  const double stddev = std::sqrt(variance / static_cast<double>(variable.fan_in));
   for (size_t i = 0; i < values.size(); ++i) {
     const RandomStream stream(seed, RandomPurpose::kInitialWeights, index, 0, i);
     const auto bits = stream.Block(0);
@@ -44,7 +46,9 @@ void Dirac(const Variable& variable, uint32_t index, uint64_t seed, std::span<fl
   const int64_t filters = variable.shape.front(), channels = variable.shape.back();
   const int64_t group_filters = variable.fan_out / (height * width);
   const auto count = static_cast<size_t>(height * width * channels);  // of a filter
-  He(variable, index, seed, values);
+  // The variance of PyTorch's default. He's, six times as large, would make these filters learn six
+  // times more slowly than those that copy, if a batch norm follows.
+  Normals(1.0 / 3, variable, index, seed, values);
   for (int64_t filter = 0; filter < filters; ++filter) {
     const int64_t channel = filter % group_filters;
     const bool copies = channel < channels;
@@ -116,7 +120,7 @@ void Initialize(const Variable& variable, uint32_t index, uint64_t seed, std::sp
       }
       return;
     case Initializer::Kind::kHe:
-      return He(variable, index, seed, values);
+      return Normals(2, variable, index, seed, values);
     case Initializer::Kind::kXavier: {
       const double limit = std::sqrt(6.0 / static_cast<double>(variable.fan_in + variable.fan_out));
       for (size_t i = 0; i < values.size(); ++i) {

@@ -110,9 +110,9 @@ std::vector<float> InitialWeights(const VariableLayout& layout, uint64_t seed) {
     for (size_t i = 0; i < variable.count; ++i) {
       const RandomStream random(seed, RandomPurpose::kInitialWeights, place, 0, i);
       if (variable.initializer.draw_others && !Copies(variable, static_cast<int64_t>(i))) {
-        Variable he = variable;
-        he.initializer = {.kind = Initializer::Kind::kHe};
-        weights[variable.offset + i] = static_cast<float>(Draw(he, random));
+        const auto bits = random.Block(0);
+        const double stddev = std::sqrt(1.0 / 3 / static_cast<double>(variable.fan_in));
+        weights[variable.offset + i] = static_cast<float>(stddev * Normal(bits[0], bits[1]));
         continue;
       }
       weights[variable.offset + i] = static_cast<float>(
