@@ -3,7 +3,7 @@
 interleaved; prints medians, and the ratio to the fastest peer of the same round.
 
     bench/compare_training.py [--bin build/release/bin] [--what lrn,nolrn,scaling,...] [--rounds 3]
-                              [--seconds 15] [--batch N] [--quiet-check]
+                              [--seconds 15] [--batch N] [--slices N] [--quiet-check]
                               [--python /usr/bin/python3] [--tensorflow PYTHON] [--bf16] [--compile]
 
 --what, any of:
@@ -174,6 +174,7 @@ def contenders(arguments, folder, what):
         return {"Muster": Muster(arguments, folder, what),
                 "2 x one worker": Twice(Muster(arguments, folder, what, workers=1, pin="0"))}
     settings = [f"model_file={model_without_lrn(folder)}"] if what == "nolrn" else []
+    settings += [f"run.slices={arguments.slices}"] if arguments.slices else []
     settings += ["worker.precision=BF16", "worker.soft_placement=false"] if arguments.bf16 else []
     batch = batch_of(arguments, what)
     found = {"Muster": Muster(arguments, folder, what, settings=settings),
@@ -225,6 +226,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default=os.path.join(ROOT, "build/release/bin"))
     parser.add_argument("--batch", type=int, help="per worker; default: each model's own")
+    parser.add_argument("--slices", type=int, help="run.slices of Muster; default: 8, which fit 1 to 8 workers")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=15, help="duration of each contender in each round")
     parser.add_argument("--what", default="lrn,nolrn,scaling")
