@@ -127,9 +127,14 @@ void RemoteHost::Send(const Json& message) {
     if (written >= 0 || errno == EINTR) continue;
     pollfd event{.fd = input_.get(), .events = POLLOUT};
     if (errno == EAGAIN && ::poll(&event, 1, kCloseMs) > 0) continue;
-    input_.Reset();
-    ssh_->Signal(SIGKILL);
+    GiveUp();
   }
+}
+
+void RemoteHost::GiveUp() {
+  given_up_ = true;
+  Close();
+  ssh_->Signal(SIGKILL);
 }
 
 void RemoteHost::Read(const std::function<void(const Json&)>& on_message,
@@ -140,6 +145,7 @@ void RemoteHost::Read(const std::function<void(const Json&)>& on_message,
     if (text.ends_with('\r')) text.pop_back();
     if (text.empty()) return;
     last_words_ = OneLine(text, 500);
+    if (last_words_.ends_with('.')) last_words_.pop_back();
     on_text(text);
   });
 }
@@ -164,7 +170,7 @@ void RemoteHost::Look() {
 }
 
 std::string RemoteHost::Trouble() const {
-  const std::string how = !end_ ? "does not answer"
+  const std::string how = !end_ || given_up_ ? "gets no answer"
                           : end_->by_signal
                               ? fmt::format("was killed by SIG{}", ::sigabbrev_np(end_->value))
                               : fmt::format("ended with exit code {}", end_->value);

@@ -49,7 +49,7 @@ class RemoteHost {
 
   const std::string& name() const { return name_; }
 
-  // Kills ssh if it takes no more messages, because it has hung for long then.
+  // Gives up if ssh takes no more messages, because it has hung for long then.
   void Send(const nlohmann::json& message);
   // Passes on the agent's messages that have come, and what ssh and the other host's shell said.
   void Read(const std::function<void(const nlohmann::json&)>& on_message,
@@ -62,6 +62,8 @@ class RemoteHost {
   const std::string& version() const { return version_; }
   // Why the connection failed or ended: "ssh ended with exit code 255: …".
   std::string Trouble() const;
+  // Kills ssh, because the other host does not answer.
+  void GiveUp();
   // Closes the agent's input, so that it ends.
   void Close() { input_.Reset(); }
 
@@ -76,6 +78,7 @@ class RemoteHost {
   LineReader output_, errors_;
   std::unique_ptr<ChildProcess> ssh_;
   std::optional<ChildEnd> end_;
+  bool given_up_ = false;
   std::string version_, last_words_;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -15,6 +16,9 @@
 
 namespace muster {
 namespace {
+
+// A host on which a killed worker runs for longer does not answer.
+constexpr std::chrono::seconds kKillTime{5};
 
 // A failing disk must not stop a run: the worker then has no log.
 UniqueFd OpenWorkerLog(const std::string& path, bool append) {
@@ -60,6 +64,7 @@ void RemoteWorkers::Signal(int rank, int signal) {
   if (!worker.running) return;
   worker.asked = true;
   if (signal == SIGTERM) stopping_ = true;
+  if (signal == SIGKILL && !worker.killed_at) worker.killed_at = Clock::now();
   connection_.Send({{"signal", signal}, {"rank", rank}});
 }
 
@@ -71,6 +76,10 @@ void RemoteWorkers::TakeEnds(std::vector<EndedProcess>& ended) {
   if (lost_) return;
   connection_.Read([&](const nlohmann::json& message) { Handle(message, ended); },
                    [this](const std::string& text) { LogText(text); });
+  const bool hangs = std::ranges::any_of(workers_, [](const Worker& worker) {
+    return worker.running && worker.killed_at && Clock::now() - *worker.killed_at > kKillTime;
+  });
+  if (hangs) connection_.GiveUp();
   if (connection_.ended()) Lose(ended);
 }
 

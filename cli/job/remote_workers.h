@@ -2,7 +2,9 @@
 // that of workers on this host.
 #pragma once
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,10 +40,12 @@ class RemoteWorkers {
   void Close() { connection_.Close(); }
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct Worker {
     pid_t pid = 0;
     bool running = false;
-    bool asked = false;  // to end
+    bool asked = false;                          // to end
+    std::optional<Clock::time_point> killed_at;  // by SIGKILL
     UniqueFd log;
   };
   Worker& Of(int rank) { return workers_[static_cast<size_t>(rank - first_rank_)]; }

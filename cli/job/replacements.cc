@@ -89,8 +89,9 @@ bool Replacements::MayEnd(const EndedProcess& ended, double now) const {
 Replacements::Answer Replacements::OnEnd(const EndedProcess& ended, double now) {
   condemned_.erase(ended);
   if (!MayEnd(ended, now)) return Answer::kFatal;
-  // If the launcher killed it, the server knows the real cause of the loss.
-  const bool killed = ended.end.asked && ended.end.by_signal && ended.end.value == SIGKILL;
+  // If the launcher killed it, or its host is gone, the server knows the real cause of the loss.
+  const bool killed = (ended.end.asked && ended.end.by_signal && ended.end.value == SIGKILL) ||
+                      !members_.CanReplace(ended.rank);
   ended_.insert(ended);
   ends_[ended.pid] = killed ? "" : EndText(ended.end);
   if (plan_.config->cluster().on_lost_worker() == config::Cluster::CONTINUE || HasLeft(ended)) {

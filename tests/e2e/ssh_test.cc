@@ -18,8 +18,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const std::vector<std::string> kLong{"run.epochs=300", "evaluation.every_epochs=0"};
-constexpr const char* kManyEpochs = "run.epochs=100000";
+const std::vector<std::string> kLongRun{"run.epochs=300", "evaluation.every_epochs=0"};
+constexpr const char* kEndless = "run.epochs=100000";
 
 class Ssh : public HandJob {
  protected:
@@ -107,7 +107,7 @@ TEST_F(Ssh, HostsFromAFile) {
 }
 
 TEST_F(Ssh, CtrlCLeavesNothing) {
-  const auto launch = Start("a:1,b:1", {kManyEpochs});
+  const auto launch = Start("a:1,b:1", {kEndless});
   ASSERT_TRUE(Reaches("run", 3)) << launch->Log();
   Signal(SIGINT);
   EXPECT_EQ(launch->Wait(30), 130) << launch->Log();
@@ -116,7 +116,7 @@ TEST_F(Ssh, CtrlCLeavesNothing) {
 }
 
 TEST_F(Ssh, AKilledLauncherLeavesNothing) {
-  const auto launch = Start("a:1,b:1", {kManyEpochs});
+  const auto launch = Start("a:1,b:1", {kEndless});
   ASSERT_TRUE(Reaches("run", 3)) << launch->Log();
   Signal(SIGKILL);
   EXPECT_NE(launch->Wait(30), 0);
@@ -125,7 +125,7 @@ TEST_F(Ssh, AKilledLauncherLeavesNothing) {
 
 // Not in an argument or in the environment of any process.
 TEST_F(Ssh, TheTokenIsNowhere) {
-  const auto launch = Start("a:1,b:1", {kManyEpochs});
+  const auto launch = Start("a:1,b:1", {kEndless});
   ASSERT_TRUE(Reaches("run", 3)) << launch->Log();
   const std::vector<pid_t> all = hosts_->Find("muster");
   EXPECT_GE(all.size(), 8u);  // launcher, server, and ssh, agent and worker of both hosts
@@ -141,39 +141,39 @@ TEST_F(Ssh, TheTokenIsNowhere) {
 }
 
 TEST_F(Ssh, AKilledWorkerIsReplaced) {
-  const auto launch = Start("a:1,b:1", kLong);
+  const auto launch = Start("a:1,b:1", kLongRun);
   ASSERT_TRUE(Reaches("run", 20)) << launch->Log();
   const pid_t worker = Worker(1);
   ASSERT_GT(worker, 0);
   ::kill(worker, SIGKILL);
-  ExpectTheSameBits(*launch, kLong);
+  ExpectTheSameBits(*launch, kLongRun);
   EXPECT_THAT(launch->Log(), AllOf(HasSubstr("was killed by SIGKILL"), HasSubstr("Joined rank 1")));
 }
 
 TEST_F(Ssh, AKilledHost) {
-  const auto launch = Start("a:1,b:1", kLong);
+  const auto launch = Start("a:1,b:1", kLongRun);
   ASSERT_TRUE(Reaches("run", 20)) << launch->Log();
   hosts_->Kill("b");
-  ExpectTheSameBits(*launch, kLong);
+  ExpectTheSameBits(*launch, kLongRun);
   EXPECT_THAT(launch->Log(), AllOf(HasSubstr("Warning: lost the host b: ssh "),
                                    HasSubstr("; without rank 1"), Not(HasSubstr("Joined"))));
 }
 
 TEST_F(Ssh, AnUnpluggedHost) {
-  std::vector<std::string> settings = kLong;
+  std::vector<std::string> settings = kLongRun;
   settings.emplace_back("deadlines.silence_s=2");
   const auto launch = Start("a:1,b:1", settings);
   ASSERT_TRUE(Reaches("run", 20)) << launch->Log();
   hosts_->Unplug("b");
-  ExpectTheSameBits(*launch, kLong);
+  ExpectTheSameBits(*launch, kLongRun);
   EXPECT_THAT(launch->Log(), HasSubstr("Lost rank 1"));
 }
 
 TEST_F(Ssh, ALostServerIsStartedAgain) {
-  const auto launch = Start("a:1,b:1", kLong);
+  const auto launch = Start("a:1,b:1", kLongRun);
   ASSERT_TRUE(Reaches("run", 20)) << launch->Log();
   ::kill(RealJob::Find("run", -1), SIGKILL);
-  ExpectTheSameBits(*launch, kLong);
+  ExpectTheSameBits(*launch, kLongRun);
   EXPECT_THAT(launch->Log(), HasSubstr("Restarting from "));
 }
 

@@ -100,8 +100,11 @@ TEST_F(ReplacementsTest, OneThatHasJoinedBeforeTheStartEndsByItself) {
     IsKilled(1);
     EXPECT_THAT(members_.replaced_, ElementsAre(1));
     events::Event event;
-    event.mutable_started()->add_workers()->set_pid(101);
-    if (joined) event.mutable_started()->add_workers()->set_pid(102);
+    for (uint32_t rank = 0; rank < (joined ? 2 : 1); ++rank) {
+      events::Started::Worker& worker = *event.mutable_started()->add_workers();
+      worker.set_rank(rank);
+      worker.set_pid(101 + rank);
+    }
     Tell(event);
     AtStep(5);
     Completed();
