@@ -175,11 +175,13 @@ ProbeListener::ProbeListener(const std::string& address) {
 }
 
 ProbeListener::Peer ProbeListener::Accept() const {
-  Peer peer{.fd = UniqueFd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC))};
-  if (!peer.fd.valid()) return peer;
-  NoDelay(peer.fd.get());
+  Peer peer;
   std::array<char, kSecretBytes> secret;
   try {
+    Await(fd_.get(), POLLIN);
+    peer.fd.Reset(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!peer.fd.valid()) return peer;  // the connection has ended already
+    NoDelay(peer.fd.get());
     if (Receive(peer.fd.get(), secret.data(), secret.size())) {
       peer.secret.assign(secret.data(), secret.size());
     }

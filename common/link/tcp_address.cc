@@ -158,7 +158,7 @@ std::string ResolvedAddress::ToEndpoint() const {
 }
 
 UniqueFd ResolvedAddress::Listen() const {
-  UniqueFd fd(::socket(storage_.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  UniqueFd fd(::socket(storage_.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const auto* address = reinterpret_cast<const sockaddr*>(&storage_);
   if (fd.valid() && (::bind(fd.get(), address, size_) != 0 || ::listen(fd.get(), 64) != 0)) {
     const int error = errno;
