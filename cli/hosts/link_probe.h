@@ -23,8 +23,9 @@ class ProbeListener {
   int fd() const { return fd_.get(); }
   std::string endpoint() const { return endpoint_; }
 
-  // Waits some seconds for one connection, reads the secret with which the other host introduces itself, and
-  // returns both. The secret is "" if there is no connection, or if the other side does not speak.
+  // Waits some seconds for one connection, reads the secret with which the other host introduces
+  // itself, and returns both. The secret is "" if there is no connection, or if the other side does
+  // not speak.
   struct Peer {
     UniqueFd fd;
     std::string secret;

@@ -49,8 +49,8 @@ class ResolvedAddress {
   std::string SourceAddress() const;
   // Returns the numeric endpoint with the given port.
   std::string ToEndpoint() const;
-  // A non-blocking socket that listens there, on any free port if the port is 0; invalid, with errno, if that
-  // fails.
+  // A non-blocking socket that listens there, on any free port if the port is 0; invalid, with
+  // errno, if that fails.
   UniqueFd Listen() const;
   // Whether a process accepts connections at this address. Blocks, so use it only for this host's
   // addresses.
