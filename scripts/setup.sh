@@ -25,7 +25,8 @@ if [[ ${1:-} == --checks ]]; then
             qemu-user      # emulates a processor without AVX2
             python3-numpy  # tests of the Python package
             openmpi-bin mpich  # ranks from mpirun
-            iproute2 slurmctld slurmd slurm-client slurm-wlm-basic-plugins) # jobs of Slurm
+            iproute2 slurmctld slurmd slurm-client slurm-wlm-basic-plugins  # jobs of Slurm
+            openssh-server)  # jobs over ssh
   # Other versions format differently. If the release lacks this one, scripts/check.sh reports it.
   case $(sed -n "s/^VERSION_CODENAME=//p" /etc/os-release) in
     bookworm | jammy | noble) packages+=(clang-format-14) ;;

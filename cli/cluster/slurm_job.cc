@@ -203,28 +203,9 @@ std::vector<std::string> BatchOptions(const std::string& text) {
     if (FirstMatch(pattern.c_str(), text).empty()) continue;
     refuse(fmt::format("no {}: this submits one run of muster launch", wrong));
   }
-  std::vector<std::string> words;
-  bool in_word = false;
-  char quote = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    char c = text[i];
-    if (quote == 0 && (c == ' ' || c == '\t')) {
-      in_word = false;
-      continue;
-    }
-    if (!in_word) words.emplace_back();
-    in_word = true;
-    if (c == quote) {
-      quote = 0;
-    } else if (quote == 0 && (c == '\'' || c == '"')) {
-      quote = c;
-    } else {
-      if (c == '\\' && quote != '\'' && i + 1 < text.size()) c = text[++i];
-      words.back() += c;
-    }
-  }
-  if (quote != 0) refuse(fmt::format("another {}", quote));
-  return words;
+  const std::optional<std::vector<std::string>> words = SplitCommandLine(text);
+  if (!words) refuse("another quote");
+  return *words;
 }
 
 uint32_t NodesAskedFor(const std::vector<std::string>& batch_options) {

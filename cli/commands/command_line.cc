@@ -202,7 +202,7 @@ void AddCommands(CLI::App& app, Action& action) {
   app.require_subcommand(1);
   for (const auto& add : {AddLaunch, AddInspect, AddImport, AddExport, AddEval, AddPredict,
                           AddTrace, AddBench, AddGpus, AddData, AddServer, AddWorker, AddRuns,
-                          AddDoctor, AddTop, AddPlot, AddVerify, AddToken}) {
+                          AddDoctor, AddTop, AddPlot, AddVerify, AddToken, AddHost}) {
     add(app, action);
   }
   app.footer(kExamples);  // last, because commands added later would inherit it

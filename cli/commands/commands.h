@@ -25,6 +25,7 @@ void AddDoctor(CLI::App& app, Action& action);
 void AddEval(CLI::App& app, Action& action);
 void AddExport(CLI::App& app, Action& action);
 void AddGpus(CLI::App& app, Action& action);
+void AddHost(CLI::App& app, Action& action);
 void AddImport(CLI::App& app, Action& action);
 void AddInspect(CLI::App& app, Action& action);
 void AddLaunch(CLI::App& app, Action& action);

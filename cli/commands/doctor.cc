@@ -2,11 +2,16 @@
 #include "cli/commands/options.h"
 #include "cli/data/count_samples.h"
 #include "cli/doctor/doctor_command.h"
+#include "cli/doctor/hosts_command.h"
 
 namespace muster {
 namespace {
 
-void DescribeDoctor(CLI::App& command, ConfigOptions& options) {
+struct DoctorOptions : ConfigOptions {
+  std::string hosts, ssh = "ssh";
+};
+
+void DescribeDoctor(CLI::App& command, DoctorOptions& options) {
   CLI::Option* const config =
       command.add_option("CONFIG", options.config, "Also check whether this config would run here")
           ->type_name("FILE");
@@ -24,16 +29,30 @@ void DescribeDoctor(CLI::App& command, ConfigOptions& options) {
   options.AddShorthand(command, "--devices", "worker.devices", "LIST",
                        "Also check whether these GPUs are available now: auto, auto:N, or a list "
                        "from `muster gpus` (worker.devices)");
+  CLI::Option* const hosts =
+      AddOption(command, "--hosts", options.hosts, "LIST",
+                "Check instead whether these hosts, such as a,user@b, can train together, and "
+                "measure the network between each and this one");
+  hosts->excludes(config);
+  AddOption(command, "--ssh", options.ssh, "COMMAND",
+            "With --hosts: instead of ssh, such as \"ssh -p 2222\"")
+      ->needs(hosts);
   command.footer(
       "Examples:\n"
       "  muster doctor\n"
       "  muster doctor configs/cifar10.txtpb --data data --workers 2\n"
       "  muster doctor configs/cifar10.txtpb --data data --devices auto:4\n"
+      "  muster doctor --hosts a,b,c\n"
       "\n"
-      "Exit codes: 0 runs would work; 1 something is wrong; 2 command line or config.");
+      "Exit codes: 0 runs would work; 1 something is wrong; 2 command line or config; 5 a host "
+      "did not answer; 8 a host has another version.");
 }
 
-int DoDoctor(const ConfigOptions& options) {
+int DoDoctor(const DoctorOptions& options) {
+  if (!options.hosts.empty()) {
+    return RunHostsDoctor({.hosts = ParseHosts("--hosts", options.hosts),
+                           .ssh = {.words = ParseSsh(options.ssh), .muster = Sibling("muster")}});
+  }
   return RunDoctor(
       {.config_path = options.path(),
        .settings = options.settings(),
@@ -44,7 +63,7 @@ int DoDoctor(const ConfigOptions& options) {
 }  // namespace
 
 void AddDoctor(CLI::App& app, Action& action) {
-  AddCommand<ConfigOptions>(app, action, "doctor", "Check whether runs would work here",
+  AddCommand<DoctorOptions>(app, action, "doctor", "Check whether runs would work here",
                             DescribeDoctor, DoDoctor);
 }
 

@@ -1,7 +1,9 @@
 // `muster launch`.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "cli/commands/job_options.h"
 #include "cli/data/count_samples.h"
@@ -18,12 +20,15 @@
 namespace muster {
 namespace {
 
+constexpr const char* kSsh = "ssh";
+
 struct LaunchOptions : JobOptions {
   int repeat = 0;
   bool dry_run = false, verbose = false, log_placement = false;
   std::optional<double> wait_minutes;  // how long to wait for GPUs
   std::string slurm;                   // options of sbatch
   bool print = false, no_slurm = false;
+  std::string hosts, hostfile, ssh = kSsh;
   std::vector<std::string> behind;  // the command of worker.program
 };
 
@@ -35,6 +40,7 @@ constexpr const char* kLaunchFooter =
     "  muster launch configs/cifar10.txtpb --data data --dry-run\n"
     "  muster launch --resume runs/NAME --epochs 20\n"
     "  muster launch job.txtpb --workers 4 -- ./train   your own program (worker.program)\n"
+    "  muster launch configs/cifar10.txtpb --data /data -H a:4,b:4   two hosts, over ssh\n"
     "\n"
     "Useful settings for --set (proto/config.proto describes all, with default, unit and "
     "range):\n"
@@ -53,7 +59,7 @@ constexpr const char* kLaunchFooter =
     "Files in the run directory:\n"
     "  config.txtpb                  every setting; launch it to repeat the run\n"
     "  metrics.jsonl                 JSON lines: metrics, evaluations, the summary\n"
-    "  server.log, worker-RANK.log   logs; srun.log in a Slurm job\n"
+    "  server.log, worker-RANK.log   logs; srun.log in a Slurm job, ssh.log with -H\n"
     "  model.safetensors             the weights, however the run ends\n"
     "  best.safetensors              the weights of the best evaluation\n"
     "  checkpoints/                  what --resume continues from\n"
@@ -76,6 +82,11 @@ constexpr const char* kLaunchFooter =
     "or GPU. A requeued job resumes its run in --run-dir, and SIGUSR1 and SIGTERM save the state "
     "and "
     "end the run. --slurm submits such a job.\n"
+    "\n"
+    "-H and --hostfile start the server here and the workers on the hosts of the list, with one "
+    "ssh for each. ssh must log in without a question. Muster and the data are in the same place "
+    "on all hosts; the run directory is only here. A table of the hosts comes first. If a host is "
+    "lost, the others compute its slices.\n"
     "\n"
     "--trace FILE is written when the run ends. It replaces an older trace, but no other file. If "
     "writing fails, or the run ends before the steps to trace, the exit code of a successful run "
@@ -101,6 +112,15 @@ constexpr const char* kLaunchFooter =
 void DescribeLaunch(CLI::App& command, LaunchOptions& options) {
   options.Add(command);
   CLI::Option* const resume = command.get_option("--resume");
+  CLI::Option* const hosts =
+      AddOption(command, "-H,--hosts", options.hosts, "LIST",
+                "Hosts and their numbers of workers, such as a:4,user@b:2; this host may be one. "
+                "The others are reached with ssh");
+  CLI::Option* const hostfile = AddOption(command, "--hostfile", options.hostfile, "FILE",
+                                          "The same, one host in a line: a slots=4")
+                                    ->excludes(hosts);
+  AddOption(command, "--ssh", options.ssh, "COMMAND",
+            "With -H and --hostfile: instead of ssh, such as \"ssh -p 2222\"");
   CLI::Option* const slurm =
       AddOption(command, "--slurm", options.slurm, "OPTIONS",
                 "Submit this launch to Slurm with these options of sbatch, such as \"-N 2 "
@@ -112,6 +132,7 @@ void DescribeLaunch(CLI::App& command, LaunchOptions& options) {
       .add_flag("--no-slurm", options.no_slurm,
                 "Start the workers on this host, even in a Slurm job of several nodes")
       ->excludes(slurm);
+  slurm->excludes(hosts)->excludes(hostfile);
   command
       .add_option("--repeat", options.repeat,
                   "Run N times with seeds S to S+N-1, and print mean and standard deviation")
@@ -224,11 +245,36 @@ int Submit(const LaunchOptions& options, const LaunchArguments& arguments) {
   ReplaceProcess(sbatch, words, HeldFile::OfText(script).path());
 }
 
+// Adds the hosts that the user lists. If they are all this one, the launch is as any other.
+void AddHosts(const LaunchOptions& options, LaunchArguments& arguments) {
+  if (options.hosts.empty() && options.hostfile.empty()) {
+    if (options.ssh == kSsh) return;
+    throw Error(ExitCode::kUsage, "--ssh requires -H or --hostfile");
+  }
+  const bool typed = !options.hosts.empty();
+  SshHosts hosts{.hosts = typed ? ParseHosts("-H", options.hosts) : ReadHostfile(options.hostfile),
+                 .ssh = {.words = ParseSsh(options.ssh), .muster = Sibling("muster")}};
+  const std::string origin = typed ? "-H " + options.hosts : "--hostfile " + options.hostfile;
+  const std::string workers = std::to_string(SlotsOf(hosts.hosts));
+  for (const Setting& setting : arguments.settings) {
+    if (setting.path != "cluster.workers" || setting.value == workers) continue;
+    throw Error(ExitCode::kUsage,
+                "{} and {}: expected the same number of workers; the hosts have "
+                "{} slots",
+                setting.origin, Shown(origin), workers);
+  }
+  arguments.settings.push_back({"cluster.workers", workers, Shown(origin)});
+  arguments.slurm.reset();
+  for (Host& host : hosts.hosts) host.here = IsThisHost(host.name);
+  if (!std::ranges::all_of(hosts.hosts, &Host::here)) arguments.hosts = std::move(hosts);
+}
+
 int DoLaunch(const LaunchOptions& options) {
   LaunchArguments arguments = options.arguments();
   if (!options.behind.empty()) arguments.settings.push_back(ProgramSetting(options.behind));
   if (!options.slurm.empty()) return Submit(options, arguments);
   if (!options.no_slurm) arguments.slurm = FindSlurmJob(ThisEnvironment());
+  AddHosts(options, arguments);
   arguments.repeat = options.repeat;
   arguments.log_placement = options.log_placement;
   arguments.verbose = options.verbose;

@@ -17,7 +17,7 @@
 namespace muster {
 namespace {
 
-constexpr int kWidth = 80;
+constexpr int kTextWidth = 80;
 constexpr size_t kLongestName = 32;
 constexpr size_t kMostRows = 12;  // rows of classes, unless all are requested
 constexpr size_t kMostConfusions = 10;
@@ -82,7 +82,7 @@ void AddClasses(const ConfusionCounts& counts, const std::vector<size_t>& classe
     table.AddRow({RowName(c, names), FormatCount(images), FormatCount(right), Share(right, images),
                   Share(right, TakenFor(counts, c)), Mistake(counts[c], c, names)});
   }
-  for (std::string& line : table.Lines(kWidth)) lines.push_back(std::move(line));
+  for (std::string& line : table.Lines(kTextWidth)) lines.push_back(std::move(line));
 }
 
 std::string PlainName(size_t label, const std::vector<std::string>& names) {
@@ -110,7 +110,7 @@ void AddConfusions(const ConfusionCounts& counts, const std::vector<std::string>
   for (const Confusion& one : confusions) {
     const std::string text = fmt::format("  {} mistaken for {}: {}", PlainName(one.label, names),
                                          PlainName(one.predicted, names), FormatCount(one.count));
-    for (std::string& line : WrappedRow(text, kWidth)) lines.push_back(std::move(line));
+    for (std::string& line : WrappedRow(text, kTextWidth)) lines.push_back(std::move(line));
   }
 }
 
@@ -126,7 +126,7 @@ void AddCounts(const ConfusionCounts& counts, const std::vector<std::string>& na
     table.AddRow(std::move(cells));
   }
   std::vector<std::string> rows = table.Lines();
-  if (rows[1].size() > kWidth) return;
+  if (rows[1].size() > kTextWidth) return;
   lines.emplace_back();
   for (std::string& line : rows) lines.push_back(std::move(line));
 }

@@ -186,6 +186,7 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
                   options.elsewhere.empty()
                       ? WorkersText(config)
                       : Plural(config.cluster().workers(), "worker") + " " + options.elsewhere));
+  row("server", options.server);
   if (options.elsewhere.empty()) row("cores", CoresText(config, options.cores));
   row("batch", fmt::format("{}, cut into {}", BatchText(config), SlicesText(config)));
   const std::vector<std::string> bits = BitsTexts(config, !options.elsewhere.empty());

@@ -22,7 +22,8 @@ struct HeaderOptions {
   int cores = 1;  // cores of this host for the workers
   // Where the workers run if not on this host: "started by hand".
   std::string elsewhere = {};
-  std::string memory;  // a warning, or ""
+  std::string server = {};  // its address and interface, for workers on other hosts
+  std::string memory;       // a warning, or ""
   DataCount data = {};
   std::string resumed = {};                       // the progress of a resumed run, or ""
   std::vector<std::string> cards = {};            // the workers' GPUs, or why they have none

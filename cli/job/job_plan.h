@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/gpu/gpu.h"
+#include "cli/hosts/remote_host.h"
 #include "cli/job/run_dir.h"
 #include "common/base/error.h"
 #include "proto/config.pb.h"
@@ -54,11 +55,13 @@ struct JobPlan {
   // them, for a server that listens at this endpoint. Its process is then the only member beside
   // the server.
   std::function<std::vector<std::string>(const std::string& endpoint)> srun;
+  // Set only if some workers run on other hosts, reached by ssh. Ranks are in the order of hosts.
+  const SshHosts* hosts = nullptr;
   // In a Slurm job, SIGUSR1 stops the run like SIGTERM, and Slurm itself kills what does not end.
   bool in_slurm = false;
   bool has_terminal = false;  // the launcher's controlling terminal, such as a salloc shell
 
-  // Whether each worker is a process of the launcher, which can replace it.
+  // Whether the launcher starts and replaces each worker.
   bool owns_workers() const { return !invite_workers && !srun; }
   int workers() const { return static_cast<int>(config->cluster().workers()); }
   // Whether to append to the logs, because the run is resumed or an earlier server wrote to them.
@@ -77,6 +80,8 @@ class Members {
 
   // Starts a replacement for the worker of this rank, which has ended. Throws Error.
   virtual void Replace(int rank) = 0;
+  // Whether the host of this rank still answers.
+  virtual bool CanReplace(int /*rank*/) const { return true; }
 
   virtual size_t size() const = 0;
   virtual int rank(size_t member) const = 0;  // or kServerRank, kSrunRank

@@ -17,6 +17,7 @@
 #include "cli/job/resume_run.h"
 #include "cli/job/run_job.h"
 #include "cli/job/workers_in_slurm.h"
+#include "cli/job/workers_over_ssh.h"
 #include "cli/model/model_source.h"
 #include "cli/process/child_process.h"
 #include "cli/text/console.h"
@@ -149,6 +150,8 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   std::shared_ptr<JobGpus> cards;  // null if the user or Slurm assigns them
   if (arguments.in_step()) {
     PlanInSlurm(arguments, config);
+  } else if (arguments.hosts) {
+    PlanOverSsh(arguments, config);
   } else if (!arguments.by_hand) {
     cards = PlanCards({.config_path = arguments.config_path,
                        .settings = arguments.settings,
@@ -156,8 +159,8 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
                        .wait_s = arguments.wait_s},
                       config);
   }
-  const int cores =
-      arguments.in_step() ? static_cast<int>(arguments.slurm->cores) : AvailableCores();
+  int cores = arguments.in_step() ? static_cast<int>(arguments.slurm->cores) : AvailableCores();
+  if (arguments.hosts) cores *= static_cast<int>(arguments.hosts->hosts.size());
   if (dry) {
     ResolveForMachine(config, cores);
   } else {
@@ -176,7 +179,10 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   } else {
     graph = BuildGraph(config.model(), InputShape(config.data()));
   }
-  return {.config = std::move(config), .graph = std::move(graph), .cards = std::move(cards)};
+  PreparedJob job{
+      .config = std::move(config), .graph = std::move(graph), .cards = std::move(cards)};
+  if (arguments.hosts) job.address = AddressForHosts(*arguments.hosts, job.config);
+  return job;
 }
 
 }  // namespace
@@ -214,7 +220,8 @@ int RunLaunch(const LaunchArguments& as_asked) {
   // A resumed or replayed run has its weights in a checkpoint.
   if (!resumed && !arguments.in_place_of_run)
     job.initial_weights = DescribeInitialWeights(job.config.run(), job.graph);
-  job.data = CheckData(arguments, job);
+  job.data = arguments.hosts ? CompareHosts(*arguments.hosts, *job.address, job.config)
+                             : CheckData(arguments, job);
   // A series measures again for each seed, because seeds may split off different samples.
   if (arguments.measure && arguments.repeat == 0) PrintResult(arguments.measure(job.config));
   if (!arguments.elsewhere()) CheckLargeJob(arguments, job);
@@ -235,6 +242,11 @@ int DryRun(const LaunchArguments& arguments) {
     throw Error(ExitCode::kUsage,
                 "--dry-run describes a job on one host, not Slurm job {}: add --no-slurm",
                 arguments.slurm->id);
+  }
+  if (arguments.hosts) {
+    throw Error(ExitCode::kUsage,
+                "--dry-run describes a job on one host, not {}: use --workers {} instead of -H",
+                HostsText(*arguments.hosts), SlotsOf(arguments.hosts->hosts));
   }
   const PreparedJob job = Prepare(arguments, /*dry=*/true);
   std::string shown_dir = "runs/" + RunName(arguments.config_path) + "-<date>-<time>";

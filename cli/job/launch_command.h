@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/cluster/slurm_job.h"
+#include "cli/hosts/remote_host.h"
 #include "cli/job/dry_run.h"
 #include "cli/job/workers_by_hand.h"
 #include "cli/process/held_file.h"
@@ -31,6 +32,7 @@ struct LaunchArguments {
   bool verbose = false;  // a dry run prints every setting, too
   double wait_s = 0;     // the longest wait for free GPUs (worker.devices)
   std::optional<WorkersByHand> by_hand;
+  std::optional<SshHosts> hosts;  // set if some workers run on other hosts, reached by ssh
   std::optional<SlurmJob> slurm;  // the job around this process, unless the user ignores it
   // Counts the samples. Empty: the data are on other hosts.
   std::function<DataCount(const config::Config&)> count_data;
@@ -43,7 +45,7 @@ struct LaunchArguments {
   // Whether the workers run on the nodes of a Slurm job.
   bool in_step() const { return slurm && !slurm->is_here; }
   // Whether the workers may run on other hosts.
-  bool elsewhere() const { return by_hand || in_step(); }
+  bool elsewhere() const { return by_hand || in_step() || hosts; }
 };
 
 // The directory that a launch of this config uses; "": a new one below runs/. Throws Error(kUsage)

@@ -35,18 +35,18 @@ std::vector<Key> TakeDue(std::map<Key, double>& times, double now) {
 
 void Replacements::OnChange(const events::MemberChange& change, double now) {
   if (!plan_.owns_workers()) return;
-  const auto pid = static_cast<pid_t>(change.pid());
-  if (change.kind() == events::MemberChange::LEFT) left_.insert(pid);
-  if (change.kind() == events::MemberChange::JOINED) outside_.erase(pid);
-  if (change.kind() != events::MemberChange::LOST || ended_.contains(pid)) return;
-  lost_.insert(pid);
-  outside_.insert(pid);
-  condemned_.emplace(pid, now + kLastWordsSeconds);
+  const WorkerId worker(static_cast<int>(change.rank()), static_cast<pid_t>(change.pid()));
+  if (change.kind() == events::MemberChange::LEFT) left_.insert(worker);
+  if (change.kind() == events::MemberChange::JOINED) outside_.erase(worker);
+  if (change.kind() != events::MemberChange::LOST || ended_.contains(worker)) return;
+  lost_.insert(worker);
+  outside_.insert(worker);
+  condemned_.emplace(worker, now + kLastWordsSeconds);
 }
 
 void Replacements::OnStarted(const events::Started& started) {
   for (const events::Started::Worker& worker : started.workers()) {
-    outside_.erase(static_cast<pid_t>(worker.pid()));
+    outside_.erase({static_cast<int>(worker.rank()), static_cast<pid_t>(worker.pid())});
   }
 }
 
@@ -70,9 +70,9 @@ bool Replacements::MayEnd(const EndedProcess& ended, double now) const {
   if (ended.end.by_signal) return true;
   switch (static_cast<ExitCode>(ended.end.value)) {
     case ExitCode::kOk:
-      if (HasLeft(ended.pid)) return true;
+      if (HasLeft(ended)) return true;
       // At the end of the run all workers end like this, just before the server reports completion.
-      return IsLost(ended.pid) && MayFailHere();
+      return IsLost(ended) && MayFailHere();
     case ExitCode::kUsage:
     case ExitCode::kData:
     case ExitCode::kNonfinite:
@@ -87,15 +87,17 @@ bool Replacements::MayEnd(const EndedProcess& ended, double now) const {
 }
 
 Replacements::Answer Replacements::OnEnd(const EndedProcess& ended, double now) {
-  condemned_.erase(ended.pid);
+  condemned_.erase(ended);
   if (!MayEnd(ended, now)) return Answer::kFatal;
-  // If the launcher killed it, the server knows the real cause of the loss.
-  const bool killed = ended.end.asked && ended.end.by_signal && ended.end.value == SIGKILL;
-  ended_.insert(ended.pid);
+  // If the launcher killed it, or its host is gone, the server knows the real cause of the loss.
+  const bool killed = (ended.end.asked && ended.end.by_signal && ended.end.value == SIGKILL) ||
+                      !members_.CanReplace(ended.rank);
+  ended_.insert(ended);
   ends_[ended.pid] = killed ? "" : EndText(ended.end);
-  if (plan_.config->cluster().on_lost_worker() == config::Cluster::CONTINUE || HasLeft(ended.pid)) {
+  if (plan_.config->cluster().on_lost_worker() == config::Cluster::CONTINUE || HasLeft(ended)) {
     return Answer::kGoesOn;
   }
+  if (!members_.CanReplace(ended.rank)) return Answer::kGoesOn;
   if (CameTooEarly(ended, now)) {
     const double without = now - last_lost_.at(ended.rank);
     again_at_[ended.rank] = now + std::clamp(without, kFirstAgainSeconds, kMostAgainSeconds);
@@ -114,25 +116,28 @@ void Replacements::Replace(int rank) {
   members_.Replace(rank);
   for (size_t i = 0; i < members_.size(); ++i) {
     if (members_.rank(i) != rank) continue;
-    Forget(members_.pid(i));
-    outside_.insert(members_.pid(i));
+    const WorkerId worker(rank, members_.pid(i));
+    Forget(worker);
+    outside_.insert(worker);
   }
 }
 
 // The system may give a new process the PID of one that has ended. How that one ended stays known.
-void Replacements::Forget(pid_t pid) {
-  condemned_.erase(pid);
-  for (std::set<pid_t>* const set : {&left_, &lost_, &outside_, &ended_}) set->erase(pid);
+void Replacements::Forget(const WorkerId& worker) {
+  condemned_.erase(worker);
+  for (std::set<WorkerId>* const set : {&left_, &lost_, &outside_, &ended_}) set->erase(worker);
 }
 
 void Replacements::StartAgain(bool wanted, double now) {
   if (!wanted) again_at_.clear();
-  for (const int rank : TakeDue(again_at_, now)) Replace(rank);
+  for (const int rank : TakeDue(again_at_, now)) {
+    if (members_.CanReplace(rank)) Replace(rank);
+  }
 }
 
 void Replacements::EndOutsiders() {
   for (size_t i = 0; i < members_.size(); ++i) {
-    if (IsOutside(members_.pid(i))) members_.Signal(i, SIGKILL);
+    if (IsOutside({members_.rank(i), members_.pid(i)})) members_.Signal(i, SIGKILL);
   }
 }
 
@@ -145,16 +150,16 @@ JobFailure Replacements::TooMany(const EndedProcess& ended, const std::string& h
 }
 
 void Replacements::Check(double now) {
-  for (const pid_t pid : TakeDue(condemned_, now)) {
+  for (const WorkerId& worker : TakeDue(condemned_, now)) {
     for (size_t i = 0; i < members_.size(); ++i) {
-      if (members_.rank(i) >= 0 && members_.pid(i) == pid) members_.Signal(i, SIGKILL);
+      if (worker == WorkerId(members_.rank(i), members_.pid(i))) members_.Signal(i, SIGKILL);
     }
   }
 }
 
 double Replacements::next_check() const {
   double next = kNever;
-  for (const auto& [pid, at] : condemned_) next = std::min(next, at);
+  for (const auto& [worker, at] : condemned_) next = std::min(next, at);
   for (const auto& [rank, at] : again_at_) next = std::min(next, at);
   return next;
 }

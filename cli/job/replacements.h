@@ -2,6 +2,7 @@
 // the supervisor: it never waits and reads no clock.
 #pragma once
 
+#include <compare>
 #include <map>
 #include <set>
 #include <string>
@@ -12,6 +13,17 @@
 #include "proto/events.pb.h"
 
 namespace muster {
+
+// On several hosts, workers may have the same PID.
+struct WorkerId {
+  int rank;
+  pid_t pid;
+
+  WorkerId(int of_rank, pid_t of_pid) : rank(of_rank), pid(of_pid) {}
+  // NOLINTNEXTLINE(google-explicit-constructor): a process that has ended is this worker.
+  WorkerId(const EndedProcess& ended) : WorkerId(ended.rank, ended.pid) {}
+  auto operator<=>(const WorkerId&) const = default;
+};
 
 class Replacements {
  public:
@@ -42,10 +54,10 @@ class Replacements {
   bool MayEnd(const EndedProcess& ended, double now) const;
 
   // Counts a worker that ended with exit code 0 as lost, although the server did not report it.
-  void Lose(pid_t pid) { lost_.insert(pid); }
-  bool IsLost(pid_t pid) const { return lost_.contains(pid); }
+  void Lose(const WorkerId& worker) { lost_.insert(worker); }
+  bool IsLost(const WorkerId& worker) const { return lost_.contains(worker); }
   // Whether the worker left by itself and notified the server.
-  bool HasLeft(pid_t pid) const { return left_.contains(pid); }
+  bool HasLeft(const WorkerId& worker) const { return left_.contains(worker); }
 
   // Kills the processes that are due.
   void Check(double now);
@@ -53,7 +65,7 @@ class Replacements {
 
   // Whether the server has lost this worker or has not accepted it yet. At the end of the run it
   // does not matter how such a worker ends.
-  bool IsOutside(pid_t pid) const { return outside_.contains(pid); }
+  bool IsOutside(const WorkerId& worker) const { return outside_.contains(worker); }
   // Kills these workers: they would wait for a server that is gone.
   void EndOutsiders();
 
@@ -64,19 +76,19 @@ class Replacements {
   bool CameTooEarly(const EndedProcess& ended, double now) const;
   bool MayFailHere() const;
   void Replace(int rank);
-  void Forget(pid_t pid);
+  void Forget(const WorkerId& worker);
 
   const JobPlan& plan_;
   Members& members_;
   bool has_begun_ = false;
   std::vector<double> lost_at_;
   std::map<int, double> last_lost_;  // rank → when its last worker, other than a refused one, ended
-  std::map<int, double> again_at_;     // rank → when its replacement is started
-  std::map<pid_t, double> condemned_;  // pid → when it is killed
-  std::set<pid_t> left_;               // notified the server that they leave
-  std::set<pid_t> lost_;               // reported lost by the server
-  std::set<pid_t> outside_;
-  std::set<pid_t> ended_;
+  std::map<int, double> again_at_;        // rank → when its replacement is started
+  std::map<WorkerId, double> condemned_;  // when it is killed
+  std::set<WorkerId> left_;               // notified the server that they leave
+  std::set<WorkerId> lost_;               // reported lost by the server
+  std::set<WorkerId> outside_;
+  std::set<WorkerId> ended_;
   std::map<int64_t, std::string> ends_;
 };
 

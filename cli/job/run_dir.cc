@@ -221,7 +221,7 @@ std::string PutAside(const RunDir& dir, const std::string& input) {
   constexpr const char* kOfRun =
       "^(config\\.txtpb|repeat\\.json|metrics(-events)?\\.jsonl|status\\.json|run_id|"
       "confusion_matrix\\.csv|checkpoints|"
-      "(model|best|model-raw|model-ema)\\.safetensors|(server|srun|worker-[0-9]+)\\.log|"
+      "(model|best|model-raw|model-ema)\\.safetensors|(server|srun|ssh|worker-[0-9]+)\\.log|"
       "trace\\.(server|worker-[0-9]+)\\.part|events\\.out\\.tfevents\\.[0-9]+\\..*)$";
   const fs::path checkpoints = CheckpointsFolder(dir.path());
   std::error_code error, ignored;

@@ -18,6 +18,7 @@
 #include "cli/job/summary.h"
 #include "cli/job/workers_by_hand.h"
 #include "cli/job/workers_in_slurm.h"
+#include "cli/job/workers_over_ssh.h"
 #include "cli/process/held_file.h"
 #include "cli/process/log_tail.h"
 #include "cli/text/console.h"
@@ -183,6 +184,24 @@ void FinishTrace(const config::Config& config, const RunDir& dir, Console& conso
   }
 }
 
+// Empty if all workers are on this host.
+std::optional<WorkersByHand> AddressesOf(const LaunchArguments& arguments, const PreparedJob& job) {
+  if (arguments.in_step()) return AddressesInSlurm(job.config);
+  if (job.address) return WorkersByHand{.endpoint = job.address->endpoint()};
+  if (arguments.by_hand) return WithInterface(*arguments.by_hand, job.config);
+  return std::nullopt;
+}
+
+std::string ElsewhereText(const LaunchArguments& arguments) {
+  if (arguments.by_hand) return "started by hand";
+  return arguments.hosts ? HostsText(*arguments.hosts) : StepText(arguments);
+}
+
+std::string ServerText(const ServerAddress& address) {
+  return address.endpoint() +
+         (address.interface.empty() ? "" : fmt::format(" over {}", address.interface));
+}
+
 // Throws if the job cannot fit. Workers that may run on other hosts do not count.
 std::string MemoryWarning(const config::Config& config, const Graph& graph, bool elsewhere) {
   LeastMemory needed = LeastMemoryOf(config, graph);
@@ -214,8 +233,7 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
                   SignalSource& signals) {
   config::Config config = job.config;
   config.mutable_run()->set_dir(dir.path());
-  const std::optional<WorkersByHand> addresses =
-      arguments.in_step() ? AddressesInSlurm() : arguments.by_hand;
+  const std::optional<WorkersByHand> addresses = AddressesOf(arguments, job);
   if (addresses) ResolveEncryption(*addresses, config);
   const int workers = static_cast<int>(config.cluster().workers());
   try {
@@ -235,7 +253,8 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
          HeaderLines(arguments.held_config ? dir.ConfigPath() : arguments.config_path, config,
                      job.graph, dir.shown(),
                      {.cores = AvailableCores(),
-                     .elsewhere = by_hand ? "started by hand" : StepText(arguments),
+                     .elsewhere = ElsewhereText(arguments),
+                     .server = job.address ? ServerText(*job.address) : "",
                      .memory = MemoryWarning(config, job.graph, arguments.elsewhere()),
                      .data = job.data,
                      .resumed = job.resume_remark,
@@ -253,6 +272,10 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
                  .endpoint = EndpointFor(config),
                  .token = NewToken(),
                  .resume = resumed};
+    if (job.address) {
+      plan.hosts = &*arguments.hosts;
+      plan.endpoint = addresses->endpoint;
+    }
     plan.in_slurm = arguments.slurm.has_value();
     plan.has_terminal = UniqueFd(::open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC)).valid();
     if (arguments.in_step()) PlanStep(arguments, plan);
@@ -263,7 +286,7 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
       plan.place_again = [&](uint32_t rank) { return job.cards->PlaceAgain(rank); };
     }
     std::unique_ptr<MadeToken> made_token;
-    if (by_hand) made_token = PlanWorkersByHand(*arguments.by_hand, plan);
+    if (by_hand) made_token = PlanWorkersByHand(*addresses, plan);
     JobDisplay display(console, plan, arguments.log_placement);
     JobOutcome outcome = WatchJobThroughLosses(plan, signals, console, display);
     std::string was = dir.shown();

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/cluster/server_address.h"
 #include "cli/gpu/job_gpus.h"
 #include "cli/job/job_plan.h"
 #include "cli/job/launch_command.h"
@@ -22,6 +24,7 @@ struct PreparedJob {
   DataCount data = {};                            // for the header
   std::string resume_remark = {};                 // for the header; "" if the run is new
   std::shared_ptr<JobGpus> cards;                 // shared by the runs of a series; null: by hand
+  std::optional<ServerAddress> address = {};      // for workers on other hosts, reached by ssh
   std::vector<std::string> initial_weights = {};  // their source, for the header
 };
 

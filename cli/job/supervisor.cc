@@ -138,7 +138,7 @@ void Supervisor::OnEnds(const std::vector<EndedProcess>& ended, double now) {
     }
     if (phase_ == Phase::kFinishing && process.end.asked) continue;
     if (server_.saved_by || phase_ == Phase::kFinishing) {
-      if (replacements_.IsOutside(process.pid)) continue;
+      if (replacements_.IsOutside(process)) continue;
     }
     if (GoesOnWithout(process, now) || IsNoLoss(process, now)) continue;
     ended_.push_back(process);
@@ -188,8 +188,10 @@ bool Supervisor::GoesOnWithout(const EndedProcess& process, double now) {
   OrFail([&] { answer = replacements_.OnEnd(process, now); }, now);
   if (answer == Replacements::Answer::kFatal) return false;
   if (answer == Replacements::Answer::kGoesOn) {
-    const bool is_failure = !EndedWell(process) || !replacements_.HasLeft(process.pid);
-    if (is_failure && !process.end.asked) Warn(DescribeEnd(process, ""));
+    const bool is_failure = !EndedWell(process) || !replacements_.HasLeft(process);
+    // The loss of a whole host has been said once.
+    const bool is_told = process.end.asked || !members_.CanReplace(process.rank);
+    if (is_failure && !is_told) Warn(DescribeEnd(process, ""));
     return true;
   }
   const std::string how = DescribeEnd(process, display_.AtStep(), members_.LastWords(process.rank));
@@ -218,7 +220,7 @@ bool Supervisor::IsNoLoss(const EndedProcess& process, double now) {
 void Supervisor::TakeLostExits(double now) {
   if (early_exit_by_ == kNever || phase_ == Phase::kStopping) return;
   for (const EndedProcess& process : std::exchange(ended_, {})) {
-    const bool is_lost = replacements_.IsLost(process.pid);
+    const bool is_lost = replacements_.IsLost(process);
     if (is_lost && GoesOnWithout(process, now)) continue;
     ended_.push_back(process);
     if (!is_lost) continue;
@@ -234,7 +236,7 @@ void Supervisor::Check(double now) {
   replacements_.Check(now);
   OrFail([&] { replacements_.StartAgain(ServerReports() && !server_.saved_by, now); }, now);
   if (phase_ != Phase::kStopping && now >= early_exit_by_) {
-    for (const EndedProcess& process : ended_) replacements_.Lose(process.pid);
+    for (const EndedProcess& process : ended_) replacements_.Lose(process);
     TakeLostExits(now);
   }
   CheckServerSilence(now);

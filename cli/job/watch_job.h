@@ -8,9 +8,6 @@
 
 namespace muster {
 
-// An argument for the next server: "120,4711.250,signal 9"; the step is -1 if unknown.
-std::string LossArgument(const ServerLoss& loss);
-
 // Returns when every process of the job is gone. Call it from the launcher's main thread (see
 // ChildProcess). Throws Error if the server cannot be started.
 JobOutcome WatchJob(const JobPlan& plan, SignalSource& signals, Console& console,

@@ -1,17 +1,13 @@
 #include "cli/job/workers_by_hand.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <filesystem>
 
+#include "cli/cluster/server_address.h"
 #include "common/base/error.h"
 #include "common/base/process.h"
-#include "common/base/resource_limits.h"
 #include "common/base/text.h"
 #include "common/config/config.h"
 #include "common/link/protocol.h"
@@ -82,6 +78,14 @@ std::vector<std::string> HandLines(const ListenAddress& address, const std::stri
   return lines;
 }
 
+WorkersByHand WithInterface(WorkersByHand by_hand, const config::Config& config) {
+  const std::string& interface = config.cluster().interface();
+  if (!interface.empty() && by_hand.endpoint.empty() && by_hand.bind.empty()) {
+    by_hand.endpoint = AddressOfInterface(interface).endpoint();
+  }
+  return by_hand;
+}
+
 void CheckWorkersByHand(const WorkersByHand& by_hand) {
   const ListenAddress address = ChooseListenAddress(by_hand.endpoint, by_hand.bind);
   if (IsTcp(address.bind)) (void)ResolvedAddress(TcpAddress::Parse(address.bind));
@@ -121,28 +125,6 @@ std::unique_ptr<MadeToken> PlanWorkersByHand(const WorkersByHand& by_hand, JobPl
     return HandLines(address, endpoint, encrypted, plan.workers(), *plan.dir, file);
   };
   return made;
-}
-
-std::string NewToken() {
-  unsigned char random[16];
-  if (::getrandom(random, sizeof random, 0) != std::ssize(random)) {
-    throw Error(ExitCode::kFailure, "cannot get random numbers: {}", ErrorText(errno));
-  }
-  std::string hex;
-  for (const unsigned char byte : random) hex += fmt::format("{:02x}", byte);
-  return hex;
-}
-
-void WriteTokenFile(const std::string& path, const std::string& token) {
-  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  const std::string line = token + "\n";
-  if (!fd.valid() || ::fchmod(fd.get(), 0600) != 0 ||  // regardless of the umask
-      ::write(fd.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
-    const int error = errno;
-    if (fd.valid()) ::unlink(path.c_str());
-    throw Error(ExitCode::kUsage, "{}: cannot write the token: {}{}", path, ErrorText(error),
-                error == EEXIST ? "; remove it first, or choose another file" : "");
-  }
 }
 
 }  // namespace muster

@@ -1,5 +1,5 @@
 // `muster server`: the address and the token for workers that the user starts, on this host or on
-// others. Also creates the tokens of all other jobs.
+// others.
 #pragma once
 
 #include <memory>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/job/job_plan.h"
+#include "cli/process/token.h"
 #include "common/link/tcp_address.h"
 #include "proto/config_fwd.h"
 
@@ -17,6 +18,9 @@ struct WorkersByHand {
   std::string endpoint, bind;
   std::string token_file;  // empty: MUSTER_TOKEN, or else a new token in the run directory
 };
+
+// With the address of cluster.interface, unless the user chose one. Throws Error(kUsage).
+WorkersByHand WithInterface(WorkersByHand by_hand, const config::Config& config);
 
 // Throws Error if the address or the token file is wrong. Writes nothing.
 void CheckWorkersByHand(const WorkersByHand& by_hand);
@@ -48,14 +52,5 @@ std::unique_ptr<MadeToken> PlanWorkersByHand(const WorkersByHand& by_hand, JobPl
 std::vector<std::string> HandLines(const ListenAddress& address, const std::string& endpoint,
                                    bool encrypted, int workers, const RunDir& dir,
                                    const std::string& token_file);
-
-// The shared secret of the processes of a job: 128 random bits, as 32 hexadecimal digits. `muster
-// launch` passes it in an anonymous file, so it never appears in a command line, an environment, or
-// a named file.
-std::string NewToken();
-
-// Writes a new file that only its owner can read, for workers that are started by hand. Throws
-// Error(kUsage) if the file exists or cannot be written.
-void WriteTokenFile(const std::string& path, const std::string& token);
 
 }  // namespace muster

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "cli/cluster/server_address.h"
 #include "cli/gpu/job_gpus.h"
 #include "cli/job/job_cards.h"
 #include "cli/process/child_process.h"
@@ -67,7 +68,9 @@ std::string StepText(const LaunchArguments& arguments) {
 
 // The nodes know this host by its name, which need not be an address here: a name of this host is
 // often 127.0.1.1 in its own /etc/hosts. So the server listens on every interface.
-WorkersByHand AddressesInSlurm() {
+WorkersByHand AddressesInSlurm(const config::Config& config) {
+  const std::string& interface = config.cluster().interface();
+  if (!interface.empty()) return {.endpoint = AddressOfInterface(interface).endpoint()};
   return {.endpoint = fmt::format("tcp://{}:*", HostName()), .bind = "tcp://*:*"};
 }
 
@@ -76,7 +79,7 @@ void PlanStep(const LaunchArguments& arguments, JobPlan& plan) {
     throw Error(ExitCode::kUsage, "{} could not be written, but the nodes of Slurm job {} read it",
                 plan.dir->ConfigPath(), arguments.slurm->id);
   }
-  const WorkersByHand addresses = AddressesInSlurm();
+  const WorkersByHand addresses = AddressesInSlurm(*plan.config);
   plan.endpoint = addresses.endpoint;
   plan.bind = addresses.bind;
   plan.srun = [&plan, job = *arguments.slurm,

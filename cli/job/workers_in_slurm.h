@@ -26,8 +26,9 @@ bool IsRequeued(const LaunchArguments& arguments);
 // Prints a warning if srun limits this launch to one of the job's hosts.
 void WarnOfOneHost(const LaunchArguments& arguments);
 
-// The addresses of a server for workers on other nodes.
-WorkersByHand AddressesInSlurm();
+// The addresses of a server for workers on other nodes. Throws Error(kUsage) if there is no
+// cluster.interface.
+WorkersByHand AddressesInSlurm(const config::Config& config);
 
 // "on 2 nodes of Slurm job 42", or "" if the workers are on this host.
 std::string StepText(const LaunchArguments& arguments);

@@ -109,22 +109,30 @@ void ReplaceProcess(const std::string& program, const std::vector<std::string>& 
   throw Error(ExitCode::kFailure, "cannot execute {}: {}", program, ErrorText(errno));
 }
 
-ChildProcess::ChildProcess(const ChildOptions& options) {
-  UniqueFd log;
+UniqueFd ChildProcess::OpenLog(const ChildOptions& options) {
+  if (options.error_fd >= 0) return UniqueFd(::fcntl(options.error_fd, F_DUPFD_CLOEXEC, 3));
   try {
-    log = OpenPlainFile(options.log_path, "a log file",
-                        O_WRONLY | O_CREAT | (options.append ? 0 : O_TRUNC) | O_APPEND, 0666);
+    UniqueFd log =
+        OpenPlainFile(options.log_path, "a log file",
+                      O_WRONLY | O_CREAT | (options.append ? 0 : O_TRUNC) | O_APPEND, 0666);
     if (!log.valid()) {
       throw Error(ExitCode::kFailure, "cannot open the log {}: {}", options.log_path,
                   ErrorText(errno));
     }
+    return log;
   } catch (const Error& error) {
     if (!options.append) throw;
     log_trouble_ = error.what();
-    log.Reset(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+    return UniqueFd(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   }
+}
+
+ChildProcess::ChildProcess(const ChildOptions& options) {
+  const UniqueFd log = OpenLog(options);
   const std::string& source = options.input_path;
-  UniqueFd input(::open(source.empty() ? "/dev/null" : source.c_str(), O_RDONLY | O_CLOEXEC));
+  UniqueFd input(options.input_fd >= 0
+                     ? ::fcntl(options.input_fd, F_DUPFD_CLOEXEC, 3)
+                     : ::open(source.empty() ? "/dev/null" : source.c_str(), O_RDONLY | O_CLOEXEC));
   if (!input.valid()) {
     throw Error(ExitCode::kFailure, "cannot open {}: {}", source, ErrorText(errno));
   }

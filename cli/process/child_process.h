@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "common/base/fd.h"
+
 namespace muster {
 
 struct ChildOptions {
@@ -14,7 +16,9 @@ struct ChildOptions {
   std::vector<std::string> arguments;  // without argv[0]
   std::string log_path;                // receives standard output and standard error
   std::string input_path = {};         // standard input; empty: none
+  int input_fd = -1;                   // standard input instead of input_path, unless -1
   int output_fd = -1;                  // receives standard output instead of the log, unless -1
+  int error_fd = -1;                   // receives standard error; there is then no log, unless -1
   std::vector<int> inherited_fds;      // keep their numbers; all others except 0-2 are closed
   std::vector<std::string> environment = {};  // NAME=VALUE, added to or replacing this process's
   std::vector<int> cores = {};                // cores to run on; empty: those of this process
@@ -68,6 +72,7 @@ class ChildProcess {
   void Signal(int signal);
 
  private:
+  UniqueFd OpenLog(const ChildOptions& options);
   // Reaps the killed rest of the process group.
   void AwaitGroup();
 

@@ -8,7 +8,7 @@
 namespace muster {
 namespace {
 
-constexpr size_t kGap = 2;  // before each column
+constexpr size_t kColumnGap = 2;  // before each column
 
 }  // namespace
 
@@ -28,7 +28,7 @@ std::vector<std::string> TextTable::Lines(int width) const {
   const auto rank = [&](size_t c) { return columns_[c].rank; };
   const auto sum = [&] {
     return std::accumulate(shown.begin(), shown.end(), size_t{0},
-                           [&](size_t all, size_t c) { return all + kGap + widths[c]; });
+                           [&](size_t all, size_t c) { return all + kColumnGap + widths[c]; });
   };
   while (!shown.empty() && sum() > static_cast<size_t>(std::max(0, width))) {
     const int last = rank(*std::ranges::max_element(shown, {}, rank));

@@ -63,6 +63,31 @@ std::string ShellWord(const std::string& word) {
   return quoted + "'";
 }
 
+std::optional<std::vector<std::string>> SplitCommandLine(const std::string& text) {
+  std::vector<std::string> words;
+  bool in_word = false;
+  char quote = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    char c = text[i];
+    if (quote == 0 && (c == ' ' || c == '\t')) {
+      in_word = false;
+      continue;
+    }
+    if (!in_word) words.emplace_back();
+    in_word = true;
+    if (c == quote) {
+      quote = 0;
+    } else if (quote == 0 && (c == '\'' || c == '"')) {
+      quote = c;
+    } else {
+      if (c == '\\' && quote != '\'' && i + 1 < text.size()) c = text[++i];
+      words.back() += c;
+    }
+  }
+  if (quote != 0) return std::nullopt;
+  return words;
+}
+
 std::vector<std::string> FirstMatch(const char* pattern, const std::string& text) {
   regex_t compiled;
   MUSTER_CHECK(::regcomp(&compiled, pattern, REG_EXTENDED) == 0);

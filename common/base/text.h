@@ -32,6 +32,10 @@ std::string Join(const Range& range, std::string_view separator) {
 // Returns a command line word, quoted if a shell would interpret it.
 std::string ShellWord(const std::string& word);
 
+// The words of a command line, in which quotes and \ work as in a shell. Empty if a quote is not
+// closed.
+std::optional<std::vector<std::string>> SplitCommandLine(const std::string& text);
+
 // The first, longest match of `pattern`, a POSIX extended regular expression, in `text`: the whole
 // match, then each group, "" for a group that did not participate. Empty if there is no match. Uses
 // the C library, because std::regex takes seconds to compile wherever it is used.

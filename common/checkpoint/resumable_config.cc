@@ -24,6 +24,7 @@ using Values = std::map<std::string, std::string>;
 constexpr std::string_view kFree[] = {"checkpoint.",
                                       "cluster.chunk_bytes",
                                       "cluster.encryption",
+                                      "cluster.interface",
                                       "cluster.shares",
                                       "cluster.transport",
                                       "cluster.workers",

@@ -48,6 +48,13 @@ const in6_addr& V6(const sockaddr* address) {
   return reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
 }
 
+std::string Numeric(const sockaddr_storage& address, socklen_t size) {
+  std::array<char, NI_MAXHOST> text{};
+  (void)::getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, text.data(), text.size(),
+                      nullptr, 0, NI_NUMERICHOST);
+  return text.data();
+}
+
 }  // namespace
 
 bool IsTcp(const std::string& endpoint) { return endpoint.starts_with(kScheme); }
@@ -121,32 +128,44 @@ bool ResolvedAddress::loopback() const {
   return ipv6() ? IN6_IS_ADDR_LOOPBACK(&V6(address)) != 0 : IsV4Loopback(V4(address));
 }
 
+// Unlike netlink, this works in a sandbox. It sends nothing.
+bool ResolvedAddress::FindSource(sockaddr_storage& source) const {
+  const UniqueFd fd(::socket(storage_.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  socklen_t size = sizeof source;
+  return fd.valid() &&
+         ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&storage_), size_) == 0 &&
+         ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&source), &size) == 0;
+}
+
 bool ResolvedAddress::of_this_host() const {
   if (loopback()) return true;
-  // If the destination address is local, the kernel also uses it as the source address. Unlike
-  // netlink, this check works in a sandbox. It sends nothing.
-  const UniqueFd fd(::socket(storage_.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  const auto* mine = reinterpret_cast<const sockaddr*>(&storage_);
+  // If the destination address is local, the kernel also uses it as the source address.
   sockaddr_storage storage{};
-  auto* const source = reinterpret_cast<sockaddr*>(&storage);
-  socklen_t size = sizeof storage;
-  if (!fd.valid() || ::connect(fd.get(), mine, size_) != 0 ||
-      ::getsockname(fd.get(), source, &size) != 0) {
-    return false;
-  }
+  if (!FindSource(storage)) return false;
+  const auto* mine = reinterpret_cast<const sockaddr*>(&storage_);
+  const auto* source = reinterpret_cast<const sockaddr*>(&storage);
   return ipv6() ? std::memcmp(&V6(source), &V6(mine), sizeof(in6_addr)) == 0
                 : std::memcmp(&V4(source), &V4(mine), sizeof(in_addr)) == 0;
 }
 
-std::string ResolvedAddress::Numeric() const {
-  std::array<char, NI_MAXHOST> text{};
-  (void)::getnameinfo(reinterpret_cast<const sockaddr*>(&storage_), size_, text.data(), text.size(),
-                      nullptr, 0, NI_NUMERICHOST);
-  return text.data();
+std::string ResolvedAddress::SourceAddress() const {
+  sockaddr_storage source{};
+  return FindSource(source) ? Numeric(source, size_) : "";
 }
 
 std::string ResolvedAddress::ToEndpoint() const {
-  return TcpAddress{Numeric(), port_}.ToEndpoint();
+  return TcpAddress{Numeric(storage_, size_), port_}.ToEndpoint();
+}
+
+UniqueFd ResolvedAddress::Listen() const {
+  UniqueFd fd(::socket(storage_.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const auto* address = reinterpret_cast<const sockaddr*>(&storage_);
+  if (fd.valid() && (::bind(fd.get(), address, size_) != 0 || ::listen(fd.get(), 64) != 0)) {
+    const int error = errno;
+    fd.Reset();
+    errno = error;
+  }
+  return fd;
 }
 
 bool ResolvedAddress::Answers() const {

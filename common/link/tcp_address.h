@@ -44,8 +44,14 @@ class ResolvedAddress {
   bool loopback() const;
   // Whether this is one of this host's own addresses, so that a server there runs on this host.
   bool of_this_host() const;
+  // The numeric address of this host from which packets to that address leave; "" if there is no
+  // route to it.
+  std::string SourceAddress() const;
   // Returns the numeric endpoint with the given port.
   std::string ToEndpoint() const;
+  // A non-blocking socket that listens there, on any free port if the port is 0; invalid, with
+  // errno, if that fails.
+  UniqueFd Listen() const;
   // Whether a process accepts connections at this address. Blocks, so use it only for this host's
   // addresses.
   bool Answers() const;
@@ -54,7 +60,8 @@ class ResolvedAddress {
   UniqueFd StartToConnect() const;
 
  private:
-  std::string Numeric() const;
+  // Returns false if there is no route.
+  bool FindSource(sockaddr_storage& source) const;
 
   sockaddr_storage storage_{};
   socklen_t size_ = 0;

@@ -1,12 +1,8 @@
 #include "tests/e2e/slurm_cluster.h"
 
 #include <fmt/core.h>
-#include <stdlib.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cctype>
-#include <cstdlib>
 #include <fstream>
 #include <sstream>
 
@@ -65,21 +61,12 @@ while :; do sleep 1; done
 }  // namespace
 
 std::string SlurmCluster::WhyNot() {
-  for (const char* program :
-       {"slurmctld", "slurmd", "srun", "sbatch", "unshare", "nsenter", "ip", "mount"}) {
-    if (ProgramInPath(program).empty()) {
-      return fmt::format("needs {} (slurmctld, slurmd, slurm-client, iproute2)", program);
-    }
-  }
-  constexpr const char* kTry =
-      "unshare --mount --net --uts --pid --fork sh -c 'mount -t proc proc /proc && "
-      "ip link add eth0 type veth peer name eth1' >/dev/null 2>&1";
-  return std::system(kTry) == 0 ? "" : "needs the right to create namespaces (root)";
+  return Namespaces::WhyNot(
+      {"slurmctld", "slurmd", "srun", "sbatch", "unshare", "nsenter", "ip", "mount"},
+      "ip link add eth0 type veth peer name eth1");
 }
 
-SlurmCluster::SlurmCluster() {
-  std::string pattern = (fs::temp_directory_path() / "slurm-XXXXXX").string();
-  dir_ = ::mkdtemp(pattern.data());
+SlurmCluster::SlurmCluster() : namespaces_("slurm"), dir_(namespaces_.dir()) {
   for (const char* folder : {"ctld", "n1", "n2"}) fs::create_directory(dir_ / folder);
   std::string conf = kConf;
   for (size_t at = 0; (at = conf.find("DIR", at)) != std::string::npos;) {
@@ -87,31 +74,12 @@ SlurmCluster::SlurmCluster() {
   }
   std::ofstream(dir_ / "slurm.conf") << conf;
   std::ofstream(dir_ / "hosts") << "127.0.0.1 localhost\n10.99.0.1 slurmhost\n";
-  std::ofstream(dir_ / "start.sh") << kStart;
-  namespaces_ = std::make_unique<Process>(
-      std::vector<std::string>{ProgramInPath("unshare"), "--mount", "--net", "--uts", "--pid",
-                               "--fork", "--kill-child", "/bin/bash", dir_ / "start.sh", dir_},
-      dir_ / "daemons.log");
-}
-
-SlurmCluster::~SlurmCluster() {
-  namespaces_.reset();
-  std::error_code ignored;
-  // The processes inside are dying, and may still write.
-  (void)Eventually(5, [&] { return fs::remove_all(dir_, ignored), !fs::exists(dir_, ignored); });
 }
 
 ::testing::AssertionResult SlurmCluster::IsUp() {
-  const std::string pid = std::to_string(namespaces_->pid());
-  const auto has_init = [&] {
-    const std::string children = Slurp("/proc/" + pid + "/task/" + pid + "/children");
-    if (children.empty()) return false;
-    init_ = std::stoi(children);
-    return true;
-  };
-  if (!Eventually(10, has_init)) return ::testing::AssertionFailure() << "no namespaces";
+  if (!namespaces_.Start(kStart, {dir_})) return ::testing::AssertionFailure() << "no namespaces";
   if (Eventually(30, [&] { return NodesAreIdle(); })) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << namespaces_->Log() << Slurp(dir_ / "ctld.log");
+  return ::testing::AssertionFailure() << namespaces_.Log() << Slurp(dir_ / "ctld.log");
 }
 
 bool SlurmCluster::NodesAreIdle() { return Run({"sinfo", "-h", "-o", "%T %D"}) == "idle 2\n"; }
@@ -129,29 +97,20 @@ void SlurmCluster::Restart(const std::string& job) {
 }
 
 std::vector<std::string> SlurmCluster::Inside(const std::vector<std::string>& words) const {
-  std::vector<std::string> all{ProgramInPath("nsenter"),
-                               "--target",
-                               std::to_string(init_),
-                               "--mount",
-                               "--net",
-                               "--uts",
-                               "--pid",
-                               "--",
-                               "/usr/bin/env",
-                               "SLURM_CONF=" + (dir_ / "slurm.conf").string()};
+  std::vector<std::string> all{"/usr/bin/env", "SLURM_CONF=" + (dir_ / "slurm.conf").string()};
   all.insert(all.end(), words.begin(), words.end());
-  return all;
+  return namespaces_.Inside(all);
 }
 
 std::string SlurmCluster::Run(const std::vector<std::string>& words) {
-  Process process(Inside(words), dir_ / fmt::format("command{}", commands_++));
-  (void)process.Wait(20);
-  return process.Log();
+  std::vector<std::string> all{"/usr/bin/env", "SLURM_CONF=" + (dir_ / "slurm.conf").string()};
+  all.insert(all.end(), words.begin(), words.end());
+  return namespaces_.Run(all);
 }
 
 std::string SlurmCluster::Submit(const std::vector<std::string>& options,
                                  const std::string& script) {
-  const fs::path path = dir_ / fmt::format("job{}.sh", commands_);
+  const fs::path path = dir_ / fmt::format("job{}.sh", jobs_++);
   std::ofstream(path) << "#!/bin/bash\n" << script;
   std::vector<std::string> words{"sbatch", "--parsable"};
   words.insert(words.end(), options.begin(), options.end());
@@ -178,23 +137,6 @@ std::string SlurmCluster::JobField(const std::string& job, const std::string& fi
   return ::testing::AssertionFailure()
          << "job " << job << " is " << now << ", not " << state << "\n"
          << Slurp(dir_ / "ctld.log");
-}
-
-std::vector<pid_t> SlurmCluster::Find(const std::string& text) const {
-  std::vector<pid_t> found;
-  std::error_code ignored;
-  const fs::path inside = fs::read_symlink(fmt::format("/proc/{}/ns/pid", init_), ignored);
-  for (const auto& entry : fs::directory_iterator("/proc")) {
-    const std::string pid = entry.path().filename();
-    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::string command = Slurp(entry.path() / "cmdline");
-    std::ranges::replace(command, '\0', ' ');
-    if (command.find(text) == std::string::npos) continue;
-    if (fs::read_symlink(entry.path() / "ns/pid", ignored) == inside) {
-      found.push_back(std::stoi(pid));
-    }
-  }
-  return found;
 }
 
 }  // namespace muster::testing

@@ -3,11 +3,10 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "tests/e2e/real_job.h"
+#include "tests/e2e/namespaces.h"
 
 namespace muster::testing {
 
@@ -17,9 +16,6 @@ class SlurmCluster {
   static std::string WhyNot();
 
   SlurmCluster();
-  // Kills everything in its namespaces.
-  ~SlurmCluster();
-  SlurmCluster(const SlurmCluster&) = delete;
 
   // Whether both nodes have become ready, within some seconds.
   ::testing::AssertionResult IsUp();
@@ -38,15 +34,14 @@ class SlurmCluster {
   ::testing::AssertionResult Requeue(const std::string& job);
   void Restart(const std::string& job);
   // The PIDs of processes inside whose command line contains this text.
-  std::vector<pid_t> Find(const std::string& text) const;
+  std::vector<pid_t> Find(const std::string& text) const { return namespaces_.Find(text); }
 
  private:
   bool NodesAreIdle();
 
+  Namespaces namespaces_;
   std::filesystem::path dir_;
-  std::unique_ptr<Process> namespaces_;
-  pid_t init_ = -1;  // the first process inside
-  int commands_ = 0;
+  int jobs_ = 0;
 };
 
 }  // namespace muster::testing

@@ -11,6 +11,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class ReplacementsTest : public SupervisorTest {
  protected:
@@ -100,13 +101,44 @@ TEST_F(ReplacementsTest, OneThatHasJoinedBeforeTheStartEndsByItself) {
     IsKilled(1);
     EXPECT_THAT(members_.replaced_, ElementsAre(1));
     events::Event event;
-    event.mutable_started()->add_workers()->set_pid(101);
-    if (joined) event.mutable_started()->add_workers()->set_pid(102);
+    for (uint32_t rank = 0; rank < (joined ? 2 : 1); ++rank) {
+      events::Started::Worker& worker = *event.mutable_started()->add_workers();
+      worker.set_rank(rank);
+      worker.set_pid(101 + rank);
+    }
     Tell(event);
     AtStep(5);
     Completed();
     EXPECT_EQ(Sent().size(), joined ? 0u : 1u);
   }
+}
+
+TEST_F(ReplacementsTest, OneOnALostHostIsNotReplaced) {
+  cluster_.set_max_restarts(0);
+  Running();
+  members_.on_lost_host_ = 1;
+  Exits(1, ExitCode::kFailure);
+  EXPECT_THAT(members_.replaced_, IsEmpty());
+  EXPECT_THAT(Said(), Not(HasSubstr("rank 1"))) << "the host has been named before";
+  Pass(5);
+  EXPECT_THAT(Sent(), IsEmpty());
+  Completed();
+  for (const int rank : {0, kServer}) Exits(rank, 0);
+  EXPECT_TRUE(Over());
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
+  EXPECT_EQ(Outcome().ends.at(102), "") << "the server reports why it lost the worker";
+}
+
+TEST_F(ReplacementsTest, WorkersOfTwoHostsMayHaveTheSamePid) {
+  members_.same_pid_ = true;
+  Running();
+  events::Event event;
+  event.mutable_member_change()->set_kind(events::MemberChange::LOST);
+  event.mutable_member_change()->set_rank(1);
+  event.mutable_member_change()->set_pid(101);
+  Tell(event);
+  Pass(2);
+  EXPECT_THAT(Sent(), ElementsAre(std::pair(1, SIGKILL)));
 }
 
 // A new process may have the PID of one that has ended.

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/job/job_processes.h"
 #include "cli/job/run_dir.h"
 #include "tests/checkpoint/some_run.h"
 #include "tests/data/temp_dir.h"

@@ -41,7 +41,10 @@ class FakeMembers : public Members {
   int rank(size_t member) const override {
     return by_srun_ && member == 1 ? kSrunRank : static_cast<int>(member) - 1;
   }
-  pid_t pid(size_t member) const override { return 100 + static_cast<pid_t>(member); }
+  pid_t pid(size_t member) const override {
+    return same_pid_ && member > 0 ? 101 : 100 + static_cast<pid_t>(member);
+  }
+  bool CanReplace(int rank) const override { return rank != on_lost_host_; }
   bool running(size_t member) const override { return states_[member].running; }
   bool stopped(size_t member) const override {
     return states_[member].running && states_[member].stopped;
@@ -58,7 +61,9 @@ class FakeMembers : public Members {
 
   const int workers_;
   int cannot_start_ = -1;
-  bool by_srun_ = false;  // one member carries all workers
+  int on_lost_host_ = -1;  // a rank
+  bool same_pid_ = false;  // all workers, each on a host of its own
+  bool by_srun_ = false;   // one member carries all workers
   std::string endpoint_;
   std::vector<int> replaced_;
   int failures_told_ = 0;

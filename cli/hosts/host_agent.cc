@@ -1,0 +1,209 @@
+#include "cli/hosts/host_agent.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "cli/cluster/server_address.h"
+#include "cli/hosts/host_facts.h"
+#include "cli/hosts/link_probe.h"
+#include "cli/process/child_process.h"
+#include "cli/process/held_file.h"
+#include "cli/process/line_reader.h"
+#include "cli/process/signal_source.h"
+#include "common/base/error.h"
+#include "common/base/json.h"
+#include "common/base/resource_limits.h"
+#include "common/config/config.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+namespace {
+
+using Json = nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMostInputBytes = 64 << 20;  // a config may be long
+constexpr size_t kMostLineBytes = 1 << 16;    // of a worker's output
+constexpr size_t kMostPendingBytes = 4 << 20;
+constexpr std::chrono::seconds kIdle{15};
+
+class HostAgent {
+ public:
+  explicit HostAgent(const std::string& worker_program);
+
+  int Run();
+
+ private:
+  struct Worker {
+    std::unique_ptr<ChildProcess> process;  // null after its end
+    LineReader output;
+  };
+
+  void Wait();
+  void Handle(const std::string& line);
+  void Check(const Json& question);
+  void TakeJob(const Json& job);
+  void Start(int rank, int local_rank);
+  void TakeOutput();
+  void Send(const Json& message);
+  // Writes what the connection takes. A connection that takes nothing must not stop the agent.
+  void Flush();
+
+  const std::string worker_program_;
+  SignalSource signals_;
+  LineReader input_;
+  std::string pending_;  // output that the connection did not take yet
+  bool broken_ = false;  // the connection, for output
+  std::optional<HeldFile> config_, token_;
+  std::string endpoint_;
+  std::map<int, Worker> workers_;  // by rank
+  Clock::time_point busy_at_ = Clock::now();
+};
+
+HostAgent::HostAgent(const std::string& worker_program)
+    : worker_program_(worker_program), input_(UniqueFd(::dup(STDIN_FILENO)), kMostInputBytes) {
+  ::fcntl(STDOUT_FILENO, F_SETFL, ::fcntl(STDOUT_FILENO, F_GETFL) | O_NONBLOCK);
+}
+
+int HostAgent::Run() {
+  while (!broken_) {
+    Wait();
+    while (const std::optional<ReceivedSignal> signal = signals_.Next()) {
+      if (signal->number != SIGCHLD && signal->number != SIGUSR1) return 128 + signal->number;
+    }
+    input_.Read([this](const std::string& line) { Handle(line); });
+    if (input_.at_end()) return 0;
+    TakeOutput();
+    Flush();
+    for (const auto& [rank, worker] : workers_) {
+      if (worker.process != nullptr) busy_at_ = Clock::now();
+    }
+    if (Clock::now() - busy_at_ > kIdle) return static_cast<int>(ExitCode::kDeadline);
+  }
+  return static_cast<int>(ExitCode::kPeerFailed);
+}
+
+void HostAgent::Wait() {
+  std::vector<pollfd> events{{.fd = input_.fd(), .events = POLLIN},
+                             {.fd = signals_.fd(), .events = POLLIN}};
+  if (!pending_.empty()) events.push_back({.fd = STDOUT_FILENO, .events = POLLOUT});
+  for (const auto& [rank, worker] : workers_) {
+    events.push_back({.fd = worker.output.fd(), .events = POLLIN});
+  }
+  ::poll(events.data(), events.size(), 1000);
+}
+
+// The other side has the same version, so a message that does not fit comes from a person.
+void HostAgent::Handle(const std::string& line) {
+  const Json message = ParseJson(line);
+  try {
+    busy_at_ = Clock::now();
+    if (message.contains("check")) {
+      Check(message.at("check"));
+    } else if (message.contains("job")) {
+      TakeJob(message.at("job"));
+    } else if (message.contains("start")) {
+      Start(message.at("start").get<int>(), message.at("local_rank").get<int>());
+    } else {
+      const auto worker = workers_.find(message.at("rank").get<int>());
+      if (worker == workers_.end() || worker->second.process == nullptr) return;
+      worker->second.process->Signal(message.at("signal").get<int>());
+    }
+  } catch (const Json::exception&) {
+    throw Error(ExitCode::kUsage,
+                "muster host: expected messages of `muster launch` on standard input; this command "
+                "is only for it");
+  }
+}
+
+void HostAgent::Check(const Json& question) {
+  std::optional<config::Config> config;
+  if (question.contains("config")) {
+    config = ParseConfigText(question.at("config").get<std::string>(), "the job's config");
+  }
+  HostFacts facts = ReadHostFacts(config ? &*config : nullptr);
+  try {
+    facts.interface = InterfaceWith(ServeProbe(question.at("endpoint").get<std::string>(),
+                                               question.at("secret").get<std::string>()));
+    facts.mtu = MtuOf(facts.interface);
+  } catch (const Error& error) {
+    facts.unconnected = error.what();
+  }
+  Send({{"facts", JsonOf(facts)}});
+}
+
+void HostAgent::TakeJob(const Json& job) {
+  config_ = HeldFile::OfText(job.at("config").get<std::string>());
+  token_ = HeldFile::OfText(job.at("token").get<std::string>());
+  endpoint_ = job.at("endpoint").get<std::string>();
+}
+
+void HostAgent::Start(int rank, int local_rank) {
+  int ends[2];
+  if (!config_ || !token_ || ::pipe2(ends, O_CLOEXEC) != 0) {
+    throw Error(ExitCode::kFailure, "cannot create a pipe for worker {}: {}", rank,
+                ErrorText(errno));
+  }
+  Worker& worker = workers_[rank];
+  worker.output = LineReader(UniqueFd(ends[0]), kMostLineBytes);
+  const UniqueFd output(ends[1]);
+  worker.process = std::make_unique<ChildProcess>(
+      ChildOptions{.program = worker_program_,
+                   .arguments = {"--config", config_->InheritedPath(), "--rank",
+                                 std::to_string(rank), "--local-rank", std::to_string(local_rank),
+                                 "--endpoint", endpoint_, "--token-file", token_->InheritedPath(),
+                                 "--parent", std::to_string(::getpid())},
+                   .error_fd = output.get(),
+                   .inherited_fds = {config_->fd(), token_->fd()}});
+  Send({{"started", rank}, {"pid", worker.process->pid()}});
+}
+
+void HostAgent::TakeOutput() {
+  for (auto& [rank, worker] : workers_) {
+    std::optional<ChildEnd> end;
+    if (worker.process != nullptr) end = worker.process->CheckEnd();
+    // After the end, so that its last words come before it.
+    worker.output.Read([this, rank = rank](const std::string& line) {
+      Send({{"line", line}, {"rank", rank}});
+    });
+    if (!end) continue;
+    worker.process.reset();
+    Send({{"ended", rank},
+          {"by_signal", end->by_signal},
+          {"value", end->value},
+          {"asked", end->asked}});
+  }
+}
+
+void HostAgent::Send(const Json& message) {
+  if (pending_.size() > kMostPendingBytes && message.contains("line")) return;
+  pending_ += message.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  Flush();
+}
+
+void HostAgent::Flush() {
+  while (!pending_.empty() && !broken_) {
+    const ssize_t written = ::write(STDOUT_FILENO, pending_.data(), pending_.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EAGAIN) return;
+    if (written < 0) broken_ = true;
+    if (written > 0) pending_.erase(0, static_cast<size_t>(written));
+  }
+}
+
+}  // namespace
+
+int RunHostAgent(const std::string& worker_program) { return HostAgent(worker_program).Run(); }
+
+}  // namespace muster

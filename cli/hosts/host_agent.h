@@ -1,0 +1,27 @@
+// `muster host`: the part of a launch on another host, started by one ssh. It tells about its host,
+// starts and signals the workers of its host, and passes on their output and their ends.
+//
+// Launcher and agent exchange lines of JSON over standard input and output. The launcher sends
+//   {"check": {"endpoint": E, "secret": S, "config": TEXT}}   config is optional
+//   {"job": {"config": TEXT, "token": T, "endpoint": E}}
+//   {"start": RANK, "local_rank": N}
+//   {"signal": NUMBER, "rank": RANK}
+// and the agent
+//   {"facts": {...}}                                          see HostFacts
+//   {"started": RANK, "pid": P}
+//   {"line": TEXT, "rank": RANK}                              a line of its output
+//   {"ended": RANK, "by_signal": B, "value": V, "asked": A}
+//
+// Nothing outlives the agent. It ends when its standard input does, which is when the launcher or
+// the connection has ended, and when it has had no worker for a while: if a network fails without a
+// word, the workers notice first, because the server is silent.
+#pragma once
+
+#include <string>
+
+namespace muster {
+
+// Returns the exit code.
+int RunHostAgent(const std::string& worker_program);
+
+}  // namespace muster

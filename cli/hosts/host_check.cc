@@ -1,0 +1,220 @@
+#include "cli/hosts/host_check.h"
+
+#include <fmt/core.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <list>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/process/token.h"
+#include "cli/text/text_table.h"
+#include "cli/text/units.h"
+#include "common/base/text.h"
+#include "common/base/version.h"
+#include "common/config/config.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class HostCheck {
+ public:
+  explicit HostCheck(const HostQuestion& question)
+      : question_(question), listener_(question.address.address) {}
+
+  std::vector<CheckedHost> Run();
+
+ private:
+  struct Asked {
+    CheckedHost* checked;
+    std::string secret;
+    std::unique_ptr<RemoteHost> connection;  // null when the host has answered or failed
+  };
+
+  void Ask(CheckedHost& checked);
+  void Wait();
+  void TakeProbe();
+  void TakeAnswers(Asked& asked);
+  void Fail(Asked& asked, ExitCode code, const std::string& problem);
+  std::string ToTry(const std::string& host) const;
+
+  const HostQuestion& question_;
+  const ProbeListener listener_;
+  std::list<Asked> asked_;
+};
+
+void HostCheck::Ask(CheckedHost& checked) {
+  const std::string& name = checked.host.name;
+  asked_.push_back({&checked, NewToken(), std::make_unique<RemoteHost>(question_.ssh, name)});
+  nlohmann::json check{{"endpoint", listener_.endpoint()}, {"secret", asked_.back().secret}};
+  if (question_.config != nullptr) check["config"] = ConfigText(*question_.config);
+  asked_.back().connection->Send({{"check", std::move(check)}});
+}
+
+void HostCheck::Wait() {
+  std::vector<pollfd> events{{.fd = listener_.fd(), .events = POLLIN}};
+  for (const Asked& asked : asked_) {
+    if (asked.connection == nullptr) continue;
+    for (const int fd : asked.connection->fds()) events.push_back({.fd = fd, .events = POLLIN});
+  }
+  ::poll(events.data(), events.size(), 100);
+  if ((events[0].revents & POLLIN) != 0) TakeProbe();
+}
+
+void HostCheck::TakeProbe() {
+  const ProbeListener::Peer peer = listener_.Accept();
+  const auto asked = std::ranges::find(asked_, peer.secret, &Asked::secret);
+  if (peer.secret.empty() || asked == asked_.end()) return;  // a stranger
+  try {
+    asked->checked->link = MeasureLink(peer.fd, question_.bandwidth);
+  } catch (const Error& error) {
+    Fail(*asked, ExitCode::kFailure,
+         fmt::format("the connection to this host failed: {}", error.what()));
+  }
+}
+
+void HostCheck::Fail(Asked& asked, ExitCode code, const std::string& problem) {
+  asked.connection.reset();
+  if (!asked.checked->problem.empty()) return;
+  asked.checked->code = code;
+  asked.checked->problem = fmt::format("host {}: {}", asked.checked->host.name, problem);
+}
+
+std::string HostCheck::ToTry(const std::string& host) const {
+  return fmt::format("{} {} {} --version", Join(question_.ssh.words, " "), host,
+                     question_.ssh.muster);
+}
+
+void HostCheck::TakeAnswers(Asked& asked) {
+  if (asked.connection == nullptr) return;
+  HostFacts& facts = asked.checked->facts;
+  bool done = false;
+  asked.connection->Read(
+      [&](const nlohmann::json& message) {
+        if (!message.contains("facts")) return;
+        facts = HostFactsFrom(message["facts"]);
+        done = true;
+      },
+      [](const std::string&) {});
+  const std::string version = asked.connection->version();
+  if (!version.empty() && version != kVersion) {
+    facts.version = version;
+    return Fail(asked, ExitCode::kRefused,
+                fmt::format("expected Muster {} as here, got {} ({}); install the same version on "
+                            "all hosts",
+                            kVersion, version, question_.ssh.muster));
+  }
+  if (!done && asked.connection->ended()) {
+    const std::string trouble = asked.connection->Trouble();
+    return Fail(asked, ExitCode::kFailure,
+                fmt::format("{}; expected a login without a question, and Muster {} in the same "
+                            "place as here: try {}",
+                            trouble, kVersion, ToTry(asked.checked->host.name)));
+  }
+  if (!done) return;
+  asked.connection.reset();
+  if (!facts.unconnected.empty()) {
+    return Fail(asked, ExitCode::kFailure,
+                fmt::format("it does not reach this host: {}; allow connections to this host, or "
+                            "choose the interface with --set cluster.interface=NAME",
+                            facts.unconnected));
+  }
+  if (!facts.data.problem.empty()) Fail(asked, facts.data.code, facts.data.problem);
+}
+
+std::vector<CheckedHost> HostCheck::Run() {
+  std::vector<CheckedHost> checked;
+  for (const Host& host : question_.hosts) checked.push_back({.host = host});
+  for (CheckedHost& one : checked) {
+    if (one.host.here) {
+      one.facts = ReadHostFacts(question_.config);
+    } else {
+      Ask(one);
+    }
+  }
+  const auto end = Clock::now() + std::chrono::duration<double>(question_.patience_s);
+  const auto waits = [](const Asked& asked) { return asked.connection != nullptr; };
+  while (std::ranges::any_of(asked_, waits) && Clock::now() < end) {
+    Wait();
+    for (Asked& asked : asked_) TakeAnswers(asked);
+  }
+  for (Asked& asked : asked_) {
+    if (asked.connection == nullptr) continue;
+    Fail(asked, ExitCode::kDeadline,
+         fmt::format("no answer within {}; try {}", FormatDuration(question_.patience_s),
+                     ToTry(asked.checked->host.name)));
+  }
+  return checked;
+}
+
+// The server would refuse other data as well, but only after everything has started.
+void CompareData(std::vector<CheckedHost>& hosts) {
+  const CheckedHost* first = nullptr;
+  for (CheckedHost& one : hosts) {
+    if (!one.problem.empty()) continue;
+    if (first == nullptr) first = &one;
+    const DataCount &a = first->facts.data, &b = one.facts.data;
+    if (a.train == b.train && a.test == b.test && a.validation == b.validation) continue;
+    one.code = ExitCode::kRefused;
+    one.problem = fmt::format(
+        "host {}: expected the data of host {} ({} + {} samples), got {} + {}; copy the same data "
+        "to all hosts",
+        one.host.name, first->host.name, FormatCount(a.train), FormatCount(a.test),
+        FormatCount(b.train), FormatCount(b.test));
+  }
+}
+
+}  // namespace
+
+std::vector<CheckedHost> CheckHosts(const HostQuestion& question) {
+  std::vector<CheckedHost> hosts = HostCheck(question).Run();
+  if (question.config != nullptr) CompareData(hosts);
+  return hosts;
+}
+
+std::string OffsetText(double seconds) {
+  const double size = std::abs(seconds);
+  const char sign = seconds <= -0.00005 ? '-' : '+';  // not -0.0 ms
+  if (size < 1) return fmt::format("{}{:.1f} ms", sign, 1000 * size);
+  return fmt::format("{}{:.1f} s", sign, size);
+}
+
+std::vector<std::string> HostTable(const std::vector<CheckedHost>& hosts, bool has_job) {
+  std::vector<TextTable::Column> columns{{"host"},        {"workers", true}, {"version"},
+                                         {"cores", true}, {"updates with"},  {"samples"},
+                                         {"clock", true}, {"latency", true}, {"processor"}};
+  TextTable table(columns);
+  for (const CheckedHost& one : hosts) {
+    const auto known = [](const std::string& text) { return text.empty() ? "-" : text; };
+    const HostFacts& facts = one.facts;
+    const bool linked = one.link.latency_s > 0;
+    table.AddRow(
+        {one.host.name, std::to_string(one.host.slots), known(facts.version),
+         facts.cores > 0 ? std::to_string(facts.cores) : "-", known(facts.instructions),
+         has_job && facts.data.train >= 0
+             ? fmt::format("{} + {}", FormatCount(facts.data.train), FormatCount(facts.data.test))
+             : "-",
+         linked ? OffsetText(one.link.clock_offset_s) : "-",
+         linked ? FormatMilliseconds(1000 * one.link.latency_s) : "-", known(facts.processor)});
+  }
+  return table.Lines();
+}
+
+void RequireGood(const std::vector<CheckedHost>& hosts) {
+  ExitCode code = ExitCode::kOk;
+  std::vector<std::string> problems;
+  for (const CheckedHost& one : hosts) {
+    if (one.problem.empty()) continue;
+    if (problems.empty()) code = one.code;
+    problems.push_back(one.problem);
+  }
+  if (!problems.empty()) throw Error(code, Join(problems, "\n  "));
+}
+
+}  // namespace muster

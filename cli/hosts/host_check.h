@@ -1,0 +1,46 @@
+// Compares the hosts of a job before it starts, over ssh and a TCP connection from each.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/cluster/host_list.h"
+#include "cli/cluster/server_address.h"
+#include "cli/hosts/host_facts.h"
+#include "cli/hosts/link_probe.h"
+#include "cli/hosts/remote_host.h"
+#include "common/base/error.h"
+#include "proto/config_fwd.h"
+
+namespace muster {
+
+struct HostQuestion {
+  std::vector<Host> hosts;
+  SshCommand ssh;
+  ServerAddress address;                   // of this host, which the others must reach
+  const config::Config* config = nullptr;  // null: there is no job, and no data to count
+  bool bandwidth = false;                  // also measure the bandwidth of each connection
+  double patience_s = 60;                  // for all answers
+};
+
+struct CheckedHost {
+  Host host;
+  HostFacts facts;
+  LinkFacts link;
+  std::string problem = {};  // why no worker can run there, or ""
+  ExitCode code = ExitCode::kOk;
+};
+
+// Asks all hosts at the same time. Call it from the main thread.
+std::vector<CheckedHost> CheckHosts(const HostQuestion& question);
+
+// One row for each host, with what must or should be equal.
+std::vector<std::string> HostTable(const std::vector<CheckedHost>& hosts, bool has_job);
+
+// Throws the problem of the first host that has one, and names the others' as well.
+void RequireGood(const std::vector<CheckedHost>& hosts);
+
+// "+0.3 ms", "-2.1 s"
+std::string OffsetText(double seconds);
+
+}  // namespace muster

@@ -1,0 +1,282 @@
+#include "cli/job/job_processes.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+
+#include "cli/gpu/job_gpus.h"
+#include "cli/process/log_tail.h"
+#include "common/base/error.h"
+#include "common/base/resource_limits.h"
+#include "common/base/text.h"
+#include "common/config/config.h"
+#include "common/events/event_line.h"
+
+namespace muster {
+
+std::string LossArgument(const ServerLoss& loss) {
+  return fmt::format("{},{:.3f},{}", loss.step.value_or(-1), loss.at, loss.cause);
+}
+
+JobProcesses::JobProcesses(const JobPlan& plan, Console& console)
+    : plan_(plan), console_(console), token_(HeldFile::OfText(plan.token)), places_(plan.places) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    throw Error(ExitCode::kFailure, "cannot create a pipe: {}", ErrorText(errno));
+  }
+  UniqueFd write_end(ends[1]);
+  reports_ = LineReader(UniqueFd(ends[0]), kMostEventBytes);
+  // Room for minutes of events, in case the launcher is stopped (Ctrl-Z) for a while.
+  ::fcntl(write_end.get(), F_SETPIPE_SZ, 1 << 20);
+
+  std::vector<std::string> arguments{
+      "--config",     plan_.config_path,         "--endpoint",  plan_.endpoint,
+      "--token-file", token_.InheritedPath(),    "--report-fd", std::to_string(write_end.get()),
+      "--parent",     std::to_string(::getpid())};
+  if (!plan_.bind.empty()) arguments.insert(arguments.end(), {"--bind", plan_.bind});
+  for (const ServerLoss& loss : plan_.losses) {
+    arguments.insert(arguments.end(), {"--lost", LossArgument(loss)});
+  }
+  if (plan_.resume) arguments.emplace_back("--resume");
+  for (const std::string& checkpoint : plan_.replay) {
+    arguments.insert(arguments.end(), {"--replay", checkpoint});
+  }
+  members_.reserve(static_cast<size_t>(plan_.workers()) + 1);
+  const ChildOptions server{.program = plan_.server_program,
+                            .arguments = std::move(arguments),
+                            .log_path = plan_.dir->ServerLogPath(),
+                            .inherited_fds = {token_.fd(), write_end.get()},
+                            .append = plan_.goes_on()};
+  members_.push_back({-1, Started(server)});
+}
+
+// All agents end at the same time.
+JobProcesses::~JobProcesses() {
+  for (const auto& remote : remote_) remote->Close();
+}
+
+void JobProcesses::StartWorkers(const std::string& endpoint) {
+  if (plan_.invite_workers) {
+    for (const std::string& line : plan_.invite_workers(endpoint)) console_.Print(line);
+    return;
+  }
+  endpoint_ = endpoint;
+  if (plan_.srun) {
+    members_.push_back({kSrunRank, StartSrun(endpoint)});
+    return;
+  }
+  if (plan_.hosts != nullptr) return StartOnHosts();
+  for (int rank = 0; rank < plan_.workers(); ++rank) {
+    members_.push_back({rank, StartWorker(rank, plan_.goes_on())});
+  }
+}
+
+void JobProcesses::StartOnHosts() {
+  int first = 0;
+  for (const Host& host : plan_.hosts->hosts) {
+    const int end = first + static_cast<int>(host.slots);
+    if (!host.here) {
+      remote_.push_back(
+          std::make_unique<RemoteWorkers>(plan_, host.name, first, endpoint_, console_));
+    }
+    for (int rank = first; rank < end; ++rank) {
+      if (host.here) {
+        members_.push_back({rank, StartWorker(rank, plan_.goes_on())});
+      } else {
+        remote_.back()->Start(rank);
+        members_.push_back({rank, nullptr, remote_.back().get()});
+      }
+    }
+    first = end;
+  }
+}
+
+pid_t JobProcesses::pid(size_t member) const {
+  const Member& one = members_[member];
+  return one.remote == nullptr ? one.process->pid() : one.remote->pid(one.rank);
+}
+
+bool JobProcesses::running(size_t member) const {
+  const Member& one = members_[member];
+  return one.remote == nullptr ? one.process->running() : one.remote->running(one.rank);
+}
+
+bool JobProcesses::stopped(size_t member) const {
+  const Member& one = members_[member];
+  return one.remote == nullptr && one.process->stopped();
+}
+
+void JobProcesses::Signal(size_t member, int signal) {
+  const Member& one = members_[member];
+  if (one.remote != nullptr) return one.remote->Signal(one.rank, signal);
+  one.process->Signal(signal);
+}
+
+bool JobProcesses::CanReplace(int rank) const {
+  return std::ranges::none_of(members_, [&](const Member& member) {
+    return member.rank == rank && member.remote != nullptr && member.remote->lost();
+  });
+}
+
+std::vector<int> JobProcesses::fds() const {
+  std::vector<int> fds;
+  for (const auto& remote : remote_) {
+    const std::vector<int> more = remote->fds();
+    fds.insert(fds.end(), more.begin(), more.end());
+  }
+  return fds;
+}
+
+std::unique_ptr<ChildProcess> JobProcesses::StartSrun(const std::string& endpoint) {
+  for (int rank = 0; rank < plan_.workers(); ++rank) {
+    std::error_code missing;
+    const auto size = std::filesystem::file_size(plan_.dir->WorkerLogPath(rank), missing);
+    log_begins_.push_back(missing || !plan_.goes_on() ? 0 : static_cast<int64_t>(size));
+  }
+  const std::vector<std::string> words = plan_.srun(endpoint);
+  return Started({.program = words[0],
+                  .arguments = {words.begin() + 1, words.end()},
+                  .log_path = plan_.dir->SrunLogPath(),
+                  .input_path = token_.InheritedPath(),
+                  .append = plan_.goes_on()});
+}
+
+std::unique_ptr<ChildProcess> JobProcesses::StartWorker(int rank, bool append) const {
+  ChildOptions worker{.program = plan_.worker_program,
+                      .arguments = {"--config", plan_.config_path, "--rank", std::to_string(rank),
+                                    "--endpoint", endpoint_, "--token-file", token_.InheritedPath(),
+                                    "--parent", std::to_string(::getpid())},
+                      .log_path = plan_.dir->WorkerLogPath(rank),
+                      .inherited_fds = {token_.fd()},
+                      .append = append};
+  if (const int local_rank = LocalRank(rank); local_rank >= 0) {
+    worker.arguments.insert(worker.arguments.end(), {"--local-rank", std::to_string(local_rank)});
+  }
+  if (HasProgram(*plan_.config)) UseProgram(worker, rank);
+  if (places_.empty()) return Started(worker);
+  const WorkerPlace& place = places_[static_cast<size_t>(rank)];
+  worker.inherited_fds.insert(worker.inherited_fds.end(), place.lock_fds.begin(),
+                              place.lock_fds.end());
+  worker.environment.insert(worker.environment.end(), place.environment.begin(),
+                            place.environment.end());
+  worker.cores = place.cores;
+  worker.memory_node = place.memory_node;
+  return Started(worker);
+}
+
+// The client library reads these variables (client/muster.cc).
+void JobProcesses::UseProgram(ChildOptions& worker, int rank) const {
+  const auto& words = plan_.config->worker().program();
+  worker.program = words[0];
+  worker.arguments.assign(words.begin() + 1, words.end());
+  worker.inherited_fds.clear();
+  const std::string folder = plan_.worker_program.substr(0, plan_.worker_program.rfind('/'));
+  worker.environment = {"MUSTER_ENDPOINT=" + endpoint_,
+                        "MUSTER_CONFIG=" + plan_.config_path,
+                        "MUSTER_TOKEN=" + plan_.token,
+                        "MUSTER_PROGRAMS=" + folder,
+                        fmt::format("MUSTER_RANK={}", rank),
+                        fmt::format("OMP_NUM_THREADS={}", plan_.config->worker().threads())};
+}
+
+std::unique_ptr<ChildProcess> JobProcesses::Started(const ChildOptions& options) const {
+  auto child = std::make_unique<ChildProcess>(options);
+  if (!child->log_trouble().empty()) console_.Print("Warning: " + child->log_trouble());
+  return child;
+}
+
+// Among the workers of its host; -1 if all are on this one.
+int JobProcesses::LocalRank(int rank) const {
+  if (plan_.hosts == nullptr) return -1;
+  int local = rank;
+  for (const Host& host : plan_.hosts->hosts) {
+    if (local < static_cast<int>(host.slots)) break;
+    local -= static_cast<int>(host.slots);
+  }
+  return local;
+}
+
+// The replacement appends to the log of the worker before it.
+void JobProcesses::Replace(int rank) {
+  if (plan_.place_again) {
+    WorkerPlace& place = places_[static_cast<size_t>(rank)];
+    const std::string before = GpuText(place.gpu);
+    place = plan_.place_again(static_cast<uint32_t>(rank));
+    if (const std::string now = GpuText(place.gpu); now != before) {
+      console_.Print(fmt::format("Lost {}: rank {} continues on {}", before, rank, now));
+    }
+  }
+  for (Member& member : members_) {
+    if (member.rank != rank) continue;
+    if (member.remote != nullptr) {
+      member.remote->Start(rank);
+    } else {
+      member.process = StartWorker(rank, true);
+    }
+  }
+}
+
+std::string JobProcesses::WordsInSrun(int rank) const {
+  return LastError(plan_.dir->WorkerLogPath(rank), log_begins_[static_cast<size_t>(rank)],
+                   static_cast<int>(ExitCode::kPeerFailed));
+}
+
+// srun itself tells only the exit codes of the workers.
+std::optional<int> JobProcesses::FirstFailedInSrun() const {
+  for (int rank = 0; rank < static_cast<int>(log_begins_.size()); ++rank) {
+    if (!WordsInSrun(rank).empty()) return rank;
+  }
+  return std::nullopt;
+}
+
+std::string JobProcesses::LastWords(int rank) const {
+  if (rank == kSrunRank) {
+    if (const auto failed = FirstFailedInSrun()) {
+      return fmt::format("rank {}: {}", *failed, WordsInSrun(*failed));
+    }
+    const std::vector<std::string> lines = LastLines(LogPath(rank), 1);
+    return lines.empty() ? "" : lines[0];
+  }
+  for (const Member& member : members_) {
+    const bool lost = member.rank == rank && member.remote != nullptr && member.remote->lost();
+    if (lost) return member.remote->Trouble();
+  }
+  std::string words = LastError(LogPath(rank));
+  if (!words.empty() || rank < 0 || !HasProgram(*plan_.config)) return words;
+  // Python names the exception at the beginning of a line.
+  const std::vector<std::string> lines = LastLines(LogPath(rank), 100);
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    if (!FirstMatch("^[A-Za-z_][A-Za-z0-9_.]*(Error|Exception|Exit)\\b", *line).empty()) {
+      return *line;
+    }
+  }
+  return "";
+}
+
+std::string JobProcesses::LogPath(int rank) const {
+  if (rank == kSrunRank) {
+    const auto failed = FirstFailedInSrun();
+    return failed ? plan_.dir->WorkerLogPath(*failed) : plan_.dir->SrunLogPath();
+  }
+  const bool ours = rank >= 0 && rank < plan_.workers() && !plan_.invite_workers;
+  return ours ? plan_.dir->WorkerLogPath(rank) : plan_.dir->ServerLogPath();
+}
+
+std::vector<EndedProcess> JobProcesses::TakeEnds() {
+  std::vector<EndedProcess> ended;
+  for (const auto& remote : remote_) remote->TakeEnds(ended);
+  for (Member& member : members_) {
+    if (member.remote != nullptr) continue;
+    if (const std::optional<ChildEnd> end = member.process->CheckEnd()) {
+      ended.push_back({member.rank, member.process->pid(), *end});
+    }
+  }
+  return ended;
+}
+
+}  // namespace muster

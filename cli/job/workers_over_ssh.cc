@@ -1,0 +1,99 @@
+#include "cli/job/workers_over_ssh.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "cli/job/job_cards.h"
+#include "cli/text/console.h"
+#include "cli/text/units.h"
+#include "common/base/error.h"
+#include "common/base/text.h"
+#include "proto/config.pb.h"
+
+namespace muster {
+namespace {
+
+// The first host that must reach this one.
+const std::string& FirstOther(const SshHosts& hosts) {
+  return std::ranges::find(hosts.hosts, false, &Host::here)->name;
+}
+
+}  // namespace
+
+void PlanOverSsh(const LaunchArguments& arguments, config::Config& config) {
+  const std::string& other = FirstOther(*arguments.hosts);
+  const config::Cluster& cluster = config.cluster();
+  if (cluster.transport() == config::Cluster::LOCAL ||
+      cluster.transport() == config::Cluster::IPC) {
+    throw Error(ExitCode::kUsage,
+                "cluster.transport={} works on one host only, but host {} has workers, too; "
+                "expected AUTO or TCP",
+                config::Cluster::Transport_Name(cluster.transport()), other);
+  }
+  if (!config.worker().program().empty()) {
+    throw Error(ExitCode::kUsage,
+                "worker.program: muster launch cannot start a program on other hosts yet, but host "
+                "{} has workers; leave out -H",
+                other);
+  }
+  const std::string typed = TypedDevices(arguments.settings);
+  if (arguments.wait_s > 0 || (!typed.empty() && config.worker().devices() != "cpu")) {
+    throw Error(ExitCode::kUsage,
+                "{}: the GPUs of host {} are not known here; expected none, and with "
+                "worker.backend=CUDA each worker takes the GPU of its number on its host",
+                typed.empty() ? "--wait" : typed, other);
+  }
+  if (!config.run().trace_file().empty()) {
+    throw Error(ExitCode::kUsage,
+                "--trace: the workers of host {} cannot write their part of the trace on this "
+                "host; expected none with -H",
+                other);
+  }
+  config.mutable_worker()->clear_devices();  // names GPUs of one host
+}
+
+ServerAddress AddressForHosts(const SshHosts& hosts, const config::Config& config) {
+  const std::string& other = FirstOther(hosts);
+  const std::string& interface = config.cluster().interface();
+  const ServerAddress address = interface.empty() ? AddressTowards(SshHostName(hosts.ssh, other))
+                                                  : AddressOfInterface(interface);
+  RequireReachable(address, other);
+  return address;
+}
+
+config::Config ForOtherHosts(config::Config config) {
+  std::string& folder = *config.mutable_data()->mutable_dir();
+  if (!folder.empty()) {
+    folder = std::filesystem::absolute(folder).lexically_normal().string();
+  } else {
+    config.mutable_data()->clear_dir();
+  }
+  return config;
+}
+
+std::string HostsText(const SshHosts& hosts) {
+  std::vector<std::string> names;
+  for (const Host& host : hosts.hosts) {
+    names.push_back(fmt::format("{} ({})", host.name, host.slots));
+  }
+  return fmt::format("on {} over ssh: {}", Plural(static_cast<int64_t>(names.size()), "host"),
+                     Join(names, ", "));
+}
+
+DataCount CompareHosts(const SshHosts& hosts, const ServerAddress& address,
+                       const config::Config& config) {
+  const config::Config for_others = ForOtherHosts(config);
+  const std::vector<CheckedHost> checked =
+      CheckHosts({.hosts = hosts.hosts,
+                  .ssh = hosts.ssh,
+                  .address = address,
+                  .config = &for_others,
+                  .patience_s = std::max(60.0, config.deadlines().start_s())});
+  PrintResult(HostTable(checked, /*has_job=*/true));
+  RequireGood(checked);
+  return checked[0].facts.data;
+}
+
+}  // namespace muster

@@ -1,0 +1,206 @@
+// `muster launch -H` on hosts with a real sshd.
+#include <fmt/core.h>
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <sstream>
+
+#include "common/base/text.h"
+#include "tests/e2e/hand_job.h"
+#include "tests/e2e/ssh_cluster.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::vector<std::string> kLongRun{"run.epochs=300", "evaluation.every_epochs=0"};
+constexpr const char* kEndless = "run.epochs=100000";
+
+class Ssh : public HandJob {
+ protected:
+  void SetUp() override {
+    if (const std::string why = SshCluster::WhyNot(); !why.empty()) GTEST_SKIP() << why;
+    hosts_ = std::make_unique<SshCluster>();
+    ASSERT_TRUE(hosts_->IsUp());
+  }
+
+  // Starts a launch on the hosts of this list.
+  std::unique_ptr<Process> Start(const std::string& list,
+                                 const std::vector<std::string>& settings) {
+    Words words{"launch", Path("config.txtpb"), "--run-dir", Path("run"), "-H", list};
+    for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+    return Muster(words);
+  }
+  std::unique_ptr<Process> Muster(Words words) {
+    words.insert(words.begin(), std::string(MUSTER_BIN_DIR) + "/muster");
+    words.insert(words.end(), {"--ssh", hosts_->ssh()});
+    return std::make_unique<Process>(hosts_->Inside(words), Path("run.log"));
+  }
+  // Signals the launcher itself, not the nsenter around it.
+  void Signal(int signal) {
+    for (const pid_t pid : hosts_->Find("muster launch ")) {
+      const std::string command = Slurp(fmt::format("/proc/{}/cmdline", pid));
+      if (command.starts_with(MUSTER_BIN_DIR)) ::kill(pid, signal);
+    }
+  }
+  ::testing::AssertionResult NothingLeftAnywhere(double seconds = 20) {
+    std::vector<pid_t> left;
+    if (Eventually(seconds, [&] { return (left = hosts_->Find(MUSTER_BIN_DIR)).empty(); })) {
+      return ::testing::AssertionSuccess();
+    }
+    return ::testing::AssertionFailure() << "still running: " << Join(left, ", ");
+  }
+  void ExpectTheSameBits(Process& launch, const std::vector<std::string>& settings) {
+    ASSERT_EQ(launch.Wait(100), 0) << launch.Log() << Slurp(Path("run/ssh.log"));
+    EXPECT_TRUE(NothingLeftAnywhere());
+    const Outcome here = Succeeded(Launch(settings));
+    EXPECT_EQ(Metrics("run").back()["weights_hash"], here.hash());
+  }
+  void ExpectFailure(const std::string& list, ExitCode code,
+                     const std::vector<std::string>& settings, const std::string& why) {
+    const auto launch = Start(list, settings);
+    EXPECT_EQ(launch->Wait(60), Code(code)) << launch->Log();
+    EXPECT_THAT(launch->Log(), HasSubstr(why));
+    EXPECT_FALSE(std::filesystem::exists(Path("run")));
+    EXPECT_TRUE(NothingLeftAnywhere());
+  }
+  pid_t Worker(int rank) const {
+    const std::vector<pid_t> found =
+        hosts_->Find(fmt::format("muster-worker --config /proc/self/fd/"));
+    for (const pid_t pid : found) {
+      std::string command = Slurp(fmt::format("/proc/{}/cmdline", pid));
+      std::ranges::replace(command, '\0', ' ');
+      if (command.find(fmt::format("--rank {} ", rank)) != std::string::npos) return pid;
+    }
+    return -1;
+  }
+
+  std::unique_ptr<SshCluster> hosts_;
+};
+
+TEST_F(Ssh, TheSameBitsAsOnOneHost) {
+  const auto launch = Start("a:1,here:1,b:2", {"run.slices=4"});
+  ASSERT_EQ(launch->Wait(60), 0) << launch->Log();
+  const std::string log = launch->Log();
+  EXPECT_THAT(log, AllOf(HasSubstr("4 workers on 3 hosts over ssh: a (1),"),
+                         HasSubstr("tcp://10.98.0.1:* over br0"), HasSubstr("300 + 40")));
+  for (const int rank : {0, 2, 3}) {
+    EXPECT_THAT(Slurp(Path(fmt::format("run/worker-{}.log", rank))),
+                AllOf(HasSubstr("tcp://10.98.0.1:"), HasSubstr("over ZeroMQ")));
+  }
+  EXPECT_THAT(Slurp(Path("run/worker-1.log")), HasSubstr("over shared memory"));
+  EXPECT_TRUE(NothingLeftAnywhere());
+  const Outcome here = Succeeded(Launch({"run.slices=4"}));
+  EXPECT_EQ(Metrics("run").back()["weights_hash"], here.hash());
+}
+
+TEST_F(Ssh, HostsFromAFile) {
+  const std::string file = Write("hosts", "# two hosts\na slots=1\nb:1  # the second\n");
+  const auto launch =
+      Muster({"launch", Path("config.txtpb"), "--run-dir", Path("run"), "--hostfile", file});
+  ExpectTheSameBits(*launch, {});
+}
+
+TEST_F(Ssh, CtrlCLeavesNothing) {
+  const auto launch = Start("a:1,b:1", {kEndless});
+  ASSERT_TRUE(Reaches("run", 3)) << launch->Log();
+  Signal(SIGINT);
+  EXPECT_EQ(launch->Wait(30), 130) << launch->Log();
+  EXPECT_TRUE(NothingLeftAnywhere());
+  EXPECT_EQ(Metrics("run").back()["reason"], "interrupted");
+}
+
+TEST_F(Ssh, AKilledLauncherLeavesNothing) {
+  const auto launch = Start("a:1,b:1", {kEndless});
+  ASSERT_TRUE(Reaches("run", 3)) << launch->Log();
+  Signal(SIGKILL);
+  EXPECT_NE(launch->Wait(30), 0);
+  EXPECT_TRUE(NothingLeftAnywhere());
+}
+
+// Not in an argument or in the environment of any process.
+TEST_F(Ssh, TheTokenIsNowhere) {
+  const auto launch = Start("a:1,b:1", {kEndless});
+  ASSERT_TRUE(Reaches("run", 3)) << launch->Log();
+  const std::vector<pid_t> all = hosts_->Find("muster");
+  const std::string mine = Slurp("/proc/self/environ");
+  EXPECT_GE(all.size(), 8u);  // launcher, server, and ssh, agent and worker of both hosts
+  for (const pid_t pid : all) {
+    for (const char* file : {"cmdline", "environ"}) {
+      std::istringstream words(Slurp(fmt::format("/proc/{}/{}", pid, file)));
+      for (std::string word; std::getline(words, word, '\0');) {
+        if (mine.find(word) != std::string::npos) continue;  // such as systemd's INVOCATION_ID
+        EXPECT_TRUE(FirstMatch("(^|[^0-9a-f])[0-9a-f]{32}([^0-9a-f]|$)", word).empty()) << word;
+      }
+    }
+  }
+  Signal(SIGTERM);
+  EXPECT_EQ(launch->Wait(30), 143) << launch->Log();
+}
+
+TEST_F(Ssh, AKilledWorkerIsReplaced) {
+  const auto launch = Start("a:1,b:1", kLongRun);
+  ASSERT_TRUE(Reaches("run", 20)) << launch->Log();
+  const pid_t worker = Worker(1);
+  ASSERT_GT(worker, 0);
+  ::kill(worker, SIGKILL);
+  ExpectTheSameBits(*launch, kLongRun);
+  EXPECT_THAT(launch->Log(),
+              AllOf(HasSubstr("was killed by SIGKILL"), HasSubstr("Joined: rank 1")));
+}
+
+TEST_F(Ssh, AKilledHost) {
+  const auto launch = Start("a:1,b:1", kLongRun);
+  ASSERT_TRUE(Reaches("run", 20)) << launch->Log();
+  hosts_->Kill("b");
+  ExpectTheSameBits(*launch, kLongRun);
+  EXPECT_THAT(launch->Log(), AllOf(HasSubstr("Warning: lost the host b: ssh "),
+                                   HasSubstr("; without rank 1"), Not(HasSubstr("Joined"))));
+}
+
+TEST_F(Ssh, AnUnpluggedHost) {
+  std::vector<std::string> settings = kLongRun;
+  settings.emplace_back("deadlines.silence_s=2");
+  const auto launch = Start("a:1,b:1", settings);
+  ASSERT_TRUE(Reaches("run", 20)) << launch->Log();
+  hosts_->Unplug("b");
+  ExpectTheSameBits(*launch, kLongRun);
+  EXPECT_THAT(launch->Log(), HasSubstr("Lost rank 1"));
+}
+
+TEST_F(Ssh, ALostServerIsStartedAgain) {
+  const auto launch = Start("a:1,b:1", kLongRun);
+  ASSERT_TRUE(Reaches("run", 20)) << launch->Log();
+  ::kill(RealJob::Find("run", -1), SIGKILL);
+  ExpectTheSameBits(*launch, kLongRun);
+  EXPECT_THAT(launch->Log(), HasSubstr("Restarting from "));
+}
+
+TEST_F(Ssh, AHostThatCannotTakePartIsNamedBeforeTheStart) {
+  ExpectFailure("a:1,old:1", ExitCode::kRefused, {}, "host old: expected Muster ");
+  ExpectFailure("a:1,absent:1", ExitCode::kFailure, {},
+                "host absent: ssh ended with exit code 255");
+  ExpectFailure("a:1,stranger:1", ExitCode::kFailure, {}, "Host key verification failed");
+  ExpectFailure("a:1,b:1", ExitCode::kUsage, {"cluster.interface=lo"},
+                "but that address (lo) is known only on this host");
+  ExpectFailure("a:1,b:1", ExitCode::kUsage, {"cluster.interface=eth7"}, "known: ");
+}
+
+TEST_F(Ssh, DoctorMeasuresTheNetwork) {
+  const auto good = Muster({"doctor", "--hosts", "here,a,b"});
+  EXPECT_EQ(good->Wait(60), 0) << good->Log();
+  EXPECT_THAT(good->Log(), AllOf(HasSubstr("Network, from 10.98.0.1 over br0, MTU 1500:"),
+                                 HasSubstr("  a     eth0"), HasSubstr("B/s"),
+                                 HasSubstr("Runs on these hosts will work.")));
+  const auto bad = Muster({"doctor", "--hosts", "a,absent"});
+  EXPECT_EQ(bad->Wait(60), 1) << bad->Log();
+  EXPECT_THAT(bad->Log(), AllOf(HasSubstr("1 host failed."), HasSubstr("host absent: ssh ")));
+}
+
+}  // namespace
+}  // namespace muster::testing
