@@ -103,7 +103,8 @@ void PrintMemory(const WorkerArguments& arguments) {
   const Datasets data = OpenIfThere(config);
   const double of_data = Resident() - before;
   const WorkerDevice device = MakeWorkerDevice(config, arguments.rank);
-  Tower tower(graph, *device.backend, config.run().seed(), ClassWeights(config.data()));
+  Tower tower(graph, *device.backend, config.run().seed(), ClassWeights(config.data()),
+              config.evaluation().flip());
   std::vector<MemoryRow> rows =
       WorkerMemory(config, graph, data, arguments.rank, *device.backend, tower);
   rows.push_back({"code, libraries, kernels", Resident() - of_data});

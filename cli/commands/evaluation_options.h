@@ -18,8 +18,9 @@ struct EvaluationOptions {
     config.AddShorthand(command, "--data", "data.dir", "DIR", "Data directory; default: the run's");
     AddOption(command, "--config", config.config, "CONFIG",
               "Config with the network and data, for files that have none");
-    config.AddSet(
-        command, "Change a setting of data, model or worker, or evaluation.batch; may be repeated");
+    config.AddSet(command,
+                  "Change a setting of data, model or worker, evaluation.batch or evaluation.flip; "
+                  "may be repeated");
     command.add_flag("--json", json, "Print a JSON object instead of text");
   }
   EvaluationSource source() const {

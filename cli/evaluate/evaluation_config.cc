@@ -57,8 +57,8 @@ config::Config RunConfig(const EvaluationSource& source, const OpenedModel& mode
               model.shown);
 }
 
-// Keeps the settings of the network, the data, the workers, the wire format and the block size. The
-// rest is the minimum of a valid config.
+// Keeps the settings of the network, the data, the workers, the wire format and each evaluation.
+// The rest is the minimum of a valid config.
 config::Config EvaluationConfig(const config::Config& run, const std::vector<Setting>& settings) {
   if (HasProgram(run)) {
     throw Error(ExitCode::kUsage, "the model of this run is only in its program, {}",
@@ -83,6 +83,7 @@ config::Config EvaluationConfig(const config::Config& run, const std::vector<Set
   config.mutable_optimizer()->set_type(config::Optimizer::SGD);
   config.mutable_learning_rate()->set_base(0);
   config.mutable_evaluation()->set_batch(run.evaluation().batch());
+  config.mutable_evaluation()->set_flip(run.evaluation().flip());
   return config;
 }
 
@@ -100,8 +101,9 @@ bool AffectsEvaluation(const std::string& path) {
     return kOfEvaluations.contains(path.substr(path.rfind('.') + 1));
   }
   if (path == "data.class_weights" || path == "worker.check_gradients") return false;
-  static const std::set<std::string> kOthers{"model_file", "run.seed", "evaluation.batch",
-                                             "cluster.workers", "cluster.wire_dtype"};
+  static const std::set<std::string> kOthers{"model_file",       "run.seed",
+                                             "evaluation.batch", "evaluation.flip",
+                                             "cluster.workers",  "cluster.wire_dtype"};
   return IsIn(path, "data") || IsIn(path, "model") || IsIn(path, "worker") ||
          kOthers.contains(path);
 }
@@ -112,7 +114,7 @@ void RefuseTrainingSettings(const std::vector<Setting>& settings) {
     throw Error(ExitCode::kUsage,
                 "{}: has no effect on an evaluation; expected a setting of data, model or worker "
                 "that does not only concern training, or run.seed, evaluation.batch, "
-                "cluster.workers or cluster.wire_dtype",
+                "evaluation.flip, cluster.workers or cluster.wire_dtype",
                 setting.origin);
   }
 }

@@ -90,6 +90,7 @@ std::vector<std::string> ComputeSettings(const config::Config& config) {
   if (config.worker().has_backend()) worker.set_backend(config.worker().backend());
   if (config.worker().has_precision()) worker.set_precision(config.worker().precision());
   Flatten(worker, "worker", lines);
+  if (config.evaluation().flip()) lines.push_back("evaluation.flip: true");
   for (const config::Layer& layer : config.model().layer()) AddLayer(layer, lines);
   std::sort(lines.begin(), lines.end());
   return lines;

@@ -16,8 +16,8 @@
 namespace muster {
 
 // Returns lines "path: value", sorted by path: run.seed; the data's format, preprocessing,
-// synthesis and class weights; the convolution algorithm; and the layers' settings. A setting at
-// its default is omitted, even if the config contains it.
+// synthesis and class weights; the convolution algorithm; evaluation.flip; and the layers'
+// settings. A setting at its default is omitted, even if the config contains it.
 std::vector<std::string> ComputeSettings(const config::Config& config);
 
 // Describes the first setting that differs between the lists; empty if they are equal.

@@ -93,6 +93,7 @@ void CheckProgramJob(const config::Config& config, ConfigErrors& errors) {
   refuse(config.has_model() || config.has_model_file(), "model");
   refuse(config.has_data(), "data");
   refuse(config.evaluation().confusion_matrix(), "evaluation.confusion_matrix");
+  refuse(config.evaluation().flip(), "evaluation.flip");
   refuse(config.evaluation().has_stop_at_accuracy(), "evaluation.stop_at_accuracy");
   refuse(!config.run().initial_weights().empty(), "run.initial_weights");
   if (config.optimizer().type() == config::Optimizer::PROGRAM) {

@@ -342,6 +342,16 @@ void ThreadedBackend::ToActivations(void*, const float*, int64_t) {
   MUSTER_CHECK(!"activations are floats");
 }
 
+void ThreadedBackend::MirrorImages(void* to, const void* from, int64_t count, const Shape& shape) {
+  Push(Queue::kCompute, [=, this] { cpu_->MirrorImages(Here(to), Here(from), count, shape); });
+}
+
+void ThreadedBackend::AverageLogits(ElementType type, void* logits, const void* others,
+                                    int64_t count) {
+  Push(Queue::kCompute,
+       [=, this] { cpu_->AverageLogits(type, Here(logits), Here(others), count); });
+}
+
 void ThreadedBackend::AddGradients(void* to, const void* a, const void* b, const void* relu_output,
                                    int64_t count) {
   Push(Queue::kCompute,

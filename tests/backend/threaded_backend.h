@@ -14,7 +14,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <thread>
 
 #include "worker/backend/backend.h"
@@ -49,10 +48,10 @@ class ThreadedBackend : public Backend {
   std::unique_ptr<WeightLayouts> MakeWeightLayouts() override;
   std::unique_ptr<Op> MakeOp(const Layer& layer, const OpOptions& options) override;
   std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) override;
-  std::string Convolutions() const override { return ""; }
-  std::unique_ptr<ImageOp> MakeImageOp(const ImageRecipe&) override { return nullptr; }
   void Zero(void* to, size_t bytes) override;
   void ToActivations(void* to, const float* from, int64_t count) override;
+  void MirrorImages(void* to, const void* from, int64_t count, const Shape& shape) override;
+  void AverageLogits(ElementType type, void* logits, const void* others, int64_t count) override;
   void AddGradients(void* to, const void* a, const void* b, const void* relu_output,
                     int64_t count) override;
   void RoundSlice(ElementType wire, float* values, size_t count) override;

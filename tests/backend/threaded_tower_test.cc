@@ -72,11 +72,11 @@ class ThreadedTower : public ::testing::TestWithParam<std::tuple<NetworkCase, Sc
 // a row, and each gradient is read as soon as its copy is reported as done.
 TEST_P(ThreadedTower, GivesTheBitsOfTheCpu) {
   ThreadedBackend backend({.delays = std::get<1>(GetParam()).delays});
-  Tower tower(graph_, backend, kSeed);
+  Tower tower(graph_, backend, kSeed, {}, /*flip=*/true);
   for (const int64_t count : kCounts) tower.Plan(count, Mode::kTraining);
   tower.Plan(5, Mode::kInference);
   tower.Allocate();
-  TowerRun cpu(graph_);
+  TowerRun cpu(graph_, 1, {}, /*flip=*/true);
 
   std::vector<Arena> planes, slots;
   std::vector<DeviceView> weights, gradients;

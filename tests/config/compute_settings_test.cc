@@ -86,6 +86,9 @@ TEST(ComputeSettings, TheFirstDifferenceIsNamed) {
   EXPECT_EQ(
       difference([](config::Config& c) { c.mutable_data()->mutable_class_weights()->Add(0.5); }),
       "data.class_weights[0] is at its default on the server and 0.5 on the worker");
+  EXPECT_EQ(difference([](config::Config& c) { c.mutable_evaluation()->set_flip(true); }),
+            "evaluation.flip is at its default on the server and true on the worker");
+  EXPECT_EQ(difference([](config::Config& c) { c.mutable_evaluation()->set_flip(false); }), "none");
   EXPECT_THAT(difference([](config::Config& c) {
                 c.mutable_model()->mutable_layer(2)->mutable_dropout()->set_rate(0.25f);
               }),

@@ -139,6 +139,24 @@ TEST_F(Evaluate, TheAverageAndTheWeightsThemselvesAfterEveryStep) {
   }
 }
 
+TEST_F(Evaluate, MirrorImagesCountOnAnyNumberOfWorkers) {
+  for (const char* workers : {"cluster.workers=1", "cluster.workers=3"}) {
+    const Outcome run =
+        Succeeded(Launch({"run.epochs=2", "evaluation.flip=true", "evaluation.batch=7", workers}));
+  }
+  const Json reported = Reported("run0", 12);
+  EXPECT_EQ(Reported("run1", 12)["test_loss"], reported["test_loss"]);
+  EXPECT_EQ(Reported("run1", 12)["test_accuracy"], reported["test_accuracy"]);
+  for (const std::string workers : {"1", "2"}) {
+    ExpectSame(Ask({"eval", Path("run1"), "--workers", workers}), reported);
+  }
+  const Json predicted = Ask({"predict", Path("run0"), "--samples", "0-39"});
+  EXPECT_EQ(static_cast<double>(predicted["right"].get<int64_t>()) / kTestImages,
+            reported["test_accuracy"].get<double>());
+  const Json plain = Ask({"eval", Path("run0"), "--set", "evaluation.flip=false"});
+  EXPECT_NE(plain["test_loss"], reported["test_loss"]);
+}
+
 TEST_F(Evaluate, PredictionsAreThoseOfTheEvaluation) {
   const Outcome run = Succeeded(Launch({"run.epochs=4", "evaluation.confusion_matrix=true"}));
   const Json all = Ask({"eval", Path("run0"), "--confusion-csv", Path("counts.csv")});

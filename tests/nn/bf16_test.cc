@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "tests/nn/bf16_cases.h"
+#include "tests/nn/expect_flips.h"
 #include "tests/nn/host_facing.h"
 #include "tests/nn/test_networks.h"
 #include "tests/nn/tower_run.h"
@@ -173,6 +174,12 @@ TEST_P(Bf16TowerTest, OnlyTheLogitsOfADenseLayerAreFloats) {
   std::vector<float> rounded = logits;
   RoundTo(ElementType::kBFloat16, rounded);
   EXPECT_EQ(rounded != logits, has_dense_logits());
+}
+
+TEST_P(Bf16TowerTest, FlipTakesTheMeanOfImagesAndMirrorImages) {
+  SKIP_WITHOUT_BF16();
+  ExpectFlips(*MakeBf16(), graph_, weights_,
+              has_dense_logits() ? ElementType::kFloat32 : ElementType::kBFloat16);
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, Bf16TowerTest, ::testing::ValuesIn(kNetworks),

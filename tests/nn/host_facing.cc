@@ -266,6 +266,22 @@ class HostFacing : public HostBackend {
   std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) override {
     return std::make_unique<HostFacingLoss>(*device_, layer, options);
   }
+  void MirrorImages(void* to, const void* from, int64_t count, const Shape& shape) override {
+    Call call(*device_);
+    const int64_t all = count * shape.elements();
+    const void* const in = call.ReadActivations(from, all);
+    device_->MirrorImages(call.WriteActivations(to, all), in, count, shape);
+    call.Finish();
+  }
+  void AverageLogits(ElementType type, void* logits, const void* others, int64_t count) override {
+    MUSTER_CHECK(type == ElementType::kFloat32);
+    Call call(*device_);
+    const void* const in = call.ReadActivations(others, count);
+    (void)call.ReadActivations(logits, count);
+    device_->AverageLogits(device_->activation_type(), call.WriteActivations(logits, count), in,
+                           count);
+    call.Finish();
+  }
   void AddGradients(void* to, const void* a, const void* b, const void* relu_output,
                     int64_t count) override {
     Call call(*device_);

@@ -40,6 +40,20 @@ TEST_F(TowerMemoryTest, WorkspaceIsTheClosedFormOfASmallNetwork) {
   EXPECT_EQ(tower.memory().layouts, 0u);
 }
 
+TEST_F(TowerMemoryTest, FlipAddsTheMirrorImagesAndTheirLogits) {
+  const Graph graph = reference::MakeGraph(kNetworks[7].layers, kNetworks[7].input);
+  Tower tower(graph, *backend_, kSeed, {}, true);
+  tower.Plan(8, Mode::kInference);
+  tower.Plan(8, Mode::kTraining);
+  // 8 x 7 floats, rounded up, and twice 8 x 4 at the same time as two empty buffers. The loss's
+  // state takes the place of the mirror images.
+  EXPECT_EQ(tower.memory().evaluation,
+            ((64 + 48) + 2 * (8 * 4 + 48) + 2 * (0 + 48)) * sizeof(float));
+  Tower plain(graph, *backend_, kSeed);
+  plain.Plan(8, Mode::kTraining);
+  EXPECT_EQ(tower.memory().training, plain.memory().training);
+}
+
 TEST_F(TowerMemoryTest, PlanningTwiceAsManyTakesTwiceAsMuchAndPrepareNoMore) {
   tower_.Plan(4, Mode::kTraining);
   const TowerMemory four = tower_.memory();

@@ -63,10 +63,11 @@ inline LossSums ForwardOf(Tower& tower, const TowerInput& input, Mode mode, cons
 // Runs forward and backward passes, and counts the versions of the weights.
 class TowerRun {
  public:
-  explicit TowerRun(const Graph& graph, int threads = 1, std::vector<float> class_weights = {})
+  explicit TowerRun(const Graph& graph, int threads = 1, std::vector<float> class_weights = {},
+                    bool flip = false)
       : graph_(graph),
         backend_(MakeTestBackend(threads)),
-        tower_(graph, *backend_, kSeed, std::move(class_weights)) {}
+        tower_(graph, *backend_, kSeed, std::move(class_weights), flip) {}
 
   Arena Step(const SampleBatch& batch, const Arena& weights, float scale = 1) {
     tower_.Prepare(batch.Input().count, Mode::kTraining);

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "tests/nn/expect_flips.h"
 #include "tests/nn/test_networks.h"
 #include "tests/nn/tower_run.h"
 
@@ -53,6 +54,12 @@ TEST_P(TowerTest, MatchesTheReferenceInTrainingAndInference) {
       EXPECT_NEAR(trainer.Evaluate(batch, weights_).loss, inference.loss,
                   1e-5 * std::abs(inference.loss));
     }
+  }
+}
+
+TEST_P(TowerTest, FlipTakesTheMeanOfImagesAndMirrorImages) {
+  for (const int threads : TestThreads()) {
+    ExpectFlips(*MakeTestBackend(threads), graph_, weights_, ElementType::kFloat32);
   }
 }
 

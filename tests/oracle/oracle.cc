@@ -48,7 +48,8 @@ class Run {
         backend_(
             MakeCpuBackend(static_cast<int>(config.worker().threads()),
                            {.winograd = config.worker().convolution() != config::Worker::DIRECT})),
-        tower_(graph_, *backend_, config.run().seed(), ClassWeights(config.data())),
+        tower_(graph_, *backend_, config.run().seed(), ClassWeights(config.data()),
+               config.evaluation().flip()),
         on_worker_(graph_.arena_floats()),
         updater_(graph_.layout(), config.optimizer(),
                  InitialWeights(graph_.layout(), config.run().seed())) {

@@ -61,6 +61,7 @@ const Case kCases[] = {
     {"Bf16", {"cluster.wire_dtype=BF16"}},
     {"Fp16", {"cluster.wire_dtype=FP16"}},
     {"Average", {"optimizer.ema_decay=0.9", "evaluation.use_ema=true"}},
+    {"Flip", {"evaluation.flip=true", "evaluation.batch=7"}},
     {"Step",
      {"learning_rate={ type: STEP base: 0.02 interval_samples: 120 factor: 0.5 warmup_samples: 70 "
       "}"}},

@@ -121,14 +121,19 @@ class Backend {
   virtual std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) = 0;
   // If the device has several convolution algorithms, which differ in bits, returns one line that
   // lists the algorithm of each op made so far. Otherwise returns an empty string.
-  virtual std::string Convolutions() const = 0;
+  virtual std::string Convolutions() const { return ""; }
   // Returns null if batches are prepared on the host.
-  virtual std::unique_ptr<ImageOp> MakeImageOp(const ImageRecipe& recipe) = 0;
+  virtual std::unique_ptr<ImageOp> MakeImageOp(const ImageRecipe&) { return nullptr; }
 
   // The following functions queue their work on kCompute.
   virtual void Zero(void* to, size_t bytes) = 0;
   // Converts images, which are floats on the host.
   virtual void ToActivations(void* to, const float* from, int64_t count) = 0;
+  // Writes the mirror image (left and right exchanged) of each of `count` images, which have this
+  // shape and activation_type().
+  virtual void MirrorImages(void* to, const void* from, int64_t count, const Shape& shape) = 0;
+  // logits = (logits + others) / 2.
+  virtual void AverageLogits(ElementType type, void* logits, const void* others, int64_t count) = 0;
   // to = a + b, or a if b is null; zero where relu_output is given and not above zero. All arrays
   // are of activation_type(); `to` may be a or b.
   virtual void AddGradients(void* to, const void* a, const void* b, const void* relu_output,

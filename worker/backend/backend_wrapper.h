@@ -56,6 +56,12 @@ class BackendWrapper : public Backend {
   void ToActivations(void* to, const float* from, int64_t count) override {
     backend_->ToActivations(to, from, count);
   }
+  void MirrorImages(void* to, const void* from, int64_t count, const Shape& shape) override {
+    backend_->MirrorImages(to, from, count, shape);
+  }
+  void AverageLogits(ElementType type, void* logits, const void* others, int64_t count) override {
+    backend_->AverageLogits(type, logits, others, count);
+  }
   void AddGradients(void* to, const void* a, const void* b, const void* relu_output,
                     int64_t count) override {
     backend_->AddGradients(to, a, b, relu_output, count);

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <string>
 
 #include "common/base/error.h"
 #include "common/base/memory.h"
@@ -28,9 +27,6 @@ class HostBackend : public Backend {
   void Record(Queue, Event&) final {}
   void Await(Queue, Event&) final {}
   void Drain() final {}
-
-  std::string Convolutions() const final { return ""; }
-  std::unique_ptr<ImageOp> MakeImageOp(const ImageRecipe&) final { return nullptr; }
 
   void Zero(void* to, size_t bytes) final { std::memset(to, 0, bytes); }
 

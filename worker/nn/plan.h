@@ -46,6 +46,9 @@ struct Plan {
   PlanStep loss;
   std::vector<PlanValue> values;
   bool dense_logits = false;  // whether the loss reads what a dense layer without relu wrote
+  // Whether the steps also run on the mirror images, and the loss reads the mean of both logits.
+  // Set by the tower, in inference.
+  bool flip = false;
 
   bool NeedsGradient(int value) const { return value >= 0 && values[value].gradient; }
   bool InputIsRelu(const PlanStep& step) const {

@@ -40,7 +40,7 @@ OpOptions Program::Options(const PlanStep& step, Mode mode, uint64_t seed) const
           .fuse_add = step.fuse_add,
           .input_gradient = plan_.NeedsGradient(step.inputs[0]),
           .input_is_relu = plan_.InputIsRelu(step),
-          .float_logits = HasFloatLogits() &&
+          .float_logits = LogitsType() != backend_.activation_type() &&
                           (step.output == plan_.loss.inputs[0] || step.layer == plan_.loss.layer),
           .seed = seed,
           .layer = step.layer,
@@ -69,13 +69,21 @@ void Program::PlaceAll(Mode mode) {
   const size_t states = all.size();
   const auto state_lifetimes = StateLifetimes(mode);
   all.insert(all.end(), state_lifetimes.begin(), state_lifetimes.end());
+  const size_t flip = all.size();
+  if (plan_.flip) {
+    const auto flip_lifetimes = FlipLifetimes();
+    all.insert(all.end(), flip_lifetimes.begin(), flip_lifetimes.end());
+  }
   workspace_bytes_ = PlaceBuffers(all);
 
   for (size_t v = 0; v < values; ++v) values_.push_back(all[plan_.values[v].place].offset);
   for (size_t g = values; g < states; ++g) gradients_.push_back(all[g].offset);
   for (size_t i = 0; i < ops_.size(); ++i) ops_[i].state = all[states + i].offset;
   loss_state_ = all[states + ops_.size()].offset;
-  scratch_ = all.back().offset;
+  scratch_ = all[flip - 1].offset;
+  if (!plan_.flip) return;
+  mirror_images_ = all[flip].offset;
+  mirror_logits_ = all[flip + 1].offset;
 }
 
 // Returns the lifetimes of the values' memory. A value that uses another value's memory has none.
@@ -160,6 +168,17 @@ std::vector<Lifetime> Program::StateLifetimes(Mode mode) const {
   return states;
 }
 
+// Returns the lifetimes of the mirror images and of their logits. The times of both passes are the
+// same, and the first pass must not overwrite mirror images that one of its steps still reads.
+std::vector<Lifetime> Program::FlipLifetimes() const {
+  Lifetime images{ActivationBytes(graph_.input_shape().elements()), 0, 0};
+  for (const PlanStep& step : plan_.steps) {
+    if (std::ranges::count(step.inputs, kDataValue) == 0) continue;
+    images.last = static_cast<int>(&step - plan_.steps.data());
+  }
+  return {images, {LogitsBytes(), 0, LossTime()}};
+}
+
 Program::LayerBytes Program::LargestLayer() const {
   LayerBytes largest;
   for (size_t i = 0; i < ops_.size(); ++i) {
@@ -172,14 +191,12 @@ Program::LayerBytes Program::LargestLayer() const {
   return largest;
 }
 
-bool Program::HasFloatLogits() const {
-  return plan_.dense_logits && backend_.logits_type() != backend_.activation_type();
+ElementType Program::LogitsType() const {
+  return plan_.dense_logits ? backend_.logits_type() : backend_.activation_type();
 }
 
 size_t Program::LogitsBytes() const {
-  const size_t activations = ActivationBytes(graph_.outputs());
-  return HasFloatLogits() ? static_cast<size_t>(count_ * graph_.outputs()) * sizeof(float)
-                          : activations;
+  return static_cast<size_t>(count_ * graph_.outputs()) * BytesOf(LogitsType());
 }
 
 size_t Program::ActivationBytes(int64_t elements) const {
@@ -205,6 +222,27 @@ LossArgs Program::LossArguments(const DeviceInput& input, std::byte* workspace) 
 void Program::Forward(const DeviceInput& input, std::span<const float> weights,
                       int64_t weights_version, const LayerHook& before_layer,
                       std::byte* workspace) {
+  std::byte* const logits = workspace + values_[plan_.loss.inputs[0]];
+  if (plan_.flip) {
+    DeviceInput mirror = input;
+    mirror.images = workspace + mirror_images_;
+    backend_.MirrorImages(workspace + mirror_images_, input.images, count_, graph_.input_shape());
+    std::byte* const mirror_logits = workspace + mirror_logits_;
+    RunForward(mirror, weights, weights_version, before_layer, workspace, mirror_logits);
+    RunForward(input, weights, weights_version, nullptr, workspace, logits);
+    backend_.AverageLogits(LogitsType(), logits, mirror_logits, count_ * graph_.outputs());
+  } else {
+    RunForward(input, weights, weights_version, before_layer, workspace, logits);
+  }
+  const trace::Span span("loss", graph_.layers()[plan_.loss.layer].name);
+  const LossArgs loss = LossArguments(input, workspace);
+  loss_->Forward(loss, input.sums, input.predictions);
+  if (input.logits != nullptr) BringLogits(loss.logits, input.logits);
+}
+
+void Program::RunForward(const DeviceInput& input, std::span<const float> weights,
+                         int64_t weights_version, const LayerHook& before_layer,
+                         std::byte* workspace, std::byte* logits) {
   for (size_t i = 0; i < ops_.size(); ++i) {
     const PlanStep& step = plan_.steps[i];
     const Layer& layer = graph_.layers()[step.layer];
@@ -213,9 +251,10 @@ void Program::Forward(const DeviceInput& input, std::span<const float> weights,
     for (size_t j = 0; j < step.inputs.size(); ++j) {
       inputs_[j] = Value(step.inputs[j], input, workspace);
     }
+    const bool last = step.output == plan_.loss.inputs[0];
     ops_[i].op->Forward({.input = inputs_[0],
                          .inputs = {inputs_.data(), step.inputs.size()},
-                         .output = workspace + values_[step.output],
+                         .output = last ? logits : workspace + values_[step.output],
                          .weights = At(graph_, WeightsOf(layer), weights),
                          .bias = At(graph_, BiasOf(layer), weights),
                          .running_mean = At(graph_, layer.running_mean, weights),
@@ -226,16 +265,11 @@ void Program::Forward(const DeviceInput& input, std::span<const float> weights,
                          .sample_ids = input.sample_ids,
                          .epoch = input.epoch});
   }
-  const trace::Span span("loss", graph_.layers()[plan_.loss.layer].name);
-  const LossArgs loss = LossArguments(input, workspace);
-  loss_->Forward(loss, input.sums, input.predictions);
-  if (input.logits != nullptr) BringLogits(loss.logits, input.logits);
 }
 
 void Program::BringLogits(const void* logits, float* to) {
   const auto count = static_cast<size_t>(count_ * graph_.outputs());
-  const ElementType type = HasFloatLogits() ? ElementType::kFloat32 : backend_.activation_type();
-  if (type != ElementType::kFloat32) return BringRoundedLogits(logits, {to, count});
+  if (LogitsType() != ElementType::kFloat32) return BringRoundedLogits(logits, {to, count});
   const size_t bytes = count * sizeof(float);
   if (backend_.shares_host_memory()) {
     std::memcpy(to, logits, bytes);

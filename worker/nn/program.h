@@ -55,6 +55,7 @@ class Program {
   void ExtendToBackward(std::vector<Lifetime>& values) const;
   std::vector<Lifetime> GradientLifetimes() const;
   std::vector<Lifetime> StateLifetimes(Mode mode) const;
+  std::vector<Lifetime> FlipLifetimes() const;
 
   // Times are numbered from 0: forward steps, the loss forward, the loss backward, backward steps.
   int LossTime() const { return static_cast<int>(plan_.steps.size()); }
@@ -63,12 +64,14 @@ class Program {
   // Returns the bytes of a tensor with `elements` values for each sample of the batch, of the
   // backend's activation_type.
   size_t ActivationBytes(int64_t elements) const;
-  // Whether the logits are floats although activations are not (Backend::logits_type).
-  bool HasFloatLogits() const;
+  ElementType LogitsType() const;
   size_t LogitsBytes() const;
   LossArgs LossArguments(const DeviceInput& input, std::byte* workspace) const;
   const void* Value(int value, const DeviceInput& input, const std::byte* workspace) const;
   void* Gradient(int buffer, std::byte* workspace) const;
+  // Runs all ops. They write the logits to `logits`.
+  void RunForward(const DeviceInput& input, std::span<const float> weights, int64_t weights_version,
+                  const LayerHook& before_layer, std::byte* workspace, std::byte* logits);
   void BringLogits(const void* logits, float* to);
   void BringRoundedLogits(const void* logits, std::span<float> to);
   void RunBackward(const BackwardStep& back, float loss_scale, const DeviceInput& input,
@@ -87,6 +90,7 @@ class Program {
   std::vector<size_t> values_, gradients_;
   size_t loss_state_ = 0;
   size_t scratch_ = 0;
+  size_t mirror_images_ = 0, mirror_logits_ = 0;  // with Plan::flip
   size_t workspace_bytes_ = 0;
   // Addresses passed to an op; members, so that a step allocates nothing.
   std::vector<const void*> inputs_;

@@ -18,7 +18,8 @@ namespace muster {
 
 class Tower::Impl {
  public:
-  Impl(const Graph& graph, Backend& backend, uint64_t seed, std::vector<float> class_weights)
+  Impl(const Graph& graph, Backend& backend, uint64_t seed, std::vector<float> class_weights,
+       bool flip)
       : graph_(graph),
         backend_(backend),
         seed_(seed),
@@ -29,6 +30,7 @@ class Tower::Impl {
       ModeState& state =
           modes_.try_emplace(mode, backend, graph.input_shape().elements()).first->second;
       state.plan = MakePlan(graph, mode);
+      state.plan.flip = flip && mode == Mode::kInference;
       if (mode == Mode::kTraining) state.backward = MakeBackwardPlan(graph, state.plan);
     }
   }
@@ -217,8 +219,9 @@ class Tower::Impl {
   Pending pending_;
 };
 
-Tower::Tower(const Graph& graph, Backend& backend, uint64_t seed, std::vector<float> class_weights)
-    : impl_(std::make_unique<Impl>(graph, backend, seed, std::move(class_weights))) {}
+Tower::Tower(const Graph& graph, Backend& backend, uint64_t seed, std::vector<float> class_weights,
+             bool flip)
+    : impl_(std::make_unique<Impl>(graph, backend, seed, std::move(class_weights), flip)) {}
 Tower::~Tower() = default;
 
 void Tower::Plan(int64_t count, Mode mode) { impl_->Plan(count, mode); }

@@ -34,8 +34,10 @@ struct TowerMemory {
 class Tower {
  public:
   // `seed` is the run's seed, for dropout. `graph` and `backend` must outlive the tower.
-  // class_weights holds the loss weight of each class in training; missing weights are 1.
-  Tower(const Graph& graph, Backend& backend, uint64_t seed, std::vector<float> class_weights = {});
+  // class_weights holds the loss weight of each class in training; missing weights are 1. With
+  // `flip`, inference takes the mean of the logits of each image and of its mirror image.
+  Tower(const Graph& graph, Backend& backend, uint64_t seed, std::vector<float> class_weights = {},
+        bool flip = false);
   ~Tower();
 
   // Makes everything for batches of `count` samples except the large buffers, which memory()
@@ -60,11 +62,11 @@ class Tower {
   void Stage(const TowerInput& input, Mode mode);
 
   // Runs all layers on `input` with `weights` (graph.arena_floats() floats). Calls before_layer(i)
-  // for each layer with variables, in execution order, before the ops that read them are queued.
-  // When the hook returns, the weights must be available to work that is queued on Queue::kCompute
-  // from then on. `sums` and input.predictions have been written when the work that Forward queues
-  // on Queue::kCopyOut is done. `weights_version` identifies the contents of `weights`: layouts
-  // derived from them are reused as long as the version stays the same.
+  // once for each layer with variables, in execution order, before the ops that read them are
+  // queued. When the hook returns, the weights must be available to work that is queued on
+  // Queue::kCompute from then on. `sums` and input.predictions have been written when the work that
+  // Forward queues on Queue::kCopyOut is done. `weights_version` identifies the contents of
+  // `weights`: layouts derived from them are reused as long as the version stays the same.
   void Forward(const TowerInput& input, Mode mode, std::span<const float> weights,
                int64_t weights_version, const LayerHook& before_layer, LossSums& sums);
 

@@ -24,7 +24,7 @@ class BlockRunner {
         backend_(backend),
         set_(set),
         block_size_(config.evaluation().batch()),
-        tower_(graph, backend, config.run().seed()),
+        tower_(graph, backend, config.run().seed(), {}, config.evaluation().flip()),
         weights_(backend, weights),
         results_copied_(backend.MakeEvent()) {
     const int64_t largest = std::min(block_size_, set.size());

@@ -9,6 +9,8 @@
 #include "common/base/fd.h"
 #include "common/base/shared_memory.h"
 #include "tests/cuda/backend/device_fixture.h"
+#include "tests/nn/host_facing.h"
+#include "worker/backend/cpu/cpu_backend.h"
 
 namespace muster {
 namespace {
@@ -61,6 +63,26 @@ TEST_F(CudaDeviceTest, SlicesAreRoundedAndAddedAsOnTheCpu) {
     backend->Drain();
     EXPECT_EQ(got, expected);
     EXPECT_EQ(got_sum, expected_sum);
+  }
+}
+
+TEST_F(CudaDeviceTest, MirrorsImagesAndAveragesLogitsAsOnTheCpu) {
+  const Shape shape{3, 5, 2};
+  const std::vector<float> images = RandomFloats(4 * shape.elements(), 1),
+                           others = RandomFloats(4 * shape.elements(), 2);
+  const auto count = static_cast<int64_t>(images.size());
+  for (const bool bf16 : {false, true}) {
+    options_.precision = bf16 ? CudaOptions::Precision::kBf16 : CudaOptions::Precision::kFp32;
+    const auto run = [&](std::shared_ptr<Backend> device) {
+      const std::unique_ptr<Backend> backend = MakeHostFacing(std::move(device));
+      backend->Enter();
+      std::vector<float> results(images.size()), means = images;
+      backend->MirrorImages(results.data(), images.data(), 4, shape);
+      backend->AverageLogits(ElementType::kFloat32, means.data(), others.data(), count);
+      results.insert(results.end(), means.begin(), means.end());
+      return results;
+    };
+    EXPECT_EQ(run(cuda::MakeCudaWorker(options_).backend), run(MakeCpuBackend(1, {.bf16 = bf16})));
   }
 }
 

@@ -226,9 +226,9 @@ TEST_F(CudaJob, WithoutACardALineSaysSo) {
 // A run allocates exactly the GPU memory that the dry run predicted.
 TEST_F(CudaJob, UsesTheMemoryThatWasPredicted) {
   int run = 0;
-  for (const char* const setting :
-       {"cluster.workers=2", "run.slices=4", "worker.precision=BF16", "evaluation.use_ema=true"}) {
-    const bool average = std::string_view(setting).starts_with("evaluation");
+  for (const char* const setting : {"cluster.workers=2", "run.slices=4", "worker.precision=BF16",
+                                    "evaluation.flip=true", "evaluation.use_ema=true"}) {
+    const bool average = std::string_view(setting) == "evaluation.use_ema=true";
     const Outcome outcome =
         Succeeded(OnCards({"cluster.workers=1", "run.steps=2", setting,
                            average ? "optimizer.ema_decay=0.9" : "cluster.transport=TCP"}));

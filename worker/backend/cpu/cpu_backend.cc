@@ -3,6 +3,8 @@
 #include <omp.h>
 #include <xmmintrin.h>
 
+#include <cstddef>
+#include <cstring>
 #include <thread>
 
 #include "common/base/error.h"
@@ -73,6 +75,27 @@ class CpuBackend : public HostBackend {
   void ToActivations(void* to, const float* from, int64_t count) override {
     MUSTER_CHECK(options_.bf16);
     cpu::ForElements(count, [=, to = static_cast<cpu::Bf16*>(to)](int64_t i) { to[i] = from[i]; });
+  }
+
+  void MirrorImages(void* to, const void* from, int64_t count, const Shape& shape) override {
+    const auto pixel = shape.channels * static_cast<int64_t>(BytesOf(activation_type()));
+    const int64_t width = shape.width, row = width * pixel;
+    cpu::ParallelFor(count * shape.height, [=](int64_t r) {
+      auto* const out = static_cast<std::byte*>(to) + r * row;
+      const auto* const in = static_cast<const std::byte*>(from) + r * row;
+      for (int64_t x = 0; x < width; ++x) {
+        std::memcpy(out + x * pixel, in + (width - 1 - x) * pixel, static_cast<size_t>(pixel));
+      }
+    });
+  }
+
+  void AverageLogits(ElementType type, void* logits, const void* others, int64_t count) override {
+    const auto average = [=]<typename T>(T* to) {
+      const auto* const from = static_cast<const T*>(others);
+      cpu::ForElements(count, [=](int64_t i) { to[i] = 0.5f * (to[i] + from[i]); });
+    };
+    type == ElementType::kBFloat16 ? average(static_cast<cpu::Bf16*>(logits))
+                                   : average(static_cast<float*>(logits));
   }
 
   void RoundSlice(ElementType wire, float* values, size_t count) override {

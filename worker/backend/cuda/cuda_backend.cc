@@ -119,6 +119,22 @@ class CudaBackend : public Backend {
     MUSTER_CHECK(card_.activation_type() == ElementType::kBFloat16);
     Convert(card_.target(), static_cast<Bf16*>(to), from, count);
   }
+  void MirrorImages(void* to, const void* from, int64_t count, const Shape& shape) override {
+    const auto mirror = [&]<typename T>(T* typed) {
+      cuda::MirrorImages(card_.target(), typed, static_cast<const T*>(from),
+                         count * shape.elements(), static_cast<int>(shape.width),
+                         static_cast<int>(shape.channels));
+    };
+    card_.activation_type() == ElementType::kBFloat16 ? mirror(static_cast<Bf16*>(to))
+                                                      : mirror(static_cast<float*>(to));
+  }
+  void AverageLogits(ElementType type, void* logits, const void* others, int64_t count) override {
+    const auto average = [&]<typename T>(T* typed) {
+      Average(card_.target(), typed, static_cast<const T*>(others), count);
+    };
+    type == ElementType::kBFloat16 ? average(static_cast<Bf16*>(logits))
+                                   : average(static_cast<float*>(logits));
+  }
   void AddGradients(void* to, const void* a, const void* b, const void* relu_output,
                     int64_t count) override {
     const auto add = [&]<typename T>(T* typed) {

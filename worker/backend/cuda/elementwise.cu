@@ -75,6 +75,9 @@ struct Same {
 struct Sum {
   __device__ float operator()(float a, float b) const { return a + b; }
 };
+struct Mean {
+  __device__ float operator()(float a, float b) const { return 0.5f * (a + b); }
+};
 struct SumRelu {
   __device__ float operator()(float a, float b) const { return Value(ReluSpec(), a + b); }
 };
@@ -152,6 +155,11 @@ void AddGradients(const Target& target, T* to, const T* a, const T* b, const T* 
 }
 
 template <typename T>
+void Average(const Target& target, T* to, const T* from, int64_t count) {
+  Map(target, Mean(), to, count, static_cast<const T*>(to), from);
+}
+
+template <typename T>
 void MaskByRelu(const Target& target, T* gradient, const T* relu_output, int64_t count) {
   ElementwiseGradient(target, ReluSpec(), gradient, relu_output, gradient, count);
 }
@@ -199,6 +207,7 @@ void AddBias(const Target& target, T* values, const float* bias, bool relu, int6
   MUSTER_INSTANTIATE_LAYER(LeakyReluSpec, T)                                            \
   template void Add(const Target&, T*, const T*, const T*, bool, int64_t);              \
   template void AddGradients(const Target&, T*, const T*, const T*, const T*, int64_t); \
+  template void Average(const Target&, T*, const T*, int64_t);                          \
   template void MaskByRelu(const Target&, T*, const T*, int64_t);                       \
   template void Convert(const Target&, T*, const float*, int64_t);                      \
   template void AddBias(const Target&, T*, const float*, bool, int64_t, int);

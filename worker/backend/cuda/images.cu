@@ -1,6 +1,6 @@
 // Makes batches from stored images. Each operation corresponds to one in worker/data/preprocess.cc
 // and augmentation.cc, in the same order, with a fused multiply-add wherever the host's compiler
-// uses one. The host and the GPU therefore make batches with the same bits.
+// uses one. The host and the GPU therefore make batches with the same bits. Also mirrors images.
 #include <cmath>
 
 #include "common/base/reflected.h"
@@ -164,6 +164,15 @@ __global__ void GatherLabelsKernel(const int32_t* labels, const int64_t* sample_
   for (int64_t i = ThreadInGrid(); i < count; i += ThreadsOfGrid()) to[i] = labels[sample_ids[i]];
 }
 
+// One thread per value.
+template <typename T>
+__global__ void MirrorImagesKernel(T* to, const T* from, int64_t count, int width, int channels) {
+  for (int64_t i = ThreadInGrid(); i < count; i += ThreadsOfGrid()) {
+    const auto column = static_cast<int>(i / channels % width);
+    to[i] = from[i + int64_t{width - 1 - 2 * column} * channels];
+  }
+}
+
 }  // namespace
 
 template <typename T>
@@ -183,5 +192,14 @@ void GatherLabels(const Target& target, const int32_t* labels, const int64_t* sa
                   int32_t* to, int count) {
   LaunchOver(target, count, GatherLabelsKernel, labels, sample_ids, to, count);
 }
+
+template <typename T>
+void MirrorImages(const Target& target, T* to, const T* from, int64_t count, int width,
+                  int channels) {
+  LaunchOver(target, count, MirrorImagesKernel<T>, to, from, count, width, channels);
+}
+
+template void MirrorImages(const Target&, float*, const float*, int64_t, int, int);
+template void MirrorImages(const Target&, Bf16*, const Bf16*, int64_t, int, int);
 
 }  // namespace muster::cuda

@@ -27,6 +27,9 @@ void Add(const Target& target, T* to, const T* a, const T* b, bool relu, int64_t
 template <typename T>
 void AddGradients(const Target& target, T* to, const T* a, const T* b, const T* relu_output,
                   int64_t count);
+// to = (to + from) / 2.
+template <typename T>
+void Average(const Target& target, T* to, const T* from, int64_t count);
 // gradient = 0 where relu_output is not above zero.
 template <typename T>
 void MaskByRelu(const Target& target, T* gradient, const T* relu_output, int64_t count);
@@ -99,6 +102,10 @@ template <typename T>
 void MakeImages(const Target& target, const ImagePlan& plan, const ImageBatch& batch, T* to);
 void GatherLabels(const Target& target, const int32_t* labels, const int64_t* sample_ids,
                   int32_t* to, int count);
+// Like Backend::MirrorImages; `count` values.
+template <typename T>
+void MirrorImages(const Target& target, T* to, const T* from, int64_t count, int width,
+                  int channels);
 
 // pool.cu
 struct PoolShape {
