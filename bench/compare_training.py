@@ -169,13 +169,13 @@ class Twice:
 
 def contenders(arguments, folder, what):
     """Returns the contenders by name, Muster first."""
-    if what == "scaling":
-        # One worker and its server share core 0, so that exactly one core is used.
-        return {"Muster": Muster(arguments, folder, what),
-                "2 x one worker": Twice(Muster(arguments, folder, what, workers=1, pin="0"))}
     settings = [f"model_file={model_without_lrn(folder)}"] if what == "nolrn" else []
     settings += [f"run.slices={arguments.slices}"] if arguments.slices else []
     settings += ["worker.precision=BF16", "worker.soft_placement=false"] if arguments.bf16 else []
+    if what == "scaling":
+        # One worker and its server share core 0, so that exactly one core is used.
+        one = Muster(arguments, folder, what, workers=1, settings=settings, pin="0")
+        return {"Muster": Muster(arguments, folder, what, settings=settings), "2 x one worker": Twice(one)}
     batch = batch_of(arguments, what)
     found = {"Muster": Muster(arguments, folder, what, settings=settings),
              "PyTorch DDP": Peer(arguments, peer_python.command(arguments, "ddp.py"), what, batch)}

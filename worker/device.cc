@@ -23,12 +23,16 @@ bool UsesBf16(const config::Worker& worker) {
     return false;
   }
   if (CpuHasBf16()) return true;
-  constexpr char kWhy[] = "worker.precision=BF16: this processor has no AVX512-BF16";
+  const bool limited = __builtin_cpu_supports("avx512bf16");
+  const std::string why =
+      fmt::format("worker.precision=BF16: {}",
+                  limited ? "oneDNN may not use AVX512-BF16 (see the variable ONEDNN_MAX_CPU_ISA)"
+                          : "this processor has no AVX512-BF16");
   if (!worker.soft_placement()) {
     throw Error(ExitCode::kUsage,
-                "{}. Use FP32, or worker.soft_placement=true, which falls back to it", kWhy);
+                "{}. Use FP32, or worker.soft_placement=true, which falls back to it", why);
   }
-  LogWarning("{}: computing in FP32 (worker.soft_placement)", kWhy);
+  LogWarning("{}: computing in FP32 (worker.soft_placement)", why);
   return false;
 }
 

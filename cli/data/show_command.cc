@@ -43,12 +43,18 @@ Shape ShownShape(const Shape& shape) {
   return shape.height == 1 && shape.width == 1 ? Shape{1, shape.channels, 1} : shape;
 }
 
-// Reverts data.preprocess.mean and stddev.
-void Denormalize(const config::Preprocess& settings, int64_t channels, Values& values) {
+// Reverts data.preprocess.mean and stddev. Pixels are then from 0 to 1.
+void Denormalize(const config::Data& data, int64_t channels, Values& values) {
+  const config::Preprocess& settings = data.preprocess();
+  if (settings.standardize() || settings.mean_size() + settings.stddev_size() == 0) return;
+  const bool are_bytes =
+      data.format() != config::Data::IMAGE_FOLDER &&
+      (data.format() != config::Data::NPZ || data.npz().type() == config::NpzData::UINT8);
   for (size_t i = 0; i < values.size(); ++i) {
     const int channel = static_cast<int>(static_cast<int64_t>(i) % channels);
     if (settings.stddev_size() > 0) values[i] *= static_cast<float>(settings.stddev(channel));
     if (settings.mean_size() > 0) values[i] += static_cast<float>(settings.mean(channel));
+    if (are_bytes) values[i] /= 255;
   }
 }
 
@@ -135,7 +141,7 @@ std::string ContactSheet(const Dataset& set, const config::Config& config, int64
     for (int64_t i = 0; i < kSheetEpochs; ++i) {
       loader->Train(sample, seed, epoch + i, *scratch, row[static_cast<size_t>(1 + i)].data());
     }
-    for (Values& image : row) Denormalize(config.data().preprocess(), loaded.channels, image);
+    for (Values& image : row) Denormalize(config.data(), loaded.channels, image);
     const Tones tones = TonesOf(row);
     svg.AddText({kGap, y + kTextLine - 4}, LabelText(set, sample, config.data()), {});
     double x = kGap;

@@ -89,8 +89,10 @@ JobGpus::JobGpus(const config::Config& config, const std::string& config_path,
   }
   probe_ = OpenNvml();
   const GpuSnapshot seen = probe_->Look();
-  // With an explicit backend, the workers look for a GPU themselves.
-  const bool must_have = !worker.soft_placement() && !worker.has_backend();
+  // With an explicit backend, the workers look for a GPU themselves. With BF16, soft_placement only
+  // excludes devices that lack it.
+  const bool must_have = !worker.soft_placement() && !worker.has_backend() &&
+                         worker.precision() != config::Worker::BF16;
   asked_ = !request.by_default || !seen.gpus.empty() || must_have;
   if (!asked_) return;
   if (request.by_default && !unused_.empty() && !seen.gpus.empty()) {

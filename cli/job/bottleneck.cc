@@ -62,8 +62,9 @@ std::string Bottleneck(const events::Summary& summary, bool on_gpus, const std::
   std::string faster = on_gpus ? "more GPUs (--workers), worker.precision=TF32 or BF16"
                                : "more cores (worker.threads, workers)";
   if (could_use_bf16) faster += ", worker.precision=BF16";
+  const char* const last = on_gpus || could_use_bf16 ? ", or" : " or";
   const StepPart compute{1 - overhead - imbalance, "compute",
-                         faster + ", or a smaller network would help"};
+                         faster + last + " a smaller network would help"};
   const StepPart others[] = {
       {imbalance, "slowest rank", LateText(summary, on_gpus ? "GPUs and cores" : "cores")},
       {input, "input pipeline",

@@ -248,8 +248,31 @@ bool AreOnGpus(const events::Started& started) {
   return std::ranges::any_of(started.workers(), IsCard, &events::Started::Worker::arithmetic);
 }
 
+// Names the workers that compute in FP32 although the config wants another precision.
+std::vector<std::string> PrecisionTexts(const config::Worker& worker,
+                                        const events::Started& started) {
+  if (worker.precision() == config::Worker::FP32) return {};
+  const std::string marked = " in " + config::Worker::Precision_Name(worker.precision());
+  std::vector<uint32_t> ranks;
+  for (const events::Started::Worker& one : started.workers()) {
+    if (IsCpu(one.arithmetic()) && one.arithmetic().find(marked) == std::string::npos) {
+      ranks.push_back(one.rank());
+    }
+  }
+  if (ranks.empty()) return {};
+  const bool all = std::ssize(ranks) == started.workers_size();
+  return {fmt::format("Warning: worker.precision={}, but {} {} in FP32; see {} for the reason{}",
+                      config::Worker::Precision_Name(worker.precision()),
+                      all ? "all workers" : RankList(ranks),
+                      !all && ranks.size() == 1 ? "computes" : "compute",
+                      ranks.size() == 1 ? "its log" : "their logs",
+                      all ? "" : ". The bits of the result depend on who computes which slice")};
+}
+
 std::vector<std::string> DeviceTexts(const config::Config& config, const events::Started& started) {
-  if (config.worker().backend() != config::Worker::CUDA) return {};
+  if (config.worker().backend() != config::Worker::CUDA) {
+    return PrecisionTexts(config.worker(), started);
+  }
   std::map<std::string, std::vector<uint32_t>> ranks_of;
   for (const events::Started::Worker& worker : started.workers()) {
     if (!worker.arithmetic().empty()) ranks_of[worker.arithmetic()].push_back(worker.rank());

@@ -86,7 +86,8 @@ LeastMemory LeastMemoryOf(const config::Config& config, const Graph& graph) {
   }
   // On a GPU, outputs do not use the memory of this machine.
   if (config.worker().backend() == config::Worker::CUDA) return needed;
-  needed.each_worker += sizeof(float) * elements * static_cast<double>(samples);
+  const bool halves = config.worker().precision() == config::Worker::BF16;
+  needed.each_worker += (halves ? 2 : 4) * elements * static_cast<double>(samples);
   return needed;
 }
 

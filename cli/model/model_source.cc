@@ -277,7 +277,8 @@ void CheckOutputFile(const std::string& path, bool force) {
 
 std::vector<std::string> DescribeInitialWeights(const config::Run& run, const Graph& graph) {
   if (run.initial_weights().empty()) return {};
-  if (std::error_code ignored; !fs::exists(run.initial_weights(), ignored)) {
+  std::error_code error;
+  if (!fs::exists(run.initial_weights(), error) && !error) {
     throw Error(ExitCode::kData,
                 "run.initial_weights: {} does not exist: expected a safetensors file, as `muster "
                 "import` or `muster data whiten` writes it; the config's comments may name the "

@@ -116,14 +116,17 @@ std::vector<std::string> BitsTexts(const config::Config& config, bool by_hand) {
   const config::Worker& worker = config.worker();
   const bool on_card = worker.backend() == config::Worker::CUDA;
   const bool rounded = config.cluster().wire_dtype() != config::Cluster::FP32;
+  const std::string precision =
+      "worker.precision=" + config::Worker::Precision_Name(worker.precision());
   texts.push_back(fmt::format(
       "they depend on run.{}, run.slices={}, {}, worker.convolution={}{}, {}",
       config.run().has_batch_per_worker()
           ? fmt::format("batch_per_worker={}", config.run().batch_per_worker())
           : fmt::format("global_batch={}", config.run().global_batch()),
       slices,
-      on_card ? "worker.precision=" + config::Worker::Precision_Name(worker.precision())
-              : fmt::format("worker.threads={}", worker.threads()),
+      on_card ? precision
+              : fmt::format("worker.threads={}{}", worker.threads(),
+                            worker.precision() == config::Worker::FP32 ? "" : ", " + precision),
       config::Worker::Convolution_Name(worker.convolution()),
       rounded
           ? ", cluster.wire_dtype=" + config::Cluster::WireDtype_Name(config.cluster().wire_dtype())

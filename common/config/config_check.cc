@@ -96,6 +96,7 @@ void CheckProgramJob(const config::Config& config, ConfigErrors& errors) {
   refuse(config.evaluation().flip(), "evaluation.flip");
   refuse(config.evaluation().has_stop_at_accuracy(), "evaluation.stop_at_accuracy");
   refuse(!config.run().initial_weights().empty(), "run.initial_weights");
+  refuse(config.worker().precision() != config::Worker::FP32, "worker.precision");
   if (config.optimizer().type() == config::Optimizer::PROGRAM) {
     const auto leave = [&](bool is_set, const char* key) {
       if (is_set)

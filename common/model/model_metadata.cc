@@ -64,8 +64,8 @@ ordered_json Preprocessing(const config::Data& data) {
     steps.push_back({{"standardize",
                       "(x - mean) / max(stddev, 1/sqrt(n)), over the n values of the "
                       "image; stddev divides by n"}});
-  } else if (is_npz && Normalizes(data.preprocess())) {
-    AddNormalization(data.preprocess(), data.npz().channels(), steps);
+  } else if (Normalizes(data.preprocess())) {
+    AddNormalization(data.preprocess(), stored.channels, steps);
   } else if (!are_floats) {
     steps.push_back({{"divide", 255}});
   }

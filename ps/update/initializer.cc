@@ -46,8 +46,8 @@ void Dirac(const Variable& variable, uint32_t index, uint64_t seed, std::span<fl
   const int64_t filters = variable.shape.front(), channels = variable.shape.back();
   const int64_t group_filters = variable.fan_out / (height * width);
   const auto count = static_cast<size_t>(height * width * channels);  // of a filter
-  // The variance of PyTorch's default. He's, six times as large, would make these filters learn six
-  // times more slowly than those that copy, if a batch norm follows.
+  // The variance of PyTorch's default. With He's, six times as large, these filters would learn six
+  // times more slowly, if a batch norm follows.
   Normals(1.0 / 3, variable, index, seed, values);
   for (int64_t filter = 0; filter < filters; ++filter) {
     const int64_t channel = filter % group_filters;

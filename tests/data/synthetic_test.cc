@@ -33,6 +33,21 @@ std::vector<uint8_t> Image(const Dataset& set, int64_t index) {
   return {planes.begin(), planes.end()};
 }
 
+TEST(Synthetic, IsNormalizedByMeanAndStddev) {
+  const Datasets sets = MakeSynthetic(Settings(2, 2, 1), 1);
+  config::Data data;
+  data.mutable_preprocess()->add_mean(100);
+  data.mutable_preprocess()->add_stddev(50);
+  const auto loader = sets.train->MakeLoader(data);
+  const auto scratch = loader->MakeScratch();
+  std::vector<float> image(4);
+  loader->Evaluate(7, *scratch, image.data());
+  const std::vector<uint8_t> pixels = Image(*sets.train, 7);
+  for (size_t i = 0; i < image.size(); ++i) {
+    EXPECT_NEAR(image[i], (pixels[i] - 100.0) / 50, 1e-5) << i;
+  }
+}
+
 TEST(Synthetic, HasTheShapesAndSizesAskedFor) {
   for (const auto& [height, width, channels] :
        {std::tuple{1u, 1u, 1u}, {1u, 1u, 7u}, {5u, 3u, 2u}, {33u, 17u, 3u}, {224u, 224u, 3u}}) {

@@ -168,6 +168,13 @@ TEST_F(ModelFileTest, MetadataSaysWhatItIs) {
   EXPECT_EQ(metadata.at("test_accuracy"), "0.25");
   EXPECT_FALSE(metadata.contains("test_loss"));
   EXPECT_THAT(metadata.at("preprocessing"), HasSubstr(R"([{"center_crop":[6,5],"of":[6,7]})"));
+  config::Preprocess& steps = *config.mutable_data()->mutable_preprocess();
+  steps.set_standardize(false);
+  for (const double mean : {1.0, 2.0, 3.0}) steps.add_mean(mean);
+  EXPECT_THAT(ModelMetadata(config, SmallGraph(kLayers, kInput), {}).at("preprocessing"),
+              AllOf(HasSubstr("subtract"), Not(HasSubstr("255"))));
+  steps.clear_mean();
+  steps.set_standardize(true);
   EXPECT_EQ(StepOf(metadata), 1234);
   EXPECT_TRUE(IsAverage(metadata));
   EXPECT_EQ(metadata.at("class_names"), R"(["a","b","c","d","e"])");

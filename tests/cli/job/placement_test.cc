@@ -8,6 +8,7 @@
 namespace muster {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -49,6 +50,17 @@ TEST(DeviceTextsTest, SayWhoGotNone) {
   EXPECT_THAT(TextsOf({kCard, kCpu}),
               ElementsAre("Computing on " + std::string(kCard) + " (rank 0)",
                           HasSubstr("rank 1 computes on the CPU with oneDNN")));
+}
+
+TEST(DeviceTextsTest, SayWhoComputesInFp32) {
+  config::Config config;
+  config.mutable_worker()->set_precision(config::Worker::BF16);
+  const std::string bf16 = "oneDNN 2.6.0 (AVX-512 BF16) in BF16, 1 thread, convolutions DIRECT";
+  EXPECT_THAT(DeviceTexts(config, StartedWith({bf16, bf16})), IsEmpty());
+  EXPECT_THAT(DeviceTexts(config, StartedWith({kCpu, kCpu})),
+              ElementsAre(HasSubstr("worker.precision=BF16, but all workers compute in FP32")));
+  EXPECT_THAT(DeviceTexts(config, StartedWith({bf16, kCpu})),
+              ElementsAre(AllOf(HasSubstr("rank 1 computes in FP32"), HasSubstr("The bits"))));
 }
 
 // The final advice depends on the actual devices, not on the config.

@@ -19,14 +19,15 @@ void FromFloats(const float* from, int64_t count, void* to) {
   ForElements(count, [=](int64_t i) { values[i] = from[i]; });
 }
 
-// An op with one input. The copies lie in scratch, after the op's own: [output or its gradient]
-// [input] [input's gradient].
+// An op with one input. The copies lie in scratch, after the op's own. Only those that are needed
+// have memory.
 class OpInFloats : public Op {
  public:
   OpInFloats(const Layer& layer, const OpOptions& options, std::unique_ptr<Op> op)
       : op_(std::move(op)),
         float_output_(options.float_logits),
-        input_gradient_(options.input_gradient),
+        trains_(options.mode == Mode::kTraining),
+        input_gradient_(trains_ && options.input_gradient),
         inputs_(options.batch * layer.input_shape.elements()),
         outputs_(options.batch * layer.output_shape.elements()),
         own_floats_(Padded(static_cast<int64_t>(op_->scratch_bytes() / sizeof(float)))) {
@@ -35,7 +36,9 @@ class OpInFloats : public Op {
 
   size_t state_bytes() const override { return op_->state_bytes(); }
   size_t scratch_bytes() const override {
-    return (own_floats_ + 2 * Padded(outputs_) + 2 * Padded(inputs_)) * sizeof(float);
+    const size_t outputs = float_output_ ? 0 : trains_ ? 2 : 1;
+    const size_t inputs = input_gradient_ ? 2 : 1;
+    return (own_floats_ + inputs * Padded(inputs_) + outputs * Padded(outputs_)) * sizeof(float);
   }
 
   void Forward(const ForwardArgs& args) override {
@@ -72,13 +75,13 @@ class OpInFloats : public Op {
     float *output, *output_gradient, *input, *input_gradient;
   };
   Copies CopiesIn(void* scratch) const {
-    float* const output = Floats(scratch) + own_floats_;
-    float* const input = output + 2 * Padded(outputs_);
+    float* const input = Floats(scratch) + own_floats_;
+    float* const output = input + (input_gradient_ ? 2 : 1) * Padded(inputs_);
     return {output, output + Padded(outputs_), input, input + Padded(inputs_)};
   }
 
   const std::unique_ptr<Op> op_;
-  const bool float_output_, input_gradient_;
+  const bool float_output_, trains_, input_gradient_;
   const int64_t inputs_, outputs_;  // elements of the batch
   const size_t own_floats_;
 };
