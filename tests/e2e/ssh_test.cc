@@ -168,6 +168,17 @@ TEST_F(Ssh, AKilledHost) {
                                    HasSubstr("; without rank 1"), Not(HasSubstr("Joined"))));
 }
 
+TEST_F(Ssh, WithAbortAKilledHostEndsTheRun) {
+  const auto launch = Start("a:1,b:1", {kEndless, "cluster.on_lost_worker=ABORT"});
+  ASSERT_TRUE(Reaches("run", 20)) << launch->Log();
+  hosts_->Kill("b");
+  EXPECT_EQ(launch->Wait(30), Code(ExitCode::kProcessDied)) << launch->Log();
+  EXPECT_THAT(launch->Log(),
+              AllOf(HasSubstr("rank 1 on b at step "), HasSubstr(": lost the host b: ssh "),
+                    HasSubstr(" -H a:1,b:1 --ssh 'ssh -F ")));
+  EXPECT_TRUE(NothingLeftAnywhere());
+}
+
 TEST_F(Ssh, AnUnpluggedHost) {
   std::vector<std::string> settings = kLongRun;
   settings.emplace_back("deadlines.silence_s=2");
