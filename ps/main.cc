@@ -11,6 +11,7 @@
 #include "common/base/process.h"
 #include "common/base/program_options.h"
 #include "common/base/resource_limits.h"
+#include "common/base/text.h"
 #include "common/checkpoint/resumable_config.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
@@ -34,6 +35,7 @@ struct Arguments {
   int report_fd = -1;
   int parent = 0;
   bool resume = false;
+  std::string without;
   std::vector<std::string> lost;  // earlier servers of this run
   std::vector<std::string> replay;
 };
@@ -128,10 +130,13 @@ std::string Serve(const Arguments& arguments, int signal_fd) {
     *config.mutable_optimizer() = taken.optimizer;
     if (resume) (void)CheckResumable(resume->state().config(), config);
   }
-  return Server(config, graph, token, std::move(link), recorder, signal_fd,
-                resume ? &*resume : nullptr, &taken)
-      .Serve()
-      .trouble;
+  Server server(config, graph, token, std::move(link), recorder, signal_fd,
+                resume ? &*resume : nullptr, &taken);
+  if (!arguments.without.empty()) {
+    server.StartWithout(
+        ParseNumberList("--without", arguments.without, config.cluster().workers()));
+  }
+  return server.Serve().trouble;
 }
 
 int Main(int argc, char** argv) {
@@ -163,6 +168,8 @@ int Main(int argc, char** argv) {
            "STEP,SECONDS,CAUSE of an earlier server that was lost, SECONDS on CLOCK_MONOTONIC; for "
            "--resume")
       .Repeatable();
+  program.Add("--without", arguments.without,
+              "Ranks, such as 2,3: do not wait for these workers, whose host is lost");
   program.Add("--parent", arguments.parent, "Exit when this parent process dies");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   if (arguments.parent != 0) DieWithParent(arguments.parent);

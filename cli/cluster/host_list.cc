@@ -44,6 +44,13 @@ Host ParseHost(const std::string& origin, const std::string& text) {
                 "{}: expected the name of a host, got {}, which ssh would take for an option",
                 origin, Shown(host.name));
   }
+  // A name may become part of a command of the user's ssh configuration, such as ProxyCommand.
+  if (FirstMatch("^([A-Za-z0-9._%+-]+@)?[A-Za-z0-9._%:-]+$", host.name).empty()) {
+    throw Error(ExitCode::kUsage,
+                "{}: expected the name of a host, of letters, digits and ._%-, such as me@lab-3, "
+                "got {}",
+                origin, Shown(host.name));
+  }
   if (found[6].empty()) return host;
   const unsigned long slots = std::stoul(found[6]);
   if (slots < 1 || slots > kMostSlots) {
@@ -100,6 +107,20 @@ std::vector<Host> ReadHostfile(const std::string& path) {
     AddHost(origin, ParseHost(origin, name), hosts);
   }
   return CheckedList(path, std::move(hosts));
+}
+
+void FindHere(const std::string& origin, std::vector<Host>& hosts) {
+  const Host* first = nullptr;
+  for (Host& host : hosts) {
+    host.here = IsThisHost(host.name);
+    if (!host.here) continue;
+    if (first != nullptr) {
+      throw Error(ExitCode::kUsage,
+                  "{}: {} and {} both name this host; expected it once, such as {}:{}", origin,
+                  first->name, host.name, first->name, first->slots + host.slots);
+    }
+    first = &host;
+  }
 }
 
 uint32_t SlotsOf(const std::vector<Host>& hosts) {

@@ -21,6 +21,9 @@ std::vector<Host> ParseHosts(const std::string& origin, const std::string& text)
 // Lines such as "a slots=4", "a:4" or "a", with comments after #. Throws Error(kUsage).
 std::vector<Host> ReadHostfile(const std::string& path);
 
+// Finds the host that is this one. Throws Error(kUsage) if there are two.
+void FindHere(const std::string& origin, std::vector<Host>& hosts);
+
 uint32_t SlotsOf(const std::vector<Host>& hosts);
 
 // Whether this name means this host: localhost, its own name, or a name or address that leads to

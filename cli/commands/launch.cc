@@ -255,6 +255,9 @@ void AddHosts(const LaunchOptions& options, LaunchArguments& arguments) {
   SshHosts hosts{.hosts = typed ? ParseHosts("-H", options.hosts) : ReadHostfile(options.hostfile),
                  .ssh = {.words = ParseSsh(options.ssh), .muster = Sibling("muster")}};
   const std::string origin = typed ? "-H " + options.hosts : "--hostfile " + options.hostfile;
+  hosts.options =
+      typed ? "-H " + ShellWord(options.hosts) : "--hostfile " + ShellWord(options.hostfile);
+  if (options.ssh != kSsh) hosts.options += " --ssh " + ShellWord(options.ssh);
   const std::string workers = std::to_string(SlotsOf(hosts.hosts));
   for (const Setting& setting : arguments.settings) {
     if (setting.path != "cluster.workers" || setting.value == workers) continue;
@@ -265,7 +268,7 @@ void AddHosts(const LaunchOptions& options, LaunchArguments& arguments) {
   }
   arguments.settings.push_back({"cluster.workers", workers, Shown(origin)});
   arguments.slurm.reset();
-  for (Host& host : hosts.hosts) host.here = IsThisHost(host.name);
+  FindHere(Shown(origin), hosts.hosts);
   if (!std::ranges::all_of(hosts.hosts, &Host::here)) arguments.hosts = std::move(hosts);
 }
 

@@ -81,22 +81,15 @@ std::vector<std::string> HostsLines(const std::vector<CheckedHost>& hosts,
           "do; set it with NTP.",
           one.host.name, OffsetText(one.link.clock_offset_s)));
     }
-    const auto other = std::ranges::find_if(hosts, [&](const CheckedHost& two) {
-      return two.facts.cores > 0 && two.facts.processor != one.facts.processor;
-    });
-    if (&one == &hosts[0] && one.facts.cores > 0 && other != hosts.end()) {
-      lines.push_back(fmt::format(
-          "Note: the processors of hosts {} and {} differ. A run has the bits of its processors.",
-          one.host.name, other->host.name));
-    }
   }
+  if (std::string note = ProcessorsNote(hosts); !note.empty()) lines.push_back(std::move(note));
   lines.push_back(failed == 0 ? "Runs on these hosts will work."
                               : fmt::format("{} failed.", Plural(failed, "host")));
   return lines;
 }
 
 int RunHostsDoctor(SshHosts hosts) {
-  for (Host& host : hosts.hosts) host.here = IsThisHost(host.name);
+  FindHere("--hosts", hosts.hosts);
   ServerAddress address{.address = "127.0.0.1", .interface = "lo"};
   const auto other = std::ranges::find(hosts.hosts, false, &Host::here);
   if (other != hosts.hosts.end()) {

@@ -23,6 +23,7 @@
 #include "cli/process/signal_source.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
+#include "common/base/process.h"
 #include "common/base/resource_limits.h"
 #include "common/config/config.h"
 #include "proto/config.pb.h"
@@ -116,9 +117,11 @@ void HostAgent::Handle(const std::string& line) {
     } else if (message.contains("start")) {
       Start(message.at("start").get<int>(), message.at("local_rank").get<int>());
     } else {
-      const auto worker = workers_.find(message.at("rank").get<int>());
+      const int rank = message.at("rank").get<int>(), signal = message.at("signal").get<int>();
+      const auto worker = workers_.find(rank);
       if (worker == workers_.end() || worker->second.process == nullptr) return;
-      worker->second.process->Signal(message.at("signal").get<int>());
+      worker->second.process->Signal(signal);
+      Send({{"signaled", rank}, {"signal", signal}});
     }
   } catch (const Json::exception&) {
     throw Error(ExitCode::kUsage,
@@ -204,6 +207,11 @@ void HostAgent::Flush() {
 
 }  // namespace
 
-int RunHostAgent(const std::string& worker_program) { return HostAgent(worker_program).Run(); }
+int RunHostAgent(const std::string& worker_program) {
+  KeepOutOfCoreDumps();  // this process gets the token
+  // A check does not read standard input while it counts samples, and must not outlive sshd either.
+  DieWithParent(::getppid());
+  return HostAgent(worker_program).Run();
+}
 
 }  // namespace muster

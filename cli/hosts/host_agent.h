@@ -9,12 +9,13 @@
 // and the agent
 //   {"facts": {...}}                                          see HostFacts
 //   {"started": RANK, "pid": P}
+//   {"signaled": RANK, "signal": NUMBER}
 //   {"line": TEXT, "rank": RANK}                              a line of its output
 //   {"ended": RANK, "by_signal": B, "value": V, "asked": A}
 //
 // Nothing outlives the agent. It ends when its standard input does, which is when the launcher or
-// the connection has ended, and when it has had no worker for a while: if a network fails without a
-// word, the workers notice first, because the server is silent.
+// the connection has ended, or with its parent, which is sshd, and when it has had no worker for a
+// while: if a network fails without a word, the workers notice first, because the server is silent.
 #pragma once
 
 #include <string>

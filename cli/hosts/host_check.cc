@@ -87,8 +87,9 @@ void HostCheck::Fail(Asked& asked, ExitCode code, const std::string& problem) {
 }
 
 std::string HostCheck::ToTry(const std::string& host) const {
-  return fmt::format("{} {} {} --version", Join(question_.ssh.words, " "), host,
-                     question_.ssh.muster);
+  std::string command;
+  for (const std::string& word : question_.ssh.words) command += ShellWord(word) + " ";
+  return fmt::format("{}{} {} --version", command, host, ShellWord(question_.ssh.muster));
 }
 
 void HostCheck::TakeAnswers(Asked& asked) {
@@ -146,11 +147,41 @@ std::vector<CheckedHost> HostCheck::Run() {
   }
   for (Asked& asked : asked_) {
     if (asked.connection == nullptr) continue;
+    const std::string within = FormatDuration(question_.patience_s);
+    const bool counts = question_.config != nullptr && !asked.connection->version().empty();
     Fail(asked, ExitCode::kDeadline,
-         fmt::format("no answer within {}; try {}", FormatDuration(question_.patience_s),
-                     ToTry(asked.checked->host.name)));
+         counts
+             ? fmt::format("expected the number of its samples within {}, got nothing; give it "
+                           "more time with --set deadlines.start_s=N",
+                           within)
+             : fmt::format("no answer within {}; try {}", within, ToTry(asked.checked->host.name)));
   }
   return checked;
+}
+
+std::string SamplesText(const DataCount& data) {
+  const std::string validation =
+      data.validation > 0 ? fmt::format(", {} validation", FormatCount(data.validation)) : "";
+  return fmt::format("{} training{} and {} test samples", FormatCount(data.train), validation,
+                     FormatCount(data.test));
+}
+
+}  // namespace
+
+// Two names of one machine would have their workers share its cores and memory.
+void CompareMachines(std::vector<CheckedHost>& hosts) {
+  for (auto one = hosts.begin(); one != hosts.end(); ++one) {
+    if (!one->problem.empty() || one->facts.boot.empty()) continue;
+    const auto same = std::find_if(hosts.begin(), one, [&](const CheckedHost& other) {
+      return other.facts.boot == one->facts.boot && other.facts.hostname == one->facts.hostname;
+    });
+    if (same == one) continue;
+    one->code = ExitCode::kUsage;
+    one->problem = fmt::format(
+        "host {}: expected another machine than that of host {}, got the same one ({}); name each "
+        "machine once, with all its slots",
+        one->host.name, same->host.name, one->facts.hostname);
+  }
 }
 
 // The server would refuse other data as well, but only after everything has started.
@@ -162,18 +193,15 @@ void CompareData(std::vector<CheckedHost>& hosts) {
     const DataCount &a = first->facts.data, &b = one.facts.data;
     if (a.train == b.train && a.test == b.test && a.validation == b.validation) continue;
     one.code = ExitCode::kRefused;
-    one.problem = fmt::format(
-        "host {}: expected the data of host {} ({} + {} samples), got {} + {}; copy the same data "
-        "to all hosts",
-        one.host.name, first->host.name, FormatCount(a.train), FormatCount(a.test),
-        FormatCount(b.train), FormatCount(b.test));
+    one.problem =
+        fmt::format("host {}: expected the {} of host {}, got {}; copy the same data to all hosts",
+                    one.host.name, SamplesText(a), first->host.name, SamplesText(b));
   }
 }
 
-}  // namespace
-
 std::vector<CheckedHost> CheckHosts(const HostQuestion& question) {
   std::vector<CheckedHost> hosts = HostCheck(question).Run();
+  CompareMachines(hosts);
   if (question.config != nullptr) CompareData(hosts);
   return hosts;
 }
@@ -204,6 +232,20 @@ std::vector<std::string> HostTable(const std::vector<CheckedHost>& hosts, bool h
          linked ? FormatMilliseconds(1000 * one.link.latency_s) : "-", known(facts.processor)});
   }
   return table.Lines();
+}
+
+std::string ProcessorsNote(const std::vector<CheckedHost>& hosts) {
+  const CheckedHost* first = nullptr;
+  for (const CheckedHost& one : hosts) {
+    if (one.facts.cores == 0) continue;
+    if (first == nullptr) first = &one;
+    if (one.facts.processor == first->facts.processor) continue;
+    return fmt::format(
+        "Note: the processors of hosts {} and {} differ. The last bits of a result depend on which "
+        "processor computes which slice.",
+        first->host.name, one.host.name);
+  }
+  return "";
 }
 
 void RequireGood(const std::vector<CheckedHost>& hosts) {

@@ -31,11 +31,19 @@ struct CheckedHost {
   ExitCode code = ExitCode::kOk;
 };
 
-// Asks all hosts at the same time. Call it from the main thread.
+// Gives a problem to each host that is a machine named before, and to each that has another number
+// of samples than the first one.
+void CompareMachines(std::vector<CheckedHost>& hosts);
+void CompareData(std::vector<CheckedHost>& hosts);
+
+// Asks all hosts at the same time, and compares them. Call it from the main thread.
 std::vector<CheckedHost> CheckHosts(const HostQuestion& question);
 
 // One row for each host, with what must or should be equal.
 std::vector<std::string> HostTable(const std::vector<CheckedHost>& hosts, bool has_job);
+
+// Says that processors differ, or "".
+std::string ProcessorsNote(const std::vector<CheckedHost>& hosts);
 
 // Throws the problem of the first host that has one, and names the others' as well.
 void RequireGood(const std::vector<CheckedHost>& hosts);

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "common/base/process.h"
 #include "common/base/version.h"
 #include "common/config/config.h"
 #include "common/config/hardware.h"
@@ -23,6 +24,12 @@ std::string ProcessorName() {
     return colon == std::string::npos ? "" : line.substr(colon + 2);
   }
   return "";
+}
+
+std::string BootId() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
 }
 
 void ReadMemory(HostFacts& facts) {
@@ -48,7 +55,8 @@ void TakeField(const Json& object, const char* name, T& value) {
 }  // namespace
 
 HostFacts ReadHostFacts(const config::Config* config) {
-  HostFacts facts{.version = kVersion, .processor = ProcessorName()};
+  HostFacts facts{
+      .version = kVersion, .boot = BootId(), .hostname = HostName(), .processor = ProcessorName()};
   facts.instructions = config::Server::InstructionSet_Name(HostInstructionSets().back());
   facts.cores = AvailableCores();
   ReadMemory(facts);
@@ -62,6 +70,8 @@ HostFacts ReadHostFacts(const config::Config* config) {
 
 Json JsonOf(const HostFacts& facts) {
   return {{"version", facts.version},
+          {"boot", facts.boot},
+          {"hostname", facts.hostname},
           {"processor", facts.processor},
           {"instructions", facts.instructions},
           {"cores", facts.cores},
@@ -81,6 +91,8 @@ Json JsonOf(const HostFacts& facts) {
 HostFacts HostFactsFrom(const Json& object) {
   HostFacts facts;
   TakeField(object, "version", facts.version);
+  TakeField(object, "boot", facts.boot);
+  TakeField(object, "hostname", facts.hostname);
   TakeField(object, "processor", facts.processor);
   TakeField(object, "instructions", facts.instructions);
   TakeField(object, "cores", facts.cores);

@@ -12,6 +12,8 @@ namespace muster {
 
 struct HostFacts {
   std::string version;       // of Muster
+  std::string boot;          // the kernel's random name for the time since the machine started
+  std::string hostname;      // of the machine or container
   std::string processor;     // "AMD EPYC 7R32"
   std::string instructions;  // the widest instruction set of a server's update, "AVX512"
   int cores = 0;             // that a process may use

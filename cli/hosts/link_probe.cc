@@ -232,7 +232,7 @@ std::string ServeProbe(const std::string& endpoint, const std::string& secret) {
       const double now = WallClock();
       Send(fd.get(), &now, sizeof now);
     } else if (request.ask == Ask::kReceive) {
-      ReceiveMany(fd.get(), request.bytes);
+      ReceiveMany(fd.get(), std::min<uint64_t>(request.bytes, kMostBytesEachWay));
       Send(fd.get(), "k", 1);
     } else {
       SendMany(fd.get(), std::min<uint64_t>(request.bytes, kMostBytesEachWay));

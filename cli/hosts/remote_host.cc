@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -25,6 +26,7 @@ constexpr size_t kMostMessageBytes = 1 << 20;
 constexpr int kPipeBytes = 1 << 20;  // room for the config and many commands
 constexpr int kCloseMs = 2000;
 constexpr int kNameMs = 5000;  // for ssh to print its configuration
+constexpr int kProbeSeconds = 5;
 
 struct Pipe {
   UniqueFd read, write;
@@ -51,6 +53,11 @@ std::string SshProgram(const SshCommand& ssh) {
 
 }  // namespace
 
+SshCommand PatientSsh(SshCommand ssh, double silence_s) {
+  ssh.most_unanswered = static_cast<int>(std::ceil(silence_s / kProbeSeconds)) + 1;
+  return ssh;
+}
+
 std::vector<std::string> ParseSsh(const std::string& text) {
   const std::optional<std::vector<std::string>> words = SplitCommandLine(text);
   if (!words || words->empty()) {
@@ -62,21 +69,26 @@ std::vector<std::string> ParseSsh(const std::string& text) {
 
 std::vector<std::string> SshArguments(const SshCommand& ssh, const std::string& host) {
   std::vector<std::string> words{ssh.words.begin() + 1, ssh.words.end()};
-  words.insert(words.end(), {"-T", "-x", "-a",  // no terminal, no forwarding
-                             "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o",
-                             "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3",
-                             // A master connection would outlive the launch.
-                             "-o", "ControlMaster=no"});
+  words.insert(words.end(), {"-T", "-x", "-a"});  // no terminal, no forwarding
+  for (const std::string& option :
+       {std::string("BatchMode=yes"), std::string("ConnectTimeout=10"),
+        fmt::format("ServerAliveInterval={}", kProbeSeconds),
+        fmt::format("ServerAliveCountMax={}", ssh.most_unanswered),
+        std::string("ControlMaster=no"),  // a master connection would outlive the launch
+        std::string("ClearAllForwardings=yes"), std::string("RemoteCommand=none")}) {
+    words.insert(words.end(), {"-o", option});
+  }
   // An older version has no command "host", but says which version it is.
   const std::string muster = ShellWord(ssh.muster);
-  words.insert(words.end(), {host, fmt::format("{} --version && exec {} host", muster, muster)});
+  words.insert(words.end(),
+               {"--", host, fmt::format("{} --version && exec {} host", muster, muster)});
   return words;
 }
 
 std::string SshHostName(const SshCommand& ssh, const std::string& host) {
   Pipe output = MakePipe(), errors = MakePipe();
   std::vector<std::string> words{ssh.words.begin() + 1, ssh.words.end()};
-  words.insert(words.end(), {"-G", host});
+  words.insert(words.end(), {"-G", "--", host});
   ChildProcess child({.program = SshProgram(ssh),
                       .arguments = words,
                       .output_fd = output.write.get(),

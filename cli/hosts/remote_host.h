@@ -18,13 +18,18 @@ namespace muster {
 struct SshCommand {
   std::vector<std::string> words{"ssh"};  // the program and its first arguments
   std::string muster;                     // this program, which is in the same place on every host
+  int most_unanswered = 3;  // probes, one every 5 s, before ssh gives up on a silent host
 };
 
 // The hosts of a job whose workers are not all on this one.
 struct SshHosts {
   std::vector<Host> hosts;  // in the order of their ranks
   SshCommand ssh;
+  std::string options;  // as the user would type them: "-H a:4,b:4"
 };
+
+// An ssh that gives up on a silent host no sooner than the job gives up on its workers.
+SshCommand PatientSsh(SshCommand ssh, double silence_s);
 
 // Parses --ssh COMMAND. Throws Error(kUsage).
 std::vector<std::string> ParseSsh(const std::string& text);

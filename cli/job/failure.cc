@@ -74,6 +74,10 @@ std::string Name(int rank, pid_t pid) {
 
 std::string DescribeEnd(const EndedProcess& ended, const std::string& at,
                         const std::string& words) {
+  if (!ended.lost_host.empty()) {
+    return fmt::format("rank {} on {}{}: {}", ended.rank, ended.lost_host, at,
+                       words.empty() ? "lost the host" : words);
+  }
   std::string who = Name(ended.rank, ended.pid);
   const ChildEnd& end = ended.end;
   if (!end.by_signal && end.value == 0) {

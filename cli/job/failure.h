@@ -27,6 +27,7 @@ struct EndedProcess {
   int rank = kServerRank;
   pid_t pid = 0;
   ChildEnd end;
+  std::string lost_host = {};  // with which it was lost; "" if it ended by itself
 };
 
 // Returns the index in `ended` of the process that failed first; empty if each process was told to
@@ -41,8 +42,9 @@ std::optional<int> SignalOfServer(const std::vector<EndedProcess>& ended);
 // "rank 1 (pid 4242)", "server (pid 4241)", "srun (pid 4243)"
 std::string Name(int rank, pid_t pid);
 
-// "rank 1 (pid 4242) was killed by SIGKILL at step 57 of 3,910 …". `at` is "" or " at step …";
-// `words` is the error that the process reported itself, or "".
+// "rank 1 on b at step 57 …: lost the host b: …" or "rank 1 (pid 4242) was killed by SIGKILL at
+// step 57 of 3,910 …". `at` is "" or " at step …"; `words` is the error that the process reported
+// itself, or "".
 std::string DescribeEnd(const EndedProcess& ended, const std::string& at,
                         const std::string& words = "");
 

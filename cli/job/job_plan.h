@@ -57,6 +57,7 @@ struct JobPlan {
   std::function<std::vector<std::string>(const std::string& endpoint)> srun;
   // Set only if some workers run on other hosts, reached by ssh. Ranks are in the order of hosts.
   const SshHosts* hosts = nullptr;
+  std::vector<std::string> lost_hosts;  // under earlier servers; the job goes on without them
   // In a Slurm job, SIGUSR1 stops the run like SIGTERM, and Slurm itself kills what does not end.
   bool in_slurm = false;
   bool has_terminal = false;  // the launcher's controlling terminal, such as a salloc shell
@@ -110,6 +111,7 @@ struct JobOutcome {
   std::string not_restarted;              // why the lost server was not restarted
   std::map<int64_t, std::string> ends;  // how workers ended during the run, by pid: "killed by …"
   events::Summary changes;  // the worker changes under all servers; no other field is set
+  std::vector<std::string> lost_hosts;  // see JobPlan
 };
 
 }  // namespace muster

@@ -43,6 +43,9 @@ JobProcesses::JobProcesses(const JobPlan& plan, Console& console)
     arguments.insert(arguments.end(), {"--lost", LossArgument(loss)});
   }
   if (plan_.resume) arguments.emplace_back("--resume");
+  if (const std::vector<int> ranks = LostRanks(); !ranks.empty()) {
+    arguments.insert(arguments.end(), {"--without", Join(ranks, ",")});
+  }
   for (const std::string& checkpoint : plan_.replay) {
     arguments.insert(arguments.end(), {"--replay", checkpoint});
   }
@@ -76,10 +79,39 @@ void JobProcesses::StartWorkers(const std::string& endpoint) {
   }
 }
 
+bool JobProcesses::IsLost(const Host& host) const {
+  return std::ranges::find(plan_.lost_hosts, host.name) != plan_.lost_hosts.end();
+}
+
+std::vector<int> JobProcesses::LostRanks() const {
+  std::vector<int> ranks;
+  if (plan_.hosts == nullptr) return ranks;
+  int first = 0;
+  for (const Host& host : plan_.hosts->hosts) {
+    const int end = first + static_cast<int>(host.slots);
+    for (; first < end; ++first) {
+      if (IsLost(host)) ranks.push_back(first);
+    }
+  }
+  return ranks;
+}
+
+std::vector<std::string> JobProcesses::LostHosts() const {
+  std::vector<std::string> hosts = plan_.lost_hosts;
+  for (const auto& remote : remote_) {
+    if (remote->lost_workers()) hosts.push_back(remote->host());
+  }
+  return hosts;
+}
+
 void JobProcesses::StartOnHosts() {
   int first = 0;
   for (const Host& host : plan_.hosts->hosts) {
     const int end = first + static_cast<int>(host.slots);
+    if (IsLost(host)) {
+      first = end;
+      continue;
+    }
     if (!host.here) {
       remote_.push_back(
           std::make_unique<RemoteWorkers>(plan_, host.name, first, endpoint_, console_));
@@ -243,7 +275,7 @@ std::string JobProcesses::LastWords(int rank) const {
     return lines.empty() ? "" : lines[0];
   }
   for (const Member& member : members_) {
-    const bool lost = member.rank == rank && member.remote != nullptr && member.remote->lost();
+    const bool lost = member.rank == rank && member.remote != nullptr && member.remote->lost(rank);
     if (lost) return member.remote->Trouble();
   }
   std::string words = LastError(LogPath(rank));

@@ -49,6 +49,8 @@ class JobProcesses : public Members {
   std::vector<EndedProcess> TakeEnds();
   // The server's events.
   LineReader& reports() { return reports_; }
+  // The hosts that this job and those before it have lost, with workers.
+  std::vector<std::string> LostHosts() const;
   // What TakeEnds reads: the connections to other hosts.
   std::vector<int> fds() const;
 
@@ -65,6 +67,8 @@ class JobProcesses : public Members {
   std::string WordsInSrun(int rank) const;
   std::optional<int> FirstFailedInSrun() const;
   int LocalRank(int rank) const;
+  bool IsLost(const Host& host) const;
+  std::vector<int> LostRanks() const;
   void UseProgram(ChildOptions& worker, int rank) const;
   std::unique_ptr<ChildProcess> Started(const ChildOptions& options) const;
 

@@ -159,8 +159,8 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
                        .wait_s = arguments.wait_s},
                       config);
   }
-  int cores = arguments.in_step() ? static_cast<int>(arguments.slurm->cores) : AvailableCores();
-  if (arguments.hosts) cores *= static_cast<int>(arguments.hosts->hosts.size());
+  const int cores =
+      arguments.in_step() ? static_cast<int>(arguments.slurm->cores) : AvailableCores();
   if (dry) {
     ResolveForMachine(config, cores);
   } else {

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "cli/job/job_display.h"
-#include "cli/job/workers_over_ssh.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/config/config.h"
@@ -17,8 +16,10 @@
 namespace muster {
 namespace {
 
-// A host on which a killed worker runs for longer does not answer.
+// A host that says nothing for longer, although it must kill its workers, is gone.
 constexpr std::chrono::seconds kKillTime{5};
+// A worker may be slow to die: in a system call, or while its memory is freed.
+constexpr std::chrono::seconds kUndeadTime{30};
 
 // A failing disk must not stop a run: the worker then has no log.
 UniqueFd OpenWorkerLog(const std::string& path, bool append) {
@@ -42,12 +43,11 @@ RemoteWorkers::RemoteWorkers(const JobPlan& plan, const std::string& host, int f
     : plan_(plan),
       console_(console),
       first_rank_(first_rank),
-      connection_(plan.hosts->ssh, host),
+      connection_(PatientSsh(plan.hosts->ssh, plan.config->deadlines().silence_s()), host),
       ssh_log_(OpenWorkerLog(plan.dir->SshLogPath(), /*append=*/true)) {
-  connection_.Send({{"job",
-                     {{"config", ConfigText(ForOtherHosts(*plan.config))},
-                      {"token", plan.token},
-                      {"endpoint", endpoint}}}});
+  connection_.Send(
+      {{"job",
+        {{"config", ConfigText(*plan.config)}, {"token", plan.token}, {"endpoint", endpoint}}}});
 }
 
 void RemoteWorkers::Start(int rank) {
@@ -74,13 +74,42 @@ std::string RemoteWorkers::Trouble() const {
 
 void RemoteWorkers::TakeEnds(std::vector<EndedProcess>& ended) {
   if (lost_) return;
-  connection_.Read([&](const nlohmann::json& message) { Handle(message, ended); },
-                   [this](const std::string& text) { LogText(text); });
-  const bool hangs = std::ranges::any_of(workers_, [](const Worker& worker) {
-    return worker.running && worker.killed_at && Clock::now() - *worker.killed_at > kKillTime;
-  });
-  if (hangs) connection_.GiveUp();
+  connection_.Read(
+      [&](const nlohmann::json& message) {
+        heard_at_ = Clock::now();
+        Handle(message, ended);
+      },
+      [this](const std::string& text) {
+        heard_at_ = Clock::now();
+        LogText(text);
+      });
+  if (IsSilent()) connection_.GiveUp();
+  TellUndead();
   if (connection_.ended()) Lose(ended);
+}
+
+// Whether the host has said nothing since all workers that run there should have been killed.
+bool RemoteWorkers::IsSilent() const {
+  bool waits = false;
+  for (const Worker& worker : workers_) {
+    if (!worker.running) continue;
+    if (!worker.killed_at || worker.was_killed) return false;
+    if (Clock::now() - std::max(*worker.killed_at, heard_at_) <= kKillTime) return false;
+    waits = true;
+  }
+  return waits;
+}
+
+void RemoteWorkers::TellUndead() {
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    Worker& worker = workers_[i];
+    if (!worker.running || !worker.killed_at || worker.is_told) continue;
+    if (Clock::now() - *worker.killed_at <= kUndeadTime) continue;
+    worker.is_told = true;
+    console_.Print(fmt::format("Warning: {} on {} has not ended within {} s of SIGKILL",
+                               Name(first_rank_ + static_cast<int>(i), worker.pid),
+                               connection_.name(), kUndeadTime.count()));
+  }
 }
 
 // The agent is of this version. Messages of something else that prints JSON do not fit.
@@ -91,6 +120,8 @@ void RemoteWorkers::Handle(const nlohmann::json& message, std::vector<EndedProce
     };
     if (message.contains("started")) {
       of("started").pid = message.at("pid").get<pid_t>();
+    } else if (message.contains("signaled")) {
+      if (message.at("signal").get<int>() == SIGKILL) of("signaled").was_killed = true;
     } else if (message.contains("line")) {
       WriteLine(of("rank").log, message.at("line").get<std::string>());
     } else {
@@ -113,10 +144,13 @@ void RemoteWorkers::Lose(std::vector<EndedProcess>& ended) {
   for (size_t i = 0; i < workers_.size(); ++i) {
     Worker& worker = workers_[i];
     if (!std::exchange(worker.running, false)) continue;
+    worker.lost = true;
     const int rank = first_rank_ + static_cast<int>(i);
     ranks.push_back(static_cast<uint32_t>(rank));
-    ended.push_back(
-        {rank, worker.pid, {.value = static_cast<int>(ExitCode::kFailure), .asked = worker.asked}});
+    ended.push_back({rank,
+                     worker.pid,
+                     {.value = static_cast<int>(ExitCode::kProcessDied), .asked = worker.asked},
+                     connection_.name()});
   }
   if (ranks.empty() || stopping_) return;
   console_.Print(fmt::format("Warning: {}; without {}", Trouble(), RankList(ranks)));

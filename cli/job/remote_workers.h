@@ -2,6 +2,7 @@
 // that of workers on this host.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -29,11 +30,15 @@ class RemoteWorkers {
   bool running(int rank) const { return Of(rank).running; }
   pid_t pid(int rank) const { return Of(rank).pid; }  // on that host; 0 until it is known
 
+  const std::string& host() const { return connection_.name(); }
   // Whether the connection has ended, and with it all workers.
   bool lost() const { return lost_; }
+  // Whether this worker was running when the connection ended.
+  bool lost(int rank) const { return Of(rank).lost; }
+  bool lost_workers() const { return std::ranges::any_of(workers_, &Worker::lost); }
   std::string Trouble() const;
-  // Adds the workers that have ended since the last call. When the host is lost, those that were
-  // running have failed (exit code 1).
+  // Adds the workers that have ended since the last call, and those that were running when the host
+  // was lost.
   void TakeEnds(std::vector<EndedProcess>& ended);
 
   std::vector<int> fds() const { return connection_.fds(); }
@@ -45,12 +50,17 @@ class RemoteWorkers {
     pid_t pid = 0;
     bool running = false;
     bool asked = false;                          // to end
-    std::optional<Clock::time_point> killed_at;  // by SIGKILL
+    std::optional<Clock::time_point> killed_at;  // when SIGKILL was sent
+    bool was_killed = false;                     // the host has said so
+    bool is_told = false;                        // that it does not end
+    bool lost = false;                           // with its host
     UniqueFd log;
   };
   Worker& Of(int rank) { return workers_[static_cast<size_t>(rank - first_rank_)]; }
   const Worker& Of(int rank) const { return workers_[static_cast<size_t>(rank - first_rank_)]; }
   void Handle(const nlohmann::json& message, std::vector<EndedProcess>& ended);
+  bool IsSilent() const;
+  void TellUndead();
   void Lose(std::vector<EndedProcess>& ended);
   void LogText(const std::string& text);
 
@@ -60,6 +70,7 @@ class RemoteWorkers {
   RemoteHost connection_;
   std::vector<Worker> workers_;
   UniqueFd ssh_log_;
+  Clock::time_point heard_at_ = Clock::now();  // when something came from the host
   bool lost_ = false;
   bool stopping_ = false;  // workers have been told to end
 };

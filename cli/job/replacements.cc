@@ -67,6 +67,7 @@ bool Replacements::MayFailHere() const {
 // A failure that would also hit the replacement ends the job.
 bool Replacements::MayEnd(const EndedProcess& ended, double now) const {
   if (plan_.config->cluster().on_lost_worker() == config::Cluster::ABORT) return false;
+  if (!ended.lost_host.empty()) return MayFailHere();
   if (ended.end.by_signal) return true;
   switch (static_cast<ExitCode>(ended.end.value)) {
     case ExitCode::kOk:
@@ -91,7 +92,7 @@ Replacements::Answer Replacements::OnEnd(const EndedProcess& ended, double now) 
   if (!MayEnd(ended, now)) return Answer::kFatal;
   // If the launcher killed it, or its host is gone, the server knows the real cause of the loss.
   const bool killed = (ended.end.asked && ended.end.by_signal && ended.end.value == SIGKILL) ||
-                      !members_.CanReplace(ended.rank);
+                      !ended.lost_host.empty();
   ended_.insert(ended);
   ends_[ended.pid] = killed ? "" : EndText(ended.end);
   if (plan_.config->cluster().on_lost_worker() == config::Cluster::CONTINUE || HasLeft(ended)) {

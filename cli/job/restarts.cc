@@ -60,7 +60,9 @@ JobOutcome WatchJobThroughLosses(JobPlan& plan, SignalSource& signals, Console& 
     JobOutcome outcome = WatchJob(plan, signals, console, display);
     // If the workers are started by hand, so is their next server.
     if (!outcome.lost_server || plan.invite_workers) return outcome;
-    outcome.not_restarted = restarts.WhyNot();
+    const size_t hosts = plan.hosts == nullptr ? 0 : plan.hosts->hosts.size();
+    const bool none_left = hosts > 0 && outcome.lost_hosts.size() == hosts;
+    outcome.not_restarted = none_left ? "every host is lost" : restarts.WhyNot();
     if (!outcome.not_restarted.empty()) return outcome;
     if (restarts.from_step() < 0) {
       try {
@@ -86,6 +88,7 @@ JobOutcome WatchJobThroughLosses(JobPlan& plan, SignalSource& signals, Console& 
     plan.losses.push_back(*outcome.lost_server);
     plan.changes = outcome.changes;
     plan.ends = outcome.ends;
+    plan.lost_hosts = outcome.lost_hosts;
     plan.token = NewToken();  // keeps processes of the old job out
     display.BeginAgain();
   }

@@ -304,7 +304,8 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
          .on_gpus = display.on_gpus(),
          .could_use_bf16 = CouldUseBf16(config) && !display.on_gpus() && !arguments.elsewhere(),
          .crowd = crowd,
-         .sample = SampleNoun(config)},
+         .sample = SampleNoun(config),
+         .hosts = arguments.hosts ? arguments.hosts->options : ""},
         was, display.AtStep(), console);
     if (traced) FinishTrace(config, dir, console, outcome);
     FinishOutput(console, dir.shown(), outcome);

@@ -199,13 +199,14 @@ bool IsGone(const KeptRun& run) {
 }
 
 std::string ResumeCommand(const KeptRun& run) {
-  return fmt::format("muster {} --resume {}", run.by_hand ? "server" : "launch",
-                     ShellWord(run.dir.shown()));
+  return fmt::format("muster {} --resume {}{}{}", run.by_hand ? "server" : "launch",
+                     ShellWord(run.dir.shown()), run.hosts.empty() ? "" : " ", run.hosts);
 }
 
 std::string RepeatCommand(const KeptRun& run) {
-  return fmt::format("muster {} {} --run-dir DIR", run.by_hand ? "server" : "launch",
-                     ShellWord(run.dir.shown() + "/config.txtpb"));
+  return fmt::format("muster {} {} --run-dir DIR{}{}", run.by_hand ? "server" : "launch",
+                     ShellWord(run.dir.shown() + "/config.txtpb"), run.hosts.empty() ? "" : " ",
+                     run.hosts);
 }
 
 bool HasWeights(const events::Summary& summary) {

@@ -20,6 +20,7 @@ struct KeptRun {
   bool could_use_bf16 = false;   // computed in FP32 on CPUs that have AVX512-BF16
   std::string crowd = "";        // see CrowdText
   const char* sample = "image";  // see SampleNoun
+  std::string hosts = "";        // the options that name other hosts, "-H a:4,b:4", or ""
 };
 
 // Accuracy, speed, the parts of a step, the hash of the weights, and their files; at most 15 lines

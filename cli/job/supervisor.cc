@@ -190,7 +190,7 @@ bool Supervisor::GoesOnWithout(const EndedProcess& process, double now) {
   if (answer == Replacements::Answer::kGoesOn) {
     const bool is_failure = !EndedWell(process) || !replacements_.HasLeft(process);
     // The loss of a whole host has been said once.
-    const bool is_told = process.end.asked || !members_.CanReplace(process.rank);
+    const bool is_told = process.end.asked || !process.lost_host.empty();
     if (is_failure && !is_told) Warn(DescribeEnd(process, ""));
     return true;
   }

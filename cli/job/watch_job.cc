@@ -60,6 +60,7 @@ class Watch {
     }
     TakeReports();
     JobOutcome outcome = supervisor_.Outcome();
+    outcome.lost_hosts = processes_.LostHosts();
     if (outcome.lost_server) outcome.lost_server->at += clock_.gaps();
     return outcome;
   }

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "cli/job/job_cards.h"
 #include "cli/text/console.h"
@@ -38,6 +37,12 @@ void PlanOverSsh(const LaunchArguments& arguments, config::Config& config) {
                 "{} has workers; leave out -H",
                 other);
   }
+  if (config.worker().threads() == 0) {
+    throw Error(ExitCode::kUsage,
+                "worker.threads=0: expected a number with -H, because hosts may have different "
+                "cores; got host {} as well",
+                other);
+  }
   const std::string typed = TypedDevices(arguments.settings);
   if (arguments.wait_s > 0 || (!typed.empty() && config.worker().devices() != "cpu")) {
     throw Error(ExitCode::kUsage,
@@ -63,16 +68,6 @@ ServerAddress AddressForHosts(const SshHosts& hosts, const config::Config& confi
   return address;
 }
 
-config::Config ForOtherHosts(config::Config config) {
-  std::string& folder = *config.mutable_data()->mutable_dir();
-  if (!folder.empty()) {
-    folder = std::filesystem::absolute(folder).lexically_normal().string();
-  } else {
-    config.mutable_data()->clear_dir();
-  }
-  return config;
-}
-
 std::string HostsText(const SshHosts& hosts) {
   std::vector<std::string> names;
   for (const Host& host : hosts.hosts) {
@@ -84,14 +79,14 @@ std::string HostsText(const SshHosts& hosts) {
 
 DataCount CompareHosts(const SshHosts& hosts, const ServerAddress& address,
                        const config::Config& config) {
-  const config::Config for_others = ForOtherHosts(config);
   const std::vector<CheckedHost> checked =
       CheckHosts({.hosts = hosts.hosts,
                   .ssh = hosts.ssh,
                   .address = address,
-                  .config = &for_others,
+                  .config = &config,
                   .patience_s = std::max(60.0, config.deadlines().start_s())});
   PrintResult(HostTable(checked, /*has_job=*/true));
+  if (const std::string note = ProcessorsNote(checked); !note.empty()) PrintResult(note);
   RequireGood(checked);
   return checked[0].facts.data;
 }

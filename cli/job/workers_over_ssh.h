@@ -19,9 +19,6 @@ void PlanOverSsh(const LaunchArguments& arguments, config::Config& config);
 // The address of this host at which the others reach the server. Throws Error(kUsage).
 ServerAddress AddressForHosts(const SshHosts& hosts, const config::Config& config);
 
-// The config for workers on other hosts, which have the data in the same folder as this one.
-config::Config ForOtherHosts(config::Config config);
-
 // "on 3 hosts over ssh: a (4), b (4) and c (4)"
 std::string HostsText(const SshHosts& hosts);
 

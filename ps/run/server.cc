@@ -85,6 +85,13 @@ Server::Server(const config::Config& config, Graph graph, const std::string& tok
   });
 }
 
+void Server::StartWithout(const std::vector<int64_t>& ranks) {
+  for (const int64_t rank : ranks) {
+    members_.GiveUp(static_cast<uint32_t>(rank));
+    run_.keeper().watch.Lost(static_cast<uint32_t>(rank));
+  }
+}
+
 ServerResult Server::Serve() {
   FlushDenormals();  // this thread updates small chunks
   LogInfo("update threads: {} x {}", run_.parts().engine.pool.threads(),

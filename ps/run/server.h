@@ -45,6 +45,9 @@ class Server {
          std::unique_ptr<ServerLink> link, Recorder& recorder, int interrupt_fd = -1,
          const ResumePoint* resume = nullptr, Taken* taken = nullptr);
 
+  // Call it before Serve: the start does not wait for these ranks.
+  void StartWithout(const std::vector<int64_t>& ranks);
+
   // Runs the job to its end. Throws Error (kDeadline, kPeerFailed, kNonfinite, kTerminated, ...)
   // after telling the workers to stop and, if training has begun, writing the final metrics line.
   ServerResult Serve();

@@ -74,6 +74,7 @@ std::vector<pid_t> Namespaces::Find(const std::string& text) const {
   std::vector<pid_t> found;
   std::error_code ignored;
   const fs::path inside = fs::read_symlink(fmt::format("/proc/{}/ns/pid", init_), ignored);
+  EXPECT_FALSE(inside.empty()) << "its first process has ended";
   for (const auto& entry : fs::directory_iterator("/proc")) {
     const std::string pid = entry.path().filename();
     if (pid.find_first_not_of("0123456789") != std::string::npos) continue;

@@ -69,6 +69,11 @@ class Ssh : public HandJob {
     EXPECT_FALSE(std::filesystem::exists(Path("run")));
     EXPECT_TRUE(NothingLeftAnywhere());
   }
+  void KillServer() const {
+    const pid_t server = RealJob::Find("run", -1);
+    ASSERT_GT(server, 0);
+    ::kill(server, SIGKILL);
+  }
   pid_t Worker(int rank) const {
     const std::vector<pid_t> found =
         hosts_->Find(fmt::format("muster-worker --config /proc/self/fd/"));
@@ -163,6 +168,17 @@ TEST_F(Ssh, AKilledHost) {
                                    HasSubstr("; without rank 1"), Not(HasSubstr("Joined"))));
 }
 
+TEST_F(Ssh, WithAbortAKilledHostEndsTheRun) {
+  const auto launch = Start("a:1,b:1", {kEndless, "cluster.on_lost_worker=ABORT"});
+  ASSERT_TRUE(Reaches("run", 20)) << launch->Log();
+  hosts_->Kill("b");
+  EXPECT_EQ(launch->Wait(30), Code(ExitCode::kProcessDied)) << launch->Log();
+  EXPECT_THAT(launch->Log(),
+              AllOf(HasSubstr("rank 1 on b at step "), HasSubstr(": lost the host b: ssh "),
+                    HasSubstr(" -H a:1,b:1 --ssh 'ssh -F ")));
+  EXPECT_TRUE(NothingLeftAnywhere());
+}
+
 TEST_F(Ssh, AnUnpluggedHost) {
   std::vector<std::string> settings = kLongRun;
   settings.emplace_back("deadlines.silence_s=2");
@@ -176,7 +192,18 @@ TEST_F(Ssh, AnUnpluggedHost) {
 TEST_F(Ssh, ALostServerIsStartedAgain) {
   const auto launch = Start("a:1,b:1", kLongRun);
   ASSERT_TRUE(Reaches("run", 20)) << launch->Log();
-  ::kill(RealJob::Find("run", -1), SIGKILL);
+  KillServer();
+  ExpectTheSameBits(*launch, kLongRun);
+  EXPECT_THAT(launch->Log(), HasSubstr("Restarting from "));
+}
+
+TEST_F(Ssh, ALostServerIsStartedAgainWithoutALostHost) {
+  const auto launch = Start("a:1,b:1", kLongRun);
+  ASSERT_TRUE(Reaches("run", 20)) << launch->Log();
+  hosts_->Kill("b");
+  const auto is_lost = [&] { return launch->Log().find("lost the host b: ") != std::string::npos; };
+  ASSERT_TRUE(Eventually(20, is_lost)) << launch->Log();
+  KillServer();
   ExpectTheSameBits(*launch, kLongRun);
   EXPECT_THAT(launch->Log(), HasSubstr("Restarting from "));
 }
@@ -189,6 +216,15 @@ TEST_F(Ssh, AHostThatCannotTakePartIsNamedBeforeTheStart) {
   ExpectFailure("a:1,b:1", ExitCode::kUsage, {"cluster.interface=lo"},
                 "but that address (lo) is known only on this host");
   ExpectFailure("a:1,b:1", ExitCode::kUsage, {"cluster.interface=eth7"}, "known: ");
+}
+
+TEST_F(Ssh, AMachineIsNamedOnce) {
+  ExpectFailure("a:1,10.98.0.2:1", ExitCode::kUsage, {},
+                "host 10.98.0.2: expected another machine than that of host a");
+  ExpectFailure("localhost:1,here:1,a:1", ExitCode::kUsage, {},
+                "localhost and here both name this host");
+  ExpectFailure("a:1,b:1", ExitCode::kUsage, {"worker.threads=0"},
+                "worker.threads=0: expected a number with -H");
 }
 
 TEST_F(Ssh, DoctorMeasuresTheNetwork) {

@@ -60,6 +60,9 @@ TEST(HostListTest, MistakesAreNamed) {
   // ssh would take them for options, and some run a command.
   EXPECT_THAT(ListRefusal("-oProxyCommand=x"), HasSubstr("which ssh would take for an option"));
   EXPECT_THAT(ListRefusal("-x@a"), HasSubstr("which ssh would take for an option"));
+  for (const char* name : {"a$(x)", "`x`", "a;x", "a|x", "me&@a", "a/b", "a\\b"}) {
+    EXPECT_THAT(ListRefusal(name), HasSubstr("of letters, digits and ._%-")) << name;
+  }
 }
 
 class HostfileTest : public ::testing::Test {
@@ -96,6 +99,17 @@ TEST(ThisHostTest, IsKnownByItsNamesAndAddresses) {
   EXPECT_TRUE(IsThisHost("127.0.0.1"));
   EXPECT_FALSE(IsThisHost("no-such-host.invalid"));
   EXPECT_FALSE(IsThisHost("no-such-user@localhost"));
+}
+
+TEST(ThisHostTest, IsNamedOnce) {
+  std::vector<Host> hosts = ParseHosts("-H", "no-such-host.invalid,127.0.0.1:2");
+  FindHere("-H", hosts);
+  EXPECT_FALSE(hosts[0].here);
+  EXPECT_TRUE(hosts[1].here);
+  hosts = ParseHosts("-H", "localhost:2,127.0.0.1");
+  EXPECT_THAT(HostRefusal([&] { FindHere("-H", hosts); }),
+              HasSubstr("localhost and 127.0.0.1 both name this host; expected it once, such as "
+                        "localhost:3"));
 }
 
 TEST(ServerAddressTest, OfAnInterface) {

@@ -61,10 +61,60 @@ TEST(SshArgumentsTest, NeverWaitForAPassword) {
       SshArguments({.words = ParseSsh("ssh -F 'my file'"), .muster = "/a b/muster"}, "me@b");
   EXPECT_EQ(words[1], "my file");
   EXPECT_THAT(words, IsSupersetOf({"BatchMode=yes", "ConnectTimeout=10", "ControlMaster=no"}));
+  EXPECT_THAT(words, IsSupersetOf({"ServerAliveInterval=5", "ServerAliveCountMax=3"}));
+  EXPECT_THAT(words, IsSupersetOf({"ClearAllForwardings=yes", "RemoteCommand=none"}));
+  EXPECT_EQ(words[words.size() - 3], "--");
   EXPECT_EQ(words[words.size() - 2], "me@b");
   EXPECT_EQ(words.back(), "'/a b/muster' --version && exec '/a b/muster' host");
   EXPECT_THROW(ParseSsh("ssh 'x"), Error);
   EXPECT_THROW(ParseSsh(" "), Error);
+}
+
+TEST(SshArgumentsTest, GiveUpNoSoonerThanTheJob) {
+  const auto of = [](double silence_s) { return PatientSsh({}, silence_s).most_unanswered; };
+  EXPECT_EQ(of(2), 2);
+  EXPECT_EQ(of(20), 5);
+  EXPECT_EQ(of(21), 6);
+}
+
+CheckedHost Counted(const std::string& name, int64_t train, int64_t validation) {
+  CheckedHost host{.host = {.name = name}};
+  host.facts = {.boot = "1234", .hostname = name, .processor = "Some CPU", .cores = 8};
+  host.facts.data.train = train;
+  host.facts.data.validation = validation;
+  host.facts.data.test = 1000;
+  return host;
+}
+
+TEST(HostCompareTest, TheSameNumberOfSamples) {
+  std::vector<CheckedHost> hosts{Counted("a", 4500, 500), Counted("b", 4500, 500),
+                                 Counted("c", 5000, 0)};
+  CompareData(hosts);
+  EXPECT_EQ(hosts[1].problem, "");
+  EXPECT_EQ(hosts[2].problem,
+            "host c: expected the 4,500 training, 500 validation and 1,000 test samples of host a, "
+            "got 5,000 training and 1,000 test samples; copy the same data to all hosts");
+  EXPECT_EQ(hosts[2].code, ExitCode::kRefused);
+}
+
+TEST(HostCompareTest, AMachineHasOneName) {
+  std::vector<CheckedHost> hosts{Counted("a", 1, 0), Counted("b", 1, 0), Counted("10.0.0.1", 1, 0)};
+  CompareMachines(hosts);
+  EXPECT_EQ(hosts[2].problem, "") << "containers have the kernel of their machine";
+  hosts[2].facts.hostname = "a";
+  CompareMachines(hosts);
+  EXPECT_EQ(hosts[1].problem, "");
+  EXPECT_THAT(hosts[2].problem, HasSubstr("host 10.0.0.1: expected another machine than that of "
+                                          "host a, got the same one (a)"));
+  EXPECT_EQ(hosts[2].code, ExitCode::kUsage);
+}
+
+TEST(HostCompareTest, OtherProcessorsAreNamed) {
+  std::vector<CheckedHost> hosts{
+      {.host = {.name = "gone"}}, Counted("a", 1, 0), Counted("b", 1, 0)};
+  EXPECT_EQ(ProcessorsNote(hosts), "");
+  hosts[2].facts.processor = "Another";
+  EXPECT_THAT(ProcessorsNote(hosts), HasSubstr("the processors of hosts a and b differ."));
 }
 
 TEST(HostTableTest, ARowForEachHost) {

@@ -117,7 +117,8 @@ TEST_F(ReplacementsTest, OneOnALostHostIsNotReplaced) {
   cluster_.set_max_restarts(0);
   Running();
   members_.on_lost_host_ = 1;
-  Exits(1, ExitCode::kFailure);
+  ends_with_host_ = "b";
+  Exits(1, ExitCode::kProcessDied);
   EXPECT_THAT(members_.replaced_, IsEmpty());
   EXPECT_THAT(Said(), Not(HasSubstr("rank 1"))) << "the host has been named before";
   Pass(5);
@@ -127,6 +128,23 @@ TEST_F(ReplacementsTest, OneOnALostHostIsNotReplaced) {
   EXPECT_TRUE(Over());
   EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
   EXPECT_EQ(Outcome().ends.at(102), "") << "the server reports why it lost the worker";
+}
+
+TEST_F(ReplacementsTest, AHostLostAtTheStartEndsTheJob) {
+  Listening();
+  members_.on_lost_host_ = 1;
+  ends_with_host_ = "b";
+  Exits(1, ExitCode::kProcessDied);
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kProcessDied);
+  EXPECT_EQ(Outcome().failure->what, "rank 1 on b: words of 1");
+}
+
+TEST_F(ReplacementsTest, AWorkersOwnErrorIsToldEvenIfItsHostIsLost) {
+  Running();
+  members_.on_lost_host_ = 1;
+  Exits(1, ExitCode::kFailure);
+  EXPECT_THAT(members_.replaced_, IsEmpty());
+  EXPECT_THAT(Said(), HasSubstr("rank 1 (pid 102) failed with exit code 1"));
 }
 
 TEST_F(ReplacementsTest, WorkersOfTwoHostsMayHaveTheSamePid) {

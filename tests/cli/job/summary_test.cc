@@ -149,6 +149,8 @@ TEST(SummaryTest, CommandsThatContinueTheRunAreWordsOfAShell) {
   EXPECT_THAT(TroubleText(summary, run), AllOf(HasSubstr("--resume"), Not(HasSubstr("room"))));
   EXPECT_EQ(GoOnText(summary, run),
             "To resume from step 1,200: muster launch --resume '" + path + "'");
+  EXPECT_EQ(GoOnText(summary, {.dir = dir, .hosts = "-H a:2,b:2"}),
+            "To resume from step 1,200: muster launch --resume '" + path + "' -H a:2,b:2");
   std::filesystem::remove_all(path);
   EXPECT_EQ(GoOnText(summary, run),
             path + " was removed during the run: the run cannot be resumed.");

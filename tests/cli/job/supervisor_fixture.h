@@ -150,7 +150,7 @@ class SupervisorTest : public ::testing::Test {
 
   void Ends(int rank, ChildEnd end) {
     members_.Gone(rank);
-    supervisor_->OnEnds({{rank, 101 + rank, end}}, now_);
+    supervisor_->OnEnds({{rank, 101 + rank, end, ends_with_host_}}, now_);
   }
   void Exits(int rank, int code) { Ends(rank, {.value = code}); }
   void Exits(int rank, ExitCode code) { Exits(rank, static_cast<int>(code)); }
@@ -181,6 +181,7 @@ class SupervisorTest : public ::testing::Test {
   }
 
   double now_ = 1000;
+  std::string ends_with_host_;  // the lost host of workers that end, or ""
   config::Config config_;
   config::Cluster& cluster_ = *config_.mutable_cluster();
   JobPlan plan_{.dir = nullptr, .config = &config_};
