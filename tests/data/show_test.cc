@@ -143,14 +143,19 @@ class NormalizedSet final : public Dataset {
 };
 
 TEST(ContactSheetTest, MeanAndStddevAreTakenBack) {
-  config::Config config = Config();
-  for (const double x : {0.5, 0.5, 0.25}) {
-    config.mutable_data()->mutable_preprocess()->add_mean(x);
-    config.mutable_data()->mutable_preprocess()->add_stddev(x);
+  // Photos are divided by 255 before, bytes of other formats are not.
+  for (const auto& [format, unit] :
+       {std::pair{config::Data::IMAGE_FOLDER, 1.0}, {config::Data::CIFAR10, 255.0}}) {
+    config::Config config = Config();
+    config.mutable_data()->set_format(format);
+    for (const double x : {0.5, 0.5, 0.25}) {
+      config.mutable_data()->mutable_preprocess()->add_mean(x * unit);
+      config.mutable_data()->mutable_preprocess()->add_stddev(x * unit);
+    }
+    const auto images = ImagesIn(ContactSheet(NormalizedSet({-1, 1, 1}), config, 1, 0));
+    // 0, 1 and 0.5 in a row of three grey pixels.
+    EXPECT_EQ(images.at(0), (std::vector<uint8_t>{0, 0, 0, 255, 255, 255, 128, 128, 128}));
   }
-  const auto images = ImagesIn(ContactSheet(NormalizedSet({-1, 1, 1}), config, 1, 0));
-  // 0, 1 and 0.5 in a row of three grey pixels.
-  EXPECT_EQ(images.at(0), (std::vector<uint8_t>{0, 0, 0, 255, 255, 255, 128, 128, 128}));
 }
 
 TEST(ContactSheetTest, NumbersOfAnotherUnitAreShownFromTheSmallestToTheLargest) {
