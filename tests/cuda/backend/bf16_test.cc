@@ -16,9 +16,9 @@ TEST_P(Bf16Test, MatchesTheReference) {
   for (const auto convolution :
        {CudaOptions::Convolution::kCudnn, CudaOptions::Convolution::kGemm}) {
     const auto backend =
-        MakeHostFacing(cuda::MakeCudaWorker({.precision = CudaOptions::Precision::kBf16,
-                                                      .convolution = convolution})
-                                    .backend);
+        MakeHostFacing(cuda::MakeCudaWorker(
+                           {.precision = CudaOptions::Precision::kBf16, .convolution = convolution})
+                           .backend);
     OpCase c = GetParam();
     c.tolerance = kBf16Tolerance;
     ExpectMatchesReference(*backend, c, RoundedInputs(c));
