@@ -66,7 +66,7 @@ TEST_F(LoadPluginTest, WithoutAPlugin) {
 
 TEST_F(LoadPluginTest, WithSoftPlacementTheLineIsAWarning) {
   EXPECT_EQ(Run(true), 0) << log_;
-  EXPECT_THAT(log_, AllOf(HasSubstr("falling back to the CPU in FP32 (worker.soft_placement): "),
+  EXPECT_THAT(log_, AllOf(HasSubstr("falling back to the CPU (worker.soft_placement): "),
                           HasSubstr("has no CUDA backend"), HasSubstr("\"what\":")));
 }
 
