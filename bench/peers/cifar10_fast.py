@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The recipe of configs/cifar10_fast.txtpb in PyTorch DistributedDataParallel over gloo: 2 processes of 1 thread each,
-channels-last, the images in memory. Prints one JSON object: test accuracy after each epoch, of the average of the
-weights, and the seconds that training took. Batch norms take their statistics over a process's half of the batch. Needs
+channels-last, the images in memory. Prints the test accuracy after each epoch, of the average of the weights, and at
+the end one JSON object with them and the seconds that training took. Batch norms take their statistics over a process's half of the batch. Needs
 PyTorch 2.
 
     bench/peers/cifar10_fast.py DATA WHITEN.safetensors [--seed 1] [--epochs 12] [--bf16]
@@ -21,6 +21,8 @@ import torch.multiprocessing as multiprocessing
 import torch.nn.functional as functional
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+from ddp import SEND_BUFFERS
 
 BATCH, IMAGES = 1024, 50_000
 STEPS = -(-IMAGES // BATCH)
@@ -126,7 +128,7 @@ def train(rank, arguments, folder):
     module = network(read_filters(arguments.whiten)).to(memory_format=torch.channels_last)
     average = torch.optim.swa_utils.AveragedModel(
         module, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(AVERAGE))
-    model = DistributedDataParallel(module)
+    model = DistributedDataParallel(module, **{SEND_BUFFERS: False})
     shifts = [m.bias for m in module.modules() if isinstance(m, nn.BatchNorm2d)]
     classes = module[-1].weight
     others = [p for p in module.parameters()

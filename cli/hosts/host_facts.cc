@@ -32,13 +32,13 @@ std::string BootId() {
   return id;
 }
 
-void ReadMemory(HostFacts& facts) {
+double AvailableMemory() {
   std::ifstream file("/proc/meminfo");
   std::string key, unit;
   for (double kibibytes = 0; file >> key >> kibibytes; std::getline(file, unit)) {
-    if (key == "MemTotal:") facts.memory_all = 1024 * kibibytes;
-    if (key == "MemAvailable:") facts.memory_available = 1024 * kibibytes;
+    if (key == "MemAvailable:") return 1024 * kibibytes;
   }
+  return 0;
 }
 
 template <typename T>
@@ -59,7 +59,7 @@ HostFacts ReadHostFacts(const config::Config* config) {
       .version = kVersion, .boot = BootId(), .hostname = HostName(), .processor = ProcessorName()};
   facts.instructions = config::Server::InstructionSet_Name(HostInstructionSets().back());
   facts.cores = AvailableCores();
-  ReadMemory(facts);
+  facts.memory_available = AvailableMemory();
   struct statvfs disk {};
   if (::statvfs(".", &disk) == 0) {
     facts.disk_free = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
@@ -76,7 +76,6 @@ Json JsonOf(const HostFacts& facts) {
           {"instructions", facts.instructions},
           {"cores", facts.cores},
           {"memory_available", facts.memory_available},
-          {"memory_all", facts.memory_all},
           {"disk_free", facts.disk_free},
           {"train", facts.data.train},
           {"test", facts.data.test},
@@ -97,7 +96,6 @@ HostFacts HostFactsFrom(const Json& object) {
   TakeField(object, "instructions", facts.instructions);
   TakeField(object, "cores", facts.cores);
   TakeField(object, "memory_available", facts.memory_available);
-  TakeField(object, "memory_all", facts.memory_all);
   TakeField(object, "disk_free", facts.disk_free);
   TakeField(object, "train", facts.data.train);
   TakeField(object, "test", facts.data.test);

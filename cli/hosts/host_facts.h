@@ -17,11 +17,11 @@ struct HostFacts {
   std::string processor;     // "AMD EPYC 7R32"
   std::string instructions;  // the widest instruction set of a server's update, "AVX512"
   int cores = 0;             // that a process may use
-  double memory_available = 0, memory_all = 0, disk_free = 0;  // bytes
-  DataCount data;                                              // of the job's data on this host
-  std::string interface;    // on which it reached the asking host, or ""
-  int mtu = 0;              // of that interface
-  std::string unconnected;  // why it could not reach the asking host, or ""
+  double memory_available = 0, disk_free = 0;  // bytes
+  DataCount data;                              // of the job's data on this host
+  std::string interface;                       // on which it reached the asking host, or ""
+  int mtu = 0;                                 // of that interface
+  std::string unconnected;                     // why it could not reach the asking host, or ""
 };
 
 // The facts of this host, except those about its connection. Counts the job's data if `config` is

@@ -8,6 +8,7 @@
 #include "cli/cluster/server_address.h"
 #include "common/base/error.h"
 #include "common/base/process.h"
+#include "tests/cli/cluster/refusal.h"
 #include "tests/data/temp_dir.h"
 
 namespace muster {
@@ -22,20 +23,8 @@ std::string TextOf(const std::vector<Host>& hosts) {
   return text;
 }
 
-template <typename Call>
-std::string HostRefusal(const Call& call) {
-  try {
-    call();
-    ADD_FAILURE() << "expected an error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::kUsage);
-    return error.what();
-  }
-  return "";
-}
-
 std::string ListRefusal(const std::string& list) {
-  return HostRefusal([&] { ParseHosts("-H", list); });
+  return RefusalOf([&] { ParseHosts("-H", list); });
 }
 
 TEST(HostListTest, NamesAndSlots) {
@@ -72,7 +61,7 @@ class HostfileTest : public ::testing::Test {
     return dir_.path() / "hosts";
   }
   std::string Refusal(const std::string& text) const {
-    return HostRefusal([&] { ReadHostfile(Write(text)); });
+    return RefusalOf([&] { ReadHostfile(Write(text)); });
   }
 
   testing::TempDir dir_;
@@ -107,7 +96,7 @@ TEST(ThisHostTest, IsNamedOnce) {
   EXPECT_FALSE(hosts[0].here);
   EXPECT_TRUE(hosts[1].here);
   hosts = ParseHosts("-H", "localhost:2,127.0.0.1");
-  EXPECT_THAT(HostRefusal([&] { FindHere("-H", hosts); }),
+  EXPECT_THAT(RefusalOf([&] { FindHere("-H", hosts); }),
               HasSubstr("localhost and 127.0.0.1 both name this host; expected it once, such as "
                         "localhost:3"));
 }
@@ -116,7 +105,7 @@ TEST(ServerAddressTest, OfAnInterface) {
   const ServerAddress loopback = AddressOfInterface("lo");
   EXPECT_EQ(loopback.address, "127.0.0.1");
   EXPECT_EQ(loopback.endpoint(), "tcp://127.0.0.1:*");
-  EXPECT_THAT(HostRefusal([] { AddressOfInterface("no-such"); }), HasSubstr("lo (127.0.0.1)"));
+  EXPECT_THAT(RefusalOf([] { AddressOfInterface("no-such"); }), HasSubstr("lo (127.0.0.1)"));
   EXPECT_EQ(InterfaceWith("127.0.0.1"), "lo");
   EXPECT_GT(MtuOf("lo"), 0);
   EXPECT_EQ(MtuOf("no-such"), 0);
@@ -125,7 +114,7 @@ TEST(ServerAddressTest, OfAnInterface) {
 TEST(ServerAddressTest, AnotherHostCannotReachTheLoopbackInterface) {
   const ServerAddress chosen = AddressTowards("127.0.1.1");
   EXPECT_EQ(chosen.interface, "lo");
-  EXPECT_THAT(HostRefusal([&] { RequireReachable(chosen, "b"); }),
+  EXPECT_THAT(RefusalOf([&] { RequireReachable(chosen, "b"); }),
               AllOf(HasSubstr("host b would have to reach the server at 127.0."),
                     HasSubstr("/etc/hosts"), HasSubstr("cluster.interface")));
 }

@@ -5,6 +5,7 @@
 
 #include "common/base/error.h"
 #include "proto/config.pb.h"
+#include "tests/cli/cluster/refusal.h"
 
 namespace muster {
 namespace {
@@ -26,18 +27,6 @@ Environment WithVariable(Environment environment, const std::string& name,
   return environment;
 }
 
-template <typename Call>
-std::string SlurmRefusal(const Call& call) {
-  try {
-    call();
-    ADD_FAILURE() << "expected an error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::kUsage);
-    return error.what();
-  }
-  return "";
-}
-
 TEST(SlurmJobTest, OnlyInAJob) {
   EXPECT_FALSE(FindSlurmJob({}));
   EXPECT_FALSE(FindSlurmJob({{"SLURM_CONF", "/etc/slurm.conf"}}));  // srun exists, but no job
@@ -56,7 +45,7 @@ TEST(SlurmJobTest, SrunGivesAPartOfTheJob) {
   EXPECT_TRUE(job.is_here);
   EXPECT_EQ(job.restarts, 1u);
   step["SLURM_STEP_NUM_TASKS"] = "4";
-  EXPECT_THAT(SlurmRefusal([&] { FindSlurmJob(step); }), HasSubstr("SLURM_STEP_NUM_TASKS"));
+  EXPECT_THAT(RefusalOf([&] { FindSlurmJob(step); }), HasSubstr("SLURM_STEP_NUM_TASKS"));
   step["SLURM_STEP_ID"] = "4294967290";
   EXPECT_TRUE(FindSlurmJob(step));
 }
@@ -104,21 +93,21 @@ TEST(SlurmJobTest, GpusOfAllNodes) {
   environment["SLURM_GPUS"] = "3";  // one node has two
   EXPECT_EQ(FindSlurmJob(environment)->gpus, 3u);
   environment["SLURM_GPUS"] = "a100";
-  EXPECT_THAT(SlurmRefusal([&] { FindSlurmJob(environment); }), HasSubstr("SLURM_GPUS=a100"));
+  EXPECT_THAT(RefusalOf([&] { FindSlurmJob(environment); }), HasSubstr("SLURM_GPUS=a100"));
 }
 
 TEST(SlurmJobTest, TooFewCoresOrGpusAreRefused) {
   SlurmJob job = *FindSlurmJob(kBatchJob);
   config::Config config;
   config.mutable_cluster()->set_workers(5);
-  EXPECT_THAT(SlurmRefusal([&] { PlanForSlurm(job, false, config); }),
+  EXPECT_THAT(RefusalOf([&] { PlanForSlurm(job, false, config); }),
               HasSubstr("--ntasks-per-node=3"));
   job.node_cores = {4, 4};
   job.cores = 8;
   EXPECT_NO_THROW(PlanForSlurm(job, false, config));
   job.gpus = 4;
   EXPECT_NO_THROW(PlanForSlurm(job, /*has_cuda=*/false, config));
-  EXPECT_THAT(SlurmRefusal([&] { PlanForSlurm(job, /*has_cuda=*/true, config); }),
+  EXPECT_THAT(RefusalOf([&] { PlanForSlurm(job, /*has_cuda=*/true, config); }),
               HasSubstr("worker.workers_per_gpu=2"));
   config.mutable_worker()->set_workers_per_gpu(2);
   EXPECT_NO_THROW(PlanForSlurm(job, /*has_cuda=*/true, config));
@@ -145,10 +134,10 @@ TEST(SlurmJobTest, OtherNumbersOfWorkersShareTheCores) {
 }
 
 TEST(SlurmJobTest, InvalidValuesAreNamed) {
-  EXPECT_THAT(SlurmRefusal([] { FindSlurmJob(WithVariable(kBatchJob, "SLURM_NTASKS", "four")); }),
+  EXPECT_THAT(RefusalOf([] { FindSlurmJob(WithVariable(kBatchJob, "SLURM_NTASKS", "four")); }),
               HasSubstr("SLURM_NTASKS=four"));
   EXPECT_THAT(
-      SlurmRefusal([] { FindSlurmJob(WithVariable(kBatchJob, "SLURM_JOB_CPUS_PER_NODE", "2(x")); }),
+      RefusalOf([] { FindSlurmJob(WithVariable(kBatchJob, "SLURM_JOB_CPUS_PER_NODE", "2(x")); }),
       HasSubstr("SLURM_JOB_CPUS_PER_NODE=2(x"));
 }
 
@@ -174,11 +163,11 @@ TEST(SlurmJobTest, TheConfigFollowsTheJob) {
   EXPECT_EQ(config.worker().backend(), config::Worker::CPU);
 
   config.mutable_cluster()->set_transport(config::Cluster::LOCAL);
-  EXPECT_THAT(SlurmRefusal([&] { PlanForSlurm(job, false, config); }),
+  EXPECT_THAT(RefusalOf([&] { PlanForSlurm(job, false, config); }),
               HasSubstr("cluster.transport=LOCAL"));
   config.Clear();
   config.mutable_worker()->add_program("./train");
-  EXPECT_THAT(SlurmRefusal([&] { PlanForSlurm(job, false, config); }), HasSubstr("worker.program"));
+  EXPECT_THAT(RefusalOf([&] { PlanForSlurm(job, false, config); }), HasSubstr("worker.program"));
 }
 
 TEST(SlurmJobTest, TheStep) {
@@ -218,7 +207,7 @@ TEST(SlurmJobTest, TheOptionsOfSbatch) {
               ElementsAre("-A", "project", "--array-of-things"));
   for (const char* wrong : {"", "  ", "2 nodes", "-N 2\nrm -rf x", "-N 2 --array=1-4", "-a 1-4",
                             "--wrap=x -N 2", "-N2 --test-only", "-N 2 --comment 'a"}) {
-    EXPECT_THAT(SlurmRefusal([&] { BatchOptions(wrong); }), HasSubstr("--slurm")) << wrong;
+    EXPECT_THAT(RefusalOf([&] { BatchOptions(wrong); }), HasSubstr("--slurm")) << wrong;
   }
 }
 
