@@ -62,8 +62,8 @@ void PlanOverSsh(const LaunchArguments& arguments, config::Config& config) {
 ServerAddress AddressForHosts(const SshHosts& hosts, const config::Config& config) {
   const std::string& other = FirstOther(hosts);
   const std::string& interface = config.cluster().interface();
-  const ServerAddress address = interface.empty() ? AddressTowards(SshHostName(hosts.ssh, other))
-                                                  : AddressOfInterface(interface);
+  ServerAddress address = interface.empty() ? AddressTowards(SshHostName(hosts.ssh, other))
+                                            : AddressOfInterface(interface);
   RequireReachable(address, other);
   return address;
 }

@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/nn/host_facing.h"
 #include "tests/cuda/software_gpu/control.h"
+#include "tests/nn/host_facing.h"
 #include "tests/nn/test_backend.h"
 #include "worker/backend/cuda/cuda_backend.h"
 
