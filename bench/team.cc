@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "common/base/denormals.h"
 #include "ps/update/thread_pool.h"
 
 namespace muster::bench {

@@ -8,6 +8,9 @@ namespace muster {
 
 struct WorkerArguments {
   std::string config, endpoint, token_file, log_dir;
+  // Of a relay: the endpoints at which this host's workers and other relays connect, and of the
+  // relay of another host that leads to the server.
+  std::string relay, relay_bind, relay_via;
   uint32_t rank = 0;
   int local_rank = -1;    // among the workers on this host; -1: unknown
   std::string rank_from;  // the launcher that gave the rank, for the log

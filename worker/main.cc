@@ -27,6 +27,7 @@
 #include "worker/data/photo_loader.h"
 #include "worker/device.h"
 #include "worker/serve_program.h"
+#include "worker/serve_relay.h"
 #include "worker/stop_signals.h"
 #include "worker/trainer/device_images.h"
 #include "worker/trainer/trainer.h"
@@ -176,6 +177,15 @@ int Main(int argc, char** argv) {
   config.OptionalWith(describe_gpu);
   endpoint.RequiredUnless(describe_gpu);
   rank.RequiredUnless(describe_gpu);
+  rank.RequiredUnless(
+      program.Add("--relay", arguments.relay,
+                  "Be the relay of this host: connect its workers, which join at this endpoint, "
+                  "local://@NAME, to the server, and send the sum of their gradients"));
+  program.Add("--relay-bind", arguments.relay_bind,
+              "With --relay: an endpoint tcp://ADDRESS:PORT for relays of other hosts");
+  program.Add("--relay-via", arguments.relay_via,
+              "With --relay: the endpoint of another host's relay, to connect to instead of the "
+              "server if it answers");
   const ProgramOptions::Option predict =
       program.Add("--predict", arguments.predict,
                   "Print the network's outputs for these samples of the test set (0-9,17), a line "
@@ -220,10 +230,14 @@ int Main(int argc, char** argv) {
   std::signal(SIGUSR1, SIG_IGN);
   IgnoreFileSizeSignal();
   KeepFreedMemory();
-  InitLog(arguments.join ? "worker" : "worker-" + std::to_string(arguments.rank));
+  InitLog(!arguments.relay.empty() ? "relay"
+          : arguments.join         ? "worker"
+                                   : "worker-" + std::to_string(arguments.rank));
   try {
     if (arguments.program_fd >= 0) {
       ServeProgram(arguments);
+    } else if (!arguments.relay.empty()) {
+      ServeRelay(arguments);
     } else if (arguments.describe_gpu) {
       PrintGpu(arguments);
     } else if (arguments.memory) {

@@ -147,6 +147,18 @@ class MobileNetV2(nn.Module):
         return self.fc(self.dropout(self.layers(x).mean((2, 3))))
 
 
+class Wide(nn.Module):
+    """25 million weights in one layer, see bench/compare_hosts.py."""
+
+    def __init__(self, **_):
+        super().__init__()
+        self.wide = nn.Linear(5000, 5000)
+        self.classes = nn.Linear(5000, 10)
+
+    def forward(self, x):
+        return self.classes(functional.relu(self.wide(flatten(x))))
+
+
 # name: (constructor, shape of an image (height, width, channels), classes)
 MODELS = {
     "linear": (Linear, (28, 28, 1), 10),
@@ -156,4 +168,5 @@ MODELS = {
     "resnet20": (lambda **_: ResNet([16, 32, 64], 3), (32, 32, 3), 10),
     "resnet18": (lambda **_: ResNet([64, 128, 256, 512], 2), (32, 32, 3), 10),
     "mobilenet_v2": (MobileNetV2, (224, 224, 3), 1000),
+    "wide": (Wide, (50, 100, 1), 10),
 }

@@ -56,6 +56,10 @@ std::string KnownInterfaces() {
 
 std::string ServerAddress::endpoint() const { return TcpAddress{.host = address}.ToEndpoint(); }
 
+std::string ServerAddress::endpoint(int port) const {
+  return TcpAddress{.host = address, .port = static_cast<uint16_t>(port)}.ToEndpoint();
+}
+
 ServerAddress AddressOfInterface(const std::string& interface) {
   for (const ServerAddress& one : AllAddresses()) {
     if (one.interface == interface) return one;
@@ -90,6 +94,17 @@ std::string InterfaceWith(const std::string& address) {
     if (one.address == address) return one.interface;
   }
   return "";
+}
+
+int FreePortOf(const std::string& address) {
+  const UniqueFd fd = ResolvedAddress(TcpAddress{.host = address}).Listen();
+  sockaddr_storage bound{};
+  socklen_t size = sizeof bound;
+  if (!fd.valid() || ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
+    return 0;
+  }
+  // The port is at the same place in an IPv6 address.
+  return ntohs(reinterpret_cast<const sockaddr_in*>(&bound)->sin_port);
 }
 
 int MtuOf(const std::string& interface) {

@@ -10,6 +10,7 @@ struct ServerAddress {
   std::string interface;  // "eth0"; "" if unknown
 
   std::string endpoint() const;  // with any free port
+  std::string endpoint(int port) const;
 };
 
 // The address of this network interface (cluster.interface), an IPv4 address if it has one. Throws
@@ -25,6 +26,8 @@ void RequireReachable(const ServerAddress& address, const std::string& host);
 
 // The interface with this numeric address, or "".
 std::string InterfaceWith(const std::string& address);
+// A TCP port that no process uses at this numeric address; 0 if there is none.
+int FreePortOf(const std::string& address);
 // The largest packet that it sends, in bytes; 0 if unknown.
 int MtuOf(const std::string& interface);
 

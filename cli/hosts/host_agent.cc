@@ -56,7 +56,12 @@ class HostAgent {
   void Check(const Json& question);
   void TakeJob(const Json& job);
   void Start(int rank, int local_rank);
+  // Starts a relay (worker/relay/relay.h), unless there is one.
+  void RequireRelay(int rank);
+  std::unique_ptr<ChildProcess> StartProcess(std::vector<std::string> arguments,
+                                             LineReader& output) const;
   void TakeOutput();
+  void TakeLines(Worker& worker, int rank);
   void Send(const Json& message);
   // Writes what the connection takes. A connection that takes nothing must not stop the agent.
   void Flush();
@@ -68,7 +73,11 @@ class HostAgent {
   bool broken_ = false;  // the connection, for output
   std::optional<HeldFile> config_, token_;
   std::string endpoint_;
-  std::map<int, Worker> workers_;  // by rank
+  bool uses_relay_ = false;
+  Worker relay_;
+  std::string relay_endpoint_, relay_bind_, relay_via_;
+  int relays_ = 0, relay_rank_ = 0;  // how many were started; the worker whose log has its output
+  std::map<int, Worker> workers_;    // by rank
   Clock::time_point busy_at_ = Clock::now();
 };
 
@@ -102,6 +111,7 @@ void HostAgent::Wait() {
   for (const auto& [rank, worker] : workers_) {
     events.push_back({.fd = worker.output.fd(), .events = POLLIN});
   }
+  if (relay_.output.fd() >= 0) events.push_back({.fd = relay_.output.fd(), .events = POLLIN});
   ::poll(events.data(), events.size(), 1000);
 }
 
@@ -137,8 +147,10 @@ void HostAgent::Check(const Json& question) {
   }
   HostFacts facts = ReadHostFacts(config ? &*config : nullptr);
   try {
-    facts.interface = InterfaceWith(ServeProbe(question.at("endpoint").get<std::string>(),
-                                               question.at("secret").get<std::string>()));
+    facts.address = ServeProbe(question.at("endpoint").get<std::string>(),
+                               question.at("secret").get<std::string>());
+    facts.interface = InterfaceWith(facts.address);
+    facts.free_port = FreePortOf(facts.address);
     facts.mtu = MtuOf(facts.interface);
   } catch (const Error& error) {
     facts.unconnected = error.what();
@@ -150,36 +162,68 @@ void HostAgent::TakeJob(const Json& job) {
   config_ = HeldFile::OfText(job.at("config").get<std::string>());
   token_ = HeldFile::OfText(job.at("token").get<std::string>());
   endpoint_ = job.at("endpoint").get<std::string>();
+  const Json& relay = job.at("relay");
+  uses_relay_ = relay.at("used").get<bool>();
+  relay_bind_ = relay.at("bind").get<std::string>();
+  relay_via_ = relay.at("via").get<std::string>();
+  relay_ = {};
+}
+
+std::unique_ptr<ChildProcess> HostAgent::StartProcess(std::vector<std::string> arguments,
+                                                      LineReader& output) const {
+  int ends[2];
+  if (!config_ || !token_ || ::pipe2(ends, O_CLOEXEC) != 0) {
+    throw Error(ExitCode::kFailure, "cannot create a pipe for {}: {}", worker_program_,
+                ErrorText(errno));
+  }
+  output = LineReader(UniqueFd(ends[0]), kMostLineBytes);
+  const UniqueFd errors(ends[1]);
+  const std::vector<std::string> job{"--config",     config_->InheritedPath(),
+                                     "--token-file", token_->InheritedPath(),
+                                     "--parent",     std::to_string(::getpid())};
+  arguments.insert(arguments.begin(), job.begin(), job.end());
+  return std::make_unique<ChildProcess>(
+      ChildOptions{.program = worker_program_,
+                   .arguments = std::move(arguments),
+                   .error_fd = errors.get(),
+                   .inherited_fds = {config_->fd(), token_->fd()}});
+}
+
+void HostAgent::RequireRelay(int rank) {
+  if (relay_.process != nullptr) return;
+  // Workers of an earlier relay must not find this one.
+  relay_endpoint_ = fmt::format("local://@muster-relay-{}-{}", ::getpid(), ++relays_);
+  relay_rank_ = rank;
+  std::vector<std::string> arguments{"--relay", relay_endpoint_, "--endpoint", endpoint_};
+  if (!relay_bind_.empty()) arguments.insert(arguments.end(), {"--relay-bind", relay_bind_});
+  if (!relay_via_.empty()) arguments.insert(arguments.end(), {"--relay-via", relay_via_});
+  relay_.process = StartProcess(std::move(arguments), relay_.output);
 }
 
 void HostAgent::Start(int rank, int local_rank) {
-  int ends[2];
-  if (!config_ || !token_ || ::pipe2(ends, O_CLOEXEC) != 0) {
-    throw Error(ExitCode::kFailure, "cannot create a pipe for worker {}: {}", rank,
-                ErrorText(errno));
-  }
+  if (uses_relay_) RequireRelay(rank);
   Worker& worker = workers_[rank];
-  worker.output = LineReader(UniqueFd(ends[0]), kMostLineBytes);
-  const UniqueFd output(ends[1]);
-  worker.process = std::make_unique<ChildProcess>(
-      ChildOptions{.program = worker_program_,
-                   .arguments = {"--config", config_->InheritedPath(), "--rank",
-                                 std::to_string(rank), "--local-rank", std::to_string(local_rank),
-                                 "--endpoint", endpoint_, "--token-file", token_->InheritedPath(),
-                                 "--parent", std::to_string(::getpid())},
-                   .error_fd = output.get(),
-                   .inherited_fds = {config_->fd(), token_->fd()}});
+  worker.process =
+      StartProcess({"--rank", std::to_string(rank), "--local-rank", std::to_string(local_rank),
+                    "--endpoint", uses_relay_ ? relay_endpoint_ : endpoint_},
+                   worker.output);
   Send({{"started", rank}, {"pid", worker.process->pid()}});
 }
 
+void HostAgent::TakeLines(Worker& worker, int rank) {
+  worker.output.Read([this, rank](const std::string& line) {
+    Send({{"line", line}, {"rank", rank}});
+  });
+}
+
 void HostAgent::TakeOutput() {
+  const bool relay_ended = relay_.process != nullptr && relay_.process->CheckEnd().has_value();
+  TakeLines(relay_, relay_rank_);
+  if (relay_ended) relay_.process.reset();
   for (auto& [rank, worker] : workers_) {
     std::optional<ChildEnd> end;
     if (worker.process != nullptr) end = worker.process->CheckEnd();
-    // After the end, so that its last words come before it.
-    worker.output.Read([this, rank = rank](const std::string& line) {
-      Send({{"line", line}, {"rank", rank}});
-    });
+    TakeLines(worker, rank);  // after the end, so that its last words come before it
     if (!end) continue;
     worker.process.reset();
     Send({{"ended", rank},

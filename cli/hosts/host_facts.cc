@@ -82,7 +82,9 @@ Json JsonOf(const HostFacts& facts) {
           {"validation", facts.data.validation},
           {"data_problem", facts.data.problem},
           {"data_code", static_cast<int>(facts.data.code)},
+          {"address", facts.address},
           {"interface", facts.interface},
+          {"free_port", facts.free_port},
           {"mtu", facts.mtu},
           {"unconnected", facts.unconnected}};
 }
@@ -104,7 +106,9 @@ HostFacts HostFactsFrom(const Json& object) {
   int code = static_cast<int>(ExitCode::kData);
   TakeField(object, "data_code", code);
   facts.data.code = static_cast<ExitCode>(code);
+  TakeField(object, "address", facts.address);
   TakeField(object, "interface", facts.interface);
+  TakeField(object, "free_port", facts.free_port);
   TakeField(object, "mtu", facts.mtu);
   TakeField(object, "unconnected", facts.unconnected);
   return facts;

@@ -19,7 +19,9 @@ struct HostFacts {
   int cores = 0;             // that a process may use
   double memory_available = 0, disk_free = 0;  // bytes
   DataCount data;                              // of the job's data on this host
-  std::string interface;                       // on which it reached the asking host, or ""
+  std::string address;                         // from which it reached the asking host, or ""
+  std::string interface;                       // with this address
+  int free_port = 0;                           // at this address
   int mtu = 0;                                 // of that interface
   std::string unconnected;                     // why it could not reach the asking host, or ""
 };

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cli/job/job_display.h"
+#include "cli/job/workers_over_ssh.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/config/config.h"
@@ -36,6 +37,13 @@ void WriteLine(const UniqueFd& log, const std::string& line) {
   if (log.valid()) (void)!::write(log.get(), text.data(), text.size());
 }
 
+nlohmann::json RelayFor(const JobPlan& plan, const std::string& name) {
+  const std::vector<Host>& hosts = plan.hosts->hosts;
+  const auto host = std::ranges::find(hosts, name, &Host::name);
+  const RelayPlan relay = PlanRelay(*plan.config, hosts, static_cast<size_t>(host - hosts.begin()));
+  return {{"used", relay.used}, {"bind", relay.bind}, {"via", relay.via}};
+}
+
 }  // namespace
 
 RemoteWorkers::RemoteWorkers(const JobPlan& plan, const std::string& host, int first_rank,
@@ -45,9 +53,11 @@ RemoteWorkers::RemoteWorkers(const JobPlan& plan, const std::string& host, int f
       first_rank_(first_rank),
       connection_(PatientSsh(plan.hosts->ssh, plan.config->deadlines().silence_s()), host),
       ssh_log_(OpenWorkerLog(plan.dir->SshLogPath(), /*append=*/true)) {
-  connection_.Send(
-      {{"job",
-        {{"config", ConfigText(*plan.config)}, {"token", plan.token}, {"endpoint", endpoint}}}});
+  connection_.Send({{"job",
+                     {{"config", ConfigText(*plan.config)},
+                      {"token", plan.token},
+                      {"endpoint", endpoint},
+                      {"relay", RelayFor(plan, host)}}}});
 }
 
 void RemoteWorkers::Start(int rank) {

@@ -68,6 +68,22 @@ ServerAddress AddressForHosts(const SshHosts& hosts, const config::Config& confi
   return address;
 }
 
+RelayPlan PlanRelay(const config::Config& config, const std::vector<Host>& hosts, size_t host) {
+  const config::Cluster& cluster = config.cluster();
+  const Host& mine = hosts[host];
+  const bool wanted = cluster.host_sums() && cluster.transport() == config::Cluster::AUTO &&
+                      cluster.wire_dtype() == config::Cluster::FP32;
+  if (!wanted || mine.here) return {};
+  RelayPlan plan;
+  const auto parent = [](size_t i) { return i & (i - 1); };
+  if (host > 0 && !hosts[parent(host)].here) plan.via = hosts[parent(host)].relay;
+  for (size_t other = host + 1; other < hosts.size(); ++other) {
+    if (parent(other) == host && !hosts[other].here) plan.bind = mine.relay;
+  }
+  plan.used = mine.slots > 1 || !plan.via.empty() || !plan.bind.empty();
+  return plan;
+}
+
 std::string HostsText(const SshHosts& hosts) {
   std::vector<std::string> names;
   for (const Host& host : hosts.hosts) {
@@ -77,7 +93,7 @@ std::string HostsText(const SshHosts& hosts) {
                      Join(names, ", "));
 }
 
-DataCount CompareHosts(const SshHosts& hosts, const ServerAddress& address,
+DataCount CompareHosts(SshHosts& hosts, const ServerAddress& address,
                        const config::Config& config) {
   const std::vector<CheckedHost> checked =
       CheckHosts({.hosts = hosts.hosts,
@@ -88,6 +104,11 @@ DataCount CompareHosts(const SshHosts& hosts, const ServerAddress& address,
   PrintResult(HostTable(checked, /*has_job=*/true));
   if (const std::string note = ProcessorsNote(checked); !note.empty()) PrintResult(note);
   RequireGood(checked);
+  for (size_t i = 0; i < checked.size(); ++i) {
+    const HostFacts& facts = checked[i].facts;
+    if (facts.free_port == 0) continue;
+    hosts.hosts[i].relay = ServerAddress{.address = facts.address}.endpoint(facts.free_port);
+  }
   return checked[0].facts.data;
 }
 

@@ -19,12 +19,22 @@ void PlanOverSsh(const LaunchArguments& arguments, config::Config& config);
 // The address of this host at which the others reach the server. Throws Error(kUsage).
 ServerAddress AddressForHosts(const SshHosts& hosts, const config::Config& config);
 
+// How the workers of a host reach the server: through a relay (worker/relay/relay.h) if they are
+// several, or if there are more than two hosts. The relays form a binomial tree, like the tree of
+// slices: relay i connects to that of the host i without its lowest bit. So the server's host gets
+// one sum for each level of the tree, and not one for each host.
+struct RelayPlan {
+  bool used = false;
+  std::string bind;  // where other relays connect, or ""
+  std::string via;   // the relay that leads to the server, or ""
+};
+RelayPlan PlanRelay(const config::Config& config, const std::vector<Host>& hosts, size_t host);
+
 // "on 3 hosts over ssh: a (4), b (4) and c (4)"
 std::string HostsText(const SshHosts& hosts);
 
-// Prints a table of the hosts. Throws Error if the job would fail on one of them. Returns the
-// number of samples on the first host.
-DataCount CompareHosts(const SshHosts& hosts, const ServerAddress& address,
-                       const config::Config& config);
+// Prints a table of the hosts and sets Host::relay. Throws Error if the job would fail on one of
+// them. Returns the number of samples on the first host.
+DataCount CompareHosts(SshHosts& hosts, const ServerAddress& address, const config::Config& config);
 
 }  // namespace muster

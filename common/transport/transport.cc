@@ -13,6 +13,7 @@
 #include "common/link/tcp_address.h"
 #include "common/transport/combined_server_link.h"
 #include "common/transport/local/local_link.h"
+#include "common/transport/relayed_server_link.h"
 #include "common/transport/zmq/zmq_link.h"
 
 namespace muster {
@@ -132,6 +133,7 @@ std::unique_ptr<ServerLink> Listen(const std::string& endpoint, uint64_t job,
     }
   }
   std::unique_ptr<ServerLink> zmq = ListenZmq(endpoint, options);
+  if (IsTcp(endpoint)) zmq = WithRelays(std::move(zmq));
   return local ? Combine(std::move(local), std::move(zmq)) : std::move(zmq);
 }
 

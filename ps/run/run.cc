@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "common/base/log.h"
 #include "common/config/config.h"
@@ -15,6 +16,27 @@ namespace muster {
 using Phase = RunPosition::Phase;
 
 namespace {
+
+// A gradient that a worker delivers under one of its orders.
+struct Delivery {
+  uint32_t rank;
+  wire::GradientPart part;
+};
+
+// Returns the gradients that a relay has added up, or the only one.
+std::vector<Delivery> DeliveriesOf(uint32_t rank, const wire::GradientPart& part) {
+  if (part.added_size() == 0) return {{rank, part}};
+  std::vector<Delivery> deliveries;
+  for (const wire::AddedPart& added : part.added()) {
+    Delivery& next = deliveries.emplace_back(Delivery{added.rank(), {}});
+    next.part.set_step(part.step());
+    next.part.set_chunk(part.chunk());
+    *next.part.mutable_subtree() = added.subtree();
+    next.part.set_order(added.order());
+    next.part.set_buffer(added.buffer());
+  }
+  return deliveries;
+}
 
 // Applies the result of an evaluation that drives decisions. Returns a description of the decision,
 // or "".
@@ -179,17 +201,29 @@ std::string Run::OnGradient(uint32_t rank, const wire::GradientPart& part, const
   if (parts_.state.phase != Phase::kTraining || part.step() != parts_.state.step) {
     return fmt::format("a gradient for step {} at step {}", part.step(), parts_.state.step);
   }
-  std::string why;
   StepWork& work = parts_.work.slices;
-  const StepOrder* const order = work.Find(rank, part, why);
-  if (order == nullptr) return why;
+  if (part.added_size() > 0 && !work.AddsUp(part)) {
+    return fmt::format("a sum of {} gradients that do not make up subtree {}.{}", part.added_size(),
+                       part.subtree().level(), part.subtree().index());
+  }
+  const std::vector<Delivery> deliveries = DeliveriesOf(rank, part);
+  std::vector<const StepOrder*> orders;
+  std::string why;
+  for (const Delivery& delivery : deliveries) {
+    orders.push_back(work.Find(delivery.rank, delivery.part, why));
+    if (orders.back() == nullptr) return why;
+  }
   const TreeNode node{part.subtree().level(), part.subtree().index()};
-  if (!parts_.engine.aggregator.Add(rank, part.chunk(), node, part.empty(), payload)) {
+  const std::optional<uint32_t> only =
+      deliveries.size() == 1 ? std::optional(rank) : std::optional<uint32_t>();
+  if (!parts_.engine.aggregator.Add(only, part.chunk(), node, part.empty(), payload)) {
     return fmt::format("got {} bytes for chunk {}, expected {}", payload.bytes, part.chunk(),
                        parts_.engine.chunks()[part.chunk()].floats() * sizeof(float));
   }
-  work.Arrive(*order, part);
-  dispatcher_.OnGradient(rank, *order, waits_.seconds(now));
+  for (size_t i = 0; i < orders.size(); ++i) {
+    work.Arrive(*orders[i], deliveries[i].part);
+    dispatcher_.OnGradient(deliveries[i].rank, *orders[i], waits_.seconds(now));
+  }
   return "";
 }
 

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <utility>
 
+#include "common/base/denormals.h"
 #include "common/base/error.h"
 #include "common/base/text.h"
 #include "common/config/compute_settings.h"

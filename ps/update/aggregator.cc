@@ -79,7 +79,7 @@ void Aggregator::Enter(Phase phase) {
   }
 }
 
-bool Aggregator::Add(uint32_t rank, size_t chunk, const TreeNode& node, bool empty,
+bool Aggregator::Add(std::optional<uint32_t> rank, size_t chunk, const TreeNode& node, bool empty,
                      Payload payload) {
   if (!gradients_.Add(rank, chunk, node, empty, std::move(payload))) return false;
   if (phase_ != Phase::kCollecting && gradients_.Complete(chunk)) {

@@ -61,7 +61,8 @@ class Aggregator {
   void Proceed(const Decision& decision);
 
   // See PartialGradients::Add.
-  bool Add(uint32_t rank, size_t chunk, const TreeNode& node, bool empty, Payload payload);
+  bool Add(std::optional<uint32_t> rank, size_t chunk, const TreeNode& node, bool empty,
+           Payload payload);
 
   // Whether nothing of this step has been updated or added yet.
   bool collects() const { return phase_ == Phase::kCollecting; }

@@ -18,8 +18,8 @@ void PartialGradients::BeginStep(int64_t slices) {
   }
 }
 
-bool PartialGradients::Add(uint32_t rank, size_t chunk, const TreeNode& node, bool empty,
-                           Payload payload) {
+bool PartialGradients::Add(std::optional<uint32_t> rank, size_t chunk, const TreeNode& node,
+                           bool empty, Payload payload) {
   const size_t want = empty ? 0 : chunks_[chunk].floats() * BytesOf(type_);
   if (payload.bytes != want) return false;
   ChunkState& state = states_[chunk];

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,14 +25,16 @@ class PartialGradients {
 
   // Starts a step with this number of slices.
   void BeginStep(int64_t slices);
-  // Adds a part. `empty`: the subtree has no samples. `node` must be disjoint from all other nodes
-  // of the chunk. Returns false if the payload does not have the size of the chunk.
-  bool Add(uint32_t rank, size_t chunk, const TreeNode& node, bool empty, Payload payload);
+  // Adds a part. `rank`: the only worker that computed it, if there is only one. `empty`: the
+  // subtree has no samples. `node` must be disjoint from all other nodes of the chunk. Returns
+  // false if the payload does not have the size of the chunk.
+  bool Add(std::optional<uint32_t> rank, size_t chunk, const TreeNode& node, bool empty,
+           Payload payload);
 
   bool Complete(size_t chunk) const { return states_[chunk].slices == slices_; }
   struct Part {
     TreeNode node;
-    uint32_t rank = 0;
+    std::optional<uint32_t> rank;
     bool empty = false;
     Payload payload;
   };

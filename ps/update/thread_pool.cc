@@ -1,18 +1,12 @@
 #include "ps/update/thread_pool.h"
 
-#include <immintrin.h>
-
 #include <string>
 #include <utility>
 
+#include "common/base/denormals.h"
 #include "common/trace/trace.h"
 
 namespace muster {
-
-void FlushDenormals() {
-  _MM_SET_FLUSH_ZERO_MODE(_MM_FLUSH_ZERO_ON);
-  _mm_setcsr(_mm_getcsr() | 0x0040);  // denormals are zero
-}
 
 ThreadPool::ThreadPool(size_t threads) {
   for (size_t i = 0; i < threads; ++i) {

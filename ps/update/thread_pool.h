@@ -51,8 +51,4 @@ class ThreadPool {
   std::vector<std::jthread> workers_;  // last: joined first
 };
 
-// Sets flush-to-zero and denormals-are-zero for the calling thread. Every thread that does
-// arithmetic on tensors calls this, so that bits do not depend on the thread.
-void FlushDenormals();
-
 }  // namespace muster

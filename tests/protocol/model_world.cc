@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/base/denormals.h"
 #include "common/base/error.h"
 #include "tests/job/test_job.h"
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/denormals.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/random.h"

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "common/base/denormals.h"
 #include "common/base/error.h"
 #include "ps/update/thread_pool.h"
 #include "tests/job/test_job.h"

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <thread>
 
+#include "common/base/denormals.h"
 #include "common/base/error.h"
 #include "worker/backend/cpu/bf16.h"
 #include "worker/backend/cpu/in_floats.h"
@@ -18,12 +19,6 @@
 
 namespace muster {
 namespace {
-
-// Denormals make arithmetic up to a hundred times slower; gradients that small are noise.
-void FlushDenormals() {
-  constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x0040;
-  _mm_setcsr(_mm_getcsr() | kFlushToZero | kDenormalsAreZero);
-}
 
 class CpuBackend : public HostBackend {
  public:

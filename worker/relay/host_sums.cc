@@ -1,0 +1,210 @@
+#include "worker/relay/host_sums.h"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <utility>
+
+#include "common/link/wire_values.h"
+
+namespace muster {
+namespace {
+
+TreeNode Parent(const TreeNode& node) { return {node.level + 1, node.index / 2}; }
+
+// Long for a round of small gradients, even on a busy host.
+constexpr std::chrono::milliseconds kLeastWait{500};
+
+Payload AddFloats(const Payload& left, const Payload& right) {
+  const std::span<const float> a = left.floats(), b = right.floats();
+  // The server drops a sum of the wrong size.
+  const size_t count = std::min(a.size(), b.size());
+  const std::shared_ptr<float[]> sum = std::make_shared_for_overwrite<float[]>(count);
+  float* const to = sum.get();
+  for (size_t i = 0; i < count; ++i) to[i] = a[i] + b[i];
+  return {.data = to, .bytes = count * sizeof(float), .owner = sum};
+}
+
+}  // namespace
+
+void HostSums::Ordered(uint32_t via, const wire::Train& train) {
+  // Gradients of older steps have been delivered, or nobody waits for them.
+  steps_.erase(steps_.begin(), steps_.lower_bound(train.step() - 1));
+  // Work that was taken over is urgent, and nobody else computes its neighbours at this moment.
+  Step& step = steps_[train.step()];
+  if (train.urgent() || train.chunk_size() > 0 || step.is_planned) return;
+  for (const wire::Subtree& subtree : train.subtree()) {
+    step.leaves.push_back({via, train.order(), NodeOf(subtree)});
+  }
+}
+
+// Joins neighbours until no two of them make up a larger subtree.
+void HostSums::Plan(Step& step, Time now) {
+  step.is_planned = true;
+  if (planned_at_) usual_step_ = now - *planned_at_;
+  planned_at_ = now;
+  for (const Leaf& leaf : step.leaves) step.groups.push_back({.node = leaf.node, .leaves = {leaf}});
+  const uint32_t root = Root(slices_).level;
+  for (uint32_t level = 0; level < root; ++level) {
+    std::vector<Group> joined;
+    for (Group& group : step.groups) {
+      const TreeNode parent = Parent(group.node);
+      const auto other = std::ranges::find_if(step.groups, [&](const Group& candidate) {
+        return candidate.node.level == level && Parent(candidate.node) == parent &&
+               candidate.node != group.node;
+      });
+      if (group.node.level != level || group.node.index % 2 != 0) continue;
+      const bool alone = Covers({level, group.node.index + 1}, slices_).empty();
+      if (!alone && other == step.groups.end()) continue;
+      Group both{.node = parent, .leaves = group.leaves};
+      if (!alone) std::ranges::copy(other->leaves, std::back_inserter(both.leaves));
+      joined.push_back(std::move(both));
+    }
+    for (Group& both : joined) {
+      std::erase_if(step.groups, [&](const Group& group) {
+        return group.node.level == level && Parent(group.node) == both.node;
+      });
+      step.groups.push_back(std::move(both));
+    }
+  }
+  std::erase_if(step.groups, [](const Group& group) { return group.leaves.size() < 2; });
+}
+
+// A worker cannot deliver under another's order, but a relay may name those of all its workers.
+std::optional<HostSums::Part> HostSums::Place(const Group& group, RelayedGradient& gradient) {
+  const wire::GradientPart& message = gradient.message.gradient_part();
+  const uint32_t via = gradient.message.via();
+  const bool is_sum = message.added_size() > 0;
+  const uint64_t order = is_sum ? message.added(0).order() : message.order();
+  const TreeNode node = NodeOf(is_sum ? message.added(0).subtree() : message.subtree());
+  const auto is_leaf = [](const Leaf& leaf, uint64_t its_order, const TreeNode& its_node) {
+    return leaf.order == its_order && leaf.node == its_node;
+  };
+  const auto first = std::ranges::find_if(group.leaves, [&](const Leaf& leaf) {
+    return leaf.via == via && is_leaf(leaf, order, node);
+  });
+  const auto count = static_cast<size_t>(std::max(1, message.added_size()));
+  const auto at = static_cast<size_t>(first - group.leaves.begin());
+  if (at + count > group.leaves.size()) return std::nullopt;
+  for (size_t i = 1; i < count; ++i) {
+    const wire::AddedPart& added = message.added(static_cast<int>(i));
+    if (!is_leaf(group.leaves[at + i], added.order(), NodeOf(added.subtree()))) return std::nullopt;
+  }
+  return Part{.first_leaf = at, .leaves = count, .gradient = std::move(gradient)};
+}
+
+std::vector<RelayedGradient> HostSums::Add(RelayedGradient gradient, Time now) {
+  const uint32_t chunk = gradient.message.gradient_part().chunk();
+  const auto step = steps_.find(gradient.message.gradient_part().step());
+  std::vector<RelayedGradient> sent;
+  if (step != steps_.end()) {
+    if (!step->second.is_planned) Plan(step->second, now);
+    for (Group& group : step->second.groups) {
+      if (!group.open) continue;
+      std::optional<Part> part = Place(group, gradient);
+      if (!part) continue;
+      Parts& arrived = group.arrived[chunk];
+      const auto after = std::ranges::find_if(arrived.parts, [&](const Part& other) {
+        return other.first_leaf + other.leaves > part->first_leaf;
+      });
+      if (after != arrived.parts.end() && after->first_leaf < part->first_leaf + part->leaves) {
+        return sent;  // a repetition
+      }
+      if (arrived.parts.empty()) arrived.since = now;
+      arrived.parts.insert(after, std::move(*part));
+      size_t leaves = 0;
+      for (const Part& one : arrived.parts) leaves += one.leaves;
+      arrived.added = leaves == group.leaves.size();
+      if (arrived.added) sent.push_back(Sum(group, arrived));
+      return sent;
+    }
+  }
+  sent.push_back(std::move(gradient));
+  return sent;
+}
+
+RelayedGradient HostSums::Sum(const Group& group, const Parts& arrived) const {
+  const RelayedGradient& first = arrived.parts[0].gradient;
+  RelayedGradient sum{.message = {}, .payload = SumOf(group.node, arrived)};
+  *sum.message.mutable_address() = first.message.address();
+  sum.message.set_via(first.message.via());
+  wire::GradientPart& message = *sum.message.mutable_gradient_part();
+  message.set_step(first.message.gradient_part().step());
+  message.set_chunk(first.message.gradient_part().chunk());
+  *message.mutable_subtree() = SubtreeOf(group.node);
+  if (sum.payload.owner == nullptr) message.set_empty(true);
+  for (const Part& part : arrived.parts) {
+    const wire::GradientPart& one = part.gradient.message.gradient_part();
+    message.mutable_added()->MergeFrom(one.added());
+    if (one.added_size() > 0) continue;
+    wire::AddedPart& added = *message.add_added();
+    added.set_rank(part.gradient.message.address().rank());
+    added.set_order(one.order());
+    *added.mutable_subtree() = one.subtree();
+    added.set_buffer(one.buffer());
+  }
+  return sum;
+}
+
+Payload HostSums::SumOf(const TreeNode& node, const Parts& arrived) const {
+  const auto part = std::ranges::find_if(arrived.parts, [&](const Part& one) {
+    return NodeOf(one.gradient.message.gradient_part().subtree()) == node;
+  });
+  if (part != arrived.parts.end()) return part->gradient.payload;
+  if (node.level == 0 || Covers(node, slices_).empty()) return {};
+  const Payload left = SumOf({node.level - 1, 2 * node.index}, arrived);
+  const Payload right = SumOf({node.level - 1, 2 * node.index + 1}, arrived);
+  if (left.owner == nullptr) return right;
+  if (right.owner == nullptr) return left;
+  return AddFloats(left, right);
+}
+
+// The limit is lower than that at which the server resets slow workers (ps/run/late_workers.h).
+std::vector<RelayedGradient> HostSums::TakeLate(Time now) {
+  const auto limit = std::max<std::chrono::steady_clock::duration>(kLeastWait, usual_step_ / 2);
+  std::vector<RelayedGradient> sent;
+  for (auto& [number, step] : steps_) {
+    for (Group& group : step.groups) {
+      const bool is_late = std::ranges::any_of(group.arrived, [&](const auto& chunk) {
+        return !chunk.second.added && now - chunk.second.since > limit;
+      });
+      if (!is_late) continue;
+      group.open = false;
+      for (auto& [chunk, arrived] : group.arrived) {
+        if (arrived.added) continue;
+        for (Part& part : arrived.parts) sent.push_back(std::move(part.gradient));
+      }
+      std::erase_if(group.arrived, [](const auto& chunk) { return !chunk.second.added; });
+    }
+  }
+  return sent;
+}
+
+std::vector<RelayedGradient> HostSums::Close(uint32_t via) {
+  std::vector<RelayedGradient> sent;
+  const auto is_closed = [via](const Leaf& leaf) { return leaf.via == via; };
+  for (auto& [number, step] : steps_) {
+    std::erase_if(step.leaves, is_closed);
+    for (Group& group : step.groups) {
+      if (std::ranges::none_of(group.leaves, is_closed)) continue;
+      group.open = false;
+      for (auto& [chunk, arrived] : group.arrived) {
+        for (Part& part : arrived.parts) {
+          const auto first = group.leaves.begin() + static_cast<ptrdiff_t>(part.first_leaf);
+          if (std::any_of(first, first + static_cast<ptrdiff_t>(part.leaves), is_closed)) continue;
+          sent.push_back(std::move(part.gradient));
+        }
+      }
+      group.arrived.clear();
+    }
+  }
+  return sent;
+}
+
+void HostSums::Forget(int64_t step, uint32_t chunk) {
+  const auto found = steps_.find(step);
+  if (found == steps_.end()) return;
+  for (Group& group : found->second.groups) group.arrived.erase(chunk);
+}
+
+}  // namespace muster

@@ -1,0 +1,97 @@
+// Adds the gradients of a host's workers, and the sums of other relays, so that the host sends one
+// for all of them.
+//
+// A relay sees the orders of its workers. If they complete a larger subtree together, it waits for
+// all their gradients of a chunk and sends the sum. If one of these orders is closed, because its
+// worker is lost or was reset, the server takes no sum that contains it. Then the gradients of the
+// other workers are sent one by one, also those that are in a sum which may be on its way: their
+// memory stays unchanged until the weights that follow from them have arrived. (Another relay sends
+// the parts of its own sum again.) They are also sent one by one if another worker is late, because
+// the server must see who is.
+//
+// Pure logic: no link, and `now` is passed in. Owner: the relay's thread.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "common/link/link.h"
+#include "common/plan/slices.h"
+#include "proto/wire.pb.h"
+
+namespace muster {
+
+// A gradient to send.
+struct RelayedGradient {
+  wire::WorkerMessage message;
+  Payload payload;
+};
+
+class HostSums {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  // `slices`: of a batch. Gradients are fp32.
+  explicit HostSums(int64_t slices) : slices_(slices) {}
+
+  // The server gave the worker `via` an order.
+  void Ordered(uint32_t via, const wire::Train& train);
+  // A worker's gradient arrived. Returns what to send now: the gradient, a sum, or nothing yet.
+  std::vector<RelayedGradient> Add(RelayedGradient gradient, Time now);
+  // Returns the gradients that have waited too long for others.
+  std::vector<RelayedGradient> TakeLate(Time now);
+  // The orders of the worker `via` are closed. Returns the gradients of others that must be sent by
+  // themselves.
+  std::vector<RelayedGradient> Close(uint32_t via);
+  // The weights that follow from this chunk of the step have arrived.
+  void Forget(int64_t step, uint32_t chunk);
+
+ private:
+  // One worker's gradient in a sum. The numbers of orders are unique.
+  struct Leaf {
+    uint32_t via = 0;
+    uint64_t order = 0;
+    TreeNode node;
+  };
+  // The gradient of one leaf, or another relay's sum over several.
+  struct Part {
+    size_t first_leaf = 0, leaves = 0;
+    RelayedGradient gradient;
+  };
+  // The gradients of one chunk that have arrived.
+  struct Parts {
+    std::vector<Part> parts;  // from left to right
+    Time since;               // when the first one arrived
+    bool added = false;
+  };
+  struct Group {
+    TreeNode node;
+    std::vector<Leaf> leaves;  // from left to right
+    bool open = true;          // adds gradients
+    // By chunk. They are kept after they were added, in case an order is closed.
+    std::map<uint32_t, Parts> arrived;
+  };
+  struct Step {
+    std::vector<Leaf> leaves;  // may be added to those of other workers
+    bool is_planned = false;   // groups are known
+    std::vector<Group> groups;
+  };
+
+  void Plan(Step& step, Time now);
+  // Returns where this gradient belongs in the group, if it does.
+  static std::optional<Part> Place(const Group& group, RelayedGradient& gradient);
+  RelayedGradient Sum(const Group& group, const Parts& arrived) const;
+  // Returns the sum of the parts below this node. Empty: no samples.
+  Payload SumOf(const TreeNode& node, const Parts& arrived) const;
+
+  const int64_t slices_;
+  std::map<int64_t, Step> steps_;
+  std::optional<Time> planned_at_;  // the newest step
+  std::chrono::steady_clock::duration usual_step_{};
+};
+
+}  // namespace muster

@@ -1,0 +1,230 @@
+#include "worker/relay/relay.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "common/base/denormals.h"
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/base/memory.h"
+#include "common/base/process.h"
+#include "common/link/wire_values.h"
+
+namespace muster {
+namespace {
+
+constexpr int kMessagesAtATime = 64;
+constexpr int kLongestSleepMs = 100;
+
+// Keeps the memory of a tensor until the link has sent it.
+Release Holds(std::shared_ptr<const void> memory, Release sent) {
+  struct Held {
+    std::shared_ptr<const void> memory;
+    Release sent;
+  };
+  const auto call = [](void* hint) {
+    const std::unique_ptr<Held> held(static_cast<Held*>(hint));
+    held->memory.reset();
+    if (held->sent.call != nullptr) held->sent.call(held->sent.hint);
+  };
+  return {call, new Held{std::move(memory), sent}};
+}
+
+size_t BufferOf(const wire::WeightsChunk& weights) {
+  return weights.average() ? 2 : static_cast<size_t>(weights.version() % 2);
+}
+
+}  // namespace
+
+Relay::Relay(std::unique_ptr<ServerLink> workers, std::unique_ptr<ClientLink> server)
+    : local_(std::move(workers)),
+      outbox_(Release{[](void* bell) { static_cast<const EventFd*>(bell)->Ring(); },
+                      const_cast<EventFd*>(&room_bell_)}),
+      server_(std::move(server)) {}
+
+void Relay::Run() {
+  FlushDenormals();  // as in the server, for the same bits
+  for (;;) {
+    Sleep();
+    for (int i = 0; i < kMessagesAtATime; ++i) {
+      std::optional<FromServer> event = server_->Receive();
+      if (!event) break;
+      FromTheServer(std::move(*event));
+    }
+    for (int i = 0; i < kMessagesAtATime; ++i) {
+      std::optional<FromWorker> event = local_->Receive();
+      if (!event) break;
+      FromAWorker(std::move(*event));
+    }
+    if (sums_) SendGradients(sums_->TakeLate(Clock::now()));
+    SendWaiting();
+    local_->Deliver();
+  }
+}
+
+void Relay::Sleep() {
+  if (!local_->PrepareToSleep() || !server_->PrepareToSleep()) return;
+  pollfd events[] = {
+      {local_->fd(), POLLIN, 0}, {server_->fd(), POLLIN, 0}, {room_bell_.get(), POLLIN, 0}};
+  (void)::poll(events, std::size(events), kLongestSleepMs);
+  if ((events[2].revents & POLLIN) != 0) room_bell_.Clear();
+}
+
+// ---------------------------------------------------------------------------------- to the workers
+
+void Relay::FromTheServer(FromServer event) {
+  if (event.kind != FromServer::Kind::kMessage) {
+    if (workers_.empty()) throw Error(ExitCode::kOk, "the run is over");
+    throw Error(ExitCode::kPeerFailed, event.kind == FromServer::Kind::kLost
+                                           ? "the connection to the server ended"
+                                           : "the server sent a malformed message");
+  }
+  const wire::ServerMessage& message = event.message;
+  // Weights are for all workers, even if they were sent with a message to one that has ended.
+  if (message.has_weights_chunk()) return OnWeights(message, event.payload);
+  const uint32_t via = message.via();
+  if (!workers_.contains(via)) return;
+  if (message.has_welcome()) OnWelcome(message);
+  if (message.has_train() && sums_) sums_->Ordered(via, message.train());
+  // The server has closed all orders of this worker.
+  if (message.has_reset() || message.has_stop()) Close(via);
+  ToWorker(message);
+}
+
+void Relay::OnWelcome(const wire::ServerMessage& message) {
+  const wire::Welcome& welcome = message.welcome();
+  if (welcome.tensor_type() != wire::FP32 || welcome.chunk_end_size() == 0) {
+    throw Error(ExitCode::kPeerFailed, "the server sends 16-bit tensors, expected fp32");
+  }
+  if (!weights_) {
+    chunk_end_.assign(welcome.chunk_end().begin(), welcome.chunk_end().end());
+    // The third, for averages, takes no memory until it is used.
+    const size_t bytes = SharedArenaFloats(chunk_end_.back()) * sizeof(float);
+    weights_ = SharedMemory::Create("muster-weights", 3 * bytes, SharedMemory::Access::kReadWrite,
+                                    2 * bytes);
+    for (auto& chunks : chunks_) chunks.resize(chunk_end_.size());
+    local_->ShareWeights(*weights_);
+    sums_.emplace(welcome.slices());
+  }
+  local_->ShareGradients(message.via(), GradientLayoutOf(welcome));
+}
+
+void Relay::OnWeights(const wire::ServerMessage& message, const Payload& payload) {
+  const wire::WeightsChunk& weights = message.weights_chunk();
+  if (weights.chunk() >= chunk_end_.size() || weights.version() < 0) {
+    throw Error(ExitCode::kPeerFailed, "the server sent chunk {} of W({}), expected one of {}",
+                weights.chunk(), weights.version(), chunk_end_.size());
+  }
+  const size_t buffer = BufferOf(weights);
+  ChunkState& state = chunks_[buffer][weights.chunk()];
+  if (payload.bytes == 0) {
+    if (state.version == weights.version()) {
+      ToWorker(message);
+    } else if (state.version < weights.version()) {
+      state.waiting.push_back(message);
+    }
+    return;
+  }
+  const size_t expected = WeightsOf(weights).size_bytes();
+  if (payload.bytes != expected) {
+    throw Error(ExitCode::kPeerFailed, "the server sent {} bytes of chunk {}, expected {}",
+                payload.bytes, weights.chunk(), expected);
+  }
+  std::memcpy(WeightsOf(weights).data(), payload.data, payload.bytes);
+  state.version = weights.version();
+  if (!weights.average()) sums_->Forget(weights.version() - 1, weights.chunk());
+  ToWorker(message);
+  for (const wire::ServerMessage& other : std::exchange(state.waiting, {})) {
+    if (other.weights_chunk().version() == state.version) ToWorker(other);
+  }
+}
+
+std::span<float> Relay::WeightsOf(const wire::WeightsChunk& weights) {
+  const size_t begin = weights.chunk() == 0 ? 0 : chunk_end_[weights.chunk() - 1];
+  const size_t buffer = BufferOf(weights) * SharedArenaFloats(chunk_end_.back());
+  return weights_->writable_floats().subspan(buffer + begin, chunk_end_[weights.chunk()] - begin);
+}
+
+void Relay::ToWorker(const wire::ServerMessage& message) {
+  if (!workers_.contains(message.via())) return;
+  OutgoingTensor tensor;
+  if (message.has_weights_chunk()) {
+    // For relays; workers read it in place.
+    const wire::WeightsChunk& weights = message.weights_chunk();
+    tensor = {std::as_bytes(WeightsOf(weights)), UrgencyOf(weights)};
+  }
+  if (local_->Send(message.via(), message, tensor) == SendResult::kFull) {
+    LogWarning("a worker does not read its messages; reporting it as lost");
+    Lose(message.via());
+  }
+}
+
+// ---------------------------------------------------------------------------------- to the server
+
+void Relay::FromAWorker(FromWorker event) {
+  const auto via = static_cast<uint32_t>(event.peer);
+  if (event.kind == FromWorker::Kind::kRefused) {
+    LogWarning("refused a connection from {}: {}", event.refused, event.why_refused);
+    return;
+  }
+  if (event.kind == FromWorker::Kind::kLost) return Lose(via);
+  workers_.insert(via);
+  event.message.set_via(via);
+  if (event.message.has_gradient_part() && sums_) {
+    return SendGradients(
+        sums_->Add({std::move(event.message), std::move(event.payload)}, Clock::now()));
+  }
+  const bool is_last = event.message.has_goodbye();
+  ToServer(std::move(event.message));  // the server drops and counts malformed messages
+  if (is_last) workers_.erase(via);
+}
+
+void Relay::Lose(uint32_t via) {
+  if (workers_.erase(via) == 0) return;
+  wire::WorkerMessage message;
+  message.mutable_ended();
+  message.set_via(via);
+  ToServer(std::move(message));
+  Close(via);
+}
+
+void Relay::Close(uint32_t via) {
+  if (!sums_) return;
+  SendGradients(sums_->Close(via));
+}
+
+void Relay::ToServer(wire::WorkerMessage message) {
+  const size_t bytes = message.ByteSizeLong();
+  outbox_.AddControl(bytes, {std::move(message), {}});
+}
+
+void Relay::SendGradients(std::vector<RelayedGradient> gradients) {
+  for (RelayedGradient& gradient : gradients) {
+    if (gradient.payload.bytes == 0) {
+      ToServer(std::move(gradient.message));
+      continue;
+    }
+    const Urgency urgency = UrgencyOf(gradient.message.gradient_part());
+    const size_t bytes = gradient.payload.bytes;
+    outbox_.AddTensor(urgency, bytes, std::move(gradient));
+  }
+}
+
+void Relay::SendWaiting() {
+  if (outbox_.empty()) return;
+  outbox_.Send([this](const RelayedGradient& next, Release sent) {
+    const Payload& payload = next.payload;
+    const std::span<const std::byte> bytes{static_cast<const std::byte*>(payload.data),
+                                           payload.bytes};
+    if (!bytes.empty()) sent = Holds(payload.owner, sent);
+    if (server_->Send(next.message, bytes, sent)) return true;
+    if (sent.call != nullptr) sent.call(sent.hint);
+    return false;
+  });
+  (void)server_->Deliver();
+}
+
+}  // namespace muster

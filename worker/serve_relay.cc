@@ -1,0 +1,99 @@
+#include "worker/serve_relay.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/base/process.h"
+#include "common/base/resource_limits.h"
+#include "common/config/build_graph.h"
+#include "common/config/config.h"
+#include "common/config/data_format.h"
+#include "common/link/protocol.h"
+#include "common/link/tcp_address.h"
+#include "common/transport/combined_server_link.h"
+#include "common/transport/link_options.h"
+#include "common/transport/transport.h"
+#include "worker/relay/relay.h"
+
+namespace muster {
+namespace {
+
+using std::chrono::steady_clock;
+
+// For a port that an earlier relay of this host still has, and for another host's relay to start.
+constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::milliseconds kPause{100};
+
+// Other relays go directly to the server if this one does not listen.
+std::unique_ptr<ServerLink> ListenForRelays(const std::string& endpoint, uint64_t job,
+                                            const LinkOptions& options) {
+  for (const auto until = steady_clock::now() + kPatience;;) {
+    try {
+      return Listen(endpoint, job, config::Cluster::TCP, options);
+    } catch (const Error& error) {
+      if (steady_clock::now() < until) {
+        std::this_thread::sleep_for(kPause);
+        continue;
+      }
+      LogWarning("relays of other hosts must go to the server: {}", error.what());
+      return nullptr;
+    }
+  }
+}
+
+bool Answers(const ResolvedAddress& address) {
+  const UniqueFd fd = address.StartToConnect();
+  pollfd event{fd.get(), POLLOUT, 0};
+  int error = 0;
+  socklen_t size = sizeof error;
+  return fd.valid() && ::poll(&event, 1, 1000) == 1 &&
+         ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
+}
+
+std::string Upstream(const WorkerArguments& arguments) {
+  if (arguments.relay_via.empty()) return arguments.endpoint;
+  const ResolvedAddress address(TcpAddress::Parse(arguments.relay_via));
+  for (const auto until = steady_clock::now() + kPatience; steady_clock::now() < until;) {
+    if (Answers(address)) return arguments.relay_via;
+    std::this_thread::sleep_for(kPause);
+  }
+  LogWarning("the relay at {} does not answer; going to the server directly", arguments.relay_via);
+  return arguments.endpoint;
+}
+
+}  // namespace
+
+void ServeRelay(const WorkerArguments& arguments) {
+  const config::Config config = ReadResolvedConfig(arguments.config);
+  const uint32_t workers = config.cluster().workers();
+  RequireOpenFiles("a relay", 64 + 16 * uint64_t{workers});
+  RequireThreads("a relay", 8);
+  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
+  LinkOptions link = LinkOptionsFor(config, graph.layout());
+  link.token = RequireToken(arguments.token_file, "a relay");
+  KeepOutOfCoreDumps();
+  const uint64_t job = JobOf(link.token);
+  std::unique_ptr<ServerLink> below = Listen(arguments.relay, job, config::Cluster::LOCAL, link);
+  if (!arguments.relay_bind.empty()) {
+    link.encrypt = IsEncrypted(config.cluster(), arguments.relay_bind);
+    if (auto others = ListenForRelays(arguments.relay_bind, job, link)) {
+      below = Combine(std::move(below), std::move(others));
+    }
+  }
+  const std::string upstream = Upstream(arguments);
+  link.encrypt = IsEncrypted(config.cluster(), upstream);
+  LogInfo("connecting the workers at {} to {}", arguments.relay, upstream);
+  Relay(std::move(below),
+        Connect(upstream, job, config::Cluster::TCP,
+                std::chrono::duration<double>(config.deadlines().start_s()), link))
+      .Run();
+}
+
+}  // namespace muster
