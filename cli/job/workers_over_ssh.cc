@@ -71,8 +71,7 @@ ServerAddress AddressForHosts(const SshHosts& hosts, const config::Config& confi
 RelayPlan PlanRelay(const config::Config& config, const std::vector<Host>& hosts, size_t host) {
   const config::Cluster& cluster = config.cluster();
   const Host& mine = hosts[host];
-  const bool wanted = cluster.host_sums() && cluster.transport() == config::Cluster::AUTO &&
-                      cluster.wire_dtype() == config::Cluster::FP32;
+  const bool wanted = cluster.host_sums() && cluster.transport() == config::Cluster::AUTO;
   if (!wanted || mine.here) return {};
   RelayPlan plan;
   const auto parent = [](size_t i) { return i & (i - 1); };

@@ -112,14 +112,14 @@ TEST(SharedTensorStore, GivesBackWhatIsNotAlwaysUsed) {
     return MakeSharedTensors(
         {SharedMemory::Create("test-planes", 2 * arena, Access::kReadWrite),
          SharedMemory::Create("test-slots", layout.bytes(), Access::kReadWrite, arena)},
-        layout, wire::FP32);
+        layout);
   });
 }
 
 TEST(SharedTensorStore, ShowsWhatTheServerWrote) {
   SharedTensors shared = Shared(3, 3);
   const std::span<float> weight_buffers = shared.weight_buffers.writable_floats();
-  const auto store = MakeSharedTensors(std::move(shared), kLayout, wire::FP32);
+  const auto store = MakeSharedTensors(std::move(shared), kLayout);
   ExpectSlotsOfTheirOwn(*store);
   for (int buffer = 0; buffer < 3; ++buffer) {
     weight_buffers[static_cast<size_t>(buffer) * SharedArenaFloats(kFloats) + 11] =
@@ -131,32 +131,29 @@ TEST(SharedTensorStore, ShowsWhatTheServerWrote) {
 }
 
 TEST(SharedTensorStore, HasNoAverageWithoutRoomForIt) {
-  const auto store = MakeSharedTensors(Shared(2, 3), kLayout, wire::FP32);
+  const auto store = MakeSharedTensors(Shared(2, 3), kLayout);
   EXPECT_TRUE(store->WeightBuffer(TensorStore::kAverageBuffer).empty());
   EXPECT_FALSE(store->Store(TensorStore::kAverageBuffer, kChunk, {}));
   EXPECT_TRUE(store->Store(1, kChunk, {}));
 }
 
 TEST(SharedTensorStore, RefusesWhatDoesNotFit) {
-  const auto refused = [](size_t weight_buffers, size_t gradient_buffers,
-                          WireType type) -> std::string {
+  const auto refused = [](size_t weight_buffers, size_t gradient_buffers) -> std::string {
     try {
-      (void)MakeSharedTensors(Shared(weight_buffers, gradient_buffers), kLayout, type);
+      (void)MakeSharedTensors(Shared(weight_buffers, gradient_buffers), kLayout);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::kPeerFailed);
       return error.what();
     }
     return "";
   };
-  EXPECT_EQ(refused(2, 3, wire::FP32), "");
-  EXPECT_NE(refused(1, 3, wire::FP32)
-                .find("65536 bytes of weights and 196608 bytes of gradient buffers, expected "
-                      "at least 131072 and 196608"),
-            std::string::npos);
+  EXPECT_EQ(refused(2, 3), "");
   EXPECT_NE(
-      refused(2, 1, wire::FP32).find("131072 bytes of weights and 65536 bytes of gradient buffers"),
+      refused(1, 3).find("65536 bytes of weights and 196608 bytes of gradient buffers, expected "
+                         "at least 131072 and 196608"),
       std::string::npos);
-  EXPECT_NE(refused(2, 3, wire::BF16).find("16-bit tensors in shared memory"), std::string::npos);
+  EXPECT_NE(refused(2, 1).find("131072 bytes of weights and 65536 bytes of gradient buffers"),
+            std::string::npos);
 }
 
 }  // namespace tensor_store_test

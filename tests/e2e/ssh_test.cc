@@ -19,6 +19,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 const std::vector<std::string> kLongRun{"run.epochs=300", "evaluation.every_epochs=0"};
+const std::vector<std::string> kSixSlices{"run.epochs=300", "evaluation.every_epochs=0",
+                                          "run.slices=6"};
 constexpr const char* kEndless = "run.epochs=100000";
 
 class Ssh : public HandJob {
@@ -94,14 +96,54 @@ TEST_F(Ssh, TheSameBitsAsOnOneHost) {
   const std::string log = launch->Log();
   EXPECT_THAT(log, AllOf(HasSubstr("4 workers on 3 hosts over ssh: a (1),"),
                          HasSubstr("tcp://10.98.0.1:* over br0"), HasSubstr("300 + 40")));
-  for (const int rank : {0, 2, 3}) {
-    EXPECT_THAT(Slurp(Path(fmt::format("run/worker-{}.log", rank))),
-                AllOf(HasSubstr("tcp://10.98.0.1:"), HasSubstr("over ZeroMQ")));
-  }
-  EXPECT_THAT(Slurp(Path("run/worker-1.log")), HasSubstr("over shared memory"));
+  // The relay of b leads to that of a, and that one to the server.
+  EXPECT_THAT(Slurp(Path("run/worker-0.log")),
+              AllOf(HasSubstr("to tcp://10.98.0.1:"), HasSubstr("over shared memory")));
+  EXPECT_THAT(Slurp(Path("run/worker-2.log")),
+              AllOf(HasSubstr("to tcp://10.98.0.2:"), HasSubstr("over shared memory")));
+  EXPECT_THAT(Slurp(Path("run/worker-1.log")), Not(HasSubstr("relay")));
   EXPECT_TRUE(NothingLeftAnywhere());
   const Outcome here = Succeeded(Launch({"run.slices=4"}));
   EXPECT_EQ(Metrics("run").back()["weights_hash"], here.hash());
+}
+
+TEST_F(Ssh, WithoutSumsEachWorkerHasAConnection) {
+  const auto launch = Start("a:1,b:2", {"cluster.host_sums=false", "run.slices=3"});
+  ExpectTheSameBits(*launch, {"run.slices=3"});
+  for (const int rank : {0, 1, 2}) {
+    EXPECT_THAT(Slurp(Path(fmt::format("run/worker-{}.log", rank))),
+                AllOf(HasSubstr("tcp://10.98.0.1:"), HasSubstr("over ZeroMQ")));
+  }
+}
+
+TEST_F(Ssh, TheSameBitsWithSixteenBits) {
+  const std::vector<std::string> settings{"run.slices=8", "cluster.wire_dtype=BF16",
+                                          "worker.threads=1"};
+  const auto launch = Start("a:2,here:1,b:2,c:3", settings);
+  ExpectTheSameBits(*launch, settings);
+  EXPECT_THAT(Slurp(Path("run/worker-7.log")), HasSubstr("over shared memory"));
+}
+
+// The relay of a carries the workers of b and c, too.
+TEST_F(Ssh, AKilledRelay) {
+  const auto launch = Start("a:2,b:2,c:2", kSixSlices);
+  ASSERT_TRUE(Reaches("run", 3)) << launch->Log();
+  const std::vector<pid_t> relays = hosts_->Find("--relay-bind tcp://10.98.0.2:");
+  ASSERT_EQ(relays.size(), 1u);
+  ::kill(relays[0], SIGKILL);
+  ExpectTheSameBits(*launch, kSixSlices);
+  EXPECT_THAT(launch->Log(), HasSubstr("Joined: rank 5"));
+}
+
+// The others go on through a relay that does not lose their work.
+TEST_F(Ssh, AKilledWorkerBehindTwoRelays) {
+  const auto launch = Start("a:2,b:2,c:2", kSixSlices);
+  ASSERT_TRUE(Reaches("run", 3)) << launch->Log();
+  const pid_t worker = Worker(3);
+  ASSERT_GT(worker, 0);
+  ::kill(worker, SIGKILL);
+  ExpectTheSameBits(*launch, kSixSlices);
+  EXPECT_THAT(launch->Log(), HasSubstr("Joined: rank 3"));
 }
 
 TEST_F(Ssh, HostsFromAFile) {

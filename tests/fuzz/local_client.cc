@@ -99,7 +99,7 @@ class Play {
       if (!event || !event->shared) return;
       const auto layout = GradientLayoutOf(event->message.welcome());
       if (layout.arena_floats() > testing::kRawFloats || layout.arenas() > 8) return;
-      const auto tensors = MakeSharedTensors(std::move(*event->shared), layout, wire::FP32);
+      const auto tensors = MakeSharedTensors(std::move(*event->shared), layout);
       float sum = 0;
       for (const int buffer : {0, 1, 2}) {
         for (const float value : tensors->WeightBuffer(buffer)) sum += value;

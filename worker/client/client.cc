@@ -82,7 +82,7 @@ wire::InitialValues Initial(const wire::InitialWanted& wanted, std::span<const f
 // Uses the shared memory that arrived with Welcome, if there is any.
 std::unique_ptr<TensorStore> MakeTensors(FromServer& event, WireType wire_type) {
   const GradientLayout layout = GradientLayoutOf(event.message.welcome());
-  return event.shared ? MakeSharedTensors(std::move(*event.shared), layout, wire_type)
+  return event.shared ? MakeSharedTensors(std::move(*event.shared), layout)
                       : MakeOwnTensors(layout, wire_type);
 }
 

@@ -99,11 +99,7 @@ std::unique_ptr<TensorStore> MakeOwnTensors(const GradientLayout& layout, WireTy
   return std::make_unique<OwnTensors>(layout, type);
 }
 
-std::unique_ptr<TensorStore> MakeSharedTensors(SharedTensors shared, const GradientLayout& layout,
-                                               WireType type) {
-  if (type != wire::FP32) {
-    throw Error(ExitCode::kPeerFailed, "the server requests 16-bit tensors in shared memory");
-  }
+std::unique_ptr<TensorStore> MakeSharedTensors(SharedTensors shared, const GradientLayout& layout) {
   const size_t weight_buffers = 2 * SharedArenaFloats(layout.arena_floats()) * sizeof(float);
   if (shared.weight_buffers.bytes() < weight_buffers ||
       shared.gradient_buffers.bytes() < layout.bytes()) {

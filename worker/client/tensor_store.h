@@ -34,9 +34,9 @@ class TensorStore {
 // Makes tensors in this process's own memory, to which arriving weights of `type` are copied.
 std::unique_ptr<TensorStore> MakeOwnTensors(const GradientLayout& layout, WireType type);
 
-// Makes tensors in memory shared by the server, so that arriving weights need no copy. Throws
-// Error(kPeerFailed) if the memory is too small for the layout, or if `type` is not FP32.
-std::unique_ptr<TensorStore> MakeSharedTensors(SharedTensors shared, const GradientLayout& layout,
-                                               WireType type);
+// Makes tensors in memory shared by the server or a relay, so that arriving weights need no copy.
+// They are floats there even if the wire has 16 bits. Throws Error(kPeerFailed) if the memory is
+// too small for the layout.
+std::unique_ptr<TensorStore> MakeSharedTensors(SharedTensors shared, const GradientLayout& layout);
 
 }  // namespace muster

@@ -1,6 +1,7 @@
 #include "worker/relay/host_sums.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <memory>
 #include <utility>
@@ -15,14 +16,32 @@ TreeNode Parent(const TreeNode& node) { return {node.level + 1, node.index / 2};
 // Long for a round of small gradients, even on a busy host.
 constexpr std::chrono::milliseconds kLeastWait{500};
 
-Payload AddFloats(const Payload& left, const Payload& right) {
-  const std::span<const float> a = left.floats(), b = right.floats();
-  // The server drops a sum of the wrong size.
+template <typename T>
+Payload NewPayload(const std::shared_ptr<T[]>& values, size_t count) {
+  return {.data = values.get(), .bytes = count * sizeof(T), .owner = values};
+}
+
+// The server drops a sum of the wrong size.
+Payload AddPayloads(WireType type, const Payload& left, const Payload& right) {
+  if (type == wire::FP32) {
+    const std::span<const float> a = left.floats(), b = right.floats();
+    const size_t count = std::min(a.size(), b.size());
+    const auto sum = std::make_shared_for_overwrite<float[]>(count);
+    float* const to = sum.get();
+    for (size_t i = 0; i < count; ++i) to[i] = a[i] + b[i];
+    return NewPayload(sum, count);
+  }
+  const std::span<const uint16_t> a = left.halves(), b = right.halves();
   const size_t count = std::min(a.size(), b.size());
-  const std::shared_ptr<float[]> sum = std::make_shared_for_overwrite<float[]>(count);
-  float* const to = sum.get();
-  for (size_t i = 0; i < count; ++i) to[i] = a[i] + b[i];
-  return {.data = to, .bytes = count * sizeof(float), .owner = sum};
+  const auto sum = std::make_shared_for_overwrite<uint16_t[]>(count);
+  constexpr size_t kBlock = 1024;
+  std::array<float, kBlock> widened;
+  for (size_t at = 0; at < count; at += kBlock) {
+    const size_t floats = std::min(kBlock, count - at);
+    AddHalves(type, a.data() + at, b.data() + at, widened.data(), floats);
+    (void)Narrow(type, std::span(widened).first(floats), sum.get() + at);
+  }
+  return NewPayload(sum, count);
 }
 
 }  // namespace
@@ -156,7 +175,7 @@ Payload HostSums::SumOf(const TreeNode& node, const Parts& arrived) const {
   const Payload right = SumOf({node.level - 1, 2 * node.index + 1}, arrived);
   if (left.owner == nullptr) return right;
   if (right.owner == nullptr) return left;
-  return AddFloats(left, right);
+  return AddPayloads(type_, left, right);
 }
 
 // The limit is lower than that at which the server resets slow workers (ps/run/late_workers.h).

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "common/link/link.h"
+#include "common/link/wire_type.h"
 #include "common/plan/slices.h"
 #include "proto/wire.pb.h"
 
@@ -35,8 +36,8 @@ class HostSums {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // `slices`: of a batch. Gradients are fp32.
-  explicit HostSums(int64_t slices) : slices_(slices) {}
+  // `slices`: of a batch. `type`: of all gradients, and of their sums.
+  explicit HostSums(int64_t slices, WireType type = wire::FP32) : slices_(slices), type_(type) {}
 
   // The server gave the worker `via` an order.
   void Ordered(uint32_t via, const wire::Train& train);
@@ -89,6 +90,7 @@ class HostSums {
   Payload SumOf(const TreeNode& node, const Parts& arrived) const;
 
   const int64_t slices_;
+  const WireType type_;
   std::map<int64_t, Step> steps_;
   std::optional<Time> planned_at_;  // the newest step
   std::chrono::steady_clock::duration usual_step_{};

@@ -96,10 +96,11 @@ void Relay::FromTheServer(FromServer event) {
 
 void Relay::OnWelcome(const wire::ServerMessage& message) {
   const wire::Welcome& welcome = message.welcome();
-  if (welcome.tensor_type() != wire::FP32 || welcome.chunk_end_size() == 0) {
-    throw Error(ExitCode::kPeerFailed, "the server sends 16-bit tensors, expected fp32");
-  }
   if (!weights_) {
+    if (welcome.chunk_end_size() == 0) {
+      throw Error(ExitCode::kPeerFailed, "the server's Welcome has no chunks");
+    }
+    type_ = welcome.tensor_type();
     chunk_end_.assign(welcome.chunk_end().begin(), welcome.chunk_end().end());
     // The third, for averages, takes no memory until it is used.
     const size_t bytes = SharedArenaFloats(chunk_end_.back()) * sizeof(float);
@@ -107,7 +108,8 @@ void Relay::OnWelcome(const wire::ServerMessage& message) {
                                     2 * bytes);
     for (auto& chunks : chunks_) chunks.resize(chunk_end_.size());
     local_->ShareWeights(*weights_);
-    sums_.emplace(welcome.slices());
+    sums_.emplace(welcome.slices(), type_);
+    if (type_ != wire::FP32) halves_.resize(3 * SharedArenaFloats(chunk_end_.back()));
   }
   local_->ShareGradients(message.via(), GradientLayoutOf(welcome));
 }
@@ -128,12 +130,18 @@ void Relay::OnWeights(const wire::ServerMessage& message, const Payload& payload
     }
     return;
   }
-  const size_t expected = WeightsOf(weights).size_bytes();
+  const std::span<float> floats = WeightsOf(weights);
+  const size_t expected = floats.size() * BytesOf(type_);
   if (payload.bytes != expected) {
     throw Error(ExitCode::kPeerFailed, "the server sent {} bytes of chunk {}, expected {}",
                 payload.bytes, weights.chunk(), expected);
   }
-  std::memcpy(WeightsOf(weights).data(), payload.data, payload.bytes);
+  if (type_ == wire::FP32) {
+    std::memcpy(floats.data(), payload.data, payload.bytes);
+  } else {
+    std::ranges::copy(payload.halves(), HalvesOf(floats).begin());
+    Widen(type_, payload.halves(), floats.data());
+  }
   state.version = weights.version();
   if (!weights.average()) sums_->Forget(weights.version() - 1, weights.chunk());
   ToWorker(message);
@@ -148,13 +156,21 @@ std::span<float> Relay::WeightsOf(const wire::WeightsChunk& weights) {
   return weights_->writable_floats().subspan(buffer + begin, chunk_end_[weights.chunk()] - begin);
 }
 
+// The same weights as they travel, for other relays.
+std::span<uint16_t> Relay::HalvesOf(std::span<const float> floats) {
+  const auto begin = static_cast<size_t>(floats.data() - weights_->floats().data());
+  return std::span(halves_).subspan(begin, floats.size());
+}
+
 void Relay::ToWorker(const wire::ServerMessage& message) {
   if (!workers_.contains(message.via())) return;
   OutgoingTensor tensor;
   if (message.has_weights_chunk()) {
     // For relays; workers read it in place.
     const wire::WeightsChunk& weights = message.weights_chunk();
-    tensor = {std::as_bytes(WeightsOf(weights)), UrgencyOf(weights)};
+    const std::span<float> floats = WeightsOf(weights);
+    tensor = {type_ == wire::FP32 ? std::as_bytes(floats) : std::as_bytes(HalvesOf(floats)),
+              UrgencyOf(weights)};
   }
   if (local_->Send(message.via(), message, tensor) == SendResult::kFull) {
     LogWarning("a worker does not read its messages; reporting it as lost");
@@ -174,12 +190,22 @@ void Relay::FromAWorker(FromWorker event) {
   workers_.insert(via);
   event.message.set_via(via);
   if (event.message.has_gradient_part() && sums_) {
+    if (type_ != wire::FP32 && local_->SharesMemory(event.peer)) Round(event.payload);
     return SendGradients(
         sums_->Add({std::move(event.message), std::move(event.payload)}, Clock::now()));
   }
   const bool is_last = event.message.has_goodbye();
   ToServer(std::move(event.message));  // the server drops and counts malformed messages
   if (is_last) workers_.erase(via);
+}
+
+// Rounds a gradient in shared memory to the type of the wire.
+void Relay::Round(Payload& payload) const {
+  const std::span<const float> floats = payload.floats();
+  const auto halves = std::make_shared_for_overwrite<uint16_t[]>(floats.size());
+  (void)Narrow(type_, floats, halves.get());  // the server detects infinities
+  if (floats.empty()) return;
+  payload = {.data = halves.get(), .bytes = floats.size() * sizeof(uint16_t), .owner = halves};
 }
 
 void Relay::Lose(uint32_t via) {

@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "common/base/fd.h"
@@ -52,7 +53,9 @@ class Relay {
   void OnWelcome(const wire::ServerMessage& message);
   void OnWeights(const wire::ServerMessage& message, const Payload& payload);
   std::span<float> WeightsOf(const wire::WeightsChunk& weights);
+  std::span<uint16_t> HalvesOf(std::span<const float> floats);
   void ToWorker(const wire::ServerMessage& message);
+  void Round(Payload& payload) const;
   void Lose(uint32_t via);
   void Close(uint32_t via);
   void ToServer(wire::WorkerMessage message);
@@ -62,7 +65,9 @@ class Relay {
   const EventFd room_bell_;     // rung by the link's thread when more tensors may be sent
   std::set<uint32_t> workers_;  // those whose connections are open
   std::vector<uint64_t> chunk_end_;
+  WireType type_ = wire::FP32;
   std::optional<SharedMemory> weights_;
+  std::vector<uint16_t> halves_;  // the same, if the wire has 16 bits
   std::array<std::vector<ChunkState>, 3> chunks_;
   std::optional<HostSums> sums_;
   std::unique_ptr<ServerLink> local_;
