@@ -12,8 +12,9 @@ struct WorkerArguments {
   // relay of another host that leads to the server.
   std::string relay, relay_bind, relay_via;
   uint32_t rank = 0;
-  int local_rank = -1;    // among the workers on this host; -1: unknown
-  std::string rank_from;  // the launcher that gave the rank, for the log
+  int local_rank = -1;         // among the workers on this host; -1: unknown
+  std::string rank_from;       // the launcher that gave the rank, for the log
+  bool through_relay = false;  // of this host, which the worker of local rank 0 starts
   int parent = 0;
   int program_fd = -1;
   bool memory = false, join = false, evaluate = false, describe_gpu = false;

@@ -92,6 +92,10 @@ void KeepLog(const std::string& folder, uint32_t rank) {
 void Work(const WorkerArguments& arguments) {
   config::Config config = ReadResolvedConfig(arguments.config);
   RequireLimits(config);
+  const std::string token = RequireToken(arguments.token_file, NameOf(arguments));
+  // Before there are threads, because it forks.
+  const std::string endpoint =
+      arguments.through_relay ? JoinRelay(arguments, token) : arguments.endpoint;
   if (arguments.join) config.mutable_run()->clear_trace_file();  // trace files are named by rank
   const trace::Session session(trace::WorkerSession(config, arguments.rank), "compute");
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
@@ -101,8 +105,8 @@ void Work(const WorkerArguments& arguments) {
       config,
       arguments.local_rank < 0 ? arguments.rank : static_cast<uint32_t>(arguments.local_rank));
   ClientOptions options;
-  options.endpoint = arguments.endpoint;
-  options.token = RequireToken(arguments.token_file, NameOf(arguments));
+  options.endpoint = endpoint;
+  options.token = token;
   if (!arguments.join) options.rank = arguments.rank;
   options.leave = &WantedToLeave();
   options.hello = DescribeWorker(config, graph, data);
@@ -181,6 +185,8 @@ int Main(int argc, char** argv) {
       program.Add("--relay", arguments.relay,
                   "Be the relay of this host: connect its workers, which join at this endpoint, "
                   "local://@NAME, to the server, and send the sum of their gradients"));
+  program.AddFlag("--through-relay", arguments.through_relay,
+                  "Join through a relay that the worker of local rank 0 on this host starts");
   program.Add("--relay-bind", arguments.relay_bind,
               "With --relay: an endpoint tcp://ADDRESS:PORT for relays of other hosts");
   program.Add("--relay-via", arguments.relay_via,
@@ -237,7 +243,7 @@ int Main(int argc, char** argv) {
     if (arguments.program_fd >= 0) {
       ServeProgram(arguments);
     } else if (!arguments.relay.empty()) {
-      ServeRelay(arguments);
+      ServeRelay(arguments, RequireToken(arguments.token_file, "a relay"));
     } else if (arguments.describe_gpu) {
       PrintGpu(arguments);
     } else if (arguments.memory) {

@@ -1,9 +1,13 @@
 #include "worker/serve_relay.h"
 
+#include <fmt/core.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -70,14 +74,14 @@ std::string Upstream(const WorkerArguments& arguments) {
 
 }  // namespace
 
-void ServeRelay(const WorkerArguments& arguments) {
+void ServeRelay(const WorkerArguments& arguments, const std::string& token) {
   const config::Config config = ReadResolvedConfig(arguments.config);
   const uint32_t workers = config.cluster().workers();
   RequireOpenFiles("a relay", 64 + 16 * uint64_t{workers});
   RequireThreads("a relay", 8);
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   LinkOptions link = LinkOptionsFor(config, graph.layout());
-  link.token = RequireToken(arguments.token_file, "a relay");
+  link.token = token;
   KeepOutOfCoreDumps();
   const uint64_t job = JobOf(link.token);
   std::unique_ptr<ServerLink> below = Listen(arguments.relay, job, config::Cluster::LOCAL, link);
@@ -90,10 +94,32 @@ void ServeRelay(const WorkerArguments& arguments) {
   const std::string upstream = Upstream(arguments);
   link.encrypt = IsEncrypted(config.cluster(), upstream);
   LogInfo("connecting the workers at {} to {}", arguments.relay, upstream);
-  Relay(std::move(below),
-        Connect(upstream, job, config::Cluster::TCP,
-                std::chrono::duration<double>(config.deadlines().start_s()), link))
+  const std::chrono::duration<double> patience(config.deadlines().start_s());
+  Relay(std::move(below), Connect(upstream, job, config::Cluster::TCP, patience, link), patience)
       .Run();
+}
+
+std::string JoinRelay(const WorkerArguments& arguments, const std::string& token) {
+  WorkerArguments relay = arguments;
+  relay.relay = fmt::format("local://@muster-relay-{:016x}", JobOf(token));
+  if (arguments.local_rank != 0) return relay.relay;
+  const pid_t child = ::fork();
+  if (child < 0) {
+    throw Error(ExitCode::kFailure, "cannot start the relay of this host: {}", ErrorText(errno));
+  }
+  if (child > 0) return relay.relay;
+  ::setsid();  // signals for this worker are not for the others
+  InitLog("relay");
+  int code = static_cast<int>(ExitCode::kFailure);
+  try {
+    ServeRelay(relay, token);
+  } catch (const Error& error) {
+    code = static_cast<int>(error.code());
+    if (error.code() != ExitCode::kOk) LogError("exit code {}: {}", code, error.what());
+  } catch (const std::exception& error) {
+    LogError("{}", error.what());
+  }
+  ::_exit(code);
 }
 
 }  // namespace muster

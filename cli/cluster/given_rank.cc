@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <cstdio>
+#include <sstream>
 #include <vector>
 
 #include "common/base/error.h"
@@ -20,6 +22,7 @@ struct Engine {
   const char* rank;
   const char* size;
   const char* local_rank;
+  const char* local_size;
   // The variable that only this launcher sets. Scripts set RANK themselves, Slurm's PMI-2 plugin
   // sets PMI_RANK, and a batch script has the SLURM_PROCID of its own only task.
   const char* sign;
@@ -28,12 +31,16 @@ struct Engine {
 };
 
 constexpr Engine kEngines[] = {
-    {"torchrun", "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RUN_ID", 0},
+    {"torchrun", "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+     "TORCHELASTIC_RUN_ID", 0},
     {"Open MPI", "mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_RANK", 1},
-    {"MPICH", "mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALRANKID", 1},
-    {"Slurm", "srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_ID", 2},
-    {"Kubernetes", "an indexed Job", "JOB_COMPLETION_INDEX", "", "", "JOB_COMPLETION_INDEX", 3}};
+     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_RANK", 1},
+    {"MPICH", "mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
+     "MPI_LOCALRANKID", 1},
+    {"Slurm", "srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",
+     "SLURM_STEP_TASKS_PER_NODE", "SLURM_STEP_ID", 2},
+    {"Kubernetes", "an indexed Job", "JOB_COMPLETION_INDEX", "", "", "", "JOB_COMPLETION_INDEX",
+     3}};
 constexpr const Engine& kSlurm = kEngines[3];
 
 struct Found {
@@ -45,6 +52,30 @@ struct Found {
 bool IsSet(const Environment& environment, const char* variable) {
   const auto found = environment.find(variable);
   return found != environment.end() && !found->second.empty();
+}
+
+// The number of tasks on a node, in Slurm's "2(x3),1": nodes 0, 1 and 2 have two. 1 if it is not
+// there.
+uint32_t TasksOfNode(const std::string& text, uint32_t node) {
+  uint32_t end = 0;
+  std::istringstream items(text);
+  for (std::string item; std::getline(items, item, ',');) {
+    unsigned tasks = 1, nodes = 1;
+    if (std::sscanf(item.c_str(), "%u(x%u)", &tasks, &nodes) < 1) return 1;
+    end += nodes;
+    if (node < end) return tasks;
+  }
+  return 1;
+}
+
+uint32_t LocalSize(const Environment& environment, const Engine& engine) {
+  if (&engine == &kSlurm) {
+    const auto tasks = environment.find(engine.local_size);
+    const auto node = NumberIn(environment, "SLURM_NODEID", kMostProcesses);
+    return tasks == environment.end() || !node ? 1 : TasksOfNode(tasks->second, *node);
+  }
+  if (*engine.local_size == '\0') return 1;
+  return NumberIn(environment, engine.local_size, kMostProcesses).value_or(1);
 }
 
 GivenRank Read(const Environment& environment, const Engine& engine) {
@@ -61,6 +92,7 @@ GivenRank Read(const Environment& environment, const Engine& engine) {
                 engine.size, *given.size);
   }
   given.local_rank = NumberIn(environment, engine.local_rank, kMostProcesses - 1).value_or(0);
+  given.local_size = LocalSize(environment, engine);
   return given;
 }
 

@@ -24,6 +24,7 @@ struct GivenRank {
   std::string size_variable;     // "" if this engine does not tell the size
   std::optional<uint32_t> size;  // the number of processes
   uint32_t local_rank = 0;       // among the processes on this host
+  uint32_t local_size = 1;       // their number, if this engine tells it
 };
 
 // If one launcher runs inside another, such as mpirun or torchrun inside Slurm, the inner one

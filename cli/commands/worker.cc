@@ -145,6 +145,14 @@ HeldFile HoldInput() {
   return HeldFile::OfText(text);
 }
 
+// Whether the workers that the launcher started on this host send one gradient together.
+bool HasRelay(const config::Cluster& cluster, const std::string& endpoint,
+              const GivenRank& launcher) {
+  return launcher.local_size > 1 && cluster.host_sums() &&
+         cluster.transport() == config::Cluster::AUTO && IsTcp(endpoint) &&
+         !ResolvedAddress(TcpAddress::Parse(endpoint)).of_this_host();
+}
+
 // Checks the whole command line here, because the worker program reports errors only as log lines.
 int DoWorker(const WorkerOptions& options) {
   const std::optional<GivenRank> given = RankOf(options, ThisEnvironment());
@@ -172,6 +180,9 @@ int DoWorker(const WorkerOptions& options) {
   if (launcher && !launcher->engine.empty()) {
     words.insert(words.end(), {"--local-rank", std::to_string(launcher->local_rank), "--rank-from",
                                Describe(*launcher)});
+    if (HasRelay(config.cluster(), options.endpoint, *launcher)) {
+      words.emplace_back("--through-relay");
+    }
   }
   std::optional<HeldFile> token;
   if (options.token_file == kInput) {

@@ -146,6 +146,41 @@ TEST_F(Ssh, AKilledWorkerBehindTwoRelays) {
   EXPECT_THAT(launch->Log(), HasSubstr("Joined: rank 3"));
 }
 
+// As mpirun starts them on a host without the server.
+TEST_F(Ssh, WorkersOfALauncherShareARelay) {
+  const Words server_words{std::string(MUSTER_BIN_DIR) + "/muster",
+                           "server",
+                           Path("config.txtpb"),
+                           "--run-dir",
+                           Path("run"),
+                           "--endpoint",
+                           "tcp://10.98.0.1:*",
+                           "--token-file",
+                           TokenFile()};
+  Process server(hosts_->Inside(server_words), Path("server.log"));
+  std::string endpoint;
+  ASSERT_TRUE(Eventually(20, [&] { return !(endpoint = Endpoint(server)).empty(); }));
+  std::vector<std::unique_ptr<Process>> workers;
+  for (const char* const rank : {"0", "1"}) {
+    const std::string number = rank;
+    workers.push_back(std::make_unique<Process>(
+        hosts_->Inside({"ip", "netns", "exec", "a", "env", "OMPI_COMM_WORLD_RANK=" + number,
+                        "OMPI_COMM_WORLD_LOCAL_RANK=" + number, "OMPI_COMM_WORLD_SIZE=2",
+                        "OMPI_COMM_WORLD_LOCAL_SIZE=2", std::string(MUSTER_BIN_DIR) + "/muster",
+                        "worker", Path("run/config.txtpb"), "--endpoint", endpoint, "--token-file",
+                        TokenFile()}),
+        Path("worker-" + number + ".out")));
+  }
+  EXPECT_EQ(server.Wait(60), 0) << server.Log();
+  for (const auto& worker : workers) {
+    EXPECT_EQ(worker->Wait(20), 0) << worker->Log();
+    EXPECT_THAT(worker->Log(), HasSubstr("over shared memory"));
+  }
+  EXPECT_THAT(workers[0]->Log(), HasSubstr("relay info: connecting the workers at local://"));
+  EXPECT_TRUE(NothingLeftAnywhere());
+  EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
+}
+
 TEST_F(Ssh, HostsFromAFile) {
   const std::string file = Write("hosts", "# two hosts\na slots=1\nb:1  # the second\n");
   const auto launch =

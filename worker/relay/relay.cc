@@ -39,8 +39,10 @@ size_t BufferOf(const wire::WeightsChunk& weights) {
 
 }  // namespace
 
-Relay::Relay(std::unique_ptr<ServerLink> workers, std::unique_ptr<ClientLink> server)
-    : local_(std::move(workers)),
+Relay::Relay(std::unique_ptr<ServerLink> workers, std::unique_ptr<ClientLink> server,
+             std::chrono::duration<double> limit)
+    : limit_(limit),
+      local_(std::move(workers)),
       outbox_(Release{[](void* bell) { static_cast<const EventFd*>(bell)->Ring(); },
                       const_cast<EventFd*>(&room_bell_)}),
       server_(std::move(server)) {}
@@ -62,6 +64,10 @@ void Relay::Run() {
     if (sums_) SendGradients(sums_->TakeLate(Clock::now()));
     SendWaiting();
     local_->Deliver();
+    if (!workers_.empty()) needed_at_ = Clock::now();
+    if (Clock::now() - needed_at_ > limit_) {
+      throw Error(ExitCode::kOk, "no worker needs this relay any more");
+    }
   }
 }
 

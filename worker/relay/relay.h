@@ -31,11 +31,13 @@ namespace muster {
 class Relay {
  public:
   // `workers`: the link at which this host's workers and other relays connect. `server`: the
-  // connection to the server or to another relay.
-  Relay(std::unique_ptr<ServerLink> workers, std::unique_ptr<ClientLink> server);
+  // connection to the server or to another relay. `limit`: how long it waits for a worker when it
+  // has none.
+  Relay(std::unique_ptr<ServerLink> workers, std::unique_ptr<ClientLink> server,
+        std::chrono::duration<double> limit);
 
-  // Throws Error when the connection to the server has ended: kPeerFailed, or kOk if no worker
-  // needs it any more.
+  // Throws Error when the connection to the server has ended (kPeerFailed), or when no worker needs
+  // this relay any more (kOk).
   [[noreturn]] void Run();
 
  private:
@@ -62,6 +64,8 @@ class Relay {
   void SendGradients(std::vector<RelayedGradient> gradients);
   void SendWaiting();
 
+  const std::chrono::duration<double> limit_;
+  Clock::time_point needed_at_ = Clock::now();
   const EventFd room_bell_;     // rung by the link's thread when more tensors may be sent
   std::set<uint32_t> workers_;  // those whose connections are open
   std::vector<uint64_t> chunk_end_;

@@ -70,6 +70,27 @@ TEST(GivenRankTest, EachLauncher) {
   ExpectGiven({{"RANK", "1"}, {"WORLD_SIZE", "2"}}, "torchrun", 1, 2, 0);
 }
 
+TEST(GivenRankTest, TheNumberOfProcessesOnAHost) {
+  const auto local_size = [](Environment environment, const std::string& name,
+                             const std::string& value, const std::string& node = "") {
+    environment[name] = value;
+    if (!node.empty()) environment["SLURM_NODEID"] = node;
+    return FindGivenRank(environment)->local_size;
+  };
+  EXPECT_EQ(local_size(kOpenMpi, "OMPI_COMM_WORLD_LOCAL_SIZE", "4"), 4u);
+  EXPECT_EQ(local_size(kMpich, "MPI_LOCALNRANKS", "3"), 3u);
+  EXPECT_EQ(local_size(kTorchrun, "LOCAL_WORLD_SIZE", "8"), 8u);
+  EXPECT_EQ(FindGivenRank(kKubernetes)->local_size, 1u);
+  constexpr const char* kTasks = "SLURM_STEP_TASKS_PER_NODE";
+  EXPECT_EQ(local_size(kSrun, kTasks, "2(x3),1,4", "0"), 2u);
+  EXPECT_EQ(local_size(kSrun, kTasks, "2(x3),1,4", "2"), 2u);
+  EXPECT_EQ(local_size(kSrun, kTasks, "2(x3),1,4", "3"), 1u);
+  EXPECT_EQ(local_size(kSrun, kTasks, "2(x3),1,4", "4"), 4u);
+  EXPECT_EQ(local_size(kSrun, kTasks, "2(x3),1,4", "5"), 1u);
+  EXPECT_EQ(local_size(kSrun, kTasks, "many", "0"), 1u);
+  EXPECT_EQ(local_size(kSrun, kTasks, "2(x3)"), 1u) << "without SLURM_NODEID";
+}
+
 TEST(GivenRankTest, SrunHasNotStartedABatchScript) {
   EXPECT_FALSE(FindGivenRank(kBatchScript));
   ExpectGiven(Joined(kBatchScript, kOpenMpi), "Open MPI", 5, 8, 1);
