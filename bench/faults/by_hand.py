@@ -16,9 +16,35 @@ SERVER_ENDS = (1, 5, 6, 7)  # exit codes after which a service manager restarts 
 HOSTS = 2
 
 
+class Relay:
+    """The relay of a host, restarted when it ends."""
+
+    def __init__(self, run, host):
+        self.run, self.host = run, host
+        self.log = f"{run.folder}.relay-{host}.log"
+        self.endpoint = f"local://@muster-chaos-relay-{host}"
+        self.start()
+
+    def start(self):
+        words = [f"{self.run.chaos.bin}/muster-worker", "--relay", self.endpoint, "--config",
+                 f"{self.run.folder}/config.txtpb", "--endpoint", self.run.endpoint, "--token-file", self.run.token]
+        self.process = self.run.spawn(self.run.prefix(self.host) + words, self.log)
+        self.again_at = None
+
+    def tend(self):
+        if self.process.poll() is None:
+            return
+        if self.again_at is None:
+            self.again_at = time.monotonic() + 0.1
+        elif time.monotonic() > self.again_at:
+            self.start()
+
+
 class Worker:
     def __init__(self, run, rank):
-        self.run, self.rank, self.host = run, rank, run.started % HOSTS
+        self.run, self.rank = run, rank
+        # With relays neighbouring ranks share a host, so that their gradients are added.
+        self.host = run.started // (2 if run.relays else 1) % HOSTS
         self.log = f"{run.folder}.worker-{run.started}.log"
         run.started += 1
         self.start()
@@ -26,7 +52,8 @@ class Worker:
     def start(self):
         seat = ["--join"] if self.rank is None else ["--rank", str(self.rank)]
         words = [f"{self.run.chaos.bin}/muster", "worker", self.run.config, *seat, "--endpoint",
-                 self.run.endpoint, "--token-file", self.run.token]
+                 self.run.relays[self.host].endpoint if self.run.relays else self.run.endpoint,
+                 "--token-file", self.run.token]
         for setting in self.run.worker_settings:
             words += ["--set", setting]
         self.said_before = os.path.getsize(self.log) if os.path.exists(self.log) else 0
@@ -64,7 +91,7 @@ class HandRun(Run):
         self.network = Network(HOSTS, seed) if chaos.has_network else None
         self.config = chaos.config(self.plan.variant)
         self.token = self.folder + ".token"
-        self.workers, self.started = [], 0
+        self.workers, self.started, self.relays = [], 0, []
         self.rivals = Rivals(self)
         self.troubles = 0  # number of faults after which a worker may find no server
         self.again_at = None
@@ -80,7 +107,12 @@ class HandRun(Run):
                        stdout=subprocess.DEVNULL)
         self.endpoint = f"tcp://{Network.SERVER}:7700" if self.network else f"tcp://127.0.0.1:{free_port()}"
         self.start_server()
+        if self.network and self.plan.relayed:
+            eventually(lambda: os.path.exists(f"{self.folder}/config.txtpb"), START_S, "the server's config")
+            self.relays = [Relay(self, host) for host in range(HOSTS)]
         self.workers = [Worker(self, rank) for rank in range(2)]
+        if self.relays:
+            self.workers += [Worker(self, None) for _ in range(2)]
 
     def start_server(self):
         words = [f"{self.chaos.bin}/muster", "server", self.config, "--run-dir", self.folder, "--resume",
@@ -98,8 +130,8 @@ class HandRun(Run):
 
     def over(self):
         """Restarts ended processes; returns whether the run is over."""
-        for worker in self.workers:
-            worker.tend()
+        for process in self.relays + self.workers:
+            process.tend()
         self.rivals.tend()
         code = self.first.poll()
         if code is None or code >= 0 and code not in SERVER_ENDS:
@@ -141,6 +173,13 @@ class HandRun(Run):
 
     def seated(self):
         return [worker for worker in self.workers if worker.alive() and worker.joined()]
+
+    def do_relay(self, rng):
+        """Kills the relay of a host, and so loses all its workers."""
+        if not self.relays:
+            return False
+        self.troubles += 1
+        rng.choice(self.relays).process.kill()
 
     def do_twice(self, rng):
         """Starts a second worker with the same rank. Only one of the two may have it, and the second one keeps
@@ -212,13 +251,18 @@ class HandRun(Run):
                 worker.process.wait(20)
             except subprocess.TimeoutExpired:
                 raise Stuck(f"the worker did not exit at the end of the run; see {worker.log}") from None
+        for relay in self.relays:
+            try:
+                relay.process.wait(20)
+            except subprocess.TimeoutExpired:
+                raise Stuck(f"the relay did not exit at the end of the run; see {relay.log}") from None
         eventually(lambda: not processes_of(self.folder), 10, "all processes end")
 
     def end(self):
         super().end()
-        for worker in self.workers:
-            worker.process.kill()
-            worker.process.wait()
+        for one in self.workers + self.relays:
+            one.process.kill()
+            one.process.wait()
         if self.network:
             self.network.close()
 
