@@ -253,7 +253,7 @@ class HandRun(Run):
                 raise Stuck(f"the worker did not exit at the end of the run; see {worker.log}") from None
         for relay in self.relays:
             try:
-                relay.process.wait(20)
+                relay.process.wait(START_S + 10)  # it may just have been restarted, without a server
             except subprocess.TimeoutExpired:
                 raise Stuck(f"the relay did not exit at the end of the run; see {relay.log}") from None
         eventually(lambda: not processes_of(self.folder), 10, "all processes end")

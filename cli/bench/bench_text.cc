@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "cli/text/text_table.h"
@@ -26,12 +27,16 @@ double LoopbackRound(const RoundShape& shape, const MachineCosts& costs) {
   return costs.tcp_latency_s + 2 * shape.workers * shape.bytes / costs.loopback_bytes_per_s;
 }
 
-double ServerRound(const RoundShape& shape, const HostNetwork& network, double memory_bytes_per_s) {
+double RelayRound(const RoundShape& shape, const HostNetwork& network, double memory_bytes_per_s) {
   const double link = network.BytesPerSecond();
   const double chunk = std::min(shape.bytes, shape.chunk_bytes);
-  const double transfer = shape.workers * shape.bytes / link;
-  return 2 * network.hop_s + std::max(transfer, UpdateSeconds(shape, memory_bytes_per_s)) +
-         shape.workers * chunk / link;
+  const int levels = std::bit_width(static_cast<unsigned>(std::max(1, shape.workers) - 1));
+  RoundShape at_server = shape;
+  at_server.workers = levels + 1;
+  const double transfer = levels * shape.bytes / link;
+  return 2 * levels * network.hop_s +
+         std::max(transfer, UpdateSeconds(at_server, memory_bytes_per_s)) +
+         std::max(0, 3 * levels - 1) * chunk / link;
 }
 
 double RingRound(const RoundShape& shape, const HostNetwork& network, double memory_bytes_per_s) {
@@ -120,12 +125,12 @@ TextTable NetworkTable(const BenchResult& result, const MachineCosts& costs) {
   TextTable table(columns);
   for (const double gigabits : kGigabits) {
     const HostNetwork network{.bits_per_s = gigabits * 1e9};
-    std::vector<std::string> server{fmt::format("{:g} Gbit/s", gigabits), "one server"};
+    std::vector<std::string> server{fmt::format("{:g} Gbit/s", gigabits), "one server, relays"};
     std::vector<std::string> ring{"", "all-reduce"};
     for (const int hosts : kHosts) {
       RoundShape shape = result.model.shape;
       shape.workers = hosts;
-      server.push_back(Time(ServerRound(shape, network, costs.memory_bytes_per_s)));
+      server.push_back(Time(RelayRound(shape, network, costs.memory_bytes_per_s)));
       ring.push_back(Time(RingRound(shape, network, costs.memory_bytes_per_s)));
     }
     table.AddRow(server);
@@ -184,8 +189,8 @@ std::vector<std::string> BenchLines(const BenchResult& result) {
       "docs/DESIGN.md):");
   Append(lines, NetworkTable(result, costs));
   lines.push_back(
-      "One server's link carries the gradients of all workers: where all-reduce is faster, that "
-      "link is the bottleneck.");
+      "Relays add gradients on their way, so the server's link carries one for each doubling of the "
+      "hosts: where all-reduce is faster, that link is the bottleneck.");
   return lines;
 }
 

@@ -35,7 +35,7 @@ double LocalRound(const RoundShape& shape, const MachineCosts& costs);
 // kernel, on the same cores as everything else.
 double LoopbackRound(const RoundShape& shape, const MachineCosts& costs);
 
-// A network of full-duplex links of equal speed, one worker per host.
+// A network of full-duplex links of equal speed. The workers of a host count as one.
 struct HostNetwork {
   double bits_per_s = 0;
   double hop_s = 50e-6;  // time from a process on one host to one on another
@@ -44,11 +44,12 @@ struct HostNetwork {
   double BytesPerSecond() const { return bits_per_s / 8 * 1448 / 1538; }
 };
 
-// The time for a round with one server on its own host. K gradients arrive while K copies of the
-// weights leave, chunk by chunk, so the time is that of one direction, plus K chunks because the
-// weights of a chunk leave after its gradients arrive. If the update pass takes longer, its time
-// counts instead.
-double ServerRound(const RoundShape& shape, const HostNetwork& network, double memory_bytes_per_s);
+// The time for a round with one server on the first of `shape.workers` hosts and a binomial tree of
+// relays. The server's link carries a gradient for each level of the tree while as many copies of
+// the weights leave, chunk by chunk, so the time is that of one direction. The last chunk passes
+// all levels twice, and waits at the server for those of the other levels. If the update pass takes
+// longer, its time counts instead.
+double RelayRound(const RoundShape& shape, const HostNetwork& network, double memory_bytes_per_s);
 // The time for a ring all-reduce among the workers (Patarasu, Yuan 2009), followed by an optimizer
 // step in each worker.
 double RingRound(const RoundShape& shape, const HostNetwork& network, double memory_bytes_per_s);

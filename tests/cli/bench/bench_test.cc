@@ -25,25 +25,27 @@ TEST(CostModel, RoundsOnOneHost) {
   EXPECT_EQ(LoopbackRound({.bytes = 200, .workers = 3}, costs), 2 + 2 * 3 * 200 / 100.0);
 }
 
-TEST(CostModel, OneServersLinkGrowsWithTheHostsAndARingDoesNot) {
+TEST(CostModel, TheServersLinkCarriesAGradientForEachLevelOfRelays) {
   const HostNetwork network{.bits_per_s = 10e9, .hop_s = 1e-3};
   const double link = 10e9 / 8 * 1448 / 1538, memory = 1e12;
   RoundShape shape{.bytes = 400e6, .workers = 4, .states = 1, .chunk_bytes = 4e6};
-  const double pass = 400e6 * 8 / memory;
-  EXPECT_LT(pass, 4 * 400e6 / link);
-  EXPECT_NEAR(ServerRound(shape, network, memory), 2e-3 + 4 * 404e6 / link, 1e-9);
+  EXPECT_NEAR(RelayRound(shape, network, memory), 4e-3 + 2 * 400e6 / link + 5 * 4e6 / link, 1e-9);
   EXPECT_NEAR(RingRound(shape, network, memory), 6 * (1e-3 + 100e6 / link) + 400e6 * 5 / memory,
               1e-9);
-  // With twice the hosts a server takes about twice the time; a ring transfers hardly more bytes.
-  RoundShape twice = shape;
-  twice.workers = 8;
-  EXPECT_NEAR(ServerRound(twice, network, memory) / ServerRound(shape, network, memory), 2, 0.01);
-  EXPECT_LT(RingRound(twice, network, memory) / RingRound(shape, network, memory), 1.2);
+  shape.workers = 64;
+  EXPECT_NEAR(RelayRound(shape, network, memory), 12e-3 + 6 * 400e6 / link + 17 * 4e6 / link, 1e-9);
+  shape.workers = 33;
+  EXPECT_NEAR(RelayRound(shape, network, memory), 12e-3 + 6 * 400e6 / link + 17 * 4e6 / link, 1e-9);
+  shape.workers = 2;
+  EXPECT_NEAR(RelayRound(shape, network, memory), 2e-3 + 400e6 / link + 2 * 4e6 / link, 1e-9);
   // If memory is slower than the link, the pass dominates.
-  EXPECT_NEAR(ServerRound(shape, network, 1e9), 2e-3 + 400e6 * 8 / 1e9 + 4 * 4e6 / link, 1e-9);
+  EXPECT_NEAR(RelayRound(shape, network, 1e9), 2e-3 + 400e6 * 6 / 1e9 + 2 * 4e6 / link, 1e-9);
   // A chunk is at most as large as the model.
   shape.bytes = 1000;
-  EXPECT_NEAR(ServerRound(shape, network, memory), 2e-3 + 4 * 2000 / link, 1e-12);
+  EXPECT_NEAR(RelayRound(shape, network, memory), 2e-3 + 3 * 1000 / link, 1e-12);
+  // One host has no network.
+  shape.workers = 1;
+  EXPECT_NEAR(RelayRound(shape, network, memory), 1000 * 5 / memory, 1e-12);
 }
 
 // A machine with 20 GB/s whose update reaches half of the memory bandwidth.
@@ -84,7 +86,7 @@ TEST(BenchText, SaysWhatARoundTakesAndWhatThatMeansForTheModel) {
   EXPECT_THAT(lines, Contains(HasSubstr("less than 5 % of any step longer than 6.60 ms")));
   EXPECT_THAT(lines, Contains(HasSubstr("500 GFLOP/s")));
   EXPECT_THAT(lines, Contains(HasSubstr("64 hosts")));
-  EXPECT_THAT(lines, Contains(::testing::AllOf(HasSubstr("100 Gbit/s"), HasSubstr("one server"))));
+  EXPECT_THAT(lines, Contains(::testing::AllOf(HasSubstr("100 Gbit/s"), HasSubstr("one server, relays"))));
 }
 
 TEST(BenchText, SaysThatTheMachineWasBusyWhereARoundIsShorterThanItsUpdate) {
