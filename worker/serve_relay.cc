@@ -79,8 +79,11 @@ void ServeRelay(const WorkerArguments& arguments, const std::string& token) {
   const uint32_t workers = config.cluster().workers();
   RequireOpenFiles("a relay", 64 + 16 * uint64_t{workers});
   RequireThreads("a relay", 8);
-  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
-  LinkOptions link = LinkOptionsFor(config, graph.layout());
+  // Only a program knows its variables.
+  const VariableLayout layout =
+      HasProgram(config) ? VariableLayout()
+                         : BuildGraph(config.model(), InputShape(config.data())).layout();
+  LinkOptions link = LinkOptionsFor(config, layout);
   link.token = token;
   KeepOutOfCoreDumps();
   const uint64_t job = JobOf(link.token);

@@ -20,6 +20,7 @@
 #include "cli/process/child_process.h"
 #include "cli/process/held_file.h"
 #include "cli/process/line_reader.h"
+#include "cli/process/program_environment.h"
 #include "cli/process/signal_source.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
@@ -60,6 +61,9 @@ class HostAgent {
   void RequireRelay(int rank);
   std::unique_ptr<ChildProcess> StartProcess(std::vector<std::string> arguments,
                                              LineReader& output) const;
+  std::unique_ptr<ChildProcess> StartProgram(int rank, const std::string& endpoint,
+                                             LineReader& output) const;
+  UniqueFd MakePipe(LineReader& output) const;
   void TakeOutput();
   void TakeLines(Worker& worker, int rank);
   void Send(const Json& message);
@@ -72,6 +76,9 @@ class HostAgent {
   std::string pending_;  // output that the connection did not take yet
   bool broken_ = false;  // the connection, for output
   std::optional<HeldFile> config_, token_;
+  config::Worker job_;  // its part about workers
+  std::string token_text_;
+  std::vector<std::string> environment_;  // of the launcher, for a program
   std::string endpoint_;
   bool uses_relay_ = false;
   Worker relay_;
@@ -160,7 +167,16 @@ void HostAgent::Check(const Json& question) {
 
 void HostAgent::TakeJob(const Json& job) {
   config_ = HeldFile::OfText(job.at("config").get<std::string>());
-  token_ = HeldFile::OfText(job.at("token").get<std::string>());
+  token_text_ = job.at("token").get<std::string>();
+  token_ = HeldFile::OfText(token_text_);
+  job_ = ParseConfigText(job.at("config").get<std::string>(), "the job's config").worker();
+  environment_ = job.at("environment").get<std::vector<std::string>>();
+  const auto folder = job.at("folder").get<std::string>();
+  if (job_.program_size() > 0 && ::chdir(folder.c_str()) != 0) {
+    throw Error(ExitCode::kUsage,
+                "cannot enter {}: {}; expected the program in the same place here", folder,
+                ErrorText(errno));
+  }
   endpoint_ = job.at("endpoint").get<std::string>();
   const Json& relay = job.at("relay");
   uses_relay_ = relay.at("used").get<bool>();
@@ -169,15 +185,20 @@ void HostAgent::TakeJob(const Json& job) {
   relay_ = {};
 }
 
-std::unique_ptr<ChildProcess> HostAgent::StartProcess(std::vector<std::string> arguments,
-                                                      LineReader& output) const {
+// Returns the end to write to.
+UniqueFd HostAgent::MakePipe(LineReader& output) const {
   int ends[2];
   if (!config_ || !token_ || ::pipe2(ends, O_CLOEXEC) != 0) {
     throw Error(ExitCode::kFailure, "cannot create a pipe for {}: {}", worker_program_,
                 ErrorText(errno));
   }
   output = LineReader(UniqueFd(ends[0]), kMostLineBytes);
-  const UniqueFd errors(ends[1]);
+  return UniqueFd(ends[1]);
+}
+
+std::unique_ptr<ChildProcess> HostAgent::StartProcess(std::vector<std::string> arguments,
+                                                      LineReader& output) const {
+  const UniqueFd errors = MakePipe(output);
   const std::vector<std::string> job{"--config",     config_->InheritedPath(),
                                      "--token-file", token_->InheritedPath(),
                                      "--parent",     std::to_string(::getpid())};
@@ -187,6 +208,26 @@ std::unique_ptr<ChildProcess> HostAgent::StartProcess(std::vector<std::string> a
                    .arguments = std::move(arguments),
                    .error_fd = errors.get(),
                    .inherited_fds = {config_->fd(), token_->fd()}});
+}
+
+std::unique_ptr<ChildProcess> HostAgent::StartProgram(int rank, const std::string& endpoint,
+                                                      LineReader& output) const {
+  const UniqueFd errors = MakePipe(output);
+  const auto& words = job_.program();
+  std::vector<std::string> environment = environment_;
+  const std::vector<std::string> own = ProgramEnvironment({.endpoint = endpoint,
+                                                           .config = config_->InheritedPath(),
+                                                           .token = token_text_,
+                                                           .worker_program = worker_program_,
+                                                           .rank = rank,
+                                                           .threads = job_.threads()});
+  environment.insert(environment.end(), own.begin(), own.end());
+  return std::make_unique<ChildProcess>(ChildOptions{.program = words[0],
+                                                     .arguments = {words.begin() + 1, words.end()},
+                                                     .output_fd = errors.get(),
+                                                     .error_fd = errors.get(),
+                                                     .inherited_fds = {config_->fd()},
+                                                     .environment = std::move(environment)});
 }
 
 void HostAgent::RequireRelay(int rank) {
@@ -202,11 +243,13 @@ void HostAgent::RequireRelay(int rank) {
 
 void HostAgent::Start(int rank, int local_rank) {
   if (uses_relay_) RequireRelay(rank);
+  const std::string& endpoint = uses_relay_ ? relay_endpoint_ : endpoint_;
   Worker& worker = workers_[rank];
-  worker.process =
-      StartProcess({"--rank", std::to_string(rank), "--local-rank", std::to_string(local_rank),
-                    "--endpoint", uses_relay_ ? relay_endpoint_ : endpoint_},
-                   worker.output);
+  worker.process = job_.program_size() > 0
+                       ? StartProgram(rank, endpoint, worker.output)
+                       : StartProcess({"--rank", std::to_string(rank), "--local-rank",
+                                       std::to_string(local_rank), "--endpoint", endpoint},
+                                      worker.output);
   Send({{"started", rank}, {"pid", worker.process->pid()}});
 }
 

@@ -3,7 +3,7 @@
 //
 // Launcher and agent exchange lines of JSON over standard input and output. The launcher sends
 //   {"check": {"endpoint": E, "secret": S, "config": TEXT}}   config is optional
-//   {"job": {"config": TEXT, "token": T, "endpoint": E,
+//   {"job": {"config": TEXT, "token": T, "endpoint": E, "folder": F, "environment": [V, ...],
 //            "relay": {"used": B, "bind": ENDPOINT, "via": ENDPOINT}}}    see RelayPlan
 //   {"start": RANK, "local_rank": N}
 //   {"signal": NUMBER, "rank": RANK}

@@ -64,7 +64,7 @@ HostFacts ReadHostFacts(const config::Config* config) {
   if (::statvfs(".", &disk) == 0) {
     facts.disk_free = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
   }
-  if (config != nullptr) facts.data = CountSamples(*config);
+  if (config != nullptr && !HasProgram(*config)) facts.data = CountSamples(*config);
   return facts;
 }
 

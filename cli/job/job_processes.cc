@@ -11,6 +11,7 @@
 
 #include "cli/gpu/job_gpus.h"
 #include "cli/process/log_tail.h"
+#include "cli/process/program_environment.h"
 #include "common/base/error.h"
 #include "common/base/resource_limits.h"
 #include "common/base/text.h"
@@ -201,19 +202,17 @@ std::unique_ptr<ChildProcess> JobProcesses::StartWorker(int rank, bool append) c
   return Started(worker);
 }
 
-// The client library reads these variables (client/muster.cc).
 void JobProcesses::UseProgram(ChildOptions& worker, int rank) const {
   const auto& words = plan_.config->worker().program();
   worker.program = words[0];
   worker.arguments.assign(words.begin() + 1, words.end());
   worker.inherited_fds.clear();
-  const std::string folder = plan_.worker_program.substr(0, plan_.worker_program.rfind('/'));
-  worker.environment = {"MUSTER_ENDPOINT=" + endpoint_,
-                        "MUSTER_CONFIG=" + plan_.config_path,
-                        "MUSTER_TOKEN=" + plan_.token,
-                        "MUSTER_PROGRAMS=" + folder,
-                        fmt::format("MUSTER_RANK={}", rank),
-                        fmt::format("OMP_NUM_THREADS={}", plan_.config->worker().threads())};
+  worker.environment = ProgramEnvironment({.endpoint = endpoint_,
+                                           .config = plan_.config_path,
+                                           .token = plan_.token,
+                                           .worker_program = plan_.worker_program,
+                                           .rank = rank,
+                                           .threads = plan_.config->worker().threads()});
 }
 
 std::unique_ptr<ChildProcess> JobProcesses::Started(const ChildOptions& options) const {

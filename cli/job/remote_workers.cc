@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -37,6 +39,18 @@ void WriteLine(const UniqueFd& log, const std::string& line) {
   if (log.valid()) (void)!::write(log.get(), text.data(), text.size());
 }
 
+// What a program may need to find its interpreter and libraries. Shells that ssh starts read less
+// of a user's settings than a terminal's.
+std::vector<std::string> PassedEnvironment() {
+  std::vector<std::string> passed;
+  for (const char* name :
+       {"PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX"}) {
+    if (const char* const value = std::getenv(name))
+      passed.push_back(fmt::format("{}={}", name, value));
+  }
+  return passed;
+}
+
 nlohmann::json RelayFor(const JobPlan& plan, const std::string& name) {
   const std::vector<Host>& hosts = plan.hosts->hosts;
   const auto host = std::ranges::find(hosts, name, &Host::name);
@@ -57,6 +71,8 @@ RemoteWorkers::RemoteWorkers(const JobPlan& plan, const std::string& host, int f
                      {{"config", ConfigText(*plan.config)},
                       {"token", plan.token},
                       {"endpoint", endpoint},
+                      {"folder", std::filesystem::current_path().string()},
+                      {"environment", PassedEnvironment()},
                       {"relay", RelayFor(plan, host)}}}});
 }
 

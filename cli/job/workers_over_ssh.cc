@@ -31,12 +31,6 @@ void PlanOverSsh(const LaunchArguments& arguments, config::Config& config) {
                 "expected AUTO or TCP",
                 config::Cluster::Transport_Name(cluster.transport()), other);
   }
-  if (!config.worker().program().empty()) {
-    throw Error(ExitCode::kUsage,
-                "worker.program: muster launch cannot start a program on other hosts yet, but host "
-                "{} has workers; leave out -H",
-                other);
-  }
   if (config.worker().threads() == 0) {
     throw Error(ExitCode::kUsage,
                 "worker.threads=0: expected a number with -H, because hosts may have different "

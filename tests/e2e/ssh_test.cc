@@ -146,6 +146,32 @@ TEST_F(Ssh, AKilledWorkerBehindTwoRelays) {
   EXPECT_THAT(launch->Log(), HasSubstr("Joined: rank 3"));
 }
 
+// A program that trains its own model, through relays.
+TEST_F(Ssh, AProgramOnThreeHosts) {
+  const std::string program = std::string(MUSTER_BIN_DIR) + "/c_linear";
+  const std::string config = std::string(MUSTER_SOURCE_DIR) + "/examples/c_linear/linear.txtpb";
+  const Words job{"launch", config, "--epochs", "300", "--set", "run.slices=6"};
+  Words here = job, there = job;
+  here.insert(here.end(), {"--run-dir", Path("one"), "--workers", "1", "--", program});
+  const Outcome expected = Succeeded(RealJob::Muster(here, "one"));
+  there.insert(there.begin(), std::string(MUSTER_BIN_DIR) + "/muster");
+  there.insert(there.end(), {"--run-dir", Path("run"), "--ssh", hosts_->ssh(), "-H",
+                             "a:2,here:1,b:3", "--", program});
+  Process launch(hosts_->Inside(there), Path("run.log"));
+  ASSERT_TRUE(Reaches("run", 20)) << launch.Log();
+  const std::vector<pid_t> programs = hosts_->Find("c_linear");
+  const auto victim = std::ranges::find_if(programs, [](pid_t pid) {
+    return Slurp(fmt::format("/proc/{}/environ", pid)).find("MUSTER_RANK=4") != std::string::npos;
+  });
+  ASSERT_NE(victim, programs.end());
+  ::kill(*victim, SIGKILL);
+  ASSERT_EQ(launch.Wait(100), 0) << launch.Log();
+  EXPECT_THAT(launch.Log(), HasSubstr("Joined: rank 4"));
+  EXPECT_THAT(Slurp(Path("run/worker-0.log")), HasSubstr("y = "));
+  EXPECT_TRUE(NothingLeftAnywhere());
+  EXPECT_EQ(Metrics("run").back()["weights_hash"], expected.hash());
+}
+
 // As mpirun starts them on a host without the server.
 TEST_F(Ssh, WorkersOfALauncherShareARelay) {
   const Words server_words{std::string(MUSTER_BIN_DIR) + "/muster",

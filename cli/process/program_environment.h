@@ -1,0 +1,20 @@
+// What a program that trains its own model is told in its environment. The client library reads it
+// (client/helper.cc).
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace muster {
+
+struct ProgramPlace {
+  std::string endpoint, config, token;  // config: a path
+  std::string worker_program;           // muster-worker; its folder has Muster's programs
+  int rank = 0;
+  unsigned threads = 1;
+};
+
+// Lines NAME=VALUE.
+std::vector<std::string> ProgramEnvironment(const ProgramPlace& place);
+
+}  // namespace muster
