@@ -134,31 +134,24 @@ class HandRun {
     Settle();
   }
   std::string Push(uint32_t rank, const Task& task, uint32_t chunk) {
-    const auto type = WireTypeOf(config_.cluster());
-    const Chunk range = CutChunks(graph_.layout(), config_.cluster())[chunk];
-    auto bytes = std::make_shared<std::vector<std::byte>>(range.floats() * BytesOf(type));
-    std::vector<float> values(range.floats());
-    for (size_t i = 0; i < values.size(); ++i) {
-      bool any;
-      values[i] =
-          TreeSumOf([&](int64_t s) { return Rough(task.step, s, range.begin + i); }, task.node,
-                    config_.run().slices(), [](int64_t) { return false; }, &any, type);
-    }
-    if (type == wire::FP32) {
-      std::memcpy(bytes->data(), values.data(), bytes->size());
-    } else {
-      (void)Narrow(type, values, reinterpret_cast<uint16_t*>(bytes->data()));
-    }
-    wire::GradientPart part;
-    part.set_step(task.step);
-    part.set_chunk(chunk);
-    *part.mutable_subtree() = SubtreeOf(task.node);
+    wire::GradientPart part = Part(task, chunk);
     part.set_order(task.order);
     part.set_buffer(task.buffer);
-    const std::string why = run_.OnGradient(
-        rank, part, {.data = bytes->data(), .bytes = bytes->size(), .owner = bytes}, Now());
-    Settle();
-    return why;
+    return Push(rank, part);
+  }
+  // Pushes what a relay has added up. `node` covers the same slices. Each task is of one rank.
+  std::string PushSum(const TreeNode& node, const std::vector<std::pair<uint32_t, Task>>& tasks,
+                      uint32_t chunk) {
+    const auto& [first_rank, first] = tasks.at(0);
+    wire::GradientPart sum = Part({.step = first.step, .node = node, .chunks = {}}, chunk);
+    for (const auto& [rank, task] : tasks) {
+      wire::AddedPart& added = *sum.add_added();
+      added.set_rank(rank);
+      added.set_order(task.order);
+      *added.mutable_subtree() = SubtreeOf(task.node);
+      added.set_buffer(task.buffer);
+    }
+    return Push(first_rank, sum);
   }
   void PushAll(uint32_t rank, const Task& task) {
     for (const uint32_t chunk : task.chunks) EXPECT_EQ(Push(rank, task, chunk), "");
@@ -177,6 +170,34 @@ class HandRun {
   void Settle() { run_.Advance(true, Now()); }
 
  private:
+  static wire::GradientPart Part(const Task& task, uint32_t chunk) {
+    wire::GradientPart part;
+    part.set_step(task.step);
+    part.set_chunk(chunk);
+    *part.mutable_subtree() = SubtreeOf(task.node);
+    return part;
+  }
+  std::string Push(uint32_t rank, const wire::GradientPart& part) {
+    const auto type = WireTypeOf(config_.cluster());
+    const Chunk range = CutChunks(graph_.layout(), config_.cluster())[part.chunk()];
+    auto bytes = std::make_shared<std::vector<std::byte>>(range.floats() * BytesOf(type));
+    std::vector<float> values(range.floats());
+    for (size_t i = 0; i < values.size(); ++i) {
+      bool any;
+      values[i] = TreeSumOf([&](int64_t s) { return Rough(part.step(), s, range.begin + i); },
+                            NodeOf(part.subtree()), config_.run().slices(),
+                            [](int64_t) { return false; }, &any, type);
+    }
+    if (type == wire::FP32) {
+      std::memcpy(bytes->data(), values.data(), bytes->size());
+    } else {
+      (void)Narrow(type, values, reinterpret_cast<uint16_t*>(bytes->data()));
+    }
+    const std::string why = run_.OnGradient(
+        rank, part, {.data = bytes->data(), .bytes = bytes->size(), .owner = bytes}, Now());
+    Settle();
+    return why;
+  }
   void TakeOutgoing() {
     std::vector<ToWorker> messages;
     members_.TakeOutgoing(messages);

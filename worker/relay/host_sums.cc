@@ -89,9 +89,11 @@ void HostSums::Plan(Step& step, Time now) {
   std::erase_if(step.groups, [](const Group& group) { return group.leaves.size() < 2; });
 }
 
-// A worker cannot deliver under another's order, but a relay may name those of all its workers.
+// A worker cannot deliver under another's order, but a relay may name those of all its workers. The
+// server drops a gradient without its values, so it must not be added.
 std::optional<HostSums::Part> HostSums::Place(const Group& group, RelayedGradient& gradient) {
   const wire::GradientPart& message = gradient.message.gradient_part();
+  if (message.empty() != (gradient.payload.bytes == 0)) return std::nullopt;
   const uint32_t via = gradient.message.via();
   const bool is_sum = message.added_size() > 0;
   const uint64_t order = is_sum ? message.added(0).order() : message.order();
