@@ -215,7 +215,7 @@ std::string Run::OnGradient(uint32_t rank, const wire::GradientPart& part, const
   }
   const TreeNode node{part.subtree().level(), part.subtree().index()};
   const std::optional<uint32_t> only =
-      deliveries.size() == 1 ? std::optional(rank) : std::optional<uint32_t>();
+      deliveries.size() == 1 ? std::optional(deliveries[0].rank) : std::nullopt;
   if (!parts_.engine.aggregator.Add(only, part.chunk(), node, part.empty(), payload)) {
     return fmt::format("got {} bytes for chunk {}, expected {}", payload.bytes, part.chunk(),
                        parts_.engine.chunks()[part.chunk()].floats() * sizeof(float));
