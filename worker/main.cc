@@ -95,7 +95,7 @@ void Work(const WorkerArguments& arguments) {
   const std::string token = RequireToken(arguments.token_file, NameOf(arguments));
   // Before there are threads, because it forks.
   const std::string endpoint =
-      arguments.through_relay ? JoinRelay(arguments, token) : arguments.endpoint;
+      arguments.through_relay ? JoinRelay(arguments, config, token) : arguments.endpoint;
   if (arguments.join) config.mutable_run()->clear_trace_file();  // trace files are named by rank
   const trace::Session session(trace::WorkerSession(config, arguments.rank), "compute");
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
@@ -243,7 +243,8 @@ int Main(int argc, char** argv) {
     if (arguments.program_fd >= 0) {
       ServeProgram(arguments);
     } else if (!arguments.relay.empty()) {
-      ServeRelay(arguments, RequireToken(arguments.token_file, "a relay"));
+      ServeRelay(arguments, ReadResolvedConfig(arguments.config),
+                 RequireToken(arguments.token_file, "a relay"));
     } else if (arguments.describe_gpu) {
       PrintGpu(arguments);
     } else if (arguments.memory) {

@@ -1,12 +1,13 @@
 #include "worker/serve_relay.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
-#include <poll.h>
-#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <exception>
 #include <memory>
 #include <thread>
@@ -52,20 +53,10 @@ std::unique_ptr<ServerLink> ListenForRelays(const std::string& endpoint, uint64_
   }
 }
 
-bool Answers(const ResolvedAddress& address) {
-  const UniqueFd fd = address.StartToConnect();
-  pollfd event{fd.get(), POLLOUT, 0};
-  int error = 0;
-  socklen_t size = sizeof error;
-  return fd.valid() && ::poll(&event, 1, 1000) == 1 &&
-         ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
-}
-
 std::string Upstream(const WorkerArguments& arguments) {
   if (arguments.relay_via.empty()) return arguments.endpoint;
-  const ResolvedAddress address(TcpAddress::Parse(arguments.relay_via));
   for (const auto until = steady_clock::now() + kPatience; steady_clock::now() < until;) {
-    if (Answers(address)) return arguments.relay_via;
+    if (Answers(arguments.relay_via, std::chrono::seconds(1))) return arguments.relay_via;
     std::this_thread::sleep_for(kPause);
   }
   LogWarning("the relay at {} does not answer; going to the server directly", arguments.relay_via);
@@ -74,10 +65,9 @@ std::string Upstream(const WorkerArguments& arguments) {
 
 }  // namespace
 
-void ServeRelay(const WorkerArguments& arguments, const std::string& token) {
-  const config::Config config = ReadResolvedConfig(arguments.config);
-  const uint32_t workers = config.cluster().workers();
-  RequireOpenFiles("a relay", 64 + 16 * uint64_t{workers});
+void ServeRelay(const WorkerArguments& arguments, const config::Config& config,
+                const std::string& token) {
+  RequireOpenFiles("a relay", 256);
   RequireThreads("a relay", 8);
   // Only a program knows its variables.
   const VariableLayout layout =
@@ -98,11 +88,14 @@ void ServeRelay(const WorkerArguments& arguments, const std::string& token) {
   link.encrypt = IsEncrypted(config.cluster(), upstream);
   LogInfo("connecting the workers at {} to {}", arguments.relay, upstream);
   const std::chrono::duration<double> patience(config.deadlines().start_s());
-  Relay(std::move(below), Connect(upstream, job, config::Cluster::TCP, patience, link), patience)
+  Relay(std::move(below), Connect(upstream, job, config::Cluster::TCP, patience, link),
+        {.without_workers = patience,
+         .silence = std::chrono::duration<double>(config.deadlines().silence_s())})
       .Run();
 }
 
-std::string JoinRelay(const WorkerArguments& arguments, const std::string& token) {
+std::string JoinRelay(const WorkerArguments& arguments, const config::Config& config,
+                      const std::string& token) {
   WorkerArguments relay = arguments;
   relay.relay = fmt::format("local://@muster-relay-{:016x}", JobOf(token));
   if (arguments.local_rank != 0) return relay.relay;
@@ -111,11 +104,18 @@ std::string JoinRelay(const WorkerArguments& arguments, const std::string& token
     throw Error(ExitCode::kFailure, "cannot start the relay of this host: {}", ErrorText(errno));
   }
   if (child > 0) return relay.relay;
-  ::setsid();  // signals for this worker are not for the others
+  // Signals for this worker are not for the others, and no launcher must wait for the relay because
+  // of a pipe.
+  ::setsid();
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_IGN);
+  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  ::dup2(null, STDIN_FILENO);
+  ::dup2(null, STDOUT_FILENO);
+  ::syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0);
   InitLog("relay");
   int code = static_cast<int>(ExitCode::kFailure);
   try {
-    ServeRelay(relay, token);
+    ServeRelay(relay, config, token);
   } catch (const Error& error) {
     code = static_cast<int>(error.code());
     if (error.code() != ExitCode::kOk) LogError("exit code {}: {}", code, error.what());

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The recipe of configs/cifar10_fast.txtpb in PyTorch DistributedDataParallel over gloo: 2 processes of 1 thread each,
-channels-last, the images in memory. Prints the test accuracy after each epoch, of the average of the weights, and at
-the end one JSON object with them and the seconds that training took. Batch norms take their statistics over a process's half of the batch. Needs
-PyTorch 2.
+"""The recipe of configs/cifar10_fast.txtpb in PyTorch, channels-last, with the images in memory: one process with 2
+threads or, with --processes 2, DistributedDataParallel over gloo with 1 thread each. Prints the test accuracy after
+each epoch, of the average of the weights, and at the end one JSON object with them and the seconds that training took.
+Batch norms take their statistics over a process's part of the batch. Needs PyTorch 2.
 
-    bench/peers/cifar10_fast.py DATA WHITEN.safetensors [--seed 1] [--epochs 12] [--bf16]
+    bench/peers/cifar10_fast.py DATA WHITEN.safetensors [--seed 1] [--epochs 12] [--processes 1] [--bf16]
 
 DATA has the files of CIFAR-10's binary version. `muster data whiten` writes the second argument.
 """
@@ -117,10 +117,12 @@ def accuracy(model, images, labels, bf16):
 
 
 def train(rank, arguments, folder):
-    torch.set_num_threads(1)
+    processes = arguments.processes
+    torch.set_num_threads(2 // processes)
     torch.set_flush_denormal(True)
     torch.manual_seed(arguments.seed)
-    dist.init_process_group("gloo", init_method="file://" + os.path.join(folder, "store"), rank=rank, world_size=2)
+    dist.init_process_group("gloo", init_method="file://" + os.path.join(folder, "store"), rank=rank,
+                            world_size=processes)
     images, labels = read_set(arguments.data, [f"data_batch_{i}.bin" for i in range(1, 6)])
     tested = read_set(arguments.data, ["test_batch.bin"])
     augmenter = Augmenter(images, arguments.seed)
@@ -128,7 +130,7 @@ def train(rank, arguments, folder):
     module = network(read_filters(arguments.whiten)).to(memory_format=torch.channels_last)
     average = torch.optim.swa_utils.AveragedModel(
         module, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(AVERAGE))
-    model = DistributedDataParallel(module, **{SEND_BUFFERS: False})
+    model = DistributedDataParallel(module, **{SEND_BUFFERS: False}) if processes > 1 else module
     shifts = [m.bias for m in module.modules() if isinstance(m, nn.BatchNorm2d)]
     classes = module[-1].weight
     others = [p for p in module.parameters()
@@ -149,7 +151,7 @@ def train(rank, arguments, folder):
             for group in optimizer.param_groups:
                 group["lr"] = rate * group["scale"]
             both = order[step * BATCH:(step + 1) * BATCH]
-            chosen = both[rank * len(both) // 2:(rank + 1) * len(both) // 2]
+            chosen = both[rank * len(both) // processes:(rank + 1) * len(both) // processes]
             batch = augmenter.batch(chosen, epoch, generator)
             optimizer.zero_grad(set_to_none=False)
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=arguments.bf16):
@@ -176,12 +178,13 @@ def main():
     parser.add_argument("whiten")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--processes", type=int, choices=(1, 2), default=1)
     parser.add_argument("--bf16", action="store_true", help="forward pass and loss under torch.autocast")
     arguments = parser.parse_args()
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["OMP_NUM_THREADS"] = str(2 // arguments.processes)
     with tempfile.TemporaryDirectory() as folder:
-        multiprocessing.spawn(train, (arguments, folder), nprocs=2)
+        multiprocessing.spawn(train, (arguments, folder), nprocs=arguments.processes)
         print(open(os.path.join(folder, "result.json")).read())
 
 

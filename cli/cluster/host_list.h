@@ -12,7 +12,8 @@ struct Host {
   std::string name;    // as typed; ssh gets it: "a", "user@10.0.0.2"
   uint32_t slots = 1;  // the number of workers
   bool here = false;   // whether this process runs on it
-  // The endpoint at which its relay may listen for those of other hosts. Empty until it is known.
+  // The endpoint at which its relay may listen for those of other hosts. Empty if it is not known,
+  // or if the host cannot have a relay.
   std::string relay = {};
 };
 

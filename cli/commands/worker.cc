@@ -13,6 +13,7 @@
 #include "cli/process/child_process.h"
 #include "cli/process/held_file.h"
 #include "common/base/error.h"
+#include "common/base/shared_memory.h"
 #include "common/config/job_size.h"
 #include "common/link/protocol.h"
 #include "common/link/tcp_address.h"
@@ -149,7 +150,7 @@ HeldFile HoldInput() {
 bool HasRelay(const config::Cluster& cluster, const std::string& endpoint,
               const GivenRank& launcher) {
   return launcher.local_size > 1 && cluster.host_sums() &&
-         cluster.transport() == config::Cluster::AUTO && IsTcp(endpoint) &&
+         cluster.transport() == config::Cluster::AUTO && IsTcp(endpoint) && CanShareMemory() &&
          !ResolvedAddress(TcpAddress::Parse(endpoint)).of_this_host();
 }
 

@@ -26,6 +26,7 @@
 #include "common/base/json.h"
 #include "common/base/process.h"
 #include "common/base/resource_limits.h"
+#include "common/base/shared_memory.h"
 #include "common/config/config.h"
 #include "proto/config.pb.h"
 
@@ -39,6 +40,7 @@ constexpr size_t kMostInputBytes = 64 << 20;  // a config may be long
 constexpr size_t kMostLineBytes = 1 << 16;    // of a worker's output
 constexpr size_t kMostPendingBytes = 4 << 20;
 constexpr std::chrono::seconds kIdle{15};
+constexpr std::chrono::seconds kLastWords{2};  // of workers whose relay has ended
 
 class HostAgent {
  public:
@@ -50,6 +52,7 @@ class HostAgent {
   struct Worker {
     std::unique_ptr<ChildProcess> process;  // null after its end
     LineReader output;
+    int relay = 0;  // the number of its relay
   };
 
   void Wait();
@@ -84,7 +87,8 @@ class HostAgent {
   Worker relay_;
   std::string relay_endpoint_, relay_bind_, relay_via_;
   int relays_ = 0, relay_rank_ = 0;  // how many were started; the worker whose log has its output
-  std::map<int, Worker> workers_;    // by rank
+  Clock::time_point relay_ended_;
+  std::map<int, Worker> workers_;  // by rank
   Clock::time_point busy_at_ = Clock::now();
 };
 
@@ -106,6 +110,8 @@ int HostAgent::Run() {
     for (const auto& [rank, worker] : workers_) {
       if (worker.process != nullptr) busy_at_ = Clock::now();
     }
+    // Other hosts may need it; it ends when nobody does.
+    if (relay_.process != nullptr) busy_at_ = Clock::now();
     if (Clock::now() - busy_at_ > kIdle) return static_cast<int>(ExitCode::kDeadline);
   }
   return static_cast<int>(ExitCode::kPeerFailed);
@@ -157,7 +163,7 @@ void HostAgent::Check(const Json& question) {
     facts.address = ServeProbe(question.at("endpoint").get<std::string>(),
                                question.at("secret").get<std::string>());
     facts.interface = InterfaceWith(facts.address);
-    facts.free_port = FreePortOf(facts.address);
+    if (CanShareMemory()) facts.relay_port = FreePortOf(facts.address);
     facts.mtu = MtuOf(facts.interface);
   } catch (const Error& error) {
     facts.unconnected = error.what();
@@ -245,6 +251,7 @@ void HostAgent::Start(int rank, int local_rank) {
   if (uses_relay_) RequireRelay(rank);
   const std::string& endpoint = uses_relay_ ? relay_endpoint_ : endpoint_;
   Worker& worker = workers_[rank];
+  worker.relay = relays_;
   worker.process = job_.program_size() > 0
                        ? StartProgram(rank, endpoint, worker.output)
                        : StartProcess({"--rank", std::to_string(rank), "--local-rank",
@@ -262,10 +269,22 @@ void HostAgent::TakeLines(Worker& worker, int rank) {
 void HostAgent::TakeOutput() {
   const bool relay_ended = relay_.process != nullptr && relay_.process->CheckEnd().has_value();
   TakeLines(relay_, relay_rank_);
-  if (relay_ended) relay_.process.reset();
+  if (relay_ended) {
+    relay_.process.reset();
+    relay_ended_ = Clock::now();
+  }
   for (auto& [rank, worker] : workers_) {
     std::optional<ChildEnd> end;
     if (worker.process != nullptr) end = worker.process->CheckEnd();
+    // Most end with their relay, but those that have not reached it would wait for long.
+    const bool waits_in_vain = worker.process != nullptr && !end && uses_relay_ &&
+                               (relay_.process == nullptr || worker.relay < relays_) &&
+                               Clock::now() - relay_ended_ > kLastWords;
+    if (waits_in_vain) worker.process->Signal(SIGKILL);
+    // It may be that the relay hangs.
+    const bool missed_deadline =
+        end && !end->by_signal && end->value == static_cast<int>(ExitCode::kDeadline);
+    if (missed_deadline && relay_.process != nullptr) relay_.process->Signal(SIGKILL);
     TakeLines(worker, rank);  // after the end, so that its last words come before it
     if (!end) continue;
     worker.process.reset();

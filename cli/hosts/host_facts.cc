@@ -84,7 +84,7 @@ Json JsonOf(const HostFacts& facts) {
           {"data_code", static_cast<int>(facts.data.code)},
           {"address", facts.address},
           {"interface", facts.interface},
-          {"free_port", facts.free_port},
+          {"relay_port", facts.relay_port},
           {"mtu", facts.mtu},
           {"unconnected", facts.unconnected}};
 }
@@ -108,7 +108,7 @@ HostFacts HostFactsFrom(const Json& object) {
   facts.data.code = static_cast<ExitCode>(code);
   TakeField(object, "address", facts.address);
   TakeField(object, "interface", facts.interface);
-  TakeField(object, "free_port", facts.free_port);
+  TakeField(object, "relay_port", facts.relay_port);
   TakeField(object, "mtu", facts.mtu);
   TakeField(object, "unconnected", facts.unconnected);
   return facts;

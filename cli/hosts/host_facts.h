@@ -21,9 +21,9 @@ struct HostFacts {
   DataCount data;                              // of the job's data on this host
   std::string address;                         // from which it reached the asking host, or ""
   std::string interface;                       // with this address
-  int free_port = 0;                           // at this address
-  int mtu = 0;                                 // of that interface
-  std::string unconnected;                     // why it could not reach the asking host, or ""
+  int relay_port = 0;       // at this address, free; 0: this host cannot have a relay
+  int mtu = 0;              // of that interface
+  std::string unconnected;  // why it could not reach the asking host, or ""
 };
 
 // The facts of this host, except those about its connection. Counts the job's data if `config` is

@@ -16,6 +16,8 @@ constexpr double kLastWordsSeconds = 1;
 // within these limits.
 constexpr double kFirstAgainSeconds = 0.1;
 constexpr double kMostAgainSeconds = 1;
+// Workers that end within this time because another process failed count as one loss.
+constexpr double kTogetherSeconds = 5;
 // The server notices a loss after silence_s at the latest, and checks every second.
 constexpr double kNoticeMargin = 3;
 
@@ -106,7 +108,11 @@ Replacements::Answer Replacements::OnEnd(const EndedProcess& ended, double now) 
   }
   std::erase_if(lost_at_,
                 [&](double at) { return now - at > plan_.config->cluster().restart_window_s(); });
-  lost_at_.push_back(now);
+  // A lost relay takes all of its workers with it.
+  const bool is_victim =
+      !ended.end.by_signal && ended.end.value == static_cast<int>(ExitCode::kPeerFailed);
+  const bool together = !lost_at_.empty() && now - lost_at_.back() <= kTogetherSeconds;
+  if (!is_victim || !together) lost_at_.push_back(now);
   if (lost_at_.size() > plan_.config->cluster().max_restarts()) return Answer::kTooMany;
   last_lost_[ended.rank] = now;
   Replace(ended.rank);

@@ -197,9 +197,10 @@ std::string ElsewhereText(const LaunchArguments& arguments) {
   return arguments.hosts ? HostsText(*arguments.hosts) : StepText(arguments);
 }
 
-std::string ServerText(const ServerAddress& address) {
+std::string ServerText(const ServerAddress& address, bool relays) {
   return address.endpoint() +
-         (address.interface.empty() ? "" : fmt::format(" over {}", address.interface));
+         (address.interface.empty() ? "" : fmt::format(" over {}", address.interface)) +
+         (relays ? ", through relays" : "");
 }
 
 // Throws if the job cannot fit. Workers that may run on other hosts do not count.
@@ -249,17 +250,19 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
 
     Console console(STDOUT_FILENO);
     const bool by_hand = arguments.by_hand.has_value();
-    for (const std::string& line :
-         HeaderLines(arguments.held_config ? dir.ConfigPath() : arguments.config_path, config,
-                     job.graph, dir.shown(),
-                     {.cores = AvailableCores(),
-                     .elsewhere = ElsewhereText(arguments),
-                     .server = job.address ? ServerText(*job.address) : "",
-                     .memory = MemoryWarning(config, job.graph, arguments.elsewhere()),
-                     .data = job.data,
-                     .resumed = job.resume_remark,
-                     .cards = job.cards ? job.cards->Lines() : std::vector<std::string>(),
-                     .initial_weights = job.initial_weights})) {
+    for (const std::string& line : HeaderLines(
+             arguments.held_config ? dir.ConfigPath() : arguments.config_path, config, job.graph,
+             dir.shown(),
+             {.cores = AvailableCores(),
+             .elsewhere = ElsewhereText(arguments),
+             .server = job.address
+                           ? ServerText(*job.address, UsesRelays(job.config, *arguments.hosts))
+                           : "",
+             .memory = MemoryWarning(config, job.graph, arguments.elsewhere()),
+             .data = job.data,
+             .resumed = job.resume_remark,
+             .cards = job.cards ? job.cards->Lines() : std::vector<std::string>(),
+             .initial_weights = job.initial_weights})) {
       console.Print(line);
     }
     if (!config_file.warning().empty()) console.Print("Warning: " + config_file.warning());

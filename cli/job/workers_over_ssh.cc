@@ -66,7 +66,7 @@ RelayPlan PlanRelay(const config::Config& config, const std::vector<Host>& hosts
   const config::Cluster& cluster = config.cluster();
   const Host& mine = hosts[host];
   const bool wanted = cluster.host_sums() && cluster.transport() == config::Cluster::AUTO;
-  if (!wanted || mine.here) return {};
+  if (!wanted || mine.here || mine.relay.empty()) return {};
   RelayPlan plan;
   const auto parent = [](size_t i) { return i & (i - 1); };
   if (host > 0 && !hosts[parent(host)].here) plan.via = hosts[parent(host)].relay;
@@ -75,6 +75,13 @@ RelayPlan PlanRelay(const config::Config& config, const std::vector<Host>& hosts
   }
   plan.used = mine.slots > 1 || !plan.via.empty() || !plan.bind.empty();
   return plan;
+}
+
+bool UsesRelays(const config::Config& config, const SshHosts& hosts) {
+  for (size_t host = 0; host < hosts.hosts.size(); ++host) {
+    if (PlanRelay(config, hosts.hosts, host).used) return true;
+  }
+  return false;
 }
 
 std::string HostsText(const SshHosts& hosts) {
@@ -99,8 +106,8 @@ DataCount CompareHosts(SshHosts& hosts, const ServerAddress& address,
   RequireGood(checked);
   for (size_t i = 0; i < checked.size(); ++i) {
     const HostFacts& facts = checked[i].facts;
-    if (facts.free_port == 0) continue;
-    hosts.hosts[i].relay = ServerAddress{.address = facts.address}.endpoint(facts.free_port);
+    if (facts.relay_port == 0) continue;
+    hosts.hosts[i].relay = ServerAddress{.address = facts.address}.endpoint(facts.relay_port);
   }
   return checked[0].facts.data;
 }

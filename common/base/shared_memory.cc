@@ -95,4 +95,14 @@ void SharedMemory::SealAgainstNewWriters() {
   }
 }
 
+bool CanShareMemory() {
+  try {
+    SharedMemory::Create("muster-probe", 1, SharedMemory::Access::kReadWrite)
+        .SealAgainstNewWriters();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace muster

@@ -13,6 +13,9 @@
 
 namespace muster {
 
+// Whether this system can share memory that other processes may read but not write (Linux 5.1).
+bool CanShareMemory();
+
 class SharedMemory {
  public:
   enum class Access { kRead, kReadWrite };

@@ -15,9 +15,17 @@ class RelayedServerLink : public ServerLink {
  public:
   explicit RelayedServerLink(std::unique_ptr<ServerLink> link) : link_(std::move(link)) {}
 
+  void ShareWeights(SharedMemory& weights) override { link_->ShareWeights(weights); }
+  void ShareGradients(PeerId peer, const GradientLayout& layout) override {
+    if (IsDirect(peer)) link_->ShareGradients(peer / 2, layout);
+  }
+  bool SharesMemory(PeerId peer) const override {
+    return IsDirect(peer) && link_->SharesMemory(peer / 2);
+  }
   std::string endpoint() const override { return link_->endpoint(); }
   int fd() const override { return link_->fd(); }
   bool Pending() override { return !lost_.empty() || link_->Pending(); }
+  bool may_spin() const override { return link_->may_spin(); }
   bool PrepareToSleep() override { return lost_.empty() && link_->PrepareToSleep(); }
   void Deliver() override { link_->Deliver(); }
   std::optional<FromWorker> Receive() override;
@@ -37,8 +45,10 @@ class RelayedServerLink : public ServerLink {
   };
 
   static PeerId Direct(PeerId peer) { return 2 * peer + 1; }
-  // Returns nothing if the relay names too many workers.
-  std::optional<PeerId> WorkerOf(PeerId connection, uint32_t via);
+  static bool IsDirect(PeerId peer) { return peer % 2 == 1; }
+  // Returns nothing if the relay names too many workers, or if the first message of this one is
+  // not Hello: its end has overtaken it.
+  std::optional<PeerId> WorkerOf(PeerId connection, const wire::WorkerMessage& message);
   FromWorker Lose(const FromWorker& event);
   // The newest version of this chunk that the relay has.
   static int64_t& NewestSent(Relay& relay, const wire::WeightsChunk& weights);
@@ -50,15 +60,16 @@ class RelayedServerLink : public ServerLink {
   PeerId next_ = 2;
 };
 
-std::optional<PeerId> RelayedServerLink::WorkerOf(PeerId connection, uint32_t via) {
-  Relay& relay = relays_[connection];
-  const auto found = relay.workers.find(via);
-  if (found != relay.workers.end()) return found->second;
-  if (relay.workers.size() >= kMostWorkers) return std::nullopt;
+std::optional<PeerId> RelayedServerLink::WorkerOf(PeerId connection,
+                                                  const wire::WorkerMessage& message) {
+  std::map<uint32_t, PeerId>& workers = relays_[connection].workers;
+  const auto found = workers.find(message.via());
+  if (found != workers.end()) return found->second;
+  if (!message.has_hello() || workers.size() >= kMostWorkers) return std::nullopt;
   const PeerId peer = next_;
   next_ += 2;
-  relay.workers[via] = peer;
-  relayed_[peer] = {connection, via};
+  workers[message.via()] = peer;
+  relayed_[peer] = {connection, message.via()};
   return peer;
 }
 
@@ -87,7 +98,7 @@ std::optional<FromWorker> RelayedServerLink::Receive() {
   const PeerId connection = event->peer;
   event->peer = Direct(connection);
   if (!event->message.has_via()) return event;
-  const std::optional<PeerId> worker = WorkerOf(connection, event->message.via());
+  const std::optional<PeerId> worker = WorkerOf(connection, event->message);
   if (!worker) {
     return FromWorker{.kind = FromWorker::Kind::kMalformed, .peer = Direct(connection)};
   }
@@ -109,7 +120,7 @@ int64_t& RelayedServerLink::NewestSent(Relay& relay, const wire::WeightsChunk& w
 
 SendResult RelayedServerLink::Send(PeerId peer, const wire::ServerMessage& message,
                                    const OutgoingTensor& tensor) {
-  if (peer % 2 == 1) return link_->Send(peer / 2, message, tensor);
+  if (IsDirect(peer)) return link_->Send(peer / 2, message, tensor);
   const auto found = relayed_.find(peer);
   if (found == relayed_.end()) return SendResult::kGone;
   wire::ServerMessage relayed = message;
@@ -117,7 +128,9 @@ SendResult RelayedServerLink::Send(PeerId peer, const wire::ServerMessage& messa
   const PeerId connection = found->second.relay;
   if (tensor.bytes.empty()) return link_->Send(connection, relayed, tensor);
   int64_t& newest = NewestSent(relays_[connection], message.weights_chunk());
-  if (newest == message.weights_chunk().version()) return link_->Send(connection, relayed, {});
+  if (newest == message.weights_chunk().version()) {
+    return link_->Send(connection, relayed, {.bytes = {}, .urgency = tensor.urgency});
+  }
   const SendResult result = link_->Send(connection, relayed, tensor);
   if (result == SendResult::kQueued) newest = message.weights_chunk().version();
   return result;

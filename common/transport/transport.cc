@@ -14,6 +14,7 @@
 #include "common/transport/combined_server_link.h"
 #include "common/transport/local/local_link.h"
 #include "common/transport/relayed_server_link.h"
+#include "common/transport/zmq/zmq_greeting.h"
 #include "common/transport/zmq/zmq_link.h"
 
 namespace muster {
@@ -115,6 +116,10 @@ void CheckAlone(const std::string& local_endpoint, const LinkOptions& options) {
 }
 
 }  // namespace
+
+bool Answers(const std::string& endpoint, std::chrono::milliseconds limit) {
+  return !MechanismOf(ResolvedAddress(TcpAddress::Parse(endpoint)).ToEndpoint(), limit).empty();
+}
 
 std::unique_ptr<ServerLink> Listen(const std::string& endpoint, uint64_t job,
                                    config::Cluster::Transport transport,

@@ -29,4 +29,8 @@ std::unique_ptr<ClientLink> Connect(const std::string& endpoint, uint64_t job,
                                     std::chrono::duration<double> patience,
                                     const LinkOptions& options);
 
+// Whether a server or relay answers at this tcp:// endpoint within `limit`. A process of another
+// kind, or one that is stopped, does not.
+bool Answers(const std::string& endpoint, std::chrono::milliseconds limit);
+
 }  // namespace muster

@@ -218,7 +218,8 @@ std::string Run::OnGradient(uint32_t rank, const wire::GradientPart& part, const
       deliveries.size() == 1 ? std::optional(deliveries[0].rank) : std::nullopt;
   if (!parts_.engine.aggregator.Add(only, part.chunk(), node, part.empty(), payload)) {
     return fmt::format("got {} bytes for chunk {}, expected {}", payload.bytes, part.chunk(),
-                       parts_.engine.chunks()[part.chunk()].floats() * sizeof(float));
+                       parts_.engine.chunks()[part.chunk()].floats() *
+                           BytesOf(parts_.engine.variables.wire_type()));
   }
   for (size_t i = 0; i < orders.size(); ++i) {
     work.Arrive(*orders[i], deliveries[i].part);

@@ -120,7 +120,9 @@ void Server::RunOnce() {
     now = Clock::now();
     Receive(*event, now);
     TakeLosses(now);
-    run_.Advance(/*collect=*/false, now);  // small chunks are updated immediately
+    // Small chunks are updated immediately. Work of a lost worker waits, because others may be lost
+    // with it.
+    if (event->kind != FromWorker::Kind::kLost) run_.Advance(/*collect=*/false, now);
     Flush();
   }
   now = Clock::now();

@@ -94,8 +94,9 @@ TEST_F(Ssh, TheSameBitsAsOnOneHost) {
   const auto launch = Start("a:1,here:1,b:2", {"run.slices=4"});
   ASSERT_EQ(launch->Wait(60), 0) << launch->Log();
   const std::string log = launch->Log();
-  EXPECT_THAT(log, AllOf(HasSubstr("4 workers on 3 hosts over ssh: a (1),"),
-                         HasSubstr("tcp://10.98.0.1:* over br0"), HasSubstr("300 + 40")));
+  EXPECT_THAT(
+      log, AllOf(HasSubstr("4 workers on 3 hosts over ssh: a (1),"),
+                 HasSubstr("tcp://10.98.0.1:* over br0, through relays"), HasSubstr("300 + 40")));
   // The relay of b leads to that of a, and that one to the server.
   EXPECT_THAT(Slurp(Path("run/worker-0.log")),
               AllOf(HasSubstr("to tcp://10.98.0.1:"), HasSubstr("over shared memory")));

@@ -153,17 +153,23 @@ TEST_F(ClosedSums, ACompleteSumIsNeverLate) {
 }
 
 TEST_F(ClosedSums, LongStepsWaitLonger) {
+  // The usual step is at most twice as long as before: 0.5, 1, 2 and then 3 seconds.
   Whole(0);
+  for (int64_t step = 1; step <= 3; ++step) {
+    host_.Advance(milliseconds(3000));
+    Order(step);
+    Whole(0, step);
+  }
   host_.Advance(milliseconds(3000));
-  Order(1);
-  EXPECT_THAT(host_.Add(1, kFirst, 0, 1), IsEmpty());
+  Order(4);
+  EXPECT_THAT(host_.Add(1, kFirst, 0, 4), IsEmpty());
   host_.Advance(milliseconds(1500));
   EXPECT_THAT(host_.TakeLate(), IsEmpty());
   host_.Advance(milliseconds(1));
   EXPECT_THAT(host_.TakeLate(), ElementsAre("1.0"));
   // That was half of 3 seconds. The next step follows after a shorter one.
-  Order(2);
-  EXPECT_THAT(host_.Add(4, kFourth, 0, 2), IsEmpty());
+  Order(5);
+  EXPECT_THAT(host_.Add(4, kFourth, 0, 5), IsEmpty());
   host_.Advance(milliseconds(750));
   EXPECT_THAT(host_.TakeLate(), IsEmpty());
   host_.Advance(milliseconds(1));

@@ -8,8 +8,10 @@
 
 #include "common/base/denormals.h"
 #include "common/base/error.h"
+#include "common/transport/relayed_server_link.h"
 #include "ps/update/thread_pool.h"
 #include "tests/job/test_job.h"
+#include "worker/relay/relay.h"
 
 namespace muster::testing {
 namespace {
@@ -63,6 +65,7 @@ Cluster::~Cluster() {
     network_.Abandon(*member.process, true);
     member.process->Kill();
   }
+  for (const auto& relay : relays_) KillRelay(*relay);
   for (const auto& server : servers_) server->Kill();
 }
 
@@ -92,8 +95,9 @@ void Cluster::StartServer(std::unique_ptr<ResumePoint> from) {
 void Cluster::Serve(const ResumePoint* from) {
   Say("a server starts{}", from ? " from " + from->checkpoint.name.Text() : "");
   Recorder recorder(config_, job_.graph(), -1, from ? &from->state().metrics() : nullptr);
-  Server server(config_, job_.graph(), TestToken(), network_.Listen(*servers_.back()), recorder, -1,
-                from);
+  std::unique_ptr<ServerLink> link = network_.Listen(*servers_.back());
+  if (!scenario_.relays.empty()) link = WithRelays(std::move(link));
+  Server server(config_, job_.graph(), TestToken(), std::move(link), recorder, -1, from);
   server_ = &server;
   probe_ = std::make_unique<ServerProbe>(server);
   struct Forget {
@@ -103,6 +107,9 @@ void Cluster::Serve(const ResumePoint* from) {
       cluster.probe_.reset();
     }
   } forget{*this};
+  const auto& hosts = scenario_.relays;
+  relay_of_.assign(hosts.empty() ? 0 : static_cast<size_t>(std::ranges::max(hosts) + 1), nullptr);
+  for (size_t host = 0; host < relay_of_.size(); ++host) StartRelay(host);
   for (uint32_t rank = 0; rank < job_.bounds().workers - scenario_.absent; ++rank) {
     scheduler_.After(chance_.Between(milliseconds(0), milliseconds(300)),
                      [this, rank, number = servers_.size()] {
@@ -146,6 +153,7 @@ void Cluster::CheckSent(const Connection& connection, const wire::ServerMessage&
   if (weights.version() > job_.plan().total_steps) {
     return Fail(fmt::format("W({}) is sent, which does not exist", weights.version()));
   }
+  if (message.has_via() && tensor.empty()) return;  // the relay has it
   const Chunk& chunk = job_.chunks()[weights.chunk()];
   const auto all =
       weights.average() ? job_.Average(weights.version()) : job_.Weights(weights.version());
@@ -163,15 +171,79 @@ void Cluster::CheckSent(const Connection& connection, const wire::ServerMessage&
 void Cluster::StartWorker(std::optional<uint32_t> rank) {
   Member& member = members_.emplace_back();
   member.rank = rank;
+  member.pid = std::ssize(members_);
   member.process =
       std::make_unique<SimulatedProcess>(scheduler_, [this, &member] { Live(member); });
   const std::vector<bool>& shares = scenario_.shares_memory;
-  member.worker = std::make_unique<SimulatedWorker>(
-      job_, chance_, network_, *member.process,
-      WorkerTraits{.rank = rank,
-                   .shares_memory = shares[rank.value_or(0) % shares.size()],
-                   .slice_time = scenario_.slice_time,
-                   .deadly = &deadly_});
+  WorkerTraits traits{.rank = rank,
+                      .pid = member.pid,
+                      .shares_memory = shares[rank.value_or(0) % shares.size()],
+                      .slice_time = scenario_.slice_time,
+                      .deadly = &deadly_,
+                      .relay = {}};
+  const std::vector<int>& relays = scenario_.relays;
+  const int host = relays.empty() ? -1 : relays[rank.value_or(0) % relays.size()];
+  if (host >= 0) {
+    traits.relay = [this, host] { return RelayOf(static_cast<size_t>(host)); };
+  }
+  member.worker = std::make_unique<SimulatedWorker>(job_, chance_, network_, *member.process,
+                                                    std::move(traits));
+}
+
+// ---------------------------------------------------------------------------------- relays
+
+void Cluster::StartRelay(size_t host) {
+  struct Self {
+    SimulatedProcess* process = nullptr;
+  };
+  const auto self = std::make_shared<Self>();
+  relays_.push_back(std::make_unique<SimulatedProcess>(
+      scheduler_, [this, host, self] { LiveAsRelay(*self->process, host); }));
+  self->process = relays_.back().get();
+  relay_of_[host] = relays_.back().get();
+}
+
+void Cluster::LiveAsRelay(SimulatedProcess& relay, size_t host) {
+  try {
+    std::unique_ptr<ServerLink> below = WithRelays(network_.ListenAsRelay(relay));
+    const SimulatedProcess* via = nullptr;
+    for (int i = 0; scenario_.chained && host > 0 && via == nullptr && i < 100; ++i) {
+      via = RelayOf(0);
+      if (via == nullptr) relay.Sleep(milliseconds(100));
+    }
+    Relay(std::move(below), network_.ConnectRelay(relay, via),
+          {.without_workers = seconds(200), .silence = seconds(20)})
+        .Run();
+  } catch (const Error& error) {
+    Say("the relay of host {} ends: {}", host, error.what());
+  }
+}
+
+const SimulatedProcess* Cluster::RelayOf(size_t host) const {
+  const SimulatedProcess* const relay = relay_of_[host];
+  return relay != nullptr && network_.Listens(*relay) ? relay : nullptr;
+}
+
+SimulatedProcess* Cluster::PickRelay(uint32_t number) const {
+  if (relay_of_.empty()) return nullptr;
+  SimulatedProcess* const relay = relay_of_[number % relay_of_.size()];
+  return relay == nullptr || relay->ended() ? nullptr : relay;
+}
+
+void Cluster::KillRelay(SimulatedProcess& relay) {
+  network_.Abandon(relay, true);
+  relay.Kill();
+}
+
+void Cluster::SuperviseRelays() {
+  for (size_t host = 0; host < relay_of_.size(); ++host) {
+    if (relay_of_[host] == nullptr || !relay_of_[host]->ended() || server_ == nullptr) continue;
+    relay_of_[host] = nullptr;
+    scheduler_.After(chance_.Between(milliseconds(50), milliseconds(2000)),
+                     [this, host, number = servers_.size()] {
+                       if (number == servers_.size() && server_ != nullptr) StartRelay(host);
+                     });
+  }
 }
 
 void Cluster::Live(Member& member) {
@@ -197,9 +269,18 @@ std::string Cluster::NameOf(const Member& member) const {
                      connection != nullptr ? connection->peer : 0);
 }
 
+std::optional<uint32_t> Cluster::RankOf(const Member& member) const {
+  const Roster& roster = probe_->roster();
+  for (uint32_t rank = 0; rank < roster.size(); ++rank) {
+    if (roster.at(rank).present() && roster.at(rank).pid == member.pid) return rank;
+  }
+  return std::nullopt;
+}
+
 // Like `muster launch`, restarts ended workers with their rank. If the server has dropped a worker
 // that is still running, kills it first.
 void Cluster::Supervise() {
+  SuperviseRelays();
   for (size_t i = 0; i < members_.size(); ++i) {
     Member& member = members_[i];
     if (member.buried || probe_ == nullptr) continue;
@@ -207,9 +288,9 @@ void Cluster::Supervise() {
       Bury(member);
       continue;
     }
-    const Connection* const connection = network_.ConnectionOf(*member.process);
-    const bool seated = connection != nullptr && probe_->roster().RankOf(connection->peer);
-    if (seated) member.rank = probe_->roster().RankOf(connection->peer);
+    const std::optional<uint32_t> rank = RankOf(member);
+    const bool seated = rank.has_value();
+    if (seated) member.rank = rank;
     if (std::exchange(member.seated, seated) && !seated) {
       scheduler_.After(chance_.Between(seconds(0), seconds(5)), [this, &member] {
         if (member.buried || member.process->ended()) return;
@@ -254,6 +335,7 @@ void Cluster::Kill(Member& member, bool noticed) {
 void Cluster::KillServer() {
   network_.AbandonServer();
   servers_.back()->Kill();
+  for (const auto& relay : relays_) KillRelay(*relay);
   for (Member& member : members_) {
     if (member.buried) continue;
     member.buried = true;
@@ -288,6 +370,12 @@ void Cluster::Play(const ClusterFault& fault) {
       return servers_.back()->Suspend(fault.lasts);
     case ClusterFault::Kind::kJoin:
       return StartWorker(std::nullopt);
+    case ClusterFault::Kind::kKillRelay:
+      if (SimulatedProcess* const relay = PickRelay(fault.worker)) KillRelay(*relay);
+      return;
+    case ClusterFault::Kind::kSuspendRelay:
+      if (SimulatedProcess* const relay = PickRelay(fault.worker)) relay->Suspend(fault.lasts);
+      return;
     case ClusterFault::Kind::kSlowDownAll:
       for (Member& one : members_) one.worker->SlowDown(fault.factor);
       return;

@@ -38,6 +38,7 @@ class Cluster {
 
  private:
   struct Member {
+    int64_t pid = 0;
     std::unique_ptr<SimulatedWorker> worker;
     std::unique_ptr<SimulatedProcess> process;
     std::optional<uint32_t> rank;  // its actual or requested rank
@@ -52,6 +53,15 @@ class Cluster {
   void StartServer(std::unique_ptr<ResumePoint> from);
   void Serve(const ResumePoint* from);
   void StartWorker(std::optional<uint32_t> rank);
+  void StartRelay(size_t host);
+  void LiveAsRelay(SimulatedProcess& relay, size_t host);
+  // The relay of a host, if it listens.
+  const SimulatedProcess* RelayOf(size_t host) const;
+  SimulatedProcess* PickRelay(uint32_t number) const;
+  void KillRelay(SimulatedProcess& relay);
+  void SuperviseRelays();
+  // The rank of a living worker.
+  std::optional<uint32_t> RankOf(const Member& member) const;
   void Live(Member& member);
   void Supervise();
   void Bury(Member& member);
@@ -85,7 +95,9 @@ class Cluster {
 
   std::deque<Member> members_;
   std::deque<std::unique_ptr<SimulatedProcess>> servers_;  // only the last one is running
-  Server* server_ = nullptr;                               // null if none is running
+  std::deque<std::unique_ptr<SimulatedProcess>> relays_;
+  std::vector<SimulatedProcess*> relay_of_;  // by host; null while it is about to be started
+  Server* server_ = nullptr;                 // null if none is running
   std::unique_ptr<ServerProbe> probe_;
   bool over_ = false;
   std::string blamed_;

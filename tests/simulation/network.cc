@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/link/wire_values.h"
 
 namespace muster::testing {
 namespace {
@@ -64,13 +65,13 @@ void Wire::Cut(bool loses_what_is_under_way) {
 
 class SimulatedServerLink : public ServerLink {
  public:
-  SimulatedServerLink(Network& network, SimulatedProcess& server)
-      : network_(network), server_(server) {
-    network_.server_ = this;
+  SimulatedServerLink(Network& network, SimulatedProcess& process)
+      : network_(network), process_(process) {
+    network_.links_.push_back(this);
   }
-  ~SimulatedServerLink() override {
-    if (network_.server_ == this) network_.AbandonServer();
-  }
+  ~SimulatedServerLink() override { network_.End(*this); }
+
+  const SimulatedProcess& process() const { return process_; }
 
   void ShareWeights(SharedMemory& weight_buffers) override { weight_buffers_ = &weight_buffers; }
   void ShareGradients(PeerId peer, const GradientLayout& layout) override {
@@ -87,9 +88,9 @@ class SimulatedServerLink : public ServerLink {
   int fd() const override { return -1; }
   bool Pending() override { return !inbox_.empty(); }
   bool PrepareToSleep() override {
-    network_.observer_.idle();
+    if (IsServer()) network_.observer_.idle();
     if (inbox_.empty()) {
-      server_.AwaitWake(Clock::now() + network_.chance_.Between(milliseconds(1), kServerTick));
+      process_.AwaitWake(Clock::now() + network_.chance_.Between(milliseconds(1), kServerTick));
     }
     return false;
   }
@@ -97,7 +98,7 @@ class SimulatedServerLink : public ServerLink {
     if (inbox_.empty()) return std::nullopt;
     FromWorker next = std::move(inbox_.front());
     inbox_.pop_front();
-    if (next.kind == FromWorker::Kind::kMessage) {
+    if (IsServer() && next.kind == FromWorker::Kind::kMessage) {
       network_.observer_.received(*Find(next.peer), next.message);
     }
     return next;
@@ -110,14 +111,15 @@ class SimulatedServerLink : public ServerLink {
       payload = connection.gradients->Find(message);
     }
     inbox_.push_back({FromWorker::Kind::kMessage, connection.peer, message, std::move(payload)});
-    server_.Wake();
+    process_.Wake();
   }
   void Lose(const Connection& connection) {
     inbox_.push_back({FromWorker::Kind::kLost, connection.peer, {}, {}});
-    server_.Wake();
+    process_.Wake();
   }
 
  private:
+  bool IsServer() const { return network_.server_ == this; }
   Connection* Find(PeerId peer) const {
     for (const auto& one : network_.connections_) {
       if (one->peer == peer) return one.get();
@@ -126,7 +128,7 @@ class SimulatedServerLink : public ServerLink {
   }
 
   Network& network_;
-  SimulatedProcess& server_;
+  SimulatedProcess& process_;
   SharedMemory* weight_buffers_ = nullptr;
   std::deque<FromWorker> inbox_;
 };
@@ -152,18 +154,94 @@ class NoLink : public ClientLink {
   const bool shares_memory_;
 };
 
+void ArriveAtServer(Connection& connection, const wire::WorkerMessage& message,
+                    const std::shared_ptr<const Bytes>& tensor) {
+  if (connection.end == nullptr) return;
+  Payload payload;
+  if (tensor != nullptr) payload = {tensor->data(), tensor->size(), tensor};
+  connection.end->Arrive(connection, message, std::move(payload));
+}
+
+// A relay's connection to the server or to another relay.
+class SimulatedClientLink : public ClientLink, public Receiver {
+ public:
+  SimulatedClientLink(Network& network, Connection& connection)
+      : network_(network), connection_(connection) {
+    connection_.receiver = this;
+  }
+  ~SimulatedClientLink() override {
+    connection_.to_server.DropAll();
+    for (const std::weak_ptr<Lent>& one : lent_) {
+      if (const auto lent = one.lock()) lent->GiveBack();
+    }
+    connection_.receiver = nullptr;
+    network_.Close(connection_);
+  }
+
+  const char* transport() const override { return "simulation"; }
+  bool shares_memory() const override { return false; }
+  bool any_thread() const override { return false; }
+  int fd() const override { return -1; }
+  bool Pending() override { return !inbox_.empty(); }
+  std::optional<FromServer> Receive() override {
+    if (inbox_.empty()) return std::nullopt;
+    FromServer next = std::move(inbox_.front());
+    inbox_.pop_front();
+    return next;
+  }
+  bool Send(const wire::WorkerMessage& message, std::span<const std::byte> tensor,
+            Release release) override {
+    const auto lent = std::make_shared<Lent>(release);
+    std::erase_if(lent_, [](const std::weak_ptr<Lent>& one) { return one.expired(); });
+    lent_.push_back(lent);
+    const auto arrive = [&connection = connection_, message,
+                         lent](const std::shared_ptr<const Bytes>& bytes) {
+      ArriveAtServer(connection, message, bytes);
+    };
+    if (tensor.empty()) {
+      connection_.to_server.Send(arrive);
+    } else {
+      connection_.to_server.Send(arrive, tensor, UrgencyOf(message.gradient_part()));
+    }
+    return true;
+  }
+  void Flush(milliseconds) override {}
+
+  void Arrive(FromServer event) override {
+    inbox_.push_back(std::move(event));
+    connection_.worker.Wake();
+  }
+
+ private:
+  // A tensor that the network has not sent or dropped yet.
+  struct Lent {
+    explicit Lent(Release to) : release(to) {}
+    ~Lent() { GiveBack(); }
+    void GiveBack() {
+      const Release now = std::exchange(release, {});
+      if (now.call != nullptr) now.call(now.hint);
+    }
+    Release release;
+  };
+
+  Network& network_;
+  Connection& connection_;
+  std::deque<FromServer> inbox_;
+  std::vector<std::weak_ptr<Lent>> lent_;
+};
+
 // With shared memory the waiting thread receives, as in direct_channel.cc. Over a network messages
 // are handled on arrival, as in threaded_channel.cc.
-class SimulatedChannel : public Channel {
+class SimulatedChannel : public Channel, public Receiver {
  public:
   SimulatedChannel(Network& network, Connection& connection, Owner& owner)
       : network_(network), connection_(connection), owner_(owner), link_(connection.shares_memory) {
-    connection_.channel = this;
+    connection_.receiver = this;
   }
   ~SimulatedChannel() override {
     Flush();
     connection_.to_server.DropAll();  // tensors in memory that is freed now
-    connection_.channel = nullptr;
+    connection_.receiver = nullptr;
     network_.Close(connection_);
   }
 
@@ -185,7 +263,7 @@ class SimulatedChannel : public Channel {
             Clock::time_point until) override;
   void SetWireType(WireType, size_t) override {}
 
-  void Arrive(FromServer event) {
+  void Arrive(FromServer event) override {
     inbox_.push_back(std::move(event));
     if (!connection_.shares_memory) HandleOrWait();
     connection_.worker.Wake();
@@ -214,14 +292,9 @@ class SimulatedChannel : public Channel {
 };
 
 void SimulatedChannel::Transmit(Outgoing outgoing) {
-  Network& network = network_;
-  Connection& connection = connection_;
-  const auto arrive = [&network, &connection, message = std::move(outgoing.message)](
+  const auto arrive = [&connection = connection_, message = std::move(outgoing.message)](
                           const std::shared_ptr<const Bytes>& tensor) {
-    if (connection.server_is_gone) return;
-    Payload payload;
-    if (tensor != nullptr) payload = {tensor->data(), tensor->size(), tensor};
-    network.server_->Arrive(connection, message, std::move(payload));
+    ArriveAtServer(connection, message, tensor);
   };
   if (outgoing.tensor.empty() || connection_.shares_memory) {
     connection_.to_server.Send(arrive);
@@ -246,7 +319,7 @@ bool SimulatedChannel::Wait(std::unique_lock<std::mutex>& lock, const Ready& rea
 
 void SimulatedChannel::BeatLater() {
   network_.scheduler_.After(kHeartbeatInterval, [&connection = connection_, this] {
-    if (connection.channel == this && beats_) Beat();
+    if (connection.receiver == this && beats_) Beat();
   });
 }
 
@@ -254,7 +327,7 @@ void SimulatedChannel::Beat() {
   if (connection_.worker.suspended()) {
     return network_.scheduler_.At(connection_.worker.suspended_until(),
                                   [&connection = connection_, this] {
-                                    if (connection.channel == this && beats_) Beat();
+                                    if (connection.receiver == this && beats_) Beat();
                                   });
   }
   try {
@@ -272,7 +345,7 @@ void SimulatedChannel::HandleOrWait() {
   if (connection_.worker.suspended()) {
     return network_.scheduler_.At(connection_.worker.suspended_until(),
                                   [&connection = connection_, this] {
-                                    if (connection.channel == this) HandleOrWait();
+                                    if (connection.receiver == this) HandleOrWait();
                                   });
   }
   try {
@@ -294,8 +367,8 @@ void SimulatedChannel::Handle(size_t most) {
 SendResult SimulatedServerLink::Send(PeerId peer, const wire::ServerMessage& message,
                                      const OutgoingTensor& tensor) {
   Connection* const connection = Find(peer);
-  if (connection == nullptr || connection->channel == nullptr) return SendResult::kGone;
-  network_.observer_.sent(*connection, message, tensor.bytes);
+  if (connection == nullptr || connection->receiver == nullptr) return SendResult::kGone;
+  if (IsServer()) network_.observer_.sent(*connection, message, tensor.bytes);
   std::shared_ptr<SharedTensors> shared;
   if (std::exchange(connection->memory_is_due, false)) {
     shared = std::make_shared<SharedTensors>();
@@ -306,13 +379,14 @@ SendResult SimulatedServerLink::Send(PeerId peer, const wire::ServerMessage& mes
         SharedMemory::Map(UniqueFd(::dup(connection->gradients->fd())), Access::kReadWrite);
   }
   const auto arrive = [connection, message, shared](const std::shared_ptr<const Bytes>& bytes) {
-    if (connection->channel == nullptr) return;
+    if (connection->receiver == nullptr) return;
     FromServer event{FromServer::Kind::kMessage, message, {}};
     if (bytes != nullptr) event.payload = {bytes->data(), bytes->size(), bytes};
     if (shared != nullptr) event.shared = std::make_unique<SharedTensors>(std::move(*shared));
-    connection->channel->Arrive(std::move(event));
+    connection->receiver->Arrive(std::move(event));
   };
-  if (tensor.bytes.empty() || connection->shares_memory) {
+  const bool is_control = tensor.bytes.empty() && !message.has_weights_chunk();
+  if (is_control || connection->shares_memory) {
     connection->to_worker.Send(arrive);
   } else {
     connection->to_worker.DropBefore(tensor.urgency.step - 1);
@@ -324,16 +398,40 @@ SendResult SimulatedServerLink::Send(PeerId peer, const wire::ServerMessage& mes
 // -------------------------------------------------------------------------------- the network
 
 std::unique_ptr<ServerLink> Network::Listen(SimulatedProcess& server) {
-  return std::make_unique<SimulatedServerLink>(*this, server);
+  auto link = std::make_unique<SimulatedServerLink>(*this, server);
+  server_ = link.get();
+  return link;
+}
+
+std::unique_ptr<ServerLink> Network::ListenAsRelay(SimulatedProcess& relay) {
+  return std::make_unique<SimulatedServerLink>(*this, relay);
+}
+
+SimulatedServerLink* Network::LinkOf(const SimulatedProcess* process) const {
+  if (process == nullptr) return server_;
+  const auto link = std::ranges::find_if(
+      links_, [process](const SimulatedServerLink* one) { return &one->process() == process; });
+  return link == links_.end() ? nullptr : *link;
+}
+
+Connection& Network::Add(SimulatedProcess& process, bool shares_memory, SimulatedServerLink* end) {
+  const Wire::Delays& delays = shares_memory ? kMemory : kNetwork;
+  const Wire wire(scheduler_, chance_, delays);
+  connections_.push_back(std::make_unique<Connection>(
+      Connection{next_peer_++, process, shares_memory, wire, wire, end}));
+  return *connections_.back();
 }
 
 std::unique_ptr<Channel> Network::Connect(SimulatedProcess& worker, bool shares_memory,
-                                          Channel::Owner& owner) {
-  const Wire::Delays& delays = shares_memory ? kMemory : kNetwork;
-  const Wire wire(scheduler_, chance_, delays);
-  connections_.push_back(
-      std::make_unique<Connection>(Connection{next_peer_++, worker, shares_memory, wire, wire}));
-  return std::make_unique<SimulatedChannel>(*this, *connections_.back(), owner);
+                                          Channel::Owner& owner, const SimulatedProcess* to) {
+  return std::make_unique<SimulatedChannel>(*this, Add(worker, shares_memory, LinkOf(to)), owner);
+}
+
+std::unique_ptr<ClientLink> Network::ConnectRelay(SimulatedProcess& relay,
+                                                  const SimulatedProcess* to) {
+  SimulatedServerLink* const end = LinkOf(to);
+  if (end == nullptr) throw Error(ExitCode::kPeerFailed, "nobody listens");
+  return std::make_unique<SimulatedClientLink>(*this, Add(relay, /*shares_memory=*/false, end));
 }
 
 Connection* Network::ConnectionOf(const SimulatedProcess& worker) const {
@@ -345,30 +443,36 @@ Connection* Network::ConnectionOf(const SimulatedProcess& worker) const {
 
 // The server reads all data sent before it sees the end.
 void Network::Close(Connection& connection) {
-  scheduler_.After(chance_.Between(Duration(0), kNotice), [this, &connection] {
-    connection.to_server.Send([this, &connection](const auto&) {
-      if (!connection.server_is_gone) server_->Lose(connection);
+  scheduler_.After(chance_.Between(Duration(0), kNotice), [&connection] {
+    connection.to_server.Send([&connection](const auto&) {
+      if (connection.end != nullptr) connection.end->Lose(connection);
     });
   });
 }
 
 void Network::Abandon(SimulatedProcess& worker, bool noticed) {
   Connection* const connection = ConnectionOf(worker);
-  if (connection == nullptr || connection->channel == nullptr) return;
+  if (connection == nullptr || connection->receiver == nullptr) return;
   connection->to_server.Cut(chance_.OneIn(2));
   connection->to_worker.Cut(true);
   if (!noticed) connection->to_server.Hold(std::chrono::hours(24));
 }
 
 void Network::AbandonServer() {
-  server_ = nullptr;
+  if (server_ != nullptr) End(*server_);
+}
+
+void Network::End(SimulatedServerLink& link) {
+  if (std::erase(links_, &link) == 0) return;
+  if (server_ == &link) server_ = nullptr;
   for (const auto& connection : connections_) {
-    if (std::exchange(connection->server_is_gone, true)) continue;
+    if (connection->end != &link) continue;
+    connection->end = nullptr;
     connection->to_worker.Cut(chance_.OneIn(2));
-    if (connection->channel == nullptr) continue;
+    if (connection->receiver == nullptr) continue;
     connection->to_worker.Send([&connection = *connection](const auto&) {
-      if (connection.channel == nullptr) return;
-      connection.channel->Arrive({FromServer::Kind::kLost, {}, {}});
+      if (connection.receiver == nullptr) return;
+      connection.receiver->Arrive({FromServer::Kind::kLost, {}, {}});
     });
   }
 }

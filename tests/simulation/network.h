@@ -1,7 +1,7 @@
-// The server's link and the workers' channels, with delays. Messages of one connection and
-// direction keep their order, as over a socket; those of different connections do not. Tensors are
-// in shared memory, or are sent over a network. In the latter case they are queued by urgency and
-// read when their turn comes, and messages without a tensor overtake them.
+// The links of server and relays and the workers' channels, with delays. Messages of one connection
+// and direction keep their order, as over a socket; those of different connections do not. Tensors
+// are in shared memory, or are sent over a network. In the latter case they are queued by urgency
+// and read when their turn comes, and messages without a tensor overtake them.
 #pragma once
 
 #include <cstddef>
@@ -65,18 +65,26 @@ class Wire {
   bool loses_ = false;
 };
 
-class SimulatedChannel;
 class SimulatedServerLink;
+
+// The end of a connection that a worker or a relay has made.
+class Receiver {
+ public:
+  virtual void Arrive(FromServer event) = 0;
+
+ protected:
+  ~Receiver() = default;
+};
 
 struct Connection {
   PeerId peer;
-  SimulatedProcess& worker;
+  SimulatedProcess& worker;  // or a relay
   const bool shares_memory;
   Wire to_server, to_worker;
-  SimulatedChannel* channel = nullptr;  // null if the worker has closed it
+  SimulatedServerLink* end;      // of the server or a relay; null after it has ended
+  Receiver* receiver = nullptr;  // null if the worker has closed it
   std::optional<GradientMemory> gradients;
   bool memory_is_due = false;  // is sent with the next message
-  bool server_is_gone = false;
 };
 
 class Network {
@@ -94,9 +102,14 @@ class Network {
 
   // Called by the server's process. All connections of the previous server must have ended.
   std::unique_ptr<ServerLink> Listen(SimulatedProcess& server);
-  // Called by a worker's process.
+  // Called by a relay's process.
+  std::unique_ptr<ServerLink> ListenAsRelay(SimulatedProcess& relay);
+  bool Listens(const SimulatedProcess& process) const { return LinkOf(&process) != nullptr; }
+  // Called by a worker's process. `to`: a relay's; null: the server.
   std::unique_ptr<Channel> Connect(SimulatedProcess& worker, bool shares_memory,
-                                   Channel::Owner& owner);
+                                   Channel::Owner& owner, const SimulatedProcess* to = nullptr);
+  // Called by a relay's process. Throws Error(kPeerFailed) if nobody listens.
+  std::unique_ptr<ClientLink> ConnectRelay(SimulatedProcess& relay, const SimulatedProcess* to);
 
   // The newest connection of a process, or null.
   Connection* ConnectionOf(const SimulatedProcess& worker) const;
@@ -107,14 +120,19 @@ class Network {
 
  private:
   friend class SimulatedChannel;
+  friend class SimulatedClientLink;
   friend class SimulatedServerLink;
   void Close(Connection& connection);
+  void End(SimulatedServerLink& link);
+  SimulatedServerLink* LinkOf(const SimulatedProcess* process) const;
+  Connection& Add(SimulatedProcess& process, bool shares_memory, SimulatedServerLink* end);
 
   Scheduler& scheduler_;
   Chance& chance_;
   const Observer observer_;
   std::deque<std::unique_ptr<Connection>> connections_;
-  SimulatedServerLink* server_ = nullptr;  // null if there is none
+  std::vector<SimulatedServerLink*> links_;  // that are open
+  SimulatedServerLink* server_ = nullptr;    // one of them; null if there is none
   PeerId next_peer_ = 1;
 };
 

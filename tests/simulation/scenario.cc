@@ -91,6 +91,10 @@ const char* NameOf(ClusterFault::Kind kind) {
       return "slow down all workers";
     case ClusterFault::Kind::kSlowWire:
       return "slow down a wire; not of";
+    case ClusterFault::Kind::kKillRelay:
+      return "kill a relay";
+    case ClusterFault::Kind::kSuspendRelay:
+      return "suspend a relay";
   }
   return "";
 }
@@ -147,6 +151,33 @@ Scenario ScenarioOf(uint64_t seed) {
   return scenario;
 }
 
+Scenario Relayed(Scenario scenario, uint64_t seed) {
+  Chance chance(seed ^ 0x5ca1ab1e);
+  const int64_t hosts = chance.Between(1, 3);
+  const auto workers = static_cast<int64_t>(scenario.shares_memory.size());
+  const bool some_direct = chance.OneIn(3);
+  for (int64_t rank = 0; rank < workers; ++rank) {
+    scenario.relays.push_back(
+        some_direct && chance.OneIn(3) ? -1 : static_cast<int>(rank * hosts / workers));
+  }
+  for (int64_t rank = 0; rank < workers; ++rank) {
+    if (scenario.relays[rank] >= 0) scenario.shares_memory[rank] = true;  // with its relay
+  }
+  scenario.chained = chance.OneIn(2);
+  const Duration whole = scenario.bounds.steps * 2 * scenario.slice_time *
+                         static_cast<int64_t>(scenario.bounds.slices / scenario.bounds.workers + 1);
+  for (int64_t faults = chance.Between(0, 2); faults > 0; --faults) {
+    ClusterFault fault;
+    fault.kind = chance.OneIn(2) ? Kind::kKillRelay : Kind::kSuspendRelay;
+    fault.at = chance.Between(Duration(0), whole);
+    fault.worker = static_cast<uint32_t>(chance.Below(8));
+    fault.lasts = chance.OneIn(4) ? chance.Between(seconds(10), seconds(90))
+                                  : chance.Between(Duration(0), seconds(5));
+    scenario.faults.push_back(fault);
+  }
+  return scenario;
+}
+
 std::string TextOf(const Scenario& scenario) {
   const Bounds& bounds = scenario.bounds;
   std::string text = fmt::format(
@@ -161,6 +192,8 @@ std::string TextOf(const Scenario& scenario) {
   }
   text += "; memory";
   for (const bool shares : scenario.shares_memory) text += shares ? " shared" : " remote";
+  if (!scenario.relays.empty()) text += scenario.chained ? "; chained relays" : "; relays";
+  for (const int host : scenario.relays) text += fmt::format(" {}", host);
   return text;
 }
 
@@ -276,6 +309,29 @@ std::vector<NamedScenario> NamedScenarios() {
   incomplete.on_lost_worker = config::Cluster::REPLACE;
   add("a worker does not come before the deadline of the start", 201, incomplete);
   all.back().failure = "1 of 3 workers did not join within 200 s";
+  // Four workers on two hosts.
+  const auto relayed = [&](Duration slice_time, std::vector<ClusterFault> faults, bool chained) {
+    Scenario scenario = WithWorkers(Small(slice_time, std::move(faults)), 4, 8);
+    scenario.relays = {0, 0, 1, 1};
+    scenario.chained = chained;
+    return scenario;
+  };
+  add("relays without faults", 20, relayed(kShort, {}, true));
+  add("a relay is killed", 20, relayed(kShort, {{Kind::kKillRelay, seconds(1), 0}}, false));
+  add("a relay is killed, and with it another one", 30,
+      relayed(kShort, {{Kind::kKillRelay, seconds(1), 0}}, true));
+  add("a worker behind a relay is killed", 20,
+      WithoutReplacements(relayed(kShort, {{Kind::kKill, seconds(1), 3}}, true)));
+  add("a worker behind a relay is suspended", 20,
+      relayed(kShort, {{Kind::kSuspend, seconds(1), 3, seconds(15)}}, true));
+  add("a worker behind a relay is suspended in long steps", 200,
+      relayed(kLong, {{Kind::kSuspend, seconds(5), 3, seconds(6)}}, true));
+  add("a relay is suspended", 60,
+      relayed(kShort, {{Kind::kSuspendRelay, seconds(1), 1, seconds(15)}}, true));
+  add("a relay is suspended for longer than its silence is forgiven", 100,
+      relayed(kShort, {{Kind::kSuspendRelay, seconds(1), 0, seconds(40)}}, true));
+  add("the server behind relays is killed", 20,
+      relayed(kShort, {{Kind::kKillServer, seconds(1)}}, true));
   add("a slice ends two workers", 6,
       WithDeadly(Small(kShort, {}), {.step = 5, .slice = 2, .times = 2}));
   add("a slice ends whoever computes it", 5,

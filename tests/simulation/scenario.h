@@ -27,6 +27,8 @@ struct ClusterFault {
     kKillAll,        // workers, at about the same time
     kSlowDownAll,    // workers, permanently
     kSlowWire,       // tensors to the worker with this rank become slower, permanently
+    kKillRelay,
+    kSuspendRelay,
   };
   Kind kind = Kind::kKill;
   Duration at{};
@@ -49,6 +51,9 @@ struct Scenario {
   Bounds bounds;
   Duration slice_time{};
   std::vector<bool> shares_memory;  // of each rank
+  // Of each rank: the host through whose relay it reaches the server, or -1. Empty: none does.
+  std::vector<int> relays;
+  bool chained = false;  // relays of other hosts lead through that of host 0
   std::vector<ClusterFault> faults;
   Deadly deadly;
   bool replaces = true;  // the launcher restarts lost workers
@@ -59,6 +64,9 @@ struct Scenario {
 
 // Derives a scenario from a seed.
 Scenario ScenarioOf(uint64_t seed);
+
+// The same with relays on some hosts, and faults of them, chosen by the seed.
+Scenario Relayed(Scenario scenario, uint64_t seed);
 
 // Situations in which recovery failed in the past, or could fail.
 struct NamedScenario {

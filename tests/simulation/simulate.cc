@@ -23,7 +23,7 @@ struct Arguments {
   uint64_t first = 1, seeds = 1000;
   int threads = 1;
   std::string scenario;
-  bool log = false, keep_going = false;
+  bool relays = false, log = false, keep_going = false;
 };
 
 struct Totals {
@@ -93,8 +93,12 @@ void PlaySeeds(const Arguments& arguments, Totals& totals) {
   for (int i = 0; i < arguments.threads; ++i) {
     threads.emplace_back([&] {
       for (uint64_t seed; (seed = next++) < end;) {
-        const NamedScenario one{nullptr, std::nullopt, ScenarioOf(seed)};
-        if (!Play(one, seed, "", arguments, totals) && !arguments.keep_going) next = end;
+        Scenario scenario = ScenarioOf(seed);
+        if (arguments.relays) scenario = Relayed(std::move(scenario), seed);
+        const NamedScenario one{nullptr, std::nullopt, std::move(scenario)};
+        if (!Play(one, seed, arguments.relays ? "--relays " : "", arguments, totals) &&
+            !arguments.keep_going)
+          next = end;
       }
     });
   }
@@ -141,6 +145,7 @@ int main(int argc, char** argv) {
   program.Add("--threads", arguments.threads).ShowDefault().InRange(1, 256);
   program.Add("--scenario", arguments.scenario,
               "a scenario in tests/simulation/scenario.cc, or all, with every seed");
+  program.AddFlag("--relays", arguments.relays, "through relays, with faults of them");
   program.AddFlag("--log", arguments.log, "print all events");
   program.AddFlag("--keep-going", arguments.keep_going, "after a seed with an error");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;

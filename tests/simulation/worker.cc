@@ -13,11 +13,16 @@ void SimulatedWorker::Run() {
   options.token = TestToken();
   options.rank = traits_.rank;
   options.hello = job_.hello();
+  options.hello.set_pid(traits_.pid);
   options.arena_floats = job_.floats();
   options.start_s = job_.config().deadlines().start_s();
   options.silence_s = job_.config().deadlines().silence_s();
   options.make_channel = [this](Channel::Owner& owner) {
-    return network_.Connect(process_, traits_.shares_memory, owner);
+    const SimulatedProcess* relay = nullptr;
+    while (traits_.relay && (relay = traits_.relay()) == nullptr) {
+      process_.Sleep(std::chrono::milliseconds(50));
+    }
+    return network_.Connect(process_, traits_.shares_memory, owner, relay);
   };
   Client client(std::move(options));
   struct Forget {

@@ -4,6 +4,7 @@
 // time, in which weights may be overwritten. The results are then wrong.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "tests/protocol/model_job.h"
@@ -16,9 +17,12 @@ namespace muster::testing {
 
 struct WorkerTraits {
   std::optional<uint32_t> rank;  // the requested rank
+  int64_t pid = 0;
   bool shares_memory = true;
   Duration slice_time{};  // of a forward pass, and the same for backward
   Deadly* deadly = nullptr;
+  // The relay of its host; returns null while there is none. Not set: it connects to the server.
+  std::function<const SimulatedProcess*()> relay;
 };
 
 class SimulatedWorker {

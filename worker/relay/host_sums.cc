@@ -16,32 +16,16 @@ TreeNode Parent(const TreeNode& node) { return {node.level + 1, node.index / 2};
 // Long for a round of small gradients, even on a busy host.
 constexpr std::chrono::milliseconds kLeastWait{500};
 
-template <typename T>
-Payload NewPayload(const std::shared_ptr<T[]>& values, size_t count) {
-  return {.data = values.get(), .bytes = count * sizeof(T), .owner = values};
-}
+// As many values as fit into the L1 cache several times.
+constexpr size_t kBlock = 1024;
 
-// The server drops a sum of the wrong size.
-Payload AddPayloads(WireType type, const Payload& left, const Payload& right) {
-  if (type == wire::FP32) {
-    const std::span<const float> a = left.floats(), b = right.floats();
-    const size_t count = std::min(a.size(), b.size());
-    const auto sum = std::make_shared_for_overwrite<float[]>(count);
-    float* const to = sum.get();
-    for (size_t i = 0; i < count; ++i) to[i] = a[i] + b[i];
-    return NewPayload(sum, count);
-  }
-  const std::span<const uint16_t> a = left.halves(), b = right.halves();
-  const size_t count = std::min(a.size(), b.size());
-  const auto sum = std::make_shared_for_overwrite<uint16_t[]>(count);
-  constexpr size_t kBlock = 1024;
-  std::array<float, kBlock> widened;
-  for (size_t at = 0; at < count; at += kBlock) {
-    const size_t floats = std::min(kBlock, count - at);
-    AddHalves(type, a.data() + at, b.data() + at, widened.data(), floats);
-    (void)Narrow(type, std::span(widened).first(floats), sum.get() + at);
-  }
-  return NewPayload(sum, count);
+void AddValues(WireType, const float* a, const float* b, float* to, size_t count) {
+  for (size_t i = 0; i < count; ++i) to[i] = a[i] + b[i];
+}
+void AddValues(WireType type, const uint16_t* a, const uint16_t* b, uint16_t* to, size_t count) {
+  std::array<float, kBlock> sum;
+  AddHalves(type, a, b, sum.data(), count);
+  (void)Narrow(type, std::span(sum).first(count), to);
 }
 
 }  // namespace
@@ -60,7 +44,10 @@ void HostSums::Ordered(uint32_t via, const wire::Train& train) {
 // Joins neighbours until no two of them make up a larger subtree.
 void HostSums::Plan(Step& step, Time now) {
   step.is_planned = true;
-  if (planned_at_) usual_step_ = now - *planned_at_;
+  // An evaluation or a lost worker between two steps does not make the usual one long.
+  if (planned_at_) {
+    usual_step_ = std::min(now - *planned_at_, std::max<Duration>(kLeastWait, 2 * usual_step_));
+  }
   planned_at_ = now;
   for (const Leaf& leaf : step.leaves) step.groups.push_back({.node = leaf.node, .leaves = {leaf}});
   const uint32_t root = Root(slices_).level;
@@ -146,7 +133,9 @@ std::vector<RelayedGradient> HostSums::Add(RelayedGradient gradient, Time now) {
 
 RelayedGradient HostSums::Sum(const Group& group, const Parts& arrived) const {
   const RelayedGradient& first = arrived.parts[0].gradient;
-  RelayedGradient sum{.message = {}, .payload = SumOf(group.node, arrived)};
+  RelayedGradient sum{.message = {},
+                      .payload = type_ == wire::FP32 ? SumOf<float>(group, arrived)
+                                                     : SumOf<uint16_t>(group, arrived)};
   *sum.message.mutable_address() = first.message.address();
   sum.message.set_via(first.message.via());
   wire::GradientPart& message = *sum.message.mutable_gradient_part();
@@ -167,22 +156,55 @@ RelayedGradient HostSums::Sum(const Group& group, const Parts& arrived) const {
   return sum;
 }
 
-Payload HostSums::SumOf(const TreeNode& node, const Parts& arrived) const {
+template <typename T>
+const T* HostSums::AddBlock(const TreeNode& node, const Parts& arrived, size_t at, size_t count,
+                            T* to) const {
   const auto part = std::ranges::find_if(arrived.parts, [&](const Part& one) {
     return NodeOf(one.gradient.message.gradient_part().subtree()) == node;
   });
-  if (part != arrived.parts.end()) return part->gradient.payload;
-  if (node.level == 0 || Covers(node, slices_).empty()) return {};
-  const Payload left = SumOf({node.level - 1, 2 * node.index}, arrived);
-  const Payload right = SumOf({node.level - 1, 2 * node.index + 1}, arrived);
-  if (left.owner == nullptr) return right;
-  if (right.owner == nullptr) return left;
-  return AddPayloads(type_, left, right);
+  if (part != arrived.parts.end()) {
+    const void* const values = part->gradient.payload.data;
+    return values == nullptr ? nullptr : static_cast<const T*>(values) + at;
+  }
+  if (node.level == 0 || Covers(node, slices_).empty()) return nullptr;
+  std::array<T, kBlock> other;
+  const T* const left = AddBlock<T>({node.level - 1, 2 * node.index}, arrived, at, count, to);
+  const T* const right =
+      AddBlock<T>({node.level - 1, 2 * node.index + 1}, arrived, at, count, other.data());
+  if (left == nullptr && right == other.data()) return std::copy_n(right, count, to) - count;
+  if (left == nullptr || right == nullptr) return left == nullptr ? right : left;
+  AddValues(type_, left, right, to, count);
+  return to;
 }
 
-// The limit is lower than that at which the server resets slow workers (ps/run/late_workers.h).
+// The server drops a sum of the wrong size.
+template <typename T>
+Payload HostSums::SumOf(const Group& group, const Parts& arrived) const {
+  size_t bytes = 0;
+  const Payload* only = nullptr;
+  for (const Part& part : arrived.parts) {
+    const Payload& payload = part.gradient.payload;
+    if (payload.bytes == 0) continue;
+    only = bytes == 0 ? &payload : nullptr;
+    bytes = bytes == 0 ? payload.bytes : std::min(bytes, payload.bytes);
+  }
+  if (bytes == 0) return {};
+  if (only != nullptr) return *only;
+  const size_t all = bytes / sizeof(T);
+  const auto sum = std::make_shared_for_overwrite<T[]>(all);
+  for (size_t at = 0; at < all; at += kBlock) {
+    const size_t count = std::min(kBlock, all - at);
+    T* const to = sum.get() + at;
+    const T* const block = AddBlock<T>(group.node, arrived, at, count, to);
+    if (block != to) std::copy_n(block, count, to);
+  }
+  return {.data = sum.get(), .bytes = all * sizeof(T), .owner = sum};
+}
+
+// The limit is lower than that at which the server resets slow workers (ps/run/late_workers.h),
+// which is at least a second and two usual steps.
 std::vector<RelayedGradient> HostSums::TakeLate(Time now) {
-  const auto limit = std::max<std::chrono::steady_clock::duration>(kLeastWait, usual_step_ / 2);
+  const Duration limit = std::max<Duration>(kLeastWait, usual_step_ / 2);
   std::vector<RelayedGradient> sent;
   for (auto& [number, step] : steps_) {
     for (Group& group : step.groups) {

@@ -35,6 +35,7 @@ struct RelayedGradient {
 class HostSums {
  public:
   using Time = std::chrono::steady_clock::time_point;
+  using Duration = std::chrono::steady_clock::duration;
 
   // `slices`: of a batch. `type`: of all gradients, and of their sums.
   explicit HostSums(int64_t slices, WireType type = wire::FP32) : slices_(slices), type_(type) {}
@@ -86,14 +87,20 @@ class HostSums {
   // Returns where this gradient belongs in the group, if it does.
   static std::optional<Part> Place(const Group& group, RelayedGradient& gradient);
   RelayedGradient Sum(const Group& group, const Parts& arrived) const;
-  // Returns the sum of the parts below this node. Empty: no samples.
-  Payload SumOf(const TreeNode& node, const Parts& arrived) const;
+  // Returns the sum of all parts. Empty: no samples.
+  template <typename T>
+  Payload SumOf(const Group& group, const Parts& arrived) const;
+  // Adds `count` values from `at` of the parts below a node. Returns where the sum is: in a part,
+  // or at `to`; null: no samples.
+  template <typename T>
+  const T* AddBlock(const TreeNode& node, const Parts& arrived, size_t at, size_t count,
+                    T* to) const;
 
   const int64_t slices_;
   const WireType type_;
   std::map<int64_t, Step> steps_;
   std::optional<Time> planned_at_;  // the newest step
-  std::chrono::steady_clock::duration usual_step_{};
+  Duration usual_step_{};
 };
 
 }  // namespace muster

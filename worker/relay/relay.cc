@@ -18,6 +18,7 @@ namespace {
 
 constexpr int kMessagesAtATime = 64;
 constexpr int kLongestSleepMs = 100;
+constexpr std::chrono::milliseconds kCheckInterval{50};
 
 // Keeps the memory of a tensor until the link has sent it.
 Release Holds(std::shared_ptr<const void> memory, Release sent) {
@@ -39,9 +40,8 @@ size_t BufferOf(const wire::WeightsChunk& weights) {
 
 }  // namespace
 
-Relay::Relay(std::unique_ptr<ServerLink> workers, std::unique_ptr<ClientLink> server,
-             std::chrono::duration<double> limit)
-    : limit_(limit),
+Relay::Relay(std::unique_ptr<ServerLink> workers, std::unique_ptr<ClientLink> server, Limits limits)
+    : limits_(limits),
       local_(std::move(workers)),
       outbox_(Release{[](void* bell) { static_cast<const EventFd*>(bell)->Ring(); },
                       const_cast<EventFd*>(&room_bell_)}),
@@ -61,13 +61,29 @@ void Relay::Run() {
       if (!event) break;
       FromAWorker(std::move(*event));
     }
-    if (sums_) SendGradients(sums_->TakeLate(Clock::now()));
+    if (Clock::now() - checked_at_ > kCheckInterval) CheckLimits();
     SendWaiting();
     local_->Deliver();
-    if (!workers_.empty()) needed_at_ = Clock::now();
-    if (Clock::now() - needed_at_ > limit_) {
-      throw Error(ExitCode::kOk, "no worker needs this relay any more");
-    }
+  }
+}
+
+bool Relay::IsNeeded() const {
+  return std::ranges::any_of(workers_, [](const auto& worker) { return !worker.second; });
+}
+
+void Relay::CheckLimits() {
+  const Clock::time_point now = checked_at_ = Clock::now();
+  const Clock::duration suspension = suspensions_.Look(now);
+  if (sums_) SendGradients(sums_->TakeLate(now));
+  if (IsNeeded()) needed_at_ = now;
+  if (now - needed_at_ > limits_.without_workers) {
+    throw Error(ExitCode::kOk, "no worker needs this relay any more");
+  }
+  if (!heard_at_) return;  // the workers have a deadline for Welcome
+  heard_at_ = WithoutSuspension(*heard_at_, suspension, now);
+  if (IsNeeded() && now - *heard_at_ > limits_.silence) {
+    throw Error(ExitCode::kDeadline, "no message from the server for {:.0f} s",
+                limits_.silence.count());
   }
 }
 
@@ -83,11 +99,13 @@ void Relay::Sleep() {
 
 void Relay::FromTheServer(FromServer event) {
   if (event.kind != FromServer::Kind::kMessage) {
-    if (workers_.empty()) throw Error(ExitCode::kOk, "the run is over");
+    local_->Deliver();  // such as the reason
+    if (!IsNeeded()) throw Error(ExitCode::kOk, "the run is over");
     throw Error(ExitCode::kPeerFailed, event.kind == FromServer::Kind::kLost
                                            ? "the connection to the server ended"
                                            : "the server sent a malformed message");
   }
+  heard_at_ = Clock::now();
   const wire::ServerMessage& message = event.message;
   // Weights are for all workers, even if they were sent with a message to one that has ended.
   if (message.has_weights_chunk()) return OnWeights(message, event.payload);
@@ -112,7 +130,7 @@ void Relay::OnWelcome(const wire::ServerMessage& message) {
     const size_t bytes = SharedArenaFloats(chunk_end_.back()) * sizeof(float);
     weights_ = SharedMemory::Create("muster-weights", 3 * bytes, SharedMemory::Access::kReadWrite,
                                     2 * bytes);
-    for (auto& chunks : chunks_) chunks.resize(chunk_end_.size());
+    for (auto& versions : arrived_) versions.assign(chunk_end_.size(), -1);
     local_->ShareWeights(*weights_);
     sums_.emplace(welcome.slices(), type_);
     if (type_ != wire::FP32) halves_.resize(3 * SharedArenaFloats(chunk_end_.back()));
@@ -126,14 +144,9 @@ void Relay::OnWeights(const wire::ServerMessage& message, const Payload& payload
     throw Error(ExitCode::kPeerFailed, "the server sent chunk {} of W({}), expected one of {}",
                 weights.chunk(), weights.version(), chunk_end_.size());
   }
-  const size_t buffer = BufferOf(weights);
-  ChunkState& state = chunks_[buffer][weights.chunk()];
-  if (payload.bytes == 0) {
-    if (state.version == weights.version()) {
-      ToWorker(message);
-    } else if (state.version < weights.version()) {
-      state.waiting.push_back(message);
-    }
+  int64_t& newest = arrived_[BufferOf(weights)][weights.chunk()];
+  if (payload.bytes == 0) {  // it came with a message for another worker
+    if (newest == weights.version()) ToWorker(message);
     return;
   }
   const std::span<float> floats = WeightsOf(weights);
@@ -148,12 +161,12 @@ void Relay::OnWeights(const wire::ServerMessage& message, const Payload& payload
     std::ranges::copy(payload.halves(), HalvesOf(floats).begin());
     Widen(type_, payload.halves(), floats.data());
   }
-  state.version = weights.version();
-  if (!weights.average()) sums_->Forget(weights.version() - 1, weights.chunk());
-  ToWorker(message);
-  for (const wire::ServerMessage& other : std::exchange(state.waiting, {})) {
-    if (other.weights_chunk().version() == state.version) ToWorker(other);
+  newest = weights.version();
+  if (!weights.average()) {
+    sums_->Forget(weights.version() - 1, weights.chunk());
+    outbox_.DropTensorsBefore(weights.version() - 1);  // sent again, but no longer missing
   }
+  ToWorker(message);
 }
 
 std::span<float> Relay::WeightsOf(const wire::WeightsChunk& weights) {
@@ -189,20 +202,22 @@ void Relay::ToWorker(const wire::ServerMessage& message) {
 void Relay::FromAWorker(FromWorker event) {
   const auto via = static_cast<uint32_t>(event.peer);
   if (event.kind == FromWorker::Kind::kRefused) {
-    LogWarning("refused a connection from {}: {}", event.refused, event.why_refused);
+    if (!refused_.Count()) return;
+    LogWarning("refused a connection from {}: {} ({} so far)", event.refused, event.why_refused,
+               refused_.count());
     return;
   }
   if (event.kind == FromWorker::Kind::kLost) return Lose(via);
-  workers_.insert(via);
+  if (event.message.has_hello()) workers_.emplace(via, false);
+  if (!workers_.contains(via)) return;  // overtaken by the end of its connection
   event.message.set_via(via);
   if (event.message.has_gradient_part() && sums_) {
     if (type_ != wire::FP32 && local_->SharesMemory(event.peer)) Round(event.payload);
     return SendGradients(
         sums_->Add({std::move(event.message), std::move(event.payload)}, Clock::now()));
   }
-  const bool is_last = event.message.has_goodbye();
+  if (event.message.has_goodbye()) workers_[via] = true;
   ToServer(std::move(event.message));  // the server drops and counts malformed messages
-  if (is_last) workers_.erase(via);
 }
 
 // Rounds a gradient in shared memory to the type of the wire.

@@ -14,13 +14,15 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <vector>
 
 #include "common/base/fd.h"
+#include "common/base/log.h"
+#include "common/base/process.h"
 #include "common/base/shared_memory.h"
 #include "common/link/link.h"
 #include "common/link/outbox.h"
@@ -31,23 +33,19 @@ namespace muster {
 class Relay {
  public:
   // `workers`: the link at which this host's workers and other relays connect. `server`: the
-  // connection to the server or to another relay. `limit`: how long it waits for a worker when it
-  // has none.
-  Relay(std::unique_ptr<ServerLink> workers, std::unique_ptr<ClientLink> server,
-        std::chrono::duration<double> limit);
+  // connection to the server or to another relay.
+  struct Limits {
+    std::chrono::duration<double> without_workers;  // how long it waits for one
+    std::chrono::duration<double> silence;          // of the server
+  };
+  Relay(std::unique_ptr<ServerLink> workers, std::unique_ptr<ClientLink> server, Limits limits);
 
-  // Throws Error when the connection to the server has ended (kPeerFailed), or when no worker needs
-  // this relay any more (kOk).
+  // Throws Error when the connection to the server has ended (kPeerFailed) or the server is silent
+  // (kDeadline), or when no worker needs this relay any more (kOk).
   [[noreturn]] void Run();
 
  private:
   using Clock = std::chrono::steady_clock;
-  // A chunk of one of three weight buffers: even and odd versions, and averages.
-  struct ChunkState {
-    int64_t version = -1;  // the newest that has arrived
-    // Workers that may use a version as soon as it has arrived.
-    std::vector<wire::ServerMessage> waiting;
-  };
 
   void Sleep();
   void FromTheServer(FromServer event);
@@ -64,15 +62,22 @@ class Relay {
   void SendGradients(std::vector<RelayedGradient> gradients);
   void SendWaiting();
 
-  const std::chrono::duration<double> limit_;
-  Clock::time_point needed_at_ = Clock::now();
-  const EventFd room_bell_;     // rung by the link's thread when more tensors may be sent
-  std::set<uint32_t> workers_;  // those whose connections are open
+  bool IsNeeded() const;
+  void CheckLimits();
+
+  const Limits limits_;
+  Clock::time_point needed_at_ = Clock::now(), checked_at_ = needed_at_;
+  std::optional<Clock::time_point> heard_at_;  // when the last message of the server came
+  SuspensionDetector suspensions_{std::chrono::seconds(1)};
+  RareLine refused_;
+  const EventFd room_bell_;           // rung by the link's thread when more tensors may be sent
+  std::map<uint32_t, bool> workers_;  // with open connections; whether they have said Goodbye
   std::vector<uint64_t> chunk_end_;
   WireType type_ = wire::FP32;
   std::optional<SharedMemory> weights_;
   std::vector<uint16_t> halves_;  // the same, if the wire has 16 bits
-  std::array<std::vector<ChunkState>, 3> chunks_;
+  // The newest version of each chunk in three weight buffers: even and odd versions, and averages.
+  std::array<std::vector<int64_t>, 3> arrived_;
   std::optional<HostSums> sums_;
   std::unique_ptr<ServerLink> local_;
   Outbox<RelayedGradient> outbox_;

@@ -296,7 +296,8 @@ SendResult ZmqServerLink::Send(PeerId id, const wire::ServerMessage& message,
   Peer& peer = found->second;
   Outbox<Outgoing>& outbox = peer.outbox;
   if (IsOverfull(outbox.control_bytes(), most_waiting_)) return SendResult::kFull;
-  if (tensor.bytes.empty()) {
+  // Weights that a relay has already keep their place among the others.
+  if (tensor.bytes.empty() && !message.has_weights_chunk()) {
     outbox.AddControl(message.ByteSizeLong(), {message, {}});
   } else {
     outbox.DropTensorsBefore(tensor.urgency.step - 1);
@@ -327,6 +328,8 @@ SendResult ZmqServerLink::HandOver(const Peer& peer, const Outgoing& outgoing, R
     zmq::message_t identity(peer.identity.data(), peer.identity.size());
     if (socket_.send(identity, zmq::send_flags::dontwait | zmq::send_flags::sndmore) &&
         sender_.Send(outgoing.message, outgoing.tensor, sent)) {
+      // libzmq has borrowed nothing.
+      if (outgoing.tensor.empty() && sent.call != nullptr) sent.call(sent.hint);
       return SendResult::kQueued;
     }
   } catch (const zmq::error_t& error) {
