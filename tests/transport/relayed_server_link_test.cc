@@ -58,7 +58,7 @@ class RelayedServerLinkTest : public ::testing::Test {
  protected:
   static FromWorker Message(PeerId connection, std::optional<uint32_t> via) {
     FromWorker event{.kind = Kind::kMessage, .peer = connection, .message = {}, .payload = {}};
-    event.message.mutable_heartbeat();
+    event.message.mutable_hello();
     if (via) event.message.set_via(*via);
     return event;
   }
@@ -73,7 +73,7 @@ class RelayedServerLinkTest : public ::testing::Test {
   PeerId From(PeerId connection, std::optional<uint32_t> via) {
     const FromWorker event = Hear(Message(connection, via));
     EXPECT_EQ(event.kind, Kind::kMessage);
-    EXPECT_TRUE(event.message.has_heartbeat());
+    EXPECT_TRUE(event.message.has_hello());
     return event.peer;
   }
   FromWorker End(PeerId connection, uint32_t via) {
@@ -93,7 +93,7 @@ class RelayedServerLinkTest : public ::testing::Test {
     const ScriptedLink::Sent& sent = inner_.sent.back();
     EXPECT_EQ(sent.message.weights_chunk().version(), version);
     EXPECT_EQ(sent.message.weights_chunk().chunk(), chunk);
-    EXPECT_EQ(sent.urgency, sent.bytes > 0 ? urgency : Urgency{});
+    EXPECT_EQ(sent.urgency, urgency) << "it keeps its place without its values, too";
     return sent.bytes;
   }
   // What is sent to this peer without a tensor.
@@ -132,6 +132,7 @@ TEST_F(RelayedServerLinkTest, DirectPeersPassThrough) {
 }
 
 TEST_F(RelayedServerLinkTest, ThePayloadAndTheMessageStayAsTheyWere) {
+  const PeerId peer = From(kRelay, 7);
   FromWorker event = Message(kRelay, 7);
   event.message.mutable_gradient_part()->set_chunk(3);
   event.payload = {weights_.data(), sizeof weights_, nullptr};
@@ -139,6 +140,20 @@ TEST_F(RelayedServerLinkTest, ThePayloadAndTheMessageStayAsTheyWere) {
   EXPECT_EQ(heard.message.ShortDebugString(), event.message.ShortDebugString());
   EXPECT_EQ(heard.payload.data, weights_.data());
   EXPECT_EQ(heard.payload.bytes, sizeof weights_);
+  EXPECT_EQ(heard.peer, peer);
+}
+
+// A tensor may arrive after the end of its sender, which overtook it.
+TEST_F(RelayedServerLinkTest, OnlyHelloMakesAPeer) {
+  FromWorker late = Message(kRelay, 7);
+  late.message.mutable_gradient_part();
+  EXPECT_EQ(Hear(late).kind, Kind::kMalformed);
+  const PeerId peer = From(kRelay, 7);
+  (void)End(kRelay, 7);
+  const FromWorker heard = Hear(late);
+  EXPECT_EQ(heard.kind, Kind::kMalformed);
+  EXPECT_NE(heard.peer, peer);
+  EXPECT_EQ(link_->Send(peer, {}, {}), SendResult::kGone);
 }
 
 TEST_F(RelayedServerLinkTest, EachWorkerBehindARelayIsAPeer) {
