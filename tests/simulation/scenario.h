@@ -51,7 +51,7 @@ struct Scenario {
   Bounds bounds;
   Duration slice_time{};
   std::vector<bool> shares_memory;  // of each rank
-  // Of each rank: the host through whose relay it reaches the server, or -1. Empty: none does.
+  // By rank, the host through whose relay a worker reaches the server, or -1. Empty: none does.
   std::vector<int> relays;
   bool chained = false;  // relays of other hosts lead through that of host 0
   std::vector<ClusterFault> faults;
