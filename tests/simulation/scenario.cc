@@ -316,21 +316,21 @@ std::vector<NamedScenario> NamedScenarios() {
     scenario.chained = chained;
     return scenario;
   };
-  add("relays without faults", 20, relayed(kShort, {}, true));
-  add("a relay is killed", 20, relayed(kShort, {{Kind::kKillRelay, seconds(1), 0}}, false));
-  add("a relay is killed, and with it another one", 30,
+  add("relays without faults", 4.5, relayed(kShort, {}, true));
+  add("a relay is killed", 5, relayed(kShort, {{Kind::kKillRelay, seconds(1), 0}}, false));
+  add("a relay is killed, and with it another one", 8,
       relayed(kShort, {{Kind::kKillRelay, seconds(1), 0}}, true));
-  add("a worker behind a relay is killed", 20,
+  add("a worker behind a relay is killed", 5,
       WithoutReplacements(relayed(kShort, {{Kind::kKill, seconds(1), 3}}, true)));
-  add("a worker behind a relay is suspended", 20,
+  add("a worker behind a relay is suspended", 10,
       relayed(kShort, {{Kind::kSuspend, seconds(1), 3, seconds(15)}}, true));
-  add("a worker behind a relay is suspended in long steps", 200,
+  add("a worker behind a relay is suspended in long steps", 45,
       relayed(kLong, {{Kind::kSuspend, seconds(5), 3, seconds(6)}}, true));
-  add("a relay is suspended", 60,
+  add("a relay is suspended", 13,
       relayed(kShort, {{Kind::kSuspendRelay, seconds(1), 1, seconds(15)}}, true));
-  add("a relay is suspended for longer than its silence is forgiven", 100,
+  add("a relay is suspended for longer than its silence is forgiven", 50,
       relayed(kShort, {{Kind::kSuspendRelay, seconds(1), 0, seconds(40)}}, true));
-  add("the server behind relays is killed", 20,
+  add("the server behind relays is killed", 8,
       relayed(kShort, {{Kind::kKillServer, seconds(1)}}, true));
   add("a slice ends two workers", 6,
       WithDeadly(Small(kShort, {}), {.step = 5, .slice = 2, .times = 2}));
