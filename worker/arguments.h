@@ -8,8 +8,8 @@ namespace muster {
 
 struct WorkerArguments {
   std::string config, endpoint, token_file, log_dir;
-  // A relay has endpoints for this host's workers and for relays of other hosts, and may have that of
-  // the relay through which it reaches the server.
+  // A relay has endpoints for this host's workers and for relays of other hosts, and may have that
+  // of the relay through which it reaches the server.
   std::string relay, relay_bind, relay_via;
   uint32_t rank = 0;
   int local_rank = -1;         // among the workers on this host; -1: unknown

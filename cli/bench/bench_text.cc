@@ -189,7 +189,8 @@ std::vector<std::string> BenchLines(const BenchResult& result) {
       "docs/DESIGN.md):");
   Append(lines, NetworkTable(result, costs));
   lines.push_back(
-      "Relays add gradients on their way, so the server's link carries one for each doubling of the "
+      "Relays add gradients on their way, so the server's link carries one for each doubling of "
+      "the "
       "hosts: where all-reduce is faster, that link is the bottleneck.");
   return lines;
 }

@@ -101,7 +101,8 @@ std::vector<Host> ReadHostfile(const std::string& path) {
         throw Error(ExitCode::kUsage, "{}: expected HOST slots=N or HOST:N, got {}", origin,
                     Shown(line));
       }
-      if (name.find(':') != std::string::npos && name.back() != ']') name = "[" + name + "]";
+      if (name.find(':') != std::string::npos && name.back() != ']')
+        name.insert(0, "[").append("]");
       name += ":" + found[1];
     }
     AddHost(origin, ParseHost(origin, name), hosts);

@@ -22,7 +22,8 @@ struct WorkerId {
   WorkerId(int of_rank, pid_t of_pid) : rank(of_rank), pid(of_pid) {}
   // NOLINTNEXTLINE(google-explicit-constructor): a process that has ended is this worker.
   WorkerId(const EndedProcess& ended) : WorkerId(ended.rank, ended.pid) {}
-  auto operator<=>(const WorkerId&) const = default;
+  // clang-tidy 14 mistakes the 0 of a defaulted comparison for a pointer.
+  auto operator<=>(const WorkerId&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 class Replacements {

@@ -86,7 +86,8 @@ TEST(BenchText, SaysWhatARoundTakesAndWhatThatMeansForTheModel) {
   EXPECT_THAT(lines, Contains(HasSubstr("less than 5 % of any step longer than 6.60 ms")));
   EXPECT_THAT(lines, Contains(HasSubstr("500 GFLOP/s")));
   EXPECT_THAT(lines, Contains(HasSubstr("64 hosts")));
-  EXPECT_THAT(lines, Contains(::testing::AllOf(HasSubstr("100 Gbit/s"), HasSubstr("one server, relays"))));
+  EXPECT_THAT(lines,
+              Contains(::testing::AllOf(HasSubstr("100 Gbit/s"), HasSubstr("one server, relays"))));
 }
 
 TEST(BenchText, SaysThatTheMachineWasBusyWhereARoundIsShorterThanItsUpdate) {
