@@ -2,6 +2,7 @@
 // launcher, those of other hosts are children of an agent there.
 #pragma once
 
+#include <csignal>
 #include <memory>
 #include <optional>
 #include <string>

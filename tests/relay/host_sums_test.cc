@@ -162,7 +162,7 @@ TEST(HostSumsTest, AllWorkersTogetherSendOneSum) {
         host.Give(via, nodes);
         for (const TreeNode& node : nodes) parts.emplace_back(via, node);
       }
-      std::ranges::rotate(parts, parts.begin() + 1);
+      std::rotate(parts.begin(), parts.begin() + 1, parts.end());
       size_t sent = 0;
       for (const auto& [via, node] : parts) sent += host.Add(via, node).size();
       EXPECT_EQ(sent, 1u) << workers << " of " << slices;
