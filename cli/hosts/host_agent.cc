@@ -70,6 +70,7 @@ class HostAgent {
   void TakeOutput();
   void TakeLines(Worker& worker, int rank);
   void Send(const Json& message);
+  void SendEnd(const char* what, int rank, const ChildEnd& end);
   // Writes what the connection takes. A connection that takes nothing must not stop the agent.
   void Flush();
 
@@ -267,11 +268,13 @@ void HostAgent::TakeLines(Worker& worker, int rank) {
 }
 
 void HostAgent::TakeOutput() {
-  const bool relay_ended = relay_.process != nullptr && relay_.process->CheckEnd().has_value();
+  std::optional<ChildEnd> relays_end;
+  if (relay_.process != nullptr) relays_end = relay_.process->CheckEnd();
   TakeLines(relay_, relay_rank_);
-  if (relay_ended) {
+  if (relays_end) {
     relay_.process.reset();
     relay_ended_ = Clock::now();
+    SendEnd("relay", relay_rank_, *relays_end);
   }
   for (auto& [rank, worker] : workers_) {
     std::optional<ChildEnd> end;
@@ -288,11 +291,12 @@ void HostAgent::TakeOutput() {
     TakeLines(worker, rank);  // after the end, so that its last words come before it
     if (!end) continue;
     worker.process.reset();
-    Send({{"ended", rank},
-          {"by_signal", end->by_signal},
-          {"value", end->value},
-          {"asked", end->asked}});
+    SendEnd("ended", rank, *end);
   }
+}
+
+void HostAgent::SendEnd(const char* what, int rank, const ChildEnd& end) {
+  Send({{what, rank}, {"by_signal", end.by_signal}, {"value", end.value}, {"asked", end.asked}});
 }
 
 void HostAgent::Send(const Json& message) {

@@ -151,17 +151,26 @@ void RemoteWorkers::Handle(const nlohmann::json& message, std::vector<EndedProce
     } else if (message.contains("line")) {
       WriteLine(of("rank").log, message.at("line").get<std::string>());
     } else {
+      const ChildEnd end{.by_signal = message.at("by_signal").get<bool>(),
+                         .value = message.at("value").get<int>(),
+                         .asked = message.at("asked").get<bool>()};
+      if (message.contains("relay")) return TellRelaysEnd(end);
       Worker& worker = of("ended");
       worker.running = false;
-      ended.push_back({message.at("ended").get<int>(),
-                       worker.pid,
-                       {.by_signal = message.at("by_signal").get<bool>(),
-                        .value = message.at("value").get<int>(),
-                        .asked = message.at("asked").get<bool>()}});
+      ended.push_back({message.at("ended").get<int>(), worker.pid, end});
     }
   } catch (const std::exception&) {
     LogText(message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   }
+}
+
+// Its workers are lost with it. Without a server, or without workers, it ends by itself.
+void RemoteWorkers::TellRelaysEnd(const ChildEnd& end) {
+  const auto code = static_cast<ExitCode>(end.value);
+  const bool by_itself = !end.by_signal && (code == ExitCode::kOk || code == ExitCode::kPeerFailed);
+  if (by_itself || stopping_) return;
+  console_.Print(fmt::format("Warning: lost the relay of host {}, and its workers with it: {}",
+                             connection_.name(), EndText(end)));
 }
 
 void RemoteWorkers::Lose(std::vector<EndedProcess>& ended) {

@@ -61,6 +61,7 @@ class RemoteWorkers {
   void Handle(const nlohmann::json& message, std::vector<EndedProcess>& ended);
   bool IsSilent() const;
   void TellUndead();
+  void TellRelaysEnd(const ChildEnd& end);
   void Lose(std::vector<EndedProcess>& ended);
   void LogText(const std::string& text);
 

@@ -133,7 +133,9 @@ TEST_F(Ssh, AKilledRelay) {
   ASSERT_EQ(relays.size(), 1u);
   ::kill(relays[0], SIGKILL);
   ExpectTheSameBits(*launch, kSixSlices);
-  EXPECT_THAT(launch->Log(), HasSubstr("Joined: rank 5"));
+  EXPECT_THAT(launch->Log(),
+              AllOf(HasSubstr("lost the relay of host a, and its workers with it: killed"),
+                    HasSubstr("Joined: rank 5")));
 }
 
 // The others go on through a relay that does not lose their work.
