@@ -98,10 +98,13 @@ class Augmenter:
 
     def batch(self, chosen, epoch, generator):
         out = torch.empty(len(chosen), 3, 32, 32)
-        shifts = torch.randint(0, 5, (len(chosen), 2), generator=generator).tolist()
-        for at, (index, (top, left)) in enumerate(zip(chosen.tolist(), shifts)):
-            crop = self.padded[index, :, top:top + 32, left:left + 32]
-            out[at] = crop.flip(-1) if bool(self.flipped[index]) != bool(epoch % 2) else crop
+        shifts = torch.randint(0, 25, (len(chosen),), generator=generator)
+        for shift in range(25):
+            top, left = divmod(shift, 5)
+            at = (shifts == shift).nonzero()[:, 0]
+            out[at] = self.padded[chosen[at], :, top:top + 32, left:left + 32]
+        flipped = self.flipped[chosen] ^ bool(epoch % 2)
+        out[flipped] = out[flipped].flip(-1)
         return out.contiguous(memory_format=torch.channels_last)
 
 
