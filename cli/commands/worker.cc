@@ -150,7 +150,7 @@ HeldFile HoldInput() {
 bool HasRelay(const config::Cluster& cluster, const std::string& endpoint,
               const GivenRank& launcher) {
   return launcher.local_size > 1 && cluster.host_sums() &&
-         cluster.transport() == config::Cluster::AUTO && IsTcp(endpoint) && CanShareMemory() &&
+         cluster.transport() == config::Cluster::AUTO && IsTcp(endpoint) && CanSeal() &&
          !ResolvedAddress(TcpAddress::Parse(endpoint)).of_this_host();
 }
 

@@ -164,7 +164,7 @@ void HostAgent::Check(const Json& question) {
     facts.address = ServeProbe(question.at("endpoint").get<std::string>(),
                                question.at("secret").get<std::string>());
     facts.interface = InterfaceWith(facts.address);
-    if (CanShareMemory()) facts.relay_port = FreePortOf(facts.address);
+    if (CanSeal()) facts.relay_port = FreePortOf(facts.address);
     facts.mtu = MtuOf(facts.interface);
   } catch (const Error& error) {
     facts.unconnected = error.what();
@@ -284,10 +284,11 @@ void HostAgent::TakeOutput() {
                                (relay_.process == nullptr || worker.relay < relays_) &&
                                Clock::now() - relay_ended_ > kLastWords;
     if (waits_in_vain) worker.process->Signal(SIGKILL);
-    // It may be that the relay hangs.
     const bool missed_deadline =
         end && !end->by_signal && end->value == static_cast<int>(ExitCode::kDeadline);
-    if (missed_deadline && relay_.process != nullptr) relay_.process->Signal(SIGKILL);
+    if (missed_deadline && relay_.process != nullptr && relay_.process->stopped()) {
+      relay_.process->Signal(SIGKILL);  // its next workers would wait for it as well
+    }
     TakeLines(worker, rank);  // after the end, so that its last words come before it
     if (!end) continue;
     worker.process.reset();

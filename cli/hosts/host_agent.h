@@ -13,8 +13,8 @@
 //   {"signaled": RANK, "signal": NUMBER}
 //   {"line": TEXT, "rank": RANK}                              a line of its output
 //   {"ended": RANK, "by_signal": B, "value": V, "asked": A}
-//   {"relay": RANK, "by_signal": B, "value": V, "asked": A}   its end; RANK: whose log has its
-//   output
+//   {"relay": RANK, "by_signal": B, "value": V, "asked": A}   the end of the relay, whose output is
+//                                                             in this worker's log
 //
 // Nothing outlives the agent. It ends when its standard input does, which is when the launcher or
 // the connection has ended, or with its parent, which is sshd, and when it has had no worker for a

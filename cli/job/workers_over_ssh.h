@@ -28,8 +28,9 @@ struct RelayPlan {
   std::string bind;  // where other relays connect, or ""
   std::string via;   // the relay that leads to the server, or ""
 };
-bool UsesRelays(const config::Config& config, const SshHosts& hosts);
 RelayPlan PlanRelay(const config::Config& config, const std::vector<Host>& hosts, size_t host);
+// Whether any host has one.
+bool UsesRelays(const config::Config& config, const SshHosts& hosts);
 
 // "on 3 hosts over ssh: a (4), b (4) and c (4)"
 std::string HostsText(const SshHosts& hosts);

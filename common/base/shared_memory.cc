@@ -95,10 +95,13 @@ void SharedMemory::SealAgainstNewWriters() {
   }
 }
 
-bool CanShareMemory() {
+void RequireSealing() {
+  SharedMemory::Create("muster-probe", 1, SharedMemory::Access::kReadWrite).SealAgainstNewWriters();
+}
+
+bool CanSeal() {
   try {
-    SharedMemory::Create("muster-probe", 1, SharedMemory::Access::kReadWrite)
-        .SealAgainstNewWriters();
+    RequireSealing();
     return true;
   } catch (const Error&) {
     return false;

@@ -13,9 +13,6 @@
 
 namespace muster {
 
-// Whether this system can share memory that other processes may read but not write (Linux 5.1).
-bool CanShareMemory();
-
 class SharedMemory {
  public:
   enum class Access { kRead, kReadWrite };
@@ -55,5 +52,10 @@ class SharedMemory {
   void* address_ = nullptr;
   size_t bytes_ = 0;
 };
+
+// Throws Error(kFailure) unless this system can share memory that other processes may read but not
+// write (Linux 5.1).
+void RequireSealing();
+bool CanSeal();
 
 }  // namespace muster

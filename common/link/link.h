@@ -88,9 +88,8 @@ inline bool IsOverfull(size_t waiting_bytes, size_t most) { return waiting_bytes
 
 // A message's tensor bytes, and their urgency relative to other tensors for the same peer. A
 // message without bytes is a control message and overtakes all waiting tensors, unless it is a
-// WeightsChunk for a worker behind a relay. When a tensor that
-// is two steps newer is sent, a waiting tensor is dropped, because it is no longer needed and its
-// bytes may change.
+// WeightsChunk for a worker behind a relay. When a tensor that is two steps newer is sent, a
+// waiting tensor is dropped, because it is no longer needed and its bytes may change.
 struct OutgoingTensor {
   std::span<const std::byte> bytes;
   Urgency urgency;

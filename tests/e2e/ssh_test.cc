@@ -139,6 +139,33 @@ TEST_F(Ssh, AKilledRelay) {
 }
 
 // The others go on through a relay that does not lose their work.
+TEST_F(Ssh, AStoppedRelay) {
+  std::vector<std::string> settings = kLongRun;
+  settings.emplace_back("deadlines.silence_s=2");
+  const auto launch = Start("a:2", settings);
+  ASSERT_TRUE(Reaches("run", 3)) << launch->Log();
+  const std::vector<pid_t> relays = hosts_->Find("--relay local://");
+  ASSERT_EQ(relays.size(), 1u);
+  ::kill(relays[0], SIGSTOP);
+  ExpectTheSameBits(*launch, settings);
+  EXPECT_THAT(launch->Log(),
+              HasSubstr("lost the relay of host a, and its workers with it: killed"));
+}
+
+// The relay of b then leads to the server.
+TEST_F(Ssh, AKilledHostWhoseRelayCarriedAnother) {
+  std::vector<std::string> settings = kLongRun;
+  settings.emplace_back("run.slices=3");
+  const auto launch = Start("a:1,b:2", settings);
+  ASSERT_TRUE(Reaches("run", 3)) << launch->Log();
+  hosts_->Kill("a");
+  ExpectTheSameBits(*launch, settings);
+  EXPECT_THAT(launch->Log(), AllOf(HasSubstr("Warning: lost the host a: ssh "),
+                                   HasSubstr("Joined: rank 2"), Not(HasSubstr("Joined: rank 0"))));
+  EXPECT_THAT(Slurp(Path("run/worker-1.log")) + Slurp(Path("run/worker-2.log")),
+              HasSubstr("does not answer; going to the server directly"));
+}
+
 TEST_F(Ssh, AKilledWorkerBehindTwoRelays) {
   const auto launch = Start("a:2,b:2,c:2", kSixSlices);
   ASSERT_TRUE(Reaches("run", 3)) << launch->Log();

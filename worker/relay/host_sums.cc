@@ -54,15 +54,12 @@ void HostSums::Plan(Step& step, Time now) {
   for (uint32_t level = 0; level < root; ++level) {
     std::vector<Group> joined;
     for (Group& group : step.groups) {
-      const TreeNode parent = Parent(group.node);
-      const auto other = std::ranges::find_if(step.groups, [&](const Group& candidate) {
-        return candidate.node.level == level && Parent(candidate.node) == parent &&
-               candidate.node != group.node;
-      });
       if (group.node.level != level || group.node.index % 2 != 0) continue;
-      const bool alone = Covers({level, group.node.index + 1}, slices_).empty();
+      const TreeNode sibling{level, group.node.index + 1};
+      const auto other = std::ranges::find(step.groups, sibling, &Group::node);
+      const bool alone = Covers(sibling, slices_).empty();
       if (!alone && other == step.groups.end()) continue;
-      Group both{.node = parent, .leaves = group.leaves};
+      Group both{.node = Parent(group.node), .leaves = group.leaves};
       if (!alone) std::ranges::copy(other->leaves, std::back_inserter(both.leaves));
       joined.push_back(std::move(both));
     }

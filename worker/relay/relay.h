@@ -32,12 +32,12 @@ namespace muster {
 
 class Relay {
  public:
-  // `workers`: the link at which this host's workers and other relays connect. `server`: the
-  // connection to the server or to another relay.
   struct Limits {
     std::chrono::duration<double> without_workers;  // how long it waits for one
     std::chrono::duration<double> silence;          // of the server
   };
+  // `workers`: the link at which this host's workers and other relays connect. `server`: the
+  // connection to the server or to another relay.
   Relay(std::unique_ptr<ServerLink> workers, std::unique_ptr<ClientLink> server, Limits limits);
 
   // Throws Error when the connection to the server has ended (kPeerFailed) or the server is silent
@@ -61,7 +61,6 @@ class Relay {
   void ToServer(wire::WorkerMessage message);
   void SendGradients(std::vector<RelayedGradient> gradients);
   void SendWaiting();
-
   bool IsNeeded() const;
   void CheckLimits();
 

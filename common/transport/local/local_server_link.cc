@@ -24,16 +24,11 @@ namespace {
 
 constexpr uint64_t kListener = 0;  // in place of a PeerId in epoll
 
-// Throws if the kernel cannot protect the weights. Called before a job depends on the protection.
-void CheckSealing() {
-  SharedMemory::Create("muster-probe", 1, SharedMemory::Access::kReadWrite).SealAgainstNewWriters();
-}
-
 class LocalServerLink : public ServerLink {
  public:
   LocalServerLink(const std::string& endpoint, const LinkOptions& options)
       : endpoint_(endpoint), options_(options) {
-    CheckSealing();
+    RequireSealing();  // before a job depends on it
     const LocalAddress address(endpoint);
     listener_.Reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!listener_.valid() || ::bind(listener_.get(), address.get(), address.size) != 0 ||

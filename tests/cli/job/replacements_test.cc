@@ -443,6 +443,18 @@ TEST_F(ReplacementsTest, TooManyInAWindowEndTheJobAndAreCounted) {
                     HasSubstr("cluster.max_restarts")));
 }
 
+// A relay's end takes all of its workers with it.
+TEST_F(ReplacementsTest, VictimsOfOneFailureAreOneLoss) {
+  cluster_.set_max_restarts(1);
+  Running();
+  Exits(0, ExitCode::kPeerFailed);
+  Exits(1, ExitCode::kPeerFailed);
+  EXPECT_THAT(members_.replaced_, ElementsAre(0, 1));
+  Pass(6);
+  Exits(0, ExitCode::kPeerFailed);
+  EXPECT_EQ(members_.replaced_.size(), 2u) << "a second failure";
+}
+
 TEST(ChangesTexts, NameTheFirstOnesAndHowTheyEnded) {
   events::Summary summary;
   const auto add = [&](events::MemberChange::Kind kind, uint32_t rank, int64_t pid, int64_t step) {
