@@ -238,6 +238,12 @@ std::unique_ptr<ChildProcess> HostAgent::StartProgram(int rank, const std::strin
 }
 
 void HostAgent::RequireRelay(int rank) {
+  if (relay_.process != nullptr && relay_.process->stopped()) {
+    // A new worker would wait for it as the one before.
+    relay_.process.reset();  // kills it
+    relay_ended_ = Clock::now();
+    SendEnd("relay", rank, {.by_signal = true, .value = SIGKILL, .asked = true});
+  }
   if (relay_.process != nullptr) return;
   // Workers of an earlier relay must not find this one.
   relay_endpoint_ = fmt::format("local://@muster-relay-{}-{}", ::getpid(), ++relays_);
@@ -284,11 +290,6 @@ void HostAgent::TakeOutput() {
                                (relay_.process == nullptr || worker.relay < relays_) &&
                                Clock::now() - relay_ended_ > kLastWords;
     if (waits_in_vain) worker.process->Signal(SIGKILL);
-    const bool missed_deadline =
-        end && !end->by_signal && end->value == static_cast<int>(ExitCode::kDeadline);
-    if (missed_deadline && relay_.process != nullptr && relay_.process->stopped()) {
-      relay_.process->Signal(SIGKILL);  // its next workers would wait for it as well
-    }
     TakeLines(worker, rank);  // after the end, so that its last words come before it
     if (!end) continue;
     worker.process.reset();
