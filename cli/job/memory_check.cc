@@ -69,7 +69,7 @@ LeastMemory LeastMemoryOf(const config::Config& config, const Graph& graph) {
   needed.server = SumOf(ServerMemory(config, graph));
   const double arena = sizeof(float) * static_cast<double>(graph.arena_floats());
   // With shared memory, the workers use the server's buffers for weights and gradients.
-  if (!SharesMemory(config)) needed.each_worker += 2 * arena;
+  if (!SharesMemory(config.cluster())) needed.each_worker += 2 * arena;
   const int64_t slices = config.run().slices(), batch = ResolveBatch(config).global_batch;
   int64_t samples = (batch + slices - 1) / slices;
   if (!NeedsFiles(config.data())) {
@@ -145,8 +145,9 @@ std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& g
   double parts = 0;
   for (const auto& nodes : FirstAssignment(config).nodes)
     parts += static_cast<double>(nodes.size());
-  rows.push_back({SharesMemory(config) ? "gradients of the workers" : "gradients received, at most",
-                  parts * wire * arena});
+  rows.push_back(
+      {SharesMemory(config.cluster()) ? "gradients of the workers" : "gradients received, at most",
+       parts * wire * arena});
   return rows;
 }
 

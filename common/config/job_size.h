@@ -66,6 +66,6 @@ std::vector<Chunk> CutChunks(const VariableLayout& layout, const config::Cluster
 
 // Whether server and workers on one host map the same weights and gradients. AUTO does, except on
 // old kernels.
-bool SharesMemory(const config::Config& config);
+bool SharesMemory(const config::Cluster& cluster);
 
 }  // namespace muster

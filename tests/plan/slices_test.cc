@@ -1,6 +1,7 @@
 #include "common/plan/slices.h"
 
 #include <gmock/gmock-matchers.h>
+#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include "common/base/error.h"
@@ -100,6 +101,24 @@ TEST(StepPlan, VisitsEverySampleOncePerEpoch) {
     EXPECT_EQ(at, batch.first + batch.samples);
     before += batch.samples;
   }
+}
+
+TEST(Chunks, AreSmallerOverSocketsThanInSharedMemory) {
+  config::Model model;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      R"(layer { name: "wide" dense { units: 4000000 } }  # 30 MiB
+         layer { name: "loss" mean_squared_error {} })",
+      &model));
+  const Graph graph = BuildGraph(model, {1, 1, 1});
+  const auto count = [&](const char* text) {
+    config::Cluster cluster;
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &cluster)) << text;
+    return CutChunks(graph.layout(), cluster).size();
+  };
+  EXPECT_EQ(count(""), count("transport: LOCAL"));
+  EXPECT_EQ(count("transport: TCP"), count("transport: IPC"));
+  EXPECT_EQ(count("transport: TCP"), count("transport: AUTO wire_dtype: BF16"));
+  EXPECT_GT(count("transport: TCP"), 2 * count("transport: LOCAL"));
 }
 
 TEST(Chunks, CoverTheArenaInOrderAndEndAtLayers) {

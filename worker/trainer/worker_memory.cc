@@ -21,7 +21,7 @@ namespace {
 using Holder = MemoryRow::Holder;
 
 void AddWeightBuffers(const config::Config& config, double arena, std::vector<MemoryRow>& rows) {
-  const bool shared = SharesMemory(config);
+  const bool shared = SharesMemory(config.cluster());
   rows.push_back({shared ? "weights, two buffers (shared)" : "weights, two buffers", 2 * arena,
                   shared ? Holder::kServer : Holder::kProcess});
   if (!config.evaluation().use_ema()) return;
@@ -33,7 +33,7 @@ void AddGradients(const config::Config& config, const Graph& graph, double arena
                   bool on_card, std::vector<MemoryRow>& rows) {
   const std::vector<TreeNode> parts = FirstAssignment(config).nodes[rank];
   const double count = static_cast<double>(parts.size());
-  const bool shared = SharesMemory(config);
+  const bool shared = SharesMemory(config.cluster());
   rows.push_back({shared ? "gradients to push (shared)" : "gradients to push", count * arena,
                   shared ? Holder::kServer : Holder::kProcess});
   const WireType wire = WireTypeOf(config.cluster());
