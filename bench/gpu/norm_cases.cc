@@ -163,8 +163,8 @@ class Groups {
     return means;
   }
   size_t GroupOf(int64_t i) const {
-    return static_cast<size_t>(
-        shape_.GroupOf(i / shape_.channels, static_cast<int>(i % shape_.channels)));
+    const int64_t row = i / shape_.channels, channel = i % shape_.channels;
+    return static_cast<size_t>(row / shape_.pixels * shape_.groups + channel / shape_.width());
   }
   double Of(const std::vector<double>& numbers, int64_t i) const { return numbers[GroupOf(i)]; }
   double Normalized(int64_t i) const { return (InputAt(i, 0) - Of(mean_, i)) * Of(inverse_, i); }

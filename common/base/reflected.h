@@ -6,12 +6,13 @@
 namespace muster {
 
 // The element in [0, size) that is at position `at`, at any distance. constexpr because kernels
-// also call it.
-constexpr int64_t Reflected(int64_t at, int64_t size) {
+// also call it, with ints.
+template <typename Int>
+constexpr Int Reflected(Int at, Int size) {
   if (0 <= at && at < size) return at;
   if (size == 1) return 0;
-  const int64_t period = 2 * (size - 1);
-  const int64_t folded = (at % period + period) % period;
+  const Int period = 2 * (size - 1);
+  const Int folded = (at % period + period) % period;
   return folded < size ? folded : period - folded;
 }
 

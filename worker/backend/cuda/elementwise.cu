@@ -1,6 +1,7 @@
 // Elementwise kernels.
 #include "worker/backend/cuda/kernels.h"
 #include "worker/backend/cuda/map.h"
+#include "worker/backend/cuda/rows_walk.h"
 
 namespace muster::cuda {
 namespace {
@@ -112,18 +113,19 @@ void WithRounding(ElementType type, const Body& body) {
 }
 
 template <int W, typename T>
-__global__ void BiasKernel(T* values, const float* bias, bool relu, int64_t packs,
-                           int packs_of_row) {
-  for (int64_t i = ThreadInGrid(); i < packs; i += ThreadsOfGrid()) {
-    const int channel = static_cast<int>(i % packs_of_row) * W;
-    Pack<T, W> pack = LoadPack<W>(values + i * W);
-    for (int j = 0; j < W; ++j) {
-      float y = ToFloat(pack.at[j]);
-      if (bias != nullptr) y += bias[channel + j];
-      pack.at[j] = FromFloat<T>(relu ? Value(ReluSpec(), y) : y);
-    }
-    StorePack<W>(values + i * W, pack);
-  }
+__global__ void BiasKernel(RowsWalk walk, T* values, const float* bias, bool relu) {
+  const uint32_t pack = walk.pack();
+  if (pack >= walk.packs) return;
+  const Pack<float, W> biases = LoadPack<W>(bias + pack * W);
+  const auto at = [&](uint32_t row) { return values + (row * walk.packs + pack) * W; };
+  walk.ForRows([&](uint32_t row) { return LoadPack<W>(at(row)); },
+               [&](uint32_t row, Pack<T, W> values_of_row) {
+                 for (int j = 0; j < W; ++j) {
+                   const float y = ToFloat(values_of_row.at[j]) + biases.at[j];
+                   values_of_row.at[j] = FromFloat<T>(relu ? Value(ReluSpec(), y) : y);
+                 }
+                 StorePack<W>(at(row), values_of_row);
+               });
 }
 
 }  // namespace
@@ -184,14 +186,16 @@ void AddSlices(const Target& target, ElementType wire, float* to, const float* a
 template <typename T>
 void AddBias(const Target& target, T* values, const float* bias, bool relu, int64_t rows,
              int channels) {
-  if (bias == nullptr && !relu) return;
-  constexpr int W = kWide<T>;
-  const int64_t count = rows * channels;
-  if (channels % W == 0 && IsAligned(values)) {
-    LaunchOver(target, count / W, BiasKernel<W, T>, values, bias, relu, count / W, channels / W);
-  } else {
-    LaunchOver(target, count, BiasKernel<1, T>, values, bias, relu, count, channels);
+  if (bias == nullptr) {
+    if (relu) Elementwise(target, ReluSpec(), values, values, rows * channels);
+    return;
   }
+  WithWidth(
+      channels,
+      [&](auto width) {
+        LaunchRows(target, rows, channels / width, BiasKernel<width, T>, values, bias, relu);
+      },
+      values, bias);
 }
 
 #define MUSTER_INSTANTIATE_LAYER(Spec, T)                                       \

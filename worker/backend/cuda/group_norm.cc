@@ -20,7 +20,7 @@ class GroupNormOp : public TypedOp<T> {
       : TypedOp<T>(request),
         epsilon_(std::get<GroupNormSpec>(request.layer.spec).epsilon),
         shape_(ShapeOf(request)),
-        parts_(shape_.elements() / shape_.channels, shape_.channels) {}
+        parts_(shape_.rows(), shape_.channels) {}
 
   size_t state_bytes() const override { return GroupBytes(); }
   // The sums over rows and, after them, the means of the gradients.

@@ -8,28 +8,42 @@
 namespace muster::cuda {
 namespace {
 
+// The numbers by which the kernels divide.
+struct ColumnDivisors {
+  ColumnDivisors(const ConvShape& s, int width)
+      : group_packs(s.group_channels() / width),
+        kernel_width(s.kernel_width),
+        kernel_height(s.kernel_height),
+        out_width(s.out_width),
+        out_height(s.out_height),
+        batch(s.batch),
+        in(s.in_height, s.in_width, s.in_channels / width),
+        stride_height(s.stride_height),
+        stride_width(s.stride_width) {}
+  Divisor group_packs, kernel_width, kernel_height, out_width, out_height, batch;
+  PlaceDivisors in;  // its channels are packs
+  Divisor stride_height, stride_width;
+};
+
 // One thread per pack of W channels of a patch.
 template <int W, typename T>
-__global__ void ImageToColumnsKernel(ConvShape s, const T* images, T* columns, int64_t packs) {
-  const int group_packs = s.group_channels() / W;
-  for (int64_t i = ThreadInGrid(); i < packs; i += ThreadsOfGrid()) {
-    int64_t rest = i / group_packs;
-    const int channel = static_cast<int>(i % group_packs) * W;
-    const int kx = static_cast<int>(rest % s.kernel_width);
-    rest /= s.kernel_width;
-    const int ky = static_cast<int>(rest % s.kernel_height);
-    rest /= s.kernel_height;
-    const int out_x = static_cast<int>(rest % s.out_width);
-    rest /= s.out_width;
-    const int out_y = static_cast<int>(rest % s.out_height);
-    rest /= s.out_height;
-    const int n = static_cast<int>(rest % s.batch), group = static_cast<int>(rest / s.batch);
-    const int y = out_y * s.stride_height - s.pad_top + ky;
-    const int x = out_x * s.stride_width - s.pad_left + kx;
+__global__ void ImageToColumnsKernel(ConvShape s, ColumnDivisors divisors, const T* images,
+                                     T* columns, uint32_t packs) {
+  for (uint32_t i = ThreadInGrid(); i < packs; i += ThreadsOfGrid()) {
+    const Divisor::Parts position = divisors.group_packs.Split(i);
+    const Divisor::Parts kx = divisors.kernel_width.Split(position.quotient);
+    const Divisor::Parts ky = divisors.kernel_height.Split(kx.quotient);
+    const Divisor::Parts out_x = divisors.out_width.Split(ky.quotient);
+    const Divisor::Parts out_y = divisors.out_height.Split(out_x.quotient);
+    const Divisor::Parts n = divisors.batch.Split(out_y.quotient);
+    const int y = static_cast<int>(out_y.rest * s.stride_height + ky.rest) - s.pad_top;
+    const int x = static_cast<int>(out_x.rest * s.stride_width + kx.rest) - s.pad_left;
     Pack<T, W> pack;
     if (y >= 0 && y < s.in_height && x >= 0 && x < s.in_width) {
-      const int64_t pixel = (static_cast<int64_t>(n) * s.in_height + y) * s.in_width + x;
-      pack = LoadPack<W>(images + pixel * s.in_channels + group * s.group_channels() + channel);
+      const int pixel = (static_cast<int>(n.rest) * s.in_height + y) * s.in_width + x;
+      const int channel =
+          static_cast<int>((n.quotient * divisors.group_packs.of() + position.rest) * W);
+      pack = LoadPack<W>(images + pixel * s.in_channels + channel);
     } else {
       for (int j = 0; j < W; ++j) pack.at[j] = FromFloat<T>(0.0f);
     }
@@ -40,32 +54,30 @@ __global__ void ImageToColumnsKernel(ConvShape s, const T* images, T* columns, i
 // One thread per pack of W channels of an input pixel. It adds the pack's occurrences in a fixed
 // order.
 template <int W, typename T>
-__global__ void ColumnsToImageKernel(ConvShape s, const float* columns, const T* relu_output,
-                                     T* images, int64_t packs) {
-  const int pixel_packs = s.in_channels / W;
-  const int64_t rows = static_cast<int64_t>(s.batch) * s.out_pixels();
-  for (int64_t i = ThreadInGrid(); i < packs; i += ThreadsOfGrid()) {
-    const int channel = static_cast<int>(i % pixel_packs) * W;
-    int64_t rest = i / pixel_packs;
-    const int x = static_cast<int>(rest % s.in_width);
-    rest /= s.in_width;
-    const int y = static_cast<int>(rest % s.in_height);
-    const int64_t n = rest / s.in_height;
-    const int group = channel / s.group_channels(), own = channel % s.group_channels();
+__global__ void ColumnsToImageKernel(ConvShape s, ColumnDivisors divisors, const float* columns,
+                                     const T* relu_output, T* images, uint32_t packs) {
+  const uint32_t rows = s.batch * s.out_height * s.out_width;
+  for (uint32_t i = ThreadInGrid(); i < packs; i += ThreadsOfGrid()) {
+    const Place at = divisors.in.Of(i);
+    const Divisor::Parts group = divisors.group_packs.Split(static_cast<uint32_t>(at.channel));
     float sums[W] = {};
     for (int ky = 0; ky < s.kernel_height; ++ky) {
-      const int up = y + s.pad_top - ky;
-      if (up < 0 || up % s.stride_height != 0 || up / s.stride_height >= s.out_height) continue;
+      const int up = at.row + s.pad_top - ky;
+      if (up < 0) continue;
+      const Divisor::Parts out_y = divisors.stride_height.Split(static_cast<uint32_t>(up));
+      if (out_y.rest != 0 || static_cast<int>(out_y.quotient) >= s.out_height) continue;
       for (int kx = 0; kx < s.kernel_width; ++kx) {
-        const int left = x + s.pad_left - kx;
-        if (left < 0 || left % s.stride_width != 0 || left / s.stride_width >= s.out_width) {
-          continue;
-        }
-        const int64_t row = group * rows + (n * s.out_height + up / s.stride_height) * s.out_width +
-                            left / s.stride_width;
-        const int64_t at = row * s.patch() + (ky * s.kernel_width + kx) * s.group_channels() + own;
-        const Pack<float, W> pack = LoadPack<W>(columns + at);
-        for (int j = 0; j < W; ++j) sums[j] += pack.at[j];
+        const int left = at.column + s.pad_left - kx;
+        if (left < 0) continue;
+        const Divisor::Parts out_x = divisors.stride_width.Split(static_cast<uint32_t>(left));
+        if (out_x.rest != 0 || static_cast<int>(out_x.quotient) >= s.out_width) continue;
+        const uint32_t row = group.quotient * rows +
+                             (at.n * s.out_height + out_y.quotient) * s.out_width + out_x.quotient;
+        const uint32_t pack = (row * s.kernel_height * s.kernel_width + ky * s.kernel_width + kx) *
+                                  divisors.group_packs.of() +
+                              group.rest;
+        const Pack<float, W> found = LoadPack<W>(columns + pack * W);
+        for (int j = 0; j < W; ++j) sums[j] += found.at[j];
       }
     }
     Pack<T, W> result;
@@ -85,9 +97,11 @@ void ImageToColumns(const Target& target, const ConvShape& shape, const T* image
   const int64_t count =
       shape.groups * shape.batch * shape.out_pixels() * static_cast<int64_t>(shape.patch());
   if (shape.group_channels() % W == 0) {
-    LaunchOver(target, count / W, ImageToColumnsKernel<W, T>, shape, images, columns, count / W);
+    LaunchOver(target, count / W, ImageToColumnsKernel<W, T>, shape, ColumnDivisors(shape, W),
+               images, columns, count / W);
   } else {
-    LaunchOver(target, count, ImageToColumnsKernel<1, T>, shape, images, columns, count);
+    LaunchOver(target, count, ImageToColumnsKernel<1, T>, shape, ColumnDivisors(shape, 1), images,
+               columns, count);
   }
 }
 
@@ -97,11 +111,11 @@ void ColumnsToImage(const Target& target, const ConvShape& shape, const float* c
   constexpr int W = kWide<T>;
   const int64_t count = shape.batch * shape.in_elements();
   if (shape.group_channels() % W == 0) {
-    LaunchOver(target, count / W, ColumnsToImageKernel<W, T>, shape, columns, relu_output, images,
-               count / W);
+    LaunchOver(target, count / W, ColumnsToImageKernel<W, T>, shape, ColumnDivisors(shape, W),
+               columns, relu_output, images, count / W);
   } else {
-    LaunchOver(target, count, ColumnsToImageKernel<1, T>, shape, columns, relu_output, images,
-               count);
+    LaunchOver(target, count, ColumnsToImageKernel<1, T>, shape, ColumnDivisors(shape, 1), columns,
+               relu_output, images, count);
   }
 }
 

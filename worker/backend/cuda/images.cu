@@ -134,27 +134,23 @@ __global__ void MUSTER_FOUR_BLOCKS MapImagesKernel(ImagePlan plan, ImageBatch ba
 
 // One thread per value of the batch.
 template <typename T>
-__global__ void ConvertImagesKernel(ImagePlan plan, ImageBatch batch, T* to) {
-  const int elements = plan.cropped(), row_elements = plan.crop_width * plan.channels;
-  const int64_t all = int64_t{batch.count} * elements;
-  for (int64_t i = ThreadInGrid(); i < all; i += ThreadsOfGrid()) {
-    const int image = static_cast<int>(i / elements);
-    const int at = static_cast<int>(i - int64_t{image} * elements);
-    const int row = at / row_elements, in_row = at - row * row_elements;
-    const int column = in_row / plan.channels, channel = in_row - column * plan.channels;
-    const ImagePlace place = batch.places[image];
-    int64_t y = place.top + row;
-    int64_t x = place.left + (place.flip ? plan.crop_width - 1 - column : column);
+__global__ void ConvertImagesKernel(ImagePlan plan, PlaceDivisors divisors, ImageBatch batch, T* to,
+                                    uint32_t all) {
+  for (uint32_t i = ThreadInGrid(); i < all; i += ThreadsOfGrid()) {
+    const Place at = divisors.Of(i);
+    const ImagePlace place = batch.places[at.n];
+    int y = place.top + at.row;
+    int x = place.left + (place.flip ? plan.crop_width - 1 - at.column : at.column);
     if (plan.reflect) {
       y = Reflected(y, plan.height);
       x = Reflected(x, plan.width);
     }
     float pixel = 0;  // padding
     if (0 <= y && y < plan.height && 0 <= x && x < plan.width) {
-      pixel = batch.images[batch.sample_ids[image] * plan.stored() +
-                           (channel * plan.height + y) * plan.width + x];
+      pixel = batch.images[batch.sample_ids[at.n] * plan.stored() +
+                           (at.channel * plan.height + y) * plan.width + x];
     }
-    const ImageMap map = batch.maps[int64_t{image} * plan.channels + channel];
+    const ImageMap map = batch.maps[at.n * plan.channels + at.channel];
     to[i] = FromFloat<T>(fmaf(pixel - map.centre, map.scale, map.offset));
   }
 }
@@ -166,10 +162,11 @@ __global__ void GatherLabelsKernel(const int32_t* labels, const int64_t* sample_
 
 // One thread per value.
 template <typename T>
-__global__ void MirrorImagesKernel(T* to, const T* from, int64_t count, int width, int channels) {
-  for (int64_t i = ThreadInGrid(); i < count; i += ThreadsOfGrid()) {
-    const auto column = static_cast<int>(i / channels % width);
-    to[i] = from[i + int64_t{width - 1 - 2 * column} * channels];
+__global__ void MirrorImagesKernel(T* to, const T* from, uint32_t count, Divisor width,
+                                   Divisor channels) {
+  for (uint32_t i = ThreadInGrid(); i < count; i += ThreadsOfGrid()) {
+    const uint32_t column = width.Split(channels.Quotient(i)).rest;
+    to[i] = from[i + (width.of() - 1 - 2 * column) * channels.of()];
   }
 }
 
@@ -182,7 +179,9 @@ void MakeImages(const Target& target, const ImagePlan& plan, const ImageBatch& b
     LaunchWarps(target, count * plan.channels, MeasureImagesKernel, plan, batch);
   }
   LaunchOver(target, count, MapImagesKernel, plan, batch);
-  LaunchOver(target, count * plan.cropped(), ConvertImagesKernel<T>, plan, batch, to);
+  const PlaceDivisors divisors(plan.crop_height, plan.crop_width, plan.channels);
+  LaunchOver(target, count * plan.cropped(), ConvertImagesKernel<T>, plan, divisors, batch, to,
+             count * plan.cropped());
 }
 
 template void MakeImages(const Target&, const ImagePlan&, const ImageBatch&, float*);
@@ -196,7 +195,8 @@ void GatherLabels(const Target& target, const int32_t* labels, const int64_t* sa
 template <typename T>
 void MirrorImages(const Target& target, T* to, const T* from, int64_t count, int width,
                   int channels) {
-  LaunchOver(target, count, MirrorImagesKernel<T>, to, from, count, width, channels);
+  LaunchOver(target, count, MirrorImagesKernel<T>, to, from, count, Divisor(width),
+             Divisor(channels));
 }
 
 template void MirrorImages(const Target&, float*, const float*, int64_t, int, int);

@@ -164,9 +164,9 @@ void SoftmaxGradient(const Target& target, const T* out, const T* out_gradient, 
 // column_sums.cu. Sums over the rows of a matrix [rows, channels].
 struct ColumnParts {
   ColumnParts(int64_t rows, int channels);
-  int64_t rows;
+  int64_t rows, part_rows;
   int channels;
-  int parts;  // summed separately, then added one after the other
+  int parts;  // of part_rows rows, the last of fewer; summed separately, then added in a tree
   size_t scratch_bytes(int sums) const;
 };
 // to[c] = Σ values[r, c]. `scratch` has scratch_bytes(1).
@@ -223,10 +223,7 @@ struct GroupShape {
   // constexpr because kernels also call them.
   constexpr int width() const { return channels / groups; }
   constexpr int64_t values() const { return int64_t{pixels} * width(); }  // of a group
-  constexpr int64_t elements() const { return count * values(); }
-  constexpr int64_t GroupOf(int64_t row, int channel) const {
-    return row / pixels * groups + channel / width();
-  }
+  constexpr int64_t rows() const { return count / groups * pixels; }
 };
 // One number for each group: mean and 1 / √(variance + epsilon), or the means of scale dy and of
 // scale dy (x - mean) inverse.

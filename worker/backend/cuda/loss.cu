@@ -152,15 +152,16 @@ __global__ void MUSTER_FOUR_BLOCKS SampleLossKernel(Spec spec, LossArgs args, Lo
 
 template <typename T, typename Spec>
 __global__ void LossGradientKernel(Spec spec, LossArgs args, LossBatch batch, float scale,
-                                   bool after_relu, T* gradient, int64_t count) {
+                                   bool after_relu, T* gradient, uint32_t count) {
   const int outputs = batch.outputs, classes = outputs + batch.first_class;
   const float factor = Factor(spec, scale, outputs);
-  for (int64_t i = ThreadInGrid(); i < count; i += ThreadsOfGrid()) {
+  for (uint32_t i = ThreadInGrid(); i < count; i += ThreadsOfGrid()) {
     const float x = ToFloat(static_cast<const T*>(args.logits)[i]);
-    const int output = static_cast<int>(i % outputs);
+    const uint32_t sample = i / static_cast<uint32_t>(outputs);
+    const auto output = static_cast<int>(i - sample * static_cast<uint32_t>(outputs));
     float sum = 0;
     for (int part = 0; part < args.parts(); ++part) {
-      const WeightedLabel of = LabelOf(args, batch.samples, classes, i / outputs, part);
+      const WeightedLabel of = LabelOf(args, batch.samples, classes, sample, part);
       const bool own = output + batch.first_class == of.label;
       const float slope =
           factor * of.weight * Slope(spec, x, batch.probabilities + i, own, outputs);

@@ -33,9 +33,9 @@ __device__ inline Powers PowersAt(const Window& window, const T* row, int channe
 }
 
 template <typename T>
-__global__ void LrnKernel(Window window, const T* in, T* out, int channels, int64_t count) {
-  for (int64_t i = ThreadInGrid(); i < count; i += ThreadsOfGrid()) {
-    const int channel = static_cast<int>(i % channels);
+__global__ void LrnKernel(Window window, const T* in, T* out, int channels, uint32_t count) {
+  for (uint32_t i = ThreadInGrid(); i < count; i += ThreadsOfGrid()) {
+    const int channel = static_cast<int>(i % static_cast<uint32_t>(channels));
     const Powers p = PowersAt(window, in + (i - channel), channel, channels);
     out[i] = FromFloat<T>(ToFloat(in[i]) * p.power);
   }
@@ -44,9 +44,9 @@ __global__ void LrnKernel(Window window, const T* in, T* out, int channels, int6
 // terms = dy y / n.
 template <typename T>
 __global__ void LrnTermsKernel(Window window, const T* in, const T* out_gradient, float* terms,
-                               int channels, int64_t count) {
-  for (int64_t i = ThreadInGrid(); i < count; i += ThreadsOfGrid()) {
-    const int channel = static_cast<int>(i % channels);
+                               int channels, uint32_t count) {
+  for (uint32_t i = ThreadInGrid(); i < count; i += ThreadsOfGrid()) {
+    const int channel = static_cast<int>(i % static_cast<uint32_t>(channels));
     const Powers p = PowersAt(window, in + (i - channel), channel, channels);
     terms[i] = ToFloat(out_gradient[i]) * ToFloat(in[i]) * p.power * p.inverse;
   }
@@ -55,11 +55,11 @@ __global__ void LrnTermsKernel(Window window, const T* in, const T* out_gradient
 template <typename T>
 __global__ void LrnGradientKernel(Window window, const T* in, const T* out_gradient,
                                   const float* terms, bool after_relu, T* in_gradient, int channels,
-                                  int64_t count) {
+                                  uint32_t count) {
   const float factor = 2 * window.alpha * window.beta;
-  for (int64_t i = ThreadInGrid(); i < count; i += ThreadsOfGrid()) {
-    const int channel = static_cast<int>(i % channels);
-    const int64_t pixel = i - channel;
+  for (uint32_t i = ThreadInGrid(); i < count; i += ThreadsOfGrid()) {
+    const int channel = static_cast<int>(i % static_cast<uint32_t>(channels));
+    const uint32_t pixel = i - channel;
     const Powers p = PowersAt(window, in + pixel, channel, channels);
     const int first = channel > window.radius ? channel - window.radius : 0;
     const int last = channel + window.radius < channels ? channel + window.radius : channels - 1;

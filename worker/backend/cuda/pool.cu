@@ -21,133 +21,178 @@ __device__ inline Span Inputs(int o, int kernel, int stride, int pad, int size) 
   return {start > 0 ? start : 0, start + kernel < size ? start + kernel : size};
 }
 // The outputs of input `i`.
-__device__ inline Span Outputs(int i, int kernel, int stride, int pad, int size) {
-  const int last = (i + pad) / stride, before = i + pad - kernel;
-  const int first = before < 0 ? 0 : before / stride + 1;
+__device__ inline Span Outputs(int i, int kernel, const Divisor& stride, int pad, int size) {
+  const auto last = static_cast<int>(stride.Quotient(static_cast<uint32_t>(i + pad)));
+  const int before = i + pad - kernel;
+  const int first =
+      before < 0 ? 0 : static_cast<int>(stride.Quotient(static_cast<uint32_t>(before))) + 1;
   return {first < size ? first : size, last + 1 < size ? last + 1 : size};
 }
 
-// The position of element `i` of a tensor [batch, height, width, channels].
-struct Place {
-  int n, row, column, channel;
+// The numbers by which the kernels divide. A thread handles W channels of a pixel; the channels of
+// a Place are packs.
+struct PoolDivisors {
+  PoolDivisors(const PoolShape& s, int width)
+      : in(s.in_height, s.in_width, s.channels / width),
+        out(s.out_height, s.out_width, s.channels / width),
+        stride_height(s.stride_height),
+        stride_width(s.stride_width) {}
+  PlaceDivisors in, out;
+  Divisor stride_height, stride_width;
+
+  __device__ Span OutRows(const PoolShape& s, int row) const {
+    return Outputs(row, s.kernel_height, stride_height, s.pad_top, s.out_height);
+  }
+  __device__ Span OutColumns(const PoolShape& s, int column) const {
+    return Outputs(column, s.kernel_width, stride_width, s.pad_left, s.out_width);
+  }
 };
-__device__ inline Place PlaceOf(int i, int height, int width, int channels) {
-  const int pixel = i / channels, line = pixel / width;
-  return {line / height, line % height, pixel % width, i % channels};
+__device__ inline Span InRows(const PoolShape& s, int out_row) {
+  return Inputs(out_row, s.kernel_height, s.stride_height, s.pad_top, s.in_height);
+}
+__device__ inline Span InColumns(const PoolShape& s, int out_column) {
+  return Inputs(out_column, s.kernel_width, s.stride_width, s.pad_left, s.in_width);
 }
 
-template <typename T, typename Index>
-__global__ void MaxPoolKernel(PoolShape s, const T* in, T* out, Index* index, bool after_relu,
-                              int count) {
+template <int W, typename T, typename Index>
+__global__ void MaxPoolKernel(PoolShape s, PoolDivisors divisors, const T* in, T* out, Index* index,
+                              bool after_relu, uint32_t packs) {
   constexpr Index nowhere = std::numeric_limits<Index>::max();
-  for (int64_t i = ThreadInGrid(); i < count; i += ThreadsOfGrid()) {
-    const Place at = PlaceOf(static_cast<int>(i), s.out_height, s.out_width, s.channels);
-    const Span rows = Inputs(at.row, s.kernel_height, s.stride_height, s.pad_top, s.in_height);
-    const Span columns = Inputs(at.column, s.kernel_width, s.stride_width, s.pad_left, s.in_width);
-    float best = -INFINITY;
-    Index place_of_best = nowhere;
+  for (uint32_t i = ThreadInGrid(); i < packs; i += ThreadsOfGrid()) {
+    const Place at = divisors.out.Of(i);
+    const Span rows = InRows(s, at.row), columns = InColumns(s, at.column);
+    float best[W];
+    Pack<Index, W> places;
+    for (int j = 0; j < W; ++j) {
+      best[j] = -INFINITY;
+      places.at[j] = nowhere;
+    }
     for (int row = rows.begin; row < rows.end; ++row) {
       for (int column = columns.begin; column < columns.end; ++column) {
         const int from = ((at.n * s.in_height + row) * s.in_width + column) * s.channels;
-        const float x = ToFloat(in[from + at.channel]);
-        if (!(x > best) && x == x) continue;  // a NaN wins and stays
-        best = x;
-        place_of_best =
+        const Pack<T, W> found = LoadPack<W>(in + from + at.channel * W);
+        const auto place =
             static_cast<Index>((row - Start(at.row, s.stride_height, s.pad_top)) * s.kernel_width +
                                column - Start(at.column, s.stride_width, s.pad_left));
+        for (int j = 0; j < W; ++j) {
+          const float x = ToFloat(found.at[j]);
+          if (!(x > best[j]) && x == x) continue;  // a NaN wins and stays
+          best[j] = x;
+          places.at[j] = place;
+        }
       }
     }
-    out[i] = FromFloat<T>(best);
-    if (index != nullptr) index[i] = after_relu && !(best > 0) ? nowhere : place_of_best;
+    Pack<T, W> result;
+    for (int j = 0; j < W; ++j) {
+      result.at[j] = FromFloat<T>(best[j]);
+      if (after_relu && !(best[j] > 0)) places.at[j] = nowhere;
+    }
+    StorePack<W>(out + i * W, result);
+    if (index != nullptr) StorePack<W>(index + i * W, places);
   }
 }
 
-template <typename T, typename Index>
-__global__ void MaxPoolGradientKernel(PoolShape s, const T* out_gradient, const Index* index,
-                                      T* in_gradient, int count) {
-  for (int64_t i = ThreadInGrid(); i < count; i += ThreadsOfGrid()) {
-    const Place at = PlaceOf(static_cast<int>(i), s.in_height, s.in_width, s.channels);
-    const Span rows = Outputs(at.row, s.kernel_height, s.stride_height, s.pad_top, s.out_height);
-    const Span columns =
-        Outputs(at.column, s.kernel_width, s.stride_width, s.pad_left, s.out_width);
-    float sum = 0;
+template <int W, typename T, typename Index>
+__global__ void MaxPoolGradientKernel(PoolShape s, PoolDivisors divisors, const T* out_gradient,
+                                      const Index* index, T* in_gradient, uint32_t packs) {
+  for (uint32_t i = ThreadInGrid(); i < packs; i += ThreadsOfGrid()) {
+    const Place at = divisors.in.Of(i);
+    const Span rows = divisors.OutRows(s, at.row), columns = divisors.OutColumns(s, at.column);
+    float sums[W] = {};
     for (int row = rows.begin; row < rows.end; ++row) {
       for (int column = columns.begin; column < columns.end; ++column) {
         const int from =
-            ((at.n * s.out_height + row) * s.out_width + column) * s.channels + at.channel;
+            ((at.n * s.out_height + row) * s.out_width + column) * s.channels + at.channel * W;
         const int place = (at.row - Start(row, s.stride_height, s.pad_top)) * s.kernel_width +
                           at.column - Start(column, s.stride_width, s.pad_left);
-        if (static_cast<int>(index[from]) == place) sum += ToFloat(out_gradient[from]);
+        const Pack<Index, W> winners = LoadPack<W>(index + from);
+        const Pack<T, W> gradients = LoadPack<W>(out_gradient + from);
+        for (int j = 0; j < W; ++j) {
+          if (static_cast<int>(winners.at[j]) == place) sums[j] += ToFloat(gradients.at[j]);
+        }
       }
     }
-    in_gradient[i] = FromFloat<T>(sum);
+    Pack<T, W> result;
+    for (int j = 0; j < W; ++j) result.at[j] = FromFloat<T>(sums[j]);
+    StorePack<W>(in_gradient + i * W, result);
   }
 }
 
-template <typename T>
-__global__ void AvgPoolKernel(PoolShape s, const T* in, T* out, int count) {
-  for (int64_t i = ThreadInGrid(); i < count; i += ThreadsOfGrid()) {
-    const Place at = PlaceOf(static_cast<int>(i), s.out_height, s.out_width, s.channels);
-    const Span rows = Inputs(at.row, s.kernel_height, s.stride_height, s.pad_top, s.in_height);
-    const Span columns = Inputs(at.column, s.kernel_width, s.stride_width, s.pad_left, s.in_width);
-    float sum = 0;
+template <int W, typename T>
+__global__ void AvgPoolKernel(PoolShape s, PoolDivisors divisors, const T* in, T* out,
+                              uint32_t packs) {
+  for (uint32_t i = ThreadInGrid(); i < packs; i += ThreadsOfGrid()) {
+    const Place at = divisors.out.Of(i);
+    const Span rows = InRows(s, at.row), columns = InColumns(s, at.column);
+    float sums[W] = {};
     for (int row = rows.begin; row < rows.end; ++row) {
       for (int column = columns.begin; column < columns.end; ++column) {
         const int from = ((at.n * s.in_height + row) * s.in_width + column) * s.channels;
-        sum += ToFloat(in[from + at.channel]);
+        const Pack<T, W> found = LoadPack<W>(in + from + at.channel * W);
+        for (int j = 0; j < W; ++j) sums[j] += ToFloat(found.at[j]);
       }
     }
     const int seen = (rows.end - rows.begin) * (columns.end - columns.begin);
-    out[i] = FromFloat<T>(sum * (1.0f / static_cast<float>(seen)));
+    const float share = 1.0f / static_cast<float>(seen);
+    Pack<T, W> result;
+    for (int j = 0; j < W; ++j) result.at[j] = FromFloat<T>(sums[j] * share);
+    StorePack<W>(out + i * W, result);
   }
 }
 
-template <typename T>
-__global__ void AvgPoolGradientKernel(PoolShape s, const T* out_gradient, const T* relu_output,
-                                      T* in_gradient, int count) {
-  for (int64_t i = ThreadInGrid(); i < count; i += ThreadsOfGrid()) {
-    const Place at = PlaceOf(static_cast<int>(i), s.in_height, s.in_width, s.channels);
-    const Span rows = Outputs(at.row, s.kernel_height, s.stride_height, s.pad_top, s.out_height);
-    const Span columns =
-        Outputs(at.column, s.kernel_width, s.stride_width, s.pad_left, s.out_width);
-    float sum = 0;
+template <int W, typename T>
+__global__ void AvgPoolGradientKernel(PoolShape s, PoolDivisors divisors, const T* out_gradient,
+                                      const T* relu_output, T* in_gradient, uint32_t packs) {
+  for (uint32_t i = ThreadInGrid(); i < packs; i += ThreadsOfGrid()) {
+    const Place at = divisors.in.Of(i);
+    const Span rows = divisors.OutRows(s, at.row), columns = divisors.OutColumns(s, at.column);
+    float sums[W] = {};
     for (int row = rows.begin; row < rows.end; ++row) {
-      const Span seen_rows = Inputs(row, s.kernel_height, s.stride_height, s.pad_top, s.in_height);
+      const Span seen_rows = InRows(s, row);
       for (int column = columns.begin; column < columns.end; ++column) {
-        const Span seen_columns =
-            Inputs(column, s.kernel_width, s.stride_width, s.pad_left, s.in_width);
+        const Span seen_columns = InColumns(s, column);
         const int seen =
             (seen_rows.end - seen_rows.begin) * (seen_columns.end - seen_columns.begin);
+        const float share = 1.0f / static_cast<float>(seen);
         const int from =
-            ((at.n * s.out_height + row) * s.out_width + column) * s.channels + at.channel;
-        sum += ToFloat(out_gradient[from]) * (1.0f / static_cast<float>(seen));
+            ((at.n * s.out_height + row) * s.out_width + column) * s.channels + at.channel * W;
+        const Pack<T, W> gradients = LoadPack<W>(out_gradient + from);
+        for (int j = 0; j < W; ++j) sums[j] += ToFloat(gradients.at[j]) * share;
       }
     }
-    const bool passes = relu_output == nullptr || ToFloat(relu_output[i]) > 0;
-    in_gradient[i] = FromFloat<T>(passes ? sum : 0.0f);
+    Pack<T, W> result, output{};
+    if (relu_output != nullptr) output = LoadPack<W>(relu_output + i * W);
+    for (int j = 0; j < W; ++j) {
+      const bool passes = relu_output == nullptr || ToFloat(output.at[j]) > 0;
+      result.at[j] = FromFloat<T>(passes ? sums[j] : 0.0f);
+    }
+    StorePack<W>(in_gradient + i * W, result);
   }
 }
 
 template <typename T>
-__global__ void GlobalAvgPoolKernel(const T* in, T* out, int pixels, int channels, int count) {
-  for (int64_t i = ThreadInGrid(); i < count; i += ThreadsOfGrid()) {
-    const int64_t n = i / channels, channel = i % channels;
-    const T* const image = in + n * pixels * channels + channel;
+__global__ void GlobalAvgPoolKernel(const T* in, T* out, uint32_t pixels, Divisor channels,
+                                    uint32_t count) {
+  for (uint32_t i = ThreadInGrid(); i < count; i += ThreadsOfGrid()) {
+    const Divisor::Parts at = channels.Split(i);
+    const T* const image = in + at.quotient * pixels * channels.of() + at.rest;
     float sum = 0;
-    for (int pixel = 0; pixel < pixels; ++pixel) {
-      sum += ToFloat(image[static_cast<int64_t>(pixel) * channels]);
+#pragma unroll 8
+    for (uint32_t pixel = 0; pixel < pixels; ++pixel) {
+      sum += ToFloat(image[pixel * channels.of()]);
     }
     out[i] = FromFloat<T>(sum / static_cast<float>(pixels));
   }
 }
 
 template <typename T>
-__global__ void GlobalAvgPoolGradientKernel(const T* out_gradient, T* in_gradient, int pixels,
-                                            int channels, int64_t count) {
-  const float share = 1.0f / static_cast<float>(pixels);
-  for (int64_t i = ThreadInGrid(); i < count; i += ThreadsOfGrid()) {
-    const int64_t n = i / channels / pixels, channel = i % channels;
-    in_gradient[i] = FromFloat<T>(ToFloat(out_gradient[n * channels + channel]) * share);
+__global__ void GlobalAvgPoolGradientKernel(const T* out_gradient, T* in_gradient, Divisor pixels,
+                                            Divisor channels, uint32_t count) {
+  const float share = 1.0f / static_cast<float>(pixels.of());
+  for (uint32_t i = ThreadInGrid(); i < count; i += ThreadsOfGrid()) {
+    const Divisor::Parts at = channels.Split(i);
+    const uint32_t n = pixels.Quotient(at.quotient);
+    in_gradient[i] = FromFloat<T>(ToFloat(out_gradient[n * channels.of() + at.rest]) * share);
   }
 }
 
@@ -159,41 +204,56 @@ int OutCount(const PoolShape& s) { return s.batch * s.out_height * s.out_width *
 template <typename T, typename Index>
 void MaxPool(const Target& target, const PoolShape& shape, const T* in, T* out, Index* index,
              bool after_relu) {
-  LaunchOver(target, OutCount(shape), MaxPoolKernel<T, Index>, shape, in, out, index, after_relu,
-             OutCount(shape));
+  const auto launch = [&](auto width) {
+    LaunchOver(target, OutCount(shape) / width, MaxPoolKernel<width, T, Index>, shape,
+               PoolDivisors(shape, width), in, out, index, after_relu, OutCount(shape) / width);
+  };
+  WithWidth(shape.channels, launch, in, out, index);
 }
 
 template <typename T, typename Index>
 void MaxPoolGradient(const Target& target, const PoolShape& shape, const T* out_gradient,
                      const Index* index, T* in_gradient) {
-  LaunchOver(target, InCount(shape), MaxPoolGradientKernel<T, Index>, shape, out_gradient, index,
-             in_gradient, InCount(shape));
+  const auto launch = [&](auto width) {
+    LaunchOver(target, InCount(shape) / width, MaxPoolGradientKernel<width, T, Index>, shape,
+               PoolDivisors(shape, width), out_gradient, index, in_gradient,
+               InCount(shape) / width);
+  };
+  WithWidth(shape.channels, launch, out_gradient, index, in_gradient);
 }
 
 template <typename T>
 void AvgPool(const Target& target, const PoolShape& shape, const T* in, T* out) {
-  LaunchOver(target, OutCount(shape), AvgPoolKernel<T>, shape, in, out, OutCount(shape));
+  const auto launch = [&](auto width) {
+    LaunchOver(target, OutCount(shape) / width, AvgPoolKernel<width, T>, shape,
+               PoolDivisors(shape, width), in, out, OutCount(shape) / width);
+  };
+  WithWidth(shape.channels, launch, in, out);
 }
 
 template <typename T>
 void AvgPoolGradient(const Target& target, const PoolShape& shape, const T* out_gradient,
                      const T* relu_output, T* in_gradient) {
-  LaunchOver(target, InCount(shape), AvgPoolGradientKernel<T>, shape, out_gradient, relu_output,
-             in_gradient, InCount(shape));
+  const auto launch = [&](auto width) {
+    LaunchOver(target, InCount(shape) / width, AvgPoolGradientKernel<width, T>, shape,
+               PoolDivisors(shape, width), out_gradient, relu_output, in_gradient,
+               InCount(shape) / width);
+  };
+  WithWidth(shape.channels, launch, out_gradient, relu_output, in_gradient);
 }
 
 template <typename T>
 void GlobalAvgPool(const Target& target, const T* in, T* out, int batch, int pixels, int channels) {
-  LaunchOver(target, int64_t{batch} * channels, GlobalAvgPoolKernel<T>, in, out, pixels, channels,
-             batch * channels);
+  LaunchOver(target, int64_t{batch} * channels, GlobalAvgPoolKernel<T>, in, out, pixels,
+             Divisor(channels), batch * channels);
 }
 
 template <typename T>
 void GlobalAvgPoolGradient(const Target& target, const T* out_gradient, T* in_gradient, int batch,
                            int pixels, int channels) {
   const int64_t count = int64_t{batch} * pixels * channels;
-  LaunchOver(target, count, GlobalAvgPoolGradientKernel<T>, out_gradient, in_gradient, pixels,
-             channels, count);
+  LaunchOver(target, count, GlobalAvgPoolGradientKernel<T>, out_gradient, in_gradient,
+             Divisor(pixels), Divisor(channels), count);
 }
 
 #define MUSTER_INSTANTIATE_MAX(T, Index)                                              \

@@ -8,12 +8,12 @@ namespace {
 
 // All sizes are in packs.
 template <int W, typename T>
-__global__ void CopyRowsKernel(T* to, int to_stride, const T* from, int from_stride, int width,
-                               int64_t packs) {
-  for (int64_t i = ThreadInGrid(); i < packs; i += ThreadsOfGrid()) {
-    const int64_t row = i / width;
-    const int64_t at = i - row * width;
-    StorePack<W>(to + (row * to_stride + at) * W, LoadPack<W>(from + (row * from_stride + at) * W));
+__global__ void CopyRowsKernel(T* to, uint32_t to_stride, const T* from, uint32_t from_stride,
+                               Divisor width, uint32_t packs) {
+  for (uint32_t i = ThreadInGrid(); i < packs; i += ThreadsOfGrid()) {
+    const Divisor::Parts at = width.Split(i);
+    StorePack<W>(to + (at.quotient * to_stride + at.rest) * W,
+                 LoadPack<W>(from + (at.quotient * from_stride + at.rest) * W));
   }
 }
 
@@ -27,10 +27,10 @@ void CopyRows(const Target& target, T* to, int to_stride, const T* from, int fro
                     from_stride % W == 0 && width % W == 0;
   if (wide) {
     LaunchOver(target, rows * (width / W), CopyRowsKernel<W, T>, to, to_stride / W, from,
-               from_stride / W, width / W, rows * (width / W));
+               from_stride / W, Divisor(width / W), rows * (width / W));
   } else {
-    LaunchOver(target, rows * width, CopyRowsKernel<1, T>, to, to_stride, from, from_stride, width,
-               rows * width);
+    LaunchOver(target, rows * width, CopyRowsKernel<1, T>, to, to_stride, from, from_stride,
+               Divisor(width), rows * width);
   }
 }
 
