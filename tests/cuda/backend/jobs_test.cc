@@ -131,6 +131,8 @@ TEST_F(CudaJob, LearnsInSixteenBits) {
   const double before = loss(Launch({"run.epochs=2", "learning_rate.base=1e-9"}));
   const double after = loss(Launch(longer));
   const double bf16 = loss(OnCards(with("worker.precision=BF16")));
+  EXPECT_THAT(LogOf(Path("run2")),
+              AllOf(HasSubstr("weights cudnn 1"), Not(HasSubstr("weights gemm"))));
   const double wire = loss(Launch(with("cluster.wire_dtype=BF16")));
   const double wire_on_gpu = loss(OnCards(with("cluster.wire_dtype=BF16")));
   EXPECT_GT(before - after, 1);

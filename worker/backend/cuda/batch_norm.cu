@@ -31,7 +31,7 @@ __global__ void MUSTER_FOUR_BLOCKS StatisticsPartsKernel(const T* in, uint32_t r
                                                          uint32_t part_rows, int channels,
                                                          double* scratch) {
   SumPart<2, 8>(rows, part_rows, channels, scratch,
-                 ShiftedValues<T>{in, static_cast<uint32_t>(channels)});
+                ShiftedValues<T>{in, static_cast<uint32_t>(channels)});
 }
 
 __device__ inline void SetInverse(const NormState& state, uint32_t c, float epsilon,

@@ -17,7 +17,7 @@ __global__ void MUSTER_FOUR_BLOCKS ColumnPartsKernel(const T* values, uint32_t r
                                                      uint32_t part_rows, int channels,
                                                      double* scratch) {
   SumPart<1, 8>(rows, part_rows, channels, scratch,
-                 Values<T>{values, static_cast<uint32_t>(channels)});
+                Values<T>{values, static_cast<uint32_t>(channels)});
 }
 
 __global__ void OverPartsKernel(const double* scratch, uint32_t parts, uint32_t channels,

@@ -98,6 +98,8 @@ std::unique_ptr<Descriptors> DescribeFor(const ConvolutionRequest& request) {
 
 constexpr float kOne = 1, kZero = 0;
 
+size_t Aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
 // The common part of the passes.
 struct CudnnPass {
   ConvolutionRequest request;
@@ -136,9 +138,7 @@ bool IsDone(const char* name, const CudnnPass& pass, const Run& run) {
   Card& card = pass.request.card;
   const ConvShape& s = pass.request.shape;
   const auto bytes_of = [&](int64_t count) {
-    constexpr size_t kAlign = 256;
-    const size_t bytes = static_cast<size_t>(count) * BytesOf(card.activation_type());
-    return (bytes + kAlign - 1) / kAlign * kAlign;
+    return Aligned(static_cast<size_t>(count) * BytesOf(card.activation_type()));
   };
   const size_t in = bytes_of(s.batch * s.in_elements());
   const size_t weights = bytes_of(int64_t{s.filters} * s.patch());
@@ -211,18 +211,34 @@ class CudnnInputGradient : public ConvolutionBackward {
   const TypedWeights<T>& weights_;
 };
 
-// Supports only float activations.
+// With bfloat16 activations cuDNN adds in 32 bits and rounds the sums to bfloat16, as PyTorch's
+// autocast does. They lie in front of the workspace, and are widened at the end.
+template <typename T>
 class CudnnWeightsGradient : public ConvolutionBackward {
  public:
   explicit CudnnWeightsGradient(CudnnPass pass) : pass_(std::move(pass)) {}
-  size_t scratch_bytes() const override { return pass_.workspace_bytes; }
+  size_t scratch_bytes() const override { return SumsBytes() + pass_.workspace_bytes; }
   void Run(const BackwardArgs& args) override {
-    pass_.cudnn().Check(pass_.WeightsGradient(args.input, args.weights_gradient,
-                                              args.output_gradient, args.scratch),
-                        "convolve");
+    auto* const sums = static_cast<std::byte*>(args.scratch);
+    void* const to = kRounds ? static_cast<void*>(sums) : args.weights_gradient;
+    pass_.cudnn().Check(
+        pass_.WeightsGradient(args.input, to, args.output_gradient, sums + SumsBytes()),
+        "convolve");
+    if constexpr (kRounds) {
+      Convert(pass_.request.card.target(), args.weights_gradient, static_cast<const T*>(to),
+              Count());
+    }
   }
 
  private:
+  static constexpr bool kRounds = sizeof(T) != sizeof(float);
+  int64_t Count() const {
+    return int64_t{pass_.request.shape.filters} * pass_.request.shape.patch();
+  }
+  size_t SumsBytes() const {
+    return kRounds ? Aligned(static_cast<size_t>(Count()) * sizeof(T)) : 0;
+  }
+
   const CudnnPass pass_;
 };
 
@@ -266,8 +282,6 @@ std::unique_ptr<ConvolutionBackward> MakeCudnnInputGradient(const ConvolutionReq
 
 template <typename T>
 std::unique_ptr<ConvolutionBackward> MakeCudnnWeightsGradient(const ConvolutionRequest& request) {
-  // With bfloat16 activations the gradient would also be bfloat16.
-  if (sizeof(T) != sizeof(float)) return nullptr;
   CudnnPass pass{request, DescribeFor(request)};
   if (pass.convolution == nullptr) return nullptr;
   const Descriptors& d = *pass.convolution;
@@ -280,7 +294,7 @@ std::unique_ptr<ConvolutionBackward> MakeCudnnWeightsGradient(const ConvolutionR
     return pass.WeightsGradient(in, w, out, scratch);
   };
   if (!IsDone("weights", pass, run)) return nullptr;
-  return std::make_unique<CudnnWeightsGradient>(std::move(pass));
+  return std::make_unique<CudnnWeightsGradient<T>>(std::move(pass));
 }
 
 MUSTER_INSTANTIATE_CONVOLUTIONS(Cudnn)

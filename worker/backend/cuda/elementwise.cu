@@ -166,8 +166,8 @@ void MaskByRelu(const Target& target, T* gradient, const T* relu_output, int64_t
   ElementwiseGradient(target, ReluSpec(), gradient, relu_output, gradient, count);
 }
 
-template <typename To>
-void Convert(const Target& target, To* to, const float* from, int64_t count) {
+template <typename To, typename From>
+void Convert(const Target& target, To* to, const From* from, int64_t count) {
   Map(target, Same(), to, count, from);
 }
 
@@ -217,5 +217,6 @@ void AddBias(const Target& target, T* values, const float* bias, bool relu, int6
   template void AddBias(const Target&, T*, const float*, bool, int64_t, int);
 MUSTER_INSTANTIATE(float)
 MUSTER_INSTANTIATE(Bf16)
+template void Convert(const Target&, float*, const Bf16*, int64_t);
 
 }  // namespace muster::cuda

@@ -33,8 +33,8 @@ void Average(const Target& target, T* to, const T* from, int64_t count);
 // gradient = 0 where relu_output is not above zero.
 template <typename T>
 void MaskByRelu(const Target& target, T* gradient, const T* relu_output, int64_t count);
-template <typename To>
-void Convert(const Target& target, To* to, const float* from, int64_t count);
+template <typename To, typename From>
+void Convert(const Target& target, To* to, const From* from, int64_t count);
 void RoundSlice(const Target& target, ElementType wire, float* values, int64_t count);
 void AddSlices(const Target& target, ElementType wire, float* to, const float* a, const float* b,
                int64_t count);
