@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "cli/job/header.h"
 #include "cli/job/memory_check.h"
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
@@ -26,12 +25,20 @@ std::string RangeText(const Range& range) {
   return fmt::format("{} ... {}", range.begin, range.end - 1);
 }
 
+// The host of each rank.
+std::vector<std::string> HostsOfRanks(const std::vector<Host>& hosts) {
+  std::vector<std::string> names;
+  for (const Host& host : hosts) names.insert(names.end(), host.slots, host.name);
+  return names;
+}
+
 // A table with the slices of each rank and its number of samples in a full batch.
-std::vector<std::string> RankLines(const config::Config& config) {
+std::vector<std::string> RankLines(const config::Config& config, const std::vector<Host>& hosts) {
+  const std::vector<std::string> names = HostsOfRanks(hosts);
   const std::string samples = SampleNoun(config) + std::string("s");
   const bool measured = config.cluster().shares() == config::Cluster::MEASURED;
   TextTable table({{"rank", true},
-                   {"device"},
+                   {names.empty() ? "device" : "host and device"},
                    {"threads", true},
                    {measured ? "slices at first" : "slices"},
                    {samples + " per step", true}});
@@ -44,8 +51,9 @@ std::vector<std::string> RankLines(const config::Config& config) {
     const Range mine = assignment.SlicesOf(rank).front();
     const int64_t count =
         EvenPart(batch, slices, mine.end - 1).end - EvenPart(batch, slices, mine.begin).begin;
-    table.AddRow({std::to_string(rank), device, FormatCount(int64_t{config.worker().threads()}),
-                  RangeText(mine), FormatCount(count)});
+    table.AddRow({std::to_string(rank), names.empty() ? device : names.at(rank) + ", " + device,
+                  FormatCount(int64_t{config.worker().threads()}), RangeText(mine),
+                  FormatCount(count)});
   }
   std::vector<std::string> lines = table.Lines();
   if (workers > kMostRanks) lines.push_back(fmt::format("  ... and {} more", workers - kMostRanks));
@@ -106,32 +114,30 @@ double JobMemory(const std::vector<MemoryRow>& server, const std::vector<MemoryR
 }  // namespace
 
 std::vector<std::string> DryRunLines(const std::string& config_path, const config::Config& config,
-                                     const Graph& graph, const DataCount& data,
+                                     const Graph& graph,
                                      const std::vector<MemoryRow>& worker_memory,
-                                     const std::string& shown_dir,
-                                     const std::vector<std::string>& cards,
-                                     const std::vector<std::string>& initial_weights) {
-  std::vector<std::string> lines = HeaderLines(config_path, config, graph, shown_dir,
-                                               {.cores = AvailableCores(),
-                                                .data = data,
-                                                .cards = cards,
-                                                .initial_weights = initial_weights,
-                                                .all_of_bits = true});
+                                     const std::string& shown_dir, HeaderOptions options,
+                                     const std::vector<Host>& hosts) {
+  options.cores = AvailableCores();
+  options.all_of_bits = true;
+  std::vector<std::string> lines = HeaderLines(config_path, config, graph, shown_dir, options);
   const auto add = [&](const std::vector<std::string>& more) {
     lines.insert(lines.end(), more.begin(), more.end());
   };
   lines.push_back("");
-  add(RankLines(config));
+  add(RankLines(config, hosts));
   lines.push_back("");
-  add(LengthLines(config, graph, data));
+  add(LengthLines(config, graph, options.data));
   lines.push_back("");
   lines.push_back("memory (plus about 12 MB of code and libraries of the server):");
   const uint32_t workers = config.cluster().workers();
   const std::vector<MemoryRow> server_memory = ServerMemory(config, graph);
   add(MemoryLines("server", server_memory));
   add(MemoryLines(workers == 1 ? "worker" : "each worker, about", worker_memory));
-  lines.push_back(fmt::format("  {:<32} {:>9}", "total, shared parts counted once",
-                              FormatBytes(JobMemory(server_memory, worker_memory, workers))));
+  if (hosts.empty()) {
+    lines.push_back(fmt::format("  {:<32} {:>9}", "total, shared parts counted once",
+                                FormatBytes(JobMemory(server_memory, worker_memory, workers))));
+  }
   if (SumOfCard(worker_memory) > 0) {  // the driver's part is unknown until it is loaded
     add(MemoryLines("on the GPU, for each worker", worker_memory, /*on_card=*/true));
     lines.push_back("    plus a few hundred MB for the driver");

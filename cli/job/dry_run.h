@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/data/count_samples.h"
+#include "cli/cluster/host_list.h"
+#include "cli/job/header.h"
 #include "common/config/config.h"
 #include "common/graph/graph.h"
 #include "common/plan/memory_rows.h"
@@ -13,13 +14,12 @@ namespace muster {
 
 // Returns lines, without newlines: the header, the slices of each rank, the steps and the memory,
 // but not the resolved config. `config` is resolved. `worker_memory` describes the last rank, which
-// has as many slices as any other. `shown_dir` is where the files of the run would go. `cards`
-// describes the GPUs that a run would get. `initial_weights`: see DescribeInitialWeights.
+// has as many slices as any other. `shown_dir` is where the files of the run would go. `hosts`:
+// those of the workers, or empty if all run on this one.
 std::vector<std::string> DryRunLines(const std::string& config_path, const config::Config& config,
-                                     const Graph& graph, const DataCount& data,
+                                     const Graph& graph,
                                      const std::vector<MemoryRow>& worker_memory,
-                                     const std::string& shown_dir,
-                                     const std::vector<std::string>& cards = {},
-                                     const std::vector<std::string>& initial_weights = {});
+                                     const std::string& shown_dir, HeaderOptions options,
+                                     const std::vector<Host>& hosts = {});
 
 }  // namespace muster

@@ -243,12 +243,7 @@ int DryRun(const LaunchArguments& arguments) {
                 "--dry-run describes a job on one host, not Slurm job {}: add --no-slurm",
                 arguments.slurm->id);
   }
-  if (arguments.hosts) {
-    throw Error(ExitCode::kUsage,
-                "--dry-run describes a job on one host, not {}: use --workers {} instead of -H",
-                HostsText(*arguments.hosts), SlotsOf(arguments.hosts->hosts));
-  }
-  const PreparedJob job = Prepare(arguments, /*dry=*/true);
+  PreparedJob job = Prepare(arguments, /*dry=*/true);
   std::string shown_dir = "runs/" + RunName(arguments.config_path) + "-<date>-<time>";
   if (!job.config.run().dir().empty()) {
     shown_dir = job.config.run().dir();
@@ -262,28 +257,40 @@ int DryRun(const LaunchArguments& arguments) {
                              LastSeed(job.config.run().seed(), arguments.repeat));
   }
   CheckPrograms(arguments);
-  const auto initial_weights = DescribeInitialWeights(job.config.run(), job.graph);
-  const DataCount data = arguments.count_data(job.config);
+  HeaderOptions header{.initial_weights = DescribeInitialWeights(job.config.run(), job.graph)};
+  std::vector<Host> hosts;
+  if (arguments.hosts) {
+    SshHosts checked = *arguments.hosts;
+    header.data = CompareHosts(checked, *job.address, job.config);
+    header.elsewhere = HostsText(checked);
+    header.server = ServerText(*job.address, UsesRelays(job.config, checked));
+    hosts = checked.hosts;
+  } else {
+    header.data = arguments.count_data(job.config);
+    header.cards = job.cards->Lines();
+  }
   const std::vector<MemoryRow> worker_memory =
       AskWorkerMemory(arguments.worker_program, job.config, job.config.cluster().workers() - 1);
-  PrintResult(DryRunLines(arguments.config_path, job.config, job.graph, data, worker_memory,
-                          shown_dir, job.cards->Lines(), initial_weights));
+  PrintResult(DryRunLines(arguments.config_path, job.config, job.graph, worker_memory, shown_dir,
+                          header, hosts));
   if (arguments.verbose) {
     PrintResultAsIs("\n" + ConfigText(job.config));
   } else {
     PrintResult("Use --verbose to show every resolved setting.");
   }
   try {
-    (void)CheckMemory(WholeMemoryOf(job.config, job.graph, worker_memory), ReadMachineMemory());
+    LeastMemory needed = WholeMemoryOf(job.config, job.graph, worker_memory);
+    if (arguments.hosts) needed.each_worker = 0;
+    (void)CheckMemory(needed, ReadMachineMemory());
   } catch (const Error& error) {
     PrintError(fmt::format("muster: error: a run would fail: {}\n", error.what()));
     return static_cast<int>(error.code());
   }
   // A dry run may leave out data.dir, but not be wrong about data without files.
   const bool left_out = job.config.data().dir().empty() && NeedsFiles(job.config.data());
-  if (data.problem.empty() || left_out) return 0;
-  PrintError(fmt::format("muster: error: a run would fail: {}\n", data.problem));
-  return static_cast<int>(data.code);
+  if (header.data.problem.empty() || left_out) return 0;
+  PrintError(fmt::format("muster: error: a run would fail: {}\n", header.data.problem));
+  return static_cast<int>(header.data.code);
 }
 
 }  // namespace muster

@@ -197,12 +197,6 @@ std::string ElsewhereText(const LaunchArguments& arguments) {
   return arguments.hosts ? HostsText(*arguments.hosts) : StepText(arguments);
 }
 
-std::string ServerText(const ServerAddress& address, bool relays) {
-  return address.endpoint() +
-         (address.interface.empty() ? "" : fmt::format(" over {}", address.interface)) +
-         (relays ? ", through relays" : "");
-}
-
 // Throws if the job cannot fit. Workers that may run on other hosts do not count.
 std::string MemoryWarning(const config::Config& config, const Graph& graph, bool elsewhere) {
   LeastMemory needed = LeastMemoryOf(config, graph);

@@ -84,6 +84,12 @@ bool UsesRelays(const config::Config& config, const SshHosts& hosts) {
   return false;
 }
 
+std::string ServerText(const ServerAddress& address, bool relays) {
+  return address.endpoint() +
+         (address.interface.empty() ? "" : fmt::format(" over {}", address.interface)) +
+         (relays ? ", through relays" : "");
+}
+
 std::string HostsText(const SshHosts& hosts) {
   std::vector<std::string> names;
   for (const Host& host : hosts.hosts) {
@@ -93,8 +99,14 @@ std::string HostsText(const SshHosts& hosts) {
                      Join(names, ", "));
 }
 
-DataCount CompareHosts(SshHosts& hosts, const ServerAddress& address,
-                       const config::Config& config) {
+bool SharesByMeasure(config::Config& config) {
+  config::Cluster& cluster = *config.mutable_cluster();
+  if (cluster.has_shares() || config.run().slices() <= cluster.workers()) return false;
+  cluster.set_shares(config::Cluster::MEASURED);
+  return true;
+}
+
+DataCount CompareHosts(SshHosts& hosts, const ServerAddress& address, config::Config& config) {
   const std::vector<CheckedHost> checked =
       CheckHosts({.hosts = hosts.hosts,
                   .ssh = hosts.ssh,
@@ -102,7 +114,12 @@ DataCount CompareHosts(SshHosts& hosts, const ServerAddress& address,
                   .config = &config,
                   .patience_s = std::max(60.0, config.deadlines().start_s())});
   PrintResult(HostTable(checked, /*has_job=*/true));
-  if (const std::string note = ProcessorsNote(checked); !note.empty()) PrintResult(note);
+  if (const std::string note = ProcessorsNote(checked); !note.empty()) {
+    PrintResult(note);
+    if (SharesByMeasure(config)) {
+      PrintResult("Slices are distributed by measured speed (cluster.shares=MEASURED).");
+    }
+  }
   RequireGood(checked);
   for (size_t i = 0; i < checked.size(); ++i) {
     const HostFacts& facts = checked[i].facts;

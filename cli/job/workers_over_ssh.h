@@ -35,8 +35,16 @@ bool UsesRelays(const config::Config& config, const SshHosts& hosts);
 // "on 3 hosts over ssh: a (4), b (4) and c (4)"
 std::string HostsText(const SshHosts& hosts);
 
-// Prints a table of the hosts and sets Host::relay. Throws Error if the job would fail on one of
+// "tcp://10.0.0.1:4711 over eth0, through relays"
+std::string ServerText(const ServerAddress& address, bool relays);
+
+// Distributes slices by measured speed, for hosts that differ, if the config does not say otherwise
+// and there are slices to move. Returns whether it changed `config`.
+bool SharesByMeasure(config::Config& config);
+
+// Prints a table of the hosts and sets Host::relay. If their processors differ, workers get slices
+// by measured speed, unless the config says otherwise. Throws Error if the job would fail on one of
 // them. Returns the number of samples on the first host.
-DataCount CompareHosts(SshHosts& hosts, const ServerAddress& address, const config::Config& config);
+DataCount CompareHosts(SshHosts& hosts, const ServerAddress& address, config::Config& config);
 
 }  // namespace muster

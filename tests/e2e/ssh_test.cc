@@ -15,6 +15,7 @@ namespace muster::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -32,10 +33,11 @@ class Ssh : public HandJob {
   }
 
   // Starts a launch on the hosts of this list.
-  std::unique_ptr<Process> Start(const std::string& list,
-                                 const std::vector<std::string>& settings) {
+  std::unique_ptr<Process> Start(const std::string& list, const std::vector<std::string>& settings,
+                                 const Words& options = {}) {
     Words words{"launch", Path("config.txtpb"), "--run-dir", Path("run"), "-H", list};
     for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+    words.insert(words.end(), options.begin(), options.end());
     return Muster(words);
   }
   std::unique_ptr<Process> Muster(Words words) {
@@ -235,6 +237,17 @@ TEST_F(Ssh, WorkersOfALauncherShareARelay) {
   EXPECT_THAT(workers[0]->Log(), HasSubstr("relay info: connecting the workers at local://"));
   EXPECT_TRUE(NothingLeftAnywhere());
   EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
+}
+
+TEST_F(Ssh, ADryRunChecksTheHostsAndStartsNothing) {
+  const auto launch = Start("a:1,here:1,b:2", {"run.slices=4"}, {"--dry-run"});
+  ASSERT_EQ(launch->Wait(60), 0) << launch->Log();
+  EXPECT_THAT(launch->Log(),
+              AllOf(HasSubstr("4 workers on 3 hosts over ssh: a (1),"), ContainsRegex("0 +a, cpu"),
+                    ContainsRegex("1 +here, cpu"), ContainsRegex("3 +b, cpu"),
+                    HasSubstr("300 for training"), HasSubstr("nothing was started or written")));
+  EXPECT_FALSE(std::filesystem::exists(Path("run")));
+  EXPECT_TRUE(NothingLeftAnywhere());
 }
 
 TEST_F(Ssh, HostsFromAFile) {

@@ -48,7 +48,7 @@ TEST_P(ConfigsTest, ReadsChecksAndInspects) {
                                     {"weights", 7e6, MemoryRow::Holder::kServer},
                                     {"images", 11e6, MemoryRow::Holder::kHost}};
   const auto lines =
-      DryRunLines(path, config, graph, {.train = 1000, .test = 100}, rows, "somewhere");
+      DryRunLines(path, config, graph, rows, "somewhere", {.data = {.train = 1000, .test = 100}});
   using ::testing::Contains, ::testing::HasSubstr;
   EXPECT_THAT(lines, Contains(HasSubstr("1,000 for training")));
   EXPECT_EQ(config.cluster().workers(), 2u);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,9 @@ std::vector<int> Parents(const std::vector<Host>& hosts, const config::Config& c
   for (size_t i = 0; i < hosts.size(); ++i) {
     const RelayPlan plan = PlanRelay(config, hosts, i);
     listens[i] = !plan.bind.empty();
-    if (listens[i]) EXPECT_EQ(plan.bind, hosts[i].relay);
+    if (listens[i]) {
+      EXPECT_EQ(plan.bind, hosts[i].relay);
+    }
     int parent = plan.used ? static_cast<int>(kServer) : -1;
     for (size_t other = 0; other < hosts.size(); ++other) {
       if (plan.via.empty() || plan.via != hosts[other].relay) continue;
@@ -79,6 +82,21 @@ TEST(PlanRelay, TheConfigDecides) {
   config.Clear();
   config.mutable_cluster()->set_transport(config::Cluster::TCP);
   EXPECT_EQ(Parents(Hosts({2, 2, 2}, 0), config), (Ints{-1, -1, -1}));
+}
+
+TEST(SharesByMeasure, OnlyIfThereAreSlicesToMoveAndTheConfigIsSilent) {
+  const auto shares = [](uint32_t slices, std::optional<config::Cluster::Shares> typed) {
+    config::Config config;
+    config.mutable_run()->set_slices(slices);
+    config.mutable_cluster()->set_workers(4);
+    if (typed) config.mutable_cluster()->set_shares(*typed);
+    const bool changed = SharesByMeasure(config);
+    EXPECT_EQ(changed, config.cluster().shares() == config::Cluster::MEASURED);
+    return config.cluster().shares();
+  };
+  EXPECT_EQ(shares(8, {}), config::Cluster::MEASURED);
+  EXPECT_EQ(shares(4, {}), config::Cluster::EVEN);
+  EXPECT_EQ(shares(8, config::Cluster::EVEN), config::Cluster::EVEN);
 }
 
 }  // namespace workers_over_ssh_test
