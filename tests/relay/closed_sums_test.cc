@@ -15,6 +15,7 @@ using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using testing::HandSums;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 // Workers 1 to 4 have a quarter of eight slices each.
 constexpr TreeNode kFirst{1, 0}, kSecond{1, 1}, kThird{1, 2}, kFourth{1, 3};
@@ -129,7 +130,7 @@ TEST_F(ClosedSums, ALateWorkerIsWaitedForHalfASecond) {
   host_.Advance(milliseconds(300));
   EXPECT_THAT(host_.Add(3, kThird), IsEmpty());
   EXPECT_THAT(host_.Add(3, kThird, 1), IsEmpty());
-  host_.Advance(milliseconds(200));
+  host_.Advance(milliseconds(500));
   EXPECT_THAT(host_.TakeLate(), IsEmpty());
   host_.Advance(milliseconds(1));
   EXPECT_THAT(host_.TakeLate(), ElementsAre("1.0", "1.2", "1.2 of chunk 1"));
@@ -140,6 +141,19 @@ TEST_F(ClosedSums, ALateWorkerIsWaitedForHalfASecond) {
   EXPECT_THAT(host_.Close(3), IsEmpty());
   Order(1);
   Whole(0, 1);
+}
+
+TEST_F(ClosedSums, GradientsThatTrickleInAreNotLate) {
+  for (uint32_t chunk = 0; chunk < 8; ++chunk) EXPECT_THAT(host_.Add(1, kFirst, chunk), IsEmpty());
+  for (uint32_t chunk = 0; chunk < 4; ++chunk) {
+    host_.Advance(milliseconds(400));
+    EXPECT_THAT(host_.TakeLate(), IsEmpty());
+    EXPECT_THAT(host_.Add(2, kSecond, chunk), IsEmpty());
+    EXPECT_THAT(host_.Add(3, kThird, chunk), IsEmpty());
+    EXPECT_THAT(host_.Add(4, kFourth, chunk), SizeIs(1));
+  }
+  host_.Advance(milliseconds(501));
+  EXPECT_THAT(host_.TakeLate(), SizeIs(4));
 }
 
 TEST_F(ClosedSums, ACompleteSumIsNeverLate) {

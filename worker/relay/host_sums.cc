@@ -115,7 +115,7 @@ std::vector<RelayedGradient> HostSums::Add(RelayedGradient gradient, Time now) {
       if (after != arrived.parts.end() && after->first_leaf < part->first_leaf + part->leaves) {
         return sent;  // a repetition
       }
-      if (arrived.parts.empty()) arrived.since = now;
+      group.progress = now;
       arrived.parts.insert(after, std::move(*part));
       size_t leaves = 0;
       for (const Part& one : arrived.parts) leaves += one.leaves;
@@ -198,17 +198,17 @@ Payload HostSums::SumOf(const Group& group, const Parts& arrived) const {
   return {.data = sum.get(), .bytes = all * sizeof(T), .owner = sum};
 }
 
-// The limit is lower than that at which the server resets slow workers (ps/run/late_workers.h),
-// which is at least a second and two usual steps.
+// On a slow network, gradients trickle in from another host for as long as a step takes. So only a
+// pause counts. The limit is lower than that at which the server resets slow workers
+// (ps/run/late_workers.h), which is at least a second and two usual steps.
 std::vector<RelayedGradient> HostSums::TakeLate(Time now) {
   const Duration limit = std::max<Duration>(kLeastWait, usual_step_ / 2);
   std::vector<RelayedGradient> sent;
   for (auto& [number, step] : steps_) {
     for (Group& group : step.groups) {
-      const bool is_late = std::ranges::any_of(group.arrived, [&](const auto& chunk) {
-        return !chunk.second.added && now - chunk.second.since > limit;
-      });
-      if (!is_late) continue;
+      const bool waits =
+          std::ranges::any_of(group.arrived, [](const auto& chunk) { return !chunk.second.added; });
+      if (!waits || now - group.progress <= limit) continue;
       group.open = false;
       for (auto& [chunk, arrived] : group.arrived) {
         if (arrived.added) continue;

@@ -44,7 +44,7 @@ class HostSums {
   void Ordered(uint32_t via, const wire::Train& train);
   // A worker's gradient arrived. Returns what to send now: the gradient, a sum, or nothing yet.
   std::vector<RelayedGradient> Add(RelayedGradient gradient, Time now);
-  // Returns the gradients that have waited too long for others.
+  // Returns the gradients that wait for others of which none has arrived for too long.
   std::vector<RelayedGradient> TakeLate(Time now);
   // The orders of the worker `via` are closed. Returns the gradients of others that must be sent by
   // themselves.
@@ -67,13 +67,13 @@ class HostSums {
   // The gradients of one chunk that have arrived.
   struct Parts {
     std::vector<Part> parts;  // from left to right
-    Time since;               // when the first one arrived
     bool added = false;
   };
   struct Group {
     TreeNode node;
     std::vector<Leaf> leaves;  // from left to right
     bool open = true;          // adds gradients
+    Time progress{};           // when the newest gradient arrived
     // By chunk. They are kept after they were added, in case an order is closed.
     std::map<uint32_t, Parts> arrived;
   };
