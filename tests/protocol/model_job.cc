@@ -27,9 +27,13 @@ config::Config ConfigOf(const Bounds& bounds) {
   config::Config config = SmallConfig(bounds.workers, bounds.slices);
   config.mutable_run()->set_steps(static_cast<uint32_t>(bounds.steps));
   config.mutable_run()->set_global_batch(bounds.slices * ModelJob::kSamplesPerSlice);
-  // One layer of 48 floats: a chunk of 32 and one of 16.
-  config.mutable_model()->mutable_layer()->DeleteSubrange(0, 2);
-  config.mutable_cluster()->set_chunk_bytes(128);
+  if (bounds.hidden > 0) {
+    config.mutable_model()->mutable_layer(0)->mutable_dense()->set_units(bounds.hidden);
+  } else {
+    // One layer of 48 floats: a chunk of 32 and one of 16.
+    config.mutable_model()->mutable_layer()->DeleteSubrange(0, 2);
+    config.mutable_cluster()->set_chunk_bytes(128);
+  }
   config.mutable_cluster()->set_on_lost_worker(config::Cluster::REPLACE);
   config.mutable_cluster()->set_max_workers(bounds.workers +
                                             static_cast<uint32_t>(bounds.newcomers));
@@ -66,7 +70,7 @@ ModelJob::ModelJob(const Bounds& bounds)
       graph_(BuildGraph(config_.model(), InputShape(config_.data()))),
       job_(JobOf(TestToken())),
       chunks_(CutChunks(graph_.layout(), config_.cluster())) {
-  MUSTER_CHECK(chunks_.size() == 2);
+  MUSTER_CHECK(bounds.hidden > 0 || chunks_.size() == 2);
   const ClientOptions options =
       WorkerOptions(config_, "", 0, bounds.evaluates ? kBlocks * kBlockSize : 0);
   hello_ = options.hello;
@@ -125,8 +129,9 @@ void ModelJob::MakeGradients() {
               if (step == bounds_.bad_gradient && slice == kBadSlice) {
                 return std::numeric_limits<float>::infinity();
               }
-              return i % 2 == 0 ? std::ldexp(1.0F, static_cast<int>(4 * slice + step))
-                                : Rough(step, slice, i);
+              return i % 2 == 0 && bounds_.hidden == 0
+                         ? std::ldexp(1.0F, static_cast<int>(4 * slice + step))
+                         : Rough(step, slice, i);
             };
             bool any;
             sum[i] = TreeSumOf(

@@ -1,5 +1,5 @@
-// The modelled job: two chunks, a few slices and steps, and the expected contents of all messages
-// in closed form. Weights reveal which slices' gradients they include.
+// The modelled job: two chunks (or many), a few slices and steps, and the expected contents of all
+// messages in closed form. Weights reveal which slices' gradients they include.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,7 @@ namespace muster::testing {
 struct Bounds {
   uint32_t workers = 2, slices = 4;
   int64_t steps = 2;
+  int64_t hidden = 0;       // units of another layer; with it values do not name their slices
   bool evaluates = false;   // W(v) after each step, two blocks
   bool splits = false;      // evaluates a validation set, and at the end the test set
   bool two_phases = false;  // the whole gradient is added up before any update

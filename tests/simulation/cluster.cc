@@ -27,6 +27,7 @@ config::Config ConfigOf(const ModelJob& job, const Scenario& scenario) {
   config::Config config = job.config();
   config.mutable_cluster()->set_min_workers(scenario.min_workers);
   config.mutable_cluster()->set_on_lost_worker(scenario.on_lost_worker);
+  if (scenario.bytes_per_second > 0) return config;
   config::Deadlines& deadlines = *config.mutable_deadlines();
   deadlines.set_start_s(200);  // longer than any fault
   deadlines.set_first_step_s(60);
@@ -57,6 +58,9 @@ Cluster::Cluster(const Scenario& scenario, uint64_t seed, Log log)
                 .idle = [this] { Observe(); }}),
       checkpoints_(job_) {
   FlushDenormals();
+  if (scenario_.bytes_per_second > 0) {
+    network_.LimitRate(scenario_.bytes_per_second, std::ranges::max(scenario_.hosts) + 1);
+  }
 }
 
 // Destroys processes first, because their stacks use everything else.
@@ -93,6 +97,7 @@ void Cluster::StartServer(std::unique_ptr<ResumePoint> from) {
 }
 
 void Cluster::Serve(const ResumePoint* from) {
+  network_.Place(*servers_.back(), 0);
   Say("a server starts{}", from ? " from " + from->checkpoint.name.Text() : "");
   Recorder recorder(config_, job_.graph(), -1, from ? &from->state().metrics() : nullptr);
   std::unique_ptr<ServerLink> link = network_.Listen(*servers_.back());
@@ -181,6 +186,7 @@ void Cluster::StartWorker(std::optional<uint32_t> rank) {
                       .slice_time = scenario_.slice_time,
                       .deadly = &deadly_,
                       .relay = {}};
+  if (!scenario_.hosts.empty()) network_.Place(*member.process, scenario_.hosts.at(rank.value()));
   const std::vector<int>& relays = scenario_.relays;
   const int host = relays.empty() ? -1 : relays[rank.value_or(0) % relays.size()];
   if (host >= 0) {
@@ -200,6 +206,11 @@ void Cluster::StartRelay(size_t host) {
   relays_.push_back(std::make_unique<SimulatedProcess>(
       scheduler_, [this, host, self] { LiveAsRelay(*self->process, host); }));
   self->process = relays_.back().get();
+  for (size_t rank = 0; rank < scenario_.hosts.size(); ++rank) {
+    if (scenario_.relays[rank] == static_cast<int>(host)) {
+      network_.Place(*self->process, scenario_.hosts[rank]);
+    }
+  }
   relay_of_[host] = relays_.back().get();
 }
 
@@ -207,8 +218,9 @@ void Cluster::LiveAsRelay(SimulatedProcess& relay, size_t host) {
   try {
     std::unique_ptr<ServerLink> below = WithRelays(network_.ListenAsRelay(relay));
     const SimulatedProcess* via = nullptr;
-    for (int i = 0; scenario_.chained && host > 0 && via == nullptr && i < 100; ++i) {
-      via = RelayOf(0);
+    const int next = host < scenario_.via.size() ? scenario_.via[host] : -1;
+    for (int i = 0; next >= 0 && via == nullptr && i < 100; ++i) {
+      via = RelayOf(static_cast<size_t>(next));
       if (via == nullptr) relay.Sleep(milliseconds(100));
     }
     Relay(std::move(below), network_.ConnectRelay(relay, via),

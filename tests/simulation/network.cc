@@ -13,6 +13,8 @@ using std::chrono::milliseconds;
 
 constexpr Wire::Delays kMemory{milliseconds(2), milliseconds(0)};
 constexpr Wire::Delays kNetwork{milliseconds(20), milliseconds(10)};
+constexpr Wire::Delays kFastMemory{std::chrono::microseconds(10), milliseconds(0)};
+constexpr Wire::Delays kSwitch{std::chrono::microseconds(100), milliseconds(0)};  // between cards
 constexpr milliseconds kNotice{50};  // until the other end notices the end of a process
 constexpr milliseconds kServerTick{100};
 constexpr int kEventsAtATime = 16;
@@ -373,11 +375,19 @@ SimulatedServerLink* Network::LinkOf(const SimulatedProcess* process) const {
 }
 
 Connection& Network::Add(SimulatedProcess& process, bool shares_memory, SimulatedServerLink* end) {
-  const Wire::Delays& delays = shares_memory ? kMemory : kNetwork;
+  const bool limited = !ports_.empty();
+  const Wire::Delays& delays =
+      shares_memory ? (limited ? kFastMemory : kMemory) : (limited ? kSwitch : kNetwork);
   const Wire wire(scheduler_, chance_, delays);
   connections_.push_back(std::make_unique<Connection>(
       Connection{next_peer_++, process, shares_memory, wire, wire, end}));
-  return *connections_.back();
+  Connection& connection = *connections_.back();
+  if (limited && !shares_memory) {
+    Port &mine = ports_.at(host_of_.at(&process)), &other = ports_.at(host_of_.at(&end->process()));
+    connection.to_server.Join(mine, other, bytes_per_second_);
+    connection.to_worker.Join(other, mine, bytes_per_second_);
+  }
+  return connection;
 }
 
 std::unique_ptr<Channel> Network::Connect(SimulatedProcess& worker, bool shares_memory,

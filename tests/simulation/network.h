@@ -57,6 +57,13 @@ class Network {
   Network(Scheduler& scheduler, Chance& chance, Observer observer)
       : scheduler_(scheduler), chance_(chance), observer_(std::move(observer)) {}
 
+  // Hosts have network cards of this speed. Each process must be placed on one before it connects.
+  void LimitRate(double bytes_per_second, size_t hosts) {
+    bytes_per_second_ = bytes_per_second;
+    ports_.resize(hosts);
+  }
+  void Place(const SimulatedProcess& process, size_t host) { host_of_[&process] = host; }
+
   // Called by the server's process. All connections of the previous server must have ended.
   std::unique_ptr<ServerLink> Listen(SimulatedProcess& server);
   // Called by a relay's process.
@@ -91,6 +98,9 @@ class Network {
   std::vector<SimulatedServerLink*> links_;  // that are open
   SimulatedServerLink* server_ = nullptr;    // one of them; null if there is none
   PeerId next_peer_ = 1;
+  double bytes_per_second_ = 0;  // 0: transfers take random times
+  std::vector<Port> ports_;      // of each host
+  std::map<const SimulatedProcess*, size_t> host_of_;
 };
 
 }  // namespace muster::testing

@@ -163,7 +163,7 @@ Scenario Relayed(Scenario scenario, uint64_t seed) {
   for (int64_t rank = 0; rank < workers; ++rank) {
     if (scenario.relays[rank] >= 0) scenario.shares_memory[rank] = true;  // with its relay
   }
-  scenario.chained = chance.OneIn(2);
+  if (chance.OneIn(2)) scenario.via = {-1, 0, 0};
   const Duration whole = scenario.bounds.steps * 2 * scenario.slice_time *
                          static_cast<int64_t>(scenario.bounds.slices / scenario.bounds.workers + 1);
   for (int64_t faults = chance.Between(0, 2); faults > 0; --faults) {
@@ -192,7 +192,7 @@ std::string TextOf(const Scenario& scenario) {
   }
   text += "; memory";
   for (const bool shares : scenario.shares_memory) text += shares ? " shared" : " remote";
-  if (!scenario.relays.empty()) text += scenario.chained ? "; chained relays" : "; relays";
+  if (!scenario.relays.empty()) text += scenario.via.empty() ? "; relays" : "; chained relays";
   for (const int host : scenario.relays) text += fmt::format(" {}", host);
   return text;
 }
@@ -313,7 +313,7 @@ std::vector<NamedScenario> NamedScenarios() {
   const auto relayed = [&](Duration slice_time, std::vector<ClusterFault> faults, bool chained) {
     Scenario scenario = WithWorkers(Small(slice_time, std::move(faults)), 4, 8);
     scenario.relays = {0, 0, 1, 1};
-    scenario.chained = chained;
+    if (chained) scenario.via = {-1, 0};
     return scenario;
   };
   add("relays without faults", 4.5, relayed(kShort, {}, true));

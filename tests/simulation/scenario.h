@@ -53,7 +53,12 @@ struct Scenario {
   std::vector<bool> shares_memory;  // of each rank
   // By rank, the host through whose relay a worker reaches the server, or -1. Empty: none does.
   std::vector<int> relays;
-  bool chained = false;  // relays of other hosts lead through that of host 0
+  // By host, the host through whose relay its own leads to the server, or -1. Missing: -1.
+  std::vector<int> via;
+  // The speed of each host's network card; 0: transfers take random times. Then `hosts` has each
+  // rank's host; the server's is host 0.
+  double bytes_per_second = 0;
+  std::vector<size_t> hosts;
   std::vector<ClusterFault> faults;
   Deadly deadly;
   bool replaces = true;  // the launcher restarts lost workers

@@ -15,6 +15,7 @@
 #include "common/base/program_options.h"
 #include "ps/step/poison_watch.h"
 #include "tests/simulation/cluster.h"
+#include "tests/simulation/many_hosts.h"
 
 namespace muster::testing {
 namespace {
@@ -24,6 +25,8 @@ struct Arguments {
   int threads = 1;
   std::string scenario;
   bool relays = false, log = false, keep_going = false;
+  ManyHosts many{.hosts = 0};
+  std::string sums = "tree";
 };
 
 struct Totals {
@@ -117,7 +120,18 @@ void PlayScenarios(const Arguments& arguments, Totals& totals) {
   }
 }
 
+int MeasureManyHosts(const Arguments& arguments) {
+  ManyHosts many = arguments.many;
+  using Sums = ManyHosts::Sums;
+  many.sums = arguments.sums == "none"   ? Sums::kNone
+              : arguments.sums == "flat" ? Sums::kFlat
+                                         : Sums::kTree;
+  fmt::print("{:.4g} s per step\n", SecondsPerStep(many));
+  return 0;
+}
+
 int Run(const Arguments& arguments) {
+  if (arguments.many.hosts > 0) return MeasureManyHosts(arguments);
   const auto begin = std::chrono::system_clock::now();
   Totals totals;
   arguments.scenario.empty() ? PlaySeeds(arguments, totals) : PlayScenarios(arguments, totals);
@@ -147,6 +161,15 @@ int main(int argc, char** argv) {
               "a scenario in tests/simulation/scenario.cc, or all, with every seed");
   program.AddFlag("--relays", arguments.relays, "through relays, with faults of them");
   program.AddFlag("--log", arguments.log, "print all events");
+  program
+      .Add("--hosts", arguments.many.hosts,
+           "instead: print how long a step takes on this many hosts without faults")
+      .InRange(1, 1024);
+  program.Add("--workers", arguments.many.workers, "of each of these hosts").ShowDefault();
+  program.Add("--gbits", arguments.many.gbits, "the speed of their network cards").ShowDefault();
+  program.Add("--megabytes", arguments.many.megabytes, "of the model").ShowDefault();
+  program.Add("--sums", arguments.sums, "of gradients: none, flat (one per host) or tree")
+      .ShowDefault();
   program.AddFlag("--keep-going", arguments.keep_going, "after a seed with an error");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   spdlog::set_level(spdlog::level::off);  // failures are reported at the end

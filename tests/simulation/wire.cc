@@ -14,13 +14,27 @@ void Wire::Transfer() {
   busy_ = !waiting_.empty();
   if (!busy_) return;
   auto next = waiting_.extract(waiting_.begin());
-  const Duration takes = factor_ * chance_.Between(Duration(0), delays_.most_transfer);
   const std::span<const std::byte> tensor = next.mapped().tensor;
+  const Times times = TimesOf(tensor.size());
   Deliver(std::move(next.mapped().arrive),
-          std::make_shared<const Bytes>(tensor.begin(), tensor.end()), takes);
-  scheduler_.After(takes, [this, cuts = cuts_] {
+          std::make_shared<const Bytes>(tensor.begin(), tensor.end()), times.arrives);
+  scheduler_.After(times.leaves, [this, cuts = cuts_] {
     if (cuts == cuts_) Transfer();
   });
+}
+
+// The switch between the cards keeps what the receiving one cannot take yet.
+Wire::Times Wire::TimesOf(size_t bytes) {
+  if (from_ == nullptr) {
+    const Duration takes = factor_ * chance_.Between(Duration(0), delays_.most_transfer);
+    return {takes, takes};
+  }
+  const std::chrono::duration<double> seconds(static_cast<double>(bytes) / bytes_per_second_);
+  const auto takes = std::chrono::duration_cast<Duration>(seconds);
+  const Time now = Clock::now();
+  from_->out_free = std::max(now, from_->out_free) + takes;
+  to_->in_free = std::max(from_->out_free, to_->in_free + takes);
+  return {from_->out_free - now, to_->in_free - now};
 }
 
 void Wire::Deliver(Arrive arrive, std::shared_ptr<const Bytes> tensor, Duration after) {

@@ -16,6 +16,11 @@ namespace muster::testing {
 
 using Bytes = std::vector<std::byte>;
 
+// The network card of a host. Bytes of all its connections leave and arrive one after the other.
+struct Port {
+  Time out_free{}, in_free{};
+};
+
 class Wire {
  public:
   struct Delays {
@@ -31,6 +36,12 @@ class Wire {
   // Drops queued tensors of older steps.
   void DropBefore(int64_t step);
   void DropAll() { waiting_.clear(); }
+  // Tensors then take the time that these cards need; otherwise a random one.
+  void Join(Port& from, Port& to, double bytes_per_second) {
+    from_ = &from;
+    to_ = &to;
+    bytes_per_second_ = bytes_per_second;
+  }
   // Makes tensors slower, permanently.
   void SlowDown(int64_t factor) { factor_ *= factor; }
   // Delays all arrivals.
@@ -43,6 +54,10 @@ class Wire {
     Arrive arrive;
     std::span<const std::byte> tensor;
   };
+  struct Times {
+    Duration leaves, arrives;  // from now
+  };
+  Times TimesOf(size_t bytes);
   void Deliver(Arrive arrive, std::shared_ptr<const Bytes> tensor, Duration after);
   void Transfer();
 
@@ -52,6 +67,8 @@ class Wire {
   std::multimap<Urgency, Waiting> waiting_;
   bool busy_ = false;
   int64_t factor_ = 1;
+  Port *from_ = nullptr, *to_ = nullptr;
+  double bytes_per_second_ = 0;
   Time last_arrival_{}, held_until_{};
   uint64_t cuts_ = 0;
   bool loses_ = false;
