@@ -177,6 +177,8 @@ TEST_F(CudaDeviceFailureTest, OutOfMemoryOfWeightsSaysSo) {
 TEST_F(CudaDeviceFailureTest, AWorkerKeepsToItsShareOfTheCard) {
   software_gpu::Reset({.memory_bytes = size_t{128} << 20});
   const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({.memory_fraction = 0.5}).backend;
+  const DeviceMemoryUse use = backend->memory_use();
+  EXPECT_EQ(use.available, (size_t{64} << 20) - use.held);
   (void)backend->Allocate(size_t{16} << 20);
   EXPECT_THROW((void)backend->Allocate(size_t{40} << 20), Error);
 }

@@ -38,6 +38,24 @@ TEST_F(CudaQueuesTest, DrainWaitsForEachQueue) {
   for (const Queue queue : kQueues) ExpectWaitsFor(queue, [&] { backend->Drain(); });
 }
 
+TEST_F(CudaQueuesTest, AnEventIsAwaitedNoLongerThanAsked) {
+  const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker(options_).backend;
+  backend->Enter();
+  const std::unique_ptr<Event> event = backend->MakeEvent();
+  EXPECT_TRUE(event->IsDone());
+  std::atomic<bool> may_end = false;
+  software_gpu::QueueWork(static_cast<int>(Queue::kCopyIn), [&] {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point latest = Clock::now() + std::chrono::seconds(20);
+    while (!may_end && Clock::now() < latest) std::this_thread::yield();
+  });
+  backend->Record(Queue::kCopyIn, *event);
+  EXPECT_FALSE(event->IsDone());
+  EXPECT_FALSE(event->Wait(0.01));
+  may_end = true;
+  EXPECT_TRUE(event->Wait(kPatience));
+}
+
 // The device reads and writes locked memory itself, with one copy. All other memory goes through
 // the rings, in pieces of 64 KiB on its way out: memory that is no longer locked, and memory of
 // which only the first part is.

@@ -100,6 +100,22 @@ TEST_F(CudaDeviceStartTest, WhatCudnnDoesNotSupportIsFoundBeforeTheFirstStep) {
   }
 }
 
+// cuBLAS convolves with less memory.
+TEST_F(CudaDeviceStartTest, AConvolutionForWhichCudnnWantsTooMuchMemoryIsDoneWithout) {
+  for (const size_t over : {0, 1}) {
+    // So little memory that none is left for the trials of so large a workspace.
+    software_gpu::Reset(
+        {.memory_bytes = size_t{128} << 20, .cudnn_workspace_bytes = (size_t{256} << 20) + over});
+    const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
+    backend->Enter();
+    Tower tower(graph_, *backend, kSeed);
+    tower.Plan(10, Mode::kTraining);
+    EXPECT_THAT(backend->Convolutions(),
+                HasSubstr(over == 0 ? "forward cudnn 1 x2, input cudnn 1 x1, weights cudnn 1 x2"
+                                    : "forward gemm x2, input gemm x1, weights gemm x2"));
+  }
+}
+
 TEST_F(CudaDeviceStartTest, WhatCudnnDoesNotSupportAfterItsTrialIsAnError) {
   for (const char* const call : {"cudnnConvolutionForward", "cudnnConvolutionBackwardData",
                                  "cudnnConvolutionBackwardFilter"}) {
