@@ -124,6 +124,19 @@ TEST_F(Conv2dTest, GroupsMatchTheReference) {
   }
 }
 
+TEST_F(Conv2dTest, ReluLetsNanThrough) {
+  for (const char* const groups : {"", "groups: 4"}) {
+    const OpCase c{.layer = fmt::format("conv2d {{ filters: 4 kernel: 1 {} }}", groups),
+                   .input = {2, 2, 4},
+                   .activation = Activation::kRelu};
+    OpInputs inputs = RandomInputs(c);
+    inputs.inputs[0][4 + 2] = std::numeric_limits<float>::quiet_NaN();
+    const OpResult got = RunOp(*backend_, c, inputs);
+    EXPECT_TRUE(std::isnan(got.output.floats()[4 + 2])) << c.layer;
+    EXPECT_TRUE(std::isfinite(got.output.floats()[2])) << c.layer;
+  }
+}
+
 TEST_F(Conv2dTest, MatchesTheReferenceWithTwoThreads) {
   const auto backend = MakeTestBackend(2);
   for (const int channels : {3, 16, 17}) {

@@ -106,8 +106,13 @@ TEST(SoftmaxCrossEntropyTest, CountsLabelsWithFewerThanFiveAsLarge) {
 }
 
 TEST(SoftmaxCrossEntropyTest, PredictsTheFirstLargestLogit) {
-  EXPECT_EQ(RunLoss({1, 2, 0, 2, 2, 0, 0, 0, 3}, {1, 1, -1}).predictions,
-            (std::vector<int32_t>{1, 0, 2}));
+  EXPECT_EQ(RunLoss({1, 2, 0, 2, 2, 0, 0, 0, 3, 0, 3, 3}, {1, 1, -1, 1}).predictions,
+            (std::vector<int32_t>{1, 0, 2, 1}));
+  std::vector<float> many(70);
+  for (const size_t place : {69, 35, 34, 5}) {
+    many[place] = 1;
+    EXPECT_EQ(RunLoss(many, {0}).predictions[0], static_cast<int32_t>(place));
+  }
 }
 
 TEST(SoftmaxCrossEntropyTest, GivesASampleWithoutLabelNoWeight) {
