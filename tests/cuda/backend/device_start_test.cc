@@ -1,4 +1,5 @@
 // MakeCudaWorker with various GPUs and libraries, before the first step.
+#include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 #include <gmock/gmock-matchers.h>
@@ -7,6 +8,7 @@
 #include <cstdlib>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "common/base/error.h"
 #include "tests/cuda/backend/device_fixture.h"
@@ -153,7 +155,7 @@ TEST_F(CudaDeviceStartTest, OnlyWhatIsNotSupportedIsLeftToOthers) {
         "cudnnGetConvolutionBackwardFilterWorkspaceSize", "cudnnSetConvolution2dDescriptor"}) {
     software_gpu::Reset({});
     software_gpu::FailCall(call, 1, CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED);
-    EXPECT_THROW((void)Step(), Error) << call;
+    EXPECT_THROW((void)Step(), OutOfDeviceMemory) << call;
   }
 }
 
@@ -186,6 +188,15 @@ TEST_F(CudaDeviceStartTest, TooLittleMemoryToStartWithIsItsOwnError) {
     software_gpu::Reset({});
     software_gpu::FailCall("cudnnCreate", 1, status);
     EXPECT_THROW((void)cuda::MakeCudaWorker({}), OutOfDeviceMemory);
+  }
+  for (const auto& [call, status] :
+       {std::pair<const char*, int>{"cudaSetDevice", cudaErrorMemoryAllocation},
+        {"cudaStreamCreateWithFlags", cudaErrorMemoryAllocation},
+        {"cublasCreate", CUBLAS_STATUS_ALLOC_FAILED},
+        {"cublasCreate", CUBLAS_STATUS_NOT_INITIALIZED}}) {
+    software_gpu::Reset({});
+    software_gpu::FailCall(call, 1, status);
+    EXPECT_THROW((void)cuda::MakeCudaWorker({}), OutOfDeviceMemory) << call;
   }
   software_gpu::Reset({});
   software_gpu::FailCall("cudaHostAlloc", 1, cudaErrorMemoryAllocation);
