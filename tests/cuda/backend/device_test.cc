@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <bit>
+#include <cmath>
+#include <string>
 #include <thread>
 
 #include "common/base/fd.h"
@@ -160,6 +162,32 @@ TEST_F(CudaDeviceTest, ProductsAreInTheChosenPrecision) {
         EXPECT_EQ(got.dx[0].floats()[0], expected) << layer;
         EXPECT_EQ(got.dw.floats()[0], squared) << layer;
       }
+    }
+  }
+}
+
+// The CPU backend ends the process there; a GPU cannot, so the loss says it.
+TEST_F(CudaDeviceTest, ALabelOutOfRangeMakesTheLossNan) {
+  const std::unique_ptr<Backend> backend = MakeHostFacing(cuda::MakeCudaWorker(options_).backend);
+  backend->Enter();
+  for (const char* const loss :
+       {"softmax_cross_entropy {}", "mean_squared_error {}", "sigmoid_cross_entropy {}"}) {
+    const Graph graph = reference::MakeGraph(
+        fmt::format("layer {{ name: 'out' dense {{ units: 3 }} }} layer {{ name: 'loss' {} }}",
+                    loss),
+        {1, 1, 4});
+    const auto op = backend->MakeLoss(graph.layers().back(), {.batch = 2});
+    const Arena logits = ToArena({1, 2, 3, 3, 2, 1});
+    for (const int32_t label : {0, 2, -1, 3, -2, 1 << 20}) {
+      Arena state(op->state_bytes() / sizeof(float));
+      const std::vector<int32_t> labels = {1, label};
+      LossSums sums;
+      std::vector<int32_t> predictions(2);
+      op->Forward({.logits = logits.floats().data(),
+                   .labels = labels.data(),
+                   .state = state.floats().data()},
+                  &sums, predictions.data());
+      EXPECT_EQ(std::isnan(sums.loss), label < -1 || label > 2) << loss << " label " << label;
     }
   }
 }
