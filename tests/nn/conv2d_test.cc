@@ -118,7 +118,7 @@ TEST_F(Conv2dTest, GroupsMatchTheReference) {
                                            variant % 2 == 0),
                       .input = {7, 9, g.in},
                       .batch = 3,
-                      .activation = variant == 0 ? Activation::kRelu : Activation::kNone,
+                      .activation = variant < 2 ? Activation::kRelu : Activation::kNone,
                       .input_is_relu = variant == 1});
     }
   }
