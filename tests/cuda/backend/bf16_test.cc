@@ -52,6 +52,17 @@ TEST(Bf16WeightsTest, AreConvertedForEachVersion) {
   }
 }
 
+TEST(Bf16WeightsTest, FreeTheirCopies) {
+  const auto backend = cuda::MakeCudaWorker({.precision = CudaOptions::Precision::kBf16}).backend;
+  backend->Enter();
+  const Layer layer = reference::MakeLayer("dense { units: 100 }", {1, 1, 50});
+  const size_t before = backend->memory_use().held;
+  auto op = backend->MakeOp(layer, {.batch = 1, .mode = Mode::kInference});
+  EXPECT_EQ(backend->memory_use().held - before, 2 * (100 * 50 + 100));
+  op.reset();
+  EXPECT_EQ(backend->memory_use().held, before);
+}
+
 // Without an algorithm of cublasLt, bias and relu are a second pass.
 TEST(Bf16ProductTest, WithoutCublasLtHasTheSameResult) {
   const auto backend =

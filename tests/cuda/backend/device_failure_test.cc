@@ -181,6 +181,8 @@ TEST_F(CudaDeviceFailureTest, AWorkerKeepsToItsShareOfTheCard) {
   EXPECT_EQ(use.available, (size_t{64} << 20) - use.held);
   (void)backend->Allocate(size_t{16} << 20);
   EXPECT_THROW((void)backend->Allocate(size_t{40} << 20), Error);
+  EXPECT_EQ(backend->memory_use().held, use.held);
+  EXPECT_EQ(backend->memory_use().most, use.held + (size_t{16} << 20));
 }
 
 }  // namespace

@@ -56,6 +56,30 @@ TEST_F(CudaQueuesTest, AnEventIsAwaitedNoLongerThanAsked) {
   EXPECT_TRUE(event->Wait(kPatience));
 }
 
+// Whichever way the host learns of it.
+TEST_F(CudaQueuesTest, ACopyHasArrivedWhenItsEventIsDone) {
+  const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker(options_).backend;
+  backend->Enter();
+  const std::vector<float> there = {1, 2, 3};
+  std::vector<float> back[2] = {std::vector<float>(3), std::vector<float>(3)};
+  const std::unique_ptr<DeviceBuffer> buffer = backend->Allocate(12);
+  const DrainAtExit drain{*backend};
+  backend->CopyIn(buffer->data(), there.data(), 12);
+  backend->Drain();
+  for (const bool polls : {true, false}) {
+    std::vector<float>& to = back[polls ? 0 : 1];
+    const std::unique_ptr<Event> event = backend->MakeEvent();
+    backend->CopyOut(to.data(), buffer->data(), 12);
+    backend->Record(Queue::kCopyOut, *event);
+    if (polls) {
+      while (!event->IsDone()) std::this_thread::yield();
+    } else {
+      EXPECT_TRUE(event->Wait(kPatience));
+    }
+    EXPECT_EQ(to, there);
+  }
+}
+
 // The device reads and writes locked memory itself, with one copy. All other memory goes through
 // the rings, in pieces of 64 KiB on its way out: memory that is no longer locked, and memory of
 // which only the first part is.
