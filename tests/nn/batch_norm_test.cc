@@ -25,6 +25,21 @@ TEST_F(BatchNormTest, MatchesTheReferenceForAnyShape) {
   }
 }
 
+// A GPU sums the rows in parts, here 42 of them, and a warp adds 32 at a time.
+TEST_F(BatchNormTest, MatchesTheReferenceForManyRows) {
+  ExpectMatchesReference(
+      *backend_, {.layer = "batch_norm {}", .input = {90, 30, 3}, .batch = 8, .tolerance = 4e-6});
+}
+
+// More channels than the software GPU has threads side by side.
+TEST_F(BatchNormTest, MatchesTheReferenceForManyChannels) {
+  for (const int64_t channels : {517, 2052}) {
+    ExpectMatchesReference(
+        *backend_,
+        {.layer = "batch_norm {}", .input = {3, 1, channels}, .batch = 4, .tolerance = 4e-6});
+  }
+}
+
 TEST_F(BatchNormTest, MatchesTheReferenceWithWhatIsFused) {
   for (const int64_t channels : {5, 16}) {
     for (const Activation activation : kActivations) {

@@ -118,9 +118,22 @@ TEST_F(Conv2dTest, GroupsMatchTheReference) {
                                            variant % 2 == 0),
                       .input = {7, 9, g.in},
                       .batch = 3,
-                      .activation = variant == 0 ? Activation::kRelu : Activation::kNone,
+                      .activation = variant < 2 ? Activation::kRelu : Activation::kNone,
                       .input_is_relu = variant == 1});
     }
+  }
+}
+
+TEST_F(Conv2dTest, ReluLetsNanThrough) {
+  for (const char* const groups : {"", "groups: 4"}) {
+    const OpCase c{.layer = fmt::format("conv2d {{ filters: 4 kernel: 1 {} }}", groups),
+                   .input = {2, 2, 4},
+                   .activation = Activation::kRelu};
+    OpInputs inputs = RandomInputs(c);
+    inputs.inputs[0][4 + 2] = std::numeric_limits<float>::quiet_NaN();
+    const OpResult got = RunOp(*backend_, c, inputs);
+    EXPECT_TRUE(std::isnan(got.output.floats()[4 + 2])) << c.layer;
+    EXPECT_TRUE(std::isfinite(got.output.floats()[2])) << c.layer;
   }
 }
 

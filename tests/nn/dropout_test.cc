@@ -32,17 +32,21 @@ DropoutRun RunDropout(float rate, const Shape& shape, const std::vector<float>& 
   return {{y.floats().begin(), y.floats().end()}, {dx.floats().begin(), dx.floats().end()}};
 }
 
+// With samples of odd sizes, whose batch is or is not a multiple of four.
 TEST(DropoutTest, MatchesTheReference) {
-  for (const int64_t channels : {1, 3, 4, 7, 64}) {
-    const Shape shape{2, 3, channels};
-    const Layer layer = reference::MakeLayer("dropout { rate: 0.3 }", shape);
-    const auto x = RandomFloats(3 * shape.elements(), 1);
-    const std::vector<int64_t> ids = {17, 4, int64_t{1} << 40};
-    const auto got = RunDropout(0.3f, shape, x, ids, 9, {.seed = 7, .layer = 5});
-    reference::Context context{.seed = 7, .layer = 5, .sample_ids = ids, .epoch = 9};
-    const auto y = reference::Forward(layer, 3, {ToDoubles(x)}, context);
-    EXPECT_LE(RelativeL2(got.y, y), 1e-6);
-    EXPECT_LE(RelativeL2(got.dx, y), 1e-6);  // the same factors, because the gradient was x too
+  for (const std::vector<int64_t>& ids :
+       {std::vector<int64_t>{17, 4, int64_t{1} << 40}, {5, 6}, {9, 0, 2, 3}}) {
+    for (const int64_t channels : {1, 3, 4, 7, 64}) {
+      const Shape shape{2, 3, channels};
+      const auto batch = static_cast<int64_t>(ids.size());
+      const Layer layer = reference::MakeLayer("dropout { rate: 0.3 }", shape);
+      const auto x = RandomFloats(batch * shape.elements(), 1);
+      const auto got = RunDropout(0.3f, shape, x, ids, 9, {.seed = 7, .layer = 5});
+      reference::Context context{.seed = 7, .layer = 5, .sample_ids = ids, .epoch = 9};
+      const auto y = reference::Forward(layer, batch, {ToDoubles(x)}, context);
+      EXPECT_LE(RelativeL2(got.y, y), 1e-6);
+      EXPECT_LE(RelativeL2(got.dx, y), 1e-6);  // the same factors, because the gradient was x too
+    }
   }
 }
 

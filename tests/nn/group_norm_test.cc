@@ -38,6 +38,14 @@ TEST_F(GroupNormTest, MatchesTheReference) {
   }
 }
 
+// A GPU sums a group of more than 2048 values with a block. The software GPU runs 16 blocks at
+// once.
+TEST_F(GroupNormTest, MatchesTheReferenceForManyLargeGroups) {
+  ExpectMatchesReference(
+      *backend_,
+      {.layer = "group_norm { groups: 12 }", .input = {46, 45, 12}, .batch = 2, .tolerance = 4e-6});
+}
+
 TEST_F(GroupNormTest, GivesGradientsOfVariablesAlone) {
   for (const char* const layer : {"group_norm { groups: 2 }", "layer_norm {}"}) {
     ExpectMatchesReference(

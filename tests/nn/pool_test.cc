@@ -105,6 +105,26 @@ TEST_P(MaxPoolTest, LetsNanAndInfinityThrough) {
   EXPECT_EQ(outputs_, (std::vector<float>{kInfinity, -kInfinity}));
 }
 
+// Windows whose last place, and the mark for none, just fit or do not fit into a byte. Zeros after
+// relu get no gradient.
+TEST(MaxPoolPlacesTest, TheLastPlaceOfALargeWindowGetsTheGradientUnlessItIsZeroAfterRelu) {
+  const auto backend = MakeTestBackend(1);
+  for (const Shape& window :
+       {Shape{2, 127, 4}, Shape{15, 17, 4}, Shape{16, 16, 4}, Shape{16, 16, 3}, Shape{1, 257, 1}}) {
+    for (const bool zeros : {false, true}) {
+      const OpCase c{
+          .layer = fmt::format("max_pool {{ kernel: [{}, {}] }}", window.height, window.width),
+          .input = window,
+          .input_is_relu = true};
+      OpInputs inputs = RandomInputs(c);
+      for (size_t i = 0; i < inputs.inputs[0].size(); ++i) {
+        inputs.inputs[0][i] = zeros ? 0 : static_cast<float>(i);
+      }
+      ExpectMatchesReference(*backend, c, inputs);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Channels, MaxPoolTest, testing::Values(1, 8, 9, 32));
 
 }  // namespace

@@ -34,6 +34,23 @@ TEST(SoftmaxCrossEntropyTest, MatchesTheReference) {
   }
 }
 
+TEST(SoftmaxCrossEntropyTest, AddsUpManySamples) {
+  constexpr size_t kSamples = 700;
+  std::vector<float> logits;
+  std::vector<int32_t> labels;
+  double loss = 0;
+  for (size_t n = 0; n < kSamples; ++n) {
+    const float x = static_cast<float>(n) / kSamples;
+    logits.insert(logits.end(), {0, x, -1, -1, -1, -1});
+    labels.push_back(n % 2 == 0 ? 1 : 5);
+    loss += std::log(1 + std::exp(x) + 4 * std::exp(-1.0)) - (n % 2 == 0 ? x : -1);
+  }
+  const LossRun got = RunLoss(logits, labels);
+  EXPECT_NEAR(got.sums.loss, loss, 1e-6 * loss);
+  EXPECT_EQ(got.sums.correct, 349);  // all even samples but the first, whose logit is also 0
+  EXPECT_EQ(got.sums.correct_top5, 350);
+}
+
 TEST(SoftmaxCrossEntropyTest, SmoothsLabels) {
   const auto logits = RandomFloats(4 * 7, 1);
   const std::vector<int32_t> labels = {0, 6, -1, 3};
@@ -89,8 +106,13 @@ TEST(SoftmaxCrossEntropyTest, CountsLabelsWithFewerThanFiveAsLarge) {
 }
 
 TEST(SoftmaxCrossEntropyTest, PredictsTheFirstLargestLogit) {
-  EXPECT_EQ(RunLoss({1, 2, 0, 2, 2, 0, 0, 0, 3}, {1, 1, -1}).predictions,
-            (std::vector<int32_t>{1, 0, 2}));
+  EXPECT_EQ(RunLoss({1, 2, 0, 2, 2, 0, 0, 0, 3, 0, 3, 3}, {1, 1, -1, 1}).predictions,
+            (std::vector<int32_t>{1, 0, 2, 1}));
+  std::vector<float> many(70);
+  for (const size_t place : {69, 35, 34, 5}) {
+    many[place] = 1;
+    EXPECT_EQ(RunLoss(many, {0}).predictions[0], static_cast<int32_t>(place));
+  }
 }
 
 TEST(SoftmaxCrossEntropyTest, GivesASampleWithoutLabelNoWeight) {

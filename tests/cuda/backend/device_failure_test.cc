@@ -5,9 +5,12 @@
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <string>
+#include <thread>
 
 #include "common/base/error.h"
 #include "tests/cuda/backend/device_fixture.h"
@@ -74,6 +77,20 @@ TEST_F(CudaDeviceFailureTest, AGpuThatHangsEndsTheProcessInTime) {
   };
   EXPECT_EXIT(hang(), ::testing::ExitedWithCode(static_cast<int>(ExitCode::kDeadline)),
               "finish the copies from the host within 0.2 s");
+}
+
+// The limit is on the wait, not on what comes after it.
+TEST_F(CudaDeviceFailureTest, AfterAWaitTheProcessGoesOn) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  options_.drain_s = 1;
+  const auto go_on = [this] {
+    const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker(options_).backend;
+    backend->Enter();
+    backend->Drain();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(go_on(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(CudaDeviceFailureTest, ALostCardIsAnErrorAtTheNextLook) {
@@ -160,8 +177,12 @@ TEST_F(CudaDeviceFailureTest, OutOfMemoryOfWeightsSaysSo) {
 TEST_F(CudaDeviceFailureTest, AWorkerKeepsToItsShareOfTheCard) {
   software_gpu::Reset({.memory_bytes = size_t{128} << 20});
   const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({.memory_fraction = 0.5}).backend;
+  const DeviceMemoryUse use = backend->memory_use();
+  EXPECT_EQ(use.available, (size_t{64} << 20) - use.held);
   (void)backend->Allocate(size_t{16} << 20);
   EXPECT_THROW((void)backend->Allocate(size_t{40} << 20), Error);
+  EXPECT_EQ(backend->memory_use().held, use.held);
+  EXPECT_EQ(backend->memory_use().most, use.held + (size_t{16} << 20));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // MakeCudaWorker with various GPUs and libraries, before the first step.
+#include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 #include <gmock/gmock-matchers.h>
@@ -7,6 +8,7 @@
 #include <cstdlib>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "common/base/error.h"
 #include "tests/cuda/backend/device_fixture.h"
@@ -100,6 +102,22 @@ TEST_F(CudaDeviceStartTest, WhatCudnnDoesNotSupportIsFoundBeforeTheFirstStep) {
   }
 }
 
+// cuBLAS convolves with less memory.
+TEST_F(CudaDeviceStartTest, AConvolutionForWhichCudnnWantsTooMuchMemoryIsDoneWithout) {
+  for (const size_t over : {0, 1}) {
+    // So little memory that none is left for the trials of so large a workspace.
+    software_gpu::Reset(
+        {.memory_bytes = size_t{128} << 20, .cudnn_workspace_bytes = (size_t{256} << 20) + over});
+    const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
+    backend->Enter();
+    Tower tower(graph_, *backend, kSeed);
+    tower.Plan(10, Mode::kTraining);
+    EXPECT_THAT(backend->Convolutions(),
+                HasSubstr(over == 0 ? "forward cudnn 1 x2, input cudnn 1 x1, weights cudnn 1 x2"
+                                    : "forward gemm x2, input gemm x1, weights gemm x2"));
+  }
+}
+
 TEST_F(CudaDeviceStartTest, WhatCudnnDoesNotSupportAfterItsTrialIsAnError) {
   for (const char* const call : {"cudnnConvolutionForward", "cudnnConvolutionBackwardData",
                                  "cudnnConvolutionBackwardFilter"}) {
@@ -137,7 +155,7 @@ TEST_F(CudaDeviceStartTest, OnlyWhatIsNotSupportedIsLeftToOthers) {
         "cudnnGetConvolutionBackwardFilterWorkspaceSize", "cudnnSetConvolution2dDescriptor"}) {
     software_gpu::Reset({});
     software_gpu::FailCall(call, 1, CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED);
-    EXPECT_THROW((void)Step(), Error) << call;
+    EXPECT_THROW((void)Step(), OutOfDeviceMemory) << call;
   }
 }
 
@@ -170,6 +188,15 @@ TEST_F(CudaDeviceStartTest, TooLittleMemoryToStartWithIsItsOwnError) {
     software_gpu::Reset({});
     software_gpu::FailCall("cudnnCreate", 1, status);
     EXPECT_THROW((void)cuda::MakeCudaWorker({}), OutOfDeviceMemory);
+  }
+  for (const auto& [call, status] :
+       {std::pair<const char*, int>{"cudaSetDevice", cudaErrorMemoryAllocation},
+        {"cudaStreamCreateWithFlags", cudaErrorMemoryAllocation},
+        {"cublasCreate", CUBLAS_STATUS_ALLOC_FAILED},
+        {"cublasCreate", CUBLAS_STATUS_NOT_INITIALIZED}}) {
+    software_gpu::Reset({});
+    software_gpu::FailCall(call, 1, status);
+    EXPECT_THROW((void)cuda::MakeCudaWorker({}), OutOfDeviceMemory) << call;
   }
   software_gpu::Reset({});
   software_gpu::FailCall("cudaHostAlloc", 1, cudaErrorMemoryAllocation);

@@ -1,9 +1,12 @@
 // The CUDA backend as the trainer uses it: towers with queued work, and copies.
+#include <cuda_runtime_api.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <bit>
+#include <cmath>
+#include <string>
 #include <thread>
 
 #include "common/base/fd.h"
@@ -24,8 +27,13 @@ TEST_F(CudaDeviceTest, AWholeStepIsQueuedWithoutWaiting) {
 // No call goes to GPU 0, which is every thread's default.
 TEST_F(CudaDeviceTest, WorksWithAnyCard) {
   software_gpu::Reset({.devices = 3});
-  options_.card = 5;  // counted modulo the number of GPUs
-  std::thread([this] { ExpectRight(Step()); }).join();
+  options_.card = 4;  // counted modulo the number of GPUs
+  int card = 0;
+  std::thread([&] {
+    ExpectRight(Step());
+    EXPECT_EQ(cudaGetDevice(&card), cudaSuccess);
+  }).join();
+  EXPECT_EQ(card, 1);
   options_.card = 0;
 }
 
@@ -117,6 +125,70 @@ TEST_F(CudaDeviceTest, TheBitsDoNotDependOnTheNumberOfMultiprocessors) {
       gradients.push_back(StepOn(*backend, graph, weights, batch));
     }
     EXPECT_EQ(gradients[0], gradients[1]) << network.name;
+  }
+}
+
+// Kernels count the elements of a batch in 31 bits.
+TEST_F(CudaDeviceTest, RefusesBatchesThatItCannotCount) {
+  const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker(options_).backend;
+  backend->Enter();
+  const Layer layer = reference::MakeLayer("relu {}", {1, 1, 1 << 16});
+  EXPECT_NO_THROW((void)backend->MakeOp(layer, {.batch = (1 << 15) - 1}));
+  for (const int64_t batch : {int64_t{1} << 15, int64_t{1} << 16, int64_t{1} << 40}) {
+    EXPECT_THROW((void)backend->MakeOp(layer, {.batch = batch}), Error) << batch;
+  }
+}
+
+// TF32 has ten bits after the point, so it takes 1 + 2^-12 for 1. FP32 never becomes TF32.
+TEST_F(CudaDeviceTest, ProductsAreInTheChosenPrecision) {
+  using Convolution = CudaOptions::Convolution;
+  const float x = 1 + 0x1p-12f;
+  for (const bool tf32 : {false, true}) {
+    for (const Convolution convolution : {Convolution::kCudnn, Convolution::kGemm}) {
+      options_.precision = tf32 ? CudaOptions::Precision::kTf32 : CudaOptions::Precision::kFp32;
+      options_.convolution = convolution;
+      const std::unique_ptr<Backend> backend =
+          MakeHostFacing(cuda::MakeCudaWorker(options_).backend);
+      for (const char* const layer : {"dense { units: 1 }", "dense { units: 1 use_bias: false }",
+                                      "conv2d { filters: 1 kernel: 1 use_bias: false }"}) {
+        const bool bias = std::string(layer) == "dense { units: 1 }";
+        const OpInputs inputs{.inputs = {{x}},
+                              .dy = {x},
+                              .weights = {1},
+                              .bias = std::vector<float>(bias ? 1 : 0, 0.0f)};
+        const OpResult got = RunOp(*backend, {.layer = layer, .input = {1, 1, 1}}, inputs);
+        const float expected = tf32 ? 1 : x, squared = tf32 ? 1 : x * x;
+        EXPECT_EQ(got.output.floats()[0], expected) << layer;
+        EXPECT_EQ(got.dx[0].floats()[0], expected) << layer;
+        EXPECT_EQ(got.dw.floats()[0], squared) << layer;
+      }
+    }
+  }
+}
+
+// The CPU backend ends the process there; a GPU cannot, so the loss says it.
+TEST_F(CudaDeviceTest, ALabelOutOfRangeMakesTheLossNan) {
+  const std::unique_ptr<Backend> backend = MakeHostFacing(cuda::MakeCudaWorker(options_).backend);
+  backend->Enter();
+  for (const char* const loss :
+       {"softmax_cross_entropy {}", "mean_squared_error {}", "sigmoid_cross_entropy {}"}) {
+    const Graph graph = reference::MakeGraph(
+        fmt::format("layer {{ name: 'out' dense {{ units: 3 }} }} layer {{ name: 'loss' {} }}",
+                    loss),
+        {1, 1, 4});
+    const auto op = backend->MakeLoss(graph.layers().back(), {.batch = 2});
+    const Arena logits = ToArena({1, 2, 3, 3, 2, 1});
+    for (const int32_t label : {0, 2, -1, 3, -2, 1 << 20}) {
+      Arena state(op->state_bytes() / sizeof(float));
+      const std::vector<int32_t> labels = {1, label};
+      LossSums sums;
+      std::vector<int32_t> predictions(2);
+      op->Forward({.logits = logits.floats().data(),
+                   .labels = labels.data(),
+                   .state = state.floats().data()},
+                  &sums, predictions.data());
+      EXPECT_EQ(std::isnan(sums.loss), label < -1 || label > 2) << loss << " label " << label;
+    }
   }
 }
 

@@ -40,6 +40,8 @@ struct Options {
   std::string lost_card_file;
   // Whether each cuBLAS and cublasLt product has one wrong number.
   bool wrong_products = false;
+  // The workspace of each cuDNN convolution; 0 depends on the filters, up to 1 MiB.
+  size_t cudnn_workspace_bytes = 0;
   std::vector<Fault> faults;
 };
 
