@@ -6,7 +6,8 @@ and nvdisasm (in the CUDA Toolkit, and in PyPI's nvidia-cuda-nvdisasm), but no G
 
 For each kernel: registers, blocks that fit on a multiprocessor, bytes that a thread has in flight at once, and
 instructions per element, both in the loop that reads most. The share of the memory's bandwidth is an estimate for one
-H100 SXM: the smaller of what the bytes in flight permit (Little's law) and what the instructions permit. Exit code 1 if
+H100 SXM: the smaller of what the bytes in flight permit (Little's law) and what the instructions permit. It knows
+neither caches nor coalescing, nor what runs outside that loop, which may be one for larger windows. Exit code 1 if
 a kernel spills registers, is missing from the table, or, on sm_90, has a share below its row's limit.
 """
 import argparse
@@ -29,7 +30,8 @@ MILLION = 1 << 20
 # A title; kernel names, of which the first is measured; the elements moved per element of the input (im2col: per
 # position of a 3 x 3 window), as text and in bytes for activations of `s` bytes; the least share of the bandwidth.
 ROWS = [
-    ("relu, add, rounding, sums of gradients", "MapKernel", "3", lambda s: 3 * s, 0.3),
+    ("relu, add, rounding, sums of gradients", "MapKernel", "3", lambda s: 3 * s, 0.9),
+    ("gelu, silu, sigmoid, tanh", "CurveMapKernel", "3", lambda s: 3 * s, 0.3),
     ("bias", "BiasKernel", "2", lambda s: 2 * s, 0.9),
     ("concat", "CopyRowsKernel", "2", lambda s: 2 * s, 0.9),
     ("dropout", "DropoutKernel", "2 and a byte", lambda s: 2 * s + 1, 0.5),
@@ -134,6 +136,8 @@ class Kernel:
         self.name, self.registers, self.shared, self.spilled, self.loop = name, registers, shared, spilled, loop
         self.size = 2 if "bfloat16" in name else 4
         self.short = re.search(r"\d([A-Z]\w*?Kernel)", name).group(1)
+        if re.search("Gelu|Silu|Sigmoid|Tanh", name) and self.short == "MapKernel":
+            self.short = "CurveMapKernel"
         self.narrow = "KernelILi1E" in name  # for tensors that are not aligned or have an odd number of channels
         of_warp = -(-registers * 32 // 256) * 256  # a warp gets registers in units of 256
         self.blocks = min(THREADS // BLOCK, BLOCKS, REGISTERS // (of_warp * BLOCK // 32))

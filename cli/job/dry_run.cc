@@ -133,8 +133,10 @@ std::vector<std::string> DryRunLines(const std::string& config_path, const confi
   const uint32_t workers = config.cluster().workers();
   const std::vector<MemoryRow> server_memory = ServerMemory(config, graph);
   add(MemoryLines("server", server_memory));
-  add(MemoryLines(workers == 1 ? "worker" : "each worker, about", worker_memory));
-  if (hosts.empty()) {
+  if (!hosts.empty()) {
+    lines.push_back("  `muster launch --dry-run` on a worker's host shows that of its workers");
+  } else {
+    add(MemoryLines(workers == 1 ? "worker" : "each worker, about", worker_memory));
     lines.push_back(fmt::format("  {:<32} {:>9}", "total, shared parts counted once",
                                 FormatBytes(JobMemory(server_memory, worker_memory, workers))));
   }

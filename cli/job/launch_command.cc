@@ -237,6 +237,15 @@ int RunLaunch(const LaunchArguments& as_asked) {
   return static_cast<int>(RunJob(arguments, job, dir, signals).exit_code);
 }
 
+// Of the server and of the workers on this host.
+LeastMemory LeastMemoryHere(const std::vector<Host>& hosts, const config::Config& config,
+                            const Graph& graph) {
+  LeastMemory needed = LeastMemoryOf(config, graph);
+  needed.workers = 0;
+  for (const Host& host : hosts) needed.workers += host.here ? static_cast<int>(host.slots) : 0;
+  return needed;
+}
+
 int DryRun(const LaunchArguments& arguments) {
   if (arguments.in_step()) {
     throw Error(ExitCode::kUsage,
@@ -269,8 +278,11 @@ int DryRun(const LaunchArguments& arguments) {
     header.data = arguments.count_data(job.config);
     header.cards = job.cards->Lines();
   }
-  const std::vector<MemoryRow> worker_memory =
-      AskWorkerMemory(arguments.worker_program, job.config, job.config.cluster().workers() - 1);
+  std::vector<MemoryRow> worker_memory;  // of other hosts it is not known here
+  if (!arguments.hosts) {
+    worker_memory =
+        AskWorkerMemory(arguments.worker_program, job.config, job.config.cluster().workers() - 1);
+  }
   PrintResult(DryRunLines(arguments.config_path, job.config, job.graph, worker_memory, shown_dir,
                           header, hosts));
   if (arguments.verbose) {
@@ -279,9 +291,9 @@ int DryRun(const LaunchArguments& arguments) {
     PrintResult("Use --verbose to show every resolved setting.");
   }
   try {
-    LeastMemory needed = WholeMemoryOf(job.config, job.graph, worker_memory);
-    if (arguments.hosts) needed.each_worker = 0;
-    (void)CheckMemory(needed, ReadMachineMemory());
+    (void)CheckMemory(arguments.hosts ? LeastMemoryHere(hosts, job.config, job.graph)
+                                      : WholeMemoryOf(job.config, job.graph, worker_memory),
+                      ReadMachineMemory());
   } catch (const Error& error) {
     PrintError(fmt::format("muster: error: a run would fail: {}\n", error.what()));
     return static_cast<int>(error.code());

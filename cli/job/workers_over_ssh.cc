@@ -9,6 +9,7 @@
 #include "cli/text/units.h"
 #include "common/base/error.h"
 #include "common/base/text.h"
+#include "common/config/job_size.h"
 #include "proto/config.pb.h"
 
 namespace muster {
@@ -51,6 +52,7 @@ void PlanOverSsh(const LaunchArguments& arguments, config::Config& config) {
                 other);
   }
   config.mutable_worker()->clear_devices();  // names GPUs of one host
+  if (!cluster.has_chunk_bytes()) config.mutable_cluster()->set_chunk_bytes(kSocketChunk);
 }
 
 ServerAddress AddressForHosts(const SshHosts& hosts, const config::Config& config) {
@@ -101,6 +103,7 @@ std::string HostsText(const SshHosts& hosts) {
 
 bool SharesByMeasure(config::Config& config) {
   config::Cluster& cluster = *config.mutable_cluster();
+  if (config.worker().backend() == config::Worker::CUDA) return false;  // GPUs compute, not these
   if (cluster.has_shares() || config.run().slices() <= cluster.workers()) return false;
   cluster.set_shares(config::Cluster::MEASURED);
   return true;
@@ -114,13 +117,12 @@ DataCount CompareHosts(SshHosts& hosts, const ServerAddress& address, config::Co
                   .config = &config,
                   .patience_s = std::max(60.0, config.deadlines().start_s())});
   PrintResult(HostTable(checked, /*has_job=*/true));
-  if (const std::string note = ProcessorsNote(checked); !note.empty()) {
-    PrintResult(note);
-    if (SharesByMeasure(config)) {
-      PrintResult("Slices are distributed by measured speed (cluster.shares=MEASURED).");
-    }
-  }
+  const std::string note = ProcessorsNote(checked);
+  if (!note.empty()) PrintResult(note);
   RequireGood(checked);
+  if (!note.empty() && SharesByMeasure(config)) {
+    PrintResult("Slices are distributed by measured speed (cluster.shares=MEASURED).");
+  }
   for (size_t i = 0; i < checked.size(); ++i) {
     const HostFacts& facts = checked[i].facts;
     if (facts.relay_port == 0) continue;

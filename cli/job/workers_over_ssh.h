@@ -38,8 +38,8 @@ std::string HostsText(const SshHosts& hosts);
 // "tcp://10.0.0.1:4711 over eth0, through relays"
 std::string ServerText(const ServerAddress& address, bool relays);
 
-// Distributes slices by measured speed, for hosts that differ, if the config does not say otherwise
-// and there are slices to move. Returns whether it changed `config`.
+// Distributes slices by measured speed, for hosts whose processors differ and compute, if the
+// config does not say otherwise and there are slices to move. Returns whether it changed `config`.
 bool SharesByMeasure(config::Config& config);
 
 // Prints a table of the hosts and sets Host::relay. If their processors differ, workers get slices

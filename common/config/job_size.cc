@@ -16,7 +16,7 @@ constexpr uint32_t kMostWorkers = 1024;  // as for cluster.workers
 // are faster.
 int64_t ChunkBytes(const VariableLayout& layout, const config::Cluster& cluster) {
   if (cluster.chunk_bytes() > 0) return cluster.chunk_bytes();
-  if (!SharesMemory(cluster)) return 1 << 20;
+  if (!SharesMemory(cluster)) return kSocketChunk;
   const auto arena_bytes = static_cast<int64_t>(layout.arena_floats() * sizeof(float));
   return std::clamp<int64_t>(arena_bytes / 24, 1 << 20, 4 << 20);
 }

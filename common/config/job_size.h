@@ -61,6 +61,9 @@ uint32_t MostWorkers(const config::Config& config);
 // number of workers.
 bool FollowsWorkers(const config::Config& config);
 
+// The default of cluster.chunk_bytes where chunks go over sockets.
+inline constexpr int64_t kSocketChunk = 1 << 20;
+
 // Throws Error(kUsage) if there would be more chunks than a message can number.
 std::vector<Chunk> CutChunks(const VariableLayout& layout, const config::Cluster& cluster);
 

@@ -16,7 +16,7 @@ TEST(Divisor, DividesLikeADivision) {
   for (int bit = 10; bit < 31; ++bit) {
     for (const int step : {-1, 0, 1}) divisors.push_back((uint32_t{1} << bit) + step);
   }
-  divisors.insert(divisors.end(), {641 * 6700417u % kLargest, kLargest - 1, kLargest});
+  divisors.insert(divisors.end(), {641, 6700417, kLargest - 1, kLargest});
   for (const uint32_t of : divisors) {
     const Divisor divisor(static_cast<int>(of));
     std::vector<uint32_t> numbers{0, 1, of - 1, of, kLargest - 1, kLargest};

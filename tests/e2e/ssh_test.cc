@@ -240,12 +240,13 @@ TEST_F(Ssh, WorkersOfALauncherShareARelay) {
 }
 
 TEST_F(Ssh, ADryRunChecksTheHostsAndStartsNothing) {
-  const auto launch = Start("a:1,here:1,b:2", {"run.slices=4"}, {"--dry-run"});
+  const auto launch = Start("a:1,here:1,b:2", {"run.slices=4"}, {"--dry-run", "--verbose"});
   ASSERT_EQ(launch->Wait(60), 0) << launch->Log();
   EXPECT_THAT(launch->Log(),
               AllOf(HasSubstr("4 workers on 3 hosts over ssh: a (1),"), ContainsRegex("0 +a, cpu"),
                     ContainsRegex("1 +here, cpu"), ContainsRegex("3 +b, cpu"),
-                    HasSubstr("300 for training"), HasSubstr("nothing was started or written")));
+                    HasSubstr("300 for training"), HasSubstr("chunk_bytes: 1048576"),
+                    HasSubstr("nothing was started or written")));
   EXPECT_FALSE(std::filesystem::exists(Path("run")));
   EXPECT_TRUE(NothingLeftAnywhere());
 }

@@ -130,7 +130,7 @@ TEST_F(ClosedSums, ALateWorkerIsWaitedForHalfASecond) {
   host_.Advance(milliseconds(300));
   EXPECT_THAT(host_.Add(3, kThird), IsEmpty());
   EXPECT_THAT(host_.Add(3, kThird, 1), IsEmpty());
-  host_.Advance(milliseconds(500));
+  host_.Advance(milliseconds(200));
   EXPECT_THAT(host_.TakeLate(), IsEmpty());
   host_.Advance(milliseconds(1));
   EXPECT_THAT(host_.TakeLate(), ElementsAre("1.0", "1.2", "1.2 of chunk 1"));
@@ -143,17 +143,28 @@ TEST_F(ClosedSums, ALateWorkerIsWaitedForHalfASecond) {
   Whole(0, 1);
 }
 
-TEST_F(ClosedSums, GradientsThatTrickleInAreNotLate) {
-  for (uint32_t chunk = 0; chunk < 8; ++chunk) EXPECT_THAT(host_.Add(1, kFirst, chunk), IsEmpty());
-  for (uint32_t chunk = 0; chunk < 4; ++chunk) {
-    host_.Advance(milliseconds(400));
-    EXPECT_THAT(host_.TakeLate(), IsEmpty());
-    EXPECT_THAT(host_.Add(2, kSecond, chunk), IsEmpty());
-    EXPECT_THAT(host_.Add(3, kThird, chunk), IsEmpty());
-    EXPECT_THAT(host_.Add(4, kFourth, chunk), SizeIs(1));
+// The usual step takes 4 s after these steps.
+TEST_F(ClosedSums, GradientsMayTrickleInForAStep) {
+  Whole(0);
+  for (int64_t step = 1; step <= 4; ++step) {
+    host_.Advance(milliseconds(4000));
+    Order(step);
+    Whole(0, step);
   }
-  host_.Advance(milliseconds(501));
-  EXPECT_THAT(host_.TakeLate(), SizeIs(4));
+  host_.Advance(milliseconds(4000));
+  Order(5);
+  for (uint32_t chunk = 0; chunk < 8; ++chunk) {
+    EXPECT_THAT(host_.Add(1, kFirst, chunk, 5), IsEmpty());
+  }
+  for (uint32_t chunk = 0; chunk < 4; ++chunk) {
+    host_.Advance(milliseconds(1000));
+    EXPECT_THAT(host_.TakeLate(), IsEmpty());
+    EXPECT_THAT(host_.Add(2, kSecond, chunk, 5), IsEmpty());
+    EXPECT_THAT(host_.Add(3, kThird, chunk, 5), IsEmpty());
+    EXPECT_THAT(host_.Add(4, kFourth, chunk, 5), SizeIs(1));
+  }
+  host_.Advance(milliseconds(1));
+  EXPECT_THAT(host_.TakeLate(), SizeIs(4)) << "the newest came a moment ago, but the step is over";
 }
 
 TEST_F(ClosedSums, ACompleteSumIsNeverLate) {

@@ -123,6 +123,9 @@ void PlayScenarios(const Arguments& arguments, Totals& totals) {
 int MeasureManyHosts(const Arguments& arguments) {
   ManyHosts many = arguments.many;
   using Sums = ManyHosts::Sums;
+  if (arguments.sums != "none" && arguments.sums != "flat" && arguments.sums != "tree") {
+    throw Error(ExitCode::kUsage, "--sums {}: expected none, flat or tree", arguments.sums);
+  }
   many.sums = arguments.sums == "none"   ? Sums::kNone
               : arguments.sums == "flat" ? Sums::kFlat
                                          : Sums::kTree;
@@ -165,9 +168,15 @@ int main(int argc, char** argv) {
       .Add("--hosts", arguments.many.hosts,
            "instead: print how long a step takes on this many hosts without faults")
       .InRange(1, 1024);
-  program.Add("--workers", arguments.many.workers, "of each of these hosts").ShowDefault();
-  program.Add("--gbits", arguments.many.gbits, "the speed of their network cards").ShowDefault();
-  program.Add("--megabytes", arguments.many.megabytes, "of the model").ShowDefault();
+  program.Add("--workers", arguments.many.workers, "of each of these hosts")
+      .ShowDefault()
+      .InRange(1, 64);
+  program.Add("--gbits", arguments.many.gbits, "the speed of their network cards")
+      .ShowDefault()
+      .InRange(0.001, 1000);
+  program.Add("--megabytes", arguments.many.megabytes, "of the model")
+      .ShowDefault()
+      .InRange(0.001, 1e6);
   program.Add("--sums", arguments.sums, "of gradients: none, flat (one per host) or tree")
       .ShowDefault();
   program.AddFlag("--keep-going", arguments.keep_going, "after a seed with an error");

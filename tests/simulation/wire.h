@@ -16,7 +16,9 @@ namespace muster::testing {
 
 using Bytes = std::vector<std::byte>;
 
-// The network card of a host. Bytes of all its connections leave and arrive one after the other.
+// The network card of a host. Bytes of all its connections leave and arrive one after the other, in
+// the order in which their transfers begin. The switch in between keeps any number of them, so no
+// sender is held up.
 struct Port {
   Time out_free{}, in_free{};
 };

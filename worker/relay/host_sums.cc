@@ -115,6 +115,7 @@ std::vector<RelayedGradient> HostSums::Add(RelayedGradient gradient, Time now) {
       if (after != arrived.parts.end() && after->first_leaf < part->first_leaf + part->leaves) {
         return sent;  // a repetition
       }
+      if (group.begun == Time()) group.begun = now;
       group.progress = now;
       arrived.parts.insert(after, std::move(*part));
       size_t leaves = 0;
@@ -198,17 +199,19 @@ Payload HostSums::SumOf(const Group& group, const Parts& arrived) const {
   return {.data = sum.get(), .bytes = all * sizeof(T), .owner = sum};
 }
 
-// On a slow network, gradients trickle in from another host for as long as a step takes. So only a
-// pause counts. The limit is lower than that at which the server resets slow workers
+// On a slow network, gradients trickle in from another host for nearly as long as a step takes. A
+// pause shows that someone is late. So does a longer trickle: it may come from relays that give up
+// one after the other. Both limits are lower than that at which the server resets slow workers
 // (ps/run/late_workers.h), which is at least a second and two usual steps.
 std::vector<RelayedGradient> HostSums::TakeLate(Time now) {
-  const Duration limit = std::max<Duration>(kLeastWait, usual_step_ / 2);
+  const Duration pause = std::max<Duration>(kLeastWait, usual_step_ / 2);
+  const Duration whole = std::max<Duration>(kLeastWait, usual_step_);
   std::vector<RelayedGradient> sent;
   for (auto& [number, step] : steps_) {
     for (Group& group : step.groups) {
       const bool waits =
           std::ranges::any_of(group.arrived, [](const auto& chunk) { return !chunk.second.added; });
-      if (!waits || now - group.progress <= limit) continue;
+      if (!waits || (now - group.progress <= pause && now - group.begun <= whole)) continue;
       group.open = false;
       for (auto& [chunk, arrived] : group.arrived) {
         if (arrived.added) continue;

@@ -44,7 +44,8 @@ class HostSums {
   void Ordered(uint32_t via, const wire::Train& train);
   // A worker's gradient arrived. Returns what to send now: the gradient, a sum, or nothing yet.
   std::vector<RelayedGradient> Add(RelayedGradient gradient, Time now);
-  // Returns the gradients that wait for others of which none has arrived for too long.
+  // Returns the gradients that wait for others which are late: none has arrived for some time, or
+  // they have been arriving for longer than a step usually takes.
   std::vector<RelayedGradient> TakeLate(Time now);
   // The orders of the worker `via` are closed. Returns the gradients of others that must be sent by
   // themselves.
@@ -73,7 +74,7 @@ class HostSums {
     TreeNode node;
     std::vector<Leaf> leaves;  // from left to right
     bool open = true;          // adds gradients
-    Time progress{};           // when the newest gradient arrived
+    Time begun{}, progress{};  // when its first and its newest gradient arrived
     // By chunk. They are kept after they were added, in case an order is closed.
     std::map<uint32_t, Parts> arrived;
   };

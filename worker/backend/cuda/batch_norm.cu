@@ -8,7 +8,8 @@ namespace muster::cuda {
 namespace {
 
 // The sums of x - shift and of its square, where shift is the channel's first value. Without the
-// shift, Σx² - (Σx)²/n would lose all its digits if the mean were large compared to the spread.
+// shift, Σx² - (Σx)²/n would lose all its digits if the mean were large compared to the spread. A
+// first value that is k spreads from the mean costs a share of about k² 2^-24 of the variance.
 template <typename T>
 struct ShiftedValues {
   const T* in;

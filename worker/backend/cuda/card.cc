@@ -85,8 +85,9 @@ void Card::FindCard() {
                 name_, architecture_, Architectures());
   }
   multiprocessors_ = properties.multiProcessorCount;
-  // The number of 256-thread blocks that fit on the GPU: 4, 6 or 8 on each multiprocessor.
-  most_blocks_ = std::max(1, properties.maxThreadsPerMultiProcessor / 256) * multiprocessors_;
+  // Four times as many 256-thread blocks as fit on the GPU at most. Blocks with many registers do
+  // not fit so often; with few blocks the last ones would then leave much of the GPU idle.
+  most_blocks_ = 4 * std::max(1, properties.maxThreadsPerMultiProcessor / 256) * multiprocessors_;
   total_bytes_ = properties.totalGlobalMem;
   registers_read_only_ = Attribute(cudaDevAttrHostRegisterReadOnlySupported, card_) != 0;
 }

@@ -20,7 +20,7 @@ __global__ void DropoutKernel(DropoutDraw draw, const int64_t* sample_ids, uint8
                    draw.key[0], draw.key[1]);
     const uint32_t at = sample * static_cast<uint32_t>(elements) + quad * 4;
     const int own = min(4, elements - static_cast<int>(quad) * 4);
-    Pack<T, 4> x, y;
+    Pack<T, 4> x{}, y;
     Pack<uint8_t, 4> keep;
     if constexpr (kWhole) {
       x = LoadPack<4>(from + at);

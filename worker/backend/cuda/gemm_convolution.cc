@@ -12,6 +12,15 @@
 namespace muster::cuda {
 namespace {
 
+// The kernels count the columns of an image in 32 bits.
+void RequirePatches(int64_t columns) {
+  if (columns < int64_t{1} << 31) return;
+  throw Error(ExitCode::kFailure,
+              "the patches of one image have {} values, expected fewer than 2^31: use smaller "
+              "images or cuDNN",
+              columns);
+}
+
 // The common part of the passes.
 template <typename T>
 class GemmPass {
@@ -24,6 +33,7 @@ class GemmPass {
     direct_ = s.groups == 1 && s.kernel_height == 1 && s.kernel_width == 1 &&
               s.stride_height == 1 && s.stride_width == 1 && pads.top == 0 && pads.left == 0 &&
               pads.bottom == 0 && pads.right == 0;
+    RequirePatches(s.out_pixels() * s.patch() * s.groups);
     const int64_t image =
         s.out_pixels() * s.patch() * s.groups * static_cast<int64_t>(column_bytes);
     const int64_t most = card_.options().columns_bytes;

@@ -80,9 +80,10 @@ __global__ void ColumnsToImageKernel(ConvShape s, ColumnDivisors divisors, const
         for (int j = 0; j < W; ++j) sums[j] += found.at[j];
       }
     }
-    Pack<T, W> result;
+    Pack<T, W> result, output{};
+    if (relu_output != nullptr) output = LoadPack<W>(relu_output + i * W);
     for (int j = 0; j < W; ++j) {
-      const bool passes = relu_output == nullptr || ToFloat(relu_output[i * W + j]) > 0;
+      const bool passes = relu_output == nullptr || ToFloat(output.at[j]) > 0;
       result.at[j] = FromFloat<T>(passes ? sums[j] : 0.0f);
     }
     StorePack<W>(images + i * W, result);

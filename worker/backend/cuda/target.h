@@ -7,7 +7,8 @@ namespace muster::cuda {
 
 struct Target {
   cudaStream_t stream = nullptr;
-  // This many blocks fill the GPU; they loop over any further work. Results do not depend on it.
+  // This many blocks fill the GPU several times; they loop over any further work. Results do not
+  // depend on it.
   int most_blocks = 1;
 };
 
