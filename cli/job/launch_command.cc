@@ -237,7 +237,7 @@ int RunLaunch(const LaunchArguments& as_asked) {
   return static_cast<int>(RunJob(arguments, job, dir, signals).exit_code);
 }
 
-// Of the server and of the workers on this host.
+// What the server and the workers on this host need.
 LeastMemory LeastMemoryHere(const std::vector<Host>& hosts, const config::Config& config,
                             const Graph& graph) {
   LeastMemory needed = LeastMemoryOf(config, graph);
