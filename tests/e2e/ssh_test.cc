@@ -245,7 +245,7 @@ TEST_F(Ssh, ADryRunChecksTheHostsAndStartsNothing) {
   EXPECT_THAT(launch->Log(),
               AllOf(HasSubstr("4 workers on 3 hosts over ssh: a (1),"), ContainsRegex("0 +a, cpu"),
                     ContainsRegex("1 +here, cpu"), ContainsRegex("3 +b, cpu"),
-                    HasSubstr("300 for training"), HasSubstr("chunk_bytes: 1048576"),
+                    HasSubstr("300 for training"), HasSubstr("chunk_bytes: 1024\n"),
                     HasSubstr("nothing was started or written")));
   EXPECT_FALSE(std::filesystem::exists(Path("run")));
   EXPECT_TRUE(NothingLeftAnywhere());
