@@ -268,6 +268,7 @@ int DryRun(const LaunchArguments& arguments) {
   CheckPrograms(arguments);
   HeaderOptions header{.initial_weights = DescribeInitialWeights(job.config.run(), job.graph)};
   std::vector<Host> hosts;
+  std::vector<MemoryRow> worker_memory;  // of other hosts it is not known here
   if (arguments.hosts) {
     SshHosts checked = *arguments.hosts;
     header.data = CompareHosts(checked, *job.address, job.config);
@@ -277,9 +278,6 @@ int DryRun(const LaunchArguments& arguments) {
   } else {
     header.data = arguments.count_data(job.config);
     header.cards = job.cards->Lines();
-  }
-  std::vector<MemoryRow> worker_memory;  // of other hosts it is not known here
-  if (!arguments.hosts) {
     worker_memory =
         AskWorkerMemory(arguments.worker_program, job.config, job.config.cluster().workers() - 1);
   }

@@ -188,14 +188,15 @@ TEST_F(ClosedSums, LongStepsWaitLonger) {
   host_.Advance(milliseconds(3000));
   Order(4);
   EXPECT_THAT(host_.Add(1, kFirst, 0, 4), IsEmpty());
-  host_.Advance(milliseconds(1500));
+  host_.Advance(milliseconds(750));
   EXPECT_THAT(host_.TakeLate(), IsEmpty());
   host_.Advance(milliseconds(1));
   EXPECT_THAT(host_.TakeLate(), ElementsAre("1.0"));
-  // That was half of 3 seconds. The next step follows after a shorter one.
+  // That was a quarter of 3 seconds. The next step follows after 2.4.
+  host_.Advance(milliseconds(1649));
   Order(5);
   EXPECT_THAT(host_.Add(4, kFourth, 0, 5), IsEmpty());
-  host_.Advance(milliseconds(750));
+  host_.Advance(milliseconds(600));
   EXPECT_THAT(host_.TakeLate(), IsEmpty());
   host_.Advance(milliseconds(1));
   EXPECT_THAT(host_.TakeLate(), ElementsAre("1.3"));

@@ -149,6 +149,17 @@ TEST_F(RelayedSums, ArePassedOnIfAWorkerIsLate) {
   EXPECT_THAT(host_.TakeLate(), ElementsAre("2.1 = 1.2 + 1.3"));
 }
 
+// The relay above does not wait once more for those that another one has given up.
+TEST_F(RelayedSums, AGradientThatAnotherRelayFoundLateEndsTheWait) {
+  EXPECT_THAT(host_.Add(1, kFirst), IsEmpty());
+  EXPECT_THAT(host_.Add(1, kFirst, 1), IsEmpty());
+  RelayedGradient third = host_.Gradient(3, kThird);
+  third.message.mutable_gradient_part()->set_late(true);
+  EXPECT_THAT(host_.Add(third), ElementsAre("1.0", "1.2", "1.0 of chunk 1"));
+  EXPECT_THAT(host_.Add(2, kSecond), ElementsAre("1.1"));
+  EXPECT_THAT(host_.TakeLate(), IsEmpty());
+}
+
 // Sums that do not match the orders go to the server, which drops and counts them.
 TEST_F(RelayedSums, OtherSumsThanThoseOfNeighboursGoAlone) {
   const RelayedGradient second = host_.Gradient(2, kSecond), third = host_.Gradient(3, kThird),

@@ -326,6 +326,13 @@ std::vector<NamedScenario> NamedScenarios() {
       relayed(kShort, {{Kind::kSuspend, seconds(1), 3, seconds(15)}}, true));
   add("a worker behind a relay is suspended in long steps", 45,
       relayed(kLong, {{Kind::kSuspend, seconds(5), 3, seconds(6)}}, true));
+  // Eight hosts, of which the first has no relay: its workers wait while those behind it are slow.
+  Scenario chain =
+      WithWorkers(Small(kShort, {{Kind::kSuspend, seconds(1), 7, seconds(15)}}), 16, 16);
+  chain.relays = {-1, -1, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6};
+  chain.via = {-1, -1, 1, -1, 3, 3, 5};
+  add("a worker behind three relays is suspended", 30, chain);
+  all.back().most_redone = 2;
   add("a relay is suspended", 13,
       relayed(kShort, {{Kind::kSuspendRelay, seconds(1), 1, seconds(15)}}, true));
   add("a relay is suspended for longer than its silence is forgiven", 50,

@@ -80,6 +80,7 @@ struct NamedScenario {
   Scenario scenario;
   double after_s = 0;             // the run ends earlier if it does not wait for a worker
   const char* failure = nullptr;  // the run must fail with this text in its error
+  int64_t most_redone = -1;  // repeated orders: more mean that others were taken for slow; -1: any
 };
 std::vector<NamedScenario> NamedScenarios();
 

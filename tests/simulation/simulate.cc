@@ -69,6 +69,9 @@ bool Play(const NamedScenario& one, uint64_t seed, const std::string& how,
     wrong = "expected the server to blame " + guilty + ", got: " + cluster.blamed();
   } else if (wrong.empty() && one.within_s && seconds > *one.within_s) {
     wrong = fmt::format("it took {:.1f} s, more than {:g} s", seconds, *one.within_s);
+  } else if (wrong.empty() && one.most_redone >= 0 && cluster.redone() > one.most_redone) {
+    wrong = fmt::format("{} orders were repeated, expected at most {}", cluster.redone(),
+                        one.most_redone);
   } else if (wrong.empty() && seconds < one.after_s) {
     wrong = fmt::format("it took {:.1f} s, less than {:g} s", seconds, one.after_s);
   }

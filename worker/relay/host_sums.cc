@@ -108,6 +108,7 @@ std::vector<RelayedGradient> HostSums::Add(RelayedGradient gradient, Time now) {
       if (!group.open) continue;
       std::optional<Part> part = Place(group, gradient);
       if (!part) continue;
+      const bool late = part->gradient.message.gradient_part().late();
       Parts& arrived = group.arrived[chunk];
       const auto after = std::ranges::find_if(arrived.parts, [&](const Part& other) {
         return other.first_leaf + other.leaves > part->first_leaf;
@@ -121,7 +122,11 @@ std::vector<RelayedGradient> HostSums::Add(RelayedGradient gradient, Time now) {
       size_t leaves = 0;
       for (const Part& one : arrived.parts) leaves += one.leaves;
       arrived.added = leaves == group.leaves.size();
-      if (arrived.added) sent.push_back(Sum(group, arrived));
+      if (arrived.added) {
+        sent.push_back(Sum(group, arrived));
+      } else if (late) {  // a relay below has waited long enough
+        return Release(group);
+      }
       return sent;
     }
   }
@@ -200,11 +205,11 @@ Payload HostSums::SumOf(const Group& group, const Parts& arrived) const {
 }
 
 // On a slow network, gradients trickle in from another host for nearly as long as a step takes. A
-// pause shows that someone is late. So does a longer trickle: it may come from relays that give up
-// one after the other. Both limits are lower than that at which the server resets slow workers
-// (ps/run/late_workers.h), which is at least a second and two usual steps.
+// pause shows that someone is late, and so does a longer trickle. Both limits are lower than that
+// at which the server resets slow workers (ps/run/late_workers.h), which is at least a second and
+// two usual steps.
 std::vector<RelayedGradient> HostSums::TakeLate(Time now) {
-  const Duration pause = std::max<Duration>(kLeastWait, usual_step_ / 2);
+  const Duration pause = std::max<Duration>(kLeastWait, usual_step_ / 4);
   const Duration whole = std::max<Duration>(kLeastWait, usual_step_);
   std::vector<RelayedGradient> sent;
   for (auto& [number, step] : steps_) {
@@ -212,14 +217,23 @@ std::vector<RelayedGradient> HostSums::TakeLate(Time now) {
       const bool waits =
           std::ranges::any_of(group.arrived, [](const auto& chunk) { return !chunk.second.added; });
       if (!waits || (now - group.progress <= pause && now - group.begun <= whole)) continue;
-      group.open = false;
-      for (auto& [chunk, arrived] : group.arrived) {
-        if (arrived.added) continue;
-        for (Part& part : arrived.parts) sent.push_back(std::move(part.gradient));
-      }
-      std::erase_if(group.arrived, [](const auto& chunk) { return !chunk.second.added; });
+      std::ranges::move(Release(group), std::back_inserter(sent));
     }
   }
+  return sent;
+}
+
+std::vector<RelayedGradient> HostSums::Release(Group& group) {
+  group.open = false;
+  std::vector<RelayedGradient> sent;
+  for (auto& [chunk, arrived] : group.arrived) {
+    if (arrived.added) continue;
+    for (Part& part : arrived.parts) {
+      part.gradient.message.mutable_gradient_part()->set_late(true);
+      sent.push_back(std::move(part.gradient));
+    }
+  }
+  std::erase_if(group.arrived, [](const auto& chunk) { return !chunk.second.added; });
   return sent;
 }
 

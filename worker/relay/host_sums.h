@@ -87,6 +87,8 @@ class HostSums {
   void Plan(Step& step, Time now);
   // Returns where this gradient belongs in the group, if it does.
   static std::optional<Part> Place(const Group& group, RelayedGradient& gradient);
+  // Closes the group and returns the gradients in it that wait for others.
+  static std::vector<RelayedGradient> Release(Group& group);
   RelayedGradient Sum(const Group& group, const Parts& arrived) const;
   // Returns the sum of all parts. Empty: no samples.
   template <typename T>

@@ -14,10 +14,10 @@ struct GroupDivisors {
   Divisor width, pixels;
 };
 
+constexpr uint32_t kLoads = 4;  // values that a thread loads before it adds the first
+
 // Sums term.Of(term.Load(element, channel)) over the values of a group, in a fixed tree. Every
-// thread of the warp or block gets the sum. Several values are loaded before the first is added, to
-// keep the memory busy.
-constexpr uint32_t kLoads = 4;
+// thread of the warp or block gets the sum.
 template <bool kBlockWide, typename Term>
 __device__ inline double GroupSum(const GroupShape& s, const GroupDivisors& divisors,
                                   uint32_t group, const Term& term) {
