@@ -14,7 +14,7 @@ namespace {
 constexpr unsigned kQuietPercent = 10;
 
 bool IsQuiet(const Gpu& gpu) {
-  return gpu.processes.empty() && gpu.utilization.value_or(0) < kQuietPercent;
+  return gpu.processes.empty() && gpu.sensors.utilization.value_or(0) < kQuietPercent;
 }
 
 // The score of a group of GPUs. Lower is better.

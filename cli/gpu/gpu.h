@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "common/gpu/nvml.h"
+
 namespace muster {
 
 struct GpuProcess {
@@ -27,9 +29,7 @@ struct Gpu {
   std::string trouble;  // why it is unusable (lost, or reports nonsense), or ""
 
   uint64_t total_bytes = 0, free_bytes = 0, used_bytes = 0;
-  std::optional<unsigned> utilization;                        // percent, over the last moments
-  std::optional<unsigned> temperature, slowdown_temperature;  // degrees Celsius
-  std::optional<double> power_w, power_limit_w;
+  nvml::Sensors sensors;
   std::optional<bool> ecc;             // whether its memory corrects errors; empty: unknown
   std::optional<uint64_t> ecc_errors;  // uncorrected errors since the driver was loaded
   bool exclusive = false;              // compute mode EXCLUSIVE_PROCESS: one process at a time

@@ -67,9 +67,9 @@ std::vector<std::string> TableLines(const GpuSnapshot& seen,
                    {"state"}});
   for (const Gpu& gpu : seen.gpus) {
     table.AddRow({gpu.index, gpu.name, Mebibytes(gpu.used_bytes), Mebibytes(gpu.free_bytes),
-                  Mebibytes(gpu.total_bytes), OrDash(gpu.utilization, " %"),
-                  OrDash(gpu.temperature, " C"), OrDash(gpu.power_w, " W"), gpu.pci, gpu.uuid,
-                  StateText(gpu, HolderOf(tickets, gpu.uuid) != nullptr)});
+                  Mebibytes(gpu.total_bytes), OrDash(gpu.sensors.utilization, " %"),
+                  OrDash(gpu.sensors.temperature, " C"), OrDash(gpu.sensors.power_w, " W"), gpu.pci,
+                  gpu.uuid, StateText(gpu, HolderOf(tickets, gpu.uuid) != nullptr)});
   }
   return table.Lines();
 }
@@ -129,10 +129,10 @@ Json GpuJson(const Gpu& gpu, const std::vector<TicketText>& tickets) {
           {"total_bytes", gpu.total_bytes},
           {"free_bytes", gpu.free_bytes},
           {"used_bytes", gpu.used_bytes},
-          {"utilization", OrNull(gpu.utilization)},
-          {"temperature", OrNull(gpu.temperature)},
-          {"power_w", OrNull(gpu.power_w)},
-          {"power_limit_w", OrNull(gpu.power_limit_w)},
+          {"utilization", OrNull(gpu.sensors.utilization)},
+          {"temperature", OrNull(gpu.sensors.temperature)},
+          {"power_w", OrNull(gpu.sensors.power_w)},
+          {"power_limit_w", OrNull(gpu.sensors.power_limit_w)},
           {"ecc", OrNull(gpu.ecc)},
           {"ecc_uncorrected_errors", OrNull(gpu.ecc_errors)},
           {"exclusive", gpu.exclusive},

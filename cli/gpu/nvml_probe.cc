@@ -1,4 +1,3 @@
-#include <dlfcn.h>
 #include <fmt/core.h>
 #include <sched.h>
 
@@ -8,22 +7,15 @@
 #include <utility>
 
 #include "cli/gpu/gpu.h"
-#include "cli/gpu/nvml_api.h"
 #include "common/base/text.h"
+#include "common/gpu/nvml.h"
 
 namespace muster::nvml {
 namespace {
 
 constexpr unsigned kMostCards = 256;
-constexpr unsigned kHottest = 200;      // degrees; higher readings are invalid
-constexpr double kMostWatts = 100'000;  // higher readings are invalid
-constexpr unsigned kMostParts = 64;     // parts of one GPU
+constexpr unsigned kMostParts = 64;  // parts of one GPU
 constexpr unsigned kMostNodes = 1024;
-
-std::string ErrorOf(const Api& api, Result result) {
-  const char* const text = api.error_string != nullptr ? api.error_string(result) : nullptr;
-  return text != nullptr ? ValidUtf8(text) : fmt::format("NVML error {}", result);
-}
 
 std::string ReadText(const Api& api, Result (*read)(Device, char*, unsigned), Device device,
                      std::string& trouble) {
@@ -57,27 +49,6 @@ void ReadMemory(const Api& api, Device device, Gpu& gpu) {
     gpu.trouble = fmt::format("its memory does not add up: {} bytes free and {} used of {}",
                               memory.free, memory.used, memory.total);
   }
-}
-
-void ReadSensors(const Api& api, Device device, Gpu& gpu) {
-  Utilization utilization{};
-  if (Call(api.utilization, device, &utilization) == kSuccess && utilization.gpu <= 100) {
-    gpu.utilization = utilization.gpu;
-  }
-  unsigned value = 0;
-  if (Call(api.temperature, device, kTemperatureGpu, &value) == kSuccess && value <= kHottest) {
-    gpu.temperature = value;
-  }
-  if (Call(api.temperature_threshold, device, kThresholdSlowdown, &value) == kSuccess &&
-      value > 0 && value <= kHottest) {
-    gpu.slowdown_temperature = value;
-  }
-  const auto watts = [&](Result (*read)(Device, unsigned*)) -> std::optional<double> {
-    if (Call(read, device, &value) != kSuccess || value * 1e-3 > kMostWatts) return std::nullopt;
-    return value * 1e-3;
-  };
-  gpu.power_w = watts(api.power);
-  gpu.power_limit_w = watts(api.power_limit);
 }
 
 void ReadModes(const Api& api, Device device, Gpu& gpu) {
@@ -151,7 +122,7 @@ Gpu ReadCard(const Api& api, Device device, const std::string& index) {
     gpu.pci = ValidUtf8(pci.bus_id);
   }
   ReadMemory(api, device, gpu);
-  ReadSensors(api, device, gpu);
+  gpu.sensors = ReadSensors(api, device);
   ReadModes(api, device, gpu);
   AddProcesses(api.compute_processes, device, true, gpu.processes);
   AddProcesses(api.mps_processes, device, true, gpu.processes);
@@ -194,25 +165,11 @@ namespace {
 
 class NvmlProbe : public GpuProbe {
  public:
-  explicit NvmlProbe(const std::string& name)
-      : library_(::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)), api_{library_.get()} {
-    if (!library_) {
-      none_ = fmt::format("no NVIDIA driver was found here ({})", ::dlerror());
-      return;
-    }
-    const nvml::Result result = nvml::Call(api_.init);
-    ready_ = result == nvml::kSuccess;
-    if (!ready_) none_ = "the NVIDIA driver does not answer: " + nvml::ErrorOf(api_, result);
-  }
-  ~NvmlProbe() override {
-    if (ready_) (void)nvml::Call(api_.shutdown);
-  }
-  NvmlProbe(const NvmlProbe&) = delete;
-  NvmlProbe& operator=(const NvmlProbe&) = delete;
+  explicit NvmlProbe(const std::string& name) : library_(name), api_(library_.api()) {}
 
   GpuSnapshot Look(LookAtLinks links) override {
-    GpuSnapshot seen{.none = none_};
-    if (!ready_) return seen;
+    GpuSnapshot seen{.none = library_.trouble()};
+    if (!seen.none.empty()) return seen;
     std::array<char, 96> version{};
     if (nvml::Call(api_.driver_version, version.data(), unsigned{version.size()}) ==
         nvml::kSuccess) {
@@ -254,10 +211,9 @@ class NvmlProbe : public GpuProbe {
       Gpu part = nvml::ReadCard(api_, parts[i], fmt::format("{}:{}", index, i));
       // Only the whole GPU reports these.
       part.pci = whole.pci;
-      part.temperature = whole.temperature;
-      part.slowdown_temperature = whole.slowdown_temperature;
-      part.power_w = whole.power_w;
-      part.power_limit_w = whole.power_limit_w;
+      const auto utilization = part.sensors.utilization;
+      part.sensors = whole.sensors;
+      part.sensors.utilization = utilization;
       part.ecc = whole.ecc;
       part.ecc_errors = whole.ecc_errors;
       part.cores = whole.cores;
@@ -279,13 +235,8 @@ class NvmlProbe : public GpuProbe {
     return links;
   }
 
-  struct Close {
-    void operator()(void* library) const { ::dlclose(library); }
-  };
-  const std::unique_ptr<void, Close> library_;
-  nvml::Api api_;
-  bool ready_ = false;
-  std::string none_;
+  const nvml::Library library_;
+  const nvml::Api& api_;
 };
 
 }  // namespace

@@ -70,6 +70,19 @@ std::string StateText(const Json& status, const TopRun& run) {
   return state;
 }
 
+// "97 % 71 C 412 W"; "" without readings.
+std::string GpuText(const Json& json) {
+  std::vector<std::string> parts;
+  const auto put = [&](const char* key, double scale, const char* unit) {
+    const double value = Number(json, key);
+    if (std::isfinite(value)) parts.push_back(fmt::format("{:.0f} {}", scale * value, unit));
+  };
+  put("gpu_utilization", 100, "%");
+  put("gpu_temperature_c", 1, "C");
+  put("gpu_power_w", 1, "W");
+  return Join(parts, " ");
+}
+
 std::vector<std::string> ProgressLines(const Json& status, int width) {
   const double step = Number(status, "step"), total = Number(status, "total_steps");
   std::vector<std::string> parts{"step " + FormatCount(step)};
@@ -112,6 +125,7 @@ std::vector<std::string> ProgressLines(const Json& status, int width) {
   put("images_per_second", [](double rate) { return FormatRate(rate) + " samples/s"; });
   put("step_ms", [](double ms) { return FormatMilliseconds(ms) + "/step"; });
   put("gpu_memory_mb", [](double mb) { return "GPU memory " + FormatBytes(1e6 * mb); });
+  if (const std::string gpus = GpuText(status); !gpus.empty()) parts.push_back("GPUs " + gpus);
   if (const auto blocks = status.find("evaluating"); blocks != status.end()) {
     parts.push_back(fmt::format("evaluating {}/{}", FormatCount(Number(*blocks, "done")),
                                 FormatCount(Number(*blocks, "total"))));
@@ -199,6 +213,9 @@ std::vector<std::string> RankLines(const Json& ranks, const std::vector<size_t>&
   std::vector<TextTable::Column> columns{{"rank", true},      {"host", false, 9},
                                          {"pid", true, 10},   {"memory", true, 5},
                                          {"slices", true, 6}, {"samples/s", true, 2}};
+  const bool gpus =
+      std::ranges::any_of(shown, [&](size_t index) { return !GpuText(ranks[index]).empty(); });
+  if (gpus) columns.push_back({"GPU", false, 1});
   for (const Kind& part : kParts) columns.push_back({part.title, true, part.rank});
   TextTable table(columns);
   for (const size_t index : shown) {
@@ -211,6 +228,7 @@ std::vector<std::string> RankLines(const Json& ranks, const std::vector<size_t>&
                                  FormatBytes(bytes),
                                  FormatCount(Number(rank, "slices")),
                                  FormatRate(Number(rank, "images_per_second"))};
+    if (gpus) row.push_back(GpuText(rank));
     for (const Kind& part : kParts) row.push_back(SpreadText(rank, part.key));
     table.AddRow(std::move(row));
   }

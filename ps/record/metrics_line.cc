@@ -46,7 +46,7 @@ void Put(Json& json, const events::Measured& measured) {
     json["imbalance_share"] = measured.shares().imbalance();
   }
   json["skipped_steps"] = measured.skipped_steps();
-  if (measured.has_gpu_memory_mb()) json["gpu_memory_mb"] = measured.gpu_memory_mb();
+  PutGpus(measured, json);
   Put(json, "scalars", measured.scalars());
 }
 
@@ -115,6 +115,13 @@ Json RestartedLine(const events::Restarted& restarted) {
 }
 
 }  // namespace
+
+void PutGpus(const events::Measured& measured, Json& json) {
+  if (measured.has_gpu_memory_mb()) json["gpu_memory_mb"] = measured.gpu_memory_mb();
+  if (measured.has_gpu_utilization()) json["gpu_utilization"] = measured.gpu_utilization();
+  if (measured.has_gpu_temperature_c()) json["gpu_temperature_c"] = measured.gpu_temperature_c();
+  if (measured.has_gpu_power_w()) json["gpu_power_w"] = measured.gpu_power_w();
+}
 
 const char* NameOf(events::Summary::End end) {
   switch (end) {

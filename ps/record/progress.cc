@@ -29,7 +29,8 @@ double Progress::Sums::StepMs() const {
 }
 
 StepParts Progress::Sums::Parts() const {
-  return balance.steps > 0 ? balance.parts.Over(static_cast<double>(balance.steps)) : times.Mean();
+  return balance.steps > 0 ? balance.parts.Over(static_cast<double>(balance.steps))
+                           : times.MeanParts();
 }
 
 double Progress::Sums::WaitingShare() const {
@@ -65,6 +66,9 @@ events::Measured Progress::Sums::Measured() const {
   }
   measured.set_skipped_steps(skipped_steps);
   if (times.gpu_bytes > 0) measured.set_gpu_memory_mb(1e-6 * static_cast<double>(times.gpu_bytes));
+  if (const auto mean = times.gpu_utilization.Get()) measured.set_gpu_utilization(0.01 * *mean);
+  if (times.gpu_temperature) measured.set_gpu_temperature_c(*times.gpu_temperature);
+  if (const auto mean = times.gpu_power_w.Get()) measured.set_gpu_power_w(*mean);
   return measured;
 }
 
@@ -72,9 +76,24 @@ void Progress::Times::Add(const wire::StepTimes& times) {
   ++reports;
   parts.Add(PartsOf(times));
   gpu_bytes = std::max(gpu_bytes, times.gpu_bytes());
+  if (times.has_gpu_utilization()) gpu_utilization.Add(times.gpu_utilization());
+  if (times.has_gpu_temperature()) {
+    gpu_temperature = std::max(gpu_temperature.value_or(0), times.gpu_temperature());
+  }
+  if (times.has_gpu_power_w()) gpu_power_w.Add(times.gpu_power_w());
 }
 
-StepParts Progress::Times::Mean() const {
+void Progress::Times::Mean::Add(double value) {
+  sum += value;
+  ++count;
+}
+
+std::optional<double> Progress::Times::Mean::Get() const {
+  if (count == 0) return std::nullopt;
+  return sum / static_cast<double>(count);
+}
+
+StepParts Progress::Times::MeanParts() const {
   return parts.Over(static_cast<double>(std::max<int64_t>(reports, 1)));
 }
 
@@ -243,7 +262,7 @@ events::Summary Progress::Summary(events::Summary::End end, uint64_t weights_has
     if (may_lack && ranks_[rank].reports == 0) continue;  // the rank was never used
     events::Summary::Rank& one = *summary.add_ranks();
     one.set_rank(static_cast<uint32_t>(rank));
-    *one.mutable_parts() = ToEvent(ranks_[rank].Mean());
+    *one.mutable_parts() = ToEvent(ranks_[rank].MeanParts());
   }
   summary.set_stop_reason(stop_reason_);
   summary.set_steps_before(earlier_.steps);

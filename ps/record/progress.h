@@ -75,9 +75,19 @@ class Progress {
     int64_t reports = 0;
     StepParts parts;
     uint64_t gpu_bytes = 0;  // maximum
+    // A mean over the reports that have the value.
+    struct Mean {
+      double sum = 0;
+      int64_t count = 0;
+
+      void Add(double value);
+      std::optional<double> Get() const;
+    };
+    Mean gpu_utilization, gpu_power_w;        // percent; watts
+    std::optional<uint32_t> gpu_temperature;  // maximum
 
     void Add(const wire::StepTimes& times);
-    StepParts Mean() const;
+    StepParts MeanParts() const;
   };
   struct Sums {
     int64_t steps = 0, samples = 0, correct = 0;

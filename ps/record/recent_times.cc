@@ -37,7 +37,7 @@ void RecentTimes::Add(uint32_t rank, const wire::StepTimes& times) {
     one.ring[one.next] = parts;
   }
   one.next = (one.next + 1) % kSteps;
-  one.last_step = times.step();
+  one.last = times;
   one.reports = true;
 }
 

@@ -36,6 +36,8 @@ class RecentTimes {
   using Parts = std::array<Spread, kStepPartCount>;
   // The spread of the rank's times in milliseconds; all 0 before its first report.
   Parts Of(uint32_t rank) const;
+  // The rank's last report, or an empty one.
+  const wire::StepTimes& Last(uint32_t rank) const { return ranks_[rank].last; }
   // Mean compute and input time of the last `steps` steps, without the longest one, which may be an
   // outlier. 0 if fewer are stored.
   double UsualBusy(uint32_t rank, size_t steps) const;
@@ -43,13 +45,12 @@ class RecentTimes {
   double MeanBusy(uint32_t rank) const;
 
   size_t ranks() const { return ranks_.size(); }
-  int64_t last_step(uint32_t rank) const { return ranks_[rank].last_step; }
 
  private:
   struct Rank {
     std::vector<std::array<float, kStepPartCount>> ring;  // at most kSteps
     size_t next = 0;
-    int64_t last_step = -1;
+    wire::StepTimes last;
     bool reports = true;
   };
   std::vector<Rank> ranks_;

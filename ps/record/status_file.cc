@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/process.h"
+#include "ps/record/metrics_line.h"
 
 namespace muster {
 namespace {
@@ -54,7 +55,7 @@ void PutProgress(const RunStatus& status, Json& json) {
   }
   if (measured.has_images_per_second()) json["images_per_second"] = measured.images_per_second();
   if (measured.has_step_ms()) json["step_ms"] = measured.step_ms();
-  if (measured.has_gpu_memory_mb()) json["gpu_memory_mb"] = measured.gpu_memory_mb();
+  PutGpus(measured, json);
   if (progress.has_evaluating()) {
     json["evaluating"] = {{"done", progress.evaluating().done()},
                           {"total", progress.evaluating().total()}};
@@ -76,6 +77,11 @@ Json RankJson(uint32_t rank, const RankStatus& status) {
             {"slices", status.slices},
             {"images_per_second", status.images_per_second}};
   if (!status.state.empty()) json["state"] = status.state;
+  if (status.gpu.has_gpu_utilization()) {
+    json["gpu_utilization"] = 0.01 * status.gpu.gpu_utilization();
+  }
+  if (status.gpu.has_gpu_temperature()) json["gpu_temperature_c"] = status.gpu.gpu_temperature();
+  if (status.gpu.has_gpu_power_w()) json["gpu_power_w"] = status.gpu.gpu_power_w();
   for (size_t part = 0; part < kStepPartCount; ++part) {
     json[kStepPartNames[part]] = {{"p50", status.parts[part].p50}, {"p99", status.parts[part].p99}};
   }

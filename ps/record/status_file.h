@@ -21,7 +21,8 @@ struct RankStatus {
   int64_t slices = 0;            // slices per batch
   double images_per_second = 0;  // the speed that its compute and input would allow
   RecentTimes::Parts parts;
-  std::string state;  // "lost", "left", "joining", "late", "leaving"; "" if it takes part
+  wire::StepTimes gpu;  // with the last readings of the GPU's sensors
+  std::string state;    // "lost", "left", "joining", "late", "leaving"; "" if it takes part
 };
 
 struct RunStatus {

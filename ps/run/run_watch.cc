@@ -112,6 +112,7 @@ RunStatus RunWatch::Status(const char* state) const {
                                                      ? 1e3 * samples_[rank] / busy_ms
                                                      : 0,
                             .parts = recent_.Of(rank),
+                            .gpu = recent_.Last(rank),
                             .state = StateOf(member)});
   }
   return status;

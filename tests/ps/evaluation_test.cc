@@ -305,7 +305,7 @@ TEST(ProgressTest, KeepsTheTimesOfEachRank) {
   EXPECT_EQ(line["imbalance_share"], imbalance);
 }
 
-TEST(ProgressTest, HasTheGpuMemoryOfTheRankThatHoldsMost) {
+TEST(ProgressTest, CombinesWhatTheGpusReport) {
   Progress progress;
   const StepPlan plan{.train_samples = 8, .global_batch = 4, .total_steps = 2, .slices = 2};
   progress.Begin(plan, 2);
@@ -313,10 +313,18 @@ TEST(ProgressTest, HasTheGpuMemoryOfTheRankThatHoldsMost) {
   for (const uint32_t rank : {0, 1}) {
     wire::StepTimes times = Times(0, 1, 1);
     times.set_gpu_bytes(3'000'000 - 1'000'000 * rank);
+    times.set_gpu_utilization(50 + 40 * rank);
+    times.set_gpu_temperature(70 - 10 * rank);
+    if (rank == 0) times.set_gpu_power_w(300);  // the other driver does not report it
     progress.AddTimes(rank, times);
   }
   progress.EndStep(losses, 0.1, false);
-  EXPECT_EQ(progress.LogLine().measured().gpu_memory_mb(), 3);
+  const events::Measured measured = progress.LogLine().measured();
+  EXPECT_EQ(measured.gpu_memory_mb(), 3);
+  EXPECT_DOUBLE_EQ(measured.gpu_utilization(), 0.7);
+  EXPECT_EQ(measured.gpu_temperature_c(), 70);
+  EXPECT_EQ(measured.gpu_power_w(), 300);
+  EXPECT_FALSE(progress.LogLine().measured().has_gpu_power_w()) << "no reports since then";
 }
 
 // Some ranks start the step while others still evaluate, so its length is meaningless.

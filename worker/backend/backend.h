@@ -98,6 +98,8 @@ class Backend {
   // Throws Error(kFailure) with the requested and the available size.
   virtual std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) = 0;
   virtual DeviceMemoryUse memory_use() const = 0;
+  // The PCI address of the GPU, "0000:3b:00.0"; "" if the device is no GPU.
+  virtual std::string pci_bus_id() const { return ""; }
   // Lets the device lock the memory's pages. Returns null if the device does not need or cannot do
   // this; copies work anyway.
   virtual std::unique_ptr<HostRegistration> Register(const HostMemory& memory) = 0;

@@ -23,6 +23,7 @@ class BackendWrapper : public Backend {
     return backend_->Allocate(bytes);
   }
   DeviceMemoryUse memory_use() const override { return backend_->memory_use(); }
+  std::string pci_bus_id() const override { return backend_->pci_bus_id(); }
   std::unique_ptr<HostRegistration> Register(const HostMemory& memory) override {
     return backend_->Register(memory);
   }

@@ -1,4 +1,4 @@
-// A worker's report of each step (StepTimes): how long each stage took, and the device's memory.
+// A worker's report of each step (StepTimes): how long each stage took, and the state of the GPU.
 //
 // Owned by the trainer and used on its thread.
 #pragma once
@@ -8,12 +8,15 @@
 #include <cstdint>
 
 #include "proto/wire.pb.h"
+#include "worker/trainer/gpu_monitor.h"
 
 namespace muster {
 
 class StepReport {
  public:
   using Time = std::chrono::steady_clock::time_point;
+
+  explicit StepReport(const std::string& pci_bus_id) : gpu_(pci_bus_id) {}
 
   // Called when a step has been ordered and none of its weights have arrived.
   void BeginStep() { first_weights_seen_ = false; }
@@ -42,6 +45,7 @@ class StepReport {
   void Drop() { times_.Clear(); }
 
  private:
+  const GpuMonitor gpu_;
   wire::StepTimes times_;
   size_t device_bytes_ = 0;
   bool first_weights_seen_ = false;

@@ -53,7 +53,8 @@ Trainer::Trainer(const config::Config& config, const Graph& graph, const Dataset
       input_copied_(backend.MakeEvent()),
       results_copied_(backend.MakeEvent()),
       layer_chunks_(ChunksByLayer(graph, client.chunks())),
-      orders_(MakeEpochOrders(*data.train, config.run().seed())) {
+      orders_(MakeEpochOrders(*data.train, config.run().seed())),
+      report_(backend.pci_bus_id()) {
   // Make everything before the first step.
   share_.nodes = client.terms().nodes;
   share_.next_step = client.terms().first_step;

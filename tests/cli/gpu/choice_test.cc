@@ -54,8 +54,8 @@ TEST(ChoiceTest, WhyACardIsBusy) {
   EXPECT_EQ(WhyBusy(small, 1), "");
 
   Gpu hot = IdleCard(0);
-  hot.temperature = 90;
-  hot.slowdown_temperature = 90;
+  hot.sensors.temperature = 90;
+  hot.sensors.slowdown_temperature = 90;
   EXPECT_THAT(WhyBusy(hot, 0), HasSubstr("90 degrees"));
 
   Gpu lost = IdleCard(0);
@@ -65,7 +65,7 @@ TEST(ChoiceTest, WhyACardIsBusy) {
 
 TEST(ChoiceTest, TheQuietOneWithTheMostFreeMemory) {
   GpuSnapshot seen = IdleCards(4);
-  seen.gpus[0].utilization = 80;
+  seen.gpus[0].sensors.utilization = 80;
   seen.gpus[1].free_bytes /= 2;
   seen.gpus[3].processes = {{.pid = 1, .computes = false}};
   EXPECT_THAT(ChooseGpus(seen, {0, 1, 2, 3}, 1), ElementsAre(2));
@@ -87,7 +87,7 @@ TEST(ChoiceTest, TheClosestGroup) {
   EXPECT_THAT(ChooseGpus(seen, {0, 1, 2}, 2), ElementsAre(0, 1));
   EXPECT_EQ(ChoiceReason(seen, {0, 1, 2}, {0, 1}), "idle, behind one PCIe switch");
   // An idle group with a slower link is better than a well-linked one that was busy recently.
-  seen.gpus[3].utilization = 50;
+  seen.gpus[3].sensors.utilization = 50;
   EXPECT_THAT(ChooseGpus(seen, {0, 1, 2, 3}, 2), ElementsAre(0, 1));
 }
 

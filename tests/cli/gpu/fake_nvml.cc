@@ -118,6 +118,12 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
   return kSuccess;
 }
 
+int nvmlDeviceGetHandleByPciBusId_v2(const char* id, void** device) {
+  unsigned domain = 0, bus = 0;
+  return std::sscanf(id, "%x:%x:", &domain, &bus) == 2 && bus > 0
+             ? nvmlDeviceGetHandleByIndex_v2(bus - 1, device)
+             : kInvalid;
+}
 int nvmlDeviceGetUUID(void* device, char* text, unsigned size) {
   const std::optional<Card> card = CardOf(device);
   if (const int answer = AnswerOf(card, "uuid"); answer != kSuccess) return answer;

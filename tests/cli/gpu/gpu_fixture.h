@@ -34,7 +34,7 @@ inline Gpu IdleCard(size_t number) {
   Gpu gpu{.index = std::to_string(number), .uuid = CardName(number), .name = "Fake H100"};
   gpu.total_bytes = kCardBytes;
   gpu.free_bytes = kCardBytes;
-  gpu.utilization = 0;
+  gpu.sensors.utilization = 0;
   return gpu;
 }
 

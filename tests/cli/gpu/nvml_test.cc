@@ -49,11 +49,11 @@ TEST_F(NvmlTest, EverythingAboutACard) {
   EXPECT_EQ(gpu.total_bytes, 81559ull << 20);
   EXPECT_EQ(gpu.used_bytes, 1024ull << 20);
   EXPECT_EQ(gpu.free_bytes, 80535ull << 20);
-  EXPECT_EQ(gpu.utilization, 37u);
-  EXPECT_EQ(gpu.temperature, 61u);
-  EXPECT_EQ(gpu.slowdown_temperature, 87u);
-  EXPECT_EQ(gpu.power_w, 412.0);
-  EXPECT_EQ(gpu.power_limit_w, 700.0);
+  EXPECT_EQ(gpu.sensors.utilization, 37u);
+  EXPECT_EQ(gpu.sensors.temperature, 61u);
+  EXPECT_EQ(gpu.sensors.slowdown_temperature, 87u);
+  EXPECT_EQ(gpu.sensors.power_w, 412.0);
+  EXPECT_EQ(gpu.sensors.power_limit_w, 700.0);
   EXPECT_EQ(gpu.ecc, true);
   EXPECT_EQ(gpu.ecc_errors, 2u);
   EXPECT_TRUE(gpu.exclusive);
@@ -103,10 +103,10 @@ TEST_F(NvmlTest, CardsThatLieAreNotBelieved) {
   EXPECT_THAT(seen.gpus[0].trouble, HasSubstr("does not add up"));
   EXPECT_THAT(seen.gpus[1].trouble, HasSubstr("does not add up"));
   EXPECT_EQ(seen.gpus[2].trouble, "");
-  EXPECT_EQ(seen.gpus[2].utilization, std::nullopt);
-  EXPECT_EQ(seen.gpus[2].temperature, std::nullopt);
-  EXPECT_EQ(seen.gpus[2].slowdown_temperature, std::nullopt);
-  EXPECT_EQ(seen.gpus[2].power_w, std::nullopt);
+  EXPECT_EQ(seen.gpus[2].sensors.utilization, std::nullopt);
+  EXPECT_EQ(seen.gpus[2].sensors.temperature, std::nullopt);
+  EXPECT_EQ(seen.gpus[2].sensors.slowdown_temperature, std::nullopt);
+  EXPECT_EQ(seen.gpus[2].sensors.power_w, std::nullopt);
   EXPECT_EQ(seen.gpus[3].trouble, "cannot read its memory: Unknown Error");
   EXPECT_THAT(seen.gpus[4].trouble, HasSubstr("PROHIBITED"));
 }
@@ -120,7 +120,7 @@ TEST_F(NvmlTest, ADividedCardIsItsParts) {
   EXPECT_EQ(seen.gpus[2].index, "1:1");
   EXPECT_EQ(seen.gpus[2].uuid, "MIG-b");
   EXPECT_EQ(seen.gpus[2].pci, "00000000:5E:00.0");
-  EXPECT_EQ(seen.gpus[2].temperature, 50u);
+  EXPECT_EQ(seen.gpus[2].sensors.temperature, 50u);
   EXPECT_EQ(seen.gpus[2].trouble, "");
 }
 

@@ -102,7 +102,11 @@ TEST_P(CudaConfigsTest, RunsOnCardsThatItTakes) {
                     ContainsRegex(" 1 +.* GPU 1 "), Not(HasSubstr("on the CPU")),
                     ContainsRegex("\nComputing on .*\\(sm_90, 2 SMs\\), CUDA .*cuBLAS .*, "
                                   "FP32, convolutions cuDNN 9")));
-  EXPECT_GT(outcome.metrics.at(0).value("gpu_memory_mb", 0.0), 0.01);
+  const auto& line = outcome.metrics.at(0);
+  EXPECT_GT(line.value("gpu_memory_mb", 0.0), 0.01);
+  EXPECT_EQ(line.value("gpu_temperature_c", 0), 35);
+  EXPECT_EQ(line.value("gpu_power_w", 0), 70);
+  EXPECT_EQ(line.value("gpu_utilization", -1), 0);
 }
 
 TEST_F(ConfigOnCards, RunsOnTheCpuWhereThereIsNoCard) {
@@ -112,6 +116,7 @@ TEST_F(ConfigOnCards, RunsOnTheCpuWhereThereIsNoCard) {
       HasSubstr("--devices auto: the NVIDIA driver has no GPUs: the workers compute on the CPU"));
   EXPECT_THAT(outcome.log, ContainsRegex(" 0 +.* cpu "));
   EXPECT_FALSE(outcome.metrics.at(0).contains("gpu_memory_mb"));
+  EXPECT_FALSE(outcome.metrics.at(0).contains("gpu_utilization"));
 }
 
 TEST_F(ConfigOnCards, RunsOnTheCpuWhereCudaFindsNone) {

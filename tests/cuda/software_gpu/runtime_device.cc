@@ -195,7 +195,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
   return RuntimeCall("cudaDeviceGetPCIBusId", CallKind::kOfNoCard, [&] {
     if (!IsCard(device)) return cudaErrorInvalidDevice;
-    fmt::format_to_n(id, length, "0000:00:00.0").out[0] = '\0';
+    fmt::format_to_n(id, length, "0000:{:02x}:00.0", device + 1).out[0] = '\0';
     return cudaSuccess;
   });
 }

@@ -50,6 +50,9 @@ class BoardTest : public ::testing::Test {
             {"images_per_second", 640},
             {"train_accuracy", nullptr},
             {"gpu_memory_mb", 1.5},
+            {"gpu_utilization", 0.5},
+            {"gpu_temperature_c", 71},
+            {"gpu_power_w", 412},
             {"scalars", {{"top/5", 0.5}, {"nan", nullptr}}}};
   }
   static Json Evaluation(int64_t step, double accuracy) {
@@ -110,6 +113,9 @@ TEST_F(BoardTest, ScalarsOfIntervalsAndEvaluations) {
   EXPECT_EQ(scalar("run/learning_rate"), 0.125F);
   EXPECT_EQ(scalar("run/images_per_second"), 640);
   EXPECT_EQ(scalar("run/gpu_memory_mb"), 1.5F);
+  EXPECT_EQ(scalar("run/gpu_utilization"), 0.5F);
+  EXPECT_EQ(scalar("run/gpu_temperature_c"), 71);
+  EXPECT_EQ(scalar("run/gpu_power_w"), 412);
   EXPECT_EQ(scalar("norm/gradient"), 3);
   EXPECT_EQ(scalar("norm/weights"), 5);
   EXPECT_EQ(scalar("accuracy/test"), 0.75F);

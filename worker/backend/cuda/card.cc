@@ -1,6 +1,7 @@
 #include "worker/backend/cuda/card.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <string_view>
 
@@ -149,6 +150,12 @@ std::string Card::Arithmetic() const {
       tf32 && !has_tf32_ ? "FP32 (this GPU has no TF32)"
                          : kPrecisions[static_cast<int>(options_.precision)],
       cudnn_ == nullptr ? std::string("GEMM") : "cuDNN " + VersionOf(*cudnn_), Overrides());
+}
+
+std::string Card::PciBusId() const {
+  std::array<char, 32> id{};
+  Check(cudaDeviceGetPCIBusId(id.data(), int{id.size()}, card_), "report its PCI address");
+  return id.data();
 }
 
 DeviceMemory Card::Allocate(size_t bytes) {

@@ -38,6 +38,7 @@ class Card {
   // Returns, for example, "NVIDIA H100 (sm_90, 132 SMs), CUDA 13.0, …".
   std::string Arithmetic() const;
   const std::string& name() const { return name_; }
+  std::string PciBusId() const;
 
   cudaStream_t stream(Queue queue) const { return streams_[static_cast<size_t>(queue)].get(); }
   Target target(Queue queue = Queue::kCompute) const { return {stream(queue), most_blocks_}; }

@@ -67,6 +67,7 @@ class CudaBackend : public Backend {
     return std::make_unique<CudaBuffer>(card_, bytes);
   }
   DeviceMemoryUse memory_use() const override { return card_.memory_use(); }
+  std::string pci_bus_id() const override { return card_.PciBusId(); }
   std::unique_ptr<HostRegistration> Register(const HostMemory& memory) override {
     return copies_.Register(memory);
   }

@@ -6,6 +6,10 @@
 
 #include <dlfcn.h>
 
+#include <memory>
+#include <optional>
+#include <string>
+
 namespace muster::nvml {
 
 using Result = int;
@@ -75,6 +79,7 @@ struct Api {
   Result (*driver_version)(char*, unsigned) = Find("nvmlSystemGetDriverVersion");
   Result (*count)(unsigned*) = Find("nvmlDeviceGetCount_v2");
   Result (*handle)(unsigned, Device*) = Find("nvmlDeviceGetHandleByIndex_v2");
+  Result (*handle_by_pci)(const char*, Device*) = Find("nvmlDeviceGetHandleByPciBusId_v2");
   Result (*uuid)(Device, char*, unsigned) = Find("nvmlDeviceGetUUID");
   Result (*name)(Device, char*, unsigned) = Find("nvmlDeviceGetName");
   Result (*pci)(Device, PciInfo*) = Find("nvmlDeviceGetPciInfo_v3");
@@ -122,5 +127,35 @@ template <typename... Parameters, typename... Values>
 Result Call(Result (*function)(Parameters...), Values... values) {
   return function == nullptr ? kFunctionNotFound : function(values...);
 }
+
+std::string ErrorOf(const Api& api, Result result);
+
+// NVML, the driver's management library, from its load to its unload.
+class Library {
+ public:
+  explicit Library(const std::string& name = "libnvidia-ml.so.1");
+  ~Library();
+  Library(const Library&) = delete;
+
+  const Api& api() const { return api_; }
+  // Why it is missing or does not answer, in one line; "" if it works.
+  const std::string& trouble() const { return trouble_; }
+
+ private:
+  struct Close {
+    void operator()(void* library) const { ::dlclose(library); }
+  };
+  const std::unique_ptr<void, Close> library_;
+  const Api api_;
+  std::string trouble_;
+};
+
+// Readings of a GPU's sensors. A value is empty if NVML does not report it or if it is impossible.
+struct Sensors {
+  std::optional<unsigned> utilization;                        // percent, over the last moments
+  std::optional<unsigned> temperature, slowdown_temperature;  // degrees Celsius
+  std::optional<double> power_w, power_limit_w;
+};
+Sensors ReadSensors(const Api& api, Device device);
 
 }  // namespace muster::nvml
