@@ -75,7 +75,7 @@ double PeakBytes() {
 void RequireLimits(const config::Config& config) {
   RequireOpenFiles("a worker", 64);
   const unsigned input = config.data().prefetch_threads() + 1;
-  RequireThreads("a worker", config.worker().threads() + input + 4);
+  RequireThreads("a worker", config.worker().threads() + input + 5);
 }
 
 // `muster launch` saves the log of the workers that it starts. A worker started by hand writes its

@@ -30,6 +30,7 @@ struct Gpu {
 
   uint64_t total_bytes = 0, free_bytes = 0, used_bytes = 0;
   nvml::Sensors sensors;
+  nvml::Limits limits;
   std::optional<bool> ecc;             // whether its memory corrects errors; empty: unknown
   std::optional<uint64_t> ecc_errors;  // uncorrected errors since the driver was loaded
   bool exclusive = false;              // compute mode EXCLUSIVE_PROCESS: one process at a time

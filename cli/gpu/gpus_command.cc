@@ -132,7 +132,7 @@ Json GpuJson(const Gpu& gpu, const std::vector<TicketText>& tickets) {
           {"utilization", OrNull(gpu.sensors.utilization)},
           {"temperature", OrNull(gpu.sensors.temperature)},
           {"power_w", OrNull(gpu.sensors.power_w)},
-          {"power_limit_w", OrNull(gpu.sensors.power_limit_w)},
+          {"power_limit_w", OrNull(gpu.limits.power_w)},
           {"ecc", OrNull(gpu.ecc)},
           {"ecc_uncorrected_errors", OrNull(gpu.ecc_errors)},
           {"exclusive", gpu.exclusive},

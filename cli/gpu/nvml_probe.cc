@@ -123,6 +123,7 @@ Gpu ReadCard(const Api& api, Device device, const std::string& index) {
   }
   ReadMemory(api, device, gpu);
   gpu.sensors = ReadSensors(api, device);
+  gpu.limits = ReadLimits(api, device);
   ReadModes(api, device, gpu);
   AddProcesses(api.compute_processes, device, true, gpu.processes);
   AddProcesses(api.mps_processes, device, true, gpu.processes);
@@ -214,6 +215,7 @@ class NvmlProbe : public GpuProbe {
       const auto utilization = part.sensors.utilization;
       part.sensors = whole.sensors;
       part.sensors.utilization = utilization;
+      part.limits = whole.limits;
       part.ecc = whole.ecc;
       part.ecc_errors = whole.ecc_errors;
       part.cores = whole.cores;

@@ -49,10 +49,10 @@ std::string WhyBusy(const Gpu& gpu, double free_share) {
     return fmt::format("{} of its memory is free, {} is needed",
                        FormatBytes(static_cast<double>(gpu.free_bytes)), FormatBytes(needed));
   }
-  if (gpu.sensors.temperature && gpu.sensors.slowdown_temperature &&
-      *gpu.sensors.temperature >= *gpu.sensors.slowdown_temperature) {
+  if (gpu.sensors.temperature && gpu.limits.slowdown_temperature &&
+      *gpu.sensors.temperature >= *gpu.limits.slowdown_temperature) {
     return fmt::format("it is too hot: {} degrees; it slows down at {}", *gpu.sensors.temperature,
-                       *gpu.sensors.slowdown_temperature);
+                       *gpu.limits.slowdown_temperature);
   }
   return "";
 }

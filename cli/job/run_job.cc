@@ -229,7 +229,7 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
   config::Config config = job.config;
   config.mutable_run()->set_dir(dir.path());
   const std::optional<WorkersByHand> addresses = AddressesOf(arguments, job);
-  if (addresses) ResolveEncryption(*addresses, config);
+  if (addresses) ResolveAddress(*addresses, config);
   const int workers = static_cast<int>(config.cluster().workers());
   try {
     const bool traced = !config.run().trace_file().empty();

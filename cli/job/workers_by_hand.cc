@@ -10,6 +10,7 @@
 #include "common/base/process.h"
 #include "common/base/text.h"
 #include "common/config/config.h"
+#include "common/config/job_size.h"
 #include "common/link/protocol.h"
 #include "proto/config.pb.h"
 
@@ -92,11 +93,15 @@ void CheckWorkersByHand(const WorkersByHand& by_hand) {
   if (!by_hand.token_file.empty()) (void)ReadToken(by_hand.token_file);
 }
 
-void ResolveEncryption(const WorkersByHand& by_hand, config::Config& config) {
+void ResolveAddress(const WorkersByHand& by_hand, config::Config& config) {
   const ListenAddress address = ChooseListenAddress(by_hand.endpoint, by_hand.bind);
-  if (config.cluster().transport() == config::Cluster::LOCAL) return;
-  if (!IsEncrypted(config.cluster(), address)) return;
-  config.mutable_cluster()->set_encryption(config::Cluster::CURVE);
+  config::Cluster& cluster = *config.mutable_cluster();
+  if (cluster.transport() == config::Cluster::LOCAL) return;
+  const bool reaches_others =
+      IsTcp(address.bind) && !ResolvedAddress(TcpAddress::Parse(address.bind)).loopback();
+  if (reaches_others && !cluster.has_chunk_bytes()) cluster.set_chunk_bytes(kSocketChunk);
+  if (!IsEncrypted(cluster, address)) return;
+  cluster.set_encryption(config::Cluster::CURVE);
   KeepOutOfCoreDumps();  // this process creates the token
 }
 

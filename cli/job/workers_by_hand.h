@@ -25,9 +25,11 @@ WorkersByHand WithInterface(WorkersByHand by_hand, const config::Config& config)
 // Throws Error if the address or the token file is wrong. Writes nothing.
 void CheckWorkersByHand(const WorkersByHand& by_hand);
 
-// Sets cluster.encryption in the config if connections will be encrypted, so that the workers that
-// read it agree with the server. Never sets NONE: the file may be used again for another address.
-void ResolveEncryption(const WorkersByHand& by_hand, config::Config& config);
+// Sets what depends on the address. Chunks are those for sockets if workers of other hosts may join
+// (cluster.chunk_bytes). cluster.encryption is set if connections will be encrypted, so that the
+// workers that read the config agree with the server. Never sets NONE: the file may be used again
+// for another address.
+void ResolveAddress(const WorkersByHand& by_hand, config::Config& config);
 
 // The token file that a server made in its run directory. The destructor removes it, so that it
 // does not outlive the server, even if the run never began.

@@ -10,6 +10,14 @@ namespace {
 constexpr unsigned kHottest = 200;      // degrees; higher readings are invalid
 constexpr double kMostWatts = 100'000;  // higher readings are invalid
 
+std::optional<double> Watts(Result (*read)(Device, unsigned*), Device device) {
+  unsigned milliwatts = 0;
+  if (Call(read, device, &milliwatts) != kSuccess || milliwatts * 1e-3 > kMostWatts) {
+    return std::nullopt;
+  }
+  return milliwatts * 1e-3;
+}
+
 }  // namespace
 
 std::string ErrorOf(const Api& api, Result result) {
@@ -39,21 +47,22 @@ Sensors ReadSensors(const Api& api, Device device) {
   if (Call(api.utilization, device, &utilization) == kSuccess && utilization.gpu <= 100) {
     sensors.utilization = utilization.gpu;
   }
-  unsigned value = 0;
-  if (Call(api.temperature, device, kTemperatureGpu, &value) == kSuccess && value <= kHottest) {
-    sensors.temperature = value;
+  unsigned degrees = 0;
+  if (Call(api.temperature, device, kTemperatureGpu, &degrees) == kSuccess && degrees <= kHottest) {
+    sensors.temperature = degrees;
   }
-  if (Call(api.temperature_threshold, device, kThresholdSlowdown, &value) == kSuccess &&
-      value > 0 && value <= kHottest) {
-    sensors.slowdown_temperature = value;
-  }
-  const auto watts = [&](Result (*read)(Device, unsigned*)) -> std::optional<double> {
-    if (Call(read, device, &value) != kSuccess || value * 1e-3 > kMostWatts) return std::nullopt;
-    return value * 1e-3;
-  };
-  sensors.power_w = watts(api.power);
-  sensors.power_limit_w = watts(api.power_limit);
+  sensors.power_w = Watts(api.power, device);
   return sensors;
+}
+
+Limits ReadLimits(const Api& api, Device device) {
+  Limits limits{.power_w = Watts(api.power_limit, device)};
+  unsigned degrees = 0;
+  if (Call(api.temperature_threshold, device, kThresholdSlowdown, &degrees) == kSuccess &&
+      degrees > 0 && degrees <= kHottest) {
+    limits.slowdown_temperature = degrees;
+  }
+  return limits;
 }
 
 }  // namespace muster::nvml

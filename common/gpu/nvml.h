@@ -152,10 +152,17 @@ class Library {
 
 // Readings of a GPU's sensors. A value is empty if NVML does not report it or if it is impossible.
 struct Sensors {
-  std::optional<unsigned> utilization;                        // percent, over the last moments
-  std::optional<unsigned> temperature, slowdown_temperature;  // degrees Celsius
-  std::optional<double> power_w, power_limit_w;
+  std::optional<unsigned> utilization;  // percent, over the last moments
+  std::optional<unsigned> temperature;  // degrees Celsius
+  std::optional<double> power_w;
 };
 Sensors ReadSensors(const Api& api, Device device);
+
+// The limits of a GPU: the temperature at which it slows down, and its power.
+struct Limits {
+  std::optional<unsigned> slowdown_temperature;
+  std::optional<double> power_w;
+};
+Limits ReadLimits(const Api& api, Device device);
 
 }  // namespace muster::nvml

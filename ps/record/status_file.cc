@@ -77,6 +77,9 @@ Json RankJson(uint32_t rank, const RankStatus& status) {
             {"slices", status.slices},
             {"images_per_second", status.images_per_second}};
   if (!status.state.empty()) json["state"] = status.state;
+  if (status.gpu.has_gpu_bytes()) {
+    json["gpu_memory_mb"] = 1e-6 * static_cast<double>(status.gpu.gpu_bytes());
+  }
   if (status.gpu.has_gpu_utilization()) {
     json["gpu_utilization"] = 0.01 * status.gpu.gpu_utilization();
   }

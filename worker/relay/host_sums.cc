@@ -210,7 +210,7 @@ Payload HostSums::SumOf(const Group& group, const Parts& arrived) const {
 // two usual steps.
 std::vector<RelayedGradient> HostSums::TakeLate(Time now) {
   const Duration pause = std::max<Duration>(kLeastWait, usual_step_ / 4);
-  const Duration whole = std::max<Duration>(kLeastWait, usual_step_);
+  const Duration whole = std::max<Duration>(kLeastWait, usual_step_ + usual_step_ / 4);
   std::vector<RelayedGradient> sent;
   for (auto& [number, step] : steps_) {
     for (Group& group : step.groups) {

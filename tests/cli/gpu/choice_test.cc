@@ -55,7 +55,7 @@ TEST(ChoiceTest, WhyACardIsBusy) {
 
   Gpu hot = IdleCard(0);
   hot.sensors.temperature = 90;
-  hot.sensors.slowdown_temperature = 90;
+  hot.limits.slowdown_temperature = 90;
   EXPECT_THAT(WhyBusy(hot, 0), HasSubstr("90 degrees"));
 
   Gpu lost = IdleCard(0);

@@ -10,7 +10,7 @@
 // (graphics processes), mode (compute mode), ecc=0 (has ECC, with this many uncorrected errors),
 // nvlink=A and pcie=A (GPUs with the same letter are linked), parts=MIG-1,MIG-2 (a GPU in MIG
 // mode), speed=2 (for CUDA's order), fail=uuid:15,memory:999 (status codes of queries), crash=1
-// (crashes the process that uses CUDA).
+// (crashes the process that uses CUDA), hang=pci (a search by PCI address does not return).
 #pragma once
 
 #include <algorithm>

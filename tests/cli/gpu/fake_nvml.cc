@@ -120,9 +120,10 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
 
 int nvmlDeviceGetHandleByPciBusId_v2(const char* id, void** device) {
   unsigned domain = 0, bus = 0;
-  return std::sscanf(id, "%x:%x:", &domain, &bus) == 2 && bus > 0
-             ? nvmlDeviceGetHandleByIndex_v2(bus - 1, device)
-             : kInvalid;
+  if (std::sscanf(id, "%x:%x:", &domain, &bus) != 2 || bus == 0) return kInvalid;
+  const int answer = nvmlDeviceGetHandleByIndex_v2(bus - 1, device);
+  while (answer == kSuccess && fake::Of(*CardOf(*device), "hang") == "pci") ::pause();
+  return answer;
 }
 int nvmlDeviceGetUUID(void* device, char* text, unsigned size) {
   const std::optional<Card> card = CardOf(device);

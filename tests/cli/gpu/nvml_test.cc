@@ -51,9 +51,9 @@ TEST_F(NvmlTest, EverythingAboutACard) {
   EXPECT_EQ(gpu.free_bytes, 80535ull << 20);
   EXPECT_EQ(gpu.sensors.utilization, 37u);
   EXPECT_EQ(gpu.sensors.temperature, 61u);
-  EXPECT_EQ(gpu.sensors.slowdown_temperature, 87u);
+  EXPECT_EQ(gpu.limits.slowdown_temperature, 87u);
   EXPECT_EQ(gpu.sensors.power_w, 412.0);
-  EXPECT_EQ(gpu.sensors.power_limit_w, 700.0);
+  EXPECT_EQ(gpu.limits.power_w, 700.0);
   EXPECT_EQ(gpu.ecc, true);
   EXPECT_EQ(gpu.ecc_errors, 2u);
   EXPECT_TRUE(gpu.exclusive);
@@ -105,7 +105,7 @@ TEST_F(NvmlTest, CardsThatLieAreNotBelieved) {
   EXPECT_EQ(seen.gpus[2].trouble, "");
   EXPECT_EQ(seen.gpus[2].sensors.utilization, std::nullopt);
   EXPECT_EQ(seen.gpus[2].sensors.temperature, std::nullopt);
-  EXPECT_EQ(seen.gpus[2].sensors.slowdown_temperature, std::nullopt);
+  EXPECT_EQ(seen.gpus[2].limits.slowdown_temperature, std::nullopt);
   EXPECT_EQ(seen.gpus[2].sensors.power_w, std::nullopt);
   EXPECT_EQ(seen.gpus[3].trouble, "cannot read its memory: Unknown Error");
   EXPECT_THAT(seen.gpus[4].trouble, HasSubstr("PROHIBITED"));

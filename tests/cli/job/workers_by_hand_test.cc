@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "proto/config.pb.h"
 #include "tests/data/temp_dir.h"
 
 namespace muster {
@@ -28,6 +29,18 @@ TEST(HandTextTest, TheWorkersCommandWorksInAnyFolder) {
                                            here + "/secrets/token"));
   }
   fs::current_path(before);
+}
+
+TEST(ResolveAddress, ChunksAreThoseForSocketsIfOtherHostsMayJoin) {
+  const auto chunk = [](const std::string& endpoint, int64_t typed) {
+    config::Config config;
+    if (typed > 0) config.mutable_cluster()->set_chunk_bytes(typed);
+    ResolveAddress({.endpoint = endpoint, .bind = "", .token_file = ""}, config);
+    return config.cluster().chunk_bytes();
+  };
+  EXPECT_EQ(chunk("tcp://127.0.0.1:5555", 0), 0) << "workers of this host share memory";
+  EXPECT_EQ(chunk("tcp://192.0.2.1:5555", 0), 1 << 20);
+  EXPECT_EQ(chunk("tcp://192.0.2.1:5555", 4096), 4096);
 }
 
 }  // namespace

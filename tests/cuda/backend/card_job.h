@@ -37,10 +37,12 @@ class CardJob : public RealJob {
     return fmt::format("GPU-{:04x}0000-0000-0000-0000-{}", card, own_);
   }
   // Sets the number of GPUs of this machine and the index of the lost one, if any.
-  void Cards(int count, int lost = -1) const {
+  void Cards(int count, int lost = -1, bool sensors_hang = false) const {
     std::string lines;
     for (int card = 0; card < count; ++card) {
-      lines += fmt::format("uuid={}{}\n", Uuid(card), card == lost ? " fail=memory:15" : "");
+      lines += fmt::format("uuid={} temp={} power={} util={}{}{}\n", Uuid(card), 40 + 10 * card,
+                           100 + 100 * card, 1 + 2 * card, card == lost ? " fail=memory:15" : "",
+                           sensors_hang ? " hang=pci" : "");
     }
     const std::filesystem::path next = Path("cards.next");
     std::ofstream(next) << lines;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -195,7 +197,11 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
   return RuntimeCall("cudaDeviceGetPCIBusId", CallKind::kOfNoCard, [&] {
     if (!IsCard(device)) return cudaErrorInvalidDevice;
-    fmt::format_to_n(id, length, "0000:{:02x}:00.0", device + 1).out[0] = '\0';
+    // As tests/cli/gpu/fake_nvml.cc expects: GPU-0003… is the fourth GPU of this machine.
+    const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    unsigned first = 0;
+    if (visible == nullptr || std::sscanf(visible, "GPU-%4x", &first) != 1) first = 0;
+    fmt::format_to_n(id, length, "0000:{:02x}:00.0", first + device + 1).out[0] = '\0';
     return cudaSuccess;
   });
 }

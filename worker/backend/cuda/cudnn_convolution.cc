@@ -107,8 +107,13 @@ struct CudnnPass {
   size_t workspace_bytes = 0;
 
   const Cudnn& cudnn() const { return *request.card.cudnn(); }
-  bool Takes(cudnnStatus_t status) const {
-    return IsSupported(cudnn(), status, "plan a convolution") && workspace_bytes <= kMostScratch;
+  bool Takes(const char* name, cudnnStatus_t status) const {
+    if (!IsSupported(cudnn(), status, "plan a convolution")) return false;
+    if (workspace_bytes <= kMostScratch) return true;
+    fmt::print(stderr,
+               "cuDNN needs {} bytes for the convolution \"{}\", more than {}: using cuBLAS\n",
+               workspace_bytes, ConvolutionKey(name, request), kMostScratch);
+    return false;
   }
 
   cudnnStatus_t Forward(const void* in, const void* w, void* out, void* scratch) const {
@@ -145,6 +150,7 @@ bool IsDone(const char* name, const CudnnPass& pass, const Run& run) {
   const size_t out = bytes_of(s.batch * s.out_pixels() * s.filters);
   const size_t bytes = in + weights + out + pass.workspace_bytes;
   if (bytes > card.memory_use().available) return true;
+  const ExpectInScope watched(card.watchdog(), "finish a convolution");
   void* address = nullptr;
   const cudaError_t allocated = cudaMalloc(&address, bytes);
   if (allocated == cudaErrorMemoryAllocation) {
@@ -250,9 +256,9 @@ std::unique_ptr<ConvolutionForward> MakeCudnnForward(const ConvolutionRequest& r
   CudnnPass pass{request, DescribeFor(request)};
   if (pass.convolution == nullptr) return nullptr;
   const Descriptors& d = *pass.convolution;
-  if (!pass.Takes(pass.cudnn()->cudnnGetConvolutionForwardWorkspaceSize(
-          pass.cudnn().handle(), d.in, d.weights, d.convolution, d.out, kForward,
-          &pass.workspace_bytes))) {
+  if (!pass.Takes("forward", pass.cudnn()->cudnnGetConvolutionForwardWorkspaceSize(
+                                 pass.cudnn().handle(), d.in, d.weights, d.convolution, d.out,
+                                 kForward, &pass.workspace_bytes))) {
     return nullptr;
   }
   const auto run = [&](void* in, void* w, void* out, void* scratch) {
@@ -268,9 +274,9 @@ std::unique_ptr<ConvolutionBackward> MakeCudnnInputGradient(const ConvolutionReq
   CudnnPass pass{request, DescribeFor(request)};
   if (pass.convolution == nullptr) return nullptr;
   const Descriptors& d = *pass.convolution;
-  if (!pass.Takes(pass.cudnn()->cudnnGetConvolutionBackwardDataWorkspaceSize(
-          pass.cudnn().handle(), d.weights, d.out, d.convolution, d.in, kInputGradient,
-          &pass.workspace_bytes))) {
+  if (!pass.Takes("input", pass.cudnn()->cudnnGetConvolutionBackwardDataWorkspaceSize(
+                               pass.cudnn().handle(), d.weights, d.out, d.convolution, d.in,
+                               kInputGradient, &pass.workspace_bytes))) {
     return nullptr;
   }
   const auto run = [&](void* in, void* w, void* out, void* scratch) {
@@ -285,9 +291,9 @@ std::unique_ptr<ConvolutionBackward> MakeCudnnWeightsGradient(const ConvolutionR
   CudnnPass pass{request, DescribeFor(request)};
   if (pass.convolution == nullptr) return nullptr;
   const Descriptors& d = *pass.convolution;
-  if (!pass.Takes(pass.cudnn()->cudnnGetConvolutionBackwardFilterWorkspaceSize(
-          pass.cudnn().handle(), d.in, d.out, d.convolution, d.weights, kWeightsGradient,
-          &pass.workspace_bytes))) {
+  if (!pass.Takes("weights", pass.cudnn()->cudnnGetConvolutionBackwardFilterWorkspaceSize(
+                                 pass.cudnn().handle(), d.in, d.out, d.convolution, d.weights,
+                                 kWeightsGradient, &pass.workspace_bytes))) {
     return nullptr;
   }
   const auto run = [&](void* in, void* w, void* out, void* scratch) {

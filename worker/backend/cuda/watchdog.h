@@ -37,4 +37,17 @@ class Watchdog {
   std::jthread thread_;
 };
 
+// Expects the end of a scope, even after an exception: freeing memory waits for the GPU.
+class ExpectInScope {
+ public:
+  ExpectInScope(Watchdog& watchdog, const char* what) : watchdog_(watchdog) {
+    watchdog_.Expect(what);
+  }
+  ~ExpectInScope() { watchdog_.Expect(nullptr); }
+  ExpectInScope(const ExpectInScope&) = delete;
+
+ private:
+  Watchdog& watchdog_;
+};
+
 }  // namespace muster::cuda
