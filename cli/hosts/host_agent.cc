@@ -14,9 +14,7 @@
 #include <optional>
 #include <vector>
 
-#include "cli/cluster/server_address.h"
-#include "cli/hosts/host_facts.h"
-#include "cli/hosts/link_probe.h"
+#include "cli/hosts/agent_answers.h"
 #include "cli/process/child_process.h"
 #include "cli/process/held_file.h"
 #include "cli/process/line_reader.h"
@@ -26,7 +24,6 @@
 #include "common/base/json.h"
 #include "common/base/process.h"
 #include "common/base/resource_limits.h"
-#include "common/base/shared_memory.h"
 #include "common/config/config.h"
 #include "proto/config.pb.h"
 
@@ -57,7 +54,6 @@ class HostAgent {
 
   void Wait();
   void Handle(const std::string& line);
-  void Check(const Json& question);
   void TakeJob(const Json& job);
   void Start(int rank, int local_rank);
   // Starts a relay (worker/relay/relay.h), unless there is one.
@@ -132,15 +128,19 @@ void HostAgent::Wait() {
 // The other side has the same version, so a message that does not fit comes from a person.
 void HostAgent::Handle(const std::string& line) {
   const Json message = ParseJson(line);
+  const SendAnswer send = [this](const Json& answer) { Send(answer); };
   try {
-    busy_at_ = Clock::now();
     if (message.contains("check")) {
-      Check(message.at("check"));
+      AnswerCheck(message.at("check"), send);
+    } else if (message.contains("measure")) {
+      AnswerMeasure(message.at("measure"), send);
+    } else if (message.contains("connect")) {
+      AnswerConnect(message.at("connect"), send);
     } else if (message.contains("job")) {
       TakeJob(message.at("job"));
     } else if (message.contains("start")) {
       Start(message.at("start").get<int>(), message.at("local_rank").get<int>());
-    } else {
+    } else if (!message.contains("stay")) {
       const int rank = message.at("rank").get<int>(), signal = message.at("signal").get<int>();
       const auto worker = workers_.find(rank);
       if (worker == workers_.end() || worker->second.process == nullptr) return;
@@ -152,24 +152,7 @@ void HostAgent::Handle(const std::string& line) {
                 "muster host: expected messages of `muster launch` on standard input; this command "
                 "is only for it");
   }
-}
-
-void HostAgent::Check(const Json& question) {
-  std::optional<config::Config> config;
-  if (question.contains("config")) {
-    config = ParseConfigText(question.at("config").get<std::string>(), "the job's config");
-  }
-  HostFacts facts = ReadHostFacts(config ? &*config : nullptr);
-  try {
-    facts.address = ServeProbe(question.at("endpoint").get<std::string>(),
-                               question.at("secret").get<std::string>());
-    facts.interface = InterfaceWith(facts.address);
-    if (CanSeal()) facts.relay_port = FreePortOf(facts.address);
-    facts.mtu = MtuOf(facts.interface);
-  } catch (const Error& error) {
-    facts.unconnected = error.what();
-  }
-  Send({{"facts", JsonOf(facts)}});
+  busy_at_ = Clock::now();
 }
 
 void HostAgent::TakeJob(const Json& job) {

@@ -116,7 +116,7 @@ DataCount CompareHosts(SshHosts& hosts, const ServerAddress& address, config::Co
                   .address = address,
                   .config = &config,
                   .patience_s = std::max(60.0, config.deadlines().start_s())});
-  PrintResult(HostTable(checked, /*has_job=*/true));
+  PrintResult(HostTable(checked, TableFor::kJob));
   const std::string note = ProcessorsNote(checked);
   if (!note.empty()) PrintResult(note);
   RequireGood(checked);
