@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cli/hosts/agent_answers.h"
+#include "cli/hosts/trace_parts.h"
 #include "cli/process/child_process.h"
 #include "cli/process/held_file.h"
 #include "cli/process/line_reader.h"
@@ -65,6 +66,8 @@ class HostAgent {
   UniqueFd MakePipe(LineReader& output) const;
   void TakeOutput();
   void TakeLines(Worker& worker, int rank);
+  // As much as the connection takes.
+  void SendTraceParts();
   void Send(const Json& message);
   void SendEnd(const char* what, int rank, const ChildEnd& end);
   // Writes what the connection takes. A connection that takes nothing must not stop the agent.
@@ -77,6 +80,7 @@ class HostAgent {
   bool broken_ = false;  // the connection, for output
   std::optional<HeldFile> config_, token_;
   config::Worker job_;  // its part about workers
+  std::optional<TraceParts> trace_parts_;
   std::string token_text_;
   std::vector<std::string> environment_;  // of the launcher, for a program
   std::string endpoint_;
@@ -103,6 +107,7 @@ int HostAgent::Run() {
     input_.Read([this](const std::string& line) { Handle(line); });
     if (input_.at_end()) return 0;
     TakeOutput();
+    SendTraceParts();
     Flush();
     for (const auto& [rank, worker] : workers_) {
       if (worker.process != nullptr) busy_at_ = Clock::now();
@@ -156,10 +161,12 @@ void HostAgent::Handle(const std::string& line) {
 }
 
 void HostAgent::TakeJob(const Json& job) {
-  config_ = HeldFile::OfText(job.at("config").get<std::string>());
+  config::Config config = ParseConfigText(job.at("config").get<std::string>(), "the job's config");
+  trace_parts_.emplace(config);
+  config_ = HeldFile::OfText(ConfigText(config));
   token_text_ = job.at("token").get<std::string>();
   token_ = HeldFile::OfText(token_text_);
-  job_ = ParseConfigText(job.at("config").get<std::string>(), "the job's config").worker();
+  job_ = config.worker();
   environment_ = job.at("environment").get<std::vector<std::string>>();
   const auto folder = job.at("folder").get<std::string>();
   if (job_.program_size() > 0 && ::chdir(folder.c_str()) != 0) {
@@ -277,6 +284,16 @@ void HostAgent::TakeOutput() {
     if (!end) continue;
     worker.process.reset();
     SendEnd("ended", rank, *end);
+    trace_parts_->Take(rank);
+  }
+}
+
+void HostAgent::SendTraceParts() {
+  while (trace_parts_ && pending_.size() < kMostPendingBytes && !broken_) {
+    const std::optional<Json> piece = trace_parts_->Next();
+    if (!piece) return;
+    Send(*piece);
+    busy_at_ = Clock::now();
   }
 }
 

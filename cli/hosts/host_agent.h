@@ -19,6 +19,8 @@
 //   {"signaled": RANK, "signal": NUMBER}
 //   {"line": TEXT, "rank": RANK}                              a line of its output
 //   {"ended": RANK, "by_signal": B, "value": V, "asked": A}
+//   {"trace": TEXT, "rank": RANK, "last": B}                  lines of its trace part, after its
+//   end
 //   {"relay": RANK, "by_signal": B, "value": V, "asked": A}   the end of the relay, whose output is
 //                                                             in this worker's log
 //

@@ -1,6 +1,6 @@
 // Hosts on this machine, "here" with the launcher and a, b, c and "old": network namespaces joined
 // by a bridge. All but the first have a real sshd. They share the file system and the process
-// table, except that muster on "old" has another version.
+// table, except that muster on "old" has another version, and the monotonic clock of b is ahead.
 #pragma once
 
 #include <filesystem>

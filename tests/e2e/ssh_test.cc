@@ -7,7 +7,9 @@
 #include <csignal>
 #include <iterator>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 #include <sstream>
 
 #include "common/base/text.h"
@@ -240,6 +242,62 @@ TEST_F(Ssh, WorkersOfALauncherShareARelay) {
   EXPECT_THAT(workers[0]->Log(), HasSubstr("relay info: connecting the workers at local://"));
   EXPECT_TRUE(NothingLeftAnywhere());
   EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
+}
+
+// The processes of a trace with spans, and the numbers of those at which arrows begin or end.
+struct SeenTrace {
+  std::set<std::string> processes, pushed, waited;
+};
+SeenTrace ReadTraceFile(const std::filesystem::path& path) {
+  SeenTrace seen;
+  const auto trace = nlohmann::json::parse(Slurp(path));
+  std::map<int, std::string> names;
+  for (const auto& event : trace.at("traceEvents")) {
+    if (event["name"] == "process_name") names[event["pid"]] = event["args"]["name"];
+  }
+  for (const auto& event : trace.at("traceEvents")) {
+    const std::string& process = names.at(event["pid"]);
+    if (event["ph"] == "X") seen.processes.insert(process);
+    if (event["ph"] == "s" && event["name"] == "gradient") seen.pushed.insert(process);
+    if (event["ph"] == "f" && event["name"] == "weights") seen.waited.insert(process);
+  }
+  return seen;
+}
+const std::vector<std::string> kTracedSteps{"run.trace_first_step=2", "run.trace_steps=3"};
+
+// An arrow from a push to its update, or from an update to those who waited, is left out if its end
+// is before its beginning.
+TEST_F(Ssh, ATraceHasTheThreadsOfAllHostsAligned) {
+  std::vector<std::string> settings{"run.slices=6"};
+  settings.insert(settings.end(), kTracedSteps.begin(), kTracedSteps.end());
+  const auto launch = Start("a:1,here:1,b:2", settings, {"--trace", Path("trace.json")});
+  ASSERT_EQ(launch->Wait(60), 0) << launch->Log();
+  const SeenTrace seen = ReadTraceFile(Path("trace.json"));
+  const std::set<std::string> workers{"worker 0", "worker 1", "worker 2", "worker 3"};
+  EXPECT_EQ(seen.pushed, workers);
+  EXPECT_EQ(seen.waited, workers);
+  EXPECT_EQ(seen.processes.size(), workers.size() + 1);
+  EXPECT_FALSE(std::filesystem::exists(Path("run/trace.worker-3.part")));
+  EXPECT_TRUE(NothingLeftAnywhere());
+  const Outcome here = Succeeded(Launch({"run.slices=6"}));
+  EXPECT_EQ(Metrics("run").back()["weights_hash"], here.hash());
+}
+
+TEST_F(Ssh, ATraceLacksALostHost) {
+  std::vector<std::string> settings = kLongRun;
+  settings.insert(settings.end(), kTracedSteps.begin(), kTracedSteps.end());
+  const auto launch = Start("a:1,b:1", settings, {"--trace", Path("trace.json")});
+  ASSERT_TRUE(Reaches("run", 20)) << launch->Log();
+  hosts_->Kill("b");
+  ExpectTheSameBits(*launch, kLongRun);
+  EXPECT_EQ(ReadTraceFile(Path("trace.json")).processes,
+            (std::set<std::string>{"server", "worker 0"}));
+  EXPECT_THAT(launch->Log(), HasSubstr("the trace lacks a process: there is no "));
+}
+
+TEST_F(Ssh, StepsToTraceThatTheRunDoesNotHave) {
+  ExpectFailure("a:1,b:1", ExitCode::kUsage,
+                {"run.trace_file=t.json", "run.trace_first_step=100000"}, "run.trace_first_step");
 }
 
 TEST_F(Ssh, ADryRunChecksTheHostsAndStartsNothing) {
