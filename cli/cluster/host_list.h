@@ -15,6 +15,7 @@ struct Host {
   // The endpoint at which its relay may listen for those of other hosts. Empty if it is not known,
   // or if the host cannot have a relay.
   std::string relay = {};
+  double clock_ahead_s = 0;  // its CLOCK_MONOTONIC minus that of this process's host
 };
 
 // "a:4,user@b:2,c". A host without a number has one slot. `origin` names the list in errors: "-H".

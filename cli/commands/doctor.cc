@@ -32,7 +32,7 @@ void DescribeDoctor(CLI::App& command, DoctorOptions& options) {
   CLI::Option* const hosts =
       AddOption(command, "--hosts", options.hosts, "LIST",
                 "Check instead whether these hosts, such as a,user@b, can train together, and "
-                "measure the network between each and this one");
+                "measure the network between each two of them and this one");
   hosts->excludes(config);
   AddOption(command, "--ssh", options.ssh, "COMMAND",
             "With --hosts: instead of ssh, such as \"ssh -p 2222\"")

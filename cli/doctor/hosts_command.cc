@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cli/doctor/pair_table.h"
 #include "cli/text/console.h"
-#include "cli/text/text_table.h"
 #include "cli/text/units.h"
 
 namespace muster {
@@ -14,64 +14,36 @@ namespace {
 
 constexpr double kManySeconds = 1;  // logs of several hosts are then hard to compare
 
-std::string BandwidthText(double bytes_per_s) {
-  return bytes_per_s > 0 ? fmt::format("{}/s", FormatBytes(bytes_per_s)) : "-";
-}
-
-std::vector<std::string> MachineLines(const std::vector<CheckedHost>& hosts) {
-  TextTable table({{"host"},
-                   {"version"},
-                   {"cores", true},
-                   {"memory", true},
-                   {"disk", true},
-                   {"updates with"},
-                   {"processor"}});
+// This host, and all others that can take part.
+std::vector<ProbedHost> HostsToProbe(const std::vector<CheckedHost>& hosts,
+                                     const ServerAddress& address) {
+  const auto here =
+      std::ranges::find_if(hosts, [](const CheckedHost& one) { return one.host.here; });
+  std::vector<ProbedHost> probed{{.name = here != hosts.end() ? here->host.name : "this host",
+                                  .address = address.address,
+                                  .here = true}};
   for (const CheckedHost& one : hosts) {
-    const HostFacts& facts = one.facts;
-    if (facts.cores == 0) {
-      table.AddRow(
-          {one.host.name, facts.version.empty() ? "-" : facts.version, "-", "-", "-", "-", "-"});
-      continue;
+    if (!one.host.here && one.problem.empty()) {
+      probed.push_back({.name = one.host.name, .address = one.facts.address});
     }
-    table.AddRow({one.host.name, facts.version, std::to_string(facts.cores),
-                  FormatBytes(facts.memory_available), FormatBytes(facts.disk_free),
-                  facts.instructions, facts.processor});
   }
-  return table.Lines();
-}
-
-std::vector<std::string> LinkLines(const std::vector<CheckedHost>& hosts) {
-  TextTable table({{"host"},
-                   {"interface"},
-                   {"MTU", true},
-                   {"clock", true},
-                   {"latency", true},
-                   {"to it", true},
-                   {"from it", true}});
-  for (const CheckedHost& one : hosts) {
-    if (one.host.here || one.link.latency_s <= 0) continue;
-    table.AddRow({one.host.name, one.facts.interface.empty() ? "-" : one.facts.interface,
-                  one.facts.mtu > 0 ? std::to_string(one.facts.mtu) : "-",
-                  OffsetText(one.link.clock_offset_s),
-                  FormatMilliseconds(1000 * one.link.latency_s), BandwidthText(one.link.to_peer),
-                  BandwidthText(one.link.from_peer)});
-  }
-  return table.Lines();
+  return probed;
 }
 
 }  // namespace
 
 std::vector<std::string> HostsLines(const std::vector<CheckedHost>& hosts,
-                                    const ServerAddress& address) {
-  std::vector<std::string> lines = MachineLines(hosts);
+                                    const ServerAddress& address,
+                                    const std::vector<ProbedHost>& probed,
+                                    const std::vector<PairLink>& pairs) {
+  std::vector<std::string> lines = HostTable(hosts, TableFor::kDoctor);
   const int mtu = MtuOf(address.interface);
   lines.push_back("");
   lines.push_back(
-      fmt::format("Network, from {}{}{}:", address.address,
+      fmt::format("The server would listen at {}{}{}.", address.address,
                   address.interface.empty() ? "" : fmt::format(" over {}", address.interface),
                   mtu > 0 ? fmt::format(", MTU {}", mtu) : ""));
-  for (std::string& line : LinkLines(hosts)) lines.push_back(std::move(line));
-  lines.push_back("");
+  for (std::string& line : PairLines(probed, pairs)) lines.push_back(std::move(line));
   int64_t failed = 0;
   for (const CheckedHost& one : hosts) {
     if (!one.problem.empty()) ++failed;
@@ -83,8 +55,13 @@ std::vector<std::string> HostsLines(const std::vector<CheckedHost>& hosts,
     }
   }
   if (std::string note = ProcessorsNote(hosts); !note.empty()) lines.push_back(std::move(note));
-  lines.push_back(failed == 0 ? "Runs on these hosts will work."
-                              : fmt::format("{} failed.", Plural(failed, "host")));
+  const auto apart =
+      std::ranges::count_if(pairs, [](const PairLink& pair) { return !pair.problem.empty(); });
+  lines.push_back(failed > 0 ? fmt::format("{} failed.", Plural(failed, "host"))
+                  : apart == 0
+                      ? "Runs on these hosts will work."
+                      : fmt::format("Runs on these hosts will work, but slower, because of {}.",
+                                    Plural(apart, "broken link")));
   return lines;
 }
 
@@ -97,8 +74,9 @@ int RunHostsDoctor(SshHosts hosts) {
     RequireReachable(address, other->name);
   }
   const std::vector<CheckedHost> checked =
-      CheckHosts({.hosts = hosts.hosts, .ssh = hosts.ssh, .address = address, .bandwidth = true});
-  PrintResult(HostsLines(checked, address));
+      CheckHosts({.hosts = hosts.hosts, .ssh = hosts.ssh, .address = address});
+  const std::vector<ProbedHost> probed = HostsToProbe(checked, address);
+  PrintResult(HostsLines(checked, address, probed, MeasurePairs(hosts.ssh, probed)));
   RequireGood(checked);
   return 0;
 }

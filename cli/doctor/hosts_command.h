@@ -1,17 +1,20 @@
 // `muster doctor --hosts a,b,c`: whether these hosts can train together, and how fast the network
-// between each and this one is.
+// between each two of them is.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "cli/hosts/host_check.h"
+#include "cli/hosts/pair_probe.h"
 
 namespace muster {
 
-// Two tables, one for the machines and one for their connections to this host, and a verdict.
+// A table of the machines, those of PairLines, and a verdict.
 std::vector<std::string> HostsLines(const std::vector<CheckedHost>& hosts,
-                                    const ServerAddress& address);
+                                    const ServerAddress& address,
+                                    const std::vector<ProbedHost>& probed,
+                                    const std::vector<PairLink>& pairs);
 
 // Returns the exit code: 0, or that of the first host that failed. Throws Error(kUsage) for a wrong
 // list.

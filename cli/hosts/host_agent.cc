@@ -14,9 +14,8 @@
 #include <optional>
 #include <vector>
 
-#include "cli/cluster/server_address.h"
-#include "cli/hosts/host_facts.h"
-#include "cli/hosts/link_probe.h"
+#include "cli/hosts/agent_answers.h"
+#include "cli/hosts/trace_parts.h"
 #include "cli/process/child_process.h"
 #include "cli/process/held_file.h"
 #include "cli/process/line_reader.h"
@@ -26,7 +25,6 @@
 #include "common/base/json.h"
 #include "common/base/process.h"
 #include "common/base/resource_limits.h"
-#include "common/base/shared_memory.h"
 #include "common/config/config.h"
 #include "proto/config.pb.h"
 
@@ -57,7 +55,6 @@ class HostAgent {
 
   void Wait();
   void Handle(const std::string& line);
-  void Check(const Json& question);
   void TakeJob(const Json& job);
   void Start(int rank, int local_rank);
   // Starts a relay (worker/relay/relay.h), unless there is one.
@@ -69,6 +66,8 @@ class HostAgent {
   UniqueFd MakePipe(LineReader& output) const;
   void TakeOutput();
   void TakeLines(Worker& worker, int rank);
+  // As much as the connection takes.
+  void SendTraceParts();
   void Send(const Json& message);
   void SendEnd(const char* what, int rank, const ChildEnd& end);
   // Writes what the connection takes. A connection that takes nothing must not stop the agent.
@@ -81,6 +80,7 @@ class HostAgent {
   bool broken_ = false;  // the connection, for output
   std::optional<HeldFile> config_, token_;
   config::Worker job_;  // its part about workers
+  std::optional<TraceParts> trace_parts_;
   std::string token_text_;
   std::vector<std::string> environment_;  // of the launcher, for a program
   std::string endpoint_;
@@ -107,6 +107,7 @@ int HostAgent::Run() {
     input_.Read([this](const std::string& line) { Handle(line); });
     if (input_.at_end()) return 0;
     TakeOutput();
+    SendTraceParts();
     Flush();
     for (const auto& [rank, worker] : workers_) {
       if (worker.process != nullptr) busy_at_ = Clock::now();
@@ -132,15 +133,19 @@ void HostAgent::Wait() {
 // The other side has the same version, so a message that does not fit comes from a person.
 void HostAgent::Handle(const std::string& line) {
   const Json message = ParseJson(line);
+  const SendAnswer send = [this](const Json& answer) { Send(answer); };
   try {
-    busy_at_ = Clock::now();
     if (message.contains("check")) {
-      Check(message.at("check"));
+      AnswerCheck(message.at("check"), send);
+    } else if (message.contains("measure")) {
+      AnswerMeasure(message.at("measure"), send);
+    } else if (message.contains("connect")) {
+      AnswerConnect(message.at("connect"), send);
     } else if (message.contains("job")) {
       TakeJob(message.at("job"));
     } else if (message.contains("start")) {
       Start(message.at("start").get<int>(), message.at("local_rank").get<int>());
-    } else {
+    } else if (!message.contains("stay")) {
       const int rank = message.at("rank").get<int>(), signal = message.at("signal").get<int>();
       const auto worker = workers_.find(rank);
       if (worker == workers_.end() || worker->second.process == nullptr) return;
@@ -152,31 +157,16 @@ void HostAgent::Handle(const std::string& line) {
                 "muster host: expected messages of `muster launch` on standard input; this command "
                 "is only for it");
   }
-}
-
-void HostAgent::Check(const Json& question) {
-  std::optional<config::Config> config;
-  if (question.contains("config")) {
-    config = ParseConfigText(question.at("config").get<std::string>(), "the job's config");
-  }
-  HostFacts facts = ReadHostFacts(config ? &*config : nullptr);
-  try {
-    facts.address = ServeProbe(question.at("endpoint").get<std::string>(),
-                               question.at("secret").get<std::string>());
-    facts.interface = InterfaceWith(facts.address);
-    if (CanSeal()) facts.relay_port = FreePortOf(facts.address);
-    facts.mtu = MtuOf(facts.interface);
-  } catch (const Error& error) {
-    facts.unconnected = error.what();
-  }
-  Send({{"facts", JsonOf(facts)}});
+  busy_at_ = Clock::now();
 }
 
 void HostAgent::TakeJob(const Json& job) {
-  config_ = HeldFile::OfText(job.at("config").get<std::string>());
+  config::Config config = ParseConfigText(job.at("config").get<std::string>(), "the job's config");
+  trace_parts_.emplace(config);
+  config_ = HeldFile::OfText(ConfigText(config));
   token_text_ = job.at("token").get<std::string>();
   token_ = HeldFile::OfText(token_text_);
-  job_ = ParseConfigText(job.at("config").get<std::string>(), "the job's config").worker();
+  job_ = config.worker();
   environment_ = job.at("environment").get<std::vector<std::string>>();
   const auto folder = job.at("folder").get<std::string>();
   if (job_.program_size() > 0 && ::chdir(folder.c_str()) != 0) {
@@ -294,6 +284,16 @@ void HostAgent::TakeOutput() {
     if (!end) continue;
     worker.process.reset();
     SendEnd("ended", rank, *end);
+    trace_parts_->Take(rank);
+  }
+}
+
+void HostAgent::SendTraceParts() {
+  while (trace_parts_ && pending_.size() < kMostPendingBytes && !broken_) {
+    const std::optional<Json> piece = trace_parts_->Next();
+    if (!piece) return;
+    Send(*piece);
+    busy_at_ = Clock::now();
   }
 }
 

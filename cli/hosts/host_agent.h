@@ -3,16 +3,24 @@
 //
 // Launcher and agent exchange lines of JSON over standard input and output. The launcher sends
 //   {"check": {"endpoint": E, "secret": S, "config": TEXT}}   config is optional
+//   {"measure": {"address": A, "secret": S}}                  listens there for the next one
+//   {"connect": {"endpoint": E, "secret": S}}
+//   {"stay": true}                                            there will be more messages
 //   {"job": {"config": TEXT, "token": T, "endpoint": E, "folder": F, "environment": [V, ...],
 //            "relay": {"used": B, "bind": ENDPOINT, "via": ENDPOINT}}}    see RelayPlan
 //   {"start": RANK, "local_rank": N}
 //   {"signal": NUMBER, "rank": RANK}
 // and the agent
 //   {"facts": {...}}                                          see HostFacts
+//   {"listening": ENDPOINT}
+//   {"measured": [LATENCY, TO, FROM]} or {"unmeasured": PROBLEM}   see LinkFacts; "": nobody came
+//   {"connected": PROBLEM}                                    after it; no problem: ""
 //   {"started": RANK, "pid": P}
 //   {"signaled": RANK, "signal": NUMBER}
 //   {"line": TEXT, "rank": RANK}                              a line of its output
 //   {"ended": RANK, "by_signal": B, "value": V, "asked": A}
+//   {"trace": TEXT, "rank": RANK, "last": B}                  lines of its trace part, after its
+//   end
 //   {"relay": RANK, "by_signal": B, "value": V, "asked": A}   the end of the relay, whose output is
 //                                                             in this worker's log
 //

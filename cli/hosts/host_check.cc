@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <list>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/process/token.h"
 #include "cli/text/text_table.h"
@@ -39,13 +41,13 @@ class HostCheck {
 
   void Ask(CheckedHost& checked);
   void Wait();
-  void TakeProbe();
+  void TakeProbe(const ProbeListener::Peer& peer);
   void TakeAnswers(Asked& asked);
   void Fail(Asked& asked, ExitCode code, const std::string& problem);
   std::string ToTry(const std::string& host) const;
 
   const HostQuestion& question_;
-  const ProbeListener listener_;
+  ProbeListener listener_;
   std::list<Asked> asked_;
 };
 
@@ -58,21 +60,25 @@ void HostCheck::Ask(CheckedHost& checked) {
 }
 
 void HostCheck::Wait() {
-  std::vector<pollfd> events{{.fd = listener_.fd(), .events = POLLIN}};
+  std::vector<pollfd> events;
+  for (const int fd : listener_.fds()) events.push_back({.fd = fd, .events = POLLIN});
   for (const Asked& asked : asked_) {
     if (asked.connection == nullptr) continue;
     for (const int fd : asked.connection->fds()) events.push_back({.fd = fd, .events = POLLIN});
   }
   ::poll(events.data(), events.size(), 100);
-  if ((events[0].revents & POLLIN) != 0) TakeProbe();
+  while (true) {
+    const ProbeListener::Peer peer = listener_.Take();
+    if (!peer.fd.valid()) return;
+    TakeProbe(peer);
+  }
 }
 
-void HostCheck::TakeProbe() {
-  const ProbeListener::Peer peer = listener_.Accept();
+void HostCheck::TakeProbe(const ProbeListener::Peer& peer) {
   const auto asked = std::ranges::find(asked_, peer.secret, &Asked::secret);
-  if (peer.secret.empty() || asked == asked_.end()) return;  // a stranger
+  if (asked == asked_.end()) return;  // a stranger
   try {
-    asked->checked->link = MeasureLink(peer.fd, question_.bandwidth);
+    asked->checked->link = MeasureLink(peer.fd, /*bandwidth=*/false);
   } catch (const Error& error) {
     Fail(*asked, ExitCode::kFailure,
          fmt::format("the connection to this host failed: {}", error.what()));
@@ -135,6 +141,9 @@ std::vector<CheckedHost> HostCheck::Run() {
   for (CheckedHost& one : checked) {
     if (one.host.here) {
       one.facts = ReadHostFacts(question_.config);
+      one.facts.address = question_.address.address;
+      one.facts.interface = question_.address.interface;
+      one.facts.mtu = MtuOf(one.facts.interface);
     } else {
       Ask(one);
     }
@@ -213,23 +222,70 @@ std::string OffsetText(double seconds) {
   return fmt::format("{}{:.1f} s", sign, size);
 }
 
-std::vector<std::string> HostTable(const std::vector<CheckedHost>& hosts, bool has_job) {
-  std::vector<TextTable::Column> columns{{"host"},        {"workers", true}, {"version"},
-                                         {"cores", true}, {"updates with"},  {"samples"},
-                                         {"clock", true}, {"latency", true}, {"processor"}};
-  TextTable table(columns);
+std::vector<std::string> HostTable(const std::vector<CheckedHost>& hosts, TableFor use) {
+  using Cell = std::function<std::string(const CheckedHost&)>;
+  struct Column {
+    TextTable::Column head;
+    std::optional<TableFor> only;
+    Cell cell;
+  };
+  const auto number = [](double value) {
+    return value > 0 ? std::to_string(static_cast<int>(value)) : "";
+  };
+  const auto bytes = [](double value) { return value > 0 ? FormatBytes(value) : ""; };
+  const std::vector<Column> columns{
+      {{"host"}, {}, [](const CheckedHost& one) { return one.host.name; }},
+      {{"workers", true},
+       TableFor::kJob,
+       [&](const CheckedHost& one) { return number(one.host.slots); }},
+      {{"version"}, {}, [](const CheckedHost& one) { return one.facts.version; }},
+      {{"cores", true}, {}, [&](const CheckedHost& one) { return number(one.facts.cores); }},
+      {{"memory", true},
+       TableFor::kDoctor,
+       [&](const CheckedHost& one) { return bytes(one.facts.memory_available); }},
+      {{"disk", true},
+       TableFor::kDoctor,
+       [&](const CheckedHost& one) { return bytes(one.facts.disk_free); }},
+      {{"updates with"}, {}, [](const CheckedHost& one) { return one.facts.instructions; }},
+      {{"samples"},
+       TableFor::kJob,
+       [](const CheckedHost& one) {
+         const DataCount& data = one.facts.data;
+         return data.train < 0
+                    ? ""
+                    : fmt::format("{} + {}", FormatCount(data.train), FormatCount(data.test));
+       }},
+      {{"interface"},
+       TableFor::kDoctor,
+       [](const CheckedHost& one) { return one.facts.interface; }},
+      {{"MTU", true},
+       TableFor::kDoctor,
+       [&](const CheckedHost& one) { return number(one.facts.mtu); }},
+      {{"clock", true},
+       {},
+       [](const CheckedHost& one) {
+         return one.link.latency_s > 0 ? OffsetText(one.link.clock_offset_s) : "";
+       }},
+      {{"latency", true},
+       TableFor::kJob,
+       [](const CheckedHost& one) {
+         return one.link.latency_s > 0 ? FormatMilliseconds(1000 * one.link.latency_s) : "";
+       }},
+      {{"processor"}, {}, [](const CheckedHost& one) { return one.facts.processor; }}};
+  const auto shown = [&](const Column& column) { return !column.only || *column.only == use; };
+  std::vector<TextTable::Column> heads;
+  for (const Column& column : columns) {
+    if (shown(column)) heads.push_back(column.head);
+  }
+  TextTable table(heads);
   for (const CheckedHost& one : hosts) {
-    const auto known = [](const std::string& text) { return text.empty() ? "-" : text; };
-    const HostFacts& facts = one.facts;
-    const bool linked = one.link.latency_s > 0;
-    table.AddRow(
-        {one.host.name, std::to_string(one.host.slots), known(facts.version),
-         facts.cores > 0 ? std::to_string(facts.cores) : "-", known(facts.instructions),
-         has_job && facts.data.train >= 0
-             ? fmt::format("{} + {}", FormatCount(facts.data.train), FormatCount(facts.data.test))
-             : "-",
-         linked ? OffsetText(one.link.clock_offset_s) : "-",
-         linked ? FormatMilliseconds(1000 * one.link.latency_s) : "-", known(facts.processor)});
+    std::vector<std::string> row;
+    for (const Column& column : columns) {
+      if (!shown(column)) continue;
+      const std::string text = column.cell(one);
+      row.push_back(text.empty() ? "-" : text);
+    }
+    table.AddRow(row);
   }
   return table.Lines();
 }

@@ -19,7 +19,6 @@ struct HostQuestion {
   SshCommand ssh;
   ServerAddress address;                   // of this host, which the others must reach
   const config::Config* config = nullptr;  // null: there is no job, and no data to count
-  bool bandwidth = false;                  // also measure the bandwidth of each connection
   double patience_s = 60;                  // for all answers
 };
 
@@ -40,7 +39,8 @@ void CompareData(std::vector<CheckedHost>& hosts);
 std::vector<CheckedHost> CheckHosts(const HostQuestion& question);
 
 // One row for each host, with what must or should be equal.
-std::vector<std::string> HostTable(const std::vector<CheckedHost>& hosts, bool has_job);
+enum class TableFor { kJob, kDoctor };
+std::vector<std::string> HostTable(const std::vector<CheckedHost>& hosts, TableFor use);
 
 // Says that processors differ, or "".
 std::string ProcessorsNote(const std::vector<CheckedHost>& hosts);

@@ -14,17 +14,21 @@
 #include <vector>
 
 #include "common/base/error.h"
+#include "common/base/resource_limits.h"
 #include "common/base/text.h"
 #include "common/link/tcp_address.h"
 
 namespace muster {
 namespace {
 
-constexpr int kWaitMs = 5000;   // for the next bytes of the other end
-constexpr int kAskMs = 60'000;  // for the next request: other hosts are measured one by one
+constexpr int kWaitMs = 5000;          // for the next bytes of the other end
+constexpr double kMeasureS = 8;        // for all of a measurement
+constexpr double kServeS = 60;         // for the other end: hosts are measured one by one
+constexpr int kIntroductionMs = 6000;  // longer than a connection takes
+constexpr size_t kMostSilent = 64;
 constexpr size_t kSecretBytes = 32;
 constexpr int kRounds = 10;
-constexpr double kSecondsEachWay = 0.3;
+constexpr double kSecondsEachWay = 0.3, kLeastSeconds = 0.15;
 constexpr size_t kMostBytesEachWay = 1ull << 30;
 
 // A request is a letter and a number of bytes.
@@ -32,6 +36,9 @@ enum class Ask : char { kTime = 'T', kReceive = 'R', kSend = 'S' };
 struct Request {
   Ask ask;
   uint64_t bytes;
+};
+struct BothClocks {
+  double wall, monotonic;  // seconds
 };
 constexpr size_t kRequestBytes = 1 + sizeof(uint64_t);
 
@@ -43,21 +50,29 @@ double WallClock() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-void Await(int fd, short what, int wait_ms = kWaitMs) {
-  pollfd event{.fd = fd, .events = what};
+// A connection, and when all must be done.
+struct Wire {
+  int fd;
+  double end;
+};
+
+void Await(const Wire& wire, short what, int wait_ms = kWaitMs) {
+  const double left_ms = std::max(0.0, 1000 * (wire.end - MonotonicSeconds()));
+  pollfd event{.fd = wire.fd, .events = what};
   int ready;
   do {
-    ready = ::poll(&event, 1, wait_ms);
+    ready = ::poll(&event, 1, static_cast<int>(std::min<double>(wait_ms, left_ms)));
   } while (ready < 0 && errno == EINTR);
   if (ready > 0) return;
-  throw Error(ExitCode::kFailure, "no bytes within {} s", wait_ms / 1000);
+  if (left_ms > wait_ms) throw Error(ExitCode::kFailure, "no bytes within {} s", wait_ms / 1000);
+  throw Error(ExitCode::kFailure, "the network is too slow to measure");
 }
 
 // Returns false at the end of the connection.
-bool Receive(int fd, void* place, size_t bytes, int wait_ms = kWaitMs) {
+bool Receive(const Wire& wire, void* place, size_t bytes, int wait_ms = kWaitMs) {
   for (char* at = static_cast<char*>(place); bytes > 0;) {
-    Await(fd, POLLIN, wait_ms);
-    const ssize_t got = ::recv(fd, at, bytes, MSG_DONTWAIT);
+    Await(wire, POLLIN, wait_ms);
+    const ssize_t got = ::recv(wire.fd, at, bytes, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (got <= 0) return false;
     at += got;
@@ -66,10 +81,10 @@ bool Receive(int fd, void* place, size_t bytes, int wait_ms = kWaitMs) {
   return true;
 }
 
-void Send(int fd, const void* place, size_t bytes) {
+void Send(const Wire& wire, const void* place, size_t bytes) {
   for (const char* at = static_cast<const char*>(place); bytes > 0;) {
-    Await(fd, POLLOUT);
-    const ssize_t sent = ::send(fd, at, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+    Await(wire, POLLOUT);
+    const ssize_t sent = ::send(wire.fd, at, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (sent < 0) throw Error(ExitCode::kFailure, "{}", ErrorText(errno));
     at += sent;
@@ -78,66 +93,68 @@ void Send(int fd, const void* place, size_t bytes) {
 }
 
 template <typename T>
-T ReceiveValue(int fd) {
+T ReceiveValue(const Wire& wire) {
   T value;
-  if (!Receive(fd, &value, sizeof value)) {
+  if (!Receive(wire, &value, sizeof value)) {
     throw Error(ExitCode::kFailure, "the connection ended early");
   }
   return value;
 }
 
-void SendRequest(int fd, Ask ask, uint64_t bytes = 0) {
+void SendRequest(const Wire& wire, Ask ask, uint64_t bytes = 0) {
   std::array<char, kRequestBytes> words;
   words[0] = static_cast<char>(ask);
   std::memcpy(words.data() + 1, &bytes, sizeof bytes);
-  Send(fd, words.data(), words.size());
+  Send(wire, words.data(), words.size());
 }
 
 // Both hosts have the same version of Muster, but perhaps another byte order; then the numbers are
 // useless, but nothing fails.
-bool ReceiveRequest(int fd, Request& request) {
+bool ReceiveRequest(const Wire& wire, Request& request) {
   std::array<char, kRequestBytes> words;
-  if (!Receive(fd, words.data(), words.size(), kAskMs)) return false;
+  if (!Receive(wire, words.data(), words.size(), static_cast<int>(1000 * kServeS))) return false;
   request.ask = static_cast<Ask>(words[0]);
   std::memcpy(&request.bytes, words.data() + 1, sizeof request.bytes);
   return true;
 }
 
-void SendMany(int fd, uint64_t bytes) {
+void SendMany(const Wire& wire, uint64_t bytes) {
   const std::vector<char> block(1 << 20);
   for (uint64_t left = bytes; left > 0;) {
     const size_t part = std::min<uint64_t>(left, block.size());
-    Send(fd, block.data(), part);
+    Send(wire, block.data(), part);
     left -= part;
   }
 }
 
-void ReceiveMany(int fd, uint64_t bytes) {
+void ReceiveMany(const Wire& wire, uint64_t bytes) {
   std::vector<char> block(1 << 20);
   for (uint64_t left = bytes; left > 0;) {
     const size_t part = std::min<uint64_t>(left, block.size());
-    if (!Receive(fd, block.data(), part)) {
+    if (!Receive(wire, block.data(), part)) {
       throw Error(ExitCode::kFailure, "the connection ended early");
     }
     left -= part;
   }
 }
 
-// The bytes per second in one direction. Begins with few bytes, for slow networks.
-double Bandwidth(int fd, bool to_peer) {
-  for (uint64_t bytes = 1 << 18;; bytes *= 4) {
+// The bytes per second in one direction. Begins with few bytes, for slow networks, and ends with
+// about as many as the network carries in kSecondsEachWay.
+double Bandwidth(const Wire& wire, bool to_peer) {
+  for (uint64_t bytes = 1 << 18;;) {
     const double begin = MonotonicSeconds();
-    SendRequest(fd, to_peer ? Ask::kReceive : Ask::kSend, bytes);
+    SendRequest(wire, to_peer ? Ask::kReceive : Ask::kSend, bytes);
     if (to_peer) {
-      SendMany(fd, bytes);
-      (void)ReceiveValue<char>(fd);
+      SendMany(wire, bytes);
+      (void)ReceiveValue<char>(wire);
     } else {
-      ReceiveMany(fd, bytes);
+      ReceiveMany(wire, bytes);
     }
     const double took = MonotonicSeconds() - begin;
-    if (took >= kSecondsEachWay || bytes >= kMostBytesEachWay) {
-      return static_cast<double>(bytes) / took;
-    }
+    const double rate = static_cast<double>(bytes) / std::max(took, 1e-6);
+    if (took >= kLeastSeconds || bytes >= kMostBytesEachWay) return rate;
+    bytes = std::clamp(static_cast<uint64_t>(kSecondsEachWay * rate), 2 * bytes, 8 * bytes);
+    bytes = std::min<uint64_t>(bytes, kMostBytesEachWay);
   }
 }
 
@@ -174,40 +191,71 @@ ProbeListener::ProbeListener(const std::string& address) {
   endpoint_ = TcpAddress{address, port}.ToEndpoint();
 }
 
-ProbeListener::Peer ProbeListener::Accept() const {
-  Peer peer;
-  std::array<char, kSecretBytes> secret;
-  try {
-    Await(fd_.get(), POLLIN);
-    peer.fd.Reset(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!peer.fd.valid()) return peer;  // the connection has ended already
-    NoDelay(peer.fd.get());
-    if (Receive(peer.fd.get(), secret.data(), secret.size())) {
-      peer.secret.assign(secret.data(), secret.size());
-    }
-  } catch (const Error&) {  // a stranger that says nothing
+std::vector<int> ProbeListener::fds() const {
+  std::vector<int> fds{fd_.get()};
+  for (const Peer& peer : silent_) fds.push_back(peer.fd.get());
+  return fds;
+}
+
+ProbeListener::Peer ProbeListener::Take() {
+  for (size_t taken = 0; taken < kMostSilent; ++taken) {
+    UniqueFd fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!fd.valid()) break;
+    NoDelay(fd.get());
+    if (silent_.size() == kMostSilent) silent_.pop_front();
+    silent_.push_back({.fd = std::move(fd)});
   }
-  return peer;
+  for (auto peer = silent_.begin(); peer != silent_.end();) {
+    std::array<char, kSecretBytes> bytes;
+    const ssize_t got =
+        ::recv(peer->fd.get(), bytes.data(), kSecretBytes - peer->secret.size(), MSG_DONTWAIT);
+    if (got > 0) peer->secret.append(bytes.data(), static_cast<size_t>(got));
+    const bool ended = got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+    if (!ended && peer->secret.size() < kSecretBytes) {
+      ++peer;
+      continue;
+    }
+    Peer taken = std::move(*peer);
+    peer = silent_.erase(peer);
+    if (!ended) return taken;
+  }
+  return {};
+}
+
+UniqueFd ProbeListener::Await(const std::string& secret) {
+  const double end = MonotonicSeconds() + kIntroductionMs / 1000.0;
+  for (double left = kIntroductionMs; left > 0; left = 1000 * (end - MonotonicSeconds())) {
+    while (true) {
+      Peer peer = Take();
+      if (!peer.fd.valid()) break;
+      if (peer.secret == secret) return std::move(peer.fd);
+    }
+    std::vector<pollfd> events;
+    for (const int fd : fds()) events.push_back({.fd = fd, .events = POLLIN});
+    ::poll(events.data(), events.size(), static_cast<int>(left) + 1);
+  }
+  return {};
 }
 
 LinkFacts MeasureLink(const UniqueFd& peer, bool bandwidth) {
-  const int fd = peer.get();
+  const Wire wire{peer.get(), MonotonicSeconds() + kMeasureS};
   LinkFacts facts;
   double shortest = 1e9;
   for (int round = 0; round < kRounds; ++round) {
     const double begin = MonotonicSeconds(), wall = WallClock();
-    SendRequest(fd, Ask::kTime);
-    const double theirs = ReceiveValue<double>(fd);
+    SendRequest(wire, Ask::kTime);
+    const auto theirs = ReceiveValue<BothClocks>(wire);
     const double took = MonotonicSeconds() - begin;
     if (took >= shortest) continue;
     shortest = took;
-    // The peer read its clock in the middle of the round trip.
-    facts.clock_offset_s = theirs - (wall + took / 2);
+    // The peer read its clocks in the middle of the round trip.
+    facts.clock_offset_s = theirs.wall - (wall + took / 2);
+    facts.monotonic_offset_s = theirs.monotonic - (begin + took / 2);
   }
   facts.latency_s = shortest / 2;
   if (bandwidth) {
-    facts.to_peer = Bandwidth(fd, /*to_peer=*/true);
-    facts.from_peer = Bandwidth(fd, /*to_peer=*/false);
+    facts.to_peer = Bandwidth(wire, /*to_peer=*/true);
+    facts.from_peer = Bandwidth(wire, /*to_peer=*/false);
   }
   return facts;
 }
@@ -225,17 +273,18 @@ std::string ServeProbe(const std::string& endpoint, const std::string& secret) {
   ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
   if (error != 0) refuse(ErrorText(error));
   NoDelay(fd.get());
-  Send(fd.get(), secret.data(), secret.size());
+  const Wire wire{fd.get(), MonotonicSeconds() + kServeS};
+  Send(wire, secret.data(), secret.size());
   std::string address = AddressOf(fd.get());
-  for (Request request; ReceiveRequest(fd.get(), request);) {
+  for (Request request; ReceiveRequest(wire, request);) {
     if (request.ask == Ask::kTime) {
-      const double now = WallClock();
-      Send(fd.get(), &now, sizeof now);
+      const BothClocks now{.wall = WallClock(), .monotonic = MonotonicSeconds()};
+      Send(wire, &now, sizeof now);
     } else if (request.ask == Ask::kReceive) {
-      ReceiveMany(fd.get(), std::min<uint64_t>(request.bytes, kMostBytesEachWay));
-      Send(fd.get(), "k", 1);
+      ReceiveMany(wire, std::min<uint64_t>(request.bytes, kMostBytesEachWay));
+      Send(wire, "k", 1);
     } else {
-      SendMany(fd.get(), std::min<uint64_t>(request.bytes, kMostBytesEachWay));
+      SendMany(wire, std::min<uint64_t>(request.bytes, kMostBytesEachWay));
     }
   }
   return address;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -308,6 +309,17 @@ std::vector<EndedProcess> JobProcesses::TakeEnds() {
     }
   }
   return ended;
+}
+
+void JobProcesses::AwaitTraces() {
+  constexpr int kRounds = 600;  // of 0.1 s at most
+  for (int round = 0; round < kRounds; ++round) {
+    if (std::ranges::none_of(remote_, [](const auto& one) { return one->AwaitsTrace(); })) return;
+    std::vector<pollfd> events;
+    for (const int fd : fds()) events.push_back({.fd = fd, .events = POLLIN});
+    ::poll(events.data(), events.size(), 100);
+    (void)TakeEnds();
+  }
 }
 
 }  // namespace muster

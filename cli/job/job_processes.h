@@ -48,6 +48,8 @@ class JobProcesses : public Members {
 
   // The processes that have ended since the last call.
   std::vector<EndedProcess> TakeEnds();
+  // Waits for the parts of the trace that other hosts still send, at most a minute.
+  void AwaitTraces();
   // The server's events.
   LineReader& reports() { return reports_; }
   // The hosts that this job and those before it have lost, with workers.

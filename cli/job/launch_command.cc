@@ -70,10 +70,14 @@ DataCount CheckData(const LaunchArguments& arguments, const PreparedJob& job) {
     data = arguments.count_data(config);
     if (!data.problem.empty()) throw Error(data.code, data.problem);
   }
-  if (config.run().trace_file().empty()) return data;
+  return data;
+}
+
+// Only a program knows the number of its steps.
+void CheckTracedSteps(const config::Config& config, const DataCount& data) {
+  if (config.run().trace_file().empty() || HasProgram(config) || data.train <= 0) return;
   const std::string trouble = TraceTrouble(config.run(), PlanSteps(config, data.train).total_steps);
   if (!trouble.empty()) throw Error(ExitCode::kUsage, "run.trace_first_step: {}", trouble);
-  return data;
 }
 
 // Whether this is the config.txtpb in the directory of a run.
@@ -222,6 +226,7 @@ int RunLaunch(const LaunchArguments& as_asked) {
     job.initial_weights = DescribeInitialWeights(job.config.run(), job.graph);
   job.data = arguments.hosts ? CompareHosts(*arguments.hosts, *job.address, job.config)
                              : CheckData(arguments, job);
+  CheckTracedSteps(job.config, job.data);
   // A series measures again for each seed, because seeds may split off different samples.
   if (arguments.measure && arguments.repeat == 0) PrintResult(arguments.measure(job.config));
   if (!arguments.elsewhere()) CheckLargeJob(arguments, job);

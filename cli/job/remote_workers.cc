@@ -12,6 +12,7 @@
 
 #include "cli/job/job_display.h"
 #include "cli/job/workers_over_ssh.h"
+#include "cli/trace/merge.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/config/config.h"
@@ -23,6 +24,8 @@ namespace {
 constexpr std::chrono::seconds kKillTime{5};
 // A worker may be slow to die: in a system call, or while its memory is freed.
 constexpr std::chrono::seconds kUndeadTime{30};
+// A host that does not go on with its parts of the trace has none.
+constexpr std::chrono::seconds kTraceTime{10};
 
 // A failing disk must not stop a run: the worker then has no log.
 UniqueFd OpenWorkerLog(const std::string& path, bool append) {
@@ -51,10 +54,14 @@ std::vector<std::string> PassedEnvironment() {
   return passed;
 }
 
+const Host& HostNamed(const JobPlan& plan, const std::string& name) {
+  return *std::ranges::find(plan.hosts->hosts, name, &Host::name);
+}
+
 nlohmann::json RelayFor(const JobPlan& plan, const std::string& name) {
   const std::vector<Host>& hosts = plan.hosts->hosts;
-  const auto host = std::ranges::find(hosts, name, &Host::name);
-  const RelayPlan relay = PlanRelay(*plan.config, hosts, static_cast<size_t>(host - hosts.begin()));
+  const auto host = static_cast<size_t>(&HostNamed(plan, name) - hosts.data());
+  const RelayPlan relay = PlanRelay(*plan.config, hosts, host);
   return {{"used", relay.used}, {"bind", relay.bind}, {"via", relay.via}};
 }
 
@@ -114,6 +121,29 @@ void RemoteWorkers::TakeEnds(std::vector<EndedProcess>& ended) {
   if (connection_.ended()) Lose(ended);
 }
 
+bool RemoteWorkers::AwaitsTrace() const {
+  if (lost_ || Clock::now() - heard_at_ > kTraceTime) return false;
+  return std::ranges::any_of(workers_, [](const Worker& worker) {
+    return !worker.running && !worker.lost && !worker.trace_ended;
+  });
+}
+
+// The first line says how to align the part (cli/trace/merge.h).
+void RemoteWorkers::TakeTrace(const nlohmann::json& message) {
+  const int rank = message.at("rank").get<int>();
+  Worker& worker = workers_.at(static_cast<size_t>(rank - first_rank_));
+  const auto text = message.at("trace").get<std::string>();
+  if (!worker.trace.valid() && !text.empty()) {
+    const std::string path =
+        plan_.dir->TraceParts(plan_.workers()).at(static_cast<size_t>(rank) + 1);
+    worker.trace = OpenWorkerLog(path, /*append=*/false);
+    WriteLine(worker.trace, ClockLine(rank + 2, HostNamed(plan_, host()).clock_ahead_s));
+  }
+  if (worker.trace.valid()) (void)!::write(worker.trace.get(), text.data(), text.size());
+  worker.trace_ended = message.at("last").get<bool>();
+  if (worker.trace_ended) worker.trace.Reset();
+}
+
 // Whether the host has said nothing since all workers that run there should have been killed.
 bool RemoteWorkers::IsSilent() const {
   bool waits = false;
@@ -148,6 +178,8 @@ void RemoteWorkers::Handle(const nlohmann::json& message, std::vector<EndedProce
       of("started").pid = message.at("pid").get<pid_t>();
     } else if (message.contains("signaled")) {
       if (message.at("signal").get<int>() == SIGKILL) of("signaled").was_killed = true;
+    } else if (message.contains("trace")) {
+      TakeTrace(message);
     } else if (message.contains("line")) {
       WriteLine(of("rank").log, message.at("line").get<std::string>());
     } else {
@@ -157,6 +189,7 @@ void RemoteWorkers::Handle(const nlohmann::json& message, std::vector<EndedProce
       if (message.contains("relay")) return TellRelaysEnd(end);
       Worker& worker = of("ended");
       worker.running = false;
+      worker.trace_ended = false;  // it comes next
       ended.push_back({message.at("ended").get<int>(), worker.pid, end});
     }
   } catch (const std::exception&) {

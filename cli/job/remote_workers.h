@@ -37,6 +37,8 @@ class RemoteWorkers {
   bool lost(int rank) const { return Of(rank).lost; }
   bool lost_workers() const { return std::ranges::any_of(workers_, &Worker::lost); }
   std::string Trouble() const;
+  // Whether parts of the trace are still to come from a host that is not silent.
+  bool AwaitsTrace() const;
   // Adds the workers that have ended since the last call, and those that were running when the host
   // was lost.
   void TakeEnds(std::vector<EndedProcess>& ended);
@@ -55,10 +57,13 @@ class RemoteWorkers {
     bool is_told = false;                        // that it does not end
     bool lost = false;                           // with its host
     UniqueFd log;
+    UniqueFd trace;            // its part, while it comes
+    bool trace_ended = false;  // all of it has come
   };
   Worker& Of(int rank) { return workers_[static_cast<size_t>(rank - first_rank_)]; }
   const Worker& Of(int rank) const { return workers_[static_cast<size_t>(rank - first_rank_)]; }
   void Handle(const nlohmann::json& message, std::vector<EndedProcess>& ended);
+  void TakeTrace(const nlohmann::json& message);
   bool IsSilent() const;
   void TellUndead();
   void TellRelaysEnd(const ChildEnd& end);

@@ -59,6 +59,7 @@ class Watch {
       supervisor_.Check(clock_.Now());
     }
     TakeReports();
+    if (!plan_.config->run().trace_file().empty()) processes_.AwaitTraces();
     JobOutcome outcome = supervisor_.Outcome();
     outcome.lost_hosts = processes_.LostHosts();
     if (outcome.lost_server) outcome.lost_server->at += clock_.gaps();

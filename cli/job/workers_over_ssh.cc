@@ -45,12 +45,6 @@ void PlanOverSsh(const LaunchArguments& arguments, config::Config& config) {
                 "worker.backend=CUDA each worker takes the GPU of its number on its host",
                 typed.empty() ? "--wait" : typed, other);
   }
-  if (!config.run().trace_file().empty()) {
-    throw Error(ExitCode::kUsage,
-                "--trace: the workers of host {} cannot write their part of the trace on this "
-                "host; expected none with -H",
-                other);
-  }
   config.mutable_worker()->clear_devices();  // names GPUs of one host
   if (!cluster.has_chunk_bytes()) config.mutable_cluster()->set_chunk_bytes(kSocketChunk);
 }
@@ -116,7 +110,7 @@ DataCount CompareHosts(SshHosts& hosts, const ServerAddress& address, config::Co
                   .address = address,
                   .config = &config,
                   .patience_s = std::max(60.0, config.deadlines().start_s())});
-  PrintResult(HostTable(checked, /*has_job=*/true));
+  PrintResult(HostTable(checked, TableFor::kJob));
   const std::string note = ProcessorsNote(checked);
   if (!note.empty()) PrintResult(note);
   RequireGood(checked);
@@ -125,6 +119,7 @@ DataCount CompareHosts(SshHosts& hosts, const ServerAddress& address, config::Co
   }
   for (size_t i = 0; i < checked.size(); ++i) {
     const HostFacts& facts = checked[i].facts;
+    hosts.hosts[i].clock_ahead_s = checked[i].link.monotonic_offset_s;
     if (facts.relay_port == 0) continue;
     hosts.hosts[i].relay = ServerAddress{.address = facts.address}.endpoint(facts.relay_port);
   }

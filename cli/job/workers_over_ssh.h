@@ -42,9 +42,9 @@ std::string ServerText(const ServerAddress& address, bool relays);
 // config does not say otherwise and there are slices to move. Returns whether it changed `config`.
 bool SharesByMeasure(config::Config& config);
 
-// Prints a table of the hosts and sets Host::relay. If their processors differ, workers get slices
-// by measured speed, unless the config says otherwise. Throws Error if the job would fail on one of
-// them. Returns the number of samples on the first host.
+// Prints a table of the hosts, and sets Host::relay and Host::clock_ahead_s. If their processors
+// differ, workers get slices by measured speed, unless the config says otherwise. Throws Error if
+// the job would fail on one of them. Returns the number of samples on the first host.
 DataCount CompareHosts(SshHosts& hosts, const ServerAddress& address, config::Config& config);
 
 }  // namespace muster

@@ -35,11 +35,15 @@ int ReadPart(const std::string& path, std::vector<OrderedJson>& events) {
   std::ifstream in = ReadPlainFile(path);
   if (!in) return errno != 0 ? errno : EIO;
   bool first = true;
+  double ahead_us = 0;
   for (std::string line; std::getline(in, line);) {
     // The merged trace nests each event two levels deeper.
     OrderedJson event = ParseJson<OrderedJson>(line, kMostJsonNesting - 2);
     const bool is_event = IsTraceEvent(event);
-    if (is_event) events.push_back(std::move(event));
+    const bool is_clock = is_event && event["name"] == kClockEvent;
+    if (is_clock) ahead_us = event["args"]["ahead_us"];
+    if (is_event && event["ph"] != "M") event["ts"] = event["ts"].get<double>() - ahead_us;
+    if (is_event && !is_clock) events.push_back(std::move(event));
     // If the first line is not an event, this is a different file. A merged trace would have events
     // only further down.
     if (std::exchange(first, false) && !is_event) break;
@@ -142,6 +146,12 @@ void CheckTracePath(const std::string& path) {
     throw Error(ExitCode::kUsage, "cannot write the trace: {}; choose another file with --trace",
                 error.what());
   }
+}
+
+std::string ClockLine(int number, double ahead_s) {
+  return OrderedJson{{"ph", "M"}, {"pid", number},       {"tid", 0},
+                     {"ts", 0},   {"name", kClockEvent}, {"args", {{"ahead_us", 1e6 * ahead_s}}}}
+      .dump();
 }
 
 bool LooksLikeTrace(const std::string& path) {

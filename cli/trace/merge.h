@@ -23,6 +23,10 @@ void CheckTracePath(const std::string& path);
 // Whether the file begins like one that MergeTrace wrote, and so may be replaced.
 bool LooksLikeTrace(const std::string& path);
 
+// A line of a part from another host: the events of the part are this many seconds ahead of others.
+// `number` is that of its process.
+std::string ClockLine(int number, double ahead_s);
+
 enum class MergeMode {
   // Used by the launcher. Takes whatever truncated parts contain, skips missing parts, and replaces
   // any file at `path`.

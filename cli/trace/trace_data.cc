@@ -94,6 +94,7 @@ bool IsTraceEvent(const OrderedJson& event) {
       (void)args.at("name").get_ref<const std::string&>();
     }
     if (phase != "M") (void)TimeOf(event.at("ts"));
+    if (name == kClockEvent) (void)TimeOf(args.at("ahead_us"));
     if (phase == "X") (void)SpanOf(event);
     return args.is_object();
   } catch (const OrderedJson::exception&) {  // a field is missing, or of another type

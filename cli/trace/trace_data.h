@@ -33,6 +33,7 @@ struct Trace {
 
 // Whether this is an event as a job's processes write it: all fields are present, with the types
 // and bounds that readers rely on.
+inline constexpr const char* kClockEvent = "muster_clock";  // see ClockLine
 bool IsTraceEvent(const nlohmann::ordered_json& event);
 
 // The event's number for "step", "chunk", "rank" or "spans"; -1 if it has none.

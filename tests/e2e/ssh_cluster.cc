@@ -63,7 +63,9 @@ ip link set lo up
 ip addr add $2/24 dev eth0
 ip link set eth0 up
 if [ $1 = old ]; then mount --bind old MUSTER; fi
-exec /usr/sbin/sshd -D -e -f sshd_config
+clock=
+if [ $1 = b ] && unshare --time true; then clock="unshare --time --monotonic 1000000"; fi
+exec $clock /usr/sbin/sshd -D -e -f sshd_config
 )";
 
 std::string Filled(std::string text, const std::string& name, const std::string& value) {

@@ -1,6 +1,6 @@
 // Hosts on this machine, "here" with the launcher and a, b, c and "old": network namespaces joined
 // by a bridge. All but the first have a real sshd. They share the file system and the process
-// table, except that muster on "old" has another version.
+// table, except that muster on "old" has another version, and the monotonic clock of b is ahead.
 #pragma once
 
 #include <filesystem>
@@ -28,6 +28,8 @@ class SshCluster {
   std::string ssh() const { return "ssh -F " + (dir_ / "ssh_config").string(); }
   // Kills every process of a host, its sshd included.
   void Kill(const std::string& host);
+  // Runs a command outside of the hosts, where their network namespaces have their names.
+  void Run(const std::string& command) { (void)namespaces_.Run({"/bin/sh", "-c", command}); }
   // Unplugs a host from the network.
   void Unplug(const std::string& host);
   // The PIDs of processes of all hosts whose command line contains this text.

@@ -5,6 +5,11 @@
 
 #include <algorithm>
 #include <csignal>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 #include <sstream>
 
 #include "common/base/text.h"
@@ -239,6 +244,62 @@ TEST_F(Ssh, WorkersOfALauncherShareARelay) {
   EXPECT_EQ(Metrics("run").back()["weights_hash"], LaunchedHash());
 }
 
+// The processes of a trace with spans, and the numbers of those at which arrows begin or end.
+struct SeenTrace {
+  std::set<std::string> processes, pushed, waited;
+};
+SeenTrace ReadTraceFile(const std::filesystem::path& path) {
+  SeenTrace seen;
+  const auto trace = nlohmann::json::parse(Slurp(path));
+  std::map<int, std::string> names;
+  for (const auto& event : trace.at("traceEvents")) {
+    if (event["name"] == "process_name") names[event["pid"]] = event["args"]["name"];
+  }
+  for (const auto& event : trace.at("traceEvents")) {
+    const std::string& process = names.at(event["pid"]);
+    if (event["ph"] == "X") seen.processes.insert(process);
+    if (event["ph"] == "s" && event["name"] == "gradient") seen.pushed.insert(process);
+    if (event["ph"] == "f" && event["name"] == "weights") seen.waited.insert(process);
+  }
+  return seen;
+}
+const std::vector<std::string> kTracedSteps{"run.trace_first_step=2", "run.trace_steps=3"};
+
+// An arrow from a push to its update, or from an update to those who waited, is left out if its end
+// is before its beginning.
+TEST_F(Ssh, ATraceHasTheThreadsOfAllHostsAligned) {
+  std::vector<std::string> settings{"run.slices=6"};
+  settings.insert(settings.end(), kTracedSteps.begin(), kTracedSteps.end());
+  const auto launch = Start("a:1,here:1,b:2", settings, {"--trace", Path("trace.json")});
+  ASSERT_EQ(launch->Wait(60), 0) << launch->Log();
+  const SeenTrace seen = ReadTraceFile(Path("trace.json"));
+  const std::set<std::string> workers{"worker 0", "worker 1", "worker 2", "worker 3"};
+  EXPECT_EQ(seen.pushed, workers);
+  EXPECT_EQ(seen.waited, workers);
+  EXPECT_EQ(seen.processes.size(), workers.size() + 1);
+  EXPECT_FALSE(std::filesystem::exists(Path("run/trace.worker-3.part")));
+  EXPECT_TRUE(NothingLeftAnywhere());
+  const Outcome here = Succeeded(Launch({"run.slices=6"}));
+  EXPECT_EQ(Metrics("run").back()["weights_hash"], here.hash());
+}
+
+TEST_F(Ssh, ATraceLacksALostHost) {
+  std::vector<std::string> settings = kLongRun;
+  settings.insert(settings.end(), kTracedSteps.begin(), kTracedSteps.end());
+  const auto launch = Start("a:1,b:1", settings, {"--trace", Path("trace.json")});
+  ASSERT_TRUE(Reaches("run", 20)) << launch->Log();
+  hosts_->Kill("b");
+  ExpectTheSameBits(*launch, kLongRun);
+  EXPECT_EQ(ReadTraceFile(Path("trace.json")).processes,
+            (std::set<std::string>{"server", "worker 0"}));
+  EXPECT_THAT(launch->Log(), HasSubstr("the trace lacks a process: there is no "));
+}
+
+TEST_F(Ssh, StepsToTraceThatTheRunDoesNotHave) {
+  ExpectFailure("a:1,b:1", ExitCode::kUsage,
+                {"run.trace_file=t.json", "run.trace_first_step=100000"}, "run.trace_first_step");
+}
+
 TEST_F(Ssh, ADryRunChecksTheHostsAndStartsNothing) {
   const auto launch = Start("a:1,here:1,b:2", {"run.slices=4"}, {"--dry-run", "--verbose"});
   ASSERT_EQ(launch->Wait(60), 0) << launch->Log();
@@ -374,15 +435,63 @@ TEST_F(Ssh, AMachineIsNamedOnce) {
                 "worker.threads=0: expected a number with -H");
 }
 
-TEST_F(Ssh, DoctorMeasuresTheNetwork) {
-  const auto good = Muster({"doctor", "--hosts", "here,a,b"});
+// The rows of the table below this title, by their first cell.
+std::map<std::string, std::vector<std::string>> Rows(const std::string& log,
+                                                     const std::string& title) {
+  std::map<std::string, std::vector<std::string>> rows;
+  std::istringstream lines(log.substr(std::min(log.size(), log.find(title))));
+  std::string line;
+  for (std::getline(lines, line); std::getline(lines, line) && !line.empty();) {
+    std::istringstream cells(std::regex_replace(line, std::regex("([0-9]) "), "$1_"));
+    std::string name;
+    cells >> name;
+    rows[name] = {std::istream_iterator<std::string>(cells), {}};
+  }
+  return rows;
+}
+
+TEST_F(Ssh, DoctorMeasuresTheNetworkBetweenAllHosts) {
+  const auto good = Muster({"doctor", "--hosts", "a,here,b,c"});
   EXPECT_EQ(good->Wait(60), 0) << good->Log();
-  EXPECT_THAT(good->Log(), AllOf(HasSubstr("Network, from 10.98.0.1 over br0, MTU 1500:"),
-                                 HasSubstr("  a     eth0"), HasSubstr("B/s"),
-                                 HasSubstr("Runs on these hosts will work.")));
-  const auto bad = Muster({"doctor", "--hosts", "a,absent"});
-  EXPECT_EQ(bad->Wait(60), 1) << bad->Log();
-  EXPECT_THAT(bad->Log(), AllOf(HasSubstr("1 host failed."), HasSubstr("host absent: ssh ")));
+  EXPECT_THAT(good->Log(),
+              AllOf(HasSubstr("10.98.0.1 over br0, MTU 1500"), ContainsRegex("a .*eth0"),
+                    HasSubstr("Runs on these hosts will work.")));
+  const auto latencies = Rows(good->Log(), "Latency:"), rates = Rows(good->Log(), "Bandwidth,");
+  const Words names{"here", "a", "b", "c"};
+  for (size_t row = 0; row < names.size(); ++row) {
+    ASSERT_EQ(rates.at(names[row]).size(), names.size()) << good->Log();
+    for (size_t column = 0; column < names.size(); ++column) {
+      const std::string rate = rates.at(names[row])[column],
+                        latency = latencies.at(names[row])[column];
+      EXPECT_EQ(rate.ends_with("B/s"), row != column) << rate;
+      EXPECT_EQ(latency.ends_with("_ms"), row != column) << latency;
+      EXPECT_EQ(latency, latencies.at(names[column])[row]);
+    }
+  }
+  EXPECT_TRUE(NothingLeftAnywhere());
+}
+
+TEST_F(Ssh, DoctorNamesHostsThatDoNotReachOneAnother) {
+  hosts_->Run("ip -n c route add unreachable 10.98.0.2/32");
+  const auto doctor = Muster({"doctor", "--hosts", "a,b,c"});
+  EXPECT_EQ(doctor->Wait(60), 0) << doctor->Log();
+  const auto rates = Rows(doctor->Log(), "Bandwidth,");
+  EXPECT_EQ(rates.at("a").back(), "fails");
+  EXPECT_EQ(rates.at("c")[1], "fails") << "after this host";
+  EXPECT_NE(rates.at("b").back(), "fails");
+  EXPECT_THAT(doctor->Log(),
+              HasSubstr("Host c does not reach host a at 10.98.0.2: cannot connect"));
+  EXPECT_TRUE(NothingLeftAnywhere());
+}
+
+TEST_F(Ssh, DoctorMeasuresTheOthersIfAHostFails) {
+  const auto doctor = Muster({"doctor", "--hosts", "a,absent,b"});
+  EXPECT_EQ(doctor->Wait(60), 1) << doctor->Log();
+  const auto rates = Rows(doctor->Log(), "Bandwidth,");
+  EXPECT_TRUE(rates.at("b")[1].ends_with("B/s")) << doctor->Log();
+  EXPECT_EQ(rates.count("absent"), 0u);
+  EXPECT_THAT(doctor->Log(), AllOf(HasSubstr("1 host failed."), HasSubstr("host absent: ssh ")));
+  EXPECT_TRUE(NothingLeftAnywhere());
 }
 
 }  // namespace

@@ -2,11 +2,15 @@
 
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
 
 #include <cmath>
+#include <set>
 #include <thread>
 
 #include "cli/hosts/host_check.h"
+#include "cli/hosts/pair_probe.h"
 #include "common/base/error.h"
 #include "common/link/tcp_address.h"
 
@@ -19,19 +23,20 @@ using ::testing::IsSupersetOf;
 constexpr const char* kSecret = "0123456789abcdef0123456789abcdef";
 
 TEST(LinkProbeTest, MeasuresLatencyClockAndBandwidth) {
-  const ProbeListener listener("127.0.0.1");
+  ProbeListener listener("127.0.0.1");
   std::string address;
   std::jthread other([&] { address = ServeProbe(listener.endpoint(), kSecret); });
   LinkFacts facts;
   {
-    const ProbeListener::Peer peer = listener.Accept();
-    EXPECT_EQ(peer.secret, kSecret);
-    facts = MeasureLink(peer.fd, /*bandwidth=*/true);
+    const UniqueFd peer = listener.Await(kSecret);
+    ASSERT_TRUE(peer.valid());
+    facts = MeasureLink(peer, /*bandwidth=*/true);
   }
   other.join();
   EXPECT_EQ(address, "127.0.0.1");
   EXPECT_GT(facts.latency_s, 0);
   EXPECT_LT(std::abs(facts.clock_offset_s), 1) << "both read the same clock";
+  EXPECT_LT(std::abs(facts.monotonic_offset_s), 1);
   EXPECT_GT(facts.to_peer, 0);
   EXPECT_GT(facts.from_peer, 0);
 }
@@ -47,13 +52,44 @@ TEST(LinkProbeTest, NobodyListens) {
   }
 }
 
-TEST(LinkProbeTest, AStrangerThatSaysNothingIsNoPeer) {
-  const ProbeListener listener("127.0.0.1");
-  {
-    const UniqueFd stranger =
-        ResolvedAddress(TcpAddress::Parse(listener.endpoint())).StartToConnect();
+UniqueFd Connected(const ProbeListener& listener, const std::string& says) {
+  UniqueFd fd = ResolvedAddress(TcpAddress::Parse(listener.endpoint())).StartToConnect();
+  pollfd event{.fd = fd.get(), .events = POLLOUT};
+  EXPECT_EQ(::poll(&event, 1, 5000), 1);
+  EXPECT_EQ(::send(fd.get(), says.data(), says.size(), 0), std::ssize(says));
+  return fd;
+}
+
+TEST(LinkProbeTest, StrangersDoNotDisturb) {
+  ProbeListener listener("127.0.0.1");
+  std::vector<UniqueFd> strangers;
+  for (int i = 0; i < 100; ++i) {
+    strangers.push_back(Connected(listener, i % 2 == 0 ? "" : "hello"));
+    EXPECT_FALSE(listener.Take().fd.valid());
   }
-  EXPECT_EQ(listener.Accept().secret, "");
+  strangers.push_back(Connected(listener, std::string(32, 'x')));
+  Connected(listener, "gone");
+  const UniqueFd expected = Connected(listener, kSecret);
+  EXPECT_TRUE(listener.Await(kSecret).valid());
+  EXPECT_LE(listener.fds().size(), 65u);
+}
+
+TEST(PairRounds, EachPairOnceAndNoHostTwiceInARound) {
+  for (size_t hosts = 0; hosts <= 17; ++hosts) {
+    std::set<std::pair<size_t, size_t>> pairs;
+    const auto rounds = PairRounds(hosts);
+    for (const auto& round : rounds) {
+      std::set<size_t> busy;
+      for (const auto& [first, second] : round) {
+        EXPECT_LT(first, second);
+        EXPECT_LT(second, hosts);
+        EXPECT_TRUE(busy.insert(first).second && busy.insert(second).second);
+        EXPECT_TRUE(pairs.insert({first, second}).second);
+      }
+    }
+    EXPECT_EQ(pairs.size(), hosts * (hosts - (hosts > 0)) / 2) << hosts;
+    EXPECT_LE(rounds.size(), hosts);
+  }
 }
 
 TEST(SshArgumentsTest, NeverWaitForAPassword) {
@@ -125,7 +161,7 @@ TEST(HostTableTest, ARowForEachHost) {
   good.link = {.latency_s = 0.0002, .clock_offset_s = -0.0034};
   CheckedHost bad{
       .host = {.name = "b", .slots = 2}, .problem = "host b: gone", .code = ExitCode::kRefused};
-  const std::vector<std::string> lines = HostTable({good, bad}, /*has_job=*/true);
+  const std::vector<std::string> lines = HostTable({good, bad}, TableFor::kJob);
   ASSERT_EQ(lines.size(), 4u);
   EXPECT_THAT(lines[2], HasSubstr("50,000 + 10,000"));
   EXPECT_THAT(lines[2], HasSubstr("-3.4 ms"));

@@ -108,6 +108,21 @@ TEST_F(TraceFileTest, MergedTimesCountFromTheFirstSpan) {
   EXPECT_NEAR(trace.tracks[1].spans[0].own(), 0, 0.01);
 }
 
+TEST_F(TraceFileTest, ThePartOfAnotherHostIsAligned) {
+  const double ahead = 3600e6;
+  const std::string other =
+      Named(3, "worker 1", "compute") + Span(3, "forward", ahead + 30, ahead + 40, {{"step", 1}});
+  const std::vector<std::string> parts{
+      Write("w0", Named(2, "worker 0", "compute") + Span(2, "forward", 20, 40, {{"step", 1}})),
+      Write("w1", ClockLine(3, 3600) + "\n" + other),
+      Write("w2", R"({"ph":"M","pid":4,"tid":0,"name":"muster_clock","args":{"ahead_us":"x"}})")};
+  EXPECT_EQ(MergeTrace(parts, Path("trace.json")).spans, 2u);
+  const Trace trace = ReadTrace(Path("trace.json"));
+  ASSERT_THAT(trace.tracks, SizeIs(2));
+  EXPECT_NEAR(trace.tracks[1].spans[0].begin, 10, 0.01);
+  EXPECT_NEAR(trace.tracks[1].spans[0].end, 20, 0.01);
+}
+
 TEST_F(TraceFileTest, ArrowsGoFromPushToUpdateToWait) {
   MergeTrace(TwoSteps(), Path("trace.json"));
   std::ifstream in(Path("trace.json"));
