@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <future>
 #include <list>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -139,15 +140,12 @@ std::vector<CheckedHost> HostCheck::Run() {
   std::vector<CheckedHost> checked;
   for (const Host& host : question_.hosts) checked.push_back({.host = host});
   for (CheckedHost& one : checked) {
-    if (one.host.here) {
-      one.facts = ReadHostFacts(question_.config);
-      one.facts.address = question_.address.address;
-      one.facts.interface = question_.address.interface;
-      one.facts.mtu = MtuOf(one.facts.interface);
-    } else {
-      Ask(one);
-    }
+    if (!one.host.here) Ask(one);
   }
+  // On a thread, because counting the data may take minutes, and the other hosts wait for answers.
+  const bool works_here = std::ranges::any_of(question_.hosts, &Host::here);
+  std::future<HostFacts> here = std::async(works_here ? std::launch::async : std::launch::deferred,
+                                           [this] { return ReadHostFacts(question_.config); });
   const auto end = Clock::now() + std::chrono::duration<double>(question_.patience_s);
   const auto waits = [](const Asked& asked) { return asked.connection != nullptr; };
   while (std::ranges::any_of(asked_, waits) && Clock::now() < end) {
@@ -164,6 +162,13 @@ std::vector<CheckedHost> HostCheck::Run() {
                            "more time with --set deadlines.start_s=N",
                            within)
              : fmt::format("no answer within {}; try {}", within, ToTry(asked.checked->host.name)));
+  }
+  for (CheckedHost& one : checked) {
+    if (!one.host.here) continue;
+    one.facts = here.get();
+    one.facts.address = question_.address.address;
+    one.facts.interface = question_.address.interface;
+    one.facts.mtu = MtuOf(one.facts.interface);
   }
   return checked;
 }
