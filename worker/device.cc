@@ -22,12 +22,15 @@ bool UsesBf16(const config::Worker& worker) {
     LogWarning("worker.precision=TF32 only applies to GPUs: computing in FP32");
     return false;
   }
-  if (CpuHasBf16()) return true;
+  const bool fp16 = worker.precision() == config::Worker::FP16;
+  if (!fp16 && CpuHasBf16()) return true;
   const bool limited = __builtin_cpu_supports("avx512bf16");
   const std::string why =
-      fmt::format("worker.precision=BF16: {}",
-                  limited ? "oneDNN may not use AVX512-BF16 (see the variable ONEDNN_MAX_CPU_ISA)"
-                          : "this processor has no AVX512-BF16");
+      fp16 ? "worker.precision=FP16: only GPUs compute in it"
+           : fmt::format(
+                 "worker.precision=BF16: {}",
+                 limited ? "oneDNN may not use AVX512-BF16 (see the variable ONEDNN_MAX_CPU_ISA)"
+                         : "this processor has no AVX512-BF16");
   if (!worker.soft_placement()) {
     throw Error(ExitCode::kUsage,
                 "{}. Use FP32, or worker.soft_placement=true, which falls back to it", why);
@@ -49,6 +52,8 @@ CudaOptions::Precision PrecisionOf(const config::Worker& worker) {
       return CudaOptions::Precision::kTf32;
     case config::Worker::BF16:
       return CudaOptions::Precision::kBf16;
+    case config::Worker::FP16:
+      return CudaOptions::Precision::kFp16;
     default:
       return CudaOptions::Precision::kFp32;
   }
@@ -95,6 +100,7 @@ std::string OtherDevices() {
 double ToleranceOf(config::Worker::Precision precision) {
   switch (precision) {
     case config::Worker::TF32:
+    case config::Worker::FP16:
       return 1e-2;
     case config::Worker::BF16:
       return 3e-2;

@@ -66,6 +66,12 @@ std::vector<Part> Parts(const events::Progress& p, bool columns, const char* sam
   return parts;
 }
 
+std::string SkippedText(const events::SkippedStep& skipped) {
+  const std::string text =
+      fmt::format("Skipped step {}: {}", FormatCount(skipped.step()), skipped.reason());
+  return skipped.in_a_row() == 0 ? text : fmt::format("{} ({} in a row)", text, skipped.in_a_row());
+}
+
 std::string JoinParts(const std::vector<Part>& parts) {
   std::string line;
   for (const Part& part : parts) line += (line.empty() ? "" : "  ") + part.text;
@@ -168,9 +174,7 @@ void JobDisplay::OnEvent(const events::Event& event) {
                                         FormatCount(event.restarted().from_step()),
                                         FormatDuration(event.restarted().seconds())));
     case events::Event::kSkippedStep:
-      return console_.Print(
-          fmt::format("Skipped step {}: {} ({} in a row)", FormatCount(event.skipped_step().step()),
-                      event.skipped_step().reason(), event.skipped_step().in_a_row()));
+      return console_.Print(SkippedText(event.skipped_step()));
     default:
       return;  // the supervisor handles the rest
   }

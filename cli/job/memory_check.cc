@@ -129,7 +129,7 @@ std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& g
     // One copy may still be being written when better weights arrive.
     rows.push_back({"best weights, until written", 2 * arena});
   }
-  if (config.optimizer().clip_norm() > 0 || config.run().on_nonfinite() == config::Run::SKIP_STEP) {
+  if (config.optimizer().clip_norm() > 0 || MaySkipSteps(config)) {
     rows.push_back({"averaged gradient (two-phase)", arena});
   }
   const double wire = BytesOf(WireTypeOf(config.cluster())) / double{sizeof(float)};

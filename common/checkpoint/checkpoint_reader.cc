@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -49,6 +50,14 @@ void CheckNumbers(const std::string& file, const checkpoint::State& state) {
   check("generation", state.generation(), kMostSteps);
   check("number of updates", state.updates(), state.step());
   check("number of skipped steps", state.skipped_in_a_row(), state.step());
+  check("number of steps with this loss scale", state.loss_scale_good_steps(), state.step());
+  const double scale = state.loss_scale();
+  int exponent = 0;
+  if (scale != 0 && !(0.5 <= scale && scale <= 0x1p32 && std::frexp(scale, &exponent) == 0.5)) {
+    throw Error(ExitCode::kData,
+                "{}: its loss scale is {:g}: expected 0 or a power of two from 0.5 to 2^32", file,
+                scale);
+  }
   const checkpoint::Progress& progress = state.progress();
   for (const auto* sums : {&progress.total(), &progress.since_log(), &progress.last_log()}) {
     check("sum of steps", sums->steps(), state.step());

@@ -111,7 +111,7 @@ constexpr Word kWords[] = {
     {"shuffle", nullptr, "leave it out: training samples are always shuffled, using run.seed"},
     {"gpus", nullptr, kDevices},
     {"device", nullptr, kDevices},
-    {"amp", nullptr, "write worker { precision: BF16 }"},
+    {"amp", nullptr, "write worker { precision: BF16 }, or FP16 for GPUs without BF16"},
     {"early_stopping", nullptr, "write evaluation { every_epochs: 1 patience: 5 }"},
     {"layers", nullptr, "write one layer { ... } per layer"},
     {"layer", "Config",

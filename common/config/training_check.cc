@@ -23,6 +23,11 @@ void CheckOptimizer(const config::Config& config, ConfigErrors& errors) {
         "COUPLED contradicts type ADAMW, which is ADAM with decoupled decay: use type ADAM, or "
         "remove decay_type");
   }
+  if (config.cluster().wire_dtype() == config::Cluster::FP16 && ScalesLoss(config)) {
+    errors.Fail("cluster.wire_dtype",
+                "FP16 contradicts worker.precision FP16, whose gradients are multiplied by a loss "
+                "scale and may exceed 65504: expected FP32 or BF16");
+  }
   if (config.evaluation().use_ema() && !optimizer.has_ema_decay()) {
     errors.Fail("evaluation.use_ema",
                 "needs a moving average of the weights: set optimizer.ema_decay");

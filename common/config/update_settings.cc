@@ -14,6 +14,14 @@ std::vector<std::string> OptimizerTypes() {
   return names;
 }
 
+bool ScalesLoss(const config::Config& config) {
+  return config.worker().precision() == config::Worker::FP16;
+}
+
+bool MaySkipSteps(const config::Config& config) {
+  return config.run().on_nonfinite() == config::Run::SKIP_STEP || ScalesLoss(config);
+}
+
 OptimizerTraits TraitsOf(const config::Optimizer& optimizer) {
   OptimizerTraits traits;
   switch (optimizer.type()) {

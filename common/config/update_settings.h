@@ -20,6 +20,12 @@ struct OptimizerTraits {
   float momentum = 0;
   config::Optimizer::DecayType decay_type = config::Optimizer::COUPLED;
 };
+// Whether the server scales the loss (worker.precision FP16).
+bool ScalesLoss(const config::Config& config);
+// Whether a gradient that is not finite may leave the weights unchanged. The whole gradient must
+// then be known before the first update.
+bool MaySkipSteps(const config::Config& config);
+
 OptimizerTraits TraitsOf(const config::Optimizer& optimizer);
 
 // Spells out momentum and decay_type, so that a written config shows the values in use.

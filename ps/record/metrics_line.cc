@@ -46,6 +46,7 @@ void Put(Json& json, const events::Measured& measured) {
     json["imbalance_share"] = measured.shares().imbalance();
   }
   json["skipped_steps"] = measured.skipped_steps();
+  if (measured.has_loss_scale()) json["loss_scale"] = measured.loss_scale();
   PutGpus(measured, json);
   Put(json, "scalars", measured.scalars());
 }

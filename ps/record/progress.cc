@@ -111,6 +111,7 @@ void Progress::EndStep(const StepResult& result, double learning_rate, bool skip
   step_began_ = now;
   last_step_s_ = seconds;
   learning_rate_ = learning_rate;
+  loss_scale_ = result.loss_scale;
   constexpr size_t kRecent = 101;
   if (recent_seconds_.size() < kRecent) {
     recent_seconds_.push_back(seconds);
@@ -190,6 +191,7 @@ events::Position Progress::Position() const {
 
 events::Measured Progress::Measured(const Sums& sums) const {
   events::Measured measured = sums.Measured();
+  if (loss_scale_) measured.set_loss_scale(*loss_scale_);
   if (has_values_) measured.clear_train_accuracy();
   return measured;
 }

@@ -23,6 +23,7 @@ struct StepResult {
   int64_t samples = 0, correct = 0;
   double loss = 0;  // sum over the samples
   ScalarSums scalars = {};
+  std::optional<double> loss_scale;
 };
 
 class Progress {
@@ -131,6 +132,7 @@ class Progress {
   Clock::time_point step_began_ = Clock::now();
   double last_step_s_ = 0;
   double learning_rate_ = 0;
+  std::optional<double> loss_scale_;
   std::vector<double> recent_seconds_;  // durations of the last steps; a ring buffer
   Sums total_, since_log_, last_log_, since_live_;
   uint32_t workers_ = 0;      // initial number of workers

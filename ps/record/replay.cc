@@ -59,6 +59,11 @@ std::string StateDifference(const checkpoint::State& kept, const checkpoint::Sta
     return fmt::format("{} skipped steps in a row before, {} now", kept.skipped_in_a_row(),
                        now.skipped_in_a_row());
   }
+  if (kept.loss_scale() != now.loss_scale() ||
+      kept.loss_scale_good_steps() != now.loss_scale_good_steps()) {
+    return fmt::format("loss scale {:g} for {} steps before, {:g} for {} now", kept.loss_scale(),
+                       kept.loss_scale_good_steps(), now.loss_scale(), now.loss_scale_good_steps());
+  }
   if (BytesOf(kept.progress().total()) != BytesOf(now.progress().total())) {
     return "the sums of samples and losses";
   }

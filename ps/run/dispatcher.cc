@@ -102,6 +102,9 @@ void Dispatcher::Send(const StepOrder& order) {
   train.set_samples(state_.plan.At(order.step).samples);
   for (const StepOrder::Part& part : order.parts) *train.add_subtree() = SubtreeOf(part.node);
   train.set_buffer(order.buffer);
+  if (state_.loss_scale.is_on()) {
+    train.set_loss_scale(static_cast<float>(state_.loss_scale.value()));
+  }
   if (order.urgent) {
     train.set_urgent(true);
     const std::vector<bool>& missing = order.parts.front().missing;

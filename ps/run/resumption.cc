@@ -45,6 +45,9 @@ void Resumption::Restore(const ResumePoint& resume) {
   parts_.decisions.Restore(resumed_->decisions());
   parts_.convolutions.Restore(resumed_->arithmetic());
   parts_.nonfinite.Restore(resumed_->skipped_in_a_row());
+  if (resumed_->loss_scale() > 0) {
+    parts_.state.loss_scale.Restore(resumed_->loss_scale(), resumed_->loss_scale_good_steps());
+  }
 }
 
 checkpoint::State Resumption::Describe() const {
@@ -70,6 +73,10 @@ checkpoint::State Resumption::Describe() const {
   parts_.convolutions.Keep(*state.mutable_arithmetic());
   state.set_updates(parts_.engine.variables.updates());
   state.set_skipped_in_a_row(parts_.nonfinite.skipped_in_a_row());
+  if (const LossScale& scale = run.loss_scale; scale.is_on()) {
+    state.set_loss_scale(scale.value());
+    state.set_loss_scale_good_steps(scale.good_steps());
+  }
   *state.mutable_progress() = parts_.keeper.progress.Keep();
   *state.mutable_decisions() = parts_.decisions.Keep();
   return state;

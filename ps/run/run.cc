@@ -181,7 +181,9 @@ void Run::Proceed(Time now) {
     members_.Activate(rank, next);
     parts_.keeper.MemberChanged(events::MemberChange::JOINED, rank, "");
   }
+  loss_scale_ = parts_.state.loss_scale.value();
   parts_.engine.aggregator.Proceed({.learning_rate = learning_rate_,
+                                    .loss_scale = loss_scale_,
                                     .skip = parts_.nonfinite.bad_loss(),
                                     .evaluate_average = evaluator.AverageIsDue(next),
                                     .observe = parts_.keeper.recorder.board().Wants(next)});
@@ -189,8 +191,16 @@ void Run::Proceed(Time now) {
   if (evaluator.IsDueAfter(parts_.state.step)) {
     dispatcher_.OrderEvaluation(next, evaluator.chooses(), now);
   }
-  if (evaluator.running() && parts_.decisions.any()) return;
-  if (next < resumption_.LastStep()) dispatcher_.Want(next, now);
+  const bool waits = evaluator.running() && parts_.decisions.any();
+  next_is_due_ = !waits && next < resumption_.LastStep();
+  OrderNext(now);
+}
+
+// An order names the loss scale of its step, which depends on the whole gradient of the step
+// before. Its weights come after that, too, so no worker waits longer.
+void Run::OrderNext(Time now) {
+  if (!parts_.nonfinite.KnowsNextScale(parts_.engine.aggregator)) return;
+  if (std::exchange(next_is_due_, false)) dispatcher_.Want(parts_.state.step + 1, now);
 }
 
 std::string Run::OnGradient(uint32_t rank, const wire::GradientPart& part, const Payload& payload,
@@ -238,6 +248,7 @@ void Run::OnStepTimes(uint32_t rank, const wire::StepTimes& times) {
 void Run::Advance(bool collect, Time now) {
   if (collect) parts_.engine.pool.Collect();
   if (MayProceed()) Proceed(now);
+  if (parts_.state.phase == Phase::kTraining) OrderNext(now);
   const bool was_ordered = dispatcher_.ordered() >= parts_.state.step;
   dispatcher_.CatchUp(now);
   if (!was_ordered && dispatcher_.ordered() == parts_.state.step) waits_.Restart(now);
@@ -251,12 +262,14 @@ void Run::EndStep(Time now) {
   const trace::Span span("end step");
   const int64_t next = parts_.state.step + 1;
   const StepLosses& losses = parts_.work.slices.losses();
-  parts_.keeper.progress.EndStep({.samples = losses.batch().samples,
-                                  .correct = losses.Correct(),
-                                  .loss = losses.Loss(),
-                                  .scalars = losses.Scalars()},
-                                 parts_.engine.aggregator.program_rate().value_or(learning_rate_),
-                                 parts_.engine.aggregator.skips());
+  parts_.keeper.progress.EndStep(
+      {.samples = losses.batch().samples,
+       .correct = losses.Correct(),
+       .loss = losses.Loss(),
+       .scalars = losses.Scalars(),
+       .loss_scale = parts_.state.loss_scale.is_on() ? std::optional(loss_scale_) : std::nullopt},
+      parts_.engine.aggregator.program_rate().value_or(learning_rate_),
+      parts_.engine.aggregator.skips());
   parts_.work.shares.EndStep(parts_.state.step, parts_.keeper.progress.last_step_s());
   parts_.nonfinite.EndStep(parts_.engine.aggregator);
   if (failure_.is_set()) return;

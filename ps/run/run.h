@@ -82,6 +82,7 @@ class Run {
   void Start(Time now);
   bool MayProceed() const;
   void Proceed(Time now);
+  void OrderNext(Time now);
   void BeginStep(int64_t step, Time now);
   void EndStep(Time now);
   void EndEvaluation(Time now);
@@ -94,7 +95,8 @@ class Run {
   Waits waits_;
   Resumption resumption_;
   LearningRateSchedule schedule_;
-  double learning_rate_ = 0;
+  double learning_rate_ = 0, loss_scale_ = 1;  // of the current step
+  bool next_is_due_ = false;  // the next step will be ordered when its loss scale is known
 };
 
 }  // namespace muster

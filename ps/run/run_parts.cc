@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/config/update_settings.h"
+
 namespace muster {
 
 RunParts::RunParts(const config::Config& config, const Graph& graph, Membership& members,
@@ -10,6 +12,7 @@ RunParts::RunParts(const config::Config& config, const Graph& graph, Membership&
     : config(config),
       graph(graph),
       roster(members.roster()),
+      state{.loss_scale = LossScale(ScalesLoss(config))},
       engine(config, graph, restored,
              [this](int64_t version, size_t chunk) {
                feed.Publish(version, chunk);
@@ -19,7 +22,7 @@ RunParts::RunParts(const config::Config& config, const Graph& graph, Membership&
       keeper(config, graph, state, roster, engine, recorder, std::move(describe)),
       work(config, graph, engine.chunks().size(), members.size()),
       decisions(config),
-      nonfinite(config.run(), roster, recorder, failure) {}
+      nonfinite(config.run(), roster, state.loss_scale, recorder, failure) {}
 
 bool RunParts::AtBoundary() const {
   return state.finishing() ||

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "common/plan/step_plan.h"
+#include "ps/update/loss_scale.h"
 
 namespace muster {
 
@@ -22,6 +23,9 @@ struct RunPosition {
   int64_t step = 0;  // W(step) is the newest complete version
   bool losses_complete =
       false;  // all losses of the step have arrived, and its update has not begun
+
+  // The scale of `step` or, when its gradient is known, of the next step.
+  LossScale loss_scale;
 
   bool has_begun() const { return phase >= Phase::kTraining; }
   bool finishing() const { return phase >= Phase::kFinishing; }

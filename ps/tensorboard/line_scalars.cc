@@ -46,6 +46,7 @@ struct LineScalar {
 constexpr LineScalar kInterval[] = {{"train_loss", "loss/train"},
                                     {"train_accuracy", "accuracy/train"},
                                     {"learning_rate", "run/learning_rate"},
+                                    {"loss_scale", "run/loss_scale"},
                                     {"images_per_second", "run/images_per_second"},
                                     {"step_ms", "run/step_ms"},
                                     {"gpu_memory_mb", "run/gpu_memory_mb"},

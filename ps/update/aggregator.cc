@@ -60,6 +60,8 @@ void Aggregator::BeginStep(int64_t step, int64_t slices) {
 
 void Aggregator::Proceed(const Decision& decision) {
   evaluate_average_ = decision.evaluate_average;
+  MUSTER_CHECK(decision.loss_scale == 1 || two_phase_);
+  unscale_ = static_cast<float>(1 / decision.loss_scale);
   observers_.clear();
   if (decision.observe != Observe::kNothing && !decision.skip && !program_.update) {
     observers_.assign(chunks_.size(),
@@ -154,6 +156,7 @@ Aggregator::Job Aggregator::AverageJob(size_t c) {
   const ChunkAverage average{.kernels = optimizer_.kernels(),
                              .chunk = chunks_[c],
                              .gradient = gradients_.PartsOf(c),
+                             .unscale = unscale_,
                              .clip_value = rule_.clip_value,
                              .segments = segments_,
                              .averaged = averaged_,

@@ -1,7 +1,7 @@
 // Turns partial gradients into new weights. When all parts of a chunk have arrived, they are added
-// and applied in one pass. If the whole gradient must be known first (clip_norm, SKIP_STEP), there
-// are two phases: all sums, then all updates. With optimizer.type PROGRAM, another process turns
-// the mean gradient into the new weights.
+// and applied in one pass. If the whole gradient must be known first (clip_norm, SKIP_STEP, a loss
+// scale), there are two phases: all sums, then all updates. With optimizer.type PROGRAM, another
+// process turns the mean gradient into the new weights.
 //
 // Owner: the server's loop, which makes all calls. The arithmetic runs in the pool.
 #pragma once
@@ -30,9 +30,9 @@ class Aggregator {
   // Called on the loop thread for every chunk of W(version) as soon as it is written.
   using Publish = std::function<void(int64_t version, size_t chunk)>;
 
-  // `variables`, `pool` and `kernels` must outlive this object. `may_skip`: run.on_nonfinite is
-  // SKIP_STEP. Memory: one gradient buffer of 4 bytes per parameter for two-phase steps, and 1/8 of
-  // one for clip_norm.
+  // `variables`, `pool` and `kernels` must outlive this object. `may_skip`: a step
+  // whose gradient is not finite changes nothing (MaySkipSteps). Memory: one gradient buffer of 4
+  // bytes per parameter for two-phase steps, and 1/8 of one for clip_norm.
   Aggregator(Variables& variables, ThreadPool& pool, std::vector<Chunk> chunks,
              const config::Optimizer& optimizer, const UpdateKernelTable& kernels, bool may_skip,
              Publish publish);
@@ -53,6 +53,7 @@ class Aggregator {
   // What to do with the gradient when all losses of the step have arrived.
   struct Decision {
     double learning_rate = 0;
+    double loss_scale = 1;  // workers have multiplied the gradient by it; needs `may_skip`
     // Discards the gradient: W(step + 1) is W(step), and nothing else changes.
     bool skip = false;
     bool evaluate_average = false;  // workers will evaluate the average of W(step + 1)
@@ -72,11 +73,13 @@ class Aggregator {
   bool StepIsComplete() const { return !sums() && done_ == chunks_.size(); }
   // The first non-finite value of this step.
   const std::optional<Nonfinite>& nonfinite() const { return nonfinite_; }
-  // Whether this step changes nothing, because of Decision::skip or because of SKIP_STEP and
+  // Whether this step changes nothing, because of Decision::skip or because of `may_skip` and
   // nonfinite(). If nonfinite() is set and this is false, the step will never complete.
   bool skips() const { return phase_ == Phase::kKeeping; }
   // Whether the first phase of a two-phase step is running.
   bool sums() const { return phase_ == Phase::kAveraging; }
+  // Whether it is known if a two-phase step skips().
+  bool has_decided() const { return !collects() && !sums(); }
 
   const std::vector<Chunk>& chunks() const { return chunks_; }
   const PartialGradients& gradients() const { return gradients_; }
@@ -136,6 +139,7 @@ class Aggregator {
   int64_t step_ = -1;
   Phase phase_ = Phase::kCollecting;
   bool evaluate_average_ = false;
+  float unscale_ = 1;  // 1 / Decision::loss_scale
   UpdateRule rule_;
   std::vector<ChunkObserver> observers_;  // by chunk, in an observed step
   std::set<size_t> ready_;                // complete chunks that wait for a thread in this phase

@@ -22,6 +22,7 @@ bool AverageGradient(const ChunkAverage& average) {
   std::vector<float> scratch(average.gradient.tree->scratch_floats());
   const UpdateKernelTable& kernels = average.kernels;
   const Chunk& chunk = average.chunk;
+  alignas(64) float unscaled[TreeSum::kBlock];
   uint32_t bad = 0;
   auto segment = SegmentAt(average.segments, chunk.begin);
   for (size_t at = chunk.begin; at < chunk.end;) {
@@ -30,6 +31,10 @@ bool AverageGradient(const ChunkAverage& average) {
     const bool trained = segment->kind == Segment::Kind::kTrained;
     const float* sum = average.gradient.tree->Run(
         kernels, average.gradient.type, average.gradient.parts, at - chunk.begin, count, scratch);
+    if (sum != nullptr && average.unscale != 1) {
+      kernels.scale(sum, unscaled, count, average.unscale);
+      sum = unscaled;
+    }
     float* averaged = average.averaged.data() + at;
     if (sum == nullptr) {
       std::memset(averaged, 0, count * sizeof(float));

@@ -1,6 +1,7 @@
 // The first phase of a two-phase step: averages the whole gradient before anything is updated,
 // because its norm is needed (clip_norm) or because a non-finite value must leave everything
-// unchanged (SKIP_STEP). Costs a gradient buffer, which is written and read once per step.
+// unchanged (SKIP_STEP, worker.precision FP16). Costs a gradient buffer, which is written and read
+// once per step.
 #pragma once
 
 #include <span>
@@ -15,6 +16,7 @@ struct ChunkAverage {
   const UpdateKernelTable& kernels;
   Chunk chunk;
   ChunkGradient gradient;
+  float unscale = 1;     // multiplies all sums first
   float clip_value = 0;  // 0: no clipping
   std::span<const Segment> segments;
   std::span<float> averaged;       // the whole gradient buffer

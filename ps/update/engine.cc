@@ -20,7 +20,7 @@ Engine::Engine(const config::Config& config, const Graph& graph, bool restored,
                  .restored = restored}),
       pool(config.server().threads()),
       aggregator(variables, pool, CutChunks(graph.layout(), config.cluster()), config.optimizer(),
-                 ChooseKernels(config.server().instruction_set()),
-                 config.run().on_nonfinite() == config::Run::SKIP_STEP, std::move(publish)) {}
+                 ChooseKernels(config.server().instruction_set()), MaySkipSteps(config),
+                 std::move(publish)) {}
 
 }  // namespace muster

@@ -65,6 +65,7 @@ TEST_F(ConfigTest, SettingsThatContradictOneAnother) {
            Refused{"cluster { workers: 2 min_workers: 3 }", "cluster.min_workers"},
            {"cluster { workers: 2 max_workers: 1 }", "cluster.max_workers"},
            {"cluster { wire_dtype: BF16 transport: LOCAL }", "cluster.wire_dtype"},
+           {"cluster { wire_dtype: FP16 } worker { precision: FP16 }", "cluster.wire_dtype"},
            {"worker { convolution: DIRECT backend: CUDA }", "worker.convolution"},
            {"worker { devices: \"nine\" }", "worker.devices"},
            {"worker { gpu_memory_fraction: 0.6 workers_per_gpu: 2 }", "worker.gpu_memory_fraction"},

@@ -230,7 +230,8 @@ std::vector<std::tuple<const char*, Variant>> Cases() {
           Variant{"AdamAverage",
                   "optimizer { type: ADAM ema_decay: 0.9 } evaluation { use_ema: true } "
                   "learning_rate { base: 0.01 }"},
-          Variant{"ClipSkip", "optimizer { clip_norm: 0.5 } run { on_nonfinite: SKIP_STEP }"}}) {
+          Variant{"ClipSkip", "optimizer { clip_norm: 0.5 } run { on_nonfinite: SKIP_STEP }"},
+          Variant{"Fp16", "optimizer { type: ADAM } worker { precision: FP16 }"}}) {
       cases.emplace_back(transport, variant);
     }
     // The local link has no 16-bit mode.

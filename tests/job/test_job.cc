@@ -134,6 +134,10 @@ float Rough(int64_t step, int64_t slice, size_t i) {
   return (ToUniform(bits[0]) - 0.5f) * std::exp2(static_cast<float>(bits[1] % 12));
 }
 
+float InRangeOfHalf(float value) {
+  return std::abs(value) <= 65504 ? value : std::copysign(HUGE_VALF, value);
+}
+
 std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, size_t arena_floats,
                              uint32_t rank) {
   std::vector<float> seen(arena_floats);
@@ -179,11 +183,15 @@ std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, s
     }
     for (const OrderPart& part : order.parts) {
       bool any = false;
+      const auto scaled = [&](int64_t s, size_t i) {
+        const float value = behaviour.gradient(order.version, s, i) * order.loss_scale;
+        return behaviour.largest_half ? InRangeOfHalf(value) : value;
+      };
       const std::span<float> gradient_buffer = client.GradientBuffer(part.buffer);
       for (size_t i = 0; i < arena_floats; ++i) {
         gradient_buffer[i] =
-            TreeSumOf([&](int64_t s) { return behaviour.gradient(order.version, s, i); }, part.node,
-                      plan.slices, [&](int64_t s) { return plan.Slice(batch, s).empty(); }, &any,
+            TreeSumOf([&](int64_t s) { return scaled(s, i); }, part.node, plan.slices,
+                      [&](int64_t s) { return plan.Slice(batch, s).empty(); }, &any,
                       client.terms().wire_type);
       }
       std::vector<size_t> sequence;

@@ -72,6 +72,9 @@ using SliceGradient = std::function<float(int64_t step, int64_t slice, size_t i)
 // A gradient whose sums depend on the order in their last bits.
 float Rough(int64_t step, int64_t slice, size_t i);
 
+// Infinite if it is above the largest number in half precision.
+float InRangeOfHalf(float value);
+
 struct WorkerBehaviour {
   SliceGradient gradient;
   // The order in which chunks are pushed. The default is last to first.
@@ -87,6 +90,8 @@ struct WorkerBehaviour {
   // Called by rank 0 with the moving average of W(version), before it is evaluated.
   std::function<void(int64_t version, std::span<const float> average)> on_average;
   std::string convolutions = {};  // for Ready
+  // Whether scaled gradients above the largest number in half precision become infinite.
+  bool largest_half = false;
 };
 
 // Runs one worker to the end, with closed-form gradients added locally in tree order. Returns the

@@ -1,5 +1,5 @@
-// Ops on bfloat16 activations for comparison with plain loops on the same rounded numbers. The
-// results differ by the rounding of results (2^-9 each) and of intermediate values.
+// Ops on 16-bit activations for comparison with plain loops on the same rounded numbers. The
+// results differ by the rounding of results (of bfloat16 2^-9 each) and of intermediate values.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,9 @@
 
 namespace muster {
 
-constexpr double kBf16Tolerance = 0.004;  // 2^-8, in the 2-norm
+// In the 2-norm.
+constexpr double kBf16Tolerance = 0.004;   // 2^-8
+constexpr double kFp16Tolerance = 0.0005;  // 2^-11
 
 // Each layer on its own, in the shapes of its golden cases, and some with fused ops.
 inline std::vector<OpCase> Bf16Cases() {
@@ -52,11 +54,11 @@ inline std::vector<OpCase> Bf16Cases() {
   return cases;
 }
 
-inline OpInputs RoundedInputs(const OpCase& c) {
+inline OpInputs RoundedInputs(const OpCase& c, ElementType type = ElementType::kBFloat16) {
   OpInputs inputs = RandomInputs(c);
-  for (auto& input : inputs.inputs) RoundTo(ElementType::kBFloat16, input);
-  RoundTo(ElementType::kBFloat16, inputs.dy);
-  RoundTo(ElementType::kBFloat16, inputs.weights);
+  for (auto& input : inputs.inputs) RoundTo(type, input);
+  RoundTo(type, inputs.dy);
+  RoundTo(type, inputs.weights);
   return inputs;
 }
 

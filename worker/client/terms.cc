@@ -1,6 +1,7 @@
 #include "worker/client/terms.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "common/link/wire_values.h"
@@ -61,12 +62,14 @@ std::optional<Order> ReadTrain(const wire::Train& train, const Terms& terms) {
   const auto nodes = ReadNodes(train.subtree(), terms.plan, terms.buffers);
   const bool fits =
       nodes && terms.IsVersion(train.step()) && train.samples() > 0 &&
+      std::isfinite(train.loss_scale()) && train.loss_scale() > 0 &&
       train.buffer() + nodes->size() <= terms.buffers && (!train.urgent() || nodes->size() == 1) &&
       std::ranges::all_of(train.chunk(), [&](uint32_t c) { return c < terms.chunks.size(); });
   if (!fits) return std::nullopt;
   Order order{.kind = Order::Kind::kTrain,
               .version = train.step(),
               .samples = train.samples(),
+              .loss_scale = train.loss_scale(),
               .chunks = {train.chunk().begin(), train.chunk().end()},
               .taken_over = train.urgent()};
   for (const TreeNode& node : *nodes) {

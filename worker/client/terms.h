@@ -31,6 +31,7 @@ struct Order {
   // completed run, or -1.
   int64_t version = 0;
   int64_t samples = 0;                   // kTrain: samples of the whole batch
+  float loss_scale = 1;                  // kTrain: a factor of the gradient
   std::vector<OrderPart> parts;          // kTrain: from left to right
   std::vector<uint32_t> chunks;          // kTrain: the chunks to push; all if empty
   bool taken_over = false;               // kTrain: the slices were assigned to another worker

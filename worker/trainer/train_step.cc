@@ -174,10 +174,10 @@ bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t
   });
   report_.AddPushed(loss);
   // Gradients are scaled for the mean over the whole batch, so that the workers and the server only
-  // add.
+  // add. The loss scale is a power of two, so it changes no bits of gradients in range.
   guard_.Fill(gradients_.Level(level));
   work_.last_slice = slice;
-  const float scale = 1.0f / static_cast<float>(work_.order.samples);
+  const float scale = work_.order.loss_scale / static_cast<float>(work_.order.samples);
   tower_.Backward(scale, weights_.floats(), gradients_.Level(level), [&](int layer) {
     if (last) LayerDone(layer, pending);
   });

@@ -1,4 +1,4 @@
-// Ops on bfloat16 activations match the oracle (tests/nn/bf16_cases.h).
+// Ops on activations in bfloat16 and half match the oracle (tests/nn/bf16_cases.h).
 #include <cublas_v2.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,27 +11,46 @@
 namespace muster {
 namespace {
 
-class Bf16Test : public ::testing::TestWithParam<OpCase> {};
+using Precision = CudaOptions::Precision;
 
-TEST_P(Bf16Test, MatchesTheReference) {
+struct PrecisionCase {
+  Precision precision;
+  ElementType type;
+  double tolerance;
+};
+constexpr PrecisionCase kPrecisions[] = {
+    {Precision::kBf16, ElementType::kBFloat16, kBf16Tolerance},
+    {Precision::kFp16, ElementType::kFloat16, kFp16Tolerance},
+};
+
+class HalvesTest : public ::testing::TestWithParam<std::tuple<PrecisionCase, OpCase>> {};
+
+TEST_P(HalvesTest, MatchesTheReference) {
+  const auto& [precision, op_case] = GetParam();
   for (const auto convolution :
        {CudaOptions::Convolution::kCudnn, CudaOptions::Convolution::kGemm}) {
-    const auto backend =
-        MakeHostFacing(cuda::MakeCudaWorker(
-                           {.precision = CudaOptions::Precision::kBf16, .convolution = convolution})
-                           .backend);
-    OpCase c = GetParam();
-    c.tolerance = kBf16Tolerance;
-    ExpectMatchesReference(*backend, c, RoundedInputs(c));
+    const auto backend = MakeHostFacing(
+        cuda::MakeCudaWorker({.precision = precision.precision, .convolution = convolution})
+            .backend);
+    OpCase c = op_case;
+    c.tolerance = precision.tolerance;
+    ExpectMatchesReference(*backend, c, RoundedInputs(c, precision.type));
   }
   EXPECT_TRUE(software_gpu::Leaks().empty()) << software_gpu::Leaks().front();
   EXPECT_THAT(software_gpu::KernelsWithoutResources(), ::testing::IsEmpty());
 }
 
+// Each of the tests below in both types.
+class HalfTypeTest : public ::testing::TestWithParam<Precision> {
+ protected:
+  static std::unique_ptr<Backend> Make() {
+    return cuda::MakeCudaWorker({.precision = GetParam()}).backend;
+  }
+};
+
 // A training step changes the weights, and their version with them.
-TEST(Bf16WeightsTest, AreConvertedForEachVersion) {
-  const auto backend =
-      MakeHostFacing(cuda::MakeCudaWorker({.precision = CudaOptions::Precision::kBf16}).backend);
+TEST_P(HalfTypeTest, WeightsAreConvertedForEachVersion) {
+  const auto backend = MakeHostFacing(Make());
   backend->Enter();
   for (const char* const name : {"dense { units: 2 }", "conv2d { filters: 2 kernel: 1 }"}) {
     const Layer layer = reference::MakeLayer(name, {1, 1, 2});
@@ -52,8 +71,8 @@ TEST(Bf16WeightsTest, AreConvertedForEachVersion) {
   }
 }
 
-TEST(Bf16WeightsTest, FreeTheirCopies) {
-  const auto backend = cuda::MakeCudaWorker({.precision = CudaOptions::Precision::kBf16}).backend;
+TEST_P(HalfTypeTest, WeightsFreeTheirCopies) {
+  const auto backend = Make();
   backend->Enter();
   const Layer layer = reference::MakeLayer("dense { units: 100 }", {1, 1, 50});
   const size_t before = backend->memory_use().held;
@@ -64,9 +83,8 @@ TEST(Bf16WeightsTest, FreeTheirCopies) {
 }
 
 // Without an algorithm of cublasLt, bias and relu are a second pass.
-TEST(Bf16ProductTest, WithoutCublasLtHasTheSameResult) {
-  const auto backend =
-      MakeHostFacing(cuda::MakeCudaWorker({.precision = CudaOptions::Precision::kBf16}).backend);
+TEST_P(HalfTypeTest, WithoutCublasLtAProductHasTheSameResult) {
+  const auto backend = MakeHostFacing(Make());
   backend->Enter();
   const OpCase c{.layer = "dense { units: 3 }",
                  .input = {1, 1, 2},
@@ -85,8 +103,38 @@ TEST(Bf16ProductTest, WithoutCublasLtHasTheSameResult) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, Bf16Test, ::testing::ValuesIn(Bf16Cases()),
+// A gradient below the range of half precision is zero, unless the loss is scaled.
+TEST(Fp16LossTest, ScalingSavesSmallGradients) {
+  const auto backend =
+      MakeHostFacing(cuda::MakeCudaWorker({.precision = Precision::kFp16}).backend);
+  backend->Enter();
+  const Graph graph = reference::MakeGraph(
+      "layer { name: 'out' dense { units: 2 } } layer { name: 'loss' softmax_cross_entropy {} }",
+      {1, 1, 4});
+  const auto op = backend->MakeLoss(graph.layers().back(), {.batch = 1});
+  const Arena logits = ToArena({0, 0});
+  const int32_t label = 0;
+  Arena state(op->state_bytes() / sizeof(float)), gradient(2);
+  LossSums sums;
+  int32_t prediction = 0;
+  const LossArgs args{
+      .logits = logits.floats().data(), .labels = &label, .state = state.floats().data()};
+  op->Forward(args, &sums, &prediction);
+  constexpr float kSmall = 0x1p-30f;
+  op->Backward(args, kSmall, gradient.floats().data());
+  EXPECT_THAT(gradient.floats().first(2), ::testing::ElementsAre(0, 0));
+  op->Backward(args, kSmall * 65536, gradient.floats().data());
+  EXPECT_THAT(gradient.floats().first(2), ::testing::ElementsAre(-0x1p-15f, 0x1p-15f));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, HalvesTest,
+                         ::testing::Combine(::testing::ValuesIn(kPrecisions),
+                                            ::testing::ValuesIn(Bf16Cases())),
                          [](const auto& p) { return "Case" + std::to_string(p.index); });
+INSTANTIATE_TEST_SUITE_P(Types, HalfTypeTest, ::testing::Values(Precision::kBf16, Precision::kFp16),
+                         [](const auto& p) {
+                           return p.param == Precision::kBf16 ? "Bf16" : "Fp16";
+                         });
 
 }  // namespace
 }  // namespace muster

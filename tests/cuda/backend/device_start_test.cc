@@ -73,9 +73,11 @@ TEST_F(CudaDeviceStartTest, ACardThatTheBuildHasNoCodeForIsNamed) {
 TEST_F(CudaDeviceStartTest, Bf16NeedsACardThatHasIt) {
   software_gpu::Reset({.compute_major = 7, .compute_minor = 5});
   EXPECT_THAT(Refusal({.precision = CudaOptions::Precision::kBf16}),
-              AllOf(HasSubstr("sm_75"), HasSubstr("worker.precision=FP32")));
+              AllOf(HasSubstr("sm_75"), HasSubstr("worker.precision=FP16")));
   EXPECT_THAT(cuda::MakeCudaWorker({.precision = CudaOptions::Precision::kTf32}).arithmetic,
               HasSubstr(", FP32 (this GPU has no TF32), "));
+  EXPECT_THAT(cuda::MakeCudaWorker({.precision = CudaOptions::Precision::kFp16}).arithmetic,
+              HasSubstr(", FP16, "));
 }
 
 // Environment variables that override the libraries are part of it.

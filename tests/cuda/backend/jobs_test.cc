@@ -4,6 +4,7 @@
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -65,6 +66,30 @@ TEST_F(CudaJob, HasTheSameBitsOnAnyNumberOfWorkersOverAnyTransport) {
   EXPECT_EQ(HashOf({"cluster.workers=2", "cluster.transport=TCP"}), hash);
   EXPECT_EQ(HashOf({"cluster.workers=2", "cluster.transport=IPC"}), hash);
   EXPECT_NE(HashOf({"cluster.workers=2", "worker.precision=BF16"}), hash);
+}
+
+// In FP16 the server scales the loss. A killed worker's replacement uses the step's own scale.
+TEST_F(CudaJob, InFp16HasTheSameBitsOnAnyNumberOfWorkersAndAfterAKill) {
+  const std::string fp16 = "worker.precision=FP16";
+  const std::string hash = HashOf({"cluster.workers=1", fp16});
+  EXPECT_THAT(LogOf(Path("run0")), HasSubstr(", FP16, convolutions "));
+  EXPECT_EQ(HashOf({"cluster.workers=2", fp16}), hash);
+  EXPECT_EQ(HashOf({"cluster.workers=4", fp16, "cluster.transport=TCP"}), hash);
+  EXPECT_NE(HashOf({"cluster.workers=2", "worker.precision=BF16"}), hash);
+  std::vector<std::string> longer{"worker.backend=CUDA", "worker.soft_placement=false",
+                                  "cluster.workers=2",   "run.steps=20",
+                                  "run.global_batch=10", fp16};
+  const std::string undisturbed = Succeeded(Launch(longer)).hash();
+  ::setenv("MUSTER_SOFTWARE_GPU", "delay_us=5000", 1);
+  const auto job = Start("killed", longer);
+  EXPECT_TRUE(Reaches("killed", 3)) << job->Log();
+  EXPECT_EQ(::kill(Find("killed", 1), SIGKILL), 0);
+  EXPECT_EQ(job->Wait(120), 0) << job->Log();
+  ::unsetenv("MUSTER_SOFTWARE_GPU");
+  EXPECT_THAT(Unwrapped(job->Log()), HasSubstr("Lost rank 1"));
+  const nlohmann::json last = Metrics("killed").back();
+  EXPECT_EQ(last["weights_hash"], undisturbed);
+  EXPECT_GE(last["loss_scale"].get<double>(), 1);
 }
 
 // The bits do not depend on whether the GPU makes the batches, from images in its memory, or the
@@ -135,7 +160,9 @@ TEST_F(CudaJob, LearnsInSixteenBits) {
               AllOf(HasSubstr("weights cudnn 1"), Not(HasSubstr("weights gemm"))));
   const double wire = loss(Launch(with("cluster.wire_dtype=BF16")));
   const double wire_on_gpu = loss(OnCards(with("cluster.wire_dtype=BF16")));
+  const double fp16 = loss(OnCards(with("worker.precision=FP16")));
   EXPECT_GT(before - after, 1);
+  EXPECT_NEAR(fp16, after, 0.02);
   EXPECT_NEAR(bf16, after, 0.02);
   EXPECT_NEAR(wire_on_gpu, wire, 1e-3);
 }
@@ -182,7 +209,7 @@ TEST_F(CudaJob, LocksThePagesOfWeightsAndGradients) {
 // The job ends before the first step, without a fallback to the CPU.
 TEST_F(CudaJob, AGpuThatComputesWronglyEndsTheJob) {
   int runs = 0;
-  for (const char* const precision : {"FP32", "BF16"}) {
+  for (const char* const precision : {"FP32", "BF16", "FP16"}) {
     const std::vector<std::string> settings = {"cluster.workers=1", "run.steps=1",
                                                "worker.convolution=GEMM",
                                                fmt::format("worker.precision={}", precision)};
@@ -228,8 +255,9 @@ TEST_F(CudaJob, WithoutACardALineSaysSo) {
 // A run allocates exactly the GPU memory that the dry run predicted.
 TEST_F(CudaJob, UsesTheMemoryThatWasPredicted) {
   int run = 0;
-  for (const char* const setting : {"cluster.workers=2", "run.slices=4", "worker.precision=BF16",
-                                    "evaluation.flip=true", "evaluation.use_ema=true"}) {
+  for (const char* const setting :
+       {"cluster.workers=2", "run.slices=4", "worker.precision=BF16", "worker.precision=FP16",
+        "evaluation.flip=true", "evaluation.use_ema=true"}) {
     const bool average = std::string_view(setting) == "evaluation.use_ema=true";
     const Outcome outcome =
         Succeeded(OnCards({"cluster.workers=1", "run.steps=2", setting,

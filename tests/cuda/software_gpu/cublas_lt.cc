@@ -39,10 +39,9 @@ Matrix MatrixOf(const void* data, const LtLayout& layout, cublasOperation_t oper
 // Whether a GPU supports it, according to the manual.
 bool IsSupported(const LtProduct& product, const LtLayout& a, const LtLayout& b,
                  const LtLayout& d) {
-  const bool bfloat16 = a.type == CUDA_R_16BF;
-  if (bfloat16 && !HasNarrowTypes()) return false;
-  if (a.type != b.type || (a.type != CUDA_R_32F && !bfloat16)) return false;
-  if (d.type != a.type && !(bfloat16 && d.type == CUDA_R_32F)) return false;
+  if (a.type == CUDA_R_16BF && !HasNarrowTypes()) return false;
+  if (a.type != b.type || SizeOf(static_cast<cudaDataType>(a.type)) == 0) return false;
+  if (d.type != a.type && d.type != CUDA_R_32F) return false;
   // The bias has the type of D.
   if (product.bias_type >= 0 && static_cast<uint32_t>(product.bias_type) != d.type) return false;
   return product.compute == CUBLAS_COMPUTE_32F || product.compute == CUBLAS_COMPUTE_32F_PEDANTIC ||

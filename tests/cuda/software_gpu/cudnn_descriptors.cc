@@ -51,7 +51,9 @@ cudnnStatus_t Describe(cudnnTensorStruct* to, cudnnDataType_t type, cudnnTensorF
     return RefuseDnn(CUDNN_STATUS_BAD_PARAM,
                      fmt::format("a tensor of {} x {} x {} x {}", n, c, h, w));
   }
-  if (type != CUDNN_DATA_FLOAT && type != CUDNN_DATA_BFLOAT16) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (type != CUDNN_DATA_FLOAT && type != CUDNN_DATA_BFLOAT16 && type != CUDNN_DATA_HALF) {
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  }
   if (format != CUDNN_TENSOR_NHWC && format != CUDNN_TENSOR_NCHW) return CUDNN_STATUS_NOT_SUPPORTED;
   to->type = type;
   to->format = format;

@@ -47,6 +47,7 @@ cudnnStatus_t CheckAll(const ConvolutionProblem& p, bool deterministic, bool kno
 }  // namespace
 
 cudaDataType TypeOf(const cudnnTensorStruct& tensor) {
+  if (tensor.type == CUDNN_DATA_HALF) return CUDA_R_16F;
   return tensor.type == CUDNN_DATA_FLOAT ? CUDA_R_32F : CUDA_R_16BF;
 }
 

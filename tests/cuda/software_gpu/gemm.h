@@ -36,7 +36,7 @@ struct GemmArgs {
 
 // Returns 0 for types that are unsupported here.
 inline size_t SizeOf(cudaDataType type) {
-  return type == CUDA_R_32F ? 4 : type == CUDA_R_16BF ? 2 : 0;
+  return type == CUDA_R_32F ? 4 : type == CUDA_R_16BF || type == CUDA_R_16F ? 2 : 0;
 }
 // Drops this many fraction bits: rounds to nearest, ties to even.
 inline float RoundBits(float value, int dropped) {
@@ -49,11 +49,15 @@ inline float RoundBits(float value, int dropped) {
 inline float RoundToTf32(float value) { return RoundBits(value, 13); }
 inline float LoadNumber(const void* at, cudaDataType type, int64_t index) {
   if (type == CUDA_R_32F) return static_cast<const float*>(at)[index];
-  return std::bit_cast<float>(uint32_t{static_cast<const uint16_t*>(at)[index]} << 16);
+  const uint16_t half = static_cast<const uint16_t*>(at)[index];
+  if (type == CUDA_R_16F) return static_cast<float>(std::bit_cast<_Float16>(half));
+  return std::bit_cast<float>(uint32_t{half} << 16);
 }
 inline void StoreNumber(void* at, cudaDataType type, int64_t index, float value) {
   if (type == CUDA_R_32F) {
     static_cast<float*>(at)[index] = value;
+  } else if (type == CUDA_R_16F) {
+    static_cast<uint16_t*>(at)[index] = std::bit_cast<uint16_t>(static_cast<_Float16>(value));
   } else {
     static_cast<uint16_t*>(at)[index] =
         static_cast<uint16_t>(std::bit_cast<uint32_t>(RoundBits(value, 16)) >> 16);

@@ -308,7 +308,6 @@ void NormInputGradient(const Target& target, const NormBackward& norm, const T* 
                          const T*, const T*, T*, double*);                                     \
   template void NormInputGradient(const Target&, const NormBackward&, const T*, const T*,      \
                                   const T*, bool, T*, int64_t, int);
-MUSTER_INSTANTIATE(float)
-MUSTER_INSTANTIATE(Bf16)
+MUSTER_FOR_ELEMENTS(MUSTER_INSTANTIATE)
 
 }  // namespace muster::cuda

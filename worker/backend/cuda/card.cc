@@ -7,6 +7,7 @@
 
 #include "common/base/error.h"
 #include "worker/backend/cuda/code.h"
+#include "worker/backend/cuda/element.h"
 #include "worker/backend/cuda/lt_product.h"
 
 namespace muster::cuda {
@@ -102,14 +103,14 @@ void Card::MakeLibraries() {
   Check(cublasSetWorkspace(cublas, workspace_.get(), kWorkspaceBytes),
         "set the workspace of cuBLAS");
   // FP32 must not silently become TF32: each product names its compute type. Partial sums of
-  // products in BF16 stay in float; by default cuBLAS would round them to the result's type.
+  // products in 16 bits stay in float; by default cuBLAS would round them to the result's type.
   constexpr auto kMath = static_cast<cublasMath_t>(
       CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
   Check(cublasSetMathMode(cublas, kMath), "set up cuBLAS");
   cublasLtHandle_t cublas_lt{};
   Check(cublasLtCreate(&cublas_lt), "start cuBLASLt");
   cublas_lt_ = CublasLtHandle(cublas_lt);
-  RequireBf16();
+  RequireHalves();
   if (options_.convolution == CudaOptions::Convolution::kGemm) return;
   const bool required = options_.convolution == CudaOptions::Convolution::kCudnn;
   cudnn_ = FindCudnn(stream(Queue::kCompute), required);
@@ -120,15 +121,18 @@ void Card::MakeLibraries() {
 }
 
 // GPUs before sm_80 may not support bfloat16. Reports this now rather than at the first product.
-void Card::RequireBf16() const {
-  if (activation_type() != ElementType::kBFloat16) return;
+void Card::RequireHalves() const {
+  if (activation_type() == ElementType::kFloat32) return;
   constexpr int kSize = 16;
-  const LtShape shape{.rows = kSize, .columns = kSize, .inner = kSize, .type = CUDA_R_16BF};
+  const LtShape shape{
+      .rows = kSize, .columns = kSize, .inner = kSize, .type = CudaTypeOf(activation_type())};
   if (LtProduct(*this, shape).supported()) return;
+  const bool bf16 = activation_type() == ElementType::kBFloat16;
   throw Error(ExitCode::kFailure,
-              "worker.precision=BF16, but cuBLAS has no bfloat16 products on {} ({}): expected a "
-              "GPU with sm_80 or later; set worker.precision=FP32",
-              name_, architecture_);
+              "worker.precision={}, but cuBLAS has no {} products on {} ({}): expected a GPU with "
+              "sm_{} or later; set worker.precision={}",
+              bf16 ? "BF16" : "FP16", bf16 ? "bfloat16" : "half-precision", name_, architecture_,
+              bf16 ? 80 : 70, bf16 ? "FP16 or FP32" : "FP32");
 }
 
 void Card::Enter() const { Check(cudaSetDevice(card_), "be used"); }
@@ -142,7 +146,7 @@ std::string Card::Arithmetic() const {
   int runtime = 0, cublas = 0;
   Check(cudaRuntimeGetVersion(&runtime), "report the CUDA version");
   Check(cublasGetVersion(cublas_.get(), &cublas), "report the cuBLAS version");
-  constexpr const char* kPrecisions[] = {"FP32", "TF32", "BF16"};
+  constexpr const char* kPrecisions[] = {"FP32", "TF32", "BF16", "FP16"};
   const bool tf32 = options_.precision == CudaOptions::Precision::kTf32;
   return fmt::format(
       "{} ({}, {} SMs), CUDA {}, cuBLAS {}.{}.{}, {}, convolutions {}{}", name_, architecture_,

@@ -32,6 +32,7 @@ class Card {
 
   const CudaOptions& options() const { return options_; }
   ElementType activation_type() const {
+    if (options_.precision == CudaOptions::Precision::kFp16) return ElementType::kFloat16;
     return options_.precision == CudaOptions::Precision::kBf16 ? ElementType::kBFloat16
                                                                : ElementType::kFloat32;
   }
@@ -64,7 +65,7 @@ class Card {
  private:
   void FindCard();
   void MakeLibraries();
-  void RequireBf16() const;
+  void RequireHalves() const;
   double limit() const { return options_.memory_fraction * static_cast<double>(total_bytes_); }
   [[noreturn]] void ThrowOutOfMemory(size_t bytes) const;
 

@@ -53,7 +53,8 @@ void ColumnSums(const Target& target, const ColumnParts& parts, const T* values,
   LaunchWarps(target, parts.channels, OverPartsKernel, scratch, parts.parts, parts.channels, to);
 }
 
-template void ColumnSums(const Target&, const ColumnParts&, const float*, double*, float*);
-template void ColumnSums(const Target&, const ColumnParts&, const Bf16*, double*, float*);
+#define MUSTER_INSTANTIATE(T) \
+  template void ColumnSums(const Target&, const ColumnParts&, const T*, double*, float*);
+MUSTER_FOR_ELEMENTS(MUSTER_INSTANTIATE)
 
 }  // namespace muster::cuda

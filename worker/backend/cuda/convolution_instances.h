@@ -1,8 +1,9 @@
 // MUSTER_INSTANTIATE_CONVOLUTIONS(Gemm) instantiates the makers of an implementation with typed
-// weights for both types. Used at the end of the file that defines them.
+// weights for all types. Used at the end of the file that defines them.
 #pragma once
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include "worker/backend/cuda/convolution.h"
 
@@ -16,4 +17,5 @@
 
 #define MUSTER_INSTANTIATE_CONVOLUTIONS(WAY)     \
   MUSTER_INSTANTIATE_CONVOLUTIONS_OF(WAY, float) \
-  MUSTER_INSTANTIATE_CONVOLUTIONS_OF(WAY, Bf16)
+  MUSTER_INSTANTIATE_CONVOLUTIONS_OF(WAY, Bf16)  \
+  MUSTER_INSTANTIATE_CONVOLUTIONS_OF(WAY, Fp16)

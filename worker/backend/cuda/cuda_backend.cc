@@ -1,6 +1,7 @@
 #include "worker/backend/cuda/cuda_backend.h"
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <sys/prctl.h>
 
 #include <type_traits>
@@ -117,33 +118,29 @@ class CudaBackend : public Backend {
     Check(cudaMemsetAsync(to, 0, bytes, card_.stream(Queue::kCompute)), "clear memory");
   }
   void ToActivations(void* to, const float* from, int64_t count) override {
-    MUSTER_CHECK(card_.activation_type() == ElementType::kBFloat16);
-    Convert(card_.target(), static_cast<Bf16*>(to), from, count);
+    MUSTER_CHECK(card_.activation_type() != ElementType::kFloat32);
+    ForActivations([&]<typename T>(std::type_identity<T>) {
+      Convert(card_.target(), static_cast<T*>(to), from, count);
+    });
   }
   void MirrorImages(void* to, const void* from, int64_t count, const Shape& shape) override {
-    const auto mirror = [&]<typename T>(T* typed) {
-      cuda::MirrorImages(card_.target(), typed, static_cast<const T*>(from),
+    ForActivations([&]<typename T>(std::type_identity<T>) {
+      cuda::MirrorImages(card_.target(), static_cast<T*>(to), static_cast<const T*>(from),
                          count * shape.elements(), static_cast<int>(shape.width),
                          static_cast<int>(shape.channels));
-    };
-    card_.activation_type() == ElementType::kBFloat16 ? mirror(static_cast<Bf16*>(to))
-                                                      : mirror(static_cast<float*>(to));
+    });
   }
   void AverageLogits(ElementType type, void* logits, const void* others, int64_t count) override {
-    const auto average = [&]<typename T>(T* typed) {
-      Average(card_.target(), typed, static_cast<const T*>(others), count);
-    };
-    type == ElementType::kBFloat16 ? average(static_cast<Bf16*>(logits))
-                                   : average(static_cast<float*>(logits));
+    WithElement(type, [&]<typename T>(std::type_identity<T>) {
+      Average(card_.target(), static_cast<T*>(logits), static_cast<const T*>(others), count);
+    });
   }
   void AddGradients(void* to, const void* a, const void* b, const void* relu_output,
                     int64_t count) override {
-    const auto add = [&]<typename T>(T* typed) {
-      cuda::AddGradients(card_.target(), typed, static_cast<const T*>(a), static_cast<const T*>(b),
-                         static_cast<const T*>(relu_output), count);
-    };
-    card_.activation_type() == ElementType::kBFloat16 ? add(static_cast<Bf16*>(to))
-                                                      : add(static_cast<float*>(to));
+    ForActivations([&]<typename T>(std::type_identity<T>) {
+      cuda::AddGradients(card_.target(), static_cast<T*>(to), static_cast<const T*>(a),
+                         static_cast<const T*>(b), static_cast<const T*>(relu_output), count);
+    });
   }
   void RoundSlice(ElementType wire, float* values, size_t count) override {
     cuda::RoundSlice(card_.target(), wire, values, static_cast<int64_t>(count));
@@ -154,6 +151,10 @@ class CudaBackend : public Backend {
   }
 
  private:
+  template <typename Body>
+  void ForActivations(const Body& body) {
+    WithElement(card_.activation_type(), body);
+  }
   // Calls the layer's Make (ops.h). Its result must be of type Wanted.
   template <typename Wanted>
   std::unique_ptr<Wanted> MakeAny(const Layer& layer, const OpOptions& options) {

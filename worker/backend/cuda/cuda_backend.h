@@ -1,5 +1,5 @@
 // The CUDA backend: cuBLAS for products, cuBLAS or cuDNN for convolutions, and our own kernels for
-// everything else, in float or with activations in bfloat16.
+// everything else, in float or with activations in bfloat16 or half.
 //
 // Results are bit-identical from run to run for the same GPU, libraries and options.
 #pragma once

@@ -2,6 +2,7 @@
 // tried once when it is made, which is before the first step; unsupported passes are left to other
 // implementations. A later failure is an error, never a change of arithmetic.
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <fmt/core.h>
 
 #include <cstddef>
@@ -16,6 +17,11 @@
 
 namespace muster::cuda {
 namespace {
+
+cudnnDataType_t DnnTypeOf(ElementType type) {
+  if (type == ElementType::kFloat16) return CUDNN_DATA_HALF;
+  return type == ElementType::kBFloat16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+}
 
 // The largest allowed workspace. Excludes those larger than im2col's.
 constexpr size_t kMostScratch = size_t{256} << 20;
@@ -61,8 +67,7 @@ class Descriptors {
 
   bool Describe(const ConvolutionRequest& request) const {
     const ConvShape& s = request.shape;
-    const bool bf16 = request.card.activation_type() == ElementType::kBFloat16;
-    const cudnnDataType_t type = bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+    const cudnnDataType_t type = DnnTypeOf(request.card.activation_type());
     // FP32 must not silently become TF32, which the default would allow.
     const bool fp32 = request.card.options().precision == CudaOptions::Precision::kFp32;
     const cudnnMathType_t math = fp32 ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH;
@@ -217,7 +222,7 @@ class CudnnInputGradient : public ConvolutionBackward {
   const TypedWeights<T>& weights_;
 };
 
-// With bfloat16 activations cuDNN adds in 32 bits and rounds the sums to bfloat16, as PyTorch's
+// With 16-bit activations cuDNN adds in 32 bits and rounds the sums to their type, as PyTorch's
 // autocast does. They lie in front of the workspace, and are widened at the end.
 template <typename T>
 class CudnnWeightsGradient : public ConvolutionBackward {

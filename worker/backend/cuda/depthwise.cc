@@ -1,4 +1,5 @@
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include "worker/backend/cuda/convolution.h"
 
@@ -83,7 +84,6 @@ std::unique_ptr<ConvolutionBackward> MakeDepthwiseWeightsGradient(
       const ConvolutionRequest&);                                                                  \
   template std::unique_ptr<ConvolutionBackward> MakeDepthwiseWeightsGradient<T>(                   \
       const ConvolutionRequest&);
-MUSTER_INSTANTIATE(float)
-MUSTER_INSTANTIATE(Bf16)
+MUSTER_FOR_ELEMENTS(MUSTER_INSTANTIATE)
 
 }  // namespace muster::cuda

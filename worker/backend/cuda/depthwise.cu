@@ -179,7 +179,6 @@ void DepthwiseWeightsGradient(const Target& target, const ConvShape& shape, cons
                                        const T*, T*);                                            \
   template void DepthwiseWeightsGradient(const Target&, const ConvShape&, const T*, const T*,    \
                                          double*, float*);
-MUSTER_INSTANTIATE(float)
-MUSTER_INSTANTIATE(Bf16)
+MUSTER_FOR_ELEMENTS(MUSTER_INSTANTIATE)
 
 }  // namespace muster::cuda

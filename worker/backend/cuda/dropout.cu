@@ -85,7 +85,6 @@ void DropoutGradient(const Target& target, float scale, const uint8_t* kept, T* 
                         int64_t, int);                                                             \
   template void DropoutGradient(const Target&, float, const uint8_t*, T*, const T*, const T*,      \
                                 int64_t);
-MUSTER_INSTANTIATE(float)
-MUSTER_INSTANTIATE(Bf16)
+MUSTER_FOR_ELEMENTS(MUSTER_INSTANTIATE)
 
 }  // namespace muster::cuda

@@ -1,4 +1,5 @@
-// How kernels access elements: they compute in float, while memory holds float or bfloat16.
+// How kernels access elements: they compute in float, while memory holds float,
+// bfloat16 or half.
 // Included only by .cu files.
 #pragma once
 
@@ -16,14 +17,17 @@ namespace muster::cuda {
 
 __device__ inline float ToFloat(float x) { return x; }
 __device__ inline float ToFloat(Bf16 x) { return __bfloat162float(x); }
+__device__ inline float ToFloat(Fp16 x) { return __half2float(x); }
 
 // Rounds to nearest, ties to even.
 template <typename T>
 __device__ inline T FromFloat(float x) {
-  if constexpr (sizeof(T) == sizeof(float)) {
+  if constexpr (std::is_same_v<T, float>) {
     return x;
-  } else {
+  } else if constexpr (std::is_same_v<T, Bf16>) {
     return __float2bfloat16_rn(x);
+  } else {
+    return __float2half_rn(x);
   }
 }
 

@@ -215,8 +215,8 @@ void AddBias(const Target& target, T* values, const float* bias, bool relu, int6
   template void MaskByRelu(const Target&, T*, const T*, int64_t);                       \
   template void Convert(const Target&, T*, const float*, int64_t);                      \
   template void AddBias(const Target&, T*, const float*, bool, int64_t, int);
-MUSTER_INSTANTIATE(float)
-MUSTER_INSTANTIATE(Bf16)
+MUSTER_FOR_ELEMENTS(MUSTER_INSTANTIATE)
 template void Convert(const Target&, float*, const Bf16*, int64_t);
+template void Convert(const Target&, float*, const Fp16*, int64_t);
 
 }  // namespace muster::cuda

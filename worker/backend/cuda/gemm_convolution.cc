@@ -1,6 +1,7 @@
 // Convolutions by im2col and cuBLAS, a few images at a time to keep the columns small. A 1x1
 // convolution needs no columns: the images already are the matrix.
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include <algorithm>
 #include <optional>

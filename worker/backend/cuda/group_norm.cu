@@ -316,7 +316,6 @@ void GroupNormInputGradient(const Target& target, const GroupShape& shape, const
                                        float*);                                                \
   template void GroupNormInputGradient(const Target&, const GroupShape&, const GroupState&,    \
                                        const GroupState&, const float*, const T*, const T*, T*);
-MUSTER_INSTANTIATE(float)
-MUSTER_INSTANTIATE(Bf16)
+MUSTER_FOR_ELEMENTS(MUSTER_INSTANTIATE)
 
 }  // namespace muster::cuda

@@ -123,7 +123,6 @@ void ColumnsToImage(const Target& target, const ConvShape& shape, const float* c
 #define MUSTER_INSTANTIATE(T)                                                  \
   template void ImageToColumns(const Target&, const ConvShape&, const T*, T*); \
   template void ColumnsToImage(const Target&, const ConvShape&, const float*, const T*, T*);
-MUSTER_INSTANTIATE(float)
-MUSTER_INSTANTIATE(Bf16)
+MUSTER_FOR_ELEMENTS(MUSTER_INSTANTIATE)
 
 }  // namespace muster::cuda

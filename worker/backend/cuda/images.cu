@@ -184,9 +184,6 @@ void MakeImages(const Target& target, const ImagePlan& plan, const ImageBatch& b
              count * plan.cropped());
 }
 
-template void MakeImages(const Target&, const ImagePlan&, const ImageBatch&, float*);
-template void MakeImages(const Target&, const ImagePlan&, const ImageBatch&, Bf16*);
-
 void GatherLabels(const Target& target, const int32_t* labels, const int64_t* sample_ids,
                   int32_t* to, int count) {
   LaunchOver(target, count, GatherLabelsKernel, labels, sample_ids, to, count);
@@ -199,7 +196,9 @@ void MirrorImages(const Target& target, T* to, const T* from, int64_t count, int
              Divisor(channels));
 }
 
-template void MirrorImages(const Target&, float*, const float*, int64_t, int, int);
-template void MirrorImages(const Target&, Bf16*, const Bf16*, int64_t, int, int);
+#define MUSTER_INSTANTIATE(T)                                                       \
+  template void MakeImages(const Target&, const ImagePlan&, const ImageBatch&, T*); \
+  template void MirrorImages(const Target&, T*, const T*, int64_t, int, int);
+MUSTER_FOR_ELEMENTS(MUSTER_INSTANTIATE)
 
 }  // namespace muster::cuda

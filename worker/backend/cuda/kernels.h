@@ -1,6 +1,6 @@
-// The interface of our own kernels for host code. Each function queues work and returns. T is float
-// or Bf16. Element counts are below 2^31 (RequireCount). Tensors are channels-last. Reductions are
-// fixed trees that depend only on shapes.
+// The interface of our own kernels for host code. Each function queues work and returns. T is
+// float, Bf16 or Fp16. Element counts are below 2^31 (RequireCount). Tensors are channels-last.
+// Reductions are fixed trees that depend only on shapes.
 #pragma once
 
 #include <cstddef>

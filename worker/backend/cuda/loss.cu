@@ -266,17 +266,15 @@ void AddUpLosses(const Target& target, const SampleLoss* results, LossSums* sums
                                 int32_t*);                                                         \
   template void LossGradient(const Target&, const Spec&, const LossArgs&, const LossBatch&, float, \
                              bool, T*);
-MUSTER_INSTANTIATE(float, SoftmaxCrossEntropySpec)
-MUSTER_INSTANTIATE(float, MeanSquaredErrorSpec)
-MUSTER_INSTANTIATE(float, SigmoidCrossEntropySpec)
-MUSTER_INSTANTIATE(Bf16, SoftmaxCrossEntropySpec)
-MUSTER_INSTANTIATE(Bf16, MeanSquaredErrorSpec)
-MUSTER_INSTANTIATE(Bf16, SigmoidCrossEntropySpec)
+#define MUSTER_INSTANTIATE_ALL(T)                \
+  MUSTER_INSTANTIATE(T, SoftmaxCrossEntropySpec) \
+  MUSTER_INSTANTIATE(T, MeanSquaredErrorSpec)    \
+  MUSTER_INSTANTIATE(T, SigmoidCrossEntropySpec)
+MUSTER_FOR_ELEMENTS(MUSTER_INSTANTIATE_ALL)
 
 #define MUSTER_INSTANTIATE_VALUES(T)                                                        \
   template void ValueLosses<T>(const Target&, const LossArgs&, SampleLoss*, int32_t*, int); \
   template void ValueGradient(const Target&, const LossArgs&, float, bool, T*, int);
-MUSTER_INSTANTIATE_VALUES(float)
-MUSTER_INSTANTIATE_VALUES(Bf16)
+MUSTER_FOR_ELEMENTS(MUSTER_INSTANTIATE_VALUES)
 
 }  // namespace muster::cuda

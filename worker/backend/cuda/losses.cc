@@ -79,18 +79,15 @@ class ValueLossOp : public LossOp {
 };
 
 std::unique_ptr<LossOp> MakeValueLoss(const OpRequest& request) {
-  if (request.card.activation_type() == ElementType::kBFloat16) {
-    return std::make_unique<ValueLossOp<Bf16>>(request);
-  }
-  return std::make_unique<ValueLossOp<float>>(request);
+  return MakeFor<LossOp, ValueLossOp>(request.card.activation_type(), request);
 }
 
 template <typename Spec>
 std::unique_ptr<LossOp> MakeLabelLoss(const OpRequest& request) {
-  if (request.card.activation_type() == ElementType::kBFloat16) {
-    return std::make_unique<LabelLossOp<Bf16, Spec>>(request);
-  }
-  return std::make_unique<LabelLossOp<float, Spec>>(request);
+  return WithElement(request.card.activation_type(),
+                     [&]<typename T>(std::type_identity<T>) -> std::unique_ptr<LossOp> {
+                       return std::make_unique<LabelLossOp<T, Spec>>(request);
+                     });
 }
 
 }  // namespace

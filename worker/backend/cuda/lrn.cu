@@ -97,7 +97,6 @@ void LrnGradient(const Target& target, const LrnSpec& spec, const T* in, const T
   template void Lrn(const Target&, const LrnSpec&, const T*, T*, int64_t, int);                  \
   template void LrnGradient(const Target&, const LrnSpec&, const T*, const T*, T*, float*, bool, \
                             int64_t, int);
-MUSTER_INSTANTIATE(float)
-MUSTER_INSTANTIATE(Bf16)
+MUSTER_FOR_ELEMENTS(MUSTER_INSTANTIATE)
 
 }  // namespace muster::cuda

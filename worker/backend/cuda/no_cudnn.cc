@@ -1,5 +1,6 @@
 // Replaces the cuDNN files if Muster is built without its headers.
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include "worker/backend/cuda/convolution.h"
 #include "worker/backend/cuda/convolution_instances.h"

@@ -94,10 +94,10 @@ class ElementwiseOp : public TypedOp<T> {
 
 template <ElementwiseSpec Spec>
 std::unique_ptr<Op> Make(const Spec& spec, const OpRequest& request) {
-  if (request.card.activation_type() == ElementType::kBFloat16) {
-    return std::make_unique<ElementwiseOp<Spec, Bf16>>(spec, request);
-  }
-  return std::make_unique<ElementwiseOp<Spec, float>>(spec, request);
+  return WithElement(request.card.activation_type(),
+                     [&]<typename T>(std::type_identity<T>) -> std::unique_ptr<Op> {
+                       return std::make_unique<ElementwiseOp<Spec, T>>(spec, request);
+                     });
 }
 
 }  // namespace muster::cuda

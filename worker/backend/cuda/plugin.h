@@ -15,7 +15,7 @@
 namespace muster {
 
 struct CudaOptions {
-  enum class Precision { kFp32, kTf32, kBf16 };
+  enum class Precision { kFp32, kTf32, kBf16, kFp16 };
   enum class Convolution { kAuto, kGemm, kCudnn };
   Precision precision = Precision::kFp32;
   Convolution convolution = Convolution::kAuto;

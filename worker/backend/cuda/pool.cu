@@ -266,7 +266,6 @@ void GlobalAvgPoolGradient(const Target& target, const T* out_gradient, T* in_gr
   template void AvgPoolGradient(const Target&, const PoolShape&, const T*, const T*, T*); \
   template void GlobalAvgPool(const Target&, const T*, T*, int, int, int);                \
   template void GlobalAvgPoolGradient(const Target&, const T*, T*, int, int, int);
-MUSTER_INSTANTIATE(float)
-MUSTER_INSTANTIATE(Bf16)
+MUSTER_FOR_ELEMENTS(MUSTER_INSTANTIATE)
 
 }  // namespace muster::cuda

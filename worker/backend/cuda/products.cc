@@ -1,6 +1,7 @@
 #include "worker/backend/cuda/products.h"
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include "worker/backend/cuda/kernels.h"
 
@@ -50,11 +51,9 @@ void FusedProduct::Run(const void* a, const void* b, const void* bias, const flo
   Multiply(card_, shape_, {.data = a, .type = type, .row_stride = shape_.inner},
            {.data = b, .type = type, .row_stride = shape_.inner, .transposed = true},
            {.data = c, .type = type, .row_stride = shape_.columns});
-  if (type == CUDA_R_32F) {
-    AddBias(card_.target(), static_cast<float*>(c), bias32, relu_, shape_.rows, shape_.columns);
-  } else {
-    AddBias(card_.target(), static_cast<Bf16*>(c), bias32, relu_, shape_.rows, shape_.columns);
-  }
+  WithElement(card_.activation_type(), [&]<typename T>(std::type_identity<T>) {
+    AddBias(card_.target(), static_cast<T*>(c), bias32, relu_, shape_.rows, shape_.columns);
+  });
 }
 
 }  // namespace muster::cuda

@@ -59,7 +59,6 @@ void ReflectPadGradient(const Target& target, const ReflectPadShape& shape, cons
 #define MUSTER_INSTANTIATE(T)                                                    \
   template void ReflectPad(const Target&, const ReflectPadShape&, const T*, T*); \
   template void ReflectPadGradient(const Target&, const ReflectPadShape&, const T*, T*);
-MUSTER_INSTANTIATE(float)
-MUSTER_INSTANTIATE(Bf16)
+MUSTER_FOR_ELEMENTS(MUSTER_INSTANTIATE)
 
 }  // namespace muster::cuda

@@ -34,7 +34,8 @@ void CopyRows(const Target& target, T* to, int to_stride, const T* from, int fro
   }
 }
 
-template void CopyRows(const Target&, float*, int, const float*, int, int, int64_t);
-template void CopyRows(const Target&, Bf16*, int, const Bf16*, int, int, int64_t);
+#define MUSTER_INSTANTIATE(T) \
+  template void CopyRows(const Target&, T*, int, const T*, int, int, int64_t);
+MUSTER_FOR_ELEMENTS(MUSTER_INSTANTIATE)
 
 }  // namespace muster::cuda

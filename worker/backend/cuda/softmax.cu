@@ -61,7 +61,6 @@ void SoftmaxGradient(const Target& target, const T* out, const T* out_gradient, 
 #define MUSTER_INSTANTIATE(T)                                       \
   template void Softmax(const Target&, const T*, T*, int64_t, int); \
   template void SoftmaxGradient(const Target&, const T*, const T*, T*, int64_t, int);
-MUSTER_INSTANTIATE(float)
-MUSTER_INSTANTIATE(Bf16)
+MUSTER_FOR_ELEMENTS(MUSTER_INSTANTIATE)
 
 }  // namespace muster::cuda

@@ -1,6 +1,7 @@
 #include "worker/backend/cuda/weight_copies.h"
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include "worker/backend/cuda/kernels.h"
 
@@ -14,13 +15,14 @@ void WeightCopy::Allocate() {
   if (!memory_) memory_ = card_.Allocate(bytes());
 }
 
-const Bf16* WeightCopy::Of(const float* weights, int64_t version) {
-  auto* const copy = static_cast<Bf16*>(memory_.get());
-  if (converted_ && version == version_) return copy;
-  Convert(card_.target(), copy, weights, count_);
+const void* WeightCopy::Of(const float* weights, int64_t version) {
+  if (converted_ && version == version_) return memory_.get();
+  WithElement(card_.activation_type(), [&]<typename T>(std::type_identity<T>) {
+    Convert(card_.target(), static_cast<T*>(memory_.get()), weights, count_);
+  });
   converted_ = true;
   version_ = version;
-  return copy;
+  return memory_.get();
 }
 
 size_t WeightCopies::bytes() const {

@@ -1,5 +1,5 @@
-// Weights in the type of the GPU's products: the original floats, or bfloat16 copies. There is one
-// copy for each variable of a tower's layers; it is updated with each version.
+// Weights in the type of the GPU's products: the original floats, or copies in 16 bits. There is
+// one copy for each variable of a tower's layers; it is updated with each version.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class WeightCopy {
   size_t bytes() const { return static_cast<size_t>(count_) * 2; }
   void Allocate();
   // Queues the conversion if the version differs from the last one.
-  const Bf16* Of(const float* weights, int64_t version);
+  const void* Of(const float* weights, int64_t version);
 
  private:
   Card& card_;
@@ -76,7 +76,7 @@ class TypedWeights {
     if constexpr (sizeof(T) == sizeof(float)) {
       return values;
     } else {
-      return copy == nullptr ? nullptr : copy->Of(values, version);
+      return copy == nullptr ? nullptr : static_cast<const T*>(copy->Of(values, version));
     }
   }
 
