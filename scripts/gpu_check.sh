@@ -6,7 +6,7 @@
 #
 #   1  3 min  properties of the machine (gpu_probe, muster doctor), a first training, costs of calls
 #   2  8 min  every layer against plain loops (card_test), with cuDNN and without; trainings: the same bits from
-#             1 and 2 workers and from two runs; losses in FP32, TF32 and BF16 compared with the CPU
+#             1 and 2 workers and from two runs; losses in FP32, TF32, BF16 and FP16 compared with the CPU
 #   3  8 min  cuDNN's convolutions, and Muster's own kernels compared with a copy (gpu_bench)
 #   4  8 min  images per second compared with PyTorch on the same GPU
 #   5  8 min  a part of card_test under compute-sanitizer
@@ -208,7 +208,7 @@ stage_2() {
     say "|---|---|---|"
     loss_row "CPU, FP32" "$cpu"
     for convolution in GEMM AUTO; do
-      for precision in FP32 TF32 BF16; do
+      for precision in FP32 TF32 BF16 FP16; do
         if metrics=$(on_gpu "$convolution-$precision" cluster.workers=1 "worker.convolution=$convolution" \
           "worker.precision=$precision"); then
           loss_row "GPU, $convolution, $precision" "$metrics"

@@ -192,6 +192,8 @@ int Main(int argc, char** argv) {
   program.Add("--relay-via", arguments.relay_via,
               "With --relay: the endpoint of another host's relay, to connect to instead of the "
               "server if it answers");
+  program.Add("--relay-patience", arguments.relay_patience,
+              "With --relay-via: how many seconds to wait for its answer (10)");
   const ProgramOptions::Option predict =
       program.Add("--predict", arguments.predict,
                   "Print the network's outputs for these samples of the test set (0-9,17), a line "

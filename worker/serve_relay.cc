@@ -32,8 +32,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// For a port that an earlier relay of this host still has, and for another host's relay to start.
-constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::seconds kPatience{10};  // an earlier relay of this host may have the port
 constexpr std::chrono::milliseconds kPause{100};
 
 // Other relays go directly to the server if this one does not listen.
@@ -55,7 +54,8 @@ std::unique_ptr<ServerLink> ListenForRelays(const std::string& endpoint, uint64_
 
 std::string Upstream(const WorkerArguments& arguments) {
   if (arguments.relay_via.empty()) return arguments.endpoint;
-  for (const auto until = steady_clock::now() + kPatience; steady_clock::now() < until;) {
+  const auto until = steady_clock::now() + std::chrono::seconds(arguments.relay_patience);
+  while (steady_clock::now() < until) {
     if (Answers(arguments.relay_via, std::chrono::seconds(1))) return arguments.relay_via;
     std::this_thread::sleep_for(kPause);
   }

@@ -195,7 +195,7 @@ void DescribeWhiten(CLI::App& command, WhitenOptions& options) {
       ->capture_default_str();
   command.add_option("--epsilon", arguments.epsilon, "Added to the variances, against noise")
       ->type_name("X")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1e-12, 1e12))
       ->capture_default_str();
   command.footer(kWhitenFooter);
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -15,6 +16,7 @@
 #include "common/base/error.h"
 #include "common/config/build_graph.h"
 #include "common/model/torch_tensors.h"
+#include "common/tensors/safetensors_reader.h"
 #include "common/tensors/safetensors_writer.h"
 #include "proto/config.pb.h"
 
@@ -173,6 +175,15 @@ int RunWhiten(const WhitenArguments& arguments) {
                 "expected filters: {} and groups: 1, with at most {} numbers, found filters: {} "
                 "and groups: {}",
                 layer.name, numbers, 2 * numbers, kLargestOrder, conv.filters, conv.groups);
+  }
+  if (std::filesystem::exists(arguments.output)) {  // replace weights, but nothing else
+    try {
+      (void)SafetensorsReader(arguments.output);
+    } catch (const Error&) {
+      throw Error(ExitCode::kUsage,
+                  "--output {}: this file exists and has no weights, so it is not replaced",
+                  arguments.output);
+    }
   }
   const Eigen eigen = EigenOf(PatchCovariance(*sets.train, config.data(), conv.kernel_height,
                                               conv.kernel_width, arguments.samples),

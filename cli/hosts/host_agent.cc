@@ -241,6 +241,8 @@ void HostAgent::RequireRelay(int rank) {
   std::vector<std::string> arguments{"--relay", relay_endpoint_, "--endpoint", endpoint_};
   if (!relay_bind_.empty()) arguments.insert(arguments.end(), {"--relay-bind", relay_bind_});
   if (!relay_via_.empty()) arguments.insert(arguments.end(), {"--relay-via", relay_via_});
+  // Once all have started, one that does not answer is probably lost, and a step waits.
+  if (relays_ > 1) arguments.insert(arguments.end(), {"--relay-patience", "2"});
   relay_.process = StartProcess(std::move(arguments), relay_.output);
 }
 

@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "cli/process/token.h"
+#include "cli/text/console.h"
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
 #include "common/base/text.h"
@@ -25,6 +26,8 @@ namespace muster {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kQuiet{5};  // before it says for whom it waits
 
 class HostCheck {
  public:
@@ -129,8 +132,8 @@ void HostCheck::TakeAnswers(Asked& asked) {
   asked.connection.reset();
   if (!facts.unconnected.empty()) {
     return Fail(asked, ExitCode::kFailure,
-                fmt::format("it does not reach this host: {}; allow connections to this host, or "
-                            "choose the interface with --set cluster.interface=NAME",
+                fmt::format("it does not reach this host: {}; allow connections to this host; a "
+                            "launch can choose the interface (--set cluster.interface=NAME)",
                             facts.unconnected));
   }
   if (!facts.data.problem.empty()) Fail(asked, facts.data.code, facts.data.problem);
@@ -148,9 +151,19 @@ std::vector<CheckedHost> HostCheck::Run() {
                                            [this] { return ReadHostFacts(question_.config); });
   const auto end = Clock::now() + std::chrono::duration<double>(question_.patience_s);
   const auto waits = [](const Asked& asked) { return asked.connection != nullptr; };
+  auto say_at = Clock::now() + kQuiet;
   while (std::ranges::any_of(asked_, waits) && Clock::now() < end) {
     Wait();
     for (Asked& asked : asked_) TakeAnswers(asked);
+    if (Clock::now() < say_at) continue;
+    say_at = Clock::time_point::max();
+    std::vector<std::string> names;
+    for (const Asked& asked : asked_) {
+      if (waits(asked)) names.push_back(asked.checked->host.name);
+    }
+    if (names.empty()) continue;
+    PrintResult(fmt::format("Waiting up to {} for the {} {}", FormatDuration(question_.patience_s),
+                            names.size() == 1 ? "host" : "hosts", Join(names, ", ")));
   }
   for (Asked& asked : asked_) {
     if (asked.connection == nullptr) continue;

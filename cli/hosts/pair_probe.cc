@@ -177,6 +177,7 @@ std::vector<PairLink> PairProbe::Run() {
     std::vector<PairLink> now;
     for (const auto& [first, second] : round) now.push_back({.first = first, .second = second});
     Talks talks;
+    talks.reserve(now.size());
     for (PairLink& pair : now) talks.push_back({.pair = &pair});
     RunRound(talks);
     for (PairLink& pair : now) {

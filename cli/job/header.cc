@@ -188,6 +188,9 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
                       : Plural(config.cluster().workers(), "worker") + " " + options.elsewhere));
   row("server", options.server);
   if (options.elsewhere.empty()) row("cores", CoresText(config, options.cores));
+  if (config.worker().precision() != config::Worker::FP32) {
+    row("precision", config::Worker::Precision_Name(config.worker().precision()));
+  }
   row("batch", fmt::format("{}, cut into {}", BatchText(config), SlicesText(config)));
   const std::vector<std::string> bits = BitsTexts(config, !options.elsewhere.empty());
   row("bits", bits.front());

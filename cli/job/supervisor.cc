@@ -191,7 +191,10 @@ bool Supervisor::GoesOnWithout(const EndedProcess& process, double now) {
     const bool is_failure = !EndedWell(process) || !replacements_.HasLeft(process);
     // The loss of a whole host has been said once.
     const bool is_told = process.end.asked || !process.lost_host.empty();
-    if (is_failure && !is_told) Warn(DescribeEnd(process, ""));
+    // The codes of a program are its own.
+    const std::string words =
+        HasProgram(*plan_.config) ? members_.LastWords(process.rank) : std::string();
+    if (is_failure && !is_told) Warn(DescribeEnd(process, "", words));
     return true;
   }
   const std::string how = DescribeEnd(process, display_.AtStep(), members_.LastWords(process.rank));

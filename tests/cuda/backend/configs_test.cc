@@ -102,8 +102,13 @@ TEST_P(CudaConfigsTest, RunsOnCardsThatItTakes) {
                     ContainsRegex(" 1 +.* GPU 1 "), Not(HasSubstr("on the CPU")),
                     ContainsRegex("\nComputing on .*\\(sm_90, 2 SMs\\), CUDA .*cuBLAS .*, "
                                   "FP32, convolutions cuDNN 9")));
-  const auto& line = outcome.metrics.at(0);
-  EXPECT_GT(line.value("gpu_memory_mb", 0.0), 0.01);
+  EXPECT_GT(outcome.metrics.at(0).value("gpu_memory_mb", 0.0), 0.01);
+}
+
+TEST_F(ConfigOnCards, MetricsHaveTheSensorsOfEachWorkersCard) {
+  Cards(2);
+  const Outcome outcome = Train("smoke", 150, {"--devices", "auto"});
+  const auto& line = outcome.metrics.back();  // of the whole run: the first reading takes a while
   EXPECT_EQ(line.value("gpu_temperature_c", 0), 50) << "the hottest";
   EXPECT_EQ(line.value("gpu_power_w", 0), 150);
   EXPECT_NEAR(line.value("gpu_utilization", 0.0), 0.02, 1e-9);

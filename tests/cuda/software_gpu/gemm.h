@@ -2,6 +2,7 @@
 // float.
 #pragma once
 
+#include <cuda_fp16.h>
 #include <library_types.h>
 
 #include <bit>
@@ -50,14 +51,14 @@ inline float RoundToTf32(float value) { return RoundBits(value, 13); }
 inline float LoadNumber(const void* at, cudaDataType type, int64_t index) {
   if (type == CUDA_R_32F) return static_cast<const float*>(at)[index];
   const uint16_t half = static_cast<const uint16_t*>(at)[index];
-  if (type == CUDA_R_16F) return static_cast<float>(std::bit_cast<_Float16>(half));
+  if (type == CUDA_R_16F) return __half2float(__ushort_as_half(half));
   return std::bit_cast<float>(uint32_t{half} << 16);
 }
 inline void StoreNumber(void* at, cudaDataType type, int64_t index, float value) {
   if (type == CUDA_R_32F) {
     static_cast<float*>(at)[index] = value;
   } else if (type == CUDA_R_16F) {
-    static_cast<uint16_t*>(at)[index] = std::bit_cast<uint16_t>(static_cast<_Float16>(value));
+    static_cast<uint16_t*>(at)[index] = __half_as_ushort(__float2half_rn(value));
   } else {
     static_cast<uint16_t*>(at)[index] =
         static_cast<uint16_t>(std::bit_cast<uint32_t>(RoundBits(value, 16)) >> 16);
