@@ -138,7 +138,7 @@ std::vector<double> PatchCovariance(const Dataset& set, const config::Data& data
   const int64_t measured = std::min(samples, set.size());
   const double products_of_all = static_cast<double>(measured) *
                                  static_cast<double>(shape.height * shape.width) *
-                                 static_cast<double>(order * order / 2);
+                                 static_cast<double>(order * order) / 2;
   const auto stride = static_cast<int64_t>(std::ceil(std::sqrt(products_of_all / kMostProducts)));
   int64_t patches = 0;
   for (int64_t i = 0; i < measured; ++i) {

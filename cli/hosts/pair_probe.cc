@@ -175,6 +175,7 @@ std::vector<PairLink> PairProbe::Run() {
   std::vector<PairLink> pairs;
   for (const auto& round : PairRounds(hosts_.size())) {
     std::vector<PairLink> now;
+    now.reserve(round.size());
     for (const auto& [first, second] : round) now.push_back({.first = first, .second = second});
     Talks talks;
     talks.reserve(now.size());

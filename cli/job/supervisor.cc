@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cli/text/units.h"
+#include "common/config/config.h"
 #include "common/events/count_change.h"
 
 namespace muster {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <random>
 
 #include "cli/data/whiten_command.h"
@@ -119,6 +120,23 @@ class WhitenTest : public ::testing::Test {
   static constexpr double kEpsilon = 1e-3;
   TempDir dir_;
 };
+
+TEST_F(WhitenTest, ReplacesWeightsButNoOtherFile) {
+  const std::string layers =
+      "layer { name: \"white\" conv2d { filters: 24 kernel: 2 } } layer { name: \"out\" dense { "
+      "units: 10 } }";
+  WriteBytes(dir_ / "whiten.safetensors", "epochs: 1\n");
+  try {
+    Run(layers);
+    ADD_FAILURE() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+  }
+  EXPECT_EQ(std::filesystem::file_size(dir_ / "whiten.safetensors"), 10u);
+  std::filesystem::remove(dir_ / "whiten.safetensors");
+  EXPECT_EQ(Run(layers), 0);
+  EXPECT_EQ(Run(layers), 0);
+}
 
 TEST_F(WhitenTest, FilteredPatchesHaveTheCovarianceOne) {
   ASSERT_EQ(

@@ -27,6 +27,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
+using ::testing::Not;
 
 // A scaled initial learning rate is always shown.
 TEST(LearningRateTextTest, SaysHowBaseIsScaled) {
@@ -129,6 +130,11 @@ TEST(HeaderTest, LinesFitATerminal) {
       {.cores = 16,
        .memory = "a warning that is so long that it would not fit into one line of it",
        .resumed = "12 of 120 steps done, stopped early: no better test accuracy than 0.3"});
+  EXPECT_THAT(lines, Not(Contains(HasSubstr("precision"))));
+  config.mutable_worker()->set_precision(config::Worker::BF16);
+  EXPECT_THAT(HeaderLines(path, config, graph, "runs/" + path, {}),
+              Contains("  precision      BF16"));
+  config.mutable_worker()->clear_precision();
   EXPECT_THAT(lines, Contains("  test set       also used to choose the best weights"));
   HeaderOptions split;
   split.data = {.train = 45'000, .test = 10'000, .validation = 5'000};
