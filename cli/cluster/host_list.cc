@@ -92,6 +92,10 @@ std::vector<Host> ReadHostfile(const std::string& path) {
   int number = 0;
   for (std::string line; std::getline(lines, line);) {
     const std::string origin = "line " + std::to_string(++number) + " of " + path;
+    if (number == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);  // a byte order mark
+    if (line.find('\0') != std::string::npos) {
+      throw Error(ExitCode::kUsage, "{}: expected text, got a zero byte", origin);
+    }
     std::istringstream words(line.substr(0, line.find('#')));
     std::string name, slots, more;
     if (!(words >> name)) continue;

@@ -71,6 +71,9 @@ TEST_F(HostfileTest, TheFormatsOfOthers) {
   EXPECT_EQ(TextOf(ReadHostfile(Write("# Horovod, Open MPI\n\na slots=4\n  b:2 # two\nc\n"
                                       "[fd00::5] slots=3\nme@d\tslots=1"))),
             "a=4 b=2 c=1 fd00::5=3 me@d=1 ");
+  EXPECT_EQ(TextOf(ReadHostfile(Write("\xEF\xBB\xBF"
+                                      "a:2\r\nb:2\r\n"))),
+            "a=2 b=2 ");
 }
 
 TEST_F(HostfileTest, MistakesHaveTheirLine) {
@@ -80,6 +83,7 @@ TEST_F(HostfileTest, MistakesHaveTheirLine) {
   EXPECT_THAT(Refusal("a slots=0"), HasSubstr("expected 1 to 1024 slots"));
   EXPECT_THAT(Refusal("a slots=2\na slots=3"), HasSubstr("named twice"));
   EXPECT_THAT(Refusal("# nobody\n"), HasSubstr("expected at least one host"));
+  EXPECT_THAT(Refusal(std::string("a\0b slots=2", 11)), HasSubstr("zero byte"));
 }
 
 TEST(ThisHostTest, IsKnownByItsNamesAndAddresses) {
