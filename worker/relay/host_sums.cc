@@ -170,12 +170,12 @@ const T* HostSums::AddBlock(const TreeNode& node, const Parts& arrived, size_t a
     return values == nullptr ? nullptr : static_cast<const T*>(values) + at;
   }
   if (node.level == 0 || Covers(node, slices_).empty()) return nullptr;
+  const TreeNode first{node.level - 1, 2 * node.index}, second{node.level - 1, 2 * node.index + 1};
+  const T* const left = AddBlock<T>(first, arrived, at, count, to);
+  if (left == nullptr) return AddBlock<T>(second, arrived, at, count, to);
   std::array<T, kBlock> other;
-  const T* const left = AddBlock<T>({node.level - 1, 2 * node.index}, arrived, at, count, to);
-  const T* const right =
-      AddBlock<T>({node.level - 1, 2 * node.index + 1}, arrived, at, count, other.data());
-  if (left == nullptr && right == other.data()) return std::copy_n(right, count, to) - count;
-  if (left == nullptr || right == nullptr) return left == nullptr ? right : left;
+  const T* const right = AddBlock<T>(second, arrived, at, count, other.data());
+  if (right == nullptr) return left;
   AddValues(type_, left, right, to, count);
   return to;
 }
