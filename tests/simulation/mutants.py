@@ -216,7 +216,7 @@ MUTANTS = [
     ("ps/run/run.cc",
      "    dispatcher_.BeginFinalEvaluation();\n    dispatcher_.OrderEvaluation(parts_.state.step, wire::TEST, now);",
      "    dispatcher_.OrderEvaluation(parts_.state.step, wire::TEST, now);", "losses of workers count across sets"),
-    ("ps/run/run.cc", "if (evaluator.running() && parts_.decisions.any()) return;", "",
+    ("ps/run/run.cc", "const bool waits = evaluator.running() && parts_.decisions.any();", "const bool waits = false;",
      "a step is ordered before the decision that follows an evaluation"),
     ("ps/evaluate/evaluation.cc", "block.set() != set_", "false", "blocks of another set count"),
     ("ps/evaluate/evaluation.cc", "owners_[static_cast<size_t>(number)] != rank || ", "",
