@@ -186,6 +186,7 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   PreparedJob job{
       .config = std::move(config), .graph = std::move(graph), .cards = std::move(cards)};
   if (arguments.hosts) job.address = AddressForHosts(*arguments.hosts, job.config);
+  if (const auto addresses = AddressesOf(arguments, job)) ResolveAddress(*addresses, job.config);
   return job;
 }
 

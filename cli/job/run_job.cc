@@ -184,14 +184,6 @@ void FinishTrace(const config::Config& config, const RunDir& dir, Console& conso
   }
 }
 
-// Empty if all workers are on this host.
-std::optional<WorkersByHand> AddressesOf(const LaunchArguments& arguments, const PreparedJob& job) {
-  if (arguments.in_step()) return AddressesInSlurm(job.config);
-  if (job.address) return WorkersByHand{.endpoint = job.address->endpoint()};
-  if (arguments.by_hand) return WithInterface(*arguments.by_hand, job.config);
-  return std::nullopt;
-}
-
 std::string ElsewhereText(const LaunchArguments& arguments) {
   if (arguments.by_hand) return "started by hand";
   return arguments.hosts ? HostsText(*arguments.hosts) : StepText(arguments);
@@ -205,6 +197,13 @@ std::string MemoryWarning(const config::Config& config, const Graph& graph, bool
 }
 
 }  // namespace
+
+std::optional<WorkersByHand> AddressesOf(const LaunchArguments& arguments, const PreparedJob& job) {
+  if (arguments.in_step()) return AddressesInSlurm(job.config);
+  if (job.address) return WorkersByHand{.endpoint = job.address->endpoint()};
+  if (arguments.by_hand) return WithInterface(*arguments.by_hand, job.config);
+  return std::nullopt;
+}
 
 std::string EndpointFor(const config::Config& config) {
   if (config.cluster().transport() == config::Cluster::TCP) return "tcp://127.0.0.1:*";
@@ -229,7 +228,6 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
   config::Config config = job.config;
   config.mutable_run()->set_dir(dir.path());
   const std::optional<WorkersByHand> addresses = AddressesOf(arguments, job);
-  if (addresses) ResolveAddress(*addresses, config);
   const int workers = static_cast<int>(config.cluster().workers());
   try {
     const bool traced = !config.run().trace_file().empty();

@@ -31,6 +31,9 @@ struct PreparedJob {
 // The address that the server of a launch listens at.
 std::string EndpointFor(const config::Config& config);
 
+// The addresses of a server whose workers do not all run on this host; empty if they do.
+std::optional<WorkersByHand> AddressesOf(const LaunchArguments& arguments, const PreparedJob& job);
+
 // Throws Error(kUsage) if the trace (--trace FILE) would overwrite a file that is not a trace.
 // Writes nothing.
 void CheckTracePlace(const std::string& path);

@@ -9,7 +9,6 @@
 #include "cli/text/units.h"
 #include "common/base/error.h"
 #include "common/base/text.h"
-#include "common/config/job_size.h"
 #include "proto/config.pb.h"
 
 namespace muster {
@@ -46,7 +45,6 @@ void PlanOverSsh(const LaunchArguments& arguments, config::Config& config) {
                 typed.empty() ? "--wait" : typed, other);
   }
   config.mutable_worker()->clear_devices();  // names GPUs of one host
-  if (!cluster.has_chunk_bytes()) config.mutable_cluster()->set_chunk_bytes(kSocketChunk);
 }
 
 ServerAddress AddressForHosts(const SshHosts& hosts, const config::Config& config) {

@@ -1,5 +1,5 @@
 // Stands in for libnvidia-ml.so.1. The types are declared again here, from NVML's documentation, to
-// detect mistakes in those of cli/gpu.
+// detect mistakes in those of common/gpu.
 #include <unistd.h>
 
 #include <climits>

@@ -84,18 +84,6 @@ TEST(PlanRelay, TheConfigDecides) {
   EXPECT_EQ(Parents(Hosts({2, 2, 2}, 0), config), (Ints{-1, -1, -1}));
 }
 
-TEST(PlanOverSsh, ChunksAreThoseForSocketsUnlessTheConfigSaysOtherwise) {
-  LaunchArguments arguments;
-  arguments.hosts = {.hosts = Hosts({1, 1}, 0), .ssh = {}, .options = ""};
-  config::Config config;
-  config.mutable_worker()->set_threads(1);
-  PlanOverSsh(arguments, config);
-  EXPECT_EQ(config.cluster().chunk_bytes(), 1 << 20);
-  config.mutable_cluster()->set_chunk_bytes(4096);
-  PlanOverSsh(arguments, config);
-  EXPECT_EQ(config.cluster().chunk_bytes(), 4096);
-}
-
 TEST(SharesByMeasure, OnlyIfThereAreSlicesToMoveAndTheConfigIsSilent) {
   const auto shares = [](uint32_t slices, std::optional<config::Cluster::Shares> typed) {
     config::Config config;
