@@ -201,6 +201,9 @@ stage_2() {
       same_bits "1 and 2 workers" "$one" "$two"
     fi
     if again=$(on_gpu gpu-3 cluster.workers=1 run.slices=2); then same_bits "two runs" "$one" "$again"; fi
+    if single=$(on_gpu gpu-4 cluster.workers=1 run.slices=2 worker.cuda_graphs=false); then
+      same_bits "with and without graphs" "$one" "$single"
+    fi
   fi
   if cpu=$(train cpu cluster.workers=1 run.slices=2 worker.backend=CPU); then
     say ""
@@ -228,17 +231,17 @@ rate() {
   grep -oE '"images_per_second": *[0-9.]+' "$1" | sed 's/.*: *//;1d;$d' | sort -n |
     awk '{ v[NR] = $1 } END { if (NR) printf "%.0f", v[int((NR + 1) / 2)] }'
 }
-# time_it NETWORK CONFIG BATCH PRECISION SLICES: adds a row to the table. SLICES "" means the default.
+# time_it NETWORK CONFIG BATCH PRECISION SLICES [GRAPHS]: adds a row to the table. SLICES "" means the default.
 time_it() {
-  network=$1 config=$2 batch=$3 precision=$4 slices=$5
-  what="$network, batch $batch, $precision, ${slices:-default} slices"
+  network=$1 config=$2 batch=$3 precision=$4 slices=$5 graphs=${6:-true}
+  what="$network, batch $batch, $precision, ${slices:-default} slices, graphs $graphs"
   has_time 25 "$what" || return
-  run="$work/t-$network-$batch-$precision-$slices"
+  run="$work/t-$network-$batch-$precision-$slices-$graphs"
   limited 90 "$bin/muster" launch "$config" --run-dir "$run" --workers 1 --steps 220 \
     --set data.format=SYNTHETIC --set evaluation.every_epochs=0 --set evaluation.skip_final=true \
     --set "run.global_batch=$batch" --set run.log_every_steps=20 --set learning_rate.base=0.001 \
     ${slices:+--set run.slices=$slices} --set worker.backend=CUDA --set worker.soft_placement=false \
-    --set "worker.precision=$precision" >"$work/t.log" 2>&1
+    --set "worker.precision=$precision" --set "worker.cuda_graphs=$graphs" >"$work/t.log" 2>&1
   code=$?
   cat "$work/t.log" >>"$log"
   [ $code != 124 ] || { late "$what"; return; }
@@ -254,7 +257,7 @@ time_it() {
   fi
   theirs=$(cat "$peer" 2>/dev/null) ratio=''
   [ -z "$theirs" ] || ratio=$(awk "BEGIN { printf \"%.2f\", $ours / $theirs }")
-  say "| $network | $batch | $precision | ${slices:-default} | $ours | $theirs | $ratio |"
+  say "| $network | $batch | $precision | ${slices:-default} | $graphs | $ours | $theirs | $ratio |"
 }
 stage_4() {
   cat >"$work/resnet18.txtpb" <<EOF
@@ -267,14 +270,15 @@ model_file: "$PWD/configs/models/resnet18.txtpb"
 optimizer { type: MOMENTUM momentum: 0.9 }
 EOF
   [ -n "$python" ] || say "not compared, because there is no Python with PyTorch"
-  say "| network | batch | precision | slices | images/s | PyTorch, images/s | ratio |"
-  say "|---|---|---|---|---|---|---|"
+  say "| network | batch | precision | slices | graphs | images/s | PyTorch, images/s | ratio |"
+  say "|---|---|---|---|---|---|---|---|"
   for precision in BF16 FP32 TF32; do
     for slices in 1 ''; do
       time_it tutorial configs/cifar10.txtpb 128 "$precision" "$slices"
       time_it tutorial configs/cifar10.txtpb 1024 "$precision" "$slices"
       time_it resnet18 "$work/resnet18.txtpb" 512 "$precision" "$slices"
     done
+    time_it tutorial configs/cifar10.txtpb 128 "$precision" '' false
   done
 }
 

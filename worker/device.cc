@@ -80,6 +80,7 @@ WorkerDevice MakeCuda(const config::Config& config, uint32_t rank) {
   CudaOptions options{.precision = PrecisionOf(worker),
                       .convolution = ConvolutionOf(worker),
                       .card = static_cast<int>(rank / worker.workers_per_gpu()),
+                      .graphs = worker.cuda_graphs(),
                       .drain_s = std::max(deadlines.step_s(), deadlines.first_step_s()),
                       .log = LogForPlugin};
   options.memory_fraction = worker.has_gpu_memory_fraction() ? worker.gpu_memory_fraction()

@@ -10,6 +10,7 @@
 
 #include "bench/gpu/bench_device.h"
 #include "worker/backend/cuda/await.h"
+#include "worker/backend/cuda/graph.h"
 #include "worker/backend/cuda/kernels.h"
 
 namespace muster::cuda {
@@ -53,6 +54,17 @@ class Costs {
         },
         kRepeats);
     fmt::print("| a short kernel in a sequence, on the GPU | {:.2f} |\n", seconds * 1e6 / calls_);
+    const auto twenty = [&] {
+      for (int i = 0; i < 20; ++i) launch();
+    };
+    const StartableGraph graph = RecordGraph(device_.stream(), twenty);
+    const auto start_graph = [&] {
+      Check(cudaGraphLaunch(graph.get(), device_.stream()), "start a graph");
+    };
+    Row("start 20 kernels", twenty);
+    Row("start a graph of 20 kernels", start_graph);
+    fmt::print("| a graph of 20 short kernels, on the GPU | {:.2f} |\n",
+               device_.MedianSeconds(start_graph, kRepeats) * 1e6);
     Row("record an event", record);
     Row("query an event that has happened", [&] { (void)HasHappened(event.get()); });
     Row("make a stream wait for an event",

@@ -65,6 +65,46 @@ TEST_F(StreamOrderTest, FindsAReaderThatNothingOrders) {
   EXPECT_THAT(recorder.Take(), ElementsAre(HasSubstr("no event orders them")));
 }
 
+TEST_F(StreamOrderTest, AGraphRepeatsWhatWasCaptured) {
+  char* const there = Upload(std::vector<char>(100, 1));
+  cudaGraph_t graph{};
+  cudaGraphExec_t startable{};
+  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  ASSERT_EQ(cudaMemsetAsync(there, 2, 100, stream_), cudaSuccess);
+  ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiateWithFlags(&startable, graph, 0), cudaSuccess);
+  EXPECT_THAT(Leaks(), AllOf(Contains("a graph"), Contains("a graph that can be started")));
+  ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  EXPECT_THAT(Download(there, 100), Each(1));
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(cudaMemsetAsync(there, 1, 100, stream_), cudaSuccess);
+    ASSERT_EQ(cudaGraphLaunch(startable, stream_), cudaSuccess);
+    EXPECT_THAT(Download(there, 100), Each(2));
+  }
+  ASSERT_EQ(cudaGraphExecDestroy(startable), cudaSuccess);
+}
+
+TEST_F(StreamOrderTest, FindsCallsThatACaptureForbids) {
+  StartOther();
+  cudaGraph_t graph{};
+  void* memory = nullptr;
+  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  {
+    ViolationRecorder recorder;
+    EXPECT_NE(cudaStreamSynchronize(stream_), cudaSuccess);
+    EXPECT_NE(cudaEventRecord(event_, stream_), cudaSuccess);
+    EXPECT_EQ(cudaMalloc(&memory, 100), cudaSuccess);
+    EXPECT_THAT(recorder.Take(),
+                ElementsAre("cudaStreamSynchronize during a capture",
+                            "cudaStreamSynchronize on a stream that is being captured",
+                            "cudaEventRecord on a stream that is being captured",
+                            "cudaMalloc during a capture"));
+  }
+  ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  ASSERT_EQ(cudaFree(memory), cudaSuccess);
+}
+
 TEST_F(StreamOrderTest, EventsAndTheHostOrderStreams) {
   StartOther();
   char* const there = Allocate<char>(100);

@@ -12,7 +12,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "common/base/element_type.h"
@@ -73,6 +75,17 @@ class HostRegistration {
   virtual ~HostRegistration() = default;
 };
 
+// Work on kCompute that is queued many times with the same arguments. The device may record it, and
+// then queues the recording, which takes the host less time.
+class RepeatedWork {
+ public:
+  virtual ~RepeatedWork() = default;
+  // Calls `work`, which queues work on kCompute and does nothing else, or queues what it queued in
+  // an earlier call with the same key. `key`: everything that the work depends on and that may
+  // differ between calls.
+  virtual void Run(std::span<const uint64_t> key, const std::function<void()>& work) = 0;
+};
+
 // Memory use of a device with separate memory, in bytes. All values are 0 if the device computes in
 // host memory.
 struct DeviceMemoryUse {
@@ -116,6 +129,9 @@ class Backend {
   virtual void Await(Queue queue, Event& event) = 0;
   // Waits until all queues are empty. Called before memory that they use is freed. Does not throw.
   virtual void Drain() = 0;
+
+  // Returns null if the device does not record work.
+  virtual std::unique_ptr<RepeatedWork> MakeRepeatedWork() { return nullptr; }
 
   virtual std::unique_ptr<WeightLayouts> MakeWeightLayouts() = 0;
   // Makes the op of any layer except flatten (which moves no data) and the loss.

@@ -39,6 +39,8 @@ class BackendWrapper : public Backend {
   void Await(Queue queue, Event& event) override { backend_->Await(queue, event); }
   void Drain() override { backend_->Drain(); }
 
+  std::unique_ptr<RepeatedWork> MakeRepeatedWork() override { return backend_->MakeRepeatedWork(); }
+
   std::unique_ptr<WeightLayouts> MakeWeightLayouts() override {
     return backend_->MakeWeightLayouts();
   }

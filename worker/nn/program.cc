@@ -1,7 +1,10 @@
 #include "worker/nn/program.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <utility>
+#include <variant>
 
 #include "common/base/error.h"
 #include "common/trace/trace.h"
@@ -19,17 +22,22 @@ T* At(const Graph& graph, int index, std::span<T> arena) {
 int WeightsOf(const Layer& layer) { return layer.scale >= 0 ? layer.scale : layer.weights; }
 int BiasOf(const Layer& layer) { return layer.shift >= 0 ? layer.shift : layer.bias; }
 
+uint64_t KeyOf(const void* address) { return reinterpret_cast<uintptr_t>(address); }
+
 }  // namespace
 
 Program::Program(const Graph& graph, const Plan& plan, const BackwardPlan& backward,
-                 Backend& backend, WeightLayouts& layouts, int64_t count, Mode mode, uint64_t seed)
+                 const HookLayers& hooks, Backend& backend, WeightLayouts& layouts, int64_t count,
+                 Mode mode, uint64_t seed)
     : graph_(graph),
       plan_(plan),
       backward_(backward),
+      hooks_(hooks),
       backend_(backend),
       layouts_(layouts),
       count_(count) {
   MakeOps(mode, seed);
+  MakeSegments(mode);
   PlaceAll(mode);
 }
 
@@ -56,6 +64,35 @@ void Program::MakeOps(Mode mode, uint64_t seed) {
   loss_ = backend_.MakeLoss(graph_.layers()[plan_.loss.layer], Options(plan_.loss, mode, seed));
   inputs_.resize(most_inputs);
   input_gradients_.resize(most_inputs);
+}
+
+bool Program::HasHook(int layer) const {
+  if (layer < 0 || !graph_.layers()[layer].has_variables()) return false;
+  return hooks_.empty() || hooks_[static_cast<size_t>(layer)];
+}
+
+// Only training repeats its work often enough to record it.
+void Program::MakeSegments(Mode mode) {
+  const auto add = [&](std::vector<Segment>& segments, size_t begin, size_t end) {
+    if (begin == end) return;
+    segments.push_back(
+        {begin, end, mode == Mode::kTraining ? backend_.MakeRepeatedWork() : nullptr});
+  };
+  size_t begin = 0;
+  for (size_t i = 0; i < plan_.steps.size(); ++i) {
+    const Layer& layer = graph_.layers()[plan_.steps[i].layer];
+    reads_epoch_ |= std::holds_alternative<DropoutSpec>(layer.spec);
+    if (!HasHook(plan_.steps[i].layer)) continue;
+    add(forward_segments_, std::exchange(begin, i), i);
+  }
+  add(forward_segments_, begin, plan_.steps.size());
+  if (mode != Mode::kTraining) return;
+  begin = 0;
+  for (size_t i = 0; i < backward_.steps.size(); ++i) {
+    if (!HasHook(backward_.steps[i].layer)) continue;
+    add(backward_segments_, std::exchange(begin, i + 1), i + 1);
+  }
+  add(backward_segments_, begin, backward_.steps.size());
 }
 
 void Program::PlaceAll(Mode mode) {
@@ -240,31 +277,51 @@ void Program::Forward(const DeviceInput& input, std::span<const float> weights,
   if (input.logits != nullptr) BringLogits(loss.logits, input.logits);
 }
 
+void Program::Run(const Segment& segment, std::span<const uint64_t> key,
+                  const std::function<void()>& work) {
+  segment.repeated == nullptr ? work() : segment.repeated->Run(key, work);
+}
+
+// The weights' version is in no key: devices that record work do not use it.
 void Program::RunForward(const DeviceInput& input, std::span<const float> weights,
                          int64_t weights_version, const LayerHook& before_layer,
                          std::byte* workspace, std::byte* logits) {
-  for (size_t i = 0; i < ops_.size(); ++i) {
-    const PlanStep& step = plan_.steps[i];
-    const Layer& layer = graph_.layers()[step.layer];
-    if (layer.has_variables() && before_layer) before_layer(step.layer);
-    const trace::Span span("forward", layer.name);
-    for (size_t j = 0; j < step.inputs.size(); ++j) {
-      inputs_[j] = Value(step.inputs[j], input, workspace);
-    }
-    const bool last = step.output == plan_.loss.inputs[0];
-    ops_[i].op->Forward({.input = inputs_[0],
-                         .inputs = {inputs_.data(), step.inputs.size()},
-                         .output = last ? logits : workspace + values_[step.output],
-                         .weights = At(graph_, WeightsOf(layer), weights),
-                         .bias = At(graph_, BiasOf(layer), weights),
-                         .running_mean = At(graph_, layer.running_mean, weights),
-                         .running_variance = At(graph_, layer.running_variance, weights),
-                         .weights_version = weights_version,
-                         .state = workspace + ops_[i].state,
-                         .scratch = workspace + scratch_,
-                         .sample_ids = input.sample_ids,
-                         .epoch = input.epoch});
+  const uint64_t key[] = {KeyOf(input.images), KeyOf(input.sample_ids),
+                          reads_epoch_ ? static_cast<uint64_t>(input.epoch) : 0,
+                          KeyOf(weights.data()), KeyOf(workspace)};
+  for (const Segment& segment : forward_segments_) {
+    const int first = plan_.steps[segment.begin].layer;
+    if (before_layer && HasHook(first)) before_layer(first);
+    Run(segment, key, [&] {
+      for (size_t i = segment.begin; i < segment.end; ++i) {
+        ForwardStep(i, input, weights, weights_version, workspace, logits);
+      }
+    });
   }
+}
+
+void Program::ForwardStep(size_t index, const DeviceInput& input, std::span<const float> weights,
+                          int64_t weights_version, std::byte* workspace, std::byte* logits) {
+  const PlanStep& step = plan_.steps[index];
+  const Layer& layer = graph_.layers()[step.layer];
+  const trace::Span span("forward", layer.name);
+  for (size_t j = 0; j < step.inputs.size(); ++j) {
+    inputs_[j] = Value(step.inputs[j], input, workspace);
+  }
+  const BoundOp& bound = ops_[index];
+  const bool last = step.output == plan_.loss.inputs[0];
+  bound.op->Forward({.input = inputs_[0],
+                     .inputs = {inputs_.data(), step.inputs.size()},
+                     .output = last ? logits : workspace + values_[step.output],
+                     .weights = At(graph_, WeightsOf(layer), weights),
+                     .bias = At(graph_, BiasOf(layer), weights),
+                     .running_mean = At(graph_, layer.running_mean, weights),
+                     .running_variance = At(graph_, layer.running_variance, weights),
+                     .weights_version = weights_version,
+                     .state = workspace + bound.state,
+                     .scratch = workspace + scratch_,
+                     .sample_ids = input.sample_ids,
+                     .epoch = input.epoch});
 }
 
 void Program::BringLogits(const void* logits, float* to) {
@@ -312,23 +369,32 @@ void Program::Backward(float loss_scale, const DeviceInput& input, std::span<con
     loss_->Backward(LossArguments(input, workspace), loss_scale,
                     Gradient(backward_.loss_gradient, workspace));
   }
-  for (const BackwardStep& back : backward_.steps) {
-    if (back.step >= 0) {
-      RunBackward(back, loss_scale, input, weights, weights_version, gradients, workspace);
-    } else {
-      const trace::Span span("add gradients");
-      const int64_t elements = count_ * backward_.buffer_elements[back.to];
-      const void* const relu = back.relu_value < 0 ? nullptr : workspace + values_[back.relu_value];
-      backend_.AddGradients(Gradient(back.to, workspace), Gradient(back.a, workspace),
-                            Gradient(back.b, workspace), relu, elements);
-    }
-    if (back.layer >= 0 && after_layer) after_layer(back.layer);
+  const uint64_t key[] = {KeyOf(input.images), KeyOf(weights.data()), KeyOf(gradients.data()),
+                          KeyOf(workspace), std::bit_cast<uint32_t>(loss_scale)};
+  for (const Segment& segment : backward_segments_) {
+    Run(segment, key, [&] {
+      for (size_t i = segment.begin; i < segment.end; ++i) {
+        BackwardOne(backward_.steps[i], loss_scale, input, weights, weights_version, gradients,
+                    workspace);
+      }
+    });
+    const int last = backward_.steps[segment.end - 1].layer;
+    if (after_layer && HasHook(last)) after_layer(last);
   }
 }
 
-void Program::RunBackward(const BackwardStep& back, float loss_scale, const DeviceInput& input,
+void Program::AddGradients(const BackwardStep& back, std::byte* workspace) {
+  const trace::Span span("add gradients");
+  const int64_t elements = count_ * backward_.buffer_elements[back.to];
+  const void* const relu = back.relu_value < 0 ? nullptr : workspace + values_[back.relu_value];
+  backend_.AddGradients(Gradient(back.to, workspace), Gradient(back.a, workspace),
+                        Gradient(back.b, workspace), relu, elements);
+}
+
+void Program::BackwardOne(const BackwardStep& back, float loss_scale, const DeviceInput& input,
                           std::span<const float> weights, int64_t weights_version,
                           std::span<float> gradients, std::byte* workspace) {
+  if (back.step < 0) return AddGradients(back, workspace);
   const PlanStep& step = plan_.steps[back.step];
   const Layer& layer = graph_.layers()[step.layer];
   const trace::Span span("backward", layer.name);

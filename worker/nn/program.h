@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -22,10 +23,11 @@ namespace muster {
 
 class Program {
  public:
-  // `backward` is used only in training. Both plans and the tower's `layouts` must outlive the
-  // program. Allocates no large memory.
-  Program(const Graph& graph, const Plan& plan, const BackwardPlan& backward, Backend& backend,
-          WeightLayouts& layouts, int64_t count, Mode mode, uint64_t seed);
+  // `backward` is used only in training. Both plans, `hooks` and the tower's `layouts` must outlive
+  // the program. Allocates no large memory.
+  Program(const Graph& graph, const Plan& plan, const BackwardPlan& backward,
+          const HookLayers& hooks, Backend& backend, WeightLayouts& layouts, int64_t count,
+          Mode mode, uint64_t seed);
 
   size_t workspace_bytes() const { return workspace_bytes_; }
   // The layer that needs the most memory for its output, its state for backward, and its scratch.
@@ -48,8 +50,16 @@ class Program {
     size_t state = 0;  // offset in the workspace
   };
 
+  // Steps between two hooks, which the device may record.
+  struct Segment {
+    size_t begin, end;
+    std::unique_ptr<RepeatedWork> repeated;  // null: not recorded
+  };
+
   OpOptions Options(const PlanStep& step, Mode mode, uint64_t seed) const;
   void MakeOps(Mode mode, uint64_t seed);
+  void MakeSegments(Mode mode);
+  bool HasHook(int layer) const;
   void PlaceAll(Mode mode);
   std::vector<Lifetime> ValueLifetimes() const;
   void ExtendToBackward(std::vector<Lifetime>& values) const;
@@ -69,23 +79,31 @@ class Program {
   LossArgs LossArguments(const DeviceInput& input, std::byte* workspace) const;
   const void* Value(int value, const DeviceInput& input, const std::byte* workspace) const;
   void* Gradient(int buffer, std::byte* workspace) const;
+  static void Run(const Segment& segment, std::span<const uint64_t> key,
+                  const std::function<void()>& work);
   // Runs all ops. They write the logits to `logits`.
   void RunForward(const DeviceInput& input, std::span<const float> weights, int64_t weights_version,
                   const LayerHook& before_layer, std::byte* workspace, std::byte* logits);
+  void ForwardStep(size_t step, const DeviceInput& input, std::span<const float> weights,
+                   int64_t weights_version, std::byte* workspace, std::byte* logits);
   void BringLogits(const void* logits, float* to);
   void BringRoundedLogits(const void* logits, std::span<float> to);
-  void RunBackward(const BackwardStep& back, float loss_scale, const DeviceInput& input,
+  void AddGradients(const BackwardStep& back, std::byte* workspace);
+  void BackwardOne(const BackwardStep& back, float loss_scale, const DeviceInput& input,
                    std::span<const float> weights, int64_t weights_version,
                    std::span<float> gradients, std::byte* workspace);
 
   const Graph& graph_;
   const Plan& plan_;
   const BackwardPlan& backward_;
+  const HookLayers& hooks_;
   Backend& backend_;
   WeightLayouts& layouts_;
   const int64_t count_;
   std::vector<BoundOp> ops_;  // one for each step of the plan
   std::unique_ptr<LossOp> loss_;
+  std::vector<Segment> forward_segments_, backward_segments_;
+  bool reads_epoch_ = false;  // dropout
   // Offsets in the workspace, in bytes.
   std::vector<size_t> values_, gradients_;
   size_t loss_state_ = 0;

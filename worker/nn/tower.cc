@@ -19,10 +19,11 @@ namespace muster {
 class Tower::Impl {
  public:
   Impl(const Graph& graph, Backend& backend, uint64_t seed, std::vector<float> class_weights,
-       bool flip)
+       bool flip, HookLayers hooks)
       : graph_(graph),
         backend_(backend),
         seed_(seed),
+        hooks_(std::move(hooks)),
         layouts_(backend.MakeWeightLayouts()),
         class_weights_(std::move(class_weights)) {
     if (!class_weights_.empty()) BringClassWeights();
@@ -42,7 +43,7 @@ class Tower::Impl {
     ModeState& state = modes_.at(mode);
     if (count == 0 || state.programs.contains(count)) return;
     backend_.Enter();
-    auto program = std::make_unique<Program>(graph_, state.plan, state.backward, backend_,
+    auto program = std::make_unique<Program>(graph_, state.plan, state.backward, hooks_, backend_,
                                              *layouts_, count, mode, seed_);
     state.planned_bytes = std::max(state.planned_bytes, program->workspace_bytes());
     state.planned_count = std::max(state.planned_count, count);
@@ -193,8 +194,8 @@ class Tower::Impl {
     int64_t fits = 0;
     for (int64_t too_many = state.planned_count; too_many - fits > 1;) {
       const int64_t count = std::midpoint(fits, too_many);
-      const Program program(graph_, state.plan, state.backward, backend_, *layouts_, count, mode,
-                            seed_);
+      const Program program(graph_, state.plan, state.backward, hooks_, backend_, *layouts_, count,
+                            mode, seed_);
       const size_t needed = program.workspace_bytes() + state.input.BytesFor(count);
       (needed + rest <= room ? fits : too_many) = count;
     }
@@ -204,13 +205,14 @@ class Tower::Impl {
   }
 
   void CallHook(const LayerHook& hook, size_t layer) const {
-    const Layer& l = graph_.layers()[layer];
-    if (hook && l.has_variables()) hook(static_cast<int>(layer));
+    if (!hook || !graph_.layers()[layer].has_variables()) return;
+    if (hooks_.empty() || hooks_[layer]) hook(static_cast<int>(layer));
   }
 
   const Graph& graph_;
   Backend& backend_;
   const uint64_t seed_;
+  const HookLayers hooks_;
   const std::unique_ptr<WeightLayouts> layouts_;  // for all programs
   std::vector<float> class_weights_;
   std::unique_ptr<DeviceBuffer> class_weights_memory_;
@@ -220,8 +222,9 @@ class Tower::Impl {
 };
 
 Tower::Tower(const Graph& graph, Backend& backend, uint64_t seed, std::vector<float> class_weights,
-             bool flip)
-    : impl_(std::make_unique<Impl>(graph, backend, seed, std::move(class_weights), flip)) {}
+             bool flip, HookLayers hooks)
+    : impl_(std::make_unique<Impl>(graph, backend, seed, std::move(class_weights), flip,
+                                   std::move(hooks))) {}
 Tower::~Tower() = default;
 
 void Tower::Plan(int64_t count, Mode mode) { impl_->Plan(count, mode); }

@@ -35,9 +35,10 @@ class Tower {
  public:
   // `seed` is the run's seed, for dropout. `graph` and `backend` must outlive the tower.
   // class_weights holds the loss weight of each class in training; missing weights are 1. With
-  // `flip`, inference takes the mean of the logits of each image and of its mirror image.
+  // `flip`, inference takes the mean of the logits of each image and of its mirror image. A device
+  // may record the work between two hooks and repeat it, so fewer `hooks` cost the host less.
   Tower(const Graph& graph, Backend& backend, uint64_t seed, std::vector<float> class_weights = {},
-        bool flip = false);
+        bool flip = false, HookLayers hooks = {});
   ~Tower();
 
   // Makes everything for batches of `count` samples except the large buffers, which memory()
@@ -62,11 +63,11 @@ class Tower {
   void Stage(const TowerInput& input, Mode mode);
 
   // Runs all layers on `input` with `weights` (graph.arena_floats() floats). Calls before_layer(i)
-  // once for each layer with variables, in execution order, before the ops that read them are
-  // queued. When the hook returns, the weights must be available to work that is queued on
-  // Queue::kCompute from then on. `sums` and input.predictions have been written when the work that
-  // Forward queues on Queue::kCopyOut is done. `weights_version` identifies the contents of
-  // `weights`: layouts derived from them are reused as long as the version stays the same.
+  // once for each layer of `hooks`, in execution order, before its ops and those of the next layers
+  // without a hook are queued. When the hook returns, the weights must be available to work that is
+  // queued on Queue::kCompute from then on. `sums` and input.predictions have been written when the
+  // work that Forward queues on Queue::kCopyOut is done. `weights_version` identifies the contents
+  // of `weights`: layouts derived from them are reused as long as the version stays the same.
   void Forward(const TowerInput& input, Mode mode, std::span<const float> weights,
                int64_t weights_version, const LayerHook& before_layer, LossSums& sums);
 
@@ -75,7 +76,7 @@ class Tower {
   // * loss_scale (with loss_scale = 1 / N these add up to the batch's statistic; samples of weight
   // zero count like all others). Both are written (not added) to `gradients` (graph.arena_floats()
   // floats; the padding between variables stays unchanged). Calls after_layer(i) for each layer
-  // with variables, from last to first, when all work that writes its gradients or reads its
+  // of `hooks`, from last to first, when all work that writes its gradients or reads its
   // weights is queued on Queue::kCompute.
   void Backward(float loss_scale, std::span<const float> weights, std::span<float> gradients,
                 const LayerHook& after_layer);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 namespace muster {
 
@@ -37,5 +38,8 @@ struct TowerInput {
 
 // Called with a layer's index; see Tower::Forward and Tower::Backward.
 using LayerHook = std::function<void(int layer)>;
+
+// By layer, whether the hooks are called for it if it has variables. Empty: for all layers.
+using HookLayers = std::vector<bool>;
 
 }  // namespace muster

@@ -195,7 +195,7 @@ bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t
 
 void Trainer::LayerDone(int layer, const std::vector<size_t>& pending) {
   const Clock::time_point begin = Clock::now();
-  for (const size_t chunk : layer_chunks_.finishes[static_cast<size_t>(layer)]) {
+  for (const size_t chunk : layer_chunks_[static_cast<size_t>(layer)]) {
     AddAndPush(chunk, pending);
   }
   completions_.RunDone();

@@ -15,9 +15,7 @@ namespace muster {
 namespace {
 
 LayerChunks ChunksByLayer(const Graph& graph, const std::vector<ChunkRange>& chunks) {
-  LayerChunks result;
-  result.reads.resize(graph.layers().size());
-  result.finishes.resize(graph.layers().size());
+  LayerChunks result(graph.layers().size());
   for (size_t c = 0; c < chunks.size(); ++c) {
     const ChunkRange& chunk = chunks[c];
     std::set<int> layers;
@@ -26,13 +24,17 @@ LayerChunks ChunksByLayer(const Graph& graph, const std::vector<ChunkRange>& chu
         layers.insert(variable.layer);
       }
     }
-    for (const int layer : layers) result.reads[static_cast<size_t>(layer)].push_back(c);
-    // Backward ends with the first layer. A chunk that holds only padding may be pushed with any
-    // layer.
+    // A chunk that holds only padding may belong to any layer.
     const int first = layers.empty() ? graph.variables().back().layer : *layers.begin();
-    result.finishes[static_cast<size_t>(first)].push_back(c);
+    result[static_cast<size_t>(first)].push_back(c);
   }
   return result;
+}
+
+HookLayers LayersWith(const LayerChunks& chunks) {
+  HookLayers layers;
+  for (const auto& of_layer : chunks) layers.push_back(!of_layer.empty());
+  return layers;
 }
 
 }  // namespace
@@ -44,15 +46,15 @@ Trainer::Trainer(const config::Config& config, const Graph& graph, const Dataset
       data_(data),
       backend_(backend),
       client_(client),
+      layer_chunks_(ChunksByLayer(graph, client.chunks())),
       tower_(graph, backend, config.run().seed(), ClassWeights(config.data()),
-             config.evaluation().flip()),
+             config.evaluation().flip(), LayersWith(layer_chunks_)),
       completions_(backend),
       weights_(backend, client.chunks(), client.link().shares_memory()),
       gradients_(backend, graph.arena_floats(), ElementTypeOf(client.terms().wire_type)),
       guard_(backend, client.guard(), graph.arena_floats()),
       input_copied_(backend.MakeEvent()),
       results_copied_(backend.MakeEvent()),
-      layer_chunks_(ChunksByLayer(graph, client.chunks())),
       orders_(MakeEpochOrders(*data.train, config.run().seed())),
       report_(backend.pci_bus_id()) {
   // Make everything before the first step.
@@ -170,7 +172,7 @@ void Trainer::AwaitChunk(size_t chunk) {
 
 void Trainer::AwaitLayer(int layer) {
   const Clock::time_point begin = Clock::now();
-  for (const size_t chunk : layer_chunks_.reads[static_cast<size_t>(layer)]) {
+  for (const size_t chunk : layer_chunks_[static_cast<size_t>(layer)]) {
     AwaitChunk(chunk);
     weights_.Bring(chunk, work_.order.version);
   }

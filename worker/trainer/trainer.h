@@ -32,11 +32,9 @@ struct Superseded {};
 // wanted.
 struct WasReset {};
 
-// The chunks of each layer.
-struct LayerChunks {
-  std::vector<std::vector<size_t>> reads;     // chunks that hold the layer's variables
-  std::vector<std::vector<size_t>> finishes;  // chunks that are complete after the layer's backward
-};
+// By layer, the chunks whose first layer it is: forward needs them from this layer on, and their
+// gradients are complete after its backward.
+using LayerChunks = std::vector<std::vector<size_t>>;
 
 // Owned and used by the worker's main thread. It may run ahead of the device: work that needs the
 // device's results (reporting a loss, pushing a gradient) is done by the same thread when the
@@ -106,6 +104,7 @@ class Trainer {
   const Datasets& data_;
   Backend& backend_;
   Client& client_;
+  const LayerChunks layer_chunks_;
   Tower tower_;
   std::unique_ptr<DeviceImages> images_;
   Completions completions_;
@@ -113,7 +112,6 @@ class Trainer {
   DeviceGradients gradients_;
   SliceGuard guard_;
   const std::unique_ptr<Event> input_copied_, results_copied_;
-  const LayerChunks layer_chunks_;
   const std::shared_ptr<EpochOrders> orders_;  // shared by all pipelines
   // The subtrees that this worker computes in each step, starting with `next_step`.
   struct Share {

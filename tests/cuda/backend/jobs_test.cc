@@ -68,6 +68,20 @@ TEST_F(CudaJob, HasTheSameBitsOnAnyNumberOfWorkersOverAnyTransport) {
   EXPECT_NE(HashOf({"cluster.workers=2", "worker.precision=BF16"}), hash);
 }
 
+// Long enough for graphs of each input and each copy of the weights, and for two epochs, between
+// which dropout draws other numbers.
+TEST_F(CudaJob, HasTheSameBitsWithoutGraphs) {
+  for (const char* const precision : {"worker.precision=FP32", "worker.precision=BF16"}) {
+    std::string hash;
+    for (const char* const graphs : {"worker.cuda_graphs=true", "worker.cuda_graphs=false"}) {
+      const Outcome outcome =
+          Succeeded(OnCards({"cluster.workers=2", "run.steps=12", graphs, precision}));
+      if (hash.empty()) hash = outcome.hash();
+      EXPECT_EQ(outcome.hash(), hash);
+    }
+  }
+}
+
 // In FP16 the server scales the loss. A killed worker's replacement uses the step's own scale.
 TEST_F(CudaJob, InFp16HasTheSameBitsOnAnyNumberOfWorkersAndAfterAKill) {
   const std::string fp16 = "worker.precision=FP16";

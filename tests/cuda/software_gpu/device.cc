@@ -68,8 +68,9 @@ void Device::CheckCard(const char* call) {
 
 bool Device::Begin(const char* call, CallKind kind, int* error) {
   if (kind != CallKind::kOfNoCard) CheckCard(call);
-  if ((kind == CallKind::kNotInAStep || kind == CallKind::kMakes) && steps_ > 0) {
-    ReportViolation(fmt::format("{} inside a step", call));
+  if (kind == CallKind::kNotInAStep || kind == CallKind::kMakes) {
+    if (steps_ > 0) ReportViolation(fmt::format("{} inside a step", call));
+    if (captures_ > 0) ReportViolation(fmt::format("{} during a capture", call));
   }
   const std::lock_guard lock(mutex_);
   const int number = ++calls_[call];

@@ -37,8 +37,8 @@ inline constexpr size_t kSharedOptIn = 99 << 10;
 enum class CallKind {
   kOfNoCard,  // queries, or selects a GPU: allowed whichever GPU the thread uses
   kAnywhere,
-  kNotInAStep,  // waits for a stream, or frees
-  kMakes,       // creates an object: not in a step, nor on a lost device
+  kNotInAStep,  // waits for a stream, or frees: not during a capture either
+  kMakes,       // creates an object: not in a step or a capture, nor on a lost device
 };
 
 class Device {
@@ -60,6 +60,7 @@ class Device {
   int Calls(const std::string& call);
   std::map<std::string, int> AllCalls();
   void set_steps(int change) { steps_ += change; }
+  void set_captures(int change) { captures_ += change; }
   void set_holds(int change);
   // Blocks while a Hold exists.
   void AwaitRelease();
@@ -112,6 +113,7 @@ class Device {
   KernelTable kernels_;
   std::atomic<cudaError_t> failure_ = cudaSuccess;
   std::atomic<int> steps_ = 0;
+  std::atomic<int> captures_ = 0;
   std::atomic<int> card_ = kNoCard;  // the GPU of all objects of the program
 
   std::mutex mutex_;

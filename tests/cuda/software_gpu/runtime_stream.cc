@@ -30,6 +30,14 @@ cudaError_t WaitFor(const std::shared_ptr<Mark>& mark, const char* call) {
   return cudaSuccess;
 }
 
+// A captured stream of our backend holds nothing but work.
+Stream* FindUncaptured(cudaStream_t stream, const char* call) {
+  Stream* const on = Device::Get().Find(stream, call);
+  if (on == nullptr || !on->IsCapturing()) return on;
+  ReportViolation(std::string(call) + " on a stream that is being captured");
+  return nullptr;
+}
+
 // The mark of an event that exists and was recorded. Otherwise reports a violation, returns null.
 std::shared_ptr<Mark> RecordedMark(cudaEvent_t event, const char* call) {
   if (!Device::Get().IsEvent(event)) {
@@ -75,7 +83,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return RuntimeCall("cudaStreamSynchronize", CallKind::kNotInAStep, [&] {
-    Stream* const on = Device::Get().Find(stream, "cudaStreamSynchronize");
+    Stream* const on = FindUncaptured(stream, "cudaStreamSynchronize");
     if (on == nullptr) return cudaErrorInvalidResourceHandle;
     return WaitFor(on->PushMark(Device::Get().known()), "cudaStreamSynchronize");
   });
@@ -83,7 +91,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return RuntimeCall("cudaStreamQuery", CallKind::kAnywhere, [&] {
-    Stream* const on = Device::Get().Find(stream, "cudaStreamQuery");
+    Stream* const on = FindUncaptured(stream, "cudaStreamQuery");
     if (on == nullptr) return cudaErrorInvalidResourceHandle;
     if (!on->IsIdle()) return cudaErrorNotReady;
     return WaitFor(on->PushMark(Device::Get().known()), "cudaStreamQuery");
@@ -92,7 +100,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   return RuntimeCall("cudaStreamWaitEvent", CallKind::kAnywhere, [&] {
-    Stream* const on = Device::Get().Find(stream, "cudaStreamWaitEvent");
+    Stream* const on = FindUncaptured(stream, "cudaStreamWaitEvent");
     const std::shared_ptr<Mark> mark = RecordedMark(event, "cudaStreamWaitEvent");
     if (on == nullptr || mark == nullptr) return cudaErrorInvalidResourceHandle;
     on->PushWait(Device::Get().known(), mark);
@@ -121,7 +129,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return RuntimeCall("cudaEventRecord", CallKind::kAnywhere, [&] {
-    Stream* const on = Device::Get().Find(stream, "cudaEventRecord");
+    Stream* const on = FindUncaptured(stream, "cudaEventRecord");
     if (on == nullptr) return cudaErrorInvalidResourceHandle;
     if (!Device::Get().IsEvent(event)) {
       return Refuse(cudaErrorInvalidResourceHandle, "cudaEventRecord: no such event");

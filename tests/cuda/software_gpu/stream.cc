@@ -59,8 +59,27 @@ Stream::~Stream() {
 
 void Stream::Push(Item item) {
   const std::lock_guard lock(mutex_);
+  if (captured_) {
+    captured_->push_back(std::move(item));
+    return;
+  }
   items_.push_back(std::move(item));
   changed_.notify_all();
+}
+
+void Stream::BeginCapture() {
+  const std::lock_guard lock(mutex_);
+  captured_.emplace();
+}
+
+std::vector<Stream::Item> Stream::EndCapture() {
+  const std::lock_guard lock(mutex_);
+  return *std::exchange(captured_, std::nullopt);
+}
+
+bool Stream::IsCapturing() {
+  const std::lock_guard lock(mutex_);
+  return captured_.has_value();
 }
 
 void Stream::Push(const Clock& known, const char* name, const void* kernel,

@@ -10,8 +10,10 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/cuda/software_gpu/clock.h"
 
@@ -54,6 +56,15 @@ class Mark {
 
 class Stream {
  public:
+  struct Item {
+    Clock known = {};
+    const char* name = nullptr;
+    const void* kernel = nullptr;
+    std::function<void(const Work&)> work;
+    std::shared_ptr<Mark> reach;
+    std::shared_ptr<Mark> wait;
+  };
+
   // `first_segment`: the last segment of the slot's previous stream.
   Stream(Device& device, int slot, uint64_t first_segment, uint64_t seed, int delay_us);
   // Finishes the queued work.
@@ -70,6 +81,10 @@ class Stream {
   std::shared_ptr<Mark> PushMark(const Clock& known);
   // Delays later work until the mark is reached.
   void PushWait(const Clock& known, std::shared_ptr<Mark> mark);
+  // Between these calls, work is not queued but returned by the second one.
+  void BeginCapture();
+  std::vector<Item> EndCapture();
+  bool IsCapturing();
   // Whether all queued work is done.
   bool IsIdle();
 
@@ -83,14 +98,6 @@ class Stream {
   std::string DescribeSegment(uint64_t segment);
 
  private:
-  struct Item {
-    Clock known = {};
-    const char* name = nullptr;
-    const void* kernel = nullptr;
-    std::function<void(const Work&)> work;
-    std::shared_ptr<Mark> reach;
-    std::shared_ptr<Mark> wait;
-  };
   struct Past {
     uint64_t first_segment;
     const char* name;
@@ -117,6 +124,7 @@ class Stream {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> items_;
+  std::optional<std::vector<Item>> captured_;
   bool busy_ = false;
   std::deque<Past> past_;
   std::jthread thread_;

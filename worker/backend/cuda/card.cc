@@ -47,7 +47,7 @@ bool HasCardOfItsOwn() {
 
 }  // namespace
 
-Card::Card(const CudaOptions& options) : options_(options) {
+Card::Card(const CudaOptions& options) : options_(options), graphs_(options.graphs) {
   FindCard();
   watchdog_ = std::make_unique<Watchdog>(options_, name_);
   for (StreamHandle& stream : streams_) stream = MakeStream();
@@ -133,6 +133,15 @@ void Card::RequireHalves() const {
               "sm_{} or later; set worker.precision={}",
               bf16 ? "BF16" : "FP16", bf16 ? "bfloat16" : "half-precision", name_, architecture_,
               bf16 ? 80 : 70, bf16 ? "FP16 or FP32" : "FP32");
+}
+
+void Card::EndGraphs(const char* why) {
+  graphs_ = false;
+  options_.Log(
+      LogLevel::kWarning,
+      fmt::format("GPU {}: cannot use CUDA graphs: {}; starting each kernel by itself, which "
+                  "takes longer (worker.cuda_graphs=false hides this warning)",
+                  name_, why));
 }
 
 void Card::Enter() const { Check(cudaSetDevice(card_), "be used"); }

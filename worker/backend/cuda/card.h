@@ -56,6 +56,9 @@ class Card {
   // Also monitors the release of all these resources at the end.
   Watchdog& watchdog() { return *watchdog_; }
   bool registers_read_only() const { return registers_read_only_; }
+  // Whether repeated work is recorded (graph.h).
+  bool graphs() const { return graphs_; }
+  void EndGraphs(const char* why);
 
   // Throws Error with the requested and the available size.
   DeviceMemory Allocate(size_t bytes);
@@ -73,7 +76,7 @@ class Card {
   std::string name_, architecture_;
   int card_ = 0;  // among the GPUs in CUDA_VISIBLE_DEVICES
   int multiprocessors_ = 1, most_blocks_ = 1;
-  bool registers_read_only_ = false, has_tf32_ = true;
+  bool registers_read_only_ = false, has_tf32_ = true, graphs_ = true;
   size_t total_bytes_ = 0, allocated_ = 0, most_allocated_ = 0;
   std::unique_ptr<Watchdog> watchdog_;
   std::array<StreamHandle, 4> streams_;  // indexed by Queue

@@ -46,7 +46,10 @@ class Conv2dOp : public TypedOp<T> {
     return std::max({bytes(forward_), bytes(weights_gradient_), bytes(input_gradient_),
                      this->trains() && use_bias_ ? parts_.scratch_bytes(1) : 0});
   }
-  void Forward(const ForwardArgs& args) override { forward_->Run(args); }
+  void Forward(const ForwardArgs& args) override {
+    weights_.Convert(args.weights, nullptr);
+    forward_->Run(args);
+  }
   void Backward(const BackwardArgs& args) override {
     if (use_bias_) {
       ColumnSums(this->target(), parts_, this->In(args.output_gradient),

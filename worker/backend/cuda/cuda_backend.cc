@@ -10,6 +10,7 @@
 #include "common/base/error.h"
 #include "worker/backend/cuda/card.h"
 #include "worker/backend/cuda/events.h"
+#include "worker/backend/cuda/graph.h"
 #include "worker/backend/cuda/host_copies.h"
 #include "worker/backend/cuda/kernels.h"
 #include "worker/backend/cuda/ops.h"
@@ -99,6 +100,9 @@ class CudaBackend : public Backend {
     copies_.Land(copies_.copies_out());
   }
 
+  std::unique_ptr<RepeatedWork> MakeRepeatedWork() override {
+    return std::make_unique<GraphedWork>(card_);
+  }
   std::unique_ptr<WeightLayouts> MakeWeightLayouts() override {
     return std::make_unique<WeightCopies>(card_);
   }

@@ -188,7 +188,7 @@ class CudnnForward : public ConvolutionForward {
   size_t scratch_bytes() const override { return pass_.workspace_bytes; }
   void Run(const ForwardArgs& args) override {
     const ConvShape& s = pass_.request.shape;
-    const void* const weights = weights_.Weights(args.weights, args.weights_version);
+    const void* const weights = weights_.Weights(args.weights);
     pass_.cudnn().Check(pass_.Forward(args.input, weights, args.output, args.scratch), "convolve");
     AddBias(pass_.request.card.target(), static_cast<T*>(args.output),
             pass_.request.use_bias ? args.bias : nullptr, pass_.request.relu,
@@ -208,7 +208,7 @@ class CudnnInputGradient : public ConvolutionBackward {
   size_t scratch_bytes() const override { return pass_.workspace_bytes; }
   void Run(const BackwardArgs& args) override {
     const ConvShape& s = pass_.request.shape;
-    const void* const weights = weights_.Weights(args.weights, args.weights_version);
+    const void* const weights = weights_.Weights(args.weights);
     pass_.cudnn().Check(
         pass_.InputGradient(args.input_gradient, weights, args.output_gradient, args.scratch),
         "convolve");

@@ -27,9 +27,10 @@ class DenseOp : public TypedOp<T> {
   }
 
   void Forward(const ForwardArgs& args) override {
-    forward_.Run(args.input, weights_.Weights(args.weights, args.weights_version),
-                 use_bias_ ? weights_.Bias(args.bias, args.weights_version) : nullptr,
-                 use_bias_ ? args.bias : nullptr, args.output);
+    weights_.Convert(args.weights, args.bias);
+    forward_.Run(args.input, weights_.Weights(args.weights),
+                 use_bias_ ? weights_.Bias(args.bias) : nullptr, use_bias_ ? args.bias : nullptr,
+                 args.output);
   }
 
   void Backward(const BackwardArgs& args) override {
@@ -45,9 +46,7 @@ class DenseOp : public TypedOp<T> {
     }
     if (!this->options_.input_gradient) return;
     Multiply(this->card_, {batch_, inputs_, units_}, dy,
-             {.data = weights_.Weights(args.weights, args.weights_version),
-              .type = type_,
-              .row_stride = inputs_},
+             {.data = weights_.Weights(args.weights), .type = type_, .row_stride = inputs_},
              {.data = args.input_gradient, .type = type_, .row_stride = inputs_});
     if (const T* const relu = this->ReluBefore(args)) {
       MaskByRelu(this->target(), this->Out(args.input_gradient), relu, int64_t{batch_} * inputs_);

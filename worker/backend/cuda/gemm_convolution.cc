@@ -98,7 +98,7 @@ class GemmForward : public ConvolutionForward, private GemmPass<T> {
   size_t scratch_bytes() const override { return this->bytes_; }
 
   void Run(const ForwardArgs& args) override {
-    const T* const weights = weights_.Weights(args.weights, args.weights_version);
+    const T* const weights = weights_.Weights(args.weights);
     const ConvShape& s = this->shape_;
     this->ForImages([&](const ConvShape& part, int first) {
       const T* columns = this->Images(args.input, first);
@@ -162,7 +162,7 @@ class GemmInputGradient : public ConvolutionBackward, private GemmPass<T> {
 
   void Run(const BackwardArgs& args) override {
     const ConvShape& s = this->shape_;
-    const Matrix weights = this->Weights(weights_.Weights(args.weights, args.weights_version));
+    const Matrix weights = this->Weights(weights_.Weights(args.weights));
     const auto* const relu = after_relu_ ? static_cast<const T*>(args.input) : nullptr;
     auto* const to = static_cast<T*>(args.input_gradient);
     if (this->direct_) {

@@ -21,6 +21,7 @@ struct CudaOptions {
   Convolution convolution = Convolution::kAuto;
   // The index among the GPUs in CUDA_VISIBLE_DEVICES, modulo their number.
   int card = 0;
+  bool graphs = true;          // record repeated work as CUDA graphs
   double memory_fraction = 1;  // the share of the GPU's memory that this worker may use
   // The memory that im2col may use for one product. It uses more if a single image needs more.
   int64_t columns_bytes = int64_t{64} << 20;

@@ -15,14 +15,10 @@ void WeightCopy::Allocate() {
   if (!memory_) memory_ = card_.Allocate(bytes());
 }
 
-const void* WeightCopy::Of(const float* weights, int64_t version) {
-  if (converted_ && version == version_) return memory_.get();
+void WeightCopy::Convert(const float* weights) {
   WithElement(card_.activation_type(), [&]<typename T>(std::type_identity<T>) {
-    Convert(card_.target(), static_cast<T*>(memory_.get()), weights, count_);
+    cuda::Convert(card_.target(), static_cast<T*>(memory_.get()), weights, count_);
   });
-  converted_ = true;
-  version_ = version;
-  return memory_.get();
 }
 
 size_t WeightCopies::bytes() const {

@@ -1,5 +1,6 @@
 // Weights in the type of the GPU's products: the original floats, or copies in 16 bits. There is
-// one copy for each variable of a tower's layers; it is updated with each version.
+// one copy for each variable of a tower's layers. Each forward pass makes it anew, so that the work
+// of a pass does not depend on earlier ones.
 #pragma once
 
 #include <cstddef>
@@ -22,15 +23,14 @@ class WeightCopy {
 
   size_t bytes() const { return static_cast<size_t>(count_) * 2; }
   void Allocate();
-  // Queues the conversion if the version differs from the last one.
-  const void* Of(const float* weights, int64_t version);
+  // Queues the conversion.
+  void Convert(const float* weights);
+  const void* get() const { return memory_.get(); }
 
  private:
   Card& card_;
   const int64_t count_;
   DeviceMemory memory_;
-  bool converted_ = false;
-  int64_t version_ = 0;
 };
 
 class WeightCopies final : public WeightLayouts {
@@ -66,17 +66,20 @@ class TypedWeights {
     if (own_) own_->Allocate();
   }
 
-  const T* Weights(const float* weights, int64_t version) const {
-    return Typed(weights_, weights, version);
+  // Called by each forward pass before the copies are used.
+  void Convert(const float* weights, const float* bias) const {
+    if (weights_ != nullptr) weights_->Convert(weights);
+    if (bias_ != nullptr) bias_->Convert(bias);
   }
-  const T* Bias(const float* bias, int64_t version) const { return Typed(bias_, bias, version); }
+  const T* Weights(const float* weights) const { return Typed(weights_, weights); }
+  const T* Bias(const float* bias) const { return Typed(bias_, bias); }
 
  private:
-  static const T* Typed(WeightCopy* copy, const float* values, int64_t version) {
+  static const T* Typed(const WeightCopy* copy, const float* values) {
     if constexpr (sizeof(T) == sizeof(float)) {
       return values;
     } else {
-      return copy == nullptr ? nullptr : static_cast<const T*>(copy->Of(values, version));
+      return copy == nullptr ? nullptr : static_cast<const T*>(copy->get());
     }
   }
 
