@@ -7,6 +7,7 @@
 
 #include "proto/config_fwd.h"
 #include "worker/backend/backend.h"
+#include "worker/backend/gpu_adder.h"
 
 namespace muster {
 
@@ -19,6 +20,10 @@ struct WorkerDevice {
 // this machine has no usable CUDA (NoGpu). Always throws Error if a GPU fails or has too little
 // memory.
 WorkerDevice MakeWorkerDevice(const config::Config& config, uint32_t rank);
+
+// The adder of this host's relay; null unless its GPUs add the gradients (worker.gpu_sums). Throws
+// Error if CUDA or the GPU does not work.
+std::unique_ptr<GpuAdder> MakeGpuAdder(const config::Config& config);
 
 // If the device is a GPU, compares its results for this job's operations with the CPU's
 // (worker/nn/self_test.h), in slices of up to `batch` samples. If they differ or the GPU fails,

@@ -25,6 +25,7 @@
 #include "common/transport/combined_server_link.h"
 #include "common/transport/link_options.h"
 #include "common/transport/transport.h"
+#include "worker/device.h"
 #include "worker/relay/relay.h"
 
 namespace muster {
@@ -52,6 +53,18 @@ std::unique_ptr<ServerLink> ListenForRelays(const std::string& endpoint, uint64_
   }
 }
 
+// The workers do not depend on it: without an adder, they copy their gradients to the host.
+std::unique_ptr<GpuAdder> AdderOf(const config::Config& config) {
+  try {
+    std::unique_ptr<GpuAdder> adder = MakeGpuAdder(config);
+    if (adder != nullptr) LogInfo("adding the gradients of this host's workers in its GPUs");
+    return adder;
+  } catch (const Error& error) {
+    LogWarning("worker.gpu_sums: adding gradients on the host instead: {}", error.what());
+    return nullptr;
+  }
+}
+
 std::string Upstream(const WorkerArguments& arguments) {
   if (arguments.relay_via.empty()) return arguments.endpoint;
   const auto until = steady_clock::now() + std::chrono::seconds(arguments.relay_patience);
@@ -76,6 +89,7 @@ void ServeRelay(const WorkerArguments& arguments, const config::Config& config,
   LinkOptions link = LinkOptionsFor(config, layout);
   link.token = token;
   KeepOutOfCoreDumps();
+  std::unique_ptr<GpuAdder> adder = AdderOf(config);
   const uint64_t job = JobOf(link.token);
   std::unique_ptr<ServerLink> below = Listen(arguments.relay, job, config::Cluster::LOCAL, link);
   if (!arguments.relay_bind.empty()) {
@@ -88,9 +102,13 @@ void ServeRelay(const WorkerArguments& arguments, const config::Config& config,
   link.encrypt = IsEncrypted(config.cluster(), upstream);
   LogInfo("connecting the workers at {} to {}", arguments.relay, upstream);
   const std::chrono::duration<double> patience(config.deadlines().start_s());
-  Relay(std::move(below), Connect(upstream, job, config::Cluster::TCP, patience, link),
+  const bool on_servers_host = upstream.starts_with("ipc://");
+  Relay(std::move(below),
+        Connect(upstream, job, on_servers_host ? config::Cluster::AUTO : config::Cluster::TCP,
+                patience, link),
         {.without_workers = patience,
-         .silence = std::chrono::duration<double>(config.deadlines().silence_s())})
+         .silence = std::chrono::duration<double>(config.deadlines().silence_s())},
+        std::move(adder))
       .Run();
 }
 

@@ -101,7 +101,7 @@ bool AffectsEvaluation(const std::string& path) {
     return kOfEvaluations.contains(path.substr(path.rfind('.') + 1));
   }
   if (path == "data.class_weights" || path == "worker.check_gradients") return false;
-  if (path == "worker.cuda_graphs") return false;
+  if (path == "worker.cuda_graphs" || path == "worker.gpu_sums") return false;
   static const std::set<std::string> kOthers{"model_file",       "run.seed",
                                              "evaluation.batch", "evaluation.flip",
                                              "cluster.workers",  "cluster.wire_dtype"};

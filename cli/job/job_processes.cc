@@ -26,7 +26,11 @@ std::string LossArgument(const ServerLoss& loss) {
 }
 
 JobProcesses::JobProcesses(const JobPlan& plan, Console& console)
-    : plan_(plan), console_(console), token_(HeldFile::OfText(plan.token)), places_(plan.places) {
+    : plan_(plan),
+      console_(console),
+      token_(HeldFile::OfText(plan.token)),
+      relay_(plan_, token_, console_),
+      places_(plan.places) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
     throw Error(ExitCode::kFailure, "cannot create a pipe: {}", ErrorText(errno));
@@ -180,10 +184,12 @@ std::unique_ptr<ChildProcess> JobProcesses::StartSrun(const std::string& endpoin
                   .append = plan_.goes_on()});
 }
 
-std::unique_ptr<ChildProcess> JobProcesses::StartWorker(int rank, bool append) const {
+std::unique_ptr<ChildProcess> JobProcesses::StartWorker(int rank, bool append) {
+  const bool relayed = plan_.hosts == nullptr && AddsInGpus(*plan_.config);
+  const std::string& endpoint = relayed ? relay_.Require(endpoint_) : endpoint_;
   ChildOptions worker{.program = plan_.worker_program,
                       .arguments = {"--config", plan_.config_path, "--rank", std::to_string(rank),
-                                    "--endpoint", endpoint_, "--token-file", token_.InheritedPath(),
+                                    "--endpoint", endpoint, "--token-file", token_.InheritedPath(),
                                     "--parent", std::to_string(::getpid())},
                       .log_path = plan_.dir->WorkerLogPath(rank),
                       .inherited_fds = {token_.fd()},
@@ -301,6 +307,7 @@ std::string JobProcesses::LogPath(int rank) const {
 
 std::vector<EndedProcess> JobProcesses::TakeEnds() {
   std::vector<EndedProcess> ended;
+  relay_.Check();
   for (const auto& remote : remote_) remote->TakeEnds(ended);
   for (Member& member : members_) {
     if (member.remote != nullptr) continue;

@@ -10,6 +10,7 @@
 
 #include "cli/job/failure.h"
 #include "cli/job/job_plan.h"
+#include "cli/job/local_relay.h"
 #include "cli/job/remote_workers.h"
 #include "cli/process/child_process.h"
 #include "cli/process/held_file.h"
@@ -64,7 +65,7 @@ class JobProcesses : public Members {
     RemoteWorkers* remote = nullptr;
   };
   void StartOnHosts();
-  std::unique_ptr<ChildProcess> StartWorker(int rank, bool append) const;
+  std::unique_ptr<ChildProcess> StartWorker(int rank, bool append);
   std::unique_ptr<ChildProcess> StartSrun(const std::string& endpoint);
   // The error that made this worker fail, not one that was only a consequence.
   std::string WordsInSrun(int rank) const;
@@ -80,6 +81,7 @@ class JobProcesses : public Members {
   const HeldFile token_;
   LineReader reports_;
   std::string endpoint_;                                // the server's endpoint
+  LocalRelay relay_;                                    // if GPUs add the gradients
   std::vector<std::unique_ptr<RemoteWorkers>> remote_;  // one for each other host
   std::vector<Member> members_;
   std::vector<WorkerPlace> places_;

@@ -46,6 +46,7 @@ class RunDir {
   std::string ServerLogPath() const { return path_ + "/server.log"; }
   std::string WorkerLogPath(int rank) const;
   std::string SrunLogPath() const { return path_ + "/srun.log"; }
+  std::string RelayLogPath() const { return path_ + "/relay.log"; }
   std::string SshLogPath() const { return path_ + "/ssh.log"; }
   // The parts of a trace (run.trace_file), written by each process when it ends; the server's
   // first.

@@ -13,6 +13,7 @@
 #include "cli/job/bottleneck.h"
 #include "cli/job/header.h"
 #include "cli/job/job_display.h"
+#include "cli/job/local_relay.h"
 #include "cli/job/memory_check.h"
 #include "cli/job/restarts.h"
 #include "cli/job/summary.h"
@@ -196,6 +197,15 @@ std::string MemoryWarning(const config::Config& config, const Graph& graph, bool
   return CheckMemory(needed, ReadMachineMemory());
 }
 
+// The job's GPUs, and what they do beside computing.
+std::vector<std::string> CardLines(const PreparedJob& job) {
+  std::vector<std::string> lines = job.cards ? job.cards->Lines() : std::vector<std::string>();
+  if (AddsInGpus(job.config)) {
+    lines.emplace_back("those of a host add their gradients (worker.gpu_sums)");
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::optional<WorkersByHand> AddressesOf(const LaunchArguments& arguments, const PreparedJob& job) {
@@ -253,7 +263,7 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
              .memory = MemoryWarning(config, job.graph, arguments.elsewhere()),
              .data = job.data,
              .resumed = job.resume_remark,
-             .cards = job.cards ? job.cards->Lines() : std::vector<std::string>(),
+             .cards = CardLines(job),
              .initial_weights = job.initial_weights})) {
       console.Print(line);
     }

@@ -49,6 +49,7 @@ constexpr std::string_view kFree[] = {"checkpoint.",
                                       "worker.cuda_graphs",
                                       "worker.devices",
                                       "worker.gpu_memory_fraction",
+                                      "worker.gpu_sums",
                                       "worker.program[",
                                       "worker.soft_placement",
                                       "worker.workers_per_gpu"};

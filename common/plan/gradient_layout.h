@@ -42,6 +42,11 @@ class GradientLayout {
   // or buffer.
   std::optional<Span> Chunk(uint32_t chunk, uint32_t arena) const;
 
+  // The layout of the memory that a relay on the server's host shares with the server: places for
+  // the gradients and sums of a step, which occupy memory only when written.
+  static constexpr size_t kRelayPlaces = 512;
+  GradientLayout OfRelay() const { return {chunk_end_, kRelayPlaces, 0}; }
+
   size_t arena_floats() const { return chunk_end_.empty() ? 0 : chunk_end_.back(); }
   size_t arenas() const { return arenas_; }
   size_t used() const { return used_; }

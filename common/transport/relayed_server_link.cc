@@ -17,10 +17,15 @@ class RelayedServerLink : public ServerLink {
 
   void ShareWeights(SharedMemory& weights) override { link_->ShareWeights(weights); }
   void ShareGradients(PeerId peer, const GradientLayout& layout) override {
-    if (IsDirect(peer)) link_->ShareGradients(peer / 2, layout);
+    if (IsDirect(peer)) return link_->ShareGradients(peer / 2, layout);
+    if (const Relayed* const worker = Find(peer)) {  // once for each connection
+      link_->ShareGradients(worker->relay, layout.OfRelay());
+    }
   }
   bool SharesMemory(PeerId peer) const override {
-    return IsDirect(peer) && link_->SharesMemory(peer / 2);
+    if (IsDirect(peer)) return link_->SharesMemory(peer / 2);
+    const Relayed* const worker = Find(peer);
+    return worker != nullptr && link_->SharesMemory(worker->relay);
   }
   std::string endpoint() const override { return link_->endpoint(); }
   int fd() const override { return link_->fd(); }
@@ -46,6 +51,10 @@ class RelayedServerLink : public ServerLink {
 
   static PeerId Direct(PeerId peer) { return 2 * peer + 1; }
   static bool IsDirect(PeerId peer) { return peer % 2 == 1; }
+  const Relayed* Find(PeerId worker) const {
+    const auto found = relayed_.find(worker);
+    return found == relayed_.end() ? nullptr : &found->second;
+  }
   // Returns nothing if the relay names too many workers, or if the first message of this one is
   // not Hello: its end has overtaken it.
   std::optional<PeerId> WorkerOf(PeerId connection, const wire::WorkerMessage& message);
@@ -121,11 +130,11 @@ int64_t& RelayedServerLink::NewestSent(Relay& relay, const wire::WeightsChunk& w
 SendResult RelayedServerLink::Send(PeerId peer, const wire::ServerMessage& message,
                                    const OutgoingTensor& tensor) {
   if (IsDirect(peer)) return link_->Send(peer / 2, message, tensor);
-  const auto found = relayed_.find(peer);
-  if (found == relayed_.end()) return SendResult::kGone;
+  const Relayed* const worker = Find(peer);
+  if (worker == nullptr) return SendResult::kGone;
   wire::ServerMessage relayed = message;
-  relayed.set_via(found->second.via);
-  const PeerId connection = found->second.relay;
+  relayed.set_via(worker->via);
+  const PeerId connection = worker->relay;
   if (tensor.bytes.empty()) return link_->Send(connection, relayed, tensor);
   int64_t& newest = NewestSent(relays_[connection], message.weights_chunk());
   if (newest == message.weights_chunk().version()) {

@@ -129,7 +129,7 @@ std::unique_ptr<ServerLink> Listen(const std::string& endpoint, uint64_t job,
   std::unique_ptr<ServerLink> local;  // opened first: see AwaitServerOfThisHost
   if (transport == config::Cluster::AUTO && options.share_memory) {
     try {
-      local = ListenLocal(LocalEndpoint(job), options);
+      local = WithRelays(ListenLocal(LocalEndpoint(job), options));
     } catch (const Error& error) {
       CheckAlone(LocalEndpoint(job), options);
       LogWarning(
@@ -137,8 +137,7 @@ std::unique_ptr<ServerLink> Listen(const std::string& endpoint, uint64_t job,
           error.what());
     }
   }
-  std::unique_ptr<ServerLink> zmq = ListenZmq(endpoint, options);
-  if (IsTcp(endpoint)) zmq = WithRelays(std::move(zmq));
+  std::unique_ptr<ServerLink> zmq = WithRelays(ListenZmq(endpoint, options));
   return local ? Combine(std::move(local), std::move(zmq)) : std::move(zmq);
 }
 

@@ -211,6 +211,7 @@ std::string Run::OnGradient(uint32_t rank, const wire::GradientPart& part, const
   if (parts_.state.phase != Phase::kTraining || part.step() != parts_.state.step) {
     return fmt::format("a gradient for step {} at step {}", part.step(), parts_.state.step);
   }
+  if (part.in_gpu()) return "a gradient in a GPU, which only a relay can read";
   StepWork& work = parts_.work.slices;
   if (part.added_size() > 0 && !work.AddsUp(part)) {
     return fmt::format("a sum of {} gradients that do not make up subtree {}.{}", part.added_size(),

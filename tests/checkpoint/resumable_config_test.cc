@@ -48,7 +48,7 @@ TEST(ResumableConfigTest, WhereAndHowFastMayChange) {
         "cluster { encryption: CURVE }", "server { threads: 3 }", "run { dir: 'elsewhere' }",
         "run { epochs: 9 }", "run { steps: 90 }", "data { dir: 'moved' prefetch_threads: 2 }",
         "deadlines { step_s: 5 }", "run { max_restarts: 7 }",
-        "worker { check_gradients: true cuda_graphs: false }",
+        "worker { check_gradients: true cuda_graphs: false gpu_sums: true }",
         "checkpoint { every_steps: 3 keep_last: 9 }", "run { trace_file: 't.json' }",
         "evaluation { patience: 5 stop_at_accuracy: 0.9 }",
         "tensorboard { histograms_every_steps: 5 }", "worker { devices: 'cpu' }"}) {

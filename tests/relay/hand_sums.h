@@ -25,9 +25,9 @@ class HandSums {
  public:
   using Names = std::vector<std::string>;
 
-  // `empty`: the slices without samples.
-  explicit HandSums(int64_t slices, Range empty = {})
-      : slices_(slices), empty_(empty), sums_(slices) {}
+  // `empty`: the slices without samples. `gpus`: see HostSums.
+  explicit HandSums(int64_t slices, Range empty = {}, const GpuGradients* gpus = nullptr)
+      : slices_(slices), empty_(empty), sums_(slices, wire::FP32, gpus) {}
 
   // ------------------------------------------------------------------------------ making messages
 

@@ -113,6 +113,9 @@ class Backend {
   virtual DeviceMemoryUse memory_use() const = 0;
   // The PCI address of the GPU, "0000:3b:00.0"; "" if the device is no GPU.
   virtual std::string pci_bus_id() const { return ""; }
+  // Returns a handle with which the relay of this host can read the buffer (gpu_adder.h), or "" if
+  // the device has none.
+  virtual std::string Export(DeviceBuffer&) { return ""; }
   // Lets the device lock the memory's pages. Returns null if the device does not need or cannot do
   // this; copies work anyway.
   virtual std::unique_ptr<HostRegistration> Register(const HostMemory& memory) = 0;

@@ -24,6 +24,7 @@ class BackendWrapper : public Backend {
   }
   DeviceMemoryUse memory_use() const override { return backend_->memory_use(); }
   std::string pci_bus_id() const override { return backend_->pci_bus_id(); }
+  std::string Export(DeviceBuffer& buffer) override { return backend_->Export(buffer); }
   std::unique_ptr<HostRegistration> Register(const HostMemory& memory) override {
     return backend_->Register(memory);
   }

@@ -257,11 +257,19 @@ void Client::ReportLoss(int64_t step, const OrderPart& part, int64_t slice, int6
   Send(std::move(message), When::kSoon);  // the server needs the loss no earlier than the gradients
 }
 
-void Client::PushChunk(int64_t step, const OrderPart& part, size_t chunk) {
+void Client::ShareGpuBuffer(size_t buffer, const std::string& handle) {
+  wire::WorkerMessage message = NewMessage();
+  message.mutable_gpu_buffer()->set_buffer(static_cast<uint32_t>(buffer));
+  message.mutable_gpu_buffer()->set_handle(handle);
+  Send(std::move(message));
+}
+
+void Client::PushChunk(int64_t step, const OrderPart& part, size_t chunk, bool in_gpu) {
   if (session_.reset_pending()) return;
   const trace::Span span("push", {}, {.step = step, .chunk = static_cast<int32_t>(chunk)});
   Outgoing outgoing{.message = NewMessage()};
   *outgoing.message.mutable_gradient_part() = Part(step, part, chunk);
+  if (in_gpu) outgoing.message.mutable_gradient_part()->set_in_gpu(true);
   const ChunkRange& range = chunks()[chunk];
   if (guard_) {
     const Range slices = Covers(part.node, plan().slices);

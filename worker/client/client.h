@@ -142,7 +142,11 @@ class Client final : private Channel::Owner {
                   int64_t correct,
                   const google::protobuf::RepeatedPtrField<wire::Scalar>& scalars = {},
                   std::optional<double> learning_rate = {});
-  void PushChunk(int64_t step, const OrderPart& part, size_t chunk);
+  // `in_gpu`: the chunk is complete in the memory of ShareGpuBuffer, and GradientBuffer lacks it.
+  void PushChunk(int64_t step, const OrderPart& part, size_t chunk, bool in_gpu = false);
+  // With terms().adds_in_gpus: tells the relay where this gradient buffer is in the GPU's memory
+  // (Backend::Export), which must stay there. Called before the buffer's first PushChunk.
+  void ShareGpuBuffer(size_t buffer, const std::string& handle);
   // Reports that the subtree holds no samples in this step.
   void PushEmpty(int64_t step, const OrderPart& part, size_t chunk);
   // Returns false if the remaining blocks are no longer wanted.

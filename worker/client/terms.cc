@@ -31,7 +31,8 @@ std::optional<Terms> ReadWelcome(const wire::Welcome& welcome, size_t arena_floa
               .nodes = {},
               .first_step = welcome.first_step(),
               .buffers = welcome.buffers(),
-              .wire_type = welcome.tensor_type()};
+              .wire_type = welcome.tensor_type(),
+              .adds_in_gpus = welcome.adds_in_gpus()};
   auto nodes = ReadNodes(welcome.subtree(), terms.plan, terms.buffers);
   if (!nodes) return std::nullopt;
   terms.nodes = std::move(*nodes);

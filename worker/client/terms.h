@@ -61,6 +61,7 @@ struct Terms {
   int64_t first_step = 0;       // the step they begin with
   size_t buffers = 0;           // the number of gradient buffers
   WireType wire_type = wire::FP32;
+  bool adds_in_gpus = false;  // the relay takes gradients from GPUs (Client::ShareGpuBuffer)
 
   size_t LargestChunk() const;
   // Whether W(version) exists in this job.

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "worker/backend/backend.h"
 
@@ -29,6 +30,8 @@ class DeviceView {
   std::span<float> floats() { return device_; }
   std::span<const float> floats() const { return device_; }
   const float* host() const { return host_; }
+  // See Backend::Export. Only of memory that is separate.
+  std::string Export() { return memory_ == nullptr ? "" : backend_.Export(*memory_); }
 
   // Copies floats [begin, end) to the device for work that is queued on kCompute from now on. Work
   // queued earlier must no longer read them.

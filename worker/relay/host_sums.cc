@@ -136,9 +136,7 @@ std::vector<RelayedGradient> HostSums::Add(RelayedGradient gradient, Time now) {
 
 RelayedGradient HostSums::Sum(const Group& group, const Parts& arrived) const {
   const RelayedGradient& first = arrived.parts[0].gradient;
-  RelayedGradient sum{.message = {},
-                      .payload = type_ == wire::FP32 ? SumOf<float>(group, arrived)
-                                                     : SumOf<uint16_t>(group, arrived)};
+  RelayedGradient sum{.message = {}, .payload = SumOf(group, arrived)};
   *sum.message.mutable_address() = first.message.address();
   sum.message.set_via(first.message.via());
   wire::GradientPart& message = *sum.message.mutable_gradient_part();
@@ -160,48 +158,78 @@ RelayedGradient HostSums::Sum(const Group& group, const Parts& arrived) const {
 }
 
 template <typename T>
-const T* HostSums::AddBlock(const TreeNode& node, const Parts& arrived, size_t at, size_t count,
-                            T* to) const {
+const T* HostSums::AddBelow(const TreeNode& node, const Parts& arrived, size_t place,
+                            const auto& values, const auto& add) const {
   const auto part = std::ranges::find_if(arrived.parts, [&](const Part& one) {
     return NodeOf(one.gradient.message.gradient_part().subtree()) == node;
   });
-  if (part != arrived.parts.end()) {
-    const void* const values = part->gradient.payload.data;
-    return values == nullptr ? nullptr : static_cast<const T*>(values) + at;
-  }
+  if (part != arrived.parts.end()) return values(part->gradient);
   if (node.level == 0 || Covers(node, slices_).empty()) return nullptr;
   const TreeNode first{node.level - 1, 2 * node.index}, second{node.level - 1, 2 * node.index + 1};
-  const T* const left = AddBlock<T>(first, arrived, at, count, to);
-  if (left == nullptr) return AddBlock<T>(second, arrived, at, count, to);
-  std::array<T, kBlock> other;
-  const T* const right = AddBlock<T>(second, arrived, at, count, other.data());
-  if (right == nullptr) return left;
-  AddValues(type_, left, right, to, count);
-  return to;
+  const T* const left = AddBelow<T>(first, arrived, place, values, add);
+  if (left == nullptr) return AddBelow<T>(second, arrived, place, values, add);
+  const T* const right = AddBelow<T>(second, arrived, place + 1, values, add);
+  return right == nullptr ? left : add(left, right, place);
 }
 
 // The server drops a sum of the wrong size.
-template <typename T>
 Payload HostSums::SumOf(const Group& group, const Parts& arrived) const {
   size_t bytes = 0;
-  const Payload* only = nullptr;
+  bool all_in_gpus = true, any_in_gpu = false;
   for (const Part& part : arrived.parts) {
     const Payload& payload = part.gradient.payload;
     if (payload.bytes == 0) continue;
-    only = bytes == 0 ? &payload : nullptr;
     bytes = bytes == 0 ? payload.bytes : std::min(bytes, payload.bytes);
+    const bool in_gpu = gpus_ != nullptr && gpus_->Find(part.gradient) != nullptr;
+    all_in_gpus &= in_gpu;
+    any_in_gpu |= in_gpu;
   }
   if (bytes == 0) return {};
-  if (only != nullptr) return *only;
+  if (any_in_gpu && all_in_gpus) return SumInGpus(group, arrived, bytes);
+  if (type_ != wire::FP32) return SumOnHost<uint16_t>(group, arrived, bytes);
+  if (!any_in_gpu) return SumOnHost<float>(group, arrived, bytes);
+  Parts on_host = arrived;  // the sums of other relays are there
+  for (Part& part : on_host.parts) gpus_->Bring(part.gradient);
+  return SumOnHost<float>(group, on_host, bytes);
+}
+
+template <typename T>
+Payload HostSums::SumOnHost(const Group& group, const Parts& arrived, size_t bytes) const {
+  const auto has_values = [](const Part& part) { return part.gradient.payload.bytes > 0; };
+  if (std::ranges::count_if(arrived.parts, has_values) == 1) {
+    return std::ranges::find_if(arrived.parts, has_values)->gradient.payload;
+  }
   const size_t all = bytes / sizeof(T);
   const auto sum = std::make_shared_for_overwrite<T[]>(all);
+  std::vector<T> further(Root(slices_).level * kBlock);  // places from 1 on
   for (size_t at = 0; at < all; at += kBlock) {
     const size_t count = std::min(kBlock, all - at);
     T* const to = sum.get() + at;
-    const T* const block = AddBlock<T>(group.node, arrived, at, count, to);
+    const T* const block = AddBelow<T>(
+        group.node, arrived, 0,
+        [at](const RelayedGradient& one) {
+          const auto* const values = static_cast<const T*>(one.payload.data);
+          return values == nullptr ? nullptr : values + at;
+        },
+        [&](const T* left, const T* right, size_t place) {
+          T* const place_of_sum = place == 0 ? to : further.data() + (place - 1) * kBlock;
+          AddValues(type_, left, right, place_of_sum, count);
+          return place_of_sum;
+        });
     if (block != to) std::copy_n(block, count, to);
   }
   return {.data = sum.get(), .bytes = all * sizeof(T), .owner = sum};
+}
+
+Payload HostSums::SumInGpus(const Group& group, const Parts& arrived, size_t bytes) const {
+  const size_t count = bytes / sizeof(float);
+  const float* const sum = AddBelow<float>(
+      group.node, arrived, 0, [&](const RelayedGradient& one) { return gpus_->Find(one); },
+      [&](const float* left, const float* right, size_t place) {
+        return gpus_->adder().Add(left, right, count, place);
+      });
+  std::shared_ptr<const float> values = gpus_->adder().Bring(sum, count);
+  return {.data = values.get(), .bytes = bytes, .owner = values};
 }
 
 // On a slow network, gradients trickle in from another host for nearly as long as a step takes. A

@@ -19,26 +19,23 @@
 #include <optional>
 #include <vector>
 
-#include "common/link/link.h"
 #include "common/link/wire_type.h"
 #include "common/plan/slices.h"
 #include "proto/wire.pb.h"
+#include "worker/relay/gpu_gradients.h"
+#include "worker/relay/relayed_gradient.h"
 
 namespace muster {
-
-// A gradient to send.
-struct RelayedGradient {
-  wire::WorkerMessage message;
-  Payload payload;
-};
 
 class HostSums {
  public:
   using Time = std::chrono::steady_clock::time_point;
   using Duration = std::chrono::steady_clock::duration;
 
-  // `slices`: of a batch. `type`: of all gradients, and of their sums.
-  explicit HostSums(int64_t slices, WireType type = wire::FP32) : slices_(slices), type_(type) {}
+  // `slices`: of a batch. `type`: of all gradients, and of their sums. `gpus`: those of gradients
+  // that are in GPUs, which requires FP32; null if none is.
+  explicit HostSums(int64_t slices, WireType type = wire::FP32, const GpuGradients* gpus = nullptr)
+      : slices_(slices), type_(type), gpus_(gpus) {}
 
   // The server gave the worker `via` an order.
   void Ordered(uint32_t via, const wire::Train& train);
@@ -90,17 +87,21 @@ class HostSums {
   // Closes the group and returns the gradients in it that wait for others.
   static std::vector<RelayedGradient> Release(Group& group);
   RelayedGradient Sum(const Group& group, const Parts& arrived) const;
-  // Returns the sum of all parts. Empty: no samples.
-  template <typename T>
+  // Return the sum of all parts. Empty: no samples.
   Payload SumOf(const Group& group, const Parts& arrived) const;
-  // Adds `count` values from `at` of the parts below a node. Returns where the sum is: in a part,
-  // or at `to`; null: no samples.
   template <typename T>
-  const T* AddBlock(const TreeNode& node, const Parts& arrived, size_t at, size_t count,
-                    T* to) const;
+  Payload SumOnHost(const Group& group, const Parts& arrived, size_t bytes) const;
+  Payload SumInGpus(const Group& group, const Parts& arrived, size_t bytes) const;
+  // Adds up the parts below a node. `values` returns those of a part, or null if it has none.
+  // `add(a, b, place)` adds them in memory number `place`, which may hold `a`. Returns where the
+  // sum is; null: no samples.
+  template <typename T>
+  const T* AddBelow(const TreeNode& node, const Parts& arrived, size_t place, const auto& values,
+                    const auto& add) const;
 
   const int64_t slices_;
   const WireType type_;
+  const GpuGradients* const gpus_;
   std::map<int64_t, Step> steps_;
   std::optional<Time> planned_at_;  // the newest step
   Duration usual_step_{};

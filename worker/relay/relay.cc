@@ -40,8 +40,10 @@ size_t BufferOf(const wire::WeightsChunk& weights) {
 
 }  // namespace
 
-Relay::Relay(std::unique_ptr<ServerLink> workers, std::unique_ptr<ClientLink> server, Limits limits)
+Relay::Relay(std::unique_ptr<ServerLink> workers, std::unique_ptr<ClientLink> server, Limits limits,
+             std::unique_ptr<GpuAdder> adder)
     : limits_(limits),
+      adder_(std::move(adder)),
       local_(std::move(workers)),
       outbox_(Release{[](void* bell) { static_cast<const EventFd*>(bell)->Ring(); },
                       const_cast<EventFd*>(&room_bell_)}),
@@ -111,31 +113,57 @@ void Relay::FromTheServer(FromServer event) {
   if (message.has_weights_chunk()) return OnWeights(message, event.payload);
   const uint32_t via = message.via();
   if (!workers_.contains(via)) return;
-  if (message.has_welcome()) OnWelcome(message);
+  if (message.has_welcome()) OnWelcome(event);
   if (message.has_train() && sums_) sums_->Ordered(via, message.train());
   // The server has closed all orders of this worker.
   if (message.has_reset() || message.has_stop()) Close(via);
   ToWorker(message);
 }
 
-void Relay::OnWelcome(const wire::ServerMessage& message) {
-  const wire::Welcome& welcome = message.welcome();
+void Relay::OnWelcome(FromServer& event) {
+  wire::Welcome& welcome = *event.message.mutable_welcome();
+  const uint32_t via = event.message.via();
   if (!weights_) {
     if (welcome.chunk_end_size() == 0) {
       throw Error(ExitCode::kPeerFailed, "the server's Welcome has no chunks");
     }
     type_ = welcome.tensor_type();
     chunk_end_.assign(welcome.chunk_end().begin(), welcome.chunk_end().end());
-    // The third, for averages, takes no memory until it is used.
-    const size_t bytes = SharedArenaFloats(chunk_end_.back()) * sizeof(float);
-    weights_ = SharedMemory::Create("muster-weights", 3 * bytes, SharedMemory::Access::kReadWrite,
-                                    2 * bytes);
+    if (server_->shares_memory()) {
+      if (!event.shared) throw Error(ExitCode::kPeerFailed, "the server's Welcome has no memory");
+      weights_ = std::move(event.shared->weight_buffers);
+      places_ = std::move(event.shared->gradient_buffers);
+      place_layout_ = GradientLayoutOf(welcome).OfRelay();
+      place_steps_.resize(chunk_end_.size());
+    } else {
+      // The third, for averages, takes no memory until it is used.
+      const size_t bytes = SharedArenaFloats(chunk_end_.back()) * sizeof(float);
+      weights_ = SharedMemory::Create("muster-weights", 3 * bytes, SharedMemory::Access::kReadWrite,
+                                      2 * bytes);
+    }
     for (auto& versions : arrived_) versions.assign(chunk_end_.size(), -1);
     local_->ShareWeights(*weights_);
-    sums_.emplace(welcome.slices(), type_);
+    if (adder_ != nullptr && type_ == wire::FP32) gpus_.emplace(std::move(adder_), chunk_end_);
+    sums_.emplace(welcome.slices(), type_, gpus_ ? &*gpus_ : nullptr);
     if (type_ != wire::FP32) halves_.resize(3 * SharedArenaFloats(chunk_end_.back()));
   }
-  local_->ShareGradients(message.via(), GradientLayoutOf(welcome));
+  local_->ShareGradients(via, GradientLayoutOf(welcome));
+  welcome.set_adds_in_gpus(gpus_ && local_->SharesMemory(via));
+}
+
+uint32_t Relay::TakePlace(const wire::GradientPart& part) {
+  constexpr int64_t kFree = -1;
+  std::vector<int64_t>& steps = place_steps_.at(part.chunk());
+  auto place = std::ranges::find(steps, kFree);
+  if (place == steps.end()) {
+    if (steps.size() == GradientLayout::kRelayPlaces) {
+      throw Error(ExitCode::kFailure, "more than {} gradients in a step (worker.gpu_sums)",
+                  GradientLayout::kRelayPlaces);
+    }
+    place = steps.insert(place, kFree);
+  }
+  *place = part.step();
+  return static_cast<uint32_t>(place - steps.begin());
 }
 
 void Relay::OnWeights(const wire::ServerMessage& message, const Payload& payload) {
@@ -143,6 +171,14 @@ void Relay::OnWeights(const wire::ServerMessage& message, const Payload& payload
   if (weights.chunk() >= chunk_end_.size() || weights.version() < 0) {
     throw Error(ExitCode::kPeerFailed, "the server sent chunk {} of W({}), expected one of {}",
                 weights.chunk(), weights.version(), chunk_end_.size());
+  }
+  if (places_) {
+    if (!weights.average()) {
+      sums_->Forget(weights.version() - 1, weights.chunk());
+      for (int64_t& step : place_steps_[weights.chunk()])
+        step = step < weights.version() ? -1 : step;
+    }
+    return ToWorker(message);
   }
   int64_t& newest = arrived_[BufferOf(weights)][weights.chunk()];
   if (payload.bytes == 0) {  // it came with a message for another worker
@@ -184,7 +220,7 @@ std::span<uint16_t> Relay::HalvesOf(std::span<const float> floats) {
 void Relay::ToWorker(const wire::ServerMessage& message) {
   if (!workers_.contains(message.via())) return;
   OutgoingTensor tensor;
-  if (message.has_weights_chunk()) {
+  if (message.has_weights_chunk() && !places_) {
     // For relays; workers read it in place.
     const wire::WeightsChunk& weights = message.weights_chunk();
     const std::span<float> floats = WeightsOf(weights);
@@ -211,7 +247,15 @@ void Relay::FromAWorker(FromWorker event) {
   if (event.message.has_hello()) workers_.emplace(via, false);
   if (!workers_.contains(via)) return;  // overtaken by the end of its connection
   event.message.set_via(via);
+  if (event.message.has_gpu_buffer()) {
+    if (gpus_ && local_->SharesMemory(event.peer)) gpus_->Open(via, event.message.gpu_buffer());
+    return;
+  }
   if (event.message.has_gradient_part() && sums_) {
+    if (event.message.gradient_part().in_gpu() && !IsInGpu(event)) {
+      LogWarning("dropped a gradient: its worker has not said where in the GPU it is");
+      return;
+    }
     if (type_ != wire::FP32 && local_->SharesMemory(event.peer)) Round(event.payload);
     return SendGradients(
         sums_->Add({std::move(event.message), std::move(event.payload)}, Clock::now()));
@@ -229,6 +273,10 @@ void Relay::Round(Payload& payload) const {
   payload = {.data = halves.get(), .bytes = floats.size() * sizeof(uint16_t), .owner = halves};
 }
 
+bool Relay::IsInGpu(const FromWorker& event) const {
+  return gpus_ && gpus_->Find({event.message, event.payload}) != nullptr;
+}
+
 void Relay::Lose(uint32_t via) {
   if (workers_.erase(via) == 0) return;
   wire::WorkerMessage message;
@@ -236,6 +284,7 @@ void Relay::Lose(uint32_t via) {
   message.set_via(via);
   ToServer(std::move(message));
   Close(via);
+  if (gpus_) gpus_->Close(via);
 }
 
 void Relay::Close(uint32_t via) {
@@ -254,10 +303,29 @@ void Relay::SendGradients(std::vector<RelayedGradient> gradients) {
       ToServer(std::move(gradient.message));
       continue;
     }
+    if (places_) {
+      SendInPlace(std::move(gradient));
+      continue;
+    }
+    if (gpus_) gpus_->Bring(gradient);
     const Urgency urgency = UrgencyOf(gradient.message.gradient_part());
     const size_t bytes = gradient.payload.bytes;
     outbox_.AddTensor(urgency, bytes, std::move(gradient));
   }
+}
+
+// No two gradients of a step share a place: the server may read one at any time.
+void Relay::SendInPlace(RelayedGradient gradient) {
+  if (gpus_) gpus_->Bring(gradient);
+  wire::GradientPart& part = *gradient.message.mutable_gradient_part();
+  const auto chunk = place_layout_.Chunk(part.chunk());
+  // The server drops what does not belong to this step or has the wrong size.
+  if (!chunk || gradient.payload.bytes != chunk->count * sizeof(float)) return;
+  part.set_place(TakePlace(part));
+  const auto place = place_layout_.Chunk(part.chunk(), part.place());
+  std::memcpy(places_->writable_floats().data() + place->begin, gradient.payload.data,
+              gradient.payload.bytes);
+  ToServer(std::move(gradient.message));
 }
 
 void Relay::SendWaiting() {

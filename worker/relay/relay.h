@@ -4,6 +4,9 @@
 //
 //   worker ◄── local link ──► relay ◄── ZeroMQ ──► server, or the relay of another host
 //
+// On the server's host, where it is used if GPUs add the gradients (gpu_gradients.h), it also
+// shares memory with the server. Its workers read the server's weights.
+//
 // Relays of other hosts may connect to it instead of to the server. All other messages pass through
 // unchanged, with the number of the worker (`via`), so the server sees each worker as if it were
 // connected itself. The relay decides nothing. If it ends, all its workers are lost.
@@ -37,8 +40,9 @@ class Relay {
     std::chrono::duration<double> silence;          // of the server
   };
   // `workers`: the link at which this host's workers and other relays connect. `server`: the
-  // connection to the server or to another relay.
-  Relay(std::unique_ptr<ServerLink> workers, std::unique_ptr<ClientLink> server, Limits limits);
+  // connection to the server or to another relay. `adder`: null unless GPUs add gradients.
+  Relay(std::unique_ptr<ServerLink> workers, std::unique_ptr<ClientLink> server, Limits limits,
+        std::unique_ptr<GpuAdder> adder = nullptr);
 
   // Throws Error when the connection to the server has ended (kPeerFailed) or the server is silent
   // (kDeadline), or when no worker needs this relay any more (kOk).
@@ -50,16 +54,19 @@ class Relay {
   void Sleep();
   void FromTheServer(FromServer event);
   void FromAWorker(FromWorker event);
-  void OnWelcome(const wire::ServerMessage& message);
+  void OnWelcome(FromServer& event);
+  uint32_t TakePlace(const wire::GradientPart& part);
   void OnWeights(const wire::ServerMessage& message, const Payload& payload);
   std::span<float> WeightsOf(const wire::WeightsChunk& weights);
   std::span<uint16_t> HalvesOf(std::span<const float> floats);
   void ToWorker(const wire::ServerMessage& message);
   void Round(Payload& payload) const;
+  bool IsInGpu(const FromWorker& event) const;
   void Lose(uint32_t via);
   void Close(uint32_t via);
   void ToServer(wire::WorkerMessage message);
   void SendGradients(std::vector<RelayedGradient> gradients);
+  void SendInPlace(RelayedGradient gradient);
   void SendWaiting();
   bool IsNeeded() const;
   void CheckLimits();
@@ -74,9 +81,16 @@ class Relay {
   std::vector<uint64_t> chunk_end_;
   WireType type_ = wire::FP32;
   std::optional<SharedMemory> weights_;
+  // If the server shares memory: its places for gradients, and, by chunk and place, the last step
+  // whose gradient is there. A place is free when the weights that follow have arrived.
+  std::optional<SharedMemory> places_;
+  GradientLayout place_layout_;
+  std::vector<std::vector<int64_t>> place_steps_;
   std::vector<uint16_t> halves_;  // the same, if the wire has 16 bits
   // The newest version of each chunk in three weight buffers: even and odd versions, and averages.
   std::array<std::vector<int64_t>, 3> arrived_;
+  std::unique_ptr<GpuAdder> adder_;   // until Welcome
+  std::optional<GpuGradients> gpus_;  // if there is an adder
   std::optional<HostSums> sums_;
   std::unique_ptr<ServerLink> local_;
   Outbox<RelayedGradient> outbox_;

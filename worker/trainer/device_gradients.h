@@ -47,6 +47,8 @@ class DeviceGradients {
     if (slot_ == &found->second) slot_ = nullptr;  // the next UseSlot sets it
     gradient_buffers_.erase(found);
   }
+  // See Backend::Export, of level 0.
+  std::string Export() { return slot_->Export(); }
   std::span<float> Level(size_t level) {
     if (level == 0) return slot_->floats();
     return {static_cast<float*>(further_[level - 1]->data()), floats_};

@@ -52,6 +52,7 @@ void Trainer::TrainStep(Order order) {
 // Frees the buffers of takeovers and of a formerly larger share, each as large as the model. They
 // are kept for a few steps after their last use, in case more workers are lost.
 void Trainer::GiveBackBuffers() {
+  if (stays_in_gpu_) return;  // the relay may still read them
   constexpr int64_t kKeptSteps = 8;
   std::erase_if(buffer_used_, [&](const auto& buffer) {
     const auto& [number, step] = buffer;
@@ -84,6 +85,9 @@ void Trainer::ComputePart(const OrderPart& part) {
   buffer_used_[part.buffer] = work_.order.version;
   gradients_.UseSlot(client_.GradientBuffer(part.buffer));
   gradients_.MakeLevels(part.node.level);
+  if (stays_in_gpu_ && shared_buffers_.insert(part.buffer).second) {
+    client_.ShareGpuBuffer(part.buffer, gradients_.Export());
+  }
   const bool any = Accumulate(part.node, 0, {}, true);
   for (size_t c = 0; c < client_.chunks().size(); ++c) {
     if (!any && (work_.chunks.empty() || work_.chunks[c])) {
@@ -218,10 +222,13 @@ void Trainer::AddAndPush(size_t chunk, const std::vector<size_t>& pending) {
 
 void Trainer::CopyOutAndPush(size_t chunk) {
   if (!work_.chunks.empty() && !work_.chunks[chunk]) return;
-  gradients_.CopyOut(client_.chunks()[chunk].begin, client_.chunks()[chunk].end);
-  completions_.Then(Queue::kCopyOut, [this, chunk, part = work_.part] {
-    client_.PushChunk(work_.order.version, *part, chunk);
-  });
+  if (!stays_in_gpu_) {
+    gradients_.CopyOut(client_.chunks()[chunk].begin, client_.chunks()[chunk].end);
+  }
+  completions_.Then(stays_in_gpu_ ? Queue::kCompute : Queue::kCopyOut,
+                    [this, chunk, part = work_.part] {
+                      client_.PushChunk(work_.order.version, *part, chunk, stays_in_gpu_);
+                    });
 }
 
 double Trainer::StepLimit() const {

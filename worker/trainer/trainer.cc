@@ -52,6 +52,8 @@ Trainer::Trainer(const config::Config& config, const Graph& graph, const Dataset
       completions_(backend),
       weights_(backend, client.chunks(), client.link().shares_memory()),
       gradients_(backend, graph.arena_floats(), ElementTypeOf(client.terms().wire_type)),
+      stays_in_gpu_(client.terms().adds_in_gpus && !backend.shares_host_memory() &&
+                    client.guard() == nullptr),
       guard_(backend, client.guard(), graph.arena_floats()),
       input_copied_(backend.MakeEvent()),
       results_copied_(backend.MakeEvent()),
@@ -72,6 +74,7 @@ Trainer::Trainer(const config::Config& config, const Graph& graph, const Dataset
   BringImages();
   share_.batches = MakeBatches(share_.next_step, client.plan().total_steps, share_.nodes);
   report_.SetDeviceMemory(backend_.memory_use().held);
+  if (stays_in_gpu_) LogInfo("gradients stay in the GPU: the relay of this host adds them there");
 }
 
 // Called last, because the images get a share of the remaining device memory.

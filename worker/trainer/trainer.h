@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "common/graph/graph.h"
@@ -110,6 +111,8 @@ class Trainer {
   Completions completions_;
   DeviceWeights weights_;
   DeviceGradients gradients_;
+  // Gradients stay in the GPU, where the relay of this host adds them.
+  const bool stays_in_gpu_;
   SliceGuard guard_;
   const std::unique_ptr<Event> input_copied_, results_copied_;
   const std::shared_ptr<EpochOrders> orders_;  // shared by all pipelines
@@ -121,6 +124,7 @@ class Trainer {
   };
   Share share_;
   std::optional<double> longest_step_s_;   // none before the end of the first step
+  std::set<size_t> shared_buffers_;        // whose place in the GPU the relay knows
   std::map<size_t, int64_t> buffer_used_;  // buffer → the last step that used it
 
   // The current work.

@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <thread>
 
@@ -71,6 +72,36 @@ TEST_F(CudaDeviceTest, SlicesAreRoundedAndAddedAsOnTheCpu) {
     backend->Drain();
     EXPECT_EQ(got, expected);
     EXPECT_EQ(got_sum, expected_sum);
+  }
+}
+
+// The server flushes denormals, so a GPU that adds slices must, too: else the bits would depend on
+// the number of workers.
+TEST_F(CudaDeviceTest, SumsOfSlicesFlushDenormals) {
+  const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker(options_).backend;
+  backend->Enter();
+  constexpr float kLeast = std::numeric_limits<float>::min(), kTiny = kLeast / 4;
+  const std::vector<float> a{kTiny, kTiny, -kTiny, 3 * kTiny, 1.5f * kLeast, -kLeast},
+      b{kTiny, kLeast, -kTiny, -kTiny, -kLeast, 0}, expected{0, kLeast, -0.0f, 0, 0, -kLeast};
+  const size_t bytes = a.size() * sizeof(float);
+  const std::unique_ptr<DeviceBuffer> left = backend->Allocate(bytes),
+                                      right = backend->Allocate(bytes);
+  const DrainAtExit drain{*backend};
+  for (const ElementType wire :
+       {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16}) {
+    backend->CopyIn(left->data(), a.data(), bytes);
+    backend->CopyIn(right->data(), b.data(), bytes);
+    backend->Drain();
+    auto* const sums = static_cast<float*>(left->data());
+    backend->AddSlices(wire, sums, static_cast<const float*>(right->data()), sums, a.size());
+    backend->Drain();
+    std::vector<float> got(a.size());
+    backend->CopyOut(got.data(), sums, bytes);
+    backend->Drain();
+    for (size_t i = 0; i < a.size(); ++i) {
+      const float want = wire == ElementType::kFloat16 ? 0 * expected[i] : expected[i];
+      EXPECT_EQ(std::bit_cast<uint32_t>(got[i]), std::bit_cast<uint32_t>(want)) << i;
+    }
   }
 }
 

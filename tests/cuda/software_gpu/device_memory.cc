@@ -1,5 +1,6 @@
 #include "tests/cuda/software_gpu/device_memory.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -32,11 +33,10 @@ char* Reserve(size_t bytes, int protection, int flags, int file) {
 }  // namespace
 
 DeviceMemory::DeviceMemory() {
-  const int file = memfd_create("software_gpu", MFD_CLOEXEC);
-  MUSTER_CHECK(file >= 0 && ftruncate(file, kReserved) == 0);
-  base_ = Reserve(kReserved, PROT_NONE, MAP_SHARED, file);
-  alias_ = Reserve(kReserved, PROT_READ | PROT_WRITE, MAP_SHARED, file);
-  close(file);
+  file_ = memfd_create("software_gpu", MFD_CLOEXEC);
+  MUSTER_CHECK(file_ >= 0 && ftruncate(file_, kReserved) == 0);
+  base_ = Reserve(kReserved, PROT_NONE, MAP_SHARED, file_);
+  alias_ = Reserve(kReserved, PROT_READ | PROT_WRITE, MAP_SHARED, file_);
 }
 
 size_t DeviceMemory::free_bytes() const {
@@ -47,6 +47,12 @@ size_t DeviceMemory::free_bytes() const {
 void* DeviceMemory::Allocate(size_t bytes) {
   const std::lock_guard lock(mutex_);
   if (bytes > limit_ - used_) return nullptr;
+  char* const at = Place(bytes);
+  if (at != nullptr) used_ += bytes;
+  return at;
+}
+
+char* DeviceMemory::Place(size_t bytes) {
   // Maps whole pages. Uses an odd multiple of the alignment, so that programs cannot rely on more.
   const size_t span = RoundUp(bytes + kAlignment, kGap) + kGap;
   if (span > kReserved) return nullptr;
@@ -68,15 +74,20 @@ void* DeviceMemory::Allocate(size_t bytes) {
   }
   shadow_.Add(Offset(at), bytes);
   next_ += span;
-  used_ += bytes;
   allocations_[reinterpret_cast<uintptr_t>(at)] = bytes;
   return at;
 }
 
 bool DeviceMemory::Free(void* address) {
   const std::lock_guard lock(mutex_);
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  if (!allocations_.contains(at) || of_others_.contains(at)) return false;
+  used_ -= allocations_.at(at);
+  return Remove(address);
+}
+
+bool DeviceMemory::Remove(void* address) {
   const auto found = allocations_.find(reinterpret_cast<uintptr_t>(address));
-  if (found == allocations_.end()) return false;
   const size_t bytes = found->second;
   // kGap ensures that no other allocation shares these pages.
   const Span span = {Offset(address) / kGap * kGap, RoundUp(Offset(address) + bytes, kGap)};
@@ -84,11 +95,54 @@ bool DeviceMemory::Free(void* address) {
   bytes_to_give_back_ += span.end - span.begin;
   if (bytes_to_give_back_ > kKept) GiveBack();
   shadow_.Remove(Offset(address), bytes);
-  used_ -= bytes;
   freed_.emplace_back(found->first, bytes);
   if (freed_.size() > kRemembered) freed_.pop_front();
   allocations_.erase(found);
   return true;
+}
+
+DeviceMemory::Shared DeviceMemory::Share(const void* address) const {
+  const std::lock_guard lock(mutex_);
+  Shared shared{.path = {},
+                .offset = Offset(address),
+                .bytes = allocations_.at(reinterpret_cast<uintptr_t>(address))};
+  fmt::format_to_n(shared.path, sizeof shared.path - 1, "/proc/{}/fd/{}", getpid(), file_);
+  return shared;
+}
+
+void DeviceMemory::Map(const Span& span, int file, size_t offset) {
+  const size_t bytes = span.end - span.begin;
+  const auto map = [&](char* at, int protection) {
+    MUSTER_CHECK(mmap(at, bytes, protection, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file,
+                      static_cast<off_t>(offset)) == at);
+  };
+  map(base_ + span.begin, open_ > 0 ? PROT_READ | PROT_WRITE : PROT_NONE);
+  map(alias_ + span.begin, PROT_READ | PROT_WRITE);
+}
+
+// Both processes place an allocation at the same distance from the beginning of a page.
+void* DeviceMemory::OpenShared(const Shared& shared) {
+  const int file = open(shared.path, O_RDWR | O_CLOEXEC);
+  if (file < 0) return nullptr;
+  const std::lock_guard lock(mutex_);
+  char* const at = Place(shared.bytes);
+  if (at != nullptr) {
+    const size_t begin = Offset(at) / kGap * kGap;
+    Map({begin, RoundUp(Offset(at) + shared.bytes, kGap)}, file, shared.offset / kGap * kGap);
+    shadow_.SetDefined(Offset(at), shared.bytes);
+    of_others_.insert(reinterpret_cast<uintptr_t>(at));
+  }
+  close(file);
+  return at;
+}
+
+bool DeviceMemory::CloseShared(void* address) {
+  const std::lock_guard lock(mutex_);
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  if (of_others_.erase(at) == 0) return false;
+  const size_t begin = Offset(address) / kGap * kGap;
+  Map({begin, RoundUp(Offset(address) + allocations_.at(at), kGap)}, file_, begin);
+  return Remove(address);
 }
 
 // Returns many spans at once, and merges neighbours, because each call flushes the TLBs of all

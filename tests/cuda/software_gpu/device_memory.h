@@ -11,6 +11,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -32,6 +33,16 @@ class DeviceMemory {
   void* Allocate(size_t bytes);
   // Returns false if nothing is allocated there.
   bool Free(void* address);
+
+  // For other processes: how to open an allocation. The path leads to this process's memory.
+  struct Shared {
+    char path[40];
+    size_t offset, bytes;
+  };
+  Shared Share(const void* address) const;
+  // Maps memory that another process shares, like an allocation. Returns null if it is gone.
+  void* OpenShared(const Shared& shared);
+  bool CloseShared(void* address);
 
   bool Contains(const void* address) const { return Offset(address) < kReserved; }
   bool IsAllocated(const void* address, size_t bytes) const;
@@ -65,7 +76,13 @@ class DeviceMemory {
   };
   void Protect(const Span& span, int protection);
   void GiveBack();
+  // Finds space and registers an allocation.
+  char* Place(size_t bytes);
+  bool Remove(void* address);
+  // Maps a span to a file, at both addresses.
+  void Map(const Span& span, int file, size_t offset);
 
+  int file_ = -1;
   char* base_ = nullptr;
   char* alias_ = nullptr;
   mutable Shadow shadow_{kReserved};
@@ -77,6 +94,7 @@ class DeviceMemory {
   std::vector<Span> open_spans_;  // currently accessible
   int open_ = 0;
   std::map<uintptr_t, size_t> allocations_;
+  std::set<uintptr_t> of_others_;                   // opened allocations of other processes
   std::deque<std::pair<uintptr_t, size_t>> freed_;  // the last ones
   std::vector<Span> to_give_back_;
   size_t bytes_to_give_back_ = 0;

@@ -93,6 +93,13 @@ cudaError_t cudaInitDevice(int device, unsigned, unsigned) {
                      [&] { return IsCard(device) ? cudaSuccess : cudaErrorInvalidDevice; });
 }
 
+cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
+  return RuntimeCall("cudaDeviceCanAccessPeer", CallKind::kOfNoCard, [&] {
+    *can = 1;
+    return cudaSuccess;
+  });
+}
+
 cudaError_t cudaSetDeviceFlags(unsigned) {
   return RuntimeCall("cudaSetDeviceFlags", CallKind::kOfNoCard, [] { return cudaSuccess; });
 }

@@ -276,4 +276,36 @@ cudaError_t cudaDeviceSynchronize() {
     return cudaSuccess;
   });
 }
+
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* memory) {
+  return RuntimeCall("cudaIpcGetMemHandle", CallKind::kAnywhere, [&] {
+    DeviceMemory& device = Device::Get().memory();
+    if (!device.allocations().contains(reinterpret_cast<uintptr_t>(memory))) {
+      return Refuse(cudaErrorInvalidValue,
+                    "cudaIpcGetMemHandle: not the beginning of an allocation");
+    }
+    const DeviceMemory::Shared shared = device.Share(memory);
+    static_assert(sizeof shared <= sizeof handle->reserved);
+    *handle = {};
+    std::memcpy(handle->reserved, &shared, sizeof shared);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaIpcOpenMemHandle(void** memory, cudaIpcMemHandle_t handle, unsigned) {
+  return RuntimeCall("cudaIpcOpenMemHandle", CallKind::kAnywhere, [&] {
+    DeviceMemory::Shared shared{};
+    std::memcpy(&shared, handle.reserved, sizeof shared);
+    *memory = Device::Get().memory().OpenShared(shared);
+    return *memory == nullptr ? cudaErrorInvalidResourceHandle : cudaSuccess;
+  });
+}
+
+cudaError_t cudaIpcCloseMemHandle(void* memory) {
+  return RuntimeCall("cudaIpcCloseMemHandle", CallKind::kNotInAStep, [&] {
+    WaitForAll();
+    if (Device::Get().memory().CloseShared(memory)) return cudaSuccess;
+    return Refuse(cudaErrorInvalidValue, "cudaIpcCloseMemHandle: memory that is not open");
+  });
+}
 }

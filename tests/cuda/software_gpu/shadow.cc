@@ -35,6 +35,10 @@ void Shadow::Add(size_t offset, size_t bytes) {
   });
 }
 
+void Shadow::SetDefined(size_t offset, size_t bytes) {
+  ForPages(offset, bytes, [&](size_t at, size_t) { PageOf(at).state = kDefined; });
+}
+
 void Shadow::Remove(size_t offset, size_t bytes) {
   const std::lock_guard lock(mutex_);
   ForPages(offset, bytes, [&](size_t at, size_t) {

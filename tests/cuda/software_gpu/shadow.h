@@ -63,6 +63,8 @@ class Shadow {
   // the range is not used meanwhile.
   void Add(size_t offset, size_t bytes);
   void Remove(size_t offset, size_t bytes);
+  // Marks a whole allocation as written, by another process.
+  void SetDefined(size_t offset, size_t bytes);
 
   ShadowPage& PageOf(size_t offset) { return pages_[offset / kPage]; }
   // The page's words, for an access to a part of it. Null if nothing is allocated in the page.

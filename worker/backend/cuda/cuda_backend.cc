@@ -70,6 +70,11 @@ class CudaBackend : public Backend {
   }
   DeviceMemoryUse memory_use() const override { return card_.memory_use(); }
   std::string pci_bus_id() const override { return card_.PciBusId(); }
+  std::string Export(DeviceBuffer& buffer) override {
+    cudaIpcMemHandle_t handle{};
+    Check(cudaIpcGetMemHandle(&handle, buffer.data()), "share its memory with a relay");
+    return {handle.reserved, sizeof handle.reserved};
+  }
   std::unique_ptr<HostRegistration> Register(const HostMemory& memory) override {
     return copies_.Register(memory);
   }

@@ -1,4 +1,6 @@
 // Elementwise kernels.
+#include <cfloat>
+
 #include "worker/backend/cuda/kernels.h"
 #include "worker/backend/cuda/map.h"
 #include "worker/backend/cuda/rows_walk.h"
@@ -96,7 +98,16 @@ struct Rounded {
     if constexpr (kType == ElementType::kFloat16) return __half2float(__float2half_rn(x));
     return x;
   }
-  __device__ float operator()(float a, float b) const { return (*this)(a + b); }
+};
+
+// A sum of two slices, as the server adds them: denormals count as zero.
+__device__ inline float Flushed(float x) { return fabsf(x) < FLT_MIN ? copysignf(0.0f, x) : x; }
+template <typename Round>
+struct SliceSum {
+  Round round;
+  __device__ float operator()(float a, float b) const {
+    return round(Flushed(Flushed(a) + Flushed(b)));
+  }
 };
 
 // Calls body(Rounded<type>()).
@@ -180,7 +191,8 @@ void RoundSlice(const Target& target, ElementType wire, float* values, int64_t c
 
 void AddSlices(const Target& target, ElementType wire, float* to, const float* a, const float* b,
                int64_t count) {
-  WithRounding(wire, [&](auto round) { Map(target, round, to, count, a, b); });
+  WithRounding(wire,
+               [&](auto round) { Map(target, SliceSum<decltype(round)>{round}, to, count, a, b); });
 }
 
 template <typename T>

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "common/base/error.h"
@@ -124,6 +125,18 @@ Function* Find(void* library, const char* name, const std::string& path) {
   return reinterpret_cast<Function*>(symbol);
 }
 
+// Returns the plugin and its path.
+std::pair<void*, std::string> OpenPlugin(const std::vector<std::string>& folders) {
+  const std::string path = FindPlugin();
+  void* const library = Open(path, folders, 0);
+  const std::string build = Find<CudaPluginBuild>(library, kCudaPluginBuildName, path)();
+  if (build == kCudaSources) return {library, path};
+  throw NoGpu(ExitCode::kFailure,
+              "{} is from another build of Muster: expected sources {}, got {}; install programs "
+              "and plugin from the same build, or set worker.backend=CPU",
+              path, kCudaSources, build);
+}
+
 }  // namespace
 
 // Returns the folders in which the build found the libraries, and those that NVIDIA's packages and
@@ -134,20 +147,19 @@ std::string CudaLibraryFolders() {
 }
 
 CudaWorker LoadCudaWorker(const CudaOptions& options, const std::string& folder_list) {
-  const std::string path = FindPlugin();
   const std::vector<std::string> folders = Split(folder_list);
-  void* const library = Open(path, folders, 0);
-  const std::string build = Find<CudaPluginBuild>(library, kCudaPluginBuildName, path)();
-  if (build != kCudaSources) {
-    throw NoGpu(ExitCode::kFailure,
-                "{} is from another build of Muster: expected sources {}, got {}; install programs "
-                "and plugin from the same build, or set worker.backend=CPU",
-                path, kCudaSources, build);
-  }
+  const auto [library, path] = OpenPlugin(folders);
   if (options.convolution != CudaOptions::Convolution::kGemm) OpenCudnn(folders);
   CudaWorker worker;
   Find<CudaPluginMake>(library, kCudaPluginMakeName, path)(options, worker);
   return worker;
+}
+
+std::unique_ptr<GpuAdder> LoadGpuAdder(const CudaOptions& options, const std::string& folder_list) {
+  const auto [library, path] = OpenPlugin(Split(folder_list));
+  std::unique_ptr<GpuAdder> adder;
+  Find<CudaPluginAdder>(library, kCudaPluginAdderName, path)(options, adder);
+  return adder;
 }
 
 }  // namespace muster

@@ -3,6 +3,7 @@
 
 #include "cuda_sources.h"  // made by sources_hash.cmake
 #include "worker/backend/cuda/cuda_backend.h"
+#include "worker/backend/cuda/gpu_adder.h"
 
 extern "C" __attribute__((visibility("default"))) const char* muster_cuda_plugin_build() {
   return muster::kCudaSources;
@@ -11,4 +12,9 @@ extern "C" __attribute__((visibility("default"))) const char* muster_cuda_plugin
 extern "C" __attribute__((visibility("default"))) void muster_cuda_make_worker(
     const muster::CudaOptions& options, muster::CudaWorker& made) {
   made = muster::cuda::MakeCudaWorker(options);
+}
+
+extern "C" __attribute__((visibility("default"))) void muster_cuda_make_adder(
+    const muster::CudaOptions& options, std::unique_ptr<muster::GpuAdder>& made) {
+  made = muster::cuda::MakeGpuAdder(options);
 }

@@ -11,6 +11,7 @@
 
 #include "common/base/log.h"
 #include "worker/backend/backend.h"
+#include "worker/backend/gpu_adder.h"
 
 namespace muster {
 
@@ -39,6 +40,10 @@ struct CudaWorker {
   // Describes what the bits depend on, like CpuArithmetic.
   std::string arithmetic;
 };
+
+// Makes a relay's adder. Throws Error if there is no driver or no GPU.
+constexpr const char* kCudaPluginAdderName = "muster_cuda_make_adder";
+using CudaPluginAdder = void(const CudaOptions& options, std::unique_ptr<GpuAdder>& made);
 
 // muster_cuda_plugin_build() returns the plugin's kCudaSources (cuda_sources.h), a hash of the
 // backend's sources and its interface.

@@ -1,0 +1,107 @@
+// Jobs whose GPUs add the gradients of their workers (worker.gpu_sums), which a relay makes them
+// do.
+#include <fmt/core.h>
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/cli/text/unwrapped.h"
+#include "tests/e2e/real_job.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class GpuSumsJob : public RealJob {
+ protected:
+  ~GpuSumsJob() override { ::unsetenv("MUSTER_SOFTWARE_GPU"); }
+
+  static std::vector<std::string> Settings(int workers, bool sums) {
+    return {"worker.backend=CUDA",
+            "worker.soft_placement=false",
+            "run.steps=20",
+            "run.global_batch=10",
+            "run.slices=4",
+            fmt::format("cluster.workers={}", workers),
+            fmt::format("worker.gpu_sums={}", sums)};
+  }
+  std::string HashOf(int workers, bool sums) {
+    return Succeeded(Launch(Settings(workers, sums))).hash();
+  }
+  std::string WorkerLog(const std::string& run, int rank) const {
+    return Slurp(Path(run + fmt::format("/worker-{}.log", rank)));
+  }
+  std::string RelayLog(const std::string& run) const { return Slurp(Path(run + "/relay.log")); }
+  // The relay of this run, which is a child of its launcher.
+  pid_t RelayOf(const std::string& run) const {
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      const std::string words = Slurp(entry.path() / "cmdline");
+      const bool is_relay = words.find("--relay") != std::string::npos &&
+                            words.find("muster-worker") != std::string::npos;
+      if (is_relay && words.find(Path(run)) != std::string::npos) {
+        return std::stoi(entry.path().filename());
+      }
+    }
+    return -1;
+  }
+  // Starts a run, lets it reach a step, kills a process, and returns the run's hash.
+  template <typename Find>
+  std::string HashAfterKilling(const Find& find) {
+    ::setenv("MUSTER_SOFTWARE_GPU", "delay_us=5000", 1);
+    const auto job = Start("killed", Settings(4, true));
+    EXPECT_TRUE(Reaches("killed", 3)) << job->Log();
+    const pid_t pid = find();
+    EXPECT_GT(pid, 1);
+    EXPECT_EQ(pid > 1 ? ::kill(pid, SIGKILL) : -1, 0);
+    EXPECT_EQ(job->Wait(120), 0) << job->Log() << RelayLog("killed");
+    log_ = Unwrapped(job->Log());
+    EXPECT_TRUE(NothingLeft(5));
+    return Metrics("killed").back()["weights_hash"].get<std::string>();
+  }
+
+  std::string log_;
+};
+
+TEST_F(GpuSumsJob, HaveTheBitsOfSumsOnTheHost) {
+  const std::string hash = HashOf(1, false);
+  EXPECT_EQ(HashOf(4, false), hash);
+  EXPECT_FALSE(std::filesystem::exists(Path("run1/relay.log")));
+  int run = 2;
+  for (const int workers : {2, 3, 4}) {
+    EXPECT_EQ(HashOf(workers, true), hash) << workers;
+    const std::string name = fmt::format("run{}", run++);
+    EXPECT_THAT(RelayLog(name), AllOf(HasSubstr("in its GPUs"), Not(HasSubstr("dropped"))));
+    EXPECT_THAT(WorkerLog(name, workers - 1), HasSubstr("gradients stay in the GPU"));
+  }
+}
+
+TEST_F(GpuSumsJob, SurviveTheLossOfAWorker) {
+  const std::string hash = HashOf(1, false);
+  EXPECT_EQ(HashAfterKilling([this] { return Find("killed", 2); }), hash);
+  EXPECT_THAT(log_, HasSubstr("Lost rank 2"));
+}
+
+TEST_F(GpuSumsJob, SurviveTheLossOfTheRelay) {
+  const std::string hash = HashOf(1, false);
+  EXPECT_EQ(HashAfterKilling([this] { return RelayOf("killed"); }), hash);
+  EXPECT_THAT(log_, HasSubstr("lost the relay that adds the gradients"));
+}
+
+// The relay's GPU cannot read the others. Each worker then copies its gradients to the host.
+TEST_F(GpuSumsJob, WithoutAccessBetweenGpusAreMadeOnTheHost) {
+  const std::string hash = HashOf(1, false);
+  ::setenv("MUSTER_SOFTWARE_GPU", "devices=4,fail=cudaDeviceCanAccessPeer:2:217", 1);
+  EXPECT_EQ(HashOf(4, true), hash);
+  EXPECT_THAT(RelayLog("run1"), HasSubstr("adding gradients on the host instead"));
+  EXPECT_THAT(WorkerLog("run1", 3), Not(HasSubstr("gradients stay in the GPU")));
+}
+
+}  // namespace
+}  // namespace muster::testing
