@@ -9,12 +9,16 @@
 #include "cli/job/failure.h"
 #include "cli/process/log_tail.h"
 #include "common/base/text.h"
+#include "common/config/config.h"
 
 namespace muster {
 
 bool AddsInGpus(const config::Config& config) {
+  const config::Cluster& cluster = config.cluster();
   return config.worker().gpu_sums() && config.worker().backend() == config::Worker::CUDA &&
-         config.cluster().workers() > 1 && config.worker().program_size() == 0;
+         cluster.workers() > 1 && cluster.host_sums() &&
+         cluster.transport() == config::Cluster::AUTO &&
+         cluster.wire_dtype() == config::Cluster::FP32 && !HasProgram(config);
 }
 
 const std::string& LocalRelay::Require(const std::string& server) {

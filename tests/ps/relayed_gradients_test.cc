@@ -109,6 +109,14 @@ TEST_F(RelayedGradients, CountOnce) {
   EXPECT_EQ(job_.Push(3, tasks_[3].second, 0), "") << "it was not in the sum that was dropped";
 }
 
+TEST_F(RelayedGradients, AreNotTakenFromGpus) {
+  wire::GradientPart part;
+  part.set_step(0);
+  part.set_in_gpu(true);
+  EXPECT_NE(job_.run().OnGradient(0, part, {}, HandRun::Now()), "");
+  EXPECT_TRUE(Owes(0));
+}
+
 TEST_F(RelayedGradients, NameTheirOrdersAndSubtrees) {
   EXPECT_EQ(job_.PushSum(kRoot, Some({0, 1, 3}), 0),
             "a sum of 3 gradients that do not make up subtree 2.0");

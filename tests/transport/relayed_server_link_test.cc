@@ -48,8 +48,14 @@ class ScriptedLink : public ServerLink {
     return result;
   }
 
+  void ShareGradients(PeerId peer, const GradientLayout& layout) override {
+    shared.emplace_back(peer, layout.arenas());
+  }
+  bool SharesMemory(PeerId peer) const override { return peer == kRelay; }
+
   std::deque<FromWorker> inbox;
   std::vector<Sent> sent;
+  std::vector<std::pair<PeerId, size_t>> shared;  // connection, buffers
   SendResult result = SendResult::kQueued;
   int deliveries = 0;
 };
@@ -129,6 +135,19 @@ TEST_F(RelayedServerLinkTest, DirectPeersPassThrough) {
   EXPECT_EQ(lost.kind, Kind::kLost);
   EXPECT_EQ(lost.peer, peer);
   EXPECT_FALSE(link_->Receive());
+}
+
+// A relay on this host shares memory for all of its workers; a direct peer has its own buffers.
+TEST_F(RelayedServerLinkTest, SharesMemoryWithTheRelay) {
+  const GradientLayout layout({3}, 2, 1);
+  const PeerId worker = From(kRelay, 7), other = From(kOtherRelay, 7), direct = From(kDirect, {});
+  link_->ShareGradients(worker, layout);
+  link_->ShareGradients(direct, layout);
+  EXPECT_THAT(inner_.shared, ElementsAre(std::pair(kRelay, GradientLayout::kRelayPlaces),
+                                         std::pair(kDirect, size_t{2})));
+  EXPECT_TRUE(link_->SharesMemory(worker));
+  EXPECT_FALSE(link_->SharesMemory(other));
+  EXPECT_FALSE(link_->SharesMemory(direct));
 }
 
 TEST_F(RelayedServerLinkTest, ThePayloadAndTheMessageStayAsTheyWere) {
