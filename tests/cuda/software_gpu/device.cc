@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "common/base/error.h"
-#include "tests/cuda/software_gpu/guard.h"
 #include "tests/cuda/software_gpu/violation.h"
 
 namespace muster::software_gpu {
