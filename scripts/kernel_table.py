@@ -8,7 +8,8 @@ For each kernel: registers, blocks that fit on a multiprocessor, bytes that a th
 instructions per element, both in the loop that reads most. The share of the memory's bandwidth is an estimate for one
 H100 SXM: the smaller of what the bytes in flight permit (Little's law) and what the instructions permit. It knows
 neither caches nor coalescing, nor what runs outside that loop, which may be one for larger windows. Exit code 1 if
-a kernel spills registers, is missing from the table, or, on sm_90, has a share below its row's limit.
+a kernel spills registers, has so many that fewer than four blocks fit, is missing from the table, or, on sm_90, has a
+share below its row's limit.
 """
 import argparse
 import concurrent.futures
@@ -196,6 +197,7 @@ def main():
         return
 
     wrong = [f"{k.name} spills {k.spilled} bytes" for k in kernels if k.spilled > 0]
+    wrong += [f"{k.name}: only {k.blocks} blocks fit on a multiprocessor" for k in kernels if k.blocks < 4]
     known = {name for row in ROWS for name in row[1].split()}
     wrong += sorted(f"{name} is missing from the table" for name in {k.short for k in kernels} - known)
     print(f"{len(kernels)} kernels for {arguments.arch}\n")

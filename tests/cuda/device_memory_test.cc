@@ -115,7 +115,7 @@ TEST_F(DeviceMemoryTest, FindsTheDefaultStream) {
   char* const here = AllocateHost<char>(100);
   ViolationRecorder recorder;
   EXPECT_NE(cudaMemcpyAsync(there, here, 100, cudaMemcpyHostToDevice, nullptr), cudaSuccess);
-  EXPECT_NE(cudaMemset(there, 0, 100), cudaSuccess);
+  EXPECT_NE(cudaMemsetAsync(there, 0, 100, cudaStreamPerThread), cudaSuccess);
   cudaStream_t blocking = nullptr;
   EXPECT_NE(cudaStreamCreateWithFlags(&blocking, cudaStreamDefault), cudaSuccess);
   EXPECT_THAT(recorder.Take(), AllOf(SizeIs(3), Each(HasSubstr("default stream"))));

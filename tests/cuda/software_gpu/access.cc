@@ -12,9 +12,7 @@
 namespace muster::software_gpu {
 namespace {
 
-uint32_t EpochOf(uint64_t cell) { return cell >> kEpochAt & kLastEpoch; }
 uint32_t LaneOf(uint64_t cell) { return cell >> kLaneAt & kManyLanes; }
-bool IsAtomic(uint64_t cell) { return (cell >> kAtomicAt & 1) != 0; }
 uint32_t BytesOf(uint64_t cell) { return static_cast<uint32_t>(cell >> kBytesAt); }
 
 enum class Order { kBefore, kSame, kOtherLane, kOtherBlock, kOtherStream };
@@ -30,11 +28,7 @@ Order OrderOf(const Accessor& who, uint64_t cell) {
   if (LaneOf(cell) == kManyBlocks) return Order::kOtherBlock;
   if (segment < who.block_segment) return Order::kOtherBlock;
   if (segment < who.segment) return Order::kBefore;
-  if (LaneOf(cell) == who.lane) return Order::kSame;
-  const bool same_warp = LaneOf(cell) != kManyLanes && LaneOf(cell) / kWarp == who.lane / kWarp;
-  const uint32_t epoch = std::min(who.warp_epoch, kLastEpoch);
-  if (same_warp && (EpochOf(cell) < epoch || epoch == kLastEpoch)) return Order::kBefore;
-  return Order::kOtherLane;
+  return LaneOf(cell) == who.lane ? Order::kSame : Order::kOtherLane;
 }
 
 // Several unordered readers are stored as one value that means several.
@@ -74,7 +68,7 @@ class RangeAccess {
         kind_(kind),
         refuses_undefined_(kind == AccessKind::kRead && undefined == Undefined::kRefused),
         who_{&work, work.segment, work.segment, work.segment},
-        self_(Pack(who_, kind, 0xf)) {}
+        self_(Pack(who_, 0xf)) {}
 
   bool Touch(const void* begin, size_t bytes) {
     if (!memory_.IsAllocated(begin, bytes)) {
@@ -181,16 +175,15 @@ Collision TouchUsedWord(const Accessor& who, AccessKind kind, uint64_t self, uin
                         uint64_t* reader) {
   const uint64_t written = __atomic_load_n(writer, __ATOMIC_RELAXED);
   const uint64_t read = __atomic_load_n(reader, __ATOMIC_RELAXED);
-  if ((BytesOf(written) & BytesOf(self)) != 0 &&
-      !(kind == AccessKind::kAtomic && IsAtomic(written))) {
-    if (!IsOrdered(OrderOf(who, written))) return {"wrote", written};
+  if ((BytesOf(written) & BytesOf(self)) != 0 && !IsOrdered(OrderOf(who, written))) {
+    return {"wrote", written};
   }
   if (kind == AccessKind::kRead) {
     __atomic_store_n(reader, WithEarlierReaders(who, self, read), __ATOMIC_RELAXED);
     return {};
   }
-  if ((BytesOf(read) & BytesOf(self)) != 0) {
-    if (!IsOrdered(OrderOf(who, read))) return {"read", read};
+  if ((BytesOf(read) & BytesOf(self)) != 0 && !IsOrdered(OrderOf(who, read))) {
+    return {"read", read};
   }
   __atomic_store_n(writer, self, __ATOMIC_RELAXED);
   return {};

@@ -14,9 +14,7 @@
 
 namespace muster::software_gpu {
 
-inline constexpr uint32_t kWarp = 32;
-
-enum class AccessKind { kRead, kWrite, kAtomic };
+enum class AccessKind { kRead, kWrite };
 
 // Whether memory that was never written may be read. Its bytes are NaNs, and copies pass them on.
 enum class Undefined { kAllowed, kRefused };
@@ -35,34 +33,26 @@ struct Accessor {
   uint64_t block_segment;
   uint64_t segment;
   uint32_t lane = 0;
-  uint32_t warp_epoch = 0;  // the number of warp synchronisations since the barrier
 };
 
 // A word's last writer or reader, packed into 64 bits:
-//   4 accessed bytes | 1 atomic | 11 lane | 6 warp epoch | 5 slot | 37 segment.
+//   4 accessed bytes | 11 lane | 5 slot | 44 segment.
 // 0: none.
-inline constexpr int kSegmentBits = 37;
+inline constexpr int kSegmentBits = 44;
 inline constexpr int kSlotBits = 5;
-inline constexpr int kEpochBits = 6;
 inline constexpr int kLaneBits = 11;
 inline constexpr uint32_t kManyLanes = (1u << kLaneBits) - 1;
 inline constexpr uint32_t kManyBlocks = kManyLanes - 1;
-inline constexpr uint32_t kLastEpoch = (1u << kEpochBits) - 1;
 static_assert(kMaxStreams <= 1 << kSlotBits);
 
 inline constexpr uint64_t kSegmentMask = (uint64_t{1} << kSegmentBits) - 1;
 inline constexpr int kSlotAt = kSegmentBits;
-inline constexpr int kEpochAt = kSlotAt + kSlotBits;
-inline constexpr int kLaneAt = kEpochAt + kEpochBits;
-inline constexpr int kAtomicAt = kLaneAt + kLaneBits;
-inline constexpr int kBytesAt = kAtomicAt + 1;
+inline constexpr int kLaneAt = kSlotAt + kSlotBits;
+inline constexpr int kBytesAt = kLaneAt + kLaneBits;
 
-inline uint64_t Pack(const Accessor& who, AccessKind kind, uint32_t bytes_mask) {
+inline uint64_t Pack(const Accessor& who, uint32_t bytes_mask) {
   return (who.segment & kSegmentMask) | static_cast<uint64_t>(who.work->slot) << kSlotAt |
-         static_cast<uint64_t>(std::min(who.warp_epoch, kLastEpoch)) << kEpochAt |
-         static_cast<uint64_t>(who.lane) << kLaneAt |
-         static_cast<uint64_t>(kind == AccessKind::kAtomic) << kAtomicAt |
-         static_cast<uint64_t>(bytes_mask) << kBytesAt;
+         static_cast<uint64_t>(who.lane) << kLaneAt | static_cast<uint64_t>(bytes_mask) << kBytesAt;
 }
 inline uint64_t SegmentOf(uint64_t cell) { return cell & kSegmentMask; }
 inline uint32_t SlotOf(uint64_t cell) {
@@ -90,7 +80,7 @@ Collision TouchUsedWord(const Accessor& who, AccessKind kind, uint64_t self, uin
 // Touches bytes in one word. `reader` and `writer` are its last ones, and are updated.
 inline Collision TouchWord(const Accessor& who, AccessKind kind, uint32_t bytes_mask,
                            uint64_t* writer, uint64_t* reader) {
-  const uint64_t self = Pack(who, kind, bytes_mask);
+  const uint64_t self = Pack(who, bytes_mask);
   // The common case: the word is unused, or was last used by earlier work of this stream.
   const auto is_of_earlier_work = [&](uint64_t cell) {
     return cell == 0 || (SlotOf(cell) == static_cast<uint32_t>(who.work->slot) &&

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <utility>
 
+#include "common/base/error.h"
 #include "tests/cuda/software_gpu/device.h"
 #include "tests/cuda/software_gpu/random.h"
 #include "tests/cuda/software_gpu/violation.h"
@@ -28,14 +30,8 @@ void BlockRunner::Run(const Kernel& kernel, const Work& work) {
   kernel_ = &kernel;
   work_ = &work;
   abandoned_ = false;
-  const dim3 size = kernel.block;
-  lanes_.assign(size_t{size.x} * size.y * size.z, {});
-  for (uint32_t i = 0; i < lanes_.size(); ++i) {
-    lanes_[i].number = i;
-    lanes_[i].thread = {i % size.x, i / size.x % size.y, i / size.x / size.y};
-  }
-  dynamic_.assign(kernel.shared_bytes, 0xff);
-  shared_.SetDynamic(dynamic_.data(), dynamic_.size());
+  lanes_.assign(kernel.block.x, {});
+  for (uint32_t i = 0; i < lanes_.size(); ++i) lanes_[i].number = i;
   of_thread_ = this;
   // All blocks, with a stride that is coprime to their number.
   const dim3 grid = kernel.grid;
@@ -54,16 +50,14 @@ void BlockRunner::Run(const Kernel& kernel, const Work& work) {
 }
 
 bool BlockRunner::RunBlock() {
-  std::fill(dynamic_.begin(), dynamic_.end(), 0xff);
   who_ = {.work = work_, .kernel_segment = work_->segment};
   who_.block_segment = who_.segment = work_->stream.NextSegment();
   starting_.clear();
   ready_.clear();
-  in_warp_.assign((lanes_.size() + kWarp - 1) / kWarp, 0);
+  in_warp_.assign(lanes_.size() / kWarp, 0);
   at_barrier_ = returned_ = 0;
   for (Lane& lane : lanes_) {
     lane.state = Lane::kRunning;
-    lane.warp_epoch = 0;
     starting_.push_back(&lane);
   }
   while (testing::Fiber* const fiber = Next()) fiber->Resume();
@@ -87,7 +81,7 @@ void BlockRunner::Body(testing::Fiber& fiber) {
       current_->state = Lane::kReturned;
       ++returned_;
       if (starting_.empty() || (!ready_.empty() && Random(2) == 0)) break;
-      Become(TakeStarting());
+      Become(TakeAny(starting_));
     }
     idle_.push_back(&fiber);
     GoOnFrom(fiber);
@@ -97,18 +91,17 @@ void BlockRunner::Body(testing::Fiber& fiber) {
 void BlockRunner::Become(Lane* lane) {
   current_ = lane;
   who_.lane = lane->number;
-  who_.warp_epoch = lane->warp_epoch;
 }
 
 // The fiber of the thread to run next. Null if there is none or the kernel must end.
 testing::Fiber* BlockRunner::Next() {
   if (abandoned_) return nullptr;
   if (!ready_.empty() && (starting_.empty() || Random(2) == 0)) {
-    Become(TakeReady());
+    Become(TakeAny(ready_));
     return current_->fiber;
   }
   if (starting_.empty()) return nullptr;
-  Become(TakeStarting());
+  Become(TakeAny(starting_));
   return IdleFiber();
 }
 
@@ -122,17 +115,10 @@ void BlockRunner::GoOnFrom(testing::Fiber& fiber) {
   }
 }
 
-Lane* BlockRunner::TakeStarting() {
-  std::swap(starting_[Random(starting_.size())], starting_.back());
-  Lane* const lane = starting_.back();
-  starting_.pop_back();
-  return lane;
-}
-
-Lane* BlockRunner::TakeReady() {
-  std::swap(ready_[Random(ready_.size())], ready_.back());
-  Lane* const lane = ready_.back();
-  ready_.pop_back();
+Lane* BlockRunner::TakeAny(std::vector<Lane*>& lanes) {
+  std::swap(lanes[Random(lanes.size())], lanes.back());
+  Lane* const lane = lanes.back();
+  lanes.pop_back();
   return lane;
 }
 
@@ -169,11 +155,45 @@ void BlockRunner::SyncThreads(Where where) {
   }
   at_barrier_ = 0;
   who_.segment = work_->stream.NextSegment();
-  who_.warp_epoch = 0;
-  for (Lane& lane : lanes_) {
-    lane.warp_epoch = 0;
-    Release(lane);
+  for (Lane& lane : lanes_) Release(lane);
+}
+
+// Whole warps only: the backend has no other shuffles.
+void BlockRunner::ShuffleXor(uint32_t mask, void* value, size_t bytes, uint32_t bits, Where where) {
+  Lane& lane = *current_;
+  MUSTER_CHECK(bytes <= sizeof(lane.value));
+  if (mask != 0xffffffff || bits >= kWarp) {
+    return Abandon(
+        fmt::format("the shuffle of {}:{} with the mask {:#x} and {}: expected a mask of "
+                    "32 threads, and less than 32",
+                    where.file, where.line, mask, bits));
   }
+  lane.state = Lane::kInWarp;
+  lane.where = where;
+  lane.bits = bits;
+  lane.bytes = bytes;
+  std::memcpy(lane.value, value, bytes);
+  const uint32_t warp = lane.number / kWarp;
+  if (++in_warp_[warp] < kWarp) {
+    Wait();
+  } else {
+    in_warp_[warp] = 0;
+    CompleteWarp(std::span(lanes_).subspan(size_t{warp} * kWarp, kWarp));
+  }
+  std::memcpy(value, lane.result, bytes);
+}
+
+void BlockRunner::CompleteWarp(std::span<Lane> lanes) {
+  for (Lane& lane : lanes) {
+    const Lane& last = *current_;
+    if (lane.where != last.where || lane.bits != last.bits || lane.bytes != last.bytes) {
+      return Abandon(fmt::format("threads of one warp are at different shuffles: {}:{} and {}:{}",
+                                 last.where.file, last.where.line, lane.where.file,
+                                 lane.where.line));
+    }
+    std::memcpy(lane.result, lanes[lane.number % kWarp ^ lane.bits].value, lane.bytes);
+  }
+  for (Lane& lane : lanes) Release(lane);
 }
 
 void BlockRunner::Abandon(const std::string& what) {
@@ -183,17 +203,16 @@ void BlockRunner::Abandon(const std::string& what) {
 }
 
 std::string BlockRunner::DescribeThread() const {
-  return fmt::format("thread {} of block {} of kernel {}", Show(current_->thread),
-                     Show(block_index_), DescribeCode(kernel_->function));
+  return fmt::format("thread {} of block {} of kernel {}", current_->number, Show(block_index_),
+                     DescribeCode(kernel_->function));
 }
 
 void BlockRunner::ReportStuck() {
   const auto describe = [](const Lane& lane) {
     if (lane.state == Lane::kReturned) return std::string("has returned");
-    const bool barrier = lane.state == Lane::kAtBarrier;
-    return fmt::format("waits at the {} of {}:{}{}", barrier ? "__syncthreads" : "warp operation",
-                       lane.where.file, lane.where.line,
-                       barrier ? "" : fmt::format(" with the mask {:#x}", lane.mask));
+    return fmt::format("waits at the {} of {}:{}",
+                       lane.state == Lane::kAtBarrier ? "__syncthreads" : "shuffle",
+                       lane.where.file, lane.where.line);
   };
   const auto waits = [](const Lane& lane) { return lane.state != Lane::kReturned; };
   const Lane& waiting = *std::find_if(lanes_.begin(), lanes_.end(), waits);
@@ -202,10 +221,8 @@ void BlockRunner::ReportStuck() {
   ReportViolation(fmt::format(
       "kernel {}: {} of {} threads of block {} wait for others that never arrive: thread {} {}{}",
       DescribeCode(kernel_->function), std::count_if(lanes_.begin(), lanes_.end(), waits),
-      lanes_.size(), Show(block_index_), Show(waiting.thread), describe(waiting),
-      other == lanes_.end()
-          ? ""
-          : fmt::format(", thread {} {}", Show(other->thread), describe(*other))));
+      lanes_.size(), Show(block_index_), waiting.number, describe(waiting),
+      other == lanes_.end() ? "" : fmt::format(", thread {} {}", other->number, describe(*other))));
   Device::Get().Fail(cudaErrorLaunchFailure);
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,22 +18,19 @@
 
 namespace muster::software_gpu {
 
+inline constexpr uint32_t kWarp = 32;
+
 struct Lane {
   enum State { kRunning, kAtBarrier, kInWarp, kReturned };
   uint32_t number = 0;  // within the block
-  uint3 thread = {};
   State state = kRunning;
   testing::Fiber* fiber = nullptr;
   Where where = {};
-  uint32_t warp_epoch = 0;  // the number of warp synchronisations since the barrier
   // Valid in state kInWarp.
-  WarpOperation operation = {};
-  uint32_t mask = 0;
-  uint32_t operand = 0;
-  uint32_t width = 0;
+  uint32_t bits = 0;
   size_t bytes = 0;
-  alignas(16) unsigned char value[16] = {};
-  alignas(16) unsigned char result[16] = {};
+  alignas(8) unsigned char value[8] = {};
+  alignas(8) unsigned char result[8] = {};
 };
 
 // Owned and used by the thread of a stream.
@@ -52,12 +50,10 @@ class BlockRunner {
   const Work& work() const { return *work_; }
   uint3 block_index() const { return block_index_; }
   const Lane& lane() const { return *current_; }
-  void* shared_bytes() { return dynamic_.data(); }
   // Call before the thread reads or writes.
   void Touch(const void* address, size_t bytes, AccessKind kind, const void* code);
   void SyncThreads(Where where);
-  void WarpTogether(WarpOperation operation, uint32_t mask, void* value, size_t bytes,
-                    uint32_t operand, uint32_t width, Where where);
+  void ShuffleXor(uint32_t mask, void* value, size_t bytes, uint32_t bits, Where where);
   // Reports a violation of this thread and ends the kernel. Functions called by the kernel return
   // and then call Leave(), so that no objects are left on the thread's stack.
   void Abandon(const std::string& what);
@@ -65,21 +61,20 @@ class BlockRunner {
   void Leave() {
     while (abandoned_) Wait();
   }
-  // "thread (3, 0, 0) of block (0, 0, 0) of kernel …".
+  // "thread 3 of block (0, 0, 0) of kernel …".
   std::string DescribeThread() const;
 
  private:
   bool RunBlock();
   void Become(Lane* lane);
   void Body(testing::Fiber& fiber);
-  Lane* TakeStarting();
-  Lane* TakeReady();
+  Lane* TakeAny(std::vector<Lane*>& lanes);
   testing::Fiber* IdleFiber();
   testing::Fiber* Next();
   void GoOnFrom(testing::Fiber& fiber);
   void Wait();
   void Release(Lane& lane);
-  void CompleteWarp(uint32_t first, uint32_t mask);
+  void CompleteWarp(std::span<Lane> lanes);
   void ReportStuck();
   uint32_t Random(size_t below);
   void TouchDevice(const void* address, size_t bytes, AccessKind kind, const void* code);
@@ -96,7 +91,7 @@ class BlockRunner {
   uint3 block_index_ = {};
   std::vector<Lane> lanes_;
   Lane* current_ = nullptr;
-  std::vector<uint32_t> in_warp_;  // the waiting lanes of each warp
+  std::vector<uint32_t> in_warp_;  // the number of waiting lanes of each warp
   std::vector<Lane*> starting_;    // not started
   std::vector<Lane*> ready_;       // can resume
   size_t at_barrier_ = 0;
@@ -106,7 +101,6 @@ class BlockRunner {
   std::vector<std::unique_ptr<testing::Fiber>> fibers_;
   std::vector<testing::Fiber*> idle_;
   Accessor who_ = {};  // the block's current thread
-  std::vector<unsigned char> dynamic_;
   SharedMemory shared_;
 };
 

@@ -81,10 +81,6 @@ int Calls(const std::string& call) { return Device::Get().Calls(call); }
 std::map<std::string, int> AllCalls() { return Device::Get().AllCalls(); }
 void ForgetFailure() { Device::Get().ForgetFailure(); }
 std::vector<std::string> Leaks() { return Device::Get().Leaks(); }
-void DeclareResources(const void* kernel, const KernelResources& resources) {
-  Device::Get().kernels().Declare(kernel, resources);
-}
-std::vector<std::string> KernelsWithoutResources() { return Device::Get().kernels().unknown(); }
 
 void QueueWork(int stream, std::function<void()> work) {
   Stream* const on = Device::Get().InSlot(stream);

@@ -12,8 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "tests/cuda/software_gpu/kernel_resources.h"
-
 namespace muster::software_gpu {
 
 // See FailCall.
@@ -78,12 +76,6 @@ class ViolationRecorder {
   ViolationRecorder& operator=(const ViolationRecorder&) = delete;
   std::vector<std::string> Take();
 };
-
-// Sets the resources of a test's kernel. Those of the backend's kernels come from
-// libmuster_cuda.so, if nvcc has built it.
-void DeclareResources(const void* kernel, const KernelResources& resources);
-// Descriptions of launched kernels with unknown resources. Always empty without nvcc.
-std::vector<std::string> KernelsWithoutResources();
 
 // Queues a test's own work on the stream with this number (from 0, in the order of creation). The
 // stream waits for it.

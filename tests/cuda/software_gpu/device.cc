@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "common/base/error.h"
-#include "tests/cuda/software_gpu/guard.h"
 #include "tests/cuda/software_gpu/violation.h"
 
 namespace muster::software_gpu {
@@ -49,7 +48,6 @@ void Device::Reset(const Options& options) {
   card_ = kNoCard;
   calls_.clear();
   faults_ = options.faults;
-  shared_limits_.clear();
 }
 
 int& Device::CardOfThread() {
@@ -132,17 +130,6 @@ bool Device::KernelFails() {
   }
   Fail(static_cast<cudaError_t>(error));
   return true;
-}
-
-size_t Device::SharedLimit(const void* kernel) {
-  const std::lock_guard lock(mutex_);
-  const auto found = shared_limits_.find(kernel);
-  return found == shared_limits_.end() ? kSharedPerBlock : found->second;
-}
-
-void Device::SetSharedLimit(const void* kernel, size_t bytes) {
-  const std::lock_guard lock(mutex_);
-  shared_limits_[kernel] = bytes;
 }
 
 cudaStream_t Device::MakeStream() {

@@ -16,7 +16,6 @@
 #include "tests/cuda/software_gpu/control.h"
 #include "tests/cuda/software_gpu/device_memory.h"
 #include "tests/cuda/software_gpu/host_memory.h"
-#include "tests/cuda/software_gpu/kernel_table.h"
 #include "tests/cuda/software_gpu/stream.h"
 
 // The structs behind the runtime's handles.
@@ -29,10 +28,6 @@ struct CUstream_st {
 };
 
 namespace muster::software_gpu {
-
-// Shared memory of a block: by default, and with cudaFuncSetAttribute.
-inline constexpr size_t kSharedPerBlock = 48 << 10;
-inline constexpr size_t kSharedOptIn = 99 << 10;
 
 enum class CallKind {
   kOfNoCard,  // queries, or selects a GPU: allowed whichever GPU the thread uses
@@ -69,11 +64,6 @@ class Device {
   cudaError_t failure() const { return failure_.load(); }
   void Fail(cudaError_t error);
   void ForgetFailure() { failure_ = cudaSuccess; }
-  // The resource needs of kernels.
-  KernelTable& kernels() { return kernels_; }
-  // The maximum shared memory of a block of the kernel, static and dynamic together.
-  size_t SharedLimit(const void* kernel);
-  void SetSharedLimit(const void* kernel, size_t bytes);
   // Whether FailCall("kernel") applies to this kernel.
   bool KernelFails();
 
@@ -110,7 +100,6 @@ class Device {
   Options options_;
   DeviceMemory memory_;
   HostMemory host_;
-  KernelTable kernels_;
   std::atomic<cudaError_t> failure_ = cudaSuccess;
   std::atomic<int> steps_ = 0;
   std::atomic<int> captures_ = 0;
@@ -125,13 +114,10 @@ class Device {
   std::array<uint64_t, kMaxStreams> segments_ = {};  // of destroyed streams
   std::map<cudaEvent_t, std::unique_ptr<CUevent_st>> events_;
   std::map<const void*, std::string> tracked_;
-  std::map<const void*, size_t> shared_limits_;
   Clock known_ = {};
 };
 
 // Wraps a runtime call: injects faults, returns failures, and updates cudaGetLastError.
 cudaError_t RuntimeCall(const char* call, CallKind kind, const std::function<cudaError_t()>& body);
-// Reports a violation and returns `error`.
-cudaError_t Refuse(cudaError_t error, const std::string& what);
 
 }  // namespace muster::software_gpu

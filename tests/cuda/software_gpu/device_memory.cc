@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 
 #include "common/base/error.h"
+#include "tests/cuda/software_gpu/violation.h"
 
 namespace muster::software_gpu {
 namespace {
@@ -28,6 +30,21 @@ char* Reserve(size_t bytes, int protection, int flags, int file) {
   void* const at = mmap(nullptr, bytes, protection, flags | MAP_NORESERVE, file, 0);
   MUSTER_CHECK(at != MAP_FAILED);
   return static_cast<char*>(at);
+}
+
+const DeviceMemory* guarded = nullptr;
+struct sigaction before;  // the previous handler
+
+// The process dies anyway, so calls that are unsafe in a handler can at worst lose the message.
+void OnFault(int signal, siginfo_t* info, void* context) {
+  if (guarded->Contains(info->si_addr)) {
+    ReportViolation("the host touches device memory: " + guarded->Describe(info->si_addr));
+  }
+  sigaction(signal, &before, nullptr);
+  if ((before.sa_flags & SA_SIGINFO) != 0 && before.sa_sigaction != nullptr) {
+    before.sa_sigaction(signal, info, context);
+  }
+  // Otherwise the access is repeated, and the process dies as it would have without this handler.
 }
 
 }  // namespace
@@ -229,6 +246,22 @@ void DeviceMemory::Close() {
   if (--open_ > 0) return;
   for (const Span& span : open_spans_) Protect(span, PROT_NONE);
   open_spans_.clear();
+}
+
+void ExplainHostAccess(const DeviceMemory* memory) {
+  if (guarded != nullptr) return;
+  guarded = memory;
+  struct sigaction action = {};
+  action.sa_sigaction = OnFault;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigaction(SIGSEGV, &action, &before);
+}
+
+void StopExplaining() {
+  struct sigaction now = {};
+  sigaction(SIGSEGV, nullptr, &now);
+  if (now.sa_sigaction == OnFault) sigaction(SIGSEGV, &before, nullptr);
+  guarded = nullptr;
 }
 
 }  // namespace muster::software_gpu

@@ -100,4 +100,9 @@ class DeviceMemory {
   size_t bytes_to_give_back_ = 0;
 };
 
+// Explains an access of the host to device memory before the process dies of it. `memory` must stay
+// valid until StopExplaining, after which this code may be unloaded.
+void ExplainHostAccess(const DeviceMemory* memory);
+void StopExplaining();
+
 }  // namespace muster::software_gpu

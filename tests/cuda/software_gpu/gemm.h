@@ -8,8 +8,9 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
-#include "tests/cuda/software_gpu/stream.h"
+#include "tests/cuda/software_gpu/library.h"
 
 namespace muster::software_gpu {
 
@@ -19,20 +20,17 @@ struct Matrix {
   cudaDataType type = CUDA_R_32F;
   int64_t leading = 0;      // elements from one column to the next
   bool transposed = false;  // use the transpose of what is in memory
+  int64_t stride = 0;       // elements from one matrix of a batch to the next
 };
-
-enum class Epilogue { kNone, kBias, kRelu, kReluBias };
 
 struct GemmArgs {
   int64_t m = 0, n = 0, k = 0;
   float alpha = 1, beta = 0;
   Matrix a, b, c;
-  // The old C: only its data pointer differs. Null: `c` itself.
-  const void* before = nullptr;
+  int count = 1;  // of a batch
   bool tf32 = false;
-  Epilogue epilogue = Epilogue::kNone;
-  const void* bias = nullptr;  // `m` values
-  cudaDataType bias_type = CUDA_R_32F;
+  const void* bias = nullptr;  // `m` values of c's type, or null
+  bool relu = false;
 };
 
 // Returns 0 for types that are unsupported here.
@@ -64,13 +62,12 @@ inline void StoreNumber(void* at, cudaDataType type, int64_t index, float value)
         static_cast<uint16_t>(std::bit_cast<uint32_t>(RoundBits(value, 16)) >> 16);
   }
 }
-// The address `elements` numbers after `data`.
-inline void* Advance(const void* data, cudaDataType type, int64_t elements) {
-  return const_cast<char*>(static_cast<const char*>(data)) +
-         elements * static_cast<int64_t>(SizeOf(type));
-}
 
-// c = epilogue(alpha * a * b + beta * before). Checks its memory accesses.
-void Gemm(const Work& work, const GemmArgs& args);
+// Returns what the program has done wrong, or "".
+std::string WrongProduct(const GemmArgs& args);
+// Queues c = a * b * alpha + beta * c + bias, cut off at 0 with `relu`. It checks its memory
+// accesses. Returns false if there is no such stream.
+bool EnqueueGemm(cudaStream_t stream, const char* name, const GemmArgs& args,
+                 const Workspace& workspace);
 
 }  // namespace muster::software_gpu

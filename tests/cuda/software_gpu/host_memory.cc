@@ -55,14 +55,14 @@ std::vector<std::string> HostMemory::Leaks() const {
   return leaks;
 }
 
-HostMemory::CopyId HostMemory::BeginCopy(const void* host, size_t bytes, bool from_host) {
+std::shared_ptr<void> HostMemory::BeginCopy(const void* host, size_t bytes, bool from_host) {
   const std::lock_guard lock(mutex_);
-  return copies_.insert(copies_.end(), {reinterpret_cast<uintptr_t>(host), bytes, from_host});
-}
-
-void HostMemory::EndCopy(CopyId copy) {
-  const std::lock_guard lock(mutex_);
-  copies_.erase(copy);
+  const auto copy =
+      copies_.insert(copies_.end(), {reinterpret_cast<uintptr_t>(host), bytes, from_host});
+  return {&*copy, [this, copy](void*) {
+            const std::lock_guard lock_again(mutex_);
+            copies_.erase(copy);
+          }};
 }
 
 bool HostMemory::IsRead(const void* begin, size_t bytes) const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <list>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -18,12 +19,6 @@ class HostMemory {
     bool read_only = false;
     bool allocated = false;  // by cudaHostAlloc
   };
-  struct Copy {
-    uintptr_t begin;
-    size_t bytes;
-    bool from_host;
-  };
-  using CopyId = std::list<Copy>::iterator;
 
   // Returns false if part of it is page-locked already.
   bool Add(const void* begin, const Region& region);
@@ -33,12 +28,19 @@ class HostMemory {
   const Region* Find(const void* begin, size_t bytes) const;
   std::vector<std::string> Leaks() const;
 
-  CopyId BeginCopy(const void* host, size_t bytes, bool from_host);
-  void EndCopy(CopyId copy);
+  // The copy is in progress until the result is destroyed: when it is done, or is dropped because
+  // the device failed.
+  std::shared_ptr<void> BeginCopy(const void* host, size_t bytes, bool from_host);
   // Whether a copy in progress reads part of the range.
   bool IsRead(const void* begin, size_t bytes) const;
 
  private:
+  struct Copy {
+    uintptr_t begin;
+    size_t bytes;
+    bool from_host;
+  };
+
   bool IsTouched(uintptr_t begin, size_t bytes, bool only_read) const;
 
   mutable std::mutex mutex_;

@@ -5,7 +5,6 @@
 // less strict.
 #include <fmt/format.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -32,28 +31,13 @@ inline void Touch(const void* address, size_t bytes, AccessKind kind, const void
 extern "C" {
 
 void __tsan_init() {}
-void __tsan_func_entry(void*) {}
-void __tsan_func_exit() {}
 void __tsan_vptr_update(void**, void*) {}
-void __tsan_vptr_read(void**) {}
 
 #define MUSTER_ACCESS(BYTES)                                           \
   void __tsan_read##BYTES(void* at) {                                  \
     Touch(at, BYTES, AccessKind::kRead, __builtin_return_address(0));  \
   }                                                                    \
   void __tsan_write##BYTES(void* at) {                                 \
-    Touch(at, BYTES, AccessKind::kWrite, __builtin_return_address(0)); \
-  }                                                                    \
-  void __tsan_volatile_read##BYTES(void* at) {                         \
-    Touch(at, BYTES, AccessKind::kRead, __builtin_return_address(0));  \
-  }                                                                    \
-  void __tsan_volatile_write##BYTES(void* at) {                        \
-    Touch(at, BYTES, AccessKind::kWrite, __builtin_return_address(0)); \
-  }                                                                    \
-  void __tsan_unaligned_read##BYTES(void* at) {                        \
-    Touch(at, BYTES, AccessKind::kRead, __builtin_return_address(0));  \
-  }                                                                    \
-  void __tsan_unaligned_write##BYTES(void* at) {                       \
     Touch(at, BYTES, AccessKind::kWrite, __builtin_return_address(0)); \
   }
 MUSTER_ACCESS(1)
@@ -70,45 +54,13 @@ void __tsan_write_range(void* at, size_t bytes) {
   Touch(at, bytes, AccessKind::kWrite, __builtin_return_address(0));
 }
 
-// Plain atomics for host code in the same sources.
-#define MUSTER_FETCH(BITS, TYPE, NAME)                                          \
-  TYPE __tsan_atomic##BITS##_fetch_##NAME(volatile TYPE* at, TYPE value, int) { \
-    return __atomic_fetch_##NAME(at, value, __ATOMIC_SEQ_CST);                  \
-  }
-#define MUSTER_ATOMIC(BITS, TYPE)                                                                 \
-  TYPE __tsan_atomic##BITS##_load(const volatile TYPE* at, int) {                                 \
-    return __atomic_load_n(at, __ATOMIC_SEQ_CST);                                                 \
-  }                                                                                               \
-  void __tsan_atomic##BITS##_store(volatile TYPE* at, TYPE value, int) {                          \
-    __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                                                \
-  }                                                                                               \
-  TYPE __tsan_atomic##BITS##_exchange(volatile TYPE* at, TYPE value, int) {                       \
-    return __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);                                      \
-  }                                                                                               \
-  MUSTER_FETCH(BITS, TYPE, add)                                                                   \
-  MUSTER_FETCH(BITS, TYPE, sub)                                                                   \
-  MUSTER_FETCH(BITS, TYPE, and)                                                                   \
-  MUSTER_FETCH(BITS, TYPE, or)                                                                    \
-  MUSTER_FETCH(BITS, TYPE, xor)                                                                   \
-  bool __tsan_atomic##BITS##_compare_exchange_strong(volatile TYPE* at, TYPE* expected,           \
-                                                     TYPE value, int, int) {                      \
-    return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST,              \
-                                       __ATOMIC_SEQ_CST);                                         \
-  }                                                                                               \
-  bool __tsan_atomic##BITS##_compare_exchange_weak(volatile TYPE* at, TYPE* expected, TYPE value, \
-                                                   int, int) {                                    \
-    return __atomic_compare_exchange_n(at, expected, value, true, __ATOMIC_SEQ_CST,               \
-                                       __ATOMIC_SEQ_CST);                                         \
-  }
-MUSTER_ATOMIC(8, uint8_t)
-MUSTER_ATOMIC(16, uint16_t)
-MUSTER_ATOMIC(32, uint32_t)
-MUSTER_ATOMIC(64, uint64_t)
-#undef MUSTER_ATOMIC
-#undef MUSTER_FETCH
-
-void __tsan_atomic_thread_fence(int) { std::atomic_thread_fence(std::memory_order_seq_cst); }
-void __tsan_atomic_signal_fence(int) { std::atomic_signal_fence(std::memory_order_seq_cst); }
+// The counts of shared pointers, in host code of the same sources.
+int __tsan_atomic32_fetch_add(volatile int* at, int value, int) {
+  return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST);
+}
+int __tsan_atomic32_fetch_sub(volatile int* at, int value, int) {
+  return __atomic_fetch_sub(at, value, __ATOMIC_SEQ_CST);
+}
 
 struct SanitizerPlace {
   const char* file;

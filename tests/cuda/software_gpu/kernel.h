@@ -1,4 +1,4 @@
-// Kernels, as launched by language.h and launch.h.
+// Kernels, as launched by launch.h, and what they call: language.h gives it CUDA's names.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,7 +17,6 @@ struct Kernel {
   std::shared_ptr<const void> arguments;
   dim3 grid;
   dim3 block;
-  size_t shared_bytes = 0;
 };
 
 cudaError_t EnqueueKernel(Kernel kernel, cudaStream_t stream);
@@ -32,23 +31,14 @@ struct Where {
   }
 };
 
-enum class WarpOperation { kIndex, kDown, kUp, kXor, kBallot, kSync };
-
 // The index of the calling thread. Constant during its life.
 [[gnu::const]] uint3 ThreadIndex() noexcept;
 [[gnu::const]] uint3 BlockIndex() noexcept;
 [[gnu::const]] dim3 BlockSize() noexcept;
 [[gnu::const]] dim3 GridSize() noexcept;
-[[gnu::const]] void* SharedBytes() noexcept;
 
 void SyncThreads(Where where);
-// A collective operation of a warp. `value`, of `bytes` bytes, is this thread's input and receives
-// the result. `operand` is a lane, distance or mask, depending on the operation.
-void WarpTogether(WarpOperation operation, uint32_t mask, void* value, size_t bytes,
-                  uint32_t operand, uint32_t width, Where where);
-// Call before an atomic operation on this address.
-void CheckAtomic(const void* address, size_t bytes);
-// Implements __trap.
-void Trap(Where where);
+// Exchanges `bytes` bytes with the thread of the warp whose number differs by these bits.
+void ShuffleXor(uint32_t mask, void* value, size_t bytes, uint32_t bits, Where where);
 
 }  // namespace muster::software_gpu

@@ -8,8 +8,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "common/base/error.h"
 #include "tests/cuda/software_gpu/kernel.h"
+#include "worker/backend/cuda/check.h"
 
 namespace muster::software_gpu {
 
@@ -29,13 +29,9 @@ struct KernelCall {
   }
 };
 
-}  // namespace muster::software_gpu
-
-namespace muster::software_gpu {
-
 template <typename... Params, typename... Args>
-cudaError_t LaunchKernel(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes,
-                         cudaStream_t stream, Args&&... args) {
+cudaError_t LaunchKernel(void (*kernel)(Params...), dim3 grid, dim3 block, cudaStream_t stream,
+                         Args&&... args) {
   using Call = KernelCall<Params...>;
   auto call = std::make_shared<const Call>(
       Call{kernel, std::tuple<std::decay_t<Params>...>(static_cast<Params>(args)...)});
@@ -43,8 +39,7 @@ cudaError_t LaunchKernel(void (*kernel)(Params...), dim3 grid, dim3 block, size_
                         .invoke = Call::Invoke,
                         .arguments = std::move(call),
                         .grid = grid,
-                        .block = block,
-                        .shared_bytes = shared_bytes},
+                        .block = block},
                        stream);
 }
 
@@ -52,26 +47,10 @@ cudaError_t LaunchKernel(void (*kernel)(Params...), dim3 grid, dim3 block, size_
 
 namespace muster::cuda {
 
-// The kernel's dynamic shared memory, of the size given at launch.
-template <typename T>
-T* DynamicShared() {
-  return static_cast<T*>(software_gpu::SharedBytes());
-}
-
-template <typename... Params, typename... Args>
-void LaunchWithShared(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes,
-                      cudaStream_t stream, Args&&... args) {
-  const cudaError_t error = software_gpu::LaunchKernel(kernel, grid, block, shared_bytes, stream,
-                                                       std::forward<Args>(args)...);
-  if (error != cudaSuccess) {
-    throw Error(ExitCode::kFailure, "cannot start a kernel: {} ({})", cudaGetErrorString(error),
-                cudaGetErrorName(error));
-  }
-}
-
 template <typename... Params, typename... Args>
 void Launch(void (*kernel)(Params...), dim3 grid, dim3 block, cudaStream_t stream, Args&&... args) {
-  LaunchWithShared(kernel, grid, block, 0, stream, std::forward<Args>(args)...);
+  Check(software_gpu::LaunchKernel(kernel, grid, block, stream, std::forward<Args>(args)...),
+        "start a kernel");
 }
 
 }  // namespace muster::cuda

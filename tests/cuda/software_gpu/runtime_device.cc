@@ -41,11 +41,6 @@ cudaError_t RuntimeCall(const char* call, CallKind kind, const std::function<cud
   return error;
 }
 
-cudaError_t Refuse(cudaError_t error, const std::string& what) {
-  ReportViolation(what);
-  return error;
-}
-
 }  // namespace muster::software_gpu
 
 namespace {
@@ -68,11 +63,6 @@ cudaError_t cudaGetLastError() {
   return failure != cudaSuccess ? failure : error;
 }
 
-cudaError_t cudaPeekAtLastError() {
-  const cudaError_t failure = Device::Get().failure();
-  return failure != cudaSuccess ? failure : muster::software_gpu::LastError();
-}
-
 cudaError_t cudaGetDeviceCount(int* count) {
   return RuntimeCall("cudaGetDeviceCount", CallKind::kOfNoCard, [&] {
     *count = Device::Get().options().devices;
@@ -88,20 +78,11 @@ cudaError_t cudaSetDevice(int device) {
   });
 }
 
-cudaError_t cudaInitDevice(int device, unsigned, unsigned) {
-  return RuntimeCall("cudaInitDevice", CallKind::kOfNoCard,
-                     [&] { return IsCard(device) ? cudaSuccess : cudaErrorInvalidDevice; });
-}
-
 cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
   return RuntimeCall("cudaDeviceCanAccessPeer", CallKind::kOfNoCard, [&] {
     *can = 1;
     return cudaSuccess;
   });
-}
-
-cudaError_t cudaSetDeviceFlags(unsigned) {
-  return RuntimeCall("cudaSetDeviceFlags", CallKind::kOfNoCard, [] { return cudaSuccess; });
 }
 
 cudaError_t cudaGetDevice(int* device) {
@@ -118,27 +99,10 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     *properties = {};
     std::strncpy(properties->name, "Software GPU", sizeof(properties->name) - 1);
     properties->totalGlobalMem = options.memory_bytes;
-    properties->sharedMemPerBlock = muster::software_gpu::kSharedPerBlock;
-    properties->sharedMemPerBlockOptin = muster::software_gpu::kSharedOptIn;
-    properties->sharedMemPerMultiprocessor = muster::software_gpu::kSharedOptIn + 1024;
-    properties->regsPerBlock = properties->regsPerMultiprocessor = 65536;
-    properties->warpSize = 32;
-    properties->maxThreadsPerBlock = 1024;
-    properties->maxThreadsDim[0] = properties->maxThreadsDim[1] = 1024;
-    properties->maxThreadsDim[2] = 64;
-    properties->maxGridSize[0] = 0x7fffffff;
-    properties->maxGridSize[1] = properties->maxGridSize[2] = 65535;
     properties->maxThreadsPerMultiProcessor = 2048;
-    properties->maxBlocksPerMultiProcessor = 32;
     properties->multiProcessorCount = options.multiprocessors;
     properties->major = options.compute_major;
     properties->minor = options.compute_minor;
-    properties->asyncEngineCount = 2;
-    properties->concurrentKernels = 1;
-    properties->unifiedAddressing = 1;
-    properties->canMapHostMemory = 1;
-    properties->l2CacheSize = 1 << 20;
-    properties->memoryBusWidth = 64;
     properties->hostRegisterSupported = 1;
     properties->hostRegisterReadOnlySupported = options.read_only_registration;
     return cudaSuccess;
@@ -146,58 +110,16 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  cudaDeviceProp properties;
-  const cudaError_t error = cudaGetDeviceProperties(&properties, device);
-  if (error != cudaSuccess) return error;
   return RuntimeCall("cudaDeviceGetAttribute", CallKind::kOfNoCard, [&] {
-    switch (attribute) {
-      case cudaDevAttrMultiProcessorCount:
-        *value = properties.multiProcessorCount;
-        return cudaSuccess;
-      case cudaDevAttrComputeCapabilityMajor:
-        *value = properties.major;
-        return cudaSuccess;
-      case cudaDevAttrComputeCapabilityMinor:
-        *value = properties.minor;
-        return cudaSuccess;
-      case cudaDevAttrMaxThreadsPerBlock:
-        *value = properties.maxThreadsPerBlock;
-        return cudaSuccess;
-      case cudaDevAttrMaxThreadsPerMultiProcessor:
-        *value = properties.maxThreadsPerMultiProcessor;
-        return cudaSuccess;
-      case cudaDevAttrMaxSharedMemoryPerBlock:
-        *value = static_cast<int>(properties.sharedMemPerBlock);
-        return cudaSuccess;
-      case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-        *value = static_cast<int>(properties.sharedMemPerBlockOptin);
-        return cudaSuccess;
-      case cudaDevAttrWarpSize:
-        *value = properties.warpSize;
-        return cudaSuccess;
-      case cudaDevAttrHostRegisterSupported:
-      case cudaDevAttrUnifiedAddressing:
-        *value = 1;
-        return cudaSuccess;
-      case cudaDevAttrHostRegisterReadOnlySupported:
-        *value = properties.hostRegisterReadOnlySupported;
-        return cudaSuccess;
-      case cudaDevAttrL2CacheSize:
-        *value = properties.l2CacheSize;
-        return cudaSuccess;
-      case cudaDevAttrAsyncEngineCount:
-        *value = properties.asyncEngineCount;
-        return cudaSuccess;
-      case cudaDevAttrCanUseHostPointerForRegisteredMem:
-      case cudaDevAttrIntegrated:
-        *value = 0;
-        return cudaSuccess;
-      default:
-        return muster::software_gpu::Refuse(
-            cudaErrorNotSupported,
-            fmt::format("cudaDeviceGetAttribute({}): not known here; add it to runtime_device.cc",
-                        static_cast<int>(attribute)));
+    if (!IsCard(device)) return cudaErrorInvalidDevice;
+    if (attribute != cudaDevAttrHostRegisterReadOnlySupported) {
+      return muster::software_gpu::Refuse(
+          cudaErrorNotSupported,
+          fmt::format("cudaDeviceGetAttribute({}): not known here; add it to runtime_device.cc",
+                      static_cast<int>(attribute)));
     }
+    *value = Device::Get().options().read_only_registration;
+    return cudaSuccess;
   });
 }
 
@@ -235,83 +157,35 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   });
 }
 
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   return RuntimeCall("cudaFuncGetAttributes", CallKind::kAnywhere, [&] {
     *attributes = {};
-    attributes->maxThreadsPerBlock = 1024;
-    if (const auto needs = Device::Get().kernels().Find(kernel)) {
-      attributes->numRegs = needs->registers;
-      attributes->sharedSizeBytes = needs->shared_bytes;
-      if (needs->most_threads > 0) attributes->maxThreadsPerBlock = needs->most_threads;
-    }
     return cudaSuccess;
   });
 }
 
-cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
-  return RuntimeCall("cudaFuncSetAttribute", CallKind::kAnywhere, [&] {
-    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-    const auto bytes = static_cast<size_t>(value);
-    if (value < 0 || bytes > muster::software_gpu::kSharedOptIn) return cudaErrorInvalidValue;
-    Device::Get().SetSharedLimit(kernel, bytes);
-    return cudaSuccess;
-  });
-}
-
+// The errors that the software GPU has itself.
 const char* cudaGetErrorName(cudaError_t error) {
   switch (error) {
 #define MUSTER_NAME(NAME) \
   case NAME:              \
     return #NAME;
-    MUSTER_NAME(cudaSuccess)
     MUSTER_NAME(cudaErrorInvalidValue)
     MUSTER_NAME(cudaErrorMemoryAllocation)
     MUSTER_NAME(cudaErrorInvalidConfiguration)
-    MUSTER_NAME(cudaErrorInvalidDevicePointer)
-    MUSTER_NAME(cudaErrorInsufficientDriver)
     MUSTER_NAME(cudaErrorNoDevice)
     MUSTER_NAME(cudaErrorInvalidDevice)
     MUSTER_NAME(cudaErrorDevicesUnavailable)
-    MUSTER_NAME(cudaErrorECCUncorrectable)
     MUSTER_NAME(cudaErrorInvalidResourceHandle)
-    MUSTER_NAME(cudaErrorNotReady)
     MUSTER_NAME(cudaErrorIllegalAddress)
     MUSTER_NAME(cudaErrorLaunchFailure)
-    MUSTER_NAME(cudaErrorLaunchTimeout)
     MUSTER_NAME(cudaErrorHostMemoryAlreadyRegistered)
-    MUSTER_NAME(cudaErrorHostMemoryNotRegistered)
     MUSTER_NAME(cudaErrorNotSupported)
-    MUSTER_NAME(cudaErrorNotPermitted)
-    MUSTER_NAME(cudaErrorNoKernelImageForDevice)
-    MUSTER_NAME(cudaErrorUnsupportedPtxVersion)
-    MUSTER_NAME(cudaErrorSystemNotReady)
-    MUSTER_NAME(cudaErrorUnknown)
 #undef MUSTER_NAME
     default:
       return "cudaErrorOfASoftwareGpu";
   }
 }
 
-const char* cudaGetErrorString(cudaError_t error) {
-  switch (error) {
-    case cudaSuccess:
-      return "no error";
-    case cudaErrorInvalidValue:
-      return "invalid argument";
-    case cudaErrorMemoryAllocation:
-      return "out of memory";
-    case cudaErrorNoDevice:
-      return "no CUDA-capable device is detected";
-    case cudaErrorInvalidConfiguration:
-      return "invalid configuration argument";
-    case cudaErrorIllegalAddress:
-      return "an illegal memory access was encountered";
-    case cudaErrorLaunchFailure:
-      return "unspecified launch failure";
-    case cudaErrorNotSupported:
-      return "operation not supported";
-    default:
-      return cudaGetErrorName(error);
-  }
-}
+const char* cudaGetErrorString(cudaError_t error) { return cudaGetErrorName(error); }
 }

@@ -19,7 +19,7 @@
 namespace muster::software_gpu {
 namespace {
 
-// Waits for all streams, as cudaFree and cudaDeviceSynchronize do.
+// Waits for all streams, as cudaFree does.
 void WaitForAll() {
   Device& device = Device::Get();
   for (Stream* stream : device.streams()) {
@@ -83,21 +83,8 @@ std::string WrongDeviceMemory(const void* address, size_t bytes) {
   return fmt::format("{} bytes at {}", bytes, memory.Describe(address));
 }
 
-// Marks a copy as in progress until it is done, or is dropped because the device failed.
-class OnItsWay {
- public:
-  OnItsWay(const void* host, size_t bytes, bool from_host)
-      : copy_(Device::Get().host().BeginCopy(host, bytes, from_host)) {}
-  ~OnItsWay() { Device::Get().host().EndCopy(copy_); }
-  OnItsWay(const OnItsWay&) = delete;
-  OnItsWay& operator=(const OnItsWay&) = delete;
-
- private:
-  const HostMemory::CopyId copy_;
-};
-
 cudaError_t CopyIn(Stream& stream, void* device_to, const void* host, size_t bytes) {
-  const auto copy = std::make_shared<OnItsWay>(host, bytes, true);
+  const auto copy = Device::Get().host().BeginCopy(host, bytes, true);
   stream.Push(Device::Get().known(), "a copy to the device", nullptr,
               [copy, device_to, host, bytes](const Work& work) {
                 if (!WriteRange(work, device_to, bytes)) return;
@@ -121,7 +108,7 @@ cudaError_t CopyOut(Stream& stream, void* host, const void* device_from, size_t 
   // Spoils the destination, so that reading it before the copy is done yields NaN. Not if an
   // earlier copy must still read it.
   if (!device.host().IsRead(host, bytes)) std::memset(host, 0xff, bytes);
-  const auto copy = std::make_shared<OnItsWay>(host, bytes, false);
+  const auto copy = device.host().BeginCopy(host, bytes, false);
   stream.Push(device.known(), "a copy from the device", nullptr,
               [copy, host, device_from, bytes](const Work& work) {
                 if (!ReadRange(work, device_from, bytes, Undefined::kAllowed)) return;
@@ -197,10 +184,6 @@ cudaError_t cudaHostAlloc(void** address, size_t bytes, unsigned) {
   });
 }
 
-cudaError_t cudaMallocHost(void** address, size_t bytes) {
-  return cudaHostAlloc(address, bytes, 0);
-}
-
 cudaError_t cudaFreeHost(void* address) {
   return RuntimeCall("cudaFreeHost", CallKind::kNotInAStep, [&] {
     if (address == nullptr) return cudaSuccess;
@@ -258,21 +241,6 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
       if (!WriteRange(work, to, bytes)) return;
       std::memset(Device::Get().memory().Alias(to), value, bytes);
     });
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaMemcpy(void*, const void*, size_t, cudaMemcpyKind) {
-  return Refuse(cudaErrorInvalidValue, "cudaMemcpy works on the default stream");
-}
-
-cudaError_t cudaMemset(void*, int, size_t) {
-  return Refuse(cudaErrorInvalidValue, "cudaMemset works on the default stream");
-}
-
-cudaError_t cudaDeviceSynchronize() {
-  return RuntimeCall("cudaDeviceSynchronize", CallKind::kNotInAStep, [] {
-    WaitForAll();
     return cudaSuccess;
   });
 }

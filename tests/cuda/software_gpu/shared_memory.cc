@@ -32,17 +32,9 @@ int AddModule(dl_phdr_info* info, size_t, void* to) {
 SharedMemory::Region::Region(uintptr_t region, size_t size)
     : begin(region), bytes(size), writers(size / 4 + 2), readers(size / 4 + 2), written_in(size) {}
 
-void SharedMemory::SetDynamic(const void* begin, size_t bytes) {
-  dynamic_.clear();
-  last_ = nullptr;
-  if (bytes > 0) dynamic_.emplace_back(reinterpret_cast<uintptr_t>(begin), bytes);
-}
-
 SharedMemory::Region* SharedMemory::Search(uintptr_t at) {
-  for (std::list<Region>* regions : {&variables_, &dynamic_}) {
-    for (Region& region : *regions) {
-      if (at - region.begin < region.bytes) return &region;
-    }
+  for (Region& region : variables_) {
+    if (at - region.begin < region.bytes) return &region;
   }
   return nullptr;
 }

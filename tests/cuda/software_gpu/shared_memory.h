@@ -1,8 +1,7 @@
 // The shadow state of the running block's shared memory.
 //
-// Shared variables are thread-local variables of the stream's thread (language.h); dynamic shared
-// memory belongs to the block runner. Both are regions with the last writer and reader of each word
-// since the block began.
+// Shared variables are thread-local variables of the stream's thread (language.h): regions with the
+// last writer and reader of each word since the block began.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +28,6 @@ class SharedMemory {
     size_t offset = 0;
   };
 
-  // Sets the dynamic part; an empty range means none.
-  void SetDynamic(const void* begin, size_t bytes);
   Place Find(const void* address);
   // Whether the address is in a read-only part of a program or library.
   bool IsConstant(const void* address);
@@ -40,7 +37,6 @@ class SharedMemory {
   void FindModules();
 
   std::list<Region> variables_;  // of each loaded module
-  std::list<Region> dynamic_;    // none or one
   Region* last_ = nullptr;
   std::vector<std::pair<uintptr_t, size_t>> constants_;
 };
