@@ -11,6 +11,7 @@ struct WorkerArguments {
   // A relay has endpoints for this host's workers and for relays of other hosts, and may have that
   // of the relay through which it reaches the server.
   std::string relay, relay_bind, relay_via;
+  bool gpu_sums = false;    // the relay adds gradients in GPUs
   int relay_patience = 10;  // seconds to wait for the relay at relay_via
   uint32_t rank = 0;
   int local_rank = -1;         // among the workers on this host; -1: unknown

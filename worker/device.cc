@@ -74,17 +74,14 @@ void LogForPlugin(LogLevel level, const std::string& line) {
   LogLine(level, "{}", fmt::make_format_args(line));
 }
 
-double DrainSeconds(const config::Deadlines& deadlines) {
-  return std::max(deadlines.step_s(), deadlines.first_step_s());
-}
-
 WorkerDevice MakeCuda(const config::Config& config, uint32_t rank) {
   const config::Worker& worker = config.worker();
+  const config::Deadlines& deadlines = config.deadlines();
   CudaOptions options{.precision = PrecisionOf(worker),
                       .convolution = ConvolutionOf(worker),
                       .card = static_cast<int>(rank / worker.workers_per_gpu()),
                       .graphs = worker.cuda_graphs(),
-                      .drain_s = DrainSeconds(config.deadlines()),
+                      .drain_s = std::max(deadlines.step_s(), deadlines.first_step_s()),
                       .log = LogForPlugin};
   options.memory_fraction = worker.has_gpu_memory_fraction() ? worker.gpu_memory_fraction()
                                                              : 1.0 / worker.workers_per_gpu();
@@ -116,10 +113,8 @@ double ToleranceOf(config::Worker::Precision precision) {
 }  // namespace
 
 std::unique_ptr<GpuAdder> MakeGpuAdder(const config::Config& config) {
-  if (!config.worker().gpu_sums() || config.worker().backend() != config::Worker::CUDA) {
-    return nullptr;
-  }
-  return LoadGpuAdder({.drain_s = DrainSeconds(config.deadlines()), .log = LogForPlugin},
+  // While it waits, the relay's workers seem silent to the server.
+  return LoadGpuAdder({.drain_s = config.deadlines().silence_s() / 2, .log = LogForPlugin},
                       CudaLibraryFolders());
 }
 

@@ -21,8 +21,8 @@ struct WorkerDevice {
 // memory.
 WorkerDevice MakeWorkerDevice(const config::Config& config, uint32_t rank);
 
-// The adder of this host's relay; null unless its GPUs add the gradients (worker.gpu_sums). Throws
-// Error if CUDA or the GPU does not work.
+// The adder of a relay. Throws Error if CUDA or a GPU does not work, or if one cannot read the
+// memory of the others.
 std::unique_ptr<GpuAdder> MakeGpuAdder(const config::Config& config);
 
 // If the device is a GPU, compares its results for this job's operations with the CPU's

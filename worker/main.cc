@@ -194,6 +194,8 @@ int Main(int argc, char** argv) {
               "server if it answers");
   program.Add("--relay-patience", arguments.relay_patience,
               "With --relay-via: how many seconds to wait for its answer (10)");
+  program.AddFlag("--gpu-sums", arguments.gpu_sums,
+                  "With --relay: let the GPUs of this host add the gradients of its workers");
   const ProgramOptions::Option predict =
       program.Add("--predict", arguments.predict,
                   "Print the network's outputs for these samples of the test set (0-9,17), a line "

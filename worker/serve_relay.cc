@@ -57,7 +57,7 @@ std::unique_ptr<ServerLink> ListenForRelays(const std::string& endpoint, uint64_
 std::unique_ptr<GpuAdder> AdderOf(const config::Config& config) {
   try {
     std::unique_ptr<GpuAdder> adder = MakeGpuAdder(config);
-    if (adder != nullptr) LogInfo("adding the gradients of this host's workers in its GPUs");
+    LogInfo("adding the gradients of this host's workers in its GPUs");
     return adder;
   } catch (const Error& error) {
     LogWarning("worker.gpu_sums: adding gradients on the host instead: {}", error.what());
@@ -89,7 +89,7 @@ void ServeRelay(const WorkerArguments& arguments, const config::Config& config,
   LinkOptions link = LinkOptionsFor(config, layout);
   link.token = token;
   KeepOutOfCoreDumps();
-  std::unique_ptr<GpuAdder> adder = AdderOf(config);
+  std::unique_ptr<GpuAdder> adder = arguments.gpu_sums ? AdderOf(config) : nullptr;
   const uint64_t job = JobOf(link.token);
   std::unique_ptr<ServerLink> below = Listen(arguments.relay, job, config::Cluster::LOCAL, link);
   if (!arguments.relay_bind.empty()) {

@@ -26,6 +26,7 @@
 #include "common/base/process.h"
 #include "common/base/resource_limits.h"
 #include "common/config/config.h"
+#include "common/link/protocol.h"
 #include "proto/config.pb.h"
 
 namespace muster {
@@ -236,7 +237,8 @@ void HostAgent::RequireRelay(int rank) {
   }
   if (relay_.process != nullptr) return;
   // Workers of an earlier relay must not find this one.
-  relay_endpoint_ = fmt::format("local://@muster-relay-{}-{}", ::getpid(), ++relays_);
+  relay_endpoint_ =
+      fmt::format("local://@muster-relay-{:016x}-{}-{}", JobOf(token_text_), ::getpid(), ++relays_);
   relay_rank_ = rank;
   std::vector<std::string> arguments{"--relay", relay_endpoint_, "--endpoint", endpoint_};
   if (!relay_bind_.empty()) arguments.insert(arguments.end(), {"--relay-bind", relay_bind_});

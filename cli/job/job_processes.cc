@@ -29,8 +29,8 @@ JobProcesses::JobProcesses(const JobPlan& plan, Console& console)
     : plan_(plan),
       console_(console),
       token_(HeldFile::OfText(plan.token)),
-      relay_(plan_, token_, console_),
-      places_(plan.places) {
+      places_(plan.places),
+      relay_(plan_, token_, places_, console_) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
     throw Error(ExitCode::kFailure, "cannot create a pipe: {}", ErrorText(errno));
@@ -186,7 +186,7 @@ std::unique_ptr<ChildProcess> JobProcesses::StartSrun(const std::string& endpoin
 
 std::unique_ptr<ChildProcess> JobProcesses::StartWorker(int rank, bool append) {
   const bool relayed = plan_.hosts == nullptr && AddsInGpus(*plan_.config);
-  const std::string& endpoint = relayed ? relay_.Require(endpoint_) : endpoint_;
+  const std::string& endpoint = relayed ? relay_.EndpointFor(rank, endpoint_) : endpoint_;
   ChildOptions worker{.program = plan_.worker_program,
                       .arguments = {"--config", plan_.config_path, "--rank", std::to_string(rank),
                                     "--endpoint", endpoint, "--token-file", token_.InheritedPath(),

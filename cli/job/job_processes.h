@@ -81,10 +81,10 @@ class JobProcesses : public Members {
   const HeldFile token_;
   LineReader reports_;
   std::string endpoint_;                                // the server's endpoint
-  LocalRelay relay_;                                    // if GPUs add the gradients
   std::vector<std::unique_ptr<RemoteWorkers>> remote_;  // one for each other host
   std::vector<Member> members_;
   std::vector<WorkerPlace> places_;
+  LocalRelay relay_;                 // if GPUs add the gradients
   std::vector<int64_t> log_begins_;  // the sizes of the workers' logs before srun
 };
 

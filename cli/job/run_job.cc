@@ -200,8 +200,8 @@ std::string MemoryWarning(const config::Config& config, const Graph& graph, bool
 // The job's GPUs, and what they do beside computing.
 std::vector<std::string> CardLines(const PreparedJob& job) {
   std::vector<std::string> lines = job.cards ? job.cards->Lines() : std::vector<std::string>();
-  if (AddsInGpus(job.config)) {
-    lines.emplace_back("those of a host add their gradients (worker.gpu_sums)");
+  if (AddsInGpus(job.config) && !job.address) {
+    lines.emplace_back("they add the workers' gradients (worker.gpu_sums)");
   }
   return lines;
 }

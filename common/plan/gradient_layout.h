@@ -44,7 +44,7 @@ class GradientLayout {
 
   // The layout of the memory that a relay on the server's host shares with the server: places for
   // the gradients and sums of a step, which occupy memory only when written.
-  static constexpr size_t kRelayPlaces = 512;
+  static constexpr size_t kRelayPlaces = 64;
   GradientLayout OfRelay() const { return {chunk_end_, kRelayPlaces, 0}; }
 
   size_t arena_floats() const { return chunk_end_.empty() ? 0 : chunk_end_.back(); }

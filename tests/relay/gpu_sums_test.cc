@@ -27,6 +27,7 @@ class FakeAdder : public GpuAdder {
  public:
   explicit FakeAdder(Adder& seen) : seen_(seen) {}
 
+  void Reserve(size_t, size_t) override {}
   const float* Open(const std::string& handle) override { return seen_.buffers.at(handle).data(); }
   void Close(const float* buffer) override {
     for (const auto& [handle, values] : seen_.buffers) {

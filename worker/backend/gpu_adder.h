@@ -14,11 +14,13 @@ class GpuAdder {
  public:
   virtual ~GpuAdder() = default;
 
+  // Allocates memory for sums of up to `count` values in `places` places.
+  virtual void Reserve(size_t places, size_t count) = 0;
   // Opens a buffer that a worker of this host has exported (Backend::Export). It stays open until
   // Close, even if the worker frees it.
   virtual const float* Open(const std::string& handle) = 0;
   virtual void Close(const float* buffer) = 0;
-  // Queues a + b. The sum is in the adder's own memory number `place`, which may also hold `a`.
+  // Queues a + b. The sum is in the reserved place `place`, which may also hold `a`.
   virtual const float* Add(const float* a, const float* b, size_t count, size_t place) = 0;
   // Returns the values in host memory, after everything queued before.
   virtual std::shared_ptr<const float> Bring(const float* from, size_t count) = 0;

@@ -73,17 +73,17 @@ bool Program::HasHook(int layer) const {
 
 // Only training repeats its work often enough to record it.
 void Program::MakeSegments(Mode mode) {
+  bool reads_epoch = false;
   const auto add = [&](std::vector<Segment>& segments, size_t begin, size_t end) {
     if (begin == end) return;
-    segments.push_back(
-        {begin, end, mode == Mode::kTraining ? backend_.MakeRepeatedWork() : nullptr});
+    segments.push_back({begin, end, std::exchange(reads_epoch, false),
+                        mode == Mode::kTraining ? backend_.MakeRepeatedWork() : nullptr});
   };
   size_t begin = 0;
   for (size_t i = 0; i < plan_.steps.size(); ++i) {
-    const Layer& layer = graph_.layers()[plan_.steps[i].layer];
-    reads_epoch_ |= std::holds_alternative<DropoutSpec>(layer.spec);
-    if (!HasHook(plan_.steps[i].layer)) continue;
-    add(forward_segments_, std::exchange(begin, i), i);
+    const int layer = plan_.steps[i].layer;
+    if (HasHook(layer)) add(forward_segments_, std::exchange(begin, i), i);
+    reads_epoch |= std::holds_alternative<DropoutSpec>(graph_.layers()[layer].spec);
   }
   add(forward_segments_, begin, plan_.steps.size());
   if (mode != Mode::kTraining) return;
@@ -286,10 +286,10 @@ void Program::Run(const Segment& segment, std::span<const uint64_t> key,
 void Program::RunForward(const DeviceInput& input, std::span<const float> weights,
                          int64_t weights_version, const LayerHook& before_layer,
                          std::byte* workspace, std::byte* logits) {
-  const uint64_t key[] = {KeyOf(input.images), KeyOf(input.sample_ids),
-                          reads_epoch_ ? static_cast<uint64_t>(input.epoch) : 0,
-                          KeyOf(weights.data()), KeyOf(workspace)};
   for (const Segment& segment : forward_segments_) {
+    const uint64_t key[] = {KeyOf(input.images), KeyOf(input.sample_ids),
+                            segment.reads_epoch ? static_cast<uint64_t>(input.epoch) : 0,
+                            KeyOf(weights.data()), KeyOf(workspace)};
     const int first = plan_.steps[segment.begin].layer;
     if (before_layer && HasHook(first)) before_layer(first);
     Run(segment, key, [&] {

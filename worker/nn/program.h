@@ -53,6 +53,7 @@ class Program {
   // Steps between two hooks, which the device may record.
   struct Segment {
     size_t begin, end;
+    bool reads_epoch;                        // dropout, in forward
     std::unique_ptr<RepeatedWork> repeated;  // null: not recorded
   };
 
@@ -103,7 +104,6 @@ class Program {
   std::vector<BoundOp> ops_;  // one for each step of the plan
   std::unique_ptr<LossOp> loss_;
   std::vector<Segment> forward_segments_, backward_segments_;
-  bool reads_epoch_ = false;  // dropout
   // Offsets in the workspace, in bytes.
   std::vector<size_t> values_, gradients_;
   size_t loss_state_ = 0;

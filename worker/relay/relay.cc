@@ -143,12 +143,27 @@ void Relay::OnWelcome(FromServer& event) {
     }
     for (auto& versions : arrived_) versions.assign(chunk_end_.size(), -1);
     local_->ShareWeights(*weights_);
-    if (adder_ != nullptr && type_ == wire::FP32) gpus_.emplace(std::move(adder_), chunk_end_);
+    if (adder_ != nullptr && type_ == wire::FP32) UseGpus(welcome);
     sums_.emplace(welcome.slices(), type_, gpus_ ? &*gpus_ : nullptr);
     if (type_ != wire::FP32) halves_.resize(3 * SharedArenaFloats(chunk_end_.back()));
   }
   local_->ShareGradients(via, GradientLayoutOf(welcome));
   welcome.set_adds_in_gpus(gpus_ && local_->SharesMemory(via));
+}
+
+// Takes memory of the GPU before the workers share it out.
+void Relay::UseGpus(const wire::Welcome& welcome) {
+  size_t largest = 0;
+  for (size_t c = 0; c < chunk_end_.size(); ++c) {
+    largest = std::max(largest, chunk_end_[c] - (c == 0 ? 0 : chunk_end_[c - 1]));
+  }
+  try {
+    adder_->Reserve(Root(welcome.slices()).level, largest);
+    gpus_.emplace(std::move(adder_), chunk_end_);
+  } catch (const Error& error) {
+    LogWarning("worker.gpu_sums: adding gradients on the host instead: {}", error.what());
+    adder_.reset();
+  }
 }
 
 uint32_t Relay::TakePlace(const wire::GradientPart& part) {

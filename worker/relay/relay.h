@@ -55,6 +55,7 @@ class Relay {
   void FromTheServer(FromServer event);
   void FromAWorker(FromWorker event);
   void OnWelcome(FromServer& event);
+  void UseGpus(const wire::Welcome& welcome);
   uint32_t TakePlace(const wire::GradientPart& part);
   void OnWeights(const wire::ServerMessage& message, const Payload& payload);
   std::span<float> WeightsOf(const wire::WeightsChunk& weights);

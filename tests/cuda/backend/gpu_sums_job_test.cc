@@ -94,6 +94,16 @@ TEST_F(GpuSumsJob, SurviveTheLossOfTheRelay) {
   EXPECT_THAT(log_, HasSubstr("lost the relay that adds the gradients"));
 }
 
+// The relay fails by itself, and would again. The workers continue without one.
+TEST_F(GpuSumsJob, ContinueWithoutARelayThatFails) {
+  const std::string hash = HashOf(1, false);
+  ::setenv("MUSTER_SOFTWARE_GPU", "fail=cudaIpcOpenMemHandle:2:101", 1);
+  const Outcome outcome = Succeeded(Launch(Settings(4, true)));
+  EXPECT_EQ(outcome.hash(), hash);
+  EXPECT_THAT(Unwrapped(outcome.log), HasSubstr("From now on workers copy their gradients"));
+  EXPECT_THAT(RelayLog("run1"), HasSubstr("read the memory of another GPU"));
+}
+
 // The relay's GPU cannot read the others. Each worker then copies its gradients to the host.
 TEST_F(GpuSumsJob, WithoutAccessBetweenGpusAreMadeOnTheHost) {
   const std::string hash = HashOf(1, false);

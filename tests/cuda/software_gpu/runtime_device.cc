@@ -112,6 +112,10 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   return RuntimeCall("cudaDeviceGetAttribute", CallKind::kOfNoCard, [&] {
     if (!IsCard(device)) return cudaErrorInvalidDevice;
+    if (attribute == cudaDevAttrComputeMode) {
+      *value = cudaComputeModeDefault;
+      return cudaSuccess;
+    }
     if (attribute != cudaDevAttrHostRegisterReadOnlySupported) {
       return muster::software_gpu::Refuse(
           cudaErrorNotSupported,

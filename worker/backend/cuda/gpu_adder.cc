@@ -32,6 +32,7 @@ class LockedPool : public std::enable_shared_from_this<LockedPool> {
     if (!memory) memory = AllocateLocked(floats * sizeof(float));
     auto* const values = static_cast<float*>(memory.get());
     const auto held = std::make_shared<LockedMemory>(std::move(memory));
+    // Kept by size: chunks have few different ones.
     return {values, [pool = shared_from_this(), held, floats](float*) {
               const std::lock_guard lock(pool->mutex_);
               pool->free_.emplace(floats, std::move(*held));
@@ -46,7 +47,7 @@ class LockedPool : public std::enable_shared_from_this<LockedPool> {
 class CudaGpuAdder final : public GpuAdder {
  public:
   explicit CudaGpuAdder(const CudaOptions& options)
-      : patience_(options.drain_s), watchdog_(options, "0 of the relay") {
+      : patience_(options.drain_s), watchdog_(options, "0 of those that the relay sees") {
     RequirePeers();
     cudaDeviceProp properties{};
     Check(cudaGetDeviceProperties(&properties, 0), "be queried");
@@ -62,6 +63,16 @@ class CudaGpuAdder final : public GpuAdder {
     for (const float* const buffer : open_) (void)cudaIpcCloseMemHandle(Writable(buffer));
   }
 
+  void Reserve(size_t places, size_t count) override {
+    floats_ = count;
+    for (size_t place = 0; place < places; ++place) {
+      void* memory = nullptr;
+      Check(cudaMalloc(&memory, count * sizeof(float)), "allocate memory for sums of gradients");
+      places_.emplace_back(memory);
+    }
+    (void)pool_->Take(count);  // which keeps it
+  }
+
   const float* Open(const std::string& handle) override {
     cudaIpcMemHandle_t exported{};
     if (handle.size() != sizeof exported.reserved) {
@@ -72,7 +83,7 @@ class CudaGpuAdder final : public GpuAdder {
     std::memcpy(exported.reserved, handle.data(), handle.size());
     void* memory = nullptr;
     Check(cudaIpcOpenMemHandle(&memory, exported, cudaIpcMemLazyEnablePeerAccess),
-          "read the memory of another GPU of this host (worker.gpu_sums=false avoids it)");
+          "read the memory of another GPU (worker.gpu_sums=false avoids it)");
     open_.push_back(static_cast<float*>(memory));
     return open_.back();
   }
@@ -84,14 +95,8 @@ class CudaGpuAdder final : public GpuAdder {
   }
 
   const float* Add(const float* a, const float* b, size_t count, size_t place) override {
-    if (places_.size() <= place) places_.resize(place + 1);
-    Place& to = places_[place];
-    if (to.floats < count) {
-      void* memory = nullptr;
-      Check(cudaMalloc(&memory, count * sizeof(float)), "allocate memory for sums of gradients");
-      to = {DeviceMemory(memory), count};
-    }
-    auto* const sum = static_cast<float*>(to.memory.get());
+    MUSTER_CHECK(count <= floats_);
+    auto* const sum = static_cast<float*>(places_.at(place).get());
     AddSlices(target_, ElementType::kFloat32, sum, a, b, static_cast<int64_t>(count));
     return sum;
   }
@@ -112,6 +117,16 @@ class CudaGpuAdder final : public GpuAdder {
   static void RequirePeers() {
     int count = 0;
     Check(cudaGetDeviceCount(&count), "be found");
+    // The relay would take the place of a worker.
+    for (int card = 0; card < count; ++card) {
+      int mode = 0;
+      Check(cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, card), "be queried");
+      if (mode == cudaComputeModeDefault) continue;
+      throw Error(ExitCode::kFailure,
+                  "the compute mode of GPU {} of {} admits only one process (nvidia-smi -c DEFAULT "
+                  "changes it)",
+                  card, count);
+    }
     Check(cudaSetDevice(0), "be used");
     for (int other = 1; other < count; ++other) {
       int can = 0;
@@ -121,10 +136,6 @@ class CudaGpuAdder final : public GpuAdder {
     }
   }
 
-  struct Place {
-    DeviceMemory memory;
-    size_t floats = 0;
-  };
   static float* Writable(const float* buffer) { return const_cast<float*>(buffer); }
 
   const double patience_;
@@ -133,7 +144,8 @@ class CudaGpuAdder final : public GpuAdder {
   EventHandle done_;
   Target target_;
   std::vector<const float*> open_;
-  std::vector<Place> places_;
+  std::vector<DeviceMemory> places_;
+  size_t floats_ = 0;  // of a place
   const std::shared_ptr<LockedPool> pool_ = std::make_shared<LockedPool>();
 };
 

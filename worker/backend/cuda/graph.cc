@@ -36,8 +36,8 @@ void GraphedWork::Run(std::span<const uint64_t> key, const std::function<void()>
     return work();
   }
   variant->used = runs_;
-  if (!variant->graph) variant->graph = Record(work);
-  if (!variant->graph) return work();
+  if (!variant->graph) Record(*variant, work);
+  if (!variant->graph) return;
   Check(cudaGraphLaunch(variant->graph.get(), card_.stream(Queue::kCompute)),
         "start recorded kernels");
 }
@@ -55,12 +55,12 @@ void GraphedWork::Remember(std::span<const uint64_t> key) {
   variants_.push_back({.key = {key.begin(), key.end()}, .graph = {}, .used = runs_});
 }
 
-StartableGraph GraphedWork::Record(const std::function<void()>& work) {
+void GraphedWork::Record(Variant& variant, const std::function<void()>& work) {
   try {
-    return RecordGraph(card_.stream(Queue::kCompute), work);
+    variant.graph = RecordGraph(card_.stream(Queue::kCompute), work);
   } catch (const Error& error) {
+    work();  // throws if the GPU itself has failed
     card_.EndGraphs(error.what());
-    return {};
   }
 }
 

@@ -34,12 +34,12 @@ class GraphedWork final : public RepeatedWork {
   };
   // A worker alternates between two inputs, two copies of the weights, and the levels of a sum. The
   // other values of a key seldom change.
-  static constexpr size_t kMostVariants = 32;
+  static constexpr size_t kMostVariants = 64;
 
   Variant* Find(std::span<const uint64_t> key);
   void Remember(std::span<const uint64_t> key);
-  // Returns null, and ends the use of graphs, if the driver does not record the work.
-  StartableGraph Record(const std::function<void()>& work);
+  // Records the work. If the driver cannot, queues it and ends the use of graphs.
+  void Record(Variant& variant, const std::function<void()>& work);
 
   Card& card_;
   int64_t runs_ = 0;
