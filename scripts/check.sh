@@ -102,13 +102,14 @@ tidy() {
     echo "${#sources[@]} of $found sources changed since $(git log -1 --format='%h %s' "$base")"
   fi
   ((${#sources[@]})) || return 0
-  # clang-tidy needs the headers that protoc generates.
-  scripts/build.sh "$preset" muster_proto || return 1
+  # clang-tidy needs the headers that the build generates.
+  scripts/build.sh "$preset" muster_proto cuda_sources_header || return 1
   # Configures compile commands for single sources, which use the generated headers of the build. clang cannot
   # read GCC's precompiled headers, so they are removed.
   cmake --preset "$preset" -B build/tidy -DMUSTER_UNITY=OFF -Wno-dev >/dev/null || return 1
   sed -i -e 's/ -Winvalid-pch -include [^ ]*//' -e "s|/build/tidy/proto|/build/$preset/proto|g" \
-    -e "s|-isystem $PWD/build/tidy |-isystem $PWD/build/$preset |g" build/tidy/compile_commands.json
+    -e "s|-isystem $PWD/build/tidy |-isystem $PWD/build/$preset |g" \
+    -e "s|/build/tidy/\([^ ]*\)/made |/build/$preset/\1/made |g" build/tidy/compile_commands.json
   # omp.h comes from GCC, which builds Muster; clang's own headers come first.
   local gcc_headers
   gcc_headers=$(dirname "$(gcc -print-file-name=include/omp.h)")
