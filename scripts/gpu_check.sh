@@ -200,6 +200,10 @@ stage_2() {
     if two=$(on_gpu gpu-2 cluster.workers=2 worker.workers_per_gpu=2 run.slices=2); then
       same_bits "1 and 2 workers" "$one" "$two"
     fi
+    if sums=$(on_gpu gpu-5 cluster.workers=2 worker.workers_per_gpu=2 run.slices=2 worker.gpu_sums=true); then
+      same_bits "sums on the host and in the GPU" "$one" "$sums"
+      grep -q "gradients stay in the GPU" "$work/gpu-5/worker-1.log" || fail "worker.gpu_sums: $(end_of "$work/gpu-5/relay.log")"
+    fi
     if again=$(on_gpu gpu-3 cluster.workers=1 run.slices=2); then same_bits "two runs" "$one" "$again"; fi
     if single=$(on_gpu gpu-4 cluster.workers=1 run.slices=2 worker.cuda_graphs=false); then
       same_bits "with and without graphs" "$one" "$single"

@@ -132,9 +132,8 @@ void Relay::OnWelcome(FromServer& event) {
     if (server_->shares_memory()) {
       if (!event.shared) throw Error(ExitCode::kPeerFailed, "the server's Welcome has no memory");
       weights_ = std::move(event.shared->weight_buffers);
-      places_ = std::move(event.shared->gradient_buffers);
-      place_layout_ = GradientLayoutOf(welcome).OfRelay();
-      place_steps_.resize(chunk_end_.size());
+      places_.emplace(std::move(event.shared->gradient_buffers),
+                      GradientLayoutOf(welcome).OfRelay(), chunk_end_.size());
     } else {
       // The third, for averages, takes no memory until it is used.
       const size_t bytes = SharedArenaFloats(chunk_end_.back()) * sizeof(float);
@@ -166,21 +165,6 @@ void Relay::UseGpus(const wire::Welcome& welcome) {
   }
 }
 
-uint32_t Relay::TakePlace(const wire::GradientPart& part) {
-  constexpr int64_t kFree = -1;
-  std::vector<int64_t>& steps = place_steps_.at(part.chunk());
-  auto place = std::ranges::find(steps, kFree);
-  if (place == steps.end()) {
-    if (steps.size() == GradientLayout::kRelayPlaces) {
-      throw Error(ExitCode::kFailure, "more than {} gradients in a step (worker.gpu_sums)",
-                  GradientLayout::kRelayPlaces);
-    }
-    place = steps.insert(place, kFree);
-  }
-  *place = part.step();
-  return static_cast<uint32_t>(place - steps.begin());
-}
-
 void Relay::OnWeights(const wire::ServerMessage& message, const Payload& payload) {
   const wire::WeightsChunk& weights = message.weights_chunk();
   if (weights.chunk() >= chunk_end_.size() || weights.version() < 0) {
@@ -190,8 +174,7 @@ void Relay::OnWeights(const wire::ServerMessage& message, const Payload& payload
   if (places_) {
     if (!weights.average()) {
       sums_->Forget(weights.version() - 1, weights.chunk());
-      for (int64_t& step : place_steps_[weights.chunk()])
-        step = step < weights.version() ? -1 : step;
+      places_->Free(weights.chunk(), weights.version());
     }
     return ToWorker(message);
   }
@@ -318,29 +301,15 @@ void Relay::SendGradients(std::vector<RelayedGradient> gradients) {
       ToServer(std::move(gradient.message));
       continue;
     }
+    if (gpus_) gpus_->Bring(gradient);
     if (places_) {
-      SendInPlace(std::move(gradient));
+      if (places_->Put(gradient)) ToServer(std::move(gradient.message));
       continue;
     }
-    if (gpus_) gpus_->Bring(gradient);
     const Urgency urgency = UrgencyOf(gradient.message.gradient_part());
     const size_t bytes = gradient.payload.bytes;
     outbox_.AddTensor(urgency, bytes, std::move(gradient));
   }
-}
-
-// No two gradients of a step share a place: the server may read one at any time.
-void Relay::SendInPlace(RelayedGradient gradient) {
-  if (gpus_) gpus_->Bring(gradient);
-  wire::GradientPart& part = *gradient.message.mutable_gradient_part();
-  const auto chunk = place_layout_.Chunk(part.chunk());
-  // The server drops what does not belong to this step or has the wrong size.
-  if (!chunk || gradient.payload.bytes != chunk->count * sizeof(float)) return;
-  part.set_place(TakePlace(part));
-  const auto place = place_layout_.Chunk(part.chunk(), part.place());
-  std::memcpy(places_->writable_floats().data() + place->begin, gradient.payload.data,
-              gradient.payload.bytes);
-  ToServer(std::move(gradient.message));
 }
 
 void Relay::SendWaiting() {

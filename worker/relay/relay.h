@@ -29,6 +29,7 @@
 #include "common/base/shared_memory.h"
 #include "common/link/link.h"
 #include "common/link/outbox.h"
+#include "worker/relay/gradient_places.h"
 #include "worker/relay/host_sums.h"
 
 namespace muster {
@@ -56,7 +57,6 @@ class Relay {
   void FromAWorker(FromWorker event);
   void OnWelcome(FromServer& event);
   void UseGpus(const wire::Welcome& welcome);
-  uint32_t TakePlace(const wire::GradientPart& part);
   void OnWeights(const wire::ServerMessage& message, const Payload& payload);
   std::span<float> WeightsOf(const wire::WeightsChunk& weights);
   std::span<uint16_t> HalvesOf(std::span<const float> floats);
@@ -67,7 +67,6 @@ class Relay {
   void Close(uint32_t via);
   void ToServer(wire::WorkerMessage message);
   void SendGradients(std::vector<RelayedGradient> gradients);
-  void SendInPlace(RelayedGradient gradient);
   void SendWaiting();
   bool IsNeeded() const;
   void CheckLimits();
@@ -82,12 +81,8 @@ class Relay {
   std::vector<uint64_t> chunk_end_;
   WireType type_ = wire::FP32;
   std::optional<SharedMemory> weights_;
-  // If the server shares memory: its places for gradients, and, by chunk and place, the last step
-  // whose gradient is there. A place is free when the weights that follow have arrived.
-  std::optional<SharedMemory> places_;
-  GradientLayout place_layout_;
-  std::vector<std::vector<int64_t>> place_steps_;
-  std::vector<uint16_t> halves_;  // the same, if the wire has 16 bits
+  std::optional<GradientPlaces> places_;  // if the server shares memory
+  std::vector<uint16_t> halves_;          // the same, if the wire has 16 bits
   // The newest version of each chunk in three weight buffers: even and odd versions, and averages.
   std::array<std::vector<int64_t>, 3> arrived_;
   std::unique_ptr<GpuAdder> adder_;   // until Welcome
