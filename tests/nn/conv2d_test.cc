@@ -54,6 +54,12 @@ TEST_F(Conv2dTest, MatchesTheReferenceForRectanglesAndKernelsLargerThanTheImage)
                          {.layer = "conv2d { filters: 8 kernel: 7 padding: EXPLICIT pad: 3 }",
                           .input = {2, 3, 8},
                           .batch = 5});
+  for (const char* const stride : {"[1, 2]", "[2, 1]"}) {  // of single pixels
+    ExpectMatchesReference(
+        *backend_, {.layer = fmt::format("conv2d {{ filters: 4 kernel: 1 stride: {} }}", stride),
+                    .input = {5, 7, 3},
+                    .batch = 2});
+  }
   ExpectMatchesReference(
       *backend_, {.layer = "conv2d { filters: 4 kernel: [5, 2] stride: [1, 2] padding: SAME }",
                   .input = {3, 9, 5},

@@ -20,7 +20,7 @@ using ::testing::IsEmpty;
 struct Adder {
   std::map<std::string, std::vector<float>> buffers;  // by handle
   std::vector<std::string> closed;
-  int added = 0, brought = 0;
+  int opened = 0, added = 0, brought = 0;
 };
 
 class FakeAdder : public GpuAdder {
@@ -28,7 +28,10 @@ class FakeAdder : public GpuAdder {
   explicit FakeAdder(Adder& seen) : seen_(seen) {}
 
   void Reserve(size_t, size_t) override {}
-  const float* Open(const std::string& handle) override { return seen_.buffers.at(handle).data(); }
+  const float* Open(const std::string& handle) override {
+    ++seen_.opened;
+    return seen_.buffers.at(handle).data();
+  }
   void Close(const float* buffer) override {
     for (const auto& [handle, values] : seen_.buffers) {
       if (values.data() == buffer) seen_.closed.push_back(handle);
@@ -128,6 +131,23 @@ TEST_F(GpuSums, AreBroughtWhenSentAlone) {
   EXPECT_THAT(gradient.payload.floats(), ::testing::ElementsAreArray(expected));
   gpus_.Bring(gradient);
   EXPECT_EQ(adder_.brought, 1);
+}
+
+TEST_F(GpuSums, AWorkersMemoryIsOpenedOnce) {
+  (void)InGpu(1, 0);
+  (void)InGpu(1, 1);
+  EXPECT_EQ(adder_.opened, 1);
+  gpus_.Close(1);
+  EXPECT_THAT(adder_.closed, ElementsAre(Handle(1)));
+}
+
+TEST_F(GpuSums, OnlyChunksThatExistAreInAGpu) {
+  RelayedGradient gradient = InGpu(1, 1);
+  EXPECT_EQ(gpus_.Find(gradient), adder_.buffers.at(Handle(1)).data() + kChunkFloats);
+  for (const uint32_t chunk : {2u, 3u, ~0u}) {
+    gradient.message.mutable_gradient_part()->set_chunk(chunk);
+    EXPECT_EQ(gpus_.Find(gradient), nullptr) << chunk;
+  }
 }
 
 TEST_F(GpuSums, ALostWorkersMemoryIsClosed) {

@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "tests/relay/hand_sums.h"
@@ -71,6 +74,24 @@ TEST(HostSumsTest, TheOrderOfArrivalDoesNotMatter) {
     for (size_t i = 0; i < 3; ++i) EXPECT_THAT(host.Add(vias[i], {1, vias[i] - 1}), IsEmpty());
     EXPECT_THAT(host.Add(vias[3], {1, vias[3] - 1}), ElementsAre("3.0 = 1.0 + 1.1 + 1.2 + 1.3"));
   } while (std::ranges::next_permutation(vias).found);
+}
+
+// No more is read than each of them has. The server drops the sum, whose size is wrong.
+TEST(HostSumsTest, OfDifferentSizesTheSmallestCounts) {
+  for (const uint32_t shorter : {1, 2}) {
+    HandSums host = Halves();
+    std::vector<RelayedGradient> sent;
+    for (const uint32_t via : {1, 2}) {
+      RelayedGradient gradient = host.Gradient(via, via == 1 ? kLeft : kRight);
+      const std::span<const float> values = gradient.payload.floats();
+      const auto copy = std::make_shared<std::vector<float>>(values.begin(), values.end());
+      if (via == shorter) copy->resize(1);
+      gradient.payload = {copy->data(), copy->size() * sizeof(float), copy};
+      sent = host.sums().Add(std::move(gradient), HostSums::Time());
+    }
+    ASSERT_EQ(sent.size(), 1u);
+    EXPECT_EQ(sent[0].payload.bytes, sizeof(float));
+  }
 }
 
 // Workers 3 and 4 compute first, but their numbers are in another order than their slices.

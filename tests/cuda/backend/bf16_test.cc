@@ -81,6 +81,24 @@ TEST_P(HalfTypeTest, WeightsFreeTheirCopies) {
   EXPECT_EQ(backend->memory_use().held, before);
 }
 
+// The plan of a tower's memory counts them before they are allocated.
+TEST_P(HalfTypeTest, CopiesOfATowersWeightsTakeWhatTheySay) {
+  const auto backend = Make();
+  backend->Enter();
+  const std::unique_ptr<WeightLayouts> copies = backend->MakeWeightLayouts();
+  std::vector<std::unique_ptr<Op>> ops;
+  for (const int layer : {1, 2, 1}) {  // two programs of a tower have layer 1
+    const int units = 10 * layer;
+    ops.push_back(backend->MakeOp(
+        reference::MakeLayer(fmt::format("dense {{ units: {} }}", units), {1, 1, 50}),
+        {.batch = 1, .mode = Mode::kInference, .layer = layer, .layouts = copies.get()}));
+  }
+  EXPECT_EQ(copies->bytes(), 2 * ((50 * 10 + 10) + (50 * 20 + 20)));
+  const size_t before = backend->memory_use().held;
+  copies->Allocate();
+  EXPECT_EQ(backend->memory_use().held - before, copies->bytes());
+}
+
 // Without an algorithm of cublasLt, bias and relu are a second pass.
 TEST_P(HalfTypeTest, WithoutCublasLtAProductHasTheSameResult) {
   const auto backend = MakeHostFacing(Make());

@@ -183,6 +183,11 @@ TEST_F(CudaDeviceFailureTest, AWorkerKeepsToItsShareOfTheCard) {
   EXPECT_THROW((void)backend->Allocate(size_t{40} << 20), Error);
   EXPECT_EQ(backend->memory_use().held, use.held);
   EXPECT_EQ(backend->memory_use().most, use.held + (size_t{16} << 20));
+  // Others use more than their share.
+  void* others = nullptr;
+  ASSERT_EQ(cudaMalloc(&others, size_t{80} << 20), cudaSuccess);
+  EXPECT_LE(backend->memory_use().available, (size_t{48} << 20) - use.held);
+  EXPECT_EQ(cudaFree(others), cudaSuccess);
 }
 
 }  // namespace

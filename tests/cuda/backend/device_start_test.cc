@@ -120,6 +120,19 @@ TEST_F(CudaDeviceStartTest, AConvolutionForWhichCudnnWantsTooMuchMemoryIsDoneWit
   }
 }
 
+// Nor is a convolution tried with memory beyond a worker's share of the GPU.
+TEST_F(CudaDeviceStartTest, ATrialKeepsToTheWorkersShareOfTheCard) {
+  const Layer layer = reference::MakeLayer("conv2d { filters: 16 kernel: 3 }", {64, 64, 16});
+  for (const bool fits : {true, false}) {
+    software_gpu::Reset({});
+    const std::unique_ptr<Backend> backend =
+        cuda::MakeCudaWorker({.memory_fraction = fits ? 0.5 : 0.0625}).backend;  // of 1 GiB
+    backend->Enter();
+    const auto op = backend->MakeOp(layer, {.batch = 128, .mode = Mode::kInference});
+    EXPECT_EQ(software_gpu::Calls("cudnnConvolutionForward"), fits ? 1 : 0);
+  }
+}
+
 TEST_F(CudaDeviceStartTest, WhatCudnnDoesNotSupportAfterItsTrialIsAnError) {
   for (const char* const call : {"cudnnConvolutionForward", "cudnnConvolutionBackwardData",
                                  "cudnnConvolutionBackwardFilter"}) {

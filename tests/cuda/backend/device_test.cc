@@ -81,8 +81,10 @@ TEST_F(CudaDeviceTest, SumsOfSlicesFlushDenormals) {
   const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker(options_).backend;
   backend->Enter();
   constexpr float kLeast = std::numeric_limits<float>::min(), kTiny = kLeast / 4;
-  const std::vector<float> a{kTiny, kTiny, -kTiny, 3 * kTiny, 1.5f * kLeast, -kLeast},
-      b{kTiny, kLeast, -kTiny, -kTiny, -kLeast, 0}, expected{0, kLeast, -0.0f, 0, 0, -kLeast};
+  // The last sum is the largest denormal. In 16 bits it would be rounded up to kLeast.
+  const std::vector<float> a{kTiny, kTiny, -kTiny, 3 * kTiny, 1.5f * kLeast, -kLeast, 2 * kLeast},
+      b{kTiny, kLeast, -kTiny, -kTiny, -kLeast, 0, -std::nextafter(kLeast, 1.0f)},
+      expected{0, kLeast, -0.0f, 0, 0, -kLeast, 0};
   const size_t bytes = a.size() * sizeof(float);
   const std::unique_ptr<DeviceBuffer> left = backend->Allocate(bytes),
                                       right = backend->Allocate(bytes);

@@ -6,6 +6,8 @@
 
 #include <csignal>
 #include <filesystem>
+#include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -17,23 +19,26 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
 using ::testing::Not;
 
 class GpuSumsJob : public RealJob {
  protected:
   ~GpuSumsJob() override { ::unsetenv("MUSTER_SOFTWARE_GPU"); }
 
-  static std::vector<std::string> Settings(int workers, bool sums) {
-    return {"worker.backend=CUDA",
-            "worker.soft_placement=false",
-            "run.steps=20",
-            "run.global_batch=10",
-            "run.slices=4",
-            fmt::format("cluster.workers={}", workers),
-            fmt::format("worker.gpu_sums={}", sums)};
+  static std::vector<std::string> Settings(int workers, bool sums, const std::string& more = "") {
+    std::vector<std::string> settings{"worker.backend=CUDA",
+                                      "worker.soft_placement=false",
+                                      "run.steps=20",
+                                      "run.global_batch=10",
+                                      "run.slices=4",
+                                      fmt::format("cluster.workers={}", workers),
+                                      fmt::format("worker.gpu_sums={}", sums)};
+    if (!more.empty()) settings.push_back(more);
+    return settings;
   }
-  std::string HashOf(int workers, bool sums) {
-    return Succeeded(Launch(Settings(workers, sums))).hash();
+  std::string HashOf(int workers, bool sums, const std::string& more = "") {
+    return Succeeded(Launch(Settings(workers, sums, more))).hash();
   }
   std::string WorkerLog(const std::string& run, int rank) const {
     return Slurp(Path(run + fmt::format("/worker-{}.log", rank)));
@@ -50,6 +55,19 @@ class GpuSumsJob : public RealJob {
       }
     }
     return -1;
+  }
+  // The files that are the memory of GPUs which this process has open, including its own.
+  static std::set<std::string> GpusOf(pid_t pid) {
+    std::istringstream maps(Slurp(fmt::format("/proc/{}/maps", pid)));
+    std::set<std::string> files;
+    for (std::string line; std::getline(maps, line);) {
+      if (line.find("memfd:software_gpu (deleted)") == line.npos) continue;
+      std::istringstream words(line);
+      std::string range, access, offset, device, inode;
+      words >> range >> access >> offset >> device >> inode;
+      files.insert(inode);
+    }
+    return files;
   }
   // Starts a run, lets it reach a step, kills a process, and returns the run's hash.
   template <typename Find>
@@ -88,6 +106,24 @@ TEST_F(GpuSumsJob, SurviveTheLossOfAWorker) {
   EXPECT_THAT(log_, HasSubstr("Lost rank 2"));
 }
 
+// Work of a lost worker is done in further buffers, which are not used for many steps until the
+// next loss. The relay still reads them where they were. It closes the memory of the lost worker.
+TEST_F(GpuSumsJob, SurviveALaterLoss) {
+  const std::string hash = HashOf(1, false);
+  const auto kill_two = [this] {
+    const pid_t first = Find("killed", 2), relay = RelayOf("killed");
+    const std::set<std::string> memory = GpusOf(first);
+    EXPECT_EQ(memory.size(), 1u);
+    EXPECT_THAT(GpusOf(relay), IsSupersetOf(memory));
+    EXPECT_EQ(::kill(first, SIGKILL), 0);
+    EXPECT_TRUE(Reaches("killed", 15));
+    EXPECT_THAT(GpusOf(relay), Not(IsSupersetOf(memory)));
+    return Find("killed", 1);
+  };
+  EXPECT_EQ(HashAfterKilling(kill_two), hash);
+  EXPECT_THAT(log_, AllOf(HasSubstr("Lost rank 2"), HasSubstr("Lost rank 1")));
+}
+
 TEST_F(GpuSumsJob, SurviveTheLossOfTheRelay) {
   const std::string hash = HashOf(1, false);
   EXPECT_EQ(HashAfterKilling([this] { return RelayOf("killed"); }), hash);
@@ -102,6 +138,18 @@ TEST_F(GpuSumsJob, ContinueWithoutARelayThatFails) {
   EXPECT_EQ(outcome.hash(), hash);
   EXPECT_THAT(Unwrapped(outcome.log), HasSubstr("From now on workers copy their gradients"));
   EXPECT_THAT(RelayLog("run1"), HasSubstr("read the memory of another GPU"));
+}
+
+// Where something needs the gradients on the host, or rounds them, they do not stay in the GPU.
+TEST_F(GpuSumsJob, AreMadeOnTheHostWhereTheGradientsAreNeededThere) {
+  int run = 0;
+  for (const char* const why : {"worker.check_gradients=true", "cluster.wire_dtype=BF16"}) {
+    const std::string hash = HashOf(1, false, why);
+    EXPECT_EQ(HashOf(4, true, why), hash) << why;
+    ++run;
+    EXPECT_THAT(WorkerLog(fmt::format("run{}", run++), 3),
+                Not(HasSubstr("gradients stay in the GPU")));
+  }
 }
 
 // The relay's GPU cannot read the others. Each worker then copies its gradients to the host.

@@ -93,7 +93,7 @@ const std::vector<StepInputs> kSteps{{.weights = 0},
                                      {.weights = 0},
                                      {.weights = 0, .batch = 1},
                                      {.weights = 1, .batch = 1, .gradients = 1},
-                                     {.weights = 1, .batch = 1, .gradients = 1},
+                                     {.weights = 1, .batch = 0, .gradients = 1},
                                      {.weights = 0, .epoch = 1},
                                      {.weights = 0, .batch = 1, .epoch = 1},
                                      {.weights = 0, .epoch = 1},
@@ -140,6 +140,28 @@ TEST_F(CudaGraphTest, EachPartBetweenTwoHooksIsOneLaunch) {
   const bool begins_with_variables = graph.layers()[0].has_variables();
   EXPECT_EQ(software_gpu::Calls("cudaGraphLaunch"), begins_with_variables ? 6 : 9);
   EXPECT_EQ(software_gpu::Calls("cudaStreamBeginCapture"), begins_with_variables ? 4 : 6);
+}
+
+// Every second step has a loss scale of its own, which never comes again. More of them than are
+// kept do not displace the work of the other steps.
+TEST_F(CudaGraphTest, WorkThatIsRepeatedIsKept) {
+  struct Counts {
+    int recorded, launched;
+  };
+  const auto counts = [&](int pairs) {
+    std::vector<StepInputs> steps;
+    for (int i = 0; i < pairs; ++i) {
+      steps.push_back({});
+      steps.push_back({.scale = 1 / static_cast<float>(i + 2)});
+    }
+    software_gpu::Reset({});
+    (void)Run(graph_, steps);
+    return Counts{software_gpu::Calls("cudaStreamBeginCapture"),
+                  software_gpu::Calls("cudaGraphLaunch")};
+  };
+  const Counts two = counts(2), three = counts(3), many = counts(40);
+  EXPECT_EQ(many.recorded, two.recorded);
+  EXPECT_EQ(many.launched, two.launched + 38 * (three.launched - two.launched));
 }
 
 // The work is queued without graphs, also by all later steps, and a line of the log says why.
