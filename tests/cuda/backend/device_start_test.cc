@@ -120,7 +120,7 @@ TEST_F(CudaDeviceStartTest, AConvolutionForWhichCudnnWantsTooMuchMemoryIsDoneWit
   }
 }
 
-// Nor is a convolution tried with memory beyond a worker's share of the GPU.
+// A convolution is tried only with memory of the worker's share of the GPU.
 TEST_F(CudaDeviceStartTest, ATrialKeepsToTheWorkersShareOfTheCard) {
   const Layer layer = reference::MakeLayer("conv2d { filters: 16 kernel: 3 }", {64, 64, 16});
   for (const bool fits : {true, false}) {
