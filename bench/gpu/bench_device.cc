@@ -34,9 +34,7 @@ BenchDevice::BenchDevice() {
         "rebuild (docs/GPUS.md)",
         Architectures(), properties.name, properties.major, properties.minor);
   }
-  // The same number that the backend uses (card.cc).
-  most_blocks_ =
-      std::max(1, properties.maxThreadsPerMultiProcessor / 256) * properties.multiProcessorCount;
+  most_blocks_ = MostBlocks(properties);
   stream_ = MakeStream();
   piece_ = AllocateLocked(kPieceBytes);
 }

@@ -198,9 +198,9 @@ std::string MemoryWarning(const config::Config& config, const Graph& graph, bool
 }
 
 // The job's GPUs, and what they do beside computing.
-std::vector<std::string> CardLines(const PreparedJob& job) {
+std::vector<std::string> CardLines(const LaunchArguments& arguments, const PreparedJob& job) {
   std::vector<std::string> lines = job.cards ? job.cards->Lines() : std::vector<std::string>();
-  if (AddsInGpus(job.config) && !job.address) {
+  if (AddsInGpus(job.config) && !arguments.elsewhere()) {
     lines.emplace_back("they add the workers' gradients (worker.gpu_sums)");
   }
   return lines;
@@ -263,7 +263,7 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
              .memory = MemoryWarning(config, job.graph, arguments.elsewhere()),
              .data = job.data,
              .resumed = job.resume_remark,
-             .cards = CardLines(job),
+             .cards = CardLines(arguments, job),
              .initial_weights = job.initial_weights})) {
       console.Print(line);
     }

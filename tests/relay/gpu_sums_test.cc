@@ -101,7 +101,7 @@ TEST_F(GpuSums, AreMadeInTheOrderOfTheTree) {
   EXPECT_EQ(adder_.brought, 2);
 }
 
-// Another relay's sum arrives on the host, so the others are brought there.
+// One sum is on the host, so the other gradients are brought there.
 TEST_F(GpuSums, WithGradientsOnTheHostAreMadeThere) {
   EXPECT_THAT(Add(InGpu(1)), IsEmpty());
   EXPECT_THAT(Add(InGpu(2)), IsEmpty());

@@ -16,8 +16,8 @@ class GpuAdder {
 
   // Allocates memory for sums of up to `count` values in `places` places.
   virtual void Reserve(size_t places, size_t count) = 0;
-  // Opens a buffer that a worker of this host has exported (Backend::Export). It stays open until
-  // Close, even if the worker frees it.
+  // Opens a buffer that a worker of this host has exported (Backend::Export). The worker must not
+  // free it before Close. If the worker is killed, the GPU may fail while it reads the buffer.
   virtual const float* Open(const std::string& handle) = 0;
   virtual void Close(const float* buffer) = 0;
   // Queues a + b. The sum is in the reserved place `place`, which may also hold `a`.

@@ -188,7 +188,7 @@ Payload HostSums::SumOf(const Group& group, const Parts& arrived) const {
   if (any_in_gpu && all_in_gpus) return SumInGpus(group, arrived, bytes);
   if (type_ != wire::FP32) return SumOnHost<uint16_t>(group, arrived, bytes);
   if (!any_in_gpu) return SumOnHost<float>(group, arrived, bytes);
-  Parts on_host = arrived;  // the sums of other relays are there
+  Parts on_host = arrived;  // a worker without a GPU has its gradient there
   for (Part& part : on_host.parts) gpus_->Bring(part.gradient);
   return SumOnHost<float>(group, on_host, bytes);
 }

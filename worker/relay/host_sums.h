@@ -32,8 +32,8 @@ class HostSums {
   using Time = std::chrono::steady_clock::time_point;
   using Duration = std::chrono::steady_clock::duration;
 
-  // `slices`: of a batch. `type`: of all gradients, and of their sums. `gpus`: those of gradients
-  // that are in GPUs, which requires FP32; null if none is.
+  // `slices`: of a batch. `type`: of all gradients, and of their sums. `gpus` knows where gradients
+  // in GPUs are (only FP32); null: all are on the host.
   explicit HostSums(int64_t slices, WireType type = wire::FP32, const GpuGradients* gpus = nullptr)
       : slices_(slices), type_(type), gpus_(gpus) {}
 

@@ -82,12 +82,11 @@ void Trainer::TakeOver(Order order) {
 void Trainer::ComputePart(const OrderPart& part) {
   work_.part = &part;
   work_.streamed = false;
+  const bool is_new = !buffer_used_.contains(part.buffer);
   buffer_used_[part.buffer] = work_.order.version;
   gradients_.UseSlot(client_.GradientBuffer(part.buffer));
   gradients_.MakeLevels(part.node.level);
-  if (stays_in_gpu_ && shared_buffers_.insert(part.buffer).second) {
-    client_.ShareGpuBuffer(part.buffer, gradients_.Export());
-  }
+  if (stays_in_gpu_ && is_new) client_.ShareGpuBuffer(part.buffer, gradients_.Export());
   const bool any = Accumulate(part.node, 0, {}, true);
   for (size_t c = 0; c < client_.chunks().size(); ++c) {
     if (!any && (work_.chunks.empty() || work_.chunks[c])) {

@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "common/graph/graph.h"
@@ -124,7 +123,6 @@ class Trainer {
   };
   Share share_;
   std::optional<double> longest_step_s_;   // none before the end of the first step
-  std::set<size_t> shared_buffers_;        // whose place in the GPU the relay knows
   std::map<size_t, int64_t> buffer_used_;  // buffer → the last step that used it
 
   // The current work.

@@ -10,19 +10,13 @@
 #include <vector>
 
 #include "common/base/error.h"
-#include "tests/cuda/software_gpu/control.h"
-#include "worker/backend/cuda/cuda_backend.h"
+#include "tests/cuda/backend/device_fixture.h"
 
 namespace muster {
 namespace {
 
-class CudaGpuAdderTest : public ::testing::Test {
+class CudaGpuAdderTest : public CudaDeviceTest {
  protected:
-  void SetUp() override { software_gpu::Reset({}); }
-  void TearDown() override {
-    EXPECT_TRUE(software_gpu::Leaks().empty()) << software_gpu::Leaks().front();
-    software_gpu::Reset({});
-  }
   static std::string ErrorOf(const auto& body) {
     try {
       body();

@@ -87,9 +87,7 @@ void Card::FindCard() {
                 name_, architecture_, Architectures());
   }
   multiprocessors_ = properties.multiProcessorCount;
-  // Four times as many 256-thread blocks as fit on the GPU at most. Blocks with many registers do
-  // not fit so often; with few blocks the last ones would then leave much of the GPU idle.
-  most_blocks_ = 4 * std::max(1, properties.maxThreadsPerMultiProcessor / 256) * multiprocessors_;
+  most_blocks_ = MostBlocks(properties);
   total_bytes_ = properties.totalGlobalMem;
   registers_read_only_ = Attribute(cudaDevAttrHostRegisterReadOnlySupported, card_) != 0;
 }

@@ -1,6 +1,5 @@
 #include "worker/backend/cuda/gpu_adder.h"
 
-#include <algorithm>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -53,9 +52,7 @@ class CudaGpuAdder final : public GpuAdder {
     Check(cudaGetDeviceProperties(&properties, 0), "be queried");
     stream_ = MakeStream();
     done_ = MakeEventHandle();
-    target_ = {.stream = stream_.get(),
-               .most_blocks = 4 * std::max(1, properties.maxThreadsPerMultiProcessor / 256) *
-                              properties.multiProcessorCount};
+    target_ = {.stream = stream_.get(), .most_blocks = MostBlocks(properties)};
   }
   ~CudaGpuAdder() override {
     watchdog_.Expect("release the relay's resources");
