@@ -8,13 +8,14 @@
 #include "common/config/build_graph.h"
 #include "common/graph/graph.h"
 #include "proto/config.pb.h"
+#include "tests/base/paths.h"
 
 namespace muster {
 namespace {
 
 // `classes`: the outputs of a last layer whose units depend on the data.
 Graph Load(const std::string& name, const Shape& input, uint32_t classes = 1000) {
-  const std::string path = std::string(MUSTER_SOURCE_DIR "/configs/models/") + name + ".txtpb";
+  const std::string path = SourcePath("configs/models/") + name + ".txtpb";
   std::stringstream text;
   text << std::ifstream(path).rdbuf();
   config::Model model;

@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "tests/base/paths.h"
 #include "tests/e2e/small_disk.h"
 
 namespace muster::testing {
@@ -29,7 +30,7 @@ TEST_F(BestWeights, AServerThatIsKilledWhileItWritesThemLosesNone) {
   settings.insert(settings.end(), {"checkpoint.every_steps=5", "run.max_restarts=0"});
   Process process(LaunchWords(Path("tiny.txtpb"), Path("data"), Path("run"), settings),
                   Path("run.log"),
-                  {.environment = {{"LD_PRELOAD", MUSTER_FAULTS}, {"MUSTER_FAULT", "best"}}});
+                  {.environment = {{"LD_PRELOAD", FaultsLibrary()}, {"MUSTER_FAULT", "best"}}});
   EXPECT_EQ(process.Wait(60), 6) << process.Log();
   EXPECT_FALSE(fs::exists(Path("run/best.safetensors")));
   const Outcome rest = Succeeded(GoOn("run"));

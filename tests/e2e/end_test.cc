@@ -11,6 +11,7 @@
 
 #include "common/base/error.h"
 #include "common/tensors/safetensors_reader.h"
+#include "tests/base/paths.h"
 #include "tests/e2e/real_job.h"
 #include "tests/e2e/small_disk.h"
 
@@ -73,7 +74,7 @@ TEST_F(End, AWorkerThatIsStoppedAtTheVeryEndIsKilled) {
   if (!kCanPreload) GTEST_SKIP() << "LD_PRELOAD does not work with a sanitizer's runtime";
   const Outcome whole = Launch({});
   Process job(LaunchWords(Path("tiny.txtpb"), Path("data"), Path("run"), {}), Path("run.log"),
-              {.environment = {{"LD_PRELOAD", MUSTER_FAULTS},
+              {.environment = {{"LD_PRELOAD", FaultsLibrary()},
                                {"MUSTER_FAULT", "stop"},
                                {"MUSTER_FAULT_ONCE", Path("once")}}});
   EXPECT_EQ(job.Wait(30), 0) << job.Log();

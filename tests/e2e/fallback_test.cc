@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/base/paths.h"
 #include "tests/e2e/hand_job.h"
 
 namespace muster::testing {
@@ -17,7 +18,7 @@ class Fallback : public HandJob, public ::testing::WithParamInterface<const char
     if (!kCanPreload) GTEST_SKIP() << "LD_PRELOAD does not work with a sanitizer's runtime";
   }
   static ProcessOptions Fault() {
-    return {.environment = {{"LD_PRELOAD", MUSTER_FAULTS}, {"MUSTER_FAULT", GetParam()}}};
+    return {.environment = {{"LD_PRELOAD", FaultsLibrary()}, {"MUSTER_FAULT", GetParam()}}};
   }
 };
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
+#include "tests/base/paths.h"
 #include "tests/e2e/real_job.h"
 
 namespace muster::testing {
@@ -13,7 +14,7 @@ using Json = nlohmann::json;
 // Other processors round differently, which changes the last digits of the loss.
 constexpr double kLossTolerance = 1e-4;
 
-const fs::path kGolden = MUSTER_SOURCE_DIR "/tests/e2e/golden";
+const fs::path kGolden = SourcePath("tests/e2e/golden");
 
 class GoldenTest : public RealJob, public ::testing::WithParamInterface<std::string> {
  protected:

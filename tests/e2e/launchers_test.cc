@@ -6,6 +6,7 @@
 #include <csignal>
 #include <map>
 
+#include "tests/base/paths.h"
 #include "tests/e2e/hand_job.h"
 
 namespace muster::testing {
@@ -17,13 +18,8 @@ using ::testing::HasSubstr;
 class Launchers : public HandJob {
  protected:
   Words WorkerWords(const std::string& endpoint) const {
-    return {std::string(MUSTER_BIN_DIR) + "/muster",
-            "worker",
-            Path("run/config.txtpb"),
-            "--endpoint",
-            endpoint,
-            "--token-file",
-            TokenFile()};
+    return {BinPath("muster"), "worker",   Path("run/config.txtpb"), "--endpoint", endpoint,
+            "--token-file",    TokenFile()};
   }
 
   // Starts a server, and `launcher` with two workers.

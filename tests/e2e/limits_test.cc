@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "tests/base/paths.h"
 #include "tests/e2e/real_job.h"
 
 namespace muster::testing {
@@ -66,7 +67,7 @@ TEST_F(Limits, OpenFilesOfTheServer) {
 TEST_F(Limits, Threads) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
   if (!EveryoneMayRunThePrograms()) {
-    GTEST_SKIP() << "other users may not run the programs in " << MUSTER_BIN_DIR;
+    GTEST_SKIP() << "other users may not run the programs in " << BinDir();
   }
   const auto user = static_cast<uid_t>(1000000 + ::getpid());
   std::filesystem::permissions(Path(""), std::filesystem::perms::all);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/base/paths.h"
 #include "tests/cli/text/unwrapped.h"
 #include "tests/e2e/real_job.h"
 #include "tests/e2e/small_disk.h"
@@ -112,7 +113,7 @@ TEST_F(LostServer, BeforeTheFirstCheckpointTheRunBeginsAnew) {
   if (!kCanPreload) GTEST_SKIP() << "LD_PRELOAD does not work with a sanitizer's runtime";
   const Outcome whole = Launch(kLong);
   Process job(LaunchWords(Path("tiny.txtpb"), Path("data"), Path("run"), kLong), Path("run.log"),
-              {.environment = {{"LD_PRELOAD", MUSTER_FAULTS},
+              {.environment = {{"LD_PRELOAD", FaultsLibrary()},
                                {"MUSTER_FAULT", "first"},
                                {"MUSTER_FAULT_ONCE", Path("once")}}});
   const Outcome outcome = Succeeded(End(job));
@@ -132,7 +133,7 @@ TEST_F(LostServer, BeforeTheFirstCheckpointTheRunBeginsAnew) {
 TEST_F(LostServer, OneThatDiesAtEveryStartLeavesLittle) {
   if (!kCanPreload) GTEST_SKIP() << "LD_PRELOAD does not work with a sanitizer's runtime";
   Process job(LaunchWords(Path("tiny.txtpb"), Path("data"), Path("run"), kLong), Path("run.log"),
-              {.environment = {{"LD_PRELOAD", MUSTER_FAULTS}, {"MUSTER_FAULT", "first"}}});
+              {.environment = {{"LD_PRELOAD", FaultsLibrary()}, {"MUSTER_FAULT", "first"}}});
   const Outcome outcome = End(job);
   EXPECT_EQ(outcome.exit_code, 6);
   EXPECT_THAT(Unwrapped(outcome.log), HasSubstr("the last 3 starts did not reach a first"));

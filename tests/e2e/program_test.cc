@@ -16,6 +16,7 @@
 
 #include "client/muster.h"
 #include "common/tensors/safetensors_reader.h"
+#include "tests/base/paths.h"
 #include "tests/e2e/own_program.h"
 #include "tests/e2e/real_job.h"
 
@@ -28,8 +29,8 @@ constexpr int kUsage = static_cast<int>(ExitCode::kUsage);
 
 class Program : public RealJob {
  protected:
-  const std::string program_ = std::string(MUSTER_BIN_DIR) + "/c_linear";
-  const std::string config_ = std::string(MUSTER_SOURCE_DIR) + "/examples/c_linear/linear.txtpb";
+  const std::string program_ = BinPath("c_linear");
+  const std::string config_ = SourcePath("examples/c_linear/linear.txtpb");
 
   std::vector<std::string> Words(const std::string& run, int workers, int epochs,
                                  const std::string& transport = "AUTO") const {
@@ -91,7 +92,7 @@ TEST_F(Program, TheBitsDoNotDependOnWorkersOrTransport) {
 
 // Exceptions of muster.hpp carry the code of muster.h.
 TEST_F(Program, InCppTrainsTheSameModel) {
-  const std::string program = std::string(MUSTER_BIN_DIR) + "/cpp_linear";
+  const std::string program = BinPath("cpp_linear");
   std::vector<std::string> words = Words("cpp", 2, 20);
   words.back() = program;
   const double loss = Succeeded(Muster(words, "cpp")).metrics.back()["test_loss"];
@@ -146,7 +147,7 @@ TEST_F(Program, MistakesEndWithOneMessage) {
   EXPECT_EQ(alone.Wait(10), kUsage);
   EXPECT_THAT(alone.Log(), HasSubstr("MUSTER_ENDPOINT"));
   // a config that has a model, or no such program
-  const std::string smoke = std::string(MUSTER_CONFIG_DIR) + "/smoke.txtpb";
+  const std::string smoke = ConfigPath("smoke.txtpb");
   EXPECT_EQ(Muster({"launch", smoke, "--", program_}).exit_code, kUsage);
   EXPECT_EQ(Muster({"launch", config_}).exit_code, kUsage);
   EXPECT_EQ(Muster({"launch", config_, "--", "there-is-no-such-program"}).exit_code, kUsage);
@@ -174,7 +175,7 @@ class OwnProgram : public RealJob {
     std::vector<std::string> words{"launch",  config,      "--run-dir",
                                    Path(run), "--workers", std::to_string(workers)};
     for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
-    words.insert(words.end(), {"--", std::string(MUSTER_BIN_DIR) + "/own_program", mode});
+    words.insert(words.end(), {"--", BinPath("own_program"), mode});
     return words;
   }
   Outcome Run(const std::string& run, const std::string& mode, int workers,
@@ -252,8 +253,8 @@ TEST_F(OwnProgram, SetsItsOptimizerAndLearningRate) {
   const int refused = static_cast<int>(ExitCode::kRefused);
   EXPECT_EQ(Run("both", "rate", 1, {"learning_rate.base=0.5"}).exit_code, refused);
   const std::string neither = Write("neither.txtpb", "run { epochs: 1 global_batch: 16 }");
-  EXPECT_EQ(Muster({"launch", neither, "--run-dir", Path("neither"), "--",
-                    std::string(MUSTER_BIN_DIR) + "/own_program", "push"})
+  EXPECT_EQ(Muster({"launch", neither, "--run-dir", Path("neither"), "--", BinPath("own_program"),
+                    "push"})
                 .exit_code,
             refused);
   // A resumed run must keep its optimizer, which the program sends again.

@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "tests/base/paths.h"
 #include "tests/e2e/real_job.h"
 
 namespace muster::testing {
@@ -19,14 +20,14 @@ std::vector<std::string> Words(const std::string& command) {
   std::vector<std::string> words{std::istream_iterator<std::string>(in), {}};
   if (!words.empty() && words.front() == "muster") words.erase(words.begin());
   for (std::string& word : words) {
-    if (word.starts_with("configs/")) word = std::string(MUSTER_SOURCE_DIR) + "/" + word;
+    if (word.starts_with("configs/")) word = SourcePath(word);
   }
   return words;
 }
 
 // The guide's section about bits.
 std::string Promise() {
-  const std::string guide = Slurp(MUSTER_SOURCE_DIR "/docs/TRAINING.md");
+  const std::string guide = Slurp(SourcePath("docs/TRAINING.md"));
   const size_t begin = guide.find("\n## The same bits\n");
   return begin == std::string::npos ? ""
                                     : guide.substr(begin, guide.find("\n## ", begin + 1) - begin);
@@ -75,7 +76,7 @@ TEST_F(ReadmeTest, ItsCommandsHaveTheSameBits) {
 
 std::vector<std::string> Configs() {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(MUSTER_CONFIG_DIR)) {
+  for (const auto& entry : std::filesystem::directory_iterator(ConfigPath(""))) {
     if (entry.path().extension() == ".txtpb") names.push_back(entry.path().stem());
   }
   std::sort(names.begin(), names.end());
@@ -94,12 +95,11 @@ TEST_P(EveryConfigTest, HasTheSameBitsOnOneTwoAndEightWorkers) {
                              " test_samples: 10 }";
   std::set<std::string> hashes;
   for (const char* workers : {"1", "2", "8"}) {
-    std::vector<std::string> words{
-        "launch",    std::string(MUSTER_CONFIG_DIR) + "/" + GetParam() + ".txtpb",
-        "--steps",   "2",
-        "--workers", workers,
-        "--set",     "data.format=SYNTHETIC",
-        "--set",     "data.synthetic=" + images};
+    std::vector<std::string> words{"launch",    ConfigPath(GetParam() + ".txtpb"),
+                                   "--steps",   "2",
+                                   "--workers", workers,
+                                   "--set",     "data.format=SYNTHETIC",
+                                   "--set",     "data.synthetic=" + images};
     if (GetParam().starts_with("imagefolder") || GetParam().starts_with("cats_vs_dogs")) {
       words.insert(words.end(),
                    {"--set", "data.preprocess.crop_height=32", "--set",
@@ -121,9 +121,8 @@ INSTANTIATE_TEST_SUITE_P(Configs, EveryConfigTest, ::testing::ValuesIn(Configs()
 
 // A dry run names the settings that the bits depend on, with their values.
 TEST_F(ReadmeTest, ItNamesTheSettingsThatADryRunNames) {
-  const Outcome outcome =
-      Succeeded(Muster({"launch", std::string(MUSTER_CONFIG_DIR) + "/smoke.txtpb", "--dry-run",
-                        "--set", "cluster.wire_dtype=bf16"}));
+  const Outcome outcome = Succeeded(Muster(
+      {"launch", ConfigPath("smoke.txtpb"), "--dry-run", "--set", "cluster.wire_dtype=bf16"}));
   const std::string promise = Promise();
   for (const char* setting : {"run.global_batch", "run.slices", "worker.threads",
                               "worker.convolution", "cluster.wire_dtype"}) {

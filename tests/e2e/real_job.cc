@@ -17,6 +17,7 @@
 
 #include "common/checkpoint/checkpoint_name.h"
 #include "proto/config.pb.h"
+#include "tests/base/paths.h"
 #include "tests/data/test_sets.h"
 
 namespace muster::testing {
@@ -122,7 +123,7 @@ Process::Process(const std::vector<std::string>& argv, const fs::path& log,
                  const ProcessOptions& options)
     : log_(log) {
   std::vector<std::string> words = argv;
-  if (!words[0].starts_with("/")) words[0] = std::string(MUSTER_BIN_DIR) + "/" + words[0];
+  if (!words[0].starts_with("/")) words[0] = BinPath(words[0]);
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
@@ -339,7 +340,7 @@ std::string ProgramInPath(const std::string& name) {
 }
 
 bool EveryoneMayRunThePrograms() {
-  for (fs::path path = MUSTER_BIN_DIR; path.has_relative_path(); path = path.parent_path()) {
+  for (fs::path path = BinDir(); path.has_relative_path(); path = path.parent_path()) {
     if ((fs::status(path).permissions() & fs::perms::others_exec) == fs::perms::none) return false;
   }
   return true;

@@ -12,6 +12,7 @@
 #include "common/base/error.h"
 #include "common/config/config.h"
 #include "proto/config.pb.h"
+#include "tests/base/paths.h"
 #include "tests/cli/text/unwrapped.h"
 #include "tests/e2e/real_job.h"
 
@@ -23,7 +24,7 @@ using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-const std::string kSmoke = std::string(MUSTER_CONFIG_DIR) + "/smoke.txtpb";
+const std::string kSmoke = ConfigPath("smoke.txtpb");
 
 bool Mentions(const std::vector<std::string>& settings, const std::string& path) {
   return std::ranges::any_of(settings,

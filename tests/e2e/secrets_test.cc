@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "tests/base/paths.h"
 #include "tests/e2e/hand_job.h"
 
 namespace muster::testing {
@@ -67,7 +68,7 @@ TEST_F(Secrets, NoProcessAndNoFileShowsTheToken) {
 TEST_F(Secrets, AnEncryptedJobLeavesNoCoreDumps) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
   if (!EveryoneMayRunThePrograms()) {
-    GTEST_SKIP() << "other users may not run the programs in " << MUSTER_BIN_DIR;
+    GTEST_SKIP() << "other users may not run the programs in " << BinDir();
   }
   constexpr uid_t kNobody = 65534;
   fs::permissions(Path(""), fs::perms::all);

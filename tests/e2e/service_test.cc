@@ -6,6 +6,7 @@
 #include <csignal>
 #include <fstream>
 
+#include "tests/base/paths.h"
 #include "tests/e2e/hand_job.h"
 
 namespace muster::testing {
@@ -108,7 +109,7 @@ TEST_F(Service, WritesWhatACompleteRunLeavesWithoutItsWorkers) {
 
 TEST_F(Service, AWorkerThatComesWhileACompleteRunIsWrittenIsNotNeeded) {
   if (!kCanPreload) GTEST_SKIP() << "LD_PRELOAD does not work with a sanitizer's runtime";
-  const auto server = Serve({}, {.environment = {{"LD_PRELOAD", MUSTER_FAULTS},
+  const auto server = Serve({}, {.environment = {{"LD_PRELOAD", FaultsLibrary()},
                                                  {"MUSTER_FAULT", "model"},
                                                  {"MUSTER_FAULT_ONCE", Path("written")}}});
   const auto first = Worker(0, endpoint_), second = Worker(1, endpoint_);

@@ -3,6 +3,7 @@
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
+#include "tests/base/paths.h"
 #include "tests/cli/text/unwrapped.h"
 #include "tests/e2e/hand_job.h"
 
@@ -19,10 +20,11 @@ TEST_F(SharesOver, EveryTransportFollowTheRates) {
   const std::vector<std::string> settings{"run.slices=16", "run.epochs=5",
                                           "evaluation.every_epochs=3"};
   const Outcome even = Succeeded(Launch(settings));
-  const ProcessOptions slow{.environment = {{"LD_PRELOAD", MUSTER_SLOW_COMPUTE},
-                                            {"MUSTER_SLEEP_US", "1000"},
-                                            {"MUSTER_SLOW_RANK", "1"},
-                                            {"MUSTER_SLOW_FACTOR", "3"}}};
+  const ProcessOptions slow{
+      .environment = {{"LD_PRELOAD", BuildPath("tests/e2e/libe2e_slow_compute.so")},
+                      {"MUSTER_SLEEP_US", "1000"},
+                      {"MUSTER_SLOW_RANK", "1"},
+                      {"MUSTER_SLOW_FACTOR", "3"}}};
   for (const char* transport : {"LOCAL", "TCP"}) {
     Process launch(LaunchWords(Path("config.txtpb"), Path("data"), Path("run"), settings,
                                {"--set", std::string("cluster.transport=") + transport, "--set",

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "common/base/text.h"
+#include "tests/base/paths.h"
 #include "tests/e2e/hand_job.h"
 #include "tests/e2e/slurm_cluster.h"
 
@@ -27,7 +28,7 @@ class Slurm : public HandJob {
   }
 
   std::string LaunchLine(const Words& more) const {
-    std::string line = fmt::format("exec {}/muster launch {} --run-dir {}", MUSTER_BIN_DIR,
+    std::string line = fmt::format("exec {} launch {} --run-dir {}", BinPath("muster"),
                                    Path("config.txtpb").string(), Path("run").string());
     for (const std::string& word : more) line += " " + ShellWord(word);
     return line + "\n";
@@ -156,10 +157,10 @@ TEST_F(Slurm, ALostServerIsStartedAgain) {
 }
 
 TEST_F(Slurm, ALaunchSubmitsItself) {
-  Process submit(slurm_->Inside({std::string(MUSTER_BIN_DIR) + "/muster", "launch",
-                                 Path("config.txtpb"), "--run-dir", Path("run"), "--slurm",
-                                 "-N 2 -n 2 --job-name=mine -o " + Path("run.log").string()}),
-                 Path("submit.log"));
+  Process submit(
+      slurm_->Inside({BinPath("muster"), "launch", Path("config.txtpb"), "--run-dir", Path("run"),
+                      "--slurm", "-N 2 -n 2 --job-name=mine -o " + Path("run.log").string()}),
+      Path("submit.log"));
   ASSERT_EQ(submit.Wait(20), 0) << submit.Log();
   const std::vector<std::string> said = FirstMatch("Submitted batch job ([0-9]+)", submit.Log());
   ASSERT_FALSE(said.empty()) << submit.Log();
@@ -171,10 +172,9 @@ TEST_F(Slurm, ALaunchSubmitsItself) {
 TEST_F(Slurm, ARunOfOneHostGoesOn) {
   ASSERT_EQ(Launch({}).exit_code, 0);
   std::filesystem::rename(Path("run0"), Path("run"));
-  const std::string job =
-      slurm_->Submit({"-N2", "-n2", "-o", Path("run.log")},
-                     fmt::format("exec {}/muster launch --resume {} --epochs 4\n", MUSTER_BIN_DIR,
-                                 Path("run").string()));
+  const std::string job = slurm_->Submit({"-N2", "-n2", "-o", Path("run.log")},
+                                         fmt::format("exec {} launch --resume {} --epochs 4\n",
+                                                     BinPath("muster"), Path("run").string()));
   ExpectTheSameBits(job, {"run.epochs=4"});
   EXPECT_THAT(JobLog(), HasSubstr("  resumes "));
 }

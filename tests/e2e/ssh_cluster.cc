@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "tests/base/paths.h"
+
 namespace muster::testing {
 namespace {
 
@@ -96,8 +98,7 @@ SshCluster::SshCluster() : namespaces_("ssh"), dir_(namespaces_.dir()) {
   std::ofstream(dir_ / "ssh_config") << Filled(kSshConfig, "DIR", dir);
   std::ofstream(dir_ / "hosts") << "127.0.0.1 localhost\n10.98.0.1 here\n10.98.0.2 a\n"
                                    "10.98.0.3 b\n10.98.0.4 c\n10.98.0.5 old\n10.98.0.9 absent\n";
-  std::ofstream(dir_ / "host.sh") << Filled(kHost, "MUSTER",
-                                            std::string(MUSTER_BIN_DIR) + "/muster");
+  std::ofstream(dir_ / "host.sh") << Filled(kHost, "MUSTER", BinPath("muster"));
   std::ofstream(dir_ / "old") << "#!/bin/sh\necho muster 0.0.1\n";
   fs::permissions(dir_ / "old", fs::perms::owner_all);
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/base/text.h"
+#include "tests/base/paths.h"
 #include "tests/e2e/hand_job.h"
 #include "tests/e2e/ssh_cluster.h"
 
@@ -37,7 +38,7 @@ class Ssh : public HandJob {
     return Muster(words);
   }
   std::unique_ptr<Process> Muster(Words words) {
-    words.insert(words.begin(), std::string(MUSTER_BIN_DIR) + "/muster");
+    words.insert(words.begin(), BinPath("muster"));
     words.insert(words.end(), {"--ssh", hosts_->ssh()});
     return std::make_unique<Process>(hosts_->Inside(words), Path("run.log"));
   }
@@ -45,12 +46,12 @@ class Ssh : public HandJob {
   void Signal(int signal) {
     for (const pid_t pid : hosts_->Find("muster launch ")) {
       const std::string command = Slurp(fmt::format("/proc/{}/cmdline", pid));
-      if (command.starts_with(MUSTER_BIN_DIR)) ::kill(pid, signal);
+      if (command.starts_with(BinDir())) ::kill(pid, signal);
     }
   }
   ::testing::AssertionResult NothingLeftAnywhere(double seconds = 20) {
     std::vector<pid_t> left;
-    if (Eventually(seconds, [&] { return (left = hosts_->Find(MUSTER_BIN_DIR)).empty(); })) {
+    if (Eventually(seconds, [&] { return (left = hosts_->Find(BinDir())).empty(); })) {
       return ::testing::AssertionSuccess();
     }
     return ::testing::AssertionFailure() << "still running: " << Join(left, ", ");

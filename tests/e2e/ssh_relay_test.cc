@@ -1,4 +1,5 @@
 // Workers on hosts with a real sshd send one gradient together, through relays, with the same bits.
+#include "tests/base/paths.h"
 #include "tests/e2e/ssh_fixture.h"
 
 namespace muster::testing {
@@ -99,13 +100,13 @@ TEST_F(Ssh, AKilledWorkerBehindTwoRelays) {
 
 // A program that trains its own model, through relays.
 TEST_F(Ssh, AProgramOnThreeHosts) {
-  const std::string program = std::string(MUSTER_BIN_DIR) + "/c_linear";
-  const std::string config = std::string(MUSTER_SOURCE_DIR) + "/examples/c_linear/linear.txtpb";
+  const std::string program = BinPath("c_linear");
+  const std::string config = SourcePath("examples/c_linear/linear.txtpb");
   const Words job{"launch", config, "--epochs", "300", "--set", "run.slices=6"};
   Words here = job, there = job;
   here.insert(here.end(), {"--run-dir", Path("one"), "--workers", "1", "--", program});
   const Outcome expected = Succeeded(RealJob::Muster(here, "one"));
-  there.insert(there.begin(), std::string(MUSTER_BIN_DIR) + "/muster");
+  there.insert(there.begin(), BinPath("muster"));
   there.insert(there.end(), {"--run-dir", Path("run"), "--ssh", hosts_->ssh(), "-H",
                              "a:2,here:1,b:3", "--", program});
   Process launch(hosts_->Inside(there), Path("run.log"));
@@ -125,15 +126,9 @@ TEST_F(Ssh, AProgramOnThreeHosts) {
 
 // As mpirun starts them on a host without the server.
 TEST_F(Ssh, WorkersOfALauncherShareARelay) {
-  const Words server_words{std::string(MUSTER_BIN_DIR) + "/muster",
-                           "server",
-                           Path("config.txtpb"),
-                           "--run-dir",
-                           Path("run"),
-                           "--endpoint",
-                           "tcp://10.98.0.1:*",
-                           "--token-file",
-                           TokenFile()};
+  const Words server_words{BinPath("muster"),   "server",       Path("config.txtpb"),
+                           "--run-dir",         Path("run"),    "--endpoint",
+                           "tcp://10.98.0.1:*", "--token-file", TokenFile()};
   Process server(hosts_->Inside(server_words), Path("server.log"));
   std::string endpoint;
   ASSERT_TRUE(Eventually(20, [&] { return !(endpoint = Endpoint(server)).empty(); }));
@@ -143,8 +138,8 @@ TEST_F(Ssh, WorkersOfALauncherShareARelay) {
     workers.push_back(std::make_unique<Process>(
         hosts_->Inside({"ip", "netns", "exec", "a", "env", "OMPI_COMM_WORLD_RANK=" + number,
                         "OMPI_COMM_WORLD_LOCAL_RANK=" + number, "OMPI_COMM_WORLD_SIZE=2",
-                        "OMPI_COMM_WORLD_LOCAL_SIZE=2", std::string(MUSTER_BIN_DIR) + "/muster",
-                        "worker", Path("run/config.txtpb"), "--endpoint", endpoint, "--token-file",
+                        "OMPI_COMM_WORLD_LOCAL_SIZE=2", BinPath("muster"), "worker",
+                        Path("run/config.txtpb"), "--endpoint", endpoint, "--token-file",
                         TokenFile()}),
         Path("worker-" + number + ".out")));
   }

@@ -4,6 +4,7 @@
 
 #include <csignal>
 
+#include "tests/base/paths.h"
 #include "tests/e2e/real_job.h"
 
 namespace muster::testing {
@@ -57,10 +58,10 @@ TEST_F(Watch, AStallSaysWhomItWaitsForBeforeADeadlineEndsIt) {
 }
 
 TEST_F(Watch, TheDoctorSaysWhetherAConfigWouldRun) {
-  const std::string smoke = std::string(MUSTER_CONFIG_DIR) + "/smoke.txtpb";
+  const std::string smoke = ConfigPath("smoke.txtpb");
   const Outcome well = Succeeded(Muster({"doctor", smoke, "--workers", "1"}));
   EXPECT_THAT(well.log, AllOf(HasSubstr("libdnnl.so."), HasSubstr("Runs will work")));
-  const std::string cifar = std::string(MUSTER_CONFIG_DIR) + "/cifar10.txtpb";
+  const std::string cifar = ConfigPath("cifar10.txtpb");
   const Outcome ill = Muster({"doctor", cifar, "--data", Path("nowhere")});
   EXPECT_EQ(ill.exit_code, 1);
   EXPECT_THAT(ill.log, AllOf(HasSubstr("WRONG  job's data"), HasSubstr("a run would fail")));

@@ -9,6 +9,7 @@
 #include <ostream>
 #include <stdexcept>
 
+#include "tests/base/paths.h"
 #include "tests/nn/reference.h"
 
 namespace muster {
@@ -88,7 +89,7 @@ class Reader {
 // The source tree's folder, unless the program was copied to a machine without it.
 std::string GoldenFolder() {
   const char* const carried = std::getenv("MUSTER_GOLDEN_DIR");
-  return carried != nullptr ? carried : MUSTER_GOLDEN_DIR;
+  return carried != nullptr ? carried : SourcePath("tests/nn/golden");
 }
 
 std::vector<GoldenCase> ReadAll(const std::string& folder) {

@@ -6,6 +6,7 @@
 
 #include "common/config/config.h"
 #include "common/config/update_settings.h"
+#include "tests/base/paths.h"
 #include "tests/data/npz_file.h"
 #include "tests/e2e/real_job.h"
 #include "worker/data/cifar10.h"
@@ -122,7 +123,7 @@ TEST_F(OracleOfConfigs, ASplitTrainsOnTheOthers) {
 }
 
 TEST_F(OracleOfConfigs, BatchNormalisationAndResiduals) {
-  const Outcome job = Muster({"launch", MUSTER_CONFIG_DIR "/cifar10_resnet20.txtpb", "--data",
+  const Outcome job = Muster({"launch", ConfigPath("cifar10_resnet20.txtpb"), "--data",
                               Path("data"), "--run-dir", Path("run"), "--steps", "3", "--workers",
                               "3", "--set", "run.global_batch=32", "--set", "run.slices=4"},
                              "run");

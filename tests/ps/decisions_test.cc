@@ -13,6 +13,7 @@
 #include "common/base/error.h"
 #include "common/checkpoint/early_stop.h"
 #include "ps/update/schedule.h"
+#include "tests/base/paths.h"
 
 namespace muster {
 namespace {
@@ -117,7 +118,7 @@ class PlateauTest : public ::testing::Test {
   // Calls `with` for each case of the golden file, with its settings, accuracies and rates.
   template <typename With>
   void ForEachCase(const With& with) {
-    std::ifstream file(std::string(MUSTER_GOLDEN_DIR) + "/plateaus.txt");
+    std::ifstream file(SourcePath("tests/ps/golden/plateaus.txt"));
     ASSERT_TRUE(file) << "no golden file";
     std::string line, settings;
     std::vector<std::pair<double, double>> evaluations;

@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "common/base/random.h"
+#include "tests/base/paths.h"
 #include "tests/oracle/oracle.h"
 #include "tests/ps/optimizer_reference.h"
 #include "tests/ps/update_run.h"
@@ -50,8 +51,8 @@ double Largest(const std::vector<float>& values) {
 
 TEST(Optimizers, AreThoseOfPyTorch) {
   constexpr size_t kSize = 8;
-  std::ifstream in(MUSTER_GOLDEN_DIR "/optimizers.txt");
-  ASSERT_TRUE(in) << MUSTER_GOLDEN_DIR "/optimizers.txt";
+  std::ifstream in(SourcePath("tests/ps/golden/optimizers.txt"));
+  ASSERT_TRUE(in) << SourcePath("tests/ps/golden/optimizers.txt");
   std::set<std::string> types;
   for (std::string line; std::getline(in, line);) {
     if (!line.starts_with("case ")) continue;

@@ -15,6 +15,7 @@
 #include "common/config/config.h"
 #include "common/config/data_format.h"
 #include "proto/config.pb.h"
+#include "tests/base/paths.h"
 #include "tests/cli/text/unwrapped.h"
 
 namespace muster {
@@ -22,7 +23,7 @@ namespace {
 
 std::vector<std::string> Configs() {
   std::vector<std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(MUSTER_CONFIG_DIR)) {
+  for (const auto& entry : std::filesystem::directory_iterator(ConfigPath(""))) {
     if (entry.path().extension() == ".txtpb") paths.push_back(entry.path().stem());
   }
   std::sort(paths.begin(), paths.end());
@@ -32,7 +33,7 @@ std::vector<std::string> Configs() {
 class ConfigsTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ConfigsTest, ReadsChecksAndInspects) {
-  const std::string path = std::string(MUSTER_CONFIG_DIR) + "/" + GetParam() + ".txtpb";
+  const std::string path = ConfigPath(GetParam() + ".txtpb");
   std::vector<Setting> settings;
   if (GetParam().starts_with("imagefolder") || GetParam().starts_with("cats_vs_dogs")) {
     settings.push_back(ParseSetting("data.class_names=[\"cat\", \"dog\"]"));

@@ -10,6 +10,7 @@
 
 #include "cli/commands/commands.h"
 #include "common/base/error.h"
+#include "tests/base/paths.h"
 
 namespace muster {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 using ::testing::ElementsAreArray;
 
 std::string TextOf(const std::string& path) {
-  std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/" + path);
+  std::ifstream file(SourcePath(path));
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();

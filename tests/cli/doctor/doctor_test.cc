@@ -9,6 +9,7 @@
 #include "cli/doctor/examine.h"
 #include "cli/doctor/facts.h"
 #include "common/base/text.h"
+#include "tests/base/paths.h"
 
 namespace muster {
 namespace {
@@ -154,8 +155,8 @@ TEST(DoctorLinesTest, AFindingOfSeveralLinesIsIndented) {
 }
 
 TEST(MachineFactsTest, OfThisMachine) {
-  const MachineFacts facts = ReadMachineFacts(
-      {MUSTER_BIN_DIR "/muster", MUSTER_BIN_DIR "/no-such-program"}, "/nowhere/at/all");
+  const MachineFacts facts =
+      ReadMachineFacts({BinPath("muster"), BinPath("no-such-program")}, "/nowhere/at/all");
   ASSERT_EQ(facts.programs.size(), 2u);
   EXPECT_TRUE(facts.programs[0].there);
   EXPECT_TRUE(std::ranges::any_of(facts.programs[0].libraries, [](const std::string& library) {

@@ -10,6 +10,7 @@
 
 #include "cli/gpu/lock_folder.h"
 #include "cli/gpu/ticket.h"
+#include "tests/base/paths.h"
 
 namespace muster::testing {
 namespace fs = std::filesystem;
@@ -19,7 +20,7 @@ GpuJobTest::GpuJobTest() {
   own_ = fmt::format("{:08x}{:04x}", ::getpid(), count++);
   SetVariable("FAKE_CARDS", Path("cards"));
   std::ofstream(Path("libmuster_cuda.so")).flush();  // never loaded
-  SetVariable("LD_LIBRARY_PATH", FAKE_DRIVER_DIR);
+  SetVariable("LD_LIBRARY_PATH", FakeDriverDir());
   for (const char* name : {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"}) ::unsetenv(name);
   ClearVariable("CUDA_VISIBLE_DEVICES");
 }

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "cli/gpu/gpu.h"
+#include "tests/base/paths.h"
 #include "tests/data/temp_dir.h"
 
 namespace muster::testing {
@@ -26,7 +27,7 @@ class NvmlTest : public ::testing::Test {
     std::ofstream(dir_.path() / "new") << lines;
     std::filesystem::rename(dir_.path() / "new", dir_.path() / "cards");
   }
-  static std::unique_ptr<GpuProbe> Open() { return OpenNvml(FAKE_NVML_LIBRARY); }
+  static std::unique_ptr<GpuProbe> Open() { return OpenNvml(FakeNvml()); }
 
   TempDir dir_;
 };

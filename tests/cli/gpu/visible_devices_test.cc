@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "cli/gpu/gpu.h"
+#include "tests/base/paths.h"
 #include "tests/data/temp_dir.h"
 
 namespace muster::testing {
@@ -39,13 +40,13 @@ class VisibleDevicesTest : public ::testing::Test {
         << "uuid=" << kA << " speed=1 " << of_a << "\nuuid=" << kB << " speed=3\nuuid=" << kC
         << " speed=2\nuuid=GPU-9 parts=" << kPart << "," << kOtherPart << "\n";
   }
-  static std::vector<std::string> Visible(const char* value, const char* library,
+  static std::vector<std::string> Visible(const char* value, const std::string& library,
                                           const char* order = nullptr) {
     ::setenv("CUDA_VISIBLE_DEVICES", value, 1);
     order != nullptr ? ::setenv("CUDA_DEVICE_ORDER", order, 1) : ::unsetenv("CUDA_DEVICE_ORDER");
-    const GpuSnapshot seen = OpenNvml(FAKE_NVML_LIBRARY)->Look();
+    const GpuSnapshot seen = OpenNvml(FakeNvml())->Look();
     const VisibleGpus visible =
-        ReadVisibleDevices(value, seen, [library] { return AskCuda(library); });
+        ReadVisibleDevices(value, seen, [&library] { return AskCuda(library.c_str()); });
     EXPECT_TRUE(visible.limited);
     EXPECT_EQ(visible.value, value);
     return visible.uuids;
@@ -57,7 +58,7 @@ class VisibleDevicesTest : public ::testing::Test {
 constexpr const char* kPciOrder = "PCI_BUS_ID";
 
 TEST_F(VisibleDevicesTest, NotSetLeavesAll) {
-  const GpuSnapshot seen = OpenNvml(FAKE_NVML_LIBRARY)->Look();
+  const GpuSnapshot seen = OpenNvml(FakeNvml())->Look();
   const VisibleGpus visible = ReadVisibleDevices(nullptr, seen, [] {
     ADD_FAILURE() << "the driver need not be queried";
     return std::vector<std::string>();
@@ -67,39 +68,39 @@ TEST_F(VisibleDevicesTest, NotSetLeavesAll) {
 }
 
 TEST_F(VisibleDevicesTest, IntegersCountInCudasOrder) {
-  EXPECT_THAT(Visible("0", FAKE_CUDA_LIBRARY), ElementsAre(kB));
-  EXPECT_THAT(Visible("2,0", FAKE_CUDA_LIBRARY), ElementsAre(kA, kB));
-  EXPECT_THAT(Visible("0", FAKE_CUDA_LIBRARY, kPciOrder), ElementsAre(kA));
-  EXPECT_THAT(Visible("1,2", FAKE_CUDA_LIBRARY, kPciOrder), ElementsAre(kB, kC));
+  EXPECT_THAT(Visible("0", FakeCuda()), ElementsAre(kB));
+  EXPECT_THAT(Visible("2,0", FakeCuda()), ElementsAre(kA, kB));
+  EXPECT_THAT(Visible("0", FakeCuda(), kPciOrder), ElementsAre(kA));
+  EXPECT_THAT(Visible("1,2", FakeCuda(), kPciOrder), ElementsAre(kB, kC));
 }
 
 TEST_F(VisibleDevicesTest, UuidsAndTheirBeginnings) {
-  EXPECT_THAT(Visible(kC, FAKE_CUDA_LIBRARY), ElementsAre(kC));
-  EXPECT_THAT(Visible("GPU-c,GPU-aa", FAKE_CUDA_LIBRARY), ElementsAre(kC, kA));
-  EXPECT_THAT(Visible(kOtherPart, FAKE_CUDA_LIBRARY), ElementsAre(kOtherPart));
+  EXPECT_THAT(Visible(kC, FakeCuda()), ElementsAre(kC));
+  EXPECT_THAT(Visible("GPU-c,GPU-aa", FakeCuda()), ElementsAre(kC, kA));
+  EXPECT_THAT(Visible(kOtherPart, FakeCuda()), ElementsAre(kOtherPart));
 }
 
 TEST_F(VisibleDevicesTest, EmptyIsNone) {
-  EXPECT_THAT(Visible("", FAKE_CUDA_LIBRARY), IsEmpty());
-  EXPECT_THAT(Visible("-1", FAKE_CUDA_LIBRARY), IsEmpty());
+  EXPECT_THAT(Visible("", FakeCuda()), IsEmpty());
+  EXPECT_THAT(Visible("-1", FakeCuda()), IsEmpty());
 }
 
 TEST_F(VisibleDevicesTest, TheListEndsAtTheFirstThatIsNotThere) {
-  EXPECT_THAT(Visible("0,7,1", FAKE_CUDA_LIBRARY), ElementsAre(kB));
-  EXPECT_THAT(Visible("GPU-a,GPU-f,GPU-b", FAKE_CUDA_LIBRARY), ElementsAre(kA));
+  EXPECT_THAT(Visible("0,7,1", FakeCuda()), ElementsAre(kB));
+  EXPECT_THAT(Visible("GPU-a,GPU-f,GPU-b", FakeCuda()), ElementsAre(kA));
 }
 
 // Only the child loads CUDA's library.
 TEST_F(VisibleDevicesTest, TheDriverIsNotLoadedHere) {
-  ASSERT_THAT(Visible("0", FAKE_CUDA_LIBRARY), ElementsAre(kB));
+  ASSERT_THAT(Visible("0", FakeCuda()), ElementsAre(kB));
   EXPECT_EQ(ReadBytes("/proc/self/maps").find("libcuda"), std::string::npos);
 }
 
 TEST_F(VisibleDevicesTest, WithoutADriverNone) {
   EXPECT_THAT(Visible(kA, "libno-such-cuda.so.1"), IsEmpty());
   Cards("crash=1");  // crashes the child
-  EXPECT_THAT(Visible(kA, FAKE_CUDA_LIBRARY), IsEmpty());
-  EXPECT_EQ(AskCuda(FAKE_CUDA_LIBRARY), std::nullopt);
+  EXPECT_THAT(Visible(kA, FakeCuda()), IsEmpty());
+  EXPECT_EQ(AskCuda(FakeCuda().c_str()), std::nullopt);
 }
 
 }  // namespace

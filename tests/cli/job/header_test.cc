@@ -17,6 +17,7 @@
 #include "common/config/build_graph.h"
 #include "common/config/data_format.h"
 #include "proto/config.pb.h"
+#include "tests/base/paths.h"
 #include "tests/data/temp_dir.h"
 
 namespace muster {
@@ -80,7 +81,7 @@ TEST(JobTextTest, SaysWhatTheTestSetChooses) {
     for (const char* other : {"cluster.workers", "worker.threads"}) {
       settings.push_back({.path = other, .value = "1"});
     }
-    config::Config config = LoadConfig(MUSTER_CONFIG_DIR "/smoke.txtpb", settings);
+    config::Config config = LoadConfig(ConfigPath("smoke.txtpb"), settings);
     ResolveForMachine(config, 1);
     std::string text;
     for (const std::string& line :

@@ -16,6 +16,7 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/base/paths.h"
 #include "tests/data/test_sets.h"
 
 namespace muster::testing {
@@ -100,9 +101,9 @@ JobTest::JobTest() {
   std::ofstream(config()) << kConfig;
   WriteCifar10(dir_);  // for --data .
   // Copies, not links: the launcher looks for the programs beside its own executable.
-  for (auto [from, name] :
-       {std::pair{MUSTER_PROGRAM, "muster"}, std::pair{FAKE_CHILD_PROGRAM, "muster-server"},
-        std::pair{FAKE_CHILD_PROGRAM, "muster-worker"}}) {
+  for (auto [from, name] : {std::pair{BinPath("muster"), "muster"},
+                            std::pair{BinPath("cli_fake_child"), "muster-server"},
+                            std::pair{BinPath("cli_fake_child"), "muster-worker"}}) {
     std::error_code error;
     fs::create_hard_link(from, Path(name), error);
     if (error) fs::copy_file(from, Path(name));

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <string>
 
+#include "tests/base/paths.h"
 #include "tests/e2e/real_job.h"
 
 namespace muster::testing {
@@ -18,7 +19,7 @@ class CardJob : public RealJob {
  protected:
   CardJob() : own_(fmt::format("c0{:010x}", ::getpid())) {
     ::setenv("FAKE_CARDS", Path("cards").c_str(), 1);
-    ::setenv("LD_LIBRARY_PATH", FAKE_DRIVER_DIR, 1);
+    ::setenv("LD_LIBRARY_PATH", FakeDriverDir().c_str(), 1);
     ::unsetenv("CUDA_VISIBLE_DEVICES");
     std::ofstream(Path("cards")).flush();
   }

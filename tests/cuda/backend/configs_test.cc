@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/base/paths.h"
 #include "tests/cli/text/unwrapped.h"
 #include "tests/cuda/backend/card_job.h"
 
@@ -22,7 +23,7 @@ using ::testing::Not;
 
 std::vector<std::string> ConfigNames() {
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(MUSTER_CONFIG_DIR)) {
+  for (const auto& entry : fs::directory_iterator(ConfigPath(""))) {
     if (entry.path().extension() == ".txtpb") names.push_back(entry.path().stem());
   }
   std::sort(names.begin(), names.end());
@@ -50,7 +51,7 @@ class ConfigOnCards : public CardJob {
   // Uses small batches. Two steps are enough to use updated weights.
   Outcome Train(const std::string& config, int steps, const std::vector<std::string>& more) {
     std::vector<std::string> words{"launch",
-                                   fmt::format("{}/{}.txtpb", MUSTER_CONFIG_DIR, config),
+                                   ConfigPath(config + ".txtpb"),
                                    "--run-dir",
                                    Path("run"),
                                    "--workers",
@@ -152,8 +153,7 @@ class FailsAtTheStartTest : public CardJob {
   std::string ErrorOf(const std::string& fault, const std::vector<std::string>& more) {
     const std::string run = fmt::format("run{}", runs_++);
     std::vector<std::string> words{
-        "muster",    "launch", std::string(MUSTER_CONFIG_DIR) + "/smoke.txtpb", "--workers", "1",
-        "--run-dir", Path(run)};
+        "muster", "launch", ConfigPath("smoke.txtpb"), "--workers", "1", "--run-dir", Path(run)};
     words.insert(words.end(), more.begin(), more.end());
     ::setenv("MUSTER_SOFTWARE_GPU", fault.c_str(), 1);
     Process job(words, Path("log"));

@@ -10,6 +10,7 @@
 
 #include "common/config/config.h"
 #include "proto/config.pb.h"
+#include "tests/base/paths.h"
 #include "tests/e2e/real_job.h"
 
 namespace muster::testing {
@@ -25,13 +26,13 @@ class LoadPluginTest : public RealJob {
   LoadPluginTest() {
     fs::create_directories(Path("bin"));
     fs::create_directories(Path("lib"));
-    fs::copy_file(fs::path(MUSTER_BIN_DIR) / "muster-worker", Worker());
+    fs::copy_file(BinPath("muster-worker"), Worker());
   }
 
   fs::path Worker() const { return Path("bin") / "muster-worker"; }
   fs::path Plugin() const { return Path("lib") / "libmuster_cuda.so"; }
   void Install(const std::string& kind) {
-    fs::copy_file(fs::path(MUSTER_PLUGINS) / kind / "libmuster_cuda.so", Plugin());
+    fs::copy_file(BuildPath("tests/cuda/loading/plugins/" + kind + "/libmuster_cuda.so"), Plugin());
   }
   // Runs a worker that creates its device and reports its memory.
   int Run(bool soft, const std::string& library_path = "") {
@@ -41,7 +42,7 @@ class LoadPluginTest : public RealJob {
     config.mutable_worker()->set_soft_placement(soft);
     ResolveForMachine(config, 1);
     WriteConfig(config, Path("resolved.txtpb"));
-    Process worker({fs::relative(Worker(), MUSTER_BIN_DIR), "--memory", "--rank", "0", "--config",
+    Process worker({fs::relative(Worker(), BinDir()), "--memory", "--rank", "0", "--config",
                     Path("resolved.txtpb")},
                    Path("log"), {.environment = {{"LD_LIBRARY_PATH", library_path + ":" + own}}});
     const int code = worker.Wait(60);
@@ -78,7 +79,7 @@ TEST_F(LoadPluginTest, WithoutALibraryThatItNeeds) {
 
 TEST_F(LoadPluginTest, WithALibraryThatIsTooOld) {
   Install("needs_library");
-  EXPECT_THAT(Refusal(std::string(MUSTER_STAND_INS) + "/old"),
+  EXPECT_THAT(Refusal(BuildPath("tests/cuda/loading/old")),
               AllOf(HasSubstr("muster_stand_in_matmul"), HasSubstr("too old"),
                     HasSubstr("LD_LIBRARY_PATH")));
 }
@@ -86,7 +87,7 @@ TEST_F(LoadPluginTest, WithALibraryThatIsTooOld) {
 // The library it links to exists, so it loads and is recognized as another build.
 TEST_F(LoadPluginTest, OfAnotherBuild) {
   Install("needs_library");
-  EXPECT_THAT(Refusal(std::string(MUSTER_STAND_INS) + "/new"), HasSubstr("from another build"));
+  EXPECT_THAT(Refusal(BuildPath("tests/cuda/loading/new")), HasSubstr("from another build"));
   fs::remove(Plugin());
   Install("of_another_build");
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("from another build"), HasSubstr("got 0123456789abcdef")));
@@ -106,8 +107,8 @@ TEST_F(LoadPluginTest, OfACopyThatStoppedHalfway) {
 
 // The real plugin with the real libraries, on a machine without a GPU.
 TEST_F(LoadPluginTest, WithoutADriver) {
-  if (*MUSTER_REAL_PLUGIN == '\0') GTEST_SKIP() << "built without nvcc";
-  fs::create_symlink(MUSTER_REAL_PLUGIN, Plugin());
+  if (!MUSTER_HAS_PLUGIN) GTEST_SKIP() << "built without nvcc";
+  fs::create_symlink(BuildPath("lib/libmuster_cuda.so"), Plugin());
   if (Run(false) == 0) GTEST_SKIP() << "this machine has a GPU";
   EXPECT_THAT(Refusal(),
               AnyOf(HasSubstr("no NVIDIA driver"), HasSubstr("CUDA finds no usable GPU")));
@@ -115,8 +116,8 @@ TEST_F(LoadPluginTest, WithoutADriver) {
 
 // The plugin is copied to machines where fmt and spdlog are missing or have another version.
 TEST_F(LoadPluginTest, NeedsNoLibraryOfOurOwn) {
-  if (*MUSTER_REAL_PLUGIN == '\0') GTEST_SKIP() << "built without nvcc";
-  std::ifstream file(MUSTER_REAL_PLUGIN, std::ios::binary);
+  if (!MUSTER_HAS_PLUGIN) GTEST_SKIP() << "built without nvcc";
+  std::ifstream file(BuildPath("lib/libmuster_cuda.so"), std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
   EXPECT_THAT(bytes, HasSubstr("libcublas.so."));
   for (const char* library : {"libfmt.so", "libspdlog.so", "libprotobuf.so", "libzmq.so"}) {
