@@ -19,8 +19,7 @@ try:
     from safetensors import safe_open
     from safetensors.torch import load_file
 except ImportError as error:
-    print(f"skipped: {error}. Configure with -DMUSTER_TORCH_PYTHON=/path/to/python (or set it in the environment) "
-          "of a Python that has PyTorch and safetensors: pip install torch safetensors")
+    print(f"skipped: {error}")
     sys.exit(77)
 
 # The largest difference of two logits of about 1. The difference is relative for larger ones.

@@ -25,8 +25,7 @@ try:
     from PIL import Image
     from safetensors.torch import load_file, save_file
 except ImportError as error:
-    print(f"skipped: {error}. Configure with -DMUSTER_TORCH_PYTHON=/path/to/python (or set it in the environment) "
-          "of a Python that has what this test needs: pip install torch torchvision safetensors onnxruntime")
+    print(f"skipped: {error}")
     sys.exit(77)
 
 MEAN, STDDEV = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]

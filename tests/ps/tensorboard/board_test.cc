@@ -14,6 +14,7 @@
 #include "common/config/config.h"
 #include "common/config/data_format.h"
 #include "ps/tensorboard/sample_image.h"
+#include "tests/base/paths.h"
 #include "tests/data/temp_dir.h"
 #include "tests/ps/tensorboard/event_reader.h"
 
@@ -30,7 +31,7 @@ class BoardTest : public ::testing::Test {
  protected:
   static config::Config ConfigOf(const std::string& dir) {
     config::Config config =
-        LoadConfig(MUSTER_CONFIG_DIR "/smoke.txtpb",
+        LoadConfig(ConfigPath("smoke.txtpb"),
                    {{.path = "run.dir", .value = dir}, {.path = "cluster.workers", .value = "2"}});
     ResolveConfig(config, 2);
     return config;

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Reads the events of a real run with TensorBoard. Exit code 77 (skipped) if TensorBoard is not
-# installed. The Python is $MUSTER_TENSORBOARD_PYTHON, or python3.
+# installed. The Python is $MUSTER_TEST_PYTHON, or python3.
 # Usage: tensorboard_test.sh MUSTER CONFIG
 set -euo pipefail
-muster=$1 config=$2 python=${MUSTER_TENSORBOARD_PYTHON:-python3}
+muster=$1 config=$2 python=${MUSTER_TEST_PYTHON:-python3}
 if ! "$python" -c 'import tensorboard.backend' 2>/dev/null; then
-  echo "skipped: $python has no TensorBoard (pip install tensorboard; or set MUSTER_TENSORBOARD_PYTHON)"
+  echo "skipped: No module named 'tensorboard'"
   exit 77
 fi
 folder=$(mktemp -d)
