@@ -4,13 +4,13 @@
 #
 #   scripts/check.sh [--all] [BASE]
 #
-# clang-tidy takes seconds per source, so it checks only sources that changed since BASE (a commit), the
-# newest first and at most 20; --all checks every source. BASE defaults to the commit where this branch left
-# main or, on main itself, to the tenth commit before. Exit code 1 if anything is found or a tool is missing.
+# clang-tidy takes seconds per source, so it checks only sources that changed since BASE (a commit); --all checks
+# every source. It skips those that it found clean before (scripts/tidy_source.py). BASE defaults to the commit where
+# this branch left main or, on main itself, to the tenth commit before. Exit code 1 if anything is found or a tool is
+# missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly most_sources=20
 readonly preset=release  # clang-tidy uses its compile commands
 all=false
 [[ ${1:-} == --all ]] && all=true && shift
@@ -86,7 +86,7 @@ tidy() {
     echo "clang-tidy is missing: scripts/setup.sh --checks" >&2
     return 1
   fi
-  local sources found
+  local sources
   if $all; then
     mapfile -t sources < <(tracked '*.cc')
     echo "all ${#sources[@]} sources"
@@ -97,9 +97,7 @@ tidy() {
       return 1
     }
     mapfile -t sources < <(changed_sources)
-    found=${#sources[@]}
-    sources=("${sources[@]:0:most_sources}")
-    echo "${#sources[@]} of $found sources changed since $(git log -1 --format='%h %s' "$base")"
+    echo "${#sources[@]} sources changed since $(git log -1 --format='%h %s' "$base")"
   fi
   ((${#sources[@]})) || return 0
   # clang-tidy needs the headers that the build generates.
@@ -110,12 +108,7 @@ tidy() {
   sed -i -e 's/ -Winvalid-pch -include [^ ]*//' -e "s|/build/tidy/proto|/build/$preset/proto|g" \
     -e "s|-isystem $PWD/build/tidy |-isystem $PWD/build/$preset |g" \
     -e "s|/build/tidy/\([^ ]*\)/made |/build/$preset/\1/made |g" build/tidy/compile_commands.json
-  # omp.h comes from GCC, which builds Muster; clang's own headers come first.
-  local gcc_headers
-  gcc_headers=$(dirname "$(gcc -print-file-name=include/omp.h)")
-  printf '%s\n' "${sources[@]}" | xargs -P "$(nproc)" -n 1 \
-    clang-tidy --quiet -p build/tidy --extra-arg=-Wno-unknown-warning-option \
-      "--extra-arg=-idirafter$gcc_headers" 2> >(grep -vE '^[0-9]+ warnings? (generated|and [0-9]+ errors?)' >&2)
+  printf '%s\n' "${sources[@]}" | xargs -P "$(nproc)" -n 1 scripts/tidy_source.py
 }
 
 scripts/setup.sh --checks

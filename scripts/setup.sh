@@ -23,7 +23,8 @@ packages=(
 if [[ ${1:-} == --checks ]]; then
   packages=(git clang-tidy shellcheck
             qemu-user      # emulates a processor without AVX2
-            python3-numpy  # tests of the Python package
+            ccache mold    # faster builds (cmake/CompilerCache.cmake)
+            python3-numpy python3-venv  # tests of the Python package (scripts/python_env.sh)
             openmpi-bin mpich  # ranks from mpirun
             iproute2 slurmctld slurmd slurm-client slurm-wlm-basic-plugins  # jobs of Slurm
             openssh-server)  # jobs over ssh

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Runs tests that take long, unless the same sources have passed them on this machine: scripts/stage.sh deep|cuda
+# (labels of scripts/test.sh). With MUSTER_ALL set it always runs them.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+label=${1:-}
+case $label in
+  deep) sources=(ps common worker/client tests/protocol tests/simulation tests/job) ;;
+  cuda) sources=(common worker bench/gpu scripts/kernel_table.py tests/cuda tests/nn tests/job tests/cli/gpu tests/e2e) ;;
+  *) echo "stage.sh: expected deep or cuda, got '$label'" >&2; exit 2 ;;
+esac
+sources+=(CMakeLists.txt CMakePresets.json cmake proto configs tests/CMakeLists.txt tests/base scripts/test.sh "$0")
+
+contents() {
+  git ls-files -z -- "${sources[@]}" | xargs -0 sha256sum
+  local tool
+  for tool in c++ cmake nvcc; do
+    if command -v "$tool" >/dev/null; then "$tool" --version; fi
+  done
+  grep -m 1 '^flags' /proc/cpuinfo || true  # kernels differ by processor
+}
+folder=${XDG_CACHE_HOME:-$HOME/.cache}/muster/passed
+record=$folder/$label-$(contents | sha256sum | cut -c 1-16)
+if [[ -e $record && -z ${MUSTER_ALL:-} ]]; then
+  echo "The tests with the label $label passed with these sources: $(cat "$record")"
+  exit 0
+fi
+scripts/test.sh release -L "$label"
+mkdir -p "$folder"
+date '+%F %T' >"$record"
