@@ -45,7 +45,9 @@ class HandJob : public RealJob {
   const std::string& token() const { return token_; }
 
  private:
-  static void ExpectSuccessOf(Process& process) { EXPECT_EQ(process.Wait(40), 0) << process.Log(); }
+  static void ExpectSuccessOf(Process& process) {
+    EXPECT_EQ(process.Wait(100), 0) << process.Log();
+  }
 
   std::string token_;  // unique, because other tests run at the same time
   int workers_ = 0;
