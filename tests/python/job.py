@@ -40,7 +40,8 @@ class Job:
     def __init__(self, program, *words, workers=1, files=None, config=CONFIG, options=(), resume=None, alone=False):
         folder = pathlib.Path(tempfile.mkdtemp(dir=_FOLDER.name))
         self.run = resume or folder / "run"
-        (folder / "job.txtpb").write_text(config)
+        # On a busy machine it may take minutes until all processes have imported PyTorch.
+        (folder / "job.txtpb").write_text(config + (" deadlines { start_s: 400 }" if "deadlines" not in config else ""))
         for name, content in (files or {}).items():
             (folder / name).write_bytes(content)
         self.log_path = folder / "log"
@@ -55,7 +56,7 @@ class Job:
             self.process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log,
                                             stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
 
-    def reaches(self, step, seconds=60):
+    def reaches(self, step, seconds=400):
         """Waits until the run is at this step."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and self.process.poll() is None:
@@ -87,7 +88,7 @@ class Job:
     def text(self):
         return self.log_path.read_text(errors="replace")
 
-    def end(self, seconds=100):
+    def end(self, seconds=500):
         try:
             code = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
