@@ -1,7 +1,5 @@
 // muster-server: owns the variables of a job. Started by `muster launch` or by hand.
 #include <fmt/core.h>
-#include <signal.h>
-#include <sys/signalfd.h>
 
 #include <csignal>
 #include <exception>
@@ -11,6 +9,7 @@
 #include "common/base/process.h"
 #include "common/base/program_options.h"
 #include "common/base/resource_limits.h"
+#include "common/base/signals.h"
 #include "common/base/text.h"
 #include "common/checkpoint/resumable_config.h"
 #include "common/config/build_graph.h"
@@ -39,19 +38,6 @@ struct Arguments {
   std::vector<std::string> lost;  // earlier servers of this run
   std::vector<std::string> replay;
 };
-
-// Makes SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 readable on a descriptor. Later threads inherit the
-// mask.
-int BlockStopSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGUSR1);
-  sigaddset(&signals, SIGUSR2);
-  sigprocmask(SIG_BLOCK, &signals, nullptr);
-  return ::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-}
 
 // Checks resource limits first, because libzmq aborts when it hits one.
 void RequireLimits(const config::Config& config, size_t checkpoints) {
@@ -175,11 +161,11 @@ int Main(int argc, char** argv) {
   if (arguments.parent != 0) DieWithParent(arguments.parent);
   std::signal(SIGPIPE, SIG_IGN);
   IgnoreFileSizeSignal();
-  const int signal_fd = BlockStopSignals();
-  KeepFreedMemory();
   InitLog("server");
   try {
-    const std::string trouble = Serve(arguments, signal_fd);
+    const UniqueFd signals = ReceiveSignals({SIGUSR1, SIGUSR2});
+    KeepFreedMemory();
+    const std::string trouble = Serve(arguments, signals.get());
     // The launcher reports trouble itself, from the summary.
     return trouble.empty() || arguments.report_fd >= 0 ? 0 : static_cast<int>(ExitCode::kFailure);
   } catch (const Error& error) {

@@ -37,6 +37,9 @@ class CaseDeadline final : public ::testing::EmptyTestEventListener {
 
 int main(int argc, char** argv) {
   using namespace muster::testing;
+  // Programs that a test starts must not inherit that nohup or a script in the background started
+  // it.
+  for (const int signal : {SIGINT, SIGHUP}) std::signal(signal, SIG_DFL);
   ::testing::InitGoogleMock(&argc, argv);
   if (argc > 1) {
     case_seconds = static_cast<unsigned>(std::strtoul(argv[1], nullptr, 10));

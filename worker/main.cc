@@ -11,6 +11,7 @@
 #include "common/base/process.h"
 #include "common/base/program_options.h"
 #include "common/base/resource_limits.h"
+#include "common/base/signals.h"
 #include "common/config/build_graph.h"
 #include "common/config/compute_settings.h"
 #include "common/config/config.h"
@@ -232,8 +233,7 @@ int Main(int argc, char** argv) {
     SayWhenStopped(arguments.join ? NameOf(arguments) : fmt::format("rank {}", arguments.rank));
   }
   if (arguments.program_fd >= 0) {  // the program decides what its signals mean
-    std::signal(SIGINT, SIG_IGN);
-    std::signal(SIGTERM, SIG_IGN);
+    for (const int signal : kStopSignals) std::signal(signal, SIG_IGN);
   }
   std::signal(SIGPIPE, SIG_IGN);
   // schedulers send SIGUSR1 to every process of a job; only the server handles it

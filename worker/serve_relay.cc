@@ -17,6 +17,7 @@
 #include "common/base/log.h"
 #include "common/base/process.h"
 #include "common/base/resource_limits.h"
+#include "common/base/signals.h"
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
 #include "common/config/data_format.h"
@@ -125,7 +126,7 @@ std::string JoinRelay(const WorkerArguments& arguments, const config::Config& co
   // Signals for this worker are not for the others, and no launcher must wait for the relay because
   // of a pipe.
   ::setsid();
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_IGN);
+  for (const int signal : kStopSignals) std::signal(signal, SIG_IGN);
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   ::dup2(null, STDIN_FILENO);
   ::dup2(null, STDOUT_FILENO);

@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "common/base/signals.h"
+
 namespace muster {
 namespace {
 
@@ -21,17 +23,16 @@ size_t stop_line_size = 0;
 
 void OnStopSignal(int signal) {
   (void)!::write(STDERR_FILENO, stop_line.data(), stop_line_size);
-  const char* const by = signal == SIGINT ? "SIGINT (Ctrl-C)\n" : "SIGTERM\n";
+  const char* const by = signal == SIGINT   ? "SIGINT (Ctrl-C)\n"
+                         : signal == SIGHUP ? "SIGHUP\n"
+                                            : "SIGTERM\n";
   (void)!::write(STDERR_FILENO, by, std::strlen(by));
   ::raise(signal);  // with its default effect, so that the server sees this process end
 }
 
 // Installs the handler, but leaves an ignored signal ignored, as in a shell's background job.
 void Handle(int signal, const struct sigaction& action) {
-  struct sigaction before {};
-  if (::sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) {
-    ::sigaction(signal, &action, nullptr);
-  }
+  if (!IsIgnored(signal)) ::sigaction(signal, &action, nullptr);
 }
 
 void OnLeaveSignal(int) {
@@ -50,13 +51,14 @@ void SayWhenStopped(const std::string& who) {
   struct sigaction action {};
   action.sa_handler = OnStopSignal;
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
-  for (const int signal : {SIGINT, SIGTERM}) Handle(signal, action);
+  for (const int signal : kStopSignals) Handle(signal, action);
 }
 
 void LeaveOnSignal(uint32_t rank) {
   SayWhenStopped(fmt::format("rank {}", rank));
   struct sigaction action {};
   action.sa_handler = OnLeaveSignal;
+  Handle(SIGHUP, action);  // a session that ends sends it just after SIGTERM
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   Handle(SIGTERM, action);
 }

@@ -8,13 +8,13 @@
 #include <cerrno>
 #include <cmath>
 #include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/base/resource_limits.h"
+#include "common/base/signals.h"
 #include "common/base/text.h"
 
 namespace muster {
@@ -183,9 +183,8 @@ void RemoteHost::Look() {
 
 std::string RemoteHost::Trouble() const {
   const std::string how = !end_ || given_up_ ? "gets no answer"
-                          : end_->by_signal
-                              ? fmt::format("was killed by SIG{}", ::sigabbrev_np(end_->value))
-                              : fmt::format("ended with exit code {}", end_->value);
+                          : end_->by_signal  ? "was killed by " + SignalName(end_->value)
+                                             : fmt::format("ended with exit code {}", end_->value);
   return fmt::format("ssh {}{}{}", how, last_words_.empty() ? "" : ": ", last_words_);
 }
 

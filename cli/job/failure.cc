@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstring>
 
 #include "cli/job/job_display.h"
 #include "cli/text/units.h"
+#include "common/base/signals.h"
 
 namespace muster {
 namespace {
@@ -32,11 +32,6 @@ std::string StoppedText(const Observed& observed) {
     text += fmt::format("; {} is stopped (SIGSTOP?)", Name(process.rank, process.pid));
   }
   return text;
-}
-
-std::string SignalName(int signal) {
-  const char* name = ::sigabbrev_np(signal);
-  return name != nullptr ? std::string("SIG") + name : "signal " + std::to_string(signal);
 }
 
 bool IsCrash(int signal) {
@@ -130,7 +125,7 @@ std::string Meaning(ExitCode code) {
     case ExitCode::kInterrupted:
       return "stopped by SIGINT";
     case ExitCode::kTerminated:
-      return "stopped by SIGTERM";
+      return "stopped by SIGTERM or SIGHUP";
   }
   return "not an exit code of Muster";
 }

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -27,6 +26,7 @@
 #include "cli/trace/merge.h"
 #include "common/base/error.h"
 #include "common/base/fd.h"
+#include "common/base/signals.h"
 #include "common/base/text.h"
 #include "common/config/data_format.h"
 
@@ -133,7 +133,7 @@ void ReportOutcome(JobOutcome& outcome, int workers, int logs_here, const KeptRu
       at = fmt::format(" at step {} of {}", FormatCount(outcome.summary->at().step()),
                        FormatCount(outcome.summary->total_steps()));
     }
-    console.Print(fmt::format("Stopped by SIG{}{}.", ::sigabbrev_np(outcome.stop_signal), at));
+    console.Print(fmt::format("Stopped by {}{}.", SignalName(outcome.stop_signal), at));
   }
   if (outcome.exit_code != ExitCode::kOk) console.Print(GoOnText(outcome.summary, run));
   console.Flush(1.0);

@@ -8,7 +8,7 @@
 // - The first failure is the one reported, and the other processes are told to stop within 5 s.
 // - SIGINT, SIGTERM and SIGHUP stop the job within 5 s. The server stops first, so that it can
 //   write the last line and the state of the run; while it reports that it is writing, it gets up
-//   to 5 minutes. A second signal kills at once.
+//   to 5 minutes. A second signal kills at once, except SIGHUP or after SIGHUP.
 #pragma once
 
 #include <functional>
@@ -116,6 +116,7 @@ class Supervisor {
   struct StopRequest {
     double at = 0;
     bool by_key = false;
+    int signal = 0;
   };
 
   void StartWorkers(const std::string& endpoint, double now);
@@ -167,7 +168,7 @@ class Supervisor {
   events::Summary changes_;  // the changes of the plan, and those since then
   Replacements replacements_;
   StopStages stages_;
-  std::optional<StopRequest> stop_request_;  // the first one
+  std::optional<StopRequest> stop_request_;  // the first one that is not SIGHUP, if there is one
   int stop_signal_ = 0;                      // its signal, or 0 if a failure came before it
 };
 

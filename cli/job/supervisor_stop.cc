@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cli/job/supervisor.h"
+#include "common/base/signals.h"
 
 namespace muster {
 namespace {
@@ -119,19 +120,26 @@ void Supervisor::Fail(Finding finding, double now) {
 
 void Supervisor::OnSignal(const ReceivedSignal& received, double now) {
   const int signal = received.number;
+  const StopRequest request{.at = now, .by_key = received.from_terminal, .signal = signal};
   if (stop_request_) {
     // Slurm sends USR1 before the time limit, and then TERM, which must not end the writing of the
     // state. In a shell the second signal is the user's.
     const bool of_slurm = plan_.in_slurm && (stop_signal_ == SIGUSR1 || !plan_.has_terminal);
     if (of_slurm && !received.from_terminal) return;
+    if (signal == SIGHUP) return;
+    // The end of a session brings SIGHUP and SIGTERM, in either order. Nobody insists.
+    if (stop_request_->signal == SIGHUP) {
+      stop_request_ = request;
+      return;
+    }
     // Two keystrokes are two requests, however fast. A signal that a process sends shortly after
     // the first may be the same request.
     const bool again = (received.from_terminal && stop_request_->by_key) ||
                        now > stop_request_->at + kSameRequestSeconds;
-    if (signal != SIGHUP && again) stages_.Kill(now);
+    if (again) stages_.Kill(now);
     return;
   }
-  stop_request_ = StopRequest{.at = now, .by_key = received.from_terminal};
+  stop_request_ = request;
   if (phase_ == Phase::kStopping) return stages_.Hurry(now);  // after a failure
   phase_ = Phase::kStopping;
   stop_signal_ = signal;
@@ -162,7 +170,7 @@ JobOutcome Supervisor::Outcome() const {
   }
   if (stop_signal_ != 0) {
     outcome.stop_signal = stop_signal_;
-    outcome.exit_code = stop_signal_ == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
+    outcome.exit_code = StopCode(stop_signal_);
     return outcome;
   }
   if (phase_ == Phase::kFinishing) return outcome;

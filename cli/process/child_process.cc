@@ -23,6 +23,7 @@
 #include "common/base/file.h"
 #include "common/base/process.h"
 #include "common/base/resource_limits.h"
+#include "common/base/signals.h"
 
 namespace muster {
 namespace {
@@ -63,12 +64,7 @@ void Place(const ExecPlan& plan) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != plan.parent) ::_exit(1);  // the parent died before the prctl
 
-  for (int signal : {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD, SIGXFSZ})
-    ::signal(signal, SIG_DFL);
-  sigset_t none;
-  sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-
+  RestoreSignals();
   ::dup2(plan.input_fd, 0);
   ::dup2(plan.output_fd, 1);
   ::dup2(plan.log_fd, 2);

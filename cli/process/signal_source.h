@@ -13,11 +13,9 @@ struct ReceivedSignal {
   bool from_terminal;  // a key or a hangup; false: a process sent it
 };
 
-// Blocks SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGCHLD for this process and delivers them through a
-// descriptor while the object lives. A SIGHUP that was ignored from the start (nohup) stays
-// ignored. SIGPIPE stays ignored for good: writing to a closed pipe returns an error instead.
-// Create it once, in the main thread, before any other thread exists. Children must unblock these
-// signals.
+// Receives the stop signals (common/base/signals.h), SIGUSR1 and SIGCHLD while the object lives.
+// SIGPIPE stays ignored for good: writing to a closed pipe returns an error instead. Create it
+// once, in the main thread, before any other thread exists. Children must unblock these signals.
 class SignalSource {
  public:
   SignalSource();

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <tuple>
@@ -20,6 +19,7 @@
 #include "cli/text/units.h"
 #include "cli/view/run_reader.h"
 #include "common/base/error.h"
+#include "common/base/signals.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"
 #include "common/checkpoint/run_mark.h"
@@ -152,8 +152,8 @@ class Verify {
     const bool failed = outcome.exit_code != ExitCode::kOk;
     const ExitCode code = failed ? outcome.exit_code : ExitCode::kFailure;
     if (outcome.stop_signal != 0) {
-      throw Error(code, "stopped by SIG{}; found no difference so far",
-                  ::sigabbrev_np(outcome.stop_signal));
+      throw Error(code, "stopped by {}; found no difference so far",
+                  SignalName(outcome.stop_signal));
     }
     std::string text = outcome.failure ? outcome.failure->what : "the job ended without a result";
     if (!outcome.server_said.empty()) text += "\nthe server reports: " + outcome.server_said;

@@ -3,8 +3,6 @@
 #include <fmt/core.h>
 #include <google/protobuf/text_format.h>
 #include <poll.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,6 +12,7 @@
 
 #include "common/base/error.h"
 #include "common/base/log.h"
+#include "common/base/signals.h"
 #include "common/base/text.h"
 #include "common/config/config_check.h"
 #include "common/config/job_size.h"
@@ -200,12 +199,10 @@ void Intake::Refuse(PeerId peer, const std::string& why) {
 }
 
 void Intake::CheckTime(Clock::time_point now) {
-  signalfd_siginfo info;
-  while (interrupt_fd_ >= 0 && ::read(interrupt_fd_, &info, sizeof info) > 0) {
-    const int signal = static_cast<int>(info.ssi_signo);
+  while (const std::optional<signalfd_siginfo> received = NextSignal(interrupt_fd_)) {
+    const int signal = static_cast<int>(received->ssi_signo);
     if (signal == SIGUSR1 || signal == SIGUSR2) continue;  // there is nothing to save
-    throw Error(signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated,
-                "stopped by SIG{} before the start", ::sigabbrev_np(signal));
+    throw Error(StopCode(signal), "stopped by {} before the start", SignalName(signal));
   }
   if (now >= next_beat_) {
     next_beat_ = now + kBeatInterval;

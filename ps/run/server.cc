@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 #include <poll.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include "common/base/denormals.h"
 #include "common/base/error.h"
+#include "common/base/signals.h"
 #include "common/base/text.h"
 #include "common/config/compute_settings.h"
 #include "common/config/config.h"
@@ -211,9 +211,9 @@ void Server::Extend(Clock::duration suspension) {
 
 void Server::CheckInterrupt() {
   if (interrupt_fd_ < 0) return;
-  signalfd_siginfo info;
-  if (::read(interrupt_fd_, &info, sizeof info) <= 0) return;
-  const int signal = static_cast<int>(info.ssi_signo);
+  const std::optional<signalfd_siginfo> received = NextSignal(interrupt_fd_);
+  if (!received) return;
+  const int signal = static_cast<int>(received->ssi_signo);
   if (signal == SIGUSR1) return run_.keeper().checkpoints.Ask();
   if (signal == SIGUSR2) {
     job_failed_ = true;
@@ -221,8 +221,8 @@ void Server::CheckInterrupt() {
   }
   if (interrupt_) return;
   interrupt_ = {
-      signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated, std::nullopt,
-      fmt::format("stopped by SIG{} at step {}", ::sigabbrev_np(signal), run_.parts().state.step)};
+      StopCode(signal), std::nullopt,
+      fmt::format("stopped by {} at step {}", SignalName(signal), run_.parts().state.step)};
   stop_by_ = Clock::now() + kFinishStep;
   if (run_.parts().state.has_begun()) recorder_.Record(SavingEvent(run_.parts().state.step));
 }

@@ -20,6 +20,7 @@
 
 #include "common/base/log.h"
 #include "common/base/process.h"
+#include "common/base/signals.h"
 #include "common/base/text.h"
 #include "common/link/program_variables.h"
 #include "common/trace/trace.h"
@@ -38,12 +39,9 @@ constexpr std::chrono::seconds kGrace{5};  // for a process whose connection has
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
+  RestoreSignals();
   // A signal to stop may reach all processes of a job; then the server still needs this one.
-  for (const int signal : {SIGINT, SIGTERM}) ::signal(signal, SIG_IGN);
-  for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_DFL);
-  sigset_t none;
-  sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  for (const int signal : kStopSignals) ::signal(signal, SIG_IGN);
   ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
   ::fcntl(fd, F_SETFD, 0);
   ::execvpe(words[0], words, environment);
@@ -70,7 +68,7 @@ bool WasKilled(int status) {
 std::string EndText(int status) {
   return fmt::format("the process of the program that updates the weights (MUSTER_RANK=-1) {}",
                      WIFSIGNALED(status)
-                         ? fmt::format("was killed by SIG{}", ::sigabbrev_np(WTERMSIG(status)))
+                         ? "was killed by " + SignalName(WTERMSIG(status))
                          : fmt::format("ended with exit code {}", WEXITSTATUS(status)));
 }
 

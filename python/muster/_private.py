@@ -7,7 +7,6 @@ over its environment, so this process becomes the worker.
 import json
 import os
 import pathlib
-import signal
 import socket
 import subprocess
 import sys
@@ -82,7 +81,7 @@ def end(is_over: bool) -> None:
         pass
     relay.close()
     if not is_over:
-        process.send_signal(signal.SIGINT)  # it saves the run
+        process.terminate()  # it saves the run; a shell script may have made it ignore SIGINT
     try:
         process.wait(_START_S)
     except subprocess.TimeoutExpired:

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "common/base/error.h"
+#include "common/base/text.h"
 #include "common/tensors/safetensors_reader.h"
 #include "tests/base/paths.h"
 #include "tests/e2e/real_job.h"
@@ -164,6 +165,40 @@ TEST_F(End, SignalsStopEverything) {
     EXPECT_EQ(model.header().metadata.at("weights_hash"), last["weights_hash"].get<std::string>());
     std::filesystem::remove_all(Path("run"));
   }
+}
+
+// A service manager sends SIGTERM, and then SIGHUP, to all processes of a session that ends.
+TEST_F(End, SignalsToAllProcessesSaveTheRun) {
+  for (const std::vector<int>& signals : {std::vector{SIGHUP}, {SIGTERM, SIGHUP}}) {
+    const auto job = Running({"checkpoint.every_steps=1000000"});
+    const std::vector<pid_t> all{job->pid(), Find("run", -1), Find("run", 0), Find("run", 1)};
+    ASSERT_GT(*std::min_element(all.begin(), all.end()), 0);
+    for (const int signal : signals) {
+      for (const pid_t pid : all) ::kill(pid, signal);
+    }
+    EXPECT_EQ(job->Wait(20), Code(ExitCode::kTerminated)) << job->Log();
+    EXPECT_TRUE(NothingLeft(2));
+    const auto last = Metrics("run").back();
+    EXPECT_EQ(last["reason"], "interrupted");
+    EXPECT_GE(last["step"], 3);
+    EXPECT_THAT(job->Log(), HasSubstr(fmt::format("To resume from step {}:",
+                                                  FormatCount(last["step"].get<int64_t>()))));
+    std::filesystem::remove_all(Path("run"));
+  }
+}
+
+// As under nohup, in the background of a shell script.
+TEST_F(End, SignalsThatTheUserIgnoresReachNoProcess) {
+  for (const int signal : {SIGHUP, SIGINT}) std::signal(signal, SIG_IGN);  // inherited
+  const auto job = Running();
+  for (const int signal : {SIGHUP, SIGINT}) std::signal(signal, SIG_DFL);
+  for (const pid_t pid : {job->pid(), Find("run", -1), Find("run", 0), Find("run", 1)}) {
+    ASSERT_GT(pid, 0);
+    for (const int signal : {SIGHUP, SIGINT}) ::kill(pid, signal);
+  }
+  EXPECT_TRUE(Reaches("run", Metrics("run").back()["step"].get<int64_t>() + 100)) << job->Log();
+  EXPECT_EQ(job->EndBy(SIGTERM, 20), Code(ExitCode::kTerminated)) << job->Log();
+  EXPECT_THAT(job->Log(), Not(HasSubstr("Lost rank")));
 }
 
 TEST_F(End, ADivergedRunNamesRankAndStep) {

@@ -312,6 +312,20 @@ TEST_F(SupervisorStopTest, ASecondRequestKills) {
   EXPECT_EQ(Sent(), ToAll(SIGKILL));
 }
 
+// Service managers send both signals to a session that ends, and shells send SIGHUP by themselves.
+TEST_F(SupervisorStopTest, TheEndOfASessionIsOneRequest) {
+  Running();
+  Signalled(SIGHUP);
+  Sent();
+  Pass(1);
+  Signalled(SIGTERM);
+  EXPECT_THAT(Sent(), IsEmpty());
+  Pass(0.3);
+  Signalled(SIGTERM);
+  EXPECT_EQ(Sent(), ToAll(SIGKILL));
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kTerminated);
+}
+
 TEST_F(SupervisorStopTest, TwoKeystrokesAreTwoRequestsHoweverFast) {
   Running();
   Signalled(SIGINT, true);
