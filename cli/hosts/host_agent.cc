@@ -187,8 +187,8 @@ void HostAgent::TakeJob(const Json& job) {
 UniqueFd HostAgent::MakePipe(LineReader& output) const {
   int ends[2];
   if (!config_ || !token_ || ::pipe2(ends, O_CLOEXEC) != 0) {
-    throw Error(ExitCode::kFailure, "cannot create a pipe for {}: {}", worker_program_,
-                ErrorText(errno));
+    throw StartError(ExitCode::kFailure, "cannot create a pipe for {}: {}", worker_program_,
+                     ErrorText(errno));
   }
   output = LineReader(UniqueFd(ends[0]), kMostLineBytes);
   return UniqueFd(ends[1]);
@@ -248,17 +248,22 @@ void HostAgent::RequireRelay(int rank) {
   relay_.process = StartProcess(std::move(arguments), relay_.output);
 }
 
+// The launcher decides whether and when it tries again. The other workers go on.
 void HostAgent::Start(int rank, int local_rank) {
-  if (uses_relay_) RequireRelay(rank);
-  const std::string& endpoint = uses_relay_ ? relay_endpoint_ : endpoint_;
-  Worker& worker = workers_[rank];
-  worker.relay = relays_;
-  worker.process = job_.program_size() > 0
-                       ? StartProgram(rank, endpoint, worker.output)
-                       : StartProcess({"--rank", std::to_string(rank), "--local-rank",
-                                       std::to_string(local_rank), "--endpoint", endpoint},
-                                      worker.output);
-  Send({{"started", rank}, {"pid", worker.process->pid()}});
+  try {
+    if (uses_relay_) RequireRelay(rank);
+    const std::string& endpoint = uses_relay_ ? relay_endpoint_ : endpoint_;
+    Worker& worker = workers_[rank];
+    worker.relay = relays_;
+    worker.process = job_.program_size() > 0
+                         ? StartProgram(rank, endpoint, worker.output)
+                         : StartProcess({"--rank", std::to_string(rank), "--local-rank",
+                                         std::to_string(local_rank), "--endpoint", endpoint},
+                                        worker.output);
+    Send({{"started", rank}, {"pid", worker.process->pid()}});
+  } catch (const StartError& error) {
+    Send({{"unstarted", rank}, {"why", error.what()}});
+  }
 }
 
 void HostAgent::TakeLines(Worker& worker, int rank) {

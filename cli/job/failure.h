@@ -27,7 +27,8 @@ struct EndedProcess {
   int rank = kServerRank;
   pid_t pid = 0;
   ChildEnd end;
-  std::string lost_host = {};  // with which it was lost; "" if it ended by itself
+  std::string lost_host = {};    // with which it was lost; "" if it ended by itself
+  std::string not_started = {};  // why its host could not start it
 };
 
 // Returns the index in `ended` of the process that failed first; empty if each process was told to

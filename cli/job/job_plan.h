@@ -79,7 +79,8 @@ class Members {
   // started before it stay members.
   virtual void StartWorkers(const std::string& endpoint) = 0;
 
-  // Starts a replacement for the worker of this rank, which has ended. Throws Error.
+  // Starts a replacement for the worker of this rank, which has ended. Throws Error, StartError if
+  // it may work later.
   virtual void Replace(int rank) = 0;
   // Whether the host of this rank still answers.
   virtual bool CanReplace(int /*rank*/) const { return true; }
@@ -108,6 +109,7 @@ struct JobOutcome {
   std::string log_path;     // log of the process that failed
   std::optional<events::Summary> summary;
   std::optional<ServerLoss> lost_server;  // set if the failure is the loss of the server
+  bool could_not_start = false;           // the failure is that of a start (StartError)
   std::string not_restarted;              // why the lost server was not restarted
   std::map<int64_t, std::string> ends;  // how workers ended during the run, by pid: "killed by …"
   events::Summary changes;  // the worker changes under all servers; no other field is set

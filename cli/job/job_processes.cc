@@ -33,7 +33,7 @@ JobProcesses::JobProcesses(const JobPlan& plan, Console& console)
       relay_(plan_, token_, places_, console_) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
-    throw Error(ExitCode::kFailure, "cannot create a pipe: {}", ErrorText(errno));
+    throw StartError(ExitCode::kFailure, "cannot create a pipe: {}", ErrorText(errno));
   }
   UniqueFd write_end(ends[1]);
   reports_ = LineReader(UniqueFd(ends[0]), kMostEventBytes);

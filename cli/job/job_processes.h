@@ -26,7 +26,7 @@ std::string LossArgument(const ServerLoss& loss);
 // running.
 class JobProcesses : public Members {
  public:
-  // Starts the server. Throws Error.
+  // Starts the server. Throws Error, StartError if it may work later.
   JobProcesses(const JobPlan& plan, Console& console);
 
   ~JobProcesses() override;

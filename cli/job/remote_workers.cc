@@ -176,6 +176,11 @@ void RemoteWorkers::Handle(const nlohmann::json& message, std::vector<EndedProce
     };
     if (message.contains("started")) {
       of("started").pid = message.at("pid").get<pid_t>();
+    } else if (message.contains("unstarted")) {
+      of("unstarted").running = false;
+      ended.push_back({.rank = message.at("unstarted").get<int>(),
+                       .not_started = fmt::format("{} on {}", message.at("why").get<std::string>(),
+                                                  connection_.name())});
     } else if (message.contains("signaled")) {
       if (message.at("signal").get<int>() == SIGKILL) of("signaled").was_killed = true;
     } else if (message.contains("trace")) {

@@ -16,6 +16,9 @@ constexpr double kLastWordsSeconds = 1;
 // within these limits.
 constexpr double kFirstAgainSeconds = 0.1;
 constexpr double kMostAgainSeconds = 1;
+// The delay before another start after one has failed: it doubles from the first to the last.
+constexpr double kFirstPauseSeconds = 1;
+constexpr double kLongestPauseSeconds = 60;
 // Workers that end within this time because another process failed count as one loss.
 constexpr double kTogetherSeconds = 5;
 // The server notices a loss after silence_s at the latest, and checks every second.
@@ -39,7 +42,10 @@ void Replacements::OnChange(const events::MemberChange& change, double now) {
   if (!plan_.owns_workers()) return;
   const WorkerId worker(static_cast<int>(change.rank()), static_cast<pid_t>(change.pid()));
   if (change.kind() == events::MemberChange::LEFT) left_.insert(worker);
-  if (change.kind() == events::MemberChange::JOINED) outside_.erase(worker);
+  if (change.kind() == events::MemberChange::JOINED) {
+    outside_.erase(worker);
+    pauses_.erase(worker.rank);
+  }
   if (change.kind() != events::MemberChange::LOST || ended_.contains(worker)) return;
   lost_.insert(worker);
   outside_.insert(worker);
@@ -114,13 +120,44 @@ Replacements::Answer Replacements::OnEnd(const EndedProcess& ended, double now) 
   const bool together = !lost_at_.empty() && now - lost_at_.back() <= kTogetherSeconds;
   if (!is_victim || !together) lost_at_.push_back(now);
   if (lost_at_.size() > plan_.config->cluster().max_restarts()) return Answer::kTooMany;
+  const bool fails_to_start = FailsToStart(ended);
   last_lost_[ended.rank] = now;
-  Replace(ended.rank);
+  if (fails_to_start) {
+    Postpone(ended.rank, "", now);  // its end is told elsewhere
+  } else {
+    Replace(ended.rank, now);
+  }
   return Answer::kGoesOn;
 }
 
-void Replacements::Replace(int rank) {
-  members_.Replace(rank);
+// Whether it is a replacement that could not even join, such as one that gets no threads.
+bool Replacements::FailsToStart(const EndedProcess& ended) const {
+  return last_lost_.contains(ended.rank) && IsOutside(ended) && !IsLost(ended) &&
+         !ended.end.by_signal && ended.end.value == static_cast<int>(ExitCode::kFailure);
+}
+
+bool Replacements::TryLater(const EndedProcess& not_started, double now) {
+  if (!last_lost_.contains(not_started.rank)) return false;
+  Postpone(not_started.rank, not_started.not_started, now);
+  return true;
+}
+
+void Replacements::Postpone(int rank, const std::string& why, double now) {
+  double& pause = pauses_[rank];
+  const double before = pause;
+  pause = std::clamp(2 * before, kFirstPauseSeconds, kLongestPauseSeconds);
+  again_at_[rank] = now + pause;
+  if (why.empty() || pause == before) return;  // the same once more
+  warn_(fmt::format("cannot replace rank {}: {}; trying again in {}", rank, why,
+                    FormatDuration(pause)));
+}
+
+void Replacements::Replace(int rank, double now) {
+  try {
+    members_.Replace(rank);
+  } catch (const StartError& error) {
+    return Postpone(rank, error.what(), now);
+  }
   for (size_t i = 0; i < members_.size(); ++i) {
     if (members_.rank(i) != rank) continue;
     const WorkerId worker(rank, members_.pid(i));
@@ -138,7 +175,7 @@ void Replacements::Forget(const WorkerId& worker) {
 void Replacements::StartAgain(bool wanted, double now) {
   if (!wanted) again_at_.clear();
   for (const int rank : TakeDue(again_at_, now)) {
-    if (members_.CanReplace(rank)) Replace(rank);
+    if (members_.CanReplace(rank)) Replace(rank, now);
   }
 }
 

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <compare>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/job/failure.h"
@@ -28,7 +30,9 @@ struct WorkerId {
 
 class Replacements {
  public:
-  Replacements(const JobPlan& plan, Members& members) : plan_(plan), members_(members) {}
+  // `warn` tells the user something.
+  Replacements(const JobPlan& plan, Members& members, std::function<void(const std::string&)> warn)
+      : plan_(plan), members_(members), warn_(std::move(warn)) {}
 
   // Handles a membership change that the server reports. A lost process that is still running after
   // a moment (stopped, disconnected or stuck) is killed so that it can be replaced.
@@ -41,10 +45,13 @@ class Replacements {
   void OnProgress() { has_begun_ = true; }
 
   // Handles the end of a worker while the server runs. kFatal: the job cannot continue without the
-  // worker. kTooMany: it could, but too many workers have ended recently. Throws Error if the
-  // replacement cannot be started.
+  // worker. kTooMany: it could, but too many workers have ended recently. A replacement that cannot
+  // be started is tried again later, with growing pauses, while the others go on. Throws Error.
   enum class Answer { kGoesOn, kFatal, kTooMany };
   Answer OnEnd(const EndedProcess& ended, double now);
+  // Handles a replacement that its host could not start. Returns false if it is not one, but among
+  // the workers that the job begins with.
+  bool TryLater(const EndedProcess& not_started, double now);
   // Starts the replacements that are due, if they are still `wanted`. Throws Error.
   void StartAgain(bool wanted, double now);
 
@@ -76,15 +83,19 @@ class Replacements {
  private:
   bool CameTooEarly(const EndedProcess& ended, double now) const;
   bool MayFailHere() const;
-  void Replace(int rank);
+  bool FailsToStart(const EndedProcess& ended) const;
+  void Replace(int rank, double now);
+  void Postpone(int rank, const std::string& why, double now);
   void Forget(const WorkerId& worker);
 
   const JobPlan& plan_;
   Members& members_;
+  const std::function<void(const std::string&)> warn_;
   bool has_begun_ = false;
   std::vector<double> lost_at_;
   std::map<int, double> last_lost_;  // rank → when its last worker, other than a refused one, ended
   std::map<int, double> again_at_;        // rank → when its replacement is started
+  std::map<int, double> pauses_;          // rank → the last pause, since a worker could not start
   std::map<WorkerId, double> condemned_;  // when it is killed
   std::set<WorkerId> left_;               // notified the server that they leave
   std::set<WorkerId> lost_;               // reported lost by the server

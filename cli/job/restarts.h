@@ -37,8 +37,8 @@ class Restarts {
   int64_t newest_ = -1;  // at the last loss
 };
 
-// Calls WatchJob, and again after each loss of the server, up to config.run.max_restarts times.
-// Updates `plan` for each restart.
+// Calls WatchJob, and again after each loss of the server, up to config.run.max_restarts times. If
+// the next job cannot be started, tries again for 5 minutes. Updates `plan` for each restart.
 JobOutcome WatchJobThroughLosses(JobPlan& plan, SignalSource& signals, Console& console,
                                  JobDisplay& display);
 

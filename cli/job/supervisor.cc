@@ -32,7 +32,7 @@ Supervisor::Supervisor(const JobPlan& plan, Members& members, JobDisplay& displa
       display_(display),
       deadline_(now + plan.config->deadlines().start_s()),
       changes_(plan.changes),
-      replacements_(plan, members) {}
+      replacements_(plan, members, [this](const std::string& what) { Warn(what); }) {}
 
 // ---------------------------------------------------------------------------------- watching
 
@@ -135,6 +135,15 @@ void Supervisor::OnEnds(const std::vector<EndedProcess>& ended, double now) {
   for (const EndedProcess& process : ended) {
     if (process.rank == kSrunRank) {
       OnSrunEnd(process, now);
+      continue;
+    }
+    if (!process.not_started.empty()) {
+      OrFail(
+          [&] {
+            if (replacements_.TryLater(process, now)) return;
+            throw StartError(ExitCode::kFailure, "{}", process.not_started);
+          },
+          now);
       continue;
     }
     if (phase_ == Phase::kFinishing && process.end.asked) continue;
@@ -252,7 +261,9 @@ void Supervisor::OrFail(const std::function<void()>& start, double now) {
   try {
     start();
   } catch (const Error& error) {
-    Fail({{.code = error.code(), .what = error.what()}, ""}, now);
+    Fail({.failure = {.code = error.code(), .what = error.what()},
+          .could_not_start = dynamic_cast<const StartError*>(&error) != nullptr},
+         now);
   }
 }
 

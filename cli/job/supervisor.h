@@ -112,6 +112,7 @@ class Supervisor {
     JobFailure failure;
     std::string log_path;
     bool server_is_silent = false;
+    bool could_not_start = false;
   };
   struct StopRequest {
     double at = 0;

@@ -181,6 +181,7 @@ JobOutcome Supervisor::Outcome() const {
     outcome.failure = found_->failure;
     outcome.log_path = found_->log_path;
     stuck = found_->server_is_silent;
+    outcome.could_not_start = found_->could_not_start;
   } else {
     std::vector<EndedProcess> ended = ended_;
     // If the server reported a cause, the end of a replaceable worker is not the cause, nor is that

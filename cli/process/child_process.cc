@@ -134,7 +134,7 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
   }
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
-    throw Error(ExitCode::kFailure, "cannot create a pipe: {}", ErrorText(errno));
+    throw StartError(ExitCode::kFailure, "cannot create a pipe: {}", ErrorText(errno));
   }
   UniqueFd error_read(ends[0]), error_write(ends[1]);
 
@@ -163,7 +163,7 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
   pid_ = ::fork();
   if (pid_ == 0) ExecChild(plan);
   if (pid_ < 0) {
-    throw Error(ExitCode::kFailure, "cannot start {}: {}", options.program, ErrorText(errno));
+    throw StartError(ExitCode::kFailure, "cannot start {}: {}", options.program, ErrorText(errno));
   }
   // The pipe closes at exec; if exec fails, it delivers the error.
   error_write.Reset();
@@ -174,7 +174,8 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
   } while (got < 0 && errno == EINTR);
   if (got == static_cast<ssize_t>(sizeof error)) {
     ::waitpid(pid_, nullptr, 0);
-    throw Error(ExitCode::kFailure, "cannot execute {}: {}", options.program, ErrorText(error));
+    throw StartError(ExitCode::kFailure, "cannot execute {}: {}", options.program,
+                     ErrorText(error));
   }
 }
 

@@ -7,9 +7,17 @@
 #include <string>
 #include <vector>
 
+#include "common/base/error.h"
 #include "common/base/fd.h"
 
 namespace muster {
+
+// A process could not be started. A moment later it may work: a build replaces the program, or a
+// limit on processes, threads, memory or open files is reached.
+class StartError : public Error {
+ public:
+  using Error::Error;
+};
 
 struct ChildOptions {
   std::string program;                 // path of the executable
@@ -50,7 +58,8 @@ struct ChildEnd {
 // destructor kills and reaps a running child.
 class ChildProcess {
  public:
-  // Throws Error(kFailure) if the log cannot be opened or the program cannot be executed.
+  // Throws Error(kFailure) if the log cannot be opened, StartError if the program cannot be
+  // executed.
   explicit ChildProcess(const ChildOptions& options);
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;

@@ -2,12 +2,14 @@
 
 #include <fmt/core.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <latch>
 #include <new>
@@ -33,14 +35,6 @@ std::string Hint(__rlimit_resource resource, const char* option, const char* wha
 
 std::string MemoryHint() {
   return Hint(RLIMIT_AS, "v", "bytes of address space") + Hint(RLIMIT_DATA, "d", "bytes of data");
-}
-
-// A thread needs memory for its stack, and a lack of memory gives the same error as a limit on
-// threads. Memory limits are rarely set, but all systems limit threads. So if there is a memory
-// limit, it is the likelier cause.
-std::string ThreadsHint() {
-  const std::string memory = MemoryHint();
-  return memory.empty() ? Hint(RLIMIT_NPROC, "u", "processes and threads of this user") : memory;
 }
 
 double NumberIn(const std::string& path) {
@@ -76,14 +70,51 @@ std::string GroupOf(const std::string& membership) {
   return "";
 }
 
+// Counts like the kernel does for ulimit -u: by the real user.
+rlim_t ThreadsOfUser() {
+  rlim_t count = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    std::ifstream file(entry.path() / "status");  // only processes have one
+    uid_t user = 0;
+    rlim_t threads = 0;
+    for (std::string word; file >> word;) {
+      if (word == "Uid:") file >> user;
+      if (word == "Threads:") file >> threads;
+    }
+    if (user == ::getuid()) count += threads;
+  }
+  return count;
+}
+
+// Names the limit on processes and threads that is reached. All systems have several, so one that
+// is not reached is no cause. A thread also needs memory for its stack, and a lack of it gives the
+// same error. Memory limits are rarely set, so where there is one, it is the likelier cause.
+std::string ThreadsHint() {
+  if (const std::string memory = MemoryHint(); !memory.empty()) return memory;
+  const ControlGroupLimits group = ReadControlGroupLimits();
+  if (group.processes_left <= 0) {
+    return fmt::format(" (the control group allows {:.0f} processes and threads: pids.max)",
+                       group.processes);
+  }
+  if (::geteuid() == 0 || SoftLimit(RLIMIT_NPROC) > ThreadsOfUser()) return "";
+  return Hint(RLIMIT_NPROC, "u", "processes and threads of this user");
+}
+
 void Lower(ControlGroupLimits& limits, const std::string& group) {
+  const double processes = NumberIn(group + "/pids.max");
+  const double left = processes - NumberIn(group + "/pids.current");
+  if (std::isfinite(left) && left < limits.processes_left) {
+    limits.processes = processes;
+    limits.processes_left = left;
+  }
   limits.cores = std::min(limits.cores, CoresIn(group + "/cpu.max"));
   const double most = NumberIn(group + "/memory.max"), used = NumberIn(group + "/memory.current");
   if (!std::isfinite(most)) return;
   limits.memory = std::min(limits.memory, most);
   if (!std::isfinite(used)) return;
-  const double left = std::max(0.0, most - used + FileBytesIn(group + "/memory.stat"));
-  limits.memory_left = std::min(limits.memory_left, left);
+  const double free = std::max(0.0, most - used + FileBytesIn(group + "/memory.stat"));
+  limits.memory_left = std::min(limits.memory_left, free);
 }
 
 }  // namespace
@@ -131,11 +162,12 @@ void RequireThreads(const std::string& who, unsigned count) {
     failure = ENOMEM;
   }
   const size_t started = threads.size();
+  const std::string why = failure == 0 ? "" : ErrorText(failure);  // while the threads count
   all.count_down();  // before the threads are joined, even after a failure
   threads.clear();
   if (failure == 0) return;
   throw Error(ExitCode::kFailure, "{} needs {} more threads, but the system started only {}: {}",
-              who, count, started, ErrorText(failure));
+              who, count, started, why);
 }
 
 ControlGroupLimits ReadControlGroupLimits(const std::string& membership, const std::string& mount) {

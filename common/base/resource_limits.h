@@ -36,6 +36,8 @@ struct ControlGroupLimits {
   double cores = kNone;        // CPU time per wall time
   double memory = kNone;       // bytes
   double memory_left = kNone;  // currently available bytes; includes the page cache
+  double processes = kNone;    // and threads, of the group that has the fewest left
+  double processes_left = kNone;
 };
 
 // Returns the minimum over all groups from this process's own group up to the root. Unreadable

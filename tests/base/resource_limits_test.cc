@@ -2,7 +2,10 @@
 #include "common/base/resource_limits.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <filesystem>
 
 #include "tests/data/temp_dir.h"
@@ -28,6 +31,7 @@ TEST_F(ControlGroupTest, NoneIsNoLimit) {
   EXPECT_EQ(limits.cores, ControlGroupLimits::kNone);
   EXPECT_EQ(limits.memory, ControlGroupLimits::kNone);
   EXPECT_EQ(limits.memory_left, ControlGroupLimits::kNone);
+  EXPECT_EQ(limits.processes_left, ControlGroupLimits::kNone);
 }
 
 // A container's view of its own group.
@@ -51,10 +55,26 @@ TEST_F(ControlGroupTest, TheLeastFromTheProcessUpToTheRoot) {
   Write("mount/user.slice/job.scope/memory.max", "5000\n");
   Write("mount/user.slice/memory.max", "7000\n");
   Write("mount/user.slice/memory.current", "6500\n");
+  Write("mount/user.slice/job.scope/pids.max", "max\n");
+  Write("mount/user.slice/job.scope/pids.current", "7\n");
+  Write("mount/user.slice/pids.max", "100\n");
+  Write("mount/user.slice/pids.current", "100\n");
   const ControlGroupLimits limits = Read();
   EXPECT_EQ(limits.cores, 2);
   EXPECT_EQ(limits.memory, 5000);
   EXPECT_EQ(limits.memory_left, 500);
+  EXPECT_EQ(limits.processes, 100);
+  EXPECT_EQ(limits.processes_left, 0);
+}
+
+// Every user has a limit on processes, but what is not reached is not the cause.
+TEST(ErrorText, NamesNoLimitThatIsNotReached) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NPROC, &before), 0);
+  const rlimit ample{std::min<rlim_t>(before.rlim_max, 1 << 20), before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NPROC, &ample), 0);
+  EXPECT_EQ(ErrorText(EAGAIN).find("ulimit -u"), std::string::npos) << ErrorText(EAGAIN);
+  ::setrlimit(RLIMIT_NPROC, &before);
 }
 
 }  // namespace

@@ -127,6 +127,27 @@ TEST_F(Ssh, TheTokenIsNowhere) {
   EXPECT_EQ(launch->Wait(30), 143) << launch->Log();
 }
 
+// A build replaces the program for a moment.
+TEST_F(Ssh, AReplacementThatCannotBeStartedYetIsStartedLater) {
+  std::filesystem::create_directory(Path("bin"));
+  for (const std::string name : {"muster", "muster-server", "muster-worker"}) {
+    std::filesystem::copy_file(BinPath(name), Path("bin") / name);
+  }
+  const Process launch(
+      hosts_->Inside({Path("bin/muster"), "launch", Path("config.txtpb"), "--run-dir", Path("run"),
+                      "-H", "a:1,b:1", "--ssh", hosts_->ssh(), "--set", kEndless}),
+      Path("run.log"));
+  ASSERT_TRUE(Reaches("run", 20)) << launch.Log();
+  std::filesystem::rename(Path("bin/muster-worker"), Path("bin/away"));
+  const pid_t worker = Worker(1);
+  ASSERT_GT(worker, 0);
+  ::kill(worker, SIGKILL);
+  ASSERT_TRUE(launch.Says("cannot replace rank 1: cannot execute ")) << launch.Log();
+  std::filesystem::rename(Path("bin/away"), Path("bin/muster-worker"));
+  EXPECT_TRUE(launch.Says("Joined: rank 1")) << launch.Log();
+  EXPECT_THAT(launch.Log(), Not(HasSubstr("lost the host")));
+}
+
 TEST_F(Ssh, AKilledWorkerIsReplaced) {
   const auto launch = Start("a:1,b:1", kLongRun);
   ASSERT_TRUE(Reaches("run", 20)) << launch->Log();

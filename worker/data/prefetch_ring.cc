@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/base/resource_limits.h"
 #include "common/trace/trace.h"
 
 namespace muster {
@@ -51,9 +52,9 @@ PrefetchRing::PrefetchRing(std::unique_ptr<BatchSource> source, int threads, int
     }
   } catch (const std::system_error& error) {
     throw Error(ExitCode::kFailure,
-                "cannot start prefetch thread {} of {}: {}. Lower data.prefetch_threads or raise "
-                "the process limit (ulimit -u).",
-                threads_.size() + 1, useful, error.what());
+                "cannot start prefetch thread {} of {}: {}; lower data.prefetch_threads, or raise "
+                "the limit",
+                threads_.size() + 1, useful, ErrorText(error.code().value()));
   }
 }
 

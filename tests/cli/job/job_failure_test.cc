@@ -122,6 +122,39 @@ TEST_F(JobFailureTest, OnlyTheLastLinesOfTheLogAreShown) {
                                   HasSubstr("|  [31mred\n")));
 }
 
+// As while a build replaces the programs.
+class NotForNowTest : public JobFailureTest {
+ protected:
+  // Starts a job that loses its server, whose program is away then.
+  void LoseServerAndProgram(Job& job) {
+    Server(running_ + "until:" + Path("away") + ";signal:9");
+    Launch(job);
+    ASSERT_TRUE(Appears("running"));
+    std::filesystem::rename(Path("muster-server"), Path("away"));
+    ASSERT_TRUE(job.Says("muster-server: No such file or directory; trying again in"));
+  }
+};
+
+TEST_F(NotForNowTest, TheNextServerIsTriedAgain) {
+  Job job;
+  LoseServerAndProgram(job);
+  std::filesystem::create_hard_link(Path("away"), Path("muster-server"));
+  const Finished finished = job.Finish(30);  // the next servers are killed as well
+  EXPECT_EQ(finished.exit_code, 6);
+  EXPECT_THAT(finished.out, AllOf(HasSubstr("Warning: cannot restart: cannot execute "),
+                                  HasSubstr("(restart 2 of at most")));
+}
+
+TEST_F(NotForNowTest, AStopDoesNotWaitForIt) {
+  Job job;
+  LoseServerAndProgram(job);
+  job.Signal(SIGINT);
+  const Finished finished = job.Finish(5);
+  EXPECT_EQ(finished.exit_code, 130);
+  EXPECT_THAT(finished.out, HasSubstr("Stopped by SIGINT"));
+  EXPECT_TRUE(NoProcessLeft(0));
+}
+
 TEST_F(JobFailureTest, WhatAChildHasForkedGoesWithIt) {
   Server(running_ + "gone:dead");
   Worker(0, "fork:;gone:dead");

@@ -79,6 +79,13 @@ void Job::Type(const std::string& keys) {
 
 std::string Job::OutSoFar() const { return ReadFile(out_path_); }
 
+::testing::AssertionResult Job::Says(const std::string& text, double seconds) const {
+  if (Eventually(seconds, [&] { return OutSoFar().find(text) != std::string::npos; })) {
+    return ::testing::AssertionSuccess();
+  }
+  return ::testing::AssertionFailure() << "no \"" << text << "\" in:\n" << OutSoFar();
+}
+
 Finished Job::Finish(double seconds) {
   int status = 0;
   if (!Eventually(seconds, [&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; })) {

@@ -44,6 +44,8 @@ class Job {
   // Fails the test and kills the launcher if it does not end within `seconds`.
   Finished Finish(double seconds = 15);
   std::string OutSoFar() const;
+  // Waits until it has printed this.
+  ::testing::AssertionResult Says(const std::string& text, double seconds = 10) const;
   // Types these keys, for a job started on a terminal.
   void Type(const std::string& keys);
 

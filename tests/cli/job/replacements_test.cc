@@ -294,6 +294,53 @@ TEST_F(ReplacementsTest, OneThatFailsLaterIsReplaced) {
   EXPECT_THAT(members_.replaced_, ElementsAre(1));
 }
 
+// For example, because a build replaces the program for a moment.
+TEST_F(ReplacementsTest, OneThatCannotBeStartedIsTriedAgainLaterAndLater) {
+  cluster_.set_max_restarts(1);
+  Running();
+  members_.not_for_now_ = true;
+  IsKilled(1);
+  Pass(3.5);
+  EXPECT_THAT(Said(), AllOf(HasSubstr("Warning: cannot replace rank 1: no such program; trying"),
+                            HasSubstr("again in 1.0 s"), HasSubstr("again in 2.0 s"),
+                            HasSubstr("again in 4.0 s")));
+  members_.not_for_now_ = false;
+  EXPECT_THAT(members_.replaced_, IsEmpty());
+  Pass(4);
+  EXPECT_THAT(members_.replaced_, ElementsAre(1));
+  EXPECT_THAT(Sent(), IsEmpty());
+  Completed();
+  for (const int rank : {0, 1, kServer}) Exits(rank, 0);
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kOk);
+}
+
+TEST_F(ReplacementsTest, OneThatAnotherHostCannotStartIsTriedAgain) {
+  const std::vector<EndedProcess> not_started{{.rank = 1, .not_started = "no such program on b"}};
+  Running();
+  IsKilled(1);
+  members_.Gone(1);
+  supervisor_->OnEnds(not_started, now_);
+  EXPECT_THAT(Said(), HasSubstr("Warning: cannot replace rank 1: no such program on b; trying"));
+  Pass(1.1);
+  EXPECT_THAT(members_.replaced_, ElementsAre(1, 1));
+  EXPECT_THAT(Sent(), IsEmpty());
+  Anew();  // nothing is lost yet
+  Listening();
+  supervisor_->OnEnds(not_started, now_);
+  EXPECT_EQ(Outcome().failure->what, "no such program on b");
+  EXPECT_TRUE(Outcome().could_not_start);
+}
+
+// For example, because it gets no threads: all replacements would fail within a second.
+TEST_F(ReplacementsTest, OneThatFailsBeforeItJoinsIsReplacedLater) {
+  Running();
+  IsKilled(1);
+  Exits(1, ExitCode::kFailure);
+  EXPECT_THAT(members_.replaced_, ElementsAre(1));
+  Pass(1.1);
+  EXPECT_THAT(members_.replaced_, ElementsAre(1, 1));
+}
+
 TEST_F(ReplacementsTest, WithContinueTheOthersBeginWithoutOneThatFails) {
   cluster_.set_on_lost_worker(config::Cluster::CONTINUE);
   Listening();

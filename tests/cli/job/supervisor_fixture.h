@@ -34,6 +34,7 @@ class FakeMembers : public Members {
     if (cannot_start_ >= 0) throw Error(ExitCode::kFailure, "no such program");
   }
   void Replace(int rank) override {
+    if (not_for_now_) throw StartError(ExitCode::kFailure, "no such program");
     states_[MemberOf(rank)] = {};
     replaced_.push_back(rank);
   }
@@ -61,9 +62,10 @@ class FakeMembers : public Members {
 
   const int workers_;
   int cannot_start_ = -1;
-  int on_lost_host_ = -1;  // a rank
-  bool same_pid_ = false;  // all workers, each on a host of its own
-  bool by_srun_ = false;   // one member carries all workers
+  bool not_for_now_ = false;  // a replacement
+  int on_lost_host_ = -1;     // a rank
+  bool same_pid_ = false;     // all workers, each on a host of its own
+  bool by_srun_ = false;      // one member carries all workers
   std::string endpoint_;
   std::vector<int> replaced_;
   int failures_told_ = 0;
