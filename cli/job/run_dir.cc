@@ -94,6 +94,10 @@ void RefuseUsed(const std::string& path) {
 RunDir::RunDir(std::string shown, bool created, bool goes_on)
     : path_(fs::absolute(shown).lexically_normal()), shown_(std::move(shown)), created_(created) {
   if (path_.size() > 1 && path_.back() == '/') path_.pop_back();
+  if (!created_) {
+    RequireTrustedFolder("the run directory", path_);
+    RequireTrustedFolder("the checkpoint folder", CheckpointsFolder(path_));
+  }
   if (::access(path_.c_str(), W_OK | X_OK) != 0) {
     const std::string why = ErrorText(errno);
     throw Error(

@@ -36,7 +36,7 @@ void AtomicFile::Fail(const char* what) {
 
 void AtomicFile::Open() {
   do {
-    fd_ = OpenPlainFile(temporary_, "a plain file", O_WRONLY | O_CREAT | O_NOFOLLOW);
+    fd_ = OpenPlainFile(temporary_, "a plain file", O_WRONLY | O_CREAT);
     if (!fd_.valid()) Fail("be created");
     // On a file system without locks, concurrent writers of one file are not detected.
     if (TryLock(fd_.get()) == Locked::kTaken) {

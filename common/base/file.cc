@@ -100,10 +100,19 @@ std::string HolderOf(int fd) {
 }  // namespace
 
 UniqueFd OpenPlainFile(const std::string& path, const char* expected, int flags, mode_t mode) {
+  // The names of descriptors in /proc are links that nobody else can make.
+  const int links = (flags & O_CREAT) != 0 && !path.starts_with("/proc/") ? O_NOFOLLOW : 0;
   // O_NONBLOCK: opening a pipe must not block.
-  UniqueFd fd(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode));
+  UniqueFd fd(::open(path.c_str(), flags | links | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode));
   const int error = errno;
   struct stat status {};
+  if (!fd.valid() && links != 0 && error == ELOOP && ::lstat(path.c_str(), &status) == 0 &&
+      S_ISLNK(status.st_mode)) {
+    throw Error(ExitCode::kData,
+                "{}: is a symbolic link, which is not followed when writing: expected {}; remove "
+                "the link",
+                path, expected);
+  }
   // Some special files cannot be opened this way: a socket, or a folder for writing.
   const bool is_there =
       (fd.valid() ? ::fstat(fd.get(), &status) : ::stat(path.c_str(), &status)) == 0;
@@ -118,6 +127,21 @@ UniqueFd OpenPlainFile(const std::string& path, const char* expected, int flags,
   }
   errno = error;
   return fd;
+}
+
+void RequireTrustedFolder(const char* what, const std::string& path) {
+  for (const bool follow : {false, true}) {
+    struct stat seen {};
+    if ((follow ? ::stat(path.c_str(), &seen) : ::lstat(path.c_str(), &seen)) != 0) return;
+    const bool is_shared = !S_ISLNK(seen.st_mode) && (seen.st_mode & S_IWGRP) != 0 &&
+                           (seen.st_mode & S_IWOTH) == 0 &&
+                           (seen.st_gid == ::getegid() || ::group_member(seen.st_gid) != 0);
+    if (seen.st_uid == ::geteuid() || seen.st_uid == 0 || is_shared) continue;
+    throw Error(ExitCode::kUsage,
+                "{} {} belongs to user {} and is not shared with a group of yours: its owner could "
+                "lead your files elsewhere; expected one of your own (a copy will do: cp -r)",
+                what, path, seen.st_uid);
+  }
 }
 
 std::ifstream ReadPlainFile(const std::string& path) {

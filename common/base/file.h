@@ -14,11 +14,17 @@ namespace muster {
 // Opens plain files only: a pipe could block forever, and a device has no end. Never blocks. Sets
 // O_CLOEXEC. If the file cannot be opened, the result is invalid and errno is set. Throws
 // Error(kData) for anything that is not a plain file: a folder, a pipe, a device, or a virtual file
-// of the kernel (/proc). `expected` is for the error: "a safetensors file".
+// of the kernel (/proc). `expected` is for the error: "a safetensors file". With O_CREAT, a
+// symbolic link is none either: whoever can make one in that folder chooses where it leads.
 UniqueFd OpenPlainFile(const std::string& path, const char* expected = "a plain file",
                        int flags = O_RDONLY, mode_t mode = 0644);
 
-// The same, but returns a stream. Callers must include <fstream>.
+// Throws Error(kUsage) if another user controls this folder, or the link at this path: it belongs
+// neither to this user, nor to root, nor to a group of this user that may write there, or everybody
+// may. `what` is for the error: "the run directory". A folder that is missing belongs to nobody.
+void RequireTrustedFolder(const char* what, const std::string& path);
+
+// The same as OpenPlainFile, but returns a stream. Callers must include <fstream>.
 std::ifstream ReadPlainFile(const std::string& path);
 
 // Reads one of our own files. Returns "" if it is unreadable or not a plain file.

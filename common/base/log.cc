@@ -1,15 +1,18 @@
 #include "common/base/log.h"
 
+#include <fcntl.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <utility>
 
+#include "common/base/error.h"
+#include "common/base/file.h"
 #include "common/base/text.h"
 
 namespace muster {
@@ -40,20 +43,20 @@ void InitLog(const std::string& process) {
 }
 
 bool AlsoLogTo(const std::string& path) {
-  struct stat terminal {
-  }, file{};
-  if (::stat(path.c_str(), &file) == 0) {
-    if (!S_ISREG(file.st_mode)) return false;  // opening a pipe would block
-    const bool same = ::fstat(STDERR_FILENO, &terminal) == 0 && terminal.st_dev == file.st_dev &&
-                      terminal.st_ino == file.st_ino;
-    if (same) return true;
-  }
+  std::error_code ignored;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   try {
-    auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
+    const UniqueFd fd = OpenPlainFile(path, "a log file", O_WRONLY | O_CREAT | O_APPEND, 0666);
+    if (IsStillAt(STDERR_FILENO, path)) return true;
+    if (!fd.valid()) return false;
+    auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(
+        "/proc/self/fd/" + std::to_string(fd.get()));  // the file that was checked
     sink->set_pattern(kLogPattern);
     spdlog::default_logger()->sinks().push_back(std::move(sink));
     return true;
   } catch (const spdlog::spdlog_ex&) {
+    return false;
+  } catch (const Error&) {
     return false;
   }
 }

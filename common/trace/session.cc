@@ -3,14 +3,13 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstdio>
 #include <memory>
 #include <vector>
 
+#include "common/base/atomic_file.h"
+#include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/process.h"
-#include "common/base/resource_limits.h"
 #include "common/trace/recorder.h"
 #include "proto/config.pb.h"
 
@@ -89,10 +88,11 @@ class PartWriter {
 };
 
 void WriteWhole(const std::string& path, const std::string& text) {
-  std::FILE* const file = std::fopen(path.c_str(), "we");
-  bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (file != nullptr) written = std::fclose(file) == 0 && written;
-  if (!written) LogWarning("cannot write the trace part {}: {}", path, ErrorText(errno));
+  try {
+    WriteFileAtomically(path, text);
+  } catch (const Error& error) {
+    LogWarning("the part of the trace is lost: {}", error.what());
+  }
 }
 
 SessionOptions Options(const config::Config& config, const std::string& file,

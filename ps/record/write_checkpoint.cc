@@ -46,7 +46,7 @@ void MakeFolder(const std::string& path) {
 class BlockFile {
  public:
   explicit BlockFile(const std::string& path) : path_(path) {
-    constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+    constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
     fd_.Reset(::open(path.c_str(), kFlags | O_DIRECT, 0644));
     if (!fd_.valid() && errno == EINVAL) fd_.Reset(::open(path.c_str(), kFlags & ~O_EXCL, 0644));
     if (!fd_.valid()) Fail(path_, "created");

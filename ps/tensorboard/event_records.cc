@@ -1,5 +1,6 @@
 #include "ps/tensorboard/event_records.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include <set>
 #include <system_error>
 
+#include "common/base/fd.h"
 #include "common/base/file.h"
 #include "common/base/resource_limits.h"
 
@@ -101,7 +103,9 @@ std::string Cut(const std::string& path, int64_t steps_done) {
   }
   if (!found) cut = end.at;
   const uint64_t size = fs::file_size(path, error);
-  if (error || size <= cut || ::truncate(path.c_str(), static_cast<off_t>(cut)) == 0) return "";
+  if (error || size <= cut) return "";
+  const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (file.valid() && ::ftruncate(file.get(), static_cast<off_t>(cut)) == 0) return "";
   return fmt::format(
       "{}: cannot be truncated to {} bytes: {}; steps after {} may appear twice in TensorBoard",
       path, cut, ErrorText(errno), steps_done);

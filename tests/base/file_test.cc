@@ -64,6 +64,11 @@ TEST_F(PlainFile, AnythingElseIsNamed) {
     EXPECT_THAT(ErrorOf(dir_.string(), flags), HasSubstr("is a folder"));
     EXPECT_THAT(ErrorOf("/dev/zero", flags), HasSubstr("is a device"));
   }
+  const std::string link = dir_ / "link";
+  std::filesystem::create_symlink(dir_ / "nothing", link);
+  EXPECT_THAT(ErrorOf(link, O_WRONLY | O_CREAT),
+              HasSubstr("link: is a symbolic link, which is not"));
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "nothing"));
   EXPECT_THAT(ErrorOf("/proc/self/maps", O_RDONLY), HasSubstr("virtual file of the kernel"));
   EXPECT_THROW((void)ReadPlainFile(pipe), Error);
 }

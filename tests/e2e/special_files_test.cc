@@ -92,6 +92,33 @@ TEST_F(SpecialFiles, AreNoLogOfARunThatGoesOn) {
   EXPECT_THAT(longer.log, HasSubstr("is a pipe"));
 }
 
+// A link in a shared folder may lead to any file of the user.
+TEST_F(SpecialFiles, LinksAreNotFollowed) {
+  const std::string target = Write("target", "precious\n");
+  std::string events;
+  for (const auto& entry : fs::directory_iterator(Path("run0"))) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with("events.out.")) events = name;
+  }
+  std::vector<std::string> names{"server.log",   "worker-0.log",        "config.txtpb",
+                                 "status.json",  "metrics.jsonl",       "model.safetensors",
+                                 ".server.lock", "config.txtpb.partial"};
+  if (!events.empty()) names.push_back(events);
+  int epochs = 4;
+  for (const std::string& name : names) {
+    const fs::path path = Path("run0/" + name);
+    std::error_code none;
+    fs::rename(path, Path("kept"), none);
+    fs::create_symlink(target, path);
+    const Outcome outcome =
+        Muster({"launch", "--resume", Path("run0"), "--epochs", std::to_string(++epochs)});
+    EXPECT_EQ(Slurp(target), "precious\n") << name << ": " << outcome.log;
+    if (!fs::is_symlink(path)) continue;  // replaced
+    fs::remove(path);
+    fs::rename(Path("kept"), path, none);
+  }
+}
+
 TEST_F(SpecialFiles, AreNoToken) {
   const std::string pipe = Path("token");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);

@@ -1,6 +1,8 @@
 #include "cli/job/run_dir.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -131,6 +133,31 @@ TEST_F(RunDirTest, MetricsWithoutALineAreOfNoRun) {
 TEST_F(RunDirTest, ADirectoryInUseIsRefused) {
   RunDir dir = RunDir::Open(root_ + "/mine");
   EXPECT_NE(ErrorOfOpen(root_ + "/mine").find("in use"), std::string::npos);
+}
+
+// Whoever controls the directory, or a link to it, decides where files of the run lead.
+TEST_F(RunDirTest, ADirectoryOfAnotherUserIsRefused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to give files away";
+  constexpr uid_t kOther = 12345;
+  const std::string dir = root_ + "/theirs", link = root_ + "/link";
+  fs::create_directory(dir);
+  const auto give = [&](gid_t group, mode_t mode) {
+    ASSERT_EQ(::chown(dir.c_str(), kOther, group), 0);
+    ASSERT_EQ(::chmod(dir.c_str(), mode), 0);
+  };
+  give(kOther, 0777);
+  EXPECT_NE(ErrorOfOpen(dir).find("theirs belongs to user 12345 and is not shared"),
+            std::string::npos);
+  EXPECT_TRUE(fs::is_empty(dir));
+  give(::getegid(), 0755);
+  EXPECT_NE(ErrorOfOpen(dir), "");
+  give(::getegid(), 0775);
+  EXPECT_EQ(ErrorOfOpen(dir), "");
+  fs::create_symlink(root_ + "/mine", link);
+  fs::create_directory(root_ + "/mine");
+  EXPECT_EQ(ErrorOfOpen(link), "");
+  ASSERT_EQ(::lchown(link.c_str(), kOther, kOther), 0);
+  EXPECT_NE(ErrorOfOpen(link), "");
 }
 
 TEST_F(RunDirTest, PathsThatCannotBe) {
