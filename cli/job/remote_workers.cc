@@ -30,8 +30,8 @@ constexpr std::chrono::seconds kTraceTime{10};
 // A failing disk must not stop a run: the worker then has no log.
 UniqueFd OpenWorkerLog(const std::string& path, bool append) {
   try {
-    return OpenPlainFile(path, "a log file", O_WRONLY | O_CREAT | O_APPEND | (append ? 0 : O_TRUNC),
-                         0666);
+    return OpenPlainFile(path, "a log file",
+                         O_WRONLY | O_CREAT | O_APPEND | (append ? 0 : O_TRUNC));
   } catch (const Error&) {
     return {};
   }

@@ -108,9 +108,8 @@ void ReplaceProcess(const std::string& program, const std::vector<std::string>& 
 UniqueFd ChildProcess::OpenLog(const ChildOptions& options) {
   if (options.error_fd >= 0) return UniqueFd(::fcntl(options.error_fd, F_DUPFD_CLOEXEC, 3));
   try {
-    UniqueFd log =
-        OpenPlainFile(options.log_path, "a log file",
-                      O_WRONLY | O_CREAT | (options.append ? 0 : O_TRUNC) | O_APPEND, 0666);
+    UniqueFd log = OpenPlainFile(options.log_path, "a log file",
+                                 O_WRONLY | O_CREAT | (options.append ? 0 : O_TRUNC) | O_APPEND);
     if (!log.valid()) {
       throw Error(ExitCode::kFailure, "cannot open the log {}: {}", options.log_path,
                   ErrorText(errno));

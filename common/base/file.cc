@@ -94,7 +94,25 @@ std::string HolderOf(int fd) {
     std::this_thread::sleep_for(kInterval);
     text = Read(fd);
   }
-  return text.empty() ? "an unknown process" : text;
+  // A holder that may only read the file cannot write its name.
+  return MayHold(text) ? text : "an unknown process";
+}
+
+// Another user's lock may be read-only, which is enough to take it, and the kernel may forbid
+// O_CREAT for it (fs.protected_regular). Returns none if the file cannot be created.
+UniqueFd OpenLock(const std::string& path) {
+  int error = 0;
+  for (const int flags : {O_RDWR, O_RDWR | O_CREAT, O_RDONLY}) {
+    UniqueFd fd(::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
+    if (fd.valid()) return fd;
+    error = errno;
+  }
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) return {};
+  throw Error(ExitCode::kUsage,
+              "{}: the lock of user {} cannot be opened ({}), so nobody knows whether it is held; "
+              "expected a file that you may read",
+              path, status.st_uid, S_ISLNK(status.st_mode) ? "a symbolic link" : ErrorText(error));
 }
 
 }  // namespace
@@ -211,9 +229,7 @@ bool IsStillAt(int fd, const std::string& path) {
          ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
 }
 
-FileLock::FileLock(const std::string& path, double wait_s) {
-  fd_.Reset(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
-  held_ = true;
+FileLock::FileLock(const std::string& path, double wait_s) : fd_(OpenLock(path)), held_(true) {
   if (!fd_.valid()) return;  // no write permission: the caller's next write fails
   const auto end = Clock::now() + std::chrono::duration<double>(wait_s);
   while (TryLock(fd_.get()) == Locked::kTaken) {

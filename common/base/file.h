@@ -17,7 +17,7 @@ namespace muster {
 // of the kernel (/proc). `expected` is for the error: "a safetensors file". With O_CREAT, a
 // symbolic link is none either: whoever can make one in that folder chooses where it leads.
 UniqueFd OpenPlainFile(const std::string& path, const char* expected = "a plain file",
-                       int flags = O_RDONLY, mode_t mode = 0644);
+                       int flags = O_RDONLY, mode_t mode = 0666);
 
 // Throws Error(kUsage) if another user controls this folder, or the link at this path: it belongs
 // neither to this user, nor to root, nor to a group of this user that may write there, or everybody
@@ -58,8 +58,10 @@ bool IsStillAt(int fd, const std::string& path);
 // A lock file that names its holder. The file remains after unlocking, with the last holder's name.
 class FileLock {
  public:
-  // Creates `path` if it is missing and locks it, waiting up to `wait_s` for the current holder. On
-  // a file system without locks, every process gets the lock.
+  // Creates `path` if it is missing and locks it, whoever owns it, waiting up to `wait_s` for the
+  // current holder. On a file system without locks, every process gets the lock, and so it does
+  // where it cannot create the file, because it cannot create another one either. Throws
+  // Error(kUsage) if there is a file that it cannot open.
   FileLock(const std::string& path, double wait_s);
 
   // Whether this process holds the lock. If not, holder() names the holder: "pid 42 on host lab3".

@@ -46,7 +46,7 @@ bool AlsoLogTo(const std::string& path) {
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   try {
-    const UniqueFd fd = OpenPlainFile(path, "a log file", O_WRONLY | O_CREAT | O_APPEND, 0666);
+    const UniqueFd fd = OpenPlainFile(path, "a log file", O_WRONLY | O_CREAT | O_APPEND);
     if (IsStillAt(STDERR_FILENO, path)) return true;
     if (!fd.valid()) return false;
     auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(

@@ -47,8 +47,8 @@ class BlockFile {
  public:
   explicit BlockFile(const std::string& path) : path_(path) {
     constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
-    fd_.Reset(::open(path.c_str(), kFlags | O_DIRECT, 0644));
-    if (!fd_.valid() && errno == EINVAL) fd_.Reset(::open(path.c_str(), kFlags & ~O_EXCL, 0644));
+    fd_.Reset(::open(path.c_str(), kFlags | O_DIRECT, 0666));
+    if (!fd_.valid() && errno == EINVAL) fd_.Reset(::open(path.c_str(), kFlags & ~O_EXCL, 0666));
     if (!fd_.valid()) Fail(path_, "created");
   }
 
@@ -114,7 +114,7 @@ void WriteTensors(const std::string& path, const CheckpointToWrite& what, const 
 }
 
 void WriteText(const std::string& path, const std::string& text) {
-  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!fd.valid()) Fail(path, "created");
   for (std::string_view rest = text; !rest.empty();) {
     const ssize_t n = ::write(fd.get(), rest.data(), rest.size());

@@ -92,7 +92,7 @@ void EventFile::Lose(int64_t step) { lost_.Add(step); }
 bool EventFile::Open() {
   if (!file_.valid()) {
     constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW;
-    file_.Reset(::open(path_.c_str(), kFlags, 0644));
+    file_.Reset(::open(path_.c_str(), kFlags, 0666));
   }
   if (!file_.valid()) Fail("created");
   return file_.valid();

@@ -15,6 +15,7 @@
 #include <fstream>
 #include <thread>
 
+#include "common/base/atomic_file.h"
 #include "common/base/error.h"
 #include "common/base/process.h"
 #include "tests/data/temp_dir.h"
@@ -162,6 +163,47 @@ TEST_F(FileLockTest, TheLineAloneCounts) {
 TEST_F(FileLockTest, AProcessOfAnotherHostIsNamed) {
   LockAndSay("pid 1 on host elsewhere.example.org\n", "pid 1 on host elsewhere.example.org\n");
   EXPECT_EQ(FileLock(path_, 0).holder(), "pid 1 on host elsewhere.example.org");
+}
+
+// In a folder that a group shares, members may often only read the files of others.
+TEST_F(FileLockTest, AnotherUsersFileIsALockAsWell) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
+  std::filesystem::permissions(dir_.path(), std::filesystem::perms::all);
+  // What another user gets: 0 the lock, 1 not, 2 an error.
+  const auto as_another = [&] {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (::setresuid(12345, 12345, 12345) != 0) ::_exit(3);
+      try {
+        ::_exit(FileLock(path_, 0).held() ? 0 : 1);
+      } catch (const Error&) {
+        ::_exit(2);
+      }
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return WEXITSTATUS(status);
+  };
+  {
+    const FileLock mine(path_, 0);
+    ASSERT_EQ(::chmod(path_.c_str(), 0644), 0);
+    EXPECT_EQ(as_another(), 1);
+  }
+  EXPECT_EQ(as_another(), 0);
+  ASSERT_EQ(::chmod(path_.c_str(), 0600), 0);
+  EXPECT_EQ(as_another(), 2);
+}
+
+TEST(Umask, DecidesWhoMayWrite) {
+  const TempDir dir;
+  const mode_t before = ::umask(002);
+  const FileLock lock(dir / "lock", 0);
+  WriteFileAtomically(dir / "config.txtpb", "");
+  ::umask(before);
+  for (const char* name : {"lock", "config.txtpb"}) {
+    EXPECT_EQ(std::filesystem::status(dir / name).permissions(), std::filesystem::perms(0664))
+        << name;
+  }
 }
 
 TEST_F(FileLockTest, ReadersShareAndKeepAWriterOut) {
