@@ -104,8 +104,8 @@ RunDir::RunDir(std::string shown, bool created, bool goes_on)
         ExitCode::kUsage, "cannot write into the run directory {}: {}; {}", shown_, why,
         goes_on ? "copy the run (cp -r) and resume the copy" : "choose another with --run-dir");
   }
-  // The system releases the lock even if this process crashes.
-  lock_ = std::make_unique<FileLock>(LockPath(), 0);
+  // Others get the lock even if this process crashes.
+  lock_ = std::make_unique<FileLock>(LockPath(), LockTerms());
   if (lock_->held()) return;
   throw Error(ExitCode::kUsage,
               "the run directory {} is in use by another muster launch ({}); wait for it{}", shown_,
@@ -203,9 +203,10 @@ void RunDir::ForgetAttempt() const {
 void RunDir::Discard() {
   if (!created_) return;
   std::error_code ignored;
-  for (const std::string& file : {ConfigPath(), ServerLogPath(), TokenPath(), LockPath(),
-                                  ServerLockPath(), path_ + "/status.json"})
+  for (const std::string& file :
+       {ConfigPath(), ServerLogPath(), TokenPath(), path_ + "/status.json"})
     fs::remove(file, ignored);
+  for (const std::string& lock : {LockPath(), ServerLockPath()}) FileLock::Remove(lock);
   fs::remove(path_, ignored);  // fails if there are other files
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/file.h"
+#include "common/base/file_lock.h"
 #include "proto/events.pb.h"
 
 namespace muster {

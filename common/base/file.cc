@@ -8,19 +8,11 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
-#include <chrono>
-#include <csignal>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <thread>
 
 #include "common/base/error.h"
-#include "common/base/process.h"
 #include "common/base/resource_limits.h"
 
 namespace muster {
@@ -53,66 +45,6 @@ void Await(int fd, const std::string& path, double patience_s) {
   if (ready > 0) return;
   throw Error(ExitCode::kUsage, "{}: no data for {:g} s: is this a pipe without a writer?", path,
               patience_s);
-}
-
-using Clock = std::chrono::steady_clock;
-
-constexpr std::chrono::milliseconds kInterval{20};
-// The longest time between taking the lock and writing the holder's name. The holder may have to
-// wait for a CPU.
-constexpr std::chrono::seconds kUntilSaid{2};
-
-std::string On(const std::string& host) { return " on host " + host; }
-
-void SayWho(int fd) {
-  // Readers use only the first line. Anything after it may be left over from an earlier holder.
-  const std::string text = fmt::format("pid {}{}\n", ::getpid(), On(HostName()));
-  (void)!::pwrite(fd, text.data(), text.size(), 0);
-  (void)!::ftruncate(fd, static_cast<off_t>(text.size()));
-}
-
-std::string Read(int fd) {
-  std::array<char, 300> text{};
-  const ssize_t size = ::pread(fd, text.data(), text.size() - 1, 0);
-  const std::string all(text.data(), static_cast<size_t>(std::max<ssize_t>(size, 0)));
-  return all.substr(0, all.find('\n'));
-}
-
-// Whether this text may name the current holder. An earlier holder's process has usually ended.
-bool MayHold(const std::string& text) {
-  const std::string host = On(HostName());
-  if (!text.starts_with("pid ") || !text.ends_with(host)) return !text.empty();
-  const auto pid = static_cast<pid_t>(std::atol(text.c_str() + 4));
-  return pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM);
-}
-
-// Returns the name of the current holder. Waits for it, because a new holder writes its name
-// shortly after taking the lock.
-std::string HolderOf(int fd) {
-  std::string text = Read(fd);
-  for (const auto end = Clock::now() + kUntilSaid; !MayHold(text) && Clock::now() < end;) {
-    std::this_thread::sleep_for(kInterval);
-    text = Read(fd);
-  }
-  // A holder that may only read the file cannot write its name.
-  return MayHold(text) ? text : "an unknown process";
-}
-
-// Another user's lock may be read-only, which is enough to take it, and the kernel may forbid
-// O_CREAT for it (fs.protected_regular). Returns none if the file cannot be created.
-UniqueFd OpenLock(const std::string& path) {
-  int error = 0;
-  for (const int flags : {O_RDWR, O_RDWR | O_CREAT, O_RDONLY}) {
-    UniqueFd fd(::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
-    if (fd.valid()) return fd;
-    error = errno;
-  }
-  struct stat status {};
-  if (::lstat(path.c_str(), &status) != 0) return {};
-  throw Error(ExitCode::kUsage,
-              "{}: the lock of user {} cannot be opened ({}), so nobody knows whether it is held; "
-              "expected a file that you may read",
-              path, status.st_uid, S_ISLNK(status.st_mode) ? "a symbolic link" : ErrorText(error));
 }
 
 }  // namespace
@@ -227,28 +159,6 @@ bool IsStillAt(int fd, const std::string& path) {
   }, theirs{};
   return ::fstat(fd, &ours) == 0 && ::lstat(path.c_str(), &theirs) == 0 &&
          ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
-}
-
-FileLock::FileLock(const std::string& path, double wait_s) : fd_(OpenLock(path)), held_(true) {
-  if (!fd_.valid()) return;  // no write permission: the caller's next write fails
-  const auto end = Clock::now() + std::chrono::duration<double>(wait_s);
-  while (TryLock(fd_.get()) == Locked::kTaken) {
-    held_ = Clock::now() < end;
-    if (!held_) break;
-    std::this_thread::sleep_for(kInterval);
-  }
-  if (held_) {
-    SayWho(fd_.get());
-  } else {
-    holder_ = HolderOf(fd_.get());
-  }
-}
-
-std::string FileLock::PathNow() const {
-  std::error_code error;
-  const std::filesystem::path path =
-      std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", fd_.get()), error);
-  return !error && IsStillAt(fd_.get(), path) ? path.string() : "";
 }
 
 }  // namespace muster

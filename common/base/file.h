@@ -55,26 +55,4 @@ Locked TryLock(int fd, LockMode mode = LockMode::kExclusive);
 // between opening and locking, the next process locks a different file, and both hold a lock.
 bool IsStillAt(int fd, const std::string& path);
 
-// A lock file that names its holder. The file remains after unlocking, with the last holder's name.
-class FileLock {
- public:
-  // Creates `path` if it is missing and locks it, whoever owns it, waiting up to `wait_s` for the
-  // current holder. On a file system without locks, every process gets the lock, and so it does
-  // where it cannot create the file, because it cannot create another one either. Throws
-  // Error(kUsage) if there is a file that it cannot open.
-  FileLock(const std::string& path, double wait_s);
-
-  // Whether this process holds the lock. If not, holder() names the holder: "pid 42 on host lab3".
-  bool held() const { return held_; }
-  const std::string& holder() const { return holder_; }
-
-  // The file's current path, even if its directory was renamed; "" if it has been removed.
-  std::string PathNow() const;
-
- private:
-  UniqueFd fd_;
-  bool held_ = false;
-  std::string holder_;
-};
-
 }  // namespace muster

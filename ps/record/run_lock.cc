@@ -14,7 +14,7 @@ RunLock RunLock::OfServer(const config::Config& config) {
   RunLock lock;
   if (config.run().dir().empty()) return lock;
   const std::string path = config.run().dir() + "/.server.lock";
-  lock.lock_ = std::make_unique<FileLock>(path, kWaitSeconds);
+  lock.lock_ = std::make_unique<FileLock>(path, LockTerms{.wait_s = kWaitSeconds});
   if (lock.lock_->held()) return lock;
   throw Error(ExitCode::kUsage, "the run directory {} is in use by the server with {} ({})",
               config.run().dir(), lock.lock_->holder(), path);

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "common/base/file.h"
+#include "common/base/file_lock.h"
 #include "proto/config.pb.h"
 
 namespace muster {

@@ -1,12 +1,10 @@
-// Files: only regular files are opened, text is read from a file or pipe, and a lock names its
-// owner, even if the owner has yet to write its name. Nothing waits forever.
+// Files: only regular files are opened, and text is read from a file or pipe. Nothing waits
+// forever.
 #include "common/base/file.h"
 
-#include <fmt/core.h>
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,7 +15,7 @@
 
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
-#include "common/base/process.h"
+#include "common/base/file_lock.h"
 #include "tests/data/temp_dir.h"
 
 namespace muster::testing {
@@ -110,94 +108,10 @@ TEST(ReadText, WhatIsNoneIsNamed) {
   EXPECT_THAT(TextErrorOf(pipe), HasSubstr("pipe: no data for 0.1 s"));
 }
 
-class FileLockTest : public ::testing::Test {
- protected:
-  // Takes the lock and writes its name shortly afterwards.
-  void LockAndSay(const std::string& before, const std::string& text) {
-    file_.Reset(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-    ASSERT_EQ(TryLock(file_.get()), Locked::kYes);
-    std::ofstream(path_) << before;
-    sayer_ = std::jthread([this, text] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-      std::ofstream(path_) << text;
-    });
-  }
-
-  const TempDir dir_;
-  const std::string path_ = dir_ / "lock";
-  UniqueFd file_;
-  std::jthread sayer_;
-};
-
-std::string Name(pid_t pid) { return fmt::format("pid {} on host {}", pid, HostName()); }
-
-TEST_F(FileLockTest, OneHasItAndIsNamed) {
-  FileLock first(path_, 0);
-  EXPECT_TRUE(first.held());
-  const FileLock second(path_, 0);
-  EXPECT_FALSE(second.held());
-  EXPECT_EQ(second.holder(), Name(::getpid()));
-}
-
-TEST_F(FileLockTest, WhoHasNotSaidSoYetIsWaitedFor) {
-  LockAndSay("", Name(::getpid()) + "\n");
-  EXPECT_EQ(FileLock(path_, 0).holder(), Name(::getpid()));
-}
-
-// The name of an earlier owner is not used.
-TEST_F(FileLockTest, TheOneBeforeIsNotNamed) {
-  const pid_t ended = ::fork();
-  if (ended == 0) ::_exit(0);
-  ASSERT_GT(ended, 0);
-  ::waitpid(ended, nullptr, 0);
-  LockAndSay(Name(ended) + "\n", Name(::getpid()) + "\n");
-  EXPECT_EQ(FileLock(path_, 0).holder(), Name(::getpid()));
-}
-
-// A longer text of an earlier owner may follow the current owner's line.
-TEST_F(FileLockTest, TheLineAloneCounts) {
-  LockAndSay(Name(::getpid()) + "\nsome longer name\n", Name(::getpid()) + "\n");
-  EXPECT_EQ(FileLock(path_, 0).holder(), Name(::getpid()));
-}
-
-TEST_F(FileLockTest, AProcessOfAnotherHostIsNamed) {
-  LockAndSay("pid 1 on host elsewhere.example.org\n", "pid 1 on host elsewhere.example.org\n");
-  EXPECT_EQ(FileLock(path_, 0).holder(), "pid 1 on host elsewhere.example.org");
-}
-
-// In a folder that a group shares, members may often only read the files of others.
-TEST_F(FileLockTest, AnotherUsersFileIsALockAsWell) {
-  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
-  std::filesystem::permissions(dir_.path(), std::filesystem::perms::all);
-  // What another user gets: 0 the lock, 1 not, 2 an error.
-  const auto as_another = [&] {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      if (::setresuid(12345, 12345, 12345) != 0) ::_exit(3);
-      try {
-        ::_exit(FileLock(path_, 0).held() ? 0 : 1);
-      } catch (const Error&) {
-        ::_exit(2);
-      }
-    }
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    return WEXITSTATUS(status);
-  };
-  {
-    const FileLock mine(path_, 0);
-    ASSERT_EQ(::chmod(path_.c_str(), 0644), 0);
-    EXPECT_EQ(as_another(), 1);
-  }
-  EXPECT_EQ(as_another(), 0);
-  ASSERT_EQ(::chmod(path_.c_str(), 0600), 0);
-  EXPECT_EQ(as_another(), 2);
-}
-
 TEST(Umask, DecidesWhoMayWrite) {
   const TempDir dir;
   const mode_t before = ::umask(002);
-  const FileLock lock(dir / "lock", 0);
+  const FileLock lock(dir / "lock", LockTerms());
   WriteFileAtomically(dir / "config.txtpb", "");
   ::umask(before);
   for (const char* name : {"lock", "config.txtpb"}) {
@@ -206,16 +120,18 @@ TEST(Umask, DecidesWhoMayWrite) {
   }
 }
 
-TEST_F(FileLockTest, ReadersShareAndKeepAWriterOut) {
-  const auto open = [&] { return UniqueFd(::open(path_.c_str(), O_RDWR | O_CREAT, 0644)); };
+TEST(TryLock, ReadersShareAndKeepAWriterOut) {
+  const TempDir dir;
+  const std::string path = dir / "lock";
+  const auto open = [&] { return UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT, 0644)); };
   const UniqueFd one = open(), two = open(), three = open();
   EXPECT_EQ(TryLock(one.get(), LockMode::kShared), Locked::kYes);
   EXPECT_EQ(TryLock(two.get(), LockMode::kShared), Locked::kYes);
   EXPECT_EQ(TryLock(three.get()), Locked::kTaken);
   EXPECT_EQ(TryLock(-1), Locked::kCannot);
-  EXPECT_TRUE(IsStillAt(one.get(), path_));
-  std::filesystem::remove(path_);
-  EXPECT_FALSE(IsStillAt(one.get(), path_));
+  EXPECT_TRUE(IsStillAt(one.get(), path));
+  std::filesystem::remove(path);
+  EXPECT_FALSE(IsStillAt(one.get(), path));
 }
 
 }  // namespace

@@ -201,6 +201,27 @@ TEST_F(End, SignalsThatTheUserIgnoresReachNoProcess) {
   EXPECT_THAT(job->Log(), Not(HasSubstr("Lost rank")));
 }
 
+// The second one would train the same steps and replace the first one's files.
+TEST_F(End, WithoutLocksADirectoryInUseIsRefusedAsWell) {
+  if (!kCanPreload) GTEST_SKIP() << "LD_PRELOAD does not work with a sanitizer's runtime";
+  const ProcessOptions without{
+      .environment = {{"LD_PRELOAD", FaultsLibrary()}, {"MUSTER_FAULT", "flock"}}};
+  const std::vector<std::string> resume{"muster", "launch", "--resume", Path("run")};
+  Process first(LaunchWords(Path("tiny.txtpb"), Path("data"), Path("run"),
+                            {"run.epochs=100000", "checkpoint.every_steps=5"}),
+                Path("run.log"), without);
+  ASSERT_TRUE(Reaches("run", 10)) << first.Log();
+  Process second(resume, Path("second.log"), without);
+  EXPECT_EQ(second.Wait(20), Code(ExitCode::kUsage)) << second.Log();
+  EXPECT_THAT(second.Log(), HasSubstr(fmt::format("in use by another muster launch (pid {} on host",
+                                                  first.pid())));
+  EXPECT_EQ(first.EndBy(SIGKILL, 10), 128 + SIGKILL);
+  const int64_t last = Metrics("run").back()["step"];
+  Process third(resume, Path("third.log"), without);
+  EXPECT_TRUE(Reaches("run", last + 50)) << third.Log();
+  EXPECT_EQ(third.EndBy(SIGTERM, 30), Code(ExitCode::kTerminated)) << third.Log();
+}
+
 TEST_F(End, ADivergedRunNamesRankAndStep) {
   const Outcome outcome = Launch({"learning_rate.base=100000", "run.epochs=50"});
   EXPECT_EQ(outcome.exit_code, Code(ExitCode::kNonfinite)) << outcome.log;
