@@ -294,6 +294,9 @@ Finding GpusOfJob(const GpuFacts& facts) {
 }  // namespace
 
 Findings ExamineGpus(const GpuFacts& facts) {
+  if (!facts.driver_error.empty()) {
+    return {{Grade::kWrong, "GPU driver", facts.driver_error, ""}};
+  }
   Findings findings;
   if (facts.seen.gpus.empty()) {
     findings.push_back({Grade::kOk, "GPUs", "none: " + facts.seen.none, ""});

@@ -267,7 +267,13 @@ void TryGpus(const GpuQuestion& question, JobGpus& gpus, GpuFacts& facts) {
 }  // namespace
 
 GpuFacts ReadGpuFacts(const GpuQuestion& question) {
-  GpuFacts facts{.seen = OpenNvml()->Look()};
+  GpuFacts facts;
+  try {
+    facts.seen = OpenNvml()->Look();
+  } catch (const Error& error) {
+    facts.driver_error = error.what();
+    return facts;
+  }
   std::string typed;
   config::Config config = OfDevices("auto:1");
   for (const Setting& setting : question.settings) {

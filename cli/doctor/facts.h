@@ -59,6 +59,7 @@ std::string TryToWrite(const std::string& directory);
 
 struct GpuFacts {
   GpuSnapshot seen;
+  std::string driver_error;         // why nothing else is known: the driver hangs; or ""
   std::vector<TicketText> tickets;  // tickets of the jobs that hold or want GPUs
 
   bool job = false;        // the config or --devices describes a job that would use GPUs

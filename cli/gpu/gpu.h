@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/gpu/driver_child.h"
 #include "common/gpu/nvml.h"
 
 namespace muster {
@@ -68,19 +69,22 @@ struct WorkerPlace {
   int memory_node = -1;                  // for all its memory, even page-locked; -1: any
 };
 
-enum class LookAtLinks { kNo, kYes };
+enum class LookAtLinks : char { kNo, kYes };
 
 // Used by one thread. Creates no context on any GPU, and changes nothing.
 class GpuProbe {
  public:
   virtual ~GpuProbe() = default;
   // Takes a snapshot. Faults of GPUs or the driver do not throw: they set Gpu::trouble or
-  // GpuSnapshot::none.
+  // GpuSnapshot::none. But without an answer nothing is known: throws what DriverChild::Ask throws.
   virtual GpuSnapshot Look(LookAtLinks links = LookAtLinks::kNo) = 0;
 };
 
-// Loads NVML, the driver's management library; muster is not linked with it. If it is missing,
-// snapshots have no GPUs. The probe unloads the library when it is destroyed.
-std::unique_ptr<GpuProbe> OpenNvml(const std::string& library = "libnvidia-ml.so.1");
+inline constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
+
+// Loads NVML, the driver's management library, in a child process that ends with the probe; muster
+// is not linked with it. If it is missing, snapshots have no GPUs.
+std::unique_ptr<GpuProbe> OpenNvml(const std::string& library = kNvmlLibrary,
+                                   double patience_s = kDriverSeconds);
 
 }  // namespace muster

@@ -182,9 +182,8 @@ TakenGpus Take(const GpusRunArguments& arguments) {
                    .say = [](const std::string& line) { PrintError("muster: " + line + "\n"); }});
 }
 
-// Keeps the ticket and the locks open across exec, but not the files that NVML has opened.
+// Keeps the ticket and the locks open across exec.
 void Inherit(const TakenGpus& taken) {
-  ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
   ::fcntl(taken.ticket->fd(), F_SETFD, 0);
   for (const UniqueFd& lock : taken.locks) ::fcntl(lock.get(), F_SETFD, 0);
 }

@@ -16,6 +16,8 @@
 namespace muster {
 namespace {
 
+// The longest wait for the driver where a job can do without an answer.
+constexpr double kShortSeconds = 10;
 // The origin of a request that the user did not make.
 constexpr const char* kByDefault = "the GPUs that the job takes by default";
 
@@ -87,15 +89,24 @@ JobGpus::JobGpus(const config::Config& config, const std::string& config_path,
   } else if (!request.devices.WantsCards()) {
     return;
   }
-  probe_ = OpenNvml();
-  const GpuSnapshot seen = probe_->Look();
+  // This job computes on the CPU in any case. It only says which GPUs it leaves.
+  const bool leaves_gpus = request.by_default && !unused_.empty();
+  probe_ = OpenNvml(kNvmlLibrary, leaves_gpus ? kShortSeconds : kDriverSeconds);
+  GpuSnapshot seen;
+  try {
+    seen = probe_->Look();
+  } catch (const Error& error) {
+    if (!leaves_gpus || error.code() != ExitCode::kDeadline) throw;
+    asked_ = true;
+    seen.none = error.what();
+  }
   // With an explicit backend, the workers look for a GPU themselves. With BF16, soft_placement only
   // excludes devices that lack it.
   const bool must_have = !worker.soft_placement() && !worker.has_backend() &&
                          worker.precision() != config::Worker::BF16;
-  asked_ = !request.by_default || !seen.gpus.empty() || must_have;
+  asked_ |= !request.by_default || !seen.gpus.empty() || must_have;
   if (!asked_) return;
-  if (request.by_default && !unused_.empty() && !seen.gpus.empty()) {
+  if (leaves_gpus && !seen.gpus.empty()) {
     plan_.reason = fmt::format("{} here, but {}",
                                Plural(static_cast<int64_t>(seen.gpus.size()), "GPU"), unused_);
   } else {
@@ -122,6 +133,7 @@ JobGpus::JobGpus(const config::Config& config, const std::string& config_path,
 void JobGpus::Take(const TakeOptions& options) {
   MUSTER_CHECK(wanted());
   taken_ = TakeGpus(*probe_, LockFolder::OfHost(), *plan_.wish, options);
+  probe_.reset();  // ends its process
   CheckComputeModes();
 }
 
@@ -162,13 +174,13 @@ void JobGpus::CheckComputeModes() const {
 
 // Keeps the lost GPU if no other is available. Waits only briefly for other jobs to choose, because
 // the launcher does not watch its job meanwhile.
-void JobGpus::TakeInsteadOf(size_t gpu) {
+void JobGpus::TakeInsteadOf(size_t gpu, GpuProbe& probe) {
   GpuWish wish{
       .pool = plan_.wish->pool, .free_share = plan_.wish->free_share, .what = plan_.wish->what};
   for (const Gpu& ours : taken_.gpus) std::erase(wish.pool, ours.uuid);
   if (wish.pool.empty()) return;
   try {
-    TakenGpus other = TakeGpus(*probe_, LockFolder::OfHost(), wish, {.others_choose_s = 1});
+    TakenGpus other = TakeGpus(probe, LockFolder::OfHost(), wish, {.others_choose_s = 1});
     taken_.gpus[gpu] = std::move(other.gpus[0]);
     taken_.locks[gpu] = std::move(other.locks[0]);
     instead_[gpu] = std::move(other.ticket);
@@ -179,9 +191,13 @@ void JobGpus::TakeInsteadOf(size_t gpu) {
 WorkerPlace JobGpus::PlaceAgain(uint32_t rank) {
   const size_t gpu = rank / workers_per_gpu_;
   MUSTER_CHECK(gpu < taken_.gpus.size());
-  const GpuSnapshot seen = probe_->Look();
-  const Gpu* const now = seen.Find(taken_.gpus[gpu].uuid);
-  if (now == nullptr || !now->trouble.empty()) TakeInsteadOf(gpu);
+  try {
+    const std::unique_ptr<GpuProbe> probe = OpenNvml(kNvmlLibrary, kShortSeconds);
+    const GpuSnapshot seen = probe->Look();
+    const Gpu* const now = seen.Find(taken_.gpus[gpu].uuid);
+    if (now == nullptr || !now->trouble.empty()) TakeInsteadOf(gpu, *probe);
+  } catch (const Error&) {  // the driver hangs: nothing says that another GPU would be better
+  }
   return Places()[rank];
 }
 

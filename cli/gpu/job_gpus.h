@@ -26,7 +26,8 @@ class JobGpus {
  public:
   // `config` is not resolved yet. Throws Error(kUsage). Throws Error(kFailure) if there is no GPU
   // although the job or CUDA_VISIBLE_DEVICES names one or worker.soft_placement is false, or if
-  // fewer GPUs are idle than the workers need.
+  // fewer GPUs are idle than the workers need. Throws Error(kDeadline) if the driver hangs and the
+  // job could use a GPU.
   JobGpus(const config::Config& config, const std::string& config_path, const GpuTerms& terms);
 
   // Whether the job requests GPUs, or would take idle ones.
@@ -52,10 +53,10 @@ class JobGpus {
   WorkerPlace PlaceAgain(uint32_t rank);
 
  private:
-  void TakeInsteadOf(size_t gpu);
+  void TakeInsteadOf(size_t gpu, GpuProbe& probe);
   void CheckComputeModes() const;
 
-  std::unique_ptr<GpuProbe> probe_;
+  std::unique_ptr<GpuProbe> probe_;  // until the GPUs are taken
   GpuPlan plan_;
   std::string origin_, unused_;
   bool asked_ = false, named_ = false;

@@ -4,9 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <climits>
+#include <memory>
+#include <optional>
 #include <utility>
 
+#include "cli/gpu/driver_child.h"
 #include "cli/gpu/gpu.h"
+#include "cli/gpu/snapshot_bytes.h"
 #include "common/base/text.h"
 #include "common/gpu/nvml.h"
 
@@ -164,13 +168,15 @@ GpuLink LinkOf(const Api& api, Device a, Device b) {
 namespace muster {
 namespace {
 
-class NvmlProbe : public GpuProbe {
+// Lives in the child process.
+class NvmlReader {
  public:
-  explicit NvmlProbe(const std::string& name) : library_(name), api_(library_.api()) {}
+  explicit NvmlReader(const std::string& name) : library_(name), api_(library_.api()) {}
 
-  GpuSnapshot Look(LookAtLinks links) override {
+  GpuSnapshot Look(LookAtLinks links, const DriverChild::Enter& enter) {
     GpuSnapshot seen{.none = library_.trouble()};
     if (!seen.none.empty()) return seen;
+    enter("nvmlDeviceGetCount");
     std::array<char, 96> version{};
     if (nvml::Call(api_.driver_version, version.data(), unsigned{version.size()}) ==
         nvml::kSuccess) {
@@ -185,8 +191,12 @@ class NvmlProbe : public GpuProbe {
       return seen;
     }
     std::vector<nvml::Device> devices;  // one for each of seen.gpus
-    for (unsigned i = 0; i < std::min(count, nvml::kMostCards); ++i) AddCard(i, seen.gpus, devices);
+    for (unsigned i = 0; i < std::min(count, nvml::kMostCards); ++i) {
+      enter(fmt::format("NVML about GPU {}", i));
+      AddCard(i, seen.gpus, devices);
+    }
     if (seen.gpus.empty()) seen.none = "the NVIDIA driver has no GPUs";
+    enter("NVML about the links between GPUs");
     if (links == LookAtLinks::kYes) seen.links = LinksOf(devices);
     return seen;
   }
@@ -241,10 +251,32 @@ class NvmlProbe : public GpuProbe {
   const nvml::Api& api_;
 };
 
+class NvmlProbe : public GpuProbe {
+ public:
+  NvmlProbe(const std::string& name, double patience_s)
+      : child_(
+            "nvmlInit",
+            [name, reader = std::shared_ptr<NvmlReader>()](
+                char question, const DriverChild::Enter& enter) mutable {
+              if (!reader) reader = std::make_shared<NvmlReader>(name);
+              return BytesOf(reader->Look(static_cast<LookAtLinks>(question), enter));
+            },
+            patience_s) {}
+
+  GpuSnapshot Look(LookAtLinks links) override {
+    const std::optional<std::string> answer = child_.Ask(static_cast<char>(links));
+    if (answer) return SnapshotOf(*answer);
+    return {.none = fmt::format("the NVIDIA driver crashed ({})", child_.call())};
+  }
+
+ private:
+  DriverChild child_;
+};
+
 }  // namespace
 
-std::unique_ptr<GpuProbe> OpenNvml(const std::string& library) {
-  return std::make_unique<NvmlProbe>(library);
+std::unique_ptr<GpuProbe> OpenNvml(const std::string& library, double patience_s) {
+  return std::make_unique<NvmlProbe>(library, patience_s);
 }
 
 }  // namespace muster

@@ -1,38 +1,29 @@
 #include "cli/gpu/visible_devices.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cerrno>
-#include <csignal>
 #include <cstdlib>
 #include <type_traits>
 
-#include "common/base/error.h"
-#include "common/base/fd.h"
-#include "common/base/resource_limits.h"
 #include "common/base/text.h"
 
 namespace muster {
 namespace {
 
-constexpr unsigned kDriverSeconds = 60;  // the first use of a driver takes several seconds
-constexpr size_t kMostGpus = 256;        // 4 KiB of UUIDs, which a pipe takes in one write
-constexpr int kNoDevice = 100;           // an error code of CUDA
-constexpr int kInvalidDevice = 101;      // CUDA_VISIBLE_DEVICES names an unknown GPU
+constexpr int kMostGpus = 256;
+constexpr int kNoDevice = 100;       // an error code of CUDA
+constexpr int kInvalidDevice = 101;  // CUDA_VISIBLE_DEVICES names an unknown GPU
 
 using Uuid = std::array<char, 16>;
 
-// Queries the driver. Returns false if that fails.
-bool ListUuids(const char* library, std::vector<Uuid>& uuids) {
-  void* const cuda = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);
+// Queries the driver, in the child process. Returns false if that fails.
+bool ListUuids(const std::string& library, const DriverChild::Enter& enter,
+               std::vector<Uuid>& uuids) {
+  void* const cuda = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (cuda == nullptr) return false;
   const auto find = [cuda](auto*& function, const char* name) {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(cuda, name));
@@ -49,28 +40,14 @@ bool ListUuids(const char* library, std::vector<Uuid>& uuids) {
   if (!find(get_uuid, "cuDeviceGetUuid_v2") && !find(get_uuid, "cuDeviceGetUuid")) return false;
   int count = 0;
   int result = init(0);
+  enter("the CUDA driver about its GPUs");
   if (result == 0) result = get_count(&count);
   if (result == kNoDevice || result == kInvalidDevice) return true;
-  for (int i = 0, device = 0; result == 0 && i < std::min(count, int{kMostGpus}); ++i) {
+  for (int i = 0, device = 0; result == 0 && i < std::min(count, kMostGpus); ++i) {
     result = get(&device, i);
     if (result == 0) result = get_uuid(&uuids.emplace_back(), device);
   }
   return result == 0;
-}
-
-[[noreturn]] void AnswerInChild(int fd, pid_t parent, const char* library) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(1);
-  sigset_t none;
-  sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  ::signal(SIGALRM, SIG_DFL);
-  ::alarm(kDriverSeconds);
-  std::vector<Uuid> uuids;
-  const bool known = ListUuids(library, uuids);
-  const auto size = static_cast<ssize_t>(uuids.size() * sizeof(Uuid));
-  const bool written = ::write(fd, uuids.data(), uuids.size() * sizeof(Uuid)) == size;
-  ::_exit(known && written ? 0 : 1);  // skips the exit handlers of the parent process
 }
 
 // The part of "GPU-1b2c…" or "MIG-1b2c…" after the kind, in lower case and without dashes.
@@ -98,34 +75,23 @@ std::vector<std::string> Matched(const std::vector<std::string>& answered,
 
 }  // namespace
 
-std::optional<std::vector<std::string>> AskCuda(const char* library) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) {
-    throw Error(ExitCode::kFailure, "cannot create a pipe: {}", ErrorText(errno));
-  }
-  UniqueFd read_end(ends[0]), write_end(ends[1]);
-  const pid_t parent = ::getpid();
-  const pid_t child = ::fork();
-  if (child == 0) AnswerInChild(write_end.get(), parent, library);
-  if (child < 0) {
-    throw Error(ExitCode::kFailure, "cannot start a process to query CUDA: {}", ErrorText(errno));
-  }
-  write_end.Reset();
-  // The child writes all UUIDs at once, or none.
-  std::array<Uuid, kMostGpus> uuids;
-  ssize_t got;
-  do {
-    got = ::read(read_end.get(), uuids.data(), sizeof uuids);
-  } while (got < 0 && errno == EINTR);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (got < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != 0) return std::nullopt;
-  std::vector<std::string> digits(static_cast<size_t>(got) / sizeof(Uuid));
-  for (size_t i = 0; i < digits.size(); ++i) {
-    for (const char c : uuids[i]) {
-      digits[i] += fmt::format("{:02x}", static_cast<unsigned char>(c));
-    }
+std::optional<std::vector<std::string>> AskCuda(const std::string& library, double patience_s) {
+  DriverChild child(
+      "cuInit",
+      [library](char, const DriverChild::Enter& enter) {
+        std::vector<Uuid> uuids;
+        // A first byte tells "none" from "unknown".
+        std::string answer(1, ListUuids(library, enter, uuids) ? '1' : '0');
+        for (const Uuid& uuid : uuids) answer.append(uuid.data(), uuid.size());
+        return answer;
+      },
+      patience_s);
+  const std::optional<std::string> answer = child.Ask('?');
+  if (!answer || !answer->starts_with('1')) return std::nullopt;
+  std::vector<std::string> digits(answer->size() / sizeof(Uuid));
+  for (size_t i = 1; i < answer->size(); ++i) {
+    digits[(i - 1) / sizeof(Uuid)] +=
+        fmt::format("{:02x}", static_cast<unsigned char>((*answer)[i]));
   }
   return digits;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/gpu/driver_child.h"
 #include "cli/gpu/gpu.h"
 
 namespace muster {
@@ -27,9 +28,10 @@ struct VisibleGpus {
 
 // Returns the GPUs that CUDA offers to a process with this environment, in CUDA's order, as the 32
 // hexadecimal digits of their UUIDs. Loads the CUDA driver library in a child process, to keep it
-// out of this one. Returns nothing if the driver is missing, fails, crashes, or does not answer in
-// time. Call it while this process has one thread.
-std::optional<std::vector<std::string>> AskCuda(const char* library);
+// out of this one. Returns nothing if the driver is missing, fails or crashes. Throws what
+// DriverChild::Ask throws.
+std::optional<std::vector<std::string>> AskCuda(const std::string& library,
+                                                double patience_s = kDriverSeconds);
 
 // Returns the GPUs that `value` (null: not set) leaves visible. Integers count in CUDA's order, a
 // UUID may be shortened, and the list ends at the first unknown entry. Only the driver knows these

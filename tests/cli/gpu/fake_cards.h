@@ -10,8 +10,11 @@
 // (graphics processes), mode (compute mode), ecc=0 (has ECC, with this many uncorrected errors),
 // nvlink=A and pcie=A (GPUs with the same letter are linked), parts=MIG-1,MIG-2 (a GPU in MIG
 // mode), speed=2 (for CUDA's order), fail=uuid:15,memory:999 (status codes of queries), crash=1
-// (crashes the process that uses CUDA), hang=pci (a search by PCI address does not return).
+// (crashes the process that uses CUDA), hang=memory (this call does not return, and the file
+// FAKE_CARDS.hangs appears; or init, search by PCI address, cuda, or any word of fail=).
 #pragma once
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -54,6 +57,15 @@ inline std::vector<Card> ReadCards() {
     if (!card.empty()) cards.push_back(card);
   }
   return cards;
+}
+
+inline void HangIf(const Card& card, const std::string& call) {
+  if (Of(card, "hang") != call) return;
+  std::ofstream(std::string(std::getenv("FAKE_CARDS")) + ".hangs").flush();
+  for (;;) ::pause();
+}
+inline void HangIfAny(const std::string& call) {
+  for (const Card& card : ReadCards()) HangIf(card, call);
 }
 
 inline std::string WithSpaces(std::string text) {

@@ -1,7 +1,5 @@
 // Stands in for libnvidia-ml.so.1. The types are declared again here, from NVML's documentation, to
 // detect mistakes in those of common/gpu.
-#include <unistd.h>
-
 #include <climits>
 #include <cstdint>
 #include <cstdio>
@@ -27,6 +25,7 @@ uintptr_t PartOf(void* device) { return reinterpret_cast<uintptr_t>(device) / 10
 // The status that the GPU's line gives for this query. The default is success.
 int AnswerOf(const std::optional<Card>& card, const std::string& query) {
   if (!card) return 15;  // the GPU is lost
+  fake::HangIf(*card, query);
   for (const std::string& word : fake::Split(fake::Of(*card, "fail"), ',')) {
     const std::vector<std::string> parts = fake::Split(word, ':');
     if (parts[0] == query) return std::atoi(parts[1].c_str());
@@ -99,7 +98,10 @@ void SetBits(unsigned long* words, unsigned size, int first, int last) {
 
 extern "C" {
 
-int nvmlInit_v2() { return std::getenv("FAKE_NVML_BROKEN") != nullptr ? 9 : kSuccess; }
+int nvmlInit_v2() {
+  fake::HangIfAny("init");
+  return std::getenv("FAKE_NVML_BROKEN") != nullptr ? 9 : kSuccess;
+}
 int nvmlShutdown() { return kSuccess; }
 const char* nvmlErrorString(int result) {
   return result == 9 ? "Driver Not Loaded" : result == 15 ? "GPU is lost" : "Unknown Error";
@@ -124,7 +126,7 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char* id, void** device) {
   unsigned domain = 0, bus = 0;
   if (std::sscanf(id, "%x:%x:", &domain, &bus) != 2 || bus == 0) return kInvalid;
   const int answer = nvmlDeviceGetHandleByIndex_v2(bus - 1, device);
-  while (answer == kSuccess && fake::Of(*CardOf(*device), "hang") == "pci") ::pause();
+  if (answer == kSuccess) fake::HangIf(*CardOf(*device), "search");
   return answer;
 }
 int nvmlDeviceGetUUID(void* device, char* text, unsigned size) {

@@ -368,6 +368,25 @@ TEST_F(LaunchOnCardsTest, AWaitCanBeStopped) {
   EXPECT_THAT(RunDirs(), IsEmpty());
 }
 
+TEST_F(LaunchOnCardsTest, AJobEndsAlthoughTheDriverHangs) {
+  for (const bool waits : {false, true}) {  // for the plan, or for busy GPUs with signals blocked
+    Cards({waits ? "pids=1:500" : "hang=init"});
+    Job job;
+    Start(job, {"launch", config(), "--data", ".", "--devices", "auto", "--wait"});
+    if (waits) {
+      for (int i = 0; i < 1000 && job.OutSoFar().empty(); ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+      Cards({"hang=memory"});
+    }
+    ASSERT_TRUE(Appears("cards.hangs"));
+    job.Signal(SIGINT);
+    EXPECT_EQ(job.Finish().exit_code, 130);
+    EXPECT_TRUE(NoProcessLeft());
+    std::filesystem::remove(Path("cards.hangs"));
+  }
+}
+
 TEST_F(LaunchOnCardsTest, ADryRunTakesNone) {
   IdleCards(2);
   Workers(R"(print:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");

@@ -1,16 +1,24 @@
 // How NVML's answers are interpreted, with a stand-in for its library (fake_nvml.cc).
 #include <gmock/gmock.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 
 #include "cli/gpu/gpu.h"
+#include "cli/gpu/visible_devices.h"
+#include "cli/process/signal_source.h"
+#include "common/base/error.h"
+#include "common/base/file.h"
 #include "tests/base/paths.h"
+#include "tests/cli/gpu/gpu_fixture.h"
 #include "tests/data/temp_dir.h"
 
 namespace muster::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -153,6 +161,65 @@ TEST_F(NvmlTest, WithoutADriverThereAreNone) {
   const GpuSnapshot broken = Open()->Look();
   EXPECT_THAT(broken.gpus, IsEmpty());
   EXPECT_EQ(broken.none, "the NVIDIA driver does not answer: Driver Not Loaded");
+}
+
+// The text of the error, which must be that of an expired deadline.
+std::string HowItHangs(const std::function<void()>& ask) {
+  try {
+    ask();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kDeadline) << error.what();
+    return error.what();
+  }
+  return "it did not hang";
+}
+
+TEST_F(NvmlTest, ADriverThatHangsIsAnErrorThatNamesTheCall) {
+  Cards("uuid=GPU-1\nuuid=GPU-2 hang=init\n");
+  EXPECT_THAT(HowItHangs([] { (void)OpenNvml(FakeNvml(), 0.1)->Look(); }),
+              AllOf(HasSubstr("an answer of nvmlInit within 0.1 s"), HasSubstr("--devices cpu")));
+  Cards("uuid=GPU-1\nuuid=GPU-2 hang=cuda\n");
+  EXPECT_THAT(HowItHangs([] { (void)AskCuda(FakeCuda(), 0.1); }), HasSubstr("cuInit"));
+}
+
+TEST_F(NvmlTest, AfterAHangAnotherProcessAsks) {
+  Cards("uuid=GPU-1\nuuid=GPU-2 hang=memory\n");
+  const std::unique_ptr<GpuProbe> probe = OpenNvml(FakeNvml(), 0.5);
+  (void)HowItHangs([&] { (void)probe->Look(); });
+  Cards("uuid=GPU-1\nuuid=GPU-2\n");
+  size_t seen = 0;
+  EXPECT_TRUE(Eventually([&] {  // on a busy machine half a second may be too short
+    (void)HowItHangs([&] { seen = probe->Look().gpus.size(); });
+    return seen == 2;
+  }));
+}
+
+// As long as it lives, the process of a driver that hangs must not hold what this one has opened.
+TEST_F(NvmlTest, TheProcessOfTheDriverHasNoFilesOfThisOne) {
+  Cards("uuid=GPU-1\n");
+  const std::string path = dir_.path() / "lock";
+  UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT, 0600));
+  ASSERT_EQ(TryLock(lock.get()), Locked::kYes);
+  const auto probe = Open();
+  ASSERT_THAT(probe->Look().gpus, SizeIs(1));
+  lock.Reset();
+  EXPECT_EQ(TryLock(UniqueFd(::open(path.c_str(), O_RDWR)).get()), Locked::kYes);
+}
+
+TEST_F(NvmlTest, ASignalEndsTheWait) {
+  Cards("uuid=GPU-1 hang=memory\n");
+  ForkedProcess asks([] {
+    const SignalSource signals;
+    try {
+      (void)OpenNvml(FakeNvml())->Look();
+    } catch (const Error& error) {
+      return static_cast<int>(error.code());
+    }
+    return 0;
+  });
+  EXPECT_TRUE(Eventually([&] { return std::filesystem::exists(dir_.path() / "cards.hangs"); }));
+  ::kill(asks.pid(), SIGINT);
+  EXPECT_EQ(asks.Wait(), 130);
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ class CardJob : public RealJob {
     for (int card = 0; card < count; ++card) {
       lines += fmt::format("uuid={} temp={} power={} util={}{}{}\n", Uuid(card), 40 + 10 * card,
                            100 + 100 * card, 1 + 2 * card, card == lost ? " fail=memory:15" : "",
-                           sensors_hang ? " hang=pci" : "");
+                           sensors_hang ? " hang=search" : "");
     }
     const std::filesystem::path next = Path("cards.next");
     std::ofstream(next) << lines;
