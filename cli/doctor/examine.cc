@@ -307,7 +307,10 @@ Findings ExamineGpus(const GpuFacts& facts) {
   if (!facts.backend.empty() || !facts.backend_error.empty()) {
     findings.push_back(Backend(facts));
   } else if (!facts.seen.gpus.empty()) {
-    findings.push_back({Grade::kOk, "GPU backend", "not tested: no GPU is available", ""});
+    findings.push_back({Grade::kOk, "GPU backend",
+                        facts.taken.empty() ? "not tested: no GPU is available"
+                                            : "not tested: the job's own program computes",
+                        ""});
   }
   if (facts.job) findings.push_back(GpusOfJob(facts));
   return findings;

@@ -246,7 +246,8 @@ bool TryGpu(const GpuQuestion& question, const WorkerPlace& place, GpuFacts& fac
   }
 }
 
-// Locks the GPUs, and computes on each until one fails.
+// Locks the GPUs, and computes on each until one fails. Only a program itself knows what it
+// computes.
 void TryGpus(const GpuQuestion& question, JobGpus& gpus, GpuFacts& facts) {
   try {
     facts.tickets = ReadTickets(LockFolder::OfHost());
@@ -256,7 +257,7 @@ void TryGpus(const GpuQuestion& question, JobGpus& gpus, GpuFacts& facts) {
     return;
   }
   std::string last;
-  bool works = true;
+  bool works = question.config == nullptr || !HasProgram(*question.config);
   for (const WorkerPlace& place : gpus.Places()) {
     if (std::exchange(last, place.gpu.uuid) == place.gpu.uuid) continue;
     facts.taken += (facts.taken.empty() ? "" : ", ") + GpuText(place.gpu);

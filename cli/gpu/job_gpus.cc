@@ -11,6 +11,7 @@
 #include "cli/gpu/visible_devices.h"
 #include "cli/text/units.h"
 #include "common/base/error.h"
+#include "common/config/config.h"
 #include "proto/config.pb.h"
 
 namespace muster {
@@ -59,6 +60,7 @@ std::string WhyNoGpuBackend(const config::Config& config, const std::string& wor
   const config::Worker& worker = config.worker();
   if (worker.backend() == config::Worker::CUDA) return "";
   if (worker.has_backend()) return "worker.backend=CPU";
+  if (HasProgram(config)) return "";  // it brings its own libraries
   const std::filesystem::path folder = std::filesystem::path(worker_program).parent_path();
   std::error_code ignored;
   for (const auto& place : {folder, folder / ".." / "lib"}) {

@@ -66,7 +66,7 @@ class JobGpus {
 };
 
 // Why workers of this config cannot compute on a GPU: worker.backend=CPU, or no plugin in the
-// places where muster-worker looks for it. "" if they can.
+// places where muster-worker looks for it. "" if they can; a program of the user needs no plugin.
 std::string WhyNoGpuBackend(const config::Config& config, const std::string& worker_program);
 
 // "GPU 2 (GPU-1b2c3d4e, NVIDIA H100, 80.0 GB)"

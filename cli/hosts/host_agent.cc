@@ -60,10 +60,12 @@ class HostAgent {
   void Start(int rank, int local_rank);
   // Starts a relay (worker/relay/relay.h), unless there is one.
   void RequireRelay(int rank);
-  std::unique_ptr<ChildProcess> StartProcess(std::vector<std::string> arguments,
+  std::unique_ptr<ChildProcess> StartProcess(std::vector<std::string> arguments, bool sees_gpus,
                                              LineReader& output) const;
   std::unique_ptr<ChildProcess> StartProgram(int rank, const std::string& endpoint,
                                              LineReader& output) const;
+  // Whether each worker takes the GPU of its number on this host.
+  bool UsesGpus() const { return job_.backend() == config::Worker::CUDA; }
   UniqueFd MakePipe(LineReader& output) const;
   void TakeOutput();
   void TakeLines(Worker& worker, int rank);
@@ -195,7 +197,7 @@ UniqueFd HostAgent::MakePipe(LineReader& output) const {
 }
 
 std::unique_ptr<ChildProcess> HostAgent::StartProcess(std::vector<std::string> arguments,
-                                                      LineReader& output) const {
+                                                      bool sees_gpus, LineReader& output) const {
   const UniqueFd errors = MakePipe(output);
   const std::vector<std::string> job{"--config",     config_->InheritedPath(),
                                      "--token-file", token_->InheritedPath(),
@@ -205,7 +207,9 @@ std::unique_ptr<ChildProcess> HostAgent::StartProcess(std::vector<std::string> a
       ChildOptions{.program = worker_program_,
                    .arguments = std::move(arguments),
                    .error_fd = errors.get(),
-                   .inherited_fds = {config_->fd(), token_->fd()}});
+                   .inherited_fds = {config_->fd(), token_->fd()},
+                   .environment = sees_gpus ? std::vector<std::string>()
+                                            : std::vector<std::string>{kSeesNoGpu}});
 }
 
 std::unique_ptr<ChildProcess> HostAgent::StartProgram(int rank, const std::string& endpoint,
@@ -220,6 +224,7 @@ std::unique_ptr<ChildProcess> HostAgent::StartProgram(int rank, const std::strin
                                                            .rank = rank,
                                                            .threads = job_.threads()});
   environment.insert(environment.end(), own.begin(), own.end());
+  if (!UsesGpus()) environment.emplace_back(kSeesNoGpu);
   return std::make_unique<ChildProcess>(ChildOptions{.program = words[0],
                                                      .arguments = {words.begin() + 1, words.end()},
                                                      .output_fd = errors.get(),
@@ -245,7 +250,7 @@ void HostAgent::RequireRelay(int rank) {
   if (!relay_via_.empty()) arguments.insert(arguments.end(), {"--relay-via", relay_via_});
   // Once all have started, one that does not answer is probably lost, and a step waits.
   if (relays_ > 1) arguments.insert(arguments.end(), {"--relay-patience", "2"});
-  relay_.process = StartProcess(std::move(arguments), relay_.output);
+  relay_.process = StartProcess(std::move(arguments), /*sees_gpus=*/false, relay_.output);
 }
 
 // The launcher decides whether and when it tries again. The other workers go on.
@@ -259,7 +264,7 @@ void HostAgent::Start(int rank, int local_rank) {
                          ? StartProgram(rank, endpoint, worker.output)
                          : StartProcess({"--rank", std::to_string(rank), "--local-rank",
                                          std::to_string(local_rank), "--endpoint", endpoint},
-                                        worker.output);
+                                        UsesGpus(), worker.output);
     Send({{"started", rank}, {"pid", worker.process->pid()}});
   } catch (const StartError& error) {
     Send({{"unstarted", rank}, {"why", error.what()}});

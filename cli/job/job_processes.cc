@@ -60,6 +60,7 @@ JobProcesses::JobProcesses(const JobPlan& plan, Console& console)
                             .arguments = std::move(arguments),
                             .log_path = plan_.dir->ServerLogPath(),
                             .inherited_fds = {token_.fd(), write_end.get()},
+                            .environment = {kSeesNoGpu},
                             .append = plan_.goes_on()};
   members_.push_back({-1, Started(server)});
 }
@@ -198,7 +199,13 @@ std::unique_ptr<ChildProcess> JobProcesses::StartWorker(int rank, bool append) {
     worker.arguments.insert(worker.arguments.end(), {"--local-rank", std::to_string(local_rank)});
   }
   if (HasProgram(*plan_.config)) UseProgram(worker, rank);
-  if (places_.empty()) return Started(worker);
+  if (places_.empty()) {
+    // With worker.backend=CUDA each worker takes the GPU of its number.
+    if (plan_.config->worker().backend() != config::Worker::CUDA) {
+      worker.environment.emplace_back(kSeesNoGpu);
+    }
+    return Started(worker);
+  }
   const WorkerPlace& place = places_[static_cast<size_t>(rank)];
   worker.inherited_fds.insert(worker.inherited_fds.end(), place.lock_fds.begin(),
                               place.lock_fds.end());

@@ -19,6 +19,10 @@ class StartError : public Error {
   using Error::Error;
 };
 
+// The environment of a process that has no GPU of its own. It would otherwise compute on those of
+// other jobs, or hold memory there.
+inline constexpr const char* kSeesNoGpu = "CUDA_VISIBLE_DEVICES=";
+
 struct ChildOptions {
   std::string program;                 // path of the executable
   std::vector<std::string> arguments;  // without argv[0]

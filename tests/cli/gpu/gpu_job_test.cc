@@ -211,6 +211,57 @@ TEST_F(LaunchOnCardsTest, AGpuThatTheEnvironmentNamesAndIsNotThereIsAnError) {
   }
 }
 
+// Programs bring their own CUDA. One with a GPU that no other job may use sees only that; another
+// would take GPU 0.
+class ProgramOnCardsTest : public GpuJobTest {
+ protected:
+  ProgramOnCardsTest() {
+    std::filesystem::remove(Path("libmuster_cuda.so"));
+    IdleCards(3);
+    std::ofstream(Path("program.txtpb")) << "optimizer { type: SGD }\nlearning_rate { base: 0.1 }\n"
+                                            "run { epochs: 1 global_batch: 8 }\n";
+    Server(std::string(kListen) + "until:seen-1;touch:seen-server;until:go;" + kSummary + "exit:0");
+  }
+  // What the programs of two ranks and the server see; "unset" if they see all.
+  std::vector<std::string> Seen(const std::vector<std::string>& more) {
+    Job job;
+    std::vector<std::string> words{"launch", Path("program.txtpb"), "--workers", "2"};
+    words.insert(words.end(), more.begin(), more.end());
+    words.insert(words.end(), {"--", "/bin/sh", "-c",
+                               "echo ${CUDA_VISIBLE_DEVICES-unset} > new-$MUSTER_RANK;"
+                               "mv new-$MUSTER_RANK seen-$MUSTER_RANK;"
+                               "until [ -e go ]; do sleep 0.01; done"});
+    Start(job, words);
+    EXPECT_TRUE(Appears("seen-0") && Appears("seen-1") && Appears("seen-server"))
+        << job.OutSoFar() << ReadFile(Path("err"));
+    std::vector<std::string> seen{ReadFile(Path("seen-0")), ReadFile(Path("seen-1"))};
+    idle_ = AreIdle(3) ? 3 : AreIdle(1) ? 1 : 0;
+    for (const pid_t pid : Processes()) {
+      if (ReadFile(fmt::format("/proc/{}/cmdline", pid)).find("--report-fd") == std::string::npos)
+        continue;
+      const std::string all = ReadFile(fmt::format("/proc/{}/environ", pid));
+      EXPECT_THAT(all, HasSubstr(std::string("CUDA_VISIBLE_DEVICES=") + '\0'));
+    }
+    job.Signal(SIGKILL);
+    (void)job.Finish();
+    for (const char* file : {"seen-0", "seen-1", "seen-server"})
+      std::filesystem::remove(Path(file));
+    return seen;
+  }
+
+  int idle_ = 0;
+};
+
+TEST_F(ProgramOnCardsTest, EachProcessSeesItsOwnLockedGpuOrNone) {
+  EXPECT_THAT(Seen({}), ::testing::ElementsAre(Uuid(0) + "\n", Uuid(1) + "\n"));
+  EXPECT_EQ(idle_, 1);
+  EXPECT_THAT(Seen({"--devices", "cpu"}), ::testing::ElementsAre("\n", "\n"));
+  EXPECT_EQ(idle_, 3);
+  EXPECT_THAT(Seen({"--set", "worker.backend=CPU"}), ::testing::ElementsAre("\n", "\n"));
+  Cards({"pids=1:500"});  // none is idle
+  EXPECT_THAT(Seen({}), ::testing::ElementsAre("\n", "\n"));
+}
+
 // A named GPU must not be replaced, but the default allows it, so workers need the setting.
 TEST_F(LaunchOnCardsTest, TheWorkersOfANamedGpuAreToldNotToReplaceIt) {
   IdleCards(1);
