@@ -294,6 +294,7 @@ GpuFacts ReadGpuFacts(const GpuQuestion& question) {
       TryGpus(question, gpus, facts);
     } else if (gpus.asked()) {
       facts.why_cpu = Join(gpus.Lines(), "; ");
+      if (!facts.seen.gpus.empty()) facts.backend_error = terms.no_backend;
     } else if (!facts.seen.gpus.empty()) {
       config::Config idle = OfDevices("auto:1");
       idle.mutable_worker()->set_soft_placement(true);  // the job needs no GPU

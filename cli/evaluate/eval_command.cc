@@ -69,9 +69,9 @@ EvaluationSums::Added AddBlock(const nlohmann::json& line, EvaluationSums& sums)
 void Evaluate(const EvalArguments& arguments, const OpenedModel& model, const EvaluationJob& job,
               JobGpus& cards, EvaluationSums& sums) {
   SignalSource signals;
-  TakeCards(cards, job.config.worker(), {arguments.wait_s, SayBesideResult}, signals);
+  TakeCards(cards, {arguments.wait_s, SayBesideResult}, signals);
   const std::vector<WorkerPlace> places = cards.Places();
-  if (places.empty() || !cards.unused().empty()) {
+  if (places.empty()) {
     for (const std::string& line : cards.Lines()) SayBesideResult(line + "\n");
   }
   std::vector<std::string> words{"--evaluate"};

@@ -80,23 +80,25 @@ std::string GpuText(const Gpu& gpu) {
 
 JobGpus::JobGpus(const config::Config& config, const std::string& config_path,
                  const GpuTerms& terms)
-    : unused_(terms.no_backend), workers_per_gpu_(config.worker().workers_per_gpu()) {
+    : workers_per_gpu_(config.worker().workers_per_gpu()) {
   const config::Worker& worker = config.worker();
+  const std::string& unused = terms.no_backend;
   GpuRequest request = RequestOf(config, config_path, terms.typed);
   origin_ = request.origin;
   named_ = request.devices.kind == DeviceWish::Kind::kNamed;
   if (request.by_default) {
-    if (worker.has_backend() && !unused_.empty()) return;
+    if (worker.has_backend() && !unused.empty()) return;
     if (worker.convolution() == config::Worker::DIRECT) return;  // exists only on the CPU
   } else if (!request.devices.WantsCards()) {
     return;
   }
   // This job computes on the CPU in any case. It only says which GPUs it leaves.
-  const bool leaves_gpus = request.by_default && !unused_.empty();
-  probe_ = OpenNvml(kNvmlLibrary, leaves_gpus ? kShortSeconds : kDriverSeconds);
+  const bool leaves_gpus = request.by_default && !unused.empty();
+  std::unique_ptr<GpuProbe> probe =
+      OpenNvml(kNvmlLibrary, leaves_gpus ? kShortSeconds : kDriverSeconds);
   GpuSnapshot seen;
   try {
-    seen = probe_->Look();
+    seen = probe->Look();
   } catch (const Error& error) {
     if (!leaves_gpus || error.code() != ExitCode::kDeadline) throw;
     asked_ = true;
@@ -110,7 +112,7 @@ JobGpus::JobGpus(const config::Config& config, const std::string& config_path,
   if (!asked_) return;
   if (leaves_gpus && !seen.gpus.empty()) {
     plan_.reason = fmt::format("{} here, but {}",
-                               Plural(static_cast<int64_t>(seen.gpus.size()), "GPU"), unused_);
+                               Plural(static_cast<int64_t>(seen.gpus.size()), "GPU"), unused);
   } else {
     const VisibleGpus visible = VisibleHere(seen);
     named_ |= !seen.gpus.empty() && visible.NamesMissing();
@@ -122,6 +124,9 @@ JobGpus::JobGpus(const config::Config& config, const std::string& config_path,
       if (request.idle->empty() && worker.backend() == config::Worker::CUDA) request.idle.reset();
     }
     plan_ = PlanGpus(request, seen, visible);
+    if (wanted() && !unused.empty()) {
+      plan_ = {.reason = fmt::format("{}, but {}", plan_.reason, unused)};
+    }
   }
   const bool may_use_cpu = worker.soft_placement() && (!named_ || worker.has_soft_placement());
   if (!wanted() && !may_use_cpu) {
@@ -130,6 +135,7 @@ JobGpus::JobGpus(const config::Config& config, const std::string& config_path,
                 "with --set worker.soft_placement=true",
                 plan_.reason);
   }
+  if (wanted()) probe_ = std::move(probe);
 }
 
 void JobGpus::Take(const TakeOptions& options) {
@@ -151,9 +157,6 @@ std::vector<std::string> JobGpus::Lines() const {
   lines.push_back(fmt::format("locked for this job; {}{}", plan_.reason,
                               taken_.reason.empty() ? "" : ": " + taken_.reason));
   if (!plan_.hint.empty()) lines.push_back(plan_.hint);
-  if (!unused_.empty()) {
-    lines.push_back(unused_ + ": the workers see these GPUs but compute on the CPU");
-  }
   return lines;
 }
 

@@ -17,17 +17,16 @@ namespace muster {
 struct GpuTerms {
   std::string typed;   // the option that set worker.devices on the command line, or ""
   bool waits = false;  // --wait: wait for busy GPUs
-  // Why no worker could compute on a GPU (WhyNoGpuBackend), or "". If set, a job that does not
-  // mention devices takes no GPUs.
+  // Why no worker could compute on a GPU (WhyNoGpuBackend), or "". If set, the job takes no GPUs.
   std::string no_backend;
 };
 
 class JobGpus {
  public:
-  // `config` is not resolved yet. Throws Error(kUsage). Throws Error(kFailure) if there is no GPU
-  // although the job or CUDA_VISIBLE_DEVICES names one or worker.soft_placement is false, or if
-  // fewer GPUs are idle than the workers need. Throws Error(kDeadline) if the driver hangs and the
-  // job could use a GPU.
+  // `config` is not resolved yet. Throws Error(kUsage). Throws Error(kFailure) if no GPU can be
+  // used although the job or CUDA_VISIBLE_DEVICES names one or worker.soft_placement is false, or
+  // if fewer GPUs are idle than the workers need. Throws Error(kDeadline) if the driver hangs and
+  // the job could use a GPU.
   JobGpus(const config::Config& config, const std::string& config_path, const GpuTerms& terms);
 
   // Whether the job requests GPUs, or would take idle ones.
@@ -37,8 +36,6 @@ class JobGpus {
   uint32_t workers() const { return plan_.workers; }     // number of workers for these GPUs
   const std::string& origin() const { return origin_; }  // how they were requested
   bool named() const { return named_; }  // by index or UUID, in the job or the environment
-  // Why the workers do not use the GPUs that the job takes; "" if they do.
-  const std::string& unused() const { return unused_; }
 
   // See TakeGpus. Throws Error.
   void Take(const TakeOptions& options);
@@ -58,7 +55,7 @@ class JobGpus {
 
   std::unique_ptr<GpuProbe> probe_;  // until the GPUs are taken
   GpuPlan plan_;
-  std::string origin_, unused_;
+  std::string origin_;
   bool asked_ = false, named_ = false;
   uint32_t workers_per_gpu_ = 1;
   TakenGpus taken_;

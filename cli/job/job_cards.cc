@@ -19,7 +19,7 @@ std::vector<Setting> SettingsOf(const JobGpus& cards, const config::Config& conf
   if (cards.named() && !config.worker().has_soft_placement()) {
     settings.push_back({"worker.soft_placement", "false", cards.origin()});
   }
-  if (cards.wanted() && cards.unused().empty() && !config.worker().has_backend()) {
+  if (cards.wanted() && !config.worker().has_backend()) {
     settings.push_back({"worker.backend", "CUDA", cards.origin()});
   }
   return settings;
@@ -67,18 +67,11 @@ void SayInResult(const std::string& text) { PrintResultAsIs(ShownLines(text)); }
 
 void SayBesideResult(const std::string& text) { PrintError(text); }
 
-void TakeCards(JobGpus& cards, const config::Worker& worker, const CardWait& wait,
-               SignalSource& signals) {
+void TakeCards(JobGpus& cards, const CardWait& wait, SignalSource& signals) {
   if (!cards.wanted()) return;
   cards.Take({.wait_s = wait.seconds, .say = wait.say, .sleep = [&](double seconds) {
                 SleepUnlessStopped(signals, seconds);
               }});
-  if (worker.soft_placement() || cards.unused().empty()) return;
-  for (const std::string& line : cards.Lines()) wait.say(line + "\n");
-  throw Error(ExitCode::kFailure,
-              "{}: these GPUs would be unused, and worker.soft_placement=false forbids the workers "
-              "to compute on the CPU",
-              cards.unused());
 }
 
 }  // namespace muster

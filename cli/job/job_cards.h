@@ -41,7 +41,6 @@ struct CardWait {
 
 // Locks the GPUs, if the job wants any, before any process of the job starts. A signal ends the
 // wait.
-void TakeCards(JobGpus& cards, const config::Worker& worker, const CardWait& wait,
-               SignalSource& signals);
+void TakeCards(JobGpus& cards, const CardWait& wait, SignalSource& signals);
 
 }  // namespace muster

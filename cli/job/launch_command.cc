@@ -234,7 +234,7 @@ int RunLaunch(const LaunchArguments& as_asked) {
   SignalSource signals;
   if (job.cards) {
     const auto say = arguments.in_place_of_run ? SayBesideResult : SayInResult;
-    TakeCards(*job.cards, job.config.worker(), {arguments.wait_s, say}, signals);
+    TakeCards(*job.cards, {arguments.wait_s, say}, signals);
   }
   if (arguments.in_place_of_run) return arguments.in_place_of_run(job, signals);
   if (arguments.repeat > 0) return RunSeries(arguments, std::move(job), signals);

@@ -58,7 +58,6 @@ class LaunchOnCardsTest : public GpuJobTest {
 };
 
 TEST_F(LaunchOnCardsTest, EachWorkerSeesItsOwnCardAlone) {
-  std::filesystem::remove(Path("libmuster_cuda.so"));
   Cards({"nvlink=A", "pids=1:900 used=1000", "nvlink=A", "nvlink=B"});
   Job job;
   StartJob(job, {"--devices", "auto:2"});
@@ -75,8 +74,7 @@ TEST_F(LaunchOnCardsTest, EachWorkerSeesItsOwnCardAlone) {
   EXPECT_THAT(finished.out,
               AllOf(HasSubstr("2 workers x "),
                     HasSubstr(fmt::format("  devices        GPU 0 ({}, Fake H100, 83.9 GB)\n",
-                                          Uuid(0).substr(0, 12))),
-                    HasSubstr("this build has no CUDA backend")));
+                                          Uuid(0).substr(0, 12)))));
   EXPECT_THAT(Unwrapped(finished.out),
               HasSubstr("--devices auto:2, 2 of 4 GPUs: idle, joined by NVLink "));
   EXPECT_TRUE(AreIdle(3));
@@ -361,14 +359,32 @@ TEST_F(LaunchOnCardsTest, NoSoftPlacement) {
   EXPECT_EQ(none.exit_code, 1);
   EXPECT_THAT(none.err, AllOf(HasSubstr("the NVIDIA driver has no GPUs"),
                               HasSubstr("--devices cpu"), HasSubstr("worker.soft_placement=true")));
-  IdleCards(1);
+}
+
+// A lock would keep others from GPUs on which nothing computes.
+TEST_F(LaunchOnCardsTest, GpusThatNothingCouldUseAreNotLocked) {
+  IdleCards(2);
   std::filesystem::remove(Path("libmuster_cuda.so"));
-  const Finished some = run();
-  EXPECT_EQ(some.exit_code, 1);
-  EXPECT_THAT(some.out, HasSubstr("--devices auto, 1 of 1 GPU"));
-  EXPECT_THAT(some.err, HasSubstr("this build has no CUDA backend"));
-  EXPECT_EQ(std::count(some.err.begin(), some.err.end(), '\n'), 1) << some.err;
-  EXPECT_THAT(RunDirs(), IsEmpty());
+  Job job;
+  StartJob(job, {"--devices", "auto:2", "--workers", "2"});
+  EXPECT_EQ(VariableOf(WorkerPid(0), "CUDA_VISIBLE_DEVICES"), "");
+  EXPECT_TRUE(AreIdle(2));
+  const Finished finished = End(job);
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_THAT(Unwrapped(finished.out),
+              AllOf(HasSubstr("--devices auto:2, 2 of 2 GPUs, but this build has no CUDA backend"),
+                    HasSubstr("the workers compute on the CPU")));
+  for (const auto& devices : std::vector<std::vector<std::string>>{
+           {"--devices", "0,1"}, {"--devices", "auto", "--set", "worker.soft_placement=false"}}) {
+    const Finished refused = RunOn(devices);
+    EXPECT_EQ(refused.exit_code, 1);
+    EXPECT_THAT(refused.err,
+                AllOf(HasSubstr("this build has no CUDA backend"), HasSubstr("--devices cpu")));
+    std::vector<std::string> dry = devices;
+    dry.emplace_back("--dry-run");
+    EXPECT_EQ(RunOn(dry).exit_code, 1);
+  }
+  EXPECT_EQ(RunDirs().size(), 1u);
 }
 
 TEST_F(LaunchOnCardsTest, WrongWishesAreSaidFirst) {
