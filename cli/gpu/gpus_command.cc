@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -42,6 +43,27 @@ std::string OrDash(const std::optional<Number>& number, const char* unit) {
   return number ? fmt::format("{:.0f}{}", static_cast<double>(*number), unit) : "-";
 }
 
+// The jobs that hold or want GPUs, and, by UUID, those who have locked one without a ticket.
+struct GpuJobs {
+  std::vector<TicketText> tickets;
+  std::map<std::string, std::string> lockers;
+
+  bool Hold(const Gpu& gpu) const {
+    return HolderOf(tickets, gpu.uuid) != nullptr || lockers.contains(gpu.uuid);
+  }
+};
+
+GpuJobs ReadJobs(const GpuSnapshot& seen) {
+  const LockFolder folder = LockFolder::OfHost();
+  GpuJobs jobs{.tickets = ReadTickets(folder), .lockers = {}};
+  for (const Gpu& gpu : seen.gpus) {
+    if (gpu.uuid.empty() || jobs.Hold(gpu)) continue;
+    const std::string holder = folder.LockHolder(gpu.uuid);
+    if (!holder.empty()) jobs.lockers[gpu.uuid] = holder;
+  }
+  return jobs;
+}
+
 std::string StateText(const Gpu& gpu, bool held) {
   if (!gpu.trouble.empty()) return gpu.trouble;
   const uint64_t errors = gpu.ecc_errors.value_or(0);
@@ -52,8 +74,7 @@ std::string StateText(const Gpu& gpu, bool held) {
                      errors == 0 ? "" : fmt::format(", {} ECC errors", errors));
 }
 
-std::vector<std::string> TableLines(const GpuSnapshot& seen,
-                                    const std::vector<TicketText>& tickets) {
+std::vector<std::string> TableLines(const GpuSnapshot& seen, const GpuJobs& jobs) {
   TextTable table({{"GPU", true},
                    {"name"},
                    {"used", true},
@@ -69,7 +90,7 @@ std::vector<std::string> TableLines(const GpuSnapshot& seen,
     table.AddRow({gpu.index, gpu.name, Mebibytes(gpu.used_bytes), Mebibytes(gpu.free_bytes),
                   Mebibytes(gpu.total_bytes), OrDash(gpu.sensors.utilization, " %"),
                   OrDash(gpu.sensors.temperature, " C"), OrDash(gpu.sensors.power_w, " W"), gpu.pci,
-                  gpu.uuid, StateText(gpu, HolderOf(tickets, gpu.uuid) != nullptr)});
+                  gpu.uuid, StateText(gpu, jobs.Hold(gpu))});
   }
   return table.Lines();
 }
@@ -79,8 +100,7 @@ std::string SinceText(const ProcessText& process) {
 }
 
 // Lists processes that compute or draw, and jobs that hold GPUs or wait for them.
-std::vector<std::string> UserLines(const GpuSnapshot& seen,
-                                   const std::vector<TicketText>& tickets) {
+std::vector<std::string> UserLines(const GpuSnapshot& seen, const GpuJobs& jobs) {
   TextTable table({{"GPU", true}, {"pid", true}, {"owner"}, {"MiB", true}, {"since"}, {"what"}});
   bool any = false;
   const auto add = [&](std::vector<std::string> row) {
@@ -88,9 +108,12 @@ std::vector<std::string> UserLines(const GpuSnapshot& seen,
     table.AddRow(std::move(row));
   };
   for (const Gpu& gpu : seen.gpus) {
-    if (const TicketText* const job = HolderOf(tickets, gpu.uuid)) {
+    if (const TicketText* const job = HolderOf(jobs.tickets, gpu.uuid)) {
       add({gpu.index, std::to_string(job->pid), UserName(job->user), "-", ClockText(job->changed),
            "holds it: " + job->what});
+    }
+    if (const auto locker = jobs.lockers.find(gpu.uuid); locker != jobs.lockers.end()) {
+      add({gpu.index, "-", "-", "-", "-", "its lock is held by " + locker->second});
     }
     for (const GpuProcess& process : gpu.processes) {
       const ProcessText text = DescribeProcess(process.pid);
@@ -98,7 +121,7 @@ std::vector<std::string> UserLines(const GpuSnapshot& seen,
            process.bytes ? Mebibytes(*process.bytes) : "-", SinceText(text), text.command});
     }
   }
-  for (const TicketText& job : tickets) {
+  for (const TicketText& job : jobs.tickets) {
     if (job.state == TicketState::kHolding) continue;
     add({"-", std::to_string(job.pid), UserName(job.user), "-", "-",
          fmt::format("waits for {}: {}", Plural(static_cast<int64_t>(job.wants), "GPU"),
@@ -117,10 +140,10 @@ Json ProcessJson(const GpuProcess& process) {
           {"since", OrNull(text.since)}};
 }
 
-Json GpuJson(const Gpu& gpu, const std::vector<TicketText>& tickets) {
+Json GpuJson(const Gpu& gpu, const GpuJobs& jobs) {
   Json processes = Json::array();
   for (const GpuProcess& process : gpu.processes) processes.push_back(ProcessJson(process));
-  const TicketText* const holder = HolderOf(tickets, gpu.uuid);
+  const TicketText* const holder = HolderOf(jobs.tickets, gpu.uuid);
   const std::string why = WhyBusy(gpu, 0);
   return {{"index", gpu.index},
           {"uuid", gpu.uuid},
@@ -136,26 +159,25 @@ Json GpuJson(const Gpu& gpu, const std::vector<TicketText>& tickets) {
           {"ecc", OrNull(gpu.ecc)},
           {"ecc_uncorrected_errors", OrNull(gpu.ecc_errors)},
           {"exclusive", gpu.exclusive},
-          {"idle", why.empty() && holder == nullptr},
+          {"idle", why.empty() && !jobs.Hold(gpu)},
           {"busy_because", why.empty() ? Json(nullptr) : Json(why)},
           {"held_by", holder == nullptr ? Json(nullptr) : Json(holder->pid)},
           {"processes", processes}};
 }
 
-std::vector<std::string> GpusLines(const GpuSnapshot& seen,
-                                   const std::vector<TicketText>& tickets) {
+std::vector<std::string> GpusLines(const GpuSnapshot& seen, const GpuJobs& jobs) {
   if (seen.gpus.empty()) return {"No GPUs: " + seen.none};
-  std::vector<std::string> lines = TableLines(seen, tickets);
+  std::vector<std::string> lines = TableLines(seen, jobs);
   lines.push_back("");
-  for (std::string& line : UserLines(seen, tickets)) lines.push_back(std::move(line));
+  for (std::string& line : UserLines(seen, jobs)) lines.push_back(std::move(line));
   return lines;
 }
 
-Json GpusJson(const GpuSnapshot& seen, const std::vector<TicketText>& tickets) {
+Json GpusJson(const GpuSnapshot& seen, const GpuJobs& jobs) {
   Json json{{"driver", seen.driver}, {"gpus", Json::array()}, {"jobs", Json::array()}};
   if (seen.gpus.empty()) json["none"] = seen.none;
-  for (const Gpu& gpu : seen.gpus) json["gpus"].push_back(GpuJson(gpu, tickets));
-  for (const TicketText& job : tickets) {
+  for (const Gpu& gpu : seen.gpus) json["gpus"].push_back(GpuJson(gpu, jobs));
+  for (const TicketText& job : jobs.tickets) {
     json["jobs"].push_back({{"pid", job.pid},
                             {"owner", UserName(job.user)},
                             {"what", job.what},
@@ -185,18 +207,20 @@ TakenGpus Take(const GpusRunArguments& arguments) {
 // Keeps the ticket and the locks open across exec.
 void Inherit(const TakenGpus& taken) {
   ::fcntl(taken.ticket->fd(), F_SETFD, 0);
-  for (const UniqueFd& lock : taken.locks) ::fcntl(lock.get(), F_SETFD, 0);
+  for (const GpuLock& lock : taken.locks) {
+    for (const int fd : lock.fds()) ::fcntl(fd, F_SETFD, 0);
+  }
 }
 
 }  // namespace
 
 int RunGpus(bool json) {
   const GpuSnapshot seen = OpenNvml()->Look();
-  const std::vector<TicketText> tickets = ReadTickets(LockFolder::OfHost());
+  const GpuJobs jobs = ReadJobs(seen);
   if (json) {
-    PrintResultAsIs(GpusJson(seen, tickets).dump(2));
+    PrintResultAsIs(GpusJson(seen, jobs).dump(2));
   } else {
-    PrintResult(GpusLines(seen, tickets));
+    PrintResult(GpusLines(seen, jobs));
   }
   return 0;
 }

@@ -212,7 +212,8 @@ std::vector<WorkerPlace> JobGpus::Places() const {
     WorkerPlace place = PlaceOf(taken_.gpus[gpu]);
     const auto instead = instead_.find(gpu);
     const Ticket& ticket = instead == instead_.end() ? *taken_.ticket : *instead->second;
-    place.lock_fds = {taken_.locks[gpu].get(), ticket.fd()};
+    place.lock_fds = taken_.locks[gpu].fds();
+    place.lock_fds.push_back(ticket.fd());
     for (uint32_t i = 0; i < workers_per_gpu_; ++i) places.push_back(place);
   }
   return places;

@@ -2,13 +2,16 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -32,13 +35,72 @@ bool IsShared(const std::string& path) {
 }
 
 // The UUID may contain slashes (MIG-GPU-…/1/0 with older drivers).
-std::string LockName(const std::string& uuid) {
+std::string GpuName(const std::string& uuid) {
   MUSTER_CHECK(!uuid.empty());
   std::string name = "muster-gpu-";
   for (const char c : uuid) {
     name += std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' ? c : '_';
   }
-  return name + ".lock";
+  return name;
+}
+std::string LockName(const std::string& uuid) { return GpuName(uuid) + ".lock"; }
+
+struct AbstractAddress {
+  explicit AbstractAddress(const std::string& name) {
+    const size_t length = std::min(name.size(), sizeof address.sun_path - 1);
+    name.copy(address.sun_path + 1, length);  // a first byte of 0 makes it abstract
+    size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+  }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
+
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  socklen_t size;
+};
+
+UniqueFd LocalSocket() {
+  return UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+// Returns an invalid descriptor if another process has this name. Listens, so that others can see
+// who has it.
+UniqueFd BindName(const std::string& name) {
+  const AbstractAddress address(name);
+  UniqueFd socket = LocalSocket();
+  if (::bind(socket.get(), address.get(), address.size) == 0 &&
+      ::listen(socket.get(), SOMAXCONN) == 0) {
+    return socket;
+  }
+  if (errno == EADDRINUSE) return UniqueFd();
+  throw Error(ExitCode::kFailure,
+              "cannot bind the socket @{}, a lock for the GPUs of this host: {}", name,
+              ErrorText(errno));
+}
+
+std::string HolderText(const ProcessText& holder) {
+  return fmt::format("{}'s {} (pid {})", holder.user, holder.command, holder.pid);
+}
+
+// Describes who has bound a name; "" if nobody has.
+std::string NameHolder(const std::string& name) {
+  const AbstractAddress address(name);
+  const UniqueFd socket = LocalSocket();
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::connect(socket.get(), address.get(), address.size) == 0 &&
+      ::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0) {
+    const ProcessText holder = DescribeProcess(peer.pid);
+    return holder.seen
+               ? HolderText(holder)
+               : fmt::format("a process of {} that is not visible from here", UserName(peer.uid));
+  }
+  // One that does not listen is not a job.
+  std::ifstream sockets("/proc/net/unix");
+  for (std::string line; std::getline(sockets, line);) {
+    if (line.ends_with(" @" + name)) {
+      return fmt::format("a process with the socket @{} (as root, `ss -xap` shows it)", name);
+    }
+  }
+  return "";
 }
 
 bool HasLocked(const std::filesystem::path& process, const struct stat& file) {
@@ -122,8 +184,21 @@ UniqueFd LockFolder::Make(const std::string& name, const std::string& text) cons
               ErrorText(error));
 }
 
-UniqueFd LockFolder::LockGpu(const std::string& uuid) const {
-  const std::string name = LockName(uuid), path = File(name);
+// Another folder, in a test or another container, is another set of locks.
+std::string LockFolder::SocketName(const std::string& uuid) const {
+  struct stat status {};
+  (void)::stat(path_.c_str(), &status);
+  return fmt::format("{:x}.{:x}.{}", status.st_dev, status.st_ino, GpuName(uuid));
+}
+
+GpuLock LockFolder::LockGpu(const std::string& uuid) const {
+  GpuLock lock{.file = LockFile(LockName(uuid)), .name = {}};
+  if (lock.file.valid()) lock.name = BindName(SocketName(uuid));
+  return lock;
+}
+
+UniqueFd LockFolder::LockFile(const std::string& name) const {
+  const std::string path = File(name);
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     UniqueFd file = Open(name);
     if (!file.valid() && errno == ENOENT) {
@@ -156,17 +231,11 @@ std::string LockFolder::LockHolder(const std::string& uuid) const {
   struct stat status {};
   if (!file.valid() || ::fstat(file.get(), &status) != 0 ||
       TryLock(file.get(), LockMode::kShared) != Locked::kTaken) {
-    return "";
+    return NameHolder(SocketName(uuid));
   }
   ProcessText holder = DescribeProcess(SeenHolder(status));
   if (!holder.seen) holder = DescribeProcess(ListedHolder(status));
-  if (!holder.seen) return "a process that is not visible from here";
-  return fmt::format("{}'s {} (pid {})", holder.user, holder.command, holder.pid);
-}
-
-void Unlock(UniqueFd& lock) {
-  ::flock(lock.get(), LOCK_UN);
-  lock.Reset();
+  return holder.seen ? HolderText(holder) : "a process that is not visible from here";
 }
 
 }  // namespace muster

@@ -26,7 +26,7 @@ using QueueClock = std::chrono::steady_clock;
 
 struct Attempt {
   std::vector<Gpu> gpus;  // empty: not enough
-  std::vector<UniqueFd> locks;
+  std::vector<GpuLock> locks;
   std::string reason;
   bool others_choose = false;  // earlier jobs are about to take GPUs or to give up
 };
@@ -111,7 +111,7 @@ class Taker {
       Attempt attempt{.reason = wish_.named ? "" : ChoiceReason(seen, idle, chosen)};
       const std::optional<size_t> lost = LockAll(seen, chosen, attempt);
       if (!lost) return attempt;
-      for (UniqueFd& lock : attempt.locks) Unlock(lock);
+      attempt.locks.clear();
       std::erase(idle, *lost);
       // Two jobs that tried at the same time may have blocked each other.
       others_choose |= attempt.others_choose;
@@ -136,12 +136,18 @@ class Taker {
                                 Attempt& attempt) {
     for (const size_t gpu : chosen) {
       const std::string& uuid = seen.gpus[gpu].uuid;
-      UniqueFd lock = folder_.LockGpu(uuid);
+      GpuLock lock = folder_.LockGpu(uuid);
       if (!lock.valid()) {
         attempt.others_choose = HolderOf(ReadTickets(folder_), uuid) == nullptr;
         return gpu;
       }
       attempt.locks.push_back(std::move(lock));
+    }
+    // If someone has removed a lock file, the ticket still tells, also in another container, where
+    // the holder's socket does not show.
+    const std::vector<TicketText> tickets = ReadTickets(folder_);
+    for (const size_t gpu : chosen) {
+      if (HolderOf(tickets, seen.gpus[gpu].uuid) != nullptr) return gpu;
     }
     // A process that takes no locks may have started to compute since the first look.
     const GpuSnapshot now = probe_.Look();

@@ -29,7 +29,7 @@ struct GpuWish {
 
 struct TakenGpus {
   std::vector<Gpu> gpus;           // in rank order, as seen while locked
-  std::vector<UniqueFd> locks;     // one for each GPU
+  std::vector<GpuLock> locks;      // one for each GPU
   std::unique_ptr<Ticket> ticket;  // names the job that has them
   std::string reason;              // reason for the choice
 };

@@ -62,6 +62,9 @@ TicketText Parse(const std::string& text) {
     if (key == "what") ticket.what = OneLine(value, 200);
     if (key == "card") ticket.gpus.push_back(OneLine(value, 96));
   }
+  // Its job is just writing it: the rest of the longer text before is still there.
+  const bool complete = ticket.gpus.size() == ticket.wants;
+  if (ticket.state == TicketState::kHolding && !complete) ticket.state = TicketState::kTaking;
   return ticket;
 }
 

@@ -4,10 +4,12 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "cli/gpu/lock_folder.h"
 #include "tests/cli/gpu/gpu_job_fixture.h"
 
 namespace muster::testing {
@@ -110,6 +112,21 @@ TEST_F(GpusTest, WhoHoldsAndWhoWaitsIsShown) {
   EXPECT_EQ(holder.Finish().exit_code, 0);
   EXPECT_EQ(waiter.Finish().exit_code, 0);
   EXPECT_TRUE(Appears("second"));
+}
+
+TEST_F(GpusTest, AGpuThatIsLockedWithoutATicketIsNotIdle) {
+  IdleCards(2);
+  const LockFolder folder = LockFolder::OfHost();
+  const GpuLock lock = folder.LockGpu(Uuid(0));
+  for (const bool removed : {false, true}) {
+    if (removed) std::filesystem::remove(folder.File("muster-gpu-" + Uuid(0) + ".lock"));
+    EXPECT_THAT(Run({"gpus"}).out,
+                AllOf(HasSubstr(Uuid(0) + "  taken\n"), HasSubstr(Uuid(1) + "  idle\n"),
+                      ContainsRegex(fmt::format("its lock is held by .*pid {}", ::getpid()))));
+    const Json json = Json::parse(Run({"gpus", "--json"}).out);
+    EXPECT_EQ(json["gpus"][0]["idle"], false);
+    EXPECT_EQ(json["gpus"][1]["idle"], true);
+  }
 }
 
 TEST_F(GpusTest, RunTakesOnlyWhatTheEnvironmentLeaves) {

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <string>
 #include <thread>
 
 #include "common/base/error.h"
@@ -33,7 +34,7 @@ TEST(LockFolderTest, OneGpuNeverGoesToTwoJobs) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
   while (taken < 20'000 && std::chrono::steady_clock::now() < end) {
     try {
-      const UniqueFd lock = shared.folder().LockGpu(CardName(0));
+      const GpuLock lock = shared.folder().LockGpu(CardName(0));
       if (!lock.valid()) continue;
       ++taken;
       if (shared.folder().LockGpu(CardName(0)).valid()) ++twice;
@@ -46,6 +47,29 @@ TEST(LockFolderTest, OneGpuNeverGoesToTwoJobs) {
   EXPECT_EQ(twice, 0) << "of " << taken;
   EXPECT_GT(taken, 0);
   EXPECT_GT(removed, 0);
+}
+
+TEST(LockFolderTest, ARemovedFileDoesNotFreeAGpu) {
+  const SharedFolder shared;
+  const LockFolder folder = shared.folder();
+  GpuLock lock = folder.LockGpu(CardName(0));
+  ASSERT_TRUE(lock.valid());
+  ASSERT_EQ(::unlink((shared.path() + "/muster-gpu-" + CardName(0) + ".lock").c_str()), 0);
+  EXPECT_FALSE(folder.LockGpu(CardName(0)).valid());
+  EXPECT_NE(folder.LockHolder(CardName(0)).find("(pid " + std::to_string(::getpid()) + ")"),
+            std::string::npos);
+  EXPECT_TRUE(folder.LockGpu(CardName(1)).valid());
+  EXPECT_TRUE(SharedFolder().folder().LockGpu(CardName(0)).valid());
+  // Whoever inherits the lock holds it.
+  ForkedProcess worker([] {
+    for (;;) ::pause();
+    return 0;
+  });
+  lock = {};
+  EXPECT_FALSE(folder.LockGpu(CardName(0)).valid());
+  worker.Kill();
+  EXPECT_TRUE(folder.LockGpu(CardName(0)).valid());
+  EXPECT_EQ(folder.LockHolder(CardName(0)), "");
 }
 
 }  // namespace

@@ -114,13 +114,13 @@ TEST_F(TakeCardsTest, WaitsAndSaysForWhat) {
 // took it may have ended, with a child that inherited the file.
 TEST_F(TakeCardsTest, SaysWhoHasALockWithoutATicket) {
   const LockFolder folder = shared_.folder();
-  UniqueFd lock = folder.LockGpu(CardName(0));
+  GpuLock lock = folder.LockGpu(CardName(0));
   ASSERT_TRUE(lock.valid());
   const ForkedProcess holder([] {
     ::pause();
     return 0;
   });
-  lock.Reset();  // the child still holds its copy
+  lock = {};  // the child still holds its copy
   const std::string pid = "(pid " + std::to_string(holder.pid()) + ")";
   std::vector<std::string> said;
   TakeOptions options = Patient();
@@ -132,6 +132,31 @@ TEST_F(TakeCardsTest, SaysWhoHasALockWithoutATicket) {
                     HasSubstr("GPU 1: idle\n")));
   ASSERT_THAT(said, SizeIs(1));
   EXPECT_THAT(said[0], HasSubstr(pid));
+}
+
+// Someone cleans up /run/lock: the lock file, or all files.
+TEST_F(TakeCardsTest, GpusWhoseFilesAreRemovedStayTaken) {
+  const TakenGpus taken = Take({IdleCards(1)}, AnyOf(1, 1));
+  const std::string pid = "(pid " + std::to_string(::getpid());
+  std::filesystem::remove(shared_.path() + "/muster-gpu-" + CardName(0) + ".lock");
+  EXPECT_THAT(Refusal({IdleCards(1)}, AnyOf(1, 1), ExitCode::kFailure),
+              AllOf(HasSubstr("'s a test " + pid), HasSubstr(", since ")));
+  for (const auto& file : std::filesystem::directory_iterator(shared_.path())) {
+    std::filesystem::remove(file.path());
+  }
+  TakeOptions options = Patient();
+  options.others_choose_s = 0.1;
+  EXPECT_THAT(Refusal({IdleCards(1)}, AnyOf(1, 1), ExitCode::kFailure, options),
+              AllOf(HasSubstr("GPU 0: idle, but its lock is held by "), HasSubstr(pid + ")")));
+}
+
+TEST_F(TakeCardsTest, ATicketThatIsBeingWrittenHoldsNothingYet) {
+  const LockFolder folder = shared_.folder();
+  const UniqueFd ticket =
+      folder.Make("muster-gpu-job-1", "H\npid 1\nwants 1\nwhat job\ncard GPU-a\ncard GPU-b\n");
+  const std::vector<TicketText> tickets = ReadTickets(folder);
+  ASSERT_THAT(tickets, SizeIs(1));
+  EXPECT_EQ(tickets[0].state, TicketState::kTaking);
 }
 
 TEST_F(TakeCardsTest, AWaitHasItsEnd) {
