@@ -3,14 +3,17 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <climits>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "cli/gpu/driver_child.h"
 #include "cli/gpu/gpu.h"
 #include "cli/gpu/snapshot_bytes.h"
+#include "cli/gpu/usage.h"
 #include "common/base/text.h"
 #include "common/gpu/nvml.h"
 
@@ -168,6 +171,9 @@ GpuLink LinkOf(const Api& api, Device a, Device b) {
 namespace muster {
 namespace {
 
+constexpr int kRestRounds = 20;
+constexpr std::chrono::milliseconds kRestPause{100};
+
 // Lives in the child process.
 class NvmlReader {
  public:
@@ -196,6 +202,7 @@ class NvmlReader {
       AddCard(i, seen.gpus, devices);
     }
     if (seen.gpus.empty()) seen.none = "the NVIDIA driver has no GPUs";
+    AwaitRest(seen.gpus, devices);
     enter("NVML about the links between GPUs");
     if (links == LookAtLinks::kYes) seen.links = LinksOf(devices);
     return seen;
@@ -232,6 +239,18 @@ class NvmlReader {
       part.memory_nodes = whole.memory_nodes;
       gpus.push_back(std::move(part));
       devices.push_back(parts[i]);
+    }
+  }
+
+  // A utilization is that of up to a second: a job may have ended meanwhile, and the start of an
+  // unused driver looks like work. Only what lasts is somebody's.
+  void AwaitRest(std::vector<Gpu>& gpus, const std::vector<nvml::Device>& devices) const {
+    for (int round = 0; round < kRestRounds && std::ranges::any_of(gpus, HasUnseenWork); ++round) {
+      std::this_thread::sleep_for(kRestPause);
+      for (size_t i = 0; i < gpus.size(); ++i) {
+        if (!HasUnseenWork(gpus[i])) continue;
+        gpus[i].sensors.utilization = nvml::ReadSensors(api_, devices[i]).utilization;
+      }
     }
   }
 

@@ -12,6 +12,8 @@ namespace {
 
 // The driver and small tools use less than this share of an idle GPU.
 constexpr double kUnseenShare = 0.1;
+// An idle GPU computes far less of the time.
+constexpr unsigned kUnseenPercent = 50;
 // A job that wants a whole GPU gets at most this share, because the driver reserves some memory.
 constexpr double kMostShare = 0.95;
 
@@ -28,6 +30,10 @@ std::string ProcessWords(pid_t pid) {
 
 }  // namespace
 
+bool HasUnseenWork(const Gpu& gpu) {
+  return gpu.processes.empty() && gpu.sensors.utilization.value_or(0) >= kUnseenPercent;
+}
+
 std::string WhyBusy(const Gpu& gpu, double free_share) {
   if (!gpu.trouble.empty()) return gpu.trouble;
   uint64_t seen_bytes = 0;
@@ -43,6 +49,10 @@ std::string WhyBusy(const Gpu& gpu, double free_share) {
   if (unseen > kUnseenShare * total) {
     return fmt::format("{} of its memory is used by processes that are not visible from here",
                        FormatBytes(unseen));
+  }
+  if (HasUnseenWork(gpu)) {
+    return fmt::format("processes that are not visible from here compute on it {} % of the time",
+                       *gpu.sensors.utilization);
   }
   const double needed = std::min(free_share, kMostShare) * total;
   if (static_cast<double>(gpu.free_bytes) < needed) {

@@ -10,9 +10,12 @@
 
 namespace muster {
 
-// Why this GPU should not be taken: a process computes on it, an invisible process uses its memory,
-// it is too hot, or it is unusable. "" if it can be taken. `free_share` is the share of its memory
-// that must be free.
+// Whether it computes although no process is visible on it.
+bool HasUnseenWork(const Gpu& gpu);
+
+// Why this GPU should not be taken: a process computes on it, an invisible process computes or uses
+// its memory, it is too hot, or it is unusable. "" if it can be taken. `free_share` is the share of
+// its memory that must be free.
 std::string WhyBusy(const Gpu& gpu, double free_share);
 
 // "anna's launch configs/cifar10.txtpb (pid 4242, 4 GPUs)"

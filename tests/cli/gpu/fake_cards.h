@@ -5,13 +5,14 @@
 //
 // Each line is a GPU; '_' stands for a space; memory is in MiB.
 //
-// All keys except uuid are optional: name, pci, total, used, free, util, temp, slow (slowdown
-// temperature), power, cores=0-1, node=0, pids=41:500,42 (compute processes; MiB), draws=77:10
-// (graphics processes), mode (compute mode), ecc=0 (has ECC, with this many uncorrected errors),
-// nvlink=A and pcie=A (GPUs with the same letter are linked), parts=MIG-1,MIG-2 (a GPU in MIG
-// mode), speed=2 (for CUDA's order), fail=uuid:15,memory:999 (status codes of queries), crash=1
-// (crashes the process that uses CUDA), hang=memory (this call does not return, and the file
-// FAKE_CARDS.hangs appears; or init, search by PCI address, cuda, or any word of fail=).
+// All keys except uuid are optional: name, pci, total, used, free, util, rests=1 (only the first
+// util counts), temp, slow (slowdown temperature), power, cores=0-1, node=0, pids=41:500,42
+// (compute processes; MiB), draws=77:10 (graphics processes), mode (compute mode), ecc=0 (has ECC,
+// with this many uncorrected errors), nvlink=A and pcie=A (GPUs with the same letter are linked),
+// parts=MIG-1,MIG-2 (a GPU in MIG mode), speed=2 (for CUDA's order), fail=uuid:15,memory:999
+// (status codes of queries), crash=1 (crashes the process that uses CUDA), hang=memory (this call
+// does not return, and the file FAKE_CARDS.hangs appears; or init, search by PCI address, cuda, or
+// any word of fail=).
 #pragma once
 
 #include <unistd.h>

@@ -173,7 +173,11 @@ struct Utilization {
 };
 int nvmlDeviceGetUtilizationRates(void* device, Utilization* utilization) {
   utilization->memory = 0;
-  return Number(device, "util", &utilization->gpu, 0);
+  const int answer = Number(device, "util", &utilization->gpu, 0);
+  const std::optional<Card> card = CardOf(device);
+  static int calls = 0;
+  if (card && !fake::Of(*card, "rests").empty() && calls++ > 0) utilization->gpu = 0;
+  return answer;
 }
 int nvmlDeviceGetTemperature(void* device, int sensor, unsigned* value) {
   return sensor != 0 ? kInvalid : Number(device, "temp", value, 35);

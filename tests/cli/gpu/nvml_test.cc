@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "cli/gpu/gpu.h"
+#include "cli/gpu/usage.h"
 #include "cli/gpu/visible_devices.h"
 #include "cli/process/signal_source.h"
 #include "common/base/error.h"
@@ -118,6 +119,14 @@ TEST_F(NvmlTest, CardsThatLieAreNotBelieved) {
   EXPECT_EQ(seen.gpus[2].sensors.power_w, std::nullopt);
   EXPECT_EQ(seen.gpus[3].trouble, "cannot read its memory: Unknown Error");
   EXPECT_THAT(seen.gpus[4].trouble, HasSubstr("PROHIBITED"));
+}
+
+// The reading of a moment ago says little about a GPU on which nothing is seen.
+TEST_F(NvmlTest, WorkOfUnseenProcessesIsBelievedOnlyIfItLasts) {
+  Cards("uuid=GPU-1 total=80000 used=4000 util=98\n");
+  EXPECT_THAT(WhyBusy(Open()->Look().gpus.at(0), 0), HasSubstr("compute on it 98 % of the time"));
+  Cards("uuid=GPU-1 total=80000 used=4000 util=98 rests=1\n");
+  EXPECT_EQ(WhyBusy(Open()->Look().gpus.at(0), 0), "");
 }
 
 TEST_F(NvmlTest, ADividedCardIsItsParts) {
