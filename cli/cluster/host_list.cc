@@ -9,6 +9,7 @@
 
 #include "common/base/error.h"
 #include "common/base/file.h"
+#include "common/base/leading_zero.h"
 #include "common/base/process.h"
 #include "common/base/text.h"
 #include "common/link/tcp_address.h"
@@ -52,6 +53,10 @@ Host ParseHost(const std::string& origin, const std::string& text) {
                 origin, Shown(host.name));
   }
   if (found[6].empty()) return host;
+  if (HasLeadingZero(found[6])) {
+    throw Error(ExitCode::kUsage, "{}: host {}: {}", origin, host.name,
+                LeadingZeroTrouble(found[6]));
+  }
   const unsigned long slots = std::stoul(found[6]);
   if (slots < 1 || slots > kMostSlots) {
     throw Error(ExitCode::kUsage,

@@ -5,6 +5,7 @@
 
 #include "cli/bench/bench_command.h"
 #include "cli/commands/options.h"
+#include "common/base/leading_zero.h"
 
 namespace muster {
 namespace {
@@ -39,6 +40,7 @@ constexpr const char* kBenchFooter =
 // Unlike CLI11's validator, this one does not list 24 units in its message.
 CLI::Validator ByteSize() {
   return {[as_size = CLI::AsSizeValue(true)](std::string& text) {
+            if (HasLeadingZero(text)) return LeadingZeroTrouble(text);
             try {
               std::string bytes = text;
               if (const std::string error = as_size(bytes); error.empty()) {

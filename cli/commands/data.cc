@@ -10,6 +10,7 @@
 #include "cli/data/synthesize.h"
 #include "cli/data/whiten_command.h"
 #include "common/base/error.h"
+#include "common/base/leading_zero.h"
 
 namespace muster {
 namespace {
@@ -195,6 +196,7 @@ void DescribeWhiten(CLI::App& command, WhitenOptions& options) {
       ->capture_default_str();
   command.add_option("--epsilon", arguments.epsilon, "Added to the variances, against noise")
       ->type_name("X")
+      ->check(LeadingZeroTrouble, "")
       ->check(CLI::Range(1e-12, 1e12))
       ->capture_default_str();
   command.footer(kWhitenFooter);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "common/base/error.h"
+#include "common/base/leading_zero.h"
 #include "common/base/text.h"
 
 namespace muster {
@@ -17,6 +18,9 @@ namespace fs = std::filesystem;
 // Parses --trace-steps A-B, or A for one step. Returns the first step and the number of steps.
 std::pair<std::string, std::string> TraceSteps(const std::string& text) {
   const std::vector<std::string> found = FirstMatch("^([0-9]{1,15})(-([0-9]{1,15}))?$", text);
+  if (!found.empty() && (HasLeadingZero(found[1]) || HasLeadingZero(found[3]))) {
+    throw Error(ExitCode::kUsage, "--trace-steps {}: {}", text, kLeadingZero);
+  }
   const int64_t first = found.empty() ? -1 : std::stoll(found[1]);
   const int64_t last = found.empty() || found[3].empty() ? first : std::stoll(found[3]);
   if (first < 0 || last < first) {
@@ -58,11 +62,12 @@ std::string FindConfig(const std::string& name, const fs::path& program_folder) 
 // Unlike CLI::Range, this reports the limits plainly and does not read -1 as a large number.
 CLI::Validator WholeNumber(uint64_t least, uint64_t most) {
   return {[=](const std::string& text) {
+            if (HasLeadingZero(text)) return LeadingZeroTrouble(text);
             uint64_t value = 0;
             const char* const end = text.data() + text.size();
             const auto [stop, error] = std::from_chars(text.data(), end, value);
             const bool ok = error == std::errc() && stop == end && least <= value && value <= most;
-            return ok ? ""
+            return ok ? std::string()
                       : fmt::format("expected a whole number from {} to {}, got {}", least, most,
                                     text.empty() ? "nothing" : text);
           },
@@ -106,6 +111,7 @@ void AddOptionalNumber(CLI::App& command, const char* name, std::optional<double
       ->default_str("alone")
       ->expected(0, 1)
       ->check([=](const std::string& typed) -> std::string {
+        if (HasLeadingZero(typed)) return LeadingZeroTrouble(typed);
         char* end = nullptr;
         const double number = std::strtod(typed.c_str(), &end);
         if (alone(typed) || (*end == '\0' && least <= number && number <= most)) return "";

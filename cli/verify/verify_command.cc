@@ -67,7 +67,7 @@ config::Config ConfigOfReplay(const checkpoint::State& newest) {
 void CheckWorkers(const std::vector<Setting>& settings, uint32_t slices) {
   for (const Setting& setting : settings) {
     const bool too_many = setting.path == "cluster.workers" &&
-                          std::strtoul(setting.value.c_str(), nullptr, 10) > slices;
+                          std::strtoul(setting.value.c_str(), nullptr, 0) > slices;
     if (!too_many) continue;
     throw Error(ExitCode::kUsage,
                 "{}: expected at most {}, because the run has {} and each worker needs one",

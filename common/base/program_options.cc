@@ -2,8 +2,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <type_traits>
 
 #include "common/base/error.h"
+#include "common/base/leading_zero.h"
 #include "common/base/version.h"
 
 namespace muster {
@@ -86,7 +88,11 @@ ProgramOptions::~ProgramOptions() = default;
 
 template <typename T>
 Option ProgramOptions::Add(const std::string& name, T& value, const std::string& text) {
-  return {this, app_->add_option(name, value, InLines(text, kColumns - kNameColumns))};
+  CLI::Option* const option = app_->add_option(name, value, InLines(text, kColumns - kNameColumns));
+  constexpr bool kIsText =
+      std::is_same_v<T, std::string> || std::is_same_v<T, std::vector<std::string>>;
+  if constexpr (!kIsText) option->check(LeadingZeroTrouble, "");
+  return {this, option};
 }
 
 template Option ProgramOptions::Add(const std::string&, std::string&, const std::string&);

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "common/base/error.h"
+#include "common/base/leading_zero.h"
 
 namespace muster {
 namespace {
@@ -119,10 +120,13 @@ std::vector<int64_t> ParseNumberList(const std::string& what, const std::string&
     const std::string_view part = std::string_view(text).substr(at, stop - at);
     at = stop + 1;
     const size_t dash = part.find('-');
+    const std::string_view from = part.substr(0, dash);
+    const std::string_view to = dash == part.npos ? part : part.substr(dash + 1);
     int64_t first = 0, last = 0;
-    const bool read = ParseNumber(part.substr(0, dash), first) &&
-                      ParseNumber(dash == part.npos ? part : part.substr(dash + 1), last);
-    if (!read || last < first) {
+    if (HasLeadingZero(from) || HasLeadingZero(to)) {
+      throw Error(ExitCode::kUsage, "{} {}: got '{}': {}", what, text, part, kLeadingZero);
+    }
+    if (!ParseNumber(from, first) || !ParseNumber(to, last) || last < first) {
       throw Error(ExitCode::kUsage, "{} {}: expected numbers and ranges, as in 0-9,17, got '{}'",
                   what, text, part);
     }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/base/error.h"
+#include "common/base/leading_zero.h"
 #include "common/base/text.h"
 
 namespace muster {
@@ -35,9 +36,10 @@ bool IsNumber(const std::string& text) {
          text.find_first_not_of("0123456789") == std::string::npos;
 }
 
-// Returns an index without leading zeros, or a UUID as NVML writes it, with the prefix in capitals.
+// Returns an index, or a UUID as NVML writes it, with the prefix in capitals.
 std::string CardName(const std::string& word, const std::string& text) {
-  if (IsNumber(word)) return std::to_string(std::stoi(word));
+  if (HasLeadingZero(word)) Refuse(word + ": " + kLeadingZero, text);
+  if (IsNumber(word)) return word;
   const std::string lower = Lower(word);
   for (const char* const kind : {"GPU-", "MIG-"}) {
     const bool starts = lower.starts_with(Lower(kind)) && lower.size() > 4;
@@ -58,6 +60,7 @@ DeviceWish ParseDevices(const std::string& text) {
   if (lower == "auto") return {.kind = Kind::kAuto};
   if (lower.starts_with("auto:")) {
     const std::string number = lower.substr(5);
+    if (HasLeadingZero(number)) Refuse(number + ": " + kLeadingZero, text);
     if (!IsNumber(number) || std::stoi(number) < 1 || std::stoi(number) > kMostCards) {
       Refuse("expected a number from 1 to 1024 after \"auto:\"", text);
     }

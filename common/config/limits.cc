@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/error.h"
+#include "common/base/leading_zero.h"
 #include "common/base/text.h"
 #include "common/config/nearest_name.h"
 #include "proto/config.pb.h"
@@ -257,7 +258,12 @@ std::string WrongValue(const FieldDescriptor& field, const std::string& value) {
     return fmt::format("expected {{ KEY: VALUE ... }} with keys from {}, got {}{}",
                        Join(FieldNames(type), ", "), got, MessageFor(*type, value));
   }
-  if (IsNumber(field)) return fmt::format("expected {}, got {}", RangeText(field), got);
+  if (IsNumber(field)) {
+    // A list is written [3, 03].
+    const bool octal = !FirstMatch("(^|[[, ])[+-]?0[0-9]", value).empty();
+    return fmt::format("expected {}, got {}{}{}", RangeText(field), got, octal ? ": " : "",
+                       octal ? kLeadingZero : "");
+  }
   const bool text = field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
   return fmt::format("expected {}, got {}", text ? "text in quotes" : "true or false", got);
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/error.h"
+#include "common/base/leading_zero.h"
 #include "common/config/limits.h"
 #include "common/config/nearest_name.h"
 #include "common/config/text_format.h"
@@ -42,6 +43,9 @@ int FindElement(pb::Message& parent, const pb::FieldDescriptor* field, const std
   const int size = reflection->FieldSize(parent, field);
   if (!which.empty() &&
       std::all_of(which.begin(), which.end(), [](unsigned char c) { return std::isdigit(c); })) {
+    if (HasLeadingZero(which)) {
+      throw Error(ExitCode::kUsage, "{}: {}[{}]: {}", origin, field->name(), which, kLeadingZero);
+    }
     const long index = which.size() < 9 ? std::stol(which) : size;
     if (index < size) return static_cast<int>(index);
     throw Error(ExitCode::kUsage, "{}: {}[{}]: no such element: there are {}, counted from 0",
@@ -111,7 +115,8 @@ void SetValue(pb::Message& message, const pb::FieldDescriptor* field, const std:
                                           ? nullptr
                                           : FindEnumValue(*field->enum_type(), value)) {
     fresh->GetReflection()->SetEnum(fresh.get(), field, name);
-  } else if (field->enum_type() != nullptr || !ParsePlain(value, field, *fresh)) {
+  } else if (field->enum_type() != nullptr || HasLeadingZero(value) ||
+             !ParsePlain(value, field, *fresh)) {
     throw Error(ExitCode::kUsage, "{}: {}: {}", setting.origin, key, WrongValue(*field, value));
   }
   message.GetReflection()->ClearField(&message, field);

@@ -161,7 +161,7 @@ class Reading {
 
   void Run(ConfigErrors& errors) {
     std::string rest = text_;
-    CheckEnums(rest);
+    CheckValues(rest);
     bool whole = false;
     do {
       whole = Parse(rest, errors);
@@ -183,15 +183,21 @@ class Reading {
     std::string path, text;
   };
 
-  // Enum values may be in upper or lower case, as on the command line. The parser also accepts
-  // numbers, which are refused here: PyTorch's padding=1 does not mean VALID.
-  void CheckEnums(std::string& rest) {
+  // Enum values may be in upper or lower case, as on the command line. The parser also accepts two
+  // kinds of values that are refused here: numbers of enum values, because PyTorch's padding=1 does
+  // not mean VALID, and octal numbers.
+  void CheckValues(std::string& rest) {
     VisitNames(text_, [&](const SettingName& name) {
+      // Without this the parser would stop at 08.
+      for (const size_t zero : name.leading_zeros) rest[zero] = '1';
       const pb::FieldDescriptor* const field = KeyAt(root_, name.path).field;
-      if (field == nullptr || field->enum_type() == nullptr || name.value.empty()) return true;
-      if (const auto* const value = FindEnumValue(*field->enum_type(), name.value)) {
+      if (field == nullptr || name.value.empty()) return true;
+      const pb::EnumDescriptor* const values = field->enum_type();
+      const auto* const value = values == nullptr ? nullptr : FindEnumValue(*values, name.value);
+      if (value != nullptr) {
         rest.replace(name.value_offset, name.value.size(), value->name());
-      } else if (mistakes_.size() < kMostMistakes) {
+      } else if ((values != nullptr || !name.leading_zeros.empty()) &&
+                 mistakes_.size() < kMostMistakes) {
         Add(name, WrongValue(*field, name.value));
         rest[name.offset] = '_';
       }
@@ -241,7 +247,7 @@ class Reading {
         field.message_type() == nullptr ? "remove one" : "put all its settings into one block");
   }
 
-  // Whether LeaveOut or CheckEnums changed this name to make the parser skip it.
+  // Whether LeaveOut or CheckValues changed this name to make the parser skip it.
   bool IsLeftOut(const std::string& rest, size_t offset) const {
     return rest[offset] == '_' && text_[offset] != '_';
   }

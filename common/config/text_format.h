@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "common/config/config.h"
 #include "common/config/config_errors.h"
@@ -40,6 +41,7 @@ struct SettingName {
   // Counted as in the parser: from 0; a tab advances to the next multiple of 8. -1: none.
   int line = -1, column = 0;
   size_t offset = 0, value_offset = 0;  // byte offsets of the name and the value
+  std::vector<size_t> leading_zeros;    // byte offsets of the value's numbers such as 010
 };
 
 // Calls visit(name) for each name in the text until it returns false.

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/leading_zero.h"
 #include "common/config/text_format.h"
 
 namespace muster {
@@ -56,13 +57,15 @@ void VisitNames(const std::string& text, const std::function<bool(const SettingN
       in_value = name.value.empty();
     } else if (in_value) {
       if (name.value.empty()) name.value_offset = offset_of(token);
+      if (token.type == Tokenizer::TYPE_INTEGER && HasLeadingZero(token.text))
+        name.leading_zeros.push_back(offset_of(token));
       if (name.value.size() < 200) name.value += Shorten(token.text);
       if (symbol == '[' || symbol == ']') in_list = symbol == '[';
       in_value = in_list || symbol == '-';
     } else if (token.type == Tokenizer::TYPE_IDENTIFIER) {
       if (name.line >= 0 && !visit(name)) return;
       const std::string before = open.empty() ? "" : open.back() + ".";
-      name = {before + Shorten(token.text), "", token.line, token.column, offset_of(token), 0};
+      name = {before + Shorten(token.text), "", token.line, token.column, offset_of(token), 0, {}};
     }
   }
   if (name.line >= 0) visit(name);

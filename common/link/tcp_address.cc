@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "common/base/error.h"
+#include "common/base/leading_zero.h"
 #include "common/base/process.h"
 #include "proto/config.pb.h"
 
@@ -25,7 +26,8 @@ constexpr std::string_view kScheme = "tcp://";
   throw Error(
       ExitCode::kUsage,
       "{}: expected tcp://HOST:PORT, where HOST is an address or a name (an IPv6 address in "
-      "brackets: tcp://[::1]:7700) and PORT is 1 to 65535, or * for any free port",
+      "brackets: tcp://[::1]:7700) and PORT is 1 to 65535 without leading zeros, or * for any free "
+      "port",
       endpoint);
 }
 
@@ -85,7 +87,9 @@ TcpAddress TcpAddress::Parse(const std::string& endpoint) {
   const std::string port = endpoint.substr(colon + 1);
   if (port == "*") return address;
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), address.port);
-  if (port.empty() || error != std::errc() || end != port.data() + port.size()) Malformed(endpoint);
+  if (port.empty() || HasLeadingZero(port) || error != std::errc() ||
+      end != port.data() + port.size())
+    Malformed(endpoint);
   return address;
 }
 

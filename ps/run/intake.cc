@@ -1,7 +1,6 @@
 #include "ps/run/intake.h"
 
 #include <fmt/core.h>
-#include <google/protobuf/text_format.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "common/base/text.h"
 #include "common/config/config_check.h"
 #include "common/config/job_size.h"
+#include "common/config/text_format.h"
 #include "common/config/update_settings.h"
 #include "common/link/program_variables.h"
 #include "common/link/protocol.h"
@@ -154,11 +154,7 @@ config::Optimizer Intake::Complete(const std::string& optimizer) const {
         "Python) set the learning rate: remove one of them");
   }
   config::Optimizer own;
-  if (!google::protobuf::TextFormat::ParseFromString(optimizer, &own)) {
-    throw Error(ExitCode::kUsage,
-                "the program's optimizer is not an Optimizer in protobuf text format: \"{}\"",
-                Printable(optimizer));
-  }
+  ParseText(optimizer, "the program's optimizer", "optimizer", own);
   complete.MergeFrom(own);
   ResolveOptimizer(complete);
   config::Config config = config_;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/error.h"
+#include "common/base/leading_zero.h"
 
 namespace muster {
 namespace {
@@ -28,6 +29,21 @@ TEST(NumberList, WhatIsNone) {
       EXPECT_THAT(error.what(), HasSubstr("as in 0-9,17")) << text;
     }
   }
+}
+
+TEST(NumberList, ALeadingZeroCouldMeanOctal) {
+  for (const char* const text : {"07", "0-010", "1,010-11"}) {
+    try {
+      (void)ParseNumberList("--samples", text, 100);
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("leave out the leading zero")) << text;
+    }
+  }
+  for (const char* const text : {"", "0", "-0", "0.5", "10", "0x10", "a01"}) {
+    EXPECT_FALSE(HasLeadingZero(text)) << text;
+  }
+  EXPECT_TRUE(HasLeadingZero(" -010"));
 }
 
 // Rejected before a huge list is created.

@@ -54,6 +54,11 @@ TEST_F(ConfigErrorTest, AMistakeHasAPlaceAKeyAndAdvice) {
            {"checkpoint { every_steps: 1 every_epochs: 2 }", "checkpoint.every_epochs",
             "every_steps"},
            {"worker { devices: auto }", "worker.devices", "in quotes"},
+           {"worker { devices: 08 }", "worker.devices", "in quotes, got 08"},
+           {"cluster { workers: 010 }", "cluster.workers", "got 010: leave out the leading zero"},
+           {"deadlines { start_s: 09 }", "deadlines.start_s", "got 09: leave out the leading zero"},
+           {"deadlines { start_s: -00.5 }", "deadlines.start_s", "got -00: leave out the leading"},
+           {"evaluation { skip_final: 01 }", "evaluation.skip_final", "true or false, got 01"},
        }) {
     EXPECT_THAT(ErrorOf(Config(one.text)),
                 AllOf(StartsWith(dir_ + "/c.txtpb:2: " + one.key + ": "), HasSubstr(one.advice)))
@@ -83,6 +88,10 @@ TEST_F(ConfigErrorTest, AMistakeInASettingNamesIt) {
            {"optimizer.type=FOO", "optimizer.type", "ADAMW"},
            {"optimizer={ type: ADAN }", "optimizer.type", "\"ADAM\""},
            {"run=3", "run", "got 3"},
+           {"run.epochs=010", "run.epochs", "got 010: leave out the leading zero"},
+           {"run.seed=08", "run.seed", "got 08: leave out the leading zero"},
+           {"learning_rate.base=-01.5", "learning_rate.base", "leave out the leading zero"},
+           {"data={ mean: [0.5, 08, 0] }", "data.mean", "got [0.5,08,0]: leave out the leading"},
        }) {
     EXPECT_THAT(ErrorOf(path, {one.text}),
                 AllOf(StartsWith(std::string("--set ") + one.text + ": " + one.key + ": "),
@@ -93,7 +102,8 @@ TEST_F(ConfigErrorTest, AMistakeInASettingNamesIt) {
                                       {"run.seed.x=3", "has no fields"},
                                       {"model.layer.name=3", "list"},
                                       {"model.layer[nope].name=3", "nope"},
-                                      {"model.layer[99999999999].name=3", "99999999999"}}) {
+                                      {"model.layer[99999999999].name=3", "99999999999"},
+                                      {"model.layer[00].name=3", "leave out the leading zero"}}) {
     EXPECT_THAT(ErrorOf(path, {setting}), HasSubstr(what));
   }
   EXPECT_THROW(ParseSetting("run.epochs"), Error);

@@ -194,6 +194,8 @@ TEST_F(Verify, WhatCannotBeVerifiedIsRefused) {
                 "expected a length of at least 12 steps");
   ExpectRefused({"verify", Path("run"), "--workers", "1000"}, ExitCode::kUsage,
                 "--workers 1000: expected at most ");
+  ExpectRefused({"verify", Path("run"), "--workers", "0x100"}, ExitCode::kUsage,
+                "--workers 0x100: expected at most ");
   ExpectRefused({"verify", Path("run"), "--data", Path("nowhere")}, ExitCode::kData, "nowhere");
   const auto before = Everything(Path("run"));
   fs::resize_file(Checkpoints("run").front() / kTensorFile, 5000);

@@ -54,9 +54,9 @@ TEST(TcpAddress, FormsThatAreOne) {
 TEST(TcpAddress, FormsThatAreNone) {
   for (const char* endpoint :
        {"", "tcp://", "tcp://lab3", "tcp://:7700", "tcp://lab3:", "tcp://lab3:70000",
-        "tcp://lab3:-1", "tcp://lab3:+1", "tcp://lab3:77 ", "tcp://lab3:7x", "tcp://::1:7700",
-        "tcp://[lab3]:7700", "tcp://[::1]7700", "tcp://[]:7700", "tcp://a/b:7700", "tcp://a;b:1",
-        "udp://a:1", "ipc://@name"}) {
+        "tcp://lab3:-1", "tcp://lab3:+1", "tcp://lab3:07700", "tcp://lab3:77 ", "tcp://lab3:7x",
+        "tcp://::1:7700", "tcp://[lab3]:7700", "tcp://[::1]7700", "tcp://[]:7700", "tcp://a/b:7700",
+        "tcp://a;b:1", "udp://a:1", "ipc://@name"}) {
     EXPECT_NE(ErrorOf([&] { TcpAddress::Parse(endpoint); }), "") << endpoint;
   }
 }

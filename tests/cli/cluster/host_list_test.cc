@@ -39,6 +39,7 @@ TEST(HostListTest, MistakesAreNamed) {
   EXPECT_EQ(ListRefusal("a,,b"), "-H: expected HOST or HOST:SLOTS, such as a:4, got nothing");
   EXPECT_THAT(ListRefusal("a,"), HasSubstr("got nothing"));
   EXPECT_THAT(ListRefusal("a:0"), HasSubstr("host a: expected 1 to 1024 slots (workers), got 0"));
+  EXPECT_THAT(ListRefusal("a:010"), HasSubstr("host a: got 010: leave out the leading zero"));
   EXPECT_THAT(ListRefusal("a:x"), HasSubstr("expected HOST or HOST:SLOTS, such as a:4, got a:x"));
   EXPECT_THAT(ListRefusal("a:-1"), HasSubstr("got a:-1"));
   EXPECT_THAT(ListRefusal("a b"), HasSubstr("got a b"));

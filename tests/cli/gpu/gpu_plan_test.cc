@@ -49,8 +49,9 @@ TEST(DevicesTest, WhatCanBeSaid) {
   EXPECT_EQ(ParseDevices(" Auto:4 ").count, 4);
   EXPECT_THAT(ParseDevices("3, 0,GPU-8f3A,mig-41D7").names,
               ElementsAre("3", "0", "GPU-8f3A", "MIG-41D7"));
-  for (const char* wrong : {"auto:0", "auto:x", "auto:-1", "auto:2000", "0,,1", "0,", ",", "x",
-                            "GPU-", "GPU-xyz", "-1", "0 1", "1.5", "cpu,0", "2,0,2", "02,2"}) {
+  for (const char* wrong :
+       {"auto:0", "auto:x", "auto:-1", "auto:2000", "0,,1", "0,", ",", "x", "GPU-", "GPU-xyz", "-1",
+        "0 1", "1.5", "cpu,0", "2,0,2", "02", "auto:02"}) {
     try {
       (void)ParseDevices(wrong);
       ADD_FAILURE() << wrong;
