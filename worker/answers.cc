@@ -187,9 +187,12 @@ void PrintEvaluation(const WorkerArguments& arguments) {
   EvaluateBlocks(
       config, graph, make_backend, weights.floats(), set,
       [](const PreparedBatch& batch, const LossSums& sums, std::span<const int32_t> predicted) {
+        const bool finite = std::isfinite(sums.loss);  // JSON has no other numbers
+        const nlohmann::json loss =
+            finite ? nlohmann::json(sums.loss) : nlohmann::json(fmt::format("{}", sums.loss));
         PrintLine({{"block", batch.index},
                    {"samples", batch.count},
-                   {"loss", sums.loss},
+                   {"loss", loss},
                    {"correct", sums.correct},
                    {"correct_top5", sums.correct_top5},
                    {"labels", std::vector(batch.labels, batch.labels + predicted.size())},

@@ -59,7 +59,8 @@ EvaluationSums::Added AddBlock(const nlohmann::json& line, EvaluationSums& sums)
   const nlohmann::json& loss = line.at("loss");
   const std::vector<uint32_t> labels = line.at("labels"), predicted = line.at("predicted");
   return sums.Add(line.at("block"), {.samples = line.at("samples"),
-                                     .loss = loss.is_null() ? NAN : loss.get<double>(),
+                                     .loss = loss.is_string() ? std::stod(loss.get<std::string>())
+                                                              : loss.get<double>(),
                                      .correct = line.at("correct"),
                                      .correct_top5 = line.at("correct_top5"),
                                      .labels = labels,
@@ -118,8 +119,10 @@ EvaluationReport ReportOf(const EvalArguments& arguments, const OpenedModel& mod
                           .all_classes = arguments.confusion,
                           .csv = arguments.csv};
   report.scores.accuracy = scores.accuracy;
-  if (std::isfinite(scores.loss)) report.scores.loss = scores.loss;
-  if (const ConfusionMatrix* const matrix = sums.confusion_matrix()) {
+  report.scores.loss = scores.loss;
+  const ConfusionMatrix* const matrix = sums.confusion_matrix();
+  // Outputs that are not finite predict no class, but the matrix cannot say that.
+  if (matrix != nullptr && std::isfinite(scores.loss)) {
     report.confusion = matrix->counts();
     if (!arguments.csv.empty()) WriteFileAtomically(arguments.csv, matrix->Csv(job.class_names));
   }

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -163,10 +164,16 @@ using OrderedJson = nlohmann::ordered_json;
 
 // Prints as many digits as are needed to restore the number exactly.
 std::string Exact(const std::optional<double>& number) {
-  return number ? fmt::format("{}", *number) : "not finite";
+  return number ? fmt::format("{}", *number) : "unknown";
 }
 
-bool Same(const Scores& a, const Scores& b) { return a.accuracy == b.accuracy && a.loss == b.loss; }
+bool IsFinite(const Scores& scores) { return scores.loss && std::isfinite(*scores.loss); }
+
+// metrics.jsonl does not tell infinity from NaN.
+bool Same(const Scores& a, const Scores& b) {
+  const bool same_loss = a.loss == b.loss || (a.loss && b.loss && !IsFinite(a) && !IsFinite(b));
+  return a.accuracy == b.accuracy && same_loss;
+}
 
 std::string ComparedText(const EvaluationReport& report) {
   if (!report.reported) return "none, it has not evaluated these weights on this set";
@@ -233,6 +240,11 @@ std::vector<std::string> EvaluationLines(const EvaluationReport& report) {
   if (!accuracy.empty()) lines.push_back(Row(report.set + " accuracy", accuracy));
   lines.push_back(Row(report.set + " loss", Exact(report.scores.loss)));
   lines.push_back(Row("run's result", ComparedText(report)));
+  if (!IsFinite(report.scores)) {
+    lines.push_back(Row("warning",
+                        "outputs or targets of some samples are not finite, or too large: these "
+                        "samples count as wrong, and results by class are left out"));
+  }
   if (report.confusion) {
     lines.emplace_back();
     for (std::string& line :
@@ -240,7 +252,7 @@ std::vector<std::string> EvaluationLines(const EvaluationReport& report) {
       lines.push_back(std::move(line));
     }
   }
-  if (!report.csv.empty()) {
+  if (!report.csv.empty() && IsFinite(report.scores)) {
     lines.emplace_back();
     lines.push_back("wrote " + report.csv);
   }
@@ -263,7 +275,7 @@ std::string EvaluationJson(const EvaluationReport& report) {
     json["class_names"] = report.class_names;
     json["confusion_matrix"] = *report.confusion;
   }
-  if (!report.csv.empty()) json["csv"] = report.csv;
+  if (!report.csv.empty() && IsFinite(report.scores)) json["csv"] = report.csv;
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace);
 }
 

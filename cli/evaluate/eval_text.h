@@ -23,7 +23,7 @@ std::string ClassText(int64_t number, const std::vector<std::string>& names);
 struct Scores {
   std::optional<double> accuracy;  // empty for regressions
   std::optional<double> top5_accuracy;
-  std::optional<double> loss;  // empty if it is not finite
+  std::optional<double> loss;  // empty if unknown; may be not finite
 };
 
 struct EvaluationReport {
@@ -40,9 +40,9 @@ struct EvaluationReport {
   // The run's own evaluation of these weights, if there was one.
   std::optional<Scores> reported;
   std::vector<std::string> class_names;
-  std::optional<ConfusionCounts> confusion;
-  bool all_classes = false;  // show all classes
-  std::string csv;           // the file with the confusion matrix, or ""
+  std::optional<ConfusionCounts> confusion;  // empty if the loss is not finite
+  bool all_classes = false;                  // show all classes
+  std::string csv;                           // the file with the confusion matrix, or ""
 };
 
 // Returns the run's evaluation of exactly these weights on the set, from the metadata of a weights

@@ -24,10 +24,10 @@ namespace {
 const events::Scores& ScoresOf(const events::Summary& summary) {
   return summary.has_test() ? summary.test() : summary.validation();
 }
-double ScoreOf(const events::Summary& summary, const Measure& measure) {
+std::optional<double> ScoreOf(const events::Summary& summary, const Measure& measure) {
   const events::Scores& scores = ScoresOf(summary);
-  if (measure.is_loss) return scores.has_loss() ? scores.loss() : NAN;
-  return scores.has_accuracy() ? scores.accuracy() : NAN;
+  if (measure.is_loss) return scores.has_loss() ? std::optional(scores.loss()) : std::nullopt;
+  return scores.has_accuracy() ? std::optional(scores.accuracy()) : std::nullopt;
 }
 double BestAccuracy(const events::Summary& summary) {
   return summary.has_best_accuracy() ? summary.best_accuracy() : NAN;
@@ -74,8 +74,9 @@ Measure MeasureOf(std::span<const RepeatedRun> runs) {
 }
 
 Spread ScoresOfCompleted(std::span<const RepeatedRun> runs, const Measure& measure) {
-  return SpreadOfCompleted(
-      runs, [&](const events::Summary& summary) { return ScoreOf(summary, measure); });
+  return SpreadOfCompleted(runs, [&](const events::Summary& summary) {
+    return ScoreOf(summary, measure).value_or(NAN);
+  });
 }
 
 // The best accuracy or, if runs are compared by loss, the step of the lowest loss.
@@ -146,7 +147,8 @@ std::vector<std::string> RepeatLines(std::span<const RepeatedRun> runs) {
                    {"run directory"}});
   for (const RepeatedRun& run : runs) {
     const events::Summary summary = run.summary.value_or(events::Summary());
-    table.AddRow({std::to_string(run.seed), text(ScoreOf(summary, measure)),
+    const std::optional<double> score = ScoreOf(summary, measure);
+    table.AddRow({std::to_string(run.seed), score ? text(*score) : "-",
                   BestText(summary, measure.is_loss), FormatRate(ImagesPerSecond(summary)),
                   summary.has_steps() ? FormatCount(summary.steps()) : "-", ResultText(run),
                   run.dir});

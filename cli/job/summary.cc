@@ -329,6 +329,13 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
     row("training loss",
         fmt::format("{:.4f}", measured.train_loss()) + ScalarsText(measured.scalars()));
   }
+  const auto is_bad = [](const events::Scores& scores) {
+    return scores.has_loss() && !std::isfinite(scores.loss());
+  };
+  if (is_bad(summary.validation()) || is_bad(summary.test())) {
+    row("warning",
+        "a loss is not finite: outputs or targets of some samples are not, or too large");
+  }
   row("stopped early", summary.stop_reason());
   for (const std::string& text : ChangesTexts(summary, ends)) row("workers", text);
   row("restarts", RestartsText(summary));

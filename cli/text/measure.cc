@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <cmath>
-
 #include "cli/text/units.h"
 
 namespace muster {
@@ -15,7 +13,7 @@ std::string Measure::Name(char between) const {
 
 std::string Measure::Text(double value) const {
   if (!is_loss) return FormatPercent(value, 2);
-  return std::isfinite(value) ? fmt::format("{:.4f}", value) : "-";
+  return fmt::format("{:.4f}", value);
 }
 
 std::string Measure::Named(double value) const { return Name() + " " + Text(value); }

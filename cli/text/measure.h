@@ -10,7 +10,7 @@ struct Measure {
   bool is_loss = false;        // otherwise the accuracy, which regressions do not have
 
   std::string Name(char between = ' ') const;  // "test loss"; with '_', a JSON key
-  std::string Text(double value) const;        // "98.40 %", "0.1234"; "-" if it is not finite
+  std::string Text(double value) const;        // "98.40 %", "0.1234", "nan"
   std::string Named(double value) const;       // "test loss 0.1234"
 };
 

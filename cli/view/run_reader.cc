@@ -50,13 +50,19 @@ void TakeNumbers(const Json& line, RunNumbers& numbers) {
   const auto take = [&](const char* key, std::optional<double>& to) {
     if (const auto number = NumberIn(line, key)) to = number;
   };
+  // Null stands for a loss that is not finite.
+  const auto take_loss = [&](const char* key, std::optional<double>& to) {
+    const auto found = line.find(key);
+    if (found != line.end() && found->is_null()) to = NAN;
+    take(key, to);
+  };
   take("elapsed_s", numbers.elapsed_s);
   take("train_loss", numbers.train_loss);
   take("images_per_second", numbers.images_per_second);
-  take("validation_loss", numbers.validation.loss);
+  take_loss("validation_loss", numbers.validation.loss);
   take("validation_accuracy", numbers.validation.accuracy);
   take("best_validation_accuracy", numbers.validation.best_accuracy);
-  take("test_loss", numbers.test.loss);
+  take_loss("test_loss", numbers.test.loss);
   take("test_accuracy", numbers.test.accuracy);
   take("best_test_accuracy", numbers.test.best_accuracy);
 }
@@ -141,8 +147,10 @@ void AddLine(const Json& line, RunRecord& run) {
   // A run with a validation set is tested only at its end, and this one has continued since.
   if (run.validates() && !row.test.loss) run.latest.test = {};
   SetScores& latest = run.validates() ? run.latest.validation : run.latest.test;
-  if (const auto accuracy = run.choosing(row).accuracy) {
-    latest.best_accuracy = std::max(latest.best_accuracy.value_or(*accuracy), *accuracy);
+  const SetScores& scores = run.choosing(row);
+  if (scores.accuracy && scores.finite()) {
+    latest.best_accuracy =
+        std::max(latest.best_accuracy.value_or(*scores.accuracy), *scores.accuracy);
   }
 }
 
@@ -255,7 +263,7 @@ const MetricsRow* RunRecord::best() const {
   // Without accuracies, the lowest loss is the best.
   const auto score = [&](const MetricsRow& row) {
     const SetScores& scores = choosing(row);
-    return scores.accuracy.value_or(-scores.loss.value_or(INFINITY));
+    return scores.finite() ? scores.accuracy.value_or(-scores.loss.value_or(INFINITY)) : -INFINITY;
   };
   const auto best = std::ranges::max_element(rows, {}, score);
   return best == rows.end() || std::isinf(score(*best)) ? nullptr : &*best;

@@ -3,6 +3,7 @@
 // common/checkpoint/list_checkpoints.h.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
@@ -14,8 +15,10 @@ namespace muster {
 
 // Results of evaluations of one set. Regressions have losses, but no accuracies.
 struct SetScores {
-  std::optional<double> loss, accuracy, best_accuracy;
-  std::map<std::string, double> scalars = {};  // of a program; only in rows
+  std::optional<double> loss, accuracy, best_accuracy;  // a loss may be NaN
+  std::map<std::string, double> scalars = {};           // of a program; only in rows
+
+  bool finite() const { return !loss || std::isfinite(*loss); }
 };
 
 // Measured values of a run; empty if unknown.

@@ -107,9 +107,13 @@ std::vector<std::string> ProgressLines(const Json& status, int width) {
   put("train_accuracy", [](double share) { return "accuracy " + FormatPercent(share, 1); });
   for (const Measure& measure : kMeasures) {
     const char* const step = measure.on_validation ? "validated_step" : "tested_step";
-    put(measure.Name('_'), [&](double value) {
+    const std::string key = measure.Name('_');
+    const auto text = [&](double value) {
       return fmt::format("{} at step {}", measure.Named(value), FormatCount(Number(status, step)));
-    });
+    };
+    // The status has null for a loss that is not finite.
+    const bool bad = measure.is_loss && status.contains(key) && status[key].is_null();
+    bad ? parts.push_back(text(NAN)) : put(key, text);
   }
   put("learning_rate", [](double rate) { return fmt::format("learning rate {:.4g}", rate); });
   lines.push_back(Fitted(parts, width));

@@ -65,6 +65,10 @@ std::string NoBetterText(const checkpoint::Decisions& decisions,
                          const checkpoint::Decisions::Waited& waited, int64_t evaluations,
                          double min_delta) {
   const bool by_loss = IsByLoss(decisions);
+  if (waited.best_step() == 0) {
+    return fmt::format("no finite {} loss in {} evaluation{}", SetOf(decisions), evaluations,
+                       evaluations == 1 ? "" : "s");
+  }
   return fmt::format("no {} {} {} than {:g} (step {}){} in {} evaluation{}",
                      by_loss ? "lower" : "better", SetOf(decisions), by_loss ? "loss" : "accuracy",
                      by_loss ? -waited.best() : waited.best(), waited.best_step(),

@@ -23,7 +23,10 @@ void MakePlain(protobuf::Message& message) {
   reflection.ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
     if (field->cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE) {
-      if (!std::isfinite(reflection.GetDouble(message, field)))
+      // JSON has no such numbers: protobuf writes them as text, which other programs may not
+      // expect.
+      const bool kept = field->containing_type() == events::Scores::descriptor();
+      if (!kept && !std::isfinite(reflection.GetDouble(message, field)))
         reflection.ClearField(&message, field);
     } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
       reflection.SetString(&message, field, ValidUtf8(reflection.GetString(message, field)));

@@ -1,6 +1,7 @@
 #include "common/plan/evaluation_sums.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace muster {
 
@@ -43,7 +44,8 @@ EvaluationScores EvaluationSums::Scores() const {
     correct_top5 += block.correct_top5;
   }
   const double n = static_cast<double>(samples_);
-  EvaluationScores scores{.loss = loss / n};
+  // Without the sign of a NaN, which would print as "-nan".
+  EvaluationScores scores{.loss = std::isnan(loss) ? NAN : loss / n};
   if (classes_ != 1) scores.accuracy = static_cast<double>(correct) / n;
   for (const Block& block : results_) AddScalarSums(block.scalars, scores.scalars);
   if (classes_ > 5) scores.top5_accuracy = static_cast<double>(correct_top5) / n;

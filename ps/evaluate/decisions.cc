@@ -9,7 +9,8 @@ namespace {
 // does not replace the best value, so small improvements add up.
 void Count(const EvaluationResult& result, double min_delta,
            checkpoint::Decisions::Waited& waited) {
-  if (waited.best_step() == 0 || result.score() > waited.best() + min_delta) {
+  const bool first = waited.best_step() == 0;
+  if (result.finite() && (first || result.score() > waited.best() + min_delta)) {
     waited.set_best(result.score());
     waited.set_best_step(result.version);
     waited.set_evaluations(0);

@@ -25,8 +25,11 @@ struct EvaluationResult {
   std::optional<double> top5_accuracy;  // see EvaluationScores
   ScalarSums scalars = {};
 
+  // Some outputs or targets of the network are not finite. Such weights are never the best, and
+  // stop no run, however high their accuracy on the other samples is.
+  bool finite() const { return std::isfinite(loss); }
   // What decides which weights are better: the accuracy, or without one the negative loss.
-  double score() const { return accuracy ? *accuracy : std::isnan(loss) ? -HUGE_VAL : -loss; }
+  double score() const { return !finite() ? -HUGE_VAL : accuracy ? *accuracy : -loss; }
 };
 
 class Evaluation {

@@ -108,9 +108,9 @@ std::vector<SampleImage> Evaluator::TakeImages() {
 
 EvaluationResult Evaluator::Finish() {
   const EvaluationResult result = evaluation_->Result();
-  if (const ConfusionMatrix* const matrix = evaluation_->confusion_matrix()) {
-    matrix_csv_ = matrix->Csv(class_names_);
-  }
+  const ConfusionMatrix* const matrix = evaluation_->confusion_matrix();
+  // Outputs that are not finite predict no class, but the matrix cannot say that.
+  matrix_csv_ = matrix != nullptr && result.finite() ? matrix->Csv(class_names_) : "";
   evaluation_.reset();
   return result;
 }

@@ -83,7 +83,8 @@ class Evaluator {
   std::vector<SampleImage> TakeImages();
   // Ends a complete evaluation and returns its result.
   EvaluationResult Finish();
-  // The confusion matrix of the last evaluation as CSV, or "" if not requested.
+  // The confusion matrix of the last evaluation as CSV, or "" if not requested, or if the loss is
+  // not finite.
   const std::string& matrix_csv() const { return matrix_csv_; }
 
  private:

@@ -9,7 +9,7 @@ namespace {
 checkpoint::Evaluated Kept(const EvaluationResult& result) {
   checkpoint::Evaluated kept;
   kept.set_step(result.version);
-  kept.set_accuracy(result.score());
+  kept.set_accuracy(result.accuracy ? *result.accuracy : -result.loss);
   kept.set_by_loss(!result.accuracy);
   kept.set_loss(result.loss);
   if (result.top5_accuracy) kept.set_top5_accuracy(*result.top5_accuracy);
@@ -42,7 +42,7 @@ events::Scores ScoresOf(const EvaluationResult& result) {
 void EvaluationRecord::Add(const EvaluationResult& result) {
   std::optional<EvaluationResult>& last = result.set == wire::VALIDATION ? validated_ : tested_;
   const bool chooses = result.set == wire::VALIDATION || !validated_;
-  if (chooses && (!last || result.score() > best_.score)) {
+  if (chooses && result.finite() && (best_.step == 0 || result.score() > best_.score)) {
     best_ = {.score = result.score(), .loss = result.loss, .step = result.version};
   }
   last = result;
@@ -74,7 +74,7 @@ void EvaluationRecord::Restore(const checkpoint::Progress& kept) {
 void EvaluationRecord::Put(events::Summary& summary) const {
   if (validated_) *summary.mutable_validation() = ScoresOf(*validated_);
   if (tested_) *summary.mutable_test() = ScoresOf(*tested_);
-  if (!last()) return;
+  if (best_.step == 0) return;
   if (last()->accuracy) summary.set_best_accuracy(best_.score);
   summary.set_best_step(best_.step);
 }

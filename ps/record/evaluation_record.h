@@ -21,7 +21,7 @@ class EvaluationRecord {
 
   // The last evaluation on the set that drives decisions (the validation set if it was evaluated).
   const std::optional<EvaluationResult>& last() const { return validated_ ? validated_ : tested_; }
-  // The step of the best evaluation on that set.
+  // The step of the best evaluation on that set; 0 if there is none with a finite loss.
   int64_t best_step() const { return best_.step; }
   const std::optional<EvaluationResult>& validated() const { return validated_; }
   const std::optional<EvaluationResult>& tested() const { return tested_; }

@@ -67,7 +67,7 @@ void ModelSaver::OnEvaluated(int64_t step) {
 
 void ModelSaver::Restore(const ResumePoint& resume) {
   const checkpoint::Progress& kept = resume.state().progress();
-  if (!writes() || !kept.has_last_evaluation()) return;
+  if (!writes() || !kept.has_last_evaluation() || kept.best_step() == 0) return;
   ModelInfo best{.step = kept.best_step(), .average = config_.evaluation().use_ema()};
   const bool validates = kept.last_evaluation().validation();
   const bool by_loss = IsByLoss(kept.last_evaluation());

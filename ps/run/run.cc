@@ -38,6 +38,18 @@ std::vector<Delivery> DeliveriesOf(uint32_t rank, const wire::GradientPart& part
   return deliveries;
 }
 
+// Warns of the first of several such results in a row.
+void WarnIfNotFinite(const EvaluationResult& result, RunKeeper& keeper) {
+  const EvaluationRecord& before = keeper.progress.evaluations();
+  const auto& last = result.set == wire::VALIDATION ? before.validated() : before.tested();
+  if (result.finite() || (last && !last->finite())) return;
+  keeper.recorder.Warn(fmt::format(
+      "the {} loss at step {} is {}: the network's outputs for some samples, or their targets, are "
+      "not finite or too large. Such weights are never the best; check the data, or try a smaller "
+      "learning rate",
+      SetName(result.set), result.version, result.loss));
+}
+
 // Applies the result of an evaluation that drives decisions. Returns a description of the decision,
 // or "".
 std::string Decide(const EvaluationResult& result, const LearningRateSchedule& schedule,
@@ -316,12 +328,15 @@ void Run::EndEvaluation(Time now) {
   Evaluator& evaluator = parts_.work.evaluator;
   const EvaluationResult result = evaluator.Finish();
   const bool chooses = result.set == evaluator.chooses();
+  WarnIfNotFinite(result, parts_.keeper);
   parts_.keeper.progress.EndEvaluation(result);
   const std::string decision = chooses ? Decide(result, schedule_, parts_) : "";
   parts_.keeper.EvaluationEnded(result, decision, evaluator);
   if (chooses) {
     parts_.keeper.saver.OnEvaluated(parts_.state.step);
-    parts_.keeper.checkpoints.OnEvaluated(result.version, result.score());
+    if (result.finite()) {
+      parts_.keeper.checkpoints.OnEvaluated(result.version, result.score());
+    }
   }
   waits_.Restart(now);
   if (parts_.state.finishing() || !parts_.keeper.progress.stop_reason().empty()) {

@@ -52,6 +52,15 @@ TEST(EventLineTest, NumbersKeepTheirBitsAndZerosAreSaid) {
   EXPECT_FALSE(again.has_train_accuracy());
 }
 
+TEST(EventLineTest, ALossThatIsNotFiniteArrives) {
+  events::Event event;
+  event.mutable_summary()->mutable_test()->set_loss(INFINITY);
+  event.mutable_summary()->mutable_validation()->set_loss(NAN);
+  const events::Summary again = ParseEventLine(EventLine(event)).summary();
+  EXPECT_EQ(again.test().loss(), INFINITY);
+  EXPECT_TRUE(std::isnan(again.validation().loss()));
+}
+
 TEST(EventLineTest, AnEventWithoutFieldsIsOne) {
   events::Event event;
   event.mutable_beat();

@@ -6,12 +6,14 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <memory>
 #include <sstream>
 
 #include "common/base/error.h"
 #include "common/checkpoint/early_stop.h"
+#include "ps/record/evaluation_record.h"
 #include "ps/update/schedule.h"
 #include "tests/base/paths.h"
 
@@ -56,6 +58,29 @@ TEST(DecisionsTest, MinDeltaCannotBeCreptUpTo) {
   EXPECT_THAT(StopReasons(decisions, {1, 1}).back(),
               HasSubstr("no better test accuracy than 0.75 (step 30), by more than 0.25, in 2 "
                         "evaluations"));
+}
+
+// Neither a high accuracy nor a place before all others makes such weights the best.
+TEST(DecisionsTest, ALossThatIsNotFiniteIsNoImprovement) {
+  for (const double loss : {HUGE_VAL, -HUGE_VAL, std::nan("")}) {
+    Decisions decisions(Parse("evaluation { patience: 2 stop_at_accuracy: 0.5 }"));
+    EvaluationRecord record;
+    const auto add = [&](EvaluationResult result) {
+      decisions.Add(result);
+      record.Add(result);
+      return decisions.StopReason();
+    };
+    EXPECT_EQ(add({.version = 10, .loss = loss, .accuracy = 0.9}), "");
+    EXPECT_EQ(record.best_step(), 0);
+    EXPECT_EQ(add({.version = 20, .loss = loss, .accuracy = 1}),
+              "no finite test loss in 2 evaluations: evaluation.patience is 2");
+    EXPECT_EQ(add({.version = 30, .loss = 3, .accuracy = 0.1}), "");
+    EXPECT_EQ(record.best_step(), 30);
+    EXPECT_EQ(add({.version = 40, .loss = loss, .accuracy = 1}), "");
+    EXPECT_EQ(record.best_step(), 30);
+    EXPECT_THAT(add({.version = 50, .loss = loss, .accuracy = 1}),
+                HasSubstr("no better test accuracy than 0.1 (step 30) in 2 evaluations"));
+  }
 }
 
 TEST(DecisionsTest, WithoutASettingNothingIsDecided) {

@@ -102,9 +102,17 @@ TEST(EvalText, ClassesInJson) {
 
 TEST(EvalText, ALossThatIsNotFinite) {
   EvaluationReport report = Report();
-  report.scores.loss.reset();
-  EXPECT_THAT(Join(EvaluationLines(report), "\n"), HasSubstr("test loss      not finite"));
+  report.scores.loss = INFINITY;
+  report.reported = report.scores;
+  EXPECT_THAT(Join(EvaluationLines(report), "\n"),
+              AllOf(HasSubstr("test loss      inf\n"), HasSubstr("identical"),
+                    HasSubstr("samples count as wrong")));
   EXPECT_TRUE(nlohmann::json::parse(EvaluationJson(report))["test_loss"].is_null());
+  report.scores.loss = report.reported->loss = NAN;
+  EXPECT_THAT(Join(EvaluationLines(report), "\n"),
+              AllOf(HasSubstr("test loss      nan\n"), HasSubstr("identical")));
+  report.reported->loss = 0.5;
+  EXPECT_THAT(Join(EvaluationLines(report), "\n"), Not(HasSubstr("identical")));
 }
 
 TEST(EvalText, WhatTheFileSays) {

@@ -96,6 +96,16 @@ TEST(RepeatTest, RunsOnValuesHaveALoss) {
   EXPECT_FALSE(json.contains("test_accuracy"));
 }
 
+TEST(RepeatTest, ALossThatIsNotFiniteIsShown) {
+  std::vector<RepeatedRun> runs = Runs();
+  for (RepeatedRun& run : runs) {
+    run.summary->mutable_test()->clear_accuracy();
+    run.summary->mutable_test()->set_loss(&run == &runs[0] ? NAN : 0.5);
+  }
+  EXPECT_THAT(RepeatLines(runs)[2], HasSubstr(" nan "));
+  EXPECT_TRUE(nlohmann::json::parse(RepeatJson(runs))["runs"][0]["test_loss"].is_null());
+}
+
 TEST(RepeatTest, NoRunAtAll) {
   EXPECT_THAT(RepeatLines({}).back(), HasSubstr("-"));
   EXPECT_TRUE(nlohmann::json::parse(RepeatJson({}))["test_accuracy"]["mean"].is_null());

@@ -78,6 +78,16 @@ TEST(SummaryTest, PartsOfAStepAddUp) {
   EXPECT_THAT(dir.MissingFiles(0, summary), SizeIs(5));
 }
 
+TEST(SummaryTest, ALossThatIsNotFiniteIsShown) {
+  const testing::TempDir parent;
+  const RunDir dir = RunDir::Open(parent / "run");
+  events::Summary summary;
+  summary.mutable_validation()->set_loss(INFINITY);
+  EXPECT_THAT(SummaryLines(summary, 1, {.dir = dir}),
+              IsSupersetOf({"  validation     loss inf",
+                            "  warning        a loss is not finite: outputs or targets of some "}));
+}
+
 // The command can be copied.
 TEST(SummaryTest, TheTraceIsNamed) {
   EXPECT_THAT(TraceLine("my runs/a.json", 5, 0),

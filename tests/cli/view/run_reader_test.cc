@@ -174,6 +174,19 @@ TEST_F(RunReaderTest, TheLastLineAndTheBestEvaluation) {
       ReadRun(MakeRun("v", {LossText(5, "test", 0.7), LossText(9, "test", 0.6)})).best()->step, 9);
 }
 
+TEST_F(RunReaderTest, ALossThatIsNotFiniteIsNeverTheBest) {
+  const RunRecord run =
+      ReadRun(MakeRun("n", {ValidationText(50, 0.7),
+                            R"({"step":60,"validation_loss":null,"validation_accuracy":0.9})",
+                            FinalText(60, "x")}));
+  EXPECT_TRUE(run.validates());
+  EXPECT_EQ(run.best()->step, 50);
+  EXPECT_EQ(run.latest.validation.best_accuracy, 0.7);
+  EXPECT_TRUE(std::isnan(run.latest.validation.loss.value()));
+  EXPECT_EQ(ReadRun(MakeRun("o", {R"({"step":9,"test_loss":null,"test_accuracy":null})"})).best(),
+            nullptr);
+}
+
 TEST_F(RunReaderTest, AFileThatIsNoStatusIsNoReasonToShowNothing) {
   EXPECT_EQ(With({IntervalText(40, 1)}, "{\"server\": 3").state, RunState::kKilled);
 }

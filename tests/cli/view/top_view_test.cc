@@ -82,6 +82,13 @@ TEST(TopViewTest, TheNextCheckpoint) {
   EXPECT_THAT(Screen(status, screen), Not(HasSubstr("checkpoint")));
 }
 
+TEST(TopViewTest, ALossThatIsNotFinite) {
+  Json status = Status(1);
+  status["test_loss"] = nullptr;
+  EXPECT_THAT(Screen(status, {.width = 199, .height = 30}),
+              HasSubstr("test loss nan at step 1,173"));
+}
+
 TEST(TopViewTest, AWideTerminalHasEverything) {
   const std::string text = Screen(Status(2), {.width = 199, .height = 50});
   for (const char* part : {"runs/a  training  12 min 05 s",
