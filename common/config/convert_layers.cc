@@ -1,6 +1,8 @@
 // Converts each kind of layer: its settings, output shape, variables and FLOPs.
 #include <algorithm>
 #include <tuple>
+#include <variant>
+#include <vector>
 
 #include "common/config/graph_builder.h"
 
@@ -30,6 +32,11 @@ Initializer Plain(const config::Initializer& settings) {
 
 bool IsOnlyForWeights(config::Initializer::Type type) {
   return type == config::Initializer::DIRAC || type == config::Initializer::ORTHOGONAL;
+}
+
+template <typename... Specs>
+bool HoldsAny(const LayerSpec& spec) {
+  return (std::holds_alternative<Specs>(spec) || ...);
 }
 
 Initializer He() { return {.kind = Initializer::Kind::kHe}; }
@@ -278,6 +285,33 @@ void GraphBuilder::PrepareLoss(double flops_per_output, int64_t least_outputs) {
     Fail("expected at least {} classes, got {}", least_outputs, in.channels);
   }
   current_->forward_flops = flops_per_output * static_cast<double>(in.channels);
+}
+
+void GraphBuilder::RefuseProbabilities(const char* function) const {
+  // For each layer, the one that makes probabilities of what it passes on; kData if there is none.
+  std::vector<int> makers;
+  const auto maker_of = [&](int layer) {
+    return layer == Layer::kData ? Layer::kData : makers[static_cast<size_t>(layer)];
+  };
+  for (const Layer& layer : layers) {
+    makers.push_back(Layer::kData);
+    if (HoldsAny<SoftmaxSpec, SigmoidSpec>(layer.spec)) {
+      makers.back() = static_cast<int>(makers.size()) - 1;
+    } else if (HoldsAny<FlattenSpec, DropoutSpec, GlobalAvgPoolSpec, AddSpec, ConcatSpec>(
+                   layer.spec)) {
+      // A sum or row of which a part is no probability may be meant as logits.
+      const auto makes_none = [&](int input) { return maker_of(input) == Layer::kData; };
+      if (std::ranges::none_of(layer.inputs, makes_none)) {
+        makers.back() = maker_of(layer.inputs.back());
+      }
+    }
+  }
+  const int maker = maker_of(current_->inputs[0]);
+  if (maker == Layer::kData) return;
+  Fail(
+      "expected logits, because this loss applies the {} itself, got the probabilities of layer "
+      "\"{}\" ({}), which would make training slow and inaccurate: remove that layer",
+      function, NameOf(maker), layers[static_cast<size_t>(maker)].kind);
 }
 
 }  // namespace muster

@@ -115,12 +115,14 @@ LayerSpec GraphBuilder::Convert(const config::Layer& layer) {
       return SoftmaxSpec{};
     case config::Layer::kSoftmaxCrossEntropy:
       PrepareLoss(4, 2);
+      RefuseProbabilities("softmax");
       return SoftmaxCrossEntropySpec{layer.softmax_cross_entropy().label_smoothing()};
     case config::Layer::kMeanSquaredError:
       PrepareLoss(3, 1);
       return MeanSquaredErrorSpec{};
     case config::Layer::kSigmoidCrossEntropy:
       PrepareLoss(4, 1);
+      RefuseProbabilities("sigmoid");
       return SigmoidCrossEntropySpec{};
     case config::Layer::KIND_NOT_SET:
       break;

@@ -52,6 +52,8 @@ class GraphBuilder {
   LayerSpec ConvertConcat();
   // Checks that the input is one row per sample, as losses require.
   void PrepareLoss(double flops_per_output, int64_t least_outputs);
+  // Refuses probabilities as the input of a loss that computes them from logits itself.
+  void RefuseProbabilities(const char* function) const;
 
   struct Window {
     int64_t kernel_height, kernel_width, stride_height, stride_width, out_height, out_width;

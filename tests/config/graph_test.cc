@@ -189,6 +189,37 @@ TEST(Graph, FunctionsOfAnElementKeepTheShapeAndHaveTheirSettings) {
   }
 }
 
+// As in Keras's habit, whose losses take probabilities.
+TEST(Graph, ALossOfLogitsRefusesProbabilities) {
+  const auto error = [](const std::string& layers, const std::string& loss) {
+    return ErrorOf(R"(layer { name: "fc" dense { units: 4 } })" + layers +
+                   "layer { name: \"loss\" " + loss + " {} }");
+  };
+  const std::string soft = R"(layer { name: "p" softmax {} })";
+  const std::string both = soft + R"(layer { name: "q" input: "fc" sigmoid {} })";
+  EXPECT_EQ(
+      error(soft, "softmax_cross_entropy"),
+      "layer \"loss\" (softmax_cross_entropy): expected logits, because this loss applies the "
+      "softmax itself, got the probabilities of layer \"p\" (softmax), which would make "
+      "training slow and inaccurate: remove that layer");
+  EXPECT_THAT(error(R"(layer { name: "s" sigmoid {} })", "sigmoid_cross_entropy"),
+              AllOf(HasSubstr("applies the sigmoid itself"), HasSubstr("\"s\" (sigmoid)")));
+  for (const char* after : {"flatten {}", "dropout { rate: 0.5 }", "global_avg_pool {}",
+                            R"(input: ["p", "p"] add {})"}) {
+    EXPECT_THAT(error(soft + "layer { name: \"x\" " + after + " }", "softmax_cross_entropy"),
+                HasSubstr("\"p\" (softmax)"));
+  }
+  EXPECT_THAT(
+      error(both + R"(layer { name: "x" input: ["p", "q"] concat {} })", "sigmoid_cross_entropy"),
+      HasSubstr("\"q\" (sigmoid)"));
+  EXPECT_EQ(error(soft, "mean_squared_error"), "no error");
+  EXPECT_EQ(
+      error(soft + R"(layer { name: "x" input: ["p", "fc"] add {} })", "softmax_cross_entropy"),
+      "no error");
+  EXPECT_EQ(error(soft + R"(layer { name: "x" dense { units: 4 } })", "softmax_cross_entropy"),
+            "no error");
+}
+
 TEST(Graph, ReflectPadAddsFewerPixelsThanThereAre) {
   const Graph graph =
       Build(std::string(R"(layer { name: "p" reflect_pad { pad: [2, 3] } })") + kEnd, {3, 4, 3});
