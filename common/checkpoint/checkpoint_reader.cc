@@ -145,22 +145,33 @@ void CheckpointReader::CheckHeader() const {
 const checkpoint::TensorFile::Tensor& CheckpointReader::Find(const std::string& tensor) const {
   const auto& known = state_.tensors().tensor();
   const auto found = std::ranges::find(known, tensor, &checkpoint::TensorFile::Tensor::name);
-  if (found != known.end() && tensors_.header().Find(tensor) != nullptr) return *found;
+  if (found != known.end()) return *found;
+  throw Error(ExitCode::kData, "{}: state.pb has no tensor {}", folder_, tensor);
+}
+
+const StoredTensor& CheckpointReader::Stored(const std::string& tensor) const {
+  const StoredTensor* const stored = tensors_.header().Find(tensor);
+  if (stored != nullptr) return *stored;
   throw Error(ExitCode::kData, "{}: has no tensor {}", tensors_.path(), tensor);
 }
 
 void CheckpointReader::Read(const std::string& tensor, std::span<float> to) const {
-  const uint64_t expected = Find(tensor).xxh3();
-  const StoredTensor& stored = *tensors_.header().Find(tensor);
+  ReadKnown(Find(tensor), to);
+}
+
+void CheckpointReader::ReadKnown(const checkpoint::TensorFile::Tensor& known,
+                                 std::span<float> to) const {
+  const std::string& tensor = known.name();
+  const StoredTensor& stored = Stored(tensor);
   if (stored.type != TensorType::kF32 || stored.elements() != to.size()) {
     throw Error(ExitCode::kData, "{}: {} is {} of {}, expected {} floats", tensors_.path(), tensor,
                 stored.ShapeString(), muster::Name(stored.type), to.size());
   }
   tensors_.ReadBytes(stored, std::as_writable_bytes(to));
   const uint64_t got = XXH3_64bits(to.data(), to.size_bytes());
-  if (got == expected) return;
+  if (got == known.xxh3()) return;
   throw Error(ExitCode::kData, "{}: {} is damaged: expected checksum {:016x}, got {:016x}",
-              tensors_.path(), tensor, expected, got);
+              tensors_.path(), tensor, known.xxh3(), got);
 }
 
 std::string CheckpointReader::ProgramState() const {
@@ -181,9 +192,8 @@ void CheckpointReader::Verify() const {
   (void)ProgramState();
   std::vector<float> scratch;
   for (const checkpoint::TensorFile::Tensor& tensor : state_.tensors().tensor()) {
-    (void)Find(tensor.name());
-    scratch.resize(tensors_.header().Find(tensor.name())->bytes() / sizeof(float));
-    Read(tensor.name(), scratch);
+    scratch.resize(Stored(tensor.name()).bytes() / sizeof(float));
+    ReadKnown(tensor, scratch);
   }
 }
 

@@ -47,6 +47,8 @@ class CheckpointReader {
  private:
   void CheckHeader() const;
   const checkpoint::TensorFile::Tensor& Find(const std::string& tensor) const;
+  const StoredTensor& Stored(const std::string& tensor) const;
+  void ReadKnown(const checkpoint::TensorFile::Tensor& known, std::span<float> to) const;
 
   const std::string folder_;
   const checkpoint::State state_;

@@ -25,10 +25,11 @@ namespace {
 constexpr size_t kMostNamed = 10;
 constexpr const char* kCounter = ".num_batches_tracked";  // PyTorch's counter; not used here
 
-std::string Renamed(const std::string& name, const TensorNames& names) {
+// `longest`: the length of the longest key of `names`. A name in a file may be much longer.
+std::string Renamed(const std::string& name, const TensorNames& names, size_t longest) {
   for (size_t length = name.size();; length = name.rfind('.', length - 1)) {
     if (length == std::string::npos) return name;
-    const auto found = names.find(name.substr(0, length));
+    const auto found = length > longest ? names.end() : names.find(name.substr(0, length));
     if (found != names.end()) {
       return found->second.empty() ? "" : found->second + name.substr(length);
     }
@@ -40,8 +41,10 @@ std::string Renamed(const std::string& name, const TensorNames& names) {
 std::map<std::string, const StoredTensor*> ByOurNames(const SafetensorsReader& file,
                                                       const TensorNames& names) {
   std::map<std::string, const StoredTensor*> tensors;
+  size_t longest = 0;
+  for (const auto& [theirs, ours] : names) longest = std::max(longest, theirs.size());
   for (const StoredTensor& tensor : file.header().tensors) {
-    const std::string name = Renamed(tensor.name, names);
+    const std::string name = Renamed(tensor.name, names, longest);
     if (name.empty()) continue;
     const auto [at, added] = tensors.emplace(name, &tensor);
     if (!added) {

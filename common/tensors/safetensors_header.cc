@@ -6,7 +6,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
+#include <utility>
 
 #include "common/base/error.h"
 #include "common/base/text.h"
@@ -79,39 +79,72 @@ class Complaint {
   const std::string& file_;
 };
 
-// Parses a JSON tree. Refuses duplicate keys, because nlohmann::json would silently keep the last
-// one.
-json ParseJson(std::string_view text, const Complaint& complaint) {
-  constexpr int kMostNesting = 4;
-  std::vector<std::set<std::string>> names;  // keys of the open objects
-  const auto look = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (depth > kMostNesting)
-      complaint.Say("its header is nested more than {} levels deep", kMostNesting);
-    switch (event) {
-      case json::parse_event_t::object_start:
-        names.emplace_back();
-        break;
-      case json::parse_event_t::object_end:
-        names.pop_back();
-        break;
-      case json::parse_event_t::key:
-        if (!names.back().insert(parsed.get<std::string>()).second) {
-          complaint.Say("its header has {} twice", Printable(parsed.get<std::string>()));
-        }
-        break;
-      default:
-        break;
-    }
+// Makes a JSON tree. Refuses deep nesting, and duplicate keys, of which json::parse would silently
+// keep the last one. (Its callback looks at all tensors again after each of them.)
+class TreeMaker final : public nlohmann::json_sax<json> {
+ public:
+  explicit TreeMaker(const Complaint& complaint) : complaint_(complaint) {}
+
+  json Take() { return std::move(tree_); }
+
+  bool null() override { return Put(nullptr); }
+  bool boolean(bool value) override { return Put(value); }
+  bool number_integer(number_integer_t value) override { return Put(value); }
+  bool number_unsigned(number_unsigned_t value) override { return Put(value); }
+  bool number_float(number_float_t value, const string_t&) override { return Put(value); }
+  bool string(string_t& value) override { return Put(std::move(value)); }
+  bool binary(binary_t&) override { return false; }  // JSON texts have none
+  bool start_object(size_t) override { return Open(json::object()); }
+  bool end_object() override { return Close(); }
+  bool start_array(size_t) override { return Open(json::array()); }
+  bool end_array() override { return Close(); }
+  bool key(string_t& name) override {
+    const auto [at, added] = open_.back()->emplace(name, nullptr);
+    if (!added) complaint_.Say("its header has {} twice", Printable(name));
+    member_ = &*at;
     return true;
-  };
-  try {
-    return json::parse(text, look);
-  } catch (const json::parse_error& error) {
-    complaint.Say("is damaged, or not a safetensors file: its header is not valid JSON at byte {}",
-                  kLengthBytes + error.byte);
-  } catch (const json::exception&) {
-    complaint.Say("is damaged, or not a safetensors file: its header is not valid JSON");
   }
+  bool parse_error(size_t at, const std::string&, const json::exception&) override {
+    complaint_.Say("is damaged, or not a safetensors file: its header is not valid JSON at byte {}",
+                   kLengthBytes + at);
+  }
+
+ private:
+  bool Put(json value) {
+    (void)Place(std::move(value));
+    return true;
+  }
+  bool Open(json value) {
+    constexpr size_t kMostNesting = 4;
+    if (open_.size() == kMostNesting)
+      complaint_.Say("its header is nested more than {} levels deep", kMostNesting);
+    open_.push_back(Place(std::move(value)));
+    return true;
+  }
+  bool Close() {
+    open_.pop_back();
+    return true;
+  }
+  json* Place(json value) {
+    if (!open_.empty() && open_.back()->is_array()) {
+      open_.back()->push_back(std::move(value));
+      return &open_.back()->back();
+    }
+    json& place = open_.empty() ? tree_ : *member_;
+    place = std::move(value);
+    return &place;
+  }
+
+  const Complaint& complaint_;
+  json tree_;
+  std::vector<json*> open_;  // arrays and objects, outermost first
+  json* member_ = nullptr;   // the place for the value of the last key
+};
+
+json ParseJson(std::string_view text, const Complaint& complaint) {
+  TreeMaker maker(complaint);
+  (void)json::sax_parse(text, &maker);  // any error throws
+  return maker.Take();
 }
 
 uint64_t WholeNumber(const json& value, const std::string& name, const char* what,
@@ -215,18 +248,27 @@ void CheckPlaces(const SafetensorsHeader& header, uint64_t file_bytes, const Com
   }
 }
 
+void NotePlaces(SafetensorsHeader& header) {
+  for (size_t i = 0; i < header.tensors.size(); ++i) header.places[header.tensors[i].name] = i;
+}
+
 std::string JsonText(const SafetensorsHeader& header) {
-  nlohmann::ordered_json text = nlohmann::ordered_json::object();
+  // Each entry by itself, because an ordered_json looks at all keys before it adds one.
+  std::string text;
+  const auto add = [&](const std::string& name, const nlohmann::ordered_json& entry) {
+    text += (text.empty() ? "{" : ",") + json(ValidUtf8(name)).dump() + ":" + entry.dump();
+  };
   if (!header.metadata.empty()) {
-    nlohmann::ordered_json& metadata = text[kMetadata];
+    json metadata;  // sorted by key, as in the header
     for (const auto& [key, value] : header.metadata) metadata[ValidUtf8(key)] = ValidUtf8(value);
+    add(kMetadata, metadata);
   }
   for (const StoredTensor& tensor : header.tensors) {
-    text[ValidUtf8(tensor.name)] = {{"dtype", Name(tensor.type)},
-                                    {"shape", tensor.shape},
-                                    {"data_offsets", {tensor.begin, tensor.end}}};
+    add(tensor.name, {{"dtype", Name(tensor.type)},
+                      {"shape", tensor.shape},
+                      {"data_offsets", {tensor.begin, tensor.end}}});
   }
-  return text.dump();
+  return text.empty() ? "{}" : text + "}";
 }
 
 }  // namespace
@@ -238,8 +280,8 @@ size_t BytesOf(TensorType type) { return EntryOf(type).bytes; }
 std::string StoredTensor::ShapeString() const { return "[" + Join(shape, ",") + "]"; }
 
 const StoredTensor* SafetensorsHeader::Find(std::string_view name) const {
-  const auto found = std::ranges::find(tensors, name, &StoredTensor::name);
-  return found == tensors.end() ? nullptr : &*found;
+  const auto found = places.find(name);
+  return found == places.end() ? nullptr : &tensors[found->second];
 }
 
 SafetensorsHeader LayOutSafetensors(std::vector<StoredTensor> tensors,
@@ -257,6 +299,7 @@ SafetensorsHeader LayOutSafetensors(std::vector<StoredTensor> tensors,
   }
   const size_t unpadded = kLengthBytes + JsonText(header).size();
   header.data_begin = (unpadded + alignment - 1) / alignment * alignment;
+  NotePlaces(header);
   return header;
 }
 
@@ -311,6 +354,7 @@ SafetensorsHeader ParseSafetensorsHeader(const std::string& file, std::string_vi
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });
   CheckPlaces(header, file_bytes, complaint);
+  NotePlaces(header);
   return header;
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -56,6 +57,7 @@ struct SafetensorsHeader {
   std::vector<StoredTensor> tensors;  // in the order of their bytes
   std::map<std::string, std::string> metadata;
   uint64_t data_begin = 0;  // the position of the first tensor in the file
+  std::map<std::string, size_t, std::less<>> places;  // in `tensors`, by name
 
   // Returns null if there is no tensor with this name.
   const StoredTensor* Find(std::string_view name) const;

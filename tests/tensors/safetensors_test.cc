@@ -181,6 +181,26 @@ TEST_F(SafetensorsTest, EveryTruncationIsNoticed) {
   EXPECT_THAT(ReaderError(path_), HasSubstr("1 bytes after the last tensor belong to no tensor"));
 }
 
+// A reader that looks at all tensors again for each would take minutes.
+TEST_F(SafetensorsTest, ManyTensors) {
+  constexpr int kTensors = 100'000;
+  std::vector<StoredTensor> tensors;
+  for (int i = 0; i < kTensors; ++i) {
+    tensors.push_back({.name = fmt::format("t{}", i), .type = TensorType::kU8, .shape = {1}});
+  }
+  {
+    SafetensorsWriter writer(path_, LayOutSafetensors(std::move(tensors), {}));
+    for (int i = 0; i < kTensors; ++i) writer.Write(Bytes(std::vector<uint8_t>{1}));
+    writer.Commit();
+  }
+  const SafetensorsReader reader(path_);
+  for (int i = 0; i < kTensors; ++i) {
+    const std::string name = fmt::format("t{}", i);
+    ASSERT_EQ(reader.header().Find(name)->name, name);
+  }
+  EXPECT_EQ(reader.header().metadata.at(kContentsHash), ContentsHashOf(reader));
+}
+
 // Invalid headers, with 16 bytes of data, and the error for each.
 constexpr std::tuple<const char*, const char*> kBadHeaders[] = {
     {"not json", "is damaged, or not a safetensors file"},
