@@ -206,10 +206,6 @@ StoredTensor ParseTensor(const std::string& name, const json& entry, const Compl
     complaint.Of(name, "has {} bytes, but {} of shape {} needs {}", tensor.bytes(),
                  Name(tensor.type), tensor.ShapeString(), bytes);
   }
-  if (tensor.begin % BytesOf(tensor.type) != 0) {
-    complaint.Of(name, "begins at byte {}, which is not a multiple of {} ({})", tensor.begin,
-                 BytesOf(tensor.type), Name(tensor.type));
-  }
   return tensor;
 }
 

@@ -80,8 +80,8 @@ uint64_t SafetensorsTextBytes(const std::string& file, std::string_view first_by
                               uint64_t file_bytes);
 
 // Parses the JSON text. Throws Error(kData) with the file and the reason: invalid JSON, duplicate
-// names, unknown types, shapes that do not match their bytes, tensors that overlap, leave gaps, are
-// misaligned or exceed the file, or extra bytes.
+// names, unknown types, shapes that do not match their bytes, tensors that overlap, leave gaps or
+// exceed the file, or extra bytes. A tensor may begin at any byte, as the format allows.
 SafetensorsHeader ParseSafetensorsHeader(const std::string& file, std::string_view text,
                                          uint64_t file_bytes);
 
