@@ -11,6 +11,7 @@
 #include <charconv>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <type_traits>
 
@@ -44,41 +45,123 @@ struct NpyHeader {
   std::vector<int64_t> shape;
 };
 
-// Returns nothing if the text is not a valid header.
-std::optional<NpyHeader> ParseHeader(std::string_view text) {
-  const auto after = [&](std::string_view key) {
-    const size_t at = text.find(key);
-    if (at == std::string_view::npos) return std::string_view();
-    const std::string_view rest = text.substr(at + key.size());
-    return rest.substr(std::min(rest.find_first_not_of(' '), rest.size()));
-  };
-  const std::string_view type = after("'descr':"), order = after("'fortran_order':");
-  const std::string_view extents = after("'shape':");
-  NpyHeader header{.type = "a structured type", .fortran = order.starts_with("True"), .shape = {}};
-  if (type.starts_with('\'')) header.type = type.substr(1, type.find('\'', 1) - 1);
-  const bool is_complete = !type.empty() && (header.fortran || order.starts_with("False"));
-  const size_t close = extents.find(')');
-  if (!is_complete || !extents.starts_with('(') || close == std::string_view::npos) {
-    return std::nullopt;
-  }
-  const char* const end = extents.data() + close;
-  for (const char* at = extents.data() + 1; at != end;) {
-    if (*at == ' ' || *at == ',') {
-      ++at;
-      continue;
+// Reads the header as Python and NumPy do: keys in any order, either quote, any white space, and
+// the integers such as 64L that Python 2 wrote.
+class NpyHeaderReader {
+ public:
+  explicit NpyHeaderReader(std::string_view text) : rest_(text) {}
+
+  // Returns nothing if the text is not a valid header.
+  std::optional<NpyHeader> Read() {
+    NpyHeader header;
+    std::set<std::string> keys;
+    bool good = Take('{');
+    while (good && !Take('}')) {
+      const std::string key = TakeText().value_or("");
+      good = Take(':') && keys.insert(key).second && TakeValue(key, header);
+      good = good && (Take(',') || Next() == '}');
     }
-    int64_t extent = 0;
-    const auto [next, error] = std::from_chars(at, end, extent);
-    if (error != std::errc() || extent < 0) return std::nullopt;
-    header.shape.push_back(extent);
-    at = next;
+    return good && keys.size() == 3 && Next() == '\0' && rest_.empty() ? std::optional(header)
+                                                                       : std::nullopt;
   }
-  return header;
+
+ private:
+  // The next character that is no white space; '\0' at the end.
+  char Next() {
+    rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t\r\n"), rest_.size()));
+    return rest_.empty() ? '\0' : rest_[0];
+  }
+  bool Take(char wanted) {
+    if (Next() != wanted) return false;
+    rest_.remove_prefix(1);
+    return true;
+  }
+  bool TakeWord(std::string_view word) {
+    (void)Next();
+    if (!rest_.starts_with(word)) return false;
+    rest_.remove_prefix(word.size());
+    return true;
+  }
+
+  // Python 2 may have written u'text'. No key and no type has an escape.
+  std::optional<std::string> TakeText() {
+    (void)Take('u');
+    const char quote = Next();
+    const size_t end = quote == '\'' || quote == '"' ? rest_.find(quote, 1) : rest_.npos;
+    if (end == rest_.npos) return std::nullopt;
+    std::string text(rest_.substr(1, end - 1));
+    rest_.remove_prefix(end + 1);
+    return text;
+  }
+
+  bool TakeValue(const std::string& key, NpyHeader& header) {
+    if (key == "descr") return TakeType(header.type);
+    if (key == "shape") return TakeShape(header.shape);
+    if (key != "fortran_order") return false;
+    header.fortran = TakeWord("True");
+    return header.fortran || TakeWord("False");
+  }
+
+  // A structured type is a list of tuples.
+  bool TakeType(std::string& type) {
+    if (Next() != '[') {
+      const std::optional<std::string> text = TakeText();
+      type = text.value_or("");
+      return text.has_value();
+    }
+    type = "a structured type";
+    int depth = 0;
+    do {
+      const char next = Next();
+      if (next == '\'' || next == '"') {
+        if (!TakeText()) return false;
+        continue;
+      }
+      if (next == '\0') return false;
+      if (next == '[' || next == '(') ++depth;
+      if (next == ']' || next == ')') --depth;
+      rest_.remove_prefix(1);
+    } while (depth > 0);
+    return true;
+  }
+
+  bool TakeShape(std::vector<int64_t>& shape) {
+    bool good = Take('(');
+    while (good && !Take(')')) {
+      int64_t extent = 0;
+      (void)Next();
+      const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), extent);
+      good = error == std::errc() && extent >= 0;
+      rest_.remove_prefix(static_cast<size_t>(end - rest_.data()));
+      (void)Take('L');
+      shape.push_back(extent);
+      good = good && (Take(',') || Next() == ')');
+    }
+    return good;
+  }
+
+  std::string_view rest_;
+};
+
+// A type as NumPy would write it: "<f4", "|u1". A single byte has no order, "=" and nothing stand
+// for the machine's order, and "float32" is "<f4".
+std::string UsualType(std::string type) {
+  const auto named = std::ranges::find(kLongNames, std::string_view(type));
+  if (!type.empty() && named != kLongNames.end())
+    return kNumpyTypes[static_cast<size_t>(named - kLongNames.begin())];
+  if (type == "?") return "|b1";
+  if (type.size() == 2) type.insert(0, "<");
+  if (type.starts_with('=')) type[0] = '<';
+  if (type.size() == 3 && type[2] == '1' &&
+      std::string_view("biu").find(type[1]) != std::string_view::npos)
+    type[0] = '|';
+  return type;
 }
 
 std::optional<TensorType> TypeOf(const std::string& numpy_type) {
-  const auto found = std::ranges::find(kNumpyTypes, std::string_view(numpy_type));
-  if (numpy_type.empty() || found == kNumpyTypes.end()) return std::nullopt;
+  const std::string usual = UsualType(numpy_type);
+  const auto found = std::ranges::find(kNumpyTypes, std::string_view(usual));
+  if (usual.empty() || found == kNumpyTypes.end()) return std::nullopt;
   return static_cast<TensorType>(found - kNumpyTypes.begin());
 }
 
@@ -98,6 +181,24 @@ std::string Advice(const std::string& type, const std::string& name) {
         "text: store numbers; numpy.unique({}, return_inverse=True) numbers the class names", name);
   }
   return fmt::format("the type {}: store {}.astype(\"float32\")", Printable(type), name);
+}
+
+// The zip format's numbers.
+std::string MethodName(uLong method) {
+  switch (method) {
+    case 9:
+      return "Deflate64";
+    case 12:
+      return "bzip2";
+    case 14:
+      return "LZMA";
+    case 93:
+      return "Zstandard";
+    case 95:
+      return "XZ";
+    default:
+      return fmt::format("method {}", method);
+  }
 }
 
 }  // namespace
@@ -161,9 +262,12 @@ class NpzReader::Archive {
         unzGetCurrentFileInfo64(zip_.get(), &info, nullptr, 0, nullptr, 0, nullptr, 0) == UNZ_OK,
         name, "its archive entry is damaged");
     constexpr uLong kEncrypted = 1, kStored = 0, kDeflated = 8;
-    Require((info.flag & kEncrypted) == 0, name, "it is encrypted");
-    Require(info.compression_method == kStored || info.compression_method == kDeflated, name,
-            "its compression method is not one of numpy.savez or savez_compressed");
+    if ((info.flag & kEncrypted) != 0) Fail(name, "it is encrypted, which is not supported");
+    if (info.compression_method != kStored && info.compression_method != kDeflated) {
+      Fail(name, fmt::format("it is compressed with {}, which is not supported: write it with "
+                             "numpy.savez or numpy.savez_compressed",
+                             MethodName(info.compression_method)));
+    }
     const uint64_t expansion = info.compression_method == kStored ? 1 : kMostExpansion;
     Require(
         info.compressed_size <= size_ && info.uncompressed_size <= info.compressed_size * expansion,
@@ -299,7 +403,7 @@ NpzArray NpzReader::Describe(const std::string& name) const {
   std::string text(length, '\0');
   read(text, 0);
   archive_->Abandon();
-  const std::optional<NpyHeader> header = ParseHeader(text);
+  const std::optional<NpyHeader> header = NpyHeaderReader(text).Read();
   if (!header) archive_->Fail(name, "expected NumPy's header, found \"" + Shown(text, 200) + '"');
   const std::optional<TensorType> type = TypeOf(header->type);
   if (!type) {

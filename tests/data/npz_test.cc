@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::Npy;
 using testing::NpyBytes;
 using testing::NpyMembers;
@@ -119,6 +120,45 @@ TEST_F(NpzTest, ReadsWhatNumpyWrites) {
     EXPECT_THAT(Evaluated(*set, 1), ElementsAre(4, 5, 6.5F));
   }
   EXPECT_EQ(data_.npz().type(), config::NpzData::FLOAT32);
+}
+
+// Python evaluates the header, so programs and old versions may write it in their own way.
+TEST_F(NpzTest, HeadersThatNumpyReads) {
+  const std::string x = Npy({2, 2}, Count<float>(4)), y = Npy<int64_t>({2}, {0, 1});
+  const size_t length = x.find('\n') - 10;
+  for (std::string header : {"{'descr': '<f4', 'fortran_order': False, 'shape': (2L, 2L), }",
+                             "{\"shape\":(2,2),\"fortran_order\":False,\"descr\":\"=f4\"}",
+                             "{ u'shape' : ( 2 , 2 , ) ,\n u'descr' : u'float32' ,"
+                             " u'fortran_order' : False }"}) {
+    header.resize(length, ' ');
+    std::string other = x;
+    WriteBoth(other.replace(10, length, header), y);
+    EXPECT_THAT(Evaluated(*Open().train, 1), ElementsAre(2, 3)) << header;
+  }
+  WriteBoth(NpyBytes("'>u1'", {2, 2}, std::string(4, 1)), y);
+  Use(dir_.string());
+  EXPECT_EQ(Open().train->size(), 2);
+  Use(dir_.string());
+  for (std::string header : {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2}",
+                             "{'descr': '<f4', 'fortran_order': False}",
+                             "{'descr': '<f4', 'descr': '<f4', 'shape': (2, 2)}",
+                             "{'descr': [('a', '<f4', 'fortran_order': False, 'shape': (2, 2)}",
+                             "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2)} x",
+                             "{'descr': '<f4' 'fortran_order': False, 'shape': (2, 2)}"}) {
+    header.resize(length, ' ');
+    std::string other = x;
+    WriteBoth(other.replace(10, length, header), y);
+    ExpectRefused("train.npz", HasSubstr("expected NumPy's header, found"));
+  }
+}
+
+TEST_F(NpzTest, OtherCompressionsAreNotSupported) {
+  WriteBoth(Npy({2, 2}, Count<float>(4)), Npy<int64_t>({2}, {0, 1}));
+  std::string bytes = ReadBytes(dir_ / "train.npz");
+  bytes[bytes.find("PK\1\2") + 10] = 14;
+  WriteBytes(dir_ / "train.npz", bytes);
+  ExpectRefused("train.npz", AllOf(HasSubstr("compressed with LZMA, which is not supported"),
+                                   Not(HasSubstr("damaged"))));
 }
 
 TEST_F(NpzTest, XHasAnyOfItsShapesAndTypes) {
