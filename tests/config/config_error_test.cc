@@ -91,7 +91,8 @@ TEST_F(ConfigErrorTest, AMistakeInASettingNamesIt) {
            {"run.epochs=010", "run.epochs", "got 010: leave out the leading zero"},
            {"run.seed=08", "run.seed", "got 08: leave out the leading zero"},
            {"learning_rate.base=-01.5", "learning_rate.base", "leave out the leading zero"},
-           {"data={ mean: [0.5, 08, 0] }", "data.mean", "got [0.5,08,0]: leave out the leading"},
+           {"data={ preprocess { mean: [0.5, 08, 0] } }", "data.preprocess.mean",
+            "got [0.5,08,0]: leave out the leading"},
        }) {
     EXPECT_THAT(ErrorOf(path, {one.text}),
                 AllOf(StartsWith(std::string("--set ") + one.text + ": " + one.key + ": "),

@@ -204,7 +204,7 @@ TEST_F(SafetensorsTest, EveryTruncationIsNoticed) {
 
 // A reader that looks at all tensors again for each would take minutes.
 TEST_F(SafetensorsTest, ManyTensors) {
-  constexpr int kTensors = 100'000;
+  constexpr int kTensors = 50'000;
   std::vector<StoredTensor> tensors;
   for (int i = 0; i < kTensors; ++i) {
     tensors.push_back({.name = fmt::format("t{}", i), .type = TensorType::kU8, .shape = {1}});
