@@ -116,6 +116,8 @@ class ServerLink {
     (void)peer;
     return false;
   }
+  // Equal for two peers if their messages come over one connection: both are behind one relay.
+  virtual PeerId ConnectionOf(PeerId peer) const { return peer; }
 
   // The address that workers connect to.
   virtual std::string endpoint() const = 0;

@@ -7,7 +7,7 @@
 
 namespace muster {
 
-inline constexpr uint32_t kProtocolVersion = 16;
+inline constexpr uint32_t kProtocolVersion = 17;
 
 // The maximum size of Ready.convolutions.
 inline constexpr size_t kMostConvolutionsBytes = 4096;

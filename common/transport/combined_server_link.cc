@@ -21,6 +21,9 @@ class CombinedServerLink : public ServerLink {
     links_[peer % 2]->ShareGradients(peer / 2, layout);
   }
   bool SharesMemory(PeerId peer) const override { return links_[peer % 2]->SharesMemory(peer / 2); }
+  PeerId ConnectionOf(PeerId peer) const override {
+    return 2 * links_[peer % 2]->ConnectionOf(peer / 2) + peer % 2;
+  }
   std::string endpoint() const override { return links_[1]->endpoint(); }
   int fd() const override { return epoll_.get(); }
   bool Pending() override { return links_[0]->Pending() || SecondPending(); }

@@ -27,6 +27,10 @@ class RelayedServerLink : public ServerLink {
     const Relayed* const worker = Find(peer);
     return worker != nullptr && link_->SharesMemory(worker->relay);
   }
+  PeerId ConnectionOf(PeerId peer) const override {
+    const Relayed* const worker = IsDirect(peer) ? nullptr : Find(peer);
+    return worker == nullptr ? peer : Direct(worker->relay);
+  }
   std::string endpoint() const override { return link_->endpoint(); }
   int fd() const override { return link_->fd(); }
   bool Pending() override { return !lost_.empty() || link_->Pending(); }

@@ -15,8 +15,8 @@ namespace muster {
 Membership::Membership(const VariableLayout& layout, JoinTerms terms, Recorder& recorder)
     : recorder_(recorder), may_join_late_(terms.seats > 0), roster_(layout, std::move(terms)) {}
 
-Membership::Arrival Membership::OnHello(PeerId peer, const wire::Hello& hello, bool shares_memory,
-                                        Time now) {
+Membership::Arrival Membership::OnHello(PeerId peer, PeerId connection, const wire::Hello& hello,
+                                        bool shares_memory, Time now) {
   const bool comes_back = hello.instead_of_local() && phase_ != Phase::kGathering;
   Roster::Seating seating;
   if (had_rank_.contains(peer)) {
@@ -47,6 +47,7 @@ Membership::Arrival Membership::OnHello(PeerId peer, const wire::Hello& hello, b
   }
   ask_again_.erase(peer);
   had_rank_.insert(peer);
+  roster_.at(rank).connection = connection;
   roster_.at(rank).shares_memory = shares_memory;
   if (comes_back) {
     LogWarning(

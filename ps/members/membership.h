@@ -60,7 +60,9 @@ class Membership {
     Outcome outcome;
     uint32_t rank;
   };
-  Arrival OnHello(PeerId peer, const wire::Hello& hello, bool shares_memory, Time now);
+  // `connection`: see ServerLink::ConnectionOf.
+  Arrival OnHello(PeerId peer, PeerId connection, const wire::Hello& hello, bool shares_memory,
+                  Time now);
   // Logs and records a rejected connection.
   void Refuse(const std::string& who, const std::string& why);
   // Called when all initial workers have joined. Stores `terms` and welcomes the workers.

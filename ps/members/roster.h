@@ -27,6 +27,7 @@ enum class MemberState {
 struct Member {
   MemberState state = MemberState::kAbsent;
   PeerId peer = 0;
+  PeerId connection = 0;  // ServerLink::ConnectionOf
   uint32_t incarnation = 0;
   uint64_t process =
       0;  // random number that identifies the process; the same in each of its Hellos

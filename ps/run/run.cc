@@ -9,6 +9,7 @@
 
 #include "common/base/log.h"
 #include "common/config/config.h"
+#include "common/link/gradient_check.h"
 #include "common/trace/trace.h"
 
 namespace muster {
@@ -225,13 +226,14 @@ std::string Run::OnGradient(uint32_t rank, const wire::GradientPart& part, const
   }
   if (part.in_gpu()) return "a gradient in a GPU, which only a relay can read";
   StepWork& work = parts_.work.slices;
-  if (part.added_size() > 0 && !work.AddsUp(part)) {
-    return fmt::format("a sum of {} gradients that do not make up subtree {}.{}", part.added_size(),
-                       part.subtree().level(), part.subtree().index());
-  }
+  const Roster& roster = members_.roster();
+  const auto is_behind = [&](uint32_t other) {
+    return other < roster.size() && roster.at(other).connection == roster.at(rank).connection;
+  };
+  std::string why = CheckGradient(part, rank, parts_.state.plan, is_behind);
+  if (!why.empty()) return why;
   const std::vector<Delivery> deliveries = DeliveriesOf(rank, part);
   std::vector<const StepOrder*> orders;
-  std::string why;
   for (const Delivery& delivery : deliveries) {
     orders.push_back(work.Find(delivery.rank, delivery.part, why));
     if (orders.back() == nullptr) return why;
@@ -251,11 +253,13 @@ std::string Run::OnGradient(uint32_t rank, const wire::GradientPart& part, const
   return "";
 }
 
-void Run::OnStepTimes(uint32_t rank, const wire::StepTimes& times) {
+std::string Run::OnStepTimes(uint32_t rank, const wire::StepTimes& times) {
+  if (std::string why = CheckTimes(times); !why.empty()) return why;
   parts_.keeper.progress.AddTimes(rank, times);
   parts_.keeper.recorder.board().AddTimes(rank, times);
   parts_.keeper.watch.AddTimes(rank, times);
   parts_.work.shares.AddTimes(rank, times);
+  return "";
 }
 
 void Run::Advance(bool collect, Time now) {

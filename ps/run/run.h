@@ -59,7 +59,7 @@ class Run {
   std::string OnGradient(uint32_t rank, const wire::GradientPart& part, const Payload& payload,
                          Time now);
   std::string OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block, Time now);
-  void OnStepTimes(uint32_t rank, const wire::StepTimes& times);
+  std::string OnStepTimes(uint32_t rank, const wire::StepTimes& times);
 
   // Publishes finished chunks, assigns unassigned work, and ends the step if it is complete.
   void Advance(bool collect, Time now);

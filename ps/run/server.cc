@@ -257,7 +257,8 @@ void Server::Receive(const FromWorker& event, Clock::time_point now) {
 
 void Server::OnHello(const FromWorker& event, Clock::time_point now) {
   const Membership::Arrival arrival =
-      members_.OnHello(event.peer, event.message.hello(), link_->SharesMemory(event.peer), now);
+      members_.OnHello(event.peer, link_->ConnectionOf(event.peer), event.message.hello(),
+                       link_->SharesMemory(event.peer), now);
   switch (arrival.outcome) {
     case Membership::Outcome::kRefused:
       return;
@@ -285,8 +286,7 @@ std::string Server::OnMessage(uint32_t rank, const FromWorker& event, Clock::tim
     case wire::WorkerMessage::kEvaluatedBlock:
       return run_.OnEvaluatedBlock(rank, message.evaluated_block(), now);
     case wire::WorkerMessage::kStepTimes:
-      run_.OnStepTimes(rank, message.step_times());
-      return "";
+      return run_.OnStepTimes(rank, message.step_times());
     case wire::WorkerMessage::kFailure:
       OnFailure(rank, message.failure());
       return "";

@@ -168,21 +168,6 @@ void StepWork::Arrive(const StepOrder& order, const wire::GradientPart& message)
   arrived_.Add(message.chunk(), part.node);
 }
 
-bool StepWork::AddsUp(const wire::GradientPart& sum) const {
-  const uint32_t root = Root(plan_.slices).level;
-  const auto covers = [&](const wire::Subtree& subtree) {
-    return subtree.level() <= root ? Covers(NodeOf(subtree), plan_.slices) : Range{};
-  };
-  const Range whole = covers(sum.subtree());
-  int64_t end = whole.begin;
-  for (const wire::AddedPart& part : sum.added()) {
-    const Range slices = covers(part.subtree());
-    if (slices.empty() || slices.begin != end) return false;
-    end = slices.end;
-  }
-  return !whole.empty() && end == whole.end;
-}
-
 bool StepWork::Owes(uint32_t rank, int64_t step) const {
   return std::ranges::any_of(orders_, [&](const StepOrder& order) {
     return order.open && order.rank == rank && order.step == step && !order.IsDelivered();

@@ -84,8 +84,6 @@ class StepWork {
   // chunk of the subtree has not. If the gradient is not expected, returns null and sets `why`.
   const StepOrder* Find(uint32_t rank, const wire::GradientPart& part, std::string& why) const;
   void Arrive(const StepOrder& order, const wire::GradientPart& part);
-  // Whether the parts of a relay's sum make up its subtree, from left to right.
-  bool AddsUp(const wire::GradientPart& sum) const;
 
   // Whether the worker still owes gradients of this step.
   bool Owes(uint32_t rank, int64_t step) const;

@@ -29,8 +29,10 @@ namespace muster::testing {
 
 class HandRun {
  public:
-  // If run.dir has checkpoints, resumes from the newest one.
-  explicit HandRun(config::Config config, int64_t test_samples = 0, int64_t validation_samples = 0)
+  // If run.dir has checkpoints, resumes from the newest one. The messages of ranks below `relayed`
+  // come through a relay.
+  explicit HandRun(config::Config config, int64_t test_samples = 0, int64_t validation_samples = 0,
+                   uint32_t relayed = 0)
       : config_(std::move(config)),
         graph_(BuildGraph(config_.model(), InputShape(config_.data()))),
         resume_(ListCheckpoints(config_.run().dir()).empty()
@@ -48,7 +50,8 @@ class HandRun {
       message.mutable_hello()->set_token(TestToken());
       message.mutable_hello()->set_protocol_version(kProtocolVersion);
       message.mutable_hello()->set_rank(rank);
-      (void)members_.OnHello(rank + 1, message.hello(), false, Now());
+      const PeerId connection = rank < relayed ? 0 : rank + 1;
+      (void)members_.OnHello(rank + 1, connection, message.hello(), false, Now());
     }
     run_.BeginIfComplete(Now());
     for (uint32_t rank = 0; rank < config_.cluster().workers(); ++rank) Ready(rank);

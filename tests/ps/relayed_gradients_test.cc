@@ -42,7 +42,7 @@ class RelayedGradients : public ::testing::Test {
     return plain.run().engine().variables.HashWeights(1);
   }
 
-  HandRun job_{Config()};
+  HandRun job_{Config(), 0, 0, /*relayed=*/4};
   Parts tasks_;
 };
 
@@ -99,6 +99,23 @@ TEST_F(RelayedGradients, AreDroppedWholeIfOneOrderIsClosed) {
   EXPECT_EQ(Weights(), PlainWeights());
 }
 
+// Otherwise a worker could put its values in place of all others'.
+TEST_F(RelayedGradients, AreOfWorkersBehindTheSameRelay) {
+  HandRun job{Config(), 0, 0, /*relayed=*/2};
+  Parts tasks;
+  for (uint32_t rank = 0; rank < 4; ++rank) tasks.emplace_back(rank, job.Train(rank).at(0));
+  for (const auto& [rank, task] : tasks) job.Losses(rank, task);
+  EXPECT_EQ(job.PushSum(kLeft, {tasks[0], tasks[1]}, 0), "");
+  EXPECT_EQ(job.PushSum(kRight, {tasks[2], tasks[3]}, 0),
+            "a sum with a gradient of rank 3, which has another connection");
+  EXPECT_EQ(job.PushSum({0, 3}, {tasks[3]}, 0), "") << "its own";
+  for (const uint32_t rank : {2, 0, 1}) {
+    for (const uint32_t chunk : job.All()) (void)job.Push(rank, tasks[rank].second, chunk);
+  }
+  for (const uint32_t chunk : job.All()) (void)job.Push(3, tasks[3].second, chunk);
+  EXPECT_EQ(job.step(), 1);
+}
+
 TEST_F(RelayedGradients, CountOnce) {
   EXPECT_EQ(job_.PushSum(kLeft, Some({0, 1}), 0), "");
   EXPECT_EQ(job_.PushSum(kLeft, Some({0, 1}), 0), "a duplicate of chunk 0");
@@ -123,6 +140,9 @@ TEST_F(RelayedGradients, NameTheirOrdersAndSubtrees) {
   EXPECT_EQ(job_.PushSum(kLeft, Some({1, 0}), 0),
             "a sum of 2 gradients that do not make up subtree 1.0");
   Parts parts = Some({0, 1});
+  parts[1].first = 4;
+  EXPECT_EQ(job_.PushSum(kLeft, parts, 0),
+            "a sum with a gradient of rank 4, which has another connection");
   parts[1].first = 2;
   EXPECT_THAT(job_.PushSum(kLeft, parts, 0), HasSubstr("which is not assigned to it"));
   parts = Some({0, 1});

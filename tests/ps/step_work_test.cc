@@ -351,50 +351,5 @@ TEST_F(StepWorkTest, AnOrderMayHaveSeveralSubtrees) {
   EXPECT_EQ(work_.OwnLosses(0), 3);
 }
 
-// ------------------------------------------------------------------------------ sums of relays
-
-// Whether a sum of this subtree may have these parts.
-bool AddsUp(const StepWork& work, const TreeNode& node, const std::vector<TreeNode>& parts) {
-  wire::GradientPart sum;
-  *sum.mutable_subtree() = SubtreeOf(node);
-  for (const TreeNode& part : parts) *sum.add_added()->mutable_subtree() = SubtreeOf(part);
-  return work.AddsUp(sum);
-}
-
-TEST_F(StepWorkTest, TheSubtreesOfASumMakeUpItsOwn) {
-  constexpr TreeNode kWhole{2, 0};
-  EXPECT_TRUE(AddsUp(work_, kWhole, {kLeft, kRight}));
-  EXPECT_TRUE(AddsUp(work_, kWhole, {kLeft, {0, 2}, {0, 3}}));
-  EXPECT_TRUE(AddsUp(work_, kWhole, {kWhole}));
-  EXPECT_TRUE(AddsUp(work_, kRight, {{0, 2}, {0, 3}}));
-  EXPECT_FALSE(AddsUp(work_, kWhole, {kRight, kLeft})) << "the wrong order";
-  EXPECT_FALSE(AddsUp(work_, kWhole, {kLeft, {0, 3}})) << "slice 2 is missing";
-  EXPECT_FALSE(AddsUp(work_, kWhole, {kLeft, {0, 1}, kRight})) << "slice 1 comes twice";
-  EXPECT_FALSE(AddsUp(work_, kWhole, {kLeft, kLeft, kRight}));
-  EXPECT_FALSE(AddsUp(work_, kWhole, {kLeft}));
-  EXPECT_FALSE(AddsUp(work_, kWhole, {kRight}));
-  EXPECT_FALSE(AddsUp(work_, kWhole, {})) << "nothing";
-  EXPECT_FALSE(AddsUp(work_, kLeft, {kLeft, kRight})) << "too much";
-  EXPECT_FALSE(AddsUp(work_, kLeft, {kRight}));
-}
-
-TEST_F(StepWorkTest, TheSubtreesOfASumHaveSlices) {
-  constexpr TreeNode kWhole{2, 0}, kBeyond{1, 2}, kAbove{3, 0};
-  EXPECT_FALSE(AddsUp(work_, kAbove, {kLeft, kRight}));
-  EXPECT_FALSE(AddsUp(work_, kWhole, {kAbove}));
-  EXPECT_FALSE(AddsUp(work_, {UINT32_MAX, UINT32_MAX}, {kWhole}));
-  EXPECT_FALSE(AddsUp(work_, kWhole, {kLeft, {UINT32_MAX, 1}, kRight}));
-  EXPECT_FALSE(AddsUp(work_, kBeyond, {kBeyond}));
-  EXPECT_FALSE(AddsUp(work_, {2, UINT32_MAX}, {}));
-  EXPECT_FALSE(AddsUp(work_, kWhole, {kLeft, kRight, kBeyond}));
-  EXPECT_FALSE(AddsUp(work_, kWhole, {kLeft, kRight, {0, UINT32_MAX}}));
-  StepWork five(kChunks);  // slice 4 has no neighbour
-  five.Begin({.train_samples = 80, .global_batch = 8, .total_steps = 10, .slices = 5});
-  EXPECT_TRUE(AddsUp(five, {3, 0}, {kLeft, kRight, {0, 4}}));
-  EXPECT_TRUE(AddsUp(five, {3, 0}, {kWhole, {2, 1}}));
-  EXPECT_TRUE(AddsUp(five, {2, 1}, {{0, 4}}));
-  EXPECT_FALSE(AddsUp(five, {3, 0}, {kWhole, {0, 4}, {0, 5}}));
-}
-
 }  // namespace step_work_test
 }  // namespace muster

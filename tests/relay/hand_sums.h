@@ -42,7 +42,7 @@ class HandSums {
   }
   void Give(uint32_t via, const wire::Train& train) {
     given_.push_back({via, train});
-    sums_.Ordered(via, train);
+    sums_.Ordered(via, via + 10, train);
   }
   void Give(uint32_t via, const std::vector<TreeNode>& nodes, int64_t step = 0) {
     Give(via, Train(via, nodes, step));

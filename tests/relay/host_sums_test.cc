@@ -76,24 +76,6 @@ TEST(HostSumsTest, TheOrderOfArrivalDoesNotMatter) {
   } while (std::ranges::next_permutation(vias).found);
 }
 
-// No more is read than each of them has. The server drops the sum, whose size is wrong.
-TEST(HostSumsTest, OfDifferentSizesTheSmallestCounts) {
-  for (const uint32_t shorter : {1, 2}) {
-    HandSums host = Halves();
-    std::vector<RelayedGradient> sent;
-    for (const uint32_t via : {1, 2}) {
-      RelayedGradient gradient = host.Gradient(via, via == 1 ? kLeft : kRight);
-      const std::span<const float> values = gradient.payload.floats();
-      const auto copy = std::make_shared<std::vector<float>>(values.begin(), values.end());
-      if (via == shorter) copy->resize(1);
-      gradient.payload = {copy->data(), copy->size() * sizeof(float), copy};
-      sent = host.sums().Add(std::move(gradient), HostSums::Time());
-    }
-    ASSERT_EQ(sent.size(), 1u);
-    EXPECT_EQ(sent[0].payload.bytes, sizeof(float));
-  }
-}
-
 // Workers 3 and 4 compute first, but their numbers are in another order than their slices.
 TEST(HostSumsTest, ChunksAreAddedIndependently) {
   HandSums host(4);
@@ -233,21 +215,6 @@ TEST(HostSumsTest, ASumOfEmptySubtreesIsEmpty) {
   EXPECT_TRUE(host.last().message.gradient_part().empty());
   EXPECT_EQ(host.last().payload.bytes, 0u);
   EXPECT_EQ(host.last().payload.owner, nullptr);
-}
-
-// The server drops such a message. In a sum it would count as a subtree without samples.
-TEST(HostSumsTest, AGradientWithoutItsValuesIsNotAdded) {
-  HandSums host = Halves();
-  EXPECT_THAT(host.Add(1, kLeft), IsEmpty());
-  RelayedGradient broken = host.Gradient(2, kRight);
-  broken.payload = {};
-  const auto sent = host.sums().Add(broken, {});
-  ASSERT_EQ(sent.size(), 1u);
-  EXPECT_EQ(sent[0].message.ShortDebugString(), broken.message.ShortDebugString());
-  RelayedGradient full = host.Gradient(2, kRight);
-  full.message.mutable_gradient_part()->set_empty(true);
-  ASSERT_EQ(host.sums().Add(full, {}).size(), 1u);
-  EXPECT_THAT(host.Add(2, kRight), ElementsAre("2.0 = 1.0 + 1.1"));
 }
 
 TEST(HostSumsTest, WorkThatWasTakenOverGoesAlone) {

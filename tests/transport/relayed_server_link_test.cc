@@ -150,6 +150,15 @@ TEST_F(RelayedServerLinkTest, SharesMemoryWithTheRelay) {
   EXPECT_FALSE(link_->SharesMemory(direct));
 }
 
+TEST_F(RelayedServerLinkTest, KnowsWhoComesOverOneConnection) {
+  const PeerId worker = From(kRelay, 7), beside = From(kRelay, 8), other = From(kOtherRelay, 7);
+  const PeerId direct = From(kDirect, {}), relay = From(kRelay, {});
+  EXPECT_EQ(link_->ConnectionOf(worker), link_->ConnectionOf(beside));
+  EXPECT_EQ(link_->ConnectionOf(worker), link_->ConnectionOf(relay));
+  EXPECT_NE(link_->ConnectionOf(worker), link_->ConnectionOf(other));
+  EXPECT_NE(link_->ConnectionOf(worker), link_->ConnectionOf(direct));
+}
+
 TEST_F(RelayedServerLinkTest, ThePayloadAndTheMessageStayAsTheyWere) {
   const PeerId peer = From(kRelay, 7);
   FromWorker event = Message(kRelay, 7);

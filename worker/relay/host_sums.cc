@@ -30,14 +30,15 @@ void AddValues(WireType type, const uint16_t* a, const uint16_t* b, uint16_t* to
 
 }  // namespace
 
-void HostSums::Ordered(uint32_t via, const wire::Train& train) {
+void HostSums::Ordered(uint32_t via, uint32_t rank, const wire::Train& train) {
   // Gradients of older steps have been delivered, or nobody waits for them.
   steps_.erase(steps_.begin(), steps_.lower_bound(train.step() - 1));
   // Work that was taken over is urgent, and nobody else computes its neighbours at this moment.
   Step& step = steps_[train.step()];
   if (train.urgent() || train.chunk_size() > 0 || step.is_planned) return;
+  uint32_t buffer = train.buffer();
   for (const wire::Subtree& subtree : train.subtree()) {
-    step.leaves.push_back({via, train.order(), NodeOf(subtree)});
+    step.leaves.push_back({via, rank, train.order(), NodeOf(subtree), buffer++});
   }
 }
 
@@ -73,27 +74,26 @@ void HostSums::Plan(Step& step, Time now) {
   std::erase_if(step.groups, [](const Group& group) { return group.leaves.size() < 2; });
 }
 
-// A worker cannot deliver under another's order, but a relay may name those of all its workers. The
-// server drops a gradient without its values, so it must not be added.
+bool HostSums::Leaf::Is(uint32_t its_rank, const auto& named) const {
+  return rank == its_rank && order == named.order() && node == NodeOf(named.subtree()) &&
+         buffer == named.buffer();
+}
+
+// The server drops a sum if it would drop one of its gradients alone, so such a one must not be
+// added: the others would be lost with it.
 std::optional<HostSums::Part> HostSums::Place(const Group& group, RelayedGradient& gradient) {
   const wire::GradientPart& message = gradient.message.gradient_part();
-  if (message.empty() != (gradient.payload.bytes == 0)) return std::nullopt;
-  const uint32_t via = gradient.message.via();
-  const bool is_sum = message.added_size() > 0;
-  const uint64_t order = is_sum ? message.added(0).order() : message.order();
-  const TreeNode node = NodeOf(is_sum ? message.added(0).subtree() : message.subtree());
-  const auto is_leaf = [](const Leaf& leaf, uint64_t its_order, const TreeNode& its_node) {
-    return leaf.order == its_order && leaf.node == its_node;
-  };
+  const uint32_t via = gradient.message.via(), rank = gradient.message.address().rank();
   const auto first = std::ranges::find_if(group.leaves, [&](const Leaf& leaf) {
-    return leaf.via == via && is_leaf(leaf, order, node);
+    if (leaf.via != via) return false;
+    return message.added_size() > 0 ? leaf.Is(rank, message.added(0)) : leaf.Is(rank, message);
   });
   const auto count = static_cast<size_t>(std::max(1, message.added_size()));
   const auto at = static_cast<size_t>(first - group.leaves.begin());
   if (at + count > group.leaves.size()) return std::nullopt;
   for (size_t i = 1; i < count; ++i) {
     const wire::AddedPart& added = message.added(static_cast<int>(i));
-    if (!is_leaf(group.leaves[at + i], added.order(), NodeOf(added.subtree()))) return std::nullopt;
+    if (!group.leaves[at + i].Is(added.rank(), added)) return std::nullopt;
   }
   return Part{.first_leaf = at, .leaves = count, .gradient = std::move(gradient)};
 }
@@ -172,14 +172,13 @@ const T* HostSums::AddBelow(const TreeNode& node, const Parts& arrived, size_t p
   return right == nullptr ? left : add(left, right, place);
 }
 
-// The server drops a sum of the wrong size.
 Payload HostSums::SumOf(const Group& group, const Parts& arrived) const {
   size_t bytes = 0;
   bool all_in_gpus = true, any_in_gpu = false;
   for (const Part& part : arrived.parts) {
     const Payload& payload = part.gradient.payload;
     if (payload.bytes == 0) continue;
-    bytes = bytes == 0 ? payload.bytes : std::min(bytes, payload.bytes);
+    bytes = payload.bytes;  // all have the same size
     const bool in_gpu = gpus_ != nullptr && gpus_->Find(part.gradient) != nullptr;
     all_in_gpus &= in_gpu;
     any_in_gpu |= in_gpu;

@@ -37,9 +37,10 @@ class HostSums {
   explicit HostSums(int64_t slices, WireType type = wire::FP32, const GpuGradients* gpus = nullptr)
       : slices_(slices), type_(type), gpus_(gpus) {}
 
-  // The server gave the worker `via` an order.
-  void Ordered(uint32_t via, const wire::Train& train);
-  // A worker's gradient arrived. Returns what to send now: the gradient, a sum, or nothing yet.
+  // The server gave an order to the worker `via`, which has this rank.
+  void Ordered(uint32_t via, uint32_t rank, const wire::Train& train);
+  // A gradient arrived, with its values, from a worker or relay that may send it (Relay::Check).
+  // Returns what to send now: the gradient, a sum, or nothing yet.
   std::vector<RelayedGradient> Add(RelayedGradient gradient, Time now);
   // Returns the gradients that wait for others which are late: none has arrived for some time, or
   // they have been arriving for longer than a step usually takes.
@@ -53,9 +54,12 @@ class HostSums {
  private:
   // One worker's gradient in a sum. The numbers of orders are unique.
   struct Leaf {
-    uint32_t via = 0;
+    uint32_t via = 0, rank = 0;
     uint64_t order = 0;
     TreeNode node;
+    uint32_t buffer = 0;
+    // Whether a message names this one.
+    bool Is(uint32_t its_rank, const auto& named) const;
   };
   // The gradient of one leaf, or another relay's sum over several.
   struct Part {

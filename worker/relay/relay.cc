@@ -1,5 +1,6 @@
 #include "worker/relay/relay.h"
 
+#include <fmt/core.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/base/process.h"
+#include "common/link/gradient_check.h"
 #include "common/link/wire_values.h"
 
 namespace muster {
@@ -70,7 +72,7 @@ void Relay::Run() {
 }
 
 bool Relay::IsNeeded() const {
-  return std::ranges::any_of(workers_, [](const auto& worker) { return !worker.second; });
+  return std::ranges::any_of(workers_, [](const auto& one) { return !one.second.has_finished; });
 }
 
 void Relay::CheckLimits() {
@@ -112,9 +114,15 @@ void Relay::FromTheServer(FromServer event) {
   // Weights are for all workers, even if they were sent with a message to one that has ended.
   if (message.has_weights_chunk()) return OnWeights(message, event.payload);
   const uint32_t via = message.via();
-  if (!workers_.contains(via)) return;
-  if (message.has_welcome()) OnWelcome(event);
-  if (message.has_train() && sums_) sums_->Ordered(via, message.train());
+  const auto worker = workers_.find(via);
+  if (worker == workers_.end()) return;
+  std::optional<wire::Address>& address = worker->second.address;
+  if (message.has_welcome()) {
+    address = message.address();
+    OnWelcome(event);
+  }
+  if (message.has_reset() && address) address->set_incarnation(message.reset().incarnation());
+  if (message.has_train() && sums_) sums_->Ordered(via, message.address().rank(), message.train());
   // The server has closed all orders of this worker.
   if (message.has_reset() || message.has_stop()) Close(via);
   ToWorker(message);
@@ -127,6 +135,11 @@ void Relay::OnWelcome(FromServer& event) {
     if (welcome.chunk_end_size() == 0) {
       throw Error(ExitCode::kPeerFailed, "the server's Welcome has no chunks");
     }
+    plan_ = {.train_samples = welcome.train_samples(),
+             .global_batch = welcome.global_batch(),
+             .total_steps = welcome.total_steps(),
+             .slices = welcome.slices()};
+    if (!plan_.IsSane()) throw Error(ExitCode::kPeerFailed, "the server's Welcome has no steps");
     type_ = welcome.tensor_type();
     chunk_end_.assign(welcome.chunk_end().begin(), welcome.chunk_end().end());
     if (server_->shares_memory()) {
@@ -242,7 +255,7 @@ void Relay::FromAWorker(FromWorker event) {
     return;
   }
   if (event.kind == FromWorker::Kind::kLost) return Lose(via);
-  if (event.message.has_hello()) workers_.emplace(via, false);
+  if (event.message.has_hello()) workers_.emplace(via, Worker{});
   if (!workers_.contains(via)) return;  // overtaken by the end of its connection
   event.message.set_via(via);
   if (event.message.has_gpu_buffer()) {
@@ -250,15 +263,17 @@ void Relay::FromAWorker(FromWorker event) {
     return;
   }
   if (event.message.has_gradient_part() && sums_) {
-    if (event.message.gradient_part().in_gpu() && !IsInGpu(event)) {
-      LogWarning("dropped a gradient: its worker has not said where in the GPU it is");
+    if (type_ != wire::FP32 && local_->SharesMemory(event.peer)) Round(event.payload);
+    if (const std::string why = Check(event); !why.empty()) {
+      if (!dropped_.Count()) return;
+      LogWarning("dropped a gradient of rank {}: {} ({} so far)", event.message.address().rank(),
+                 why, dropped_.count());
       return;
     }
-    if (type_ != wire::FP32 && local_->SharesMemory(event.peer)) Round(event.payload);
     return SendGradients(
         sums_->Add({std::move(event.message), std::move(event.payload)}, Clock::now()));
   }
-  if (event.message.has_goodbye()) workers_[via] = true;
+  if (event.message.has_goodbye()) workers_[via].has_finished = true;
   ToServer(std::move(event.message));  // the server drops and counts malformed messages
 }
 
@@ -271,8 +286,38 @@ void Relay::Round(Payload& payload) const {
   payload = {.data = halves.get(), .bytes = floats.size() * sizeof(uint16_t), .owner = halves};
 }
 
-bool Relay::IsInGpu(const FromWorker& event) const {
-  return gpus_ && gpus_->Find({event.message, event.payload}) != nullptr;
+// For the server all workers of this relay have one connection, so it cannot check who of them sent
+// a gradient.
+std::string Relay::Check(const FromWorker& event) const {
+  const std::optional<wire::Address>& address = workers_.at(event.message.via()).address;
+  const wire::Address& named = event.message.address();
+  if (!address || named.job() != address->job() || named.rank() != address->rank() ||
+      named.incarnation() != address->incarnation()) {
+    return "wrong job, rank or incarnation";
+  }
+  const PeerId connection = local_->ConnectionOf(event.peer);
+  const auto is_behind = [&](uint32_t rank) {
+    return std::ranges::any_of(workers_, [&](const auto& other) {
+      return other.second.address && other.second.address->rank() == rank &&
+             local_->ConnectionOf(other.first) == connection;
+    });
+  };
+  std::string why = CheckGradient(event.message.gradient_part(), named.rank(), plan_, is_behind);
+  return why.empty() ? CheckValues(event) : why;
+}
+
+std::string Relay::CheckValues(const FromWorker& event) const {
+  const wire::GradientPart& part = event.message.gradient_part();
+  if (part.chunk() >= chunk_end_.size()) return "an unknown chunk";
+  const uint64_t begin = part.chunk() == 0 ? 0 : chunk_end_[part.chunk() - 1];
+  const size_t want = part.empty() ? 0 : (chunk_end_[part.chunk()] - begin) * BytesOf(type_);
+  if (event.payload.bytes != want) {
+    return fmt::format("{} bytes for chunk {}, expected {}", event.payload.bytes, part.chunk(),
+                       want);
+  }
+  if (!part.in_gpu() || (gpus_ && gpus_->Find({event.message, event.payload}) != nullptr))
+    return "";
+  return "its worker has not said where in the GPU it is";
 }
 
 void Relay::Lose(uint32_t via) {

@@ -9,7 +9,8 @@
 //
 // Relays of other hosts may connect to it instead of to the server. All other messages pass through
 // unchanged, with the number of the worker (`via`), so the server sees each worker as if it were
-// connected itself. The relay decides nothing. If it ends, all its workers are lost.
+// connected itself. The relay decides nothing, but drops gradients that their senders may not send
+// (gradient_check.h). If it ends, all its workers are lost.
 //
 // One thread owns everything.
 #pragma once
@@ -21,6 +22,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/base/fd.h"
@@ -29,6 +31,7 @@
 #include "common/base/shared_memory.h"
 #include "common/link/link.h"
 #include "common/link/outbox.h"
+#include "common/plan/step_plan.h"
 #include "worker/relay/gradient_places.h"
 #include "worker/relay/host_sums.h"
 
@@ -62,7 +65,9 @@ class Relay {
   std::span<uint16_t> HalvesOf(std::span<const float> floats);
   void ToWorker(const wire::ServerMessage& message);
   void Round(Payload& payload) const;
-  bool IsInGpu(const FromWorker& event) const;
+  // Returns why a gradient does not fit, or "".
+  std::string Check(const FromWorker& event) const;
+  std::string CheckValues(const FromWorker& event) const;
   void Lose(uint32_t via);
   void Close(uint32_t via);
   void ToServer(wire::WorkerMessage message);
@@ -75,9 +80,14 @@ class Relay {
   Clock::time_point needed_at_ = Clock::now(), checked_at_ = needed_at_;
   std::optional<Clock::time_point> heard_at_;  // when the last message of the server came
   SuspensionDetector suspensions_{std::chrono::seconds(1)};
-  RareLine refused_;
-  const EventFd room_bell_;           // rung by the link's thread when more tensors may be sent
-  std::map<uint32_t, bool> workers_;  // with open connections; whether they have said Goodbye
+  RareLine refused_, dropped_;
+  const EventFd room_bell_;  // rung by the link's thread when more tensors may be sent
+  struct Worker {
+    bool has_finished = false;             // has said Goodbye
+    std::optional<wire::Address> address;  // since Welcome
+  };
+  std::map<uint32_t, Worker> workers_;  // with open connections
+  StepPlan plan_;
   std::vector<uint64_t> chunk_end_;
   WireType type_ = wire::FP32;
   std::optional<SharedMemory> weights_;

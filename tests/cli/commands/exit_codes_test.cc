@@ -1,4 +1,5 @@
-// The exit codes are documented in three places. common/base/error.h is authoritative.
+// What documents say of the exit codes, of which common/base/error.h is authoritative, and of the
+// protocol's version.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -10,12 +11,14 @@
 
 #include "cli/commands/commands.h"
 #include "common/base/error.h"
+#include "common/link/protocol.h"
 #include "tests/base/paths.h"
 
 namespace muster {
 namespace {
 
 using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
 
 std::string TextOf(const std::string& path) {
   std::ifstream file(SourcePath(path));
@@ -83,6 +86,13 @@ TEST(ExitCodesTest, TheyMeanTheSameEverywhere) {
       EXPECT_EQ(help.at(code), meaning) << code;
     }
   }
+}
+
+TEST(ProtocolVersion, IsTheSameInAllDocuments) {
+  const std::string version = std::to_string(kProtocolVersion);
+  EXPECT_THAT(TextOf("proto/PROTOCOL.md"), HasSubstr("\n\nVersion " + version + ". "));
+  EXPECT_THAT(TextOf("proto/PROTOCOL.md"), HasSubstr(" version " + version + " "));
+  EXPECT_THAT(TextOf("CHANGELOG.md"), HasSubstr("wire protocol " + version + ","));
 }
 
 }  // namespace
