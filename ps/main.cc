@@ -135,7 +135,7 @@ int Main(int argc, char** argv) {
       .Required();
   program.Add("--endpoint", arguments.endpoint,
               "Where workers connect: local://@NAME, ipc://@NAME or tcp://HOST:PORT; port *: any "
-              "free port. Default: tcp://127.0.0.1:*");
+              "free port, name *: a random one. Default: tcp://127.0.0.1:*");
   program.Add("--bind", arguments.bind,
               "Where to listen, if different from --endpoint; tcp://*:PORT: all interfaces");
   program.Add("--token-file", arguments.token_file,

@@ -22,6 +22,7 @@
 #include "common/config/config.h"
 #include "common/config/data_format.h"
 #include "common/link/protocol.h"
+#include "common/link/secret.h"
 #include "common/link/tcp_address.h"
 #include "common/transport/combined_server_link.h"
 #include "common/transport/link_options.h"
@@ -116,7 +117,8 @@ void ServeRelay(const WorkerArguments& arguments, const config::Config& config,
 std::string JoinRelay(const WorkerArguments& arguments, const config::Config& config,
                       const std::string& token) {
   WorkerArguments relay = arguments;
-  relay.relay = fmt::format("local://@muster-relay-{:016x}", JobOf(token));
+  // All workers of the host can compute it. The server has another port after a restart.
+  relay.relay = "local://@muster-relay-" + DigitsFrom(token, "muster relay " + arguments.endpoint);
   if (arguments.local_rank != 0) return relay.relay;
   const pid_t child = ::fork();
   if (child < 0) {

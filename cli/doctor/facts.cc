@@ -83,10 +83,8 @@ std::string TryLoopbackTcp() {
 std::string TryUnixSocket() {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  const std::string name = "muster-doctor-" + std::to_string(::getpid());
-  name.copy(address.sun_path + 1, sizeof address.sun_path - 2);  // first byte 0: abstract namespace
-  return TryToListen(AF_UNIX, address,
-                     static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size()));
+  // Without a name the kernel chooses one of the abstract namespace.
+  return TryToListen(AF_UNIX, address, offsetof(sockaddr_un, sun_path));
 }
 
 std::string Quoted(const std::string& path) {

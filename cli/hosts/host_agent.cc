@@ -1,7 +1,6 @@
 #include "cli/hosts/host_agent.h"
 
 #include <fcntl.h>
-#include <fmt/core.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -21,12 +20,12 @@
 #include "cli/process/line_reader.h"
 #include "cli/process/program_environment.h"
 #include "cli/process/signal_source.h"
+#include "cli/process/token.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/base/process.h"
 #include "common/base/resource_limits.h"
 #include "common/config/config.h"
-#include "common/link/protocol.h"
 #include "proto/config.pb.h"
 
 namespace muster {
@@ -241,9 +240,9 @@ void HostAgent::RequireRelay(int rank) {
     SendEnd("relay", rank, {.by_signal = true, .value = SIGKILL, .asked = true});
   }
   if (relay_.process != nullptr) return;
-  // Workers of an earlier relay must not find this one.
-  relay_endpoint_ =
-      fmt::format("local://@muster-relay-{:016x}-{}-{}", JobOf(token_text_), ::getpid(), ++relays_);
+  // Workers of an earlier relay must not find this one, and nobody can take its name before.
+  relay_endpoint_ = "local://@muster-relay-" + NewToken();
+  ++relays_;
   relay_rank_ = rank;
   std::vector<std::string> arguments{"--relay", relay_endpoint_, "--endpoint", endpoint_};
   if (!relay_bind_.empty()) arguments.insert(arguments.end(), {"--relay-bind", relay_bind_});

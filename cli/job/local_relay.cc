@@ -7,10 +7,10 @@
 
 #include "cli/job/failure.h"
 #include "cli/process/log_tail.h"
+#include "cli/process/token.h"
 #include "common/base/error.h"
 #include "common/base/text.h"
 #include "common/config/config.h"
-#include "common/link/protocol.h"
 
 namespace muster {
 
@@ -34,8 +34,9 @@ const std::string& LocalRelay::EndpointFor(int rank, const std::string& server) 
 }
 
 void LocalRelay::Start(const std::string& server) {
-  // Workers of an earlier relay must not find this one.
-  endpoint_ = fmt::format("local://@muster-relay-{:016x}-{}", JobOf(plan_.token), ++started_);
+  // Workers of an earlier relay must not find this one, and nobody can take its name before.
+  endpoint_ = "local://@muster-relay-" + NewToken();
+  ++started_;
   ChildOptions relay{.program = plan_.worker_program,
                      .arguments = {"--relay", endpoint_, "--gpu-sums", "--endpoint", server,
                                    "--config", plan_.config_path, "--token-file",

@@ -217,9 +217,8 @@ std::optional<WorkersByHand> AddressesOf(const LaunchArguments& arguments, const
 
 std::string EndpointFor(const config::Config& config) {
   if (config.cluster().transport() == config::Cluster::TCP) return "tcp://127.0.0.1:*";
-  if (config.cluster().transport() == config::Cluster::LOCAL)
-    return "local://@muster-" + NewToken();
-  return "ipc://@muster-" + NewToken();  // in the abstract namespace, so no file is left behind
+  // Names in the abstract namespace, so that no file is left behind. Each server chooses a new one.
+  return config.cluster().transport() == config::Cluster::LOCAL ? "local://@*" : "ipc://@*";
 }
 
 void CheckTracePlace(const std::string& path) {

@@ -1,29 +1,19 @@
 #include "cli/process/token.h"
 
 #include <fcntl.h>
-#include <fmt/core.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <iterator>
 
 #include "common/base/error.h"
 #include "common/base/fd.h"
 #include "common/base/resource_limits.h"
+#include "common/link/secret.h"
 
 namespace muster {
 
-std::string NewToken() {
-  unsigned char random[16];
-  if (::getrandom(random, sizeof random, 0) != std::ssize(random)) {
-    throw Error(ExitCode::kFailure, "cannot get random numbers: {}", ErrorText(errno));
-  }
-  std::string hex;
-  for (const unsigned char byte : random) hex += fmt::format("{:02x}", byte);
-  return hex;
-}
+std::string NewToken() { return RandomDigits(); }
 
 void WriteTokenFile(const std::string& path, const std::string& token) {
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));

@@ -10,6 +10,7 @@
 #include "common/base/error.h"
 #include "common/base/fd.h"
 #include "common/base/log.h"
+#include "common/link/secret.h"
 #include "common/link/tcp_address.h"
 #include "common/transport/combined_server_link.h"
 #include "common/transport/local/local_link.h"
@@ -103,6 +104,13 @@ void CheckTransport(const std::string& endpoint, config::Cluster::Transport tran
       endpoint);
 }
 
+// Replaces a * by a name that nobody can have taken, because it is chosen only now. (The command
+// lines of all processes can be read by other users, too.)
+std::string Named(const std::string& endpoint) {
+  if (IsTcp(endpoint) || !endpoint.ends_with("://@*")) return endpoint;
+  return endpoint.substr(0, endpoint.size() - 1) + "muster-" + RandomDigits();
+}
+
 // Refuses to start a second server with the same token, because workers could join the wrong job.
 void CheckAlone(const std::string& local_endpoint, const LinkOptions& options) {
   try {
@@ -121,9 +129,10 @@ bool Answers(const std::string& endpoint, std::chrono::milliseconds limit) {
   return !MechanismOf(ResolvedAddress(TcpAddress::Parse(endpoint)).ToEndpoint(), limit).empty();
 }
 
-std::unique_ptr<ServerLink> Listen(const std::string& endpoint, uint64_t job,
+std::unique_ptr<ServerLink> Listen(const std::string& listen_at, uint64_t job,
                                    config::Cluster::Transport transport,
                                    const LinkOptions& options) {
+  const std::string endpoint = Named(listen_at);
   CheckTransport(endpoint, transport);
   if (endpoint.starts_with("local://")) return ListenLocal(endpoint, options);
   std::unique_ptr<ServerLink> local;  // opened first: see AwaitServerOfThisHost

@@ -12,10 +12,10 @@
 namespace muster {
 
 // Listens at `endpoint`: ipc://@NAME (abstract namespace), tcp://HOST:PORT (tcp_address.h) or
-// local://@NAME. Throws Error(kFailure) if it cannot bind, and Error(kUsage) if `endpoint` is
-// malformed or contradicts `transport`. With AUTO, the server also listens on the job's local link.
-// If that fails, it logs the reason and uses only ZeroMQ. Throws Error(kUsage) if this user already
-// runs a server with the same token.
+// local://@NAME. The NAME * stands for 128 random bits. Throws Error(kFailure) if it cannot bind,
+// and Error(kUsage) if `endpoint` is malformed or contradicts `transport`. With AUTO, the server
+// also listens on the job's local link. If that fails, it logs the reason and uses only ZeroMQ.
+// Throws Error(kUsage) if this user already runs a server with the same token.
 std::unique_ptr<ServerLink> Listen(const std::string& endpoint, uint64_t job,
                                    config::Cluster::Transport transport,
                                    const LinkOptions& options);

@@ -10,9 +10,11 @@ import pathlib
 import socket
 import subprocess
 import sys
+import time
 from typing import List, Optional, Tuple
 
 from muster._client import UsageError, programs
+from muster._relay import is_ours
 
 _START_S = 60
 _server: "Optional[Tuple[socket.socket, subprocess.Popen[bytes]]]" = None
@@ -28,7 +30,7 @@ def ensure_job(config: Optional[str]) -> None:
     if not os.path.isfile(config):
         raise UsageError(f"{config}: expected a config file")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    name = f"muster-private-{os.getpid()}-{os.urandom(8).hex()}"
+    name = f"muster-private-{os.urandom(16).hex()}"
     listener.bind("\0" + name)
     listener.listen(1)
     listener.settimeout(_START_S)
@@ -57,12 +59,16 @@ def _arguments() -> List[str]:
 
 def _accept(listener: socket.socket, process: "subprocess.Popen[bytes]") -> socket.socket:
     listener.settimeout(0.2)
-    for _ in range(int(_START_S / 0.2)):
+    until = time.monotonic() + _START_S
+    while time.monotonic() < until:
         if process.poll() is not None:
             raise SystemExit(process.returncode or 1)  # the launcher has said why
         try:
             relay, _ = listener.accept()
         except socket.timeout:
+            continue
+        if not is_ours(relay):
+            relay.close()
             continue
         relay.settimeout(None)
         return relay

@@ -8,11 +8,13 @@
 #include <future>
 #include <random>
 #include <thread>
+#include <vector>
 
 #include "common/base/error.h"
 #include "common/base/resource_limits.h"
 #include "common/link/link.h"
 #include "common/link/protocol.h"
+#include "common/transport/local/local_address.h"
 #include "common/transport/local/local_link.h"
 #include "common/transport/zmq/zmq_link.h"
 #include "tests/base/without_netlink.h"
@@ -128,18 +130,38 @@ TEST(Transport, AWorkerWhoseServerHasNoneUsesZeroMq) {
   EXPECT_TRUE(Reaches(*link, *server));
 }
 
-TEST(Transport, AServerWhoseNameIsTakenUsesZeroMq) {
+// Names are taken by a process that is not a server. Who has the token finds the next one; without
+// any, there is ZeroMQ.
+TEST(Transport, AServerWhoseNameIsTakenUsesAnother) {
   const std::string endpoint = UniqueIpcEndpoint();
   const uint64_t job = std::random_device{}();
-  // The name is taken by a process that is not a server.
-  const LocalAddress address(LocalEndpoint(job));
-  const UniqueFd holder(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  ASSERT_EQ(::bind(holder.get(), address.get(), address.size), 0);
-  const auto server = Listen(endpoint, job, config::Cluster::AUTO, SmallLink());
-  EXPECT_EQ(server->endpoint(), endpoint);
-  const auto client =
-      Connect(endpoint, job, config::Cluster::IPC, std::chrono::seconds(1), SmallLink());
-  EXPECT_TRUE(Reaches(*client, *server));
+  const std::vector<std::string> names = StandInsFor(LocalEndpoint(job), TestToken());
+  std::vector<UniqueFd> holders;
+  for (const std::string& name : names) {
+    const LocalAddress address(name);
+    holders.emplace_back(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::bind(holders.back().get(), address.get(), address.size), 0);
+    const auto server = Listen(endpoint, job, config::Cluster::AUTO, SmallLink());
+    EXPECT_EQ(server->endpoint(), endpoint);
+    const auto client =
+        Connect(endpoint, job, config::Cluster::AUTO, std::chrono::seconds(20), SmallLink());
+    EXPECT_EQ(client->shares_memory(), holders.size() < names.size());
+    EXPECT_TRUE(Reaches(*client, *server));
+  }
+  EXPECT_NE(names[1], StandInsFor(LocalEndpoint(job), "another token")[1]);
+}
+
+TEST(Transport, EachServerChoosesANewName) {
+  for (const std::string scheme : {"ipc://@", "local://@"}) {
+    const auto transport = scheme == "ipc://@" ? config::Cluster::IPC : config::Cluster::LOCAL;
+    const auto first = Listen(scheme + "*", 1, transport, SmallLink());
+    const auto second = Listen(scheme + "*", 1, transport, SmallLink());
+    EXPECT_NE(first->endpoint(), second->endpoint());
+    EXPECT_EQ(first->endpoint().size(), scheme.size() + std::string("muster-").size() + 32);
+    const auto client =
+        Connect(first->endpoint(), 1, transport, std::chrono::seconds(20), SmallLink());
+    EXPECT_TRUE(Reaches(*client, *first));
+  }
 }
 
 TEST(Transport, ASecondJobWithTheSameTokenIsRefused) {

@@ -5,6 +5,7 @@
 #include <sys/un.h>
 
 #include <string>
+#include <vector>
 
 namespace muster {
 
@@ -17,5 +18,10 @@ struct LocalAddress {
   sockaddr_un address{};
   socklen_t size = 0;
 };
+
+// The endpoints at which to listen and to connect, in this order. All users can see the names at
+// which others listen, and take one when its process has ended. Then the next one stands in for it,
+// which only processes with the token know.
+std::vector<std::string> StandInsFor(const std::string& endpoint, const std::string& token);
 
 }  // namespace muster

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <exception>
 #include <mutex>
 #include <utility>
 
@@ -124,9 +125,7 @@ void LocalClientLink::Flush(std::chrono::milliseconds limit) {
   }
 }
 
-}  // namespace
-
-std::unique_ptr<ClientLink> ConnectLocal(const std::string& endpoint, const LinkOptions&) {
+std::unique_ptr<ClientLink> ConnectTo(const std::string& endpoint) {
   const LocalAddress address(endpoint);
   UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid() || ::connect(fd.get(), address.get(), address.size) != 0) {
@@ -140,6 +139,20 @@ std::unique_ptr<ClientLink> ConnectLocal(const std::string& endpoint, const Link
                 ::geteuid());
   }
   return std::make_unique<LocalClientLink>(std::move(connection));
+}
+
+}  // namespace
+
+std::unique_ptr<ClientLink> ConnectLocal(const std::string& endpoint, const LinkOptions& options) {
+  std::exception_ptr first;
+  for (const std::string& one : StandInsFor(endpoint, options.token)) {
+    try {
+      return ConnectTo(one);
+    } catch (const Error&) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  std::rethrow_exception(first);
 }
 
 }  // namespace muster

@@ -27,7 +27,10 @@ namespace muster {
 // token.
 std::string LocalEndpoint(uint64_t job);
 
-// Throws Error(kFailure) if the name is taken or the kernel cannot seal memory against writers.
+// If another user has taken the name, both use one that stands in for it (StandInsFor).
+//
+// Throws Error(kFailure) if this user listens there already, or if the kernel cannot seal memory
+// against writers.
 std::unique_ptr<ServerLink> ListenLocal(const std::string& endpoint, const LinkOptions& options);
 
 // Throws Error(kPeerFailed) at once if no process listens there, or if another user's process does.

@@ -24,15 +24,20 @@ namespace {
 
 constexpr uint64_t kListener = 0;  // in place of a PeerId in epoll
 
+// Whether a process of this user listens there.
+bool IsOurs(const LocalAddress& address) {
+  UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid() || ::connect(fd.get(), address.get(), address.size) != 0) return false;
+  return PacketSocket(std::move(fd)).PeerUser() == static_cast<int64_t>(::geteuid());
+}
+
 class LocalServerLink : public ServerLink {
  public:
   LocalServerLink(const std::string& endpoint, const LinkOptions& options)
       : endpoint_(endpoint), options_(options) {
     RequireSealing();  // before a job depends on it
-    const LocalAddress address(endpoint);
     listener_.Reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!listener_.valid() || ::bind(listener_.get(), address.get(), address.size) != 0 ||
-        ::listen(listener_.get(), SOMAXCONN) != 0) {
+    if (!listener_.valid() || !Bind() || ::listen(listener_.get(), SOMAXCONN) != 0) {
       throw Error(ExitCode::kFailure, "{}: cannot listen: {}", endpoint, ErrorText(errno));
     }
     epoll_.Add(listener_.get(), kListener);
@@ -67,6 +72,7 @@ class LocalServerLink : public ServerLink {
     bool waits_for_socket = false;
   };
 
+  bool Bind() const;
   void Accept();
   void PollSockets();
   void PollMemory();
@@ -92,6 +98,21 @@ class LocalServerLink : public ServerLink {
   PollInterval sockets_;
   std::string sent_, taken_;  // buffers for the current messages
 };
+
+// Returns false, with errno, if no name is free, or if a process of this user listens at one:
+// workers would go there.
+bool LocalServerLink::Bind() const {
+  for (const std::string& endpoint : StandInsFor(endpoint_, options_.token)) {
+    const LocalAddress address(endpoint);
+    if (::bind(listener_.get(), address.get(), address.size) == 0) return true;
+    const int error = errno;
+    const bool goes_on = error == EADDRINUSE && !IsOurs(address);
+    if (goes_on) LogWarning("another process has the name {}; listening at the next one", endpoint);
+    errno = error;
+    if (!goes_on) break;
+  }
+  return false;
+}
 
 void LocalServerLink::Accept() {
   UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));

@@ -1,32 +1,21 @@
 #include "common/transport/zmq/zmq_keys.h"
 
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <zmq.h>
 
 #include <string_view>
 
 #include "common/base/error.h"
+#include "common/link/secret.h"
 
 namespace muster {
 namespace {
 
-// HMAC-SHA-256 is a pseudo-random function keyed by the token, so different labels give unrelated
-// keys. X25519 accepts any 32 bytes as a secret key.
+// X25519 accepts any 32 bytes as a secret key.
 CurvePair Derive(const std::string& token, std::string_view label) {
   constexpr size_t kZ85 = 41;  // 32 bytes as text, including the final zero
   CurvePair pair;
-  unsigned size = 0;
-  const bool hashed = HMAC(EVP_sha256(), token.data(), static_cast<int>(token.size()),
-                           reinterpret_cast<const unsigned char*>(label.data()), label.size(),
-                           pair.secret_half.data(), &size) != nullptr &&
-                      size == pair.secret_half.size();
-  if (!hashed) {
-    throw Error(ExitCode::kFailure,
-                "OpenSSL cannot derive the keys of encrypted connections (HMAC-SHA-256); between "
-                "trusted hosts, set cluster.encryption=NONE");
-  }
+  pair.secret_half = DeriveFrom(token, label);
   std::array<char, kZ85> secret_text{}, public_text{};
   zmq_z85_encode(secret_text.data(), pair.secret_half.data(), pair.secret_half.size());
   const int failed = zmq_curve_public(public_text.data(), secret_text.data());
