@@ -40,7 +40,8 @@ Host ParseHost(const std::string& origin, const std::string& text) {
                 text.empty() ? "nothing" : Shown(text));
   }
   Host host{.name = found[4].empty() ? found[1] : found[2] + found[4]};
-  if (host.name[0] == '-') {
+  // ssh takes the host out of USER@HOST, and gives both to commands such as ProxyCommand.
+  if (host.name[0] == '-' || host.name.find("@-") != std::string::npos) {
     throw Error(ExitCode::kUsage,
                 "{}: expected the name of a host, got {}, which ssh would take for an option",
                 origin, Shown(host.name));

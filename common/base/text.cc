@@ -215,12 +215,11 @@ std::string OneLine(std::string_view text, size_t most) {
   return ValidUtf8(line);
 }
 
-std::string Printable(std::string_view words) {
-  constexpr size_t kMost = 500;
-  std::string line(words.substr(0, kMost));
+std::string Printable(std::string_view words, size_t most) {
+  std::string line(words.substr(0, most));
   std::ranges::replace_if(
       line, [](char c) { return c < ' ' || c > '~'; }, '?');
-  return words.size() > kMost ? line + " …" : line;
+  return words.size() > most ? line + " …" : line;
 }
 
 }  // namespace muster

@@ -77,7 +77,7 @@ std::string ShownLines(std::string_view text, size_t most = kMostShown);
 std::string OneLine(std::string_view text, size_t most);
 
 // Text from another host, made safe for a log line or a terminal. Everything except printable ASCII
-// becomes '?', and the text is cut to 500 characters.
-std::string Printable(std::string_view words);
+// becomes '?', and the text is cut to `most` characters.
+std::string Printable(std::string_view words, size_t most = 500);
 
 }  // namespace muster

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +14,7 @@
 #include "common/base/fd.h"
 #include "common/base/file.h"
 #include "common/base/resource_limits.h"
+#include "common/link/secret.h"
 
 namespace muster {
 namespace {
@@ -37,7 +37,12 @@ std::string CheckToken(std::string text, const std::string& source) {
 
 }  // namespace
 
-uint64_t JobOf(const std::string& token) { return XXH3_64bits(token.data(), token.size()); }
+uint64_t JobOf(const std::string& token) {
+  uint64_t job = 0;
+  const auto digest = DeriveFrom(token, "muster job");
+  for (size_t i = sizeof job; i-- > 0;) job = job << 8 | digest[i];
+  return job;
+}
 
 bool SameToken(const std::string& a, const std::string& b) {
   unsigned difference = a.size() != b.size();

@@ -15,7 +15,8 @@ inline constexpr size_t kMostConvolutionsBytes = 4096;
 // The reason for refusing a worker, as shown to users.
 inline constexpr const char* kWrongToken = "the job token is wrong: it belongs to another job";
 
-// The job's identity in every message: XXH3-64 of the token's 32 hexadecimal digits.
+// The job's identity in every message, from the token's 32 hexadecimal digits. Who reads it learns
+// nothing about the token.
 uint64_t JobOf(const std::string& token);
 
 // Compares tokens. The time does not depend on the position of the first difference.

@@ -12,12 +12,23 @@
 namespace muster {
 namespace {
 
+constexpr size_t kMostWords = 200;  // of a worker in a reason, which has other words, too
+
 std::string SamplesText(int64_t train, int64_t validation, int64_t test) {
   if (validation == 0) return fmt::format("{} training and {} test samples", train, test);
   return fmt::format("{} training, {} validation and {} test samples", train, validation, test);
 }
 
 }  // namespace
+
+std::string HostOf(const wire::Hello& hello) {
+  constexpr size_t kMost = 64;  // HOST_NAME_MAX
+  return Printable(hello.host(), kMost);
+}
+
+std::string WorkerName(uint32_t rank, const std::string& host, int64_t pid) {
+  return fmt::format("rank {} (host {}, pid {})", rank, host, pid);
+}
 
 bool JoinCheck::HasToken(const wire::Hello& hello) const {
   return SameToken(hello.token(), terms_.token);
@@ -40,6 +51,7 @@ std::string JoinCheck::CheckWork(uint32_t rank, const wire::Hello& hello) const 
 void JoinCheck::Joined(uint32_t rank, const wire::Hello& hello) {
   if (first_) return;
   first_ = rank;
+  first_name_ = WorkerName(rank, HostOf(hello), hello.pid());
   data_ = {.train_samples = hello.train_samples(),
            .test_samples = hello.test_samples(),
            .validation_samples = hello.validation_samples(),
@@ -56,17 +68,19 @@ std::string JoinCheck::CheckGraph(const wire::Hello& hello) const {
   for (int i = 0; i < common; ++i) {
     const wire::VariableShape& theirs = hello.variable(i);
     const std::string shape = "[" + Join(theirs.shape(), ",") + "]";
+    const auto shown = [](const std::string& words) { return Printable(words, kMostWords); };
     if (theirs.name() != ours[i].name || shape != ours[i].ShapeString()) {
       return fmt::format(
           "the graph differs: variable {} is {} {} in the server and {} {} in the worker", i,
-          ours[i].name, ours[i].ShapeString(), theirs.name(), shape);
+          ours[i].name, ours[i].ShapeString(), shown(theirs.name()), shown(shape));
     }
   }
   if (hello.variable_size() != static_cast<int>(ours.size())) {
     const bool more_here = hello.variable_size() < static_cast<int>(ours.size());
-    return fmt::format("the graph differs: variable {} is only in the {}",
-                       more_here ? ours[common].name : hello.variable(common).name(),
-                       more_here ? "server" : "worker");
+    return fmt::format(
+        "the graph differs: variable {} is only in the {}",
+        more_here ? ours[common].name : Printable(hello.variable(common).name(), kMostWords),
+        more_here ? "server" : "worker");
   }
   if (hello.layer_size() == 0) {
     return "the graph differs in a layer's settings or inputs; it has too many layers for "
@@ -76,7 +90,7 @@ std::string JoinCheck::CheckGraph(const wire::Hello& hello) const {
   for (int i = 0; i < std::min(hello.layer_size(), static_cast<int>(lines.size())); ++i) {
     if (hello.layer(i) != lines[i]) {
       return fmt::format("the graph differs: \"{}\" in the server and \"{}\" in the worker",
-                         lines[i], hello.layer(i));
+                         lines[i], Printable(hello.layer(i), kMostWords));
     }
   }
   return fmt::format("the graph differs: {} layers in the server and {} in the worker",
@@ -90,7 +104,7 @@ std::string JoinCheck::CheckSettings(const wire::Hello& hello) const {
   if (!difference) return "";
   return fmt::format(
       "the config differs: {}. Start server and workers with the same config and settings",
-      *difference);
+      Printable(*difference));
 }
 
 std::string JoinCheck::CheckData(uint32_t rank, const wire::Hello& hello) const {
@@ -104,17 +118,20 @@ std::string JoinCheck::CheckData(uint32_t rank, const wire::Hello& hello) const 
     return fmt::format("rank {} has {}; expected at most {} of each", rank, theirs, kMostSamples);
   }
   if (!first_) return "";
+  // The first that joined is not more often right than the others, so no one is blamed.
+  const std::string name = WorkerName(rank, HostOf(hello), hello.pid());
   const std::string ours =
       SamplesText(data_.train_samples, data_.validation_samples, data_.test_samples);
   if (theirs != ours) {
-    return fmt::format("rank {} has {}, but rank {} has {}: all workers need the same data", rank,
-                       theirs, *first_, ours);
+    return fmt::format("{} has {}, but {} has {}: all workers need the same data", name, theirs,
+                       first_name_, ours);
   }
   if (hello.data_fingerprint() != data_.fingerprint) {
     return fmt::format(
-        "the data of rank {} and rank {} (or the constants of their programs) have the same size "
-        "but different contents: all workers need the same data",
-        rank, *first_);
+        "{} and {} see data (or constants of their programs) of the same size but different "
+        "contents, with the fingerprints {:016x} and {:016x}: compare both hosts' data, because "
+        "either may be the wrong one",
+        name, first_name_, hello.data_fingerprint(), data_.fingerprint);
   }
   return "";
 }

@@ -13,6 +13,11 @@
 
 namespace muster {
 
+// The host that a worker names, made safe to be stored and shown beside other words.
+std::string HostOf(const wire::Hello& hello);
+// "rank 1 (host lab3, pid 77)".
+std::string WorkerName(uint32_t rank, const std::string& host, int64_t pid);
+
 // What a worker must present to join.
 struct JoinTerms {
   std::string token;
@@ -55,6 +60,7 @@ class JoinCheck {
   const VariableLayout& layout_;
   const JoinTerms& terms_;
   std::optional<uint32_t> first_;
+  std::string first_name_;
   SeenData data_;
 };
 

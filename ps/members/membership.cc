@@ -37,7 +37,7 @@ Membership::Arrival Membership::OnHello(PeerId peer, PeerId connection, const wi
     const std::string who = hello.has_rank() ? fmt::format("rank {}", rank) : "a worker";
     // A worker whose rank is taken retries every second; report it only once.
     if (!seating.is_taken || ask_again_.insert(peer).second) {
-      Refuse(fmt::format("{} (host {}, pid {})", who, hello.host(), hello.pid()), seating.refusal);
+      Refuse(fmt::format("{} (host {}, pid {})", who, HostOf(hello), hello.pid()), seating.refusal);
     }
     auto refusal = std::make_shared<wire::ServerMessage>();
     refusal->mutable_refused()->set_reason(seating.refusal);

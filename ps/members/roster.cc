@@ -28,7 +28,7 @@ Roster::Seating Roster::Join(PeerId peer, const wire::Hello& hello, Time now) {
             .peer = peer,
             .incarnation = member.incarnation,
             .process = hello.process(),
-            .host = Printable(hello.host()),
+            .host = HostOf(hello),
             .pid = hello.pid(),
             .threads = hello.threads(),
             .arithmetic = Printable(hello.arithmetic()),
@@ -68,7 +68,7 @@ Roster::Seating Roster::Reseat(PeerId peer, const wire::Hello& hello, Time now) 
     return {rank, ""};
   }
   return {hello.rank(), fmt::format("host {}, pid {} is not a worker waiting for shared memory",
-                                    Printable(hello.host()), hello.pid())};
+                                    HostOf(hello), hello.pid())};
 }
 
 void Roster::BeginAnew(uint32_t rank, Time now) {
@@ -159,7 +159,7 @@ bool Roster::HasVersion(uint32_t rank, int64_t version) const {
 }
 
 std::string Roster::Name(uint32_t rank) const {
-  return fmt::format("rank {} (host {}, pid {})", rank, members_[rank].host, members_[rank].pid);
+  return WorkerName(rank, members_[rank].host, members_[rank].pid);
 }
 
 std::string Roster::Names(const std::vector<uint32_t>& ranks) const {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/base/log.h"
+#include "common/base/text.h"
 #include "common/link/protocol.h"
 
 namespace muster {
@@ -16,12 +17,13 @@ void ConvolutionChoices::Restore(const checkpoint::Arithmetic& kept) {
 
 void ConvolutionChoices::Keep(checkpoint::Arithmetic& state) const {
   for (const std::string& arithmetic : state.worker()) {
-    const auto found = lines_.find(arithmetic);
-    state.add_convolutions(found == lines_.end() ? "" : found->second);
+    const auto found = choices_.find(arithmetic);
+    state.add_convolutions(found == choices_.end() ? "" : found->second.line);
   }
 }
 
-ConvolutionChoices::Taken ConvolutionChoices::Take(const std::string& arithmetic,
+ConvolutionChoices::Taken ConvolutionChoices::Take(const std::string& who,
+                                                   const std::string& arithmetic,
                                                    const std::string& line) {
   if (line.size() > kMostConvolutionsBytes) {
     return {fmt::format("its convolution choices have {} bytes; expected at most {}", line.size(),
@@ -29,21 +31,20 @@ ConvolutionChoices::Taken ConvolutionChoices::Take(const std::string& arithmetic
             ""};
   }
   constexpr size_t kMostKinds = 256;  // of processors and libraries in one job
-  if (lines_.size() >= kMostKinds && !lines_.contains(arithmetic)) {
+  if (choices_.size() >= kMostKinds && !choices_.contains(arithmetic)) {
     return {fmt::format("it is the {}th kind of worker: expected at most {} kinds of processors "
                         "and libraries in one job",
                         kMostKinds + 1, kMostKinds),
             ""};
   }
-  const auto [agreed, first] = lines_.emplace(arithmetic, line);
+  const auto [agreed, first] = choices_.try_emplace(arithmetic, Choice{line, who});
   if (!first) {
-    if (agreed->second == line) return {};
-    return {
-        fmt::format(
-            "it chose the convolutions \"{}\" but an earlier worker chose \"{}\", both on \"{}\". "
-            "Use the same driver and libraries on all workers, or set worker.convolution=GEMM",
-            line, agreed->second, arithmetic),
-        ""};
+    if (agreed->second.line == line) return {};
+    return {fmt::format(
+                "it chose the convolutions \"{}\" but {} chose \"{}\", both on \"{}\". "
+                "Use the same driver and libraries on all workers, or set worker.convolution=GEMM",
+                Printable(line), agreed->second.who, Printable(agreed->second.line), arithmetic),
+            ""};
   }
   if (!line.empty()) LogInfo("{}", line);
   const auto kept = before_.find(arithmetic);

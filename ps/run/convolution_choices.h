@@ -23,11 +23,15 @@ class ConvolutionChoices {
     std::string refusal;  // why this worker is rejected, or ""
     std::string warning;  // says that the bits of the run may change from here on, or ""
   };
-  Taken Take(const std::string& arithmetic, const std::string& line);
+  // `who`: the worker, in messages.
+  Taken Take(const std::string& who, const std::string& arithmetic, const std::string& line);
 
  private:
-  std::map<std::string, std::string> lines_,
-      before_;  // map arithmetic to line; before_: before the run resumed
+  struct Choice {
+    std::string line, who;  // the first one with it
+  };
+  std::map<std::string, Choice> choices_;      // by arithmetic
+  std::map<std::string, std::string> before_;  // the lines before the run resumed
 };
 
 }  // namespace muster

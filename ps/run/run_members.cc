@@ -7,6 +7,7 @@
 #include "common/base/text.h"
 #include "common/config/config_check.h"
 #include "common/config/job_size.h"
+#include "common/link/protocol.h"
 #include "ps/run/find_poison.h"
 #include "ps/run/run.h"
 #include "ps/run/started_event.h"
@@ -87,8 +88,10 @@ void Run::AdmitIfNobodyIsLeft(Time now) {
 
 std::string Run::OnReady(uint32_t rank, const wire::Ready& ready, Time now) {
   if (ready.has_convolutions()) {
-    const auto [refusal, warning] = parts_.convolutions.Take(members_.roster().at(rank).arithmetic,
-                                                             Printable(ready.convolutions()));
+    const Roster& roster = members_.roster();
+    const auto [refusal, warning] =
+        parts_.convolutions.Take(roster.Name(rank), roster.at(rank).arithmetic,
+                                 Printable(ready.convolutions(), kMostConvolutionsBytes));
     if (!refusal.empty()) return refusal;
     if (!warning.empty()) parts_.keeper.recorder.Warn(warning);
   }

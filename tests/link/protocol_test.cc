@@ -29,6 +29,11 @@ TEST(Protocol, TheWorkedExample) {
   EXPECT_EQ(bytes, std::string(expected, expected + sizeof expected));
 }
 
+// printf 'muster job' | openssl dgst -sha256 -hmac 0123456789abcdef0123456789abcdef
+TEST(Protocol, TheJobIsFromAKeyedHash) {
+  EXPECT_EQ(JobOf("0123456789abcdef0123456789abcdef"), 0x785e7911627bc16f);
+}
+
 TEST(Protocol, TokenFiles) {
   const std::string path = ::testing::TempDir() + "/token-" + std::to_string(::getpid());
   const auto read = [&](const std::string& text) {

@@ -14,25 +14,26 @@ void ExpectGood(const Taken& taken) { EXPECT_EQ(taken.refusal + taken.warning, "
 
 TEST(ConvolutionChoices, WorkersOfOneArithmeticMustAgree) {
   ConvolutionChoices choices;
-  ExpectGood(choices.Take("an H100", "forward cudnn 1"));
-  ExpectGood(choices.Take("an H100", "forward cudnn 1"));
-  ExpectGood(choices.Take("an A100", "forward gemm"));
-  const Taken other = choices.Take("an H100", "forward gemm");
+  ExpectGood(choices.Take("rank 1", "an H100", "forward cudnn 1"));
+  ExpectGood(choices.Take("rank 1", "an H100", "forward cudnn 1"));
+  ExpectGood(choices.Take("rank 1", "an A100", "forward gemm"));
+  const Taken other = choices.Take("rank 1", "an H100", "forward gemm");
   EXPECT_NE(other.refusal.find("\"forward gemm\""), std::string::npos);
   EXPECT_NE(other.refusal.find("\"forward cudnn 1\""), std::string::npos);
-  ExpectGood(choices.Take("an H100", "forward cudnn 1"));
+  ExpectGood(choices.Take("rank 1", "an H100", "forward cudnn 1"));
 }
 
 TEST(ConvolutionChoices, TooLongALineIsRefused) {
   ConvolutionChoices choices;
-  ExpectGood(choices.Take("an H100", std::string(kMostConvolutionsBytes, 'x')));
-  EXPECT_NE(choices.Take("an A100", std::string(kMostConvolutionsBytes + 1, 'x')).refusal, "");
-  ExpectGood(choices.Take("an A100", "forward gemm"));
+  ExpectGood(choices.Take("rank 1", "an H100", std::string(kMostConvolutionsBytes, 'x')));
+  EXPECT_NE(choices.Take("rank 1", "an A100", std::string(kMostConvolutionsBytes + 1, 'x')).refusal,
+            "");
+  ExpectGood(choices.Take("rank 1", "an A100", "forward gemm"));
 }
 
 TEST(ConvolutionChoices, ARunThatGoesOnWithOthersIsWarnedOnce) {
   ConvolutionChoices before;
-  ExpectGood(before.Take("an H100", "forward cudnn 1"));
+  ExpectGood(before.Take("rank 1", "an H100", "forward cudnn 1"));
   checkpoint::Arithmetic kept;
   kept.add_worker("a processor");
   kept.add_worker("an H100");
@@ -43,15 +44,15 @@ TEST(ConvolutionChoices, ARunThatGoesOnWithOthersIsWarnedOnce) {
 
   ConvolutionChoices same;
   same.Restore(kept);
-  ExpectGood(same.Take("an H100", "forward cudnn 1"));
+  ExpectGood(same.Take("rank 1", "an H100", "forward cudnn 1"));
 
   ConvolutionChoices other;
   other.Restore(kept);
-  ExpectGood(other.Take("an A100", "forward gemm"));
-  const Taken taken = other.Take("an H100", "forward gemm");
+  ExpectGood(other.Take("rank 1", "an A100", "forward gemm"));
+  const Taken taken = other.Take("rank 1", "an H100", "forward gemm");
   EXPECT_EQ(taken.refusal, "");
   EXPECT_NE(taken.warning, "");
-  ExpectGood(other.Take("an H100", "forward gemm"));
+  ExpectGood(other.Take("rank 1", "an H100", "forward gemm"));
 }
 
 // Checkpoints of earlier versions have no choices.
@@ -60,7 +61,7 @@ TEST(ConvolutionChoices, WhatACheckpointDoesNotHoldIsNotCompared) {
   kept.add_worker("an H100");
   ConvolutionChoices choices;
   choices.Restore(kept);
-  ExpectGood(choices.Take("an H100", "forward gemm"));
+  ExpectGood(choices.Take("rank 1", "an H100", "forward gemm"));
 }
 
 }  // namespace

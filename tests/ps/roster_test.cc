@@ -196,14 +196,17 @@ TEST_F(RosterTest, AllSeeTheSameData) {
   Seat(0);
   hello.set_train_samples(99);
   EXPECT_THAT(Refusal(hello),
-              HasSubstr("rank 1 has 99 training and 10 test samples, but rank 0 has "
-                        "100 training and 10 test samples"));
+              HasSubstr("rank 1 (host lab3, pid 77) has 99 training and 10 test samples, but "
+                        "rank 0 (host lab3, pid 77) has 100 training and 10 test samples"));
   hello.set_train_samples(100);
   hello.set_validation_samples(5);
-  EXPECT_THAT(Refusal(hello), HasSubstr("rank 1 has 100 training, 5 validation and 10 test"));
+  EXPECT_THAT(Refusal(hello), HasSubstr(" has 100 training, 5 validation and 10 test"));
   hello.clear_validation_samples();
   hello.set_data_fingerprint(6);
-  EXPECT_THAT(Refusal(hello), HasSubstr("the same size but different contents"));
+  hello.set_host("lab4");
+  EXPECT_THAT(Refusal(hello),
+              AllOf(HasSubstr("rank 1 (host lab4, pid 77) and rank 0 (host lab3, pid 77) see data"),
+                    HasSubstr("fingerprints 0000000000000006 and 0000000000000005")));
 }
 
 TEST_F(RosterTest, AnotherNumberOfThreadsIsRemarked) {
@@ -270,6 +273,28 @@ TEST_F(RosterTest, WordsOfAStrangerAreMadePrintable) {
   hello.set_host("lab\n\x1b[31m");
   EXPECT_EQ(Refusal(hello), "");
   EXPECT_EQ(roster_.Name(1), "rank 1 (host lab??[31m, pid 77)");
+}
+
+// Whoever joins first decides what is shown to the others.
+TEST_F(RosterTest, WordsOfAStrangerAreFew) {
+  const std::string many(200000, 'x');
+  wire::Hello hello = Hello();
+  hello.set_host(many);
+  hello.set_arithmetic(many);
+  EXPECT_EQ(Refusal(hello), "");
+  EXPECT_LT(roster_.Name(1).size(), 100u);
+  EXPECT_LT(roster_.at(1).arithmetic.size(), 600u);
+  EXPECT_LT(Refusal(Hello()).size(), 150u) << "its rank is taken";
+  hello.set_data_fingerprint(6);
+  EXPECT_LT(Refusal(hello, 2).size(), 500u);
+  hello.set_setting(0, many);
+  EXPECT_LT(Refusal(hello, 2).size(), 800u);
+  hello.set_graph_hash(1);
+  hello.set_layer(0, many + "\n");
+  EXPECT_LT(Refusal(hello, 2).size(), 500u);
+  hello.mutable_variable(0)->set_name(many);
+  for (const char c : many) hello.mutable_variable(0)->add_shape(c);
+  EXPECT_LT(Refusal(hello, 2).size(), 800u);
 }
 
 TEST_F(RosterTest, TheDataOfAWorkerThatIsGoneDoNotBindTheNext) {

@@ -15,6 +15,7 @@ namespace muster {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 std::string TextOf(const std::vector<Host>& hosts) {
@@ -49,7 +50,11 @@ TEST(HostListTest, MistakesAreNamed) {
               AllOf(HasSubstr("host a is named twice, with 4 and 2 slots"), HasSubstr("a:6")));
   // ssh would take them for options, and some run a command.
   EXPECT_THAT(ListRefusal("-oProxyCommand=x"), HasSubstr("which ssh would take for an option"));
-  EXPECT_THAT(ListRefusal("-x@a"), HasSubstr("which ssh would take for an option"));
+  for (const char* name : {"-x@a", "a@-b", "a@-oProxyCommand=x:2", "[-1]"}) {
+    EXPECT_THAT(ListRefusal(name), AnyOf(HasSubstr("which ssh would take for an option"),
+                                         HasSubstr("expected HOST or HOST:SLOTS")))
+        << name;
+  }
   for (const char* name : {"a$(x)", "`x`", "a;x", "a|x", "me&@a", "a/b", "a\\b"}) {
     EXPECT_THAT(ListRefusal(name), HasSubstr("of letters, digits and ._%-")) << name;
   }
