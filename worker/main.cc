@@ -5,6 +5,7 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "common/base/log.h"
 #include "common/base/memory.h"
@@ -47,10 +48,15 @@ wire::Hello DescribeWorker(const config::Config& config, const Graph& graph, con
   hello.set_train_samples(data.train->size());
   hello.set_test_samples(SizeOf(data.test));
   hello.set_validation_samples(SizeOf(data.validation));
-  uint64_t fingerprint = data.train->Fingerprint();
-  if (data.test != nullptr) fingerprint ^= data.test->Fingerprint() * 3;
-  if (data.validation != nullptr) fingerprint ^= data.validation->Fingerprint() * 5;
+  uint64_t fingerprint = 0, contents = 0;
+  for (const auto& [set, factor] :
+       {std::pair{&data.train, 1}, {&data.test, 3}, {&data.validation, 5}}) {
+    if (*set == nullptr) continue;
+    fingerprint ^= (*set)->Fingerprint() * static_cast<uint64_t>(factor);
+    contents ^= (*set)->Contents() * static_cast<uint64_t>(factor);
+  }
   hello.set_data_fingerprint(fingerprint);
+  if (contents != 0) hello.set_data_contents(contents);
   for (const std::string& line : ComputeSettings(config)) hello.add_setting(line);
   TrimHello(hello);
   return hello;

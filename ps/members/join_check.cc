@@ -55,7 +55,8 @@ void JoinCheck::Joined(uint32_t rank, const wire::Hello& hello) {
   data_ = {.train_samples = hello.train_samples(),
            .test_samples = hello.test_samples(),
            .validation_samples = hello.validation_samples(),
-           .fingerprint = hello.data_fingerprint()};
+           .fingerprint = hello.data_fingerprint(),
+           .contents = hello.data_contents()};
 }
 
 std::string JoinCheck::CheckGraph(const wire::Hello& hello) const {
@@ -132,6 +133,12 @@ std::string JoinCheck::CheckData(uint32_t rank, const wire::Hello& hello) const 
         "contents, with the fingerprints {:016x} and {:016x}: compare both hosts' data, because "
         "either may be the wrong one",
         name, first_name_, hello.data_fingerprint(), data_.fingerprint);
+  }
+  if (hello.data_contents() != data_.contents) {
+    return fmt::format(
+        "{} and {} see photos with the same names but different contents, with the hashes {:016x} "
+        "and {:016x}: compare both hosts' data, because either may be the wrong one",
+        name, first_name_, hello.data_contents(), data_.contents);
   }
   return "";
 }

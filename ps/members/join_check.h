@@ -31,7 +31,7 @@ struct JoinTerms {
 // The data that a worker sees.
 struct SeenData {
   int64_t train_samples = 0, test_samples = 0, validation_samples = 0;
-  uint64_t fingerprint = 0;
+  uint64_t fingerprint = 0, contents = 0;
 };
 
 class JoinCheck {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -241,6 +242,35 @@ TEST_F(ImageFolderTest, TheFingerprintFollowsTheNames) {
   EXPECT_EQ(OpenDatasets(data, 1).train->Fingerprint(), before);
   fs::rename(dir_ / "train/dog/1.png", dir_ / "train/dog/3.png");
   EXPECT_NE(OpenDatasets(data, 1).train->Fingerprint(), before);
+}
+
+TEST_F(ImageFolderTest, TheContentsAreSizesAndASample) {
+  WriteGoodSet();
+  const config::Data data = Data();
+  const auto contents = [&] { return OpenDatasets(data, 1).train->Contents(); };
+  const uint64_t before = contents();
+  EXPECT_EQ(contents(), before);
+  const auto rewrite = [&](const std::string& name, size_t at) {
+    std::fstream file(dir_ / name, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(at));
+    file.put('#');
+  };
+  rewrite("train/dog/1.png", 40);  // the size stays
+  EXPECT_NE(contents(), before);
+  // It reads the beginning of every third of 384 photos, but all sizes count.
+  for (int i = 0; i < 381; ++i) {
+    Write("train/cat/b" + std::to_string(1000 + i) + ".png", std::string(i == 2 ? 70000 : 99, 'x'));
+  }
+  const uint64_t many = contents();
+  rewrite("train/cat/b1000.png", 10);
+  rewrite("train/cat/b1002.png", 69000);
+  EXPECT_EQ(contents(), many);
+  Write("train/cat/b1000.png", std::string(98, 'x'));
+  EXPECT_NE(contents(), many);
+  Write("train/cat/b1000.png", std::string(99, 'x'));
+  EXPECT_EQ(contents(), many);
+  rewrite("train/cat/b1002.png", 10);
+  EXPECT_NE(contents(), many);
 }
 
 // Photos must not change during a run.

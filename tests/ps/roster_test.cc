@@ -207,6 +207,12 @@ TEST_F(RosterTest, AllSeeTheSameData) {
   EXPECT_THAT(Refusal(hello),
               AllOf(HasSubstr("rank 1 (host lab4, pid 77) and rank 0 (host lab3, pid 77) see data"),
                     HasSubstr("fingerprints 0000000000000006 and 0000000000000005")));
+  hello.set_data_fingerprint(5);
+  EXPECT_EQ(Refusal(hello, 2), "");
+  hello.set_data_contents(7);
+  EXPECT_THAT(Refusal(hello),
+              AllOf(HasSubstr("rank 1 (host lab4, pid 77) and rank 0 (host lab3, pid 77)"),
+                    HasSubstr("different contents, with the hashes 0000000000000007")));
 }
 
 TEST_F(RosterTest, AnotherNumberOfThreadsIsRemarked) {

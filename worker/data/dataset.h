@@ -38,6 +38,9 @@ class Dataset {
   // A 64-bit hash of all labels and pixels, or of what determines them. If the hashes of the
   // workers differ, the job is refused.
   virtual uint64_t Fingerprint() const = 0;
+  // A hash of what the fingerprint leaves out because a run may be resumed without it. It must not
+  // differ between workers, either. Throws Error if a file cannot be read.
+  virtual uint64_t Contents() const { return 0; }
 };
 
 struct Datasets {

@@ -64,7 +64,7 @@ Normalizer NormalizerOf(const config::Preprocess& settings, int64_t channels) {
 
 }  // namespace
 
-void ReadPhotoFile(const std::string& path, std::vector<uint8_t>& bytes) {
+void ReadPhotoFile(const std::string& path, std::vector<uint8_t>& bytes, size_t most) {
   constexpr int64_t kMostBytes = int64_t{1} << 30;  // larger than any accepted image
   const UniqueFd fd = OpenPlainFile(path);
   struct stat status {};
@@ -76,7 +76,7 @@ void ReadPhotoFile(const std::string& path, std::vector<uint8_t>& bytes) {
     throw Error(ExitCode::kData, "{}: expected an image of at most {} bytes, found {}", path,
                 kMostBytes, status.st_size);
   }
-  bytes.resize(static_cast<size_t>(status.st_size));
+  bytes.resize(std::min(static_cast<size_t>(status.st_size), most));
   for (size_t at = 0; at < bytes.size();) {
     const ssize_t count = ::read(fd.get(), bytes.data() + at, bytes.size() - at);
     if (count < 0 && errno == EINTR) continue;

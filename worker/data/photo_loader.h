@@ -1,6 +1,7 @@
 // Converts JPEG and PNG files to the network's input: decode, resize, crop, flip, color, normalize.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -61,8 +62,8 @@ class PhotoLoader final : public SampleLoader {
   const Normalizer normalizer_;
 };
 
-// Reads a whole file. Throws an Error whose message begins with `path`.
-void ReadPhotoFile(const std::string& path, std::vector<uint8_t>& bytes);
+// Reads a file, or its first `most` bytes. Throws an Error whose message begins with `path`.
+void ReadPhotoFile(const std::string& path, std::vector<uint8_t>& bytes, size_t most = SIZE_MAX);
 
 // A hash of this build's JPEG decoder, computed from the decoded pixels of a small image: versions
 // that decode differently have different hashes.

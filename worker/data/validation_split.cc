@@ -58,6 +58,7 @@ class Selection final : public Dataset {
            samples_.size() * sizeof(int64_t);
   }
   bool is_mapped() const override { return all_->is_mapped(); }
+  uint64_t Contents() const override { return all_->Contents(); }
   uint64_t Fingerprint() const override {
     RunningHash hash;
     const uint64_t all = all_->Fingerprint();
