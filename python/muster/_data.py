@@ -1,6 +1,7 @@
 """The samples of slices and blocks, for muster.torch."""
 
 import collections
+import signal
 from typing import Any, Callable, Deque, Iterator, List, Optional, Tuple
 
 import torch
@@ -79,6 +80,11 @@ class Loader:
         if self._ahead is not None and self._expected and self._expected[0] == wanted:
             return self._take()
         return self._samples[work.seed, work.samples]
+
+    def has_lost_worker(self) -> bool:
+        """Whether a signal has ended a worker, except by the DataLoader's own terminate()."""
+        codes = [one.exitcode or 0 for one in getattr(self._ahead, "_workers", [])]
+        return any(code < 0 and code != -signal.SIGTERM for code in codes)
 
     def _planned_now(self) -> List[int]:
         """The slices that the workers load of the current step: a short last one has fewer."""

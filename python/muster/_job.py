@@ -3,13 +3,16 @@
 import atexit
 import os
 import random
+import signal
 import sys
+import threading
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
 from muster import _client, _private
 from muster._client import Client, UsageError, Work
+from muster._lost import is_killed, is_of_environment
 
 
 class Step:
@@ -178,6 +181,10 @@ class Job:
     def _finish(self) -> None:
         """The run is complete."""
 
+    def _has_lost_helper(self) -> bool:
+        """Whether a signal has ended a process that works for this one."""
+        return False
+
     # A program that just ends would be replaced, and its replacement would end in the same way.
     def _at_exit(self) -> None:
         if self._client.joined and not self._is_over and not self._has_failed:
@@ -279,9 +286,22 @@ def seed_all(seed: int) -> None:
 
 def _tell(kind: Any, error: BaseException, trace: Any) -> None:
     """An exception that nobody catches ends the whole job, with its text: another process would
-    fail in the same way."""
+    fail in the same way. What only this process has met ends this process, which is then replaced."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler raises for killed loaders
     _hook_before(kind, error, trace)
     for job in _jobs:
-        if not job._is_over and not isinstance(error, KeyboardInterrupt):
+        if job._is_over or not job._client.joined or isinstance(error, KeyboardInterrupt):
+            continue
+        job._has_failed = True
+        killed = is_killed(error) or job._has_lost_helper()
+        if not killed and not is_of_environment(error):
             job._client.fail(f"{kind.__name__}: {error}")
-            job._has_failed = True
+            continue
+        why = "a process that works for it was killed" if killed else "memory or a connection failed"
+        print(f"muster: this process counts as lost: {why}", file=sys.stderr, flush=True)
+        # As if it had been killed itself. The server starts a new updater only in this case.
+        if killed or job.is_updater:
+            sys.stdout.flush()
+            _private.end(False)
+            os._exit(128 + signal.SIGKILL)

@@ -99,6 +99,7 @@ class Job(_job.Job):
         self._parameters: List[_Parameter] = []
         self._model: Optional[torch.nn.Module] = None
         self._learning_rate: Optional[Callable[[], float]] = None
+        self._loader: Optional[_data.Loader] = None
         self._usual_calls: Optional[int] = None  # of backward in a slice
         self._in_backward = False
         self._has_named_unused = False
@@ -277,6 +278,7 @@ class Job(_job.Job):
         self._version = -1
 
     def _begin(self, work: Work) -> Any:
+        assert self._loader is not None
         data = _to_device(self._loader.load(work), self.device)
         self._bring_weights(work.step)
         self._calls = 0
@@ -522,6 +524,9 @@ class Job(_job.Job):
         finally:
             for module in training:
                 module.training = True
+
+    def _has_lost_helper(self) -> bool:
+        return self._loader is not None and self._loader.has_lost_worker()
 
     def _finish(self) -> None:
         for one in self._parameters:

@@ -5,6 +5,7 @@ usage: torch_program.py MODE
 
 import os
 import pathlib
+import signal
 import sys
 import time
 
@@ -24,16 +25,32 @@ def tensors():
     return images, labels
 
 
+def is_first():
+    """Whether no process of this run has asked before."""
+    try:
+        open(pathlib.Path(os.environ["MUSTER_TEST_RUN"]) / "asked", "x").close()
+    except FileExistsError:
+        return False
+    return True
+
+
 class Augmented(torch.utils.data.Dataset):
     """Random numbers of torch change each sample."""
 
     def __init__(self):
         self.images, self.labels = tensors()
+        self.count = 0  # of samples that this process has loaded
 
     def __len__(self):
         return SAMPLES
 
     def __getitem__(self, index):
+        self.count += 1
+        if torch.utils.data.get_worker_info() is not None and self.count % 20 == 0:
+            if MODE == "loader_killed" and is_first():
+                os.kill(os.getpid(), signal.SIGKILL)
+            if MODE == "loader_exits":
+                os._exit(5)
         return self.images[index] + 0.1 * torch.randn(3, 8, 8), self.labels[index]
 
 
@@ -158,8 +175,8 @@ def main():
         return {"loss": F.cross_entropy(logits, y), "accuracy": (logits.argmax(1) == y).float().mean()}
 
     job.evaluation(tensors(), evaluate)
-    augmented = MODE in ("augmented", "loader")
-    steps = job.steps(Augmented() if augmented else tensors(), workers=2 if MODE == "loader" else 0)
+    loads = MODE.startswith("loader")
+    steps = job.steps(Augmented() if loads or MODE == "augmented" else tensors(), workers=2 if loads else 0)
     scaler = torch.amp.GradScaler("cpu")
     seen = 0
     for step in steps:

@@ -30,7 +30,11 @@ class Bits(unittest.TestCase):
         self.same("momentum", 1, 2, 4)
 
     def test_random_augmentation_with_and_without_loader_workers(self):
-        self.assertEqual(self.same("augmented", 1, 3), self.same("loader", 1, 2))
+        expected = self.same("augmented", 1, 3)
+        self.assertEqual(self.same("loader", 1, 2), expected)
+        killed = run("loader_killed", 2).ok()
+        self.assertEqual(killed.hash, expected)
+        self.assertIn("counts as lost: a process that works for it was killed", killed.log)
 
     def test_kinds_of_models(self):
         for mode in ("amp", "channels_last", "tied", "twice", "frozen", "unused", "sparse"):
@@ -162,6 +166,7 @@ class Mistakes(unittest.TestCase):
                 "missing": "conv.weight is not in the optimizer", "buffer": "buffer shift",
                 "buffer_anew": "buffer shift", "other_constant": "constants of their programs",
                 "break": "step 2", "leaves": "ended before its run", "exits": "ended before its run",
+                "loader_exits": "exit code 5",
                 "plain_backward": "step.backward", "no_backward": "step.backward",
                 "caught": "has no gradient", "inner_step": "after the inner loop",
                 "inner_zero": "after the inner loop", "assign": "after the inner loop",
