@@ -112,6 +112,10 @@ def _load() -> ctypes.CDLL:
     return library
 
 
+if "MUSTER_UPDATE_FD" in os.environ:
+    _load()  # so that processes that the program starts from now on do not ignore signals to stop
+
+
 class Client:
     """A job of client/muster.h. Used by one thread.
 

@@ -3,9 +3,11 @@
 usage: torch_program.py MODE
 """
 
+import multiprocessing
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 import time
 
@@ -131,7 +133,21 @@ def make_optimizer(model):
     return torch.optim.SGD(groups, lr=0.01, momentum=0.9, nesterov=MODE == "nesterov")
 
 
+def try_children():
+    """Signals to stop end this process's children, and not this process."""
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(1000,))
+    child.start()
+    child.terminate()
+    child.join(60)
+    shell = subprocess.run(["sh", "-c", "kill -INT $$; exit 3"])
+    assert [child.exitcode, shell.returncode] == [-signal.SIGTERM, -signal.SIGINT]
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 def main():
+    if MODE == "own_two" and os.environ["MUSTER_RANK"] == "-1":
+        try_children()
     torch.manual_seed(1)
     torch.use_deterministic_algorithms(True)
     model = Net()
