@@ -36,13 +36,14 @@ class Step(_job.Step):
     __doc__ = f"{_job.Step.__doc__}\n    A slice is a batch of the data set, on the job's device."
     _job: "Job"
 
-    def backward(self, loss: torch.Tensor, **means: Any) -> None:
+    def backward(self, loss: torch.Tensor, *, last: bool = True, **means: Any) -> None:
         """Adds the gradient of this loss, the mean over the slice's samples, and reports it.
 
         ``means`` are other values to report, such as accuracy=0.9: means over the samples, too.
-        May be called several times for a slice; the slice's loss is then the sum.
+        For several calls in a slice, whose loss is then the sum, say ``last=False`` in all but the
+        last, or in all of them: gradients are sent while the last one computes.
         """
-        self._job._backward(loss, means)
+        self._job._backward(loss, last, means)
 
 
 class _Taken(torch.Tensor):
@@ -100,7 +101,6 @@ class Job(_job.Job):
         self._model: Optional[torch.nn.Module] = None
         self._learning_rate: Optional[Callable[[], float]] = None
         self._loader: Optional[_data.Loader] = None
-        self._usual_calls: Optional[int] = None  # of backward in a slice
         self._in_backward = False
         self._has_named_unused = False
         self._optimizers: List[torch.optim.Optimizer] = []  # with update="program"
@@ -281,10 +281,10 @@ class Job(_job.Job):
         assert self._loader is not None
         data = _to_device(self._loader.load(work), self.device)
         self._bring_weights(work.step)
-        self._calls = 0
         self._loss = 0.0
         self._means: Dict[str, float] = {}
-        self._is_reported = self._has_partial_gradient = False
+        self._is_reported = False
+        self._lacks_gradient = True  # or a part of it
         for one in self._parameters:
             tensor = one.tensor
             tensor.grad = None
@@ -403,7 +403,7 @@ class Job(_job.Job):
 
     # -------------------------------------------------------------------------------- gradients
 
-    def _backward(self, loss: torch.Tensor, means: Dict[str, Any]) -> None:
+    def _backward(self, loss: torch.Tensor, last: bool, means: Dict[str, Any]) -> None:
         work = self._work
         if work is None:
             raise UsageError("backward: expected a call within the inner loop")
@@ -413,15 +413,15 @@ class Job(_job.Job):
         for name in ("retain_graph", "create_graph", "inputs", "gradient"):
             if name in means:
                 raise UsageError(f"backward({name}): expected a loss, and values to report")
-        self._calls += 1
-        self._has_partial_gradient = True
+        self._lacks_gradient = True
         if self._is_reported:
-            raise UsageError(f"backward was called {self._calls} times in a slice, before "
-                             f"{self._usual_calls} times: expected the same number in each")
+            raise UsageError("backward was called again in a slice, after its last call: expected "
+                             "step.backward(loss, last=False) in all calls but the last, or in all "
+                             "of them")
         self._loss += float(loss.detach())
         for name, value in means.items():
             self._means[name] = self._means.get(name, 0.0) + float(value)
-        if self._calls == self._usual_calls:
+        if last:
             self._report(work)
         self._in_backward = True
         try:
@@ -429,7 +429,7 @@ class Job(_job.Job):
             (loss.float() * share).backward()  # type: ignore[no-untyped-call]
         finally:
             self._in_backward = False
-        self._has_partial_gradient = False
+        self._lacks_gradient = False
 
     def _report(self, work: Work) -> None:
         count = len(work.samples)
@@ -448,7 +448,7 @@ class Job(_job.Job):
                 raise UsageError(f"parameter {one.name} got two gradients in one backward: use "
                                  f"checkpoint(…, use_reentrant=False)")
             one.is_seen = True
-            if self._is_reported:  # otherwise other calls may follow
+            if self._is_reported:  # no other call follows
                 self._copy_gradient(one)
                 self._client.push(one.number)
 
@@ -463,7 +463,7 @@ class Job(_job.Job):
         one.is_pushed = one.is_used = True
 
     def _end(self, work: Work) -> None:
-        if self._calls == 0 or self._has_partial_gradient:
+        if self._lacks_gradient:
             raise UsageError("a slice has no gradient: call step.backward for each one, and let its "
                              "errors end the program")
         for module, name, path, buffer, version in self._constants:
@@ -472,8 +472,6 @@ class Job(_job.Job):
                                  f"batch and instance norms may change")
         if not self._is_reported:
             self._report(work)
-        if self._usual_calls is None:
-            self._usual_calls = self._calls
         share = len(work.samples) / work.batch
         for buffer, number in self._statistics:
             self._changes[number].copy_(buffer * share)

@@ -215,8 +215,8 @@ def main():
                 sys.exit(5)
             if MODE == "plain_backward":
                 loss.backward()
-            elif MODE == "twice":
-                step.backward(0.5 * loss)
+            elif MODE in ("twice", "again") or MODE == "slow" and step.number % 2 == 1:
+                step.backward(0.5 * loss, last=MODE == "again")
                 step.backward(0.5 * F.cross_entropy(model(x), y))
             elif MODE == "scaler":
                 step.backward(scaler.scale(loss))

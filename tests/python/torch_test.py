@@ -168,7 +168,7 @@ class Mistakes(unittest.TestCase):
                 "break": "step 2", "leaves": "ended before its run", "exits": "ended before its run",
                 "loader_exits": "exit code 5",
                 "plain_backward": "step.backward", "no_backward": "step.backward",
-                "caught": "has no gradient", "inner_step": "after the inner loop",
+                "caught": "has no gradient", "again": "last=False", "inner_step": "after the inner loop",
                 "inner_zero": "after the inner loop", "assign": "after the inner loop",
                 "cycle": "cycle_momentum=False", "state": "has state", "group": "groups have changed",
                 "load": "has changed parameter", "clamp": "has changed parameter",
