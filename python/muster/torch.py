@@ -18,7 +18,6 @@ optimizer updates the weights instead, in a process of its own.
 """
 
 import ctypes
-import hashlib
 import io
 import os
 import types
@@ -27,7 +26,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import numpy as np
 import torch
 
-from muster import _client, _data, _job
+from muster import _client, _contents, _data, _job
 from muster._client import UsageError, Work
 from muster._optimizer import Plan
 
@@ -219,30 +218,23 @@ class Job(_job.Job):
     def _take_values(self) -> None:
         assert self._model is not None
         known = {id(one.tensor) for one in self._parameters}
-        digest = hashlib.blake2b(digest_size=8)
         for name, tensor in self._model.named_parameters():
             if tensor.requires_grad and id(tensor) not in known:
                 raise UsageError(f"parameter {name} was added or replaced after prepare")
-            if not tensor.requires_grad:
-                digest.update(_bytes(tensor))
         for one in self._parameters:
             if one.tensor.device.type != "cpu":
                 one.weights.copy_(one.tensor.detach())
             one.version = one.tensor._version
         for buffer, number in self._statistics:
             self._values[number].copy_(buffer)
-        averaged = {id(buffer) for buffer, _ in self._statistics}
-        self._counters: List[torch.Tensor] = []
-        self._constants: List[Tuple[torch.nn.Module, str, str, torch.Tensor, int]] = []
-        for prefix, module in self._model.named_modules():
-            for name, buffer in module.named_buffers(recurse=False):
-                if name == "num_batches_tracked":
-                    self._counters.append(buffer)
-                elif id(buffer) not in averaged:
-                    self._constants.append((module, name, f"{prefix}.{name}".lstrip("."), buffer,
-                                            buffer._version))
-                    digest.update(_bytes(buffer))
-        self._client.set_fingerprint(int.from_bytes(digest.digest(), "little"))
+        self._counters = [module._buffers["num_batches_tracked"] for module in self._model.modules()
+                          if module._buffers.get("num_batches_tracked") is not None]
+        averaged = [buffer for buffer, _ in self._statistics]
+        self._constants = _contents.Constants(self._model, averaged + self._counters)
+        self._client.set_fingerprint(self._constants.fingerprint)
+        self._sample = _contents.Sample([one.tensor for one in self._parameters])
+        self._sample_step = -1  # whose weights it has
+        self._modes = _contents.Modes(self._model)
 
     def evaluation(self, dataset: Any, function: Callable[..., Any], *, validation: bool = False,
                    collate: Optional[Callable[[List[Any]], Any]] = None) -> None:
@@ -292,10 +284,10 @@ class Job(_job.Job):
             on_cpu = tensor.device.type == "cpu"
             if not tensor.requires_grad or tensor._version != one.version or \
                     (on_cpu and tensor.data_ptr() != one.weights.data_ptr()):
-                raise UsageError(f"the program has changed parameter {one.name}, its memory or its "
-                                 f"requires_grad: the server has the weights; do so before prepare, "
-                                 f"or load values before steps. With update=\"program\", change "
-                                 f"weights in the body if job.is_updater")
+                self._refuse_change(one)
+        if self._sample_step != work.step:
+            self._sample_weights(work.step)
+        self._modes.check()
         _job.seed_all(work.seed ^ 1)  # other numbers than those of the data
         return data
 
@@ -316,6 +308,18 @@ class Job(_job.Job):
 
     def _end_of_step(self, number: int) -> None:
         self._bring_weights(number + 1)
+        self._sample_weights(number + 1)
+
+    def _sample_weights(self, step: int) -> None:
+        self._sample.remember()
+        self._sample_step = step
+
+    @staticmethod
+    def _refuse_change(one: _Parameter) -> None:
+        raise UsageError(f"the program has changed parameter {one.name}, its memory or its "
+                         f"requires_grad: the server has the weights; do so before prepare, or load "
+                         f"values before steps. With update=\"program\", change weights in the body "
+                         f"if job.is_updater")
 
     # ------------------------------------------------------------------------ update="program"
 
@@ -466,10 +470,11 @@ class Job(_job.Job):
         if self._lacks_gradient:
             raise UsageError("a slice has no gradient: call step.backward for each one, and let its "
                              "errors end the program")
-        for module, name, path, buffer, version in self._constants:
-            if module._buffers.get(name) is not buffer or buffer._version != version:
-                raise UsageError(f"the model changes its buffer {path}: only running statistics of "
-                                 f"batch and instance norms may change")
+        self._constants.check(work.step)
+        changed = self._sample.changed()
+        if changed is not None:
+            self._refuse_change(self._parameters[changed])
+        self._modes.restore()
         if not self._is_reported:
             self._report(work)
         share = len(work.samples) / work.batch
@@ -514,14 +519,13 @@ class Job(_job.Job):
         self._version = -1  # the weights may be an average
         data = _to_device(dataset[work.seed, work.samples], self.device)
         _job.seed_all(work.seed ^ 1)
-        training = [module for module in self._model.modules() if module.training]
+        modes = _contents.Modes(self._model)
         self._model.eval()
         try:
             with torch.no_grad():
                 return function(*data) if isinstance(data, (tuple, list)) else function(data)
         finally:
-            for module in training:
-                module.training = True
+            modes.restore()
 
     def _has_lost_helper(self) -> bool:
         return self._loader is not None and self._loader.has_lost_worker()
@@ -591,10 +595,6 @@ def _statistics(model: torch.nn.Module) -> Iterator[Tuple[str, torch.Tensor]]:
         if isinstance(module, kinds) and module.running_mean is not None:
             for name in ("running_mean", "running_var"):
                 yield f"{prefix}.{name}" if prefix else name, getattr(module, name)
-
-
-def _bytes(tensor: torch.Tensor) -> bytes:
-    return tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
 
 
 def _to_device(data: Any, device: torch.device) -> Any:

@@ -65,7 +65,7 @@ class Net(torch.nn.Module):
         self.dense = torch.nn.Linear(8 * 6 * 6, 4)
         if MODE == "sparse":
             self.embedding = torch.nn.Embedding(4, 3, sparse=True)
-        if MODE == "unused":
+        if MODE in ("unused", "frozen_all"):
             self.spare = torch.nn.Linear(3, 3)
         if MODE == "tied":
             self.second = torch.nn.Conv2d(3, 8, 3, bias=False)
@@ -84,6 +84,10 @@ class Net(torch.nn.Module):
             self.shift += 1
         if MODE == "buffer_anew":
             self.shift = self.shift + 1
+        if MODE == "frozen_element":  # neither its version nor the compared elements show it
+            self.conv.weight.data[0, 0, 0, 1] += 1
+        if MODE == "frozen_all":
+            self.spare.weight.data.mul_(0.9)
         return self.dense(y.flatten(1)) + self.shift
 
 
@@ -153,8 +157,10 @@ def main():
     model = Net()
     if MODE == "channels_last":
         model = model.to(memory_format=torch.channels_last)
-    if MODE == "frozen":
+    if MODE.startswith("frozen"):
         model.conv.weight.requires_grad = False
+    if MODE == "frozen_all":
+        model.spare.requires_grad_(False)
     if MODE == "half":
         model.half()
     job = muster.torch.Job(*sys.argv[2:])
@@ -196,14 +202,18 @@ def main():
     scaler = torch.amp.GradScaler("cpu")
     seen = 0
     for step in steps:
-        assert step.number == seen and model.training
+        assert step.number == seen and all(module.training for module in model.modules())
         seen += 1
+        if MODE == "eval" and rank == 1 and step.number == 3:
+            model.eval()
         if MODE in ("slow", "own_slow"):
             time.sleep(0.1)
         if MODE == "own_slow":
             for group in optimizer.param_groups:
                 group["lr"] = 0.01 / (1 + step.number)
         for x, y in step:
+            if MODE == "frozen" and step.number % 2 == 1:
+                model.norm.eval()  # of this slice
             if MODE == "channels_last":
                 x = x.to(memory_format=torch.channels_last)
             with torch.autocast("cpu", torch.bfloat16, enabled=MODE == "amp"):
@@ -272,6 +282,8 @@ def main():
             break
         if MODE == "clamp":
             model.conv.weight.data = model.conv.weight.data.clamp(-1, 1)
+        if MODE == "clamp_data":
+            model.conv.weight.data.clamp_(-0.01, 0.01)
         if MODE == "load":
             model.load_state_dict(model.state_dict())
     assert seen == len(steps) or MODE == "leaves"
