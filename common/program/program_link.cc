@@ -186,7 +186,12 @@ void ProgramLink::Write(const void* from, size_t bytes) {
 void ProgramLink::Gone() {
   while (watch_.joinable()) ::pause();  // the watching thread ends this process
   if (errno == EAGAIN) {
-    throw Error(ExitCode::kDeadline, "the program has not answered within {:g} s", limit_s_);
+    throw Error(
+        ExitCode::kDeadline,
+        "the process of the program that updates the weights (MUSTER_RANK=-1) has not "
+        "answered within {:g} s: see its messages in server.log; does it wait for a process "
+        "of its own, such as one of a multiprocessing.Pool that was killed?",
+        limit_s_);
   }
   throw Error(ExitCode::kPeerFailed, "the program has ended");
 }
