@@ -134,7 +134,7 @@ void Work(const WorkerArguments& arguments) {
   LogInfo("joining the job at {} as {}{}", options.endpoint, NameOf(arguments),
           arguments.rank_from.empty() ? "" : fmt::format(" ({})", arguments.rank_from));
   Client client(std::move(options));
-  if (by_hand) LeaveOnSignal(client.rank());
+  by_hand ? LeaveOnSignal(client.rank()) : FinishStepOnSignal();
   if (by_hand && arguments.join) KeepLog(arguments.log_dir, client.rank());
   const std::vector<Range> slices = CoveredBy(client.terms().nodes, client.plan().slices);
   std::string text;

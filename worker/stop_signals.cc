@@ -35,6 +35,23 @@ void Handle(int signal, const struct sigaction& action) {
   if (!IsIgnored(signal)) ::sigaction(signal, &action, nullptr);
 }
 
+constexpr unsigned kFinishStepSeconds = 3;  // as long as the server waits for it
+volatile std::sig_atomic_t late_signal = 0;
+
+void OnSignalOfJob(int signal, siginfo_t* info, void*) {
+  if (info->si_pid == ::getppid()) {
+    ::raise(signal);
+    return;
+  }
+  late_signal = signal;
+  ::alarm(kFinishStepSeconds);
+}
+
+void OnAlarm(int) {
+  std::signal(late_signal, SIG_DFL);
+  ::raise(late_signal);
+}
+
 void OnLeaveSignal(int) {
   constexpr char kText[] =
       "muster: this worker will leave after its current work (send SIGTERM again to exit now)\n";
@@ -61,6 +78,15 @@ void LeaveOnSignal(uint32_t rank) {
   Handle(SIGHUP, action);  // a session that ends sends it just after SIGTERM
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   Handle(SIGTERM, action);
+}
+
+void FinishStepOnSignal() {
+  struct sigaction action {};
+  action.sa_handler = OnAlarm;
+  ::sigaction(SIGALRM, &action, nullptr);
+  action.sa_sigaction = OnSignalOfJob;
+  action.sa_flags = static_cast<int>(SA_SIGINFO | SA_RESETHAND | SA_NODEFER | SA_RESTART);
+  for (const int signal : kStopSignals) Handle(signal, action);
 }
 
 const std::atomic<bool>& WantedToLeave() { return leave; }

@@ -1,4 +1,4 @@
-// Handlers of the signals that stop a worker started by hand.
+// Handlers of the signals that stop a worker.
 #pragma once
 
 #include <atomic>
@@ -14,6 +14,11 @@ void SayWhenStopped(const std::string& who);
 // the worker leave the job after its current work. The job continues without it, and no work is
 // repeated. A second SIGTERM ends the process at once.
 void LeaveOnSignal(uint32_t rank);
+
+// For a worker that a launcher started. What ends a session signals all processes of a job, and the
+// server then needs its workers to finish a step. So a stop signal takes effect after three
+// seconds, but at once if it comes from the launcher, or for the second time.
+void FinishStepOnSignal();
 
 // Whether a signal has asked this worker to leave the job.
 const std::atomic<bool>& WantedToLeave();
