@@ -21,6 +21,7 @@
 
 #include "common/base/error.h"
 #include "common/base/resource_limits.h"
+#include "common/base/signals.h"
 #include "common/base/text.h"
 
 namespace muster {
@@ -62,9 +63,7 @@ std::string Framed(const std::string& answer) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
   ::setpgid(0, 0);
-  sigset_t none;
-  sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  RestoreSignals();
   const int nowhere = ::open("/dev/null", O_RDWR);
   for (int fd = 0; fd < kSocket; ++fd) ::dup2(nowhere, fd);
   ::dup2(socket, kSocket);
@@ -85,7 +84,7 @@ UniqueFd BlockedSignals() {
   sigset_t blocked, watched;
   sigemptyset(&watched);
   ::sigprocmask(SIG_BLOCK, nullptr, &blocked);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+  for (const int signal : kStopSignals) {
     if (sigismember(&blocked, signal) == 1) sigaddset(&watched, signal);
   }
   return UniqueFd(::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -94,9 +93,8 @@ UniqueFd BlockedSignals() {
 int PendingSignal() {
   sigset_t pending;
   ::sigpending(&pending);
-  return sigismember(&pending, SIGINT) == 1   ? SIGINT
-         : sigismember(&pending, SIGHUP) == 1 ? SIGHUP
-                                              : SIGTERM;
+  return *std::ranges::find_if(kStopSignals,
+                               [&](int signal) { return sigismember(&pending, signal) == 1; });
 }
 
 char* SharedPage() {
@@ -174,9 +172,8 @@ void DriverChild::Await(double until) {
     if (!watches || events[1].revents == 0) continue;
     const int signal = PendingSignal();
     End();
-    throw Error(signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated,
-                "stopped by SIG{} while the NVIDIA driver did not answer ({})",
-                ::sigabbrev_np(signal), call());
+    throw Error(StopCode(signal), "stopped by {} while the NVIDIA driver did not answer ({})",
+                SignalName(signal), call());
   }
   End();
   throw Error(ExitCode::kDeadline,
