@@ -181,10 +181,11 @@ TEST_F(LeaseTest, OfAnotherHostIsHeldWhileItIsRefreshed) {
 TEST_F(LeaseTest, AHolderThatLosesItEnds) {
   const pid_t holder = InAnother([&] {
     const FileLock lock(path_, WithoutFlock());
-    std::this_thread::sleep_for(std::chrono::seconds(60));
+    std::ofstream(dir_ / "held").flush();
+    std::this_thread::sleep_for(std::chrono::seconds(40));
     return 0;
   });
-  while (!Exists("lock.lease-1")) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  while (!Exists("held")) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   std::ofstream(path_ + ".lease-2") << "pid 1 on host elsewhere\n";
   EXPECT_EQ(CodeOf(holder), static_cast<int>(ExitCode::kFailure));
 }

@@ -119,6 +119,7 @@ TEST_F(Ssh, TheTokenIsNowhere) {
       std::istringstream words(Slurp(fmt::format("/proc/{}/{}", pid, file)));
       for (std::string word; std::getline(words, word, '\0');) {
         if (mine.find(word) != std::string::npos) continue;  // such as systemd's INVOCATION_ID
+        if (word.starts_with("local://@muster-relay-")) continue;  // random, too, but no secret
         EXPECT_TRUE(FirstMatch("(^|[^0-9a-f])[0-9a-f]{32}([^0-9a-f]|$)", word).empty()) << word;
       }
     }
