@@ -51,12 +51,11 @@ std::string CheckGradient(const wire::GradientPart& part, uint32_t sender, const
     }
   }
   // Without values a gradient counts as zero.
+  if (!part.empty()) return "";
   const Batch batch = plan.At(part.step());
   const int64_t samples =
       plan.Slice(batch, slices.end - 1).end - plan.Slice(batch, slices.begin).begin;
-  if (part.empty() == (samples == 0)) return "";
-  return fmt::format("{} with {} samples is {}marked as empty", subtree, samples,
-                     part.empty() ? "" : "not ");
+  return samples == 0 ? "" : fmt::format("{} with {} samples is marked as empty", subtree, samples);
 }
 
 std::string CheckTimes(const wire::StepTimes& times) {

@@ -232,8 +232,6 @@ class Job(_job.Job):
         averaged = [buffer for buffer, _ in self._statistics]
         self._constants = _contents.Constants(self._model, averaged + self._counters)
         self._client.set_fingerprint(self._constants.fingerprint)
-        self._sample = _contents.Sample([one.tensor for one in self._parameters])
-        self._sample_step = -1  # whose weights it has
         self._modes = _contents.Modes(self._model)
 
     def evaluation(self, dataset: Any, function: Callable[..., Any], *, validation: bool = False,
@@ -285,8 +283,6 @@ class Job(_job.Job):
             if not tensor.requires_grad or tensor._version != one.version or \
                     (on_cpu and tensor.data_ptr() != one.weights.data_ptr()):
                 self._refuse_change(one)
-        if self._sample_step != work.step:
-            self._sample_weights(work.step)
         self._modes.check()
         _job.seed_all(work.seed ^ 1)  # other numbers than those of the data
         return data
@@ -308,11 +304,6 @@ class Job(_job.Job):
 
     def _end_of_step(self, number: int) -> None:
         self._bring_weights(number + 1)
-        self._sample_weights(number + 1)
-
-    def _sample_weights(self, step: int) -> None:
-        self._sample.remember()
-        self._sample_step = step
 
     @staticmethod
     def _refuse_change(one: _Parameter) -> None:
@@ -471,9 +462,6 @@ class Job(_job.Job):
             raise UsageError("a slice has no gradient: call step.backward for each one, and let its "
                              "errors end the program")
         self._constants.check(work.step)
-        changed = self._sample.changed()
-        if changed is not None:
-            self._refuse_change(self._parameters[changed])
         self._modes.restore()
         if not self._is_reported:
             self._report(work)

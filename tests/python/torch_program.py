@@ -282,8 +282,6 @@ def main():
             break
         if MODE == "clamp":
             model.conv.weight.data = model.conv.weight.data.clamp(-1, 1)
-        if MODE == "clamp_data":
-            model.conv.weight.data.clamp_(-0.01, 0.01)
         if MODE == "load":
             model.load_state_dict(model.state_dict())
     assert seen == len(steps) or MODE == "leaves"

@@ -172,7 +172,6 @@ class Mistakes(unittest.TestCase):
                 "inner_zero": "after the inner loop", "assign": "after the inner loop",
                 "cycle": "cycle_momentum=False", "state": "has state", "group": "groups have changed",
                 "load": "has changed parameter", "clamp": "has changed parameter",
-                "clamp_data": "has changed parameter conv.weight",
                 "frozen_all": "frozen parameter spare.weight", "frozen_element": "frozen parameter conv.weight",
                 "eval": "is in evaluation mode",
                 "second": "one job", "raises": "ZeroDivisionError: no more fuel"}.items():

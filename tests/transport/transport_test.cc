@@ -77,7 +77,8 @@ TEST(Transport, WithoutNetlinkNobodyListensAtTcpAddressesAndIsTold) {
 ::testing::AssertionResult Reaches(ClientLink& client, ServerLink& server) {
   wire::WorkerMessage hello;
   hello.mutable_hello();
-  if (!client.Send(hello, {})) return ::testing::AssertionFailure() << "not sent";
+  if (!client.Send(hello, {}) || !client.Deliver())
+    return ::testing::AssertionFailure() << "not sent";
   std::optional<FromWorker> event;
   for (int i = 0; i < 500 && !event; ++i) {
     event = server.Receive();

@@ -83,9 +83,11 @@ TEST(SummaryTest, ALossThatIsNotFiniteIsShown) {
   const RunDir dir = RunDir::Open(parent / "run");
   events::Summary summary;
   summary.mutable_validation()->set_loss(INFINITY);
-  EXPECT_THAT(SummaryLines(summary, 1, {.dir = dir}),
-              IsSupersetOf({"  validation     loss inf",
-                            "  warning        a loss is not finite: outputs or targets of some "}));
+  EXPECT_THAT(
+      SummaryLines(summary, 1, {.dir = dir}),
+      IsSupersetOf(
+          {"  validation     loss inf",
+           "  warning        a loss is not finite: outputs or targets of some samples are"}));
 }
 
 // The command can be copied.
