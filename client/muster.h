@@ -111,9 +111,9 @@ int muster_add_variable(muster_job* job, const char* name, const int64_t* shape,
  * muster_gradient has the mean gradient of the batch, and the program changes muster_weights and
  * calls muster_done. At each checkpoint it gets a MUSTER_SAVE. Variables that are averaged are not
  * its concern. Weight decays and learning rate multipliers of variables have no effect. The
- * learning rate is only shown, and only that process may change it. SIGINT and SIGTERM do not end
- * it, because they may reach all processes of a job that is stopped; processes that it starts have
- * the usual dispositions. */
+ * learning rate is only shown, and only that process may change it. SIGINT, SIGTERM and
+ * SIGHUP do not end it, because they may reach all processes of a job that is stopped; processes
+ * that it starts have the usual dispositions. */
 int muster_set_optimizer(muster_job* job, const char* optimizer, double learning_rate);
 
 /* The learning rate of the current step and the following ones, after muster_set_optimizer. It must

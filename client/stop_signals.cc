@@ -1,9 +1,9 @@
 // Signals to stop in the process that updates the weights.
 //
 // They may reach all processes of a job, whose server then still needs this one. So the server
-// starts it with SIGINT and SIGTERM ignored, from its first instruction on. Every process that it
-// starts would inherit that, and could not be ended by SIGTERM: multiprocessing.Pool, for example,
-// would wait for ever. An empty handler instead ends with exec, and after a fork this file ends it.
+// starts it with them ignored, from its first instruction on. Every process that it starts would
+// inherit that, and could not be ended by SIGTERM: multiprocessing.Pool, for example, would wait
+// for ever. An empty handler instead ends with exec, and after a fork this file ends it.
 #include <pthread.h>
 
 #include <csignal>
@@ -12,7 +12,7 @@
 namespace muster::program {
 namespace {
 
-constexpr int kStopSignals[] = {SIGINT, SIGTERM};
+constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
 void DoNothing(int) {}
 
