@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cerrno>
+
 #include "tests/cli/gpu/gpu_fixture.h"
 
 namespace muster::testing {
@@ -14,7 +16,7 @@ TEST(ProcessInfoTest, AProcessAndItsOwner) {
   const ProcessText self = DescribeProcess(::getpid());
   EXPECT_TRUE(self.seen);
   EXPECT_EQ(self.user, UserName(::geteuid()));
-  EXPECT_THAT(self.command, HasSubstr("cli_test"));
+  EXPECT_THAT(self.command, HasSubstr(program_invocation_short_name));
   ASSERT_TRUE(self.since.has_value());
   EXPECT_LE(*self.since, std::time(nullptr) + 2);
   EXPECT_FALSE(DescribeProcess(1 << 30).seen);
