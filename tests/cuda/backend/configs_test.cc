@@ -84,7 +84,7 @@ class ConfigOnCards : public CardJob {
     words.insert(words.end(), more.begin(), more.end());
     words.insert(words.begin(), "muster");
     Process job(words, Path("log"));
-    Outcome outcome{.exit_code = job.Wait(250), .log = job.Log(), .metrics = Metrics("run")};
+    Outcome outcome{.exit_code = job.Wait(550), .log = job.Log(), .metrics = Metrics("run")};
     EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
     EXPECT_EQ(outcome.hash().size(), 16u);
     return outcome;
