@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <string>
@@ -42,6 +44,17 @@ bool ReadWork(const std::string& body, muster_work& work, std::vector<int64_t>& 
           .seed = given.seed};
   return true;
 }
+
+// Python's atexit calls muster_fail when the exit code is decided already.
+bool has_failed = false;
+
+void FailIfTheJobFailed(int code, void*) {
+  if (!has_failed || code != EXIT_SUCCESS) return;
+  std::fflush(nullptr);
+  ::_exit(EXIT_FAILURE);
+}
+
+__attribute__((constructor)) void Load() { ::on_exit(&FailIfTheJobFailed, nullptr); }
 
 }  // namespace
 
@@ -322,6 +335,7 @@ int muster_fail(muster_job* job, const char* message) {
   if (!job->has_joined || job->is_over) {
     return job->Fail(MUSTER_USAGE, "muster_fail: this job is not running");
   }
+  has_failed = true;
   if (const int code = job->SendText(Kind::kFailed, message); code != MUSTER_OK) return code;
   // The helper answers when the server has the message; the end of this process would cut it off.
   Kind kind{};

@@ -188,7 +188,8 @@ int muster_push(muster_job* job, int variable);
 int muster_done(muster_job* job);
 
 /* Ends the whole job with this message, because this program cannot go on and another process would
- * fail in the same way. Returns MUSTER_OK when the server has the message. */
+ * fail in the same way. Returns MUSTER_OK when the server has the message. After that exit(0) ends
+ * this process with code 1. */
 int muster_fail(muster_job* job, const char* message);
 
 /* Asks to leave. The process still completes its slices; then muster_next returns MUSTER_END. */
