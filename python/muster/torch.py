@@ -155,7 +155,7 @@ class Job(_job.Job):
         if plan is not None:
             self._client.set_optimizer(plan.text, plan.learning_rate())
             self._learning_rate = plan.learning_rate
-            plan.optimizer.register_step_pre_hook(self._before_optimizer)
+            self._replace_step(plan.optimizer)
         for one in self._parameters:
             one.weights = self._tensor(self._client.weights(one.number), one.tensor)
             one.gradient = self._tensor(self._client.gradient(one.number), one.tensor)
@@ -187,6 +187,7 @@ class Job(_job.Job):
         rates = (group.get("lr") for group in self._optimizers[0].param_groups)
         return max((float(rate) for rate in rates if rate is not None), default=0.0)
 
+    # Only the process that updates the weights, if there is one, runs the optimizer.
     def _replace_step(self, optimizer: torch.optim.Optimizer) -> None:
         plain = optimizer.step
 
@@ -495,11 +496,6 @@ class Job(_job.Job):
         if self._work is not None:
             raise UsageError("optimizer.step() was called within a slice: call it once for each "
                              "step, after the inner loop")
-
-    def _before_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        self._refuse_step(args[1:], kwargs)  # args[0] is the optimizer
-        for one in self._parameters:
-            one.tensor.grad = None  # the optimizer has nothing to do here
 
     def _evaluate(self, work: Work, dataset: _data.Samples, function: Callable[..., Any]) -> Any:
         assert self._model is not None
