@@ -64,8 +64,9 @@ fi
 if git diff --name-only "$base" HEAD | grep -qE '^(cli|ps|worker|common|proto|tests/(cli|config|data|image|tensors|link|job|fuzz))/'; then
   stage scripts/test.sh debug -L parsing -R "$pattern|fuzz"
 fi
-stage scripts/stage.sh deep
-stage scripts/stage.sh cuda
+stage scripts/stage.sh release deep
+stage scripts/stage.sh release cuda
+stage scripts/stage.sh debug cuda
 stage build/release/bin/muster launch configs/smoke.txtpb --run-dir "$clone/run" --workers 2
 if ((${#failed[@]})); then
   printf 'Failed: %s\n' "${failed[@]}" >&2

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Runs tests that take long, unless the same sources have passed them on this machine: scripts/stage.sh deep|cuda
-# (labels of scripts/test.sh). With MUSTER_ALL set it always runs them.
+# Runs tests that take long, unless the same sources have passed them on this machine: scripts/stage.sh release|debug
+# deep|cuda (preset and label of scripts/test.sh). With MUSTER_ALL set it always runs them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-label=${1:-}
+preset=${1:-}
+label=${2:-}
 case $label in
   deep) sources=(ps common worker/client tests/protocol tests/simulation tests/job) ;;
   cuda) sources=(common worker bench/gpu scripts/kernel_table.py tests/cuda tests/nn tests/job tests/cli/gpu tests/e2e) ;;
@@ -20,11 +21,11 @@ contents() {
   grep -m 1 '^flags' /proc/cpuinfo || true  # kernels differ by processor
 }
 folder=${XDG_CACHE_HOME:-$HOME/.cache}/muster/passed
-record=$folder/$label-$(contents | sha256sum | cut -c 1-16)
+record=$folder/$preset-$label-$(contents | sha256sum | cut -c 1-16)
 if [[ -e $record && -z ${MUSTER_ALL:-} ]]; then
-  echo "The tests with the label $label passed with these sources: $(cat "$record")"
+  echo "The tests with the label $label passed in $preset with these sources: $(cat "$record")"
   exit 0
 fi
-scripts/test.sh release -L "$label"
+scripts/test.sh "$preset" -L "$label"
 mkdir -p "$folder"
 date '+%F %T' >"$record"

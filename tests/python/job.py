@@ -1,5 +1,7 @@
 """Starts jobs of Python programs, for the tests of this folder."""
 
+import atexit
+import ctypes
 import json
 import os
 import pathlib
@@ -11,8 +13,9 @@ import time
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ["MUSTER_BIN"])
+os.environ.update(MUSTER_PROGRAMS=str(BIN), PYTHONPATH=str(SOURCE / "python"))
+sys.path.insert(0, os.environ["PYTHONPATH"])
 CONFIG = "run { steps: 10 global_batch: 40 slices: 4 } evaluation { every_steps: 5 }"
-
 
 _FOLDER = tempfile.TemporaryDirectory()  # of all jobs, until this process ends
 
@@ -45,8 +48,7 @@ class Job:
         for name, content in (files or {}).items():
             (folder / name).write_bytes(content)
         self.log_path = folder / "log"
-        environment = dict(os.environ, MUSTER_PROGRAMS=str(BIN), MUSTER_TEST_RUN=str(self.run))
-        environment["PYTHONPATH"] = str(SOURCE / "python")
+        environment = dict(os.environ, MUSTER_TEST_RUN=str(self.run))
         command = [sys.executable, program, *words]
         if not alone:
             start = ["--resume", str(resume)] if resume else [str(folder / "job.txtpb"), "--run-dir", str(self.run)]
@@ -69,21 +71,8 @@ class Job:
         self.process.kill()
         raise AssertionError(f"step {step} was not reached: {self.text()}")
 
-    def processes(self, *words):
-        """The processes of this run whose arguments contain these words."""
-        found = []
-        for entry in pathlib.Path("/proc").iterdir():
-            try:
-                arguments = (entry / "cmdline").read_bytes().decode(errors="replace")
-                environment = (entry / "environ").read_bytes().decode(errors="replace")
-            except OSError:
-                continue
-            if str(self.run) in environment and all(word in arguments for word in words):
-                found.append(int(entry.name))
-        return found
-
     def kill(self, *words, number=0):
-        os.kill(sorted(self.processes(*words))[number], signal.SIGKILL)
+        os.kill(sorted(processes(self.run, *words))[number], signal.SIGKILL)
 
     def text(self):
         return self.log_path.read_text(errors="replace")
@@ -94,12 +83,63 @@ class Job:
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise AssertionError(f"the job did not end: {self.text()}") from None
-        outcome = Outcome(code, self.text(), self.run)
-        deadline = time.monotonic() + 10
-        while self.processes("muster") and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not self.processes("muster"), f"processes are left: {self.processes('muster')}"
-        return outcome
+        return _ended(code, self.text(), self.run)
+
+
+def alone(main, program, *words):
+    """A program that trains alone, with a server of its own, in a fork of this process, which need not import
+    PyTorch again."""
+    folder = pathlib.Path(tempfile.mkdtemp(dir=_FOLDER.name))
+    (folder / "job.txtpb").write_text(CONFIG)
+    child = os.fork()
+    if child == 0:
+        _train(main, folder, [program, *words, "job.txtpb"])
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return _ended(code, (folder / "log").read_text(errors="replace"), folder)
+
+
+def _train(main, folder, arguments):
+    signal.alarm(400)
+    atexit._clear()  # what was registered is the parent's
+    os.chdir(folder)
+    os.environ["MUSTER_TEST_RUN"] = str(folder)
+    sys.argv = arguments
+    sys.orig_argv = [sys.executable, *arguments]
+    log = os.open("log", os.O_WRONLY | os.O_CREAT)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    code = 1
+    try:
+        main()
+        code = 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    ctypes.CDLL(None).exit(code)  # as Python itself ends
+
+
+def processes(run, *words):
+    """The processes of this run whose arguments contain these words."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            arguments = (entry / "cmdline").read_bytes().decode(errors="replace")
+            environment = (entry / "environ").read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if str(run) in environment and all(word in arguments for word in words):
+            found.append(int(entry.name))
+    return found
+
+
+def _ended(code, log, run):
+    outcome = Outcome(code, log, run)
+    deadline = time.monotonic() + 10
+    while processes(run, "muster") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not processes(run, "muster"), f"processes are left: {processes(run, 'muster')}\n{log}"
+    return outcome
 
 
 def skip_without(*modules):

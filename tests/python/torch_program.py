@@ -1,6 +1,6 @@
 """A small torch training program with many variants, which torch_test.py starts.
 
-usage: torch_program.py MODE
+usage: torch_program.py MODE[+MODE ...] [CONFIG]
 """
 
 import multiprocessing
@@ -16,7 +16,8 @@ import torch.nn.functional as F
 
 import muster.torch
 
-MODE = sys.argv[1]
+MODE = sys.argv[1] if len(sys.argv) > 1 else ""  # torch_test.py imports this file
+MODES = MODE.split("+")
 SAMPLES = 96
 
 
@@ -63,11 +64,11 @@ class Net(torch.nn.Module):
         self.norm = torch.nn.BatchNorm2d(8)
         self.dropout = torch.nn.Dropout(0.2)
         self.dense = torch.nn.Linear(8 * 6 * 6, 4)
-        if MODE == "sparse":
+        if "sparse" in MODES:
             self.embedding = torch.nn.Embedding(4, 3, sparse=True)
-        if MODE in ("unused", "frozen_all"):
+        if "unused" in MODES or MODE == "frozen_all":
             self.spare = torch.nn.Linear(3, 3)
-        if MODE == "tied":
+        if "tied" in MODES:
             self.second = torch.nn.Conv2d(3, 8, 3, bias=False)
             self.second.weight = self.conv.weight
         self.register_buffer("shift", torch.full((4,), 0.1))
@@ -77,7 +78,7 @@ class Net(torch.nn.Module):
 
     def forward(self, x):
         y = self.conv(x)
-        if MODE == "tied":
+        if "tied" in MODES:
             y = y + self.second(x)
         y = self.dropout(F.relu(self.norm(y)))
         if MODE == "buffer":
@@ -108,12 +109,9 @@ class SignDescent(torch.optim.Optimizer):
 
 
 def make_optimizer(model):
-    if MODE == "own_custom":
-        return SignDescent(model.parameters(), 0.001)
     if MODE == "own_two":
         first = [p for n, p in model.named_parameters() if not n.startswith("dense")]
-        return [torch.optim.SGD(model.dense.parameters(), lr=0.02, momentum=0.9),
-                torch.optim.RMSprop(first, lr=0.001, centered=True)]
+        return [torch.optim.RMSprop(model.dense.parameters(), lr=0.001, centered=True), SignDescent(first, 0.001)]
     if MODE == "own_foreign":
         return torch.optim.Adagrad([*model.parameters(), torch.nn.Parameter(torch.zeros(2))], lr=0.01)
     if MODE.startswith("own"):
@@ -149,13 +147,22 @@ def try_children():
     os.kill(os.getpid(), signal.SIGINT)
 
 
+def spare_compiler():
+    """Optimizers import torch's compiler, seconds of a processor, to keep these methods from it."""
+    for method in vars(torch.optim.Optimizer).values():
+        if plain := getattr(method, "__wrapped__", None):
+            setattr(plain, "__dynamo_disable", plain)
+
+
 def main():
-    if MODE == "own_two" and os.environ["MUSTER_RANK"] == "-1":
+    if MODE == "own_two" and os.environ.get("MUSTER_RANK") == "-1":
         try_children()
+    if not MODE.startswith("compile"):
+        spare_compiler()
     torch.manual_seed(1)
-    torch.use_deterministic_algorithms(True)
+    torch.set_deterministic_debug_mode("error")
     model = Net()
-    if MODE == "channels_last":
+    if "channels_last" in MODES:
         model = model.to(memory_format=torch.channels_last)
     if MODE.startswith("frozen"):
         model.conv.weight.requires_grad = False
@@ -214,24 +221,24 @@ def main():
         for x, y in step:
             if MODE == "frozen" and step.number % 2 == 1:
                 model.norm.eval()  # of this slice
-            if MODE == "channels_last":
+            if "channels_last" in MODES:
                 x = x.to(memory_format=torch.channels_last)
-            with torch.autocast("cpu", torch.bfloat16, enabled=MODE == "amp"):
+            with torch.autocast("cpu", torch.bfloat16, enabled="amp" in MODES):
                 logits = model(x)
                 loss = F.cross_entropy(logits, y)
+            if "sparse" in MODES:
+                loss = loss + model.embedding(y).square().mean()
             if MODE == "raises" and rank == 1 and step.number == 3:
                 raise ZeroDivisionError("no more fuel")
             if MODE == "exits" and rank == 1 and step.number == 3:
                 sys.exit(5)
             if MODE == "plain_backward":
                 loss.backward()
-            elif MODE in ("twice", "again") or MODE == "slow" and step.number % 2 == 1:
+            elif "twice" in MODES or MODE == "again" or MODE == "slow" and step.number % 2 == 1:
                 step.backward(0.5 * loss, last=MODE == "again")
                 step.backward(0.5 * F.cross_entropy(model(x), y))
             elif MODE == "scaler":
                 step.backward(scaler.scale(loss))
-            elif MODE == "sparse":
-                step.backward(loss + model.embedding(y).square().mean())
             elif MODE not in ("no_backward", "caught"):
                 step.backward(loss, accuracy=(logits.argmax(1) == y).float().mean())
             if MODE == "caught":
@@ -289,14 +296,12 @@ def main():
         print(f"difference {twin.difference(model):.3g}")
     if MODE == "keys":
         print("keys", *model.state_dict())
-
-
     if average is not None and job.is_updater:
         total = sum(float(p.double().sum()) for p in average.parameters())
         (pathlib.Path(os.environ["MUSTER_TEST_RUN"]) / "average").write_text(f"{total!r}")
 
 
-TWINS = ("sgd", "momentum", "nesterov", "adam", "adamw", "rmsprop", "own", "own_two", "own_custom")
+TWINS = ("sgd", "momentum", "nesterov", "adam", "adamw", "rmsprop", "own", "own_two")
 
 
 class Twin:
@@ -341,4 +346,5 @@ class Twin:
         return max(float((one - other).detach().abs().max()) for one, other in pairs)
 
 
-main()
+if __name__ == "__main__":
+    main()
