@@ -41,21 +41,19 @@ class Bits(unittest.TestCase):
 
     def test_workers(self):
         """Dropout, batch norm, schedulers and groups with their own rates."""
-        self.same("momentum", 1, 2, 4)
+        self.same("momentum", 1, 3)
 
     def test_random_augmentation_with_and_without_loader_workers(self):
-        expected = self.same("augmented", 1, 3)
-        self.assertEqual(bits("loader", 1), expected)
+        expected = self.same("augmented", 1, 2)
         killed = run("loader_killed", 2).ok()
         self.assertEqual(killed.hash, expected)
         self.assertIn("counts as lost: a process that works for it was killed", killed.log)
 
     def test_kinds_of_models(self):
-        self.same("amp+channels_last+sparse+tied+twice+unused", 1, 2)
-        self.same("frozen", 1, 2)
+        self.same("amp+channels_last+frozen+sparse+tied+twice+unused", 1, 2)
 
     def test_compile(self):
-        self.assertEqual(self.same("compile_before", 1, 2), bits("compile_after"))
+        self.assertEqual(bits("compile_before", 2), bits("compile_after"))
 
     def test_kills(self):
         expected = bits("slow", config=LONG)
@@ -70,7 +68,7 @@ class Bits(unittest.TestCase):
 
     def test_resume_with_other_workers(self):
         expected = bits("slow", config=LONG)
-        job = Job(PROGRAM, "slow", workers=3, config=LONG)
+        job = Job(PROGRAM, "slow", workers=1, config=LONG)
         job.reaches(12)
         job.process.send_signal(signal.SIGINT)
         self.assertEqual(job.end().code, 128 + signal.SIGINT)
@@ -105,7 +103,7 @@ class OwnOptimizer(unittest.TestCase):
 
     def test_bits(self):
         """Two optimizers with groups of their own, one of them of a kind that no library has."""
-        self.same(run("own_two", workers) for workers in (1, 2, 4))
+        self.same(run("own_two", workers) for workers in (1, 3))
 
     def test_values_are_those_of_a_plain_loop(self):
         for mode in ("own", "own_two"):
@@ -124,19 +122,16 @@ class OwnOptimizer(unittest.TestCase):
         job.reaches(26)
         job.process.send_signal(signal.SIGINT)
         self.assertEqual(job.end().code, 128 + signal.SIGINT)
-        outcome = Job(PROGRAM, workers=3, resume=job.run).end()
+        self.refuses_another_program(job.run)
+        outcome = Job(PROGRAM, workers=1, resume=job.run).end()
         self.same([expected, outcome])
         averages = {(one.run / "average").read_text() for one in (expected, outcome)}
         self.assertEqual(len(averages), 1, averages)
 
-    def test_a_checkpoint_of_another_program(self):
-        job = Job(PROGRAM, "own_slow", config=LONG)
-        job.reaches(6)
-        job.process.send_signal(signal.SIGINT)
-        job.end()
+    def refuses_another_program(self, run):
         os.environ["MUSTER_TEST_RENAMED"] = "1"
         try:
-            outcome = Job(PROGRAM, resume=job.run).end()
+            outcome = Job(PROGRAM, resume=run).end()
         finally:
             del os.environ["MUSTER_TEST_RENAMED"]
         self.assertNotEqual(outcome.code, 0)
@@ -206,7 +201,7 @@ class Mistakes(unittest.TestCase):
 
 class Examples(unittest.TestCase):
     """Some steps on made-up data: the same bits on one worker, and on two after kills of a worker and of
-    the server, when the run is stopped and resumed on three."""
+    the server, when the run is stopped and resumed on one."""
 
     def check(self, name, words, files, steps, batch):
         folder = SOURCE / "examples"
@@ -223,7 +218,7 @@ class Examples(unittest.TestCase):
         job.reaches(3 * steps // 5)
         job.process.send_signal(signal.SIGINT)
         self.assertEqual(job.end().code, 128 + signal.SIGINT)
-        hashes["disturbed"] = Job(program, workers=3, resume=job.run, files=files).end().ok().hash
+        hashes["disturbed"] = Job(program, workers=1, resume=job.run, files=files).end().ok().hash
         self.assertEqual(len(set(hashes.values())), 1, hashes)
 
     def test_mnist(self):
