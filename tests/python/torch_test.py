@@ -227,7 +227,7 @@ class Examples(unittest.TestCase):
             pixels = random.Random(1).randbytes(16 + count * 784)
             files[f"{part}-images-idx3-ubyte"] = pixels
             files[f"{part}-labels-idx1-ubyte"] = bytes(8) + bytes(i % 10 for i in range(count))
-        self.check("pytorch_mnist", ["."], files, steps=60, batch=40)
+        self.check("pytorch_mnist", ["."], files, steps=40, batch=40)
 
     def test_resnet18(self):
         try:
@@ -236,11 +236,11 @@ class Examples(unittest.TestCase):
             self.skipTest(str(error))
         names = [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]
         files = {name: b"".join(bytes([i]) + random.Random(i).randbytes(3072) for i in range(4)) for name in names}
-        self.check("pytorch_resnet18", ["."], files, steps=40, batch=10)
+        self.check("pytorch_resnet18", ["."], files, steps=10, batch=10)
 
     def test_transformer(self):
         text = ("All work and no play makes Jack a dull boy. " * 20).encode()
-        self.check("pytorch_transformer", ["text"], {"text": text}, steps=100, batch=16)
+        self.check("pytorch_transformer", ["text"], {"text": text}, steps=40, batch=16)
 
 
 if __name__ == "__main__":
