@@ -29,6 +29,7 @@
 #include "common/transport/transport.h"
 #include "worker/device.h"
 #include "worker/relay/relay.h"
+#include "worker/stop_signals.h"
 
 namespace muster {
 namespace {
@@ -82,6 +83,7 @@ std::string Upstream(const WorkerArguments& arguments) {
 
 void ServeRelay(const WorkerArguments& arguments, const config::Config& config,
                 const std::string& token) {
+  if (arguments.parent != 0) FinishStepOnSignal();
   RequireOpenFiles("a relay", 256);
   RequireThreads("a relay", 8);
   // Only a program knows its variables.

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "common/base/finish_step.h"
 #include "common/base/signals.h"
 
 namespace muster {
@@ -35,7 +36,6 @@ void Handle(int signal, const struct sigaction& action) {
   if (!IsIgnored(signal)) ::sigaction(signal, &action, nullptr);
 }
 
-constexpr unsigned kFinishStepSeconds = 3;  // as long as the server waits for it
 volatile std::sig_atomic_t late_signal = 0;
 
 void OnSignalOfJob(int signal, siginfo_t* info, void*) {

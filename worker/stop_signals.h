@@ -15,9 +15,8 @@ void SayWhenStopped(const std::string& who);
 // repeated. A second SIGTERM ends the process at once.
 void LeaveOnSignal(uint32_t rank);
 
-// For a worker that a launcher started. What ends a session signals all processes of a job, and the
-// server then needs its workers to finish a step. So a stop signal takes effect after three
-// seconds, but at once if it comes from the launcher, or for the second time.
+// For a process that a launcher or a program started: a stop signal takes effect after
+// kFinishStepSeconds, but at once if it comes from the parent, or for the second time.
 void FinishStepOnSignal();
 
 // Whether a signal has asked this worker to leave the job.

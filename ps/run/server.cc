@@ -12,6 +12,7 @@
 #include "common/base/error.h"
 #include "common/base/signals.h"
 #include "common/base/text.h"
+#include "common/base/finish_step.h"
 #include "common/config/compute_settings.h"
 #include "common/config/config.h"
 #include "common/config/job_size.h"
@@ -25,7 +26,7 @@ namespace {
 constexpr std::chrono::milliseconds kHeartbeatInterval{1000};
 constexpr std::chrono::milliseconds kTimerInterval{5};
 // Time to finish a step that is being updated when the run must stop.
-constexpr std::chrono::seconds kFinishStep{3};
+constexpr std::chrono::seconds kFinishStep{kFinishStepSeconds};
 // Number of messages to read before finished chunks are published.
 constexpr int kMessagesAtATime = 64;
 

@@ -3,8 +3,8 @@
 //
 //   own_program MODE
 //
-// Modes: push, whole, fail, other, leave, ends, rate, momentum, own, own_nan, own_hangs, own_ends,
-// own_late.
+// Modes: push, whole, slow, fail, other, leave, ends, rate, momentum, own, own_nan, own_hangs,
+// own_ends, own_late.
 #include "tests/e2e/own_program.h"
 
 #include <unistd.h>
@@ -179,6 +179,7 @@ int main(int argc, char** argv) {
         gradient[j] = sum / static_cast<float>(work.batch);
       }
       if (mode != "whole") Check(muster_push(job, numbers[v]));
+      if (mode == "slow") ::usleep(10'000);  // the server updates what it has
     }
     Check(muster_done(job));
   }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "client/muster.h"
+#include "common/base/text.h"
 #include "common/tensors/safetensors_reader.h"
 #include "tests/base/paths.h"
 #include "tests/e2e/own_program.h"
@@ -178,11 +179,44 @@ class OwnProgram : public RealJob {
     words.insert(words.end(), {"--", BinPath("own_program"), mode});
     return words;
   }
+  // All processes of this run.
+  std::vector<pid_t> All(const std::string& run) const {
+    std::vector<pid_t> found;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      const std::string pid = entry.path().filename();
+      if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+      const std::string text = Slurp(entry.path() / "cmdline") + Slurp(entry.path() / "environ");
+      if (text.find(Path(run)) != std::string::npos) found.push_back(std::stoi(pid));
+    }
+    return found;
+  }
   Outcome Run(const std::string& run, const std::string& mode, int workers,
               const std::vector<std::string>& settings = {}) {
     return Muster(Words(run, mode, workers, settings), run);
   }
 };
+
+// As a service manager does. The step that the programs compute is completed, and saved.
+TEST_F(OwnProgram, SignalsToAllProcessesSaveTheRun) {
+  for (const std::vector<int>& signals : {std::vector{SIGHUP}, {SIGTERM, SIGHUP}}) {
+    std::vector<std::string> words = Words(
+        "run", "slow", 2, {"run.slices=2", "run.epochs=100000", "checkpoint.every_steps=1000000"});
+    words.insert(words.begin(), "muster");
+    const auto job = std::make_unique<Process>(words, Path("log"));
+    ASSERT_TRUE(Reaches("run", 10)) << job->Log();
+    const std::vector<pid_t> all = All("run");
+    ASSERT_EQ(all.size(), 6u);  // launcher, server, programs and their helpers
+    for (const int signal : signals) {
+      for (const pid_t pid : all) ::kill(pid, signal);
+    }
+    EXPECT_EQ(job->Wait(20), static_cast<int>(ExitCode::kTerminated)) << job->Log();
+    EXPECT_THAT(job->Log(),
+                HasSubstr(fmt::format("To resume from step {}:",
+                                      FormatCount(Metrics("run").back()["step"].get<int64_t>()))));
+    EXPECT_THAT(All("run"), ::testing::IsEmpty());
+    std::filesystem::remove_all(Path("run"));
+  }
+}
 
 // Each epoch has every sample once, so after three the weights are w - 3 r (1/16) Σ a_i. Floats
 // add these numbers exactly.
