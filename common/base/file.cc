@@ -47,6 +47,17 @@ void Await(int fd, const std::string& path, double patience_s) {
               patience_s);
 }
 
+// The owner of what this process makes in the folder: another user than itself where the file
+// system maps owners, as sshfs does. -1 if it can make nothing there.
+uid_t OwnerOfNewFiles(const std::string& folder) {
+  const std::string path = fmt::format("{}/.owner-{}", folder, ::getpid());
+  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  struct stat made {};
+  const bool is_known = fd.valid() && ::fstat(fd.get(), &made) == 0;
+  if (fd.valid()) ::unlink(path.c_str());
+  return is_known ? made.st_uid : static_cast<uid_t>(-1);
+}
+
 }  // namespace
 
 UniqueFd OpenPlainFile(const std::string& path, const char* expected, int flags, mode_t mode) {
@@ -87,6 +98,7 @@ void RequireTrustedFolder(const char* what, const std::string& path) {
                            (seen.st_mode & S_IWOTH) == 0 &&
                            (seen.st_gid == ::getegid() || ::group_member(seen.st_gid) != 0);
     if (seen.st_uid == ::geteuid() || seen.st_uid == 0 || is_shared) continue;
+    if (!S_ISLNK(seen.st_mode) && seen.st_uid == OwnerOfNewFiles(path)) continue;
     throw Error(ExitCode::kUsage,
                 "{} {} belongs to user {} and is not shared with a group of yours: its owner could "
                 "lead your files elsewhere; expected one of your own (a copy will do: cp -r)",

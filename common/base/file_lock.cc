@@ -135,11 +135,14 @@ uint64_t LastLease(int folder, const std::string& path) {
   return numbers.empty() ? 0 : *std::ranges::max_element(numbers);
 }
 
-// Processes of one host name that cannot see each other, as in containers, have different ones.
+// Processes of one host name that cannot see each other, in containers or on hosts with the same
+// name, have different ones.
 std::string ProcessSpace() {
   std::error_code error;
   const fs::path space = fs::read_symlink("/proc/self/ns/pid", error);
-  return error ? "unknown" : space.native();
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return (error ? "unknown" : space.native()) + boot;
 }
 
 std::string LeaseText(uint64_t beat) {
@@ -164,6 +167,13 @@ FileLock::FileLock(const std::string& path, const LockTerms& terms)
     : path_(path), terms_(terms), fd_(OpenLock(path)) {
   if (!fd_.valid()) return;
   const Locked first = terms_.lock(fd_.get(), LockMode::kExclusive);
+  // NFS locks a file only for who may write it, so its owner may hold it unseen.
+  if (first == Locked::kCannot && (::fcntl(fd_.get(), F_GETFL) & O_ACCMODE) == O_RDONLY) {
+    throw Error(ExitCode::kUsage,
+                "{}: this file system locks only files that you may write, so nobody knows whether "
+                "it is held; expected a file that you may write",
+                path);
+  }
   const bool by_flock = first == Locked::kTaken || (first == Locked::kYes && Excludes());
   if (by_flock) TakeFlock(terms_.wait_s);
   if (held_ && (!by_flock || LocksStayOnThisHost(fd_.get()))) TakeLease();
@@ -203,12 +213,18 @@ void FileLock::TakeLease() {
   const auto end = Clock::now() + std::chrono::duration<double>(terms_.wait_s);
   uint64_t seen = 0;
   std::string text, before;
-  auto changed = Clock::now();
+  auto changed = Clock::now(), looked = changed;
   bool beats = false;  // it was refreshed while this process looked
   for (;; std::this_thread::sleep_for(kInterval)) {
+    // While this process was suspended, or the file system stood still, the holder may have been,
+    // too.
+    const auto now = Clock::now();
+    if (now - looked > kUntilSaid) changed += now - looked;
+    looked = now;
     const uint64_t last = LastLease(folder_.get(), path_);
     const UniqueFd fd(
         ::openat(folder_.get(), LeaseName(path_, last).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    const bool is_readable = fd.valid() || errno == ENOENT;
     text = last == 0 ? kFree : fd.valid() ? ReadAll(fd.get()) : "";
     const bool is_free = text.starts_with(kFree);
     if (last != seen || text != before) {
@@ -218,14 +234,14 @@ void FileLock::TakeLease() {
       before = text;
     }
     std::optional<bool> alive = IsHolderAlive(text);
-    if (!alive && beats) alive = true;
+    if ((!alive && beats) || !is_readable) alive = true;
     if (!alive && Clock::now() - changed >= terms_.silence) alive = false;
     if ((is_free || alive == false) && CreateLease(last + 1)) return;
     // Nothing is known if the folder cannot be listed.
     const bool in_vain = Clock::now() >= end + 2 * terms_.silence;
     if ((!is_free && alive == true && Clock::now() >= end) || in_vain) {
       held_ = false;
-      holder_ = in_vain ? "an unknown process" : FirstLine(text);
+      holder_ = in_vain || !is_readable ? "an unknown process" : FirstLine(text);
       return;
     }
   }
