@@ -120,6 +120,7 @@ std::map<std::string, std::string> TensorMetadata(const checkpoint::State& state
 CheckpointReader::CheckpointReader(const std::string& folder)
     : folder_(folder), state_(ReadCheckpointState(folder)), tensors_(folder + "/" + kTensorFile) {
   CheckHeader();
+  for (const auto& tensor : state_.tensors().tensor()) known_.emplace(tensor.name(), &tensor);
 }
 
 void CheckpointReader::CheckHeader() const {
@@ -143,9 +144,7 @@ void CheckpointReader::CheckHeader() const {
 }
 
 const checkpoint::TensorFile::Tensor& CheckpointReader::Find(const std::string& tensor) const {
-  const auto& known = state_.tensors().tensor();
-  const auto found = std::ranges::find(known, tensor, &checkpoint::TensorFile::Tensor::name);
-  if (found != known.end()) return *found;
+  if (const auto found = known_.find(tensor); found != known_.end()) return *found->second;
   throw Error(ExitCode::kData, "{}: state.pb has no tensor {}", folder_, tensor);
 }
 

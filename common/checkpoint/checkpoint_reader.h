@@ -52,6 +52,7 @@ class CheckpointReader {
 
   const std::string folder_;
   const checkpoint::State state_;
+  std::map<std::string, const checkpoint::TensorFile::Tensor*> known_;  // of state_
   const SafetensorsReader tensors_;
 };
 
