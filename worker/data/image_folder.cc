@@ -110,28 +110,31 @@ class ImageFolder final : public Dataset {
 
   // All sizes are known already. To read all files would take as long as an epoch.
   uint64_t Contents() const override {
-    constexpr int64_t kMostRead = 128;              // photos, spread evenly
-    constexpr size_t kMostBytes = size_t{1} << 16;  // of each
-    RunningHash hash;
-    for (const Photo& photo : files_.photos) {
-      hash.Add(std::as_bytes(std::span(&photo.bytes, 1)));
-    }
-    std::vector<uint8_t> bytes;
-    const int64_t count = std::min(size(), kMostRead);
-    for (int64_t i = 0; i < count; ++i) {
-      const Photo& photo = files_.photos[static_cast<size_t>(EvenPart(size(), count, i).begin)];
-      ReadPhotoFile((std::filesystem::path(files_.folder) / photo.path).string(), bytes,
-                    kMostBytes);
-      hash.Add(std::as_bytes(std::span(bytes)));
-    }
-    return hash.value();
+    std::call_once(contents_once_, [this] {
+      constexpr int64_t kMostRead = 128;              // photos, spread evenly
+      constexpr size_t kMostBytes = size_t{1} << 16;  // of each
+      RunningHash hash;
+      for (const Photo& photo : files_.photos) {
+        hash.Add(std::as_bytes(std::span(&photo.bytes, 1)));
+      }
+      std::vector<uint8_t> bytes;
+      const int64_t count = std::min(size(), kMostRead);
+      for (int64_t i = 0; i < count; ++i) {
+        const Photo& photo = files_.photos[static_cast<size_t>(EvenPart(size(), count, i).begin)];
+        ReadPhotoFile((std::filesystem::path(files_.folder) / photo.path).string(), bytes,
+                      kMostBytes);
+        hash.Add(std::as_bytes(std::span(bytes)));
+      }
+      contents_ = hash.value();
+    });
+    return contents_;
   }
 
  private:
   const config::Data data_;
   const PhotoFiles files_;
-  mutable std::once_flag fingerprint_once_;
-  mutable uint64_t fingerprint_ = 0;
+  mutable std::once_flag fingerprint_once_, contents_once_;
+  mutable uint64_t fingerprint_ = 0, contents_ = 0;
 };
 
 std::string RemarkOn(size_t others, const Exclusions& exclusions) {
