@@ -23,6 +23,7 @@ def main() -> int:
     if "MUSTER_UPDATE_FD" in os.environ:  # one more process of the program
         os.execv(sys.argv[2], sys.argv[2:])
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(5)  # another user's socket of this name may keep it waiting
     try:
         connection.connect("\0" + sys.argv[1])
         is_there = is_ours(connection)
@@ -30,6 +31,7 @@ def main() -> int:
         is_there = False
     if not is_there:  # a resumed run: start the program
         os.execv(sys.argv[2], sys.argv[2:])
+    connection.settimeout(None)
     job = {name: value for name, value in os.environ.items()
            if name.startswith("MUSTER_") or name == "OMP_NUM_THREADS"}
     connection.sendall(json.dumps(job).encode() + b"\n")
