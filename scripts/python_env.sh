@@ -14,6 +14,7 @@ list=python/requirements-ci.txt
 # Debian's own Python first: others on the PATH may come without the modules that venv needs.
 base=python3
 [[ -x /usr/bin/python3 ]] && base=/usr/bin/python3
+command -v "$base" >/dev/null || exit 1
 id=$({ cat "$list"; "$base" --version; } | sha256sum | cut -c 1-16)
 folder=${XDG_CACHE_HOME:-$HOME/.cache}/muster/python-$id
 python=$folder/bin/python

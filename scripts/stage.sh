@@ -6,11 +6,11 @@ cd "$(dirname "$0")/.."
 preset=${1:-}
 label=${2:-}
 case $label in
-  deep) sources=(ps common worker/client tests/protocol tests/simulation tests/job) ;;
-  cuda) sources=(common worker bench/gpu scripts/kernel_table.py tests/cuda tests/nn tests/job tests/cli/gpu tests/e2e) ;;
+  deep) sources=(tests/protocol tests/simulation tests/job) ;;
+  cuda) sources=(cli bench/gpu scripts/kernel_table.py tests/cuda tests/nn tests/job tests/cli tests/e2e) ;;
   *) echo "stage.sh: expected deep or cuda, got '$label'" >&2; exit 2 ;;
 esac
-sources+=(CMakeLists.txt CMakePresets.json cmake proto configs tests/CMakeLists.txt tests/base scripts/test.sh "$0")
+sources+=(common ps worker CMakeLists.txt CMakePresets.json cmake proto configs tests/CMakeLists.txt tests/base scripts/test.sh "$0")
 
 contents() {
   git ls-files -z -- "${sources[@]}" | xargs -0 sha256sum

@@ -76,7 +76,7 @@ scripts/setup.sh
 if [[ -z ${MUSTER_TEST_PYTHON:-} ]] && python=$(scripts/python_env.sh --find); then
   export MUSTER_TEST_PYTHON=$python
 fi
-PATH=$PATH:$(dirname "$(command -v "${MUSTER_TEST_PYTHON:-python3}")")  # for torchrun
+if python=$(command -v "${MUSTER_TEST_PYTHON:-python3}"); then PATH=$PATH:$(dirname "$python"); fi  # for torchrun
 if ! "${MUSTER_TEST_PYTHON:-python3}" -c 'import numpy, torch' 2>/dev/null; then
   echo "Without PyTorch, tests are skipped. To run them, install it for tests (7 GB): scripts/python_env.sh"
 fi
