@@ -45,13 +45,18 @@ TEST_F(CudaDeviceStartTest, WithoutACardOrDriverALineSaysSo) {
   } catch (const NoGpu& error) {
     EXPECT_THAT(error.what(), HasSubstr("CUDA finds no usable GPU"));
   }
-  software_gpu::Reset({});
-  software_gpu::FailCall("cudaGetDeviceCount", 1, cudaErrorInsufficientDriver);
-  try {
-    (void)cuda::MakeCudaWorker({});
-    ADD_FAILURE() << "expected an error";
-  } catch (const NoGpu& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("no NVIDIA driver"), HasSubstr("CPU")));
+  for (const bool installed : {false, true}) {
+    software_gpu::Reset({});
+    software_gpu::FailCall("cudaGetDeviceCount", 1, cudaErrorInsufficientDriver);
+    if (!installed) software_gpu::FailCall("cudaDriverGetVersion", 1, cudaErrorInsufficientDriver);
+    try {
+      (void)cuda::MakeCudaWorker({});
+      ADD_FAILURE() << "expected an error";
+    } catch (const NoGpu& error) {
+      EXPECT_THAT(error.what(), HasSubstr("worker.backend=CPU"));
+      EXPECT_THAT(error.what(),
+                  HasSubstr(installed ? "driver supports CUDA 1" : "no NVIDIA driver"));
+    }
   }
   // The launcher assigned this GPU, so do not fall back to the CPU.
   ::setenv("CUDA_VISIBLE_DEVICES", "GPU-0123", 1);
@@ -88,16 +93,22 @@ TEST_F(CudaDeviceStartTest, TheBitsNameWhatOverridesTheLibraries) {
   ::unsetenv("NVIDIA_TF32_OVERRIDE");
 }
 
-// cuDNN returned a workspace size for this convolution but cannot run it. Each one is tried before
+// cuDNN may return a workspace size for a convolution that it cannot run. Each one is tried before
 // the first step, so that the arithmetic never changes later.
-TEST_F(CudaDeviceStartTest, WhatCudnnDoesNotSupportIsFoundBeforeTheFirstStep) {
+TEST_F(CudaDeviceStartTest, WhatCudnnDoesNotDoIsFoundBeforeTheFirstStep) {
   const std::vector<float> by_cudnn = Step();
   const int products = software_gpu::Calls("cublasGemmEx");
-  for (const char* const call : {"cudnnConvolutionForward", "cudnnConvolutionBackwardData",
-                                 "cudnnConvolutionBackwardFilter"}) {
+  for (const auto& [call, status] :
+       {std::pair{"cudnnConvolutionForward", CUDNN_STATUS_BAD_PARAM},
+        {"cudnnConvolutionBackwardData", CUDNN_STATUS_NOT_SUPPORTED},
+        {"cudnnConvolutionBackwardFilter", CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED},
+        {"cudnnGetConvolutionForwardWorkspaceSize", CUDNN_STATUS_BAD_PARAM},
+        {"cudnnSetConvolution2dDescriptor", CUDNN_STATUS_INTERNAL_ERROR}}) {
     software_gpu::Reset({});
-    software_gpu::FailCall(call, 1, CUDNN_STATUS_NOT_SUPPORTED);
+    software_gpu::FailCall(call, 1, status);
+    ::testing::internal::CaptureStderr();
     const std::vector<float> gradients = Step();
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("using cuBLAS"));
     ExpectRight(gradients);
     EXPECT_GT(software_gpu::Calls("cublasGemmEx"), products) << call;
     EXPECT_EQ(Step(), by_cudnn);

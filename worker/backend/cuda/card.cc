@@ -8,7 +8,6 @@
 #include "common/base/error.h"
 #include "worker/backend/cuda/code.h"
 #include "worker/backend/cuda/element.h"
-#include "worker/backend/cuda/lt_product.h"
 
 namespace muster::cuda {
 namespace {
@@ -45,6 +44,24 @@ bool HasCardOfItsOwn() {
   return name.starts_with("GPU-") || name.starts_with("MIG-");
 }
 
+// `driver`: the newest CUDA that it supports, or 0 without one.
+std::string WhyNoDriver(int driver) {
+  const std::string needed = VersionText(CUDART_VERSION);
+  if (driver == 0) {
+    return fmt::format(
+        "this machine has no NVIDIA driver (libcuda.so.1) for CUDA {} or later; "
+        "install one",
+        needed);
+  }
+  return fmt::format(
+      "this machine's NVIDIA driver supports CUDA {}, but this build needs {} or "
+      "later; update the driver{}",
+      VersionText(driver), needed,
+      driver >= 12000 && driver / 1000 < CUDART_VERSION / 1000
+          ? ", use Muster's package libmuster_cuda-…-cuda12"
+          : "");
+}
+
 }  // namespace
 
 Card::Card(const CudaOptions& options) : options_(options), graphs_(options.graphs) {
@@ -59,10 +76,9 @@ void Card::FindCard() {
   const cudaError_t found = cudaGetDeviceCount(&count);
   if (found == cudaErrorInsufficientDriver) {
     (void)cudaGetLastError();
-    throw NoGpu(ExitCode::kFailure,
-                "this machine has no NVIDIA driver (libcuda.so.1) for CUDA {} or later; install "
-                "one, or set worker.backend=CPU",
-                VersionText(CUDART_VERSION));
+    int driver = 0;  // stays so without a driver
+    (void)cudaDriverGetVersion(&driver);
+    throw NoGpu(ExitCode::kFailure, "{}, or set worker.backend=CPU", WhyNoDriver(driver));
   }
   const bool none = found == cudaErrorNoDevice || (found == cudaSuccess && count == 0);
   if (none && HasCardOfItsOwn()) Check(cudaErrorNoDevice, "be found");
@@ -86,6 +102,7 @@ void Card::FindCard() {
                 "MUSTER_CUDA_ARCHITECTURES (docs/GPUS.md), or set worker.backend=CPU",
                 name_, architecture_, Architectures());
   }
+  RequireHalves(properties.major);
   multiprocessors_ = properties.multiProcessorCount;
   most_blocks_ = MostBlocks(properties);
   total_bytes_ = properties.totalGlobalMem;
@@ -108,7 +125,6 @@ void Card::MakeLibraries() {
   cublasLtHandle_t cublas_lt{};
   Check(cublasLtCreate(&cublas_lt), "start cuBLASLt");
   cublas_lt_ = CublasLtHandle(cublas_lt);
-  RequireHalves();
   if (options_.convolution == CudaOptions::Convolution::kGemm) return;
   const bool required = options_.convolution == CudaOptions::Convolution::kCudnn;
   cudnn_ = FindCudnn(stream(Queue::kCompute), required);
@@ -118,18 +134,14 @@ void Card::MakeLibraries() {
   }
 }
 
-// GPUs before sm_80 may not support bfloat16. Reports this now rather than at the first product.
-void Card::RequireHalves() const {
-  if (activation_type() == ElementType::kFloat32) return;
-  constexpr int kSize = 16;
-  const LtShape shape{
-      .rows = kSize, .columns = kSize, .inner = kSize, .type = CudaTypeOf(activation_type())};
-  if (LtProduct(*this, shape).supported()) return;
+// Older GPUs may do such products by other means, but many times slower, and no convolutions.
+void Card::RequireHalves(int major) const {
   const bool bf16 = activation_type() == ElementType::kBFloat16;
+  if (activation_type() == ElementType::kFloat32 || major >= (bf16 ? 8 : 7)) return;
   throw Error(ExitCode::kFailure,
-              "worker.precision={}, but cuBLAS has no {} products on {} ({}): expected a GPU with "
-              "sm_{} or later; set worker.precision={}",
-              bf16 ? "BF16" : "FP16", bf16 ? "bfloat16" : "half-precision", name_, architecture_,
+              "worker.precision={}, but {} ({}) has no {} products: expected a GPU with sm_{} or "
+              "later; set worker.precision={}",
+              bf16 ? "BF16" : "FP16", name_, architecture_, bf16 ? "bfloat16" : "half-precision",
               bf16 ? 80 : 70, bf16 ? "FP16 or FP32" : "FP32");
 }
 

@@ -68,7 +68,7 @@ class Card {
  private:
   void FindCard();
   void MakeLibraries();
-  void RequireHalves() const;
+  void RequireHalves(int major) const;
   double limit() const { return options_.memory_fraction * static_cast<double>(total_bytes_); }
   [[noreturn]] void ThrowOutOfMemory(size_t bytes) const;
 

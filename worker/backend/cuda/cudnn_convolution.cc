@@ -5,6 +5,7 @@
 #include <cuda_fp16.h>
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 
@@ -23,19 +24,32 @@ cudnnDataType_t DnnTypeOf(ElementType type) {
   return type == ElementType::kBFloat16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
 }
 
-// The largest allowed workspace. Excludes those larger than im2col's.
-constexpr size_t kMostScratch = size_t{256} << 20;
+// The largest allowed workspace, by the shape alone, so that all workers choose alike. Some kernels
+// transpose what they read and write, FP32's in NHWC among them, so they need as much as both.
+size_t MostWorkspace(const ConvolutionRequest& request) {
+  constexpr size_t kLeast = size_t{256} << 20;
+  constexpr size_t kMost = size_t{4} << 30;
+  const ConvShape& s = request.shape;
+  const auto elements =
+      static_cast<size_t>(s.batch * (s.in_elements() + s.out_pixels() * s.filters));
+  return std::clamp(2 * elements * BytesOf(request.card.activation_type()), kLeast, kMost);
+}
+
 constexpr double kPatience = 60;  // seconds, for the trial of a pass
 constexpr auto kForward = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
 constexpr auto kInputGradient = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
 constexpr auto kWeightsGradient = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
 
-// Whether cuDNN supports the request. Throws an Error for any other failure: running out of memory,
-// for example, does not depend on the shape and may not happen to other workers.
+// Whether cuDNN takes the request, before the first step. It says no in many ways: BAD_PARAM for
+// combinations that it cannot run, INTERNAL_ERROR where it cannot compile a kernel. Throws an Error
+// for failures that do not depend on the shape and may not happen to other workers: of memory, of
+// the GPU.
 bool IsSupported(const Cudnn& cudnn, cudnnStatus_t status, const char* what) {
-  if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) return false;
-  cudnn.Check(status, what);
-  return true;
+  const bool is_of_this_worker = status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+                                 status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ||
+                                 CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_EXECUTION_FAILED;
+  if (is_of_this_worker) cudnn.Check(status, what);
+  return status == CUDNN_STATUS_SUCCESS;
 }
 
 // cuDNN's descriptors of the convolution.
@@ -71,8 +85,11 @@ class Descriptors {
     // FP32 must not silently become TF32, which the default would allow.
     const bool fp32 = request.card.options().precision == CudaOptions::Precision::kFp32;
     const cudnnMathType_t math = fp32 ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH;
-    const auto good = [this](cudnnStatus_t status) {
-      return IsSupported(cudnn_, status, "describe a convolution");
+    const auto good = [&](cudnnStatus_t status) {
+      if (IsSupported(cudnn_, status, "describe a convolution")) return true;
+      fmt::print(stderr, "cuDNN cannot describe the convolution \"{}\" ({}): using cuBLAS\n",
+                 ConvolutionKey("of", request), cudnn_->cudnnGetErrorString(status));
+      return false;
     };
     return good(cudnn_->cudnnSetTensor4dDescriptor(in, CUDNN_TENSOR_NHWC, type, s.batch,
                                                    s.in_channels, s.in_height, s.in_width)) &&
@@ -113,11 +130,20 @@ struct CudnnPass {
 
   const Cudnn& cudnn() const { return *request.card.cudnn(); }
   bool Takes(const char* name, cudnnStatus_t status) const {
-    if (!IsSupported(cudnn(), status, "plan a convolution")) return false;
-    if (workspace_bytes <= kMostScratch) return true;
+    if (!IsSupported(cudnn(), status, "plan a convolution")) return Refuses(name, status);
+    const size_t most = MostWorkspace(request);
+    if (workspace_bytes <= most) return true;
     fmt::print(stderr,
                "cuDNN needs {} bytes for the convolution \"{}\", more than {}: using cuBLAS\n",
-               workspace_bytes, ConvolutionKey(name, request), kMostScratch);
+               workspace_bytes, ConvolutionKey(name, request), most);
+    return false;
+  }
+  bool Refuses(const char* name, cudnnStatus_t status) const {
+    fmt::print(stderr,
+               "cuDNN does not do the convolution \"{}\" with {} bytes of workspace ({}): using "
+               "cuBLAS\n",
+               ConvolutionKey(name, request), workspace_bytes,
+               cudnn()->cudnnGetErrorString(status));
     return false;
   }
 
@@ -174,10 +200,7 @@ bool IsDone(const char* name, const CudnnPass& pass, const Run& run) {
     throw Error(ExitCode::kFailure,
                 "this worker's GPU did not finish a convolution within {:.0f} s", kPatience);
   }
-  if (IsSupported(pass.cudnn(), status, "convolve")) return true;
-  fmt::print(stderr, "cuDNN does not support the convolution \"{}\": using cuBLAS\n",
-             ConvolutionKey(name, pass.request));
-  return false;
+  return IsSupported(pass.cudnn(), status, "convolve") || pass.Refuses(name, status);
 }
 
 template <typename T>
