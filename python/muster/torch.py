@@ -20,6 +20,7 @@ optimizer updates the weights instead, in a process of its own.
 import ctypes
 import io
 import os
+import threading
 import types
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
@@ -101,6 +102,7 @@ class Job(_job.Job):
         self._learning_rate: Optional[Callable[[], float]] = None
         self._loader: Optional[_data.Loader] = None
         self._in_backward = False
+        self._pushing = threading.Lock()  # backward has a thread for each device
         self._has_named_unused = False
         self._optimizers: List[torch.optim.Optimizer] = []  # with update="program"
         self._kept: Dict[str, Any] = {}
@@ -446,7 +448,8 @@ class Job(_job.Job):
             one.is_seen = True
             if self._is_reported:  # no other call follows
                 self._copy_gradient(one)
-                self._client.push(one.number)
+                with self._pushing:
+                    self._client.push(one.number)
 
         return take
 
