@@ -8,8 +8,8 @@
 #
 # Its programs.tar.gz contains bin/ and lib/: Muster's programs, card_test, gpu_bench and gpu_probe, the CUDA
 # backend for MUSTER_CARRY_ARCHITECTURES (default: 90-real, H100 and H200), and every library except those of
-# the system and of CUDA. gpu_check.sh unpacks it. The folder also contains configs, golden files and PyTorch
-# peers. That machine must have cuBLAS and cuDNN, in the system or in the wheels of a Python (as with PyTorch).
+# the system and of CUDA. gpu_check.sh unpacks it. The folder also contains configs, golden files, the Python package,
+# examples and PyTorch peers. That machine must have cuBLAS and cuDNN, in the system or in the wheels of a Python (as with PyTorch).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=build/carry
@@ -29,7 +29,7 @@ check_in() {
   # shellcheck disable=SC2016  # expanded by the inner shell
   in_root "$root" root unshare --net sh -euc '
     cd /root/carry
-    for stage in 1 2 3 4 5 6; do
+    for stage in 1 2 3 4 5 6 7; do
       code=0
       ./gpu_check.sh --stage $stage --out /tmp/out || code=$?
       [ $code = 2 ] || { echo "expected exit code 2, got $code"; exit 1; }
@@ -59,13 +59,13 @@ cmake -S . -B $build -G Ninja -Wno-dev -DCMAKE_BUILD_TYPE=Release -DLibArchive_L
   -DMUSTER_CUDA_ARCHITECTURES="${MUSTER_CARRY_ARCHITECTURES:-90-real}" >/dev/null
 programs=(muster muster-server muster-worker card_test gpu_bench gpu_probe)
 echo "Building $build ..."
-cmake --build $build --target "${programs[@]}" muster_cuda -- --quiet
+cmake --build $build --target "${programs[@]}" muster_cuda muster_client_library -- --quiet
 
 stage=$build/stage
 rm -rf $stage "$folder"
 mkdir -p $stage/{bin,lib} "$folder"/bench
 for program in "${programs[@]}"; do install -s -m755 "$build/bin/$program" $stage/bin/; done
-install -s -m644 $build/lib/libmuster_cuda.so $stage/lib/
+install -s -m644 $build/lib/libmuster_{cuda,client}.so $stage/lib/
 while read -r soname path; do
   [[ $soname =~ $system || $soname =~ $cuda ]] && continue
   [[ -f $path ]] || fail "$soname: expected a file, found '$path'"
@@ -84,7 +84,11 @@ pack $stage bin lib >"$folder/programs.tar.gz"
 cp -r configs "$folder/"
 cp -r tests/nn/golden "$folder/golden"
 cp -r bench/peers "$folder/bench/"
-rm -rf "$folder"/bench/peers/__pycache__ "$folder"/bench/peers/*.cc
+rm -f "$folder"/bench/peers/*.cc
+mkdir "$folder"/{python,examples}
+cp -r python/muster "$folder/python/"
+cp examples/pytorch_transformer.* "$folder/examples/"
+find "$folder" -name __pycache__ -exec rm -r {} +
 cp scripts/gpu_check.sh "$folder/"
 bytes=$(du -sb "$folder" | cut -f1)
 ((bytes <= most)) || fail "$folder has $bytes bytes: expected at most $most"

@@ -77,23 +77,34 @@ float* BenchDevice::Make(int64_t count, const std::function<float(int64_t)>& val
   return Upload(values);
 }
 
-template <>
-Bf16* BenchDevice::Make(int64_t count, const std::function<float(int64_t)>& value) {
+template <typename Half>
+Half* BenchDevice::MakeHalves(ElementType type, int64_t count,
+                              const std::function<float(int64_t)>& value) {
   std::vector<float> values(static_cast<size_t>(count));
   for (size_t i = 0; i < values.size(); ++i) values[i] = value(static_cast<int64_t>(i));
   std::vector<uint16_t> halves(values.size());
-  (void)ToHalves(ElementType::kBFloat16, values, halves.data());
-  return reinterpret_cast<Bf16*>(Upload(halves));
+  (void)ToHalves(type, values, halves.data());
+  return reinterpret_cast<Half*>(Upload(halves));
+}
+
+template <>
+Bf16* BenchDevice::Make(int64_t count, const std::function<float(int64_t)>& value) {
+  return MakeHalves<Bf16>(ElementType::kBFloat16, count, value);
+}
+
+template <>
+Fp16* BenchDevice::Make(int64_t count, const std::function<float(int64_t)>& value) {
+  return MakeHalves<Fp16>(ElementType::kFloat16, count, value);
 }
 
 std::vector<float> BenchDevice::Numbers(const float* from, int64_t count) const {
   return Download(from, count);
 }
 
-std::vector<float> BenchDevice::Numbers(const Bf16* from, int64_t count) const {
-  const auto halves = Download(reinterpret_cast<const uint16_t*>(from), count);
+std::vector<float> BenchDevice::Numbers(ElementType type, const void* from, int64_t count) const {
+  const auto halves = Download(static_cast<const uint16_t*>(from), count);
   std::vector<float> values(halves.size());
-  FromHalves(ElementType::kBFloat16, halves, values.data());
+  FromHalves(type, halves, values.data());
   return values;
 }
 

@@ -43,7 +43,7 @@ class BenchDevice {
     CopyIn(to, values.data(), values.size() * sizeof(T));
     return to;
   }
-  // Uploads value(i) for each i. T is float or Bf16.
+  // Uploads value(i) for each i. T is float, Bf16 or Fp16.
   template <typename T>
   T* Make(int64_t count, const std::function<float(int64_t)>& value);
   template <typename T>
@@ -53,7 +53,12 @@ class BenchDevice {
     return values;
   }
   std::vector<float> Numbers(const float* from, int64_t count) const;
-  std::vector<float> Numbers(const Bf16* from, int64_t count) const;
+  std::vector<float> Numbers(const Bf16* from, int64_t count) const {
+    return Numbers(ElementType::kBFloat16, from, count);
+  }
+  std::vector<float> Numbers(const Fp16* from, int64_t count) const {
+    return Numbers(ElementType::kFloat16, from, count);
+  }
   // Fills memory with NaNs, to detect values that a kernel does not write.
   void Poison(void* at, size_t bytes) const;
   void Copy(void* to, const void* from, size_t bytes) const;  // on the GPU
@@ -63,6 +68,9 @@ class BenchDevice {
   double MedianSeconds(const std::function<void()>& run, int repeats) const;
 
  private:
+  template <typename Half>
+  Half* MakeHalves(ElementType type, int64_t count, const std::function<float(int64_t)>& value);
+  std::vector<float> Numbers(ElementType type, const void* from, int64_t count) const;
   void* AllocateBytes(int64_t bytes);
   void CopyIn(void* to, const void* from, size_t bytes) const;
   void CopyOut(void* to, const void* from, size_t bytes) const;

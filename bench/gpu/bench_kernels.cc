@@ -11,7 +11,8 @@ namespace muster::cuda {
 namespace {
 
 // Checks that all values are written, and compares a few thousand of them with the expected values.
-void CheckCase(const BenchDevice& device, const char* type, const KernelCase& kernel) {
+// Returns what is wrong, or "".
+std::string WhatIsWrong(const BenchDevice& device, const KernelCase& kernel) {
   if (kernel.prepare) {
     kernel.prepare();
   } else {
@@ -30,9 +31,10 @@ void CheckCase(const BenchDevice& device, const char* type, const KernelCase& ke
     const double most = kernel.tolerance * std::max(1.0, std::abs(expected));
     // Written so that a NaN fails.
     if (std::isfinite(number) && (!compared || std::abs(number - expected) <= most)) continue;
-    throw Error(ExitCode::kFailure, "{}, {}: value {} of {}: expected {:.9g}, got {:.9g}",
-                kernel.name, type, i, count, compared ? expected : kernel.expected(i), number);
+    return fmt::format("value {} of {}: expected {:.9g}, got {:.9g}", i, count,
+                       compared ? expected : kernel.expected(i), number);
   }
+  return "";
 }
 
 class Bench {
@@ -49,11 +51,17 @@ class Bench {
     }
   }
   int rows() const { return rows_; }
+  int wrong() const { return wrong_; }
 
  private:
   void Row(const char* type, const KernelCase& kernel) {
     if (kernel.name.find(options_.only) == std::string::npos) return;
-    CheckCase(device_, type, kernel);
+    ++rows_;
+    if (const std::string wrong = WhatIsWrong(device_, kernel); !wrong.empty()) {
+      ++wrong_;
+      fmt::print("| {} | {} | WRONG: {} |\n", kernel.name, type, wrong);
+      return;
+    }
     const double seconds = device_.MedianSeconds(kernel.run, options_.repeats);
     // A copy both reads and writes, so half as many bytes cause the same traffic.
     const auto half = static_cast<size_t>(std::max<int64_t>(1, kernel.bytes / 2));
@@ -68,12 +76,11 @@ class Bench {
                static_cast<double>(kernel.bytes) * 1e-6, seconds * 1e6, rate(seconds), rate(copy),
                copy / seconds);
     (void)std::fflush(stdout);
-    ++rows_;
   }
 
   const KernelOptions options_;
   BenchDevice device_, copies_;
-  int rows_ = 0;
+  int rows_ = 0, wrong_ = 0;
 };
 
 }  // namespace
@@ -87,6 +94,9 @@ void BenchKernels(const KernelOptions& options) {
   bench.Run<Bf16>("BF16");
   if (bench.rows() == 0) {
     throw Error(ExitCode::kUsage, "--only: no kernel name contains \"{}\"", options.only);
+  }
+  if (bench.wrong() > 0) {
+    throw Error(ExitCode::kFailure, "{} of {} kernels are wrong", bench.wrong(), bench.rows());
   }
   fmt::print("{} kernels; all results match plain loops\n", bench.rows());
 }

@@ -1,5 +1,6 @@
 #include "bench/gpu/cudnn_table.h"
 
+#include <cublas_v2.h>
 #include <cuda_bf16.h>
 #include <fmt/core.h>
 
@@ -40,6 +41,11 @@ constexpr Problem kProblems[] = {
     {"resnet 32, projection", 512, 32, 64, 128, 1, 2},
     {"resnet 224, first", 64, 224, 3, 64, 7, 2},
     {"resnet 224, 64 channels", 64, 56, 64, 64, 3, 1},
+    // 1x1 convolutions, half of ResNet-50's work. There is no depthwise one: Muster's own kernels
+    // do those.
+    {"resnet 224, 64 to 256", 32, 56, 64, 256, 1, 1},
+    {"resnet 224, 256 channels", 256, 14, 256, 256, 3, 1},
+    {"resnet 224, 1024 to 256", 64, 14, 1024, 256, 1, 1},
 };
 
 struct Type {
@@ -57,6 +63,7 @@ constexpr Type kTypes[] = {
     {"FP32", kFloat, kFloat, CUDNN_FMA_MATH, false, 5e-3},
     {"TF32", kFloat, kFloat, CUDNN_TENSOR_OP_MATH, false, 2e-2},
     {"BF16", kBf16, kBf16, CUDNN_TENSOR_OP_MATH, false, 5e-2},
+    {"FP16", CUDNN_DATA_HALF, CUDNN_DATA_HALF, CUDNN_TENSOR_OP_MATH, false, 1e-2},
     {"BF16, weights FP32", kBf16, kFloat, CUDNN_TENSOR_OP_MATH, true, 5e-2},
 };
 
@@ -182,6 +189,7 @@ struct Arrays {
   static void* Make(BenchDevice& device, cudnnDataType_t type, int64_t count, uint32_t salt) {
     const auto value = [salt](int64_t i) { return InputAt(i, salt); };
     if (type == kFloat) return device.Make<float>(count, value);
+    if (type == CUDNN_DATA_HALF) return device.Make<Fp16>(count, value);
     return device.Make<Bf16>(count, value);
   }
   void *in, *out, *weights, *result;
@@ -252,10 +260,14 @@ class Table {
   explicit Table(const CudnnTableOptions& options)
       : options_(options), cudnn_(FindCudnn(device_.stream(), true)) {
     if (cudnn_ == nullptr) throw Error(ExitCode::kFailure, "{}", WhyNoCudnn());
+    // With kernels for an older kind of GPU, 3x3x256 has less than about 0.6 of it.
+    product_ = Product(options.batch > 0 ? 256 : 8192);
     fmt::print(
-        "cuDNN {}\n\n| shape | pass | type | algorithm | cuDNN status | workspace MiB | ms | "
-        "TFLOP/s | same bits twice | error |\n|---|---|---|---|---|---|---|---|---|---|\n",
-        VersionOf(*cudnn_));
+        "cuDNN {}; a large product by cuBLAS in BF16 has {:.1f} TFLOP/s\n\n"
+        "| shape | pass | type | algorithm | cuDNN status | workspace MiB | ms | TFLOP/s | "
+        "of the product | same bits twice | error |\n"
+        "|---|---|---|---|---|---|---|---|---|---|---|\n",
+        VersionOf(*cudnn_), product_);
   }
 
   void Rows(const Problem& problem, const Type& type) {
@@ -277,13 +289,14 @@ class Table {
     size_t bytes = 0;
     cudnnStatus_t status = pass.workspace(&bytes);
     const auto refused = [&] {
-      fmt::print("{} | | | | | |\n", (*cudnn_)->cudnnGetErrorString(status));
+      fmt::print("{} | | | | | | |\n", (*cudnn_)->cudnnGetErrorString(status));
     };
     if (status != CUDNN_STATUS_SUCCESS) return refused();
     void* memory = nullptr;
     if (bytes > 0 && cudaMalloc(&memory, bytes) != cudaSuccess) {
       (void)cudaGetLastError();
-      return fmt::print("out of memory | {:.1f} | | | | |\n", static_cast<double>(bytes) / 0x1p20);
+      return fmt::print("out of memory | {:.1f} | | | | | |\n",
+                        static_cast<double>(bytes) / 0x1p20);
     }
     const DeviceMemory workspace(memory);
     const size_t size = static_cast<size_t>(pass.count) * (pass.result_type == kFloat ? 4 : 2);
@@ -301,15 +314,41 @@ class Table {
         [&] { cudnn_->Check(pass.run(workspace.get(), bytes), "convolve"); }, options_.repeats);
     const bool wrong = !(error <= type.most_error);
     if (wrong) ++wrong_;
-    fmt::print("ok | {:.1f} | {:.3f} | {:.1f} | {} | {:.1e}{} |\n",
-               static_cast<double>(bytes) / 0x1p20, seconds * 1e3,
-               problem.flops() / seconds * 1e-12, same ? "yes" : "NO", error,
-               wrong ? " WRONG" : "");
+    const double rate = problem.flops() / seconds * 1e-12;
+    fmt::print("ok | {:.1f} | {:.3f} | {:.1f} | {:.2f} | {} | {:.1e}{} |\n",
+               static_cast<double>(bytes) / 0x1p20, seconds * 1e3, rate, rate / product_,
+               same ? "yes" : "NO", error, wrong ? " WRONG" : "");
+  }
+
+  // TFLOP/s of a product of two square matrices in BF16.
+  double Product(int side) {
+    const int64_t count = int64_t{side} * side;
+    const auto value = [](int64_t i) { return InputAt(i, kInput); };
+    auto* const a = device_.Make<Bf16>(count, value);
+    auto* const b = device_.Make<Bf16>(count, value);
+    auto* const c = device_.Allocate<Bf16>(count);
+    cublasHandle_t made{};
+    Check(cublasCreate(&made), "start cuBLAS");
+    const CublasHandle cublas(made);
+    Check(cublasSetStream(made, device_.stream()), "set the stream of cuBLAS");
+    const double seconds = device_.MedianSeconds(
+        [&] {
+          Check(cublasGemmEx(made, CUBLAS_OP_N, CUBLAS_OP_N, side, side, side, &kOne, a,
+                             CUDA_R_16BF, side, b, CUDA_R_16BF, side, &kZero, c, CUDA_R_16BF, side,
+                             CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+                "multiply");
+        },
+        options_.repeats);
+    device_.FreeAll();
+    return 2.0 * static_cast<double>(count) * side / seconds * 1e-12;
   }
 
   std::vector<float> Result(const Pass& pass, const void* at) const {
     if (pass.result_type == kFloat) {
       return device_.Numbers(static_cast<const float*>(at), pass.count);
+    }
+    if (pass.result_type == CUDNN_DATA_HALF) {
+      return device_.Numbers(static_cast<const Fp16*>(at), pass.count);
     }
     return device_.Numbers(static_cast<const Bf16*>(at), pass.count);
   }
@@ -334,6 +373,7 @@ class Table {
   const CudnnTableOptions options_;
   BenchDevice device_;
   const std::shared_ptr<const Cudnn> cudnn_;
+  double product_ = 0;  // TFLOP/s
   int rows_ = 0, wrong_ = 0;
 };
 

@@ -15,4 +15,8 @@ struct CudnnTableOptions {
 // result is wrong.
 void PrintCudnnTable(const CudnnTableOptions& options);
 
+// Prints cuDNN's description of this GPU, in JSON. With it cuDNN answers questions about engines
+// and workspaces on a machine without a GPU.
+void PrintCudnnDevice();
+
 }  // namespace muster::cuda

@@ -1,9 +1,10 @@
 // Benchmarks the parts of the CUDA backend separately. Results are verified before they are
 // printed.
 //
-//   gpu_bench kernels     # Muster's own kernels: GB/s, compared with a copy of as many bytes
-//   gpu_bench cudnn       # convolutions by cuDNN: status, speed, and whether bits repeat
-//   gpu_bench launches    # the cost of calls for the host
+//   gpu_bench kernels       # Muster's own kernels: GB/s, compared with a copy of as many bytes
+//   gpu_bench cudnn         # convolutions by cuDNN: status, speed, and whether bits repeat
+//   gpu_bench cudnn-device  # cuDNN's description of the GPU, in JSON
+//   gpu_bench launches      # the cost of calls for the host
 //
 // The loader must find cuBLAS and, for `cudnn`, cuDNN.
 #include <fmt/core.h>
@@ -27,6 +28,7 @@ struct Options {
 void Run(const Options& options) {
   using namespace muster::cuda;
   if (options.what == "launches") return PrintLaunchCosts(100 * static_cast<int>(options.repeats));
+  if (options.what == "cudnn-device") return PrintCudnnDevice();
   if (options.what == "cudnn") {
     return PrintCudnnTable({.batch = static_cast<int>(options.batch),
                             .repeats = static_cast<int>(options.repeats),
@@ -44,9 +46,9 @@ void Run(const Options& options) {
 int main(int argc, char** argv) {
   Options options;
   muster::ProgramOptions program("Benchmarks the parts of the CUDA backend.");
-  program.Add("what", options.what, "kernels, cudnn or launches")
+  program.Add("what", options.what, "kernels, cudnn, cudnn-device or launches")
       .Required()
-      .OneOf({"kernels", "cudnn", "launches"});
+      .OneOf({"kernels", "cudnn", "cudnn-device", "launches"});
   program.Add("--only", options.kernels.only, "only kernels or shapes whose names contain this");
   program.Add("--batch", options.batch, "kernels: number of images (default 512); cudnn: maximum")
       .InRange(1, 4096);

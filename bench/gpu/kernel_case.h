@@ -50,7 +50,7 @@ template <typename T>
 void ImageCases(BenchDevice& device, const KernelSizes& sizes, const UseCase& use);
 
 // Options for BenchKernels, which verifies and times all kernels and prints a table. It throws
-// Error at the first wrong value.
+// Error at the end if a kernel is wrong.
 struct KernelOptions {
   KernelSizes sizes;
   int repeats = 11;

@@ -9,4 +9,6 @@ void PrintCudnnTable(const CudnnTableOptions&) {
   throw Error(ExitCode::kFailure, "{}", WhyNoCudnn());
 }
 
+void PrintCudnnDevice() { throw Error(ExitCode::kFailure, "{}", WhyNoCudnn()); }
+
 }  // namespace muster::cuda

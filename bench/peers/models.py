@@ -109,6 +109,40 @@ class ResNet(nn.Module):
         return self.fc(self.body(x).mean((2, 3)))
 
 
+class Bottleneck(nn.Module):
+    def __init__(self, inputs, channels, stride):
+        super().__init__()
+        outputs = 4 * channels
+        self.layers = nn.Sequential(
+            nn.Conv2d(inputs, channels, 1, bias=False), nn.BatchNorm2d(channels), nn.ReLU(inplace=True),
+            nn.Conv2d(channels, channels, 3, stride, 1, bias=False), nn.BatchNorm2d(channels), nn.ReLU(inplace=True),
+            nn.Conv2d(channels, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
+        self.shortcut = nn.Identity()
+        if stride > 1 or inputs != outputs:
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        return functional.relu(self.layers(x) + self.shortcut(x), inplace=True)
+
+
+class ResNet50(nn.Module):
+    """configs/models/resnet50_imagenet.txtpb."""
+
+    def __init__(self, **_):
+        super().__init__()
+        body, inputs = [], 64
+        for stage, blocks in enumerate([3, 4, 6, 3]):
+            for block in range(blocks):
+                body.append(Bottleneck(inputs, 64 << stage, 2 if stage and block == 0 else 1))
+                inputs = 256 << stage
+        self.body = nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True),
+                                  nn.MaxPool2d(3, 2, 1), *body)
+        self.fc = nn.Linear(inputs, 1000)
+
+    def forward(self, x):
+        return self.fc(self.body(x).mean((2, 3)))
+
+
 class InvertedResidual(nn.Module):
     def __init__(self, inputs, channels, stride, expansion):
         super().__init__()
@@ -167,6 +201,7 @@ MODELS = {
     "multigpu_cnn": (MultiGpuCnn, (28, 28, 1), 10),
     "resnet20": (lambda **_: ResNet([16, 32, 64], 3), (32, 32, 3), 10),
     "resnet18": (lambda **_: ResNet([64, 128, 256, 512], 2), (32, 32, 3), 10),
+    "resnet50": (ResNet50, (224, 224, 3), 1000),
     "mobilenet_v2": (MobileNetV2, (224, 224, 3), 1000),
     "wide": (Wide, (50, 100, 1), 10),
 }
