@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -331,6 +332,13 @@ class Table {
     Check(cublasCreate(&made), "start cuBLAS");
     const CublasHandle cublas(made);
     Check(cublasSetStream(made, device_.stream()), "set the stream of cuBLAS");
+    constexpr size_t kWorkspace = size_t{32} << 20;
+    Check(cublasSetWorkspace(made, device_.Allocate<std::byte>(kWorkspace), kWorkspace),
+          "set the workspace of cuBLAS");
+    Check(cublasSetMathMode(
+              made, static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH |
+                                              CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
+          "set up cuBLAS");
     const double seconds = device_.MedianSeconds(
         [&] {
           Check(cublasGemmEx(made, CUBLAS_OP_N, CUBLAS_OP_N, side, side, side, &kOne, a,
