@@ -17,7 +17,7 @@
 #include <cstdlib>
 #include <iterator>
 
-#include "common/base/finish_step.h"
+#include "common/program/finish_step.h"
 
 namespace muster::program {
 namespace {

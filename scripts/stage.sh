@@ -10,10 +10,10 @@ case $label in
   cuda) sources=(cli bench/gpu scripts/kernel_table.py tests/cuda tests/nn tests/job tests/cli tests/e2e) ;;
   *) echo "stage.sh: expected deep or cuda, got '$label'" >&2; exit 2 ;;
 esac
-sources+=(common ps worker CMakeLists.txt CMakePresets.json cmake proto configs tests/CMakeLists.txt tests/base scripts/test.sh "$0")
+sources+=(client common ps worker CMakeLists.txt CMakePresets.json cmake proto configs tests/CMakeLists.txt tests/base scripts/test.sh "$0")
 
 contents() {
-  git ls-files -z -- "${sources[@]}" | xargs -0 sha256sum
+  git ls-files -z --cached --others --exclude-standard --deduplicate -- "${sources[@]}" | xargs -0 sha256sum
   local tool
   for tool in c++ cmake nvcc; do
     if command -v "$tool" >/dev/null; then "$tool" --version; fi
@@ -21,11 +21,13 @@ contents() {
   grep -m 1 '^flags' /proc/cpuinfo || true  # kernels differ by processor
 }
 folder=${XDG_CACHE_HOME:-$HOME/.cache}/muster/passed
-record=$folder/$preset-$label-$(contents | sha256sum | cut -c 1-16)
+before=$(contents | sha256sum | cut -c 1-16)
+record=$folder/$preset-$label-$before
 if [[ -e $record && -z ${MUSTER_ALL:-} ]]; then
   echo "The tests with the label $label passed in $preset with these sources: $(cat "$record")"
   exit 0
 fi
 scripts/test.sh "$preset" -L "$label"
+[[ $(contents | sha256sum | cut -c 1-16) == "$before" ]] || exit 0  # edited meanwhile
 mkdir -p "$folder"
 date '+%F %T' >"$record"

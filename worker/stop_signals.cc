@@ -9,8 +9,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "common/base/finish_step.h"
 #include "common/base/signals.h"
+#include "common/program/finish_step.h"
 
 namespace muster {
 namespace {

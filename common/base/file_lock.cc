@@ -125,7 +125,10 @@ std::vector<uint64_t> Leases(int folder, const std::string& path) {
     uint64_t number = 0;
     const char* const end = name.data() + name.size();
     const auto [at, error] = std::from_chars(name.data() + prefix.size(), end, number);
-    if (error == std::errc() && at == end && number > 0) numbers.push_back(number);
+    // Nobody has come so far by adding one, and adding one to it must not overflow.
+    constexpr uint64_t kMost = uint64_t{1} << 60;
+    if (error == std::errc() && at == end && number > 0 && number < kMost)
+      numbers.push_back(number);
   }
   return numbers;
 }

@@ -355,7 +355,11 @@ class NpzReader::Archive {
                     path_);
       }
       const std::string_view name(text.data());
-      if (name.ends_with(".npy")) places_.emplace(name.substr(0, name.size() - 4), place);
+      if (!name.ends_with(".npy")) continue;
+      if (places_.emplace(name.substr(0, name.size() - 4), place).second) continue;
+      // NumPy reads the last one, other programs the first.
+      throw Error(ExitCode::kData, "{}: holds {} more than once: write the file again", path_,
+                  Printable(name));
     }
   }
 

@@ -12,12 +12,12 @@
 #include "common/base/error.h"
 #include "common/base/signals.h"
 #include "common/base/text.h"
-#include "common/base/finish_step.h"
 #include "common/config/compute_settings.h"
 #include "common/config/config.h"
 #include "common/config/job_size.h"
 #include "common/link/protocol.h"
 #include "common/link/wire_values.h"
+#include "common/program/finish_step.h"
 #include "ps/run/attach_updater.h"
 
 namespace muster {

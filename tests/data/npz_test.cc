@@ -486,6 +486,13 @@ TEST_F(NpzTest, EveryTruncationAndDamageIsRefused) {
   }
 }
 
+TEST_F(NpzTest, AnArrayThatIsThereTwiceIsRefused) {
+  const std::string x = Npy({2, 2}, Count<float>(4)), y = Npy<int64_t>({2}, {0, 1});
+  WriteBoth(x, y);
+  Write("train.npz", {{"x", x}, {"y", y}, {"x", x}});
+  ExpectRefused("train.npz", HasSubstr("x.npy"));
+}
+
 // The header's shape and the archive's size agree, but exceed what the file can hold.
 TEST_F(NpzTest, AnArchiveThatClaimsTooMuchIsRefused) {
   const int64_t rows = int64_t{1} << 30;

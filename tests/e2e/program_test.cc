@@ -213,7 +213,7 @@ TEST_F(OwnProgram, SignalsToAllProcessesSaveTheRun) {
     EXPECT_THAT(job->Log(),
                 HasSubstr(fmt::format("To resume from step {}:",
                                       FormatCount(Metrics("run").back()["step"].get<int64_t>()))));
-    EXPECT_THAT(All("run"), ::testing::IsEmpty());
+    EXPECT_TRUE(All("run").empty());
     std::filesystem::remove_all(Path("run"));
   }
 }
