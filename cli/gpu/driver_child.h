@@ -16,9 +16,10 @@ namespace muster {
 // The first use of a driver wakes all GPUs, which takes seconds.
 inline constexpr double kDriverSeconds = 60;
 
-// Used by the main thread. Other threads may run only C library code with locks that fork knows. The child lives from the first question to the
-// destructor, so that it opens the driver once. It has none of this process's files, because one
-// that cannot be killed would keep locks and pipes.
+// Used by the main thread. Other threads may run only code of the C library, whose locks fork
+// knows. The child lives from the first question to the destructor, so that it opens the driver
+// once. It has none of this process's files, because one that cannot be killed would keep locks and
+// pipes.
 class DriverChild {
  public:
   // Tells which call comes next, for the error if it does not return.
