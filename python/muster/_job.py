@@ -188,6 +188,8 @@ class Job:
     # A program that just ends would be replaced, and its replacement would end in the same way.
     def _at_exit(self) -> None:
         if self._client.joined and not self._is_over and not self._has_failed:
+            if self._has_lost_helper():  # torch's handler for SIGCHLD may have ended _tell
+                _end_as_killed(_KILLED)
             interrupted = isinstance(getattr(sys, "last_value", None), KeyboardInterrupt)
             self._client.fail("the program was interrupted" if interrupted else
                               "the program ended before its run; to end a run early, use "
@@ -298,10 +300,19 @@ def _tell(kind: Any, error: BaseException, trace: Any) -> None:
         if not killed and not is_of_environment(error):
             job._client.fail(f"{kind.__name__}: {error}")
             continue
-        why = "a process that works for it was killed" if killed else "memory or a connection failed"
+        if killed:
+            _end_as_killed(_KILLED)
+        why = "memory or a connection failed"
+        if job.is_updater:  # the server starts a new one only if it was killed
+            _end_as_killed(why)
         print(f"muster: this process counts as lost: {why}", file=sys.stderr, flush=True)
-        # As if it had been killed itself. The server starts a new updater only in this case.
-        if killed or job.is_updater:
-            sys.stdout.flush()
-            _private.end(False)
-            os._exit(128 + signal.SIGKILL)
+
+
+_KILLED = "a process that works for it was killed"
+
+
+def _end_as_killed(why: str) -> None:
+    print(f"muster: this process counts as lost: {why}", file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    _private.end(False)
+    os._exit(128 + signal.SIGKILL)
