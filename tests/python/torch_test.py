@@ -29,7 +29,7 @@ def bits(mode, workers=1, **more):
 
 def alone(mode):
     """Without importing PyTorch again."""
-    torch_program.MODE = mode
+    torch_program.MODE, torch_program.MODES = mode, [mode]
     return jobs.alone(torch_program.main, PROGRAM, mode)
 
 
