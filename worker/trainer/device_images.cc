@@ -25,7 +25,9 @@ ImageRecipe RecipeOf(const config::Config& config, const Shape& stored, bool aug
           .brightness = settings.brightness(),
           .contrast_low = settings.contrast_min(),
           .contrast_high = settings.contrast_max(),
-          .standardize = settings.standardize()};
+          .standardize = settings.standardize(),
+          .mean = {settings.mean().begin(), settings.mean().end()},
+          .stddev = {settings.stddev().begin(), settings.stddev().end()}};
 }
 
 double Megabytes(size_t bytes) { return static_cast<double>(bytes) * 1e-6; }
@@ -51,12 +53,9 @@ DeviceImages::DeviceImages(const config::Config& config, const Datasets& data, B
 std::unique_ptr<StoredImages> DeviceImages::Choose(const config::Config& config, const char* name,
                                                    const Dataset* set, bool augment,
                                                    int64_t largest) {
-  // Some steps run only on the host.
-  const config::Preprocess& preprocess = config.data().preprocess();
-  const bool mixes = augment && MixupAlpha(config.data()) > 0;
-  const bool normalizes = preprocess.mean_size() > 0 || preprocess.stddev_size() > 0;
+  const bool mixes = augment && MixupAlpha(config.data()) > 0;  // only on the host
   if (backend_.shares_host_memory() || set == nullptr || !set->stores_planes() ||
-      set->size() == 0 || largest == 0 || mixes || normalizes) {
+      set->size() == 0 || largest == 0 || mixes) {
     return nullptr;
   }
   const ImageRecipe recipe = RecipeOf(config, set->shape(), augment);

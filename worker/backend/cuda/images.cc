@@ -8,6 +8,10 @@ namespace {
 
 size_t Aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
+bool Normalizes(const ImageRecipe& recipe) {
+  return !recipe.standardize && recipe.mean.size() + recipe.stddev.size() > 0;
+}
+
 template <typename T>
 class ImagesOp : public ImageOp {
  public:
@@ -29,6 +33,11 @@ class ImagesOp : public ImageOp {
     const auto key = RandomStream(recipe.seed, RandomPurpose::kAugment, /*place=*/0, 0, 0).key();
     plan_.key[0] = key[0];
     plan_.key[1] = key[1];
+    plan_.normalizes = Normalizes(recipe);
+    for (size_t k = 0; plan_.normalizes && k < static_cast<size_t>(plan_.channels); ++k) {
+      plan_.mean[k] = recipe.mean.empty() ? 0 : recipe.mean.at(k);
+      plan_.stddev[k] = recipe.stddev.empty() ? 1 : recipe.stddev.at(k);
+    }
   }
 
   size_t scratch_bytes(int64_t count) const override { return PartsOf(count).all; }
@@ -71,6 +80,7 @@ class ImagesOp : public ImageOp {
 }  // namespace
 
 std::unique_ptr<ImageOp> MakeImageOp(const ImageRecipe& recipe, Card& card) {
+  if (Normalizes(recipe) && recipe.stored.channels > kNormalizedChannels) return nullptr;
   return MakeFor<ImageOp, ImagesOp>(card.activation_type(), recipe, card);
 }
 

@@ -124,6 +124,10 @@ __global__ void MUSTER_FOUR_BLOCKS MapImagesKernel(ImagePlan plan, ImageBatch ba
       divisor = divisor < floor ? floor : divisor;
     }
     for (int k = 0; k < plan.channels; ++k) {
+      if (plan.normalizes) {
+        mean = plan.mean[k];
+        divisor = plan.stddev[k];
+      }
       const double centre = moments(k).mean;
       batch.maps[i * plan.channels + k] = {
           static_cast<float>(centre), static_cast<float>(choices.contrast / divisor),

@@ -64,11 +64,14 @@ void DropoutGradient(const Target& target, float scale, const uint8_t* kept, T* 
                      const T* gradient, const T* relu_output, int64_t count);
 
 // images.cu. ImageRecipe for kernels, with the epoch and the stream's key.
+inline constexpr int kNormalizedChannels = 4;  // at most, if the recipe has means or deviations
 struct ImagePlan {
   int height, width, channels, crop_height, crop_width, padding;
   uint32_t key[2], epoch;
   bool reflect, augment, flip, alternate_flip, standardize;
   float brightness, contrast_low, contrast_high;
+  bool normalizes;  // with the following, instead of 0 and 255
+  double mean[kNormalizedChannels], stddev[kNormalizedChannels];
 
   // constexpr because kernels also call them.
   constexpr int64_t stored() const { return int64_t{height} * width * channels; }
