@@ -17,7 +17,7 @@ bool HasHappened(cudaEvent_t event) {
 // Polls because the driver's own waits have no deadline. Short waits do not sleep.
 bool AwaitEvent(cudaEvent_t event, double seconds) {
   using Clock = std::chrono::steady_clock;
-  constexpr std::chrono::microseconds kSpin{50}, kShort{20}, kLong{200};
+  constexpr std::chrono::microseconds kSpin{50}, kShort{20}, kLong{50};
   const Clock::time_point begin = Clock::now();
   for (;;) {
     if (HasHappened(event)) return true;
