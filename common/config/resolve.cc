@@ -18,6 +18,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Beside GPUs, which compute, most cores are free to make batches and to update weights: the more
+// workers, the more gradients there are to read.
+void ResolveThreads(config::Config& config, int cores) {
+  const bool cards = config.worker().backend() == config::Worker::CUDA;
+  const int workers = static_cast<int>(config.cluster().workers());
+  if (!HasProgram(config) && config.data().prefetch_threads() == 0) {
+    const int threads = cards ? std::clamp(cores / workers - 2, 2, 16) : 1;
+    config.mutable_data()->set_prefetch_threads(static_cast<uint32_t>(threads));
+  }
+  if (config.server().threads() == 0) {
+    const int few = std::clamp(cores, 1, 4);
+    const int threads = cards ? std::max(few, std::min(cores / 4, 2 * workers + 2)) : few;
+    config.mutable_server()->set_threads(static_cast<uint32_t>(threads));
+  }
+}
+
 }  // namespace
 
 void ResolveConfig(config::Config& config, int cores) {
@@ -42,9 +58,7 @@ void ResolveForMachine(config::Config& config, int cores) {
   const bool keeps = checkpoint.keep_last() > 0;
   if (keeps && checkpoint.every_case() == config::Checkpoint::EVERY_NOT_SET)
     checkpoint.set_every_epochs(1);
-  if (config.server().threads() == 0) {
-    config.mutable_server()->set_threads(static_cast<uint32_t>(std::clamp(cores, 1, 4)));
-  }
+  ResolveThreads(config, cores);
   const bool zmq = config.cluster().transport() != config::Cluster::LOCAL;
   if (zmq && config.server().io_threads() == 0) {
     const auto most = std::min(config.cluster().workers(), 8u);

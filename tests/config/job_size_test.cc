@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <utility>
 
 #include "common/config/config.h"
 
@@ -131,6 +132,24 @@ TEST(JobSize, WhatTheConfigSaysStays) {
 }
 
 // The batch follows the workers, so their number is not limited, and FollowsWorkers reports it.
+// Beside GPUs most cores are free for batches and updates.
+TEST(JobSize, ThreadsFollowTheCoresOnGpus) {
+  const auto threads = [](config::Worker::Backend backend, uint32_t workers, int cores) {
+    config::Config config;
+    config.mutable_run()->set_global_batch(256);
+    config.mutable_worker()->set_backend(backend);
+    config.mutable_cluster()->set_workers(workers);
+    ResolveForMachine(config, cores);
+    return std::pair(config.data().prefetch_threads(), config.server().threads());
+  };
+  using Threads = std::pair<uint32_t, uint32_t>;
+  EXPECT_EQ(threads(config::Worker::CPU, 8, 64), Threads(1, 4));
+  EXPECT_EQ(threads(config::Worker::CUDA, 1, 2), Threads(2, 2));
+  EXPECT_EQ(threads(config::Worker::CUDA, 1, 16), Threads(14, 4));
+  EXPECT_EQ(threads(config::Worker::CUDA, 8, 64), Threads(6, 16));
+  EXPECT_EQ(threads(config::Worker::CUDA, 2, 128), Threads(16, 6));
+}
+
 TEST(JobSize, ABatchOfEachWorkersOwnGrowsWithThem) {
   const auto each = [](int64_t samples, int cores) {
     return Resolved([&](config::Config& c) { c.mutable_run()->set_batch_per_worker(samples); },
