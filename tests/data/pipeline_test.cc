@@ -250,13 +250,16 @@ TEST_F(TrainPipeline, AnErrorIsThrownWhereTheBatchWouldHaveBeen) {
   options_.data.set_prefetch_threads(3);
   const std::vector<Kept> expected = Expected(options_);
   const int64_t bad = expected[4].sample_ids[1];  // in step 1, so unseen in this epoch
-  set_.on_read = [&](int64_t index) {
-    if (index == bad) throw Error(ExitCode::kData, "sample {} is bad", index);
-  };
-  const auto pipeline = MakeTrainPipeline(set_, options_);
-  for (int i = 0; i < 4; ++i) EXPECT_TRUE(Keep(pipeline->Next(kDeadline), kCrop) == expected[i]);
-  for (int again = 0; again < 2; ++again) {
-    EXPECT_MUSTER_ERROR(pipeline->Next(kDeadline), ExitCode::kData, HasSubstr("is bad"));
+  for (const uint32_t depth : {1, 4}) {  // the threads share a batch, or have one each
+    options_.data.set_prefetch_batches(depth);
+    set_.on_read = [&](int64_t index) {
+      if (index == bad) throw Error(ExitCode::kData, "sample {} is bad", index);
+    };
+    const auto pipeline = MakeTrainPipeline(set_, options_);
+    for (int i = 0; i < 4; ++i) EXPECT_TRUE(Keep(pipeline->Next(kDeadline), kCrop) == expected[i]);
+    for (int again = 0; again < 2; ++again) {
+      EXPECT_MUSTER_ERROR(pipeline->Next(kDeadline), ExitCode::kData, HasSubstr("is bad"));
+    }
   }
 }
 

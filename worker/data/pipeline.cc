@@ -61,14 +61,15 @@ class TrainSource final : public BatchSource {
     return fmt::format("step {}, slice {}", batch.step, batch.index);
   }
 
-  void Fill(int64_t number, const BatchBuffer& buffer, std::stop_token stop) override {
+  void Fill(int64_t number, Range samples, const BatchBuffer& buffer,
+            std::stop_token stop) override {
     const PreparedBatch batch = Describe(number);
     const trace::Span span("load", {},
                            {.step = batch.step, .slice = static_cast<int32_t>(batch.index)});
     const Range places = options_.plan.Slice(options_.plan.At(batch.step), batch.index);
     const std::shared_ptr<const SampleOrder> order = orders_->Of(batch.epoch);
     const std::unique_ptr<LoaderScratch> scratch = loader_->MakeScratch();
-    for (int64_t i = 0; i < batch.count && !stop.stop_requested(); ++i) {
+    for (int64_t i = samples.begin; i < samples.end && !stop.stop_requested(); ++i) {
       const int64_t sample = (*order)[static_cast<size_t>(places.begin + i)];
       buffer.sample_ids[i] = sample;
       buffer.labels[i] = dataset_.Label(sample);
@@ -76,9 +77,12 @@ class TrainSource final : public BatchSource {
       loader_->Train(sample, options_.seed, batch.epoch, *scratch,
                      buffer.images + i * loader_->shape().elements());
     }
-    if (batch.share < 1 && !stop.stop_requested()) {
-      MixImages(batch.share, batch.count, loader_->shape().elements(), buffer.images);
-    }
+  }
+
+  void Finish(int64_t number, const BatchBuffer& buffer) override {
+    const PreparedBatch batch = Describe(number);
+    if (batch.share == 1) return;
+    MixImages(batch.share, batch.count, loader_->shape().elements(), buffer.images);
   }
 
  private:
@@ -121,12 +125,12 @@ class EvaluationSource final : public BatchSource {
     return fmt::format("block {} of an evaluation", blocks_.begin + number);
   }
 
-  void Fill(int64_t number, const BatchBuffer& buffer, std::stop_token stop) override {
+  void Fill(int64_t number, Range samples, const BatchBuffer& buffer,
+            std::stop_token stop) override {
     const trace::Span span("load", "evaluation block");
-    const PreparedBatch batch = Describe(number);
     const std::unique_ptr<LoaderScratch> scratch = loader_->MakeScratch();
-    for (int64_t i = 0; i < batch.count && !stop.stop_requested(); ++i) {
-      const int64_t sample = batch.index * block_size_ + i;
+    for (int64_t i = samples.begin; i < samples.end && !stop.stop_requested(); ++i) {
+      const int64_t sample = (blocks_.begin + number) * block_size_ + i;
       buffer.sample_ids[i] = sample;
       buffer.labels[i] = dataset_.Label(sample);
       if (images_ == ImagesBy::kDevice) continue;
@@ -145,7 +149,7 @@ class EvaluationSource final : public BatchSource {
 std::unique_ptr<BatchPipeline> MakeRing(std::unique_ptr<BatchSource> source,
                                         const config::Data& data) {
   return std::make_unique<PrefetchRing>(std::move(source),
-                                        static_cast<int>(data.prefetch_threads()),
+                                        std::max(1, static_cast<int>(data.prefetch_threads())),
                                         static_cast<int>(data.prefetch_batches()));
 }
 

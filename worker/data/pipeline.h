@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "common/plan/slices.h"
@@ -43,6 +44,8 @@ class BatchPipeline {
   virtual const PreparedBatch& Next(double deadline_s) = 0;
   // The batch that Next() will return if it is ready, else null. Valid as long as that batch.
   virtual const PreparedBatch* Peek() = 0;
+  // Where all batches are, as whole pages, so that a device may lock them.
+  virtual std::span<const std::byte> memory() const = 0;
 };
 
 // The shuffled orders of epochs. Pipelines of the same dataset and seed can share them to avoid

@@ -8,43 +8,55 @@
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/base/memory.h"
 #include "common/base/resource_limits.h"
+#include "common/plan/slices.h"
 #include "common/trace/trace.h"
 
 namespace muster {
 namespace {
-
-constexpr size_t kAlignment = 64;
 
 // One more buffer than the depth, for the batch in use, but no more than there are batches.
 size_t SlotCount(int64_t batches, int depth) {
   return static_cast<size_t>(std::clamp<int64_t>(batches, 1, depth + 1));
 }
 
-size_t ImageBytes(size_t samples, const Shape& shape) {
-  const size_t bytes = samples * static_cast<size_t>(shape.elements()) * sizeof(float);
-  return std::max(bytes + kAlignment - 1, kAlignment) & ~(kAlignment - 1);
+size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+// The offset of each part of a batch's memory, in bytes. Images come first.
+struct Places {
+  size_t sample_ids, labels, all;
+};
+
+Places PlacesFor(size_t samples, const Shape& shape, ImagesBy images) {
+  const size_t floats =
+      images == ImagesBy::kHost ? samples * static_cast<size_t>(shape.elements()) : 0;
+  Places places{};
+  places.sample_ids = RoundUp(floats * sizeof(float), kCacheLine);
+  places.labels = places.sample_ids + samples * sizeof(int64_t);
+  places.all = RoundUp(places.labels + samples * sizeof(int32_t), kCacheLine);
+  return places;
+}
+
+size_t BytesOfAll(size_t slots, size_t samples, const Shape& shape, ImagesBy images) {
+  return RoundUp(slots * PlacesFor(samples, shape, images).all, kMostPage);
 }
 
 }  // namespace
 
 size_t PrefetchBytes(int64_t batches, int64_t samples, const Shape& shape, int prefetch_batches,
                      ImagesBy images) {
-  const auto count = static_cast<size_t>(samples);
-  return SlotCount(batches, prefetch_batches) *
-         ((images == ImagesBy::kHost ? ImageBytes(count, shape) : 0) +
-          count * (sizeof(int32_t) + sizeof(int64_t)));
+  return BytesOfAll(SlotCount(batches, prefetch_batches), static_cast<size_t>(samples), shape,
+                    images);
 }
 
 PrefetchRing::PrefetchRing(std::unique_ptr<BatchSource> source, int threads, int depth)
-    : source_(std::move(source)) {
+    : source_(std::move(source)), parts_((threads + depth - 1) / depth) {
   MUSTER_CHECK(threads >= 1 && depth >= 1);
   slots_.resize(SlotCount(source_->batches(), depth));
   Allocate();
-  // Any threads beyond the depth would never find a free buffer.
-  const int useful = std::min(threads, depth);
   try {
-    for (int i = 0; i < useful; ++i) {
+    for (int i = 0; i < threads; ++i) {
       threads_.emplace_back([this, i](std::stop_token stop) {
         trace::NameThread("prefetch " + std::to_string(i));
         Run(std::move(stop));
@@ -54,7 +66,7 @@ PrefetchRing::PrefetchRing(std::unique_ptr<BatchSource> source, int threads, int
     throw Error(ExitCode::kFailure,
                 "cannot start prefetch thread {} of {}: {}; lower data.prefetch_threads, or raise "
                 "the limit",
-                threads_.size() + 1, useful, ErrorText(error.code().value()));
+                threads_.size() + 1, threads, ErrorText(error.code().value()));
   }
 }
 
@@ -65,18 +77,22 @@ PrefetchRing::~PrefetchRing() {
 
 void PrefetchRing::Allocate() {
   const auto samples = static_cast<size_t>(source_->max_samples());
-  const size_t bytes = ImageBytes(samples, source_->shape());
-  for (Slot& slot : slots_) {
-    slot.labels.resize(samples);
-    slot.sample_ids.resize(samples);
-    if (source_->images() == ImagesBy::kDevice) continue;
-    slot.images.reset(static_cast<float*>(std::aligned_alloc(kAlignment, bytes)));
-    if (slot.images == nullptr) {
-      throw Error(ExitCode::kFailure,
-                  "not enough memory for {} prefetch buffers of {} samples ({} bytes each). Lower "
-                  "data.prefetch_batches or the batch size.",
-                  slots_.size(), samples, bytes);
-    }
+  const Places places = PlacesFor(samples, source_->shape(), source_->images());
+  bytes_ = BytesOfAll(slots_.size(), samples, source_->shape(), source_->images());
+  try {
+    memory_.reset(static_cast<std::byte*>(AllocateAligned(bytes_, kMostPage)));
+  } catch (const std::bad_alloc&) {
+    throw Error(ExitCode::kFailure,
+                "not enough memory for {} prefetch buffers of {} samples ({} bytes each). Lower "
+                "data.prefetch_batches or the batch size.",
+                slots_.size(), samples, places.all);
+  }
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    std::byte* const begin = memory_.get() + i * places.all;
+    const bool has_images = source_->images() == ImagesBy::kHost;
+    slots_[i].buffer = {.images = has_images ? reinterpret_cast<float*>(begin) : nullptr,
+                        .labels = reinterpret_cast<int32_t*>(begin + places.labels),
+                        .sample_ids = reinterpret_cast<int64_t*>(begin + places.sample_ids)};
   }
 }
 
@@ -85,7 +101,7 @@ const PreparedBatch& PrefetchRing::Next(double deadline_s) {
   MUSTER_CHECK(next_ < source_->batches());
   if (released_ != next_) {  // the caller is done with the previous batch
     released_ = next_;
-    slot_freed_.notify_one();
+    slot_freed_.notify_all();
   }
   Slot& slot = SlotOf(next_);
   const trace::Span span("wait", "batch");
@@ -113,41 +129,56 @@ const PreparedBatch* PrefetchRing::Peek() {
 int64_t PrefetchRing::Claim(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   const auto may_go_on = [&] {
-    return failed_ || claimed_ == source_->batches() ||
-           claimed_ < released_ + static_cast<int64_t>(slots_.size());
+    const int64_t batch = claimed_ / parts_;
+    return failed_ || batch == source_->batches() ||
+           batch < released_ + static_cast<int64_t>(slots_.size());
   };
   if (!slot_freed_.wait(lock, stop, may_go_on)) return -1;
-  if (stop.stop_requested() || failed_ || claimed_ == source_->batches()) return -1;
+  if (stop.stop_requested() || failed_ || claimed_ / parts_ == source_->batches()) return -1;
+  const int64_t number = claimed_ / parts_;
+  if (claimed_ % parts_ == 0) {
+    Slot& slot = SlotOf(number);
+    slot.done = 0;
+    slot.batch = source_->Describe(number);
+    slot.batch.images = slot.buffer.images;
+    slot.batch.labels = slot.buffer.labels;
+    slot.batch.sample_ids = slot.buffer.sample_ids;
+    MUSTER_CHECK(slot.batch.count <= source_->max_samples());
+  }
   return claimed_++;
 }
 
-void PrefetchRing::Make(int64_t number, Slot& slot, const std::stop_token& stop) {
-  slot.batch = source_->Describe(number);
-  slot.batch.images = slot.images.get();
-  slot.batch.labels = slot.labels.data();
-  slot.batch.sample_ids = slot.sample_ids.data();
-  MUSTER_CHECK(slot.batch.count <= source_->max_samples());
-  if (slot.batch.count == 0) return;
-  source_->Fill(number, {slot.images.get(), slot.labels.data(), slot.sample_ids.data()}, stop);
+bool PrefetchRing::Make(int64_t part, Slot& slot, const std::stop_token& stop) {
+  const int64_t number = part / parts_;
+  const Range samples = EvenPart(slot.batch.count, parts_, part % parts_);
+  if (!samples.empty()) source_->Fill(number, samples, slot.buffer, stop);
+  {
+    const std::lock_guard lock(mutex_);
+    if (++slot.done < parts_) return false;
+  }
+  if (slot.batch.count > 0 && !stop.stop_requested()) source_->Finish(number, slot.buffer);
+  return true;
 }
 
 void PrefetchRing::Run(std::stop_token stop) {
-  for (int64_t number = Claim(stop); number >= 0; number = Claim(stop)) {
-    Slot& slot = SlotOf(number);
+  for (int64_t part = Claim(stop); part >= 0; part = Claim(stop)) {
+    Slot& slot = SlotOf(part / parts_);
     std::exception_ptr error;
+    bool complete = false;
     try {
-      Make(number, slot, stop);
+      complete = Make(part, slot, stop);
     } catch (...) {
       error = std::current_exception();
     }
     if (stop.stop_requested()) return;
+    if (!complete && !error) continue;
     const std::lock_guard lock(mutex_);
-    slot.error = error;
-    slot.ready = number;
-    if (error) {
+    if (error) {  // the batch is ready to report it; its other parts no longer matter
+      if (!slot.error) slot.error = error;
       failed_ = true;
       slot_freed_.notify_all();
     }
+    slot.ready = part / parts_;
     batch_ready_.notify_one();
   }
 }

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -33,12 +35,16 @@ class BatchSource {
   virtual ImagesBy images() const = 0;
   virtual PreparedBatch Describe(int64_t number) const = 0;
   virtual std::string Name(int64_t number) const = 0;  // for messages: "step 7, slice 2"
-  // Writes the contents. Returns early, with undefined contents, if `stop` is requested.
-  virtual void Fill(int64_t number, const BatchBuffer& buffer, std::stop_token stop) = 0;
+  // Writes these samples of the batch. Returns early, with undefined contents, if `stop` is
+  // requested.
+  virtual void Fill(int64_t number, Range samples, const BatchBuffer& buffer,
+                    std::stop_token stop) = 0;
+  // Completes a batch all of whose samples have been filled.
+  virtual void Finish(int64_t /*number*/, const BatchBuffer& /*buffer*/) {}
 };
 
-// Makes `depth` batches ahead of the one in use, each in one thread. All buffers are allocated at
-// the start. If a thread throws, Next rethrows the exception when it reaches that thread's batch:
+// Makes `depth` batches ahead of the one in use. More threads than that share a batch. All buffers
+// are allocated at the start, as one block of whole pages. If a thread throws, Next rethrows the exception when it reaches that thread's batch:
 // earlier batches are still handed over, but no new ones are begun. Waiting threads block.
 class PrefetchRing final : public BatchPipeline {
  public:
@@ -48,34 +54,39 @@ class PrefetchRing final : public BatchPipeline {
 
   const PreparedBatch& Next(double deadline_s) override;
   const PreparedBatch* Peek() override;
+  std::span<const std::byte> memory() const override { return {memory_.get(), bytes_}; }
 
  private:
   struct FreeDeleter {
-    void operator()(float* pointer) const { std::free(pointer); }
+    void operator()(std::byte* pointer) const { std::free(pointer); }
   };
   struct Slot {
-    std::unique_ptr<float[], FreeDeleter> images;
-    std::vector<int32_t> labels;
-    std::vector<int64_t> sample_ids;
+    BatchBuffer buffer;  // in memory_
     PreparedBatch batch;
     int64_t ready = -1;  // the number of the complete batch in this slot
+    int64_t done = 0;    // the number of parts of the next one that are filled
     std::exception_ptr error;
   };
 
   void Allocate();
   void Run(std::stop_token stop);
-  // Returns the number of a batch to fill, or -1 if none is left.
+  // Returns the number of a part to fill, or -1 if none is left. Batch n has the parts from
+  // n * parts_ on.
   int64_t Claim(const std::stop_token& stop);
-  void Make(int64_t number, Slot& slot, const std::stop_token& stop);
+  // Returns whether this completed the batch.
+  bool Make(int64_t part, Slot& slot, const std::stop_token& stop);
   Slot& SlotOf(int64_t number) { return slots_[static_cast<size_t>(number) % slots_.size()]; }
 
   const std::unique_ptr<BatchSource> source_;
+  const int64_t parts_;  // of each batch
   std::vector<Slot> slots_;
+  size_t bytes_ = 0;
+  std::unique_ptr<std::byte[], FreeDeleter> memory_;
 
   std::mutex mutex_;
   std::condition_variable_any slot_freed_;  // waited on by prefetch threads
   std::condition_variable batch_ready_;     // waited on by Next()
-  int64_t claimed_ = 0;                     // the number of batches claimed by threads
+  int64_t claimed_ = 0;                     // the number of parts claimed by threads
   int64_t next_ = 0;                        // the number of batches handed over
   int64_t released_ = 0;                    // the number of batches whose buffer may be reused
   bool failed_ = false;

@@ -95,12 +95,16 @@ void InputStage::MakeIn(Set& set, const TowerInput& input) {
   backend_.Record(Queue::kInput, *set.there);
 }
 
-void InputStage::Stage(const TowerInput& input) {
-  if (images_ == nullptr || input.count == 0 || input.key == BatchKey{}) return;
-  Set& set = sets_[1 - current_];
+// Puts the batch into the set, from where it comes.
+void InputStage::Fill(Set& set, const TowerInput& input) {
   MUSTER_CHECK(set.memory != nullptr);
+  images_ == nullptr ? CopyIn(set, input) : MakeIn(set, input);
+}
+
+void InputStage::Stage(const TowerInput& input) {
+  if (!needed() || input.count == 0 || input.key == BatchKey{}) return;
   staged_ = {};
-  MakeIn(set, input);
+  Fill(sets_[1 - current_], input);
   staged_ = input.key;
 }
 
@@ -122,12 +126,7 @@ DeviceInput InputStage::Bring(const TowerInput& input, LossSums& sums) {
   staged_ = {};
   current_ = 1 - current_;
   Set& set = sets_[current_];
-  MUSTER_CHECK(set.memory != nullptr);
-  if (images_ == nullptr) {
-    CopyIn(set, input);
-  } else if (!staged) {
-    MakeIn(set, input);
-  }
+  if (!staged) Fill(set, input);
   backend_.Await(Queue::kCompute, *set.there);
   const Places places = PlacesFor(input.count);
   auto* const images = At<float>(*set.memory, places.images);

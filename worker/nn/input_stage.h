@@ -52,8 +52,8 @@ class InputStage {
   // host memory.
   void Use(StoredImages* images);
 
-  // Prepares the batch of the next Bring in advance, if possible, while kCompute is busy. Its
-  // sample_ids must stay valid until the work queued on kCopyIn by then is done.
+  // Copies or prepares the batch of the next Bring in advance, while kCompute is busy. The host's
+  // memory may change again when the work queued on kCopyIn by then is done.
   void Stage(const TowerInput& input);
   // Brings the batch to the device for work that is queued on kCompute from now on. The host's
   // memory may change again when the work queued on kCopyIn is done, unless the device computes in
@@ -78,6 +78,7 @@ class InputStage {
   // The size of the images of a batch as activations, if these are not floats.
   size_t ConvertedBytes(int64_t count) const;
   void AwaitUses(Set& set);
+  void Fill(Set& set, const TowerInput& input);
   void CopyIn(Set& set, const TowerInput& input);
   void MakeIn(Set& set, const TowerInput& input);
   bool converts() const { return backend_.activation_type() != ElementType::kFloat32; }

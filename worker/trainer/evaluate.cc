@@ -3,6 +3,7 @@
 
 #include "common/base/error.h"
 #include "common/trace/trace.h"
+#include "worker/trainer/locked_batches.h"
 #include "worker/trainer/sample_images.h"
 #include "worker/trainer/trainer.h"
 
@@ -20,8 +21,9 @@ void Trainer::Evaluate(const Order& order) {
   const trace::Span span("evaluate");
   const Dataset* const set = SetOf(order);
   MUSTER_CHECK(set != nullptr && order.blocks.end <= BlockCount(set->size(), order.block_size));
-  const auto blocks = MakeEvaluationPipeline(*set, config_.data(), order.block_size, order.blocks,
-                                             images_->by(order.set));
+  const auto blocks =
+      LockBatches(backend_, MakeEvaluationPipeline(*set, config_.data(), order.block_size,
+                                                   order.blocks, images_->by(order.set)));
   tower_.UseImages(Mode::kInference, images_->of(order.set));
   const DrainAtExit drain{backend_};  // before the pipeline's memory is freed
   work_ = {.order = order};

@@ -10,6 +10,7 @@
 #include "worker/nn/completions.h"
 #include "worker/nn/device_view.h"
 #include "worker/nn/tower.h"
+#include "worker/trainer/locked_batches.h"
 
 namespace muster {
 namespace {
@@ -43,7 +44,8 @@ class BlockRunner {
   // Calls take(batch, sums) for each block until it returns false.
   template <typename Take>
   void Run(Range blocks, const Take& take) {
-    const auto pipeline = MakeEvaluationPipeline(set_, config_.data(), block_size_, blocks);
+    const auto pipeline = LockBatches(
+        backend_, MakeEvaluationPipeline(set_, config_.data(), block_size_, blocks));
     const DrainAtExit drain{backend_};  // before the pipeline's memory is freed
     bool wanted = true;
     for (int64_t block = blocks.begin; wanted && block < blocks.end; ++block) {

@@ -5,6 +5,7 @@
 
 #include "common/base/error.h"
 #include "common/trace/trace.h"
+#include "worker/trainer/locked_batches.h"
 #include "worker/trainer/trainer.h"
 
 namespace muster {
@@ -20,7 +21,7 @@ std::unique_ptr<BatchPipeline> Trainer::MakeBatches(int64_t first_step, int64_t 
   options.data = config_.data();
   options.orders = orders_;
   options.images = images_->train_by();
-  return MakeTrainPipeline(*data_.train, options);
+  return LockBatches(backend_, MakeTrainPipeline(*data_.train, options));
 }
 
 void Trainer::TrainStep(Order order) {

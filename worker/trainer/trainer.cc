@@ -160,8 +160,6 @@ TowerInput Trainer::InputOf(const PreparedBatch& batch) {
 }
 
 void Trainer::StageNext(BatchPipeline& batches, Mode mode) {
-  const auto by = mode == Mode::kTraining ? images_->train_by() : images_->by(work_.order.set);
-  if (by == ImagesBy::kHost) return;
   const PreparedBatch* const next = batches.Peek();
   if (next == nullptr) return;
   tower_.Stage(InputOf(*next), mode);

@@ -71,7 +71,7 @@ class Trainer {
   bool ComputeSlice(int64_t slice, size_t level, const std::vector<size_t>& pending, bool last);
   LossSums& Forward(const PreparedBatch& batch);
   static TowerInput InputOf(const PreparedBatch& batch);
-  // Lets the device prepare the next batch while it computes on this one, if it prepares batches.
+  // Lets the device copy or prepare the next batch while it computes on this one.
   void StageNext(BatchPipeline& batches, Mode mode);
   void AwaitAll();
   void AddAndPush(size_t chunk, const std::vector<size_t>& pending);

@@ -9,6 +9,7 @@
 #include "worker/backend/backend_wrapper.h"
 #include "worker/nn/completions.h"
 #include "worker/nn/device_view.h"
+#include "worker/trainer/locked_batches.h"
 
 namespace muster {
 namespace {
@@ -49,23 +50,22 @@ class CudaImagesTowerTest : public CudaImagesTest {
     }
     DeviceView weights(*backend, weights_.floats());
     weights.CopyIn(0, graph_.arena_floats());
+    std::vector<Made> made;  // by the host
+    for (const Step& step : steps) made.push_back(AtHost(config_, *sets_.train, true, step.ids));
+    const auto input = [&](size_t i) { return InputOf(steps[i], on_device ? nullptr : &made[i]); };
     std::vector<Result> results;
     for (size_t i = 0; i < steps.size(); ++i) {
-      const Made made = AtHost(config_, *sets_.train, true, steps[i].ids);
       Arena slot(graph_.arena_floats());
       std::fill(slot.floats().begin(), slot.floats().end(), 0.0f);
       DeviceView gradients(*backend, slot.floats());
       Completions completions(*backend);
       LossSums sums;
       const DrainAtExit drain{*backend};
-      tower.Forward(InputOf(steps[i], on_device ? nullptr : &made), Mode::kTraining,
-                    weights.floats(), 0, nullptr, sums);
+      tower.Forward(input(i), Mode::kTraining, weights.floats(), 0, nullptr, sums);
       tower.Backward(1, weights.floats(), gradients.floats(), nullptr);
       gradients.CopyOut(0, graph_.arena_floats());
       if (i < ahead.size()) {
-        for (const size_t next : ahead[i]) {
-          tower.Stage(InputOf(steps[next], nullptr), Mode::kTraining);
-        }
+        for (const size_t next : ahead[i]) tower.Stage(input(next), Mode::kTraining);
       }
       completions.Then(Queue::kCopyOut, [] {});
       completions.RunAll(kImagePatience);
@@ -98,12 +98,52 @@ TEST_F(CudaImagesTowerTest, TrainItAsThoseOfTheHostDo) {
 }
 
 // A staged batch is the one that is computed. One that is used later or never does no harm.
-TEST_F(CudaImagesTowerTest, MadeAheadAreTheSame) {
+TEST_F(CudaImagesTowerTest, MadeOrCopiedAheadAreTheSame) {
   const std::vector<Step> steps = Steps(6);
-  const std::vector<Result> expected = Run(CudaOptions::Precision::kFp32, steps, true);
-  // Stages the next batch; another one; several in a row; one that is staged already.
-  EXPECT_EQ(Run(CudaOptions::Precision::kFp32, steps, true, {{1}, {4}, {5, 2, 3}, {3}, {0, 5}}),
-            expected);
+  for (const bool on_device : {true, false}) {
+    const std::vector<Result> expected = Run(CudaOptions::Precision::kFp32, steps, on_device);
+    // Stages the next batch; another one; several in a row; one that is staged already.
+    EXPECT_EQ(
+        Run(CudaOptions::Precision::kFp32, steps, on_device, {{1}, {4}, {5, 2, 3}, {3}, {0, 5}}),
+        expected);
+  }
+}
+
+// The GPU reads the host's batches where the pipeline made them, when it is their turn: the compute
+// thread copies none.
+TEST_F(CudaImagesTowerTest, OfThePipelineAreReadByTheDeviceItself) {
+  const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({}).backend;
+  backend->Enter();
+  Tower tower(graph_, *backend, kSeed);
+  tower.Prepare(kBatch, Mode::kInference);
+  DeviceView weights(*backend, weights_.floats());
+  weights.CopyIn(0, graph_.arena_floats());
+  const auto batches = LockBatches(
+      *backend, MakeEvaluationPipeline(*sets_.train, config_.data(), kBatch, {0, 1}));
+  const DrainAtExit drain{*backend};
+  const PreparedBatch& batch = batches->Next(kImagePatience);
+  const TowerInput input{.count = batch.count,
+                         .images = batch.images,
+                         .labels = batch.labels,
+                         .sample_ids = batch.sample_ids,
+                         .key = {0, 0}};
+  const auto loss = [&] {
+    LossSums sums;
+    tower.Forward(input, Mode::kInference, weights.floats(), 0, nullptr, sums);
+    backend->Drain();
+    return sums.loss;
+  };
+  const double unchanged = loss();
+  const Preprocessor preprocessor(config_.data().preprocess(), sets_.train->shape());
+  const int64_t numbers = batch.count * preprocessor.shape().elements();
+  {
+    const software_gpu::Hold hold;
+    tower.Stage(input, Mode::kInference);
+    std::fill_n(const_cast<float*>(batch.images), numbers, 0.5f);
+  }
+  const double staged = loss(), changed = loss();
+  EXPECT_NE(staged, unchanged);
+  EXPECT_EQ(staged, changed);
 }
 
 // Making a batch ahead does not depend on the batch being computed: all of it can be queued before
