@@ -22,11 +22,11 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/base/memory.h"
 #include "common/base/program_options.h"
 #include "common/config/build_graph.h"
@@ -147,7 +147,7 @@ void Dump(const Options& options) {
 
   Json json = Describe(graph);
   DumpBatches(config, graph, options, json);
-  const std::string text = json.dump() + "\n";
+  const std::string text = JsonText(json) + "\n";
   OutputFile description(options.directory + "/training.json");
   description.Write(text.data(), text.size());
   description.Close();

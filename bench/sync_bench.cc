@@ -10,13 +10,13 @@
 // the same number of threads in the same run (memory_limit.h).
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "bench/memory_limit.h"
 #include "bench/round_reference.h"
 #include "bench/sync_job.h"
 #include "bench/sync_rounds.h"
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/base/program_options.h"
@@ -113,7 +113,7 @@ void Run(SyncOptions options) {
   SetLogLevel(LogLevel::kError);
   const nlohmann::ordered_json result = Measure(options);
   if (options.json) {
-    std::printf("%s\n", result.dump().c_str());
+    std::printf("%s\n", JsonText(result).c_str());
   } else {
     Print(options, result);
   }

@@ -8,7 +8,6 @@
 // the optimizer's formula in double precision.
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "bench/memory_limit.h"
 #include "bench/team.h"
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/base/program_options.h"
 #include "common/base/text.h"
 #include "common/config/update_settings.h"
@@ -97,7 +97,7 @@ void Print(const Options& options, const Case& one, const PassShape& shape, bool
                                         {"limit_gb_per_s", UpdateBytes(shape) / limit / 1e9},
                                         {"limit_ratio", ratio},
                                         {"verified", true}};
-    std::printf("%s\n", result.dump().c_str());
+    std::printf("%s\n", JsonText(result).c_str());
   } else {
     fmt::print(
         "{:>10} {:>5} {:<9} {:>7} {:<6} {:>12.1f} {:>8.1f} {:>12.1f} {:>8.1f} {:>6.2f} {:>6.2f}\n",

@@ -6,13 +6,13 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "common/base/error.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/memory.h"
 #include "common/base/process.h"
 #include "common/base/resource_limits.h"
@@ -59,7 +59,7 @@ Datasets OpenIfThere(const config::Config& config) {
 }
 
 void PrintLine(const nlohmann::json& line) {
-  fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  fmt::print("{}\n", JsonText(line));
   std::fflush(stdout);
 }
 
@@ -210,7 +210,7 @@ void PrintGpu(const WorkerArguments& arguments) {
   ResolveForMachine(config, AvailableCores());
   const WorkerDevice device = MakeWorkerDevice(config, 0);
   TestDevice(config, BuildGraph(config.model(), InputShape(config.data())), kTestedSamples, device);
-  fmt::print("{}\n", nlohmann::json{{"arithmetic", device.arithmetic}}.dump());
+  PrintLine({{"arithmetic", device.arithmetic}});
 }
 
 }  // namespace muster

@@ -15,11 +15,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 #include <zmq.hpp>
 
+#include "common/base/json.h"
 #include "common/base/program_options.h"
 
 namespace {
@@ -199,7 +199,7 @@ int Run(Options options) {
                                     {"p50_us", found[0] * 1e6},
                                     {"p99_us", found[1] * 1e6},
                                     {"verified", true}};
-  std::printf("%s\n", json.dump().c_str());
+  std::printf("%s\n", muster::JsonText(json).c_str());
   return 0;
 }
 

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "cli/bench/bench_text.h"
 #include "cli/process/json_program.h"
 #include "cli/text/console.h"
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/config/build_graph.h"
 #include "common/config/data_format.h"
 #include "common/config/job_size.h"
@@ -51,7 +51,7 @@ double Seconds(const Json& result, const char* key) {
   const auto found = result.find(key);
   if (found == result.end() || !found->is_number() || !result.value("verified", false)) {
     throw Error(ExitCode::kFailure, "a benchmark result has no verified {}: {}", key,
-                result.dump());
+                JsonText(result));
   }
   return found->get<double>() * 1e-6;
 }
@@ -211,7 +211,7 @@ int RunBench(const BenchArguments& arguments) {
   Progress(shown, "");
   Console console(STDOUT_FILENO);
   if (arguments.json) {
-    console.PrintAsIs(ToJson(result).dump());
+    console.PrintAsIs(JsonText(ToJson(result)));
   } else {
     for (const std::string& line : BenchLines(result)) console.Print(line);
   }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -17,6 +16,7 @@
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/text.h"
 
 namespace muster {
@@ -149,7 +149,7 @@ std::string PhotoReportJson(const PhotoReport& report) {
       issues.push_back({{"paths", issue.paths}, {"text", issue.text}});
     }
   }
-  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace);
+  return JsonText(json, 2);
 }
 
 constexpr std::string_view kListHeader =

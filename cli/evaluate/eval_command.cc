@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
@@ -15,6 +14,7 @@
 #include "cli/text/console.h"
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/config/data_format.h"
 #include "common/config/hardware.h"
 #include "common/plan/evaluation_sums.h"
@@ -87,7 +87,7 @@ void Evaluate(const EvalArguments& arguments, const OpenedModel& model, const Ev
             [&](const nlohmann::json& line) {
               if (AddBlock(line, sums) != EvaluationSums::Added::kNew) {
                 throw Error(ExitCode::kFailure, "muster-worker: an unexpected block {}",
-                            line.at("block").dump());
+                            JsonText(line.at("block")));
               }
               console.SetLive(fmt::format("evaluating {}/{}", sums.done(), sums.blocks()));
               return true;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 
@@ -13,6 +12,7 @@
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
 #include "cli/text/wrapped.h"
+#include "common/base/json.h"
 #include "common/base/text.h"
 
 namespace muster {
@@ -276,7 +276,7 @@ std::string EvaluationJson(const EvaluationReport& report) {
     json["confusion_matrix"] = *report.confusion;
   }
   if (!report.csv.empty() && IsFinite(report.scores)) json["csv"] = report.csv;
-  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace);
+  return JsonText(json, 2);
 }
 
 }  // namespace muster

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "cli/job/job_cards.h"
 #include "cli/process/json_program.h"
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/base/memory.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/config/build_graph.h"
@@ -212,7 +212,7 @@ void AskWorker(const WorkerCall& call, const std::function<bool(const nlohmann::
       throw Error(ExitCode::kFailure,
                   "muster-worker: expected a result, got {}: are muster and muster-worker from the "
                   "same build?",
-                  line.dump());
+                  JsonText(line));
     }
   };
   StreamJsonProgram(std::move(worker), kDeadlineSeconds, take_line, call.signals);

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "cli/evaluate/eval_text.h"
@@ -16,6 +15,7 @@
 #include "cli/text/units.h"
 #include "common/base/csv.h"
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/base/text.h"
 #include "common/config/data_format.h"
 #include "common/model/model_metadata.h"
@@ -195,8 +195,8 @@ OrderedJson TopJson(const std::vector<Candidate>& top, const EvaluationJob& job)
   return json;
 }
 
-std::string JsonText(const std::vector<Prediction>& predictions, const EvaluationJob& job,
-                     const OpenedModel& model, const char* set) {
+std::string JsonOf(const std::vector<Prediction>& predictions, const EvaluationJob& job,
+                   const OpenedModel& model, const char* set) {
   OrderedJson samples = OrderedJson::array();
   for (const Prediction& prediction : predictions) {
     samples.push_back({{"sample", prediction.sample},
@@ -211,7 +211,7 @@ std::string JsonText(const std::vector<Prediction>& predictions, const Evaluatio
                          {"set", set},
                          {"right", RightOf(predictions)},
                          {"samples", std::move(samples)}};
-  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace);
+  return JsonText(json, 2);
 }
 
 int ShowSamples(const PredictArguments& arguments, const OpenedModel& model,
@@ -228,7 +228,7 @@ int ShowSamples(const PredictArguments& arguments, const OpenedModel& model,
   CheckWeights(model, job.graph);
   const std::vector<Prediction> predictions = PredictSamples(arguments, model, job, samples);
   if (arguments.json) {
-    PrintResultAsIs(JsonText(predictions, job, model, set.name));
+    PrintResultAsIs(JsonOf(predictions, job, model, set.name));
   } else {
     PrintResult(Lines(predictions, job, model, set.name));
   }
@@ -248,14 +248,10 @@ std::string CsvRows(const std::string& image, const std::vector<Candidate>& top,
   return Join(rows, "\n");
 }
 
-std::string JsonLine(const OrderedJson& json) {
-  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
-}
-
 bool PrintValue(const PredictArguments& arguments, const std::string& image, float value) {
   if (arguments.csv) return PrintResultAsIs(fmt::format("{},{}", CsvField(image), value));
   if (!arguments.json) return PrintResult(fmt::format("{}: {:g}", image, value));
-  return PrintResultAsIs(JsonLine({{"image", image}, {"value", value}}));
+  return PrintResultAsIs(JsonText(OrderedJson{{"image", image}, {"value", value}}));
 }
 
 int ShowImages(const PredictArguments& arguments, const OpenedModel& model,
@@ -282,14 +278,15 @@ int ShowImages(const PredictArguments& arguments, const OpenedModel& model,
       ++unreadable;
       const std::string error = line["error"];
       PrintError(fmt::format("muster: error: {}\n", error));
-      return !arguments.json || PrintResultAsIs(JsonLine({{"image", image}, {"error", error}}));
+      return !arguments.json ||
+             PrintResultAsIs(JsonText(OrderedJson{{"image", image}, {"error", error}}));
     }
     const std::vector<float> outputs = OutputsIn(line, job);
     if (has_values) return PrintValue(arguments, image, outputs.front());
     const std::vector<Candidate> top = MostLikely(outputs, by, arguments.top);
     if (arguments.csv) return PrintResultAsIs(CsvRows(image, top, job));
     if (as_text) return PrintResult(fmt::format("{}: {}", image, TopText(top, job)));
-    return PrintResultAsIs(JsonLine({{"image", image}, {"top", TopJson(top, job)}}));
+    return PrintResultAsIs(JsonText(OrderedJson{{"image", image}, {"top", TopJson(top, job)}}));
   });
   if (unreadable == 0) return 0;
   throw Error(ExitCode::kData, "{} of {} could not be read", unreadable, Plural(images, "image"));

@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "cli/gpu/gpu.h"
 #include "cli/gpu/gpu_plan.h"
@@ -25,6 +24,7 @@
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/base/resource_limits.h"
 #include "common/base/text.h"
 
@@ -218,7 +218,7 @@ int RunGpus(bool json) {
   const GpuSnapshot seen = OpenNvml()->Look();
   const GpuJobs jobs = ReadJobs(seen);
   if (json) {
-    PrintResultAsIs(GpusJson(seen, jobs).dump(2));
+    PrintResultAsIs(JsonText(GpusJson(seen, jobs), 2));
   } else {
     PrintResult(GpusLines(seen, jobs));
   }

@@ -9,7 +9,6 @@
 #include <csignal>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
@@ -316,7 +315,7 @@ void HostAgent::SendEnd(const char* what, int rank, const ChildEnd& end) {
 
 void HostAgent::Send(const Json& message) {
   if (pending_.size() > kMostPendingBytes && message.contains("line")) return;
-  pending_ += message.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  pending_ += JsonText(message) + "\n";
   Flush();
 }
 

@@ -9,7 +9,6 @@
 #include <cmath>
 #include <csignal>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
 #include "common/base/json.h"
@@ -42,8 +41,7 @@ Pipe MakePipe() {
 
 std::string SshProgram(const SshCommand& ssh) {
   const std::string& name = ssh.words[0];
-  const std::string path =
-      name.find('/') == std::string::npos ? ProgramInPath(name) : std::string(name);
+  std::string path = name.find('/') == std::string::npos ? ProgramInPath(name) : std::string(name);
   if (!path.empty() && ::access(path.c_str(), X_OK) == 0) return path;
   throw Error(ExitCode::kFailure,
               "{}: there is no such program{}; other hosts are reached with ssh: install it, or "
@@ -131,7 +129,7 @@ RemoteHost::~RemoteHost() {
 
 // A config may be longer than the pipe, so this waits for ssh, which reads at once.
 void RemoteHost::Send(const Json& message) {
-  const std::string line = message.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string line = JsonText(message) + "\n";
   ::fcntl(input_.get(), F_SETFL, ::fcntl(input_.get(), F_GETFL) | O_NONBLOCK);
   for (size_t at = 0; at < line.size() && input_.valid();) {
     const ssize_t written = ::write(input_.get(), line.data() + at, line.size() - at);

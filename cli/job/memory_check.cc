@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "cli/process/held_file.h"
 #include "cli/process/json_program.h"
 #include "cli/text/units.h"
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/base/resource_limits.h"
 #include "common/config/data_format.h"
 #include "common/config/job_size.h"
@@ -43,7 +43,7 @@ MemoryRow ParseRow(const nlohmann::json& json) {
     throw Error(ExitCode::kFailure,
                 "muster-worker --memory: expected what, bytes and holder, got {}: are muster and "
                 "muster-worker from the same build?",
-                json.dump());
+                JsonText(json));
   }
 }
 

@@ -7,7 +7,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cli/job/job_display.h"
@@ -15,6 +14,7 @@
 #include "cli/trace/merge.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/config/config.h"
 
 namespace muster {
@@ -198,7 +198,7 @@ void RemoteWorkers::Handle(const nlohmann::json& message, std::vector<EndedProce
       ended.push_back({message.at("ended").get<int>(), worker.pid, end});
     }
   } catch (const std::exception&) {
-    LogText(message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    LogText(JsonText(message));
   }
 }
 

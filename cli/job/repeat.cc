@@ -7,7 +7,6 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cli/text/console.h"
@@ -16,6 +15,7 @@
 #include "cli/text/units.h"
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
+#include "common/base/json.h"
 
 namespace muster {
 namespace {
@@ -174,7 +174,7 @@ std::string RepeatJson(std::span<const RepeatedRun> runs) {
   const Measure measure = MeasureOf(runs);
   json[measure.Name('_')] = SpreadJson(ScoresOfCompleted(runs, measure));
   json["images_per_second"] = SpreadJson(SpreadOfCompleted(runs, ImagesPerSecond));
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return JsonText(json, 2) + "\n";
 }
 
 uint64_t LastSeed(uint64_t first, int repeat) {

@@ -8,7 +8,6 @@
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
@@ -38,7 +37,7 @@ int ReadPart(const std::string& path, std::vector<OrderedJson>& events) {
   double ahead_us = 0;
   for (std::string line; std::getline(in, line);) {
     // The merged trace nests each event two levels deeper.
-    OrderedJson event = ParseJson<OrderedJson>(line, kMostJsonNesting - 2);
+    OrderedJson event = ParseOrderedJson(line, kMostJsonNesting - 2);
     const bool is_event = IsTraceEvent(event);
     const bool is_clock = is_event && event["name"] == kClockEvent;
     if (is_clock) ahead_us = event["args"]["ahead_us"];
@@ -108,18 +107,17 @@ std::string Text(const std::vector<OrderedJson>& events, const MergedTrace& merg
     first = false;
   }
   std::string text = std::string(kBeginning) +
-                     OrderedJson{{"clock", "CLOCK_MONOTONIC"},
-                                 {"origin_us", origin},
-                                 {"dropped_spans", merged.dropped},
-                                 {"missing_parts", merged.missing}}
-                         .dump(-1, ' ', false, OrderedJson::error_handler_t::replace) +
+                     JsonText(OrderedJson{{"clock", "CLOCK_MONOTONIC"},
+                                          {"origin_us", origin},
+                                          {"dropped_spans", merged.dropped},
+                                          {"missing_parts", merged.missing}}) +
                      ",\n\"traceEvents\":[\n";
   for (OrderedJson event : events) {
     if (event["ph"] != "M") {
       // Round to nanoseconds, so that nested spans still nest when they are read back.
       event["ts"] = std::round((event["ts"].get<double>() - origin) * 1e3) / 1e3;
     }
-    text += event.dump() + ",\n";
+    text += JsonText(event) + ",\n";
   }
   if (!events.empty()) text.erase(text.size() - 2, 1);
   return text + "]}\n";
@@ -149,9 +147,12 @@ void CheckTracePath(const std::string& path) {
 }
 
 std::string ClockLine(int number, double ahead_s) {
-  return OrderedJson{{"ph", "M"}, {"pid", number},       {"tid", 0},
-                     {"ts", 0},   {"name", kClockEvent}, {"args", {{"ahead_us", 1e6 * ahead_s}}}}
-      .dump();
+  return JsonText(OrderedJson{{"ph", "M"},
+                              {"pid", number},
+                              {"tid", 0},
+                              {"ts", 0},
+                              {"name", kClockEvent},
+                              {"args", {{"ahead_us", 1e6 * ahead_s}}}});
 }
 
 bool LooksLikeTrace(const std::string& path) {

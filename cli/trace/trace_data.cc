@@ -7,7 +7,6 @@
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -113,7 +112,7 @@ Trace ReadTrace(const std::string& path) {
     return Error(ExitCode::kData,
                  "{}: expected a trace that `muster launch --trace` wrote, found {}", path, found);
   };
-  const OrderedJson file = ParseJson<OrderedJson>(text.str());
+  const OrderedJson file = ParseOrderedJson(text.str());
   if (file.is_discarded()) throw foreign("a file that is truncated or not JSON");
   try {
     std::map<int, std::string> processes;

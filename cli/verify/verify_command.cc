@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "cli/job/job_display.h"
@@ -19,6 +18,7 @@
 #include "cli/text/units.h"
 #include "cli/view/run_reader.h"
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/base/signals.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"
@@ -175,7 +175,7 @@ class Verify {
           {"to_step", to},         {"tensors", result.tensors()},         {"workers", workers}};
       for (size_t i = 0; i <= same; ++i) json["checkpoints"].push_back(names_[i].Text());
       if (!result.difference().empty()) json["difference"] = result.difference();
-      PrintResultAsIs(json.dump() + "\n");
+      PrintResultAsIs(JsonText(json) + "\n");
     } else if (!result.difference().empty()) {
       const bool photos = config.data().format() == config::Data::IMAGE_FOLDER;
       PrintResult(

@@ -12,7 +12,6 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "cli/process/log_tail.h"
 #include "cli/text/units.h"

@@ -2,12 +2,11 @@
 
 #include <fmt/core.h>
 
-#include <nlohmann/json.hpp>
-
 #include "cli/text/console.h"
 #include "cli/text/json_value.h"
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
+#include "common/base/json.h"
 #include "common/base/text.h"
 
 namespace muster {
@@ -92,7 +91,7 @@ std::string RunsJson(const std::vector<RunRecord>& runs) {
     }
     all.push_back(std::move(one));
   }
-  return all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return JsonText(all, 2);
 }
 
 int ListRuns(const std::string& dir, bool json) {

@@ -1,7 +1,9 @@
-// Parses JSON that may come from other programs.
+// Parses JSON that may come from other programs, and writes JSON. nlohmann's parser and serializer
+// take seconds to compile, so only json.cc uses them.
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
 
 namespace muster {
@@ -10,32 +12,16 @@ namespace muster {
 // parsed without recursion but copied, compared and printed recursively.
 constexpr int kMostJsonNesting = 100;
 
-// Whether brackets outside strings are nested deeper than `most`. `text` may be invalid JSON.
-inline bool IsNestedDeeper(std::string_view text, int most) {
-  int depth = 0;
-  bool quoted = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted) {
-      if (c == '\\') ++i;
-      if (c == '"') quoted = false;
-    } else if (c == '"') {
-      quoted = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > most) return true;
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return false;
-}
+// Return a discarded value (`is_discarded()`) if the text is invalid JSON or nested too deeply.
+// Never throw.
+nlohmann::json ParseJson(std::string_view text, int most_nesting = kMostJsonNesting);
+nlohmann::ordered_json ParseOrderedJson(std::string_view text, int most_nesting = kMostJsonNesting);
 
-// Returns a discarded value (`is_discarded()`) if the text is invalid JSON or nested too deeply.
-// Never throws.
-template <typename Json = nlohmann::json>
-Json ParseJson(std::string_view text, int most_nesting = kMostJsonNesting) {
-  if (IsNestedDeeper(text, most_nesting)) return Json(nlohmann::detail::value_t::discarded);
-  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
-}
+// Tells `reader` what the text contains, until one of its functions returns false or throws.
+void ReadJson(std::string_view text, nlohmann::json_sax<nlohmann::json>& reader);
+
+// On one line if `indent` is negative. Invalid UTF-8 becomes U+FFFD.
+std::string JsonText(const nlohmann::json& json, int indent = -1);
+std::string JsonText(const nlohmann::ordered_json& json, int indent = -1);
 
 }  // namespace muster

@@ -3,9 +3,9 @@
 #include <fmt/core.h>
 
 #include <charconv>
-#include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/base/text.h"
 #include "common/base/version.h"
 #include "common/config/config.h"
@@ -17,10 +17,6 @@ namespace muster {
 namespace {
 
 using nlohmann::ordered_json;
-
-std::string Dump(const ordered_json& json) {
-  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-}
 
 bool Normalizes(const config::Preprocess& settings) {
   return settings.mean_size() > 0 || settings.stddev_size() > 0;
@@ -101,12 +97,12 @@ Metadata ModelMetadata(const config::Config& config, const Graph& graph, const M
   if (!graph.layers().empty()) {
     metadata["model"] = config.model().name();
     const Shape& input = graph.input_shape();
-    metadata["input"] = Dump({input.channels, input.height, input.width});
-    metadata["preprocessing"] = Dump(Preprocessing(config.data()));
+    metadata["input"] = JsonText(ordered_json{input.channels, input.height, input.width});
+    metadata["preprocessing"] = JsonText(Preprocessing(config.data()));
     metadata["flatten"] = FeatureOrders(graph).flattens_channels_first() ? "CHW" : "HWC";
   }
   const std::vector<std::string> names = NamesOfClasses(config.data());
-  if (!names.empty()) metadata["class_names"] = Dump(names);
+  if (!names.empty()) metadata["class_names"] = JsonText(ordered_json(names));
   const auto put = [&](const char* key, const std::optional<double>& value) {
     if (value) metadata[key] = fmt::format("{}", *value);
   };

@@ -4,11 +4,11 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/base/text.h"
 
 namespace muster {
@@ -141,17 +141,11 @@ class TreeMaker final : public nlohmann::json_sax<json> {
   json* member_ = nullptr;   // the place for the value of the last key
 };
 
-json ParseJson(std::string_view text, const Complaint& complaint) {
-  TreeMaker maker(complaint);
-  (void)json::sax_parse(text, &maker);  // any error throws
-  return maker.Take();
-}
-
 uint64_t WholeNumber(const json& value, const std::string& name, const char* what,
                      const Complaint& complaint) {
   if (!value.is_number_unsigned()) {
     complaint.Of(name, "{} is {}, expected a non-negative whole number", what,
-                 Printable(value.dump(-1, ' ', true, json::error_handler_t::replace)));
+                 Printable(JsonText(value)));
   }
   return value.get<uint64_t>();
 }
@@ -175,8 +169,7 @@ TensorType ParseType(const json& entry, const std::string& name, const Complaint
   const auto type =
       dtype.is_string() ? TensorTypeOf(dtype.get_ref<const std::string&>()) : std::nullopt;
   if (!type) {
-    complaint.Of(name, "dtype is {}, expected one of {}",
-                 Printable(dtype.dump(-1, ' ', true, json::error_handler_t::replace)),
+    complaint.Of(name, "dtype is {}, expected one of {}", Printable(JsonText(dtype)),
                  TensorTypeNames());
   }
   return *type;
@@ -248,21 +241,21 @@ void NotePlaces(SafetensorsHeader& header) {
   for (size_t i = 0; i < header.tensors.size(); ++i) header.places[header.tensors[i].name] = i;
 }
 
-std::string JsonText(const SafetensorsHeader& header) {
-  // Each entry by itself, because an ordered_json looks at all keys before it adds one.
+std::string TextOf(const SafetensorsHeader& header) {
+  // Each entry by itself, because a JSON object would sort the tensors.
   std::string text;
-  const auto add = [&](const std::string& name, const nlohmann::ordered_json& entry) {
-    text += (text.empty() ? "{" : ",") + json(ValidUtf8(name)).dump() + ":" + entry.dump();
+  const auto add = [&](const std::string& name, const std::string& entry) {
+    text += (text.empty() ? "{" : ",") + JsonText(json(ValidUtf8(name))) + ":" + entry;
   };
   if (!header.metadata.empty()) {
-    json metadata;  // sorted by key, as in the header
+    json metadata;
     for (const auto& [key, value] : header.metadata) metadata[ValidUtf8(key)] = ValidUtf8(value);
-    add(kMetadata, metadata);
+    add(kMetadata, JsonText(metadata));
   }
   for (const StoredTensor& tensor : header.tensors) {
-    add(tensor.name, {{"dtype", Name(tensor.type)},
-                      {"shape", tensor.shape},
-                      {"data_offsets", {tensor.begin, tensor.end}}});
+    add(tensor.name,
+        fmt::format(R"({{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})", Name(tensor.type),
+                    tensor.ShapeString(), tensor.begin, tensor.end));
   }
   return text.empty() ? "{}" : text + "}";
 }
@@ -293,14 +286,14 @@ SafetensorsHeader LayOutSafetensors(std::vector<StoredTensor> tensors,
     tensor.begin = at;
     tensor.end = at += bytes;
   }
-  const size_t unpadded = kLengthBytes + JsonText(header).size();
+  const size_t unpadded = kLengthBytes + TextOf(header).size();
   header.data_begin = (unpadded + alignment - 1) / alignment * alignment;
   NotePlaces(header);
   return header;
 }
 
 std::string HeaderBytes(const SafetensorsHeader& header) {
-  const std::string text = JsonText(header);
+  const std::string text = TextOf(header);
   const uint64_t length = header.data_begin - kLengthBytes;
   MUSTER_CHECK(text.size() <= length);
   std::string bytes(header.data_begin, ' ');  // padding, as the format requires
@@ -334,7 +327,9 @@ uint64_t SafetensorsTextBytes(const std::string& file, std::string_view first_by
 SafetensorsHeader ParseSafetensorsHeader(const std::string& file, std::string_view text,
                                          uint64_t file_bytes) {
   const Complaint complaint(file);
-  const json tree = ParseJson(text, complaint);
+  TreeMaker maker(complaint);
+  ReadJson(text, maker);  // any error throws
+  const json tree = maker.Take();
   if (!tree.is_object())
     complaint.Say("is not a safetensors file: its header is not a JSON object");
   SafetensorsHeader header{.data_begin = kLengthBytes + text.size()};

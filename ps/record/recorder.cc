@@ -3,11 +3,11 @@
 #include <fmt/core.h>
 
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/checkpoint/list_checkpoints.h"
@@ -30,7 +30,7 @@ std::string Stamped(const nlohmann::ordered_json& line) {
   nlohmann::ordered_json stamped;
   stamped["time"] = UtcNow();
   stamped.update(line);
-  return stamped.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return JsonText(stamped) + "\n";
 }
 
 }  // namespace

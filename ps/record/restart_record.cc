@@ -3,7 +3,6 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
 #include "common/base/json.h"

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
+#include "common/base/json.h"
 #include "common/base/process.h"
 #include "ps/record/metrics_line.h"
 
@@ -148,7 +148,7 @@ std::string StatusText(const RunStatus& status, const ServerLoad& load,
   for (size_t rank = 0; rank < status.ranks.size(); ++rank) {
     json["ranks"].push_back(RankJson(static_cast<uint32_t>(rank), status.ranks[rank]));
   }
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return JsonText(json, 1) + "\n";
 }
 
 void StatusFile::Write(const RunStatus& status) {

@@ -3,10 +3,10 @@
 
 #include <chrono>
 #include <future>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/base/log.h"
 #include "ps/record/metrics_line.h"
 #include "ps/run/attach_updater.h"
@@ -120,7 +120,7 @@ ServerResult Server::EndCompleted() {
     run_.keeper().program_trouble = EndUpdater(*updater_, run_.parts().state.step, meanwhile);
   }
   const events::Summary summary = run_.End(events::Summary::COMPLETED);
-  LogInfo("completed: {}", MetricsLine(summary).dump());
+  LogInfo("completed: {}", JsonText(MetricsLine(summary)));
   ServerResult result{
       .steps = run_.parts().state.step,
       .weights_hash = run_.parts().engine.variables.HashWeights(run_.parts().state.step),

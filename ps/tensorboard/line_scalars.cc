@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -98,7 +97,7 @@ std::vector<tensorboard::Event> LaterScalars(const std::string& metrics, int64_t
   while (!rest.empty()) {  // from the end, because only a few of the last lines are needed
     rest.remove_suffix(rest.ends_with('\n') ? 1 : 0);
     const size_t begin = rest.rfind('\n') + 1;  // 0 for the first line
-    const Json line = ParseJson<Json>(rest.substr(begin));
+    const Json line = ParseOrderedJson(rest.substr(begin));
     rest.remove_suffix(rest.size() - begin);
     if (!line.is_object() || line.contains("event") || line.contains("final")) continue;
     const int64_t step = WholeNumberOf(Number(line, "step").value_or(-1)).value_or(-1);

@@ -18,8 +18,8 @@ TEST(Json, WhatIsNestedTooDeeplyIsDiscarded) {
   EXPECT_TRUE(ParseJson(Nested(kMostJsonNesting + 1)).is_discarded());
   EXPECT_TRUE(ParseJson(Nested(1'000'000)).is_discarded());
   EXPECT_TRUE(ParseJson("{\"a\": " + Nested(kMostJsonNesting) + "}").is_discarded());
-  EXPECT_TRUE(ParseJson<nlohmann::ordered_json>(Nested(3), 3).is_array());
-  EXPECT_TRUE(ParseJson<nlohmann::ordered_json>(Nested(4), 3).is_discarded());
+  EXPECT_TRUE(ParseOrderedJson(Nested(3), 3).is_array());
+  EXPECT_TRUE(ParseOrderedJson(Nested(4), 3).is_discarded());
 }
 
 TEST(Json, BracketsOfStringsAndThoseThatAreClosedDoNotCount) {
@@ -35,6 +35,12 @@ TEST(Json, WhatIsNoJsonIsDiscarded) {
   for (const char* text : {"", "{", "]", "\"", "\"\\", "[1,]", "nul", "{\"a\":1} 2"}) {
     EXPECT_TRUE(ParseJson(text).is_discarded()) << text;
   }
+}
+
+TEST(Json, InvalidUtf8IsWrittenAsReplacementCharacters) {
+  EXPECT_EQ(JsonText(nlohmann::json("h\xe9, é")), "\"h\xef\xbf\xbd, é\"");
+  EXPECT_EQ(JsonText(nlohmann::ordered_json{{"b", "\xff"}, {"a", 1}}, 1),
+            "{\n \"b\": \"\xef\xbf\xbd\",\n \"a\": 1\n}");
 }
 
 }  // namespace
