@@ -78,13 +78,14 @@ endif()
 find_path(MUSTER_CUDNN_INCLUDE_DIR cudnn_v9.h cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS}
           DOC "Folder of cuDNN 9's headers; without them convolutions go through cuBLAS")
 # Machine code for these GPUs (sm_80 also runs on 86 and 89), and code that the driver compiles for
-# later ones on first use. "all" takes three times as long to build and leaves nothing to the driver.
+# later ones on first use. "all" takes twice as long to build.
 set(MUSTER_CUDA_ARCHITECTURES 75-real 80-real 90-real 90-virtual CACHE STRING
     "GPU architectures of the CUDA backend, as in CMAKE_CUDA_ARCHITECTURES, or all")
 if(MUSTER_CUDA_ARCHITECTURES STREQUAL all)
   include(CudaArchitectures)
   muster_cuda_architectures(MUSTER_CUDA_ARCHITECTURES ${CMAKE_CUDA_COMPILER_VERSION})
 endif()
+set(MUSTER_CUDA_CODE "${MUSTER_CUDA_ARCHITECTURES}" CACHE INTERNAL "")  # for scripts/package_cuda.sh
 get_filename_component(MUSTER_CUDA_LIBRARY_FOLDERS ${CUDAToolkit_LIBRARY_DIR} REALPATH)
 set(MUSTER_CUDA_FOUND TRUE)
 set(cudnn "cuDNN's headers in ${MUSTER_CUDNN_INCLUDE_DIR}")

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Makes build/package/libmuster_cuda-VERSION-cudaMAJOR-linux-x86_64.tar.gz, the CUDA backend for a package of
 # the same version: unpacked in the same folder, it adds one library and its licence. The package itself never
-# needs CUDA. scripts/package.sh calls this script after making a package.
+# needs CUDA. The library has code for every GPU architecture that both this nvcc and the backend support; only for
+# later ones the driver has to compile it. scripts/package.sh calls this script after making a package.
 #
 #   scripts/package_cuda.sh [PACKAGE]   # default: the one in build/package
 #
-# Needs nvcc, and should run on Debian 12. Without nvcc, it reports that and ends with exit code 0. Besides the
-# package, the library needs NVIDIA's driver, and cuBLAS of the same major version.
+# Needs nvcc, and should run on Debian 12. Without nvcc, it reports that and ends with exit code 0. With cuobjdump
+# (beside nvcc, or on PATH) it checks which code is in the library. Besides the package, the library needs NVIDIA's
+# driver, and cuBLAS of the same major version.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=build/package-cuda
@@ -15,8 +17,9 @@ build=build/package-cuda
 fail() { echo "package_cuda.sh: $*" >&2; exit 1; }
 
 cmake -S . -B $build -G Ninja -Wno-dev -DCMAKE_BUILD_TYPE=Release -DMUSTER_BUILD_TESTS=OFF \
-  -DMUSTER_BUILD_BENCH=OFF >/dev/null
-version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' $build/CMakeCache.txt)
+  -DMUSTER_BUILD_BENCH=OFF -DMUSTER_CUDA_ARCHITECTURES=all >/dev/null
+cached() { sed -n "s/^$1:[A-Z]*=//p" $build/CMakeCache.txt; }
+version=$(cached CMAKE_PROJECT_VERSION)
 name=muster-$version-linux-x86_64
 package=${1:-build/package/$name.tar.gz}
 # A variable, not a pipe: grep -q would close the pipe early, which would count as a failure.
@@ -42,6 +45,23 @@ done
 cublas=$(grep -E '^libcublas\.so' <<<"$needed") || fail "expected libcublas.so.MAJOR among $needed"
 major=${cublas##*.}
 scripts/check_symbols.sh "$library"
+
+# Each source with kernels must be there once for each architecture, as "15 sm_90.cubin" (or .ptx).
+nvcc=$(cached MUSTER_NVCC)
+if cuobjdump=$(PATH=$PATH:${nvcc%/*} command -v cuobjdump); then
+  sources=$(find worker/backend/cuda -name '*.cu' | wc -l)
+  expected=$(cached MUSTER_CUDA_CODE | tr ';' '\n' |
+    sed "s/\(.*\)-real/$sources sm_\1.cubin/; s/\(.*\)-virtual/$sources sm_\1.ptx/" | sort | paste -sd,)
+  listed=$("$cuobjdump" --list-elf "$library" && "$cuobjdump" --list-ptx "$library") ||
+    fail "$cuobjdump cannot read $library"
+  found=$(sed -n 's/.*\.\(sm_[0-9a-z]*\.\)/\1/p' <<<"$listed" | sort | uniq -c | awk '{ print $1, $2 }' |
+    sort | paste -sd,)
+  [[ $found == "$expected" ]] || fail "code in the library: expected $expected, found $found"
+  echo "Code in the library: $found"
+else
+  echo "Not checked which code is in the library: cuobjdump is neither beside nvcc nor on PATH (PyPI's" \
+    "nvidia-cuda-cuobjdump has it)."
+fi
 
 mkdir -p $build/"$name"/licences
 cat >$build/"$name"/licences/libmuster_cuda.txt <<END
