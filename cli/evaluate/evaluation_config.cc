@@ -66,6 +66,7 @@ config::Config EvaluationConfig(const config::Config& run, const std::vector<Set
   }
   config::Config config;
   *config.mutable_data() = run.data();
+  config.mutable_data()->clear_prefetch_threads();  // of the run's machine
   *config.mutable_model() = run.model();
   *config.mutable_deadlines() = run.deadlines();
   config::Worker& worker = *config.mutable_worker();

@@ -19,7 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // Beside GPUs, which compute, most cores are free to make batches and to update weights: the more
-// workers, the more gradients there are to read.
+// workers, the more gradients there are to read. `cores` may be those of several hosts, but the
+// server has only one.
 void ResolveThreads(config::Config& config, int cores) {
   const bool cards = config.worker().backend() == config::Worker::CUDA;
   const int workers = static_cast<int>(config.cluster().workers());
@@ -29,7 +30,8 @@ void ResolveThreads(config::Config& config, int cores) {
   }
   if (config.server().threads() == 0) {
     const int few = std::clamp(cores, 1, 4);
-    const int threads = cards ? std::max(few, std::min(cores / 4, 2 * workers + 2)) : few;
+    const int most = std::min({cores / 4, 2 * workers + 2, 16});
+    const int threads = cards ? std::max(few, most) : few;
     config.mutable_server()->set_threads(static_cast<uint32_t>(threads));
   }
 }

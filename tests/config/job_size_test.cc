@@ -131,7 +131,6 @@ TEST(JobSize, WhatTheConfigSaysStays) {
   EXPECT_EQ(workers.worker().threads(), 1u);
 }
 
-// The batch follows the workers, so their number is not limited, and FollowsWorkers reports it.
 // Beside GPUs most cores are free for batches and updates.
 TEST(JobSize, ThreadsFollowTheCoresOnGpus) {
   const auto threads = [](config::Worker::Backend backend, uint32_t workers, int cores) {
@@ -148,8 +147,10 @@ TEST(JobSize, ThreadsFollowTheCoresOnGpus) {
   EXPECT_EQ(threads(config::Worker::CUDA, 1, 16), Threads(14, 4));
   EXPECT_EQ(threads(config::Worker::CUDA, 8, 64), Threads(6, 16));
   EXPECT_EQ(threads(config::Worker::CUDA, 2, 128), Threads(16, 6));
+  EXPECT_EQ(threads(config::Worker::CUDA, 128, 2048), Threads(14, 16));  // of 16 hosts
 }
 
+// The batch follows the workers, so their number is not limited, and FollowsWorkers reports it.
 TEST(JobSize, ABatchOfEachWorkersOwnGrowsWithThem) {
   const auto each = [](int64_t samples, int cores) {
     return Resolved([&](config::Config& c) { c.mutable_run()->set_batch_per_worker(samples); },

@@ -148,8 +148,9 @@ class EvaluationSource final : public BatchSource {
 
 std::unique_ptr<BatchPipeline> MakeRing(std::unique_ptr<BatchSource> source,
                                         const config::Data& data) {
-  return std::make_unique<PrefetchRing>(std::move(source),
-                                        std::max(1, static_cast<int>(data.prefetch_threads())),
+  const bool chooses_only = source->images() == ImagesBy::kDevice;  // one thread is enough
+  const int threads = chooses_only ? 1 : std::max(1, static_cast<int>(data.prefetch_threads()));
+  return std::make_unique<PrefetchRing>(std::move(source), threads,
                                         static_cast<int>(data.prefetch_batches()));
 }
 

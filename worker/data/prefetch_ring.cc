@@ -18,7 +18,13 @@ namespace {
 
 // One more buffer than the depth, for the batch in use, but no more than there are batches.
 size_t SlotCount(int64_t batches, int depth) {
-  return static_cast<size_t>(std::clamp<int64_t>(batches, 1, depth + 1));
+  return static_cast<size_t>(std::clamp<int64_t>(batches, 0, depth + 1));
+}
+
+// The number of parts of a batch, so that no thread is idle.
+int64_t PartCount(int threads, int depth) {
+  MUSTER_CHECK(threads >= 1 && depth >= 1);
+  return (threads + depth - 1) / depth;
 }
 
 size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
@@ -51,12 +57,12 @@ size_t PrefetchBytes(int64_t batches, int64_t samples, const Shape& shape, int p
 }
 
 PrefetchRing::PrefetchRing(std::unique_ptr<BatchSource> source, int threads, int depth)
-    : source_(std::move(source)), parts_((threads + depth - 1) / depth) {
-  MUSTER_CHECK(threads >= 1 && depth >= 1);
+    : source_(std::move(source)), parts_(PartCount(threads, depth)) {
   slots_.resize(SlotCount(source_->batches(), depth));
   Allocate();
+  const int64_t useful = std::min<int64_t>(threads, source_->batches() * parts_);
   try {
-    for (int i = 0; i < threads; ++i) {
+    for (int64_t i = 0; i < useful; ++i) {
       threads_.emplace_back([this, i](std::stop_token stop) {
         trace::NameThread("prefetch " + std::to_string(i));
         Run(std::move(stop));
@@ -66,7 +72,7 @@ PrefetchRing::PrefetchRing(std::unique_ptr<BatchSource> source, int threads, int
     throw Error(ExitCode::kFailure,
                 "cannot start prefetch thread {} of {}: {}; lower data.prefetch_threads, or raise "
                 "the limit",
-                threads_.size() + 1, threads, ErrorText(error.code().value()));
+                threads_.size() + 1, useful, ErrorText(error.code().value()));
   }
 }
 

@@ -44,8 +44,9 @@ class BatchSource {
 };
 
 // Makes `depth` batches ahead of the one in use. More threads than that share a batch. All buffers
-// are allocated at the start, as one block of whole pages. If a thread throws, Next rethrows the exception when it reaches that thread's batch:
-// earlier batches are still handed over, but no new ones are begun. Waiting threads block.
+// are allocated at the start, as one block of whole pages. If a thread throws, Next rethrows the
+// exception when it reaches that thread's batch: earlier batches are still handed over, but no new
+// ones are begun. Waiting threads block.
 class PrefetchRing final : public BatchPipeline {
  public:
   // Throws Error(kFailure) if threads or memory are unavailable.
