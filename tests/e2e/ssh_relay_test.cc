@@ -102,7 +102,7 @@ TEST_F(Ssh, AKilledWorkerBehindTwoRelays) {
 TEST_F(Ssh, AProgramOnThreeHosts) {
   const std::string program = BinPath("c_linear");
   const std::string config = SourcePath("examples/c_linear/linear.txtpb");
-  const Words job{"launch", config, "--epochs", "300", "--set", "run.slices=6"};
+  const Words job{"launch", config, "--epochs", "150", "--set", "run.slices=6"};
   Words here = job, there = job;
   here.insert(here.end(), {"--run-dir", Path("one"), "--workers", "1", "--", program});
   const Outcome expected = Succeeded(RealJob::Muster(here, "one"));
@@ -117,7 +117,7 @@ TEST_F(Ssh, AProgramOnThreeHosts) {
   });
   ASSERT_NE(victim, programs.end());
   ::kill(*victim, SIGKILL);
-  ASSERT_EQ(launch.Wait(100), 0) << launch.Log();
+  ASSERT_EQ(launch.Wait(200), 0) << launch.Log();
   EXPECT_THAT(launch.Log(), HasSubstr("Joined: rank 4"));
   EXPECT_THAT(Slurp(Path("run/worker-0.log")), HasSubstr("y = "));
   EXPECT_TRUE(NothingLeftAnywhere());
