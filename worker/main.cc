@@ -81,7 +81,7 @@ double PeakBytes() {
 // If these limits were too low, OpenMP would end the process and libzmq would abort.
 void RequireLimits(const config::Config& config) {
   RequireOpenFiles("a worker", 64);
-  // Of the training, and meanwhile of an evaluation and of a lost worker's slice.
+  // Training, an evaluation and a lost worker's slice may have such threads at the same time.
   const unsigned input = 3 * config.data().prefetch_threads() + 1;
   RequireThreads("a worker", config.worker().threads() + input + 5);
 }

@@ -250,7 +250,7 @@ TEST_F(TrainPipeline, AnErrorIsThrownWhereTheBatchWouldHaveBeen) {
   options_.data.set_prefetch_threads(3);
   const std::vector<Kept> expected = Expected(options_);
   const int64_t bad = expected[4].sample_ids[1];  // in step 1, so unseen in this epoch
-  for (const uint32_t depth : {1, 4}) {  // the threads share a batch, or have one each
+  for (const uint32_t depth : {1, 4}) {           // the threads share a batch, or have one each
     options_.data.set_prefetch_batches(depth);
     set_.on_read = [&](int64_t index) {
       if (index == bad) throw Error(ExitCode::kData, "sample {} is bad", index);

@@ -21,7 +21,8 @@ struct ImageRecipe {
   bool flip = false, alternate_flip = false;
   float brightness = 0, contrast_low = 1, contrast_high = 1;
   bool standardize = false;
-  // One number per channel, or none. With any, pixels become (x - mean) / stddev instead of x / 255.
+  // One number per channel, or none. With any, pixels become (x - mean) / stddev instead of
+  // x / 255.
   std::vector<double> mean, stddev;
 };
 

@@ -24,10 +24,8 @@ class LockedBatches final : public BatchPipeline {
 std::unique_ptr<BatchPipeline> LockBatches(Backend& backend,
                                            std::unique_ptr<BatchPipeline> batches) {
   const std::span<const std::byte> memory = batches->memory();
-  auto lock = backend.Register({.what = "batches",
-                                .begin = memory.data(),
-                                .bytes = memory.size(),
-                                .read_only = false});
+  auto lock = backend.Register(
+      {.what = "batches", .begin = memory.data(), .bytes = memory.size(), .read_only = false});
   if (lock == nullptr) return batches;
   return std::make_unique<LockedBatches>(std::move(batches), std::move(lock));
 }

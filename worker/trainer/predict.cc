@@ -44,8 +44,8 @@ class BlockRunner {
   // Calls take(batch, sums) for each block until it returns false.
   template <typename Take>
   void Run(Range blocks, const Take& take) {
-    const auto pipeline = LockBatches(
-        backend_, MakeEvaluationPipeline(set_, config_.data(), block_size_, blocks));
+    const auto pipeline =
+        LockBatches(backend_, MakeEvaluationPipeline(set_, config_.data(), block_size_, blocks));
     const DrainAtExit drain{backend_};  // before the pipeline's memory is freed
     bool wanted = true;
     for (int64_t block = blocks.begin; wanted && block < blocks.end; ++block) {

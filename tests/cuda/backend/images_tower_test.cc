@@ -118,8 +118,8 @@ TEST_F(CudaImagesTowerTest, OfThePipelineAreReadByTheDeviceItself) {
   tower.Prepare(kBatch, Mode::kInference);
   DeviceView weights(*backend, weights_.floats());
   weights.CopyIn(0, graph_.arena_floats());
-  const auto batches = LockBatches(
-      *backend, MakeEvaluationPipeline(*sets_.train, config_.data(), kBatch, {0, 1}));
+  const auto batches =
+      LockBatches(*backend, MakeEvaluationPipeline(*sets_.train, config_.data(), kBatch, {0, 1}));
   const DrainAtExit drain{*backend};
   const PreparedBatch& batch = batches->Next(kImagePatience);
   const TowerInput input{.count = batch.count,
