@@ -63,8 +63,9 @@ template <typename T>
 void DropoutGradient(const Target& target, float scale, const uint8_t* kept, T* to,
                      const T* gradient, const T* relu_output, int64_t count);
 
-// images.cu. ImageRecipe for kernels, with the epoch and the stream's key.
+// images.cu
 inline constexpr int kNormalizedChannels = 4;  // at most, if the recipe has means or deviations
+// ImageRecipe for kernels, with the epoch and the stream's key.
 struct ImagePlan {
   int height, width, channels, crop_height, crop_width, padding;
   uint32_t key[2], epoch;
