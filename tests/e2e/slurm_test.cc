@@ -50,10 +50,13 @@ class Slurm : public HandJob {
     (void)std::sscanf(stat.c_str() + stat.rfind(')'), ") %*c %d", &parent);
     return parent;
   }
-  // Kills the daemon of node n2, and its part of the step.
-  void KillSecondNode(pid_t step) const {
+  // Kills the daemon of node n2, and its part of the step, which is this worker's parent. Returns
+  // when the worker is an orphan.
+  void KillSecondNode(pid_t worker) const {
+    const pid_t step = ParentOf(worker);
     for (const pid_t daemon : slurm_->Find("slurmd -D -N n2")) ::kill(daemon, SIGKILL);
     ::kill(step, SIGKILL);
+    ASSERT_TRUE(Eventually(20, [&] { return ParentOf(worker) != step; }));
   }
   std::string JobLog() const { return Slurp(Path("run.log")); }
   // Expects a completed job, and weights with the bits of a launch on one host.
@@ -122,7 +125,7 @@ TEST_F(Slurm, ALostNode) {
   ASSERT_TRUE(Reaches("run", 20)) << JobLog();
   const pid_t worker = SecondWorker();
   ASSERT_GT(worker, 0);
-  KillSecondNode(ParentOf(worker));
+  KillSecondNode(worker);
   ::kill(worker, SIGKILL);
   ExpectTheSameBits(job, settings);
   EXPECT_THAT(JobLog(), HasSubstr("rank 1"));
@@ -137,8 +140,8 @@ TEST_F(Slurm, AnOrphanOfALostNode) {
   ASSERT_TRUE(Reaches("run", 20)) << JobLog();
   const pid_t worker = SecondWorker();
   ASSERT_GT(worker, 0);
-  KillSecondNode(ParentOf(worker));
-  // Not before: the system ends a stopped process that becomes an orphan.
+  KillSecondNode(worker);
+  // Not before: the system sends SIGHUP to a stopped process that becomes an orphan.
   ::kill(worker, SIGSTOP);
   EXPECT_TRUE(Eventually(20, [&] { return JobLog().find("Lost rank 1") != std::string::npos; }))
       << JobLog();
