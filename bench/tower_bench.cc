@@ -219,7 +219,10 @@ void Run(const Options& options) {
     ids[i] = i;
     labels[i] = static_cast<int32_t>(i % graph.classes());
   }
-  const TowerInput batch = {options.batch, images.floats().data(), labels.data(), ids.data(), 0};
+  const TowerInput batch = {.count = options.batch,
+                            .images = images.floats().data(),
+                            .labels = labels.data(),
+                            .sample_ids = ids.data()};
 
   // Each step has a new version of the weights, as in training.
   std::vector<double> steps;

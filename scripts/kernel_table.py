@@ -59,6 +59,7 @@ ROWS = [
     ("sums over rows (bias gradients)", "ColumnPartsKernel OverPartsKernel", "1", lambda s: s, 0.8),
     ("batches of stored images", "ConvertImagesKernel MeasureImagesKernel MapImagesKernel GatherLabelsKernel",
      "1 and a byte", lambda s: s + 1, 0.4),
+    ("images from bytes", "ScalePixelsKernel", "1 and a byte", lambda s: s + 1, 0.4),
     ("mirrored images", "MirrorImagesKernel", "2", lambda s: 2 * s, 0.2),
     ("reflection padding", "ReflectPadKernel ReflectPadGradientKernel", "2", lambda s: 2 * s, 0.2),
     ("im2col 3 x 3", "ImageToColumnsKernel", "10", lambda s: 10 * s, 0.9),

@@ -342,6 +342,18 @@ void ThreadedBackend::ToActivations(void*, const float*, int64_t) {
   MUSTER_CHECK(!"activations are floats");
 }
 
+void ThreadedBackend::ScalePixels(void* to, const uint8_t* from, int64_t count,
+                                  const PixelScale& scale) {
+  Push(Queue::kCompute, [=, this] {
+    const uint8_t* const bytes = Here(from);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t k = i % scale.channels;
+      static_cast<float*>(Here(to))[i] =
+          (static_cast<float>(bytes[i]) - scale.centre[k]) * scale.scale[k];
+    }
+  });
+}
+
 void ThreadedBackend::MirrorImages(void* to, const void* from, int64_t count, const Shape& shape) {
   Push(Queue::kCompute, [=, this] { cpu_->MirrorImages(Here(to), Here(from), count, shape); });
 }

@@ -50,6 +50,7 @@ class ThreadedBackend : public Backend {
   std::unique_ptr<LossOp> MakeLoss(const Layer& layer, const OpOptions& options) override;
   void Zero(void* to, size_t bytes) override;
   void ToActivations(void* to, const float* from, int64_t count) override;
+  void ScalePixels(void* to, const uint8_t* from, int64_t count, const PixelScale& scale) override;
   void MirrorImages(void* to, const void* from, int64_t count, const Shape& shape) override;
   void AverageLogits(ElementType type, void* logits, const void* others, int64_t count) override;
   void AddGradients(void* to, const void* a, const void* b, const void* relu_output,

@@ -139,6 +139,41 @@ TEST_F(ImageFolderTest, GreyImagesHaveOneChannel) {
   EXPECT_THAT(Evaluated(data, 1), Each(::testing::FloatNear(std::round(grey) / 255, 1e-6)));
 }
 
+// What a device makes of the bytes is what the host makes itself, in training and evaluations.
+TEST_F(ImageFolderTest, BytesAndTheirScaleAreTheFloats) {
+  for (const char* name : {"dog/1.jpg", "dog/2.jpg", "cat/1.jpg", "cat/2.jpg"}) {
+    Write(name, Jpeg(40, 30));
+  }
+  config::Data data = Data();
+  data.mutable_preprocess()->set_jitter_contrast(0.4);
+  for (const double mean : {0.5, 0.25, 0.0}) data.mutable_preprocess()->add_mean(mean);
+  for (const double stddev : {0.5, 0.25, 2.0}) data.mutable_preprocess()->add_stddev(stddev);
+  data.set_validation_fraction(0.5);
+  const Datasets sets = OpenDatasets(data, 1);
+  const auto expect_same = [](BatchPipeline& floats, BatchPipeline& pixels) {
+    const PreparedBatch &expected = floats.Next(60), &batch = pixels.Next(60);
+    ASSERT_EQ(batch.count, expected.count);
+    EXPECT_EQ(batch.images, nullptr);
+    const int64_t values = batch.count * kSide * kSide * 3;
+    std::vector<float> scaled;
+    for (int64_t i = 0; i < values; ++i) {
+      scaled.push_back((static_cast<float>(batch.pixels[i]) - batch.scale->centre[i % 3]) *
+                       batch.scale->scale[i % 3]);
+    }
+    EXPECT_EQ(scaled, std::vector<float>(expected.images, expected.images + values));
+  };
+  TrainPipelineOptions options{
+      .plan = {.train_samples = sets.train->size(), .global_batch = 2, .total_steps = 1},
+      .slices = {{0, 1}},
+      .data = data};
+  ASSERT_TRUE(CanMakePixels(*sets.train, data, true));
+  const auto floats = MakeTrainPipeline(*sets.train, options);
+  options.images = ImagesBy::kHostPixels;
+  expect_same(*floats, *MakeTrainPipeline(*sets.train, options));
+  expect_same(*MakeEvaluationPipeline(*sets.validation, data, 2, {0, 1}),
+              *MakeEvaluationPipeline(*sets.validation, data, 2, {0, 1}, ImagesBy::kHostPixels));
+}
+
 TEST_F(ImageFolderTest, TheBitsOfASampleFollowFromSeedEpochAndSample) {
   WriteGoodSet();
   config::Data data = Data();

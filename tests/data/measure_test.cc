@@ -65,10 +65,11 @@ class RowLoader final : public SampleLoader {
   std::unique_ptr<LoaderScratch> MakeScratch() const override {
     return std::make_unique<LoaderScratch>();
   }
-  void Train(int64_t, uint64_t, int64_t, LoaderScratch&, float*) const override {}
-  void Evaluate(int64_t sample, LoaderScratch&, float* image) const override {
+  void Train(int64_t, uint64_t, int64_t, LoaderScratch&, ImageTarget) const override {}
+  void Evaluate(int64_t sample, LoaderScratch&, ImageTarget target) const override {
     if (sample == broken) throw Error(ExitCode::kData, "sample {}: is broken", sample);
     last = std::max<int64_t>(last, sample);
+    float* const image = std::get<float*>(target);
     image[0] = 1e6f + static_cast<float>(sample % 2);
     image[1] = 7;
     image[2] = static_cast<float>(sample);

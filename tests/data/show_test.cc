@@ -113,11 +113,11 @@ class NormalizedLoader final : public SampleLoader {
   std::unique_ptr<LoaderScratch> MakeScratch() const override {
     return std::make_unique<LoaderScratch>();
   }
-  void Train(int64_t, uint64_t, int64_t, LoaderScratch& scratch, float* image) const override {
+  void Train(int64_t, uint64_t, int64_t, LoaderScratch& scratch, ImageTarget image) const override {
     Evaluate(0, scratch, image);
   }
-  void Evaluate(int64_t, LoaderScratch&, float* image) const override {
-    std::ranges::copy(values_, image);
+  void Evaluate(int64_t, LoaderScratch&, ImageTarget image) const override {
+    std::ranges::copy(values_, std::get<float*>(image));
   }
 
  private:

@@ -100,11 +100,12 @@ class Numbers final : public Dataset {
     std::unique_ptr<LoaderScratch> MakeScratch() const override {
       return std::make_unique<LoaderScratch>();
     }
-    void Train(int64_t sample, uint64_t, int64_t, LoaderScratch&, float* image) const override {
-      *image = static_cast<float>(sample);
+    void Train(int64_t sample, uint64_t, int64_t, LoaderScratch&,
+               ImageTarget image) const override {
+      *std::get<float*>(image) = static_cast<float>(sample);
     }
-    void Evaluate(int64_t sample, LoaderScratch&, float* image) const override {
-      *image = static_cast<float>(sample);
+    void Evaluate(int64_t sample, LoaderScratch&, ImageTarget image) const override {
+      *std::get<float*>(image) = static_cast<float>(sample);
     }
   };
 };

@@ -30,7 +30,11 @@ struct SampleBatch {
     }
   }
   TowerInput Input() const {
-    return {static_cast<int64_t>(ids.size()), images.floats().data(), labels.data(), ids.data(), 3};
+    return {.count = std::ssize(ids),
+            .images = images.floats().data(),
+            .labels = labels.data(),
+            .sample_ids = ids.data(),
+            .epoch = 3};
   }
   Arena images;
   std::vector<int32_t> labels;

@@ -20,6 +20,7 @@
 #include "common/base/element_type.h"
 #include "common/base/error.h"
 #include "common/graph/graph.h"
+#include "common/graph/pixel_scale.h"
 #include "worker/backend/image_op.h"
 #include "worker/backend/op.h"
 
@@ -150,6 +151,10 @@ class Backend {
   virtual void Zero(void* to, size_t bytes) = 0;
   // Converts images, which are floats on the host.
   virtual void ToActivations(void* to, const float* from, int64_t count) = 0;
+  // Makes activations of images that are bytes, [pixel][channel]. Only if the device has its own
+  // memory: batches in host memory are floats.
+  virtual void ScalePixels(void* to, const uint8_t* from, int64_t count,
+                           const PixelScale& scale) = 0;
   // Writes the mirror image (left and right exchanged) of each of `count` images, which have this
   // shape and activation_type().
   virtual void MirrorImages(void* to, const void* from, int64_t count, const Shape& shape) = 0;

@@ -60,6 +60,9 @@ class BackendWrapper : public Backend {
   void ToActivations(void* to, const float* from, int64_t count) override {
     backend_->ToActivations(to, from, count);
   }
+  void ScalePixels(void* to, const uint8_t* from, int64_t count, const PixelScale& scale) override {
+    backend_->ScalePixels(to, from, count, scale);
+  }
   void MirrorImages(void* to, const void* from, int64_t count, const Shape& shape) override {
     backend_->MirrorImages(to, from, count, shape);
   }

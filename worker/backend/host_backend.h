@@ -28,6 +28,9 @@ class HostBackend : public Backend {
   void Await(Queue, Event&) final {}
   void Drain() final {}
 
+  void ScalePixels(void*, const uint8_t*, int64_t, const PixelScale&) final {
+    MUSTER_CHECK(!"batches in host memory are floats");
+  }
   void Zero(void* to, size_t bytes) final { std::memset(to, 0, bytes); }
 
  private:

@@ -55,12 +55,13 @@ class FloatLoader final : public SampleLoader {
     return std::make_unique<LoaderScratch>();
   }
   void Train(int64_t sample, uint64_t seed, int64_t epoch, LoaderScratch& /*scratch*/,
-             float* image) const override {
+             ImageTarget image) const override {
     const Shape& stored = arrays_.samples.shape;
-    Apply(sample, DrawAugmentation(settings_, stored, seed, epoch, sample), image);
+    Apply(sample, DrawAugmentation(settings_, stored, seed, epoch, sample),
+          std::get<float*>(image));
   }
-  void Evaluate(int64_t sample, LoaderScratch& /*scratch*/, float* image) const override {
-    Apply(sample, CentreCrop(settings_, arrays_.samples.shape), image);
+  void Evaluate(int64_t sample, LoaderScratch& /*scratch*/, ImageTarget image) const override {
+    Apply(sample, CentreCrop(settings_, arrays_.samples.shape), std::get<float*>(image));
   }
 
  private:

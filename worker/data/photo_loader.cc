@@ -160,8 +160,16 @@ void PhotoLoader::DecodeSample(const std::string& path, const Choose& choose,
   }
 }
 
+void PhotoLoader::Write(const std::vector<uint8_t>& pixels, ImageTarget image) const {
+  if (float* const* const floats = std::get_if<float*>(&image)) {
+    normalizer_.Apply(pixels.data(), std::ssize(pixels), *floats);
+  } else {
+    std::ranges::copy(pixels, std::get<uint8_t*>(image));
+  }
+}
+
 void PhotoLoader::Train(int64_t sample, uint64_t seed, int64_t epoch, LoaderScratch& memory,
-                        float* image) const {
+                        ImageTarget image) const {
   auto& scratch = static_cast<Scratch&>(memory);
   const RandomStream stream = ImageStream(seed, epoch, sample);
   MakePixels(
@@ -173,18 +181,19 @@ void PhotoLoader::Train(int64_t sample, uint64_t seed, int64_t epoch, LoaderScra
       },
       scratch);
   ApplyColor(DrawColor(jitter_, stream), crop_.sample, shape_.channels, scratch.pixels.data());
-  normalizer_.Apply(scratch.pixels.data(), shape_.elements(), image);
+  Write(scratch.pixels, image);
+  if (settings_.erasing_probability() == 0) return;
   const ImageBox erased =
       DrawErasing(kErasingBox, settings_.erasing_probability(), crop_.sample, stream);
-  Erase(erased, crop_.sample, shape_.channels, image);
+  Erase(erased, crop_.sample, shape_.channels, std::get<float*>(image));
 }
 
-void PhotoLoader::Evaluate(int64_t sample, LoaderScratch& memory, float* image) const {
+void PhotoLoader::Evaluate(int64_t sample, LoaderScratch& memory, ImageTarget image) const {
   auto& scratch = static_cast<Scratch&>(memory);
   MakePixels(
       sample, [&](ImageSize photo) { return std::pair(CentreSample(crop_, photo), false); },
       scratch);
-  normalizer_.Apply(scratch.pixels.data(), shape_.elements(), image);
+  Write(scratch.pixels, image);
 }
 
 std::span<const uint8_t> PhotoLoader::Planes(int64_t sample, std::vector<uint8_t>& buffer) const {

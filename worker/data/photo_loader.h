@@ -36,9 +36,11 @@ class PhotoLoader final : public SampleLoader {
 
   Shape shape() const override { return shape_; }
   std::unique_ptr<LoaderScratch> MakeScratch() const override;
+  const PixelScale* pixel_scale() const override { return &normalizer_.scale(); }
+  // Erasing makes floats that are no bytes, so it needs floats.
   void Train(int64_t sample, uint64_t seed, int64_t epoch, LoaderScratch& scratch,
-             float* image) const override;
-  void Evaluate(int64_t sample, LoaderScratch& scratch, float* image) const override;
+             ImageTarget image) const override;
+  void Evaluate(int64_t sample, LoaderScratch& scratch, ImageTarget image) const override;
 
   // The pixels of Evaluate before normalization, [channel][row][column], in `buffer`.
   std::span<const uint8_t> Planes(int64_t sample, std::vector<uint8_t>& buffer) const;
@@ -50,6 +52,7 @@ class PhotoLoader final : public SampleLoader {
   // `choose` also decides whether a smaller decoded image suffices.
   template <typename Choose>
   void MakePixels(int64_t sample, const Choose& choose, Scratch& scratch) const;
+  void Write(const std::vector<uint8_t>& pixels, ImageTarget image) const;
   template <typename Choose>
   void DecodeSample(const std::string& path, const Choose& choose, Scratch& scratch) const;
 

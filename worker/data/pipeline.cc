@@ -13,6 +13,15 @@
 namespace muster {
 namespace {
 
+ImageTarget ImageAt(const BatchBuffer& buffer, int64_t first) {
+  if (buffer.pixels != nullptr) return buffer.pixels + first;
+  return buffer.images + first;
+}
+
+const PixelScale* ScaleFor(ImagesBy images, const SampleLoader& loader) {
+  return images == ImagesBy::kHostPixels ? loader.pixel_scale() : nullptr;
+}
+
 // Batch number n is slice n mod K of step first_step + n / K, where K is the number of this
 // worker's slices.
 class TrainSource final : public BatchSource {
@@ -50,6 +59,7 @@ class TrainSource final : public BatchSource {
     const Batch step = options_.plan.At(batch.step);
     batch.epoch = step.epoch;
     batch.count = options_.plan.Slice(step, batch.index).size();
+    batch.scale = ScaleFor(options_.images, *loader_);
     if (mixup_alpha() > 0 && batch.count > 1) {
       batch.share = MixupShare(mixup_alpha(), options_.seed, batch.step, batch.index);
     }
@@ -75,7 +85,7 @@ class TrainSource final : public BatchSource {
       buffer.labels[i] = dataset_.Label(sample);
       if (options_.images == ImagesBy::kDevice) continue;
       loader_->Train(sample, options_.seed, batch.epoch, *scratch,
-                     buffer.images + i * loader_->shape().elements());
+                     ImageAt(buffer, i * loader_->shape().elements()));
     }
   }
 
@@ -118,6 +128,7 @@ class EvaluationSource final : public BatchSource {
     PreparedBatch batch;
     batch.index = blocks_.begin + number;
     batch.count = std::min(block_size_, dataset_.size() - batch.index * block_size_);
+    batch.scale = ScaleFor(images_, *loader_);
     return batch;
   }
 
@@ -134,7 +145,7 @@ class EvaluationSource final : public BatchSource {
       buffer.sample_ids[i] = sample;
       buffer.labels[i] = dataset_.Label(sample);
       if (images_ == ImagesBy::kDevice) continue;
-      loader_->Evaluate(sample, *scratch, buffer.images + i * loader_->shape().elements());
+      loader_->Evaluate(sample, *scratch, ImageAt(buffer, i * loader_->shape().elements()));
     }
   }
 
@@ -158,6 +169,12 @@ std::unique_ptr<BatchPipeline> MakeRing(std::unique_ptr<BatchSource> source,
 
 std::shared_ptr<EpochOrders> MakeEpochOrders(const Dataset& dataset, uint64_t seed) {
   return std::make_shared<EpochOrders>(dataset.size(), seed);
+}
+
+bool CanMakePixels(const Dataset& dataset, const config::Data& data, bool training) {
+  const bool changes_floats =
+      training && (MixupAlpha(data) > 0 || data.preprocess().erasing_probability() > 0);
+  return !changes_floats && dataset.MakeLoader(data)->pixel_scale() != nullptr;
 }
 
 std::unique_ptr<BatchPipeline> MakeTrainPipeline(const Dataset& dataset,

@@ -14,24 +14,28 @@
 
 namespace muster {
 
-// One slice of one step (training) or one block of an evaluation, preprocessed. images: [count,
-// height, width, channels] of the preprocessed shape, 64-byte aligned; null if the device makes
-// them (ImagesBy).
+// One slice of one step (training) or one block of an evaluation, preprocessed. images or pixels:
+// [count, height, width, channels] of the preprocessed shape, 64-byte aligned; null unless ImagesBy
+// names them.
 struct PreparedBatch {
   int64_t step = 0;   // training: the step. Evaluation: 0
   int64_t index = 0;  // training: the slice. Evaluation: the block
   int64_t epoch = 0;
   int64_t count = 0;  // 0 for an empty slice
   const float* images = nullptr;
+  const uint8_t* pixels = nullptr;
+  const PixelScale* scale = nullptr;  // of the pixels; as long as the pipeline
   const int32_t* labels = nullptr;
   const int64_t* sample_ids = nullptr;
   float share = 1;  // below 1: each image is mixed with the one before it (mixup.h)
 };
 
-// Where batches are made from stored images: in these threads, or on the device, which stores the
-// images. For the device, the threads only determine the samples of a batch
-// (worker/nn/stored_images.h).
-enum class ImagesBy { kHost, kDevice };
+// Who makes the images of batches, with the same bits: these threads; these threads as bytes, which
+// the device scales (a quarter of the memory and of the copy); or the device, which stores the
+// set's images (worker/nn/stored_images.h). Then the threads only determine the samples of a batch.
+enum class ImagesBy { kHost, kHostPixels, kDevice };
+// Whether these threads can make the set's batches as bytes.
+bool CanMakePixels(const Dataset& dataset, const config::Data& data, bool training);
 
 // Owned by the trainer. One thread calls Next(); the batch it returns stays valid until the next
 // call. The contents of a batch are a pure function of (seed, step, slice): they do not depend on

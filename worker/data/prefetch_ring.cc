@@ -34,11 +34,15 @@ struct Places {
   size_t sample_ids, labels, all;
 };
 
+// The bytes of a value of an image in host memory.
+size_t ValueBytes(ImagesBy images) {
+  return images == ImagesBy::kHost ? sizeof(float) : images == ImagesBy::kHostPixels ? 1 : 0;
+}
+
 Places PlacesFor(size_t samples, const Shape& shape, ImagesBy images) {
-  const size_t floats =
-      images == ImagesBy::kHost ? samples * static_cast<size_t>(shape.elements()) : 0;
   Places places{};
-  places.sample_ids = RoundUp(floats * sizeof(float), kCacheLine);
+  places.sample_ids =
+      RoundUp(samples * static_cast<size_t>(shape.elements()) * ValueBytes(images), kCacheLine);
   places.labels = places.sample_ids + samples * sizeof(int64_t);
   places.all = RoundUp(places.labels + samples * sizeof(int32_t), kCacheLine);
   return places;
@@ -95,10 +99,12 @@ void PrefetchRing::Allocate() {
   }
   for (size_t i = 0; i < slots_.size(); ++i) {
     std::byte* const begin = memory_.get() + i * places.all;
-    const bool has_images = source_->images() == ImagesBy::kHost;
-    slots_[i].buffer = {.images = has_images ? reinterpret_cast<float*>(begin) : nullptr,
-                        .labels = reinterpret_cast<int32_t*>(begin + places.labels),
-                        .sample_ids = reinterpret_cast<int64_t*>(begin + places.sample_ids)};
+    const ImagesBy images = source_->images();
+    slots_[i].buffer = {
+        .images = images == ImagesBy::kHost ? reinterpret_cast<float*>(begin) : nullptr,
+        .pixels = images == ImagesBy::kHostPixels ? reinterpret_cast<uint8_t*>(begin) : nullptr,
+        .labels = reinterpret_cast<int32_t*>(begin + places.labels),
+        .sample_ids = reinterpret_cast<int64_t*>(begin + places.sample_ids)};
   }
 }
 
@@ -147,6 +153,7 @@ int64_t PrefetchRing::Claim(const std::stop_token& stop) {
     slot.done = 0;
     slot.batch = source_->Describe(number);
     slot.batch.images = slot.buffer.images;
+    slot.batch.pixels = slot.buffer.pixels;
     slot.batch.labels = slot.buffer.labels;
     slot.batch.sample_ids = slot.buffer.sample_ids;
     MUSTER_CHECK(slot.batch.count <= source_->max_samples());

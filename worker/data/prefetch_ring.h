@@ -20,7 +20,8 @@ namespace muster {
 
 // The memory of a batch: room for BatchSource::max_samples() samples.
 struct BatchBuffer {
-  float* images;  // null if the source has no images
+  float* images;    // only with ImagesBy::kHost
+  uint8_t* pixels;  // only with ImagesBy::kHostPixels
   int32_t* labels;
   int64_t* sample_ids;
 };

@@ -185,11 +185,11 @@ class PlanesLoader final : public SampleLoader {
     return std::make_unique<Scratch>();
   }
   void Train(int64_t sample, uint64_t seed, int64_t epoch, LoaderScratch& scratch,
-             float* image) const override {
-    Apply(sample, preprocessor_.Draw(seed, epoch, sample), scratch, image);
+             ImageTarget image) const override {
+    Apply(sample, preprocessor_.Draw(seed, epoch, sample), scratch, std::get<float*>(image));
   }
-  void Evaluate(int64_t sample, LoaderScratch& scratch, float* image) const override {
-    Apply(sample, preprocessor_.Centre(), scratch, image);
+  void Evaluate(int64_t sample, LoaderScratch& scratch, ImageTarget image) const override {
+    Apply(sample, preprocessor_.Centre(), scratch, std::get<float*>(image));
   }
 
  private:

@@ -20,12 +20,13 @@ class SelectionLoader final : public SampleLoader {
       : all_(std::move(all)), samples_(samples) {}
 
   Shape shape() const override { return all_->shape(); }
+  const PixelScale* pixel_scale() const override { return all_->pixel_scale(); }
   std::unique_ptr<LoaderScratch> MakeScratch() const override { return all_->MakeScratch(); }
   void Train(int64_t sample, uint64_t seed, int64_t epoch, LoaderScratch& scratch,
-             float* image) const override {
+             ImageTarget image) const override {
     all_->Train(samples_[static_cast<size_t>(sample)], seed, epoch, scratch, image);
   }
-  void Evaluate(int64_t sample, LoaderScratch& scratch, float* image) const override {
+  void Evaluate(int64_t sample, LoaderScratch& scratch, ImageTarget image) const override {
     all_->Evaluate(samples_[static_cast<size_t>(sample)], scratch, image);
   }
 

@@ -64,20 +64,25 @@ void ApplyColor(const ColorFactors& factors, ImageSize size, int64_t channels, u
 
 Normalizer::Normalizer(std::span<const double> mean, std::span<const double> stddev) {
   MUSTER_CHECK((mean.size() == 1 || mean.size() == 3) && stddev.size() == mean.size());
+  scale_.channels = std::ssize(mean);
+  for (size_t k = 0; k < mean.size(); ++k) {
+    scale_.centre[k] = static_cast<float>(255 * mean[k]);
+    scale_.scale[k] = static_cast<float>(1 / (255 * stddev[k]));
+  }
   for (size_t i = 0; i < kBlock; ++i) {
-    centre_[i] = static_cast<float>(255 * mean[i % mean.size()]);
-    scale_[i] = static_cast<float>(1 / (255 * stddev[i % mean.size()]));
+    centres_[i] = scale_.centre[i % mean.size()];
+    scales_[i] = scale_.scale[i % mean.size()];
   }
 }
 
 void Normalizer::Apply(const uint8_t* sample, int64_t count, float* out) const {
   for (; count >= kBlock; count -= kBlock, sample += kBlock, out += kBlock) {
     for (int64_t i = 0; i < kBlock; ++i) {
-      out[i] = (static_cast<float>(sample[i]) - centre_[i]) * scale_[i];
+      out[i] = (static_cast<float>(sample[i]) - centres_[i]) * scales_[i];
     }
   }
   for (int64_t i = 0; i < count; ++i) {
-    out[i] = (static_cast<float>(sample[i]) - centre_[i]) * scale_[i];
+    out[i] = (static_cast<float>(sample[i]) - centres_[i]) * scales_[i];
   }
 }
 

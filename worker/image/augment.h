@@ -7,6 +7,7 @@
 #include <span>
 
 #include "common/base/random.h"
+#include "common/graph/pixel_scale.h"
 #include "worker/image/crop.h"
 #include "worker/image/image.h"
 
@@ -41,11 +42,13 @@ class Normalizer {
 
   // `count` is the number of values in all channels. Input and output are [row][column][channel].
   void Apply(const uint8_t* sample, int64_t count, float* out) const;
+  const PixelScale& scale() const { return scale_; }
 
  private:
+  PixelScale scale_;
   // The constants of 16 adjacent pixels, so that the compiler can vectorize.
   static constexpr int64_t kBlock = 48;
-  float centre_[kBlock], scale_[kBlock];
+  float centres_[kBlock], scales_[kBlock];
 };
 
 // Sets the box to 0, the mean colour.

@@ -22,12 +22,12 @@ InputStage::Places InputStage::PlacesFor(int64_t count) const {
     places.all += (bytes + 63) / 64 * 64;
     return at;
   };
-  places.images = take(numbers * sizeof(float));
+  places.images = take(numbers * BytesOf(backend_.activation_type()));
   places.labels = take(n * sizeof(int32_t));
   places.sample_ids = take(n * sizeof(int64_t));
   places.sums = take(sizeof(LossSums));
   places.predictions = take(n * sizeof(int32_t));
-  places.activations = take(ConvertedBytes(count));
+  places.arrived = take(numbers * (converts() ? sizeof(float) : sizeof(uint8_t)));
   return places;
 }
 
@@ -72,8 +72,13 @@ void InputStage::CopyIn(Set& set, const TowerInput& input) {
   const Places places = PlacesFor(input.count);
   const auto n = static_cast<size_t>(input.count);
   AwaitUses(set);
-  backend_.CopyIn(At<float>(*set.memory, places.images), input.images,
-                  n * static_cast<size_t>(image_) * sizeof(float));
+  const size_t numbers = n * static_cast<size_t>(image_);
+  if (input.pixels != nullptr) {
+    backend_.CopyIn(At<uint8_t>(*set.memory, places.arrived), input.pixels, numbers);
+  } else {
+    backend_.CopyIn(At<float>(*set.memory, converts() ? places.arrived : places.images),
+                    input.images, numbers * sizeof(float));
+  }
   backend_.CopyIn(At<int32_t>(*set.memory, places.labels), input.labels, n * sizeof(int32_t));
   if (input.sample_ids != nullptr) {
     backend_.CopyIn(At<int64_t>(*set.memory, places.sample_ids), input.sample_ids,
@@ -89,10 +94,21 @@ void InputStage::MakeIn(Set& set, const TowerInput& input) {
   backend_.CopyIn(sample_ids, input.sample_ids, static_cast<size_t>(input.count) * sizeof(int64_t));
   backend_.Record(Queue::kCopyIn, *set.there);
   backend_.Await(Queue::kInput, *set.there);
-  images_->Make(sample_ids, input.count, input.epoch,
-                At<std::byte>(*set.memory, converts() ? places.activations : places.images),
+  images_->Make(sample_ids, input.count, input.epoch, At<std::byte>(*set.memory, places.images),
                 At<int32_t>(*set.memory, places.labels));
   backend_.Record(Queue::kInput, *set.there);
+}
+
+// Makes activations of the images that CopyIn has brought.
+void InputStage::Convert(Set& set, const TowerInput& input) {
+  const Places places = PlacesFor(input.count);
+  void* const images = At<std::byte>(*set.memory, places.images);
+  if (input.pixels != nullptr) {
+    backend_.ScalePixels(images, At<uint8_t>(*set.memory, places.arrived), input.count * image_,
+                         *input.scale);
+  } else if (converts()) {
+    backend_.ToActivations(images, At<float>(*set.memory, places.arrived), input.count * image_);
+  }
 }
 
 // Puts the batch into the set, from where it comes.
@@ -110,6 +126,7 @@ void InputStage::Stage(const TowerInput& input) {
 
 DeviceInput InputStage::Bring(const TowerInput& input, LossSums& sums) {
   if (!needed()) {
+    MUSTER_CHECK(input.pixels == nullptr);
     if (converts()) {
       backend_.ToActivations(converted_->data(), input.images, input.count * image_);
     }
@@ -129,23 +146,16 @@ DeviceInput InputStage::Bring(const TowerInput& input, LossSums& sums) {
   if (!staged) Fill(set, input);
   backend_.Await(Queue::kCompute, *set.there);
   const Places places = PlacesFor(input.count);
-  auto* const images = At<float>(*set.memory, places.images);
-  DeviceInput device{.count = input.count,
-                     .images = images,
-                     .labels = At<int32_t>(*set.memory, places.labels),
-                     .sample_ids = At<int64_t>(*set.memory, places.sample_ids),
-                     .epoch = input.epoch,
-                     .sums = At<LossSums>(*set.memory, places.sums),
-                     .predictions = input.predictions == nullptr
-                                        ? nullptr
-                                        : At<int32_t>(*set.memory, places.predictions),
-                     .logits = input.logits};
-  if (converts()) {
-    void* const activations = At<std::byte>(*set.memory, places.activations);
-    if (images_ == nullptr) backend_.ToActivations(activations, images, input.count * image_);
-    device.images = activations;
-  }
-  return device;
+  if (images_ == nullptr) Convert(set, input);
+  return {.count = input.count,
+          .images = At<std::byte>(*set.memory, places.images),
+          .labels = At<int32_t>(*set.memory, places.labels),
+          .sample_ids = At<int64_t>(*set.memory, places.sample_ids),
+          .epoch = input.epoch,
+          .sums = At<LossSums>(*set.memory, places.sums),
+          .predictions =
+              input.predictions == nullptr ? nullptr : At<int32_t>(*set.memory, places.predictions),
+          .logits = input.logits};
 }
 
 void InputStage::BringBack(const TowerInput& input, LossSums& sums) {

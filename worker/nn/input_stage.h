@@ -70,9 +70,10 @@ class InputStage {
     std::unique_ptr<DeviceBuffer> memory;
     std::unique_ptr<Event> there, released, returned;
   };
-  // The offset of each part of a set, in bytes.
+  // The offset of each part of a set, in bytes. `arrived`: images as they come from the host, if
+  // they are not activations.
   struct Places {
-    size_t images, labels, sample_ids, sums, predictions, activations, all;
+    size_t images, labels, sample_ids, sums, predictions, arrived, all;
   };
   Places PlacesFor(int64_t count) const;
   // The size of the images of a batch as activations, if these are not floats.
@@ -80,6 +81,7 @@ class InputStage {
   void AwaitUses(Set& set);
   void Fill(Set& set, const TowerInput& input);
   void CopyIn(Set& set, const TowerInput& input);
+  void Convert(Set& set, const TowerInput& input);
   void MakeIn(Set& set, const TowerInput& input);
   bool converts() const { return backend_.activation_type() != ElementType::kFloat32; }
   bool needed() const { return !backend_.shares_host_memory(); }

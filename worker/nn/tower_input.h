@@ -5,6 +5,8 @@
 #include <functional>
 #include <vector>
 
+#include "common/graph/pixel_scale.h"
+
 namespace muster {
 
 // Identifies a batch that may have been prepared ahead: equal keys mean equal samples, order, epoch
@@ -14,14 +16,17 @@ struct BatchKey {
   bool operator==(const BatchKey&) const = default;
 };
 
-// `count` samples on the host. images: [count, height, width, channels], 64-byte aligned. With
-// StoredImages, images and labels are not read. The pointers must stay valid until the work queued
+// `count` samples on the host. images, or pixels and their scale if the device has its own memory:
+// [count, height, width, channels], 64-byte aligned. With StoredImages, none of these and no labels
+// are read. The pointers must stay valid until the work queued
 // on Queue::kCopyIn is done and, if the device computes in host memory, until the Backward that
 // follows a training Forward. A sample with label -1 has weight zero: it adds no loss and no
 // gradient, and is never correct.
 struct TowerInput {
   int64_t count = 0;
   const float* images = nullptr;
+  const uint8_t* pixels = nullptr;
+  const PixelScale* scale = nullptr;
   const int32_t* labels = nullptr;
   // Keys of dropout's random numbers: each sample's index in the dataset, and the epoch.
   const int64_t* sample_ids = nullptr;

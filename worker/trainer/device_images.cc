@@ -48,6 +48,16 @@ DeviceImages::DeviceImages(const config::Config& config, const Datasets& data, B
   train_ = Choose(config, "training", data.train.get(), /*augment=*/true, largest.train);
   validation_ = Choose(config, "validation", data.validation.get(), false, largest.validation);
   test_ = Choose(config, "test", data.test.get(), false, largest.test);
+  train_from_ = FromHost(backend, data.train.get(), config.data(), true);
+  const Dataset* const evaluated = data.test == nullptr ? data.validation.get() : data.test.get();
+  evaluated_from_ = FromHost(backend, evaluated, config.data(), false);
+}
+
+ImagesBy FromHost(const Backend& backend, const Dataset* set, const config::Data& data,
+                  bool training) {
+  const bool as_bytes =
+      !backend.shares_host_memory() && set != nullptr && CanMakePixels(*set, data, training);
+  return as_bytes ? ImagesBy::kHostPixels : ImagesBy::kHost;
 }
 
 std::unique_ptr<StoredImages> DeviceImages::Choose(const config::Config& config, const char* name,

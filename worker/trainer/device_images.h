@@ -1,5 +1,6 @@
-// Decides which data sets are stored in the worker's device memory, where the device prepares their
-// batches (see worker/nn/stored_images.h). The choice affects only speed: the batches are the same.
+// Decides who makes the images of batches: which data sets are stored in the worker's device
+// memory, where the device prepares their batches (see worker/nn/stored_images.h), and which come
+// from the host as bytes. The choice affects only speed: the batches are the same.
 //
 // Owned by the trainer and used on its thread.
 #pragma once
@@ -31,6 +32,10 @@ struct EvaluatedSizes {
 LargestBatches LargestBatchesOf(const StepPlan& plan, int64_t first_step,
                                 const EvaluatedSizes& sizes, int64_t block);
 
+// Who makes the images of a set that is in host memory, which may be null.
+ImagesBy FromHost(const Backend& backend, const Dataset* set, const config::Data& data,
+                  bool training);
+
 class DeviceImages {
  public:
   // Chooses the sets, beginning with the training set. A set is chosen if it takes at most half of
@@ -50,13 +55,12 @@ class DeviceImages {
   StoredImages* of(wire::EvaluationSet set) const {
     return set == wire::VALIDATION ? validation_.get() : test_.get();
   }
-  ImagesBy train_by() const { return By(train()); }
-  ImagesBy by(wire::EvaluationSet set) const { return By(of(set)); }
+  ImagesBy train_by() const { return train_ != nullptr ? ImagesBy::kDevice : train_from_; }
+  ImagesBy by(wire::EvaluationSet set) const {
+    return of(set) != nullptr ? ImagesBy::kDevice : evaluated_from_;
+  }
 
  private:
-  static ImagesBy By(const StoredImages* images) {
-    return images == nullptr ? ImagesBy::kHost : ImagesBy::kDevice;
-  }
   std::unique_ptr<StoredImages> Choose(const config::Config& config, const char* name,
                                        const Dataset* set, bool augment, int64_t largest);
   void UploadSet(const char* name, const Dataset* set, std::unique_ptr<StoredImages>& images);
@@ -65,6 +69,7 @@ class DeviceImages {
   const Datasets& data_;
   size_t left_;
   std::unique_ptr<StoredImages> train_, validation_, test_;
+  ImagesBy train_from_, evaluated_from_;  // of sets in host memory
 };
 
 }  // namespace muster

@@ -10,6 +10,7 @@
 #include "worker/nn/completions.h"
 #include "worker/nn/device_view.h"
 #include "worker/nn/tower.h"
+#include "worker/trainer/device_images.h"
 #include "worker/trainer/locked_batches.h"
 
 namespace muster {
@@ -44,8 +45,9 @@ class BlockRunner {
   // Calls take(batch, sums) for each block until it returns false.
   template <typename Take>
   void Run(Range blocks, const Take& take) {
-    const auto pipeline =
-        LockBatches(backend_, MakeEvaluationPipeline(set_, config_.data(), block_size_, blocks));
+    const auto pipeline = LockBatches(
+        backend_, MakeEvaluationPipeline(set_, config_.data(), block_size_, blocks,
+                                         FromHost(backend_, &set_, config_.data(), false)));
     const DrainAtExit drain{backend_};  // before the pipeline's memory is freed
     bool wanted = true;
     for (int64_t block = blocks.begin; wanted && block < blocks.end; ++block) {
@@ -53,6 +55,8 @@ class BlockRunner {
       LossSums sums;
       tower_.Forward({.count = batch.count,
                       .images = batch.images,
+                      .pixels = batch.pixels,
+                      .scale = batch.scale,
                       .labels = batch.labels,
                       .sample_ids = batch.sample_ids,
                       .predictions = predictions_.empty() ? nullptr : predictions_.data(),

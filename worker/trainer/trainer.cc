@@ -152,6 +152,8 @@ void Trainer::BeginAnew() {
 TowerInput Trainer::InputOf(const PreparedBatch& batch) {
   return {.count = batch.count,
           .images = batch.images,
+          .pixels = batch.pixels,
+          .scale = batch.scale,
           .labels = batch.labels,
           .sample_ids = batch.sample_ids,
           .epoch = batch.epoch,

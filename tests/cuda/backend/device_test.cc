@@ -15,6 +15,7 @@
 #include "tests/cuda/backend/device_fixture.h"
 #include "tests/nn/host_facing.h"
 #include "worker/backend/cpu/cpu_backend.h"
+#include "worker/image/augment.h"
 
 namespace muster {
 namespace {
@@ -124,6 +125,40 @@ TEST_F(CudaDeviceTest, MirrorsImagesAndAveragesLogitsAsOnTheCpu) {
       return results;
     };
     EXPECT_EQ(run(cuda::MakeCudaWorker(options_).backend), run(MakeCpuBackend(1, {.bf16 = bf16})));
+  }
+}
+
+TEST_F(CudaDeviceTest, ScalesPixelsToTheBitsOfTheNormalizer) {
+  const Normalizer normalizer(std::vector{0.485, 0.456, 0.406}, std::vector{0.229, 0.224, 0.225});
+  std::vector<uint8_t> pixels(3 * 256);  // each byte in each channel
+  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(i / 3);
+  const auto count = std::ssize(pixels);
+  std::vector<float> expected(pixels.size());
+  normalizer.Apply(pixels.data(), count, expected.data());
+  for (const auto precision : {CudaOptions::Precision::kFp32, CudaOptions::Precision::kBf16}) {
+    options_.precision = precision;
+    const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker(options_).backend;
+    backend->Enter();
+    const auto from = backend->Allocate(pixels.size()),
+               to = backend->Allocate(pixels.size() * sizeof(float));
+    const DrainAtExit drain{*backend};
+    backend->CopyIn(from->data(), pixels.data(), pixels.size());
+    backend->Drain();
+    backend->ScalePixels(to->data(), static_cast<const uint8_t*>(from->data()), count,
+                         normalizer.scale());
+    backend->Drain();
+    std::vector<float> got(pixels.size());
+    std::vector<uint16_t> halves(pixels.size());
+    if (precision == CudaOptions::Precision::kFp32) {
+      backend->CopyOut(got.data(), to->data(), got.size() * sizeof(float));
+      backend->Drain();
+    } else {
+      backend->CopyOut(halves.data(), to->data(), halves.size() * sizeof(uint16_t));
+      backend->Drain();
+      FromHalves(backend->activation_type(), halves, got.data());
+      RoundTo(backend->activation_type(), expected);
+    }
+    EXPECT_EQ(got, expected);
   }
 }
 

@@ -1,9 +1,14 @@
 // A tower whose batches the device makes, compared with one that gets them from the host.
 #include <algorithm>
+#include <filesystem>
 #include <map>
+#include <string>
 
 #include "common/base/memory.h"
+#include "common/config/data_format.h"
 #include "tests/cuda/backend/images_fixture.h"
+#include "tests/data/temp_dir.h"
+#include "tests/image/encode.h"
 #include "tests/nn/test_networks.h"
 #include "tests/nn/tower_run.h"
 #include "worker/backend/backend_wrapper.h"
@@ -144,6 +149,65 @@ TEST_F(CudaImagesTowerTest, OfThePipelineAreReadByTheDeviceItself) {
   const double staged = loss(), changed = loss();
   EXPECT_NE(staged, unchanged);
   EXPECT_EQ(staged, changed);
+}
+
+// Bytes of photos have the same loss as their floats, copied in time or ahead.
+TEST_F(CudaImagesTowerTest, OfPhotosComeAsBytes) {
+  const testing::TempDir dir;
+  for (int i = 0; i < kBatch; ++i) {
+    const auto pixels = testing::Photo(20 + i, 30 - i, 3);
+    const auto file = testing::EncodeJpeg({.height = 20 + i, .width = 30 - i, .pixels = pixels});
+    const auto folder = dir.path() / (i < 6 ? "train" : "val") / std::to_string(i % 3);
+    std::filesystem::create_directories(folder);
+    testing::WriteBytes(folder / fmt::format("{}.jpg", i), {file.begin(), file.end()});
+  }
+  config::Config config;
+  config::Data& data = *config.mutable_data();
+  data.set_format(config::Data::IMAGE_FOLDER);
+  data.set_dir(dir.string());
+  config::Preprocess& preprocess = *data.mutable_preprocess();
+  preprocess.set_crop_height(kNetworks[0].input.height);
+  preprocess.set_crop_width(kNetworks[0].input.width);
+  for (const double mean : {0.5, 0.25, 0.125}) preprocess.add_mean(mean);
+  ResolveFromFiles(data);
+  const Datasets sets = OpenDatasets(data, kSeed);
+  for (const auto precision : {CudaOptions::Precision::kFp32, CudaOptions::Precision::kBf16}) {
+    const std::unique_ptr<Backend> backend = cuda::MakeCudaWorker({.precision = precision}).backend;
+    backend->Enter();
+    EXPECT_EQ(DeviceImages(config, sets, *backend, {6, 0, 3}, 0).train_by(), ImagesBy::kHostPixels);
+    Tower tower(graph_, *backend, kSeed);
+    tower.Prepare(6, Mode::kInference);
+    DeviceView weights(*backend, weights_.floats());
+    weights.CopyIn(0, graph_.arena_floats());
+    const auto loss = [&](ImagesBy by, bool ahead) {
+      const auto batches =
+          LockBatches(*backend, MakeEvaluationPipeline(*sets.train, data, 6, {0, 1}, by));
+      const DrainAtExit drain{*backend};
+      const PreparedBatch& batch = batches->Next(kImagePatience);
+      EXPECT_EQ(batch.pixels != nullptr, by == ImagesBy::kHostPixels);
+      const TowerInput input{.count = batch.count,
+                             .images = batch.images,
+                             .pixels = batch.pixels,
+                             .scale = batch.scale,
+                             .labels = batch.labels,
+                             .sample_ids = batch.sample_ids,
+                             .key = {0, 0}};
+      LossSums sums;
+      if (ahead) tower.Stage(input, Mode::kInference);
+      tower.Forward(input, Mode::kInference, weights.floats(), 0, nullptr, sums);
+      backend->Drain();
+      return sums.loss;
+    };
+    const double expected = loss(ImagesBy::kHost, false);
+    EXPECT_GT(expected, 0);
+    EXPECT_EQ(loss(ImagesBy::kHostPixels, false), expected);
+    EXPECT_EQ(loss(ImagesBy::kHostPixels, true), expected);
+    preprocess.set_erasing_probability(0.5);
+    const DeviceImages erased(config, sets, *backend, {6, 0, 3}, 0);
+    EXPECT_EQ(erased.train_by(), ImagesBy::kHost);
+    EXPECT_EQ(erased.by(wire::VALIDATION), ImagesBy::kHostPixels);
+    preprocess.clear_erasing_probability();
+  }
 }
 
 // Making a batch ahead does not depend on the batch being computed: all of it can be queued before

@@ -132,6 +132,11 @@ class CudaBackend : public Backend {
       Convert(card_.target(), static_cast<T*>(to), from, count);
     });
   }
+  void ScalePixels(void* to, const uint8_t* from, int64_t count, const PixelScale& scale) override {
+    ForActivations([&]<typename T>(std::type_identity<T>) {
+      cuda::ScalePixels(card_.target(), static_cast<T*>(to), from, count, scale);
+    });
+  }
   void MirrorImages(void* to, const void* from, int64_t count, const Shape& shape) override {
     ForActivations([&]<typename T>(std::type_identity<T>) {
       cuda::MirrorImages(card_.target(), static_cast<T*>(to), static_cast<const T*>(from),

@@ -1,6 +1,7 @@
 // Makes batches from stored images. Each operation corresponds to one in worker/data/preprocess.cc
 // and augmentation.cc, in the same order, with a fused multiply-add wherever the host's compiler
-// uses one. The host and the GPU therefore make batches with the same bits. Also mirrors images.
+// uses one. The host and the GPU therefore make batches with the same bits. Also scales and mirrors
+// images.
 #include <cmath>
 
 #include "common/base/reflected.h"
@@ -166,6 +167,16 @@ __global__ void GatherLabelsKernel(const int32_t* labels, const int64_t* sample_
 
 // One thread per value.
 template <typename T>
+__global__ void ScalePixelsKernel(T* to, const uint8_t* from, uint32_t count, Divisor channels,
+                                  PixelScale scale) {
+  for (uint32_t i = ThreadInGrid(); i < count; i += ThreadsOfGrid()) {
+    const uint32_t k = channels.Split(i).rest;
+    to[i] = FromFloat<T>((static_cast<float>(from[i]) - scale.centre[k]) * scale.scale[k]);
+  }
+}
+
+// One thread per value.
+template <typename T>
 __global__ void MirrorImagesKernel(T* to, const T* from, uint32_t count, Divisor width,
                                    Divisor channels) {
   for (uint32_t i = ThreadInGrid(); i < count; i += ThreadsOfGrid()) {
@@ -194,14 +205,22 @@ void GatherLabels(const Target& target, const int32_t* labels, const int64_t* sa
 }
 
 template <typename T>
+void ScalePixels(const Target& target, T* to, const uint8_t* from, int64_t count,
+                 const PixelScale& scale) {
+  LaunchOver(target, count, ScalePixelsKernel<T>, to, from, count,
+             Divisor(static_cast<int>(scale.channels)), scale);
+}
+
+template <typename T>
 void MirrorImages(const Target& target, T* to, const T* from, int64_t count, int width,
                   int channels) {
   LaunchOver(target, count, MirrorImagesKernel<T>, to, from, count, Divisor(width),
              Divisor(channels));
 }
 
-#define MUSTER_INSTANTIATE(T)                                                       \
-  template void MakeImages(const Target&, const ImagePlan&, const ImageBatch&, T*); \
+#define MUSTER_INSTANTIATE(T)                                                               \
+  template void ScalePixels(const Target&, T*, const uint8_t*, int64_t, const PixelScale&); \
+  template void MakeImages(const Target&, const ImagePlan&, const ImageBatch&, T*);         \
   template void MirrorImages(const Target&, T*, const T*, int64_t, int, int);
 MUSTER_FOR_ELEMENTS(MUSTER_INSTANTIATE)
 

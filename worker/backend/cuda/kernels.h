@@ -8,6 +8,7 @@
 
 #include "common/base/element_type.h"
 #include "common/graph/layer_specs.h"
+#include "common/graph/pixel_scale.h"
 #include "worker/backend/cuda/element.h"
 #include "worker/backend/cuda/target.h"
 #include "worker/backend/op.h"
@@ -106,6 +107,10 @@ template <typename T>
 void MakeImages(const Target& target, const ImagePlan& plan, const ImageBatch& batch, T* to);
 void GatherLabels(const Target& target, const int32_t* labels, const int64_t* sample_ids,
                   int32_t* to, int count);
+// Like Backend::ScalePixels.
+template <typename T>
+void ScalePixels(const Target& target, T* to, const uint8_t* from, int64_t count,
+                 const PixelScale& scale);
 // Like Backend::MirrorImages; `count` values.
 template <typename T>
 void MirrorImages(const Target& target, T* to, const T* from, int64_t count, int width,
