@@ -17,7 +17,7 @@ tests_of() {
     docs/* | *.md | .ci/* | scripts/*) echo '^(include_rules|e2e\.readme|cli_job\.exit_codes)' ;;
     tests/base/* | tests/CMakeLists.txt | cmake/* | CMake* | proto/*) echo ALL ;;
     tests/torch/*) echo '^torch_' ;;
-    tests/python/* | python/* | client/* | worker/program/*) echo '^(python_|client|e2e\.program|e2e\.examples)' ;;
+    tests/python/* | python/* | client/* | worker/program/*) echo '^(python_|client|e2e\.(own_)?program|e2e\.examples)' ;;
     tests/cuda/* | worker/backend/cuda/* | bench/gpu/*) ;;  # scripts/stage.sh
     tests/*/*) echo "^$(cut -d / -f 2 <<<"$1")" ;;
     common/base/*) echo '^(base|cli|ps|checkpoint|e2e\.(end|program|lost))' ;;
