@@ -12,7 +12,8 @@
 #   4  8 min  images per second compared with PyTorch on the same GPU, and of a PyTorch program in a job
 #   5  8 min  a part of card_test under compute-sanitizer
 #   6  8 min  a profile (ncu) of the five slowest kernels of stage 3, relative to a copy
-#   7  8 min  several GPUs: how they are connected, the same bits, sums between them, images per second
+#   7  8 min  several GPUs: how they are connected, copies between them, the same bits, sums between them with and
+#             without MPS, images per second
 #
 # A stage writes DIR/stage-N.md row by row and DIR/stage-N.log; stage 1 also DIR/cudnn_device.json. Copies of the
 # tables stay beside the programs, in gpu_check, for later stages where DIR is emptied between commands. When its budget (default: the minutes above) is
@@ -60,7 +61,8 @@ fi
 export MUSTER_PROGRAMS="$bin" PYTHONPATH="$PWD/python"
 kept=${bin%/*}/gpu_check
 work=$(mktemp -d) || exit 2
-trap 'rm -rf "$work"' EXIT
+end_mps() { [ ! -d "$work/mps" ] || echo quit | timeout 10 nvidia-cuda-mps-control >/dev/null 2>&1; }
+trap 'end_mps; rm -rf "$work"' EXIT
 trap 'exit 2' INT TERM HUP
 table=$out/stage-$stage.md log=$out/stage-$stage.log
 : >"$table"
@@ -396,6 +398,7 @@ stage_7() {
   gpus=$("$bin/gpu_probe" --parts find 2>/dev/null | grep -oE '^[0-9]+')
   [ "${gpus:-1}" -gt 1 ] || not_run "this machine has one GPU"
   nvidia-smi topo -m 2>>"$log" | tee -a "$table"
+  [ -z "$python" ] || tabled "copies between GPUs" 60 "$python" bench/peers/gpu_copies.py
   say ""
   say "| trainings | |"
   say "|---|---|"
@@ -404,6 +407,19 @@ stage_7() {
   if sums=$(on_gpu sums cluster.workers=2 run.slices=2 worker.gpu_sums=true); then
     same_bits "sums on the host and between GPUs" "$one" "$sums"
   fi
+  # With MPS, the relay and the workers use a GPU at the same time instead of taking turns.
+  export CUDA_MPS_PIPE_DIRECTORY="$work/mps" CUDA_MPS_LOG_DIRECTORY="$work/mps"
+  mkdir "$work/mps"
+  if nvidia-cuda-mps-control -d 2>>"$log"; then
+    if sums=$(on_gpu sums-mps cluster.workers=2 run.slices=2 worker.gpu_sums=true); then
+      same_bits "sums between GPUs, with MPS" "$one" "$sums"
+    fi
+  else
+    say "| sums between GPUs, with MPS | not run: nvidia-cuda-mps-control is missing or failed |"
+  fi
+  end_mps
+  unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+  rm -r "$work/mps"
   synthetic resnet50_imagenet 224 1000
   say ""
   say "| GPUs | resnet50, 256 images each, BF16: images/s |"
