@@ -5,8 +5,8 @@
 
 namespace muster {
 
-// x ← (x - centre) scale, in float, with a centre and a scale for each channel. No compiler can fuse
-// this, so every device computes the same bits.
+// x ← (x - centre) scale, in float, with a centre and a scale for each channel. No compiler can
+// fuse this, so every device computes the same bits.
 struct PixelScale {
   static constexpr int64_t kMostChannels = 4;
   float centre[kMostChannels] = {}, scale[kMostChannels] = {};

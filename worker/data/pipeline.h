@@ -30,9 +30,10 @@ struct PreparedBatch {
   float share = 1;  // below 1: each image is mixed with the one before it (mixup.h)
 };
 
-// Who makes the images of batches, with the same bits: these threads; these threads as bytes, which
-// the device scales (a quarter of the memory and of the copy); or the device, which stores the
-// set's images (worker/nn/stored_images.h). Then the threads only determine the samples of a batch.
+// The maker of the images of batches: these threads; these threads as bytes, which the device
+// scales (a quarter of the memory and of the copy); or the device, which stores the set's images
+// (worker/nn/stored_images.h). Then the threads only determine the samples of a batch. The bits are
+// the same.
 enum class ImagesBy { kHost, kHostPixels, kDevice };
 // Whether these threads can make the set's batches as bytes.
 bool CanMakePixels(const Dataset& dataset, const config::Data& data, bool training);

@@ -32,7 +32,7 @@ struct EvaluatedSizes {
 LargestBatches LargestBatchesOf(const StepPlan& plan, int64_t first_step,
                                 const EvaluatedSizes& sizes, int64_t block);
 
-// Who makes the images of a set that is in host memory, which may be null.
+// Returns how the images of a set in host memory are made. The set may be null.
 ImagesBy FromHost(const Backend& backend, const Dataset* set, const config::Data& data,
                   bool training);
 
