@@ -5,6 +5,7 @@
 #include "common/link/protocol.h"
 #include "common/link/wire_values.h"
 #include "tests/job/test_job.h"
+#include "tests/ps/tree_sum_reference.h"
 
 namespace muster::fuzz {
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "tests/job/test_job.h"
+#include "tests/ps/tree_sum_reference.h"
 
 namespace muster::testing {
 namespace {

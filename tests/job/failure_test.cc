@@ -45,18 +45,16 @@ std::string Failure::ServerErrorWhen(const std::function<void(Client&, int64_t s
   auto good = std::async(std::launch::async, [&] {
     const auto client = job.Join(0);
     try {
-      RunWorker(*client, {.gradient = gradient}, job.graph().arena_floats());
+      RunWorker(*client, {.gradient = gradient});
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::kPeerFailed) << error.what();
     }
   });
   auto client = job.Join(1);
   try {
-    RunWorker(*client,
-              {.gradient = gradient,
-               .loss = loss,
-               .before_step = [&](int64_t step) { act(*client, step); }},
-              job.graph().arena_floats());
+    RunWorker(*client, {.gradient = gradient, .loss = loss, .before_step = [&](int64_t step) {
+                          act(*client, step);
+                        }});
   } catch (const Error&) {
   }
   client.reset();
@@ -163,11 +161,11 @@ TEST_P(Failure, WaitingForOthersIsNotSilence) {
   TestJob job(config, GetParam());
   auto early = std::async(std::launch::async, [&] {
     const auto client = job.Join(0);
-    RunWorker(*client, {.gradient = One}, job.graph().arena_floats());
+    RunWorker(*client, {.gradient = One});
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(3500));
   auto late = job.Join(1);
-  RunWorker(*late, {.gradient = One}, job.graph().arena_floats());
+  RunWorker(*late, {.gradient = One});
   late.reset();
   early.get();
   EXPECT_EQ(job.Finish().steps, 3);
@@ -179,7 +177,7 @@ TEST_P(Failure, AStepDeadlineNamesWhoIsLate) {
   TestJob job(config, GetParam());
   auto good = std::async(std::launch::async, [&] {
     const auto client = job.Join(0);
-    EXPECT_THROW(RunWorker(*client, {.gradient = One}, job.graph().arena_floats()), Error);
+    EXPECT_THROW(RunWorker(*client, {.gradient = One}), Error);
   });
   const auto late = job.Join(1);
   late->ReportReady();
@@ -196,7 +194,7 @@ TEST_P(Failure, AStepDeadlineNamesTheVariablesThatAreMissing) {
   TestJob job(config, GetParam());
   auto good = std::async(std::launch::async, [&] {
     const auto client = job.Join(0);
-    EXPECT_THROW(RunWorker(*client, {.gradient = One}, job.graph().arena_floats()), Error);
+    EXPECT_THROW(RunWorker(*client, {.gradient = One}), Error);
   });
   const auto late = job.Join(1);
   late->ReportReady();
@@ -236,7 +234,7 @@ TEST_P(Refusal, IsSaidAndDisturbsNobody) {
 
   const auto first = std::async(std::launch::async, [&] {
     const auto client = job.Join(0);
-    RunWorker(*client, {.gradient = One}, job.graph().arena_floats());
+    RunWorker(*client, {.gradient = One});
   });
   while (true) {  // until rank 0 has joined, because its data is the reference
     options = job.OptionsFor(0);
@@ -251,7 +249,7 @@ TEST_P(Refusal, IsSaidAndDisturbsNobody) {
 
   // The job is undisturbed.
   auto second = job.Join(1);
-  RunWorker(*second, {.gradient = One}, job.graph().arena_floats());
+  RunWorker(*second, {.gradient = One});
   second.reset();
   first.wait();
   EXPECT_EQ(job.Finish().steps, 3);
@@ -262,7 +260,7 @@ TEST(TakenRank, IsTheReasonAlsoWhenAskingTakesLongerThanTheStart) {
   TestJob job(SmallConfig(2, 2), "local");
   const auto first = std::async(std::launch::async, [&] {
     const auto client = job.Join(0);
-    RunWorker(*client, {.gradient = One}, job.graph().arena_floats());
+    RunWorker(*client, {.gradient = One});
   });
   ClientOptions options = job.OptionsFor(0);
   options.hello.set_graph_hash(99);  // never joins itself
@@ -274,7 +272,7 @@ TEST(TakenRank, IsTheReasonAlsoWhenAskingTakesLongerThanTheStart) {
   while (error.find("taken") == std::string::npos && code == ExitCode::kRefused);
   EXPECT_EQ(code, ExitCode::kRefused) << error;
   auto second = job.Join(1);
-  RunWorker(*second, {.gradient = One}, job.graph().arena_floats());
+  RunWorker(*second, {.gradient = One});
   second.reset();
   first.wait();
   EXPECT_EQ(job.Finish().steps, 3);

@@ -1,5 +1,4 @@
-// A test's worker that follows every order, even within another one, and can be made to die, wait
-// or leave at a named point.
+// A test's worker that can be made to die, wait or leave at a named point.
 #pragma once
 
 #include <chrono>
@@ -7,30 +6,17 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "tests/job/test_job.h"
+#include "tests/job/test_worker.h"
 
 namespace muster::testing {
-
-enum class Point {
-  kJoined,      // welcomed, but has not sent Ready
-  kReady,       // has reported that it is ready
-  kForward,     // has the weights of a step, but has reported no loss
-  kLosses,      // has reported all losses, and pushed nothing
-  kHalfPushed,  // has pushed some chunks, which have been updated and published
-  kPushed,      // has pushed everything
-  kTakenOver,   // as kForward, but for work taken over from another worker
-  kEvaluate,    // before its first block
-  kEvaluated,   // has reported its second block
-  kLastBlock,   // before the last block of the test set
-  kReset,       // others have done its work
-  kEnd,         // the server has sent Stop
-};
 
 // Thrown by a test at a point. The connection ends without a message.
 struct Dies {};
 
-class HardyWorker {
+class HardyWorker final : private TestWorker {
  public:
   using At = std::function<void(Point point, int64_t step, Client& client)>;
 
@@ -48,25 +34,18 @@ class HardyWorker {
   bool Run();
 
  private:
-  struct WasReset {};
-
-  void Join();
-  bool Follow();
-  void Train(const Order& order);
+  std::unique_ptr<Client> Join();
   void ComputeSlowly(const Order& order);
-  void Evaluate(const Order& order);
-  void TakeOver(const Order& order);
-  void DoUrgent();
-  void Await(int64_t version, bool average = false);
-  void Losses(const Order& order, const OrderPart& part);
-  void Push(const Order& order, const OrderPart& part);
+  void Reached(Point point, const Order& order) override;
+  float Gradient(const Order& order, int64_t slice, size_t i) override;
+  double Loss(const Order& order, int64_t slice) override;
+  void FillBlock(const Order& order, int64_t block, wire::EvaluatedBlock& result) override;
 
   const TestJob& job_;
   const std::optional<uint32_t> rank_;
   const At at_;
   std::chrono::milliseconds slice_time_{0};
   Slices slices_ = [](int64_t, int64_t) {};
-  std::unique_ptr<Client> client_;
 };
 
 }  // namespace muster::testing

@@ -215,7 +215,7 @@ TEST(Hostile, AWorkerDoesNotSetTheLearningRateOfTheConfig) {
       client->ReportLoss(order.version, order.parts.at(0), 0,
                          plan.Slice(plan.At(order.version), 0).size(), 1, 0, {}, rate);
     };
-    RunWorker(*client, {.gradient = Slope, .on_train = lie}, job.graph().arena_floats());
+    RunWorker(*client, {.gradient = Slope, .on_train = lie});
     return job.Finish();
   };
   const ServerResult honest = run({});

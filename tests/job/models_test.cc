@@ -191,7 +191,7 @@ TEST_F(ModelsTest, ALostWorkerCostsOnlyTheStepThatWasBroken) {
   {
     std::jthread other([&] {
       const auto client = job.Join(0);
-      EXPECT_THROW(RunWorker(*client, kFalling, job.graph().arena_floats()), Error);
+      EXPECT_THROW(RunWorker(*client, kFalling), Error);
     });
     std::unique_ptr<Client> lost = job.Join(1);
     // Pushes only its last chunk in step 4 and leaves.
@@ -201,7 +201,7 @@ TEST_F(ModelsTest, ALostWorkerCostsOnlyTheStepThatWasBroken) {
                                  if (order.version == 4) throw Error(ExitCode::kFailure, "gone");
                                }};
     try {
-      RunWorker(*lost, goes, job.graph().arena_floats(), 1);
+      RunWorker(*lost, goes, 1);
     } catch (const Error&) {
       const StepPlan& plan = lost->plan();
       lost->ReportLoss(4, part, 1, plan.Slice(plan.At(4), 1).size(), 1, 0);

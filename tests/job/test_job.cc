@@ -18,6 +18,7 @@
 #include "common/link/tcp_address.h"
 #include "common/transport/link_options.h"
 #include "common/transport/transport.h"
+#include "tests/job/test_worker.h"
 #include "worker/client/terms.h"
 
 namespace muster::testing {
@@ -138,77 +139,57 @@ float InRangeOfHalf(float value) {
   return std::abs(value) <= 65504 ? value : std::copysign(HUGE_VALF, value);
 }
 
-std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, size_t arena_floats,
-                             uint32_t rank) {
-  std::vector<float> seen(arena_floats);
-  client.ReportReady(behaviour.convolutions);
-  for (;;) {
-    const Order order = client.NextOrder();
-    if (order.kind == Order::Kind::kStop) {
-      if (!order.completed) throw Error(ExitCode::kPeerFailed, "stopped: {}", order.reason);
-      return seen;
-    }
-    for (size_t c = 0; c < client.chunks().size(); ++c) client.AwaitChunk(order.version, c);
-    const std::span<const float> weights = client.Weights(order.version);
-    seen.assign(weights.begin(), weights.end());
-    if (order.kind == Order::Kind::kEvaluate) {
-      if (order.average) {
-        for (size_t c = 0; c < client.chunks().size(); ++c)
-          client.AwaitChunk(order.version, c, Client::Wait::kForChunk, Client::Of::kAverage);
-        if (rank == 0 && behaviour.on_average)
-          behaviour.on_average(order.version, client.Average());
-      }
-      for (int64_t b = order.blocks.begin; b < order.blocks.end; ++b) {
-        wire::EvaluatedBlock block;
-        block.set_version(order.version);
-        block.set_set(order.set);
-        block.set_block(static_cast<uint32_t>(b));
-        block.set_samples(order.block_size);
-        block.set_loss(static_cast<double>(b + 1));
-        block.set_correct(behaviour.correct ? behaviour.correct(order.version, b) : 1);
-        (void)client.ReportEvaluated(block);
-      }
-      continue;
-    }
-    if (behaviour.on_train) behaviour.on_train(order);
-    if (behaviour.before_step) behaviour.before_step(order.version);
-    const StepPlan& plan = client.plan();
-    const Batch batch = plan.At(order.version);
-    for (const OrderPart& part : order.parts) {
-      const Range slices = Covers(part.node, plan.slices);
-      for (int64_t s = slices.begin; s < slices.end; ++s) {
-        const double loss = behaviour.loss ? behaviour.loss(order.version, s) : 1;
-        client.ReportLoss(order.version, part, s, plan.Slice(batch, s).size(), loss, 0);
-      }
-    }
-    for (const OrderPart& part : order.parts) {
-      bool any = false;
-      const auto scaled = [&](int64_t s, size_t i) {
-        const float value = behaviour.gradient(order.version, s, i) * order.loss_scale;
-        return behaviour.largest_half ? InRangeOfHalf(value) : value;
-      };
-      const std::span<float> gradient_buffer = client.GradientBuffer(part.buffer);
-      for (size_t i = 0; i < arena_floats; ++i) {
-        gradient_buffer[i] =
-            TreeSumOf([&](int64_t s) { return scaled(s, i); }, part.node, plan.slices,
-                      [&](int64_t s) { return plan.Slice(batch, s).empty(); }, &any,
-                      client.terms().wire_type);
-      }
-      std::vector<size_t> sequence;
-      if (behaviour.chunk_order) {
-        sequence = behaviour.chunk_order(client.chunks().size());
-      } else {
-        for (size_t c = client.chunks().size(); c-- > 0;) sequence.push_back(c);
-      }
-      for (const size_t c : sequence) {
-        if (any) {
-          client.PushChunk(order.version, part, c);
-        } else {
-          client.PushEmpty(order.version, part, c);
-        }
-      }
-    }
+namespace {
+
+class BehavedWorker final : private TestWorker {
+ public:
+  BehavedWorker(const WorkerBehaviour& behaviour, uint32_t rank)
+      : behaviour_(behaviour), rank_(rank) {}
+
+  std::vector<float> Run(Client& client) {
+    const Order stop = Follow(client, behaviour_.convolutions);
+    if (!stop.completed) throw Error(ExitCode::kPeerFailed, "stopped: {}", stop.reason);
+    return seen_;
   }
+
+ private:
+  void Reached(Point point, const Order& order) override {
+    if (point != Point::kForward && point != Point::kTakenOver && point != Point::kEvaluate) return;
+    const std::span<const float> weights = client().Weights(order.version);
+    seen_.assign(weights.begin(), weights.end());
+    if (point == Point::kEvaluate) {
+      if (order.average && rank_ == 0 && behaviour_.on_average) {
+        behaviour_.on_average(order.version, client().Average());
+      }
+      return;
+    }
+    if (behaviour_.on_train) behaviour_.on_train(order);
+    if (behaviour_.before_step) behaviour_.before_step(order.version);
+  }
+  float Gradient(const Order& order, int64_t slice, size_t i) override {
+    const float value = behaviour_.gradient(order.version, slice, i) * order.loss_scale;
+    return behaviour_.largest_half ? InRangeOfHalf(value) : value;
+  }
+  double Loss(const Order& order, int64_t slice) override {
+    return behaviour_.loss ? behaviour_.loss(order.version, slice) : 1;
+  }
+  void FillBlock(const Order& order, int64_t block, wire::EvaluatedBlock& result) override {
+    result.set_loss(static_cast<double>(block + 1));
+    result.set_correct(behaviour_.correct ? behaviour_.correct(order.version, block) : 1);
+  }
+  std::vector<size_t> Sequence(size_t chunks) override {
+    return behaviour_.chunk_order ? behaviour_.chunk_order(chunks) : TestWorker::Sequence(chunks);
+  }
+
+  const WorkerBehaviour& behaviour_;
+  const uint32_t rank_;
+  std::vector<float> seen_;
+};
+
+}  // namespace
+
+std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, uint32_t rank) {
+  return BehavedWorker(behaviour, rank).Run(client);
 }
 
 std::vector<float> RunWorkers(TestJob& job, const WorkerBehaviour& behaviour) {
@@ -216,7 +197,7 @@ std::vector<float> RunWorkers(TestJob& job, const WorkerBehaviour& behaviour) {
   for (uint32_t rank = 0; rank < job.config().cluster().workers(); ++rank) {
     workers.push_back(std::async(std::launch::async, [&job, &behaviour, rank] {
       const std::unique_ptr<Client> client = job.Join(rank);
-      return RunWorker(*client, behaviour, job.graph().arena_floats(), rank);
+      return RunWorker(*client, behaviour, rank);
     }));
   }
   std::vector<float> seen;

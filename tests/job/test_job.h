@@ -13,7 +13,6 @@
 #include "common/plan/chunks.h"
 #include "proto/config.pb.h"
 #include "ps/run/server.h"
-#include "tests/ps/tree_sum_reference.h"
 #include "worker/client/client.h"
 
 namespace muster::testing {
@@ -96,8 +95,7 @@ struct WorkerBehaviour {
 
 // Runs one worker to the end, with closed-form gradients added locally in tree order. Returns the
 // last weights that it saw.
-std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, size_t arena_floats,
-                             uint32_t rank = 0);
+std::vector<float> RunWorker(Client& client, const WorkerBehaviour& behaviour, uint32_t rank = 0);
 
 // Runs all workers of the job in threads. Returns the last weights that rank 0 saw.
 std::vector<float> RunWorkers(TestJob& job, const WorkerBehaviour& behaviour);

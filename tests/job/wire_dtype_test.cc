@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tests/job/test_job.h"
+#include "tests/ps/tree_sum_reference.h"
 #include "worker/client/wire_buffers.h"
 
 namespace muster::testing {
@@ -161,7 +162,7 @@ TEST_P(WireDtypeTest, NoMemoryIsShared) {
   auto client = job.Join(0);
   EXPECT_STREQ(client->link().transport(), "ZeroMQ");
   EXPECT_EQ(client->terms().wire_type, type());
-  RunWorker(*client, {.gradient = Rough}, job.graph().arena_floats());
+  RunWorker(*client, {.gradient = Rough});
   client.reset();  // sends Goodbye
   job.Finish();
 }

@@ -12,6 +12,7 @@
 #include "ps/update/choose_kernels.h"
 #include "ps/update/tree_sum.h"
 #include "tests/job/test_job.h"
+#include "tests/ps/tree_sum_reference.h"
 
 namespace muster {
 namespace {

@@ -13,6 +13,7 @@
 #include "common/link/protocol.h"
 #include "common/model/hash_variables.h"
 #include "tests/job/test_job.h"
+#include "tests/ps/tree_sum_reference.h"
 
 namespace muster::testing {
 namespace {

@@ -24,6 +24,7 @@
 #include "ps/record/resume.h"
 #include "ps/run/run.h"
 #include "tests/job/test_job.h"
+#include "tests/ps/tree_sum_reference.h"
 
 namespace muster::testing {
 

@@ -30,33 +30,12 @@ void SimulatedWorker::Run() {
     ~Forget() { client = nullptr; }
   } forget{client_};
   client_ = &client;
+  OrderFollower follower(client, *this);
+  follower_ = &follower;
   client.ReportReady();
-  for (;;) {
-    const Order order = client.NextOrder();
-    if (order.kind == Order::Kind::kStop) {
-      if (order.completed) return;
-      throw Error(ExitCode::kPeerFailed, "the server stopped the run: {}", order.reason);
-    }
-    // A handler must not wait: other processes, with their own handlers, would run meanwhile.
-    bool reset = order.kind == Order::Kind::kReset;
-    try {
-      Do(order);
-    } catch (const WasReset&) {
-      reset = true;
-    }
-    if (reset) client.ReportReady();
-  }
-}
-
-void SimulatedWorker::Do(const Order& order) {
-  if (order.kind == Order::Kind::kEvaluate) return Evaluate(order);
-  for (const OrderPart& part : order.parts) Compute(order, part);
-}
-
-void SimulatedWorker::DoUrgent() {
-  while (const std::optional<Order> order = client_->NextUrgentOrder()) {
-    if (order->kind == Order::Kind::kReset) throw WasReset();
-    Do(*order);
+  const Order stop = follower.Run();
+  if (!stop.completed) {
+    throw Error(ExitCode::kPeerFailed, "the server stopped the run: {}", stop.reason);
   }
 }
 
@@ -84,20 +63,13 @@ void SimulatedWorker::Compute(const Order& order, const OrderPart& part) {
 }
 
 bool SimulatedWorker::Forward(const Order& order) {
-  for (;;) {
-    try {
-      return ForwardOnce(order);
-    } catch (const Superseded&) {
-    }
-    DoUrgent();
-  }
+  return follower_->Repeat([&] { return ForwardOnce(order); }, [] {});
 }
 
 bool SimulatedWorker::ForwardOnce(const Order& order) {
-  const auto wait = order.taken_over ? Client::Wait::kForChunk : Client::Wait::kForUrgent;
   bool intact = true;
   for (size_t c = 0; c < job_.chunks().size(); ++c) {
-    if (!client_->AwaitChunk(order.version, c, wait)) throw Superseded();
+    follower_->AwaitChunk(order, c);
     intact &= IsIntact(order, c);
     Take(ChunkTime());
     intact &= IsIntact(order, c);
@@ -113,16 +85,6 @@ bool SimulatedWorker::IsIntact(const Order& order, size_t c) const {
                             must.subspan(chunk.begin, chunk.floats()));
 }
 
-void SimulatedWorker::AwaitAverage(const Order& order) {
-  for (size_t c = 0; c < job_.chunks().size();) {
-    if (client_->AwaitChunk(order.version, c, Client::Wait::kForUrgent, Client::Of::kAverage)) {
-      ++c;
-    } else {
-      DoUrgent();
-    }
-  }
-}
-
 void SimulatedWorker::DieIfDeadly(const Deadly& work, wire::EvaluationSet set) {
   Deadly& deadly = *traits_.deadly;
   if (work.step != deadly.step || work.slice != deadly.slice || work.block != deadly.block) return;
@@ -133,11 +95,11 @@ void SimulatedWorker::DieIfDeadly(const Deadly& work, wire::EvaluationSet set) {
 }
 
 void SimulatedWorker::Evaluate(const Order& order) {
-  if (order.average && order.blocks.empty()) AwaitAverage(order);
+  if (order.average && order.blocks.empty()) follower_->AwaitAll(order, Client::Of::kAverage);
   for (int64_t block = order.blocks.begin; block < order.blocks.end; ++block) {
     bool intact = true;
     if (order.average) {
-      AwaitAverage(order);
+      follower_->AwaitAll(order, Client::Of::kAverage);
       for (size_t c = 0; c < job_.chunks().size(); ++c) {
         Take(ChunkTime());
         intact &= IsIntact(order, c);

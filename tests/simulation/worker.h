@@ -1,17 +1,19 @@
-// A simulated worker process: the real client (worker/client), and instead of the trainer the same
-// sequence of calls. It waits for weights layer by layer, reports each slice's loss before its
-// gradients, pushes chunk by chunk, and does urgent work where the trainer can. Computing takes
-// time, in which weights may be overwritten. The results are then wrong.
+// A simulated worker process: the real client and loop of orders (worker/client, worker/follow),
+// and instead of the trainer the same sequence of calls. It waits for weights layer by layer,
+// reports each slice's loss before its gradients, and pushes chunk by chunk. Computing takes time,
+// in which weights may be overwritten. The results are then wrong.
 #pragma once
 
 #include <functional>
 #include <optional>
+#include <utility>
 
 #include "tests/protocol/model_job.h"
 #include "tests/simulation/network.h"
 #include "tests/simulation/scenario.h"
 #include "tests/simulation/scheduler.h"
 #include "worker/client/client.h"
+#include "worker/follow/order_follower.h"
 
 namespace muster::testing {
 
@@ -25,7 +27,7 @@ struct WorkerTraits {
   std::function<const SimulatedProcess*()> relay;
 };
 
-class SimulatedWorker {
+class SimulatedWorker final : private OrderWork {
  public:
   SimulatedWorker(const ModelJob& job, Chance& chance, Network& network, SimulatedProcess& process,
                   WorkerTraits traits)
@@ -40,17 +42,16 @@ class SimulatedWorker {
   }
 
  private:
-  struct Superseded {};
-  struct WasReset {};
-
-  void Do(const Order& order);
-  void DoUrgent();
+  void Train(Order order) override {
+    for (const OrderPart& part : order.parts) Compute(order, part);
+  }
+  void TakeOver(Order order) override { Train(std::move(order)); }
+  void Evaluate(const Order& order) override;
+  void DropAll() override {}
   void Compute(const Order& order, const OrderPart& part);
-  void Evaluate(const Order& order);
   // Waits for the weights and reads them. Returns whether they are correct.
   bool Forward(const Order& order);
   bool ForwardOnce(const Order& order);
-  void AwaitAverage(const Order& order);
   void DieIfDeadly(const Deadly& work, wire::EvaluationSet set);
   bool IsIntact(const Order& order, size_t chunk) const;
   void Take(Duration time) { process_.Sleep(chance_.Between(time / 2, time) * slowness_); }
@@ -65,6 +66,7 @@ class SimulatedWorker {
   const WorkerTraits traits_;
   int64_t slowness_ = 1;
   Client* client_ = nullptr;  // null before and after the run
+  OrderFollower* follower_ = nullptr;
 };
 
 }  // namespace muster::testing

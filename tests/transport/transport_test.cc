@@ -101,11 +101,11 @@ TEST(Transport, AHandOverThatFailsIsNoFailureOfTheJob) {
     const FileSizeLimit limit(no_memory ? 1024 : RLIM_INFINITY);  // shared memory counts as a file
     auto other = std::async(std::launch::async, [&] {
       const auto client = job.Join(1);
-      RunWorker(*client, {.gradient = Rough}, job.graph().arena_floats());
+      RunWorker(*client, {.gradient = Rough});
     });
     auto client = job.Join(0);
     Outcome outcome{.transport = client->link().transport()};
-    RunWorker(*client, {.gradient = Rough}, job.graph().arena_floats());
+    RunWorker(*client, {.gradient = Rough});
     client.reset();
     other.get();
     outcome.hash = job.Finish().weights_hash;

@@ -11,6 +11,7 @@
 
 #include "common/transport/zmq/zmq_link.h"
 #include "tests/job/test_job.h"
+#include "tests/ps/tree_sum_reference.h"
 
 namespace muster::testing {
 namespace {
@@ -30,7 +31,7 @@ std::vector<float> WorkBehind(const Wiretap& tap, const TestJob& job, uint32_t r
   ClientOptions options = job.OptionsFor(rank);
   options.endpoint = tap.endpoint();
   Client client(std::move(options));
-  return RunWorker(client, {.gradient = Rough}, job.graph().arena_floats(), rank);
+  return RunWorker(client, {.gradient = Rough}, rank);
 }
 
 uint64_t QuietHash() {
@@ -96,7 +97,7 @@ TEST(Wiretap, ARecordingIsRefused) {
         }
         replayed.set_value();
       }};
-  RunWorker(client, behaviour, job.graph().arena_floats(), 0);
+  RunWorker(client, behaviour, 0);
   other.get();
   EXPECT_EQ(replayed.get_future().wait_for(std::chrono::seconds(0)), std::future_status::ready);
   const ServerResult result = job.Finish();

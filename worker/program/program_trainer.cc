@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "common/base/error.h"
-#include "common/base/log.h"
 #include "common/trace/trace.h"
 
 namespace muster {
@@ -18,12 +17,6 @@ namespace {
 
 using program::Kind;
 using program::WorkKind;
-
-// Thrown while the program waits, if the worker was reset: its work is no longer wanted.
-struct WasReset {};
-
-// Buffers of slices that were taken over are kept for a few steps after their last use.
-constexpr int64_t kKeptSteps = 8;
 
 wire::Scalar ScalarOf(const std::string& body) {
   double sum;
@@ -44,6 +37,7 @@ ProgramTrainer::ProgramTrainer(const VariableLayout& layout, const program::Join
     : layout_(layout),
       join_(join),
       client_(client),
+      follower_(client, *this),
       link_(link),
       seed_(seed),
       orders_(join.train_samples, seed),
@@ -62,52 +56,20 @@ ProgramTrainer::ProgramTrainer(const VariableLayout& layout, const program::Join
 
 void ProgramTrainer::Run() {
   client_.ReportReady();
-  for (;;) {
-    const Order order = client_.NextOrder();
-    try {
-      switch (order.kind) {
-        case Order::Kind::kTrain:
-          Train(order);
-          break;
-        case Order::Kind::kEvaluate:
-          Evaluate(order);
-          break;
-        case Order::Kind::kReset:
-          throw WasReset();
-        case Order::Kind::kStop:
-          return End(order);
-      }
-    } catch (const WasReset&) {
-      LogWarning("Fell behind; other workers took over. Resynchronizing.");
-      client_.ReportReady();
-    }
-  }
+  End(follower_.Run());
 }
 
-void ProgramTrainer::DoUrgent() {
-  while (const std::optional<Order> order = client_.NextUrgentOrder()) {
-    if (order->kind == Order::Kind::kReset) throw WasReset();
-    Train(*order);
-  }
-}
-
-void ProgramTrainer::Bring(int64_t version, Client::Of of) {
+void ProgramTrainer::Bring(const Order& order, Client::Of of) {
   const bool average = of == Client::Of::kAverage;
-  for (size_t c = 0; c < client_.chunks().size();) {
-    if (client_.AwaitChunk(version, c, Client::Wait::kForUrgent, of)) {
-      ++c;
-    } else {
-      DoUrgent();
-    }
-  }
-  if (version_ == version && average_ == average) return;
-  const std::span<const float> from = average ? client_.Average() : client_.Weights(version);
+  follower_.AwaitAll(order, of);
+  if (version_ == order.version && average_ == average) return;
+  const std::span<const float> from = average ? client_.Average() : client_.Weights(order.version);
   std::ranges::copy(from.first(layout_.arena_floats()), link_.weights().begin());
   version_ = -1;
   // The server overwrites the weights of a worker that it has reset, perhaps while they were
   // copied.
-  DoUrgent();
-  version_ = version;
+  follower_.DoUrgent();
+  version_ = order.version;
   average_ = average;
 }
 
@@ -118,81 +80,65 @@ void ProgramTrainer::EnterStep(int64_t step) {
   step_ = step;
 }
 
-void ProgramTrainer::Train(const Order& order) {
+void ProgramTrainer::Train(Order order) {
   trace::AtStep(order.version);
   const trace::Span span("step");
-  // Slices that were taken over belong to a step whose weights have all arrived, and the program
-  // may have newer ones.
-  Bring(order.version);
+  Bring(order);
   EnterStep(order.version);
   const Clock::time_point begin = Clock::now();
-  for (const OrderPart& part : order.parts) ComputePart(order, part);
-  if (order.taken_over) return;
+  ComputeParts(order);
   wire::StepTimes times;
   times.set_step(order.version);
   times.set_compute_ms(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
   client_.ReportTimes(times);
-  GiveBackBuffers(order.version);
+  follower_.GiveBackBuffers(order.version);
 }
 
-void ProgramTrainer::GiveBackBuffers(int64_t step) {
-  std::erase_if(buffer_used_, [&](const auto& buffer) {
-    if (step - buffer.second < kKeptSteps) return false;
-    client_.GiveBackGradientBuffer(buffer.first);
-    return true;
-  });
+// The program may have newer weights, and goes back to these.
+void ProgramTrainer::TakeOver(Order order) {
+  const trace::Span span("take over", {}, {.step = order.version});
+  Bring(order);
+  EnterStep(order.version);
+  ComputeParts(order);
 }
 
-void ProgramTrainer::ComputePart(const Order& order, const OrderPart& part) {
-  buffer_used_[part.buffer] = order.version;
-  while (levels_.size() < part.node.level) levels_.emplace_back(layout_.arena_floats());
-  Part state{.order = order, .part = part};
-  state.wanted.assign(client_.chunks().size(), order.chunks.empty());
-  for (const uint32_t chunk : order.chunks) state.wanted[chunk] = true;
-  const bool any = Accumulate(state, part.node, 0, {}, true);
-  if (state.pushed) return;
-  for (size_t c = 0; c < client_.chunks().size(); ++c) {
-    if (!state.wanted[c]) continue;
-    if (any) {
-      client_.PushChunk(order.version, part, c);
-    } else {
-      client_.PushEmpty(order.version, part, c);
+void ProgramTrainer::ComputeParts(const Order& order) {
+  const size_t chunks = client_.chunks().size();
+  for (const OrderPart& part : order.parts) {
+    follower_.UseBuffer(part, order.version);
+    while (levels_.size() < part.node.level) levels_.emplace_back(layout_.arena_floats());
+    part_ = {.order = &order, .part = &part};
+    part_.wanted.assign(chunks, order.chunks.empty());
+    for (const uint32_t chunk : order.chunks) part_.wanted[chunk] = true;
+    const bool any = AccumulateSlices(part.node, client_.plan().slices, *this);
+    for (size_t c = 0; c < chunks && !part_.pushed; ++c) {
+      if (!part_.wanted[c]) continue;
+      if (any) {
+        client_.PushChunk(order.version, part, c);
+      } else {
+        client_.PushEmpty(order.version, part, c);
+      }
     }
   }
 }
 
-std::span<float> ProgramTrainer::Level(const OrderPart& part, size_t level) {
-  return level == 0 ? client_.GradientBuffer(part.buffer) : levels_[level - 1].floats();
+std::span<float> ProgramTrainer::Level(size_t level) {
+  return level == 0 ? client_.GradientBuffer(part_.part->buffer) : levels_[level - 1].floats();
 }
 
-bool ProgramTrainer::Accumulate(Part& part, const TreeNode& node, size_t level,
-                                const std::vector<size_t>& pending, bool last) {
-  if (node.level == 0) return ComputeSlice(part, node.index, level, pending, last);
-  const TreeNode left{node.level - 1, 2 * node.index}, right{node.level - 1, 2 * node.index + 1};
-  if (Covers(right, client_.plan().slices).empty())
-    return Accumulate(part, left, level, pending, last);
-  if (!Accumulate(part, left, level, {}, false)) {
-    return Accumulate(part, right, level, pending, last);
-  }
-  std::vector<size_t> waiting{level};
-  waiting.insert(waiting.end(), pending.begin(), pending.end());
-  if (Accumulate(part, right, level + 1, waiting, last)) return true;
-  // The right half is empty: the left half is the sum.
+void ProgramTrainer::AddUp(const std::vector<size_t>& pending) {
   for (const size_t to : pending) {
-    float* const sum = Level(part.part, to).data();
-    AddOnWire(client_.terms().wire_type, sum, Level(part.part, to + 1).data(), sum,
-              layout_.arena_floats());
+    float* const sum = Level(to).data();
+    AddOnWire(client_.terms().wire_type, sum, Level(to + 1).data(), sum, layout_.arena_floats());
   }
-  return true;
 }
 
-bool ProgramTrainer::ComputeSlice(Part& part, int64_t slice, size_t level,
-                                  const std::vector<size_t>& pending, bool last) {
-  const int64_t step = part.order.version;
+bool ProgramTrainer::ComputeSlice(int64_t slice, const SumPlace& place) {
+  const int64_t step = part_.order->version;
   const Slice given = SliceOf(step, slice);
   const int64_t samples = given.work.samples;
   if (samples == 0) {
-    client_.ReportLoss(step, part.part, slice, 0, 0, 0);
+    client_.ReportLoss(step, *part_.part, slice, 0, 0, 0);
     return false;
   }
   const trace::Span span("slice", {}, {.slice = static_cast<int32_t>(slice)});
@@ -205,7 +151,7 @@ bool ProgramTrainer::ComputeSlice(Part& part, int64_t slice, size_t level,
     if (written[variable]) return;
     written[variable] = true;
     for (const size_t c : chunks_of_[variable]) {
-      if (--missing[c] == 0) Fold(part, c, level, pending, last);
+      if (--missing[c] == 0) Fold(c, place);
     }
   };
   bool has_loss = false;
@@ -218,7 +164,7 @@ bool ProgramTrainer::ComputeSlice(Part& part, int64_t slice, size_t level,
       const auto loss = received.As<program::Loss>();
       std::optional<double> rate;
       if (!std::isnan(loss.learning_rate)) rate = loss.learning_rate;
-      client_.ReportLoss(step, part.part, slice, samples, loss.loss, 0, scalars, rate);
+      client_.ReportLoss(step, *part_.part, slice, samples, loss.loss, 0, scalars, rate);
       has_loss = true;
       pass.emplace("backward");
     } else if (received.kind == Kind::kPushed && has_loss) {
@@ -234,39 +180,41 @@ bool ProgramTrainer::ComputeSlice(Part& part, int64_t slice, size_t level,
     }
   }
   for (size_t c = 0; c < missing.size(); ++c) {
-    if (variables_in_[c] == 0) Fold(part, c, level, pending, last);  // only padding
+    if (variables_in_[c] == 0) Fold(c, place);  // only padding
   }
-  if (last) part.pushed = true;
+  if (place.last) part_.pushed = true;
   return true;
 }
 
-void ProgramTrainer::Fold(Part& part, size_t chunk, size_t level,
-                          const std::vector<size_t>& pending, bool last) {
+void ProgramTrainer::Fold(size_t chunk, const SumPlace& place) {
   const auto& [begin, end] = client_.chunks()[chunk];
   const std::span<float> slice = link_.gradient().subspan(begin, end - begin);
   const WireType type = client_.terms().wire_type;
   RoundToWire(type, slice);
-  if (pending.empty()) {
-    std::ranges::copy(slice, Level(part.part, level).begin() + static_cast<std::ptrdiff_t>(begin));
+  if (place.pending.empty()) {
+    std::ranges::copy(slice, Level(place.level).begin() + static_cast<std::ptrdiff_t>(begin));
   }
+  // Skips the place if it would only be added.
   const float* from = slice.data();
-  for (const size_t to : pending) {
-    float* const sum = Level(part.part, to).data() + begin;
+  for (const size_t to : place.pending) {
+    float* const sum = Level(to).data() + begin;
     AddOnWire(type, sum, from, sum, slice.size());
     from = sum;
   }
-  if (last && part.wanted[chunk]) client_.PushChunk(part.order.version, part.part, chunk);
+  if (place.last && part_.wanted[chunk]) {
+    client_.PushChunk(part_.order->version, *part_.part, chunk);
+  }
 }
 
 void ProgramTrainer::Evaluate(const Order& order) {
   trace::AtStep(order.version);
   const trace::Span span("evaluate");
-  if (order.average && order.blocks.empty()) Bring(order.version, Client::Of::kAverage);
+  if (order.average && order.blocks.empty()) Bring(order, Client::Of::kAverage);
   const int64_t size =
       order.set == wire::VALIDATION ? join_.validation_samples : join_.test_samples;
   for (int64_t block = order.blocks.begin; block < order.blocks.end; ++block) {
     EnterStep(-1);
-    Bring(order.version, order.average ? Client::Of::kAverage : Client::Of::kWeights);
+    Bring(order, order.average ? Client::Of::kAverage : Client::Of::kWeights);
     const int64_t first = block * order.block_size;
     const int64_t samples = std::min(order.block_size, size - first);
     MUSTER_CHECK(samples > 0);
@@ -303,11 +251,11 @@ void ProgramTrainer::End(const Order& stop) {
   bool has_last = false;
   if (stop.version >= 0) {
     try {
-      Bring(stop.version);
+      Bring(stop);
       EnterStep(-1);
       has_last = true;
     } catch (const Error&) {  // they have not arrived
-    } catch (const WasReset&) {
+    } catch (const OrderFollower::WasReset&) {
     }
   }
   AwaitNext();

@@ -29,7 +29,7 @@ void Trainer::Evaluate(const Order& order) {
   work_ = {.order = order};
   const bool predicts = order.predictions || order.images > 0;
   work_.predictions.resize(predicts ? static_cast<size_t>(order.block_size) : size_t{0});
-  if (order.average && order.blocks.empty()) AwaitAverage();
+  if (order.average && order.blocks.empty()) follower_.AwaitAll(order, Client::Of::kAverage);
   bool wanted = true;
   for (int64_t block = order.blocks.begin; wanted && block < order.blocks.end; ++block) {
     wanted = EvaluateBlock(blocks->Next(config_.deadlines().progress_s()), *blocks);
@@ -41,53 +41,39 @@ const Dataset* Trainer::SetOf(const Order& order) const {
   return order.set == wire::VALIDATION ? data_.validation.get() : data_.test.get();
 }
 
-// Waits for the whole average, because the server writes the next one to the same place.
-void Trainer::AwaitAverage() {
-  for (size_t c = 0; c < client_.chunks().size();) {
-    if (client_.AwaitChunk(work_.order.version, c, Client::Wait::kForUrgent,
-                           Client::Of::kAverage)) {
-      ++c;
-    } else {
-      DoUrgent();
-    }
-  }
-}
-
 bool Trainer::EvaluateBlock(const PreparedBatch& batch, BatchPipeline& blocks) {
   const Order& order = work_.order;
   // A value that no version uses, so that layouts derived from W(version) are not reused for its
   // average.
   const int64_t contents = order.average ? -1 - order.version : order.version;
-  for (;;) {
-    try {
-      if (order.average) {
-        AwaitAverage();
-        weights_.Use(client_.Average());  // its address is fixed after the first chunk
-        for (size_t c = 0; c < client_.chunks().size(); ++c) weights_.Bring(c, contents);
-      } else {
-        weights_.Use(client_.Weights(order.version));
-      }
-      LossSums& sums = work_.sums.emplace_back();
-      TowerInput input = InputOf(batch);
-      input.predictions = work_.predictions.empty() ? nullptr : work_.predictions.data();
-      tower_.Forward(
-          input, Mode::kInference, weights_.floats(), contents,
-          [this](int layer) {
-            if (!work_.order.average) AwaitLayer(layer);
-          },
-          sums);
-      backend_.Record(Queue::kCopyOut, *results_copied_);
-      StageNext(blocks, Mode::kInference);
-      AwaitDevice(*results_copied_, config_.deadlines().progress_s());
-      const bool wanted = ReportBlock(batch, sums);
-      work_.sums.clear();
-      return wanted;
-    } catch (const Superseded&) {
-      backend_.Drain();
-      work_.sums.clear();
-      DoUrgent();
+  const auto pass = [&] {
+    if (order.average) {
+      follower_.AwaitAll(order, Client::Of::kAverage);
+      weights_.Use(client_.Average());  // its address is fixed after the first chunk
+      for (size_t c = 0; c < client_.chunks().size(); ++c) weights_.Bring(c, contents);
+    } else {
+      weights_.Use(client_.Weights(order.version));
     }
-  }
+    LossSums& sums = work_.sums.emplace_back();
+    TowerInput input = InputOf(batch);
+    input.predictions = work_.predictions.empty() ? nullptr : work_.predictions.data();
+    tower_.Forward(
+        input, Mode::kInference, weights_.floats(), contents,
+        [this](int layer) {
+          if (!work_.order.average) AwaitLayer(layer);
+        },
+        sums);
+    backend_.Record(Queue::kCopyOut, *results_copied_);
+    StageNext(blocks, Mode::kInference);
+    AwaitDevice(*results_copied_, config_.deadlines().progress_s());
+    const bool wanted = ReportBlock(batch, sums);
+    work_.sums.clear();
+    return wanted;
+  };
+  return follower_.Repeat(pass, [&] {
+    backend_.Drain();
+    work_.sums.clear();
+  });
 }
 
 bool Trainer::ReportBlock(const PreparedBatch& batch, const LossSums& sums) {

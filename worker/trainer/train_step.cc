@@ -24,7 +24,9 @@ std::unique_ptr<BatchPipeline> Trainer::MakeBatches(int64_t first_step, int64_t 
   return LockBatches(backend_, MakeTrainPipeline(*data_.train, options));
 }
 
-void Trainer::TrainStep(Order order) {
+void Trainer::Train(Order order) {
+  report_.BeginStep();
+  report_.BookWait(follower_.waited_since(), client_.HandedOverAt());
   trace::AtStep(order.version);
   const trace::Span span("step");
   const Clock::time_point begin = Clock::now();
@@ -44,24 +46,13 @@ void Trainer::TrainStep(Order order) {
   const Clock::time_point queued = Clock::now();
   completions_.RunAll(StepLimit());
   report_.BookCompute(queued);
-  GiveBackBuffers();
+  if (!stays_in_gpu_) {  // where the relay may still read them
+    follower_.GiveBackBuffers(work_.order.version,
+                              [this](std::span<float> slot) { gradients_.Forget(slot); });
+  }
   client_.ReportTimes(report_.Take(work_.order.version));
   const std::chrono::duration<double> took = Clock::now() - begin;
   longest_step_s_ = std::max(longest_step_s_.value_or(0), took.count());
-}
-
-// Frees the buffers of takeovers and of a formerly larger share, each as large as the model. They
-// are kept for a few steps after their last use, in case more workers are lost.
-void Trainer::GiveBackBuffers() {
-  if (stays_in_gpu_) return;  // the relay may still read them
-  constexpr int64_t kKeptSteps = 8;
-  std::erase_if(buffer_used_, [&](const auto& buffer) {
-    const auto& [number, step] = buffer;
-    if (work_.order.version - step < kKeptSteps) return false;
-    gradients_.Forget(client_.GradientBuffer(number));
-    client_.GiveBackGradientBuffer(number);
-    return true;
-  });
 }
 
 void Trainer::TakeOver(Order order) {
@@ -83,12 +74,11 @@ void Trainer::TakeOver(Order order) {
 void Trainer::ComputePart(const OrderPart& part) {
   work_.part = &part;
   work_.streamed = false;
-  const bool is_new = !buffer_used_.contains(part.buffer);
-  buffer_used_[part.buffer] = work_.order.version;
+  const bool is_new = follower_.UseBuffer(part, work_.order.version);
   gradients_.UseSlot(client_.GradientBuffer(part.buffer));
   gradients_.MakeLevels(part.node.level);
   if (stays_in_gpu_ && is_new) client_.ShareGpuBuffer(part.buffer, gradients_.Export());
-  const bool any = Accumulate(part.node, 0, {}, true);
+  const bool any = AccumulateSlices(part.node, client_.plan().slices, *this);
   for (size_t c = 0; c < client_.chunks().size(); ++c) {
     if (!any && (work_.chunks.empty() || work_.chunks[c])) {
       client_.PushEmpty(work_.order.version, part, c);
@@ -98,62 +88,37 @@ void Trainer::ComputePart(const OrderPart& part) {
   }
 }
 
-// Restarts the pass as long as urgent orders arrive. This can happen only in the first slice of a
-// step: a pass ends only after all weights of its version have arrived, and then the previous step
-// is complete.
+// An urgent order can interrupt only the first slice of a step: a pass ends only after all weights
+// of its version have arrived, and then the previous step is complete.
 LossSums& Trainer::Forward(const PreparedBatch& batch) {
   const Clock::time_point begin = Clock::now();
   report_.BeginPasses();
-  for (;;) {
-    try {
-      weights_.Use(client_.Weights(work_.order.version));
-      // a deque: the address stays valid during the step
-      LossSums& sums = work_.sums.emplace_back();
-      tower_.Forward(
-          InputOf(batch), Mode::kTraining, weights_.floats(), work_.order.version,
-          [this](int layer) { AwaitLayer(layer); }, sums);
-      return sums;
-    } catch (const Superseded&) {
-      backend_.Drain();
-      work_.sums.pop_back();
-      DoUrgent();
-      report_.BeginPassesAgain(begin);
-    }
-  }
+  bool again = false;
+  const auto pass = [&]() -> LossSums* {
+    if (again) report_.BeginPassesAgain(begin);
+    weights_.Use(client_.Weights(work_.order.version));
+    // a deque: the address stays valid during the step
+    LossSums& sums = work_.sums.emplace_back();
+    tower_.Forward(
+        InputOf(batch), Mode::kTraining, weights_.floats(), work_.order.version,
+        [this](int layer) { AwaitLayer(layer); }, sums);
+    return &sums;
+  };
+  return *follower_.Repeat(pass, [&] {
+    backend_.Drain();
+    work_.sums.pop_back();
+    again = true;
+  });
 }
 
-void Trainer::AwaitAll() {
-  for (size_t c = 0; c < client_.chunks().size();) {
-    try {
-      AwaitChunk(c);
-      ++c;
-    } catch (const Superseded&) {
-      DoUrgent();
-    }
-  }
-}
-
-bool Trainer::Accumulate(const TreeNode& node, size_t level, const std::vector<size_t>& pending,
-                         bool last) {
-  if (node.level == 0) return ComputeSlice(node.index, level, pending, last);
-  const TreeNode left{node.level - 1, 2 * node.index}, right{node.level - 1, 2 * node.index + 1};
-  if (Covers(right, client_.plan().slices).empty()) return Accumulate(left, level, pending, last);
-  if (!Accumulate(left, level, {}, false)) {
-    // The left half is empty: the right half is the sum.
-    return Accumulate(right, level, pending, last);
-  }
-  std::vector<size_t> waiting{level};
-  waiting.insert(waiting.end(), pending.begin(), pending.end());
-  const bool right_has_samples = Accumulate(right, level + 1, waiting, last);
-  if (right_has_samples && !(last && work_.streamed)) {
+void Trainer::AddUp(const std::vector<size_t>& pending) {
+  for (const size_t level : pending) {
     const trace::Span span("add", "slices");
     gradients_.AddNextTo(level, 0, graph_.arena_floats());
   }
-  return true;
 }
 
-bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t>& pending,
-                           bool last) {
+bool Trainer::ComputeSlice(int64_t slice, const SumPlace& place) {
   const trace::Span span("slice", {}, {.slice = static_cast<int32_t>(slice)});
   const Clock::time_point begin = Clock::now();
   // The copy of the last batch must be complete, because the pipeline overwrites the batch.
@@ -163,7 +128,7 @@ bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t
   report_.BookInput(begin);
   if (batch.count == 0) {
     // Orders arrive early: the step begins only when all its weights have arrived.
-    AwaitAll();
+    follower_.AwaitAll(work_.order);
     client_.ReportLoss(work_.order.version, *work_.part, slice, 0, 0, 0);
     return false;
   }
@@ -179,41 +144,42 @@ bool Trainer::ComputeSlice(int64_t slice, size_t level, const std::vector<size_t
   report_.AddPushed(loss);
   // Gradients are scaled for the mean over the whole batch, so that the workers and the server only
   // add. The loss scale is a power of two, so it changes no bits of gradients in range.
-  guard_.Fill(gradients_.Level(level));
+  const std::span<float> gradient = gradients_.Level(place.level);
+  guard_.Fill(gradient);
   work_.last_slice = slice;
   const float scale = work_.order.loss_scale / static_cast<float>(work_.order.samples);
-  tower_.Backward(scale, weights_.floats(), gradients_.Level(level), [&](int layer) {
-    if (last) LayerDone(layer, pending);
+  tower_.Backward(scale, weights_.floats(), gradient, [&](int layer) {
+    if (place.last) LayerDone(layer, place);
   });
   StageNext(*work_.batches, Mode::kTraining);
   report_.BookCompute(forward);
-  // Rounds the gradient, which will be added on this worker, to what the server would have
-  // received.
-  if (!last) {
-    guard_.Check(gradients_.Level(level), 0, graph_.arena_floats(), slice, work_.order.version);
+  if (place.last) {
+    work_.streamed = true;
+    return true;
   }
-  if (!last) gradients_.Round(level, 0, graph_.arena_floats());
-  if (last) work_.streamed = true;
+  // Rounds the gradient, which is added on this worker, to what the server would have received.
+  guard_.Check(gradient, 0, graph_.arena_floats(), slice, work_.order.version);
+  gradients_.Round(place.level, 0, graph_.arena_floats());
+  AddUp(place.pending);
   return true;
 }
 
-void Trainer::LayerDone(int layer, const std::vector<size_t>& pending) {
+void Trainer::LayerDone(int layer, const SumPlace& place) {
   const Clock::time_point begin = Clock::now();
   for (const size_t chunk : layer_chunks_[static_cast<size_t>(layer)]) {
-    AddAndPush(chunk, pending);
+    AddAndPush(chunk, place);
   }
   completions_.RunDone();
   report_.AddPushed(begin);
 }
 
-// The rightmost slice was written one level below the innermost pending sum. Folds the sums from
-// there to level 0, the gradient buffer.
-void Trainer::AddAndPush(size_t chunk, const std::vector<size_t>& pending) {
+void Trainer::AddAndPush(size_t chunk, const SumPlace& place) {
   const ChunkRange& range = client_.chunks()[chunk];
-  guard_.Check(gradients_.Level(pending.empty() ? 0 : pending.front() + 1), range.begin, range.end,
-               work_.last_slice, work_.order.version);
-  if (!pending.empty()) gradients_.Round(pending.front() + 1, range.begin, range.end);
-  for (const size_t level : pending) {
+  guard_.Check(gradients_.Level(place.level), range.begin, range.end, work_.last_slice,
+               work_.order.version);
+  // What nothing is added to is rounded where it is sent.
+  if (!place.pending.empty()) gradients_.Round(place.level, range.begin, range.end);
+  for (const size_t level : place.pending) {
     const trace::Span span("add", {}, {.chunk = static_cast<int32_t>(chunk)});
     gradients_.AddNextTo(level, range.begin, range.end);
   }

@@ -1,7 +1,6 @@
 #include "worker/trainer/trainer.h"
 
 #include <algorithm>
-#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -46,6 +45,7 @@ Trainer::Trainer(const config::Config& config, const Graph& graph, const Dataset
       data_(data),
       backend_(backend),
       client_(client),
+      follower_(client, *this),
       layer_chunks_(ChunksByLayer(graph, client.chunks())),
       tower_(graph, backend, config.run().seed(), ClassWeights(config.data()),
              config.evaluation().flip(), LayersWith(layer_chunks_)),
@@ -99,54 +99,18 @@ void Trainer::Run() {
   const std::string convolutions = backend_.Convolutions();
   if (!convolutions.empty()) LogInfo("{}", convolutions);
   client_.ReportReady(convolutions);
-  for (;;) {
-    const Clock::time_point begin = Clock::now();
-    Order order = [this] {
-      const trace::Span span("wait", "order");
-      return client_.NextOrder();
-    }();
-    if (order.kind == Order::Kind::kStop) {
-      if (order.completed) return;
-      throw Error(ExitCode::kPeerFailed, "the server stopped the run: {}", order.reason);
-    }
-    try {
-      switch (order.kind) {
-        case Order::Kind::kTrain:
-          if (order.taken_over) {
-            TakeOver(std::move(order));
-            break;
-          }
-          report_.BeginStep();
-          report_.BookWait(begin, client_.HandedOverAt());
-          TrainStep(std::move(order));
-          break;
-        case Order::Kind::kEvaluate:
-          Evaluate(order);
-          break;
-        default:
-          BeginAnew();
-      }
-    } catch (const WasReset&) {
-      BeginAnew();
-    }
+  const Order stop = follower_.Run();
+  if (!stop.completed) {
+    throw Error(ExitCode::kPeerFailed, "the server stopped the run: {}", stop.reason);
   }
 }
 
-void Trainer::DoUrgent() {
-  while (std::optional<Order> order = client_.NextUrgentOrder()) {
-    if (order->kind == Order::Kind::kReset) throw WasReset();
-    TakeOver(std::move(*order));
-  }
-}
-
-void Trainer::BeginAnew() {
-  LogWarning("Fell behind; other workers took over. Resynchronizing.");
+void Trainer::DropAll() {
   backend_.Drain();
   completions_.Drop();
   share_.batches.reset();
   work_ = {};
   report_.Drop();
-  client_.ReportReady();
 }
 
 TowerInput Trainer::InputOf(const PreparedBatch& batch) {
@@ -168,15 +132,10 @@ void Trainer::StageNext(BatchPipeline& batches, Mode mode) {
   backend_.Record(Queue::kCopyIn, *input_copied_);
 }
 
-void Trainer::AwaitChunk(size_t chunk) {
-  const auto wait = work_.order.taken_over ? Client::Wait::kForChunk : Client::Wait::kForUrgent;
-  if (!client_.AwaitChunk(work_.order.version, chunk, wait)) throw Superseded();
-}
-
 void Trainer::AwaitLayer(int layer) {
   const Clock::time_point begin = Clock::now();
   for (const size_t chunk : layer_chunks_[static_cast<size_t>(layer)]) {
-    AwaitChunk(chunk);
+    follower_.AwaitChunk(work_.order, chunk);
     weights_.Bring(chunk, work_.order.version);
   }
   report_.AddWaited(begin);

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -16,6 +15,8 @@
 #include "worker/client/client.h"
 #include "worker/data/dataset.h"
 #include "worker/data/pipeline.h"
+#include "worker/follow/order_follower.h"
+#include "worker/follow/tree_accumulator.h"
 #include "worker/nn/completions.h"
 #include "worker/nn/tower.h"
 #include "worker/trainer/device_gradients.h"
@@ -26,12 +27,6 @@
 
 namespace muster {
 
-// Thrown out of a forward pass that waits for weights when an urgent order arrives.
-struct Superseded {};
-// Thrown while urgent orders are executed if the worker was reset, so that its work is no longer
-// wanted.
-struct WasReset {};
-
 // By layer, the chunks whose first layer it is: forward needs them from this layer on, and their
 // gradients are complete after its backward.
 using LayerChunks = std::vector<std::vector<size_t>>;
@@ -39,11 +34,11 @@ using LayerChunks = std::vector<std::vector<size_t>>;
 // Owned and used by the worker's main thread. It may run ahead of the device: work that needs the
 // device's results (reporting a loss, pushing a gradient) is done by the same thread when the
 // device has finished. The references must outlive the trainer.
-class Trainer {
+class Trainer final : private OrderWork, private SliceSums {
  public:
   Trainer(const config::Config& config, const Graph& graph, const Datasets& data, Backend& backend,
           Client& client);
-  ~Trainer();
+  ~Trainer() override;
   Trainer(const Trainer&) = delete;
 
   // Follows the server's orders until Stop. Throws Error(kPeerFailed) if the run did not complete,
@@ -56,47 +51,33 @@ class Trainer {
   void BringImages();
 
   // train_step.cc
-  void TrainStep(Order order);
-  // Computes slices of another worker in the middle of the current work, which then restarts its
-  // forward pass.
-  void TakeOver(Order order);
+  void Train(Order order) override;
+  void TakeOver(Order order) override;
   // Computes the gradient of the subtree of `part` and pushes it.
   void ComputePart(const OrderPart& part);
-  // Adds the gradients of the slices below `node` in tree order into the buffer of `level`. Returns
-  // false if they hold no samples. `last`: whether `node` is on the rightmost path of the part's
-  // tree, on which each chunk is summed and pushed while backward continues. `pending`: the levels
-  // whose sums still lack this subtree, innermost first.
-  bool Accumulate(const TreeNode& node, size_t level, const std::vector<size_t>& pending,
-                  bool last);
-  bool ComputeSlice(int64_t slice, size_t level, const std::vector<size_t>& pending, bool last);
+  // The chunks of a part's last slice are summed and pushed while backward continues.
+  bool ComputeSlice(int64_t slice, const SumPlace& place) override;
+  void AddUp(const std::vector<size_t>& pending) override;
   LossSums& Forward(const PreparedBatch& batch);
   static TowerInput InputOf(const PreparedBatch& batch);
   // Lets the device copy or prepare the next batch while it computes on this one.
   void StageNext(BatchPipeline& batches, Mode mode);
-  void AwaitAll();
-  void AddAndPush(size_t chunk, const std::vector<size_t>& pending);
+  void AddAndPush(size_t chunk, const SumPlace& place);
   void CopyOutAndPush(size_t chunk);
-  void LayerDone(int layer, const std::vector<size_t>& pending);
-  void GiveBackBuffers();
+  void LayerDone(int layer, const SumPlace& place);
   // How long to wait for input and device within a step.
   double StepLimit() const;
   std::unique_ptr<BatchPipeline> MakeBatches(int64_t first_step, int64_t end_step,
                                              const std::vector<TreeNode>& nodes) const;
 
   // evaluate.cc
-  void Evaluate(const Order& order);
+  void Evaluate(const Order& order) override;
   const Dataset* SetOf(const Order& order) const;
-  void AwaitAverage();
   // Returns false if the remaining blocks are no longer wanted.
   bool EvaluateBlock(const PreparedBatch& batch, BatchPipeline& blocks);
   bool ReportBlock(const PreparedBatch& batch, const LossSums& sums);
 
-  // Executes urgent orders.
-  void DoUrgent();
-  // Called when the worker was reset. Drops all current work.
-  void BeginAnew();
-  // Throws Superseded if an urgent order arrives first.
-  void AwaitChunk(size_t chunk);
+  void DropAll() override;
   void AwaitLayer(int layer);
 
   const config::Config& config_;
@@ -104,6 +85,7 @@ class Trainer {
   const Datasets& data_;
   Backend& backend_;
   Client& client_;
+  OrderFollower follower_;
   const LayerChunks layer_chunks_;
   Tower tower_;
   std::unique_ptr<DeviceImages> images_;
@@ -122,8 +104,7 @@ class Trainer {
     std::unique_ptr<BatchPipeline> batches;
   };
   Share share_;
-  std::optional<double> longest_step_s_;   // none before the end of the first step
-  std::map<size_t, int64_t> buffer_used_;  // buffer → the last step that used it
+  std::optional<double> longest_step_s_;  // none before the end of the first step
 
   // The current work.
   struct Work {
