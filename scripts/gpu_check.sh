@@ -61,7 +61,11 @@ fi
 export MUSTER_PROGRAMS="$bin" PYTHONPATH="$PWD/python"
 kept=${bin%/*}/gpu_check
 work=$(mktemp -d) || exit 2
-end_mps() { [ ! -d "$work/mps" ] || echo quit | timeout 10 nvidia-cuda-mps-control >/dev/null 2>&1; }
+# MPS of stage 7, not that of others.
+end_mps() {
+  [ -d "$work/mps" ] || return
+  echo quit | CUDA_MPS_PIPE_DIRECTORY="$work/mps" timeout 10 nvidia-cuda-mps-control >/dev/null 2>&1
+}
 trap 'end_mps; rm -rf "$work"' EXIT
 trap 'exit 2' INT TERM HUP
 table=$out/stage-$stage.md log=$out/stage-$stage.log

@@ -64,11 +64,13 @@ void ProgramTrainer::Bring(const Order& order, Client::Of of) {
   follower_.AwaitAll(order, of);
   if (version_ == order.version && average_ == average) return;
   const std::span<const float> from = average ? client_.Average() : client_.Weights(order.version);
-  std::ranges::copy(from.first(layout_.arena_floats()), link_.weights().begin());
-  version_ = -1;
-  // The server overwrites the weights of a worker that it has reset, perhaps while they were
-  // copied.
-  follower_.DoUrgent();
+  do {
+    std::ranges::copy(from.first(layout_.arena_floats()), link_.weights().begin());
+    version_ = -1;
+    // The server overwrites the weights of a worker that it has reset, perhaps while they were
+    // copied. Slices that are taken over bring weights of their own.
+    follower_.DoUrgent();
+  } while (version_ != -1);
   version_ = order.version;
   average_ = average;
 }
@@ -215,6 +217,7 @@ void ProgramTrainer::Evaluate(const Order& order) {
   for (int64_t block = order.blocks.begin; block < order.blocks.end; ++block) {
     EnterStep(-1);
     Bring(order, order.average ? Client::Of::kAverage : Client::Of::kWeights);
+    EnterStep(-1);  // that of slices taken over meanwhile
     const int64_t first = block * order.block_size;
     const int64_t samples = std::min(order.block_size, size - first);
     MUSTER_CHECK(samples > 0);
