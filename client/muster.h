@@ -150,7 +150,8 @@ int64_t muster_slices(const muster_job* job); /* of each step */
 
 /* Waits for the next work, at most `seconds` (negative: without limit; the server's deadlines end
  * the wait). A step may have more or fewer slices than usual, because slices of a lost process go
- * to the others. A process that was too slow may miss the end of a step. */
+ * to the others; blocks of its evaluation may come between slices. A process that was too slow may
+ * miss the end of a step. */
 int muster_next(muster_job* job, double seconds, muster_work* work);
 
 /* Describes the work of any step and slice of this run without waiting for it, so that its samples

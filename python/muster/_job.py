@@ -230,7 +230,7 @@ class Job:
         """The next slice of this step, or None."""
         if self._work is not None:
             raise UsageError("the previous slice is not done")
-        if self._pending is None and self._end_step is None:
+        while self._pending is None and self._end_step is None:
             work = self._client.next()
             if work.kind == _client.STEP_END:
                 self._end_of_step(step)
@@ -239,9 +239,8 @@ class Job:
                 self._pending = work
             elif work.kind == _client.END:
                 self._end_step = work.step
-            else:
+            else:  # of a lost process
                 self._run_evaluation(work)
-                return None
         if self._pending is None or self._pending.step != step:
             return None
         work, self._pending = self._pending, None

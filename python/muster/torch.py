@@ -502,8 +502,9 @@ class Job(_job.Job):
 
     def _evaluate(self, work: Work, dataset: _data.Samples, function: Callable[..., Any]) -> Any:
         assert self._model is not None
-        self._bring_weights(work.step)
         self._version = -1  # the weights may be an average
+        self._bring_weights(work.step)
+        self._version = -1
         data = _to_device(dataset[work.seed, work.samples], self.device)
         _job.seed_all(work.seed ^ 1)
         modes = _contents.Modes(self._model)

@@ -30,6 +30,12 @@ class Numpy(unittest.TestCase):
                 self.assertAlmostEqual(number, expected, delta=0.05)
             self.assertLess(one.metrics[-1]["test_loss"], 1e-3)
 
+    def test_a_step_ends_once_with_the_weights_of_the_next(self):
+        """Also before an evaluation, and around one of a lost process whose slices come one by one."""
+        expected = run("fit").ok().hash
+        for mode, workers in (("alone", 1), ("dies", 2)):
+            self.assertEqual(run(mode, workers).ok().hash, expected)
+
     def test_alone_it_has_a_server_of_its_own(self):
         outcome = Job(PROGRAM, "fit", "job.txtpb", config=CONFIG, alone=True).end()
         self.assertEqual(outcome.code, 0, outcome.log)

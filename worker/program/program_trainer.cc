@@ -215,9 +215,13 @@ void ProgramTrainer::Evaluate(const Order& order) {
   const int64_t size =
       order.set == wire::VALIDATION ? join_.validation_samples : join_.test_samples;
   for (int64_t block = order.blocks.begin; block < order.blocks.end; ++block) {
-    EnterStep(-1);
+    // A step ends with the weights of the next one. That of these weights goes on: the program may
+    // get more of its slices.
+    if (step_ >= 0 && step_ != order.version) {
+      Bring(order);
+      EnterStep(-1);
+    }
     Bring(order, order.average ? Client::Of::kAverage : Client::Of::kWeights);
-    EnterStep(-1);  // that of slices taken over meanwhile
     const int64_t first = block * order.block_size;
     const int64_t samples = std::min(order.block_size, size - first);
     MUSTER_CHECK(samples > 0);
