@@ -14,7 +14,7 @@
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
 #include "common/base/text.h"
-#include "common/tensors/npz_reader.h"
+#include "common/tensors/npy_header.h"
 
 namespace muster {
 namespace {

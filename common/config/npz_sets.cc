@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "common/base/error.h"
+#include "common/tensors/npy_header.h"
 
 namespace muster {
 namespace {

@@ -8,10 +8,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <map>
 #include <optional>
-#include <set>
 #include <string_view>
 #include <type_traits>
 
@@ -20,168 +18,14 @@
 #include "common/base/file.h"
 #include "common/base/resource_limits.h"
 #include "common/base/text.h"
+#include "common/tensors/npy_header.h"
 
 namespace muster {
 namespace {
 
-// In the order of TensorType.
-constexpr std::array kNumpyTypes = {"|b1", "|u1", "|i1", "",    "",    "<u2", "<i2", "<f2",
-                                    "",    "<u4", "<i4", "<f4", "<u8", "<i8", "<f8"};
-static_assert(kNumpyTypes.size() == static_cast<size_t>(TensorType::kF64) + 1);
-
-constexpr std::array kLongNames = {"bool",   "uint8",   "int8",    "",      "",
-                                   "uint16", "int16",   "float16", "",      "uint32",
-                                   "int32",  "float32", "uint64",  "int64", "float64"};
-static_assert(kLongNames.size() == kNumpyTypes.size());
-
 constexpr size_t kPiece = 1 << 20;
 constexpr uint64_t kMostExpansion = 1032;  // deflate's limit
 constexpr size_t kMostHeaderBytes = 1 << 16;
-
-// A .npy header: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
-struct NpyHeader {
-  std::string type;
-  bool fortran = false;
-  std::vector<int64_t> shape;
-};
-
-// Reads the header as Python and NumPy do: keys in any order, either quote, any white space, and
-// the integers such as 64L that Python 2 wrote.
-class NpyHeaderReader {
- public:
-  explicit NpyHeaderReader(std::string_view text) : rest_(text) {}
-
-  // Returns nothing if the text is not a valid header.
-  std::optional<NpyHeader> Read() {
-    NpyHeader header;
-    std::set<std::string> keys;
-    bool good = Take('{');
-    while (good && !Take('}')) {
-      const std::string key = TakeText().value_or("");
-      good = Take(':') && keys.insert(key).second && TakeValue(key, header);
-      good = good && (Take(',') || Next() == '}');
-    }
-    return good && keys.size() == 3 && Next() == '\0' && rest_.empty() ? std::optional(header)
-                                                                       : std::nullopt;
-  }
-
- private:
-  // The next character that is no white space; '\0' at the end.
-  char Next() {
-    rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t\r\n"), rest_.size()));
-    return rest_.empty() ? '\0' : rest_[0];
-  }
-  bool Take(char wanted) {
-    if (Next() != wanted) return false;
-    rest_.remove_prefix(1);
-    return true;
-  }
-  bool TakeWord(std::string_view word) {
-    (void)Next();
-    if (!rest_.starts_with(word)) return false;
-    rest_.remove_prefix(word.size());
-    return true;
-  }
-
-  // Python 2 may have written u'text'. No key and no type has an escape.
-  std::optional<std::string> TakeText() {
-    (void)Take('u');
-    const char quote = Next();
-    const size_t end = quote == '\'' || quote == '"' ? rest_.find(quote, 1) : rest_.npos;
-    if (end == rest_.npos) return std::nullopt;
-    std::string text(rest_.substr(1, end - 1));
-    rest_.remove_prefix(end + 1);
-    return text;
-  }
-
-  bool TakeValue(const std::string& key, NpyHeader& header) {
-    if (key == "descr") return TakeType(header.type);
-    if (key == "shape") return TakeShape(header.shape);
-    if (key != "fortran_order") return false;
-    header.fortran = TakeWord("True");
-    return header.fortran || TakeWord("False");
-  }
-
-  // A structured type is a list of tuples.
-  bool TakeType(std::string& type) {
-    if (Next() != '[') {
-      const std::optional<std::string> text = TakeText();
-      type = text.value_or("");
-      return text.has_value();
-    }
-    type = "a structured type";
-    int depth = 0;
-    do {
-      const char next = Next();
-      if (next == '\'' || next == '"') {
-        if (!TakeText()) return false;
-        continue;
-      }
-      if (next == '\0') return false;
-      if (next == '[' || next == '(') ++depth;
-      if (next == ']' || next == ')') --depth;
-      rest_.remove_prefix(1);
-    } while (depth > 0);
-    return true;
-  }
-
-  bool TakeShape(std::vector<int64_t>& shape) {
-    bool good = Take('(');
-    while (good && !Take(')')) {
-      int64_t extent = 0;
-      (void)Next();
-      const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), extent);
-      good = error == std::errc() && extent >= 0;
-      rest_.remove_prefix(static_cast<size_t>(end - rest_.data()));
-      (void)Take('L');
-      shape.push_back(extent);
-      good = good && (Take(',') || Next() == ')');
-    }
-    return good;
-  }
-
-  std::string_view rest_;
-};
-
-// A type as NumPy would write it: "<f4", "|u1". A single byte has no order, "=" and nothing stand
-// for the machine's order, and "float32" is "<f4".
-std::string UsualType(std::string type) {
-  const auto named = std::ranges::find(kLongNames, std::string_view(type));
-  if (!type.empty() && named != kLongNames.end())
-    return kNumpyTypes[static_cast<size_t>(named - kLongNames.begin())];
-  if (type == "?") return "|b1";
-  if (type.size() == 2) type.insert(0, "<");
-  if (type.starts_with('=')) type[0] = '<';
-  if (type.size() == 3 && type[2] == '1' &&
-      std::string_view("biu").find(type[1]) != std::string_view::npos)
-    type[0] = '|';
-  return type;
-}
-
-std::optional<TensorType> TypeOf(const std::string& numpy_type) {
-  const std::string usual = UsualType(numpy_type);
-  const auto found = std::ranges::find(kNumpyTypes, std::string_view(usual));
-  if (usual.empty() || found == kNumpyTypes.end()) return std::nullopt;
-  return static_cast<TensorType>(found - kNumpyTypes.begin());
-}
-
-// Returns advice for an array of an unsupported type.
-std::string Advice(const std::string& type, const std::string& name) {
-  if (type.starts_with('>')) {
-    return fmt::format("big-endian numbers: store {0}.astype({0}.dtype.newbyteorder(\"<\"))", name);
-  }
-  if (type.starts_with("|O")) {
-    return fmt::format(
-        "an object array, which only Python can read: store numbers of one type, "
-        "such as {}.astype(\"float32\"), with all rows of the same length",
-        name);
-  }
-  if (type.starts_with("<U") || type.starts_with("|S")) {
-    return fmt::format(
-        "text: store numbers; numpy.unique({}, return_inverse=True) numbers the class names", name);
-  }
-  return fmt::format("the type {}: store {}.astype(\"float32\")", Printable(type), name);
-}
 
 // The zip format's numbers.
 std::string MethodName(uLong method) {
@@ -203,10 +47,8 @@ std::string MethodName(uLong method) {
 
 }  // namespace
 
-const char* NumpyType(TensorType type) { return kNumpyTypes[static_cast<size_t>(type)]; }
-
 std::string NpzArray::Text() const {
-  return fmt::format("{} [{}]", kLongNames[static_cast<size_t>(type)], Join(shape, ", "));
+  return fmt::format("{} [{}]", NumpyName(type), Join(shape, ", "));
 }
 
 // The archive as minizip sees it. The callbacks return errors, because exceptions must not pass
@@ -407,11 +249,11 @@ NpzArray NpzReader::Describe(const std::string& name) const {
   std::string text(length, '\0');
   read(text, 0);
   archive_->Abandon();
-  const std::optional<NpyHeader> header = NpyHeaderReader(text).Read();
+  const std::optional<NpyHeader> header = ReadNpyHeader(text);
   if (!header) archive_->Fail(name, "expected NumPy's header, found \"" + Shown(text, 200) + '"');
-  const std::optional<TensorType> type = TypeOf(header->type);
+  const std::optional<TensorType> type = TypeOfNumpy(header->type);
   if (!type) {
-    archive_->Fail(name, "expected plain numbers, found " + Advice(header->type, name));
+    archive_->Fail(name, "expected plain numbers, found " + AdviceOnNumpyType(header->type, name));
   }
   if (header->fortran) {
     archive_->Fail(name, fmt::format("expected C order, found Fortran order: store "

@@ -15,9 +15,6 @@
 
 namespace muster {
 
-// Returns the type as in a .npy header, such as "<f4", or "" for a type that NumPy lacks.
-const char* NumpyType(TensorType type);
-
 struct NpzArray {
   std::string name;  // x for the archive's x.npy
   TensorType type = TensorType::kF32;

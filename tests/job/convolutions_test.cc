@@ -45,7 +45,7 @@ TEST_F(ConvolutionsJob, ACheckpointKeepsThem) {
   config.mutable_run()->set_dir(dir);
   TestJob job(config);
   std::unique_ptr<Client> client = Join(job, 0);
-  (void)RunWorker(*client, {.gradient = Rough, .convolutions = "forward cudnn 1"}, 0);
+  (void)RunWorker(*client, {.gradient = Rough, .convolutions = "forward cudnn 1"});
   client.reset();
   (void)job.Finish();
   const checkpoint::Arithmetic kept = NewestState(dir).arithmetic();

@@ -18,10 +18,9 @@ struct BatchKey {
 
 // `count` samples on the host. images, or pixels and their scale if the device has its own memory:
 // [count, height, width, channels], 64-byte aligned. With StoredImages, none of these and no labels
-// are read. The pointers must stay valid until the work queued
-// on Queue::kCopyIn is done and, if the device computes in host memory, until the Backward that
-// follows a training Forward. A sample with label -1 has weight zero: it adds no loss and no
-// gradient, and is never correct.
+// are read. The pointers must stay valid until the work queued on Queue::kCopyIn is done and, if
+// the device computes in host memory, until the Backward that follows a training Forward. A sample
+// with label -1 has weight zero: it adds no loss and no gradient, and is never correct.
 struct TowerInput {
   int64_t count = 0;
   const float* images = nullptr;
