@@ -216,6 +216,8 @@ class Job:
     def _advance(self) -> bool:
         """Waits for a slice or an update, and evaluates meanwhile. Returns false at the end of the run."""
         while self._pending is None:
+            if self._end_step is not None:  # it came within a step
+                return False
             work = self._client.next()
             if work.kind == _client.END:
                 self._end_step = work.step
@@ -239,7 +241,7 @@ class Job:
                 self._pending = work
             elif work.kind == _client.END:
                 self._end_step = work.step
-            else:  # of a lost process
+            else:  # a block that another process has not evaluated
                 self._run_evaluation(work)
         if self._pending is None or self._pending.step != step:
             return None

@@ -15,6 +15,8 @@ PROGRAM = str(pathlib.Path(__file__).with_name("numpy_program.py"))
 CONFIG = ("run { epochs: 20 global_batch: 40 slices: 4 } optimizer { type: MOMENTUM } "
           "learning_rate { base: 0.05 } evaluation { every_epochs: 5 }")
 
+AVERAGE = ("--set", "optimizer.ema_decay=0.9", "--set", "evaluation.use_ema=true")
+
 
 def run(mode, workers=1, **more):
     return Job(PROGRAM, mode, workers=workers, config=CONFIG, **more).end()
@@ -33,8 +35,13 @@ class Numpy(unittest.TestCase):
     def test_a_step_ends_once_with_the_weights_of_the_next(self):
         """Also before an evaluation, and around one of a lost process whose slices come one by one."""
         expected = run("fit").ok().hash
-        for mode, workers in (("alone", 1), ("dies", 2)):
-            self.assertEqual(run(mode, workers).ok().hash, expected)
+        for mode, workers, options in (("alone", 1, ()), ("dies", 2, ()), ("alone", 1, AVERAGE)):
+            self.assertEqual(run(mode, workers, options=options).ok().hash, expected)
+
+    def test_one_that_is_too_slow_in_the_last_step(self):
+        outcome = run("late", 2, options=("--set", "deadlines.step_s=2")).ok()
+        self.assertEqual(outcome.hash, run("fit").hash)
+        self.assertIn("rank 1 saw 100 steps", outcome.log)
 
     def test_alone_it_has_a_server_of_its_own(self):
         outcome = Job(PROGRAM, "fit", "job.txtpb", config=CONFIG, alone=True).end()

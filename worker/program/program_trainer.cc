@@ -65,6 +65,7 @@ void ProgramTrainer::Bring(const Order& order, Client::Of of) {
   if (version_ == order.version && average_ == average) return;
   const std::span<const float> from = average ? client_.Average() : client_.Weights(order.version);
   do {
+    AwaitNext();
     std::ranges::copy(from.first(layout_.arena_floats()), link_.weights().begin());
     version_ = -1;
     // The server overwrites the weights of a worker that it has reset, perhaps while they were
@@ -211,7 +212,7 @@ void ProgramTrainer::Fold(size_t chunk, const SumPlace& place) {
 void ProgramTrainer::Evaluate(const Order& order) {
   trace::AtStep(order.version);
   const trace::Span span("evaluate");
-  if (order.average && order.blocks.empty()) Bring(order, Client::Of::kAverage);
+  if (order.average && order.blocks.empty()) follower_.AwaitAll(order, Client::Of::kAverage);
   const int64_t size =
       order.set == wire::VALIDATION ? join_.validation_samples : join_.test_samples;
   for (int64_t block = order.blocks.begin; block < order.blocks.end; ++block) {
@@ -300,11 +301,11 @@ uint64_t ProgramTrainer::SeedOf(WorkKind kind, int64_t step, int64_t index) cons
 void ProgramTrainer::Give(const program::Work& work, std::span<const int64_t> indices) {
   AwaitNext();
   link_.Send(Kind::kWork, &work, sizeof work, indices);
+  program_waits_ = false;
 }
 
 void ProgramTrainer::AwaitNext() {
-  while (Receive().kind != Kind::kNext) {
-  }
+  while (!program_waits_) program_waits_ = Receive().kind == Kind::kNext;
 }
 
 ProgramLink::Received ProgramTrainer::Receive() {

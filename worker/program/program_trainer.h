@@ -61,9 +61,10 @@ class ProgramTrainer final : private OrderWork, private SliceSums {
   };
   Slice SliceOf(int64_t step, int64_t index);
   uint64_t SeedOf(program::WorkKind kind, int64_t step, int64_t index) const;
-  // Waits until the program wants the next work, and hands it over.
-  void Give(const program::Work& work, std::span<const int64_t> indices);
+  // Waits until the program wants the next work. Only then may its weights change.
   void AwaitNext();
+  // Hands over the next work, when the program wants it.
+  void Give(const program::Work& work, std::span<const int64_t> indices);
   ProgramLink::Received Receive();
 
   const VariableLayout& layout_;
@@ -84,7 +85,8 @@ class ProgramTrainer final : private OrderWork, private SliceSums {
     bool pushed = false;
   };
   Part part_;
-  int64_t step_ = -1;  // of the program; -1: none
+  int64_t step_ = -1;           // of the program; -1: none
+  bool program_waits_ = false;  // for the next work
   // The version of the weights that the program has, and whether they are its average.
   int64_t version_ = -1;
   bool average_ = false;
