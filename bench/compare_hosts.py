@@ -121,10 +121,10 @@ def muster(arguments, hosts, what, sums, folder):
             if sums and host > 0:
                 joins = f"local://@relay-{host}"
                 if rank % arguments.workers == 0:
-                    command = [program + "-worker", "--relay", joins, "--config", os.path.join(run, "config.txtpb"),
-                               "--endpoint", endpoint, "--relay-bind", f"tcp://10.99.0.{host + 1}:7700"]
+                    command = [program + "-worker", "relay", "--listen", joins, "--config", os.path.join(run, "config.txtpb"),
+                               "--endpoint", endpoint, "--bind", f"tcp://10.99.0.{host + 1}:7700"]
                     if host & (host - 1):  # see PlanRelay in cli/job/workers_over_ssh.h
-                        command += ["--relay-via", f"tcp://10.99.0.{(host & (host - 1)) + 1}:7700"]
+                        command += ["--via", f"tcp://10.99.0.{(host & (host - 1)) + 1}:7700"]
                     relays.append(start(host, command + resolved, log))
             processes.append(start(host, [program, "worker", os.path.join(run, "config.txtpb"), "--rank", str(rank),
                                           "--endpoint", joins] + resolved, log))

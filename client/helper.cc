@@ -103,9 +103,9 @@ int Helper::Start(std::string& why) {
   // dup2 onto itself clears the close-on-exec flag, so the socket keeps its number in the helper.
   posix_spawn_file_actions_adddup2(&actions, ends[1], ends[1]);
   const std::string number = std::to_string(ends[1]);
-  const char* words[] = {program.c_str(),  "--config", config.c_str(), "--endpoint",
-                         endpoint.c_str(), "--rank",   rank.c_str(),   "--program-fd",
-                         number.c_str(),   nullptr};
+  const char* words[] = {program.c_str(), "program",        "--config", config.c_str(),
+                         "--endpoint",    endpoint.c_str(), "--rank",   rank.c_str(),
+                         "--fd",          number.c_str(),   nullptr};
   const int error = ::posix_spawn(&pid_, program.c_str(), &actions, nullptr,
                                   const_cast<char* const*>(words), ::environ);
   posix_spawn_file_actions_destroy(&actions);

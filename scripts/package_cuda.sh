@@ -77,7 +77,7 @@ trap 'rm -rf "$try"' EXIT
 for file in "$package" "$result"; do tar -C "$try" -xzf "$file"; done
 cd "$try/$name"
 code=0
-bin/muster-worker --describe-gpu >"$try/log" 2>&1 || code=$?
+bin/muster-worker describe-gpu >"$try/log" 2>&1 || code=$?
 cd "$OLDPWD"
 said=$(tail -n 1 "$try/log")
 case "$code $said" in

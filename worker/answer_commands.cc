@@ -1,5 +1,3 @@
-#include "worker/answers.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -15,6 +13,7 @@
 #include "common/base/json.h"
 #include "common/base/memory.h"
 #include "common/base/process.h"
+#include "common/base/program_options.h"
 #include "common/base/resource_limits.h"
 #include "common/base/text.h"
 #include "common/config/build_graph.h"
@@ -23,18 +22,28 @@
 #include "common/link/wire_type.h"
 #include "common/model/load_weights.h"
 #include "proto/config.pb.h"
+#include "worker/commands.h"
 #include "worker/data/dataset.h"
 #include "worker/data/image_folder.h"
 #include "worker/data/npz_data.h"
 #include "worker/device.h"
 #include "worker/nn/tower.h"
+#include "worker/run_command.h"
+#include "worker/stop_signals.h"
 #include "worker/trainer/predict.h"
 #include "worker/trainer/worker_memory.h"
 
 namespace muster {
 namespace {
 
-// The config for --describe-gpu without --config.
+struct AnswerArguments {
+  std::string config, weights;
+  uint32_t rank = 0;
+  std::string samples, images;
+  bool training_set = false, validation_set = false;
+};
+
+// The config for describe-gpu without --config.
 constexpr const char* kSmallJob = R"(
   run { epochs: 1 global_batch: 8 }
   data { format: SYNTHETIC synthetic { height: 8 width: 8 channels: 1 classes: 10 train_samples: 8 test_samples: 8 } }
@@ -90,9 +99,7 @@ void Predict(const config::Config& config, const std::string& weights_path, cons
   PredictSamples(config, graph, *device.backend, weights.floats(), set, samples, on_prediction);
 }
 
-}  // namespace
-
-void PrintMemory(const WorkerArguments& arguments) {
+void PrintMemory(const AnswerArguments& arguments) {
   const config::Config config = ReadResolvedConfig(arguments.config);
   if (arguments.rank >= config.cluster().workers()) {
     throw Error(ExitCode::kUsage, "--rank {}: expected 0 to {} (cluster.workers is {})",
@@ -115,20 +122,18 @@ void PrintMemory(const WorkerArguments& arguments) {
   }
 }
 
-void PrintPredictions(const WorkerArguments& arguments) {
+void PrintPredictions(const AnswerArguments& arguments) {
   const config::Config config = ReadResolvedConfig(arguments.config);
   const auto open = arguments.training_set ? OpenDatasets : OpenEvaluatedSet;
   const Datasets data = open(config.data(), config.run().seed());
   const Dataset& set = arguments.training_set ? *data.train : EvaluatedSetOf(data);
-  const std::vector<int64_t> samples = ParseNumberList("--predict", arguments.predict, set.size());
+  const std::vector<int64_t> samples = ParseNumberList("--samples", arguments.samples, set.size());
   Predict(config, arguments.weights, set, samples,
           [](int64_t sample, int32_t label, std::span<const float> logits) {
             PrintLogits({{"sample", sample}, {"label", label}}, fmt::format("sample {}", sample),
                         logits);
           });
 }
-
-namespace {
 
 std::vector<int64_t> AllOf(int64_t count) {
   std::vector<int64_t> all(static_cast<size_t>(count));
@@ -146,9 +151,7 @@ void PrintArrayPredictions(const config::Config& config, const std::string& weig
           });
 }
 
-}  // namespace
-
-void PrintImagePredictions(const WorkerArguments& arguments) {
+void PrintImagePredictions(const AnswerArguments& arguments) {
   const config::Config config = ReadResolvedConfig(arguments.config);
   std::vector<std::string> paths;
   std::ifstream list = ReadPlainFile(arguments.images);
@@ -167,7 +170,7 @@ void PrintImagePredictions(const WorkerArguments& arguments) {
           });
 }
 
-void PrintEvaluation(const WorkerArguments& arguments) {
+void PrintEvaluation(const AnswerArguments& arguments) {
   const config::Config config = ReadResolvedConfig(arguments.config);
   const unsigned each = config.worker().threads() + config.data().prefetch_threads();
   RequireThreads("an evaluation", config.cluster().workers() * each);
@@ -200,8 +203,8 @@ void PrintEvaluation(const WorkerArguments& arguments) {
       });
 }
 
-void PrintGpu(const WorkerArguments& arguments) {
-  config::Config config = arguments.config.empty() ? ParseConfigText(kSmallJob, "--describe-gpu")
+void PrintGpu(const AnswerArguments& arguments) {
+  config::Config config = arguments.config.empty() ? ParseConfigText(kSmallJob, "describe-gpu")
                                                    : ReadResolvedConfig(arguments.config);
   config::Worker& worker = *config.mutable_worker();
   worker.set_backend(config::Worker::CUDA);
@@ -211,6 +214,66 @@ void PrintGpu(const WorkerArguments& arguments) {
   const WorkerDevice device = MakeWorkerDevice(config, 0);
   TestDevice(config, BuildGraph(config.model(), InputShape(config.data())), kTestedSamples, device);
   PrintLine({{"arithmetic", device.arithmetic}});
+}
+
+int Answer(const std::function<void()>& print) {
+  return RunCommand("worker", [&] {
+    SayWhenStopped("muster-worker");
+    print();
+  });
+}
+
+constexpr const char* kConfigText = "The resolved config from the run directory";
+constexpr const char* kWeightsText = "The safetensors file with the weights";
+
+}  // namespace
+
+int MemoryCommand(int argc, char** argv) {
+  AnswerArguments arguments;
+  ProgramOptions program{"Prints a worker's memory use, a line of JSON for each part."};
+  program.Add("--config", arguments.config, kConfigText).Required();
+  program.Add("--rank", arguments.rank, "The worker's number, from 0").Required();
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
+  return Answer([&] { PrintMemory(arguments); });
+}
+
+int PredictCommand(int argc, char** argv) {
+  AnswerArguments arguments;
+  ProgramOptions program{"Prints the network's outputs, a line of JSON for each sample or photo."};
+  program.Add("--config", arguments.config, kConfigText).Required();
+  program.Add("--weights", arguments.weights, kWeightsText).Required();
+  program.Add("--samples", arguments.samples, "Samples of the test set: 0-9,17")
+      .RequiredUnless(program.Add("--images", arguments.images,
+                                  "A file with the paths of photos, each ended by a zero byte"));
+  program.AddFlag("--training-set", arguments.training_set,
+                  "Samples of the training set, prepared as in an evaluation");
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
+  return Answer([&] {
+    arguments.images.empty() ? PrintPredictions(arguments) : PrintImagePredictions(arguments);
+  });
+}
+
+int EvaluateCommand(int argc, char** argv) {
+  AnswerArguments arguments;
+  ProgramOptions program{
+      "Evaluates the test set, or else the validation set, in cluster.workers threads, and prints\n"
+      "a line of JSON for each block."};
+  program.Add("--config", arguments.config, kConfigText).Required();
+  program.Add("--weights", arguments.weights, kWeightsText).Required();
+  program.AddFlag("--validation-set", arguments.validation_set,
+                  "The validation set, even if there is a test set");
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
+  return Answer([&] { PrintEvaluation(arguments); });
+}
+
+int DescribeGpuCommand(int argc, char** argv) {
+  AnswerArguments arguments;
+  ProgramOptions program{
+      "Compares the GPU's results with the CPU's, and prints the GPU and the versions of CUDA,\n"
+      "cuBLAS and cuDNN as a line of JSON."};
+  program.Add("--config", arguments.config, "A resolved config, whose layers are compared");
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
+  return Answer([&] { PrintGpu(arguments); });
 }
 
 }  // namespace muster

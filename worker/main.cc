@@ -1,288 +1,57 @@
-// muster-worker: a worker of a job. Started by `muster launch` or by hand.
+// muster-worker: a worker of a job, or another process that computes or connects on its host.
+// Started by the commands of muster and by libmuster_client.so.
 #include <fmt/core.h>
 
-#include <csignal>
-#include <exception>
-#include <filesystem>
-#include <fstream>
-#include <utility>
+#include <cstdio>
+#include <string>
+#include <string_view>
 
-#include "common/base/log.h"
-#include "common/base/memory.h"
-#include "common/base/process.h"
-#include "common/base/program_options.h"
-#include "common/base/resource_limits.h"
-#include "common/base/signals.h"
-#include "common/config/build_graph.h"
-#include "common/config/compute_settings.h"
-#include "common/config/config.h"
-#include "common/config/data_format.h"
-#include "common/link/protocol.h"
-#include "common/link/tcp_address.h"
-#include "common/plan/chunks.h"
-#include "common/trace/session.h"
-#include "common/transport/link_options.h"
-#include "worker/answers.h"
-#include "worker/arguments.h"
-#include "worker/client/gradient_guard.h"
-#include "worker/client/terms.h"
-#include "worker/data/photo_loader.h"
-#include "worker/device.h"
-#include "worker/serve_program.h"
-#include "worker/serve_relay.h"
-#include "worker/stop_signals.h"
-#include "worker/trainer/device_images.h"
-#include "worker/trainer/trainer.h"
+#include "common/base/error.h"
+#include "common/base/text.h"
+#include "common/base/version.h"
+#include "worker/commands.h"
 
 namespace muster {
 namespace {
 
-std::string NameOf(const WorkerArguments& arguments) {
-  return arguments.join ? "a new worker" : fmt::format("worker {}", arguments.rank);
-}
+struct Command {
+  std::string_view name, text;
+  int (*run)(int argc, char** argv);
+};
 
-wire::Hello DescribeWorker(const config::Config& config, const Graph& graph, const Datasets& data) {
-  wire::Hello hello;
-  hello.set_threads(config.worker().threads());
-  DescribeLayout(graph.layout(), hello);
-  hello.set_train_samples(data.train->size());
-  hello.set_test_samples(SizeOf(data.test));
-  hello.set_validation_samples(SizeOf(data.validation));
-  uint64_t fingerprint = 0, contents = 0;
-  for (const auto& [set, factor] :
-       {std::pair{&data.train, 1}, {&data.test, 3}, {&data.validation, 5}}) {
-    if (*set == nullptr) continue;
-    fingerprint ^= (*set)->Fingerprint() * static_cast<uint64_t>(factor);
-    contents ^= (*set)->Contents() * static_cast<uint64_t>(factor);
-  }
-  hello.set_data_fingerprint(fingerprint);
-  if (contents != 0) hello.set_data_contents(contents);
-  for (const std::string& line : ComputeSettings(config)) hello.add_setting(line);
-  TrimHello(hello);
-  return hello;
-}
-
-// Decoder versions differ in their output, which changes the bits of a result.
-std::string DecoderText(const config::Data& data) {
-  if (data.format() != config::Data::IMAGE_FOLDER) return "";
-  return fmt::format(", JPEG decoder {:016x}", DecoderFingerprint());
-}
-
-// The peak memory use of this process.
-double PeakBytes() {
-  std::ifstream file("/proc/self/status");
-  double kibibytes = 0;
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("VmHWM:")) kibibytes = std::stod(line.substr(6));
-  }
-  return kibibytes * 1024;
-}
-
-// If these limits were too low, OpenMP would end the process and libzmq would abort.
-void RequireLimits(const config::Config& config) {
-  RequireOpenFiles("a worker", 64);
-  // Training, an evaluation and a lost worker's slice may have such threads at the same time.
-  const unsigned input = 3 * config.data().prefetch_threads() + 1;
-  RequireThreads("a worker", config.worker().threads() + input + 5);
-}
-
-// `muster launch` saves the log of the workers that it starts. A worker started by hand writes its
-// own log to the run directory, if there is one.
-void KeepLog(const std::string& folder, uint32_t rank) {
-  const std::string log = fmt::format("{}/worker-{}.log", folder, rank);
-  if (!folder.empty() && AlsoLogTo(log)) {
-    LogInfo("also logging to {}", log);
-  } else {
-    LogInfo("logging to standard error only; add 2>>worker-{}.log to save it", rank);
-  }
-}
-
-void Work(const WorkerArguments& arguments) {
-  config::Config config = ReadResolvedConfig(arguments.config);
-  RequireLimits(config);
-  const std::string token = RequireToken(arguments.token_file, NameOf(arguments));
-  // Before there are threads, because it forks.
-  const std::string endpoint =
-      arguments.through_relay ? JoinRelay(arguments, config, token) : arguments.endpoint;
-  if (arguments.join) config.mutable_run()->clear_trace_file();  // trace files are named by rank
-  const trace::Session session(trace::WorkerSession(config, arguments.rank), "compute");
-  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
-  const Datasets data = OpenDatasets(config.data(), config.run().seed());
-  // Each worker of a host uses another GPU.
-  const WorkerDevice device = MakeWorkerDevice(
-      config,
-      arguments.local_rank < 0 ? arguments.rank : static_cast<uint32_t>(arguments.local_rank));
-  ClientOptions options;
-  options.endpoint = endpoint;
-  options.token = token;
-  if (!arguments.join) options.rank = arguments.rank;
-  options.leave = &WantedToLeave();
-  options.hello = DescribeWorker(config, graph, data);
-  options.hello.set_arithmetic(device.arithmetic + DecoderText(config.data()));
-  options.arena_floats = graph.arena_floats();
-  options.link = LinkOptionsFor(config, graph.layout());
-  options.link.encrypt = IsEncrypted(config.cluster(), options.endpoint);
-  if (options.link.encrypt) KeepOutOfCoreDumps();
-  options.transport = config.cluster().transport();
-  options.start_s = config.deadlines().start_s();
-  options.silence_s = config.deadlines().silence_s();
-  if (config.worker().check_gradients() || MUSTER_DEBUG_BUILD) {
-    options.guard = std::make_shared<GradientGuard>(graph.layout());
-  }
-  const bool by_hand = arguments.parent == 0;
-  // before joining, so that the log includes a refusal
-  if (by_hand && !arguments.join) KeepLog(arguments.log_dir, arguments.rank);
-  LogInfo("joining the job at {} as {}{}", options.endpoint, NameOf(arguments),
-          arguments.rank_from.empty() ? "" : fmt::format(" ({})", arguments.rank_from));
-  Client client(std::move(options));
-  by_hand ? LeaveOnSignal(client.rank()) : FinishStepOnSignal();
-  if (by_hand && arguments.join) KeepLog(arguments.log_dir, client.rank());
-  const std::vector<Range> slices = CoveredBy(client.terms().nodes, client.plan().slices);
-  std::string text;
-  for (const Range& range : slices) {
-    text += fmt::format("{}{} to {}", text.empty() ? "" : ", ", range.begin, range.end);
-  }
-  LogInfo("joined as rank {} over {}: slices {} of {}", client.rank(), client.link().transport(),
-          text, client.plan().slices);
-  const int64_t largest = LargestBatchesOf(client.plan(), client.terms().first_step, {}, 0).train;
-  try {
-    TestDevice(config, graph, largest, device);
-    Trainer(config, graph, data, *device.backend, client).Run();
-  } catch (const Error& error) {
-    const bool is_end = error.code() == ExitCode::kPeerFailed || error.code() == ExitCode::kOk;
-    if (!is_end) client.ReportFailure(error.what(), error.code());
-    throw;
-  } catch (const std::exception& error) {
-    client.ReportFailure(error.what(), ExitCode::kFailure);
-    throw;
-  }
-  const size_t card = device.backend->memory_use().most;
-  LogInfo("done; peak memory {:.1f} MB{}", PeakBytes() * 1e-6,
-          card == 0 ? "" : fmt::format(", GPU memory {:.3f} MB", static_cast<double>(card) * 1e-6));
-}
+constexpr Command kCommands[] = {
+    {"train", "a worker of a job: computes gradients", TrainCommand},
+    {"program", "the helper of a program that trains its own model", ProgramCommand},
+    {"relay", "connects the workers of a host to the server", RelayCommand},
+    {"memory", "prints the memory use of a worker", MemoryCommand},
+    {"predict", "prints the network's outputs", PredictCommand},
+    {"evaluate", "evaluates weights", EvaluateCommand},
+    {"describe-gpu", "tests a GPU, and prints what it is", DescribeGpuCommand},
+};
 
 int Main(int argc, char** argv) {
-  WorkerArguments arguments;
-  ProgramOptions program{
-      "One worker of a Muster job: computes the gradients of its slices of every batch.\n"
-      "Usually started by `muster launch` or `muster worker`."};
-  ProgramOptions::Option config =
-      program.Add("--config", arguments.config, "The resolved config from the run directory");
-  ProgramOptions::Option rank =
-      program.Add("--rank", arguments.rank, "This worker's number, from 0");
-  rank.RequiredUnless(program.AddFlag("--join", arguments.join,
-                                      "Take any free rank; the job may already be running"));
-  program.Add("--local-rank", arguments.local_rank,
-              "Its number among the workers on this host, which chooses its GPU. Default: --rank");
-  program.Add("--rank-from", arguments.rank_from, "The launcher that gave the rank, for the log");
-  ProgramOptions::Option endpoint =
-      program.Add("--endpoint", arguments.endpoint,
-                  "The server's endpoint: local://@NAME, ipc://@NAME or tcp://HOST:PORT");
-  const ProgramOptions::Option memory =
-      program.AddFlag("--memory", arguments.memory,
-                      "Print this worker's memory use, a line of JSON for each part, and exit");
-  endpoint.RequiredUnless(memory);
-  const ProgramOptions::Option describe_gpu =
-      program.AddFlag("--describe-gpu", arguments.describe_gpu,
-                      "Compare the GPU's results with the CPU's, print the GPU and the versions of "
-                      "CUDA, cuBLAS and cuDNN as a line of JSON, and exit");
-  config.OptionalWith(describe_gpu);
-  endpoint.RequiredUnless(describe_gpu);
-  rank.RequiredUnless(describe_gpu);
-  rank.RequiredUnless(
-      program.Add("--relay", arguments.relay,
-                  "Be the relay of this host: connect its workers, which join at this endpoint, "
-                  "local://@NAME, to the server, and send the sum of their gradients"));
-  program.AddFlag("--through-relay", arguments.through_relay,
-                  "Join through a relay that the worker of local rank 0 on this host starts");
-  program.Add("--relay-bind", arguments.relay_bind,
-              "With --relay: an endpoint tcp://ADDRESS:PORT for relays of other hosts");
-  program.Add("--relay-via", arguments.relay_via,
-              "With --relay: the endpoint of another host's relay, to connect to instead of the "
-              "server if it answers");
-  program.Add("--relay-patience", arguments.relay_patience,
-              "With --relay-via: how many seconds to wait for its answer (10)");
-  program.AddFlag("--gpu-sums", arguments.gpu_sums,
-                  "With --relay: let the GPUs of this host add the gradients of its workers");
-  const ProgramOptions::Option predict =
-      program.Add("--predict", arguments.predict,
-                  "Print the network's outputs for these samples of the test set (0-9,17), a line "
-                  "of JSON for each, and exit");
-  endpoint.RequiredUnless(predict);
-  const ProgramOptions::Option images =
-      program.Add("--images", arguments.images,
-                  "Print the network's outputs for the photos listed in this file (paths, each "
-                  "ended by a zero byte), a line of JSON for each, and exit");
-  endpoint.RequiredUnless(images);
-  const ProgramOptions::Option evaluate =
-      program.AddFlag("--evaluate", arguments.evaluate,
-                      "Evaluate the test set, or else the validation set, in cluster.workers "
-                      "threads, print a line of JSON for each block, and exit");
-  endpoint.OptionalWith(evaluate);
-  program.Add("--weights", arguments.weights,
-              "With --predict, --images, --evaluate: the safetensors file with the weights");
-  program.AddFlag("--training-set", arguments.training_set,
-                  "With --predict: samples of the training set, prepared as in an evaluation");
-  program.AddFlag("--validation-set", arguments.validation_set,
-                  "With --evaluate: the validation set, even if there is a test set");
-  program.Add("--token-file", arguments.token_file,
-              "File with the job token, 32 hexadecimal digits. Default: $MUSTER_TOKEN");
-  program.Add("--log-dir", arguments.log_dir,
-              "Without --parent: also write worker-RANK.log to this folder");
-  program.Add("--program-fd", arguments.program_fd,
-              "Serve the program at the other end of this socket, which trains its own model "
-              "(libmuster_client.so)");
-  program.Add("--parent", arguments.parent, "Exit when the parent process with this pid exits");
-  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
-  if (arguments.parent != 0) {
-    DieWithParent(arguments.parent);
-  } else if (arguments.program_fd < 0) {
-    SayWhenStopped(arguments.join ? NameOf(arguments) : fmt::format("rank {}", arguments.rank));
+  const std::string_view wanted = argc > 1 ? argv[1] : "";
+  for (const Command& command : kCommands) {
+    if (command.name != wanted) continue;
+    std::string name = fmt::format("muster-worker {}", wanted);  // for --help
+    argv[1] = name.data();
+    return command.run(argc - 1, argv + 1);
   }
-  if (arguments.program_fd >= 0) {  // the program decides what its signals mean
-    for (const int signal : kStopSignals) std::signal(signal, SIG_IGN);
-  }
-  std::signal(SIGPIPE, SIG_IGN);
-  // schedulers send SIGUSR1 to every process of a job; only the server handles it
-  std::signal(SIGUSR1, SIG_IGN);
-  IgnoreFileSizeSignal();
-  KeepFreedMemory();
-  InitLog(!arguments.relay.empty() ? "relay"
-          : arguments.join         ? "worker"
-                                   : "worker-" + std::to_string(arguments.rank));
-  try {
-    if (arguments.program_fd >= 0) {
-      ServeProgram(arguments);
-    } else if (!arguments.relay.empty()) {
-      ServeRelay(arguments, ReadResolvedConfig(arguments.config),
-                 RequireToken(arguments.token_file, "a relay"));
-    } else if (arguments.describe_gpu) {
-      PrintGpu(arguments);
-    } else if (arguments.memory) {
-      PrintMemory(arguments);
-    } else if (arguments.evaluate) {
-      PrintEvaluation(arguments);
-    } else if (!arguments.images.empty()) {
-      PrintImagePredictions(arguments);
-    } else if (!arguments.predict.empty()) {
-      PrintPredictions(arguments);
-    } else {
-      Work(arguments);
-    }
+  const bool helps = wanted == "--help" || wanted == "-h";
+  if (wanted == "--version") {
+    fmt::print("muster {}\n", kVersion);
     return 0;
-  } catch (const Error& error) {
-    if (error.code() == ExitCode::kOk) {
-      LogInfo("{}", error.what());
-    } else {
-      LogError("exit code {}: {}", static_cast<int>(error.code()), error.what());
-    }
-    return static_cast<int>(error.code());
-  } catch (const std::bad_alloc&) {
-    LogError("out of memory: use a smaller batch or fewer workers");
-  } catch (const std::exception& error) {
-    LogError("{}", error.what());
   }
-  return static_cast<int>(ExitCode::kFailure);
+  std::FILE* const to = helps ? stdout : stderr;
+  fmt::print(to, "usage: muster-worker COMMAND [options]; muster-worker COMMAND --help\n");
+  for (const Command& command : kCommands)
+    fmt::print(to, "  {:14}{}\n", command.name, command.text);
+  if (helps) return 0;
+  fmt::print(to,
+             "error: expected a command, got '{}': are muster, libmuster_client.so and "
+             "muster-worker from the same installation?\n",
+             Printable(wanted));
+  return static_cast<int>(ExitCode::kUsage);
 }
 
 }  // namespace

@@ -1,11 +1,12 @@
-#include "worker/serve_program.h"
-
+#include <csignal>
 #include <memory>
 #include <utility>
 
 #include "common/base/log.h"
 #include "common/base/process.h"
+#include "common/base/program_options.h"
 #include "common/base/resource_limits.h"
+#include "common/base/signals.h"
 #include "common/config/config.h"
 #include "common/link/program_variables.h"
 #include "common/link/protocol.h"
@@ -13,10 +14,18 @@
 #include "common/program/program_link.h"
 #include "common/trace/session.h"
 #include "common/transport/link_options.h"
+#include "worker/commands.h"
 #include "worker/program/program_trainer.h"
+#include "worker/run_command.h"
 
 namespace muster {
 namespace {
+
+struct ProgramArguments {
+  std::string config, endpoint, token_file;
+  uint32_t rank = 0;
+  int fd = -1;
+};
 
 void Refuse(ProgramLink& link, const Error& error) {
   const program::End end{
@@ -25,7 +34,7 @@ void Refuse(ProgramLink& link, const Error& error) {
   link.Send(program::Kind::kEnd, &end, sizeof end, {}, error.what());
 }
 
-void Join(const WorkerArguments& arguments, ProgramLink& link) {
+void Join(const ProgramArguments& arguments, ProgramLink& link) {
   const ProgramDescription program = link.ReadDescription();
   if (program.join.pid != static_cast<uint32_t>(::getppid())) {
     throw Error(ExitCode::kPeerFailed, "the program ended before it joined");
@@ -46,7 +55,7 @@ void Join(const WorkerArguments& arguments, ProgramLink& link) {
   link.MapMemory(layout.arena_floats());
   options.endpoint = arguments.endpoint;
   options.token = RequireToken(arguments.token_file, "a program");
-  if (!arguments.join) options.rank = arguments.rank;
+  options.rank = arguments.rank;
   options.arena_floats = layout.arena_floats();
   options.initial = link.weights();
   options.link = LinkOptionsFor(config, layout);
@@ -73,16 +82,32 @@ void Join(const WorkerArguments& arguments, ProgramLink& link) {
   }
 }
 
-}  // namespace
-
-void ServeProgram(const WorkerArguments& arguments) {
-  ProgramLink link(UniqueFd(arguments.program_fd), ::getppid());
+void Serve(const ProgramArguments& arguments) {
+  ProgramLink link(UniqueFd(arguments.fd), ::getppid());
   try {
     Join(arguments, link);
   } catch (const Error& error) {
     Refuse(link, error);
     throw;
   }
+}
+
+}  // namespace
+
+int ProgramCommand(int argc, char** argv) {
+  ProgramArguments arguments;
+  ProgramOptions program{
+      "Takes part in a job on behalf of a program that trains its own model. Started by\n"
+      "libmuster_client.so."};
+  program.Add("--config", arguments.config, "The resolved config from the run directory")
+      .Required();
+  program.Add("--rank", arguments.rank, "The program's number, from 0").Required();
+  program.Add("--endpoint", arguments.endpoint, "The endpoint of the server or relay").Required();
+  program.Add("--token-file", arguments.token_file, kTokenFileText);
+  program.Add("--fd", arguments.fd, "The socket whose other end the program has").Required();
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
+  for (const int signal : kStopSignals) std::signal(signal, SIG_IGN);  // the program decides
+  return RunCommand(fmt::format("worker-{}", arguments.rank), [&] { Serve(arguments); });
 }
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-#include "worker/serve_relay.h"
+#include "worker/relay_command.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -16,6 +16,7 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/process.h"
+#include "common/base/program_options.h"
 #include "common/base/resource_limits.h"
 #include "common/base/signals.h"
 #include "common/config/build_graph.h"
@@ -27,14 +28,27 @@
 #include "common/transport/combined_server_link.h"
 #include "common/transport/link_options.h"
 #include "common/transport/transport.h"
+#include "worker/commands.h"
 #include "worker/device.h"
 #include "worker/relay/relay.h"
+#include "worker/run_command.h"
 #include "worker/stop_signals.h"
 
 namespace muster {
 namespace {
 
 using std::chrono::steady_clock;
+
+struct RelayArguments {
+  std::string config, token_file;
+  std::string endpoint;  // of the server
+  std::string listen;    // for this host's workers
+  std::string bind;      // for relays of other hosts
+  std::string via;       // of the relay through which it reaches the server
+  int patience = 10;     // seconds to wait for the relay at `via`
+  bool gpu_sums = false;
+  int parent = 0;
+};
 
 constexpr std::chrono::seconds kPatience{10};  // an earlier relay of this host may have the port
 constexpr std::chrono::milliseconds kPause{100};
@@ -68,22 +82,19 @@ std::unique_ptr<GpuAdder> AdderOf(const config::Config& config) {
   }
 }
 
-std::string Upstream(const WorkerArguments& arguments) {
-  if (arguments.relay_via.empty()) return arguments.endpoint;
-  const auto until = steady_clock::now() + std::chrono::seconds(arguments.relay_patience);
+std::string Upstream(const RelayArguments& arguments) {
+  if (arguments.via.empty()) return arguments.endpoint;
+  const auto until = steady_clock::now() + std::chrono::seconds(arguments.patience);
   while (steady_clock::now() < until) {
-    if (Answers(arguments.relay_via, std::chrono::seconds(1))) return arguments.relay_via;
+    if (Answers(arguments.via, std::chrono::seconds(1))) return arguments.via;
     std::this_thread::sleep_for(kPause);
   }
-  LogWarning("the relay at {} does not answer; going to the server directly", arguments.relay_via);
+  LogWarning("the relay at {} does not answer; going to the server directly", arguments.via);
   return arguments.endpoint;
 }
 
-}  // namespace
-
-void ServeRelay(const WorkerArguments& arguments, const config::Config& config,
-                const std::string& token) {
-  if (arguments.parent != 0) FinishStepOnSignal();
+[[noreturn]] void Serve(const RelayArguments& arguments, const config::Config& config,
+                        const std::string& token) {
   RequireOpenFiles("a relay", 256);
   RequireThreads("a relay", 8);
   // Only a program knows its variables.
@@ -95,16 +106,16 @@ void ServeRelay(const WorkerArguments& arguments, const config::Config& config,
   KeepOutOfCoreDumps();
   std::unique_ptr<GpuAdder> adder = arguments.gpu_sums ? AdderOf(config) : nullptr;
   const uint64_t job = JobOf(link.token);
-  std::unique_ptr<ServerLink> below = Listen(arguments.relay, job, config::Cluster::LOCAL, link);
-  if (!arguments.relay_bind.empty()) {
-    link.encrypt = IsEncrypted(config.cluster(), arguments.relay_bind);
-    if (auto others = ListenForRelays(arguments.relay_bind, job, link)) {
+  std::unique_ptr<ServerLink> below = Listen(arguments.listen, job, config::Cluster::LOCAL, link);
+  if (!arguments.bind.empty()) {
+    link.encrypt = IsEncrypted(config.cluster(), arguments.bind);
+    if (auto others = ListenForRelays(arguments.bind, job, link)) {
       below = Combine(std::move(below), std::move(others));
     }
   }
   const std::string upstream = Upstream(arguments);
   link.encrypt = IsEncrypted(config.cluster(), upstream);
-  LogInfo("connecting the workers at {} to {}", arguments.relay, upstream);
+  LogInfo("connecting the workers at {} to {}", arguments.listen, upstream);
   const std::chrono::duration<double> patience(config.deadlines().start_s());
   const bool on_servers_host = upstream.starts_with("ipc://");
   Relay(std::move(below),
@@ -116,17 +127,51 @@ void ServeRelay(const WorkerArguments& arguments, const config::Config& config,
       .Run();
 }
 
-std::string JoinRelay(const WorkerArguments& arguments, const config::Config& config,
+}  // namespace
+
+int RelayCommand(int argc, char** argv) {
+  RelayArguments arguments;
+  ProgramOptions program{
+      "Connects the workers of this host to the server, and sends the sums of their gradients."};
+  program.Add("--config", arguments.config, "The resolved config from the run directory")
+      .Required();
+  program.Add("--listen", arguments.listen, "Where the workers join: local://@NAME").Required();
+  program.Add("--endpoint", arguments.endpoint, "The server's endpoint").Required();
+  program.Add("--bind", arguments.bind, "An endpoint tcp://ADDRESS:PORT for relays of other hosts");
+  program.Add("--via", arguments.via,
+              "The endpoint of another host's relay, to connect to instead of the server if it "
+              "answers");
+  program
+      .Add("--patience", arguments.patience, "With --via: how many seconds to wait for its answer")
+      .ShowDefault();
+  program.AddFlag("--gpu-sums", arguments.gpu_sums,
+                  "Let the GPUs of this host add the gradients of its workers");
+  program.Add("--token-file", arguments.token_file, kTokenFileText);
+  program.Add("--parent", arguments.parent, kParentText);
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
+  return RunCommand("relay", [&] {
+    if (arguments.parent != 0) {
+      DieWithParent(arguments.parent);
+      FinishStepOnSignal();
+    } else {
+      SayWhenStopped("the relay");
+    }
+    Serve(arguments, ReadResolvedConfig(arguments.config),
+          RequireToken(arguments.token_file, "a relay"));
+  });
+}
+
+std::string JoinRelay(const std::string& endpoint, int local_rank, const config::Config& config,
                       const std::string& token) {
-  WorkerArguments relay = arguments;
+  RelayArguments relay{.endpoint = endpoint};
   // All workers of the host can compute it. The server has another port after a restart.
-  relay.relay = "local://@muster-relay-" + DigitsFrom(token, "muster relay " + arguments.endpoint);
-  if (arguments.local_rank != 0) return relay.relay;
+  relay.listen = "local://@muster-relay-" + DigitsFrom(token, "muster relay " + endpoint);
+  if (local_rank != 0) return relay.listen;
   const pid_t child = ::fork();
   if (child < 0) {
     throw Error(ExitCode::kFailure, "cannot start the relay of this host: {}", ErrorText(errno));
   }
-  if (child > 0) return relay.relay;
+  if (child > 0) return relay.listen;
   // Signals for this worker are not for the others, and no launcher must wait for the relay because
   // of a pipe.
   ::setsid();
@@ -138,7 +183,7 @@ std::string JoinRelay(const WorkerArguments& arguments, const config::Config& co
   InitLog("relay");
   int code = static_cast<int>(ExitCode::kFailure);
   try {
-    ServeRelay(relay, config, token);
+    Serve(relay, config, token);
   } catch (const Error& error) {
     code = static_cast<int>(error.code());
     if (error.code() != ExitCode::kOk) LogError("exit code {}: {}", code, error.what());

@@ -26,7 +26,7 @@ class Relay:
         self.start()
 
     def start(self):
-        words = [f"{self.run.chaos.bin}/muster-worker", "--relay", self.endpoint, "--config",
+        words = [f"{self.run.chaos.bin}/muster-worker", "relay", "--listen", self.endpoint, "--config",
                  f"{self.run.folder}/config.txtpb", "--endpoint", self.run.endpoint, "--token-file", self.run.token]
         self.process = self.run.spawn(self.run.prefix(self.host) + words, self.log)
         self.again_at = None

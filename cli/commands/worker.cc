@@ -165,7 +165,7 @@ int DoWorker(const WorkerOptions& options) {
   CheckConnectable(options.endpoint);
   const HeldFile held = HeldFile::OfText(ConfigText(config));
   held.KeepOverExec();
-  std::vector<std::string> words{"--config", held.path(), "--endpoint", options.endpoint};
+  std::vector<std::string> words{"train", "--config", held.path(), "--endpoint", options.endpoint};
   // The config is in a run directory or in a copy of one, so the log goes there.
   if (path.filename() == "config.txtpb") {
     words.insert(words.end(), {"--log-dir", path.parent_path()});

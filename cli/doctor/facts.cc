@@ -224,7 +224,7 @@ config::Config OfDevices(const std::string& devices) {
 // Runs a worker that sees only this GPU and compares its results with the CPU. Returns false if
 // that fails.
 bool TryGpu(const GpuQuestion& question, const WorkerPlace& place, GpuFacts& facts) {
-  std::vector<std::string> words{"--describe-gpu"};
+  std::vector<std::string> words{"describe-gpu"};
   std::optional<HeldFile> held;
   if (question.config != nullptr) {
     config::Config config = *question.config;

@@ -75,7 +75,7 @@ void Evaluate(const EvalArguments& arguments, const OpenedModel& model, const Ev
   if (places.empty()) {
     for (const std::string& line : cards.Lines()) SayBesideResult(line + "\n");
   }
-  std::vector<std::string> words{"--evaluate"};
+  std::vector<std::string> words{"evaluate"};
   if (arguments.validation_set) words.emplace_back("--validation-set");
   Console console(STDERR_FILENO);  // because standard output is for the result
   AskWorker({.program = arguments.worker_program,

@@ -198,14 +198,14 @@ void CheckWeights(const OpenedModel& model, const Graph& graph) {
 
 void AskWorker(const WorkerCall& call, const std::function<bool(const nlohmann::json&)>& take) {
   const HeldFile config = HeldFile::OfText(ConfigText(call.job.config));
-  ChildOptions worker{
-      .program = call.program,
-      .arguments = {"--config", config.path(), "--rank", "0", "--weights", call.model.held.path()},
-      .inherited_fds = call.place.lock_fds,
-      .environment = call.place.environment,
-      .cores = call.place.cores,
-      .memory_node = call.place.memory_node};
-  worker.arguments.insert(worker.arguments.end(), call.words.begin(), call.words.end());
+  ChildOptions worker{.program = call.program,
+                      .arguments = call.words,
+                      .inherited_fds = call.place.lock_fds,
+                      .environment = call.place.environment,
+                      .cores = call.place.cores,
+                      .memory_node = call.place.memory_node};
+  worker.arguments.insert(worker.arguments.end(),
+                          {"--config", config.path(), "--weights", call.model.held.path()});
   const auto take_line = [&](const nlohmann::json& line) {
     try {
       return take(line);

@@ -121,7 +121,7 @@ std::vector<float> OutputsIn(const nlohmann::json& line, const EvaluationJob& jo
 std::vector<Prediction> PredictSamples(const PredictArguments& arguments, const OpenedModel& model,
                                        const EvaluationJob& job,
                                        const std::vector<int64_t>& samples) {
-  std::vector<std::string> words{"--predict", arguments.samples};
+  std::vector<std::string> words{"predict", "--samples", arguments.samples};
   if (arguments.training_set) words.emplace_back("--training-set");
   const ProbabilitiesBy by = ProbabilitiesOf(job.graph);
   std::map<int64_t, Prediction> by_sample;
@@ -141,7 +141,7 @@ std::vector<Prediction> PredictSamples(const PredictArguments& arguments, const 
   for (const int64_t sample : samples) {
     const auto found = by_sample.find(sample);
     if (found == by_sample.end()) {
-      throw Error(ExitCode::kFailure, "muster-worker --predict: no answer for sample {}", sample);
+      throw Error(ExitCode::kFailure, "muster-worker predict: no answer for sample {}", sample);
     }
     predictions.push_back(found->second);
   }
@@ -270,7 +270,7 @@ int ShowImages(const PredictArguments& arguments, const OpenedModel& model,
   const WorkerCall call{.program = arguments.worker_program,
                         .job = job,
                         .model = model,
-                        .words = {"--images", list.path()}};
+                        .words = {"predict", "--images", list.path()}};
   AskWorker(call, [&](const nlohmann::json& line) {
     if (++images == 1) PrintResult(heading);
     const std::string image = line.at("image");

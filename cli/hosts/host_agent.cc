@@ -200,7 +200,7 @@ std::unique_ptr<ChildProcess> HostAgent::StartProcess(std::vector<std::string> a
   const std::vector<std::string> job{"--config",     config_->InheritedPath(),
                                      "--token-file", token_->InheritedPath(),
                                      "--parent",     std::to_string(::getpid())};
-  arguments.insert(arguments.begin(), job.begin(), job.end());
+  arguments.insert(arguments.end(), job.begin(), job.end());
   return std::make_unique<ChildProcess>(
       ChildOptions{.program = worker_program_,
                    .arguments = std::move(arguments),
@@ -243,11 +243,11 @@ void HostAgent::RequireRelay(int rank) {
   relay_endpoint_ = "local://@muster-relay-" + NewToken();
   ++relays_;
   relay_rank_ = rank;
-  std::vector<std::string> arguments{"--relay", relay_endpoint_, "--endpoint", endpoint_};
-  if (!relay_bind_.empty()) arguments.insert(arguments.end(), {"--relay-bind", relay_bind_});
-  if (!relay_via_.empty()) arguments.insert(arguments.end(), {"--relay-via", relay_via_});
+  std::vector<std::string> arguments{"relay", "--listen", relay_endpoint_, "--endpoint", endpoint_};
+  if (!relay_bind_.empty()) arguments.insert(arguments.end(), {"--bind", relay_bind_});
+  if (!relay_via_.empty()) arguments.insert(arguments.end(), {"--via", relay_via_});
   // Once all have started, one that does not answer is probably lost, and a step waits.
-  if (relays_ > 1) arguments.insert(arguments.end(), {"--relay-patience", "2"});
+  if (relays_ > 1) arguments.insert(arguments.end(), {"--patience", "2"});
   relay_.process = StartProcess(std::move(arguments), /*sees_gpus=*/false, relay_.output);
 }
 
@@ -260,7 +260,7 @@ void HostAgent::Start(int rank, int local_rank) {
     worker.relay = relays_;
     worker.process = job_.program_size() > 0
                          ? StartProgram(rank, endpoint, worker.output)
-                         : StartProcess({"--rank", std::to_string(rank), "--local-rank",
+                         : StartProcess({"train", "--rank", std::to_string(rank), "--local-rank",
                                          std::to_string(local_rank), "--endpoint", endpoint},
                                         UsesGpus(), worker.output);
     Send({{"started", rank}, {"pid", worker.process->pid()}});

@@ -189,9 +189,9 @@ std::unique_ptr<ChildProcess> JobProcesses::StartWorker(int rank, bool append) {
   const bool relayed = plan_.hosts == nullptr && AddsInGpus(*plan_.config);
   const std::string& endpoint = relayed ? relay_.EndpointFor(rank, endpoint_) : endpoint_;
   ChildOptions worker{.program = plan_.worker_program,
-                      .arguments = {"--config", plan_.config_path, "--rank", std::to_string(rank),
-                                    "--endpoint", endpoint, "--token-file", token_.InheritedPath(),
-                                    "--parent", std::to_string(::getpid())},
+                      .arguments = {"train", "--config", plan_.config_path, "--rank",
+                                    std::to_string(rank), "--endpoint", endpoint, "--token-file",
+                                    token_.InheritedPath(), "--parent", std::to_string(::getpid())},
                       .log_path = plan_.dir->WorkerLogPath(rank),
                       .inherited_fds = {token_.fd()},
                       .append = append};

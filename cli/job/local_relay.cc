@@ -38,8 +38,8 @@ void LocalRelay::Start(const std::string& server) {
   endpoint_ = "local://@muster-relay-" + NewToken();
   ++started_;
   ChildOptions relay{.program = plan_.worker_program,
-                     .arguments = {"--relay", endpoint_, "--gpu-sums", "--endpoint", server,
-                                   "--config", plan_.config_path, "--token-file",
+                     .arguments = {"relay", "--listen", endpoint_, "--gpu-sums", "--endpoint",
+                                   server, "--config", plan_.config_path, "--token-file",
                                    token_.InheritedPath(), "--parent", std::to_string(::getpid())},
                      .log_path = plan_.dir->RelayLogPath(),
                      .inherited_fds = {token_.fd()},

@@ -41,7 +41,7 @@ MemoryRow ParseRow(const nlohmann::json& json) {
                                : Holder::kProcess};
   } catch (const nlohmann::json::exception&) {
     throw Error(ExitCode::kFailure,
-                "muster-worker --memory: expected what, bytes and holder, got {}: are muster and "
+                "muster-worker memory: expected what, bytes and holder, got {}: are muster and "
                 "muster-worker from the same build?",
                 JsonText(json));
   }
@@ -154,8 +154,8 @@ std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& g
 std::vector<MemoryRow> AskWorkerMemory(const std::string& worker_program,
                                        const config::Config& config, uint32_t rank) {
   const HeldFile held = HeldFile::OfText(ConfigText(config));
-  const std::vector<std::string> words{"--config", held.path(), "--rank", std::to_string(rank),
-                                       "--memory"};
+  const std::vector<std::string> words{"memory", "--config", held.path(), "--rank",
+                                       std::to_string(rank)};
   std::vector<MemoryRow> rows;
   for (const auto& json : RunJsonProgram(worker_program, words, config.deadlines().start_s())) {
     rows.push_back(ParseRow(json));

@@ -41,7 +41,7 @@ std::string CheckMemory(const LeastMemory& needed, const MachineMemory& machine)
 // Weights, optimizer state, and the workers' gradients.
 std::vector<MemoryRow> ServerMemory(const config::Config& config, const Graph& graph);
 
-// Runs the worker program with --memory: it builds all kernels for this rank but allocates no
+// Runs the worker program with `memory`: it builds all kernels for this rank but allocates no
 // arrays, and reports their sizes. `config` is resolved. Throws Error as RunJsonProgram does, for
 // example if the worker cannot run the network.
 std::vector<MemoryRow> AskWorkerMemory(const std::string& worker_program,

@@ -40,10 +40,6 @@ Option Option::Required() {
 
 Option Option::RequiredUnless(const Option& other) {
   option_->excludes(other.option_);
-  return OptionalWith(other);
-}
-
-Option Option::OptionalWith(const Option& other) {
   owner_->alternatives_.emplace_back(option_, other.option_);
   return *this;
 }
@@ -114,11 +110,7 @@ std::optional<int> ProgramOptions::Parse(int argc, char** argv) {
   try {
     app_->parse(argc, argv);
     for (const auto& [option, other] : alternatives_) {
-      const bool replaced =
-          std::ranges::any_of(alternatives_, [required = option](const auto& one) {
-            return one.first == required && !one.second->empty();
-          });
-      if (option->empty() && !replaced) throw CLI::RequiredError(option->get_name());
+      if (option->empty() && other->empty()) throw CLI::RequiredError(option->get_name());
     }
   } catch (const CLI::ParseError& error) {
     return app_->exit(error) == 0 ? 0 : static_cast<int>(ExitCode::kUsage);

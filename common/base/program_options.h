@@ -1,4 +1,4 @@
-// The command line of a program without subcommands. Wraps CLI11, because its header adds several
+// The command line of a program, or of one of its commands. Wraps CLI11, because its header adds several
 // seconds of compile time to each file that includes it.
 #pragma once
 
@@ -25,8 +25,6 @@ class ProgramOptions {
     Option Required();
     // Excludes `other`. Exactly one of the two is required.
     Option RequiredUnless(const Option& other);
-    // Optional if `other` is given, otherwise required.
-    Option OptionalWith(const Option& other);
     Option ShowDefault();
     Option InRange(int64_t least, int64_t most);
     Option OneOf(std::initializer_list<const char*> values);

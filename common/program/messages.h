@@ -1,5 +1,5 @@
-// The messages between a program that trains its own model and its helper, muster-worker
-// --program-fd. The client library (client/muster.cc) is the program's end. With an optimizer of
+// The messages between a program that trains its own model and its helper, `muster-worker program`.
+// The client library (client/muster.cc) is the program's end. With an optimizer of
 // the program's own, another copy of the program updates the weights; the server is its helper.
 //
 // They share memory with two buffers of all variables, each variable at a multiple of 64 bytes: the
@@ -16,7 +16,7 @@
 namespace muster::program {
 
 // Changes with every change to this file.
-inline constexpr uint32_t kVersion = 3;
+inline constexpr uint32_t kVersion = 4;
 
 // Scalars of a slice or block, and bytes of a name, of [A-Za-z0-9_./-]. The server has the same
 // limits (common/plan/scalar_sums.h).

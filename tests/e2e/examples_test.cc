@@ -74,15 +74,23 @@ TEST_F(Examples, OfCommandsAboutWeights) {
 
 // The programs that `muster` starts are included.
 TEST_F(Examples, NoHelpTextIsWiderThanATerminal) {
-  for (const char* program : {"muster-server", "muster-worker"}) {
-    Process process({program, "--help"}, Path("help"));
+  using Words = std::vector<std::string>;
+  std::vector<Words> programs{{"muster-server"}, {"muster-worker"}};
+  for (const char* command :
+       {"train", "program", "relay", "memory", "predict", "evaluate", "describe-gpu"}) {
+    programs.push_back({"muster-worker", command});
+  }
+  for (const Words& program : programs) {
+    Words command = program;
+    command.emplace_back("--help");
+    Process process(command, Path("help"));
     EXPECT_EQ(process.Wait(20), 0);
     std::istringstream help(process.Log());
     int lines = 0;
     for (std::string line; std::getline(help, line); ++lines) {
-      EXPECT_LE(line.size(), 80u) << program << ": " << line;
+      EXPECT_LE(line.size(), 80u) << program.back() << ": " << line;
     }
-    EXPECT_GT(lines, 10) << program;
+    EXPECT_GT(lines, 6) << program.back();
   }
 }
 

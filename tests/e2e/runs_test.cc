@@ -195,7 +195,7 @@ TEST_F(Runs, ADryRunLeavesNothingBehind) {
   EXPECT_EQ(Files(), before);
 }
 
-// The rows that `muster-worker --memory` prints for the smoke config with these settings, by name.
+// The rows that `muster-worker memory` prints for the smoke config with these settings, by name.
 std::map<std::string, double> MemoryOf(const std::vector<std::string>& settings,
                                        const std::filesystem::path& folder) {
   std::vector<Setting> parsed;
@@ -203,9 +203,8 @@ std::map<std::string, double> MemoryOf(const std::vector<std::string>& settings,
   config::Config config = LoadConfig(kSmoke, parsed);
   ResolveConfig(config, 2);
   WriteConfig(config, folder / "resolved.txtpb");
-  Process process(
-      {"muster-worker", "--memory", "--rank", "1", "--config", folder / "resolved.txtpb"},
-      folder / "memory.log");
+  Process process({"muster-worker", "memory", "--rank", "1", "--config", folder / "resolved.txtpb"},
+                  folder / "memory.log");
   EXPECT_EQ(process.Wait(60), 0) << process.Log();
   std::map<std::string, double> rows;
   std::istringstream lines(process.Log());
@@ -214,6 +213,18 @@ std::map<std::string, double> MemoryOf(const std::vector<std::string>& settings,
     rows[row["what"]] = row["bytes"];
   }
   return rows;
+}
+
+TEST_F(Runs, AWrongCommandOfTheWorkerProgramIsRefused) {
+  using Words = std::vector<std::string>;
+  for (const Words& words :
+       {Words{}, Words{"trian"}, Words{"train"}, Words{"memory", "--rank", "0"},
+        Words{"predict", "--config", "c", "--weights", "w"}}) {
+    Words command{"muster-worker"};
+    command.insert(command.end(), words.begin(), words.end());
+    Process process(command, Path("worker.log"));
+    EXPECT_EQ(process.Wait(60), 2) << process.Log();
+  }
 }
 
 TEST_F(Runs, AWorkerKnowsItsMemoryBeforeItRuns) {

@@ -76,8 +76,7 @@ class Ssh : public HandJob {
     ::kill(server, SIGKILL);
   }
   pid_t Worker(int rank) const {
-    const std::vector<pid_t> found =
-        hosts_->Find(fmt::format("muster-worker --config /proc/self/fd/"));
+    const std::vector<pid_t> found = hosts_->Find("muster-worker train --rank ");
     for (const pid_t pid : found) {
       std::string command = Slurp(fmt::format("/proc/{}/cmdline", pid));
       std::ranges::replace(command, '\0', ' ');

@@ -51,7 +51,7 @@ TEST_F(Ssh, TheSameBitsWithSixteenBits) {
 TEST_F(Ssh, AKilledRelay) {
   const auto launch = Start("a:2,b:2,c:2", kSixSlices);
   ASSERT_TRUE(Reaches("run", 3)) << launch->Log();
-  const std::vector<pid_t> relays = hosts_->Find("--relay-bind tcp://10.98.0.2:");
+  const std::vector<pid_t> relays = hosts_->Find("--bind tcp://10.98.0.2:");
   ASSERT_EQ(relays.size(), 1u);
   ::kill(relays[0], SIGKILL);
   ExpectTheSameBits(*launch, kSixSlices);
@@ -66,7 +66,7 @@ TEST_F(Ssh, AStoppedRelay) {
   settings.emplace_back("deadlines.silence_s=2");
   const auto launch = Start("a:2", settings);
   ASSERT_TRUE(Reaches("run", 3)) << launch->Log();
-  const std::vector<pid_t> relays = hosts_->Find("--relay local://");
+  const std::vector<pid_t> relays = hosts_->Find("relay --listen local://");
   ASSERT_EQ(relays.size(), 1u);
   ::kill(relays[0], SIGSTOP);
   ExpectTheSameBits(*launch, settings);

@@ -1,4 +1,4 @@
-// The memory of a worker, computed without a job, for `muster-worker --memory` and dry runs.
+// The memory of a worker, computed without a job, for `muster-worker memory` and dry runs.
 #pragma once
 
 #include <cstdint>

@@ -39,7 +39,7 @@ TEST_F(DryRunTest, ShowsWhatTheWorkerSays) {
                                   HasSubstr("on the GPU, for each worker        9.00 MB"),
                                   HasSubstr("columns                          9.00 MB")));
   // It gets the job's settings, and the rank with the most slices.
-  EXPECT_THAT(ReadFile(Path("words")), AllOf(HasSubstr("--memory\n"), HasSubstr("--rank\n1\n"),
+  EXPECT_THAT(ReadFile(Path("words")), AllOf(HasSubstr("\nmemory\n"), HasSubstr("--rank\n1\n"),
                                              HasSubstr("seed: 12\n"), HasSubstr("workers: 2\n")));
 }
 

@@ -109,7 +109,8 @@ void Do(const std::string& verb, std::string text, int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  for (int i = 1; i + 1 < argc; i += 2) options[argv[i]] = argv[i + 1];
+  const int first = argc > 1 && *argv[1] != '-' ? 2 : 1;  // a worker has a subcommand
+  for (int i = first; i + 1 < argc; i += 2) options[argv[i]] = argv[i + 1];
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::signal(SIGUSR2, SIG_IGN);  // the launcher's notice that the job has failed
   // A launched process gets --parent. One started by hand has a named token file.
@@ -120,7 +121,7 @@ int main(int argc, char** argv) {
 
   bool server = std::string(argv[0]).ends_with("muster-server");
   const char* script = std::getenv(server ? "FAKE_SERVER" : "FAKE_WORKER");
-  std::string own = "FAKE_WORKER_" + options["--rank"];
+  std::string own = "FAKE_WORKER_" + (options.contains("--rank") ? options["--rank"] : "0");
   if (!server && std::getenv(own.c_str()) != nullptr) script = std::getenv(own.c_str());
 
   if (server) {  // like the real server, before any output

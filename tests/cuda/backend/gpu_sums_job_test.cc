@@ -48,8 +48,7 @@ class GpuSumsJob : public RealJob {
   pid_t RelayOf(const std::string& run) const {
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
       const std::string words = Slurp(entry.path() / "cmdline");
-      const bool is_relay = words.find("--relay") != std::string::npos &&
-                            words.find("muster-worker") != std::string::npos;
+      const bool is_relay = words.find(std::string("muster-worker\0relay", 19)) != words.npos;
       if (is_relay && words.find(Path(run)) != std::string::npos) {
         return std::stoi(entry.path().filename());
       }

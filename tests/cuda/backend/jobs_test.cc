@@ -36,7 +36,7 @@ class CudaJob : public RealJob {
   }
   // The predicted GPU memory of a worker of the job in this run directory.
   std::map<std::string, double> PredictedOnCard(const std::filesystem::path& dir) {
-    Process worker({"muster-worker", "--memory", "--rank", "0", "--config", dir / "config.txtpb"},
+    Process worker({"muster-worker", "memory", "--rank", "0", "--config", dir / "config.txtpb"},
                    Path("memory"));
     EXPECT_EQ(worker.Wait(60), 0) << worker.Log();
     std::map<std::string, double> rows;

@@ -42,7 +42,7 @@ class LoadPluginTest : public RealJob {
     config.mutable_worker()->set_soft_placement(soft);
     ResolveForMachine(config, 1);
     WriteConfig(config, Path("resolved.txtpb"));
-    Process worker({fs::relative(Worker(), BinDir()), "--memory", "--rank", "0", "--config",
+    Process worker({fs::relative(Worker(), BinDir()), "memory", "--rank", "0", "--config",
                     Path("resolved.txtpb")},
                    Path("log"), {.environment = {{"LD_LIBRARY_PATH", library_path + ":" + own}}});
     const int code = worker.Wait(60);
