@@ -1,5 +1,5 @@
-// The command line of a program, or of one of its commands. Wraps CLI11, because its header adds several
-// seconds of compile time to each file that includes it.
+// The command line of a program, or of one of its commands. Wraps CLI11, because its header adds
+// several seconds of compile time to each file that includes it.
 #pragma once
 
 #include <cstdint>

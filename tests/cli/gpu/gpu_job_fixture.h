@@ -22,7 +22,7 @@ class GpuJobTest : public JobTest {
 
   // A variable of a running process, or "".
   static std::string VariableOf(pid_t pid, const std::string& name);
-  // Of a worker, or the process that evaluates.
+  // The process of this rank, or the one that evaluates.
   pid_t WorkerPid(int rank) const;
   // Runs muster gpus run -n COUNT -- true: whether that many GPUs are idle. Stores its output in
   // `said`.
