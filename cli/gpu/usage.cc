@@ -30,8 +30,12 @@ std::string ProcessWords(pid_t pid) {
 
 }  // namespace
 
+// Graphics and the MPS server explain no use.
 bool HasUnseenWork(const Gpu& gpu) {
-  return gpu.processes.empty() && gpu.sensors.utilization.value_or(0) >= kUnseenPercent;
+  const bool explained = std::ranges::any_of(gpu.processes, [](const GpuProcess& process) {
+    return process.computes && !ProcessWords(process.pid).empty();
+  });
+  return !explained && gpu.sensors.utilization.value_or(0) >= kUnseenPercent;
 }
 
 std::string WhyBusy(const Gpu& gpu, double free_share) {

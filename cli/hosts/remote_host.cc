@@ -112,7 +112,10 @@ RemoteHost::RemoteHost(const SshCommand& ssh, const std::string& host) : name_(h
                                                      .arguments = SshArguments(ssh, host),
                                                      .input_fd = input.read.get(),
                                                      .output_fd = output.write.get(),
-                                                     .error_fd = errors.write.get()});
+                                                     .error_fd = errors.write.get(),
+                                                     // The launcher ends the job in good order,
+                                                     // which needs the connection.
+                                                     .ignores_stops = true});
   input_ = std::move(input.write);
   output_ = LineReader(std::move(output.read), kMostMessageBytes);
   errors_ = LineReader(std::move(errors.read), kMostMessageBytes);

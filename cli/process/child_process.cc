@@ -42,6 +42,7 @@ struct ExecPlan {
   pid_t parent;
   const cpu_set_t* cores;  // null: all of the parent's
   int memory_node;
+  bool ignores_stops;
 };
 
 // The kernel's MPOL_PREFERRED: memory of this node, or of another if there is none left. It also
@@ -65,6 +66,9 @@ void Place(const ExecPlan& plan) {
   if (::getppid() != plan.parent) ::_exit(1);  // the parent died before the prctl
 
   RestoreSignals();
+  for (const int signal : kStopSignals) {
+    if (plan.ignores_stops) ::signal(signal, SIG_IGN);
+  }
   ::dup2(plan.input_fd, 0);
   ::dup2(plan.output_fd, 1);
   ::dup2(plan.log_fd, 2);
@@ -129,7 +133,7 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
                      ? ::fcntl(options.input_fd, F_DUPFD_CLOEXEC, 3)
                      : ::open(source.empty() ? "/dev/null" : source.c_str(), O_RDONLY | O_CLOEXEC));
   if (!input.valid()) {
-    throw Error(ExitCode::kFailure, "cannot open {}: {}", source, ErrorText(errno));
+    throw StartError(ExitCode::kFailure, "cannot open {}: {}", source, ErrorText(errno));
   }
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
@@ -155,7 +159,8 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
                 .inherited_count = options.inherited_fds.size(),
                 .parent = ::getpid(),
                 .cores = options.cores.empty() ? nullptr : &cores,
-                .memory_node = options.memory_node};
+                .memory_node = options.memory_node,
+                .ignores_stops = options.ignores_stops};
 
   // Orphaned grandchildren become children of this process, not of init, so that it can reap them.
   (void)::prctl(PR_SET_CHILD_SUBREAPER, 1);

@@ -35,6 +35,8 @@ struct ChildOptions {
   std::vector<std::string> environment = {};  // NAME=VALUE, added to or replacing this process's
   std::vector<int> cores = {};                // cores to run on; empty: those of this process
   int memory_node = -1;                       // the preferred NUMA node for memory; -1: any
+  // The signals that stop a session do not end it, unless it asks for them: it ends with its input.
+  bool ignores_stops = false;
   // Append to the log. If the log cannot be opened, the child runs without one: a failing disk must
   // not stop a run.
   bool append = false;

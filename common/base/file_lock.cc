@@ -166,24 +166,32 @@ std::optional<bool> IsHolderAlive(const std::string& text) {
 
 }  // namespace
 
-FileLock::FileLock(const std::string& path, const LockTerms& terms)
-    : path_(path), terms_(terms), fd_(OpenLock(path)) {
-  if (!fd_.valid()) return;
+FileLock::FileLock(const std::string& path, const LockTerms& terms) : path_(path), terms_(terms) {
+  bool by_flock = false;
+  do {  // again if the holder before removed the file
+    fd_ = OpenLock(path);
+    if (!fd_.valid()) return;
+    by_flock = TakeFile();
+  } while (held_ && !IsStillAt(fd_.get(), path));
+  if (held_ && (!by_flock || LocksStayOnThisHost(fd_.get()))) TakeLease();
+  if (!held_) return;
+  const std::string name = ThisHolder();
+  (void)!::pwrite(fd_.get(), name.data(), name.size(), 0);
+  (void)!::ftruncate(fd_.get(), static_cast<off_t>(name.size()));
+}
+
+bool FileLock::TakeFile() {
   const Locked first = terms_.lock(fd_.get(), LockMode::kExclusive);
   // NFS locks a file only for who may write it, so its owner may hold it unseen.
   if (first == Locked::kCannot && (::fcntl(fd_.get(), F_GETFL) & O_ACCMODE) == O_RDONLY) {
     throw Error(ExitCode::kUsage,
                 "{}: this file system locks only files that you may write, so nobody knows whether "
                 "it is held; expected a file that you may write",
-                path);
+                path_);
   }
   const bool by_flock = first == Locked::kTaken || (first == Locked::kYes && Excludes());
   if (by_flock) TakeFlock(terms_.wait_s);
-  if (held_ && (!by_flock || LocksStayOnThisHost(fd_.get()))) TakeLease();
-  if (!held_) return;
-  const std::string name = ThisHolder();
-  (void)!::pwrite(fd_.get(), name.data(), name.size(), 0);
-  (void)!::ftruncate(fd_.get(), static_cast<off_t>(name.size()));
+  return by_flock;
 }
 
 FileLock::~FileLock() {

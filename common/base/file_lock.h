@@ -53,6 +53,8 @@ class FileLock {
   static void Remove(const std::string& path);
 
  private:
+  // Returns whether the file could be locked, or is by another process (held_).
+  bool TakeFile();
   bool Excludes() const;
   void TakeFlock(double wait_s);
   void TakeLease();

@@ -75,6 +75,20 @@ TEST_F(FileLockTest, AProcessOfAnotherHostIsNamed) {
   EXPECT_EQ(FileLock(path_, {}).holder(), "pid 1 on host elsewhere.example.org");
 }
 
+TEST_F(FileLockTest, AFileThatTheHolderBeforeRemovesIsNoLock) {
+  static std::string path;
+  static int calls;
+  path = path_;
+  calls = 0;
+  const auto lock = [](int fd, LockMode mode) {
+    if (calls++ == 0) std::filesystem::remove(path);
+    return TryLock(fd, mode);
+  };
+  const FileLock one(path_, {.lock = lock});
+  ASSERT_TRUE(one.held());
+  EXPECT_FALSE(FileLock(path_, {}).held());
+}
+
 // In a folder that a group shares, members may often only read the files of others.
 TEST_F(FileLockTest, AnotherUsersFileIsALockAsWell) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";

@@ -99,6 +99,25 @@ TEST_F(Ssh, CtrlCLeavesNothing) {
   EXPECT_EQ(Metrics("run").back()["reason"], "interrupted");
 }
 
+// A session that ends sends signals to all its processes. The launcher then saves the run, for
+// which it needs its connections.
+TEST_F(Ssh, SignalsToTheSshClientsChangeNothing) {
+  const auto launch = Start("a:2", {kEndless});
+  ASSERT_TRUE(Reaches("run", 3)) << launch->Log();
+  int clients = 0;
+  for (const pid_t pid : hosts_->Find(" host")) {
+    if (Slurp(fmt::format("/proc/{}/comm", pid)) != "ssh\n") continue;
+    ++clients;
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::kill(pid, signal);
+  }
+  EXPECT_EQ(clients, 1);
+  EXPECT_TRUE(Reaches("run", Metrics("run").back()["step"].get<int64_t>() + 100)) << launch->Log();
+  Signal(SIGTERM);
+  EXPECT_EQ(launch->Wait(30), Code(ExitCode::kTerminated)) << launch->Log();
+  EXPECT_TRUE(NothingLeftAnywhere());
+  EXPECT_THAT(launch->Log(), Not(HasSubstr("Lost rank")));
+}
+
 TEST_F(Ssh, AKilledLauncherLeavesNothing) {
   const auto launch = Start("a:1,b:1", {kEndless});
   ASSERT_TRUE(Reaches("run", 3)) << launch->Log();

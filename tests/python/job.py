@@ -142,6 +142,12 @@ def _ended(code, log, run):
     return outcome
 
 
+def skip(test, reason):
+    """Skips one test of a program; scripts/test.sh lists this line."""
+    print(f"skipped: {reason}", flush=True)
+    test.skipTest(reason)
+
+
 def skip_without(*modules):
     """Ends this test program with 77, which ctest counts as skipped, if a module is missing."""
     try:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import unittest
 
-from job import BIN, SOURCE, Job, skip_without
+from job import BIN, SOURCE, Job, skip, skip_without
 
 skip_without("numpy")
 PROGRAM = str(pathlib.Path(__file__).with_name("numpy_program.py"))
@@ -57,7 +57,7 @@ class Numpy(unittest.TestCase):
         """Each brings its own protobuf, threads and C++ library."""
         others = [name for name in ("torch", "tensorflow", "pyarrow") if importlib.util.find_spec(name)]
         if not others:
-            self.skipTest("torch, tensorflow and pyarrow are missing")
+            skip(self, "torch, tensorflow and pyarrow are missing")
         expected = run("fit").ok().hash
         ours = "muster.numpy"
         for order in ([ours, *others], [*others, ours], [*reversed(others), ours], [others[0], ours, *others[1:]]):

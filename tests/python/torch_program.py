@@ -210,7 +210,8 @@ def main():
     job.evaluation(tensors(), evaluate)
     loads = MODE.startswith("loader")
     steps = job.steps(Augmented() if loads or MODE == "augmented" else tensors(), workers=2 if loads else 0)
-    scaler = torch.amp.GradScaler("cpu")
+    if "scaler" in MODE:  # torch 2.1 and 2.2 have only CUDA's
+        scaler = torch.amp.GradScaler("cpu") if hasattr(torch.amp, "GradScaler") else torch.cuda.amp.GradScaler()
     seen = 0
     for step in steps:
         assert step.number == seen and all(module.training for module in model.modules())

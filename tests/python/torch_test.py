@@ -236,7 +236,7 @@ class Examples(unittest.TestCase):
         try:
             import torchvision  # noqa: F401
         except ImportError as error:
-            self.skipTest(str(error))
+            jobs.skip(self, str(error))
         names = [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]
         files = {name: b"".join(bytes([i]) + random.Random(i).randbytes(3072) for i in range(4)) for name in names}
         self.check("pytorch_resnet18", ["."], files, steps=10, batch=10)

@@ -125,6 +125,8 @@ TEST_F(NvmlTest, CardsThatLieAreNotBelieved) {
 TEST_F(NvmlTest, WorkOfUnseenProcessesIsBelievedOnlyIfItLasts) {
   Cards("uuid=GPU-1 total=80000 used=4000 util=98\n");
   EXPECT_THAT(WhyBusy(Open()->Look().gpus.at(0), 0), HasSubstr("compute on it 98 % of the time"));
+  Cards("uuid=GPU-1 total=80000 used=4000 util=98 draws=77:10\n");  // graphics do not explain it
+  EXPECT_THAT(WhyBusy(Open()->Look().gpus.at(0), 0), HasSubstr("compute on it 98 % of the time"));
   Cards("uuid=GPU-1 total=80000 used=4000 util=98 rests=1\n");
   EXPECT_EQ(WhyBusy(Open()->Look().gpus.at(0), 0), "");
 }
