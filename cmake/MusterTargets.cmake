@@ -16,7 +16,12 @@ endif()
 # Code that reads settings, prints or tests is compiled with -O1, which is faster to build. Arithmetic
 # and the code of a step stay at -O3, however short, because the bits of a multiply and an add depend on
 # it.
-set(MUSTER_COLD $<$<CONFIG:Release>:-O1>)
+set(cold -O1)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+  # The precompiled headers' -O2 or -O3 sets these, and GCC reads them only with the same.
+  string(APPEND cold $<SEMICOLON>-munroll-only-small-loops$<SEMICOLON>-mvzeroupper)
+endif()
+set(MUSTER_COLD $<$<CONFIG:Release>:${cold}>)
 
 # Several files are compiled at once (unity builds): a batch reads its headers once. Large batches take the
 # least time on few cores, small ones keep many cores busy.
