@@ -8,7 +8,7 @@
 #
 # Its programs.tar.gz contains bin/ and lib/: Muster's programs, card_test, gpu_bench and gpu_probe, the CUDA
 # backend for MUSTER_CARRY_ARCHITECTURES (default: 90-real, H100 and H200), and every library except those of
-# the system and of CUDA. gpu_check.sh unpacks it. The folder also contains configs, golden files, the Python package,
+# the system and of CUDA. gpu_check.sh unpacks it in the user's cache. The folder also contains configs, golden files, the Python package,
 # examples and PyTorch peers. That machine must have cuBLAS and cuDNN, in the system or in the wheels of a Python (as with PyTorch).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -35,9 +35,10 @@ check_in() {
       [ $code = 2 ] || { echo "expected exit code 2, got $code"; exit 1; }
       [ "$(wc -l </tmp/out/stage-$stage.md)" = 1 ] || { echo "expected one line"; exit 1; }
     done
+    cd ~/.cache/muster/carry-*
     missing=$(ldd bin/* lib/libmuster_*.so | grep "not found" | grep -v "libcublas" || true)
     [ -z "$missing" ] || { echo "missing libraries: $missing"; exit 1; }
-    bin/muster launch configs/smoke.txtpb --devices cpu
+    bin/muster launch /root/carry/configs/smoke.txtpb --devices cpu
     MUSTER_GOLDEN_DIR=/root/carry/golden bin/card_test 2>&1 | grep "^skipped: "  # there is no GPU
   ' >"$log" 2>&1 || { cat "$log" >&2; fail "failed in a bare $1"; }
   grep -hE '^stage|Completed|^skipped' "$log" | sed "s/^/$1: /"
@@ -63,6 +64,7 @@ echo "Building $build ..."
 cmake --build $build --target "${programs[@]}" muster_cuda muster_client_library -- --quiet
 
 stage=$build/stage
+[[ ! -e $folder || -f $folder/gpu_check.sh ]] || fail "$folder is something else than the folder of an earlier run"
 rm -rf $stage "$folder"
 mkdir -p $stage/{bin,lib} "$folder"/bench
 for program in "${programs[@]}"; do install -s -m755 "$build/bin/$program" $stage/bin/; done

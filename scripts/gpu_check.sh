@@ -2,7 +2,7 @@
 # Tests and measures what needs a GPU, in stages. Runs from a build in the source tree, or from the folder of
 # scripts/carry.sh:
 #
-#   gpu_check.sh --stage N --out DIR [--budget SECONDS] [--python PYTHON] [--bin FOLDER]
+#   gpu_check.sh --stage N --out DIR [--budget SECONDS] [--python PYTHON] [--bin FOLDER] [--rows FILE]
 #
 #   1  3 min  properties of the machine (gpu_probe, muster doctor), a first training, costs of calls
 #   2  8 min  every layer against plain loops (card_test), with cuDNN and without; trainings: the same bits from
@@ -16,15 +16,17 @@
 #             without MPS, images per second
 #
 # A stage writes DIR/stage-N.md row by row and DIR/stage-N.log; stage 1 also DIR/cudnn_device.json. Copies of the
-# tables stay beside the programs, in gpu_check, for later stages where DIR is emptied between commands. When its budget (default: the minutes above) is
-# used up, it starts nothing new. It ends with one line: "stage N: passed", "stage N: FAILED: ...",
-# "stage N: not run: ..." or "stage N: incomplete: ...". Exit codes: 0, 1, 2, 3.
+# tables stay beside the programs, in gpu_check, for later stages where DIR is emptied between commands. When its
+# budget (default: the minutes above) is used up, it starts nothing new. It ends with one line: "stage N: passed",
+# "stage N: FAILED: ...", "stage N: not run: ..." or "stage N: incomplete: ...". Exit codes: 0, 1, 2, 3.
 #
+# The programs of the folder of scripts/carry.sh are unpacked in the user's cache, so that the folder stays as it is.
+# --rows: stage 3's table, for stage 6 (default: DIR/stage-3.md, or else the copy beside the programs).
 # --bin: the programs (default: those next to this script, or build/release/bin). --python: a Python with
 # PyTorch (default: the first of python3 and /opt/torch/.venv/bin/python3 that has it). Its CUDA libraries are
 # used if the system has none.
 usage() { sed -n '2,6s/^# \{0,1\}//p' "$0"; echo "gpu_check.sh: $*"; exit 2; } >&2
-stage='' out='' budget='' python='' bin=''
+stage='' out='' budget='' python='' bin='' rows=''
 while [ $# -gt 0 ]; do
   [ $# -gt 1 ] || usage "$1: expected a value"
   case $1 in
@@ -33,6 +35,7 @@ while [ $# -gt 0 ]; do
     --budget) budget=$2 ;;
     --python) python=$2 ;;
     --bin) bin=$2 ;;
+    --rows) rows=$2 ;;
     *) usage "unknown option $1" ;;
   esac
   shift 2
@@ -47,13 +50,18 @@ end_time=$(($(date +%s) + budget))
 mkdir -p "$out" || exit 2
 out=$(cd "$out" && pwd) || exit 2
 [ -z "$bin" ] || bin=$(cd "$bin" && pwd) || exit 2
+[ -z "$rows" ] || { [ -s "$rows" ] && rows=$(readlink -f "$rows"); } || usage "--rows: expected a table, found '$rows'"
+case $python in */*) python=$(cd "${python%/*}" && pwd)/${python##*/} || exit 2 ;; esac
 
 # Change to the folder with configs and bench/peers.
 cd "$(dirname "$0")" || exit 2
 if [ -f programs.tar.gz ]; then
-  [ -x bin/gpu_probe ] || tar -xzf programs.tar.gz || exit 2
+  unpacked=${XDG_CACHE_HOME:-${HOME:?}/.cache}/muster/carry-$(cksum <programs.tar.gz | tr ' ' -)
+  [ -d "$unpacked" ] || {
+    mkdir -p "$unpacked.part" && tar -xzf programs.tar.gz -C "$unpacked.part" && mv "$unpacked.part" "$unpacked"
+  } || exit 2
   export MUSTER_GOLDEN_DIR="$PWD/golden"
-  : "${bin:=$PWD/bin}"
+  : "${bin:=$unpacked/bin}"
 else
   cd .. || exit 2
   : "${bin:=$PWD/build/release/bin}"
@@ -98,9 +106,11 @@ tabled() {
   { limited "$seconds" "$@" 2>>"$log"; echo $? >"$work/code"; } | tee -a "$table"
   code=$(cat "$work/code")
   [ "$code" = 0 ] && return 0
-  if [ "$code" = 124 ]; then late "the rest of $what"; else fail "$what: exit code $code: $(tail -n 1 "$log")"; fi
+  if at_budget "$code"; then late "the rest of $what"; else fail "$what: exit code $code: $(tail -n 1 "$log")"; fi
   return 1
 }
+# Whether a command ended with this exit code because the budget was used up, and not its own time limit.
+at_budget() { case $1 in 124 | 137) [ "$(left)" -le 0 ] ;; *) false ;; esac }
 # The end of a log, in one line.
 end_of() { tail -n 3 "$1" | tr '\n' ' '; }
 
@@ -109,7 +119,7 @@ PATH=$PATH:/usr/local/cuda/bin:/usr/lib/wsl/lib
 for program in muster gpu_probe; do
   [ -x "$bin/$program" ] || not_run "$bin/$program is missing; scripts/build.sh release builds it if nvcc is installed"
 done
-found=$("$bin/gpu_probe" --parts find 2>&1) || not_run "$(echo "$found" | tail -n 1)"
+found=$(timeout 60 "$bin/gpu_probe" --parts find 2>&1) || not_run "$(echo "$found" | tail -n 1)"
 
 if [ -z "$python" ]; then
   for python in python3 /opt/torch/.venv/bin/python3 ''; do
@@ -149,8 +159,7 @@ train() {
   limited 120 "$bin/muster" launch configs/smoke.txtpb --run-dir "$work/$name" $words >"$work/$name.log" 2>&1
   code=$?
   cat "$work/$name.log" "$work/$name/worker-0.log" >>"$log" 2>/dev/null
-  # If no time is left, the budget ended it, not its own limit.
-  case $code in 124 | 137) [ "$(left)" -gt 0 ] || { late "$name"; return 1; } ;; esac
+  if at_budget $code; then late "$name"; return 1; fi
   [ $code = 0 ] || { fail "$name: exit code $code: $(end_of "$work/$name.log")"; return 1; }
   tail -n 1 "$work/$name/metrics.jsonl"
 }
@@ -164,6 +173,7 @@ program() {
     >"$work/$name.log" 2>&1
   code=$?
   cat "$work/$name.log" "$work/$name/worker-0.log" >>"$log" 2>/dev/null
+  if at_budget $code; then late "$name"; return 1; fi
   [ $code = 0 ] || { fail "$name: exit code $code: $(end_of "$work/$name.log")"; return 1; }
   tail -n 1 "$work/$name/metrics.jsonl"
 }
@@ -174,25 +184,30 @@ on_gpu() {
   train "$name" worker.backend=CUDA worker.soft_placement=false "$@"
 }
 
+# What a worker's log says of how it computes.
+notable='tested in|convolutions:|using cuBLAS|locked'
+
 stage_1() {
-  nvidia-smi --query-gpu=name,driver_version,memory.total,compute_cap,ecc.mode.current,clocks.max.sm --format=csv \
+  timeout 20 nvidia-smi --query-gpu=name,driver_version,memory.total,compute_cap,ecc.mode.current,clocks.max.sm --format=csv \
     >>"$table" 2>>"$log" || say "nvidia-smi is missing"
   tabled "muster doctor" 60 "$bin/muster" doctor configs/smoke.txtpb
   if has_time 30 "the first training" && metrics=$(on_gpu first cluster.workers=1); then
     say ""
     say "$(grep -h 'Computing on' "$work/first.log")"
     say "first training: weights hash $(value weights_hash "$metrics"), test loss $(value test_loss "$metrics")"
-    grep -hE 'tested in|convolutions:|not locked|locked' "$work/first/worker-0.log" | tee -a "$table"
+    grep -hE "$notable" "$work/first/worker-0.log" | tee -a "$table"
   fi
   tabled "gpu_probe" 120 "$bin/gpu_probe"
-  tabled "gpu_bench launches" 60 "$bin/gpu_bench" launches
+  tabled "gpu_bench launches" 60 "$bin/gpu_bench" launches --repeats 2
   # cuDNN answers questions about this GPU from it, on machines without one.
+  has_time 5 "gpu_bench cudnn-device" || return
   limited 60 "$bin/gpu_bench" cudnn-device >"$out/cudnn_device.json" 2>>"$log" ||
     fail "gpu_bench cudnn-device: $(tail -n 1 "$log")"
 }
 
 same_bits() {
-  if [ "$(value weights_hash "$2")" = "$(value weights_hash "$3")" ]; then
+  hash=$(value weights_hash "$2")
+  if [ -n "$hash" ] && [ "$hash" = "$(value weights_hash "$3")" ]; then
     say "| $1 | the same bits |"
   else
     fail "$1: different bits"
@@ -213,12 +228,38 @@ card_tests() {
     code=$?
     cat "$work/cases.log" >>"$log"
     say "card_test, convolutions $convolution: $(grep -hE '^\[  (PASSED|FAILED) |^skipped' "$work/cases.log" | head -n 2 | tr '\n' ' ')"
-    if [ $code = 124 ]; then
+    if at_budget $code; then
       late "the rest of card_test, $convolution"
     elif [ $code != 0 ] || grep -q '^skipped: ' "$work/cases.log"; then
       fail "card_test, $convolution: $(grep -hE 'FAILED|skipped' "$work/cases.log" | tail -n 5 | tr '\n' ' ')"
     fi
   done
+}
+# Two equal trainings, one of them beside another process, which takes turns with it on the GPU and starts after it,
+# because muster launch takes only GPUs on which nothing computes.
+beside_another() {
+  settings="cluster.workers=1 run.slices=2 run.steps=30000"
+  # shellcheck disable=SC2086
+  alone=$(on_gpu gpu-6 $settings) || return
+  (
+    until grep -q 'omputing on' "$work/gpu-7/worker-0.log" 2>/dev/null; do
+      [ ! -e "$work/gpu-7.over" ] || exit
+      sleep 0.1
+    done
+    while limited 30 "$bin/gpu_bench" kernels --exactly relu --type FP32 --repeats 300 >>"$log" 2>&1; do
+      [ ! -e "$work/gpu-7.over" ] || exit
+      echo >>"$work/turns"
+    done
+  ) &
+  neighbour=$!
+  # shellcheck disable=SC2086
+  beside=$(on_gpu gpu-7 $settings)
+  code=$?
+  : >"$work/gpu-7.over"
+  wait $neighbour
+  [ $code = 0 ] || return
+  turns=$(wc -l 2>/dev/null <"$work/turns") || { fail "beside another process: that did not compute meanwhile"; return; }
+  same_bits "beside another process on the GPU, which measured a kernel $turns times" "$alone" "$beside"
 }
 stage_2() {
   card_tests
@@ -237,14 +278,7 @@ stage_2() {
     if single=$(on_gpu gpu-4 cluster.workers=1 run.slices=2 worker.cuda_graphs=false); then
       same_bits "with and without graphs" "$one" "$single"
     fi
-    # Another process takes turns with the training.
-    "$bin/gpu_bench" kernels --repeats 200 >/dev/null 2>&1 &
-    neighbour=$!
-    if beside=$(on_gpu gpu-6 cluster.workers=1 run.slices=2); then
-      same_bits "beside another process on the GPU" "$one" "$beside"
-    fi
-    kill $neighbour 2>/dev/null
-    wait $neighbour 2>/dev/null
+    beside_another
   fi
   if [ -n "$python" ] && one=$(program 1) && two=$(program 2); then
     same_bits "a PyTorch program, 1 and 2 workers" "$one" "$two"
@@ -267,7 +301,7 @@ stage_2() {
 
 stage_3() {
   tabled "cuDNN's convolutions" 240 "$bin/gpu_bench" cudnn
-  tabled "kernels" 240 "$bin/gpu_bench" kernels
+  tabled "kernels" 240 "$bin/gpu_bench" kernels --batch 1024
 }
 
 # The median of the images per second in all intervals except the first and the last.
@@ -287,11 +321,12 @@ time_it() {
     ${slices:+--set run.slices=$slices} --set worker.backend=CUDA --set worker.soft_placement=false \
     --set "worker.precision=$precision" --set "worker.cuda_graphs=$graphs" >"$work/t.log" 2>&1
   code=$?
-  cat "$work/t.log" >>"$log"
-  [ $code != 124 ] || { late "$what"; return; }
+  cat "$work/t.log" "$run/worker-0.log" >>"$log" 2>/dev/null
+  if at_budget $code; then late "$what"; return; fi
   ours=$(rate "$run/metrics.jsonl" 2>/dev/null)
   if [ $code != 0 ] || [ -z "$ours" ]; then
-    fail "$what: exit code $code: $(end_of "$work/t.log")"
+    fail "$what: exit code $code after ${ours:-no} images/s: $(end_of "$work/t.log")"
+    grep -hE "$notable" "$run/worker-0.log" 2>/dev/null | tee -a "$table"
     return
   fi
   peer=$work/torch-$network-$batch-$precision
@@ -314,6 +349,7 @@ time_program() {
     --muster program.txtpb) >"$work/program.log" 2>&1
   code=$?
   cat "$work/program.log" >>"$log"
+  if at_budget $code; then late "$what"; return; fi
   ours=$(grep -xE '[0-9]+' "$work/program.log")
   if [ $code != 0 ] || [ -z "$ours" ]; then
     fail "$what: exit code $code: $(end_of "$work/program.log")"
@@ -355,17 +391,26 @@ stage_4() {
 
 stage_5() {
   command -v compute-sanitizer >/dev/null || not_run "compute-sanitizer is missing"
+  tools=4
   for tool in memcheck racecheck initcheck synccheck; do
+    share=$(($(left) / tools))
+    tools=$((tools - 1))
     has_time 30 "compute-sanitizer $tool" || continue
-    # Each case takes a hundred times longer than without it. What is said of others' kernels is not ours to mend.
-    limited 150 compute-sanitizer --tool $tool --kernel-name kns=muster --error-exitcode 9 "$bin/card_test" \
-      --gtest_filter='Conv2dTest.*:DenseTest.*:BatchNormTest.*:*PoolTest.*:*CrossEntropyTest.*:LabelLossTest.*' >"$work/sanitizer.log" 2>&1
+    # What is said of others' kernels is not ours to mend. initcheck has to see every kernel that writes, so it gets
+    # only layers without those of cuBLAS and cuDNN.
+    cases='BatchNormTest.*:*PoolTest.*:*CrossEntropyTest.*:*LabelLossTest.*' kernels=
+    [ $tool = initcheck ] || cases="Conv2dTest.*:DenseTest.*:$cases" kernels='--kernel-name kns=muster'
+    # Each case takes a hundred times longer than without it.
+    # shellcheck disable=SC2086
+    limited "$share" compute-sanitizer --tool $tool $kernels --report-api-errors no --error-exitcode 9 \
+      "$bin/card_test" --gtest_filter="$cases" >"$work/sanitizer.log" 2>&1
     code=$?
     cat "$work/sanitizer.log" >>"$log"
-    say "$tool: $(grep -hE 'ERROR SUMMARY|RACECHECK SUMMARY' "$work/sanitizer.log" | sort -u | tr '\n' ' ')$(grep -c '^\[       OK' "$work/sanitizer.log") cases"
+    passed=$(grep -c '^\[       OK' "$work/sanitizer.log")
+    say "$tool: $(grep -hE 'ERROR SUMMARY|RACECHECK SUMMARY' "$work/sanitizer.log" | sort -u | tr '\n' ' ')$passed cases"
     case $code in
-      0) ;;
-      124) late "the rest of $tool" ;;
+      0) [ "$passed" -gt 0 ] || fail "compute-sanitizer $tool: ran no case: $(end_of "$work/sanitizer.log")" ;;
+      124 | 137) late "the rest of $tool" ;;
       *) fail "compute-sanitizer $tool: exit code $code: $(end_of "$work/sanitizer.log")" ;;
     esac
   done
@@ -373,7 +418,7 @@ stage_5() {
 
 stage_6() {
   command -v ncu >/dev/null || not_run "ncu is missing"
-  rows=$out/stage-3.md
+  : "${rows:=$out/stage-3.md}"
   [ -s "$rows" ] || rows=$kept/stage-3.md
   [ -s "$rows" ] || not_run "$rows is missing: run stage 3 first"
   # Columns: kernel, type, MB, µs, GB/s, GB/s of a copy, share. Takes the smallest shares.
@@ -382,26 +427,46 @@ stage_6() {
   [ -s "$work/slowest" ] || not_run "no kernels in $rows"
   while IFS='|' read -r share kernel type; do
     has_time 20 "$kernel, $type" || continue
+    # The first launch of each is not warm.
     limited 90 ncu --clock-control none --section SpeedOfLight --section Occupancy --section WarpStateStats \
-      --launch-skip 1 --launch-count 6 "$bin/gpu_bench" kernels --only "$kernel" --repeats 1 \
+      --kernel-name-base demangled --kernel-name regex:muster --launch-skip 1 --launch-count 2 \
+      "$bin/gpu_bench" kernels --batch 1024 --exactly "$kernel" --type "$type" --repeats 1 \
       >"$work/ncu.log" 2>&1 </dev/null
     code=$?
     cat "$work/ncu.log" >>"$log"
     say ""
     say "## $kernel, $type: $share of a copy"
-    grep -hE '^  [a-zA-Z]|Duration|Throughput|Achieved Occupancy|Registers' "$work/ncu.log" | head -n 40 | tee -a "$table"
+    grep -hE '^  [a-zA-Z]|Duration|Throughput|Achieved Occupancy|Registers' "$work/ncu.log" | tee -a "$table"
     case $code in
       0) ;;
-      124) late "$kernel" ;;
+      124 | 137) late "$kernel" ;;
       *) fail "ncu, $kernel: exit code $code: $(end_of "$work/ncu.log")" ;;
     esac
   done <"$work/slowest"
 }
 
+# images GPUS NAME SETTING...: a row with the images per second of a training on so many GPUs.
+images() {
+  count=$1 name=$2
+  shift 2
+  has_time 40 "$name" || return
+  words=
+  for setting in "$@"; do words="$words --set $setting"; done
+  # shellcheck disable=SC2086
+  limited 120 "$bin/muster" launch "$work/resnet50_imagenet.txtpb" --run-dir "$work/$name" --workers "$count" \
+    --steps 120 --set evaluation.every_epochs=0 --set evaluation.skip_final=true \
+    --set "run.global_batch=$((256 * count))" --set run.log_every_steps=20 --set learning_rate.base=0.001 \
+    --set worker.backend=CUDA --set worker.soft_placement=false --set worker.precision=BF16 $words >"$work/n.log" 2>&1
+  code=$?
+  cat "$work/n.log" "$work/$name/worker-0.log" >>"$log" 2>/dev/null
+  if at_budget $code; then late "$name"; return; fi
+  [ $code = 0 ] || { fail "$name: exit code $code: $(end_of "$work/n.log")"; return; }
+  say "| $count | $name | $(rate "$work/$name/metrics.jsonl") |"
+}
 stage_7() {
   gpus=$("$bin/gpu_probe" --parts find 2>/dev/null | grep -oE '^[0-9]+')
   [ "${gpus:-1}" -gt 1 ] || not_run "this machine has one GPU"
-  nvidia-smi topo -m 2>>"$log" | tee -a "$table"
+  timeout 20 nvidia-smi topo -m 2>>"$log" | tee -a "$table"
   [ -z "$python" ] || tabled "copies between GPUs" 60 "$python" bench/peers/gpu_copies.py
   say ""
   say "| trainings | |"
@@ -411,6 +476,7 @@ stage_7() {
   if sums=$(on_gpu sums cluster.workers=2 run.slices=2 worker.gpu_sums=true); then
     same_bits "sums on the host and between GPUs" "$one" "$sums"
   fi
+  synthetic resnet50_imagenet 224 1000
   # With MPS, the relay and the workers use a GPU at the same time instead of taking turns.
   export CUDA_MPS_PIPE_DIRECTORY="$work/mps" CUDA_MPS_LOG_DIRECTORY="$work/mps"
   mkdir "$work/mps"
@@ -418,25 +484,20 @@ stage_7() {
     if sums=$(on_gpu sums-mps cluster.workers=2 run.slices=2 worker.gpu_sums=true); then
       same_bits "sums between GPUs, with MPS" "$one" "$sums"
     fi
+    images "$gpus" "$gpus-gpu-sums-mps" worker.gpu_sums=true
   else
     say "| sums between GPUs, with MPS | not run: nvidia-cuda-mps-control is missing or failed |"
   fi
   end_mps
   unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
   rm -r "$work/mps"
-  synthetic resnet50_imagenet 224 1000
   say ""
-  say "| GPUs | resnet50, 256 images each, BF16: images/s |"
-  say "|---|---|"
+  say "| GPUs | gradients | resnet50, 256 images each, BF16: images/s |"
+  say "|---|---|---|"
   for count in 1 2 4 8; do
-    if [ "$count" -gt "$gpus" ] || ! has_time 40 "$count GPUs"; then continue; fi
-    limited 120 "$bin/muster" launch "$work/resnet50_imagenet.txtpb" --run-dir "$work/n-$count" --workers "$count" \
-      --steps 120 --set evaluation.every_epochs=0 --set evaluation.skip_final=true \
-      --set "run.global_batch=$((256 * count))" --set run.log_every_steps=20 --set learning_rate.base=0.001 \
-      --set worker.backend=CUDA --set worker.soft_placement=false --set worker.precision=BF16 >"$work/n.log" 2>&1 ||
-      { fail "$count GPUs: exit code $?: $(end_of "$work/n.log")"; continue; }
-    say "| $count | $(rate "$work/n-$count/metrics.jsonl") |"
+    [ "$count" -gt "$gpus" ] || images $count "$count-host"
   done
+  images "$gpus" "$gpus-gpu-sums" worker.gpu_sums=true
 }
 
 "stage_$stage"

@@ -55,8 +55,20 @@ class Bench {
 
  private:
   void Row(const char* type, const KernelCase& kernel) {
-    if (kernel.name.find(options_.only) == std::string::npos) return;
+    const bool wanted = options_.exact ? kernel.name == options_.only
+                                       : kernel.name.find(options_.only) != std::string::npos;
+    if (!wanted || (!options_.type.empty() && options_.type != type)) return;
     ++rows_;
+    try {
+      Measure(type, kernel);
+    } catch (const Error& error) {
+      ++wrong_;
+      fmt::print("| {} | {} | FAILED: {} |\n", kernel.name, type, error.what());
+    }
+    (void)std::fflush(stdout);
+  }
+
+  void Measure(const char* type, const KernelCase& kernel) {
     if (const std::string wrong = WhatIsWrong(device_, kernel); !wrong.empty()) {
       ++wrong_;
       fmt::print("| {} | {} | WRONG: {} |\n", kernel.name, type, wrong);
@@ -75,7 +87,6 @@ class Bench {
     fmt::print("| {} | {} | {:.1f} | {:.1f} | {:.0f} | {:.0f} | {:.2f} |\n", kernel.name, type,
                static_cast<double>(kernel.bytes) * 1e-6, seconds * 1e6, rate(seconds), rate(copy),
                copy / seconds);
-    (void)std::fflush(stdout);
   }
 
   const KernelOptions options_;
@@ -93,7 +104,8 @@ void BenchKernels(const KernelOptions& options) {
   bench.Run<float>("FP32");
   bench.Run<Bf16>("BF16");
   if (bench.rows() == 0) {
-    throw Error(ExitCode::kUsage, "--only: no kernel name contains \"{}\"", options.only);
+    throw Error(ExitCode::kUsage, "{}: no kernel {}\"{}\"", options.exact ? "--exactly" : "--only",
+                options.exact ? "is named " : "has a name with ", options.only);
   }
   if (bench.wrong() > 0) {
     throw Error(ExitCode::kFailure, "{} of {} kernels are wrong", bench.wrong(), bench.rows());

@@ -50,6 +50,10 @@ int main(int argc, char** argv) {
       .Required()
       .OneOf({"kernels", "cudnn", "cudnn-device", "launches"});
   program.Add("--only", options.kernels.only, "only kernels or shapes whose names contain this");
+  std::string exactly;
+  program.Add("--exactly", exactly, "kernels: only the one with this name");
+  program.Add("--type", options.kernels.type, "kernels: only those of this type")
+      .OneOf({"FP32", "BF16"});
   program.Add("--batch", options.batch, "kernels: number of images (default 512); cudnn: maximum")
       .InRange(1, 4096);
   program.Add("--side", options.side, "kernels: height and width of the images")
@@ -59,6 +63,10 @@ int main(int argc, char** argv) {
       .InRange(1, 1000)
       .ShowDefault();
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
+  if (!exactly.empty()) {
+    options.kernels.only = exactly;
+    options.kernels.exact = true;
+  }
   try {
     Run(options);
   } catch (const muster::Error& error) {

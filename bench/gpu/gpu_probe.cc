@@ -124,8 +124,15 @@ bool FindGpu() {
   cudaError_t result = cudaSuccess;
   const double seconds = SecondsOf([&] { result = cudaGetDeviceCount(&count); });
   if (result == cudaErrorInsufficientDriver) {
-    fmt::print(stderr, "no NVIDIA driver (libcuda.so.1) for CUDA {}.{} or later\n",
-               CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    int driver = 0;
+    (void)cudaDriverGetVersion(&driver);
+    const auto text = [](int version) {
+      return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+    };
+    fmt::print(stderr, "{}, but this build needs {} or later\n",
+               driver == 0 ? "no NVIDIA driver (libcuda.so.1)"
+                           : "the NVIDIA driver supports CUDA " + text(driver),
+               text(CUDART_VERSION));
     return false;
   }
   if (result != cudaSuccess || count == 0) {

@@ -54,7 +54,9 @@ void ImageCases(BenchDevice& device, const KernelSizes& sizes, const UseCase& us
 struct KernelOptions {
   KernelSizes sizes;
   int repeats = 11;
-  std::string only;  // run only kernels whose names contain this
+  std::string only;    // run only kernels whose names contain this
+  bool exact = false;  // `only` is the whole name
+  std::string type;    // "FP32" or "BF16"; "": both
 };
 void BenchKernels(const KernelOptions& options);
 

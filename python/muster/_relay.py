@@ -33,7 +33,7 @@ def main() -> int:
         os.execv(sys.argv[2], sys.argv[2:])
     connection.settimeout(None)
     job = {name: value for name, value in os.environ.items()
-           if name.startswith("MUSTER_") or name == "OMP_NUM_THREADS"}
+           if name.startswith("MUSTER_") or name in ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")}
     connection.sendall(json.dumps(job).encode() + b"\n")
     return 0 if connection.recv(1) == b"0" else 1
 

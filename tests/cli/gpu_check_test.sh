@@ -52,4 +52,26 @@ part card_test 'echo "[  PASSED  ] 3 tests."'
 part muster 'exit 124'
 played 1
 in_table 'FAILED: gpu-1: exit code 124'
+# Trainings with equal bits, the last of them beside a process that computes until it is over.
+echo 1000 >"$out/now"
+# shellcheck disable=SC2016 # expanded by the program
+part muster 'run=$4
+mkdir -p "$run"
+echo "computing on a GPU" >"$run/worker-0.log"
+case $run in */gpu-7) while [ ! -s "$(dirname "$run")/turns" ]; do sleep 0.1; done ;; esac
+echo "{\"weights_hash\": \"1f\", \"test_loss\": 0.5, \"test_accuracy\": 1}" >"$run/metrics.jsonl"
+echo "gradients stay in the GPU" >>"$run/worker-1.log"'
+part gpu_bench 'sleep 0.1'
+played 0
+in_table '| 1 and 2 workers | the same bits'
+in_table '| beside another process on the GPU, which measured a kernel [1-9]'
+in_table '| GPU, AUTO, BF16 | 0.5'
+part gpu_bench 'exit 1'
+# shellcheck disable=SC2016
+part muster 'run=$4
+mkdir -p "$run"
+echo "{\"weights_hash\": \"1f\", \"test_loss\": 0.5, \"test_accuracy\": 1}" >"$run/metrics.jsonl"
+echo "gradients stay in the GPU" >"$run/worker-1.log"'
+played 1
+in_table 'FAILED: beside another process: '
 exit $failed

@@ -136,7 +136,11 @@ TEST_F(End, ARunDirectoryThatIsMovedIsFollowed) {
   const auto job = Running({"checkpoint.every_steps=1"});
   EXPECT_TRUE(Eventually(20, [&] {
     std::error_code none;
-    return std::filesystem::exists(Path("run") / "checkpoints" / "run_id", none);
+    for (const auto& entry : std::filesystem::directory_iterator(Path("run/checkpoints"), none)) {
+      const std::string name = entry.path().filename();
+      if (name.starts_with("step-") && !name.ends_with(".partial")) return true;
+    }
+    return false;
   }));
   std::filesystem::rename(Path("run"), Path("moved"));
   EXPECT_EQ(job->EndBy(SIGINT, 60), Code(ExitCode::kInterrupted)) << job->Log();
