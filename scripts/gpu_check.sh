@@ -56,7 +56,7 @@ case $python in */*) python=$(cd "${python%/*}" && pwd)/${python##*/} || exit 2 
 # Change to the folder with configs and bench/peers.
 cd "$(dirname "$0")" || exit 2
 if [ -f programs.tar.gz ]; then
-  unpacked=${XDG_CACHE_HOME:-${HOME:?}/.cache}/muster/carry-$(cksum <programs.tar.gz | tr ' ' -)
+  unpacked=${XDG_CACHE_HOME:-${HOME:-$PWD}/.cache}/muster/carry-$(cksum <programs.tar.gz | tr ' ' -)
   [ -d "$unpacked" ] || {
     mkdir -p "$unpacked.part" && tar -xzf programs.tar.gz -C "$unpacked.part" && mv "$unpacked.part" "$unpacked"
   } || exit 2
