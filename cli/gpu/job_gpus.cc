@@ -56,6 +56,20 @@ WorkerPlace PlaceOf(const Gpu& gpu) {
 
 }  // namespace
 
+void PutWorker(const WorkerPlace* place, const config::Worker& config, ChildOptions& worker) {
+  if (place == nullptr || place->gpu.uuid.empty()) {
+    // With worker.backend=CUDA each worker takes the GPU of its number.
+    if (config.backend() != config::Worker::CUDA) worker.environment.emplace_back(kSeesNoGpu);
+    return;
+  }
+  worker.inherited_fds.insert(worker.inherited_fds.end(), place->lock_fds.begin(),
+                              place->lock_fds.end());
+  worker.environment.insert(worker.environment.end(), place->environment.begin(),
+                            place->environment.end());
+  worker.cores = place->cores;
+  worker.memory_node = place->memory_node;
+}
+
 std::string WhyNoGpuBackend(const config::Config& config, const std::string& worker_program) {
   const config::Worker& worker = config.worker();
   if (worker.backend() == config::Worker::CUDA) return "";
@@ -136,6 +150,13 @@ JobGpus::JobGpus(const config::Config& config, const std::string& config_path,
                 plan_.reason);
   }
   if (wanted()) probe_ = std::move(probe);
+}
+
+std::unique_ptr<JobGpus> JobGpus::OfHost(config::Config config, uint32_t workers,
+                                         const std::string& config_path) {
+  config.mutable_worker()->clear_devices();  // names GPUs of another host
+  config.mutable_cluster()->set_workers(workers);
+  return std::make_unique<JobGpus>(config, config_path, GpuTerms{});
 }
 
 void JobGpus::Take(const TakeOptions& options) {

@@ -10,6 +10,7 @@
 #include "cli/gpu/gpu.h"
 #include "cli/gpu/gpu_plan.h"
 #include "cli/gpu/take_gpus.h"
+#include "cli/process/child_process.h"
 #include "proto/config_fwd.h"
 
 namespace muster {
@@ -23,6 +24,11 @@ struct GpuTerms {
 
 class JobGpus {
  public:
+  // The GPUs of one of several hosts of a job with worker.backend=CUDA: idle ones for this number
+  // of workers. Throws as below.
+  static std::unique_ptr<JobGpus> OfHost(config::Config config, uint32_t workers,
+                                         const std::string& config_path);
+
   // `config` is not resolved yet. Throws Error(kUsage). Throws Error(kFailure) if no GPU can be
   // used although the job or CUDA_VISIBLE_DEVICES names one or worker.soft_placement is false, or
   // if fewer GPUs are idle than the workers need. Throws Error(kDeadline) if the driver hangs and
@@ -61,6 +67,10 @@ class JobGpus {
   TakenGpus taken_;
   std::map<size_t, std::unique_ptr<Ticket>> instead_;  // i → the ticket, if taken_.gpus[i] is new
 };
+
+// Starts the worker at this place. Without one (null), it sees all GPUs with worker.backend=CUDA,
+// and otherwise none.
+void PutWorker(const WorkerPlace* place, const config::Worker& config, ChildOptions& worker);
 
 // Why workers of this config cannot compute on a GPU: worker.backend=CPU, or no plugin in the
 // places where muster-worker looks for it. "" if they can; a program of the user needs no plugin.

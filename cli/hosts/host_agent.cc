@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "cli/gpu/job_gpus.h"
 #include "cli/hosts/agent_answers.h"
 #include "cli/hosts/trace_parts.h"
 #include "cli/process/child_process.h"
@@ -58,12 +59,12 @@ class HostAgent {
   void Start(int rank, int local_rank);
   // Starts a relay (worker/relay/relay.h), unless there is one.
   void RequireRelay(int rank);
-  std::unique_ptr<ChildProcess> StartProcess(std::vector<std::string> arguments, bool sees_gpus,
-                                             LineReader& output) const;
-  std::unique_ptr<ChildProcess> StartProgram(int rank, const std::string& endpoint,
-                                             LineReader& output) const;
-  // Whether each worker takes the GPU of its number on this host.
-  bool UsesGpus() const { return job_.backend() == config::Worker::CUDA; }
+  ChildOptions ProcessOptions(std::vector<std::string> arguments) const;
+  ChildOptions ProgramOptions(int rank, const std::string& endpoint) const;
+  std::unique_ptr<ChildProcess> StartWith(ChildOptions options, LineReader& output) const;
+  void TakeGpus(const config::Config& config, const Json& wish);
+  // Where the worker runs; null: anywhere.
+  const WorkerPlace* PlaceFor(size_t local_rank, bool again);
   UniqueFd MakePipe(LineReader& output) const;
   void TakeOutput();
   void TakeLines(Worker& worker, int rank);
@@ -80,7 +81,9 @@ class HostAgent {
   std::string pending_;  // output that the connection did not take yet
   bool broken_ = false;  // the connection, for output
   std::optional<HeldFile> config_, token_;
-  config::Worker job_;  // its part about workers
+  config::Worker job_;               // its part about workers
+  std::unique_ptr<JobGpus> gpus_;    // locked; null without worker.backend=CUDA
+  std::vector<WorkerPlace> places_;  // by local rank; empty: NVML shows no GPU
   std::optional<TraceParts> trace_parts_;
   std::string token_text_;
   std::vector<std::string> environment_;  // of the launcher, for a program
@@ -181,6 +184,7 @@ void HostAgent::TakeJob(const Json& job) {
   relay_bind_ = relay.at("bind").get<std::string>();
   relay_via_ = relay.at("via").get<std::string>();
   relay_ = {};
+  TakeGpus(config, job.at("gpus"));
 }
 
 // Returns the end to write to.
@@ -194,25 +198,24 @@ UniqueFd HostAgent::MakePipe(LineReader& output) const {
   return UniqueFd(ends[1]);
 }
 
-std::unique_ptr<ChildProcess> HostAgent::StartProcess(std::vector<std::string> arguments,
-                                                      bool sees_gpus, LineReader& output) const {
+std::unique_ptr<ChildProcess> HostAgent::StartWith(ChildOptions options, LineReader& output) const {
   const UniqueFd errors = MakePipe(output);
+  options.error_fd = errors.get();
+  if (options.program != worker_program_) options.output_fd = errors.get();
+  return std::make_unique<ChildProcess>(options);
+}
+
+ChildOptions HostAgent::ProcessOptions(std::vector<std::string> arguments) const {
   const std::vector<std::string> job{"--config",     config_->InheritedPath(),
                                      "--token-file", token_->InheritedPath(),
                                      "--parent",     std::to_string(::getpid())};
   arguments.insert(arguments.end(), job.begin(), job.end());
-  return std::make_unique<ChildProcess>(
-      ChildOptions{.program = worker_program_,
-                   .arguments = std::move(arguments),
-                   .error_fd = errors.get(),
-                   .inherited_fds = {config_->fd(), token_->fd()},
-                   .environment = sees_gpus ? std::vector<std::string>()
-                                            : std::vector<std::string>{kSeesNoGpu}});
+  return {.program = worker_program_,
+          .arguments = std::move(arguments),
+          .inherited_fds = {config_->fd(), token_->fd()}};
 }
 
-std::unique_ptr<ChildProcess> HostAgent::StartProgram(int rank, const std::string& endpoint,
-                                                      LineReader& output) const {
-  const UniqueFd errors = MakePipe(output);
+ChildOptions HostAgent::ProgramOptions(int rank, const std::string& endpoint) const {
   const auto& words = job_.program();
   std::vector<std::string> environment = environment_;
   const std::vector<std::string> own = ProgramEnvironment({.endpoint = endpoint,
@@ -222,13 +225,10 @@ std::unique_ptr<ChildProcess> HostAgent::StartProgram(int rank, const std::strin
                                                            .rank = rank,
                                                            .threads = job_.threads()});
   environment.insert(environment.end(), own.begin(), own.end());
-  if (!UsesGpus()) environment.emplace_back(kSeesNoGpu);
-  return std::make_unique<ChildProcess>(ChildOptions{.program = words[0],
-                                                     .arguments = {words.begin() + 1, words.end()},
-                                                     .output_fd = errors.get(),
-                                                     .error_fd = errors.get(),
-                                                     .inherited_fds = {config_->fd()},
-                                                     .environment = std::move(environment)});
+  return {.program = words[0],
+          .arguments = {words.begin() + 1, words.end()},
+          .inherited_fds = {config_->fd()},
+          .environment = std::move(environment)};
 }
 
 void HostAgent::RequireRelay(int rank) {
@@ -248,7 +248,27 @@ void HostAgent::RequireRelay(int rank) {
   if (!relay_via_.empty()) arguments.insert(arguments.end(), {"--via", relay_via_});
   // Once all have started, one that does not answer is probably lost, and a step waits.
   if (relays_ > 1) arguments.insert(arguments.end(), {"--patience", "2"});
-  relay_.process = StartProcess(std::move(arguments), /*sees_gpus=*/false, relay_.output);
+  ChildOptions relay = ProcessOptions(std::move(arguments));
+  relay.environment.emplace_back(kSeesNoGpu);
+  relay_.process = StartWith(std::move(relay), relay_.output);
+}
+
+void HostAgent::TakeGpus(const config::Config& config, const Json& wish) {
+  places_.clear();
+  gpus_.reset();
+  if (config.worker().backend() != config::Worker::CUDA) return;
+  gpus_ = JobGpus::OfHost(config, wish.at("workers").get<uint32_t>(),
+                          wish.at("for").get<std::string>());
+  if (!gpus_->wanted()) return;
+  gpus_->Take({.wait_s = wish.at("wait_s").get<double>()});
+  places_ = gpus_->Places();
+}
+
+const WorkerPlace* HostAgent::PlaceFor(size_t local_rank, bool again) {
+  if (places_.empty()) return nullptr;
+  WorkerPlace& place = places_.at(local_rank);
+  if (again) place = gpus_->PlaceAgain(static_cast<uint32_t>(local_rank));
+  return &place;
 }
 
 // The launcher decides whether and when it tries again. The other workers go on.
@@ -256,13 +276,16 @@ void HostAgent::Start(int rank, int local_rank) {
   try {
     if (uses_relay_) RequireRelay(rank);
     const std::string& endpoint = uses_relay_ ? relay_endpoint_ : endpoint_;
+    const bool again = workers_.contains(rank);
     Worker& worker = workers_[rank];
     worker.relay = relays_;
-    worker.process = job_.program_size() > 0
-                         ? StartProgram(rank, endpoint, worker.output)
-                         : StartProcess({"train", "--rank", std::to_string(rank), "--local-rank",
-                                         std::to_string(local_rank), "--endpoint", endpoint},
-                                        UsesGpus(), worker.output);
+    ChildOptions options =
+        job_.program_size() > 0
+            ? ProgramOptions(rank, endpoint)
+            : ProcessOptions({"train", "--rank", std::to_string(rank), "--local-rank",
+                              std::to_string(local_rank), "--endpoint", endpoint});
+    PutWorker(PlaceFor(static_cast<size_t>(local_rank), again), job_, options);
+    worker.process = StartWith(std::move(options), worker.output);
     Send({{"started", rank}, {"pid", worker.process->pid()}});
   } catch (const StartError& error) {
     Send({{"unstarted", rank}, {"why", error.what()}});

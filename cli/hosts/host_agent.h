@@ -7,7 +7,8 @@
 //   {"connect": {"endpoint": E, "secret": S}}
 //   {"stay": true}                                            there will be more messages
 //   {"job": {"config": TEXT, "token": T, "endpoint": E, "folder": F, "environment": [V, ...],
-//            "relay": {"used": B, "bind": ENDPOINT, "via": ENDPOINT}}}    see RelayPlan
+//            "relay": {"used": B, "bind": ENDPOINT, "via": ENDPOINT},     see RelayPlan
+//            "gpus": {"workers": N, "for": NAME, "wait_s": S}}}           with worker.backend=CUDA
 //   {"start": RANK, "local_rank": N}
 //   {"signal": NUMBER, "rank": RANK}
 // and the agent

@@ -238,9 +238,10 @@ std::vector<std::string> PlacementLines(const events::Started& started,
     if (IsCard(worker.arithmetic())) row[3] = "GPU";
     if (worker.rank() < places.size()) {
       const Gpu& gpu = places[worker.rank()].gpu;
-      if (!IsCpu(worker.arithmetic())) row[3] = "GPU " + gpu.index;
-      row.insert(row.end(),
-                 {FormatBytes(static_cast<double>(gpu.total_bytes)), gpu.name, gpu.uuid});
+      const bool known = !gpu.uuid.empty();  // it is on this host
+      if (known && !IsCpu(worker.arithmetic())) row[3] = "GPU " + gpu.index;
+      row.insert(row.end(), {known ? FormatBytes(static_cast<double>(gpu.total_bytes)) : "-",
+                             gpu.name, gpu.uuid});
     }
     table.AddRow(std::move(row));
   }

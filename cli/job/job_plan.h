@@ -33,8 +33,9 @@ struct JobPlan {
   std::string server_program, worker_program;
   const RunDir* dir;
   const config::Config* config;
-  std::string config_path;          // an existing file that the processes read
-  std::vector<WorkerPlace> places;  // one for each rank, if the job uses GPUs; otherwise empty
+  std::string config_path;  // an existing file that the processes read
+  // One for each rank, if the job uses GPUs of this host; without a GPU for ranks on other hosts.
+  std::vector<WorkerPlace> places;
   // Chooses where the replacement of an ended worker runs. Null: in the same place.
   std::function<WorkerPlace(uint32_t rank)> place_again;
   std::string endpoint;  // the address that workers connect to

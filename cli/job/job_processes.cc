@@ -199,20 +199,8 @@ std::unique_ptr<ChildProcess> JobProcesses::StartWorker(int rank, bool append) {
     worker.arguments.insert(worker.arguments.end(), {"--local-rank", std::to_string(local_rank)});
   }
   if (HasProgram(*plan_.config)) UseProgram(worker, rank);
-  if (places_.empty()) {
-    // With worker.backend=CUDA each worker takes the GPU of its number.
-    if (plan_.config->worker().backend() != config::Worker::CUDA) {
-      worker.environment.emplace_back(kSeesNoGpu);
-    }
-    return Started(worker);
-  }
-  const WorkerPlace& place = places_[static_cast<size_t>(rank)];
-  worker.inherited_fds.insert(worker.inherited_fds.end(), place.lock_fds.begin(),
-                              place.lock_fds.end());
-  worker.environment.insert(worker.environment.end(), place.environment.begin(),
-                            place.environment.end());
-  worker.cores = place.cores;
-  worker.memory_node = place.memory_node;
+  PutWorker(places_.empty() ? nullptr : &places_[static_cast<size_t>(rank)], plan_.config->worker(),
+            worker);
   return Started(worker);
 }
 
@@ -248,7 +236,7 @@ int JobProcesses::LocalRank(int rank) const {
 
 // The replacement appends to the log of the worker before it.
 void JobProcesses::Replace(int rank) {
-  if (plan_.place_again) {
+  if (plan_.place_again && !places_[static_cast<size_t>(rank)].gpu.uuid.empty()) {
     WorkerPlace& place = places_[static_cast<size_t>(rank)];
     const std::string before = GpuText(place.gpu);
     place = plan_.place_again(static_cast<uint32_t>(rank));

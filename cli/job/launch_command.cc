@@ -151,11 +151,12 @@ config::Config LoadWritten(const LaunchArguments& arguments) {
 PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   config::Config config = LoadWritten(arguments);
   PreferTypedCpu(arguments.settings, config);
-  std::shared_ptr<JobGpus> cards;  // null if the user or Slurm assigns them
+  std::shared_ptr<JobGpus> cards;  // of this host; null if the user or Slurm assigns them
   if (arguments.in_step()) {
     PlanInSlurm(arguments, config);
   } else if (arguments.hosts) {
     PlanOverSsh(arguments, config);
+    cards = PlanGpusHere(arguments, config);
   } else if (!arguments.by_hand) {
     cards = PlanCards({.config_path = arguments.config_path,
                        .settings = arguments.settings,

@@ -24,6 +24,8 @@ namespace {
 constexpr std::chrono::seconds kKillTime{5};
 // A worker may be slow to die: in a system call, or while its memory is freed.
 constexpr std::chrono::seconds kUndeadTime{30};
+// The workers of a lost server may still have their GPUs.
+constexpr std::chrono::seconds kOldWorkersTime{20};
 // A host that does not go on with its parts of the trace has none.
 constexpr std::chrono::seconds kTraceTime{10};
 
@@ -80,6 +82,10 @@ RemoteWorkers::RemoteWorkers(const JobPlan& plan, const std::string& host, int f
                       {"endpoint", endpoint},
                       {"folder", std::filesystem::current_path().string()},
                       {"environment", PassedEnvironment()},
+                      {"gpus",
+                       {{"workers", HostNamed(plan, host).slots},
+                        {"for", plan.dir->shown()},
+                        {"wait_s", plan.goes_on() ? kOldWorkersTime.count() : 0}}},
                       {"relay", RelayFor(plan, host)}}}});
 }
 

@@ -197,8 +197,29 @@ std::string MemoryWarning(const config::Config& config, const Graph& graph, bool
   return CheckMemory(needed, ReadMachineMemory());
 }
 
+bool HasGpu(const WorkerPlace& place) { return !place.gpu.uuid.empty(); }
+
+// Of ranks on other hosts, those hosts know the places.
+std::vector<WorkerPlace> PlacesOf(const LaunchArguments& arguments, const PreparedJob& job) {
+  if (!job.cards) return {};
+  std::vector<WorkerPlace> here = job.cards->Places();
+  if (!arguments.hosts || here.empty()) return here;
+  std::vector<WorkerPlace> places;
+  auto next = here.begin();
+  for (const Host& host : arguments.hosts->hosts) {
+    for (uint32_t i = 0; i < host.slots; ++i) {
+      places.push_back(host.here ? std::move(*next++) : WorkerPlace());
+    }
+  }
+  return places;
+}
+
 // The job's GPUs, and what they do beside computing.
 std::vector<std::string> CardLines(const LaunchArguments& arguments, const PreparedJob& job) {
+  if (arguments.hosts) {
+    if (job.config.worker().backend() != config::Worker::CUDA) return {};
+    return {"idle GPUs of each host, locked for this job"};
+  }
   std::vector<std::string> lines = job.cards ? job.cards->Lines() : std::vector<std::string>();
   if (AddsInGpus(job.config) && !arguments.elsewhere()) {
     lines.emplace_back("they add the workers' gradients (worker.gpu_sums)");
@@ -272,7 +293,7 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
                  .dir = &dir,
                  .config = &config,
                  .config_path = config_file.path(),
-                 .places = job.cards ? job.cards->Places() : std::vector<WorkerPlace>(),
+                 .places = PlacesOf(arguments, job),
                  .endpoint = EndpointFor(config),
                  .token = NewToken(),
                  .resume = resumed};
@@ -287,7 +308,10 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
       if (auto loss = LostBefore(dir.path())) plan.losses.push_back(std::move(*loss));
     }
     if (!plan.places.empty()) {
-      plan.place_again = [&](uint32_t rank) { return job.cards->PlaceAgain(rank); };
+      plan.place_again = [&](uint32_t rank) {
+        const auto before = std::span(plan.places).first(rank);
+        return job.cards->PlaceAgain(static_cast<uint32_t>(std::ranges::count_if(before, HasGpu)));
+      };
     }
     std::unique_ptr<MadeToken> made_token;
     if (by_hand) made_token = PlanWorkersByHand(*addresses, plan);

@@ -21,9 +21,9 @@ namespace muster {
 struct PreparedJob {
   config::Config config;  // resolved
   Graph graph;
-  DataCount data = {};                            // for the header
-  std::string resume_remark = {};                 // for the header; "" if the run is new
-  std::shared_ptr<JobGpus> cards;                 // shared by the runs of a series; null: by hand
+  DataCount data = {};             // for the header
+  std::string resume_remark = {};  // for the header; "" if the run is new
+  std::shared_ptr<JobGpus> cards;  // of this host, shared by the runs of a series; may be null
   std::optional<ServerAddress> address = {};      // for workers on other hosts, reached by ssh
   std::vector<std::string> initial_weights = {};  // their source, for the header
 };

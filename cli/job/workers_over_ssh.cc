@@ -41,10 +41,18 @@ void PlanOverSsh(const LaunchArguments& arguments, config::Config& config) {
   if (arguments.wait_s > 0 || (!typed.empty() && config.worker().devices() != "cpu")) {
     throw Error(ExitCode::kUsage,
                 "{}: the GPUs of host {} are not known here; expected none, and with "
-                "worker.backend=CUDA each worker takes the GPU of its number on its host",
+                "worker.backend=CUDA each host takes idle GPUs for its workers",
                 typed.empty() ? "--wait" : typed, other);
   }
   config.mutable_worker()->clear_devices();  // names GPUs of one host
+}
+
+std::shared_ptr<JobGpus> PlanGpusHere(const LaunchArguments& arguments,
+                                      const config::Config& config) {
+  uint32_t workers = 0;
+  for (const Host& host : arguments.hosts->hosts) workers += host.here ? host.slots : 0;
+  if (workers == 0 || config.worker().backend() != config::Worker::CUDA) return nullptr;
+  return JobGpus::OfHost(config, workers, arguments.config_path);
 }
 
 ServerAddress AddressForHosts(const SshHosts& hosts, const config::Config& config) {

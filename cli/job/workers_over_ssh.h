@@ -3,10 +3,12 @@
 // starts that host's workers. The config and the token travel through the agent's standard input.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/gpu/job_gpus.h"
 #include "cli/hosts/host_check.h"
 #include "cli/job/launch_command.h"
 #include "proto/config_fwd.h"
@@ -15,6 +17,11 @@ namespace muster {
 
 // Throws Error(kUsage) if settings do not fit a job on several hosts.
 void PlanOverSsh(const LaunchArguments& arguments, config::Config& config);
+
+// The idle GPUs that the workers of this host need; null if there are none. Other hosts plan their
+// own (cli/hosts/host_agent.h). Throws what JobGpus::OfHost throws.
+std::shared_ptr<JobGpus> PlanGpusHere(const LaunchArguments& arguments,
+                                      const config::Config& config);
 
 // The address of this host at which the others reach the server. Throws Error(kUsage).
 ServerAddress AddressForHosts(const SshHosts& hosts, const config::Config& config);

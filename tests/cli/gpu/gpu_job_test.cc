@@ -216,8 +216,7 @@ class ProgramOnCardsTest : public GpuJobTest {
   ProgramOnCardsTest() {
     std::filesystem::remove(Path("libmuster_cuda.so"));
     IdleCards(3);
-    std::ofstream(Path("program.txtpb")) << "optimizer { type: SGD }\nlearning_rate { base: 0.1 }\n"
-                                            "run { epochs: 1 global_batch: 8 }\n";
+    std::ofstream(Path("program.txtpb")) << kConfig;
     Server(std::string(kListen) + "until:seen-1;touch:seen-server;until:go;" + kSummary + "exit:0");
   }
   // What the programs of two ranks and the server see; "unset" if they see all.
@@ -225,10 +224,7 @@ class ProgramOnCardsTest : public GpuJobTest {
     Job job;
     std::vector<std::string> words{"launch", Path("program.txtpb"), "--workers", "2"};
     words.insert(words.end(), more.begin(), more.end());
-    words.insert(words.end(), {"--", "/bin/sh", "-c",
-                               "echo ${CUDA_VISIBLE_DEVICES-unset} > new-$MUSTER_RANK;"
-                               "mv new-$MUSTER_RANK seen-$MUSTER_RANK;"
-                               "until [ -e go ]; do sleep 0.01; done"});
+    words.insert(words.end(), {"--", "/bin/sh", "-c", kShowGpu});
     Start(job, words);
     EXPECT_TRUE(Appears("seen-0") && Appears("seen-1") && Appears("seen-server"))
         << job.OutSoFar() << ReadFile(Path("err"));
@@ -247,6 +243,12 @@ class ProgramOnCardsTest : public GpuJobTest {
     return seen;
   }
 
+  static constexpr const char* kConfig =
+      "optimizer { type: SGD } learning_rate { base: 0.1 } run { epochs: 1 global_batch: 8 }";
+  static constexpr const char* kShowGpu =
+      "echo ${CUDA_VISIBLE_DEVICES-unset} > new-$MUSTER_RANK;"
+      "mv new-$MUSTER_RANK seen-$MUSTER_RANK;"
+      "until [ -e go ]; do sleep 0.01; done";
   int idle_ = 0;
 };
 
@@ -261,6 +263,37 @@ TEST_F(ProgramOnCardsTest, EachProcessSeesItsOwnLockedGpuOrNone) {
 }
 
 // A named GPU must not be replaced, but the default allows it, so workers need the setting.
+// The workers of another host, which `muster launch -H` reaches by ssh.
+TEST_F(ProgramOnCardsTest, AnotherHostTakesAnIdleGpuForEachOfItsWorkers) {
+  Cards({"", "pids=1:500", ""});
+  std::ofstream(Path("messages"))
+      << R"({"job":{"config":")" << kConfig
+      << " worker { backend: CUDA threads: 1 program: '/bin/sh' program: '-c' program: '"
+      << kShowGpu << R"(' }","token":"t","endpoint":"tcp://127.0.0.1:9",)"
+      << R"("folder":")" << Path("") << R"(","environment":[],)"
+      << R"("relay":{"used":false,"bind":"","via":""},)"
+      << R"("gpus":{"workers":2,"for":"runs/a","wait_s":0}}})"
+      << "\n"
+      << R"({"start":4,"local_rank":0})"
+      << "\n"
+      << R"({"start":5,"local_rank":1})"
+      << "\n";
+  const std::string input = " < <(cat messages; until [ -e go ]; do sleep 0.01; done)";
+  Job host;
+  Start(host, {"host"}, input);
+  ASSERT_TRUE(Appears("seen-4") && Appears("seen-5")) << ReadFile(Path("job-0.err"));
+  EXPECT_EQ(ReadFile(Path("seen-4")), Uuid(0) + "\n");
+  EXPECT_EQ(ReadFile(Path("seen-5")), Uuid(2) + "\n");
+  Job second;
+  Start(second, {"host"}, input);
+  const Finished refused = second.Finish();
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("launch runs/a"));
+  std::ofstream(Path("go")).flush();
+  EXPECT_EQ(host.Finish().exit_code, 0);
+  EXPECT_TRUE(AreIdle(2));
+}
+
 TEST_F(LaunchOnCardsTest, TheWorkersOfANamedGpuAreToldNotToReplaceIt) {
   IdleCards(1);
   Server(std::string(kListen) + "until:here-0;" + kStarted + kSummary + "touch:done;exit:0");
