@@ -24,6 +24,10 @@ constexpr double kTogetherSeconds = 5;
 // The server notices a loss after silence_s at the latest, and checks every second.
 constexpr double kNoticeMargin = 3;
 
+// The exit codes of env and of shells for a command that they cannot start.
+constexpr int kCannotExecute = 126;
+constexpr int kNotFound = 127;
+
 // Removes and returns the keys whose time has come.
 template <typename Key>
 std::vector<Key> TakeDue(std::map<Key, double>& times, double now) {
@@ -97,7 +101,8 @@ bool Replacements::MayEnd(const EndedProcess& ended, double now) const {
 
 Replacements::Answer Replacements::OnEnd(const EndedProcess& ended, double now) {
   condemned_.erase(ended);
-  if (!MayEnd(ended, now)) return Answer::kFatal;
+  const bool fails_to_start = FailsToStart(ended);
+  if (!fails_to_start && !MayEnd(ended, now)) return Answer::kFatal;
   // If the launcher killed it, or its host is gone, the server knows the real cause of the loss.
   const bool killed = (ended.end.asked && ended.end.by_signal && ended.end.value == SIGKILL) ||
                       !ended.lost_host.empty();
@@ -112,6 +117,10 @@ Replacements::Answer Replacements::OnEnd(const EndedProcess& ended, double now) 
     again_at_[ended.rank] = now + std::clamp(without, kFirstAgainSeconds, kMostAgainSeconds);
     return Answer::kGoesOn;
   }
+  if (fails_to_start) {
+    Postpone(ended.rank, "", now);  // its end is told elsewhere
+    return Answer::kGoesOn;
+  }
   std::erase_if(lost_at_,
                 [&](double at) { return now - at > plan_.config->cluster().restart_window_s(); });
   // A lost relay takes all of its workers with it.
@@ -120,20 +129,24 @@ Replacements::Answer Replacements::OnEnd(const EndedProcess& ended, double now) 
   const bool together = !lost_at_.empty() && now - lost_at_.back() <= kTogetherSeconds;
   if (!is_victim || !together) lost_at_.push_back(now);
   if (lost_at_.size() > plan_.config->cluster().max_restarts()) return Answer::kTooMany;
-  const bool fails_to_start = FailsToStart(ended);
   last_lost_[ended.rank] = now;
-  if (fails_to_start) {
-    Postpone(ended.rank, "", now);  // its end is told elsewhere
-  } else {
-    Replace(ended.rank, now);
-  }
+  Replace(ended.rank, now);
   return Answer::kGoesOn;
 }
 
-// Whether it is a replacement that could not even join, such as one that gets no threads.
+// Whether it is a replacement that could not even join: it gets no threads, or its script is being
+// replaced. The others have shown that the job itself is sound.
 bool Replacements::FailsToStart(const EndedProcess& ended) const {
-  return last_lost_.contains(ended.rank) && IsOutside(ended) && !IsLost(ended) &&
-         !ended.end.by_signal && ended.end.value == static_cast<int>(ExitCode::kFailure);
+  if (!last_lost_.contains(ended.rank) || !IsOutside(ended) || IsLost(ended)) return false;
+  if (ended.end.by_signal || !ended.lost_host.empty()) return false;
+  switch (static_cast<ExitCode>(ended.end.value)) {
+    case ExitCode::kFailure:
+    case ExitCode::kUsage:
+    case ExitCode::kData:
+      return true;
+    default:
+      return ended.end.value == kCannotExecute || ended.end.value == kNotFound;
+  }
 }
 
 bool Replacements::TryLater(const EndedProcess& not_started, double now) {

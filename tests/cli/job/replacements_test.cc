@@ -331,14 +331,25 @@ TEST_F(ReplacementsTest, OneThatAnotherHostCannotStartIsTriedAgain) {
   EXPECT_TRUE(Outcome().could_not_start);
 }
 
-// For example, because it gets no threads: all replacements would fail within a second.
-TEST_F(ReplacementsTest, OneThatFailsBeforeItJoinsIsReplacedLater) {
+// For example, because it gets no threads, or because its script is being replaced: all
+// replacements would fail within a second.
+TEST_F(ReplacementsTest, OneThatFailsBeforeItJoinsIsReplacedLaterAndIsNoFurtherLoss) {
+  cluster_.set_max_restarts(1);
   Running();
   IsKilled(1);
-  Exits(1, ExitCode::kFailure);
-  EXPECT_THAT(members_.replaced_, ElementsAre(1));
-  Pass(1.1);
-  EXPECT_THAT(members_.replaced_, ElementsAre(1, 1));
+  size_t replaced = 1;
+  double pause = 1;
+  for (const int code : {2, 127, 1}) {
+    Ends(1, {.value = code});
+    EXPECT_EQ(members_.replaced_.size(), replaced) << code << ": replaced immediately";
+    Pass(pause + 0.1);
+    EXPECT_EQ(members_.replaced_.size(), ++replaced) << code;
+    pause *= 2;
+  }
+  EXPECT_THAT(Sent(), IsEmpty());
+  Changed(events::MemberChange::JOINED, 1);
+  Ends(1, {.value = 2});
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kUsage) << "it has worked";
 }
 
 TEST_F(ReplacementsTest, WithContinueTheOthersBeginWithoutOneThatFails) {
