@@ -2,7 +2,8 @@
 //
 // The server then still needs a step of this program, so they take effect kFinishStepSeconds later,
 // but at once from the launcher, this process's parent, or for the second time. A program that has
-// handlers of its own keeps them, as Python does for SIGINT.
+// handlers of its own keeps them. (In a job that `muster launch` starts, Job removes Python's for
+// SIGINT, which would interrupt a step.)
 //
 // In the process that updates the weights they have no effect: the server starts it with them
 // ignored, and ends it. Every process that it starts would inherit that, and could not be ended by

@@ -97,6 +97,8 @@ class Job:
             raise UsageError("this process has a job already: a process has one job")
         self._updates = "MUSTER_UPDATE_FD" in os.environ  # this process updates the weights
         self._is_updating = False
+        if "MUSTER_ENDPOINT" in os.environ:
+            _finish_steps()
         _private.ensure_job(config)
         self._client = Client()
         self._evaluations: Dict[int, Tuple[Any, Callable[..., Any]]] = {}
@@ -285,6 +287,15 @@ def seed_all(seed: int) -> None:
         torch.default_generator.manual_seed(seed)  # torch.manual_seed takes 100 times as long
         if torch.cuda.is_initialized():
             torch.cuda.manual_seed_all(seed)
+
+
+def _finish_steps() -> None:
+    """Ctrl-C may have reached all processes of a job, and the server then completes a step. So the
+    library delays its effect, unless the program has a handler of its own."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _tell(kind: Any, error: BaseException, trace: Any) -> None:

@@ -1,13 +1,15 @@
 """Tells errors of the environment from errors of the program."""
 
+import os
 import re
 import subprocess
 import sys
+import time
 from concurrent.futures.process import BrokenProcessPool
 from typing import Iterator, Optional
 
 # Torch raises a plain RuntimeError for these.
-_KILLED = re.compile(r"DataLoader worker \(pid \d+\) is killed by signal")
+_KILLED = re.compile(r"DataLoader worker \(pid(\(s\))? [\d, ]+\) (is killed by signal|exited unexpectedly)")
 _NO_MEMORY = re.compile(r"an(no|')t allocate memory|unable to \w+ shared memory")
 
 
@@ -16,8 +18,19 @@ def is_killed(error: BaseException) -> bool:
     return any(
         isinstance(one, BrokenProcessPool) or
         isinstance(one, subprocess.CalledProcessError) and one.returncode < 0 or
-        isinstance(one, RuntimeError) and _KILLED.search(str(one)) is not None
+        isinstance(one, RuntimeError) and _KILLED.search(str(one)) is not None or
+        isinstance(one, EOFError) and _has_killed_child()
         for one in _chain(error))
+
+
+def _has_killed_child() -> bool:
+    """Whether the next child that nobody has waited for was ended by a signal."""
+    time.sleep(0.1)  # its pipes close just before it has ended
+    try:
+        end = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return end is not None and end.si_code in (os.CLD_KILLED, os.CLD_DUMPED)
 
 
 def is_of_environment(error: BaseException) -> bool:

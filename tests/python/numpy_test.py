@@ -1,16 +1,20 @@
 """muster.numpy, and what it shares with muster.torch."""
 
 import importlib.util
+import multiprocessing
 import os
 import pathlib
 import re
 import subprocess
 import sys
+import time
 import unittest
 
 from job import BIN, SOURCE, Job, skip, skip_without
 
 skip_without("numpy")
+from muster import _lost  # noqa: E402
+
 PROGRAM = str(pathlib.Path(__file__).with_name("numpy_program.py"))
 CONFIG = ("run { epochs: 20 global_batch: 40 slices: 4 } optimizer { type: MOMENTUM } "
           "learning_rate { base: 0.05 } evaluation { every_epochs: 5 }")
@@ -42,6 +46,24 @@ class Numpy(unittest.TestCase):
         outcome = run("late", 2, options=("--set", "deadlines.step_s=2")).ok()
         self.assertEqual(outcome.hash, run("fit").hash)
         self.assertIn("rank 1 saw 100 steps", outcome.log)
+
+    def test_errors_of_killed_helpers(self):
+        self.assertTrue(_lost.is_killed(RuntimeError("DataLoader worker (pid(s) 7, 9) exited unexpectedly")))
+        self.assertFalse(_lost.is_killed(EOFError()))
+        here, there = multiprocessing.Pipe()
+        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(1000,))
+        child.start()
+        there.close()
+        child.kill()
+        with self.assertRaises(EOFError) as raised:
+            here.recv()
+        self.assertTrue(_lost.is_killed(raised.exception))
+        child.join()
+
+    def test_ctrl_c_does_not_interrupt_a_step(self):
+        outcome = run("interrupted", 2).ok()
+        self.assertEqual(outcome.hash, run("fit").hash)
+        self.assertIn("rank 1 finishes its step", outcome.log)
 
     def test_alone_it_has_a_server_of_its_own(self):
         outcome = Job(PROGRAM, "fit", "job.txtpb", config=CONFIG, alone=True).end()
