@@ -3,6 +3,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <curl/curl.h>
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <openssl/evp.h>
 #include <unistd.h>
@@ -184,7 +185,9 @@ struct Outcome {
 Outcome Transfer(const PublishedFile& file, const fs::path& part) {
   const std::unique_ptr<CURL, Freed<curl_easy_cleanup>> curl(curl_easy_init());
   if (curl == nullptr) throw Error(ExitCode::kFailure, "cannot start libcurl");
-  const std::unique_ptr<std::FILE, Freed<std::fclose>> out(std::fopen(part.c_str(), "ae"));
+  UniqueFd appends = OpenPlainFile(part, "a download", O_WRONLY | O_CREAT | O_APPEND);
+  const std::unique_ptr<std::FILE, Freed<std::fclose>> out(
+      appends.valid() ? ::fdopen(appends.Release(), "a") : nullptr);
   const auto fail = [&](int error) {
     throw Error(ExitCode::kFailure, "{}: cannot write: {}", part.string(), ErrorText(error));
   };

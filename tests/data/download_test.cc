@@ -232,6 +232,16 @@ TEST_F(Download, APipeInThePlaceOfAFileIsNamedAndKept) {
   }
 }
 
+// Whoever can make one in the folder would choose which file is written.
+TEST_F(Download, ALinkInThePlaceOfThePartIsNotFollowed) {
+  const fs::path aim = dir_ / "mine";
+  WriteBytes(aim, "mine");
+  fs::create_symlink(aim, part());
+  const LocalServer server([&](const std::string&) { return LocalServer::Answer{Ok(bytes_)}; });
+  EXPECT_MUSTER_ERROR(RunFrom(server), ExitCode::kData, HasSubstr(part().string()));
+  EXPECT_EQ(fs::file_size(aim), 4u);
+}
+
 TEST_F(Download, AnInterruptLeavesNothingHalfDone) {
   int address[2];
   ASSERT_EQ(::pipe(address), 0);
