@@ -1,6 +1,8 @@
 #include <dlfcn.h>
 #include <fmt/core.h>
 
+#include <cstring>
+#include <string>
 #include <vector>
 
 #include "bench/gpu/bench_device.h"
@@ -17,10 +19,12 @@ void PrintCudnnDevice() {
   const std::shared_ptr<const Cudnn> cudnn = FindCudnn(device.stream(), true);
   void* const library = ::dlopen("libcudnn.so.9", RTLD_NOW);
   if (cudnn == nullptr || library == nullptr) throw Error(ExitCode::kFailure, "{}", WhyNoCudnn());
-  const auto find = [&]<typename Function>(Function*, const char* name) {
-    return reinterpret_cast<Function*>(::dlsym(library, name));
+  const auto find = [&](const char* name) {
+    void* const function = ::dlsym(library, name);
+    if (function == nullptr) throw Error(ExitCode::kFailure, "libcudnn.so.9 has no {}", name);
+    return function;
   };
-#define MUSTER_FIND(name) auto* const name = find(&::name, #name)
+#define MUSTER_FIND(name) auto* const name = reinterpret_cast<decltype(&::name)>(find(#name))
   MUSTER_FIND(cudnnBackendCreateDescriptor);
   MUSTER_FIND(cudnnBackendSetAttribute);
   MUSTER_FIND(cudnnBackendFinalize);
@@ -41,7 +45,8 @@ void PrintCudnnDevice() {
   get(0, nullptr);
   std::vector<char> text(static_cast<size_t>(size));
   get(size, text.data());
-  fmt::print("{}\n", text.data());
+  // Whether the size counts a final zero is not documented.
+  fmt::print("{}\n", std::string(text.data(), ::strnlen(text.data(), text.size())));
 }
 #else
 void PrintCudnnDevice() {
