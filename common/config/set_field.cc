@@ -1,6 +1,4 @@
 #include <fmt/core.h>
-#include <google/protobuf/io/tokenizer.h>
-#include <google/protobuf/text_format.h>
 
 #include <algorithm>
 #include <cctype>
@@ -79,16 +77,6 @@ void RefuseSecondOfOneof(const pb::FieldDescriptor* field, const std::string& wa
   }
 }
 
-// Parses `text` as the value of a scalar field.
-bool ParsePlain(const std::string& text, const pb::FieldDescriptor* field, pb::Message& message) {
-  struct : pb::io::ErrorCollector {
-    void AddError(int, pb::io::ColumnNumber, const std::string&) override {}
-  } silent;
-  pb::TextFormat::Parser parser;
-  parser.RecordErrorsTo(&silent);
-  return parser.ParseFieldValueFromString(text, field, &message);
-}
-
 // Replaces the field's value with the setting's value.
 void SetValue(pb::Message& message, const pb::FieldDescriptor* field, const std::string& walked,
               const Setting& setting, ConfigErrors& errors) {
@@ -111,12 +99,7 @@ void SetValue(pb::Message& message, const pb::FieldDescriptor* field, const std:
   } else if (field->cpp_type() == pb::FieldDescriptor::CPPTYPE_STRING && !value.starts_with('"') &&
              !value.starts_with('\'')) {
     fresh->GetReflection()->SetString(fresh.get(), field, value);
-  } else if (const auto* const name = field->enum_type() == nullptr
-                                          ? nullptr
-                                          : FindEnumValue(*field->enum_type(), value)) {
-    fresh->GetReflection()->SetEnum(fresh.get(), field, name);
-  } else if (field->enum_type() != nullptr || HasLeadingZero(value) ||
-             !ParsePlain(value, field, *fresh)) {
+  } else if (!SetScalar(*fresh, *field, value)) {
     throw Error(ExitCode::kUsage, "{}: {}: {}", setting.origin, key, WrongValue(*field, value));
   }
   message.GetReflection()->ClearField(&message, field);

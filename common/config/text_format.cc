@@ -2,16 +2,19 @@
 
 #include <fmt/core.h>
 #include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <optional>
+#include <map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "common/base/error.h"
 #include "common/base/file.h"
+#include "common/base/leading_zero.h"
 #include "common/base/text.h"
 #include "common/config/limits.h"
 #include "common/config/nearest_name.h"
@@ -20,87 +23,19 @@ namespace muster {
 namespace {
 
 namespace pb = google::protobuf;
+using pb::FieldDescriptor;
+using pb::io::Tokenizer;
 
-// The maximum number of mistakes to report, and the size in bytes of the largest text that is
-// parsed again after a mistake.
 constexpr size_t kMostMistakes = 50;
-constexpr size_t kMostReadAgain = size_t{1} << 20;
+constexpr int kMostNesting = 32;  // of brackets
 constexpr const char* kExpected =
     "expected protobuf text format, as in configs/*.txtpb: run { epochs: 10 global_batch: 128 }";
 
-struct Complaint {
-  int line = 0, column = 0;
-  std::string message;
-};
-struct Complaints {
-  std::optional<Complaint> error;  // the first one; the parser stops there
-  std::vector<Complaint> unknown;  // keys that the parser skipped
-};
-
-class Collector : public pb::io::ErrorCollector {
- public:
-  explicit Collector(Complaints& found) : found_(found) {}
-
-  void AddError(int line, pb::io::ColumnNumber column, const std::string& message) override {
-    if (!found_.error) found_.error = Complaint{line, column, Shorten(message)};
-  }
-  void AddWarning(int line, pb::io::ColumnNumber column, const std::string& message) override {
-    if (found_.unknown.size() > kMostMistakes) return;
-    found_.unknown.push_back({line, column, Shorten(message)});
-  }
-
- private:
-  Complaints& found_;
-};
-
-// The message that contains a setting, and the setting's field. nullptr if it does not exist.
-struct Key {
-  const pb::Descriptor* in = nullptr;
-  const pb::FieldDescriptor* field = nullptr;
-  std::string name = {};
-};
-Key KeyAt(const pb::Descriptor* root, const std::string& path) {
-  Key key{.in = root};
-  for (size_t begin = 0;;) {
-    const size_t dot = path.find('.', begin);
-    key.name = path.substr(begin, dot - begin);
-    key.field = key.in == nullptr ? nullptr : key.in->FindFieldByName(key.name);
-    if (dot == std::string::npos) return key;
-    key.in = key.field == nullptr ? nullptr : key.field->message_type();
-    begin = dot + 1;
-  }
-}
-
-// The last name with this path, or another of its oneof, before the one at `name`.
-SettingName GivenBefore(const std::string& text, const pb::Descriptor* root,
-                        const SettingName& name) {
-  const pb::FieldDescriptor* const field = KeyAt(root, name.path).field;
-  const pb::OneofDescriptor* const oneof = field->real_containing_oneof();
-  const auto parent = [](const std::string& path) { return path.substr(0, path.rfind('.') + 1); };
-  SettingName before;
-  VisitNames(text, [&](const SettingName& other) {
-    if (other.offset == name.offset) return false;
-    if (parent(other.path) != parent(name.path)) return true;
-    const pb::FieldDescriptor* const given = KeyAt(root, other.path).field;
-    const bool excludes =
-        given != nullptr && oneof != nullptr && given->containing_oneof() == oneof;
-    if (given == field || excludes) before = other;
-    return true;
-  });
-  return before;
-}
-
-// Explains what is wrong with a setting. Returns "" if the complaint is about the text around it.
-std::string Explain(const pb::FieldDescriptor* field, const std::string& value,
-                    const std::string& complaint) {
-  const auto is = [&](const char* start) { return complaint.starts_with(start); };
-  if (field == nullptr) return "";
-  if (!is("Expected integer") && !is("Expected double") && !is("Expected string") &&
-      !is("Expected \"{\"") && !is("Unknown enum") && !is("Integer out of range") &&
-      !is("Invalid value")) {
-    return "";
-  }
-  return WrongValue(*field, value);
+// Keeps only both ends of a long text: a file may have no spaces.
+std::string Shorten(const std::string& text) {
+  constexpr size_t kKept = 200;  // at each end
+  if (text.size() <= 2 * kKept) return text;
+  return text.substr(0, kKept) + "..." + text.substr(text.size() - kKept);
 }
 
 // Users often pass a run directory instead of the config in it.
@@ -114,225 +49,279 @@ void RefuseRunDir(const std::string& file) {
               file, config.string(), ShellWord(file));
 }
 
-void NoteLocations(const pb::Message& message, const pb::TextFormat::ParseInfoTree* tree,
-                   const PlaceOfLine& place, const std::string& path, ConfigErrors& errors) {
-  std::vector<const pb::FieldDescriptor*> fields;
-  message.GetReflection()->ListFields(message, &fields);
-  for (const pb::FieldDescriptor* field : fields) {
-    const int count = field->is_repeated() ? message.GetReflection()->FieldSize(message, field) : 1;
-    for (int i = 0; i < count; ++i) {
-      const int index = field->is_repeated() ? i : -1;
-      std::string name = path + field->name();
-      if (field->is_repeated()) name += fmt::format("[{}]", i);
-      const int line = tree == nullptr ? -1 : tree->GetLocation(field, index).line;
-      if (line >= 0) errors.locations[name] = place(line);
-      if (field->message_type() == nullptr) continue;
-      const auto* nested = tree == nullptr ? nullptr : tree->GetTreeForNested(field, index);
-      const pb::Message& child =
-          field->is_repeated() ? message.GetReflection()->GetRepeatedMessage(message, field, i)
-                               : message.GetReflection()->GetMessage(message, field);
-      NoteLocations(child, nested, place, name + ".", errors);
-    }
-  }
-}
-
-// Records removed settings, which the parser silently skips.
-void NoteRemoved(const std::string& text, const PlaceOfLine& place, const std::string& before,
-                 const pb::Descriptor* root, ConfigErrors& errors) {
-  VisitNames(text, [&](const SettingName& name) {
-    const Key key = KeyAt(root, name.path);
-    if (key.field == nullptr && key.in != nullptr && key.in->IsReservedName(key.name)) {
-      errors.removed.push_back(fmt::format("{}: {}{}", place(name.line), before, name.path));
-    }
-    return true;
-  });
-}
-
-// Parses a text repeatedly, leaving out one more bad setting each time, until parsing succeeds.
-class Reading {
+// The tokenizer's first error in a token.
+class Complaint : public pb::io::ErrorCollector {
  public:
-  Reading(const std::string& text, const PlaceOfLine& place, const std::string& prefix,
-          pb::Message& message)
-      : text_(text),
-        place_(place),
-        before_(prefix.empty() ? "" : prefix + "."),
-        message_(message),
-        root_(message.GetDescriptor()) {}
+  void AddError(int, pb::io::ColumnNumber, const std::string& message) override {
+    if (text.empty()) text = Shorten(message);
+  }
+  std::string text;
+};
 
-  void Run(ConfigErrors& errors) {
-    std::string rest = text_;
-    CheckValues(rest);
-    bool whole = false;
-    do {
-      whole = Parse(rest, errors);
-    } while (!whole && LeaveOut(rest));
-    for (const Complaint& unknown : found_.unknown) NoteUnknown(rest, unknown);
-    if (!whole) NoteEnd();
-    std::ranges::stable_sort(mistakes_, {}, &Mistake::line);
+// Reads a text once. A mistake in a setting skips its value. Where the text is not of this format,
+// it ends: what follows has no meaning.
+class Reader {
+ public:
+  Reader(const std::string& text, const PlaceOfLine& place, const pb::Descriptor* root,
+         ConfigErrors& errors)
+      : stream_(text.data(), static_cast<int>(text.size())),
+        tokens_(&stream_, &complaint_),
+        place_(place),
+        root_(root),
+        errors_(errors) {
+    // As protobuf's own parser.
+    tokens_.set_comment_style(Tokenizer::SH_COMMENT_STYLE);
+    tokens_.set_allow_f_after_float(true);
+    tokens_.set_require_space_after_number(false);
+    tokens_.set_allow_multiline_strings(true);
+  }
+
+  void Read(const std::string& prefix, pb::Message& message) {
+    const std::string before = prefix.empty() ? "" : prefix + ".";
+    Next();
+    ReadBody(message, {before, before}, "");
     for (const Mistake& mistake : mistakes_) {
-      errors.AddUnread(mistake.path.empty() ? "" : before_ + mistake.path,
-                       fmt::format("{}: {}", place_(mistake.line), mistake.text));
+      errors_.AddUnread(mistake.key, fmt::format("{}: {}", place_(mistake.line), mistake.text));
     }
-    if (!whole || mistakes_.size() > kMostMistakes) errors.ThrowIfAny();
-    NoteRemoved(rest, place_, before_, root_, errors);
+    if (ended_) errors_.ThrowIfAny();
   }
 
  private:
   struct Mistake {
     int line;
-    std::string path, text;
+    std::string key, text;
+    std::string behind_bracket;  // the name of this setting, if it is one of the outermost
+  };
+  // The path of a message, with a dot at its end.
+  struct Path {
+    std::string key;      // model.layer.
+    std::string element;  // model.layer[2].
+  };
+  struct Value {
+    std::string text;
+    bool plain = false;  // one number, name or string
   };
 
-  // Enum values may be in upper or lower case, as on the command line. The parser also accepts two
-  // kinds of values that are refused here: numbers of enum values, because PyTorch's padding=1 does
-  // not mean VALID, and octal numbers.
-  void CheckValues(std::string& rest) {
-    VisitNames(text_, [&](const SettingName& name) {
-      // Without this the parser would stop at 08.
-      for (const size_t zero : name.leading_zeros) rest[zero] = '1';
-      const pb::FieldDescriptor* const field = KeyAt(root_, name.path).field;
-      if (field == nullptr || name.value.empty()) return true;
-      const pb::EnumDescriptor* const values = field->enum_type();
-      const auto* const value = values == nullptr ? nullptr : FindEnumValue(*values, name.value);
-      if (value != nullptr) {
-        rest.replace(name.value_offset, name.value.size(), value->name());
-      } else if ((values != nullptr || !name.leading_zeros.empty()) &&
-                 mistakes_.size() < kMostMistakes) {
-        Add(name, WrongValue(*field, name.value));
-        rest[name.offset] = '_';
-      }
-      return true;
-    });
+  const Tokenizer::Token& token() { return tokens_.current(); }
+  bool AtEnd() { return ended_ || token().type == Tokenizer::TYPE_END; }
+  bool At(char symbol) {
+    return !ended_ && token().type == Tokenizer::TYPE_SYMBOL && token().text[0] == symbol;
   }
-
-  bool Parse(const std::string& rest, ConfigErrors& errors) {
-    found_ = {};
-    pb::TextFormat::ParseInfoTree tree;
-    pb::TextFormat::Parser parser;
-    Collector collector(found_);
-    parser.RecordErrorsTo(&collector);
-    parser.WriteLocationsTo(&tree);
-    parser.AllowUnknownField(true);
-    parser.SetRecursionLimit(kMostTextNesting);
-    if (!parser.ParseFromString(rest, &message_)) return false;
-    NoteLocations(message_, &tree, place_, before_, errors);
+  bool AtAnyOf(std::string_view symbols) {
+    return std::ranges::any_of(symbols, [this](char symbol) { return At(symbol); });
+  }
+  void Next() {
+    if (!ended_) tokens_.Next();
+  }
+  bool Take(char symbol) {
+    if (!At(symbol)) return false;
+    Next();
     return true;
   }
 
-  void Add(const SettingName& name, const std::string& what) {
-    mistakes_.push_back({name.line, name.path, fmt::format("{}{}: {}", before_, name.path, what)});
+  void Add(const std::string& what) {
+    if (mistakes_.size() == kMostMistakes) ended_ = true;
+    if (!ended_) mistakes_.push_back({setting_line_, setting_, setting_ + ": " + what, ""});
   }
 
-  std::string Explain(const SettingName& name, const std::string& complaint) const {
-    const pb::FieldDescriptor* const field = KeyAt(root_, name.path).field;
-    // The parser's words for a setting that is given again, or with another of its oneof.
-    if (field != nullptr &&
-        (complaint.starts_with("Field ") || complaint.starts_with("Non-repeated field "))) {
-      return GivenAgain(*field, name);
+  // The rest cannot be read. What led to this may have been reported for the last setting.
+  void End(const std::string& why) {
+    if (ended_) return;
+    ended_ = true;
+    const int line = token().line;
+    if (!mistakes_.empty() && !setting_.empty() && mistakes_.back().key == setting_) {
+      mistakes_.back().text += "; " + why;
+    } else {
+      const std::string setting = setting_line_ == line && !setting_.empty() ? setting_ + ": " : "";
+      mistakes_.push_back({line, "", setting + why, ""});
     }
-    return muster::Explain(field, name.value, complaint);
   }
 
-  std::string GivenAgain(const pb::FieldDescriptor& field, const SettingName& name) const {
-    const SettingName before = GivenBefore(text_, root_, name);
-    const Key first = KeyAt(root_, before.path);
-    if (first.field == nullptr) return "given twice: keep one";
-    const std::string where = place_(before.line);
-    if (first.field != &field) {
-      return fmt::format("expected one of {} ({}) and {}, got both: remove one", first.name, where,
-                         field.name());
-    }
-    return fmt::format(
-        "given twice, first at {}: {}", where,
-        field.message_type() == nullptr ? "remove one" : "put all its settings into one block");
-  }
-
-  // Whether LeaveOut or CheckValues changed this name to make the parser skip it.
-  bool IsLeftOut(const std::string& rest, size_t offset) const {
-    return rest[offset] == '_' && text_[offset] != '_';
-  }
-
-  // Makes the parser skip the setting at which it stopped, by making its name unknown. Returns
-  // false if it did not stop at a setting.
-  bool LeaveOut(std::string& rest) {
-    if (!found_.error || mistakes_.size() == kMostMistakes || text_.size() > kMostReadAgain)
-      return false;
-    const SettingName name = NameBefore(text_, found_.error->line, found_.error->column);
-    if (name.line < 0) return false;
-    const std::string what = Explain(name, found_.error->message);
-    const size_t offset = name.offset;
-    if (what.empty() || rest[offset] == '_') return false;
-    Add(name, what);
-    rest[offset] = '_';
-    return true;
-  }
-
-  void NoteUnknown(const std::string& rest, const Complaint& unknown) {
-    const SettingName name = NameBefore(text_, unknown.line, unknown.column);
-    if (name.line < 0 || IsLeftOut(rest, name.offset)) return;
-    const Key key = KeyAt(root_, name.path);
-    // A network file given in place of a config repeats the same unknown key many times.
-    const bool again = key.in == root_ && std::ranges::any_of(mistakes_, [&](const Mistake& m) {
-                         return m.path == name.path;
-                       });
-    if (again || mistakes_.size() > kMostMistakes) return;
-    const bool is_key = key.in != nullptr && key.field == nullptr;
-    Add(name, is_key ? UnknownKey(key.in, key.name) : unknown.message);
-  }
-
-  // Reports a missing "}". All settings after it look unknown, so only the first one is reported.
-  bool NoteMissingBracket() {
-    const auto last_part = [](const Mistake& mistake) {
-      return mistake.path.substr(mistake.path.rfind('.') + 1);
-    };
-    const auto is_behind = [&](const Mistake& mistake) {
-      return mistake.path.find('.') != std::string::npos &&
-             root_->FindFieldByName(last_part(mistake)) != nullptr;
-    };
+  // All settings after a missing bracket look unknown, so only the first one is reported.
+  void EndEarly() {
+    if (ended_) return;
+    const auto is_behind = [](const Mistake& one) { return !one.behind_bracket.empty(); };
     const auto first = std::ranges::find_if(mistakes_, is_behind);
-    if (first == mistakes_.end()) return false;
-    Mistake missing{first->line, "",
-                    fmt::format("a \"}}\" is missing before {}", last_part(*first))};
+    if (first == mistakes_.end()) {
+      return End("the text ends too early: a value or a \"}\" is missing");
+    }
+    ended_ = true;
+    const Mistake missing{first->line, "",
+                          fmt::format("a \"}}\" is missing before {}", first->behind_bracket), ""};
     std::erase_if(mistakes_, is_behind);
-    mistakes_.push_back(std::move(missing));
-    return true;
+    mistakes_.push_back(missing);
   }
 
-  // Called when the parser stopped at something that is not a setting.
-  void NoteEnd() {
-    const Complaint end = found_.error.value_or(Complaint{});
-    if (end.message == "Expected identifier, got: }") {
-      mistakes_.push_back({end.line, "", "there is no \"{\" for this \"}\""});
-      return;
+  // Reads settings up to a bracket that ends them, or up to the end for "".
+  void ReadBody(pb::Message& message, const Path& path, std::string_view closing) {
+    std::map<const FieldDescriptor*, int> given;  // the line of each setting
+    while (!AtEnd() && !AtAnyOf(closing)) {
+      if (!complaint_.text.empty()) {
+        End(complaint_.text + "; " + kExpected);
+      } else if (token().type == Tokenizer::TYPE_IDENTIFIER) {
+        ReadSetting(message, path, given);
+        if (!Take(';')) Take(',');
+      } else if (closing.empty() && AtAnyOf("}>")) {
+        setting_.clear();
+        End(fmt::format("there is no \"{}\" for this \"{}\"", At('}') ? '{' : '<', token().text));
+      } else {
+        End(fmt::format("unexpected {}; {}", Shorten(token().text), kExpected));
+      }
     }
-    const bool at_end = end.message.ends_with(": ") || end.message.ends_with("found \"\".");
-    if (at_end && NoteMissingBracket()) return;
-    const std::string advice =
-        at_end ? "the text ends too early: a value or a \"}\" is missing" : kExpected;
-    const SettingName name = NameBefore(text_, end.line, end.column);
-    const auto cause = std::ranges::find_if(mistakes_, [&](const Mistake& mistake) {
-      return (name.path + ".").starts_with(mistake.path + ".");
-    });
-    if (cause != mistakes_.end() && (cause->path == name.path || !at_end)) {
-      if (cause->path == name.path) cause->text += "; " + advice;
-      return;
-    }
-    const std::string what = name.line < 0 ? "" : Explain(name, end.message);
-    if (!what.empty() && !at_end) return Add(name, what);  // a second value, or too much text
-    const std::string setting = name.line == end.line ? before_ + name.path + ": " : "";
-    mistakes_.push_back({end.line, "", setting + (at_end ? "" : end.message + "; ") + advice});
   }
 
-  const std::string& text_;
+  void ReadSetting(pb::Message& message, const Path& path,
+                   std::map<const FieldDescriptor*, int>& given) {
+    const std::string name = Shorten(token().text);
+    const int line = setting_line_ = token().line;
+    const pb::Descriptor* const type = message.GetDescriptor();
+    const FieldDescriptor* const field = type->FindFieldByName(name);
+    setting_ = path.key + name;
+    Next();
+    const bool colon = Take(':');
+    if (field == nullptr && type->IsReservedName(name)) {
+      errors_.removed.push_back(fmt::format("{}: {}", place_(line), setting_));
+      return SkipValue();
+    }
+    const bool has_value = colon || AtAnyOf(field == nullptr ? "{<[" : "{<");
+    if (!has_value && (field == nullptr || field->message_type() == nullptr)) {
+      if (AtEnd()) return EndEarly();
+      return End(
+          fmt::format("expected \":\" and a value, got {}; {}", Shorten(token().text), kExpected));
+    }
+    if (field == nullptr) {
+      // The layers of a network that is taken for a config would all be unknown.
+      const bool again =
+          type == root_ && std::ranges::count(mistakes_, setting_, &Mistake::key) > 0;
+      if (again) return SkipValue();
+      Add(UnknownKey(type, name));
+      if (type != root_ && !ended_ && root_->FindFieldByName(name) != nullptr) {
+        mistakes_.back().behind_bracket = name;
+      }
+      return SkipValue();
+    }
+    if (const std::string again = GivenAgain(*field, given); !again.empty()) {
+      Add(again);
+      return SkipValue();
+    }
+    given.emplace(field, line);
+    if (!field->is_repeated() || !Take('[')) {
+      ReadValue(message, *field, path, line);
+      if (!has_value) End(kExpected);
+      return;
+    }
+    while (!AtEnd() && !At(']')) {
+      ReadValue(message, *field, path, token().line);
+      if (!Take(',')) break;
+    }
+    if (!Take(']')) AtEnd() ? EndEarly() : End("expected \",\" or \"]\"");
+  }
+
+  std::string GivenAgain(const FieldDescriptor& field,
+                         const std::map<const FieldDescriptor*, int>& given) const {
+    if (field.is_repeated()) return "";
+    const pb::OneofDescriptor* const oneof = field.real_containing_oneof();
+    for (const auto& [other, line] : given) {
+      if (other == &field) {
+        return fmt::format(
+            "given twice, first at {}: {}", place_(line),
+            field.message_type() == nullptr ? "remove one" : "put all its settings into one block");
+      }
+      if (oneof != nullptr && other->containing_oneof() == oneof) {
+        return fmt::format("expected one of {} ({}) and {}, got both: remove one", other->name(),
+                           place_(line), field.name());
+      }
+    }
+    return "";
+  }
+
+  // The value of a setting, or one of a list.
+  void ReadValue(pb::Message& message, const FieldDescriptor& field, const Path& path, int line) {
+    const pb::Reflection& reflection = *message.GetReflection();
+    std::string element = path.element + field.name();
+    if (field.is_repeated()) {
+      element += fmt::format("[{}]", reflection.FieldSize(message, &field));
+    }
+    errors_.locations[element] = place_(line);
+    if (field.message_type() == nullptr || !AtAnyOf("{<")) {
+      const Value value = TakeValue();
+      if (ended_) return;
+      const bool fits =
+          value.plain && field.message_type() == nullptr && SetScalar(message, field, value.text);
+      if (!fits) Add(WrongValue(field, Shorten(value.text)));
+      return;
+    }
+    if (++depth_ > kMostNesting) return End(fmt::format("more than {} brackets", kMostNesting));
+    const char closing = At('{') ? '}' : '>';
+    Next();
+    pb::Message& inner = field.is_repeated() ? *reflection.AddMessage(&message, &field)
+                                             : *reflection.MutableMessage(&message, &field);
+    ReadBody(inner, {path.key + field.name() + ".", element + "."}, {&closing, 1});
+    --depth_;
+    if (!Take(closing)) EndEarly();
+  }
+
+  void SkipValue() { (void)TakeValue(); }
+
+  // Takes a sign with a number, strings that follow one another, a block in brackets, and what
+  // follows without a space, as in 5x or runs/a.
+  Value TakeValue() {
+    Value value;
+    int depth = 0, tokens = 0;
+    bool only_strings = true, sound = true;
+    for (bool more = true; more;) {
+      if (AtEnd()) {
+        EndEarly();
+        return {};
+      }
+      if (AtAnyOf("]}>") && --depth < 0) break;
+      if (AtAnyOf("[{<")) ++depth;
+      const bool is_sign = At('-') && tokens == 0;
+      const bool is_string = token().type == Tokenizer::TYPE_STRING;
+      only_strings &= is_string;
+      if (!is_sign) ++tokens;
+      value.text += token().text;
+      sound &= std::exchange(complaint_.text, "").empty();  // such as 08
+      const int line = token().line, column = token().end_column;
+      Next();
+      const bool follows = token().line == line && token().column == column;
+      more =
+          depth > 0 || is_sign || (is_string && token().type == Tokenizer::TYPE_STRING) ||
+          (follows && !AtEnd() && token().type != Tokenizer::TYPE_STRING && !AtAnyOf("[{<]}>,;"));
+    }
+    value.plain = sound && (tokens == 1 || (tokens > 1 && only_strings));
+    return value;
+  }
+
+  pb::io::ArrayInputStream stream_;
+  Complaint complaint_;
+  Tokenizer tokens_;
   const PlaceOfLine& place_;
-  const std::string before_;
-  pb::Message& message_;
   const pb::Descriptor* const root_;
-  Complaints found_;  // of the last parse
+  ConfigErrors& errors_;
   std::vector<Mistake> mistakes_;
+  std::string setting_;  // the one that was read last
+  int setting_line_ = -1;
+  int depth_ = 0;
+  bool ended_ = false;  // too early
 };
 
 }  // namespace
+
+bool SetScalar(pb::Message& message, const FieldDescriptor& field, const std::string& text) {
+  if (HasLeadingZero(text)) return false;
+  std::string value = text;
+  if (field.enum_type() != nullptr) {
+    // The parser would also take numbers, but PyTorch's padding=1 does not mean VALID.
+    const pb::EnumValueDescriptor* const known = FindEnumValue(*field.enum_type(), text);
+    if (known == nullptr) return false;
+    value = known->name();
+  }
+  Complaint ignored;
+  pb::TextFormat::Parser parser;
+  parser.RecordErrorsTo(&ignored);
+  return parser.ParseFieldValueFromString(value, &field, &message);
+}
 
 void ParseTextFile(const std::string& file, const std::string& prefix, pb::Message& message,
                    ConfigErrors& errors) {
@@ -353,7 +342,7 @@ void ParseTextFile(const std::string& file, const std::string& prefix, pb::Messa
 
 void ParseText(const std::string& text, const PlaceOfLine& place, const std::string& prefix,
                pb::Message& message, ConfigErrors& errors) {
-  Reading(text, place, prefix, message).Run(errors);
+  Reader(text, place, message.GetDescriptor(), errors).Read(prefix, message);
 }
 
 void ParseText(const std::string& text, const std::string& origin, const std::string& prefix,

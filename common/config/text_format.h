@@ -4,19 +4,14 @@
 
 #include <google/protobuf/message.h>
 
-#include <cstddef>
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "common/config/config.h"
 #include "common/config/config_errors.h"
 #include "proto/config_fwd.h"
 
 namespace muster {
-
-// The maximum nesting of brackets. The parser's own limit would overflow the stack.
-constexpr int kMostTextNesting = 32;
 
 // Parses the text of `file` into `message`. `prefix` is the message's path in the config: "" for
 // the whole config, "model" for an included model. Records in `errors` the location of each field,
@@ -34,25 +29,10 @@ void ParseText(const std::string& text, const PlaceOfLine& place, const std::str
 void ParseText(const std::string& text, const std::string& origin, const std::string& prefix,
                google::protobuf::Message& message);
 
-// The name and position of a setting in a text. The parser's errors give only a position.
-struct SettingName {
-  std::string path;   // "optimizer.momentum", without indices
-  std::string value;  // the text after the colon; "" for a message
-  // Counted as in the parser: from 0; a tab advances to the next multiple of 8. -1: none.
-  int line = -1, column = 0;
-  size_t offset = 0, value_offset = 0;  // byte offsets of the name and the value
-  std::vector<size_t> leading_zeros;    // byte offsets of the value's numbers such as 010
-};
-
-// Calls visit(name) for each name in the text until it returns false.
-void VisitNames(const std::string& text, const std::function<bool(const SettingName&)>& visit);
-
-// Returns the last name before a position.
-SettingName NameBefore(const std::string& text, int line, int column);
-
-// Keeps only both ends of a long text, because the parser may quote a whole file that has no
-// spaces.
-std::string Shorten(const std::string& text);
+// Sets a scalar field, or adds an element to a list of them. Names of enum values may be in upper or
+// lower case. Returns false if the text is no value of this field.
+bool SetScalar(google::protobuf::Message& message, const google::protobuf::FieldDescriptor& field,
+               const std::string& text);
 
 // Sets one field from text: "run.epochs", "model.layer[2].dropout.rate", "model.layer[conv1].…" (an
 // element found by its name). Values are in text format. Strings need no quotes, enum values may be

@@ -57,7 +57,7 @@ TEST_F(ConfigErrorTest, AMistakeHasAPlaceAKeyAndAdvice) {
            {"worker { devices: 08 }", "worker.devices", "in quotes, got 08"},
            {"cluster { workers: 010 }", "cluster.workers", "got 010: leave out the leading zero"},
            {"deadlines { start_s: 09 }", "deadlines.start_s", "got 09: leave out the leading zero"},
-           {"deadlines { start_s: -00.5 }", "deadlines.start_s", "got -00: leave out the leading"},
+           {"deadlines { start_s: -00.5 }", "deadlines.start_s", "got -00.5: leave out the leading"},
            {"evaluation { skip_final: 01 }", "evaluation.skip_final", "true or false, got 01"},
        }) {
     EXPECT_THAT(ErrorOf(Config(one.text)),
@@ -92,7 +92,7 @@ TEST_F(ConfigErrorTest, AMistakeInASettingNamesIt) {
            {"run.seed=08", "run.seed", "got 08: leave out the leading zero"},
            {"learning_rate.base=-01.5", "learning_rate.base", "leave out the leading zero"},
            {"data={ preprocess { mean: [0.5, 08, 0] } }", "data.preprocess.mean",
-            "got [0.5,08,0]: leave out the leading"},
+            "got 08: leave out the leading"},
        }) {
     EXPECT_THAT(ErrorOf(path, {one.text}),
                 AllOf(StartsWith(std::string("--set ") + one.text + ": " + one.key + ": "),
@@ -290,6 +290,11 @@ TEST_F(ConfigErrorTest, OneMistakeIsOneLine) {
             "2: optimizer.type: expected ADAM without quotes, got \"Adam\""},
            {"worker { devices: auto, 1 }", "2: worker.devices: expected text in quotes"},
            {"run { dir: runs/a }", "2: run: given twice"},
+           {"cluster { interface: eth0/1 }",
+            "2: cluster.interface: expected text in quotes, got eth0/1"},
+           {"cluster { workers: 5x }", "2: cluster.workers: expected"},
+           {"cluster { workers 5 }", "2: cluster.workers: expected \":\" and a value, got 5"},
+           {"worker { program: [\"a\" 2] }", "2: worker.program: expected \",\" or \"]\""},
        }) {
     const std::string all = ErrorOf(Config(text));
     EXPECT_THAT(all, StartsWith(dir_ + "/c.txtpb:" + error)) << text;
@@ -297,12 +302,11 @@ TEST_F(ConfigErrorTest, OneMistakeIsOneLine) {
   }
 }
 
-// Each mistake requires another parse of the text.
 TEST_F(ConfigErrorTest, OnlySoManyMistakesAreReportedAtOnce) {
   std::string keys, values = "run { epochs: 1 }\n";
   for (int i = 0; i < 1000; ++i) keys += fmt::format("foo{}: 1\n", i);
   for (int i = 0; i < 1000; ++i) values += "run: 1\n";
-  EXPECT_THAT(Lines(ErrorOf(Write("many.txtpb", keys))), SizeIs(52));
+  EXPECT_THAT(Lines(ErrorOf(Write("many.txtpb", keys))), SizeIs(51));
   EXPECT_THAT(Lines(ErrorOf(Write("many.txtpb", values))), SizeIs(51));
   // Unclosed brackets prevent skipping.
   EXPECT_THAT(Lines(ErrorOf(Write("deep.txtpb", "foo " + std::string(500'000, '{')))), SizeIs(1));
