@@ -238,7 +238,7 @@ std::vector<std::string> PlacementLines(const events::Started& started,
     if (IsCard(worker.arithmetic())) row[3] = "GPU";
     if (worker.rank() < places.size()) {
       const Gpu& gpu = places[worker.rank()].gpu;
-      const bool known = !gpu.uuid.empty();  // it is on this host
+      const bool known = !gpu.index.empty();  // it is on this host
       if (known && !IsCpu(worker.arithmetic())) row[3] = "GPU " + gpu.index;
       row.insert(row.end(), {known ? FormatBytes(static_cast<double>(gpu.total_bytes)) : "-",
                              gpu.name, gpu.uuid});
