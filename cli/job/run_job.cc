@@ -199,7 +199,7 @@ std::string MemoryWarning(const config::Config& config, const Graph& graph, bool
 
 bool HasGpu(const WorkerPlace& place) { return !place.gpu.uuid.empty(); }
 
-// Of ranks on other hosts, those hosts know the places.
+// Other hosts know the places of their own ranks.
 std::vector<WorkerPlace> PlacesOf(const LaunchArguments& arguments, const PreparedJob& job) {
   if (!job.cards) return {};
   std::vector<WorkerPlace> here = job.cards->Places();

@@ -29,8 +29,8 @@ void ParseText(const std::string& text, const PlaceOfLine& place, const std::str
 void ParseText(const std::string& text, const std::string& origin, const std::string& prefix,
                google::protobuf::Message& message);
 
-// Sets a scalar field, or adds an element to a list of them. Names of enum values may be in upper or
-// lower case. Returns false if the text is no value of this field.
+// Sets a scalar field, or adds an element to a list of them. Names of enum values may be in upper
+// or lower case. Returns false if the text is no value of this field.
 bool SetScalar(google::protobuf::Message& message, const google::protobuf::FieldDescriptor& field,
                const std::string& text);
 

@@ -57,7 +57,8 @@ TEST_F(ConfigErrorTest, AMistakeHasAPlaceAKeyAndAdvice) {
            {"worker { devices: 08 }", "worker.devices", "in quotes, got 08"},
            {"cluster { workers: 010 }", "cluster.workers", "got 010: leave out the leading zero"},
            {"deadlines { start_s: 09 }", "deadlines.start_s", "got 09: leave out the leading zero"},
-           {"deadlines { start_s: -00.5 }", "deadlines.start_s", "got -00.5: leave out the leading"},
+           {"deadlines { start_s: -00.5 }", "deadlines.start_s",
+            "got -00.5: leave out the leading"},
            {"evaluation { skip_final: 01 }", "evaluation.skip_final", "true or false, got 01"},
        }) {
     EXPECT_THAT(ErrorOf(Config(one.text)),
