@@ -96,6 +96,7 @@ cp -r python/muster "$folder/python/"
 cp examples/pytorch_transformer.* "$folder/examples/"
 find "$folder" -name __pycache__ -exec rm -r {} +
 cp scripts/gpu_check.sh "$folder/"
+git describe --always --dirty --abbrev=12 >"$folder/commit"
 bytes=$(du -sb "$folder" | cut -f1)
 ((bytes <= most)) || fail "$folder has $bytes bytes: expected at most $most"
 echo "$folder: $(awk '{ printf "%.1f MiB", $1 / 1048576 }' <<<"$bytes"), $(find "$folder" -type f | wc -l) files"

@@ -256,6 +256,9 @@ std::vector<Pass> PassesOf(const Cudnn& cudnn, const Problem& p, const Type& typ
   return passes;
 }
 
+// Muster uses this algorithm for each pass; the others are for comparison.
+constexpr int kOurs = 1;
+
 class Table {
  public:
   explicit Table(const CudnnTableOptions& options)
@@ -314,7 +317,7 @@ class Table {
     const double seconds = device_.MedianSeconds(
         [&] { cudnn_->Check(pass.run(workspace.get(), bytes), "convolve"); }, options_.repeats);
     const bool wrong = !(error <= type.most_error);
-    if (wrong) ++wrong_;
+    if (pass.algorithm == kOurs && (wrong || !same)) ++wrong_;
     const double rate = problem.flops() / seconds * 1e-12;
     fmt::print("ok | {:.1f} | {:.3f} | {:.1f} | {:.2f} | {} | {:.1e}{} |\n",
                static_cast<double>(bytes) / 0x1p20, seconds * 1e3, rate, rate / product_,

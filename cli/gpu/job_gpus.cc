@@ -156,7 +156,7 @@ std::unique_ptr<JobGpus> JobGpus::OfHost(config::Config config, uint32_t workers
                                          const std::string& config_path) {
   config.mutable_worker()->clear_devices();  // names GPUs of another host
   config.mutable_cluster()->set_workers(workers);
-  return std::make_unique<JobGpus>(config, config_path, GpuTerms{});
+  return std::make_unique<JobGpus>(config, config_path, GpuTerms{.waits = true});
 }
 
 void JobGpus::Take(const TakeOptions& options) {

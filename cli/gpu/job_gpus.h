@@ -24,8 +24,8 @@ struct GpuTerms {
 
 class JobGpus {
  public:
-  // The GPUs of one of several hosts of a job with worker.backend=CUDA: idle ones for this number
-  // of workers. Throws as below.
+  // The GPUs of one of several hosts of a job with worker.backend=CUDA, for this number of workers.
+  // Only Take finds that too few are idle. Throws as below.
   static std::unique_ptr<JobGpus> OfHost(config::Config config, uint32_t workers,
                                          const std::string& config_path);
 

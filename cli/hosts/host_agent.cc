@@ -190,7 +190,7 @@ void HostAgent::TakeJob(const Json& job) {
 // Returns the end to write to.
 UniqueFd HostAgent::MakePipe(LineReader& output) const {
   int ends[2];
-  if (!config_ || !token_ || ::pipe2(ends, O_CLOEXEC) != 0) {
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
     throw StartError(ExitCode::kFailure, "cannot create a pipe for {}: {}", worker_program_,
                      ErrorText(errno));
   }
@@ -257,10 +257,17 @@ void HostAgent::TakeGpus(const config::Config& config, const Json& wish) {
   places_.clear();
   gpus_.reset();
   if (config.worker().backend() != config::Worker::CUDA) return;
-  gpus_ = JobGpus::OfHost(config, wish.at("workers").get<uint32_t>(),
-                          wish.at("for").get<std::string>());
-  if (!gpus_->wanted()) return;
-  gpus_->Take({.wait_s = wish.at("wait_s").get<double>()});
+  try {
+    gpus_ = JobGpus::OfHost(config, wish.at("workers").get<uint32_t>(),
+                            wish.at("for").get<std::string>());
+    if (!gpus_->wanted()) return;
+    gpus_->Take({.wait_s = wish.at("wait_s").get<double>()});
+  } catch (const Error& error) {
+    // In one line, for the launcher. It cannot wait.
+    std::string text = error.what();
+    for (size_t at = 0; (at = text.find("\n  ")) != std::string::npos;) text.replace(at, 3, "; ");
+    throw Error(error.code(), text.substr(0, text.find("; --wait")));
+  }
   places_ = gpus_->Places();
 }
 
@@ -274,6 +281,7 @@ const WorkerPlace* HostAgent::PlaceFor(size_t local_rank, bool again) {
 // The launcher decides whether and when it tries again. The other workers go on.
 void HostAgent::Start(int rank, int local_rank) {
   try {
+    if (!config_ || !token_) throw StartError(ExitCode::kUsage, "there is no job yet");
     if (uses_relay_) RequireRelay(rank);
     const std::string& endpoint = uses_relay_ ? relay_endpoint_ : endpoint_;
     const bool again = workers_.contains(rank);

@@ -46,20 +46,23 @@ void Replacements::OnChange(const events::MemberChange& change, double now) {
   if (!plan_.owns_workers()) return;
   const WorkerId worker(static_cast<int>(change.rank()), static_cast<pid_t>(change.pid()));
   if (change.kind() == events::MemberChange::LEFT) left_.insert(worker);
-  if (change.kind() == events::MemberChange::JOINED) {
-    outside_.erase(worker);
-    pauses_.erase(worker.rank);
-  }
+  if (change.kind() == events::MemberChange::JOINED) Joins(worker.rank);
   if (change.kind() != events::MemberChange::LOST || ended_.contains(worker)) return;
   lost_.insert(worker);
-  outside_.insert(worker);
+  outside_.insert(worker.rank);
   condemned_.emplace(worker, now + kLastWordsSeconds);
 }
 
 void Replacements::OnStarted(const events::Started& started) {
   for (const events::Started::Worker& worker : started.workers()) {
-    outside_.erase({static_cast<int>(worker.rank()), static_cast<pid_t>(worker.pid())});
+    Joins(static_cast<int>(worker.rank()));
   }
+}
+
+void Replacements::Joins(int rank) {
+  outside_.erase(rank);
+  starting_.erase(rank);
+  pauses_.erase(rank);
 }
 
 // Whether the server refused this worker because it had not noticed yet that the rank is free.
@@ -137,7 +140,7 @@ Replacements::Answer Replacements::OnEnd(const EndedProcess& ended, double now) 
 // Whether it is a replacement that could not even join: it gets no threads, or its script is being
 // replaced. The others have shown that the job itself is sound.
 bool Replacements::FailsToStart(const EndedProcess& ended) const {
-  if (!last_lost_.contains(ended.rank) || !IsOutside(ended) || IsLost(ended)) return false;
+  if (!has_begun_ || !starting_.contains(ended.rank) || !OthersWork(ended.rank)) return false;
   if (ended.end.by_signal || !ended.lost_host.empty()) return false;
   switch (static_cast<ExitCode>(ended.end.value)) {
     case ExitCode::kFailure:
@@ -147,6 +150,14 @@ bool Replacements::FailsToStart(const EndedProcess& ended) const {
     default:
       return ended.end.value == kCannotExecute || ended.end.value == kNotFound;
   }
+}
+
+bool Replacements::OthersWork(int rank) const {
+  for (size_t i = 0; i < members_.size(); ++i) {
+    const int other = members_.rank(i);
+    if (other >= 0 && other != rank && members_.running(i) && !IsOutside(other)) return true;
+  }
+  return false;
 }
 
 bool Replacements::TryLater(const EndedProcess& not_started, double now) {
@@ -173,16 +184,16 @@ void Replacements::Replace(int rank, double now) {
   }
   for (size_t i = 0; i < members_.size(); ++i) {
     if (members_.rank(i) != rank) continue;
-    const WorkerId worker(rank, members_.pid(i));
-    Forget(worker);
-    outside_.insert(worker);
+    Forget({rank, members_.pid(i)});
+    outside_.insert(rank);
+    starting_.insert(rank);
   }
 }
 
 // The system may give a new process the PID of one that has ended. How that one ended stays known.
 void Replacements::Forget(const WorkerId& worker) {
   condemned_.erase(worker);
-  for (std::set<WorkerId>* const set : {&left_, &lost_, &outside_, &ended_}) set->erase(worker);
+  for (std::set<WorkerId>* const set : {&left_, &lost_, &ended_}) set->erase(worker);
 }
 
 void Replacements::StartAgain(bool wanted, double now) {
@@ -194,7 +205,7 @@ void Replacements::StartAgain(bool wanted, double now) {
 
 void Replacements::EndOutsiders() {
   for (size_t i = 0; i < members_.size(); ++i) {
-    if (IsOutside({members_.rank(i), members_.pid(i)})) members_.Signal(i, SIGKILL);
+    if (IsOutside(members_.rank(i))) members_.Signal(i, SIGKILL);
   }
 }
 

@@ -71,9 +71,10 @@ class Replacements {
   void Check(double now);
   double next_check() const;  // when the next action is due
 
-  // Whether the server has lost this worker or has not accepted it yet. At the end of the run it
-  // does not matter how such a worker ends.
-  bool IsOutside(const WorkerId& worker) const { return outside_.contains(worker); }
+  // Whether the server has lost the worker of this rank or has not accepted it yet. At the end of
+  // the run it does not matter how such a worker ends. (By rank, because a program may be a child
+  // of the process that ends.)
+  bool IsOutside(int rank) const { return outside_.contains(rank); }
   // Kills these workers: they would wait for a server that is gone.
   void EndOutsiders();
 
@@ -84,6 +85,9 @@ class Replacements {
   bool CameTooEarly(const EndedProcess& ended, double now) const;
   bool MayFailHere() const;
   bool FailsToStart(const EndedProcess& ended) const;
+  // Whether another worker takes part in the run.
+  bool OthersWork(int rank) const;
+  void Joins(int rank);
   void Replace(int rank, double now);
   void Postpone(int rank, const std::string& why, double now);
   void Forget(const WorkerId& worker);
@@ -99,7 +103,8 @@ class Replacements {
   std::map<WorkerId, double> condemned_;  // when it is killed
   std::set<WorkerId> left_;               // notified the server that they leave
   std::set<WorkerId> lost_;               // reported lost by the server
-  std::set<WorkerId> outside_;
+  std::set<int> outside_;                 // ranks
+  std::set<int> starting_;                // ranks whose replacements have not joined yet
   std::set<WorkerId> ended_;
   std::map<int64_t, std::string> ends_;
 };

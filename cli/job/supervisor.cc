@@ -148,7 +148,7 @@ void Supervisor::OnEnds(const std::vector<EndedProcess>& ended, double now) {
     }
     if (phase_ == Phase::kFinishing && process.end.asked) continue;
     if (server_.saved_by || phase_ == Phase::kFinishing) {
-      if (replacements_.IsOutside(process)) continue;
+      if (replacements_.IsOutside(process.rank)) continue;
     }
     if (GoesOnWithout(process, now) || IsNoLoss(process, now)) continue;
     ended_.push_back(process);

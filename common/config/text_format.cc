@@ -72,14 +72,13 @@ class Reader {
     // As protobuf's own parser.
     tokens_.set_comment_style(Tokenizer::SH_COMMENT_STYLE);
     tokens_.set_allow_f_after_float(true);
-    tokens_.set_require_space_after_number(false);
-    tokens_.set_allow_multiline_strings(true);
   }
 
   void Read(const std::string& prefix, pb::Message& message) {
     const std::string before = prefix.empty() ? "" : prefix + ".";
     Next();
     ReadBody(message, {before, before}, "");
+    if (!complaint_.text.empty()) End(complaint_.text + "; " + kExpected);
     for (const Mistake& mistake : mistakes_) {
       errors_.AddUnread(mistake.key, fmt::format("{}: {}", place_(mistake.line), mistake.text));
     }
@@ -99,7 +98,8 @@ class Reader {
   };
   struct Value {
     std::string text;
-    bool plain = false;  // one number, name or string
+    bool plain = false;         // one number, name or string
+    std::string unclosed = {};  // a string without its end: the tokenizer's words
   };
 
   const Tokenizer::Token& token() { return tokens_.current(); }
@@ -179,15 +179,16 @@ class Reader {
     setting_ = path.key + name;
     Next();
     const bool colon = Take(':');
-    if (field == nullptr && type->IsReservedName(name)) {
-      errors_.removed.push_back(fmt::format("{}: {}", place_(line), setting_));
-      return SkipValue();
-    }
     const bool has_value = colon || AtAnyOf(field == nullptr ? "{<[" : "{<");
     if (!has_value && (field == nullptr || field->message_type() == nullptr)) {
       if (AtEnd()) return EndEarly();
       return End(
           fmt::format("expected \":\" and a value, got {}; {}", Shorten(token().text), kExpected));
+    }
+    if (field == nullptr && type->IsReservedName(name)) {
+      errors_.removed.push_back(fmt::format("{}: {}", place_(line), setting_));
+      if (TakeValue().text.empty()) Add("expected a value, got nothing");
+      return;
     }
     if (field == nullptr) {
       // The layers of a network that is taken for a config would all be unknown.
@@ -210,10 +211,12 @@ class Reader {
       if (!has_value) End(kExpected);
       return;
     }
-    while (!AtEnd() && !At(']')) {
-      ReadValue(message, *field, path, token().line);
-      if (!Take(',')) break;
-    }
+    if (Take(']')) return;
+    do {
+      setting_ = path.key + name;
+      setting_line_ = token().line;
+      ReadValue(message, *field, path, setting_line_);
+    } while (Take(','));
     if (!Take(']')) AtEnd() ? EndEarly() : End("expected \",\" or \"]\"");
   }
 
@@ -238,17 +241,17 @@ class Reader {
   // The value of a setting, or one of a list.
   void ReadValue(pb::Message& message, const FieldDescriptor& field, const Path& path, int line) {
     const pb::Reflection& reflection = *message.GetReflection();
+    const bool is_message = field.message_type() != nullptr;
     std::string element = path.element + field.name();
-    if (field.is_repeated()) {
-      element += fmt::format("[{}]", reflection.FieldSize(message, &field));
-    }
-    errors_.locations[element] = place_(line);
-    if (field.message_type() == nullptr || !AtAnyOf("{<")) {
+    const int index = field.is_repeated() ? reflection.FieldSize(message, &field) : -1;
+    if (index >= 0) element += fmt::format("[{}]", index);
+    if (is_message || index <= 0) errors_.locations[element] = place_(line);  // lists may be long
+    if (!is_message || !AtAnyOf("{<")) {
       const Value value = TakeValue();
       if (ended_) return;
-      const bool fits =
-          value.plain && field.message_type() == nullptr && SetScalar(message, field, value.text);
+      const bool fits = value.plain && !is_message && SetScalar(message, field, value.text);
       if (!fits) Add(WrongValue(field, Shorten(value.text)));
+      if (!value.unclosed.empty()) End(value.unclosed);
       return;
     }
     if (++depth_ > kMostNesting) return End(fmt::format("more than {} brackets", kMostNesting));
@@ -268,7 +271,8 @@ class Reader {
   Value TakeValue() {
     Value value;
     int depth = 0, tokens = 0;
-    bool only_strings = true, sound = true;
+    bool only_strings = true;
+    std::string complaint;
     for (bool more = true; more;) {
       if (AtEnd()) {
         EndEarly();
@@ -281,15 +285,17 @@ class Reader {
       only_strings &= is_string;
       if (!is_sign) ++tokens;
       value.text += token().text;
-      sound &= std::exchange(complaint_.text, "").empty();  // such as 08
+      complaint += std::exchange(complaint_.text, "");  // such as 08
+      if (is_string) value.unclosed = complaint;
       const int line = token().line, column = token().end_column;
+      const bool may_follow = !is_string && !AtAnyOf("]}>");
       Next();
-      const bool follows = token().line == line && token().column == column;
+      const bool follows = may_follow && token().line == line && token().column == column;
       more =
           depth > 0 || is_sign || (is_string && token().type == Tokenizer::TYPE_STRING) ||
           (follows && !AtEnd() && token().type != Tokenizer::TYPE_STRING && !AtAnyOf("[{<]}>,;"));
     }
-    value.plain = sound && (tokens == 1 || (tokens > 1 && only_strings));
+    value.plain = complaint.empty() && (tokens == 1 || (tokens > 1 && only_strings));
     return value;
   }
 
@@ -320,7 +326,7 @@ bool SetScalar(pb::Message& message, const FieldDescriptor& field, const std::st
   Complaint ignored;
   pb::TextFormat::Parser parser;
   parser.RecordErrorsTo(&ignored);
-  return parser.ParseFieldValueFromString(value, &field, &message);
+  return parser.ParseFieldValueFromString(value, &field, &message) && ignored.text.empty();
 }
 
 void ParseTextFile(const std::string& file, const std::string& prefix, pb::Message& message,

@@ -1,7 +1,9 @@
 """Tells errors of the environment from errors of the program."""
 
 import os
+import pathlib
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -9,7 +11,8 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Iterator, Optional
 
 # Torch raises a plain RuntimeError for these.
-_KILLED = re.compile(r"DataLoader worker \(pid(\(s\))? [\d, ]+\) (is killed by signal|exited unexpectedly)")
+_KILLED = re.compile(r"DataLoader worker \(pid(\(s\))? [\d, ]+\) "
+                     r"(is killed by signal|exited unexpectedly(?! with exit code))")
 _NO_MEMORY = re.compile(r"an(no|')t allocate memory|unable to \w+ shared memory")
 
 
@@ -24,13 +27,18 @@ def is_killed(error: BaseException) -> bool:
 
 
 def _has_killed_child() -> bool:
-    """Whether the next child that nobody has waited for was ended by a signal."""
+    """Whether a signal has ended a child that nobody has waited for. (Programs end theirs by SIGTERM.)"""
     time.sleep(0.1)  # its pipes close just before it has ended
-    try:
-        end = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return end is not None and end.si_code in (os.CLD_KILLED, os.CLD_DUMPED)
+    for children in pathlib.Path("/proc/self/task").glob("*/children"):
+        for child in children.read_text().split():
+            try:
+                end = os.waitid(os.P_PID, int(child), os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                continue
+            killed = end is not None and end.si_code in (os.CLD_KILLED, os.CLD_DUMPED)
+            if killed and end.si_status != signal.SIGTERM:
+                return True
+    return False
 
 
 def is_of_environment(error: BaseException) -> bool:

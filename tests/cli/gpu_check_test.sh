@@ -30,12 +30,17 @@ part date "cat '$out/now'"
 part gpu_probe 'exit 0'
 part card_test 'echo "[  PASSED  ] 3 tests."'
 part muster "echo 1600 >'$out/now'; exit 124"
-# played EXIT_CODE: runs stage 2 with the fake programs.
+# played EXIT_CODE [STAGE OPTION ...]: runs a stage, by default 2, with the fake programs.
 played() {
-  PATH=$play:$PATH "$script" --stage 2 --out "$out/played" --bin "$play" --python true >"$out/said" 2>&1
-  expect "exit code of a stage that is played" $? "$1"
+  code=$1 stage=${2:-2}
+  shift
+  [ $# = 0 ] || shift
+  PATH=$play:$PATH "$script" --stage "$stage" --out "$out/played" --bin "$play" --python true "$@" >"$out/said" 2>&1
+  expect "exit code of stage $stage when it is played" $? "$code"
 }
-in_table() { grep -q "^$1" "$out/played/stage-2.md" || { echo "no row '$1' in:"; cat "$out/played/stage-2.md"; failed=1; }; }
+in_table() {
+  grep -q "^$1" "$out/played/stage-$stage.md" || { echo "no row '$1' in:"; cat "$out/played/stage-$stage.md"; failed=1; }
+}
 played 3
 # Rows "not found: LIBRARY" come first if CUDA's libraries are not installed.
 expect "the first row" "$(grep -v '^not found: ' "$out/played/stage-2.md" | head -n 1 | cut -d: -f1)" \
@@ -57,10 +62,10 @@ echo 1000 >"$out/now"
 # shellcheck disable=SC2016 # expanded by the program
 part muster 'run=$4
 mkdir -p "$run"
+echo "locked for this job"
 echo "computing on a GPU" >"$run/worker-0.log"
 case $run in */gpu-7) while [ ! -s "$(dirname "$run")/turns" ]; do sleep 0.1; done ;; esac
-echo "{\"weights_hash\": \"1f\", \"test_loss\": 0.5, \"test_accuracy\": 1}" >"$run/metrics.jsonl"
-echo "gradients stay in the GPU" >>"$run/worker-1.log"'
+echo "{\"weights_hash\": \"1f\", \"test_loss\": 0.5, \"test_accuracy\": 1}" >"$run/metrics.jsonl"'
 part gpu_bench 'sleep 0.1'
 played 0
 in_table '| 1 and 2 workers | the same bits'
@@ -70,8 +75,20 @@ part gpu_bench 'exit 1'
 # shellcheck disable=SC2016
 part muster 'run=$4
 mkdir -p "$run"
-echo "{\"weights_hash\": \"1f\", \"test_loss\": 0.5, \"test_accuracy\": 1}" >"$run/metrics.jsonl"
-echo "gradients stay in the GPU" >"$run/worker-1.log"'
+echo "{\"weights_hash\": \"1f\", \"test_loss\": 0.5, \"test_accuracy\": 1}" >"$run/metrics.jsonl"'
 played 1
 in_table 'FAILED: beside another process: '
+in_table 'FAILED: program-1: took no GPU'
+# What the sanitizer found before its time was up.
+part compute-sanitizer 'echo "========= Invalid __global__ write of size 4 bytes"; exit 124'
+played 1 5
+in_table 'FAILED: compute-sanitizer memcheck: =* Invalid'
+# A profile of the slowest kernel of stage 3, whose table another machine may have written.
+# shellcheck disable=SC2016
+part ncu 'echo "  Kernel of $*"'
+printf '| kernel | type | MB | us | GB/s | copy | share |\n| relu | FP32 | 1 | 1 | 1 | 1 | 0.90 |\n| slow | BF16 | 1 | 1 | 1 | 1 | 0.20 |\n' \
+  >"$out/rows"
+played 2 6
+played 0 6 --rows "$out/rows"
+expect "the first profile" "$(grep -m 1 '^## ' "$out/played/stage-6.md")" "## slow, BF16: 0.20 of a copy"
 exit $failed

@@ -94,6 +94,7 @@ TEST_F(ConfigErrorTest, AMistakeInASettingNamesIt) {
            {"learning_rate.base=-01.5", "learning_rate.base", "leave out the leading zero"},
            {"data={ preprocess { mean: [0.5, 08, 0] } }", "data.preprocess.mean",
             "got 08: leave out the leading"},
+           {"data={ preprocess { mean: [0.5, 1,] } }", "data.preprocess.mean", "got nothing"},
        }) {
     EXPECT_THAT(ErrorOf(path, {one.text}),
                 AllOf(StartsWith(std::string("--set ") + one.text + ": " + one.key + ": "),
@@ -154,6 +155,8 @@ TEST_F(ConfigErrorTest, MistakesOfTheModelNameItsFileLineAndLayer) {
               HasSubstr("model.txtpb:1: model.layer.conv2d.kernel: "));
   EXPECT_THAT(error("layer: [{ name: \"a\" dense { units: 1 } }, { nme: \"b\" }]"),
               HasSubstr("model.txtpb:1: model.layer.nme: "));
+  EXPECT_THAT(error("layer: [{ name: \"a\" dense { units: 1 } },\n5]"),
+              HasSubstr("model.txtpb:2: model.layer: expected { KEY"));
   EXPECT_THAT(
       error("layer { name: \"fc\"\n dense { units: 10 } }\nlayer { name: \"loss\" softmax {} }\n"),
       AllOf(HasSubstr("model.txtpb:3"), HasSubstr("softmax_cross_entropy")));
@@ -295,6 +298,9 @@ TEST_F(ConfigErrorTest, OneMistakeIsOneLine) {
             "2: cluster.interface: expected text in quotes, got eth0/1"},
            {"cluster { workers: 5x }", "2: cluster.workers: expected"},
            {"cluster { workers 5 }", "2: cluster.workers: expected \":\" and a value, got 5"},
+           {"cluster { interface: \"eth0 }", "2: cluster.interface: expected text in quotes, got"},
+           {"cluster { interface: \"eth0\n\" }", "2: cluster.interface: expected text in quotes"},
+           {"worker { threads: 1 } \x01", "3: "},
            {"worker { program: [\"a\" 2] }", "2: worker.program: expected \",\" or \"]\""},
        }) {
     const std::string all = ErrorOf(Config(text));

@@ -258,7 +258,7 @@ Outcome RealJob::Launch(const std::vector<std::string>& settings, const std::str
         Path(name + ".log"));
   }
   Outcome outcome;
-  outcome.exit_code = process->Wait(60);
+  outcome.exit_code = process->Wait(150);
   outcome.log = process->Log();
   outcome.metrics = Metrics(name);
   return outcome;
@@ -268,7 +268,7 @@ Outcome RealJob::Muster(std::vector<std::string> arguments, const std::string& r
   arguments.insert(arguments.begin(), "muster");
   Process process(arguments, Path("muster" + std::to_string(runs_++) + ".log"));
   Outcome outcome;
-  outcome.exit_code = process.Wait(60);
+  outcome.exit_code = process.Wait(150);
   outcome.log = process.Log();
   if (!run.empty()) outcome.metrics = Metrics(run);
   return outcome;

@@ -48,8 +48,11 @@ class Numpy(unittest.TestCase):
         self.assertIn("rank 1 saw 100 steps", outcome.log)
 
     def test_errors_of_killed_helpers(self):
-        self.assertTrue(_lost.is_killed(RuntimeError("DataLoader worker (pid(s) 7, 9) exited unexpectedly")))
+        exits = "DataLoader worker (pid(s) 7, 9) exited unexpectedly"
+        self.assertTrue(_lost.is_killed(RuntimeError(exits)))
+        self.assertFalse(_lost.is_killed(RuntimeError(exits + " with exit code 1.")))
         self.assertFalse(_lost.is_killed(EOFError()))
+        other = subprocess.Popen(["true"])  # ends first
         here, there = multiprocessing.Pipe()
         child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(1000,))
         child.start()
@@ -59,6 +62,7 @@ class Numpy(unittest.TestCase):
             here.recv()
         self.assertTrue(_lost.is_killed(raised.exception))
         child.join()
+        other.wait()
 
     def test_ctrl_c_does_not_interrupt_a_step(self):
         outcome = run("interrupted", 2).ok()

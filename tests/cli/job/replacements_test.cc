@@ -352,6 +352,28 @@ TEST_F(ReplacementsTest, OneThatFailsBeforeItJoinsIsReplacedLaterAndIsNoFurtherL
   EXPECT_EQ(Outcome().exit_code, ExitCode::kUsage) << "it has worked";
 }
 
+TEST_F(ReplacementsTest, OneThatFailsWhenNoOtherWorksIsALoss) {
+  Running();
+  IsKilled(0);
+  IsKilled(1);
+  Exits(1, ExitCode::kUsage);
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kUsage);
+}
+
+// The launcher's child is a shell, which the program does not replace.
+TEST_F(ReplacementsTest, AProgramThatHasJoinedFromAChildIsALossWhenItFails) {
+  cluster_.set_max_restarts(1);
+  Running();
+  IsKilled(1);
+  events::Event joined;
+  joined.mutable_member_change()->set_kind(events::MemberChange::JOINED);
+  joined.mutable_member_change()->set_rank(1);
+  joined.mutable_member_change()->set_pid(4711);
+  Tell(joined);
+  Exits(1, ExitCode::kFailure);
+  EXPECT_EQ(Outcome().exit_code, ExitCode::kFailure) << "the second loss";
+}
+
 TEST_F(ReplacementsTest, WithContinueTheOthersBeginWithoutOneThatFails) {
   cluster_.set_on_lost_worker(config::Cluster::CONTINUE);
   Listening();
