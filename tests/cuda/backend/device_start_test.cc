@@ -2,6 +2,7 @@
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
+#include <fmt/core.h>
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
@@ -56,6 +57,8 @@ TEST_F(CudaDeviceStartTest, WithoutACardOrDriverALineSaysSo) {
       EXPECT_THAT(error.what(), HasSubstr("worker.backend=CPU"));
       EXPECT_THAT(error.what(),
                   HasSubstr(installed ? "driver supports CUDA 1" : "no NVIDIA driver"));
+      EXPECT_THAT(error.what(), HasSubstr(fmt::format(" {}.{} or later", CUDART_VERSION / 1000,
+                                                      CUDART_VERSION % 1000 / 10)));
     }
   }
   // The launcher assigned this GPU, so do not fall back to the CPU.
@@ -75,7 +78,10 @@ TEST_F(CudaDeviceStartTest, ACardThatTheBuildHasNoCodeForIsNamed) {
   }
 }
 
-TEST_F(CudaDeviceStartTest, Bf16NeedsACardThatHasIt) {
+TEST_F(CudaDeviceStartTest, HalvesNeedACardThatHasThem) {
+  software_gpu::Reset({.compute_major = 6, .compute_minor = 1});
+  EXPECT_THAT(Refusal({.precision = CudaOptions::Precision::kFp16}),
+              AllOf(HasSubstr("sm_61"), HasSubstr("sm_70"), HasSubstr("worker.precision=FP32")));
   software_gpu::Reset({.compute_major = 7, .compute_minor = 5});
   EXPECT_THAT(Refusal({.precision = CudaOptions::Precision::kBf16}),
               AllOf(HasSubstr("sm_75"), HasSubstr("worker.precision=FP16")));
@@ -182,6 +188,9 @@ TEST_F(CudaDeviceStartTest, OnlyWhatIsNotSupportedIsLeftToOthers) {
     software_gpu::Reset({});
     software_gpu::FailCall(call, 1, CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED);
     EXPECT_THROW((void)Step(), OutOfDeviceMemory) << call;
+    software_gpu::Reset({});
+    software_gpu::FailCall(call, 1, CUDNN_STATUS_EXECUTION_FAILED);
+    EXPECT_THROW((void)Step(), Error) << call;
   }
 }
 
