@@ -3,7 +3,7 @@
 # the last commit there and runs, without a compiler cache,
 #   scripts/demo.sh and scripts/test.sh as root, then
 #   scripts/demo.sh as an ordinary user, in another tree, with the packages installed.
-# Prints the time of each. Takes 20 minutes on 2 cores, and 5 GB below $TMPDIR.
+# Prints the time of each. Takes 45 minutes on 2 cores, and 5 GB below $TMPDIR.
 #
 #   scripts/fresh.sh [bookworm|trixie] [muster launch options for the demo, for example --steps 40]
 #
