@@ -281,10 +281,13 @@ std::string JobProcesses::LastWords(int rank) const {
   }
   std::string words = LastError(LogPath(rank));
   if (!words.empty() || rank < 0 || !HasProgram(*plan_.config)) return words;
-  // Python names the exception at the beginning of a line.
+  // Python names the exception at the beginning of a line, or says that there is no such script.
   const std::vector<std::string> lines = LastLines(LogPath(rank), 100);
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
-    if (!FirstMatch("^[A-Za-z_][A-Za-z0-9_.]*(Error|Exception|Exit)\\b", *line).empty()) {
+    if (!FirstMatch("^[A-Za-z_][A-Za-z0-9_.]*(Error|Exception|Exit)\\b|: can't open file |"
+                    "^muster: this process counts as lost: ",
+                    *line)
+             .empty()) {
       return *line;
     }
   }

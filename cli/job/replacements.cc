@@ -24,10 +24,6 @@ constexpr double kTogetherSeconds = 5;
 // The server notices a loss after silence_s at the latest, and checks every second.
 constexpr double kNoticeMargin = 3;
 
-// The exit codes of env and of shells for a command that they cannot start.
-constexpr int kCannotExecute = 126;
-constexpr int kNotFound = 127;
-
 // Removes and returns the keys whose time has come.
 template <typename Key>
 std::vector<Key> TakeDue(std::map<Key, double>& times, double now) {
@@ -104,8 +100,10 @@ bool Replacements::MayEnd(const EndedProcess& ended, double now) const {
 
 Replacements::Answer Replacements::OnEnd(const EndedProcess& ended, double now) {
   condemned_.erase(ended);
+  // Others that work have shown that the job itself is sound.
   const bool fails_to_start = FailsToStart(ended);
-  if (!fails_to_start && !MayEnd(ended, now)) return Answer::kFatal;
+  const bool is_no_loss = fails_to_start && OthersWork(ended.rank);
+  if (!is_no_loss && !MayEnd(ended, now)) return Answer::kFatal;
   // If the launcher killed it, or its host is gone, the server knows the real cause of the loss.
   const bool killed = (ended.end.asked && ended.end.by_signal && ended.end.value == SIGKILL) ||
                       !ended.lost_host.empty();
@@ -120,8 +118,9 @@ Replacements::Answer Replacements::OnEnd(const EndedProcess& ended, double now) 
     again_at_[ended.rank] = now + std::clamp(without, kFirstAgainSeconds, kMostAgainSeconds);
     return Answer::kGoesOn;
   }
-  if (fails_to_start) {
-    Postpone(ended.rank, "", now);  // its end is told elsewhere
+  const char* const kTooEarly = "it ended before it joined";
+  if (is_no_loss) {
+    Postpone(ended.rank, kTooEarly, now);
     return Answer::kGoesOn;
   }
   std::erase_if(lost_at_,
@@ -133,22 +132,28 @@ Replacements::Answer Replacements::OnEnd(const EndedProcess& ended, double now) 
   if (!is_victim || !together) lost_at_.push_back(now);
   if (lost_at_.size() > plan_.config->cluster().max_restarts()) return Answer::kTooMany;
   last_lost_[ended.rank] = now;
-  Replace(ended.rank, now);
+  if (fails_to_start) {
+    Postpone(ended.rank, kTooEarly, now);
+  } else {
+    Replace(ended.rank, now);
+  }
   return Answer::kGoesOn;
 }
 
 // Whether it is a replacement that could not even join: it gets no threads, or its script is being
-// replaced. The others have shown that the job itself is sound.
+// replaced.
 bool Replacements::FailsToStart(const EndedProcess& ended) const {
-  if (!has_begun_ || !starting_.contains(ended.rank) || !OthersWork(ended.rank)) return false;
-  if (ended.end.by_signal || !ended.lost_host.empty()) return false;
+  if (!has_begun_ || !starting_.contains(ended.rank)) return false;
+  if (ended.end.asked || !ended.lost_host.empty()) return false;
+  if (ended.end.by_signal) return true;
   switch (static_cast<ExitCode>(ended.end.value)) {
-    case ExitCode::kFailure:
-    case ExitCode::kUsage:
-    case ExitCode::kData:
-      return true;
+    case ExitCode::kOk:
+    case ExitCode::kDeadline:
+    case ExitCode::kPeerFailed:
+    case ExitCode::kRefused:
+      return false;
     default:
-      return ended.end.value == kCannotExecute || ended.end.value == kNotFound;
+      return true;
   }
 }
 
@@ -171,7 +176,7 @@ void Replacements::Postpone(int rank, const std::string& why, double now) {
   const double before = pause;
   pause = std::clamp(2 * before, kFirstPauseSeconds, kLongestPauseSeconds);
   again_at_[rank] = now + pause;
-  if (why.empty() || pause == before) return;  // the same once more
+  if (pause == before) return;  // the same once more
   warn_(fmt::format("cannot replace rank {}: {}; trying again in {}", rank, why,
                     FormatDuration(pause)));
 }

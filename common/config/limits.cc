@@ -259,6 +259,10 @@ std::string WrongValue(const FieldDescriptor& field, const std::string& value) {
                        Join(FieldNames(type), ", "), got, MessageFor(*type, value));
   }
   if (IsNumber(field)) {
+    if (!FirstMatch("^[+-]?[0-9]+,[0-9]+$", value).empty()) {
+      return fmt::format("expected {}, got {}: write a point instead of the comma",
+                         RangeText(field), value);
+    }
     // A list is written [3, 03].
     const bool octal = !FirstMatch("(^|[[, ])[+-]?0[0-9]", value).empty();
     return fmt::format("expected {}, got {}{}{}", RangeText(field), got, octal ? ": " : "",

@@ -98,8 +98,8 @@ class Reader {
   };
   struct Value {
     std::string text;
-    bool plain = false;         // one number, name or string
-    std::string unclosed = {};  // a string without its end: the tokenizer's words
+    bool plain = false;     // one number, name or string
+    bool unclosed = false;  // a string without its end
   };
 
   const Tokenizer::Token& token() { return tokens_.current(); }
@@ -165,7 +165,8 @@ class Reader {
         setting_.clear();
         End(fmt::format("there is no \"{}\" for this \"{}\"", At('}') ? '{' : '<', token().text));
       } else {
-        End(fmt::format("unexpected {}; {}", Shorten(token().text), kExpected));
+        End(fmt::format("unexpected {}{}; {}", Shorten(token().text),
+                        At('/') ? " (comments begin with #)" : "", kExpected));
       }
     }
   }
@@ -251,7 +252,7 @@ class Reader {
       if (ended_) return;
       const bool fits = value.plain && !is_message && SetScalar(message, field, value.text);
       if (!fits) Add(WrongValue(field, Shorten(value.text)));
-      if (!value.unclosed.empty()) End(value.unclosed);
+      if (value.unclosed) End("the closing quote is missing in this line");
       return;
     }
     if (++depth_ > kMostNesting) return End(fmt::format("more than {} brackets", kMostNesting));
@@ -286,7 +287,7 @@ class Reader {
       if (!is_sign) ++tokens;
       value.text += token().text;
       complaint += std::exchange(complaint_.text, "");  // such as 08
-      if (is_string) value.unclosed = complaint;
+      value.unclosed |= is_string && !complaint.empty();
       const int line = token().line, column = token().end_column;
       const bool may_follow = !is_string && !AtAnyOf("]}>");
       Next();

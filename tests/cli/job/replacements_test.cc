@@ -339,11 +339,13 @@ TEST_F(ReplacementsTest, OneThatFailsBeforeItJoinsIsReplacedLaterAndIsNoFurtherL
   IsKilled(1);
   size_t replaced = 1;
   double pause = 1;
-  for (const int code : {2, 127, 1}) {
-    Ends(1, {.value = code});
-    EXPECT_EQ(members_.replaced_.size(), replaced) << code << ": replaced immediately";
+  for (const ChildEnd& end :
+       {ChildEnd{.value = 2}, {.value = 134}, {.by_signal = true, .value = SIGBUS}}) {
+    Ends(1, end);
+    EXPECT_EQ(members_.replaced_.size(), replaced) << end.value << ": replaced immediately";
+    EXPECT_THAT(Said(), HasSubstr("cannot replace rank 1: it ended before it joined"));
     Pass(pause + 0.1);
-    EXPECT_EQ(members_.replaced_.size(), ++replaced) << code;
+    EXPECT_EQ(members_.replaced_.size(), ++replaced) << end.value;
     pause *= 2;
   }
   EXPECT_THAT(Sent(), IsEmpty());
@@ -508,11 +510,15 @@ TEST_F(ReplacementsTest, TooManyInAWindowEndTheJobAndAreCounted) {
   cluster_.set_restart_window_s(100);
   config_.mutable_deadlines()->set_silence_s(1000);
   Running();
-  IsKilled(1);
-  IsKilled(0);
+  const auto is_replaced = [&](int rank) {
+    IsKilled(rank);
+    Changed(events::MemberChange::JOINED, static_cast<uint32_t>(rank));
+  };
+  is_replaced(1);
+  is_replaced(0);
   Pass(101);
-  IsKilled(1);
-  IsKilled(1);
+  is_replaced(1);
+  is_replaced(1);
   EXPECT_THAT(members_.replaced_, ElementsAre(1, 0, 1, 1));
   IsKilled(0);
   EXPECT_EQ(members_.replaced_.size(), 4u);
