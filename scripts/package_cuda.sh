@@ -17,7 +17,7 @@ build=build/package-cuda
 fail() { echo "package_cuda.sh: $*" >&2; exit 1; }
 
 cmake -S . -B $build -G Ninja -Wno-dev -DCMAKE_BUILD_TYPE=Release -DMUSTER_BUILD_TESTS=OFF \
-  -DMUSTER_BUILD_BENCH=OFF -DMUSTER_CUDA_ARCHITECTURES=all >/dev/null
+  -DMUSTER_BUILD_BENCH=OFF -DMUSTER_MOLD=OFF -DMUSTER_CUDA_ARCHITECTURES=all >/dev/null
 cached() { sed -n "s/^$1:[A-Z]*=//p" $build/CMakeCache.txt; }
 version=$(cached CMAKE_PROJECT_VERSION)
 name=muster-$version-linux-x86_64

@@ -20,7 +20,8 @@ compiled_in=(libcli11-dev nlohmann-json3-dev cppzmq-dev libarchive-dev)
 scripts/setup.sh
 archive=$(static_libarchive) || { echo "package_here.sh: expected libarchive.a in libarchive-dev" >&2; exit 1; }
 echo "Building $build (a few minutes) ..."
-cmake -S . -B $build -G Ninja -Wno-dev -DCMAKE_BUILD_TYPE=Release -DMUSTER_BUILD_TESTS=OFF \
+# mold keeps references of removed sections, some of them to a newer glibc.
+cmake -S . -B $build -G Ninja -Wno-dev -DCMAKE_BUILD_TYPE=Release -DMUSTER_BUILD_TESTS=OFF -DMUSTER_MOLD=OFF \
   -DMUSTER_CUDA=OFF -DLibArchive_LIBRARY="$archive" >/dev/null
 cmake --build $build --target muster muster-server muster-worker muster_client_library sync_bench update_bench \
   -- --quiet
