@@ -22,7 +22,7 @@ class GoldenTest : public RealJob, public ::testing::WithParamInterface<std::str
     fs::copy(kGolden / GetParam() / "run", Path("run"), fs::copy_options::recursive);
   }
 
-  std::string Checkpoint() const { return Checkpoints("run").at(0); }
+  std::string Checkpoint() const { return Checkpoints("run").back(); }
   void ExpectEvaluates(const std::string& weights) {
     const Outcome outcome = Succeeded(Muster({"eval", weights, "--json"}));
     const Json result = Json::parse(outcome.log);
@@ -46,6 +46,28 @@ TEST_P(GoldenTest, AModelFileEvaluatesByItself) {
   fs::copy(Path("run") / "model.safetensors", Path("alone.safetensors"));
   fs::remove_all(Path("run"));
   ExpectEvaluates(Path("alone.safetensors"));
+}
+
+TEST_P(GoldenTest, ARunIsListedPlottedAndLaunchedAgain) {
+  const Outcome runs = Succeeded(Muster({"runs", Path("."), "--json"}));
+  const Json row = Json::parse(runs.log).at(0);
+  EXPECT_EQ(row["state"], "completed");
+  EXPECT_EQ(row["steps"], expected_["step"]);
+  (void)Succeeded(Muster({"plot", Path("run"), "--output", Path("run.svg")}));
+  EXPECT_TRUE(fs::exists(Path("run.svg")));
+  const Outcome again =
+      Succeeded(Muster({"launch", Path("run/config.txtpb"), "--run-dir", Path("again")}, "again"));
+  EXPECT_EQ(again.metrics.back()["step"], expected_["step"]);
+  EXPECT_NEAR(again.metrics.back()["test_loss"].get<double>(), expected_["test_loss"].get<double>(),
+              kLossTolerance);
+}
+
+// Other processors may give other bits.
+TEST_P(GoldenTest, ARunIsVerified) {
+  const Outcome outcome = Muster({"verify", Path("run"), "--json"});
+  const Json result = Json::parse(outcome.log);
+  EXPECT_GT(result["tensors"], 0);
+  EXPECT_EQ(outcome.exit_code, result["same"] ? 0 : 1);
 }
 
 TEST_P(GoldenTest, ARunResumes) {
