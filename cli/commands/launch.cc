@@ -16,6 +16,7 @@
 #include "common/base/error.h"
 #include "common/base/process.h"
 #include "common/base/text.h"
+#include "common/config/resolved.h"
 
 namespace muster {
 namespace {
@@ -224,7 +225,7 @@ int Submit(const LaunchOptions& options, const LaunchArguments& arguments) {
     if (!has_dir && !dir.empty()) RunDir::CheckUnused(dir);
     if (const uint32_t nodes = NodesAskedFor(words); nodes > 1) {
       CheckForSlurm(arguments, {.nodes = nodes},
-                    LoadConfig(arguments.config_path, arguments.settings));
+                    LoadToLaunch(arguments.config_path, arguments.settings).config);
     }
     has_dir |= !dir.empty();
   }

@@ -28,7 +28,6 @@ constexpr int64_t kMostClasses = 1000;
 // One process evaluates, on one GPU, or on the CPU with one thread for each configured worker.
 std::shared_ptr<JobGpus> PlanCard(const EvalArguments& arguments, const OpenedModel& model,
                                   config::Config& config) {
-  PreferTypedCpu(arguments.source.settings, config);
   const DeviceWish wish = ParseDevices(config.worker().devices());
   if (wish.count > 1 || wish.names.size() > 1) {
     throw Error(ExitCode::kUsage, "{}: expected one GPU, because one process evaluates",

@@ -41,13 +41,6 @@ std::string TypedDevices(const std::vector<Setting>& settings) {
   return typed;
 }
 
-void PreferTypedCpu(const std::vector<Setting>& settings, config::Config& config) {
-  const bool cpu = ParseDevices(config.worker().devices()).kind == DeviceWish::Kind::kCpu;
-  if (cpu && config.worker().backend() == config::Worker::CUDA && !TypedDevices(settings).empty()) {
-    config.mutable_worker()->set_backend(config::Worker::CPU);
-  }
-}
-
 std::shared_ptr<JobGpus> PlanCards(const CardTerms& terms, config::Config& config) {
   auto cards = std::make_shared<JobGpus>(
       config, terms.config_path,

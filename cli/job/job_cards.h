@@ -15,9 +15,6 @@ namespace muster {
 // The command-line option that requests GPUs, as typed, or "".
 std::string TypedDevices(const std::vector<Setting>& settings);
 
-// --devices cpu on the command line overrides worker.backend of the config.
-void PreferTypedCpu(const std::vector<Setting>& settings, config::Config& config);
-
 struct CardTerms {
   std::string config_path;  // for errors
   std::vector<Setting> settings;

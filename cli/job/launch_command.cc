@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
@@ -22,7 +21,6 @@
 #include "cli/process/child_process.h"
 #include "cli/text/console.h"
 #include "cli/text/units.h"
-#include "cli/view/run_reader.h"
 #include "common/base/error.h"
 #include "common/base/resource_limits.h"
 #include "common/base/text.h"
@@ -31,6 +29,7 @@
 #include "common/config/data_format.h"
 #include "common/config/hardware.h"
 #include "common/config/job_size.h"
+#include "common/config/resolved.h"
 #include "common/graph/graph.h"
 
 namespace muster {
@@ -80,26 +79,6 @@ void CheckTracedSteps(const config::Config& config, const DataCount& data) {
   if (!trouble.empty()) throw Error(ExitCode::kUsage, "run.trace_first_step: {}", trouble);
 }
 
-// Whether this is the config.txtpb in the directory of a run.
-bool IsConfigOfRun(const std::string& config_path) {
-  const fs::path path = fs::absolute(config_path);
-  return path.filename() == "config.txtpb" && IsRunDir(path.parent_path());
-}
-
-// The config.txtpb of an earlier run names that run's directory, or its place before it was moved
-// or copied. A launch from this file repeats the run in a new directory.
-void ForgetOwnDirectory(config::Config& config, const LaunchArguments& arguments) {
-  bool asked_for = std::any_of(arguments.settings.begin(), arguments.settings.end(),
-                               [](const Setting& setting) { return setting.path == "run.dir"; });
-  std::error_code error;
-  fs::path holder = fs::absolute(arguments.config_path).parent_path();
-  const bool of_run = IsConfigOfRun(arguments.config_path);
-  if (!asked_for && config.run().has_dir() &&
-      (of_run || fs::equivalent(config.run().dir(), holder, error))) {
-    config.mutable_run()->clear_dir();
-  }
-}
-
 // Querying a worker's memory takes a while, so this is done only if the known minimum is a large
 // part of this machine's memory.
 void CheckLargeJob(const LaunchArguments& arguments, const PreparedJob& job) {
@@ -110,47 +89,13 @@ void CheckLargeJob(const LaunchArguments& arguments, const PreparedJob& job) {
   (void)CheckMemory(WholeMemoryOf(job.config, job.graph, worker), machine);
 }
 
-// The config.txtpb of a run has worker.soft_placement=true even if that was only the default. That
-// setting must not make a GPU named on the command line optional.
-void ForgetSoftPlacement(config::Config& config, const LaunchArguments& arguments) {
-  const bool typed = std::ranges::any_of(arguments.settings, [](const Setting& setting) {
-    return setting.path == "worker.soft_placement";
-  });
-  const bool of_run = !arguments.resume.empty() || arguments.in_place_of_run ||
-                      IsConfigOfRun(arguments.config_path);
-  if (!typed && !TypedDevices(arguments.settings).empty() && of_run &&
-      config.worker().soft_placement()) {
-    config.mutable_worker()->clear_soft_placement();
-  }
-}
-
-// An explicit mean or stddev overrides measure_mean_stddev.
-void PreferGivenNormalization(config::Config& config) {
-  const config::Preprocess& preprocess = config.data().preprocess();
-  if (!preprocess.measure_mean_stddev()) return;
-  if (preprocess.mean_size() == 0 && preprocess.stddev_size() == 0) return;
-  config.mutable_data()->mutable_preprocess()->set_measure_mean_stddev(false);
-  PrintResult(
-      "Warning: data.preprocess.measure_mean_stddev has no effect, because mean or stddev is "
-      "given");
-}
-
-config::Config LoadWritten(const LaunchArguments& arguments) {
-  std::vector<std::string> removed;
-  config::Config config = LoadConfig(arguments.config_path, arguments.settings, &removed);
-  for (const std::string& setting : removed) {
-    PrintResult(fmt::format("Warning: {} no longer exists and has no effect", setting));
-  }
-  ForgetSoftPlacement(config, arguments);
-  ForgetOwnDirectory(config, arguments);
-  PreferGivenNormalization(config);
-  return config;
-}
-
 // Takes the first steps, which a run and a dry run share.
 PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
-  config::Config config = LoadWritten(arguments);
-  PreferTypedCpu(arguments.settings, config);
+  LoadedConfig loaded = LoadToLaunch(arguments.config_path, arguments.settings);
+  for (const std::string& setting : loaded.removed) {
+    PrintResult(fmt::format("Warning: {} no longer exists and has no effect", setting));
+  }
+  config::Config config = std::move(loaded.config);
   std::shared_ptr<JobGpus> cards;  // of this host; null if the user or Slurm assigns them
   if (arguments.in_step()) {
     PlanInSlurm(arguments, config);
@@ -184,8 +129,10 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
   } else {
     graph = BuildGraph(config.model(), InputShape(config.data()));
   }
-  PreparedJob job{
-      .config = std::move(config), .graph = std::move(graph), .cards = std::move(cards)};
+  PreparedJob job{.config = std::move(config),
+                  .written = std::move(loaded.written),
+                  .graph = std::move(graph),
+                  .cards = std::move(cards)};
   if (arguments.hosts) job.address = AddressForHosts(*arguments.hosts, job.config);
   if (const auto addresses = AddressesOf(arguments, job)) ResolveAddress(*addresses, job.config);
   return job;
@@ -194,9 +141,7 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
 }  // namespace
 
 std::string RunDirFor(const LaunchArguments& arguments) {
-  config::Config config = LoadConfig(arguments.config_path, arguments.settings);
-  ForgetOwnDirectory(config, arguments);
-  return config.run().dir();
+  return LoadToLaunch(arguments.config_path, arguments.settings).config.run().dir();
 }
 
 int RunLaunch(const LaunchArguments& as_asked) {

@@ -20,6 +20,7 @@
 #include "common/checkpoint/run_mark.h"
 #include "common/config/config.h"
 #include "common/config/job_size.h"
+#include "common/config/resolved.h"
 
 namespace muster {
 namespace {
@@ -112,8 +113,7 @@ void KeepConfig(const RunDir& dir, LaunchArguments& arguments) {
     return;
   }
   const std::string text =
-      "# Written by muster launch --resume: the config from the checkpoint of the run.\n" +
-      ConfigToResume(dir.path());
+      RunConfigText(WrittenIn(dir.ConfigPath()), ParseKeptConfig(NewestState(dir.path()).config()));
   if (ReadFileIfThere(dir.ConfigPath()) == text) return;
   try {
     WriteFileAtomically(dir.ConfigPath(), text);

@@ -29,6 +29,7 @@
 #include "common/base/signals.h"
 #include "common/base/text.h"
 #include "common/config/data_format.h"
+#include "common/config/resolved.h"
 
 namespace muster {
 namespace {
@@ -44,16 +45,17 @@ bool CouldUseBf16(const config::Config& config) {
          __builtin_cpu_supports("avx512bf16");
 }
 
-// The resolved config as a file that all processes of a job read: config.txtpb in the run
-// directory. If a resumed run cannot write it (on a full disk), this is a file in memory that lives
-// as long as the object.
+// The config as a file that all processes of a job read: config.txtpb in the run directory. If a
+// resumed run cannot write it (on a full disk), this is a file in memory that lives as long as the
+// object.
 class JobConfig {
  public:
   // Throws Error(kUsage) if the run is new and the file cannot be written.
-  JobConfig(const config::Config& config, const RunDir& dir, bool resumed)
+  JobConfig(const config::Config& written, const config::Config& config, const RunDir& dir,
+            bool resumed)
       : path_(dir.ConfigPath()) {
     try {
-      WriteConfig(config, path_);
+      WriteRunConfig(written, config, path_);
     } catch (const Error& error) {
       if (!resumed) {
         throw Error(ExitCode::kUsage,
@@ -263,7 +265,7 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
     const bool traced = !config.run().trace_file().empty();
     if (traced) CheckTracePlace(config.run().trace_file());
     const bool resumed = !arguments.resume.empty();
-    const JobConfig config_file(config, dir, resumed);
+    const JobConfig config_file(job.written, config, dir, resumed);
     if (traced) {
       CheckTracePath(config.run().trace_file());
       // An earlier job in this directory may have left parts.

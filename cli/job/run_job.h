@@ -19,7 +19,8 @@
 namespace muster {
 
 struct PreparedJob {
-  config::Config config;  // resolved
+  config::Config config;   // resolved
+  config::Config written;  // the part of it that the user wrote
   Graph graph;
   DataCount data = {};             // for the header
   std::string resume_remark = {};  // for the header; "" if the run is new

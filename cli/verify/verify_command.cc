@@ -24,6 +24,7 @@
 #include "common/checkpoint/resumable_config.h"
 #include "common/checkpoint/run_mark.h"
 #include "common/config/job_size.h"
+#include "common/config/resolved.h"
 
 namespace muster {
 namespace {
@@ -127,7 +128,7 @@ class Verify {
     config::Config config = job.config;
     config.mutable_run()->clear_dir();
     config.mutable_run()->clear_trace_file();  // may come from --set
-    WriteConfig(config, dir.ConfigPath());
+    WriteRunConfig({}, config, dir.ConfigPath());
     JobPlan plan{.server_program = arguments_.server_program,
                  .worker_program = arguments_.worker_program,
                  .dir = &dir,
@@ -207,7 +208,7 @@ std::optional<int> TryVerify(const VerifyArguments& arguments, bool may_try_agai
     const checkpoint::State newest = NewestState(run);
     const config::Config replayed = ConfigOfReplay(newest);
     CheckWorkers(arguments.settings, replayed.run().slices());
-    config = HeldFile::OfText(ConfigText(replayed));
+    config = HeldFile::OfText(RunConfigText({}, replayed));
     return RunLaunch({.config_path = config->path(),
                       .settings = arguments.settings,
                       .server_program = arguments.server_program,

@@ -1,16 +1,15 @@
 #include "common/config/config.h"
 
-#include <google/protobuf/text_format.h>
-
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
-#include "common/base/atomic_file.h"
 #include "common/base/error.h"
 #include "common/base/text.h"
 #include "common/config/config_check.h"
 #include "common/config/data_format.h"
-#include "common/config/limits.h"
+#include "common/config/hardware.h"
+#include "common/config/resolved.h"
 #include "common/config/text_format.h"
 #include "proto/config.pb.h"
 
@@ -18,7 +17,6 @@ namespace muster {
 namespace {
 
 namespace fs = std::filesystem;
-namespace pb = google::protobuf;
 
 // Reads the network from model_file, relative to `directory`.
 void IncludeModel(config::Config& config, const fs::path& directory, ConfigErrors& errors) {
@@ -35,77 +33,6 @@ void IncludeModel(config::Config& config, const fs::path& directory, ConfigError
   *config.mutable_model() = std::move(model);
 }
 
-// Sets every unset scalar field of the messages that are present to its default. With `config`,
-// skips fields that have no effect in that config.
-void SpellOutDefaults(const config::Config* config, pb::Message& message) {
-  const pb::Descriptor* type = message.GetDescriptor();
-  const pb::Reflection* r = message.GetReflection();
-  for (int f = 0; f < type->field_count(); ++f) {
-    const pb::FieldDescriptor* field = type->field(f);
-    if (field->message_type() != nullptr) {
-      if (field->is_repeated()) {
-        for (int i = 0; i < r->FieldSize(message, field); ++i) {
-          SpellOutDefaults(config, *r->MutableRepeatedMessage(&message, field, i));
-        }
-      } else if (r->HasField(message, field)) {
-        SpellOutDefaults(config, *r->MutableMessage(&message, field));
-      }
-      continue;
-    }
-    if (field->is_repeated() || r->HasField(message, field) || !field->has_default_value() ||
-        (config != nullptr && !UnmetNeed(*config, message, *field).empty())) {
-      continue;
-    }
-    switch (field->cpp_type()) {
-      case pb::FieldDescriptor::CPPTYPE_INT64:
-        r->SetInt64(&message, field, field->default_value_int64());
-        break;
-      case pb::FieldDescriptor::CPPTYPE_UINT64:
-        r->SetUInt64(&message, field, field->default_value_uint64());
-        break;
-      case pb::FieldDescriptor::CPPTYPE_UINT32:
-        r->SetUInt32(&message, field, field->default_value_uint32());
-        break;
-      case pb::FieldDescriptor::CPPTYPE_FLOAT:
-        r->SetFloat(&message, field, field->default_value_float());
-        break;
-      case pb::FieldDescriptor::CPPTYPE_DOUBLE:
-        r->SetDouble(&message, field, field->default_value_double());
-        break;
-      case pb::FieldDescriptor::CPPTYPE_BOOL:
-        r->SetBool(&message, field, field->default_value_bool());
-        break;
-      case pb::FieldDescriptor::CPPTYPE_ENUM:
-        r->SetEnum(&message, field, field->default_value_enum());
-        break;
-      default:
-        break;
-    }
-  }
-}
-
-// Adds the messages whose defaults a written config must contain.
-config::Config WithMessages(const config::Config& config) {
-  config::Config full = config;
-  full.mutable_run();
-  full.mutable_cluster();
-  if (!HasProgram(config)) {
-    config::Data& data = *full.mutable_data();
-    for (int f = 0; f < data.GetDescriptor()->field_count(); ++f) {
-      const pb::FieldDescriptor* const field = data.GetDescriptor()->field(f);
-      if (field->message_type() == nullptr || !UnmetNeed(config, data, *field).empty()) continue;
-      data.GetReflection()->MutableMessage(&data, field);
-    }
-  }
-  full.mutable_optimizer();
-  full.mutable_evaluation();
-  full.mutable_server();
-  full.mutable_worker();
-  full.mutable_deadlines();
-  full.mutable_checkpoint();
-  return full;
-}
-
 // The last dense layer's `units` default to the number of classes, or to 1 for values.
 void FillInUnits(config::Config& config) {
   if (!config.has_model() || config.model().layer_size() < 2) return;
@@ -114,6 +41,57 @@ void FillInUnits(config::Config& config) {
   const bool has_values = HasValues(config.data());
   if (!last.has_dense() || last.dense().has_units() || (classes == 0 && !has_values)) return;
   last.mutable_dense()->set_units(has_values ? 1 : static_cast<uint32_t>(classes));
+}
+
+// Older versions wrote no `resolved`: their config.txtpb has every setting, and its own folder as
+// run.dir, unless it was moved.
+bool IsOfOlderVersion(const fs::path& path, const std::string& text, const config::Config& config) {
+  if (config.has_resolved() || path.filename() != "config.txtpb") return false;
+  std::error_code ignored;
+  return text.find(kWrittenByMuster) != std::string::npos ||
+         fs::equivalent(config.run().dir(), fs::absolute(path).parent_path(), ignored);
+}
+
+LoadedConfig Load(const std::string& path, const std::vector<Setting>& settings, bool to_launch) {
+  LoadedConfig loaded;
+  config::Config& config = loaded.config;
+  ConfigErrors errors(path);
+  const std::string text = ParseTextFile(path, "", config, errors);
+  if (IsOfOlderVersion(path, text, config)) {
+    config::Config resolved;
+    resolved.Swap(&config);
+    config.mutable_resolved()->Swap(&resolved);
+  }
+  loaded.written = config;
+  loaded.written.clear_resolved();
+  if (to_launch && config.has_resolved()) ForgetPlace(settings, *config.mutable_resolved());
+  MergeResolved(config, errors);
+  fs::path directory = fs::path(path).parent_path();
+  for (const Setting& setting : settings) {
+    if (setting.path != "model_file") continue;
+    SetField(config, setting, errors);
+    directory.clear();
+  }
+  if (config.has_model_file()) IncludeModel(config, directory, errors);
+  for (const Setting& setting : settings) {
+    if (setting.path != "model_file") SetField(config, setting, errors);
+  }
+  if (config.has_data()) ResolveFromFiles(*config.mutable_data());
+  FillInUnits(config);
+  CheckConfig(config, errors);
+  loaded.removed = errors.removed;
+  for (const Setting& setting : settings) {  // they have no mistakes
+    if (!setting.path.starts_with("model")) SetField(loaded.written, setting, errors);
+  }
+  if (config.has_model()) *loaded.written.mutable_model() = config.model();
+  // On the command line, --devices cpu overrides the backend of the file.
+  const bool typed =
+      std::ranges::find(settings, "worker.devices", &Setting::path) != settings.end();
+  if (typed && ParseDevices(config.worker().devices()).kind == DeviceWish::Kind::kCpu) {
+    config.mutable_worker()->clear_backend();
+    loaded.written.mutable_worker()->clear_backend();
+  }
+  return loaded;
 }
 
 }  // namespace
@@ -129,26 +107,12 @@ Setting ParseSetting(const std::string& text) {
   return {text.substr(0, equals), text.substr(equals + 1), std::move(origin)};
 }
 
-config::Config LoadConfig(const std::string& path, const std::vector<Setting>& settings,
-                          std::vector<std::string>* removed) {
-  config::Config config;
-  ConfigErrors errors(path);
-  ParseTextFile(path, "", config, errors);
-  fs::path directory = fs::path(path).parent_path();
-  for (const Setting& setting : settings) {
-    if (setting.path != "model_file") continue;
-    SetField(config, setting, errors);
-    directory.clear();
-  }
-  if (config.has_model_file()) IncludeModel(config, directory, errors);
-  for (const Setting& setting : settings) {
-    if (setting.path != "model_file") SetField(config, setting, errors);
-  }
-  if (config.has_data()) ResolveFromFiles(*config.mutable_data());
-  FillInUnits(config);
-  CheckConfig(config, errors);
-  if (removed != nullptr) *removed = errors.removed;
-  return config;
+config::Config LoadConfig(const std::string& path, const std::vector<Setting>& settings) {
+  return Load(path, settings, false).config;
+}
+
+LoadedConfig LoadToLaunch(const std::string& path, const std::vector<Setting>& settings) {
+  return Load(path, settings, true);
 }
 
 void ChangeConfig(config::Config& config, const std::vector<Setting>& settings,
@@ -174,32 +138,9 @@ config::Config ParseConfigText(const std::string& text, const std::string& origi
   ConfigErrors errors(origin);
   const PlaceOfLine place = [&](int line) { return fmt::format("{}:{}", origin, line + 1); };
   ParseText(text, place, "", config, errors);
+  MergeResolved(config, errors);
   CheckConfig(config, errors);
   return config;
-}
-
-config::Config WithDefaults(const config::Config& config) {
-  config::Config full = WithMessages(config);
-  SpellOutDefaults(nullptr, full);
-  return full;
-}
-
-std::string ConfigText(const config::Config& config) {
-  config::Config full = WithMessages(config);
-  SpellOutDefaults(&config, full);
-  std::string text;
-  pb::TextFormat::Printer printer;
-  printer.SetUseShortRepeatedPrimitives(true);
-  printer.SetUseUtf8StringEscaping(true);
-  MUSTER_CHECK(printer.PrintToString(full, &text));
-  // Paths may contain any byte, but checkpoints and weight files store this text as UTF-8.
-  return EscapedUtf8(text);
-}
-
-void WriteConfig(const config::Config& config, const std::string& path) {
-  WriteFileAtomically(path,
-                      "# Written by muster launch; launching from this file repeats the run.\n" +
-                          ConfigText(config));
 }
 
 }  // namespace muster

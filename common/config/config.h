@@ -22,16 +22,14 @@ Setting ParseSetting(const std::string& text);
 
 // Reads `path`, includes its model file, applies `settings`, looks up the classes of the data and
 // checks every value. Throws Error(kUsage) with a line for each mistake: file, line, key, expected
-// value, actual value, nearest name. Adds to `removed` the given settings that no longer exist,
-// with their locations.
-config::Config LoadConfig(const std::string& path, const std::vector<Setting>& settings,
-                          std::vector<std::string>* removed = nullptr);
+// value, actual value, nearest name. The config.txtpb of a run gives the config of that run.
+config::Config LoadConfig(const std::string& path, const std::vector<Setting>& settings);
 
 // Sets more fields of a loaded config and checks it again. Errors name `path` as the file.
 void ChangeConfig(config::Config& config, const std::vector<Setting>& settings,
                   const std::string& path);
 
-// Reads a config that WriteConfig wrote. Throws Error(kUsage) if it is not resolved.
+// Reads a config.txtpb, or an output of ConfigText. Throws Error(kUsage) if it is not resolved.
 config::Config ReadResolvedConfig(const std::string& path);
 
 // Parses the output of ConfigText. Errors name `origin` as the file.
@@ -49,9 +47,6 @@ bool HasProgram(const config::Config& config);
 config::Config WithDefaults(const config::Config& config);
 // Returns a resolved config as text, with every default that has an effect spelled out.
 std::string ConfigText(const config::Config& config);
-// Writes the output of ConfigText atomically.
-void WriteConfig(const config::Config& config, const std::string& path);
-
 // The number of cores that this process may use (affinity mask and cgroup quota).
 int AvailableCores();
 

@@ -49,7 +49,9 @@ void ConfigErrors::Add(const std::string& key, const std::string& line) {
 void ConfigErrors::AddUnread(const std::string& key, const std::string& line) {
   ++noted_;
   lines_.push_back(Shown(line));
-  if (!key.empty()) unread_.push_back(WithoutIndices(key));
+  constexpr std::string_view kResolved = "resolved.";
+  const size_t from = key.starts_with(kResolved) ? kResolved.size() : 0;
+  if (!key.empty()) unread_.push_back(WithoutIndices(key.substr(from)));
 }
 
 void ConfigErrors::ThrowIfAny() const {

@@ -288,6 +288,11 @@ std::string UnmetNeed(const config::Config& config, const pb::Message& message,
 
 std::vector<std::string> WithoutEffect(const config::Config& config) {
   std::vector<std::string> lines;
+  const config::Preprocess& preprocess = config.data().preprocess();
+  if (preprocess.measure_mean_stddev() && preprocess.mean_size() + preprocess.stddev_size() > 0) {
+    lines.emplace_back(
+        "data.preprocess.measure_mean_stddev=true: needs mean and stddev to be left out");
+  }
   Add(config, config, "", lines);
   return lines;
 }

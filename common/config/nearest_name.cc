@@ -123,7 +123,8 @@ constexpr Word kWords[] = {
 std::string Owner(const pb::Descriptor* config, const std::string& key) {
   for (int i = 0; i < config->field_count(); ++i) {
     const pb::Descriptor* type = config->field(i)->message_type();
-    if (type != nullptr && type->FindFieldByName(key) != nullptr) return config->field(i)->name();
+    if (type == nullptr || type == config) continue;
+    if (type->FindFieldByName(key) != nullptr) return config->field(i)->name();
   }
   return "";
 }
@@ -169,7 +170,10 @@ std::string SuggestName(const std::string& name, const std::vector<std::string>&
 std::vector<std::string> FieldNames(const pb::Descriptor* type) {
   std::vector<std::string> names;
   names.reserve(static_cast<size_t>(type->field_count()));
-  for (int i = 0; i < type->field_count(); ++i) names.push_back(type->field(i)->name());
+  for (int i = 0; i < type->field_count(); ++i) {
+    if (type->field(i)->message_type() == type) continue;  // `resolved`, which users do not write
+    names.push_back(type->field(i)->name());
+  }
   return names;
 }
 

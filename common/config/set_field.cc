@@ -116,6 +116,10 @@ void Set(pb::Message& config, const Setting& setting, ConfigErrors& errors) {
   const std::string& origin = setting.origin;
   pb::Message* at = &config;
   const std::vector<std::string> parts = SplitPath(setting.path);
+  if (parts[0] == "resolved") {
+    throw Error(ExitCode::kUsage,
+                "{}: resolved holds what Muster computed: leave it out of the path", origin);
+  }
   std::string walked;
   for (size_t i = 0; i < parts.size(); ++i) {
     std::string name = parts[i], which;

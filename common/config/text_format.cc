@@ -330,8 +330,8 @@ bool SetScalar(pb::Message& message, const FieldDescriptor& field, const std::st
   return parser.ParseFieldValueFromString(value, &field, &message) && ignored.text.empty();
 }
 
-void ParseTextFile(const std::string& file, const std::string& prefix, pb::Message& message,
-                   ConfigErrors& errors) {
+std::string ParseTextFile(const std::string& file, const std::string& prefix, pb::Message& message,
+                          ConfigErrors& errors) {
   RefuseRunDir(file);
   std::string text = ReadTextFile(file);
   if (text.starts_with("\xEF\xBB\xBF"))
@@ -345,6 +345,7 @@ void ParseTextFile(const std::string& file, const std::string& prefix, pb::Messa
   }
   const PlaceOfLine place = [&](int line) { return fmt::format("{}:{}", file, line + 1); };
   ParseText(text, place, prefix, message, errors);
+  return text;
 }
 
 void ParseText(const std::string& text, const PlaceOfLine& place, const std::string& prefix,

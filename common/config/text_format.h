@@ -15,9 +15,10 @@ namespace muster {
 
 // Parses the text of `file` into `message`. `prefix` is the message's path in the config: "" for
 // the whole config, "model" for an included model. Records in `errors` the location of each field,
-// and the unreadable fields, which are skipped. Throws Error(kUsage) if the rest is unreadable.
-void ParseTextFile(const std::string& file, const std::string& prefix,
-                   google::protobuf::Message& message, ConfigErrors& errors);
+// and the unreadable fields, which are skipped. Returns the text. Throws Error(kUsage) if the rest
+// is unreadable.
+std::string ParseTextFile(const std::string& file, const std::string& prefix,
+                          google::protobuf::Message& message, ConfigErrors& errors);
 
 // The same for a text that is not from a file. `place` formats the location of a line, counted from
 // 0.

@@ -5,6 +5,7 @@
 
 #include "common/config/data_format.h"
 #include "common/config/job_size.h"
+#include "common/config/resolved.h"
 #include "common/config/update_settings.h"
 #include "tests/config/config_fixture.h"
 
@@ -147,13 +148,14 @@ layer { name: "loss" softmax_cross_entropy {} }
 // A written config has the values in use, and loads to the same config.
 TEST_F(ConfigTest, EveryTypeIsWrittenAndLoadedAgain) {
   const auto written = [&](const std::string& path) {
-    config::Config config = LoadConfig(path, {ParseSetting("data.dir=data")});
-    ResolveConfig(config, 4);
+    LoadedConfig loaded = LoadToLaunch(path, {ParseSetting("data.dir=data")});
+    ResolveConfig(loaded.config, 4);
     const std::string copy = dir_ + "/resolved.txtpb", second = dir_ + "/again.txtpb";
-    WriteConfig(config, copy);
-    config::Config again = LoadConfig(copy, {});
+    WriteRunConfig(loaded.written, loaded.config, copy);
+    loaded = LoadToLaunch(copy, {});
+    config::Config& again = loaded.config;
     ResolveConfig(again, 2);  // on another machine
-    WriteConfig(again, second);
+    WriteRunConfig(loaded.written, again, second);
     std::ifstream a(copy), b(second);
     const std::string first_text((std::istreambuf_iterator<char>(a)), {});
     EXPECT_EQ(first_text, std::string((std::istreambuf_iterator<char>(b)), {}));

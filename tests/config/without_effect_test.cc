@@ -34,6 +34,9 @@ TEST(WithoutEffect, ASettingWithoutWhatItNeeds) {
             "optimizer { type: ADAMW beta1: 0.5 }"},
            {"server.io_threads=2", "server { io_threads: 2 } cluster { transport: LOCAL }",
             "server { io_threads: 2 }"},
+           {"data.preprocess.measure_mean_stddev=true",
+            "data { format: NPZ preprocess { measure_mean_stddev: true mean: 1 } }",
+            "data { format: NPZ preprocess { measure_mean_stddev: true } }"},
            // Any value except "", 0 or false.
            {"run.trace_steps=3", "run { trace_steps: 3 }",
             "run { trace_steps: 3 trace_file: \"t\" }"},

@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "common/base/error.h"
-#include "common/config/config.h"
+#include "common/config/resolved.h"
 #include "proto/config.pb.h"
 #include "tests/base/paths.h"
 #include "tests/cli/text/unwrapped.h"
@@ -202,7 +202,7 @@ std::map<std::string, double> MemoryOf(const std::vector<std::string>& settings,
   for (const std::string& setting : settings) parsed.push_back(ParseSetting(setting));
   config::Config config = LoadConfig(kSmoke, parsed);
   ResolveConfig(config, 2);
-  WriteConfig(config, folder / "resolved.txtpb");
+  WriteRunConfig({}, config, folder / "resolved.txtpb");
   Process process({"muster-worker", "memory", "--rank", "1", "--config", folder / "resolved.txtpb"},
                   folder / "memory.log");
   EXPECT_EQ(process.Wait(60), 0) << process.Log();

@@ -4,6 +4,7 @@
 #include "common/checkpoint/resumable_config.h"
 #include "common/config/config.h"
 #include "common/config/data_format.h"
+#include "common/config/resolved.h"
 #include "tests/fuzz/round_trip.h"
 
 namespace muster::fuzz {
@@ -37,6 +38,11 @@ void Check(const std::string& text) {
         ResolveForMachine(read, 2);
         return read;
       });
+  // As config.txtpb, whatever of it the user wrote.
+  for (const config::Config& written : {config::Config(), config}) {
+    const config::Config run = ParseConfigText(RunConfigText(written, config), "config.txtpb");
+    Require(ConfigText(run) == ConfigText(config), "config.txtpb has another config");
+  }
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
   RequireSameNetwork(graph, again.model(), InputShape(again.data()));
   try {

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "common/config/config.h"
+#include "common/config/resolved.h"
 #include "proto/config.pb.h"
 #include "tests/base/paths.h"
 #include "tests/e2e/real_job.h"
@@ -41,7 +41,7 @@ class LoadPluginTest : public RealJob {
     config.mutable_worker()->set_backend(config::Worker::CUDA);
     config.mutable_worker()->set_soft_placement(soft);
     ResolveForMachine(config, 1);
-    WriteConfig(config, Path("resolved.txtpb"));
+    WriteRunConfig({}, config, Path("resolved.txtpb"));
     Process worker({fs::relative(Worker(), BinDir()), "memory", "--rank", "0", "--config",
                     Path("resolved.txtpb")},
                    Path("log"), {.environment = {{"LD_LIBRARY_PATH", library_path + ":" + own}}});
