@@ -85,7 +85,7 @@ int Helper::Start(std::string& why) {
   if (endpoint.empty() || config.empty() || rank.empty()) {
     why =
         "MUSTER_ENDPOINT, MUSTER_CONFIG or MUSTER_RANK is not set: start this program with `muster "
-        "launch CONFIG -- COMMAND`";
+        "launch -- COMMAND`";
     return MUSTER_USAGE;
   }
   const std::string program = FindProgram();

@@ -34,6 +34,7 @@ struct muster_job {
   bool at_work = false, has_reported = false;
   int64_t steps = 0;  // of the complete run
   uint64_t fingerprint = 0;
+  int64_t batch = 0, epochs = 0;  // 0: not said
   std::string optimizer;
   double learning_rate = std::numeric_limits<double>::quiet_NaN();
   std::vector<uint64_t> pushed;  // written, but not sent yet

@@ -128,6 +128,19 @@ void muster_set_fingerprint(muster_job* job, uint64_t fingerprint) {
   job->fingerprint = fingerprint;
 }
 
+int muster_set_run(muster_job* job, int64_t batch, int64_t epochs) {
+  if (job->has_joined || job->is_over) {
+    return job->Fail(MUSTER_USAGE, "muster_set_run: call it before muster_join");
+  }
+  if (batch < 0 || epochs < 0) {
+    return job->Fail(MUSTER_USAGE, "muster_set_run: expected numbers of at least 0, got %lld, %lld",
+                     static_cast<long long>(batch), static_cast<long long>(epochs));
+  }
+  job->batch = batch;
+  job->epochs = epochs;
+  return MUSTER_OK;
+}
+
 float* muster_weights(muster_job* job, int variable) {
   if (variable < 0 || static_cast<size_t>(variable) >= job->variables.size()) {
     job->Fail(MUSTER_USAGE, "there is no variable %d", variable);
@@ -171,7 +184,9 @@ int muster_join(muster_job* job, int64_t training_samples, int64_t validation_sa
                   .fingerprint = job->fingerprint,
                   .train_samples = training_samples,
                   .validation_samples = validation_samples,
-                  .test_samples = test_samples};
+                  .test_samples = test_samples,
+                  .batch = job->batch,
+                  .epochs = job->epochs};
   if (const int code = job->Send(Kind::kJoin, &join, sizeof join, job->memory_fd);
       code != MUSTER_OK) {
     return code;

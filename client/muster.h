@@ -1,6 +1,6 @@
 /* Trains your own model with Muster: the C interface of libmuster_client.so.
  *
- * `muster launch CONFIG -- COMMAND` starts a server and several processes that run COMMAND. Each
+ * `muster launch [CONFIG] -- COMMAND` starts a server and several processes that run COMMAND. Each
  * process describes its variables, joins, and computes the gradients of slices of every batch. The
  * server adds them in a fixed order and updates the weights, so the result has the same bits on any
  * number of processes, even if some are killed. docs/OWN_MODEL.md has an example.
@@ -119,6 +119,11 @@ int muster_set_optimizer(muster_job* job, const char* optimizer, double learning
 /* The learning rate of the current step and the following ones, after muster_set_optimizer. It must
  * be a function of the step. Call it before muster_report, or before muster_done of an update. */
 int muster_set_learning_rate(muster_job* job, double learning_rate);
+
+/* What the config may leave open: the samples of a batch, and the passes over the training set; 0:
+ * the config says it. Where both say it, the config counts. The same in all processes. Only before
+ * muster_join. */
+int muster_set_run(muster_job* job, int64_t batch, int64_t epochs);
 
 /* A number that must be the same in all processes of a job, also when it is resumed: for example a
  * hash of the data, or of what the program computes with besides its variables. Only before

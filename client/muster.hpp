@@ -72,6 +72,7 @@ class Job {
     check(muster_set_optimizer(job_.get(), optimizer.c_str(), learning_rate));
   }
   void set_learning_rate(double rate) { check(muster_set_learning_rate(job_.get(), rate)); }
+  void set_run(int64_t batch, int64_t epochs) { check(muster_set_run(job_.get(), batch, epochs)); }
   void set_fingerprint(uint64_t fingerprint) { muster_set_fingerprint(job_.get(), fingerprint); }
   void join(int64_t training_samples, int64_t validation_samples, int64_t test_samples) {
     check(muster_join(job_.get(), training_samples, validation_samples, test_samples));

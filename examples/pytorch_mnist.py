@@ -1,7 +1,7 @@
 """Trains a small convolutional network on MNIST.
 
     muster data get mnist data/mnist
-    muster launch examples/pytorch_mnist.txtpb --workers 2 -- python3 examples/pytorch_mnist.py data/mnist
+    muster launch --workers 2 -- python3 examples/pytorch_mnist.py data/mnist
 """
 
 import gzip
@@ -41,7 +41,7 @@ model = nn.Sequential(
     nn.MaxPool2d(2), nn.Dropout(0.25), nn.Flatten(),
     nn.Linear(64 * 12 * 12, 128), nn.ReLU(), nn.Dropout(0.5),
     nn.Linear(128, 10))
-job = muster.torch.Job()
+job = muster.torch.Job(batch_size=128, epochs=2)
 model.to(job.device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 job.prepare(model, optimizer)

@@ -1,7 +1,7 @@
 """Trains torchvision's ResNet-18 on CIFAR-10, with random crops and flips.
 
     muster data get cifar10 data/cifar10
-    muster launch examples/pytorch_resnet18.txtpb --workers 2 -- python3 examples/pytorch_resnet18.py data/cifar10
+    muster launch --workers 2 -- python3 examples/pytorch_resnet18.py data/cifar10
 """
 
 import pathlib
@@ -48,7 +48,7 @@ torch.manual_seed(1)
 model = torchvision.models.resnet18(num_classes=10)
 model.conv1 = torch.nn.Conv2d(3, 64, 3, padding=1, bias=False)  # the images are small
 model.maxpool = torch.nn.Identity()
-job = muster.torch.Job()
+job = muster.torch.Job(batch_size=512, epochs=15)
 model.to(job.device, memory_format=torch.channels_last)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, nesterov=True)
 job.prepare(model, optimizer)

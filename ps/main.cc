@@ -113,7 +113,7 @@ std::string Serve(const Arguments& arguments, int signal_fd) {
                    resume ? resume->checkpoint.reader.get() : nullptr)
                 .Await();
     graph = Graph(taken.layout);
-    *config.mutable_optimizer() = taken.optimizer;
+    config = taken.config;
     if (resume) (void)CheckResumable(resume->state().config(), config);
   }
   Server server(config, graph, token, std::move(link), recorder, signal_fd,

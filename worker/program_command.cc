@@ -50,6 +50,8 @@ void Join(const ProgramArguments& arguments, ProgramLink& link) {
   options.hello.set_data_fingerprint(program.join.fingerprint);
   options.hello.set_validation_samples(program.join.validation_samples);
   options.hello.set_test_samples(program.join.test_samples);
+  if (program.join.batch > 0) options.hello.set_global_batch(program.join.batch);
+  if (program.join.epochs > 0) options.hello.set_epochs(program.join.epochs);
   if (!program.optimizer.empty()) options.hello.set_optimizer(program.optimizer);
   const VariableLayout layout = DescribeVariables(program.variables, options.hello);
   link.MapMemory(layout.arena_floats());

@@ -2,12 +2,14 @@
 
 namespace muster {
 
-void JobOptions::Add(CLI::App& command) {
-  CLI::Option* const file = config.AddConfig(command);
+void JobOptions::Add(CLI::App& command, bool needs_config) {
+  CLI::Option* const file = config.AddConfig(command)->required(needs_config);
   config.AddShorthand(
       command, "--workers", "cluster.workers", "N",
       "Number of worker processes (cluster.workers); default: one per core, but at most 8 and a "
       "divisor of run.slices");
+  config.AddShorthand(command, "--slices", "run.slices", "N",
+                      "Parts of a batch (run.slices): the bits depend on them, not on the workers");
   config.AddShorthand(command, "--data", "data.dir", "DIR", "Data directory (data.dir)");
   CLI::Option* const run_dir = config.AddShorthand(
       command, "--run-dir", "run.dir", "DIR",
@@ -21,7 +23,9 @@ void JobOptions::Add(CLI::App& command) {
       ->type_name("RUN_DIR|auto")
       ->check(SomeText())
       ->trigger_on_parse()
-      ->each([file](const std::string& dir) { file->required(dir == kResumeAuto); });
+      ->each([file, needs_config](const std::string& dir) {
+        file->required(needs_config && dir == kResumeAuto);
+      });
   command.parse_complete_callback([this, file, run_dir] {
     if (resume.empty() || resume == kResumeAuto) return;
     for (const CLI::Option* other : {file, run_dir}) {

@@ -10,7 +10,8 @@ struct JobOptions {
   ConfigOptions config;
   std::string resume;  // a run directory, or kResumeAuto
 
-  void Add(CLI::App& command);
+  // `needs_config`: unless a run is resumed.
+  void Add(CLI::App& command, bool needs_config);
   LaunchArguments arguments() const;
 };
 

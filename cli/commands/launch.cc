@@ -40,7 +40,8 @@ constexpr const char* kLaunchFooter =
     "  muster launch configs/cifar10.txtpb --data data --set learning_rate.base=0.05\n"
     "  muster launch configs/cifar10.txtpb --data data --dry-run\n"
     "  muster launch --resume runs/NAME --epochs 20\n"
-    "  muster launch job.txtpb --workers 4 -- ./train   your own program (worker.program)\n"
+    "  muster launch --workers 4 -- python3 train.py   your own program (worker.program)\n"
+    "  muster launch job.txtpb --workers 4 -- ./train   the same, with a config\n"
     "  muster launch configs/cifar10.txtpb --data /data -H a:4,b:4   two hosts, over ssh\n"
     "\n"
     "Useful settings for --set (proto/config.proto describes all, with default, unit and "
@@ -114,7 +115,7 @@ constexpr const char* kLaunchFooter =
     "  143  stopped by SIGTERM or SIGHUP; in a Slurm job also by SIGUSR1";
 
 void DescribeLaunch(CLI::App& command, LaunchOptions& options) {
-  options.Add(command);
+  options.Add(command, /*needs_config=*/false);
   CLI::Option* const resume = command.get_option("--resume");
   CLI::Option* const hosts =
       AddOption(command, "-H,--hosts", options.hosts, "LIST",
@@ -181,6 +182,22 @@ Setting ProgramSetting(const std::vector<std::string>& words) {
   return {"worker.program", "[" + list + "]", "the command after --"};
 }
 
+// A launch without a config is named after its program: train of `python3 train.py --lr 0.1`.
+void UseNoConfig(const std::vector<std::string>& behind, LaunchArguments& arguments) {
+  const bool resumes = !arguments.resume.empty();
+  if (!arguments.config_path.empty() || resumes) return;
+  if (behind.empty()) {
+    throw Error(
+        ExitCode::kUsage,
+        "CONFIG is missing: expected a config file, or a program of your own: muster launch "
+        "--workers 4 -- python3 train.py");
+  }
+  const auto script =
+      std::ranges::find_if(behind, [](const std::string& word) { return word.ends_with(".py"); });
+  arguments.config_path = script != behind.end() ? *script : behind.front();
+  arguments.has_config = false;
+}
+
 // The command line of the launch that the batch script runs. Shorthands become --set.
 std::string LaunchLine(const LaunchOptions& options, const LaunchArguments& arguments,
                        bool has_dir) {
@@ -190,7 +207,7 @@ std::string LaunchLine(const LaunchOptions& options, const LaunchArguments& argu
       if (!word.empty()) line += " " + word;
     }
   };
-  if (!arguments.config_path.empty()) add("", arguments.config_path);
+  if (arguments.has_config && !arguments.config_path.empty()) add("", arguments.config_path);
   for (const Setting& setting : options.config.settings()) {
     add("--set", setting.path + "=" + setting.value);
   }
@@ -224,8 +241,9 @@ int Submit(const LaunchOptions& options, const LaunchArguments& arguments) {
     const std::string dir = RunDirFor(arguments);
     if (!has_dir && !dir.empty()) RunDir::CheckUnused(dir);
     if (const uint32_t nodes = NodesAskedFor(words); nodes > 1) {
-      CheckForSlurm(arguments, {.nodes = nodes},
-                    LoadToLaunch(arguments.config_path, arguments.settings).config);
+      CheckForSlurm(
+          arguments, {.nodes = nodes},
+          LoadToLaunch(arguments.config_path, arguments.settings, arguments.has_config).config);
     }
     has_dir |= !dir.empty();
   }
@@ -278,6 +296,7 @@ void AddHosts(const LaunchOptions& options, LaunchArguments& arguments) {
 
 int DoLaunch(const LaunchOptions& options) {
   LaunchArguments arguments = options.arguments();
+  UseNoConfig(options.behind, arguments);
   if (!options.behind.empty()) arguments.settings.push_back(ProgramSetting(options.behind));
   if (!options.slurm.empty()) return Submit(options, arguments);
   if (!options.no_slurm) arguments.slurm = FindSlurmJob(ThisEnvironment());

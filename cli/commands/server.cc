@@ -34,7 +34,7 @@ constexpr const char* kServerFooter =
     "Exit codes: see `muster launch --help`.";
 
 void DescribeServer(CLI::App& command, ServerOptions& options) {
-  options.Add(command);
+  options.Add(command, /*needs_config=*/true);
   AddOption(command, "--endpoint", options.by_hand.endpoint, "tcp://HOST:PORT",
             "Address that workers connect to; without --bind, the server listens on it. PORT may "
             "be * for any free port. Default: tcp://127.0.0.1:*, or a local name with "

@@ -25,7 +25,8 @@ namespace {
 
 std::string LengthText(const config::Config& config) {
   if (config.run().has_steps()) return Plural(config.run().steps(), "step");
-  return Plural(config.run().epochs(), "epoch");
+  if (config.run().has_epochs()) return Plural(config.run().epochs(), "epoch");
+  return "as long as the program says";
 }
 
 std::string ArraysText(const config::Data& data) {

@@ -91,7 +91,8 @@ void CheckLargeJob(const LaunchArguments& arguments, const PreparedJob& job) {
 
 // Takes the first steps, which a run and a dry run share.
 PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
-  LoadedConfig loaded = LoadToLaunch(arguments.config_path, arguments.settings);
+  LoadedConfig loaded =
+      LoadToLaunch(arguments.config_path, arguments.settings, arguments.has_config);
   for (const std::string& setting : loaded.removed) {
     PrintResult(fmt::format("Warning: {} no longer exists and has no effect", setting));
   }
@@ -141,7 +142,9 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
 }  // namespace
 
 std::string RunDirFor(const LaunchArguments& arguments) {
-  return LoadToLaunch(arguments.config_path, arguments.settings).config.run().dir();
+  return LoadToLaunch(arguments.config_path, arguments.settings, arguments.has_config)
+      .config.run()
+      .dir();
 }
 
 int RunLaunch(const LaunchArguments& as_asked) {

@@ -21,6 +21,8 @@ class SignalSource;
 
 struct LaunchArguments {
   std::string config_path;
+  bool has_config =
+      true;  // otherwise config_path is only the program that the launch is named after
   std::shared_ptr<const HeldFile> held_config = {};  // file at config_path, if it is not on a disk
   std::vector<Setting> settings;                     // --set and its shorthands
   std::string server_program, worker_program;

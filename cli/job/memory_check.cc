@@ -70,6 +70,7 @@ LeastMemory LeastMemoryOf(const config::Config& config, const Graph& graph) {
   const double arena = sizeof(float) * static_cast<double>(graph.arena_floats());
   // With shared memory, the workers use the server's buffers for weights and gradients.
   if (!SharesMemory(config.cluster())) needed.each_worker += 2 * arena;
+  if (HasProgram(config)) return needed;  // only the program knows the rest
   const int64_t slices = config.run().slices(), batch = ResolveBatch(config).global_batch;
   int64_t samples = (batch + slices - 1) / slices;
   if (!NeedsFiles(config.data())) {

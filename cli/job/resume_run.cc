@@ -65,7 +65,9 @@ bool EndsElsewhere(const config::Config& then, const config::Config& now) {
 }
 
 void ResumeOrBegin(LaunchArguments& arguments) {
-  const config::Config config = LoadConfig(arguments.config_path, arguments.settings);
+  const config::Config config =
+      arguments.has_config ? LoadConfig(arguments.config_path, arguments.settings)
+                           : LoadToLaunch(arguments.config_path, arguments.settings, false).config;
   const std::string& path = config.run().dir();
   if (path.empty()) {
     throw Error(
@@ -107,6 +109,7 @@ std::string ConfigToResume(const std::string& run_dir) {
 
 void KeepConfig(const RunDir& dir, LaunchArguments& arguments) {
   arguments.config_path = dir.ConfigPath();
+  arguments.has_config = true;
   if (ListCheckpoints(dir.path()).empty()) {
     std::error_code ignored;
     if (!fs::exists(dir.ConfigPath(), ignored)) NoCheckpoint(dir.shown(), {});

@@ -11,6 +11,11 @@
 namespace muster {
 namespace {
 
+// Whether only the program knows the batch.
+bool IsOfProgram(const config::Config& config) {
+  return config.run().batch_case() == config::Run::BATCH_NOT_SET;
+}
+
 // Names the setting that makes the bits depend on the number of workers.
 std::string FollowingText(const config::Config& config) {
   if (config.run().has_batch_per_worker()) {
@@ -23,7 +28,7 @@ std::string FollowingText(const config::Config& config) {
 
 // Warns of slices that are too small to fill a GPU, or returns "".
 std::string SmallSlicesText(const config::Config& config) {
-  if (config.worker().backend() != config::Worker::CUDA) return "";
+  if (config.worker().backend() != config::Worker::CUDA || IsOfProgram(config)) return "";
   const int64_t batch = ResolveBatch(config).global_batch;
   const int64_t slices = config.run().slices(), workers = config.cluster().workers();
   if (batch >= kLeastCardSamples * slices) return "";
@@ -55,6 +60,7 @@ constexpr const char* kOnCard =
 }  // namespace
 
 std::string BatchText(const config::Config& config) {
+  if (IsOfProgram(config)) return "as the program says";
   const BatchSizes batch = ResolveBatch(config);
   const int64_t workers = config.cluster().workers();
   std::string text = Plural(batch.global_batch, SampleNoun(config));
@@ -119,10 +125,11 @@ std::vector<std::string> BitsTexts(const config::Config& config, bool by_hand) {
   const std::string precision =
       "worker.precision=" + config::Worker::Precision_Name(worker.precision());
   texts.push_back(fmt::format(
-      "they depend on run.{}, run.slices={}, {}, worker.convolution={}{}, {}",
-      config.run().has_batch_per_worker()
-          ? fmt::format("batch_per_worker={}", config.run().batch_per_worker())
-          : fmt::format("global_batch={}", config.run().global_batch()),
+      "they depend on {}, run.slices={}, {}, worker.convolution={}{}, {}",
+      IsOfProgram(config) ? "the program's batch"
+      : config.run().has_batch_per_worker()
+          ? fmt::format("run.batch_per_worker={}", config.run().batch_per_worker())
+          : fmt::format("run.global_batch={}", config.run().global_batch()),
       slices,
       on_card ? precision
               : fmt::format("worker.threads={}{}", worker.threads(),

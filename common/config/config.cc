@@ -52,11 +52,12 @@ bool IsOfOlderVersion(const fs::path& path, const std::string& text, const confi
          fs::equivalent(config.run().dir(), fs::absolute(path).parent_path(), ignored);
 }
 
-LoadedConfig Load(const std::string& path, const std::vector<Setting>& settings, bool to_launch) {
+LoadedConfig Load(const std::string& path, const std::vector<Setting>& settings, bool to_launch,
+                  bool has_file = true) {
   LoadedConfig loaded;
   config::Config& config = loaded.config;
   ConfigErrors errors(path);
-  const std::string text = ParseTextFile(path, "", config, errors);
+  const std::string text = has_file ? ParseTextFile(path, "", config, errors) : "";
   if (IsOfOlderVersion(path, text, config)) {
     config::Config resolved;
     resolved.Swap(&config);
@@ -111,8 +112,9 @@ config::Config LoadConfig(const std::string& path, const std::vector<Setting>& s
   return Load(path, settings, false).config;
 }
 
-LoadedConfig LoadToLaunch(const std::string& path, const std::vector<Setting>& settings) {
-  return Load(path, settings, true);
+LoadedConfig LoadToLaunch(const std::string& path, const std::vector<Setting>& settings,
+                          bool has_file) {
+  return Load(path, settings, true, has_file);
 }
 
 void ChangeConfig(config::Config& config, const std::vector<Setting>& settings,

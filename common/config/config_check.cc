@@ -114,10 +114,11 @@ void CheckProgramJob(const config::Config& config, ConfigErrors& errors) {
 
 void CheckPresence(const config::Config& config, ConfigErrors& errors) {
   const config::Run& run = config.run();
-  if (run.length_case() == config::Run::LENGTH_NOT_SET) {
+  const bool says_run = HasProgram(config);  // it may say batch and length itself (Intake)
+  if (run.length_case() == config::Run::LENGTH_NOT_SET && !says_run) {
     errors.Fail("run", "expected exactly one of epochs, steps");
   }
-  if (run.batch_case() == config::Run::BATCH_NOT_SET) {
+  if (run.batch_case() == config::Run::BATCH_NOT_SET && !says_run) {
     errors.Fail("run", "expected exactly one of global_batch, batch_per_worker");
   }
   if (!config.has_learning_rate() && !HasProgram(config))
@@ -132,7 +133,7 @@ void CheckPresence(const config::Config& config, ConfigErrors& errors) {
   if (!config.has_model()) {
     errors.Fail("model",
                 "missing: expected model {{ … }} or model_file: \"…\"; a program that trains its "
-                "own model is started with `muster launch CONFIG -- COMMAND`");
+                "own model is started with `muster launch -- COMMAND`");
   }
 }
 

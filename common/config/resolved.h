@@ -26,8 +26,10 @@ struct LoadedConfig {
   config::Config written;            // the settings in the file and of the user
   std::vector<std::string> removed;  // given settings that no longer exist, with their locations
 };
-// Like LoadConfig, for a new launch: of `resolved`, ForgetPlace is left out.
-LoadedConfig LoadToLaunch(const std::string& path, const std::vector<Setting>& settings);
+// Like LoadConfig, for a new launch: of `resolved`, ForgetPlace is left out. Without a file, only
+// the settings count, and `path` names the launch in errors.
+LoadedConfig LoadToLaunch(const std::string& path, const std::vector<Setting>& settings,
+                          bool has_file = true);
 
 // Returns what the user wrote, according to a run's config.txtpb. Empty if the file has no
 // `resolved`, as those of older versions, or cannot be read.

@@ -16,7 +16,7 @@
 namespace muster::program {
 
 // Changes with every change to this file.
-inline constexpr uint32_t kVersion = 4;
+inline constexpr uint32_t kVersion = 5;
 
 // Scalars of a slice or block, and bytes of a name, of [A-Za-z0-9_./-]. The server has the same
 // limits (common/plan/scalar_sums.h).
@@ -62,6 +62,7 @@ struct Join {
   uint32_t pid;
   uint64_t fingerprint;  // of data and constants; 0: none
   int64_t train_samples, validation_samples, test_samples;
+  int64_t batch, epochs;  // 0: the config says them
 };
 
 struct Joined {

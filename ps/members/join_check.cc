@@ -55,6 +55,8 @@ void JoinCheck::Joined(uint32_t rank, const wire::Hello& hello) {
   data_ = {.train_samples = hello.train_samples(),
            .test_samples = hello.test_samples(),
            .validation_samples = hello.validation_samples(),
+           .global_batch = hello.global_batch(),
+           .epochs = hello.epochs(),
            .fingerprint = hello.data_fingerprint(),
            .contents = hello.data_contents()};
 }
@@ -126,6 +128,13 @@ std::string JoinCheck::CheckData(uint32_t rank, const wire::Hello& hello) const 
   if (theirs != ours) {
     return fmt::format("{} has {}, but {} has {}: all workers need the same data", name, theirs,
                        first_name_, ours);
+  }
+  if (hello.global_batch() != data_.global_batch || hello.epochs() != data_.epochs) {
+    return fmt::format(
+        "{} says a batch of {} and {} epochs, but {} says {} and {} (0: nothing): all programs "
+        "must "
+        "say the same",
+        name, hello.global_batch(), hello.epochs(), first_name_, data_.global_batch, data_.epochs);
   }
   if (hello.data_fingerprint() != data_.fingerprint) {
     return fmt::format(

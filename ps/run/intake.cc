@@ -78,7 +78,7 @@ void Intake::BeginUpdates() {
   MUSTER_CHECK(source != taken_.waiting.end());
   const wire::Hello& hello = source->message.hello();
   taken_.updater->Begin(taken_.layout, hello,
-                        {.plan = PlanSteps(config_, hello.train_samples()),
+                        {.plan = PlanSteps(taken_.config, hello.train_samples()),
                          .first_step = resume_ == nullptr ? 0 : resume_->state().step(),
                          .state = resume_ == nullptr ? "" : resume_->ProgramState()});
 }
@@ -117,7 +117,7 @@ void Intake::OnHello(FromWorker event) {
       !source_ && (resume_ != nullptr || (hello.has_rank() && hello.rank() == 0));
   if (is_source) {
     try {
-      taken_.optimizer = Complete(hello.optimizer());
+      taken_.config = Complete(hello);
       taken_.layout = LayOutVariables(hello.variable(), hello.optimizer());
     } catch (const Error& error) {
       return Refuse(event.peer, error.what());
@@ -125,7 +125,7 @@ void Intake::OnHello(FromWorker event) {
     source_ = event.peer;
     received_ = 0;
     taken_.initial.assign(resume_ != nullptr ? 0 : taken_.layout.arena_floats(), 0.0f);
-    if (taken_.optimizer.type() == config::Optimizer::PROGRAM && !taken_.updater) {
+    if (taken_.config.optimizer().type() == config::Optimizer::PROGRAM && !taken_.updater) {
       taken_.updater = std::make_unique<ProgramUpdater>(config_, config_path_, link_.endpoint());
       progress_ = Clock::now();
     }
@@ -134,7 +134,38 @@ void Intake::OnHello(FromWorker event) {
   if (is_source && resume_ == nullptr) Ask();
 }
 
-config::Optimizer Intake::Complete(const std::string& optimizer) const {
+config::Config Intake::Complete(const wire::Hello& hello) const {
+  config::Config config = config_;
+  config::Run& run = *config.mutable_run();
+  const auto open = [](int64_t said, const char* what, const char* setting) {
+    if (said > 0) return said;
+    throw Error(
+        ExitCode::kUsage,
+        "neither the config ({}) nor the program (muster_set_run, or Job in Python) says {}",
+        setting, what);
+  };
+  const auto warn = [&](int64_t said, int64_t counts, const char* setting) {
+    if (said == 0 || said == counts) return;
+    recorder_.Warn(fmt::format("the program says {}={}, but the config {}, which counts", setting,
+                               said, counts));
+  };
+  if (run.batch_case() == config::Run::BATCH_NOT_SET) {
+    run.set_global_batch(open(hello.global_batch(), "the samples of a batch", "run.global_batch"));
+  } else {
+    warn(hello.global_batch(), ResolveBatch(config).global_batch, "run.global_batch");
+  }
+  if (run.length_case() == config::Run::LENGTH_NOT_SET) {
+    run.set_epochs(open(hello.epochs(), "the length of the run", "run.epochs or run.steps"));
+  } else if (run.has_epochs()) {
+    warn(hello.epochs(), run.epochs(), "run.epochs");
+  }
+  *config.mutable_optimizer() = CompleteOptimizer(hello.optimizer());
+  ConfigErrors errors("the program");
+  CheckConfig(config, errors);
+  return config;
+}
+
+config::Optimizer Intake::CompleteOptimizer(const std::string& optimizer) const {
   config::Optimizer complete = config_.optimizer();
   if (optimizer.empty() && complete.type() == config::Optimizer::PROGRAM) {
     throw Error(
@@ -157,10 +188,6 @@ config::Optimizer Intake::Complete(const std::string& optimizer) const {
   ParseText(optimizer, "the program's optimizer", "optimizer", own);
   complete.MergeFrom(own);
   ResolveOptimizer(complete);
-  config::Config config = config_;
-  *config.mutable_optimizer() = complete;
-  ConfigErrors errors("the program's optimizer");
-  CheckConfig(config, errors);
   return complete;
 }
 

@@ -23,7 +23,7 @@ namespace muster {
 // What the programs have sent by the end of the intake.
 struct Taken {
   VariableLayout layout;
-  config::Optimizer optimizer;              // the config's, completed by the program's
+  config::Config config;                    // completed with what the program says
   std::vector<float> initial;               // laid out; empty for a resumed run
   std::vector<FromWorker> waiting;          // their Hellos, which the server must still answer
   std::unique_ptr<ProgramUpdater> updater;  // if optimizer.type is PROGRAM
@@ -50,8 +50,9 @@ class Intake {
   void Handle(FromWorker event);
   void OnHello(FromWorker event);
   void OnValues(const FromWorker& event);
-  // Completes the config's optimizer with Hello.optimizer. Throws Error(kUsage).
-  config::Optimizer Complete(const std::string& optimizer) const;
+  // Completes the config with batch, length and optimizer of the program. Throws Error(kUsage).
+  config::Config Complete(const wire::Hello& hello) const;
+  config::Optimizer CompleteOptimizer(const std::string& optimizer) const;
   void Refuse(PeerId peer, const std::string& why);
   // Asks the source for the next piece of the values.
   void Ask();

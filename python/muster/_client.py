@@ -68,6 +68,7 @@ _functions = {
                                     POINTER(_Options)]),
     "muster_set_optimizer": (c_int, [c_void_p, c_char_p, c_double]),
     "muster_set_learning_rate": (c_int, [c_void_p, c_double]),
+    "muster_set_run": (c_int, [c_void_p, c_int64, c_int64]),
     "muster_set_fingerprint": (None, [c_void_p, c_uint64]),
     "muster_weights": (c_void_p, [c_void_p, c_int]),
     "muster_gradient": (c_void_p, [c_void_p, c_int]),
@@ -163,6 +164,9 @@ class Client:
 
     def set_learning_rate(self, learning_rate: float) -> None:
         self._check(self._library.muster_set_learning_rate(self._job, learning_rate))
+
+    def set_run(self, batch: int, epochs: int) -> None:
+        self._check(self._library.muster_set_run(self._job, batch, epochs))
 
     def set_fingerprint(self, fingerprint: int) -> None:
         self._library.muster_set_fingerprint(self._job, fingerprint)

@@ -92,7 +92,8 @@ class Job:
 
     _step = Step
 
-    def __init__(self, config: Optional[str] = None) -> None:
+    def __init__(self, config: Optional[str] = None, *, batch_size: Optional[int] = None,
+                 epochs: Optional[int] = None) -> None:
         if _jobs:
             raise UsageError("this process has a job already: a process has one job")
         self._updates = "MUSTER_UPDATE_FD" in os.environ  # this process updates the weights
@@ -101,6 +102,7 @@ class Job:
             _finish_steps()
         _private.ensure_job(config)
         self._client = Client()
+        self._client.set_run(_count("batch_size", batch_size), _count("epochs", epochs))
         self._evaluations: Dict[int, Tuple[Any, Callable[..., Any]]] = {}
         self._pending: Optional[Work] = None  # a slice that nobody has taken yet
         self._work: Optional[Work] = None
@@ -275,6 +277,15 @@ class Job:
     def _add_scalars(self, means: Mapping[str, float], count: int) -> None:
         for name, value in means.items():
             self._client.add_scalar(name, float(value) * count)
+
+
+def _count(name: str, value: Optional[int]) -> int:
+    """0 for None."""
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise UsageError(f"Job({name}={value!r}): expected a whole number of at least 1")
+    return value
 
 
 def seed_all(seed: int) -> None:

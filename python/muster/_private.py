@@ -25,8 +25,8 @@ def ensure_job(config: Optional[str]) -> None:
     if os.environ.get("MUSTER_ENDPOINT"):
         return
     if config is None:
-        raise UsageError("this program was not started by `muster launch CONFIG -- COMMAND`: start "
-                         "it so, or name a config: Job(config=\"job.txtpb\")")
+        raise UsageError("this program was not started by `muster launch -- COMMAND`: start it so, "
+                         "or name a config: Job(config=\"job.txtpb\")")
     if not os.path.isfile(config):
         raise UsageError(f"{config}: expected a config file")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

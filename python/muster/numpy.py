@@ -29,7 +29,8 @@ class Step(_job.Step):
 
 class Job(_job.Job):
     """This process's part in a job. ``config`` is for a program that was not started by ``muster
-    launch``: it then trains alone, with a server of its own."""
+    launch``: it then trains alone, with a server of its own. ``batch_size`` (of all processes
+    together) and ``epochs`` count where the config says nothing of them, or where there is none."""
 
     _step = Step
 

@@ -85,14 +85,18 @@ class Job(_job.Job):
     """This process's part in a job. ``config`` is for a program that was not started by ``muster
     launch``: it then trains alone, with a server of its own.
 
+    ``batch_size`` (of all processes together) and ``epochs`` count where the config says nothing of
+    them, or where there is none.
+
     ``device`` is where slices go: the GPU that ``muster launch`` has chosen for this process, or
     the CPU. Move the model there before prepare.
     """
 
     _step = Step
 
-    def __init__(self, config: Optional[str] = None) -> None:
-        super().__init__(config)
+    def __init__(self, config: Optional[str] = None, *, batch_size: Optional[int] = None,
+                 epochs: Optional[int] = None) -> None:
+        super().__init__(config, batch_size=batch_size, epochs=epochs)
         if threads := os.environ.get("OMP_NUM_THREADS"):
             torch.set_num_threads(int(threads))
         _keep_freed_memory()

@@ -7,6 +7,7 @@
 #include <functional>
 #include <utility>
 
+#include "common/base/error.h"
 #include "common/config/config.h"
 
 namespace muster {
@@ -44,6 +45,24 @@ TEST(JobSize, WorkersThatShareTheSlicesEvenlyHaveTheSame) {
   }
   EXPECT_EQ(DefaultSlices(64, 8), 8u);
   EXPECT_EQ(DefaultSlices(4, 2), 2u);
+}
+
+// A program says its batch later. Its slices must not depend on the workers.
+TEST(JobSize, AnUnknownBatchHasFourSlices) {
+  const auto resolved = [](uint32_t workers, int cores) {
+    return Resolved(
+        [&](config::Config& config) {
+          config.mutable_run()->clear_batch();
+          if (workers > 0) config.mutable_cluster()->set_workers(workers);
+        },
+        cores);
+  };
+  for (const uint32_t workers : {1u, 2u, 3u, 4u}) {
+    EXPECT_EQ(resolved(workers, 64).run().slices(), 4u) << workers;
+  }
+  EXPECT_EQ(resolved(0, 64).cluster().workers(), 4u);
+  EXPECT_EQ(resolved(0, 3).cluster().workers(), 2u);
+  EXPECT_THROW(resolved(5, 64), Error);
 }
 
 // GPUs need large slices: one or two per worker, so that similar numbers of workers agree.

@@ -215,6 +215,15 @@ TEST_F(RosterTest, AllSeeTheSameData) {
                     HasSubstr("different contents, with the hashes 0000000000000007")));
 }
 
+TEST_F(RosterTest, ProgramsSayTheSameBatchAndLength) {
+  wire::Hello hello = Hello();
+  hello.set_global_batch(64);
+  EXPECT_EQ(Refusal(hello, 0), "");
+  EXPECT_EQ(Refusal(hello, 1), "");
+  hello.set_epochs(3);
+  EXPECT_THAT(Refusal(hello, 2), HasSubstr("64 and 3 epochs"));
+}
+
 TEST_F(RosterTest, AnotherNumberOfThreadsIsRemarked) {
   Seat(0);
   wire::Hello hello = Hello();

@@ -44,14 +44,19 @@ class Job:
         folder = pathlib.Path(tempfile.mkdtemp(dir=_FOLDER.name))
         self.run = resume or folder / "run"
         # On a busy machine it may take minutes until all processes have imported PyTorch.
-        (folder / "job.txtpb").write_text(config + (" deadlines { start_s: 400 }" if "deadlines" not in config else ""))
+        if config is None:
+            named, options = [], ["--set", "deadlines.start_s=400", *options]
+        else:
+            named = [str(folder / "job.txtpb")]
+            limit = " deadlines { start_s: 400 }" if "deadlines" not in config else ""
+            (folder / "job.txtpb").write_text(config + limit)
         for name, content in (files or {}).items():
             (folder / name).write_bytes(content)
         self.log_path = folder / "log"
         environment = dict(os.environ, MUSTER_TEST_RUN=str(self.run))
         command = [sys.executable, program, *words]
         if not alone:
-            start = ["--resume", str(resume)] if resume else [str(folder / "job.txtpb"), "--run-dir", str(self.run)]
+            start = ["--resume", str(resume)] if resume else [*named, "--run-dir", str(self.run)]
             command = [BIN / "muster", "launch", *start, "--workers", str(workers), *options,
                        *([] if resume else ["--", *command])]
         with open(self.log_path, "w") as log:

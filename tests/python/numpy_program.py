@@ -15,7 +15,8 @@ rng = np.random.default_rng(5)
 x = rng.normal(size=(200, 2)).astype(np.float32)
 y = x @ np.float32([2, -3]) + 1
 
-job = muster.numpy.Job(*sys.argv[2:])
+SAYS = {"says": {"batch_size": 40, "epochs": 20}, "says more": {"batch_size": 40, "epochs": 30}}
+job = muster.numpy.Job(*sys.argv[2:], **SAYS.get(MODE, {}))
 weights = job.variables({"w": np.zeros(2), "b": 0.0}, {"b": {"weight_decay": 0}})
 
 

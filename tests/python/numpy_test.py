@@ -36,6 +36,24 @@ class Numpy(unittest.TestCase):
                 self.assertAlmostEqual(number, expected, delta=0.05)
             self.assertLess(one.metrics[-1]["test_loss"], 1e-3)
 
+    def test_without_a_config(self):
+        """The program says batch and length, also when the run goes on with other workers. A config counts more."""
+        expected = run("fit").ok().hash
+        settings = [word for one in ("optimizer.type=MOMENTUM", "learning_rate.base=0.05", "evaluation.every_epochs=5")
+                    for word in ("--set", one)]
+        first = Job(PROGRAM, "says", workers=2, config=None, options=[*settings, "--epochs", "12"]).end().ok()
+        self.assertEqual(first.metrics[-1]["step"], 60)
+        whole = Job(PROGRAM, "says", workers=4, config=None, options=settings).end().ok()
+        self.assertEqual(whole.hash, expected)
+        longer = Job(PROGRAM, "says", workers=3, resume=first.run, options=["--epochs", "20"]).end().ok()
+        self.assertEqual(longer.hash, expected)
+        more = run("says more").ok()
+        self.assertEqual(more.hash, expected)
+        self.assertIn("run.epochs=30", more.log)
+        silent = Job(PROGRAM, "fit", config=None, options=settings).end()
+        self.assertEqual(silent.code, 8, silent.log)
+        self.assertIn("run.global_batch", silent.log)
+
     def test_a_step_ends_once_with_the_weights_of_the_next(self):
         """Also before an evaluation, and around one of a lost process whose slices come one by one."""
         expected = run("fit").ok().hash

@@ -183,7 +183,7 @@ TEST_F(CommandLineTest, WhatIsMissingOrTooMuchIsSaidInPlainWords) {
       {{"data"},
        "a command is missing: expected one of get, synth, check, show, whiten (see muster data "
        "--help)"},
-      {{"launch"}, "CONFIG is missing: Config file"},
+      {{"launch"}, "CONFIG is missing: expected a config file, or a program"},
       {{"worker", "c"}, "--endpoint is missing: The address"},
       {{"worker", "c", "--endpoint", "ipc://@x"}, "--rank is missing: give this worker's rank"},
       {{"worker", "c", "--endpoint", "ipc://@x", "--rank", "0", "--join"},
