@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "cli/job/job_processes.h"
+#include "cli/job/program_output.h"
 #include "cli/job/supervisor.h"
 #include "common/base/log.h"
 #include "common/base/process.h"
+#include "common/config/config.h"
 #include "common/events/event_line.h"
 
 namespace muster {
@@ -47,6 +49,7 @@ class Watch {
       : plan_(plan),
         signals_(signals),
         console_(console),
+        output_(HasProgram(*plan.config) ? plan.dir->WorkerLogPath(0) : ""),
         processes_(plan, console),
         supervisor_(plan, processes_, display, clock_.Now()) {}
 
@@ -55,10 +58,12 @@ class Watch {
       Wait();
       TakeSignals();
       TakeReports();
+      output_.Show(console_);
       TakeEnds();
       supervisor_.Check(clock_.Now());
     }
     TakeReports();
+    output_.Show(console_, /*ended=*/true);
     if (!plan_.config->run().trace_file().empty()) processes_.AwaitTraces();
     JobOutcome outcome = supervisor_.Outcome();
     outcome.lost_hosts = processes_.LostHosts();
@@ -119,6 +124,7 @@ class Watch {
   SignalSource& signals_;
   Console& console_;
   WatchClock clock_;
+  ProgramOutput output_;
   JobProcesses processes_;
   Supervisor supervisor_;
   RareLine unreadable_;  // counts unreadable events
