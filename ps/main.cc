@@ -15,6 +15,7 @@
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
 #include "common/config/data_format.h"
+#include "common/config/resolved.h"
 #include "common/link/protocol.h"
 #include "common/link/tcp_address.h"
 #include "common/trace/session.h"
@@ -75,6 +76,21 @@ ResumePoint GoOnFrom(const Arguments& arguments, const config::Config& config,
   return point;
 }
 
+// Adds to the run's config.txtpb the batch and the length that only the program knew, so that the
+// next server, another launch of the file and `muster verify` have them.
+void KeepRun(const std::string& path, config::Config config, const config::Run& run,
+             Recorder& recorder) {
+  const bool is_complete = config.run().ByteSizeLong() == run.ByteSizeLong();
+  if (is_complete || path != config.run().dir() + "/config.txtpb") return;
+  *config.mutable_run() = run;
+  try {
+    WriteRunConfig(WrittenIn(path), config, path);
+  } catch (const Error& error) {
+    recorder.Warn(
+        fmt::format("{}; it lacks the batch and the length that the program says", error.what()));
+  }
+}
+
 // Runs the server. Returns a message about data that could not be written, or "".
 std::string Serve(const Arguments& arguments, int signal_fd) {
   config::Config config = ReadResolvedConfig(arguments.config);
@@ -113,6 +129,7 @@ std::string Serve(const Arguments& arguments, int signal_fd) {
                    resume ? resume->checkpoint.reader.get() : nullptr)
                 .Await();
     graph = Graph(taken.layout);
+    KeepRun(arguments.config, config, taken.config.run(), recorder);
     config = taken.config;
     if (resume) (void)CheckResumable(resume->state().config(), config);
   }

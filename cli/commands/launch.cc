@@ -175,26 +175,38 @@ Setting ProgramSetting(const std::vector<std::string>& words) {
     std::string quoted;
     for (const char c : word) {
       if (c == '"' || c == '\\') quoted += '\\';
-      quoted += c;
+      quoted += c == '\n' ? "\\n" : std::string(1, c);
     }
     list += fmt::format("{}\"{}\"", list.empty() ? "" : ", ", quoted);
   }
   return {"worker.program", "[" + list + "]", "the command after --"};
 }
 
-// A launch without a config is named after its program: train of `python3 train.py --lr 0.1`.
+// What a launch without a config is named after: train of `python3 train.py --lr 0.1`.
+std::string NameOf(const std::vector<std::string>& command) {
+  if (!RunName(command[0]).starts_with("python")) return command[0];
+  for (size_t i = 1; i < command.size() && command[i] != "-c"; ++i) {
+    if (command[i] == "-m" && i + 1 < command.size()) return command[i + 1] + ".py";
+    if (!command[i].starts_with('-')) return command[i];
+  }
+  return command[0];
+}
+
 void UseNoConfig(const std::vector<std::string>& behind, LaunchArguments& arguments) {
-  const bool resumes = !arguments.resume.empty();
-  if (!arguments.config_path.empty() || resumes) return;
+  if (arguments.config_path.ends_with(".py")) {
+    throw Error(ExitCode::kUsage,
+                "{0}: is a program, expected a config; to run it: muster launch --workers 4 -- "
+                "python3 {0}",
+                ShellWord(arguments.config_path));
+  }
+  if (!arguments.config_path.empty() || !arguments.resume.empty()) return;
   if (behind.empty()) {
     throw Error(
         ExitCode::kUsage,
         "CONFIG is missing: expected a config file, or a program of your own: muster launch "
         "--workers 4 -- python3 train.py");
   }
-  const auto script =
-      std::ranges::find_if(behind, [](const std::string& word) { return word.ends_with(".py"); });
-  arguments.config_path = script != behind.end() ? *script : behind.front();
+  arguments.config_path = NameOf(behind);
   arguments.has_config = false;
 }
 

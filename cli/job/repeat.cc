@@ -277,9 +277,11 @@ class Series {
                                  "show how to resume its last run."});
       if (const auto left = arguments_.repeat - std::ssize(runs_); left > 0) {
         lines.emplace_back("To run the rest, with your other options:");
-        lines.push_back(fmt::format("  muster launch {} --seed {} --repeat {} --run-dir ANOTHER{}",
-                                    arguments_.config_path, runs_.back().seed + 1, left,
-                                    arguments_.hosts ? " " + arguments_.hosts->options : ""));
+        lines.push_back(
+            fmt::format("  muster launch {} --seed {} --repeat {} --run-dir ANOTHER{}{}",
+                        arguments_.has_config ? arguments_.config_path : "", runs_.back().seed + 1,
+                        left, arguments_.hosts ? " " + arguments_.hosts->options : "",
+                        arguments_.has_config ? "" : " -- COMMAND"));
       }
     }
     Print(lines);

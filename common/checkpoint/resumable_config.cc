@@ -97,9 +97,10 @@ std::string ValueOr(const Values& values, const std::string& path) {
 }
 
 void CheckLength(const config::Config& kept, const config::Config& now) {
-  const bool same = kept.run().has_steps() == now.run().has_steps() &&
-                    kept.run().steps() == now.run().steps() &&
-                    kept.run().epochs() == now.run().epochs();
+  const bool open = now.run().length_case() == config::Run::LENGTH_NOT_SET;
+  const bool same = open || kept.run().has_steps() == now.run().has_steps() &&
+                                kept.run().steps() == now.run().steps() &&
+                                kept.run().epochs() == now.run().epochs();
   if (same || !RateFollowsLength(kept.learning_rate())) return;
   throw Error(ExitCode::kUsage,
               "cannot change the length of a resumed run: with learning_rate.type={} the learning "
@@ -127,7 +128,8 @@ bool RateFollowsLength(const config::LearningRate& rate) {
 
 config::Config FrozenConfig(const config::Config& config) {
   config::Config frozen = config;
-  frozen.mutable_run()->set_global_batch(ResolveBatch(config).global_batch);
+  if (config.run().batch_case() != config::Run::BATCH_NOT_SET)
+    frozen.mutable_run()->set_global_batch(ResolveBatch(config).global_batch);
   if (!config.has_learning_rate()) return frozen;  // the program sets it
   config::LearningRate& rate = *frozen.mutable_learning_rate();
   rate.set_base(ScaledBase(config.learning_rate(), config.cluster().workers()));
@@ -145,6 +147,9 @@ std::vector<std::string> CheckResumable(const std::string& kept, const config::C
   // and on other settings.
   const config::Config then = WithDefaults(ParseKeptConfig(kept));
   config::Config here = WithDefaults(ParseKeptConfig(FrozenConfigText(now)));
+  // What only the program knows is compared when it has joined (Intake).
+  if (now.run().batch_case() == config::Run::BATCH_NOT_SET)
+    here.mutable_run()->set_global_batch(then.run().global_batch());
   // The optimizer of a program is compared when the program has joined (Intake).
   if (HasProgram(now) && !now.has_learning_rate()) *here.mutable_optimizer() = then.optimizer();
   CheckLength(then, here);

@@ -48,7 +48,8 @@ void FillInUnits(config::Config& config) {
 bool IsOfOlderVersion(const fs::path& path, const std::string& text, const config::Config& config) {
   if (config.has_resolved() || path.filename() != "config.txtpb") return false;
   std::error_code ignored;
-  return text.find(kWrittenByMuster) != std::string::npos ||
+  return (text.find(kWrittenByMuster) != std::string::npos &&
+          text.find(kInNewDirectory) == std::string::npos) ||
          fs::equivalent(config.run().dir(), fs::absolute(path).parent_path(), ignored);
 }
 

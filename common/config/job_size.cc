@@ -10,8 +10,8 @@ namespace muster {
 namespace {
 
 constexpr uint32_t kMostSlices = 8;
-constexpr uint32_t kSlicesOfProgram = 4;  // if its batch is not known yet
-constexpr uint32_t kMostWorkers = 1024;   // as for cluster.workers
+constexpr uint32_t kSlicesOfProgram = 4;
+constexpr uint32_t kMostWorkers = 1024;  // as for cluster.workers
 
 // Over sockets, chunks of 1 MiB stay in the cache between the kernel's copies: 100 MiB over IPC
 // take a tenth less time than with 4 MiB. In shared memory there are no copies, and fewer chunks
@@ -53,8 +53,9 @@ uint32_t DefaultWorkers(uint32_t slices, int cores, uint32_t threads) {
 void ResolveJobSize(config::Config& config, int cores) {
   config::Run& run = *config.mutable_run();
   config::Cluster& cluster = *config.mutable_cluster();
-  const bool open = run.batch_case() == config::Run::BATCH_NOT_SET;  // a program says it later
-  if (open && !run.has_slices()) run.set_slices(kSlicesOfProgram);
+  // A program may say its batch later, and its bits must not depend on the workers.
+  const bool fixed = HasProgram(config) && !run.has_slices();
+  if (fixed) run.set_slices(kSlicesOfProgram);
   if (!cluster.has_workers()) {
     // With batch_per_worker, the batch grows with the number of workers and does not limit it.
     const uint32_t slices = run.has_slices()         ? run.slices()
@@ -63,7 +64,7 @@ void ResolveJobSize(config::Config& config, int cores) {
     cluster.set_workers(DefaultWorkers(slices, cores, config.worker().threads()));
   }
   const uint32_t workers = cluster.workers();
-  if (open && workers > run.slices()) {
+  if (fixed && workers > run.slices()) {
     throw Error(ExitCode::kUsage,
                 "{} workers: expected at most {}, the slices of a batch, because workers do not "
                 "share slices; --slices {} changes their number, and the bits",

@@ -152,8 +152,8 @@ std::string RunConfigText(config::Config written, const config::Config& config) 
   Remove(false, written, parts);
   Remove(true, written, resolved);
   *parts.mutable_resolved() = std::move(resolved);
-  return std::string(kWrittenByMuster) +
-         "; launching from this file repeats the run in a new directory.\n" + TextOf(parts);
+  return std::string(kWrittenByMuster) + "; launching from this file " + kInNewDirectory +
+         TextOf(parts);
 }
 
 void WriteRunConfig(const config::Config& written, const config::Config& config,

@@ -14,6 +14,8 @@ namespace muster {
 
 // Begins the first line of config.txtpb.
 inline constexpr const char* kWrittenByMuster = "# Written by muster launch";
+// Ends it, since there is `resolved`.
+inline constexpr const char* kInNewDirectory = "repeats the run in a new directory.\n";
 
 // Returns the text of config.txtpb. `config`: of the run, resolved; all values are taken from it.
 // `written` has the settings that the user wrote; run.dir counts as computed.

@@ -137,25 +137,29 @@ void Intake::OnHello(FromWorker event) {
 config::Config Intake::Complete(const wire::Hello& hello) const {
   config::Config config = config_;
   config::Run& run = *config.mutable_run();
-  const auto open = [](int64_t said, const char* what, const char* setting) {
+  const auto open = [](int64_t said, const char* lacks) {
     if (said > 0) return said;
-    throw Error(
-        ExitCode::kUsage,
-        "neither the config ({}) nor the program (muster_set_run, or Job in Python) says {}",
-        setting, what);
+    throw Error(ExitCode::kUsage, "neither the program nor the launch says {}", lacks);
   };
   const auto warn = [&](int64_t said, int64_t counts, const char* setting) {
     if (said == 0 || said == counts) return;
-    recorder_.Warn(fmt::format("the program says {}={}, but the config {}, which counts", setting,
-                               said, counts));
+    recorder_.Warn(fmt::format(
+        "the program says {}={}, but the run has {}, which counts (its config, or an option)",
+        setting, said, counts));
   };
   if (run.batch_case() == config::Run::BATCH_NOT_SET) {
-    run.set_global_batch(open(hello.global_batch(), "the samples of a batch", "run.global_batch"));
+    run.set_global_batch(open(hello.global_batch(),
+                              "how many samples a batch has: expected Job(batch_size=256) in "
+                              "Python, muster_set_run in C, "
+                              "or --set run.global_batch=256"));
   } else {
     warn(hello.global_batch(), ResolveBatch(config).global_batch, "run.global_batch");
   }
   if (run.length_case() == config::Run::LENGTH_NOT_SET) {
-    run.set_epochs(open(hello.epochs(), "the length of the run", "run.epochs or run.steps"));
+    run.set_epochs(
+        open(hello.epochs(),
+             "how long to train: expected Job(epochs=10) in Python, muster_set_run in C, "
+             "--epochs 10 or --steps 1000"));
   } else if (run.has_epochs()) {
     warn(hello.epochs(), run.epochs(), "run.epochs");
   }

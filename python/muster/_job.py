@@ -1,6 +1,7 @@
 """What muster.torch and muster.numpy share: the loop over steps, slices and evaluations."""
 
 import atexit
+import operator
 import os
 import random
 import signal
@@ -102,7 +103,8 @@ class Job:
             _finish_steps()
         _private.ensure_job(config)
         self._client = Client()
-        self._client.set_run(_count("batch_size", batch_size), _count("epochs", epochs))
+        self._client.set_run(_count("batch_size", batch_size, 1 << 24),
+                             _count("epochs", epochs, 1000000))
         self._evaluations: Dict[int, Tuple[Any, Callable[..., Any]]] = {}
         self._pending: Optional[Work] = None  # a slice that nobody has taken yet
         self._work: Optional[Work] = None
@@ -279,13 +281,17 @@ class Job:
             self._client.add_scalar(name, float(value) * count)
 
 
-def _count(name: str, value: Optional[int]) -> int:
+def _count(name: str, value: Optional[int], most: int) -> int:
     """0 for None."""
     if value is None:
         return 0
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise UsageError(f"Job({name}={value!r}): expected a whole number of at least 1")
-    return value
+    try:
+        number = 0 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = 0
+    if not 1 <= number <= most:
+        raise UsageError(f"Job({name}={value!r}): expected a whole number from 1 to {most}")
+    return number
 
 
 def seed_all(seed: int) -> None:

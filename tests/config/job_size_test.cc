@@ -47,12 +47,13 @@ TEST(JobSize, WorkersThatShareTheSlicesEvenlyHaveTheSame) {
   EXPECT_EQ(DefaultSlices(4, 2), 2u);
 }
 
-// A program says its batch later. Its slices must not depend on the workers.
-TEST(JobSize, AnUnknownBatchHasFourSlices) {
+// The slices of a program do not depend on the workers. It may say its batch later.
+TEST(JobSize, AProgramHasFourSlices) {
   const auto resolved = [](uint32_t workers, int cores) {
     return Resolved(
         [&](config::Config& config) {
-          config.mutable_run()->clear_batch();
+          config.mutable_worker()->add_program("train");
+          if (cores == 64) config.mutable_run()->clear_batch();
           if (workers > 0) config.mutable_cluster()->set_workers(workers);
         },
         cores);

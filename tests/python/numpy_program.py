@@ -15,8 +15,9 @@ rng = np.random.default_rng(5)
 x = rng.normal(size=(200, 2)).astype(np.float32)
 y = x @ np.float32([2, -3]) + 1
 
-SAYS = {"says": {"batch_size": 40, "epochs": 20}, "says more": {"batch_size": 40, "epochs": 30}}
-job = muster.numpy.Job(*sys.argv[2:], **SAYS.get(MODE, {}))
+SAYS = {"says": 20, "slow says": 20, "says more": 30}
+said = {"batch_size": np.int64(40), "epochs": SAYS[MODE]} if MODE in SAYS else {}
+job = muster.numpy.Job(*sys.argv[2:], **said)
 weights = job.variables({"w": np.zeros(2), "b": 0.0}, {"b": {"weight_decay": 0}})
 
 
@@ -57,6 +58,8 @@ for seen, step in enumerate(job.steps(len(y))):
     for rows in step:
         assert next_weights is None or (weights["w"] == next_weights).all()
         next_weights = None
+        if MODE == "slow says":
+            time.sleep(0.02)
         if MODE == "dies":
             die_in_an_evaluation(step.number)
         if MODE == "interrupted" and job.rank == 1 and step.number == 0:

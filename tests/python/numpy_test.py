@@ -19,6 +19,7 @@ PROGRAM = str(pathlib.Path(__file__).with_name("numpy_program.py"))
 CONFIG = ("run { epochs: 20 global_batch: 40 slices: 4 } optimizer { type: MOMENTUM } "
           "learning_rate { base: 0.05 } evaluation { every_epochs: 5 }")
 
+EVERY_STEP = ("--set", "checkpoint.every_steps=10", "--set", "run.log_every_steps=5")
 AVERAGE = ("--set", "optimizer.ema_decay=0.9", "--set", "evaluation.use_ema=true")
 
 
@@ -50,6 +51,12 @@ class Numpy(unittest.TestCase):
         more = run("says more").ok()
         self.assertEqual(more.hash, expected)
         self.assertIn("run.epochs=30", more.log)
+        again = Job(PROGRAM, "says more", workers=2, config=(whole.run / "config.txtpb").read_text()).end().ok()
+        self.assertEqual(again.hash, expected)
+        lost = Job(PROGRAM, "slow says", workers=2, config=None, options=[*settings, *EVERY_STEP])
+        lost.reaches(20)
+        lost.kill("muster-server")
+        self.assertEqual(lost.end().ok().hash, expected)
         silent = Job(PROGRAM, "fit", config=None, options=settings).end()
         self.assertEqual(silent.code, 8, silent.log)
         self.assertIn("run.global_batch", silent.log)
