@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "common/base/process.h"
+#include "common/base/records.h"
 #include "common/base/resource_limits.h"
-#include "ps/tensorboard/event_records.h"
 
 namespace muster {
 

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "common/base/background_thread.h"
+#include "common/base/records.h"
 #include "ps/tensorboard/event_records.h"
 #include "tests/fuzz/fuzz.h"
 

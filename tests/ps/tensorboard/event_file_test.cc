@@ -13,6 +13,7 @@
 #include <fstream>
 #include <numeric>
 
+#include "common/base/records.h"
 #include "ps/tensorboard/event_records.h"
 #include "ps/tensorboard/observation.h"
 #include "ps/tensorboard/sample_image.h"
