@@ -91,7 +91,7 @@ words() {
     texts) names proto/config.proto | sed 's/.*/"&"/'; printf '"%s"\n' 'error: ' 'exit code ' ;;
     events) names proto/events.proto | sed 's/.*/"\\"&\\""/' ;;
     run_files | metrics_text)
-      names cli/view/run_reader.cc cli/view/top_view.cc ps/record/kept_lines.cc ps/record/restart_record.cc \
+      names cli/view/run_reader.cc ps/record/kept_lines.cc ps/record/restart_record.cc \
             ps/tensorboard/line_scalars.cc | sed 's/.*/"\\"&\\""/' ;;
     trace) names cli/trace/*.cc | sed 's/.*/"\\"&\\""/' ;;
     safetensors)

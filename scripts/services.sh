@@ -115,7 +115,7 @@ all_down() { is_down "$server" && is_down "${workers[0]}" && is_down "${workers[
 # Prints the last exit code of a unit, its state, and how often systemd has restarted it.
 ended() { echo "$(property "$1" ExecMainStatus) $(property "$1" ActiveState), restarts $(property "$1" NRestarts)"; }
 server_pid() { pgrep -P "$(property "$server" MainPID)" -x muster-server; }
-of_status() { sed -n "s/^ *\"$1\": \([0-9]*\),\{0,1\}\$/\1/p" $run/status.json 2>/dev/null | head -n 1; }
+of_status() { muster top --json $run 2>/dev/null | sed -n "s/^ *\"$1\": \"\([0-9]*\)\",\{0,1\}\$/\1/p" | head -n 1; }
 # Whether the current server has done a step. An earlier one may have left a status.
 trains() { [[ $(of_status pid) == "$(server_pid)" ]] && (($(of_status step) > 0)); }
 restarted() { (($(property "$1" NRestarts) > $2)) && trains; }

@@ -47,6 +47,7 @@ class Run:
         self.done = collections.Counter()
         self.descriptors = []
         self.preloaded = None
+        self.seen, self.next_look = 0, 0.0  # the step of the status, and when to look again
         if chaos.preload:
             self.preloaded = Preloaded(chaos.preload, f"{self.folder}.faults", self.folder)
 
@@ -67,15 +68,19 @@ class Run:
         """Returns the current step, from the last whole line of metrics and from the status. The status is written
         less often, but even when the disk accepts no metrics."""
         found = []
+        if time.monotonic() >= self.next_look:
+            self.next_look = time.monotonic() + 1
+            status = subprocess.run([f"{self.chaos.bin}/muster", "top", "--json", self.folder], capture_output=True,
+                                    timeout=START_S)
+            if status.returncode == 0:
+                self.seen = int(json.loads(status.stdout)["progress"]["at"].get("step", 0))
         try:
             with open(f"{self.folder}/metrics.jsonl", "rb") as file:
                 file.seek(max(0, os.path.getsize(file.name) - 4096))
                 found = re.findall(rb'"step":([0-9]+)', file.read())
-            with open(f"{self.folder}/status.json") as file:
-                found = [max(int(found[-1]) if found else 0, int(json.load(file).get("step", 0)))]
-        except (FileNotFoundError, ValueError):
+        except FileNotFoundError:
             pass
-        return int(found[-1]) if found else 0
+        return max(self.seen, int(found[-1]) if found else 0)
 
     def over(self):
         return self.first.poll() is not None

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cli/job/run_dir.h"
@@ -161,14 +160,15 @@ JobOutcome WatchJobThroughLosses(JobPlan& plan, SignalSource& signals, Console& 
 std::optional<ServerLoss> LostBefore(const std::string& run_dir) {
   try {
     const auto status = ReadStatus(run_dir);
-    if (!status || TextIn(*status, "state").empty() || EndIn(*status)) return std::nullopt;
+    if (!status || status->state().empty() || EndIn(*status)) return std::nullopt;
     if (!IsGone(ReadRun(run_dir).state)) return std::nullopt;
     const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
-    // The last write of status.json is the best estimate; the clock may have been set since then.
-    return ServerLoss{.cause = "ended without a word",
-                      .step = WholeNumberIn(*status, "step"),
-                      .at = now.count() - std::max(0.0, StatusAge(*status))};
-  } catch (const Error&) {  // not a status file of a run
+    // The time of the last status is the best estimate; the clock may have been set since then.
+    ServerLoss loss{.cause = "ended without a word",
+                    .at = now.count() - std::max(0.0, StatusAge(*status))};
+    if (status->progress().at().has_step()) loss.step = status->progress().at().step();
+    return loss;
+  } catch (const Error&) {  // a file that is no run's
     return std::nullopt;
   }
 }

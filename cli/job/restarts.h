@@ -42,7 +42,7 @@ class Restarts {
 JobOutcome WatchJobThroughLosses(JobPlan& plan, SignalSource& signals, Console& console,
                                  JobDisplay& display);
 
-// The loss of the previous server of a resumed run, if its status.json shows one: the writer is
+// The loss of the previous server of a resumed run, if its status shows one: the writer is
 // gone and did not record how the run ended. A service manager that restarts `muster server` does
 // not report the loss, so it is recorded like one that `muster launch` has handled.
 std::optional<ServerLoss> LostBefore(const std::string& run_dir);

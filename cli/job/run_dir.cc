@@ -13,6 +13,7 @@
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/run_mark.h"
+#include "common/events/event_log.h"
 
 namespace muster {
 namespace {
@@ -158,7 +159,7 @@ std::string RunDir::WorkerLogPath(int rank) const {
 }
 
 std::vector<std::string> RunDir::MissingFiles(int workers, const events::Summary& summary) const {
-  std::vector<std::string> missing{"config.txtpb", "metrics.jsonl", "server.log"};
+  std::vector<std::string> missing{"config.txtpb", "metrics.jsonl", kEventLog, "server.log"};
   for (int rank = 0; rank < workers; ++rank) missing.push_back(fmt::format("worker-{}.log", rank));
   for (const auto& model : summary.models()) missing.push_back(model.file());
   std::erase_if(missing, [this](const std::string& name) {
@@ -204,7 +205,7 @@ void RunDir::Discard() {
   if (!created_) return;
   std::error_code ignored;
   for (const std::string& file :
-       {ConfigPath(), ServerLogPath(), TokenPath(), path_ + "/status.json"})
+       {ConfigPath(), ServerLogPath(), TokenPath(), path_ + "/" + kEventLog})
     fs::remove(file, ignored);
   for (const std::string& lock : {LockPath(), ServerLockPath()}) FileLock::Remove(lock);
   fs::remove(path_, ignored);  // fails if there are other files
@@ -224,7 +225,7 @@ std::string RunName(const std::string& config_path) {
 
 std::string PutAside(const RunDir& dir, const std::string& input) {
   constexpr const char* kOfRun =
-      "^(config\\.txtpb|repeat\\.json|metrics(-events)?\\.jsonl|status\\.json|run_id|"
+      "^(config\\.txtpb|repeat\\.json|metrics(-events)?\\.jsonl|status\\.json|run_id|run\\.events|"
       "confusion_matrix\\.csv|checkpoints|"
       "(model|best|model-raw|model-ema)\\.safetensors|(server|srun|ssh|worker-[0-9]+)\\.log|"
       "trace\\.(server|worker-[0-9]+)\\.part|events\\.out\\.tfevents\\.[0-9]+\\..*)$";

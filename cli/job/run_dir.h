@@ -56,8 +56,8 @@ class RunDir {
   std::string ServerLockPath() const { return path_ + "/.server.lock"; }
   std::string TokenPath() const { return path_ + "/token"; }  // of a server started by hand
 
-  // The names of missing files: the config, the metrics, the logs of the server and of `workers`
-  // workers, and the weights that `summary` names. Only for a run that has started.
+  // The names of missing files: the config, the metrics, the events, the logs of the server and of
+  // `workers` workers, and the weights that `summary` names. Only for a run that has started.
   std::vector<std::string> MissingFiles(int workers, const events::Summary& summary) const;
   // Whether a run has written a line of metrics here. No other run will use the directory then.
   bool IsUsed() const;

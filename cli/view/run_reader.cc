@@ -20,6 +20,7 @@
 #include "common/base/json.h"
 #include "common/base/process.h"
 #include "common/base/text.h"
+#include "common/events/event_log.h"
 
 namespace muster {
 namespace {
@@ -30,6 +31,23 @@ using Json = nlohmann::json;
 constexpr int kLevels = 3;  // runs/SERIES/seed-1
 // The status is written at least every second. Allow for a slow disk and another host's clock.
 constexpr double kStaleSeconds = 30;
+
+// Fields of an untrusted object: nothing, or "", if the field is missing or has another type.
+std::optional<double> NumberIn(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+std::optional<int64_t> WholeNumberIn(const Json& object, const char* key) {
+  const auto number = NumberIn(object, key);
+  return number ? WholeNumberOf(*number) : std::nullopt;
+}
+
+std::string TextIn(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
 
 // The UTC time, such as "2026-01-31T12:00:05.123Z", less `elapsed_s`, in local time; "" if invalid.
 std::string Began(const std::string& utc, double elapsed_s) {
@@ -172,11 +190,10 @@ void ReadMetrics(const std::string& path, RunRecord& run) {
 // The status is newer than the metrics: a resumed run keeps
 // its old final line until its workers have joined, and a full disk may hold the final status but
 // not the final line.
-RunState StateOf(const RunRecord& run, const std::optional<Json>& status) {
+RunState StateOf(const RunRecord& run, const std::optional<events::Status>& status) {
   const auto end = status ? EndIn(*status) : std::nullopt;
   if (status && !end && ServerIsAlive(*status)) return RunState::kRunning;
-  const bool begun =
-      !run.rows.empty() || run.end || (status && WholeNumberIn(*status, "step").value_or(0) > 0);
+  const bool begun = !run.rows.empty() || run.end || (status && status->progress().at().step() > 0);
   if (!begun) return RunState::kNotBegun;
   // A server that resumes a run removes the final line. If that line still reports completion but
   // the status reports another end, the status comes from an attempt that was refused.
@@ -198,17 +215,17 @@ bool DiskWasFull(const std::string& dir) {
 }
 
 // Takes the length and progress of a running run, which the metrics lack.
-void TakeStatus(const Json& status, RunRecord& run) {
+void TakeStatus(const events::Status& status, RunRecord& run) {
+  const events::Progress& progress = status.progress();
   // The total is 0 until the workers have joined.
-  const int64_t total = WholeNumberIn(status, "total_steps").value_or(0);
-  if (!run.total_steps && total > 0) run.total_steps = total;
-  if (!run.workers) run.workers = SizeOfArrayIn(status, "ranks");
-  const auto step = WholeNumberIn(status, "step");
+  if (!run.total_steps && progress.total_steps() > 0) run.total_steps = progress.total_steps();
+  if (!run.workers && status.ranks_size() > 0) run.workers = status.ranks_size();
+  const int64_t step = progress.at().step();
   if (run.state != RunState::kRunning) {
-    if (!run.steps && step.value_or(0) > 0) run.steps = step;  // ended before its first line
-  } else if (step && *step >= run.steps.value_or(0)) {
+    if (!run.steps && step > 0) run.steps = step;  // ended before its first line
+  } else if (progress.at().has_step() && step >= run.steps.value_or(0)) {
     run.steps = step;
-    run.latest.elapsed_s = NumberIn(status, "elapsed_s");
+    run.latest.elapsed_s = progress.at().elapsed_s();
   }
 }
 
@@ -234,22 +251,6 @@ std::string DiskTrouble(const std::string& run_dir) {
   const uint64_t free = uint64_t{disk.f_bavail} * disk.f_frsize;
   if (free >= kLeast && (disk.f_files == 0 || disk.f_favail > 0)) return "";
   return fmt::format("its disk is full ({} free)", FormatBytes(static_cast<double>(free)));
-}
-
-std::optional<double> NumberIn(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  if (found == object.end() || !found->is_number()) return std::nullopt;
-  return found->get<double>();
-}
-
-std::optional<int64_t> WholeNumberIn(const Json& object, const char* key) {
-  const auto number = NumberIn(object, key);
-  return number ? WholeNumberOf(*number) : std::nullopt;
-}
-
-std::string TextIn(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 const char* StateName(RunState state) {
@@ -289,12 +290,7 @@ std::optional<RunRecord> ReadRunIfThere(const std::string& dir) {
   RunRecord run{.dir = dir, .name = fs::path(dir).lexically_normal().filename()};
   if (run.name.empty()) run.name = fs::path(dir).lexically_normal().parent_path().filename();
   ReadMetrics(dir + "/metrics.jsonl", run);
-  std::optional<Json> status;
-  try {
-    status = ReadStatus(dir);
-  } catch (const Error&) {
-    // Ignore a damaged status, because the metrics suffice.
-  }
+  const std::optional<events::Status> status = ReadStatus(dir);
   run.state = StateOf(run, status);
   if (IsGone(run.state) && DiskWasFull(dir)) run.state = RunState::kDiskFull;
   if (status) TakeStatus(*status, run);
@@ -321,33 +317,22 @@ std::vector<RunRecord> FindRuns(const std::string& dir, std::vector<std::string>
   return runs;
 }
 
-std::optional<Json> ReadStatus(const std::string& run_dir) {
-  const std::string path = run_dir + "/status.json";
-  std::ifstream file = ReadPlainFile(path);
-  if (!file) return std::nullopt;
-  Json status = ParseJson(std::string(std::istreambuf_iterator<char>(file), {}));
-  if (!status.is_object() || !status.contains("server") || !status["server"].is_object()) {
-    throw Error(ExitCode::kFailure, "{}: damaged; expected the status of a Muster run", path);
-  }
-  return status;
+std::optional<events::Status> ReadStatus(const std::string& run_dir) {
+  return ReadStatusPage(run_dir + "/" + kEventLog);
 }
 
-std::optional<RunState> EndIn(const Json& status) { return EndOfName(TextIn(status, "state")); }
+std::optional<RunState> EndIn(const events::Status& status) { return EndOfName(status.state()); }
 
-bool ServerIsAlive(const Json& status) {
-  const Json& server = status["server"];
-  const ProcessIdentity writer{
-      .host = TextIn(server, "host"),
-      .pid = WholeNumberIn(server, "pid").value_or(0),
-      .started = static_cast<uint64_t>(WholeNumberIn(server, "started").value_or(0))};
-  if (writer.host == HostName()) return IsAlive(writer);
-  return StatusAge(status) < kStaleSeconds;
+bool ServerIsAlive(const events::Status& status) {
+  const events::Status::Server& server = status.server();
+  if (server.host() != HostName()) return StatusAge(status) < kStaleSeconds;
+  return IsAlive({.host = server.host(), .pid = server.pid(), .started = server.started()});
 }
 
-double StatusAge(const Json& status) {
+double StatusAge(const events::Status& status) {
   const double now =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  return now - NumberIn(status, "unix_time").value_or(0);
+  return now - status.unix_time();
 }
 
 }  // namespace muster

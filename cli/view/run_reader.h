@@ -6,10 +6,11 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "proto/events.pb.h"
 
 namespace muster {
 
@@ -103,26 +104,21 @@ std::optional<RunRecord> ReadRunIfThere(const std::string& dir);
 // with the reason in `troubles`. Throws Error(kUsage) if there is no such directory.
 std::vector<RunRecord> FindRuns(const std::string& dir, std::vector<std::string>& troubles);
 
-// Reads status.json, which the run's server keeps replacing (proto/PROTOCOL.md, "The status
-// file"). Returns nothing if there is none. Throws Error(kFailure) if it is damaged.
-std::optional<nlohmann::json> ReadStatus(const std::string& run_dir);
+// Reads the run's status, which its server keeps replacing in run.events. Returns nothing if there
+// is none that is readable. Throws Error(kData) if run.events is not a regular file.
+std::optional<events::Status> ReadStatus(const std::string& run_dir);
 
 // The end of the run, if this is the final status of its server.
-std::optional<RunState> EndIn(const nlohmann::json& status);
+std::optional<RunState> EndIn(const events::Status& status);
 
 // Whether the server that wrote the status is alive. On the same host, looks for its process. On
 // another host, the server counts as gone if the status is too old.
-bool ServerIsAlive(const nlohmann::json& status);
+bool ServerIsAlive(const events::Status& status);
 
 // Why a run's server cannot write to the directory now, or "".
 std::string DiskTrouble(const std::string& run_dir);
 
 // Seconds since the status was written; negative if another host's clock is ahead.
-double StatusAge(const nlohmann::json& status);
-
-// Fields of an untrusted object: nothing, or "", if the field is missing or has another type.
-std::optional<double> NumberIn(const nlohmann::json& object, const char* key);
-std::optional<int64_t> WholeNumberIn(const nlohmann::json& object, const char* key);
-std::string TextIn(const nlohmann::json& object, const char* key);
+double StatusAge(const events::Status& status);
 
 }  // namespace muster

@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "cli/process/signal_source.h"
 #include "cli/text/console.h"
@@ -20,29 +19,22 @@
 #include "common/base/error.h"
 #include "common/base/process.h"
 #include "common/base/text.h"
+#include "common/events/event_log.h"
 
 namespace muster {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr int kIntervalMs = 1000;
 
-double RankBytes(const Json& rank) {
-  const int64_t pid = WholeNumberIn(rank, "pid").value_or(0);
-  const auto bytes = pid > 0 ? ResidentBytes(pid) : std::nullopt;
-  return bytes ? static_cast<double>(*bytes) : NAN;
-}
-
 // Reads the metrics, which may be long, only if the server is gone.
-RunState StateNow(const std::string& run_dir, const Json& status) {
+RunState StateNow(const std::string& run_dir, const events::Status& status) {
   if (ServerIsAlive(status)) return RunState::kRunning;
   const auto run = ReadRunIfThere(run_dir);
   return run ? run->state : RunState::kKilled;
 }
 
 // Throws if there is nothing to show.
-Json StatusOf(const std::string& run_dir) {
+events::Status StatusOf(const std::string& run_dir) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(run_dir, ignored)) {
     throw Error(ExitCode::kUsage, "{}: no such directory; expected a run directory", run_dir);
@@ -50,29 +42,33 @@ Json StatusOf(const std::string& run_dir) {
   if (auto status = ReadStatus(run_dir)) return *std::move(status);
   if (!IsRunDir(run_dir)) {
     throw Error(ExitCode::kUsage,
-                "{}: expected a run directory, with the status.json that the run's server writes; "
-                "`muster runs` lists runs",
-                run_dir);
+                "{}: expected a run directory, with the {} that the run's server writes; `muster "
+                "runs` lists runs",
+                run_dir, kEventLog);
   }
   const std::string disk = DiskTrouble(run_dir);
   throw Error(
       ExitCode::kUsage,
-      "{}: has no status.json, which the run's server writes every second: {}; `muster runs "
-      "{}` shows what the run has written",
-      run_dir, disk.empty() ? "it has not started, or could not write it (see server.log)" : disk,
+      "{}: its {} has no status, which the run's server writes every second: {}; `muster runs {}` "
+      "shows what the run has written",
+      run_dir, kEventLog,
+      disk.empty()
+          ? "it has not started, could not write it (see server.log), or is of an earlier version"
+          : disk,
       run_dir);
 }
 
-std::vector<std::string> Screen(const std::string& run_dir, const Json& status,
+std::vector<std::string> Screen(const std::string& run_dir, const events::Status& status,
                                 const TopScreen& screen) {
   TopRun run{.name = Shown(std::filesystem::path(run_dir).lexically_normal().string()),
              .state = StateNow(run_dir, status),
              .age_s = StatusAge(status),
              .disk = DiskTrouble(run_dir)};
   const std::string host = HostName();
-  for (const Json& rank : status.value("ranks", Json::array())) {
-    const bool here = run.state == RunState::kRunning && TextIn(rank, "host") == host;
-    run.rank_bytes.push_back(here ? RankBytes(rank) : NAN);
+  for (const events::Status::Rank& rank : status.ranks()) {
+    const bool here = run.state == RunState::kRunning && rank.host() == host && rank.pid() > 0;
+    const auto bytes = here ? ResidentBytes(rank.pid()) : std::nullopt;
+    run.rank_bytes.push_back(bytes ? static_cast<double>(*bytes) : NAN);
   }
   return TopLines(status, run, screen);
 }
@@ -135,10 +131,10 @@ bool WaitForStop(const SignalSource& signals) {
   return ::read(STDIN_FILENO, &key, 1) <= 0 || key == 'q' || key == 'Q';
 }
 
-Json Follow(const std::string& run_dir) {
+events::Status Follow(const std::string& run_dir) {
   const SignalSource signals;
   const FullScreen terminal;
-  Json status = StatusOf(run_dir);
+  events::Status status = StatusOf(run_dir);
   while (!EndIn(status) && ServerIsAlive(status)) {
     std::vector<std::string> lines = Screen(run_dir, status, TerminalScreen());
     lines.emplace_back("q: quit (the run continues)");
@@ -151,8 +147,13 @@ Json Follow(const std::string& run_dir) {
 
 }  // namespace
 
+int PrintStatusJson(const std::string& run_dir) {
+  PrintResultAsIs(StatusJson(StatusOf(run_dir)));
+  return 0;
+}
+
 int WatchRun(const std::string& run_dir, bool once) {
-  Json status = StatusOf(run_dir);
+  events::Status status = StatusOf(run_dir);
   const Console console(STDOUT_FILENO);
   TopScreen screen{.width = std::numeric_limits<int>::max() / 2,
                    .height = std::numeric_limits<int>::max() / 2};

@@ -1,11 +1,11 @@
-// Formats a run's status.json for `muster top` (proto/PROTOCOL.md, "The status file").
+// Formats a run's status for `muster top`.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "cli/view/run_reader.h"
+#include "proto/events.pb.h"
 
 namespace muster {
 
@@ -19,12 +19,12 @@ struct TopRun {
   std::string name;
   RunState state = RunState::kKilled;  // kRunning: its server is alive
   double age_s = 0;                    // age of the status
-  std::string disk;                    // why the server cannot write the status, or ""
+  std::string disk;                    // why the server cannot write to the directory, or ""
   // Bytes of memory that each rank's process uses; NaN on other hosts.
   std::vector<double> rank_bytes;
 };
 
-std::vector<std::string> TopLines(const nlohmann::json& status, const TopRun& run,
+std::vector<std::string> TopLines(const events::Status& status, const TopRun& run,
                                   const TopScreen& screen);
 
 }  // namespace muster

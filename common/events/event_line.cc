@@ -16,35 +16,51 @@ using protobuf::FieldDescriptor;
 
 constexpr size_t kQuotedBytes = 80;  // of an unreadable line
 
-// Replaces invalid UTF-8, because libprotobuf prints to stderr for each string that is not UTF-8.
-void MakePlain(protobuf::Message& message) {
+// Calls visit(message, field) for each field that is set, also of messages inside.
+template <typename Visit>
+void ForEachField(protobuf::Message& message, const Visit& visit) {
   const protobuf::Reflection& reflection = *message.GetReflection();
   std::vector<const FieldDescriptor*> fields;
   reflection.ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
-    if (field->cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE) {
-      // JSON has no such numbers: protobuf writes them as text, which other programs may not
-      // expect.
-      const bool kept = field->containing_type() == events::Scores::descriptor();
-      if (!kept && !std::isfinite(reflection.GetDouble(message, field)))
-        reflection.ClearField(&message, field);
-    } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
-      reflection.SetString(&message, field, ValidUtf8(reflection.GetString(message, field)));
-    } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE && !field->is_repeated()) {
-      MakePlain(*reflection.MutableMessage(&message, field));
-    } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
+      visit(message, field);
+    } else if (!field->is_repeated()) {
+      ForEachField(*reflection.MutableMessage(&message, field), visit);
+    } else {
       for (int i = 0; i < reflection.FieldSize(message, field); ++i) {
-        MakePlain(*reflection.MutableRepeatedMessage(&message, field, i));
+        ForEachField(*reflection.MutableRepeatedMessage(&message, field, i), visit);
       }
     }
   }
 }
 
+// JSON has no such numbers: protobuf writes them as text, which other programs may not expect.
+void DropNonfinite(protobuf::Message& message) {
+  ForEachField(message, [](protobuf::Message& part, const FieldDescriptor* field) {
+    if (field->cpp_type() != FieldDescriptor::CPPTYPE_DOUBLE ||
+        field->containing_type() == events::Scores::descriptor()) {
+      return;
+    }
+    const protobuf::Reflection& reflection = *part.GetReflection();
+    if (!std::isfinite(reflection.GetDouble(part, field))) reflection.ClearField(&part, field);
+  });
+}
+
 }  // namespace
+
+void MakeUtf8(protobuf::Message& message) {
+  ForEachField(message, [](protobuf::Message& part, const FieldDescriptor* field) {
+    if (field->type() != FieldDescriptor::TYPE_STRING) return;
+    const protobuf::Reflection& reflection = *part.GetReflection();
+    reflection.SetString(&part, field, ValidUtf8(reflection.GetString(part, field)));
+  });
+}
 
 std::string EventLine(const events::Event& event) {
   events::Event valid = event;
-  MakePlain(valid);
+  MakeUtf8(valid);
+  DropNonfinite(valid);
   protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
   std::string line;

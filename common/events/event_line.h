@@ -12,6 +12,10 @@ namespace muster {
 // The maximum length of a line with its newline; readers refuse longer ones.
 inline constexpr size_t kMostEventBytes = 1 << 20;
 
+// Replaces invalid UTF-8 in text, because libprotobuf writes to stderr for each such text and does
+// not read it again.
+void MakeUtf8(google::protobuf::Message& message);
+
 // Returns the line with its newline. Replaces invalid UTF-8 and drops non-finite numbers.
 std::string EventLine(const events::Event& event);
 

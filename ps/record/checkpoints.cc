@@ -24,7 +24,7 @@ constexpr std::chrono::minutes kLongestWait{1};  // for the lines of metrics.jso
 // Runs on the writer thread. Waits until the metrics lines that the checkpoint counts are on disk
 // or have failed. Returns why the checkpoint could not be written, or "".
 std::string Write(CheckpointToWrite what, const TensorImage& image,
-                  const std::shared_future<checkpoint::Metrics>& metrics) {
+                  const std::shared_future<checkpoint::GrownFile>& metrics) {
   if (metrics.wait_for(kLongestWait) != std::future_status::ready) {
     return fmt::format("{}/metrics.jsonl: its lines could not be written within {} s", what.run_dir,
                        std::chrono::seconds(kLongestWait).count());
@@ -90,14 +90,15 @@ bool Checkpoints::IsDue(const StepPlan& plan, int64_t step) {
   }
 }
 
-std::optional<RunStatus::Checkpoint> Checkpoints::Status(const StepPlan& plan, int64_t step) const {
+std::optional<events::Status::Checkpoint> Checkpoints::Status(const StepPlan& plan,
+                                                              int64_t step) const {
   if (!image_) return std::nullopt;
-  RunStatus::Checkpoint status;
-  if (kept_.newest()) status.newest_step = kept_.newest()->step;
+  events::Status::Checkpoint status;
+  if (kept_.newest()) status.set_newest_step(kept_.newest()->step);
   // A checkpoint is always taken at the end of the run.
   const auto after = [&](int64_t steps) {
-    status.next_step =
-        std::min(steps > 0 ? (step / steps + 1) * steps : plan.total_steps, plan.total_steps);
+    status.set_next_step(
+        std::min(steps > 0 ? (step / steps + 1) * steps : plan.total_steps, plan.total_steps));
   };
   switch (settings_.every_case()) {
     case config::Checkpoint::kEverySteps:
@@ -106,7 +107,7 @@ std::optional<RunStatus::Checkpoint> Checkpoints::Status(const StepPlan& plan, i
     case config::Checkpoint::kEveryMinutes:
       if (settings_.every_minutes() > 0) {
         const std::chrono::duration<double> since = Clock::now() - last_taken_;
-        status.next_s = std::max(0.0, 60 * settings_.every_minutes() - since.count());
+        status.set_next_s(std::max(0.0, 60 * settings_.every_minutes() - since.count()));
       } else {
         after(0);
       }

@@ -67,8 +67,8 @@ class Checkpoints {
   size_t bytes() const { return image_ ? image_->bytes() : 0; }
   // Why the last attempt failed, or "".
   const std::string& trouble() const { return retry_.trouble(); }
-  // For status.json; empty without checkpoints.
-  std::optional<RunStatus::Checkpoint> Status(const StepPlan& plan, int64_t step) const;
+  // For the status; empty without checkpoints.
+  std::optional<events::Status::Checkpoint> Status(const StepPlan& plan, int64_t step) const;
   const KeptCheckpoints& kept() const { return kept_; }
 
  private:
@@ -96,8 +96,8 @@ class Checkpoints {
 
   size_t copying_ = 0;  // number of parts that are being copied
   bool writing_ = false;
-  CheckpointToWrite current_;                        // the newest one, perhaps not on disk yet
-  std::shared_future<checkpoint::Metrics> metrics_;  // of current_
+  CheckpointToWrite current_;                          // the newest one, perhaps not on disk yet
+  std::shared_future<checkpoint::GrownFile> metrics_;  // of current_
   bool asked_ = false, last_is_due_ = false;
   Retry retry_;
   bool slow_said_ = false;

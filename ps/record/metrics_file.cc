@@ -19,7 +19,7 @@
 
 namespace muster {
 
-MetricsFile::MetricsFile(std::string path, const checkpoint::Metrics* resumed, Warn warn)
+MetricsFile::MetricsFile(std::string path, const checkpoint::GrownFile* resumed, Warn warn)
     : path_(std::move(path)),
       resumed_(resumed != nullptr ? std::optional(*resumed) : std::nullopt),
       warn_(std::move(warn)) {
@@ -152,8 +152,8 @@ void MetricsFile::WarnIfRemoved() {
   warn_(fmt::format("{} was removed: the run continues, but its new metrics are lost", path_));
 }
 
-checkpoint::Metrics MetricsFile::Keep() const {
-  checkpoint::Metrics kept;
+checkpoint::GrownFile MetricsFile::Keep() const {
+  checkpoint::GrownFile kept;
   kept.set_bytes(bytes_);
   kept.set_unwritten(unwritten_);
   kept.set_xxh3(hash_.value());

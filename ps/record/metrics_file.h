@@ -29,7 +29,7 @@ class MetricsFile {
 
   // `path` may be empty: no file. `resumed`: from the checkpoint of a resumed run, or null. Throws
   // Error(kFailure) if the file cannot be created or opened.
-  MetricsFile(std::string path, const checkpoint::Metrics* resumed, Warn warn);
+  MetricsFile(std::string path, const checkpoint::GrownFile* resumed, Warn warn);
 
   // Truncates the file of a resumed run to its state at the checkpoint, so that each step appears
   // once. Event lines stay, because the events did happen; until they are in the file again,
@@ -49,7 +49,7 @@ class MetricsFile {
   // Disables retries from now on.
   void EndRetries() { retry_.End(); }
   // The state that a checkpoint at this moment saves.
-  checkpoint::Metrics Keep() const;
+  checkpoint::GrownFile Keep() const;
   // Why lines are not on disk, or "".
   const std::string& trouble() const { return retry_.trouble(); }
   // The file descriptor, for fsync; -1 without a file.
@@ -65,7 +65,7 @@ class MetricsFile {
   void WarnIfRemoved();
 
   const std::string path_;
-  const std::optional<checkpoint::Metrics> resumed_;
+  const std::optional<checkpoint::GrownFile> resumed_;
   const Warn warn_;
   UniqueFd fd_;
   int64_t bytes_ = 0;      // size of the file

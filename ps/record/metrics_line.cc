@@ -30,6 +30,13 @@ void Put(Json& json, const std::string& key,
   for (const events::Scalar& scalar : scalars) json[key][scalar.name()] = scalar.value();
 }
 
+void PutGpus(const events::Measured& measured, Json& json) {
+  if (measured.has_gpu_memory_mb()) json["gpu_memory_mb"] = measured.gpu_memory_mb();
+  if (measured.has_gpu_utilization()) json["gpu_utilization"] = measured.gpu_utilization();
+  if (measured.has_gpu_temperature_c()) json["gpu_temperature_c"] = measured.gpu_temperature_c();
+  if (measured.has_gpu_power_w()) json["gpu_power_w"] = measured.gpu_power_w();
+}
+
 void Put(Json& json, const events::Measured& measured) {
   json["train_loss"] = nullptr;  // null if all steps were skipped
   json["train_accuracy"] = nullptr;
@@ -116,13 +123,6 @@ Json RestartedLine(const events::Restarted& restarted) {
 }
 
 }  // namespace
-
-void PutGpus(const events::Measured& measured, Json& json) {
-  if (measured.has_gpu_memory_mb()) json["gpu_memory_mb"] = measured.gpu_memory_mb();
-  if (measured.has_gpu_utilization()) json["gpu_utilization"] = measured.gpu_utilization();
-  if (measured.has_gpu_temperature_c()) json["gpu_temperature_c"] = measured.gpu_temperature_c();
-  if (measured.has_gpu_power_w()) json["gpu_power_w"] = measured.gpu_power_w();
-}
 
 const char* NameOf(events::Summary::End end) {
   switch (end) {

@@ -15,9 +15,6 @@ nlohmann::ordered_json MetricsLine(const events::Summary& summary);
 // changes of members and shares have an `event` key. Their lines stay when steps are undone.
 nlohmann::ordered_json MetricsLine(const events::Event& event);
 
-// Adds what the measurements say about the workers' GPUs.
-void PutGpus(const events::Measured& measured, nlohmann::ordered_json& json);
-
 // How the run ended: "completed", "failed", "interrupted".
 const char* NameOf(events::Summary::End end);
 

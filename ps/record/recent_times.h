@@ -10,9 +10,7 @@
 
 namespace muster {
 
-inline constexpr size_t kStepPartCount = 5;
-inline constexpr std::array<const char*, kStepPartCount> kStepPartNames = {
-    "compute_ms", "input_ms", "push_ms", "wait_ms", "pull_ms"};
+inline constexpr size_t kStepPartCount = 5;  // as in wire::StepTimes, from compute_ms on
 
 // The value nearest to the given quantile; 0 if empty. Reorders `values`.
 double Quantile(std::vector<double>& values, double share);

@@ -12,6 +12,7 @@
 #include "common/base/text.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/events/count_change.h"
+#include "common/events/event_log.h"
 #include "ps/record/metrics_line.h"
 #include "ps/record/utc_now.h"
 
@@ -36,13 +37,13 @@ std::string Stamped(const nlohmann::ordered_json& line) {
 }  // namespace
 
 Recorder::Recorder(const config::Config& config, const Graph& graph, int event_fd,
-                   const checkpoint::Metrics* resumed, std::vector<LostServer> losses)
+                   const checkpoint::GrownFile* resumed, std::vector<LostServer> losses)
     : dir_(config.run().dir()),
       pipe_(event_fd),
       losses_(std::move(losses)),
       metrics_(FileIn(dir_, "metrics.jsonl"), resumed,
                [this](const std::string& message) { Notice(message); }),
-      status_file_(FileIn(dir_, "status.json")),
+      status_page_(FileIn(dir_, kEventLog), resumed != nullptr),
       board_(config, graph, thread_, [this](const std::string& message) { Notice(message); }) {}
 
 void Recorder::Record(const events::Event& event, const std::vector<SampleImage>& images) {
@@ -94,8 +95,8 @@ void Recorder::Begin(int64_t step, const std::optional<DueLines>& due) {
   }
 }
 
-std::shared_future<checkpoint::Metrics> Recorder::KeepMetrics() {
-  const auto kept = std::make_shared<std::promise<checkpoint::Metrics>>();
+std::shared_future<checkpoint::GrownFile> Recorder::KeepMetrics() {
+  const auto kept = std::make_shared<std::promise<checkpoint::GrownFile>>();
   thread_.Submit([this, kept] {
     // Sync the TensorBoard records, because a resumed run does not rewrite those of earlier steps.
     if (board_.file() != nullptr) board_.file()->Sync();
@@ -104,13 +105,13 @@ std::shared_future<checkpoint::Metrics> Recorder::KeepMetrics() {
   return kept->get_future().share();
 }
 
-void Recorder::Status(RunStatus status) {
+void Recorder::Status(events::Status status) {
   if (!wants_status() || status_waits_.exchange(true)) return;
-  status.learning_rate = learning_rate_;
-  *status.progress.mutable_measured() = measured_;
+  status.set_learning_rate(learning_rate_);
+  *status.mutable_progress()->mutable_measured() = measured_;
   thread_.Submit([this, status = std::move(status), begun = begun_] {
     status_waits_ = false;
-    status_file_.Write(status);
+    status_page_.Write(status);
     if (begun) TryAgain();  // retried here because this runs every second
   });
 }
@@ -174,13 +175,13 @@ std::vector<std::string> Recorder::TakeNotices() {
   return std::exchange(notices_, {});
 }
 
-events::Summary Recorder::Finish(events::Summary summary, RunStatus status) {
+events::Summary Recorder::Finish(events::Summary summary, events::Status status) {
   summary.MergeFrom(so_far_);
   thread_.Submit([this] { EndRetries(); });
   if (begun_) Append(MetricsLine(summary));
   board_.End(summary);
-  status.state = NameOf(summary.end());
-  status.waits.clear();
+  status.set_state(NameOf(summary.end()));
+  status.clear_waits();
   measured_ = summary.measured();
   status_waits_ = false;
   Status(std::move(status));

@@ -2,7 +2,7 @@
 // (proto/events.proto), metrics.jsonl, TensorBoard files and the log.
 //
 // Used on the loop thread, which is the only one that writes to the launcher's pipe. A writer
-// thread writes metrics.jsonl, TensorBoard records, status.json and other small files, in the order
+// thread writes metrics.jsonl, TensorBoard records, the status and other small files, in the order
 // of recording, so the loop and its heartbeats never wait for the disk. Failed writes are kept and
 // retried (common/base/retry.h).
 #pragma once
@@ -27,7 +27,7 @@
 #include "ps/record/event_texts.h"
 #include "ps/record/metrics_file.h"
 #include "ps/record/restart_record.h"
-#include "ps/record/status_file.h"
+#include "ps/record/status_page.h"
 #include "ps/tensorboard/board.h"
 
 namespace muster {
@@ -39,7 +39,7 @@ class Recorder {
   // servers of this run that were lost and are not in metrics.jsonl yet. `config` and `graph` must
   // outlive this object. Throws Error(kFailure) if metrics.jsonl cannot be created or opened.
   Recorder(const config::Config& config, const Graph& graph, int event_fd,
-           const checkpoint::Metrics* resumed = nullptr, std::vector<LostServer> losses = {});
+           const checkpoint::GrownFile* resumed = nullptr, std::vector<LostServer> losses = {});
   Recorder(const Recorder&) = delete;
 
   // Records an event. Summaries go to Finish instead. `images`: sample images of an evaluation, for
@@ -56,21 +56,21 @@ class Recorder {
 
   // The state of metrics.jsonl at this moment. The future is ready when everything recorded so far
   // has been written or has failed.
-  std::shared_future<checkpoint::Metrics> KeepMetrics();
+  std::shared_future<checkpoint::GrownFile> KeepMetrics();
   // The descriptor of metrics.jsonl, for fsync; -1 without a file.
   int metrics_fd() const { return metrics_.fd(); }
 
-  // Replaces status.json. Fills in learning rate and measurements. Drops the status if an earlier
-  // one still waits for the disk.
-  bool wants_status() const { return status_file_.wanted(); }
-  void Status(RunStatus status);
+  // Replaces the status in run.events. Fills in learning rate and measurements. Drops the status if
+  // an earlier one still waits for the disk.
+  bool wants_status() const { return status_page_.wanted(); }
+  void Status(events::Status status);
   // Writes a small file in the run directory atomically.
   void WriteFile(const std::string& name, std::string text);
   Board& board() { return board_; }
 
   // Writes the final summary and status, and waits up to a minute until everything is written. Adds
   // membership changes, restarts and write errors to the summary and returns it.
-  events::Summary Finish(events::Summary summary, RunStatus status);
+  events::Summary Finish(events::Summary summary, events::Status status);
 
  private:
   // What could not be written. `trouble` may still be written later; `lost` is lost for good.
@@ -103,7 +103,7 @@ class Recorder {
 
   // Used by the writer thread after Begin.
   MetricsFile metrics_;
-  StatusFile status_file_;
+  StatusPage status_page_;
   std::map<std::string, std::string> files_;  // pending writes
   Retry files_retry_;
 

@@ -72,7 +72,7 @@ std::string Decide(const EvaluationResult& result, const LearningRateSchedule& s
                      decisions.ReductionReason());
 }
 
-// The state of the run for status.json and warnings.
+// The state of the run for its status and warnings.
 RunWatch::Moment MomentOf(const RunParts& parts, const Waits& waits, Run::Time now) {
   const RunPosition& state = parts.state;
   RunWatch::Moment moment{.state = state.phase == Phase::kGathering   ? "gathering"

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/text.h"
+#include "ps/record/evaluation_record.h"
 
 namespace muster {
 namespace {
@@ -21,10 +22,21 @@ const char* StateOf(const Member& member) {
   return member.was_ready ? "late" : "joining";
 }
 
-std::optional<RunStatus::Evaluated> EvaluatedOf(const std::optional<EvaluationResult>& result) {
-  if (!result) return std::nullopt;
-  return RunStatus::Evaluated{
-      .accuracy = result->accuracy, .loss = result->loss, .step = result->version};
+// `quantile`: a member of Spread.
+void PutQuantile(const RecentTimes::Parts& parts, double RecentTimes::Spread::*quantile,
+                 events::StepParts& to) {
+  to.set_compute_ms(parts[0].*quantile);
+  to.set_input_ms(parts[1].*quantile);
+  to.set_push_ms(parts[2].*quantile);
+  to.set_wait_ms(parts[3].*quantile);
+  to.set_pull_ms(parts[4].*quantile);
+}
+
+void PutGpu(const wire::StepTimes& gpu, events::Status::Rank& rank) {
+  if (gpu.has_gpu_bytes()) rank.set_gpu_memory_mb(1e-6 * static_cast<double>(gpu.gpu_bytes()));
+  if (gpu.has_gpu_utilization()) rank.set_gpu_utilization(0.01 * gpu.gpu_utilization());
+  if (gpu.has_gpu_temperature()) rank.set_gpu_temperature_c(gpu.gpu_temperature());
+  if (gpu.has_gpu_power_w()) rank.set_gpu_power_w(gpu.gpu_power_w());
 }
 
 }  // namespace
@@ -55,8 +67,8 @@ void RunWatch::Look(const Moment& moment, Clock::time_point now) {
   LookForStall(moment);
   if (now < next_status_ || !recorder_.wants_status()) return;
   next_status_ = now + kStatusInterval;
-  RunStatus status = Status(moment.state);
-  if (moment.evaluating) *status.progress.mutable_evaluating() = *moment.evaluating;
+  events::Status status = Status(moment.state);
+  if (moment.evaluating) *status.mutable_progress()->mutable_evaluating() = *moment.evaluating;
   recorder_.Status(std::move(status));
 }
 
@@ -91,29 +103,47 @@ void RunWatch::Went() {
   waits_.clear();
 }
 
-RunStatus RunWatch::Status(const char* state) const {
-  RunStatus status{.state = state,
-                   .progress = progress_.PositionLine(),
-                   .validated = EvaluatedOf(progress_.evaluations().validated()),
-                   .tested = EvaluatedOf(progress_.evaluations().tested()),
-                   .slowest = stragglers_.slowest(),
-                   .waits = waits_,
-                   .checkpoint = checkpoint_};
+events::Status RunWatch::Status(const char* state) const {
+  events::Status status;
+  status.set_state(state);
+  *status.mutable_progress() = progress_.PositionLine();
+  if (const auto& validated = progress_.evaluations().validated()) {
+    *status.mutable_validation() = ScoresOf(*validated);
+    status.set_validated_step(validated->version);
+  }
+  if (const auto& tested = progress_.evaluations().tested()) {
+    *status.mutable_test() = ScoresOf(*tested);
+    status.set_tested_step(tested->version);
+  }
+  if (const auto& slowest = stragglers_.slowest()) {
+    events::Status::Slowest& to = *status.mutable_slowest();
+    to.set_rank(slowest->rank);
+    to.set_since_step(slowest->since_step);
+    to.set_since_s(std::chrono::duration<double>(Clock::now() - slowest->since).count());
+    to.set_busy_ms(slowest->busy_ms);
+    to.set_others_ms(slowest->others_ms);
+    to.set_straggles(slowest->straggles);
+  }
+  status.set_waits(waits_);
+  if (checkpoint_) *status.mutable_checkpoint() = *checkpoint_;
   auto ranks = static_cast<uint32_t>(recent_.ranks());
   // Omit spare ranks that were never taken.
   while (ranks > roster_.workers() && roster_.at(ranks - 1).pid == 0) --ranks;
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     const Member& member = roster_.at(rank);
     const double busy_ms = recent_.MeanBusy(rank);
-    status.ranks.push_back({.host = member.host,
-                            .pid = member.pid,
-                            .slices = rank < slices_.size() ? slices_[rank] : 0,
-                            .images_per_second = busy_ms > 0 && rank < samples_.size()
-                                                     ? 1e3 * samples_[rank] / busy_ms
-                                                     : 0,
-                            .parts = recent_.Of(rank),
-                            .gpu = recent_.Last(rank),
-                            .state = StateOf(member)});
+    events::Status::Rank& to = *status.add_ranks();
+    to.set_rank(rank);
+    to.set_host(member.host);
+    to.set_pid(member.pid);
+    if (rank < slices_.size()) to.set_slices(slices_[rank]);
+    if (busy_ms > 0 && rank < samples_.size()) {
+      to.set_images_per_second(1e3 * samples_[rank] / busy_ms);
+    }
+    to.set_state(StateOf(member));
+    PutQuantile(recent_.Of(rank), &RecentTimes::Spread::p50, *to.mutable_p50());
+    PutQuantile(recent_.Of(rank), &RecentTimes::Spread::p99, *to.mutable_p99());
+    PutGpu(recent_.Last(rank), to);
   }
   return status;
 }

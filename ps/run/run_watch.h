@@ -1,5 +1,5 @@
 // Monitors a run: warns about slow ranks and about stalls before a deadline ends the run, and
-// collects the contents of the status file.
+// collects the run's status.
 //
 // Owner: the run keeper. Used on the loop thread.
 #pragma once
@@ -42,12 +42,12 @@ class RunWatch {
     double waited = 0, usual = 0;
     std::function<std::string()> waits;
     std::optional<events::Progress::Evaluating> evaluating;
-    std::optional<RunStatus::Checkpoint> checkpoint;
+    std::optional<events::Status::Checkpoint> checkpoint;
   };
   // True soon after the start, and then a few times per second.
   bool IsDue(Clock::time_point now) const { return now >= next_look_; }
   void Look(const Moment& moment, Clock::time_point now);
-  RunStatus Status(const char* state) const;
+  events::Status Status(const char* state) const;
 
  private:
   void LookForStragglers(Clock::time_point now);
@@ -63,7 +63,7 @@ class RunWatch {
   StragglerWatch stragglers_;
   StallWatch stall_;
   double stalled_ = 0;  // how long the wait had lasted at the last look, in seconds
-  std::optional<RunStatus::Checkpoint> checkpoint_;
+  std::optional<events::Status::Checkpoint> checkpoint_;
   std::string waits_;
   Clock::time_point next_look_, next_status_;
 };

@@ -12,6 +12,7 @@ namespace muster::testing {
 namespace {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::json;
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
@@ -141,20 +142,24 @@ TEST_F(FullDisk, TensorBoardGetsBackWhatMetricsHave) {
   EXPECT_THAT(again.Log(), Not(HasSubstr(".muster: missing: ")));
 }
 
-TEST_F(FullDisk, WhoLooksInIsToldThatTheStatusIsOld) {
+TEST_F(FullDisk, WhoLooksInSeesALiveStatusAndThatTheDiskIsFull) {
   const auto job = Begin();
   ASSERT_TRUE(Reaches("small/run", 200)) << job->Log();
   Fill();
-  EXPECT_TRUE(Eventually(60, [&] {
-    return Muster({"top", "--once", Path("small/run")}).log.find("this status is old: its disk") !=
-           std::string::npos;
-  })) << job->Log();
+  const auto step = [&] {
+    const Json status = Json::parse(Muster({"top", "--json", Path("small/run")}).log);
+    return std::stoll(status["progress"]["at"]["step"].get<std::string>());
+  };
+  const int64_t before = step();
+  EXPECT_TRUE(Eventually(60, [&] { return step() > before; })) << job->Log();
+  EXPECT_THAT(Muster({"top", "--once", Path("small/run")}).log,
+              HasSubstr("the run cannot be saved: its disk is full"));
   EXPECT_EQ(job->EndBy(SIGTERM, 60), 143);
-  std::filesystem::remove(Path("small/run") / "status.json");
+  fs::remove(Path("small/run") / "run.events");
   const Outcome none = Muster({"top", "--once", Path("small/run")});
   EXPECT_EQ(none.exit_code, 2);
-  EXPECT_THAT(none.log, HasSubstr("has no status.json, which the run's server writes every second: "
-                                  "its disk is full"));
+  EXPECT_THAT(none.log, HasSubstr("its run.events has no status, which the run's server writes "
+                                  "every second: its disk is full"));
 }
 
 TEST_F(FullDisk, AnExportWithoutRoomSaysSo) {

@@ -31,7 +31,7 @@ TEST_F(PathBytes, AreNoTroubleForAnyCommand) {
                         "--initial-weights", weights, "--trace", trace, "--trace-steps", "2-4",
                         "--set", "cluster.transport=TCP"},
                        kRun));
-  for (const char* file : {"config.txtpb", "metrics.jsonl", "status.json"}) {
+  for (const char* file : {"config.txtpb", "metrics.jsonl"}) {
     const std::string text = Slurp(Path(kRun) / file);
     EXPECT_EQ(Utf8Prefix(text), text.size()) << file;
   }

@@ -53,8 +53,9 @@ TEST_F(Service, BeginsGoesOnAndIsComplete) {
     const auto first = Worker(0, endpoint_), second = Worker(1, endpoint_);
     ASSERT_TRUE(Reaches("run", 20)) << server->Log();
     EXPECT_THAT(server->Log(), Not(HasSubstr("  resumes ")));
-    EXPECT_TRUE(Eventually(
-        10, [&] { return Slurp(Path("run/status.json")).find("training") != std::string::npos; }));
+    EXPECT_TRUE(Eventually(10, [&] {
+      return Muster({"top", "--json", Path("run")}).log.find("training") != std::string::npos;
+    }));
     server->Signal(SIGKILL);  // it cannot clean up
     EXPECT_EQ(server->Wait(10), 128 + SIGKILL);
     EXPECT_EQ(first->Wait(20), 7) << first->Log();

@@ -48,7 +48,7 @@ TEST_F(SpecialFiles, OfARunHoldNoCommandUp) {
                                                        {"plot", run},
                                                        {"launch", "--resume", run}};
   for (const std::string& name :
-       {std::string("config.txtpb"), std::string("metrics.jsonl"), std::string("status.json"),
+       {std::string("config.txtpb"), std::string("metrics.jsonl"), std::string("run.events"),
         std::string("run_id"), std::string("server.log"), std::string("model.safetensors"),
         checkpoint_ + "/state.pb", checkpoint_ + "/tensors.safetensors"}) {
     for (const char* kind : {"pipe", "device", "folder"}) {
@@ -65,7 +65,7 @@ TEST_F(SpecialFiles, OfARunHoldNoCommandUp) {
 }
 
 TEST_F(SpecialFiles, InThePlaceOfStatusOrMetricsAreAnErrorOfData) {
-  for (const auto& [name, command] : {std::pair("status.json", "top"), {"metrics.jsonl", "plot"}}) {
+  for (const auto& [name, command] : {std::pair("run.events", "top"), {"metrics.jsonl", "plot"}}) {
     Replace(name, "pipe");
     const Outcome outcome = Muster({command, Path("run0")});
     EXPECT_EQ(outcome.exit_code, static_cast<int>(ExitCode::kData)) << outcome.log;
@@ -101,7 +101,7 @@ TEST_F(SpecialFiles, LinksAreNotFollowed) {
     if (name.starts_with("events.out.")) events = name;
   }
   std::vector<std::string> names{"server.log",   "worker-0.log",        "config.txtpb",
-                                 "status.json",  "metrics.jsonl",       "model.safetensors",
+                                 "run.events",   "metrics.jsonl",       "model.safetensors",
                                  ".server.lock", "config.txtpb.partial"};
   if (!events.empty()) names.push_back(events);
   int epochs = 4;

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 class Watch : public RealJob {
  protected:
-  std::string Status(const std::string& name) const { return Slurp(Path(name) / "status.json"); }
+  std::string Status(const std::string& name) { return Muster({"top", "--json", Path(name)}).log; }
 };
 
 // Long enough to be ended by the test.

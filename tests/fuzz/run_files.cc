@@ -1,6 +1,6 @@
-// metrics.jsonl and status.json with any contents, as read by `muster runs`, `plot`, `top` and a
-// resumed server. Rows are in the order of steps, output is safe for terminals, charts have finite
-// numbers, and the metrics before a checkpoint remain unchanged.
+// metrics.jsonl and the status in run.events with any contents, as read by `muster runs`, `plot`,
+// `top` and a resumed server. Rows are in the order of steps, output is safe for terminals, charts
+// have finite numbers, and the metrics before a checkpoint remain unchanged.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +12,8 @@
 #include "cli/view/run_reader.h"
 #include "cli/view/runs_command.h"
 #include "cli/view/top_view.h"
+#include "common/base/records.h"
+#include "common/events/event_log.h"
 #include "ps/record/kept_lines.h"
 #include "ps/record/metrics_file.h"
 #include "ps/record/restart_record.h"
@@ -71,7 +73,7 @@ std::string Slurp(const std::string& path) {
 
 // Cuts the file as a resumed server does: where the checkpoint says, if it knows the file,
 // otherwise at the end of a line. Everything before remains.
-void CheckCut(const Folder& folder, const std::string& text, const checkpoint::Metrics& kept) {
+void CheckCut(const Folder& folder, const std::string& text, const checkpoint::GrownFile& kept) {
   const std::string path = folder.Write("metrics.jsonl", text);
   OrError(path, [&] {
     const DueLines due{.step = 3, .logs = {1, 2, 3}, .evaluations = {2}};
@@ -104,11 +106,11 @@ FUZZ_TARGET(run_files) {
   SilenceLogs();
   static const Folder folder;
   Input input(data, size);
-  muster::checkpoint::Metrics kept;
+  muster::checkpoint::GrownFile kept;
   const auto number = input.Number<int64_t>();
   kept.set_bytes(number & std::numeric_limits<int64_t>::max());  // checkpoints have no others
   kept.set_unwritten(input.Text());
-  folder.Write("status.json", input.Text());
+  folder.Write(muster::kEventLog, muster::FrameRecord(input.Text()));
   const std::string metrics = input.Rest();
   folder.Write("metrics.jsonl", metrics);
   if (number >= 0)

@@ -67,12 +67,10 @@ class Job:
         """Waits until the run is at this step."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and self.process.poll() is None:
-            try:
-                if json.loads((self.run / "status.json").read_text())["step"] >= step:
-                    return
-            except (OSError, ValueError, KeyError):
-                pass
-            time.sleep(0.02)
+            status = subprocess.run([BIN / "muster", "top", "--json", self.run], capture_output=True, timeout=60)
+            if status.returncode == 0 and int(json.loads(status.stdout)["progress"]["at"].get("step", 0)) >= step:
+                return
+            time.sleep(0.1)
         self.process.kill()
         raise AssertionError(f"step {step} was not reached: {self.text()}")
 

@@ -125,7 +125,8 @@ int main(int argc, char** argv) {
   if (!server && std::getenv(own.c_str()) != nullptr) script = std::getenv(own.c_str());
 
   if (server) {  // like the real server, before any output
-    std::ofstream(std::filesystem::path(options["--config"]).parent_path() / "metrics.jsonl");
+    const std::filesystem::path dir = std::filesystem::path(options["--config"]).parent_path();
+    for (const char* name : {"metrics.jsonl", "run.events"}) std::ofstream(dir / name);
   }
   std::istringstream actions(script != nullptr ? script : "");
   std::string action;

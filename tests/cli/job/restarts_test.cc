@@ -2,6 +2,7 @@
 #include "cli/job/restarts.h"
 
 #include <gmock/gmock-matchers.h>
+#include <google/protobuf/text_format.h>
 
 #include <chrono>
 #include <filesystem>
@@ -12,6 +13,8 @@
 
 #include "cli/job/job_processes.h"
 #include "cli/job/run_dir.h"
+#include "common/base/records.h"
+#include "common/events/event_log.h"
 #include "tests/checkpoint/some_run.h"
 #include "tests/data/temp_dir.h"
 
@@ -182,22 +185,24 @@ class LostBeforeTest : public ::testing::Test {
  protected:
   std::optional<ServerLoss> With(const std::string& status) {
     const std::ofstream metrics(dir_.path() / "metrics.jsonl");
-    std::ofstream(dir_.path() / "status.json") << status;
+    events::Status page;
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(status, &page));
+    std::ofstream(dir_.path() / kEventLog) << FrameRecord(page.SerializeAsString());
     return LostBefore(dir_.path());
   }
   testing::TempDir dir_;
 };
 
-constexpr const char* kGone = R"("server": {"host": "elsewhere", "pid": 1}, "unix_time": 1000.0)";
+constexpr const char* kGone = R"(server { host: "elsewhere" pid: 1 } unix_time: 1000 )";
 
 TEST_F(LostBeforeTest, OneThatIsGoneAndSaidNothingOfAnEnd) {
   const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
-  const auto loss = With(std::string("{") + kGone + R"(, "state": "training", "step": 12})");
+  const auto loss = With(std::string(kGone) + R"(state: "training" progress { at { step: 12 } })");
   ASSERT_TRUE(loss.has_value());
   EXPECT_EQ(loss->step, 12);
   EXPECT_EQ(loss->cause, "ended without a word");
   EXPECT_LT(loss->at, now.count());
-  const auto early = With(std::string("{") + kGone + R"(, "state": "gathering"})");
+  const auto early = With(std::string(kGone) + R"(state: "gathering")");
   ASSERT_TRUE(early.has_value());
   EXPECT_EQ(early->step, std::nullopt);
 }
@@ -205,9 +210,9 @@ TEST_F(LostBeforeTest, OneThatIsGoneAndSaidNothingOfAnEnd) {
 TEST_F(LostBeforeTest, NotOneThatSaidSoOrIsThere) {
   EXPECT_EQ(LostBefore(dir_.path()), std::nullopt);
   for (const std::string& status :
-       {std::string("{") + kGone + R"(, "state": "interrupted"})",
-        std::string(R"({"server": {"host": "elsewhere"}, "unix_time": 1e12, "state": "training"})"),
-        std::string("[]"), std::string(R"({"server": {}, "state": 5})")}) {
+       {std::string(kGone) + R"(state: "interrupted")",
+        std::string(R"(server { host: "elsewhere" } unix_time: 1e12 state: "training")"),
+        std::string()}) {
     EXPECT_EQ(With(status), std::nullopt) << status;
   }
 }

@@ -63,7 +63,7 @@ TEST(SummaryTest, PartsOfAStepAddUp) {
   measured.clear_scalars();
   summary.clear_validation();
   // Lists the weights, each file with its step, and the files that have been removed.
-  EXPECT_THAT(dir.MissingFiles(0, summary), SizeIs(3));
+  EXPECT_THAT(dir.MissingFiles(0, summary), SizeIs(4));
   for (const char* file : {"model.safetensors", "best.safetensors"}) {
     events::Summary::Model& model = *summary.add_models();
     model.set_file(file);
@@ -75,7 +75,7 @@ TEST(SummaryTest, PartsOfAStepAddUp) {
               IsSupersetOf({"  weights        model.safetensors (moving average, step 3,910),",
                             "                 best.safetensors (moving average, step 2,000, "
                             "71.25 %)"}));
-  EXPECT_THAT(dir.MissingFiles(0, summary), SizeIs(5));
+  EXPECT_THAT(dir.MissingFiles(0, summary), SizeIs(6));
 }
 
 TEST(SummaryTest, ALossThatIsNotFiniteIsShown) {

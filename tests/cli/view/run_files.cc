@@ -1,9 +1,13 @@
 #include "tests/cli/view/run_files.h"
 
 #include <fmt/core.h>
+#include <google/protobuf/text_format.h>
 
 #include <filesystem>
 #include <fstream>
+
+#include "common/base/records.h"
+#include "common/events/event_log.h"
 
 namespace muster::testing {
 namespace {
@@ -21,6 +25,12 @@ std::string Measured(int step, double loss) {
 
 void RunFiles::Write(const std::string& path, const std::string& text) {
   std::ofstream(dir_ / path) << text;
+}
+
+void RunFiles::WriteStatus(const std::string& name, const std::string& status) {
+  events::Status page;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(status, &page));
+  Write(name + "/" + kEventLog, FrameRecord(page.SerializeAsString()));
 }
 
 std::string RunFiles::MakeRun(const std::string& name, const std::vector<std::string>& metrics) {

@@ -15,6 +15,8 @@ class RunFiles : public ::testing::Test {
   // Creates a run directory with these lines of metrics and returns its path.
   std::string MakeRun(const std::string& name, const std::vector<std::string>& metrics);
   void Write(const std::string& path, const std::string& text);  // below Dir()
+  // Writes the status of the run `name`, in protobuf's text form.
+  void WriteStatus(const std::string& name, const std::string& status);
   std::string Dir() const { return dir_.string(); }
 
  private:

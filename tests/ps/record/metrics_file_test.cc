@@ -24,7 +24,7 @@ using testing::WriteBytes;
 
 class MetricsFileTest : public ::testing::Test {
  protected:
-  MetricsFile Open(const checkpoint::Metrics* resumed = nullptr) {
+  MetricsFile Open(const checkpoint::GrownFile* resumed = nullptr) {
     return {path_, resumed, [this](const std::string& message) { warnings_.push_back(message); }};
   }
 
@@ -38,7 +38,7 @@ TEST_F(MetricsFileTest, NoEventIsLostIfTheServerIsKilledAfterTheCut) {
   const std::string before = "{\"step\":10}\n", lost = "{\"event\":\"worker_lost\"}\n",
                     restarted = "{\"event\":\"server_restarted\",\"from_step\":10}\n";
   const std::filesystem::path events = dir_ / "metrics-events.jsonl";
-  checkpoint::Metrics resumed;
+  checkpoint::GrownFile resumed;
   resumed.set_bytes(std::ssize(before));
   resumed.set_xxh3(HashOf(before));
   const DueLines due{.step = 10, .logs = {10}};
@@ -84,7 +84,7 @@ class ChangedMetrics : public MetricsFileTest {
                    const std::string& unwritten = "") {
     warnings_.clear();
     WriteBytes(path_, before_);
-    checkpoint::Metrics resumed;
+    checkpoint::GrownFile resumed;
     resumed.set_bytes(std::ssize(before_));
     resumed.set_unwritten(unwritten);
     if (knows_hash) resumed.set_xxh3(HashOf(before_));
@@ -92,7 +92,7 @@ class ChangedMetrics : public MetricsFileTest {
     MetricsFile file = Open(&resumed);
     (void)file.Cut({.step = 30, .logs = {10, 20, 30}, .evaluations = {20}});
     file.Append("");
-    const checkpoint::Metrics now = file.Keep();
+    const checkpoint::GrownFile now = file.Keep();
     EXPECT_EQ(now.bytes(), std::ssize(ReadBytes(path_)));
     EXPECT_EQ(now.xxh3(), HashOf(ReadBytes(path_)));
     return ReadBytes(path_);
@@ -188,7 +188,7 @@ TEST_F(FullDisk, LinesThatHadNoRoomComeWithTheNextOne) {
 TEST_F(FullDisk, EventsHaveNoRoomWhenTheRunIsResumed) {
   const std::string event = "{\"event\":\"worker_lost\"}\n";
   WriteBytes(path_, event);
-  checkpoint::Metrics resumed;
+  checkpoint::GrownFile resumed;
   resumed.set_xxh3(HashOf(""));
   MetricsFile file = Open(&resumed);
   SetRoom(0);

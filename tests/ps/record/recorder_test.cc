@@ -17,7 +17,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "ps/record/metrics_line.h"
+#include "common/events/event_log.h"
 #include "tests/data/temp_dir.h"
 #include "tests/model/small_graph.h"
 #include "tests/protocol/scripted_clock.h"
@@ -43,7 +43,7 @@ class RecorderTest : public ::testing::Test {
   }
   ~RecorderTest() override { slow_fd = -1; }
 
-  void Make(const checkpoint::Metrics* resumed = nullptr, std::vector<LostServer> losses = {}) {
+  void Make(const checkpoint::GrownFile* resumed = nullptr, std::vector<LostServer> losses = {}) {
     recorder_ = std::make_unique<Recorder>(config_, graph_, sent_.fd(), resumed, std::move(losses));
   }
   void Log(int64_t step) {
@@ -188,7 +188,7 @@ TEST_F(RecorderTest, ASlowDiskHoldsNothingUp) {
   Log(3);
   const auto kept = recorder_->KeepMetrics();
   Log(4);
-  recorder_->Status({.state = "training"});
+  recorder_->Status({});
   Beat();
   const std::vector<events::Event> sent = sent_.Events();
   ASSERT_EQ(sent.size(), 4u);
@@ -217,7 +217,7 @@ TEST_F(RecorderTest, AFullDiskIsWarnedOfAndGetsItsLinesLater) {
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
   Log(2);
   Log(3);
-  const checkpoint::Metrics kept = recorder_->KeepMetrics().get();
+  const checkpoint::GrownFile kept = recorder_->KeepMetrics().get();
   EXPECT_EQ(kept.bytes(), one);
   EXPECT_EQ(std::ranges::count(kept.unwritten(), '\n'), 2);
   EXPECT_THAT(Warnings(), ElementsAre(HasSubstr("metrics.jsonl: cannot be written")));
@@ -242,7 +242,7 @@ TEST_F(RecorderTest, WhatTheDiskDidNotTakeIsTriedAgainWithTheStatus) {
   ASSERT_THAT(Warnings(), ElementsAre(HasSubstr("retrying later")));
   std::filesystem::remove(dir_ / "table");
   const auto is_there = [&] {
-    recorder_->Status({.state = "training"});
+    recorder_->Status({});
     recorder_->KeepMetrics().wait();
     return std::filesystem::exists(dir_ / "table");
   };
@@ -303,7 +303,9 @@ TEST_F(RecorderTest, TheLastWordHasAllThatWasCounted) {
   summary.mutable_at()->set_step(30);
   summary.set_end(events::Summary::INTERRUPTED);
   summary.mutable_measured()->set_step_ms(8);
-  summary = recorder_->Finish(summary, {.waits = "for rank 1"});
+  events::Status status;
+  status.set_waits("for rank 1");
+  summary = recorder_->Finish(summary, status);
   EXPECT_EQ(summary.workers_lost(), 1);
   EXPECT_EQ(summary.changes_size(), 1);
   EXPECT_EQ(summary.shares_changed(), 2);
@@ -313,11 +315,10 @@ TEST_F(RecorderTest, TheLastWordHasAllThatWasCounted) {
   EXPECT_EQ(sent_.Events().back().summary().workers_lost(), 1);
   EXPECT_THAT(Steps(), ElementsAre(-1, 0, 0, 0, 30));
   EXPECT_THAT(Bytes(), HasSubstr(R"("reason":"interrupted")"));
-  std::ifstream file(dir_ / "status.json");
-  const auto status = nlohmann::json::parse(file);
-  EXPECT_EQ(status["state"], "interrupted");
-  EXPECT_EQ(status["step_ms"], 8);
-  EXPECT_FALSE(status.contains("waits"));
+  status = ReadStatusPage(dir_ / kEventLog).value();
+  EXPECT_EQ(status.state(), "interrupted");
+  EXPECT_EQ(status.progress().measured().step_ms(), 8);
+  EXPECT_EQ(status.waits(), "");
 }
 
 TEST_F(RecorderTest, ARunThatNeverBeganLeavesNoLine) {

@@ -33,7 +33,7 @@ class RestartRecord : public ::testing::Test {
   // Resumes from a checkpoint of `step` that includes the first `bytes` of the file.
   void GoOn(int64_t bytes, int64_t step, std::vector<LostServer> losses,
             const std::string& unwritten = "") {
-    checkpoint::Metrics kept;
+    checkpoint::GrownFile kept;
     kept.set_bytes(bytes);
     kept.set_unwritten(unwritten);
     kept.set_xxh3(HashOf(testing::ReadBytes(path_).substr(0, static_cast<size_t>(bytes))));
