@@ -116,8 +116,8 @@ std::string Serve(const Arguments& arguments, int signal_fd) {
   options.advertised = IsTcp(address.endpoint) ? address.endpoint : "";
   std::unique_ptr<ServerLink> link =
       Listen(address.bind, JobOf(token), config.cluster().transport(), options);
-  Recorder recorder(config, graph, arguments.report_fd,
-                    resume ? &resume->state().metrics() : nullptr, ParseLosses(arguments.lost));
+  Recorder recorder(config, graph, arguments.report_fd, resume ? &resume->state() : nullptr,
+                    ParseLosses(arguments.lost));
   for (const std::string& warning : warnings) recorder.Warn(warning);
   events::Event event;
   event.mutable_listening()->set_endpoint(link->endpoint());

@@ -90,9 +90,8 @@ words() {
     config_text | model_text | set_override) names proto/config.proto | sed 's/.*/"&"/' ;;
     texts) names proto/config.proto | sed 's/.*/"&"/'; printf '"%s"\n' 'error: ' 'exit code ' ;;
     events) names proto/events.proto | sed 's/.*/"\\"&\\""/' ;;
-    run_files | metrics_text)
-      names cli/view/run_reader.cc ps/record/kept_lines.cc ps/record/restart_record.cc \
-            ps/tensorboard/line_scalars.cc | sed 's/.*/"\\"&\\""/' ;;
+    run_files)
+      names cli/view/run_reader.cc | sed 's/.*/"\\"&\\""/' ;;
     trace) names cli/trace/*.cc | sed 's/.*/"\\"&\\""/' ;;
     safetensors)
       names common/tensors/safetensors_header.cc common/model/model_metadata.cc | sed 's/.*/"\\"&\\""/'

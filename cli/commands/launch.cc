@@ -67,7 +67,7 @@ constexpr const char* kLaunchFooter =
     "  best.safetensors              the weights of the best evaluation\n"
     "  checkpoints/                  what --resume continues from\n"
     "  events.out.tfevents...        for tensorboard --logdir runs\n"
-    "  run.events                    the status, for muster top\n"
+    "  run.events                    the same and all other events, in binary form\n"
     "  confusion_matrix.csv          if evaluation.confusion_matrix is set\n"
     "--repeat writes seed-S/ for each run, and repeat.json.\n"
     "\n"

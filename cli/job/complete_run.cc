@@ -11,6 +11,7 @@
 #include "cli/process/held_file.h"
 #include "cli/text/console.h"
 #include "cli/view/run_reader.h"
+#include "common/base/file.h"
 #include "common/checkpoint/early_stop.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"
@@ -24,12 +25,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The last line of metrics.jsonl of a completed run. Empty if only status.json reports completion:
-// resuming the run then writes that line again.
+// The summary of a completed run. Empty if only the status reports completion, or metrics.jsonl
+// lacks the last line: resuming the run then writes them again.
 std::optional<RunEnd> CompletionOf(const std::string& run_dir) {
   const auto run = ReadRunIfThere(run_dir);
   if (!run || !run->end || run->end->state != RunState::kCompleted) return std::nullopt;
-  return run->end;
+  const std::string lines = ReadFileIfThere(run_dir + "/metrics.jsonl");
+  if (!lines.ends_with('\n')) return std::nullopt;
+  const size_t last = lines.find_last_of('\n', lines.size() - 2) + 1;
+  return lines.find("\"final\":true", last) != std::string::npos ? run->end : std::nullopt;
 }
 
 // The config in the newest checkpoint, with the settings of this launch.

@@ -225,7 +225,8 @@ std::string RunName(const std::string& config_path) {
 
 std::string PutAside(const RunDir& dir, const std::string& input) {
   constexpr const char* kOfRun =
-      "^(config\\.txtpb|repeat\\.json|metrics(-events)?\\.jsonl|status\\.json|run_id|run\\.events|"
+      "^(config\\.txtpb|repeat\\.json|metrics\\.jsonl|run\\.events(\\.damaged)?|status\\.json|run_"
+      "id|"
       "confusion_matrix\\.csv|checkpoints|"
       "(model|best|model-raw|model-ema)\\.safetensors|(server|srun|ssh|worker-[0-9]+)\\.log|"
       "trace\\.(server|worker-[0-9]+)\\.part|events\\.out\\.tfevents\\.[0-9]+\\..*)$";

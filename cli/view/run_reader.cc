@@ -12,6 +12,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "cli/process/log_tail.h"
 #include "cli/text/units.h"
@@ -21,6 +22,7 @@
 #include "common/base/process.h"
 #include "common/base/text.h"
 #include "common/events/event_log.h"
+#include "common/events/metrics_line.h"
 
 namespace muster {
 namespace {
@@ -171,13 +173,10 @@ void AddLine(const Json& line, RunRecord& run) {
   }
 }
 
-void ReadMetrics(const std::string& path, RunRecord& run) {
-  std::ifstream file = ReadPlainFile(path);
-  if (!file && errno != ENOENT) {
-    throw Error(ExitCode::kUsage, "{}: cannot be read: {}", path, std::strerror(errno));
-  }
-  for (std::string text; std::getline(file, text);) {
-    const bool whole = !file.eof();  // the line ends in a newline
+// Reads the lines up to the end of the text or file.
+void ReadLines(std::istream& lines, RunRecord& run) {
+  for (std::string text; std::getline(lines, text);) {
+    const bool whole = !lines.eof();  // the line ends in a newline
     const Json line = ParseJson(text);
     if (line.is_object()) {
       AddLine(line, run);
@@ -185,6 +184,23 @@ void ReadMetrics(const std::string& path, RunRecord& run) {
       ++run.unreadable_lines;
     }
   }
+}
+
+// metrics.jsonl has the lines of runs of earlier versions, and of those that could not use their
+// run.events. Those of others are in run.events, where nobody changes them.
+void ReadMetrics(const std::string& dir, RunRecord& run) {
+  std::ifstream log = ReadPlainFile(dir + "/" + kEventLog);
+  const auto add = [&](const events::Event& event, int64_t) {
+    std::istringstream lines(MetricsText(event));
+    ReadLines(lines, run);
+  };
+  if (log && ForEachStanding(log, kFirstRecord, add)) return;
+  const std::string path = dir + "/metrics.jsonl";
+  std::ifstream file = ReadPlainFile(path);
+  if (!file && errno != ENOENT) {
+    throw Error(ExitCode::kUsage, "{}: cannot be read: {}", path, std::strerror(errno));
+  }
+  ReadLines(file, run);
 }
 
 // The status is newer than the metrics: a resumed run keeps
@@ -289,7 +305,7 @@ std::optional<RunRecord> ReadRunIfThere(const std::string& dir) {
   if (!IsRunDir(dir)) return std::nullopt;
   RunRecord run{.dir = dir, .name = fs::path(dir).lexically_normal().filename()};
   if (run.name.empty()) run.name = fs::path(dir).lexically_normal().parent_path().filename();
-  ReadMetrics(dir + "/metrics.jsonl", run);
+  ReadMetrics(dir, run);
   const std::optional<events::Status> status = ReadStatus(dir);
   run.state = StateOf(run, status);
   if (IsGone(run.state) && DiskWasFull(dir)) run.state = RunState::kDiskFull;

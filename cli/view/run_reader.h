@@ -28,7 +28,7 @@ struct RunNumbers {
   SetScores validation, test;
 };
 
-// A line of metrics.jsonl: an interval or an evaluation.
+// An interval or an evaluation.
 struct MetricsRow : RunNumbers {
   int64_t step = 0;
   std::optional<double> epoch, train_accuracy, learning_rate;
@@ -52,7 +52,7 @@ inline bool IsGone(RunState state) {
   return state == RunState::kKilled || state == RunState::kNotBegun || state == RunState::kDiskFull;
 }
 
-// The final line in metrics.jsonl of a run that has ended.
+// The summary of a run that has ended.
 struct RunEnd {
   RunState state = RunState::kCompleted;
   std::optional<int64_t> step, best_step;
@@ -67,7 +67,7 @@ struct RunRecord {
   std::optional<int64_t> steps, total_steps, workers;
   RunNumbers latest;             // the latest value of each number
   std::vector<MetricsRow> rows;  // in the order of steps; each step appears once
-  std::optional<RunEnd> end;     // empty if metrics.jsonl has no final line
+  std::optional<RunEnd> end;     // empty without a summary
   std::string weights_hash;
   int64_t server_restarts = 0;
   int64_t unreadable_lines = 0;  // in metrics.jsonl, except a partial last line
@@ -95,7 +95,7 @@ inline constexpr const char* kModelFiles[] = {"model.safetensors", "best.safeten
 bool IsRunDir(const std::string& dir);
 
 // Throws Error: kUsage if `dir` is not a run directory or its files cannot be read, kData if
-// metrics.jsonl is not a regular file.
+// run.events or metrics.jsonl is not a regular file.
 RunRecord ReadRun(const std::string& dir);
 // Like ReadRun, but returns nothing if `dir` is not a run directory.
 std::optional<RunRecord> ReadRunIfThere(const std::string& dir);

@@ -48,11 +48,10 @@ std::string FrameRecord(std::string_view record) {
   return frame + LittleEndian(MaskedCrc32c(record));
 }
 
-RecordsEnd ForEachRecord(const std::string& path, uint64_t from,
-                         const std::function<bool(std::string_view record, uint64_t at)>& visit) {
+RecordsEnd ForEachRecord(std::istream& file, uint64_t from, const VisitRecord& visit) {
   constexpr uint64_t kHead = 8 + 4, kFrame = kHead + 4, kMostBytes = uint64_t{1} << 30;
   RecordsEnd end{.at = from};
-  std::ifstream file = ReadPlainFile(path);
+  file.clear();
   if (!file.seekg(0, std::ios::end)) return end;
   // Lengths are limited to the rest of the file, so that a corrupt length allocates nothing.
   const auto size = static_cast<uint64_t>(file.tellg());
@@ -72,6 +71,11 @@ RecordsEnd ForEachRecord(const std::string& path, uint64_t from,
     if (!visit(record, begin)) return end;
   }
   return end;
+}
+
+RecordsEnd ForEachRecord(const std::string& path, uint64_t from, const VisitRecord& visit) {
+  std::ifstream file = ReadPlainFile(path);
+  return file ? ForEachRecord(file, from, visit) : RecordsEnd{.at = from};
 }
 
 // Processing one byte at a time is fast enough for a few kilobytes per interval.

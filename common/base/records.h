@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <iosfwd>
 #include <string>
 #include <string_view>
 
@@ -20,10 +21,11 @@ struct RecordsEnd {
 };
 
 // Reads records from byte `from` on. visit(record, its position) returns whether to continue.
-// Skips records with a wrong checksum. A file that cannot be opened has no records. Throws
-// Error(kData) if it is not a plain file.
-RecordsEnd ForEachRecord(const std::string& path, uint64_t from,
-                         const std::function<bool(std::string_view record, uint64_t at)>& visit);
+// Skips records with a wrong checksum.
+using VisitRecord = std::function<bool(std::string_view record, uint64_t at)>;
+RecordsEnd ForEachRecord(std::istream& file, uint64_t from, const VisitRecord& visit);
+// A file that cannot be opened has no records. Throws Error(kData) if it is not a plain file.
+RecordsEnd ForEachRecord(const std::string& path, uint64_t from, const VisitRecord& visit);
 
 // CRC-32C (Castagnoli; RFC 3720, appendix B.4).
 uint32_t Crc32c(std::string_view bytes);

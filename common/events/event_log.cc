@@ -2,12 +2,74 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include <algorithm>
+#include <istream>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "common/base/error.h"
 #include "common/base/records.h"
+#include "common/events/event_line.h"
 
 namespace muster {
+namespace {
+
+// A `begun` undoes the steps of the records in between.
+struct UndoneSteps {
+  int64_t from, to;  // positions
+};
+
+RecordsEnd ForEachLogged(std::istream& log, uint64_t first,
+                         const std::function<void(const events::Event&, int64_t)>& visit) {
+  return ForEachRecord(log, first, [&](std::string_view record, uint64_t at) {
+    events::Event event;
+    if (event.ParseFromArray(record.data(), static_cast<int>(record.size()))) {
+      visit(event, static_cast<int64_t>(at - first));
+    }
+    return true;
+  });
+}
+
+}  // namespace
+
+bool IsDurable(const events::Event& event) {
+  switch (event.kind_case()) {
+    case events::Event::kListening:
+    case events::Event::kRefused:
+    case events::Event::kWaiting:
+    case events::Event::kProgress:
+    case events::Event::kSaving:
+    case events::Event::kBeat:
+    case events::Event::KIND_NOT_SET:
+      return false;
+    default:
+      return true;
+  }
+}
+
+std::string LogRecord(events::Event event) {
+  MakeUtf8(event);
+  return FrameRecord(event.SerializeAsString());
+}
+
+bool ForEachStanding(std::istream& log, uint64_t first,
+                     const std::function<void(const events::Event&, int64_t position)>& visit) {
+  std::vector<UndoneSteps> undone;
+  const RecordsEnd end = ForEachLogged(log, first, [&](const events::Event& event, int64_t at) {
+    if (event.has_begun()) undone.push_back({.from = event.begun().position(), .to = at});
+  });
+  if (undone.empty()) return false;
+  ForEachLogged(log, first, [&](const events::Event& event, int64_t at) {
+    if (first + static_cast<uint64_t>(at) >= end.at) return;  // the log has grown meanwhile
+    const bool of_steps = event.has_log() || event.has_evaluation() || event.has_summary();
+    const auto covers = [at](const UndoneSteps& steps) {
+      return steps.from <= at && at < steps.to;
+    };
+    if (!of_steps || std::ranges::none_of(undone, covers)) visit(event, at);
+  });
+  return true;
+}
 
 std::optional<events::Status> ReadStatusPage(const std::string& path) {
   std::optional<events::Status> newest;

@@ -7,11 +7,12 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/base/utc_time.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/checkpoint/resumable_config.h"
+#include "common/events/event_log.h"
 #include "common/trace/trace.h"
 #include "ps/record/checkpoint_arenas.h"
-#include "ps/record/utc_now.h"
 
 namespace muster {
 namespace {
@@ -19,18 +20,19 @@ namespace {
 // The loop thread copies fewer bytes than this itself, which is faster than waking threads.
 constexpr size_t kAtOnceBytes = 1 << 20;
 constexpr double kSlowSeconds = 1;               // a longer write is reported
-constexpr std::chrono::minutes kLongestWait{1};  // for the lines of metrics.jsonl to be written
+constexpr std::chrono::minutes kLongestWait{1};  // for events to be written
 
-// Runs on the writer thread. Waits until the metrics lines that the checkpoint counts are on disk
-// or have failed. Returns why the checkpoint could not be written, or "".
+// Runs on the writer thread. Waits until the events that the checkpoint counts are on disk or
+// have failed. Returns why the checkpoint could not be written, or "".
 std::string Write(CheckpointToWrite what, const TensorImage& image,
-                  const std::shared_future<checkpoint::GrownFile>& metrics) {
-  if (metrics.wait_for(kLongestWait) != std::future_status::ready) {
-    return fmt::format("{}/metrics.jsonl: its lines could not be written within {} s", what.run_dir,
+                  const std::shared_future<RunLog::Kept>& kept) {
+  if (kept.wait_for(kLongestWait) != std::future_status::ready) {
+    return fmt::format("{}/{}: events could not be written within {} s", what.run_dir, kEventLog,
                        std::chrono::seconds(kLongestWait).count());
   }
   try {
-    *what.state.mutable_metrics() = metrics.get();
+    *what.state.mutable_metrics() = kept.get().metrics;
+    *what.state.mutable_events() = kept.get().events;
     const trace::Span span("checkpoint", {}, {.step = what.name.step});
     WriteCheckpoint(what, image);
     return "";
@@ -156,14 +158,14 @@ void Checkpoints::Take() {
   state.set_run_id(run_id_);
   state.set_config(config_text_);
   state.set_generation(name.generation);
-  state.set_time(UtcNow());
+  state.set_time(UtcText(UnixMilliseconds()));
   kept_.PutAccuracies(state);
   current_ = {.run_dir = run_dir_,
               .name = name,
               .state = std::move(state),
               .tensors = tensors_,
-              .metrics_fd = recorder_.metrics_fd()};
-  metrics_ = recorder_.KeepMetrics();
+              .log_fd = recorder_.log_fd()};
+  files_kept_ = recorder_.Keep();
   const std::vector<std::span<float>> arenas = CheckpointArenas(variables_, name.step);
   auto jobs = image_->CopyJobs({arenas.begin(), arenas.end()});
   copying_ = 1 + (fetch_program_ ? 1 : 0);
@@ -199,8 +201,8 @@ void Checkpoints::Copied() {
   }
   current_.expired = kept_.ExpiredBy(current_.name, settings_);
   writing_ = true;
-  files_.Submit([this, what = current_, image = image_, metrics = metrics_] {
-    const std::string trouble = Write(what, *image, metrics);
+  files_.Submit([this, what = current_, image = image_, kept = files_kept_] {
+    const std::string trouble = Write(what, *image, kept);
     pool_.Post([this, trouble] { Written(trouble); });
   });
 }

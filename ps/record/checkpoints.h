@@ -37,7 +37,7 @@ class Checkpoints {
  public:
   using Clock = std::chrono::steady_clock;
   // The state that a checkpoint saves besides the tensors. Checkpoints fills in run id, generation,
-  // config, time and metrics. Step and `evaluated` determine the checkpoint's name.
+  // config, time, metrics and events. Step and `evaluated` determine the checkpoint's name.
   using Describe = std::function<checkpoint::State()>;
 
   // All must outlive this object. Without run.dir, or if checkpoint.keep_last is 0, there are no
@@ -96,8 +96,8 @@ class Checkpoints {
 
   size_t copying_ = 0;  // number of parts that are being copied
   bool writing_ = false;
-  CheckpointToWrite current_;                          // the newest one, perhaps not on disk yet
-  std::shared_future<checkpoint::GrownFile> metrics_;  // of current_
+  CheckpointToWrite current_;                    // the newest one, perhaps not on disk yet
+  std::shared_future<RunLog::Kept> files_kept_;  // of current_
   bool asked_ = false, last_is_due_ = false;
   Retry retry_;
   bool slow_said_ = false;

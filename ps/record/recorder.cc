@@ -7,14 +7,12 @@
 
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
-#include "common/base/json.h"
 #include "common/base/log.h"
-#include "common/base/text.h"
+#include "common/base/utc_time.h"
 #include "common/checkpoint/list_checkpoints.h"
 #include "common/events/count_change.h"
 #include "common/events/event_log.h"
-#include "ps/record/metrics_line.h"
-#include "ps/record/utc_now.h"
+#include "common/events/metrics_line.h"
 
 namespace muster {
 namespace {
@@ -22,37 +20,23 @@ namespace {
 constexpr std::chrono::seconds kSavingInterval{1};
 constexpr std::chrono::minutes kLongestWait{1};  // waits for the disk after the run has ended
 
-std::string FileIn(const std::string& dir, const char* name) {
-  return dir.empty() ? "" : dir + "/" + name;
-}
-
-// Prepends `time` (UTC, ISO 8601).
-std::string Stamped(const nlohmann::ordered_json& line) {
-  nlohmann::ordered_json stamped;
-  stamped["time"] = UtcNow();
-  stamped.update(line);
-  return JsonText(stamped) + "\n";
-}
-
 }  // namespace
 
 Recorder::Recorder(const config::Config& config, const Graph& graph, int event_fd,
-                   const checkpoint::GrownFile* resumed, std::vector<LostServer> losses)
+                   const checkpoint::State* resumed, std::vector<LostServer> losses)
     : dir_(config.run().dir()),
       pipe_(event_fd),
       losses_(std::move(losses)),
-      metrics_(FileIn(dir_, "metrics.jsonl"), resumed,
-               [this](const std::string& message) { Notice(message); }),
-      status_page_(FileIn(dir_, kEventLog), resumed != nullptr),
+      log_(dir_, resumed, [this](const std::string& message) { Notice(message); }),
+      status_page_(dir_.empty() ? "" : dir_ + "/" + kEventLog),
       board_(config, graph, thread_, [this](const std::string& message) { Notice(message); }) {}
 
 void Recorder::Record(const events::Event& event, const std::vector<SampleImage>& images) {
   LogEvent(event);
   Count(event);
-  const nlohmann::ordered_json line = MetricsLine(event);
-  Append(line);
-  if (event.has_log()) board_.Log(line);
-  if (event.has_evaluation()) board_.Evaluation(line, images);
+  Append(event);
+  if (event.has_log()) board_.Log(event);
+  if (event.has_evaluation()) board_.Evaluation(event, images);
   pipe_.Send(event);
   for (const std::string& message : TakeNotices()) Warn(message);
 }
@@ -70,24 +54,27 @@ void Recorder::Count(const events::Event& event) {
   if (event.has_restarted()) *so_far_.add_restarts() = event.restarted();
 }
 
-void Recorder::Append(const nlohmann::ordered_json& line) {
-  if (metrics_.fd() < 0 || line.is_null()) return;
-  lines_ += Stamped(line);
-  if (begun_) WriteLines();
+void Recorder::Append(const events::Event& event) {
+  if (log_.fd() < 0 || !IsDurable(event)) return;
+  events::Event stamped = event;
+  stamped.set_unix_ms(UnixMilliseconds());
+  if (!begun_) return waiting_.push_back(std::move(stamped));
+  thread_.Submit([this, stamped = std::move(stamped)] { log_.Append(stamped); });
 }
 
-void Recorder::WriteLines() {
-  if (metrics_.fd() < 0) return;
-  thread_.Submit([this, lines = std::exchange(lines_, "")] { metrics_.Append(lines); });
-}
-
-void Recorder::Begin(int64_t step, const std::optional<DueLines>& due) {
-  const MetricsFile::Kept kept = due ? metrics_.Cut(*due) : MetricsFile::Kept();
-  so_far_.mutable_restarts()->Add(kept.restarts.begin(), kept.restarts.end());
+void Recorder::Begin(int64_t step) {
   board_.Begin(step);
-  board_.WriteAgain(kept.lines);
+  std::vector<events::Event> lacking;
+  log_.Begin(step, [&](const events::Event& event) {
+    if (event.has_restarted()) *so_far_.add_restarts() = event.restarted();
+    if (board_.Lacks(event)) lacking.push_back(event);
+  });
+  board_.WriteAgain(lacking);
   begun_ = true;
-  WriteLines();
+  thread_.Submit([this, waiting = std::exchange(waiting_, {})] {
+    log_.Flush();
+    for (const events::Event& event : waiting) log_.Append(event);
+  });
   for (const LostServer& loss : std::exchange(losses_, {})) {
     events::Event event;
     *event.mutable_restarted() = RestartAfter(loss, step);
@@ -95,12 +82,12 @@ void Recorder::Begin(int64_t step, const std::optional<DueLines>& due) {
   }
 }
 
-std::shared_future<checkpoint::GrownFile> Recorder::KeepMetrics() {
-  const auto kept = std::make_shared<std::promise<checkpoint::GrownFile>>();
+std::shared_future<RunLog::Kept> Recorder::Keep() {
+  const auto kept = std::make_shared<std::promise<RunLog::Kept>>();
   thread_.Submit([this, kept] {
     // Sync the TensorBoard records, because a resumed run does not rewrite those of earlier steps.
     if (board_.file() != nullptr) board_.file()->Sync();
-    kept->set_value(metrics_.Keep());
+    kept->set_value(log_.Keep());
   });
   return kept->get_future().share();
 }
@@ -117,13 +104,13 @@ void Recorder::Status(events::Status status) {
 }
 
 void Recorder::TryAgain() {
-  metrics_.TryAgain();
+  log_.TryAgain();
   if (board_.file() != nullptr) board_.file()->TryAgain();
   if (files_retry_.IsDue()) WriteFiles();
 }
 
 void Recorder::EndRetries() {
-  metrics_.EndRetries();
+  log_.EndRetries();
   if (board_.file() != nullptr) board_.file()->EndRetries();
   files_retry_.End();
 }
@@ -151,15 +138,15 @@ void Recorder::WriteFiles() {
 }
 
 Recorder::Missing Recorder::WriteAll() {
-  metrics_.Append("");
+  log_.Flush();
   WriteFiles();
-  Missing missing{.trouble = JoinTroubles(metrics_.trouble(), files_retry_.trouble())};
+  Missing missing{.trouble = JoinTroubles(log_.trouble(), files_retry_.trouble())};
   if (board_.file() != nullptr) missing.lost = board_.file()->Missing();
   if (!missing.lost.empty()) {
     missing.lost += "; TensorBoard will not show these data";
     if (!ListCheckpoints(dir_).empty()) {  // otherwise the run cannot be resumed
       missing.lost +=
-          ". To restore the most recent from metrics.jsonl, continue the run with --resume";
+          ". To restore the most recent from run.events, continue the run with --resume";
     }
   }
   return missing;
@@ -178,7 +165,9 @@ std::vector<std::string> Recorder::TakeNotices() {
 events::Summary Recorder::Finish(events::Summary summary, events::Status status) {
   summary.MergeFrom(so_far_);
   thread_.Submit([this] { EndRetries(); });
-  if (begun_) Append(MetricsLine(summary));
+  events::Event event;
+  *event.mutable_summary() = summary;
+  if (begun_) Append(event);
   board_.End(summary);
   status.set_state(NameOf(summary.end()));
   status.clear_waits();
@@ -190,7 +179,6 @@ events::Summary Recorder::Finish(events::Summary summary, events::Status status)
   summary.set_trouble(JoinTroubles(summary.trouble(), missing.trouble));
   summary.set_lost(JoinTroubles(summary.lost(), missing.lost));
   for (const std::string& message : TakeNotices()) Warn(message);
-  events::Event event;
   *event.mutable_summary() = summary;
   pipe_.Send(event);
   return summary;

@@ -1,10 +1,10 @@
 // Records the events of a run. Each event goes to the outputs of its kind: the launcher
-// (proto/events.proto), metrics.jsonl, TensorBoard files and the log.
+// (proto/events.proto), run.events and metrics.jsonl, TensorBoard files and the log.
 //
 // Used on the loop thread, which is the only one that writes to the launcher's pipe. A writer
-// thread writes metrics.jsonl, TensorBoard records, the status and other small files, in the order
-// of recording, so the loop and its heartbeats never wait for the disk. Failed writes are kept and
-// retried (common/base/retry.h).
+// thread writes events, metrics, TensorBoard records, the status and other small files, in the
+// order of recording, so the loop and its heartbeats never wait for the disk. Failed writes are
+// kept and retried (common/base/retry.h).
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,6 @@
 #include <future>
 #include <map>
 #include <mutex>
-#include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,8 +23,8 @@
 #include "proto/events.pb.h"
 #include "ps/record/event_pipe.h"
 #include "ps/record/event_texts.h"
-#include "ps/record/metrics_file.h"
 #include "ps/record/restart_record.h"
+#include "ps/record/run_log.h"
 #include "ps/record/status_page.h"
 #include "ps/tensorboard/board.h"
 
@@ -36,10 +34,10 @@ class Recorder {
  public:
   // Without config.run.dir, writes no files. `event_fd` may be -1: no events; it is made
   // non-blocking. `resumed`: from the checkpoint of a resumed run, or null. `losses`: earlier
-  // servers of this run that were lost and are not in metrics.jsonl yet. `config` and `graph` must
-  // outlive this object. Throws Error(kFailure) if metrics.jsonl cannot be created or opened.
+  // servers of this run that were lost and are not recorded yet. `config` and `graph` must outlive
+  // this object. Throws Error(kFailure) if run.events or metrics.jsonl cannot be created or opened.
   Recorder(const config::Config& config, const Graph& graph, int event_fd,
-           const checkpoint::GrownFile* resumed = nullptr, std::vector<LostServer> losses = {});
+           const checkpoint::State* resumed = nullptr, std::vector<LostServer> losses = {});
   Recorder(const Recorder&) = delete;
 
   // Records an event. Summaries go to Finish instead. `images`: sample images of an evaluation, for
@@ -49,16 +47,15 @@ class Recorder {
   // Takes a warning from any thread. It is recorded with the next event.
   void Notice(const std::string& message);
 
-  // Called when the run begins or resumes at W(step). Lines of metrics.jsonl are written only from
-  // then on, so a run that never begins leaves none. `due`: the lines that a resumed run must have
-  // (MetricsFile::Cut). Throws Error(kFailure).
-  void Begin(int64_t step, const std::optional<DueLines>& due = std::nullopt);
+  // Called when the run begins or resumes at W(step). Events are written to files only from then
+  // on, so a run that never begins leaves none (RunLog::Begin). Throws Error(kFailure).
+  void Begin(int64_t step);
 
-  // The state of metrics.jsonl at this moment. The future is ready when everything recorded so far
-  // has been written or has failed.
-  std::shared_future<checkpoint::GrownFile> KeepMetrics();
-  // The descriptor of metrics.jsonl, for fsync; -1 without a file.
-  int metrics_fd() const { return metrics_.fd(); }
+  // The state of the files at this moment. The future is ready when everything recorded so far has
+  // been written or has failed.
+  std::shared_future<RunLog::Kept> Keep();
+  // The descriptor of run.events, for fsync; -1 without a file.
+  int log_fd() const { return log_.fd(); }
 
   // Replaces the status in run.events. Fills in learning rate and measurements. Drops the status if
   // an earlier one still waits for the disk.
@@ -77,8 +74,7 @@ class Recorder {
   struct Missing {
     std::string trouble, lost;
   };
-  void Append(const nlohmann::ordered_json& line);
-  void WriteLines();
+  void Append(const events::Event& event);
   void Count(const events::Event& event);
   std::vector<std::string> TakeNotices();
   Missing AwaitAll(int64_t step);
@@ -92,9 +88,9 @@ class Recorder {
   EventPipe pipe_;
   std::vector<LostServer> losses_;
   bool begun_ = false;
-  std::string lines_;          // lines that wait for Begin
-  events::Summary so_far_;     // changes and restarts for the summary
-  events::Measured measured_;  // measurements of the last interval
+  std::vector<events::Event> waiting_;  // for Begin
+  events::Summary so_far_;              // changes and restarts for the summary
+  events::Measured measured_;           // measurements of the last interval
   double learning_rate_ = 0;
 
   std::mutex mutex_;
@@ -102,7 +98,7 @@ class Recorder {
   std::atomic<bool> status_waits_{false};
 
   // Used by the writer thread after Begin.
-  MetricsFile metrics_;
+  RunLog log_;
   StatusPage status_page_;
   std::map<std::string, std::string> files_;  // pending writes
   Retry files_retry_;

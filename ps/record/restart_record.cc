@@ -2,11 +2,8 @@
 
 #include <charconv>
 #include <chrono>
-#include <cmath>
 
 #include "common/base/error.h"
-#include "common/base/json.h"
-#include "common/base/text.h"
 
 namespace muster {
 namespace {
@@ -28,23 +25,6 @@ LostServer ParseLoss(const std::string& argument) {
   return loss;
 }
 
-// Reads a line from MetricsLine; a value of the wrong type counts as missing.
-events::Restarted RestartOf(const nlohmann::json& line) {
-  events::Restarted restarted;
-  const auto number = [&](const char* key) {
-    const auto found = line.find(key);
-    return found != line.end() && found->is_number() ? std::optional(found->get<double>())
-                                                     : std::nullopt;
-  };
-  if (const auto step = WholeNumberOf(number("lost_at_step").value_or(NAN))) {
-    restarted.set_lost_at_step(*step);
-  }
-  if (line.contains("cause") && line["cause"].is_string()) restarted.set_cause(line["cause"]);
-  restarted.set_from_step(WholeNumberOf(number("from_step").value_or(0)).value_or(0));
-  restarted.set_seconds(number("seconds").value_or(0));
-  return restarted;
-}
-
 }  // namespace
 
 std::vector<LostServer> ParseLosses(const std::vector<std::string>& arguments) {
@@ -62,20 +42,6 @@ events::Restarted RestartAfter(const LostServer& loss, int64_t from_step) {
   restarted.set_from_step(from_step);
   restarted.set_seconds(now.count() - loss.at);
   return restarted;
-}
-
-MetricsEvents ReadMetricsEvents(std::string_view text) {
-  MetricsEvents read;
-  size_t at = 0;
-  for (size_t end; (end = text.find('\n', at)) != std::string_view::npos; at = end + 1) {
-    const std::string_view one = text.substr(at, end - at);
-    if (one.find("\"event\"") == std::string_view::npos) continue;
-    const nlohmann::json line = ParseJson(one);
-    if (!line.is_object() || !line.contains("event")) continue;
-    if (line["event"] == kServerRestarted) read.restarts.push_back(RestartOf(line));
-    read.lines.emplace_back(text.substr(at, end + 1 - at));
-  }
-  return read;
 }
 
 }  // namespace muster

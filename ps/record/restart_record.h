@@ -1,18 +1,15 @@
-// Records restarts of the server: the arguments that the launcher passes to the new server, and the
-// lines in metrics.jsonl.
+// Records restarts of the server: the arguments that the launcher passes to the new server, and
+// their event.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "proto/events.pb.h"
 
 namespace muster {
-
-inline constexpr const char* kServerRestarted = "server_restarted";
 
 struct LostServer {
   std::optional<int64_t> step;  // the last step that the launcher knew
@@ -25,14 +22,5 @@ std::vector<LostServer> ParseLosses(const std::vector<std::string>& arguments);
 
 // Describes a run that resumes now at this step.
 events::Restarted RestartAfter(const LostServer& loss, int64_t from_step);
-
-struct MetricsEvents {
-  std::vector<events::Restarted> restarts;
-  std::vector<std::string> lines;  // of all events, each with its newline
-};
-
-// Reads the events in lines of metrics.jsonl. Ignores unreadable lines, such as a truncated last
-// one.
-MetricsEvents ReadMetricsEvents(std::string_view text);
 
 }  // namespace muster

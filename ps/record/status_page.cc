@@ -42,9 +42,9 @@ void LoadMeter::Put(events::Status::Server& server) {
   cpu_s_ = cpu;
 }
 
-StatusPage::StatusPage(const std::string& path, bool is_resumed) {
+StatusPage::StatusPage(const std::string& path) {
   if (path.empty()) return;
-  fd_ = OpenPlainFile(path, "a plain file", O_WRONLY | O_CREAT | (is_resumed ? 0 : O_TRUNC));
+  fd_ = OpenPlainFile(path, "a plain file", O_WRONLY | O_NOFOLLOW);
   if (!fd_.valid()) {
     throw Error(ExitCode::kFailure, "{}: cannot be opened: {}", path, ErrorText(errno));
   }

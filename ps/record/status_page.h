@@ -23,9 +23,9 @@ class LoadMeter {
 // Owner: the recorder, whose writer thread calls Write.
 class StatusPage {
  public:
-  // `path` may be empty: no file. Creates the file, or replaces it if the run is new. Throws
-  // Error(kFailure) if it cannot be opened.
-  StatusPage(const std::string& path, bool is_resumed);
+  // `path` may be empty: no file. Otherwise the file exists. Throws Error(kFailure) if it cannot be
+  // opened.
+  explicit StatusPage(const std::string& path);
 
   bool wanted() const { return fd_.valid(); }
   // Fills in number, time and server. Overwrites a page without syncing it. Errors are ignored,

@@ -23,6 +23,7 @@
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/run_mark.h"
 #include "common/checkpoint/state_file.h"
+#include "common/events/event_log.h"
 
 namespace muster {
 namespace {
@@ -171,8 +172,8 @@ void WriteFolder(const std::string& folder, const CheckpointToWrite& what,
   }
   WriteText(folder + "/" + kStateFile, StateFileBytes(state));
   // Pipes and some file systems do not support fsync.
-  if (what.metrics_fd >= 0 && ::fsync(what.metrics_fd) != 0 && errno != EINVAL && errno != EROFS) {
-    Fail(what.run_dir + "/metrics.jsonl", "synced");
+  if (what.log_fd >= 0 && ::fsync(what.log_fd) != 0 && errno != EINVAL && errno != EROFS) {
+    Fail(what.run_dir + "/" + kEventLog, "synced");
   }
   SyncFolder(folder);
 }

@@ -17,9 +17,9 @@ struct CheckpointToWrite {
   checkpoint::State state;  // without its tensors, which WriteCheckpoint adds
   std::vector<StoredTensor> tensors;
   std::shared_ptr<const std::string> program;  // null: the program has no state
-  // Descriptor of metrics.jsonl, which is synced before the checkpoint that counts its bytes; -1:
-  // none.
-  int metrics_fd = -1;
+  // Descriptor of run.events, which is synced before the checkpoint that counts its bytes; -1:
+  // none. metrics.jsonl can be made from it.
+  int log_fd = -1;
   // Checkpoints to remove after the new one is on disk.
   std::vector<CheckpointName> expired;
 };

@@ -35,7 +35,7 @@ Resumption::Resumption(RunParts& parts, FirstFailure& failure, const ResumePoint
   }
 }
 
-// Restores everything in the checkpoint. The recorder truncates the metrics when the run begins;
+// Restores everything in the checkpoint. The recorder undoes later steps when the run begins;
 // the data are compared when the workers have joined (Misfit).
 void Resumption::Restore(const ResumePoint& resume) {
   resumed_ = resume.state();
@@ -122,19 +122,6 @@ std::string Resumption::Misfit() const {
                       plan.total_steps);
   }
   return why;
-}
-
-DueLines Resumption::LinesSoFar() const {
-  const int64_t now = parts_.state.step;
-  const auto& tested = parts_.keeper.progress.evaluations().tested();
-  DueLines due{.step = now, .evaluated = IsEvaluated(), .tested = tested && tested->version == now};
-  const int64_t every = parts_.config.run().log_every_steps();
-  for (int64_t step = every; step <= now; step += every) due.logs.push_back(step);
-  for (int64_t step = 1; step <= now; ++step) {
-    const bool is_due = step < now ? parts_.work.evaluator.IsRegularAfter(step - 1) : due.evaluated;
-    if (is_due) due.evaluations.push_back(step);
-  }
-  return due;
 }
 
 bool Resumption::IsEvaluated() const {

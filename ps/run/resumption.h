@@ -31,8 +31,6 @@ class Resumption {
   bool IsDoneAlready();
   // Stops a resumed run if its last evaluations require it. Returns whether the run is over.
   bool StopsEarly();
-  // The lines that metrics.jsonl must have so far, whatever length the run had before.
-  DueLines LinesSoFar() const;
 
   // The run's last step, or the last step of the replay.
   int64_t LastStep() const { return replay_.LastStep(parts_.state.plan.total_steps); }

@@ -118,12 +118,11 @@ void Run::StartIfReady(Time now) {
 // A resumed run first repeats an evaluation that had not ended.
 void Run::Start(Time now) {
   const int64_t step = parts_.state.step;
+  parts_.keeper.recorder.Begin(step);
   if (!resumption_.is_resumed()) {
-    parts_.keeper.recorder.Begin(step);
     dispatcher_.Want(step, now);
     return BeginStep(step, now);
   }
-  parts_.keeper.recorder.Begin(step, resumption_.LinesSoFar());
   Evaluator& evaluator = parts_.work.evaluator;
   const bool over = resumption_.StopsEarly();
   const bool pending =

@@ -8,7 +8,7 @@
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
-#include "ps/record/metrics_line.h"
+#include "common/events/metrics_line.h"
 #include "ps/run/attach_updater.h"
 #include "ps/run/server.h"
 

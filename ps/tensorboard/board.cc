@@ -4,11 +4,11 @@
 #include <google/protobuf/text_format.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/base/text.h"
 #include "ps/tensorboard/event_records.h"
+#include "ps/tensorboard/event_scalars.h"
 #include "ps/tensorboard/summaries.h"
 
 namespace muster {
@@ -94,15 +94,24 @@ void Board::Begin(int64_t steps_done) {
   Write(steps_done, std::move(summary));
 }
 
-void Board::WriteAgain(const std::string& metrics) {
-  if (!writes_) return;
-  std::vector<tensorboard::Event> lacking = LaterScalars(metrics, begun_at_, written_);
+bool Board::Lacks(const events::Event& event) const {
+  if (!writes_ || (!event.has_log() && !event.has_evaluation())) return false;
+  return StepOf(event) <= begun_at_ && StepOf(event) > written_.at(TagOf(event));
+}
+
+void Board::WriteAgain(const std::vector<events::Event>& lacking) {
   if (lacking.empty()) return;
   warn_(fmt::format(
       "the TensorBoard files of this run lacked steps {} to {}: restored loss, accuracy, learning "
-      "rate and speed from metrics.jsonl; norms, rank times, histograms and images are lost",
-      lacking.front().step(), lacking.back().step()));
-  for (tensorboard::Event& event : lacking) Append(std::move(event));
+      "rate and speed from run.events; norms, rank times, histograms and images are lost",
+      StepOf(lacking.front()), StepOf(lacking.back())));
+  for (const events::Event& one : lacking) {
+    tensorboard::Event event;
+    event.set_step(StepOf(one));
+    event.set_wall_time(1e-3 * static_cast<double>(one.unix_ms()));
+    AddScalars(*event.mutable_summary(), one);
+    Append(std::move(event));
+  }
 }
 
 Observe Board::Wants(int64_t steps_done) const {
@@ -150,27 +159,27 @@ void Board::AddRanks(tensorboard::Summary& summary) {
   ranks_.assign(ranks_.size(), {});
 }
 
-void Board::Log(const nlohmann::ordered_json& line) {
+void Board::Log(const events::Event& event) {
   if (!writes_) return;
   tensorboard::Summary summary;
-  AddScalars(summary, line);
+  AddScalars(summary, event);
   AddRanks(summary);
-  Write(line["step"], std::move(summary));
+  Write(StepOf(event), std::move(summary));
 }
 
-void Board::Evaluation(const nlohmann::ordered_json& line, const std::vector<SampleImage>& images) {
+void Board::Evaluation(const events::Event& event, const std::vector<SampleImage>& images) {
   // The files may already contain this evaluation, if the run resumed from a checkpoint before it.
-  const std::string tag = TagOf(line);
-  if (!writes_ || line["step"].get<int64_t>() <= written_.at(tag)) return;
+  const std::string tag = TagOf(event);
+  if (!writes_ || StepOf(event) <= written_.at(tag)) return;
   const std::string set = tag == kTestLossTag ? "test" : "validation";
   tensorboard::Summary summary;
-  AddScalars(summary, line);
+  AddScalars(summary, event);
   for (const SampleImage& image : images)
     AddImage(summary, set, image, config_.data().class_names());
   if (!images.empty()) {
     AddText(summary, set + "_images", PredictionTable(images, config_.data().class_names()));
   }
-  Write(line["step"], std::move(summary));
+  Write(StepOf(event), std::move(summary));
 }
 
 void Board::End(const events::Summary& last) {

@@ -6,7 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,7 +17,6 @@
 #include "proto/events.pb.h"
 #include "proto/wire.pb.h"
 #include "ps/tensorboard/event_file.h"
-#include "ps/tensorboard/line_scalars.h"
 #include "ps/tensorboard/observation.h"
 #include "ps/tensorboard/sample_image.h"
 
@@ -35,18 +34,20 @@ class Board {
   // earlier servers, creates a file, and writes the initial data.
   void Begin(int64_t steps_done);
 
-  // Call for a resumed run when metrics.jsonl has been restored. Writes the last steps that are
-  // missing from the files of earlier servers because of write errors.
-  void WriteAgain(const std::string& metrics);
+  // Whether the event is an interval or evaluation of an earlier server whose files lack it because
+  // of write errors.
+  bool Lacks(const events::Event& event) const;
+  // Call for a resumed run, with all that it lacks.
+  void WriteAgain(const std::vector<events::Event>& lacking);
 
   // What to observe in the step after which `steps_done` steps are done.
   Observe Wants(int64_t steps_done) const;
   void Observed(int64_t steps_done, const Observation& observation);
 
   void AddTimes(uint32_t rank, const wire::StepTimes& times);
-  // These functions take lines of metrics.jsonl.
-  void Log(const nlohmann::ordered_json& line);
-  void Evaluation(const nlohmann::ordered_json& line, const std::vector<SampleImage>& images);
+  // These functions take an interval or an evaluation.
+  void Log(const events::Event& event);
+  void Evaluation(const events::Event& event, const std::vector<SampleImage>& images);
   void End(const events::Summary& summary);
 
   // The file of the writer thread; null before Begin or if disabled.
@@ -71,8 +72,8 @@ class Board {
   std::optional<EventFile> file_;     // used by the writer thread
   std::atomic<size_t> in_flight_{0};  // bytes of queued large events
   std::vector<RankTimes> ranks_;
-  // The last steps that earlier servers wrote.
-  LastSteps written_;
+  // The last steps that earlier servers wrote; -1: none.
+  std::map<std::string, int64_t> written_;  // by tag
   int64_t begun_at_ = 0;
 };
 

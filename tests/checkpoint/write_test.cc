@@ -117,10 +117,10 @@ INSTANTIATE_TEST_SUITE_P(Everywhere, ErrorTest, ::testing::Values(ENOSPC, EIO));
 // the disk, and old ones are removed after the new name is.
 TEST_F(WriteTest, TheOrderInWhichThingsReachTheDisk) {
   BeginAgain();
-  const std::string metrics = run_.dir() + "/metrics.jsonl";
-  const UniqueFd metrics_fd(::open(metrics.c_str(), O_WRONLY | O_CREAT, 0644));
+  const std::string log = run_.dir() + "/run.events";
+  const UniqueFd log_fd(::open(log.c_str(), O_WRONLY | O_CREAT, 0644));
   CheckpointToWrite what = run_.At(kNewer);
-  what.metrics_fd = metrics_fd.get();
+  what.log_fd = log_fd.get();
   what.expired = {kOldest};
   testing::WatchCalls(run_.dir());
   WriteCheckpoint(what, run_.image());
@@ -144,7 +144,7 @@ TEST_F(WriteTest, TheOrderInWhichThingsReachTheDisk) {
   EXPECT_LT(place("truncate", partial + "/" + kTensorFile),
             place("fsync", partial + "/" + kTensorFile));
   EXPECT_LT(folder_synced, renamed);
-  EXPECT_LT(place("fsync", metrics), renamed);
+  EXPECT_LT(place("fsync", log), renamed);
   const auto around_synced = place("fsync", CheckpointsFolder(run_.dir()));
   EXPECT_LT(renamed, around_synced);
   EXPECT_LT(around_synced, place("rename", run_.Folder(kOldest)));

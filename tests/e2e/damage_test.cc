@@ -190,19 +190,19 @@ TEST_F(Damage, ACompleteRunIsLeftAsItIs) {
   for (const auto& [file, bytes] : after) EXPECT_EQ(bytes, before.at(file)) << file;
 }
 
-TEST_F(Damage, LinesOfMetricsThatSomebodyTookAreNamed) {
+TEST_F(Damage, LinesOfMetricsThatSomebodyTookComeBack) {
   const Outcome whole = Succeeded(Launch(kShort));
   const fs::path metrics = Path("run0/metrics.jsonl");
-  std::istringstream lines(Slurp(metrics));
+  const std::string before = Slurp(metrics);
+  std::istringstream lines(before);
   std::string text, line;
   for (int i = 0; i < 3 && std::getline(lines, line); ++i) text += line + "\n";
   std::ofstream(metrics) << text << "{\"step\":8,\"tr";
   const Outcome rest = Succeeded(GoOn("run0", {"--epochs", "5"}));
-  EXPECT_THAT(rest.log,
-              AllOf(HasSubstr("metrics.jsonl: the file was changed; missing: "),
-                    HasSubstr("of 12 lines of steps (8 to 24)"), HasSubstr("of 4 evaluations (")));
-  for (const auto& one : rest.metrics) EXPECT_TRUE(one.is_object());
-  EXPECT_TRUE(Slurp(metrics).starts_with(text + "{\"time\""));
+  EXPECT_THAT(rest.log, HasSubstr("metrics.jsonl: the file was changed"));
+  const size_t summary = before.rfind('\n', before.size() - 2) + 1;
+  EXPECT_TRUE(Slurp(metrics).starts_with(before.substr(0, summary)));
+  EXPECT_EQ(Slurp(Path("run0/metrics-cut.jsonl")), text + "{\"step\":8,\"tr");
   // The damage is reported once, and then repaired.
   const Outcome more = Succeeded(GoOn("run0", {"--epochs", "6"}));
   EXPECT_THAT(more.log, Not(HasSubstr("the file was changed")));

@@ -64,14 +64,14 @@ TEST_F(SpecialFiles, OfARunHoldNoCommandUp) {
   EXPECT_EQ(Muster({"inspect", run}).exit_code, 0);  // nothing was lost
 }
 
-TEST_F(SpecialFiles, InThePlaceOfStatusOrMetricsAreAnErrorOfData) {
-  for (const auto& [name, command] : {std::pair("run.events", "top"), {"metrics.jsonl", "plot"}}) {
-    Replace(name, "pipe");
+TEST_F(SpecialFiles, InThePlaceOfEventsAreAnErrorOfData) {
+  Replace("run.events", "pipe");
+  for (const char* command : {"top", "plot"}) {
     const Outcome outcome = Muster({command, Path("run0")});
     EXPECT_EQ(outcome.exit_code, static_cast<int>(ExitCode::kData)) << outcome.log;
-    EXPECT_THAT(outcome.log, HasSubstr(std::string(name) + ": is a pipe"));
-    PutBack(name);
+    EXPECT_THAT(outcome.log, HasSubstr("run.events: is a pipe"));
   }
+  PutBack("run.events");
 }
 
 TEST_F(SpecialFiles, InThePlaceOfWeightsAreNamed) {

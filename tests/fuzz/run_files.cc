@@ -1,6 +1,6 @@
-// metrics.jsonl and the status in run.events with any contents, as read by `muster runs`, `plot`,
-// `top` and a resumed server. Rows are in the order of steps, output is safe for terminals, charts
-// have finite numbers, and the metrics before a checkpoint remain unchanged.
+// metrics.jsonl and run.events with any contents, as read by `muster runs`, `plot`, `top` and a
+// resumed server. Rows are in the order of steps, output is safe for terminals, charts have finite
+// numbers, and what a checkpoint counts remains unchanged.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -14,9 +14,8 @@
 #include "cli/view/top_view.h"
 #include "common/base/records.h"
 #include "common/events/event_log.h"
-#include "ps/record/kept_lines.h"
-#include "ps/record/metrics_file.h"
-#include "ps/record/restart_record.h"
+#include "common/events/metrics_line.h"
+#include "ps/record/run_log.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {
@@ -40,14 +39,12 @@ void CheckPicture(const RunRecord& run) {
   }
 }
 
-void CheckRecord(const Folder& folder, size_t lines) {
+void CheckRecord(const Folder& folder) {
   OrError(folder.path(), [&] {
     const RunRecord run = ReadRun(folder.path());
     for (size_t i = 1; i < run.rows.size(); ++i) {
       Require(run.rows[i - 1].step <= run.rows[i].step, "rows are not in the order of steps");
     }
-    const auto unreadable = static_cast<size_t>(run.unreadable_lines);
-    Require(run.rows.size() + unreadable <= lines, "more rows than lines");
     for (const int width : {20, 79, 1000}) CheckLines(RunsTable({run}, width));
     Require(nlohmann::json::accept(RunsJson({run})), "no JSON");
     CheckPicture(run);
@@ -71,52 +68,80 @@ std::string Slurp(const std::string& path) {
   return text.str();
 }
 
-// Cuts the file as a resumed server does: where the checkpoint says, if it knows the file,
-// otherwise at the end of a line. Everything before remains.
-void CheckCut(const Folder& folder, const std::string& text, const checkpoint::GrownFile& kept) {
-  const std::string path = folder.Write("metrics.jsonl", text);
-  OrError(path, [&] {
-    const DueLines due{.step = 3, .logs = {1, 2, 3}, .evaluations = {2}};
-    MetricsFile file(path, &kept, [](const std::string&) {});
-    Require(file.Cut(due).restarts.size() <= text.size() + kept.unwritten().size(),
-            "more restarts than lines");
-    file.Append("");
-    const std::string left = Slurp(path);
-    Require(left.size() <= 2 * text.size() + kept.unwritten().size() + 1, "metrics.jsonl grew");
-    if (kept.has_xxh3() && static_cast<size_t>(kept.bytes()) <= text.size()) {
-      const std::string before = text.substr(0, static_cast<size_t>(kept.bytes()));
-      Require(left.starts_with(before + kept.unwritten()), "a line was changed");
-    } else {
-      const size_t bytes = KeptLinesOf(text, due).bytes;
-      Require(bytes == 0 || text[bytes - 1] == '\n', "the file was cut within a line");
-      Require(left.starts_with(text.substr(0, bytes)), "a line was changed");
+std::string Logged(const std::string& path) {
+  std::string text;
+  std::ifstream file(path);
+  (void)ForEachStanding(file, kFirstRecord,
+                        [&](const events::Event& event, int64_t) { text += MetricsText(event); });
+  return text;
+}
+
+// Resumes the run as a server does: from run.events, if the checkpoint knows the file, otherwise
+// from the lines of metrics.jsonl. Then both files have the same lines, unless the checkpoint knows
+// both, which are of different runs here.
+void CheckResumed(const Folder& folder, const std::string& text, const checkpoint::State& kept) {
+  const std::string path = folder.path() + "/metrics.jsonl", log = folder.path() + "/run.events";
+  const bool apart = kept.events().bytes() > 0 && Continues(text, kept.metrics());
+  OrError(folder.path(), [&] {
+    checkpoint::State next;
+    {
+      RunLog files(folder.path(), &kept, [](const std::string&) {});
+      files.Begin(3, [](const events::Event&) {});
+      files.Flush();
+      const std::string left = Slurp(path);
+      if (kept.metrics().has_xxh3() && static_cast<size_t>(kept.metrics().bytes()) <= text.size()) {
+        const std::string before = text.substr(0, static_cast<size_t>(kept.metrics().bytes()));
+        Require(left.starts_with(before), "a line was changed");
+      }
+      Require(apart || Logged(log) == left, "run.events and metrics.jsonl differ");
+      *next.mutable_metrics() = files.Keep().metrics;
+      *next.mutable_events() = files.Keep().events;
+      Require(static_cast<size_t>(next.metrics().bytes()) == left.size(), "a wrong length");
     }
-    Require(static_cast<size_t>(file.Keep().bytes()) == left.size(),
-            "the recorded length is wrong");
+    const std::string left = Slurp(path);
+    RunLog again(folder.path(), &next, [](const std::string&) {});
+    again.Begin(3, [](const events::Event&) {});
+    again.Flush();
+    Require(Slurp(path) == left && (apart || Logged(log) == left), "the next server changes lines");
   });
-  std::filesystem::remove(std::filesystem::path(path).replace_filename("metrics-cut.jsonl"));
+  for (const char* name : {"metrics-cut.jsonl", "run.events", "run.events.damaged"}) {
+    std::filesystem::remove(folder.path() + "/" + name);
+  }
 }
 
 }  // namespace fuzz_run_files
 }  // namespace muster::fuzz
 
+// The input: what the checkpoint counts, the status, events after their two-byte lengths, and the
+// text of metrics.jsonl. If the number is negative, the checkpoint knows neither file.
 FUZZ_TARGET(run_files) {
   using namespace muster::fuzz;
   using namespace muster::fuzz::fuzz_run_files;
   SilenceLogs();
   static const Folder folder;
   Input input(data, size);
-  muster::checkpoint::GrownFile kept;
+  muster::checkpoint::State kept;
   const auto number = input.Number<int64_t>();
-  kept.set_bytes(number & std::numeric_limits<int64_t>::max());  // checkpoints have no others
-  kept.set_unwritten(input.Text());
-  folder.Write(muster::kEventLog, muster::FrameRecord(input.Text()));
+  const int64_t bytes = number & std::numeric_limits<int64_t>::max();  // checkpoints have no others
+  kept.mutable_metrics()->set_bytes(bytes);
+  kept.mutable_metrics()->set_unwritten(input.Text());
+  const std::string status = muster::FrameRecord(input.Text());
+  std::string records;
+  for (int pieces = input.Byte() % 8; pieces > 0; --pieces) {
+    records += muster::FrameRecord(input.Piece());
+  }
+  const std::string log = folder.Write(muster::kEventLog, status);
+  std::filesystem::resize_file(log, muster::kFirstRecord);
+  std::ofstream(log, std::ios::app) << records;
   const std::string metrics = input.Rest();
   folder.Write("metrics.jsonl", metrics);
-  if (number >= 0)
-    kept.set_xxh3(muster::HashOf(metrics.substr(0, static_cast<size_t>(kept.bytes()))));
-  CheckRecord(folder, 1 + static_cast<size_t>(std::ranges::count(metrics, '\n')));
+  if (number >= 0) {
+    kept.mutable_metrics()->set_xxh3(muster::HashOf(metrics.substr(0, static_cast<size_t>(bytes))));
+    kept.mutable_events()->set_bytes(std::ssize(records));
+    kept.mutable_events()->set_xxh3(muster::HashOf(records));
+  }
+  CheckRecord(folder);
   CheckTop(folder);
-  CheckCut(folder, metrics, kept);
+  CheckResumed(folder, metrics, kept);
   return 0;
 }

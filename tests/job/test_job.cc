@@ -100,8 +100,7 @@ TestJob::TestJob(config::Config config, const std::string& transport, const Wrap
   if (wrap) link = wrap(std::move(link));
   std::optional<ResumePoint> resume;
   if (!ListCheckpoints(config_.run().dir()).empty()) resume = FindResumePoint(config_);
-  recorder_ = std::make_unique<Recorder>(config_, graph_, -1,
-                                         resume ? &resume->state().metrics() : nullptr);
+  recorder_ = std::make_unique<Recorder>(config_, graph_, -1, resume ? &resume->state() : nullptr);
   auto server = std::make_shared<Server>(config_, graph_, token_, std::move(link), *recorder_, -1,
                                          resume ? &*resume : nullptr);
   result_ = std::async(std::launch::async, [server]() mutable {

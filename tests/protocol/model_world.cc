@@ -44,8 +44,8 @@ ModelWorld::ModelWorld(const ModelJob& job, Tell tell)
 void ModelWorld::Serve(const ResumePoint* from) {
   probe_.reset();
   server_.reset();
-  recorder_ = std::make_unique<Recorder>(job_.config(), job_.graph(), -1,
-                                         from ? &from->state().metrics() : nullptr);
+  recorder_ =
+      std::make_unique<Recorder>(job_.config(), job_.graph(), -1, from ? &from->state() : nullptr);
   auto link = std::make_unique<Link>(*this);
   link_ = link.get();
   server_ = std::make_unique<Server>(job_.config(), job_.graph(), TestToken(), std::move(link),

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/events/metrics_line.h"
 #include "ps/evaluate/evaluator.h"
-#include "ps/record/metrics_line.h"
 #include "ps/record/progress.h"
 #include "ps/record/step_balance.h"
 

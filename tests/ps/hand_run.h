@@ -39,7 +39,7 @@ class HandRun {
         resume_(ListCheckpoints(config_.run().dir()).empty()
                     ? std::nullopt
                     : std::optional(FindResumePoint(config_))),
-        recorder_(config_, graph_, -1, resume_ ? &resume_->state().metrics() : nullptr),
+        recorder_(config_, graph_, -1, resume_ ? &resume_->state() : nullptr),
         members_(graph_.layout(),
                  {TestToken(), JobOf(TestToken()), config_.cluster().workers(), {}}, recorder_),
         run_(config_, graph_, members_, recorder_, failure_, Now(), resume_ ? &*resume_ : nullptr) {

@@ -99,7 +99,7 @@ void Cluster::StartServer(std::unique_ptr<ResumePoint> from) {
 void Cluster::Serve(const ResumePoint* from) {
   network_.Place(*servers_.back(), 0);
   Say("a server starts{}", from ? " from " + from->checkpoint.name.Text() : "");
-  Recorder recorder(config_, job_.graph(), -1, from ? &from->state().metrics() : nullptr);
+  Recorder recorder(config_, job_.graph(), -1, from ? &from->state() : nullptr);
   std::unique_ptr<ServerLink> link = network_.Listen(*servers_.back());
   if (!scenario_.relays.empty()) link = WithRelays(std::move(link));
   Server server(config_, job_.graph(), TestToken(), std::move(link), recorder, -1, from);

@@ -142,9 +142,9 @@ TEST_F(RestartsTest, PutsAsideWhatARunWrites) {
   const auto write = [&](const std::string& name) {
     std::ofstream(dir_ / ("run/" + name)) << name;
   };
-  const std::vector<std::string> written{"config.txtpb",      "metrics.jsonl",
-                                         "server.log",        "worker-0.log",
-                                         "model.safetensors", "events.out.tfevents.1.host.muster"};
+  const std::vector<std::string> written{
+      "config.txtpb", "metrics.jsonl", "run.events",        "run.events.damaged",
+      "server.log",   "worker-0.log",  "model.safetensors", "events.out.tfevents.1.host.muster"};
   const std::vector<std::string> kept{"thesis.tex", "init.safetensors", ".launcher.lock",
                                       "best.safetensors"};
   for (const std::string& name : written) write(name);

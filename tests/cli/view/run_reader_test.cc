@@ -7,9 +7,11 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 
 #include "common/base/error.h"
 #include "common/base/process.h"
+#include "common/events/event_log.h"
 #include "tests/cli/view/run_files.h"
 
 namespace muster::testing {
@@ -138,6 +140,25 @@ TEST_F(RunReaderTest, OfAnotherHostTheAgeDecides) {
   const std::vector<std::string> metrics{IntervalText(40, 1)};
   EXPECT_EQ(With(metrics, Status(1, "another.host.example")).state, RunState::kRunning);
   EXPECT_EQ(With(metrics, Status(1, "another.host.example", 3600)).state, RunState::kKilled);
+}
+
+// Somebody changed the lines.
+TEST_F(RunReaderTest, OfARunWithEventsTheyCount) {
+  const std::string dir = MakeRun("r", {IntervalText(40, 1), "{"});
+  WriteStatus("r", Status(ThisProcess().started));
+  std::filesystem::resize_file(dir + "/run.events", kFirstRecord);
+  events::Event begun, interval;
+  begun.mutable_begun();
+  interval.mutable_log()->mutable_at()->set_step(30);
+  std::ofstream log(dir + "/run.events", std::ios::app);
+  log << LogRecord(interval) << std::flush;
+  EXPECT_EQ(ReadRun(dir).rows.back().step, 40);  // the server has not begun
+  log << LogRecord(begun) << LogRecord(interval) << std::flush;
+  const RunRecord run = ReadRun(dir);
+  EXPECT_EQ(run.rows.size(), 1u);
+  EXPECT_EQ(run.rows[0].step, 30);
+  EXPECT_EQ(run.unreadable_lines, 0);
+  EXPECT_EQ(run.steps, 42);
 }
 
 // The run was resumed, or could not write its last line or status.

@@ -43,7 +43,7 @@ class RecorderTest : public ::testing::Test {
   }
   ~RecorderTest() override { slow_fd = -1; }
 
-  void Make(const checkpoint::GrownFile* resumed = nullptr, std::vector<LostServer> losses = {}) {
+  void Make(const checkpoint::State* resumed = nullptr, std::vector<LostServer> losses = {}) {
     recorder_ = std::make_unique<Recorder>(config_, graph_, sent_.fd(), resumed, std::move(losses));
   }
   void Log(int64_t step) {
@@ -58,7 +58,7 @@ class RecorderTest : public ::testing::Test {
   }
   // The thread's warnings appear with the next event.
   std::vector<std::string> Warnings() {
-    recorder_->KeepMetrics().wait();
+    recorder_->Keep().wait();
     Beat();
     std::vector<std::string> warnings;
     for (const events::Event& event : sent_.Events()) {
@@ -67,7 +67,7 @@ class RecorderTest : public ::testing::Test {
     return warnings;
   }
   std::string Bytes() {
-    recorder_->KeepMetrics().wait();
+    recorder_->Keep().wait();
     return ReadBytes(path_);
   }
   // The step of each line, or -1 without one.
@@ -183,10 +183,10 @@ TEST_F(RecorderTest, ASlowDiskHoldsNothingUp) {
   const int64_t one = std::ssize(Bytes());
   (void)sent_.Text();
   std::unique_lock slow(slow_disk);
-  slow_fd = recorder_->metrics_fd();
+  slow_fd = recorder_->log_fd();
   Log(2);
   Log(3);
-  const auto kept = recorder_->KeepMetrics();
+  const auto kept = recorder_->Keep();
   Log(4);
   recorder_->Status({});
   Beat();
@@ -199,9 +199,10 @@ TEST_F(RecorderTest, ASlowDiskHoldsNothingUp) {
   slow.unlock();
   // The checkpoint includes the lines that were being written, but not the later one.
   EXPECT_THAT(Steps(), ElementsAre(1, 2, 3, 4));
-  EXPECT_EQ(kept.get().bytes(), 3 * one);
-  EXPECT_EQ(kept.get().unwritten(), "");
-  EXPECT_EQ(kept.get().xxh3(), HashOf(ReadBytes(path_).substr(0, static_cast<size_t>(3 * one))));
+  const checkpoint::GrownFile metrics = kept.get().metrics;
+  EXPECT_EQ(metrics.bytes(), 3 * one);
+  EXPECT_EQ(metrics.unwritten(), "");
+  EXPECT_EQ(metrics.xxh3(), HashOf(ReadBytes(path_).substr(0, static_cast<size_t>(3 * one))));
 }
 
 // A file size limit simulates a full disk.
@@ -217,17 +218,19 @@ TEST_F(RecorderTest, AFullDiskIsWarnedOfAndGetsItsLinesLater) {
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
   Log(2);
   Log(3);
-  const checkpoint::GrownFile kept = recorder_->KeepMetrics().get();
+  const checkpoint::GrownFile kept = recorder_->Keep().get().metrics;
   EXPECT_EQ(kept.bytes(), one);
   EXPECT_EQ(std::ranges::count(kept.unwritten(), '\n'), 2);
-  EXPECT_THAT(Warnings(), ElementsAre(HasSubstr("metrics.jsonl: cannot be written")));
+  EXPECT_THAT(Warnings(), ElementsAre(HasSubstr("run.events: cannot be written"),
+                                      HasSubstr("metrics.jsonl: cannot be written")));
   recorder_->WriteFile("table", "text");
   EXPECT_THAT(Warnings(), ElementsAre(HasSubstr("table: cannot be written")));
   events::Summary summary;
   summary.set_trouble("no checkpoint");
-  EXPECT_THAT(recorder_->Finish(summary, {}).trouble(),
-              ::testing::AllOf(StartsWith("no checkpoint; "), HasSubstr("metrics.jsonl: cannot be"),
-                               HasSubstr("table: cannot be")));
+  EXPECT_THAT(
+      recorder_->Finish(summary, {}).trouble(),
+      ::testing::AllOf(StartsWith("no checkpoint; "), HasSubstr("run.events: cannot be"),
+                       HasSubstr("metrics.jsonl: cannot be"), HasSubstr("table: cannot be")));
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   EXPECT_EQ(recorder_->Finish({}, {}).trouble(), "");
   EXPECT_THAT(Steps(), ElementsAre(1, 2, 3, 0, 0));  // the zeros are two summaries
@@ -243,7 +246,7 @@ TEST_F(RecorderTest, WhatTheDiskDidNotTakeIsTriedAgainWithTheStatus) {
   std::filesystem::remove(dir_ / "table");
   const auto is_there = [&] {
     recorder_->Status({});
-    recorder_->KeepMetrics().wait();
+    recorder_->Keep().wait();
     return std::filesystem::exists(dir_ / "table");
   };
   EXPECT_FALSE(is_there());
@@ -278,7 +281,7 @@ TEST_F(RecorderTest, ARunWithoutACheckpointIsNotToBeResumed) {
     if (kept) std::filesystem::create_directories(dir_ / "checkpoints/step-00000000-g1");
     Make();
     recorder_->Begin(0);
-    recorder_->KeepMetrics().wait();  // its files are there
+    recorder_->Keep().wait();  // its files are there
     ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
     Log(1);
     const std::string lost = recorder_->Finish({}, {}).lost();

@@ -3,17 +3,22 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
 #include "proto/events.pb.h"
 
 namespace muster {
 
+inline constexpr const char* kServerRestarted = "server_restarted";
+
+// The line of an event with its time and a newline; "" if the event has none. Restarts and changes
+// of members and shares have an `event` key. Their lines stay when steps are undone.
+std::string MetricsText(const events::Event& event);
+// The same without the time; null if the event has none.
+nlohmann::ordered_json MetricsLine(const events::Event& event);
 nlohmann::ordered_json MetricsLine(const events::Log& line);
 nlohmann::ordered_json MetricsLine(const events::Evaluation& line);
 nlohmann::ordered_json MetricsLine(const events::Summary& summary);
-// Returns the line of any event except a summary, or null if the event has none. Restarts and
-// changes of members and shares have an `event` key. Their lines stay when steps are undone.
-nlohmann::ordered_json MetricsLine(const events::Event& event);
 
 // How the run ended: "completed", "failed", "interrupted".
 const char* NameOf(events::Summary::End end);

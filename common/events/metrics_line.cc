@@ -1,9 +1,10 @@
-#include "ps/record/metrics_line.h"
+#include "common/events/metrics_line.h"
 
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "ps/record/restart_record.h"
+#include "common/base/json.h"
+#include "common/base/utc_time.h"
 
 namespace muster {
 namespace {
@@ -205,6 +206,8 @@ Json MetricsLine(const events::Event& event) {
       return MetricsLine(event.log());
     case events::Event::kEvaluation:
       return MetricsLine(event.evaluation());
+    case events::Event::kSummary:
+      return MetricsLine(event.summary());
     case events::Event::kRestarted:
       return RestartedLine(event.restarted());
     case events::Event::kMemberChange:
@@ -214,6 +217,16 @@ Json MetricsLine(const events::Event& event) {
     default:
       return nullptr;
   }
+}
+
+std::string MetricsText(const events::Event& event) {
+  if (event.has_earlier()) return event.earlier().lines();
+  const Json line = MetricsLine(event);
+  if (line.is_null()) return "";
+  Json stamped;
+  stamped["time"] = UtcText(event.unix_ms());
+  stamped.update(line);
+  return JsonText(stamped) + "\n";
 }
 
 }  // namespace muster
