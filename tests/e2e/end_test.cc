@@ -126,7 +126,7 @@ TEST_F(End, ARunDirectoryThatIsRemovedIsNoSuccess) {
               AllOf(HasSubstr("Warning: "), HasSubstr("metrics.jsonl was removed"),
                     HasSubstr("Completed: 3,000 steps"), HasSubstr("weights hash"),
                     HasSubstr("model.safetensors: cannot be created"),
-                    HasSubstr("missing config.txtpb, metrics.jsonl, server.log, worker-0.log"),
+                    HasSubstr("missing config.txtpb, metrics.jsonl, run.events, server.log, "),
                     Not(HasSubstr("--resume")), Not(HasSubstr("/config.txtpb"))));
   EXPECT_TRUE(NothingLeft(2));
 }

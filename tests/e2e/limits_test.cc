@@ -40,9 +40,9 @@ TEST_F(Limits, TheSizeOfAFile) {
 
 // The server's output reaches the limit during the run.
 TEST_F(Limits, TheSizeOfAFileThatGrows) {
-  const Outcome outcome = LaunchWith(RLIMIT_FSIZE, 160 << 10, {"run.epochs=150"});
+  const Outcome outcome = LaunchWith(RLIMIT_FSIZE, 700 << 10, {"run.epochs=300"});
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.log, AllOf(HasSubstr("metrics.jsonl"), HasSubstr("ulimit -f allows 163840"),
+  EXPECT_THAT(outcome.log, AllOf(HasSubstr("run.events"), HasSubstr("ulimit -f allows 716800"),
                                  Not(HasSubstr(kCrashes))));
   EXPECT_TRUE(NothingLeft(5));
 }
