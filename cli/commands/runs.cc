@@ -16,9 +16,9 @@ constexpr const char* kRunsFooter =
     "  disk full    the run could not record its end, because its disk was full\n"
     "  running      the server is alive, no matter who started it\n"
     "  completed    all steps are done, or the run ended early as configured\n"
-    "  failed       the run ended with an error, which is in metrics.jsonl\n"
+    "  failed       the run ended with an error, which is in server.log\n"
     "  interrupted  a signal ended the run, as Ctrl-C does\n"
-    "  killed       the server is gone and left no final line in metrics.jsonl\n"
+    "  killed       the server is gone and recorded no end\n"
     "Narrow terminals show fewer columns.\n"
     "\n"
     "Exit codes: 0 done; 2 no such directory.";

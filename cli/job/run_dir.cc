@@ -49,17 +49,22 @@ std::string TimeStamp(std::time_t now) {
   return text;
 }
 
-bool HasMetrics(const fs::path& metrics) {
+// Whether a run in this directory has begun. metrics.jsonl can be restored from run.events.
+bool HasMetrics(const fs::path& dir) {
+  const fs::path metrics = dir / "metrics.jsonl";
   std::error_code ignored;
-  const bool empty = fs::is_regular_file(fs::symlink_status(metrics, ignored)) &&
-                     fs::file_size(metrics, ignored) == 0;
-  return !empty && fs::exists(fs::symlink_status(metrics, ignored));
+  if (!fs::exists(fs::symlink_status(metrics, ignored))) {
+    const auto bytes = fs::file_size(dir / kEventLog, ignored);
+    return !ignored && bytes > kFirstRecord;
+  }
+  return !fs::is_regular_file(fs::symlink_status(metrics, ignored)) ||
+         fs::file_size(metrics, ignored) > 0;
 }
 
 bool HoldsRun(const fs::path& dir) {
   std::error_code ignored;
   // Other programs also write a metrics.jsonl.
-  return (fs::exists(dir / "config.txtpb", ignored) && HasMetrics(dir / "metrics.jsonl")) ||
+  return (fs::exists(dir / "config.txtpb", ignored) && HasMetrics(dir)) ||
          !ListCheckpoints(dir).empty();
 }
 
@@ -81,7 +86,7 @@ void RefuseInsideRun(const std::string& path) {
 }
 
 void RefuseUsed(const std::string& path) {
-  const bool metrics = HasMetrics(fs::path(path) / "metrics.jsonl");
+  const bool metrics = HasMetrics(path);
   // A run that was killed before its first line has neither metrics nor checkpoints.
   if (!metrics && ListCheckpoints(path).empty()) return;
   throw Error(ExitCode::kUsage,
@@ -169,7 +174,7 @@ std::vector<std::string> RunDir::MissingFiles(int workers, const events::Summary
   return missing;
 }
 
-bool RunDir::IsUsed() const { return HasMetrics(MetricsPath()); }
+bool RunDir::IsUsed() const { return HasMetrics(path_); }
 
 std::vector<std::string> RunDir::TraceParts(int workers) const {
   std::vector<std::string> parts{path_ + "/trace.server.part"};

@@ -172,7 +172,7 @@ int PlotRuns(const PlotArguments& arguments) {
       throw Error(ExitCode::kUsage, "{}: nothing to plot: no interval has been logged yet", dir);
     }
     if (run.unreadable_lines > 0) {
-      PrintError(fmt::format("muster: warning: {}/metrics.jsonl: {} could not be read\n", dir,
+      PrintError(fmt::format("muster: warning: {}: {} of its metrics could not be read\n", dir,
                              Plural(run.unreadable_lines, "line")));
     }
   }

@@ -48,8 +48,9 @@ std::string FrameRecord(std::string_view record) {
   return frame + LittleEndian(MaskedCrc32c(record));
 }
 
-RecordsEnd ForEachRecord(std::istream& file, uint64_t from, const VisitRecord& visit) {
-  constexpr uint64_t kHead = 8 + 4, kFrame = kHead + 4, kMostBytes = uint64_t{1} << 30;
+RecordsEnd ForEachRecord(std::istream& file, uint64_t from, const VisitRecord& visit,
+                         uint64_t most) {
+  constexpr uint64_t kHead = 8 + 4, kFrame = kHead + 4;
   RecordsEnd end{.at = from};
   file.clear();
   if (!file.seekg(0, std::ios::end)) return end;
@@ -59,8 +60,7 @@ RecordsEnd ForEachRecord(std::istream& file, uint64_t from, const VisitRecord& v
   std::string head(kHead, '\0'), body;
   while (file.read(head.data(), static_cast<std::streamsize>(head.size()))) {
     const auto length = NumberAt<uint64_t>(head, 0);
-    end.damaged =
-        NumberAt<uint32_t>(head, 8) != MaskedCrc32c(head.substr(0, 8)) || length > kMostBytes;
+    end.damaged = NumberAt<uint32_t>(head, 8) != MaskedCrc32c(head.substr(0, 8)) || length > most;
     if (end.damaged || end.at + kFrame + length > size) return end;
     body.resize(length + 4);  // including the checksum
     if (!file.read(body.data(), static_cast<std::streamsize>(body.size()))) return end;
@@ -73,9 +73,10 @@ RecordsEnd ForEachRecord(std::istream& file, uint64_t from, const VisitRecord& v
   return end;
 }
 
-RecordsEnd ForEachRecord(const std::string& path, uint64_t from, const VisitRecord& visit) {
+RecordsEnd ForEachRecord(const std::string& path, uint64_t from, const VisitRecord& visit,
+                         uint64_t most) {
   std::ifstream file = ReadPlainFile(path);
-  return file ? ForEachRecord(file, from, visit) : RecordsEnd{.at = from};
+  return file ? ForEachRecord(file, from, visit, most) : RecordsEnd{.at = from};
 }
 
 // Processing one byte at a time is fast enough for a few kilobytes per interval.

@@ -20,12 +20,16 @@ struct RecordsEnd {
   bool damaged = false;  // followed by something other than a (possibly incomplete) record
 };
 
+inline constexpr uint64_t kMostRecordBytes = uint64_t{1} << 30;
+
 // Reads records from byte `from` on. visit(record, its position) returns whether to continue.
-// Skips records with a wrong checksum.
+// Skips records with a wrong checksum. One with more than `most` bytes is damage.
 using VisitRecord = std::function<bool(std::string_view record, uint64_t at)>;
-RecordsEnd ForEachRecord(std::istream& file, uint64_t from, const VisitRecord& visit);
+RecordsEnd ForEachRecord(std::istream& file, uint64_t from, const VisitRecord& visit,
+                         uint64_t most = kMostRecordBytes);
 // A file that cannot be opened has no records. Throws Error(kData) if it is not a plain file.
-RecordsEnd ForEachRecord(const std::string& path, uint64_t from, const VisitRecord& visit);
+RecordsEnd ForEachRecord(const std::string& path, uint64_t from, const VisitRecord& visit,
+                         uint64_t most = kMostRecordBytes);
 
 // CRC-32C (Castagnoli; RFC 3720, appendix B.4).
 uint32_t Crc32c(std::string_view bytes);

@@ -15,7 +15,7 @@
 namespace muster {
 namespace {
 
-// A `begun` undoes the steps of the records in between.
+// A `begun` at `to` undoes the steps of the records from `from` on.
 struct UndoneSteps {
   int64_t from, to;  // positions
 };
@@ -60,13 +60,16 @@ bool ForEachStanding(std::istream& log, uint64_t first,
     if (event.has_begun()) undone.push_back({.from = event.begun().position(), .to = at});
   });
   if (undone.empty()) return false;
+  // Whether any later one reaches back to a record is then one comparison.
+  for (size_t i = undone.size() - 1; i > 0; --i) {
+    undone[i - 1].from = std::min(undone[i - 1].from, undone[i].from);
+  }
+  auto next = undone.begin();
   ForEachLogged(log, first, [&](const events::Event& event, int64_t at) {
     if (first + static_cast<uint64_t>(at) >= end.at) return;  // the log has grown meanwhile
+    while (next != undone.end() && next->to <= at) ++next;
     const bool of_steps = event.has_log() || event.has_evaluation() || event.has_summary();
-    const auto covers = [at](const UndoneSteps& steps) {
-      return steps.from <= at && at < steps.to;
-    };
-    if (!of_steps || std::ranges::none_of(undone, covers)) visit(event, at);
+    if (!of_steps || next == undone.end() || next->from > at) visit(event, at);
   });
   return true;
 }
@@ -74,14 +77,17 @@ bool ForEachStanding(std::istream& log, uint64_t first,
 std::optional<events::Status> ReadStatusPage(const std::string& path) {
   std::optional<events::Status> newest;
   for (const uint64_t page : {uint64_t{0}, kStatusPage}) {
-    ForEachRecord(path, page, [&](std::string_view record, uint64_t at) {
-      events::Status status;
-      if (at == page && status.ParseFromArray(record.data(), static_cast<int>(record.size())) &&
-          (!newest || status.number() > newest->number())) {
-        newest = std::move(status);
-      }
-      return false;
-    });
+    ForEachRecord(
+        path, page,
+        [&](std::string_view record, uint64_t at) {
+          events::Status status;
+          if (at == page && status.ParseFromArray(record.data(), static_cast<int>(record.size())) &&
+              (!newest || status.number() > newest->number())) {
+            newest = std::move(status);
+          }
+          return false;
+        },
+        kStatusPage);
   }
   return newest;
 }

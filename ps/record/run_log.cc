@@ -34,12 +34,24 @@ bool FindLog(const std::string& path, const checkpoint::State* resumed,
   const std::string text = ReadFileIfThere(path);
   if (text.size() <= kFirstRecord) return false;  // only a status
   if (Continues(std::string_view(text).substr(kFirstRecord), resumed->events())) return true;
-  std::error_code ignored;
-  fs::rename(path, path + ".damaged", ignored);
+  // A server before this one began it with the lines of metrics.jsonl, and left no checkpoint.
+  if (!resumed->has_events()) return false;
+  std::string aside = path + ".damaged";
+  for (int i = 2; fs::exists(fs::symlink_status(aside)); ++i) {
+    aside = fmt::format("{}.damaged-{}", path, i);
+  }
+  std::error_code error;
+  fs::rename(path, aside, error);
+  if (error) {
+    throw Error(ExitCode::kFailure,
+                "{}: expected the events up to the checkpoint, got others; cannot be moved to {}: "
+                "{}",
+                path, aside, error.message());
+  }
   warn(fmt::format(
-      "{}: expected the events up to the checkpoint, got others. It was moved to {}.damaged; a new "
-      "one begins with the lines of metrics.jsonl",
-      path, path));
+      "{}: expected the events up to the checkpoint, got others. It was moved to {}; a new one "
+      "begins with the lines of metrics.jsonl",
+      path, aside));
   return false;
 }
 
@@ -66,8 +78,8 @@ RunLog::RunLog(const std::string& dir, const checkpoint::State* resumed, Growing
                                   : std::nullopt),
       warn_(std::move(warn)),
       continues_(FindLog(PathIn(dir, kEventLog), resumed, warn_)),
-      events_(PathIn(dir, kEventLog), resumed_ ? 0 : O_TRUNC, kFirstRecord, warn_),
-      metrics_(PathIn(dir, "metrics.jsonl"), resumed_ ? 0 : O_EXCL, 0, warn_) {}
+      metrics_(PathIn(dir, "metrics.jsonl"), resumed_ ? 0 : O_EXCL, 0, warn_),
+      events_(PathIn(dir, kEventLog), resumed_ ? 0 : O_TRUNC, kFirstRecord, warn_) {}
 
 void RunLog::Begin(int64_t step, const std::function<void(const events::Event&)>& visit) {
   if (fd() < 0) return;
@@ -98,6 +110,9 @@ void RunLog::Begin(int64_t step, const std::function<void(const events::Event&)>
     const auto bytes = static_cast<size_t>(resumed_->metrics.bytes());
     return metrics_.StartAt(std::string_view(lines).substr(0, bytes),
                             resumed_->metrics.unwritten() + missing);
+  }
+  if (missing.starts_with(lines)) {  // the rest was not on the disk before a loss of power
+    return metrics_.StartAt(lines, missing.substr(lines.size()));
   }
   PutAside(lines);
   warn_(fmt::format("{}: the file was changed; it is written again from {}", metrics_.path(),
@@ -140,6 +155,12 @@ RunLog::OldLines RunLog::SplitMetrics(const std::string& text, int64_t step) con
       bytes += line.size();
       return true;
     });
+    if (resumed_->metrics.has_xxh3()) {
+      warn_(
+          fmt::format("{}: the file was changed, and {} cannot restore it; steps up to the "
+                      "checkpoint may be missing",
+                      metrics_.path(), kEventLog));
+    }
     PutAside(std::string_view(text).substr(bytes));
   }
   lines.there = text.substr(0, bytes);

@@ -66,8 +66,8 @@ class RunLog {
 
   const std::optional<Kept> resumed_;
   const GrowingFile::Warn warn_;
-  const bool continues_;  // run.events has what the checkpoint counts
-  GrowingFile events_, metrics_;
+  const bool continues_;          // run.events has what the checkpoint counts
+  GrowingFile metrics_, events_;  // only a run without lines begins run.events anew
 };
 
 }  // namespace muster

@@ -64,7 +64,11 @@ void StatusPage::Write(events::Status status) {
   const std::string frame = FrameRecord(status.SerializeAsString());
   if (frame.size() > kStatusPage) return;
   const auto at = static_cast<off_t>(static_cast<uint64_t>(number_ % 2) * kStatusPage);
-  (void)!::pwrite(fd_.get(), frame.data(), frame.size(), at);
+  const ssize_t n = ::pwrite(fd_.get(), frame.data(), frame.size(), at);
+  // A page that is torn, for example on a full disk, is the next one to be written.
+  if (n != std::ssize(frame)) --number_;
+  // NFS writes a file back when one of its descriptors is closed.
+  if (const int copy = ::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0); copy >= 0) ::close(copy);
 }
 
 }  // namespace muster

@@ -137,11 +137,15 @@ TEST_F(RunLogTest, WhatWasWrittenAfterAllIsNotWrittenTwice) {
 
 TEST_F(RunLogTest, LinesThatSomebodyChangedComeBack) {
   const RunLog::Kept kept = Run();
-  for (const std::string& changed : {std::string(), "no newline" + ReadBytes(metrics_)}) {
-    WriteBytes(metrics_, changed);
+  // After a loss of power the end may be missing.
+  for (const std::string& lines : {std::string(), Text({Interval(10)}).substr(0, 9)}) {
+    WriteBytes(metrics_, lines);
     EXPECT_EQ(GoOn(kept), Text({Interval(10), Loss()}));
-    EXPECT_THAT(warnings_, ElementsAre(HasSubstr("the file was changed")));
+    EXPECT_THAT(warnings_, IsEmpty());
   }
+  WriteBytes(metrics_, "no newline" + ReadBytes(metrics_));
+  EXPECT_EQ(GoOn(kept), Text({Interval(10), Loss()}));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("the file was changed")));
   EXPECT_THAT(ReadBytes(cut_), HasSubstr("no newline"));  // a user may need it
   std::filesystem::remove(metrics_);
   EXPECT_EQ(GoOn(kept), Text({Interval(10), Loss()}));
