@@ -97,10 +97,10 @@ std::string ValueOr(const Values& values, const std::string& path) {
 }
 
 void CheckLength(const config::Config& kept, const config::Config& now) {
-  const bool open = now.run().length_case() == config::Run::LENGTH_NOT_SET;
-  const bool same = open || kept.run().has_steps() == now.run().has_steps() &&
-                                kept.run().steps() == now.run().steps() &&
-                                kept.run().epochs() == now.run().epochs();
+  if (now.run().length_case() == config::Run::LENGTH_NOT_SET) return;  // only the program knows it
+  const bool same = kept.run().has_steps() == now.run().has_steps() &&
+                    kept.run().steps() == now.run().steps() &&
+                    kept.run().epochs() == now.run().epochs();
   if (same || !RateFollowsLength(kept.learning_rate())) return;
   throw Error(ExitCode::kUsage,
               "cannot change the length of a resumed run: with learning_rate.type={} the learning "

@@ -1,7 +1,7 @@
 // What readers make of a run.events that is cut off, damaged, or of a run that was resumed.
 #include "common/events/event_log.h"
 
-#include <gmock/gmock-matchers.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
