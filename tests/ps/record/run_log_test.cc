@@ -162,7 +162,9 @@ TEST_F(RunLogTest, ADamagedLogBeginsAgainWithTheLines) {
     if (removed) std::filesystem::remove(events_);
     EXPECT_EQ(GoOn(kept), Text({Interval(10), Loss()}));
     EXPECT_EQ(warnings_.size(), removed ? 0u : 1u);
-    if (!removed) EXPECT_EQ(ReadBytes(events_ + ".damaged"), events);
+    if (!removed) {
+      EXPECT_EQ(ReadBytes(events_ + ".damaged"), events);
+    }
     EXPECT_EQ(GoOn(kept_, {Interval(20)}), Text({Interval(10), Loss(), Interval(20)}));
     std::filesystem::remove(metrics_);
   }
