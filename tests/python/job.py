@@ -21,12 +21,13 @@ _FOLDER = tempfile.TemporaryDirectory()  # of all jobs, until this process ends
 
 
 class Outcome:
-    """An ended job: its exit code, its output and logs, and its last weights' hash."""
+    """An ended job: its exit code, its output with logs, the logs of its programs, and its last weights' hash."""
 
     def __init__(self, code, log, run):
         self.code = code
         self.run = run
-        self.log = log + "".join(one.read_text(errors="replace") for one in sorted(run.glob("worker-*.log")))
+        self.logs = "".join(one.read_text(errors="replace") for one in sorted(run.glob("worker-*.log")))
+        self.log = log + self.logs
         self.metrics = []
         if (run / "metrics.jsonl").exists():
             self.metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

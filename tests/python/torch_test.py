@@ -163,7 +163,7 @@ class Values(unittest.TestCase):
         self.assertIn("keys shift mask conv.weight norm.weight", alone("keys").log)
 
     def test_unused_parameters_are_named(self):
-        self.assertEqual(run("unused", 2).ok().log.count("spare.weight, spare.bias"), 1)
+        self.assertEqual(run("unused", 2).ok().logs.count("spare.weight, spare.bias"), 1)
 
 
 class Mistakes(unittest.TestCase):
