@@ -93,9 +93,22 @@ class Loader:
 
     def _take(self) -> Any:
         assert self._ahead is not None
-        data = next(self._ahead)
+        try:
+            data = next(self._ahead)
+        except (OSError, EOFError):
+            self._tell_ended()
+            raise
         self._expected.popleft()
         return data
+
+    def _tell_ended(self) -> None:
+        """A loader that calls exit() breaks the connection to it, which alone would look like a
+        failure of the machine. The DataLoader itself tells only sometimes."""
+        for one in getattr(self._ahead, "_workers", []):
+            one.join(0.2)
+            if one.exitcode is not None and one.exitcode > 0:
+                raise RuntimeError(f"a process that loads data ended with exit code "
+                                   f"{one.exitcode}") from None
 
     def _restart(self, step: int, slices: List[int]) -> None:
         self._mine = sorted(slices)

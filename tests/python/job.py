@@ -76,7 +76,7 @@ class Job:
         raise AssertionError(f"step {step} was not reached: {self.text()}")
 
     def kill(self, *words, number=0):
-        os.kill(sorted(processes(self.run, *words))[number], signal.SIGKILL)
+        os.kill(processes(self.run, *words)[number], signal.SIGKILL)
 
     def text(self):
         return self.log_path.read_text(errors="replace")
@@ -124,17 +124,19 @@ def _train(main, folder, arguments):
 
 
 def processes(run, *words):
-    """The processes of this run whose arguments contain these words."""
+    """The processes of this run whose arguments contain these words, from the oldest: numbers of processes begin
+    anew at some time."""
     found = []
-    for entry in pathlib.Path("/proc").iterdir():
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             arguments = (entry / "cmdline").read_bytes().decode(errors="replace")
             environment = (entry / "environ").read_bytes().decode(errors="replace")
+            began = int((entry / "stat").read_text().rpartition(")")[2].split()[19])
         except OSError:
             continue
         if str(run) in environment and all(word in arguments for word in words):
-            found.append(int(entry.name))
-    return found
+            found.append((began, int(entry.name)))
+    return [pid for _, pid in sorted(found)]
 
 
 def _ended(code, log, run):
