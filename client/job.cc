@@ -81,6 +81,20 @@ int muster_job::ReadEnd(const std::string& body) {
 }
 
 int muster_job::RequireWork(const char* call) {
+  if (asked_value) return Fail(MUSTER_USAGE, "%s: repeat muster_ask first", call);
   if (at_work && !Updates()) return MUSTER_OK;
   return Fail(MUSTER_USAGE, "%s: there is no current slice or block", call);
+}
+
+int muster_job::CheckKey(const char* call, const char* key) {
+  const size_t bytes = key == nullptr ? 0 : std::strlen(key);
+  if (!has_joined || is_over) return Fail(MUSTER_USAGE, "%s: this job is not running", call);
+  if (bytes == 0 || bytes > kMostKeyBytes)
+    return Fail(MUSTER_USAGE, "%s: expected a key of 1 to 256 bytes", call);
+  if (asked) return Fail(MUSTER_USAGE, "%s: repeat muster_next first", call);
+  if (asked_value && asked_key != key) {
+    return Fail(MUSTER_USAGE, "%s \"%s\": repeat muster_ask \"%s\" first", call, key,
+                asked_key.c_str());
+  }
+  return MUSTER_OK;
 }

@@ -30,14 +30,19 @@ struct muster_job {
   muster::program::Helper helper;
   muster::program::Joined joined{};
   bool has_joined = false, is_over = false, has_last_weights = false;
-  bool asked = false;  // Next was sent, and the answer has not come
+  bool asked = false;            // Next was sent, and the answer has not come
+  bool asked_value = false;      // Ask was sent, and the answer has not come
+  std::string asked_key, value;  // of the last Ask
   bool at_work = false, has_reported = false;
   int64_t steps = 0;  // of the complete run
   uint64_t fingerprint = 0;
   int64_t batch = 0, epochs = 0;  // 0: not said
+  int drop_last = -1;             // not said
+  bool in_order = false;
   std::string optimizer;
   double learning_rate = std::numeric_limits<double>::quiet_NaN();
-  std::vector<uint64_t> pushed;  // written, but not sent yet
+  double weight = std::numeric_limits<double>::quiet_NaN();  // of the current slice
+  std::vector<uint64_t> pushed;                              // written, but not sent yet
   size_t pushed_floats = 0;
   std::vector<int64_t> samples, planned;
   std::vector<std::string> scalars;  // names, of the current slice or block
@@ -55,5 +60,7 @@ struct muster_job {
   int Receive(muster::program::Kind& kind, std::string& body);
   int ReadEnd(const std::string& body);
   int RequireWork(const char* call);
+  // Whether nothing but muster_ask may be called, or the key does not fit.
+  int CheckKey(const char* call, const char* key);
   bool Updates() const { return work.kind == MUSTER_UPDATE || work.kind == MUSTER_SAVE; }
 };

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <new>
 #include <string>
 #include <utility>
@@ -23,6 +24,8 @@ namespace {
 constexpr size_t kAlignFloats = 16;
 constexpr int kMostDimensions = 64;
 constexpr size_t kPushFloats = 64 << 10;  // 256 KiB
+// Changes the fingerprint, so that a process whose samples have another order is refused.
+constexpr uint64_t kInOrder = 0x9e3779b97f4a7c15;
 
 // Returns false if the body is too short.
 bool ReadWork(const std::string& body, muster_work& work, std::vector<int64_t>& samples) {
@@ -141,6 +144,22 @@ int muster_set_run(muster_job* job, int64_t batch, int64_t epochs) {
   return MUSTER_OK;
 }
 
+int muster_set_drop_last(muster_job* job, int drop_last) {
+  if (job->has_joined || job->is_over) {
+    return job->Fail(MUSTER_USAGE, "muster_set_drop_last: call it before muster_join");
+  }
+  job->drop_last = drop_last != 0;
+  return MUSTER_OK;
+}
+
+int muster_set_in_order(muster_job* job, int in_order) {
+  if (job->has_joined || job->is_over) {
+    return job->Fail(MUSTER_USAGE, "muster_set_in_order: call it before muster_join");
+  }
+  job->in_order = in_order != 0;
+  return MUSTER_OK;
+}
+
 float* muster_weights(muster_job* job, int variable) {
   if (variable < 0 || static_cast<size_t>(variable) >= job->variables.size()) {
     job->Fail(MUSTER_USAGE, "there is no variable %d", variable);
@@ -181,12 +200,14 @@ int muster_join(muster_job* job, int64_t training_samples, int64_t validation_sa
   }
   const Join join{.version = kVersion,
                   .pid = static_cast<uint32_t>(::getpid()),
-                  .fingerprint = job->fingerprint,
+                  .fingerprint = job->fingerprint ^ (job->in_order ? kInOrder : 0),
                   .train_samples = training_samples,
                   .validation_samples = validation_samples,
                   .test_samples = test_samples,
                   .batch = job->batch,
-                  .epochs = job->epochs};
+                  .epochs = job->epochs,
+                  .drop_last = job->drop_last,
+                  .in_order = job->in_order};
   if (const int code = job->Send(Kind::kJoin, &join, sizeof join, job->memory_fd);
       code != MUSTER_OK) {
     return code;
@@ -220,6 +241,7 @@ int muster_next(muster_job* job, double seconds, muster_work* work) {
   if (job->at_work) {
     return job->Fail(MUSTER_USAGE, "muster_next: complete the current work with muster_done first");
   }
+  if (job->asked_value) return job->Fail(MUSTER_USAGE, "muster_next: repeat muster_ask first");
   if (!job->asked) {
     if (const int code = job->Send(Kind::kNext, nullptr, 0); code != MUSTER_OK) return code;
     job->asked = true;
@@ -239,6 +261,7 @@ int muster_next(muster_job* job, double seconds, muster_work* work) {
   if (kind != Kind::kWork || !ReadWork(body, *work, job->samples)) return job->Lost();
   job->at_work = work->kind != MUSTER_STEP_END;
   job->has_reported = false;
+  job->weight = std::numeric_limits<double>::quiet_NaN();
   job->scalars.clear();
   job->work = *work;
   return MUSTER_OK;
@@ -265,8 +288,18 @@ int muster_report(muster_job* job, double loss) {
   if (const int code = job->RequireWork("muster_report"); code != MUSTER_OK) return code;
   if (job->has_reported) return job->Fail(MUSTER_USAGE, "muster_report: called twice");
   job->has_reported = true;
-  const Loss body{.loss = loss, .learning_rate = job->learning_rate};
+  const Loss body{.loss = loss, .learning_rate = job->learning_rate, .weight = job->weight};
   return job->Send(Kind::kLoss, &body, sizeof body);
+}
+
+int muster_set_weight(muster_job* job, double weight) {
+  if (const int code = job->RequireWork("muster_set_weight"); code != MUSTER_OK) return code;
+  if (job->work.kind != MUSTER_SLICE || job->has_reported)
+    return job->Fail(MUSTER_USAGE, "muster_set_weight: only in a slice, before muster_report");
+  if (!std::isfinite(weight) || weight < 0)
+    return job->Fail(MUSTER_USAGE, "muster_set_weight: expected 0 or more, got %g", weight);
+  job->weight = weight;
+  return MUSTER_OK;
 }
 
 int muster_add_scalar(muster_job* job, const char* name, double sum) {
@@ -333,7 +366,7 @@ int muster_save(muster_job* job, const void* state, size_t bytes) {
 }
 
 int muster_done(muster_job* job) {
-  if (!job->at_work) return job->RequireWork("muster_done");
+  if (!job->at_work || job->asked_value) return job->RequireWork("muster_done");
   if (!job->has_reported && !job->Updates()) {
     return job->Fail(MUSTER_USAGE, "muster_done: call muster_report first");
   }
@@ -344,6 +377,50 @@ int muster_done(muster_job* job) {
     return job->Send(Kind::kDone, &job->learning_rate, sizeof job->learning_rate);
   }
   return job->Send(Kind::kDone, nullptr, 0);
+}
+
+int muster_ask(muster_job* job, const char* key, int64_t step, int may_compute, double seconds,
+               muster_answer* answer) {
+  if (const int code = job->CheckKey("muster_ask", key); code != MUSTER_OK) return code;
+  if (!job->asked_value) {
+    const Ask ask{.step = step, .may_compute = may_compute != 0, .unused = 0};
+    std::string body(reinterpret_cast<const char*>(&ask), sizeof ask);
+    body += key;
+    if (const int code = job->SendText(Kind::kAsk, body); code != MUSTER_OK) return code;
+    job->asked_key = key;
+    job->asked_value = true;
+  }
+  if (!job->helper.Await(seconds)) return MUSTER_AGAIN;
+  Kind kind{};
+  std::string body;
+  if (const int code = job->Receive(kind, body); code != MUSTER_OK) return code;
+  job->asked_value = false;
+  if (kind == Kind::kEnd) {
+    const int code = job->ReadEnd(body);
+    return code != MUSTER_OK ? code : job->Fail(MUSTER_PEER_FAILED, "muster_ask: the run is over");
+  }
+  Answer got{};
+  if (kind != Kind::kAnswer || body.size() < sizeof got) return job->Lost();
+  std::memcpy(&got, body.data(), sizeof got);
+  job->value = body.substr(sizeof got);
+  constexpr muster_answer_kind kKinds[] = {MUSTER_VALUE, MUSTER_COMPUTE, MUSTER_ABSENT};
+  *answer = {.kind = kKinds[got.kind], .value = job->value.data(), .bytes = job->value.size()};
+  return MUSTER_OK;
+}
+
+int muster_tell(muster_job* job, const char* key, int64_t step, const void* value, size_t bytes) {
+  if (const int code = job->CheckKey("muster_tell", key); code != MUSTER_OK) return code;
+  if (job->asked_value) return job->Fail(MUSTER_USAGE, "muster_tell: repeat muster_ask first");
+  if (bytes > kMostValueBytes) {
+    return job->Fail(MUSTER_USAGE, "muster_tell \"%s\": expected at most 65,536 bytes, got %zu",
+                     key, bytes);
+  }
+  const auto key_bytes = static_cast<uint32_t>(std::strlen(key));
+  const Tell tell{.step = step, .key_bytes = key_bytes, .unused = 0};
+  std::string body(reinterpret_cast<const char*>(&tell), sizeof tell);
+  body += key;
+  body.append(static_cast<const char*>(value), bytes);
+  return job->SendText(Kind::kTell, body);
 }
 
 int muster_fail(muster_job* job, const char* message) {

@@ -3,7 +3,7 @@
  * `muster launch [CONFIG] -- COMMAND` starts a server and several processes that run COMMAND. Each
  * process describes its variables, joins, and computes the gradients of slices of every batch. The
  * server adds them in a fixed order and updates the weights, so the result has the same bits on any
- * number of processes, even if some are killed. docs/OWN_MODEL.md has an example.
+ * number of processes, even if some are killed. docs/OWN_GRADIENTS.md has an example.
  *
  *     muster_job *job = muster_create();
  *     int w = muster_add_variable(job, "w", shape, 2, NULL);
@@ -125,6 +125,16 @@ int muster_set_learning_rate(muster_job* job, double learning_rate);
  * muster_join. */
 int muster_set_run(muster_job* job, int64_t batch, int64_t epochs);
 
+/* Whether the last batch of each epoch is left out if it is smaller (run.drop_last of the config).
+ * Not called: the config says it. Where both say it, the config counts. The same in all processes.
+ * Only before muster_join. */
+int muster_set_drop_last(muster_job* job, int drop_last);
+
+/* Whether each epoch visits the samples in the order of their indices. Not called, or 0: in a
+ * random order, another one in each epoch. The same in all processes, and when the job is resumed.
+ * Only before muster_join. */
+int muster_set_in_order(muster_job* job, int in_order);
+
 /* A number that must be the same in all processes of a job, also when it is resumed: for example a
  * hash of the data, or of what the program computes with besides its variables. Only before
  * muster_join. */
@@ -168,6 +178,13 @@ int muster_plan(muster_job* job, int64_t step, int64_t slice, muster_work* work)
  * first muster_push. */
 int muster_report(muster_job* job, double loss);
 
+/* What the current slice counts in the step's mean: for example the number of its targets, where
+ * slices have different numbers of them. 0 or more. The loss that is reported and the gradient are
+ * then the mean over the targets times the weight, and the server divides the sum over the slices
+ * by the sum of weights. If that is 0, so is the gradient. All slices of a step have a weight, or
+ * none: then the sum of losses and the gradient divided by work.batch count. Before muster_report. */
+int muster_set_weight(muster_job* job, double weight);
+
 /* Adds a named quantity of the current samples, such as the number of correct ones: its sum over
  * them. Like the loss, it is reported as the mean over samples, in the terminal, metrics.jsonl and
  * TensorBoard. Between muster_next and muster_report, at most 32 names for each slice or block. A
@@ -192,6 +209,45 @@ int muster_push(muster_job* job, int variable);
 
 /* Completes the current slice or block. */
 int muster_done(muster_job* job);
+
+/* What muster_ask returns. */
+typedef enum muster_answer_kind {
+  MUSTER_VALUE,
+  MUSTER_COMPUTE, /* this process must compute the value and call muster_tell; the others wait */
+  MUSTER_ABSENT   /* the run is past this step, nobody has told the value, and nobody computes it */
+} muster_answer_kind;
+
+typedef struct muster_answer {
+  muster_answer_kind kind;
+  const char* value; /* of MUSTER_VALUE; valid until the next muster_ask */
+  size_t bytes;
+} muster_answer;
+
+/* Asks for a named value that is the same in all processes, such as an accuracy that one of them
+ * has computed. The server keeps it, also in checkpoints. `key` has 1 to 256 bytes, and one value
+ * for the whole run; `step` is the number of completed steps that the value belongs to. If nobody
+ * has told it, one of the processes that may compute it gets MUSTER_COMPUTE. If that one is lost,
+ * another one does; the limit is deadlines.once_s. The others wait, at most `seconds` (negative:
+ * without limit). After MUSTER_AGAIN repeat the call; any other call but muster_fail is an error.
+ *
+ * The server itself tells "epoch:STEP", STEP being the number of completed steps at the end of each
+ * epoch and of the run: the means of the epoch's steps, as JSON, {"loss": 0.25, "accuracy": 0.9}.
+ * Values whose key begins with "now:" are only compared: checkpoints do not have them.
+ *
+ * Allowed from muster_join until muster_next returns MUSTER_END: in the middle of a slice, between
+ * slices, and after the last MUSTER_STEP_END. After the last slice of a step it may be answered
+ * only when the step is complete. */
+int muster_ask(muster_job* job, const char* key, int64_t step, int may_compute, double seconds,
+               muster_answer* answer);
+
+/* Tells a value of at most 65,536 bytes. If the server has another one for this key, the run fails.
+ * Returns without waiting: ask again for what all processes get. Allowed like muster_ask.
+ *
+ * "stop" is special: it ends the run before it trains on the weights of `step`, which must be its
+ * current step. The value is the reason. All processes must tell it before they report a loss of
+ * that step. Slices after that no longer count; a process completes them with any values, and
+ * evaluations with true ones, until MUSTER_END. */
+int muster_tell(muster_job* job, const char* key, int64_t step, const void* value, size_t bytes);
 
 /* Ends the whole job with this message, because this program cannot go on and another process would
  * fail in the same way. Returns MUSTER_OK when the server has the message. After that exit(0) ends

@@ -36,6 +36,11 @@ class Error : public std::runtime_error {
 using Work = muster_work;
 using VariableOptions = muster_variable_options;
 
+struct Answer {
+  muster_answer_kind kind;
+  std::string value;
+};
+
 // Valid as long as its job.
 class Variable {
  public:
@@ -73,6 +78,8 @@ class Job {
   }
   void set_learning_rate(double rate) { check(muster_set_learning_rate(job_.get(), rate)); }
   void set_run(int64_t batch, int64_t epochs) { check(muster_set_run(job_.get(), batch, epochs)); }
+  void set_drop_last(bool drops) { check(muster_set_drop_last(job_.get(), drops)); }
+  void set_in_order(bool in_order) { check(muster_set_in_order(job_.get(), in_order)); }
   void set_fingerprint(uint64_t fingerprint) { muster_set_fingerprint(job_.get(), fingerprint); }
   void join(int64_t training_samples, int64_t validation_samples, int64_t test_samples) {
     check(muster_join(job_.get(), training_samples, validation_samples, test_samples));
@@ -104,10 +111,20 @@ class Job {
   void add_scalar(const std::string& name, double sum) {
     check(muster_add_scalar(job_.get(), name.c_str(), sum));
   }
+  void set_weight(double weight) { check(muster_set_weight(job_.get(), weight)); }
   void report(double loss) { check(muster_report(job_.get(), loss)); }
   void push(const Variable& variable) { check(muster_push(job_.get(), variable.number())); }
   void save(const void* state, size_t bytes) { check(muster_save(job_.get(), state, bytes)); }
   void done() { check(muster_done(job_.get())); }
+  // Waits without limit.
+  Answer ask(const std::string& key, int64_t step, bool may_compute) {
+    muster_answer answer{};
+    check(muster_ask(job_.get(), key.c_str(), step, may_compute, -1, &answer));
+    return {answer.kind, std::string(answer.value, answer.bytes)};
+  }
+  void tell(const std::string& key, int64_t step, const std::string& value) {
+    check(muster_tell(job_.get(), key.c_str(), step, value.data(), value.size()));
+  }
   void fail(const std::string& message) { check(muster_fail(job_.get(), message.c_str())); }
   void leave() { check(muster_leave(job_.get())); }
 

@@ -76,8 +76,8 @@ ResumePoint GoOnFrom(const Arguments& arguments, const config::Config& config,
   return point;
 }
 
-// Adds to the run's config.txtpb the batch and the length that only the program knew, so that the
-// next server, another launch of the file and `muster verify` have them.
+// Adds to the run's config.txtpb the batch, the length and drop_last, which only the program knew,
+// so that the next server, another launch of the file and `muster verify` have them.
 void KeepRun(const std::string& path, config::Config config, const config::Run& run,
              Recorder& recorder) {
   const bool is_complete = config.run().ByteSizeLong() == run.ByteSizeLong();

@@ -52,6 +52,7 @@ void Join(const ProgramArguments& arguments, ProgramLink& link) {
   options.hello.set_test_samples(program.join.test_samples);
   if (program.join.batch > 0) options.hello.set_global_batch(program.join.batch);
   if (program.join.epochs > 0) options.hello.set_epochs(program.join.epochs);
+  if (program.join.drop_last >= 0) options.hello.set_drop_last(program.join.drop_last > 0);
   if (!program.optimizer.empty()) options.hello.set_optimizer(program.optimizer);
   const VariableLayout layout = DescribeVariables(program.variables, options.hello);
   link.MapMemory(layout.arena_floats());

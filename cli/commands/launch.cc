@@ -145,8 +145,10 @@ void DescribeLaunch(CLI::App& command, LaunchOptions& options) {
       ->check(WholeNumber(1, 1000))
       ->excludes(resume);
   command
-      .add_flag("--dry-run", options.dry_run,
-                "Print what would run (ranks, steps, memory) without starting or writing anything")
+      .add_flag(
+          "--dry-run", options.dry_run,
+          "Print what would run (ranks, steps, memory; of your own program the ranks) without "
+          "starting or writing anything")
       ->excludes(resume)
       ->excludes(slurm);
   command

@@ -8,10 +8,13 @@
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
 #include "cli/text/wrapped.h"
+#include "common/base/error.h"
+#include "common/base/text.h"
 #include "common/config/config.h"
 #include "common/config/config_check.h"
 #include "common/config/data_format.h"
 #include "common/config/job_size.h"
+#include "common/plan/count_limits.h"
 #include "common/plan/slices.h"
 #include "proto/config.pb.h"
 
@@ -19,6 +22,7 @@ namespace muster {
 namespace {
 
 constexpr uint32_t kMostRanks = 32;
+constexpr const char* kEnd = "Dry run: nothing was started or written.";
 
 std::string RangeText(const Range& range) {
   if (range.size() == 1) return std::to_string(range.begin);
@@ -53,7 +57,7 @@ std::vector<std::string> RankLines(const config::Config& config, const std::vect
         EvenPart(batch, slices, mine.end - 1).end - EvenPart(batch, slices, mine.begin).begin;
     table.AddRow({std::to_string(rank), names.empty() ? device : names.at(rank) + ", " + device,
                   FormatCount(int64_t{config.worker().threads()}), RangeText(mine),
-                  FormatCount(count)});
+                  batch > 0 ? FormatCount(count) : "-"});
   }
   std::vector<std::string> lines = table.Lines();
   if (workers > kMostRanks) lines.push_back(fmt::format("  ... and {} more", workers - kMostRanks));
@@ -69,12 +73,15 @@ std::vector<std::string> LengthLines(const config::Config& config, const Graph& 
   if (!data.problem.empty()) {
     std::vector<std::string> lines = WrappedRow(row(samples, "unknown: " + data.problem), 80);
     lines.push_back(
-        row("steps per epoch", fmt::format("unknown: {} / global_batch, rounded up", samples)));
+        row("steps per epoch", fmt::format("unknown: {} / global_batch, rounded {}", samples,
+                                           config.run().drop_last() ? "down" : "up")));
     lines.push_back(row("steps in total",
                         config.run().has_steps() ? FormatCount(config.run().steps()) : "unknown"));
     return lines;
   }
   const StepPlan plan = PlanSteps(config, data.train);
+  const std::string trouble = CountTrouble(plan, data.test, config.evaluation().batch());
+  if (!trouble.empty()) throw Error(ExitCode::kUsage, trouble);
   CheckBatchNorms(graph, plan);
   const std::string validation =
       data.validation > 0 ? FormatCount(data.validation) + " for validation, " : "";
@@ -98,6 +105,18 @@ std::vector<std::string> MemoryLines(const std::string& process, const std::vect
     lines.push_back(fmt::format("    {:<30} {:>9}", row.what, FormatBytes(row.bytes)));
   }
   return lines;
+}
+
+// Instead of steps and memory.
+std::string ProgramLine(const config::Config& config) {
+  const config::Run& run = config.run();
+  std::vector<std::string> unknown{"variables", "data"};
+  if (run.batch_case() == config::Run::BATCH_NOT_SET) unknown.emplace_back("batch");
+  if (run.length_case() == config::Run::LENGTH_NOT_SET) unknown.emplace_back("epochs");
+  if (!config.has_learning_rate()) unknown.emplace_back("learning rate");
+  const std::string last = unknown.back();
+  unknown.pop_back();
+  return fmt::format("Only the program knows its {} and {}.", Join(unknown, ", "), last);
 }
 
 // The memory of all processes, with shared mappings counted once.
@@ -127,6 +146,10 @@ std::vector<std::string> DryRunLines(const std::string& config_path, const confi
   lines.push_back("");
   add(RankLines(config, hosts));
   lines.push_back("");
+  if (HasProgram(config)) {
+    lines.insert(lines.end(), {ProgramLine(config), "", kEnd});
+    return lines;
+  }
   add(LengthLines(config, graph, options.data));
   lines.push_back("");
   lines.push_back("memory (plus about 12 MB of code and libraries of the server):");
@@ -145,7 +168,7 @@ std::vector<std::string> DryRunLines(const std::string& config_path, const confi
     lines.push_back("    plus a few hundred MB for the driver");
   }
   lines.push_back("");
-  lines.push_back("Dry run: nothing was started or written.");
+  lines.push_back(kEnd);
   return lines;
 }
 

@@ -214,7 +214,8 @@ void JobProcesses::UseProgram(ChildOptions& worker, int rank) const {
                                            .token = plan_.token,
                                            .worker_program = plan_.worker_program,
                                            .rank = rank,
-                                           .threads = plan_.config->worker().threads()});
+                                           .threads = plan_.config->worker().threads(),
+                                           .seed = plan_.config->run().seed()});
 }
 
 std::unique_ptr<ChildProcess> JobProcesses::Started(const ChildOptions& options) const {

@@ -125,7 +125,6 @@ PreparedJob Prepare(const LaunchArguments& arguments, bool dry) {
       throw Error(ExitCode::kUsage,
                   "muster server cannot start a job with worker.program yet: use muster launch");
     }
-    if (dry) throw Error(ExitCode::kUsage, "--dry-run: only the program knows its model");
     config.mutable_worker()->set_program(0, FindProgram(config.worker().program(0)));
   } else {
     graph = BuildGraph(config.model(), InputShape(config.data()));
@@ -231,10 +230,12 @@ int DryRun(const LaunchArguments& arguments) {
     header.server = ServerText(*job.address, UsesRelays(job.config, checked));
     hosts = checked.hosts;
   } else {
-    header.data = arguments.count_data(job.config);
     header.cards = job.cards->Lines();
-    worker_memory =
-        AskWorkerMemory(arguments.worker_program, job.config, job.config.cluster().workers() - 1);
+    if (!HasProgram(job.config)) {
+      header.data = arguments.count_data(job.config);
+      worker_memory =
+          AskWorkerMemory(arguments.worker_program, job.config, job.config.cluster().workers() - 1);
+    }
   }
   PrintResult(DryRunLines(arguments.config_path, job.config, job.graph, worker_memory, shown_dir,
                           header, hosts));
@@ -243,6 +244,7 @@ int DryRun(const LaunchArguments& arguments) {
   } else {
     PrintResult("Use --verbose to show every resolved setting.");
   }
+  if (HasProgram(job.config)) return 0;
   try {
     (void)CheckMemory(arguments.hosts ? LeastMemoryHere(hosts, job.config, job.graph)
                                       : WholeMemoryOf(job.config, job.graph, worker_memory),

@@ -111,7 +111,8 @@ void Supervisor::AskForCheckpoint() {
 
 // Saving state and weights is worth a delay, as long as the server reports that it is writing them.
 void Supervisor::OnSaving(const events::Saving& saving, double now) {
-  if (!server_.saved_by) server_.saved_by = now + kSaveSeconds;
+  // The server itself limits how long it waits for programs.
+  if (!server_.saved_by || saving.waits_for_programs()) server_.saved_by = now + kSaveSeconds;
   if (early_exit_by_ != kNever) early_exit_by_ = now + kEarlyExitSeconds;
   if (phase_ != Phase::kStopping) return;
   stages_.WaitForServer(now);

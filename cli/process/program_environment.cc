@@ -11,6 +11,7 @@ std::vector<std::string> ProgramEnvironment(const ProgramPlace& place) {
           "MUSTER_TOKEN=" + place.token,
           "MUSTER_PROGRAMS=" + place.worker_program.substr(0, slash),
           fmt::format("MUSTER_RANK={}", place.rank),
+          fmt::format("MUSTER_SEED={}", place.seed),
           "PYTHONUNBUFFERED=1",  // prints appear when they happen
           fmt::format("OMP_NUM_THREADS={}", place.threads)};
 }

@@ -2,6 +2,7 @@
 // (client/helper.cc).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@ struct ProgramPlace {
   std::string worker_program;           // muster-worker; its folder has Muster's programs
   int rank = 0;
   unsigned threads = 1;
+  uint64_t seed = 1;  // run.seed
 };
 
 // Lines NAME=VALUE.

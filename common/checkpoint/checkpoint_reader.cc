@@ -59,7 +59,8 @@ void CheckNumbers(const std::string& file, const checkpoint::State& state) {
                 scale);
   }
   const checkpoint::Progress& progress = state.progress();
-  for (const auto* sums : {&progress.total(), &progress.since_log(), &progress.last_log()}) {
+  for (const auto* sums :
+       {&progress.total(), &progress.since_log(), &progress.last_log(), &progress.since_epoch()}) {
     check("sum of steps", sums->steps(), state.step());
     check("sum of skipped steps", sums->skipped_steps(), state.step());
     check("sum of samples", sums->samples(), kMostSamples);

@@ -145,11 +145,15 @@ std::string FrozenConfigText(const config::Config& config) {
 std::vector<std::string> CheckResumable(const std::string& kept, const config::Config& now) {
   // Fill in the defaults, because which ones a text spells out depends on the version that wrote it
   // and on other settings.
-  const config::Config then = WithDefaults(ParseKeptConfig(kept));
+  config::Config then = WithDefaults(ParseKeptConfig(kept));
   config::Config here = WithDefaults(ParseKeptConfig(FrozenConfigText(now)));
   // What only the program knows is compared when it has joined (Intake).
   if (now.run().batch_case() == config::Run::BATCH_NOT_SET)
     here.mutable_run()->set_global_batch(then.run().global_batch());
+  const bool is_open = HasProgram(now) && !now.run().has_drop_last();
+  const bool dropped = then.run().drop_last(), drops = is_open ? dropped : here.run().drop_last();
+  then.mutable_run()->set_drop_last(dropped);  // an older version does not say that it is false
+  here.mutable_run()->set_drop_last(drops);
   // The optimizer of a program is compared when the program has joined (Intake).
   if (HasProgram(now) && !now.has_learning_rate()) *here.mutable_optimizer() = then.optimizer();
   CheckLength(then, here);

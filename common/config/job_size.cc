@@ -93,7 +93,8 @@ BatchSizes ResolveBatch(const config::Config& config) {
 StepPlan PlanSteps(const config::Config& config, int64_t train_samples) {
   StepPlan plan{.train_samples = train_samples,
                 .global_batch = ResolveBatch(config).global_batch,
-                .slices = config.run().slices()};
+                .slices = config.run().slices(),
+                .drop_last = config.run().drop_last()};
   plan.total_steps = config.run().has_steps() ? config.run().steps()
                                               : config.run().epochs() * plan.StepsPerEpoch();
   return plan;

@@ -7,7 +7,7 @@
 
 namespace muster {
 
-inline constexpr uint32_t kProtocolVersion = 17;
+inline constexpr uint32_t kProtocolVersion = 18;
 
 // The maximum size of Ready.convolutions.
 inline constexpr size_t kMostConvolutionsBytes = 4096;

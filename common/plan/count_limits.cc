@@ -7,6 +7,12 @@
 namespace muster {
 
 std::string CountTrouble(const StepPlan& plan, int64_t test_samples, int64_t evaluation_batch) {
+  if (plan.drop_last && plan.global_batch > plan.train_samples) {
+    return fmt::format(
+        "every epoch would be empty: a batch has {} samples, the training set {}, and a smaller "
+        "last batch is dropped (run.drop_last)",
+        FormatCount(plan.global_batch), FormatCount(plan.train_samples));
+  }
   if (!plan.IsSane()) {
     return fmt::format(
         "{} steps with a batch of {} on {} training samples: expected a batch and a training set "

@@ -22,6 +22,7 @@ struct StepPlan {
   int64_t global_batch = 0;
   int64_t total_steps = 0;
   int64_t slices = 1;
+  bool drop_last = false;  // leaves out the last batch of an epoch if it is smaller
 
   static constexpr int64_t kMostSamples = int64_t{1} << 33;  // of a data set
   static constexpr int64_t kMostSlices = 65536;
@@ -29,8 +30,13 @@ struct StepPlan {
   // Whether the values are valid and the samples of all steps can be counted. Check this before
   // using a plan from another process.
   bool IsSane() const;
-  // Every epoch visits each sample once; its last batch has the remaining samples.
-  int64_t StepsPerEpoch() const { return (train_samples + global_batch - 1) / global_batch; }
+  // Every epoch visits each sample at most once. Its last batch has the remaining samples; with
+  // drop_last they are left out. At least 1 for any training set, also in a plan that is not sane.
+  int64_t StepsPerEpoch() const;
+  // The samples that an epoch visits.
+  int64_t SamplesPerEpoch() const;
+  // How many epochs the steps with these samples are. One that leaves out samples is whole, too.
+  double EpochsOf(int64_t samples) const;
   Batch At(int64_t step) const;
   // Returns the positions in the epoch's order that belong to slice `slice` of this batch. May be
   // empty.

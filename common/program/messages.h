@@ -16,11 +16,14 @@
 namespace muster::program {
 
 // Changes with every change to this file.
-inline constexpr uint32_t kVersion = 5;
+inline constexpr uint32_t kVersion = 6;
 
 // Scalars of a slice or block, and bytes of a name, of [A-Za-z0-9_./-]. The server has the same
 // limits (common/plan/scalar_sums.h).
 inline constexpr uint32_t kMostScalars = 32, kMostScalarName = 64;
+
+// Named values that are the same in all processes.
+inline constexpr uint32_t kMostKeyBytes = 256, kMostValueBytes = 64 << 10;
 
 enum class Kind : uint32_t {
   // From the program:
@@ -36,11 +39,14 @@ enum class Kind : uint32_t {
   kLeave,      // empty
   kPlanned,    // Planned: asks for the samples of a slice that may come later
   kState,      // a piece of the program's state, in work kSave
+  kAsk,        // Ask, the key: waits for Answer
+  kTell,       // Tell, the key, the value
   // From the helper:
   kJoined,    // Joined
   kRestored,  // a piece of the state in the checkpoint; Joined.state_bytes in all
   kWork,      // Work, then the indices of the samples as int64
   kSamples,   // the answer to Planned: Work as if it were given, then the indices
+  kAnswer,    // Answer, the value
   kEnd,       // End, then a text
 };
 
@@ -63,6 +69,8 @@ struct Join {
   uint64_t fingerprint;  // of data and constants; 0: none
   int64_t train_samples, validation_samples, test_samples;
   int64_t batch, epochs;  // 0: the config says them
+  int32_t drop_last;      // 0 or 1; -1: the config says it
+  uint32_t in_order;      // epochs are not shuffled
 };
 
 struct Joined {
@@ -74,10 +82,25 @@ struct Joined {
 struct Loss {
   double loss;           // sum over the samples
   double learning_rate;  // of this step; NaN: the config sets it
+  double weight;         // of the slice; NaN: it counts by its samples
 };
 
 struct Planned {
   int64_t step, index;
+};
+
+struct Ask {
+  int64_t step;
+  uint32_t may_compute, unused;
+};
+
+struct Tell {
+  int64_t step;
+  uint32_t key_bytes, unused;
+};
+
+struct Answer {
+  uint32_t kind;  // a wire::Answer::Kind
 };
 
 enum class WorkKind : uint32_t {

@@ -117,6 +117,15 @@ template program::Join ProgramLink::Received::As() const;
 template program::Loss ProgramLink::Received::As() const;
 template program::Planned ProgramLink::Received::As() const;
 
+template <typename Message>
+Message ProgramLink::Received::Begin(std::string& text) const {
+  const size_t bytes = std::min(body.size(), sizeof(Message));
+  text = body.substr(bytes);
+  return Received{kind, body.substr(0, bytes)}.As<Message>();
+}
+template program::Ask ProgramLink::Received::Begin(std::string&) const;
+template program::Tell ProgramLink::Received::Begin(std::string&) const;
+
 std::vector<uint64_t> ProgramLink::Received::Numbers() const {
   std::vector<uint64_t> numbers(body.size() / sizeof(uint64_t));
   std::memcpy(numbers.data(), body.data(), numbers.size() * sizeof(uint64_t));
@@ -132,6 +141,11 @@ ProgramLink::Received ProgramLink::Receive() {
   Received received{.kind = frame.kind, .body = std::string(frame.bytes, '\0')};
   if (!Read(received.body.data(), frame.bytes)) Gone();
   return received;
+}
+
+bool ProgramLink::HasInput() const {
+  pollfd one{fd_.get(), POLLIN, 0};
+  return ::poll(&one, 1, 0) > 0;
 }
 
 // Reads all bytes, and keeps a descriptor that comes with them. Returns false at the end.

@@ -49,6 +49,9 @@ class ProgramLink {
     // The body as a message. Throws Error(kPeerFailed) if it has another size.
     template <typename Message>
     Message As() const;
+    // The message that the body begins with; sets `text` to the rest. Throws if it is too short.
+    template <typename Message>
+    Message Begin(std::string& text) const;
     // The body as numbers.
     std::vector<uint64_t> Numbers() const;
   };
@@ -56,6 +59,8 @@ class ProgramLink {
   void Limit(double seconds);
   // Throws Error(kPeerFailed) if the program sends nonsense.
   Received Receive();
+  // Whether Receive need not wait for the program to begin a frame.
+  bool HasInput() const;
   void Send(program::Kind kind, const void* message, size_t bytes,
             std::span<const int64_t> indices = {}, const std::string& text = "");
   // From now on this process may outlive the program.

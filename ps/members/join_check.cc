@@ -57,6 +57,7 @@ void JoinCheck::Joined(uint32_t rank, const wire::Hello& hello) {
            .validation_samples = hello.validation_samples(),
            .global_batch = hello.global_batch(),
            .epochs = hello.epochs(),
+           .drop_last = hello.drop_last(),
            .fingerprint = hello.data_fingerprint(),
            .contents = hello.data_contents()};
 }
@@ -136,10 +137,15 @@ std::string JoinCheck::CheckData(uint32_t rank, const wire::Hello& hello) const 
         "say the same",
         name, hello.global_batch(), hello.epochs(), first_name_, data_.global_batch, data_.epochs);
   }
+  if (hello.drop_last() != data_.drop_last) {
+    return fmt::format("{} says drop_last={}, but {} says {}: all programs must say the same", name,
+                       hello.drop_last(), first_name_, data_.drop_last);
+  }
   if (hello.data_fingerprint() != data_.fingerprint) {
     return fmt::format(
         "{} and {} see data (or constants of their programs) of the same size but different "
-        "contents, with the fingerprints {:016x} and {:016x}: compare both hosts' data, because "
+        "contents or order, with the fingerprints {:016x} and {:016x}: compare both hosts' data, "
+        "because "
         "either may be the wrong one",
         name, first_name_, hello.data_fingerprint(), data_.fingerprint);
   }

@@ -32,6 +32,7 @@ struct JoinTerms {
 struct SeenData {
   int64_t train_samples = 0, test_samples = 0, validation_samples = 0;
   int64_t global_batch = 0, epochs = 0;  // as a program says them; 0: it does not
+  bool drop_last = false;                // the same
   uint64_t fingerprint = 0, contents = 0;
 };
 

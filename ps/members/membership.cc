@@ -95,6 +95,7 @@ void Membership::Welcome(uint32_t rank) {
   welcome.set_global_batch(terms_.plan.global_batch);
   welcome.set_total_steps(terms_.plan.total_steps);
   welcome.set_slices(static_cast<uint32_t>(terms_.plan.slices));
+  if (terms_.plan.drop_last) welcome.set_drop_last(true);
   // A worker that joins late gets its actual work later, in orders.
   for (const TreeNode& node : terms_.assignment.nodes[rank % roster_.workers()]) {
     *welcome.add_subtree() = SubtreeOf(node);
@@ -179,6 +180,12 @@ std::optional<uint32_t> Membership::SenderOf(const FromWorker& event, Time now, 
     // A sign of life, even if the worker does not know yet that it was reset.
     roster_.at(*rank).last_heard = now;
     if (roster_.Matches(*rank, event.message.address())) return rank;
+    // Named values outlive a Reset, of which the program knows nothing.
+    if (event.message.has_ask() || event.message.has_tell()) {
+      wire::Address address = event.message.address();
+      address.set_incarnation(roster_.at(*rank).incarnation);
+      if (roster_.Matches(*rank, address)) return rank;
+    }
     // A worker that has not been welcomed does not know its address yet.
     if (!event.message.has_heartbeat()) why = "wrong job, rank or incarnation";
   }
@@ -199,6 +206,13 @@ void Membership::Extend(std::chrono::steady_clock::duration suspension) {
   for (uint32_t rank = 0; rank < size(); ++rank) {
     Member& member = roster_.at(rank);
     member.last_heard = WithoutSuspension(member.last_heard, suspension);
+  }
+  ExtendUnready(suspension);
+}
+
+void Membership::ExtendUnready(std::chrono::steady_clock::duration suspension) {
+  for (uint32_t rank = 0; rank < size(); ++rank) {
+    Member& member = roster_.at(rank);
     member.unready_since = WithoutSuspension(member.unready_since, suspension);
   }
 }

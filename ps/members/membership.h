@@ -96,6 +96,9 @@ class Membership {
   // Called after the server was suspended. Extends all deadlines by this time.
   void Extend(std::chrono::steady_clock::duration suspension);
 
+  // The same, but only of those for workers that have not reported Ready.
+  void ExtendUnready(std::chrono::steady_clock::duration suspension);
+
   // Queues a message and fills in its address.
   void Send(uint32_t rank, wire::ServerMessage message, std::span<const std::byte> tensor = {});
   // Queues a message to all active members.

@@ -68,9 +68,10 @@ events::Event WaitingEvent(const std::vector<uint32_t>& missing, double elapsed_
   return event;
 }
 
-events::Event SavingEvent(int64_t step) {
+events::Event SavingEvent(int64_t step, bool waits_for_programs) {
   events::Event event;
   event.mutable_saving()->set_step(step);
+  event.mutable_saving()->set_waits_for_programs(waits_for_programs);
   return event;
 }
 

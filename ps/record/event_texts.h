@@ -14,7 +14,7 @@ events::Event WarningEvent(const std::string& message);
 events::Event FailureEvent(const JobFailure& failure);
 events::Event WaitingEvent(const std::vector<uint32_t>& missing, double elapsed_s);
 // Reports that state and weights are pending or being written. Sent every second.
-events::Event SavingEvent(int64_t step);
+events::Event SavingEvent(int64_t step, bool waits_for_programs = false);
 
 // "rank 1 (host a, pid 42) was lost at step 120: its connection ended; others compute 4 slices; 3
 // workers now"

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "ps/record/scalar_fields.h"
 
@@ -19,6 +21,13 @@ events::StepParts ToEvent(const StepParts& parts) {
   event.set_wait_ms(parts.wait_ms);
   event.set_pull_ms(parts.pull_ms);
   return event;
+}
+
+// The shortest text that is read as the same value.
+std::string JsonNumber(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value < 0 ? "-Infinity" : "Infinity";
+  return fmt::format("{}", value);
 }
 
 }  // namespace
@@ -121,7 +130,7 @@ void Progress::EndStep(const StepResult& result, double learning_rate, bool skip
   AddBalance(balances_.EndStep(total_.steps, after_evaluation_ ? 0 : seconds));
   after_evaluation_ = false;
   evaluations_.StepEnded();
-  for (Sums* sums : {&total_, &since_log_, &since_live_}) {
+  for (Sums* sums : {&total_, &since_log_, &since_live_, &since_epoch_}) {
     ++sums->steps;
     sums->samples += result.samples;
     sums->seconds += seconds;
@@ -168,11 +177,7 @@ double Progress::Elapsed() const {
   return earlier_.seconds + Seconds(Clock::now() - process_began_);
 }
 
-double Progress::Epoch() const {
-  return plan_.train_samples > 0
-             ? static_cast<double>(total_.samples) / static_cast<double>(plan_.train_samples)
-             : 0;
-}
+double Progress::Epoch() const { return plan_.EpochsOf(total_.samples); }
 
 double Progress::RemainingSeconds() const {
   const double done = static_cast<double>(total_.samples);
@@ -207,6 +212,20 @@ events::Log Progress::LogLine() {
   return line;
 }
 
+std::string Progress::EpochMeans() const {
+  events::Measured measured;
+  since_epoch_.PutLoss(measured);
+  std::string text;
+  const auto put = [&](const std::string& name, double value) {
+    text += fmt::format("{}\"{}\": {}", text.empty() ? "" : ", ", name, JsonNumber(value));
+  };
+  if (measured.has_train_loss()) put("loss", measured.train_loss());
+  for (const auto& [name, sum] : since_epoch_.scalars) {
+    if (name != "loss") put(name, sum.Mean());
+  }
+  return '{' + text + '}';
+}
+
 events::Evaluation Progress::EvaluationLine(const EvaluationResult& result) const {
   events::Evaluation line;
   *line.mutable_at() = Position();
@@ -222,10 +241,8 @@ events::Progress Progress::PositionLine() const {
   *line.mutable_at() = Position();
   if (plan_.global_batch == 0) return line;  // not planned yet
   line.set_total_steps(plan_.total_steps);
-  line.set_epochs(plan_.train_samples > 0
-                      ? static_cast<double>(plan_.At(plan_.total_steps).samples_before) /
-                            static_cast<double>(plan_.train_samples)
-                      : 0);
+  line.set_epochs(
+      plan_.train_samples > 0 ? plan_.EpochsOf(plan_.At(plan_.total_steps).samples_before) : 0);
   line.set_eta_s(RemainingSeconds());
   return line;
 }

@@ -60,6 +60,9 @@ class Progress {
 
   // Statistics of the steps since the last LogLine.
   events::Log LogLine();
+  // The means of the loss and the scalars over the steps of this epoch, as JSON that Python reads.
+  std::string EpochMeans() const;
+  void EndEpoch() { since_epoch_ = {}; }
   // The line of the evaluation that just ended.
   events::Evaluation EvaluationLine(const EvaluationResult& result) const;
   // Reports only the position of the run.
@@ -134,7 +137,7 @@ class Progress {
   double learning_rate_ = 0;
   std::optional<double> loss_scale_;
   std::vector<double> recent_seconds_;  // durations of the last steps; a ring buffer
-  Sums total_, since_log_, last_log_, since_live_;
+  Sums total_, since_log_, last_log_, since_live_, since_epoch_;
   uint32_t workers_ = 0;      // initial number of workers
   std::vector<Times> ranks_;  // totals of the whole run by rank, including ranks that joined later
   StepBalances balances_;

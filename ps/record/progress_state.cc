@@ -32,6 +32,7 @@ checkpoint::Progress Progress::Keep() const {
   *kept.mutable_total() = total_.Keep();
   *kept.mutable_since_log() = since_log_.Keep();
   *kept.mutable_last_log() = last_log_.Keep();
+  *kept.mutable_since_epoch() = since_epoch_.Keep();
   kept.set_learning_rate(learning_rate_);
   evaluations_.Keep(kept);
   kept.set_evaluation_seconds(evaluation_seconds_);
@@ -45,6 +46,7 @@ void Progress::Restore(const checkpoint::Progress& kept) {
   earlier_ = {.steps = total_.steps, .seconds = kept.elapsed_seconds()};
   since_log_.Restore(kept.since_log());
   last_log_.Restore(kept.last_log());
+  since_epoch_.Restore(kept.since_epoch());
   learning_rate_ = kept.learning_rate();
   evaluations_.Restore(kept);
   evaluation_seconds_ = kept.evaluation_seconds();

@@ -141,8 +141,8 @@ config::Config Intake::Complete(const wire::Hello& hello) const {
     if (said > 0) return said;
     throw Error(ExitCode::kUsage, "neither the program nor the launch says {}", lacks);
   };
-  const auto warn = [&](int64_t said, int64_t counts, const char* setting) {
-    if (said == 0 || said == counts) return;
+  const auto warn = [&](auto said, auto counts, const char* setting) {
+    if (said == counts) return;
     recorder_.Warn(fmt::format(
         "the program says {}={}, but the run has {}, which counts (its config, or an option)",
         setting, said, counts));
@@ -152,16 +152,21 @@ config::Config Intake::Complete(const wire::Hello& hello) const {
                               "how many samples a batch has: expected Job(batch_size=256) in "
                               "Python, muster_set_run in C, "
                               "or --set run.global_batch=256"));
-  } else {
+  } else if (hello.global_batch() > 0) {
     warn(hello.global_batch(), ResolveBatch(config).global_batch, "run.global_batch");
   }
   if (run.length_case() == config::Run::LENGTH_NOT_SET) {
-    run.set_epochs(
-        open(hello.epochs(),
-             "how long to train: expected Job(epochs=10) in Python, muster_set_run in C, "
-             "--epochs 10 or --steps 1000"));
-  } else if (run.has_epochs()) {
+    run.set_epochs(open(
+        hello.epochs(),
+        "how long to train: expected Job(epochs=10) in Python (job.epochs(10) says it too late "
+        "after job.once or job.save), muster_set_run in C, --epochs 10 or --steps 1000"));
+  } else if (run.has_epochs() && hello.epochs() > 0) {
     warn(hello.epochs(), run.epochs(), "run.epochs");
+  }
+  if (!run.has_drop_last()) {
+    run.set_drop_last(hello.drop_last());
+  } else if (hello.has_drop_last()) {
+    warn(hello.drop_last(), run.drop_last(), "run.drop_last");
   }
   *config.mutable_optimizer() = CompleteOptimizer(hello.optimizer());
   ConfigErrors errors("the program");

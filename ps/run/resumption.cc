@@ -43,6 +43,7 @@ void Resumption::Restore(const ResumePoint& resume) {
   RestoreVariables(*resume.checkpoint.reader, parts_.engine.variables);
   parts_.keeper.Restore(resume);
   parts_.decisions.Restore(resumed_->decisions());
+  parts_.values.Restore(*resumed_);
   parts_.convolutions.Restore(resumed_->arithmetic());
   parts_.nonfinite.Restore(resumed_->skipped_in_a_row());
   if (resumed_->loss_scale() > 0) {
@@ -65,6 +66,7 @@ checkpoint::State Resumption::Describe() const {
   plan.set_global_batch(run.plan.global_batch);
   plan.set_slices(run.plan.slices);
   plan.set_total_steps(run.plan.total_steps);
+  plan.set_drop_last(run.plan.drop_last);
   plan.set_layout_hash(parts_.graph.layout().hash());
   plan.set_data_fingerprint(roster.data().fingerprint);
   for (const std::string& arithmetic : roster.Arithmetic()) {
@@ -79,6 +81,7 @@ checkpoint::State Resumption::Describe() const {
   }
   *state.mutable_progress() = parts_.keeper.progress.Keep();
   *state.mutable_decisions() = parts_.decisions.Keep();
+  parts_.values.Keep(state);
   return state;
 }
 
@@ -117,6 +120,7 @@ std::string Resumption::Misfit() const {
   if (!why.empty() && !replay_.is_on()) why += OtherDataRemedy(parts_.config);
   compare("the global batch", then.global_batch(), plan.global_batch);
   compare("the number of slices", then.slices(), plan.slices);
+  compare("run.drop_last", then.drop_last(), plan.drop_last);  // 0 or 1
   if (why.empty() && plan.total_steps < parts_.state.step) {
     why = fmt::format("it has done {} steps but now ends after {}", parts_.state.step,
                       plan.total_steps);
@@ -154,7 +158,9 @@ bool Resumption::IsDoneAlready() {
   const checkpoint::Plan& then = resumed_->plan();
   const int64_t step = parts_.state.step;
   const StepPlan plan = PlanSteps(parts_.config, then.train_samples());
-  if (then.global_batch() != plan.global_batch || then.slices() != plan.slices) return false;
+  const bool same = then.global_batch() == plan.global_batch && then.slices() == plan.slices &&
+                    then.drop_last() == plan.drop_last;
+  if (!same) return false;
   parts_.work.evaluator.Plan(plan, then.validation_samples(), then.test_samples());
   const bool evaluated = step == 0 || !parts_.work.evaluator.IsDueAfter(step - 1) || IsEvaluated();
   const bool at_end = step == plan.total_steps && evaluated;

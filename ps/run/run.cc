@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/log.h"
+#include "common/base/text.h"
 #include "common/config/config.h"
 #include "common/link/gradient_check.h"
 #include "common/trace/trace.h"
@@ -72,6 +73,16 @@ std::string Decide(const EvaluationResult& result, const LearningRateSchedule& s
                      decisions.ReductionReason());
 }
 
+// Tells programs the means of the epoch that ends before step `next`, or of the steps that the last
+// one has.
+void PutEpoch(RunParts& parts, int64_t next, int64_t last) {
+  const bool ends = next % parts.state.plan.StepsPerEpoch() == 0;
+  if ((!ends && next != last) || !HasProgram(parts.config)) return;
+  Progress& progress = parts.keeper.progress;
+  parts.values.Put(fmt::format("epoch:{}", next), next, progress.EpochMeans());
+  if (ends) progress.EndEpoch();
+}
+
 // The state of the run for its status and warnings.
 RunWatch::Moment MomentOf(const RunParts& parts, const Waits& waits, Run::Time now) {
   const RunPosition& state = parts.state;
@@ -105,7 +116,8 @@ Run::Run(const config::Config& config, const Graph& graph, Membership& members, 
              [this] { return resumption_.Describe(); }),
       dispatcher_(config, graph, parts_.state, members, parts_.feed, parts_.keeper, parts_.work),
       waits_(parts_, dispatcher_, now),
-      resumption_(parts_, failure, resume) {}
+      resumption_(parts_, failure, resume),
+      checked_at_(now) {}
 
 // ---------------------------------------------------------------------------------- a step
 
@@ -130,6 +142,7 @@ std::string Run::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss, Time no
   if (parts_.state.phase != Phase::kTraining || loss.step() != parts_.state.step) {
     return fmt::format("a loss for step {} at step {}", loss.step(), parts_.state.step);
   }
+  if (!parts_.keeper.progress.stop_reason().empty()) return "a loss after the program's stop";
   // Exactly one of config and program sets the rate.
   const bool program_sets_rate = HasProgram(parts_.config) && !parts_.config.has_learning_rate();
   const bool is_rate = std::isfinite(loss.learning_rate()) && loss.learning_rate() >= 0;
@@ -137,6 +150,9 @@ std::string Run::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss, Time no
     return fmt::format("a loss {} learning rate {}", loss.has_learning_rate() ? "with" : "without",
                        loss.learning_rate());
   }
+  const bool is_weight = std::isfinite(loss.weight()) && loss.weight() >= 0 &&
+                         (!loss.has_weight() || HasProgram(parts_.config));
+  if (!is_weight) return fmt::format("a loss with weight {}", loss.weight());
   StepWork& work = parts_.work.slices;
   std::string why;
   const StepLosses::Added added = work.AddLoss(rank, loss, why);
@@ -155,11 +171,22 @@ std::string Run::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss, Time no
     return "";
   }
   if (added == StepLosses::Added::kOtherRate) {
-    failure_.Set({ExitCode::kUsage, std::nullopt,
-                  fmt::format("the program of {} set learning rate {} at step {}, another program "
-                              "{}: the rate must be a function of the step",
-                              members_.roster().Name(rank), loss.learning_rate(), parts_.state.step,
-                              work.losses().learning_rate().value_or(0))});
+    failure_.Set(
+        {ExitCode::kUsage, std::nullopt,
+         fmt::format("the program of {} set learning rate {} at step {}, another program "
+                     "{}: the rate must be a function of the step; in Python, give schedulers "
+                     "to job.prepare",
+                     members_.roster().Name(rank), loss.learning_rate(), parts_.state.step,
+                     work.losses().learning_rate().value_or(0))});
+    return "";
+  }
+  if (added == StepLosses::Added::kOtherWeight) {
+    failure_.Set(
+        {ExitCode::kUsage, std::nullopt,
+         fmt::format("the program of {} gave a loss {} weight at step {}, and another slice "
+                     "of the step differs: expected all or none to have one",
+                     members_.roster().Name(rank), loss.has_weight() ? "with" : "without",
+                     parts_.state.step)});
     return "";
   }
   dispatcher_.OnLoss(rank);
@@ -197,6 +224,7 @@ void Run::Proceed(Time now) {
   loss_scale_ = parts_.state.loss_scale.value();
   parts_.engine.aggregator.Proceed({.learning_rate = learning_rate_,
                                     .loss_scale = loss_scale_,
+                                    .weight = losses.Weight().value_or(1),
                                     .skip = parts_.nonfinite.bad_loss(),
                                     .evaluate_average = evaluator.AverageIsDue(next),
                                     .observe = parts_.keeper.recorder.board().Wants(next)});
@@ -253,6 +281,22 @@ std::string Run::OnGradient(uint32_t rank, const wire::GradientPart& part, const
   return "";
 }
 
+std::string Run::OnTell(uint32_t rank, const wire::Tell& tell, Time now) {
+  std::string why = parts_.values.OnTell(rank, tell);
+  if (!why.empty() || failure_.is_set() || tell.key() != SharedValues::kStop) return why;
+  RunPosition& state = parts_.state;
+  if (tell.step() != state.step || !parts_.AtBoundary()) {
+    failure_.Set({ExitCode::kUsage, rank,
+                  fmt::format("the program ended the run at step {}, but it is {} step {}",
+                              tell.step(), parts_.AtBoundary() ? "at" : "within", state.step)});
+  } else if (!state.finishing()) {
+    parts_.keeper.progress.StopEarly("the program ended it: " + Printable(tell.value()));
+    state.losses_complete = false;  // the step is not completed
+    if (!parts_.work.evaluator.running()) Finish(now);
+  }
+  return "";
+}
+
 std::string Run::OnStepTimes(uint32_t rank, const wire::StepTimes& times) {
   if (std::string why = CheckTimes(times); !why.empty()) return why;
   parts_.keeper.progress.AddTimes(rank, times);
@@ -294,6 +338,8 @@ void Run::EndStep(Time now) {
     parts_.keeper.recorder.board().Observed(next, *seen);
   }
   parts_.keeper.StepEnded(now);
+  PutEpoch(parts_, next, resumption_.LastStep());
+  parts_.values.AtStep(next);
   const bool evaluates = parts_.work.evaluator.running();
   if (evaluates) parts_.keeper.progress.BeginEvaluation();
   if (next < resumption_.LastStep()) return BeginStep(next, now);
@@ -363,12 +409,22 @@ void Run::CheckTime(Time now) {
     } else if (failure) {
       failure_.Set(*failure);
     }
+  } else if (parts_.values.computing()) {
+    // All wait for one process. The time counts only against that one.
+    const auto passed = now - checked_at_;
+    waits_.Extend(passed);
+    dispatcher_.Extend(passed);
+    members_.ExtendUnready(passed);
+    if (const auto late = parts_.values.Late(now)) {
+      OnLost(late->first, ExitCode::kDeadline, late->second, now);
+    }
   } else {
     if (dispatcher_.ResetLate(now, waits_.since())) waits_.Restart(now);
     Waits::Verdict verdict = waits_.Check(now);
     if (verdict.failure) return failure_.Set(std::move(*verdict.failure));
     for (const auto& [rank, why] : verdict.lost) OnLost(rank, ExitCode::kDeadline, why, now);
   }
+  checked_at_ = now;
   if (dispatcher_.TimeIsUp(now)) dispatcher_.MarkChanged();
   RunWatch& watch = parts_.keeper.watch;
   if (watch.IsDue(now)) watch.Look(MomentOf(parts_, waits_, now), now);
@@ -384,9 +440,18 @@ void Run::Extend(std::chrono::steady_clock::duration suspension) {
   waits_.Extend(suspension);
   dispatcher_.Extend(suspension);
   members_.Extend(suspension);
+  parts_.values.Extend(suspension);
 }
 
+// Programs run their own code after the last step before the server can save the program's state,
+// so they learn here that the step has ended: an evaluation of no block.
 void Run::Finish(Time now) {
+  if (HasProgram(parts_.config)) {
+    wire::ServerMessage message;
+    message.mutable_evaluate()->set_version(parts_.state.step);
+    message.mutable_evaluate()->set_block_size(1);
+    members_.Broadcast(std::move(message));
+  }
   parts_.state.phase = Phase::kFinishing;
   if (resumption_.TestIsDue()) {
     dispatcher_.BeginFinalEvaluation();

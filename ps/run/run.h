@@ -40,6 +40,7 @@ class Run {
   const RunParts& parts() const { return parts_; }
   Engine& engine() { return parts_.engine; }
   RunKeeper& keeper() { return parts_.keeper; }
+  SharedValues& values() { return parts_.values; }
   const Dispatcher& dispatcher() const { return dispatcher_; }
   const Resumption& resumption() const { return resumption_; }
 
@@ -59,6 +60,8 @@ class Run {
   std::string OnGradient(uint32_t rank, const wire::GradientPart& part, const Payload& payload,
                          Time now);
   std::string OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block, Time now);
+  // After the end, too.
+  std::string OnTell(uint32_t rank, const wire::Tell& tell, Time now);
   std::string OnStepTimes(uint32_t rank, const wire::StepTimes& times);
 
   // Publishes finished chunks, assigns unassigned work, and ends the step if it is complete.
@@ -97,6 +100,7 @@ class Run {
   LearningRateSchedule schedule_;
   double learning_rate_ = 0, loss_scale_ = 1;  // of the current step
   bool next_is_due_ = false;  // the next step will be ordered when its loss scale is known
+  Time checked_at_;           // the last CheckTime
 };
 
 }  // namespace muster

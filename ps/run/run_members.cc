@@ -150,10 +150,11 @@ void Run::OnLost(uint32_t rank, ExitCode code, const std::string& why, Time now)
   const Roster& roster = members_.roster();
   const std::string text =
       fmt::format("{} was lost at step {}: {}", roster.Name(rank), parts_.state.step, why);
+  parts_.values.Drop(rank, parts_.state.step, now);
+  if (parts_.state.phase == Phase::kDone) return members_.Vacate(rank, text, now);
   if (parts_.config.cluster().on_lost_worker() == config::Cluster::ABORT) {
     return failure_.Set({code, rank, text});
   }
-  if (parts_.state.phase == Phase::kDone) return members_.Vacate(rank, text, now);
   if (parts_.state.has_begun()) {
     if (const std::string poison = FindPoison(parts_.work, parts_.state, roster, rank, now);
         !poison.empty()) {
@@ -193,6 +194,7 @@ void Run::OnLeave(uint32_t rank, Time now) {
 void Run::OnLeft(uint32_t rank, Time now) {
   const Dispatcher::Dropped dropped = dispatcher_.Drop(rank);
   parts_.keeper.MemberChanged(events::MemberChange::LEFT, rank, "", dropped.slices, dropped.blocks);
+  parts_.values.Drop(rank, parts_.state.step, now);
   members_.Vacate(rank, "it left", now);
 }
 

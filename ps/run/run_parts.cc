@@ -22,7 +22,13 @@ RunParts::RunParts(const config::Config& config, const Graph& graph, Membership&
       keeper(config, graph, state, roster, engine, recorder, std::move(describe)),
       work(config, graph, engine.chunks().size(), members.size()),
       decisions(config),
-      nonfinite(config.run(), roster, state.loss_scale, recorder, failure) {}
+      nonfinite(config.run(), roster, state.loss_scale, recorder, failure),
+      values(config.deadlines().once_s(), failure,
+             [&members](uint32_t rank, const wire::Answer& answer) {
+               wire::ServerMessage message;
+               *message.mutable_answer() = answer;
+               members.Send(rank, std::move(message));
+             }) {}
 
 bool RunParts::AtBoundary() const {
   return state.finishing() ||

@@ -14,6 +14,7 @@
 #include "ps/run/run_keeper.h"
 #include "ps/run/run_position.h"
 #include "ps/run/run_work.h"
+#include "ps/run/shared_values.h"
 #include "ps/run/weights_feed.h"
 #include "ps/update/engine.h"
 
@@ -40,6 +41,7 @@ struct RunParts {
   Decisions decisions;
   NonfinitePolicy nonfinite;
   ConvolutionChoices convolutions;
+  SharedValues values;
 };
 
 }  // namespace muster

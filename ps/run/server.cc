@@ -274,6 +274,9 @@ void Server::OnHello(const FromWorker& event, Clock::time_point now) {
 
 std::string Server::OnMessage(uint32_t rank, const FromWorker& event, Clock::time_point now) {
   const wire::WorkerMessage& message = event.message;
+  if ((message.has_ask() || message.has_tell()) && !HasProgram(config_)) {
+    return "a named value in a job without programs";
+  }
   switch (message.body_case()) {
     case wire::WorkerMessage::kReady:
       if (const std::string why = run_.OnReady(rank, message.ready(), now); !why.empty()) {
@@ -288,6 +291,10 @@ std::string Server::OnMessage(uint32_t rank, const FromWorker& event, Clock::tim
       return run_.OnEvaluatedBlock(rank, message.evaluated_block(), now);
     case wire::WorkerMessage::kStepTimes:
       return run_.OnStepTimes(rank, message.step_times());
+    case wire::WorkerMessage::kAsk:
+      return run_.values().OnAsk(rank, message.ask(), run_.parts().state.step, now);
+    case wire::WorkerMessage::kTell:
+      return run_.OnTell(rank, message.tell(), now);
     case wire::WorkerMessage::kFailure:
       OnFailure(rank, message.failure());
       return "";
@@ -306,7 +313,7 @@ std::string Server::OnMessage(uint32_t rank, const FromWorker& event, Clock::tim
 
 void Server::OnGoodbye(uint32_t rank, Clock::time_point now) {
   const bool released = members_.roster().at(rank).state == MemberState::kReleased;
-  members_.MarkFinished(rank);
+  Depart(rank, now);
   if (released) {
     run_.OnLeft(rank, now);
   } else if (run_.parts().state.phase != RunPosition::Phase::kDone) {

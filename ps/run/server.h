@@ -68,7 +68,7 @@ class Server {
   void Extend(Clock::duration suspension);
   void CheckInterrupt();
   void StopAtBoundary();
-  void TellOfSaving();
+  void TellOfSaving(bool waits_for_programs = false);
   void Receive(const FromWorker& event, Clock::time_point now);
   void OnHello(const FromWorker& event, Clock::time_point now);
   // Returns why the message is invalid, or "".
@@ -83,8 +83,12 @@ class Server {
   void Drop(const std::string& who, const std::string& why);
   // Tells all workers to stop and waits a limited time until they have said Goodbye or are gone.
   void StopAll(bool completed, const std::string& reason);
-  // Rejects workers that connect after StopAll, while files are written.
-  void TurnAway();
+  // Handles what arrives after StopAll: programs still ask and tell. Waits at most this long.
+  void ServeLate(std::chrono::milliseconds patience);
+  void OnLate(const FromWorker& event, Clock::time_point now);
+  void Depart(uint32_t rank, Clock::time_point now);
+  // Waits until programs have run their code after the last step.
+  void AwaitPrograms();
   // Saves a checkpoint of a run that ended early at a boundary, and waits for it.
   void KeepLast();
   void SaveModels();

@@ -4,10 +4,12 @@
 #include <chrono>
 #include <future>
 #include <string>
+#include <utility>
 
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/config/config.h"
 #include "common/events/metrics_line.h"
 #include "ps/run/attach_updater.h"
 #include "ps/run/server.h"
@@ -17,17 +19,20 @@ namespace {
 
 constexpr std::chrono::milliseconds kSavingInterval{1000};
 constexpr std::chrono::milliseconds kGoodbyeWait{3000};
-// Number of messages from late workers to read before checking again whether the files are written.
+// Number of messages from late workers to read before checking again whether the files are written,
+// and how long to wait for one.
 constexpr int kLateMessages = 64;
+constexpr std::chrono::milliseconds kLateWait{20};
+constexpr std::chrono::milliseconds kLateHeartbeat{1000};
 
 }  // namespace
 
 // Sends an event once per second. The launcher keeps waiting for the disk while it gets this event.
-void Server::TellOfSaving() {
+void Server::TellOfSaving(bool waits_for_programs) {
   const Clock::time_point now = Clock::now();
   if (now < next_saving_) return;
   next_saving_ = now + kSavingInterval;
-  recorder_.Record(SavingEvent(run_.parts().state.step));
+  recorder_.Record(SavingEvent(run_.parts().state.step, waits_for_programs));
 }
 
 void Server::StopAll(bool completed, const std::string& reason) {
@@ -41,32 +46,60 @@ void Server::StopAll(bool completed, const std::string& reason) {
   sending_.clear();
   link_->Deliver();
   const Clock::time_point end = Clock::now() + (completed ? kGoodbyeWait : kGoodbyeWait / 3);
-  while (!members_.AllFinished() && Clock::now() < end) {
-    const std::optional<FromWorker> event = link_->Receive();
-    link_->Deliver();
-    if (!event) {
-      pollfd fd{link_->fd(), POLLIN, 0};
-      if (link_->PrepareToSleep()) (void)::poll(&fd, 1, 20);
-      continue;
-    }
-    const std::optional<uint32_t> rank = members_.roster().RankOf(event->peer);
-    if (rank && (event->kind == FromWorker::Kind::kLost || event->message.has_goodbye())) {
-      members_.MarkFinished(*rank);
-    }
-    if (event->message.has_hello()) members_.TurnAway(event->peer, event->message.hello());
-    Flush();
-    link_->Deliver();
-  }
+  while (!members_.AllFinished() && Clock::now() < end) ServeLate(kLateWait);
 }
 
-void Server::TurnAway() {
+void Server::ServeLate(std::chrono::milliseconds patience) {
+  pollfd fd{link_->fd(), POLLIN, 0};
+  if (!link_->Pending() && link_->PrepareToSleep()) {
+    (void)::poll(&fd, 1, static_cast<int>(patience.count()));
+  }
+  const Clock::time_point now = Clock::now();
   for (int i = 0; i < kLateMessages; ++i) {
     const std::optional<FromWorker> event = link_->Receive();
     if (!event) break;
-    if (event->message.has_hello()) members_.TurnAway(event->peer, event->message.hello());
+    OnLate(*event, now);
+  }
+  if (now >= next_heartbeat_) {
+    next_heartbeat_ = now + kLateHeartbeat;
+    members_.SendHeartbeats();
+    for (const uint32_t rank : members_.Silent(now, config_.deadlines().silence_s())) {
+      Depart(rank, now);
+    }
   }
   Flush();
+  for (const Loss& loss : std::exchange(losses_, {})) Depart(loss.rank, now);
   link_->Deliver();
+}
+
+void Server::OnLate(const FromWorker& event, Clock::time_point now) {
+  const std::optional<uint32_t> rank = members_.roster().RankOf(event.peer);
+  const wire::WorkerMessage& message = event.message;
+  if (message.has_hello()) return members_.TurnAway(event.peer, message.hello());
+  if (rank && (event.kind == FromWorker::Kind::kLost || message.has_goodbye())) {
+    return Depart(*rank, now);
+  }
+  std::string why;
+  if (!members_.SenderOf(event, now, why)) return;
+  if (message.has_ask() || message.has_tell()) why = OnMessage(*rank, event, now);
+  if (!why.empty()) Drop(members_.roster().Name(*rank), why);
+}
+
+void Server::Depart(uint32_t rank, Clock::time_point now) {
+  members_.MarkFinished(rank);
+  run_.values().Drop(rank, run_.parts().state.step, now);
+}
+
+// A program has said Goodbye when it has asked for work after the last step.
+void Server::AwaitPrograms() {
+  const Clock::time_point end =
+      Clock::now() + std::chrono::ceil<Clock::duration>(
+                         std::chrono::duration<double>(config_.deadlines().once_s()));
+  while (!members_.AllFinished() && !interrupt_ && !failure_.is_set() && Clock::now() < end) {
+    TellOfSaving(/*waits_for_programs=*/true);
+    ServeLate(kLateWait);
+    CheckInterrupt();
+  }
 }
 
 void Server::KeepLast() {
@@ -87,12 +120,13 @@ void Server::SaveModels() {
   const std::future<void> saved = saver.SaveLast(run_.parts().state.step);
   do {
     TellOfSaving();
-    TurnAway();
-  } while (saved.wait_for(kSavingInterval) != std::future_status::ready);
+    ServeLate({});
+  } while (saved.wait_for(kLateWait) != std::future_status::ready);
 }
 
 void Server::EndFailed() {
   const JobFailure& failure = *failure_.get();
+  run_.values().Close();  // a program that waits for one could not give its state
   const bool interrupted =
       failure.code == ExitCode::kTerminated || failure.code == ExitCode::kInterrupted;
   interrupted ? LogError("{}", failure.what) : recorder_.Record(FailureEvent(failure));
@@ -112,10 +146,12 @@ void Server::EndFailed() {
 ServerResult Server::EndCompleted() {
   StopAll(true, "the run is complete");
   SaveModels();
+  if (HasProgram(config_)) AwaitPrograms();
+  if (failure_.is_set()) EndFailed();
   if (updater_) {
     const auto meanwhile = [this] {
       TellOfSaving();
-      TurnAway();
+      ServeLate({});
     };
     run_.keeper().program_trouble = EndUpdater(*updater_, run_.parts().state.step, meanwhile);
   }

@@ -23,8 +23,7 @@ events::Started StartedEvent(const StepPlan& plan, const Roster& roster, const G
   started.set_total_steps(plan.total_steps);
   started.set_steps_per_epoch(plan.StepsPerEpoch());
   if (plan.train_samples > 0) {
-    started.set_epochs(static_cast<double>(plan.At(plan.total_steps).samples_before) /
-                       static_cast<double>(plan.train_samples));
+    started.set_epochs(plan.EpochsOf(plan.At(plan.total_steps).samples_before));
   }
   started.set_global_batch(plan.global_batch);
   started.set_slices(plan.slices);

@@ -114,11 +114,12 @@ StepLosses::Added StepWork::AddLoss(uint32_t rank, const wire::SliceLoss& loss, 
   } else if (found->losses.contains(slice)) {
     why = fmt::format("a duplicate loss for slice {}", slice);
   } else {
-    std::optional<double> rate;
-    if (loss.has_learning_rate()) rate = loss.learning_rate();
+    StepLosses::OfProgram program;
+    if (loss.has_learning_rate()) program.learning_rate = loss.learning_rate();
+    if (loss.has_weight()) program.weight = loss.weight();
     const std::optional<ScalarSums> scalars = ScalarsOf(loss.scalar(), loss.samples());
     const StepLosses::Added added = scalars ? losses_.Add(rank, slice, loss.samples(), loss.loss(),
-                                                          loss.correct(), *scalars, rate)
+                                                          loss.correct(), *scalars, program)
                                             : StepLosses::Added::kUnexpected;
     if (added == StepLosses::Added::kUnexpected) {
       why = fmt::format("an invalid loss for slice {}", slice);

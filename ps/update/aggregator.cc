@@ -62,12 +62,16 @@ void Aggregator::Proceed(const Decision& decision) {
   evaluate_average_ = decision.evaluate_average;
   MUSTER_CHECK(decision.loss_scale == 1 || two_phase_);
   unscale_ = static_cast<float>(1 / decision.loss_scale);
+  weigh_ = decision.weight > 0 ? static_cast<float>(1 / decision.weight) : 0;
   observers_.clear();
   if (decision.observe != Observe::kNothing && !decision.skip && !program_.update) {
     observers_.assign(chunks_.size(),
                       {variables_.layout(), decision.observe == Observe::kHistograms});
   }
-  if (!decision.skip) rule_ = optimizer_.RuleFor(variables_.updates() + 1, decision.learning_rate);
+  if (!decision.skip) {
+    rule_ = optimizer_.RuleFor(variables_.updates() + 1, decision.learning_rate);
+    rule_.weigh = two_phase_ ? 1 : weigh_;
+  }
   Enter(decision.skip ? Phase::kKeeping : two_phase_ ? Phase::kAveraging : Phase::kFusedUpdate);
   SubmitReady();
 }
@@ -157,6 +161,7 @@ Aggregator::Job Aggregator::AverageJob(size_t c) {
                              .chunk = chunks_[c],
                              .gradient = gradients_.PartsOf(c),
                              .unscale = unscale_,
+                             .weigh = weigh_,
                              .clip_value = rule_.clip_value,
                              .segments = segments_,
                              .averaged = averaged_,

@@ -54,6 +54,8 @@ class Aggregator {
   struct Decision {
     double learning_rate = 0;
     double loss_scale = 1;  // workers have multiplied the gradient by it; needs `may_skip`
+    // The gradient of trained variables is divided by it; 0: the gradient is 0.
+    double weight = 1;
     // Discards the gradient: W(step + 1) is W(step), and nothing else changes.
     bool skip = false;
     bool evaluate_average = false;  // workers will evaluate the average of W(step + 1)
@@ -140,6 +142,7 @@ class Aggregator {
   Phase phase_ = Phase::kCollecting;
   bool evaluate_average_ = false;
   float unscale_ = 1;  // 1 / Decision::loss_scale
+  float weigh_ = 1;    // 1 / Decision::weight
   UpdateRule rule_;
   std::vector<ChunkObserver> observers_;  // by chunk, in an observed step
   std::set<size_t> ready_;                // complete chunks that wait for a thread in this phase

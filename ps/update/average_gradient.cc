@@ -31,8 +31,9 @@ bool AverageGradient(const ChunkAverage& average) {
     const bool trained = segment->kind == Segment::Kind::kTrained;
     const float* sum = average.gradient.tree->Run(
         kernels, average.gradient.type, average.gradient.parts, at - chunk.begin, count, scratch);
-    if (sum != nullptr && average.unscale != 1) {
-      kernels.scale(sum, unscaled, count, average.unscale);
+    const float factor = average.unscale * (trained ? average.weigh : 1);
+    if (sum != nullptr && factor != 1) {
+      kernels.scale(sum, unscaled, count, factor);
       sum = unscaled;
     }
     float* averaged = average.averaged.data() + at;

@@ -17,6 +17,7 @@ struct ChunkAverage {
   Chunk chunk;
   ChunkGradient gradient;
   float unscale = 1;     // multiplies all sums first
+  float weigh = 1;       // multiplies those of trained variables
   float clip_value = 0;  // 0: no clipping
   std::span<const Segment> segments;
   std::span<float> averaged;       // the whole gradient buffer

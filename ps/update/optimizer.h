@@ -25,6 +25,7 @@ struct UpdateRule {
   double correction2 = 1;       // 1 - beta2^t
   double epsilon = 0;
   float clip_value = 0;      // 0: no clipping
+  float weigh = 1;           // multiplies the sum of slices, before clip_value
   float gradient_scale = 1;  // the factor from clip_norm
   double ema_decay = 0;      // 0: no moving average
 

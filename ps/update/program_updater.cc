@@ -106,15 +106,16 @@ void ProgramUpdater::Spawn(const std::string& config_path, const std::string& en
   const UniqueFd theirs(ends[1]);
   std::vector<std::string> words{config_.worker().program().begin(),
                                  config_.worker().program().end()};
-  std::vector<std::string> environment = EnvironmentWith(
-      {"MUSTER_ENDPOINT=" + endpoint, "MUSTER_CONFIG=" + config_path, "MUSTER_RANK=-1",
-       fmt::format("MUSTER_UPDATE_FD={}", theirs.get()), "MUSTER_TOKEN=",
-       // The bits of norms and products may depend on it.
-       fmt::format("OMP_NUM_THREADS={}", config_.worker().threads()),
-       // The server's variables are in the memory of the host.
-       "CUDA_VISIBLE_DEVICES=",
-       "MUSTER_PROGRAMS=" +
-           std::filesystem::read_symlink("/proc/self/exe").parent_path().string()});
+  std::vector<std::string> environment =
+      EnvironmentWith({"MUSTER_ENDPOINT=" + endpoint, "MUSTER_CONFIG=" + config_path,
+                       "MUSTER_RANK=-1", fmt::format("MUSTER_SEED={}", config_.run().seed()),
+                       fmt::format("MUSTER_UPDATE_FD={}", theirs.get()), "MUSTER_TOKEN=",
+                       // The bits of norms and products may depend on it.
+                       fmt::format("OMP_NUM_THREADS={}", config_.worker().threads()),
+                       // The server's variables are in the memory of the host.
+                       "CUDA_VISIBLE_DEVICES=",
+                       "MUSTER_PROGRAMS=" +
+                           std::filesystem::read_symlink("/proc/self/exe").parent_path().string()});
   const std::vector<char*> word_pointers = Pointers(words), pointers = Pointers(environment);
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
@@ -170,8 +171,10 @@ void ProgramUpdater::SendStart() {
   }
 }
 
-void ProgramUpdater::Attach(ThreadPool& pool, std::function<void(const Error&)> failed) {
+void ProgramUpdater::Attach(ThreadPool& pool, const ToldValues& values,
+                            std::function<void(const Error&)> failed) {
   pool_ = &pool;
+  values_ = &values;
   on_failure_ = std::move(failed);
   link_->Limit(config_.deadlines().first_step_s());
   Submit([this] { SendStart(); });
@@ -252,6 +255,10 @@ void ProgramUpdater::Work(WorkKind kind, int64_t step) {
 
 Kind ProgramUpdater::Receive(std::string& body) {
   ProgramLink::Received received = link_->Receive();
+  while (received.kind == Kind::kAsk || received.kind == Kind::kTell) {
+    if (received.kind == Kind::kAsk) Answer(received);
+    received = link_->Receive();
+  }
   if (received.kind == Kind::kFailed) {
     const program::End end{.code = 0, .has_last_weights = 0, .steps = 0};
     link_->Send(Kind::kEnd, &end, sizeof end);  // muster_fail waits for it
@@ -260,6 +267,31 @@ Kind ProgramUpdater::Receive(std::string& body) {
   }
   body = std::move(received.body);
   return received.kind;
+}
+
+void ProgramUpdater::Answer(const ProgramLink::Received& received) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kPatience{100};
+  std::string key;
+  const auto ask = received.Begin<program::Ask>(key);
+  const std::chrono::duration<double> limit(config_.deadlines().once_s());
+  const Clock::time_point began = Clock::now();
+  const bool is_past = ask.step < start_.first_step;
+  std::optional<ToldValues::Value> value = values_->Find(key);
+  while (!value && !is_past && !closing_ && !values_->is_closed() &&
+         Clock::now() - began <= limit) {
+    value = values_->Await(key, kPatience);
+  }
+  if (!value && !is_past) {
+    throw Error(ExitCode::kDeadline,
+                "the process of the program that updates the weights (MUSTER_RANK=-1) has waited "
+                "for {} until {}",
+                Printable(key),
+                Clock::now() - began > limit ? "deadlines.once_s was over" : "the run ended");
+  }
+  const program::Answer kind{
+      .kind = static_cast<uint32_t>(value ? wire::Answer::VALUE : wire::Answer::ABSENT)};
+  link_->Send(Kind::kAnswer, &kind, sizeof kind, {}, value ? value->bytes : "");
 }
 
 std::string ProgramUpdater::Await(Kind kind) {

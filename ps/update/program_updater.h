@@ -24,6 +24,7 @@
 #include "proto/config.pb.h"
 #include "proto/wire.pb.h"
 #include "ps/update/thread_pool.h"
+#include "ps/update/told_values.h"
 
 namespace muster {
 
@@ -51,7 +52,8 @@ class ProgramUpdater {
   void Begin(const VariableLayout& layout, const wire::Hello& hello, Start start);
   // From now on, the program takes part, and results go to the pool's owner. `failed` is called
   // there at most once, with kProcessDied if the process was killed.
-  void Attach(ThreadPool& pool, std::function<void(const Error&)> failed);
+  // `values`: what the program may ask for.
+  void Attach(ThreadPool& pool, const ToldValues& values, std::function<void(const Error&)> failed);
 
   // The shared memory. The program may change weights(), and reads gradient(), between Update and
   // its completion.
@@ -75,6 +77,8 @@ class ProgramUpdater {
   // The following run in the thread.
   void Work(program::WorkKind kind, int64_t step);
   program::Kind Receive(std::string& body);
+  // Answers when the value is told. This process never computes one.
+  void Answer(const ProgramLink::Received& received);
   void SendStart();
   std::string Await(program::Kind kind);
   void Fail(const Error& error);
@@ -91,6 +95,7 @@ class ProgramUpdater {
   VariableLayout layout_;
   Start start_;
   ThreadPool* pool_ = nullptr;
+  const ToldValues* values_ = nullptr;
   std::function<void(const Error&)> on_failure_;
   std::optional<BackgroundThread> thread_{std::in_place};
 };

@@ -19,13 +19,17 @@ TreeSum::Addends Gradient(const ChunkUpdate& update, const Segment& segment, siz
   if (const TreeSum* const tree = update.gradient.tree; tree == nullptr) {
     gradient = {update.averaged.data() + at, nullptr};
   } else {
-    const bool clips = trained && rule.clip_value > 0;
+    const bool clips = trained && rule.clip_value > 0, weighs = trained && rule.weigh != 1;
     gradient = tree->RunToLast(kernels, update.gradient.type, update.gradient.parts,
                                at - update.chunk.begin, count, scratch);
     if (gradient.left == nullptr) return {kZeros, nullptr};
-    if (gradient.right != nullptr && (clips || rule.gradient_scale != 1 || !trained)) {
+    if (gradient.right != nullptr && (clips || weighs || rule.gradient_scale != 1 || !trained)) {
       kernels.add(gradient.left, gradient.right, scratch.data(), count);
       gradient = {scratch.data(), nullptr};
+    }
+    if (weighs) {
+      kernels.scale(gradient.left, buffer, count, rule.weigh);
+      gradient.left = buffer;
     }
     if (clips) {
       bad |= kernels.clip_values(gradient.left, buffer, count, rule.clip_value);

@@ -7,11 +7,12 @@ import pathlib
 import sys
 from ctypes import (POINTER, byref, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint64,
                     c_void_p)
-from typing import NoReturn, Optional, Sequence
+from typing import NoReturn, Optional, Sequence, Tuple
 
 import numpy as np
 
 OK, FAILURE, USAGE, AGAIN = 0, 1, 2, -1
+VALUE, COMPUTE, ABSENT = range(3)
 SLICE, STEP_END, TEST_BLOCK, VALIDATION_BLOCK, END, UPDATE, SAVE = range(7)
 
 
@@ -49,6 +50,10 @@ class _Work(ctypes.Structure):
                 ("seed", c_uint64)]
 
 
+class _Answer(ctypes.Structure):
+    _fields_ = [("kind", c_int), ("value", c_void_p), ("bytes", c_size_t)]
+
+
 class _Options(ctypes.Structure):
     _fields_ = [("has_weight_decay", c_int), ("weight_decay", c_float),
                 ("has_learning_rate_multiplier", c_int), ("learning_rate_multiplier", c_float),
@@ -69,6 +74,8 @@ _functions = {
     "muster_set_optimizer": (c_int, [c_void_p, c_char_p, c_double]),
     "muster_set_learning_rate": (c_int, [c_void_p, c_double]),
     "muster_set_run": (c_int, [c_void_p, c_int64, c_int64]),
+    "muster_set_drop_last": (c_int, [c_void_p, c_int]),
+    "muster_set_in_order": (c_int, [c_void_p, c_int]),
     "muster_set_fingerprint": (None, [c_void_p, c_uint64]),
     "muster_weights": (c_void_p, [c_void_p, c_int]),
     "muster_gradient": (c_void_p, [c_void_p, c_int]),
@@ -81,11 +88,14 @@ _functions = {
     "muster_next": (c_int, [c_void_p, c_double, POINTER(_Work)]),
     "muster_plan": (c_int, [c_void_p, c_int64, c_int64, POINTER(_Work)]),
     "muster_add_scalar": (c_int, [c_void_p, c_char_p, c_double]),
+    "muster_set_weight": (c_int, [c_void_p, c_double]),
     "muster_report": (c_int, [c_void_p, c_double]),
     "muster_push": (c_int, [c_void_p, c_int]),
     "muster_save": (c_int, [c_void_p, c_char_p, c_size_t]),
     "muster_state": (c_void_p, [c_void_p, POINTER(c_size_t)]),
     "muster_done": (c_int, [c_void_p]),
+    "muster_ask": (c_int, [c_void_p, c_char_p, c_int64, c_int, c_double, POINTER(_Answer)]),
+    "muster_tell": (c_int, [c_void_p, c_char_p, c_int64, c_char_p, c_size_t]),
     "muster_fail": (c_int, [c_void_p, c_char_p]),
     "muster_has_last_weights": (c_int, [c_void_p]),
 }
@@ -122,6 +132,9 @@ class Client:
 
     It lives as long as the process, because the program's arrays are in its memory.
     """
+
+    is_alone = False  # whether it has no server (_alone.py)
+    is_updater = False  # whether a process that has slices updates the weights, too (_alone.py)
 
     def __init__(self) -> None:
         self._library = _load()
@@ -168,6 +181,12 @@ class Client:
     def set_run(self, batch: int, epochs: int) -> None:
         self._check(self._library.muster_set_run(self._job, batch, epochs))
 
+    def set_drop_last(self, drops: bool) -> None:
+        self._check(self._library.muster_set_drop_last(self._job, drops))
+
+    def set_in_order(self, in_order: bool) -> None:
+        self._check(self._library.muster_set_in_order(self._job, in_order))
+
     def set_fingerprint(self, fingerprint: int) -> None:
         self._library.muster_set_fingerprint(self._job, fingerprint)
 
@@ -204,6 +223,9 @@ class Client:
     def add_scalar(self, name: str, total: float) -> None:
         self._check(self._library.muster_add_scalar(self._job, name.encode(), total))
 
+    def set_weight(self, weight: float) -> None:
+        self._check(self._library.muster_set_weight(self._job, weight))
+
     def report(self, loss: float) -> None:
         self._check(self._library.muster_report(self._job, loss))
 
@@ -220,6 +242,18 @@ class Client:
 
     def done(self) -> None:
         self._check(self._library.muster_done(self._job))
+
+    def ask(self, key: str, step: int, may_compute: bool) -> Tuple[int, bytes]:
+        """The value that all processes get (VALUE), or what to do without one."""
+        answer = _Answer()
+        while (code := self._library.muster_ask(self._job, key.encode(), step, may_compute, 1.0,
+                                                byref(answer))) == AGAIN:
+            pass
+        self._check(code)
+        return answer.kind, ctypes.string_at(answer.value, answer.bytes)
+
+    def tell(self, key: str, step: int, value: bytes) -> None:
+        self._check(self._library.muster_tell(self._job, key.encode(), step, value, len(value)))
 
     def fail(self, message: str) -> None:
         if self.joined:

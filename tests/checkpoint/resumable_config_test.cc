@@ -44,7 +44,8 @@ std::string ErrorOf(const std::string& change, const std::string& before = "") {
 
 TEST(ResumableConfigTest, WhereAndHowFastMayChange) {
   for (const char* change :
-       {"", "cluster { workers: 4 transport: TCP chunk_bytes: 4096 shares: MEASURED }",
+       {"", "run { drop_last: false }",
+        "cluster { workers: 4 transport: TCP chunk_bytes: 4096 shares: MEASURED }",
         "cluster { encryption: CURVE }", "server { threads: 3 }", "run { dir: 'elsewhere' }",
         "run { epochs: 9 }", "run { steps: 90 }", "data { dir: 'moved' prefetch_threads: 2 }",
         "deadlines { step_s: 5 }", "run { max_restarts: 7 }",
@@ -60,6 +61,7 @@ TEST(ResumableConfigTest, WhatAStepDoesMayNot) {
   EXPECT_THAT(ErrorOf("learning_rate { base: 0.2 }"),
               HasSubstr("learning_rate.base was 0.1 and is now 0.2"));
   EXPECT_THAT(ErrorOf("run { slices: 8 }"), HasSubstr("run.slices was 4 and is now 8"));
+  EXPECT_THAT(ErrorOf("run { drop_last: true }"), HasSubstr("run.drop_last was false"));
   EXPECT_THAT(ErrorOf("run { seed: 5 }"), HasSubstr("run.seed"));
   EXPECT_THAT(ErrorOf("run { global_batch: 32 }"), HasSubstr("run.global_batch"));
   EXPECT_THAT(ErrorOf("optimizer { ema_decay: 0.9 }"),

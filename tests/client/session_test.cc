@@ -344,6 +344,29 @@ TEST_F(SessionTest, StopOfACompleteRunIsNoFailure) {
   EXPECT_EQ(CodeOf(session_->WhyNever(0)), ExitCode::kOk);
 }
 
+TEST_F(SessionTest, AnswersComeAfterACompleteRun) {
+  const auto answer = [&] {
+    wire::ServerMessage message;
+    message.mutable_answer()->set_value("x");
+    Hear(message);
+    return session_->TakeAnswer().value_or(wire::Answer()).value();
+  };
+  Welcome();
+  EXPECT_EQ(answer(), "x");
+  EXPECT_FALSE(session_->TakeAnswer());
+  Stop(true);
+  EXPECT_EQ(answer(), "x");
+  EXPECT_EQ(session_->WhyNoAnswer(), nullptr);
+  session_->Handle({.kind = FromServer::Kind::kLost, .message = {}, .payload = {}}, false, now_);
+  EXPECT_EQ(CodeOf(session_->WhyNoAnswer()), ExitCode::kPeerFailed);
+}
+
+TEST_F(SessionTest, NoAnswerComesAfterAFailure) {
+  Welcome();
+  Stop(false);
+  EXPECT_EQ(CodeOf(session_->WhyNoAnswer()), ExitCode::kPeerFailed);
+}
+
 TEST_F(SessionTest, WeightsOfAVersionThatThereIsNotEndIt) {
   Welcome();
   Weights(11, 0);

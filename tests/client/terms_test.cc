@@ -30,6 +30,7 @@ TEST(Terms, AreWhatWelcomeSays) {
   EXPECT_EQ(terms->plan.global_batch, 16);
   EXPECT_EQ(terms->plan.total_steps, 9);
   EXPECT_EQ(terms->plan.slices, 4);
+  EXPECT_FALSE(terms->plan.drop_last);
   EXPECT_EQ(terms->first_step, 4);
   EXPECT_EQ(terms->nodes, (std::vector<TreeNode>{{1, 0}, {0, 2}}));
   EXPECT_EQ(terms->buffers, 3u);
@@ -58,6 +59,10 @@ TEST(Terms, ThatDoNotFitAreRefused) {
   EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_slices(0); }));
   EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_train_samples(0); }));
   EXPECT_TRUE(refused([](wire::Welcome& w) { w.set_global_batch(0); }));
+  EXPECT_TRUE(refused([](wire::Welcome& w) {
+    w.set_drop_last(true);
+    w.set_global_batch(101);
+  })) << "empty epochs";
   const auto subtree = [&](uint32_t level, uint32_t index) {
     return refused([=](wire::Welcome& w) {
       w.mutable_subtree(1)->set_level(level);

@@ -131,6 +131,9 @@ TEST_F(ConfigTest, MadeUpDataDecide) {
       ErrorOf(Config(""), {"data={ format: SYNTHETIC synthetic { train_samples: 1000000000 } }",
                            "run.steps=1000000000000", "run.global_batch=16777216"}),
       HasSubstr("1,000,000,000,000 steps"));
+  EXPECT_THAT(ErrorOf(Config(""), {"data={ format: SYNTHETIC synthetic { train_samples: 9 } }",
+                                   "run.global_batch=10", "run.drop_last=true"}),
+              HasSubstr("every epoch would be empty"));
 }
 
 TEST_F(ConfigTest, BatchNormNeedsMoreThanOneValue) {

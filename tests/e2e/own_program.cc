@@ -122,6 +122,8 @@ class Momentum {
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "push";
   const char* const rank = std::getenv("MUSTER_RANK");
+  const char* const seed = std::getenv("MUSTER_SEED");
+  if (seed == nullptr || std::string(seed) != "1") std::exit(1);
   const bool is_second = rank != nullptr && *rank == '1';
   job = muster_create();
   std::vector<int> numbers;

@@ -116,6 +116,7 @@ TEST_F(Ssh, AProgramOnThreeHosts) {
     return Slurp(fmt::format("/proc/{}/environ", pid)).find("MUSTER_RANK=4") != std::string::npos;
   });
   ASSERT_NE(victim, programs.end());
+  EXPECT_THAT(Slurp(fmt::format("/proc/{}/environ", *victim)), HasSubstr("MUSTER_SEED=1"));
   ::kill(*victim, SIGKILL);
   ASSERT_EQ(launch.Wait(200), 0) << launch.Log();
   EXPECT_THAT(launch.Log(), HasSubstr("Joined: rank 4"));

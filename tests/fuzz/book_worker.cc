@@ -45,7 +45,8 @@ void BookWorker::Hear(const wire::ServerMessage& message) {
     plan_ = {.train_samples = welcome.train_samples(),
              .global_batch = welcome.global_batch(),
              .total_steps = welcome.total_steps(),
-             .slices = welcome.slices()};
+             .slices = welcome.slices(),
+             .drop_last = welcome.drop_last()};
     chunk_end_ = {welcome.chunk_end().begin(), welcome.chunk_end().end()};
     lines_.emplace_back().mutable_ready();
   } else if (message.has_weights_chunk()) {

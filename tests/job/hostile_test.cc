@@ -213,7 +213,8 @@ TEST(Hostile, AWorkerDoesNotSetTheLearningRateOfTheConfig) {
       if (!rate) return;
       const StepPlan& plan = client->plan();
       client->ReportLoss(order.version, order.parts.at(0), 0,
-                         plan.Slice(plan.At(order.version), 0).size(), 1, 0, {}, rate);
+                         plan.Slice(plan.At(order.version), 0).size(), 1, 0,
+                         {.scalars = {}, .learning_rate = rate, .weight = {}});
     };
     RunWorker(*client, {.gradient = Slope, .on_train = lie});
     return job.Finish();

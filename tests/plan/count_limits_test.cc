@@ -40,6 +40,15 @@ TEST(CountLimits, TheSamplesOfAllSteps) {
   EXPECT_THAT(Trouble(plan), AllOf(HasSubstr("536,870,912 steps"), HasSubstr("run.steps")));
 }
 
+TEST(CountLimits, AnEpochHasABatch) {
+  StepPlan plan{
+      .train_samples = 64, .global_batch = 64, .total_steps = 1, .slices = 1, .drop_last = true};
+  EXPECT_EQ(Trouble(plan), "");
+  --plan.train_samples;
+  EXPECT_THAT(Trouble(plan), AllOf(HasSubstr("every epoch would be empty: a batch has 64 samples"),
+                                   HasSubstr("the training set 63")));
+}
+
 TEST(CountLimits, TheBlocksOfATestSetAndTheBatchThatHelps) {
   const StepPlan plan{.train_samples = 100, .global_batch = 10, .total_steps = 10, .slices = 2};
   EXPECT_EQ(Trouble(plan, 250 * kMostTestBlocks), "");

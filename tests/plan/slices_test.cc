@@ -104,6 +104,28 @@ TEST(StepPlan, VisitsEverySampleOncePerEpoch) {
   }
 }
 
+TEST(StepPlan, MayLeaveOutTheLastBatch) {
+  const StepPlan plan{.train_samples = 23, .global_batch = 5, .total_steps = 10, .drop_last = true};
+  EXPECT_EQ(plan.StepsPerEpoch(), 4);
+  EXPECT_EQ(plan.SamplesPerEpoch(), 20);
+  for (int64_t step = 0; step <= plan.total_steps; ++step) {
+    const Batch batch = plan.At(step);
+    EXPECT_EQ(batch.epoch, step / 4);
+    EXPECT_EQ(batch.first, step % 4 * 5);
+    EXPECT_EQ(batch.samples, 5);
+    EXPECT_EQ(batch.samples_before, 5 * step);
+    EXPECT_EQ(plan.EpochsOf(batch.samples_before), static_cast<double>(step) / 4);
+  }
+  EXPECT_TRUE(plan.IsSane());
+  StepPlan even = plan;
+  even.train_samples = 20;
+  EXPECT_EQ(even.StepsPerEpoch(), 4);
+  StepPlan empty = plan;
+  empty.train_samples = 4;
+  EXPECT_FALSE(empty.IsSane());
+  EXPECT_EQ(empty.At(1).samples_before, 4);  // nothing is divided by 0
+}
+
 TEST(Chunks, AreSmallerOverSocketsThanInSharedMemory) {
   config::Model model;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(

@@ -263,5 +263,77 @@ TEST_F(LaterBest, ABetterOneIsWritten) {
   EXPECT_EQ(summary.lost(), "");
 }
 
+wire::Tell Stop(int64_t step) {
+  wire::Tell tell;
+  tell.set_key(SharedValues::kStop);
+  tell.set_step(step);
+  tell.set_value("enough");
+  return tell;
+}
+
+TEST_F(Boundary, AProgramEndsTheRun) {
+  config::Config config = Config(4);
+  {
+    HandRun job(config);
+    Step(job);
+    EXPECT_EQ(job.run().OnTell(0, Stop(1), HandRun::Now()), "");
+    EXPECT_EQ(job.run().OnTell(0, Stop(1), HandRun::Now()), "");
+    Await(job, [&] { return job.run().done(); });
+    EXPECT_EQ(job.run().End(events::Summary::COMPLETED).stop_reason(),
+              "the program ended it: enough");
+  }
+  HandRun again(config);  // and the program does the same
+  EXPECT_FALSE(again.run().done());
+  EXPECT_EQ(again.run().OnTell(0, Stop(1), HandRun::Now()), "");
+  Await(again, [&] { return again.run().done(); });
+  EXPECT_EQ(again.step(), 1);
+  EXPECT_EQ(again.failure(), "");
+}
+
+TEST_F(Boundary, AProgramEndsTheRunAfterAnEvaluation) {
+  config::Config config = Config(4);
+  config.mutable_evaluation()->set_every_steps(1);
+  HandRun job(config, kTestSamples);
+  Step(job);
+  const auto tasks = job.Train(0);
+  ASSERT_EQ(tasks.size(), 1u);
+  EXPECT_EQ(job.Loss(0, tasks[0], 0), "");
+  EXPECT_EQ(job.run().OnTell(0, Stop(1), HandRun::Now()), "");
+  EXPECT_NE(job.Loss(0, tasks[0], 0), "");
+  EXPECT_FALSE(job.run().done());
+  Evaluate(job, 1);
+  Await(job, [&] { return job.run().done(); });
+  EXPECT_EQ(job.step(), 1);
+}
+
+TEST_F(Boundary, AProgramEndsTheRunAtAnotherStep) {
+  HandRun job(Config(4));
+  Step(job);
+  EXPECT_EQ(job.run().OnTell(0, Stop(2), HandRun::Now()), "");
+  EXPECT_EQ(job.failure(), "the program ended the run at step 2, but it is at step 1");
+}
+
+// The deadline of the first step would be over after 300 s.
+TEST_F(Boundary, WhileAProgramComputesAValueNobodyElseIsLate) {
+  config::Config config = SmallConfig(2, 2);
+  config.mutable_deadlines()->set_once_s(400);
+  config.mutable_cluster()->set_on_lost_worker(config::Cluster::REPLACE);
+  HandRun job(config);
+  wire::Ask ask;
+  ask.set_key("a");
+  ask.set_may_compute(true);
+  Run::Time now = HandRun::Now();
+  EXPECT_EQ(job.run().values().OnAsk(1, ask, 0, now), "");
+  const Roster& roster = job.run().parts().roster;
+  const auto pass = [&](int for_s) {
+    for (int s = 0; s < for_s; ++s) job.run().CheckTime(now += std::chrono::seconds(1));
+  };
+  pass(400);
+  EXPECT_TRUE(roster.at(0).present() && roster.at(1).present());
+  pass(1);
+  EXPECT_TRUE(roster.at(0).present());
+  EXPECT_FALSE(roster.at(1).present());
+}
+
 }  // namespace
 }  // namespace muster::testing

@@ -222,6 +222,9 @@ TEST_F(RosterTest, ProgramsSayTheSameBatchAndLength) {
   EXPECT_EQ(Refusal(hello, 1), "");
   hello.set_epochs(3);
   EXPECT_THAT(Refusal(hello, 2), HasSubstr("64 and 3 epochs"));
+  hello.clear_epochs();
+  hello.set_drop_last(true);
+  EXPECT_THAT(Refusal(hello, 2), HasSubstr("says drop_last=true, but rank 0"));
 }
 
 TEST_F(RosterTest, AnotherNumberOfThreadsIsRemarked) {

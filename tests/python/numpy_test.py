@@ -61,6 +61,27 @@ class Numpy(unittest.TestCase):
         self.assertEqual(silent.code, 8, silent.log)
         self.assertIn("run.global_batch", silent.log)
 
+    def test_plans(self):
+        """The program says that the last batch is dropped, and the order. Whoever resumes, repeats or verifies the run
+        follows it; a config counts more."""
+        whole = run("plan", 2).ok()
+        self.assertEqual((whole.metrics[-1]["step"], whole.metrics[-1]["epoch"]), (80, 20))
+        first = run("plan", options=("--epochs", "12")).ok()
+        self.assertEqual(Job(PROGRAM, "plan", resume=first.run, options=["--epochs", "20"]).end().ok().hash, whole.hash)
+        again = Job(PROGRAM, "plan", workers=4, config=(whole.run / "config.txtpb").read_text()).end().ok()
+        self.assertEqual(again.hash, whole.hash)
+        verified = subprocess.run([BIN / "muster", "verify", whole.run], capture_output=True, text=True, timeout=400)
+        self.assertEqual(verified.returncode, 0, verified.stdout + verified.stderr)
+        kept = run("plan", options=("--set", "run.drop_last=false")).ok()
+        self.assertEqual(kept.metrics[-1]["step"], 100)
+        self.assertIn("says run.drop_last=true, but the run has false", kept.log)
+        other = run("plans", 2)
+        self.assertEqual(other.code, 8, other.log)
+        self.assertIn("contents or order", other.log)
+        large = run("plan", options=("--set", "run.global_batch=191"))
+        self.assertNotEqual(large.code, 0)
+        self.assertIn("every epoch would be empty", large.log)
+
     def test_a_step_ends_once_with_the_weights_of_the_next(self):
         """Also before an evaluation, and around one of a lost process whose slices come one by one."""
         expected = run("fit").ok().hash
@@ -71,6 +92,37 @@ class Numpy(unittest.TestCase):
         outcome = run("late", 2, options=("--set", "deadlines.step_s=2")).ok()
         self.assertEqual(outcome.hash, run("fit").hash)
         self.assertIn("rank 1 saw 100 steps", outcome.log)
+
+    def test_values_that_one_process_computes(self):
+        """Also if it is killed meanwhile, after the last step, and when the run is resumed."""
+        def values(logs):
+            return set(re.findall(r"^(\w+:\d+) = (.*)$", logs, re.MULTILINE))
+
+        first = run("once", 3).ok()
+        self.assertEqual(first.hash, run("fit").hash)
+        self.assertEqual({key for key, _ in values(first.logs)},
+                         {f"acc:{epoch}" for epoch in range(20)} | {f"epoch:{5 * epoch + 5}" for epoch in range(20)})
+        self.assertEqual(len(values(first.logs)), 40, "processes got different values")
+        self.assertEqual(first.logs.count("computes acc:2\n"), 2)
+        longer = Job(PROGRAM, "once", workers=2, resume=first.run, options=["--epochs", "22"]).end().ok()
+        last = "acc:19"  # may have been told after the last checkpoint
+        self.assertLess({one for one in values(first.logs) if one[0] != last}, values(longer.logs))
+        again = set(re.findall("from 100: computes (.*)", longer.logs))
+        self.assertEqual(again - {last}, {"acc:20", "acc:21"})
+        alone = {one for one in values(run("once").ok().logs) if "epoch" in one[0]}
+        self.assertEqual(alone, {one for one in values(first.logs) if "epoch" in one[0]})
+
+    def test_a_program_ends_the_run(self):
+        """At the same weights with and without evaluations, and once more when the run is resumed."""
+        expected = run("fit", options=("--epochs", "5")).ok().hash
+        no_evaluation = ("--set", "evaluation.every_epochs=0", "--set", "evaluation.skip_final=true")
+        for mode, workers, options in (("stops", 1, ()), ("stops", 3, ()), ("stops and exits", 2, no_evaluation)):
+            with self.subTest(mode, workers=workers):
+                outcome = run(mode, workers, options=options).ok()
+                self.assertEqual(outcome.hash, expected)
+                self.assertEqual(outcome.metrics[-1]["stop_reason"], "the program ended it: enough")
+        again = Job(PROGRAM, "stops and exits", workers=1, resume=outcome.run, options=["--epochs", "30"]).end().ok()
+        self.assertEqual(again.hash, expected)
 
     def test_errors_of_killed_helpers(self):
         exits = "DataLoader worker (pid(s) 7, 9) exited unexpectedly"

@@ -240,9 +240,7 @@ bool Client::AwaitChunk(int64_t version, size_t chunk, Wait wait, Of of) {
 }
 
 void Client::ReportLoss(int64_t step, const OrderPart& part, int64_t slice, int64_t samples,
-                        double loss, int64_t correct,
-                        const google::protobuf::RepeatedPtrField<wire::Scalar>& scalars,
-                        std::optional<double> learning_rate) {
+                        double loss, int64_t correct, const OfProgram& program) {
   if (session_.reset_pending()) return;
   wire::WorkerMessage message = NewMessage();
   wire::SliceLoss& body = *message.mutable_slice_loss();
@@ -251,9 +249,10 @@ void Client::ReportLoss(int64_t step, const OrderPart& part, int64_t slice, int6
   body.set_samples(samples);
   body.set_loss(loss);
   body.set_correct(correct);
-  if (learning_rate) body.set_learning_rate(*learning_rate);
+  if (program.learning_rate) body.set_learning_rate(*program.learning_rate);
+  if (program.weight) body.set_weight(*program.weight);
   body.set_order(part.order);
-  *body.mutable_scalar() = scalars;
+  *body.mutable_scalar() = program.scalars;
   Send(std::move(message), When::kSoon);  // the server needs the loss no earlier than the gradients
 }
 
@@ -305,6 +304,36 @@ void Client::ReportTimes(const wire::StepTimes& times) {
   wire::WorkerMessage message = NewMessage();
   *message.mutable_step_times() = times;
   Send(std::move(message), When::kSoon);
+}
+
+void Client::Ask(const std::string& key, int64_t step, bool may_compute) {
+  wire::WorkerMessage message = NewMessage();
+  message.mutable_ask()->set_key(key);
+  message.mutable_ask()->set_step(step);
+  message.mutable_ask()->set_may_compute(may_compute);
+  Send(std::move(message));
+}
+
+std::optional<wire::Answer> Client::AwaitAnswer(std::chrono::milliseconds patience) {
+  std::optional<wire::Answer> answer;
+  std::exception_ptr why;
+  const auto has_come = [&] {
+    if (!answer) answer = session_.TakeAnswer();
+    why = session_.WhyNoAnswer();
+    return answer || why;
+  };
+  std::unique_lock lock(mutex_);
+  (void)channel_->Wait(lock, has_come, Clock::now() + patience);
+  if (!answer && why) std::rethrow_exception(why);
+  return answer;
+}
+
+void Client::Tell(const std::string& key, int64_t step, const std::string& value) {
+  wire::WorkerMessage message = NewMessage();
+  message.mutable_tell()->set_key(key);
+  message.mutable_tell()->set_step(step);
+  message.mutable_tell()->set_value(value);
+  Send(std::move(message));
 }
 
 void Client::ReportFailure(const std::string& message, ExitCode code) {

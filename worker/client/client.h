@@ -82,6 +82,12 @@ struct ClientOptions {
   const std::atomic<bool>* leave = nullptr;
 };
 
+// What only a program reports with the loss of a slice.
+struct OfProgram {
+  google::protobuf::RepeatedPtrField<wire::Scalar> scalars;
+  std::optional<double> learning_rate, weight;
+};
+
 class Client final : private Channel::Owner {
  public:
   using Clock = std::chrono::steady_clock;
@@ -139,9 +145,7 @@ class Client final : private Channel::Owner {
 
   // The following send nothing between a Reset and the moment its order is taken.
   void ReportLoss(int64_t step, const OrderPart& part, int64_t slice, int64_t samples, double loss,
-                  int64_t correct,
-                  const google::protobuf::RepeatedPtrField<wire::Scalar>& scalars = {},
-                  std::optional<double> learning_rate = {});
+                  int64_t correct, const OfProgram& program = {});
   // `in_gpu`: the chunk is complete in the memory of ShareGpuBuffer, and GradientBuffer lacks it.
   void PushChunk(int64_t step, const OrderPart& part, size_t chunk, bool in_gpu = false);
   // With terms().adds_in_gpus: tells the relay where this gradient buffer is in the GPU's memory
@@ -152,6 +156,12 @@ class Client final : private Channel::Owner {
   // Returns false if the remaining blocks are no longer wanted.
   bool ReportEvaluated(const wire::EvaluatedBlock& block);
   void ReportTimes(const wire::StepTimes& times);
+
+  // Named values, also after a completed run's Stop. One Ask at a time: AwaitAnswer returns its
+  // answer, or nothing when `patience` is over. Throws Error if none can come.
+  void Ask(const std::string& key, int64_t step, bool may_compute);
+  std::optional<wire::Answer> AwaitAnswer(std::chrono::milliseconds patience);
+  void Tell(const std::string& key, int64_t step, const std::string& value);
 
   // The time at which the latest message was handed to the transport. For statistics.
   Clock::time_point HandedOverAt() const { return channel_->HandedOverAt(); }

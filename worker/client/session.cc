@@ -109,6 +109,7 @@ Session::Addressee Session::AddresseeOf(const wire::Address& address) const {
 
 void Session::Handle(const FromServer& event, bool stored, Time now) {
   if (event.kind == FromServer::Kind::kLost) {
+    is_lost_ = true;
     if (state_ != State::kStopped) {
       Fail(Error(ExitCode::kPeerFailed, "the connection to the server ended"));
     }
@@ -130,6 +131,8 @@ void Session::Handle(const FromServer& event, bool stored, Time now) {
     HandleWeights(message.weights_chunk(), stored);
   } else if (message.has_activate() && terms_.IsVersion(message.activate().version())) {
     arrived_ = Arrivals(terms_.chunks.size(), message.activate().version());
+  } else if (message.has_answer()) {
+    answer_ = message.answer();
   } else if (state_ == State::kStopped) {
     return;  // Stop is the last order
   } else if (message.has_train()) {
@@ -241,6 +244,15 @@ std::exception_ptr Session::WhyNever(int64_t version) const {
   return std::make_exception_ptr(
       Error(ExitCode::kPeerFailed,
             "the server ordered work on W({}), but sends this worker only later weights", version));
+}
+
+// Programs ask after a complete run, too.
+std::exception_ptr Session::WhyNoAnswer() const {
+  if (error_ != nullptr) return error_;
+  if (state_ != State::kStopped || (stop_completed_ && !is_lost_)) return nullptr;
+  return std::make_exception_ptr(
+      Error(ExitCode::kPeerFailed, "the server {}",
+            is_lost_ ? "has ended" : "stopped the run: " + stop_reason_));
 }
 
 bool Session::LeaveIsDue() { return welcomed_ && !std::exchange(leave_said_, true); }

@@ -12,6 +12,7 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "common/base/error.h"
 #include "common/link/link.h"
@@ -91,6 +92,11 @@ class Session {
   Arrival Look(int64_t version, size_t chunk, Of of, Wait wait) const;
   std::exception_ptr WhyNever(int64_t version) const;
 
+  // The answer to the last Ask, once.
+  std::optional<wire::Answer> TakeAnswer() { return std::exchange(answer_, std::nullopt); }
+  // Why no answer can come any more, or null.
+  std::exception_ptr WhyNoAnswer() const;
+
   // Whether Leave must be sent now. True once for each incarnation.
   bool LeaveIsDue();
 
@@ -112,12 +118,13 @@ class Session {
   const SessionOptions options_;
   Time began_;
   State state_ = State::kJoining;
-  bool welcomed_ = false, stop_completed_ = false;
+  bool welcomed_ = false, stop_completed_ = false, is_lost_ = false;
   std::exception_ptr error_;
   Terms terms_;
   std::atomic<uint32_t> rank_ = 0, incarnation_ = 0;  // assigned by the server
   std::atomic<bool> reset_pending_ = false;
   bool leave_said_ = false;
+  std::optional<wire::Answer> answer_;
   std::string refusal_, stop_reason_;
   std::deque<Order> orders_;  // urgent ones first
   Arrivals arrived_;

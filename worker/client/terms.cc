@@ -18,7 +18,8 @@ std::optional<Terms> ReadWelcome(const wire::Welcome& welcome, size_t arena_floa
   const StepPlan plan{.train_samples = welcome.train_samples(),
                       .global_batch = welcome.global_batch(),
                       .total_steps = welcome.total_steps(),
-                      .slices = welcome.slices()};
+                      .slices = welcome.slices(),
+                      .drop_last = welcome.drop_last()};
   // There is at most one buffer for each slice and one more (PROTOCOL.md). The limit bounds memory
   // use.
   const bool sane = plan.IsSane() && welcome.first_step() >= 0 &&

@@ -1,4 +1,4 @@
-// The shuffled orders of the epochs in use, shared by the prefetch threads.
+// The orders of the epochs in use, shared by the prefetch threads.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,9 @@ using SampleOrder = std::vector<int64_t>;
 // work on the next one. Thread-safe.
 class EpochOrders {
  public:
-  EpochOrders(int64_t size, uint64_t seed) : size_(size), seed_(seed) {}
+  // With `in_order` nothing is shuffled.
+  EpochOrders(int64_t size, uint64_t seed, bool in_order = false)
+      : size_(size), seed_(seed), in_order_(in_order) {}
   std::shared_ptr<const SampleOrder> Of(int64_t epoch);
 
  private:
@@ -24,6 +26,7 @@ class EpochOrders {
   };
   const int64_t size_;
   const uint64_t seed_;
+  const bool in_order_;
   std::mutex mutex_;
   Entry newer_, older_;
 };

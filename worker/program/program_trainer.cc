@@ -40,7 +40,7 @@ ProgramTrainer::ProgramTrainer(const VariableLayout& layout, const program::Join
       follower_(client, *this),
       link_(link),
       seed_(seed),
-      orders_(join.train_samples, seed),
+      orders_(join.train_samples, seed, join.in_order != 0),
       chunks_of_(layout.variables().size()),
       variables_in_(client.chunks().size(), 0) {
   for (size_t c = 0; c < client.chunks().size(); ++c) {
@@ -165,9 +165,10 @@ bool ProgramTrainer::ComputeSlice(int64_t slice, const SumPlace& place) {
       *scalars.Add() = ScalarOf(received.body);
     } else if (received.kind == Kind::kLoss) {
       const auto loss = received.As<program::Loss>();
-      std::optional<double> rate;
-      if (!std::isnan(loss.learning_rate)) rate = loss.learning_rate;
-      client_.ReportLoss(step, *part_.part, slice, samples, loss.loss, 0, scalars, rate);
+      OfProgram of_program{.scalars = std::move(scalars), .learning_rate = {}, .weight = {}};
+      if (!std::isnan(loss.learning_rate)) of_program.learning_rate = loss.learning_rate;
+      if (!std::isnan(loss.weight)) of_program.weight = loss.weight;
+      client_.ReportLoss(step, *part_.part, slice, samples, loss.loss, 0, of_program);
       has_loss = true;
       pass.emplace("backward");
     } else if (received.kind == Kind::kPushed && has_loss) {
@@ -213,6 +214,11 @@ void ProgramTrainer::Evaluate(const Order& order) {
   trace::AtStep(order.version);
   const trace::Span span("evaluate");
   if (order.average && order.blocks.empty()) follower_.AwaitAll(order, Client::Of::kAverage);
+  if (!order.average && order.blocks.empty()) {  // the last step has ended
+    Bring(order);
+    if (step_ < order.version) EnterStep(-1);
+    AwaitNext();  // meanwhile the program may ask for values
+  }
   const int64_t size =
       order.set == wire::VALIDATION ? join_.validation_samples : join_.test_samples;
   for (int64_t block = order.blocks.begin; block < order.blocks.end; ++block) {
@@ -259,12 +265,15 @@ void ProgramTrainer::End(const Order& stop) {
   bool has_last = false;
   if (stop.version >= 0) {
     try {
-      Bring(stop);
-      EnterStep(-1);
+      follower_.AwaitAll(stop);
       has_last = true;
     } catch (const Error&) {  // they have not arrived
     } catch (const OrderFollower::WasReset&) {
     }
+  }
+  if (has_last) {
+    Bring(stop);
+    if (step_ < stop.version) EnterStep(-1);  // else the program has ended the run before this step
   }
   AwaitNext();
   const program::End end{
@@ -319,10 +328,35 @@ ProgramLink::Received ProgramTrainer::Receive() {
       const auto planned = received.As<program::Planned>();
       const Slice slice = SliceOf(planned.step, planned.index);
       link_.Send(Kind::kSamples, &slice.work, sizeof slice.work, slice.indices);
+    } else if (received.kind == Kind::kAsk) {
+      Ask(received);
+    } else if (received.kind == Kind::kTell) {
+      Tell(received);
     } else {
       return received;
     }
   }
+}
+
+void ProgramTrainer::Ask(const ProgramLink::Received& received) {
+  constexpr std::chrono::milliseconds kPatience{100};
+  std::string key;
+  const auto ask = received.Begin<program::Ask>(key);
+  client_.Ask(key, ask.step, ask.may_compute != 0);
+  std::optional<wire::Answer> answer;
+  // While the program waits, it sends only why it fails: it was interrupted.
+  while (!(answer = client_.AwaitAnswer(kPatience))) {
+    if (link_.HasInput()) (void)Receive();
+  }
+  const program::Answer kind{.kind = static_cast<uint32_t>(answer->kind())};
+  link_.Send(Kind::kAnswer, &kind, sizeof kind, {}, answer->value());
+}
+
+void ProgramTrainer::Tell(const ProgramLink::Received& received) {
+  std::string text;
+  const auto tell = received.Begin<program::Tell>(text);
+  const size_t key_bytes = std::min<size_t>(tell.key_bytes, text.size());
+  client_.Tell(text.substr(0, key_bytes), tell.step, text.substr(key_bytes));
 }
 
 }  // namespace muster

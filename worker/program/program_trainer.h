@@ -66,6 +66,8 @@ class ProgramTrainer final : private OrderWork, private SliceSums {
   // Hands over the next work, when the program wants it.
   void Give(const program::Work& work, std::span<const int64_t> indices);
   ProgramLink::Received Receive();
+  void Ask(const ProgramLink::Received& received);
+  void Tell(const ProgramLink::Received& received);
 
   const VariableLayout& layout_;
   const program::Join join_;

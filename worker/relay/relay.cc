@@ -138,7 +138,8 @@ void Relay::OnWelcome(FromServer& event) {
     plan_ = {.train_samples = welcome.train_samples(),
              .global_batch = welcome.global_batch(),
              .total_steps = welcome.total_steps(),
-             .slices = welcome.slices()};
+             .slices = welcome.slices(),
+             .drop_last = welcome.drop_last()};
     if (!plan_.IsSane()) throw Error(ExitCode::kPeerFailed, "the server's Welcome has no steps");
     type_ = welcome.tensor_type();
     chunk_end_.assign(welcome.chunk_end().begin(), welcome.chunk_end().end());

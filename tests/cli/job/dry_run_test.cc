@@ -43,6 +43,25 @@ TEST_F(DryRunTest, ShowsWhatTheWorkerSays) {
                                              HasSubstr("seed: 12\n"), HasSubstr("workers: 2\n")));
 }
 
+TEST_F(DryRunTest, OfAProgramItShowsWhatIsKnown) {
+  std::vector<std::string> words{"launch", "--workers", "2", "--dry-run", "--", "sh", "train.sh"};
+  const Finished finished = Run(words);
+  EXPECT_EQ(finished.exit_code, 0);
+  EXPECT_THAT(finished.err, IsEmpty());
+  EXPECT_THAT(finished.out, AllOf(HasSubstr("/sh train.sh"), HasSubstr("as the program says"),
+                                  HasSubstr("2 ... 3"), HasSubstr("run directory  runs/"),
+                                  HasSubstr("Only the program knows its variables, data, batch, "
+                                            "epochs and learning rate.\n")));
+  words.insert(words.begin() + 3, {"--epochs", "3", "--set", "run.global_batch=64", "--set",
+                                   "learning_rate.base=0.1"});
+  EXPECT_THAT(Run(words).out, AllOf(HasSubstr("3 epochs"),
+                                    HasSubstr("Only the program knows its variables and data.\n")));
+  words.end()[-2] = "no-such-program";
+  EXPECT_EQ(Run(words).exit_code, 2);
+  EXPECT_TRUE(NoProcessLeft());
+  EXPECT_THAT(RunDirs(), IsEmpty());
+}
+
 TEST_F(DryRunTest, DataThatARunCouldNotReadEndIt) {
   Workers(R"(print:{"what":"weights","bytes":7000000,"holder":"server"};exit:0)");
   std::filesystem::resize_file(Path("data_batch_2.bin"), 100);
