@@ -12,8 +12,11 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 import muster.torch
+
+EPOCHS = 2
 
 
 def read(folder, name, header):
@@ -29,37 +32,42 @@ def load(folder, part):
     return (images.float() / 255 - 0.1307) / 0.3081, labels
 
 
-def accuracy(logits, labels):
-    return (logits.argmax(1) == labels).float().mean()
+def count_right(logits, labels):
+    return (logits.argmax(1) == labels.to(logits.device)).sum()
 
 
 train_set, test_set = (load(sys.argv[1], part) for part in ("train", "t10k"))
-torch.manual_seed(1)
+job = muster.torch.Job()
 model = nn.Sequential(
     nn.Conv2d(1, 32, 3), nn.ReLU(),
     nn.Conv2d(32, 64, 3), nn.ReLU(),
     nn.MaxPool2d(2), nn.Dropout(0.25), nn.Flatten(),
     nn.Linear(64 * 12 * 12, 128), nn.ReLU(), nn.Dropout(0.5),
     nn.Linear(128, 10))
-job = muster.torch.Job(batch_size=128, epochs=2)
 model.to(job.device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-job.prepare(model, optimizer)
+train_loader = DataLoader(TensorDataset(*train_set), batch_size=128, shuffle=True)
+test_loader = DataLoader(TensorDataset(*test_set), batch_size=1000)
+scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS * len(train_loader))
+model, optimizer, train_loader, scheduler = job.prepare(model, optimizer, train_loader, scheduler)
 
 
-def evaluate(images, labels):
-    logits = model(images)
-    return {"loss": F.cross_entropy(logits, labels), "accuracy": accuracy(logits, labels)}
+def test():
+    model.eval()
+    with torch.no_grad():
+        return sum(float(count_right(model(x.to(job.device)), y)) for x, y in test_loader) / len(test_loader.dataset)
 
 
-job.evaluation(test_set, evaluate)
-steps = job.steps(train_set)
-scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, len(steps))
-for step in steps:
-    for images, labels in step:
+best = 0.0
+for epoch in job.epochs(EPOCHS):
+    for images, labels in train_loader:
+        optimizer.zero_grad()
         logits = model(images)
-        step.backward(F.cross_entropy(logits, labels), accuracy=accuracy(logits, labels))
-    optimizer.step()
-    scheduler.step()
-if job.rank == 0:
-    torch.save(model.state_dict(), "mnist.pt")
+        job.backward(F.cross_entropy(logits, labels), accuracy=count_right(logits, labels) / len(labels))
+        optimizer.step()
+        scheduler.step()
+    accuracy = job.once(test)
+    job.print(f"epoch {epoch + 1}: loss {epoch.loss:.4f}, test accuracy {accuracy:.4f}")
+    if accuracy > best:
+        best = accuracy
+        job.save(model.state_dict(), "mnist.pt")

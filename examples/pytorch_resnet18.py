@@ -14,6 +14,7 @@ import torchvision
 
 import muster.torch
 
+EPOCHS = 15
 MEAN, STDDEV = (torch.tensor(one).view(3, 1, 1) for one in ([125.3, 123.0, 113.9], [63.0, 62.1, 66.7]))
 
 
@@ -44,14 +45,15 @@ if (pathlib.Path(folder) / "cifar-10-batches-bin").exists():
     folder += "/cifar-10-batches-bin"
 train_set = Cifar10(folder, [f"data_batch_{i}.bin" for i in range(1, 6)], augment=True)
 test_set = Cifar10(folder, ["test_batch.bin"], augment=False)
-torch.manual_seed(1)
+job = muster.torch.Job()
 model = torchvision.models.resnet18(num_classes=10)
 model.conv1 = torch.nn.Conv2d(3, 64, 3, padding=1, bias=False)  # the images are small
 model.maxpool = torch.nn.Identity()
-job = muster.torch.Job(batch_size=512, epochs=15)
 model.to(job.device, memory_format=torch.channels_last)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, nesterov=True)
-job.prepare(model, optimizer)
+loader = torch.utils.data.DataLoader(train_set, batch_size=512, shuffle=True, num_workers=1)
+scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=EPOCHS * len(loader), cycle_momentum=False)
+model, optimizer, loader, scheduler = job.prepare(model, optimizer, loader, scheduler)
 
 
 def evaluate(images, labels):
@@ -59,13 +61,12 @@ def evaluate(images, labels):
     return {"loss": F.cross_entropy(logits, labels), "accuracy": (logits.argmax(1) == labels).float().mean()}
 
 
-job.evaluation(test_set, evaluate)
-steps = job.steps(train_set, workers=1)
-scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=len(steps), cycle_momentum=False)
-for step in steps:
-    for images, labels in step:
+job.evaluation(test_set, evaluate)  # after every epoch, by all processes together
+for epoch in job.epochs(EPOCHS):
+    for images, labels in loader:
+        optimizer.zero_grad()
         with torch.autocast(job.device.type, torch.bfloat16):
             logits = model(images.contiguous(memory_format=torch.channels_last))
-        step.backward(F.cross_entropy(logits.float(), labels))
-    optimizer.step()
-    scheduler.step()
+        job.backward(F.cross_entropy(logits.float(), labels))
+        optimizer.step()
+        scheduler.step()

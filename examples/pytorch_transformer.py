@@ -1,6 +1,6 @@
 """Trains a small transformer to predict the next character of a text.
 
-    muster launch examples/pytorch_transformer.txtpb --workers 2 -- python3 examples/pytorch_transformer.py README.md
+    muster launch --workers 2 -- python3 examples/pytorch_transformer.py README.md
 """
 
 import math
@@ -9,10 +9,11 @@ import sys
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.data import DataLoader
 
 import muster.torch
 
-LENGTH, WIDTH, HEADS, LAYERS = 64, 128, 4, 3
+LENGTH, WIDTH, HEADS, LAYERS, EPOCHS = 64, 128, 4, 3, 3
 
 
 class Windows(torch.utils.data.Dataset):
@@ -52,22 +53,23 @@ text = open(sys.argv[1], encoding="utf-8").read()
 symbols = sorted(set(text))
 codes = torch.tensor([symbols.index(one) for one in text])
 split = len(codes) * 9 // 10
-torch.manual_seed(1)
-job = muster.torch.Job()
+job = muster.torch.Job(clip_norm=1)
 model = Model(len(symbols)).to(job.device)
 decayed = [one for one in model.parameters() if one.dim() > 1]
 others = [one for one in model.parameters() if one.dim() <= 1]
 optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
                               lr=1e-3, betas=(0.9, 0.95))
-job.prepare(model, optimizer)
-job.evaluation(Windows(codes[split:]), lambda *batch: loss_of(model, *batch))
-steps = job.steps(Windows(codes[:split]))
-warm_up = 20
+loader = DataLoader(Windows(codes[:split]), batch_size=32, shuffle=True)
+warm_up, all_steps = 20, EPOCHS * len(loader)
 scheduler = torch.optim.lr_scheduler.LambdaLR(
-    optimizer, lambda i: min((i + 1) / warm_up, 0.5 * (1 + math.cos(math.pi * i / len(steps)))))
-for step in steps:
-    for batch in step:
+    optimizer, lambda i: min((i + 1) / warm_up, 0.5 * (1 + math.cos(math.pi * i / all_steps))))
+model, optimizer, loader, scheduler = job.prepare(model, optimizer, loader, scheduler)
+job.evaluation(Windows(codes[split:]), lambda *batch: loss_of(model, *batch))
+for epoch in job.epochs(EPOCHS):
+    for batch in loader:
         loss = loss_of(model, *batch)
-        step.backward(loss, bits_per_character=loss.detach() / math.log(2))
-    optimizer.step()
-    scheduler.step()
+        job.backward(loss, bits_per_character=loss.detach() / math.log(2))
+        optimizer.step()
+        optimizer.zero_grad()
+        scheduler.step()
+    job.print(f"epoch {epoch + 1}: {epoch.mean('bits_per_character'):.3f} bits per character")

@@ -93,7 +93,7 @@ cp -r bench/peers "$folder/bench/"
 rm -f "$folder"/bench/peers/*.cc
 mkdir "$folder"/{python,examples}
 cp -r python/muster "$folder/python/"
-cp examples/pytorch_transformer.* "$folder/examples/"
+cp examples/pytorch_transformer.py "$folder/examples/"
 find "$folder" -name __pycache__ -exec rm -r {} +
 cp scripts/gpu_check.sh "$folder/"
 git describe --always --dirty --abbrev=12 >"$folder/commit"

@@ -170,7 +170,7 @@ program() {
   name=program-$1
   has_time 40 "$name" || return 1
   [ -s "$work/text" ] || cat configs/*.txtpb >"$work/text"
-  limited 150 "$bin/muster" launch examples/pytorch_transformer.txtpb --run-dir "$work/$name" --workers "$1" \
+  limited 150 "$bin/muster" launch --run-dir "$work/$name" --workers "$1" \
     --steps 40 --set "worker.workers_per_gpu=$1" --set checkpoint.keep_last=0 -- "$python" examples/pytorch_transformer.py "$work/text" \
     >"$work/$name.log" 2>&1
   code=$?

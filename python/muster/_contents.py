@@ -152,10 +152,10 @@ class Modes:
                 names = {True: "training", False: "evaluation"}
                 raise UsageError(
                     f"{f'module {path}' if path else 'the model'} is in {names[not is_training]} mode "
-                    f"at the begin of a slice, and was in {names[is_training]} mode when steps was "
-                    f"called: slices begin alike in every process. Set modes before steps, and undo "
-                    f"what the body changes (model.train() after an evaluation). Changes in the inner "
-                    f"loop are undone after each slice")
+                    f"at the begin of a slice, and was in {names[is_training]} mode before the loop: "
+                    f"slices begin alike in every process. Set modes before the loop over slices or "
+                    f"steps, and undo what the body changes (model.train() after an evaluation). "
+                    f"Changes in the inner loop are undone after each slice")
 
     def restore(self) -> None:
         for _, module, is_training in self._modes:

@@ -1,11 +1,13 @@
 """The samples of slices and blocks, for muster.torch."""
 
 import collections
+import dataclasses
 import signal
-from typing import Any, Callable, Deque, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Tuple
 
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
+from torch.utils.data import (DataLoader, Dataset, IterableDataset, RandomSampler, SequentialSampler,
+                              TensorDataset, default_collate)
 
 from muster._client import Client, UsageError, Work
 from muster._job import seed_all
@@ -13,14 +15,65 @@ from muster._job import seed_all
 _Slice = Tuple[int, int]  # step, index
 
 
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A training set, and how it is loaded."""
+
+    dataset: Any
+    collate: Optional[Callable[[List[Any]], Any]]
+    options: Dict[str, Any]  # of the DataLoader that loads slices
+    batch: int = 0  # 0: not said
+    drop_last: bool = False
+    in_order: bool = False
+
+    @staticmethod
+    def of(loader: "DataLoader[Any]") -> "Source":
+        """Raises UsageError for what slices cannot follow."""
+        sampler = loader.sampler
+        _refuse_stream(loader.dataset)
+        if loader.batch_size is None or type(loader.batch_sampler) is not torch.utils.data.BatchSampler:
+            raise UsageError("the DataLoader has no batch_size, or a batch_sampler of its own: expected "
+                             "DataLoader(data, batch_size=..., shuffle=True), because the server chooses the "
+                             "samples of a batch")
+        is_random = type(sampler) is RandomSampler and not sampler.replacement and \
+            sampler.num_samples == len(loader.dataset)  # type: ignore[arg-type]
+        if not is_random and type(sampler) is not SequentialSampler:
+            remedy = "remove it, and give the DataLoader shuffle=True and the batch size of all processes " \
+                "together" if isinstance(sampler, torch.utils.data.distributed.DistributedSampler) else \
+                "for weighted or repeated samples, a data set whose __getitem__ draws with torch's generator"
+            raise UsageError(f"the DataLoader has a {type(sampler).__name__}: expected shuffle=True or False, "
+                             f"because the server chooses the samples of a batch; {remedy}")
+        kept = ("num_workers", "prefetch_factor", "pin_memory", "timeout", "worker_init_fn",
+                "multiprocessing_context")
+        return Source(loader.dataset, loader.collate_fn, {name: getattr(loader, name) for name in kept},
+                      loader.batch_size, loader.drop_last, not is_random)
+
+
+def _refuse_stream(dataset: Any) -> None:
+    if isinstance(dataset, IterableDataset):
+        raise UsageError("the data set is an IterableDataset: expected one with indices "
+                         "(__len__ and __getitem__), because slices name their samples")
+
+
+def unwrapped(model: Any) -> Any:
+    """The model without what other libraries put around it to train it in parallel."""
+    if isinstance(model, torch.nn.DataParallel):
+        return model.module
+    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        raise UsageError("the model is a DistributedDataParallel, which would average gradients a second time: "
+                         "expected the model itself; remove it, and init_process_group")
+    if isinstance(model, torch.nn.Module):
+        return model
+    raise UsageError(f"prepare got {type(model).__name__} as model: expected a torch.nn.Module; several "
+                     f"models train as parts of one module (docs/OWN_MODEL.md)")
+
+
 class Samples(Dataset[Any]):
     """A data set whose items are whole slices. Each is loaded with the generators seeded for it, so
     random augmentation has the same result in every process, with and without loader workers."""
 
     def __init__(self, dataset: Any, collate: Optional[Callable[[List[Any]], Any]]) -> None:
-        if isinstance(dataset, IterableDataset):
-            raise UsageError("the data set is an IterableDataset: expected one with indices "
-                             "(__len__ and __getitem__), because slices name their samples")
+        _refuse_stream(dataset)
         if isinstance(dataset, tuple) and dataset and all(isinstance(one, torch.Tensor) for one in dataset):
             dataset = TensorDataset(*dataset)
         for method in ("__len__", "__getitem__"):
@@ -29,7 +82,7 @@ class Samples(Dataset[Any]):
                                  f"a map-style data set or a tuple of tensors")
         self._dataset = dataset
         self._collate = collate
-        self._is_tensors = isinstance(dataset, TensorDataset) and collate is None
+        self._is_tensors = type(dataset) is TensorDataset and collate in (None, default_collate)
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -54,19 +107,19 @@ class Loader:
     because another process was lost or joined, is loaded when it is needed.
     """
 
-    def __init__(self, samples: Samples, client: Client, workers: int, prefetch: int) -> None:
+    def __init__(self, samples: Samples, client: Client, options: Dict[str, Any]) -> None:
         self._samples = samples
         self._client = client
-        self._workers = workers
-        self._prefetch = prefetch
+        self._options = options
         self._expected: Deque[_Slice] = collections.deque()  # asked of the workers, oldest first
         self._ahead: Optional[Iterator[Any]] = None
         self._mine: List[int] = []  # the slices of a step that the workers load
         self._step = -1
         self._now: List[int] = []  # the slices of the current step so far
 
-    def load(self, work: Work) -> Any:
-        if self._workers == 0:
+    def load(self, work: Work, ahead: bool = True) -> Any:
+        """``ahead``: whether the slice may come from the workers."""
+        if not ahead or self._options.get("num_workers", 0) == 0:
             return self._samples[work.seed, work.samples]
         if work.step != self._step:
             # The steps of two losses in a row may differ, but work is stable again soon.
@@ -114,8 +167,7 @@ class Loader:
         self._mine = sorted(slices)
         self._expected.clear()
         self._ahead = iter(DataLoader(self._samples, sampler=self._forecast(step, self._mine),
-                                      batch_size=None, num_workers=self._workers,
-                                      prefetch_factor=self._prefetch))
+                                      batch_size=None, **self._options))
 
     # The loader asks for one slice whenever one is taken, which is always within a slice.
     def _forecast(self, step: int, slices: List[int]) -> Iterator[Tuple[int, Any]]:

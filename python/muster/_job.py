@@ -7,13 +7,16 @@ import random
 import signal
 import sys
 import threading
+import zlib
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
 from muster import _client, _private
+from muster._alone import make_client
 from muster._client import Client, UsageError, Work
 from muster._lost import is_killed, is_of_environment
+from muster._shared import Shared, generators, run_seed
 
 
 class Step:
@@ -24,6 +27,8 @@ class Step:
     ``is_missed`` is true if this process has no slice of the step: it came later, or the run was
     resumed after it. The body of the loop still runs, so that counters and schedulers stay right.
     In the process that updates the weights, it is false in the steps that it updates.
+    ``is_check`` is true while the inner loop gives a slice only to compute it twice and to compare
+    the results: the first one of this process, and one in 1,000 steps.
     """
 
     def __init__(self, job: "Job", number: int) -> None:
@@ -32,14 +37,22 @@ class Step:
         self.epoch = number // job.steps_per_epoch
         self.ends_epoch = (number + 1) % job.steps_per_epoch == 0
         self.is_missed = job._pending is None or job._pending.step != number
+        self.is_check = False
 
     def __iter__(self) -> Iterator[Any]:
         job = self._job
+        if (work := None if self.is_missed else job._repeated()) is not None:
+            self.is_check = True
+            yield job._begin(work)
+            job._end(work)
+            self.is_check = False
+            job._work = None
         while (work := job._take(self.number)) is not None:
             yield job._begin(work)
             job._end(work)
             job._work = None
         job._after_slices()
+        job._move_to(self.number + 1)
 
 
 _jobs: "List[Job]" = []  # of this process: at most one
@@ -67,14 +80,14 @@ class Steps:
             assert work is not None
             # The body runs for missed steps, too.
             for number in range(number, work.step):
-                yield job._step(job, number)
+                yield job._at(number)
             number = work.step
             job._missed_steps_end()
             if work.kind == _client.SAVE:
                 job._pending = None
                 job._save()
                 continue
-            yield job._step(job, number)
+            yield job._at(number)
             if job._is_updating:
                 job._end_update()
             if job._pending is work or job._work is not None:
@@ -82,71 +95,14 @@ class Steps:
                                  f"iterate over the whole step")
             number += 1
         for number in range(number, job._end_step or 0):
-            yield job._step(job, number)
+            yield job._at(number)
         job._missed_steps_end()
         job._is_over = True
         job._finish()
 
 
-class Job:
-    """One process's part in a job. Subclasses say what a slice is and how its gradient is made."""
-
-    _step = Step
-
-    def __init__(self, config: Optional[str] = None, *, batch_size: Optional[int] = None,
-                 epochs: Optional[int] = None) -> None:
-        if _jobs:
-            raise UsageError("this process has a job already: a process has one job")
-        self._updates = "MUSTER_UPDATE_FD" in os.environ  # this process updates the weights
-        self._is_updating = False
-        if "MUSTER_ENDPOINT" in os.environ:
-            _finish_steps()
-        _private.ensure_job(config)
-        self._client = Client()
-        self._client.set_run(_count("batch_size", batch_size, 1 << 24),
-                             _count("epochs", epochs, 1000000))
-        self._evaluations: Dict[int, Tuple[Any, Callable[..., Any]]] = {}
-        self._pending: Optional[Work] = None  # a slice that nobody has taken yet
-        self._work: Optional[Work] = None
-        self._end_step: Optional[int] = None  # the number of steps, when the run is complete
-        self._is_iterated = False  # the loop over the steps has begun
-        self._is_over = False  # and has seen the end of the run
-        self._has_failed = False
-        _jobs.append(self)
-        global _hook_before
-        _hook_before, sys.excepthook = sys.excepthook, _tell
-        atexit.register(self._at_exit)
-
-    @property
-    def rank(self) -> int:
-        """From 0. -1 in the process that updates the weights."""
-        return self._joined().rank
-
-    @property
-    def total_steps(self) -> int:
-        return self._joined().total_steps
-
-    @property
-    def steps_per_epoch(self) -> int:
-        return self._joined().steps_per_epoch
-
-    @property
-    def has_last_weights(self) -> bool:
-        """After the loop: whether this process has the weights of the last step. model.safetensors
-        in the run directory always has them."""
-        return self._client.has_last_weights
-
-    @property
-    def is_updater(self) -> bool:
-        """Whether this process updates the weights. It gets no slices."""
-        return self._updates
-
-    def _joined(self) -> Client:
-        if not self._client.joined:
-            raise UsageError("call steps first, which joins the job")
-        return self._client
-
-    # What subclasses define.
+class Kind:
+    """What the kinds of jobs define: what a slice is, and how its gradient is made."""
 
     def _size(self, dataset: Any) -> int:
         raise NotImplementedError
@@ -162,14 +118,26 @@ class Job:
         """Completes the slice."""
         raise NotImplementedError
 
-    def _end_of_step(self, number: int) -> None:
-        """The client's memory has the weights of the next step."""
-
     def _missed_steps_end(self) -> None:
         """The next step, if there is one, is not missed."""
 
     def _after_slices(self) -> None:
         """The inner loop has ended."""
+
+    def _leave(self) -> None:
+        """The program ends. It may have done all of its part."""
+
+    def _repeated(self) -> Optional[Work]:
+        """A slice of the step that begins, to compute once more than needed. The program's
+        calls for it have no effect but comparison."""
+        return None
+
+    def _moved(self) -> None:
+        """The program is at another step, or has other weights than before."""
+
+    def _alone(self, function: Callable[[], Any]) -> Any:
+        """Calls a function of the program between steps, so that it leaves no traces."""
+        return function()
 
     def _begin_update(self, work: Work) -> None:
         """The client's memory has the mean gradient of the step, and the body will use it."""
@@ -191,18 +159,181 @@ class Job:
         """Whether a signal has ended a process that works for this one."""
         return False
 
+
+class Job(Kind):
+    """One process's part in a job: the loop over its work."""
+
+    _step = Step
+
+    def __init__(self, config: Optional[str] = None, *, batch_size: Optional[int] = None,
+                 epochs: Optional[int] = None) -> None:
+        if _jobs:
+            raise UsageError("this process has a job already: a process has one job")
+        self._updates = "MUSTER_UPDATE_FD" in os.environ  # this process updates the weights
+        self._is_updating = False
+        if "MUSTER_ENDPOINT" in os.environ:
+            _finish_steps()
+        self._client = make_client(config)
+        self.seed = run_seed()
+        generators.seed_untouched(self.seed)
+        self._shared = Shared(self._client)
+        self._holds: Optional[int] = None  # the version of the weights in the client's memory
+        self._batch = _count("batch_size", batch_size, 1 << 24)
+        self._epochs = _count("epochs", epochs, 1000000)
+        self._client.set_run(self._batch, self._epochs)
+        self._evaluations: Dict[int, Tuple[Any, Callable[..., Any]]] = {}
+        self._pending: Optional[Work] = None  # a slice that nobody has taken yet
+        self._work: Optional[Work] = None
+        self._end_step: Optional[int] = None  # the number of steps, when the run is complete
+        self._is_iterated = False  # the loop over the steps has begun
+        self._is_over = False  # and has seen the end of the run
+        self._is_stopped = False  # by the program
+        self._has_failed = False
+        if self._client.is_alone:
+            return  # nobody waits for this process, and a notebook may have another job later
+        _jobs.append(self)
+        global _hook_before
+        _hook_before, sys.excepthook = sys.excepthook, _tell
+        atexit.register(self._at_exit)
+
+    @property
+    def rank(self) -> int:
+        """From 0. -1 in the process that updates the weights."""
+        return self._client.rank if self._client.joined else int(os.environ.get("MUSTER_RANK", "0"))
+
+    @property
+    def total_steps(self) -> int:
+        return self._joined().total_steps
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self._joined().steps_per_epoch
+
+    @property
+    def has_last_weights(self) -> bool:
+        """After the loop: whether this process has the weights of the last step. model.safetensors
+        in the run directory always has them."""
+        return self._client.has_last_weights
+
+    def once(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Calls the function in one process, which has the weights of this moment, and returns its
+        result in all: numbers, texts, lists and dictionaries of them. Not within a slice. All
+        processes must make the same calls of once and save, in the same order.
+
+        A process that joins later gets the results of the past, and so does a resumed run. If the
+        process is lost meanwhile, another one calls the function.
+        """
+        name = getattr(function, "__qualname__", type(function).__name__)
+        return self._once(name, lambda: function(*args, **kwargs))
+
+    def print(self, *values: Any, **how: Any) -> None:
+        """Prints in rank 0 only, and thus in the terminal."""
+        if self.rank == 0:
+            print(*values, **how)
+
+    def stop(self, reason: str = "job.stop") -> None:
+        """Ends the run here, as if this were its last step. All processes must call it at the same
+        step, because of what all have: results of once, or means of an epoch. Then leave the loop."""
+        client = self._joined()
+        if self._work is not None:
+            raise UsageError("job.stop: expected a call outside of the loop over slices")
+        self._agree("stops")
+        self._is_stopped = True
+        if not self._updates:
+            client.tell("stop", self._shared.position, reason.encode())
+        while (work := self._pending or client.next()).kind != _client.END:
+            self._pending = None
+            if work.kind == _client.SLICE:  # given before; it does not count
+                client.report(0.0)
+                client.done()
+            elif work.kind == _client.SAVE:
+                self._save()
+            elif work.kind != _client.STEP_END:
+                self._run_evaluation(work)
+        self._ended(work.step)
+        self._is_over = True
+        self._finish()
+
+    @property
+    def is_updater(self) -> bool:
+        """Whether this process updates the weights. It gets no slices, except if it trains alone."""
+        return self._updates or self._client.is_updater
+
+    def _joined(self) -> Client:
+        if not self._client.joined:
+            raise UsageError("call steps first, which joins the job")
+        return self._client
+
     # A program that just ends would be replaced, and its replacement would end in the same way.
     def _at_exit(self) -> None:
+        if self._client.joined and not self._has_failed and getattr(sys, "last_value", None) is None:
+            try:
+                self._leave()
+            except (_client.Error, SystemExit):
+                pass  # the job has ended elsewhere, or the text below tells why
         if self._client.joined and not self._is_over and not self._has_failed:
             if self._has_lost_helper():  # torch's handler for SIGCHLD may have ended _tell
                 _end_as_killed(_KILLED)
             interrupted = isinstance(getattr(sys, "last_value", None), KeyboardInterrupt)
             self._client.fail("the program was interrupted" if interrupted else
-                              "the program ended before its run; to end a run early, use "
+                              "the program ended before its run; to end a run early, use job.stop(), or "
                               "evaluation.patience or run.steps in the config")
         _private.end(self._is_over)
 
     # The loop.
+
+    def _at(self, number: int) -> Step:
+        self._move_to(number)
+        return self._step(self, number)
+
+    def _move_to(self, position: int) -> None:
+        self._shared.move_to(position)
+        self._moved()
+
+    def _has_weights(self) -> bool:
+        """Whether the client's memory has the weights of the program's position. It may wait for
+        the next work to know it."""
+        if self._updates:
+            return False
+        shared = self._shared
+        ahead = shared.position < self._client.total_steps  # at the end, the next work is the end
+        if self._holds is None and self._pending is None and self._end_step is None and ahead:
+            self._advance()
+            self._moved()
+        return self._holds == shared.position
+
+    def _agree(self, decision: str) -> None:
+        """All processes must decide alike, and so must those that come later."""
+        shared = self._shared
+        key = f"decision:{shared.position}"
+        kind, value = self._client.ask(key, shared.position, self._has_weights())
+        if kind == _client.COMPUTE:
+            self._client.tell(key, shared.position, decision.encode())
+        elif kind == _client.VALUE and value != decision.encode():
+            raise UsageError(f"this process {decision} after step {shared.position}, and another one {value.decode()}: "
+                             f"decide by what all processes have, such as the result of job.once, epoch.loss or "
+                             f"epoch.mean, not by sums of one process")
+
+    def _once(self, name: str, function: Callable[[], Any]) -> Any:
+        self._joined()
+        if self._work is not None:
+            raise UsageError(f"{name}: expected a call of once outside of the loop over slices")
+        if self._updates and self._is_updating:
+            self._end_update()  # the others wait for these weights
+        may_compute = self._has_weights()
+        if self._shared.is_left and not may_compute:
+            print("muster: the run ended before this process had caught up")
+            self._is_over = True
+            raise SystemExit(0)
+        key = f"{self.seed} {self._shared.position} {name}".encode()
+
+        def compute() -> Any:
+            seed_all(zlib.crc32(key))
+            return self._alone(function)
+
+        result = self._shared.once(name, compute, may_compute)
+        seed_all(zlib.crc32(key + b" after"))  # other processes have not called the function
+        return result
 
     def _evaluate_on(self, kind: int, dataset: Any, function: Callable[..., Any]) -> None:
         if self._client.joined:
@@ -226,11 +357,13 @@ class Job:
                 return False
             work = self._client.next()
             if work.kind == _client.END:
-                self._end_step = work.step
+                self._ended(work.step)
                 return False
             if work.kind in (_client.SLICE, _client.UPDATE, _client.SAVE):
-                self._pending = work
-            elif work.kind != _client.STEP_END:
+                self._pending, self._holds = work, work.step
+            elif work.kind == _client.STEP_END:
+                self._holds = work.step + 1
+            else:
                 self._run_evaluation(work)
         return True
 
@@ -241,12 +374,12 @@ class Job:
         while self._pending is None and self._end_step is None:
             work = self._client.next()
             if work.kind == _client.STEP_END:
-                self._end_of_step(step)
+                self._holds = step + 1
                 return None
-            if work.kind == _client.SLICE:
-                self._pending = work
+            if work.kind in (_client.SLICE, _client.UPDATE):
+                self._pending, self._holds = work, work.step
             elif work.kind == _client.END:
-                self._end_step = work.step
+                self._ended(work.step)
             else:  # a block that another process has not evaluated
                 self._run_evaluation(work)
         if self._pending is None or self._pending.step != step:
@@ -256,11 +389,18 @@ class Job:
             seed_all(work.seed)
             self._begin_update(work)
             self._is_updating = True
+            self._holds = step + 1  # as soon as the body has run
             return None
         self._work = work
         return work
 
+    def _ended(self, steps: int) -> None:
+        self._end_step = steps
+        self._shared.is_left = not self._client.is_alone
+        self._holds = steps if self._client.has_last_weights else None
+
     def _run_evaluation(self, work: Work) -> None:
+        self._holds = None  # the weights may be an average
         dataset, function = self._evaluations[work.kind]
         seed_all(work.seed)
         result = self._evaluate(work, dataset, function)

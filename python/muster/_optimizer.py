@@ -1,6 +1,6 @@
 """Describes a torch optimizer so that the server can apply it."""
 
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 import torch
 
@@ -9,10 +9,14 @@ from muster._client import UsageError
 _RATIO_TOLERANCE = 1e-6
 
 
+class Unsupported(UsageError):
+    """The server does not have this optimizer."""
+
+
 class Plan:
     """How the server applies an optimizer, and the learning rate of each step."""
 
-    def __init__(self, model: torch.nn.Module, optimizer: Any) -> None:
+    def __init__(self, model: torch.nn.Module, optimizer: Any, clip_norm: Optional[float] = None) -> None:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise UsageError(f"prepare got {type(optimizer).__name__} as optimizer: expected one "
                              f"torch.optim.Optimizer, for all trained parameters; several are "
@@ -24,6 +28,8 @@ class Plan:
             raise UsageError(f"the optimizer's parameter groups differ in more than learning rate "
                              f"and weight decay: {' and '.join(sorted(texts))}")
         self.text = texts.pop()  # an Optimizer of Muster's config
+        if clip_norm is not None:
+            self.text += f" clip_norm: {float(clip_norm)!r}"
         self._settings = [_settings(optimizer, group) for group in groups]
         rates = [float(group.get("initial_lr", group["lr"])) for group in groups]
         self._base = max(range(len(groups)), key=lambda i: rates[i])
@@ -75,11 +81,11 @@ def _text(optimizer: torch.optim.Optimizer, group: Dict[str, Any]) -> str:
     kind = type(optimizer)
     for name in ("maximize", "amsgrad", "centered", "differentiable"):
         if group.get(name):
-            raise UsageError(f"{kind.__name__}({name}=True): the server does not have it; use prepare(..., "
-                             f"update=\"program\")")
+            raise Unsupported(f"{kind.__name__}({name}=True): the server does not have it; use prepare(..., "
+                              f"update=\"program\")")
     if kind is torch.optim.SGD:
         if group["dampening"] != 0:
-            raise UsageError("SGD(dampening): the server does not have it; use prepare(..., "
+            raise Unsupported("SGD(dampening): the server does not have it; use prepare(..., "
                              "update=\"program\")")
         if group["momentum"] == 0:
             return "type: SGD decay_type: COUPLED"
@@ -94,6 +100,6 @@ def _text(optimizer: torch.optim.Optimizer, group: Dict[str, Any]) -> str:
     if kind is torch.optim.RMSprop:
         return (f"type: RMSPROP rho: {float(group['alpha'])!r} epsilon: {float(group['eps'])!r} momentum: "
                 f"{float(group['momentum'])!r} decay_type: COUPLED")
-    raise UsageError(f"the server does not have the optimizer {kind.__module__}.{kind.__name__}: "
+    raise Unsupported(f"the server does not have the optimizer {kind.__module__}.{kind.__name__}: "
                      f"expected torch.optim.SGD, Adam, AdamW or RMSprop, or prepare(..., "
                      f"update=\"program\")")

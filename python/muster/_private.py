@@ -26,7 +26,8 @@ def ensure_job(config: Optional[str]) -> None:
         return
     if config is None:
         raise UsageError("this program was not started by `muster launch -- COMMAND`: start it so, "
-                         "or name a config: Job(config=\"job.txtpb\")")
+                         "or name a config: Job(config=\"job.txtpb\"), or set MUSTER_ALONE=1 to train "
+                         "in this process alone")
     if not os.path.isfile(config):
         raise UsageError(f"{config}: expected a config file")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -60,7 +60,7 @@ in_table 'FAILED: gpu-1: exit code 124'
 # Trainings with equal bits, the last of them beside a process that computes until it is over.
 echo 1000 >"$out/now"
 # shellcheck disable=SC2016 # expanded by the program
-part muster 'run=$4
+part muster 'while [ "$1" != --run-dir ]; do shift; done; run=$2
 mkdir -p "$run"
 echo "locked for this job"
 echo "computing on a GPU" >"$run/worker-0.log"
@@ -73,7 +73,7 @@ in_table '| beside another process on the GPU, which measured a kernel [1-9]'
 in_table '| GPU, AUTO, BF16 | 0.5'
 part gpu_bench 'exit 1'
 # shellcheck disable=SC2016
-part muster 'run=$4
+part muster 'while [ "$1" != --run-dir ]; do shift; done; run=$2
 mkdir -p "$run"
 echo "{\"weights_hash\": \"1f\", \"test_loss\": 0.5, \"test_accuracy\": 1}" >"$run/metrics.jsonl"'
 played 1

@@ -262,7 +262,7 @@ def main():
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             if MODE == "break" and step.number == 2:
                 break
-            if twin is not None:
+            if twin is not None and not step.is_check:
                 twin.add(x, y, job._work)
         if MODE.startswith("own"):
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -1,0 +1,287 @@
+"""The loop of a plain PyTorch script, over epochs and batches, around the steps of a job."""
+
+import functools
+import json
+import os
+import sys
+import zlib
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import torch
+from torch.utils.data import DataLoader
+
+from muster import _client, _data
+from muster._client import UsageError
+from muster._job import Step, Steps, seed_all
+from muster._shared import Epoch
+
+
+class TrainLoader:
+    """The training DataLoader of a job. A loop over it is one epoch: this process's slices of each
+    batch. ``len`` is the number of steps; ``step`` counts them from 0, and takes the place of
+    enumerate(), because the body of the loop runs once per slice."""
+
+    def __init__(self, loop: "Loop", loader: "DataLoader[Any]") -> None:
+        self._loop = loop
+        self._loader = loader
+
+    def __len__(self) -> int:
+        return self._loop.steps_per_epoch()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._loop.slices()
+
+    @property
+    def step(self) -> int:
+        return self._loop.step
+
+    def __getattr__(self, name: str) -> Any:  # dataset, batch_size, sampler and the like
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._loader, name)
+
+
+class _Scheduler:
+    """Takes the calls of a scheduler in the body of the loop, which are per slice: the scheduler makes
+    a step when the step is complete. Between epochs it makes one at once."""
+
+    def __init__(self, loop: "Loop", scheduler: Any) -> None:
+        self.calls = 0  # in the current body
+        kind = type(scheduler)
+        self.plain = functools.partial(kind.step, scheduler)
+
+        def step(_: Any, *args: Any, **kwargs: Any) -> Any:
+            if loop.job._work is None:
+                return self.plain(*args, **kwargs)
+            if args or kwargs:
+                raise UsageError(f"{kind.__name__}.step got arguments within the loop over batches: "
+                                 f"expected none, because the body runs once per slice and the call counts "
+                                 f"once per step; or call it between epochs")
+            self.calls += 1
+
+        # In the class, because state_dict has what is in the object.
+        scheduler.__class__ = type(kind.__name__, (kind,), {"step": step})
+
+
+class Loop:
+    """Owned by the job. ``prepared``: what the program gets for its optimizer, loaders, schedulers."""
+
+    def __init__(self, job: Any, optimizer: Any, given: Sequence[Any]) -> None:
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise UsageError(f"prepare got {type(optimizer).__name__} as optimizer, and a loader: expected one "
+                             f"torch.optim.Optimizer. For several optimizers, such as a GAN's, leave out the "
+                             f"loader, and use job.steps (docs/OWN_MODEL.md)")
+        self.job = job
+        self.step = 0  # of the epoch
+        self._loader: Optional[TrainLoader] = None
+        self._schedulers: List[_Scheduler] = []
+        self.prepared = [one if one is optimizer else self._prepare(one) for one in given]
+        if self._loader is None:
+            raise UsageError("prepare got no DataLoader: expected prepare(model, optimizer, loader, scheduler)")
+        _data.Source.of(self._loader._loader)  # checks
+        self._calls: Optional[List[int]] = None  # of each scheduler in a step
+        self._steps: Optional[Iterator[Step]] = None
+        self._per_epoch = self._total = 0
+        self._epoch: Optional[Epoch] = None
+        self._is_open = False  # an epoch whose batches have not begun
+        self._is_inside = self._has_left = False  # the loop over batches; by break
+        self._output: Any = None  # sys.stdout, while missed epochs print nothing
+        _refuse_averages(job)
+
+    def _prepare(self, one: Any) -> Any:
+        if isinstance(one, DataLoader):
+            if self._loader is not None:
+                return one  # of a test set
+            self._loader = TrainLoader(self, one)
+            return self._loader
+        if not (callable(getattr(one, "step", None)) and hasattr(one, "optimizer")):
+            raise UsageError(f"prepare got {type(one).__name__}: expected a torch.utils.data.DataLoader or a "
+                             f"scheduler of the learning rate")
+        self._schedulers.append(_Scheduler(self, one))
+        return one
+
+    def steps_per_epoch(self) -> int:
+        """Before the job is joined, as the program's own batch gives it."""
+        assert self._loader is not None
+        return self.job.steps_per_epoch if self._steps is not None else len(self._loader._loader)
+
+    def must_repeat(self) -> bool:
+        """Whether the server must learn from this process how often a step calls schedulers, before
+        the step's first gradient: processes that join later need it."""
+        return bool(self._schedulers) and self._calls is None
+
+    def join(self) -> None:
+        if self._steps is not None:
+            return
+        assert self._loader is not None
+        steps: Steps = self.job.steps(self._loader._loader)
+        self._steps = iter(steps)
+        self._per_epoch, self._total = self.job.steps_per_epoch, self.job.total_steps
+
+    # ------------------------------------------------------------------------------------ epochs
+
+    def epochs(self, *bounds: int) -> Iterator[Epoch]:
+        numbers = range(*bounds) if bounds else None
+        if numbers is not None and len(numbers) == 0:
+            raise UsageError(f"job.epochs{bounds}: expected at least one epoch")
+        if numbers is not None and self._steps is None and not self.job._epochs:
+            self.job._epochs = len(numbers)
+        while (epoch := self._begin(numbers)) is not None:
+            yield epoch
+            if self._is_open and not self.job._is_stopped:
+                raise UsageError(f"epoch {epoch} had no loop over the loader that prepare returned")
+        self.end()
+
+    def _begin(self, numbers: Optional[range] = None) -> Optional[Epoch]:
+        """The next epoch, or None after the last."""
+        self.join()
+        self.refuse_left()
+        job = self.job
+        begin = job._shared.position
+        if job._is_over or begin >= self._total or not job._advance() and job._end_step <= begin:
+            return None
+        job._moved()
+        if begin > 0:
+            job._agree("goes on")
+        number = begin // self._per_epoch
+        end = min((number + 1) * self._per_epoch, self._total)
+        first = numbers[0] + number * numbers.step if numbers else number
+        self._epoch = Epoch.of(first, number, end, job._shared, self._is_missed)
+        self._is_open = True
+        self._seed("begin")
+        self._be_silent(self._is_missed())
+        return self._epoch
+
+    def _is_missed(self) -> bool:
+        """Whether no batch of this epoch comes, or, after its batches, there are no weights."""
+        job = self.job
+        if not self._is_open:
+            return not job._has_weights()
+        assert self._epoch is not None
+        return bool(job._pending is None or job._pending.step >= self._epoch._end)
+
+    def _seed(self, moment: str) -> None:
+        """Random numbers between batches are the same in every process."""
+        seed_all(zlib.crc32(f"{self.job.seed} {self.job._shared.position} {moment}".encode()))
+
+    def _be_silent(self, is_silent: bool) -> None:
+        """Missed epochs print nothing: the processes that had them have printed it."""
+        if is_silent == (self._output is not None):
+            return
+        if is_silent:
+            print(f"muster: this process goes through what the run has done before, up to step "
+                  f"{self.job._holds}, without batches and output", flush=True)
+            self._output, sys.stdout = sys.stdout, open(os.devnull, "w")
+        else:
+            sys.stdout.close()
+            sys.stdout, self._output = self._output, None
+
+    def is_complete(self) -> bool:
+        return self._steps is not None and self.job._shared.position >= self._total
+
+    def end(self) -> None:
+        """After the last epoch: waits until the server ends the run."""
+        self._be_silent(False)
+        if self._steps is None or self.job._is_over:
+            return
+        for step in self._steps:
+            raise UsageError(f"the program has left its loop before step {step.number + 1} of {self._total}; to "
+                             f"end a run early, use job.stop()")
+
+    # ----------------------------------------------------------------------------------- batches
+
+    def slices(self) -> Iterator[Any]:
+        self.refuse_left()
+        if self._is_inside:
+            raise UsageError("the program iterates over the training loader within a loop over it")
+        if not self._is_open and self._begin() is None:
+            if self.job._is_stopped or self.job._end_step is not None and self.job._end_step < self._total:
+                return  # the run has ended early
+            raise UsageError(f"the run has {-(-self._total // self._per_epoch)} epochs, and the program begins "
+                             f"one more: expected as many as Job(epochs=...) or the config says")
+        assert self._steps is not None and self._epoch is not None
+        self._is_open = False
+        self._is_inside = self._has_left = True
+        self.job._gradients.remember_modes()
+        try:
+            for step in self._steps:
+                self.step = step.number % self._per_epoch
+                for data in step:
+                    yield data
+                    self._end_body(step)
+                self._end_step(step)
+                if step.ends_epoch or step.number + 1 == self._total:
+                    break
+            self._has_left = False
+        finally:
+            self._is_inside = False
+        self._seed("end")
+        if self.job._client.is_alone and self.is_complete():
+            self.end()
+        self._be_silent(not self.job._has_weights() and self._output is not None)
+
+    def refuse_left(self) -> None:
+        if self._has_left and not self._is_inside:
+            raise UsageError("the program has left the loop over its batches before the end: every epoch needs "
+                             "all of its batches; to end a run early, use job.stop() between epochs")
+
+    def _end_body(self, step: Step) -> None:
+        job = self.job
+        if not job._gradients.is_complete:
+            raise UsageError("a slice had no optimizer.step(): expected one in every pass of the loop's body, "
+                             "after job.backward(loss). To accumulate gradients, give the DataLoader the whole "
+                             "batch: it is cut into slices, whose number --slices sets")
+        counts = [one.calls for one in self._schedulers]
+        for one in self._schedulers:
+            one.calls = 0
+        if self._calls is None:
+            self._calls = counts
+            if counts:
+                job._client.tell("calls of schedulers", 0, json.dumps(counts).encode())
+        elif counts != self._calls:
+            raise UsageError(f"the schedulers were called {counts} times in step {step.number + 1}, and {self._calls} "
+                             f"times before: expected the same in every pass of the loop's body, which runs "
+                             f"once per slice; a condition must not depend on the epoch or on a count of passes. "
+                             f"For a warm-up, SequentialLR or LambdaLR, or a rate that the body sets")
+
+    def _end_step(self, step: Step) -> None:
+        job = self.job
+        if job._is_updating:
+            if job._clip_norm is not None:
+                torch.nn.utils.clip_grad_norm_([one.tensor for one in job._gradients.parameters], job._clip_norm)
+            for one in job._own.optimizers:
+                one.step()
+            job._end_update()
+        if not self._schedulers:
+            return
+        if self._calls is None:
+            self._calls = self._ask_calls()
+        for one, count in zip(self._schedulers, self._calls):
+            for _ in range(count):
+                one.plain()
+
+    def _ask_calls(self) -> List[int]:
+        """For steps that this process missed. Those of step 0 told it before their first gradient."""
+        job = self.job
+        step = job._pending.step if job._pending is not None else job._end_step or 0
+        kind, value = job._client.ask("calls of schedulers", step, False)
+        if kind != _client.VALUE:
+            raise UsageError("the run does not say how often a step calls schedulers: it was begun by another "
+                             "program")
+        counts: List[int] = json.loads(value)
+        return counts
+
+
+def _refuse_averages(job: Any) -> None:
+    """An average that is updated in the body would see each step once per slice, with the weights
+    before its update."""
+    kind = torch.optim.swa_utils.AveragedModel
+    plain = kind.update_parameters
+
+    def update_parameters(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if job._work is not None:
+            raise UsageError("AveragedModel.update_parameters was called within the loop over batches, whose body "
+                             "runs once per slice: call it between epochs, or use job.steps (docs/OWN_MODEL.md)")
+        return plain(self, *args, **kwargs)
+
+    kind.update_parameters = update_parameters

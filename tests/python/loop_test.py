@@ -1,0 +1,139 @@
+"""The loop of a plain PyTorch script: real jobs of loop_program.py."""
+
+import functools
+import re
+import signal
+import unittest
+
+import job as jobs
+from job import Job, skip_without
+
+skip_without("numpy", "torch")
+import torch  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+
+import loop_program  # noqa: E402
+
+PROGRAM = loop_program.__file__
+
+
+def start(mode, workers=1, settings="", **more):
+    return Job(PROGRAM, mode, workers=workers, config=f"run {{ slices: 4 }} {settings}", **more)
+
+
+@functools.cache
+def run(mode, workers=1, settings=""):
+    return start(mode, workers, settings).end().ok()
+
+
+def alone(mode):
+    """Without importing PyTorch again."""
+    loop_program.MODE = mode
+    return jobs.alone(loop_program.main, PROGRAM, mode)
+
+
+def values(outcome):
+    """What every process that was there at the end has seen of all epochs."""
+    found = set(re.findall(r"^values (.*)", outcome.logs, re.M))
+    assert len(found) == 1, outcome.log
+    return found.pop()
+
+
+class Bits(unittest.TestCase):
+    def same(self, expected, *others):
+        for other in others:
+            self.assertEqual(other.ok().hash, expected.hash)
+            self.assertEqual(values(other), values(expected))
+
+    def test_workers(self):
+        """Schedulers of both kinds, results of once, means of epochs and random numbers between epochs."""
+        two = run("plain", 2)
+        self.same(run("plain"), two, run("plain", 3), run("zeroes"), run("parallel"))
+        shown = (two.run / "worker-0.log").read_text()  # whoever has tested
+        self.assertEqual(shown.count("tests epoch"), loop_program.EPOCHS)
+
+    def test_an_optimizer_of_its_own_process(self):
+        self.same(run("own"), run("own", 2))
+
+    def test_options(self):
+        for mode in ("clipped", "last", "weights", "drop_last", "in_order"):
+            with self.subTest(mode):
+                self.same(run(mode), run(mode, 2))
+        self.assertIn(f"seen {list(range(104))} steps 4", run("in_order").logs)
+        self.assertIn("steps 3", run("drop_last").logs)
+        self.assertEqual(run("drop_last").metrics[-1]["step"], 15)
+        self.assertEqual(len({run(mode).hash for mode in ("plain", "clipped", "weights", "in_order")}), 4)
+
+    def test_kills_and_a_resume(self):
+        job = start("slow", 2, "checkpoint { every_steps: 2 }")
+        for step, victim in ((3, "loop_program.py"), (5, "muster-server"), (8, "muster-worker")):
+            job.reaches(step)
+            job.kill(victim, number=-1)
+        job.reaches(11)
+        job.process.send_signal(signal.SIGINT)
+        self.assertEqual(job.end().code, 128 + signal.SIGINT)
+        self.same(run("plain"), Job(PROGRAM, workers=1, resume=job.run).end())
+        self.assertIn("goes through what the run has done before", (job.run / "worker-0.log").read_text())
+
+    def test_a_process_dies_in_once_and_another_is_slow(self):
+        outcome = start("dies", 2, "deadlines { step_s: 1 start_s: 400 }").end()
+        self.same(run("plain"), outcome)
+        tests = {epoch: len(list(outcome.run.parent.glob(f"test{epoch}-*"))) for epoch in range(5)}
+        self.assertEqual(tests, {0: 1, 1: 2, 2: 1, 3: 1, 4: 1})
+
+    def test_stop(self):
+        stopped = run("stops", 2)
+        self.assertEqual(stopped.metrics[-1]["step"], 9)
+        self.assertEqual(run("stops").hash, stopped.hash)
+        resumed = Job(PROGRAM, workers=1, resume=run("stops").run).end()
+        self.assertEqual(resumed.ok().hash, stopped.hash)
+
+
+class Values(unittest.TestCase):
+    def test_weights_are_those_of_a_plain_loop(self):
+        """One step of a mean over targets, whose number varies from slice to slice."""
+        loop_program.MODE = "weights"
+        x, y = loop_program.data()
+        torch.manual_seed(1)
+        model = loop_program.Model()
+        F.cross_entropy(model(x), torch.where(y > 0, y, -100)).backward()
+        for mode in ("weights", "weights_in_two_phases"):
+            outcome = start(mode, options=["--epochs", "1", "--set", "run.global_batch=96"]).end().ok()
+            saved = torch.load(outcome.run.parent / "last.pt", weights_only=True)["model"]
+            for name, one in model.named_parameters():
+                self.assertLess((one - 0.005 * one.grad - saved[name]).abs().max().item(), 1e-6, name)
+
+
+class Mistakes(unittest.TestCase):
+    def test_each_ends_the_job_with_its_reason(self):
+        for mode, words in {
+                "backward": "job.backward", "no_step": "no optimizer.step()", "accumulates": "--slices",
+                "steps_twice": "called twice", "sometimes": "condition", "arguments": "got arguments",
+                "averages": "AveragedModel", "once_in_body": "outside of the loop", "leaves": "left the loop", "nested": "within a loop over it",
+                "no_batches": "had no loop", "more": "begins one more", "clip": "clip_norm",
+                "counts": "computed twice", "own_numbers": "computed twice", "object": "cannot be sent",
+                "weighted_sampler": "WeightedRandomSampler", "distributed_sampler": "remove it",
+                "stream": "IterableDataset", "two_models": "got Model as optimizer",
+                "lbfgs": "closure"}.items():
+            with self.subTest(mode):
+                outcome = alone(mode)
+                self.assertNotEqual(outcome.code, 0)
+                self.assertIn(words, outcome.log)
+
+    def test_one_decides_otherwise(self):
+        outcome = start("disagrees", 2).end()
+        self.assertNotEqual(outcome.code, 0)
+        self.assertIn("goes on", outcome.log)
+
+    def test_the_model_of_missed_epochs(self):
+        for mode in ("peeks", "copies"):
+            with self.subTest(mode):
+                job = start(mode, settings="checkpoint { every_steps: 4 }", options=["--steps", "12"])
+                first = job.end().ok()
+                resumed = Job(PROGRAM, workers=1, resume=first.run, options=["--steps", "15"]).end()
+                self.assertNotEqual(resumed.code, 0)
+                self.assertIn("job.once(function", resumed.log)
+
+
+if __name__ == "__main__":
+    unittest.main()
