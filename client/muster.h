@@ -182,7 +182,8 @@ int muster_report(muster_job* job, double loss);
  * slices have different numbers of them. 0 or more. The loss that is reported and the gradient are
  * then the mean over the targets times the weight, and the server divides the sum over the slices
  * by the sum of weights. If that is 0, so is the gradient. All slices of a step have a weight, or
- * none: then the sum of losses and the gradient divided by work.batch count. Before muster_report. */
+ * none: then the sum of losses and the gradient divided by work.batch count. Call it before
+ * muster_report. */
 int muster_set_weight(muster_job* job, double weight);
 
 /* Adds a named quantity of the current samples, such as the number of correct ones: its sum over

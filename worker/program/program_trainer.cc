@@ -158,14 +158,13 @@ bool ProgramTrainer::ComputeSlice(int64_t slice, const SumPlace& place) {
     }
   };
   bool has_loss = false;
-  google::protobuf::RepeatedPtrField<wire::Scalar> scalars;
+  OfProgram of_program;
   for (;;) {
     const ProgramLink::Received received = Receive();
     if (received.kind == Kind::kScalar && !has_loss) {
-      *scalars.Add() = ScalarOf(received.body);
+      *of_program.scalars.Add() = ScalarOf(received.body);
     } else if (received.kind == Kind::kLoss) {
       const auto loss = received.As<program::Loss>();
-      OfProgram of_program{.scalars = std::move(scalars), .learning_rate = {}, .weight = {}};
       if (!std::isnan(loss.learning_rate)) of_program.learning_rate = loss.learning_rate;
       if (!std::isnan(loss.weight)) of_program.weight = loss.weight;
       client_.ReportLoss(step, *part_.part, slice, samples, loss.loss, 0, of_program);
