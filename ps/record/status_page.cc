@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <utility>
 
 #include "common/base/error.h"
 #include "common/base/file.h"
@@ -63,10 +64,17 @@ void StatusPage::Write(events::Status status) {
   MakeUtf8(status);
   const std::string frame = FrameRecord(status.SerializeAsString());
   if (frame.size() > kStatusPage) return;
-  const auto at = static_cast<off_t>(static_cast<uint64_t>(number_ % 2) * kStatusPage);
-  const ssize_t n = ::pwrite(fd_.get(), frame.data(), frame.size(), at);
+  const auto write = [&](int64_t page) {
+    const auto at = static_cast<off_t>(static_cast<uint64_t>(page % 2) * kStatusPage);
+    return ::pwrite(fd_.get(), frame.data(), frame.size(), at);
+  };
+  const ssize_t n = write(number_);
   // A page that is torn, for example on a full disk, is the next one to be written.
-  if (n != std::ssize(frame)) --number_;
+  if (n != std::ssize(frame)) {
+    --number_;
+  } else if (!std::exchange(has_both_, true)) {
+    (void)write(number_ + 1);  // takes its place on the disk, which may be full a second later
+  }
   // NFS writes a file back when one of its descriptors is closed.
   if (const int copy = ::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0); copy >= 0) ::close(copy);
 }

@@ -36,6 +36,7 @@ class StatusPage {
  private:
   UniqueFd fd_;
   int64_t number_ = 0;
+  bool has_both_ = false;  // this process has written both pages
   const ProcessIdentity self_ = ThisProcess();
   LoadMeter load_;
 };

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <numeric>
 #include <optional>
-#include <utility>
 
 #include "common/base/error.h"
 #include "common/trace/trace.h"
