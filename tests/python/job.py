@@ -148,6 +148,15 @@ def _ended(code, log, run):
     return outcome
 
 
+def each_fails(test, run, reasons):
+    """The program ends its job in each of these modes, with these words."""
+    for mode, words in reasons.items():
+        with test.subTest(mode):
+            outcome = run(mode)
+            test.assertNotEqual(outcome.code, 0)
+            test.assertIn(words, outcome.log)
+
+
 def skip(test, reason):
     """Skips one test of a program; scripts/test.sh lists this line."""
     print(f"skipped: {reason}", flush=True)
