@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-import muster.torch
+from muster.torch import job
 
 EPOCHS = 2
 
@@ -37,7 +37,6 @@ def count_right(logits, labels):
 
 
 train_set, test_set = (load(sys.argv[1], part) for part in ("train", "t10k"))
-job = muster.torch.Job()
 model = nn.Sequential(
     nn.Conv2d(1, 32, 3), nn.ReLU(),
     nn.Conv2d(32, 64, 3), nn.ReLU(),
@@ -70,4 +69,4 @@ for epoch in job.epochs(EPOCHS):
     job.print(f"epoch {epoch + 1}: loss {epoch.loss:.4f}, test accuracy {accuracy:.4f}")
     if accuracy > best:
         best = accuracy
-        job.save(model.state_dict(), "mnist.pt")
+        torch.save(model.state_dict(), "mnist.pt")

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 import torchvision
 
-import muster.torch
+from muster.torch import job
 
 EPOCHS = 15
 MEAN, STDDEV = (torch.tensor(one).view(3, 1, 1) for one in ([125.3, 123.0, 113.9], [63.0, 62.1, 66.7]))
@@ -45,7 +45,6 @@ if (pathlib.Path(folder) / "cifar-10-batches-bin").exists():
     folder += "/cifar-10-batches-bin"
 train_set = Cifar10(folder, [f"data_batch_{i}.bin" for i in range(1, 6)], augment=True)
 test_set = Cifar10(folder, ["test_batch.bin"], augment=False)
-job = muster.torch.Job()
 model = torchvision.models.resnet18(num_classes=10)
 model.conv1 = torch.nn.Conv2d(3, 64, 3, padding=1, bias=False)  # the images are small
 model.maxpool = torch.nn.Identity()
@@ -67,6 +66,6 @@ for epoch in job.epochs(EPOCHS):
         optimizer.zero_grad()
         with torch.autocast(job.device.type, torch.bfloat16):
             logits = model(images.contiguous(memory_format=torch.channels_last))
-        job.backward(F.cross_entropy(logits.float(), labels))
+        F.cross_entropy(logits.float(), labels).backward()
         optimizer.step()
         scheduler.step()

@@ -12,6 +12,7 @@
 #include "cli/job/workers_in_slurm.h"
 #include "cli/process/child_process.h"
 #include "cli/process/held_file.h"
+#include "cli/process/program_environment.h"
 #include "cli/text/console.h"
 #include "common/base/error.h"
 #include "common/base/process.h"
@@ -321,6 +322,7 @@ int DoLaunch(const LaunchOptions& options) {
   arguments.wait_s = 60 * options.wait_minutes.value_or(0);
   arguments.count_data = CountSamples;
   arguments.measure = MeasureNormalization;
+  OfferPythonClient(arguments.worker_program);
   return options.dry_run ? DryRun(arguments) : RunLaunch(arguments);
 }
 

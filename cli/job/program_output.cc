@@ -32,15 +32,21 @@ bool IsOfHelper(std::string_view line) {
          line[4] == '-' && line[kTime - 1] == ' ' && line.substr(kTime).starts_with("worker-");
 }
 
-// Colors are for a terminal that the program does not have.
-std::string WithoutColors(const std::string& line) {
+// Without colors, which are for a terminal that the program does not have, and without tabs and
+// backspaces, which the console would escape.
+std::string PlainLine(const std::string& line) {
+  constexpr size_t kTab = 8;
   std::string plain;
   for (size_t i = 0; i < line.size(); ++i) {
-    if (line.compare(i, 2, "\x1b[") != 0) {
+    if (line.compare(i, 2, "\x1b[") == 0) {
+      for (i += 2; i < line.size() && std::isalpha(static_cast<unsigned char>(line[i])) == 0;) ++i;
+    } else if (line[i] == '\t') {
+      plain.append(kTab - plain.size() % kTab, ' ');
+    } else if (line[i] != '\b') {
       plain += line[i];
-      continue;
+    } else if (!plain.empty()) {
+      plain.pop_back();
     }
-    for (i += 2; i < line.size() && std::isalpha(static_cast<unsigned char>(line[i])) == 0;) ++i;
   }
   return plain;
 }
@@ -86,7 +92,7 @@ void ProgramOutput::Show(Console& console, bool ended) {
 void ProgramOutput::Print(std::string line, Console& console) const {
   while (line.ends_with('\r')) line.pop_back();
   line.erase(0, line.rfind('\r') + 1);  // the last state of a progress bar
-  if (!IsOfHelper(line)) console.Print(WithoutColors(line));
+  if (!IsOfHelper(line)) console.Print(PlainLine(line));
 }
 
 }  // namespace muster

@@ -1,6 +1,10 @@
 #include "cli/process/program_environment.h"
 
 #include <fmt/core.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <filesystem>
 
 namespace muster {
 
@@ -14,6 +18,22 @@ std::vector<std::string> ProgramEnvironment(const ProgramPlace& place) {
           fmt::format("MUSTER_SEED={}", place.seed),
           "PYTHONUNBUFFERED=1",  // prints appear when they happen
           fmt::format("OMP_NUM_THREADS={}", place.threads)};
+}
+
+void OfferPythonClient(const std::string& worker_program) {
+  struct stat programs, client;
+  if (::stat(worker_program.c_str(), &programs) != 0) return;
+  for (const char* place : {"../python", "../../../python"}) {  // of an archive, of a source tree
+    std::error_code failed;
+    const std::filesystem::path folder = std::filesystem::weakly_canonical(
+        std::filesystem::path(worker_program).parent_path() / place, failed);
+    if (failed || ::stat((folder / "muster/torch.py").c_str(), &client) != 0) continue;
+    if (client.st_uid != programs.st_uid) continue;  // somebody else's code
+    const char* before = ::getenv("PYTHONPATH");
+    const std::string head = before == nullptr || *before == '\0' ? "" : std::string(before) + ":";
+    ::setenv("PYTHONPATH", (head + folder.string()).c_str(), 1);
+    return;
+  }
 }
 
 }  // namespace muster

@@ -19,4 +19,8 @@ struct ProgramPlace {
 // Lines NAME=VALUE.
 std::vector<std::string> ProgramEnvironment(const ProgramPlace& place);
 
+// A source tree and an unpacked archive have the Python client beside their programs. Appends it to
+// this process's PYTHONPATH, so that programs can import it where it is not installed.
+void OfferPythonClient(const std::string& worker_program);
+
 }  // namespace muster

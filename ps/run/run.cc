@@ -174,8 +174,9 @@ std::string Run::OnSliceLoss(uint32_t rank, const wire::SliceLoss& loss, Time no
     failure_.Set(
         {ExitCode::kUsage, std::nullopt,
          fmt::format("the program of {} set learning rate {} at step {}, another program "
-                     "{}: the rate must be a function of the step; in Python, give schedulers "
-                     "to job.prepare",
+                     "{}: the rate must be a function of the step and of what all processes have "
+                     "(job.once, epoch.loss), not of sums of one process; in Python, give "
+                     "schedulers to job.prepare",
                      members_.roster().Name(rank), loss.learning_rate(), parts_.state.step,
                      work.losses().learning_rate().value_or(0))});
     return "";

@@ -35,6 +35,10 @@ class Source:
             raise UsageError("the DataLoader has no batch_size, or a batch_sampler of its own: expected "
                              "DataLoader(data, batch_size=..., shuffle=True), because the server chooses the "
                              "samples of a batch")
+        if type(sampler) is torch.utils.data.SubsetRandomSampler:
+            dataset, sampler = evaluated(loader), RandomSampler(loader.dataset)  # type: ignore[arg-type]
+        else:
+            dataset = loader.dataset
         is_random = type(sampler) is RandomSampler and not sampler.replacement and \
             sampler.num_samples == len(loader.dataset)  # type: ignore[arg-type]
         if not is_random and type(sampler) is not SequentialSampler:
@@ -45,8 +49,22 @@ class Source:
                              f"because the server chooses the samples of a batch; {remedy}")
         kept = ("num_workers", "prefetch_factor", "pin_memory", "timeout", "worker_init_fn",
                 "multiprocessing_context")
-        return Source(loader.dataset, loader.collate_fn, {name: getattr(loader, name) for name in kept},
+        return Source(dataset, loader.collate_fn, {name: getattr(loader, name) for name in kept},
                       loader.batch_size, loader.drop_last, not is_random)
+
+
+def evaluated(loader: "DataLoader[Any]") -> Any:
+    """The data set of what this loader gives in one pass, whose order does not matter."""
+    sampler = loader.sampler
+    if loader.batch_size is None or type(loader.batch_sampler) is not torch.utils.data.BatchSampler:
+        raise UsageError("the DataLoader for evaluation has no batch_size, or a batch_sampler of its own: expected "
+                         "DataLoader(data, batch_size=...)")
+    if type(sampler) is torch.utils.data.SubsetRandomSampler:
+        return torch.utils.data.Subset(loader.dataset, [int(one) for one in sampler.indices])
+    if type(sampler) not in (SequentialSampler, RandomSampler):
+        raise UsageError(f"the DataLoader for evaluation has a {type(sampler).__name__}: expected none, or a "
+                         f"SubsetRandomSampler; in another process, `job.once(function)` can use any loader")
+    return loader.dataset
 
 
 def _refuse_stream(dataset: Any) -> None:
@@ -177,3 +195,17 @@ class Loader:
                 if len(planned.samples) > 0:
                     self._expected.append((later, index))
                     yield planned.seed, planned.samples
+
+
+def to_device(data: Any, device: torch.device) -> Any:
+    if device.type == "cpu":
+        return data
+    if isinstance(data, torch.Tensor):
+        return data.to(device, non_blocking=True)
+    if isinstance(data, dict):
+        return {key: to_device(one, device) for key, one in data.items()}
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*(to_device(one, device) for one in data))
+    if isinstance(data, (tuple, list)):
+        return type(data)(to_device(one, device) for one in data)
+    return data.to(device) if hasattr(data, "to") else data  # graphs, packed sequences, encodings

@@ -1,6 +1,7 @@
 """The model's parameters and running statistics in the memory of a job, and the gradient of the slice
 that the program computes."""
 
+import contextlib
 import threading
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
@@ -9,6 +10,7 @@ import torch
 
 from muster import _contents
 from muster._client import UsageError, Work
+from muster._loss_kind import why_no_mean
 from muster._optimizer import Plan
 from muster._repeat import Repeat
 
@@ -58,7 +60,7 @@ class Gradients:
         self._call = call
         self._learning_rate = plan.learning_rate if plan is not None else None
         self._repeat = Repeat(self._client, repeats)
-        self._in_backward = False
+        self.is_in_backward = False
         self._pushing = threading.Lock()  # backward has a thread for each device
         self._has_named_unused = False
         self.version = -1  # of the weights in the model
@@ -145,6 +147,23 @@ class Gradients:
         self.is_check = work is not None
         return work
 
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """For gradients that are the program's own, between epochs."""
+        self._clear()
+        try:
+            yield
+        finally:
+            self._clear()
+
+    def _clear(self) -> None:
+        for one in self.parameters:
+            one.tensor.grad = None
+
+    def is_again(self, work: Work) -> bool:
+        """Whether this process has computed the slice before, to compare it."""
+        return not self.is_check and self._repeat.is_second(work)
+
     def begin(self) -> None:
         self.is_complete = False
         self._loss = 0.0  # sum over the samples, or over the weights
@@ -162,7 +181,7 @@ class Gradients:
                 _refuse_change(one)
         self._modes.check()
 
-    def backward(self, loss: torch.Tensor, weight: Any, reduction: str, last: bool,
+    def backward(self, loss: torch.Tensor, weight: Any, reduction: Optional[str], last: bool,
                  means: Dict[str, Any]) -> None:
         work = self._job._work
         if work is None or self.is_complete:
@@ -177,18 +196,21 @@ class Gradients:
         if self._is_reported:
             raise UsageError(f"backward was called again in a slice, after its last call: expected "
                              f"{self._call}(loss, last=False) in all calls but the last, or in all of them")
-        share, size = self._share(work, weight, reduction)
+        if weight is None and reduction is None:
+            if (why := why_no_mean(loss, len(work.samples), work.batch)) is not None:
+                raise UsageError(f"backward: the loss {why.replace('job.backward', self._call)}")
+        share, size = self._share(work, weight, reduction or "mean")
         self._loss += float(loss.detach()) * size if size else 0.0
         for name, value in means.items():
             self._means[name] = self._means.get(name, 0.0) + float(value)
         if last:
             self._report(work)
-        self._in_backward = True
+        self.is_in_backward = True
         try:
             if share:
                 (loss.float() * share).backward()  # type: ignore[no-untyped-call]
         finally:
-            self._in_backward = False
+            self.is_in_backward = False
         self._lacks_gradient = False
 
     def _share(self, work: Work, weight: Any, reduction: str) -> Tuple[float, float]:
@@ -216,8 +238,10 @@ class Gradients:
 
     def _hook(self, one: Parameter) -> Callable[[torch.Tensor], None]:
         def take(parameter: torch.Tensor) -> None:
-            if not self._in_backward:
-                raise UsageError(f"loss.backward() was called on a model of a job: call {self._call}(loss) instead")
+            if self._job._is_computing:
+                return  # the program's own
+            if not self.is_in_backward:
+                raise UsageError(f"backward was called on a model of a job: call {self._call}(loss) instead")
             if one.is_pushed:
                 raise UsageError(f"parameter {one.name} got two gradients in one backward: use "
                                  f"checkpoint(…, use_reentrant=False)")

@@ -16,7 +16,7 @@ from muster import _client, _private
 from muster._alone import make_client
 from muster._client import Client, UsageError, Work
 from muster._lost import is_killed, is_of_environment
-from muster._shared import Shared, generators, run_seed
+from muster._shared import Shared, assigned_outside, generators, run_seed
 
 
 class Step:
@@ -56,6 +56,7 @@ class Step:
 
 
 _jobs: "List[Job]" = []  # of this process: at most one
+_newest: "Optional[Job]" = None
 _hook_before: Any = None
 
 
@@ -168,7 +169,8 @@ class Job(Kind):
     def __init__(self, config: Optional[str] = None, *, batch_size: Optional[int] = None,
                  epochs: Optional[int] = None) -> None:
         if _jobs:
-            raise UsageError("this process has a job already: a process has one job")
+            raise UsageError("this process has a job already, and a process has one: Job(...) must come before the "
+                             "first use of muster.torch.job, which makes one without settings")
         self._updates = "MUSTER_UPDATE_FD" in os.environ  # this process updates the weights
         self._is_updating = False
         if "MUSTER_ENDPOINT" in os.environ:
@@ -184,11 +186,15 @@ class Job(Kind):
         self._evaluations: Dict[int, Tuple[Any, Callable[..., Any]]] = {}
         self._pending: Optional[Work] = None  # a slice that nobody has taken yet
         self._work: Optional[Work] = None
+        self._taken: List[int] = []  # slices of the last step that this process had
+        self._taken_step = -1
         self._end_step: Optional[int] = None  # the number of steps, when the run is complete
         self._is_iterated = False  # the loop over the steps has begun
         self._is_over = False  # and has seen the end of the run
         self._is_stopped = False  # by the program
         self._has_failed = False
+        global _newest
+        _newest = self
         if self._client.is_alone:
             return  # nobody waits for this process, and a notebook may have another job later
         _jobs.append(self)
@@ -224,6 +230,9 @@ class Job(Kind):
         process is lost meanwhile, another one calls the function.
         """
         name = getattr(function, "__qualname__", type(function).__name__)
+        if changed := assigned_outside(function):
+            raise UsageError(f"once: {name} assigns {', '.join(changed)} of the program, which only one process would "
+                             f"see, and no resumed run: expected a result, and the assignment where all do it")
         return self._once(name, lambda: function(*args, **kwargs))
 
     def print(self, *values: Any, **how: Any) -> None:
@@ -305,14 +314,17 @@ class Job(Kind):
     def _agree(self, decision: str) -> None:
         """All processes must decide alike, and so must those that come later."""
         shared = self._shared
-        key = f"decision:{shared.position}"
+        if calls := shared.calls():
+            decision += f" and has called {calls}"
+        key = f"decided:{shared.position}"
         kind, value = self._client.ask(key, shared.position, self._has_weights())
         if kind == _client.COMPUTE:
             self._client.tell(key, shared.position, decision.encode())
         elif kind == _client.VALUE and value != decision.encode():
             raise UsageError(f"this process {decision} after step {shared.position}, and another one {value.decode()}: "
-                             f"decide by what all processes have, such as the result of job.once, epoch.loss or "
-                             f"epoch.mean, not by sums of one process")
+                             f"expected the same calls of once, save and torch.save in all (no `if rank == 0`), and "
+                             f"decisions by what all have, such as the result of job.once, epoch.loss or epoch.mean, "
+                             f"not by sums of one process")
 
     def _once(self, name: str, function: Callable[[], Any]) -> Any:
         self._joined()
@@ -391,6 +403,9 @@ class Job(Kind):
             self._is_updating = True
             self._holds = step + 1  # as soon as the body has run
             return None
+        if step != self._taken_step:
+            self._taken_step, self._taken = step, []
+        self._taken.append(work.index)
         self._work = work
         return work
 
@@ -419,6 +434,12 @@ class Job(Kind):
     def _add_scalars(self, means: Mapping[str, float], count: int) -> None:
         for name, value in means.items():
             self._client.add_scalar(name, float(value) * count)
+
+
+def current() -> Optional[Job]:
+    """The job of this process. In a notebook, one that is over makes place for the next."""
+    is_past = _newest is not None and _newest._is_over and _newest._client.is_alone and hasattr(sys, "ps1")
+    return None if is_past else _newest
 
 
 def _count(name: str, value: Optional[int], most: int) -> int:

@@ -1,6 +1,8 @@
 """The loop of a plain PyTorch script, over epochs and batches, around the steps of a job."""
 
+import contextlib
 import functools
+import io
 import json
 import os
 import sys
@@ -13,13 +15,14 @@ from torch.utils.data import DataLoader
 from muster import _client, _data
 from muster._client import UsageError
 from muster._job import Step, Steps, seed_all
+from muster._script import take_calls
 from muster._shared import Epoch
 
 
 class TrainLoader:
     """The training DataLoader of a job. A loop over it is one epoch: this process's slices of each
-    batch. ``len`` is the number of steps; ``step`` counts them from 0, and takes the place of
-    enumerate(), because the body of the loop runs once per slice."""
+    batch. ``len`` is the number of steps; ``step`` counts them from 0, and so does
+    ``loader.enumerate()``, because the body of the loop runs once per slice."""
 
     def __init__(self, loop: "Loop", loader: "DataLoader[Any]") -> None:
         self._loop = loop
@@ -35,6 +38,10 @@ class TrainLoader:
     def step(self) -> int:
         return self._loop.step
 
+    def enumerate(self, start: int = 0) -> Iterator[Tuple[int, Any]]:
+        """As enumerate() of a plain loader: the number of the step in the epoch, and a slice of it."""
+        return ((start + self.step, data) for data in self)
+
     def __getattr__(self, name: str) -> Any:  # dataset, batch_size, sampler and the like
         if name.startswith("_"):
             raise AttributeError(name)
@@ -46,6 +53,7 @@ class _Scheduler:
     a step when the step is complete. Between epochs it makes one at once."""
 
     def __init__(self, loop: "Loop", scheduler: Any) -> None:
+        self.scheduler = scheduler
         self.calls = 0  # in the current body
         kind = type(scheduler)
         self.plain = functools.partial(kind.step, scheduler)
@@ -83,10 +91,10 @@ class Loop:
         self._steps: Optional[Iterator[Step]] = None
         self._per_epoch = self._total = 0
         self._epoch: Optional[Epoch] = None
-        self._is_open = False  # an epoch whose batches have not begun
-        self._is_inside = self._has_left = False  # the loop over batches; by break
+        self.is_open = False  # an epoch whose batches have not begun
+        self.is_inside = self._has_left = False  # the loop over batches; by break
         self._output: Any = None  # sys.stdout, while missed epochs print nothing
-        _refuse_averages(job)
+        take_calls(job)
 
     def _prepare(self, one: Any) -> Any:
         if isinstance(one, DataLoader):
@@ -99,6 +107,16 @@ class Loop:
                              f"scheduler of the learning rate")
         self._schedulers.append(_Scheduler(self, one))
         return one
+
+    @property
+    def cycles_momentum(self) -> bool:
+        """Whether a scheduler changes more than learning rates, which the server could not apply."""
+        return any(getattr(one.scheduler, "cycle_momentum", False) for one in self._schedulers)
+
+    @property
+    def is_between(self) -> bool:
+        """Whether the program is in the loop over epochs, but in no loop over batches."""
+        return self._epoch is not None and not self.is_inside and not self.job._is_over
 
     def steps_per_epoch(self) -> int:
         """Before the job is joined, as the program's own batch gives it."""
@@ -128,7 +146,7 @@ class Loop:
             self.job._epochs = len(numbers)
         while (epoch := self._begin(numbers)) is not None:
             yield epoch
-            if self._is_open and not self.job._is_stopped:
+            if self.is_open and not self.job._is_stopped:
                 raise UsageError(f"epoch {epoch} had no loop over the loader that prepare returned")
         self.end()
 
@@ -147,7 +165,8 @@ class Loop:
         end = min((number + 1) * self._per_epoch, self._total)
         first = numbers[0] + number * numbers.step if numbers else number
         self._epoch = Epoch.of(first, number, end, job._shared, self._is_missed)
-        self._is_open = True
+        self.is_open = True
+        job._moved()
         self._seed("begin")
         self._be_silent(self._is_missed())
         return self._epoch
@@ -155,7 +174,7 @@ class Loop:
     def _is_missed(self) -> bool:
         """Whether no batch of this epoch comes, or, after its batches, there are no weights."""
         job = self.job
-        if not self._is_open:
+        if not self.is_open:
             return not job._has_weights()
         assert self._epoch is not None
         return bool(job._pending is None or job._pending.step >= self._epoch._end)
@@ -192,36 +211,40 @@ class Loop:
 
     def slices(self) -> Iterator[Any]:
         self.refuse_left()
-        if self._is_inside:
+        if self.is_inside:
             raise UsageError("the program iterates over the training loader within a loop over it")
-        if not self._is_open and self._begin() is None:
+        if not self.is_open and self._begin() is None:
             if self.job._is_stopped or self.job._end_step is not None and self.job._end_step < self._total:
                 return  # the run has ended early
             raise UsageError(f"the run has {-(-self._total // self._per_epoch)} epochs, and the program begins "
                              f"one more: expected as many as Job(epochs=...) or the config says")
         assert self._steps is not None and self._epoch is not None
-        self._is_open = False
-        self._is_inside = self._has_left = True
+        self.is_open = False
+        self.is_inside = self._has_left = True
+        self.job._moved()
         self.job._gradients.remember_modes()
         try:
             for step in self._steps:
                 self.step = step.number % self._per_epoch
                 for data in step:
-                    yield data
+                    is_again = self.job._gradients.is_again(self.job._work)  # not None within a step
+                    with contextlib.redirect_stdout(io.StringIO()) if is_again else contextlib.nullcontext():
+                        yield data  # what the body prints appears once
                     self._end_body(step)
                 self._end_step(step)
                 if step.ends_epoch or step.number + 1 == self._total:
                     break
             self._has_left = False
         finally:
-            self._is_inside = False
+            self.is_inside = False
+        self.job._moved()
         self._seed("end")
         if self.job._client.is_alone and self.is_complete():
             self.end()
         self._be_silent(not self.job._has_weights() and self._output is not None)
 
     def refuse_left(self) -> None:
-        if self._has_left and not self._is_inside:
+        if self._has_left and not self.is_inside:
             raise UsageError("the program has left the loop over its batches before the end: every epoch needs "
                              "all of its batches; to end a run early, use job.stop() between epochs")
 
@@ -270,18 +293,3 @@ class Loop:
                              "program")
         counts: List[int] = json.loads(value)
         return counts
-
-
-def _refuse_averages(job: Any) -> None:
-    """An average that is updated in the body would see each step once per slice, with the weights
-    before its update."""
-    kind = torch.optim.swa_utils.AveragedModel
-    plain = kind.update_parameters
-
-    def update_parameters(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if job._work is not None:
-            raise UsageError("AveragedModel.update_parameters was called within the loop over batches, whose body "
-                             "runs once per slice: call it between epochs, or use job.steps (docs/OWN_MODEL.md)")
-        return plain(self, *args, **kwargs)
-
-    kind.update_parameters = update_parameters

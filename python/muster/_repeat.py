@@ -41,8 +41,11 @@ class Repeat:
             self._client.tell(f"now:loss and gradient of slice {work.index} in step {work.step + 1}", work.step,
                               f"{loss!r}, {gradient:08x}".encode())
 
+    def is_second(self, work: Work) -> bool:
+        return self._slice == (work.step, work.index)
+
     def second(self, work: Work, loss: float, contents: Iterator[Tuple[str, Any]]) -> None:
-        if self._slice != (work.step, work.index):
+        if not self.is_second(work):
             return
         for name, now in _fingerprint(loss, contents).items():
             if now != self._before[name]:

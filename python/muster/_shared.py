@@ -2,12 +2,13 @@
 resumed run, too. The server keeps them."""
 
 import contextlib
+import dis
 import io
 import json
 import math
 import os
 import random
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 
@@ -72,24 +73,29 @@ class Epoch(int):
 
 class Shared:
     """Asks for values and tells them. Names are those of a place in the program: the number of steps
-    before it, and how many values it asked for since."""
+    before it, and how many values of this name it asked for since."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self.position = 0  # the steps that the program has behind it
-        self._asked = 0  # values at this position
+        self._asked: Dict[str, int] = {}  # names at this position
         self.is_left = False  # the server has ended the run, so all that have the weights compute
 
     def move_to(self, position: int) -> None:
         if position != self.position:
-            self.position, self._asked = position, 0
+            self.position, self._asked = position, {}
+
+    def calls(self) -> str:
+        """Those at this position, in no order."""
+        return ", ".join(sorted(name if count == 1 else f"{name} ({count} times)"
+                                for name, count in self._asked.items()))
 
     def once(self, name: str, compute: Callable[[], Any], may_compute: bool) -> Any:
         """The value of this call, which one process that may compute it does compute."""
         if self.is_left:
             return json.loads(self._compute(name, compute))[0]
-        key = f"once:{self.position}.{self._asked}:{name}".encode()[:256].decode(errors="ignore")
-        self._asked += 1
+        count = self._asked[name] = self._asked.get(name, 0) + 1
+        key = f"once:{self.position}.{count}:{name}".encode()[:256].decode(errors="ignore")
         kind, value = self._client.ask(key, self.position, may_compute)
         if kind == _client.ABSENT:
             raise UsageError(f"the run has no value of {name} after step {self.position}, which is past: a "
@@ -138,6 +144,15 @@ def _number(value: Any) -> Any:
             callable(getattr(value, "numel", None)) and value.numel() == 1:
         return value.item()
     raise TypeError(f"a {type(value).__name__}")
+
+
+def assigned_outside(function: Any) -> List[str]:
+    """Variables that the function assigns by `global` or `nonlocal`."""
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    if code is None:
+        return []
+    return sorted({one.argval for one in dis.get_instructions(code) if one.opname == "STORE_GLOBAL"
+                   or one.opname == "STORE_DEREF" and one.argval in code.co_freevars})
 
 
 class Generators:

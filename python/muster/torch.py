@@ -1,20 +1,20 @@
 """Trains a PyTorch model with the same bits on any number of workers.
 
-    job = muster.torch.Job()
+    from muster.torch import job
     model, optimizer, loader, scheduler = job.prepare(model, optimizer, loader, scheduler)
     for epoch in job.epochs(10):
         for x, y in loader:
             optimizer.zero_grad()
-            job.backward(loss_function(model(x), y))
+            loss_function(model(x), y).backward()
             optimizer.step()
         scheduler.step()
         accuracy = job.once(test, model, test_loader)
 
-The loader gives this process's slices of each batch, whose size is the loader's. job.backward
-computes the gradient of a slice, which goes to the server while backward continues. The server adds
-the gradients of all slices and updates the weights with the optimizer's settings; optimizer.step()
-only says that a slice is complete. The body runs once per slice, so a process may run it several
-times in a step, or not at all.
+The loader gives this process's slices of each batch, whose size is the loader's. backward computes
+the gradient of a slice, which goes to the server while backward continues. The server adds the
+gradients of all slices and updates the weights with the optimizer's settings; optimizer.step() only
+says that a slice is complete. The body runs once per slice, so a process may run it several times
+in a step, or not at all. muster.torch.Job(...) makes the job with settings.
 
 The explicit form has a loop over steps, whose body runs once per step in every process:
 
@@ -37,22 +37,25 @@ from typing import Any, Callable, Iterator, List, Optional
 import torch
 
 from muster import _client, _contents, _data, _job
-from muster._behind import Guard
 from muster._client import UsageError, Work
+from muster._evaluate import evaluate
 from muster._gradients import Gradients
+from muster._guard import Guard
 from muster._loop import Loop
 from muster._optimizer import Plan, Unsupported
 from muster._own_update import OwnUpdate
+from muster._script import write
 from muster._shared import Epoch, seed_torch
 
 seed_torch(torch)
+job: "Job"  # made when it is first needed (__getattr__)
 
 
 class Step(_job.Step):
     __doc__ = f"{_job.Step.__doc__}\n    A slice is a batch of the data set, on the job's device."
     _job: "Job"
 
-    def backward(self, loss: torch.Tensor, *, weight: Any = None, reduction: str = "mean", last: bool = True,
+    def backward(self, loss: torch.Tensor, *, weight: Any = None, reduction: Optional[str] = None, last: bool = True,
                  **means: Any) -> None:
         """Adds the gradient of this loss, the mean over the slice's samples, and reports it.
 
@@ -60,7 +63,8 @@ class Step(_job.Step):
         something else whose number varies, such as the tokens that are not padding. The step's
         gradient is that of the mean over all of them. All slices have a weight, or none; with 0,
         the loss may be NaN. ``reduction="sum"``: the loss is a sum over the samples, and the step's
-        gradient that of the sum over the batch.
+        gradient that of the sum over the batch. Without both, losses that are known to be no mean
+        over the samples are refused; with reduction="mean" they are taken as they are.
         ``means`` are other values to report, such as accuracy=0.9: means over the samples, too.
         For several calls in a slice, whose loss is then the sum, say ``last=False`` in all but the
         last, or in all of them: gradients are sent while the last one computes.
@@ -102,6 +106,7 @@ class Job(_job.Job):
         self._own: Optional[OwnUpdate] = None  # with update="program"
         self._loop: Optional[Loop] = None  # of the flat form
         self._guard: Optional[Guard] = None
+        self._is_computing = False  # what job.once was given
 
     # ------------------------------------------------------------------------------- preparation
 
@@ -119,7 +124,7 @@ class Job(_job.Job):
         program for this, on the server's host and CPU (is_updater). It gets no slices; after its
         inner loop, p.grad is the mean gradient of the batch. In the other processes, and in missed
         steps, p.grad has no meaning, and optimizer.step() changes nothing. With a loader, this is
-        chosen for an optimizer that the server does not have.
+        chosen for an optimizer that the server does not have, and for schedulers of the momentum.
 
         Afterwards the program must not change parameters, their memory or requires_grad. Frozen
         parameters and other buffers must be the same in every process.
@@ -147,7 +152,8 @@ class Job(_job.Job):
         return given if optimizer is None else (given, optimizer)
 
     def _plan(self, model: torch.nn.Module, optimizer: Any, update: Optional[str]) -> Optional[Plan]:
-        if update != "program" and optimizer is not None:
+        cycles = self._loop is not None and self._loop.cycles_momentum and update is None
+        if update != "program" and optimizer is not None and not cycles:
             try:
                 return Plan(model, optimizer, self._clip_norm)
             except Unsupported:
@@ -169,7 +175,9 @@ class Job(_job.Job):
         def step(this: Any, *args: Any, **kwargs: Any) -> Any:
             self._refuse_step(args, kwargs)
             if self._loop is not None and self._work is not None:
-                return self._gradients.complete(self._work)
+                self._gradients.complete(self._work)
+                self._guard.set(True)
+                return None
             return plain(*args, **kwargs) if self._is_updating else None
 
         # Schedulers check the order of the calls.
@@ -186,6 +194,12 @@ class Job(_job.Job):
             raise UsageError("keep: expected prepare(..., update=\"program\") before")
         self._own.keep(objects)
 
+    def evaluate(self, loader: Any, function: Callable[..., Any]) -> Any:
+        """Evaluates between epochs, with all processes together, which get the same result: the means
+        over the data set of what the function returns for a batch, a mean or a dictionary of means.
+        The model is in evaluation mode, and there are no gradients."""
+        return evaluate(self, loader, function)
+
     def evaluation(self, dataset: Any, function: Callable[..., Any], *, validation: bool = False,
                    collate: Optional[Callable[[List[Any]], Any]] = None) -> None:
         """Has this test set (or validation set) evaluated when the config says so.
@@ -194,7 +208,7 @@ class Job(_job.Job):
         without gradients. It returns the mean loss, or a dictionary of means with a "loss".
         """
         if isinstance(dataset, torch.utils.data.DataLoader):
-            dataset, collate = dataset.dataset, collate or dataset.collate_fn
+            dataset, collate = _data.evaluated(dataset), collate or dataset.collate_fn
         kind = _client.VALIDATION_BLOCK if validation else _client.TEST_BLOCK
         self._evaluate_on(kind, _data.Samples(dataset, collate), function)
 
@@ -224,17 +238,17 @@ class Job(_job.Job):
         DataLoader to prepare. Their number counts where neither the config nor Job says it."""
         return self._flat("epochs").epochs(*bounds)
 
-    def backward(self, loss: torch.Tensor, *, weight: Any = None, reduction: str = "mean", last: bool = True,
+    def backward(self, loss: torch.Tensor, *, weight: Any = None, reduction: Optional[str] = None, last: bool = True,
                  **means: Any) -> None:
         """Adds the gradient of this loss, the mean over the slice's samples, and reports it, as
         Step.backward does."""
         self._flat("backward")
         self._gradients.backward(loss, weight, reduction, last, means)
 
-    def save(self, value: Any, path: Any) -> None:
+    def save(self, value: Any, path: Any, *args: Any, **options: Any) -> None:
         """torch.save in one process, which has the weights of this moment. The file is complete or as
-        it was before. Not within a slice."""
-        self._once("save", lambda: _write(value, path))
+        it was before. Not within a slice. With a loader, torch.save itself does this."""
+        self._once(f"save {os.path.basename(path)}", lambda: write(value, path, *args, **options))
 
     def _flat(self, name: str) -> Loop:
         if self._loop is None:
@@ -257,9 +271,10 @@ class Job(_job.Job):
         self._loader = _data.Loader(dataset, self._client, {} if self._updates else self._source.options)
 
     def _begin(self, work: Work) -> Any:
-        assert self._loader is not None
+        assert self._loader is not None and self._guard is not None
         gradients = self._gradients
-        data = _to_device(self._loader.load(work, ahead=not gradients.is_check), self.device)
+        self._guard.set(False)
+        data = _data.to_device(self._loader.load(work, ahead=not gradients.is_check), self.device)
         gradients.bring(work.step)
         gradients.begin()
         _job.seed_all(work.seed ^ 1)  # other numbers than those of the data
@@ -269,20 +284,25 @@ class Job(_job.Job):
         self._gradients.end(work)
 
     def _moved(self) -> None:
-        if self._updates or self._guard is None:
+        if self._guard is None:
             return
         position = self._shared.position
-        if self._holds == position and self._gradients.version != position:
+        if not self._updates and self._holds == position and self._gradients.version != position:
             self._gradients.bring(position)
-        self._guard.set(self._holds != position)
+        lacks = not self._updates and self._holds != position
+        self._guard.set(lacks or self._loop is not None and self._loop.is_between,
+                        is_early=self._loop is not None and self._loop.is_open)
 
     def _alone(self, function: Callable[[], Any]) -> Any:
-        assert self._model is not None
+        assert self._model is not None and self._guard is not None
         self._gradients.bring(self._shared.position)
         modes = _contents.Modes(self._model)
+        self._is_computing = True
         try:
-            return function()
+            with self._guard.off(), self._gradients.aside():
+                return function()
         finally:
+            self._is_computing = False
             modes.restore()
 
     def _repeated(self) -> Optional[Work]:
@@ -301,7 +321,8 @@ class Job(_job.Job):
             self._own.missed_steps_end()
 
     def _begin_update(self, work: Work) -> None:
-        assert self._own is not None
+        assert self._own is not None and self._guard is not None
+        self._guard.set(False)
         self._own.begin()
         self._gradients.bring_statistics()
 
@@ -323,16 +344,16 @@ class Job(_job.Job):
                              "step, after the inner loop")
 
     def _evaluate(self, work: Work, dataset: _data.Samples, function: Callable[..., Any]) -> Any:
-        assert self._model is not None
+        assert self._model is not None and self._guard is not None
         self._gradients.version = -1  # the weights may be an average
         self._gradients.bring(work.step)
         self._gradients.version = -1
-        data = _to_device(dataset[work.seed, work.samples], self.device)
+        data = _data.to_device(dataset[work.seed, work.samples], self.device)
         _job.seed_all(work.seed ^ 1)
         modes = _contents.Modes(self._model)
         self._model.eval()
         try:
-            with torch.no_grad():
+            with torch.no_grad(), self._guard.off():
                 return function(*data) if isinstance(data, (tuple, list)) else function(data)
         finally:
             modes.restore()
@@ -361,34 +382,8 @@ def _keep_freed_memory() -> None:
     mallopt(m_mmap_max, 0)
 
 
-def _to_device(data: Any, device: torch.device) -> Any:
-    if device.type == "cpu":
-        return data
-    if isinstance(data, torch.Tensor):
-        return data.to(device, non_blocking=True)
-    if isinstance(data, dict):
-        return {key: _to_device(one, device) for key, one in data.items()}
-    if isinstance(data, tuple) and hasattr(data, "_fields"):
-        return type(data)(*(_to_device(one, device) for one in data))
-    if isinstance(data, (tuple, list)):
-        return type(data)(_to_device(one, device) for one in data)
-    return data.to(device) if hasattr(data, "to") else data  # graphs, packed sequences, encodings
-
-
-def _plain(value: Any) -> Any:
-    """Epochs as numbers, which torch.load(weights_only=True) allows."""
-    if isinstance(value, Epoch):
-        return int(value)
-    if type(value) is dict:
-        return {_plain(key): _plain(one) for key, one in value.items()}
-    return type(value)(_plain(one) for one in value) if type(value) in (list, tuple) else value
-
-
-def _write(value: Any, path: Any) -> None:
-    temporary = f"{os.fspath(path)}.writing-{os.getpid()}"
-    try:
-        torch.save(_plain(value), temporary)
-        os.replace(temporary, path)
-    finally:
-        if os.path.exists(temporary):
-            os.remove(temporary)
+def __getattr__(name: str) -> Any:
+    """``from muster.torch import job``: this process's job, made when it is first needed."""
+    if name != "job":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _job.current() or Job()

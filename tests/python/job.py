@@ -55,6 +55,8 @@ class Job:
             (folder / name).write_bytes(content)
         self.log_path = folder / "log"
         environment = dict(os.environ, MUSTER_TEST_RUN=str(self.run))
+        if not alone:
+            del environment["PYTHONPATH"]  # muster launch finds the folder beside its programs
         command = [sys.executable, program, *words]
         if not alone:
             start = ["--resume", str(resume)] if resume else [*named, "--run-dir", str(self.run)]

@@ -1,5 +1,10 @@
-"""A plain PyTorch script with the changed lines of docs/OWN_MODEL.md, in many variants. usage: loop_program.py MODE [CONFIG]"""
+"""A plain PyTorch script with the changed lines of docs/OWN_MODEL.md, in many variants.
 
+usage: loop_program.py MODE [CONFIG]
+"""
+
+import copy
+import functools
 import json
 import os
 import pathlib
@@ -9,7 +14,8 @@ import time
 
 import torch
 import torch.nn.functional as F
-from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, TensorDataset, WeightedRandomSampler
+from torch.utils.data import (DataLoader, DistributedSampler, IterableDataset, SubsetRandomSampler, TensorDataset,
+                              WeightedRandomSampler)
 
 import muster.torch
 
@@ -49,6 +55,8 @@ def make_loader(x, y):
         options["drop_last"] = True
     if MODE == "in_order":
         options["shuffle"] = False
+    if MODE == "subset":
+        options = {"batch_size": 32, "sampler": SubsetRandomSampler(range(8, 72))}
     if MODE == "weighted_sampler":
         options = {"batch_size": 32, "sampler": WeightedRandomSampler(torch.ones(96), 96)}
     if MODE == "distributed_sampler":
@@ -89,9 +97,21 @@ class Test:
             time.sleep(3)  # longer than deadlines.step_s of this test
         print(f"tests epoch {epoch}")
         self.model.eval()
+        F.cross_entropy(self.model(self.x), self.y).backward()  # its own gradients
+        assert next(self.model.parameters()).grad.norm() > 0
         with torch.no_grad():
             logits = self.model(self.x)
         return {"loss": F.cross_entropy(logits, self.y), "right": [int((logits.argmax(1) == self.y).sum())]}
+
+
+def assign(value):
+    global EPOCHS
+    EPOCHS = value
+
+
+def evaluate(model, x, y):
+    logits = model(x)
+    return {"loss": F.cross_entropy(logits, y), "right": (logits.argmax(1) == y).float().mean()}
 
 
 def main():
@@ -100,38 +120,52 @@ def main():
     torch.set_deterministic_debug_mode("error")
     model = Model().eval()  # as those of some libraries are; train() comes with each epoch
     limits = {"clipped": 0.5, "own": 0.5, "weights_in_two_phases": 1000}
-    job = muster.torch.Job(*sys.argv[2:], clip_norm=limits.get(MODE))
+    job = muster.torch.job if MODE == "script" else muster.torch.Job(*sys.argv[2:], clip_norm=limits.get(MODE))
+    assert muster.torch.job is job
     optimizer = make_optimizer(model)
     per_step = torch.optim.lr_scheduler.LinearLR(optimizer, 0.1, 1.0, 8)
+    if MODE == "cycles":
+        per_step = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=EPOCHS * 3)
     plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=0)
     wrapped = torch.nn.DataParallel(model) if MODE == "parallel" else model
-    given = [wrapped, optimizer, make_loader(x, y), per_step, plateau, DataLoader(TensorDataset(x, y))]
+    given = [wrapped, optimizer, make_loader(x, y), per_step, plateau, DataLoader(TensorDataset(x, y), batch_size=10)]
     if MODE == "two_models":
         given[1] = Model()
     wrapped, optimizer, loader, per_step, plateau, test_loader = job.prepare(*given)
     assert test_loader is given[-1]
     test = Test(model, x, y)
+    average = torch.optim.swa_utils.AveragedModel(model) if MODE == "averages" else None
     values = []
     seen = []
     for epoch in job.epochs(EPOCHS):
         model.train()
-        for a, b in loader if MODE != "no_batches" else []:
+        if MODE == "not_returned":
+            model(next(iter(given[2]))[0])
+        for number, (a, b) in loader.enumerate() if MODE != "no_batches" else []:
+            assert number == loader.step
             optimizer.zero_grad()
-            if MODE == "in_order" and epoch == 0:
+            if MODE in ("in_order", "subset") and epoch == 0:
                 seen += [int((x == row).all(1).nonzero()) for row in a]
             if MODE == "own_numbers":
                 a = a + torch.randn(a.shape, generator=NUMBERS)
             logits = wrapped(a)
             loss = F.cross_entropy(logits, b)
-            if MODE == "backward":
-                loss.backward()
             if MODE == "last":
                 job.backward(0.5 * loss, last=False)
                 loss = 0.5 * F.cross_entropy(wrapped(a), b)
             weight = int((b > 0).sum()) if MODE.startswith("weights") else None
             if weight is not None:
                 loss = F.cross_entropy(logits, torch.where(b > 0, b, -100))
-            job.backward(loss, weight=weight, accuracy=(logits.argmax(1) == b).float().mean())
+            if MODE == "sum":
+                loss = loss + F.cross_entropy(logits, b, reduction="sum")
+            if MODE == "ignores":
+                loss = 0.5 * F.cross_entropy(logits, b, ignore_index=0).double()
+            if MODE == "autograd":
+                torch.autograd.backward([loss])
+            if MODE in ("script", "two_losses"):
+                loss.backward()
+            if MODE != "script":
+                job.backward(loss, weight=weight, accuracy=(logits.argmax(1) == b).float().mean())
             if MODE == "clip":
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             if MODE != "no_step" and not (MODE == "accumulates" and epoch == 1):
@@ -140,16 +174,23 @@ def main():
                 optimizer.step()
             if MODE == "zeroes":
                 optimizer.zero_grad()
+                model.zero_grad()
             if MODE != "sometimes" or loader.step % 2 == 0:
                 per_step.step()
             if MODE == "arguments":
                 per_step.step(loader.step)
             if MODE == "once_in_body":
                 job.once(test, 0)
+            if MODE == "saves_in_body":
+                torch.save(model.state_dict(), "last.pt")
+            if MODE == "own_average":
+                average = [one.detach().clone() for one in model.parameters()]
+            if MODE == "calls_again":
+                model(a)
             if MODE == "leaves" and epoch == 1:
                 break
             if MODE == "averages":
-                torch.optim.swa_utils.AveragedModel(model).update_parameters(model)
+                average.update_parameters(model)
             if MODE == "nested":
                 next(iter(loader))
             time.sleep(0.1 if MODE == "slow" else 0)
@@ -159,16 +200,30 @@ def main():
             model(x)
         if MODE == "copies":
             dict(model.state_dict())["0.weight"].clone()
+        assert sum(one.numel() for one in model.parameters()) in (212, 244)
+        if MODE == "norms":
+            print([one.norm() for one in model.parameters()])
+        if MODE == "clones":
+            copy.deepcopy(model)
+        if MODE == "assigns":
+            job.once(assign, 1)
         if MODE == "object":
             job.once(object)
         result = job.once(test, int(epoch))
         plateau.step(result["loss"])
-        values.append([int(epoch), epoch.loss, epoch.mean("accuracy"), result, torch.rand(()).item(),
+        shared = job.evaluate(test_loader, functools.partial(evaluate, model))
+        assert abs(shared["loss"] - result["loss"]) < 1e-6, shared
+        assert round(len(x) * shared["right"]) == result["right"][0], shared
+        means = [epoch.loss] + ([] if MODE == "script" else [epoch.mean("accuracy")])
+        values.append([int(epoch), means, result, shared, torch.rand(()).item(),
                        optimizer.param_groups[0]["lr"], *per_step.get_last_lr()])
-        job.save({"model": model.state_dict(), "rate": per_step.state_dict(), "epoch": epoch}, "last.pt")
+        save = torch.save if MODE == "script" else job.save
+        save({"model": model.state_dict(), "rate": per_step.state_dict(), "epoch": epoch}, "last.pt")
         print("epoch", int(epoch), "is over")
-        if MODE == "disagrees" and epoch == 1 and job.rank == 1:
+        if MODE == "stops_alone" and epoch == 1 and job.rank == 1:
             job.stop()
+        if MODE == "saves_alone" and job.rank == 1:
+            torch.save(model.state_dict(), "other.pt")
         if MODE == "stops" and epoch == 2:
             job.stop("enough")
             break

@@ -1,6 +1,7 @@
 """The loop of a plain PyTorch script: real jobs of loop_program.py."""
 
 import functools
+import json
 import re
 import signal
 import unittest
@@ -52,15 +53,24 @@ class Bits(unittest.TestCase):
         shown = (two.run / "worker-0.log").read_text()  # whoever has tested
         self.assertEqual(shown.count("tests epoch"), loop_program.EPOCHS)
 
+    def test_a_script_with_its_own_calls(self):
+        """from muster.torch import job, loss.backward() and torch.save."""
+        one, two = run("script"), run("script", 2)
+        self.assertEqual({one.hash, two.hash}, {run("plain").hash})
+        self.assertEqual(values(one), values(two))
+
     def test_an_optimizer_of_its_own_process(self):
-        self.same(run("own"), run("own", 2))
+        for mode in ("own", "cycles"):
+            self.same(run(mode), run(mode, 2))
 
     def test_options(self):
-        for mode in ("clipped", "last", "weights", "drop_last", "in_order"):
+        for mode in ("clipped", "last", "weights", "drop_last", "in_order", "subset"):
             with self.subTest(mode):
                 self.same(run(mode), run(mode, 2))
         self.assertIn(f"seen {list(range(104))} steps 4", run("in_order").logs)
         self.assertIn("steps 3", run("drop_last").logs)
+        seen = json.loads(re.search(r"^seen (.*) steps 2$", run("subset").logs, re.M)[1])
+        self.assertEqual(sorted(seen), list(range(8, 72)))
         self.assertEqual(run("drop_last").metrics[-1]["step"], 15)
         self.assertEqual(len({run(mode).hash for mode in ("plain", "clipped", "weights", "in_order")}), 4)
 
@@ -107,28 +117,24 @@ class Values(unittest.TestCase):
 class Mistakes(unittest.TestCase):
     def test_each_ends_the_job_with_its_reason(self):
         jobs.each_fails(self, alone, {
-                "backward": "job.backward", "no_step": "no optimizer.step()", "accumulates": "--slices",
+                "autograd": "job.backward", "two_losses": "again in a slice", "sum": "reduction",
+                "ignores": "weight=", "no_step": "no optimizer.step()", "accumulates": "--slices",
                 "steps_twice": "called twice", "sometimes": "condition", "arguments": "got arguments",
-                "averages": "AveragedModel", "once_in_body": "outside of the loop", "leaves": "left the loop", "nested": "within a loop over it",
-                "no_batches": "had no loop", "more": "begins one more", "clip": "clip_norm",
-                "counts": "computed twice", "own_numbers": "computed twice", "object": "cannot be sent",
+                "averages": "AveragedModel", "own_average": "within a step", "calls_again": "within a step",
+                "once_in_body": "outside of the loop", "saves_in_body": "outside of the loop",
+                "peeks": "job.once(function", "copies": "job.once(function", "clones": "job.once(function",
+                "norms": "job.once(function", "assigns": "assigns EPOCHS", "not_returned": "that prepare returned",
+                "leaves": "left the loop", "nested": "within a loop over it", "no_batches": "had no loop",
+                "more": "begins one more", "clip": "clip_norm", "counts": "computed twice",
+                "own_numbers": "computed twice", "object": "cannot be sent",
                 "weighted_sampler": "WeightedRandomSampler", "distributed_sampler": "remove it",
-                "stream": "IterableDataset", "two_models": "got Model as optimizer",
-                "lbfgs": "closure"})
+                "stream": "IterableDataset", "two_models": "got Model as optimizer", "lbfgs": "closure"})
 
     def test_one_decides_otherwise(self):
-        outcome = start("disagrees", 2).end()
-        self.assertNotEqual(outcome.code, 0)
-        self.assertIn("goes on", outcome.log)
-
-    def test_the_model_of_missed_epochs(self):
-        for mode in ("peeks", "copies"):
-            with self.subTest(mode):
-                job = start(mode, settings="checkpoint { every_steps: 4 }", options=["--steps", "12"])
-                first = job.end().ok()
-                resumed = Job(PROGRAM, workers=1, resume=first.run, options=["--steps", "15"]).end()
-                self.assertNotEqual(resumed.code, 0)
-                self.assertIn("job.once(function", resumed.log)
+        for mode, words in (("stops_alone", "stops"), ("saves_alone", "save other.pt")):
+            outcome = start(mode, 2).end()
+            self.assertNotEqual(outcome.code, 0)
+            self.assertIn(words, outcome.log)
 
 
 if __name__ == "__main__":

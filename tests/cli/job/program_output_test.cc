@@ -41,6 +41,7 @@ TEST_F(ProgramOutputTest, WholeLinesWithoutThoseOfTheHelper) {
 
 TEST_F(ProgramOutputTest, ProgressBarsAndColorsBecomePlainLines) {
   EXPECT_EQ(Shown(" 10 %\r 50 %\r100 %\r\n\x1b[1;31mred\x1b[0m\n"), "100 %\nred\n");
+  EXPECT_EQ(Shown("a\tb\b\bloss\t0.5\n"), "a      loss     0.5\n");
 }
 
 TEST_F(ProgramOutputTest, WhatAnEarlierProcessPrintedIsNotShownAgain) {

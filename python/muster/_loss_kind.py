@@ -1,0 +1,42 @@
+"""Finds losses that are not a mean over the samples of a slice, by the operations that made them. A
+step would add such losses of its slices with the wrong shares, and nobody would notice."""
+
+from typing import Any, List, Optional, Tuple
+
+import torch
+
+_MEAN, _SUM = 1, 2  # the values of at::Reduction
+_SUMS = ("AddBackward", "SubBackward", "ToCopyBackward")
+_SCALES = ("MulBackward", "DivBackward", "NegBackward")
+_MOST_NODES = 32
+
+
+def why_no_mean(loss: torch.Tensor, samples: int, batch: int) -> Optional[str]:
+    """Of a slice of a batch. None if nothing is known. It looks through sums, products and
+    conversions. A scaled sum may be a mean, except if the scale is the batch."""
+    waiting: List[Tuple[Any, bool]] = [(loss.grad_fn, False)]
+    for _ in range(_MOST_NODES):
+        if not waiting:
+            break
+        node, is_scaled = waiting.pop()
+        if node is None:
+            continue
+        name = node.name().rstrip("0123456789")
+        reduction = getattr(node, "_saved_reduction", None)
+        sizes = getattr(node, "_saved_self_sym_sizes", None) if name == "SumBackward" else None
+        if not is_scaled and (reduction == _SUM or sizes and sizes[0] == samples):
+            return "is a sum over the samples: expected job.backward(loss, reduction=\"sum\"), or a mean"
+        total = getattr(node, "_saved_total_weight", None) if reduction == _MEAN else None
+        if total is not None and float(total) != node._saved_target.numel():
+            return f"is a mean over targets that weigh {float(total):g}, of {node._saved_target.numel()}, because " \
+                   f"some are ignored or classes have weights: expected job.backward(loss, weight=that), such as " \
+                   f"weight=(y != -100).sum() or weight=class_weights[y].sum()"
+        if name in _SUMS + _SCALES:
+            is_scaled |= name in _SCALES and not (samples != batch == _divisor(node, name))
+            waiting += [(one, is_scaled) for one, _ in node.next_functions]
+    return None
+
+
+def _divisor(node: Any, name: str) -> Optional[float]:
+    other = getattr(node, "_saved_other", None) if name == "DivBackward" else None
+    return float(other) if isinstance(other, torch.Tensor) and other.numel() == 1 else None
