@@ -2,7 +2,6 @@
 that the program computes."""
 
 import contextlib
-import threading
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import numpy as np
@@ -10,6 +9,7 @@ import torch
 
 from muster import _contents
 from muster._client import UsageError, Work
+from muster._copies import Device, Memory, Queue
 from muster._loss_kind import why_no_mean
 from muster._optimizer import Plan
 from muster._repeat import Repeat
@@ -18,7 +18,8 @@ from muster._repeat import Repeat
 class _Taken(torch.Tensor):
     """The gradient of a parameter after Muster has taken it."""
 
-    _allowed = {torch.Tensor.zero_, torch.Tensor.detach_, torch.Tensor.requires_grad_}
+    _allowed = {torch.Tensor.zero_, torch.Tensor.detach_, torch.Tensor.requires_grad_,
+                torch.Tensor.grad_fn.__get__}  # type: ignore[attr-defined]
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -61,7 +62,8 @@ class Gradients:
         self._learning_rate = plan.learning_rate if plan is not None else None
         self._repeat = Repeat(self._client, repeats)
         self.is_in_backward = False
-        self._pushing = threading.Lock()  # backward has a thread for each device
+        self._queue = Queue()  # what to tell the helper
+        self._devices: Dict[torch.device, Device] = {}
         self._has_named_unused = False
         self.version = -1  # of the weights in the model
         self.is_complete = self.is_check = False  # of the current slice
@@ -96,6 +98,21 @@ class Gradients:
                         for buffer, number in self._statistics}
         self._changes = {number: _tensor(self._client.gradient(number), buffer)
                          for buffer, number in self._statistics}
+        for buffer, number in self._statistics:
+            self._values[number].copy_(buffer)
+        self._add_devices()
+
+    def _add_devices(self) -> None:
+        memory = Memory(self._client, len(self.parameters) + len(self._statistics))
+        on_device: Dict[torch.device, Tuple[List[Any], List[Any]]] = {}
+        for one in self.parameters:
+            on_device.setdefault(one.tensor.device, ([], []))[0].append((one.tensor, one.weights))
+        for buffer, number in self._statistics:
+            on_device.setdefault(buffer.device, ([], []))[1].append((buffer, self._values[number]))
+        on_device.pop(torch.device("cpu"), None)
+        for device, (parameters, statistics) in on_device.items():
+            self._devices[device] = Device(device, memory, parameters, statistics)
+        self._on_host = [one for one in self._statistics if one[0].device.type == "cpu"]
 
     def take_values(self) -> None:
         """Before the job is joined: weights may have been loaded since they were added."""
@@ -123,21 +140,28 @@ class Gradients:
     def bring(self, step: int) -> None:
         """Gives the model the weights of this step, and its statistics, which slices change.
         Parameters on the CPU are in the memory."""
+        if self.version != step:
+            self.version = step
+            for device in self._devices.values():
+                device.bring()
+            for one in self.parameters:
+                if one.tensor.device.type != "cpu":
+                    one.version = one.tensor._version
         self.bring_statistics()
-        for counter in self._counters:
-            counter.fill_(step)
-        if self.version == step:
-            return
-        self.version = step
-        for one in self.parameters:
-            if one.tensor.device.type != "cpu":
-                with torch.no_grad():
-                    one.tensor.copy_(one.weights)
-                one.version = one.tensor._version
+        if self._counters:
+            torch._foreach_zero_(self._counters)
+            torch._foreach_add_(self._counters, step)
 
     def bring_statistics(self) -> None:
-        for buffer, number in self._statistics:
+        for buffer, number in self._on_host:
             buffer.copy_(self._values[number])
+        for device in self._devices.values():
+            device.bring_statistics()
+
+    def settle(self) -> None:
+        """Before this process waits, because the helper may then write weights to the memory."""
+        for device in self._devices.values():
+            device.settle()
 
     # ----------------------------------------------------------------------------------- a slice
 
@@ -166,9 +190,10 @@ class Gradients:
 
     def begin(self) -> None:
         self.is_complete = False
-        self._loss = 0.0  # sum over the samples, or over the weights
+        self._queue.clear()
+        self._loss: Any = 0.0  # sum over the samples, or over the weights; of a GPU
         self._weight: Optional[float] = None
-        self._means: Dict[str, float] = {}
+        self._means: Dict[str, Any] = {}
         self._is_reported = False
         self._lacks_gradient = True  # or a part of it
         for one in self.parameters:
@@ -197,12 +222,13 @@ class Gradients:
             raise UsageError(f"backward was called again in a slice, after its last call: expected "
                              f"{self._call}(loss, last=False) in all calls but the last, or in all of them")
         if weight is None and reduction is None:
-            if (why := why_no_mean(loss, len(work.samples), work.batch)) is not None:
+            looks = self.is_check or loss.device.type == "cpu"  # a GPU would be waited for
+            if looks and (why := why_no_mean(loss, len(work.samples), work.batch)) is not None:
                 raise UsageError(f"backward: the loss {why.replace('job.backward', self._call)}")
         share, size = self._share(work, weight, reduction or "mean")
-        self._loss += float(loss.detach()) * size if size else 0.0
+        self._loss += _number(loss) * size if size else 0.0
         for name, value in means.items():
-            self._means[name] = self._means.get(name, 0.0) + float(value)
+            self._means[name] = self._means.get(name, 0.0) + _number(value)
         if last:
             self._report(work)
         self.is_in_backward = True
@@ -226,12 +252,25 @@ class Gradients:
         return (1.0, 1.0) if reduction == "sum" else (count / work.batch, count)
 
     def _report(self, work: Work) -> None:
+        """It goes before the gradients, and waits for the GPU as they do."""
         self._is_reported = True
+        values = [self._loss, *self._means.values()]
+        late = [one for one in values if isinstance(one, torch.Tensor)]
+        if late:
+            values = [torch.as_tensor(one, dtype=torch.float64, device=late[0].device) for one in values]
+            numbers, arrived = self._devices[late[0].device].numbers(values)
+        else:
+            numbers, arrived = torch.tensor(values, dtype=torch.float64), None
+        rate = self._learning_rate() if self._learning_rate is not None else None
+        self._queue.add(arrived, lambda: self._tell(work, numbers.tolist(), rate))
+
+    def _tell(self, work: Work, numbers: List[float], rate: Optional[float]) -> None:
+        self._loss = numbers[0]
         if self.is_check:
             return
-        self._job._add_scalars(self._means, len(work.samples))
-        if self._learning_rate is not None:
-            self._client.set_learning_rate(self._learning_rate())
+        self._job._add_scalars(dict(zip(self._means, numbers[1:])), len(work.samples))
+        if rate is not None:
+            self._client.set_learning_rate(rate)
         if self._weight is not None:
             self._client.set_weight(self._weight)
         self._client.report(self._loss)
@@ -248,12 +287,24 @@ class Gradients:
             one.is_seen = True
             if not self._is_reported:  # another call may follow
                 return
-            _copy_gradient(one)
-            if not self.is_check:
-                with self._pushing:
-                    self._client.push(one.number)
+            arrived = self._take(one)
+            self._queue.add(arrived, _nothing if self.is_check else lambda: self._client.push(one.number))
 
         return take
+
+    def _take(self, one: Parameter) -> Any:
+        """The event after which the gradient is in the memory, or None."""
+        gradient = one.tensor.grad
+        assert gradient is not None
+        gradient = gradient.to_dense() if gradient.is_sparse else gradient
+        arrived = None
+        if gradient.device.type == "cpu":
+            one.gradient.copy_(gradient)
+        else:
+            arrived = self._devices[gradient.device].take(gradient, one.gradient)
+        one.tensor.grad = one.taken
+        one.is_pushed = one.is_used = True
+        return arrived
 
     def complete(self, work: Work) -> None:
         """The program has computed the gradient of the slice."""
@@ -267,8 +318,10 @@ class Gradients:
         if not self._is_reported:
             self._report(work)
         share = len(work.samples) / work.batch
-        for buffer, number in self._statistics:
+        for buffer, number in self._on_host:
             self._changes[number].copy_(buffer * share)
+        for device in self._devices.values():
+            self._queue.add(device.take_statistics(share), _nothing)
         for one in self.parameters:
             gradient = one.tensor.grad
             if (one.is_pushed and gradient is not one.taken) or (one.is_seen and gradient is None):
@@ -278,7 +331,8 @@ class Gradients:
             if gradient is None:
                 one.gradient.zero_()
             elif not one.is_pushed:
-                _copy_gradient(one)
+                self._queue.add(self._take(one), _nothing)
+        self._queue.finish()
         self.is_complete = True
         compare = self._repeat.first if self.is_check else self._repeat.second
         compare(work, self._loss, ((one.name, one.gradient.numpy()) for one in self.parameters))
@@ -309,12 +363,15 @@ def _tensor(array: np.ndarray, like: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(array).view(like.shape)
 
 
-def _copy_gradient(one: Parameter) -> None:
-    gradient = one.tensor.grad
-    assert gradient is not None
-    one.gradient.copy_(gradient.to_dense() if gradient.is_sparse else gradient)
-    one.tensor.grad = one.taken
-    one.is_pushed = one.is_used = True
+def _number(value: Any) -> Any:
+    """A float, or a tensor on its GPU, which nobody waits for here."""
+    if isinstance(value, torch.Tensor) and value.device.type != "cpu":
+        return value.detach().reshape(()).double()
+    return float(value)
+
+
+def _nothing() -> None:
+    """A copy whose arrival tells nobody anything."""
 
 
 def _refuse_change(one: Parameter) -> None:

@@ -47,8 +47,10 @@ class Guarded(torch.Tensor):
 class Guard:
     """On or off. It leaves no trace in the model when it is off, so that a model can be pickled."""
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self, model: torch.nn.Module, in_epochs: bool) -> None:
         self._model = model
+        # In the loop over steps, averages are updated in missed steps, too, where it has no effect.
+        self._replaced = _REPLACED if in_epochs else _REPLACED[:2]
         self._known: Set[torch.nn.Module] = set()
         self._is_early = False  # before the batches of an epoch
         self._handle: Optional[Any] = None
@@ -74,12 +76,12 @@ class Guard:
         if self._handle is not None:
             self._handle.remove()
             self._handle = None
-            for name in _REPLACED:
+            for name in self._replaced:
                 del model.__dict__[name]
             return
         self._known = self._known or set(model.modules())
         self._handle = modules.register_module_forward_pre_hook(self._refuse_call)
-        for name, one in zip(_REPLACED, (self._refuse_copy, self._state_dict, self._named_parameters)):
+        for name, one in zip(self._replaced, (self._refuse_copy, self._state_dict, self._named_parameters)):
             model.__dict__[name] = one
 
     def _refuse_call(self, module: torch.nn.Module, inputs: Any) -> None:

@@ -119,6 +119,9 @@ class Kind:
         """Completes the slice."""
         raise NotImplementedError
 
+    def _settle(self) -> None:
+        """The helper may write to the memory now."""
+
     def _missed_steps_end(self) -> None:
         """The next step, if there is one, is not missed."""
 
@@ -250,7 +253,7 @@ class Job(Kind):
         self._is_stopped = True
         if not self._updates:
             client.tell("stop", self._shared.position, reason.encode())
-        while (work := self._pending or client.next()).kind != _client.END:
+        while (work := self._pending or self._next()).kind != _client.END:
             self._pending = None
             if work.kind == _client.SLICE:  # given before; it does not count
                 client.report(0.0)
@@ -367,7 +370,7 @@ class Job(Kind):
         while self._pending is None:
             if self._end_step is not None:  # it came within a step
                 return False
-            work = self._client.next()
+            work = self._next()
             if work.kind == _client.END:
                 self._ended(work.step)
                 return False
@@ -379,12 +382,16 @@ class Job(Kind):
                 self._run_evaluation(work)
         return True
 
+    def _next(self) -> Work:
+        self._settle()
+        return self._client.next()
+
     def _take(self, step: int) -> Optional[Work]:
         """The next slice of this step, or None."""
         if self._work is not None:
             raise UsageError("the previous slice is not done")
         while self._pending is None and self._end_step is None:
-            work = self._client.next()
+            work = self._next()
             if work.kind == _client.STEP_END:
                 self._holds = step + 1
                 return None

@@ -146,7 +146,7 @@ class Job(_job.Job):
         if plan is not None:
             self._client.set_optimizer(plan.text, plan.learning_rate())
             self._replace_step(plan.optimizer)
-        self._guard = Guard(model)
+        self._guard = Guard(model, in_epochs=self._loop is not None)
         if self._loop is not None:
             return (given, *self._loop.prepared)
         return given if optimizer is None else (given, optimizer)
@@ -315,6 +315,10 @@ class Job(_job.Job):
     def _after_slices(self) -> None:
         if self._own is not None and self._loop is None and not self._is_updating:
             self._own.give_gradients()
+
+    def _settle(self) -> None:
+        if self._model is not None:
+            self._gradients.settle()
 
     def _missed_steps_end(self) -> None:
         if self._own is not None:

@@ -104,6 +104,18 @@ def alone(main, program, *words):
     return _ended(code, (folder / "log").read_text(errors="replace"), folder)
 
 
+def in_fork(function):
+    """Whether a function returns true, in a process whose changes are its own."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(100)
+        try:
+            os._exit(0 if function() else 1)
+        finally:
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 def _train(main, folder, arguments):
     signal.alarm(400)
     atexit._clear()  # what was registered is the parent's

@@ -19,6 +19,10 @@ from torch.utils.data import (DataLoader, DistributedSampler, IterableDataset, S
 
 import muster.torch
 
+FAKE_DEVICE = os.environ.get("MUSTER_TEST_DEVICE") == "fake"
+if FAKE_DEVICE:
+    import fake_device
+
 MODE = sys.argv[1] if len(sys.argv) > 1 else ""  # loop_test.py imports this file
 EPOCHS = 5
 
@@ -122,6 +126,9 @@ def main():
     limits = {"clipped": 0.5, "own": 0.5, "weights_in_two_phases": 1000}
     job = muster.torch.job if MODE == "script" else muster.torch.Job(*sys.argv[2:], clip_norm=limits.get(MODE))
     assert muster.torch.job is job
+    if FAKE_DEVICE and not job.is_updater:
+        job.device = fake_device.DEVICE
+    model.to(job.device)
     optimizer = make_optimizer(model)
     per_step = torch.optim.lr_scheduler.LinearLR(optimizer, 0.1, 1.0, 8)
     if MODE == "cycles":
@@ -133,7 +140,7 @@ def main():
         given[1] = Model()
     wrapped, optimizer, loader, per_step, plateau, test_loader = job.prepare(*given)
     assert test_loader is given[-1]
-    test = Test(model, x, y)
+    test = Test(model, x.to(job.device), y.to(job.device))
     average = torch.optim.swa_utils.AveragedModel(model) if MODE == "averages" else None
     values = []
     seen = []

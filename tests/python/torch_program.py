@@ -17,6 +17,10 @@ import torch.nn.functional as F
 
 import muster.torch
 
+FAKE_DEVICE = os.environ.get("MUSTER_TEST_DEVICE") == "fake"
+if FAKE_DEVICE:
+    import fake_device
+
 MODE = sys.argv[1] if len(sys.argv) > 1 else ""  # torch_test.py imports this file
 MODES = MODE.split("+")
 SAMPLES = 96
@@ -175,6 +179,9 @@ def main():
     if MODE == "half":
         model.half()
     job = muster.torch.Job(*sys.argv[2:])
+    if FAKE_DEVICE and not job.is_updater:
+        job.device = fake_device.DEVICE
+    model.to(job.device)
     if MODE == "second":
         muster.torch.Job()
     rank = int(os.environ["MUSTER_RANK"])
@@ -200,7 +207,7 @@ def main():
         optimizer.load_state_dict(other.state_dict())
     if MODE == "compile_after":
         model = torch.compile(model)
-    twin = Twin(model, before) if MODE in TWINS else None
+    twin = Twin(model, before) if MODE in TWINS and not FAKE_DEVICE else None
 
     def evaluate(x, y):
         assert not model.training and not torch.is_grad_enabled()

@@ -176,7 +176,7 @@ class Mistakes(unittest.TestCase):
                 "cycle": "cycle_momentum=False", "state": "has state", "group": "groups have changed",
                 "load": "has changed parameter", "clamp": "has changed parameter",
                 "frozen_all": "frozen parameter spare.weight", "frozen_element": "frozen parameter conv.weight",
-                "second": "one job"})
+                "second": "has one"})
 
     def test_of_one_worker_of_two(self):
         jobs.each_fails(self, lambda mode: run(mode, 2), {

@@ -54,10 +54,12 @@ void OrderFollower::AwaitChunk(const Order& order, size_t chunk) {
   if (!client_.AwaitChunk(order.version, chunk, wait)) throw Superseded();
 }
 
-void OrderFollower::AwaitAll(const Order& order, Client::Of of) {
+void OrderFollower::AwaitAll(const Order& order, Client::Of of,
+                             const std::function<void(size_t chunk)>& arrived) {
   const auto wait = order.taken_over ? Client::Wait::kForChunk : Client::Wait::kForUrgent;
   for (size_t c = 0; c < client_.chunks().size();) {
     if (client_.AwaitChunk(order.version, c, wait, of)) {
+      if (arrived) arrived(c);
       ++c;
     } else {
       DoUrgent();

@@ -61,8 +61,10 @@ class OrderFollower {
       DoUrgent();
     }
   }
-  // Waits for all weights of the order, or their average, and does what is urgent meanwhile.
-  void AwaitAll(const Order& order, Client::Of of = Client::Of::kWeights);
+  // Waits for all weights of the order, or their average, and does what is urgent meanwhile. Calls
+  // `arrived` for each chunk, in order.
+  void AwaitAll(const Order& order, Client::Of of = Client::Of::kWeights,
+                const std::function<void(size_t chunk)>& arrived = {});
 
   // Called before the part's gradient buffer is used. Returns whether it is a new one.
   bool UseBuffer(const OrderPart& part, int64_t step);

@@ -60,15 +60,17 @@ void ProgramTrainer::Run() {
 
 void ProgramTrainer::Bring(const Order& order, Client::Of of) {
   const bool average = of == Client::Of::kAverage;
-  follower_.AwaitAll(order, of);
   if (version_ == order.version && average_ == average) return;
-  const std::span<const float> from = average ? client_.Average() : client_.Weights(order.version);
   do {
     AwaitNext();
-    std::ranges::copy(from.first(layout_.arena_floats()), link_.weights().begin());
     version_ = -1;
     // The server overwrites the weights of a worker that it has reset, perhaps while they were
-    // copied. Slices that are taken over bring weights of their own.
+    // copied. Slices that are taken over, also between two chunks, bring weights of their own.
+    follower_.AwaitAll(order, of, [&](size_t chunk) {
+      const auto [begin, end] = client_.chunks()[chunk];
+      const auto from = average ? client_.Average() : client_.Weights(order.version);
+      std::ranges::copy(from.subspan(begin, end - begin), link_.weights().subspan(begin).begin());
+    });
     follower_.DoUrgent();
   } while (version_ != -1);
   version_ = order.version;
