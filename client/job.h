@@ -39,7 +39,8 @@ struct muster_job {
   int64_t batch = 0, epochs = 0;  // 0: not said
   int drop_last = -1;             // not said
   bool in_order = false;
-  std::string optimizer;
+  int loss_scaling = -1;  // not said
+  std::string optimizer, arithmetic;
   double learning_rate = std::numeric_limits<double>::quiet_NaN();
   double weight = std::numeric_limits<double>::quiet_NaN();  // of the current slice
   std::vector<uint64_t> pushed;                              // written, but not sent yet

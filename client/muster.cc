@@ -44,7 +44,8 @@ bool ReadWork(const std::string& body, muster_work& work, std::vector<int64_t>& 
           .count = static_cast<int64_t>(samples.size()),
           .samples = samples.data(),
           .batch = given.batch,
-          .seed = given.seed};
+          .seed = given.seed,
+          .loss_scale = given.loss_scale};
   return true;
 }
 
@@ -160,6 +161,29 @@ int muster_set_in_order(muster_job* job, int in_order) {
   return MUSTER_OK;
 }
 
+int muster_set_loss_scaling(muster_job* job, int on) {
+  if (job->has_joined || job->is_over) {
+    return job->Fail(MUSTER_USAGE, "muster_set_loss_scaling: call it before muster_join");
+  }
+  job->loss_scaling = on != 0;
+  return MUSTER_OK;
+}
+
+int muster_set_arithmetic(muster_job* job, const char* text) {
+  if (job->has_joined || job->is_over) {
+    return job->Fail(MUSTER_USAGE, "muster_set_arithmetic: call it before muster_join");
+  }
+  const size_t bytes = text == nullptr ? 0 : std::strlen(text);
+  if (bytes > kMostArithmeticBytes) {
+    return job->Fail(MUSTER_USAGE,
+                     "muster_set_arithmetic: expected a text of at most 1,024 bytes, got %zu: "
+                     "name the device and the libraries only",
+                     bytes);
+  }
+  job->arithmetic.assign(bytes == 0 ? "" : text);
+  return MUSTER_OK;
+}
+
 float* muster_weights(muster_job* job, int variable) {
   if (variable < 0 || static_cast<size_t>(variable) >= job->variables.size()) {
     job->Fail(MUSTER_USAGE, "there is no variable %d", variable);
@@ -198,6 +222,10 @@ int muster_join(muster_job* job, int64_t training_samples, int64_t validation_sa
     const int code = job->SendText(Kind::kOptimizer, job->optimizer);
     if (code != MUSTER_OK) return code;
   }
+  if (!job->arithmetic.empty()) {
+    const int code = job->SendText(Kind::kArithmetic, job->arithmetic);
+    if (code != MUSTER_OK) return code;
+  }
   const Join join{.version = kVersion,
                   .pid = static_cast<uint32_t>(::getpid()),
                   .fingerprint = job->fingerprint ^ (job->in_order ? kInOrder : 0),
@@ -207,7 +235,9 @@ int muster_join(muster_job* job, int64_t training_samples, int64_t validation_sa
                   .batch = job->batch,
                   .epochs = job->epochs,
                   .drop_last = job->drop_last,
-                  .in_order = job->in_order};
+                  .in_order = job->in_order,
+                  .loss_scaling = job->loss_scaling,
+                  .unused = 0};
   if (const int code = job->Send(Kind::kJoin, &join, sizeof join, job->memory_fd);
       code != MUSTER_OK) {
     return code;

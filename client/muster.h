@@ -70,6 +70,7 @@ typedef struct muster_work {
   const int64_t* samples; /* their indices in the set; valid until the next muster_next */
   int64_t batch;          /* samples of the whole step, of all processes */
   uint64_t seed;          /* for random numbers: the same in every process that gets this work */
+  double loss_scale;      /* of a slice: a factor of the gradient (muster_set_loss_scaling), or 1 */
 } muster_work;
 
 /* Settings of a variable. Zero-initialise it and set what differs. */
@@ -135,6 +136,22 @@ int muster_set_drop_last(muster_job* job, int drop_last);
  * Only before muster_join. */
 int muster_set_in_order(muster_job* job, int in_order);
 
+/* Makes this program multiply the gradient by work.loss_scale: that of the loss before backward, so
+ * that small gradients do not become 0 in 16-bit floats, and what is written for averaged
+ * variables. The reported loss is not multiplied. The server divides by it. It is a power of two; a
+ * step whose gradient is not finite changes nothing and halves it, and 2,000 other steps in a row
+ * double it. `on` 1: as worker { precision: FP16 } of the config. 0: only if the config says that.
+ * A program that does not call it is refused with such a config. The same in all processes. Only
+ * before muster_join. */
+int muster_set_loss_scaling(muster_job* job, int on);
+
+/* Says what the bits of this program's results depend on besides its own code, for example "NVIDIA
+ * H100 (sm_90), torch 2.15.0, cuDNN 9.19, TF32 off" or "CPU, torch 2.15.0": first the device, CPU
+ * or a GPU, then the libraries, in at most 1,024 bytes. A process with another text than the others
+ * is refused; a resumed run may have another, with a warning. Not called, or "": nothing is
+ * compared. Only before muster_join. */
+int muster_set_arithmetic(muster_job* job, const char* text);
+
 /* A number that must be the same in all processes of a job, also when it is resumed: for example a
  * hash of the data, or of what the program computes with besides its variables. Only before
  * muster_join. */
@@ -171,7 +188,8 @@ int muster_next(muster_job* job, double seconds, muster_work* work);
 
 /* Describes the work of any step and slice of this run without waiting for it, so that its samples
  * can be loaded ahead of time. Call it between muster_next and muster_done. work.samples is valid
- * until the next call of muster_plan. count is 0 if the slice has no samples. */
+ * until the next call of muster_plan. count is 0 if the slice has no samples. loss_scale is 1,
+ * because that of a later step is not known yet. */
 int muster_plan(muster_job* job, int64_t step, int64_t slice, muster_work* work);
 
 /* Reports the sum of the losses of the current samples. Once for each slice or block, before the

@@ -80,6 +80,10 @@ class Job {
   void set_run(int64_t batch, int64_t epochs) { check(muster_set_run(job_.get(), batch, epochs)); }
   void set_drop_last(bool drops) { check(muster_set_drop_last(job_.get(), drops)); }
   void set_in_order(bool in_order) { check(muster_set_in_order(job_.get(), in_order)); }
+  void set_loss_scaling(bool on) { check(muster_set_loss_scaling(job_.get(), on)); }
+  void set_arithmetic(const std::string& text) {
+    check(muster_set_arithmetic(job_.get(), text.c_str()));
+  }
   void set_fingerprint(uint64_t fingerprint) { muster_set_fingerprint(job_.get(), fingerprint); }
   void join(int64_t training_samples, int64_t validation_samples, int64_t test_samples) {
     check(muster_join(job_.get(), training_samples, validation_samples, test_samples));

@@ -53,6 +53,8 @@ void Join(const ProgramArguments& arguments, ProgramLink& link) {
   if (program.join.batch > 0) options.hello.set_global_batch(program.join.batch);
   if (program.join.epochs > 0) options.hello.set_epochs(program.join.epochs);
   if (program.join.drop_last >= 0) options.hello.set_drop_last(program.join.drop_last > 0);
+  if (program.join.loss_scaling >= 0) options.hello.set_loss_scaling(program.join.loss_scaling > 0);
+  if (!program.arithmetic.empty()) options.hello.set_arithmetic(program.arithmetic);
   if (!program.optimizer.empty()) options.hello.set_optimizer(program.optimizer);
   const VariableLayout layout = DescribeVariables(program.variables, options.hello);
   link.MapMemory(layout.arena_floats());

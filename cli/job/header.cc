@@ -73,8 +73,10 @@ std::string WorkersText(const config::Config& config) {
 }
 
 // `arithmetic` is the worker's description of its backend, or "". Its format is defined in
-// worker/backend/cpu/cpu_arithmetic.cc.
-bool IsCpu(const std::string& arithmetic) { return arithmetic.starts_with("oneDNN "); }
+// worker/backend/cpu/cpu_arithmetic.cc, for programs in client/muster.h.
+bool IsCpu(const std::string& arithmetic) {
+  return arithmetic.starts_with("oneDNN ") || arithmetic.starts_with("CPU");
+}
 bool IsCard(const std::string& arithmetic) { return !arithmetic.empty() && !IsCpu(arithmetic); }
 
 std::vector<std::string> NoEffectTexts(const config::Config& config) {

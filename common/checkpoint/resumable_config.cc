@@ -154,6 +154,9 @@ std::vector<std::string> CheckResumable(const std::string& kept, const config::C
   const bool dropped = then.run().drop_last(), drops = is_open ? dropped : here.run().drop_last();
   then.mutable_run()->set_drop_last(dropped);  // an older version does not say that it is false
   here.mutable_run()->set_drop_last(drops);
+  // A program may ask for a loss scale (Intake).
+  if (HasProgram(now) && here.worker().precision() == config::Worker::FP32)
+    here.mutable_worker()->set_precision(then.worker().precision());
   // The optimizer of a program is compared when the program has joined (Intake).
   if (HasProgram(now) && !now.has_learning_rate()) *here.mutable_optimizer() = then.optimizer();
   CheckLength(then, here);

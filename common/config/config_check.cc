@@ -96,7 +96,13 @@ void CheckProgramJob(const config::Config& config, ConfigErrors& errors) {
   refuse(config.evaluation().flip(), "evaluation.flip");
   refuse(config.evaluation().has_stop_at_accuracy(), "evaluation.stop_at_accuracy");
   refuse(!config.run().initial_weights().empty(), "run.initial_weights");
-  refuse(config.worker().precision() != config::Worker::FP32, "worker.precision");
+  const config::Worker::Precision precision = config.worker().precision();
+  if (precision != config::Worker::FP32 && precision != config::Worker::FP16) {
+    errors.Fail("worker.precision",
+                "{} cannot be used with worker.program, which computes as it likes: expected FP16 "
+                "for a loss scale, or none",
+                config::Worker::Precision_Name(precision));
+  }
   if (config.optimizer().type() == config::Optimizer::PROGRAM) {
     const auto leave = [&](bool is_set, const char* key) {
       if (is_set)

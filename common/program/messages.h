@@ -16,31 +16,35 @@
 namespace muster::program {
 
 // Changes with every change to this file.
-inline constexpr uint32_t kVersion = 6;
+inline constexpr uint32_t kVersion = 7;
 
 // Scalars of a slice or block, and bytes of a name, of [A-Za-z0-9_./-]. The server has the same
 // limits (common/plan/scalar_sums.h).
 inline constexpr uint32_t kMostScalars = 32, kMostScalarName = 64;
+
+// Bytes of the text that says what the program's bits depend on.
+inline constexpr uint32_t kMostArithmeticBytes = 1024;
 
 // Named values that are the same in all processes.
 inline constexpr uint32_t kMostKeyBytes = 256, kMostValueBytes = 64 << 10;
 
 enum class Kind : uint32_t {
   // From the program:
-  kVariable,   // Variable, its dimensions as int64, its name
-  kOptimizer,  // text: of the program, which then sets Loss.learning_rate
-  kJoin,       // Join; carries the memory's descriptor
-  kNext,       // empty
-  kScalar,     // the sum as double, the name: of the current slice or block, before Loss
-  kLoss,       // Loss: of the current slice or block
-  kPushed,     // uint64 each: the gradients of these variables are written
-  kDone,       // everything of the current work is written; of kUpdate: the learning rate as double
-  kFailed,     // text: why the program cannot go on
-  kLeave,      // empty
-  kPlanned,    // Planned: asks for the samples of a slice that may come later
-  kState,      // a piece of the program's state, in work kSave
-  kAsk,        // Ask, the key: waits for Answer
-  kTell,       // Tell, the key, the value
+  kVariable,    // Variable, its dimensions as int64, its name
+  kOptimizer,   // text: of the program, which then sets Loss.learning_rate
+  kArithmetic,  // text: what the program's bits depend on
+  kJoin,        // Join; carries the memory's descriptor
+  kNext,        // empty
+  kScalar,      // the sum as double, the name: of the current slice or block, before Loss
+  kLoss,        // Loss: of the current slice or block
+  kPushed,      // uint64 each: the gradients of these variables are written
+  kDone,        // all of the current work is written; of kUpdate: the learning rate as double
+  kFailed,      // text: why the program cannot go on
+  kLeave,       // empty
+  kPlanned,     // Planned: asks for the samples of a slice that may come later
+  kState,       // a piece of the program's state, in work kSave
+  kAsk,         // Ask, the key: waits for Answer
+  kTell,        // Tell, the key, the value
   // From the helper:
   kJoined,    // Joined
   kRestored,  // a piece of the state in the checkpoint; Joined.state_bytes in all
@@ -71,6 +75,8 @@ struct Join {
   int64_t batch, epochs;  // 0: the config says them
   int32_t drop_last;      // 0 or 1; -1: the config says it
   uint32_t in_order;      // epochs are not shuffled
+  int32_t loss_scaling;   // 1: wanted; 0: the config says it; -1: the program knows of none
+  uint32_t unused;
 };
 
 struct Joined {
@@ -115,7 +121,7 @@ enum class WorkKind : uint32_t {
 
 struct Work {
   WorkKind kind;
-  uint32_t unused;
+  float loss_scale = 1;  // of kSlice
   int64_t step, epoch;
   int64_t index;    // of the slice in the step, or of the block in the set
   int64_t samples;  // of this slice or block; their indices follow

@@ -70,6 +70,10 @@ ProgramDescription ProgramLink::ReadDescription() {
       description.optimizer = received.body;
       continue;
     }
+    if (received.kind == program::Kind::kArithmetic) {
+      description.arithmetic = received.body;
+      continue;
+    }
     program::Variable variable;
     const std::string& body = received.body;
     if (received.kind != program::Kind::kVariable || body.size() < sizeof variable) {

@@ -20,7 +20,8 @@ namespace muster {
 struct ProgramDescription {
   program::Join join{};
   google::protobuf::RepeatedPtrField<wire::VariableShape> variables;
-  std::string optimizer;  // empty: the config's
+  std::string optimizer;   // empty: the config's
+  std::string arithmetic;  // empty: it says nothing
 };
 
 class ProgramLink {

@@ -12,11 +12,18 @@
 namespace muster {
 namespace {
 
+constexpr size_t kMostArithmetic = 300;
 constexpr size_t kMostWords = 200;  // of a worker in a reason, which has other words, too
 
 std::string SamplesText(int64_t train, int64_t validation, int64_t test) {
   if (validation == 0) return fmt::format("{} training and {} test samples", train, test);
   return fmt::format("{} training, {} validation and {} test samples", train, validation, test);
+}
+
+bool IsProgram(const wire::Hello& hello) { return hello.setting_size() == 0; }
+
+std::optional<bool> LossScaling(const wire::Hello& hello) {
+  return hello.has_loss_scaling() ? std::optional(hello.loss_scaling()) : std::nullopt;
 }
 
 }  // namespace
@@ -45,10 +52,15 @@ std::string JoinCheck::CheckProtocol(const wire::Hello& hello) const {
 std::string JoinCheck::CheckWork(uint32_t rank, const wire::Hello& hello) const {
   if (std::string why = CheckGraph(hello); !why.empty()) return why;
   if (std::string why = CheckSettings(hello); !why.empty()) return why;
-  return CheckData(rank, hello);
+  if (std::string why = CheckData(rank, hello); !why.empty()) return why;
+  return CheckArithmetic(rank, hello);
 }
 
 void JoinCheck::Joined(uint32_t rank, const wire::Hello& hello) {
+  if (arithmetic_.empty() && IsProgram(hello)) {
+    arithmetic_ = Printable(hello.arithmetic(), kMostArithmetic);
+    arithmetic_name_ = WorkerName(rank, HostOf(hello), hello.pid());
+  }
   if (first_) return;
   first_ = rank;
   first_name_ = WorkerName(rank, HostOf(hello), hello.pid());
@@ -58,6 +70,7 @@ void JoinCheck::Joined(uint32_t rank, const wire::Hello& hello) {
            .global_batch = hello.global_batch(),
            .epochs = hello.epochs(),
            .drop_last = hello.drop_last(),
+           .loss_scaling = LossScaling(hello),
            .fingerprint = hello.data_fingerprint(),
            .contents = hello.data_contents()};
 }
@@ -141,6 +154,15 @@ std::string JoinCheck::CheckData(uint32_t rank, const wire::Hello& hello) const 
     return fmt::format("{} says drop_last={}, but {} says {}: all programs must say the same", name,
                        hello.drop_last(), first_name_, data_.drop_last);
   }
+  if (LossScaling(hello) != data_.loss_scaling) {
+    const auto text = [](std::optional<bool> says) {
+      return !says ? "nothing of a loss scale" : *says ? "loss scale on" : "loss scale off";
+    };
+    return fmt::format(
+        "{} says {}, but {} says {}: all programs must say the same (muster_set_loss_scaling, "
+        "Job(precision=...) in Python)",
+        name, text(LossScaling(hello)), first_name_, text(data_.loss_scaling));
+  }
   if (hello.data_fingerprint() != data_.fingerprint) {
     return fmt::format(
         "{} and {} see data (or constants of their programs) of the same size but different "
@@ -156,6 +178,19 @@ std::string JoinCheck::CheckData(uint32_t rank, const wire::Hello& hello) const 
         name, first_name_, hello.data_contents(), data_.contents);
   }
   return "";
+}
+
+std::string JoinCheck::CheckArithmetic(uint32_t rank, const wire::Hello& hello) const {
+  const std::string theirs = Printable(hello.arithmetic(), kMostArithmetic);
+  if (!IsProgram(hello) || theirs.empty() || arithmetic_.empty() || theirs == arithmetic_)
+    return "";
+  return fmt::format(
+      "{} computes with \"{}\", but {} with \"{}\": expected the same in all processes, because "
+      "the bits of the result would depend on who computes which slice. Use one model of GPU "
+      "(--devices) and the same libraries; if other bits do not matter, Job(deterministic=False) "
+      "in "
+      "Python, no muster_set_arithmetic in C",
+      WorkerName(rank, HostOf(hello), hello.pid()), theirs, arithmetic_name_, arithmetic_);
 }
 
 }  // namespace muster

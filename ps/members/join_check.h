@@ -33,6 +33,7 @@ struct SeenData {
   int64_t train_samples = 0, test_samples = 0, validation_samples = 0;
   int64_t global_batch = 0, epochs = 0;  // as a program says them; 0: it does not
   bool drop_last = false;                // the same
+  std::optional<bool> loss_scaling;      // the same
   uint64_t fingerprint = 0, contents = 0;
 };
 
@@ -49,7 +50,10 @@ class JoinCheck {
   // Called when a worker has joined. All later ones must have the same data as the first one.
   void Joined(uint32_t rank, const wire::Hello& hello);
   // Called when nobody is left before the start: the next worker may have other data.
-  void Forget() { first_.reset(); }
+  void Forget() {
+    first_.reset();
+    arithmetic_.clear();
+  }
 
   const std::optional<uint32_t>& first() const { return first_; }
   const SeenData& data() const { return data_; }  // data of the first worker
@@ -58,11 +62,14 @@ class JoinCheck {
   std::string CheckGraph(const wire::Hello& hello) const;
   std::string CheckSettings(const wire::Hello& hello) const;
   std::string CheckData(uint32_t rank, const wire::Hello& hello) const;
+  // Programs that say what their bits depend on must say the same.
+  std::string CheckArithmetic(uint32_t rank, const wire::Hello& hello) const;
 
   const VariableLayout& layout_;
   const JoinTerms& terms_;
   std::optional<uint32_t> first_;
   std::string first_name_;
+  std::string arithmetic_, arithmetic_name_;  // of the first program that has said it
   SeenData data_;
 };
 

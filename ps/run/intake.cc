@@ -169,10 +169,22 @@ config::Config Intake::Complete(const wire::Hello& hello) const {
   } else if (hello.has_drop_last()) {
     warn(hello.drop_last(), run.drop_last(), "run.drop_last");
   }
+  CompletePrecision(hello, config);
   *config.mutable_optimizer() = CompleteOptimizer(hello.optimizer());
   ConfigErrors errors("the program");
   CheckConfig(config, errors);
   return config;
+}
+
+void Intake::CompletePrecision(const wire::Hello& hello, config::Config& config) const {
+  // FP32, the default, says nothing: the program computes as it likes.
+  if (hello.loss_scaling()) config.mutable_worker()->set_precision(config::Worker::FP16);
+  if (!ScalesLoss(config) || hello.has_loss_scaling()) return;
+  throw Error(
+      ExitCode::kUsage,
+      "worker.precision is FP16, so gradients have a loss scale, but the program does not "
+      "say that it multiplies by it: expected muster_set_loss_scaling in C, muster.torch in "
+      "Python, or no worker.precision");
 }
 
 config::Optimizer Intake::CompleteOptimizer(const std::string& optimizer) const {

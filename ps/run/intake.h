@@ -52,6 +52,8 @@ class Intake {
   void OnValues(const FromWorker& event);
   // Completes the config with batch, length and optimizer of the program. Throws Error(kUsage).
   config::Config Complete(const wire::Hello& hello) const;
+  // The same for worker.precision: FP16 if the program wants a loss scale.
+  void CompletePrecision(const wire::Hello& hello, config::Config& config) const;
   config::Optimizer CompleteOptimizer(const std::string& optimizer) const;
   void Refuse(PeerId peer, const std::string& why);
   // Asks the source for the next piece of the values.

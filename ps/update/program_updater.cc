@@ -243,7 +243,6 @@ void ProgramUpdater::Work(WorkKind kind, int64_t step) {
                           static_cast<uint64_t>(step)};
   const Batch batch = start_.plan.At(step);
   const program::Work work{.kind = kind,
-                           .unused = 0,
                            .step = step,
                            .epoch = batch.epoch,
                            .index = 0,

@@ -5,6 +5,7 @@ checkpoints, and nothing is written.
 """
 
 import atexit
+import dataclasses
 import json
 import math
 import os
@@ -18,7 +19,7 @@ import numpy as np
 
 from muster import _client, _private
 from muster._alone_plan import StepPlan, seed_of
-from muster._alone_update import Segment, TreeSum, Updater, check_finite
+from muster._alone_update import LossScale, Segment, TreeSum, Updater, check_finite
 from muster._client import (ABSENT, COMPUTE, END, SLICE, STEP_END, TEST_BLOCK, UPDATE, VALIDATION_BLOCK,
                             VALUE, Client, Error, UsageError, Work)
 
@@ -75,7 +76,8 @@ class _Sums:
 
     def means(self) -> Dict[str, float]:
         scalars = sorted(self.scalars.items())
-        return {"loss": self.loss / self.samples,
+        loss = {"loss": self.loss / self.samples} if self.samples else {}  # all steps were skipped
+        return {**loss,
                 **{name: total / samples for name, (total, samples) in scalars}}
 
 
@@ -97,6 +99,7 @@ class AloneClient(Client):
         self._arenas: Optional[Tuple[np.ndarray, np.ndarray]] = None  # weights, gradient
         self._updater: Optional[Updater] = None
         self._rate = 0.0
+        self._scale: Optional[LossScale] = None
         self._loss = 0.0  # what the program reported of the current work
         self._weight: Optional[float] = None
         self._scalars: _Scalars = {}
@@ -155,6 +158,12 @@ class AloneClient(Client):
 
     def set_in_order(self, in_order: bool) -> None:
         self._in_order = in_order
+
+    def set_loss_scaling(self, on: bool) -> None:
+        self._scale = LossScale() if on else None
+
+    def set_arithmetic(self, text: str) -> None:
+        pass
 
     def set_fingerprint(self, fingerprint: int) -> None:
         pass
@@ -215,8 +224,9 @@ class AloneClient(Client):
         sums = _Sums()
         weight: Optional[float] = None
         weights, gradient = self._memory()
+        scale = self._scale.value if self._scale else 1.0
         for index in range(self.slices):
-            work = self._plan.slice_at(step, index)
+            work = dataclasses.replace(self._plan.slice_at(step, index), loss_scale=scale)
             if len(work.samples):
                 yield work
                 sums.add(self._loss, len(work.samples), self._scalars)
@@ -226,15 +236,19 @@ class AloneClient(Client):
             if self._stop is not None:
                 return
         total = self._tree.take()
+        self._weigh(total, weight, scale)
         if weight is not None:
-            self._weigh(total, weight)
             sums.loss = sums.loss / weight * sums.samples if weight else 0.0
         self._samples += sums.samples
-        self._epoch.add(sums.loss, sums.samples, sums.scalars)
+        is_skipped = self._scale is not None and self._scale.skips(total)
+        if not is_skipped:
+            self._epoch.add(sums.loss, sums.samples, sums.scalars)
         if (step + 1) % self.steps_per_epoch == 0:
             self._means, self._epoch = self._epoch.means(), _Sums()
             self._values[f"epoch:{step + 1}"] = json.dumps(self._means).encode()
         assert self._updater is not None
+        if is_skipped:
+            return
         if not self.is_updater:
             self._updater.update(weights, total, self._segments, self._rate)
             return
@@ -247,11 +261,13 @@ class AloneClient(Client):
                    seed_of(self.seed, UPDATE, step))
         check_finite(weights)
 
-    def _weigh(self, total: np.ndarray, weight: float) -> None:
-        """Divides the gradient by the sum of weights; running statistics count by samples."""
-        factor = np.float32(1 / weight if weight else 0)
+    def _weigh(self, total: np.ndarray, weight: Optional[float], scale: float) -> None:
+        """Divides by the loss scale, and the gradient by the sum of weights; running statistics count by
+        samples."""
+        weigh = np.float32(1 if weight is None else 1 / weight if weight else 0)
         for one in self._segments:
-            if not one.averaged:
+            factor = np.float32(1 / scale) * (np.float32(1) if one.averaged else weigh)
+            if factor != 1:
                 total[one.begin:one.end] *= factor
 
     def _evaluate(self, steps: int, is_last: bool) -> Iterator[Work]:
@@ -273,7 +289,7 @@ class AloneClient(Client):
     def _tell_end(self, steps: int) -> None:
         self._is_over = True
         means = dict(self._means)
-        loss = f"  training loss {means.pop('loss'):.4f}" if means else ""
+        loss = f"  training loss {means.pop('loss'):.4f}" if "loss" in means else ""
         print(f"Completed: {steps:,} steps, {self._samples:,} samples in "
               f"{time.monotonic() - self._began:.1f} s{loss}{_text(means)}", flush=True)
 

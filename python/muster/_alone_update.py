@@ -47,7 +47,8 @@ class TreeSum:
               not_ours: Optional[np.ndarray]) -> Optional[np.ndarray]:
         if left is None or right is None:
             return right if left is None else left
-        left += right
+        with np.errstate(all="ignore"):  # gradients may be infinite
+            left += right
         if right is not not_ours:
             self._spare.append(right)
         return left
@@ -188,6 +189,31 @@ class Updater:
                 m *= self._momentum
                 m += t
                 np.copyto(t, m)
+
+
+class LossScale:
+    """That of the server (ps/update/loss_scale.h)."""
+
+    _least, _most, _interval = 0.5, 2.0**32, 2000
+
+    def __init__(self) -> None:
+        self.value = 65536.0
+        self._good_steps = 0
+
+    def skips(self, gradient: np.ndarray) -> bool:
+        """Counts a step, with its whole gradient. Whether it must not change the weights."""
+        if np.isfinite(gradient).all():
+            self._good_steps += 1
+            if self._good_steps == self._interval:
+                self.value = min(self.value * 2, self._most)
+                self._good_steps = 0
+            return False
+        if self.value <= self._least:
+            raise Error(f"a gradient is not finite, and the loss scale is only {self.value:g}: try a smaller "
+                        f"learning rate")
+        self.value /= 2
+        self._good_steps = 0
+        return True
 
 
 def check_finite(*arrays: np.ndarray) -> None:

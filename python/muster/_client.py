@@ -42,12 +42,13 @@ class Work:
     samples: np.ndarray  # int64, their indices in the set
     batch: int  # samples of the whole step
     seed: int  # the same in every process that gets this work
+    loss_scale: float = 1.0  # of a slice: a factor of its gradient, not of the reported loss
 
 
 class _Work(ctypes.Structure):
     _fields_ = [("kind", c_int), ("step", c_int64), ("epoch", c_int64), ("index", c_int64),
                 ("count", c_int64), ("samples", POINTER(c_int64)), ("batch", c_int64),
-                ("seed", c_uint64)]
+                ("seed", c_uint64), ("loss_scale", c_double)]
 
 
 class _Answer(ctypes.Structure):
@@ -76,6 +77,8 @@ _functions = {
     "muster_set_run": (c_int, [c_void_p, c_int64, c_int64]),
     "muster_set_drop_last": (c_int, [c_void_p, c_int]),
     "muster_set_in_order": (c_int, [c_void_p, c_int]),
+    "muster_set_loss_scaling": (c_int, [c_void_p, c_int]),
+    "muster_set_arithmetic": (c_int, [c_void_p, c_char_p]),
     "muster_set_fingerprint": (None, [c_void_p, c_uint64]),
     "muster_weights": (c_void_p, [c_void_p, c_int]),
     "muster_gradient": (c_void_p, [c_void_p, c_int]),
@@ -187,6 +190,13 @@ class Client:
     def set_in_order(self, in_order: bool) -> None:
         self._check(self._library.muster_set_in_order(self._job, in_order))
 
+    def set_loss_scaling(self, on: bool) -> None:
+        """The program multiplies gradients by Work.loss_scale. Off: there is one only if the config says so."""
+        self._check(self._library.muster_set_loss_scaling(self._job, on))
+
+    def set_arithmetic(self, text: str) -> None:
+        self._check(self._library.muster_set_arithmetic(self._job, text.encode()))
+
     def set_fingerprint(self, fingerprint: int) -> None:
         self._library.muster_set_fingerprint(self._job, fingerprint)
 
@@ -218,7 +228,8 @@ class Client:
         samples = np.empty(0, np.int64)
         if work.count > 0:
             samples = np.ctypeslib.as_array(work.samples, (work.count,)).copy()
-        return Work(work.kind, work.step, work.epoch, work.index, samples, work.batch, work.seed)
+        return Work(work.kind, work.step, work.epoch, work.index, samples, work.batch, work.seed,
+                    work.loss_scale)
 
     def add_scalar(self, name: str, total: float) -> None:
         self._check(self._library.muster_add_scalar(self._job, name.encode(), total))

@@ -29,7 +29,8 @@ class _Taken(torch.Tensor):
             "the program used a parameter's grad: it has gone to the server, which adds and applies "
             "the gradients of all slices. For clip_grad_norm_, use Job(clip_norm=...), which is "
             "optimizer.clip_norm in the config; instead of GradScaler, use bfloat16, which needs no "
-            "scaling; to read gradients, prepare(..., update=\"program\") and job.steps")
+            "scaling, or for GPUs without it Job(precision=\"fp16\"), whose scale is the server's; to read "
+            "gradients, prepare(..., update=\"program\") and job.steps")
 
 
 class Parameter:
@@ -234,7 +235,7 @@ class Gradients:
         self.is_in_backward = True
         try:
             if share:
-                (loss.float() * share).backward()  # type: ignore[no-untyped-call]
+                (loss.float() * (share * work.loss_scale)).backward()  # type: ignore[no-untyped-call]
         finally:
             self.is_in_backward = False
         self._lacks_gradient = False
@@ -317,7 +318,7 @@ class Gradients:
         self._modes.restore()
         if not self._is_reported:
             self._report(work)
-        share = len(work.samples) / work.batch
+        share = len(work.samples) / work.batch * work.loss_scale
         for buffer, number in self._on_host:
             self._changes[number].copy_(buffer * share)
         for device in self._devices.values():

@@ -127,7 +127,8 @@ def _refuse_scaler() -> None:
 
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self.is_enabled():
-            raise UsageError("GradScaler cannot be used in a job: use bfloat16, which needs no scaling")
+            raise UsageError("GradScaler cannot be used in a job: use bfloat16, which needs no scaling, or for "
+                             "GPUs without it Job(precision=\"fp16\"), whose scale is the server's")
         return plain(self, *args, **kwargs)
 
     scaler.step = step

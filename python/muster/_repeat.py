@@ -1,6 +1,7 @@
 """Computes a slice twice and compares: the same slice must have the same loss and gradient whenever and
 wherever it is computed. Otherwise the bits of a run depend on the number of processes."""
 
+import dataclasses
 import zlib
 from typing import Any, Dict, Iterator, Optional, Tuple
 
@@ -29,7 +30,8 @@ class Repeat:
         if self._slice == (work.step, 0) or not (is_common or self._is_first):
             return None
         self._is_first = False
-        return self._client.plan(work.step, 0 if is_common else work.index)
+        planned = self._client.plan(work.step, 0 if is_common else work.index)
+        return dataclasses.replace(planned, loss_scale=work.loss_scale)
 
     def first(self, work: Work, loss: float, contents: Iterator[Tuple[str, Any]]) -> None:
         if not self._compares:

@@ -78,8 +78,9 @@ class Job(_job.Job):
 
     ``batch_size`` (of all processes together) and ``epochs`` count where the config says nothing of
     them, or where there is none. ``clip_norm`` limits the norm of each step's gradient, as
-    torch.nn.utils.clip_grad_norm_ does. ``repeat=False`` leaves out the slices that are computed
-    twice and compared.
+    torch.nn.utils.clip_grad_norm_ does. ``precision="fp16"`` scales the loss, as GradScaler does, for
+    torch.autocast with torch.float16, on GPUs without bfloat16. ``repeat=False`` leaves out the slices
+    that are computed twice and compared.
 
     ``import muster.torch`` seeds torch with run.seed, and Job() seeds NumPy and Python, unless the
     program has done so.
@@ -91,8 +92,13 @@ class Job(_job.Job):
     _step = Step
 
     def __init__(self, config: Optional[str] = None, *, batch_size: Optional[int] = None,
-                 epochs: Optional[int] = None, clip_norm: Optional[float] = None, repeat: bool = True) -> None:
+                 epochs: Optional[int] = None, clip_norm: Optional[float] = None, repeat: bool = True,
+                 precision: Optional[str] = None) -> None:
         super().__init__(config, batch_size=batch_size, epochs=epochs)
+        if precision not in (None, "fp16"):
+            raise UsageError(f"Job(precision={precision!r}): expected \"fp16\", for torch.autocast with "
+                             f"torch.float16, or None; bfloat16 needs no setting")
+        self._client.set_loss_scaling(precision == "fp16")
         if clip_norm is not None and not clip_norm > 0:
             raise UsageError(f"Job(clip_norm={clip_norm!r}): expected a number above 0")
         self._clip_norm = clip_norm

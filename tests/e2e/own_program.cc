@@ -3,8 +3,8 @@
 //
 //   own_program MODE
 //
-// Modes: push, whole, slow, fail, other, leave, ends, rate, momentum, own, own_nan, own_hangs,
-// own_ends, own_late.
+// Modes: push, whole, scaled, slow, fail, other, leave, ends, rate, momentum, own, own_nan,
+// own_hangs, own_ends, own_late.
 #include "tests/e2e/own_program.h"
 
 #include <unistd.h>
@@ -146,7 +146,9 @@ int main(int argc, char** argv) {
     float* const weights = muster_weights(job, numbers[v]);
     for (int64_t j = 0; j < kCounts[v]; ++j) weights[j] = Initial(j);
   }
+  if (mode == "scaled") Check(muster_set_loss_scaling(job, 1));
   Check(muster_join(job, kSamples, 0, kSamples));
+  const double scale = mode == "scaled" ? 65536 : 1;
   Momentum momentum(numbers, mode);
   for (;;) {
     muster_work work;
@@ -161,6 +163,7 @@ int main(int argc, char** argv) {
     }
     if (is_second && work.step == 2 && mode == "leave") Check(muster_leave(job));
     if (is_second && work.step == 2 && mode == "ends") std::exit(3);
+    if (work.kind == MUSTER_SLICE && work.loss_scale != scale) std::exit(1);
     double loss = 0;
     for (int64_t i = 0; i < work.count; ++i) loss += Slope(work.samples[i], 0);
     if (work.kind == MUSTER_TEST_BLOCK) loss -= static_cast<double>(work.count);  // negative
@@ -178,7 +181,7 @@ int main(int argc, char** argv) {
       for (int64_t j = 0; j < kCounts[v]; ++j) {
         float sum = 0;
         for (int64_t i = 0; i < work.count; ++i) sum += Slope(work.samples[i], j);
-        gradient[j] = sum / static_cast<float>(work.batch);
+        gradient[j] = sum / static_cast<float>(work.batch) * static_cast<float>(work.loss_scale);
       }
       if (mode != "whole") Check(muster_push(job, numbers[v]));
       if (mode == "slow") ::usleep(10'000);  // the server updates what it has

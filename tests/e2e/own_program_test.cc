@@ -272,6 +272,22 @@ TEST_F(OwnProgram, SixteenBitsAveragesAndSkippedStepsKeepTheBits) {
   EXPECT_EQ(Succeeded(Run("three", "push", 3, settings)).hash(), hash);
 }
 
+TEST_F(OwnProgram, ALossScaleKeepsTheBits) {
+  const std::string hash = Succeeded(Run("plain", "push", 1)).hash();
+  const Outcome scaled = Succeeded(Run("scaled", "scaled", 2));
+  EXPECT_EQ(scaled.hash(), hash);
+  EXPECT_EQ(scaled.metrics.back()["loss_scale"], 65536);
+  const std::string fp16 = "worker.precision=FP16";
+  EXPECT_EQ(Succeeded(Run("config", "scaled", 1, {fp16})).hash(), hash);
+  EXPECT_EQ(Succeeded(GoOn("scaled", {"--epochs", "4"})).metrics.back()["loss_scale"], 65536);
+  // This program would not multiply by it.
+  const Outcome refused = Run("refused", "push", 1, {fp16});
+  EXPECT_EQ(refused.exit_code, static_cast<int>(ExitCode::kRefused));
+  EXPECT_THAT(refused.log, HasSubstr("expected muster_set_loss_scaling"));
+  EXPECT_EQ(Run("bf16", "push", 1, {"worker.precision=BF16"}).exit_code,
+            static_cast<int>(ExitCode::kUsage));
+}
+
 TEST_F(OwnProgram, AProgramThatFailsEndsTheJobWithItsMessage) {
   const Outcome fails = Run("fails", "fail", 2);
   EXPECT_NE(fails.exit_code, 0);

@@ -175,6 +175,7 @@ TEST(ClientLibrary, RefusesWrongCalls) {
   EXPECT_EQ(muster_add_scalar(job, "a", 0), MUSTER_USAGE);
   EXPECT_EQ(muster_done(job), MUSTER_USAGE);
   EXPECT_EQ(muster_fail(job, "no"), MUSTER_USAGE);
+  EXPECT_EQ(muster_set_arithmetic(job, std::string(1025, 'a').c_str()), MUSTER_USAGE);
   EXPECT_EQ(muster_join(job, 0, 0, 0), MUSTER_USAGE) << "no training samples";
   EXPECT_EQ(muster_join(job, 10, 0, 0), MUSTER_USAGE) << "no endpoint";
   EXPECT_STRNE(muster_error(job), "");

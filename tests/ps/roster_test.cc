@@ -225,6 +225,30 @@ TEST_F(RosterTest, ProgramsSayTheSameBatchAndLength) {
   hello.clear_epochs();
   hello.set_drop_last(true);
   EXPECT_THAT(Refusal(hello, 2), HasSubstr("says drop_last=true, but rank 0"));
+  hello.clear_drop_last();
+  hello.set_loss_scaling(false);
+  EXPECT_THAT(Refusal(hello, 2), HasSubstr("says loss scale off, but rank 0"));
+}
+
+TEST_F(RosterTest, ProgramsComputeAlike) {
+  wire::Hello hello = Hello();
+  hello.set_arithmetic("CPU, one");
+  EXPECT_EQ(Refusal(hello, 0), "") << "a built-in worker";
+  hello.clear_setting();
+  hello.clear_arithmetic();
+  EXPECT_EQ(Refusal(hello, 1), "") << "it says nothing";
+  roster_.Vacate(1, now_);
+  hello.set_arithmetic("CPU, two");
+  EXPECT_EQ(Refusal(hello, 1), "") << "the first that says something";
+  hello.set_arithmetic("CPU, three");
+  EXPECT_THAT(Refusal(hello, 2),
+              AllOf(HasSubstr("rank 2 (host lab3, pid 77) computes with \"CPU, three\", but rank 1 "
+                              "(host lab3, pid 77) with \"CPU, two\""),
+                    HasSubstr("--devices")));
+  roster_.Vacate(1, now_);
+  EXPECT_THAT(Refusal(hello, 1), HasSubstr("CPU, two")) << "it replaces the one that was there";
+  hello.clear_arithmetic();
+  EXPECT_EQ(Refusal(hello, 1), "");
 }
 
 TEST_F(RosterTest, AnotherNumberOfThreadsIsRemarked) {

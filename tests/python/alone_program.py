@@ -1,6 +1,6 @@
 """A torch program that trains in a job and alone, with the same bits.
 
-usage: alone_program.py MODE    one of torch_program.py's, or clip
+usage: alone_program.py MODE    one of torch_program.py's, clip, scaled, overflow, own_overflow
 """
 
 import os
@@ -20,7 +20,8 @@ def train(mode):
     torch_program.MODE, torch_program.MODES = mode, [mode]
     torch.manual_seed(1)
     model = torch_program.Net()
-    job = muster.torch.Job(batch_size=BATCH, epochs=EPOCHS)
+    precision = "fp16" if mode.endswith(("scaled", "overflow")) else None
+    job = muster.torch.Job(batch_size=BATCH, epochs=EPOCHS, precision=precision)
     optimizer = torch_program.make_optimizer(model)
     if mode == "clip":
         plain = job._client.set_optimizer
@@ -40,7 +41,10 @@ def train(mode):
             if not step.is_check:
                 slices.append((step.number, job._work.index, job._work.seed, job._work.samples.tolist()))
             logits = model(x)
-            step.backward(F.cross_entropy(logits, y), accuracy=(logits.argmax(1) == y).float().mean())
+            loss = F.cross_entropy(logits, y)
+            if mode.endswith("overflow") and step.number == 2:
+                loss = loss * 1e36  # the gradient is finite without a scale
+            step.backward(loss, accuracy=(logits.argmax(1) == y).float().mean())
         if mode.startswith("own"):
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for one in optimizers + schedules:

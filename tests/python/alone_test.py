@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import unittest
+import unittest.mock
 
 from job import Job, skip_without
 
@@ -21,10 +22,11 @@ import torch_program  # noqa: E402
 from muster import UsageError, _client  # noqa: E402
 from muster._alone import ABSENT, COMPUTE, VALUE, AloneClient  # noqa: E402
 from muster._alone_plan import StepPlan  # noqa: E402
-from muster._alone_update import TreeSum, Updater, _sum  # noqa: E402
+from muster._alone_update import LossScale, TreeSum, Updater, _sum  # noqa: E402
 
 PROGRAM = alone_program.__file__
-MODES = ("sgd", "momentum", "nesterov", "adam", "adamw", "rmsprop", "clip", "own", "own_two")
+MODES = ("sgd", "momentum", "nesterov", "adam", "adamw", "rmsprop", "clip", "own", "own_two", "scaled", "overflow",
+         "own_overflow")
 
 
 @functools.cache
@@ -65,6 +67,17 @@ class Bits(unittest.TestCase):
                     self.assertGreater(len(expected), 5)
                     self.assertEqual({name: state[name] for name in expected}, expected)
 
+    def test_a_loss_scale_keeps_the_bits(self):
+        self.assertEqual(alone("scaled")[0], alone("momentum")[0])
+        self.assertEqual(alone("scaled")[1]._scale.value, 65536)
+        config = Job(PROGRAM, "momentum", config=None, options=["--set", "worker.precision=FP16"]).end().ok()
+        self.assertEqual(tensors(config.run), tensors(launched("momentum", 1).run))
+        self.assertEqual(config.metrics[-1]["loss_scale"], 65536)
+        for mode in ("overflow", "own_overflow"):
+            last = launched(mode, 2).metrics[-1]
+            self.assertEqual((last["loss_scale"], last["skipped_steps"]), (32768, 1))
+            self.assertEqual(alone(mode)[1]._scale.value, 32768)
+
     def test_slices_are_those_of_a_job(self):
         found = re.search(r"slices (.*)", launched("sgd", 1).logs)[1]
         self.assertEqual(str(alone("sgd")[2]), found)
@@ -83,6 +96,20 @@ class Bits(unittest.TestCase):
 
 
 class Parts(unittest.TestCase):
+    def test_loss_scale(self):
+        scale, finite, infinite = LossScale(), np.zeros(2, np.float32), np.float32([0, np.inf])
+        for _ in range(1999):
+            self.assertFalse(scale.skips(finite))
+        self.assertTrue(scale.skips(infinite))
+        self.assertEqual(scale.value, 32768)
+        for _ in range(2000):
+            self.assertFalse(scale.skips(finite))
+        self.assertEqual(scale.value, 65536)
+        while scale.value > 0.5:
+            self.assertTrue(scale.skips(infinite))
+        with self.assertRaisesRegex(_client.Error, "the loss scale is only 0.5"):
+            scale.skips(infinite)
+
     def test_tree(self):
         """((0 + 1) + (2 + 3)) + (4 + 5), without slices that have no samples."""
         values = [np.float32(10.0**power) / np.float32(3) for power in (0, 7, -3, 8, 2, -5)]
@@ -152,7 +179,10 @@ class Parts(unittest.TestCase):
     def test_mistakes(self):
         for text in ("type: SGD ema_decay: 0.9", "type: LION", "type: PROGRAM clip_norm: 1"):
             self.assertRaisesRegex(UsageError, "muster launch", Updater, text)
+        with unittest.mock.patch.dict(os.environ, MUSTER_ALONE="1"):
+            self.assertRaisesRegex(UsageError, 'expected "fp16"', alone_program.muster.torch.Job, precision="bf16")
         client = AloneClient()
+        client.set_arithmetic("CPU")
         client.set_run(4, 1)
         self.assertRaisesRegex(UsageError, "muster launch", client.join, 8, 0, 0)
         client = self.client()

@@ -22,6 +22,8 @@ said = {"batch_size": np.int64(40), "epochs": SAYS[MODE]} if MODE in SAYS else {
 job = muster.numpy.Job(*sys.argv[2:], **said)
 weights = job.variables({"w": np.zeros(2), "b": 0.0}, {"b": {"weight_decay": 0}})
 assert os.environ["MUSTER_SEED"] == "1"
+if MODE == "arithmetic":
+    job._client.set_arithmetic(os.environ.get("MUSTER_TEST_ARITHMETIC") or "CPU, version " + os.environ["MUSTER_RANK"])
 samples = len(y)
 if MODE.startswith("plan"):
     samples = 190  # 4 batches of 40 and a smaller one

@@ -146,7 +146,9 @@ bool ProgramTrainer::ComputeSlice(int64_t slice, const SumPlace& place) {
     return false;
   }
   const trace::Span span("slice", {}, {.slice = static_cast<int32_t>(slice)});
-  Give(given.work, given.indices);
+  program::Work work = given.work;
+  work.loss_scale = part_.order->loss_scale;
+  Give(work, given.indices);
   // The program reports the loss between the two.
   std::optional<trace::Span> pass(std::in_place, "forward");
   std::vector<size_t> missing = variables_in_;

@@ -67,7 +67,7 @@ TEST(DeviceTextsTest, SayWhoComputesInFp32) {
 TEST(DeviceTextsTest, TheWorkersSayWhatTheJobComputedOn) {
   EXPECT_TRUE(AreOnGpus(StartedWith({kCpu, kCard})));
   EXPECT_FALSE(AreOnGpus(StartedWith({kCpu, kCpu})));
-  EXPECT_FALSE(AreOnGpus(StartedWith({""})));
+  EXPECT_FALSE(AreOnGpus(StartedWith({"", "CPU, torch 2.15"})));
 }
 
 TEST(DeviceTextsTest, APlacementShowsWhatAWorkerReallyHas) {
