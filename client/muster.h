@@ -265,7 +265,12 @@ int muster_ask(muster_job* job, const char* key, int64_t step, int may_compute, 
  * "stop" is special: it ends the run before it trains on the weights of `step`, which must be its
  * current step. The value is the reason. All processes must tell it before they report a loss of
  * that step. Slices after that no longer count; a process completes them with any values, and
- * evaluations with true ones, until MUSTER_END. */
+ * evaluations with true ones, until MUSTER_END.
+ *
+ * "bits:NAME" says that the program's bits may differ in other runs, because of NAME, for example
+ * an operator of a GPU whose additions have no fixed order. The value says more, in a few words.
+ * The first one of each NAME becomes a warning, others are ignored. The run's summary lists the
+ * names. */
 int muster_tell(muster_job* job, const char* key, int64_t step, const void* value, size_t bytes);
 
 /* Ends the whole job with this message, because this program cannot go on and another process would

@@ -306,6 +306,18 @@ std::vector<std::string> ChangesTexts(const events::Summary& summary,
   return texts;
 }
 
+std::string OtherBitsText(const events::Summary& summary) {
+  constexpr int kMost = 5;
+  if (summary.other_bits().empty()) return "";
+  const int shown = std::min(kMost, summary.other_bits_size());
+  const auto begin = summary.other_bits().begin();
+  std::string text = "may differ in other runs, because of " +
+                     Join(std::vector<std::string>(begin, begin + shown), ", ");
+  if (shown < summary.other_bits_size())
+    text += fmt::format(" and {} more", summary.other_bits_size() - shown);
+  return text;
+}
+
 std::vector<std::string> SummaryLines(const events::Summary& summary, int workers,
                                       const KeptRun& run,
                                       const std::map<int64_t, std::string>& ends) {
@@ -349,6 +361,7 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
   row("overhead", BalanceText(measured.shares(), workers));
   row("limit", Bottleneck(summary, run.on_gpus, run.crowd, run.could_use_bf16));
   row("weights hash", summary.weights_hash());
+  row("bits", OtherBitsText(summary));
   row("weights", ModelsText(summary));
   row("run directory", run.dir.shown());
   FitRows(lines);

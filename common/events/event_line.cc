@@ -53,7 +53,14 @@ void MakeUtf8(protobuf::Message& message) {
   ForEachField(message, [](protobuf::Message& part, const FieldDescriptor* field) {
     if (field->type() != FieldDescriptor::TYPE_STRING) return;
     const protobuf::Reflection& reflection = *part.GetReflection();
-    reflection.SetString(&part, field, ValidUtf8(reflection.GetString(part, field)));
+    if (!field->is_repeated()) {
+      reflection.SetString(&part, field, ValidUtf8(reflection.GetString(part, field)));
+      return;
+    }
+    for (int i = 0; i < reflection.FieldSize(part, field); ++i) {
+      const std::string text = reflection.GetRepeatedString(part, field, i);
+      reflection.SetRepeatedString(&part, field, i, ValidUtf8(text));
+    }
   });
 }
 

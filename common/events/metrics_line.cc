@@ -181,6 +181,7 @@ Json MetricsLine(const events::Summary& summary) {
   if (!summary.stop_reason().empty()) json["stop_reason"] = summary.stop_reason();
   if (summary.restarts_size() > 0) json["server_restarts"] = summary.restarts_size();
   json["weights_hash"] = summary.weights_hash();
+  for (const std::string& name : summary.other_bits()) json["other_bits"].push_back(name);
   if (summary.shares_changed() > 0) json["shares_changed"] = summary.shares_changed();
   if (summary.changes_size() > 0) {
     json["workers_lost"] = summary.workers_lost();

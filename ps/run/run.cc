@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -283,7 +284,14 @@ std::string Run::OnGradient(uint32_t rank, const wire::GradientPart& part, const
 }
 
 std::string Run::OnTell(uint32_t rank, const wire::Tell& tell, Time now) {
+  const bool is_new = !parts_.values.told().Find(tell.key());
   std::string why = parts_.values.OnTell(rank, tell);
+  if (why.empty() && is_new && tell.key().starts_with(SharedValues::kBits)) {
+    constexpr size_t kMost = 300;
+    const std::string name = tell.key().substr(std::strlen(SharedValues::kBits));
+    parts_.keeper.recorder.Warn(fmt::format("rank {}: {}: {}: other runs may have other bits", rank,
+                                            Printable(name), Printable(tell.value(), kMost)));
+  }
   if (!why.empty() || failure_.is_set() || tell.key() != SharedValues::kStop) return why;
   RunPosition& state = parts_.state;
   if (tell.step() != state.step || !parts_.AtBoundary()) {
@@ -472,6 +480,7 @@ bool Run::done() const {
 events::Summary Run::End(events::Summary::End end) {
   events::Summary summary =
       parts_.keeper.progress.Summary(end, parts_.engine.variables.HashWeights(parts_.state.step));
+  for (std::string& name : parts_.values.OtherBits()) summary.add_other_bits(std::move(name));
   resumption_.Put(summary);
   return parts_.keeper.Finish(std::move(summary));
 }

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "common/base/process.h"
 #include "common/base/text.h"
@@ -57,13 +58,21 @@ std::string SharedValues::OnTell(uint32_t rank, const wire::Tell& tell) {
   const auto known = told_.Find(tell.key());
   if (!known) {
     Store(tell.key(), tell.step(), tell.value());
-  } else if (known->bytes != tell.value()) {
+  } else if (known->bytes != tell.value() && !tell.key().starts_with(kBits)) {
     failure_.Set({ExitCode::kFailure, rank,
                   fmt::format("rank {} computed another value for {} at step {}: {} before, {} now",
                               rank, Printable(tell.key()), tell.step(), ValueText(known->bytes),
                               ValueText(tell.value()))});
   }
   return "";
+}
+
+std::vector<std::string> SharedValues::OtherBits() const {
+  std::vector<std::string> names;
+  for (const auto& [key, value] : told_.All()) {
+    if (key.starts_with(kBits)) names.push_back(Printable(key.substr(std::strlen(kBits))));
+  }
+  return names;
 }
 
 void SharedValues::Put(const std::string& key, int64_t step, const std::string& value) {

@@ -32,6 +32,8 @@ class SharedValues {
   static constexpr const char* kStop = "stop";
   // Keys that begin so are compared only within this server's time.
   static constexpr const char* kNow = "now:";
+  // Keys that begin so name what may give other runs other bits; the first value counts.
+  static constexpr const char* kBits = "bits:";
   static constexpr size_t kMostBytes = 64 << 20;
 
   // `failure` must outlive this object. `once_s`: the limit for a computation.
@@ -41,6 +43,8 @@ class SharedValues {
   // `step`: the current one.
   std::string OnAsk(uint32_t rank, const wire::Ask& ask, int64_t step, Time now);
   std::string OnTell(uint32_t rank, const wire::Tell& tell);
+  // The names that follow kBits.
+  std::vector<std::string> OtherBits() const;
   // A value of the server's own.
   void Put(const std::string& key, int64_t step, const std::string& value);
   // The run has reached this step: what nobody has computed before is absent.

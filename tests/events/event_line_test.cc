@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "common/base/error.h"
+#include "common/base/text.h"
 
 namespace muster {
 namespace {
@@ -35,6 +36,16 @@ TEST(EventLineTest, ALineIsReadAsItWasWritten) {
       "{\"failure\":{\"exit_code\":4,\"rank\":0,\"what\":\"rank 0: \\\"a\\nb\\\" \xc3\xa4\"}}\n");
   const events::Event again = ParseEventLine(line.substr(0, line.size() - 1));
   EXPECT_EQ(again.SerializeAsString(), event.SerializeAsString());
+}
+
+TEST(EventLineTest, TextsBecomeUtf8) {
+  events::Event event;
+  event.mutable_summary()->set_stop_reason("a\xff");
+  for (const char* name : {"b\xff", "c"}) event.mutable_summary()->add_other_bits(name);
+  const events::Summary again = ParseEventLine(EventLine(event)).summary();
+  EXPECT_EQ(again.stop_reason(), ValidUtf8("a\xff"));
+  EXPECT_EQ(again.other_bits(0), ValidUtf8("b\xff"));
+  EXPECT_EQ(again.other_bits(1), "c");
 }
 
 TEST(EventLineTest, NumbersKeepTheirBitsAndZerosAreSaid) {

@@ -101,6 +101,15 @@ TEST_F(Values, AnotherValueEndsTheRun) {
             "rank 1 computed another value for a at step 5: \"1\" before, \"2\" now");
 }
 
+TEST_F(Values, WhatGivesOtherBitsIsNamed) {
+  (void)Tell(0, "bits:scatter", "atomics");
+  (void)Tell(1, "bits:scatter", "in other words");
+  (void)Tell(1, "bits:cumsum", "");
+  EXPECT_FALSE(failure.is_set());
+  EXPECT_EQ(values.OtherBits(), (std::vector<std::string>{"cumsum", "scatter"}));
+  EXPECT_EQ(values.told().Find("bits:scatter")->bytes, "atomics");
+}
+
 TEST_F(Values, TooMuchEndsTheRun) {
   const std::string value(64 << 10, 'x');
   for (int i = 0; i < 1024 && !failure.is_set(); ++i) (void)Tell(0, std::to_string(i), value);

@@ -100,6 +100,8 @@ for seen, step in enumerate(job.steps(samples)):
         if MODE == "plan":
             first = step.number % job._client.steps_per_epoch * 40
             assert (np.diff(rows) == 1).all() and first <= rows[0] <= rows[-1] < first + 40
+        if MODE == "arithmetic":
+            job._client.tell("bits:scatter", step.number, b"process %d" % os.getpid())
         if MODE == "slow says":
             time.sleep(0.02)
         if MODE == "dies":

@@ -14,6 +14,7 @@ namespace muster {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
@@ -59,6 +60,11 @@ TEST(SummaryTest, PartsOfAStepAddUp) {
   EXPECT_THAT(
       SummaryLines(summary, 2, {.dir = dir}),
       IsSupersetOf({"  test accuracy  70.00 %, f1 0.25", "  training loss  1.5000, f1 0.25"}));
+  for (const char* name : {"a", "b", "c", "d", "e", "f"}) summary.add_other_bits(name);
+  EXPECT_THAT(
+      SummaryLines(summary, 2, {.dir = dir}),
+      Contains("  bits           may differ in other runs, because of a, b, c, d, e and 1 more"));
+  summary.clear_other_bits();
   summary.mutable_test()->clear_scalars();
   measured.clear_scalars();
   summary.clear_validation();
