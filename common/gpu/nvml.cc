@@ -52,6 +52,10 @@ Sensors ReadSensors(const Api& api, Device device) {
     sensors.temperature = degrees;
   }
   sensors.power_w = Watts(api.power, device);
+  MemoryV2 memory{.version = kMemoryV2};
+  if (Call(api.memory_v2, device, &memory) == kSuccess && memory.used <= memory.total) {
+    sensors.used_bytes = memory.used;
+  }
   return sensors;
 }
 

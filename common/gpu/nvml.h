@@ -80,6 +80,7 @@ struct Api {
   Result (*count)(unsigned*) = Find("nvmlDeviceGetCount_v2");
   Result (*handle)(unsigned, Device*) = Find("nvmlDeviceGetHandleByIndex_v2");
   Result (*handle_by_pci)(const char*, Device*) = Find("nvmlDeviceGetHandleByPciBusId_v2");
+  Result (*handle_by_uuid)(const char*, Device*) = Find("nvmlDeviceGetHandleByUUID");
   Result (*uuid)(Device, char*, unsigned) = Find("nvmlDeviceGetUUID");
   Result (*name)(Device, char*, unsigned) = Find("nvmlDeviceGetName");
   Result (*pci)(Device, PciInfo*) = Find("nvmlDeviceGetPciInfo_v3");
@@ -155,6 +156,7 @@ struct Sensors {
   std::optional<unsigned> utilization;  // percent, over the last moments
   std::optional<unsigned> temperature;  // degrees Celsius
   std::optional<double> power_w;
+  std::optional<unsigned long long> used_bytes;  // of memory, by all processes
 };
 Sensors ReadSensors(const Api& api, Device device);
 

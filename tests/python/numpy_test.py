@@ -7,8 +7,10 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
+import unittest.mock
 
 from job import BIN, SOURCE, Job, skip, skip_without
 
@@ -81,6 +83,38 @@ class Numpy(unittest.TestCase):
         large = run("plan", options=("--set", "run.global_batch=191"))
         self.assertNotEqual(large.code, 0)
         self.assertIn("every epoch would be empty", large.log)
+
+    def test_what_bits_depend_on(self):
+        """Programs that compute in another way are refused, and a resumed run warns. What may give other bits is named
+        once, and at the end of each run."""
+        refused = run("arithmetic", 2)
+        self.assertEqual(refused.code, 8, refused.log)
+        self.assertRegex(refused.log, r'rank (0|1) .* computes with "CPU, version \1", but rank \d .*--devices')
+        self.addCleanup(os.environ.pop, "MUSTER_TEST_ARITHMETIC", None)
+        os.environ["MUSTER_TEST_ARITHMETIC"] = "CPU, one"
+        first = run("arithmetic", 2).ok()
+        self.assertEqual(first.hash, run("fit").hash)
+        self.assertEqual(len(re.findall(r"Warning: rank \d: scatter: process \d+: other runs", first.log)), 1)
+        os.environ["MUSTER_TEST_ARITHMETIC"] = "CPU, two"
+        longer = Job(PROGRAM, "arithmetic", resume=first.run, options=["--epochs", "22"]).end().ok()
+        self.assertIn('the workers computed with "CPU, one" before and with "CPU, two" now', longer.log)
+        for outcome in (first, longer):
+            self.assertIn("may differ in other runs, because of scatter", outcome.log)
+            self.assertEqual(outcome.metrics[-1]["other_bits"], ["scatter"])
+
+    def test_sensors_of_its_gpu(self):
+        driver = BIN.parent / "tests" / "cli" / "fake_driver"  # see tests/cli/gpu/fake_cards.h
+        if not (driver / "libnvidia-ml.so.1").exists():
+            self.skipTest("there is no stand-in for NVML: build fake_nvml")
+        uuid = f"GPU-{os.getpid():08x}-0000-0000-0000-000000000000"
+        with tempfile.NamedTemporaryFile("w") as cards, \
+                unittest.mock.patch.dict(os.environ, FAKE_CARDS=cards.name, LD_LIBRARY_PATH=str(driver)):
+            os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+            cards.write(f"uuid={uuid} util=2 used=1000 temp=51 power=300\n")
+            cards.flush()
+            last = run("fit", options=("--devices", "0")).ok().metrics[-1]
+        self.assertEqual([last[f"gpu_{name}"] for name in ("memory_mb", "utilization", "temperature_c", "power_w")],
+                         [1048.576, 0.02, 51, 300])
 
     def test_a_step_ends_once_with_the_weights_of_the_next(self):
         """Also before an evaluation, and around one of a lost process whose slices come one by one."""

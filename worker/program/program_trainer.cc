@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <optional>
@@ -16,6 +17,14 @@ namespace {
 
 using program::Kind;
 using program::WorkKind;
+
+// The UUID of the program's GPU, or "" if there is none or more than one.
+std::string GpuInEnvironment() {
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string uuid = visible == nullptr ? "" : visible;
+  const bool is_one = uuid.find(',') == std::string::npos;
+  return is_one && (uuid.starts_with("GPU-") || uuid.starts_with("MIG-")) ? uuid : "";
+}
 
 wire::Scalar ScalarOf(const std::string& body) {
   double sum;
@@ -39,6 +48,7 @@ ProgramTrainer::ProgramTrainer(const VariableLayout& layout, const program::Join
       follower_(client, *this),
       link_(link),
       seed_(seed),
+      gpu_(GpuInEnvironment()),
       orders_(join.train_samples, seed, join.in_order != 0),
       chunks_of_(layout.variables().size()),
       variables_in_(client.chunks().size(), 0) {
@@ -94,6 +104,8 @@ void ProgramTrainer::Train(Order order) {
   wire::StepTimes times;
   times.set_step(order.version);
   times.set_compute_ms(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
+  gpu_.Put(times);
+  if (const auto used = gpu_.latest().used_bytes; used) times.set_gpu_bytes(*used);
   client_.ReportTimes(times);
   follower_.GiveBackBuffers(order.version);
 }

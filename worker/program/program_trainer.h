@@ -17,6 +17,7 @@
 #include "common/program/program_link.h"
 #include "worker/client/client.h"
 #include "worker/data/epoch_order.h"
+#include "worker/follow/gpu_monitor.h"
 #include "worker/follow/order_follower.h"
 #include "worker/follow/tree_accumulator.h"
 
@@ -75,6 +76,7 @@ class ProgramTrainer final : private OrderWork, private SliceSums {
   OrderFollower follower_;
   ProgramLink& link_;
   const uint64_t seed_;
+  const GpuMonitor gpu_;  // the program's
   EpochOrders orders_;
   std::vector<std::vector<size_t>> chunks_of_;  // of each variable
   std::vector<size_t> variables_in_;            // number, of each chunk

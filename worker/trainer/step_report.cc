@@ -49,10 +49,7 @@ void StepReport::BookCompute(Time begin) {
 wire::StepTimes StepReport::Take(int64_t step) {
   times_.set_step(step);
   if (device_bytes_ > 0) times_.set_gpu_bytes(device_bytes_);
-  const nvml::Sensors gpu = gpu_.latest();
-  if (gpu.utilization) times_.set_gpu_utilization(*gpu.utilization);
-  if (gpu.temperature) times_.set_gpu_temperature(*gpu.temperature);
-  if (gpu.power_w) times_.set_gpu_power_w(*gpu.power_w);
+  gpu_.Put(times_);
   return std::exchange(times_, {});
 }
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "proto/wire.pb.h"
-#include "worker/trainer/gpu_monitor.h"
+#include "worker/follow/gpu_monitor.h"
 
 namespace muster {
 

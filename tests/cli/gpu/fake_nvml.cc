@@ -129,6 +129,13 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char* id, void** device) {
   if (answer == kSuccess) fake::HangIf(*CardOf(*device), "search");
   return answer;
 }
+int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
+  const std::vector<Card> cards = fake::ReadCards();
+  for (unsigned i = 0; i < cards.size(); ++i) {
+    if (fake::Of(cards[i], "uuid") == uuid) return nvmlDeviceGetHandleByIndex_v2(i, device);
+  }
+  return kNotFound;
+}
 int nvmlDeviceGetUUID(void* device, char* text, unsigned size) {
   const std::optional<Card> card = CardOf(device);
   if (const int answer = AnswerOf(card, "uuid"); answer != kSuccess) return answer;

@@ -1,4 +1,4 @@
-#include "worker/trainer/gpu_monitor.h"
+#include "worker/follow/gpu_monitor.h"
 
 #include <chrono>
 #include <condition_variable>
@@ -15,11 +15,13 @@ struct GpuMonitor::Shared {
   bool stopped = false;
   nvml::Sensors latest;
 
-  void Work(const std::string& pci_bus_id) {
+  void Work(const std::string& gpu) {
     const nvml::Library library;
     nvml::Device device = nullptr;
     if (!library.trouble().empty() ||
-        nvml::Call(library.api().handle_by_pci, pci_bus_id.c_str(), &device) != nvml::kSuccess) {
+        nvml::Call(gpu.find('-') == std::string::npos ? library.api().handle_by_pci
+                                                      : library.api().handle_by_uuid,
+                   gpu.c_str(), &device) != nvml::kSuccess) {
       return;
     }
     std::unique_lock lock(mutex);
@@ -33,10 +35,10 @@ struct GpuMonitor::Shared {
   }
 };
 
-GpuMonitor::GpuMonitor(std::string pci_bus_id) : shared_(std::make_shared<Shared>()) {
-  if (pci_bus_id.empty()) return;
+GpuMonitor::GpuMonitor(std::string gpu) : shared_(std::make_shared<Shared>()) {
+  if (gpu.empty()) return;
   try {
-    std::thread([shared = shared_, id = std::move(pci_bus_id)] { shared->Work(id); }).detach();
+    std::thread([shared = shared_, id = std::move(gpu)] { shared->Work(id); }).detach();
   } catch (const std::system_error&) {  // too many threads: training does without the readings
   }
 }
@@ -50,6 +52,13 @@ GpuMonitor::~GpuMonitor() {
 nvml::Sensors GpuMonitor::latest() const {
   const std::lock_guard lock(shared_->mutex);
   return shared_->latest;
+}
+
+void GpuMonitor::Put(wire::StepTimes& times) const {
+  const nvml::Sensors gpu = latest();
+  if (gpu.utilization) times.set_gpu_utilization(*gpu.utilization);
+  if (gpu.temperature) times.set_gpu_temperature(*gpu.temperature);
+  if (gpu.power_w) times.set_gpu_power_w(*gpu.power_w);
 }
 
 }  // namespace muster

@@ -6,18 +6,21 @@
 #include <string>
 
 #include "common/gpu/nvml.h"
+#include "proto/wire.pb.h"
 
 namespace muster {
 
 class GpuMonitor {
  public:
-  // `pci_bus_id` is the GPU's address, "0000:3b:00.0". If it is empty there is no thread, and all
+  // `gpu` is its address, "0000:3b:00.0", or its UUID. If it is empty there is no thread, and all
   // readings are empty, as they are without NVML.
-  explicit GpuMonitor(std::string pci_bus_id);
+  explicit GpuMonitor(std::string gpu);
   ~GpuMonitor();
   GpuMonitor(const GpuMonitor&) = delete;
 
   nvml::Sensors latest() const;
+  // Adds the sensors, without the memory, to the report of a step.
+  void Put(wire::StepTimes& times) const;
 
  private:
   struct Shared;
