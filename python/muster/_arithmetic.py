@@ -17,7 +17,7 @@ def set_up(precision: Optional[str], deterministic: bool) -> None:
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     if not deterministic:
         return
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         print("muster: CUDA was started before the job, so cuBLAS may compute other bits in other runs: expected "
               "Job(), or the first use of muster.torch.job, before", flush=True)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it when it starts
@@ -25,7 +25,7 @@ def set_up(precision: Optional[str], deterministic: bool) -> None:
     torch.backends.cudnn.benchmark = False  # it would choose by time
     if not torch.are_deterministic_algorithms_enabled():
         torch.use_deterministic_algorithms(True, warn_only=True)
-        torch.utils.deterministic.fill_uninitialized_memory = False
+        setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)
 
 
 def describe(device: torch.device) -> str:
@@ -33,7 +33,7 @@ def describe(device: torch.device) -> str:
     if device.type != "cuda":
         return f"{device.type.upper()}, torch {torch.__version__}"
     card = torch.cuda.get_device_properties(device)
-    libraries = f"torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}"
+    libraries = f"torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}"  # type: ignore[no-untyped-call]
     tf32 = "TF32" if torch.backends.cudnn.allow_tf32 else "no TF32"
     return f"{card.name} (sm_{card.major}{card.minor}), {libraries}, {tf32}"
 
@@ -45,7 +45,7 @@ class Operators:
         self._new: List[str] = []
         self._known: List[str] = []
         self._plain = warnings.showwarning
-        warnings.showwarning = self._show  # type: ignore[assignment]
+        warnings.showwarning = self._show
         warnings.filterwarnings("always", message=f".*{_PATTERN.pattern[6:]}")
 
     def _show(self, message: Any, *where: Any, **more: Any) -> None:

@@ -59,7 +59,8 @@ class Memory:
             return
         self._is_pinned = True
         for one in (self.weights, self.gradients):
-            code = torch.cuda.cudart().cudaHostRegister(one.data_ptr(), 4 * one.numel(), 1)  # type: ignore[attr-defined]
+            library: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+            code = library.cudaHostRegister(one.data_ptr(), 4 * one.numel(), 1)
             if int(code) != 0:
                 print(f"muster: the memory of the job could not be registered with CUDA (error {int(code)}): copies "
                       f"take longer", flush=True)

@@ -49,7 +49,7 @@ def _sums(job: Any, loader: Any, samples: Samples, batches: List[Any],
     totals: Dict[str, float] = {}
     job._model.eval()
     with torch.no_grad():
-        for data, batch in zip(DataLoader(samples, sampler=items, batch_size=None, **options), batches):  # type: ignore
+        for data, batch in zip(DataLoader(samples, sampler=items, batch_size=None, **options), batches):
             data = to_device(data, job.device)
             result = function(*data) if isinstance(data, (tuple, list)) else function(data)
             for key, value in (result if isinstance(result, dict) else {"": result}).items():

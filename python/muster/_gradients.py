@@ -19,7 +19,7 @@ class _Taken(torch.Tensor):
     """The gradient of a parameter after Muster has taken it."""
 
     _allowed = {torch.Tensor.zero_, torch.Tensor.detach_, torch.Tensor.requires_grad_,
-                torch.Tensor.grad_fn.__get__}  # type: ignore[attr-defined]
+                getattr(torch.Tensor, "grad_fn").__get__}
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -127,8 +127,8 @@ class Gradients:
             one.version = one.tensor._version
         for buffer, number in self._statistics:
             self._values[number].copy_(buffer)
-        self._counters = [module._buffers["num_batches_tracked"] for module in self._model.modules()
-                          if module._buffers.get("num_batches_tracked") is not None]
+        counters = (module._buffers.get("num_batches_tracked") for module in self._model.modules())
+        self._counters = [one for one in counters if one is not None]
         averaged = [buffer for buffer, _ in self._statistics]
         self._constants = _contents.Constants(self._model, averaged + self._counters)
         self._client.set_fingerprint(self._constants.fingerprint)
@@ -235,7 +235,7 @@ class Gradients:
         self.is_in_backward = True
         try:
             if share:
-                (loss.float() * (share * work.loss_scale)).backward()  # type: ignore[no-untyped-call]
+                (loss.float() * (share * work.loss_scale)).backward()
         finally:
             self.is_in_backward = False
         self._lacks_gradient = False

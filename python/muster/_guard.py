@@ -15,6 +15,7 @@ _WHERE = "between epochs, or after optimizer.step()"
 _WHY = ("a process that joins later, or a resumed run, does not have the weights of this moment, and within a step "
         "nobody has them. Between epochs, use job.once(function, ...), whose result all processes have, and "
         "job.save(state, path); averages need job.steps (docs/OWN_MODEL.md)")
+_SET_GRADIENT = getattr(torch.Tensor, "grad").__set__
 _REPLACED = ("__deepcopy__", "state_dict", "named_parameters")
 
 
@@ -32,7 +33,7 @@ class Guarded(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function is torch.Tensor.grad.__set__ and args[1] is None:
+        if function is _SET_GRADIENT and args[1] is None:
             return None  # zero_grad()
         if function in cls._allowed:
             return function(args[0].origin, *args[1:], **(kwargs or {}))
@@ -41,7 +42,7 @@ class Guarded(torch.Tensor):
     def __reduce_ex__(self, protocol: Any) -> Any:
         if self.guard.is_on:
             raise UsageError(f"the program saved the model's weights {_WHERE}: {_WHY}")
-        return self.origin.__reduce_ex__(protocol)
+        return self.origin.__reduce_ex__(protocol)  # type: ignore[no-untyped-call]
 
 
 class Guard:

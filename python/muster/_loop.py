@@ -89,10 +89,12 @@ class Loop:
         _data.Source.of(self._loader._loader)  # checks
         self._calls: Optional[List[int]] = None  # of each scheduler in a step
         self._steps: Optional[Iterator[Step]] = None
-        self._per_epoch = self._total = 0
+        self._per_epoch: int = 0
+        self._total: int = 0
         self._epoch: Optional[Epoch] = None
-        self.is_open = False  # an epoch whose batches have not begun
-        self.is_inside = self._has_left = False  # the loop over batches; by break
+        self.is_open: bool = False  # an epoch whose batches have not begun
+        self.is_inside: bool = False  # the loop over batches
+        self._has_left: bool = False  # it, by break
         self._output: Any = None  # sys.stdout, while missed epochs print nothing
         take_calls(job)
 

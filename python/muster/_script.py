@@ -50,8 +50,8 @@ def take_calls(job: Any) -> None:
                              "job.keep (docs/OWN_MODEL.md), or optimizer.ema_decay of the config")
         return _plain_update(self, *args, **options)
 
-    torch.Tensor.backward = backward  # type: ignore[assignment]
-    torch.save = save
+    torch.Tensor.backward = backward  # type: ignore[method-assign]
+    torch.save = save  # type: ignore[assignment]
     _Average.update_parameters = update_parameters  # type: ignore[method-assign]
 
 

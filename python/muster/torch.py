@@ -36,7 +36,7 @@ from typing import Any, Callable, Iterator, List, Optional
 
 import torch
 
-from muster import _client, _contents, _data, _job
+from muster import _arithmetic, _client, _contents, _data, _job
 from muster._client import UsageError, Work
 from muster._evaluate import evaluate
 from muster._gradients import Gradients
@@ -79,8 +79,9 @@ class Job(_job.Job):
     ``batch_size`` (of all processes together) and ``epochs`` count where the config says nothing of
     them, or where there is none. ``clip_norm`` limits the norm of each step's gradient, as
     torch.nn.utils.clip_grad_norm_ does. ``precision="fp16"`` scales the loss, as GradScaler does, for
-    torch.autocast with torch.float16, on GPUs without bfloat16. ``repeat=False`` leaves out the slices
-    that are computed twice and compared.
+    torch.autocast with torch.float16, on GPUs without bfloat16; "tf32" lets GPUs multiply in TF32.
+    ``repeat=False`` leaves out the slices that are computed twice and compared, and
+    ``deterministic=False`` what makes GPUs repeat their bits (docs/GPU_PROGRAMS.md).
 
     ``import muster.torch`` seeds torch with run.seed, and Job() seeds NumPy and Python, unless the
     program has done so.
@@ -93,12 +94,15 @@ class Job(_job.Job):
 
     def __init__(self, config: Optional[str] = None, *, batch_size: Optional[int] = None,
                  epochs: Optional[int] = None, clip_norm: Optional[float] = None, repeat: bool = True,
-                 precision: Optional[str] = None) -> None:
-        super().__init__(config, batch_size=batch_size, epochs=epochs)
-        if precision not in (None, "fp16"):
+                 precision: Optional[str] = None, deterministic: bool = True) -> None:
+        if precision not in (None, "fp16", "tf32"):
             raise UsageError(f"Job(precision={precision!r}): expected \"fp16\", for torch.autocast with "
-                             f"torch.float16, or None; bfloat16 needs no setting")
+                             f"torch.float16, \"tf32\" or None; bfloat16 needs no setting")
+        _arithmetic.set_up(precision, deterministic)
+        super().__init__(config, batch_size=batch_size, epochs=epochs)
         self._client.set_loss_scaling(precision == "fp16")
+        self._is_deterministic = deterministic
+        self._operators = _arithmetic.Operators()
         if clip_norm is not None and not clip_norm > 0:
             raise UsageError(f"Job(clip_norm={clip_norm!r}): expected a number above 0")
         self._clip_norm = clip_norm
@@ -152,6 +156,8 @@ class Job(_job.Job):
         if plan is not None:
             self._client.set_optimizer(plan.text, plan.learning_rate())
             self._replace_step(plan.optimizer)
+        if self._is_deterministic:
+            self._client.set_arithmetic(_arithmetic.describe(next(model.parameters()).device))
         self._guard = Guard(model, in_epochs=self._loop is not None)
         if self._loop is not None:
             return (given, *self._loop.prepared)
@@ -181,6 +187,7 @@ class Job(_job.Job):
         def step(this: Any, *args: Any, **kwargs: Any) -> Any:
             self._refuse_step(args, kwargs)
             if self._loop is not None and self._work is not None:
+                assert self._guard is not None
                 self._gradients.complete(self._work)
                 self._guard.set(True)
                 return None
@@ -325,6 +332,9 @@ class Job(_job.Job):
     def _settle(self) -> None:
         if self._model is not None:
             self._gradients.settle()
+        for name in self._operators.take():
+            self._client.tell(f"bits:{name}", self._shared.position,
+                              f"torch's {name} is not deterministic on this GPU".encode())
 
     def _missed_steps_end(self) -> None:
         if self._own is not None:
@@ -396,4 +406,7 @@ def __getattr__(name: str) -> Any:
     """``from muster.torch import job``: this process's job, made when it is first needed."""
     if name != "job":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _job.current() or Job()
+    try:
+        return _job.current() or Job()
+    except AttributeError as error:  # `from … import job` would only say that there is none
+        raise RuntimeError(f"muster.torch.job could not be made: {error}") from error

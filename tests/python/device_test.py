@@ -2,6 +2,7 @@
 without any one wait, record or lock, other bits or an error."""
 
 import inspect
+import os
 import re
 import sys
 import threading
@@ -15,10 +16,15 @@ from job import Job, skip_without
 skip_without("numpy", "torch")
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
+import torch.utils.backend_registration  # noqa: E402
+
+if not hasattr(torch.utils.backend_registration, "_setup_privateuseone_for_python_backend"):
+    print("skipped: this version of PyTorch has no devices in Python")
+    sys.exit(77)
 
 import loop_program  # noqa: E402
 import torch_program  # noqa: E402
-from muster import _client, _copies, _gradients  # noqa: E402
+from muster import _arithmetic, _client, _copies, _gradients  # noqa: E402
 
 # Module, what is there, what a mistake would be.
 MISTAKES = [
@@ -105,6 +111,31 @@ class Mistakes(unittest.TestCase):
         for mistake in (None, *OF_A_QUEUE):
             with self.subTest(mistake):
                 self.assertEqual(jobs.in_fork(lambda: is_serial(mistake)), mistake is None)
+
+
+class Arithmetic(unittest.TestCase):
+    def test_operators_that_are_not_deterministic(self):
+        outcome = alone(loop_program, "warns", on_device=False)
+        self.assertEqual(outcome.hash, alone(loop_program, "plain", on_device=False).ok().hash)
+        self.assertGreaterEqual(outcome.log.count("index_add_cuda_"), 2)  # a warning, and in the summary
+
+    def test_a_gpu_is_made_deterministic(self):
+        for chosen, expected in ((True, [True, True, ":4096:8"]), (False, [False, False, None])):
+            with self.subTest(chosen):
+                self.assertTrue(jobs.in_fork(lambda: settings(chosen) == expected))
+
+    def test_workers_that_compute_on_different_devices(self):
+        job = Job(loop_program.__file__, "mixed", workers=2, config="run { slices: 4 }")
+        outcome = job.end()
+        self.assertNotEqual(outcome.code, 0)
+        self.assertIn("FAKEGPU, torch", outcome.log)
+
+
+def settings(deterministic):
+    with unittest.mock.patch.object(torch.cuda, "is_available", lambda: True):
+        _arithmetic.set_up(None, deterministic)
+    return [torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.deterministic,
+            os.environ.get("CUBLAS_WORKSPACE_CONFIG")]
 
 
 def settles(mistake):

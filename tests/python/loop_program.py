@@ -11,6 +11,7 @@ import pathlib
 import signal
 import sys
 import time
+import warnings
 
 import torch
 import torch.nn.functional as F
@@ -19,11 +20,11 @@ from torch.utils.data import (DataLoader, DistributedSampler, IterableDataset, S
 
 import muster.torch
 
-FAKE_DEVICE = os.environ.get("MUSTER_TEST_DEVICE") == "fake"
+MODE = sys.argv[1] if len(sys.argv) > 1 else ""  # loop_test.py imports this file
+FAKE_DEVICE = os.environ.get("MUSTER_TEST_DEVICE") == "fake" or MODE == "mixed" and os.environ.get("MUSTER_RANK") == "1"
 if FAKE_DEVICE:
     import fake_device
 
-MODE = sys.argv[1] if len(sys.argv) > 1 else ""  # loop_test.py imports this file
 EPOCHS = 5
 
 
@@ -167,6 +168,8 @@ def main():
                 loss = loss + F.cross_entropy(logits, b, reduction="sum")
             if MODE == "ignores":
                 loss = 0.5 * F.cross_entropy(logits, b, ignore_index=0).double()
+            if MODE == "warns":  # as torch does on a GPU
+                warnings.warn("index_add_cuda_ does not have a deterministic implementation, but you set")
             if MODE == "autograd":
                 torch.autograd.backward([loss])
             if MODE in ("script", "two_losses"):
