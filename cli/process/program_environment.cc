@@ -21,14 +21,21 @@ std::vector<std::string> ProgramEnvironment(const ProgramPlace& place) {
 }
 
 void OfferPythonClient(const std::string& worker_program) {
-  struct stat programs, client;
+  struct stat programs;
   if (::stat(worker_program.c_str(), &programs) != 0) return;
+  const auto is_ours = [&](const std::filesystem::path& path) {  // not somebody else's code
+    struct stat one;
+    return ::lstat(path.c_str(), &one) == 0 && !S_ISLNK(one.st_mode) &&
+           one.st_uid == programs.st_uid && (one.st_mode & S_IWOTH) == 0;
+  };
   for (const char* place : {"../python", "../../../python"}) {  // of an archive, of a source tree
     std::error_code failed;
     const std::filesystem::path folder = std::filesystem::weakly_canonical(
         std::filesystem::path(worker_program).parent_path() / place, failed);
-    if (failed || ::stat((folder / "muster/torch.py").c_str(), &client) != 0) continue;
-    if (client.st_uid != programs.st_uid) continue;  // somebody else's code
+    if (failed || !is_ours(folder) || !is_ours(folder / "muster") ||
+        !is_ours(folder / "muster/torch.py")) {
+      continue;
+    }
     const char* before = ::getenv("PYTHONPATH");
     const std::string head = before == nullptr || *before == '\0' ? "" : std::string(before) + ":";
     ::setenv("PYTHONPATH", (head + folder.string()).c_str(), 1);

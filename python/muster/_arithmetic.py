@@ -7,7 +7,8 @@ from typing import Any, List, Optional
 
 import torch
 
-_PATTERN = re.compile(r"(\S+) does not have a deterministic implementation")
+_PATTERN = re.compile(r"(\S+) does not have a deterministic implementation|"
+                      r"((?:Flash|Memory Efficient) Attention) defaults to a non-deterministic")
 
 
 def set_up(precision: Optional[str], deterministic: bool) -> None:
@@ -17,15 +18,17 @@ def set_up(precision: Optional[str], deterministic: bool) -> None:
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     if not deterministic:
         return
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        print("muster: CUDA was started before the job, so cuBLAS may compute other bits in other runs: expected "
-              "Job(), or the first use of muster.torch.job, before", flush=True)
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it when it starts
+    if "CUBLAS_WORKSPACE_CONFIG" not in os.environ:  # cuBLAS reads it when it starts
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            print("muster: CUDA was started before the job, so cuBLAS may compute other bits in other runs: "
+                  "expected Job(), or the first use of muster.torch.job, before", flush=True)
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.benchmark = False  # it would choose by time
     if not torch.are_deterministic_algorithms_enabled():
         torch.use_deterministic_algorithms(True, warn_only=True)
-        setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)
+        if hasattr(torch.utils, "deterministic"):
+            setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)
 
 
 def describe(device: torch.device) -> str:
@@ -34,8 +37,14 @@ def describe(device: torch.device) -> str:
         return f"{device.type.upper()}, torch {torch.__version__}"
     card = torch.cuda.get_device_properties(device)
     libraries = f"torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}"  # type: ignore[no-untyped-call]
-    tf32 = "TF32" if torch.backends.cudnn.allow_tf32 else "no TF32"
-    return f"{card.name} (sm_{card.major}{card.minor}), {libraries}, {tf32}"
+    return f"{card.name} (sm_{card.major}{card.minor}), {libraries}, {'TF32' if _uses_tf32() else 'no TF32'}"
+
+
+def _uses_tf32() -> bool:
+    try:
+        return torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32
+    except RuntimeError:  # set in torch's newer way
+        return True
 
 
 class Operators:
@@ -46,17 +55,25 @@ class Operators:
         self._known: List[str] = []
         self._plain = warnings.showwarning
         warnings.showwarning = self._show
-        warnings.filterwarnings("always", message=f".*{_PATTERN.pattern[6:]}")
+        self._filter: Any = None
+        self._listen()
+
+    def _listen(self) -> None:
+        """A later filter of the program would hide them."""
+        if self._filter is None or not warnings.filters or warnings.filters[0] is not self._filter:
+            warnings.filterwarnings("always", message=".*(not have a deterministic|defaults to a non-determ)")
+            self._filter = warnings.filters[0]
 
     def _show(self, message: Any, *where: Any, **more: Any) -> None:
         found = _PATTERN.search(str(message))
         if found is None:
             self._plain(message, *where, **more)
-        elif found[1] not in self._known:
-            self._known.append(found[1])
-            self._new.append(found[1])
+        elif (name := found[1] or found[2]) not in self._known:
+            self._known.append(name)
+            self._new.append(name)
 
     def take(self) -> List[str]:
         """Those since the last call."""
+        self._listen()
         found, self._new = self._new, []
         return found

@@ -9,6 +9,8 @@ from typing import Any, Callable, Deque, List, Optional, Sequence, Tuple
 import numpy as np
 import torch
 
+from muster._client import UsageError
+
 
 class Queue:
     """Calls in order, each as soon as the copies that it needs have arrived. Backward has a thread for
@@ -47,24 +49,32 @@ class Memory:
 
     def __init__(self, client: Any, variables: int) -> None:
         self.weights, self.gradients = (_whole(get, variables) for get in (client.weights, client.gradient))
+        self.is_alone = client.is_alone
         self._is_pinned = False
 
     def place(self, weights: torch.Tensor) -> slice:
         begin = (weights.data_ptr() - self.weights.data_ptr()) // 4
         return slice(begin, begin + weights.numel())
 
-    def pin(self) -> None:
-        """Copies from and to other memory would make the program wait."""
+    def pin(self, device: torch.device) -> None:
+        """Copies from and to other memory would make the program wait. Both arrays are in one mapping; those
+        of a client without a server are not, and stay as they are."""
         if self._is_pinned:
             return
         self._is_pinned = True
-        for one in (self.weights, self.gradients):
-            library: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
-            code = library.cudaHostRegister(one.data_ptr(), 4 * one.numel(), 1)
-            if int(code) != 0:
-                print(f"muster: the memory of the job could not be registered with CUDA (error {int(code)}): copies "
-                      f"take longer", flush=True)
-                return
+        page = 4096
+        begin = self.weights.data_ptr() // page * page
+        end = -(-(self.gradients.data_ptr() + 4 * self.gradients.numel()) // page) * page
+        library: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+        code = int(library.cudaHostRegister(begin, end - begin, 1))
+        if code == 0:
+            return
+        print(f"muster: the memory of the job could not be registered with CUDA (error {code}): copies take longer",
+              flush=True)
+        try:
+            torch.zeros(1, device=device)  # the next call would report the error once more
+        except RuntimeError:
+            pass
 
 
 class Device:
@@ -73,10 +83,10 @@ class Device:
 
     def __init__(self, device: torch.device, memory: Memory, parameters: Sequence[Tuple[torch.Tensor, torch.Tensor]],
                  statistics: Sequence[Tuple[torch.Tensor, torch.Tensor]]) -> None:
-        if device.type == "cuda":
-            memory.pin()
+        if device.type == "cuda" and not memory.is_alone:
+            memory.pin(device)
         self._device = device
-        self._module = torch.get_device_module(device)
+        self._module = getattr(torch, device.type)
         self._side = self._module.Stream(device=device)
         self._memory = memory
         self._tensors = [tensor for tensor, _ in parameters]
@@ -90,9 +100,11 @@ class Device:
         self._sums = torch.zeros(self._changed.stop - self._changed.start, device=device)
         self._changes = [self._sums[place].view(buffer.shape) for place, buffer in zip(places, self._buffers)]
         self._brought: Any = None
+        self._stream: Any = None  # that has the weights
 
     def bring(self) -> None:
         """The job's weights to the model, when the GPU's current stream gets there."""
+        self._stream = self._module.current_stream(self._device)
         self._flat.copy_(self._memory.weights[self._all], non_blocking=True)
         self._brought = self._event()
         with torch.no_grad():
@@ -107,6 +119,11 @@ class Device:
         if self._brought is not None:
             self._brought.synchronize()
             self._brought = None
+
+    def check_stream(self) -> None:
+        if self._stream is not None and self._module.current_stream(self._device) != self._stream:
+            raise UsageError("the body of the loop computes on another stream than the loop itself, which brings the "
+                             "weights and the batch: expected the whole loop within torch.cuda.stream(...)")
 
     def take(self, source: torch.Tensor, target: torch.Tensor) -> Any:
         """Begins a copy to the host, beside what the current stream will do. Returns its event."""

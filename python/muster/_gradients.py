@@ -15,16 +15,22 @@ from muster._optimizer import Plan
 from muster._repeat import Repeat
 
 
+_ABOUT = [getattr(torch.Tensor, name).__get__ for name in ("device", "dtype", "is_sparse")]
+
+
 class _Taken(torch.Tensor):
     """The gradient of a parameter after Muster has taken it."""
 
     _allowed = {torch.Tensor.zero_, torch.Tensor.detach_, torch.Tensor.requires_grad_,
-                getattr(torch.Tensor, "grad_fn").__get__}
+                torch._foreach_zero_, getattr(torch.Tensor, "grad_fn").__get__}
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function in cls._allowed:
             return args[0]
+        if function in _ABOUT:
+            with torch._C.DisableTorchFunctionSubclass():
+                return function(*args)
         raise UsageError(
             "the program used a parameter's grad: it has gone to the server, which adds and applies "
             "the gradients of all slices. For clip_grad_norm_, use Job(clip_norm=...), which is "
@@ -75,7 +81,7 @@ class Gradients:
         add = self._client.add_variable
         # Gradients are sent from the last variable to the first. Statistics are complete last.
         self._statistics = [(buffer, add(name, tuple(buffer.shape), averaged=True))
-                            for name, buffer in _statistics(self._model)]
+                            for name, buffer in sorted(_statistics(self._model), key=_device_of)]
         for name, tensor in self._model.named_parameters():
             if not tensor.requires_grad:
                 continue
@@ -208,7 +214,7 @@ class Gradients:
         self._modes.check()
 
     def backward(self, loss: torch.Tensor, weight: Any, reduction: Optional[str], last: bool,
-                 means: Dict[str, Any]) -> None:
+                 means: Dict[str, Any], retain_graph: Any = None) -> None:
         work = self._job._work
         if work is None or self.is_complete:
             raise UsageError("backward: expected a call within the inner loop, before optimizer.step()")
@@ -219,12 +225,14 @@ class Gradients:
             if name in means:
                 raise UsageError(f"backward({name}): expected a loss, and values to report")
         self._lacks_gradient = True
+        if loss.device in self._devices:
+            self._devices[loss.device].check_stream()
         if self._is_reported:
             raise UsageError(f"backward was called again in a slice, after its last call: expected "
                              f"{self._call}(loss, last=False) in all calls but the last, or in all of them")
         if weight is None and reduction is None:
-            looks = self.is_check or loss.device.type == "cpu"  # a GPU would be waited for
-            if looks and (why := why_no_mean(loss, len(work.samples), work.batch)) is not None:
+            waits = self.is_check or loss.device.type == "cpu"
+            if (why := why_no_mean(loss, len(work.samples), work.batch, waits)) is not None:
                 raise UsageError(f"backward: the loss {why.replace('job.backward', self._call)}")
         share, size = self._share(work, weight, reduction or "mean")
         self._loss += _number(loss) * size if size else 0.0
@@ -235,7 +243,7 @@ class Gradients:
         self.is_in_backward = True
         try:
             if share:
-                (loss.float() * (share * work.loss_scale)).backward()
+                (loss.float() * (share * work.loss_scale)).backward(retain_graph=retain_graph)
         finally:
             self.is_in_backward = False
         self._lacks_gradient = False
@@ -258,7 +266,8 @@ class Gradients:
         values = [self._loss, *self._means.values()]
         late = [one for one in values if isinstance(one, torch.Tensor)]
         if late:
-            values = [torch.as_tensor(one, dtype=torch.float64, device=late[0].device) for one in values]
+            values = [one.to(late[0].device) if isinstance(one, torch.Tensor) else
+                      torch.full((), one, dtype=torch.float64, device=late[0].device) for one in values]
             numbers, arrived = self._devices[late[0].device].numbers(values)
         else:
             numbers, arrived = torch.tensor(values, dtype=torch.float64), None
@@ -289,7 +298,9 @@ class Gradients:
             if not self._is_reported:  # another call may follow
                 return
             arrived = self._take(one)
-            self._queue.add(arrived, _nothing if self.is_check else lambda: self._client.push(one.number))
+            # While it is compared, the helper must not round it for the wire.
+            stays = self.is_check or self._repeat.is_second(self._job._work)
+            self._queue.add(arrived, _nothing if stays else lambda: self._client.push(one.number))
 
         return take
 
@@ -368,7 +379,7 @@ def _number(value: Any) -> Any:
     """A float, or a tensor on its GPU, which nobody waits for here."""
     if isinstance(value, torch.Tensor) and value.device.type != "cpu":
         return value.detach().reshape(()).double()
-    return float(value)
+    return float(value.detach() if isinstance(value, torch.Tensor) else value)
 
 
 def _nothing() -> None:
@@ -380,6 +391,11 @@ def _refuse_change(one: Parameter) -> None:
                      f"requires_grad: the server has the weights; do so before prepare, or load "
                      f"values before steps. With update=\"program\", change weights in the body "
                      f"if job.is_updater")
+
+
+def _device_of(named: Tuple[str, torch.Tensor]) -> str:
+    """Those of one device lie together."""
+    return str(named[1].device)
 
 
 def _statistics(model: torch.nn.Module) -> Iterator[Tuple[str, torch.Tensor]]:

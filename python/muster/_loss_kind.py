@@ -5,15 +5,16 @@ from typing import Any, List, Optional, Tuple
 
 import torch
 
-_MEAN, _SUM = 1, 2  # the values of at::Reduction
+_NONE, _MEAN, _SUM = 0, 1, 2  # the values of at::Reduction
 _SUMS = ("AddBackward", "SubBackward", "ToCopyBackward")
 _SCALES = ("MulBackward", "DivBackward", "NegBackward")
 _MOST_NODES = 32
 
 
-def why_no_mean(loss: torch.Tensor, samples: int, batch: int) -> Optional[str]:
+def why_no_mean(loss: torch.Tensor, samples: int, batch: int, waits: bool) -> Optional[str]:
     """Of a slice of a batch. None if nothing is known. It looks through sums, products and
-    conversions. A scaled sum may be a mean, except if the scale is the batch."""
+    conversions. A scaled sum may be a mean, except if the scale is the batch. ``waits``: whether it
+    may wait for a GPU."""
     waiting: List[Tuple[Any, bool]] = [(loss.grad_fn, False)]
     for _ in range(_MOST_NODES):
         if not waiting:
@@ -23,18 +24,29 @@ def why_no_mean(loss: torch.Tensor, samples: int, batch: int) -> Optional[str]:
             continue
         name = node.name().rstrip("0123456789")
         reduction = getattr(node, "_saved_reduction", None)
-        sizes = getattr(node, "_saved_self_sym_sizes", None) if name == "SumBackward" else None
-        if not is_scaled and (reduction == _SUM or sizes and sizes[0] == samples):
-            return "is a sum over the samples: expected job.backward(loss, reduction=\"sum\"), or a mean"
-        total = getattr(node, "_saved_total_weight", None) if reduction == _MEAN else None
-        if total is not None and float(total) != node._saved_target.numel():
+        if not is_scaled and (reduction == _SUM or name == "SumBackward" and _is_of_losses(node)):
+            return "is a sum over the samples: expected job.backward(loss, reduction=\"sum\"), or a mean, or " \
+                   "reduction=\"mean\" if it is one"
+        total = getattr(node, "_saved_total_weight", None) if waits and reduction == _MEAN else None
+        if total is not None and _differs(total, node._saved_target.numel()):
             return f"is a mean over targets that weigh {float(total):g}, of {node._saved_target.numel()}, because " \
                    f"some are ignored or classes have weights: expected job.backward(loss, weight=that), such as " \
                    f"weight=(y != -100).sum() or weight=class_weights[y].sum()"
         if name in _SUMS + _SCALES:
-            is_scaled |= name in _SCALES and not (samples != batch == _divisor(node, name))
+            is_scaled |= name in _SCALES and not (waits and samples != batch == _divisor(node, name))
             waiting += [(one, is_scaled) for one, _ in node.next_functions]
     return None
+
+
+def _is_of_losses(node: Any) -> bool:
+    """Whether a sum adds what a loss with reduction="none" gave."""
+    source = node.next_functions[0][0]
+    return getattr(source, "_saved_reduction", None) == _NONE
+
+
+def _differs(total: torch.Tensor, count: int) -> bool:
+    """More than the rounding of a total of 16 bits."""
+    return abs(float(total) - count) > count * torch.finfo(total.dtype).eps and bool(torch.isfinite(total))
 
 
 def _divisor(node: Any, name: str) -> Optional[float]:

@@ -31,16 +31,16 @@ def take_calls(job: Any) -> None:
         if gradient is not None or create_graph:
             raise UsageError("loss.backward(gradient, create_graph=True) in the loop over batches: expected "
                              "loss.backward(), or job.backward(loss); for other gradients, torch.autograd.grad")
-        job.backward(self)
+        job._gradients.backward(self, None, None, True, {}, retain_graph)
 
     @functools.wraps(_plain_save)
-    def save(value: Any, f: Any, *args: Any, **options: Any) -> None:
+    def save(obj: Any, f: Any, *args: Any, **options: Any) -> None:
         is_file = isinstance(f, (str, os.PathLike))
         if not is_file or job._is_computing or os.getpid() != process:
-            return _plain_save(value, f, *args, **options)
+            return _plain_save(obj, f, *args, **options)
         if job._is_over and job._client.is_alone:
-            return write(value, f, *args, **options)
-        job.save(value, f, *args, **options)
+            return write(obj, f, *args, **options)
+        job.save(obj, f, *args, **options)
 
     @functools.wraps(_plain_update)
     def update_parameters(self: Any, *args: Any, **options: Any) -> None:
@@ -51,7 +51,7 @@ def take_calls(job: Any) -> None:
         return _plain_update(self, *args, **options)
 
     torch.Tensor.backward = backward  # type: ignore[method-assign]
-    torch.save = save  # type: ignore[assignment]
+    torch.save = torch.serialization.save = save
     _Average.update_parameters = update_parameters  # type: ignore[method-assign]
 
 

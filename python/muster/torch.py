@@ -101,7 +101,7 @@ class Job(_job.Job):
         _arithmetic.set_up(precision, deterministic)
         super().__init__(config, batch_size=batch_size, epochs=epochs)
         self._client.set_loss_scaling(precision == "fp16")
-        self._is_deterministic = deterministic
+        self._precision, self._is_deterministic = precision, deterministic
         self._operators = _arithmetic.Operators()
         if clip_norm is not None and not clip_norm > 0:
             raise UsageError(f"Job(clip_norm={clip_norm!r}): expected a number above 0")
@@ -156,6 +156,7 @@ class Job(_job.Job):
         if plan is not None:
             self._client.set_optimizer(plan.text, plan.learning_rate())
             self._replace_step(plan.optimizer)
+        _arithmetic.set_up(self._precision, self._is_deterministic)  # what the program has changed since
         if self._is_deterministic:
             self._client.set_arithmetic(_arithmetic.describe(next(model.parameters()).device))
         self._guard = Guard(model, in_epochs=self._loop is not None)

@@ -143,7 +143,7 @@ def settles(mistake):
         make(mistake)
     import fake_device
     memory, gradient = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
-    client = types.SimpleNamespace(weights=lambda _: memory, gradient=lambda _: gradient)
+    client = types.SimpleNamespace(is_alone=True, weights=lambda _: memory, gradient=lambda _: gradient)
     tensor = torch.zeros(8).to(fake_device.DEVICE)
     device = _copies.Device(fake_device.DEVICE, _copies.Memory(client, 1), [(tensor, torch.from_numpy(memory))], [])
     device.bring()

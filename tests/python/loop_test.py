@@ -74,6 +74,11 @@ class Bits(unittest.TestCase):
         self.assertEqual(run("drop_last").metrics[-1]["step"], 15)
         self.assertEqual(len({run(mode).hash for mode in ("plain", "clipped", "weights", "in_order")}), 4)
 
+    def test_gradients_in_16_bits(self):
+        """The helper rounds them in the program's memory."""
+        settings = "cluster { wire_dtype: BF16 }"
+        self.same(run("plain", 1, settings), run("plain", 2, settings))
+
     def test_kills_and_a_resume(self):
         job = start("slow", 2, "checkpoint { every_steps: 2 }")
         for step, victim in ((3, "loop_program.py"), (5, "muster-server"), (8, "muster-worker")):
