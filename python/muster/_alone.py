@@ -174,7 +174,7 @@ class AloneClient(Client):
                              "config has one")
         if not self._batch or not self._epochs:
             raise UsageError("the program does not say how large a batch is, or how long to train: "
-                             "expected Job(batch_size=256, epochs=10)")
+                             "expected `for epoch in job.epochs(10)`, or Job(batch_size=256, epochs=10)")
         if training < 1 or self._drop_last and training < self._batch:
             raise UsageError(f"every epoch would be empty: there are {training} training samples")
         self._plan = StepPlan(training, self._batch, self.slices, self.seed, self._drop_last,

@@ -7,7 +7,7 @@ import pathlib
 import sys
 from ctypes import (POINTER, byref, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint64,
                     c_void_p)
-from typing import NoReturn, Optional, Sequence, Tuple
+from typing import ClassVar, NoReturn, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -27,8 +27,11 @@ class Error(RuntimeError):
 class UsageError(Error):
     """A wrong call, config or model."""
 
+    last: "ClassVar[Optional[UsageError]]" = None  # the program may have caught it
+
     def __init__(self, message: str) -> None:
         super().__init__(message, USAGE)
+        UsageError.last = self
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,9 @@ are those before the step. A program that used them would go on with those of an
 an error in every process, at once."""
 
 import contextlib
-from typing import Any, Iterator, Optional, Set, Tuple
+import os
+import sys
+from typing import Any, Callable, Iterator, Optional, Set, Tuple
 
 import torch
 from torch.nn.modules import module as modules
@@ -37,7 +39,7 @@ class Guarded(torch.Tensor):
             return None  # zero_grad()
         if function in cls._allowed:
             return function(args[0].origin, *args[1:], **(kwargs or {}))
-        raise UsageError(f"the program used the model's weights {_WHERE}: {_WHY}")
+        raise UsageError(f"the program used the model's weights ({_line()}) {_WHERE}: {_WHY}")
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         if self.guard.is_on:
@@ -48,8 +50,9 @@ class Guarded(torch.Tensor):
 class Guard:
     """On or off. It leaves no trace in the model when it is off, so that a model can be pickled."""
 
-    def __init__(self, model: torch.nn.Module, in_epochs: bool) -> None:
+    def __init__(self, model: torch.nn.Module, in_epochs: bool, refuse_left: Callable[[], None]) -> None:
         self._model = model
+        self._refuse_left = refuse_left  # a better reason, if the program has left its loop
         # In the loop over steps, averages are updated in missed steps, too, where it has no effect.
         self._replaced = _REPLACED if in_epochs else _REPLACED[:2]
         self._known: Set[torch.nn.Module] = set()
@@ -86,14 +89,16 @@ class Guard:
             model.__dict__[name] = one
 
     def _refuse_call(self, module: torch.nn.Module, inputs: Any) -> None:
-        if module in self._known and self._is_early:
-            raise UsageError(f"the program called the model before it began its loop over the batches of this epoch, "
+        if module not in self._known:
+            return
+        self._refuse_left()
+        if self._is_early:
+            raise UsageError(f"the program called the model ({_line()}) before it began its loop over the batches of this epoch, "
                              f"which is one over the loader that prepare returned. Elsewhere, {_WHY}")
-        if module in self._known:
-            raise UsageError(f"the program called the model {_WHERE}: {_WHY}")
+        raise UsageError(f"the program called the model ({_line()}) {_WHERE}: {_WHY}")
 
     def _refuse_copy(self, memory: Any) -> Any:
-        raise UsageError(f"the program copied the model {_WHERE}: {_WHY}")
+        raise UsageError(f"the program copied the model ({_line()}) {_WHERE}: {_WHY}")
 
     def _state_dict(self, *args: Any, **kwargs: Any) -> Any:
         found = type(self._model).state_dict(self._model, *args, **kwargs)
@@ -110,3 +115,12 @@ class Guard:
         one = tensor.detach().as_subclass(Guarded)
         one.guard, one.origin = self, tensor
         return one
+
+
+def _line() -> str:
+    """Where the program did it, below torch and muster."""
+    here, libraries = os.path.dirname(__file__), os.path.dirname(torch.__file__)
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith((here + os.sep, libraries + os.sep)):
+        frame = frame.f_back
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame is not None else "somewhere"

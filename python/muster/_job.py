@@ -273,7 +273,8 @@ class Job(Kind):
 
     def _joined(self) -> Client:
         if not self._client.joined:
-            raise UsageError("call steps first, which joins the job")
+            raise UsageError("the job is not joined yet: expected job.prepare(model, optimizer, loader), or a call of steps, "
+                             "before")
         return self._client
 
     # A program that just ends would be replaced, and its replacement would end in the same way.
@@ -287,9 +288,13 @@ class Job(Kind):
             if self._has_lost_helper():  # torch's handler for SIGCHLD may have ended _tell
                 _end_as_killed(_KILLED)
             interrupted = isinstance(getattr(sys, "last_value", None), KeyboardInterrupt)
+            caught = f"; it has caught: {UsageError.last}" if UsageError.last is not None else ""
             self._client.fail("the program was interrupted" if interrupted else
                               "the program ended before its run; to end a run early, use job.stop(), or "
-                              "evaluation.patience or run.steps in the config")
+                              f"evaluation.patience or run.steps in the config{caught}")
+        if not self._client.joined and not self._has_failed and "MUSTER_ENDPOINT" in os.environ:
+            print("muster: the program has made a job, but never joined it: expected job.prepare and a loop over the "
+                  "loader that it returns", file=sys.stderr, flush=True)
         _private.end(self._is_over)
 
     # The loop.

@@ -95,6 +95,7 @@ class Loop:
         self.is_open: bool = False  # an epoch whose batches have not begun
         self.is_inside: bool = False  # the loop over batches
         self._has_left: bool = False  # it, by break
+        self._has_epochs = self._left_epochs = False  # the loop over epochs has begun; was left by break
         self._output: Any = None  # sys.stdout, while missed epochs print nothing
         take_calls(job)
 
@@ -146,8 +147,16 @@ class Loop:
             raise UsageError(f"job.epochs{bounds}: expected at least one epoch")
         if numbers is not None and self._steps is None and not self.job._epochs:
             self.job._epochs = len(numbers)
+        if self._has_epochs:
+            raise UsageError("the program begins a second loop over epochs: a job has one; train again in a job of its "
+                             "own, with the weights that the first has saved")
+        self._has_epochs = True
         while (epoch := self._begin(numbers)) is not None:
-            yield epoch
+            try:
+                yield epoch
+            except GeneratorExit:
+                self._left_epochs = not self.job._is_stopped
+                raise
             if self.is_open and not self.job._is_stopped:
                 raise UsageError(f"epoch {epoch} had no loop over the loader that prepare returned")
         self.end()
@@ -246,6 +255,9 @@ class Loop:
         self._be_silent(not self.job._has_weights() and self._output is not None)
 
     def refuse_left(self) -> None:
+        if self._left_epochs and not self.job._is_over:
+            raise UsageError("the program has left the loop over epochs before its end: expected job.stop() before "
+                             "break")
         if self._has_left and not self.is_inside:
             raise UsageError("the program has left the loop over its batches before the end: every epoch needs "
                              "all of its batches; to end a run early, use job.stop() between epochs")

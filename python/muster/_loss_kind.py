@@ -28,6 +28,9 @@ def why_no_mean(loss: torch.Tensor, samples: int, batch: int, waits: bool) -> Op
             return "is a sum over the samples: expected job.backward(loss, reduction=\"sum\"), or a mean, or " \
                    "reduction=\"mean\" if it is one"
         total = getattr(node, "_saved_total_weight", None) if waits and reduction == _MEAN else None
+        if total is not None and node._saved_target.dim() == 1 and node._saved_target.numel() % samples != 0:
+            return f"is a mean over {node._saved_target.numel()} targets of {samples} samples: expected " \
+                   f"job.backward(loss, weight=that), because slices have different numbers of them"
         if total is not None and _differs(total, node._saved_target.numel()):
             return f"is a mean over targets that weigh {float(total):g}, of {node._saved_target.numel()}, because " \
                    f"some are ignored or classes have weights: expected job.backward(loss, weight=that), such as " \

@@ -8,16 +8,16 @@
 namespace muster {
 namespace {
 
-using Taken = ConvolutionChoices::Taken;
+using Chosen = ConvolutionChoices::Taken;
 
-void ExpectGood(const Taken& taken) { EXPECT_EQ(taken.refusal + taken.warning, ""); }
+void ExpectGood(const Chosen& taken) { EXPECT_EQ(taken.refusal + taken.warning, ""); }
 
 TEST(ConvolutionChoices, WorkersOfOneArithmeticMustAgree) {
   ConvolutionChoices choices;
   ExpectGood(choices.Take("rank 1", "an H100", "forward cudnn 1"));
   ExpectGood(choices.Take("rank 1", "an H100", "forward cudnn 1"));
   ExpectGood(choices.Take("rank 1", "an A100", "forward gemm"));
-  const Taken other = choices.Take("rank 1", "an H100", "forward gemm");
+  const Chosen other = choices.Take("rank 1", "an H100", "forward gemm");
   EXPECT_NE(other.refusal.find("\"forward gemm\""), std::string::npos);
   EXPECT_NE(other.refusal.find("\"forward cudnn 1\""), std::string::npos);
   ExpectGood(choices.Take("rank 1", "an H100", "forward cudnn 1"));
@@ -49,7 +49,7 @@ TEST(ConvolutionChoices, ARunThatGoesOnWithOthersIsWarnedOnce) {
   ConvolutionChoices other;
   other.Restore(kept);
   ExpectGood(other.Take("rank 1", "an A100", "forward gemm"));
-  const Taken taken = other.Take("rank 1", "an H100", "forward gemm");
+  const Chosen taken = other.Take("rank 1", "an H100", "forward gemm");
   EXPECT_EQ(taken.refusal, "");
   EXPECT_NE(taken.warning, "");
   ExpectGood(other.Take("rank 1", "an H100", "forward gemm"));
