@@ -95,7 +95,8 @@ class Loop:
         self.is_open: bool = False  # an epoch whose batches have not begun
         self.is_inside: bool = False  # the loop over batches
         self._has_left: bool = False  # it, by break
-        self._has_epochs = self._left_epochs = False  # the loop over epochs has begun; was left by break
+        self._has_epochs: bool = False  # the loop over epochs has begun
+        self._left_epochs: bool = False  # by break
         self._output: Any = None  # sys.stdout, while missed epochs print nothing
         take_calls(job)
 
