@@ -166,6 +166,8 @@ def main():
                 loss = F.cross_entropy(logits, torch.where(b > 0, b, -100))
             if MODE == "sum":
                 loss = loss + F.cross_entropy(logits, b, reduction="sum")
+            if MODE == "masked":
+                loss = F.cross_entropy(logits[b > 0], b[b > 0])
             if MODE == "ignores":
                 loss = 0.5 * F.cross_entropy(logits, b, ignore_index=0).double()
             if MODE == "warns":  # as torch does on a GPU
@@ -237,6 +239,12 @@ def main():
         if MODE == "stops" and epoch == 2:
             job.stop("enough")
             break
+        if MODE == "leaves_epochs":
+            break
+    if MODE == "leaves_epochs":
+        model(x)
+    if MODE == "twice":
+        list(job.epochs(EPOCHS))
     if MODE == "more":
         list(loader)
     if job.rank == 0:
