@@ -209,3 +209,8 @@ def to_device(data: Any, device: torch.device) -> Any:
     if isinstance(data, (tuple, list)):
         return type(data)(to_device(one, device) for one in data)
     return data.to(device) if hasattr(data, "to") else data  # graphs, packed sequences, encodings
+
+
+def call(function: Callable[..., Any], data: Any) -> Any:
+    """With the parts of a batch as arguments."""
+    return function(*data) if isinstance(data, (tuple, list)) else function(data)

@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from muster._client import UsageError
-from muster._data import Samples, evaluated, to_device
+from muster._data import Samples, call, evaluated, to_device
 from muster._job import seed_all
 
 
@@ -50,8 +50,7 @@ def _sums(job: Any, loader: Any, samples: Samples, batches: List[Any],
     job._model.eval()
     with torch.no_grad():
         for data, batch in zip(DataLoader(samples, sampler=items, batch_size=None, **options), batches):
-            data = to_device(data, job.device)
-            result = function(*data) if isinstance(data, (tuple, list)) else function(data)
+            result = call(function, to_device(data, job.device))
             for key, value in (result if isinstance(result, dict) else {"": result}).items():
                 totals[key] = totals.get(key, 0.0) + float(value) * len(batch)
     return totals

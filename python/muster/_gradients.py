@@ -105,8 +105,6 @@ class Gradients:
                         for buffer, number in self._statistics}
         self._changes = {number: _tensor(self._client.gradient(number), buffer)
                          for buffer, number in self._statistics}
-        for buffer, number in self._statistics:
-            self._values[number].copy_(buffer)
         self._add_devices()
 
     def _add_devices(self) -> None:

@@ -6,7 +6,7 @@ an error in every process, at once."""
 import contextlib
 import os
 import sys
-from typing import Any, Callable, Iterator, Optional, Set, Tuple
+from typing import Any, Iterator, Optional, Set, Tuple
 
 import torch
 from torch.nn.modules import module as modules
@@ -50,11 +50,12 @@ class Guarded(torch.Tensor):
 class Guard:
     """On or off. It leaves no trace in the model when it is off, so that a model can be pickled."""
 
-    def __init__(self, model: torch.nn.Module, in_epochs: bool, refuse_left: Callable[[], None]) -> None:
+    def __init__(self, model: torch.nn.Module, loop: Any) -> None:
+        """``loop``: over epochs, or None."""
         self._model = model
-        self._refuse_left = refuse_left  # a better reason, if the program has left its loop
+        self._loop = loop
         # In the loop over steps, averages are updated in missed steps, too, where it has no effect.
-        self._replaced = _REPLACED if in_epochs else _REPLACED[:2]
+        self._replaced = _REPLACED if loop is not None else _REPLACED[:2]
         self._known: Set[torch.nn.Module] = set()
         self._is_early = False  # before the batches of an epoch
         self._handle: Optional[Any] = None
@@ -91,7 +92,8 @@ class Guard:
     def _refuse_call(self, module: torch.nn.Module, inputs: Any) -> None:
         if module not in self._known:
             return
-        self._refuse_left()
+        if self._loop is not None:
+            self._loop.refuse_left()  # a better reason
         if self._is_early:
             raise UsageError(f"the program called the model ({_line()}) before it began its loop over the batches of this epoch, "
                              f"which is one over the loader that prepare returned. Elsewhere, {_WHY}")

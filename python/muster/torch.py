@@ -159,7 +159,7 @@ class Job(_job.Job):
         _arithmetic.set_up(self._precision, self._is_deterministic)  # what the program has changed since
         if self._is_deterministic:
             self._client.set_arithmetic(_arithmetic.describe(next(model.parameters()).device))
-        self._guard = Guard(model, self._loop is not None, self._loop.refuse_left if self._loop is not None else lambda: None)
+        self._guard = Guard(model, self._loop)
         if self._loop is not None:
             return (given, *self._loop.prepared)
         return given if optimizer is None else (given, optimizer)
@@ -375,7 +375,7 @@ class Job(_job.Job):
         self._model.eval()
         try:
             with torch.no_grad(), self._guard.off():
-                return function(*data) if isinstance(data, (tuple, list)) else function(data)
+                return _data.call(function, data)
         finally:
             modes.restore()
 

@@ -9,6 +9,7 @@ import threading
 import weakref
 
 import torch
+from torch import library as kernels
 from torch.utils import backend_registration
 from torch.utils._pytree import tree_flatten, tree_map
 
@@ -237,7 +238,7 @@ def _copy(target, source, non_blocking):
     return target
 
 
-_library = torch.library.Library("aten", "IMPL")
+_kernels = kernels.Library("aten", "IMPL")
 
 
 def _empty(size, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
@@ -248,8 +249,8 @@ def _empty_strided(size, stride, dtype=None, layout=None, device=None, pin_memor
     return Fake(torch.empty_strided(size, stride, dtype=dtype or torch.get_default_dtype()))
 
 
-_library.impl("empty.memory_format", _empty, "PrivateUse1")
-_library.impl("empty_strided", _empty_strided, "PrivateUse1")
+_kernels.impl("empty.memory_format", _empty, "PrivateUse1")
+_kernels.impl("empty_strided", _empty_strided, "PrivateUse1")
 
 
 def watch(client):

@@ -70,7 +70,11 @@ void ProgramTrainer::Run() {
 
 void ProgramTrainer::Bring(const Order& order, Client::Of of) {
   const bool average = of == Client::Of::kAverage;
-  if (version_ == order.version && average_ == average) return;
+  const auto has = [&] { return version_ == order.version && average_ == average; };
+  if (has()) {
+    follower_.AwaitAll(order, of);
+    if (has()) return;
+  }
   do {
     AwaitNext();
     version_ = -1;
