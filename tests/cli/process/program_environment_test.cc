@@ -18,8 +18,7 @@ class PythonClientTest : public ::testing::Test {
     for (const char* folder : {"bin", "python/muster"}) {
       std::filesystem::create_directories(root_ / folder);
     }
-    std::ofstream{root_ / "bin/muster-worker"};
-    std::ofstream{client_};
+    for (const auto& path : {root_ / "bin/muster-worker", client_}) std::ofstream file(path);
   }
   // PYTHONPATH afterwards.
   std::string Offered() const {
