@@ -188,8 +188,7 @@ std::string JoinCheck::CheckArithmetic(uint32_t rank, const wire::Hello& hello) 
       "{} computes with \"{}\", but {} with \"{}\": expected the same in all processes, because "
       "the bits of the result would depend on who computes which slice. Use one model of GPU "
       "(--devices) and the same libraries; if other bits do not matter, Job(deterministic=False) "
-      "in "
-      "Python, no muster_set_arithmetic in C",
+      "in Python, no muster_set_arithmetic in C",
       WorkerName(rank, HostOf(hello), hello.pid()), theirs, arithmetic_name_, arithmetic_);
 }
 

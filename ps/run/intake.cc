@@ -156,11 +156,10 @@ config::Config Intake::Complete(const wire::Hello& hello) const {
     warn(hello.global_batch(), ResolveBatch(config).global_batch, "run.global_batch");
   }
   if (run.length_case() == config::Run::LENGTH_NOT_SET) {
-    run.set_epochs(
-        open(hello.epochs(),
-             "how long to train: expected `for epoch in job.epochs(10)` in Python, before the job "
-             "is used "
-             "otherwise, or Job(epochs=10), muster_set_run in C, --epochs 10 or --steps 1000"));
+    run.set_epochs(open(
+        hello.epochs(),
+        "how long to train: expected `for epoch in job.epochs(10)` in Python, before the job "
+        "is used otherwise, or Job(epochs=10), muster_set_run in C, --epochs 10 or --steps 1000"));
   } else if (run.has_epochs() && hello.epochs() > 0) {
     warn(hello.epochs(), run.epochs(), "run.epochs");
   }

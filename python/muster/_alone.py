@@ -192,7 +192,7 @@ class AloneClient(Client):
         self._now: Optional[Work] = None
         self._works = self._run()
         self.joined = True
-        atexit.register(self._at_exit)
+        atexit.register(_at_exit, self)
 
     def next(self) -> Work:
         self._now = next(self._works)
@@ -236,7 +236,7 @@ class AloneClient(Client):
             if self._stop is not None:
                 return
         total = self._tree.take()
-        self._weigh(total, weight, scale)
+        _weigh(self._segments, total, weight, scale)
         if weight is not None:
             sums.loss = sums.loss / weight * sums.samples if weight else 0.0
         self._samples += sums.samples
@@ -261,15 +261,6 @@ class AloneClient(Client):
                    seed_of(self.seed, UPDATE, step))
         check_finite(weights)
 
-    def _weigh(self, total: np.ndarray, weight: Optional[float], scale: float) -> None:
-        """Divides by the loss scale, and the gradient by the sum of weights; running statistics count by
-        samples."""
-        weigh = np.float32(1 if weight is None else 1 / weight if weight else 0)
-        for one in self._segments:
-            factor = np.float32(1 / scale) * (np.float32(1) if one.averaged else weigh)
-            if factor != 1:
-                total[one.begin:one.end] *= factor
-
     def _evaluate(self, steps: int, is_last: bool) -> Iterator[Work]:
         """The validation set if there is one; at the end of the run the test set, too."""
         sets = [kind for kind in (VALIDATION_BLOCK, TEST_BLOCK) if self._sizes[kind] > 0]
@@ -292,13 +283,6 @@ class AloneClient(Client):
         loss = f"  training loss {means.pop('loss'):.4f}" if "loss" in means else ""
         print(f"Completed: {steps:,} steps, {self._samples:,} samples in "
               f"{time.monotonic() - self._began:.1f} s{loss}{_text(means)}", flush=True)
-
-    def _at_exit(self) -> None:
-        if self._is_over:
-            return
-        if self._stop is not None:
-            return self._tell_end(self._stop)
-        print("muster: the program ended before its run", file=sys.stderr)
 
     def add_scalar(self, name: str, total: float) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_./-]{1,64}", name) or name in self._scalars:
@@ -370,3 +354,21 @@ def _work(kind: int, step: int) -> Work:
 def _text(means: Dict[str, float]) -> str:
     return "".join(f"  {name} {value:.4g}" if math.isfinite(value) else f"  {name} not finite"
                    for name, value in means.items())
+
+
+def _weigh(segments: List[Segment], total: np.ndarray, weight: Optional[float], scale: float) -> None:
+    """Divides by the loss scale, and the gradient by the sum of weights; running statistics count by
+    samples."""
+    weigh = np.float32(1 if weight is None else 1 / weight if weight else 0)
+    for one in segments:
+        factor = np.float32(1 / scale) * (np.float32(1) if one.averaged else weigh)
+        if factor != 1:
+            total[one.begin:one.end] *= factor
+
+
+def _at_exit(client: AloneClient) -> None:
+    if client._is_over:
+        return
+    if client._stop is not None:
+        return client._tell_end(client._stop)
+    print("muster: the program ended before its run", file=sys.stderr)

@@ -63,7 +63,7 @@ def evaluated(loader: "DataLoader[Any]") -> Any:
         return torch.utils.data.Subset(loader.dataset, [int(one) for one in sampler.indices])
     if type(sampler) not in (SequentialSampler, RandomSampler):
         raise UsageError(f"the DataLoader for evaluation has a {type(sampler).__name__}: expected none, or a "
-                         f"SubsetRandomSampler; in another process, `job.once(function)` can use any loader")
+                         f"SubsetRandomSampler; a function of job.once can use any loader")
     return loader.dataset
 
 

@@ -95,8 +95,8 @@ class Guard:
         if self._loop is not None:
             self._loop.refuse_left()  # a better reason
         if self._is_early:
-            raise UsageError(f"the program called the model ({_line()}) before it began its loop over the batches of this epoch, "
-                             f"which is one over the loader that prepare returned. Elsewhere, {_WHY}")
+            raise UsageError(f"the program called the model ({_line()}) before it began its loop over the batches of "
+                             f"this epoch, which is one over the loader that prepare returned. Elsewhere, {_WHY}")
         raise UsageError(f"the program called the model ({_line()}) {_WHERE}: {_WHY}")
 
     def _refuse_copy(self, memory: Any) -> Any:

@@ -273,8 +273,8 @@ class Job(Kind):
 
     def _joined(self) -> Client:
         if not self._client.joined:
-            raise UsageError("the job is not joined yet: expected job.prepare(model, optimizer, loader), or a call of steps, "
-                             "before")
+            raise UsageError("the job is not joined yet: expected job.prepare(model, optimizer, loader), or a call of "
+                             "steps, before")
         return self._client
 
     # A program that just ends would be replaced, and its replacement would end in the same way.

@@ -186,7 +186,7 @@ class Job(_job.Job):
         plain = optimizer.step
 
         def step(this: Any, *args: Any, **kwargs: Any) -> Any:
-            self._refuse_step(args, kwargs)
+            _refuse_step(self, args, kwargs)
             if self._loop is not None and self._work is not None:
                 assert self._guard is not None
                 self._gradients.complete(self._work)
@@ -356,14 +356,6 @@ class Job(_job.Job):
         assert self._own is not None
         self._own.save()
 
-    def _refuse_step(self, args: Any, kwargs: Any) -> None:
-        if args or kwargs.get("closure") is not None:
-            raise UsageError("optimizer.step(closure): the weights are updated after the step's "
-                             "slices, so the closure cannot be called")
-        if self._work is not None and self._loop is None:
-            raise UsageError("optimizer.step() was called within a slice: call it once for each "
-                             "step, after the inner loop")
-
     def _evaluate(self, work: Work, dataset: _data.Samples, function: Callable[..., Any]) -> Any:
         assert self._model is not None and self._guard is not None
         self._gradients.version = -1  # the weights may be an average
@@ -389,6 +381,15 @@ class Job(_job.Job):
     def _finish(self) -> None:
         self._gradients.free()
         self._moved()
+
+
+def _refuse_step(job: Job, args: Any, kwargs: Any) -> None:
+    if args or kwargs.get("closure") is not None:
+        raise UsageError("optimizer.step(closure): the weights are updated after the step's "
+                         "slices, so the closure cannot be called")
+    if job._work is not None and job._loop is None:
+        raise UsageError("optimizer.step() was called within a slice: call it once for each "
+                         "step, after the inner loop")
 
 
 def _keep_freed_memory() -> None:
