@@ -121,9 +121,12 @@ int muster_set_optimizer(muster_job* job, const char* optimizer, double learning
  * be a function of the step. Call it before muster_report, or before muster_done of an update. */
 int muster_set_learning_rate(muster_job* job, double learning_rate);
 
+#define MUSTER_OPEN 1000000
+
 /* What the config may leave open: the samples of a batch, and the passes over the training set; 0:
  * the config says it. Where both say it, the config counts. The same in all processes. Only before
- * muster_join. */
+ * muster_join. With MUSTER_OPEN passes the program ends the run: it tells "stop", and, so that the
+ * terminal can show it, "length:NAME" with the number of steps that it expects (muster_tell). */
 int muster_set_run(muster_job* job, int64_t batch, int64_t epochs);
 
 /* Whether the last batch of each epoch is left out if it is smaller (run.drop_last of the config).

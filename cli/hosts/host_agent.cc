@@ -81,8 +81,9 @@ class HostAgent {
   std::string pending_;  // output that the connection did not take yet
   bool broken_ = false;  // the connection, for output
   std::optional<HeldFile> config_, token_;
-  config::Worker job_;               // its part about workers
-  uint64_t seed_ = 0;                // for programs
+  config::Worker job_;  // its part about workers
+  uint64_t seed_ = 0;   // for programs, as slices_
+  uint32_t slices_ = 1;
   std::unique_ptr<JobGpus> gpus_;    // locked; null without worker.backend=CUDA
   std::vector<WorkerPlace> places_;  // by local rank; empty: NVML shows no GPU
   std::optional<TraceParts> trace_parts_;
@@ -173,6 +174,7 @@ void HostAgent::TakeJob(const Json& job) {
   token_ = HeldFile::OfText(token_text_);
   job_ = config.worker();
   seed_ = config.run().seed();
+  slices_ = config.run().slices();
   environment_ = job.at("environment").get<std::vector<std::string>>();
   const auto folder = job.at("folder").get<std::string>();
   if (job_.program_size() > 0 && ::chdir(folder.c_str()) != 0) {
@@ -226,7 +228,8 @@ ChildOptions HostAgent::ProgramOptions(int rank, const std::string& endpoint) co
                                                            .worker_program = worker_program_,
                                                            .rank = rank,
                                                            .threads = job_.threads(),
-                                                           .seed = seed_});
+                                                           .seed = seed_,
+                                                           .slices = slices_});
   environment.insert(environment.end(), own.begin(), own.end());
   return {.program = words[0],
           .arguments = {words.begin() + 1, words.end()},

@@ -215,7 +215,8 @@ void JobProcesses::UseProgram(ChildOptions& worker, int rank) const {
                                            .worker_program = plan_.worker_program,
                                            .rank = rank,
                                            .threads = plan_.config->worker().threads(),
-                                           .seed = plan_.config->run().seed()});
+                                           .seed = plan_.config->run().seed(),
+                                           .slices = plan_.config->run().slices()});
 }
 
 std::unique_ptr<ChildProcess> JobProcesses::Started(const ChildOptions& options) const {

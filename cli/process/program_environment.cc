@@ -11,12 +11,16 @@ namespace muster {
 
 std::vector<std::string> ProgramEnvironment(const ProgramPlace& place) {
   const size_t slash = place.worker_program.rfind('/');
-  return {"MUSTER_ENDPOINT=" + place.endpoint,
+  // TensorFlow would note what it was compiled for, in every process.
+  const char* level = ::getenv("TF_CPP_MIN_LOG_LEVEL");
+  return {fmt::format("TF_CPP_MIN_LOG_LEVEL={}", level == nullptr ? "1" : level),
+          "MUSTER_ENDPOINT=" + place.endpoint,
           "MUSTER_CONFIG=" + place.config,
           "MUSTER_TOKEN=" + place.token,
           "MUSTER_PROGRAMS=" + place.worker_program.substr(0, slash),
           fmt::format("MUSTER_RANK={}", place.rank),
           fmt::format("MUSTER_SEED={}", place.seed),
+          fmt::format("MUSTER_SLICES={}", place.slices),
           "PYTHONUNBUFFERED=1",  // prints appear when they happen
           fmt::format("OMP_NUM_THREADS={}", place.threads)};
 }

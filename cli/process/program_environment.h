@@ -13,7 +13,8 @@ struct ProgramPlace {
   std::string worker_program;           // muster-worker; its folder has Muster's programs
   int rank = 0;
   unsigned threads = 1;
-  uint64_t seed = 1;  // run.seed
+  uint64_t seed = 1;    // run.seed
+  uint32_t slices = 1;  // run.slices
 };
 
 // Lines NAME=VALUE.

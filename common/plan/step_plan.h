@@ -24,6 +24,9 @@ struct StepPlan {
   int64_t slices = 1;
   bool drop_last = false;  // leaves out the last batch of an epoch if it is smaller
 
+  // The number of epochs of an open run: the program ends it (muster_set_run).
+  static constexpr int64_t kOpenEpochs = 1'000'000;
+
   static constexpr int64_t kMostSamples = int64_t{1} << 33;  // of a data set
   static constexpr int64_t kMostSlices = 65536;
 
@@ -33,6 +36,7 @@ struct StepPlan {
   // Every epoch visits each sample at most once. Its last batch has the remaining samples; with
   // drop_last they are left out. At least 1 for any training set, also in a plan that is not sane.
   int64_t StepsPerEpoch() const;
+  bool IsOpen() const { return total_steps == kOpenEpochs * StepsPerEpoch(); }
   // The samples that an epoch visits.
   int64_t SamplesPerEpoch() const;
   // How many epochs the steps with these samples are. One that leaves out samples is whole, too.

@@ -147,9 +147,9 @@ ProgramLink::Received ProgramLink::Receive() {
   return received;
 }
 
-bool ProgramLink::HasInput() const {
-  pollfd one{fd_.get(), POLLIN, 0};
-  return ::poll(&one, 1, 0) > 0;
+bool ProgramLink::HasInput(std::chrono::milliseconds patience) const {
+  pollfd fds[] = {{fd_.get(), POLLIN, 0}, {process_.get(), POLLIN, 0}};  // -1 is ignored
+  return ::poll(fds, 2, static_cast<int>(patience.count())) > 0;
 }
 
 // Reads all bytes, and keeps a descriptor that comes with them. Returns false at the end.
@@ -203,15 +203,16 @@ void ProgramLink::Write(const void* from, size_t bytes) {
 
 void ProgramLink::Gone() {
   while (watch_.joinable()) ::pause();  // the watching thread ends this process
-  if (errno == EAGAIN) {
-    throw Error(
-        ExitCode::kDeadline,
-        "the process of the program that updates the weights (MUSTER_RANK=-1) has not "
-        "answered within {:g} s: see its messages in server.log; does it wait for a process "
-        "of its own, such as one of a multiprocessing.Pool that was killed?",
-        limit_s_);
-  }
+  if (errno == EAGAIN) Silent();
   throw Error(ExitCode::kPeerFailed, "the program has ended");
+}
+
+void ProgramLink::Silent() const {
+  throw Error(ExitCode::kDeadline,
+              "the process of the program that updates the weights (MUSTER_RANK=-1) has not "
+              "answered within {:g} s: see its messages in server.log; does it wait for a process "
+              "of its own, such as one of a multiprocessing.Pool that was killed?",
+              limit_s_);
 }
 
 void ProgramLink::Limit(double seconds) {

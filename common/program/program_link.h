@@ -3,6 +3,7 @@
 // Used on one thread at a time.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -60,10 +61,13 @@ class ProgramLink {
   void Limit(double seconds);
   // Throws Error(kPeerFailed) if the program sends nonsense.
   Received Receive();
-  // Whether Receive need not wait for the program to begin a frame.
-  bool HasInput() const;
+  // Whether Receive need not wait for the program to begin a frame. Waits at most `patience`; a
+  // process that has ended counts as input.
+  bool HasInput(std::chrono::milliseconds patience = {}) const;
   void Send(program::Kind kind, const void* message, size_t bytes,
             std::span<const int64_t> indices = {}, const std::string& text = "");
+  // Throws Error(kDeadline): the program has not answered within the limit.
+  [[noreturn]] void Silent() const;
   // From now on this process may outlive the program.
   void StopWatching();
 

@@ -3,9 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <utility>
 
+#include "common/base/text.h"
 #include "ps/record/scalar_fields.h"
 
 namespace muster {
@@ -156,6 +158,17 @@ void Progress::AddBalance(const std::optional<StepBalance>& step) {
   for (Sums* sums : {&total_, &since_log_, &since_live_}) sums->balance.Add(*step);
 }
 
+std::string Progress::ExpectSteps(const std::string& text) {
+  int64_t steps = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), steps);
+  const bool is_number = error == std::errc() && end == text.data() + text.size();
+  if (!is_number || steps < 0 || steps > plan_.total_steps) {
+    return "a length of " + Printable(text) + " steps";
+  }
+  expected_steps_ = steps;
+  return "";
+}
+
 void Progress::BeginEvaluation() { evaluation_began_ = Clock::now(); }
 
 void Progress::EndEvaluation(const EvaluationResult& result) {
@@ -181,8 +194,8 @@ double Progress::Epoch() const { return plan_.EpochsOf(total_.samples); }
 
 double Progress::RemainingSeconds() const {
   const double done = static_cast<double>(total_.samples);
-  const double all = static_cast<double>(plan_.At(plan_.total_steps).samples_before);
-  return done > 0 ? (total_.seconds + evaluation_seconds_) * (all - done) / done : 0;
+  const double all = static_cast<double>(plan_.At(TotalSteps()).samples_before);
+  return done > 0 ? (total_.seconds + evaluation_seconds_) * std::max(0.0, all - done) / done : 0;
 }
 
 events::Position Progress::Position() const {
@@ -240,9 +253,9 @@ events::Progress Progress::PositionLine() const {
   events::Progress line;
   *line.mutable_at() = Position();
   if (plan_.global_batch == 0) return line;  // not planned yet
-  line.set_total_steps(plan_.total_steps);
-  line.set_epochs(
-      plan_.train_samples > 0 ? plan_.EpochsOf(plan_.At(plan_.total_steps).samples_before) : 0);
+  line.set_total_steps(TotalSteps());
+  line.set_epochs(plan_.train_samples > 0 ? plan_.EpochsOf(plan_.At(TotalSteps()).samples_before)
+                                          : 0);
   line.set_eta_s(RemainingSeconds());
   return line;
 }
@@ -257,7 +270,7 @@ events::Progress Progress::LiveLine() {
 events::Progress Progress::EvaluatingLine(int64_t done, int64_t blocks) const {
   events::Progress line;
   line.mutable_at()->set_step(total_.steps);
-  line.set_total_steps(plan_.total_steps);
+  line.set_total_steps(TotalSteps());
   line.mutable_evaluating()->set_done(done);
   line.mutable_evaluating()->set_total(blocks);
   return line;
@@ -268,7 +281,7 @@ events::Summary Progress::Summary(events::Summary::End end, uint64_t weights_has
   *summary.mutable_at() = Position();
   summary.set_end(end);
   summary.set_steps(total_.steps);
-  summary.set_total_steps(plan_.total_steps);
+  summary.set_total_steps(plan_.IsOpen() ? total_.steps : plan_.total_steps);
   summary.set_learning_rate(learning_rate_);
   *summary.mutable_measured() = Measured(total_);
   // Speed and times cover the whole run; loss and scalars cover its last interval.
@@ -283,7 +296,7 @@ events::Summary Progress::Summary(events::Summary::End end, uint64_t weights_has
     one.set_rank(static_cast<uint32_t>(rank));
     *one.mutable_parts() = ToEvent(ranks_[rank].MeanParts());
   }
-  summary.set_stop_reason(stop_reason_);
+  if (!plan_.IsOpen()) summary.set_stop_reason(stop_reason_);  // otherwise it is the usual end
   summary.set_steps_before(earlier_.steps);
   summary.set_weights_hash(fmt::format("{:016x}", weights_hash));
   return summary;

@@ -44,6 +44,8 @@ class Progress {
   // The time between BeginEvaluation and EndEvaluation is not training time.
   void BeginEvaluation();
   void EndEvaluation(const EvaluationResult& result);
+  // The program of an open run expects this many steps. Returns why that is no number, or "".
+  std::string ExpectSteps(const std::string& text);
   // Sets the reason why the run ends before its last step ("reached ..."), or "".
   void StopEarly(const std::string& reason) { stop_reason_ = reason; }
   const std::string& stop_reason() const { return stop_reason_; }
@@ -118,6 +120,8 @@ class Progress {
   };
   double Elapsed() const;
   double Epoch() const;
+  // Of the run; 0: not known.
+  int64_t TotalSteps() const { return plan_.IsOpen() ? expected_steps_ : plan_.total_steps; }
   // Time until the end of the run, at the mean speed so far.
   double RemainingSeconds() const;
   events::Position Position() const;
@@ -143,7 +147,8 @@ class Progress {
   StepBalances balances_;
   bool after_evaluation_ = false;  // ranks begin this step at different times
   EvaluationRecord evaluations_;
-  std::string stop_reason_;  // empty: not stopped early
+  int64_t expected_steps_ = 0;  // of an open run
+  std::string stop_reason_;     // empty: not stopped early
   double evaluation_seconds_ = 0;
   Clock::time_point evaluation_began_;
 };

@@ -22,7 +22,9 @@ void AttachUpdater(ProgramUpdater& updater, Run& run, std::function<void(const E
       [&](int64_t step, std::function<void(Checkpoints::ProgramState)> done) {
         updater.Save(step, std::move(done));
       });
-  updater.Attach(engine.pool, run.parts().values.told(), std::move(failed));
+  updater.Attach(
+      engine.pool, run.parts().values.told(),
+      [&run](const wire::Tell& tell) { run.OnUpdaterTell(tell); }, std::move(failed));
 }
 
 std::string EndUpdater(ProgramUpdater& updater, int64_t steps,

@@ -292,6 +292,9 @@ std::string Run::OnTell(uint32_t rank, const wire::Tell& tell, Time now) {
     parts_.keeper.recorder.Warn(fmt::format("rank {}: {}: {}: other runs may have other bits", rank,
                                             Printable(name), Printable(tell.value(), kMost)));
   }
+  if (why.empty() && tell.key().starts_with(SharedValues::kLength)) {
+    why = parts_.keeper.progress.ExpectSteps(tell.value());
+  }
   if (!why.empty() || failure_.is_set() || tell.key() != SharedValues::kStop) return why;
   RunPosition& state = parts_.state;
   if (tell.step() != state.step || !parts_.AtBoundary()) {
@@ -299,11 +302,18 @@ std::string Run::OnTell(uint32_t rank, const wire::Tell& tell, Time now) {
                   fmt::format("the program ended the run at step {}, but it is {} step {}",
                               tell.step(), parts_.AtBoundary() ? "at" : "within", state.step)});
   } else if (!state.finishing()) {
+    // The usual end of an open run is not early, but no step follows it, either.
     parts_.keeper.progress.StopEarly("the program ended it: " + Printable(tell.value()));
     state.losses_complete = false;  // the step is not completed
     if (!parts_.work.evaluator.running()) Finish(now);
   }
   return "";
+}
+
+void Run::OnUpdaterTell(const wire::Tell& tell) {
+  if (tell.key() == SharedValues::kStop) return;  // workers end the run
+  const std::string why = parts_.values.OnTell(std::nullopt, tell);
+  if (!why.empty()) failure_.Set({ExitCode::kUsage, std::nullopt, "the updater told " + why});
 }
 
 std::string Run::OnStepTimes(uint32_t rank, const wire::StepTimes& times) {

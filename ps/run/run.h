@@ -62,6 +62,7 @@ class Run {
   std::string OnEvaluatedBlock(uint32_t rank, const wire::EvaluatedBlock& block, Time now);
   // After the end, too.
   std::string OnTell(uint32_t rank, const wire::Tell& tell, Time now);
+  void OnUpdaterTell(const wire::Tell& tell);
   std::string OnStepTimes(uint32_t rank, const wire::StepTimes& times);
 
   // Publishes finished chunks, assigns unassigned work, and ends the step if it is complete.

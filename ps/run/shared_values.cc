@@ -50,7 +50,7 @@ std::string SharedValues::OnAsk(uint32_t rank, const wire::Ask& ask, int64_t ste
   return "";
 }
 
-std::string SharedValues::OnTell(uint32_t rank, const wire::Tell& tell) {
+std::string SharedValues::OnTell(std::optional<uint32_t> rank, const wire::Tell& tell) {
   if (std::string why = WhyNoKey(tell.key()); !why.empty()) return why;
   if (tell.value().size() > program::kMostValueBytes) {
     return fmt::format("a value of {} bytes", tell.value().size());
@@ -59,10 +59,11 @@ std::string SharedValues::OnTell(uint32_t rank, const wire::Tell& tell) {
   if (!known) {
     Store(tell.key(), tell.step(), tell.value());
   } else if (known->bytes != tell.value() && !tell.key().starts_with(kBits)) {
-    failure_.Set({ExitCode::kFailure, rank,
-                  fmt::format("rank {} computed another value for {} at step {}: {} before, {} now",
-                              rank, Printable(tell.key()), tell.step(), ValueText(known->bytes),
-                              ValueText(tell.value()))});
+    failure_.Set(
+        {ExitCode::kFailure, rank,
+         fmt::format("{} computed another value for {} at step {}: {} before, {} now",
+                     rank ? fmt::format("rank {}", *rank) : "the updater", Printable(tell.key()),
+                     tell.step(), ValueText(known->bytes), ValueText(tell.value()))});
   }
   return "";
 }

@@ -34,6 +34,8 @@ class SharedValues {
   static constexpr const char* kNow = "now:";
   // Keys that begin so name what may give other runs other bits; the first value counts.
   static constexpr const char* kBits = "bits:";
+  // Keys that begin so say how many steps an open run will have, as far as the program knows.
+  static constexpr const char* kLength = "length:";
   static constexpr size_t kMostBytes = 64 << 20;
 
   // `failure` must outlive this object. `once_s`: the limit for a computation.
@@ -42,7 +44,8 @@ class SharedValues {
 
   // `step`: the current one.
   std::string OnAsk(uint32_t rank, const wire::Ask& ask, int64_t step, Time now);
-  std::string OnTell(uint32_t rank, const wire::Tell& tell);
+  // Without a rank: the process that updates the weights.
+  std::string OnTell(std::optional<uint32_t> rank, const wire::Tell& tell);
   // The names that follow kBits.
   std::vector<std::string> OtherBits() const;
   // A value of the server's own.

@@ -20,9 +20,9 @@ events::Started StartedEvent(const StepPlan& plan, const Roster& roster, const G
   if (const int64_t held_back = roster.data().validation_samples; held_back > 0) {
     started.set_validation_samples(held_back);
   }
-  started.set_total_steps(plan.total_steps);
+  if (!plan.IsOpen()) started.set_total_steps(plan.total_steps);
   started.set_steps_per_epoch(plan.StepsPerEpoch());
-  if (plan.train_samples > 0) {
+  if (plan.train_samples > 0 && !plan.IsOpen()) {
     started.set_epochs(plan.EpochsOf(plan.At(plan.total_steps).samples_before));
   }
   started.set_global_batch(plan.global_batch);

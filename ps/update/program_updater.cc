@@ -72,6 +72,12 @@ std::string EndText(int status) {
                          : fmt::format("ended with exit code {}", WEXITSTATUS(status)));
 }
 
+Error Unexpected(Kind got, Kind expected) {
+  return Error(ExitCode::kFailure,
+               "the process of the program that updates the weights sent frame {}, expected {}",
+               static_cast<uint32_t>(got), static_cast<uint32_t>(expected));
+}
+
 }  // namespace
 
 ProgramUpdater::ProgramUpdater(const config::Config& config, const std::string& config_path,
@@ -109,6 +115,7 @@ void ProgramUpdater::Spawn(const std::string& config_path, const std::string& en
   std::vector<std::string> environment =
       EnvironmentWith({"MUSTER_ENDPOINT=" + endpoint, "MUSTER_CONFIG=" + config_path,
                        "MUSTER_RANK=-1", fmt::format("MUSTER_SEED={}", config_.run().seed()),
+                       fmt::format("MUSTER_SLICES={}", config_.run().slices()),
                        fmt::format("MUSTER_UPDATE_FD={}", theirs.get()), "MUSTER_TOKEN=",
                        // The bits of norms and products may depend on it.
                        fmt::format("OMP_NUM_THREADS={}", config_.worker().threads()),
@@ -172,15 +179,21 @@ void ProgramUpdater::SendStart() {
 }
 
 void ProgramUpdater::Attach(ThreadPool& pool, const ToldValues& values,
+                            std::function<void(const wire::Tell&)> tell,
                             std::function<void(const Error&)> failed) {
   pool_ = &pool;
   values_ = &values;
+  tell_ = std::move(tell);
   on_failure_ = std::move(failed);
   link_->Limit(config_.deadlines().first_step_s());
-  Submit([this] { SendStart(); });
+  Submit([this] {
+    SendStart();
+    AwaitNext();
+  });
 }
 
 void ProgramUpdater::Update(int64_t step, std::function<void(double)> done) {
+  ++wanted_;
   Submit([this, step, done = std::move(done)] {
     const trace::Span span("program", "update", {.step = step});
     CopyStatistics();
@@ -189,6 +202,7 @@ void ProgramUpdater::Update(int64_t step, std::function<void(double)> done) {
     double rate = 0;
     if (body.size() == sizeof rate) std::memcpy(&rate, body.data(), sizeof rate);
     pool_->Post([done, rate] { done(rate); });
+    AwaitNext();
   });
 }
 
@@ -204,6 +218,7 @@ void ProgramUpdater::CopyStatistics() const {
 void ProgramUpdater::Save(int64_t step, std::function<void(State)> done) {
   const auto state = std::make_shared<std::string>();
   const auto saved = std::make_shared<bool>(false);
+  ++wanted_;
   Submit([this, step, state, saved] {
     Work(WorkKind::kSave, step);
     std::string body;
@@ -213,11 +228,13 @@ void ProgramUpdater::Save(int64_t step, std::function<void(State)> done) {
   thread_->Submit([this, state, saved, done = std::move(done)] {
     pool_->Post([done, state = *saved ? state : nullptr] { done(state); });
   });
+  Submit([this] { AwaitNext(); });
 }
 
 void ProgramUpdater::End(int64_t steps) {
+  ++wanted_;
   Submit([this, steps] {
-    (void)Await(Kind::kNext);
+    --wanted_;
     const program::End end{.code = 0, .has_last_weights = 1, .steps = steps};
     link_->Send(Kind::kEnd, &end, sizeof end);
     told_end_ = true;
@@ -238,7 +255,7 @@ bool ProgramUpdater::HasEnded(std::string& trouble) {
 }
 
 void ProgramUpdater::Work(WorkKind kind, int64_t step) {
-  (void)Await(Kind::kNext);
+  --wanted_;
   const uint64_t key[] = {config_.run().seed(), static_cast<uint64_t>(kind),
                           static_cast<uint64_t>(step)};
   const Batch batch = start_.plan.At(step);
@@ -254,18 +271,48 @@ void ProgramUpdater::Work(WorkKind kind, int64_t step) {
 
 Kind ProgramUpdater::Receive(std::string& body) {
   ProgramLink::Received received = link_->Receive();
-  while (received.kind == Kind::kAsk || received.kind == Kind::kTell) {
-    if (received.kind == Kind::kAsk) Answer(received);
-    received = link_->Receive();
-  }
+  while (Talks(received)) received = link_->Receive();
+  body = std::move(received.body);
+  return received.kind;
+}
+
+bool ProgramUpdater::Talks(const ProgramLink::Received& received) {
   if (received.kind == Kind::kFailed) {
     const program::End end{.code = 0, .has_last_weights = 0, .steps = 0};
     link_->Send(Kind::kEnd, &end, sizeof end);  // muster_fail waits for it
     throw Error(ExitCode::kUsage, "{} (in the process that updates the weights)",
                 Printable(received.body));
   }
-  body = std::move(received.body);
-  return received.kind;
+  if (received.kind == Kind::kAsk) Answer(received);
+  if (received.kind == Kind::kTell) Tell(received);
+  return received.kind == Kind::kAsk || received.kind == Kind::kTell;
+}
+
+void ProgramUpdater::Tell(const ProgramLink::Received& received) {
+  std::string text;
+  const auto told = received.Begin<program::Tell>(text);
+  const size_t key_bytes = std::min<size_t>(told.key_bytes, text.size());
+  wire::Tell tell;
+  tell.set_key(text.substr(0, key_bytes));
+  tell.set_step(told.step);
+  tell.set_value(text.substr(key_bytes));
+  pool_->Post([this, tell] { tell_(tell); });
+}
+
+void ProgramUpdater::AwaitNext() {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kPatience{100};
+  const std::chrono::duration<double> limit(config_.deadlines().first_step_s());
+  Clock::time_point idle = Clock::now();  // since when nobody has needed it
+  while (!closing_) {
+    if (wanted_ == 0) idle = Clock::now();
+    if (Clock::now() - idle > limit) link_->Silent();
+    if (!link_->HasInput(kPatience)) continue;
+    const ProgramLink::Received received = link_->Receive();
+    if (Talks(received)) continue;
+    if (received.kind == Kind::kNext) return;
+    throw Unexpected(received.kind, Kind::kNext);
+  }
 }
 
 void ProgramUpdater::Answer(const ProgramLink::Received& received) {
@@ -297,9 +344,7 @@ std::string ProgramUpdater::Await(Kind kind) {
   std::string body;
   const Kind got = Receive(body);
   if (got == kind) return body;
-  throw Error(ExitCode::kFailure,
-              "the process of the program that updates the weights sent frame {}, expected {}",
-              static_cast<uint32_t>(got), static_cast<uint32_t>(kind));
+  throw Unexpected(got, kind);
 }
 
 Error ProgramUpdater::Lost(const Error& error) {

@@ -52,8 +52,10 @@ class ProgramUpdater {
   void Begin(const VariableLayout& layout, const wire::Hello& hello, Start start);
   // From now on, the program takes part, and results go to the pool's owner. `failed` is called
   // there at most once, with kProcessDied if the process was killed.
-  // `values`: what the program may ask for.
-  void Attach(ThreadPool& pool, const ToldValues& values, std::function<void(const Error&)> failed);
+  // `values`: what the program may ask for; `tell` is called there with what it tells.
+  void Attach(ThreadPool& pool, const ToldValues& values,
+              std::function<void(const wire::Tell&)> tell,
+              std::function<void(const Error&)> failed);
 
   // The shared memory. The program may change weights(), and reads gradient(), between Update and
   // its completion.
@@ -79,8 +81,13 @@ class ProgramUpdater {
   program::Kind Receive(std::string& body);
   // Answers when the value is told. This process never computes one.
   void Answer(const ProgramLink::Received& received);
+  void Tell(const ProgramLink::Received& received);
+  // Whether the program has said this, which Receive does not return.
+  bool Talks(const ProgramLink::Received& received);
   void SendStart();
   std::string Await(program::Kind kind);
+  // Serves the program, which may run its own code for long, until it waits for work.
+  void AwaitNext();
   void Fail(const Error& error);
   // Returns how the process has ended.
   Error Lost(const Error& error);
@@ -96,7 +103,9 @@ class ProgramUpdater {
   Start start_;
   ThreadPool* pool_ = nullptr;
   const ToldValues* values_ = nullptr;
+  std::function<void(const wire::Tell&)> tell_;
   std::function<void(const Error&)> on_failure_;
+  std::atomic<int> wanted_{0};  // work that has been submitted and has not begun
   std::optional<BackgroundThread> thread_{std::in_place};
 };
 

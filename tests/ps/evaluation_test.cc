@@ -420,5 +420,24 @@ TEST(ProgressTest, SaysThatARunStoppedEarly) {
   EXPECT_THAT(summary["stop_reason"].get<std::string>(), StartsWith("reached"));
 }
 
+TEST(ProgressTest, AnOpenRunIsAsLongAsItsProgramSays) {
+  Progress progress;
+  const StepPlan plan{
+      .train_samples = 8, .global_batch = 4, .total_steps = 2 * StepPlan::kOpenEpochs};
+  progress.Begin(plan, 1);
+  EXPECT_EQ(progress.PositionLine().total_steps(), 0);
+  for (const char* wrong : {"", "x", "1x", "-1", "2000001", "99999999999999999999"}) {
+    EXPECT_NE(progress.ExpectSteps(wrong), "") << wrong;
+  }
+  EXPECT_EQ(progress.ExpectSteps("6"), "");
+  EXPECT_EQ(progress.PositionLine().total_steps(), 6);
+  EXPECT_EQ(progress.PositionLine().epochs(), 3);
+  progress.EndStep({.samples = 4}, 0.1, false);
+  progress.StopEarly("the program ended it");
+  const events::Summary summary = progress.Summary(events::Summary::COMPLETED, 1);
+  EXPECT_EQ(summary.total_steps(), 1);
+  EXPECT_EQ(summary.stop_reason(), "");
+}
+
 }  // namespace
 }  // namespace muster

@@ -56,6 +56,19 @@ TEST_F(Values, OneComputesAndTheOthersWait) {
   EXPECT_FALSE(failure.is_set());
 }
 
+TEST_F(Values, TheProcessThatUpdatesTells) {
+  wire::Tell tell;
+  tell.set_key("a");
+  tell.set_value("x");
+  EXPECT_EQ(Ask(1, "a", 5, false), "");
+  EXPECT_EQ(values.OnTell(std::nullopt, tell), "");
+  EXPECT_EQ(Answers(), "1 VALUE x; ");
+  tell.set_value("y");
+  EXPECT_EQ(values.OnTell(std::nullopt, tell), "");
+  ASSERT_TRUE(failure.is_set());
+  EXPECT_EQ(failure.get()->code, ExitCode::kFailure);
+}
+
 TEST_F(Values, ALostRankLeavesItsClaimToTheNext) {
   EXPECT_EQ(Ask(0, "a", 5, true), "0 COMPUTE ; ");
   for (const uint32_t rank : {1u, 2u, 3u}) EXPECT_EQ(Ask(rank, "a", 5, rank > 1), "");
