@@ -207,7 +207,7 @@ class AloneClient(Client):
         step = evaluated = 0
         while step < self.total_steps and self._stop is None:
             yield from self._train(step)
-            if self._stop is not None:  # within the step, which does not count
+            if self._stop == step:  # within the step, which does not count
                 break
             step += 1
             yield _work(STEP_END, step - 1)

@@ -319,12 +319,12 @@ class Job(Kind):
             self._moved()
         return self._holds == shared.position
 
-    def _agree(self, decision: str) -> None:
+    def _agree(self, decision: str, about: str = "decided") -> None:
         """All processes must decide alike, and so must those that come later."""
         shared = self._shared
         if calls := shared.calls():
             decision += f" and has called {calls}"
-        key = f"decided:{shared.position}"
+        key = f"{about}:{shared.position}"
         kind, value = self._client.ask(key, shared.position, self._has_weights())
         if kind == _client.COMPUTE:
             self._client.tell(key, shared.position, decision.encode())

@@ -16,7 +16,7 @@ from muster import _client, _data
 from muster._client import UsageError
 from muster._job import Step, Steps, seed_all
 from muster._script import take_calls
-from muster._shared import Epoch
+from muster._shared import Epoch, Quiet
 
 
 class TrainLoader:
@@ -97,7 +97,7 @@ class Loop:
         self._has_left: bool = False  # it, by break
         self._has_epochs: bool = False  # the loop over epochs has begun
         self._left_epochs: bool = False  # by break
-        self._output: Any = None  # sys.stdout, while missed epochs print nothing
+        self._quiet = Quiet()
         take_calls(job)
 
     def _prepare(self, one: Any) -> Any:
@@ -180,7 +180,7 @@ class Loop:
         self.is_open = True
         job._moved()
         self._seed("begin")
-        self._be_silent(self._is_missed())
+        self._quiet.set(self._is_missed(), f", up to step {self.job._holds}")
         return self._epoch
 
     def _is_missed(self) -> bool:
@@ -195,24 +195,12 @@ class Loop:
         """Random numbers between batches are the same in every process."""
         seed_all(zlib.crc32(f"{self.job.seed} {self.job._shared.position} {moment}".encode()))
 
-    def _be_silent(self, is_silent: bool) -> None:
-        """Missed epochs print nothing: the processes that had them have printed it."""
-        if is_silent == (self._output is not None):
-            return
-        if is_silent:
-            print(f"muster: this process goes through what the run has done before, up to step "
-                  f"{self.job._holds}, without batches and output", flush=True)
-            self._output, sys.stdout = sys.stdout, open(os.devnull, "w")
-        else:
-            sys.stdout.close()
-            sys.stdout, self._output = self._output, None
-
     def is_complete(self) -> bool:
         return self._steps is not None and self.job._shared.position >= self._total
 
     def end(self) -> None:
         """After the last epoch: waits until the server ends the run."""
-        self._be_silent(False)
+        self._quiet.set(False)
         if self._steps is None or self.job._is_over:
             return
         for step in self._steps:
@@ -253,7 +241,7 @@ class Loop:
         self._seed("end")
         if self.job._client.is_alone and self.is_complete():
             self.end()
-        self._be_silent(not self.job._has_weights() and self._output is not None)
+        self._quiet.set(not self.job._has_weights() and self._quiet.is_on)
 
     def refuse_left(self) -> None:
         if self._left_epochs and not self.job._is_over:

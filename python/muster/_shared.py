@@ -8,6 +8,7 @@ import json
 import math
 import os
 import random
+import sys
 from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
@@ -90,12 +91,16 @@ class Shared:
         return ", ".join(sorted(name if count == 1 else f"{name} ({count} times)"
                                 for name, count in self._asked.items()))
 
+    def key(self, kind: str, name: str) -> str:
+        """Of the next value of this name."""
+        count = self._asked[name] = self._asked.get(name, 0) + 1
+        return f"{kind}:{self.position}.{count}:{name}".encode()[:256].decode(errors="ignore")
+
     def once(self, name: str, compute: Callable[[], Any], may_compute: bool) -> Any:
         """The value of this call, which one process that may compute it does compute."""
         if self.is_left:
             return json.loads(self._compute(name, compute))[0]
-        count = self._asked[name] = self._asked.get(name, 0) + 1
-        key = f"once:{self.position}.{count}:{name}".encode()[:256].decode(errors="ignore")
+        key = self.key("once", name)
         kind, value = self._client.ask(key, self.position, may_compute)
         if kind == _client.ABSENT:
             raise UsageError(f"the run has no value of {name} after step {self.position}, which is past: a "
@@ -124,6 +129,28 @@ class Shared:
             raise UsageError(f"the run has no means of the epoch that ended with step {step}: an earlier version of "
                              f"Muster began it")
         return json.loads(value)
+
+
+class Quiet:
+    """What a process goes through a second time prints nothing: the processes that had it have printed it."""
+
+    def __init__(self) -> None:
+        self._output: Any = None  # sys.stdout, meanwhile
+
+    @property
+    def is_on(self) -> bool:
+        return self._output is not None
+
+    def set(self, is_on: bool, until: str = "") -> None:
+        if is_on == self.is_on:
+            return
+        if is_on:
+            print(f"muster: this process goes through what the run has done before{until}, without batches and output",
+                  flush=True)
+            self._output, sys.stdout = sys.stdout, open(os.devnull, "w")
+        else:
+            sys.stdout.close()
+            sys.stdout, self._output = self._output, None
 
 
 def _encode(name: str, value: Any) -> bytes:

@@ -1,0 +1,176 @@
+"""Keras programs: real jobs of keras_program.py, alone and launched."""
+
+import functools
+import json
+import os
+import pathlib
+import re
+import runpy
+import signal
+import unittest
+
+import job as jobs
+from job import Job, skip_without
+
+skip_without("numpy", "keras", "tensorflow", "torch")
+import keras  # noqa: E402  (without computing anything, because this process forks)
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+PROGRAM = str(pathlib.Path(__file__).with_name("keras_program.py"))
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+def start(mode, workers=1, settings="", backend="tensorflow", **more):
+    os.environ["KERAS_BACKEND"] = backend
+    try:
+        return Job(PROGRAM, mode, workers=workers, config=f"run {{ slices: 4 }} {settings}", **more)
+    finally:
+        del os.environ["KERAS_BACKEND"]
+
+
+@functools.cache
+def run(mode, workers=1, backend="tensorflow"):
+    return start(mode, workers, backend=backend).end().ok()
+
+
+@functools.cache
+def alone(mode):
+    """In a fork of this process, which need not import TensorFlow again."""
+    def main():
+        os.environ["MUSTER_ALONE"] = "1"
+        runpy.run_path(PROGRAM, run_name="__main__")
+
+    return jobs.alone(main, PROGRAM, mode)
+
+
+def values(outcome):
+    """What all processes that reached the end of the program have seen."""
+    found = set(re.findall(r"^values (.*)", outcome.logs or outcome.log, re.M))
+    assert len(found) == 1, outcome.log
+    return json.loads(found.pop())
+
+
+class Bits(unittest.TestCase):
+    def same(self, *outcomes):
+        for one in outcomes[1:]:
+            self.assertEqual(one.ok().hash, outcomes[0].ok().hash)
+            self.assertEqual(values(one), values(outcomes[0]))
+
+    def test_workers(self):
+        self.same(run("plain"), run("plain", 2), run("plain", 4))
+        self.assertEqual(values(alone("plain")), values(run("plain")))
+        self.assertIn("num_replicas_in_sync", (run("plain", 2).run / "worker-0.log").read_text())
+
+    def test_the_torch_backend(self):
+        self.same(run("plain", 1, "torch"), run("plain", 2, "torch"))
+        self.same(run("custom", 1, "torch"), run("custom", 4, "torch"))
+
+    def test_what_fit_takes(self):
+        for mode in ("batches", "stream", "scaled", "custom", "metrics"):
+            with self.subTest(mode):
+                self.assertEqual(values(run(mode, 2)), values(alone(mode)))
+
+    def test_callbacks(self):
+        outcome = run("plateau", 2)
+        self.assertEqual(values(outcome), values(alone("plateau")))
+        folder = outcome.run.parent
+        table = (folder / "log.csv").read_text().splitlines()
+        self.assertEqual(len(table), 5)
+        self.assertEqual([float(one) for one in values(outcome)["loss"]],
+                         [float(line.split(",")[table[0].split(",").index("loss")]) for line in table[1:]])
+        self.assertEqual(len(list((folder / "board/train").glob("events*"))), 1)
+        self.assertTrue((folder / "best.keras").exists())
+        self.assertIn("BackupAndRestore is left out", outcome.log)
+        self.assertFalse((folder / "backup").exists())
+
+    def test_a_fit_that_ends_early_and_restores_the_best_weights(self):
+        outcome = run("stops", 2)
+        self.assertEqual(values(outcome), values(alone("stops")))
+        self.assertEqual(len(values(outcome)["loss"]), 2)
+        self.assertNotIn("stop_reason", outcome.metrics[-1])
+
+    def test_two_fits_with_kills_and_a_resume(self):
+        """Another number of workers, other variables, another optimizer, weights that the program sets."""
+        expected = run("two_fits")
+        job = start("two_fits", 2, "checkpoint { every_steps: 2 }")
+        for step, victim, number in ((3, PROGRAM, 1), (6, "muster-server", 0), (11, PROGRAM, -1)):  # -1 updates
+            job.reaches(step)
+            job.kill(victim, number=number)
+        job.reaches(13)
+        job.process.send_signal(signal.SIGINT)
+        self.assertEqual(job.end().code, 128 + signal.SIGINT)
+        resumed = Job(PROGRAM, workers=1, resume=job.run).end()
+        self.same(expected, resumed)
+        self.assertEqual(values(alone("two_fits")), values(expected))
+
+    def test_a_lost_worker_and_a_lost_server(self):
+        job = start("slow", 2, "checkpoint { every_steps: 2 }")
+        for step, victim in ((2, PROGRAM), (40, "muster-server")):
+            job.reaches(step)
+            job.kill(victim, number=1 if victim == PROGRAM else 0)
+        self.same(run("slow"), job.end())
+
+
+class Values(unittest.TestCase):
+    def test_the_saved_model_is_that_of_plain_keras(self):
+        self.assertTrue(values(alone("again"))["again"])
+
+    def test_steps_are_those_of_a_plain_loop(self):
+        """Keras's own update of the mean gradient of the slices, over 50 steps."""
+        def check():
+            os.environ["MUSTER_ALONE"] = "1"
+            import keras_program
+            import muster.keras
+            from muster._alone_plan import StepPlan, seed_of
+            x, y = keras_program.data()
+            keras_program.MODE = "same"
+            muster.keras.Strategy()
+            ours, plain = keras_program.make_model(), keras_program.make_model()
+            plain.set_weights(ours.get_weights())
+            for model in (ours, plain):
+                keras_program.compile_model(model)
+            losses = ours.fit(x, y, batch_size=20, epochs=10, verbose=0).history["loss"]
+            plan = StepPlan(len(x), 20, 4, seed_of(1, 0, 7), False, False)
+            statistics = plain.non_trainable_variables
+            for epoch in range(10):
+                sums = 0.0
+                for step in range(5 * epoch, 5 * epoch + 5):
+                    before, after, gradients = [np.array(one) for one in statistics], [], []
+                    for index in range(4):
+                        rows = plan.slice_at(step, index).samples
+                        for one, value in zip(statistics, before):
+                            one.assign(value)
+                        with tf.GradientTape() as tape:
+                            loss = plain.compute_loss(y=y[rows], y_pred=plain(x[rows], training=True))
+                        gradients.append(tape.gradient(loss, plain.trainable_variables))
+                        after.append([np.array(one) for one in statistics])
+                        sums += float(loss) / 20
+                    for one, *parts in zip(statistics, *after):
+                        one.assign(np.mean(parts, 0))
+                    plain.optimizer.apply([tf.add_n(parts) / 4 for parts in zip(*gradients)],
+                                          plain.trainable_variables)
+                if abs(sums - losses[epoch]) > 1e-5:
+                    print("epoch", epoch, sums, losses[epoch], flush=True)
+                    return False
+            return all(np.abs(one - other).max() < 1e-5 for one, other in zip(ours.get_weights(), plain.get_weights()))
+
+        self.assertTrue(jobs.in_fork(check))
+
+    def test_options(self):
+        """Each has an effect."""
+        found = {mode: alone(mode) for mode in ("plain", "average", "schedule", "weights", "sample_weights", "mixed",
+                                                "in_order", "loader", "stream_repeats")}
+        self.assertEqual(len({values(one)["predicted"] for one in found.values()}), len(found))
+        self.assertEqual(values(alone("unbuilt")), values(alone("plain")))
+        self.assertIn("rate 0.000625", found["schedule"].log)
+
+
+class Mistakes(unittest.TestCase):
+    def test_each_ends_the_program_with_its_reason(self):
+        jobs.each_fails(self, alone, {"counts": "computed twice", "two_updates": "muster.tensorflow.Job",
+                                      "generator": "PyDataset"})
+
+
+if __name__ == "__main__":
+    unittest.main()
