@@ -178,7 +178,7 @@ class Stream(_Cut):
     def begin_pass(self, number: int) -> None:
         """Shuffles count their iterators, so all processes make the same ones."""
         if not self._is_endless:
-            self._iterator, self._next = iter(self._dataset), number * self.batches
+            self._iterator, self._next, self._last = iter(self._dataset), number * self.batches, (-1, None)
 
 
 def make(x: Any, y: Any, sample_weight: Any, *, batch: Optional[int], steps: Optional[int], shuffle: bool, seed: int,

@@ -224,11 +224,8 @@ def fit(job: KerasJob, model: Any, x: Any, y: Any, batch_size: Optional[int], ep
     per_epoch = steps_per_epoch or source.batches
     if not isinstance(epochs, int) or epochs <= initial_epoch:
         raise UsageError(f"fit(epochs={epochs}, initial_epoch={initial_epoch}): expected at least one epoch")
-    stepper = Stepper(model)
-    data, count, batch = source.slice(0, 0, slices())
-    _job.seed_all(job.seed)
-    seed_generators(model, job.seed)
-    stepper.build(data if count else source.whole(0)[0], trains=True)
+    _, _, batch = source.slice(0, 0, slices())
+    stepper = _stepper(job, model, source, "train")
     verbose = _verbose(job, verbose)
     listed = keras.callbacks.CallbackList(_ours(job, callbacks), add_history=True, add_progbar=verbose != 0,
                                           verbose=verbose, epochs=epochs, steps=per_epoch, model=model)
@@ -248,13 +245,28 @@ def fit(job: KerasJob, model: Any, x: Any, y: Any, batch_size: Optional[int], ep
                                       else [validation_data])
         validation = _keras_data.make(*parts, batch=validation_batch_size or batch_size, steps=validation_steps,
                                       shuffle=False, seed=seed_of(job.seed, job.fits, 8))
-        tester = Stepper(model)
-        tester.build(validation.whole(0)[0], trains=False)
-        validate = validation_freq, lambda: evaluate_on(job, tester, validation)
+        tester = _stepper(job, model, validation, "test")
+        validate = validation_freq, lambda: evaluate_on(job, tester, validation, validation_steps)
     one.run(range(initial_epoch, epochs), validate)
     job.fits += 1
     job.leave_fit()
     return model.history
+
+
+def _stepper(job: KerasJob, model: Any, source: _keras_data.Source, kind: str) -> Stepper:
+    """That of an earlier call, unless the model has been compiled or frozen since then."""
+    now = [model, model.optimizer, model._compile_metrics, model._compile_loss, *model.trainable_variables]
+    before, stepper = job.steppers.get(kind, ([], None))
+    if stepper is not None and len(now) == len(before) and all(one is other for one, other in zip(now, before)):
+        return stepper
+    stepper = Stepper(model)
+    _job.seed_all(job.seed)
+    seed_generators(model, job.seed)
+    data, count, _ = source.slice(0, 0, slices())
+    stepper.build(data if count else source.whole(0)[0], trains=kind == "train")
+    job.steppers[kind] = [model, model.optimizer, model._compile_metrics, model._compile_loss,
+                          *model.trainable_variables], stepper
+    return stepper
 
 
 def _split(data: Any, share: float) -> Any:
@@ -269,7 +281,7 @@ def _split(data: Any, share: float) -> Any:
 
 
 def _compare(job: KerasJob, number: int, text: bytes) -> None:
-    if not job.compare(f"data of fit {job.fits}, batch {number}", text):
+    if job.variables is not None and not job.compare(f"data of fit {job.fits}, batch {number}", text):
         raise UsageError("the tf.data.Dataset gives this process other batches than the others: expected "
                          "shuffle(..., seed=...) and no random numbers without a seed")
 
@@ -339,8 +351,7 @@ def evaluate(job: KerasJob, model: Any, x: Any, y: Any, batch_size: Optional[int
     job.enter()
     source = _keras_data.make(x, y, sample_weight, batch=batch_size, steps=steps, shuffle=False,
                               seed=seed_of(job.seed, job.fits, 9))
-    stepper = Stepper(model)
-    stepper.build(source.whole(0)[0], trains=False)
+    stepper = _stepper(job, model, source, "test")
     logs = evaluate_on(job, stepper, source, steps)
     if _verbose(job, verbose):
         shown = " - ".join(f"{name}: {value:.4f}" for name, value in logs.items())

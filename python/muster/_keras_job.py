@@ -42,6 +42,7 @@ class KerasJob(VariablesJob):
         super().__init__()
         self.phase: Optional[Phase] = None
         self.fits = 0  # before the current one
+        self.steppers: Dict[str, Any] = {}  # of the last calls
         self.quiet = Quiet()
         self.is_inside = False  # a function that one process calls for all
         self._steps: Optional[Iterator[_job.Step]] = None

@@ -77,7 +77,7 @@ class Stepper:
 
     def _run_plainly(self, step: Callable[..., Any], data: Any) -> Tuple[Dict[str, Any], List[Any]]:
         with self._capturing() as calls:
-            logs = _flat(step(tensors(data)))
+            logs = _flat(step(keras.utils.pack_x_y_sample_weight(*tensors(data))))
         return logs, calls
 
     @contextlib.contextmanager
@@ -117,9 +117,12 @@ class Stepper:
         return self._run("test", data)
 
     def _run(self, kind: str, data: Any) -> Result:
-        if kind not in self._calls:
-            self._calls[kind] = self._compiled(self._step(kind))
-        logs, gradients, statistics, metrics = self._calls[kind](tensors(data))
+        data = tensors(data)
+        leaves = [one for one in keras.tree.flatten(data) if one is not None]
+        key = f"{kind} {[(tuple(one.shape[1:]), str(one.dtype)) for one in leaves]}"
+        if key not in self._calls:
+            self._calls[key] = self._compiled(self._step(kind, data), leaves)
+        logs, gradients, statistics, metrics = self._calls[key](*leaves)
         used = iter(gradients)
         return Result({name: float(to_numpy(value)) for name, value in logs.items()},
                       [to_numpy(next(used)) if is_used else None for is_used in self.is_used]
@@ -128,10 +131,13 @@ class Stepper:
                       np.concatenate([np.ravel(to_numpy(one)).astype(np.float32) for one in metrics] or
                                      [np.empty(0, np.float32)]))
 
-    def _step(self, kind: str) -> Callable[..., Any]:
+    def _step(self, kind: str, like: Any) -> Callable[..., Any]:
         step = self.model.train_step if kind == "train" else self.model.test_step
+        places = [one is not None for one in keras.tree.flatten(like)]
 
-        def run(data: Any) -> Any:
+        def run(*leaves: Any) -> Any:
+            given = iter(leaves)
+            data = keras.tree.pack_sequence_as(like, [next(given) if is_there else None for is_there in places])
             for one in self.metrics:
                 one.assign(keras.ops.zeros(one.shape, one.dtype))
             logs, calls = self._run_plainly(step, data)
@@ -144,11 +150,13 @@ class Stepper:
 
         return run
 
-    def _compiled(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Each shape has its own graph, so that a slice has the same one in every process."""
+    def _compiled(self, run: Callable[..., Any], leaves: Sequence[Any] = ()) -> Callable[..., Any]:
+        """One graph for slices of any number of samples, so that a slice has the same one in every process."""
         if not IS_TENSORFLOW or self.model.run_eagerly:
             return run
-        return tf.function(tf.autograph.experimental.do_not_convert(run), jit_compile=self.model.jit_compile or None)
+        signature = [tf.TensorSpec([None, *one.shape[1:]], one.dtype) for one in leaves] or None
+        return tf.function(tf.autograph.experimental.do_not_convert(run), input_signature=signature,
+                           jit_compile=self.model.jit_compile or None)
 
     # ------------------------------------------------------------------------- the whole batch
 

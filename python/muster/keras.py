@@ -129,7 +129,11 @@ def _take_calls(job: KerasJob) -> None:
             return _plain["predict"](self, *args, **options)
         return _keras_fit.predict(job, self, _plain["predict"], *args, **options)
 
-    model.fit, model.evaluate, model.predict = fit, evaluate, predict
+    def train_on_batch(self: Any, *args: Any, **options: Any) -> Any:
+        raise UsageError("train_on_batch would train each process by itself: expected fit, or a loop with "
+                         "muster.tensorflow.Job (docs/KERAS.md)")
+
+    model.fit, model.evaluate, model.predict, model.train_on_batch = fit, evaluate, predict, train_on_batch
     for name in _plain.keys() - {"fit", "evaluate", "predict"}:
         setattr(model, name, _writer(job, name))
 

@@ -68,7 +68,7 @@ class Custom(keras.Model):
         if keras.backend.backend() == "torch":
             return self.torch_step(data)
         import tensorflow as tf
-        x, y = data[:2]
+        x, y = data
         with tf.GradientTape() as tape:
             loss = keras.ops.mean(keras.losses.sparse_categorical_crossentropy(y, self(x, training=True), True))
         gradients = tape.gradient(loss, self.trainable_weights)
@@ -78,7 +78,7 @@ class Custom(keras.Model):
         return {"loss": self.tracker.result(), "twice": 2 * loss}
 
     def torch_step(self, data):
-        x, y = data[:2]
+        x, y = data
         self.zero_grad()
         loss = keras.ops.mean(keras.losses.sparse_categorical_crossentropy(y, self(x, training=True), True))
         loss.backward()
