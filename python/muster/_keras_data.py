@@ -43,8 +43,8 @@ class Arrays(Source):
         self._data = data
         sizes = {len(one) for one in keras.tree.flatten(data) if one is not None}
         if len(sizes) != 1 or 0 in sizes:
-            raise UsageError(f"the arrays of a data set have {', '.join(map(str, sorted(sizes))) or 'no'} rows: expected "
-                             f"the same number of rows, at least 1, in all")
+            rows = ", ".join(map(str, sorted(sizes))) or "no"
+            raise UsageError(f"the arrays of a data set have {rows} rows: expected the same number, at least 1, in all")
         self._size = sizes.pop()
         self.batch = min(batch, self._size)
         self._seed, self._shuffle = seed, shuffle
@@ -133,12 +133,12 @@ class Loader(Source):
 class Stream(_Cut):
     """A tf.data.Dataset, which has no indices: each process goes through all of it."""
 
-    def __init__(self, dataset: Any, steps: Optional[int], check: Callable[[int, bytes], None]) -> None:
+    def __init__(self, dataset: Any, steps: Optional[int], seed: int, check: Callable[[int, bytes], None]) -> None:
         import tensorflow as tf
         options = tf.data.Options()
         options.deterministic = True
         self._dataset = dataset.with_options(options)
-        self._check = check
+        self._check, self._seed = check, seed
         size = int(self._dataset.cardinality())
         if size == tf.data.UNKNOWN_CARDINALITY:
             size = sum(1 for _ in self._dataset) if steps is None else steps
@@ -150,20 +150,31 @@ class Stream(_Cut):
             raise UsageError("the tf.data.Dataset gives no batch")
         self._iterator: Optional[Iterator[Any]] = None
         self._next = 0  # the batch that the iterator gives next
+        self._first = b""  # a hash of the first batch of the pass
+        self._has_begun = False  # before, the program looks at the first batch
 
     def _get(self, number: int) -> Any:
-        if self._iterator is None or number < self._next:
+        goes_back = number < self._next
+        if self._iterator is None or goes_back:
             self._iterator = iter(self._dataset)
             self._next = 0 if self._is_endless else number - number % self.batches
-        batch = None
+        batch: Any = None
         while self._next <= number:
-            batch = self._draw()
+            batch = _numbers(_as_tuple(self._draw()))
+            if self._next % self.batches == 0:
+                self._begin_with(batch, goes_back)
             self._next += 1
-        data = _numbers(_as_tuple(batch))
-        if number % self.batches == 0:
-            first = next(one for one in keras.tree.flatten(data) if one is not None)
-            self._check(number, b"%08x" % zlib.crc32(np.ascontiguousarray(first)))
-        return data
+        return batch
+
+    def _begin_with(self, batch: Any, goes_back: bool) -> None:
+        first = next(one for one in keras.tree.flatten(batch) if one is not None)
+        text = b"%08x" % zlib.crc32(np.ascontiguousarray(first).tobytes())
+        if goes_back and text != self._first:
+            raise UsageError("a process was lost while a tf.data.Dataset that shuffles was evaluated, and its part "
+                             "cannot be read again: expected validation data without shuffle; --resume goes on")
+        self._first = text
+        if self._has_begun:
+            self._check(self._next, text)
 
     def _draw(self) -> Any:
         assert self._iterator is not None
@@ -177,12 +188,33 @@ class Stream(_Cut):
 
     def begin_pass(self, number: int) -> None:
         """Shuffles count their iterators, so all processes make the same ones."""
+        self._has_begun = True
         if not self._is_endless:
-            self._iterator, self._next, self._last = iter(self._dataset), number * self.batches, (-1, None)
+            self._iterator, self._last = None, (-1, None)
+            _seed_stream(self._dataset, seed_of(self._seed, number, 3))
+            self._iterator, self._next = iter(self._dataset), number * self.batches
+
+
+def _seed_stream(dataset: Any, seed: int) -> None:
+    """Random layers of Keras in maps of the dataset have variables, whose values depend on what was drawn before."""
+    variables: Dict[int, Any] = {}
+
+    def walk(one: Any) -> None:
+        for function in one._functions():
+            for variable in function.function.graph.variables:
+                if tuple(variable.shape) == (2,) and variable.dtype.is_integer:
+                    variables[id(variable)] = variable
+        for other in one._inputs():
+            walk(other)
+
+    walk(dataset)
+    for i, variable in enumerate(variables.values()):
+        variable.assign(np.array([seed_of(seed, i, 0) & 0x7FFFFFFF, 0]).astype(variable.dtype.as_numpy_dtype))
 
 
 def make(x: Any, y: Any, sample_weight: Any, *, batch: Optional[int], steps: Optional[int], shuffle: bool, seed: int,
-         class_weight: Optional[Dict[int, float]] = None, check: Callable[[int, bytes], None] = lambda *_: None) -> Source:
+         class_weight: Optional[Dict[int, float]] = None,
+         check: Callable[[int, bytes], None] = lambda *_: None) -> Source:
     """What fit and evaluate got. ``check`` compares the first batch of a pass between processes."""
     modules = {kind.__module__.split(".")[0] for kind in type(x).__mro__}
     source: Source
@@ -191,7 +223,7 @@ def make(x: Any, y: Any, sample_weight: Any, *, batch: Optional[int], steps: Opt
     elif "torch" in modules and hasattr(x, "dataset") and hasattr(x, "collate_fn"):
         source = Loader(x, seed)
     elif "tensorflow" in modules and hasattr(x, "with_options"):
-        source = Stream(x, steps, check)
+        source = Stream(x, steps, seed, check)
     elif hasattr(x, "__next__"):
         raise UsageError("the training data is a generator, which cannot be read twice: expected arrays, a "
                          "keras.utils.PyDataset, a tf.data.Dataset or a torch DataLoader")

@@ -67,6 +67,7 @@ class Fit(Phase):
         if self._scales:
             self.optimizer.dynamic_scale.assign(self._values[0] or self.optimizer.initial_scale)
         seed_generators(self._model, work.seed)
+        _job.seed_all(work.seed ^ 1)  # whether the data were read now or with the slice before
         result = stepper.train(data)
         share = np.float32(count / batch)
         for place, gradient in zip(self._trained, result.gradients):
@@ -231,9 +232,11 @@ def fit(job: KerasJob, model: Any, x: Any, y: Any, batch_size: Optional[int], ep
                                           verbose=verbose, epochs=epochs, steps=per_epoch, model=model)
     one = Fit(job, model, source, stepper, listed, per_epoch)
     is_first = job.variables is None
-    if is_first:
-        statistics = {id(variable) for variable in stepper.statistics}
-        weights = sorted(model.weights, key=lambda variable: id(variable) not in statistics)
+    statistics = {id(variable) for variable in stepper.statistics}
+    weights = sorted(model.weights, key=lambda variable: id(variable) not in statistics)
+    if not is_first:
+        job.bind(weights)
+    else:
         job.join(one, weights, 2 + stepper.sums_size, source.batch or batch, per_epoch, _arithmetic())
     one.set_up()
     job.begin(one, stepper.statistics)
@@ -256,16 +259,16 @@ def fit(job: KerasJob, model: Any, x: Any, y: Any, batch_size: Optional[int], ep
 def _stepper(job: KerasJob, model: Any, source: _keras_data.Source, kind: str) -> Stepper:
     """That of an earlier call, unless the model has been compiled or frozen since then."""
     now = [model, model.optimizer, model._compile_metrics, model._compile_loss, *model.trainable_variables]
-    before, stepper = job.steppers.get(kind, ([], None))
-    if stepper is not None and len(now) == len(before) and all(one is other for one, other in zip(now, before)):
-        return stepper
+    before, known = job.steppers.get(kind, ([], Stepper(model)))
+    if len(now) == len(before) and all(one is other for one, other in zip(now, before)):
+        return known
     stepper = Stepper(model)
     _job.seed_all(job.seed)
     seed_generators(model, job.seed)
     data, count, _ = source.slice(0, 0, slices())
     stepper.build(data if count else source.whole(0)[0], trains=kind == "train")
-    job.steppers[kind] = [model, model.optimizer, model._compile_metrics, model._compile_loss,
-                          *model.trainable_variables], stepper
+    now[2:4] = model._compile_metrics, model._compile_loss  # made by build
+    job.steppers[kind] = now, stepper
     return stepper
 
 
@@ -281,7 +284,7 @@ def _split(data: Any, share: float) -> Any:
 
 
 def _compare(job: KerasJob, number: int, text: bytes) -> None:
-    if job.variables is not None and not job.compare(f"data of fit {job.fits}, batch {number}", text):
+    if not job.is_updater and not job.compare(f"data of fit {job.fits}, batch {number}", text):
         raise UsageError("the tf.data.Dataset gives this process other batches than the others: expected "
                          "shuffle(..., seed=...) and no random numbers without a seed")
 
@@ -336,7 +339,7 @@ def evaluate_on(job: KerasJob, stepper: Stepper, source: _keras_data.Source, ste
             total += stepper.sums(stepper.test(data), samples)
         return [float(one) for one in total]
 
-    mine = [index for index in job._taken if index < len(parts)]
+    mine = sorted(index for index in job._taken if index < len(parts))
     found: Dict[int, List[float]] = {}
     for index in mine + [one for one in range(len(parts)) if one not in mine]:
         found[index] = job.compute_once(f"evaluate, part {index}", lambda part=parts[index]: sums(part))
@@ -348,6 +351,7 @@ def evaluate_on(job: KerasJob, stepper: Stepper, source: _keras_data.Source, ste
 def evaluate(job: KerasJob, model: Any, x: Any, y: Any, batch_size: Optional[int], verbose: Any, sample_weight: Any,
              steps: Optional[int], callbacks: Any, return_dict: bool) -> Any:
     model._assert_compile_called("evaluate")
+    job.variables.refuse_past("evaluate", model.weights)  # type: ignore[union-attr]
     job.enter()
     source = _keras_data.make(x, y, sample_weight, batch=batch_size, steps=steps, shuffle=False,
                               seed=seed_of(job.seed, job.fits, 9))
@@ -365,13 +369,14 @@ def evaluate(job: KerasJob, model: Any, x: Any, y: Any, batch_size: Optional[int
 
 def predict(job: KerasJob, model: Any, plain: Any, *args: Any, **options: Any) -> Any:
     """Small results are the same in all processes, and those that lack the weights get them, too."""
+    job.variables.refuse_past("predict", model.weights)  # type: ignore[union-attr]
     job.enter()
 
     def compute() -> Any:
         result = plain(model, *args, **options)
         if not isinstance(result, np.ndarray) or result.nbytes > _PREDICTIONS:
             return None
-        return [str(result.dtype), list(result.shape), base64.b64encode(np.ascontiguousarray(result)).decode()]
+        return [str(result.dtype), list(result.shape), base64.b64encode(result.tobytes()).decode()]
 
     small = job.compute_once("predict", compute)
     job.leave_fit()

@@ -73,6 +73,12 @@ class KerasJob(VariablesJob):
         if client.is_alone:
             atexit.register(self._leave_alone)
 
+    def bind(self, weights: List[Any]) -> None:
+        """For a later fit, maybe of another model."""
+        assert self.variables is not None
+        if self.variables.bind(weights):
+            self._bound()
+
     def begin(self, phase: Phase, statistics: List[Any]) -> None:
         assert self.variables is not None
         self.phase = phase

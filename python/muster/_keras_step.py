@@ -155,8 +155,10 @@ class Stepper:
         if not IS_TENSORFLOW or self.model.run_eagerly:
             return run
         signature = [tf.TensorSpec([None, *one.shape[1:]], one.dtype) for one in leaves] or None
-        return tf.function(tf.autograph.experimental.do_not_convert(run), input_signature=signature,
-                           jit_compile=self.model.jit_compile or None)
+        compiled: Callable[..., Any] = tf.function(
+            tf.autograph.experimental.do_not_convert(run), input_signature=signature,
+            jit_compile=self.model.jit_compile or None)
+        return compiled
 
     # ------------------------------------------------------------------------- the whole batch
 

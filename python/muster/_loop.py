@@ -97,7 +97,7 @@ class Loop:
         self._has_left: bool = False  # it, by break
         self._has_epochs: bool = False  # the loop over epochs has begun
         self._left_epochs: bool = False  # by break
-        self._quiet = Quiet()
+        self._quiet: Quiet = Quiet()
         take_calls(job)
 
     def _prepare(self, one: Any) -> Any:

@@ -56,9 +56,9 @@ class Repeat:
                 raise UsageError(
                     f"the same slice was computed twice with different results ({what}), so the run would "
                     f"depend on the number of processes: something is kept from slice to slice (a counter, "
-                    f"a running value, a generator of its own for random numbers), or an operation is not "
-                    f"deterministic (torch.use_deterministic_algorithms). Job(repeat=False) goes on without "
-                    f"this check")
+                    f"a running value, a generator of its own for random numbers, tf.random), or an operation is "
+                    f"not deterministic (torch.use_deterministic_algorithms). In TensorFlow, use keras.random with "
+                    f"a SeedGenerator; Job(repeat=False) of muster.torch goes on without this check")
         self._before = {}
 
 

@@ -55,6 +55,7 @@ class Variables:
         self.values = client.weights(self._numbers[0])
         self.changes = client.gradient(self._numbers[0])  # of the values
         self._of = {id(place.variable): place for place in self.places}
+        self._past: Dict[int, Any] = {}  # variables of models that others have followed
         self.write()
 
     def _name(self, one: Any) -> str:
@@ -66,9 +67,32 @@ class Variables:
     def of(self, variable: Any) -> Place:
         place = self._of.get(id(variable))
         if place is None:
-            raise UsageError(f"variable {_path(variable)} is new: a job has the variables that the model of the first "
-                             f"fit had; train models that share layers as one model, or in runs of their own")
+            raise UsageError(f"variable {_path(variable)} is not one of the job's")
         return place
+
+    def bind(self, given: Sequence[Any]) -> bool:
+        """Takes the variables of another model of the same shapes instead. Returns whether there were other ones."""
+        others = [one for one in given if _kind(one) == "float32"]
+        if all(id(one) in self._of for one in others):
+            return False
+        if [tuple(one.shape) for one in others] != [place.weights.shape for place in self.places]:
+            new = next((one for one in others if id(one) not in self._of), others[0])
+            raise UsageError(f"variable {_path(new)} is new: a job has the variables that the model of the first fit "
+                             f"had; a later fit may have a part of them, or another model of the same shapes. Train "
+                             f"others in runs of their own")
+        for place, one in zip(self.places, others):
+            self._past[id(place.variable)] = place.variable
+            place.variable = one
+        self._of = {id(place.variable): place for place in self.places}
+        for one in others:
+            self._past.pop(id(one), None)
+        return True
+
+    def refuse_past(self, call: str, given: Sequence[Any]) -> None:
+        """A process that came later lacks what earlier models have learned."""
+        if any(id(one) in self._past for one in given):
+            raise UsageError(f"{call} of a model that an earlier fit has trained, after a fit of another one: expected "
+                             f"the call before that fit")
 
     def differ(self) -> bool:
         """Whether the program has changed the model's variables since they were brought or written."""

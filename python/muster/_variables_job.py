@@ -32,8 +32,13 @@ class VariablesJob(_job.Job):
         self._client.set_optimizer("type: PROGRAM", rate)
         self._client.set_arithmetic(arithmetic)
         self._repeat = Repeat(self._client, True)
-        self._everything = self._changing = Bringer(described, described.places)
+        self._bound()
         return described
+
+    def _bound(self) -> None:
+        """The job's places have other variables than before."""
+        assert self.variables is not None
+        self._everything = self._changing = Bringer(self.variables, self.variables.places)
 
     def _bring_between_slices(self, places: List[Place]) -> None:
         """What a slice changes by itself, so that the next one does not see it."""

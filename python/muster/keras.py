@@ -143,6 +143,8 @@ def _writer(job: KerasJob, name: str) -> Callable[..., Any]:
 
     @functools.wraps(plain)
     def write(self: Any, filepath: Any, *args: Any, **options: Any) -> None:
+        if job.variables is not None:
+            job.variables.refuse_past(name, self.weights)
         job.written_once(f"{name} {os.path.basename(str(filepath))}",
                          lambda: plain(self, filepath, *args, **options))
 

@@ -39,6 +39,8 @@ class Step(_job.Step):
     def apply(self) -> None:
         """After the slices: the mean gradient goes to the optimizer, in the process that updates the weights."""
         self._job._applied = self.number
+        if self._job._is_updating:
+            self._job._end_update()
 
 
 class Job(VariablesJob):
@@ -105,7 +107,6 @@ class Job(VariablesJob):
         self._is_done = False
         for i, one in enumerate(self._seeds):
             one.assign(np.array([seed_of(work.seed, i, 0) & 0x7FFFFFFF, 0], str(to_numpy(one).dtype)))
-        tf.random.set_seed(work.seed & 0x7FFFFFFF)
         return super()._begin(work)
 
     def _gradient(self, loss: Any, gradients: List[Any], means: Dict[str, float]) -> None:
@@ -127,9 +128,6 @@ class Job(VariablesJob):
             if dense.shape != place.gradient.shape:
                 raise UsageError(f"gradient of {place.name}: expected shape {place.gradient.shape}, got {dense.shape}")
             np.multiply(dense, share, out=place.gradient)
-        for place in self._statistics:
-            np.subtract(to_numpy(place.variable), place.weights, out=place.gradient)
-            place.gradient *= share
         self._name_unused([place.name for place, one in zip(self._trained, gradients) if one is None])
         self._is_done = True
 
@@ -143,6 +141,9 @@ class Job(VariablesJob):
             raise UsageError("a slice has no gradient: call step.gradient for each one")
         assert self.variables is not None
         self.variables.changes[...] = 0
+        for place in self._statistics:
+            np.subtract(to_numpy(place.variable), place.weights, out=place.gradient)
+            place.gradient *= np.float32(len(work.samples) / work.batch)
         return self._loss
 
     def _update(self, step: int) -> float:

@@ -166,6 +166,87 @@ class Values(unittest.TestCase):
         self.assertIn("rate 0.000625", found["schedule"].log)
 
 
+class Examples(unittest.TestCase):
+    def check(self, name, *words, loses=False):
+        program = str(jobs.SOURCE / "examples" / f"{name}.py")
+        more = {"config": None, "options": ["--set", "checkpoint.every_steps=2"]}
+        one = Job(program, *words, **more).end().ok()
+        job = Job(program, *words, workers=2, **more)
+        if loses:
+            job.reaches(3)
+            job.kill(program, number=1)  # after the launcher
+        self.assertEqual(job.end().ok().hash, one.hash)
+        return one
+
+    def test_mirrored(self):
+        self.assertEqual(self.check("keras_mirrored", "--scratch", "--epochs", "1").metrics[-1]["step"], 8)
+
+    def test_multi_gpu(self):
+        outcome = self.check("keras_multi_gpu", "--made-up", "--epochs", "1")
+        self.assertIn("Test accuracy", outcome.log)
+        self.assertTrue((outcome.run.parent / "cifar10_cnn.keras").exists())
+
+    def test_towers(self):
+        outcome = self.check("tensorflow_towers", "--made-up", "--epochs", "12", loses=True)
+        self.assertTrue((outcome.run.parent / "towers.index").exists())
+
+
+class Loops(unittest.TestCase):
+    """muster.tensorflow."""
+
+    def steps_of(self, body, variables=None, optimizer=None):
+        """Trains alone, in a fork. Returns what the body returns, as text."""
+        def train():
+            os.environ["MUSTER_ALONE"] = "1"
+            import muster.tensorflow
+            given = variables() if variables else [tf.Variable(np.ones(3, np.float32)),
+                                                   tf.Variable(np.zeros(2, np.float32), trainable=False)]
+            job = muster.tensorflow.Job(batch_size=8, epochs=2)
+            job.prepare(given, optimizer() if optimizer else keras.optimizers.SGD(0.5))
+            for step in job.steps(16):
+                for rows in step:
+                    body(step, rows, given)
+                step.apply()
+            return given
+        return train
+
+    def test_values(self):
+        """Two variables: one gets gradients, and one the program's own changes."""
+        def body(step, rows, given):
+            step.gradient(0.0, [tf.constant([1.0, 2.0, float(len(rows))])], accuracy=0.5)
+            given[1].assign_add([1.0, float(rows[0] % 2)])
+
+        def check():
+            weights, counts = self.steps_of(body)()
+            return np.allclose(weights, 1 - 4 * 0.5 * np.array([1, 2, 2])) and counts[0] == 4
+
+        self.assertTrue(jobs.in_fork(check))
+
+    def test_mistakes(self):
+        def twice(step, rows, given):
+            step.gradient(0.0, [given[0] * 0])
+            step.gradient(0.0, [given[0] * 0])
+
+        bodies = {"one call for each slice": twice, "has no gradient": lambda step, rows, given: None,
+                  "trainable variables": lambda step, rows, given: step.gradient(0.0, given),
+                  "expected shape": lambda step, rows, given: step.gradient(0.0, [tf.zeros(2)])}
+        wrong = {"expected float32": {"variables": lambda: [tf.Variable(np.ones(3))]},
+                 "no trainable": {"variables": lambda: [tf.Variable(np.ones(3, np.float32), trainable=False)]},
+                 "apply_gradients": {"optimizer": lambda: "adam"}}
+
+        def fails(words, train):
+            try:
+                train()
+            except Exception as error:
+                return words in str(error)
+            return False
+
+        for words, train in [*((words, self.steps_of(body)) for words, body in bodies.items()),
+                             *((words, self.steps_of(None, **more)) for words, more in wrong.items())]:
+            with self.subTest(words):
+                self.assertTrue(jobs.in_fork(lambda: fails(words, train)))
+
+
 class Mistakes(unittest.TestCase):
     def test_each_ends_the_program_with_its_reason(self):
         jobs.each_fails(self, alone, {"counts": "computed twice", "two_updates": "muster.tensorflow.Job",
