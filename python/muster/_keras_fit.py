@@ -240,6 +240,9 @@ def fit(job: KerasJob, model: Any, x: Any, y: Any, batch_size: Optional[int], ep
         job.join(one, weights, 2 + stepper.sums_size, source.batch or batch, per_epoch, _arithmetic())
     one.set_up()
     job.begin(one, stepper.statistics)
+    if not job.is_updater and not job.compare(f"data of fit {job.fits}", source.sample()):
+        raise UsageError("fit got other data in this process than in another one: import muster.keras before the "
+                         "program draws random numbers, or seed them")
     if not is_first:
         job.publish(0.0)  # what the program has loaded or set since the fit before
     validate = None

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from muster._client import UsageError
-from muster._variables import to_numpy
+from muster._variables import lent, to_numpy
 
 IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
 if IS_TENSORFLOW:
@@ -199,7 +199,7 @@ class Stepper:
                 self.optimizer.apply([next(used) if one else None for one in self.is_used], self.trained)
 
             self._calls["apply"] = self._compiled(apply)
-        given = [tensors(one) for one, is_used in zip(gradients, self.is_used) if is_used]
+        given = [lent(one) if IS_TENSORFLOW else torch.from_numpy(one) for one, is_used in zip(gradients, self.is_used) if is_used]
         with contextlib.nullcontext() if IS_TENSORFLOW else torch.no_grad():
             self._calls["apply"](given)
 

@@ -125,16 +125,17 @@ class Bringer:
                 for one in self._places:
                     _raw(one.variable).copy_(torch.from_numpy(one.weights))
             return
-        import tensorflow as tf
         begin, end = self._places[0].range.start, self._places[-1].range.stop
         if self._call is None:
+            import tensorflow as tf
+
             def assign(flat: Any) -> None:
                 for one in self._places:
                     part = flat[one.range.start - begin:one.range.stop - begin]
                     _raw(one.variable).assign(tf.reshape(part, one.weights.shape))
 
             self._call = tf.function(assign, autograph=False)
-        self._call(tf.constant(self._memory[begin:end]))
+        self._call(lent(self._memory[begin:end]))
 
 
 def _raw(variable: Any) -> Any:
@@ -143,12 +144,26 @@ def _raw(variable: Any) -> Any:
 
 
 def to_numpy(value: Any) -> np.ndarray:
-    """Maybe a view."""
+    """Maybe a view, which nobody may change."""
     if hasattr(value, "value") and not callable(value.value):  # a keras.Variable
         value = value.value
     if hasattr(value, "detach"):
-        value = value.detach().cpu()
-    return np.asarray(value)
+        return np.asarray(value.detach().cpu())
+    if hasattr(value, "read_value"):
+        value = value.read_value()
+    try:
+        return np.asarray(memoryview(value))  # an eager tensor, without a copy
+    except (TypeError, ValueError, BufferError):  # on a GPU, or of bfloat16
+        return np.asarray(value)
+
+
+def lent(array: np.ndarray) -> Any:
+    """A tensor of TensorFlow in this memory, which is the job's: neither a kernel nor a variable changes memory that
+    TensorFlow does not own."""
+    import tensorflow as tf
+    if tf.config.list_physical_devices("GPU"):
+        return tf.constant(array)
+    return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
 
 
 def _kind(variable: Any) -> str:

@@ -20,7 +20,7 @@ import tensorflow as tf
 from muster import _job, _tensorflow
 from muster._alone_plan import seed_of
 from muster._client import UsageError, Work
-from muster._variables import Place, to_numpy
+from muster._variables import Place, lent, to_numpy
 from muster._variables_job import VariablesJob, rate_of, restore_optimizer, state_of
 
 _tensorflow.set_up()
@@ -152,7 +152,7 @@ class Job(VariablesJob):
         for place in self._statistics:
             place.weights += place.gradient
             place.variable.assign(place.weights)
-        self._apply([tf.constant(one.gradient) for one in self._trained])
+        self._apply([lent(one.gradient) for one in self._trained])
         for place in self._trained:
             place.write()
         return rate_of(self._optimizer)
