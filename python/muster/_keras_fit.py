@@ -364,10 +364,7 @@ def evaluate(job: KerasJob, model: Any, x: Any, y: Any, batch_size: Optional[int
         shown = " - ".join(f"{name}: {value:.4f}" for name, value in logs.items())
         print(f"{steps or source.batches}/{steps or source.batches} - {shown}", flush=True)
     job.leave_fit()
-    if return_dict:
-        return logs
-    values = list(logs.values())
-    return values[0] if len(values) == 1 else values
+    return logs if return_dict else model._flatten_metrics_in_order(logs)
 
 
 def predict(job: KerasJob, model: Any, plain: Any, *args: Any, **options: Any) -> Any:

@@ -161,7 +161,7 @@ def lent(array: np.ndarray) -> Any:
     """A tensor of TensorFlow in this memory, which is the job's: neither a kernel nor a variable changes memory that
     TensorFlow does not own."""
     import tensorflow as tf
-    if tf.config.list_physical_devices("GPU"):
+    if array.ctypes.data % 64 != 0 or tf.config.list_physical_devices("GPU"):  # or it is another array
         return tf.constant(array)
     return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
 
