@@ -13,13 +13,13 @@ std::vector<std::string> ProgramEnvironment(const ProgramPlace& place) {
   const size_t slash = place.worker_program.rfind('/');
   // TensorFlow would note what it was compiled for, in every process.
   const char* level = ::getenv("TF_CPP_MIN_LOG_LEVEL");
+  const char* hashes = ::getenv("PYTHONHASHSEED");
   return {fmt::format("TF_CPP_MIN_LOG_LEVEL={}", level == nullptr ? "1" : level),
-          "MUSTER_ENDPOINT=" + place.endpoint,
-          "MUSTER_CONFIG=" + place.config,
-          "MUSTER_TOKEN=" + place.token,
-          "MUSTER_PROGRAMS=" + place.worker_program.substr(0, slash),
-          fmt::format("MUSTER_RANK={}", place.rank),
-          fmt::format("MUSTER_SEED={}", place.seed),
+          // The order of a set of texts is the same in all processes of a Python program.
+          fmt::format("PYTHONHASHSEED={}", hashes == nullptr ? "0" : hashes),
+          "MUSTER_ENDPOINT=" + place.endpoint, "MUSTER_CONFIG=" + place.config,
+          "MUSTER_TOKEN=" + place.token, "MUSTER_PROGRAMS=" + place.worker_program.substr(0, slash),
+          fmt::format("MUSTER_RANK={}", place.rank), fmt::format("MUSTER_SEED={}", place.seed),
           fmt::format("MUSTER_SLICES={}", place.slices),
           "PYTHONUNBUFFERED=1",  // prints appear when they happen
           fmt::format("OMP_NUM_THREADS={}", place.threads)};

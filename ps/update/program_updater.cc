@@ -112,8 +112,10 @@ void ProgramUpdater::Spawn(const std::string& config_path, const std::string& en
   const UniqueFd theirs(ends[1]);
   std::vector<std::string> words{config_.worker().program().begin(),
                                  config_.worker().program().end()};
+  const char* hashes = ::getenv("PYTHONHASHSEED");
   std::vector<std::string> environment =
-      EnvironmentWith({"MUSTER_ENDPOINT=" + endpoint, "MUSTER_CONFIG=" + config_path,
+      EnvironmentWith({fmt::format("PYTHONHASHSEED={}", hashes == nullptr ? "0" : hashes),
+                       "MUSTER_ENDPOINT=" + endpoint, "MUSTER_CONFIG=" + config_path,
                        "MUSTER_RANK=-1", fmt::format("MUSTER_SEED={}", config_.run().seed()),
                        fmt::format("MUSTER_SLICES={}", config_.run().slices()),
                        fmt::format("MUSTER_UPDATE_FD={}", theirs.get()), "MUSTER_TOKEN=",

@@ -76,6 +76,10 @@ class Steps:
                              "where its epochs are")
         job._is_iterated = True
         number = 0
+        if job._updates:  # its first work comes only after what others wait for after the steps before
+            for number in range(job._client.first_step):
+                yield job._at(number)
+            number = job._client.first_step
         while job._advance():
             work = job._pending
             assert work is not None
@@ -395,6 +399,8 @@ class Job(Kind):
         """The next slice of this step, or None."""
         if self._work is not None:
             raise UsageError("the previous slice is not done")
+        if self._updates and step < self._client.first_step:
+            return None
         while self._pending is None and self._end_step is None:
             work = self._next()
             if work.kind == _client.STEP_END:
