@@ -168,14 +168,15 @@ def dataset():
 def two_fits(model):
     """The head first, and then all of it, with other data."""
     x, y = data()
+    saves = [Slow(), keras.callbacks.ModelCheckpoint("each.keras")]
     model.layers[0].trainable = False
     compile_model(model)
-    first = model.fit(x, y, batch_size=25, epochs=2, validation_data=data(30), verbose=0, callbacks=[Slow()]).history
+    first = model.fit(x, y, batch_size=25, epochs=2, validation_data=data(30), verbose=0, callbacks=saves).history
     model.set_weights([0.5 * one for one in model.get_weights()])
     model.layers[0].trainable = True
     model.compile(keras.optimizers.SGD(0.01, momentum=0.9),
                   keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
-    second = model.fit(x, y, batch_size=64, initial_epoch=2, epochs=5, verbose=0, callbacks=[Slow()]).history
+    second = model.fit(x, y, batch_size=64, initial_epoch=2, epochs=5, verbose=0, callbacks=saves).history
     return {**first, **{f"then {name}": values for name, values in second.items()}}
 
 

@@ -93,8 +93,8 @@ class Bits(unittest.TestCase):
     def test_two_fits_with_kills_and_a_resume(self):
         """Another number of workers, other variables, another optimizer, weights that the program sets."""
         expected = run("two_fits")
-        job = start("two_fits", 2, "checkpoint { every_steps: 2 }")
-        for step, victim, number in ((3, PROGRAM, 1), (6, "muster-server", 0), (11, PROGRAM, -1)):  # -1 updates
+        job = start("two_fits", 2, "checkpoint { every_steps: 4 }")  # an epoch of the first fit, which saves a file
+        for step, victim, number in ((3, PROGRAM, 1), (5, "muster-server", 0), (11, PROGRAM, -1)):  # -1 updates
             job.reaches(step)
             job.kill(victim, number=number)
         job.reaches(13)
