@@ -120,7 +120,7 @@ class Progress {
   };
   double Elapsed() const;
   double Epoch() const;
-  // Of the run; 0: not known.
+  // The length of the run; 0: not known.
   int64_t TotalSteps() const { return plan_.IsOpen() ? expected_steps_ : plan_.total_steps; }
   // Time until the end of the run, at the mean speed so far.
   double RemainingSeconds() const;

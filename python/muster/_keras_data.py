@@ -68,7 +68,7 @@ class Arrays(Source):
 
     def sample(self) -> bytes:
         rows = np.linspace(0, self._size - 1, 16).astype(np.int64)
-        parts = [np.ascontiguousarray(one[rows]).tobytes() for one in keras.tree.flatten(self._data) if one is not None]
+        parts = [_bytes(one[rows]) for one in keras.tree.flatten(self._data) if one is not None]
         return b"%08x, %d rows" % (zlib.crc32(b"".join(parts)), self._size)
 
 
@@ -178,7 +178,7 @@ class Stream(_Cut):
 
     def _begin_with(self, batch: Any, goes_back: bool) -> None:
         first = next(one for one in keras.tree.flatten(batch) if one is not None)
-        text = b"%08x" % zlib.crc32(np.ascontiguousarray(first).tobytes())
+        text = b"%08x" % zlib.crc32(_bytes(first))
         if goes_back and text != self._first:
             raise UsageError("a process was lost while a tf.data.Dataset that shuffles was evaluated, and its part "
                              "cannot be read again: expected validation data without shuffle; --resume goes on")
@@ -263,6 +263,10 @@ def _weigh(source: Source, weights: Dict[int, float]) -> None:
         return (*data[:2], _of_classes(np.asarray(data[1]), weights)), count, batch
 
     source.slice = slice_  # type: ignore[method-assign]
+
+
+def _bytes(array: np.ndarray) -> bytes:
+    return repr(array.tolist()).encode() if array.dtype.hasobject else np.ascontiguousarray(array).tobytes()
 
 
 def _of_classes(y: np.ndarray, weights: Dict[int, float]) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Model.fit and Model.evaluate in a job."""
 
 import base64
+import functools
 import json
 import sys
 from typing import Any, Dict, List, Optional
@@ -13,8 +14,10 @@ from muster._alone_plan import seed_of
 from muster._client import UsageError, Work
 from muster._keras_job import KerasJob, Phase
 from muster._keras_step import IS_TENSORFLOW, Stepper
+from muster._variables import to_numpy
 from muster._variables_job import restore_optimizer, slices, state_of
 
+_PIECE = 2000  # values in one message
 _PREDICTIONS = 40000  # bytes that a process sends to those that lack the weights
 
 
@@ -35,6 +38,11 @@ class Fit(Phase):
         self._callbacks, self._per_epoch = callbacks, per_epoch
         self.optimizer = model.optimizer
         self._scales = isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer)
+
+    def scale(self) -> float:
+        if not self._scales:
+            return 0.0
+        return float(to_numpy(self.optimizer.dynamic_scale)) if self.optimizer.built else self.optimizer.initial_scale
 
     def set_up(self) -> None:
         """After the job has been joined."""
@@ -65,7 +73,9 @@ class Fit(Phase):
             variables.add_nothing()
             return 0.0
         if self._scales:
-            self.optimizer.dynamic_scale.assign(self._values[0] or self.optimizer.initial_scale)
+            self.optimizer.dynamic_scale.assign(self._values[0])
+        if not self._job.is_updater:
+            self._iterations.assign(self._begun + work.step - self.begin)
         seed_generators(self._model, work.seed)
         _job.seed_all(work.seed ^ 1)  # whether the data were read now or with the slice before
         result = stepper.train(data)
@@ -104,7 +114,7 @@ class Fit(Phase):
             self._values[self._sums] = 0
         self._values[self._sums] += variables.changes[self._sums]
         if self._scales:
-            self._values[0] = float(np.asarray(self.optimizer.dynamic_scale))
+            self._values[0] = self.scale()
 
     def kept(self) -> Dict[str, np.ndarray]:
         kept = state_of(self.optimizer)
@@ -125,7 +135,8 @@ class Fit(Phase):
         job, model, callbacks = self._job, self._model, self._callbacks
         self.begin = job.position
         job.expect(len(epochs) * self._per_epoch)
-        begun = int(np.asarray(self.optimizer.iterations))
+        self._iterations = getattr(self.optimizer, "inner_optimizer", self.optimizer)._iterations
+        self._begun = int(to_numpy(self._iterations))
         model.stop_training = False
         callbacks.on_train_begin()
         logs: Dict[str, float] = {}
@@ -136,6 +147,9 @@ class Fit(Phase):
             if is_missed and last is None:
                 last = job.end_of_fit()
             callbacks.on_epoch_begin(number)
+            before = job.position
+            job.publish(logs.get("loss", job.last_loss))  # what the program or a callback has set
+            self.begin += job.position - before
             first = job.position - self.begin
             for place in range(self._per_epoch):
                 self._train_step(first + place, place)
@@ -144,10 +158,13 @@ class Fit(Phase):
             job.bring()
             job.quiet.set(job.quiet.is_on and job.is_missed())
             if not job.is_updater:
-                self.optimizer.iterations.assign(begun + job.position - self.begin)
+                self._iterations.assign(self._begun + job.position - self.begin)
             logs = job.compute_once(f"the logs of epoch {number + 1} of fit {job.fits}", self._logs)
             if validate is not None and is_due(number, validate[0]):
-                logs.update({f"val_{name}": value for name, value in validate[1]().items()})
+                callbacks.on_test_begin()
+                found = validate[1]()
+                callbacks.on_test_end(found)
+                logs.update({f"val_{name}": value for name, value in found.items()})
             callbacks.on_epoch_end(number, dict(logs))
             if job.is_over:
                 break
@@ -158,7 +175,8 @@ class Fit(Phase):
         if job.is_updater and isinstance(self.optimizer, keras.optimizers.Optimizer):
             self.optimizer.finalize_variable_values(model.trainable_weights)
         callbacks.on_train_end(logs)
-        job.publish(logs.get("loss", 0.0))
+        job.last_loss = logs.get("loss", 0.0)
+        job.publish(job.last_loss)
         job.bring()
 
     def _train_step(self, number: int, place: int) -> None:
@@ -169,11 +187,13 @@ class Fit(Phase):
         has_weights = job.step()
         if has_weights is None:
             return
-        logs: Dict[str, float] = Missed()
-        if has_weights and self._shows_batches:
+        if has_weights:
             job.bring()
-            logs = self._logs()
-        callbacks.on_train_batch_end(place, logs)
+            callbacks.on_train_batch_end(place, self._logs() if self._shows_batches else {})
+        else:
+            for one in callbacks.callbacks:
+                if not isinstance(one, (keras.callbacks.TerminateOnNaN, keras.callbacks.ModelCheckpoint)):
+                    one.on_train_batch_end(place, Missed())
         if (number + 1) % source.batches == 0:
             source.end_pass(number // source.batches)
 
@@ -216,7 +236,12 @@ def fit(job: KerasJob, model: Any, x: Any, y: Any, batch_size: Optional[int], ep
         sample_weight: Any, initial_epoch: int, steps_per_epoch: Optional[int], validation_steps: Optional[int],
         validation_batch_size: Optional[int], validation_freq: Any) -> Any:
     model._assert_compile_called("fit")
+    job.refuse_inside("fit")
+    if job.is_over:
+        job.print("muster: the run is over, so this fit is left out")
+        return getattr(model, "history", None) or keras.callbacks.History()
     job.enter()
+    job.is_fitting = True
     if validation_split and validation_data is None:
         (x, y, sample_weight), validation_data = _split((x, y, sample_weight), validation_split)
     source = _keras_data.make(x, y, sample_weight, batch=batch_size, steps=steps_per_epoch, shuffle=shuffle,
@@ -243,8 +268,6 @@ def fit(job: KerasJob, model: Any, x: Any, y: Any, batch_size: Optional[int], ep
     if not job.is_updater and not job.compare(f"data of fit {job.fits}", source.sample()):
         raise UsageError("fit got other data in this process than in another one: import muster.keras before the "
                          "program draws random numbers, or seed them")
-    if not is_first:
-        job.publish(0.0)  # what the program has loaded or set since the fit before
     validate = None
     if validation_data is not None:
         parts = _keras_data._as_tuple(validation_data if isinstance(validation_data, (tuple, list))
@@ -255,6 +278,10 @@ def fit(job: KerasJob, model: Any, x: Any, y: Any, batch_size: Optional[int], ep
         validate = validation_freq, lambda: evaluate_on(job, tester, validation, validation_steps)
     one.run(range(initial_epoch, epochs), validate)
     job.fits += 1
+    after = seed_of(job.seed, job.fits, 6)  # what follows draws the same numbers in all processes
+    _job.seed_all(after)
+    seed_generators(model, after)
+    job.is_fitting = False
     job.leave_fit()
     return model.history
 
@@ -306,6 +333,9 @@ def _ours(job: KerasJob, callbacks: Any) -> List[Any]:
     kept = []
     given = list(callbacks) if isinstance(callbacks, (list, tuple)) else [] if callbacks is None else [callbacks]
     for one in keras.tree.flatten(given):
+        if type(one).__name__ == "SwapEMAWeights":
+            raise UsageError("SwapEMAWeights cannot be used, because only one process has the averages: expected "
+                             "use_ema with ema_overwrite_frequency, or the averages at the end of fit")
         if isinstance(one, keras.callbacks.BackupAndRestore):
             job.print("muster: BackupAndRestore is left out: the run directory has checkpoints, and muster launch "
                       "--resume continues from them")
@@ -344,8 +374,18 @@ def evaluate_on(job: KerasJob, stepper: Stepper, source: _keras_data.Source, ste
 
     mine = sorted(index for index in job._taken if index < len(parts))
     found: Dict[int, List[float]] = {}
+    computed: Dict[int, List[float]] = {}
+
+    def piece(index: int, begin: int) -> List[float]:
+        if index not in computed:
+            computed[index] = sums(parts[index])
+        return computed[index][begin:begin + _PIECE]
+
     for index in mine + [one for one in range(len(parts)) if one not in mine]:
-        found[index] = job.compute_once(f"evaluate, part {index}", lambda part=parts[index]: sums(part))
+        found[index] = []
+        for begin in range(0, stepper.sums_size, _PIECE):
+            found[index] += job.compute_once(f"evaluate, part {index} from {begin}",
+                                             functools.partial(piece, index, begin))
     source.end_pass(0)
     total = np.sum([found[index] for index in range(len(parts))], axis=0)
     return job.compute_once("the result of evaluate", lambda: stepper.results(total.astype(np.float32)))
@@ -359,7 +399,11 @@ def evaluate(job: KerasJob, model: Any, x: Any, y: Any, batch_size: Optional[int
     source = _keras_data.make(x, y, sample_weight, batch=batch_size, steps=steps, shuffle=False,
                               seed=seed_of(job.seed, job.fits, 9))
     stepper = _stepper(job, model, source, "test")
+    listed = keras.callbacks.CallbackList(_ours(job, callbacks), add_progbar=False, verbose=0, epochs=1,
+                                          steps=steps or source.batches, model=model)
+    listed.on_test_begin()
     logs = evaluate_on(job, stepper, source, steps)
+    listed.on_test_end(logs)
     if _verbose(job, verbose):
         shown = " - ".join(f"{name}: {value:.4f}" for name, value in logs.items())
         print(f"{steps or source.batches}/{steps or source.batches} - {shown}", flush=True)

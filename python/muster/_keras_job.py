@@ -2,6 +2,7 @@
 the program does."""
 
 import atexit
+import os
 import sys
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
@@ -20,7 +21,12 @@ class Phase:
     """What the job asks of a fit."""
 
     optimizer: Any
-    begin: int  # the steps before
+    number: int  # of the fit
+    begin: int  # the steps before, and those that only publish weights
+
+    def scale(self) -> float:
+        """Of the loss; 0: there is none."""
+        raise NotImplementedError
 
     def compute(self, work: Work) -> float:
         raise NotImplementedError
@@ -46,6 +52,9 @@ class KerasJob(VariablesJob):
         self.quiet = Quiet()
         self.is_inside = False  # a function that one process calls for all
         self._steps: Optional[Iterator[_job.Step]] = None
+        self._is_resumed = False
+        self.is_fitting = False
+        self.last_loss = 0.0  # of the fit before
         self._published: Optional[float] = None  # the loss that a step without training shows
         self._claim: Optional[str] = None
         self._claims = 0
@@ -63,9 +72,11 @@ class KerasJob(VariablesJob):
 
     def join(self, phase: Phase, weights: List[Any], values: int, batch: int, batches: int, arithmetic: str) -> None:
         """With the first fit. The server's samples are nominal, because fits may have different sets."""
-        self.phase = phase
+        self.phase, phase.number = phase, self.fits
         client = self._client
         self._describe(weights, -(-2 * values // _SPARE) * _SPARE, rate_of(phase.optimizer), arithmetic)
+        assert self.variables is not None
+        self.variables.values[0] = phase.scale()
         batch = max(batch, slices())
         client.set_run(batch, _OPEN)
         client.set_drop_last(True)
@@ -81,7 +92,7 @@ class KerasJob(VariablesJob):
 
     def begin(self, phase: Phase, statistics: List[Any]) -> None:
         assert self.variables is not None
-        self.phase = phase
+        self.phase, phase.number = phase, self.fits
         self._bring_between_slices([self.variables.of(one) for one in statistics])
         self._moved()
 
@@ -93,6 +104,10 @@ class KerasJob(VariablesJob):
     def step(self) -> Optional[bool]:
         """Trains one step. Returns whether this process has its weights; None if the run is over."""
         assert self._steps is not None
+        if self._updates and not self._is_resumed and self.position == self._client.first_step:
+            # The state is that of this moment: after the callbacks, which have run once more.
+            self._is_resumed, self._is_restored = True, False
+            self._moved()
         step = next(self._steps, None)
         if step is None:
             return None
@@ -100,7 +115,7 @@ class KerasJob(VariablesJob):
             pass  # _end has computed it
         if self._is_updating:
             self._end_update()
-        return not step.is_missed and (self._updates or self._holds == self.position)
+        return not self.is_missed()
 
     def publish(self, loss: float) -> None:
         """Gives all processes the weights of the one that updates, if the program has changed them there."""
@@ -117,7 +132,9 @@ class KerasJob(VariablesJob):
                 raise UsageError(f"the run does not say whether weights changed after step {position}: it was begun "
                                  f"by another program")
         if self.is_updater and not answer:
-            answer = b"1" if self.variables.differ() else b"0"
+            assert self.phase is not None
+            differs = self.phase.scale() != self.variables.values[0] or self.variables.differ()
+            answer = b"1" if differs else b"0"
             client.tell(key, position, answer)
         if answer == b"1":
             self._published = loss
@@ -135,10 +152,10 @@ class KerasJob(VariablesJob):
 
     def leave_fit(self) -> None:
         """The program's own code follows: nobody is late meanwhile, as long as rank 0 lives."""
-        if self.rank != 0 or self._client.is_alone or self.is_over or self.is_missed():
+        if self.rank != 0 or self._client.is_alone or self.is_over or self.is_fitting or self.is_missed():
             return
         self._claims += 1
-        key = f"now:code of the program, {self._claims}"
+        key = f"now:code of the program, {os.getpid()}, {self._claims}"
         kind, _ = self._client.ask(key, self.position, True)
         self._claim = key if kind == _client.COMPUTE else None
 
@@ -153,6 +170,10 @@ class KerasJob(VariablesJob):
             return super().once(function, *args, **kwargs)
         finally:
             self.leave_fit()
+
+    def refuse_inside(self, call: str) -> None:
+        if self.is_inside:
+            raise UsageError(f"{call} within strategy.once: expected the call in all processes, outside of once")
 
     def compute_once(self, name: str, function: Callable[[], Any]) -> Any:
         return self._once(name, function)
@@ -185,14 +206,15 @@ class KerasJob(VariablesJob):
             self.phase.update(step)
         else:
             self.variables.write()
+            self.variables.values[0] = self.phase.scale()
         return rate_of(self.phase.optimizer)
 
     def _kept(self) -> Dict[str, np.ndarray]:
         assert self.phase is not None
-        return {**self.phase.kept(), "fit": np.array(self.fits)}
+        return {**self.phase.kept(), "fit": np.array(self.phase.number)}
 
     def _restore(self, kept: Dict[str, np.ndarray]) -> bool:
-        if self.phase is None or int(kept.pop("fit")) != self.fits:
+        if self.phase is None or int(kept.pop("fit")) != self.phase.number:
             return False
         self.phase.restore(kept)
         return True

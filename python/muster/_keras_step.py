@@ -100,8 +100,8 @@ class Stepper:
 
     def _in_order(self, calls: List[Any]) -> List[Any]:
         if len(calls) != 1:
-            raise UsageError(f"train_step called the model's optimizer {len(calls)} times: expected once. Models with "
-                             f"several optimizers or updates in a step, such as GANs, train with a loop over steps: "
+            raise UsageError(f"train_step applied the optimizer of compile {len(calls)} times: expected once, and no "
+                             f"other optimizer. Models with several, such as GANs, train with a loop over steps: "
                              f"muster.tensorflow.Job (docs/KERAS.md)")
         found = {id(variable): gradient for gradient, variable in zip(*calls[0])}
         for one in found.keys() - {id(variable) for variable in self.trained}:
@@ -119,12 +119,13 @@ class Stepper:
     def _run(self, kind: str, data: Any) -> Result:
         data = tensors(data)
         leaves = [one for one in keras.tree.flatten(data) if one is not None]
-        key = f"{kind} {[(tuple(one.shape[1:]), str(one.dtype)) for one in leaves]}"
+        like = keras.tree.map_structure(lambda one: one is not None and (tuple(one.shape[1:]), str(one.dtype)), data)
+        key = f"{kind} {like}"
         if key not in self._calls:
             self._calls[key] = self._compiled(self._step(kind, data), leaves)
         logs, gradients, statistics, metrics = self._calls[key](*leaves)
         used = iter(gradients)
-        return Result({name: float(to_numpy(value)) for name, value in logs.items()},
+        return Result({name: _number(name, value) for name, value in logs.items()},
                       [to_numpy(next(used)) if is_used else None for is_used in self.is_used]
                       if kind == "train" else [],
                       [to_numpy(one) for one in statistics],
@@ -169,7 +170,7 @@ class Stepper:
         means = dict(zip(self.extras, sums[:count - 1] / max(1.0, float(sums[count - 1]))))
         if "results" not in self._calls:
             self._calls["results"] = self._compiled(self._results)
-        logs = {name: float(to_numpy(value)) for name, value in self._calls["results"](sums[count:].copy()).items()}
+        logs = {name: _number(name, value) for name, value in self._calls["results"](sums[count:].copy()).items()}
         return {name: float(means[name]) if name in means else logs[name] for name in self._names}
 
     def _results(self, state: Any) -> Dict[str, Any]:
@@ -199,9 +200,18 @@ class Stepper:
                 self.optimizer.apply([next(used) if one else None for one in self.is_used], self.trained)
 
             self._calls["apply"] = self._compiled(apply)
-        given = [lent(one) if IS_TENSORFLOW else torch.from_numpy(one) for one, is_used in zip(gradients, self.is_used) if is_used]
+        given = [lent(one) if IS_TENSORFLOW else torch.from_numpy(one)
+                 for one, is_used in zip(gradients, self.is_used) if is_used]
         with contextlib.nullcontext() if IS_TENSORFLOW else torch.no_grad():
             self._calls["apply"](given)
+
+
+def _number(name: str, value: Any) -> float:
+    array = to_numpy(value)
+    if array.size != 1:
+        raise UsageError(f"the metric {name} has {array.size} values: expected one, such as that of "
+                         f"F1Score(average=\"macro\")")
+    return float(array.reshape(()))
 
 
 def _flat(logs: Any) -> Dict[str, Any]:

@@ -118,7 +118,7 @@ def _take_calls(job: KerasJob) -> None:
     def evaluate(self: Any, x: Any = None, y: Any = None, batch_size: Optional[int] = None, verbose: Any = "auto",
                  sample_weight: Any = None, steps: Optional[int] = None, callbacks: Any = None,
                  return_dict: bool = False, **kwargs: Any) -> Any:
-        if job.variables is None or job.is_over or kwargs:
+        if job.variables is None or job.is_over or job.is_inside or kwargs:
             return _plain["evaluate"](self, x, y, batch_size, verbose, sample_weight, steps, callbacks, return_dict,
                                       **kwargs)
         return _keras_fit.evaluate(job, self, x, y, batch_size, verbose, sample_weight, steps, callbacks, return_dict)
@@ -134,6 +134,8 @@ def _take_calls(job: KerasJob) -> None:
                          "muster.tensorflow.Job (docs/KERAS.md)")
 
     model.fit, model.evaluate, model.predict, model.train_on_batch = fit, evaluate, predict, train_on_batch
+    for module in (keras.saving, keras.models):
+        module.save_model = lambda model, filepath, *args, **options: model.save(filepath, *args, **options)
     for name in _plain.keys() - {"fit", "evaluate", "predict"}:
         setattr(model, name, _writer(job, name))
 
@@ -143,6 +145,7 @@ def _writer(job: KerasJob, name: str) -> Callable[..., Any]:
 
     @functools.wraps(plain)
     def write(self: Any, filepath: Any, *args: Any, **options: Any) -> None:
+        job.refuse_inside(name)
         if job.variables is not None:
             job.variables.refuse_past(name, self.weights)
         job.written_once(f"{name} {os.path.basename(str(filepath))}",

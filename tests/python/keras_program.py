@@ -49,6 +49,13 @@ class Slow(keras.callbacks.Callback):
         time.sleep(0.3)
 
 
+class Shrinks(keras.callbacks.Callback):
+    """Weights that a callback sets."""
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.set_weights([0.9 * one for one in self.model.get_weights()])
+
+
 class Custom(keras.Model):
     """A train_step of its own, and a metric under another name."""
 
@@ -135,7 +142,8 @@ def callbacks():
                     keras.callbacks.ModelCheckpoint("best.keras", "loss", save_best_only=True),
                     keras.callbacks.TensorBoard("board"), keras.callbacks.BackupAndRestore("backup")],
         "schedule": [keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.5)],
-        "slow": [Slow(), keras.callbacks.EarlyStopping("loss", patience=9, restore_best_weights=True)],
+        "slow": [Slow(), keras.callbacks.EarlyStopping("loss", patience=9, restore_best_weights=True), Shrinks(),
+                 keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.9)],
     }
     return found.get(MODE, [])
 

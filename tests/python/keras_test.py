@@ -105,8 +105,9 @@ class Bits(unittest.TestCase):
         self.assertEqual(values(alone("two_fits")), values(expected))
 
     def test_a_lost_worker_and_a_lost_server(self):
-        job = start("slow", 2, "checkpoint { every_steps: 2 }")
-        for step, victim in ((2, PROGRAM), (40, "muster-server")):
+        """A checkpoint at the end of an epoch, whose callbacks change weights and learning rate once more."""
+        job = start("slow", 2, "checkpoint { every_steps: 4 }")  # three, and one after a callback has set weights
+        for step, victim in ((2, PROGRAM), (45, "muster-server")):
             job.reaches(step)
             job.kill(victim, number=1 if victim == PROGRAM else 0)
         self.same(run("slow"), job.end())
