@@ -8,7 +8,6 @@ PetImages has a folder for each class. Without one, images are made up. The weig
 
 import argparse
 import os
-import tempfile
 
 import keras
 import numpy as np
@@ -19,16 +18,16 @@ SIZE = 96
 
 
 def made_up(count):
-    """Two classes of noise with another colour, in a folder that all processes share."""
-    folder = os.path.join(tempfile.gettempdir(), f"muster-cats-and-dogs-{os.getuid()}-{count}")
+    """Two classes of noise with another colour, in a folder here, which all processes share."""
+    folder = "made_up_cats_and_dogs"
     generator = np.random.default_rng(1)
     for name, colour in (("cats", (200, 120, 60)), ("dogs", (60, 120, 200))):
-        os.makedirs(os.path.join(folder, name), mode=0o700, exist_ok=True)
+        os.makedirs(os.path.join(folder, name), exist_ok=True)
         for i in range(count // 2):
             path = os.path.join(folder, name, f"{i}.png")
             image = np.clip(generator.normal(colour, 90, (SIZE, SIZE, 3)), 0, 255)
             if not os.path.exists(path):
-                part = f"{path[:-4]}-{os.getpid()}.png"
+                part = os.path.join(folder, f"{os.getpid()}.png")  # which is in no class
                 keras.utils.save_img(part, image)
                 os.replace(part, path)  # another process may do the same
     return folder

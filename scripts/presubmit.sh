@@ -40,7 +40,7 @@ tests_of() {
     cli/model/* | cli/data/*) echo '^(cli|e2e\.(models|photos|npz))' ;;
     cli/*) echo '^(cli|e2e\.(end|eval|hand|mistakes|runs|ssh|watch))' ;;
     bench/*) echo '^bench_' ;;
-    examples/*) echo '^(python_(torch|keras)_Examples|e2e\.examples)' ;;
+    examples/*) echo '^(python_torch_Examples|python_keras_Examples|e2e\.examples)' ;;
     Dockerfile | .*) ;;
     *) echo ALL ;;
   esac

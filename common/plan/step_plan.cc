@@ -13,6 +13,7 @@ bool StepPlan::IsSane() const {
 }
 
 int64_t StepPlan::StepsPerEpoch() const {
+  if (global_batch <= 0) return 1;  // nothing is planned yet
   if (drop_last) return std::max<int64_t>(train_samples / global_batch, 1);
   return (train_samples + global_batch - 1) / global_batch;
 }

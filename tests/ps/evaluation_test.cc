@@ -277,6 +277,7 @@ TEST(StepBalanceTest, AStepThatCannotBeJudgedIsLeftOut) {
 
 TEST(ProgressTest, KeepsTheTimesOfEachRank) {
   Progress progress;
+  EXPECT_EQ(progress.Summary(events::Summary::FAILED, 1).total_steps(), 0) << "not planned yet";
   const StepPlan plan{.train_samples = 8, .global_batch = 4, .total_steps = 2, .slices = 2};
   progress.Begin(plan, 2);
   const StepResult losses{.samples = 4};

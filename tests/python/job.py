@@ -108,7 +108,7 @@ def in_fork(function):
     """Whether a function returns true, in a process whose changes are its own."""
     child = os.fork()
     if child == 0:
-        signal.alarm(100)
+        signal.alarm(400)
         try:
             os._exit(0 if function() else 1)
         finally:
