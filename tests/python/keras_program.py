@@ -109,8 +109,6 @@ def make_model():
     middle = [layers.BatchNormalization(), layers.Dropout(0.3)]
     if MODE == "counts":
         middle.append(Counting())
-    if MODE == "same":
-        middle = [layers.BatchNormalization()]
     inner = [layers.Dense(16, activation="relu", kernel_regularizer="l2"), *middle, layers.Dense(3)]
     model = keras.Sequential(inner if MODE == "unbuilt" else [keras.Input((6,)), *inner])
     return Custom(model) if MODE in ("custom", "two_updates") else model
