@@ -2,7 +2,6 @@
 
 import base64
 import functools
-import json
 import sys
 from typing import Any, Dict, List, Optional
 

@@ -4,8 +4,6 @@ import contextlib
 import functools
 import io
 import json
-import os
-import sys
 import zlib
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
