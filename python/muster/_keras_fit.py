@@ -13,6 +13,7 @@ from muster._alone_plan import seed_of
 from muster._client import UsageError, Work
 from muster._keras_job import KerasJob, Phase
 from muster._keras_step import IS_TENSORFLOW, Stepper
+from muster._keras_update import Update
 from muster._variables import to_numpy
 from muster._variables_job import restore_optimizer, slices, state_of
 
@@ -60,7 +61,7 @@ class Fit(Phase):
         if self._job.is_updater or self._scales:
             if not self.optimizer.built:
                 self.optimizer.build(stepper.trained)
-
+        self._weights_update = Update(self.optimizer, self._trained, stepper.apply)
     # ------------------------------------------------------------------- what the job asks
 
     def compute(self, work: Work) -> float:
@@ -100,16 +101,18 @@ class Fit(Phase):
     def update(self, step: int) -> None:
         variables = self._job.variables
         assert variables is not None
-        gradients = [one.gradient for one in self._trained]
+        gradients: List[Optional[np.ndarray]] = [
+            one.gradient if is_used else None for one, is_used in zip(self._trained, self._stepper.is_used)]
         if variables.changes[1] > 0:
-            gradients = [np.full_like(one, np.nan) for one in gradients]
+            gradients = [None if one is None else np.full_like(one, np.nan) for one in gradients]
         for place in self._statistics:
             place.weights += place.gradient
             place.variable.assign(place.weights)
-        self._stepper.apply(gradients)
-        for place in self._trained:
-            place.write()
-        if (step - self.begin) % self._per_epoch == 0:
+        is_first = (step - self.begin) % self._per_epoch == 0
+        if is_first or self._shows_batches:
+            self._weights_update.take()  # what callbacks have assigned
+        self._weights_update.apply(gradients)
+        if is_first:
             self._values[self._sums] = 0
         self._values[self._sums] += variables.changes[self._sums]
         if self._scales:
@@ -127,6 +130,7 @@ class Fit(Phase):
         for i, callback in enumerate(self._callbacks.callbacks):
             if best := [kept[name] for name in (f"best {i} {j}" for j in range(len(kept))) if name in kept]:
                 callback.best_weights = best
+        self._weights_update.take()
 
     # ---------------------------------------------------------------------------- the epochs
 

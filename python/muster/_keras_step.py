@@ -194,14 +194,14 @@ class Stepper:
     # ------------------------------------------------------------------------------ the update
 
     def apply(self, gradients: Sequence[Optional[np.ndarray]]) -> None:
+        """None for those that are not used."""
         if "apply" not in self._calls:
             def apply(given: List[Any]) -> None:
                 used = iter(given)
                 self.optimizer.apply([next(used) if one else None for one in self.is_used], self.trained)
 
             self._calls["apply"] = self._compiled(apply)
-        given = [lent(one) if IS_TENSORFLOW else torch.from_numpy(one)
-                 for one, is_used in zip(gradients, self.is_used) if is_used]
+        given = [lent(one) if IS_TENSORFLOW else torch.from_numpy(one) for one in gradients if one is not None]
         with contextlib.nullcontext() if IS_TENSORFLOW else torch.no_grad():
             self._calls["apply"](given)
 

@@ -81,6 +81,8 @@ class Variables:
                              f"had; a later fit may have a part of them, or another model of the same shapes. Train "
                              f"others in runs of their own")
         for place, one in zip(self.places, others):
+            if memory_of(place.variable) == place.weights.ctypes.data:
+                place.variable.assign(np.array(place.weights))
             self._past[id(place.variable)] = place.variable
             place.variable = one
         self._of = {id(place.variable): place for place in self.places}
@@ -155,6 +157,17 @@ def to_numpy(value: Any) -> np.ndarray:
         return np.asarray(memoryview(value))  # an eager tensor, without a copy
     except (TypeError, ValueError, BufferError):  # on a GPU, or of bfloat16
         return np.asarray(value)
+
+
+def memory_of(variable: Any) -> int:
+    """The address of its value, which the next assignment may change; 0: unknown."""
+    value = _raw(variable)
+    if hasattr(value, "data_ptr"):
+        return int(value.data_ptr())
+    try:
+        return int(np.asarray(memoryview(value.read_value())).ctypes.data)
+    except (TypeError, ValueError, BufferError):  # on a GPU
+        return 0
 
 
 def lent(array: np.ndarray) -> Any:
