@@ -318,7 +318,9 @@ int muster_save(muster_job* job, const void* state, size_t bytes) {
 }
 
 int muster_done(muster_job* job) {
-  if (!job->at_work || job->asked_value) return job->RequireWork("muster_done");
+  if (!job->at_work || (job->asked_value && job->work.kind != MUSTER_SAVE)) {
+    return job->RequireWork("muster_done");
+  }
   if (!job->has_reported && !job->Updates()) {
     return job->Fail(MUSTER_USAGE, "muster_done: call muster_report first");
   }
@@ -331,11 +333,16 @@ int muster_done(muster_job* job) {
   return job->Send(Kind::kDone, nullptr, 0);
 }
 
-int muster_ask(muster_job* job, const char* key, int64_t step, int may_compute, double seconds,
+int muster_ask(muster_job* job, const char* key, int64_t step, int may, double seconds,
                muster_answer* answer) {
   if (const int code = job->CheckKey("muster_ask", key); code != MUSTER_OK) return code;
+  if (job->asked_value && job->at_work && job->work.kind == MUSTER_SAVE) {
+    return job->Fail(MUSTER_USAGE, "muster_ask: call muster_save and muster_done first");
+  }
   if (!job->asked_value) {
-    const Ask ask{.step = step, .may_compute = may_compute != 0, .unused = 0};
+    const Ask ask{.step = step,
+                  .may_compute = (may & MUSTER_MAY_COMPUTE) != 0,
+                  .may_save = (may & MUSTER_MAY_SAVE) != 0};
     std::string body(reinterpret_cast<const char*>(&ask), sizeof ask);
     body += key;
     if (const int code = job->SendText(Kind::kAsk, body); code != MUSTER_OK) return code;
@@ -346,6 +353,12 @@ int muster_ask(muster_job* job, const char* key, int64_t step, int may_compute, 
   Kind kind{};
   std::string body;
   if (const int code = job->Receive(kind, body); code != MUSTER_OK) return code;
+  if (kind == Kind::kWork && ReadWork(body, job->work, job->samples) &&
+      job->work.kind == MUSTER_SAVE) {
+    job->at_work = true;
+    *answer = {.kind = MUSTER_GIVE_STATE, .value = nullptr, .bytes = 0};
+    return MUSTER_OK;
+  }
   job->asked_value = false;
   if (kind == Kind::kEnd) {
     const int code = job->ReadEnd(body);

@@ -236,8 +236,13 @@ int muster_done(muster_job* job);
 typedef enum muster_answer_kind {
   MUSTER_VALUE,
   MUSTER_COMPUTE, /* this process must compute the value and call muster_tell; the others wait */
-  MUSTER_ABSENT   /* the run is past this step, nobody has told the value, and nobody computes it */
+  MUSTER_ABSENT,  /* the run is past this step, nobody has told the value, and nobody computes it */
+  MUSTER_GIVE_STATE /* the run ends; call muster_save and muster_done, and repeat muster_ask */
 } muster_answer_kind;
+
+/* What a process may do while it asks; any of them added. */
+#define MUSTER_MAY_COMPUTE 1
+#define MUSTER_MAY_SAVE 2 /* the process that updates: answer MUSTER_GIVE_STATE */
 
 typedef struct muster_answer {
   muster_answer_kind kind;
@@ -251,6 +256,8 @@ typedef struct muster_answer {
  * has told it, one of the processes that may compute it gets MUSTER_COMPUTE. If that one is lost,
  * another one does; the limit is deadlines.once_s. The others wait, at most `seconds` (negative:
  * without limit). After MUSTER_AGAIN repeat the call; any other call but muster_fail is an error.
+ * A run that ends while the process that updates waits would lose its state since the checkpoint
+ * before, unless it may save: its program then begins at this very question when the run resumes.
  *
  * The server itself tells "epoch:STEP", STEP being the number of completed steps at the end of each
  * epoch and of the run: the means of the epoch's steps, as JSON, {"loss": 0.25, "accuracy": 0.9}.
@@ -259,7 +266,7 @@ typedef struct muster_answer {
  * Allowed from muster_join until muster_next returns MUSTER_END: in the middle of a slice, between
  * slices, and after the last MUSTER_STEP_END. After the last slice of a step it may be answered
  * only when the step is complete. */
-int muster_ask(muster_job* job, const char* key, int64_t step, int may_compute, double seconds,
+int muster_ask(muster_job* job, const char* key, int64_t step, int may, double seconds,
                muster_answer* answer);
 
 /* Tells a value of at most 65,536 bytes. If the server has another one for this key, the run fails.

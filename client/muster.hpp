@@ -123,7 +123,8 @@ class Job {
   // Waits without limit.
   Answer ask(const std::string& key, int64_t step, bool may_compute) {
     muster_answer answer{};
-    check(muster_ask(job_.get(), key.c_str(), step, may_compute, -1, &answer));
+    const int may = may_compute ? MUSTER_MAY_COMPUTE : 0;
+    check(muster_ask(job_.get(), key.c_str(), step, may, -1, &answer));
     return {answer.kind, std::string(answer.value, answer.bytes)};
   }
   void tell(const std::string& key, int64_t step, const std::string& value) {

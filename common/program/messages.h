@@ -43,7 +43,7 @@ enum class Kind : uint32_t {
   kLeave,       // empty
   kPlanned,     // Planned: asks for the samples of a slice that may come later
   kState,       // a piece of the program's state, in work kSave
-  kAsk,         // Ask, the key: waits for Answer
+  kAsk,         // Ask, the key: waits for Answer. With may_save, Work of kSave may come before
   kTell,        // Tell, the key, the value
   // From the helper:
   kJoined,    // Joined
@@ -97,7 +97,8 @@ struct Planned {
 
 struct Ask {
   int64_t step;
-  uint32_t may_compute, unused;
+  uint32_t may_compute;
+  uint32_t may_save;  // of the process that updates: Work of kSave may come before the answer
 };
 
 struct Tell {

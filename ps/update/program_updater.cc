@@ -218,19 +218,33 @@ void ProgramUpdater::CopyStatistics() const {
 }
 
 void ProgramUpdater::Save(int64_t step, std::function<void(State)> done) {
-  const auto state = std::make_shared<std::string>();
-  const auto saved = std::make_shared<bool>(false);
+  const auto saving = std::make_shared<Saving>(Saving{step, std::move(done)});
   ++wanted_;
-  Submit([this, step, state, saved] {
-    Work(WorkKind::kSave, step);
-    std::string body;
-    while (Receive(body) == Kind::kState) *state += body;
-    *saved = true;
+  {
+    const std::lock_guard lock(mutex_);
+    saving_ = saving;
+  }
+  Submit([this] {
+    if (Fetch()) AwaitNext();  // otherwise the program has given it while it waited for a value
   });
-  thread_->Submit([this, state, saved, done = std::move(done)] {
-    pool_->Post([done, state = *saved ? state : nullptr] { done(state); });
+  thread_->Submit([this, saving] {
+    if (saving->done) pool_->Post([saving] { saving->done(nullptr); });
   });
-  Submit([this] { AwaitNext(); });
+}
+
+bool ProgramUpdater::Fetch() {
+  std::shared_ptr<Saving> saving;
+  {
+    const std::lock_guard lock(mutex_);
+    saving.swap(saving_);
+  }
+  if (!saving) return false;
+  Work(WorkKind::kSave, saving->step);
+  const auto state = std::make_shared<std::string>();
+  std::string body;
+  while (Receive(body) == Kind::kState) *state += body;
+  pool_->Post([done = std::exchange(saving->done, nullptr), state] { done(state); });
+  return true;
 }
 
 void ProgramUpdater::End(int64_t steps) {
@@ -326,8 +340,11 @@ void ProgramUpdater::Answer(const ProgramLink::Received& received) {
   const Clock::time_point began = Clock::now();
   const bool is_past = ask.step < start_.first_step;
   std::optional<ToldValues::Value> value = values_->Find(key);
-  while (!value && !is_past && !closing_ && !values_->is_closed() &&
-         Clock::now() - began <= limit) {
+  while (!value && !is_past && !closing_ && Clock::now() - began <= limit) {
+    if (values_->is_closed()) {
+      if (ask.may_save == 0) break;
+      (void)Fetch();
+    }
     value = values_->Await(key, kPatience);
   }
   if (!value && !is_past) {

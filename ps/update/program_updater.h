@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -64,7 +65,8 @@ class ProgramUpdater {
 
   // Has the program turn W(step) into W(step + 1). `done` is called only if it succeeds.
   void Update(int64_t step, std::function<void(double learning_rate)> done);
-  // Fetches the program's state, after the updates before. Null if that fails.
+  // Fetches the program's state, after the updates before. Null if that fails. After
+  // ToldValues::Close, also while the program waits for a value.
   using State = std::shared_ptr<const std::string>;
   void Save(int64_t step, std::function<void(State)> done);
   // The run is complete: lets the program end.
@@ -76,8 +78,14 @@ class ProgramUpdater {
   void Spawn(const std::string& config_path, const std::string& endpoint);
   // Runs the job in the thread, unless an earlier one has failed.
   void Submit(std::function<void()> job);
+  struct Saving {
+    int64_t step = 0;
+    std::function<void(State)> done;  // null: called
+  };
   // The following run in the thread.
   void Work(program::WorkKind kind, int64_t step);
+  // Fetches the state that Save wants. Returns whether it wanted one.
+  bool Fetch();
   program::Kind Receive(std::string& body);
   // Answers when the value is told. This process never computes one.
   void Answer(const ProgramLink::Received& received);
@@ -106,6 +114,8 @@ class ProgramUpdater {
   std::function<void(const wire::Tell&)> tell_;
   std::function<void(const Error&)> on_failure_;
   std::atomic<int> wanted_{0};  // work that has been submitted and has not begun
+  std::mutex mutex_;
+  std::shared_ptr<Saving> saving_;  // guarded by mutex_; null: begun
   std::optional<BackgroundThread> thread_{std::in_place};
 };
 

@@ -7,12 +7,14 @@ import pathlib
 import sys
 from ctypes import (POINTER, byref, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint64,
                     c_void_p)
-from typing import ClassVar, NoReturn, Optional, Sequence, Tuple
+from typing import Callable, ClassVar, NoReturn, Optional, Sequence, Tuple
 
 import numpy as np
 
 OK, FAILURE, USAGE, AGAIN = 0, 1, 2, -1
-VALUE, COMPUTE, ABSENT = range(3)
+VALUE, COMPUTE, ABSENT, _GIVE_STATE = range(4)
+_MAY_COMPUTE, _MAY_SAVE = 1, 2
+_QUESTION = b"muster: state at the question"  # before its key and the state
 SLICE, STEP_END, TEST_BLOCK, VALIDATION_BLOCK, END, UPDATE, SAVE = range(7)
 
 
@@ -149,6 +151,8 @@ class Client:
             raise MemoryError
         self._counts: list[int] = []
         self.joined = False
+        self._give: Optional[Callable[[], None]] = None
+        self._asked = self._question = ""  # that the state to give, or to restore, belongs to
 
     @property
     def has_last_weights(self) -> bool:
@@ -247,12 +251,24 @@ class Client:
         self._check(self._library.muster_push(self._job, variable))
 
     def save(self, state: bytes) -> None:
+        if self._asked:
+            state = b"\0".join((_QUESTION, self._asked.encode(), state))
         self._check(self._library.muster_save(self._job, state, len(state)))
 
     def state(self) -> bytes:
         size = c_size_t()
         address = self._library.muster_state(self._job, byref(size))
-        return ctypes.string_at(address, size.value) if address else b""
+        state = ctypes.string_at(address, size.value) if address else b""
+        return state.split(b"\0", 2)[2] if state.startswith(_QUESTION) else state
+
+    def answer_with_state(self, give: Callable[[], None], take: Callable[[], None]) -> None:
+        """In the process that updates: the run may end while it waits for a value. ``give`` calls save and done;
+        ``take`` restores the state when the program is at the same question again. After join."""
+        self._give, self._take = give, take
+        size = c_size_t()
+        address = self._library.muster_state(self._job, byref(size))
+        begin = ctypes.string_at(address, min(size.value, 512)) if address else b""
+        self._question = begin.split(b"\0", 2)[1].decode() if begin.startswith(_QUESTION) else ""
 
     def done(self) -> None:
         self._check(self._library.muster_done(self._job))
@@ -260,9 +276,16 @@ class Client:
     def ask(self, key: str, step: int, may_compute: bool) -> Tuple[int, bytes]:
         """The value that all processes get (VALUE), or what to do without one."""
         answer = _Answer()
-        while (code := self._library.muster_ask(self._job, key.encode(), step, may_compute, 1.0,
-                                                byref(answer))) == AGAIN:
-            pass
+        if key == self._question:
+            self._question = ""
+            self._take()
+        may = (_MAY_COMPUTE if may_compute else 0) | (_MAY_SAVE if self._give is not None else 0)
+        while (code := self._library.muster_ask(self._job, key.encode(), step, may, 1.0, byref(answer))) == AGAIN or \
+                code == OK and answer.kind == _GIVE_STATE:
+            if code == OK and self._give is not None:
+                self._asked = key
+                self._give()
+                self._asked = ""
         self._check(code)
         return answer.kind, ctypes.string_at(answer.value, answer.bytes)
 

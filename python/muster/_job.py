@@ -127,7 +127,7 @@ class Kind:
         """The helper may write to the memory now."""
 
     def _missed_steps_end(self) -> None:
-        """The next step, if there is one, is not missed."""
+        """The next step, if there is one, is not missed; or the program waits for the value at which it has saved."""
 
     def _after_slices(self) -> None:
         """The inner loop has ended."""
@@ -371,6 +371,8 @@ class Job(Kind):
         for kind in (_client.VALIDATION_BLOCK, _client.TEST_BLOCK):
             sizes.append(self._size(self._evaluations[kind][0]) if kind in self._evaluations else 0)
         self._client.join(*sizes)
+        if self._updates:
+            self._client.answer_with_state(self._save, self._missed_steps_end)
         self._ready(dataset)
         return Steps(self)
 

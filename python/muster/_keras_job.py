@@ -52,7 +52,6 @@ class KerasJob(VariablesJob):
         self.quiet = Quiet()
         self.is_inside = False  # a function that one process calls for all
         self._steps: Optional[Iterator[_job.Step]] = None
-        self._is_resumed = False
         self.is_fitting = False
         self.last_loss = 0.0  # of the fit before
         self._published: Optional[float] = None  # the loss that a step without training shows
@@ -104,10 +103,6 @@ class KerasJob(VariablesJob):
     def step(self) -> Optional[bool]:
         """Trains one step. Returns whether this process has its weights; None if the run is over."""
         assert self._steps is not None
-        if self._updates and not self._is_resumed and self.position == self._client.first_step:
-            # The state is that of this moment: after the callbacks, which have run once more.
-            self._is_resumed, self._is_restored = True, False
-            self._moved()
         step = next(self._steps, None)
         if step is None:
             return None

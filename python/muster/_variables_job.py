@@ -23,7 +23,7 @@ class VariablesJob(_job.Job):
         super().__init__(batch_size=batch_size, epochs=epochs)
         self.variables: Optional[Variables] = None
         self._version = -1  # of the weights in the model
-        self._is_restored = self._is_check = False
+        self._is_restored = self._is_resumed = self._is_check = False
         self._updated = -1  # the step whose update is due
 
     def _describe(self, variables: Sequence[Any], values: int, rate: float, arithmetic: str) -> Variables:
@@ -152,6 +152,12 @@ class VariablesJob(_job.Job):
             return
         with np.load(io.BytesIO(state), allow_pickle=False) as kept:
             self._is_restored = self._restore(dict(kept))
+
+    def _missed_steps_end(self) -> None:
+        # The state is that of this moment: after the program's code between steps, which has run once more.
+        if self._updates and not self._is_resumed:
+            self._is_resumed, self._is_restored = True, False
+            self._moved()
 
     def _save(self) -> None:
         file = io.BytesIO()

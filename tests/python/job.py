@@ -77,6 +77,15 @@ class Job:
         self.process.kill()
         raise AssertionError(f"step {step} was not reached: {self.text()}")
 
+    def stopped_at(self, name):
+        """Ends the job by Ctrl-C when its program has written this file."""
+        end = time.monotonic() + 400
+        while not (self.run.parent / name).exists():
+            assert self.process.poll() is None and time.monotonic() < end, self.text()
+            time.sleep(0.05)
+        self.process.send_signal(signal.SIGINT)
+        assert self.end().code == 128 + signal.SIGINT, self.text()
+
     def kill(self, *words, number=0):
         os.kill(processes(self.run, *words)[number], signal.SIGKILL)
 

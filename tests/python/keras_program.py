@@ -49,6 +49,25 @@ class Slow(keras.callbacks.Callback):
         time.sleep(0.3)
 
 
+class Held(keras.utils.PyDataset):
+    """For validation. The second one lasts, the first time."""
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        if pathlib.Path("epoch-1").exists() and not pathlib.Path("held").exists():
+            pathlib.Path("held").touch()
+            time.sleep(3)
+        x, y = data(40)
+        return x[10 * index:10 * index + 10], y[10 * index:10 * index + 10]
+
+
+class Tells(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):
+        pathlib.Path(f"epoch-{epoch}").touch()
+
+
 class Shrinks(keras.callbacks.Callback):
     """Weights that a callback sets."""
 
@@ -139,6 +158,8 @@ def callbacks():
                     keras.callbacks.CSVLogger("log.csv"),
                     keras.callbacks.ModelCheckpoint("best.keras", "loss", save_best_only=True),
                     keras.callbacks.TensorBoard("board"), keras.callbacks.BackupAndRestore("backup")],
+        "held": [Tells(), keras.callbacks.EarlyStopping("loss", patience=9, restore_best_weights=True), Shrinks(),
+                 keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.9)],
         "schedule": [keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.5)],
         "slow": [Slow(), keras.callbacks.EarlyStopping("loss", patience=9, restore_best_weights=True), Shrinks(),
                  keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.9)],
@@ -199,6 +220,8 @@ def main():
         given = dataset()
         validation = {"x": {"validation_data": given["x"]}}.get(MODE) or \
             {"validation_split": 0.2} if "y" in given else {"validation_data": data(30), "validation_batch_size": 7}
+        if MODE == "held":
+            validation = {"validation_data": Held()}
         if MODE == "metrics":
             validation = {"validation_split": 0.2, "validation_freq": 2}
         history = model.fit(**given, epochs=EPOCHS, callbacks=callbacks(), **validation).history

@@ -104,6 +104,13 @@ class Bits(unittest.TestCase):
         self.same(expected, resumed)
         self.assertEqual(values(alone("two_fits")), values(expected))
 
+    def test_ctrl_c_within_a_validation(self):
+        """Nothing is lost, although there was no checkpoint before."""
+        job = start("held", 2)
+        job.stopped_at("held")
+        self.assertTrue((job.run / "checkpoints/step-00000009-g1").exists())  # in the second epoch, of 4 steps
+        self.same(run("held"), Job(PROGRAM, workers=1, resume=job.run).end())
+
     def test_a_lost_worker_and_a_lost_server(self):
         """A checkpoint at the end of an epoch, whose callbacks change weights and learning rate once more."""
         job = start("slow", 2, "checkpoint { every_steps: 4 }")  # three, and one after a callback has set weights
@@ -161,6 +168,41 @@ class Values(unittest.TestCase):
 
         for optimizer in (lambda: keras.optimizers.Adam(0.01), lambda: keras.optimizers.SGD(0.05, momentum=0.9)):
             self.assertTrue(jobs.in_fork(lambda: check(optimizer)))
+
+    def test_the_update_in_place_is_that_of_keras(self):
+        def check(make):
+            from muster._keras_update import Update, _aligned
+            from muster._variables import Place, memory_of
+            rng = np.random.default_rng(1)
+            shapes = [(700, 400), (7,), (), (70,)]
+            plain = [keras.Variable(rng.standard_normal(shape).astype(np.float32)) for shape in shapes]
+            ours = [keras.Variable(one.numpy()) for one in plain]
+            places = [Place(one, "", _aligned(one.shape).reshape(-1), np.zeros(one.shape, np.float32), 0)
+                      for one in ours]
+            optimizer, other = make(), make()
+            optimizer.build(plain)
+            other.build(ours)
+            update = Update(other, places, self.fail)
+            for place in places:
+                place.write()
+            for step in range(60):
+                gradients = [rng.standard_normal(shape).astype(np.float32) for shape in shapes[:3]]
+                if step == 30:  # what a callback may do
+                    for one, variables in ((optimizer, plain), (other, ours)):
+                        variables[0].assign(variables[0] * 0.5)
+                        one.variables[-1].assign(one.variables[-1] + 0.25)
+                    update.take()
+                optimizer.apply([*gradients, None], plain)
+                update.apply([*gradients, None])
+            return all(np.allclose(one, other, rtol=2e-6, atol=1e-7)
+                       for one, other in zip([*plain, *optimizer.variables], [*ours, *other.variables])) and all(
+                memory_of(place.variable) == place.weights.ctypes.data for place in places)
+
+        decay = keras.optimizers.schedules.ExponentialDecay(1e-2, 3, 0.9)
+        for make in (lambda: keras.optimizers.SGD(0.1), lambda: keras.optimizers.SGD(decay, momentum=0.9),
+                     lambda: keras.optimizers.SGD(0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
+                     lambda: keras.optimizers.Adam(1e-3), lambda: keras.optimizers.AdamW(decay, weight_decay=0.1)):
+            self.assertTrue(jobs.in_fork(lambda: check(make)))
 
     def test_options(self):
         """Each has an effect."""

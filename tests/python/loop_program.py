@@ -72,7 +72,7 @@ def make_loader(x, y):
 
 
 def make_optimizer(model):
-    if MODE == "own":
+    if MODE in ("own", "waits"):
         return torch.optim.Adadelta(model.parameters(), lr=0.5)
     if MODE == "lbfgs":
         return torch.optim.LBFGS(model.parameters())
@@ -100,6 +100,8 @@ class Test:
             os.kill(os.getpid(), signal.SIGKILL)
         if MODE == "dies" and epoch == 2:
             time.sleep(3)  # longer than deadlines.step_s of this test
+        if MODE == "waits" and epoch == 2 and count("waits") == 0:
+            time.sleep(3)  # others wait meanwhile
         print(f"tests epoch {epoch}")
         self.model.eval()
         F.cross_entropy(self.model(self.x), self.y).backward()  # its own gradients
@@ -124,7 +126,7 @@ def main():
     torch.manual_seed(1)
     torch.set_deterministic_debug_mode("error")
     model = Model().eval()  # as those of some libraries are; train() comes with each epoch
-    limits = {"clipped": 0.5, "own": 0.5, "weights_in_two_phases": 1000}
+    limits = {"clipped": 0.5, "own": 0.5, "waits": 0.5, "weights_in_two_phases": 1000}
     job = muster.torch.job if MODE == "script" else muster.torch.Job(*sys.argv[2:], clip_norm=limits.get(MODE))
     assert muster.torch.job is job
     if FAKE_DEVICE and not job.is_updater:

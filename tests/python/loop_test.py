@@ -90,6 +90,14 @@ class Bits(unittest.TestCase):
         self.same(run("plain"), Job(PROGRAM, workers=1, resume=job.run).end())
         self.assertIn("goes through what the run has done before", (job.run / "worker-0.log").read_text())
 
+    def test_ctrl_c_while_processes_wait_for_once(self):
+        """The process that updates gives its state, which no checkpoint had."""
+        job = start("waits", 2)
+        job.stopped_at("waits-0")
+        resumed = Job(PROGRAM, workers=1, resume=job.run).end()
+        self.same(run("own"), resumed)
+        self.assertEqual(len(list(job.run.parent.glob("test1-*"))), 1)
+
     def test_a_process_dies_in_once_and_another_is_slow(self):
         outcome = start("dies", 2, "deadlines { step_s: 1 start_s: 400 }").end()
         self.same(run("plain"), outcome)
