@@ -19,7 +19,7 @@ fi
 echo "The first run takes about 2 GB of disk space and a few minutes."
 scripts/setup.sh
 echo "Building build/release ..."
-scripts/build.sh release muster muster-server muster-worker
+scripts/build.sh release muster muster-server muster-worker muster_client_library
 muster=build/release/bin/muster
 
 if [[ -n ${MUSTER_DATA:-} ]]; then

@@ -151,6 +151,7 @@ std::string ChoiceText(const config::Config& config) {
 std::string ChoiceRow(const config::Config& config, const DataCount& data) {
   const config::Evaluation& evaluation = config.evaluation();
   if (evaluation.every_epochs() == 0 && evaluation.every_steps() == 0) return "";
+  if (HasProgram(config) && data.train < 0) return "";  // it may have no such sets
   const std::string chosen = ChoiceText(config);
   if (data.validation > 0) {
     const bool tests = data.test > 0 && !evaluation.skip_final();

@@ -254,6 +254,7 @@ events::Progress Progress::PositionLine() const {
   *line.mutable_at() = Position();
   if (plan_.global_batch == 0) return line;  // not planned yet
   line.set_total_steps(TotalSteps());
+  if (TotalSteps() == 0) return line;  // an open run whose length is not known
   line.set_epochs(plan_.train_samples > 0 ? plan_.EpochsOf(plan_.At(TotalSteps()).samples_before)
                                           : 0);
   line.set_eta_s(RemainingSeconds());
@@ -281,7 +282,8 @@ events::Summary Progress::Summary(events::Summary::End end, uint64_t weights_has
   *summary.mutable_at() = Position();
   summary.set_end(end);
   summary.set_steps(total_.steps);
-  summary.set_total_steps(plan_.IsOpen() ? total_.steps : plan_.total_steps);
+  const bool is_whole = plan_.IsOpen() && end == events::Summary::COMPLETED;
+  summary.set_total_steps(is_whole ? total_.steps : std::max(TotalSteps(), total_.steps));
   summary.set_learning_rate(learning_rate_);
   *summary.mutable_measured() = Measured(total_);
   // Speed and times cover the whole run; loss and scalars cover its last interval.

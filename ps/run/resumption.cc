@@ -44,6 +44,9 @@ void Resumption::Restore(const ResumePoint& resume) {
   parts_.keeper.Restore(resume);
   parts_.decisions.Restore(resumed_->decisions());
   parts_.values.Restore(*resumed_);
+  if (const std::string length = parts_.values.Length(); !length.empty()) {
+    (void)parts_.keeper.progress.ExpectSteps(length);
+  }
   parts_.convolutions.Restore(resumed_->arithmetic());
   parts_.nonfinite.Restore(resumed_->skipped_in_a_row());
   if (resumed_->loss_scale() > 0) {

@@ -76,6 +76,14 @@ std::vector<std::string> SharedValues::OtherBits() const {
   return names;
 }
 
+std::string SharedValues::Length() const {
+  ToldValues::Value newest{.step = -1};
+  for (const auto& [key, value] : told_.All()) {
+    if (key.starts_with(kLength) && value.step > newest.step) newest = value;
+  }
+  return newest.bytes;
+}
+
 void SharedValues::Put(const std::string& key, int64_t step, const std::string& value) {
   if (!told_.Find(key)) Store(key, step, value);
 }

@@ -48,6 +48,8 @@ class SharedValues {
   std::string OnTell(std::optional<uint32_t> rank, const wire::Tell& tell);
   // The names that follow kBits.
   std::vector<std::string> OtherBits() const;
+  // The newest value of kLength, or "".
+  std::string Length() const;
   // A value of the server's own.
   void Put(const std::string& key, int64_t step, const std::string& value);
   // The run has reached this step: what nobody has computed before is absent.

@@ -232,6 +232,11 @@ void ProgramUpdater::Save(int64_t step, std::function<void(State)> done) {
   });
 }
 
+bool ProgramUpdater::IsSaving() {
+  const std::lock_guard lock(mutex_);
+  return saving_ != nullptr;
+}
+
 bool ProgramUpdater::Fetch() {
   std::shared_ptr<Saving> saving;
   {
@@ -319,13 +324,20 @@ void ProgramUpdater::AwaitNext() {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kPatience{100};
   const std::chrono::duration<double> limit(config_.deadlines().first_step_s());
-  Clock::time_point idle = Clock::now();  // since when nobody has needed it
+  const std::chrono::duration<double> saving_limit(config_.deadlines().once_s());
+  Clock::time_point idle = Clock::now();    // since when nobody has needed it
+  Clock::time_point saving = Clock::now();  // the same for its state, which can wait
   while (!closing_) {
-    if (wanted_ == 0) idle = Clock::now();
-    if (Clock::now() - idle > limit) link_->Silent();
+    const int wanted = wanted_;
+    if (wanted == 0) saving = Clock::now();
+    if (wanted == 0 || (wanted == 1 && IsSaving())) idle = Clock::now();
+    if (Clock::now() - idle > limit || Clock::now() - saving > saving_limit) link_->Silent();
     if (!link_->HasInput(kPatience)) continue;
     const ProgramLink::Received received = link_->Receive();
-    if (Talks(received)) continue;
+    if (Talks(received)) {
+      idle = saving = Clock::now();  // it may have waited for others
+      continue;
+    }
     if (received.kind == Kind::kNext) return;
     throw Unexpected(received.kind, Kind::kNext);
   }

@@ -84,6 +84,8 @@ class ProgramUpdater {
   };
   // The following run in the thread.
   void Work(program::WorkKind kind, int64_t step);
+  // Whether Save wants the state.
+  bool IsSaving();
   // Fetches the state that Save wants. Returns whether it wanted one.
   bool Fetch();
   program::Kind Receive(std::string& body);

@@ -121,8 +121,9 @@ def _load() -> ctypes.CDLL:
         library = ctypes.CDLL(str(found or name))
     except OSError as error:
         raise UsageError(
-            f"{name} was not found in {', '.join(str(place.parent) for place in places)}: install "
-            f"the package muster-train, or set MUSTER_PROGRAMS to the folder of Muster's programs"
+            f"{name} was not found in {', '.join(str(place.parent) for place in places)}: build "
+            f"it with scripts/build.sh, install the package muster-train, or set MUSTER_PROGRAMS to the folder of "
+            f"Muster's programs"
         ) from error
     for function, (result, arguments) in _functions.items():
         one = getattr(library, function)

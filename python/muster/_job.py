@@ -296,7 +296,7 @@ class Job(Kind):
             self._client.fail("the program was interrupted" if interrupted else
                               "the program ended before its run; to end a run early, use job.stop(), or "
                               f"evaluation.patience or run.steps in the config{caught}")
-        if not self._client.joined and not self._has_failed and "MUSTER_ENDPOINT" in os.environ:
+        if not self._client.joined and "MUSTER_ENDPOINT" in os.environ and getattr(sys, "last_value", None) is None:
             print("muster: the program has made a job, but never joined it: expected job.prepare and a loop over the "
                   "loader that it returns", file=sys.stderr, flush=True)
         _private.end(self._is_over)

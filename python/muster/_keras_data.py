@@ -162,11 +162,32 @@ class Stream(_Cut):
         self._next = 0  # the batch that the iterator gives next
         self._first = b""  # a hash of the first batch of the pass
         self._has_begun = False  # before, the program looks at the first batch
+        kinds = {type(one).__name__ for one in _stages(self._dataset)}
+        # Without state, a cache or a dataset that does not shuffle gives the same batches again.
+        self._has_state = any("Shuffle" in one for one in kinds) and not any("Cache" in one for one in kinds)
+        self._start: Any = None  # the state of the pass's iterator at its beginning
+
+    def _open(self, again: bool) -> None:
+        """``again``: an iterator that gives the batches of the one before."""
+        import tensorflow as tf
+        self._iterator = iter(self._dataset)
+        if not self._has_state:
+            return
+        handle = self._iterator._iterator_resource  # type: ignore[attr-defined]
+        try:
+            if not again:
+                self._start = tf.raw_ops.SerializeIterator(resource_handle=handle)
+            elif self._start is not None:
+                tf.raw_ops.DeserializeIterator(resource_handle=handle, serialized=self._start)
+        except tf.errors.OpError:  # a generator and a Python function have no state that can be read
+            self._start = None
 
     def _get(self, number: int) -> Any:
         goes_back = number < self._next
         if self._iterator is None or goes_back:
-            self._iterator = iter(self._dataset)
+            if goes_back and self._has_begun:
+                _seed_stream(self._dataset, seed_of(self._seed, number // self.batches, 3))
+            self._open(goes_back)
             self._next = 0 if self._is_endless else number - number % self.batches
         batch: Any = None
         while self._next <= number:
@@ -180,8 +201,8 @@ class Stream(_Cut):
         first = next(one for one in keras.tree.flatten(batch) if one is not None)
         text = b"%08x" % zlib.crc32(_bytes(first))
         if goes_back and text != self._first:
-            raise UsageError("a process was lost while a tf.data.Dataset that shuffles was evaluated, and its part "
-                             "cannot be read again: expected validation data without shuffle; --resume goes on")
+            raise UsageError("a process is late or lost, and its part of a tf.data.Dataset that shuffles cannot be read "
+                             "again: expected validation data without shuffle; --resume goes on")
         self._first = text
         if self._has_begun:
             self._check(self._next, text)
@@ -202,22 +223,26 @@ class Stream(_Cut):
         if not self._is_endless:
             self._iterator, self._last = None, (-1, None)
             _seed_stream(self._dataset, seed_of(self._seed, number, 3))
-            self._iterator, self._next = iter(self._dataset), number * self.batches
+            self._open(False)
+            self._next = number * self.batches
+
+
+def _stages(dataset: Any) -> Iterator[Any]:
+    """The dataset and those that it reads from."""
+    yield dataset
+    for one in dataset._inputs():
+        yield from _stages(one)
 
 
 def _seed_stream(dataset: Any, seed: int) -> None:
     """Random layers of Keras in maps of the dataset have variables, whose values depend on what was drawn before."""
     variables: Dict[int, Any] = {}
 
-    def walk(one: Any) -> None:
-        for function in one._functions():
+    for stage in _stages(dataset):
+        for function in stage._functions():
             for variable in function.function.graph.variables:
                 if tuple(variable.shape) == (2,) and variable.dtype.is_integer:
                     variables[id(variable)] = variable
-        for other in one._inputs():
-            walk(other)
-
-    walk(dataset)
     for i, variable in enumerate(variables.values()):
         variable.assign(np.array([seed_of(seed, i, 0) & 0x7FFFFFFF, 0]).astype(variable.dtype.as_numpy_dtype))
 

@@ -37,6 +37,8 @@ class Fit(Phase):
         self._job, self._model, self._source, self._stepper = job, model, source, stepper
         self._callbacks, self._per_epoch = callbacks, per_epoch
         self.optimizer = model.optimizer
+        self._shows_batches = any(_has_hook(one, "batch_end") for one in callbacks.callbacks)
+        self._sees_weights = any(_sees_weights(one) for one in callbacks.callbacks)
         self._scales = isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer)
 
     def scale(self) -> float:
@@ -109,8 +111,6 @@ class Fit(Phase):
             place.weights += place.gradient
             place.variable.assign(place.weights)
         is_first = (step - self.begin) % self._per_epoch == 0
-        if is_first or self._shows_batches:
-            self._weights_update.take()  # what callbacks have assigned
         self._weights_update.apply(gradients)
         if is_first:
             self._values[self._sums] = 0
@@ -118,19 +118,26 @@ class Fit(Phase):
         if self._scales:
             self._values[0] = self.scale()
 
+    def is_ahead(self) -> bool:
+        return self._weights_update.is_ahead
+
+    def show(self) -> None:
+        self._weights_update.show()
+
     def kept(self) -> Dict[str, np.ndarray]:
+        self.show()
         kept = state_of(self.optimizer)
         for i, callback in enumerate(self._callbacks.callbacks):
             for j, one in enumerate(getattr(callback, "best_weights", None) or []):
                 kept[f"best {i} {j}"] = np.asarray(one)
         return kept
 
-    def restore(self, kept: Dict[str, np.ndarray]) -> None:
-        restore_optimizer(self.optimizer, {name: one for name, one in kept.items() if name.startswith("optimizer")})
+    def restore(self, kept: Dict[str, np.ndarray], with_rate: bool) -> None:
+        state = {name: one for name, one in kept.items() if name.startswith("optimizer")}
+        restore_optimizer(self.optimizer, state, with_rate)
         for i, callback in enumerate(self._callbacks.callbacks):
             if best := [kept[name] for name in (f"best {i} {j}" for j in range(len(kept))) if name in kept]:
                 callback.best_weights = best
-        self._weights_update.take()
 
     # ---------------------------------------------------------------------------- the epochs
 
@@ -138,7 +145,8 @@ class Fit(Phase):
         job, model, callbacks = self._job, self._model, self._callbacks
         self.begin = job.position
         job.expect(len(epochs) * self._per_epoch)
-        self._iterations = getattr(self.optimizer, "inner_optimizer", self.optimizer)._iterations
+        inner = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        self._iterations = inner._iterations if hasattr(inner, "_iterations") else inner.iterations  # Keras 3.3
         self._begun = int(to_numpy(self._iterations))
         model.stop_training = False
         callbacks.on_train_begin()
@@ -188,10 +196,12 @@ class Fit(Phase):
             source.begin_pass(number // source.batches)
         callbacks.on_train_batch_begin(place)
         has_weights = job.step()
+        job.enter()  # nobody is late while the first step is compiled
         if has_weights is None:
             return
         if has_weights:
-            job.bring()
+            if self._sees_weights:
+                job.bring()
             callbacks.on_train_batch_end(place, self._logs() if self._shows_batches else {})
         else:
             for one in callbacks.callbacks:
@@ -200,15 +210,27 @@ class Fit(Phase):
         if (number + 1) % source.batches == 0:
             source.end_pass(number // source.batches)
 
-    @property
-    def _shows_batches(self) -> bool:
-        return any(type(one).on_train_batch_end is not keras.callbacks.Callback.on_train_batch_end
-                   or type(one).on_batch_end is not keras.callbacks.Callback.on_batch_end
-                   for one in self._callbacks.callbacks)
-
     def _logs(self) -> Dict[str, float]:
         """Of the epoch so far."""
         return self._stepper.results(self._values[self._sums])
+
+
+def _has_hook(callback: Any, name: str) -> bool:
+    """LambdaCallback sets them in the object."""
+    def is_own(name: str) -> bool:
+        hook = getattr(callback, name)
+        return getattr(hook, "__func__", hook) is not getattr(keras.callbacks.Callback, name)
+
+    return is_own(f"on_{name}") or is_own(f"on_train_{name}")
+
+
+def _sees_weights(callback: Any) -> bool:
+    """Within an epoch."""
+    if isinstance(callback, keras.callbacks.ModelCheckpoint):
+        return callback.save_freq != "epoch" or type(callback) is not keras.callbacks.ModelCheckpoint
+    is_kerass = type(callback).__module__.split(".")[0] == "keras"
+    return (_has_hook(callback, "batch_begin") or _has_hook(callback, "batch_end")) and (
+        not is_kerass or isinstance(callback, keras.callbacks.LambdaCallback))
 
 
 def seed_generators(model: Any, seed: int) -> None:
@@ -243,7 +265,6 @@ def fit(job: KerasJob, model: Any, x: Any, y: Any, batch_size: Optional[int], ep
     if job.is_over:
         job.print("muster: the run is over, so this fit is left out")
         return getattr(model, "history", None) or keras.callbacks.History()
-    job.enter()
     job.is_fitting = True
     if validation_split and validation_data is None:
         (x, y, sample_weight), validation_data = _split((x, y, sample_weight), validation_split)
@@ -342,7 +363,7 @@ def _ours(job: KerasJob, callbacks: Any) -> List[Any]:
         if isinstance(one, keras.callbacks.BackupAndRestore):
             job.print("muster: BackupAndRestore is left out: the run directory has checkpoints, and muster launch "
                       "--resume continues from them")
-        elif job.is_updater or not isinstance(one, (keras.callbacks.CSVLogger, keras.callbacks.TensorBoard)):
+        elif job.is_updater or job.is_alone or not isinstance(one, (keras.callbacks.CSVLogger, keras.callbacks.TensorBoard)):
             kept.append(one)
     return kept
 

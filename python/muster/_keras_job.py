@@ -37,7 +37,13 @@ class Phase:
     def kept(self) -> Dict[str, np.ndarray]:
         raise NotImplementedError
 
-    def restore(self, kept: Dict[str, np.ndarray]) -> None:
+    def is_ahead(self) -> bool:
+        raise NotImplementedError
+
+    def show(self) -> None:
+        raise NotImplementedError
+
+    def restore(self, kept: Dict[str, np.ndarray], with_rate: bool) -> None:
         raise NotImplementedError
 
 
@@ -57,6 +63,10 @@ class KerasJob(VariablesJob):
         self._published: Optional[float] = None  # the loss that a step without training shows
         self._claim: Optional[str] = None
         self._claims = 0
+
+    @property
+    def is_alone(self) -> bool:
+        return self._client.is_alone
 
     @property
     def is_over(self) -> bool:
@@ -204,6 +214,13 @@ class KerasJob(VariablesJob):
             self.variables.values[0] = self.phase.scale()
         return rate_of(self.phase.optimizer)
 
+    def _is_ahead(self) -> bool:
+        return self.phase is not None and self.phase.is_ahead()
+
+    def _show(self) -> None:
+        if self.phase is not None:
+            self.phase.show()
+
     def _kept(self) -> Dict[str, np.ndarray]:
         assert self.phase is not None
         return {**self.phase.kept(), "fit": np.array(self.phase.number)}
@@ -211,7 +228,7 @@ class KerasJob(VariablesJob):
     def _restore(self, kept: Dict[str, np.ndarray]) -> bool:
         if self.phase is None or int(kept.pop("fit")) != self.phase.number:
             return False
-        self.phase.restore(kept)
+        self.phase.restore(kept, self._is_resumed)
         return True
 
     def _alone(self, function: Callable[[], Any]) -> Any:

@@ -62,6 +62,8 @@ class Stepper:
         trained = {id(one) for one in self.trained}
         self.statistics = [one for one in self.model.weights if id(one) not in own and id(one) not in trained
                            and str(one.dtype) == "float32"]
+        if trains and not self.trained:
+            raise UsageError("the model has no trainable variable: expected a layer whose trainable is True")
         if trains:
             self.is_used = [gradient is not None for gradient in self._in_order(result[1])]
             if not any(self.is_used):

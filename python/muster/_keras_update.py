@@ -10,7 +10,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 import keras
 import numpy as np
 
-from muster._variables import Place, lent, memory_of, to_numpy
+from muster._variables import Place, raw, to_numpy
 
 _BLOCK = 1 << 17  # floats: a thread's part of an array in its cache
 _AT_ONCE = 1 << 17  # floats for which another thread takes longer to wake than to update them
@@ -27,38 +27,46 @@ class Update:
     def __init__(self, optimizer: Any, places: Sequence[Place], by_keras: Callable[[Gradients], None]) -> None:
         self._optimizer, self._places, self._by_keras = optimizer, places, by_keras
         self._in_place: Optional[_InPlace] = None
-        self._is_new = True
+        self._is_new = self._is_shown = True
+        self.is_ahead = False  # the variables have the values of an earlier update
 
-    def take(self) -> None:
-        """The program may have assigned other values to variables."""
-        if self._in_place is not None:
-            self._in_place.take()
+    def show(self) -> None:
+        """Before code of the program, which may look at variables of the model and of the optimizer, or change them."""
+        if self.is_ahead:
+            assert self._in_place is not None
+            self._in_place.give()
+        self.is_ahead, self._is_shown = False, True
 
     def apply(self, gradients: Gradients) -> None:
         """None: no change of this variable."""
         if self._is_new:
             self._is_new = False
             self._in_place = _in_place(self._optimizer, self._places)
-        if self._in_place is not None:
-            self._in_place.apply(gradients)
+        if self._in_place is None:
+            self._by_keras(gradients)
+            for place in self._places:
+                place.write()
             return
-        self._by_keras(gradients)
-        for place in self._places:
-            place.write()
+        if self._is_shown:
+            self._in_place.take()
+        self._in_place.apply(gradients)
+        self.is_ahead, self._is_shown = True, False
 
 
 def _in_place(optimizer: Any, places: Sequence[Place]) -> Optional["_InPlace"]:
     if keras.backend.backend() != "tensorflow" or type(optimizer) not in _KINDS or \
             any(getattr(optimizer, name, None) for name in _ELSEWHERE) or \
-            any(place.variable.constraint is not None for place in places):
+            any(place.variable.constraint is not None or getattr(place.variable, "overwrite_with_gradient", False)
+                for place in places):
         return None
-    update = _InPlace(optimizer, places)
-    return update if update.take() == 0 else None
+    try:
+        return _InPlace(optimizer, places)
+    except KeyError:  # the optimizer was built for other variables, which Keras explains
+        return None
 
 
 class _InPlace:
-    """The variables, of the model and of the optimizer, are tensors in the memory that this changes, so that they
-    always have its values."""
+    """Memory of its own for the optimizer's state: TensorFlow shares that of variables with whoever reads them."""
 
     def __init__(self, optimizer: Any, places: Sequence[Place]) -> None:
         self._optimizer, self._places = optimizer, places
@@ -66,45 +74,43 @@ class _InPlace:
         slots = [optimizer._momentums, optimizer._velocities] if self._is_adam else \
             [optimizer.momentums] if optimizer.momentum != 0 else []
         numbers = [optimizer._get_variable_index(place.variable) for place in places]
-        self._decays = [bool(optimizer.weight_decay) and optimizer._use_weight_decay(place.variable)
+        self._decays = [bool(optimizer.weight_decay) and optimizer._use_weight_decay(raw(place.variable))
                         for place in places]
-        self._state = [[_aligned(place.weights.shape) for place in places] for _ in slots]
+        self._state = [[np.empty(place.weights.shape, np.float32) for place in places] for _ in slots]
         self._held: List[Tuple[Any, np.ndarray]] = [(place.variable, place.weights) for place in places]
         for slot, arrays in zip(slots, self._state):
             self._held += [(slot[i], array) for i, array in zip(numbers, arrays)]
         self._parts = _parts([place.weights.size for place in places])
         self._pool = ThreadPoolExecutor(len(self._parts))
-        self.take()
 
-    def take(self) -> int:
-        """Returns how many variables had other memory, and thus perhaps other values."""
-        count = 0
+    def take(self) -> None:
         for variable, array in self._held:
-            if memory_of(variable) != array.ctypes.data:
-                array[...] = to_numpy(variable)
-                variable.assign(lent(array))
-                count += 1
-        return count
+            array[...] = to_numpy(variable)
+
+    def give(self) -> None:
+        for variable, array in self._held:
+            variable.assign(array)
 
     def apply(self, gradients: Gradients) -> None:
-        update = self._adam() if self._is_adam else self._sgd()
+        rate = np.float32(to_numpy(self._optimizer.learning_rate))
         decay = np.float32(self._optimizer.weight_decay or 0)
-        rate = self._rate()
+        update = self._adam(rate) if self._is_adam else self._sgd(rate)
 
         def run(part: List[Tuple[int, int, int]]) -> None:
             spare = np.empty((2, min(_BLOCK, max(end - begin for _, begin, end in part))), np.float32)
-            for i, begin, end in part:
-                gradient = gradients[i]
-                if gradient is None:
-                    continue
-                weights = self._places[i].weights.reshape(-1)[begin:end]
-                first, second = spare[0, :end - begin], spare[1, :end - begin]
-                if self._decays[i]:
-                    np.multiply(weights, decay, out=first)
-                    np.multiply(first, rate, out=first)
-                    np.subtract(weights, first, out=weights)
-                state = [slot[i].reshape(-1)[begin:end] for slot in self._state]
-                update(gradient.reshape(-1)[begin:end], weights, state, first, second)
+            with np.errstate(all="ignore"):
+                for i, begin, end in part:
+                    gradient = gradients[i]
+                    if gradient is None:
+                        continue
+                    weights = self._places[i].weights.reshape(-1)[begin:end]
+                    first, second = spare[0, :end - begin], spare[1, :end - begin]
+                    if self._decays[i]:
+                        np.multiply(weights, decay, out=first)
+                        np.multiply(first, rate, out=first)
+                        np.subtract(weights, first, out=weights)
+                    state = [slot[i].reshape(-1)[begin:end] for slot in self._state]
+                    update(gradient.reshape(-1)[begin:end], weights, state, first, second)
 
         if len(self._parts) == 1:
             run(self._parts[0])
@@ -113,11 +119,8 @@ class _InPlace:
                 pass
         self._optimizer.iterations.assign_add(1)
 
-    def _rate(self) -> np.float32:
-        return np.float32(to_numpy(self._optimizer.learning_rate))
-
-    def _sgd(self) -> Callable[..., None]:
-        rate, momentum = self._rate(), np.float32(self._optimizer.momentum)
+    def _sgd(self, rate: np.float32) -> Callable[..., None]:
+        momentum = np.float32(self._optimizer.momentum)
         is_nesterov = self._optimizer.nesterov
 
         def update(g: np.ndarray, w: np.ndarray, state: List[np.ndarray], change: np.ndarray,
@@ -136,11 +139,11 @@ class _InPlace:
 
         return update
 
-    def _adam(self) -> Callable[..., None]:
+    def _adam(self, rate: np.float32) -> Callable[..., None]:
         one = self._optimizer
         step = int(to_numpy(one.iterations)) + 1
         powers = [np.float32(math.pow(np.float32(beta), step)) for beta in (one.beta_1, one.beta_2)]
-        alpha = self._rate() * np.sqrt(np.float32(1) - powers[1]) / (np.float32(1) - powers[0])
+        alpha = rate * np.sqrt(np.float32(1) - powers[1]) / (np.float32(1) - powers[0])
         rest1, rest2, epsilon = np.float32(1 - one.beta_1), np.float32(1 - one.beta_2), np.float32(one.epsilon)
 
         def update(g: np.ndarray, w: np.ndarray, state: List[np.ndarray], a: np.ndarray, b: np.ndarray) -> None:
@@ -159,14 +162,6 @@ class _InPlace:
             np.subtract(w, b, out=w)
 
         return update
-
-
-def _aligned(shape: Tuple[int, ...]) -> np.ndarray:
-    """As TensorFlow needs it."""
-    size = int(np.prod(shape))
-    memory = np.zeros(size + 16, np.float32)
-    begin = -memory.ctypes.data % 64 // 4
-    return memory[begin:begin + size].reshape(shape)
 
 
 def _parts(sizes: Sequence[int]) -> List[List[Tuple[int, int, int]]]:

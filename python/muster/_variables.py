@@ -34,6 +34,8 @@ class Variables:
         variables = []
         digest = hashlib.blake2b(digest_size=8)
         for one in given:
+            if any(one is other for other, _ in variables):
+                raise UsageError(f"variable {_path(one)} is given twice: expected each variable once")
             if _kind(one) != "float32":
                 if _kind(one).startswith(("float", "bfloat", "complex")):
                     raise UsageError(f"variable {_path(one)} is {_kind(one)}: expected float32; for mixed precision, "
@@ -81,8 +83,6 @@ class Variables:
                              f"had; a later fit may have a part of them, or another model of the same shapes. Train "
                              f"others in runs of their own")
         for place, one in zip(self.places, others):
-            if memory_of(place.variable) == place.weights.ctypes.data:
-                place.variable.assign(np.array(place.weights))
             self._past[id(place.variable)] = place.variable
             place.variable = one
         self._of = {id(place.variable): place for place in self.places}
@@ -118,29 +118,31 @@ class Bringer:
         self._memory = variables.memory
         self._call: Any = None
 
-    def bring(self) -> None:
+    def bring(self, lends: bool) -> None:
+        """``lends``: the variables are in the job's memory, which changes with the next step. No code of the program
+        may run meanwhile, because what it copies from them may be a view."""
         if not self._places:
             return
-        if hasattr(_raw(self._places[0].variable), "detach"):
+        if hasattr(raw(self._places[0].variable), "detach"):
             import torch
             with torch.no_grad():
                 for one in self._places:
-                    _raw(one.variable).copy_(torch.from_numpy(one.weights))
+                    raw(one.variable).copy_(torch.from_numpy(one.weights))
             return
         begin, end = self._places[0].range.start, self._places[-1].range.stop
+        import tensorflow as tf
         if self._call is None:
-            import tensorflow as tf
-
             def assign(flat: Any) -> None:
                 for one in self._places:
                     part = flat[one.range.start - begin:one.range.stop - begin]
-                    _raw(one.variable).assign(tf.reshape(part, one.weights.shape))
+                    raw(one.variable).assign(tf.reshape(part, one.weights.shape))
 
             self._call = tf.function(assign, autograph=False)
-        self._call(lent(self._memory[begin:end]))
+        part = self._memory[begin:end]
+        self._call(lent(part) if lends else tf.constant(part))
 
 
-def _raw(variable: Any) -> Any:
+def raw(variable: Any) -> Any:
     """The backend's variable of one of Keras."""
     return getattr(variable, "_value", variable)
 
@@ -157,17 +159,6 @@ def to_numpy(value: Any) -> np.ndarray:
         return np.asarray(memoryview(value))  # an eager tensor, without a copy
     except (TypeError, ValueError, BufferError):  # on a GPU, or of bfloat16
         return np.asarray(value)
-
-
-def memory_of(variable: Any) -> int:
-    """The address of its value, which the next assignment may change; 0: unknown."""
-    value = _raw(variable)
-    if hasattr(value, "data_ptr"):
-        return int(value.data_ptr())
-    try:
-        return int(np.asarray(memoryview(value.read_value())).ctypes.data)
-    except (TypeError, ValueError, BufferError):  # on a GPU
-        return 0
 
 
 def lent(array: np.ndarray) -> Any:

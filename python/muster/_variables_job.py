@@ -23,6 +23,7 @@ class VariablesJob(_job.Job):
         super().__init__(batch_size=batch_size, epochs=epochs)
         self.variables: Optional[Variables] = None
         self._version = -1  # of the weights in the model
+        self._is_lent = False  # they are in the job's memory
         self._is_restored = self._is_resumed = self._is_check = False
         self._updated = -1  # the step whose update is due
 
@@ -60,21 +61,24 @@ class VariablesJob(_job.Job):
         if self.is_missed():
             return False
         position = self._shared.position
-        if not self._updates and self._version != position:
-            self._everything.bring()
-            self._version = position
+        if self.is_updater:
+            self._show()
+        if not self._updates and (self._version != position or self._is_lent):
+            self._everything.bring(lends=False)
+        self._version, self._is_lent = position, False
         return True
 
     def written_once(self, name: str, write: Callable[[], Any]) -> None:
         """Writes a file in the process that updates, which has the whole state, and waits for it in all others."""
         if not self._client.joined or self._is_over:
             if self.is_updater or not self._client.joined and self.rank == 0:
+                self._show()
                 write()
             return
         key = self._shared.key("written", name)
         if not self.is_updater:
             self._client.ask(key, self._shared.position, False)
-        elif not self.is_missed():
+        elif self.bring():
             write()
             self._client.tell(key, self._shared.position, b"")
 
@@ -88,6 +92,13 @@ class VariablesJob(_job.Job):
     def _update(self, step: int) -> float:
         """Makes the weights of the next step, in the model and in the job's memory. Returns the learning rate."""
         raise NotImplementedError
+
+    def _is_ahead(self) -> bool:
+        """Whether only the job's memory has the newest weights."""
+        return False
+
+    def _show(self) -> None:
+        """Gives them and the optimizer's state to the program's variables."""
 
     def _kept(self) -> Dict[str, np.ndarray]:
         """What checkpoints need besides the weights."""
@@ -104,8 +115,8 @@ class VariablesJob(_job.Job):
 
     def _begin(self, work: Work) -> Any:
         bringer = self._changing if self._version == work.step else self._everything
-        bringer.bring()
-        self._version = work.step
+        bringer.bring(lends=True)
+        self._version, self._is_lent = work.step, True
         _job.seed_all(work.seed)
         return work.samples
 
@@ -134,7 +145,7 @@ class VariablesJob(_job.Job):
     def _end_update(self) -> None:
         self._is_updating = False
         rate = self._update(self._updated)
-        self._version = self._updated + 1
+        self._version = -1 if self._is_ahead() else self._updated + 1
         self._client.set_learning_rate(max(0.0, rate))
         self._client.done()
 
@@ -144,8 +155,8 @@ class VariablesJob(_job.Job):
                 self._shared.position != self._client.first_step:
             return
         if self._version != self._shared.position:
-            self._everything.bring()
-            self._version = self._shared.position
+            self._everything.bring(lends=False)
+            self._version, self._is_lent = self._shared.position, False
         state = self._client.state()
         if not state:
             self._is_restored = True
@@ -179,7 +190,9 @@ def state_of(optimizer: Any) -> Dict[str, np.ndarray]:
     return {f"optimizer {i}": np.array(to_numpy(one)) for i, one in enumerate(optimizer.variables)}
 
 
-def restore_optimizer(optimizer: Any, kept: Dict[str, np.ndarray]) -> None:
+def restore_optimizer(optimizer: Any, kept: Dict[str, np.ndarray], with_rate: bool) -> None:
+    """Without the learning rate: code of the program between the steps will change it once more."""
+    rate = getattr(getattr(optimizer, "inner_optimizer", optimizer), "_learning_rate", None)
     variables = optimizer.variables
     states = [kept.get(f"optimizer {i}") for i in range(len(variables))]
     if f"optimizer {len(states)}" in kept or any(
@@ -187,7 +200,8 @@ def restore_optimizer(optimizer: Any, kept: Dict[str, np.ndarray]) -> None:
         raise UsageError("the checkpoint has the state of another optimizer than the program's: resume a run with the "
                          "program that began it")
     for state, one in zip(states, variables):
-        one.assign(state)
+        if with_rate or one is not rate:
+            one.assign(state)
 
 
 def rate_of(optimizer: Any) -> float:

@@ -20,7 +20,6 @@ import tensorflow as tf
 from muster import _job, _tensorflow
 from muster._alone_plan import seed_of
 from muster._client import UsageError, Work
-from muster._keras_update import Update
 from muster._variables import Place, lent, to_numpy
 from muster._variables_job import VariablesJob, rate_of, restore_optimizer, state_of
 
@@ -102,9 +101,7 @@ class Job(VariablesJob):
         def apply(gradients: List[Any]) -> None:
             self._optimizer.apply_gradients(zip(gradients, variables))
 
-        compiled = tf.function(apply, autograph=False)
-        self._weights_update = Update(self._optimizer, self._trained,
-                                      lambda given: compiled([lent(one) for one in given if one is not None]))
+        self._apply = tf.function(apply, autograph=False)
 
     def _begin(self, work: Work) -> Any:
         self._is_done = False
@@ -155,16 +152,16 @@ class Job(VariablesJob):
         for place in self._statistics:
             place.weights += place.gradient
             place.variable.assign(place.weights)
-        self._weights_update.take()
-        self._weights_update.apply([one.gradient for one in self._trained])
+        self._apply([lent(one.gradient) for one in self._trained])
+        for place in self._trained:
+            place.write()
         return rate_of(self._optimizer)
 
     def _kept(self) -> Dict[str, np.ndarray]:
         return state_of(self._optimizer)
 
     def _restore(self, kept: Dict[str, np.ndarray]) -> bool:
-        restore_optimizer(self._optimizer, kept)
-        self._weights_update.take()
+        restore_optimizer(self._optimizer, kept, self._is_resumed)
         return True
 
     def _moved(self) -> None:

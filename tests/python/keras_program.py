@@ -68,6 +68,21 @@ class Tells(keras.callbacks.Callback):
         pathlib.Path(f"epoch-{epoch}").touch()
 
 
+class Looks(keras.callbacks.Callback):
+    """Within an epoch it sets weights, and keeps others."""
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if batch == 2:
+            kernel = self.model.layers[0].kernel
+            kernel.assign(keras.ops.clip(kernel, -0.3, 0.3))
+
+    def on_epoch_end(self, epoch, logs=None):
+        kernel = self.model.layers[0].kernel
+        logs["largest"] = float(keras.ops.max(keras.ops.abs(kernel)))
+        logs["moved"] = 0.0 if epoch == 0 else float(keras.ops.sum(keras.ops.abs(kernel - self.kept)))
+        self.kept = keras.ops.copy(kernel)
+
+
 class Shrinks(keras.callbacks.Callback):
     """Weights that a callback sets."""
 
@@ -160,6 +175,7 @@ def callbacks():
                     keras.callbacks.TensorBoard("board"), keras.callbacks.BackupAndRestore("backup")],
         "held": [Tells(), keras.callbacks.EarlyStopping("loss", patience=9, restore_best_weights=True), Shrinks(),
                  keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.9)],
+        "looks": [Looks(), keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: logs["loss"])],
         "schedule": [keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.5)],
         "slow": [Slow(), keras.callbacks.EarlyStopping("loss", patience=9, restore_best_weights=True), Shrinks(),
                  keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.9)],
