@@ -198,8 +198,8 @@ void Checkpoints::Copied() {
   if (fetch_program_ && !current_.program) {
     last_is_due_ = false;  // the program has failed, which ends the run
     return NoteFailure(
-        "the process of the program that updates the weights has ended or waits for another one, and "
-        "has not given the state of its optimizer");
+        "the process of the program that updates the weights has ended or waits for another one, "
+        "and has not given its state");
   }
   current_.expired = kept_.ExpiredBy(current_.name, settings_);
   writing_ = true;

@@ -142,6 +142,9 @@ TEST_F(Values, WhatDoesNotFitIsDropped) {
 TEST_F(Values, ACheckpointKeepsThem) {
   (void)Tell(0, "a", std::string("\0\xff", 2));
   (void)Tell(0, SharedValues::kStop, "enough");
+  (void)Tell(0, "length:5", "30");
+  now_step = 20;
+  (void)Tell(0, "length:20", "60");
   checkpoint::State state, again;
   values.Keep(state);
   FirstFailure none;
@@ -150,6 +153,7 @@ TEST_F(Values, ACheckpointKeepsThem) {
   EXPECT_EQ(restored.told().Find("a")->bytes, std::string("\0\xff", 2));
   EXPECT_EQ(restored.told().Find("a")->step, 5);
   EXPECT_FALSE(restored.told().Find(SharedValues::kStop)) << "the program tells it once more";
+  EXPECT_EQ(restored.Length(), "60");
   restored.Keep(again);
   EXPECT_EQ(again.SerializeAsString(), state.SerializeAsString());
 }
