@@ -201,8 +201,8 @@ class Stream(_Cut):
         first = next(one for one in keras.tree.flatten(batch) if one is not None)
         text = b"%08x" % zlib.crc32(_bytes(first))
         if goes_back and text != self._first:
-            raise UsageError("a process is late or lost, and its part of a tf.data.Dataset that shuffles cannot be read "
-                             "again: expected validation data without shuffle; --resume goes on")
+            raise UsageError("a process is late or lost, and its part of a tf.data.Dataset that shuffles cannot be "
+                             "read again: expected validation data without shuffle; --resume goes on")
         self._first = text
         if self._has_begun:
             self._check(self._next, text)

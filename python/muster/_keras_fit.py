@@ -363,7 +363,8 @@ def _ours(job: KerasJob, callbacks: Any) -> List[Any]:
         if isinstance(one, keras.callbacks.BackupAndRestore):
             job.print("muster: BackupAndRestore is left out: the run directory has checkpoints, and muster launch "
                       "--resume continues from them")
-        elif job.is_updater or job.is_alone or not isinstance(one, (keras.callbacks.CSVLogger, keras.callbacks.TensorBoard)):
+        elif job.is_updater or job.is_alone or not isinstance(
+                one, (keras.callbacks.CSVLogger, keras.callbacks.TensorBoard)):
             kept.append(one)
     return kept
 

@@ -1,6 +1,6 @@
 """The update of weights by an optimizer of Keras: SGD, Adam and AdamW in place, in the job's memory, on all cores.
-TensorFlow would make a pass over memory of its own for each operation. The formulas are Keras's, in its order; each operation is rounded as IEEE 754 says, so that
-all processors give the same bits."""
+TensorFlow would make a pass over memory of its own for each operation. The formulas are Keras's, in its order; each
+operation is rounded as IEEE 754 says, so that all processors give the same bits."""
 
 import math
 import os
