@@ -237,7 +237,7 @@ typedef enum muster_answer_kind {
   MUSTER_VALUE,
   MUSTER_COMPUTE, /* this process must compute the value and call muster_tell; the others wait */
   MUSTER_ABSENT,  /* the run is past this step, nobody has told the value, and nobody computes it */
-  MUSTER_GIVE_STATE /* the run ends; call muster_save and muster_done, and repeat muster_ask */
+  MUSTER_GIVE_STATE /* a checkpoint is due: call muster_save, muster_done, and repeat muster_ask */
 } muster_answer_kind;
 
 /* What a process may do while it asks; any of them added. */
@@ -256,8 +256,9 @@ typedef struct muster_answer {
  * has told it, one of the processes that may compute it gets MUSTER_COMPUTE. If that one is lost,
  * another one does; the limit is deadlines.once_s. The others wait, at most `seconds` (negative:
  * without limit). After MUSTER_AGAIN repeat the call; any other call but muster_fail is an error.
- * A run that ends while the process that updates waits would lose its state since the checkpoint
- * before, unless it may save: its program then begins at this very question when the run resumes.
+ * The process that updates may save meanwhile, when it has restored its state: otherwise a run that
+ * ends before its next work loses the state since the checkpoint before. A program that resumes
+ * such a checkpoint restores the state at this very question.
  *
  * The server itself tells "epoch:STEP", STEP being the number of completed steps at the end of each
  * epoch and of the run: the means of the epoch's steps, as JSON, {"loss": 0.25, "accuracy": 0.9}.

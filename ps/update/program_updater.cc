@@ -353,12 +353,12 @@ void ProgramUpdater::Answer(const ProgramLink::Received& received) {
   const bool is_past = ask.step < start_.first_step;
   std::optional<ToldValues::Value> value = values_->Find(key);
   while (!value && !is_past && !closing_ && Clock::now() - began <= limit) {
-    if (values_->is_closed()) {
-      if (ask.may_save == 0) break;
-      (void)Fetch();
-    }
+    if (values_->is_closed() && ask.may_save == 0) break;
+    if (ask.may_save != 0) (void)Fetch();
     value = values_->Await(key, kPatience);
   }
+  // The program's code that follows may fail, or last.
+  if (value && ask.may_save != 0) (void)Fetch();
   if (!value && !is_past) {
     throw Error(ExitCode::kDeadline,
                 "the process of the program that updates the weights (MUSTER_RANK=-1) has waited "

@@ -65,8 +65,8 @@ class ProgramUpdater {
 
   // Has the program turn W(step) into W(step + 1). `done` is called only if it succeeds.
   void Update(int64_t step, std::function<void(double learning_rate)> done);
-  // Fetches the program's state, after the updates before. Null if that fails. After
-  // ToldValues::Close, also while the program waits for a value.
+  // Fetches the program's state, after the updates before, also while it waits for a value, if it
+  // may save then. Null if that fails.
   using State = std::shared_ptr<const std::string>;
   void Save(int64_t step, std::function<void(State)> done);
   // The run is complete: lets the program end.

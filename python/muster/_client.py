@@ -154,6 +154,7 @@ class Client:
         self.joined = False
         self._give: Optional[Callable[[], None]] = None
         self._asked = self._question = ""  # that the state to give, or to restore, belongs to
+        self.has_state = False  # the program has restored it, or a new run has begun
 
     @property
     def has_last_weights(self) -> bool:
@@ -263,8 +264,9 @@ class Client:
         return state.split(b"\0", 2)[2] if state.startswith(_QUESTION) else state
 
     def answer_with_state(self, give: Callable[[], None], take: Callable[[], None]) -> None:
-        """In the process that updates: the run may end while it waits for a value. ``give`` calls save and done;
-        ``take`` restores the state when the program is at the same question again. After join."""
+        """In the process that updates, which gives its state also while it waits for a value, because the code after
+        it may last or fail. ``give`` calls save and done; ``take`` restores the state when the program is at the same
+        question again. After join."""
         self._give, self._take = give, take
         size = c_size_t()
         address = self._library.muster_state(self._job, byref(size))
@@ -280,7 +282,7 @@ class Client:
         if key == self._question:
             self._question = ""
             self._take()
-        may = (_MAY_COMPUTE if may_compute else 0) | (_MAY_SAVE if self._give is not None else 0)
+        may = (_MAY_COMPUTE if may_compute else 0) | (_MAY_SAVE if self.has_state else 0)
         while (code := self._library.muster_ask(self._job, key.encode(), step, may, 1.0, byref(answer))) == AGAIN or \
                 code == OK and answer.kind == _GIVE_STATE:
             if code == OK and self._give is not None:

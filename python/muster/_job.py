@@ -87,7 +87,7 @@ class Steps:
             for number in range(number, work.step):
                 yield job._at(number)
             number = work.step
-            job._missed_steps_end()
+            job._end_missed_steps()
             if work.kind == _client.SAVE:
                 job._pending = None
                 job._save()
@@ -101,7 +101,7 @@ class Steps:
             number += 1
         for number in range(number, job._end_step or 0):
             yield job._at(number)
-        job._missed_steps_end()
+        job._end_missed_steps()
         job._is_over = True
         job._finish()
 
@@ -372,9 +372,14 @@ class Job(Kind):
             sizes.append(self._size(self._evaluations[kind][0]) if kind in self._evaluations else 0)
         self._client.join(*sizes)
         if self._updates:
-            self._client.answer_with_state(self._save, self._missed_steps_end)
+            self._client.answer_with_state(self._save, self._end_missed_steps)
         self._ready(dataset)
         return Steps(self)
+
+    def _end_missed_steps(self) -> None:
+        self._missed_steps_end()
+        if self._updates:
+            self._client.has_state = True
 
     def _advance(self) -> bool:
         """Waits for a slice or an update, and evaluates meanwhile. Returns false at the end of the run."""

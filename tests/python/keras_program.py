@@ -68,6 +68,12 @@ class Tells(keras.callbacks.Callback):
         pathlib.Path(f"epoch-{epoch}").touch()
 
 
+class Fails(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        if epoch == 1 and not pathlib.Path("mended").exists():
+            raise ValueError("an error of the program")
+
+
 class Looks(keras.callbacks.Callback):
     """Within an epoch it sets weights, and keeps others."""
 
@@ -176,6 +182,8 @@ def callbacks():
         "held": [Tells(), keras.callbacks.EarlyStopping("loss", patience=9, restore_best_weights=True), Shrinks(),
                  keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.9)],
         "looks": [Looks(), keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: logs["loss"])],
+        "fails": [keras.callbacks.EarlyStopping("loss", patience=9, restore_best_weights=True), Fails(),
+                  keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.9)],
         "schedule": [keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.5)],
         "slow": [Slow(), keras.callbacks.EarlyStopping("loss", patience=9, restore_best_weights=True), Shrinks(),
                  keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.9)],
@@ -236,7 +244,7 @@ def main():
         given = dataset()
         validation = {"x": {"validation_data": given["x"]}}.get(MODE) or \
             {"validation_split": 0.2} if "y" in given else {"validation_data": data(30), "validation_batch_size": 7}
-        if MODE == "held":
+        if MODE in ("held", "fails"):
             validation = {"validation_data": Held()}
         if MODE == "metrics":
             validation = {"validation_split": 0.2, "validation_freq": 2}

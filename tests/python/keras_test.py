@@ -117,6 +117,13 @@ class Bits(unittest.TestCase):
         self.assertTrue((job.run / "checkpoints/step-00000009-g1").exists())  # in the second epoch, of 4 steps
         self.same(run("held"), Job(PROGRAM, workers=1, resume=job.run).end())
 
+    def test_an_exception_after_an_epoch_does_not_lose_it(self):
+        job = start("fails", 2)
+        self.assertNotEqual(job.end().code, 0)
+        self.assertTrue((job.run / "checkpoints/step-00000008-g1").exists())
+        mended = {"mended": b""}
+        self.same(start("fails", files=mended).end(), Job(PROGRAM, resume=job.run, files=mended).end())
+
     def test_a_lost_worker_and_a_lost_server(self):
         """A checkpoint at the end of an epoch, whose callbacks change weights and learning rate once more."""
         job = start("slow", 2, "checkpoint { every_steps: 4 }")  # three, and one after a callback has set weights
