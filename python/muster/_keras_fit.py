@@ -64,6 +64,7 @@ class Fit(Phase):
             if not self.optimizer.built:
                 self.optimizer.build(stepper.trained)
         self._weights_update = Update(self.optimizer, self._trained, stepper.apply)
+
     # ------------------------------------------------------------------- what the job asks
 
     def compute(self, work: Work) -> float:

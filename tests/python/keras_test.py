@@ -81,6 +81,7 @@ class Bits(unittest.TestCase):
                          [float(line.split(",")[table[0].split(",").index("loss")]) for line in table[1:]])
         self.assertEqual(len(list((folder / "board/train").glob("events*"))), 1)
         self.assertTrue((folder / "best.keras").exists())
+        self.assertEqual((alone("plateau").run / "log.csv").read_text().splitlines(), table)
         self.assertIn("BackupAndRestore is left out", outcome.log)
         self.assertFalse((folder / "backup").exists())
 
@@ -228,6 +229,30 @@ class Values(unittest.TestCase):
                      lambda: keras.optimizers.SGD(0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
                      lambda: keras.optimizers.Adam(1e-3), decayed):
             self.assertTrue(jobs.in_fork(lambda: check(make)))
+
+    def test_a_shuffled_stream_is_read_again(self):
+        """By a process that evaluates another one's part; the passes after it are those of all."""
+        def check():
+            from muster._keras_data import Stream
+
+            def stream():
+                tf.keras.utils.set_random_seed(1)
+                return Stream(tf.data.Dataset.range(40).shuffle(16).batch(4).prefetch(2), None, 1, lambda *_: None)
+
+            def read(stream, numbers):
+                return [stream._get(number)[0].tolist() for number in numbers]
+
+            once, twice = stream(), stream()
+            for one in (once, twice):
+                one.begin_pass(0)
+            first = read(once, range(10))
+            same = read(twice, [7, 8, 0, 1, 9]) == [first[i] for i in (7, 8, 0, 1, 9)]
+            for one in (once, twice):
+                one.begin_pass(1)
+            second = read(once, range(10, 20))
+            return same and second != first and read(twice, range(10, 20)) == second
+
+        self.assertTrue(jobs.in_fork(check))
 
     def test_options(self):
         """Each has an effect."""
