@@ -67,6 +67,7 @@ function(muster_program name)
   add_executable(${name} ${ARG_SOURCES})
   muster_unity(${name})
   target_link_libraries(${name} PRIVATE muster_flags muster_processor ${ARG_DEPS})
+  muster_portable(${name})
   install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 

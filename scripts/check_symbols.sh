@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Checks that programs and libraries run on Ubuntu 22.04 and newer systems: none may use newer symbols of
-# glibc or libstdc++. Prints the newest versions used; exit code 1 if one is too new.
+# Checks that programs and libraries run on RHEL 9, Ubuntu 22.04 and newer systems: none may use newer symbols
+# of glibc or libstdc++ than RHEL 9 has (GCC 11). Prints the newest versions used; exit code 1 if one is too new.
 # Usage: scripts/check_symbols.sh FILE ...
 set -euo pipefail
-limits=(GLIBC_2.35 GLIBCXX_3.4.30 CXXABI_1.3.13)
+limits=(GLIBC_2.34 GLIBCXX_3.4.29 CXXABI_1.3.13)
 status=0
 for limit in "${limits[@]}"; do
   family=${limit%_*}_

@@ -6,34 +6,35 @@
 #
 #   scripts/package_cuda.sh [PACKAGE]   # default: the one in build/package
 #
-# Needs nvcc, and should run on Debian 12. Without nvcc, it reports that and ends with exit code 0. With cuobjdump
+# Needs nvcc (CUDACXX, if there are several), and cuDNN's headers beside it or in MUSTER_CUDNN_INCLUDE_DIR, and should run on Debian 12. Without nvcc, it reports that and ends with exit code 0. With cuobjdump
 # (beside nvcc, or on PATH) it checks which code is in the library. Besides the package, the library needs NVIDIA's
 # driver, and cuBLAS of the same major version.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-build=build/package-cuda
+build=build/package-cuda/$(tr / - <<<"${CUDACXX:-nvcc}")
 . scripts/bundle.sh
 
 fail() { echo "package_cuda.sh: $*" >&2; exit 1; }
 
-cmake -S . -B $build -G Ninja -Wno-dev -DCMAKE_BUILD_TYPE=Release -DMUSTER_BUILD_TESTS=OFF \
-  -DMUSTER_BUILD_BENCH=OFF -DMUSTER_MOLD=OFF -DMUSTER_CUDA_ARCHITECTURES=all >/dev/null
-cached() { sed -n "s/^$1:[A-Z]*=//p" $build/CMakeCache.txt; }
+cmake -S . -B "$build" -G Ninja -Wno-dev -DCMAKE_BUILD_TYPE=Release -DMUSTER_BUILD_TESTS=OFF \
+  -DMUSTER_BUILD_BENCH=OFF -DMUSTER_MOLD=OFF -DMUSTER_PORTABLE=ON -DMUSTER_CUDA_ARCHITECTURES=all \
+  ${MUSTER_CUDNN_INCLUDE_DIR:+-DMUSTER_CUDNN_INCLUDE_DIR="$MUSTER_CUDNN_INCLUDE_DIR"} >/dev/null
+cached() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
 version=$(cached CMAKE_PROJECT_VERSION)
 name=muster-$version-linux-x86_64
 package=${1:-build/package/$name.tar.gz}
 # A variable, not a pipe: grep -q would close the pipe early, which would count as a failure.
-targets=$(cmake --build $build --target help)
+targets=$(cmake --build "$build" --target help)
 if ! grep -q '^muster_cuda:' <<<"$targets"; then
   echo "No package of the CUDA backend: there is no CUDA toolkit, or CMake rejected it (see above)."
   exit 0
 fi
 [[ -f $package ]] || fail "$package does not exist; make it with scripts/package.sh"
 echo "Building the CUDA backend in $build ..."
-cmake --build $build --target muster_cuda -- --quiet
+cmake --build "$build" --target muster_cuda -- --quiet
 library=$build/$name/lib/libmuster_cuda.so
 rm -rf "${build:?}/$name"
-install -D -s -m644 $build/lib/libmuster_cuda.so "$library"
+install -D -s -m644 "$build/lib/libmuster_cuda.so" "$library"
 
 # Every library except those of CUDA must be in the package or on every system.
 needed=$(objdump -p "$library" | awk '$1 == "NEEDED" { print $2 }')
@@ -63,13 +64,13 @@ else
     "nvidia-cuda-cuobjdump has it)."
 fi
 
-mkdir -p $build/"$name"/licences
-cat >$build/"$name"/licences/libmuster_cuda.txt <<END
+mkdir -p "$build/$name"/licences
+cat >"$build/$name"/licences/libmuster_cuda.txt <<END
 lib/libmuster_cuda.so contains NVIDIA's CUDA runtime (libcudart_static.a, CUDA $major), which its licence allows to
 pass on with a program: https://docs.nvidia.com/cuda/eula. cuBLAS and cuDNN are not bundled.
 END
 result=$build/libmuster_cuda-$version-cuda$major-linux-x86_64.tar.gz
-pack $build "$name" >"$result"
+pack "$build" "$name" >"$result"
 
 # Check that a worker of the package loads it, as far as that works without a GPU.
 try=$(mktemp -d)

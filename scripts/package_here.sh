@@ -15,14 +15,14 @@ build=build/package
 . scripts/bundle.sh
 
 # Libraries that are compiled into the programs.
-compiled_in=(libcli11-dev nlohmann-json3-dev cppzmq-dev libarchive-dev)
+compiled_in=(libcli11-dev nlohmann-json3-dev cppzmq-dev libarchive-dev libzmq3-dev libspdlog-dev)
 
 scripts/setup.sh
 archive=$(static_libarchive) || { echo "package_here.sh: expected libarchive.a in libarchive-dev" >&2; exit 1; }
 echo "Building $build (a few minutes) ..."
 # mold keeps references of removed sections, some of them to a newer glibc.
 cmake -S . -B $build -G Ninja -Wno-dev -DCMAKE_BUILD_TYPE=Release -DMUSTER_BUILD_TESTS=OFF -DMUSTER_MOLD=OFF \
-  -DMUSTER_CUDA=OFF -DLibArchive_LIBRARY="$archive" >/dev/null
+  -DMUSTER_PORTABLE=ON -DMUSTER_CUDA=OFF -DLibArchive_LIBRARY="$archive" >/dev/null
 cmake --build $build --target muster muster-server muster-worker muster_client_library sync_bench update_bench \
   -- --quiet
 version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' $build/CMakeCache.txt)
@@ -35,9 +35,11 @@ mkdir -p "$stage"/{bin,lib,docs,proto,licences}
 cp $build/installed/bin/* "$stage/bin/"
 cp -a $build/installed/lib/libmuster_client.so* "$stage/lib/"
 cp -r $build/installed/include "$stage/"
-cp -r python "$stage/"
+mkdir "$stage/python"
+cp -r python/{muster,pyproject.toml,README.md} "$stage/python/"
 find "$stage/python" -name __pycache__ -prune -exec rm -r {} +
 cp -r configs README.md CHANGELOG.md NOTICE "$stage/"
+find . -maxdepth 1 -name 'LICENSE*' -exec cp {} "$stage/" \;
 cat >"$stage/PACKAGE.txt" <<END
 Muster $version for Linux on x86-64 with AVX2. Nothing needs to be installed:
 

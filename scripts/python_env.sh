@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
 # Prints the path of a Python that has what the Python tests need (MUSTER_TEST_PYTHON):
 #
-#   scripts/python_env.sh [--oldest | --find]
+#   scripts/python_env.sh [--oldest | --release | --find]
 #
 # Installs python/requirements-ci.txt into the user's cache (about 7 GB and five minutes, once per machine and list);
-# --oldest installs python/requirements-oldest.txt instead. --find installs nothing: it prints the installed one,
-# otherwise the first python3 of the PATH that has NumPy; exit code 1 if there is none.
+# --oldest installs python/requirements-oldest.txt instead, and --release the tools of scripts/wheel.sh. --find
+# installs nothing: it prints the installed one, otherwise the first python3 of the PATH that has NumPy; exit code 1 if
+# there is none.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 list=python/requirements-ci.txt
-[[ ${1:-} == --oldest ]] && list=python/requirements-oldest.txt
+case ${1:-} in
+  --oldest | --release) list=python/requirements-${1#--}.txt ;;
+esac
 # Debian's own Python first: others on the PATH may come without the modules that venv needs.
 base=python3
 [[ -x /usr/bin/python3 ]] && base=/usr/bin/python3

@@ -277,8 +277,9 @@ Finding Backend(const GpuFacts& facts) {
   }
   // The error itself says what to do.
   if (facts.computes_wrongly) return {Grade::kWrong, "GPU backend", facts.backend_error, ""};
-  return {facts.wanted ? Grade::kWrong : Grade::kNote, "GPU backend", facts.backend_error,
-          facts.wanted ? "or train on the CPU: --devices cpu" : "until then runs use the CPU"};
+  const bool wrong = facts.wanted && !facts.seen.gpus.empty();
+  return {wrong ? Grade::kWrong : Grade::kNote, "GPU backend", facts.backend_error,
+          wrong ? "or train on the CPU: --devices cpu" : "until then runs use the CPU"};
 }
 
 Finding GpusOfJob(const GpuFacts& facts) {

@@ -221,9 +221,10 @@ config::Config OfDevices(const std::string& devices) {
   return config;
 }
 
-// Runs a worker that sees only this GPU and compares its results with the CPU. Returns false if
-// that fails.
-bool TryGpu(const GpuQuestion& question, const WorkerPlace& place, GpuFacts& facts) {
+// Runs a worker that loads the backend and compares the GPU that it sees with the CPU. Returns
+// false if that fails; `who` then begins the error.
+bool TryBackend(const GpuQuestion& question, const std::vector<std::string>& environment,
+                const std::string& who, GpuFacts& facts) {
   std::vector<std::string> words{"describe-gpu"};
   std::optional<HeldFile> held;
   if (question.config != nullptr) {
@@ -233,12 +234,11 @@ bool TryGpu(const GpuQuestion& question, const WorkerPlace& place, GpuFacts& fac
     words.insert(words.end(), {"--config", held->path()});
   }
   try {
-    const auto lines =
-        RunJsonProgram(question.worker_program, words, kOpenSeconds, place.environment);
+    const auto lines = RunJsonProgram(question.worker_program, words, kOpenSeconds, environment);
     facts.backend = lines.at(0).value("arithmetic", "");
     return true;
   } catch (const Error& error) {
-    facts.backend_error = fmt::format("GPU {}: {}", place.gpu.index, error.what());
+    facts.backend_error = who + error.what();
     facts.computes_wrongly = error.code() == ExitCode::kRefused;
     return false;
   }
@@ -259,7 +259,8 @@ void TryGpus(const GpuQuestion& question, JobGpus& gpus, GpuFacts& facts) {
   for (const WorkerPlace& place : gpus.Places()) {
     if (std::exchange(last, place.gpu.uuid) == place.gpu.uuid) continue;
     facts.taken += (facts.taken.empty() ? "" : ", ") + GpuText(place.gpu);
-    works = works && TryGpu(question, place, facts);
+    works = works && TryBackend(question, place.environment,
+                                fmt::format("GPU {}: ", place.gpu.index), facts);
   }
 }
 
@@ -292,7 +293,12 @@ GpuFacts ReadGpuFacts(const GpuQuestion& question) {
       TryGpus(question, gpus, facts);
     } else if (gpus.asked()) {
       facts.why_cpu = Join(gpus.Lines(), "; ");
-      if (!facts.seen.gpus.empty()) facts.backend_error = terms.no_backend;
+      const bool program = question.config != nullptr && HasProgram(*question.config);
+      if (!facts.seen.gpus.empty()) {
+        facts.backend_error = terms.no_backend;
+      } else if (facts.wanted && terms.no_backend.empty() && !program) {
+        TryBackend(question, {}, "", facts);  // whether only the driver is missing
+      }
     } else if (!facts.seen.gpus.empty()) {
       config::Config idle = OfDevices("auto:1");
       idle.mutable_worker()->set_soft_placement(true);  // the job needs no GPU

@@ -80,7 +80,7 @@ std::string WhyNoGpuBackend(const config::Config& config, const std::string& wor
   for (const auto& place : {folder, folder / ".." / "lib"}) {
     if (std::filesystem::exists(place / "libmuster_cuda.so", ignored)) return "";
   }
-  return "this build has no CUDA backend (libmuster_cuda.so)";
+  return "this build has no CUDA backend (libmuster_cuda.so, docs/GPUS.md)";
 }
 
 std::string GpuText(const Gpu& gpu) {

@@ -213,6 +213,11 @@ TEST_F(GpusTest, TheDoctorNamesABackendThatDoesNotWork) {
   EXPECT_THAT(job.out, ContainsRegex("WRONG +GPU backend .*no libcublas.so.13"));
   Workers("exit:8");  // the GPU computes wrong results: no run may start on it
   EXPECT_EQ(Run({"doctor"}).exit_code, 1);
+  Cards({});  // a job that asks for GPUs by number only learns what is missing besides a driver
+  Workers("say:2026-01-01 00:00:00.000 worker-0 error: no libcublas.so.13;exit:1");
+  const Finished none = Run({"doctor", "--devices", "auto"});
+  EXPECT_EQ(none.exit_code, 0) << none.out;
+  EXPECT_THAT(none.out, ContainsRegex("note +GPU backend .*no libcublas.so.13"));
 }
 
 }  // namespace

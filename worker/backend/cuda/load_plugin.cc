@@ -41,7 +41,8 @@ std::string FindPlugin() {
   throw NoGpu(
       ExitCode::kFailure,
       "this build of Muster has no CUDA backend: {} is neither next to muster-worker ({}) nor in "
-      "../lib; build Muster with the CUDA toolkit (docs/GPUS.md), or set worker.backend=CPU",
+      "../lib; install its package, or build it with the CUDA toolkit (docs/GPUS.md), or set "
+      "worker.backend=CPU",
       kPlugin, here.string());
 }
 
@@ -104,9 +105,10 @@ void* Open(const std::string& path, const std::vector<std::string>& folders, int
   }
 }
 
-// Lets the plugin find cuDNN by name, if cuDNN is installed.
-void OpenCudnn(const std::vector<std::string>& folders) {
-  if (::dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL) != nullptr) return;
+// Lets the plugin find cuDNN by name, if cuDNN is installed. Where the plugin looks comes first:
+// the RUNPATH of a wheel leads to NVIDIA's wheels.
+void OpenCudnn(CudaPluginOpenCudnn& open_by_name, const std::vector<std::string>& folders) {
+  if (open_by_name()) return;
   for (const std::string& folder : folders) {
     if (::dlopen((folder + "/libcudnn.so.9").c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) return;
   }
@@ -149,7 +151,9 @@ std::string CudaLibraryFolders() {
 CudaWorker LoadCudaWorker(const CudaOptions& options, const std::string& folder_list) {
   const std::vector<std::string> folders = Split(folder_list);
   const auto [library, path] = OpenPlugin(folders);
-  if (options.convolution != CudaOptions::Convolution::kGemm) OpenCudnn(folders);
+  if (options.convolution != CudaOptions::Convolution::kGemm) {
+    OpenCudnn(*Find<CudaPluginOpenCudnn>(library, kCudaPluginOpenCudnnName, path), folders);
+  }
   CudaWorker worker;
   Find<CudaPluginMake>(library, kCudaPluginMakeName, path)(options, worker);
   return worker;

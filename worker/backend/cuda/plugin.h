@@ -49,6 +49,9 @@ using CudaPluginAdder = void(const CudaOptions& options, std::unique_ptr<GpuAdde
 // backend's sources and its interface.
 constexpr const char* kCudaPluginBuildName = "muster_cuda_plugin_build";
 using CudaPluginBuild = const char*();
+// Loads cuDNN by name, as the plugin will; false if it is not found.
+constexpr const char* kCudaPluginOpenCudnnName = "muster_cuda_open_cudnn";
+using CudaPluginOpenCudnn = bool();
 // Makes the worker's backend. Throws Error if there is no driver or no GPU, or if a library does
 // not work.
 constexpr const char* kCudaPluginMakeName = "muster_cuda_make_worker";
