@@ -11,5 +11,9 @@ static_libarchive() { find /usr/lib -name libarchive.a -print -quit | grep .; }
 # libraries_of FILE ...: a line "SONAME PATH" for each shared library that the files need.
 libraries_of() { ldd "$@" | awk '$2 == "=>" { print $1, $3 }' | sort -u; }
 
-# pack FOLDER NAME ...: writes these entries of the folder as .tar.gz, with reproducible bytes.
-pack() { tar -C "$1" --sort=name --owner=0 --group=0 --numeric-owner -cf - "${@:2}" | gzip -9n; }
+# pack FOLDER NAME ...: writes these entries of the folder as .tar.gz. Equal files give equal bytes: git archive gives
+# every source the time of the commit.
+pack() {
+  tar -C "$1" --sort=name --mtime="@$(stat -c %Y CMakeLists.txt)" --owner=0 --group=0 --numeric-owner -cf - "${@:2}" |
+    gzip -9n
+}

@@ -109,6 +109,8 @@ if [[ ${1:-} == --check ]]; then
   # shellcheck source=scripts/debian_root.sh
   . scripts/debian_root.sh
   new_workspace
+  python3 -m zipfile -e "$2" "$workspace/wheel"
+  scripts/check_symbols.sh "$workspace"/wheel/muster/{bin,lib}/*
   check_in "$2" bookworm
   first=$weights
   check_in "$2" trixie
@@ -128,6 +130,8 @@ for package; do
   trap 'rm -rf "$workspace"' EXIT
   mkdir "$workspace/package"
   tar -C "$workspace/package" --strip-components=1 -xzf "$package"
+  SOURCE_DATE_EPOCH=$(find "$workspace/package" -type f -printf '%Ts\n' | sort -n | tail -n 1)
+  export SOURCE_DATE_EPOCH
   IFS=- read -r name version cuda _ <<<"$(basename "$package")"
   case $name in
     muster) package_wheel "$workspace/package" "$version" ;;
