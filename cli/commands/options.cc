@@ -183,15 +183,21 @@ std::vector<Setting> ConfigOptions::settings() const {
 }
 
 void AddChoice(CLI::App& command, ModelChoice& choice) {
-  CLI::Option* const best =
-      command.add_flag("--best", choice.best, "Use a run's weights of the best evaluation");
+  CLI::Option* const best = command.add_flag(
+      "--best", choice.best,
+      "Use a run's weights of the best evaluation; the default if a validation set "
+      "chose them");
+  CLI::Option* const last =
+      command.add_flag("--last", choice.last, "Use a run's last weights")->excludes(best);
   CLI::Option* const average =
       command.add_flag("--ema", choice.average, "Use the moving average of the weights")
-          ->excludes(best);
+          ->excludes(best)
+          ->excludes(last);
   command
       .add_flag("--raw", choice.raw,
                 "Use the weights themselves, even if evaluations use their average")
       ->excludes(best)
+      ->excludes(last)
       ->excludes(average);
 }
 

@@ -261,7 +261,9 @@ std::vector<std::string> StateLines(const checkpoint::State& state) {
   return lines;
 }
 
-bool IsChosen(const ModelChoice& choice) { return choice.average || choice.raw || choice.best; }
+bool IsChosen(const ModelChoice& choice) {
+  return choice.average || choice.raw || choice.best || choice.last;
+}
 
 std::string WithoutSlash(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();

@@ -178,6 +178,28 @@ void CheckIsBest(const std::string& run_dir, const std::string& file) {
               file, step, best->step, step);
 }
 
+// The weights that a run's best evaluation chose, if they are there.
+struct BestWeights {
+  int64_t step;
+  bool validated;  // by a validation set; the test set may only be looked at
+};
+
+std::optional<BestWeights> FindBest(const std::string& run_dir) {
+  const std::string file = FileOf(run_dir, {.best = true});
+  const auto run = file.empty() ? std::nullopt : ReadRunIfThere(run_dir);
+  const MetricsRow* const best = run ? run->best() : nullptr;
+  if (best == nullptr) return std::nullopt;
+  int64_t step = 0;
+  try {
+    step = StepOf(SafetensorsReader(file).header().metadata).value_or(0);
+  } catch (const Error&) {
+    if (run->validates()) throw;  // they are the ones to use
+    return std::nullopt;
+  }
+  if (step < best->step && run->state != RunState::kRunning) return std::nullopt;
+  return BestWeights{step, run->validates()};
+}
+
 OpenedModel OfRun(const std::string& run_dir, const ModelChoice& choice) {
   const std::string file = FileOf(run_dir, choice);
   if (file.empty() && !HoldsWeights(run_dir) && !IsRunDir(run_dir)) {
@@ -211,10 +233,21 @@ OpenedModel OpenModel(const std::string& as_given, const ModelChoice& choice) {
   while (from.size() > 1 && from.back() == '/') from.pop_back();
   std::error_code ignored;
   const bool checkpoint = IsCheckpoint(from);
-  if (fs::is_directory(from, ignored) && !checkpoint) return OfRun(from, choice);
-  if (choice.best) {
-    throw Error(ExitCode::kUsage, "--best: {} is a {}; expected a run directory", from,
-                checkpoint ? "checkpoint" : "file");
+  if (fs::is_directory(from, ignored) && !checkpoint) {
+    if (choice.best || choice.average || choice.raw) return OfRun(from, choice);
+    const auto best = choice.last ? std::nullopt : FindBest(from);
+    if (best && best->validated) return OfRun(from, {.best = true});
+    OpenedModel model = OfRun(from, {});
+    const auto step = StepOf(model.file.header().metadata);
+    if (best && step != best->step) {
+      model.note = fmt::format("the last; --best are those of step {}, the best evaluation",
+                               FormatCount(best->step));
+    }
+    return model;
+  }
+  if (choice.best || choice.last) {
+    throw Error(ExitCode::kUsage, "--{}: {} is a {}; expected a run directory",
+                choice.best ? "best" : "last", from, checkpoint ? "checkpoint" : "file");
   }
   return checkpoint ? OfCheckpoint(CheckpointReader(from), choice) : OfFile(from, choice);
 }
@@ -222,8 +255,9 @@ OpenedModel OpenModel(const std::string& as_given, const ModelChoice& choice) {
 std::string DescribeModel(const OpenedModel& model) {
   const Metadata& metadata = model.file.header().metadata;
   const auto step = StepOf(metadata);
-  return fmt::format("{}{}{}", model.shown, step ? ", step " + FormatCount(*step) : "",
-                     IsAverage(metadata) ? ", the moving average of the weights" : "");
+  return fmt::format("{}{}{}{}", model.shown, step ? ", step " + FormatCount(*step) : "",
+                     IsAverage(metadata) ? ", the moving average of the weights" : "",
+                     model.note.empty() ? "" : " (" + model.note + ")");
 }
 
 bool IsCheckpoint(const std::string& path) {

@@ -16,17 +16,19 @@ struct ModelChoice {
   bool average = false;  // --ema
   bool raw = false;      // --raw
   bool best = false;     // --best
+  bool last = false;     // --last
 };
 
 struct OpenedModel {
   std::string shown;  // the file, or the folder of the checkpoint
   HeldFile held;      // the file that is read, also for other processes
   SafetensorsReader file;
+  std::string note;  // of a run's last weights: which are better; or ""
 };
 
 // `from` is a file, the folder of a checkpoint, or a run directory. In a run directory, the choice
-// selects the file; the default is model.safetensors or, if that is missing or older, the newest
-// intact checkpoint. In a checkpoint, the default is what an evaluation uses: the average with
+// selects the file; the default is best.safetensors if a validation set chose it, otherwise
+// model.safetensors or, if that is missing or older, the newest intact checkpoint. In a checkpoint, the default is what an evaluation uses: the average with
 // evaluation.use_ema, otherwise the weights. Throws Error: kUsage for a choice that does not apply,
 // kData if the file cannot be read or is damaged.
 OpenedModel OpenModel(const std::string& from, const ModelChoice& choice);

@@ -48,6 +48,14 @@ TEST_F(BestWeights, ThatAreNowhereAreSpokenOf) {
                     HasSubstr("/config.txtpb"), Not(HasSubstr("fix that, then"))));
 }
 
+// Without a validation set the last weights are used, with a hint.
+TEST_F(BestWeights, TheLastOnesSayThatOthersAreBetter) {
+  ASSERT_EQ(Launch(kFirstIsBest).exit_code, 0);
+  EXPECT_THAT(Muster({"eval", Path("run0")}).log,
+              AllOf(HasSubstr("model.safetensors"), HasSubstr("--best are those of step 7")));
+  EXPECT_THAT(Muster({"eval", Path("run0"), "--best"}).log, Not(HasSubstr("--best are")));
+}
+
 // The best weights in the run directory are older than the best evaluation.
 TEST_F(BestWeights, OlderOnesAreNotTakenForTheBest) {
   ASSERT_EQ(Launch({"run.epochs=1"}).exit_code, 0);

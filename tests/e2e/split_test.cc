@@ -86,11 +86,16 @@ TEST_F(Split, TheValidationSetChoosesAndTheTestSetComesLast) {
   const std::string counts = Slurp(Path("run0") / "confusion_matrix.csv");
   EXPECT_THAT(counts, HasSubstr(",40\n"));
 
-  const Outcome evaluated = Muster({"eval", Path("run0")});
-  EXPECT_THAT(evaluated.log, AllOf(HasSubstr("40 test images"), HasSubstr("identical")));
-  const Outcome validated = Muster({"eval", Path("run0"), "--validation-set", "--best"});
-  EXPECT_THAT(validated.log, AllOf(HasSubstr(" validation images"), HasSubstr("identical"),
-                                   Not(HasSubstr("test images"))));
+  const Outcome evaluated = Muster({"eval", Path("run0"), "--last"});
+  EXPECT_THAT(evaluated.log, AllOf(HasSubstr("model.safetensors"), HasSubstr("40 test images"),
+                                   HasSubstr("identical")));
+  const Outcome validated = Muster({"eval", Path("run0"), "--validation-set"});
+  EXPECT_THAT(validated.log, AllOf(HasSubstr("best.safetensors"), HasSubstr(" validation images"),
+                                   HasSubstr("identical"), Not(HasSubstr("test images"))));
+  std::ofstream(Path("run0/best.safetensors")) << "damaged";
+  ExpectRefused({"eval", Path("run0")}, ExitCode::kData, "best.safetensors");
+  EXPECT_EQ(Muster({"eval", Path("run0"), "--last"}).exit_code, 0);
+  std::filesystem::remove(Path("run0/best.safetensors"));
   ExpectRefused({"eval", Path("run0"), "--validation-set", "--set", "data.validation_fraction=0"},
                 ExitCode::kUsage, "--validation-set: the data have no validation set");
   EXPECT_THAT(Muster({"inspect", Path("run0")}).log,

@@ -116,7 +116,7 @@ TEST_F(Help, EveryCommandHasExitCodesAndAlignedOptions) {
 
 TEST_F(Help, InspectChoosesWeightsAsTheOtherCommandsDo) {
   for (const std::string command : {"inspect", "export", "eval", "predict"}) {
-    for (const char* const option : {"--best", "--ema", "--raw"}) {
+    for (const char* const option : {"--best", "--last", "--ema", "--raw"}) {
       EXPECT_THAT(TextOf(command), HasSubstr(option)) << command;
     }
   }
