@@ -14,6 +14,7 @@ libraries_of() { ldd "$@" | awk '$2 == "=>" { print $1, $3 }' | sort -u; }
 # pack FOLDER NAME ...: writes these entries of the folder as .tar.gz. Equal files give equal bytes: git archive gives
 # every source the time of the commit.
 pack() {
-  tar -C "$1" --sort=name --mtime="@$(stat -c %Y CMakeLists.txt)" --owner=0 --group=0 --numeric-owner -cf - "${@:2}" |
+  tar -C "$1" --sort=name --mtime="@$(stat -c %Y CMakeLists.txt)" --mode=go=rX,u=rwX --owner=0 --group=0 \
+    --numeric-owner -cf - "${@:2}" |
     gzip -9n
 }

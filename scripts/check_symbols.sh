@@ -10,7 +10,8 @@ for limit in "${limits[@]}"; do
   newest=
   for file in "$@"; do
     # The loader checks these versions. GLIBC_ABI_... and GLIBC_PRIVATE sort last: no limit allows them.
-    found=$(objdump -p "$file" | sed -n '/^Version References/,$p' |
+    headers=$(objdump -p "$file")
+    found=$(sed -n '/^Version References/,$p' <<<"$headers" |
       grep -oE "\\b${family}[0-9A-Z_.]+" | sort -Vu | tail -n 1) || true
     [[ -n $found ]] || continue
     if [[ $(printf '%s\n' "$limit" "$found" | sort -V | tail -n 1) != "$limit" ]]; then

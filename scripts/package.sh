@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes build/package/muster-VERSION-linux-x86_64.tar.gz, which an ordinary user can unpack and run on Debian
-# 12, Ubuntu 22.04 or anything newer, and checks it:
+# Makes build/package/muster-VERSION-linux-x86_64.tar.gz, which an ordinary user can unpack and run on RHEL
+# 9, Debian 12, Ubuntu 22.04 or anything newer, and checks it:
 #
 #   scripts/package.sh                     # builds HEAD in a new Debian 12; needs root and some minutes
 #   scripts/package.sh --here              # builds this tree on this machine, which should be Debian 12

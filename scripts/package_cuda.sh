@@ -26,10 +26,11 @@ package=${1:-build/package/$name.tar.gz}
 # A variable, not a pipe: grep -q would close the pipe early, which would count as a failure.
 targets=$(cmake --build "$build" --target help)
 if ! grep -q '^muster_cuda:' <<<"$targets"; then
-  echo "No package of the CUDA backend: there is no CUDA toolkit, or CMake rejected it (see above)."
+  echo "No package of the CUDA backend: there is no CUDA toolkit, or CMake rejected it: cmake -S . -B $build"
   exit 0
 fi
 [[ -f $package ]] || fail "$package does not exist; make it with scripts/package.sh"
+[[ $(cached MUSTER_CUDNN_INCLUDE_DIR) != *NOTFOUND ]] || fail "cuDNN's headers are missing; name them in MUSTER_CUDNN_INCLUDE_DIR"
 echo "Building the CUDA backend in $build ..."
 cmake --build "$build" --target muster_cuda -- --quiet
 library=$build/$name/lib/libmuster_cuda.so
@@ -65,6 +66,7 @@ else
 fi
 
 mkdir -p "$build/$name"/licences
+find . -maxdepth 1 \( -name NOTICE -o -name 'LICENSE*' \) -exec cp {} "$build/$name/licences/" \;
 cat >"$build/$name"/licences/libmuster_cuda.txt <<END
 lib/libmuster_cuda.so contains NVIDIA's CUDA runtime (libcudart_static.a, CUDA $major), which its licence allows to
 pass on with a program: https://docs.nvidia.com/cuda/eula. cuBLAS and cuDNN are not bundled.

@@ -14,9 +14,10 @@ package=$(realpath "$1")
 new_workspace
 make_root trixie "$workspace/trixie"
 sed -i 's/ main$/ main non-free/' "$workspace/trixie/etc/apt/sources.list"
+# Without the sandbox of apt, which could not write here.
 in_root "$workspace/trixie" root sh -euc '
   apt-get update -qq
-  apt-get download -qq nvidia-cuda-toolkit nvidia-cuda-dev libnvvm4 libcublas12 libcublaslt12
+  apt-get -o APT::Sandbox::User=root download -qq nvidia-cuda-toolkit nvidia-cuda-dev libnvvm4 libcublas12 libcublaslt12 libcudart12 libcu++-dev
 '
 root=$workspace/bookworm
 make_root bookworm "$root"
@@ -26,7 +27,7 @@ cp "$package" "$root/src/build/package/"
 in_root "$root" root /src/scripts/setup.sh
 for file in "$workspace"/trixie/root/*.deb; do dpkg -x "$file" "$root"; done
 "$(scripts/python_env.sh --release)" -m pip download -q --no-deps --disable-pip-version-check \
-  -d "$workspace" 'nvidia-cudnn-cu12 ~= 9.0'
+  -d "$workspace" 'nvidia-cudnn-cu12 == 9.10.2.21'
 python3 -m zipfile -e "$workspace"/nvidia_cudnn_cu12-*.whl "$root/opt/cudnn"
 in_root "$root" root env CUDACXX=/usr/bin/nvcc MUSTER_CUDNN_INCLUDE_DIR=/opt/cudnn/nvidia/cudnn/include \
   /src/scripts/package_cuda.sh "build/package/${package##*/}"

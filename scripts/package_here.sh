@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Builds the package on this machine, which should be Debian 12: programs need a glibc that is at least as new
-# as that of the build. Users run scripts/package.sh instead.
+# Builds the package on this machine, which should be Debian 12: only its libraries and compiler are tried. Users run scripts/package.sh instead.
 #
 # The CUDA backend has its own package (scripts/package_cuda.sh); this one needs no CUDA.
 #
@@ -36,9 +35,9 @@ cp $build/installed/bin/* "$stage/bin/"
 cp -a $build/installed/lib/libmuster_client.so* "$stage/lib/"
 cp -r $build/installed/include "$stage/"
 mkdir "$stage/python"
-cp -r python/{muster,pyproject.toml,README.md} "$stage/python/"
+cp -r python/{muster,README.md} "$stage/python/"
+cp -r configs examples README.md CHANGELOG.md NOTICE "$stage/"
 find "$stage/python" -name __pycache__ -prune -exec rm -r {} +
-cp -r configs README.md CHANGELOG.md NOTICE "$stage/"
 find . -maxdepth 1 -name 'LICENSE*' -exec cp {} "$stage/" \;
 cat >"$stage/PACKAGE.txt" <<END
 Muster $version for Linux on x86-64 with AVX2. Nothing needs to be installed:
@@ -46,8 +45,7 @@ Muster $version for Linux on x86-64 with AVX2. Nothing needs to be installed:
     bin/muster launch configs/smoke.txtpb    # trains a small network on synthetic images
     bin/muster --help
 
-README.md is that of the source: read bin/muster for build/release/bin/muster. scripts/, tests/ and
-CONTRIBUTING.md are only in the source. licences/ lists the bundled libraries and their sources.
+README.md is that of the source; scripts/, tests/ and CONTRIBUTING.md are only there. licences/ lists the bundled libraries and their sources.
 END
 cp docs/*.md "$stage/docs/"
 cp -r docs/images docs/services "$stage/docs/"
@@ -101,6 +99,8 @@ if [[ -n $stray ]]; then
   exit 1
 fi
 scripts/check_symbols.sh "$stage"/bin/* "$stage"/lib/*
+hidden=$(find "$stage" -name '.*' | head -n 3)
+[[ -z $hidden ]] || { echo "package_here.sh: expected no hidden files, found $hidden" >&2; exit 1; }
 
 pack $build "$name" >"$stage.tar.gz"
 cat "$list"

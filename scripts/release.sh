@@ -3,12 +3,11 @@
 #
 #   muster-VERSION-linux-x86_64.tar.gz          muster_train-VERSION-….whl          programs
 #   libmuster_cuda-VERSION-cudaMAJOR-….tar.gz   muster_train_cudaMAJOR-VERSION-….whl   CUDA backends
-#   SHA256SUMS
+#   muster-VERSION-source.tar.gz                SHA256SUMS
 #
 #   scripts/release.sh
 #
-# Needs root, Debian 12, 12 GB of disk, a network with apt's mirror and PyPI, and nvcc of CUDA 13 (without it there is
-# no backend for CUDA 13).
+# Needs root, Debian 12, 12 GB of disk, a network with apt's mirror and PyPI, and nvcc of CUDA 13 with cuDNN's headers.
 # All are tried: programs in bare Debian 12 and 13, by ordinary users; a backend with NVIDIA's own wheels in an
 # environment without a toolkit, where everything but the driver must be found.
 set -euo pipefail
@@ -16,20 +15,27 @@ cd "$(dirname "$0")/.."
 
 fail() { echo "release.sh: $*" >&2; exit 1; }
 
-[[ -z $(git status --porcelain) ]] || fail "commit or remove the changes first: git status"
-rm -rf build/package
+changes=$(git status --porcelain)
+[[ -z $changes ]] || fail "commit or remove the changes first: git status"
+rm -rf build/package build/package-cuda
 scripts/package.sh
 package=$(echo build/package/muster-*-linux-x86_64.tar.gz)
 scripts/package_cuda12.sh "$package"
 scripts/wheel.sh
 scripts/wheel.sh --check build/package/muster_train{,_cuda*}-*.whl
 version=${package#*/muster-}
-release=build/release-${version%%-*}
+version=${version%%-*}
+release=build/release-$version
 rm -rf "$release"
 mkdir "$release"
-mv build/package/*.tar.gz build/package/*.whl "$release/"
+for name in muster-"$version"-linux libmuster_cuda-"$version"-cuda{12,13} muster_train-"$version" \
+  muster_train_cuda{12,13}-"$version"; do
+  mv build/package/"$name"-*.{tar.gz,whl} "$release/" 2>/dev/null || true
+  compgen -G "$release/$name-*" >/dev/null || fail "expected $name-… in build/package"
+done
+git archive --prefix="muster-$version/" -o "$release/muster-$version-source.tar.gz" HEAD
 (cd "$release" && sha256sum -- * >SHA256SUMS && cat SHA256SUMS)
-grep -q "^## ${version%%-*} (unreleased)" CHANGELOG.md &&
-  echo "CHANGELOG.md still calls ${version%%-*} unreleased; see CONTRIBUTING.md, \"Before a release\"."
+grep -q "^## $version (unreleased)" CHANGELOG.md &&
+  echo "CHANGELOG.md still calls $version unreleased; see CONTRIBUTING.md, \"Before a release\"."
 [[ -f LICENSE ]] || echo "There is no LICENSE, so nobody may use these files."
 echo "$release: $(find "$release" -type f | wc -l) files from commit $(git rev-parse --short HEAD)."

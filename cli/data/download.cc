@@ -180,6 +180,21 @@ struct Outcome {
   std::string reason;
 };
 
+// The certificates that servers are checked with. A package's libcurl would look only where Debian
+// has them.
+std::string CertificatesFile() {
+  const char* const given = std::getenv("SSL_CERT_FILE");
+  if (given != nullptr && *given != '\0') return given;
+  std::error_code ignored;
+  for (const char* const path :
+       {"/etc/ssl/certs/ca-certificates.crt",                 // Debian, Ubuntu, Arch
+        "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",  // RHEL, Fedora
+        "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}) {     // SUSE; Alpine and others
+    if (fs::exists(path, ignored)) return path;
+  }
+  return "";
+}
+
 // Appends the missing rest to `part`. Throws Error(kFailure) if the disk fails, and Error(kData) if
 // the server sends too much.
 Outcome Transfer(const PublishedFile& file, const fs::path& part) {
@@ -200,6 +215,9 @@ Outcome Transfer(const PublishedFile& file, const fs::path& part) {
   };
   set(CURLOPT_URL, file.url.c_str());
   set(CURLOPT_USERAGENT, "muster");
+  if (const std::string certificates = CertificatesFile(); !certificates.empty()) {
+    set(CURLOPT_CAINFO, certificates.c_str());  // copied
+  }
   set(CURLOPT_FOLLOWLOCATION, 1L);
   set(CURLOPT_MAXREDIRS, 10L);
   set(CURLOPT_FAILONERROR, 1L);

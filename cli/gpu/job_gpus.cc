@@ -12,6 +12,7 @@
 #include "cli/text/units.h"
 #include "common/base/error.h"
 #include "common/config/config.h"
+#include "common/config/cuda_plugin_files.h"
 #include "proto/config.pb.h"
 
 namespace muster {
@@ -77,8 +78,10 @@ std::string WhyNoGpuBackend(const config::Config& config, const std::string& wor
   if (HasProgram(config)) return "";  // it brings its own libraries
   const std::filesystem::path folder = std::filesystem::path(worker_program).parent_path();
   std::error_code ignored;
-  for (const auto& place : {folder, folder / ".." / "lib"}) {
-    if (std::filesystem::exists(place / "libmuster_cuda.so", ignored)) return "";
+  for (const char* const file : kCudaPluginFiles) {
+    for (const auto& place : {folder, folder / ".." / "lib"}) {
+      if (std::filesystem::exists(place / file, ignored)) return "";
+    }
   }
   return "this build has no CUDA backend (libmuster_cuda.so, docs/GPUS.md)";
 }

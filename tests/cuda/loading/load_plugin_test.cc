@@ -91,6 +91,8 @@ TEST_F(LoadPluginTest, OfAnotherBuild) {
   fs::remove(Plugin());
   Install("of_another_build");
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("from another build"), HasSubstr("got 0123456789abcdef")));
+  fs::rename(Plugin(), Path("lib") / "libmuster_cuda12.so");  // the name in a wheel
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("libmuster_cuda12.so"), HasSubstr("0123456789abcdef")));
 }
 
 TEST_F(LoadPluginTest, OfSomebodyElse) {

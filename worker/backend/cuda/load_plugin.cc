@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/error.h"
+#include "common/config/cuda_plugin_files.h"
 #include "cuda_sources.h"  // made by sources_hash.cmake
 
 #ifndef MUSTER_CUDA_LIBRARY_FOLDERS
@@ -18,8 +19,6 @@
 
 namespace muster {
 namespace {
-
-constexpr const char* kPlugin = "libmuster_cuda.so";
 
 std::vector<std::string> Split(const std::string& folders) {
   std::vector<std::string> parts;
@@ -34,16 +33,19 @@ std::vector<std::string> Split(const std::string& folders) {
 std::string FindPlugin() {
   const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   std::error_code ignored;
-  for (const auto& folder : {here, here / ".." / "lib"}) {
-    const std::filesystem::path plugin = (folder / kPlugin).lexically_normal();
-    if (std::filesystem::exists(plugin, ignored)) return plugin.string();
+  for (const char* const file : kCudaPluginFiles) {
+    for (const auto& folder : {here, here / ".." / "lib"}) {
+      const std::filesystem::path plugin = (folder / file).lexically_normal();
+      if (std::filesystem::exists(plugin, ignored)) return plugin.string();
+    }
   }
   throw NoGpu(
       ExitCode::kFailure,
       "this build of Muster has no CUDA backend: {} is neither next to muster-worker ({}) nor in "
-      "../lib; install its package, or build it with the CUDA toolkit (docs/GPUS.md), or set "
+      "../lib; install its wheel (muster_train_cuda13) or package, or build it with the CUDA "
+      "toolkit (docs/GPUS.md), or set "
       "worker.backend=CPU",
-      kPlugin, here.string());
+      kCudaPluginFiles[0], here.string());
 }
 
 // "libcublas.so.13: cannot open shared object file: …" → libcublas.so.13
@@ -100,7 +102,8 @@ void* Open(const std::string& path, const std::vector<std::string>& folders, int
     if (!missing) ThrowUnloadable(message);
     throw NoGpu(ExitCode::kFailure,
                 "the CUDA backend needs {}, which was not found; install the CUDA toolkit's "
-                "cuBLAS{}, add its folder to LD_LIBRARY_PATH, or set worker.backend=CPU",
+                "cuBLAS{} or, beside muster-train, NVIDIA's wheel of it, or add its folder to "
+                "LD_LIBRARY_PATH, or set worker.backend=CPU",
                 *missing, OfVersion());
   }
 }
