@@ -17,7 +17,8 @@ sed -i 's/ main$/ main non-free/' "$workspace/trixie/etc/apt/sources.list"
 # Without the sandbox of apt, which could not write here.
 in_root "$workspace/trixie" root sh -euc '
   apt-get update -qq
-  apt-get -o APT::Sandbox::User=root download -qq nvidia-cuda-toolkit nvidia-cuda-dev libnvvm4 libcublas12 libcublaslt12 libcudart12 libcu++-dev
+  apt-get -o APT::Sandbox::User=root download -qq nvidia-cuda-toolkit nvidia-cuda-dev libnvvm4 libcublas12 \
+    libcublaslt12 libcudart12 libcu++-dev
 '
 root=$workspace/bookworm
 make_root bookworm "$root"
