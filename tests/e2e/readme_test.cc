@@ -74,6 +74,10 @@ TEST_F(ReadmeTest, ItsCommandsHaveTheSameBits) {
   EXPECT_EQ(hashes.count(HashOf(Words(first + " --workers 3 --set run.slices=3"), "three")), 0u);
 }
 
+TEST_F(ReadmeTest, ConfigsAreFoundFromAnyFolder) {
+  EXPECT_EQ(Muster({"inspect", "configs/smoke.txtpb"}).exit_code, 0);  // ctest runs in another
+}
+
 std::vector<std::string> Configs() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(ConfigPath(""))) {
