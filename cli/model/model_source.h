@@ -28,9 +28,10 @@ struct OpenedModel {
 
 // `from` is a file, the folder of a checkpoint, or a run directory. In a run directory, the choice
 // selects the file; the default is best.safetensors if a validation set chose it, otherwise
-// model.safetensors or, if that is missing or older, the newest intact checkpoint. In a checkpoint, the default is what an evaluation uses: the average with
-// evaluation.use_ema, otherwise the weights. Throws Error: kUsage for a choice that does not apply,
-// kData if the file cannot be read or is damaged.
+// model.safetensors or, if that is missing or older, the newest intact checkpoint. In a checkpoint,
+// the default is what an evaluation uses: the average with evaluation.use_ema, otherwise the
+// weights. Throws Error: kUsage for a choice that does not apply, kData if the file cannot be read
+// or is damaged.
 OpenedModel OpenModel(const std::string& from, const ModelChoice& choice);
 
 // "runs/a/best.safetensors, step 390, the moving average of the weights"

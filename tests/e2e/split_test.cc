@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 
 #include "tests/cli/text/unwrapped.h"
 #include "tests/e2e/real_job.h"

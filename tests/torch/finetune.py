@@ -141,7 +141,7 @@ def fine_tune(arguments, folder):
     of_onnx = torch.from_numpy(session.run(["logits"], {"images": image.numpy()})[0])
     # Back to torchvision.
     network = torchvision.models.resnet18(num_classes=len(CLASSES))
-    network.load_state_dict(load_file(os.path.join(run, "model.safetensors")), strict=True)
+    network.load_state_dict(load_file(os.path.join(run, "best.safetensors")), strict=True)  # as predict
     with torch.no_grad():
         of_torchvision = network.eval()(image)
     for where, logits in (("onnxruntime", of_onnx), ("torchvision", of_torchvision)):
