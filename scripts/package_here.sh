@@ -45,7 +45,8 @@ Muster $version for Linux on x86-64 with AVX2. Nothing needs to be installed:
     bin/muster launch configs/smoke.txtpb    # trains a small network on synthetic images
     bin/muster --help
 
-README.md is that of the source; scripts/, tests/ and CONTRIBUTING.md are only there. licences/ lists the bundled libraries and their sources.
+README.md is that of the source; scripts/, tests/ and CONTRIBUTING.md are only there. licences/
+lists the bundled libraries and their sources.
 END
 cp docs/*.md "$stage/docs/"
 cp -r docs/images docs/services "$stage/docs/"

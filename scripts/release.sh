@@ -17,6 +17,7 @@ fail() { echo "release.sh: $*" >&2; exit 1; }
 
 changes=$(git status --porcelain)
 [[ -z $changes ]] || fail "commit or remove the changes first: git status"
+commit=$(git rev-parse --short HEAD)
 rm -rf build/package build/package-cuda
 scripts/package.sh
 package=$(echo build/package/muster-*-linux-x86_64.tar.gz)
@@ -33,9 +34,10 @@ for name in muster-"$version"-linux libmuster_cuda-"$version"-cuda{12,13} muster
   mv build/package/"$name"-*.{tar.gz,whl} "$release/" 2>/dev/null || true
   compgen -G "$release/$name-*" >/dev/null || fail "expected $name-… in build/package"
 done
-git archive --prefix="muster-$version/" -o "$release/muster-$version-source.tar.gz" HEAD
+[[ $(git rev-parse --short HEAD) == "$commit" ]] || fail "HEAD is no longer $commit: begin again"
+git archive --prefix="muster-$version/" -o "$release/muster-$version-source.tar.gz" "$commit"
 (cd "$release" && sha256sum -- * >SHA256SUMS && cat SHA256SUMS)
 grep -q "^## $version (unreleased)" CHANGELOG.md &&
   echo "CHANGELOG.md still calls $version unreleased; see CONTRIBUTING.md, \"Before a release\"."
 [[ -f LICENSE ]] || echo "There is no LICENSE, so nobody may use these files."
-echo "$release: $(find "$release" -type f | wc -l) files from commit $(git rev-parse --short HEAD)."
+echo "$release: $(find "$release" -type f | wc -l) files from commit $commit."
