@@ -6,9 +6,10 @@
 #
 #   scripts/package_cuda.sh [PACKAGE]   # default: the one in build/package
 #
-# Needs nvcc (CUDACXX, if there are several), and cuDNN's headers beside it or in MUSTER_CUDNN_INCLUDE_DIR, and should run on Debian 12. Without nvcc, it reports that and ends with exit code 0. With cuobjdump
-# (beside nvcc, or on PATH) it checks which code is in the library. Besides the package, the library needs NVIDIA's
-# driver, and cuBLAS of the same major version.
+# Needs nvcc (CUDACXX, if there are several), and cuDNN's headers beside it or in MUSTER_CUDNN_INCLUDE_DIR, and should
+# run on Debian 12. Without nvcc, it reports that and ends with exit code 0. With cuobjdump (beside nvcc, or on PATH) it
+# checks which code is in the library. Besides the package, the library needs NVIDIA's driver, and cuBLAS of the same
+# major version.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=build/package-cuda/$(tr / - <<<"${CUDACXX:-nvcc}")
@@ -30,7 +31,8 @@ if ! grep -q '^muster_cuda:' <<<"$targets"; then
   exit 0
 fi
 [[ -f $package ]] || fail "$package does not exist; make it with scripts/package.sh"
-[[ $(cached MUSTER_CUDNN_INCLUDE_DIR) != *NOTFOUND ]] || fail "cuDNN's headers are missing; name them in MUSTER_CUDNN_INCLUDE_DIR"
+[[ $(cached MUSTER_CUDNN_INCLUDE_DIR) != *NOTFOUND ]] ||
+  fail "cuDNN's headers are missing; name them in MUSTER_CUDNN_INCLUDE_DIR"
 echo "Building the CUDA backend in $build ..."
 cmake --build "$build" --target muster_cuda -- --quiet
 library=$build/$name/lib/libmuster_cuda.so

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the package on this machine, which should be Debian 12: only its libraries and compiler are tried. Users run scripts/package.sh instead.
+# Builds the package on this machine, which should be Debian 12: only its libraries and compiler are tried. Users run
+# scripts/package.sh instead.
 #
 # The CUDA backend has its own package (scripts/package_cuda.sh); this one needs no CUDA.
 #
@@ -37,7 +38,7 @@ cp -r $build/installed/include "$stage/"
 mkdir "$stage/python"
 cp -r python/{muster,README.md} "$stage/python/"
 cp -r configs examples README.md CHANGELOG.md NOTICE "$stage/"
-find "$stage/python" -name __pycache__ -prune -exec rm -r {} +
+find "$stage" -name __pycache__ -prune -exec rm -r {} +
 find . -maxdepth 1 -name 'LICENSE*' -exec cp {} "$stage/" \;
 cat >"$stage/PACKAGE.txt" <<END
 Muster $version for Linux on x86-64 with AVX2. Nothing needs to be installed:

@@ -15,6 +15,7 @@ cd "$(dirname "$0")/.."
 
 fail() { echo "release.sh: $*" >&2; exit 1; }
 
+(($# == 0)) || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; [[ $1 == -h || $1 == --help ]] || exit 2; exit; }
 changes=$(git status --porcelain)
 [[ -z $changes ]] || fail "commit or remove the changes first: git status"
 commit=$(git rev-parse --short HEAD)

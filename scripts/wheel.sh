@@ -122,6 +122,8 @@ cuda_wheel() {
 if [[ ${1:-} == --check ]]; then
   # shellcheck source=scripts/debian_root.sh
   . scripts/debian_root.sh
+  (($# > 1)) || fail "--check: expected a wheel"
+  for file in "${@:2}"; do [[ -f $file ]] || fail "$file does not exist"; done
   new_workspace
   python3 -m zipfile -e "$2" "$workspace/wheel"
   scripts/check_symbols.sh "$workspace"/wheel/muster/{bin,lib}/*

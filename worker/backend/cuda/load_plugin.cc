@@ -43,8 +43,7 @@ std::string FindPlugin() {
       ExitCode::kFailure,
       "this build of Muster has no CUDA backend: {} is neither next to muster-worker ({}) nor in "
       "../lib; install its wheel (muster_train_cuda13) or package, or build it with the CUDA "
-      "toolkit (docs/GPUS.md), or set "
-      "worker.backend=CPU",
+      "toolkit (docs/GPUS.md), or set worker.backend=CPU",
       kCudaPluginFiles[0], here.string());
 }
 
